@@ -30,19 +30,21 @@ pub struct Churn;
 params! {
     /// The parameters of the study.
     pub struct Params {
-        processes_per_cpu: count(Unit::One, 16, [1, 8192]), "processes on each CPU";
-        pages: count(Unit::Pages, 1, [1, 1 << 16]), "pages of an op";
-        populate: switch(true), "ops map with MAP_POPULATE; off: pages are touched";
-        madvise: choice(Advise, "mix"), "advice in each op, before the touch";
+        processes_per_cpu: count(Unit::One, 16, [1, 8192]), "number of processes per CPU";
+        pages: count(Unit::Pages, 1, [1, 1 << 16]), "pages that an op maps and unmaps";
+        populate: switch(true),
+            "whether ops map with MAP_POPULATE; off: pages are faulted in by touching them";
+        madvise: choice(Advise, "mix"), "madvise advice in each op, before the pages are touched";
         swap: choice(Swap),
-            "none; pages of zeros are remembered; they are written as others are", sim;
+            "swap area: off; zeromap: zero-filled pages are not written; disk: they are written \
+             (sim)", sim;
         beside: choice(Beside),
-            "processes on every 16th CPU that lock, move, age and reclaim 64 pages";
+            "mixed: on every 16th CPU, a process also locks, migrates, ages and reclaims 64 pages";
         swap_mb_per_s: real(Unit::One, 0.0, [0.0, 1e6]),
-            "MB a second that the swap device moves; 0: as in the profile (sim)", sim;
+            "throughput of the swap device in MB/s; 0: that of the profile (sim)", sim;
         duration_ms: real(Unit::Ms, 20.0, [0.1, 600_000.0]),
-            "virtual time (on threads: real time) of the ops";
-        user_ns: count(Unit::Ns, 315, [0, 1_000_000]), "computing in each op";
+            "duration of the window in which ops are counted (sim: virtual time)";
+        user_ns: count(Unit::Ns, 315, [0, 1_000_000]), "CPU time in user mode per op";
     }
 }
 
@@ -226,22 +228,21 @@ impl Workload for Churn {
         let first = seen.env.part == Part::First;
         match seen.on() {
             On::Linux if begun == 0 => Verdict::Useless(format!(
-                "no op began in the time that counts ({late} processes came too late, {unmade} \
-                 could not be made): others have this computer; give it more (--set duration_ms), \
-                 or try again when they rest"
+                "no op started in the window ({late} processes were late, {unmade} could not be \
+                 created): the computer is busy; increase --set duration_ms, or repeat when it is \
+                 idle"
             )),
             On::Linux if late > 0 => Verdict::Poor,
             On::Sim | On::Threads if halves == 0 && first => Verdict::Useless(
-                "no op began or ended in the time that counts: give it more (--set duration_ms)"
-                    .to_owned(),
+                "no op started or ended in the window: increase --set duration_ms".to_owned(),
             ),
             _ => Verdict::Good,
         }
     }
     fn remarks(params: &Params, _: On) -> Vec<String> {
         vec![format!(
-            "All processes run ops for {} ms; cpu_ns_per_op_alone is from a second run on one CPU, \
-             amplification is the ratio.",
+            "All processes run ops for {} ms. cpu_ns_per_op_alone is from a second run on one CPU; \
+             amplification is cpu_ns_per_op divided by it.",
             params.duration_ms
         )]
     }

@@ -39,7 +39,7 @@ fn alone_ns(seen: &Seen<'_, Churn>) -> Result<f64, Missing> {
 fn batches(seen: &Seen<'_, Churn>) -> Result<[f64; 2], Missing> {
     match seen.live() {
         Ok(live) => {
-            let seen = live.seen.as_ref().ok_or(Missing::Source("batches of the live kernel"))?;
+            let seen = live.seen.as_ref().ok_or(Missing::UNWATCHED)?;
             Ok([seen.lru_batches as f64, seen.lru_folios as f64])
         }
         Err(_) => Ok([seen.sum(|cpu| cpu.batches)?, seen.sum(|cpu| cpu.folios)?]),
@@ -51,49 +51,74 @@ fn level(seen: &Seen<'_, Churn>, of: fn(&Batches) -> &Level) -> Measured {
 
 /// Every metric, in the order in which tables show them.
 pub(super) const METRICS: &[Metric<Churn>] = &[
-    metric("ops_per_s", "1/s", "ops of all processes: map, advise, touch, unmap", |seen| {
-        value(seen.per_s(ops(seen)))
-    }),
+    metric(
+        "ops_per_s",
+        "1/s",
+        "ops per second of all processes (op: map, advise, touch, unmap)",
+        |seen| value(seen.per_s(ops(seen))),
+    ),
     metric(
         "cpu_ns_per_op",
         "ns",
-        "CPU time that was not idle, per op; that of others beside them too",
+        "non-idle CPU time per op, including that of additional processes (`beside`)",
         |seen| value(cpu_ns_per_op(seen)?),
     ),
-    metric("usr_ns_per_op", "ns", "of this, in user mode", |seen| value(usr_ns_per_op(seen))),
-    metric("sys_ns_per_op", "ns", "and in the kernel", |seen| {
-        value(cpu_ns_per_op(seen)? - usr_ns_per_op(seen))
+    metric("usr_ns_per_op", "ns", "CPU time in user mode per op", |seen| {
+        value(usr_ns_per_op(seen))
     }),
+    metric(
+        "sys_ns_per_op",
+        "ns",
+        "CPU time in the kernel per op (cpu_ns_per_op - usr_ns_per_op)",
+        |seen| value(cpu_ns_per_op(seen)? - usr_ns_per_op(seen)),
+    ),
     metric(
         "cpu_ns_per_op_alone",
         "ns",
-        "CPU time per op on a machine with one CPU; not beside others",
+        "cpu_ns_per_op of a second run on one CPU; none with `beside=mixed`",
         |seen| value(alone_ns(seen)?),
     ),
-    metric("amplification", "1", "CPU time per op over that on one CPU", |seen| {
+    metric("amplification", "1", "cpu_ns_per_op / cpu_ns_per_op_alone", |seen| {
         value(cpu_ns_per_op(seen)? / alone_ns(seen)?)
     }),
-    metric("lruvec_acquisitions_per_op", "1", "how often the lruvec lock was taken", |seen| {
+    metric("lruvec_acquisitions_per_op", "1", "acquisitions of lruvec->lru_lock per op", |seen| {
         let taken: u64 = seen.held_locks()?.rows("lruvec", &[]).map(|row| row.acquisitions).sum();
         value(taken as f64 / lock_ops(seen))
     }),
-    metric("lruvec_waits_per_op", "1", "waits for it (linux)", |seen| {
-        seen.live()?;
-        value(lruvec(seen)?.count as f64 / seen.tally.begun as f64)
+    metric(
+        "lruvec_waits_per_op",
+        "1",
+        "contended acquisitions of lruvec->lru_lock per op (linux)",
+        |seen| {
+            seen.live()?;
+            value(lruvec(seen)?.count as f64 / seen.tally.begun as f64)
+        },
+    ),
+    metric(
+        "lruvec_wait_share",
+        "1",
+        "share of the CPU time of all CPUs spent waiting for lruvec->lru_lock",
+        |seen| {
+            let counted = if seen.on() == On::Threads { ops(seen) / lock_ops(seen) } else { 1.0 };
+            value(lruvec(seen)?.total_ns as f64 * counted / seen.cpu_time_ns())
+        },
+    ),
+    metric("lruvec_wait_max_ns", "ns", "longest single wait for lruvec->lru_lock", |seen| {
+        value(lruvec(seen)?.max_ns)
     }),
-    metric("lruvec_wait_share", "1", "share of all CPU time spent waiting for it", |seen| {
-        let counted = if seen.on() == On::Threads { ops(seen) / lock_ops(seen) } else { 1.0 };
-        value(lruvec(seen)?.total_ns as f64 * counted / seen.cpu_time_ns())
-    }),
-    metric("lruvec_wait_max_ns", "ns", "the longest wait", |seen| value(lruvec(seen)?.max_ns)),
-    metric("lru_batch_size_mean", "1", "folios in a batch that is added to the lists", |seen| {
-        let [batches, folios] = batches(seen)?;
-        value(folios / batches)
-    }),
+    metric(
+        "lru_batch_size_mean",
+        "1",
+        "mean number of folios in a batch that is added to LRU lists",
+        |seen| {
+            let [batches, folios] = batches(seen)?;
+            value(folios / batches)
+        },
+    ),
     metric(
         "lru_batches_per_op",
         "1",
-        "batches that are added: each takes the lock (linux)",
+        "batches added to LRU lists per op; each takes lruvec->lru_lock once (linux)",
         |seen| {
             seen.live()?;
             value(batches(seen)?[0] / seen.tally.begun as f64)
@@ -102,31 +127,31 @@ pub(super) const METRICS: &[Metric<Churn>] = &[
     metric(
         "lru_batch_dead_mean",
         "1",
-        "folios in such a batch that have no other reference left",
+        "mean number of folios in an added batch whose only reference is the batch",
         |seen| value(seen.sum(|cpu| cpu.dead_folios)? / seen.sum(|cpu| cpu.batches)?),
     ),
     metric(
         "folios_pinned_in_batches_max",
         "1",
-        "folios that batches hold, looked at each 0.1 ms",
+        "maximum number of folios held by batches on all CPUs, sampled every 0.1 ms",
         |seen| level(seen, |cpu| &cpu.pinned),
     ),
     metric(
         "memory_charged_after_unmap_max_pages",
         "pages",
-        "unmapped pages that only a batch of new folios holds, looked at each 0.1 ms",
+        "maximum of unmapped pages still held by batches of new folios, sampled every 0.1 ms",
         |seen| level(seen, |cpu| &cpu.dead),
     ),
     metric(
         "op_failures",
         "1",
-        "ops that failed, for want of memory mostly; they count as no ops",
+        "failed ops, mostly for lack of memory; not included in the number of ops",
         |seen| value(seen.tally.failures),
     ),
     metric(
         "meddler_rounds",
         "1",
-        "rounds of those beside: lock, move, age, reclaim, use again",
+        "rounds of additional processes: lock, migrate, age, reclaim, use again (`beside=mixed`)",
         |seen| match seen.plan.beside {
             Beside::None => Err(Missing::Nothing),
             Beside::Mixed => value(seen.tally.rounds),

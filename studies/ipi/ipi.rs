@@ -38,25 +38,29 @@ params! {
     /// The parameters of the study.
     pub struct Params {
         workload: choice(Work, "mixed"),
-            "four CPUs change memory and the others poll; or all CPUs flush; or the four have \
-             clean pages reclaimed; or the four make threads that end";
+            "mixed: four CPUs change memory and the others poll; flush: all CPUs discard a page; \
+             reclaim: the four reclaim clean pages; spawn: the four create threads that exit";
         window_s: real(Unit::Seconds, 0.1, [0.001, 3600.0]),
-            "length of a window, of which each CPU's longest section counts";
-        windows: count(Unit::One, 100, [1, 100_000]), "windows of a run";
-        noise: switch(true), "the profile's stolen time and handlers (sim)", sim;
+            "length of a window; each CPU's longest section per window is recorded";
+        windows: count(Unit::One, 100, [1, 100_000]), "number of windows of a run";
+        noise: switch(true),
+            "whether CPUs are disturbed by the profile's stolen time and interrupt handlers \
+             (sim)", sim;
         tail: real(Unit::One, 1.0, [0.01, 100.0]),
-            "stolen times of the profile times this (sim)", sim;
+            "factor by which the profile's stolen times are multiplied (sim)", sim;
         copies: switch(false),
-            "working CPUs also read pages of zeros, which are copied when they are written to";
+            "whether ops also read discarded pages first, so that writes copy the zero page and \
+             flush";
         op_gap_us: count(Unit::One, 1000, [1, 10_000_000]),
-            "from op to op of a working CPU, in us on average";
+            "mean time between the starts of two ops on a working CPU, in us";
         wake_gap_us: count(Unit::One, 5000, [10, 10_000_000]),
-            "from wake-up to wake-up of a CPU's most urgent task, in us on average";
-        burst: count(Unit::One, 32, [1, 1024]), "threads that an op of `spawn` makes";
+            "mean time between two wake-ups of a CPU's highest-priority task, in us";
+        burst: count(Unit::One, 32, [1, 1024]), "number of threads that an op of `spawn` creates";
         lazy_mib: count(Unit::One, 0, [0, 65_536]),
-            "MiB of the kernel's addresses that wait for a flush in `spawn`; 0: 32 for each \
-             doubling of the CPUs, as in Linux", sim;
-        flush_ms: real(Unit::Ms, 5.0, [0.01, 600_000.0]), "virtual time (on threads: real time)";
+            "limit in MiB of lazily freed vmap addresses before a flush (spawn); 0: 32 MiB per \
+             doubling of CPUs, as in Linux (sim)", sim;
+        flush_ms: real(Unit::Ms, 5.0, [0.01, 600_000.0]),
+            "duration of workload=flush (sim: virtual time)";
     }
 }
 
@@ -142,8 +146,8 @@ impl Workload for Ipi {
     fn plan(env: &Env<Self>) -> Result<Plan, String> {
         let params = &env.params;
         if env.on() == On::Linux && params.workload == Work::Reclaim && !has_swap() {
-            let what = "this computer has no swap, so no page of a program can be reclaimed: turn \
-                        some on, or choose another workload";
+            let what = "this computer has no swap, so pages of programs cannot be reclaimed: \
+                        enable swap, or select another workload";
             return Err(what.to_owned());
         }
         let (window_ns, count) = windows_of(params);
@@ -185,8 +189,7 @@ impl Workload for Ipi {
         tally.damaged
     }
     fn verdict(seen: &Seen<'_, Self>) -> Verdict {
-        let what = "no op began and ended in the time that counts: give it more (--set window_s \
-                    or flush_ms)";
+        let what = "no op started and ended in the window: increase --set window_s or flush_ms";
         if seen.tally.ops > 0 { Verdict::Good } else { Verdict::Useless(what.to_owned()) }
     }
     fn remarks(params: &Params, on: On) -> Vec<String> {

@@ -34,157 +34,241 @@ pub(super) const METRICS: &[Metric<Ipi>] = &[
     metric(
         "preempt_off_max_window_p50_ns",
         "ns",
-        "longest section of a window, median, worst CPU",
+        "median over windows of the longest section with preemption off, worst CPU",
         |seen| worst_window(seen, 50),
     ),
-    metric("preempt_off_max_window_p99_ns", "ns", "and its 99th percentile, worst CPU", |seen| {
-        worst_window(seen, 99)
-    }),
-    metric("preempt_off_max_ns", "ns", "the longest section of all", |seen| {
+    metric(
+        "preempt_off_max_window_p99_ns",
+        "ns",
+        "p99 over windows of the longest section with preemption off, worst CPU",
+        |seen| worst_window(seen, 99),
+    ),
+    metric("preempt_off_max_ns", "ns", "longest section with preemption off of any CPU", |seen| {
         let all = seen.sections()?.iter().flat_map(|cpu| &cpu.window_max_ns);
         value(all.copied().max().unwrap_or(0))
     }),
-    metric("preempt_off_over_1ms", "1", "sections longer than 1 ms, all CPUs", |seen| {
-        sections_over(seen, OVER_1MS)
-    }),
-    metric("preempt_off_over_10ms", "1", "longer than 10 ms", |seen| {
-        sections_over(seen, OVER_10MS)
-    }),
-    metric("preempt_off_over_50ms", "1", "longer than 50 ms", |seen| {
-        sections_over(seen, OVER_50MS)
-    }),
+    metric(
+        "preempt_off_over_1ms",
+        "1",
+        "sections with preemption off longer than 1 ms, all CPUs",
+        |seen| sections_over(seen, OVER_1MS),
+    ),
+    metric(
+        "preempt_off_over_10ms",
+        "1",
+        "sections with preemption off longer than 10 ms, all CPUs",
+        |seen| sections_over(seen, OVER_10MS),
+    ),
+    metric(
+        "preempt_off_over_50ms",
+        "1",
+        "sections with preemption off longer than 50 ms, all CPUs",
+        |seen| sections_over(seen, OVER_50MS),
+    ),
     metric(
         "preempt_off_over_1ms_for_calls",
         "1",
-        "sections that waited for a call longer than 1 ms",
+        "sections with preemption off that waited more than 1 ms for cross-CPU calls, all CPUs",
         |seen| value(waits_for_calls(seen)?.map(|row| row.over[OVER_1MS]).sum::<u64>()),
     ),
     metric(
         "preempt_off_in_call_max_ns",
         "ns",
-        "longest wait for a call within a section",
+        "longest wait for cross-CPU calls within one section with preemption off",
         |seen| value(waits_for_calls(seen)?.map(|row| row.max_ns).max().unwrap_or(0)),
     ),
     metric(
         "preempt_off_queue_phase_max_ns",
         "ns",
-        "longest way from a call to its last IPI",
+        "longest time from the start of a cross-CPU call to its last IPI, with preemption off",
         |seen| value(seen.inside()?[1].calls.preempt_off_queue_phase_max_ns),
     ),
     metric(
         "wakeup_latency_p50_ns",
         "ns",
-        "how late the most urgent task runs, worst CPU",
+        "median wake-up latency of the highest-priority task, worst CPU",
         |seen| worst_wakeup(seen, |cpu| cpu.percentile_ns(50)),
     ),
-    metric("wakeup_latency_p99_ns", "ns", "99th percentile, worst CPU", |seen| {
-        worst_wakeup(seen, |cpu| cpu.percentile_ns(99))
-    }),
-    metric("wakeup_latency_max_ns", "ns", "the latest of all", |seen| {
-        worst_wakeup(seen, Times::max_ns)
-    }),
+    metric(
+        "wakeup_latency_p99_ns",
+        "ns",
+        "p99 wake-up latency of the highest-priority task, worst CPU",
+        |seen| worst_wakeup(seen, |cpu| cpu.percentile_ns(99)),
+    ),
+    metric(
+        "wakeup_latency_max_ns",
+        "ns",
+        "longest wake-up latency of the highest-priority task of any CPU",
+        |seen| worst_wakeup(seen, Times::max_ns),
+    ),
     metric(
         "csd_wait_total_ns",
         "ns",
-        "waits for other CPUs' answers, preemption on or off",
+        "total wait of callers for completion of cross-CPU calls, preemption on or off",
         |seen| value(csd_waits(seen)?.total_ns()),
     ),
-    metric("csd_wait_max_ns", "ns", "the longest", |seen| value(csd_waits(seen)?.max_ns())),
+    metric(
+        "csd_wait_max_ns",
+        "ns",
+        "longest single wait of a caller for completion of a cross-CPU call",
+        |seen| value(csd_waits(seen)?.max_ns()),
+    ),
     metric(
         "csd_wait_cpu_ns",
         "ns",
-        "CPU time spent waiting so: asleep and preempted is not",
+        "CPU time spent spinning for completion of cross-CPU calls",
         |seen| {
             seen.sections()?;
             let spins = seen.calls()?.iter().filter(|row| row.path.iter().any(|s| is_wait(s)));
             value(spins.map(|row| row.self_ns).sum::<u64>())
         },
     ),
-    metric("call_sleeps", "1", "times that a caller went to sleep for its answer", |seen| {
-        counted(seen, |stats| stats.sleeps)
-    }),
-    metric("ipis_sent", "1", "interrupts from CPU to CPU for calls and flushes", |seen| {
-        counted(seen, |stats| stats.ipis_sent)
-    }),
-    metric("ipis_elided", "1", "calls queued behind others, without an interrupt", |seen| {
-        counted(seen, |stats| stats.ipis_elided)
-    }),
-    metric("flushes", "1", "invalidations of translations", |seen| {
+    metric(
+        "call_sleeps",
+        "1",
+        "number of times that a caller slept until its cross-CPU call completed",
+        |seen| counted(seen, |stats| stats.sleeps),
+    ),
+    metric(
+        "ipis_sent",
+        "1",
+        "inter-processor interrupts sent for cross-CPU calls and TLB flushes",
+        |seen| counted(seen, |stats| stats.ipis_sent),
+    ),
+    metric(
+        "ipis_elided",
+        "1",
+        "cross-CPU calls queued without an IPI, because one was already pending",
+        |seen| counted(seen, |stats| stats.ipis_elided),
+    ),
+    metric("flushes", "1", "TLB flush operations of the memory manager", |seen| {
         counted(seen, |stats| stats.flushes)
     }),
-    metric("frames_in_limbo_max", "1", "frames that wait for generations", |seen| {
-        value(seen.inside()?[1].calls.frames_in_limbo_max)
-    }),
-    metric("limbo_age_max_ns", "ns", "the longest that one of them waited", |seen| {
-        value(seen.inside()?[1].calls.limbo_age_max_ns)
-    }),
-    metric("vmap_purges", "1", "flushes of the kernel's own range", |seen| {
+    metric(
+        "frames_in_limbo_max",
+        "1",
+        "maximum number of frames waiting in limbo until all CPUs have flushed",
+        |seen| value(seen.inside()?[1].calls.frames_in_limbo_max),
+    ),
+    metric(
+        "limbo_age_max_ns",
+        "ns",
+        "longest time that a frame waited in limbo until all CPUs had flushed",
+        |seen| value(seen.inside()?[1].calls.limbo_age_max_ns),
+    ),
+    metric("vmap_purges", "1", "flushes of the kernel's vmap range (spawn)", |seen| {
         let [before, after] = kernel_range(seen)?;
         value(after.purges.saturating_sub(before.purges))
     }),
     metric(
         "vmap_lazy_pages_max",
         "1",
-        "pages of the kernel's addresses that wait for such a flush, at most",
+        "maximum number of lazily freed vmap pages waiting for a flush (spawn)",
         |seen| value(kernel_range(seen)?[1].lazy_pages_max),
     ),
-    metric("stacks_given", "1", "stacks of tasks that were made", |seen| {
+    metric("stacks_given", "1", "task stacks handed out to new threads (spawn)", |seen| {
         let [before, after] = stacks(seen)?;
         value(after.given.saturating_sub(before.given))
     }),
-    metric("stack_reuse_share", "1", "share of them that came out of a CPU's cache", |seen| {
-        let [before, after] = stacks(seen)?;
-        match after.given.saturating_sub(before.given) {
-            0 => Err(Missing::Nothing),
-            given => value((after.reused - before.reused) as f64 / given as f64),
-        }
-    }),
-    metric("call_memory_bytes", "bytes", "memory for calls: records, queues, masks", |seen| {
-        value(seen.inside()?[1].call_memory_bytes)
-    }),
-    metric("ops_per_s", "1/s", "ops of the working CPUs", |seen| {
+    metric(
+        "stack_reuse_share",
+        "1",
+        "share of task stacks that came from a CPU's stack cache (spawn)",
+        |seen| {
+            let [before, after] = stacks(seen)?;
+            match after.given.saturating_sub(before.given) {
+                0 => Err(Missing::Nothing),
+                given => value((after.reused - before.reused) as f64 / given as f64),
+            }
+        },
+    ),
+    metric(
+        "call_memory_bytes",
+        "bytes",
+        "memory used for cross-CPU calls: records, queues, CPU masks",
+        |seen| value(seen.inside()?[1].call_memory_bytes),
+    ),
+    metric("ops_per_s", "1/s", "ops per second of the working CPUs", |seen| {
         value(seen.tally.ops as f64 / seconds(seen))
     }),
-    metric("calls_per_s", "1/s", "their calls that change translations or make a thread", |seen| {
-        value(call_times(seen)[0] as f64 / seconds(seen))
+    metric(
+        "calls_per_s",
+        "1/s",
+        "system calls per second of ops that change translations or create a thread",
+        |seen| value(call_times(seen)[0] as f64 / seconds(seen)),
+    ),
+    metric(
+        "call_mean_ns",
+        "ns",
+        "mean duration of system calls that change translations or create a thread",
+        |seen| {
+            let [count, total_ns, _] = call_times(seen);
+            value(total_ns as f64 / count as f64)
+        },
+    ),
+    metric(
+        "call_max_ns",
+        "ns",
+        "longest system call that changes translations or creates a thread",
+        |seen| match call_times(seen) {
+            [0, ..] => Err(Missing::Nothing),
+            [.., max_ns] => value(max_ns),
+        },
+    ),
+    metric("op_failures", "1", "ops that failed for lack of memory", |seen| {
+        value(seen.tally.failures)
     }),
-    metric("call_mean_ns", "ns", "how long such a call took", |seen| {
-        let [count, total_ns, _] = call_times(seen);
-        value(total_ns as f64 / count as f64)
-    }),
-    metric("call_max_ns", "ns", "the longest", |seen| match call_times(seen) {
-        [0, ..] => Err(Missing::Nothing),
-        [.., max_ns] => value(max_ns),
-    }),
-    metric("op_failures", "1", "ops that had no memory", |seen| value(seen.tally.failures)),
     metric(
         "flush_calls",
         "1",
-        "times that a CPU was called to forget translations (linux)",
+        "cross-CPU calls of the run's processes to flush translations (linux)",
         |seen| value(calls(seen, true)?.map(|call| call.total.count).sum::<u64>()),
     ),
-    metric("other_calls", "1", "times that a CPU was called for something else (linux)", |seen| {
-        value(calls(seen, false)?.map(|call| call.total.count).sum::<u64>())
-    }),
-    metric("flush_delivery_mean_ns", "ns", "from such a flush to its function (linux)", |seen| {
-        let total_ns: u64 = calls(seen, true)?.map(|call| call.delivery.total_ns).sum();
-        value(total_ns as f64 / delivered(seen)? as f64)
-    }),
-    metric("flush_delivery_max_ns", "ns", "the longest", |seen| {
-        delivered(seen)?;
-        value(calls(seen, true)?.map(|call| call.delivery.max_ns).max().unwrap_or(0))
-    }),
-    metric("flush_run_max_ns", "ns", "the longest that the function ran (linux)", |seen| {
-        delivered(seen)?;
-        value(calls(seen, true)?.map(|call| call.run.max_ns).max().unwrap_or(0))
-    }),
+    metric(
+        "other_calls",
+        "1",
+        "cross-CPU calls of the run's processes other than flushes (linux)",
+        |seen| value(calls(seen, false)?.map(|call| call.total.count).sum::<u64>()),
+    ),
+    metric(
+        "flush_delivery_mean_ns",
+        "ns",
+        "mean time from a flush call until its function starts on the target CPU (linux)",
+        |seen| {
+            let total_ns: u64 = calls(seen, true)?.map(|call| call.delivery.total_ns).sum();
+            value(total_ns as f64 / delivered(seen)? as f64)
+        },
+    ),
+    metric(
+        "flush_delivery_max_ns",
+        "ns",
+        "longest time from a flush call until its function starts on the target CPU (linux)",
+        |seen| {
+            delivered(seen)?;
+            value(calls(seen, true)?.map(|call| call.delivery.max_ns).max().unwrap_or(0))
+        },
+    ),
+    metric(
+        "flush_run_max_ns",
+        "ns",
+        "longest run time of a flush function on a target CPU (linux)",
+        |seen| {
+            delivered(seen)?;
+            value(calls(seen, true)?.map(|call| call.run.max_ns).max().unwrap_or(0))
+        },
+    ),
     metric(
         "resched_delay_mean_ns",
         "ns",
-        "a CPU is to run another task, until it does (linux)",
+        "mean time from a reschedule request until the next task runs (linux)",
         |seen| value(resched(seen)?.mean_ns()),
     ),
-    metric("resched_delay_max_ns", "ns", "the longest", |seen| value(resched(seen)?.max_ns)),
+    metric(
+        "resched_delay_max_ns",
+        "ns",
+        "longest time from a reschedule request until the next task runs (linux)",
+        |seen| value(resched(seen)?.max_ns),
+    ),
 ];
 
 fn worst_window(seen: &Seen<'_, Ipi>, percent: u64) -> Measured {
@@ -247,7 +331,7 @@ fn call_times(seen: &Seen<'_, Ipi>) -> [u64; 3] {
     })
 }
 fn told(live: &LiveRun) -> Result<&Watched, Missing> {
-    live.seen.as_ref().ok_or(Missing::Source("calls of the live kernel"))
+    live.seen.as_ref().ok_or(Missing::UNWATCHED)
 }
 /// Returns the cross-CPU calls of the run's processes on the live kernel: flushes, or all others.
 fn calls<'a>(

@@ -13,9 +13,7 @@ pub(super) fn too_short(params: &Params, on: On) -> Vec<TooShort> {
     let few = has_windows && params.windows < NEEDED_WINDOWS;
     let p99 = few.then(|| TooShort {
         metrics: vec!["preempt_off_max_window_p99_ns"],
-        needs: format!(
-            "windows={NEEDED_WINDOWS} or more: a 99th percentile of fewer is the largest"
-        ),
+        needs: format!("windows={NEEDED_WINDOWS} or more, as p99 of fewer windows is the maximum"),
     });
     p99.into_iter().collect()
 }
@@ -24,8 +22,8 @@ pub(super) fn too_short(params: &Params, on: On) -> Vec<TooShort> {
 pub(super) fn remarks(params: &Params, on: On) -> Vec<String> {
     let length = match params.workload {
         Work::Flush => format!(
-            "A thread on every CPU writes to a page of its own and lets it go (MADV_DONTNEED) for \
-             {} ms; call_mean_ns is the call alone.",
+            "A thread on every CPU repeatedly writes to a page and discards it (MADV_DONTNEED) for \
+             {} ms; call_mean_ns is the duration of madvise alone.",
             params.flush_ms
         ),
         Work::Mixed | Work::Reclaim | Work::Spawn => windows_of(params, on),
@@ -39,18 +37,17 @@ fn windows_of(params: &Params, on: On) -> String {
     let length = format!("{windows} windows of {window_s} s");
     if on != On::Sim {
         return format!(
-            "{length}, one after the other. Whatever else this computer does in that time is in \
-             the figures."
+            "{length}, consecutive. Other activity of this computer affects the results."
         );
     }
     if !params.noise {
-        return format!("{length}, and nothing disturbs the CPUs.");
+        return format!("{length}, without disturbances of the CPUs.");
     }
     let times = 30.0 / window_s;
     format!(
-        "{length}; disturbances come {times:.0} times as often as in the profile, so that each \
+        "{length}; disturbances occur {times:.0} times as often as in the profile, so that each \
          window has as many as one of 30 s. Ordinary sections are not scaled: a longer window has \
-         more of them, and a longer longest."
+         more of them, and a longer maximum."
     )
 }
 
@@ -58,22 +55,21 @@ fn windows_of(params: &Params, on: On) -> String {
 fn seen_on(on: On) -> &'static str {
     match on {
         On::Sim => {
-            "p50 and p99 are of the CPU that has the largest: of its windows' longest sections, \
-             of its watchman's wake-ups. A section is preemption off, interrupts off or an \
-             interrupt. Stolen time counts where it falls into one."
+            "p50 and p99 are those of the worst CPU: over the longest section of each window, or \
+             over the wake-ups of its highest-priority task. A section has preemption or \
+             interrupts off, or is an interrupt. Stolen time within a section counts."
         }
         On::Threads => {
-            "CPUs are threads of this computer, and interrupts are looked for at certain points: \
-             sections without preemption cannot be seen. p50 and p99 of wake-ups are of the CPU \
-             that has the largest; calls, waits and interrupts are counted by the memory manager \
-             itself."
+            "CPUs are threads of this computer, which poll for interrupts: sections with \
+             preemption off cannot be observed. p50 and p99 of wake-ups are those of the worst \
+             CPU. Calls, waits and interrupts are counted by the memory manager."
         }
         On::Linux => {
-            "p50 and p99 of wake-ups are of the CPU that has the largest. Sections without \
-             preemption cannot be seen without a tracer in each of them; resched_delay, how long a \
-             CPU goes on after it is to run another task, stands in for those that a task waited \
-             for. Calls are those of the run's processes, from the wish until the function began \
-             (delivery) and while it ran."
+            "p50 and p99 of wake-ups are those of the worst CPU. Sections with preemption off \
+             cannot be observed without a tracer in each section; resched_delay, the time from a \
+             reschedule request until the next task runs, replaces those in which a task was \
+             waiting. Calls are those of the run's processes: delivery is from the request until \
+             the function starts, run is the function."
         }
     }
 }

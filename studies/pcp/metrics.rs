@@ -66,7 +66,7 @@ pub(super) const METRICS: &[Metric<Pcp>] = &[
     metric(
         "sys_ns_per_page",
         "ns",
-        "CPU time in the kernel per page, without clearing it",
+        "CPU time in the kernel per page (allocated or freed), without clearing pages",
         |seen| {
             let sys_ns = seen.busy_ns()? - seen.tally.user_ns as f64 - seen.sum(|c| c.clear_ns)?;
             value(sys_ns / pages(seen)?)
@@ -75,40 +75,56 @@ pub(super) const METRICS: &[Metric<Pcp>] = &[
     metric(
         "system_ns_per_page",
         "ns",
-        "in the kernel per page, clearing and exits too (linux)",
+        "CPU time in the kernel per touched page, including clearing and exits (linux)",
         |seen| value(seen.live()?.cpu.system_ns as f64 / touched(seen)),
     ),
-    metric("clear_ns_per_page", "ns", "clearing, per page, with the wait for the memory", |seen| {
-        value(seen.sum(|cpu| cpu.clear_ns)? / pages(seen)?)
-    }),
-    metric("pages_per_s", "1/s", "pages allocated, or freed where that is more", |seen| {
-        match seen.live() {
-            // `exit` touches its pages once, before the window.
-            Ok(_) if matches!(seen.plan.load, Load::Exit(_)) => Err(Missing::Nothing),
-            Ok(_) => {
-                let active_ns = seen.plan.at.until_ns - seen.plan.at.begin_ns;
-                value(touched(seen) * 1e9 / active_ns as f64)
+    metric(
+        "clear_ns_per_page",
+        "ns",
+        "time to clear pages per page (allocated or freed), including waits for memory bandwidth",
+        |seen| value(seen.sum(|cpu| cpu.clear_ns)? / pages(seen)?),
+    ),
+    metric(
+        "pages_per_s",
+        "1/s",
+        "pages allocated per second, or pages freed per second if larger",
+        |seen| {
+            match seen.live() {
+                // `exit` touches its pages once, before the window.
+                Ok(_) if matches!(seen.plan.load, Load::Exit(_)) => Err(Missing::Nothing),
+                Ok(_) => {
+                    let active_ns = seen.plan.at.until_ns - seen.plan.at.begin_ns;
+                    value(touched(seen) * 1e9 / active_ns as f64)
+                }
+                Err(_) => value(pages(seen)? * 1e9 / span_ns(seen.meters()?)),
             }
-            Err(_) => value(pages(seen)? * 1e9 / span_ns(seen.meters()?)),
-        }
-    }),
+        },
+    ),
     metric(
         "zone_lock_acquisitions_per_page",
         "1",
-        "how often a zone lock was taken, per page",
+        "acquisitions of zone->lock per page (allocated or freed)",
         |seen| value(zone_locks(seen, |row| row.acquisitions)? / lock_pages(seen)?),
     ),
-    metric("zone_lock_hold_ns_per_page", "ns", "how long zone locks were held, per page", |seen| {
-        value(zone_locks(seen, |row| row.hold_total_ns)? / lock_pages(seen)?)
-    }),
-    metric("zone_lock_waits_per_page", "1", "how often somebody waited for one (linux)", |seen| {
-        seen.live()?;
-        value(zone_waits(seen)?.count as f64 / touched(seen))
-    }),
+    metric(
+        "zone_lock_hold_ns_per_page",
+        "ns",
+        "total hold time of zone->lock per page (allocated or freed)",
+        |seen| value(zone_locks(seen, |row| row.hold_total_ns)? / lock_pages(seen)?),
+    ),
+    metric(
+        "zone_lock_waits_per_page",
+        "1",
+        "contended acquisitions of zone->lock per touched page (linux)",
+        |seen| {
+            seen.live()?;
+            value(zone_waits(seen)?.count as f64 / touched(seen))
+        },
+    ),
     metric(
         "zone_lock_wait_share",
         "1",
-        "share of CPU time spent waiting for a zone lock",
+        "share of non-idle CPU time spent waiting for zone->lock",
         |seen| {
             let wait_ns = zone_waits(seen)?.total_ns as f64;
             match seen.live() {
@@ -120,7 +136,7 @@ pub(super) const METRICS: &[Metric<Pcp>] = &[
     metric(
         "pcp_lock_remote_wait_ns",
         "ns",
-        "waits for the locks of page caches, all together",
+        "total wait for pcp->lock, the locks of per-CPU page caches",
         |seen| value(seen.held_locks()?.waits("pcp", &[]).total_ns),
     ),
     metric(
@@ -129,16 +145,22 @@ pub(super) const METRICS: &[Metric<Pcp>] = &[
         "share of freed pages that another CPU had allocated",
         |seen| value(seen.sum(|cpu| cpu.freed_elsewhere)? / seen.sum(|cpu| cpu.freed)?),
     ),
-    metric("free_order9_blocks", "1", "whole free pageblocks in the zones, at the end", |seen| {
-        value(census(seen)?.whole_blocks)
-    }),
-    metric("partial_blocks", "1", "pageblocks with used and with free pages, at the end", |seen| {
-        value(census(seen)?.partial_blocks)
-    }),
+    metric(
+        "free_order9_blocks",
+        "1",
+        "fully free pageblocks in all zones after programs have stopped",
+        |seen| value(census(seen)?.whole_blocks),
+    ),
+    metric(
+        "partial_blocks",
+        "1",
+        "pageblocks with both used and free pages after programs have stopped",
+        |seen| value(census(seen)?.partial_blocks),
+    ),
     metric(
         "unusable_free_index_order9",
         "1",
-        "share of free pages in no free block of order 9 of a zone, at the end",
+        "share of free pages outside free order-9 blocks after programs have stopped",
         |seen| {
             let census = census(seen)?;
             let unusable = census.unusable_pages(Order::PAGEBLOCK) as f64;
@@ -148,34 +170,55 @@ pub(super) const METRICS: &[Metric<Pcp>] = &[
     metric(
         "pages_stranded_max",
         "pages",
-        "free pages that only one CPU hands out, most at any time, looked at each 0.1 ms",
+        "maximum of free pages that only one CPU can allocate, sampled every 0.1 ms",
         |seen| {
             let cached = Level::max(seen.meters()?.iter().map(|cpu| &cpu.cached));
             value(cached.max(0) as u64)
         },
     ),
-    metric("metadata_bytes_per_page", "bytes", "what the allocator keeps about a page", |seen| {
-        let census = census(seen)?;
-        value(census.metadata_bytes as f64 / census.pages.max(1) as f64)
-    }),
-    metric("offline_tries", "1", "attempts to take a range of memory offline", |seen| {
-        value(offline(seen)?.tried)
-    }),
-    metric("offline_success_share", "1", "share of these that took all of the range", |seen| {
-        let tally = offline(seen)?;
-        value(tally.done as f64 / tally.tried as f64)
-    }),
-    metric("offline_mean_ns", "ns", "how long it took to take a range offline", |seen| {
-        let tally = went_offline(seen)?;
-        value(tally.total_ns as f64 / tally.done as f64)
-    }),
-    metric("offline_max_ns", "ns", "longest time that it took to take a range offline", |seen| {
-        value(went_offline(seen)?.max_ns)
-    }),
+    metric(
+        "metadata_bytes_per_page",
+        "bytes",
+        "memory that the frame allocator uses for its metadata, per page of the machine",
+        |seen| {
+            let census = census(seen)?;
+            value(census.metadata_bytes as f64 / census.pages.max(1) as f64)
+        },
+    ),
+    metric(
+        "offline_tries",
+        "1",
+        "attempts to take a range of memory offline (offline_mib)",
+        |seen| value(offline(seen)?.tried),
+    ),
+    metric(
+        "offline_success_share",
+        "1",
+        "share of attempts that took the whole range offline (offline_mib)",
+        |seen| {
+            let tally = offline(seen)?;
+            value(tally.done as f64 / tally.tried as f64)
+        },
+    ),
+    metric(
+        "offline_mean_ns",
+        "ns",
+        "mean time to take a range offline, successful attempts only (offline_mib)",
+        |seen| {
+            let tally = went_offline(seen)?;
+            value(tally.total_ns as f64 / tally.done as f64)
+        },
+    ),
+    metric(
+        "offline_max_ns",
+        "ns",
+        "longest time to take a range offline, successful attempts only (offline_mib)",
+        |seen| value(went_offline(seen)?.max_ns),
+    ),
     metric(
         "offline_busy_pages",
         "pages",
-        "pages in use in a range that could not go offline, on the mean",
+        "mean number of used pages in ranges that could not be taken offline (offline_mib)",
         |seen| {
             let tally = offline(seen)?;
             match tally.tried - tally.done {
@@ -184,17 +227,17 @@ pub(super) const METRICS: &[Metric<Pcp>] = &[
             }
         },
     ),
-    metric("alloc_failures", "1", "calls that had no memory", |seen| {
+    metric("alloc_failures", "1", "calls and allocations that failed for lack of memory", |seen| {
         let at_the_edge = edge(seen).map_or(0, |memory| memory.edge.refused());
         value(seen.tally.failures + at_the_edge)
     }),
-    metric("order0_failures", "1", "single pages that were asked for in vain (oom-edge)", |seen| {
+    metric("order0_failures", "1", "failed allocations of single pages (oom-edge)", |seen| {
         value(edge(seen)?.edge.page.refused())
     }),
     metric(
         "order0_failures_with_free_pages",
         "1",
-        "of these, while pages above the min watermark were free somewhere",
+        "failed order-0 allocations while more pages than the min watermark were free (oom-edge)",
         |seen| {
             let memory = edge(seen)?;
             let all_pages = memory.before.ok_or(Missing::Nothing)?.free_pages();
@@ -204,13 +247,13 @@ pub(super) const METRICS: &[Metric<Pcp>] = &[
     metric(
         "order3_success_share",
         "1",
-        "share of requests for order 3 that got it (oom-edge)",
+        "share of order-3 allocations that succeeded (oom-edge)",
         |seen| success_share(edge(seen)?.edge.order_3),
     ),
     metric(
         "order9_success_share",
         "1",
-        "share of requests for order 9 that got it (oom-edge)",
+        "share of order-9 allocations that succeeded (oom-edge)",
         |seen| success_share(edge(seen)?.edge.order_9),
     ),
 ];

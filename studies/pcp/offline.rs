@@ -133,5 +133,5 @@ fn take<A: Machine>(frames: &FrameAllocator<A>, range: &[Pfn]) -> Result<u64, Is
 
 /// Checks that a block could be brought online, which cannot fail without concurrent isolation.
 fn put(result: Result<(), IsolateError>) {
-    result.unwrap_or_else(|why| panic!("a pageblock does not come back: {why}"));
+    result.unwrap_or_else(|why| panic!("cannot bring a pageblock online: {why}"));
 }

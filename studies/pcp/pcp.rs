@@ -51,34 +51,42 @@ pub struct Pcp;
 params! {
     /// The parameters of the study.
     pub struct Params {
-        workload: each(Kind), "what programs do";
-        memory_gib: count(Unit::One, 32, [1, 4096]), "memory of the machine (sim)", sim;
+        workload: each(Kind),
+            "workload: compiler-like processes, cross-CPU free, exits, fragmentation, or low \
+             memory";
+        memory_gib: count(Unit::One, 32, [1, 4096]), "memory of the machine in GiB (sim)", sim;
         lru: choice(Lists),
-            "policy of the LRU lists in arms that choose none; with `stock` their locks hide the \
-             zone's", sim;
+            "LRU policy of arms that choose none; with stock, contention on lru_lock hides that on \
+             zone->lock (sim)", sim;
         groups: choice(Groups),
-            "memory groups, each with lists of its own: one for each CPU, or one for all", sim;
+            "memory cgroups, each with its own LRU lists: one per CPU, or only the root (sim)", sim;
         offline_mib: count(Unit::One, 0, [0, 4096]),
-            "MiB that go offline and come back, again and again, unless a page of them is in use; \
-             0: none", sim;
+            "size in MiB of ranges that are repeatedly taken offline and online, unless a page is \
+             in use; 0: none (sim)", sim;
         through: choice(Through),
-            "pages of `purger` and `exit`: mapped, or straight from the frame allocator";
-        build_ms: real(Unit::Ms, 5.0, [0.1, 60_000.0]), "window of `build`";
-        build_pages: count(Unit::Pages, 1024, [1, 1 << 20]), "pages of a process, on the mean";
-        build_user_ns: count(Unit::Ns, 1000, [0, 1_000_000]), "computing after each page";
-        purger_ms: real(Unit::Ms, 5.0, [0.1, 60_000.0]), "window of `purger`";
+            "allocation path of `purger` and `exit`: system calls, or straight from the frame \
+             allocator";
+        build_ms: real(Unit::Ms, 5.0, [0.1, 60_000.0]), "length of the window of `build`";
+        build_pages: count(Unit::Pages, 1024, [1, 1 << 20]),
+            "mean number of pages per process of `build`";
+        build_user_ns: count(Unit::Ns, 1000, [0, 1_000_000]),
+            "CPU time in user mode after each page in `build`";
+        purger_ms: real(Unit::Ms, 5.0, [0.1, 60_000.0]), "length of the window of `purger`";
         purger_chunk_pages: count(Unit::Pages, 1024, [1, 1 << 20]),
-            "pages that are given back at once";
-        purger_user_ns: count(Unit::Ns, 1000, [0, 1_000_000]), "computing after each page";
+            "pages that are freed together in `purger`";
+        purger_user_ns: count(Unit::Ns, 1000, [0, 1_000_000]),
+            "CPU time in user mode after each page in `purger`";
         exit_pages: count(Unit::Pages, 1024, [1, 1 << 20]),
-            "pages of each thread of the processes that end";
-        mixed_ms: real(Unit::Ms, 5.0, [0.1, 60_000.0]), "window of `mixed`";
+            "pages per thread of the exiting processes of `exit`";
+        mixed_ms: real(Unit::Ms, 5.0, [0.1, 60_000.0]), "length of the window of `mixed`";
         mixed_pages: count(Unit::Pages, 1024, [8, 1 << 20]),
-            "memory for each CPU: a quarter for long-lived pages";
-        edge_ms: real(Unit::Ms, 5.0, [0.1, 60_000.0]), "window of `oom-edge`", sim;
+            "MiB per CPU in `mixed`, of which a quarter is for long-lived pages";
+        edge_ms: real(Unit::Ms, 5.0, [0.1, 60_000.0]),
+            "length of the window of `oom-edge` (sim)", sim;
         edge_free_percent: real(Unit::One, 2.0, [0.01, 2.0]),
-            "share of the memory that is free at most", sim;
-        edge_user_ns: count(Unit::Ns, 1000, [0, 1_000_000]), "computing after each page", sim;
+            "maximum share of memory that is free in `oom-edge`, in percent (sim)", sim;
+        edge_user_ns: count(Unit::Ns, 1000, [0, 1_000_000]),
+            "CPU time in user mode after each page in `oom-edge` (sim)", sim;
     }
 }
 
@@ -175,11 +183,13 @@ impl Workload for Pcp {
     fn verdict(seen: &Seen<'_, Self>) -> Verdict {
         let useless = |why: &str| Verdict::Useless(why.to_owned());
         match seen.inside().map(|memory| memory.after) {
-            Ok(None) => useless("the run was over before free memory was counted"),
+            Ok(None) => useless("the run ended before free memory was counted"),
             Ok(Some(_)) if metrics::pages(seen) == Ok(0.0) => {
-                useless("no page came or went in the time that counts: make it longer")
+                useless("no page was allocated or freed in the window: increase its length")
             }
-            Err(_) if seen.tally.pages == 0 => useless("no page was touched: make it longer"),
+            Err(_) if seen.tally.pages == 0 => {
+                useless("no page was touched: increase the length of the window")
+            }
             _ => Verdict::Good,
         }
     }
@@ -193,22 +203,22 @@ impl Workload for Pcp {
             Kind::Purger => format!("{} ms", params.purger_ms),
             Kind::Exit => {
                 let (threads, pages) = (exit::THREADS, params.exit_pages);
-                format!("the end of processes of {threads} times {pages} pages")
+                format!("the exit of processes with {threads} times {pages} pages")
             }
             Kind::Mixed => format!("{} ms", params.mixed_ms),
             Kind::Edge => format!("{} ms", params.edge_ms),
         };
         if on == On::Linux {
             return vec![format!(
-                "Pages and waits are of a window: {window}. A page is one that a program touched; \
-                 system_ns_per_page has the system time of all processes of the run in it, from \
-                 their forks to their ends."
+                "Pages and waits are counted in a window: {window}. Pages are those that programs \
+                 touched. system_ns_per_page includes the system time of all processes of the run, \
+                 from fork to exit."
             )];
         }
         vec![format!(
-            "Figures per page and locks are of a window: {window}. A page is one that was \
-             allocated in it or one that was freed, whichever are more. Free memory is counted \
-             when programs have stopped, before any cache is drained."
+            "Values per page and locks are of a window: {window}. Pages are those allocated or \
+             those freed in it, whichever are more. Free memory is counted after programs have \
+             stopped, before any cache is drained."
         )]
     }
     fn too_short(params: &Params, on: On) -> Vec<TooShort> {
@@ -221,7 +231,9 @@ impl Workload for Pcp {
                 "order3_success_share",
                 "order9_success_share",
             ],
-            needs: format!("edge_ms={NEEDED_EDGE_MS} or more: memory runs out once in some 1 ms"),
+            needs: format!(
+                "edge_ms={NEEDED_EDGE_MS} or more, as memory runs out about once per ms"
+            ),
         });
         of_failures.into_iter().collect()
     }

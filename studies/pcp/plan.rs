@@ -130,16 +130,16 @@ pub(super) fn plan(env: &Env<Pcp>) -> Result<Plan, String> {
     let (params, cpus, pages) = (&env.params, env.cpus() as u64, env.pages);
     let frames = params.workload == Kind::Edge || params.through == Through::Frames;
     if frames && env.on() == On::Linux {
-        let what = "only the memory manager of this program hands out frames by themselves: choose \
-                    another workload (build, purger, exit, mixed) and through=system";
+        let what = "the live kernel does not hand out single frames: use through=system with \
+                    workload build, purger, exit or mixed";
         return Err(what.to_owned());
     }
     let Sized { load, wants, fill_ns, window_ns, room } = sized(params, cpus, pages);
     if wants + spare(pages) > pages {
         let name = params.workload.name();
         return Err(format!(
-            "workload {name} wants {wants} pages on {cpus} CPUs, and the machine has {pages}: \
-             give it more (--set memory_gib), or make programs smaller"
+            "workload {name} needs {wants} pages on {cpus} CPUs, but the machine has {pages}: \
+             increase --set memory_gib, or make programs smaller"
         ));
     }
     let kept_ns = if room.is_some() { (pages >> 10) * KEEPING_NS } else { 0 };
@@ -167,8 +167,8 @@ fn offline(params: &Params, pages: u64) -> Result<Option<Offline>, String> {
         0 => Ok(None),
         _ if blocks <= of_blocks / 2 => Ok(Some(Offline { blocks, of_blocks })),
         _ => Err(format!(
-            "taking {} MiB offline at a time: the machine has {pages} pages, and half of them at \
-             most may go",
+            "cannot take {} MiB offline: the machine has {pages} pages, and at most half of them \
+             may be offline",
             params.offline_mib
         )),
     }

@@ -89,12 +89,9 @@ fn is_table(class: &str) -> bool {
     ["pte", "pmd", "page_table"].contains(&class)
 }
 
-/// The live kernel was not observed.
-const WATCHED: Missing = Missing::Source("what the live kernel tells");
-
 /// Returns the waits in the live kernel.
 fn waited(seen: &Seen<'_, Reap>, meant: impl Fn(&Wait) -> bool) -> Result<Waits, Missing> {
-    seen.live()?.waits(meant).ok_or(WATCHED)
+    seen.live()?.waits(meant).ok_or(Missing::UNWATCHED)
 }
 /// Returns the waits for page-table locks.
 fn table_wait_ns(seen: &Seen<'_, Reap>) -> Result<Sides, Missing> {
@@ -107,7 +104,7 @@ fn table_wait_ns(seen: &Seen<'_, Reap>) -> Result<Sides, Missing> {
 }
 /// Returns the observations of the live kernel.
 fn told<'a>(seen: &Seen<'a, Reap>) -> Result<&'a Watched, Missing> {
-    seen.live()?.seen.as_ref().ok_or(WATCHED)
+    seen.live()?.seen.as_ref().ok_or(Missing::UNWATCHED)
 }
 /// Returns the observations of the live kernel, if process_mrelease reaped memory.
 fn told_of_helpers<'a>(seen: &Seen<'a, Reap>) -> Result<&'a Watched, Missing> {
@@ -134,131 +131,199 @@ fn freed(seen: &Seen<'_, Reap>) -> Result<Vec<u64>, Missing> {
 
 /// Every metric, in the order in which tables show them.
 pub(super) const METRICS: &[Metric<Reap>] = &[
-    metric("total_cpu_ns", "ns", "CPU time of both sides, with waits for spin locks", |seen| {
-        value(cpu_ns(seen, None)?.both())
-    }),
-    metric("exit_cpu_ns", "ns", "of it the victim's exit", |seen| value(cpu_ns(seen, None)?.exit)),
+    metric(
+        "total_cpu_ns",
+        "ns",
+        "CPU time of the victim's exit and its reapers, including spin-lock waits",
+        |seen| value(cpu_ns(seen, None)?.both()),
+    ),
+    metric(
+        "exit_cpu_ns",
+        "ns",
+        "CPU time of the victim's exit, including spin-lock waits",
+        |seen| value(cpu_ns(seen, None)?.exit),
+    ),
     metric(
         "reaper_cpu_ns",
         "ns",
-        "of it the other side: process_mrelease, or the reaper",
+        "CPU time of process_mrelease or the OOM reaper, including spin-lock waits",
         |seen| match seen.live() {
             Ok(_) if seen.tally.helped == 0 => Err(Missing::Nothing),
             Ok(_) => {
-                let cpu =
-                    seen.tally.killer_cpu.ok_or(Missing::Source("the CPU time of a process"))?;
+                let cpu = seen
+                    .tally
+                    .killer_cpu
+                    .ok_or(Missing::Source("a machine that reports the CPU time of processes"))?;
                 value(cpu.system_ns + cpu.user_ns)
             }
             Err(_) => value(cpu_ns(seen, None)?.reaper),
         },
     ),
-    metric("pte_lock_wait_ns", "ns", "waits for locks of page tables, both sides", |seen| {
+    metric("pte_lock_wait_ns", "ns", "total wait for page-table locks, exit and reapers", |seen| {
         value(table_wait_ns(seen)?.both())
     }),
-    metric("exit_pte_lock_wait_ns", "ns", "of it the exit's", |seen| {
-        value(table_wait_ns(seen)?.exit)
-    }),
-    metric("reaper_pte_lock_wait_ns", "ns", "of it the other side's", |seen| {
+    metric(
+        "exit_pte_lock_wait_ns",
+        "ns",
+        "total wait of the victim's exit for page-table locks",
+        |seen| value(table_wait_ns(seen)?.exit),
+    ),
+    metric("reaper_pte_lock_wait_ns", "ns", "total wait of reapers for page-table locks", |seen| {
         value(table_wait_ns(seen)?.reaper)
     }),
-    metric("other_lock_wait_ns", "ns", "waits for all other spin locks, both sides", |seen| {
-        value(wait_ns(seen, |class| !is_table(class))?.both())
-    }),
-    metric("rmap_ns", "ns", "in folio_remove_rmap_ptes, both sides", |seen| {
+    metric(
+        "other_lock_wait_ns",
+        "ns",
+        "total wait for spin locks other than page-table locks, exit and reapers",
+        |seen| value(wait_ns(seen, |class| !is_table(class))?.both()),
+    ),
+    metric("rmap_ns", "ns", "CPU time in folio_remove_rmap_ptes, exit and reapers", |seen| {
         value(rmap_ns(seen)?.both())
     }),
-    metric("exit_rmap_ns", "ns", "of it the exit's", |seen| value(rmap_ns(seen)?.exit)),
-    metric("reaper_rmap_ns", "ns", "of it the other side's", |seen| value(rmap_ns(seen)?.reaper)),
-    metric("gather_flush_ns", "ns", "in tlb_flush_mmu: flushing and freeing, both sides", |seen| {
-        value(flush_ns(seen)?.both())
+    metric(
+        "exit_rmap_ns",
+        "ns",
+        "CPU time of the victim's exit in folio_remove_rmap_ptes",
+        |seen| value(rmap_ns(seen)?.exit),
+    ),
+    metric("reaper_rmap_ns", "ns", "CPU time of reapers in folio_remove_rmap_ptes", |seen| {
+        value(rmap_ns(seen)?.reaper)
     }),
-    metric("exit_gather_flush_ns", "ns", "of it the exit's", |seen| value(flush_ns(seen)?.exit)),
-    metric("reaper_gather_flush_ns", "ns", "of it the other side's", |seen| {
+    metric(
+        "gather_flush_ns",
+        "ns",
+        "CPU time in tlb_flush_mmu (TLB flush and free of pages), exit and reapers",
+        |seen| value(flush_ns(seen)?.both()),
+    ),
+    metric(
+        "exit_gather_flush_ns",
+        "ns",
+        "CPU time of the victim's exit in tlb_flush_mmu",
+        |seen| value(flush_ns(seen)?.exit),
+    ),
+    metric("reaper_gather_flush_ns", "ns", "CPU time of reapers in tlb_flush_mmu", |seen| {
         value(flush_ns(seen)?.reaper)
     }),
-    metric("exit_mmap_lock_wait_ns", "ns", "how long the exit waited for mmap_lock", |seen| {
-        match seen.live() {
+    metric(
+        "exit_mmap_lock_wait_ns",
+        "ns",
+        "total wait of the victim's exit for mmap_lock",
+        |seen| match seen.live() {
             Ok(_) => {
                 let exit = |wait: &Wait| wait.side == Side::Exiting && wait.class == "mmap_lock";
                 value(waited(seen, exit)?.total_ns)
             }
             Err(_) => value(seen.meters()?.iter().map(|cpu| cpu.exit_lock_wait_ns).sum::<u64>()),
-        }
-    }),
+        },
+    ),
     metric(
         "mmap_lock_spin_ns",
         "ns",
-        "CPU time of spinning for mmap_lock, both sides (claims)",
+        "CPU time spent spinning for mmap_lock, exit and reapers (claims)",
         |seen| value(spin_ns(seen)?.both()),
     ),
     metric(
         "wall_to_last_frame_ns",
         "ns",
-        "from the signal until the last frame was free",
+        "time from the kill of the victim until its last page was freed",
         |seen| {
             let life_ns = life_ns(seen)?;
             let last_ns = seen.meters()?.iter().filter_map(|cpu| cpu.last_ns(&life_ns)).max();
             value(last_ns.map_or(0, |last_ns| last_ns - life_ns.start()))
         },
     ),
-    metric("wall_to_end_ns", "ns", "from the signal until the victim was gone (linux)", |seen| {
-        seen.live()?;
-        let life_ns = life_ns(seen)?;
-        value(life_ns.end() - life_ns.start())
-    }),
-    metric("pte_lock_waits", "1", "how often somebody waited for one (linux)", |seen| {
-        value(waited(seen, |wait| is_table(wait.class))?.count)
-    }),
+    metric(
+        "wall_to_end_ns",
+        "ns",
+        "time from the kill until the victim had exited and its helpers had finished (linux)",
+        |seen| {
+            seen.live()?;
+            let life_ns = life_ns(seen)?;
+            value(life_ns.end() - life_ns.start())
+        },
+    ),
+    metric(
+        "pte_lock_waits",
+        "1",
+        "contended acquisitions of page-table locks, exit and reapers (linux)",
+        |seen| value(waited(seen, |wait| is_table(wait.class))?.count),
+    ),
     metric(
         "exit_zap_ns",
         "ns",
-        "from mmap_lock's read side to its release in exit_mmap (linux)",
+        "time exit_mmap held mmap_lock for reading, to unmap; longest of any process (linux)",
         // The killer exits, too, but has nothing to tear down: the longest is the victim's.
         |seen| value(told(seen)?.exit_zap.max_ns),
     ),
-    metric("exit_tables_ns", "ns", "the same of its write side (linux)", |seen| {
-        value(told(seen)?.exit_tables.max_ns)
-    }),
-    metric("mrelease_ns", "ns", "process_mrelease with mmap_lock: its unmapping (linux)", |seen| {
-        value(told_of_helpers(seen)?.mrelease.total_ns)
-    }),
-    metric("mrelease_await_ns", "ns", "its wait for mmap_lock (linux)", |seen| {
-        value(told_of_helpers(seen)?.mrelease_await.total_ns)
-    }),
-    metric("mrelease_call_ns", "ns", "the longest call of process_mrelease (linux)", |seen| {
-        match seen.live()?.releases {
+    metric(
+        "exit_tables_ns",
+        "ns",
+        "time exit_mmap held mmap_lock for writing, to free page tables; longest (linux)",
+        |seen| value(told(seen)?.exit_tables.max_ns),
+    ),
+    metric(
+        "mrelease_ns",
+        "ns",
+        "total time process_mrelease held mmap_lock, which is its unmapping (linux)",
+        |seen| value(told_of_helpers(seen)?.mrelease.total_ns),
+    ),
+    metric(
+        "mrelease_await_ns",
+        "ns",
+        "total wait of process_mrelease for mmap_lock (linux)",
+        |seen| value(told_of_helpers(seen)?.mrelease_await.total_ns),
+    ),
+    metric(
+        "mrelease_call_ns",
+        "ns",
+        "duration of the longest call of process_mrelease (linux)",
+        |seen| match seen.live()?.releases {
             calls if calls.count > 0 => value(calls.max_ns),
             _ => Err(Missing::Nothing),
-        }
-    }),
-    metric("serial_ns", "ns", "the exit's CPU time outside of unmap_vmas, without spins", |seen| {
-        value(serial_ns(seen)?)
-    }),
+        },
+    ),
+    metric(
+        "serial_ns",
+        "ns",
+        "CPU time of the victim's exit outside unmap_vmas, without spinning for mmap_lock",
+        |seen| value(serial_ns(seen)?),
+    ),
     metric(
         "amdahl_bound_ns",
         "ns",
-        "serial, and each walker's share of the rest, without waits",
+        "lower bound of the duration: serial_ns + (other CPU time without waits) / walkers",
         amdahl_bound,
     ),
-    metric("frames_freed", "pages", "pages that came back", |seen| {
-        value(freed(seen)?.iter().sum::<u64>())
-    }),
-    metric("frames_freed_by_reaper_share", "1", "of these, on the other side's CPUs", |seen| {
-        let freed = freed(seen)?;
-        let by_helpers = freed.get(reaper_cpus(seen)).unwrap_or(&[]).iter().sum::<u64>();
-        value(by_helpers as f64 / freed.iter().sum::<u64>().max(1) as f64)
-    }),
-    metric("tables_visited_twice", "1", "page tables that more than one walker came by", |seen| {
-        value(visited_twice(seen.meters()?))
-    }),
-    metric("flushes", "1", "invalidations of translations", |seen| {
+    metric(
+        "frames_freed",
+        "pages",
+        "pages freed between the kill and the end of the victim",
+        |seen| value(freed(seen)?.iter().sum::<u64>()),
+    ),
+    metric(
+        "frames_freed_by_reaper_share",
+        "1",
+        "share of frames_freed that was freed on CPUs of reapers",
+        |seen| {
+            let freed = freed(seen)?;
+            let by_helpers = freed.get(reaper_cpus(seen)).unwrap_or(&[]).iter().sum::<u64>();
+            value(by_helpers as f64 / freed.iter().sum::<u64>().max(1) as f64)
+        },
+    ),
+    metric(
+        "tables_visited_twice",
+        "1",
+        "page tables from which more than one walker removed pages",
+        |seen| value(visited_twice(seen.meters()?)),
+    ),
+    metric("flushes", "1", "TLB flushes between the kill and the end of the victim", |seen| {
         let life_ns = life_ns(seen)?;
         value(seen.meters()?.iter().map(|cpu| cpu.flushes(&life_ns)).sum::<u64>())
     }),
     metric(
         "walkers_too_late",
         "1",
-        "callers of process_mrelease for whom nothing was left",
+        "callers of process_mrelease that found nothing left to reap",
         |seen| value(u64::from(seen.tally.too_late)),
     ),
 ];

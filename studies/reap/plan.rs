@@ -77,21 +77,21 @@ fn refuse(env: &Env<Reap>, mappings: &[Mapping]) -> Result<(), String> {
     let wants = pages + tables + room * SPARE_1024 / 1024;
     if wants > room {
         return Err(format!(
-            "a victim of {pages} pages with its page tables and some room takes {wants}, and the \
-             machine has {room}: make it smaller (--set pages)"
+            "a victim of {pages} pages needs {wants} pages with page tables and spare memory, but \
+             the machine has {room}: decrease --set pages"
         ));
     }
     let (walkers, cpus) = (env.params.walkers, env.cpus());
     if walkers > cpus as u64 {
         return Err(format!(
-            "{walkers} walkers want as many CPUs, and the machine has {cpus}: take fewer (--set \
-             walkers), or more CPUs"
+            "{walkers} walkers need as many CPUs, but the machine has {cpus}: decrease --set \
+             walkers, or use more CPUs"
         ));
     }
     if env.params.via == Via::Oom && walkers > 2 {
         return Err(format!(
-            "{walkers} walkers with via=oom: there is the exit, and one reaper for all address \
-             spaces; take 1 or 2"
+            "cannot use {walkers} walkers with via=oom, which has the exit and a single reaper; \
+             allowed: 1 or 2"
         ));
     }
     Ok(())

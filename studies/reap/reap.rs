@@ -33,23 +33,27 @@ pub struct Reap;
 params! {
     /// The parameters of the study.
     pub struct Params {
-        layout: each(Layout), "what the victim's memory looks like";
-        pages: count(Unit::Pages, 1024, [1024, 1 << 19]), "pages of the victim";
+        layout: each(Layout),
+            "memory layout of the victim: VMAs, and which of their pages are present";
+        pages: count(Unit::Pages, 1024, [1024, 1 << 19]), "number of pages of the victim";
         walkers: count(Unit::One, 2, [1, 64]),
-            "who empties it: its exit, and the others call process_mrelease";
+            "number of walkers that tear the victim down: its exit, and callers of \
+             process_mrelease";
         notice_ms: real(Unit::Ms, 0.0, [0.0, 10_000.0]),
-            "how long the victim computes before it notices the signal";
+            "time that the victim computes before it notices the signal";
         via: choice(Via),
-            "a signal and process_mrelease, or its group's memory runs out", sim;
+            "mrelease: a signal and process_mrelease; oom: the victim's cgroup runs out of memory \
+             (sim)", sim;
         delay_ms: count(Unit::Ms, 2000, [0, 60_000]),
-            "how long the out-of-memory reaper leaves a victim to itself (via=oom)", sim;
+            "delay of the OOM reaper after a kill, with via=oom (sim)", sim;
         swapped_1024: count(Unit::One, 0, [0, 1024]),
-            "share of the pages that are in swap, in 1/1024 (not with huge pages)", sim;
+            "share of the victim's pages in swap, in 1/1024, not with layout=huge (sim)", sim;
         swap: choice(Swap, "compressed"),
-            "what swap is on: pages stay in the swap cache, or memory like zram", sim;
+            "swap device: block (pages stay in the swap cache) or compressed (memory, like zram) \
+             (sim)", sim;
         file_1024: count(Unit::One, 0, [0, 512]),
-            "share of the pages that are a file's, half of them shared, in 1/1024 (app)";
-        lru: choice(Lists, "stock"), "policy of the LRU lists in arms that choose none", sim;
+            "share of the pages that map a file, half of them shared, in 1/1024 (layout=app)";
+        lru: choice(Lists, "stock"), "LRU policy of arms that choose none (sim)", sim;
     }
 }
 
@@ -161,14 +165,14 @@ impl Workload for Reap {
     fn verdict(seen: &Seen<'_, Self>) -> Verdict {
         let in_time = |at_ns| at_ns <= seen.plan.kill_ns;
         if seen.on() == On::Sim && !seen.tally.kill_at_ns.is_some_and(in_time) {
-            let what = "the victim's memory was not there when it was to be killed: costs are \
-                        higher than the study has planned for";
+            let what = "the victim's memory was not complete when it was to be killed: costs are \
+                        higher than planned for";
             return Verdict::Useless(what.to_owned());
         }
         match metrics::life_ns(seen) {
             Ok(_) => Verdict::Good,
             Err(_) => {
-                let what = "the victim was not killed, or has not come to its end";
+                let what = "the victim was not killed, or has not ended";
                 Verdict::Useless(what.to_owned())
             }
         }
@@ -176,21 +180,27 @@ impl Workload for Reap {
     fn remarks(params: &Params, on: On) -> Vec<String> {
         let helpers = params.walkers - 1;
         let other = match params.via {
-            Via::Oom => "the reaper's is oom_reaper, which runs after a delay".to_owned(),
-            _ if helpers == 1 => "the reaper's is process_mrelease, of one thread".to_owned(),
-            _ => format!("the reaper's is process_mrelease, of {helpers} threads together"),
+            Via::Oom => {
+                "reaper_* metrics are those of oom_reaper, which runs after a delay".to_owned()
+            }
+            _ if helpers == 1 => {
+                "reaper_* metrics are those of process_mrelease in one thread".to_owned()
+            }
+            _ => format!(
+                "reaper_* metrics are those of process_mrelease in {helpers} threads together"
+            ),
         };
         if on == On::Linux {
             return vec![format!(
-                "From the signal to the end of the victim: exit_zap_ns and exit_tables_ns are the \
-                 longest of any process of the run, in real time, and {other}."
+                "Measured from the signal to the end of the victim. exit_zap_ns and exit_tables_ns \
+                 are the longest of any process of the run, in real time; {other}."
             )];
         }
         vec![format!(
-            "From the signal to the last frame: the exit's side is all that its last thread does \
-             in do_exit, {other}. CPU time includes waits for spin locks, and not sleep. \
-             amdahl_bound_ns is the exit's CPU time outside of unmap_vmas, and an equal share of \
-             the rest for each walker, waits and spins for locks left out."
+            "Measured from the signal to the last frame. exit_* metrics are those of do_exit in \
+             the victim's last thread; {other}. CPU time includes waits for spin locks, but not \
+             sleep. amdahl_bound_ns is the exit's CPU time outside of unmap_vmas plus an equal \
+             share of the rest per walker, without lock waits."
         )]
     }
     fn details(seen: &Seen<'_, Self>, result: &mut SeedResult) {

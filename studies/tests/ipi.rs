@@ -170,7 +170,7 @@ fn what_makes_no_sense_is_refused_with_a_way_out() {
         ("windows=0", "0 is outside its range, 1 to 100000"),
         ("window_s=0", "0 is outside its range"),
         ("tail=-1", "is outside its range, 0.01 to 100"),
-        ("noise=some", "it is on or off"),
+        ("noise=some", "allowed: on or off"),
         ("tial=1", "did you mean `tail`?"),
     ];
     for (setting, expected) in cases {

@@ -75,7 +75,11 @@ fn pages_come_back_where_the_workload_frees_them() {
     let exit = one("exit", &[]);
     let share = mean(arm(&exit, "stock"), "remote_free_share");
     assert!((0.7..0.8).contains(&share), "three of four threads' pages: {share}");
-    assert_eq!(mean(arm(&exit, "stock"), "clear_ns_per_page"), 0.0, "nobody allocates any more");
+    assert_eq!(
+        mean(arm(&exit, "stock"), "clear_ns_per_page"),
+        0.0,
+        "there are no allocations after the fill phase"
+    );
     let mixed = one("mixed", &[]);
     assert!(mean(arm(&mixed, "stock"), "remote_free_share") < 0.01, "each frees its own");
     assert!(mean(arm(&mixed, "stock"), "partial_blocks") > 0.0, "long-lived pages are scattered");
@@ -94,7 +98,7 @@ fn at_the_edge_pages_run_out() {
 fn what_does_not_fit_is_refused_with_a_way_out() {
     let why =
         run(Checks::Off, 1, &["workload=exit", "memory_gib=1", "exit_pages=9000"]).unwrap_err();
-    assert!(why.contains("give it more (--set memory_gib)"), "{why}");
+    assert!(why.contains("increase --set memory_gib"), "{why}");
     let why = run(Checks::Off, 1, &["workload=exist"]).unwrap_err();
     assert!(why.contains("did you mean `exit`?"), "{why}");
     assert!(run(Checks::Off, 1, &["edge_free_percent=50"]).unwrap_err().contains("0.01 to 2"));

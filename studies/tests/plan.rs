@@ -193,11 +193,14 @@ fn arms_of_policies_that_cannot_be_made_are_refused() {
     assert!(why.contains("no mechanism named `bidn`; did you mean `bind`?"), "{why}");
     // The live kernel has its own policies, but a workload's choices apply there, too.
     let why = refused("churn", "mine:lru=lazy", On::Linux);
-    assert!(why.starts_with("--policy mine:lru=lazy is not in the kernel that runs here"), "{why}");
+    assert!(
+        why.starts_with("--policy mine:lru=lazy cannot be applied to the running kernel"),
+        "{why}"
+    );
     let plan = with_policies("churn", &[], &["mine:bind=move"], On::Linux).unwrap();
     assert_eq!(arms_of(&plan), ["stock: ", "mine: bind=move"]);
     let why = refusal(|r| r.policies = vec![PolicyArm::parse("tick=phased").unwrap()]);
-    assert_eq!(why, "study `fake` has no policies to choose; leave --policy out");
+    assert_eq!(why, "study `fake` has no policies to choose from; leave --policy out");
 }
 
 #[test]
@@ -207,15 +210,16 @@ fn what_can_never_give_a_result_is_refused_before_anything_runs() {
         plan(mmscale_studies::all(), &Request { studies, settings, ..request() })
     };
     let why = shipped("reap", &["cpus=8,1"]).unwrap_err().to_string();
-    let expected = "study `reap` cannot run so: 2 walkers want as many CPUs, and the machine has 1";
+    let expected = "study `reap` cannot run with these parameters: 2 walkers need as many CPUs, \
+                    but the machine has 1";
     assert!(why.starts_with(expected), "{why}");
     assert!(shipped("reap", &["cpus=8,1", "walkers=1"]).is_ok());
     let why = shipped("pcp", &["memory_gib=1", "cpus=4096"]).unwrap_err().to_string();
-    assert!(why.contains("give it more (--set memory_gib)"), "{why}");
+    assert!(why.contains("increase --set memory_gib"), "{why}");
     let (studies, on) = (vec!["pcp".to_owned()], Some(On::Linux));
     let live = Request { studies, on, settings: set(&["through=frames"]), ..request() };
     let why = plan(mmscale_studies::all(), &live).unwrap_err().to_string();
-    assert!(why.contains("and through=system"), "{why}");
+    assert!(why.contains("use through=system"), "{why}");
 }
 
 #[test]
@@ -237,7 +241,7 @@ fn what_makes_no_sense_is_refused_with_a_way_out() {
     let cases = [
         (refusal(|r| r.studies = vec!["fak".into()]), "did you mean `fake`?"),
         (refusal(|r| r.studies = vec!["fake".into(), "all".into()]), "named twice"),
-        (refusal(|r| r.studies = vec![]), "no study was named"),
+        (refusal(|r| r.studies = vec![]), "no study is named"),
         (refusal(|r| r.arms = vec!["beter".into()]), "did you mean `better`?"),
         (refusal(|r| r.arms = vec!["stock".into(), "stock".into()]), "named twice"),
         (refusal(|r| r.profile = Some("arm64-71".into())), "did you mean `arm64-72`?"),
@@ -246,8 +250,8 @@ fn what_makes_no_sense_is_refused_with_a_way_out() {
         (refusal(|r| r.settings = set(&["hz=0"])), "one of 100, 250, 300, 1000"),
         (refusal(|r| r.settings = set(&["factr=2"])), "did you mean `factor`?"),
         (refusal(|r| r.settings = set(&["factor=-2"])), "must not be negative"),
-        (refusal(|r| r.seeds = Some(0)), "give 1 to 10000"),
-        (refusal(|r| r.first_seed = u64::MAX), "there are no 5 seeds"),
+        (refusal(|r| r.seeds = Some(0)), "allowed: --seeds 1 to 10000"),
+        (refusal(|r| r.first_seed = u64::MAX), "cannot run 5 seeds"),
         (
             refusal(|r| r.on = Some(On::Linux)),
             "does not run on the live kernel; use --on sim or --on threads",
@@ -290,7 +294,7 @@ fn what_the_live_kernel_has_by_itself_cannot_be_set_there_and_is_not_shown() {
         let why = shipped(study, On::Linux, &[&items[0]]).unwrap_err().to_string();
         assert_eq!(
             why,
-            format!("parameter `{key}` of `{study}` means nothing on linux: leave it out")
+            format!("parameter `{key}` of `{study}` does not apply to --on linux; leave it out")
         );
         for (on, there) in [(On::Linux, false), (On::Threads, true), (On::Sim, true)] {
             for plan in shipped(study, on, &[]).unwrap() {
@@ -315,7 +319,7 @@ fn more_cpus_than_there_are_take_turns_and_the_report_says_so() {
         let settings = set(&[&format!("cpus={cpus}")]);
         single(&Request { settings, on: Some(on), ..request() }).remarks().join(" ")
     };
-    assert!(of(On::Threads, 4096).contains("4096 take turns on them"));
-    assert!(!of(On::Threads, 1).contains("take turns"));
-    assert!(!of(On::Sim, 4096).contains("take turns"));
+    assert!(of(On::Threads, 4096).contains("4096 CPUs were requested"));
+    assert!(!of(On::Threads, 1).contains("were requested"));
+    assert!(!of(On::Sim, 4096).contains("were requested"));
 }

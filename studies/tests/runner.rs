@@ -102,7 +102,7 @@ fn real_machines_run_one_at_a_time_and_the_arms_take_turns() {
 fn an_interruption_says_what_was_done() {
     let (result, _) = watch(&Request { on: Some(On::Threads), ..request() }, 3);
     let message = result.unwrap_err().to_string();
-    assert_eq!(message, "interrupted: 3 of 10 runs of `fake` were done; it leaves no result");
+    assert_eq!(message, "interrupted after 3 of 10 runs of `fake`; no result was written");
 }
 
 #[test]
@@ -110,17 +110,17 @@ fn a_failed_run_is_named() {
     let seed = |first_seed| Request { first_seed, seeds: Some(1), ..request() };
     let message = run(&seed(666)).unwrap_err().to_string();
     assert!(message.starts_with("study `fake`, arm `"), "{message}");
-    assert!(message.contains("seed 666 on sim: a checker found something wrong"), "{message}");
+    assert!(message.contains("seed 666 on sim: a checker found errors"), "{message}");
     let all = "frame 5 is free twice (the other run failed too)";
     assert!(message.ends_with(all), "{message}");
     let message = run(&seed(668)).unwrap_err().to_string();
-    assert!(message.contains("metric share came out as Real(NaN)"), "{message}");
+    assert!(message.contains("metric share is Real(NaN)"), "{message}");
 }
 
 #[test]
 fn a_panic_is_a_failed_run() {
     let message = run(&Request { first_seed: 667, seeds: Some(1), ..request() }).unwrap_err();
-    assert!(message.to_string().contains("it panicked: planted"), "{message}");
+    assert!(message.to_string().contains("panic: planted"), "{message}");
 }
 
 #[test]

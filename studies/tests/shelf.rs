@@ -43,7 +43,7 @@ fn a_development_build_reads_files_from_the_source_tree() {
         assert_eq!(mmscale_studies::all().find("vmstat").unwrap().file_hash(), Some(hash));
     }
     let why = of("nowhere/vmstat.rs").find("vmstat").unwrap_err().to_string();
-    assert!(why.starts_with("study.toml of vmstat: there is none beside"), "{why}");
+    assert!(why.starts_with("study.toml of vmstat: no study.toml next to"), "{why}");
     assert!(why.contains("build with --release"), "{why}");
 }
 

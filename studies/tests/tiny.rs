@@ -16,7 +16,7 @@ params! {
     /// Simulated problems.
     struct Params {
         damage: count(Unit::Pages, 0, [0, 100]), "damaged pages that each program reports";
-        good_from: count(Unit::One, 0, [0, 100]), "the first attempt that shows something";
+        good_from: count(Unit::One, 0, [0, 100]), "number of the first attempt that can be used";
     }
 }
 
@@ -84,7 +84,7 @@ impl Workload for Tiny {
         if good || seen.env.part == Part::Second {
             Verdict::Good
         } else {
-            Verdict::Useless("it shows nothing: try again".to_owned())
+            Verdict::Useless("the run cannot be used: repeat it".to_owned())
         }
     }
     fn needs(_: &Env<Self>, _: &Plan) -> Needs {
@@ -109,7 +109,10 @@ fn figure(document: &Document, name: &str) -> f64 {
 fn damaged_pages_fail_the_run() {
     assert!(run(On::Sim, &["cpus=2"]).is_ok());
     let why = run(On::Sim, &["cpus=2", "damage=3"]).unwrap_err();
-    assert!(why.contains("6 pages did not hold what their program had written"), "{why}");
+    assert!(
+        why.contains("6 pages did not contain the values that their program had written"),
+        "{why}"
+    );
 }
 
 #[test]
@@ -128,8 +131,8 @@ fn each_metric_is_shown_or_left_out_with_what_it_needs() {
             let shown = document.arms[0].metrics.contains_key(metric.spec.name);
             assert!(shown != document.left_out.contains_key(metric.spec.name), "{:?}", metric.spec);
         }
-        assert_eq!(document.left_out["live_wall_ns"], "the live kernel");
-        assert!(document.left_out["mean_of_none"].starts_with("something to measure"));
+        assert_eq!(document.left_out["live_wall_ns"], "the live kernel (--on linux)");
+        assert!(document.left_out["mean_of_none"].starts_with("events to measure"));
     }
 }
 
@@ -141,6 +144,6 @@ fn a_run_that_shows_nothing_is_tried_again_on_real_machines_alone() {
     assert_eq!(figure(&third, "attempts"), 3.0);
     for (on, setting) in [(On::Threads, "good_from=3"), (On::Sim, "good_from=1")] {
         let why = run(on, &["cpus=2", setting]).unwrap_err();
-        assert!(why.contains("it shows nothing"), "{on}: {why}");
+        assert!(why.contains("the run cannot be used"), "{on}: {why}");
     }
 }

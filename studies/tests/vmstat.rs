@@ -149,7 +149,7 @@ fn ticks_fire_together_as_often_as_a_plain_wheel_says() {
 fn figures_that_want_a_longer_run_are_left_out_and_named() {
     let short = run(&["stock"], 1, Checks::Off, &SMALL);
     let needs = &short.left_out["tick_zone_lock_contentions"];
-    assert_eq!(needs, "duration_s=4 or more, 4 intervals of the tick");
+    assert_eq!(needs, "duration_s=4 or more, which is 4 intervals of the tick");
     assert!(short.left_out["tick_firings_per_cpu_per_interval_min"].contains("duration_s=8"));
     assert!(short.left_out["high_decay_ns"].contains("decay_s"), "{:?}", short.left_out);
     let stock = arm(&short, "stock");

@@ -42,14 +42,16 @@ pub(super) fn too_short(params: &Params, on: On) -> Vec<TooShort> {
     }
     let short = NEEDED_INTERVALS.iter().filter_map(|&(intervals, metrics)| {
         let needed_ms = (intervals * params.interval_ms) as f64;
-        let needs =
-            format!("duration_s={} or more, {intervals} intervals of the tick", needed_ms / 1e3);
+        let needs = format!(
+            "duration_s={} or more, which is {intervals} intervals of the tick",
+            needed_ms / 1e3
+        );
         let short = params.duration_s * 1e3 < needed_ms;
         short.then(|| TooShort { metrics: metrics.to_vec(), needs })
     });
     let decay = (params.decay_s == 0.0).then(|| TooShort {
         metrics: vec!["high_decay_ns"],
-        needs: "a second run of decay_s=40 or so".to_owned(),
+        needs: "a second run, such as decay_s=40".to_owned(),
     });
     short.chain(decay).collect()
 }
@@ -93,86 +95,133 @@ fn high_decay_ns(seen: &Seen<'_, Vmstat>) -> Measured {
 
 /// Every metric, in the order in which tables show them.
 pub(super) const METRICS: &[Metric<Vmstat>] = &[
-    metric("zone_lock_contentions", "1", "waits for zone->lock under free_pcppages_bulk", |seen| {
-        value(freeing(seen)?.count)
-    }),
-    metric("zone_lock_wait_total_ns", "ns", "their sum", |seen| value(freeing(seen)?.total_ns)),
-    metric("zone_lock_wait_max_ns", "ns", "the longest", |seen| value(freeing(seen)?.max_ns)),
-    metric("zone_lock_wait_mean_ns", "ns", "their mean", |seen| value(freeing(seen)?.mean_ns())),
-    metric("tick_zone_lock_contentions", "1", "those on the upkeep path (vmstat_update)", |seen| {
-        value(ticking(seen)?.count)
-    }),
-    metric("tick_zone_lock_wait_total_ns", "ns", "their sum", |seen| {
-        value(ticking(seen)?.total_ns)
-    }),
-    metric("tick_zone_lock_wait_max_ns", "ns", "the longest", |seen| value(ticking(seen)?.max_ns)),
-    metric("tick_zone_lock_wait_mean_ns", "ns", "their mean", |seen| {
-        value(ticking(seen)?.mean_ns())
-    }),
+    metric(
+        "zone_lock_contentions",
+        "1",
+        "contended acquisitions of zone->lock under free_pcppages_bulk",
+        |seen| value(freeing(seen)?.count),
+    ),
+    metric(
+        "zone_lock_wait_total_ns",
+        "ns",
+        "total wait for zone->lock under free_pcppages_bulk",
+        |seen| value(freeing(seen)?.total_ns),
+    ),
+    metric(
+        "zone_lock_wait_max_ns",
+        "ns",
+        "longest single wait for zone->lock under free_pcppages_bulk",
+        |seen| value(freeing(seen)?.max_ns),
+    ),
+    metric(
+        "zone_lock_wait_mean_ns",
+        "ns",
+        "mean wait for zone->lock under free_pcppages_bulk, per contended acquisition",
+        |seen| value(freeing(seen)?.mean_ns()),
+    ),
+    metric(
+        "tick_zone_lock_contentions",
+        "1",
+        "contended acquisitions of zone->lock under vmstat_update and free_pcppages_bulk",
+        |seen| value(ticking(seen)?.count),
+    ),
+    metric(
+        "tick_zone_lock_wait_total_ns",
+        "ns",
+        "total wait for zone->lock under vmstat_update and free_pcppages_bulk",
+        |seen| value(ticking(seen)?.total_ns),
+    ),
+    metric(
+        "tick_zone_lock_wait_max_ns",
+        "ns",
+        "longest single wait for zone->lock under vmstat_update and free_pcppages_bulk",
+        |seen| value(ticking(seen)?.max_ns),
+    ),
+    metric(
+        "tick_zone_lock_wait_mean_ns",
+        "ns",
+        "mean wait for zone->lock under vmstat_update and free_pcppages_bulk",
+        |seen| value(ticking(seen)?.mean_ns()),
+    ),
     metric(
         "tick_firings_per_cpu_per_interval_mean",
         "1",
-        "ticks of a CPU an interval, over CPUs",
+        "firings of the upkeep tick (vmstat_update) per CPU and interval, mean over CPUs",
         |seen| {
             let rates = firing_rates(seen)?;
             value(rates.iter().sum::<f64>() / rates.len() as f64)
         },
     ),
-    metric("tick_firings_per_cpu_per_interval_min", "1", "the CPU with the fewest", |seen| {
-        value(firing_rates(seen)?.into_iter().reduce(f64::min).ok_or(Missing::Nothing)?)
-    }),
-    metric("tick_firings_per_cpu_per_interval_max", "1", "the CPU with the most", |seen| {
-        value(firing_rates(seen)?.into_iter().reduce(f64::max).ok_or(Missing::Nothing)?)
-    }),
+    metric(
+        "tick_firings_per_cpu_per_interval_min",
+        "1",
+        "firings of the upkeep tick (vmstat_update) per interval on the CPU with the fewest",
+        |seen| value(firing_rates(seen)?.into_iter().reduce(f64::min).ok_or(Missing::Nothing)?),
+    ),
+    metric(
+        "tick_firings_per_cpu_per_interval_max",
+        "1",
+        "firings of the upkeep tick (vmstat_update) per interval on the CPU with the most",
+        |seen| value(firing_rates(seen)?.into_iter().reduce(f64::max).ok_or(Missing::Nothing)?),
+    ),
     metric(
         "tick_cofiring_mean",
         "1",
-        "CPUs that fire in the jiffy of a firing, itself included",
+        "mean number of CPUs whose tick fires in the same jiffy as a given firing, itself included",
         |seen| value(ticks::cofiring_mean(seen.meters()?, seen.env.hz())),
     ),
-    metric("tick_idle_skips", "1", "ticks that came due while their CPU was idle", |seen| {
-        count(seen, |cpu| cpu.idle_skips)
-    }),
+    metric(
+        "tick_idle_skips",
+        "1",
+        "upkeep ticks that were due while their CPU was idle, and were skipped",
+        |seen| count(seen, |cpu| cpu.idle_skips),
+    ),
     metric(
         "counter_staleness_max_ns",
         "ns",
-        "the longest that a counter delta stayed unfolded",
+        "longest time that a per-CPU counter delta stayed unfolded",
         |seen| value(seen.max(|cpu| cpu.staleness_max_ns)?),
     ),
     metric(
         "counter_drift_max",
         "pages",
-        "largest error of a zone's free-page counter, each 1 ms",
+        "largest error of a zone's free-page counter due to unfolded deltas, sampled every 1 ms",
         |seen| value(ticks::drift_max(seen.meters()?)),
     ),
-    metric("pcp_pages_mean", "pages", "pages in all page caches, over time", |seen| {
-        value(ticks::pcp_pages_mean(seen.meters()?, seen.end_ns()?))
-    }),
-    metric("pages_allocated_per_s", "1/s", "pages the programs got", |seen| {
+    metric(
+        "pcp_pages_mean",
+        "pages",
+        "mean number of pages in all per-CPU page caches over time",
+        |seen| value(ticks::pcp_pages_mean(seen.meters()?, seen.end_ns()?)),
+    ),
+    metric("pages_allocated_per_s", "1/s", "pages allocated by the programs per second", |seen| {
         value(seen.per_s(seen.tally.pages_allocated as f64))
     }),
-    metric("allocation_failures", "1", "allocations that failed", |seen| {
+    metric("allocation_failures", "1", "failed page allocations of the programs", |seen| {
         value(seen.tally.failures)
     }),
     metric(
         "tick_trylock_failures",
         "1",
-        "attempts of the tick that found zone->lock taken",
+        "attempts of the tick to take zone->lock that failed because it was held",
         |seen| count(seen, |cpu| cpu.trylock_failures),
     ),
-    metric("tick_pages_deferred", "pages", "pages that the tick left for a later run", |seen| {
-        count(seen, |cpu| cpu.pages_deferred)
-    }),
+    metric(
+        "tick_pages_deferred",
+        "pages",
+        "pages that the tick deferred to a later firing",
+        |seen| count(seen, |cpu| cpu.pages_deferred),
+    ),
     metric(
         "tick_pages_returned_per_s",
         "1/s",
-        "pages that the tick gave back, from the third interval on",
+        "pages per second that the tick returned to the zone, after the first two intervals",
         returned_per_s,
     ),
     metric(
         "high_decay_ns",
         "ns",
-        "from a burst's end until pcp->high is at its floor",
+        "mean time from the end of a CPU's last burst until pcp->high is at its minimum",
         high_decay_ns,
     ),
 ];

@@ -36,19 +36,24 @@ pub struct Vmstat;
 params! {
     /// The parameters of the study.
     pub struct Params {
-        interval_ms: count(Unit::Ms, 1000, [10, 60_000]), "the tick's interval", sim;
-        burst_pages: count(Unit::Pages, 4096, [1, 1 << 20]), "pages of a burst";
-        period_ms: count(Unit::Ms, 2000, [1, 600_000]), "from burst to burst";
+        interval_ms: count(Unit::Ms, 1000, [10, 60_000]), "interval of the upkeep tick (sim)", sim;
+        burst_pages: count(Unit::Pages, 4096, [1, 1 << 20]),
+            "pages that a burst allocates and frees";
+        period_ms: count(Unit::Ms, 2000, [1, 600_000]),
+            "mean time between the starts of two bursts of a CPU";
         duty_percent: count(Unit::One, 50, [0, 100]),
-            "share of a period in which a burst's pages are held";
+            "share of a period during which a burst's pages are held, in percent";
         duration_s: real(Unit::Seconds, 20.0, [0.01, 3600.0]),
-            "virtual time (on threads: real time) of the workload";
+            "duration of the workload (sim: virtual time)";
         hold_scale: real(Unit::One, 1.0, [0.01, 100.0]),
-            "work done while zone->lock is held takes this many times longer (sim)", sim;
+            "factor on the duration of work done while zone->lock is held (sim)", sim;
         decay_s: real(Unit::Seconds, 40.0, [0.0, 3600.0]),
-            "longest wait for high_decay_ns, which is left out at 0", sim;
-        hotplug: switch(false), "CPUs go offline and come back during the run", sim;
-        requeue: choice(Requeue), "whether a tick with nothing to do stops until it is needed", sim;
+            "maximum duration of the second run, which measures high_decay_ns; 0: no second run \
+             (sim)", sim;
+        hotplug: switch(false), "whether CPUs go offline and online during the run (sim)", sim;
+        requeue: choice(Requeue),
+            "needed: a tick with nothing to do stops until it is needed; always: it continues \
+             (sim)", sim;
     }
 }
 
@@ -176,16 +181,16 @@ impl Workload for Vmstat {
     }
     fn remarks(params: &Params, on: On) -> Vec<String> {
         let Params { duration_s, decay_s, .. } = params;
-        let mut remark = format!("Each run is {duration_s} s long");
+        let mut remark = format!("Each run lasts {duration_s} s");
         if *decay_s > 0.0 {
-            remark += &format!("; high_decay_ns is from a second one of at most {decay_s} s");
+            remark += &format!("; high_decay_ns is from a second run of at most {decay_s} s");
         }
         remark.push('.');
         if on != On::Linux && *duration_s < SETTLED_S {
             remark += &format!(
-                " Page caches begin empty and need some {SETTLED_S} s to settle: pages returned, \
-                 pages held and the waits of all callers are nearer to their long-run values with \
-                 --set duration_s={SETTLED_S} or more."
+                " Page caches are initially empty and need about {SETTLED_S} s to reach a steady \
+                 state: pages returned, pages held and waits are closer to their long-run values \
+                 with --set duration_s={SETTLED_S} or more."
             );
         }
         vec![remark]

@@ -14,9 +14,11 @@ struct Forkstorm;
 
 params! {
     struct Params {
-        pages: count(Unit::Pages, 64, [1, 1 << 16]), "pages of each parent";
-        writes: count(Unit::Pages, 8, [0, 1 << 16]), "pages that each child writes to, at most all";
-        duration_ms: real(Unit::Ms, 20.0, [0.1, 600_000.0]), "time of the forks";
+        pages: count(Unit::Pages, 64, [1, 1 << 16]), "number of pages of each parent";
+        writes: count(Unit::Pages, 8, [0, 1 << 16]),
+            "number of pages that each child writes to, limited by `pages`";
+        duration_ms: real(Unit::Ms, 20.0, [0.1, 600_000.0]),
+            "duration of the window in which forks are counted";
     }
 }
 
@@ -25,14 +27,21 @@ tally! { struct Tally { forks, failures, damaged } }
 impl Workload for Forkstorm {
     const FILE: Source = study_file!("forkstorm");
     const METRICS: &'static [Metric<Self>] = &[
-        metric("forks_per_s", "1/s", "forks of all CPUs", |seen| {
+        metric("forks_per_s", "1/s", "forks per second of all CPUs", |seen| {
             value(seen.per_s(seen.tally.forks as f64))
         }),
-        metric("lock_wait_share", "1", "share of all CPUs' time spent waiting for locks", |seen| {
-            let waits_ns: u64 = seen.locks()?.all().iter().map(|row| row.wait_total_ns).sum();
-            value(waits_ns as f64 / seen.cpu_time_ns())
+        metric(
+            "lock_wait_share",
+            "1",
+            "share of the CPU time of all CPUs spent waiting for spin locks",
+            |seen| {
+                let waits_ns: u64 = seen.locks()?.all().iter().map(|row| row.wait_total_ns).sum();
+                value(waits_ns as f64 / seen.cpu_time_ns())
+            },
+        ),
+        metric("fork_failures", "1", "number of parents that failed for lack of memory", |seen| {
+            value(seen.tally.failures)
         }),
-        metric("fork_failures", "1", "parents without memory", |seen| value(seen.tally.failures)),
     ];
     type Params = Params;
     type Plan = Window;

@@ -16,8 +16,8 @@ pub(crate) struct Fake {
 pub(crate) static FAKE: Fake = Fake {
     name: "fake",
     arms: &[
-        ArmSpec { name: "stock", help: "as it is" },
-        ArmSpec { name: "better", help: "as it could be" },
+        ArmSpec { name: "stock", help: "the current behaviour" },
+        ArmSpec { name: "better", help: "a possible improvement" },
     ],
 };
 
@@ -34,12 +34,12 @@ impl Study for Fake {
     }
 
     fn summary(&self) -> &'static str {
-        "what multiplication does"
+        "the effect of multiplication"
     }
 
     fn params(&self) -> &'static [ParamSpec] {
         const PARAMS: &[ParamSpec] =
-            &[ParamSpec::count("factor", Unit::One, 7, [1, 100], "what to multiply with")
+            &[ParamSpec::count("factor", Unit::One, 7, [1, 100], "factor of the multiplication")
                 .quick_count(3)];
         PARAMS
     }
