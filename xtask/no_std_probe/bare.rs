@@ -41,6 +41,6 @@ unsafe impl Bare for OneCpu {
     /// With one CPU, a lock that is held is never released while waiting: this is a bug, not a
     /// wait.
     fn relax() {
-        panic!("the only CPU waits for itself")
+        panic!("deadlock: the only CPU waits for a lock that it holds")
     }
 }

@@ -77,7 +77,7 @@ fn sums(root: &Path, version: &str) -> Result<String, String> {
 /// Compiles the programs, and records version, flags and hashes.
 pub fn build(root: &Path) -> Result<String, String> {
     let tools = tools(None).ok_or(
-        "no clang with BPF as a target, or no llvm-strip of its version: install both (on Debian: \
+        "no clang that supports BPF, or no llvm-strip of its version: install both (on Debian: \
          apt-get install clang llvm)",
     )?;
     compile(root, &tools, &root.join(OBJECT))?;
@@ -92,18 +92,22 @@ pub fn check(root: &Path) -> Result<String, String> {
     let noted = fs::read_to_string(root.join(SUM)).map_err(|why| format!("{SUM}: {why}"))?;
     let version = noted.lines().find_map(|line| line.strip_prefix("clang: ")).unwrap_or("unknown");
     if sums(root, version)? != noted {
-        return Err(format!("{OBJECT} was not made from {SOURCE}: run `cargo xtask bpf`"));
+        return Err(format!("{OBJECT} was not compiled from {SOURCE}: run `cargo xtask bpf`"));
     }
     let Some(tools) = tools(Some(version)) else {
-        return Ok(format!("bpf: sums agree; skipped: no {version} here to compile it again"));
+        return Ok(format!(
+            "bpf: hashes are equal; compiling again was skipped, as {version} is not installed"
+        ));
     };
-    let folder = tempfile::tempdir().map_err(|why| format!("cannot make a folder: {why}"))?;
+    let folder = tempfile::tempdir().map_err(|why| format!("cannot create a folder: {why}"))?;
     let again = folder.path().join("again.o");
     compile(root, &tools, &again)?;
     if sum_of(&again)? == sum_of(&root.join(OBJECT))? {
-        Ok(format!("bpf: {OBJECT} is what {version} makes of {SOURCE}"))
+        Ok(format!("bpf: {OBJECT} is equal to {SOURCE} compiled with {version}"))
     } else {
-        Err(format!("{version} makes another object of {SOURCE}: run `cargo xtask bpf`"))
+        Err(format!(
+            "{OBJECT} differs from {SOURCE} compiled with {version}: run `cargo xtask bpf`"
+        ))
     }
 }
 
@@ -137,12 +141,12 @@ mod tests {
     fn a_changed_object_or_source_is_found_without_a_compiler() {
         let folder = recorded();
         let said = check(folder.path()).unwrap();
-        assert!(said.contains("skipped: no no such clang"), "{said}");
+        assert!(said.contains("skipped, as no such clang"), "{said}");
         for (file, before) in [(OBJECT, "object"), (SOURCE, "abc")] {
             let file = folder.path().join(file);
             fs::write(&file, format!("{before}!")).unwrap();
             let why = check(folder.path()).unwrap_err();
-            assert!(why.contains("was not made from"), "{why}");
+            assert!(why.contains("was not compiled from"), "{why}");
             fs::write(&file, before).unwrap();
         }
         assert!(check(folder.path()).is_ok());

@@ -8,32 +8,32 @@ const USAGE: &str = "usage: cargo xtask COMMAND
 
   tidy     house rules: sizes, banned calls, crate direction, module
            circles, pages, links
-  bpf      compiles the programs that watch the live kernel;
-           with --check: looks whether that was done
+  bpf      compiles the programs that observe the live kernel;
+           with --check: verifies the compiled object
   tables DIR..
-           looks whether the marked tables of pages are as the documents
-           in these folders have them; with --write: makes them so
+           checks the marked tables of pages against the documents in
+           these folders; with --write: updates the tables
   differ [--for TIME | --cases N] [--seed N]
            random runs in ways that must agree: lazy and naive schedule,
-           release and a build with assertions; shrinks what differs
+           release and a build with assertions; reduces cases that differ
   signs QUICK FULL
-           looks whether changes have the same signs in the documents of
-           a quick run as in those of a full one
+           checks that changes have the same signs in the documents of a
+           quick run as in those of a full run
   same OLD NEW
-           compares two folders of documents: equal but for what names
-           the build and the host, and host times
+           compares the results in two folders of documents, except for
+           fields on the build and the host, and host times
   planted [--only PATTERN] [--quick] [--list]
-           runs the tests with one protocol error at a time switched on,
-           and reports which test catches which
+           runs the tests with one protocol error at a time enabled, and
+           reports which test catches which
   plain [PATH.. | --phrases]
-           lists the phrases that the rule `plain` refuses, below paths;
-           with --phrases: those that it knows
+           lists hits of the phrases that the rule `plain` refuses, below
+           paths; with --phrases: lists the phrases
   tokens REVISION
            checks that Rust files differ from a revision in comments only
   no-std   builds the crates of a kernel into a program without std,
            and runs it
 
-exit codes: 0 fine, 1 a check failed, 2 the call was wrong";
+exit codes: 0 success, 1 a check failed, 2 the call was wrong";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();

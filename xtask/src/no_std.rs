@@ -32,7 +32,7 @@ pub fn check(root: &Path) -> Result<String, String> {
         .map_err(|why| format!("starting {}: {why}", binary.display()))?;
     if !status.success() {
         return Err(format!(
-            "the probe ended with {status}: the allocator does not work without std"
+            "the probe failed with {status}: the allocator does not work without std"
         ));
     }
     let mut done = format!(
@@ -41,10 +41,10 @@ pub fn check(root: &Path) -> Result<String, String> {
     );
     if is_installed(BARE) {
         build(&package, Some(BARE))?;
-        done += &format!("\nno-std: they link for {BARE} too");
+        done += &format!("\nno-std: they also link for {BARE}");
     } else {
         done += &format!(
-            "\nno-std: {BARE} is not installed, so nothing was built for it: \
+            "\nno-std: skipped {BARE}, which is not installed: \
              `rustup target add {BARE}`"
         );
     }

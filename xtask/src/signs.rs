@@ -31,7 +31,7 @@ pub fn check(quick: &Path, full: &Path) -> Result<String, String> {
         }
     }
     if compared == 0 {
-        findings.push("there is nothing to compare".to_owned());
+        findings.push("the folders have no documents to compare".to_owned());
     }
     if findings.is_empty() {
         return Ok(format!("signs: {compared} changes of quick and full runs, none contradicts"));
@@ -42,11 +42,11 @@ pub fn check(quick: &Path, full: &Path) -> Result<String, String> {
 fn compare(quick: &Document, full: &Document, compared: &mut usize) -> Vec<String> {
     let mut findings = Vec::new();
     let (Some(full_base), Some(quick_base)) = (full.arms.first(), quick.arms.first()) else {
-        return vec!["there is no arm".to_owned()];
+        return vec!["the quick document has no arm".to_owned()];
     };
     for name in full_base.metrics.keys() {
         if !quick_base.metrics.contains_key(name) && !quick.left_out.contains_key(name) {
-            findings.push(format!("{name} is not in the quick run, which does not say why"));
+            findings.push(format!("{name} is missing in the quick run without a reason"));
         }
     }
     for full_arm in full.arms.iter().skip(1) {

@@ -10,7 +10,7 @@ use xtask::tables::{Mode, run};
 const PAGE: &str = "\
 # A study
 
-Text, and a table that nobody marked:
+Text, and a table without a mark:
 
 | | stock |
 |---|---|
@@ -102,10 +102,7 @@ fn error(page: &str, documents: &[Value]) -> String {
 #[test]
 fn figures_that_are_in_the_documents_pass() {
     let told = Place::new(PAGE, &all(2000.0)).run(Mode::Check);
-    assert_eq!(
-        told.unwrap(),
-        "tables: 7 figures in 1 marked tables, all as the documents have them"
-    );
+    assert_eq!(told.unwrap(), "tables: 7 figures in 1 marked tables, all equal to the documents");
 }
 
 #[test]
@@ -113,10 +110,12 @@ fn a_figure_that_has_changed_is_told_with_its_line() {
     let changed = PAGE.replace("0.7500", "0.7600");
     assert_eq!(
         error(&changed, &all(2000.0)),
-        "A.md:15: `share`, stock: `0.7600` here, `0.7500` in the document"
+        "A.md:15: `share`, stock: `0.7600` in the page, `0.7500` in the document"
     );
     let noise = PAGE.replace("~-50.0 %", "-50.0 %");
-    assert!(error(&noise, &all(2000.0)).starts_with("A.md:12: `wait_ns`, ours: `-50.0 %` here"));
+    assert!(
+        error(&noise, &all(2000.0)).starts_with("A.md:12: `wait_ns`, ours: `-50.0 %` in the page")
+    );
 }
 
 #[test]
@@ -139,12 +138,13 @@ fn what_the_documents_do_not_have_is_told() {
     let missing = &all(2000.0)[..2];
     assert_eq!(
         error(PAGE, missing),
-        "A.md:15: no document of `reap seeds=2 pages=64, `huge`` is given: run it, or mend the mark"
+        "A.md:15: no document of `reap seeds=2 pages=64, `huge`` is given: run it, or correct the \
+         mark"
     );
     let other = PAGE.replace("pages=64", "pages=65");
     assert_eq!(
         error(&other, &all(2000.0)),
-        "A.md:10: no document of `reap seeds=2 pages=65` is given: run it, or mend the mark"
+        "A.md:10: no document of `reap seeds=2 pages=65` is given: run it, or correct the mark"
     );
 }
 
@@ -153,14 +153,14 @@ fn a_row_that_fits_several_documents_says_what_they_differ_in() {
     let open = PAGE.replace("`huge`: `share`", "`share`");
     let found = error(&open, &all(2000.0));
     assert!(found.starts_with("A.md:15: 3 documents fit `reap seeds=2 pages=64`: "), "{found}");
-    assert!(found.ends_with("name one of what they differ in: layout"), "{found}");
+    assert!(found.ends_with("select one by: layout"), "{found}");
     let twice = [all(2000.0), vec![document(64, Some("huge"), 0.0)]].concat();
-    assert!(error(PAGE, &twice).ends_with("they are of the same run, give one"));
+    assert!(error(PAGE, &twice).ends_with("they are of the same run; give only one of them"));
     let last = PAGE.replace("`huge`: `share`", "`huge`, `pages=64`: `share`");
     let of_any = |page: &str| page.replace("pages=64 -->", "-->");
     let more = [all(2000.0), vec![document(65, Some("huge"), 0.0)]].concat();
     Place::new(&of_any(&last), &more).run(Mode::Check).unwrap();
-    assert!(error(&of_any(PAGE), &more).ends_with("name one of what they differ in: pages"));
+    assert!(error(&of_any(PAGE), &more).ends_with("select one by: pages"));
     // A run with other parameters does not prevent the match.
     Place::new(PAGE, &more).run(Mode::Check).unwrap();
 }
@@ -168,10 +168,10 @@ fn a_row_that_fits_several_documents_says_what_they_differ_in() {
 #[test]
 fn a_mark_that_says_nothing_is_an_error() {
     let cases = [
-        ("reap seeds=2 pages=64 -->", "reap seeds=2 pages=64", "a mark ends with"),
-        ("seeds=2", "2", "`2` in a mark: write KEY=VALUE"),
-        ("stock | ours |", "before | after |", "no figure of this table is an arm's"),
-        ("-->\n", "-->\n\n", "a mark stands on the line before a table's head"),
+        ("reap seeds=2 pages=64 -->", "reap seeds=2 pages=64", "a mark must end with"),
+        ("seeds=2", "2", "`2` in a mark is neither KEY=VALUE nor COLUMN:ARM"),
+        ("stock | ours |", "before | after |", "no column of this table is an arm"),
+        ("-->\n", "-->\n\n", "a mark must be on the line before a table's head"),
         ("| `app`: `share`", "| app: share", "no metric in back quotes"),
     ];
     for (from, to, what) in cases {
@@ -183,11 +183,11 @@ fn a_mark_that_says_nothing_is_an_error() {
 #[test]
 fn folders_without_documents_are_refused() {
     let place = Place::new(PAGE, &[]);
-    assert!(place.run(Mode::Check).unwrap_err().starts_with("no documents there"));
+    assert!(place.run(Mode::Check).unwrap_err().starts_with("no documents in these folders"));
     let none: &Path = &place.0.path().join("none");
     assert!(run(place.0.path(), &[none.into()], Mode::Check).unwrap_err().contains("reading "));
     let place = Place::new(PAGE, &[json!({ "schema": "other" })]);
-    assert!(place.run(Mode::Check).unwrap_err().contains("0.json: no document of a run: "));
+    assert!(place.run(Mode::Check).unwrap_err().contains("0.json: not a document of a run: "));
 }
 
 #[test]
@@ -206,7 +206,7 @@ fn a_table_of_several_runs_has_a_mark_for_each() {
     let told = Place::new(&noisy, &all(2000.0)).run(Mode::Check);
     assert_eq!(
         told.unwrap(),
-        "tables: 4 figures in 1 marked tables, all as the documents have them"
+        "tables: 4 figures in 1 marked tables, all equal to the documents"
     );
     assert!(error(page, &all(2000.0)).starts_with("A.md:7: `wait_ns`, ours: `-50.0 %` here"));
     let unknown = noisy.replace("layout=huge", "layout=wide");

@@ -72,7 +72,7 @@ impl Menu {
     pub(crate) fn read(binaries: &Binaries) -> Result<Self, String> {
         let listed = output(binaries.release().args(["list", "--format", "json"]))?;
         let list: Value = serde_json::from_slice(&listed.stdout)
-            .map_err(|why| format!("`mmscale list --format json` is no JSON: {why}"))?;
+            .map_err(|why| format!("`mmscale list --format json` printed invalid JSON: {why}"))?;
         let all = |of: &Value| of.as_array().cloned().unwrap_or_default();
         let studies = all(&list["studies"]).iter().map(study).collect::<Option<Vec<_>>>();
         let profiles = all(&list["profiles"]).iter().map(name).collect::<Option<Vec<_>>>();
@@ -84,7 +84,7 @@ impl Menu {
             {
                 Ok(Self { studies, policies, profiles })
             }
-            _ => Err("`mmscale list --format json` lacks what cases are made of".to_owned()),
+            _ => Err("`mmscale list --format json` lacks studies, policies or profiles".to_owned()),
         }
     }
     /// Returns case `number` of `seed`.

@@ -66,8 +66,8 @@ impl Tally {
     fn text(&self) -> String {
         let of = |count: &AtomicU64| count.load(Relaxed);
         format!(
-            "{} cases agree ({} of them in a build with assertions too), {} failed alike, {} \
-             refused, {} took too long",
+            "{} cases agree ({} of them also in a build with assertions), {} failed equally, {} \
+             were refused, {} exceeded the time limit",
             of(&self.agreed),
             of(&self.asserted),
             of(&self.failed_alike),
@@ -126,7 +126,7 @@ pub fn run(root: &Path, args: &[&str]) -> Result<String, String> {
 
 /// Returns a report with the given case and the smallest case that is still wrong.
 fn report(binaries: &Binaries, case: &Case, what: &str, tally: &Tally) -> String {
-    eprintln!("differ: found {case}\ndiffer: {what}\ndiffer: making it smaller");
+    eprintln!("differ: found {case}\ndiffer: {what}\ndiffer: reducing it");
     let mut smallest = (case.clone(), what.to_owned());
     // Each smaller case that is still wrong is the next starting point.
     'smaller: loop {
@@ -147,13 +147,14 @@ fn parse(args: &[&str]) -> Result<Asked, String> {
     let mut asked = Asked { end: after("10m").map_err(wrong)?, seed: 1 };
     let mut args = args.iter();
     while let Some(&arg) = args.next() {
-        let value = args.next().ok_or_else(|| wrong(format!("{arg} wants a value")))?;
-        let whole = || value.parse::<u64>().map_err(|_| wrong(format!("{arg} {value}: no number")));
+        let value = args.next().ok_or_else(|| wrong(format!("{arg} needs a value")))?;
+        let whole =
+            || value.parse::<u64>().map_err(|_| wrong(format!("{arg} {value}: not a number")));
         match arg {
             "--for" => asked.end = after(value).map_err(wrong)?,
             "--cases" => asked.end = End::After(whole()?),
             "--seed" => asked.seed = whole()?,
-            _ => return Err(wrong(format!("there is no {arg}"))),
+            _ => return Err(wrong(format!("unknown option {arg}"))),
         }
     }
     Ok(asked)
@@ -166,7 +167,8 @@ fn after(time: &str) -> Result<End, String> {
     };
     let seconds = unit("s", 1).or_else(|| unit("m", 60)).or_else(|| unit("h", 3600));
     let seconds = seconds.filter(|&seconds| seconds <= 1_000_000);
-    let seconds = seconds.ok_or_else(|| format!("--for {time}: write 90s, 10m or 2h"))?;
+    let seconds = seconds
+        .ok_or_else(|| format!("--for {time}: not a time; allowed: such as 90s, 10m or 2h"))?;
     Ok(End::At(Instant::now() + Duration::from_secs(seconds)))
 }
 

@@ -51,7 +51,7 @@ impl Binaries {
                 return Err(format!("{command:?} failed"));
             }
         }
-        let folder = tempfile::tempdir().map_err(|why| format!("cannot make a folder: {why}"))?;
+        let folder = tempfile::tempdir().map_err(|why| format!("cannot create a folder: {why}"))?;
         let copy = |profile: &str| {
             let (from, to) = (target.join(profile).join("mmscale"), folder.path().join(profile));
             let copied = std::fs::copy(&from, &to);

@@ -70,7 +70,7 @@ pub fn run(root: &Path, args: &[&str]) -> Result<String, String> {
     let asked = Asked::parse(args).ok_or_else(|| USAGE.to_owned())?;
     let faults: Vec<&Declared> = Fault::ALL.iter().filter(|fault| asked.concerns(fault)).collect();
     if faults.is_empty() {
-        return Err("no fault has such a name: see `cargo xtask planted --list`".to_owned());
+        return Err("no fault matches this name; `cargo xtask planted --list` shows all".to_owned());
     }
     if asked.list {
         return Ok(table::list(&faults));

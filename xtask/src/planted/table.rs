@@ -77,7 +77,7 @@ pub(super) fn verdict(rows: &[Row<'_>]) -> Result<String, String> {
     let mut wrong = Vec::new();
     for row in rows.iter().filter(|row| row.caught.is_some() == missed(row)) {
         let what = match row.caught {
-            Some(_) => "is caught, and declared as missed",
+            Some(_) => "is caught, but declared as missed",
             None => "is not caught",
         };
         wrong.push(format!("{} {what}", row.fault.name));

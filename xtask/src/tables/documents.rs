@@ -21,14 +21,14 @@ impl Mark {
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let mut words = text.split_whitespace();
         let study =
-            words.next().ok_or("a mark names a study: `<!-- table: STUDY KEY=VALUE.. -->`")?;
+            words.next().ok_or("a mark must name a study: `<!-- table: STUDY KEY=VALUE.. -->`")?;
         let mut mark = Self { study: study.to_owned(), wanted: vec![], columns: vec![] };
         for word in words {
             let (pairs, split) = match (word.split_once('='), word.split_once(':')) {
                 (Some(pair), _) => (&mut mark.wanted, pair),
                 (None, Some(pair)) => (&mut mark.columns, pair),
                 (None, None) => {
-                    return Err(format!("`{word}` in a mark: write KEY=VALUE or COLUMN:ARM"));
+                    return Err(format!("`{word}` in a mark is neither KEY=VALUE nor COLUMN:ARM"));
                 }
             };
             pairs.push((split.0.to_owned(), split.1.to_owned()));
@@ -79,7 +79,10 @@ impl Documents {
             }
         }
         if all.is_empty() {
-            return Err("no documents there: `mmscale run all --output DIR` writes some".to_owned());
+            return Err(
+                "no documents in these folders; create some with `mmscale run all --output DIR`"
+                    .to_owned(),
+            );
         }
         Ok(Self(all))
     }
@@ -108,8 +111,9 @@ impl Documents {
                 "{} documents fit `{words}`: {}",
                 found.len(),
                 match differences(&found) {
-                    keys if keys.is_empty() => "they are of the same run, give one".to_owned(),
-                    keys => format!("name one of what they differ in: {}", keys.join(", ")),
+                    keys if keys.is_empty() =>
+                        "they are of the same run; give only one of them".to_owned(),
+                    keys => format!("select one by: {}", keys.join(", ")),
                 }
             )),
         }
@@ -117,13 +121,13 @@ impl Documents {
 }
 
 fn none_of(words: &str) -> String {
-    format!("no document of `{words}` is given: run it, or mend the mark")
+    format!("no document of `{words}` is given: run it, or correct the mark")
 }
 
 fn document(path: &Path) -> Result<Document, String> {
     let fail = |why: String| format!("reading {}: {why}", path.display());
     let text = fs::read_to_string(path).map_err(|why| fail(why.to_string()))?;
-    serde_json::from_str(&text).map_err(|why| fail(format!("no document of a run: {why}")))
+    serde_json::from_str(&text).map_err(|why| fail(format!("not a document of a run: {why}")))
 }
 
 /// Returns the keys whose values differ between the documents.

@@ -61,7 +61,7 @@ pub fn run(root: &Path, folders: &[PathBuf], mode: Mode) -> Result<String, Strin
         return Err(format!("{errors}\n{counts}, {} errors", all.errors.len()));
     }
     Ok(match mode {
-        Mode::Check => format!("tables: {counts}, all as the documents have them"),
+        Mode::Check => format!("tables: {counts}, all equal to the documents"),
         Mode::Write => format!("tables: {counts}, {written} pages written"),
     })
 }

@@ -51,7 +51,7 @@ fn past(lines: &[String], from: usize, prefix: &str) -> usize {
 
 fn mark(line: &String) -> Result<Mark, String> {
     let text = line[MARK.len()..].trim().strip_suffix("-->");
-    text.ok_or_else(|| "a mark ends with `-->`".to_owned()).and_then(Mark::parse)
+    text.ok_or_else(|| "a mark must end with `-->`".to_owned()).and_then(Mark::parse)
 }
 
 /// One marked table.
@@ -71,7 +71,7 @@ impl Table<'_> {
     fn look(&mut self, marks: &[Mark], rows: &mut [String]) {
         self.seen.tables += 1;
         let [head, _, rows @ ..] = rows else {
-            return self.fail(0, "a mark stands on the line before a table's head");
+            return self.fail(0, "a mark must be on the line before a table's head");
         };
         if let Some(why) = marks.iter().find_map(|mark| self.documents.has(mark).err()) {
             return self.fail(0, &why);
@@ -85,7 +85,7 @@ impl Table<'_> {
             }
         }
         if before == (self.seen.figures, self.seen.errors.len()) {
-            self.fail(0, "no figure of this table is an arm's: name arms in its head");
+            self.fail(0, "no column of this table is an arm: name arms in its head");
         }
     }
     /// Returns the row with the values of the documents.
@@ -100,7 +100,7 @@ impl Table<'_> {
         let first = cells.first().map_or("", String::as_str);
         let names: Vec<&str> = first.split('`').skip(1).step_by(2).collect();
         let [values @ .., name] = &names[..] else {
-            return Err("no metric in back quotes: name one, or take the mark away".into());
+            return Err("no metric in back quotes: name one, or remove the mark".into());
         };
         let name = (*name).to_owned();
         let (mark, document) = source(self.documents, marks, values, &name)?;
@@ -111,7 +111,9 @@ impl Table<'_> {
             self.seen.figures += 1;
             if *cell != figure {
                 if self.mode == Mode::Check {
-                    let why = format!("`{name}`, {arm}: `{cell}` here, `{figure}` in the document");
+                    let why = format!(
+                        "`{name}`, {arm}: `{cell}` in the page, `{figure}` in the document"
+                    );
                     self.fail(at, &why);
                 }
                 (*cell, changed) = (figure, true);

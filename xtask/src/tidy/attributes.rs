@@ -23,9 +23,9 @@ impl<'ast> Visit<'ast> for Finder<'_> {
     fn visit_attribute(&mut self, attribute: &'ast syn::Attribute) {
         let meta = &attribute.meta;
         let what = if meta.path().is_ident("allow") {
-            Some("`allow` outlives its cause: write `expect(lint, reason = \"..\")`")
+            Some("`allow` outlives its cause: use `expect(lint, reason = \"..\")`")
         } else if meta.path().is_ident("ignore") && !matches!(meta, syn::Meta::NameValue(_)) {
-            Some("a test is ignored without a reason: write `#[ignore = \"..\"]` or run it")
+            Some("a test is ignored without a reason: use `#[ignore = \"..\"]` or run it")
         } else if meta.path().is_ident("expect") && !has_reason(meta) {
             Some("`expect` without a reason: add `reason = \"..\"`")
         } else {

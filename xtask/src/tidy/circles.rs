@@ -119,7 +119,8 @@ fn circles_of(graph: &BTreeMap<&str, BTreeMap<String, &Reference>>) -> Vec<Findi
         for (to, reference) in edges {
             if let Some(way) = way_between(graph, to, from) {
                 let circle = way.join(" -> ");
-                let what = format!("a circle of modules: {from} -> {circle}: cut it here or there");
+                let what =
+                    format!("circular modules: {from} -> {circle}: remove one of these references");
                 found.push(Finding::new(&reference.path, reference.line, what));
             }
         }

@@ -10,13 +10,13 @@ const CRATES: [&str; 5] = ["arch", "frames", "mm", "sim", "document"];
 
 /// Forbidden paths, with the alternative. The words are separated by `::`.
 const PATHS: [(&[&str], &str); 7] = [
-    (&["Instant", "now"], "the wall clock: ask the machine for its time"),
-    (&["SystemTime"], "the wall clock: ask the machine for its time"),
+    (&["Instant", "now"], "the wall clock: use the machine's clock"),
+    (&["SystemTime"], "the wall clock: use the machine's clock"),
     (&["thread_rng"], "host randomness: derive it from the run's seed"),
     (&["rand", "rng"], "host randomness: derive it from the run's seed"),
-    (&["StdRng"], "an unnamed algorithm: take one from rand_xoshiro"),
-    (&["SmallRng"], "an unnamed algorithm: take one from rand_xoshiro"),
-    (&["RandomState"], "hash order of the host: name a fixed hasher, or use a BTreeMap"),
+    (&["StdRng"], "an unspecified algorithm: use one of rand_xoshiro"),
+    (&["SmallRng"], "an unspecified algorithm: use one of rand_xoshiro"),
+    (&["RandomState"], "hash order of the host: use a fixed hasher, or a BTreeMap"),
 ];
 
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
@@ -54,7 +54,7 @@ fn search(tokens: TokenStream, path: &str, found: &mut Vec<Finding>) {
                 }
             }
             TokenTree::Literal(literal) if prints_pointer(&literal.to_string()) => {
-                let what = "prints an address: name the thing by its number";
+                let what = "prints an address: use the number of the object";
                 found.push(Finding::new(path, line, what));
             }
             TokenTree::Literal(_) | TokenTree::Punct(_) => {}
@@ -111,7 +111,7 @@ impl Finder<'_> {
             };
             if seeded {
                 let name = &segment.ident;
-                let what = format!("`{name}` with the host's hasher: give a fixed one, or a BTree");
+                let what = format!("`{name}` with the host's hasher: use a fixed one, or a BTree");
                 self.add(segment.ident.span(), what);
             }
         }
@@ -139,7 +139,7 @@ impl<'ast> Visit<'ast> for Finder<'_> {
         let number = matches!(&*cast.ty, syn::Type::Path(ty) if ty.path.is_ident("usize")
             || ty.path.is_ident("u64"));
         if number && is_pointer(inner) {
-            let what = "an address as a number: name the thing by its number".to_owned();
+            let what = "an address as a number: use the number of the object".to_owned();
             self.add(cast.as_token.span, what);
         }
         visit::visit_expr_cast(self, cast);

@@ -76,7 +76,7 @@ const BOUND: [&str; 2] = ["linux", "live"];
 
 /// Libraries that only some crates may use, with the reason.
 const LIBRARIES: [(&str, &[&str], &str); 3] = [
-    ("aya", &["linux"], "it is bound to Linux, and only the live kernel is"),
+    ("aya", &["linux"], "it needs Linux, which only `linux` may"),
     ("anyhow", &["cli"], "libraries have typed errors: use thiserror"),
     ("clap", &["cli"], "only the command line parses the command line"),
 ];
@@ -103,19 +103,26 @@ struct Manifest<'a> {
 impl Manifest<'_> {
     fn check(&self, table: &Table, found: &mut Vec<Finding>) {
         let Some(room) = HOUSE.iter().find(|room| room.name == self.krate) else {
-            let what = format!("crate `{}` has no place in the house: give it one", self.krate);
+            let what = format!(
+                "crate `{}` is not in the list of crates: add it to xtask/src/tidy/direction.rs",
+                self.krate
+            );
             found.push(Finding::new(self.path, 0, what));
             return;
         };
         if self.path.starts_with("testing/") != room.dev_only {
             let folder = if room.dev_only { "testing" } else { "crates" };
-            let what = format!("crate `{}` belongs into `{folder}/`: move it", self.krate);
+            let what = format!("crate `{}` must be in `{folder}/`: move it", self.krate);
             found.push(Finding::new(self.path, 0, what));
         }
         let expected = format!("mmscale-{}", self.krate);
         let package = table.get("package").and_then(Value::as_table);
         if package.and_then(|p| p.get("name")).and_then(Value::as_str) != Some(&expected) {
-            found.push(Finding::new(self.path, 1, format!("the package is named `{expected}`")));
+            found.push(Finding::new(
+                self.path,
+                1,
+                format!("the package must be named `{expected}`"),
+            ));
         }
         let inherits = table.get("lints").and_then(|lints| lints.get("workspace"));
         if inherits.and_then(Value::as_bool) != Some(true) {
@@ -134,11 +141,14 @@ impl Manifest<'_> {
     fn judge(&self, room: &Room, name: &str, dev: bool) -> Option<String> {
         let here = self.krate;
         if let Some((_, users, why)) = LIBRARIES.iter().find(|(library, _, _)| *library == name) {
-            return (!users.contains(&here)).then(|| format!("`{here}` uses {name}: {why}"));
+            return (!users.contains(&here))
+                .then(|| format!("`{here}` must not use {name}: {why}"));
         }
         let other = name.strip_prefix("mmscale-")?;
         let Some(target) = HOUSE.iter().find(|room| room.name == other) else {
-            return Some(format!("`{name}` has no place in the house: give it one"));
+            return Some(format!(
+                "`{name}` is not in the list of crates: add it to xtask/src/tidy/direction.rs"
+            ));
         };
         if target.dev_only {
             return (!dev)
@@ -147,16 +157,14 @@ impl Manifest<'_> {
         (!room.may_use(other, dev)).then(|| {
             let may =
                 if room.may_use.is_empty() { "no other".into() } else { room.may_use.join(", ") };
-            format!("`{here}` may not know `{other}`: it may know {may}")
+            format!("`{here}` must not depend on `{other}`; allowed: {may}")
         })
     }
     /// Returns what is wrong with a required dependency on `name`.
     fn judge_bound(&self, name: &str) -> Option<String> {
         let is_bound = |krate: &str| BOUND.contains(&krate);
         let wrong = is_bound(name.strip_prefix("mmscale-")?) && !is_bound(self.krate);
-        wrong.then(|| {
-            format!("`{name}` is bound to Linux: make it optional, behind the feature `live`")
-        })
+        wrong.then(|| format!("`{name}` needs Linux: make it optional, behind the feature `live`"))
     }
     fn line_of(&self, name: &str) -> usize {
         let named = |line: &str| {

@@ -32,7 +32,11 @@ fn search(tokens: TokenStream, path: &str, found: &mut Vec<Finding>) {
             TokenTree::Punct(_) => false,
         };
         if wrong {
-            found.push(Finding::new(path, line, "floating point in mm: use integers, scaled"));
+            found.push(Finding::new(
+                path,
+                line,
+                "floating point in the memory manager: use scaled integers",
+            ));
         }
     }
 }

@@ -28,7 +28,7 @@ impl Finder<'_> {
         let lines = end.end().line - first + 1;
         if lines > LINES_MAX {
             let name = &signature.ident;
-            let what = format!("`{name}` has {lines} lines; split it, {LINES_MAX} are the limit");
+            let what = format!("`{name}` has {lines} lines; the limit is {LINES_MAX}: split it");
             self.found.push(Finding::new(self.path, first, what));
         }
     }

@@ -53,7 +53,7 @@ fn check_names(tree: &Tree, source: &Source, line: usize, text: &str, found: &mu
         let pattern = name.contains(|c: char| "*<>{}$ ?[],".contains(c)) || name.contains("...");
         let path = name.split(':').next().unwrap_or(name);
         if ours && !pattern && !tree.has(path) {
-            let what = format!("there is no `{path}`: name the file as it is now");
+            let what = format!("there is no `{path}`: correct the name");
             found.push(Finding::new(&source.path, line, what));
         }
     }

@@ -16,7 +16,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     for source in tree.sources().filter(|source| source.path != "Cargo.lock") {
         for (at, line) in source.text.lines().enumerate() {
             if let Some(mark) = MARKS.iter().find(|mark| holds_word(line, mark)) {
-                let what = format!("`{mark}`: finish it, or write down what is not covered");
+                let what = format!("`{mark}`: finish it, or document what is not covered");
                 found.push(Finding::new(&source.path, at + 1, what));
             }
         }

@@ -14,7 +14,11 @@ fn page(source: &Source) -> Vec<Finding> {
         [] => found.push(Finding::new(&source.path, 1, "no title: begin with `# ...`")),
         [_] => {}
         [_, more @ ..] => found.extend(more.iter().map(|&line| {
-            Finding::new(&source.path, line, "a second title: one `#` a page, sections are `##`")
+            Finding::new(
+                &source.path,
+                line,
+                "a second title: a page has one `#`, its sections have `##`",
+            )
         })),
     }
     found

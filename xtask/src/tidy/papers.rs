@@ -19,11 +19,11 @@ const COMMANDS: [&str; 2] = ["cargo run --release -- run all", "cargo test --wor
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let missing = PAPERS.iter().filter(|paper| !tree.has(paper));
     let mut found: Vec<Finding> =
-        missing.map(|paper| Finding::new(paper, 0, "is missing: write it")).collect();
+        missing.map(|paper| Finding::new(paper, 0, "is missing: add it")).collect();
     for (path, role) in [("README.md", "promise"), (".ci/run", "run")] {
         let text = tree.source(path).map_or("", |source| source.text.as_str());
         for command in COMMANDS.iter().filter(|command| !text.contains(**command)) {
-            found.push(Finding::new(path, 0, format!("does not {role} `{command}`: let it")));
+            found.push(Finding::new(path, 0, format!("does not {role} `{command}`: add it")));
         }
     }
     found

@@ -20,12 +20,13 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
         let lock = source.path.ends_with("Cargo.lock");
         for (at, line) in source.text.lines().enumerate() {
             if let Some(place) = PLACES.iter().find(|place| holds_place(line, place)) {
-                let what =
-                    format!("`{place}` is one machine's: use a relative or a temporary path");
+                let what = format!(
+                    "`{place}` is specific to a computer: use a relative or a temporary path"
+                );
                 found.push(Finding::new(&source.path, at + 1, what));
             }
             if lock && line.starts_with("source = ") && !line.contains(CRATES_IO) {
-                let what = "a dependency from elsewhere than crates.io: take the published one";
+                let what = "a dependency that is not from crates.io: use the published one";
                 found.push(Finding::new(&source.path, at + 1, what));
             }
         }

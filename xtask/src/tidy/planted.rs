@@ -21,7 +21,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
         };
         if !tree.rust().any(has_place) {
             let line = source.text.lines().position(|line| line.contains(&format!("\"{name}\"")));
-            let what = format!("no `{place}` in crate `{krate}`: give the fault a place");
+            let what = format!("no `{place}` in crate `{krate}`: use the fault");
             found.push(Finding::new(&path, line.map_or(0, |line| line + 1), what));
         }
     }

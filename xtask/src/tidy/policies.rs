@@ -31,7 +31,8 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
         }
         for (name, line) in enums.plain {
             let what = format!(
-                "`{name}` is a plain enum: declare it with `policies!`; if it is a setting, say so"
+                "`{name}` is a plain enum: declare it with `policies!`, or rename it if it is a \
+                 setting"
             );
             found.push(Finding::new(&source.path, line, what));
         }

@@ -41,9 +41,9 @@ fn check_crate(tree: &Tree, home: &str, manifest: &Table, found: &mut Vec<Findin
     let ours = tree.rust().filter(|source| source.path.starts_with(home));
     for source in ours.filter(|s| matches!(s.part(), "src" | "tests" | "benches" | "examples")) {
         if !reached.files.contains(&source.path) {
-            let what = "no program of this crate reaches this file, so it is neither compiled nor \
-                        run: name it (`mod ..;`) in the file above it, from a root such as \
-                        `tests/main.rs` on";
+            let what = "no program of this crate includes this file, so it is neither compiled nor \
+                        run: declare it (`mod ..;`) in its parent module, down from a root such as \
+                        `tests/main.rs`";
             found.push(Finding::new(&source.path, 0, what));
         }
     }

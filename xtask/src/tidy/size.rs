@@ -16,17 +16,17 @@ fn file(source: &Source) -> Vec<Finding> {
     let mut found = Vec::new();
     let lines = source.text.lines().count();
     if lines > LINES_MAX {
-        let what = format!("{lines} lines; more than {LINES_MAX} are refused: split the file");
+        let what = format!("{lines} lines; the limit is {LINES_MAX}: split the file");
         found.push(Finding::new(&source.path, LINES_MAX + 1, what));
     }
     for (at, line) in source.text.lines().enumerate() {
         let columns = line.chars().count();
         if columns > COLUMNS_MAX {
-            let what = format!("{columns} columns; break the line at {COLUMNS_MAX}");
+            let what = format!("{columns} columns; the limit is {COLUMNS_MAX}: break the line");
             found.push(Finding::new(&source.path, at + 1, what));
         }
         if line.ends_with([' ', '\t', '\r']) {
-            found.push(Finding::new(&source.path, at + 1, "white space at the end: cut it"));
+            found.push(Finding::new(&source.path, at + 1, "trailing white space: remove it"));
         }
     }
     found

@@ -38,8 +38,8 @@ fn search(tokens: TokenStream, path: &str, found: &mut Vec<Finding>) {
                 let after = tokens.get(at + 1).map(ToString::to_string);
                 if matches!(after.as_deref(), Some(":" | ";")) {
                     let line = ident.span().start().line;
-                    let what = "std in a kernel's crate: use core or alloc; tests that need \
-                                std go to `tests/`";
+                    let what = "std in a kernel's crate: use core or alloc, and move tests that \
+                                need std to `tests/`";
                     found.push(Finding::new(path, line, what));
                 }
             }
