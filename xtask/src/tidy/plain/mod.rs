@@ -22,9 +22,7 @@ const RECORDED: &[(&str, usize)] = &[
     ("pages", 103),
     ("peers", 100),
     ("stepped", 12),
-    ("studies", 101),
     ("threads", 1),
-    ("xtask", 9),
 ];
 
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
