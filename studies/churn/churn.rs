@@ -12,7 +12,7 @@
 mod metrics;
 mod programs;
 
-use mmscale_document::On;
+use mmscale_document::Target;
 use mmscale_harness::{
     Choice, Env, Metric, Named, Needs, Part, Phases, Run, SeedResult, Seen, Source, StudyError,
     Unit, Verdict, Watch, Window, Workload, names, params, ready_ns, start_on, study_file, tally,
@@ -178,7 +178,7 @@ impl Workload for Churn {
         let params = &env.params;
         let processes = params.processes_per_cpu * env.cpus() as u64;
         let begin_ns = ready_ns(env, processes) + WARMING_NS * (params.pages - 1);
-        let warm_ns = if env.on() == On::Sim { WARM_SIM_NS } else { 0 };
+        let warm_ns = if env.on() == Target::Sim { WARM_SIM_NS } else { 0 };
         Ok(Plan {
             per_cpu: params.processes_per_cpu as usize,
             beside: params.beside,
@@ -227,19 +227,19 @@ impl Workload for Churn {
         // The run on one CPU may lack a value to compare with; then there is no ratio.
         let first = seen.env.part == Part::First;
         match seen.on() {
-            On::Linux if begun == 0 => Verdict::Useless(format!(
+            Target::Linux if begun == 0 => Verdict::Useless(format!(
                 "no op started in the window ({late} processes were late, {unmade} could not be \
                  created): the computer is busy; increase --set duration_ms, or repeat when it is \
                  idle"
             )),
-            On::Linux if late > 0 => Verdict::Poor,
-            On::Sim | On::Threads if halves == 0 && first => Verdict::Useless(
+            Target::Linux if late > 0 => Verdict::Poor,
+            Target::Sim | Target::Threads if halves == 0 && first => Verdict::Useless(
                 "no op started or ended in the window: increase --set duration_ms".to_owned(),
             ),
             _ => Verdict::Good,
         }
     }
-    fn remarks(params: &Params, _: On) -> Vec<String> {
+    fn remarks(params: &Params, _: Target) -> Vec<String> {
         vec![format!(
             "All processes run ops for {} ms. cpu_ns_per_op_alone is from a second run on one CPU; \
              amplification is cpu_ns_per_op divided by it.",

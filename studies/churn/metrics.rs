@@ -2,7 +2,7 @@
 
 use super::{Beside, Churn, Plan, Tally};
 use mmscale_arch::{CpuId, LruEvent, Trace, TraceGroup};
-use mmscale_document::On;
+use mmscale_document::Target;
 use mmscale_harness::{
     Env, Level, Measured, Meter, Metric, Missing, Seen, Waits, Window, metric, value,
 };
@@ -15,17 +15,17 @@ fn ops(seen: &Seen<'_, Churn>) -> f64 {
 fn cpu_ns_per_op(seen: &Seen<'_, Churn>) -> Result<f64, Missing> {
     let Tally { cpu_user_ns, cpu_system_ns, begun, .. } = seen.tally;
     match seen.on() {
-        On::Linux => Ok((cpu_user_ns + cpu_system_ns) as f64 / begun as f64),
-        On::Sim | On::Threads => Ok(seen.busy_ns()? / ops(seen)),
+        Target::Linux => Ok((cpu_user_ns + cpu_system_ns) as f64 / begun as f64),
+        Target::Sim | Target::Threads => Ok(seen.busy_ns()? / ops(seen)),
     }
 }
 fn usr_ns_per_op(seen: &Seen<'_, Churn>) -> f64 {
     let Tally { cpu_user_ns, user_ns, begun, .. } = seen.tally;
-    (if seen.on() == On::Linux { cpu_user_ns } else { user_ns }) as f64 / begun as f64
+    (if seen.on() == Target::Linux { cpu_user_ns } else { user_ns }) as f64 / begun as f64
 }
 /// Returns the number of ops during which locks were counted.
 fn lock_ops(seen: &Seen<'_, Churn>) -> f64 {
-    if seen.on() == On::Sim { ops(seen) } else { seen.tally.begun as f64 }
+    if seen.on() == Target::Sim { ops(seen) } else { seen.tally.begun as f64 }
 }
 fn lruvec(seen: &Seen<'_, Churn>) -> Result<Waits, Missing> {
     Ok(seen.locks()?.waits("lruvec", &[]))
@@ -99,7 +99,8 @@ pub(super) const METRICS: &[Metric<Churn>] = &[
         "1",
         "share of the CPU time of all CPUs spent waiting for lruvec->lru_lock",
         |seen| {
-            let counted = if seen.on() == On::Threads { ops(seen) / lock_ops(seen) } else { 1.0 };
+            let counted =
+                if seen.on() == Target::Threads { ops(seen) / lock_ops(seen) } else { 1.0 };
             value(lruvec(seen)?.total_ns as f64 * counted / seen.cpu_time_ns())
         },
     ),

@@ -14,7 +14,7 @@ mod threads;
 pub use metrics::CallWaits;
 
 use mmscale_arch::{Machine, PAGE_SHIFT};
-use mmscale_document::On;
+use mmscale_document::Target;
 use mmscale_harness::{
     Env, Metric, Needs, Phases, Run, SETTLE_NS, SeedResult, Seen, Source, TooShort, Unit, Verdict,
     Watch, Workload, making_ns, names, params, study_file, tally,
@@ -145,7 +145,7 @@ impl Workload for Ipi {
 
     fn plan(env: &Env<Self>) -> Result<Plan, String> {
         let params = &env.params;
-        if env.on() == On::Linux && params.workload == Work::Reclaim && !has_swap() {
+        if env.on() == Target::Linux && params.workload == Work::Reclaim && !has_swap() {
             let what = "this computer has no swap, so pages of programs cannot be reclaimed: \
                         enable swap, or select another workload";
             return Err(what.to_owned());
@@ -192,10 +192,10 @@ impl Workload for Ipi {
         let what = "no op started and ended in the window: increase --set window_s or flush_ms";
         if seen.tally.ops > 0 { Verdict::Good } else { Verdict::Useless(what.to_owned()) }
     }
-    fn remarks(params: &Params, on: On) -> Vec<String> {
+    fn remarks(params: &Params, on: Target) -> Vec<String> {
         remarks::remarks(params, on)
     }
-    fn too_short(params: &Params, on: On) -> Vec<TooShort> {
+    fn too_short(params: &Params, on: Target) -> Vec<TooShort> {
         remarks::too_short(params, on)
     }
     fn details(seen: &Seen<'_, Self>, result: &mut SeedResult) {

@@ -1,15 +1,15 @@
 //! Remarks of the report: the length of a run, and what its machine can observe.
 
 use super::{Params, Work};
-use mmscale_document::On;
+use mmscale_document::Target;
 use mmscale_harness::TooShort;
 
 /// Number of windows below which the 99th percentile equals the maximum.
 const NEEDED_WINDOWS: u64 = 100;
 
 /// Returns the metrics for which a run has too few windows.
-pub(super) fn too_short(params: &Params, on: On) -> Vec<TooShort> {
-    let has_windows = on != On::Linux && params.workload != Work::Flush;
+pub(super) fn too_short(params: &Params, on: Target) -> Vec<TooShort> {
+    let has_windows = on != Target::Linux && params.workload != Work::Flush;
     let few = has_windows && params.windows < NEEDED_WINDOWS;
     let p99 = few.then(|| TooShort {
         metrics: vec!["preempt_off_max_window_p99_ns"],
@@ -19,7 +19,7 @@ pub(super) fn too_short(params: &Params, on: On) -> Vec<TooShort> {
 }
 
 /// Describes the length of the run and what is observed on its machine.
-pub(super) fn remarks(params: &Params, on: On) -> Vec<String> {
+pub(super) fn remarks(params: &Params, on: Target) -> Vec<String> {
     let length = match params.workload {
         Work::Flush => format!(
             "A thread on every CPU repeatedly writes to a page and discards it (MADV_DONTNEED) for \
@@ -32,10 +32,10 @@ pub(super) fn remarks(params: &Params, on: On) -> Vec<String> {
 }
 
 /// Describes the length of the run and its disturbances.
-fn windows_of(params: &Params, on: On) -> String {
+fn windows_of(params: &Params, on: Target) -> String {
     let Params { windows, window_s, .. } = params;
     let length = format!("{windows} windows of {window_s} s");
-    if on != On::Sim {
+    if on != Target::Sim {
         return format!(
             "{length}, consecutive. Other activity of this computer affects the results."
         );
@@ -52,19 +52,19 @@ fn windows_of(params: &Params, on: On) -> String {
 }
 
 /// Describes what is observed on a machine.
-fn seen_on(on: On) -> &'static str {
+fn seen_on(on: Target) -> &'static str {
     match on {
-        On::Sim => {
+        Target::Sim => {
             "p50 and p99 are those of the worst CPU: over the longest section of each window, or \
              over the wake-ups of its highest-priority task. A section has preemption or \
              interrupts off, or is an interrupt. Stolen time within a section counts."
         }
-        On::Threads => {
+        Target::Threads => {
             "CPUs are threads of this computer, which poll for interrupts: sections with \
              preemption off cannot be observed. p50 and p99 of wake-ups are those of the worst \
              CPU. Calls, waits and interrupts are counted by the memory manager."
         }
-        On::Linux => {
+        Target::Linux => {
             "p50 and p99 of wake-ups are those of the worst CPU. Sections with preemption off \
              cannot be observed without a tracer in each section; resched_delay, the time from a \
              reschedule request until the next task runs, replaces those in which a task was \

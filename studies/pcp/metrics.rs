@@ -7,7 +7,7 @@ use super::offline::OfflineTally;
 use super::plan::Load;
 use super::{Memory, Pcp};
 use mmscale_arch::Order;
-use mmscale_document::{LockRow, On};
+use mmscale_document::{LockRow, Target};
 use mmscale_frames::page_alloc::Census;
 use mmscale_harness::{Level, Measured, Metric, Missing, Seen, Waits, metric, value};
 use std::sync::MutexGuard;
@@ -22,7 +22,7 @@ fn touched(seen: &Seen<'_, Pcp>) -> f64 {
 }
 /// Returns the number of pages during which locks were counted.
 fn lock_pages(seen: &Seen<'_, Pcp>) -> Result<f64, Missing> {
-    if seen.on() == On::Sim { pages(seen) } else { seen.sum(|cpu| cpu.all_pages) }
+    if seen.on() == Target::Sim { pages(seen) } else { seen.sum(|cpu| cpu.all_pages) }
 }
 /// Returns the time from the first to the last page event of the window.
 fn span_ns(meters: &[PageMeter]) -> f64 {

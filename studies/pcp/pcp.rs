@@ -30,7 +30,7 @@ mod worker;
 use edge::EdgeTally;
 use meter::PageMeter;
 use mmscale_arch::Machine;
-use mmscale_document::On;
+use mmscale_document::Target;
 use mmscale_frames::page_alloc::Census;
 use mmscale_harness::{
     Env, Metric, Needs, Phases, Run, SeedResult, Seen, Source, TooShort, Unit, Verdict, Workload,
@@ -197,7 +197,7 @@ impl Workload for Pcp {
         let Phases { from_ns, until_ns, .. } = Self::phases(plan);
         (!matches!(plan.load, plan::Load::Exit(_))).then(|| until_ns - from_ns)
     }
-    fn remarks(params: &Params, on: On) -> Vec<String> {
+    fn remarks(params: &Params, on: Target) -> Vec<String> {
         let window = match params.workload {
             Kind::Build => format!("{} ms", params.build_ms),
             Kind::Purger => format!("{} ms", params.purger_ms),
@@ -208,7 +208,7 @@ impl Workload for Pcp {
             Kind::Mixed => format!("{} ms", params.mixed_ms),
             Kind::Edge => format!("{} ms", params.edge_ms),
         };
-        if on == On::Linux {
+        if on == Target::Linux {
             return vec![format!(
                 "Pages and waits are counted in a window: {window}. Pages are those that programs \
                  touched. system_ns_per_page includes the system time of all processes of the run, \
@@ -221,8 +221,8 @@ impl Workload for Pcp {
              stopped, before any cache is drained."
         )]
     }
-    fn too_short(params: &Params, on: On) -> Vec<TooShort> {
-        let edge = on != On::Linux && params.workload == Kind::Edge;
+    fn too_short(params: &Params, on: Target) -> Vec<TooShort> {
+        let edge = on != Target::Linux && params.workload == Kind::Edge;
         let of_failures = (edge && params.edge_ms < NEEDED_EDGE_MS).then(|| TooShort {
             metrics: vec![
                 "alloc_failures",

@@ -9,7 +9,7 @@ use super::purger::Purger;
 use super::worker::Timetable;
 use super::{Kind, Params, Pcp, Through};
 use mmscale_arch::{Order, PAGE_SHIFT};
-use mmscale_document::On;
+use mmscale_document::Target;
 use mmscale_harness::{Env, Named, SETTLE_NS, making_ns};
 
 /// A workload with its sizes.
@@ -122,14 +122,14 @@ fn spare(pages: u64) -> u64 {
 /// Returns the factor by which the window is longer than the parameters specify. On threads, other
 /// programs may use the CPUs, so that a window may have no page event.
 pub(super) fn stretch(env: &Env<Pcp>) -> u64 {
-    if env.on() == On::Threads { 4_u64.pow(env.attempt) } else { 1 }
+    if env.on() == Target::Threads { 4_u64.pow(env.attempt) } else { 1 }
 }
 
 /// Plans a run. The error states what is impossible.
 pub(super) fn plan(env: &Env<Pcp>) -> Result<Plan, String> {
     let (params, cpus, pages) = (&env.params, env.cpus() as u64, env.pages);
     let frames = params.workload == Kind::Edge || params.through == Through::Frames;
-    if frames && env.on() == On::Linux {
+    if frames && env.on() == Target::Linux {
         let what = "the live kernel does not hand out single frames: use through=system with \
                     workload build, purger, exit or mixed";
         return Err(what.to_owned());
@@ -143,7 +143,7 @@ pub(super) fn plan(env: &Env<Pcp>) -> Result<Plan, String> {
         ));
     }
     let kept_ns = if room.is_some() { (pages >> 10) * KEEPING_NS } else { 0 };
-    let settle_ns = if env.on() == On::Sim { SETTLE_SIM_NS } else { SETTLE_NS };
+    let settle_ns = if env.on() == Target::Sim { SETTLE_SIM_NS } else { SETTLE_NS };
     let making_ns = making_ns(env, MAKES_PER_CPU as u64 * cpus);
     let begin_ns = settle_ns + making_ns + kept_ns;
     let warm_ns = begin_ns + fill_ns;

@@ -2,7 +2,7 @@
 
 use super::layout::{Filled, Layout, Mapping, mappings};
 use super::{Reap, Via};
-use mmscale_document::On;
+use mmscale_document::Target;
 use mmscale_harness::Env;
 use std::sync::Arc;
 
@@ -109,9 +109,9 @@ pub(super) fn plan(env: &Env<Reap>) -> Result<Plan, String> {
     // The time is unknown on a real computer, so the victim reports when it is ready. The
     // observation of a live kernel starts at the planned time.
     let making_ns = match env.on() {
-        On::Sim => params.pages * page_ns,
-        On::Linux => params.pages * page_ns * HOST_TIMES,
-        On::Threads => 0,
+        Target::Sim => params.pages * page_ns,
+        Target::Linux => params.pages * page_ns * HOST_TIMES,
+        Target::Threads => 0,
     };
     Ok(Plan {
         via: params.via,

@@ -12,8 +12,8 @@ mod programs;
 use layout::Layout;
 use meter::ReapMeter;
 use mmscale_arch::Machine;
-use mmscale_document::On;
 use mmscale_document::OomEvents;
+use mmscale_document::Target;
 use mmscale_harness::{
     Env, Metric, Needs, Phases, Run, SeedResult, Seen, Source, Unit, Verdict, Watch, Workload,
     names, params, study_file,
@@ -164,7 +164,7 @@ impl Workload for Reap {
     }
     fn verdict(seen: &Seen<'_, Self>) -> Verdict {
         let in_time = |at_ns| at_ns <= seen.plan.kill_ns;
-        if seen.on() == On::Sim && !seen.tally.kill_at_ns.is_some_and(in_time) {
+        if seen.on() == Target::Sim && !seen.tally.kill_at_ns.is_some_and(in_time) {
             let what = "the victim's memory was not complete when it was to be killed: costs are \
                         higher than planned for";
             return Verdict::Useless(what.to_owned());
@@ -177,7 +177,7 @@ impl Workload for Reap {
             }
         }
     }
-    fn remarks(params: &Params, on: On) -> Vec<String> {
+    fn remarks(params: &Params, on: Target) -> Vec<String> {
         let helpers = params.walkers - 1;
         let other = match params.via {
             Via::Oom => {
@@ -190,7 +190,7 @@ impl Workload for Reap {
                 "reaper_* metrics are those of process_mrelease in {helpers} threads together"
             ),
         };
-        if on == On::Linux {
+        if on == Target::Linux {
             return vec![format!(
                 "Measured from the signal to the end of the victim. exit_zap_ns and exit_tables_ns \
                  are the longest of any process of the run, in real time; {other}."

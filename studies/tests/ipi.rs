@@ -1,7 +1,7 @@
 //! Tests of the study `ipi` with short runs.
 
 use crate::shipped::{self, mean};
-use mmscale_document::{Document, On};
+use mmscale_document::{Document, Target};
 use mmscale_harness::{ArmId, Checks, Length, Params, Request, Study, plan};
 
 const SHORT: [&str; 2] = ["window_s=0.01", "windows=100"];
@@ -20,12 +20,12 @@ fn study() -> &'static dyn Study {
 
 #[test]
 fn real_machines_are_not_said_to_be_disturbed_by_a_profile() {
-    let text = |on: On| {
+    let text = |on: Target| {
         let params = Params::defaults(study().params_on(on), Length::Full);
         study().remarks(&params, on).join("\n")
     };
-    assert!(text(On::Sim).contains("times as often as in the profile"));
-    for text in [On::Threads, On::Linux].map(text) {
+    assert!(text(Target::Sim).contains("times as often as in the profile"));
+    for text in [Target::Threads, Target::Linux].map(text) {
         assert!(!text.contains("profile") && !text.contains("Stolen"), "{text}");
         assert!(text.contains("without"), "{text}");
     }
@@ -35,7 +35,7 @@ fn real_machines_are_not_said_to_be_disturbed_by_a_profile() {
 fn the_live_kernel_is_stock() {
     let live = |name: &str| {
         let arm = study().arms().iter().position(|arm| arm.name == name).expect("it is an arm");
-        study().has_arm(ArmId(arm), On::Linux)
+        study().has_arm(ArmId(arm), Target::Linux)
     };
     assert_eq!(["stock", "posted", "requests", "all"].map(live), [true, false, false, false]);
 }

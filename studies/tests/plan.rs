@@ -2,7 +2,7 @@
 //! requests.
 
 use crate::fake::{REGISTRY, request, single};
-use mmscale_document::{self as record, On, ParamValue};
+use mmscale_document::{self as record, ParamValue, Target};
 use mmscale_harness::{
     ArmId, CallError, Checks, Length, Plan, PolicyArm, Request, Settings, Shape, plan,
 };
@@ -21,7 +21,7 @@ fn set(items: &[&str]) -> Settings {
 #[test]
 fn nothing_but_a_name_is_needed() {
     let plan = single(&request());
-    assert_eq!((plan.on, plan.cpus, plan.hz), (On::Sim, 72, 1000));
+    assert_eq!((plan.on, plan.cpus, plan.hz), (Target::Sim, 72, 1000));
     assert_eq!(plan.profile_name, "arm64-72");
     assert_eq!(*plan.seeds, [1, 2, 3, 4, 5]);
     assert_eq!(plan.arms, [ArmId(0), ArmId(1)]);
@@ -93,7 +93,7 @@ fn cpus_that_cannot_have_the_profiles_groups_are_refused_unless_a_shape_is_named
             .topology
             .is_some_and(|topology| topology.profile.is_none() && topology.cache_cpus == 7)
     );
-    let why = refusal(|r| (r.on, r.shape) = (Some(On::Threads), Shape::Flat));
+    let why = refusal(|r| (r.on, r.shape) = (Some(Target::Threads), Shape::Flat));
     assert!(why.contains("--shape flat") && why.contains("leave one of them out"), "{why}");
 }
 
@@ -123,11 +123,11 @@ fn the_policies_of_each_study_are_known() {
 
 #[test]
 fn this_computer_has_its_own_cpus_and_no_profile() {
-    let plan = single(&Request { on: Some(On::Threads), ..request() });
+    let plan = single(&Request { on: Some(Target::Threads), ..request() });
     assert_eq!(plan.cpus, std::thread::available_parallelism().unwrap().get());
     assert_eq!(plan.profile_name, "host");
     let message = refusal(|r| {
-        r.on = Some(On::Threads);
+        r.on = Some(Target::Threads);
         r.profile = Some("x86-32".into());
     });
     assert!(message.contains("leave one of them out"), "{message}");
@@ -150,7 +150,12 @@ fn arms_come_in_the_order_asked_for() {
     assert_eq!(plan.arms, [ArmId(1), ArmId(0)]);
 }
 
-fn with_policies(study: &str, arms: &[&str], texts: &[&str], on: On) -> Result<Plan, CallError> {
+fn with_policies(
+    study: &str,
+    arms: &[&str],
+    texts: &[&str],
+    on: Target,
+) -> Result<Plan, CallError> {
     let (studies, arms) =
         (vec![study.to_owned()], arms.iter().map(|&arm| arm.to_owned()).collect());
     let policies = texts.iter().map(|text| PolicyArm::parse(text)).collect::<Result<_, _>>()?;
@@ -172,7 +177,7 @@ fn arms_of(plan: &Plan) -> Vec<String> {
 #[test]
 fn a_call_makes_arms_of_policies() {
     let of = |arms: &[&str], texts: &[&str]| {
-        arms_of(&with_policies("churn", arms, texts, On::Sim).unwrap())
+        arms_of(&with_policies("churn", arms, texts, Target::Sim).unwrap())
     };
     let texts = ["tick=phased", "both:caches=blockmap,bind=move"];
     let made = ["phased: tick=phased", "both: bind=move caches=blockmap"];
@@ -187,17 +192,17 @@ fn arms_of_policies_that_cannot_be_made_are_refused() {
     let refused = |study: &str, text: &str, on| {
         with_policies(study, &[], &[text], on).unwrap_err().to_string()
     };
-    let why = refused("vmstat", "bind=move", On::Sim);
+    let why = refused("vmstat", "bind=move", Target::Sim);
     assert!(why.contains("no mechanism named `bind` (known: tick, lru, caches, calls, exit)"));
-    let why = refused("churn", "bidn=move", On::Sim);
+    let why = refused("churn", "bidn=move", Target::Sim);
     assert!(why.contains("no mechanism named `bidn`; did you mean `bind`?"), "{why}");
     // The live kernel has its own policies, but a workload's choices apply there, too.
-    let why = refused("churn", "mine:lru=lazy", On::Linux);
+    let why = refused("churn", "mine:lru=lazy", Target::Linux);
     assert!(
         why.starts_with("--policy mine:lru=lazy cannot be applied to the running kernel"),
         "{why}"
     );
-    let plan = with_policies("churn", &[], &["mine:bind=move"], On::Linux).unwrap();
+    let plan = with_policies("churn", &[], &["mine:bind=move"], Target::Linux).unwrap();
     assert_eq!(arms_of(&plan), ["stock: ", "mine: bind=move"]);
     let why = refusal(|r| r.policies = vec![PolicyArm::parse("tick=phased").unwrap()]);
     assert_eq!(why, "study `fake` has no policies to choose from; leave --policy out");
@@ -216,7 +221,7 @@ fn what_can_never_give_a_result_is_refused_before_anything_runs() {
     assert!(shipped("reap", &["cpus=8,1", "walkers=1"]).is_ok());
     let why = shipped("pcp", &["memory_gib=1", "cpus=4096"]).unwrap_err().to_string();
     assert!(why.contains("increase --set memory_gib"), "{why}");
-    let (studies, on) = (vec!["pcp".to_owned()], Some(On::Linux));
+    let (studies, on) = (vec!["pcp".to_owned()], Some(Target::Linux));
     let live = Request { studies, on, settings: set(&["through=frames"]), ..request() };
     let why = plan(mmscale_studies::all(), &live).unwrap_err().to_string();
     assert!(why.contains("use through=system"), "{why}");
@@ -253,7 +258,7 @@ fn what_makes_no_sense_is_refused_with_a_way_out() {
         (refusal(|r| r.seeds = Some(0)), "allowed: --seeds 1 to 10000"),
         (refusal(|r| r.first_seed = u64::MAX), "cannot run 5 seeds"),
         (
-            refusal(|r| r.on = Some(On::Linux)),
+            refusal(|r| r.on = Some(Target::Linux)),
             "does not run on the live kernel; use --on sim or --on threads",
         ),
     ];
@@ -291,12 +296,12 @@ fn what_the_live_kernel_has_by_itself_cannot_be_set_there_and_is_not_shown() {
         ("ipi", "noise", "off"),
     ] {
         let items = [format!("{key}={value}")];
-        let why = shipped(study, On::Linux, &[&items[0]]).unwrap_err().to_string();
+        let why = shipped(study, Target::Linux, &[&items[0]]).unwrap_err().to_string();
         assert_eq!(
             why,
             format!("parameter `{key}` of `{study}` does not apply to --on linux; leave it out")
         );
-        for (on, there) in [(On::Linux, false), (On::Threads, true), (On::Sim, true)] {
+        for (on, there) in [(Target::Linux, false), (Target::Threads, true), (Target::Sim, true)] {
             for plan in shipped(study, on, &[]).unwrap() {
                 assert_eq!(plan.shown_params().contains_key(key), there, "{key} on {on}");
                 assert!(plan.params.values().contains_key(key), "runs read {key}");
@@ -307,7 +312,7 @@ fn what_the_live_kernel_has_by_itself_cannot_be_set_there_and_is_not_shown() {
 
 #[test]
 fn nothing_checks_the_live_kernel() {
-    let (studies, on) = (vec!["vmstat".to_owned()], Some(On::Linux));
+    let (studies, on) = (vec!["vmstat".to_owned()], Some(Target::Linux));
     let request = Request { studies, on, checks: Checks::On, ..request() };
     let why = plan(mmscale_studies::all(), &request).unwrap_err().to_string();
     assert!(why.contains("leave one of them out"), "{why}");
@@ -319,7 +324,7 @@ fn more_cpus_than_there_are_take_turns_and_the_report_says_so() {
         let settings = set(&[&format!("cpus={cpus}")]);
         single(&Request { settings, on: Some(on), ..request() }).remarks().join(" ")
     };
-    assert!(of(On::Threads, 4096).contains("4096 CPUs were requested"));
-    assert!(!of(On::Threads, 1).contains("were requested"));
-    assert!(!of(On::Sim, 4096).contains("were requested"));
+    assert!(of(Target::Threads, 4096).contains("4096 CPUs were requested"));
+    assert!(!of(Target::Threads, 1).contains("were requested"));
+    assert!(!of(Target::Sim, 4096).contains("were requested"));
 }

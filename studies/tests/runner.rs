@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use crate::fake::{request, single};
-use mmscale_document::{Build, Document, On, Value};
+use mmscale_document::{Build, Document, Target, Value};
 use mmscale_harness::{Interrupt, Origin, ProgressSink, Request, RunError, RunEvent, execute};
 
 /// Records events, and can request a stop after a number of runs.
@@ -85,7 +85,7 @@ fn the_fingerprint_is_of_results_and_not_of_names() {
 
 #[test]
 fn real_machines_run_one_at_a_time_and_the_arms_take_turns() {
-    let (_, events) = watch(&Request { on: Some(On::Threads), ..request() }, usize::MAX);
+    let (_, events) = watch(&Request { on: Some(Target::Threads), ..request() }, usize::MAX);
     let mut arms = vec![];
     for run in events.chunks(3) {
         let [RunEvent::Started { run: begun, arm, .. }, _, RunEvent::Finished { run: ended }] = run
@@ -100,7 +100,7 @@ fn real_machines_run_one_at_a_time_and_the_arms_take_turns() {
 
 #[test]
 fn an_interruption_says_what_was_done() {
-    let (result, _) = watch(&Request { on: Some(On::Threads), ..request() }, 3);
+    let (result, _) = watch(&Request { on: Some(Target::Threads), ..request() }, 3);
     let message = result.unwrap_err().to_string();
     assert_eq!(message, "interrupted after 3 of 10 runs of `fake`; no result was written");
 }

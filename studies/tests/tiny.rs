@@ -1,7 +1,7 @@
 //! Tests of the harness with a study that uses one page.
 
 use crate::shipped::{quick, try_run};
-use mmscale_document::{Document, On};
+use mmscale_document::{Document, Target};
 use mmscale_harness::{
     Checks, Env, Measured, Metric, Missing, Needs, Part, Phases, Registry, Request, Run, Shelf,
     Source, StudyError, Unit, Verdict, Workload, metric, params, tally, value,
@@ -95,7 +95,7 @@ impl Workload for Tiny {
     }
 }
 
-fn run(on: On, settings: &[&str]) -> Result<Document, String> {
+fn run(on: Target, settings: &[&str]) -> Result<Document, String> {
     let registry = Registry::from(Shelf::default().with::<Tiny>());
     let request = Request { on: Some(on), ..quick("tiny", 1, Checks::Off, settings) };
     try_run(registry, &request).map(|mut documents| documents.remove(0))
@@ -107,8 +107,8 @@ fn figure(document: &Document, name: &str) -> f64 {
 
 #[test]
 fn damaged_pages_fail_the_run() {
-    assert!(run(On::Sim, &["cpus=2"]).is_ok());
-    let why = run(On::Sim, &["cpus=2", "damage=3"]).unwrap_err();
+    assert!(run(Target::Sim, &["cpus=2"]).is_ok());
+    let why = run(Target::Sim, &["cpus=2", "damage=3"]).unwrap_err();
     assert!(
         why.contains("6 pages did not contain the values that their program had written"),
         "{why}"
@@ -117,15 +117,15 @@ fn damaged_pages_fail_the_run() {
 
 #[test]
 fn the_second_run_of_a_seed_is_there_to_compare_with_and_in_the_fingerprint() {
-    let two = run(On::Sim, &["cpus=2"]).unwrap();
+    let two = run(Target::Sim, &["cpus=2"]).unwrap();
     assert_eq!((figure(&two, "pages"), figure(&two, "pages_on_one_cpu")), (2.0, 1.0));
-    assert_eq!(run(On::Sim, &["cpus=2"]).unwrap().fingerprint, two.fingerprint);
+    assert_eq!(run(Target::Sim, &["cpus=2"]).unwrap().fingerprint, two.fingerprint);
 }
 
 /// A metric that vanished without a reason would be a silently wrong result.
 #[test]
 fn each_metric_is_shown_or_left_out_with_what_it_needs() {
-    for on in [On::Sim, On::Threads] {
+    for on in [Target::Sim, Target::Threads] {
         let document = run(on, &["cpus=2"]).unwrap();
         for metric in Tiny::METRICS {
             let shown = document.arms[0].metrics.contains_key(metric.spec.name);
@@ -139,10 +139,10 @@ fn each_metric_is_shown_or_left_out_with_what_it_needs() {
 /// A real computer may be busy; a simulated machine would give the same result again.
 #[test]
 fn a_run_that_shows_nothing_is_tried_again_on_real_machines_alone() {
-    assert_eq!(figure(&run(On::Threads, &["cpus=2"]).unwrap(), "attempts"), 1.0);
-    let third = run(On::Threads, &["cpus=2", "good_from=2"]).unwrap();
+    assert_eq!(figure(&run(Target::Threads, &["cpus=2"]).unwrap(), "attempts"), 1.0);
+    let third = run(Target::Threads, &["cpus=2", "good_from=2"]).unwrap();
     assert_eq!(figure(&third, "attempts"), 3.0);
-    for (on, setting) in [(On::Threads, "good_from=3"), (On::Sim, "good_from=1")] {
+    for (on, setting) in [(Target::Threads, "good_from=3"), (Target::Sim, "good_from=1")] {
         let why = run(on, &["cpus=2", setting]).unwrap_err();
         assert!(why.contains("the run cannot be used"), "{on}: {why}");
     }

@@ -2,7 +2,7 @@
 
 use super::ticks::{self, EARLY_INTERVALS};
 use super::{LAST_BURST_END, Params, Ticks, Vmstat};
-use mmscale_document::On;
+use mmscale_document::Target;
 use mmscale_harness::{Measured, Metric, Missing, Seen, TooShort, Waits, metric, value};
 
 /// Intervals that a run needs for each metric of its ticks. Arms differ in ticks that are up to two
@@ -36,8 +36,8 @@ const NEEDED_INTERVALS: [(u64, &[&str]); 2] = [
 
 /// Returns the metrics for which a run has too few intervals. The live kernel has only metrics that
 /// can be counted there.
-pub(super) fn too_short(params: &Params, on: On) -> Vec<TooShort> {
-    if on == On::Linux {
+pub(super) fn too_short(params: &Params, on: Target) -> Vec<TooShort> {
+    if on == Target::Linux {
         return Vec::new();
     }
     let short = NEEDED_INTERVALS.iter().filter_map(|&(intervals, metrics)| {

@@ -17,7 +17,7 @@ mod ticks;
 pub use ticks::Ticks;
 
 use mmscale_arch::LockClass;
-use mmscale_document::{On, PerCpu};
+use mmscale_document::{PerCpu, Target};
 use mmscale_harness::{
     Env, Metric, Needs, Part, Phases, Run, SeedResult, Seen, Source, StudyError, TooShort, Unit,
     Workload, names, params, start_on, study_file, tally, wait_for,
@@ -171,7 +171,7 @@ impl Workload for Vmstat {
     }
     /// The decay of page caches cannot be observed on the live kernel.
     fn second(env: &Env<Self>) -> Result<Option<Env<Self>>, StudyError> {
-        Ok((env.on() != On::Linux && env.params.decay_ns() > 0).then(|| env.second()))
+        Ok((env.on() != Target::Linux && env.params.decay_ns() > 0).then(|| env.second()))
     }
     fn damaged_pages(tally: &Tally) -> u64 {
         tally.damaged
@@ -179,14 +179,14 @@ impl Workload for Vmstat {
     fn window_ns(plan: &Plan) -> Option<u64> {
         Some(plan.until_ns)
     }
-    fn remarks(params: &Params, on: On) -> Vec<String> {
+    fn remarks(params: &Params, on: Target) -> Vec<String> {
         let Params { duration_s, decay_s, .. } = params;
         let mut remark = format!("Each run lasts {duration_s} s");
         if *decay_s > 0.0 {
             remark += &format!("; high_decay_ns is from a second run of at most {decay_s} s");
         }
         remark.push('.');
-        if on != On::Linux && *duration_s < SETTLED_S {
+        if on != Target::Linux && *duration_s < SETTLED_S {
             remark += &format!(
                 " Page caches are initially empty and need about {SETTLED_S} s to reach a steady \
                  state: pages returned, pages held and waits are closer to their long-run values \
@@ -195,7 +195,7 @@ impl Workload for Vmstat {
         }
         vec![remark]
     }
-    fn too_short(params: &Params, on: On) -> Vec<TooShort> {
+    fn too_short(params: &Params, on: Target) -> Vec<TooShort> {
         metrics::too_short(params, on)
     }
     fn details(seen: &Seen<'_, Self>, result: &mut SeedResult) {

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use mmscale_cli::{Build, main_of};
-use mmscale_document::{LockRow, On};
+use mmscale_document::{LockRow, Target};
 use mmscale_harness::{
     ArmId, ArmSpec, Checks, Defaults, MetricSpec, ParamSpec, Params, Registry, RunContext,
     SeedResult, Study, StudyError, Unit,
@@ -48,14 +48,14 @@ impl Study for Fake {
 
     fn defaults(&self) -> Defaults {
         // One of the two runs on the live kernel too: the other is refused there.
-        let machines: &'static [On] = match self.0 {
-            "other" => &[On::Sim, On::Threads, On::Linux],
-            _ => &[On::Sim, On::Threads],
+        let machines: &'static [Target] = match self.0 {
+            "other" => &[Target::Sim, Target::Threads, Target::Linux],
+            _ => &[Target::Sim, Target::Threads],
         };
         Defaults { machines, profile: "arm64-72", cpus: 72, hz: 1000 }
     }
 
-    fn remarks(&self, params: &Params, _on: On) -> Vec<String> {
+    fn remarks(&self, params: &Params, _on: Target) -> Vec<String> {
         vec![format!("Each run lasted {} s.", params.real("pause_s"))]
     }
 

@@ -1,6 +1,6 @@
 //! `mmscale list`.
 
-use mmscale_document::{On, ParamValue};
+use mmscale_document::{ParamValue, Target};
 use mmscale_harness::param::Kind;
 use mmscale_harness::{
     CallError, Length, NoStudy, ParamSpec, ProfileSummary, Registry, Study, UnknownName, profiles,
@@ -175,23 +175,23 @@ fn section(title: &str, entries: Vec<(&str, String)>) -> Vec<String> {
 /// Returns the parameters of a simulated machine that do not apply to the live kernel, if the study
 /// runs there.
 fn not_on_linux(study: &dyn Study) -> Vec<&'static str> {
-    if !study.defaults().machines.contains(&On::Linux) {
+    if !study.defaults().machines.contains(&Target::Linux) {
         return vec![];
     }
-    let there = |name: &str| study.params_on(On::Linux).iter().any(|spec| spec.name == name);
+    let there = |name: &str| study.params_on(Target::Linux).iter().any(|spec| spec.name == name);
     let names = study.params().iter().map(|spec| spec.name);
-    names.filter(|&name| !(there(name) && study.takes(name, On::Linux))).collect()
+    names.filter(|&name| !(there(name) && study.takes(name, Target::Linux))).collect()
 }
 
 /// Returns the parameters that are specific to the live kernel or have other defaults there.
 fn parameters_on_linux(study: &dyn Study) -> impl Iterator<Item = (&'static str, String)> + '_ {
-    let there = study.defaults().machines.contains(&On::Linux);
-    let specs = if there { study.params_on(On::Linux) } else { &[] };
+    let there = study.defaults().machines.contains(&Target::Linux);
+    let specs = if there { study.params_on(Target::Linux) } else { &[] };
     let known = |spec: &ParamSpec| {
         let same = |other: &&ParamSpec| other.name == spec.name;
         study.params().iter().find(same).map(parameter) == Some(parameter(spec))
     };
-    let taken = move |spec: &&ParamSpec| study.takes(spec.name, On::Linux);
+    let taken = move |spec: &&ParamSpec| study.takes(spec.name, Target::Linux);
     specs
         .iter()
         .filter(taken)

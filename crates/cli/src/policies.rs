@@ -1,6 +1,6 @@
 //! The policies of each mechanism, as `mmscale list` shows them.
 
-use mmscale_document::On;
+use mmscale_document::Target;
 use mmscale_harness::{About, ArmId, Length, MECHANISMS, Mechanism, Params, Registry, Study};
 use serde_json::{Value, json};
 
@@ -58,7 +58,7 @@ fn arms(
     let params = Params::defaults(study.params(), Length::Full);
     let arms = study.arms().iter().enumerate();
     let has = move |&(place, _): &(usize, _)| {
-        let chosen = study.policies(ArmId(place), &params, On::Sim);
+        let chosen = study.policies(ArmId(place), &params, Target::Sim);
         chosen.get(mechanism.key).is_some_and(|chosen| chosen == policy)
     };
     arms.filter(has).map(move |(_, arm)| (study.name(), arm.name))

@@ -1,7 +1,7 @@
 //! `mmscale run`.
 
 use anyhow::Context;
-use mmscale_document::{Document, FailureRecord, On};
+use mmscale_document::{Document, FailureRecord, Target};
 use mmscale_harness::{
     CallError, Checks, Length, Origin, Plan, PolicyArm, Registry, Request, RunError, Settings,
     execute, fits_host, plan,
@@ -23,7 +23,7 @@ pub(crate) fn run(registry: Registry, origin: Origin, args: &RunArgs) -> Result<
     }
     let request = request(args, origin)?;
     if let Some(question) = &args.ab {
-        if request.on.is_some_and(|on| on != On::Linux) {
+        if request.on.is_some_and(|on| on != Target::Linux) {
             let what = "--ab compares on the live kernel: leave --on out, or use --on linux";
             return Err(Failure::Call(anyhow::anyhow!(what)));
         }
@@ -48,7 +48,7 @@ pub(crate) fn run(registry: Registry, origin: Origin, args: &RunArgs) -> Result<
         let mut files = names.iter().flat_map(|name| files_of(name));
         files.try_for_each(|file| folder.free(&file))?;
     }
-    if plans.iter().any(|plan| plan.on == On::Linux) {
+    if plans.iter().any(|plan| plan.on == Target::Linux) {
         kernel::clear();
         kernel::tell();
     }
@@ -163,9 +163,9 @@ fn request(args: &RunArgs, origin: Origin) -> Result<Request, Failure> {
     Ok(Request {
         studies: args.studies.clone(),
         on: args.on.map(|machine| match machine {
-            Machine::Sim => On::Sim,
-            Machine::Threads => On::Threads,
-            Machine::Linux => On::Linux,
+            Machine::Sim => Target::Sim,
+            Machine::Threads => Target::Threads,
+            Machine::Linux => Target::Linux,
         }),
         arms: args.arms.clone(),
         policies: policies.collect::<Result<_, _>>().map_err(CallError::from)?,

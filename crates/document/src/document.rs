@@ -16,7 +16,7 @@ pub const SCHEMA: &str = "mmscale/run/2";
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "lowercase")]
-pub enum On {
+pub enum Target {
     /// The simulated machine.
     Sim,
     /// This computer's threads.
@@ -25,7 +25,7 @@ pub enum On {
     Linux,
 }
 
-impl On {
+impl Target {
     /// The name on the command line and in documents.
     pub const fn name(self) -> &'static str {
         match self {
@@ -36,7 +36,7 @@ impl On {
     }
 }
 
-impl fmt::Display for On {
+impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
@@ -64,7 +64,7 @@ pub struct Document {
     #[schemars(regex(pattern = r"^[0-9a-f]{16}$"))]
     pub study_file_hash: Option<String>,
     /// The machine it ran on.
-    pub on: On,
+    pub on: Target,
     /// The name of the machine profile; `host` for a machine that is this computer.
     pub profile: String,
     /// A hash over the numbers of the profile's file: profiles with equal numbers have equal

@@ -17,7 +17,7 @@ mod watched;
 
 pub use call::{CallRecord, CallRow};
 pub use document::{
-    ArmRecord, Document, FailureRecord, Histogram, Host, On, PerCpu, SCHEMA, Span, schema_json,
+    ArmRecord, Document, FailureRecord, Histogram, Host, PerCpu, SCHEMA, Span, Target, schema_json,
 };
 pub use fingerprint::Fingerprint;
 pub use lock::{LockRecord, LockRow};

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use mmscale_document::{
     ArmRecord, Build, CallRecord, Document, FailureRecord, Histogram, Host, LockRecord, LockRow,
-    Metric, On, ParamValue, PerCpu, SCHEMA, Span, Topology, Value, schema_json,
+    Metric, ParamValue, PerCpu, SCHEMA, Span, Target, Topology, Value, schema_json,
 };
 use serde_json::json;
 
@@ -50,7 +50,7 @@ fn document() -> Document {
         command: ["mmscale", "run", "vmstat"].map(str::to_owned).into(),
         study: "vmstat".into(),
         study_file_hash: None,
-        on: On::Sim,
+        on: Target::Sim,
         profile: "arm64-72".into(),
         profile_hash: Some("0123456789abcdef".into()),
         profile_bases: vec!["x86-512".into()],

@@ -6,7 +6,7 @@
 //! a mapping.
 
 use crate::spread::{Spread, powers_of_two};
-use mmscale_document::{Histogram, On};
+use mmscale_document::{Histogram, Target};
 #[cfg(feature = "live")]
 use mmscale_linux::Shared;
 use mmscale_system::Plain;
@@ -41,10 +41,10 @@ fn locked<T>(value: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl<T: Plain + Copy + Default> Board<T> {
     /// Creates the default value in memory that the programs of `machine` can reach.
-    pub(crate) fn on(machine: On) -> Self {
+    pub(crate) fn on(machine: Target) -> Self {
         Self(match machine {
             #[cfg(feature = "live")]
-            On::Linux => Place::Shared(Shared::default()),
+            Target::Linux => Place::Shared(Shared::default()),
             _ => Place::Here(Arc::default()),
         })
     }
@@ -79,10 +79,10 @@ enum Kept {
 }
 
 impl Samples {
-    pub(crate) fn on(machine: On, cpus: usize) -> Self {
+    pub(crate) fn on(machine: Target, cpus: usize) -> Self {
         Self(match machine {
             #[cfg(feature = "live")]
-            On::Linux => Kept::Shared((0..cpus).map(|_| Shared::default()).collect()),
+            Target::Linux => Kept::Shared((0..cpus).map(|_| Shared::default()).collect()),
             _ => {
                 let _ = cpus;
                 Kept::Here(Arc::default())
@@ -223,7 +223,7 @@ mod tests {
     #[cfg(feature = "live")]
     #[test]
     fn each_time_and_counts_by_size_say_the_same() {
-        let kept = [On::Sim, On::Linux].map(|on| {
+        let kept = [Target::Sim, Target::Linux].map(|on| {
             let samples = Samples::on(on, 2);
             samples.add(1, [0, 1, 2, 3]);
             samples.add(1, [16, 31]);

@@ -9,7 +9,7 @@ use crate::study::{RunContext, SeedResult, StudyError};
 use crate::workload::seen::{KernelRan, Ran, Source};
 use crate::workload::{Env, Meter, Phases, Run, Seen, Verdict, Workload};
 use mmscale_arch::{CpuId, Machine, Probe, Trace, TraceGroup};
-use mmscale_document::On;
+use mmscale_document::Target;
 use mmscale_kernel::Kernel;
 use std::any::Any;
 use std::ops::Range;
@@ -47,7 +47,7 @@ fn shares<W: Workload>(
 
 /// Runs `env` until its verdict is good or the attempts are used up.
 fn tried<W: Workload>(mut env: Env<W>, share: Range<f64>) -> Result<Ran<W>, StudyError> {
-    let attempts = if env.on() == On::Sim { 1 } else { W::ATTEMPTS };
+    let attempts = if env.on() == Target::Sim { 1 } else { W::ATTEMPTS };
     loop {
         let ran = once(env.clone(), share.clone())?;
         let last = env.attempt + 1 >= attempts;
@@ -62,8 +62,8 @@ fn tried<W: Workload>(mut env: Env<W>, share: Range<f64>) -> Result<Ran<W>, Stud
 
 fn once<W: Workload>(mut env: Env<W>, share: Range<f64>) -> Result<Ran<W>, StudyError> {
     let ran = match env.on() {
-        On::Linux => on_linux(env)?,
-        On::Sim | On::Threads => on_kernel(&mut env, share)?,
+        Target::Linux => on_linux(env)?,
+        Target::Sim | Target::Threads => on_kernel(&mut env, share)?,
     };
     match W::damaged_pages(&ran.run.tally.get()) {
         0 => Ok(ran),
@@ -90,7 +90,7 @@ fn machine_of<W: Workload>(env: &mut Env<W>) -> MachineSpec {
 /// available resources are not known before the run.
 pub(crate) fn refuse<W: Workload>(ctx: &RunContext) -> Result<(), String> {
     let mut env = Env::<W>::new(ctx, &Arm::default(), 0);
-    if ctx.on != On::Linux {
+    if ctx.on != Target::Linux {
         machine_of(&mut env);
     }
     W::plan(&env).map(|_| ())

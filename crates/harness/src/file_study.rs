@@ -12,7 +12,7 @@ use crate::study::{
 };
 use crate::workload::Workload;
 use crate::{drive, look, schedules};
-use mmscale_document::On;
+use mmscale_document::Target;
 use mmscale_sim::profile::Profiles;
 use std::collections::BTreeMap;
 
@@ -110,17 +110,17 @@ impl<W: Workload> Study for FileStudy<W> {
     fn params_quick_large(&self) -> &'static [ParamSpec] {
         self.params_quick_large
     }
-    fn params_on(&self, on: On) -> &'static [ParamSpec] {
-        if on == On::Linux { self.params_on_linux } else { self.params }
+    fn params_on(&self, on: Target) -> &'static [ParamSpec] {
+        if on == Target::Linux { self.params_on_linux } else { self.params }
     }
-    fn takes(&self, param: &str, on: On) -> bool {
-        on != On::Linux || !W::Params::NOT_LIVE.contains(&param)
+    fn takes(&self, param: &str, on: Target) -> bool {
+        on != Target::Linux || !W::Params::NOT_LIVE.contains(&param)
     }
     /// The live kernel has only the policies of Linux.
-    fn has_arm(&self, arm: ArmId, on: On) -> bool {
-        on != On::Linux || self.choices[arm.0].is_stock()
+    fn has_arm(&self, arm: ArmId, on: Target) -> bool {
+        on != Target::Linux || self.choices[arm.0].is_stock()
     }
-    fn policies(&self, arm: ArmId, params: &Params, on: On) -> BTreeMap<String, String> {
+    fn policies(&self, arm: ArmId, params: &Params, on: Target) -> BTreeMap<String, String> {
         let of_params = |key: &str| params.values().get(key).map(ToString::to_string);
         self.choices[arm.0].in_force(W::CHOICES, on, of_params)
     }
@@ -128,19 +128,19 @@ impl<W: Workload> Study for FileStudy<W> {
         let live = self.choices.iter().any(Arm::is_stock);
         Defaults {
             machines: if live {
-                &[On::Sim, On::Threads, On::Linux]
+                &[Target::Sim, Target::Threads, Target::Linux]
             } else {
-                &[On::Sim, On::Threads]
+                &[Target::Sim, Target::Threads]
             },
             profile: self.profile,
             cpus: self.cpus,
             hz: 1000,
         }
     }
-    fn too_short(&self, params: &Params, on: On) -> Vec<TooShort> {
+    fn too_short(&self, params: &Params, on: Target) -> Vec<TooShort> {
         W::too_short(&W::Params::read(params), on)
     }
-    fn remarks(&self, params: &Params, on: On) -> Vec<String> {
+    fn remarks(&self, params: &Params, on: Target) -> Vec<String> {
         W::remarks(&W::Params::read(params), on)
     }
     fn refuse(&self, ctx: &RunContext) -> Result<(), String> {
@@ -151,7 +151,7 @@ impl<W: Workload> Study for FileStudy<W> {
     }
     fn run(&self, ctx: &RunContext, arm: ArmId, seed: u64) -> Result<SeedResult, StudyError> {
         let run = |ctx: &RunContext| drive::run::<W>(ctx, &self.choices[arm.0], seed);
-        let both = ctx.on == On::Sim && ctx.params.choice("sched") == "both";
+        let both = ctx.on == Target::Sim && ctx.params.choice("sched") == "both";
         if both { schedules::both(ctx, run) } else { run(ctx) }
     }
 }

@@ -5,7 +5,7 @@ use crate::param::{ParamSpec, Params, Unit};
 use crate::study::{Checks, RunContext, StudyError};
 use crate::trails::Trails;
 use mmscale_arch::{CpuId, Machine, Probe};
-use mmscale_document::{CallRow, LockRow, On};
+use mmscale_document::{CallRow, LockRow, Target};
 use mmscale_frames::page_alloc::MemoryMap;
 use mmscale_kernel::{Ending, Kernel};
 use mmscale_mm::mm::MmConfig;
@@ -101,7 +101,7 @@ impl MachineSpec {
     /// Creates the machine of a run, with the default memory manager on its memory.
     pub fn new(ctx: &RunContext, seed: u64) -> Self {
         match (ctx.on, &ctx.profile) {
-            (On::Sim, Some(profile)) => Self::sim(ctx, profile, seed),
+            (Target::Sim, Some(profile)) => Self::sim(ctx, profile, seed),
             _ => Self::threads(ctx, seed),
         }
     }

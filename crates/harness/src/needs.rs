@@ -7,7 +7,7 @@
 use std::fs;
 use std::path::Path;
 
-use mmscale_document::On;
+use mmscale_document::Target;
 use mmscale_sim::{StackNeeds, stack_needs};
 
 use crate::plan::{CallError, Plan};
@@ -45,7 +45,7 @@ struct Host {
 pub fn fits_host(plans: &[Plan]) -> Result<(), CallError> {
     let stack = stack_needs();
     let host = Host::of_this_computer();
-    let simulated = plans.iter().filter(|plan| plan.on == On::Sim);
+    let simulated = plans.iter().filter(|plan| plan.on == Target::Sim);
     simulated.map(|plan| (plan, Needs::of(plan, stack))).try_for_each(|(plan, needs)| {
         needs.fit(host).map_err(|why| {
             CallError::Other(format!(

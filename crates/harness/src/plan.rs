@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use mmscale_document::{self as record, On, ParamValue};
+use mmscale_document::{self as record, ParamValue, Target};
 use mmscale_sim::profile::{Profile, ProfileError, Profiles, Shape};
 use thiserror::Error;
 
@@ -33,7 +33,7 @@ pub struct Request {
     /// Names of studies; `all` means all studies.
     pub studies: Vec<String>,
     /// The machine.
-    pub on: Option<On>,
+    pub on: Option<Target>,
     /// Names of arms, starting with the one to compare with; empty means all arms of the study.
     pub arms: Vec<String>,
     /// Arms that are created from policies. They follow the named arms, or the study's first arm if
@@ -86,7 +86,7 @@ pub struct Plan {
     /// The study.
     pub study: &'static dyn Study,
     /// The machine.
-    pub on: On,
+    pub on: Target,
     /// The profile's name; `host` if the machine is this computer.
     pub profile_name: String,
     /// The simulated machine, with the plan's CPUs and HZ.
@@ -120,8 +120,8 @@ impl Plan {
     /// Returns the number of concurrent runs.
     pub(crate) fn at_once(&self) -> usize {
         match self.on {
-            On::Sim => host_cpus().min(self.runs()),
-            On::Threads | On::Linux => 1,
+            Target::Sim => host_cpus().min(self.runs()),
+            Target::Threads | Target::Linux => 1,
         }
     }
 
@@ -152,7 +152,7 @@ impl Plan {
     pub fn remarks(&self) -> Vec<String> {
         let mut remarks = self.study.remarks(&self.params, self.on);
         let here = host_cpus();
-        if self.on != On::Sim && self.cpus > here {
+        if self.on != Target::Sim && self.cpus > here {
             remarks.push(format!(
                 "{} CPUs were requested, but only {here} are available: these figures say nothing \
                  about scaling.",
@@ -224,7 +224,7 @@ fn chosen(registry: Registry, names: &[String]) -> Result<Vec<&'static dyn Study
 fn check_keys(studies: &[&'static dyn Study], settings: &Settings) -> Result<(), CallError> {
     let mut known: Vec<ParamSpec> = common_params(1, 1000).into();
     for study in studies {
-        for spec in study.params().iter().chain(study.params_on(On::Linux)) {
+        for spec in study.params().iter().chain(study.params_on(Target::Linux)) {
             if !known.iter().any(|other| other.name == spec.name) {
                 known.push(spec.clone());
             }
@@ -269,7 +269,7 @@ fn plan_study(
 ) -> Result<Vec<Plan>, CallError> {
     let defaults = study.defaults();
     let on = machine(study, request)?;
-    if on == On::Linux && request.checks == Checks::On {
+    if on == Target::Linux && request.checks == Checks::On {
         let what = "--check verifies this program's memory manager, which --on linux does not run; \
                     leave one of them out";
         return Err(CallError::Other(what.to_owned()));
@@ -282,7 +282,7 @@ fn plan_study(
     };
     let (study, arms) = arms_of(study, on, request)?;
     let seeds = seeds(request)?;
-    let hz = if on == On::Linux { live_hz(request)? } else { defaults.hz };
+    let hz = if on == Target::Linux { live_hz(request)? } else { defaults.hz };
     let common = common_params(cpus, hz);
     let mut specs = common.to_vec();
     specs.extend(study.params_on(on).iter().cloned());
@@ -300,7 +300,7 @@ fn plan_study(
         };
         let mut params = values.without(&common.each_ref().map(|spec| spec.name));
         let mut seeds = seeds.clone();
-        if on == On::Sim && request.length == Length::Quick && cpus > LARGE_CPUS {
+        if on == Target::Sim && request.length == Length::Quick && cpus > LARGE_CPUS {
             shorten(&mut params, study, &request.settings);
             if request.seeds.is_none() {
                 seeds = seeds[..1].into();
@@ -328,13 +328,13 @@ fn plan_study(
 /// Returns an error if a parameter is set that does not apply to this machine.
 fn check_machine(
     study: &'static dyn Study,
-    on: On,
+    on: Target,
     specs: &[ParamSpec],
     settings: &Settings,
 ) -> Result<(), CallError> {
     let elsewhere = |key: &&str| {
         let has = |specs: &[ParamSpec]| specs.iter().any(|spec| spec.name == *key);
-        let known = has(study.params()) || has(study.params_on(On::Linux));
+        let known = has(study.params()) || has(study.params_on(Target::Linux));
         known && !(has(specs) && study.takes(key, on))
     };
     match settings.keys().find(elsewhere) {
@@ -362,25 +362,25 @@ fn shorten(params: &mut Params, study: &'static dyn Study, settings: &Settings) 
 fn profile_of(
     profiles: Profiles,
     default: &str,
-    on: On,
+    on: Target,
     request: &Request,
 ) -> Result<Option<Profile>, CallError> {
     Ok(match on {
-        On::Sim => Some(profiles.load(request.profile.as_deref().unwrap_or(default.as_ref()))?),
-        On::Threads | On::Linux if request.profile.is_some() => {
+        Target::Sim => Some(profiles.load(request.profile.as_deref().unwrap_or(default.as_ref()))?),
+        Target::Threads | Target::Linux if request.profile.is_some() => {
             return Err(CallError::Other(format!(
                 "--profile describes a simulated machine and --on {on} is this computer; \
                  leave one of them out"
             )));
         }
-        On::Threads | On::Linux if request.shape != Shape::default() => {
+        Target::Threads | Target::Linux if request.shape != Shape::default() => {
             return Err(CallError::Other(format!(
                 "--shape {} groups the CPUs of a simulated machine and --on {on} is this \
                  computer; leave one of them out",
                 request.shape.name()
             )));
         }
-        On::Threads | On::Linux => None,
+        Target::Threads | Target::Linux => None,
     })
 }
 
@@ -389,10 +389,10 @@ fn host_cpus() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-fn machine(study: &dyn Study, request: &Request) -> Result<On, CallError> {
+fn machine(study: &dyn Study, request: &Request) -> Result<Target, CallError> {
     let can = study.defaults().machines;
     let on = request.on.unwrap_or(can[0]);
-    if on == On::Linux && !cfg!(feature = "live") {
+    if on == Target::Linux && !cfg!(feature = "live") {
         let what = "this program was built without the feature `live`, which --on linux needs; use \
                     --on sim or --on threads";
         return Err(CallError::Other(what.to_owned()));
@@ -402,8 +402,8 @@ fn machine(study: &dyn Study, request: &Request) -> Result<On, CallError> {
     }
     let names: Vec<_> = can.iter().map(|on| on.name()).collect();
     let why = match on {
-        On::Linux => format!("study `{}` does not run on the live kernel", study.name()),
-        On::Sim | On::Threads => format!("study `{}` does not run on {on}", study.name()),
+        Target::Linux => format!("study `{}` does not run on the live kernel", study.name()),
+        Target::Sim | Target::Threads => format!("study `{}` does not run on {on}", study.name()),
     };
     Err(CallError::Other(format!("{why}; use --on {}", names.join(" or --on "))))
 }
@@ -425,7 +425,7 @@ fn live_hz(request: &Request) -> Result<u32, CallError> {
 /// Returns the requested arms, and the study extended by arms that the call creates.
 fn arms_of(
     study: &'static dyn Study,
-    on: On,
+    on: Target,
     request: &Request,
 ) -> Result<(&'static dyn Study, Vec<ArmId>), CallError> {
     let mut arms = named_arms(study, on, &request.arms)?;
@@ -447,7 +447,7 @@ fn arms_of(
     Ok((study, arms))
 }
 
-fn named_arms(study: &dyn Study, on: On, names: &[String]) -> Result<Vec<ArmId>, CallError> {
+fn named_arms(study: &dyn Study, on: Target, names: &[String]) -> Result<Vec<ArmId>, CallError> {
     let all = study.arms();
     let there: Vec<ArmId> =
         (0..all.len()).map(ArmId).filter(|&arm| study.has_arm(arm, on)).collect();

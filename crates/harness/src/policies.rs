@@ -1,7 +1,7 @@
 //! Arms: the policies of the memory manager that a run uses, by name.
 
 use crate::names::UnknownName;
-use mmscale_document::On;
+use mmscale_document::Target;
 use mmscale_mm::mm::MmConfig;
 use mmscale_mm::policy::{MECHANISMS, Mechanism};
 use std::collections::BTreeMap;
@@ -71,10 +71,10 @@ impl Arm {
     pub fn in_force(
         &self,
         own: &[Choice],
-        on: On,
+        on: Target,
         elsewhere: impl Fn(&str) -> Option<String>,
     ) -> BTreeMap<String, String> {
-        let mechanisms = if on == On::Linux { &[] } else { MECHANISMS };
+        let mechanisms = if on == Target::Linux { &[] } else { MECHANISMS };
         let defaults = mechanisms.iter().map(|of| (of.key, of.default().name));
         let defaults = defaults.chain(own.iter().map(|of| (of.key, of.values[0])));
         let of = |(key, default): (&'static str, &str)| {
@@ -113,9 +113,9 @@ mod tests {
         arm.choose("lru", "freeze");
         let param = |key: &str| ["lru", "exit"].contains(&key).then(|| "lazy".to_owned());
         let keys = |on| arm.in_force(&own, on, param).into_keys().collect::<Vec<_>>();
-        assert_eq!(keys(On::Sim), ["bind", "caches", "calls", "exit", "lru", "tick"]);
-        assert_eq!(keys(On::Linux), ["bind"]);
-        let of = arm.in_force(&own, On::Sim, param);
+        assert_eq!(keys(Target::Sim), ["bind", "caches", "calls", "exit", "lru", "tick"]);
+        assert_eq!(keys(Target::Linux), ["bind"]);
+        let of = arm.in_force(&own, Target::Sim, param);
         let of = ["lru", "exit", "tick", "bind"].map(|key| of[key].as_str());
         assert_eq!(of, ["freeze", "lazy", "stock", "stay"]);
     }

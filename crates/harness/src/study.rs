@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use mmscale_document::{CallRow, Histogram, LockRow, On, PerCpu, SectionRecord, Span, Value};
+use mmscale_document::{CallRow, Histogram, LockRow, PerCpu, SectionRecord, Span, Target, Value};
 use mmscale_sim::profile::Profile;
 use thiserror::Error;
 
@@ -50,7 +50,7 @@ pub struct TooShort {
 #[derive(Clone, Copy, Debug)]
 pub struct Defaults {
     /// The supported machines; the first is the default.
-    pub machines: &'static [On],
+    pub machines: &'static [Target],
     /// The default machine profile.
     pub profile: &'static str,
     /// Default number of CPUs of a simulated machine.
@@ -93,7 +93,7 @@ pub trait Study: Sync {
     fn defaults(&self) -> Defaults;
     /// Returns remarks for the report: the length of the run, metrics that need longer runs. One
     /// paragraph each.
-    fn remarks(&self, _params: &Params, _on: On) -> Vec<String> {
+    fn remarks(&self, _params: &Params, _on: Target) -> Vec<String> {
         Vec::new()
     }
     /// Returns the parameters with the defaults for a quick run of a large simulated machine, where
@@ -102,23 +102,23 @@ pub trait Study: Sync {
         self.params()
     }
     /// Returns the parameters with the defaults for a machine.
-    fn params_on(&self, _on: On) -> &'static [ParamSpec] {
+    fn params_on(&self, _on: Target) -> &'static [ParamSpec] {
         self.params()
     }
     /// Returns whether a parameter applies to a machine. Parameters of a simulated machine or its
     /// memory manager do not apply to the live kernel: they cannot be set there, and documents do
     /// not contain them.
-    fn takes(&self, _param: &str, _on: On) -> bool {
+    fn takes(&self, _param: &str, _on: Target) -> bool {
         true
     }
     /// Returns whether an arm can run on a machine. The live kernel has only its own mechanisms.
-    fn has_arm(&self, _arm: ArmId, _on: On) -> bool {
+    fn has_arm(&self, _arm: ArmId, _on: Target) -> bool {
         true
     }
     /// Returns the effective policies of an arm with these parameters, by mechanism, and its
     /// workload variants, for documents. The policies of a live kernel are unknown and not
     /// included.
-    fn policies(&self, _arm: ArmId, _params: &Params, _on: On) -> BTreeMap<String, String> {
+    fn policies(&self, _arm: ArmId, _params: &Params, _on: Target) -> BTreeMap<String, String> {
         BTreeMap::new()
     }
     /// Returns the hash of the study's file, if it was read when the program started.
@@ -127,7 +127,7 @@ pub trait Study: Sync {
     }
     /// Returns the metrics for which runs with these parameters are too short. They are left out of
     /// documents, which state what the metrics need.
-    fn too_short(&self, _params: &Params, _on: On) -> Vec<TooShort> {
+    fn too_short(&self, _params: &Params, _on: Target) -> Vec<TooShort> {
         Vec::new()
     }
     /// Returns an error if runs with these parameters can never give a result. A plan is then
@@ -165,7 +165,7 @@ pub enum Checks {
 #[derive(Clone, Debug)]
 pub struct RunContext {
     /// The machine.
-    pub on: On,
+    pub on: Target,
     /// Number of CPUs of the machine, 1 to 4096.
     pub cpus: usize,
     /// Timer interrupts per second: 100, 250, 300 or 1000.

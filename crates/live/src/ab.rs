@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
-use mmscale_document::{Build, On, ParamValue};
+use mmscale_document::{Build, ParamValue, Target};
 use mmscale_linux::{Sysctl, SysctlError, is_sysctl};
 use serde::Serialize;
 use thiserror::Error;
@@ -128,7 +128,7 @@ pub fn prepare(
     }
     let side = |value: &String| -> Result<Plan, CallError> {
         let mut request = request.clone();
-        request.on = Some(On::Linux);
+        request.on = Some(Target::Linux);
         if request.length == Length::Full {
             request.seeds.get_or_insert(PAIRS);
         }

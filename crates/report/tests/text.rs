@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use mmscale_document::{
     ArmRecord, Build, CallRecord, Document, FailureRecord, Groups, Histogram, Host, LockRecord,
-    Metric, On, ParamValue, SCHEMA, SectionRecord, SectionWait, Topology, Value,
+    Metric, ParamValue, SCHEMA, SectionRecord, SectionWait, Target, Topology, Value,
 };
 use mmscale_report::{Notes, WIDTH, json_line, text};
 
@@ -73,7 +73,7 @@ fn document(arms: Vec<ArmRecord>) -> Document {
         command: "mmscale run vmstat --set hold_scale=6".split(' ').map(str::to_owned).collect(),
         study: "vmstat".into(),
         study_file_hash: None,
-        on: On::Sim,
+        on: Target::Sim,
         profile: "arm64-72".into(),
         profile_hash: Some("0123456789abcdef".into()),
         profile_bases: vec![],
@@ -155,7 +155,7 @@ fn the_live_kernel_does_not_tell_how_often_a_lock_was_taken() {
         ..arm(name, 1.0)
     };
     let mut live = document(vec![waits("stock", "exp_funnel_lock"), waits("numa", "do_exit")]);
-    live.on = On::Linux;
+    live.on = Target::Linux;
     let text = text(&live, &notes());
     let rows =
         text.lines().filter(|line| line.starts_with("  stock  ") || line.starts_with("  numa  "));

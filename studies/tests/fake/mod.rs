@@ -1,6 +1,6 @@
 //! A study that only computes, for tests of the framework.
 
-use mmscale_document::{Histogram, LockRow, On, PerCpu, Span};
+use mmscale_document::{Histogram, LockRow, PerCpu, Span, Target};
 
 use mmscale_harness::{
     ArmId, ArmSpec, Checks, Defaults, Length, MetricSpec, Origin, ParamSpec, Plan, Registry,
@@ -57,7 +57,12 @@ impl Study for Fake {
     }
 
     fn defaults(&self) -> Defaults {
-        Defaults { machines: &[On::Sim, On::Threads], profile: "arm64-72", cpus: 72, hz: 1000 }
+        Defaults {
+            machines: &[Target::Sim, Target::Threads],
+            profile: "arm64-72",
+            cpus: 72,
+            hz: 1000,
+        }
     }
 
     fn run(&self, ctx: &RunContext, arm: ArmId, seed: u64) -> Result<SeedResult, StudyError> {

@@ -1,6 +1,6 @@
 //! Runs studies with user-level requests, and reads values from their documents.
 
-use mmscale_document::{ArmRecord, Document, On};
+use mmscale_document::{ArmRecord, Document, Target};
 use mmscale_harness::{
     Checks, Interrupt, Length, Origin, ProgressSink, Registry, Request, RunError, RunEvent,
     Settings, Shape, execute, plan,
@@ -11,7 +11,7 @@ use std::sync::Arc;
 pub(crate) fn request(study: &str, settings: &[&str]) -> Request {
     Request {
         studies: vec![study.to_owned()],
-        on: Some(On::Sim),
+        on: Some(Target::Sim),
         arms: vec![],
         policies: Vec::new(),
         profile: None,

@@ -11,7 +11,7 @@ mod bulk;
 
 use crate::{CalibrateError, Speed};
 use mmscale_arch::Machine;
-use mmscale_document::{LockRecord, LockRow, On};
+use mmscale_document::{LockRecord, LockRow, Target};
 use mmscale_harness::machine::{self, MachineSpec, Program};
 
 use bulk::{Bulk, NsPerPage};
@@ -124,7 +124,8 @@ pub fn this_computer(
         let (mut alloc, mut free) = (Vec::new(), Vec::new());
         for _ in 0..repeats {
             let before = speed.slowness().map_err(refused)?;
-            let (real, _) = undisturbed(&context(On::Threads, None, host_cpus(), interrupt), bulk)?;
+            let (real, _) =
+                undisturbed(&context(Target::Threads, None, host_cpus(), interrupt), bulk)?;
             let slowness = (before + speed.slowness().map_err(refused)?) / 2.0;
             alloc.push(real.median_alloc / slowness);
             free.push(real.median_free / slowness);
@@ -162,12 +163,17 @@ fn simulated(
     interrupt: &Interrupt,
 ) -> Result<(NsPerPage, Vec<LockRow>), StudyError> {
     let cpus = profile.topology.cpus;
-    measure(&context(On::Sim, Some(profile), cpus, interrupt), bulk)
+    measure(&context(Target::Sim, Some(profile), cpus, interrupt), bulk)
 }
 
 /// Creates a machine with all its CPUs. Those without work are idle, but count where the memory
 /// manager divides by the number of CPUs.
-fn context(on: On, profile: Option<&Profile>, cpus: usize, interrupt: &Interrupt) -> RunContext {
+fn context(
+    on: Target,
+    profile: Option<&Profile>,
+    cpus: usize,
+    interrupt: &Interrupt,
+) -> RunContext {
     RunContext {
         on,
         cpus,

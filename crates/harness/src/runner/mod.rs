@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use mmscale_document::{Document, FailureRecord, On};
+use mmscale_document::{Document, FailureRecord, Target};
 use thiserror::Error;
 
 use crate::plan::Plan;
@@ -40,7 +40,7 @@ pub enum RunError {
         /// The seed of the run.
         seed: u64,
         /// The machine.
-        on: On,
+        on: Target,
         /// The error of the run.
         #[source]
         source: StudyError,
@@ -69,11 +69,11 @@ struct Queue {
     /// Indices into the list of all jobs.
     left: Vec<usize>,
     took: BTreeMap<ArmId, Duration>,
-    on: On,
+    on: Target,
 }
 
 impl Queue {
-    fn new(jobs: usize, on: On) -> Self {
+    fn new(jobs: usize, on: Target) -> Self {
         Self { left: (0..jobs).collect(), took: BTreeMap::new(), on }
     }
     /// Returns the next job. On the simulated machine this is a job of the arm whose last run took
@@ -81,8 +81,8 @@ impl Queue {
     /// machines, it is the first job.
     fn next(&mut self, jobs: &[Job]) -> Option<usize> {
         let cost = |&run: &usize| match self.on {
-            On::Sim => self.took.get(&jobs[run].arm).copied().unwrap_or(Duration::MAX),
-            On::Threads | On::Linux => Duration::MAX,
+            Target::Sim => self.took.get(&jobs[run].arm).copied().unwrap_or(Duration::MAX),
+            Target::Threads | Target::Linux => Duration::MAX,
         };
         let longest = self.left.iter().map(cost).max()?;
         let at = self.left.iter().position(|run| cost(run) == longest)?;
@@ -227,7 +227,7 @@ mod tests {
     use super::*;
 
     /// Returns the order in which three seeds of two arms run if the second arm takes longer.
-    fn order(on: On) -> Vec<(usize, u64)> {
+    fn order(on: Target) -> Vec<(usize, u64)> {
         let arms = |seed| [0, 1].map(|arm| Job { arm: ArmId(arm), seed });
         let jobs: Vec<Job> = (1..=3).flat_map(arms).collect();
         let mut queue = Queue::new(jobs.len(), on);
@@ -241,12 +241,15 @@ mod tests {
 
     #[test]
     fn simulated_runs_that_take_long_are_not_left_for_the_end() {
-        assert_eq!(order(On::Sim), [(0, 1), (1, 1), (1, 2), (1, 3), (0, 2), (0, 3)]);
+        assert_eq!(order(Target::Sim), [(0, 1), (1, 1), (1, 2), (1, 3), (0, 2), (0, 3)]);
     }
 
     #[test]
     fn on_real_machines_arms_take_turns() {
         let turns = [(0, 1), (1, 1), (0, 2), (1, 2), (0, 3), (1, 3)];
-        assert_eq!((order(On::Threads), order(On::Linux)), (turns.to_vec(), turns.to_vec()));
+        assert_eq!(
+            (order(Target::Threads), order(Target::Linux)),
+            (turns.to_vec(), turns.to_vec())
+        );
     }
 }

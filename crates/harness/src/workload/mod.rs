@@ -15,7 +15,7 @@ use crate::param::{ParamSet, Params};
 use crate::policies::{Arm, Choice};
 use crate::study::{RunContext, SeedResult, StudyError, TooShort};
 use mmscale_arch::{CpuId, Machine, Trace, TraceGroup};
-use mmscale_document::{On, Watch};
+use mmscale_document::{Target, Watch};
 use mmscale_kernel::Kernel;
 use mmscale_mm::mm::MmConfig;
 use mmscale_sim::SimConfig;
@@ -99,11 +99,11 @@ pub trait Workload: Clone + Debug + Send + Sync + 'static {
         (until_ns != u64::MAX).then(|| until_ns - from_ns)
     }
     /// Returns remarks for the report, one paragraph each.
-    fn remarks(_params: &Self::Params, _on: On) -> Vec<String> {
+    fn remarks(_params: &Self::Params, _on: Target) -> Vec<String> {
         Vec::new()
     }
     /// Returns the metrics for which runs with these parameters are too short.
-    fn too_short(_params: &Self::Params, _on: On) -> Vec<TooShort> {
+    fn too_short(_params: &Self::Params, _on: Target) -> Vec<TooShort> {
         Vec::new()
     }
     /// Returns the maximum number of concurrent tasks of a simulated run, without those of the
@@ -174,8 +174,8 @@ pub fn making_ns<W: Workload>(env: &Env<W>, processes: u64) -> u64 {
     const SIM_NS: u64 = 20_000;
     const HOST_NS: u64 = 200_000;
     match env.on() {
-        On::Sim => SIM_NS * processes,
-        On::Threads | On::Linux => HOST_NS * processes * 8_u64.pow(env.attempt),
+        Target::Sim => SIM_NS * processes,
+        Target::Threads | Target::Linux => HOST_NS * processes * 8_u64.pow(env.attempt),
     }
 }
 
@@ -239,7 +239,7 @@ impl<W: Workload> Env<W> {
         }
     }
     /// Returns the machine.
-    pub fn on(&self) -> On {
+    pub fn on(&self) -> Target {
         self.ctx.on
     }
     /// Returns the number of CPUs of the machine.
@@ -252,7 +252,7 @@ impl<W: Workload> Env<W> {
     }
     /// Returns the factor on the costs of the profile; 1 on real machines, which have none.
     pub fn cost_scale(&self) -> f64 {
-        if self.on() == On::Sim { self.common().real("cost_scale") } else { 1.0 }
+        if self.on() == Target::Sim { self.common().real("cost_scale") } else { 1.0 }
     }
     /// Returns the second run of the seed, with otherwise equal inputs.
     pub fn second(&self) -> Self {

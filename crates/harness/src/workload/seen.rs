@@ -6,7 +6,7 @@ use crate::board::{Samples, Times};
 use crate::look::{LiveRun, Waits};
 use crate::machine::{HostCost, MachineRun};
 use crate::meters::Idle;
-use mmscale_document::{CallRow, LockRow, On, Side, Wait};
+use mmscale_document::{CallRow, LockRow, Side, Target, Wait};
 use mmscale_sim::CpuSections;
 use std::sync::{MutexGuard, PoisonError};
 
@@ -109,7 +109,7 @@ impl<'a, W: Workload> Seen<'a, W> {
         }
     }
     /// Returns the machine.
-    pub fn on(&self) -> On {
+    pub fn on(&self) -> Target {
         self.env.on()
     }
     /// Returns the times of the run.

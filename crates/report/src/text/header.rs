@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use mmscale_document::{ArmRecord, Document, FailureRecord, Groups, On, ParamValue, Topology};
+use mmscale_document::{ArmRecord, Document, FailureRecord, Groups, ParamValue, Target, Topology};
 
 use super::{Notes, WIDTH, cut, wrap};
 use crate::number::scaled;
@@ -14,7 +14,7 @@ pub(super) fn lines(document: &Document, notes: &Notes<'_>) -> Vec<String> {
         lines.extend(wrap(&text, &format!("{key:<9} "), "          "));
     };
     let machine = match document.on {
-        On::Sim => match &document.profile_hash {
+        Target::Sim => match &document.profile_hash {
             // Enough digits to distinguish two profiles; the JSON form has all digits.
             Some(hash) => format!(
                 "simulated, profile {} ({}{})",
@@ -24,8 +24,8 @@ pub(super) fn lines(document: &Document, notes: &Notes<'_>) -> Vec<String> {
             ),
             None => format!("simulated, profile {}", document.profile),
         },
-        On::Threads => "threads of this computer".to_owned(),
-        On::Linux => "live kernel".to_owned(),
+        Target::Threads => "threads of this computer".to_owned(),
+        Target::Linux => "live kernel".to_owned(),
     };
     entry("machine", format!("{machine}: {} CPUs, HZ={}", document.cpus, document.hz));
     if let Some(topology) = &document.topology {

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use mmscale_document::{ArmRecord, Document, LockRecord, On};
+use mmscale_document::{ArmRecord, Document, LockRecord, Target};
 
 use super::table::beside;
 use super::wrap;
@@ -80,14 +80,14 @@ fn with_sums<'a>(arm: &'a ArmRecord, several: &BTreeSet<&str>) -> BTreeMap<Key<'
     locks
 }
 
-fn row(on: On, arm: &str, lock: &LockRecord) -> String {
+fn row(on: Target, arm: &str, lock: &LockRecord) -> String {
     let hold = match lock.acquisitions {
         0 => "-".to_owned(),
         n => scaled(lock.hold_total_ns as f64 / n as f64, "ns"),
     };
     let mut counts = [lock.acquisitions, lock.contentions].map(|n| scaled(n as f64, "1"));
     // The live kernel reports waits only, so the number of acquisitions is unknown.
-    if on == On::Linux {
+    if on == Target::Linux {
         counts[0] = "-".to_owned();
     }
     let times = [lock.wait_total_ns, lock.wait_max_ns].map(|ns| scaled(ns as f64, "ns"));
