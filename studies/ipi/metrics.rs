@@ -330,7 +330,7 @@ fn call_times(seen: &Seen<'_, Ipi>) -> [u64; 3] {
         [count + cpu.count(), total_ns + cpu.total_ns(), max_ns.max(cpu.max_ns())]
     })
 }
-fn told(live: &LiveRun) -> Result<&Watched, Missing> {
+fn watched(live: &LiveRun) -> Result<&Watched, Missing> {
     live.seen.as_ref().ok_or(Missing::UNWATCHED)
 }
 /// Returns the cross-CPU calls of the run's processes on the live kernel: flushes, or all others.
@@ -340,7 +340,7 @@ fn calls<'a>(
 ) -> Result<impl Iterator<Item = &'a Call>, Missing> {
     let ours = |call: &&Call| matches!(call.side, Side::Ours | Side::Exiting);
     let wanted = move |call: &&Call| FLUSHES.contains(&call.function.as_str()) == flushes;
-    Ok(told(seen.live()?)?.calls.iter().filter(ours).filter(wanted))
+    Ok(watched(seen.live()?)?.calls.iter().filter(ours).filter(wanted))
 }
 /// Returns the number of flushes whose function started. [`Missing`] if none did.
 fn delivered(seen: &Seen<'_, Ipi>) -> Result<u64, Missing> {
@@ -350,7 +350,7 @@ fn delivered(seen: &Seen<'_, Ipi>) -> Result<u64, Missing> {
     }
 }
 fn resched<'a>(seen: &Seen<'a, Ipi>) -> Result<&'a Durations, Missing> {
-    let resched = &told(seen.live()?)?.resched;
+    let resched = &watched(seen.live()?)?.resched;
     if resched.count > 0 { Ok(resched) } else { Err(Missing::Nothing) }
 }
 

@@ -3,7 +3,7 @@
 //! allocated, and allocates nothing.
 
 use super::Tally;
-use super::purger::{Make, Source};
+use super::purger::{Source, SourceFactory};
 use super::worker::{Worker, wait};
 use mmscale_system::{Errno, System, ThreadSpec};
 use std::sync::Arc;
@@ -24,7 +24,7 @@ pub(super) fn process<S: System>(
     exit: &Exit,
     worker: &Worker,
     cpus: usize,
-    (make, give_back): (Make<S>, GiveBack),
+    (make, give_back): (SourceFactory<S>, GiveBack),
 ) -> Result<(), Errno> {
     let heap: Arc<dyn Source<S>> = make(system, cpus as u64, exit.pages)?.into();
     let mut threads = Vec::new();

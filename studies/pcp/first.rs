@@ -3,10 +3,10 @@
 
 use super::exit::{self, GiveBack};
 use super::frames::frames;
-use super::plan::{Load, MAKES_PER_CPU};
-use super::purger::{self, Make, Turn};
+use super::plan::{LoadKind, MAKES_PER_CPU};
+use super::purger::{self, SourceFactory, Turn};
 use super::worker::{Worker, sleep_until};
-use super::{Memory, Pcp, Through, build, edge, mixed, offline};
+use super::{AllocPath, AllocatorData, Pcp, build, edge, mixed, offline};
 use mmscale_arch::{Machine, Order, Pfn};
 use mmscale_frames::frame::MigrateType;
 use mmscale_frames::page_alloc::{FrameAllocator, Gfp};
@@ -24,9 +24,9 @@ struct Started {
 /// Runs the workload on any system.
 pub(super) fn run<S: System>(run: &Run<Pcp>, system: &S) {
     let mut started = Started::default();
-    let ways = Ways { make: purger::mapped, give_back: GiveBack::Exit, turn: no_turn };
+    let sources = Sources { make: purger::mapped, give_back: GiveBack::Exit, turn: no_turn };
     // Wait only for those that could be started.
-    let _ = start_processes(run, system, &mut started, ways);
+    let _ = start_processes(run, system, &mut started, sources);
     for process in started.processes {
         let _ = system.wait(process);
     }
@@ -38,7 +38,7 @@ pub(super) fn run_inside<A: Machine>(run: &Run<Pcp>, kernel: &Kernel<A>) {
     let kept = keep(frames, run.plan.room_pages);
     let min_mark = frames.zones().iter().map(|zone| u64::from(zone.watermarks().min)).sum();
     let before = Some(frames.census());
-    run.inside(|memory| *memory = Memory { before, min_mark, ..Memory::default() });
+    run.inside(|memory| *memory = AllocatorData { before, min_mark, ..AllocatorData::default() });
     let mut started = Started::default();
     // The end of the run may come first.
     let _ =
@@ -70,14 +70,14 @@ fn start<A: Machine>(
     kernel: &Kernel<A>,
     started: &mut Started,
 ) -> Result<(), Errno> {
-    if let Load::Edge(plan) = run.plan.load {
+    if let LoadKind::Edge(plan) = run.plan.load {
         return start_edge(run, kernel, plan, started);
     }
-    let (make, give_back): (Make<Kernel<A>>, _) = match run.plan.through {
-        Through::System => (purger::mapped, GiveBack::Exit),
-        Through::Frames => (frames, GiveBack::Itself),
+    let (make, give_back): (SourceFactory<Kernel<A>>, _) = match run.plan.through {
+        AllocPath::System => (purger::mapped, GiveBack::Exit),
+        AllocPath::Frames => (frames, GiveBack::Itself),
     };
-    start_processes(run, kernel, started, Ways { make, give_back, turn: turn::<A> })
+    start_processes(run, kernel, started, Sources { make, give_back, turn: turn::<A> })
 }
 
 fn start_edge<A: Machine>(
@@ -113,8 +113,8 @@ fn start_offline<A: Machine>(
 
 /// Where pages come from, how they are freed, and how programs observe each other's actions in
 /// order.
-struct Ways<S> {
-    make: Make<S>,
+struct Sources<S> {
+    make: SourceFactory<S>,
     give_back: GiveBack,
     turn: Turn,
 }
@@ -126,10 +126,10 @@ fn start_processes<S: System>(
     run: &Run<Pcp>,
     system: &S,
     started: &mut Started,
-    ways: Ways<S>,
+    sources: Sources<S>,
 ) -> Result<(), Errno> {
     let cpus = system.cpus();
-    let Ways { make, give_back, turn } = ways;
+    let Sources { make, give_back, turn } = sources;
     let mut process = |number: usize, body: Start<S>| -> Result<(), Errno> {
         let worker = Worker { number, cpu: number % cpus, cpus, run: run.clone() };
         let body = move |system: &S| _ = body(system, &worker);
@@ -142,27 +142,27 @@ fn start_processes<S: System>(
         Ok(())
     };
     match run.plan.load {
-        Load::Build(plan) => (0..MAKES_PER_CPU * cpus).try_for_each(|nth| {
+        LoadKind::Build(plan) => (0..MAKES_PER_CPU * cpus).try_for_each(|nth| {
             process(nth, Box::new(move |system, worker| build::make(system, &plan, worker)))
         }),
-        Load::Purger(plan) => (0..cpus).step_by(purger::GROUP).try_for_each(|first| {
+        LoadKind::Purger(plan) => (0..cpus).step_by(purger::GROUP).try_for_each(|first| {
             let size = purger::GROUP.min(cpus - first);
             let body: Start<S> = Box::new(move |system, worker| {
                 purger::process(system, &plan, worker, size, (make, turn))
             });
             process(first, body)
         }),
-        Load::Exit(plan) => (0..cpus).step_by(exit::THREADS).try_for_each(|first| {
+        LoadKind::Exit(plan) => (0..cpus).step_by(exit::THREADS).try_for_each(|first| {
             let (size, how) = (exit::THREADS.min(cpus - first), (make, give_back));
             let body: Start<S> =
                 Box::new(move |system, worker| exit::process(system, &plan, worker, size, how));
             process(first, body)
         }),
-        Load::Mixed(plan) => (0..cpus).try_for_each(|cpu| {
+        LoadKind::Mixed(plan) => (0..cpus).try_for_each(|cpu| {
             process(cpu, Box::new(move |system, worker| mixed::process(system, &plan, worker)))
         }),
         // Blocks straight from the frame allocator are available only inside the memory manager.
-        Load::Edge(_) => Err(Errno::Inval),
+        LoadKind::Edge(_) => Err(Errno::Inval),
     }
 }
 

@@ -4,8 +4,8 @@
 use super::edge::Tries;
 use super::meter::PageMeter;
 use super::offline::OfflineTally;
-use super::plan::Load;
-use super::{Memory, Pcp};
+use super::plan::LoadKind;
+use super::{AllocatorData, Pcp};
 use mmscale_arch::Order;
 use mmscale_document::{LockRow, Target};
 use mmscale_frames::page_alloc::Census;
@@ -43,8 +43,8 @@ fn census(seen: &Seen<'_, Pcp>) -> Result<Census, Missing> {
     seen.inside()?.after.ok_or(Missing::Nothing)
 }
 /// Returns the results of `oom-edge`. Missing for other workloads.
-fn edge<'a>(seen: &Seen<'a, Pcp>) -> Result<MutexGuard<'a, Memory>, Missing> {
-    if matches!(seen.plan.load, Load::Edge(_)) { seen.inside() } else { Err(Missing::Nothing) }
+fn edge<'a>(seen: &Seen<'a, Pcp>) -> Result<MutexGuard<'a, AllocatorData>, Missing> {
+    if matches!(seen.plan.load, LoadKind::Edge(_)) { seen.inside() } else { Err(Missing::Nothing) }
 }
 fn success_share(tries: Tries) -> Measured {
     value(tries.given as f64 / tries.asked as f64)
@@ -91,7 +91,7 @@ pub(super) const METRICS: &[Metric<Pcp>] = &[
         |seen| {
             match seen.live() {
                 // `exit` touches its pages once, before the window.
-                Ok(_) if matches!(seen.plan.load, Load::Exit(_)) => Err(Missing::Nothing),
+                Ok(_) if matches!(seen.plan.load, LoadKind::Exit(_)) => Err(Missing::Nothing),
                 Ok(_) => {
                     let active_ns = seen.plan.at.until_ns - seen.plan.at.begin_ns;
                     value(touched(seen) * 1e9 / active_ns as f64)

@@ -6,7 +6,7 @@
 //! next attempt uses another random range.
 
 use super::worker::{Worker, wait};
-use super::{Memory, Tally};
+use super::{AllocatorData, Tally};
 use mmscale_arch::{Machine, Order, Pfn};
 use mmscale_frames::page_alloc::FrameAllocator;
 use mmscale_frames::zone::IsolateError;
@@ -48,7 +48,7 @@ pub(super) fn program<A: Machine>(system: &Kernel<A>, plan: Offline, worker: &Wo
     let mut tally = OfflineTally::default();
     // The end of the run ends the thread.
     let _ = go(system, plan, worker, &mut tally);
-    worker.run.inside(|memory: &mut Memory| memory.offline = tally);
+    worker.run.inside(|memory: &mut AllocatorData| memory.offline = tally);
 }
 
 fn go<A: Machine>(

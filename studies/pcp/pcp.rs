@@ -63,7 +63,7 @@ params! {
         offline_mib: count(Unit::One, 0, [0, 4096]),
             "size in MiB of ranges that are repeatedly taken offline and online, unless a page is \
              in use; 0: none (sim)", sim;
-        through: choice(Through),
+        through: choice(AllocPath),
             "allocation path of `purger` and `exit`: system calls, or straight from the frame \
              allocator";
         build_ms: real(Unit::Ms, 5.0, [0.1, 60_000.0]), "length of the window of `build`";
@@ -110,7 +110,7 @@ names! {
 }
 names! {
     /// The allocation path of `purger` and `exit`: address spaces, or the frame allocator.
-    pub enum Through { System = "system", Frames = "frames" }
+    pub enum AllocPath { System = "system", Frames = "frames" }
 }
 
 tally! {
@@ -129,7 +129,7 @@ tally! {
 
 /// Results that are available only inside this program's memory manager.
 #[derive(Debug, Default)]
-pub struct Memory {
+pub struct AllocatorData {
     /// Free memory before programs start and after they have stopped, if it was counted.
     before: Option<Census>,
     after: Option<Census>,
@@ -150,7 +150,7 @@ impl Workload for Pcp {
     type Params = Params;
     type Plan = Plan;
     type Tally = Tally;
-    type Inside = Memory;
+    type Inside = AllocatorData;
     type Meter = PageMeter;
 
     fn plan(env: &Env<Self>) -> Result<Plan, String> {
@@ -195,7 +195,7 @@ impl Workload for Pcp {
     }
     fn window_ns(plan: &Plan) -> Option<u64> {
         let Phases { from_ns, until_ns, .. } = Self::phases(plan);
-        (!matches!(plan.load, plan::Load::Exit(_))).then(|| until_ns - from_ns)
+        (!matches!(plan.load, plan::LoadKind::Exit(_))).then(|| until_ns - from_ns)
     }
     fn remarks(params: &Params, on: Target) -> Vec<String> {
         let window = match params.workload {

@@ -7,14 +7,14 @@ use super::mixed::Mixed;
 use super::offline::Offline;
 use super::purger::Purger;
 use super::worker::Timetable;
-use super::{Kind, Params, Pcp, Through};
+use super::{AllocPath, Kind, Params, Pcp};
 use mmscale_arch::{Order, PAGE_SHIFT};
 use mmscale_document::Target;
 use mmscale_harness::{Env, Named, SETTLE_NS, making_ns};
 
 /// A workload with its sizes.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Load {
+pub(super) enum LoadKind {
     Build(Build),
     Purger(Purger),
     Exit(Exit),
@@ -25,8 +25,8 @@ pub(super) enum Load {
 /// The schedule of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
-    pub(super) load: Load,
-    pub(super) through: Through,
+    pub(super) load: LoadKind,
+    pub(super) through: AllocPath,
     pub(super) at: Timetable,
     /// The ranges that are taken offline.
     pub(super) offline: Option<Offline>,
@@ -63,7 +63,7 @@ const SPARE_1024: u64 = 8;
 
 /// A workload on a machine, without times.
 struct Sized {
-    load: Load,
+    load: LoadKind,
     /// Maximum number of pages that all programs use.
     wants: u64,
     /// Time until all programs have allocated what they need.
@@ -80,27 +80,27 @@ fn sized(params: &Params, cpus: u64, pages: u64) -> Sized {
             let mean = params.build_pages;
             let build = Build { pages: mean, user_ns: params.build_user_ns };
             let (wants, window_ns) = (2 * cpus * (2 * mean + 300), ns(params.build_ms));
-            Sized { load: Load::Build(build), wants, fill_ns: 0, window_ns, room: None }
+            Sized { load: LoadKind::Build(build), wants, fill_ns: 0, window_ns, room: None }
         }
         Kind::Purger => {
             let chunk_pages = params.purger_chunk_pages;
             let purger = Purger { chunk_pages, user_ns: params.purger_user_ns };
             let (wants, window_ns) = (cpus * 5 * chunk_pages, ns(params.purger_ms));
-            Sized { load: Load::Purger(purger), wants, fill_ns: 0, window_ns, room: None }
+            Sized { load: LoadKind::Purger(purger), wants, fill_ns: 0, window_ns, room: None }
         }
         Kind::Exit => {
             let exit = Exit { pages: params.exit_pages };
             let fill_ns = exit.pages * PAGE_NS * cpus.div_ceil(64);
             let all = cpus * exit.pages;
             let (wants, window_ns) = (all + all / 64, ENDING_NS + all * ZAP_NS);
-            Sized { load: Load::Exit(exit), wants, fill_ns, window_ns, room: None }
+            Sized { load: LoadKind::Exit(exit), wants, fill_ns, window_ns, room: None }
         }
         Kind::Mixed => {
             let all = params.mixed_pages;
             let mixed = Mixed { long_pages: all / 4, short_pages: all / 2 };
             let (wants, window_ns) = (cpus * all, ns(params.mixed_ms));
             let room = Some(wants + spare(pages));
-            Sized { load: Load::Mixed(mixed), wants, fill_ns: all * PAGE_NS, window_ns, room }
+            Sized { load: LoadKind::Mixed(mixed), wants, fill_ns: all * PAGE_NS, window_ns, room }
         }
         Kind::Edge => {
             let free = (pages as f64 * params.edge_free_percent / 100.0) as u64;
@@ -108,7 +108,7 @@ fn sized(params: &Params, cpus: u64, pages: u64) -> Sized {
             let (share_pages, free_pages) = (room / cpus, free / cpus);
             let edge = Edge { share_pages, free_pages, user_ns: params.edge_user_ns };
             let fill_ns = share_pages * FRAME_NS + room * FRAME_HOLD_NS;
-            let (load, window_ns) = (Load::Edge(edge), ns(params.edge_ms));
+            let (load, window_ns) = (LoadKind::Edge(edge), ns(params.edge_ms));
             Sized { load, wants: 0, fill_ns, window_ns, room: Some(room) }
         }
     }
@@ -128,7 +128,7 @@ pub(super) fn stretch(env: &Env<Pcp>) -> u64 {
 /// Plans a run. The error states what is impossible.
 pub(super) fn plan(env: &Env<Pcp>) -> Result<Plan, String> {
     let (params, cpus, pages) = (&env.params, env.cpus() as u64, env.pages);
-    let frames = params.workload == Kind::Edge || params.through == Through::Frames;
+    let frames = params.workload == Kind::Edge || params.through == AllocPath::Frames;
     if frames && env.on() == Target::Linux {
         let what = "the live kernel does not hand out single frames: use through=system with \
                     workload build, purger, exit or mixed";

@@ -36,7 +36,7 @@ pub(super) trait Source<S>: Send + Sync {
 }
 
 /// Creates the memory of a thread: number of chunks, and pages per chunk.
-pub(super) type Make<S> = fn(&S, u64, u64) -> Result<Box<dyn Source<S>>, Errno>;
+pub(super) type SourceFactory<S> = fn(&S, u64, u64) -> Result<Box<dyn Source<S>>, Errno>;
 
 /// Mapped memory.
 struct Mapped {
@@ -103,7 +103,7 @@ pub(super) fn process<S: System>(
     purger: &Purger,
     worker: &Worker,
     cpus: usize,
-    (make, turn): (Make<S>, Turn),
+    (make, turn): (SourceFactory<S>, Turn),
 ) -> Result<(), Errno> {
     let purgers = (cpus / PURGES).max(1);
     let allocators = (cpus - purgers).max(1);

@@ -103,12 +103,12 @@ fn table_wait_ns(seen: &Seen<'_, Reap>) -> Result<Sides, Missing> {
     Ok(Sides { exit, reaper: both - exit })
 }
 /// Returns the observations of the live kernel.
-fn told<'a>(seen: &Seen<'a, Reap>) -> Result<&'a Watched, Missing> {
+fn watched<'a>(seen: &Seen<'a, Reap>) -> Result<&'a Watched, Missing> {
     seen.live()?.seen.as_ref().ok_or(Missing::UNWATCHED)
 }
 /// Returns the observations of the live kernel, if process_mrelease reaped memory.
-fn told_of_helpers<'a>(seen: &Seen<'a, Reap>) -> Result<&'a Watched, Missing> {
-    if seen.tally.helped > 0 { told(seen) } else { Err(Missing::Nothing) }
+fn watched_helpers<'a>(seen: &Seen<'a, Reap>) -> Result<&'a Watched, Missing> {
+    if seen.tally.helped > 0 { watched(seen) } else { Err(Missing::Nothing) }
 }
 
 /// Returns the exit's CPU time outside of unmap_vmas, without spinning for mmap_lock.
@@ -253,25 +253,25 @@ pub(super) const METRICS: &[Metric<Reap>] = &[
         "ns",
         "time exit_mmap held mmap_lock for reading, to unmap; longest of any process (linux)",
         // The killer exits, too, but has nothing to tear down: the longest is the victim's.
-        |seen| value(told(seen)?.exit_zap.max_ns),
+        |seen| value(watched(seen)?.exit_zap.max_ns),
     ),
     metric(
         "exit_tables_ns",
         "ns",
         "time exit_mmap held mmap_lock for writing, to free page tables; longest (linux)",
-        |seen| value(told(seen)?.exit_tables.max_ns),
+        |seen| value(watched(seen)?.exit_tables.max_ns),
     ),
     metric(
         "mrelease_ns",
         "ns",
         "total time process_mrelease held mmap_lock, which is its unmapping (linux)",
-        |seen| value(told_of_helpers(seen)?.mrelease.total_ns),
+        |seen| value(watched_helpers(seen)?.mrelease.total_ns),
     ),
     metric(
         "mrelease_await_ns",
         "ns",
         "total wait of process_mrelease for mmap_lock (linux)",
-        |seen| value(told_of_helpers(seen)?.mrelease_await.total_ns),
+        |seen| value(watched_helpers(seen)?.mrelease_await.total_ns),
     ),
     metric(
         "mrelease_call_ns",

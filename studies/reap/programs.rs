@@ -2,7 +2,7 @@
 
 use super::layout::{Filled, Mapping, Of};
 use super::plan::{Plan, REST_NS};
-use super::{Happened, Reap, Via};
+use super::{EventTimes, Reap, Via};
 use mmscale_arch::Machine;
 use mmscale_harness::Run;
 use mmscale_kernel::Kernel;
@@ -80,7 +80,7 @@ fn wait_for<S: System, T>(
     run: &Run<Reap>,
     system: &S,
     every_ns: u64,
-    what: impl Fn(Happened) -> Option<T>,
+    what: impl Fn(EventTimes) -> Option<T>,
 ) -> Result<T, Errno> {
     loop {
         match what(run.tally.get()) {

@@ -77,7 +77,7 @@ names! {
 
 /// Events of a run, with times of the machine's clock.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Happened {
+pub struct EventTimes {
     /// The victim.
     victim: Option<ProcessId>,
     /// Time of the kill; set when the victim's memory is complete.
@@ -97,7 +97,7 @@ pub struct Happened {
     killer_cpu: Option<CpuTime>,
 }
 
-mmscale_harness::plain!(Happened {
+mmscale_harness::plain!(EventTimes {
     victim,
     kill_at_ns,
     limited,
@@ -119,7 +119,7 @@ impl Workload for Reap {
     const WATCHES: &'static [Watch] = &[Watch::Locks, Watch::Exits, Watch::Oom, Watch::Calls];
     type Params = Params;
     type Plan = Plan;
-    type Tally = Happened;
+    type Tally = EventTimes;
     type Inside = ();
     type Meter = ReapMeter;
 
@@ -159,7 +159,7 @@ impl Workload for Reap {
         Needs { processes: 4, pages: env.params.pages }
     }
     /// The victim's pages are freed with it; no program reads them again.
-    fn damaged_pages(_: &Happened) -> u64 {
+    fn damaged_pages(_: &EventTimes) -> u64 {
         0
     }
     fn verdict(seen: &Seen<'_, Self>) -> Verdict {
@@ -211,8 +211,8 @@ impl Workload for Reap {
         if let Ok(calls) = seen.calls() {
             result.calls = metrics::trees(calls, metrics::reaper(seen));
         }
-        if let Some(told) = seen.live().ok().and_then(|live| live.seen.as_ref()) {
-            tell_oom(told.oom, result);
+        if let Some(watched) = seen.live().ok().and_then(|live| live.seen.as_ref()) {
+            add_oom_metrics(watched.oom, result);
         }
     }
 
@@ -229,7 +229,7 @@ impl Workload for Reap {
 
 /// Reports the activity of the OOM killer on the whole computer. A run that kills the victim by
 /// itself should show only changes of oom_score_adj.
-fn tell_oom(oom: OomEvents, result: &mut SeedResult) {
+fn add_oom_metrics(oom: OomEvents, result: &mut SeedResult) {
     let events = [
         ("oom_victims", oom.marked),
         ("oom_reaper_woken", oom.woken),

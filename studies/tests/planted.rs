@@ -3,7 +3,7 @@
 use mmscale_arch::{CpuId, Machine as _, Order, Pfn, Probe, Trace};
 use mmscale_frames::frame::MigrateType;
 use mmscale_frames::page_alloc::{Gfp, MemoryMap};
-use mmscale_kernel::{Ending, Kernel};
+use mmscale_kernel::{FinalCheck, Kernel};
 use mmscale_mm::mm::MmConfig;
 use mmscale_mm::upkeep::TickPolicy;
 use mmscale_sim::{Outcome, Sim, SimConfig, sample_profile};
@@ -30,7 +30,7 @@ fn run(program: fn(&Kernel<Sim>)) -> Outcome {
     let machine = SimConfig { limit_ns: 60_000_000_000, ..SimConfig::new(sample_profile(4), 4) };
     mmscale_sim::run(machine, probe, || {
         let mm = MmConfig::new(MemoryMap::single(1 << 15), TickPolicy::Stock);
-        let kernel = Kernel::<Sim>::boot(&mm, Ending::Verified, Box::new(program));
+        let kernel = Kernel::<Sim>::boot(&mm, FinalCheck::Run, Box::new(program));
         Rc::new(kernel.expect("the configuration is sound"))
     })
 }

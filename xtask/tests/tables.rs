@@ -60,9 +60,9 @@ fn document(pages: u64, layout: Option<&str>, wait_ns: f64) -> Value {
 }
 
 /// A workspace with one page, and the documents of some runs.
-struct Place(TempDir);
+struct Workspace(TempDir);
 
-impl Place {
+impl Workspace {
     fn new(page: &str, documents: &[Value]) -> Self {
         let place = Self(tempfile::tempdir().unwrap());
         fs::create_dir(place.documents()).unwrap();
@@ -93,7 +93,7 @@ fn all(wait_ns: f64) -> Vec<Value> {
 
 /// Returns the only error of checking `page`, with its line.
 fn error(page: &str, documents: &[Value]) -> String {
-    let errors = Place::new(page, documents).run(Mode::Check).unwrap_err();
+    let errors = Workspace::new(page, documents).run(Mode::Check).unwrap_err();
     let lines: Vec<&str> = errors.lines().collect();
     assert!(lines.len() == 2 && lines[1].ends_with(", 1 errors"), "{errors}");
     lines[0].to_owned()
@@ -101,7 +101,7 @@ fn error(page: &str, documents: &[Value]) -> String {
 
 #[test]
 fn figures_that_are_in_the_documents_pass() {
-    let told = Place::new(PAGE, &all(2000.0)).run(Mode::Check);
+    let told = Workspace::new(PAGE, &all(2000.0)).run(Mode::Check);
     assert_eq!(told.unwrap(), "tables: 7 figures in 1 marked tables, all equal to the documents");
 }
 
@@ -120,7 +120,7 @@ fn a_figure_that_has_changed_is_told_with_its_line() {
 
 #[test]
 fn figures_are_written_and_nothing_else() {
-    let place = Place::new(PAGE, &all(3_000_000.0));
+    let place = Workspace::new(PAGE, &all(3_000_000.0));
     assert!(
         place.run(Mode::Check).unwrap_err().ends_with("7 figures in 1 marked tables, 2 errors")
     );
@@ -159,10 +159,10 @@ fn a_row_that_fits_several_documents_says_what_they_differ_in() {
     let last = PAGE.replace("`huge`: `share`", "`huge`, `pages=64`: `share`");
     let of_any = |page: &str| page.replace("pages=64 -->", "-->");
     let more = [all(2000.0), vec![document(65, Some("huge"), 0.0)]].concat();
-    Place::new(&of_any(&last), &more).run(Mode::Check).unwrap();
+    Workspace::new(&of_any(&last), &more).run(Mode::Check).unwrap();
     assert!(error(&of_any(PAGE), &more).ends_with("select one by: pages"));
     // A run with other parameters does not prevent the match.
-    Place::new(PAGE, &more).run(Mode::Check).unwrap();
+    Workspace::new(PAGE, &more).run(Mode::Check).unwrap();
 }
 
 #[test]
@@ -182,11 +182,11 @@ fn a_mark_that_says_nothing_is_an_error() {
 
 #[test]
 fn folders_without_documents_are_refused() {
-    let place = Place::new(PAGE, &[]);
+    let place = Workspace::new(PAGE, &[]);
     assert!(place.run(Mode::Check).unwrap_err().starts_with("no documents in these folders"));
     let none: &Path = &place.0.path().join("none");
     assert!(run(place.0.path(), &[none.into()], Mode::Check).unwrap_err().contains("reading "));
-    let place = Place::new(PAGE, &[json!({ "schema": "other" })]);
+    let place = Workspace::new(PAGE, &[json!({ "schema": "other" })]);
     assert!(place.run(Mode::Check).unwrap_err().contains("0.json: not a document of a run: "));
 }
 

@@ -102,14 +102,14 @@ pub(super) fn simulated(profile: &Profile) -> Result<Figures, CalibrateError> {
     }
 }
 
-type Found = Arc<Mutex<Option<Figures>>>;
+type SharedFigures = Arc<Mutex<Option<Figures>>>;
 
-fn take(found: &Found) -> Figures {
+fn take(found: &SharedFigures) -> Figures {
     let figures = found.lock().unwrap_or_else(PoisonError::into_inner).take();
     figures.expect("the program ran to its end")
 }
 
-fn boot<A: Machine>(repeats: Repeats, found: &Found) -> Pieces<A> {
+fn boot<A: Machine>(repeats: Repeats, found: &SharedFigures) -> Pieces<A> {
     let map = MemoryMap::single(MEMORY_PAGES);
     let config = AllocConfig { high_fraction: Some(HIGH_FRACTION), ..AllocConfig::default() };
     let frames = FrameAllocator::new(&map, config);
@@ -123,7 +123,7 @@ fn boot<A: Machine>(repeats: Repeats, found: &Found) -> Pieces<A> {
 struct Pieces<A: Machine> {
     frames: FrameAllocator<A>,
     repeats: Repeats,
-    found: Found,
+    found: SharedFigures,
 }
 
 impl<A: Machine> Pieces<A> {

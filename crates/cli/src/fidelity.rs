@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::path::Path;
 
 use mmscale_calibrate::Profiles;
-use mmscale_calibrate::fidelity::{self, Hold, Row, SEED};
+use mmscale_calibrate::fidelity::{self, ComparisonRow, Hold, SEED};
 use mmscale_harness::{CallError, StudyError};
 use mmscale_report::wrap;
 
@@ -76,7 +76,7 @@ fn failed(why: StudyError) -> Failure {
 }
 
 /// Formats rows in 72 columns, below a title of whole lines.
-fn table(title: &str, rows: &[Row]) -> String {
+fn table(title: &str, rows: &[ComparisonRow]) -> String {
     let mut text = format!("{title}\n\n");
     text.push_str("           ns per page allocated              ns per page freed\n");
     text.push_str("cpus   measured simulated    error     measured simulated    error\n");
@@ -124,7 +124,8 @@ mod tests {
     #[test]
     fn a_row_shows_both_figures_and_the_error() {
         let pair = |real, simulated| Pair { real, simulated };
-        let row = Row { cpus: 26, alloc: pair(984.0, 1033.2), free: pair(1241.0, 1116.9) };
+        let row =
+            ComparisonRow { cpus: 26, alloc: pair(984.0, 1033.2), free: pair(1241.0, 1116.9) };
         let text = table("t", &[row]);
         let line = text.lines().last().expect("a row");
         assert_eq!(line, "  26      984.0    1033.2    +5.0%       1241.0    1116.9   -10.0%");

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
-use mmscale_live::observe::{Class, Ends, Observed, STUDIES, Verdict, observe};
+use mmscale_live::observe::{Class, Ends, Observation, STUDIES, Verdict, observe};
 use mmscale_report::wrap;
 
 use crate::args::{Format, LiveArgs};
@@ -63,7 +63,7 @@ pub(crate) fn seconds(text: &str) -> Result<Duration, Failure> {
     }
 }
 
-fn text(seen: &Observed) -> String {
+fn text(seen: &Observation) -> String {
     let mut lines = vec![
         format!("this kernel for {:.1} s, {} CPUs, all processes", seen.seconds, seen.cpus),
         String::new(),

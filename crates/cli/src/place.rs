@@ -9,12 +9,12 @@ use crate::failure::Failure;
 use crate::output;
 
 /// A writable location for a profile, checked before the work begins.
-pub(crate) struct Place {
+pub(crate) struct Destination {
     folder: Folder,
     name: String,
 }
 
-impl Place {
+impl Destination {
     /// Checks whether a profile may be written to `path`.
     pub(crate) fn open(path: &Path, existing: Existing) -> Result<Self, Failure> {
         let wrong = |what: &str| {

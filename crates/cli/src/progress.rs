@@ -25,7 +25,7 @@ pub(crate) fn watch(plan: &Plan, number: usize, of: usize) -> Arc<dyn ProgressSi
     }
     let noun = if runs == 1 { "run" } else { "runs" };
     output::tell(&format!("{title}: {} ({runs} {noun})", arms.join(", ")));
-    let told = Mutex::new(Told { finished: 0, at: Instant::now() });
+    let told = Mutex::new(ProgressState { finished: 0, at: Instant::now() });
     Arc::new(Lines { study: plan.study.name(), runs, told })
 }
 
@@ -35,11 +35,11 @@ const SILENCE: Duration = Duration::from_secs(10);
 struct Lines {
     study: &'static str,
     runs: usize,
-    told: Mutex<Told>,
+    told: Mutex<ProgressState>,
 }
 
 /// Number of finished runs, and time of the last message.
-struct Told {
+struct ProgressState {
     finished: usize,
     at: Instant,
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use mmscale_live::stress::{
-    Figure, Request, Scale, StressError, Stressed, max_cpus, prepare, stress,
+    Figure, Scale, StressError, StressRequest, Stressed, max_cpus, prepare, stress,
 };
 use mmscale_report::wrap;
 
@@ -47,7 +47,7 @@ pub(crate) fn with(args: &RunArgs) -> Result<(), Failure> {
     })
 }
 
-fn request(args: &RunArgs) -> Result<Request, Failure> {
+fn request(args: &RunArgs) -> Result<StressRequest, Failure> {
     let wrong = |what: String| Failure::Call(anyhow!(what));
     if args.on.is_some_and(|on| on != Machine::Linux) {
         let what = "--with runs on the live kernel: leave --on out, or use --on linux";
@@ -83,7 +83,7 @@ fn request(args: &RunArgs) -> Result<Request, Failure> {
             "cannot run stress-ng {runs} times; allowed: --seeds 1 to {MAX_RUNS}"
         )));
     }
-    Ok(Request {
+    Ok(StressRequest {
         study: study.clone(),
         cpus,
         length,

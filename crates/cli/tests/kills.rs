@@ -118,13 +118,13 @@ fn remembered() -> Vec<PathBuf> {
 }
 
 /// Programs and folders that all runs of the test use.
-struct Place {
+struct Setup {
     temporary: tempfile::TempDir,
     _program: tempfile::TempDir,
     path: String,
 }
 
-impl Place {
+impl Setup {
     fn new() -> Self {
         let program = tempfile::tempdir().unwrap();
         let file = program.path().join("stress-ng");
@@ -219,7 +219,7 @@ struct Count {
 }
 
 /// Executes and kills one run. `nth` is its number; the seed determines the rest.
-fn kill_one(place: &Place, nth: u64, seeded: &mut Seeded, count: &mut Count) {
+fn kill_one(place: &Setup, nth: u64, seeded: &mut Seeded, count: &mut Count) {
     let (run, doctor) = (seeded.one_of(&RUNS), seeded.below(2) == 0);
     let mark = format!("{}-{nth}", std::process::id());
     let mut child = place.mmscale(&mark, run).spawn().unwrap();
@@ -288,7 +288,7 @@ fn end_tool(child: &mut Child, killed: &[Victim], seeded: &mut Seeded, story: &m
 
 /// Checks settings, groups and folders before and after the next run or `doctor`.
 fn check_leftovers(
-    place: &Place,
+    place: &Setup,
     tool: u32,
     killed: &[Victim],
     doctor: bool,
@@ -326,7 +326,7 @@ fn nothing_is_left_of_runs_that_are_killed() {
     if own.is_err() || fs::write(SETTING, BEFORE).is_err() {
         return skipped("runs that are killed", "no setting may be changed here");
     }
-    let place = Place::new();
+    let place = Setup::new();
     let (seed, runs) = (number("MMSCALE_KILL_SEED", 1), USUAL * number("MMSCALE_DEPTH", 1));
     let mut count = Count::default();
     for nth in 0..runs {

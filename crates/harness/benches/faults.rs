@@ -7,7 +7,7 @@
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use mmscale_arch::{CpuId, Probe, Trace, TraceGroup};
 use mmscale_frames::page_alloc::MemoryMap;
-use mmscale_kernel::{Ending, Kernel};
+use mmscale_kernel::{FinalCheck, Kernel};
 use mmscale_mm::lru::LruPolicy;
 use mmscale_mm::mm::MmConfig;
 use mmscale_mm::upkeep::TickPolicy;
@@ -74,7 +74,7 @@ fn page_time(profile: &Profile, cpus: usize, lru: LruPolicy) -> Duration {
     let pages = u32::try_from(profile.node_pages).expect("profiles are checked");
     let mut mm = MmConfig::new(MemoryMap::nodes(profile.topology.nodes, pages), TickPolicy::Stock);
     mm.lru = lru;
-    let boot = || Kernel::boot(&mm, Ending::Quick, Box::new(program)).expect("it is a good one");
+    let boot = || Kernel::boot(&mm, FinalCheck::Skip, Box::new(program)).expect("it is a good one");
     let outcome = run(config, |_: CpuId| Box::new(Deaf), || Rc::new(boot()));
     assert!(outcome.failure.is_none(), "{:?}", outcome.failure);
     let pages = rounds * PAGES * cpus as u64;

@@ -14,10 +14,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A value that all programs of a run can read and change.
 #[derive(Debug)]
-pub struct Board<T: Plain>(Place<T>);
+pub struct Board<T: Plain>(Storage<T>);
 
 #[derive(Debug)]
-enum Place<T: Plain> {
+enum Storage<T: Plain> {
     Here(Arc<Mutex<T>>),
     #[cfg(feature = "live")]
     Shared(Shared<T>),
@@ -26,9 +26,9 @@ enum Place<T: Plain> {
 impl<T: Plain> Clone for Board<T> {
     fn clone(&self) -> Self {
         Self(match &self.0 {
-            Place::Here(value) => Place::Here(Arc::clone(value)),
+            Storage::Here(value) => Storage::Here(Arc::clone(value)),
             #[cfg(feature = "live")]
-            Place::Shared(value) => Place::Shared(value.clone()),
+            Storage::Shared(value) => Storage::Shared(value.clone()),
         })
     }
 }
@@ -44,24 +44,24 @@ impl<T: Plain + Copy + Default> Board<T> {
     pub(crate) fn on(machine: Target) -> Self {
         Self(match machine {
             #[cfg(feature = "live")]
-            Target::Linux => Place::Shared(Shared::default()),
-            _ => Place::Here(Arc::default()),
+            Target::Linux => Storage::Shared(Shared::default()),
+            _ => Storage::Here(Arc::default()),
         })
     }
     /// Changes the value atomically.
     pub fn change<R>(&self, change: impl FnOnce(&mut T) -> R) -> R {
         match &self.0 {
-            Place::Here(value) => change(&mut locked(value)),
+            Storage::Here(value) => change(&mut locked(value)),
             #[cfg(feature = "live")]
-            Place::Shared(value) => value.change(change),
+            Storage::Shared(value) => value.change(change),
         }
     }
     /// Returns the current value.
     pub fn get(&self) -> T {
         match &self.0 {
-            Place::Here(value) => *locked(value),
+            Storage::Here(value) => *locked(value),
             #[cfg(feature = "live")]
-            Place::Shared(value) => value.get(),
+            Storage::Shared(value) => value.get(),
         }
     }
 }
@@ -69,10 +69,10 @@ impl<T: Plain + Copy + Default> Board<T> {
 /// Times in ns by CPU: all values if the programs share this process, their distribution on the
 /// live kernel.
 #[derive(Clone, Debug)]
-pub struct Samples(Kept);
+pub struct Samples(SampleStore);
 
 #[derive(Clone, Debug)]
-enum Kept {
+enum SampleStore {
     Here(Arc<Mutex<Vec<(usize, u64)>>>),
     #[cfg(feature = "live")]
     Shared(Arc<[Shared<Spread>]>),
@@ -82,10 +82,10 @@ impl Samples {
     pub(crate) fn on(machine: Target, cpus: usize) -> Self {
         Self(match machine {
             #[cfg(feature = "live")]
-            Target::Linux => Kept::Shared((0..cpus).map(|_| Shared::default()).collect()),
+            Target::Linux => SampleStore::Shared((0..cpus).map(|_| Shared::default()).collect()),
             _ => {
                 let _ = cpus;
-                Kept::Here(Arc::default())
+                SampleStore::Here(Arc::default())
             }
         })
     }
@@ -93,28 +93,30 @@ impl Samples {
     pub fn add(&self, cpu: usize, times_ns: impl IntoIterator<Item = u64>) {
         let times_ns = times_ns.into_iter();
         match &self.0 {
-            Kept::Here(all) => locked(all).extend(times_ns.map(|ns| (cpu, ns))),
+            SampleStore::Here(all) => locked(all).extend(times_ns.map(|ns| (cpu, ns))),
             #[cfg(feature = "live")]
-            Kept::Shared(by_cpu) => by_cpu[cpu].change(|all| times_ns.for_each(|ns| all.add(ns))),
+            SampleStore::Shared(by_cpu) => {
+                by_cpu[cpu].change(|all| times_ns.for_each(|ns| all.add(ns)))
+            }
         }
     }
     /// Returns all times as (CPU, ns). `None` on the live kernel, where only distributions are
     /// kept.
     pub fn each(&self) -> Option<Vec<(usize, u64)>> {
         match &self.0 {
-            Kept::Here(all) => Some(locked(all).clone()),
+            SampleStore::Here(all) => Some(locked(all).clone()),
             #[cfg(feature = "live")]
-            Kept::Shared(_) => None,
+            SampleStore::Shared(_) => None,
         }
     }
     /// Returns the distribution of each of `cpus` CPUs.
     pub(crate) fn by_cpu(&self, cpus: usize) -> Vec<Times> {
         match &self.0 {
             #[cfg(feature = "live")]
-            Kept::Shared(by_cpu) => {
+            SampleStore::Shared(by_cpu) => {
                 by_cpu.iter().map(|all| Times::Spread(Box::new(all.get()))).collect()
             }
-            Kept::Here(all) => {
+            SampleStore::Here(all) => {
                 let mut by_cpu = vec![Vec::new(); cpus];
                 locked(all).iter().for_each(|&(cpu, ns)| by_cpu[cpu].push(ns));
                 by_cpu.into_iter().map(Times::of).collect()

@@ -1,12 +1,12 @@
 //! Runs one seed of one arm of a [`Workload`] and computes its metrics.
 
 #[cfg(feature = "live")]
-use crate::look::Look;
+use crate::look::LiveRequest;
 use crate::machine::{self, HostCost, MachineSpec, Program, set_machine};
 use crate::meters::Idle;
 use crate::policies::Arm;
 use crate::study::{RunContext, SeedResult, StudyError};
-use crate::workload::seen::{KernelRan, Ran, Source};
+use crate::workload::seen::{FinishedRun, KernelRan, Source};
 use crate::workload::{Env, Meter, Phases, Run, Seen, Verdict, Workload};
 use mmscale_arch::{CpuId, Machine, Probe, Trace, TraceGroup};
 use mmscale_document::Target;
@@ -46,7 +46,7 @@ fn shares<W: Workload>(
 }
 
 /// Runs `env` until its verdict is good or the attempts are used up.
-fn tried<W: Workload>(mut env: Env<W>, share: Range<f64>) -> Result<Ran<W>, StudyError> {
+fn tried<W: Workload>(mut env: Env<W>, share: Range<f64>) -> Result<FinishedRun<W>, StudyError> {
     let attempts = if env.on() == Target::Sim { 1 } else { W::ATTEMPTS };
     loop {
         let ran = once(env.clone(), share.clone())?;
@@ -60,7 +60,7 @@ fn tried<W: Workload>(mut env: Env<W>, share: Range<f64>) -> Result<Ran<W>, Stud
     }
 }
 
-fn once<W: Workload>(mut env: Env<W>, share: Range<f64>) -> Result<Ran<W>, StudyError> {
+fn once<W: Workload>(mut env: Env<W>, share: Range<f64>) -> Result<FinishedRun<W>, StudyError> {
     let ran = match env.on() {
         Target::Linux => on_linux(env)?,
         Target::Sim | Target::Threads => on_kernel(&mut env, share)?,
@@ -97,15 +97,18 @@ pub(crate) fn refuse<W: Workload>(ctx: &RunContext) -> Result<(), String> {
 }
 
 /// The first program of a machine.
-struct First<W: Workload>(Run<W>);
+struct FirstProgram<W: Workload>(Run<W>);
 
-impl<W: Workload> Program for First<W> {
+impl<W: Workload> Program for FirstProgram<W> {
     fn run<A: Machine>(self, kernel: &Kernel<A>) {
         W::run_inside(&self.0, kernel);
     }
 }
 
-fn on_kernel<W: Workload>(env: &mut Env<W>, share: Range<f64>) -> Result<Ran<W>, StudyError> {
+fn on_kernel<W: Workload>(
+    env: &mut Env<W>,
+    share: Range<f64>,
+) -> Result<FinishedRun<W>, StudyError> {
     let mut spec = machine_of(env);
     let plan = W::plan(env).map_err(StudyError::Machine)?;
     let Phases { from_ns, until_ns, end_ns } = W::phases(&plan);
@@ -123,7 +126,7 @@ fn on_kernel<W: Workload>(env: &mut Env<W>, share: Range<f64>) -> Result<Ran<W>,
         let idle = Idle::within((from_ns, until_ns));
         Box::new(CpuProbe::<W> { idle, meter: meters(cpu) }) as Box<dyn Probe>
     };
-    let mut machine = machine::run(spec, probe, First(run.clone()))?;
+    let mut machine = machine::run(spec, probe, FirstProgram(run.clone()))?;
     let own = |probe: Box<dyn Probe>| probe.into_any().downcast::<CpuProbe<W>>();
     let probes = machine.probes.drain(..).map(|probe| *own(probe).expect("made above"));
     let (mut idle, mut meters): (Vec<Idle>, Vec<W::Meter>) =
@@ -131,24 +134,24 @@ fn on_kernel<W: Workload>(env: &mut Env<W>, share: Range<f64>) -> Result<Ran<W>,
     idle.iter_mut().for_each(|idle| idle.finish(machine.end_ns));
     W::Meter::close(&mut meters, machine.end_ns);
     let source = Source::Kernel(Box::new(KernelRan { machine, idle, meters }));
-    Ok(Ran { env: env.clone(), run, source })
+    Ok(FinishedRun { env: env.clone(), run, source })
 }
 
 #[cfg(feature = "live")]
-fn on_linux<W: Workload>(mut env: Env<W>) -> Result<Ran<W>, StudyError> {
+fn on_linux<W: Workload>(mut env: Env<W>) -> Result<FinishedRun<W>, StudyError> {
     env.pages = crate::host::available_bytes().unwrap_or(u64::MAX) / 4096;
     let plan = W::plan(&env).map_err(StudyError::Machine)?;
     let needs = W::needs(&env, &plan);
-    let look = Look { watches: W::WATCHES, window_ns: W::watched_ns(&plan), needs };
+    let look = LiveRequest { watches: W::WATCHES, window_ns: W::watched_ns(&plan), needs };
     let run = Run::new(&env, plan);
     let programs = run.clone();
     let live = crate::live::run(&env.ctx, &look, move |system| W::run(&programs, system))?;
-    Ok(Ran { env, run, source: Source::Live(Box::new(live)) })
+    Ok(FinishedRun { env, run, source: Source::Live(Box::new(live)) })
 }
 
 /// Never called: planning refuses such runs.
 #[cfg(not(feature = "live"))]
-fn on_linux<W: Workload>(_: Env<W>) -> Result<Ran<W>, StudyError> {
+fn on_linux<W: Workload>(_: Env<W>) -> Result<FinishedRun<W>, StudyError> {
     Err(StudyError::Machine(
         "this program was built without the feature `live`, which --on linux needs".to_owned(),
     ))
@@ -186,7 +189,7 @@ fn measured<W: Workload>(seen: &Seen<'_, W>) -> SeedResult {
         }
     }
     match &seen.ran.source {
-        Source::Live(live) => live.tell_host(&mut result),
+        Source::Live(live) => live.add_host_metrics(&mut result),
         Source::Kernel(kernel) => {
             result.locks.clone_from(&kernel.machine.locks);
             result.fingerprint = kernel.machine.fingerprint;

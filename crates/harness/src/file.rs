@@ -166,13 +166,13 @@ pub(crate) struct ArmFile {
 }
 
 /// A table of the file and its location, for error messages.
-struct Place {
+struct FileTable {
     study: &'static str,
     place: String,
     table: Table,
 }
 
-impl Place {
+impl FileTable {
     fn error(&self, what: impl Display) -> FileError {
         FileError { study: self.study, place: self.place.clone(), what: what.to_string() }
     }
@@ -216,7 +216,7 @@ impl StudyFile {
             let (place, what) = (format!(", line {line}"), why.message().to_owned());
             FileError { study, place, what }
         })?;
-        let file = Place { study, place: String::new(), table };
+        let file = FileTable { study, place: String::new(), table };
         let sections = Section::ALL.map(Section::key);
         file.only(
             ["name", "summary", "report", "profile", "cpus", "arm"].into_iter().chain(sections),
@@ -288,18 +288,7 @@ impl StudyFile {
     }
 }
 
-fn report(file: &Place) -> Result<Option<ReportFile>, FileError> {
-    if !file.table.contains_key("report") {
-        return Ok(None);
-    }
-    let place = ", [report]".to_owned();
-    let section = Place { study: file.study, place, table: file.table("report")? };
-    section.only(["subject", "link"].into_iter())?;
-    let text = |key| section.text(key).map(str::to_owned);
-    Ok(Some(ReportFile { subject: text("subject")?, link: text("link")? }))
-}
-
-fn cpus(file: &Place) -> Result<Option<usize>, FileError> {
+fn cpus(file: &FileTable) -> Result<Option<usize>, FileError> {
     let Some(value) = file.table.get("cpus") else { return Ok(None) };
     match value.as_integer() {
         Some(cpus) if (1..=MAX_CPUS as i64).contains(&cpus) => Ok(Some(cpus as usize)),
@@ -307,7 +296,7 @@ fn cpus(file: &Place) -> Result<Option<usize>, FileError> {
     }
 }
 
-fn arms(file: &Place, own: &[Choice]) -> Result<Vec<ArmFile>, FileError> {
+fn arms(file: &FileTable, own: &[Choice]) -> Result<Vec<ArmFile>, FileError> {
     let mut arms: Vec<ArmFile> = Vec::new();
     let entries = file.table.get("arm").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
     if entries.is_empty() {
@@ -318,7 +307,7 @@ fn arms(file: &Place, own: &[Choice]) -> Result<Vec<ArmFile>, FileError> {
         let table = table.ok_or_else(|| file.error("an arm must be a table [[arm]]"))?;
         let name = table.get("name").and_then(Value::as_str);
         let place = name.map_or(format!(", arm {}", nth + 1), |name| format!(", arm `{name}`"));
-        let entry = Place { study: file.study, place, table };
+        let entry = FileTable { study: file.study, place, table };
         entry.only(["name", "help"].into_iter().chain(policies::keys(own)))?;
         let (name, help) = (entry.text("name")?.to_owned(), entry.text("help")?.to_owned());
         if arms.iter().any(|other| other.name == name) {

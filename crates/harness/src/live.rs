@@ -1,6 +1,6 @@
 //! Runs on the live kernel: one program in real processes, with observation of the kernel.
 
-use crate::look::{LiveRun, Look, Releases};
+use crate::look::{LiveRequest, LiveRun, Releases};
 use crate::param::Params;
 use crate::study::{RunContext, StudyError};
 use mmscale_document::{Watch, Watched};
@@ -14,7 +14,7 @@ const LIMIT_NS: u64 = 600_000_000_000;
 const SPARE_BYTES: u64 = 128 << 20;
 
 /// Returns the memory that a run may use.
-fn memory_bytes(look: &Look) -> u64 {
+fn memory_bytes(look: &LiveRequest) -> u64 {
     SPARE_BYTES + look.needs.processes * PROCESS_BYTES + look.needs.pages * (4096 + 4096 / 128)
 }
 
@@ -27,7 +27,7 @@ pub(crate) fn hz() -> Option<u32> {
 /// Runs `program` as the first process of a run on the live kernel.
 pub(crate) fn run(
     ctx: &RunContext,
-    look: &Look,
+    look: &LiveRequest,
     program: impl FnOnce(&Linux) + Send + 'static,
 ) -> Result<LiveRun, StudyError> {
     let mut watching = watch(&ctx.params, look)?;
@@ -72,7 +72,7 @@ pub(crate) fn run(
 
 /// Starts observing the kernel. With `watch=auto`, missing permission is not an error; with an
 /// explicit choice it is.
-fn watch(params: &Params, look: &Look) -> Result<Option<Watching>, StudyError> {
+fn watch(params: &Params, look: &LiveRequest) -> Result<Option<Watching>, StudyError> {
     let (watches, sampling) = match params.choice("watch") {
         "off" => return Ok(None),
         "locks" => (vec![Watch::Locks], Sampling::Sparse),

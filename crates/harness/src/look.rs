@@ -28,7 +28,7 @@ pub struct LiveRun {
 impl LiveRun {
     /// Adds host metrics: the cost of the run, whether a memory group limited it (1) or only its
     /// plan did (0), and whether the kernel was observed.
-    pub fn tell_host(&self, result: &mut SeedResult) {
+    pub fn add_host_metrics(&self, result: &mut SeedResult) {
         let limited = f64::from(u8::from(self.grouped));
         result.host_metrics.insert("memory_group".to_owned(), limited);
         result.host_metrics.insert("wall_s".to_owned(), self.wall_ns as f64 / 1e9);
@@ -103,7 +103,7 @@ pub struct Needs {
 /// Observation requests and requirements of a run on the live kernel.
 #[derive(Clone, Debug)]
 #[cfg(feature = "live")]
-pub(crate) struct Look {
+pub(crate) struct LiveRequest {
     /// Kinds of events to observe.
     pub(crate) watches: &'static [Watch],
     /// Start and end of the observation, in ns of the run's clock.

@@ -7,7 +7,7 @@ use crate::trails::Trails;
 use mmscale_arch::{CpuId, Machine, Probe};
 use mmscale_document::{CallRow, LockRow, Target};
 use mmscale_frames::page_alloc::MemoryMap;
-use mmscale_kernel::{Ending, Kernel};
+use mmscale_kernel::{FinalCheck, Kernel};
 use mmscale_mm::mm::MmConfig;
 use mmscale_mm::oom::OomPolicy;
 use mmscale_mm::upkeep::TickPolicy;
@@ -31,7 +31,7 @@ pub trait Program: Send + 'static {
 pub struct MachineSpec {
     /// The configuration of the memory manager.
     pub mm: MmConfig,
-    ending: Ending,
+    ending: FinalCheck,
     kind: Kind,
     trails: Trails,
 }
@@ -188,10 +188,10 @@ fn mm_of(map: MemoryMap) -> MmConfig {
 }
 
 /// Returns the check at the end of a run: with checkers on, the kernel also looks for lost frames.
-fn ending_of(ctx: &RunContext) -> Ending {
+fn ending_of(ctx: &RunContext) -> FinalCheck {
     match ctx.checks {
-        Checks::On => Ending::Verified,
-        Checks::Off => Ending::Quick,
+        Checks::On => FinalCheck::Run,
+        Checks::Off => FinalCheck::Skip,
     }
 }
 
@@ -220,7 +220,7 @@ pub fn run<P: Program>(
 /// The inputs of a kernel on a machine that is being started.
 struct Booting<P> {
     mm: MmConfig,
-    ending: Ending,
+    ending: FinalCheck,
     program: P,
     begun: Arc<AtomicBool>,
 }

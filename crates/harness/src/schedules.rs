@@ -9,10 +9,10 @@ use mmscale_document::ParamValue;
 use mmscale_sim::{Trail, TrailEvent};
 
 use crate::study::{RunContext, SeedResult, StudyError};
-use crate::trails::{Asked, Trails};
+use crate::trails::{TrailRequest, Trails};
 
 /// The result under one schedule.
-struct Ran {
+struct ScheduleResult {
     result: Result<SeedResult, StudyError>,
     trails: Vec<Trail>,
 }
@@ -26,15 +26,15 @@ pub(crate) fn both(
     ctx: &RunContext,
     run: impl Fn(&RunContext) -> Result<SeedResult, StudyError>,
 ) -> Result<SeedResult, StudyError> {
-    let under = |sched: &str, asked: Asked| {
+    let under = |sched: &str, asked: TrailRequest| {
         let trails = Trails::new(asked);
         let mut ctx = RunContext { trails: trails.clone(), ..ctx.clone() };
         ctx.params.set("sched", ParamValue::Choice(sched.to_owned()));
         let result = run(&ctx);
         let trails = trails.take();
-        Ran { result, trails }
+        ScheduleResult { result, trails }
     };
-    let [lazy, naive] = ["lazy", "naive"].map(|sched| under(sched, Asked::Blocks));
+    let [lazy, naive] = ["lazy", "naive"].map(|sched| under(sched, TrailRequest::Blocks));
     for ran in [&lazy, &naive] {
         if let Err(StudyError::Interrupted) = ran.result {
             return Err(StudyError::Interrupted);
@@ -47,7 +47,7 @@ pub(crate) fn both(
     let mut findings = vec!["the lazy and the naive schedule give different results".to_owned()];
     findings.extend([("lazy", &lazy.result), ("naive", &naive.result)].map(summary));
     if let Some((machine, block)) = place {
-        let asked = Asked::Block { machine, block };
+        let asked = TrailRequest::Block { machine, block };
         let events = ["lazy", "naive"].map(|sched| {
             let mut trails = under(sched, asked).trails;
             if machine < trails.len() { trails.swap_remove(machine).events } else { vec![] }

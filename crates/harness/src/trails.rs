@@ -7,14 +7,14 @@ use mmscale_sim::{Trail, TrailOf};
 /// Records of events of the machines of a run, in the order in which the machines run.
 #[derive(Clone, Debug, Default)]
 pub struct Trails {
-    asked: Asked,
+    asked: TrailRequest,
     kept: Arc<Mutex<Vec<Trail>>>,
 }
 
 /// The extent of the records: nothing, a hash of each block, or the events of one block of one
 /// machine.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) enum Asked {
+pub(crate) enum TrailRequest {
     #[default]
     Nothing,
     Blocks,
@@ -25,18 +25,18 @@ pub(crate) enum Asked {
 }
 
 impl Trails {
-    pub(crate) fn new(asked: Asked) -> Self {
+    pub(crate) fn new(asked: TrailRequest) -> Self {
         Self { asked, kept: Arc::default() }
     }
     /// Returns what the next machine must record.
     pub(crate) fn next(&self) -> TrailOf {
         match self.asked {
-            Asked::Nothing => TrailOf::Nothing,
-            Asked::Blocks => TrailOf::Blocks,
-            Asked::Block { machine, block } if machine == self.kept().len() => {
+            TrailRequest::Nothing => TrailOf::Nothing,
+            TrailRequest::Blocks => TrailOf::Blocks,
+            TrailRequest::Block { machine, block } if machine == self.kept().len() => {
                 TrailOf::Block(block)
             }
-            Asked::Block { .. } => TrailOf::Nothing,
+            TrailRequest::Block { .. } => TrailOf::Nothing,
         }
     }
     /// Stores the record of a machine.

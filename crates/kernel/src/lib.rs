@@ -47,12 +47,12 @@ const INIT_ATTEMPTS: usize = 100;
 
 /// How thoroughly the memory manager is checked at the end of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Ending {
+pub enum FinalCheck {
     /// No check.
-    Quick,
+    Skip,
     /// All page caches are drained, every frame must be free, and every structure must be
     /// consistent.
-    Verified,
+    Run,
 }
 
 /// A running system: the memory manager, and the processes and threads of its programs.
@@ -63,14 +63,18 @@ pub struct Kernel<A: Machine> {
     current: Current<A>,
     nodes: usize,
     groups: usize,
-    ending: Ending,
+    ending: FinalCheck,
 }
 
 impl<A: Machine> Kernel<A> {
     /// Boots a system that runs `program` as its first thread, on CPU 0, in its first process. When
     /// `program` returns, all threads are stopped at their next call and waited for. Then the
     /// memory manager's own tasks end, and the machine has nothing left to run.
-    pub fn boot(config: &MmConfig, ending: Ending, program: Body<Self>) -> Result<Self, MmError> {
+    pub fn boot(
+        config: &MmConfig,
+        ending: FinalCheck,
+        program: Body<Self>,
+    ) -> Result<Self, MmError> {
         let kernel = Self {
             mm: Mm::new(config)?,
             threads: ThreadTable::new(),
@@ -114,7 +118,7 @@ impl<A: Machine> Kernel<A> {
         });
         process.end_thread(self.mm.backing());
         self.mm.shutdown();
-        if self.ending == Ending::Verified {
+        if self.ending == FinalCheck::Run {
             self.verify();
         }
     }

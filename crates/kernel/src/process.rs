@@ -82,7 +82,7 @@ impl<A: Machine> Process<A> {
     }
 }
 
-struct Slot<A: Machine> {
+struct ProcessSlot<A: Machine> {
     /// Present until a caller has waited for the end of the process.
     process: Option<Arc<Process<A>>>,
     parent: ProcessId,
@@ -91,7 +91,7 @@ struct Slot<A: Machine> {
 
 /// All processes of a run, indexed by [`ProcessId`]. A number is never reused.
 pub(crate) struct ProcessTable<A: Machine> {
-    slots: Vec<Slot<A>>,
+    slots: Vec<ProcessSlot<A>>,
 }
 
 impl<A: Machine> ProcessTable<A> {
@@ -105,7 +105,7 @@ impl<A: Machine> ProcessTable<A> {
         parent: ProcessId,
     ) -> Arc<Process<A>> {
         let process = Process::new(ProcessId(self.slots.len() as u32), space, descriptors);
-        let slot = Slot { process: Some(Arc::clone(&process)), parent, waited_for: false };
+        let slot = ProcessSlot { process: Some(Arc::clone(&process)), parent, waited_for: false };
         self.slots.push(slot);
         process
     }

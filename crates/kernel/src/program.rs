@@ -4,7 +4,7 @@ use crate::Kernel;
 use crate::descriptor::Descriptors;
 use crate::memory;
 use crate::process::Process;
-use crate::thread::{self, Start, Wait};
+use crate::thread::{self, JoinStep, Start};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use mmscale_arch::{CpuId, HotplugError, Machine, Op, TaskSpec};
@@ -167,13 +167,13 @@ impl<A: Machine> Kernel<A> {
         loop {
             let step = self.threads.wait(thread, me);
             match step {
-                Wait::Over => return Ok(()),
-                Wait::Invalid => return Err(Errno::Inval),
-                Wait::Park if over() => {
+                JoinStep::Over => return Ok(()),
+                JoinStep::Invalid => return Err(Errno::Inval),
+                JoinStep::Park if over() => {
                     self.threads.give_up(thread, me);
                     return Err(Errno::Stopped);
                 }
-                Wait::Park => A::park(),
+                JoinStep::Park => A::park(),
             }
         }
     }

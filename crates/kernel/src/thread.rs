@@ -46,7 +46,7 @@ pub(crate) struct ThreadTable<A: Machine> {
 }
 
 /// Result of [`ThreadTable::wait`].
-pub(crate) enum Wait {
+pub(crate) enum JoinStep {
     /// The thread has returned.
     Over,
     /// The caller is registered as the waiter: park, then call again.
@@ -91,18 +91,18 @@ impl<A: Machine> ThreadTable<A> {
         found.waiter = found.waiter.filter(|&other| other != me);
     }
     /// Executes one step of waiting for `thread` by the task `me`.
-    pub(crate) fn wait(&self, thread: ThreadId, me: TaskId) -> Wait {
+    pub(crate) fn wait(&self, thread: ThreadId, me: TaskId) -> JoinStep {
         if thread.0 as usize >= self.len() {
-            return Wait::Invalid;
+            return JoinStep::Invalid;
         }
         let mut found = self.of(thread);
         if found.returned {
-            Wait::Over
+            JoinStep::Over
         } else if found.waiter.is_none_or(|other| other == me) {
             found.waiter = Some(me);
-            Wait::Park
+            JoinStep::Park
         } else {
-            Wait::Invalid
+            JoinStep::Invalid
         }
     }
 }

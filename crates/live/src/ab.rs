@@ -147,7 +147,7 @@ pub fn prepare(
 }
 
 /// The values of both sides by metric.
-type Found = BTreeMap<&'static str, [Vec<f64>; 2]>;
+type MetricPairs = BTreeMap<&'static str, [Vec<f64>; 2]>;
 
 /// Runs the pairs, one per seed, with the first requested arm. A kernel setting is restored in any
 /// case; failing to restore it is the error that is returned.
@@ -175,9 +175,9 @@ fn pairs_of(
     setting: Option<&Sysctl>,
     interrupt: &Interrupt,
     mut told: impl FnMut(usize),
-) -> Result<Found, AbError> {
+) -> Result<MetricPairs, AbError> {
     let (arm, pairs) = (plans[0].arms[0], plans[0].seeds.len());
-    let mut found = Found::new();
+    let mut found = MetricPairs::new();
     for (pair, &seed) in plans[0].seeds.iter().enumerate() {
         told(pair);
         for (side, plan) in plans.iter().enumerate() {
@@ -198,7 +198,7 @@ fn told_of(
     plans: &[Plan; 2],
     question: &Question,
     before: Option<String>,
-    mut found: Found,
+    mut found: MetricPairs,
 ) -> Answer {
     let (arm, pairs) = (plans[0].arms[0], plans[0].seeds.len());
     let study = plans[0].study;

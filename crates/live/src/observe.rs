@@ -104,7 +104,7 @@ pub struct Ends {
 
 /// The result of an observation.
 #[derive(Clone, Debug, Serialize)]
-pub struct Observed {
+pub struct Observation {
     /// Always `mmscale/live/1`.
     pub schema: &'static str,
     /// Duration of the observation, in s.
@@ -227,7 +227,7 @@ pub fn observe(
     length: Duration,
     studies: &[&str],
     interrupt: &Interrupt,
-) -> Result<Observed, ObserveError> {
+) -> Result<Observation, ObserveError> {
     let watches = watches(studies);
     let mut watching = Watching::begin(&Plan { watches, sampling: Sampling::Sparse })?;
     watching.count_all(length.as_nanos() as u64)?;
@@ -246,7 +246,7 @@ pub fn observe(
     missing.extend(hidden(watching.symbols()));
     let mut classes = classes(&seen, seconds * cpus as f64 * 1e9);
     classes.retain(|class| studies.contains(&class.study));
-    Ok(Observed {
+    Ok(Observation {
         schema: "mmscale/live/1",
         seconds,
         cpus,

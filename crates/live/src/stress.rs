@@ -31,7 +31,7 @@ pub enum Scale {
 
 /// A request to run stress-ng.
 #[derive(Clone, Debug)]
-pub struct Request {
+pub struct StressRequest {
     /// The name of the study: `vmstat` or `churn`.
     pub study: String,
     /// Number of CPUs.
@@ -174,7 +174,7 @@ const WORKLOADS: [Workload; 2] = [
 /// A checked request that has not been started.
 #[derive(Debug)]
 pub struct Prepared {
-    request: Request,
+    request: StressRequest,
     workload: usize,
     program: PathBuf,
     version: String,
@@ -196,7 +196,7 @@ pub fn max_cpus() -> usize {
 }
 
 /// Checks a request.
-pub fn prepare(request: Request) -> Result<Prepared, StressError> {
+pub fn prepare(request: StressRequest) -> Result<Prepared, StressError> {
     let call = |text: String| Err(StressError::Call(text));
     let Some(workload) = WORKLOADS.iter().position(|known| known.study == request.study) else {
         return call(format!(
@@ -463,7 +463,7 @@ mod tests {
 
     #[test]
     fn other_studies_and_unknown_numbers_are_refused() {
-        let request = |study: &str, scale| Request {
+        let request = |study: &str, scale| StressRequest {
             study: study.to_owned(),
             cpus: 2,
             length: Duration::from_secs(1),

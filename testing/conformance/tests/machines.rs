@@ -4,7 +4,7 @@
 use mmscale_arch::{CpuId, Machine, Probe, Trace};
 use mmscale_conformance::{Case, cases};
 use mmscale_frames::page_alloc::MemoryMap;
-use mmscale_kernel::{Ending, Kernel};
+use mmscale_kernel::{FinalCheck, Kernel};
 use mmscale_mm::lru::LruPolicy;
 use mmscale_mm::mm::MmConfig;
 use mmscale_mm::space::HugePages;
@@ -42,7 +42,7 @@ fn kernel<A: Machine>(nodes: usize, lru: LruPolicy, case: fn(&Kernel<A>)) -> Ker
         let process = system.process(ThreadSpec::on(0), Box::new(case)).expect("there is memory");
         assert_eq!(system.wait(process), Ok(Exit::Returned));
     };
-    Kernel::boot(&mm, Ending::Verified, Box::new(init)).expect("the configuration is sound")
+    Kernel::boot(&mm, FinalCheck::Run, Box::new(init)).expect("the configuration is sound")
 }
 
 fn on_sim(case: &Case<Kernel<Sim>>, lru: LruPolicy, policy: Policy) -> Result<u64, String> {

@@ -10,7 +10,7 @@
 use crate::oom::world::{check, grow, holder, start};
 use mmscale_arch::{About, CounterEvent, CpuId, Probe, TickEvent, Trace};
 use mmscale_frames::page_alloc::MemoryMap;
-use mmscale_kernel::{Ending, Kernel};
+use mmscale_kernel::{FinalCheck, Kernel};
 use mmscale_mm::mm::MmConfig;
 use mmscale_mm::oom::OomPolicy;
 use mmscale_mm::policy::{MECHANISMS, Mechanism};
@@ -288,7 +288,7 @@ fn run(mechanism: &'static Mechanism, policy: &About, schedule: Policy) -> Resul
     (machine.policy, machine.hz, machine.limit_ns) = (schedule, 250, 2 * END_NS);
     let first = move |system: &Kernel<Sim>| program(system, mechanism);
     let boot =
-        || Kernel::boot(&mm, Ending::Verified, Box::new(first)).expect("a sound configuration");
+        || Kernel::boot(&mm, FinalCheck::Run, Box::new(first)).expect("a sound configuration");
     let Outcome { failure, violations, fingerprint, probes, .. } =
         mmscale_sim::run(machine, seen, || Rc::new(boot()));
     match (failure, violations.first()) {

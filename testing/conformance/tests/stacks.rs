@@ -3,7 +3,7 @@
 
 use crate::oom::world::{self, start};
 use mmscale_arch::{CpuId, Machine, Probe, Trace};
-use mmscale_kernel::{Ending, Kernel};
+use mmscale_kernel::{FinalCheck, Kernel};
 use mmscale_mm::mm::MmConfig;
 use mmscale_mm::smp::CallPolicy;
 use mmscale_mm::stack::{StackConfig, StackStats};
@@ -142,7 +142,7 @@ fn a_task_for_which_memory_fails_is_refused_and_nothing_is_lost() {
         let outcome = mmscale_sim::run(machine, deaf, || {
             let program = Box::new(starved);
             let config = config(CallPolicy::Stock);
-            Rc::new(Kernel::boot(&config, Ending::Verified, program).expect("a sound machine"))
+            Rc::new(Kernel::boot(&config, FinalCheck::Run, program).expect("a sound machine"))
         });
         assert_eq!((outcome.failure, outcome.violations), (None, vec![]), "seed {seed}");
     }

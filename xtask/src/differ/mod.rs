@@ -34,14 +34,14 @@ enum End {
 }
 
 /// The arguments of the command.
-struct Asked {
+struct DifferArgs {
     end: End,
     seed: u64,
 }
 
 /// Counts of verdicts.
 #[derive(Default)]
-struct Tally {
+struct VerdictCounts {
     agreed: AtomicU64,
     asserted: AtomicU64,
     refused: AtomicU64,
@@ -49,7 +49,7 @@ struct Tally {
     too_long: AtomicU64,
 }
 
-impl Tally {
+impl VerdictCounts {
     fn count(&self, verdict: &Verdict, asserted: bool) {
         // Relaxed: statistics, read after all threads were joined, or for a message.
         match verdict {
@@ -88,7 +88,7 @@ pub fn run(root: &Path, args: &[&str]) -> Result<String, String> {
     let asked = parse(args)?;
     let binaries = Binaries::build(root)?;
     let menu = Menu::read(&binaries)?;
-    let (tally, next, stop) = (Tally::default(), AtomicU64::new(0), AtomicBool::new(false));
+    let (tally, next, stop) = (VerdictCounts::default(), AtomicU64::new(0), AtomicBool::new(false));
     let found: Mutex<Option<(Case, String)>> = Mutex::new(None);
     let worker = || {
         while !stop.load(Relaxed) {
@@ -125,7 +125,7 @@ pub fn run(root: &Path, args: &[&str]) -> Result<String, String> {
 }
 
 /// Returns a report with the given case and the smallest case that is still wrong.
-fn report(binaries: &Binaries, case: &Case, what: &str, tally: &Tally) -> String {
+fn report(binaries: &Binaries, case: &Case, what: &str, tally: &VerdictCounts) -> String {
     eprintln!("differ: found {case}\ndiffer: {what}\ndiffer: reducing it");
     let mut smallest = (case.clone(), what.to_owned());
     // Each smaller case that is still wrong is the next starting point.
@@ -142,9 +142,9 @@ fn report(binaries: &Binaries, case: &Case, what: &str, tally: &Tally) -> String
     format!("{}\n{what}\nto repeat: {case}", tally.text())
 }
 
-fn parse(args: &[&str]) -> Result<Asked, String> {
+fn parse(args: &[&str]) -> Result<DifferArgs, String> {
     let wrong = |what: String| format!("{what}\n{USAGE}");
-    let mut asked = Asked { end: after("10m").map_err(wrong)?, seed: 1 };
+    let mut asked = DifferArgs { end: after("10m").map_err(wrong)?, seed: 1 };
     let mut args = args.iter();
     while let Some(&arg) = args.next() {
         let value = args.next().ok_or_else(|| wrong(format!("{arg} needs a value")))?;
@@ -187,6 +187,6 @@ mod tests {
             let error = parse(args).err().expect("it is wrong");
             assert!(error.contains("usage: cargo xtask differ"), "{error}");
         }
-        assert!(matches!(parse(&["--cases", "3"]), Ok(Asked { end: End::After(3), seed: 1 })));
+        assert!(matches!(parse(&["--cases", "3"]), Ok(DifferArgs { end: End::After(3), seed: 1 })));
     }
 }

@@ -66,7 +66,7 @@ impl Binaries {
 }
 
 /// The output of a run.
-enum Ran {
+enum RunOutput {
     Done { fingerprint: String },
     Failed { code: Option<i32>, said: String },
     TooLong,
@@ -78,38 +78,38 @@ pub(crate) fn of(binaries: &Binaries, case: &Case, asserted: bool) -> Verdict {
         Ok(ran) => ran,
         Err(why) => return Verdict::Wrong(why),
     };
-    let Ran::Done { fingerprint } = both else { return failed(both) };
+    let RunOutput::Done { fingerprint } = both else { return failed(both) };
     if !asserted {
         return Verdict::Agree;
     }
     match run(&binaries.debug, &case.args("lazy")) {
-        Ok(Ran::Done { fingerprint: other }) if other == fingerprint => Verdict::Agree,
-        Ok(Ran::Done { fingerprint: other }) => Verdict::Wrong(format!(
+        Ok(RunOutput::Done { fingerprint: other }) if other == fingerprint => Verdict::Agree,
+        Ok(RunOutput::Done { fingerprint: other }) => Verdict::Wrong(format!(
             "release gives {fingerprint}, the build with assertions {other}"
         )),
         // The result is known to be correct; only the slower build exceeded the limit.
-        Ok(Ran::TooLong) => Verdict::TooLong,
-        Ok(Ran::Failed { said, .. }) => {
+        Ok(RunOutput::TooLong) => Verdict::TooLong,
+        Ok(RunOutput::Failed { said, .. }) => {
             Verdict::Wrong(format!("only the build with assertions fails: {said}"))
         }
         Err(why) => Verdict::Wrong(why),
     }
 }
 
-fn failed(ran: Ran) -> Verdict {
+fn failed(ran: RunOutput) -> Verdict {
     match ran {
-        Ran::Failed { said, .. } if said.contains(DIFFER) || said.contains("panicked") => {
+        RunOutput::Failed { said, .. } if said.contains(DIFFER) || said.contains("panicked") => {
             Verdict::Wrong(said)
         }
-        Ran::Failed { code: Some(2), .. } => Verdict::Refused,
-        Ran::Failed { code: Some(1), .. } => Verdict::FailedAlike,
-        Ran::Failed { code, said } => Verdict::Wrong(format!("ended with {code:?}: {said}")),
-        Ran::TooLong | Ran::Done { .. } => Verdict::TooLong,
+        RunOutput::Failed { code: Some(2), .. } => Verdict::Refused,
+        RunOutput::Failed { code: Some(1), .. } => Verdict::FailedAlike,
+        RunOutput::Failed { code, said } => Verdict::Wrong(format!("ended with {code:?}: {said}")),
+        RunOutput::TooLong | RunOutput::Done { .. } => Verdict::TooLong,
     }
 }
 
 /// Runs the program. The fingerprint is that of its document.
-fn run(program: &Path, args: &[String]) -> Result<Ran, String> {
+fn run(program: &Path, args: &[String]) -> Result<RunOutput, String> {
     let seconds = LIMIT.as_secs().to_string();
     let mut command = Command::new("timeout");
     command.args(["--signal=KILL", &seconds]).arg(program).args(args);
@@ -117,15 +117,15 @@ fn run(program: &Path, args: &[String]) -> Result<Ran, String> {
     let Output { status, stdout, stderr } = output(&mut command)?;
     // `timeout` kills itself together with the program, or reports it by its exit code.
     if status.code().is_none_or(|code| code == 137 || code == 124) {
-        return Ok(Ran::TooLong);
+        return Ok(RunOutput::TooLong);
     }
     if !status.success() {
         let said = String::from_utf8_lossy(&stderr).trim().to_owned();
-        return Ok(Ran::Failed { code: status.code(), said });
+        return Ok(RunOutput::Failed { code: status.code(), said });
     }
     let document: serde_json::Value = serde_json::from_slice(&stdout)
         .map_err(|why| format!("{args:?} printed no document: {why}"))?;
     let fingerprint = document["fingerprint"].as_str();
     let fingerprint = fingerprint.ok_or_else(|| format!("{args:?}: no fingerprint"))?.to_owned();
-    Ok(Ran::Done { fingerprint })
+    Ok(RunOutput::Done { fingerprint })
 }

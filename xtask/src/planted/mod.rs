@@ -16,8 +16,8 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
-use suite::{Outcome, Round};
-use table::Row;
+use suite::{Round, SuiteResult};
+use table::FaultRow;
 
 pub(crate) const USAGE: &str = "usage: cargo xtask planted [--only PATTERN] [--quick] [--list]
 
@@ -36,13 +36,13 @@ const QUICK_PATIENCE: Duration = Duration::from_secs(30);
 
 /// The arguments of the command.
 #[derive(Default)]
-struct Asked<'a> {
+struct PlantedArgs<'a> {
     only: Option<&'a str>,
     quick: bool,
     list: bool,
 }
 
-impl<'a> Asked<'a> {
+impl<'a> PlantedArgs<'a> {
     fn parse(args: &[&'a str]) -> Option<Self> {
         let (mut asked, mut args) = (Self::default(), args.iter());
         while let Some(&arg) = args.next() {
@@ -67,7 +67,7 @@ impl<'a> Asked<'a> {
 /// The faults that were not caught although they should be, and those that were caught although
 /// they are declared as missed; or the reason why nothing could be run.
 pub fn run(root: &Path, args: &[&str]) -> Result<String, String> {
-    let asked = Asked::parse(args).ok_or_else(|| USAGE.to_owned())?;
+    let asked = PlantedArgs::parse(args).ok_or_else(|| USAGE.to_owned())?;
     let faults: Vec<&Declared> = Fault::ALL.iter().filter(|fault| asked.concerns(fault)).collect();
     if faults.is_empty() {
         return Err("no fault matches this name; `cargo xtask planted --list` shows all".to_owned());
@@ -95,7 +95,7 @@ pub fn run(root: &Path, args: &[&str]) -> Result<String, String> {
 }
 
 /// Runs suites until one catches the fault.
-fn judge<'a>(suites: &[Suite], fault: &'a Declared, quick: bool) -> Row<'a> {
+fn judge<'a>(suites: &[Suite], fault: &'a Declared, quick: bool) -> FaultRow<'a> {
     let since = Instant::now();
     // If no test is expected to fail, all tests of all suites would pass, which takes minutes for a
     // known result.
@@ -108,11 +108,11 @@ fn judge<'a>(suites: &[Suite], fault: &'a Declared, quick: bool) -> Row<'a> {
     let caught = rounds.iter().find_map(|round| {
         let mut reached = suites.iter().filter(|suite| suite.reaches(fault.krate));
         reached.find_map(|suite| match suite::run(suite, fault, *round, patience) {
-            Outcome::Passed => None,
+            SuiteResult::Passed => None,
             outcome => Some((suite.name.clone(), outcome)),
         })
     });
-    Row { fault, caught, seconds: since.elapsed().as_secs_f64() }
+    FaultRow { fault, caught, seconds: since.elapsed().as_secs_f64() }
 }
 
 #[cfg(test)]
@@ -122,7 +122,7 @@ mod tests {
     #[test]
     fn arguments_choose_faults() {
         let of = |args: &[&'static str]| {
-            let asked = Asked::parse(args)?;
+            let asked = PlantedArgs::parse(args)?;
             Some(Fault::ALL.iter().filter(|fault| asked.concerns(fault)).count())
         };
         assert_eq!(of(&[]), Some(Fault::ALL.len()));

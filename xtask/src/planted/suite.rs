@@ -19,7 +19,7 @@ pub(super) enum Round {
 
 /// The result of a run.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Outcome {
+pub(super) enum SuiteResult {
     /// No test failed.
     Passed,
     /// A test failed, with the schedule if the model checker reported one.
@@ -58,7 +58,12 @@ impl Text {
 
 /// Runs a suite with `fault` selected, one test at a time. `patience` is the maximum time without a
 /// finished test.
-pub(super) fn run(suite: &Suite, fault: &Declared, round: Round, patience: Duration) -> Outcome {
+pub(super) fn run(
+    suite: &Suite,
+    fault: &Declared,
+    round: Round,
+    patience: Duration,
+) -> SuiteResult {
     let mut tests = Command::new(&suite.program);
     tests.current_dir(&suite.folder).arg("--test-threads=1").env("MMSCALE_PLANTED", fault.name);
     tests.env("RUST_BACKTRACE", "0").env_remove("MMSCALE_DEPTH").env_remove("SHUTTLE_RANDOM_SEED");
@@ -66,7 +71,7 @@ pub(super) fn run(suite: &Suite, fault: &Declared, round: Round, patience: Durat
         tests.arg("--skip");
     }
     tests.arg(fault.tests).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let died = || Outcome::Died { test: String::new() };
+    let died = || SuiteResult::Died { test: String::new() };
     let Ok(mut child) = tests.spawn() else { return died() };
     let (Some(stdout), Some(stderr)) = (child.stdout.take(), child.stderr.take()) else {
         return died();
@@ -97,11 +102,11 @@ pub(super) fn run(suite: &Suite, fault: &Declared, round: Round, patience: Durat
     let text = out.get();
     match (failed_test(&text), status) {
         (Some(test), _) => {
-            Outcome::Failed { test: test.to_owned(), schedule: schedule(&err.get()) }
+            SuiteResult::Failed { test: test.to_owned(), schedule: schedule(&err.get()) }
         }
-        (None, Some(status)) if status.success() => Outcome::Passed,
-        _ if hung => Outcome::Hung { test: last_test(&text).to_owned() },
-        _ => Outcome::Died { test: last_test(&text).to_owned() },
+        (None, Some(status)) if status.success() => SuiteResult::Passed,
+        _ if hung => SuiteResult::Hung { test: last_test(&text).to_owned() },
+        _ => SuiteResult::Died { test: last_test(&text).to_owned() },
     }
 }
 

@@ -1,18 +1,18 @@
 //! Output of the faults, and of the tests that caught them.
 
-use super::suite::Outcome;
+use super::suite::SuiteResult;
 use mmscale_arch::planted::{Declared, Expected};
 use std::fmt::Write;
 
 /// The result of one fault.
-pub(super) struct Row<'a> {
+pub(super) struct FaultRow<'a> {
     pub(super) fault: &'a Declared,
     /// The suite that caught the fault, with its result.
-    pub(super) caught: Option<(String, Outcome)>,
+    pub(super) caught: Option<(String, SuiteResult)>,
     pub(super) seconds: f64,
 }
 
-impl Row<'_> {
+impl FaultRow<'_> {
     fn by(&self) -> String {
         let Some((suite, outcome)) = &self.caught else {
             return match self.fault.expected {
@@ -21,15 +21,15 @@ impl Row<'_> {
             };
         };
         match outcome {
-            Outcome::Passed => "nothing".to_owned(),
-            Outcome::Failed { test, .. } => format!("{suite} `{test}`"),
-            Outcome::Hung { test } => format!("{suite} `{test}`, which hangs"),
-            Outcome::Died { test } => format!("{suite} `{test}`, which ends the program"),
+            SuiteResult::Passed => "nothing".to_owned(),
+            SuiteResult::Failed { test, .. } => format!("{suite} `{test}`"),
+            SuiteResult::Hung { test } => format!("{suite} `{test}`, which hangs"),
+            SuiteResult::Died { test } => format!("{suite} `{test}`, which ends the program"),
         }
     }
     fn schedule(&self) -> &str {
         match &self.caught {
-            Some((_, Outcome::Failed { schedule: Some(schedule), .. })) => schedule,
+            Some((_, SuiteResult::Failed { schedule: Some(schedule), .. })) => schedule,
             _ => "",
         }
     }
@@ -57,7 +57,7 @@ pub(super) fn list(faults: &[&Declared]) -> String {
 }
 
 /// Formats the rows as a Markdown table.
-pub(super) fn markdown(rows: &[Row<'_>]) -> String {
+pub(super) fn markdown(rows: &[FaultRow<'_>]) -> String {
     let mut text = "| fault | what the code does wrong | caught by | schedule | s |\n\
                     |---|---|---|---|---|\n"
         .to_owned();
@@ -70,8 +70,8 @@ pub(super) fn markdown(rows: &[Row<'_>]) -> String {
 }
 
 /// Returns whether all results are as declared.
-pub(super) fn verdict(rows: &[Row<'_>]) -> Result<String, String> {
-    let missed = |row: &&Row<'_>| matches!(row.fault.expected, Expected::Missed(_));
+pub(super) fn verdict(rows: &[FaultRow<'_>]) -> Result<String, String> {
+    let missed = |row: &&FaultRow<'_>| matches!(row.fault.expected, Expected::Missed(_));
     let caught = rows.iter().filter(|row| row.caught.is_some()).count();
     let told = format!("planted: {caught} of {} faults are caught", rows.len());
     let mut wrong = Vec::new();
@@ -95,9 +95,9 @@ mod tests {
         let of = |expected: fn(Expected) -> bool, caught: bool| {
             let fault = Fault::ALL.iter().find(|fault| expected(fault.expected));
             let fault = fault.expect("there is one");
-            let failed = Outcome::Failed { test: "a::b".to_owned(), schedule: None };
+            let failed = SuiteResult::Failed { test: "a::b".to_owned(), schedule: None };
             let caught = caught.then(|| ("mm".to_owned(), failed));
-            verdict(&[Row { fault, caught, seconds: 0.0 }]).is_ok()
+            verdict(&[FaultRow { fault, caught, seconds: 0.0 }]).is_ok()
         };
         let is_missed = |expected| matches!(expected, Expected::Missed(_));
         let is_caught = |expected| matches!(expected, Expected::Caught | Expected::Quick);

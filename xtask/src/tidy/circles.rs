@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use syn::visit::{self, Visit};
 
 /// The path of a module: names from the crate's root.
-type Place = Vec<String>;
+type ModulePath = Vec<String>;
 
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let crates: BTreeSet<&str> = tree.rust().filter_map(|source| source.krate()).collect();
@@ -30,10 +30,10 @@ fn check_crate(tree: &Tree, krate: &str) -> Vec<Finding> {
 }
 
 /// Returns `["zone", "buddy"]` for `src/zone/buddy.rs`. Additional binaries are separate programs.
-fn place_of(path: &str) -> Option<Place> {
+fn place_of(path: &str) -> Option<ModulePath> {
     let studies = path.strip_prefix("studies/");
     let inside = studies.or_else(|| Some(path.split_once("/src/")?.1))?.strip_suffix(".rs")?;
-    let mut names: Place = inside.split('/').map(str::to_owned).collect();
+    let mut names: ModulePath = inside.split('/').map(str::to_owned).collect();
     if studies.is_some() {
         // `churn/churn.rs` is the module `churn`, and `studies.rs` the crate's root.
         match &names[..] {
@@ -55,8 +55,8 @@ fn place_of(path: &str) -> Option<Place> {
 
 /// A path that a module uses.
 struct Reference {
-    from: Place,
-    to: Place,
+    from: ModulePath,
+    to: ModulePath,
     path: String,
     line: usize,
 }
@@ -64,9 +64,9 @@ struct Reference {
 /// The modules of one crate and their references.
 #[derive(Default)]
 struct Map {
-    modules: BTreeSet<Place>,
+    modules: BTreeSet<ModulePath>,
     /// The target of a name in a module: (module, name) -> module and item.
-    exports: BTreeMap<(Place, String), Place>,
+    exports: BTreeMap<(ModulePath, String), ModulePath>,
     references: Vec<Reference>,
 }
 
@@ -87,7 +87,7 @@ impl Map {
         graphs.values().flat_map(circles_of).collect()
     }
     /// Returns the module that contains `place`, following re-exports.
-    fn resolve(&self, place: &[String]) -> Place {
+    fn resolve(&self, place: &[String]) -> ModulePath {
         let mut place = place.to_vec();
         let mut at = 0;
         // A chain of re-exports is short; the bound only ends circular ones.
@@ -158,14 +158,14 @@ fn way_between(
 /// Reads one file into the map.
 struct Reader<'a> {
     path: &'a str,
-    place: Place,
+    place: ModulePath,
     map: &'a mut Map,
 }
 
 impl Reader<'_> {
     /// Returns the module path of a path that begins with `crate`, `self` or `super`, or (in a
     /// `use`) with a child of this module.
-    fn absolute(&self, names: &[String], in_use: bool) -> Option<Place> {
+    fn absolute(&self, names: &[String], in_use: bool) -> Option<ModulePath> {
         let mut place = self.place.clone();
         let mut rest = names;
         match names.first()?.as_str() {
@@ -192,7 +192,7 @@ impl Reader<'_> {
         }
     }
     /// Walks a `use` tree; each leaf is a reference and an export of this module.
-    fn import(&mut self, tree: &syn::UseTree, names: &mut Place) {
+    fn import(&mut self, tree: &syn::UseTree, names: &mut ModulePath) {
         match tree {
             syn::UseTree::Path(path) => {
                 names.push(path.ident.to_string());
@@ -249,7 +249,7 @@ impl<'ast> Visit<'ast> for Reader<'_> {
         }
     }
     fn visit_path(&mut self, path: &'ast syn::Path) {
-        let names: Place = path.segments.iter().map(|s| s.ident.to_string()).collect();
+        let names: ModulePath = path.segments.iter().map(|s| s.ident.to_string()).collect();
         let line = path.segments.first().map_or(0, |s| s.ident.span().start().line);
         self.refer(&names, line);
         visit::visit_path(self, path);

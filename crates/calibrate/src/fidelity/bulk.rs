@@ -39,14 +39,14 @@ pub(crate) struct NsPerPage {
 
 /// Measurements of the workers.
 #[derive(Debug, Default)]
-struct Found {
+struct BulkTimes {
     /// The duration of each stretch.
     alloc_ns: Vec<u64>,
     free_ns: Vec<u64>,
     overruns: u64,
 }
 
-impl Found {
+impl BulkTimes {
     fn add(&mut self, mut other: Self) {
         self.alloc_ns.append(&mut other.alloc_ns);
         self.free_ns.append(&mut other.free_ns);
@@ -77,7 +77,7 @@ fn median(stretches_ns: &mut [u64]) -> f64 {
 
 /// Runs the measurement on a booted kernel, in its first thread.
 pub(crate) fn run<A: Machine>(kernel: &Kernel<A>, bulk: Bulk) -> NsPerPage {
-    let found = Arc::new(Mutex::new(Found::default()));
+    let found = Arc::new(Mutex::new(BulkTimes::default()));
     let start_ns = (kernel.clock_ns() / bulk.slot_ns + 1) * bulk.slot_ns;
     let threads: Vec<_> = (0..bulk.cpus)
         .map(|cpu| {
@@ -95,11 +95,11 @@ pub(crate) fn run<A: Machine>(kernel: &Kernel<A>, bulk: Bulk) -> NsPerPage {
     found.ns_per_page()
 }
 
-fn worker<A: Machine>(kernel: &Kernel<A>, bulk: Bulk, start_ns: u64) -> Found {
+fn worker<A: Machine>(kernel: &Kernel<A>, bulk: Bulk, start_ns: u64) -> BulkTimes {
     assert!(bulk.pages_per_cpu.is_multiple_of(STRETCH));
     let frames = kernel.mm().frames();
     let mut held: Vec<Pfn> = Vec::with_capacity(bulk.pages_per_cpu);
-    let mut found = Found::default();
+    let mut found = BulkTimes::default();
     for round in 0..=bulk.rounds {
         let alloc_at_ns = start_ns + 2 * round * bulk.slot_ns;
         found.overruns += u64::from(!wait_until(kernel, alloc_at_ns));

@@ -51,7 +51,7 @@ pub struct Hold {
 
 /// One row of a comparison, in ns per page.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Row {
+pub struct ComparisonRow {
     /// Number of concurrently running CPUs.
     pub cpus: usize,
     /// Allocation: real, simulated.
@@ -86,12 +86,12 @@ pub fn host_cpus() -> usize {
 pub fn published(
     profile: &Profile,
     interrupt: &Interrupt,
-) -> Result<(Vec<Row>, Vec<Hold>), StudyError> {
+) -> Result<(Vec<ComparisonRow>, Vec<Hold>), StudyError> {
     let (mut rows, mut holds) = (Vec::new(), Vec::new());
     for (cpus, alloc, free) in LINUX_6_0_BULK {
         let bulk = Bulk { cpus, pages_per_cpu: 16_384, rounds: 2, slot_ns: 100_000_000 };
         let (got, locks) = simulated(profile, bulk, interrupt)?;
-        rows.push(Row {
+        rows.push(ComparisonRow {
             cpus,
             alloc: Pair { real: alloc, simulated: got.alloc },
             free: Pair { real: free, simulated: got.free },
@@ -115,7 +115,7 @@ pub fn this_computer(
     profile: &Profile,
     repeats: usize,
     interrupt: &Interrupt,
-) -> Result<Vec<Row>, StudyError> {
+) -> Result<Vec<ComparisonRow>, StudyError> {
     let speed = Speed::of(profile).map_err(refused)?;
     let mut rows = Vec::new();
     for cpus in 1..=host_cpus() {
@@ -130,7 +130,7 @@ pub fn this_computer(
             alloc.push(real.median_alloc / slowness);
             free.push(real.median_free / slowness);
         }
-        rows.push(Row {
+        rows.push(ComparisonRow {
             cpus,
             alloc: Pair { real: median(alloc), simulated: simulated.median_alloc },
             free: Pair { real: median(free), simulated: simulated.median_free },

@@ -11,7 +11,7 @@ use mmscale_calibrate::derive::{self, DeriveError, Groups, Known, Text};
 use crate::args::NewArgs;
 use crate::failure::Failure;
 use crate::output;
-use crate::place::Place;
+use crate::place::Destination;
 
 /// Maximum file size in bytes: more than a matrix of 4096 CPUs has.
 const MAX_BYTES: u64 = 512 << 20;
@@ -19,7 +19,8 @@ const MAX_BYTES: u64 = 512 << 20;
 /// Derives a profile from the known properties of a machine, and writes it to a file or to stdout.
 pub(super) fn new(profiles: Profiles, args: &NewArgs) -> Result<(), Failure> {
     let place = args.output.as_deref();
-    let place = place.map(|path| Place::open(path, output::existing(args.replace))).transpose()?;
+    let place =
+        place.map(|path| Destination::open(path, output::existing(args.replace))).transpose()?;
     let known = Known {
         profiles,
         base: base(args)?,

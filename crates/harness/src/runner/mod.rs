@@ -93,7 +93,7 @@ impl Queue {
     }
 }
 
-type Outcome = Option<Result<SeedResult, StudyError>>;
+type JobResult = Option<Result<SeedResult, StudyError>>;
 
 /// Executes all arms and seeds of a plan and assembles their document.
 ///
@@ -109,7 +109,7 @@ pub fn execute(
 ) -> Result<Document, RunError> {
     let job = |seed: u64| plan.arms.iter().map(move |&arm| Job { arm, seed });
     let jobs: Vec<Job> = plan.seeds.iter().flat_map(|&seed| job(seed)).collect();
-    let outcomes: Mutex<Vec<Outcome>> = Mutex::new(jobs.iter().map(|_| None).collect());
+    let outcomes: Mutex<Vec<JobResult>> = Mutex::new(jobs.iter().map(|_| None).collect());
     let queue = Mutex::new(Queue::new(jobs.len(), plan.on));
     // A poisoned lock still protects a consistent queue, because each change is one step.
     let queue = || queue.lock().unwrap_or_else(PoisonError::into_inner);
@@ -193,7 +193,7 @@ fn panic_text(panic: &(dyn Any + Send)) -> String {
 fn document(
     plan: &Plan,
     jobs: &[Job],
-    outcomes: Vec<Outcome>,
+    outcomes: Vec<JobResult>,
     interrupt: &Interrupt,
 ) -> Result<Document, RunError> {
     let name = |arm: ArmId| plan.study.arms()[arm.0].name.to_owned();

@@ -20,11 +20,11 @@ pub struct Seen<'a, W: Workload> {
     pub tally: W::Tally,
     /// The second run of the seed, if there was one.
     pub second: Option<&'a Self>,
-    pub(crate) ran: &'a Ran<W>,
+    pub(crate) ran: &'a FinishedRun<W>,
 }
 
 /// A finished run.
-pub(crate) struct Ran<W: Workload> {
+pub(crate) struct FinishedRun<W: Workload> {
     pub(crate) env: Env<W>,
     pub(crate) run: Run<W>,
     pub(crate) source: Source<W>,
@@ -96,7 +96,7 @@ impl<'a> Locks<'a> {
 }
 
 impl<'a, W: Workload> Seen<'a, W> {
-    pub(crate) fn of(ran: &'a Ran<W>, second: Option<&'a Self>) -> Self {
+    pub(crate) fn of(ran: &'a FinishedRun<W>, second: Option<&'a Self>) -> Self {
         let tally = ran.run.tally.get();
         Self { env: &ran.env, plan: &ran.run.plan, tally, second, ran }
     }

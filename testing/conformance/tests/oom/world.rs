@@ -4,7 +4,7 @@ use mmscale_arch::{CpuId, Machine, Probe, Trace};
 use mmscale_frames::page_alloc::{MemoryMap, PcpPolicy};
 use mmscale_frames::vmstat::ZoneItem;
 use mmscale_frames::zone::ZoneId;
-use mmscale_kernel::{Ending, Kernel};
+use mmscale_kernel::{FinalCheck, Kernel};
 use mmscale_mm::lru::LruPolicy;
 use mmscale_mm::mm::MmConfig;
 use mmscale_mm::oom::OomCounters;
@@ -51,7 +51,7 @@ pub(crate) fn with_swap(mut config: MmConfig, pages: u32) -> MmConfig {
 }
 
 fn kernel<A: Machine>(config: &MmConfig, program: fn(&Kernel<A>)) -> Kernel<A> {
-    Kernel::boot(config, Ending::Verified, Box::new(program)).expect("the configuration is sound")
+    Kernel::boot(config, FinalCheck::Run, Box::new(program)).expect("the configuration is sound")
 }
 
 /// Runs `program` as the first thread of a simulated machine of four CPUs; the fingerprint.
