@@ -6,9 +6,9 @@ use indicatif::{ProgressBar, ProgressStyle};
 use mmscale_calibrate::{Effort, Of, calibrate as measure, text};
 
 use crate::args::{CalibrateArgs, ProfileOf};
+use crate::destination::Destination;
 use crate::failure::Failure;
 use crate::output;
-use crate::place::Destination;
 
 /// Measures this computer and writes its profile to a file or to stdout.
 pub(crate) fn calibrate(args: &CalibrateArgs) -> Result<(), Failure> {

@@ -10,19 +10,19 @@ mod ab;
 mod absent;
 mod args;
 mod calibrate;
+mod destination;
 #[cfg(feature = "live")]
 mod doctor;
 mod failure;
 mod fidelity;
+mod file_names;
 mod interrupt;
 #[cfg(feature = "live")]
 mod leftovers;
 mod list;
 #[cfg(feature = "live")]
 mod live;
-mod names;
 mod output;
-mod place;
 mod policies;
 mod profile;
 mod progress;

@@ -10,9 +10,9 @@ use mmscale_report::{Folder, Notes, Written, json_line, text};
 
 use crate::args::{Format, Machine, RunArgs};
 use crate::failure::Failure;
+use crate::file_names::stems;
 use crate::interrupt::{self, Grace};
 use crate::kernel;
-use crate::names::stems;
 use crate::output::{self, Reader};
 use crate::progress;
 

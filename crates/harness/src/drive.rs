@@ -1,10 +1,10 @@
 //! Runs one seed of one arm of a [`Workload`] and computes its metrics.
 
+use crate::arm::Arm;
 #[cfg(feature = "live")]
 use crate::look::LiveRequest;
 use crate::machine::{self, HostCost, MachineSpec, Program, set_machine};
 use crate::meters::Idle;
-use crate::policies::Arm;
 use crate::study::{RunContext, SeedResult, StudyError};
 use crate::workload::seen::{FinishedRun, KernelRan, Source};
 use crate::workload::{Env, Meter, Phases, Run, Seen, Verdict, Workload};

@@ -5,9 +5,9 @@
 //! starts, so that a default can be changed without a build. The documents of such runs contain a
 //! hash of the file.
 
+use crate::arm::{self, Arm, Choice};
 use crate::names::UnknownName;
 use crate::param::{Kind, ParamSpec};
-use crate::policies::{self, Arm, Choice};
 use mmscale_arch::MAX_CPUS;
 use mmscale_document::Fingerprint;
 use std::borrow::Cow;
@@ -308,14 +308,14 @@ fn arms(file: &FileTable, own: &[Choice]) -> Result<Vec<ArmFile>, FileError> {
         let name = table.get("name").and_then(Value::as_str);
         let place = name.map_or(format!(", arm {}", nth + 1), |name| format!(", arm `{name}`"));
         let entry = FileTable { study: file.study, place, table };
-        entry.only(["name", "help"].into_iter().chain(policies::keys(own)))?;
+        entry.only(["name", "help"].into_iter().chain(arm::keys(own)))?;
         let (name, help) = (entry.text("name")?.to_owned(), entry.text("help")?.to_owned());
         if arms.iter().any(|other| other.name == name) {
             return Err(entry.error("another arm has this name; names must differ"));
         }
         let mut arm = Arm::default();
-        for key in policies::keys(own).filter(|key| entry.table.contains_key(*key)) {
-            let value = policies::value(key, entry.text(key)?, own);
+        for key in arm::keys(own).filter(|key| entry.table.contains_key(*key)) {
+            let value = arm::value(key, entry.text(key)?, own);
             let wrong = |why: UnknownName| entry.error(format!("key `{key}`: {why}"));
             arm.choose(key, value.map_err(wrong)?);
         }

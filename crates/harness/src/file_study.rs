@@ -1,11 +1,11 @@
 //! A study that consists of a `study.toml` and a [`Workload`]: names, arms and defaults are from
 //! the file, programs and metrics from the workload.
 
-use crate::chosen::{PolicyArm, PolicyError};
-use crate::file::{FileError, ReportFile, Source, StudyFile};
+use crate::arm::Arm;
+use crate::file::{FileError, Source, StudyFile};
 use crate::machine::machine_params;
 use crate::param::{ParamSet, ParamSpec, Params};
-use crate::policies::Arm;
+use crate::policy_arm::{PolicyArm, PolicyError};
 use crate::study::{
     ArmId, ArmSpec, Defaults, MetricSpec, Report, RunContext, SeedResult, Study, StudyError,
     TooShort,

@@ -14,14 +14,14 @@
 //! | `machine`, `live`, `look` | the machines with this program's memory manager; the live kernel |
 //! | `meters` | idle time, maximum of a quantity over all CPUs |
 //! | `param` | parameters, their declaration, sweeps |
-//! | `policies`, `chosen` | arms: lists of policies, from files and from `--policy` |
+//! | `arm`, `policy_arm` | arms: lists of policies, from files and from `--policy` |
 //! | `file`, `file_study`, `registry` | `study.toml`; a study of file and workload; all studies |
 //! | `plan`, `needs`, `shape` | from a request to plans; their host requirements; CPU counts |
 //! | `runner`, `stats` | runs over seeds; documents, intervals |
 //! | `schedules`, `trails` | a run under both schedules, and the first event that differs |
 
+mod arm;
 mod board;
-mod chosen;
 mod drive;
 mod file;
 mod file_study;
@@ -36,7 +36,7 @@ mod needs;
 mod origin;
 pub mod param;
 mod plan;
-mod policies;
+mod policy_arm;
 mod profiles;
 mod registry;
 mod runner;
@@ -48,11 +48,10 @@ mod study;
 mod trails;
 mod workload;
 
+pub use crate::arm::{Arm, Choice};
 pub use crate::look::{LiveRun, Needs, Releases, Waits};
 pub use crate::meters::Level;
-pub use crate::policies::{Arm, Choice};
 pub use board::{Board, Samples, Times};
-pub use chosen::{PolicyArm, PolicyError};
 pub use file::{FileError, Source};
 pub use file_study::FileStudy;
 pub use host::host;
@@ -67,6 +66,7 @@ pub use needs::fits_host;
 pub use origin::Origin;
 pub use param::{Length, Named, ParamError, ParamSet, ParamSpec, Params, Settings, Unit};
 pub use plan::{CallError, MAX_CPUS, Plan, Request, plan};
+pub use policy_arm::{PolicyArm, PolicyError};
 pub use profiles::{ProfileSummary, profiles};
 pub use registry::{NoStudy, Registry, Shelf};
 pub use runner::{RunError, execute, run_alone};

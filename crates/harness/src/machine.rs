@@ -31,7 +31,7 @@ pub trait Program: Send + 'static {
 pub struct MachineSpec {
     /// The configuration of the memory manager.
     pub mm: MmConfig,
-    ending: FinalCheck,
+    final_check: FinalCheck,
     kind: Kind,
     trails: Trails,
 }
@@ -119,7 +119,7 @@ impl MachineSpec {
         };
         Self {
             mm: mm_of(MemoryMap::nodes(profile.topology.nodes, pages)),
-            ending: ending_of(ctx),
+            final_check: final_check_of(ctx),
             kind: Kind::Sim(Box::new(config)),
             trails: ctx.trails.clone(),
         }
@@ -128,7 +128,7 @@ impl MachineSpec {
     fn threads(ctx: &RunContext, seed: u64) -> Self {
         Self {
             mm: mm_of(MemoryMap::single(MEMORY_PAGES as u32)),
-            ending: ending_of(ctx),
+            final_check: final_check_of(ctx),
             kind: Kind::Threads(ThreadsConfig {
                 cpus: ctx.cpus,
                 hz: ctx.hz,
@@ -188,7 +188,7 @@ fn mm_of(map: MemoryMap) -> MmConfig {
 }
 
 /// Returns the check at the end of a run: with checkers on, the kernel also looks for lost frames.
-fn ending_of(ctx: &RunContext) -> FinalCheck {
+fn final_check_of(ctx: &RunContext) -> FinalCheck {
     match ctx.checks {
         Checks::On => FinalCheck::Run,
         Checks::Off => FinalCheck::Skip,
@@ -203,7 +203,8 @@ pub fn run<P: Program>(
 ) -> Result<MachineRun, StudyError> {
     let begin = Instant::now();
     let begun = Arc::new(AtomicBool::new(false));
-    let booting = Booting { mm: spec.mm, ending: spec.ending, program, begun: Arc::clone(&begun) };
+    let booting =
+        Booting { mm: spec.mm, final_check: spec.final_check, program, begun: Arc::clone(&begun) };
     let mut run = match spec.kind {
         Kind::Sim(config) => on_sim(*config, &spec.trails, booting, probe)?,
         Kind::Threads(config) => on_threads(&config, booting, probe)?,
@@ -220,7 +221,7 @@ pub fn run<P: Program>(
 /// The inputs of a kernel on a machine that is being started.
 struct Booting<P> {
     mm: MmConfig,
-    ending: FinalCheck,
+    final_check: FinalCheck,
     program: P,
     begun: Arc<AtomicBool>,
 }
@@ -235,7 +236,7 @@ impl<P: Program> Booting<P> {
             begun.store(true, Ordering::Relaxed);
             program.run(kernel);
         };
-        Kernel::boot(&self.mm, self.ending, Box::new(first))
+        Kernel::boot(&self.mm, self.final_check, Box::new(first))
             .unwrap_or_else(|why| panic!("the memory manager cannot start: {why}"))
     }
 }

@@ -8,10 +8,10 @@ use mmscale_document::{self as record, ParamValue, Target};
 use mmscale_sim::profile::{Profile, ProfileError, Profiles, Shape};
 use thiserror::Error;
 
-use crate::chosen::{PolicyArm, PolicyError};
 use crate::names::UnknownName;
 use crate::origin::Origin;
 use crate::param::{Length, MAX_DOCUMENTS, ParamError, ParamSpec, Params, Settings, Unit, sweep};
+use crate::policy_arm::{PolicyArm, PolicyError};
 use crate::registry::{NoStudy, Registry};
 use crate::shape::shaped;
 use crate::study::{ArmId, Checks, Interrupt, Progress, RunContext, Study};

@@ -9,8 +9,8 @@ use mmscale_document::{CallRow, Histogram, LockRow, PerCpu, SectionRecord, Span,
 use mmscale_sim::profile::Profile;
 use thiserror::Error;
 
-use crate::chosen::{PolicyArm, PolicyError};
 use crate::param::{Length, ParamSpec, Params};
+use crate::policy_arm::{PolicyArm, PolicyError};
 use crate::trails::Trails;
 
 /// The index of an arm in [`Study::arms`]. A run knows its arm only by this number.

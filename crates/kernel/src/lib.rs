@@ -63,7 +63,7 @@ pub struct Kernel<A: Machine> {
     current: Current<A>,
     nodes: usize,
     groups: usize,
-    ending: FinalCheck,
+    final_check: FinalCheck,
 }
 
 impl<A: Machine> Kernel<A> {
@@ -72,7 +72,7 @@ impl<A: Machine> Kernel<A> {
     /// memory manager's own tasks end, and the machine has nothing left to run.
     pub fn boot(
         config: &MmConfig,
-        ending: FinalCheck,
+        final_check: FinalCheck,
         program: Body<Self>,
     ) -> Result<Self, MmError> {
         let kernel = Self {
@@ -82,7 +82,7 @@ impl<A: Machine> Kernel<A> {
             current: Current::new(),
             nodes: config.map.node_count(),
             groups: config.groups,
-            ending,
+            final_check,
         };
         let body: Body<Self> = Box::new(|system: &Self| system.init(program));
         let first = kernel.threads.insert(Start { process: None, body });
@@ -118,7 +118,7 @@ impl<A: Machine> Kernel<A> {
         });
         process.end_thread(self.mm.backing());
         self.mm.shutdown();
-        if self.ending == FinalCheck::Run {
+        if self.final_check == FinalCheck::Run {
             self.verify();
         }
     }

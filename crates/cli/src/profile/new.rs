@@ -9,9 +9,9 @@ use mmscale_calibrate::Profiles;
 use mmscale_calibrate::derive::{self, DeriveError, Groups, Known, Text};
 
 use crate::args::NewArgs;
+use crate::destination::Destination;
 use crate::failure::Failure;
 use crate::output;
-use crate::place::Destination;
 
 /// Maximum file size in bytes: more than a matrix of 4096 CPUs has.
 const MAX_BYTES: u64 = 512 << 20;

@@ -1,7 +1,7 @@
 //! Arms created on the command line (`--policy`): the first arm of a study with other policies.
 
+use crate::arm::{self, Arm, Choice};
 use crate::names::UnknownName;
-use crate::policies::{self, Arm, Choice};
 use std::fmt;
 use thiserror::Error;
 
@@ -111,11 +111,10 @@ impl PolicyArm {
         let unknown = |why| PolicyError::Unknown { arm: self.to_string(), why: Box::new(why) };
         let mut arm = base.clone();
         for (given, value) in &self.choices {
-            let key = policies::keys(own).find(|key| key == given);
-            let key = key.ok_or_else(|| {
-                unknown(UnknownName::new("mechanism", given, policies::keys(own)))
-            })?;
-            arm.choose(key, policies::value(key, value, own).map_err(unknown)?);
+            let key = arm::keys(own).find(|key| key == given);
+            let key =
+                key.ok_or_else(|| unknown(UnknownName::new("mechanism", given, arm::keys(own))))?;
+            arm.choose(key, arm::value(key, value, own).map_err(unknown)?);
         }
         Ok(arm)
     }
