@@ -203,9 +203,11 @@ fn a_table_of_several_runs_has_a_mark_for_each() {
 | `share` | 0.7500 | 0.7500 |
 ";
     let noisy = page.replace("-50.0 %", "~-50.0 %");
-    let told = Place::new(&noisy, &all(2000.0)).run(Mode::Check);
+    let told = Workspace::new(&noisy, &all(2000.0)).run(Mode::Check);
     assert_eq!(told.unwrap(), "tables: 4 figures in 1 marked tables, all equal to the documents");
-    assert!(error(page, &all(2000.0)).starts_with("A.md:7: `wait_ns`, ours: `-50.0 %` here"));
+    assert!(
+        error(page, &all(2000.0)).starts_with("A.md:7: `wait_ns`, ours: `-50.0 %` in the page")
+    );
     let unknown = noisy.replace("layout=huge", "layout=wide");
     assert!(error(&unknown, &all(2000.0)).starts_with("A.md:5: no document of `reap layout=wide`"));
 }

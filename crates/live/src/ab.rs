@@ -85,9 +85,9 @@ pub struct Answer {
     pub first_seed: u64,
     /// Metrics that both sides have, in the study's order.
     pub metrics: Vec<Compared>,
-    /// What mmscale was built from.
+    /// The build of mmscale.
     pub build: Build,
-    /// The program whose study it is, and what that was built from, if it is not mmscale.
+    /// The build of the program that contains the study, if it is not the `mmscale` binary.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub program: Option<Build>,
     /// The command line, word by word.
