@@ -81,7 +81,7 @@ impl Unit {
         }
         match self.factor(suffix.trim()) {
             Some(factor) => Ok((number, factor)),
-            None => Err(format!("unknown suffix; allowed: {}", self.suffixes())),
+            None => Err(format!("unknown suffix (known: {})", self.suffixes())),
         }
     }
 
@@ -147,6 +147,6 @@ mod tests {
         assert_eq!(Unit::One.parse_real("1e999"), Err("too large".into()));
         assert_eq!(Unit::One.parse_real("--1"), Err("not a number".into()));
         let error = Unit::Ns.parse_count("10kb").unwrap_err();
-        assert_eq!(error, "unknown suffix; allowed: ns, us, ms, s or min");
+        assert_eq!(error, "unknown suffix (known: ns, us, ms, s or min)");
     }
 }

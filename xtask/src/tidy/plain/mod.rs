@@ -18,7 +18,6 @@ const RECORDED: &[(&str, usize)] = &[
     ("frames", 462),
     ("interleave", 65),
     ("linux", 3),
-    ("live", 1),
     ("pages", 103),
     ("peers", 100),
     ("stepped", 12),
