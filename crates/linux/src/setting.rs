@@ -24,7 +24,7 @@ const COUPLED: [Coupled; 5] = [
 ];
 
 const ACTION: &str = "a write to it is an action, not a setting";
-const FOR_GOOD: &str = "it cannot be taken back before the next boot";
+const FOR_GOOD: &str = "it cannot be undone before the next boot";
 const MANY: &str = "it changes settings of all network interfaces";
 /// Settings, or folders of them, that a run does not change.
 const REFUSED: [(&str, &str); 11] = [
@@ -162,7 +162,7 @@ pub(crate) fn can_restore(before: &[Value]) -> Result<()> {
             _ => {}
         }
     }
-    restore(before).map_err(|left| Error::other(format!("the kernel made {} of it", left.value)))
+    restore(before).map_err(|left| Error::other(format!("the kernel stored {}", left.value)))
 }
 
 #[cfg(test)]

@@ -303,6 +303,6 @@ mod tests {
             };
             (0..3).for_each(|_| _ = scope.spawn(slow));
         });
-        assert_eq!(sum.into_inner(), 3, "nobody came between reading and writing");
+        assert_eq!(sum.into_inner(), 3, "no other change came between reading and writing");
     }
 }

@@ -46,7 +46,7 @@ pub enum SysctlError {
         why: Error,
     },
     /// It cannot be read or written.
-    #[error("cannot set {key} to `{value}`: {why}; run as root, and look what values it may have")]
+    #[error("cannot set {key} to `{value}`: {why}; run as root, and check which values it accepts")]
     Refused {
         /// The setting.
         key: String,
@@ -56,7 +56,7 @@ pub enum SysctlError {
         why: Error,
     },
     /// The kernel accepted a value and stored another.
-    #[error("set {key} to `{value}`, and the kernel made `{has}` of it; look what values it takes")]
+    #[error("set {key} to `{value}`, and the kernel stored `{has}`; check which values it accepts")]
     NotTaken {
         /// The setting.
         key: String,
@@ -67,7 +67,7 @@ pub enum SysctlError {
     },
     /// It does not have its old value.
     #[error(
-        "{key} is `{has}` and was `{before}`, which the kernel does not take back: set it by hand; \
+        "{key} is `{has}` and was `{before}`, which the kernel does not accept again: set it by hand; \
          {} keeps the old value, and `mmscale doctor` tries again", file.display()
     )]
     NotRestored {

@@ -342,7 +342,7 @@ fn a_setting_has_one_run_that_changes_it_and_a_guardian_that_lives() {
     let since = Instant::now();
     // Pairs with the `Release` store of the callback.
     while !lost.load(Ordering::Acquire) {
-        assert!(since.elapsed() < PATIENCE, "nothing is told of a dead guardian");
+        assert!(since.elapsed() < PATIENCE, "a dead guardian is not reported");
         std::thread::sleep(Duration::from_millis(1));
     }
     let ended = setting.restore();

@@ -91,7 +91,7 @@ fn all_there_is_can_be_watched_at_once() {
         Watch::Resched,
         Watch::Holders,
     ];
-    if let Some(mut watching) = begin("all at once", &all) {
+    if let Some(mut watching) = begin("all events", &all) {
         watching.count_all(1_000_000_000).expect("it can be set");
         watching.seen().expect("it can be read");
     }

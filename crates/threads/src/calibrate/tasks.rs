@@ -27,7 +27,7 @@ pub(super) fn irq_ns() -> Result<f64, Failure> {
             }
         });
     })?;
-    assert_eq!(signal.ping.0.load(Relaxed), TURNS, "every interrupt was taken at once");
+    assert_eq!(signal.ping.0.load(Relaxed), TURNS, "every interrupt was taken immediately");
     Ok(signal.median_ns())
 }
 
