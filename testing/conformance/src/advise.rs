@@ -104,7 +104,7 @@ pub(crate) fn huge_pages_keep_the_content<S: System>(system: &S) {
     assert_eq!(system.madvise(at, 3 * HUGE_BYTES, Advice::HugePage), Ok(()));
     fill(system, at, pages, 1000);
     check(system, at, pages, 1000);
-    // A hole amid, another mapping in it, and a part that goes.
+    // A hole in the middle, another mapping in it, and a part that is unmapped.
     unmap(system, at.page(700), 3);
     let two = MapSpec::new(2 * PAGE_BYTES).at(Place::Fixed(at.page(700)));
     assert_eq!(system.mmap(two), Ok(at.page(700)));
@@ -120,7 +120,7 @@ pub(crate) fn huge_pages_keep_the_content<S: System>(system: &S) {
     unmap(system, at, pages);
 }
 
-/// madvise(2): ENOMEM where nothing is mapped, whatever the range's length; EINVAL for memory that
+/// madvise(2): ENOMEM where nothing is mapped, for a range of any length; EINVAL for memory that
 /// cannot have a huge page.
 pub(crate) fn nothing_to_collapse_is_no_memory<S: System>(system: &S) {
     let at = map(system, PAGES);

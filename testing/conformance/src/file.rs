@@ -1,4 +1,4 @@
-//! mmap(2) of files, and what other calls do with such mappings.
+//! mmap(2) of files, and other calls on such mappings.
 
 use super::{PAGES, check, check_zero, fill, unmap};
 use mmscale_system::{
@@ -11,7 +11,7 @@ fn new<S: System>(system: &S) -> Fd {
     system.file(BYTES).expect("there is memory")
 }
 
-/// Maps `pages` pages of a file from its page `from` on.
+/// Maps `pages` pages of a file, starting at its page `from`.
 fn map<S: System>(system: &S, fd: Fd, from: u64, pages: u64, share: Share) -> Addr {
     let spec = MapSpec::new(pages * PAGE_BYTES).of(fd, from * PAGE_BYTES, share);
     system.mmap(spec).expect("there is room")
@@ -31,7 +31,7 @@ pub(crate) fn what_is_written_to_a_shared_mapping_is_seen_in_all<S: System>(syst
     check_zero(system, one, PAGES);
     fill(system, one, PAGES, 100);
     check(system, two, PAGES, 100);
-    // A mapping that was never touched, and one of a part.
+    // A mapping that was never touched, and one of a part of the file.
     let (late, part) = (private(system, fd), map(system, fd, 3, 2, Share::Shared));
     check(system, late, PAGES, 100);
     check(system, part, 2, 103);
@@ -43,7 +43,7 @@ pub(crate) fn what_is_written_to_a_shared_mapping_is_seen_in_all<S: System>(syst
     assert_eq!((system.read(again), system.read(again.page(3))), (Ok(100), Ok(7)));
     unmap(system, again, PAGES);
     assert_eq!(system.close(fd), Ok(()));
-    // A mapping does without the descriptor.
+    // A mapping works without the descriptor.
     assert_eq!(system.read(part.page(1)), Ok(104));
     unmap(system, part, 2);
 }
@@ -60,7 +60,7 @@ pub(crate) fn what_is_written_to_a_private_mapping_stays_there<S: System>(system
     check(system, all, PAGES, 100);
     fill(system, all, 4, 300);
     check(system, own, 4, 200);
-    // What is let go is the file's again.
+    // A page that was dropped is read from the file again.
     assert_eq!(system.madvise(own, 2 * PAGE_BYTES, Advice::DontNeed), Ok(()));
     check(system, own, 2, 300);
     check(system, own.page(2), 2, 202);
@@ -177,7 +177,7 @@ pub(crate) fn a_mapping_moves_with_its_part<S: System>(system: &S) {
         let moved = moved.expect("there is room");
         assert_eq!(system.read(moved), Ok(7));
         check(system, moved.page(1), 5, 103);
-        // The middle goes, and both ends keep their parts.
+        // The middle is unmapped, and both ends keep their parts.
         unmap(system, moved.page(2), 2);
         check(system, moved.page(1), 1, 103);
         check(system, moved.page(4), 2, 106);

@@ -1,10 +1,10 @@
-//! What the manual pages say of the calls of [`System`], asked of any implementation: simulated, on
-//! real threads, the live kernel.
+//! The conformance suite: what the manual pages say of the calls of [`System`], checked on any
+//! implementation: simulated, on real threads, the live kernel.
 //!
-//! A case is a program that panics where the system does something else. It runs as a process of
-//! its own, starts with nothing mapped that it knows of, and leaves nothing behind. Where manual
-//! pages leave a choice, a case allows all of it. Contents are checked throughout: what was written
-//! is read back, and memory that is new reads as zeros.
+//! A case is a program that panics where the system behaves differently. It runs as a process of
+//! its own, starts without mappings of its own, and leaves nothing behind. Where manual pages leave
+//! a choice, a case accepts all of it. Contents are checked throughout: what was written is read
+//! back, and new memory reads as zeros.
 
 mod advise;
 mod file;
@@ -17,17 +17,17 @@ mod remap;
 
 use mmscale_system::{Addr, Errno, MapSpec, PAGE_BYTES, Place, Share, System};
 
-/// One thing that the manual pages say.
+/// One statement of the manual pages.
 pub struct Case<S> {
-    /// What holds, as a name.
+    /// The statement, as a name.
     pub name: &'static str,
-    /// Finds out.
+    /// Checks it; panics if it does not hold.
     pub run: fn(&S),
 }
 
 macro_rules! cases {
     ($($module:ident { $($name:ident)* })*) => {
-        /// All cases.
+        /// Returns all cases.
         pub fn cases<S: System>() -> Vec<Case<S>> {
             vec![$($(Case {
                 name: concat!(stringify!($module), "::", stringify!($name)),
@@ -126,7 +126,7 @@ cases! {
     }
 }
 
-// -- What cases share.
+// -- Helpers of the cases.
 
 const PAGES: u64 = 8;
 
@@ -156,28 +156,29 @@ fn fill<S: System>(system: &S, at: Addr, pages: u64, seed: u64) {
     }
 }
 
-/// Finds what [`fill`] has written.
+/// Checks the words that [`fill`] has written.
 fn check<S: System>(system: &S, at: Addr, pages: u64, seed: u64) {
     for page in 0..pages {
         assert_eq!(system.read(at.page(page)), Ok(seed + page), "page {page}");
     }
 }
 
-/// Finds zeros.
+/// Checks for zeros.
 fn check_zero<S: System>(system: &S, at: Addr, pages: u64) {
     for page in 0..pages {
         assert_eq!(system.read(at.page(page)), Ok(0), "page {page}");
     }
 }
 
-/// Finds nothing mapped.
+/// Checks that nothing is mapped.
 fn check_gone<S: System>(system: &S, at: Addr, pages: u64) {
     for page in 0..pages {
         assert_eq!(system.read(at.page(page)), Err(Errno::Segv), "page {page}");
     }
 }
 
-/// A word that a process hears from one that it has forked: a page of a file that both have mapped.
+/// A word that a process receives from one that it has forked: a page of a file that both have
+/// mapped.
 #[derive(Clone, Copy)]
 struct Told(Addr);
 
@@ -189,11 +190,11 @@ impl Told {
         assert_eq!(system.close(file), Ok(()));
         Self(at)
     }
-    /// Says a word that is not 0.
+    /// Sends a word that is not 0.
     fn tell<S: System>(self, system: &S, word: u64) {
         assert_eq!(system.write(self.0, word), Ok(()));
     }
-    /// Waits for it.
+    /// Waits for the word.
     fn hear<S: System>(self, system: &S) -> u64 {
         loop {
             match system.read(self.0).expect("it is mapped") {

@@ -25,7 +25,7 @@ pub(crate) fn locked_memory_is_there<S: System>(system: &S) {
 }
 
 pub(crate) fn the_limit_holds<S: System>(system: &S) {
-    // Far above any usual limit, and none of it can be touched: so it may be more than there is.
+    // Far above any usual limit. None of it is accessible, so it may be more than there is memory.
     let bytes = 1 << 40;
     let at = system.mmap(MapSpec::new(bytes).prot(Prot::None)).expect("there is room");
     let refused = system.mlock(at, bytes, LockWhat::OnFault);

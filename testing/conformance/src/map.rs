@@ -95,9 +95,9 @@ pub(crate) fn too_much_is_refused<S: System>(system: &S) {
     assert_eq!(system.mmap(MapSpec::new(PAGE_BYTES).at(beyond)), Err(Errno::Nomem));
 }
 
-/// mmap(2): EPERM is told below `vm.mmap_min_addr`, unless the caller has CAP_SYS_RAWIO; a hint
-/// there is taken for the first address that is allowed. Processors with the last page of the lower
-/// half in reach keep it empty: a mapping there is ENOMEM.
+/// mmap(2): EPERM below `vm.mmap_min_addr`, unless the caller has CAP_SYS_RAWIO; a hint there
+/// becomes the first address that is allowed. Processors that can reach the last page of the lower
+/// half keep it empty: a mapping there is ENOMEM.
 pub(crate) fn the_lowest_and_the_last_page_are_refused<S: System>(system: &S) {
     let one = MapSpec::new(PAGE_BYTES);
     for place in [Place::Fixed(Addr(0)), Place::Free(Addr(PAGE_BYTES))] {

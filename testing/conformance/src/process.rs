@@ -1,4 +1,4 @@
-//! fork(2), waitpid(2), kill(2), and what threads share.
+//! fork(2), waitpid(2), kill(2), and the state that threads share.
 
 use super::{PAGES, Told, check, check_gone, check_zero, fill, map, unmap};
 use core::sync::atomic::Ordering::SeqCst;
@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 const BYTES: u64 = PAGES * PAGE_BYTES;
 
-/// The last CPU there is.
+/// The last CPU.
 fn other<S: System>(system: &S) -> ThreadSpec {
     ThreadSpec::on(system.cpus() - 1)
 }
@@ -59,7 +59,7 @@ pub(crate) fn threads_share_memory<S: System>(system: &S) {
     let thread = system.spawn(other(system), Box::new(writer)).expect("there is memory");
     assert_eq!(system.join(thread), Ok(()));
     check(system, at, PAGES, 100);
-    // What one unmaps is gone for all.
+    // A page that one thread unmaps is gone for all.
     let cutter = move |system: &S| unmap(system, at, 1);
     let thread = system.spawn(other(system), Box::new(cutter)).expect("there is memory");
     assert_eq!(system.join(thread), Ok(()));
@@ -105,7 +105,7 @@ pub(crate) fn a_killed_process_ends<S: System>(system: &S) {
     assert_eq!(system.wait(victim), Ok(Exit::Killed));
 }
 
-/// Longer than any machine waits for a run to end.
+/// Longer than the limit of any run.
 const FOR_EVER_NS: u64 = 1 << 50;
 
 fn sleep_for_ever<S: System>(system: &S) {
@@ -123,7 +123,7 @@ pub(crate) fn a_killed_process_wakes_from_its_sleep<S: System>(system: &S) {
         let joined = system.join(thread);
         assert!(matches!(joined, Ok(()) | Err(Errno::Stopped)), "{joined:?}");
     };
-    // One that is asleep by then, and one that has perhaps not begun.
+    // One process that is asleep by then, and one that may not have begun.
     for pause_ns in [2_000_000, 1] {
         let victim = system.process(other(system), Box::new(sleeper)).expect("there is memory");
         assert_eq!(system.sleep_ns(pause_ns), Ok(()));
@@ -132,7 +132,7 @@ pub(crate) fn a_killed_process_wakes_from_its_sleep<S: System>(system: &S) {
     }
 }
 
-/// Neither for its threads nor for its children.
+/// It waits neither for its threads nor for its children.
 pub(crate) fn a_killed_process_waits_no_more<S: System>(system: &S) {
     let orphan = Told::new(system);
     let waiting = move |system: &S| {
@@ -154,12 +154,12 @@ pub(crate) fn a_killed_process_waits_no_more<S: System>(system: &S) {
     assert_eq!(system.sleep_ns(2_000_000), Ok(()));
     assert_eq!(system.kill(victim), Ok(()));
     assert_eq!(system.wait(victim), Ok(Exit::Killed));
-    // Its child goes on, until it is killed too.
+    // Its child runs on until it is killed too.
     assert_eq!(system.kill(child), Ok(()));
     orphan.forget(system);
 }
 
-/// Touches memory until the system says that it is over.
+/// Touches memory until the system reports the end.
 fn endure<S: System>(system: &S) {
     loop {
         let spec = mmscale_system::MapSpec::populated(BYTES);
@@ -217,16 +217,17 @@ pub(crate) fn locks_are_not_inherited<S: System>(system: &S) {
     unmap(system, at, PAGES);
 }
 
-/// sched(7): a thread that wakes goes before all that are less urgent, and real time before fair.
+/// sched(7): a thread that wakes runs before all less urgent ones, and real time before fair.
 ///
-/// Nobody's time is asked for: a machine may be slow, and do much else.
+/// No times are checked: a machine may be slow and busy.
 pub(crate) fn the_more_urgent_thread_goes_first<S: System>(system: &S) {
-    /// How long the busy thread waits for the urgent one at most, in pieces of its own time.
+    /// The most pieces of computation for which the busy thread waits for the urgent one.
     const PIECES: u32 = 5_000;
     const PIECE_NS: u64 = 100_000;
     const ASLEEP_NS: u64 = 5_000_000;
     const POLL_NS: u64 = 250_000;
-    /// Who has begun, whether all have, and who was done first, second and third.
+    /// The number of threads that have begun, whether all have, and the order in which they
+    /// finished.
     #[derive(Default)]
     struct State {
         begun: AtomicU32,
@@ -234,7 +235,7 @@ pub(crate) fn the_more_urgent_thread_goes_first<S: System>(system: &S) {
         order: AtomicU32,
     }
     impl State {
-        /// Adds a number to the order in which threads were done, in a digit each.
+        /// Adds a number to the order in which threads finished, one digit each.
         fn done(&self, who: u32) {
             let add = |so_far| Some(so_far * 10 + who);
             self.order.fetch_update(SeqCst, SeqCst, add).expect("it always adds");
@@ -254,19 +255,19 @@ pub(crate) fn the_more_urgent_thread_goes_first<S: System>(system: &S) {
     };
     let busy = Arc::clone(&state);
     let computes = move |system: &S| {
-        // It may be that one of them cannot be started.
+        // One of them may have failed to start.
         while busy.begun.load(SeqCst) < 2 && !busy.all.load(SeqCst) {
             system.sleep_ns(POLL_NS).expect("nobody is killed");
         }
         busy.all.store(true, SeqCst);
-        // In pieces: a machine may look for others between two calls only.
+        // In pieces: a machine may switch tasks between two calls only.
         for _ in 0..PIECES {
             system.compute_ns(PIECE_NS).expect("nobody is killed");
             if busy.order.load(SeqCst) != 0 {
                 break;
             }
         }
-        // Time for the fair one too, if it were to get any.
+        // Time for the fair thread too, if it were to run.
         for _ in 0..2 * ASLEEP_NS / PIECE_NS {
             system.compute_ns(PIECE_NS).expect("nobody is killed");
         }
@@ -278,7 +279,7 @@ pub(crate) fn the_more_urgent_thread_goes_first<S: System>(system: &S) {
         system.spawn(cpu.real_time(20), Box::new(sleeper(1))),
         system.spawn(cpu, Box::new(sleeper(3))),
     ];
-    // Not everybody may run in real time everywhere.
+    // Real-time priority is not allowed everywhere.
     if threads.iter().any(Result::is_err) {
         state.all.store(true, SeqCst);
     }

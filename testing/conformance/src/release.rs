@@ -3,17 +3,17 @@
 use super::{PAGES, Told, check, fill, map, unmap};
 use mmscale_system::{Errno, Exit, Fd, MapSpec, PAGE_BYTES, ProcessId, System, ThreadSpec};
 
-/// Longer than any machine waits for a run to end.
+/// Longer than the limit of any run.
 const FOR_EVER_NS: u64 = 1 << 50;
-/// Long enough for a process to begin, and for one that was told to end.
+/// Long enough for a process to begin, and for a killed one to end.
 const PAUSE_NS: u64 = 2_000_000;
 
-/// The last CPU there is.
+/// The last CPU.
 fn other<S: System>(system: &S) -> ThreadSpec {
     ThreadSpec::on(system.cpus() - 1)
 }
 
-/// A process with memory that sleeps until it is killed.
+/// Starts a process with memory that sleeps until it is killed.
 fn sleeper<S: System>(system: &S) -> ProcessId {
     let body = |system: &S| {
         // It may be killed before it begins.
@@ -35,7 +35,7 @@ fn open<S: System>(system: &S, process: ProcessId) -> Fd {
     system.pidfd_open(process).expect("there is such a process")
 }
 
-/// Asks until the process has no memory any more.
+/// Repeats the call until the process has no memory any more.
 fn until_gone<S: System>(system: &S, fd: Fd, meanwhile: &[Errno]) {
     loop {
         match system.process_mrelease(fd, 0) {
@@ -53,7 +53,7 @@ pub(crate) fn the_living_are_not_released<S: System>(system: &S) {
     assert_eq!(system.process_mrelease(fd, 0), Err(Errno::Inval));
     assert_eq!(system.sleep_ns(PAUSE_NS), Ok(()));
     assert_eq!(system.process_mrelease(fd, 0), Err(Errno::Inval));
-    // Nor is the caller itself.
+    // The caller itself is not released either.
     let (at, own) = (map(system, PAGES), open(system, system.own_process()));
     fill(system, at, PAGES, 100);
     assert_eq!(system.process_mrelease(own, 0), Err(Errno::Inval));
@@ -84,7 +84,7 @@ pub(crate) fn the_dying_are_released_until_they_are_gone<S: System>(system: &S) 
     let fine = matches!(released, Ok(()) | Err(Errno::Srch | Errno::Again));
     assert!(fine, "{released:?}");
     until_gone(system, fd, &[Errno::Again]);
-    // It is still there, to be waited for.
+    // It still exists until it is waited for.
     let again = open(system, dying);
     assert_ne!(again, fd);
     assert_eq!(system.process_mrelease(again, 0), Err(Errno::Srch));
@@ -96,14 +96,15 @@ pub(crate) fn the_dying_are_released_until_they_are_gone<S: System>(system: &S) 
     assert_eq!(system.close(again), Ok(()));
 }
 
-/// The victim computes: it cannot notice that it was killed, and its memory goes all the same.
+/// The victim computes, so it cannot notice that it was killed, and its memory is released all the
+/// same.
 pub(crate) fn what_was_released_is_not_there<S: System>(system: &S) {
     let ready = Told::new(system);
     let body = move |system: &S| {
         let at = map(system, PAGES);
         fill(system, at, PAGES, 100);
         ready.tell(system, 1);
-        // Whoever kills it may be late.
+        // The kill may be late.
         loop {
             let _ = system.compute_ns(40 * PAUSE_NS);
             match system.read(at) {
@@ -120,7 +121,7 @@ pub(crate) fn what_was_released_is_not_there<S: System>(system: &S) {
     let fd = open(system, victim);
     ready.hear(system);
     assert_eq!(system.kill(victim), Ok(()));
-    // On a machine that runs slower than its clock it may have computed enough.
+    // On a machine that runs slower than its clock the victim may have finished.
     let released = system.process_mrelease(fd, 0);
     assert!(matches!(released, Ok(()) | Err(Errno::Srch)), "{released:?}");
     assert_eq!(system.wait(victim), Ok(Exit::Killed));
@@ -133,14 +134,14 @@ pub(crate) fn the_dead_are_gone<S: System>(system: &S) {
     let child = system.process(other(system), Box::new(|_: &S| {})).expect("there is memory");
     let fd = open(system, child);
     until_gone(system, fd, &[Errno::Inval]);
-    // Who has ended is not killed any more, but may be told to.
+    // A process that has ended is not killed any more, but the call succeeds.
     assert_eq!(system.kill(child), Ok(()));
     assert_eq!(system.wait(child), Ok(Exit::Returned));
     assert_eq!(system.process_mrelease(fd, 0), Err(Errno::Srch));
     assert_eq!(system.close(fd), Ok(()));
 }
 
-/// It need not be one's own child.
+/// The victim need not be a child of the caller.
 pub(crate) fn the_children_of_others_are_released_too<S: System>(system: &S) {
     let grandchild = Told::new(system);
     let middle = move |system: &S| {
@@ -159,7 +160,7 @@ pub(crate) fn the_children_of_others_are_released_too<S: System>(system: &S) {
     assert_eq!(system.close(fd), Ok(()));
 }
 
-/// A number means what was opened last under it; a descriptor means its process for good.
+/// A number refers to what was last opened under it; a descriptor refers to its process for good.
 pub(crate) fn numbers_are_used_again_and_meanings_are_not<S: System>(system: &S) {
     let first = sleeper(system);
     let fd = open(system, first);
@@ -169,13 +170,13 @@ pub(crate) fn numbers_are_used_again_and_meanings_are_not<S: System>(system: &S)
     assert_eq!(open(system, first), fd);
     assert_eq!(system.kill(first), Ok(()));
     assert_eq!(system.wait(first), Ok(Exit::Killed));
-    // Whoever starts now is somebody else.
+    // A process that starts now is another one.
     let second = sleeper(system);
     assert_eq!(system.process_mrelease(fd, 0), Err(Errno::Srch));
     assert_eq!(system.close(fd), Ok(()));
     assert_eq!(open(system, second), fd);
     assert_eq!(system.process_mrelease(fd, 0), Err(Errno::Inval));
-    // A fork has it too, another process has not.
+    // A fork has the descriptor too, another process does not.
     let forked = move |system: &S| {
         assert_eq!(system.process_mrelease(fd, 0), Err(Errno::Inval));
         assert_eq!(system.close(fd), Ok(()));

@@ -47,7 +47,7 @@ pub(crate) fn moving_carries_the_content<S: System>(system: &S) {
     fill(system, at, PAGES, 100);
     let target = if to == at { to.page(2 * PAGES) } else { to };
     let to = to_free(system, target);
-    // A page amid the mapping goes elsewhere, and the rest stays.
+    // A page in the middle of the mapping moves, and the rest stays.
     assert_eq!(system.mremap(at.page(3), PAGE_BYTES, PAGE_BYTES, MayMove::To(to)), Ok(to));
     check(system, to, 1, 103);
     check(system, at, 3, 100);
@@ -57,7 +57,7 @@ pub(crate) fn moving_carries_the_content<S: System>(system: &S) {
     unmap(system, to, 1);
 }
 
-/// A free place for some pages: `hint` or another.
+/// Returns a free place for some pages: `hint` or another one.
 fn to_free<S: System>(system: &S, hint: mmscale_system::Addr) -> mmscale_system::Addr {
     let spec = MapSpec::new(BYTES).at(Place::Hint(hint));
     let at = system.mmap(spec).expect("there is room");

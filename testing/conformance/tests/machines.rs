@@ -1,5 +1,6 @@
 //! The cases on the machines that run the memory manager, under every LRU policy. Each case runs on
-//! a machine of its own, which looks at itself at the end: everything adds up, and is given back.
+//! a machine of its own, which is checked at the end: the structures are consistent, and all memory
+//! is freed.
 
 use mmscale_arch::{CpuId, Machine, Probe, Trace};
 use mmscale_conformance::{Case, cases};
@@ -32,7 +33,7 @@ fn deaf(_: CpuId) -> Box<dyn Probe> {
     Box::new(Deaf)
 }
 
-/// A kernel that runs one case in a process of its own.
+/// Makes a kernel that runs one case in a process of its own.
 fn kernel<A: Machine>(nodes: usize, lru: LruPolicy, case: fn(&Kernel<A>)) -> Kernel<A> {
     let mut mm = MmConfig::new(MemoryMap::nodes(nodes, PAGES / nodes as u32), TickPolicy::Stock);
     mm.lru = lru;
@@ -72,7 +73,7 @@ fn on_threads(case: &Case<Kernel<Threads>>, lru: LruPolicy) -> Result<(), String
     outcome.failure.map_or(Ok(()), |why| Err(format!("{} ({lru:?}): {why}", case.name)))
 }
 
-/// All failures at once: which cases fail together says more than the first of them.
+/// Reports all failures together: the set of failing cases says more than the first of them.
 fn none(failures: &[String]) {
     assert!(failures.is_empty(), "{} failed:\n{}", failures.len(), failures.join("\n"));
 }

@@ -1,11 +1,11 @@
-//! Every policy of every mechanism: boots, carries load while CPUs leave and come back, comes to
-//! rest, and leaves nothing behind. The policies are those that `mmscale_mm::policy` lists, so a
-//! new one is in here by its declaration.
+//! Every policy of every mechanism: it boots, carries load while CPUs go offline and come back,
+//! becomes quiet, and leaves nothing behind. The policies are those that `mmscale_mm::policy`
+//! lists, so a new one is covered by its declaration.
 //!
-//! A policy runs in a machine of its own, beside the default policies of the other mechanisms, with
-//! all checkers on. It must keep what any policy promises: programs find what they wrote, counters
-//! are folded, every frame comes home, and the two schedules of the simulator agree. What only its
-//! mechanism promises is asked by [`at_rest`] and [`afterwards`].
+//! A policy runs on a machine of its own, with the default policies of the other mechanisms and
+//! with all checkers on. It must keep the promises of all policies: programs read what they wrote,
+//! counters are folded, every frame is freed, and the two schedules of the simulator agree.
+//! [`at_rest`] and [`afterwards`] check the promises of its own mechanism.
 
 use crate::oom::world::{check, grow, holder, start};
 use mmscale_arch::{About, CounterEvent, CpuId, Probe, TickEvent, Trace};
@@ -24,29 +24,29 @@ use std::rc::Rc;
 const MS: u64 = 1_000_000;
 const INTERVAL_NS: u64 = 1_000 * MS;
 const CPUS: usize = 4;
-/// The CPU that leaves and comes back.
+/// The CPU that goes offline and comes back.
 const LEAVES: usize = 3;
-/// When it leaves.
+/// When it goes offline.
 const GONE_NS: u64 = 2_500 * MS;
 /// When it comes back.
 const BACK_NS: u64 = 4_500 * MS;
-/// When programs come to rest.
+/// When programs become quiet.
 const REST_NS: u64 = 8_000 * MS;
 /// When they end.
 const END_NS: u64 = 12_000 * MS;
-/// The intervals after which no counter of a CPU may wait to be folded.
+/// The number of intervals after which every counter of a CPU must be folded.
 const STALE_INTERVALS: u64 = 3;
-/// Pages that a program has at a time. Two pageblocks, so that CPUs may keep whole ones.
+/// Pages that a program has at a time: two pageblocks, so that CPUs may keep whole ones.
 const PAGES: u64 = 1200;
 
-/// A counter of a CPU: its CPU, and its place.
+/// A counter of a CPU: its CPU, its zone or node, its item.
 type Counter = (usize, u16, u8);
 
-/// What a CPU did, with times in ns.
+/// Events of a CPU, with times in ns.
 #[derive(Default)]
 struct Seen {
     ticks: Vec<u64>,
-    /// Counters that became something, or nothing: of dead CPUs, too.
+    /// Counters that became nonzero or zero, of dead CPUs too.
     counters: Vec<(u64, Counter, bool)>,
 }
 
@@ -71,7 +71,7 @@ fn seen(_: CpuId) -> Box<dyn Probe> {
     Box::new(Seen::default())
 }
 
-/// Computes, perhaps in turn with others of the same CPU.
+/// Computes, alternating with other programs of the same CPU.
 fn compute_until(system: &Kernel<Sim>, when_ns: u64) -> Result<(), Errno> {
     while system.clock_ns() < when_ns {
         system.compute_ns((when_ns - system.clock_ns()).min(100 * MS))?;
@@ -83,9 +83,9 @@ fn until(system: &Kernel<Sim>, when_ns: u64) -> Result<(), Errno> {
     system.sleep_ns(when_ns.saturating_sub(system.clock_ns()))
 }
 
-/// Uses memory in all ways that mechanisms differ in until [`REST_NS`], then computes.
+/// Uses memory in all ways in which mechanisms differ until [`REST_NS`], then computes.
 fn worker(system: &Kernel<Sim>, cpu: usize) -> Result<(), Errno> {
-    // Stays all the time: pageblocks have pages in use while the machine rests.
+    // These stay: pageblocks have pages in use while the machine is quiet.
     let kept = grow(system, 50)?;
     let mut round = cpu as u64;
     while system.clock_ns() < REST_NS {
@@ -105,7 +105,7 @@ fn worker(system: &Kernel<Sim>, cpu: usize) -> Result<(), Errno> {
         }
         round += 1;
     }
-    // Fewer than a batch: they wait in it while the machine rests.
+    // Fewer than a batch: they stay in it while the machine is quiet.
     let batched = grow(system, 20)?;
     compute_until(system, END_NS)?;
     check(system, kept, 50);
@@ -117,7 +117,7 @@ fn give_up(system: &Kernel<Sim>, at: Addr, advice: Advice) -> Result<(), Errno> 
     system.madvise(at, PAGES / 2 * PAGE_BYTES, advice)
 }
 
-/// A child has the pages too, copies some of them, and ends.
+/// Forks a child that has the pages too, copies some of them, and ends.
 fn share(system: &Kernel<Sim>, at: Addr) -> Result<(), Errno> {
     let body = move |system: &Kernel<Sim>| {
         check(system, at, PAGES);
@@ -130,7 +130,7 @@ fn share(system: &Kernel<Sim>, at: Addr) -> Result<(), Errno> {
     Ok(())
 }
 
-/// A process is killed, and two others help to empty it.
+/// Kills a process, and lets two others help to free its memory.
 fn reap(system: &Kernel<Sim>) {
     let victim = holder(system, 2, PAGES);
     let fd = system.pidfd_open(victim).expect("it is there");
@@ -160,7 +160,7 @@ fn program(system: &Kernel<Sim>, mechanism: &Mechanism) {
         })
     };
     let mut workers: Vec<_> = (1..CPUS).map(run).collect();
-    // The shepherd of ticks is deferrable, as in Linux: on an idle CPU it would come late.
+    // The shepherd of ticks is deferrable, as in Linux: on an idle CPU it would be late.
     workers.push(start(system, 0, |system: &Kernel<Sim>| {
         assert_eq!(compute_until(system, END_NS), Ok(()));
     }));
@@ -182,7 +182,8 @@ fn program(system: &Kernel<Sim>, mechanism: &Mechanism) {
     }
 }
 
-/// What any policy promises of a machine on which programs only compute, and of a CPU that left.
+/// Checks what every policy promises on a machine on which programs only compute, and of a CPU that
+/// is offline.
 fn all_adds_up(system: &Kernel<Sim>) {
     let mm = system.mm();
     mm.verify().unwrap_or_else(|why| panic!("the frames: {why:?}"));
@@ -190,7 +191,7 @@ fn all_adds_up(system: &Kernel<Sim>) {
     mm.backing().verify().unwrap_or_else(|why| panic!("the address spaces: {why}"));
 }
 
-/// What one mechanism promises of such a machine.
+/// Checks what one mechanism promises on such a machine.
 fn at_rest(system: &Kernel<Sim>, mechanism: &Mechanism) {
     let mm = system.mm();
     match mechanism.key {
@@ -230,7 +231,7 @@ fn at_rest(system: &Kernel<Sim>, mechanism: &Mechanism) {
     }
 }
 
-/// No counter of a CPU waits for long to be folded, whether it has its CPU or lost it.
+/// Checks that no counter of a CPU stays unfolded for long, online or offline.
 fn none_is_stale(seen: &[Seen]) -> Result<(), String> {
     let mut events: Vec<_> = seen.iter().flat_map(|seen| &seen.counters).copied().collect();
     events.sort_unstable();
@@ -256,7 +257,7 @@ fn none_is_stale(seen: &[Seen]) -> Result<(), String> {
     }
 }
 
-/// What one mechanism promises of a whole run.
+/// Checks what one mechanism promises over a whole run.
 fn afterwards(seen: &[Seen], mechanism: &Mechanism) -> Result<(), String> {
     if mechanism.key != "tick" {
         return Ok(());
@@ -277,7 +278,7 @@ fn afterwards(seen: &[Seen], mechanism: &Mechanism) -> Result<(), String> {
     Ok(())
 }
 
-/// Runs one policy of a mechanism; the fingerprint, or what was found.
+/// Runs one policy of a mechanism; returns the fingerprint, or the failure.
 fn run(mechanism: &'static Mechanism, policy: &About, schedule: Policy) -> Result<u64, String> {
     let mut mm = MmConfig::new(MemoryMap::nodes(2, 1 << 14), TickPolicy::default());
     mm.interval_ns = INTERVAL_NS;

@@ -1,5 +1,5 @@
-//! The stacks of tasks: reused from caches of CPUs, freed after a grace period, and given back when
-//! a CPU leaves or memory fails. Every run ends with all frames at home.
+//! The stacks of tasks: reused from per-CPU caches, freed after a grace period, and freed when a
+//! CPU goes offline or memory is short. Every run ends with all frames free.
 
 use crate::oom::world::{self, start};
 use mmscale_arch::{CpuId, Machine, Probe, Trace};
@@ -12,11 +12,11 @@ use mmscale_system::{Errno, Exit, System, ThreadSpec};
 use std::rc::Rc;
 
 const MS: u64 = 1_000_000;
-/// Threads that exist at a time on a CPU: more than its cache has room for.
+/// Threads that exist at a time on a CPU: more than its cache holds.
 const BURST: u64 = 6;
 const ROUNDS: u64 = 12;
 
-/// Few addresses may wait for a flush, so that there are some.
+/// A machine where few addresses may wait for a flush, so that flushes occur.
 fn config(policy: CallPolicy) -> MmConfig {
     let mut config = world::config();
     config.smp.policy = policy;
@@ -28,7 +28,7 @@ fn stats<A: Machine>(system: &Kernel<A>) -> StackStats {
     system.mm().stacks().stats()
 }
 
-/// Makes threads on the CPU `cpu`, and waits for their ends; how many could be made.
+/// Makes threads on the CPU `cpu`, and waits for their ends; returns how many could be made.
 fn burst<A: Machine>(system: &Kernel<A>, cpu: usize) -> u64 {
     let spawn = |_| system.spawn(ThreadSpec::on(cpu), Box::new(|_| {}));
     let all: Vec<_> = (0..BURST).map(spawn).collect();
@@ -45,7 +45,7 @@ fn burst<A: Machine>(system: &Kernel<A>, cpu: usize) -> u64 {
     made
 }
 
-/// A process on each CPU makes threads there, again and again.
+/// A process on each CPU repeatedly makes threads there.
 fn churn<A: Machine>(system: &Kernel<A>) {
     let cpus = system.cpus();
     let body = |cpu| {
@@ -75,7 +75,7 @@ fn stacks_are_reused_and_what_caches_have_no_room_for_is_purged() {
     }
 }
 
-/// CPU 3 leaves with stacks in its cache, and others that wait for a grace period.
+/// CPU 3 goes offline with stacks in its cache, and others that wait for a grace period.
 fn unplug(system: &Kernel<Sim>) {
     for round in 0..6 {
         assert_eq!(burst(system, 3), BURST, "there is memory");

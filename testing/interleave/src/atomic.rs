@@ -1,12 +1,12 @@
-//! Atomics: shuttle's, with interrupts let in before each operation, and the history of each where
-//! memory is weak.
+//! Atomics: shuttle's, with interrupts allowed before each operation, and with the history of each
+//! where memory is weak.
 //!
-//! Another CPU may go on before each operation. That is enough where everything that CPUs share is
-//! such an atomic. What a lock protects is not: so after the operation by which mm's own locks are
-//! let go (`fetch_and`) another CPU may go on too, before the caller does anything else.
+//! Another CPU may run before each operation. That is enough where all data that CPUs share is such
+//! an atomic. Data under a lock is not, so another CPU may also run after the operation that
+//! releases one of mm's own locks (`fetch_and`), before the caller continues.
 //!
 //! Shuttle's atomic holds the last value; the memory ([`crate::memory`]) decides whether a load
-//! returns that one. A compare-and-exchange that would succeed on the last value does so.
+//! returns it. A compare-and-exchange that would succeed on the last value does so.
 
 use crate::memory::Id;
 use crate::world::{self, World, here, with};
@@ -108,7 +108,7 @@ macro_rules! atomic {
 
 atomic!(u8 => AtomicU8, u32 => AtomicU32, u64 => AtomicU64, i64 => AtomicI64);
 
-/// A byte that its CPU counts in.
+/// A byte in which its CPU counts.
 pub struct ModelOwned {
     last: AtomicI8,
     id: Id,

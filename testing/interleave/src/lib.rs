@@ -1,16 +1,16 @@
-//! A machine whose CPUs take turns in every order, for model checking mm.
+//! A machine whose CPUs run in every order, for model checking mm.
 //!
-//! Every CPU is a thread of shuttle, with one task on it. Each atomic operation and each lock is a
-//! point at which another CPU may go on, and at which a pending interrupt is delivered if the CPU
-//! has interrupts on. A [`check`] runs a small scenario some thousand times, under schedules that
-//! are random, and others that are mostly straight with a few switches (PCT), which find rare
-//! orders that random ones miss. A failing schedule is printed and can be replayed.
+//! Every CPU is a thread of shuttle, with one task on it. At each atomic operation and each lock
+//! another CPU may run, and a pending interrupt is delivered if the CPU has interrupts on. A
+//! [`check`] runs a small scenario some thousand times, under random schedules, and under others
+//! that are mostly sequential with a few switches (PCT), which find rare orders that random ones
+//! miss. A failing schedule is printed and can be replayed.
 //!
 //! In a [`check`] all atomics are sequentially consistent. In a [`check_weak`] memory is weak: a
 //! load may return an old value where the orderings allow that, and a [`Plain`] value that two CPUs
 //! use without an order between them is an error. `memory.rs` says what the model covers.
 //!
-//! Time stands still between calls: each reading of the clock is a fixed step later than the last.
+//! Time passes only in reads of the clock: each is a fixed step later than the last one.
 
 mod atomic;
 mod memory;
@@ -38,7 +38,8 @@ use world::with;
 #[derive(Clone, Copy, Debug)]
 pub struct Model;
 
-// SAFETY: a CPU is a task of the model checker, which runs one at a time, and stays it.
+// SAFETY: a CPU is a task of the model checker, which runs one at a time, and never changes its
+// CPU.
 unsafe impl Cpu for Model {
     type Spin = ModelSpin;
     type AtomicU8 = ModelAtomic<u8>;
@@ -134,7 +135,7 @@ unsafe impl Machine for Model {
         with(|w| w.cpus.borrow()[task.index()].runs)
     }
     fn spawn(_: TaskSpec) -> TaskId {
-        // A CPU has one task: scenarios make the workers they want as CPUs of their own.
+        // A CPU has one task: scenarios make the workers they need as CPUs of their own.
         TaskId::new(usize::from(u16::MAX))
     }
     fn cond_resched() {
@@ -159,7 +160,7 @@ unsafe impl Machine for Model {
         (0..order.pages()).for_each(drop);
     }
     fn copy_page(from: Pfn, to: Pfn) {
-        // Copying takes a while: what is written to the source meanwhile is not in the copy.
+        // Copying takes a while: a write to the source meanwhile is not in the copy.
         let stamp = Self::read_stamp(from);
         world::point();
         Self::write_stamp(to, stamp);

@@ -1,5 +1,6 @@
-//! Spin locks that block instead: the checker need not try every turn of a spin. Only who waits
-//! with interrupts on does spin, since interrupts must reach him: the holder may wait for that.
+//! Spin locks that block instead: the checker need not try every round of a spin. Only a CPU that
+//! waits with interrupts on does spin, because interrupts must reach it: the holder may wait for
+//! that.
 
 use crate::memory::Id;
 use crate::world::{self, here, with};
@@ -52,7 +53,7 @@ unsafe impl RawSpin for ModelSpin {
         free
     }
     unsafe fn unlock(&self) {
-        // After a panic the schedule is over, and nobody waits.
+        // After a panic the schedule has ended, and no CPU waits.
         if let Ok(mut held) = self.held.lock() {
             with(|w| w.memory.teach(here(), &self.id));
             *held = false;

@@ -1,7 +1,7 @@
 //! The machine's state: CPUs, their interrupts, their one task each.
 //!
-//! Shuttle runs all threads of a schedule on one thread of the host, so plain cells do; they are
-//! no points of the schedule. The state is made anew for every schedule.
+//! Shuttle runs all threads of a schedule on one host thread, so plain cells suffice; accesses to
+//! them are no scheduling points. The state is made anew for every schedule.
 
 use crate::memory::{Id, Memory};
 use core::cell::{Cell, RefCell};
@@ -15,13 +15,13 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// What a scenario wants to be told, as a machine tells [`mmscale_arch::Callbacks`].
+/// Callbacks of a scenario, as a machine calls [`mmscale_arch::Callbacks`].
 pub trait Hooks: Send + Sync {
     /// An interrupt from another CPU arrived.
     fn ipi(&self, _: Ipi) {}
-    /// This CPU's task parks, and leaves it idle.
+    /// This CPU's task parks, and the CPU becomes idle.
     fn idle_enter(&self) {}
-    /// This CPU's task goes on.
+    /// This CPU's task resumes.
     fn idle_exit(&self) {}
 }
 
@@ -34,15 +34,15 @@ pub(crate) struct CpuState {
     pub(crate) in_interrupt: bool,
     pub(crate) preempt: u32,
     pub(crate) pending: Vec<Ipi>,
-    /// The task is on the CPU, not parked.
+    /// Whether the task runs and is not parked.
     pub(crate) runs: bool,
     pub(crate) tlb: SoftTlb,
     /// Requests to the swap device that have finished.
     pub(crate) finished: Vec<IoDone>,
     thread: Option<Thread>,
-    /// The views of CPUs that interrupt it or wake its task.
+    /// The views of the CPUs that interrupt it or wake its task.
     inbox: Arc<Id>,
-    /// Its body has ended: it takes interrupts, and nothing else.
+    /// Whether its body has ended: the CPU only takes interrupts then.
     ended: bool,
 }
 
@@ -59,12 +59,12 @@ pub(crate) struct World {
     pub(crate) memory: Memory,
     pub(crate) tables: RefCell<BTreeMap<Pfn, Table>>,
     pub(crate) stamps: RefCell<BTreeMap<Pfn, u64>>,
-    /// What the blocks of the swap device hold.
+    /// The contents of the blocks of the swap device.
     blocks: RefCell<BTreeMap<u32, u64>>,
     hooks: RefCell<Option<Arc<dyn Hooks>>>,
 }
 
-/// Where the schedules begin: a run that failed fails again.
+/// The seed of the schedules: a run that failed fails again.
 const SEED: u64 = 1;
 
 std::thread_local! {
@@ -80,8 +80,8 @@ shuttle::thread_local! {
 /// Bytes of a CPU's stack; only touched pages of it take memory.
 const STACK_BYTES: usize = 256 * 1024;
 
-/// How far the clock goes on with each reading, in ns: far enough that a few readings outlast
-/// every patience in mm.
+/// The step of the clock at each read, in ns: large enough that a few reads exceed every timeout in
+/// mm.
 const STEP_NS: u64 = 1_500_000;
 
 pub(crate) fn with<R>(f: impl FnOnce(&World) -> R) -> R {
@@ -89,7 +89,7 @@ pub(crate) fn with<R>(f: impl FnOnce(&World) -> R) -> R {
     f(&world.expect("a scenario begins with `boot`"))
 }
 
-/// The CPU this runs on.
+/// Returns the current CPU.
 pub(crate) fn here() -> usize {
     HERE.with(Cell::get)
 }
@@ -99,7 +99,7 @@ pub(crate) fn on_here<R>(f: impl FnOnce(&mut CpuState) -> R) -> R {
     with(|w| f(&mut w.cpus.borrow_mut()[here]))
 }
 
-/// The swap device does what is asked at once, and interrupts this CPU at its next point.
+/// Performs a request to the swap device immediately, and interrupts this CPU at its next point.
 pub(crate) fn submit(io: PageIo) {
     transfer(io);
     on_here(|cpu| {
@@ -138,13 +138,13 @@ pub(crate) fn deliver() {
     }
 }
 
-/// This CPU sees what was written before the interrupts and wake-ups that it was sent.
+/// Makes this CPU see everything that was written before the interrupts and wake-ups sent to it.
 fn open_inbox() {
     let inbox = on_here(|cpu| Arc::clone(&cpu.inbox));
     with(|w| w.memory.learn(here(), &inbox));
 }
 
-/// `cpu` is going to see what this one has written.
+/// Makes `cpu` see, at its next interrupt or wake-up, everything that this CPU has written.
 fn fill_inbox(cpu: usize) {
     let inbox = with(|w| w.cpus.borrow().get(cpu).map(|cpu| Arc::clone(&cpu.inbox)));
     if let Some(inbox) = inbox {
@@ -152,7 +152,7 @@ fn fill_inbox(cpu: usize) {
     }
 }
 
-/// A point at which another CPU may go on.
+/// A point at which another CPU may run.
 pub(crate) fn point() {
     deliver();
     thread::yield_now();
@@ -184,7 +184,7 @@ pub(crate) fn park() {
     deliver();
 }
 
-/// This CPU's task stops or goes on.
+/// Records that this CPU's task parks or resumes.
 fn idle(idle: bool) {
     let hooks = with(|w| w.hooks.borrow().clone());
     if idle {
@@ -204,13 +204,13 @@ pub(crate) fn unpark(task: usize) {
     }
 }
 
-/// Takes `cpu` in or out of the online mask.
+/// Adds `cpu` to the online mask or removes it.
 pub fn set_online(cpu: usize, online: bool) {
     with(|w| w.cpus.borrow_mut()[cpu].online = online);
 }
 
-/// A machine of `cpus` CPUs, all online; the caller is on CPU 0 for now. `make` builds what the
-/// scenario is about, and says what each CPU runs; then they all run to their ends.
+/// Runs a machine of `cpus` CPUs, all online; the caller is on CPU 0 at first. `make` builds the
+/// objects of the scenario and returns the body of each CPU; then all bodies run to their ends.
 pub fn run(cpus: usize, make: impl FnOnce() -> (Option<Arc<dyn Hooks>>, Vec<CpuBody>)) {
     let cpu = |_| CpuState {
         online: true,
@@ -255,10 +255,10 @@ pub fn run(cpus: usize, make: impl FnOnce() -> (Option<Arc<dyn Hooks>>, Vec<CpuB
 fn on_cpu(cpu: usize, body: CpuBody) {
     HERE.with(|here| here.set(cpu));
     on_here(|state| state.thread = Some(thread::current()));
-    // A wake-up that came before has no task to wake.
+    // An earlier wake-up has no task to wake.
     open_inbox();
     body();
-    // Nothing runs here any more.
+    // The CPU is idle for good.
     idle(true);
     on_here(|state| state.ended = true);
     if have_all_ended() {
@@ -276,7 +276,8 @@ fn have_all_ended() -> bool {
     with(|w| w.cpus.borrow().iter().all(|cpu| cpu.ended))
 }
 
-/// An interrupt for a CPU. It wakes one whose body has ended: others may wait for its answer.
+/// Sends an interrupt to a CPU. It wakes one whose body has ended: other CPUs may wait for its
+/// answer.
 pub(crate) fn send(cpu: usize, reason: Ipi) {
     fill_inbox(cpu);
     let ended = with(|w| {
@@ -289,26 +290,26 @@ pub(crate) fn send(cpu: usize, reason: Ipi) {
     }
 }
 
-/// A body that does `f`.
+/// Makes a body that calls `f`.
 pub fn cpu_body(f: impl FnOnce() + Send + 'static) -> CpuBody {
     Box::new(f)
 }
 
-/// How many times as many schedules as usual to try.
+/// Returns the factor on the usual number of schedules.
 fn depth() -> usize {
     let Ok(text) = std::env::var("MMSCALE_DEPTH") else { return 1 };
     let depth = text.parse().ok().filter(|&depth| depth > 0);
     depth.unwrap_or_else(|| panic!("MMSCALE_DEPTH is {text}: give a number above 0"))
 }
 
-/// Stacks on which a whole memory manager can be built.
+/// A configuration with stacks that are large enough to build a whole memory manager.
 fn roomy() -> Config {
     let mut config = Config::new();
     config.stack_size = STACK_BYTES;
     config
 }
 
-/// How memory behaves.
+/// The memory model of a check.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Strength {
     /// All operations take effect in one order.
@@ -317,18 +318,18 @@ enum Strength {
     Weak,
 }
 
-/// Runs `scenario` under `schedules` random schedules, and as many with few switches: the same in
-/// every run, unless `SHUTTLE_RANDOM_SEED` gives another seed. `MMSCALE_DEPTH` tries that many
-/// times as many. Memory is sequentially consistent, unless `MMSCALE_MEMORY` is `weak`.
+/// Runs `scenario` under `schedules` random schedules, and as many with few switches: the same ones
+/// in every run, unless `SHUTTLE_RANDOM_SEED` gives another seed. `MMSCALE_DEPTH` multiplies their
+/// number. Memory is sequentially consistent, unless `MMSCALE_MEMORY` is `weak`.
 ///
 /// # Panics
-/// Where the scenario does, under any of the schedules, where `MMSCALE_DEPTH` is no number above 0,
-/// and where `MMSCALE_MEMORY` is anything but `weak`.
+/// If the scenario panics under any of the schedules, if `MMSCALE_DEPTH` is no number above 0, or
+/// if `MMSCALE_MEMORY` is set to anything but `weak`.
 pub fn check(schedules: usize, scenario: impl Fn() + Send + Sync + 'static) {
     check_from(SEED, schedules, scenario);
 }
 
-/// As [`check`], from a seed that has found something once.
+/// Like [`check`], with a seed that has found a bug once.
 ///
 /// # Panics
 /// As [`check`].
@@ -389,7 +390,7 @@ impl Tried {
     fn new(kind: &'static str, schedules: usize) -> Self {
         Self { kind, schedules, begun: Arc::default() }
     }
-    /// What each schedule calls first. The count is no step of the model.
+    /// Returns the function that each schedule calls first. The count is no step of the model.
     fn counter(&self) -> impl Fn() + Send + Sync + 'static {
         let begun = Arc::clone(&self.begun);
         move || _ = begun.fetch_add(1, Relaxed)
@@ -400,7 +401,7 @@ impl Drop for Tried {
     fn drop(&mut self) {
         if std::thread::panicking() {
             let (nth, Self { kind, schedules, .. }) = (self.begun.load(Relaxed), self);
-            // Past the capture of the test harness: `cargo xtask planted` reads it.
+            // Not captured by the test harness: `cargo xtask planted` reads it.
             let told =
                 writeln!(std::io::stderr(), "failed in {kind} schedule {nth} of {schedules}");
             // Without a standard error there is no reader either.

@@ -1,4 +1,4 @@
-//! `cargo bench -p mmscale-peers --bench peers [-- OPTION...]`: all allocators, side by side.
+//! `cargo bench -p mmscale-peers --bench peers [-- OPTION...]`: all allocators compared.
 
 use mmscale_peers::options::{Mode, Options, USAGE};
 use mmscale_peers::peer::{
@@ -10,9 +10,9 @@ use mmscale_peers::round::{self, Entry, Row};
 use mmscale_peers::{FRAMES, Phase, table};
 use std::process::ExitCode;
 
-/// All allocators, ours first.
+/// Returns all allocators, ours first.
 fn entries() -> Vec<Entry> {
-    // It searches for runs of frames from the first bitmap on: minutes, not nanoseconds.
+    // It searches for runs of frames from the first bitmap: minutes, not nanoseconds.
     let runs = |phase: Phase| phase.program == Program::Mix || phase.order > 0;
     vec![
         Entry::of::<Ours<Stock>>(),

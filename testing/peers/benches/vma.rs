@@ -1,4 +1,4 @@
-//! `cargo bench -p mmscale-peers --bench vma [-- --quick]`: the VMA tree beside other maps.
+//! `cargo bench -p mmscale-peers --bench vma [-- --quick]`: the VMA tree compared with other maps.
 
 use mmscale_peers::vma::{Load, render, run};
 

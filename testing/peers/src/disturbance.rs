@@ -1,9 +1,9 @@
-//! Whether somebody else had the processor while something was timed.
+//! Detection of preemption while something was timed.
 
 use std::fs;
 
-/// How often this thread lost its processor although it wanted to run, since it began. 0 where the
-/// system does not say.
+/// Returns how often this thread was preempted since it began; 0 where the system does not report
+/// it.
 pub(crate) fn lost_processor() -> u64 {
     let status = fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("nonvoluntary_ctxt_switches:"));

@@ -1,9 +1,9 @@
-//! How well an allocator keeps its free frames together, and within reach.
+//! How well an allocator keeps its free frames together, and within reach of one CPU.
 //!
-//! Blocks go out and come back at random places, on one thread, always the same ones; then blocks
-//! of 512 frames are taken until there are none. How many there are is compared with how many there
-//! could be, had the free frames been in one piece. Counting disturbs: each figure has an allocator
-//! of its own.
+//! Blocks are allocated and freed at random places, on one thread, always the same ones. Then
+//! blocks of 512 frames are allocated until there are none. Their number is compared with the
+//! number that would fit if the free frames were in one piece. Counting changes the allocator's
+//! state, so each figure has an allocator of its own.
 
 use crate::ring::wait_until;
 use crate::{Peer, random::Random};
@@ -13,26 +13,26 @@ use std::sync::{Arc, Mutex};
 /// The order of a block that counts as whole: 2 MiB.
 const WHOLE: u8 = 9;
 
-/// How often all that is out is replaced before the count, at half occupancy: few, for allocators
-/// that look for a run of frames from the start of memory.
+/// How often all allocated blocks are replaced before the count, at half occupancy: few times, for
+/// allocators that search for a run of frames from the start of memory.
 const CHURN_TURNS: usize = 4;
 
-/// The same for `recovery`, three times.
+/// How often they are replaced for `recovery`, in three steps.
 pub const RECOVERY_TURNS: [usize; 3] = [5, 10, 20];
 
-/// What was found, each in percent of the ideal.
+/// The figures, each in percent of the ideal.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Fragmentation {
-    /// Whole free blocks after half of the frames were taken from a fresh pool in blocks of orders
-    /// 0 to 3, and all of these replaced four times.
+    /// Whole free blocks after half of the frames were allocated from a fresh pool in blocks of
+    /// orders 0 to 3, and all of these were replaced four times.
     pub churn: f64,
-    /// Whole free blocks after all frames were taken one by one, a random half given back, and what
-    /// was left replaced as often as [`RECOVERY_TURNS`] says.
+    /// Whole free blocks after all frames were allocated one by one, a random half was freed, and
+    /// the rest was replaced as often as [`RECOVERY_TURNS`] says.
     pub recovery: [f64; 3],
-    /// Frames that one CPU can take after two have taken all, given each other's back, and
-    /// stopped; of those that it can take at first.
+    /// Frames that one CPU can allocate after two CPUs have allocated all, freed each other's, and
+    /// stopped; in percent of those that it can allocate at first.
     pub reachable: f64,
-    /// The same for whole blocks.
+    /// Whole blocks that one CPU can allocate in that state.
     pub whole: f64,
 }
 
@@ -40,14 +40,14 @@ impl Fragmentation {
     /// The names of the figures.
     pub const NAMES: [&'static str; 6] = ["churn", "rec-5", "rec-10", "rec-20", "reach", "whole"];
 
-    /// The figures by name.
+    /// Returns the figures in the order of their names.
     pub fn figures(&self) -> [f64; 6] {
         let [five, ten, twenty] = self.recovery;
         [self.churn, five, ten, twenty, self.reachable, self.whole]
     }
 }
 
-/// All figures of one allocator with `frames` frames.
+/// Measures all figures of one allocator with `frames` frames.
 pub fn measure<P: Peer>(frames: usize) -> Fragmentation {
     let fresh = on_one::<P, _>(frames, |peer| Reach::of(peer));
     let afterwards = crossed::<P>(frames);
@@ -75,7 +75,7 @@ pub fn measure<P: Peer>(frames: usize) -> Fragmentation {
     }
 }
 
-/// Runs `body` on a fresh allocator and hands out what it returns.
+/// Runs `body` on a fresh allocator and returns its result.
 fn on_one<P: Peer, R: Send + 'static>(
     frames: usize,
     body: impl Fn(&P) -> R + Send + Sync + 'static,
@@ -89,8 +89,8 @@ fn on_one<P: Peer, R: Send + 'static>(
 }
 
 /// Replaces everything in `held` `turns` times on average, at random, by blocks of the orders that
-/// `order` gives; then the whole free blocks in percent of those that fit into what is free. Gives
-/// everything back.
+/// `order` returns. Returns the whole free blocks in percent of those that fit into the free
+/// frames. Frees everything.
 fn churned<P: Peer>(
     peer: &P,
     held: &mut Vec<(u32, u8)>,
@@ -117,17 +117,17 @@ fn churned<P: Peer>(
     percent(blocks.len(), ideal)
 }
 
-/// What one CPU can take.
+/// Blocks and frames that one CPU can allocate.
 #[derive(Clone, Copy, Default)]
 struct Reach {
-    /// Whole blocks, taken first.
+    /// Whole blocks, allocated first.
     blocks: usize,
-    /// Single frames, taken after them.
+    /// Single frames, allocated after them.
     rest: usize,
 }
 
 impl Reach {
-    /// Takes everything, counts it, gives it back.
+    /// Allocates everything, counts it, and frees it.
     fn of<P: Peer>(peer: &P) -> Self {
         let (blocks, rest) = (take_all(peer, WHOLE), take_all(peer, 0));
         blocks.iter().for_each(|&block| peer.free(block, WHOLE));
@@ -143,14 +143,14 @@ fn take_all<P: Peer>(peer: &P, order: u8) -> Vec<u32> {
     std::iter::from_fn(|| peer.alloc_last(order)).collect()
 }
 
-/// Two CPUs take all frames in turns, then give each other's back in random order; what the first
-/// one can take then. Never both at a time, so the outcome is always the same.
+/// Two CPUs allocate all frames alternately, then free each other's in random order; returns what
+/// the first one can allocate then. Never both at a time, so the outcome is always the same.
 fn crossed<P: Peer>(frames: usize) -> Reach {
     let found = Arc::new(Mutex::new(Reach::default()));
     let (place, piles, turn) =
         (Arc::clone(&found), [const { Mutex::new(Vec::new()) }; 2], AtomicUsize::new(0));
     P::run(frames, 2, move |peer, thread| {
-        // Half each, a little at a time: their frames lie side by side.
+        // Half each, a few at a time: their frames are interleaved.
         let slices = 64;
         let mut random = Random::new(3 + thread as u64);
         for slice in 0..2 * slices {

@@ -1,16 +1,16 @@
-//! How programs reach an allocator.
+//! Access of programs to an allocator.
 
 use crate::Peer;
 
-/// Is told of every block that goes out and comes back.
+/// Records every block that is allocated and freed.
 pub trait Ledger: Send + Sync + 'static {
-    /// The allocator gave this block out.
+    /// The allocator returned this block.
     fn took(&self, frame: u32, order: u8);
-    /// This block is about to go back.
+    /// This block is about to be freed.
     fn gives(&self, frame: u32, order: u8);
 }
 
-/// Keeps no books: nothing is measured but the allocator.
+/// Records nothing: only the allocator is measured.
 pub struct Trusting;
 
 impl Ledger for Trusting {
@@ -20,23 +20,23 @@ impl Ledger for Trusting {
     fn gives(&self, _: u32, _: u8) {}
 }
 
-/// An allocator as a program sees it.
+/// An allocator from the view of a program.
 pub struct Hand<'a, P, L> {
     /// The allocator.
     pub peer: &'a P,
-    /// Who keeps the books.
+    /// The record of the blocks.
     pub ledger: &'a L,
 }
 
 impl<P: Peer, L: Ledger> Hand<'_, P, L> {
-    /// Takes a block, if the allocator has one.
+    /// Allocates a block, if the allocator has one.
     #[inline]
     pub fn try_take(&self, order: u8) -> Option<u32> {
         let frame = self.peer.alloc(order)?;
         self.ledger.took(frame, order);
         Some(frame)
     }
-    /// Takes a block.
+    /// Allocates a block.
     ///
     /// # Panics
     /// If the allocator has none.
@@ -44,7 +44,7 @@ impl<P: Peer, L: Ledger> Hand<'_, P, L> {
     pub fn take(&self, order: u8) -> u32 {
         self.try_take(order).expect("the programs never use more than the frames there are")
     }
-    /// Gives a block back.
+    /// Frees a block.
     #[inline]
     pub fn give(&self, frame: u32, order: u8) {
         self.ledger.gives(frame, order);

@@ -1,31 +1,31 @@
 //! The smallest machine that the frame allocator runs on: threads with a number.
 //!
-//! It is what somebody writes who embeds the allocator: a CPU number, counts for preemption and
-//! interrupts, and nothing else. The preemption count and the interrupt flag are kept up for real,
+//! It has what an embedding of the allocator needs: a CPU number, counts for preemption and
+//! interrupts, and nothing else. The preemption count and the interrupt flag are really maintained,
 //! in memory of the thread.
 
 use mmscale_arch::bare::{Bare, BareCpu};
 use mmscale_arch::{CpuId, IrqState};
 use std::cell::Cell;
 
-/// CPUs of the machine, whether or not a thread stands for them.
+/// CPUs of the machine, even if fewer threads use them.
 const CPUS: usize = 2;
 
-/// Turns of a wait after which the processor is given away: the lock's holder may need it.
+/// Rounds of a wait after which the processor is yielded: the lock's holder may need it.
 const PATIENCE: u32 = 256;
 
 /// The machine.
 pub(crate) type Host = BareCpu<HostThreads>;
 
-/// What is particular to it, as a tag type.
+/// The part that differs from other machines, as a tag type.
 pub(crate) struct HostThreads;
 
-/// What a CPU knows about itself.
+/// The state of a CPU.
 struct Local {
     cpu: Cell<CpuId>,
     preempt: Cell<u32>,
     irq_on: Cell<bool>,
-    /// Turns spent waiting for locks, with wrap-around.
+    /// Rounds spent waiting for locks, with wrap-around.
     turns: Cell<u32>,
 }
 
@@ -40,13 +40,13 @@ thread_local! {
     };
 }
 
-/// From now on this thread is `cpu`.
+/// Makes this thread `cpu`.
 pub(crate) fn become_cpu(cpu: usize) {
     assert!(cpu < CPUS);
     LOCAL.with(|local| local.cpu.set(CpuId::new(cpu)));
 }
 
-// SAFETY: each thread that allocates has become a CPU of its own and stays it.
+// SAFETY: each thread that allocates has become a CPU of its own and stays on it.
 unsafe impl Bare for HostThreads {
     #[inline]
     fn cpu() -> CpuId {

@@ -1,17 +1,18 @@
-//! The frame allocator beside other people's, in one run.
+//! The frame allocator compared with other allocators, in one run.
 //!
 //! Every allocator manages the same number of frames and runs the same five programs, one after
-//! another in every round, so that whatever else happens on this computer happens to all of them.
-//! `cargo bench -p mmscale-peers` prints medians and their ratios; the row `floor` takes
-//! frame numbers from a counter on each thread: what the programs themselves cost.
+//! another in every round, so that disturbance by other programs affects all of them alike. `cargo
+//! bench -p mmscale-peers` prints medians and their ratios; the row `floor` takes frame numbers
+//! from a counter on each thread, which is the cost of the programs themselves.
 //!
-//! Frames are numbers here, and nobody touches the memory behind them, but with `-- --checked`:
-//! then every page is written by who has it, and looked at before it goes back. `--
-//! --fragmentation` asks how well free frames stay together. `-- --help` says what else there is.
+//! Frames are only numbers here, and their memory is not touched, except with `-- --checked`: then
+//! the owner of a page writes to all of it, and checks it before it frees the page. `--
+//! --fragmentation` measures how well free frames stay together. `-- --help` lists the other
+//! options.
 //!
-//! Two that belong beside them are not: `osdk-frame-allocator` 0.19 is written against `ostd`, the
-//! kernel of its own project, which takes a dozen unstable features of the compiler and boots a
-//! machine, so that it would need a stand-in for that kernel; and LLFree is on no registry.
+//! Two allocators that would be of interest are missing. `osdk-frame-allocator` 0.19 is written for
+//! `ostd`, the kernel of its own project, which needs a dozen unstable features of the compiler and
+//! boots a machine, so that a stand-in for that kernel would be needed. LLFree is on no registry.
 //!
 //! [`vma`] does the same for the VMA tree: `cargo bench -p mmscale-peers --bench vma`.
 

@@ -1,16 +1,16 @@
-//! What the benchmark is asked to do.
+//! The options of the benchmark.
 
 use crate::FRAMES;
 use crate::phase::{FreeOrder, PoolState};
 use crate::round::{Effort, Shown};
 use crate::sheet::Sheet;
 
-/// What is wanted.
+/// The kind of measurement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mode {
-    /// How long it takes.
+    /// The time of operations.
     Time,
-    /// Whether every page is its owner's alone, with real memory.
+    /// Whether every page has one owner, with real memory.
     Checked,
     /// Whether free frames stay together.
     Fragmentation,
@@ -19,7 +19,7 @@ pub enum Mode {
 /// The arguments.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Options {
-    /// What is wanted.
+    /// The kind of measurement.
     pub mode: Mode,
     quick: bool,
     rounds: Option<usize>,
@@ -28,11 +28,11 @@ pub struct Options {
     fragmented: bool,
     free: FreeOrder,
     all: bool,
-    /// Parts of names; none: all take part.
+    /// Parts of names to select; empty selects all.
     only: Vec<String>,
 }
 
-/// What there is to ask for.
+/// The help text.
 pub const USAGE: &str = "\
 usage: cargo bench -p mmscale-peers --bench peers -- [OPTION]...
   --quick             3 rounds of a quarter of the operations
@@ -48,10 +48,10 @@ usage: cargo bench -p mmscale-peers --bench peers -- [OPTION]...
 ";
 
 impl Options {
-    /// Reads the arguments; those that `cargo bench` adds are passed over.
+    /// Parses the arguments; those that `cargo bench` adds are ignored.
     ///
     /// # Errors
-    /// Which argument makes no sense.
+    /// The first argument that is not valid.
     pub fn parse(args: impl IntoIterator<Item = String>) -> Result<Self, String> {
         let mut options = Self {
             mode: Mode::Time,
@@ -91,23 +91,23 @@ impl Options {
         }
         Ok(options)
     }
-    /// How much is measured. A check needs no precise times.
+    /// Returns the amount of measurement. A check needs no precise times.
     pub fn effort(&self) -> Effort {
         let checked = self.mode == Mode::Checked;
         let rounds = self.rounds.unwrap_or(if self.quick || checked { 3 } else { 15 });
         let operations = if self.quick || checked { 100_000 } else { 400_000 };
         Effort { frames: FRAMES, rounds, operations, shown: self.shown }
     }
-    /// Whether the allocator of this name takes part.
+    /// Whether the allocator of this name is selected.
     pub fn wants(&self, name: &str) -> bool {
         self.only.is_empty() || self.only.iter().any(|text| name.contains(&**text))
     }
-    /// Which of what `--only` asks for is in none of these names.
+    /// Returns the first argument of `--only` that is in none of these names.
     pub fn unknown<'a>(&'a self, names: &[&str]) -> Option<&'a str> {
         let known = |text: &String| names.iter().any(|name| name.contains(&**text));
         self.only.iter().find(|text| !known(text)).map(String::as_str)
     }
-    /// The tables.
+    /// Returns the tables.
     pub fn sheets(&self) -> Vec<Sheet> {
         let (fresh, used) = (PoolState::Fresh, PoolState::Fragmented);
         if !self.all {

@@ -18,33 +18,33 @@ pub use ours::{Blockmap, BlockmapRecords, Ours, Policy, Posted, Stock};
 
 /// An allocator of frames, shared by the threads of a program.
 ///
-/// Calls are monomorphised: no dispatch is measured.
+/// Calls are monomorphised, so that no dispatch is measured.
 pub trait Peer: Sync + Sized {
     /// The name in the table, at most 22 columns.
     const NAME: &'static str;
     /// Whether it promises distinct frames; the floor does not.
     const IS_ALLOCATOR: bool = true;
 
-    /// Takes 2^order frames, naturally aligned; the number of the first.
+    /// Allocates 2^order frames, naturally aligned; returns the number of the first.
     fn alloc(&self, order: u8) -> Option<u32>;
-    /// The same at the end, when nobody needs a reserve: down to the last frame.
+    /// Like [`Peer::alloc`] at the end, when no reserve is needed: down to the last frame.
     fn alloc_last(&self, order: u8) -> Option<u32> {
         self.alloc(order)
     }
-    /// Gives a block back.
+    /// Frees a block.
     fn free(&self, frame: u32, order: u8);
-    /// How many frames are not out, asked by the last thread that uses it. Counted by taking them,
-    /// unless the allocator stops before the last one: ours keeps a reserve, and how far it goes
-    /// into that hangs on counters that lag behind.
+    /// Returns the number of free frames, for the last thread that uses the allocator. Counted by
+    /// allocating them, unless the allocator stops before the last one: ours keeps a reserve, and
+    /// how much of it is used depends on counters that lag.
     fn frames_home(&self) -> usize {
         std::iter::from_fn(|| self.alloc(0)).count()
     }
     /// Makes an allocator with frames `0..frames` free and runs `body(allocator, thread)` for
-    /// threads `0..threads` at the same time; returns when all have returned.
+    /// threads `0..threads` at the same time; returns after all have returned.
     fn run(frames: usize, threads: usize, body: impl Fn(&Self, usize) + Send + Sync + 'static);
 }
 
-/// [`Peer::run`] on plain threads.
+/// Runs [`Peer::run`] on plain threads.
 fn on_threads<P: Peer>(peer: &P, threads: usize, body: impl Fn(&P, usize) + Sync) {
     std::thread::scope(|scope| {
         for thread in 0..threads {

@@ -1,10 +1,10 @@
-//! The same random numbers for every allocator.
+//! Random numbers, identical for every allocator.
 
 /// splitmix64.
 pub(crate) struct Random(u64);
 
 impl Random {
-    /// Numbers that `seed` alone decides.
+    /// Makes a generator whose numbers depend on `seed` only.
     pub(crate) fn new(seed: u64) -> Self {
         Self(seed)
     }
@@ -15,11 +15,11 @@ impl Random {
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         z ^ (z >> 31)
     }
-    /// A number below `bound`.
+    /// Returns a number below `bound`.
     pub(crate) fn below(&mut self, bound: usize) -> usize {
         ((u128::from(self.next()) * bound as u128) >> 64) as usize
     }
-    /// An order from 0 to 3.
+    /// Returns an order from 0 to 3.
     pub(crate) fn small_order(&mut self) -> u8 {
         (self.next() >> 62) as u8
     }

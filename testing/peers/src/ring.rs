@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 const SLOTS: usize = 1024;
 const EMPTY: u32 = u32::MAX;
 
-/// Frame numbers on their way from one thread to another. A slot says itself whether it is full,
-/// so that the two threads share no counters, only the lines that are handed over.
+/// Frame numbers on their way from one thread to another. Each slot shows whether it is full, so
+/// that the two threads share no counters, only the lines with the frames.
 pub struct Ring {
     slots: Box<[AtomicU32]>,
 }
@@ -18,14 +18,14 @@ impl Default for Ring {
 }
 
 impl Ring {
-    /// Puts the `count`th frame in; waits while the ring is full.
+    /// Adds the `count`th frame; waits while the ring is full.
     #[inline]
     pub fn push(&self, count: usize, frame: u32) {
         let slot = &self.slots[count % SLOTS];
         wait_until(|| slot.load(Ordering::Acquire) == EMPTY);
         slot.store(frame, Ordering::Release);
     }
-    /// Takes the `count`th frame out; waits while the ring is empty.
+    /// Removes the `count`th frame; waits while the ring is empty.
     #[inline]
     pub fn pop(&self, count: usize) -> u32 {
         let slot = &self.slots[count % SLOTS];

@@ -1,4 +1,4 @@
-//! Interleaved rounds, and what a table shows of them.
+//! Interleaved rounds, and their tables.
 
 use crate::fragmentation::{self, Fragmentation};
 use crate::hand::Trusting;
@@ -8,17 +8,17 @@ use crate::stamps::Stamps;
 use crate::{Peer, Phase};
 use std::sync::Arc;
 
-/// Which of the rounds a table shows.
+/// The round that a table shows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Shown {
-    /// The one in the middle: what one run gives.
+    /// The middle one: the typical result of a run.
     Median,
-    /// The least: on a host with other guests, what these disturbed least.
+    /// The least: on a host with other guests, the least disturbed.
     Least,
 }
 
 impl Shown {
-    /// In words.
+    /// Returns it in words.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Median => "median",
@@ -41,26 +41,26 @@ pub struct Row {
     pub times: Vec<Option<f64>>,
     /// Half of the distance between the quartiles, over the median, in percent.
     pub spreads: Vec<Option<f64>>,
-    /// Measurements in which somebody else had a processor every time.
+    /// Measurements in which every try was disturbed by preemption.
     pub disturbed: usize,
-    /// Measurements that there are.
+    /// The number of measurements.
     pub samples: usize,
 }
 
-/// How much is measured.
+/// The amount of measurement.
 #[derive(Clone, Copy, Debug)]
 pub struct Effort {
     /// Frames that each allocator manages; a power of two.
     pub frames: usize,
     /// Rounds.
     pub rounds: usize,
-    /// Operations of a thread in each measurement, about.
+    /// Approximate operations of a thread in each measurement.
     pub operations: usize,
-    /// Which of the rounds is shown.
+    /// The round that is shown.
     pub shown: Shown,
 }
 
-/// An allocator that takes part in the rounds.
+/// An allocator in the comparison.
 pub struct Entry {
     /// Its name.
     pub name: &'static str,
@@ -73,7 +73,7 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// Takes part in everything.
+    /// Makes an entry that is measured in all phases.
     pub fn of<P: Peer>() -> Self {
         Self {
             name: P::NAME,
@@ -88,20 +88,19 @@ impl Entry {
             skips: |_| false,
         }
     }
-    /// Takes no part where `skips` says so.
+    /// Leaves out the phases for which `skips` returns true.
     #[must_use]
     pub fn without(self, skips: fn(Phase) -> bool) -> Self {
         Self { skips, ..self }
     }
-    /// How it keeps `frames` frames together.
+    /// Measures how it keeps `frames` frames together.
     pub fn fragmentation(&self, frames: usize) -> Fragmentation {
         (self.fragment)(frames)
     }
-    /// Runs a phase with every page of memory written and looked at. What it takes counts that
-    /// too.
+    /// Runs a phase in which every page of memory is written and checked. The time includes that.
     ///
     /// # Errors
-    /// The first page that was not the program's alone, or was not given back.
+    /// The first page that had two owners, or was not freed.
     pub fn check(
         &self,
         phase: Phase,
@@ -116,9 +115,9 @@ impl Entry {
     }
 }
 
-/// Measures every entry in every column, in rounds. Within a round the columns come one after
-/// another, and in a column the entries do, beginning with another one in each round. `progress` is
-/// told when a round is over.
+/// Measures every entry in every column, in rounds. Within a round the columns follow one another,
+/// and so do the entries of a column, starting with another entry in each round. `progress` is
+/// called after each round.
 pub fn run(entries: &[Entry], sheet: &Sheet, effort: Effort, progress: impl Fn(usize)) -> Vec<Row> {
     let mut samples = vec![vec![Vec::<Sample>::new(); sheet.columns.len()]; entries.len()];
     for round in 0..effort.rounds {
@@ -142,7 +141,7 @@ pub fn run(entries: &[Entry], sheet: &Sheet, effort: Effort, progress: impl Fn(u
 /// Checks every entry in every column, once.
 ///
 /// # Errors
-/// Which allocator gave a page out twice, or not at all, and where.
+/// The allocator that allocated a page twice, or lost one, and the page.
 pub fn check(entries: &[Entry], sheet: &Sheet, effort: Effort) -> Result<Vec<Row>, String> {
     let stamps = Arc::new(Stamps::new(effort.frames));
     let rows = entries.iter().filter(|entry| entry.is_allocator).map(|entry| {
@@ -175,7 +174,7 @@ fn row_of(name: &'static str, columns: &[Vec<Sample>], shown: Shown) -> Row {
     }
 }
 
-/// The `quarter`th quartile of sorted numbers, the nearest one.
+/// Returns the `quarter`th quartile of sorted numbers, the nearest one.
 fn quantile(sorted: &[f64], quarter: usize) -> Option<f64> {
     let last = sorted.len().checked_sub(1)?;
     Some(sorted[(last * quarter + 2) / 4])

@@ -1,10 +1,10 @@
-//! Which programs go into which table.
+//! The tables and their programs.
 
 use crate::phase::{FreeOrder, Phase, PoolState, Program};
 
 /// The columns of one table.
 pub struct Sheet {
-    /// What all columns share.
+    /// Common properties of all columns.
     pub title: String,
     /// The columns: a name and what is measured.
     pub columns: Vec<(String, Phase)>,
@@ -24,7 +24,7 @@ const ALL: [Phase; 8] = [
     Phase::new(Program::Mix, 2),
 ];
 
-/// The words for a pool.
+/// Returns the words for a pool.
 const fn words(pool: PoolState) -> &'static str {
     match pool {
         PoolState::Fresh => "a fresh pool",
@@ -32,7 +32,7 @@ const fn words(pool: PoolState) -> &'static str {
     }
 }
 
-/// The words for an order of frees, where it is not the usual one.
+/// Returns the words for an order of frees, unless it is the default one.
 fn frees(free: FreeOrder) -> String {
     match free {
         FreeOrder::Same => String::new(),
@@ -41,8 +41,8 @@ fn frees(free: FreeOrder) -> String {
 }
 
 impl Sheet {
-    /// All programs; of those that give back in another order, the ones that have an order. `Mix`
-    /// makes its own used pool: it takes part where the pool is fresh.
+    /// All programs; for another order of frees, those that have an order. `Mix` makes its own
+    /// fragmented pool, and is measured where the pool is fresh.
     pub fn programs(pool: PoolState, free: FreeOrder) -> Self {
         let chosen = ALL.into_iter().filter(|phase| {
             let ordered = matches!(phase.program, Program::Bulk | Program::Cross);
@@ -52,7 +52,7 @@ impl Sheet {
         let columns = chosen.map(|phase| (phase.name(), Phase { pool, free, ..phase })).collect();
         Self { title: format!("{}{}", words(pool), frees(free)), columns }
     }
-    /// One program by the order of its blocks.
+    /// One program, by the order of its blocks.
     pub fn orders(program: Program, threads: usize, pool: PoolState, free: FreeOrder) -> Self {
         let of = |order: u8| Phase { order, pool, free, ..Phase::new(program, threads) };
         let columns = (0..ORDERS).map(|order| (order.to_string(), of(order))).collect();

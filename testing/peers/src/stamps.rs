@@ -1,4 +1,4 @@
-//! Real memory behind the frames, and books on who has which.
+//! Real memory of the frames, and a record of their owners.
 
 use crate::hand::Ledger;
 use std::fmt::Display;
@@ -8,17 +8,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Words of a page of 4 KiB.
 const PAGE_WORDS: usize = 512;
 
-/// Words of a cache line: one in each is written, so that a page is written all over.
+/// Words of a cache line: one in each line is written, so that the whole page is covered.
 const LINE_WORDS: usize = 8;
 
 /// Bits of a ticket that hold the block's order.
 const ORDER_BITS: u32 = 4;
 
-/// Whoever takes a block writes its ticket into every line of every page of it; whoever gives it
-/// back finds it there, or somebody else has written. Errors are kept, not thrown: the other
-/// threads go on.
+/// Checks ownership by stamps in memory. At an allocation the owner writes a ticket into every line
+/// of every page of the block, and at the free it checks that the ticket is still there. Errors are
+/// recorded, not thrown: the other threads continue.
 pub struct Stamps {
-    /// For each frame the ticket of the block it is out in; 0: it is home.
+    /// For each frame the ticket of the block that it is allocated in; 0 if it is free.
     owners: Vec<AtomicU64>,
     /// The pages.
     memory: Box<[AtomicU64]>,
@@ -27,11 +27,11 @@ pub struct Stamps {
 }
 
 impl Stamps {
-    /// All frames home, and memory for all, which costs nothing until it is written.
+    /// Makes a record with all frames free. Its memory costs nothing until it is written.
     pub fn new(frames: usize) -> Self {
         let zeros = Box::into_raw(vec![0u64; frames * PAGE_WORDS].into_boxed_slice());
-        // SAFETY: it is a box of words of the same size and alignment, with nobody else's
-        // references, and any bits are an atomic word.
+        // SAFETY: it is a box of words of the same size and alignment, without other references,
+        // and any bits are an atomic word.
         let memory = unsafe { Box::from_raw(zeros as *mut [AtomicU64]) };
         Self {
             owners: (0..frames).map(|_| AtomicU64::new(0)).collect(),
@@ -40,10 +40,10 @@ impl Stamps {
             wrong: Mutex::new(None),
         }
     }
-    /// Whether nothing was wrong and everything is home; forgets what was.
+    /// Checks that there was no error and that all frames are free; then clears the errors.
     ///
     /// # Errors
-    /// What was wrong first.
+    /// The first error.
     pub fn settle(&self) -> Result<(), String> {
         let out = self.owners.iter().filter(|owner| owner.swap(0, Ordering::Relaxed) != 0).count();
         match self.wrong.lock().expect("no thread panicked").take() {
@@ -56,7 +56,7 @@ impl Stamps {
         let mut wrong = self.wrong.lock().expect("no thread panicked");
         wrong.get_or_insert_with(|| format!("frame {frame}: {what}"));
     }
-    /// The frames of a block, if it lies where it should.
+    /// Returns the frames of a block, if the block is valid.
     fn frames(&self, frame: u32, order: u8) -> Option<std::ops::Range<usize>> {
         let range = frame as usize..frame as usize + (1 << order);
         if !frame.is_multiple_of(1 << order) || range.end > self.owners.len() {
@@ -65,13 +65,13 @@ impl Stamps {
         }
         Some(range)
     }
-    /// The words of a frame that are written and looked at.
+    /// Returns the words of a frame that are written and checked.
     fn page(&self, frame: usize) -> impl Iterator<Item = &AtomicU64> {
         self.memory[frame * PAGE_WORDS..][..PAGE_WORDS].iter().step_by(LINE_WORDS)
     }
 }
 
-/// What stands in a page: another word for every page of a block.
+/// Returns the content of a page: a different word for every page of a block.
 fn word(ticket: u64, frame: usize) -> u64 {
     ticket ^ (frame as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }

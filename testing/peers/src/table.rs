@@ -9,10 +9,10 @@ use std::fmt::Write;
 const PAGE: usize = 72;
 /// Columns for the name.
 const NAME: usize = 22;
-/// Columns for a number, at most.
+/// The most columns for a number.
 const NUMBER: usize = 7;
 
-/// Times in ns, their spread, then how many times slower than the first row each is.
+/// Times in ns, their spread, then the ratio of each row to the first one.
 pub fn render(sheet: &Sheet, rows: &[Row]) -> String {
     let mut text = format!("{}\n", sheet.title);
     let names: Vec<&str> = sheet.columns.iter().map(|(name, _)| &**name).collect();
@@ -33,7 +33,7 @@ pub fn render(sheet: &Sheet, rows: &[Row]) -> String {
     text
 }
 
-/// Only the times: for runs where these are beside the point.
+/// Only the times: for runs in which ratios have no meaning.
 pub fn render_times(sheet: &Sheet, rows: &[Row]) -> String {
     let mut text = format!("{}\n", sheet.title);
     let names: Vec<&str> = sheet.columns.iter().map(|(name, _)| &**name).collect();
@@ -75,7 +75,7 @@ fn line(
     text.push('\n');
 }
 
-/// Three significant figures, as far as they say something; at most four columns.
+/// Up to three significant figures, in at most four columns.
 fn number(value: f64) -> String {
     match value {
         ..99.95 => format!("{value:.1}"),

@@ -1,4 +1,4 @@
-//! Every allocator in the benchmark is one: blocks are aligned, disjoint, and come back.
+//! Every allocator in the benchmark is one: blocks are aligned, disjoint, and can be freed.
 
 use mmscale_peers::peer::{
     Bitmap, Blockmap, BlockmapRecords, BuddySystem, BuddySystemMutex, Magazines, Ours,
@@ -11,10 +11,10 @@ use std::sync::{Arc, Mutex};
 
 const FRAMES: usize = 1 << 14;
 
-/// The blocks that are out, by first frame, with their ends.
+/// The allocated blocks, by first frame, with their ends.
 type Out = Mutex<BTreeMap<u32, u32>>;
 
-/// Adds a block to the ones that are out; panics if it overlaps one.
+/// Adds a block to the allocated ones; panics if it overlaps one.
 fn enter(out: &Out, frame: u32, order: u8) {
     let mut out = out.lock().expect("no panic");
     let end = frame + (1 << order);
@@ -25,7 +25,7 @@ fn enter(out: &Out, frame: u32, order: u8) {
     out.insert(frame, end);
 }
 
-/// Takes blocks of orders 0 to 3 and gives them back, some at once and all at the end.
+/// Allocates blocks of orders 0 to 3 and frees them, some immediately and all at the end.
 fn churn(peer: &impl Peer, out: &Out, thread: usize) {
     let give_back = |frame: u32, order: u8| {
         out.lock().expect("no panic").remove(&frame);
@@ -46,7 +46,7 @@ fn churn(peer: &impl Peer, out: &Out, thread: usize) {
 }
 
 fn conforms<P: Peer>() {
-    // Some keep their own data in the frames that they are given, or a reserve.
+    // Some keep their own data in the frames that they manage, or a reserve.
     let usable = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&usable);
     P::run(FRAMES, 1, move |peer, _| count.store(peer.frames_home(), Ordering::Relaxed));
@@ -63,7 +63,8 @@ fn conforms<P: Peer>() {
             count.store(peer.frames_home(), Ordering::Relaxed);
             done.fetch_add(1, Ordering::AcqRel);
         }
-        // Who goes gives up what it keeps, and nobody may do that while frames are counted.
+        // A thread that ends drains its private pages, which is not allowed while frames are
+        // counted.
         wait_until(|| done.load(Ordering::Acquire) == 3);
     });
     let after = after.load(Ordering::Relaxed);

@@ -1,6 +1,5 @@
-//! Every allocator in every program, with memory behind the frames: nobody writes where somebody
-//! else is, and everything comes back. And what the figures of fragmentation say about designs
-//! that are known.
+//! Every allocator in every program, with real memory: no page is written by two owners, and all
+//! pages are freed. Also the figures of fragmentation for known designs.
 
 use mmscale_peers::FRAMES;
 use mmscale_peers::fragmentation::{Fragmentation, measure};
@@ -14,7 +13,7 @@ use mmscale_peers::sheet::Sheet;
 
 const EFFORT: Effort = Effort { frames: 1 << 13, rounds: 1, operations: 500, shown: Shown::Median };
 
-/// All kinds of tables, the two by order on two threads only.
+/// All kinds of tables; the two by order on two threads only.
 fn sheets() -> Vec<Sheet> {
     let (fresh, used) = (PoolState::Fresh, PoolState::Fragmented);
     vec![
@@ -59,7 +58,7 @@ fn magazines_and_bitmaps_are_honest() {
     honest(Entry::of::<Bitmap>());
 }
 
-/// It gives the same frames to all threads: the books must tell.
+/// It returns the same frames to all threads: the check must report that.
 #[test]
 fn fraud_is_found() {
     struct Fraud;
@@ -78,7 +77,7 @@ fn fraud_is_found() {
     assert!(told.contains("frame 0: given out while somebody had it"), "{told}");
 }
 
-/// The same allocator and the same numbers, whenever it is asked.
+/// Measures the figures of one allocator, which are identical in every call.
 fn figures<P: Peer>() -> Fragmentation {
     let (first, second) = (measure::<P>(1 << 14), measure::<P>(1 << 14));
     assert_eq!(first, second, "{} is not the same twice", P::NAME);
@@ -103,7 +102,7 @@ fn ours_loses_no_page_and_no_whole_block_for_good() {
     }
 }
 
-/// What the documents promise of it, on as many frames as the benchmark has.
+/// The promises of its documents, on as many frames as the benchmark has.
 #[test]
 fn blockmap_keeps_whole_blocks_whole_and_gets_them_back() {
     let found = measure::<Ours<Blockmap>>(FRAMES);

@@ -1,11 +1,11 @@
-//! All maps do what the programs ask of them, and do the same.
+//! All maps support the operations of the programs, with the same results.
 
 use mmscale_peers::vma::{BTree, FirstFit, Layout, Load, NextFit, Ours, Program, Random, Ranges};
 use mmscale_peers::vma::{Space, render, run};
 
 const BELOW: u64 = 4000;
 
-/// Maps and unmaps at random; what was found and where gaps were, in order.
+/// Maps and unmaps at random; returns the ranges found and the gaps, in order.
 fn story<S: Space>(gaps: bool) -> Vec<Option<(u64, u64)>> {
     let (mut space, mut random, mut story) = (S::new(), Random(7), Vec::new());
     for value in 0..20_000 {

@@ -1,4 +1,4 @@
-//! What the swap device has and holds.
+//! The state of the swap device.
 
 use mmscale_arch::{CpuId, IoDone, PageIo};
 use std::collections::{BTreeMap, VecDeque};

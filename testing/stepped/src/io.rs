@@ -1,4 +1,4 @@
-//! Requests to the swap device, which does nothing until the test says so.
+//! Requests to the swap device, which finish only when the test asks for it.
 
 use crate::device::Device;
 use crate::machine::{cpu, expect, here, with};
@@ -29,7 +29,7 @@ pub(crate) fn done() -> Option<IoDone> {
     })
 }
 
-/// The oldest `count` requests finish, or as many as there are; returns how many. Their CPUs are
+/// Finishes the oldest `count` requests, or as many as there are; returns how many. Their CPUs are
 /// interrupted if they are online.
 pub fn finish_ios(count: usize) -> usize {
     let taken: Vec<(CpuId, PageIo)> = device(|device| {
@@ -48,7 +48,7 @@ pub fn finish_ios(count: usize) -> usize {
     taken.len()
 }
 
-/// Reads or writes at once, unless it is to fail.
+/// Reads or writes immediately, unless it is to fail.
 pub(crate) fn now(io: PageIo) -> bool {
     let failed = device(|device| {
         let failed = device.failures > 0;
@@ -77,17 +77,17 @@ fn transfer(io: PageIo) {
     });
 }
 
-/// The next `count` requests to finish fail.
+/// Makes the next `count` requests to finish fail.
 pub fn fail_ios(count: u32) {
     device(|device| device.failures = count);
 }
 
-/// The device takes `depth` requests before one has finished; not after `boot`.
+/// Sets the number of unfinished requests that the device accepts; not reset by `boot`.
 pub fn set_io_depth(depth: usize) {
     device(|device| device.depth = depth);
 }
 
-/// The requests that the device has and that have not finished, oldest first.
+/// Returns the requests that have not finished, oldest first.
 pub fn ios_in_flight() -> Vec<PageIo> {
     device(|device| device.queue.iter().map(|&(_, io)| io).collect())
 }

@@ -1,11 +1,11 @@
-//! A one-host-thread machine for unit tests of mm: every CPU is stepped by hand.
+//! A machine on one host thread, for unit tests of mm: every CPU is stepped by hand.
 //!
-//! A test says which CPU it is on ([`set_cpu`]), lets time pass ([`advance`]), and delivers
-//! interrupts and timers itself. Nothing happens on its own, so a test can stand at any point
-//! between two steps of two CPUs. All state is thread-local: tests run side by side.
+//! A test chooses the CPU that it is on ([`set_cpu`]), advances the time ([`advance`]), and
+//! delivers interrupts and timers itself. Nothing happens on its own, so a test can stop at any
+//! point between two steps of two CPUs. All state is thread-local: tests run in parallel.
 //!
-//! The machine checks what it sees: a spin lock that could never be got (recursion, or a holder on
-//! another CPU that cannot move), lock ranks turned round, a lock taken both in interrupts and with
+//! The machine checks what it sees: a spin lock that can never be taken (recursion, or a holder on
+//! another CPU that cannot run), a wrong order of locks, a lock taken both in interrupts and with
 //! interrupts on, unbalanced interrupt and preemption counts, parking while atomic.
 
 mod atomic;
@@ -36,7 +36,7 @@ use mmscale_arch::{
 #[derive(Clone, Copy, Debug)]
 pub struct Stepped;
 
-// SAFETY: all CPUs are steps of one thread, and the test says which runs.
+// SAFETY: all CPUs are steps of one thread, and the test chooses the one that runs.
 unsafe impl Cpu for Stepped {
     type Spin = SteppedSpin;
     type AtomicU8 = SteppedAtomic<u8>;
@@ -124,7 +124,7 @@ unsafe impl Cpu for Stepped {
     }
 }
 
-// SAFETY: the test says which task a CPU runs, on one thread.
+// SAFETY: the test chooses the task that a CPU runs, on one thread.
 unsafe impl Machine for Stepped {
     fn in_interrupt() -> bool {
         machine::here(|cpu| cpu.in_interrupt)

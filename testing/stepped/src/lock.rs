@@ -1,4 +1,4 @@
-//! Spin locks that never spin: with one host thread, a lock that is held can never be got.
+//! Spin locks that never spin: with one host thread, a lock that is held can never be taken.
 
 use crate::machine;
 use core::cell::Cell;
@@ -11,9 +11,9 @@ pub struct SteppedSpin {
     id: u32,
     /// The CPU that holds it.
     holder: Cell<Option<usize>>,
-    /// It was once waited for in an interrupt.
+    /// Whether it was once waited for in an interrupt.
     in_interrupt: Cell<bool>,
-    /// It was once taken with interrupts on.
+    /// Whether it was once taken with interrupts on.
     irqs_on: Cell<bool>,
 }
 
@@ -45,7 +45,7 @@ impl SteppedSpin {
     }
 }
 
-// SAFETY: one thread; a lock that is held is not taken again, which is a panic.
+// SAFETY: one thread; taking a lock that is held panics.
 unsafe impl RawSpin for SteppedSpin {
     fn new(class: LockClass) -> Self {
         Self {

@@ -1,4 +1,4 @@
-//! The machine's state, and what tests do to it.
+//! The machine's state, and the functions with which tests change it.
 
 use crate::device::Device;
 use core::cell::{Cell, RefCell};
@@ -45,9 +45,9 @@ pub(crate) struct Machine {
     locks: Cell<u32>,
     recording: Cell<bool>,
     failures: Cell<u32>,
-    /// Allocations before the first that fails.
+    /// The number of allocations that succeed before the first failure.
     before_failure: Cell<u32>,
-    /// What is to happen in the middle of something, and the steps before it.
+    /// A function to run in the middle of an operation, and the number of steps before it.
     step: RefCell<Option<Box<dyn FnOnce()>>>,
     before_step: Cell<u32>,
     /// The only operation whose steps count.
@@ -117,7 +117,7 @@ pub(crate) fn with<R>(f: impl FnOnce(&Machine) -> R) -> R {
     MACHINE.with(f)
 }
 
-/// The state of the CPU this runs on.
+/// Returns the state of the current CPU.
 #[inline]
 pub(crate) fn here<R>(f: impl FnOnce(&mut CpuState) -> R) -> R {
     MACHINE.with(|m| f(&mut m.cpus.borrow_mut()[m.here.get()]))
@@ -128,8 +128,8 @@ pub(crate) fn cpu() -> CpuId {
     MACHINE.with(|m| CpuId::new(m.here.get()))
 }
 
-/// Panics unless `holds`; silent while a panic unwinds through guards, so that the first one is
-/// the one that is seen.
+/// Panics unless `holds`; silent while a panic unwinds through guards, so that the first panic is
+/// the one that is reported.
 #[inline]
 pub(crate) fn expect(holds: bool, message: &str) {
     assert!(holds || std::thread::panicking(), "{message}");
@@ -187,8 +187,8 @@ pub(crate) fn work(op: Op, count: u32) {
     }
 }
 
-/// Something happens once, `skip` steps of work from now: in the middle of what the caller does
-/// next. A step is any call of [`Cpu::work`](mmscale_arch::Cpu::work).
+/// Runs `happen` once, after `skip` steps of work: in the middle of what the caller does next. A
+/// step is any call of [`Cpu::work`](mmscale_arch::Cpu::work).
 pub fn at_step(skip: u32, happen: impl FnOnce() + 'static) {
     with(|m| {
         m.before_step.set(skip);
@@ -197,13 +197,13 @@ pub fn at_step(skip: u32, happen: impl FnOnce() + 'static) {
     });
 }
 
-/// Something happens once, when `op` is done next.
+/// Runs `happen` once, at the next `op`.
 pub fn at_op(op: Op, happen: impl FnOnce() + 'static) {
     at_step(0, happen);
     with(|m| m.step_of.set(Some(op)));
 }
 
-/// What [`at_step`] was to bring does not happen any more; `true`: it had not.
+/// Cancels [`at_step`]; returns whether it had not run yet.
 pub fn forget_step() -> bool {
     with(|m| m.step.borrow_mut().take()).is_some()
 }
@@ -224,14 +224,14 @@ pub(crate) fn trace(event: Trace) {
     });
 }
 
-/// What happens, from now until [`boot`], while a task sleeps that parks without having been
-/// unparked: `hook` runs on the task's CPU, and must bring the unpark about.
+/// Sets the hook for a task that parks without an unpark, until [`boot`]: `hook` runs on the task's
+/// CPU, and must cause the unpark.
 pub fn on_park(hook: impl Fn() + 'static) {
     with(|m| *m.on_park.borrow_mut() = Some(Rc::new(hook)));
 }
 
-/// What happens, from now until [`boot`], while a CPU spins for something that another CPU has to
-/// do: `hook` does it, and leaves the caller where it was.
+/// Sets the hook for a CPU that spins for another one, until [`boot`]: `hook` does the other CPU's
+/// part, and returns on the same CPU.
 pub fn on_relax(hook: impl Fn() + 'static) {
     with(|m| *m.on_relax.borrow_mut() = Some(Rc::new(hook)));
 }
@@ -241,7 +241,7 @@ pub(crate) fn relax() {
     hook.into_iter().for_each(|hook| hook());
 }
 
-/// A hotplug operation: the mask changes; the test makes the callbacks itself.
+/// A hotplug operation: the mask changes; the test calls the callbacks itself.
 pub(crate) fn hotplug(cpu: CpuId, online: bool) -> Result<(), HotplugError> {
     with(|m| {
         let mut cpus = m.cpus.borrow_mut();
@@ -270,7 +270,7 @@ pub(crate) fn fail_alloc() -> bool {
     })
 }
 
-/// The next `count` allocations fail.
+/// Makes the next `count` allocations fail.
 pub fn fail_allocs(count: u32) {
     with(|m| {
         m.failures.set(count);
@@ -278,12 +278,12 @@ pub fn fail_allocs(count: u32) {
     });
 }
 
-/// Allocations that are still to fail.
+/// Returns the number of allocations that are still to fail.
 pub fn failures_left() -> u32 {
     with(|m| m.failures.get())
 }
 
-/// `skip` allocations succeed, and the one after them fails.
+/// Makes one allocation fail, after `skip` successful ones.
 pub fn fail_alloc_after(skip: u32) {
     with(|m| {
         m.failures.set(1);
@@ -291,8 +291,8 @@ pub fn fail_alloc_after(skip: u32) {
     });
 }
 
-/// Starts over: `cpus` CPUs, all online on node 0, `hz` ticks a second, time 0, nothing recorded.
-/// The caller is on CPU 0.
+/// Resets the machine: `cpus` CPUs, all online on node 0, `hz` ticks a second, time 0, nothing
+/// recorded. The caller is on CPU 0.
 pub fn boot(cpus: usize, hz: u32) {
     assert!(cpus > 0 && hz > 0, "a machine needs a CPU and a tick");
     with(|m| {
@@ -319,7 +319,7 @@ pub fn boot(cpus: usize, hz: u32) {
     });
 }
 
-/// From now on the caller is on CPU `cpu`. What the last CPU held stays held.
+/// Puts the caller on CPU `cpu`. Locks that the last CPU holds stay held.
 pub fn set_cpu(cpu: usize) {
     with(|m| {
         assert!(cpu < m.cpus.borrow().len(), "there is no cpu{cpu}");
@@ -327,22 +327,22 @@ pub fn set_cpu(cpu: usize) {
     });
 }
 
-/// Whether translations of all CPUs can be invalidated by a broadcast; not after [`boot`].
+/// Sets whether translations of all CPUs can be invalidated by a broadcast; not reset by [`boot`].
 pub fn set_broadcast(broadcast: bool) {
     with(|m| m.broadcast.set(broadcast));
 }
 
-/// The number of translations that CPU `cpu` keeps.
+/// Returns the number of translations in the TLB of CPU `cpu`.
 pub fn tlb_len(cpu: usize) -> usize {
     with(|m| m.cpus.borrow()[cpu].tlb.len())
 }
 
-/// The number of frames that are page tables or otherwise hold words of mm's own.
+/// Returns the number of frames that are page tables or otherwise hold words of mm's own.
 pub fn table_count() -> usize {
     with(|m| m.tables.borrow().len())
 }
 
-/// Entry `index` of the table at `pfn`; does `f` to it.
+/// Calls `f` with entry `index` of the table at `pfn`.
 pub(crate) fn entry<R>(pfn: Pfn, index: usize, f: impl FnOnce(&mut u64) -> R) -> R {
     with(|m| {
         let mut tables = m.tables.borrow_mut();
@@ -355,22 +355,22 @@ pub fn set_node(cpu: usize, node: usize) {
     with(|m| m.cpus.borrow_mut()[cpu].node = NodeId::new(node));
 }
 
-/// Takes CPU `cpu` in or out of the online mask; nobody is told.
+/// Adds CPU `cpu` to the online mask or removes it, without callbacks.
 pub fn set_online(cpu: usize, online: bool) {
     with(|m| m.cpus.borrow_mut()[cpu].online = online);
 }
 
-/// The CPU the caller is on runs `task` from now on.
+/// Makes `task` the running task of the current CPU.
 pub fn set_task(task: TaskId) {
     here(|cpu| cpu.task = task);
 }
 
-/// Lets `ns` pass. Timers do not go off on their own.
+/// Advances the clock by `ns`. Timers do not expire on their own.
 pub fn advance(ns: u64) {
     with(|m| m.now_ns.set(m.now_ns.get() + ns));
 }
 
-/// Sets the clock to `now_ns`; it never goes back.
+/// Sets the clock to `now_ns`, which must not be in the past.
 pub fn set_clock(now_ns: u64) {
     with(|m| {
         assert!(now_ns >= m.now_ns.get(), "the clock never goes back");
@@ -378,17 +378,18 @@ pub fn set_clock(now_ns: u64) {
     });
 }
 
-/// The deadline to which CPU `cpu` armed its timer, in ns.
+/// Returns the deadline of CPU `cpu`'s timer, in ns.
 pub fn timer_of(cpu: usize) -> Option<u64> {
     with(|m| m.cpus.borrow()[cpu].timer)
 }
 
-/// Disarms the timer of the CPU the caller is on, and returns its deadline in ns.
+/// Disarms the timer of the current CPU; returns its deadline in ns.
 pub fn take_timer() -> Option<u64> {
     here(|cpu| cpu.timer.take())
 }
 
-/// The armed timer that goes off first: its CPU and its deadline in ns. Ties: the lowest CPU.
+/// Returns the armed timer that expires first: its CPU and its deadline in ns. Ties: the lowest
+/// CPU.
 pub fn earliest_timer() -> Option<(CpuId, u64)> {
     with(|m| {
         let cpus = m.cpus.borrow();
@@ -397,7 +398,7 @@ pub fn earliest_timer() -> Option<(CpuId, u64)> {
     })
 }
 
-/// Runs `f` as an interrupt of the CPU the caller is on, whose interrupts must be on.
+/// Runs `f` as an interrupt of the current CPU, whose interrupts must be on.
 pub fn interrupt<R>(f: impl FnOnce() -> R) -> R {
     here(|cpu| {
         assert!(cpu.irqs_on && !cpu.in_interrupt, "an interrupt came with interrupts off");
@@ -416,7 +417,7 @@ pub fn interrupt<R>(f: impl FnOnce() -> R) -> R {
     result
 }
 
-/// Waits for the earliest timer, and runs its callback on its CPU. `false`: none is armed.
+/// Waits for the earliest timer, and runs its callback on its CPU. Returns false if none is armed.
 /// Afterwards the caller is on that CPU.
 pub fn run_timer(callbacks: &impl Callbacks) -> bool {
     let Some((cpu, deadline)) = earliest_timer() else { return false };
@@ -427,8 +428,8 @@ pub fn run_timer(callbacks: &impl Callbacks) -> bool {
     true
 }
 
-/// Delivers IPIs, also those sent meanwhile, each on its CPU, until none is left; returns how
-/// many. Afterwards the caller is where it was.
+/// Delivers IPIs, including those sent meanwhile, each on its CPU, until none is left; returns how
+/// many. Afterwards the caller is on its old CPU.
 pub fn deliver_ipis(callbacks: &impl Callbacks) -> usize {
     let back = cpu().index();
     let mut delivered = 0;
@@ -441,17 +442,17 @@ pub fn deliver_ipis(callbacks: &impl Callbacks) -> usize {
     delivered
 }
 
-/// The IPIs that were sent and not delivered, oldest first; they are gone then.
+/// Removes and returns the IPIs that were sent and not delivered, oldest first.
 pub fn take_ipis() -> Vec<(CpuId, Ipi)> {
     with(|m| m.ipis.borrow_mut().drain(..).collect())
 }
 
-/// The tasks that were spawned since the last call; the test runs them as it likes.
+/// Returns the tasks that were spawned since the last call; the test runs them itself.
 pub fn take_spawned() -> Vec<(TaskId, TaskSpec)> {
     with(|m| m.spawned.take())
 }
 
-/// The tasks that were unparked and have not parked since.
+/// Returns the tasks that were unparked and have not parked since.
 pub fn unpark_tokens() -> Vec<TaskId> {
     with(|m| m.tokens.borrow().iter().copied().collect())
 }
@@ -461,33 +462,33 @@ pub fn record(on: bool) {
     with(|m| m.recording.set(on));
 }
 
-/// The trace events recorded since the last call, with the CPU that emitted each.
+/// Returns the trace events recorded since the last call, with the CPU that emitted each.
 pub fn take_traces() -> Vec<(CpuId, Trace)> {
     with(|m| m.traces.take())
 }
 
-/// The lines touched since the last call, while recording.
+/// Returns the lines touched since the last call, while recording.
 pub fn take_touches() -> Vec<(Line, Access)> {
     with(|m| m.touches.take())
 }
 
-/// How often `op` was done since [`boot`].
+/// Returns how often `op` was done since [`boot`].
 pub fn work_count(op: Op) -> u64 {
     with(|m| m.work[op as usize].get())
 }
 
-/// How often a lock of `class` was taken since [`boot`].
+/// Returns how often a lock of `class` was taken since [`boot`].
 pub fn lock_acquisitions(class: LockClass) -> u64 {
     with(|m| m.taken[class as usize].get())
 }
 
-/// The call path of the CPU the caller is on, outermost first.
+/// Returns the call path of the current CPU, outermost first.
 pub fn current_path() -> Vec<Func> {
     here(|cpu| cpu.path.clone())
 }
 
-/// Panics unless every CPU is as it was at boot: interrupts and preemption on, no lock held, no
-/// span open.
+/// Panics unless every CPU is in the state after boot: interrupts and preemption on, no lock held,
+/// no span open.
 pub fn assert_quiet() {
     with(|m| {
         for (at, cpu) in m.cpus.borrow().iter().enumerate() {
@@ -499,7 +500,7 @@ pub fn assert_quiet() {
     });
 }
 
-/// How many times preemption is off on the CPU the caller is on.
+/// Returns the preemption count of the current CPU.
 pub fn preempt_depth() -> u32 {
     here(|cpu| cpu.preempt)
 }

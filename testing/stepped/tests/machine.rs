@@ -1,4 +1,4 @@
-//! The machine catches what it promises to catch.
+//! The checks of the machine find the errors that they are for.
 
 use mmscale_arch::sync::SpinLock;
 use mmscale_arch::{Cpu as _, Ipi, LockClass, Machine as _, Op, TaskId};

@@ -1,4 +1,4 @@
-//! Who is killed.
+//! The choice of the victim.
 
 use super::world::*;
 use mmscale_arch::Machine;
@@ -8,7 +8,7 @@ use mmscale_mm::oom::OomPolicy;
 use mmscale_sim::Policy;
 use mmscale_system::{Errno, Exit, MapSpec, PAGE_BYTES, System, ThreadSpec};
 
-/// A large process sleeps, and a smaller one wants more than there is.
+/// A large process sleeps, and a smaller one needs more memory than there is.
 fn the_largest_dies<A: Machine>(system: &Kernel<A>) {
     let large = holder(system, 1, 2000);
     let small = holder(system, 2, 400);
@@ -47,7 +47,7 @@ fn swap_is_filled_first() {
     for seed in 0..3 {
         sim(seed, &with_swap(config(), 512), program);
     }
-    // With swap for all of it nobody dies.
+    // With swap for all of it no process is killed.
     fn enough<A: Machine>(system: &Kernel<A>) {
         let large = holder(system, 1, 2500);
         let grows = grower(system, 2, 2400);
@@ -58,7 +58,7 @@ fn swap_is_filled_first() {
     sim(1, &with_swap(config(), 4096), enough);
 }
 
-/// The victim is the one that asks: it is killed in the slow path, and gets out of it.
+/// The victim is the process that allocates: it is killed in the slow path, and leaves it.
 fn who_wants_too_much_dies_of_it<A: Machine>(system: &Kernel<A>) {
     let small = holder(system, 1, 300);
     let hog = start(system, 2, |system: &Kernel<A>| {
@@ -131,7 +131,7 @@ fn an_adjustment_changes_who_dies_and_is_inherited() {
     });
 }
 
-/// Nobody may be killed: the allocation fails, and all goes on.
+/// No process may be killed: the allocation fails, and the system continues.
 fn nobody_may_die<A: Machine>(system: &Kernel<A>) {
     let safe = holder(system, 1, 800);
     assert_eq!(system.set_oom_score_adj(safe, -1000), Ok(()));
@@ -139,7 +139,7 @@ fn nobody_may_die<A: Machine>(system: &Kernel<A>) {
         let me = system.own_process();
         assert_eq!(system.set_oom_score_adj(me, -1000), Ok(()));
         assert_eq!(grow(system, u64::from(FRAMES)), Err(Errno::Nomem));
-        // It has what it has, and can still end.
+        // It keeps its memory, and can still end.
     });
     ends(system, grows, Exit::Returned);
     let again = grower(system, 2, 1000);
@@ -154,13 +154,13 @@ fn nobody_may_die<A: Machine>(system: &Kernel<A>) {
 fn without_a_victim_the_allocation_fails() {
     sim(1, &config(), nobody_may_die);
     sim(2, &with_swap(config(), 128), nobody_may_die);
-    // The first process is nobody's victim, and dies of nothing.
+    // The first process is never a victim.
     fn first<A: Machine>(system: &Kernel<A>) {
         assert_eq!(grow(system, u64::from(FRAMES)), Err(Errno::Nomem));
         assert_eq!(counters(system).kills, 0);
     }
     sim(1, &config(), first);
-    // Nor is anybody where that was not wanted.
+    // No process is killed where that was not wanted.
     fn unwanted<A: Machine>(system: &Kernel<A>) {
         let hog = start(system, 1, |system: &Kernel<A>| {
             assert_eq!(grow(system, u64::from(FRAMES)), Err(Errno::Nomem));
@@ -201,7 +201,7 @@ fn a_group_at_its_limit_kills_its_own() {
 
 #[test]
 fn a_fork_kills_for_its_tables_or_dies_itself() {
-    /// A page in each of `regions` stretches of 2 MiB: a fork needs as many tables.
+    /// Touches a page in each of `regions` stretches of 2 MiB: a fork needs as many tables.
     fn spread<A: Machine>(system: &Kernel<A>, regions: u64) -> Result<(), Errno> {
         for _ in 0..regions {
             let at = system.mmap(MapSpec::new(512 * PAGE_BYTES))?;
@@ -240,7 +240,7 @@ fn a_fork_kills_for_its_tables_or_dies_itself() {
     }
 }
 
-/// Who was told to end by others is waited for.
+/// A process that was killed by another one is waited for.
 #[test]
 fn the_dying_are_waited_for() {
     fn program<A: Machine>(system: &Kernel<A>) {

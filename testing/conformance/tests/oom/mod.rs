@@ -1,5 +1,5 @@
-//! A machine without memory: who is killed, who waits, and that it recovers. Each run looks at
-//! itself at the end: everything adds up, and is given back.
+//! A machine without memory: the choice of victims, waiting, and recovery. Each run is checked at
+//! the end: the structures are consistent, and all memory is freed.
 
 mod kills;
 mod reaping;

@@ -9,11 +9,11 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::SeqCst;
 
 const SECOND_NS: u64 = 1_000_000_000;
-/// Nothing is there any more, and the fault ends the process.
+/// The memory is gone, and the fault ends the process.
 const REAPED: Result<u64, Errno> = Err(Errno::Stopped);
 
-/// A process with `pages` pages that computes for `ns`, and cannot notice anything meanwhile. It
-/// finds `after` in its memory then.
+/// Starts a process with `pages` pages that computes for `ns`, and notices nothing meanwhile. It
+/// expects `after` in its memory then.
 fn stubborn<A: Machine>(
     system: &Kernel<A>,
     pages: u64,
@@ -76,7 +76,8 @@ fn who_ends_in_time_is_not_reaped() {
     });
 }
 
-/// What was reaped of one that goes on computing is not enough: the next one dies, too.
+/// The memory reaped from a victim that keeps computing is not enough: the next victim is killed,
+/// too.
 #[test]
 fn who_was_reaped_is_not_waited_for_again() {
     fn program<A: Machine>(system: &Kernel<A>) {
@@ -99,7 +100,7 @@ fn who_was_reaped_is_not_waited_for_again() {
     });
 }
 
-/// What others may have, too, is not taken from a victim.
+/// Memory that other processes share is not reaped from a victim.
 #[test]
 fn shared_mappings_of_files_are_not_reaped() {
     const SHARED: u64 = 300;
@@ -116,7 +117,7 @@ fn shared_mappings_of_files_are_not_reaped() {
             let own = grow(system, 2000).expect("there is memory for it");
             told.store(1, SeqCst);
             let _ = system.compute_ns(5 * SECOND_NS);
-            // An access to a page that is there is no call.
+            // An access to a page that is present is no call.
             assert_eq!(system.read(shared), Ok(7));
             assert_eq!(system.read(own), REAPED);
         });

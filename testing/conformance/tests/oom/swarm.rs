@@ -1,4 +1,4 @@
-//! Many processes that want more than there is, on machines of all kinds.
+//! Many processes that need more memory than there is, on machines of all kinds.
 
 use super::world::*;
 use mmscale_arch::Machine;
@@ -9,7 +9,7 @@ use mmscale_system::{Exit, MapSpec, PAGE_BYTES, System, ThreadSpec};
 const PROCESSES: u64 = 6;
 const ROUNDS: u64 = 4;
 
-/// Numbers that differ from seed to seed: the clock carries the machine's jitter.
+/// Draws numbers that differ between seeds: the clock includes the machine's jitter.
 fn draw(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mut word = *state;
@@ -18,7 +18,7 @@ fn draw(state: &mut u64) -> u64 {
     word ^ word >> 31
 }
 
-/// Grows, shrinks, forks, sleeps, computes; ends when a call does not come about.
+/// Grows, shrinks, forks, sleeps and computes; ends when a call fails.
 fn restless<A: Machine>(system: &Kernel<A>, mut state: u64) {
     let mut held = Vec::new();
     for _ in 0..ROUNDS {
@@ -73,14 +73,14 @@ fn program<A: Machine>(system: &Kernel<A>) {
     }
     let seen = counters(system);
     let all = seen.kills + seen.group_kills;
-    // Children of our children may have been killed, too.
+    // Grandchildren may have been killed, too.
     assert!(killed <= all && seen.hopeless == 0, "{killed} killed, {seen:?}");
     // It has recovered.
     let again = grower(system, 1, 2000);
     ends(system, again, Exit::Returned);
 }
 
-/// The same while a CPU goes and comes.
+/// Like the test without, while a CPU goes offline and comes back.
 fn with_hotplug<A: Machine>(system: &Kernel<A>) {
     let switch = start(system, 0, |system: &Kernel<A>| {
         for _ in 0..12 {

@@ -1,4 +1,4 @@
-//! Memory that is free and that nobody sees: nobody is killed for it.
+//! Free memory that is in LRU batches: no process is killed before it is found.
 
 use super::world::*;
 use mmscale_arch::Machine;
@@ -15,11 +15,11 @@ use std::sync::atomic::Ordering::SeqCst;
 const CPUS: usize = 8;
 /// Fewer than an LRU batch holds.
 const PAGES: u64 = 25;
-/// What batches of all CPUs hold, or most of it.
+/// Pages in the batches of all CPUs, or most of them.
 const HELD: u64 = CPUS as u64 * PAGES;
 
-/// A process that gets [`PAGES`] pages on each CPU, all of which wait in LRU batches then, and
-/// ends or sleeps.
+/// Starts a process that gets [`PAGES`] pages on each CPU, all of which are in LRU batches then,
+/// and ends or sleeps.
 fn scattered<A: Machine>(system: &Kernel<A>, ends: bool) -> ProcessId {
     let done = Arc::new(AtomicU64::new(0));
     let told = Arc::clone(&done);
@@ -42,7 +42,7 @@ fn scattered<A: Machine>(system: &Kernel<A>, ends: bool) -> ProcessId {
     process
 }
 
-/// Somebody who is not killed takes all that is seen, and half of what batches hold.
+/// A process that is never killed takes all visible memory, and half of what batches hold.
 fn take_more_than_is_seen<A: Machine>(system: &Kernel<A>) -> Result<(), Errno> {
     let got = Arc::new(AtomicU64::new(0));
     let told = Arc::clone(&got);
@@ -58,7 +58,8 @@ fn take_more_than_is_seen<A: Machine>(system: &Kernel<A>) -> Result<(), Errno> {
     if got.load(SeqCst) == 1 { Ok(()) } else { Err(Errno::Nomem) }
 }
 
-/// One that ended by itself has left pages in the batches; another could be killed for nothing.
+/// A process that ended by itself has left pages in the batches; another could be killed
+/// needlessly.
 fn left_behind<A: Machine>(system: &Kernel<A>) -> (u64, Result<(), Errno>) {
     let decoy = holder(system, 0, 20);
     let gone = scattered(system, true);
@@ -69,7 +70,7 @@ fn left_behind<A: Machine>(system: &Kernel<A>) -> (u64, Result<(), Errno>) {
     (counters(system).kills, got)
 }
 
-/// A victim leaves pages there; a second one could be killed for nothing.
+/// A victim leaves pages in the batches; a second one could be killed needlessly.
 fn victims<A: Machine>(system: &Kernel<A>) -> (u64, Result<(), Errno>) {
     let decoy = holder(system, 0, 20);
     let victim = scattered(system, false);
@@ -102,7 +103,7 @@ fn what_batches_hold_is_found_before_anybody_is_killed() {
         assert_eq!(left_behind(system), (0, Ok(())));
         assert!(counters(system).settled >= 1);
     }
-    // With `Lazy` nothing stays in batches that nobody uses: all that is free is seen.
+    // With `Lazy`, unused folios do not stay in batches: all free memory is visible.
     let holding = kinds().filter(|config| config.lru != LruPolicy::Lazy);
     holding.for_each(|config| on(1, &config, program));
 }
@@ -115,7 +116,7 @@ fn a_victims_memory_is_found_before_the_next_is_killed() {
     kinds().for_each(|config| on(2, &config, program));
 }
 
-/// The same machine without that look: what the tests above would say.
+/// The results of the tests above on a machine that does not drain before it kills.
 #[test]
 fn without_a_look_everywhere_others_die_for_nothing() {
     fn behind<A: Machine>(system: &Kernel<A>) {

@@ -22,7 +22,7 @@ use std::sync::atomic::Ordering::SeqCst;
 pub(crate) const FRAMES: u32 = 1 << 12;
 /// Longer than any run.
 pub(crate) const FOR_EVER_NS: u64 = 1 << 50;
-/// A moment.
+/// A short time.
 pub(crate) const PAUSE_NS: u64 = 1_000_000;
 pub(crate) const CACHES: [PcpPolicy; PcpPolicy::ALL.len()] = PcpPolicy::ALL;
 pub(crate) const LRU: [LruPolicy; LruPolicy::ALL.len()] = LruPolicy::ALL;
@@ -54,7 +54,7 @@ fn kernel<A: Machine>(config: &MmConfig, program: fn(&Kernel<A>)) -> Kernel<A> {
     Kernel::boot(config, FinalCheck::Run, Box::new(program)).expect("the configuration is sound")
 }
 
-/// Runs `program` as the first thread of a simulated machine of four CPUs; the fingerprint.
+/// Runs `program` as the first thread of a simulated machine of four CPUs; returns the fingerprint.
 #[track_caller]
 pub(crate) fn sim(seed: u64, config: &MmConfig, program: fn(&Kernel<Sim>)) -> u64 {
     sim_with(seed, 4, Policy::Lazy, config, program)
@@ -103,7 +103,7 @@ pub(crate) fn threads(config: &MmConfig, program: fn(&Kernel<Threads>)) {
 
 // -- Programs.
 
-/// Starts a process on the CPU `cpu`, or on the last if there are fewer.
+/// Starts a process on the CPU `cpu`, or on the last CPU if there are fewer.
 pub(crate) fn start<S: System>(
     system: &S,
     cpu: usize,
@@ -114,7 +114,7 @@ pub(crate) fn start<S: System>(
     system.process(spec, body).expect("there is memory for a process")
 }
 
-/// Maps `pages` pages and writes to each; what went wrong.
+/// Maps `pages` pages and writes to each; returns the address or the error.
 pub(crate) fn grow<S: System>(system: &S, pages: u64) -> Result<Addr, Errno> {
     let at = system.mmap(MapSpec::new(pages * PAGE_BYTES))?;
     for page in 0..pages {
@@ -123,14 +123,14 @@ pub(crate) fn grow<S: System>(system: &S, pages: u64) -> Result<Addr, Errno> {
     Ok(at)
 }
 
-/// Finds what [`grow`] has written.
+/// Checks the words that [`grow`] has written.
 pub(crate) fn check<S: System>(system: &S, at: Addr, pages: u64) {
     for page in 0..pages {
         assert_eq!(system.read(at.page(page)), Ok(1 + page), "page {page}");
     }
 }
 
-/// A process that has `pages` pages by the time that this returns, and sleeps until it is killed.
+/// Starts a process that has `pages` pages when this returns, and sleeps until it is killed.
 pub(crate) fn holder<S: System>(system: &S, cpu: usize, pages: u64) -> ProcessId {
     let done = Arc::new(AtomicU64::new(0));
     let told = Arc::clone(&done);
@@ -145,7 +145,7 @@ pub(crate) fn holder<S: System>(system: &S, cpu: usize, pages: u64) -> ProcessId
     process
 }
 
-/// A process that wants `pages` pages, checks them, and ends.
+/// Starts a process that allocates `pages` pages, checks them, and ends.
 pub(crate) fn grower<S: System>(system: &S, cpu: usize, pages: u64) -> ProcessId {
     start(system, cpu, move |system: &S| {
         if let Ok(at) = grow(system, pages) {
@@ -154,7 +154,7 @@ pub(crate) fn grower<S: System>(system: &S, cpu: usize, pages: u64) -> ProcessId
     })
 }
 
-/// Pages that allocations can have yet, as the counters say.
+/// Returns the pages that allocations can still have, by the counters.
 pub(crate) fn available<A: Machine>(system: &Kernel<A>) -> u64 {
     let frames = system.mm().frames();
     let zone = ZoneId::new(0);

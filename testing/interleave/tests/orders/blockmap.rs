@@ -1,5 +1,6 @@
-//! Bits in blocks that CPUs own: pages taken and given back at once, blocks taken over from their
-//! owners, a CPU asked for what it keeps, blocks that become whole or are isolated meanwhile.
+//! Bits in blocks that CPUs own: pages allocated and freed at the same time, blocks taken over from
+//! their owners, drains of a CPU's private pages, blocks that become whole or are isolated
+//! meanwhile.
 
 use mmscale_arch::{Cpu as _, Ipi, Order, Pfn};
 use mmscale_frames::frame::MigrateType;
@@ -10,7 +11,7 @@ use std::sync::Arc;
 /// Four pageblocks.
 const PAGES: u32 = 2048;
 const SCHEDULES: usize = 300;
-/// The min watermark, which only some of them mind: two pageblocks.
+/// The min watermark, which only some allocations respect: two pageblocks.
 const MIN_PAGES: u64 = 1024;
 
 struct World(FrameAllocator<Model>);
@@ -34,7 +35,7 @@ impl World {
     fn give(&self, pages: &[Pfn]) {
         pages.iter().for_each(|&page| self.0.free_pages(page, Order::ZERO));
     }
-    /// Takes pages, all different, and gives them back.
+    /// Allocates pages, all different, and frees them.
     fn churn(&self, count: usize) {
         let pages: Vec<Pfn> = (0..count).map(|_| self.page()).collect();
         let mut seen = pages.clone();
@@ -45,8 +46,8 @@ impl World {
     }
 }
 
-/// CPU 0 has taken `held` pages, of which `bodies` say what the CPUs do with them: all come back.
-/// Afterwards everything adds up, and is whole.
+/// CPU 0 has allocated `held` pages, and `bodies` are what the CPUs do with them: all are freed.
+/// Afterwards the structures are consistent, and all pageblocks are whole.
 fn scenario(
     held: usize,
     bodies: impl Fn(&Arc<World>, Vec<Pfn>) -> Vec<CpuBody> + Send + Sync + 'static,
@@ -62,7 +63,7 @@ fn scenario(
     });
 }
 
-/// The same once, as it is when all have done what they do.
+/// Runs one schedule; returns the state after all bodies have ended.
 fn play(held: usize, bodies: impl Fn(&Arc<World>, Vec<Pfn>) -> Vec<CpuBody>) -> Arc<World> {
     let mut made = None;
     run(3, || {
@@ -77,7 +78,7 @@ fn play(held: usize, bodies: impl Fn(&Arc<World>, Vec<Pfn>) -> Vec<CpuBody>) -> 
     made.expect("it was built")
 }
 
-/// A CPU that does `f`, and gives up what it keeps.
+/// Makes a CPU that calls `f`, and then drains its private pages.
 fn body(world: &Arc<World>, f: impl FnOnce(&World) + Send + 'static) -> CpuBody {
     let world = Arc::clone(world);
     cpu_body(move || {
@@ -139,14 +140,14 @@ fn room_that_comes_about_while_somebody_looks_in_vain_is_noted() {
     check(3 * SCHEDULES, room_comes_about);
 }
 
-/// The search that met bits that were not counted yet noted too small an order (`find_among`).
+/// A search that met bits that were not counted yet recorded too small an order (`find_among`).
 #[test]
 fn room_of_pages_that_are_not_counted_yet_is_noted_for_all_orders() {
     check_from(15, 3 * SCHEDULES, room_comes_about);
 }
 
 fn room_comes_about() {
-    // A whole pageblock is left: who finds no pair elsewhere breaks that up, and looks no
+    // A whole pageblock is left: a CPU that finds no pair elsewhere splits it, and searches no
     // further.
     let world = play(PAGES as usize - 512, |world, mut pages| {
         pages.sort_unstable();
@@ -171,7 +172,8 @@ fn room_comes_about() {
 
 #[test]
 fn who_wants_a_part_leaves_the_last_whole_blocks_alone() {
-    // As many pages are above the watermark as the three may hold at once. Two blocks are whole.
+    // As many pages are above the watermark as the three may hold at the same time. Two blocks are
+    // whole.
     let above = 1 + 8 + 4;
     scenario(PAGES as usize - MIN_PAGES as usize - above, |world, pages| {
         let part = |world: &World, order| {
@@ -233,13 +235,13 @@ fn nothing_of_an_isolated_block_is_handed_out() {
     });
 }
 
-/// So much memory that a CPU may keep several pageblocks.
+/// Enough memory for a CPU to keep several pageblocks.
 const MUCH: u32 = 1 << 19;
-/// Pageblocks of it that are not held all the time.
+/// Its pageblocks that are not held all the time.
 const LEFT: u32 = 8;
 
-/// Runs these beside one another where only [`LEFT`] pageblocks are left, of which they get the
-/// first; one of them isolates one.
+/// Runs bodies concurrently where only [`LEFT`] pageblocks are left, of which they get the first;
+/// one body isolates one.
 fn with_few_left(bodies: impl Fn(&Arc<World>, Pfn) -> Vec<CpuBody> + Send + Sync + 'static) {
     check(SCHEDULES, move || {
         let (held, mut made) = (MUCH / 1024 - LEFT / 2, None);
@@ -261,7 +263,7 @@ fn with_few_left(bodies: impl Fn(&Arc<World>, Pfn) -> Vec<CpuBody> + Send + Sync
     });
 }
 
-/// Takes blocks, and gives them back.
+/// Allocates blocks, and frees them.
 fn churn(world: &World, order: u8, count: usize) {
     let order = Order::new(order).expect("a small one");
     let blocks: Vec<Pfn> = (0..count).filter_map(|_| world.take(order)).collect();

@@ -1,4 +1,4 @@
-//! Calls between CPUs: pushed, taken, waited for, and refused by a CPU that stops.
+//! Calls between CPUs: queued, taken, waited for, and refused by a CPU that stops.
 
 use mmscale_arch::{Atomic, Cpu, CpuId, Ipi};
 use mmscale_interleave::{Hooks, Model, check, cpu_body, interrupt, run};
@@ -10,13 +10,13 @@ const POLICIES: [CallPolicy; CallPolicy::ALL.len()] = CallPolicy::ALL;
 /// The CPU that the others call.
 const TARGET: CpuId = CpuId::new(2);
 
-/// What goes wrong on purpose.
+/// The planted bug.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Planted {
     Nothing,
     /// Calls count as done before they have run.
     EarlyCompletion,
-    /// The target stops without looking at its queue.
+    /// The target stops without checking its queue.
     UnclosedQueue,
 }
 
@@ -24,7 +24,7 @@ struct World {
     smp: Smp<Model>,
     /// How often each call ran.
     ran: [<Model as Cpu>::AtomicU32; 4],
-    /// Each call was waited for to its end.
+    /// Whether each call was waited for to its end.
     over: [<Model as Cpu>::AtomicU32; 4],
     /// The target has stopped.
     stopped: <Model as Cpu>::AtomicU32,
@@ -68,7 +68,7 @@ impl World {
         }
         reached
     }
-    /// The target stops for good, when it may.
+    /// Stops the target for good, when it may stop.
     fn stop(&self) {
         let may = || self.planted == Planted::UnclosedQueue || self.smp.cpu_dying();
         while interrupt(|| {
@@ -90,7 +90,7 @@ pub(crate) fn scenario(policy: CallPolicy, wait: Wait, planted: Planted, stops: 
         let caller = |cpu: usize| {
             let world = Arc::clone(&world);
             cpu_body(move || {
-                // The record is used again at once.
+                // The record is used again immediately.
                 let first = world.call(cpu, if cpu == 0 { Wait::No } else { wait });
                 let second = world.call(2 + cpu, wait);
                 assert!(stops || (first.others, second.others) == (1, 1));

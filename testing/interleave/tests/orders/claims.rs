@@ -1,14 +1,14 @@
-//! Numbers that several claim from both ends of one stretch.
+//! Numbers that several CPUs claim from both ends of one range.
 
 use mmscale_interleave::{CpuBody, Model, check, cpu_body, run};
 use mmscale_mm::space::{Claims, End};
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
-/// Of 12 numbers these have something behind them; those in a row belong together.
+/// The existing ones of 12 numbers; consecutive ones belong together.
 const THERE: [u32; 6] = [0, 1, 5, 6, 7, 11];
 
-/// The first number from `end` on, and up to one more of its row.
+/// Returns the first number at or after `end`, and up to one more of its row.
 fn find(end: End) -> impl Fn(Range<u32>) -> Option<Range<u32>> {
     move |left| {
         let is_there = |number: u32| left.contains(&number) && THERE.contains(&number);

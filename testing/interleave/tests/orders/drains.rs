@@ -1,4 +1,4 @@
-//! Drains of all CPUs: who is content with another's, and doing without batches.
+//! Drains of all CPUs: one that relies on another's, and running without batches.
 
 use crate::lru::{Forward, WHAT, World};
 use mmscale_arch::{Atomic, Cpu, CpuId, Machine as _, NodeId, Order, Pfn, TaskEntry};
@@ -11,13 +11,13 @@ use mmscale_mm::upkeep::TickPolicy;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 
-/// The CPU that adds a folio, and then carries out what it is asked to drain.
+/// The CPU that adds a folio, and then handles requests to drain.
 const ADDER: CpuId = CpuId::new(1);
 
 struct Shared {
     mm: Arc<World>,
     pfn: Pfn,
-    /// The folio was added, or batches are off.
+    /// Whether the folio was added, or batches are off.
     told: <Model as Cpu>::AtomicU32,
 }
 
@@ -45,7 +45,7 @@ impl Shared {
     }
 }
 
-/// A drain that has looked at a CPU is not enough for a folio that the CPU adds afterwards.
+/// A drain that has checked a CPU does not cover a folio that the CPU adds afterwards.
 #[test]
 fn a_drain_of_all_covers_what_was_added_before_it_was_called() {
     check(300, || {
@@ -73,8 +73,8 @@ fn a_drain_of_all_covers_what_was_added_before_it_was_called() {
     });
 }
 
-/// A CPU that has left the online mask and still runs is not asked to drain: for its adds the grace
-/// period alone is waited for.
+/// A CPU that has left the online mask and still runs is not asked to drain: its adds are covered
+/// by the grace period only.
 #[test]
 fn no_add_is_under_way_when_batches_are_off() {
     check(300, || {
@@ -91,7 +91,7 @@ fn no_add_is_under_way_when_batches_are_off() {
                 cpu_body(move || {
                     let reading = adder.mm.rcu().read();
                     adder.mm.memory().add(adder.pfn);
-                    // Batches went off while this reader was inside: so it saw that they do.
+                    // Batches went off while this reader was inside: so it saw that they are off.
                     let off = adder.told.load(SeqCst) != 0;
                     assert!(!off || adder.is_listed(), "it went into a batch after all");
                     drop(reading);
@@ -102,7 +102,7 @@ fn no_add_is_under_way_when_batches_are_off() {
     });
 }
 
-/// What a CPU had gathered when it stopped is on its list once the CPU has been seen off.
+/// Folios in the batch of a CPU that stopped are on their list after its hotplug callback.
 #[test]
 fn what_a_dead_cpu_has_gathered_is_listed() {
     check(100, || {

@@ -1,4 +1,4 @@
-//! Sleeping locks: one at a time, nobody forgotten.
+//! Sleeping locks: mutual exclusion, and no lost waiter.
 
 use mmscale_arch::sync::{Completion, Mutex, RwSem, WaitQueue};
 use mmscale_arch::{Atomic, Cpu, Machine as _};
@@ -6,12 +6,12 @@ use mmscale_interleave::{Model, check, cpu_body, run};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// A turn for another CPU in the middle of a critical section.
+/// Lets another CPU run in the middle of a critical section.
 fn pause() {
     Model::cond_resched();
 }
 
-/// A turn in which the calling task does not run, so that nobody spins for its locks.
+/// Lets another CPU run while the calling task does not, so that no task spins for its locks.
 fn nap() {
     Model::unpark(Model::current());
     Model::park();
@@ -121,7 +121,7 @@ fn tries_on_a_semaphore_never_wait() {
     });
 }
 
-/// Who holds it for reading may wait for another reader.
+/// A reader that holds it may wait for another reader.
 #[test]
 fn a_reader_is_not_left_behind_readers() {
     for downgrades in [false, true] {

@@ -1,4 +1,4 @@
-//! Lazy membership: a folio is added, wanted and let go by different CPUs, in every order.
+//! Lazy membership: a folio is added, used and released by different CPUs, in every order.
 
 use mmscale_arch::{Ipi, NodeId, Order, Pfn};
 use mmscale_frames::page_alloc::{Gfp, MemoryMap};
@@ -40,8 +40,9 @@ fn folio(mm: &World) -> Pfn {
 
 type Step = fn(&World, Pfn);
 
-/// Each CPU does its step on one folio, of which it has a reference that it drops; `before` folios
-/// wait on CPU 0 already. Nothing may be left, and everything must add up at the end.
+/// Each CPU runs its step on one folio, of which it has a reference that it drops. `before` folios
+/// are in CPU 0's batch already. Nothing may be left, and the structures must be consistent at the
+/// end.
 fn on_one_folio(policy: LruPolicy, before: usize, steps: &'static [Step]) {
     check(700, move || {
         let mut made = None;
@@ -86,13 +87,13 @@ fn add_and_drain(mm: &World, pfn: Pfn) {
     mm.memory().drain();
     mm.memory().put(pfn);
 }
-/// Adds it, lets go, and drains: the batch may have the last reference.
+/// Adds it, drops its reference, and drains: the batch may have the last reference.
 fn leave_and_drain(mm: &World, pfn: Pfn) {
     mm.memory().add(pfn);
     mm.memory().put(pfn);
     mm.memory().drain();
 }
-/// Takes it off its list or out of its batch, and puts it back.
+/// Removes it from its list or its batch, and puts it back.
 fn isolate(mm: &World, pfn: Pfn) {
     if mm.memory().isolate(pfn) {
         let word = mm.memory().folios.word(pfn);
@@ -101,7 +102,7 @@ fn isolate(mm: &World, pfn: Pfn) {
     }
     mm.memory().put(pfn);
 }
-/// Looks for the oldest folios as reclaim does, and puts back what it finds.
+/// Scans for the oldest folios as reclaim does, and puts them back.
 fn scan(mm: &World, pfn: Pfn) {
     mm.memory().put(pfn);
     let (group, node, mut found) = (GroupId::ROOT, NodeId::new(0), [pfn; 2]);
@@ -122,11 +123,11 @@ fn lock_and_unlock(mm: &World, pfn: Pfn) {
     mm.memory().munlock(pfn);
     mm.memory().put(pfn);
 }
-/// Only lets go.
+/// Only drops its reference.
 fn leave(mm: &World, pfn: Pfn) {
     mm.memory().put(pfn);
 }
-/// Lets go, and finds it again as a look-up does that has no reference.
+/// Drops its reference, and finds the folio again as a look-up without a reference does.
 fn look_up(mm: &World, pfn: Pfn) {
     mm.memory().put(pfn);
     if mm.memory().folios.try_get(pfn) {

@@ -6,7 +6,7 @@ use mmscale_mm::lru::LruPolicy;
 use mmscale_mm::smp::CallPolicy;
 use mmscale_mm::space::Present;
 
-/// Moves the pages away from where they are.
+/// Moves the pages to another node.
 fn move_away(world: &World) {
     let range = VmaRange::with_pages(Vpn::new(AT), 2).expect("user pages");
     let node = NodeId::new(1);
@@ -14,10 +14,10 @@ fn move_away(world: &World) {
     assert_eq!(left, Ok(0), "the pages have no other user");
 }
 
-/// The last of what is written: enough for the copy to begin in between.
+/// The last of the written words: enough for the copy to begin in between.
 const LAST: u64 = 39;
 
-/// Writes, and finds what it wrote.
+/// Writes, and checks what it wrote.
 fn write_and_read(world: &World) {
     for stamp in 20..=LAST {
         assert_eq!(world.write(world.space(), 0, stamp), Ok(()));

@@ -1,4 +1,4 @@
-//! Numbers that come and go on several CPUs: none is out twice, and none is lost.
+//! Numbers allocated and freed on several CPUs: none is allocated twice, and none is lost.
 
 use mmscale_arch::sync::Numbers;
 use mmscale_interleave::{Model, check, cpu_body, run};
@@ -9,7 +9,7 @@ const CPUS: usize = 3;
 
 struct Shared {
     numbers: Numbers<Model>,
-    /// How many there are.
+    /// The number of numbers.
     count: usize,
     out: [AtomicU32; CPUS],
     done: AtomicU32,
@@ -32,7 +32,7 @@ impl Shared {
 
 #[test]
 fn no_number_is_out_twice_and_none_is_lost() {
-    // As many as CPUs, or one less: then a CPU that has none takes another CPU's.
+    // As many as CPUs, or one less: then a CPU without one takes another CPU's.
     for count in [CPUS, CPUS - 1] {
         check(1500, move || scenario(count));
     }

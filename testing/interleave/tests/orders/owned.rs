@@ -1,5 +1,5 @@
-//! Page caches that own pageblocks: pages that come home while their owner refills, is drained
-//! from afar, goes away, or loses the pageblock to isolation.
+//! Page caches that own pageblocks: pages that return to their owner while it refills, is drained
+//! by another CPU, goes offline, or loses the pageblock to isolation.
 
 use mmscale_arch::{CpuId, Order, Pfn};
 use mmscale_frames::frame::MigrateType;
@@ -28,9 +28,9 @@ fn free(frames: &Frames, pages: &[Pfn]) {
     pages.iter().for_each(|&page| frames.free_pages(page, Order::ZERO));
 }
 
-/// CPU 0 owns the pageblock that it has handed out all but two pages of; `bodies` are given some
-/// of those pages and say what the CPUs do with them. Afterwards all else is freed, and
-/// everything must add up, and be whole again.
+/// CPU 0 owns the pageblock of which it has allocated all but two pages. `bodies` receive some of
+/// those pages and are what the CPUs do with them. Afterwards all other pages are freed, the
+/// structures must be consistent, and the pageblock whole again.
 fn scenario(bodies: impl Fn(&Arc<Frames>, &[Pfn]) -> Vec<CpuBody> + Send + Sync + 'static) {
     check(SCHEDULES, move || {
         let (mut made, mut rest) = (None, Vec::new());
@@ -67,7 +67,7 @@ fn body(frames: &Arc<Frames>, f: impl FnOnce(&Frames) + Send + 'static) -> CpuBo
     cpu_body(move || f(&frames))
 }
 
-/// Allocates across the end of what is cached, and frees.
+/// Allocates more than is cached, and frees.
 fn refill(frames: &Frames) {
     let pages: Vec<Pfn> = (0..6).map(|_| alloc(frames)).collect();
     let mut seen = pages.clone();

@@ -1,4 +1,4 @@
-//! Page caches and counters: what one CPU does while another looks or drains.
+//! Page caches and counters: operations of one CPU while another reads or drains.
 
 use mmscale_arch::sync::IrqGuard;
 use mmscale_arch::{CpuId, Machine, NodeId, Order, Pfn, TaskId};
@@ -31,7 +31,8 @@ fn churn(frames: &FrameAllocator<Model>) {
     frames.free_pages(b, Order::ZERO);
 }
 
-/// Runs `other` on CPU 1 against allocations and frees on CPU 0; then everything must add up.
+/// Runs `other` on CPU 1 against allocations and frees on CPU 0; then the structures must be
+/// consistent.
 fn against_churn(other: fn(&FrameAllocator<Model>)) {
     check(400, move || {
         let mut made = None;
@@ -81,8 +82,8 @@ fn the_phased_decay_runs_beside_refills_and_waits_for_nobody() {
     });
 }
 
-/// The shepherd's look at another CPU's bytes is a hint, but once the CPU rests it is right, and
-/// no count is lost however the folds fall.
+/// The shepherd's read of another CPU's bytes is a hint, but after the CPU is quiet it is right,
+/// and no count is lost in any order of the folds.
 #[test]
 fn the_shepherd_sees_what_is_not_folded() {
     check(1500, || {
@@ -118,8 +119,8 @@ fn the_shepherd_sees_what_is_not_folded() {
     });
 }
 
-/// Two nodes become short, and one of them has enough again: however the three changes fall, the
-/// thresholds are those for when memory is short, and in the end the normal ones.
+/// Two nodes become short, and one of them has enough again. In any order of the three changes, the
+/// thresholds are those for short memory, and in the end the normal ones.
 #[test]
 fn thresholds_follow_the_last_change_of_who_is_short() {
     check(1500, || {
@@ -144,7 +145,7 @@ fn thresholds_follow_the_last_change_of_who_is_short() {
     });
 }
 
-/// A reclaimer that looks before it sleeps misses no wake-up.
+/// A reclaimer that checks before it sleeps misses no wake-up.
 #[test]
 fn a_reclaimer_that_is_wanted_wakes() {
     check(300, || {

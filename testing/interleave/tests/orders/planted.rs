@@ -10,7 +10,7 @@ use mmscale_mm::smp::{CallPolicy, Wait};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 
-/// A completion whose waiter looks first and stands in the queue afterwards, without another look.
+/// A completion whose waiter checks first and joins the queue afterwards, without another check.
 struct Forgetful {
     done: <Model as Cpu>::AtomicU32,
     waiters: SpinLock<Model, Vec<TaskId>>,
@@ -72,7 +72,7 @@ fn a_cpu_that_stops_with_calls_queued_is_found() {
     check(1000, || super::calls::scenario(CallPolicy::Requests, Wait::No, UnclosedQueue, true));
 }
 
-/// A pending bit that is looked at and set in two steps.
+/// A pending bit that is read and set in two steps.
 #[test]
 #[should_panic(expected = "both own it")]
 fn a_bit_taken_in_two_steps_is_found() {

@@ -6,7 +6,7 @@ use mmscale_mm::rcu::{Rcu, Speed};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 
-/// Versions of something; `freed` says which may not be used any more.
+/// Versions of an object; `freed` marks those that may not be used any more.
 pub(crate) struct Shared {
     rcu: Rcu<Model>,
     current: <Model as Cpu>::AtomicU32,
@@ -35,7 +35,7 @@ impl Shared {
             freed: core::array::from_fn(|_| Atomic::new(0)),
         }
     }
-    /// Puts the next version in the place of the current one, and frees that.
+    /// Replaces the current version by the next, and frees the old one.
     fn replace(&self, speed: Speed) {
         let old = self.current.fetch_add(1, SeqCst) as usize;
         match speed {
@@ -52,7 +52,8 @@ impl Shared {
     }
 }
 
-/// A writer that replaces and frees, two CPUs with readers and ticks. `guarded`: readers say so.
+/// A writer that replaces and frees, and two CPUs with readers and ticks. `guarded`: readers mark
+/// their sections.
 pub(crate) fn scenario(speed: Speed, guarded: bool) {
     run(3, || {
         let shared = Arc::new(Shared::new());
@@ -87,7 +88,7 @@ fn an_expedited_grace_period_waits_as_well() {
 }
 
 /// Two writers, each of which frees what it replaced, and a reader that may begin between the two
-/// grace periods: the one under way when the second writer comes does not cover that reader.
+/// grace periods: the one in progress when the second writer starts does not cover that reader.
 #[test]
 fn a_reader_that_begins_between_two_grace_periods_is_waited_for() {
     for speed in [Speed::Normal, Speed::Expedited] {
@@ -114,7 +115,7 @@ fn a_reader_that_begins_between_two_grace_periods_is_waited_for() {
     }
 }
 
-/// A writer that replaces once, and a CPU that does `read`, with whatever comes before it.
+/// A writer that replaces once, and a CPU that runs `read`, with whatever precedes it.
 fn against_a_writer(speed: Speed, read: fn(&Shared)) {
     check(700, move || {
         run(2, || {
@@ -129,7 +130,7 @@ fn against_a_writer(speed: Speed, read: fn(&Shared)) {
     });
 }
 
-/// A CPU that was idle when the grace period began to look at it may be in a reader by now.
+/// A CPU that was idle when the grace period began to check it may be in a reader by now.
 #[test]
 fn a_cpu_that_leaves_idle_is_waited_for() {
     against_a_writer(Speed::Normal, |shared| {

@@ -1,4 +1,4 @@
-//! An address space ends while others take its pages out, and one of its threads still faults.
+//! An address space ends while other tasks zap its pages, and one of its threads still faults.
 
 use super::space::{AT, Step, World, in_orders_with};
 use mmscale_arch::Vpn;
@@ -6,7 +6,7 @@ use mmscale_mm::space::{ExitPolicy, FaultError, MapRequest, Place, ReapLock, Rea
 
 const EXITS: [ExitPolicy; ExitPolicy::ALL.len()] = ExitPolicy::ALL;
 
-/// Two more tables beside the two that there are.
+/// Touches two more tables, in addition to the existing two.
 fn grow(world: &World) {
     for table in [2, 4] {
         let at = Vpn::new(AT + 512 * table);
@@ -27,7 +27,7 @@ fn reap(world: &World) {
     assert!(matches!(reaped, Reaped::Done | Reaped::Skipped), "{reaped:?}");
 }
 
-/// A thread that runs on until it is told; the process ends after it.
+/// Runs a thread until another step signals it; the process ends after it.
 fn touch(world: &World) {
     for page in [0, 1, 2, 512 * 2, 512 * 4] {
         let done = world.write(world.space(), page, 7);
@@ -45,7 +45,8 @@ fn an_exit_against_two_who_help() {
     }
 }
 
-/// Nothing that the thread has made is left where the reaper has been; what is left the exit takes.
+/// Pages that the thread makes where the reaper has finished must not remain; the exit frees the
+/// rest.
 #[test]
 fn a_reaper_against_a_thread_that_still_runs() {
     for policy in EXITS {

@@ -1,5 +1,5 @@
-//! Requests whose slots run out: the last free slot changes hands between callers that wait, and
-//! callers that do not.
+//! Requests whose slots run out: the last free slot passes between callers that wait, and callers
+//! that do not.
 
 use mmscale_arch::{Atomic, Cpu, CpuId, Ipi};
 use mmscale_interleave::{CpuBody, Hooks, Model, check, cpu_body, run};
@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering::SeqCst;
 
 /// The CPU that the callers call.
 const TARGET: CpuId = CpuId::new(2);
-/// A CPU that answers no call: what it was called for keeps its slots.
+/// A CPU that answers no call: calls to it keep their slots.
 const DEAF: CpuId = CpuId::new(3);
 /// Slots of a machine.
 const SLOTS: usize = 62;
@@ -33,7 +33,7 @@ impl Hooks for World {
 }
 
 impl World {
-    /// All slots but `left` are taken for good.
+    /// Takes all slots but `left` for good.
     fn new(left: usize) -> Self {
         let config = SmpConfig { policy: CallPolicy::Requests, timeout_ns: u64::MAX };
         let world = Self {
@@ -57,10 +57,10 @@ impl World {
         let ran = self.ran[number].load(SeqCst);
         assert!(ran == 1 || ran == 0 && wait == Wait::No, "call {number} ran {ran} times");
     }
-    /// The last body sees that each call ran once.
+    /// The last body checks that each call ran once.
     fn end(&self, calls: usize) {
         if self.ended.fetch_add(1, SeqCst) == 1 {
-            // After a call that is waited for none of those before it is on its way any more.
+            // After a call that is waited for, all calls before it have run.
             self.call(CALLS - 1, Wait::Spin);
             (0..calls).for_each(|number| {
                 assert_eq!(self.ran[number].load(SeqCst), 1, "call {number}");
@@ -69,7 +69,7 @@ impl World {
     }
 }
 
-/// CPUs 0 and 1 make these calls, with `left` slots for them. `late`: CPU 1 begins when the first
+/// CPUs 0 and 1 make these calls, with `left` slots for them. `late`: CPU 1 begins after the first
 /// call has run.
 pub(super) fn scenario(left: usize, late: bool, calls: [&'static [(usize, Wait)]; 2]) {
     let made = calls.iter().map(|calls| calls.len()).sum();

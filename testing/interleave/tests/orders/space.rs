@@ -1,4 +1,4 @@
-//! Page faults against everything that takes pages and VMAs away, in every order of a few steps.
+//! Page faults against everything that removes pages and VMAs, in every order of a few steps.
 
 use mmscale_arch::sync::Completion;
 use mmscale_arch::{Atomic, Cpu, CpuId, Ipi, Machine as _, VmaRange, Vpn};
@@ -24,12 +24,12 @@ const POLICIES: [LruPolicy; LruPolicy::ALL.len()] = LruPolicy::ALL;
 pub(super) const AT: u64 = 512 * 3 - 1;
 const TO: u64 = 512 * 7;
 
-/// One address space, and a child of it where a test wants one.
+/// One address space, and a child of it if a test needs one.
 pub(super) struct World {
     pub(super) mm: Mm<Model>,
     space: OnceLock<Arc<Space<Model>>>,
     child: OnceLock<Arc<Space<Model>>>,
-    /// A step has told the others of something.
+    /// A signal from one step to the others.
     told: <Model as Cpu>::AtomicU32,
 }
 
@@ -63,7 +63,7 @@ impl World {
         let write = |pfn| Model::write_stamp(pfn, stamp);
         space.access(self.mm.backing(), Vpn::new(AT + page), MemAccess::Write, write)
     }
-    /// A new page is there now, with what it has to hold.
+    /// Maps a page, with the content that the test expects.
     fn prepare(&self) {
         let on = self.mm.backing();
         on.spaces.start(self.mm.frames()).expect("there is memory");
@@ -75,7 +75,7 @@ impl World {
         }
         assert!(self.space.set(space).is_ok());
     }
-    /// For another step's [`World::until_told`].
+    /// Signals another step's [`World::until_told`].
     pub(super) fn tell(&self) {
         self.told.store(1, SeqCst);
     }
@@ -88,13 +88,13 @@ impl World {
         let child = self.space().fork(self.mm.backing()).expect("there is memory");
         assert!(self.child.set(child).is_ok());
     }
-    /// Everything adds up, and then nothing is left.
+    /// Checks that the structures are consistent, and that nothing is left after the end.
     fn end(&self) {
         let on = self.mm.backing();
         on.leave_limbo(Leave::All);
         self.mm.memory().verify().unwrap_or_else(|why| panic!("the LRU: {why}"));
         on.verify().unwrap_or_else(|why| panic!("the address spaces: {why}"));
-        // One that has ended already is in no audit.
+        // An address space that has ended already is in no audit.
         let spaces = self.child.get().into_iter().chain([self.space()]);
         spaces.filter(|space| !space.is_skipped()).for_each(|space| space.exit(on));
         assert_eq!(on.verify(), Ok(SpaceAudit::default()));
@@ -106,7 +106,7 @@ impl World {
 
 pub(super) type Step = fn(&World);
 
-/// `before` happens on CPU 0, then each CPU does its step at once with the others; then `after`.
+/// `before` runs on CPU 0, then each CPU runs its step concurrently with the others; then `after`.
 fn in_every_order(before: Step, steps: &'static [Step], after: Step) {
     in_orders(60, before, steps, after);
 }
@@ -115,7 +115,7 @@ fn in_orders(schedules: usize, before: Step, steps: &'static [Step], after: Step
     in_orders_with(schedules, ExitPolicy::Stock, before, steps, after);
 }
 
-/// The same with a choice of how address spaces end.
+/// Like [`in_every_order`], with a choice of how address spaces end.
 pub(super) fn in_orders_with(
     schedules: usize,
     exit: ExitPolicy,
@@ -131,8 +131,8 @@ pub(super) fn in_orders_with(
     }
 }
 
-/// The steps with these ways to list folios and to call CPUs, on a machine with a second node
-/// without CPUs.
+/// Like [`in_every_order`], with these policies to list folios and to call CPUs, on a machine with
+/// a second node without CPUs.
 pub(super) fn in_orders_of(
     (lru, calls): (LruPolicy, CallPolicy),
     schedules: usize,
@@ -146,7 +146,7 @@ pub(super) fn in_orders_of(
     check(schedules, move || once(&config, before, steps, after));
 }
 
-/// One schedule.
+/// Runs one schedule.
 fn once(config: &MmConfig, before: Step, steps: &'static [Step], after: Step) {
     let mut made = None;
     run(steps.len(), || {
@@ -179,7 +179,7 @@ fn once(config: &MmConfig, before: Step, steps: &'static [Step], after: Step) {
 
 pub(super) fn nothing(_: &World) {}
 
-/// Pages 0 to 3 are written to; those that are gone are gone.
+/// Writes to pages 0 to 3; those that are unmapped are skipped.
 fn touch(world: &World) {
     for page in [1, 2, 3] {
         match world.write(world.space(), page, 20 + page) {
@@ -222,8 +222,8 @@ fn faults_against_munmap_against_drain() {
     in_every_order(nothing, &[touch_and_drain, unmap, touch_and_drain], nothing);
 }
 
-/// A fault that has found its VMA, and is held up until that is unmapped, must not take it for
-/// alive: it is not if its life ends before its lock is let go.
+/// A fault that has found its VMA, and is delayed until the VMA is unmapped, must not take it for
+/// alive: the VMA's life ends before its lock is released.
 #[test]
 fn a_fault_against_the_end_of_its_vma() {
     fn touch_one(world: &World) {
@@ -245,7 +245,7 @@ fn faults_against_pages_that_are_given_up() {
     });
 }
 
-/// What is read-only when mprotect returns is not written to afterwards.
+/// A page that is read-only when mprotect returns is not written to afterwards.
 #[test]
 fn faults_against_mprotect() {
     fn protect(world: &World) {
@@ -259,7 +259,7 @@ fn faults_against_mprotect() {
     in_every_order(nothing, &[protect, touch, touch], nothing);
 }
 
-/// A moved page takes with it what was written to it.
+/// A moved page keeps what was written to it.
 #[test]
 fn faults_against_mremap() {
     fn away(world: &World) {
@@ -281,7 +281,7 @@ fn faults_against_mremap() {
     });
 }
 
-/// The child has what the parent had at one time, and neither sees what the other writes later.
+/// The child has what the parent had at one time, and neither sees later writes of the other.
 #[test]
 fn faults_against_fork() {
     fn fork(world: &World) {
@@ -298,7 +298,7 @@ fn faults_against_fork() {
     });
 }
 
-/// Both sides write to the same shared page: two copies, or one and the original.
+/// Both sides write to the same shared page: two copies, or one copy and the original.
 #[test]
 fn copies_on_both_sides_at_once() {
     fn parent(world: &World) {
@@ -317,7 +317,7 @@ fn copies_on_both_sides_at_once() {
     in_every_order(World::fork, &[parent, parent, drain], nothing);
 }
 
-/// The reverse map takes a page out that others write to or unmap: a write is not lost.
+/// Reclaim unmaps, by the reverse map, a page that other CPUs write to or unmap: no write is lost.
 #[test]
 fn the_reverse_map_against_faults_and_munmap() {
     fn drop_clean(world: &World) {

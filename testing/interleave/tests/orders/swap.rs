@@ -1,4 +1,5 @@
-//! A page goes out, comes back, is written, shared and unmapped by different CPUs, in every order.
+//! A page is swapped out, swapped in, written, shared and unmapped by different CPUs, in every
+//! order.
 
 use crate::paged::{Entry, Paged};
 use mmscale_arch::sync::Completion;
@@ -26,8 +27,8 @@ impl Hooks for Forward {
 
 type Step = fn(&World);
 
-/// Pages 0 and 1 share a folio that holds 7. `before` happens on CPU 0, then each CPU does its
-/// step; `after` looks, everything must add up, and nothing may be left.
+/// Pages 0 and 1 share a folio that holds 7. `before` runs on CPU 0, then each CPU runs its step.
+/// `after` checks; the structures must be consistent, and nothing may be left.
 fn on_two_pages(before: Step, steps: &'static [Step], after: Step) {
     check(150, move || {
         let mut made = None;
@@ -65,7 +66,7 @@ fn out(world: &World) {
     world.page_out(0);
 }
 
-/// Out of memory altogether: only the slot has it.
+/// Swaps it out completely: only the slot has the content.
 fn gone(world: &World) {
     world.page_out(0);
     world.reclaim.direct(world.scope(), NodeId::new(0), 1, None);
@@ -75,7 +76,7 @@ fn write(world: &World) {
     world.touch(0, Some(9)).expect("the device works");
 }
 
-/// What is shared is 7 until somebody writes 9, if it is there yet.
+/// Checks that the shared page holds 7, or 9 after the write, if it is mapped.
 fn read_twin(world: &World) {
     if world.entry(1) != Entry::None {
         let found = world.touch(1, None).expect("the device works");
@@ -127,7 +128,7 @@ fn a_slot_that_is_given_back_while_it_is_read_leaves_nothing() {
     });
 }
 
-/// The frame goes to page 2 at once: the page cache gives back first what it got last.
+/// Reuses the frame for page 2 immediately: the page cache allocates the frame that was freed last.
 fn reuse(world: &World) {
     reclaim(world);
     world.touch(2, Some(22)).expect("there is memory");
@@ -135,7 +136,7 @@ fn reuse(world: &World) {
 
 #[test]
 fn a_look_that_comes_late_does_not_find_the_next_folio_of_the_frame() {
-    // At first it is in the cache, clean, and nobody maps it.
+    // At first it is in the cache, clean and unmapped.
     on_two_pages(out, &[reuse, read_twin, write], |world| {
         let found = (world.touch(0, None), world.touch(1, None), world.touch(2, None));
         assert_eq!(found, (Ok(9), Ok(9), Ok(22)));

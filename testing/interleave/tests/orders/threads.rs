@@ -1,5 +1,5 @@
-//! What one thread of a process has done is so for the others: no CPU goes on with an old
-//! translation once the call or the fault is over.
+//! Operations of one thread of a process take effect for the others: no CPU uses a stale
+//! translation after the call or the fault has returned.
 
 use crate::space::{AT, Step, World, in_orders_of, nothing, range};
 use mmscale_arch::{Machine as _, Vpn};
@@ -32,7 +32,8 @@ fn a_copy_on_write_is_seen_by_all_threads() {
     in_orders(60, World::fork, &[write, read], nothing);
 }
 
-/// What was unmapped and mapped again has none of what other threads still write to the old page.
+/// A page that was unmapped and mapped again has no write that another thread makes to the old
+/// page.
 #[test]
 fn a_page_that_is_mapped_again_has_nothing_of_the_old_one() {
     fn map_again(world: &World) {
@@ -52,7 +53,7 @@ fn a_page_that_is_mapped_again_has_nothing_of_the_old_one() {
     in_orders(60, nothing, &[map_again, read], nothing);
 }
 
-/// What mprotect has taken away no thread does any more, even if it did a moment ago.
+/// No thread uses a right that mprotect has removed, even if it used the right just before.
 #[test]
 fn no_thread_writes_after_mprotect() {
     fn protect(world: &World) {
@@ -69,7 +70,7 @@ fn no_thread_writes_after_mprotect() {
     in_orders(60, nothing, &[protect, write], nothing);
 }
 
-/// A page that was given up and is dropped takes no write with it: who writes has it again, or a
+/// A page that was given up and is dropped loses no write: the writer has the old page again, or a
 /// page of its own.
 #[test]
 fn a_write_to_a_page_that_is_dropped_is_kept() {
@@ -100,7 +101,7 @@ fn a_write_to_a_page_that_is_dropped_is_kept() {
     });
 }
 
-/// A page that is dropped is read by no thread once another has a new one.
+/// No thread reads a dropped page after another thread has a new one.
 #[test]
 fn a_dropped_page_is_not_read_any_more() {
     fn give_up(world: &World) {
@@ -128,7 +129,7 @@ fn a_dropped_page_is_not_read_any_more() {
     in_orders(60, give_up, &[drop_and_write, read], nothing);
 }
 
-/// A reaper takes pages out for good: a thread that goes on gets no new ones.
+/// A reaper removes pages for good: a thread that runs on gets no new ones.
 #[test]
 fn what_is_reaped_is_not_filled_again() {
     fn reap(world: &World) {
@@ -142,14 +143,14 @@ fn what_is_reaped_is_not_filled_again() {
             assert!(done.is_ok() || done == Err(FaultError::Bus), "{done:?}");
         }
         world.until_told();
-        // What is still there by an old translation waits in limbo.
+        // Pages that a stale translation still reaches are in limbo.
         Model::cond_resched();
         assert_eq!(world.write(world.space(), 4, 30), Err(FaultError::Bus));
     }
     in_orders(100, nothing, &[reap, write], nothing);
 }
 
-/// What is written while a page goes out to swap is there when it comes back.
+/// A write to a page while it is swapped out is not lost.
 #[test]
 fn a_write_while_its_page_goes_out_is_not_lost() {
     fn page_out(world: &World) {

@@ -1,4 +1,4 @@
-//! Flushes against CPUs that use, leave and come back to an address space.
+//! Flushes against CPUs that use an address space, switch away and come back.
 
 use mmscale_arch::{Atomic, Cpu, Ipi, Machine as _, PageSize, Pfn, VmaRange, Vpn};
 use mmscale_frames::page_alloc::{AllocConfig, FrameAllocator, MemoryMap};
@@ -19,7 +19,7 @@ struct World {
     locks: TableLocks<Model>,
     tlb: Tlb<Model>,
     tables: Vec<PageTable<Model>>,
-    /// Which of the pages' frames may not be used any more.
+    /// Whether each page's frame was freed.
     freed: [<Model as Cpu>::AtomicU32; 2],
 }
 
@@ -33,20 +33,20 @@ impl Hooks for World {
     }
 }
 
-/// How a page's translations go before its frame does.
+/// How a page's translations are invalidated before its frame is freed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Flush {
     /// Not at all: a bug.
     Never,
     /// By a flush of its own.
     Each,
-    /// Put off, and flushed as a batch.
+    /// Deferred, and flushed as a batch.
     Batch,
-    /// Put off, and the frame waits in limbo (`requests`).
+    /// Deferred, with the frame in limbo (`requests`).
     Limbo,
-    /// The same, but the frame is freed when it goes there, and not when it leaves: a bug.
+    /// Like `Limbo`, but the frame is freed when it enters limbo and not when it leaves: a bug.
     Early,
-    /// Begun, and the frame waits in limbo without a batch (`requests`).
+    /// Started, with the frame in limbo without a batch (`requests`).
     Begun,
 }
 
@@ -72,14 +72,14 @@ impl World {
     fn on(&self) -> Paging<'_, Model> {
         Paging { frames: &self.frames, locks: &self.locks, tlb: &self.tlb, room: None }
     }
-    /// A program writes to a page, if it is mapped.
+    /// Writes to a page, if it is mapped.
     fn write(&self, page: Vpn) {
         let check = |pfn: Pfn| {
             assert_eq!(self.freed[pfn.index()].load(SeqCst), 0, "used after it was freed");
         };
         let _ = self.tables[0].access(self.on(), page, MemAccess::Write, check);
     }
-    /// The same, and takes its time: interrupts are off.
+    /// Writes to a page slowly, with interrupts off.
     fn write_slowly(&self, page: Vpn) {
         let check = |pfn: Pfn| {
             (0..40).for_each(|_| Model::cond_resched());
@@ -87,7 +87,7 @@ impl World {
         };
         let _ = self.tables[0].access(self.on(), page, MemAccess::Write, check);
     }
-    /// A program of the other address space runs.
+    /// Runs a program of the other address space.
     fn elsewhere(&self) {
         let _ = self.tables[1].access(self.on(), PAGES[0], MemAccess::Read, |_| ());
     }
@@ -123,7 +123,7 @@ impl World {
             self.freed[pfn.index()].store(1, SeqCst);
             return;
         }
-        // Whoever comes first frees what others have put there, too.
+        // The first CPU also frees pages that other CPUs have put there.
         self.tlb.leave_limbo_batches(Leave::All, |pages| {
             pages.iter().for_each(|pfn| self.freed[pfn.index()].store(1, SeqCst));
             pages.len() as u32
@@ -131,7 +131,8 @@ impl World {
     }
 }
 
-/// Two CPUs use the pages and go elsewhere in between, and then each unmaps one of them.
+/// Two CPUs use the pages and switch to the other address space in between; then each unmaps one
+/// page.
 pub(crate) fn scenario(flush: Flush, policy: CallPolicy) {
     run(3, || {
         let world = Arc::new(World::new(policy));
@@ -160,12 +161,12 @@ pub(crate) fn scenario(flush: Flush, policy: CallPolicy) {
     });
 }
 
-/// Two CPUs put off what they took out of two tables of one address space, each under that table's
-/// lock alone.
+/// Two CPUs defer the flushes of two tables of one address space, each under the lock of its own
+/// table.
 pub(crate) fn two_tables_put_off() {
     run(2, || {
         let world = Arc::new(World::new(CallPolicy::Requests));
-        // What each has put off. Looked at besides: no step of the model.
+        // The generation that each has deferred. For the check only: no step of the model.
         let put_off: Arc<[AtomicU64; 2]> = Arc::default();
         let body = |cpu: usize| {
             let (world, put_off) = (Arc::clone(&world), Arc::clone(&put_off));
@@ -179,8 +180,8 @@ pub(crate) fn two_tables_put_off() {
                 put_off[cpu].store(own, SeqCst);
                 world.elsewhere();
                 world.elsewhere();
-                // Whoever changes these pages next must know that there is something to flush, but
-                // for what the other's later flush has taken along.
+                // The next CPU that changes these pages must know that there is something to flush,
+                // unless the later flush of the other CPU has covered it.
                 let known = world.tlb.is_deferred(asid) || put_off[1 - cpu].load(SeqCst) > own;
                 assert!(known, "what is put off was forgotten");
                 world.tlb.flush_batch(&mut batch, Wait::Sleep);
@@ -205,7 +206,7 @@ fn no_cpu_reaches_a_frame_after_the_flush() {
     check(700, || scenario(Flush::Limbo, CallPolicy::Requests));
 }
 
-/// One CPU unmaps a page that another goes on using, and frees it as soon as it leaves limbo.
+/// One CPU unmaps a page that another keeps using, and frees it as soon as it leaves limbo.
 #[test]
 fn frames_leave_limbo_when_no_cpu_uses_them() {
     for flush in [Flush::Limbo, Flush::Begun] {

@@ -1,5 +1,4 @@
-//! Addresses of the kernel's own that are mapped anew while a CPU may still have their old
-//! translation.
+//! Kernel addresses that are mapped again while a CPU may still have their old translation.
 
 use mmscale_arch::{Atomic, Cpu, Ipi, Machine as _, Pfn, VmaRange, Vpn};
 use mmscale_frames::page_alloc::{AllocConfig, FrameAllocator, MemoryMap};
@@ -21,7 +20,7 @@ struct World {
     locks: TableLocks<Model>,
     tlb: Tlb<Model>,
     vmap: Option<Vmap<Model>>,
-    /// The new frame is mapped.
+    /// Whether the new frame is mapped.
     mapped: <Model as Cpu>::AtomicU32,
 }
 
@@ -33,7 +32,7 @@ impl Hooks for World {
 }
 
 impl World {
-    /// With the old frame mapped.
+    /// Makes a world with the old frame mapped.
     fn new(policy: CallPolicy) -> Self {
         let frames = FrameAllocator::new(&MemoryMap::single(FRAMES), AllocConfig::default());
         let mut world = Self {

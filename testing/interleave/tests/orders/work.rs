@@ -29,7 +29,7 @@ impl Shared {
         shared.work.start_worker(WORKER, TaskEntry(0));
         Arc::new(shared)
     }
-    /// The worker's body: the work is never in two places at once.
+    /// The worker's body: the work is never in two queues at the same time.
     fn worker(&self) {
         self.work.worker(WORKER, |item| {
             assert_eq!(item, ITEM);
@@ -39,7 +39,7 @@ impl Shared {
             self.running.store(0, SeqCst);
         });
     }
-    /// The timer interrupt of a CPU, once its timers have gone off.
+    /// The timer interrupt of a CPU, after its timers have expired.
     fn timers(&self) {
         interrupt(|| {
             self.time.idle_exit();
@@ -104,8 +104,8 @@ fn cancelled_work_neither_waits_nor_runs() {
     });
 }
 
-/// The timer goes off on CPU 1 while CPU 0 cancels: the work runs once or not at all, and is not
-/// left behind half-way.
+/// The timer expires on CPU 1 while CPU 0 cancels: the work runs once or not at all, and is not
+/// left in between.
 #[test]
 fn a_timer_that_goes_off_while_its_work_is_cancelled() {
     check(3000, || {

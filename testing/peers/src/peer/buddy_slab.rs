@@ -1,5 +1,5 @@
-//! `buddy-slab-allocator` 0.6: a buddy allocator with lists through an array of page records,
-//! under one lock. Its slabs and its caches are for objects, and take no part.
+//! `buddy-slab-allocator` 0.6: a buddy allocator with lists through an array of page records, under
+//! one lock. Its slabs and caches are for objects, and are not used here.
 
 use super::{Peer, on_threads};
 use crate::memory::{Memory, PAGE_BYTES};
@@ -19,12 +19,12 @@ pub struct BuddySlab {
 impl Peer for BuddySlab {
     const NAME: &'static str = "buddy-slab, mutex";
     fn run(frames: usize, threads: usize, body: impl Fn(&Self, usize) + Send + Sync + 'static) {
-        // Its records come first, then the frames; a page more, for what its section needs.
+        // Its records come first, then the frames; one page more for its section.
         let bytes = frames * PAGE_BYTES;
         let records = Buddy::required_meta_size(bytes).next_multiple_of(PAGE_BYTES) + PAGE_BYTES;
         let memory = Memory::new(records + bytes, PAGE_BYTES);
         let mut allocator = Buddy::new();
-        // SAFETY: the memory is zeroed, ours alone, and lives as long as the allocator.
+        // SAFETY: the memory is zeroed, has no other user, and lives as long as the allocator.
         unsafe {
             let region = std::slice::from_raw_parts_mut(memory.first(), records + bytes);
             allocator.init(region).expect("a region with room for records and frames");

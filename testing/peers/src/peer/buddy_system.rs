@@ -29,7 +29,7 @@ impl<const ORDERS: usize> Peer for BuddySystem<ORDERS> {
     }
 }
 
-/// The same under the standard library's mutex, which sleeps when it has to wait long.
+/// Under the standard library's mutex, which sleeps in long waits.
 pub struct BuddySystemMutex(Mutex<FrameAllocator<11>>);
 
 impl Peer for BuddySystemMutex {

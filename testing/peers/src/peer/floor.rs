@@ -1,9 +1,9 @@
-//! No allocator: what the programs cost by themselves.
+//! No allocator: the cost of the programs themselves.
 
 use super::{Peer, on_threads};
 use std::cell::Cell;
 
-/// Frame numbers from a counter on each thread. It takes everything and remembers nothing.
+/// Frame numbers from a counter on each thread. Frees are ignored.
 pub struct Floor {
     mask: u32,
 }

@@ -1,5 +1,5 @@
-//! The same frame allocator on the real-threads machine: with its interrupts that are looked for,
-//! its tracepoints and its lock statistics.
+//! Our frame allocator on the real-threads machine, with its polled interrupts, its tracepoints and
+//! its lock statistics.
 
 use super::Peer;
 use mmscale_arch::{
@@ -11,10 +11,10 @@ use mmscale_threads::{Threads, ThreadsConfig, run};
 use std::any::Any;
 use std::sync::Arc;
 
-/// The frame allocator, each thread of a program a task on a CPU of its own.
+/// The frame allocator; each thread of a program is a task on a CPU of its own.
 pub struct OursOnMachine(FrameAllocator<Threads>);
 
-/// Nobody listens to the tracepoints; they are emitted all the same.
+/// A probe without a listener; tracepoints are emitted all the same.
 struct Deaf;
 
 impl Probe for Deaf {
@@ -24,7 +24,7 @@ impl Probe for Deaf {
     }
 }
 
-/// An allocator and what the tasks do with it.
+/// An allocator, and the program of the tasks.
 struct Program<F> {
     ours: OursOnMachine,
     body: F,

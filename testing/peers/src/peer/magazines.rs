@@ -1,5 +1,4 @@
-//! `frame-alloc` 0.1: a buddy allocator of bitmaps with a magazine for each CPU and a depot that
-//! they share.
+//! `frame-alloc` 0.1: a buddy allocator of bitmaps with a magazine for each CPU and a shared depot.
 
 use super::{Peer, on_threads};
 use crate::memory::{Memory, PAGE_BYTES};
@@ -15,7 +14,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 const PAGE: PageSize = PageSize::from_log2(12);
 const ORDERS: usize = 11;
 
-/// The thread's number stands for its CPU.
+/// The thread's number, in place of its CPU.
 pub(super) struct ThreadNumber;
 
 static THREADS: AtomicUsize = AtomicUsize::new(0);
@@ -58,10 +57,10 @@ unsafe impl Provenance for Exposed {
 
 type Depot = DepotAllocator<SummaryBuddyAllocator<ORDERS, Exposed>, ThreadNumber, 8>;
 
-/// As its documentation puts it together, with its own sizes.
+/// Constructed as in its documentation, with its own sizes.
 pub struct Magazines {
     base: usize,
-    // Before the pool, where it keeps its bitmaps, so that it goes first.
+    // Declared before the pool, which has its bitmaps, so that it is dropped first.
     allocator: Box<Depot>,
     _pool: Memory,
 }
@@ -72,7 +71,7 @@ impl Peer for Magazines {
         let pool = Memory::new(frames * PAGE_BYTES, PAGE_BYTES << (ORDERS - 1));
         let base = pool.first().expose_provenance();
         let allocator = Box::new(Depot::new(PAGE, SummaryBuddyAllocator::new(PAGE)));
-        // SAFETY: called once, before any other call; the pool is exclusively ours and aligned.
+        // SAFETY: called once, before any other call; the pool has no other user and is aligned.
         unsafe { allocator.init_region(base, frames * PAGE_BYTES) };
         on_threads(&Self { base, allocator, _pool: pool }, threads, body);
     }
@@ -84,7 +83,7 @@ impl Peer for Magazines {
     #[inline]
     fn free(&self, frame: u32, order: u8) {
         let address = self.base + frame as usize * PAGE_BYTES;
-        // SAFETY: the programs give back what they took, once.
+        // SAFETY: the programs free what they allocated, once.
         unsafe { self.allocator.deallocate_physical(PAGE, count_of(order), address) };
     }
 }

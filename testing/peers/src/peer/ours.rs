@@ -1,4 +1,4 @@
-//! The frame allocator of this workspace: zones, page caches, counters, as a kernel has them.
+//! The frame allocator of this workspace: zones, page caches, counters, as in a kernel.
 
 use super::{Peer, on_threads};
 use crate::host::{Host, become_cpu};
@@ -7,13 +7,13 @@ use mmscale_frames::frame::MigrateType;
 use mmscale_frames::page_alloc::{AllocConfig, FrameAllocator, Gfp, MemoryMap, PcpPolicy, Records};
 use std::marker::PhantomData;
 
-/// A choice of how pages travel between CPUs and zones, as a tag type.
+/// A policy of how pages move between CPUs and zones, as a tag type.
 pub trait Policy: Send + Sync + 'static {
     /// The row's name.
     const NAME: &'static str;
-    /// The choice.
+    /// The policy.
     const CACHES: PcpPolicy;
-    /// What is kept about each frame.
+    /// The record about each frame.
     const RECORDS: Records = Records::Kept;
 }
 
@@ -25,7 +25,7 @@ impl Policy for Stock {
     const CACHES: PcpPolicy = PcpPolicy::Stock;
 }
 
-/// A page goes home to the CPU that owns its pageblock.
+/// A freed page returns to the CPU that owns its pageblock.
 pub struct Posted;
 
 impl Policy for Posted {
@@ -33,7 +33,7 @@ impl Policy for Posted {
     const CACHES: PcpPolicy = PcpPolicy::Posted;
 }
 
-/// Free pages are bits in blocks that CPUs own, and nothing else is kept about a frame.
+/// Free pages are bits in blocks that CPUs own, without records about frames.
 pub struct Blockmap;
 
 impl Policy for Blockmap {
@@ -42,7 +42,7 @@ impl Policy for Blockmap {
     const RECORDS: Records = Records::None;
 }
 
-/// The same with a record of each frame, so that a wrong free is caught at once.
+/// Like [`Blockmap`], with a record of each frame, so that a wrong free is caught immediately.
 pub struct BlockmapRecords;
 
 impl Policy for BlockmapRecords {
@@ -50,7 +50,7 @@ impl Policy for BlockmapRecords {
     const CACHES: PcpPolicy = PcpPolicy::Blockmap;
 }
 
-/// On threads with a number, and nothing else of a machine.
+/// The allocator on threads with a number, without other features of a machine.
 pub struct Ours<T>(FrameAllocator<Host>, PhantomData<T>);
 
 impl<T: Policy> Peer for Ours<T> {
@@ -64,7 +64,7 @@ impl<T: Policy> Peer for Ours<T> {
         on_threads(&ours, threads, |ours, thread| {
             become_cpu(thread);
             body(ours, thread);
-            // Before it goes, a CPU gives up what it keeps to itself.
+            // Before the thread ends, it drains its CPU's private pages.
             ours.0.drain_pages(CpuId::new(thread));
         });
         ours.0.verify().expect("the allocator is whole after the program");

@@ -1,11 +1,11 @@
-//! Makes a used pool out of a fresh one.
+//! Makes a fragmented pool from a fresh one.
 
 use crate::hand::{Hand, Ledger};
 use crate::{Peer, random::Random};
 
-/// Takes one thread's `share` of the frames until three quarters of it are out, at random places:
-/// first nearly all, then a random part goes back, then every page that is left is replaced once.
-/// Returns what is out. In what is left free, a block of a high order is rare.
+/// Allocates one thread's `share` of the frames until three quarters of it are in use, at random
+/// places: first nearly all, then a random part is freed, then every remaining page is replaced
+/// once. Returns the blocks in use. In the free part, blocks of a high order are rare.
 pub(super) fn age<P: Peer, L: Ledger>(
     hand: &Hand<'_, P, L>,
     random: &mut Random,

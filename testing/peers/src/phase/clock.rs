@@ -1,4 +1,4 @@
-//! What the threads of a program took.
+//! The time of the threads of a program.
 
 use super::Sample;
 use crate::disturbance::lost_processor;
@@ -6,7 +6,7 @@ use crate::ring::wait_until;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Instant;
 
-/// Adds up what the threads took, each over its own operations.
+/// Adds up the times of the threads, each over its own operations.
 pub(super) struct Clock {
     threads: usize,
     ready: AtomicUsize,
@@ -27,12 +27,12 @@ impl Clock {
             refused: AtomicBool::new(false),
         }
     }
-    /// Waits until all threads are here.
+    /// Waits until all threads have arrived.
     pub(super) fn meet(&self) {
         self.ready.fetch_add(1, Ordering::AcqRel);
         wait_until(|| self.ready.load(Ordering::Acquire) == self.threads);
     }
-    /// Times `body`, which does `operations`.
+    /// Times `body`, which runs `operations`.
     pub(super) fn time(&self, operations: usize, body: impl FnOnce()) {
         let lost = lost_processor();
         let start = Instant::now();
@@ -42,11 +42,11 @@ impl Clock {
         self.spent_ns.fetch_add(spent, Ordering::Relaxed);
         self.operations.fetch_add(operations as u64, Ordering::Relaxed);
     }
-    /// The allocator has no such block: nothing was measured.
+    /// Records that the allocator has no such block: nothing was measured.
     pub(super) fn refuse(&self) {
         self.refused.store(true, Ordering::Relaxed);
     }
-    /// What was measured; `None` if the allocator refused.
+    /// Returns the measurement; `None` if the allocator refused.
     pub(super) fn sample(&self) -> Option<Sample> {
         if self.refused.load(Ordering::Relaxed) {
             return None;

@@ -9,19 +9,19 @@ use crate::hand::{Hand, Ledger};
 use programs::Stage;
 use std::sync::Arc;
 
-/// What the threads do.
+/// The work of the threads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Program {
-    /// Each thread takes a block and gives it back at once.
+    /// Each thread allocates a block and frees it immediately.
     Pair,
-    /// Each thread takes 65,536 frames, or fewer of large blocks, then gives all back.
+    /// Each thread allocates 65,536 frames, or fewer of large blocks, then frees all.
     Bulk,
-    /// One thread takes frames, another gives them back.
+    /// One thread allocates frames, another frees them.
     Pipe,
-    /// One thread takes 65,536 frames; when it is done another gives all back.
+    /// One thread allocates 65,536 frames; then another frees all.
     Cross,
-    /// Half of the frames are taken, in blocks of random orders 0 to 3; then each thread gives a
-    /// random block of its own back and takes one of a random order.
+    /// Half of the frames are allocated, in blocks of random orders 0 to 3; then each thread frees
+    /// a random block of its own and allocates one of a random order.
     Mix,
 }
 
@@ -38,19 +38,19 @@ impl Program {
     }
 }
 
-/// In which order `Bulk` and `Cross` give back what they took.
+/// The order in which `Bulk` and `Cross` free what they allocated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FreeOrder {
-    /// First taken, first back.
+    /// First in, first out.
     Same,
-    /// Last taken, first back.
+    /// Last in, first out.
     Reverse,
     /// Shuffled.
     Random,
 }
 
 impl FreeOrder {
-    /// All of them.
+    /// All orders.
     pub const ALL: [Self; 3] = [Self::Same, Self::Reverse, Self::Random];
 
     /// The name in tables and arguments.
@@ -63,59 +63,59 @@ impl FreeOrder {
     }
 }
 
-/// What the allocator has been through before.
+/// The history of the allocator.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PoolState {
-    /// Nothing.
+    /// None.
     Fresh,
-    /// Three quarters of the frames are out, at random places.
+    /// Three quarters of the frames are in use, at random places.
     Fragmented,
 }
 
-/// A program, with the threads that run it and what they run it on.
+/// A program, with its threads and its conditions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Phase {
-    /// What they do.
+    /// The work.
     pub program: Program,
     /// Threads at the same time; two for `Pipe` and `Cross`.
     pub threads: usize,
-    /// Of the blocks of `Pair` and `Bulk`; the others have their own.
+    /// The order of the blocks of `Pair` and `Bulk`; the other programs have their own.
     pub order: u8,
     /// The order of frees.
     pub free: FreeOrder,
-    /// Where they begin.
+    /// The pool at the start.
     pub pool: PoolState,
 }
 
-/// How often a disturbed measurement is made.
+/// The most tries of a disturbed measurement.
 pub const TRIES: usize = 4;
 
 /// One measurement.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Sample {
-    /// ns for one allocation with its free, as a thread sees it.
+    /// ns for one allocation with its free, from the view of a thread.
     pub ns: f64,
-    /// How often a timed thread lost its processor to somebody else.
+    /// How often a timed thread was preempted.
     pub disturbed: u64,
 }
 
 impl Phase {
-    /// On single frames of a fresh pool, given back in the order in which they were taken.
+    /// On single frames of a fresh pool, freed in the order of their allocation.
     pub const fn new(program: Program, threads: usize) -> Self {
         let (free, pool) = (FreeOrder::Same, PoolState::Fresh);
         Self { program, threads, order: 0, free, pool }
     }
-    /// The column's name.
+    /// Returns the column's name.
     pub fn name(self) -> String {
         match self.program {
             Program::Pipe | Program::Cross => self.program.name().to_owned(),
             _ => format!("{}/{}", self.program.name(), self.threads),
         }
     }
-    /// Runs the program on an allocator of `frames` frames; `None` if that has no such blocks, be
-    /// it only after the pool was used. A thread does about `operations` of them. When somebody
-    /// else had a processor meanwhile it tries again, [`TRIES`] times in all, and takes the least
-    /// disturbed.
+    /// Runs the program on an allocator of `frames` frames; `None` if the allocator has no such
+    /// blocks, even if only after the pool was used. A thread runs about `operations` of them. If a
+    /// thread was preempted meanwhile it tries again, [`TRIES`] times in all, and returns the least
+    /// disturbed measurement.
     pub fn measure<P: Peer, L: Ledger>(
         self,
         frames: usize,
@@ -134,7 +134,7 @@ impl Phase {
         }
         Some(best)
     }
-    /// [`Phase::measure`] without a second try.
+    /// Like [`Phase::measure`], with one try.
     pub fn measure_once<P: Peer, L: Ledger>(
         self,
         frames: usize,

@@ -1,4 +1,4 @@
-//! What the threads do.
+//! The work of the threads.
 
 use super::age::age;
 use super::clock::Clock;
@@ -14,14 +14,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// Blocks of order 0 that a thread holds at the peak of `Bulk` and `Cross`.
 const BULK_BLOCKS: usize = 65_536;
 
-/// What the threads of one measurement share.
+/// State that the threads of one measurement share.
 pub(super) struct Stage {
     pub(super) phase: Phase,
     pub(super) frames: usize,
     pub(super) operations: usize,
     pub(super) clock: Clock,
     ring: Ring,
-    /// The frames that change hands in `Cross`, and whose turn it is.
+    /// The frames that pass between threads in `Cross`, and the thread that is next.
     pile: Mutex<Vec<u32>>,
     turn: AtomicUsize,
 }
@@ -38,7 +38,7 @@ impl Stage {
             turn: AtomicUsize::new(0),
         }
     }
-    /// What `thread` does, from a fresh allocator to one that has everything back.
+    /// Runs the work of `thread`, from a fresh allocator to one with all frames free.
     pub(super) fn play<P: Peer, L: Ledger>(&self, hand: &Hand<'_, P, L>, thread: usize) {
         let mut random = Random::new(0x5eed + thread as u64);
         let aged = match self.phase.pool {
@@ -54,14 +54,14 @@ impl Stage {
         }
         aged.into_iter().for_each(|frame| hand.give(frame, 0));
     }
-    /// Blocks that a thread of `Bulk` or `Cross` holds: never more than an eighth of all frames at
-    /// the same time, which is half of what is free in a used pool.
+    /// Returns the blocks that a thread of `Bulk` or `Cross` holds: never more than an eighth of
+    /// all frames at the same time, which is half of the free frames of a fragmented pool.
     fn blocks(&self) -> usize {
         let holders = if self.phase.program == Program::Bulk { self.phase.threads } else { 1 };
         let fitting = (self.frames / 8 / holders) >> self.phase.order;
         fitting.clamp(1, BULK_BLOCKS)
     }
-    /// How often they are taken and given back.
+    /// Returns how often they are allocated and freed.
     fn repeats(&self) -> usize {
         self.operations.div_ceil(self.blocks())
     }
@@ -87,7 +87,7 @@ impl Stage {
     fn bulk<P: Peer, L: Ledger>(&self, hand: &Hand<'_, P, L>, random: &mut Random) {
         let order = self.phase.order;
         let mut held = vec![0u32; self.blocks()];
-        // Where the next block to go back is: decided before, so that no time is spent on it.
+        // The position of each next block to free, drawn before so that the draw is not timed.
         let mut way: Vec<u32> = (0..held.len() as u32).collect();
         match self.phase.free {
             FreeOrder::Same => {}
@@ -115,7 +115,7 @@ impl Stage {
         }
     }
     fn pipe<P: Peer, L: Ledger>(&self, hand: &Hand<'_, P, L>, thread: usize) {
-        // Operations are counted at the consumer: what it took per frame is what the pair took.
+        // Operations are counted at the consumer: its time for each frame is the time of the pair.
         let count = self.operations;
         self.clock.meet();
         if thread == 0 {
@@ -141,7 +141,7 @@ impl Stage {
                     FreeOrder::Random => random.shuffle(&mut pile),
                 }
             } else {
-                // An operation is an allocation with its free, and counted already.
+                // An operation is an allocation with its free, and was counted already.
                 self.clock.time(0, || pile.iter().for_each(|&frame| hand.give(frame, 0)));
             }
             drop(pile);
@@ -173,7 +173,7 @@ impl Stage {
     }
 }
 
-/// Takes a block for each slot, until there is none; how many it took.
+/// Allocates a block for each slot, until there is none; returns how many.
 #[inline]
 fn fill<P: Peer, L: Ledger>(hand: &Hand<'_, P, L>, order: u8, slots: &mut [u32]) -> usize {
     for (at, slot) in slots.iter_mut().enumerate() {

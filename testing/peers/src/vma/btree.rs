@@ -4,8 +4,8 @@ use super::{Search, Space};
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
 
-/// From a range's end to its start and value, so that one search finds the range that holds a page
-/// or the first one after it. It trusts the programs not to map what is mapped.
+/// Maps a range's end to its start and value, so that one search finds the range that holds a page
+/// or the first one after it. It relies on the programs not to map what is mapped.
 pub struct BTree<S> {
     map: BTreeMap<u64, (u64, u64)>,
     last: u64,

@@ -1,8 +1,7 @@
-//! The VMA tree beside maps that others would take for it.
+//! The VMA tree compared with other maps of ranges.
 //!
-//! All run the same programs over the same ranges of pages. A search for a gap is part of only one
-//! of them: the maps know no gaps and have to go along, from the start or from where they found
-//! the last one.
+//! All run the same programs over the same ranges of pages. Only one of the programs searches for a
+//! gap: the maps do not know gaps and have to iterate, from the start or from the last gap.
 
 mod btree;
 mod ours;
@@ -34,7 +33,7 @@ impl Search for FirstFit {
     }
 }
 
-/// From the last gap found, and around: short ways, but addresses wander.
+/// From the last gap found, with wrap-around: short searches, but addresses wander.
 pub struct NextFit;
 
 impl Search for NextFit {
@@ -45,19 +44,19 @@ impl Search for NextFit {
 
 /// A map from ranges of pages to a word.
 pub trait Space {
-    /// No ranges.
+    /// Makes an empty map.
     fn new() -> Self;
     /// Maps the pages `start .. end`, which are free.
     fn map(&mut self, start: u64, end: u64, value: u64);
-    /// Unmaps all that is mapped in `start .. end`; what reaches over its ends is cut.
+    /// Unmaps everything in `start .. end`; ranges that cross its ends are cut.
     fn unmap(&mut self, start: u64, end: u64);
-    /// The range that holds `page`, or else the first after it.
+    /// Returns the range that holds `page`, or else the first after it.
     fn find(&self, page: u64) -> Option<(u64, u64)>;
-    /// The value at `page`.
+    /// Returns the value at `page`.
     fn get(&self, page: u64) -> Option<u64>;
-    /// The first of `pages` free pages, all of them before page `below`.
+    /// Returns the first of `pages` free pages, all of them before page `below`.
     fn gap(&mut self, pages: u64, below: u64) -> Option<u64>;
-    /// Ranges.
+    /// Returns the number of ranges.
     fn len(&self) -> usize;
     /// Whether there are none.
     fn is_empty(&self) -> bool {

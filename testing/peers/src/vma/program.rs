@@ -4,12 +4,12 @@ use super::{Ours, Space};
 use std::hint::black_box;
 use std::time::Instant;
 
-/// How many VMAs there are.
+/// The size of a load.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Load {
     /// VMAs; each has 1 to 16 pages.
     pub vmas: u64,
-    /// Measured operations, where nothing goes along all VMAs.
+    /// Measured operations, unless each of them iterates over all VMAs.
     pub operations: u64,
 }
 
@@ -19,17 +19,18 @@ pub enum Program {
     /// Finds the value at a random page.
     Find,
     /// Two finds, a munmap and an mmap at a fixed place: every fourth munmap cuts a hole into a
-    /// VMA, the others take one away; the mmap puts back what was unmapped before.
+    /// VMA, the others remove one; the mmap restores what was unmapped before.
     Fixed,
-    /// Two finds, a munmap of a whole VMA, and an mmap of a random size in a gap that is searched.
+    /// Two finds, a munmap of a whole VMA, and an mmap of a random size in a gap that is searched
+    /// for.
     Gap,
 }
 
 impl Program {
-    /// All of them.
+    /// All programs.
     pub const ALL: [Self; 3] = [Self::Find, Self::Fixed, Self::Gap];
 
-    /// What a table of it says.
+    /// Returns the title of its table.
     pub const fn title(self) -> &'static str {
         match self {
             Self::Find => "find",
@@ -37,7 +38,7 @@ impl Program {
             Self::Gap => "find/find/munmap/mmap, gap",
         }
     }
-    /// Runs `operations` of it; ns for each.
+    /// Runs `operations` of it; returns ns for each.
     pub fn time(self, space: &mut impl Space, layout: &Layout, operations: u64, seed: u64) -> f64 {
         let mut random = Random(seed);
         let start = Instant::now();
@@ -50,7 +51,7 @@ impl Program {
     }
 }
 
-/// What is mapped when the programs begin, the same for all.
+/// The mappings at the start of the programs, identical for all maps.
 pub struct Layout {
     ranges: Vec<(u64, u64)>,
     /// All pages of the programs are below it: a quarter more than were mapped at first.
@@ -58,8 +59,9 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// VMAs side by side, after as many munmaps and mmaps as there are VMAs: the holes that are
-    /// left are those that nothing fitted into, as in an address space that was used for long.
+    /// Adjacent VMAs, after as many munmaps and mmaps as there are VMAs: the remaining holes are
+    /// those that were too small for any mmap, as in an address space that was used for a long
+    /// time.
     pub fn worn(vmas: u64) -> Self {
         let (mut space, mut random) = (Ours::new(), Random(vmas));
         let mut end = 0;
@@ -78,7 +80,7 @@ impl Layout {
         }
         Self { ranges, pages }
     }
-    /// A space with all of it, mapped in a random order.
+    /// Fills a map with all VMAs, in random order.
     pub fn fill<S: Space>(&self) -> S {
         let mut space = S::new();
         self.ranges.iter().for_each(|&(start, end)| space.map(start, end, start));
@@ -97,7 +99,7 @@ fn find(space: &impl Space, layout: &Layout, operations: u64, random: &mut Rando
     (0..operations).for_each(|_| look(space, layout, random));
 }
 
-/// The VMA at a random page or after it; the lowest one if there is none.
+/// Returns the VMA at or after a random page; the lowest one if there is none.
 fn victim(space: &impl Space, layout: &Layout, random: &mut Random) -> (u64, u64) {
     let found = space.find(layout.page(random)).or_else(|| space.find(0));
     found.expect("there are always VMAs")
@@ -110,9 +112,9 @@ fn fixed(space: &mut impl Space, layout: &Layout, operations: u64, random: &mut 
         let (start, end) = victim(space, layout, random);
         if turn % 4 == 0 && end - start > 2 {
             space.unmap(start + 1, end - 1);
-            // Nothing but the start of a range has its number for a value, and this starts none.
+            // Only the start of a range has its own number as its value, and this is no start.
             space.map(start + 1, end - 1, start + 1);
-            // One VMA again, so that the next program finds what this one found.
+            // One VMA again, so that the next program has the same state.
             space.unmap(start, end);
         } else {
             space.unmap(start, end);
@@ -130,13 +132,13 @@ fn gap(space: &mut impl Space, layout: &Layout, operations: u64, random: &mut Ra
         let pages = 1 + random.below(16);
         match space.gap(pages, layout.pages) {
             Some(place) => space.map(place, place + pages, place),
-            // Free pages lie too scattered.
+            // Free pages are too scattered.
             None => space.map(start, end, start),
         }
     }
 }
 
-/// splitmix64: the same for every map.
+/// splitmix64: identical for every map.
 pub struct Random(pub u64);
 
 impl Random {
@@ -147,7 +149,7 @@ impl Random {
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         z ^ (z >> 31)
     }
-    /// A number below `bound`.
+    /// Returns a number below `bound`.
     pub fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64
     }

@@ -4,7 +4,8 @@ use super::{PAGES, Search, Space};
 use rangemap::RangeMap;
 use std::marker::PhantomData;
 
-/// [`RangeMap`]. It joins neighbours of equal value, so the programs give every range its own.
+/// [`RangeMap`]. It merges neighbours of equal value, so the programs give every range its own
+/// value.
 pub struct Ranges<S> {
     map: RangeMap<u64, u64>,
     last: u64,

@@ -5,7 +5,7 @@ use super::{BTree, FirstFit, NextFit, Ours, Ranges, Space};
 use std::fmt::Write;
 use std::rc::Rc;
 
-/// Something with a space in it that programs can be run on.
+/// A map on which programs can be run.
 pub struct Entry {
     /// The row's name.
     pub name: String,
@@ -13,7 +13,7 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// All that take part, filled with the VMAs of `load`, ours first.
+    /// Returns all maps, filled with the VMAs of `load`, ours first.
     pub fn all(load: Load) -> Vec<Self> {
         let layout = &Rc::new(Layout::worn(load.vmas));
         vec![
@@ -24,7 +24,7 @@ impl Entry {
             Self::of::<Ranges<NextFit>>("rangemap, next fit", load, layout, |_| 1),
         ]
     }
-    /// Goes along the VMAs for a gap, so it gets fewer operations the more there are.
+    /// Iterates over the VMAs for a gap, so it gets fewer operations the more VMAs there are.
     fn first_fit<S: Space + 'static>(name: &str, load: Load, layout: &Rc<Layout>) -> Self {
         let part = move |program| if program == Program::Gap { 1 + load.vmas / 500 } else { 1 };
         Self::of::<S>(name, load, layout, part)
@@ -47,13 +47,14 @@ impl Entry {
 
 /// A name and, for each load, the median in ns.
 pub struct Row {
-    /// Who it was.
+    /// The name of the map.
     pub name: String,
     /// Medians, in the order of the loads.
     pub medians_ns: Vec<f64>,
 }
 
-/// Measures all programs under all loads, `rounds` times; for each program the rows, ours first.
+/// Measures all programs under all loads, `rounds` times; returns for each program the rows, ours
+/// first.
 pub fn run(loads: &[Load], rounds: usize, progress: impl Fn(Load)) -> Vec<(Program, Vec<Row>)> {
     let mut tables: Vec<(Program, Vec<Row>)> =
         Program::ALL.into_iter().map(|program| (program, Vec::new())).collect();
@@ -80,7 +81,7 @@ pub fn run(loads: &[Load], rounds: usize, progress: impl Fn(Load)) -> Vec<(Progr
     tables
 }
 
-/// ns for each operation, then how many times slower than the first row, within 72 columns.
+/// ns for each operation, then the ratio of each row to the first one, within 72 columns.
 pub fn render(title: &str, loads: &[Load], rows: &[Row]) -> String {
     let mut text = format!("{title:<28}");
     for load in loads {
