@@ -247,9 +247,9 @@ pub(crate) fn the_more_urgent_thread_goes_first<S: System>(system: &S) {
         move |system: &S| {
             state.begun.fetch_add(1, SeqCst);
             while !state.all.load(SeqCst) {
-                system.sleep_ns(POLL_NS).expect("nobody is killed");
+                system.sleep_ns(POLL_NS).expect("the process is not killed");
             }
-            system.sleep_ns(ASLEEP_NS).expect("nobody is killed");
+            system.sleep_ns(ASLEEP_NS).expect("the process is not killed");
             state.done(who);
         }
     };
@@ -257,19 +257,19 @@ pub(crate) fn the_more_urgent_thread_goes_first<S: System>(system: &S) {
     let computes = move |system: &S| {
         // One of them may have failed to start.
         while busy.begun.load(SeqCst) < 2 && !busy.all.load(SeqCst) {
-            system.sleep_ns(POLL_NS).expect("nobody is killed");
+            system.sleep_ns(POLL_NS).expect("the process is not killed");
         }
         busy.all.store(true, SeqCst);
         // In pieces: a machine may switch tasks between two calls only.
         for _ in 0..PIECES {
-            system.compute_ns(PIECE_NS).expect("nobody is killed");
+            system.compute_ns(PIECE_NS).expect("the process is not killed");
             if busy.order.load(SeqCst) != 0 {
                 break;
             }
         }
         // Time for the fair thread too, if it were to run.
         for _ in 0..2 * ASLEEP_NS / PIECE_NS {
-            system.compute_ns(PIECE_NS).expect("nobody is killed");
+            system.compute_ns(PIECE_NS).expect("the process is not killed");
         }
         busy.done(2);
     };

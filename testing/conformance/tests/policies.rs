@@ -136,7 +136,7 @@ fn reap(system: &Kernel<Sim>) {
     let fd = system.pidfd_open(victim).expect("it is there");
     let helpers = [0, 1].map(|cpu| {
         let body = move |system: &Kernel<Sim>| {
-            let fd = system.pidfd_open(victim).expect("nobody has waited for it");
+            let fd = system.pidfd_open(victim).expect("it was not waited for");
             while system.process_mrelease(fd, 0) == Err(Errno::Inval) {
                 assert_eq!(system.sleep_ns(MS / 10), Ok(()));
             }

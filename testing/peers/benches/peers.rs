@@ -102,7 +102,7 @@ fn fragmentation(entries: &[Entry]) {
     let rows: Vec<_> = measured.collect();
     println!("{}", table::render_fragmentation(&rows));
     println!("churn: free blocks of 512 frames after churn at half occupancy, orders 0 to 3.");
-    println!("rec-N: after all frames were out, a random half came back, and what was left was");
-    println!("replaced N times, order 0. reach, whole: what one CPU can take after two gave back");
-    println!("each other's frames, in frames and in blocks of 512, of what a fresh pool gives.");
+    println!("rec-N: after all frames were allocated, a random half was freed, and the rest was");
+    println!("replaced N times, order 0. reach, whole: what one CPU can allocate after two freed");
+    println!("each other's frames, in frames and in blocks of 512, of what a fresh pool has.");
 }

@@ -36,15 +36,15 @@ pub struct Options {
 pub const USAGE: &str = "\
 usage: cargo bench -p mmscale-peers --bench peers -- [OPTION]...
   --quick             3 rounds of a quarter of the operations
-  --rounds N          rounds, 15 unless told
+  --rounds N          rounds, 15 by default
   --least             the least of the rounds in place of their median
   --only TEXT[,TEXT]  allocators whose name contains one of these, and the first one
   --orders            pair and bulk with blocks of order 0 to 9
-  --fragmented        on a pool with 3/4 of the frames out at random places
+  --fragmented        on a pool with 3/4 of the frames allocated at random places
   --free-order ORDER  same, reverse or random: bulk and cross only
-  --all               all of these tables
-  --checked           write and check every page: is each its owner's alone?
-  --fragmentation     do free frames stay together, and within reach?
+  --all               all tables
+  --checked           write and check every page: has each one owner?
+  --fragmentation     do free frames stay together, and within reach of one CPU?
 ";
 
 impl Options {

@@ -48,7 +48,7 @@ impl Stamps {
         let out = self.owners.iter().filter(|owner| owner.swap(0, Ordering::Relaxed) != 0).count();
         match self.wrong.lock().expect("no thread panicked").take() {
             Some(wrong) => Err(wrong),
-            None if out > 0 => Err(format!("{out} pages were never given back")),
+            None if out > 0 => Err(format!("{out} pages were never freed")),
             None => Ok(()),
         }
     }
@@ -83,7 +83,7 @@ impl Ledger for Stamps {
         let ticket = number << ORDER_BITS | u64::from(order);
         for frame in frames {
             if self.owners[frame].swap(ticket, Ordering::AcqRel) != 0 {
-                self.report(frame, "given out while somebody had it");
+                self.report(frame, "allocated while it was allocated");
             }
             let word = word(ticket, frame);
             self.page(frame).for_each(|place| place.store(word, Ordering::Relaxed));
@@ -93,15 +93,15 @@ impl Ledger for Stamps {
         let Some(frames) = self.frames(frame, order) else { return };
         let ticket = self.owners[frames.start].load(Ordering::Acquire);
         if ticket & ((1 << ORDER_BITS) - 1) != u64::from(order) {
-            self.report(frames.start, format!("given back as a block of order {order}"));
+            self.report(frames.start, format!("freed as a block of order {order}"));
         }
         for frame in frames {
             let word = word(ticket, frame);
             if self.page(frame).any(|place| place.load(Ordering::Relaxed) != word) {
-                self.report(frame, "written by somebody else while it was out");
+                self.report(frame, "written by another owner while it was allocated");
             }
             if ticket == 0 || self.owners[frame].swap(0, Ordering::AcqRel) != ticket {
-                self.report(frame, "given back by who does not have it");
+                self.report(frame, "freed by a thread that does not own it");
             }
         }
     }
@@ -129,29 +129,29 @@ mod tests {
             let stamps = Stamps::new(64);
             fraud(&stamps);
             let told = stamps.settle().expect_err("something is wrong");
-            assert_eq!(stamps.settle(), Ok(()), "it is told once");
+            assert_eq!(stamps.settle(), Ok(()), "it is reported once");
             told
         };
         let twice = told(|stamps| {
             stamps.took(8, 2);
             stamps.took(10, 0);
         });
-        assert_eq!(twice, "frame 10: given out while somebody had it");
+        assert_eq!(twice, "frame 10: allocated while it was allocated");
         let written = told(|stamps| {
             stamps.took(8, 2);
             let last = stamps.page(11).last().expect("a page has lines");
             last.store(0, Ordering::Relaxed);
             stamps.gives(8, 2);
         });
-        assert_eq!(written, "frame 11: written by somebody else while it was out");
+        assert_eq!(written, "frame 11: written by another owner while it was allocated");
         let other = told(|stamps| {
             stamps.took(8, 2);
             stamps.gives(8, 1);
         });
-        assert_eq!(other, "frame 8: given back as a block of order 1");
+        assert_eq!(other, "frame 8: freed as a block of order 1");
         assert_eq!(told(|stamps| stamps.took(2, 2)), "frame 2: no place for a block of order 2");
         assert_eq!(told(|stamps| stamps.took(64, 0)), "frame 64: no place for a block of order 0");
-        assert_eq!(told(|stamps| stamps.took(0, 4)), "16 pages were never given back");
+        assert_eq!(told(|stamps| stamps.took(0, 4)), "16 pages were never freed");
         assert!(told(|stamps| stamps.gives(3, 0)).starts_with("frame 3: "));
     }
 }

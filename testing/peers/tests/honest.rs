@@ -74,7 +74,7 @@ fn fraud_is_found() {
     }
     let sheet = Sheet::programs(PoolState::Fresh, FreeOrder::Same);
     let told = check(&[Entry::of::<Fraud>()], &sheet, EFFORT).err().expect("it is found");
-    assert!(told.contains("frame 0: given out while somebody had it"), "{told}");
+    assert!(told.contains("frame 0: allocated while it was allocated"), "{told}");
 }
 
 /// Measures the figures of one allocator, which are identical in every call.

@@ -225,9 +225,9 @@ fn nothing_of_an_isolated_block_is_handed_out() {
                 world.give(&some);
             }),
             body(world, move |world| {
-                world.0.isolate_pageblock(target).expect("nobody else does");
+                world.0.isolate_pageblock(target).expect("no other task isolates it");
                 let page = world.page();
-                assert_ne!(page.pageblock(), target.pageblock(), "a page that nobody is to get");
+                assert_ne!(page.pageblock(), target.pageblock(), "a page of the isolated block");
                 world.give(&[page]);
             }),
             body(world, move |world| world.give(&others)),
@@ -280,7 +280,7 @@ fn several_pageblocks_are_taken_at_once_while_others_want_them_whole_or_isolate_
                 churn(world, 9, 2);
             }),
             body(world, move |world| {
-                world.0.isolate_pageblock(third).expect("nobody else does");
+                world.0.isolate_pageblock(third).expect("no other task isolates it");
                 churn(world, 10, 1);
             }),
             body(world, move |world| churn(world, 7, 5)),
@@ -295,7 +295,7 @@ fn a_pageblock_is_isolated_while_others_take_it_and_give_it_back() {
             body(world, |world| churn(world, 9, 3)),
             body(world, |world| churn(world, 8, 1)),
             body(world, move |world| {
-                world.0.isolate_pageblock(first).expect("nobody else does");
+                world.0.isolate_pageblock(first).expect("no other task isolates it");
             }),
         ]
     });

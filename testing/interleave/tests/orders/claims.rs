@@ -33,14 +33,14 @@ fn each_number_is_claimed_once_and_none_is_left_out() {
                 let (claims, claimed) = (Arc::clone(&claims), Arc::clone(&claimed));
                 cpu_body(move || {
                     while let Some(numbers) = claims.take(end, find(end)) {
-                        claimed.lock().expect("nobody panics with it").extend(numbers);
+                        claimed.lock().expect("no claimant panics").extend(numbers);
                     }
-                    assert!(claims.left().is_empty(), "it was told that nothing is left");
+                    assert!(claims.left().is_empty(), "nothing was left for it");
                 })
             };
             (None, vec![claimant(End::Low), claimant(End::High), claimant(End::High)])
         });
-        let mut all = claimed.lock().expect("nobody panics with it").clone();
+        let mut all = claimed.lock().expect("no claimant panics").clone();
         all.sort_unstable();
         assert_eq!(all, THERE);
     });

@@ -131,7 +131,7 @@ fn nothing_of_an_isolated_pageblock_stays_cached() {
                 free(frames, &some);
             }),
             body(frames, move |frames| {
-                frames.isolate_pageblock(target).expect("nobody else does");
+                frames.isolate_pageblock(target).expect("no other task isolates it");
             }),
             body(frames, move |frames| free(frames, &others)),
         ]

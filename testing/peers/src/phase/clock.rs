@@ -52,7 +52,7 @@ impl Clock {
             return None;
         }
         let operations = self.operations.load(Ordering::Relaxed);
-        assert!(operations > 0, "somebody was timed");
+        assert!(operations > 0, "at least one thread was timed");
         let ns = self.spent_ns.load(Ordering::Relaxed) as f64 / operations as f64;
         Some(Sample { ns, disturbed: self.disturbed.load(Ordering::Relaxed) })
     }
