@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause)
 //
-// What the live kernel tells of its locks, lists and calls between CPUs, added up in the kernel:
-// one record for each call path, not one for each event. The kernel's types are not taken from a
-// header of one kernel: the few fields that are looked at are named here, and found at load time.
+// Measurements in the live kernel: locks, LRU lists and calls between CPUs, added up in the kernel:
+// one record for each call path, not one for each event. The kernel's types are not taken from the
+// header of one kernel: the few fields in use are declared here, and relocated at load time.
 
 typedef unsigned char u8;
 typedef unsigned int u32;
@@ -42,7 +42,7 @@ struct upid {
 	int nr;
 } CORE;
 
-// A number in each namespace, from the first to the one that it was made in, its level.
+// One number for each namespace, from the initial one to the one that the process was made in.
 struct pid {
 	unsigned int level;
 	struct upid numbers[1];
@@ -66,7 +66,7 @@ struct task_struct {
 #define PF_KTHREAD 0x00200000
 #define PIDTYPE_SID 3
 
-// Who does something.
+// The origin of an event.
 #define SIDE_OTHER 0
 #define SIDE_OURS 1
 #define SIDE_KERNEL 2
@@ -78,16 +78,16 @@ struct task_struct {
 #define HOLDERS 128
 
 struct config {
-	// Only what happens from here until there counts, in ns of the monotonic clock.
+	// Events count in this window only, in ns of the monotonic clock.
 	u64 from_ns;
 	u64 until_ns;
-	// The session whose processes are ours; 0: everybody's are.
+	// The session of our processes; 0 if all processes are ours.
 	u32 session;
-	// Longer between two insertions on one CPU than this is another batch.
+	// A longer gap than this between two insertions on one CPU separates two batches.
 	u32 batch_gap_ns;
-	// CPUs whose holders are looked at; 0: none are.
+	// The number of CPUs whose lock holders are recorded; 0 for none.
 	u32 holders;
-	// Of what happens very often one in sparse + 1 is looked at, and counts for all of them. A
+	// Of very frequent events one in sparse + 1 is recorded, and counts for all of them. A
 	// power of two less one.
 	u32 sparse;
 };
@@ -114,7 +114,7 @@ struct waiting {
 
 struct waiter {
 	u64 lock;
-	// The CPU of a spin lock's, and else the task, above all CPUs.
+	// The CPU for a spin lock; otherwise the task, above all CPUs.
 	u64 who;
 };
 
@@ -126,12 +126,12 @@ struct spin {
 	u32 flags;
 };
 
-// Interrupts wait in the middle of others' waits: not deeper than this.
+// An interrupt may wait while the interrupted code waits: the most nested waits.
 #define SPINS 4
 
-// Locks share counters of how often a short wait for them has ended.
+// Counters of short waits, by lock; several locks share one.
 #define SHORTS_LOG2 6
-// From so many on, fewer are looked at.
+// After this many short waits, fewer are recorded.
 #define OFTEN 512
 #define RARELY_LOG2 3
 
@@ -144,7 +144,7 @@ struct spins {
 
 struct batch {
 	u64 last_ns;
-	// All that were seen, and those of them that began a batch.
+	// All folios that were seen, and those that began a batch.
 	u64 folios;
 	u64 begun;
 };
@@ -211,7 +211,7 @@ struct {
 	__type(value, struct batch);
 } BATCH SEC(".maps");
 
-// From when until when folios are looked at, where they are not all the time.
+// The window in which folios are recorded, if they are not recorded all the time.
 struct stretch {
 	u64 from_ns;
 	u64 until_ns;
@@ -259,7 +259,7 @@ struct {
 	__type(value, struct sums);
 } PHASES SEC(".maps");
 
-// What the out-of-memory killer and its reaper did, one count each.
+// Counts of events of the out-of-memory killer and its reaper.
 #define EVENTS 8
 
 struct {
@@ -311,7 +311,7 @@ INLINE u32 log2_of(u64 x)
 	return at;
 }
 
-// Something that took `ns`, and stands for `times` such.
+// Adds an event of `ns` that stands for `times` events.
 INLINE void add(struct sums *sums, u64 ns, u64 times)
 {
 	__sync_fetch_and_add(&sums->count, times);
@@ -326,8 +326,8 @@ INLINE int counts(const struct config *conf, u64 now)
 	return conf && now >= conf->from_ns && now < conf->until_ns;
 }
 
-// A process's number in the namespace that it was made in, which is that of the tool for those that
-// the tool has made.
+// Returns a process's number in the namespace that it was made in: the tool's namespace for
+// processes of the tool.
 INLINE int number(struct pid *pid)
 {
 	u64 at = (u64)__builtin_preserve_access_index(&pid->numbers[0]);
@@ -338,7 +338,7 @@ INLINE int number(struct pid *pid)
 	return nr;
 }
 
-// Who the current task is; what it is in the middle of does not matter.
+// Returns the origin of an event: the current task, whatever interrupted it.
 INLINE u32 side(const struct config *config)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
@@ -362,7 +362,7 @@ INLINE u32 side(const struct config *config)
 #define LCB_F_SPIN 1
 #define LCB_F_MUTEX 32
 
-// Whoever spins stays on his CPU; all others are known by their numbers.
+// A spinning waiter stays on its CPU; all other waiters are identified by their task.
 INLINE int spins(u32 flags)
 {
 	return (flags & LCB_F_SPIN) && !(flags & LCB_F_MUTEX);
@@ -377,10 +377,10 @@ INLINE struct waiter sleeper(u64 lock)
 
 // No stack was taken.
 #define NOT_TAKEN (-1000)
-// Waits for spin locks from here on are all looked at, in ns.
+// Waits for spin locks of at least this length are all recorded, in ns.
 #define LONG_NS 10000
 
-// Nothing is looked up or taken before somebody spins: it would be in the way of his wait.
+// Nothing is looked up or taken before the spin begins: it would delay the waiter.
 INLINE void begin_spin(u64 *ctx, const struct config *conf, u64 now)
 {
 	u32 zero = 0, depth;
@@ -390,7 +390,7 @@ INLINE void begin_spin(u64 *ctx, const struct config *conf, u64 now)
 	if (!spins)
 		return;
 	depth = spins->depth;
-	// Ends that nobody saw.
+	// The ends of these waits were missed.
 	if (depth >= SPINS)
 		depth = 0;
 	spin = &spins->at[depth & (SPINS - 1)];
@@ -417,7 +417,7 @@ int contention_begin(u64 *ctx)
 		return 0;
 	}
 	who = sleeper(ctx[0]);
-	// Somebody who spins first and sleeps then says so twice.
+	// A waiter that spins first and then sleeps has two of these events.
 	if (bpf_map_lookup_elem(&WAITING, &who))
 		return 0;
 	entry.stack = bpf_get_stackid(ctx, &STACKS, 0);
@@ -425,7 +425,7 @@ int contention_begin(u64 *ctx)
 	return 0;
 }
 
-// Who was seen last to hold a zone's lock, on another CPU, since the wait began. Stacks are counted
+// Returns the CPU that was last seen to hold a zone's lock since the wait began. Stacks are counted
 // from 1.
 INLINE u32 holder(const struct config *conf, u64 since_ns)
 {
@@ -496,8 +496,8 @@ INLINE void waited(const struct config *conf, const struct waiting *entry, u64 n
 	add(sums, now - entry->since_ns, times);
 }
 
-// How many short waits for this spin lock the one that has just ended stands for; 0: it is not looked
-// at. Where there are many, a few tell as much, and each stack is taken while others wait.
+// Returns how many short waits for this spin lock the one that has just ended stands for; 0: not
+// recorded. If there are many, a sample is enough: each stack is taken while other CPUs wait.
 INLINE u32 stands_for(const struct config *conf, struct spins *spins, u64 lock)
 {
 	// The upper bits of Fibonacci hashing.
@@ -510,8 +510,8 @@ INLINE u32 stands_for(const struct config *conf, struct spins *spins, u64 lock)
 	return (spins->random >> 16) & (one_in - 1) ? 0 : one_in;
 }
 
-// Whoever spun has his lock now, and others wait for him: only long waits, and a few of the others,
-// have their stacks taken.
+// The waiter has its lock now, and others wait for it: stacks are taken for long waits only, and
+// for a sample of the others.
 INLINE int end_spin(u64 *ctx, const struct config *conf, u64 now)
 {
 	u32 zero = 0;
@@ -566,9 +566,9 @@ int contention_end(u64 *ctx)
 	return 0;
 }
 
-// Folios of one batch are added one right after the other, with interrupts off. This fires for each
-// folio that there is, while the list's lock is held: where not all are looked at, the program is
-// there for short stretches of time only.
+// Folios of one batch are added one after another, with interrupts off. This fires for each folio,
+// while the list's lock is held: if not all folios are recorded, the program is attached for short
+// stretches of time only.
 SEC("tp_btf/mm_lru_insertion")
 int mm_lru_insertion(u64 *ctx)
 {
@@ -585,7 +585,7 @@ int mm_lru_insertion(u64 *ctx)
 	now = bpf_ktime_get_ns();
 	if (!counts(conf, now))
 		return 0;
-	// It comes a little before, and goes a little after.
+	// The program is attached a little before the window, and detached a little after it.
 	if (conf->sparse && (now < stretch->from_ns || now >= stretch->until_ns))
 		return 0;
 	batch->folios += 1;
@@ -605,8 +605,8 @@ int csd_queue_cpu(u64 *ctx)
 
 	if (!counts(conf, now))
 		return 0;
-	// Not that of the record, as wake-ups have none there. The verifier does not let programs look
-	// at pointers to functions among their arguments, but they may read where these are.
+	// Not the record's function: wake-ups have none there. The verifier does not let programs read
+	// pointers to functions from their arguments, but they may read the memory of the arguments.
 	bpf_probe_read_kernel(&call.func, sizeof(call.func), ctx + 2);
 	call.ours = side(conf);
 	bpf_map_update_elem(&QUEUED, &csd, &call, BPF_ANY);
@@ -658,18 +658,18 @@ int csd_function_exit(u64 *ctx)
 	return 0;
 }
 
-// Phases of an exit, by what the exiting task does with its mmap_lock.
+// Phases of an exit, by the exiting task's use of its mmap_lock.
 #define PHASE_ZAP 1
 #define PHASE_AWAIT_REAPER 2
 #define PHASE_TABLES 3
 #define PHASE_RESCHED 5
-// Phases of somebody who empties another's memory, or looks at it.
+// Phases of another task that zaps or reads the memory.
 #define PHASE_AWAIT_OTHERS 6
 #define PHASE_OTHERS 7
-// The same by the reaper of the out-of-memory killer, from its own events.
+// The same phase of the out-of-memory killer's reaper, from its own events.
 #define PHASE_OOM_REAP 8
 
-// In PHASE, a reaper's own events are apart from his locks.
+// In PHASE, separates the events of a reaper from its locks.
 #define REAPING (1ULL << 63)
 
 INLINE void phase_done(u32 which, s32 stack, u64 ns)
@@ -712,7 +712,7 @@ INLINE void phase_ends(const struct config *conf, u64 who)
 	bpf_map_delete_elem(&PHASE, &who);
 }
 
-// Who has to do with the lock of an address space: nobody for those that work in their own.
+// The relation of a task to an address space whose lock it takes; NOBODY: it works in its own.
 #define NOBODY 0
 #define EXITING 1
 #define STRANGER 2
@@ -727,7 +727,7 @@ INLINE u32 meddles(const struct config *conf, u64 mm)
 	who = side(conf);
 	if ((who & SIDE_OURS) && (who & SIDE_EXITING))
 		return EXITING;
-	// The reaper is one of the kernel's threads, and they are nobody's.
+	// The reaper is a kernel thread: its side is KERNEL.
 	return who == SIDE_OTHER ? NOBODY : STRANGER;
 }
 
@@ -777,7 +777,7 @@ int mmap_lock_released(u64 *ctx)
 	return 0;
 }
 
-// Events of the out-of-memory killer: whoever they are about, they are of the whole computer.
+// Events of the out-of-memory killer count for the whole computer, for every victim.
 #define OOM_MARKED 0
 #define OOM_WOKEN 1
 #define OOM_STARTED 2
@@ -842,8 +842,8 @@ int oom_score_adj_update(u64 *ctx)
 	return 0;
 }
 
-// From the wish for another task to the switch, on one CPU: in place of the time without
-// preemption, which only kernels built for that tell.
+// Measures from the request to reschedule to the switch, on one CPU: a substitute for the time with
+// preemption off, which only kernels with a special configuration report.
 SEC("tp_btf/sched_set_need_resched_tp")
 int need_resched(u64 *ctx)
 {
@@ -851,7 +851,7 @@ int need_resched(u64 *ctx)
 	u32 zero = 0, cpu = ctx[1];
 	u64 *since = bpf_map_lookup_elem(&RESCHED, &zero);
 
-	// Another CPU's wish is not this one's clock.
+	// A request for another CPU is not timed.
 	if (conf && since && cpu == bpf_get_smp_processor_id() && !*since)
 		*since = bpf_ktime_get_ns();
 	return 0;
