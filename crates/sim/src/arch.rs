@@ -42,7 +42,7 @@ unsafe impl Cpu for Sim {
     }
     #[inline]
     fn node_of(cpu: CpuId) -> NodeId {
-        NodeId::new(with(|engine| engine.seats.node_of(cpu.index())))
+        NodeId::new(with(|engine| engine.distances.node_of(cpu.index())))
     }
     fn online(mask: &mut CpuMask) {
         at_turn(|engine| mask.clone_from(&engine.online));
@@ -101,8 +101,8 @@ unsafe impl Cpu for Sim {
     #[inline]
     fn trace(event: Trace) {
         with(|engine| {
-            if engine.heard >> event.group() as u16 & 1 != 0 {
-                engine.tell(&event);
+            if engine.traced >> event.group() as u16 & 1 != 0 {
+                engine.trace(&event);
             }
         });
     }

@@ -67,7 +67,7 @@ impl<T: Word> SimAtomic<T> {
         });
         done.unwrap_or_else(|| f(&self.value))
     }
-    /// Returns its host address, for [`crate::ahead`].
+    /// Returns its host address, for [`crate::prefetch`].
     #[inline]
     fn near(&self) -> impl Fn(&Engine) -> usize {
         let here = (&raw const self.line).addr();

@@ -1,7 +1,7 @@
 //! Checkers of the engine: rules for the code on the machine, checked outside that code.
 
 use crate::engine::Engine;
-use crate::outcome::{Failure, Place, Rule, Violation};
+use crate::outcome::{Failure, Location, Rule, Violation};
 use crate::topology::NOBODY;
 use mmscale_arch::{CpuId, LockClass, Order, Pfn, Trace};
 
@@ -9,8 +9,8 @@ impl Engine {
     /// Records a broken rule, once for each rule, message and call path.
     #[cold]
     pub(crate) fn broken(&mut self, rule: Rule, what: String) {
-        let place = self.place();
-        self.checker.keep(Violation { rule, what, place });
+        let location = self.location();
+        self.checker.keep(Violation { rule, what, location });
     }
     /// Checks the rules of lock order and of interrupt safety, before the running CPU takes a lock
     /// of `class` and may wait.
@@ -137,7 +137,7 @@ impl Engine {
     }
     /// Checks that CPU `to` is online before it is interrupted; returns whether it is.
     pub(crate) fn check_ipi(&mut self, to: usize) -> bool {
-        let there = self.cpus[to].wait != crate::cpu::Wait::Offline;
+        let there = self.cpus[to].wait != crate::cpu::WaitState::Offline;
         if !there && self.checker.on {
             let to = CpuId::new(to);
             self.broken(Rule::OfflineIpi, format!("sends an interrupt to {to}, which is offline"));
@@ -149,7 +149,7 @@ impl Engine {
     pub(crate) fn check_event(&mut self, event: &Trace) {
         if self.checker.on
             && !self.quiet
-            && let Some((rule, what)) = self.checker.ledger.book(event)
+            && let Some((rule, what)) = self.checker.ledger.record(event)
         {
             self.broken(rule, what);
         }
@@ -178,18 +178,18 @@ impl Engine {
     /// Fails the run: the running CPU requests a lock of `class` that it holds itself.
     #[cold]
     pub(crate) fn fail_relock(&mut self, class: LockClass) {
-        let place = self.place();
-        let what = format!("{place}: takes a {} lock that this CPU holds already", class.name());
-        self.fail(Failure::Deadlock { time_ns: place.time_ns, waiting: vec![what] });
+        let location = self.location();
+        let what = format!("{location}: takes a {} lock that this CPU holds already", class.name());
+        self.fail(Failure::Deadlock { time_ns: location.time_ns, waiting: vec![what] });
     }
     /// Describes the lock that CPU `at` spins for.
-    pub(crate) fn spinning_text(&self, at: usize, place: &Place) -> String {
+    pub(crate) fn spinning_text(&self, at: usize, location: &Location) -> String {
         let waiter = &self.waiters[2 * at + usize::from(self.cpus[at].in_irq)];
         let class = waiter.class.name();
         let holder = match self.checker.owners.get(waiter.lock_id as usize) {
             Some(&owner) if owner != NOBODY => CpuId::new(usize::from(owner)).to_string(),
             _ => "no CPU".to_owned(),
         };
-        format!("{place}: spins for {class} lock {}, held by {holder}", waiter.lock_id)
+        format!("{location}: spins for {class} lock {}, held by {holder}", waiter.lock_id)
     }
 }

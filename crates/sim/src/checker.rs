@@ -7,11 +7,11 @@ use crate::stats::CLASSES;
 use crate::topology::NOBODY;
 
 /// The most violations that are kept.
-const KEPT: usize = 64;
+const MAX_VIOLATIONS: usize = 64;
 
 /// Locks that a CPU holds, by class.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Held {
+pub(crate) struct HeldLocks {
     pub(crate) count: [u8; CLASSES],
     pub(crate) mask: u32,
 }
@@ -19,7 +19,7 @@ pub(crate) struct Held {
 /// The state of the checkers.
 pub(crate) struct Checker {
     pub(crate) on: bool,
-    pub(crate) held: Vec<Held>,
+    pub(crate) held: Vec<HeldLocks>,
     /// Classes waited for in an interrupt, and classes taken with interrupts on.
     pub(crate) in_irq: u32,
     pub(crate) irqs_on: u32,
@@ -34,7 +34,7 @@ impl Checker {
     pub(crate) fn new(checks: Checks, cpus: usize) -> Self {
         Self {
             on: checks == Checks::On,
-            held: vec![Held::default(); cpus],
+            held: vec![HeldLocks::default(); cpus],
             in_irq: 0,
             irqs_on: 0,
             owners: vec![NOBODY],
@@ -54,9 +54,9 @@ impl Checker {
     /// Keeps a violation, once for each rule, message and call path.
     pub(crate) fn keep(&mut self, new: Violation) {
         let same = |old: &Violation| {
-            (old.rule, &old.what, &old.place.path) == (new.rule, &new.what, &new.place.path)
+            (old.rule, &old.what, &old.location.path) == (new.rule, &new.what, &new.location.path)
         };
-        if self.violations.len() < KEPT && !self.violations.iter().any(same) {
+        if self.violations.len() < MAX_VIOLATIONS && !self.violations.iter().any(same) {
             self.violations.push(new);
         }
     }

@@ -1,5 +1,5 @@
 //! The running engine of this host thread, and leaving a coroutine. All access goes through
-//! [`with`]; the crate dereferences the engine's pointers only here and in `lock::answer_spin`.
+//! [`with`]; the crate dereferences the engine's pointers only here and in `lock::serve_request`.
 //!
 //! Architecture invariant: the closure given to [`with`] neither suspends nor calls back into the
 //! code on the machine. `with` takes the pointer out while the closure runs, so breaking the rule

@@ -11,11 +11,11 @@ impl Engine {
     #[inline]
     pub(crate) fn touch(&mut self, line: Line, access: Access) -> u64 {
         let Line::Frame(pfn) = line else {
-            let cost = self.lines.touch(line, self.cur, access, &self.seats);
+            let cost = self.lines.touch(line, self.cur, access, &self.distances);
             return self.scaled(cost);
         };
         if self.lines.is_own(pfn.index(), self.cur) {
-            return self.scaled(self.seats.own_ps());
+            return self.scaled(self.distances.own_ps());
         }
         self.touch_frame(pfn, access)
     }
@@ -24,15 +24,15 @@ impl Engine {
         let line = Line::Frame(pfn);
         let cost = if access == Access::Peek {
             let from = self.frame_writer_now(pfn);
-            self.seats.transfer_ps(from, self.cur)
+            self.distances.transfer_ps(from, self.cur)
         } else {
             if access == Access::Write {
                 self.note_move(pfn);
             }
-            self.lines.touch(line, self.cur, access, &self.seats)
+            self.lines.touch(line, self.cur, access, &self.distances)
         };
         let seen = u64::from(1024_u32.saturating_sub(self.costs.frame_hidden_1024));
-        self.scaled(((cost * seen) >> 10).max(self.seats.own_ps()))
+        self.scaled(((cost * seen) >> 10).max(self.distances.own_ps()))
     }
     /// Records the last writer of the frame's line before the running CPU writes to it.
     #[inline]
@@ -93,7 +93,7 @@ impl Engine {
     /// Uses the line of an atomic and charges the running CPU for it, at its turn.
     #[inline]
     pub(crate) fn use_atomic(&mut self, line: &LineState, usage: Usage) {
-        let (own_ps, atomic_ps) = (self.seats.own_ps(), self.costs.atomic_ps);
+        let (own_ps, atomic_ps) = (self.distances.own_ps(), self.costs.atomic_ps);
         let clock = self.cpus[self.cur].clock;
         let cost = match line.take_own(self.cur, usage, clock, own_ps, atomic_ps) {
             Some(cost) => cost,
@@ -105,7 +105,7 @@ impl Engine {
     #[inline(never)]
     fn fetch_atomic(&self, line: &LineState, usage: Usage) -> u64 {
         let clock = self.cpus[self.cur].clock;
-        line.take(self.cur, usage, clock, &self.seats, self.costs.atomic_ps)
+        line.take(self.cur, usage, clock, &self.distances, self.costs.atomic_ps)
     }
     /// Scales `ps` of the running CPU's own work by the factor of the locks that it holds.
     #[inline]

@@ -2,8 +2,8 @@
 
 use crate::heap::{NEVER, order_of};
 use crate::rng::SplitMix64;
-use crate::sections::Watch;
-use crate::spin::{NOWHERE, SimSpin};
+use crate::sections::SectionStats;
+use crate::spin::{NO_WAITER, SimSpin};
 use crate::stats::ROOT_PATH;
 use crate::task::Yielder;
 use mmscale_arch::{Ipi, LockClass, Pfn};
@@ -42,7 +42,7 @@ impl Reason {
 
 /// Why a CPU does not run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Wait {
+pub(crate) enum WaitState {
     /// It runs, or is queued for its turn.
     No,
     /// It spins for a lock; interrupts reach it if they are on.
@@ -78,7 +78,7 @@ pub(crate) struct Counted {
 
 /// Result of a call of `lock` that left its coroutine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Answer {
+pub(crate) enum LockResult {
     /// None: the call starts again.
     None,
     /// The CPU has the lock.
@@ -111,7 +111,7 @@ pub(crate) struct Cpu {
     /// The yielder of the current task's coroutine; null before it first runs.
     pub(crate) yielder: *const Yielder,
     /// The lock that it takes at its next turn.
-    pub(crate) asks: Option<NonNull<SimSpin>>,
+    pub(crate) wanted_lock: Option<NonNull<SimSpin>>,
     /// The order word of its next turn, which is in the queue; `NEVER` if there is none. Every
     /// other entry for this CPU, except its timer's, is out of date.
     pub(crate) queued: u64,
@@ -131,8 +131,8 @@ pub(crate) struct Cpu {
     /// Whether its sections are recorded.
     pub(crate) watched: bool,
     /// The result of its call of `lock`, for when it resumes.
-    pub(crate) answer: Answer,
-    pub(crate) wait: Wait,
+    pub(crate) lock_result: LockResult,
+    pub(crate) wait: WaitState,
     /// The start of the section in which it can run no other task; `NEVER` if there is none.
     pub(crate) section_since: u64,
     /// The earliest pending interrupt, without its timer.
@@ -156,7 +156,7 @@ pub(crate) struct Cpu {
     /// Its idle task.
     pub(crate) idle: u32,
     /// Statistics of its sections.
-    pub(crate) watch: Option<Box<Watch>>,
+    pub(crate) watch: Option<Box<SectionStats>>,
     /// Whether it should stop as soon as its idle task runs.
     pub(crate) offline_wanted: bool,
 }
@@ -176,7 +176,7 @@ impl Cpu {
             rng: SplitMix64::new(seed),
             noise_rng: SplitMix64::new(!seed),
             yielder: std::ptr::null(),
-            asks: None,
+            wanted_lock: None,
             current: idle,
             path: ROOT_PATH,
             scaled: 0,
@@ -187,8 +187,8 @@ impl Cpu {
             watched: false,
             section_since: NEVER,
             watch: None,
-            answer: Answer::None,
-            wait: Wait::No,
+            lock_result: LockResult::None,
+            wait: WaitState::No,
             queued: NEVER,
             timer: NEVER,
             timer_queued: NEVER,
@@ -211,15 +211,15 @@ impl Cpu {
     }
     /// The index of its entry in `Engine::waiters`; its own number is `number`.
     #[inline]
-    pub(crate) fn place_to_wait(&self, number: usize) -> usize {
+    pub(crate) fn waiter_index(&self, number: usize) -> usize {
         2 * number + usize::from(self.in_irq)
     }
     /// Whether an interrupt resumes it while it waits.
     pub(crate) fn heeds_irqs(&self) -> bool {
         match self.wait {
-            Wait::User | Wait::Halt => true,
-            Wait::Spin => !self.irq_off,
-            Wait::No | Wait::Offline => false,
+            WaitState::User | WaitState::Halt => true,
+            WaitState::Spin => !self.irq_off,
+            WaitState::No | WaitState::Offline => false,
         }
     }
     #[inline]
@@ -314,7 +314,7 @@ pub(crate) struct Waiter {
 impl Default for Waiter {
     fn default() -> Self {
         Self {
-            next: NOWHERE,
+            next: NO_WAITER,
             row: 0,
             arrived: 0,
             grant: NEVER,

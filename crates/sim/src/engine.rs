@@ -51,23 +51,23 @@
 //! `worked_example` (`tests/machine/example.rs`) runs this under both policies;
 //! `docs/internals/virtual-time.md` has more.
 
-use crate::ahead::{Ahead, NOWHERE};
 use crate::checker::Checker;
 use crate::config::{Checks, Faults, HoldScale, Listener, Policy, SimConfig};
-use crate::cpu::{Cpu, Wait, Waiter};
+use crate::cpu::{Cpu, WaitState, Waiter};
 use crate::device::Device;
 use crate::heap::{END_PS, EventHeap, NEVER, order_of, rank_of, time_of};
 use crate::lines::Lines;
 use crate::memory::Memory;
-use crate::outcome::{Failure, Place};
+use crate::outcome::{Failure, Location};
+use crate::prefetch::{NO_ADDRESS, Prefetcher};
 use crate::profile::{Costs, Noise};
 use crate::rng::{Jitter, SplitMix64};
-use crate::sections::Watch;
+use crate::sections::SectionStats;
 use crate::stats::Stats;
 use crate::tables::Tables;
 use crate::task::{Body, IDLE_URGENCY, STOP, Switch, Task, TaskState, Yielder};
 use crate::tlbs::Tlbs;
-use crate::topology::Seats;
+use crate::topology::Distances;
 use crate::trail::Tracker;
 use mmscale_arch::{CallEvent, Callbacks, CpuId, CpuMask, MAX_CPUS, Probe, Trace, TraceGroup};
 use std::rc::Rc;
@@ -90,9 +90,9 @@ pub(crate) struct Delays {
 }
 
 /// How an operation on shared state continues.
-pub(crate) enum Gate {
+pub(crate) enum ReadyState {
     /// It may happen now.
-    Go,
+    Ready,
     /// Earlier CPUs run first: a [`Switch`], but flat, so that it fits registers.
     Switch { yielder: *const Yielder, next: u32 },
     /// Interrupts are taken first, by `irq::deliver`.
@@ -107,7 +107,7 @@ pub(crate) struct Engine {
     pub(crate) heap: EventHeap,
     pub(crate) events: u64,
     /// The number of events at which the engine next polls or keeps a trail.
-    look_up_at: u64,
+    slow_event_at: u64,
     pub(crate) tracker: Tracker,
     /// Checkpoints of long work. They do not count as events.
     checkpoints: u64,
@@ -117,7 +117,7 @@ pub(crate) struct Engine {
     pub(crate) costs: Costs,
     pub(crate) jitter: Jitter,
     pub(crate) hold_scale: Option<HoldScale>,
-    pub(crate) seats: Seats,
+    pub(crate) distances: Distances,
     pub(crate) stats: Stats,
     /// The queue entry of each CPU that waits for a lock: at `2 * cpu` in a task, at `2 * cpu + 1`
     /// in an interrupt.
@@ -146,8 +146,8 @@ pub(crate) struct Engine {
     pub(crate) callbacks: Option<Rc<dyn Callbacks>>,
     pub(crate) probes: Vec<Box<dyn Probe>>,
     /// The groups of tracepoints that have a listener, by bit.
-    pub(crate) heard: u16,
-    pub(crate) ahead: Ahead,
+    pub(crate) traced: u16,
+    pub(crate) prefetch: Prefetcher,
     /// The CPU of each rank.
     by_rank: Box<[u16; MAX_CPUS]>,
     /// No CPU gets a turn at this time or later: the run has ended.
@@ -161,21 +161,21 @@ pub(crate) struct Engine {
 impl Engine {
     pub(crate) fn new(config: SimConfig, probe: impl FnMut(CpuId) -> Box<dyn Probe>) -> Self {
         let cpus = config.cpus;
-        let seats = Seats::new(&config.profile.topology, cpus, config.profile.costs.line);
+        let distances = Distances::new(&config.profile.topology, cpus, config.profile.costs.line);
         let limit_ps = config.limit_ns.saturating_mul(1000).min(END_PS - (1 << 44));
         let ranks = ranks(cpus, config.seed);
         let mut by_rank = Box::new([0; MAX_CPUS]);
         ranks.iter().enumerate().for_each(|(cpu, &rank)| by_rank[rank] = cpu as u16);
         let mut seeds = SplitMix64::new(config.seed);
         let probes: Vec<_> = (0..cpus).map(CpuId::new).map(probe).collect();
-        let heard = heard(&probes, &config);
+        let traced = traced_groups(&probes, &config);
         let tasks = (0..cpus).map(|cpu| Task::new(cpu, true, IDLE_URGENCY, Body::Idle)).collect();
         let mut engine = Self {
             cur: 0,
             cpus: (0..cpus).map(|cpu| Cpu::new(ranks[cpu], seeds.next(), cpu as u32)).collect(),
             heap: EventHeap::new(),
             events: 0,
-            look_up_at: 1,
+            slow_event_at: 1,
             tracker: Tracker::new(config.trail),
             checkpoints: 0,
             quiet: true,
@@ -186,10 +186,10 @@ impl Engine {
             tasks,
             live: 0,
             end_ps: 0,
-            lines: Lines::new(config.profile.node_pages as usize * seats.nodes()),
-            memory: Memory::new(&config.profile, seats.nodes()),
+            lines: Lines::new(config.profile.node_pages as usize * distances.nodes()),
+            memory: Memory::new(&config.profile, distances.nodes()),
             device: Device::new(config.profile.swap, config.profile.page_bytes, cpus),
-            tables: Tables::new(cpus, config.profile.node_pages as usize * seats.nodes()),
+            tables: Tables::new(cpus, config.profile.node_pages as usize * distances.nodes()),
             tlbs: Tlbs::new(cpus, config.profile.costs.tlb_broadcast_ps > 0, config.checks),
             online: CpuMask::first(cpus),
             leaving: Vec::new(),
@@ -202,11 +202,11 @@ impl Engine {
             failure: None,
             callbacks: None,
             probes,
-            heard,
+            traced,
             jitter: Jitter::new(config.profile.costs.jitter_1024),
             costs: config.profile.costs,
-            seats,
-            ahead: Ahead::new(cpus),
+            distances,
+            prefetch: Prefetcher::new(cpus),
             by_rank,
             over_at: limit_ps + 1,
             limit_ps,
@@ -217,7 +217,7 @@ impl Engine {
         (0..cpus).for_each(|cpu| engine.plan_noise(cpu, 0));
         if let Some(windows) = config.sections {
             for cpu in &mut engine.cpus {
-                (cpu.watched, cpu.watch) = (true, Some(Box::new(Watch::new(windows))));
+                (cpu.watched, cpu.watch) = (true, Some(Box::new(SectionStats::new(windows))));
             }
         }
         engine
@@ -258,37 +258,37 @@ impl Engine {
     }
     /// Whether an operation on shared state may happen now on the running CPU: it is the earliest,
     /// and no interrupt is due. If the CPU has to wait, `near` gives the host address of what it
-    /// uses, for [`Ahead`].
+    /// uses, for [`Prefetcher`].
     #[inline]
-    pub(crate) fn gate(&mut self, near: &impl Fn(&Self) -> usize) -> Gate {
+    pub(crate) fn ready_state(&mut self, near: &impl Fn(&Self) -> usize) -> ReadyState {
         if !self.heap.is_first(self.cpus[self.cur].order()) {
-            let near = if self.ahead.is_on() { near(self) } else { NOWHERE };
+            let near = if self.prefetch.is_on() { near(self) } else { NO_ADDRESS };
             return self.yield_turn(near);
         }
         let cpu = &mut self.cpus[self.cur];
         if cpu.irq_due() && !self.quiet {
-            return Gate::Deliver;
+            return ReadyState::Deliver;
         }
         if !cpu.irq_off {
             cpu.plan_check();
         }
         self.count_event();
-        Gate::Go
+        ReadyState::Ready
     }
     #[inline]
     pub(crate) fn count_event(&mut self) {
         self.events += 1;
-        if self.events >= self.look_up_at {
-            self.look_up();
+        if self.events >= self.slow_event_at {
+            self.slow_event();
         }
     }
     #[cold]
-    fn look_up(&mut self) {
-        self.look_up_at = self.events + 1;
+    fn slow_event(&mut self) {
+        self.slow_event_at = self.events + 1;
         if self.tracker.is_on() {
             self.track_event();
         } else {
-            self.look_up_at = (self.events + 1).next_multiple_of(POLL_EVENTS);
+            self.slow_event_at = (self.events + 1).next_multiple_of(POLL_EVENTS);
         }
         if self.events.is_multiple_of(POLL_EVENTS) {
             self.poll();
@@ -313,34 +313,34 @@ impl Engine {
     /// Lets earlier CPUs run first: returns the task to switch to, or `Deliver` if it is this CPU's
     /// turn already. After the switch back it is. While a panic unwinds the stack the run has ended
     /// and guards are only dropped: no CPU waits any more, and the result is `Go`.
-    pub(crate) fn yield_turn(&mut self, near: usize) -> Gate {
+    pub(crate) fn yield_turn(&mut self, near: usize) -> ReadyState {
         let from = self.cur;
         let cpu = &mut self.cpus[from];
         let (mine, yielder) = (cpu.order(), cpu.yielder);
         if self.quiet {
-            return Gate::Go;
+            return ReadyState::Ready;
         }
         if std::thread::panicking() {
             self.die();
-            return Gate::Go;
+            return ReadyState::Ready;
         }
-        let Some(first) = self.heap.exchange(mine) else { return Gate::Deliver };
+        let Some(first) = self.heap.exchange(mine) else { return ReadyState::Deliver };
         cpu.queued = mine;
-        self.ahead.leaves(from, near, cpu.current);
+        self.prefetch.record(from, near, cpu.current);
         if first != mine
             && let Some(next) = self.accept(first)
         {
-            return Gate::Switch { yielder, next };
+            return ReadyState::Switch { yielder, next };
         }
         self.yield_on(from, mine, first == mine)
     }
-    /// Continues `yield_turn` when the first entry resumed no CPU. `twin`: that entry had the
+    /// Continues `yield_turn` when the first entry resumed no CPU. `tie`: that entry had the
     /// running CPU's own order word.
     #[cold]
-    fn yield_on(&mut self, from: usize, mine: u64, twin: bool) -> Gate {
+    fn yield_on(&mut self, from: usize, mine: u64, tie: bool) -> ReadyState {
         let yielder = self.cpus[from].yielder;
-        if twin && let Some(next) = self.accept_twin(mine, from) {
-            return Gate::Switch { yielder, next };
+        if tie && let Some(next) = self.accept_tie(mine, from) {
+            return ReadyState::Switch { yielder, next };
         }
         // The running CPU's own entry is in the queue, so the queue is not empty.
         loop {
@@ -349,17 +349,17 @@ impl Engine {
                 break;
             }
             if let Some(next) = self.accept(first) {
-                return Gate::Switch { yielder, next };
+                return ReadyState::Switch { yielder, next };
             }
         }
         while self.heap.first() == mine && self.heap.pop().is_some() {
-            if let Some(next) = self.accept_twin(mine, from) {
-                return Gate::Switch { yielder, next };
+            if let Some(next) = self.accept_tie(mine, from) {
+                return ReadyState::Switch { yielder, next };
             }
         }
         self.cpus[from].queued = NEVER;
         self.cur = from;
-        Gate::Deliver
+        ReadyState::Deliver
     }
     /// Handles another entry with the running CPU's own order word. It is out of date, or it is the
     /// one of its timer, which a running CPU does not wait for, or it is the end of the run.
@@ -368,16 +368,16 @@ impl Engine {
     /// operation at exactly the timer's time. It takes the timer's interrupt first if interrupts
     /// are on.
     #[cold]
-    fn accept_twin(&mut self, order: u64, at: usize) -> Option<u32> {
+    fn accept_tie(&mut self, order: u64, at: usize) -> Option<u32> {
         self.accept_other(order, at).then_some(STOP)
     }
     /// Makes the running CPU wait, at most until `until`; returns the task to switch to.
-    pub(crate) fn block(&mut self, wait: Wait, until: u64) -> Switch {
-        self.rest(wait, until);
+    pub(crate) fn block(&mut self, wait: WaitState, until: u64) -> Switch {
+        self.begin_wait(wait, until);
         self.leave_cpu()
     }
     /// Makes the running CPU wait, at most until `until`.
-    pub(crate) fn rest(&mut self, wait: Wait, until: u64) {
+    pub(crate) fn begin_wait(&mut self, wait: WaitState, until: u64) {
         let cpu = &mut self.cpus[self.cur];
         cpu.wait = wait;
         cpu.queued = NEVER;
@@ -396,7 +396,7 @@ impl Engine {
     /// Returns the task to switch to, for a running CPU that waits already.
     pub(crate) fn leave_cpu(&mut self) -> Switch {
         let Cpu { yielder, current, .. } = self.cpus[self.cur];
-        self.ahead.leaves(self.cur, NOWHERE, current);
+        self.prefetch.record(self.cur, NO_ADDRESS, current);
         while let Some(first) = self.heap.pop() {
             if let Some(next) = self.accept(first) {
                 return Switch { yielder, next };
@@ -423,18 +423,18 @@ impl Engine {
         let cpu = &mut self.cpus[at];
         cpu.queued = NEVER;
         cpu.clock = cpu.clock.max(time_of(order));
-        cpu.wait = Wait::No;
-        let (clock, next, asks) = (cpu.clock, cpu.current, cpu.asks.is_some());
+        cpu.wait = WaitState::No;
+        let (clock, next, wants_lock) = (cpu.clock, cpu.current, cpu.wanted_lock.is_some());
         self.cur = at;
         if clock >= self.over_at {
             self.fail_limit();
             return Some(STOP);
         }
-        if self.ahead.is_on() {
+        if self.prefetch.is_on() {
             let after = usize::from(self.by_rank[rank_of(self.heap.first())]);
-            self.ahead.comes(after, &self.cpus[after]);
+            self.prefetch.fetch_cpu(after, &self.cpus[after]);
         }
-        if asks && self.answer_spin() {
+        if wants_lock && self.serve_request() {
             return None;
         }
         Some(next)
@@ -449,8 +449,8 @@ impl Engine {
             return self.failure.is_some();
         }
         cpu.timer_queued = NEVER;
-        let heard = cpu.heeds_irqs() && (live != 0 || cpu.wait != Wait::Halt);
-        heard && cpu.timer == time_ps
+        let wakes = cpu.heeds_irqs() && (live != 0 || cpu.wait != WaitState::Halt);
+        wakes && cpu.timer == time_ps
     }
     /// Drops entries that are out of date, which waits that ended early leave behind.
     #[cold]
@@ -466,7 +466,7 @@ impl Engine {
         let cpu = &mut self.cpus[at];
         let time_ps = time_ps.max(cpu.clock);
         let order = order_of(time_ps, cpu.rank);
-        if cpu.wait != Wait::No && order < cpu.queued {
+        if cpu.wait != WaitState::No && order < cpu.queued {
             cpu.queued = order;
             self.heap.push(order);
         }
@@ -502,7 +502,7 @@ impl Engine {
     }
     /// Passes a tracepoint of the running CPU to its probe and to the checkers.
     #[inline(never)]
-    pub(crate) fn tell(&mut self, event: &Trace) {
+    pub(crate) fn trace(&mut self, event: &Trace) {
         let (now_ns, at) = (self.cpu().clock / 1000, self.cur);
         self.probes[at].event(now_ns, event);
         self.check_event(event);
@@ -517,30 +517,32 @@ impl Engine {
         self.callbacks = None;
     }
     /// The running CPU, its time and its call path.
-    pub(crate) fn place(&self) -> Place {
-        self.place_of(self.cur, self.cpus[self.cur].path)
+    pub(crate) fn location(&self) -> Location {
+        self.location_of(self.cur, self.cpus[self.cur].path)
     }
-    fn place_of(&self, at: usize, path: u32) -> Place {
+    fn location_of(&self, at: usize, path: u32) -> Location {
         let time_ns = self.cpus[at].clock / 1000;
-        Place { cpu: CpuId::new(at), time_ns, path: self.stats.names(path) }
+        Location { cpu: CpuId::new(at), time_ns, path: self.stats.names(path) }
     }
     /// Describes spinning CPUs, busy CPUs and parked tasks, for messages.
     pub(crate) fn waiting(&self) -> Vec<String> {
         let spinning = (0..self.cpus.len())
-            .filter(|&at| self.cpus[at].wait == Wait::Spin)
-            .map(|at| self.spinning_text(at, &self.place_of(at, self.cpus[at].path)));
+            .filter(|&at| self.cpus[at].wait == WaitState::Spin)
+            .map(|at| self.spinning_text(at, &self.location_of(at, self.cpus[at].path)));
         let busy = (0..self.cpus.len()).filter(|&at| self.is_busy(at)).map(|at| {
-            let place = self.place_of(at, self.cpus[at].path);
-            format!("{place}: runs with preemption off")
+            let location = self.location_of(at, self.cpus[at].path);
+            format!("{location}: runs with preemption off")
         });
         let parked = self.tasks.iter().enumerate().filter_map(|(id, task)| {
             let what = match task.state {
                 TaskState::Parked => "parked",
-                TaskState::Ready if self.cpus[usize::from(task.cpu)].wait != Wait::No => "ready",
+                TaskState::Ready if self.cpus[usize::from(task.cpu)].wait != WaitState::No => {
+                    "ready"
+                }
                 _ => return None,
             };
-            let place = self.place_of(usize::from(task.cpu), task.path);
-            (!matches!(task.body, Body::Idle)).then(|| format!("task {id} is {what} on {place}"))
+            let location = self.location_of(usize::from(task.cpu), task.path);
+            (!matches!(task.body, Body::Idle)).then(|| format!("task {id} is {what} on {location}"))
         });
         spinning.chain(busy).chain(parked).take(64).collect()
     }
@@ -548,18 +550,18 @@ impl Engine {
     /// for another CPU.
     fn is_busy(&self, at: usize) -> bool {
         let cpu = &self.cpus[at];
-        cpu.wait == Wait::No && cpu.preempt != 0 && cpu.current != cpu.idle
+        cpu.wait == WaitState::No && cpu.preempt != 0 && cpu.current != cpu.idle
     }
 }
 
 /// The groups of tracepoints that the probes, the checkers or the section statistics want, by bit.
-fn heard(probes: &[Box<dyn Probe>], config: &SimConfig) -> u16 {
+fn traced_groups(probes: &[Box<dyn Probe>], config: &SimConfig) -> u16 {
     let all = config.checks == Checks::On;
     let for_sections = |group| config.sections.is_some() && group == TraceGroup::Call;
-    let hears = |group| probes.iter().any(|probe| probe.hears(group));
+    let wants = |group| probes.iter().any(|probe| probe.hears(group));
     let groups = TraceGroup::ALL.iter().copied();
-    let groups = groups.filter(|&group| all || for_sections(group) || hears(group));
-    groups.fold(0, |heard, group| heard | 1 << group as u16)
+    let groups = groups.filter(|&group| all || for_sections(group) || wants(group));
+    groups.fold(0, |bits, group| bits | 1 << group as u16)
 }
 
 /// Converts a window from ns to ps; an open end stays open.

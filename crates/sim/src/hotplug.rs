@@ -5,12 +5,12 @@
 //! lock held (preemption was on) and every interrupt handled that was sent to it; `cpu_dead` runs.
 
 use crate::context::{callbacks, with};
-use crate::cpu::{Reason, Wait};
+use crate::cpu::{Reason, WaitState};
 use crate::engine::Engine;
 use crate::heap::NEVER;
 use crate::irq::at_turn;
 use crate::park::park;
-use crate::sched::{Why, schedule};
+use crate::sched::{SwitchReason, schedule};
 use crate::task::Switch;
 use mmscale_arch::{CpuId, HotplugError};
 
@@ -21,12 +21,12 @@ pub(crate) fn offline(cpu: CpuId) -> Result<(), HotplugError> {
     let at = cpu.index();
     at_turn(|engine| engine.leave_mask(at))?;
     if with(|engine| engine.cur == at && !engine.quiet) {
-        schedule(Why::Move);
+        schedule(SwitchReason::Move);
     }
     let Some(callbacks) = callbacks() else { return Ok(()) };
     callbacks.cpu_down_prepare(cpu);
     at_turn(|engine| engine.want_offline(at));
-    while !at_turn(|engine| engine.quiet || engine.cpus[at].wait == Wait::Offline) {
+    while !at_turn(|engine| engine.quiet || engine.cpus[at].wait == WaitState::Offline) {
         park();
     }
     callbacks.cpu_dead(cpu);
@@ -69,7 +69,7 @@ impl Engine {
         let task = self.cpu().current as usize;
         self.leaving.push((at, task));
         self.cpus[at].offline_wanted = true;
-        if self.cpus[at].wait == Wait::Halt {
+        if self.cpus[at].wait == WaitState::Halt {
             let time_ps = self.cpu().clock + 1;
             self.wake_by(at, time_ps);
         } else {
@@ -93,31 +93,31 @@ impl Engine {
         for (_, task) in waiting {
             self.unpark(task);
         }
-        self.block(Wait::Offline, NEVER)
+        self.block(WaitState::Offline, NEVER)
     }
     fn go_online(&mut self, at: usize) -> Result<(), HotplugError> {
         if at >= self.cpus.len() {
             return Err(HotplugError::NoSuchCpu);
         }
-        if self.cpus[at].wait != Wait::Offline {
+        if self.cpus[at].wait != WaitState::Offline {
             return Err(HotplugError::NotNow);
         }
         self.online.insert(CpuId::new(at));
         self.cpus[at].offline_wanted = false;
-        self.cpus[at].wait = Wait::Halt;
+        self.cpus[at].wait = WaitState::Halt;
         let time_ps = self.cpu().clock + 1;
         self.wake_by(at, time_ps);
         Ok(())
     }
     /// Moves a task whose CPU is offline to the first online CPU of the same node, or else to the
     /// first online CPU. Bound tasks stay.
-    pub(crate) fn settle_cpu(&mut self, task: usize) {
+    pub(crate) fn move_to_online_cpu(&mut self, task: usize) {
         let at = usize::from(self.tasks[task].cpu);
         if self.tasks[task].per_cpu || self.online.contains(CpuId::new(at)) {
             return;
         }
-        let node = self.seats.node_of(at);
-        let near = self.online.iter().find(|cpu| self.seats.node_of(cpu.index()) == node);
+        let node = self.distances.node_of(at);
+        let near = self.online.iter().find(|cpu| self.distances.node_of(cpu.index()) == node);
         if let Some(cpu) = near.or_else(|| self.online.iter().next()) {
             self.tasks[task].cpu = cpu.index() as u16;
         }

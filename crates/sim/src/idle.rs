@@ -1,11 +1,11 @@
 //! The idle loop of a CPU.
 
 use crate::context::{callbacks, suspend, with};
-use crate::cpu::Wait;
+use crate::cpu::WaitState;
 use crate::engine::Engine;
 use crate::heap::NEVER;
 use crate::irq::{charge, deliver};
-use crate::sched::{Why, schedule};
+use crate::sched::{SwitchReason, schedule};
 use crate::task::Switch;
 use crate::turn::turn;
 
@@ -24,7 +24,7 @@ pub(crate) fn idle_loop() {
         with(|engine| engine.cpu().irqs_on());
         deliver();
         if with(|engine| engine.idle_has_work()) {
-            schedule(Why::Idle);
+            schedule(SwitchReason::Idle);
         }
         with(|engine| engine.cpu().irqs_off());
     }
@@ -83,7 +83,7 @@ impl Engine {
             return Some(self.go_offline());
         }
         let until = self.cpu().ipi_at;
-        Some(self.block(Wait::Halt, until))
+        Some(self.block(WaitState::Halt, until))
     }
     /// Whether the CPU is asked to stop for good and has no pending interrupt.
     fn may_go_offline(&mut self) -> bool {

@@ -1,6 +1,6 @@
 //! Requests to the swap device from the running CPU, and their completion interrupts.
 
-use crate::cpu::{Reason, Wait};
+use crate::cpu::{Reason, WaitState};
 use crate::device::Request;
 use crate::engine::Engine;
 use mmscale_arch::{CpuId, IoBusy, IoDirection, IoDone, Ipi, Order, PageIo};
@@ -58,7 +58,7 @@ impl Engine {
     pub(crate) fn io_done(&mut self) -> Option<IoDone> {
         let now_ps = self.cpu().clock;
         let has = |at: usize| self.device.next_of(at).is_some_and(|due| due <= now_ps);
-        let gone = |at: &usize| self.cpus[*at].wait == Wait::Offline && has(*at);
+        let gone = |at: &usize| self.cpus[*at].wait == WaitState::Offline && has(*at);
         let from = if has(self.cur) {
             self.cur
         } else if self.online.count() < self.cpus.len() {

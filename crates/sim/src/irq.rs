@@ -12,11 +12,11 @@
 //! on at 330 with its next checkpoint at 500, so the interrupt waits for the atomic load, the next
 //! operation on shared state. How late interrupts are is part of the outcome.
 
-use crate::ahead::NOWHERE;
 use crate::context::{callbacks, outside, suspend, with, with_any};
-use crate::cpu::{Reason, Wait};
-use crate::engine::{Engine, Gate};
+use crate::cpu::{Reason, WaitState};
+use crate::engine::{Engine, ReadyState};
 use crate::heap::{NEVER, order_of};
+use crate::prefetch::NO_ADDRESS;
 use crate::sched;
 use crate::stats::INTERRUPT_PATH;
 use crate::task::Switch;
@@ -24,7 +24,7 @@ use crate::turn::turn;
 use mmscale_arch::{CpuId, Ipi, IrqState, Op};
 
 /// How a charge ended.
-enum Step {
+enum ChargeStep {
     Done,
     /// All of the time has passed, and the naive policy wants a turn.
     Turn,
@@ -40,7 +40,7 @@ pub(crate) struct Interrupted {
 }
 
 /// The next thing due at a delivery point.
-enum Found {
+enum Pending {
     Nothing,
     Interrupt(Interrupted),
     Preempt,
@@ -55,12 +55,12 @@ pub(crate) fn at_turn_if_any<R>(
     mut f: impl FnMut(&mut Engine) -> R,
 ) -> Option<R> {
     loop {
-        match with_any(|engine| match engine.gate(&near) {
-            Gate::Go => Ok(f(engine)),
+        match with_any(|engine| match engine.ready_state(&near) {
+            ReadyState::Ready => Ok(f(engine)),
             not_yet => Err(not_yet),
         })? {
             Ok(result) => return Some(result),
-            Err(Gate::Switch { yielder, next }) => suspend(Switch { yielder, next }),
+            Err(ReadyState::Switch { yielder, next }) => suspend(Switch { yielder, next }),
             Err(_) => deliver(),
         }
     }
@@ -69,7 +69,7 @@ pub(crate) fn at_turn_if_any<R>(
 /// Runs `f` at the running CPU's turn, after the interrupts that have arrived by then.
 #[inline(always)]
 pub(crate) fn at_turn<R>(f: impl FnMut(&mut Engine) -> R) -> R {
-    at_turn_near(|_| NOWHERE, f)
+    at_turn_near(|_| NO_ADDRESS, f)
 }
 
 /// Like [`at_turn`], with `near` as for [`at_turn_if_any`].
@@ -89,7 +89,7 @@ pub(crate) fn at_turn_near<R>(
 pub(crate) fn charge(ps: u64) {
     let mut left = ps;
     match with(|engine| engine.advance(&mut left)) {
-        Step::Done => {}
+        ChargeStep::Done => {}
         step => charge_rest(step, left),
     }
 }
@@ -109,7 +109,7 @@ pub(crate) fn charge_of(cost: impl FnOnce(&mut Engine) -> u64) {
         engine.advance(&mut left)
     });
     match step {
-        Step::Done => {}
+        ChargeStep::Done => {}
         step => charge_rest(step, left),
     }
 }
@@ -120,10 +120,10 @@ pub(crate) fn user(ps: u64) {
     let mut left = ps;
     while let Some(step) = with(|engine| engine.compute(&mut left)) {
         match step {
-            User::Passed => {}
-            User::Turn => turn(),
-            User::Check => checkpoint(),
-            User::Wait(switch, since) => {
+            ComputeStep::Passed => {}
+            ComputeStep::Turn => turn(),
+            ComputeStep::Check => checkpoint(),
+            ComputeStep::Wait(switch, since) => {
                 suspend(switch);
                 with(|engine| left = left.saturating_sub(engine.cpu().clock - since));
             }
@@ -135,7 +135,7 @@ pub(crate) fn user(ps: u64) {
 }
 
 /// How a task's computation continues.
-enum User {
+enum ComputeStep {
     /// The part up to this point has passed.
     Passed,
     /// The CPU's turn comes first. No checkpoint: one would be planned at this time only if other
@@ -149,12 +149,12 @@ enum User {
 
 #[cold]
 #[inline(never)]
-fn charge_rest(mut step: Step, mut left: u64) {
+fn charge_rest(mut step: ChargeStep, mut left: u64) {
     loop {
         match step {
-            Step::Done => return,
-            Step::Turn => return turn(),
-            Step::Check => checkpoint(),
+            ChargeStep::Done => return,
+            ChargeStep::Turn => return turn(),
+            ChargeStep::Check => checkpoint(),
         }
         step = with(|engine| engine.advance(&mut left));
     }
@@ -176,9 +176,9 @@ pub(crate) fn deliver() {
     loop {
         turn();
         match with(Engine::find_interrupt) {
-            Found::Nothing => return,
-            Found::Preempt => sched::schedule(sched::Why::Preempt),
-            Found::Interrupt(interrupted) => {
+            Pending::Nothing => return,
+            Pending::Preempt => sched::schedule(sched::SwitchReason::Preempt),
+            Pending::Interrupt(interrupted) => {
                 if let Some(callbacks) = callbacks() {
                     match interrupted.started_irq {
                         None => callbacks.timer(),
@@ -297,25 +297,25 @@ pub(crate) fn set_timer(time_ps: u64) {
 impl Engine {
     /// Passes up to `left` of the running CPU's time, as far as the next checkpoint.
     #[inline]
-    fn advance(&mut self, left: &mut u64) -> Step {
+    fn advance(&mut self, left: &mut u64) -> ChargeStep {
         let cpu = &mut self.cpus[self.cur];
         let to = cpu.clock + *left;
         if to < cpu.stop_at {
             cpu.clock = to;
             // A charge of zero is no step.
             let passed = core::mem::take(left) > 0;
-            return if self.naive && passed { Step::Turn } else { Step::Done };
+            return if self.naive && passed { ChargeStep::Turn } else { ChargeStep::Done };
         }
         if self.quiet {
-            return Step::Done;
+            return ChargeStep::Done;
         }
         let part = cpu.stop_at.saturating_sub(cpu.clock);
         cpu.clock += part;
         *left -= part;
-        Step::Check
+        ChargeStep::Check
     }
     /// Passes up to `left` of a task's computation; `None` when all has passed.
-    fn compute(&mut self, left: &mut u64) -> Option<User> {
+    fn compute(&mut self, left: &mut u64) -> Option<ComputeStep> {
         if self.quiet || *left == 0 {
             return None;
         }
@@ -324,32 +324,32 @@ impl Engine {
         if end < cpu.stop_at {
             cpu.clock = end;
             *left = 0;
-            return Some(User::Passed);
+            return Some(ComputeStep::Passed);
         }
         let noise_at = if cpu.irq_off { cpu.steal_at } else { cpu.steal_at.min(cpu.device_at) };
         let resched = cpu.need_resched && cpu.preempt == 0;
         let open = !cpu.irq_off;
         if open && !self.heap.is_first(cpu.order()) {
-            return Some(User::Turn);
+            return Some(ComputeStep::Turn);
         }
         let due = open && (cpu.irq_due() || resched);
         if due || noise_at <= cpu.clock {
-            return Some(User::Check);
+            return Some(ComputeStep::Check);
         }
         let until = end.min(noise_at).min(if open { cpu.ipi_at } else { NEVER });
         if !open || until < cpu.timer && self.heap.is_first(order_of(until, cpu.rank)) {
             *left -= until - cpu.clock;
             cpu.clock = until;
-            return Some(User::Passed);
+            return Some(ComputeStep::Passed);
         }
         let since = cpu.clock;
-        Some(User::Wait(self.block(Wait::User, until), since))
+        Some(ComputeStep::Wait(self.block(WaitState::User, until), since))
     }
     /// Starts the first interrupt that has arrived. At the running CPU's turn.
-    fn find_interrupt(&mut self) -> Found {
+    fn find_interrupt(&mut self) -> Pending {
         let irq_ps = self.costs.irq_ps;
         if self.quiet || self.cpu().irq_off {
-            return Found::Nothing;
+            return Pending::Nothing;
         }
         let cpu = self.cpu();
         if cpu.irq_at <= cpu.clock
@@ -368,13 +368,13 @@ impl Engine {
             if started_irq == Some(Reason::Ipi(Ipi::Block)) {
                 self.plan_block_interrupt();
             }
-            return Found::Interrupt(interrupted);
+            return Pending::Interrupt(interrupted);
         }
         if cpu.need_resched && cpu.preempt == 0 {
-            return Found::Preempt;
+            return Pending::Preempt;
         }
         cpu.plan_check();
-        Found::Nothing
+        Pending::Nothing
     }
     /// Ends an interrupt: restores the state that it found.
     fn end_interrupt(&mut self, interrupted: &Interrupted) {

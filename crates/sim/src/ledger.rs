@@ -50,7 +50,7 @@ impl Ledger {
             .get_or_insert_with(|| Box::new(Group { held: [0; WORDS], seen: [0; WORDS] }))
     }
     /// Allocates a block; returns the first of its frames that is allocated already.
-    fn hand_out(&mut self, first: Pfn, order: Order) -> Option<usize> {
+    fn allocate(&mut self, first: Pfn, order: Order) -> Option<usize> {
         let mut taken = None;
         for index in pages(first, order) {
             let group = self.group(index);
@@ -64,7 +64,7 @@ impl Ledger {
         taken
     }
     /// Frees a block; returns the first of its frames that is not allocated.
-    fn take_back(&mut self, first: Pfn, order: Order) -> Option<usize> {
+    fn free(&mut self, first: Pfn, order: Order) -> Option<usize> {
         let mut free = None;
         for index in pages(first, order) {
             let group = self.group(index);
@@ -97,15 +97,15 @@ impl Ledger {
         }
     }
     /// Records a tracepoint; returns the rule that it breaks, if any.
-    pub(crate) fn book(&mut self, event: &Trace) -> Option<(Rule, String)> {
+    pub(crate) fn record(&mut self, event: &Trace) -> Option<(Rule, String)> {
         match *event {
             Trace::Page(PageEvent::Alloc { pfn, order }) => {
-                let frame = self.hand_out(pfn, order)?;
+                let frame = self.allocate(pfn, order)?;
                 let what = format!("allocates frame {frame}, which is allocated already");
                 Some((Rule::FrameState, what))
             }
             Trace::Page(PageEvent::Free { pfn, order }) => {
-                let frame = self.take_back(pfn, order)?;
+                let frame = self.free(pfn, order)?;
                 Some((Rule::FrameState, format!("frees frame {frame}, which is not allocated")))
             }
             Trace::Pcp(PcpEvent::Count { cpu, zone, count, .. }) => {

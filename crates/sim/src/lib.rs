@@ -9,7 +9,7 @@
 //! | module | what it does |
 //! |---|---|
 //! | `engine`, `heap`, `cpu`, `turn` | clocks, turns, the queue of events |
-//! | `ahead` | host memory that is fetched before a turn |
+//! | `prefetch` | host memory that is fetched before a turn |
 //! | `irq` | charges, checkpoints, interrupts, timers |
 //! | `sched`, `task`, `park`, `idle` | run queues, park and unpark, idle |
 //! | `lock`, `spin`, `atomics`, `lines`, `memory`, `cost` | shared state and what it costs |
@@ -25,7 +25,6 @@
 //! Architecture invariant: nothing here knows a study, an arm or a policy of the memory manager.
 //! Waits emerge from the locks that code takes.
 
-mod ahead;
 mod arch;
 mod atomics;
 mod check;
@@ -49,6 +48,7 @@ mod noise;
 mod outcome;
 mod paging;
 mod park;
+mod prefetch;
 pub mod profile;
 mod rng;
 mod run;
@@ -72,7 +72,7 @@ pub use arch::table_host_bytes;
 pub use atomics::{SimAtomic, SimOwnedI8, Word};
 pub use config::{Checks, Faults, HoldScale, Listener, Policy, SimConfig, Windows};
 pub use noise::random_u64;
-pub use outcome::{Failure, Lateness, Outcome, Place, Rule, Violation};
+pub use outcome::{Failure, Lateness, Location, Outcome, Rule, Violation};
 pub use profile::{Disturbance, Gaps, Lengths, Noise};
 pub use run::run;
 pub use sample::sample_profile;

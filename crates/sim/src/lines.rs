@@ -13,7 +13,7 @@
 //! Approximations: of several readers since the last write only the latest is known, and the others
 //! pay for the line again. A CPU that peeks twice pays twice, and the owner pays nothing for it.
 
-use crate::topology::{NOBODY, Seats};
+use crate::topology::{Distances, NOBODY};
 use mmscale_arch::{Access, Line};
 use std::cell::Cell;
 
@@ -38,24 +38,24 @@ const fn reader(users: Users) -> u16 {
 
 /// Uses a line on CPU `at`; returns the cost, in ps.
 #[inline]
-fn take(users: &mut Users, at: usize, access: Access, seats: &Seats) -> u64 {
+fn take(users: &mut Users, at: usize, access: Access, distances: &Distances) -> u64 {
     const { assert!(NOBODY == 0_u16.wrapping_sub(1)) };
     let (writer, reader) = (writer(*users), reader(*users));
     let me = at as u16;
     let mine = at as u32 + 1;
     if access != Access::Write {
         if writer == me || reader == me {
-            return seats.own_ps();
+            return distances.own_ps();
         }
         let from = if writer == NOBODY { reader } else { writer };
         *users = *users & 0xffff | mine << 16;
-        return seats.transfer_ps(from, at);
+        return distances.transfer_ps(from, at);
     }
     *users = mine;
     let shared_by = if reader == NOBODY { me } else { reader };
-    let from_reader = seats.transfer_ps(shared_by, at);
+    let from_reader = distances.transfer_ps(shared_by, at);
     let nobody_else = writer == NOBODY && reader != NOBODY;
-    let from_writer = if nobody_else { 0 } else { seats.transfer_ps(writer, at) };
+    let from_writer = if nobody_else { 0 } else { distances.transfer_ps(writer, at) };
     from_writer.max(from_reader)
 }
 
@@ -75,9 +75,15 @@ impl Lines {
         self.frames.get(index).map_or(NOBODY, |&users| writer(users))
     }
     #[inline]
-    pub(crate) fn touch(&mut self, line: Line, at: usize, access: Access, seats: &Seats) -> u64 {
+    pub(crate) fn touch(
+        &mut self,
+        line: Line,
+        at: usize,
+        access: Access,
+        distances: &Distances,
+    ) -> u64 {
         let (of, index) = match line {
-            Line::Cold(_) => return seats.memory_ps(),
+            Line::Cold(_) => return distances.memory_ps(),
             Line::Frame(pfn) => (&mut self.frames, pfn.index()),
             Line::FreeArea(index) => (&mut self.free_areas, index as usize),
             Line::Shared(index) => (&mut self.shared, index as usize),
@@ -85,7 +91,7 @@ impl Lines {
         if index >= of.len() {
             of.resize(index + 1, 0);
         }
-        take(&mut of[index], at, access, seats)
+        take(&mut of[index], at, access, distances)
     }
 }
 
@@ -142,7 +148,7 @@ impl LineState {
         cpu: usize,
         usage: Usage,
         clock: u64,
-        seats: &Seats,
+        distances: &Distances,
         atomic_ps: u64,
     ) -> u64 {
         let bit = 1 << (cpu % 64);
@@ -150,10 +156,10 @@ impl LineState {
         let owner = usize::from(writer) == cpu || writer == NOBODY;
         let reads = matches!(usage, Usage::Load | Usage::LoadUncharged);
         if reads && (owner || self.readers.get() & bit != 0) {
-            return if usage == Usage::Load { seats.own_ps() } else { 0 };
+            return if usage == Usage::Load { distances.own_ps() } else { 0 };
         }
         let busy = self.busy_until.get().saturating_sub(clock);
-        let move_ps = if owner { seats.own_ps() } else { seats.transfer_ps(writer, cpu) };
+        let move_ps = if owner { distances.own_ps() } else { distances.transfer_ps(writer, cpu) };
         if reads {
             self.readers.set(self.readers.get() | bit);
             self.reader.set(cpu as u16);
@@ -161,7 +167,7 @@ impl LineState {
         }
         let invalidate_ps = match self.reader.replace(NOBODY) {
             NOBODY => 0,
-            reader => seats.transfer_ps(reader, cpu),
+            reader => distances.transfer_ps(reader, cpu),
         };
         self.writer.set(cpu as u16);
         self.readers.set(0);
@@ -193,7 +199,7 @@ mod tests {
     use crate::profile::{LineCosts, Topology};
     use mmscale_arch::{NodeId, Pfn};
 
-    fn seats() -> Seats {
+    fn distances() -> Distances {
         let line = LineCosts {
             own_ps: 1,
             smt_ps: 2,
@@ -202,23 +208,23 @@ mod tests {
             remote_ps: 5,
             memory_ps: 6,
         };
-        Seats::new(&Topology { cpus: 8, smt: 1, cluster: 2, nodes: 2 }, 8, line)
+        Distances::new(&Topology { cpus: 8, smt: 1, cluster: 2, nodes: 2 }, 8, line)
     }
 
     #[test]
     fn a_frame_costs_the_distance_to_the_last_cpu_that_touched_it() {
-        let (seats, mut lines) = (seats(), Lines::new(4));
+        let (distances, mut lines) = (distances(), Lines::new(4));
         let frame = Line::Frame(Pfn::new(2));
-        let mut write = |at| lines.touch(frame, at, Access::Write, &seats);
+        let mut write = |at| lines.touch(frame, at, Access::Write, &distances);
         assert_eq!([write(0), write(0), write(1), write(3), write(7)], [6, 1, 3, 4, 5]);
-        assert_eq!(lines.touch(Line::Cold(NodeId::new(0)), 0, Access::Read, &seats), 6);
+        assert_eq!(lines.touch(Line::Cold(NodeId::new(0)), 0, Access::Read, &distances), 6);
     }
 
     #[test]
     fn a_reader_keeps_its_copy_until_the_next_write() {
-        let (seats, mut lines) = (seats(), Lines::new(0));
+        let (distances, mut lines) = (distances(), Lines::new(0));
         let line = Line::Shared(5);
-        let mut use_it = |at, access| lines.touch(line, at, access, &seats);
+        let mut use_it = |at, access| lines.touch(line, at, access, &distances);
         use_it(0, Access::Write);
         assert_eq!([use_it(1, Access::Read), use_it(1, Access::Read)], [3, 1]);
         assert_eq!(use_it(0, Access::Read), 1);

@@ -28,18 +28,18 @@
 //! `tables` and `cost`).
 
 use crate::context::{suspend, with, with_any};
-use crate::cpu::{Answer, Wait, Waiter};
-use crate::engine::{Engine, Gate};
+use crate::cpu::{LockResult, WaitState, Waiter};
+use crate::engine::{Engine, ReadyState};
 use crate::heap::{NEVER, time_of};
 use crate::irq::{at_turn_if_any, charge, deliver};
-use crate::spin::{NOWHERE, SimSpin};
+use crate::spin::{NO_WAITER, SimSpin};
 use crate::task::{Switch, Yielder};
 use crate::topology::NOBODY;
 use mmscale_arch::{LockClass, RawSpin};
 use std::ptr::NonNull;
 
 /// Result of an attempt to take a lock.
-enum Take {
+enum LockAttempt {
     Mine,
     /// The CPU holds it already, and the run has ended.
     Never,
@@ -48,14 +48,14 @@ enum Take {
 }
 
 /// How a call of `lock` continues.
-enum Step {
+enum LockStep {
     Mine,
     /// After earlier CPUs, from the start: a [`Switch`], but flat, so that it fits registers.
     Turn {
         yielder: *const Yielder,
         next: u32,
     },
-    /// After other CPUs. [`Engine::answer_spin`] may have finished the attempt meanwhile.
+    /// After other CPUs. [`Engine::serve_request`] may have finished the attempt meanwhile.
     Leave {
         yielder: *const Yielder,
         next: u32,
@@ -103,7 +103,7 @@ unsafe impl RawSpin for SimSpin {
 }
 
 impl SimSpin {
-    /// Returns the lock's host address, for [`crate::ahead`].
+    /// Returns the lock's host address, for [`crate::prefetch`].
     #[inline]
     fn near(&self) -> impl Fn(&Engine) -> usize {
         let here = (&raw const *self).addr();
@@ -114,11 +114,11 @@ impl SimSpin {
     /// left from `lock` itself: returns through frames after a switch of stacks are what hosts
     /// predict worst.
     #[inline(always)]
-    fn go_on(&self, mut step: Step) {
-        while !matches!(step, Step::Mine) {
-            if let Step::Leave { yielder, next } = step {
+    fn go_on(&self, mut step: LockStep) {
+        while !matches!(step, LockStep::Mine) {
+            if let LockStep::Leave { yielder, next } = step {
                 suspend(Switch { yielder, next });
-                step = with(|engine| engine.ask_spin_again(self));
+                step = with(|engine| engine.resume_request(self));
             } else {
                 step = self.go_on_after(step);
             }
@@ -127,13 +127,13 @@ impl SimSpin {
     /// Continues a call of `lock` in the rare cases.
     #[cold]
     #[inline(never)]
-    fn go_on_after(&self, step: Step) -> Step {
+    fn go_on_after(&self, step: LockStep) -> LockStep {
         match step {
-            Step::Turn { yielder, next } => suspend(Switch { yielder, next }),
-            Step::Retry | Step::Deliver => deliver(),
-            Step::Mine | Step::Leave { .. } => {}
+            LockStep::Turn { yielder, next } => suspend(Switch { yielder, next }),
+            LockStep::Retry | LockStep::Deliver => deliver(),
+            LockStep::Mine | LockStep::Leave { .. } => {}
         }
-        if matches!(step, Step::Deliver) {
+        if matches!(step, LockStep::Deliver) {
             with(Engine::spin_poll)
         } else {
             with(|engine| engine.begin_lock(self))
@@ -144,75 +144,75 @@ impl SimSpin {
 impl Engine {
     /// Starts to take a lock. If the lock has an owner, the CPU is likely to queue.
     #[inline]
-    fn begin_lock(&mut self, lock: &SimSpin) -> Step {
+    fn begin_lock(&mut self, lock: &SimSpin) -> LockStep {
         if lock.owner.get() != NOBODY && !self.heap.is_first(self.cpus[self.cur].order()) {
-            return self.ask_spin(lock);
+            return self.request_lock(lock);
         }
-        match self.gate(&lock.near()) {
-            Gate::Go => self.spin_lock_at_turn(lock),
-            Gate::Switch { yielder, next } => Step::Turn { yielder, next },
-            Gate::Deliver => Step::Retry,
+        match self.ready_state(&lock.near()) {
+            ReadyState::Ready => self.spin_lock_at_turn(lock),
+            ReadyState::Switch { yielder, next } => LockStep::Turn { yielder, next },
+            ReadyState::Deliver => LockStep::Retry,
         }
     }
     /// Stores the lock that the CPU wants while it waits for its turn. `accept` then makes the
     /// attempt, and the coroutine is not resumed just to be queued.
-    fn ask_spin(&mut self, lock: &SimSpin) -> Step {
-        self.cpu().asks = Some(NonNull::from(lock));
+    fn request_lock(&mut self, lock: &SimSpin) -> LockStep {
+        self.cpu().wanted_lock = Some(NonNull::from(lock));
         let gate = self.yield_turn((&raw const *lock).addr());
-        if let Gate::Switch { yielder, next } = gate {
-            return Step::Leave { yielder, next };
+        if let ReadyState::Switch { yielder, next } = gate {
+            return LockStep::Leave { yielder, next };
         }
-        self.cpu().asks = None;
-        if matches!(gate, Gate::Go) { Step::Mine } else { Step::Retry }
+        self.cpu().wanted_lock = None;
+        if matches!(gate, ReadyState::Ready) { LockStep::Mine } else { LockStep::Retry }
     }
     /// Continues a call of `lock` after it left its coroutine.
-    fn ask_spin_again(&mut self, lock: &SimSpin) -> Step {
+    fn resume_request(&mut self, lock: &SimSpin) -> LockStep {
         let cpu = self.cpu();
-        match std::mem::replace(&mut cpu.answer, Answer::None) {
-            Answer::Mine => Step::Mine,
-            Answer::Queued => self.spin_poll(),
-            Answer::None => {
-                cpu.asks = None;
+        match std::mem::replace(&mut cpu.lock_result, LockResult::None) {
+            LockResult::Mine => LockStep::Mine,
+            LockResult::Queued => self.spin_poll(),
+            LockResult::None => {
+                cpu.wanted_lock = None;
                 self.begin_lock(lock)
             }
         }
     }
     /// Makes the attempt on the lock that the running CPU wants, at its turn. Returns whether the
     /// CPU waits in the lock's queue.
-    pub(crate) fn answer_spin(&mut self) -> bool {
+    pub(crate) fn serve_request(&mut self) -> bool {
         let cpu = self.cpu();
-        let Some(lock) = cpu.asks else { return false };
+        let Some(lock) = cpu.wanted_lock else { return false };
         if cpu.irq_due() {
             return false;
         }
         // SAFETY: the pointer comes from the `&self` of a call of `lock` that is suspended: it has
-        // left its coroutine in `ask_spin` and takes the pointer back before it goes on. Coroutines
+        // left its coroutine in `request_lock` and takes the pointer back before it goes on. Coroutines
         // are dropped only when no CPU is given a turn any more. All fields are `Cell`s.
         let lock = unsafe { lock.as_ref() };
         if !cpu.irq_off {
             cpu.plan_check();
         }
-        cpu.asks = None;
+        cpu.wanted_lock = None;
         self.count_event();
         let taken = self.spin_lock(lock);
-        if matches!(taken, Take::Mine) {
-            self.cpu().answer = Answer::Mine;
+        if matches!(taken, LockAttempt::Mine) {
+            self.cpu().lock_result = LockResult::Mine;
         }
-        matches!(taken, Take::Wait)
+        matches!(taken, LockAttempt::Wait)
     }
     /// Takes a lock, or lets other CPUs run while this CPU waits for it. At the CPU's turn.
     #[inline]
-    fn spin_lock_at_turn(&mut self, lock: &SimSpin) -> Step {
+    fn spin_lock_at_turn(&mut self, lock: &SimSpin) -> LockStep {
         match self.spin_lock(lock) {
-            Take::Mine => Step::Mine,
-            Take::Never => Step::Retry,
-            Take::Wait => self.leave_in_queue(),
+            LockAttempt::Mine => LockStep::Mine,
+            LockAttempt::Never => LockStep::Retry,
+            LockAttempt::Wait => self.leave_in_queue(),
         }
     }
     #[inline]
-    fn spin_lock(&mut self, lock: &SimSpin) -> Take {
+    fn spin_lock(&mut self, lock: &SimSpin) -> LockAttempt {
         if self.quiet {
-            return Take::Mine;
+            return LockAttempt::Mine;
         }
         let at = self.cur;
         self.check_lock(lock.class);
@@ -225,7 +225,7 @@ impl Engine {
         if free > cpu.order() {
             let grant = time_of(free) + self.costs.handoff_ps + self.transfer(lock, at);
             self.hand_over(lock, at, row, self.cpus[at].clock, grant);
-            return self.wait_until(lock, grant);
+            return self.wait_for_grant(lock, grant);
         }
         let cost = self.costs.lock_ps + self.transfer(lock, at);
         let cpu = &mut self.cpus[at];
@@ -236,18 +236,18 @@ impl Engine {
         lock.last.set(at as u16);
         self.stats.row(row).acquisitions += 1;
         self.hold(lock.class);
-        Take::Mine
+        LockAttempt::Mine
     }
-    fn leave_in_queue(&mut self) -> Step {
+    fn leave_in_queue(&mut self) -> LockStep {
         let Switch { yielder, next } = self.leave_cpu();
-        Step::Leave { yielder, next }
+        LockStep::Leave { yielder, next }
     }
     #[inline]
     fn transfer(&self, lock: &SimSpin, to: usize) -> u64 {
         match lock.last.get() {
             // A lock that has not been used is in the cache of its first user.
-            NOBODY => self.seats.own_ps(),
-            last => self.seats.transfer_ps(last, to),
+            NOBODY => self.distances.own_ps(),
+            last => self.distances.transfer_ps(last, to),
         }
     }
     /// Grants the lock to CPU `to`, which requested it at `arrived` and holds it after `grant`.
@@ -266,9 +266,9 @@ impl Engine {
     /// Waits for a lock that is granted for `grant` already. The CPU still resumes at a turn of its
     /// own.
     #[inline(never)]
-    fn wait_until(&mut self, lock: &SimSpin, grant: u64) -> Take {
+    fn wait_for_grant(&mut self, lock: &SimSpin, grant: u64) -> LockAttempt {
         let cpu = &mut self.cpus[self.cur];
-        let place = cpu.place_to_wait(self.cur);
+        let place = cpu.waiter_index(self.cur);
         self.waiters[place] = Waiter {
             grant,
             class: lock.class,
@@ -278,27 +278,27 @@ impl Engine {
         };
         cpu.preempt += 1;
         let until = if cpu.irq_off { grant } else { grant.min(cpu.ipi_at) };
-        self.rest_in_queue(until);
-        Take::Wait
+        self.begin_queue_wait(until);
+        LockAttempt::Wait
     }
     /// Leaves the running CPU in a lock's queue until `until` or an interrupt.
     #[inline]
-    fn rest_in_queue(&mut self, until: u64) {
-        self.cpu().answer = Answer::Queued;
-        self.rest(Wait::Spin, until);
+    fn begin_queue_wait(&mut self, until: u64) {
+        self.cpu().lock_result = LockResult::Queued;
+        self.begin_wait(WaitState::Spin, until);
     }
-    fn enqueue_waiter(&mut self, lock: &SimSpin, row: u32) -> Take {
+    fn enqueue_waiter(&mut self, lock: &SimSpin, row: u32) -> LockAttempt {
         if lock.id.get() == 0 {
             lock.id.set(self.checker.new_lock_id());
         }
         if usize::from(lock.owner.get()) == self.cur {
             self.fail_relock(lock.class);
-            return Take::Never;
+            return LockAttempt::Never;
         }
         let cpu = &mut self.cpus[self.cur];
-        let place = cpu.place_to_wait(self.cur);
+        let place = cpu.waiter_index(self.cur);
         self.waiters[place] = Waiter {
-            next: NOWHERE,
+            next: NO_WAITER,
             row,
             arrived: cpu.clock,
             grant: NEVER,
@@ -306,7 +306,7 @@ impl Engine {
             class: lock.class,
         };
         match lock.tail.replace(place as u32) {
-            NOWHERE => {
+            NO_WAITER => {
                 lock.head.set(place as u32);
                 self.checker.lock_owner(lock.id.get(), lock.owner.get());
             }
@@ -314,8 +314,8 @@ impl Engine {
         }
         cpu.preempt += 1;
         let until = if cpu.irq_off { NEVER } else { cpu.ipi_at };
-        self.rest_in_queue(until);
-        Take::Wait
+        self.begin_queue_wait(until);
+        LockAttempt::Wait
     }
     /// Notes that the running CPU holds a lock of `class`.
     #[inline]
@@ -327,9 +327,9 @@ impl Engine {
     }
     /// Continues a wait in the queue; at the CPU's turn, unless interrupts are off.
     #[inline]
-    fn spin_poll(&mut self) -> Step {
+    fn spin_poll(&mut self) -> LockStep {
         let cpu = &mut self.cpus[self.cur];
-        let Waiter { grant, class, .. } = self.waiters[cpu.place_to_wait(self.cur)];
+        let Waiter { grant, class, .. } = self.waiters[cpu.waiter_index(self.cur)];
         if cpu.irq_off && grant != NEVER {
             cpu.clock = cpu.clock.max(grant);
         }
@@ -343,17 +343,17 @@ impl Engine {
         if !self.quiet {
             self.hold(class);
         }
-        Step::Mine
+        LockStep::Mine
     }
     /// Continues a wait that ends at `grant`, after something woke the running CPU earlier.
     #[cold]
-    fn spin_on(&mut self, grant: u64) -> Step {
+    fn spin_on(&mut self, grant: u64) -> LockStep {
         let cpu = self.cpu();
         if cpu.irq_due() {
-            return Step::Deliver;
+            return LockStep::Deliver;
         }
         let until = if cpu.irq_off { NEVER } else { grant.min(cpu.ipi_at) };
-        self.rest_in_queue(until);
+        self.begin_queue_wait(until);
         self.leave_in_queue()
     }
     #[inline]
@@ -363,12 +363,12 @@ impl Engine {
         }
         let at = self.cur;
         let owned = lock.owner.get() != NOBODY;
-        let let_go = lock.free_at.get() <= self.cpus[at].order();
-        if owned || !let_go {
+        let released = lock.free_at.get() <= self.cpus[at].order();
+        if owned || !released {
             // Until `free_at` the line is with the CPU that hands the lock over, not with its next
             // owner.
-            let holder = if owned && !let_go { &lock.before } else { &lock.last };
-            self.cpu().clock += self.seats.transfer_ps(holder.get(), at);
+            let holder = if owned && !released { &lock.before } else { &lock.last };
+            self.cpu().clock += self.distances.transfer_ps(holder.get(), at);
             return false;
         }
         self.check_trylock(lock.class);
@@ -385,7 +385,7 @@ impl Engine {
         true
     }
     fn spin_is_locked(&mut self, lock: &SimSpin) -> bool {
-        let own_ps = self.seats.own_ps();
+        let own_ps = self.distances.own_ps();
         let cpu = self.cpu();
         let held = lock.owner.get() != NOBODY || lock.free_at.get() > cpu.order();
         cpu.clock += own_ps;
@@ -416,7 +416,7 @@ impl Engine {
         self.stats.row(lock.row.get()).hold_ps += held;
         lock.free_at.set(cpu.order());
         let place = lock.head.get();
-        if place == NOWHERE {
+        if place == NO_WAITER {
             lock.owner.set(NOBODY);
             return;
         }
@@ -426,14 +426,14 @@ impl Engine {
         waiter.grant = grant;
         let (row, arrived, after) = (waiter.row, waiter.arrived, waiter.next);
         lock.head.set(after);
-        if after == NOWHERE {
-            lock.tail.set(NOWHERE);
+        if after == NO_WAITER {
+            lock.tail.set(NO_WAITER);
         } else {
             let (at, waiter) = (after as usize / 2, &self.waiters[after as usize]);
-            self.ahead.gets_lock(at, &self.cpus[at], waiter);
+            self.prefetch.fetch_waiter(at, &self.cpus[at], waiter);
         }
         self.hand_over(lock, to, row, arrived, grant);
-        if self.cpus[to].wait == Wait::Spin {
+        if self.cpus[to].wait == WaitState::Spin {
             self.wake_by(to, grant);
         }
     }

@@ -48,7 +48,7 @@ pub struct Lateness {
 
 /// A CPU, a time and a call path.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Place {
+pub struct Location {
     /// The CPU.
     pub cpu: CpuId,
     /// Virtual time, in ns.
@@ -57,7 +57,7 @@ pub struct Place {
     pub path: Vec<&'static str>,
 }
 
-impl std::fmt::Display for Place {
+impl std::fmt::Display for Location {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} at {} ns in {}", self.cpu, self.time_ns, self.path.join(" > "))
     }
@@ -71,12 +71,12 @@ pub struct Violation {
     /// The action that broke it.
     pub what: String,
     /// The CPU, the time and the call path.
-    pub place: Place,
+    pub location: Location,
 }
 
 impl std::fmt::Display for Violation {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{:?}: {} ({})", self.rule, self.what, self.place)
+        write!(f, "{:?}: {} ({})", self.rule, self.what, self.location)
     }
 }
 
@@ -128,12 +128,12 @@ pub enum Failure {
         waiting: Vec<String>,
     },
     /// Code on the machine panicked.
-    #[error("panic on {place}: {message}")]
+    #[error("panic on {location}: {message}")]
     Panic {
         /// The panic's message.
         message: String,
         /// The CPU, the time and the call path.
-        place: Place,
+        location: Location,
     },
     /// The host gave no stack for a task.
     #[error(

@@ -2,7 +2,7 @@
 
 use crate::engine::Engine;
 use crate::irq::{at_turn, cond_resched, deliver};
-use crate::sched::{Why, schedule};
+use crate::sched::{SwitchReason, schedule};
 use crate::task::{Body, Task, TaskState, urgency_of};
 use mmscale_arch::{TaskId, TaskSpec};
 
@@ -11,7 +11,7 @@ pub(crate) fn park() {
     if at_turn(Engine::may_not_block) {
         return;
     }
-    schedule(Why::Park);
+    schedule(SwitchReason::Park);
     deliver();
 }
 

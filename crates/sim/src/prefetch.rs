@@ -9,18 +9,18 @@ use crate::cpu::{Cpu, Waiter};
 
 /// With fewer CPUs than this the host's caches hold all of them, and prefetching costs more than it
 /// saves.
-const FEW_CPUS: usize = 256;
+const MIN_CPUS: usize = 256;
 /// Bytes of a host cache line.
 const LINE_BYTES: usize = 64;
 /// Lines of a stack that a turn uses: enough for a lock in a task's own function.
 const STACK_LINES: usize = 6;
 
 /// No known address.
-pub(crate) const NOWHERE: usize = 0;
+pub(crate) const NO_ADDRESS: usize = 0;
 
 /// Addresses that a CPU's next turn uses first.
 #[derive(Clone, Copy)]
-struct Left {
+struct TurnAddresses {
     /// The end of its stack when its task was last suspended.
     stack: usize,
     /// The data that it waits to use.
@@ -30,65 +30,65 @@ struct Left {
 }
 
 /// The addresses for each CPU's next turn. They are only prefetched, never read.
-pub(crate) struct Ahead {
-    left: Vec<Left>,
+pub(crate) struct Prefetcher {
+    turns: Vec<TurnAddresses>,
     /// The address of the array of coroutines, and the size of an element.
     coroutines: (usize, usize),
 }
 
-impl Ahead {
+impl Prefetcher {
     /// Makes an empty table for a machine of `cpus` CPUs.
     pub(crate) fn new(cpus: usize) -> Self {
-        let nothing = Left { stack: NOWHERE, near: NOWHERE, coroutine: NOWHERE };
-        let left = if cpus < FEW_CPUS { Vec::new() } else { vec![nothing; cpus] };
-        Self { left, coroutines: (NOWHERE, 0) }
+        let nothing = TurnAddresses { stack: NO_ADDRESS, near: NO_ADDRESS, coroutine: NO_ADDRESS };
+        let turns = if cpus < MIN_CPUS { Vec::new() } else { vec![nothing; cpus] };
+        Self { turns, coroutines: (NO_ADDRESS, 0) }
     }
     /// Records that the array of coroutines is at `address`, with elements of `apart` bytes.
-    pub(crate) fn coroutines_at(&mut self, address: usize, apart: usize) {
+    pub(crate) fn set_coroutines(&mut self, address: usize, apart: usize) {
         self.coroutines = (address, apart);
     }
     /// Whether there are enough CPUs for prefetching.
     #[inline]
     pub(crate) fn is_on(&self) -> bool {
-        !self.left.is_empty()
+        !self.turns.is_empty()
     }
     /// Records the addresses of CPU `at`, whose coroutine is suspended; called on the coroutine's
     /// stack.
     #[inline]
-    pub(crate) fn leaves(&mut self, at: usize, near: usize, task: u32) {
+    pub(crate) fn record(&mut self, at: usize, near: usize, task: u32) {
         let (coroutines, apart) = self.coroutines;
-        if let Some(left) = self.left.get_mut(at) {
+        if let Some(turns) = self.turns.get_mut(at) {
             let here = 0_u8;
             let stack = (&raw const here).addr();
-            let near = if near == NOWHERE { stack } else { near };
-            *left = Left { stack, near, coroutine: coroutines + task as usize * apart };
+            let near = if near == NO_ADDRESS { stack } else { near };
+            *turns = TurnAddresses { stack, near, coroutine: coroutines + task as usize * apart };
         }
     }
     /// Prefetches the data of CPU `at`, which resumes soon.
     #[inline]
-    pub(crate) fn comes(&self, at: usize, cpu: &Cpu) {
-        if let Some(&Left { stack, near, coroutine }) = self.left.get(at) {
+    pub(crate) fn fetch_cpu(&self, at: usize, cpu: &Cpu) {
+        if let Some(&TurnAddresses { stack, near, coroutine }) = self.turns.get(at) {
             let cpu = (&raw const *cpu).addr();
-            fetch(cpu);
-            fetch(cpu + LINE_BYTES);
-            fetch(coroutine);
-            fetch(near);
-            (0..STACK_LINES).for_each(|line| fetch(stack + line * LINE_BYTES));
+            fetch_line(cpu);
+            fetch_line(cpu + LINE_BYTES);
+            fetch_line(coroutine);
+            fetch_line(near);
+            (0..STACK_LINES).for_each(|line| fetch_line(stack + line * LINE_BYTES));
         }
     }
     /// Prefetches the data of CPU `at`, which waits in `waiter` for a lock that it gets soon.
     #[inline]
-    pub(crate) fn gets_lock(&self, at: usize, cpu: &Cpu, waiter: &Waiter) {
-        if at < self.left.len() {
-            fetch((&raw const *waiter).addr());
-            self.comes(at, cpu);
+    pub(crate) fn fetch_waiter(&self, at: usize, cpu: &Cpu, waiter: &Waiter) {
+        if at < self.turns.len() {
+            fetch_line((&raw const *waiter).addr());
+            self.fetch_cpu(at, cpu);
         }
     }
 }
 
 /// Prefetches the host's cache line at an address, which may be any number.
 #[inline(always)]
-fn fetch(address: usize) {
+fn fetch_line(address: usize) {
     #[cfg(target_arch = "x86_64")]
     {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};

@@ -45,7 +45,8 @@ pub fn run<K: Callbacks + 'static>(
     }));
     with(|engine| {
         if let Err(payload) = result {
-            let failure = Failure::Panic { message: message_of(&*payload), place: engine.place() };
+            let failure =
+                Failure::Panic { message: message_of(&*payload), location: engine.location() };
             engine.failure = Some(failure);
         }
         engine.die();
@@ -106,7 +107,7 @@ impl Runner {
         }
         let address = self.coroutines.as_ptr().addr();
         let body = with(|engine| {
-            engine.ahead.coroutines_at(address, size_of::<Option<TaskCoroutine>>());
+            engine.prefetch.set_coroutines(address, size_of::<Option<TaskCoroutine>>());
             engine.tasks[task].body
         });
         self.coroutines[task] = Some(Coroutine::with_stack(stack, move |yielder, ()| {

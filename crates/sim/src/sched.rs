@@ -1,7 +1,7 @@
 //! The scheduler: each CPU runs its most urgent task; fair tasks alternate.
 
 use crate::context::{callbacks, suspend, with};
-use crate::cpu::{Reason, Wait};
+use crate::cpu::{Reason, WaitState};
 use crate::engine::Engine;
 use crate::heap::order_of;
 use crate::stats::ROOT_PATH;
@@ -14,7 +14,7 @@ const SLICE_PS: u64 = 2_800_000_000;
 
 /// Why a CPU chooses a task.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Why {
+pub(crate) enum SwitchReason {
     /// The current task blocks, unless it was unparked meanwhile.
     Park,
     /// A more urgent task may be ready, or the time slice has ended.
@@ -28,7 +28,7 @@ pub(crate) enum Why {
 }
 
 /// State of a task that is restored when it resumes.
-struct Left {
+struct SwitchedOut {
     path: u32,
     irq_off: bool,
     preempt: u32,
@@ -36,7 +36,7 @@ struct Left {
 
 /// Switches to the task that should run now, if that is another; returns when the current task
 /// resumes.
-pub(crate) fn schedule(why: Why) {
+pub(crate) fn schedule(why: SwitchReason) {
     let left = leave();
     if let Some(switch) = with(|engine| engine.pick(why)) {
         suspend(switch);
@@ -47,11 +47,11 @@ pub(crate) fn schedule(why: Why) {
 /// Ends the current task; returns the one to resume.
 pub(crate) fn exit() -> u32 {
     leave();
-    with(|engine| engine.pick(Why::Exit)).map_or(STOP, |switch| switch.next)
+    with(|engine| engine.pick(SwitchReason::Exit)).map_or(STOP, |switch| switch.next)
 }
 
 /// Prepares a switch: interrupts off, the callback, the cost, the CPU's turn.
-fn leave() -> Left {
+fn leave() -> SwitchedOut {
     let left = with(Engine::leave);
     if let Some(callbacks) = callbacks() {
         callbacks.context_switch();
@@ -65,9 +65,9 @@ fn leave() -> Left {
 }
 
 impl Engine {
-    fn leave(&mut self) -> Left {
+    fn leave(&mut self) -> SwitchedOut {
         let cpu = self.cpu();
-        let left = Left { path: cpu.path, irq_off: cpu.irq_off, preempt: cpu.preempt };
+        let left = SwitchedOut { path: cpu.path, irq_off: cpu.irq_off, preempt: cpu.preempt };
         let current = cpu.current as usize;
         cpu.irqs_off();
         self.go_to_path(ROOT_PATH);
@@ -75,7 +75,7 @@ impl Engine {
         left
     }
     /// Restores the state of a task that resumes, perhaps on another CPU.
-    fn come_back(&mut self, left: &Left) {
+    fn come_back(&mut self, left: &SwitchedOut) {
         self.go_to_path(left.path);
         let cpu = self.cpu();
         cpu.preempt = left.preempt;
@@ -83,7 +83,7 @@ impl Engine {
     }
     /// Chooses the task that runs next on the running CPU, at its turn; `None` if the current one
     /// continues.
-    fn pick(&mut self, why: Why) -> Option<Switch> {
+    fn pick(&mut self, why: SwitchReason) -> Option<Switch> {
         if self.quiet {
             return None;
         }
@@ -94,16 +94,16 @@ impl Engine {
         let first = self.first_ready();
         self.cpu().need_resched = false;
         match why {
-            Why::Park if std::mem::take(&mut self.tasks[current].token) => return None,
-            Why::Park => self.tasks[current].state = TaskState::Parked,
-            Why::Exit => self.finish(current),
-            Why::Idle => {}
-            Why::Move => self.make_ready(current),
-            Why::Preempt if leaving => {
+            SwitchReason::Park if std::mem::take(&mut self.tasks[current].token) => return None,
+            SwitchReason::Park => self.tasks[current].state = TaskState::Parked,
+            SwitchReason::Exit => self.finish(current),
+            SwitchReason::Idle => {}
+            SwitchReason::Move => self.make_ready(current),
+            SwitchReason::Preempt if leaving => {
                 self.tasks[current].state = TaskState::Ready;
                 self.enqueue(current, true);
             }
-            Why::Preempt => {
+            SwitchReason::Preempt => {
                 let urgency = self.tasks[current].urgency;
                 let first = self.tasks[first?].urgency;
                 if first < urgency || first == urgency && !slice_over {
@@ -175,23 +175,26 @@ impl Engine {
     }
     /// Queues `task` on its CPU, and wakes or interrupts the CPU if it has to react.
     pub(crate) fn make_ready(&mut self, task: usize) {
-        self.settle_cpu(task);
+        self.move_to_online_cpu(task);
         self.tasks[task].state = TaskState::Ready;
         self.enqueue(task, false);
         let to = usize::from(self.tasks[task].cpu);
         let target = &self.cpus[to];
         let current = self.tasks[target.current as usize].urgency;
         match target.wait {
-            Wait::Halt => {
+            WaitState::Halt => {
                 let time_ps = self.cpu().clock + 1;
                 self.wake_by(to, time_ps);
             }
-            Wait::Offline => {}
+            WaitState::Offline => {}
             // The idle task checks the queue before it stops.
-            Wait::No | Wait::Spin | Wait::User if current == IDLE_URGENCY => {}
-            Wait::No | Wait::Spin | Wait::User if self.tasks[task].urgency <= current => {}
-            Wait::No | Wait::Spin | Wait::User if to == self.cur => self.cpu().need_resched = true,
-            Wait::No | Wait::Spin | Wait::User => {
+            WaitState::No | WaitState::Spin | WaitState::User if current == IDLE_URGENCY => {}
+            WaitState::No | WaitState::Spin | WaitState::User
+                if self.tasks[task].urgency <= current => {}
+            WaitState::No | WaitState::Spin | WaitState::User if to == self.cur => {
+                self.cpu().need_resched = true
+            }
+            WaitState::No | WaitState::Spin | WaitState::User => {
                 self.send(to, Reason::Resched);
             }
         }

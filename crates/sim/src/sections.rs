@@ -15,7 +15,7 @@ pub const SECTION_BUCKETS: usize = 40;
 /// Sections longer than these are counted, in ns.
 pub const SECTION_LIMITS_NS: [u64; 3] = [1_000_000, 10_000_000, 50_000_000];
 /// The number of longest sections kept for each CPU.
-const KEPT: usize = 4;
+const LONGEST_KEPT: usize = 4;
 /// Call paths that are recorded for one section, to find the one with most of its time; further
 /// ones are left out.
 const PATHS: usize = 24;
@@ -102,7 +102,7 @@ pub struct CpuSections {
 }
 
 /// A recorded section, with the number of its call path.
-struct Kept {
+struct LongSection {
     begin_ps: u64,
     ps: u64,
     path: u32,
@@ -120,13 +120,13 @@ struct LoopSum {
 }
 
 /// Section statistics of one CPU.
-pub(crate) struct Watch {
+pub(crate) struct SectionStats {
     from_ps: u64,
     window_ps: u64,
     window_max_ps: Vec<u64>,
     buckets: [u64; SECTION_BUCKETS],
     over: [u64; SECTION_LIMITS_NS.len()],
-    longest: Vec<Kept>,
+    longest: Vec<LongSection>,
     loops: Vec<LoopSum>,
     /// The open section: its waits, its call paths, its loops.
     waits_ps: [u64; Waited::COUNT],
@@ -147,7 +147,7 @@ fn count_over(over: &mut [u64; SECTION_LIMITS_NS.len()], ns: u64) {
     }
 }
 
-impl Watch {
+impl SectionStats {
     pub(crate) fn new(windows: Windows) -> Self {
         Self {
             from_ps: windows.from_ns.saturating_mul(1000),
@@ -231,7 +231,7 @@ impl Watch {
             count_over(&mut sum.over, ps / 1000);
         }
         let place = self.longest.partition_point(|kept| kept.ps >= ps);
-        if place < KEPT {
+        if place < LONGEST_KEPT {
             self.keep(place, begin_ps, ps);
         }
     }
@@ -244,11 +244,11 @@ impl Watch {
         let waits = waits.into_iter().map(|(slot, ps)| (Waited::of_slot(slot), *ps)).collect();
         let path = path.map_or(crate::stats::ROOT_PATH, |(path, _)| *path);
         let target = self.target.map(|(_, target)| target);
-        self.longest.insert(place, Kept { begin_ps, ps, path, waits, target });
-        self.longest.truncate(KEPT);
+        self.longest.insert(place, LongSection { begin_ps, ps, path, waits, target });
+        self.longest.truncate(LONGEST_KEPT);
     }
     pub(crate) fn into_sections(self, cpu: CpuId, stats: &Stats) -> CpuSections {
-        let section = |kept: Kept| Section {
+        let section = |kept: LongSection| Section {
             cpu,
             begin_ns: kept.begin_ps / 1000,
             ns: kept.ps / 1000,
@@ -288,7 +288,7 @@ mod tests {
 
     #[test]
     fn a_section_counts_in_the_window_in_which_it_ends() {
-        let mut watch = Watch::new(Windows { from_ns: 100, window_ns: 10, count: 3 });
+        let mut watch = SectionStats::new(Windows { from_ns: 100, window_ns: 10, count: 3 });
         // Ends before the windows, in the first, in the last, after them; in ps.
         for (begin, end) in [(1, 99), (90, 101), (129, 130), (118, 129), (125, 129), (0, 131)] {
             watch.wait(Waited::Loop, 5);

@@ -5,7 +5,7 @@ use mmscale_arch::LockClass;
 use std::cell::Cell;
 
 /// The end of a queue.
-pub(crate) const NOWHERE: u32 = u32::MAX;
+pub(crate) const NO_WAITER: u32 = u32::MAX;
 
 /// A spin lock of the simulated machine.
 pub struct SimSpin {
@@ -38,8 +38,8 @@ impl SimSpin {
             owner: Cell::new(NOBODY),
             last: Cell::new(NOBODY),
             before: Cell::new(NOBODY),
-            head: Cell::new(NOWHERE),
-            tail: Cell::new(NOWHERE),
+            head: Cell::new(NO_WAITER),
+            tail: Cell::new(NO_WAITER),
             free_at: Cell::new(0),
             since: Cell::new(0),
             row: Cell::new(0),

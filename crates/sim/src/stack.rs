@@ -16,11 +16,11 @@ const _: () = assert!(LINE_BYTES.is_multiple_of(STACK_ALIGNMENT));
 
 thread_local! {
     /// Unused stacks: a page that was touched costs the host about 1 us to make.
-    static POOL: RefCell<Vec<Place>> = const { RefCell::new(Vec::new()) };
+    static POOL: RefCell<Vec<StackSlot>> = const { RefCell::new(Vec::new()) };
 }
 
 /// A stack's place in a slab. The slab lives as long as one of its places.
-struct Place {
+struct StackSlot {
     slab: Rc<Slab>,
     nth: usize,
 }
@@ -28,7 +28,7 @@ struct Place {
 /// A stack with its top moved down by its colour.
 pub(crate) struct ColouredStack {
     /// `None` only during `drop`.
-    place: Option<Place>,
+    place: Option<StackSlot>,
     base: StackPointer,
     limit: StackPointer,
 }
@@ -36,10 +36,10 @@ pub(crate) struct ColouredStack {
 impl ColouredStack {
     /// Returns a stack for coroutine number `id`; fails if the host has no more memory or mappings.
     pub(crate) fn new(id: usize) -> io::Result<Self> {
-        let pooled = POOL.with_borrow_mut(|pool| -> io::Result<Place> {
+        let pooled = POOL.with_borrow_mut(|pool| -> io::Result<StackSlot> {
             if pool.is_empty() {
                 let slab = Rc::new(Slab::new()?);
-                let place = |nth| Place { slab: Rc::clone(&slab), nth };
+                let place = |nth| StackSlot { slab: Rc::clone(&slab), nth };
                 pool.extend((0..SLAB_STACKS).rev().map(place));
             }
             Ok(pool.pop().expect("a slab has stacks"))
@@ -144,7 +144,7 @@ mod tests {
         if let Ok(guards) = std::env::var(OVERFLOW) {
             let guards = if guards == "marks" { Guards::Marks } else { Guards::Mappings };
             let slab = Rc::new(Slab::with(guards).unwrap());
-            POOL.with_borrow_mut(|pool| pool.push(Place { slab, nth: 1 }));
+            POOL.with_borrow_mut(|pool| pool.push(StackSlot { slab, nth: 1 }));
             let stack = ColouredStack::new(0).unwrap();
             let mut coroutine = Coroutine::<(), (), u64, _>::with_stack(stack, |_, ()| deeper(0));
             let CoroutineResult::Return(depth) = coroutine.resume(()) else { unreachable!() };

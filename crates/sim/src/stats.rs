@@ -35,7 +35,7 @@ impl Node {
 
 /// The locks of one class taken on one path.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Row {
+pub(crate) struct LockStatsRow {
     class: u8,
     path: u32,
     pub(crate) acquisitions: u64,
@@ -49,7 +49,7 @@ pub(crate) struct Row {
 pub(crate) struct Stats {
     nodes: Vec<Node>,
     /// The first row is for locks that are not counted.
-    rows: Vec<Row>,
+    rows: Vec<LockStatsRow>,
     /// The time in which locks are counted.
     counted_ps: Range<u64>,
 }
@@ -61,7 +61,7 @@ impl Stats {
     /// Counts locks that are requested within `counted_ps`.
     pub(crate) fn new(counted_ps: Range<u64>) -> Self {
         let nodes = vec![Node::new(NONE, Func::Root), Node::new(NONE, Func::Interrupt)];
-        Self { nodes, rows: vec![Row::default()], counted_ps }
+        Self { nodes, rows: vec![LockStatsRow::default()], counted_ps }
     }
     /// Returns the path one function deeper.
     #[inline]
@@ -111,12 +111,12 @@ impl Stats {
     #[cold]
     fn open_row(&mut self, path: u32, class: LockClass) -> u32 {
         let new = self.rows.len() as u32;
-        self.rows.push(Row { class: class as u8, path, ..Row::default() });
+        self.rows.push(LockStatsRow { class: class as u8, path, ..LockStatsRow::default() });
         self.nodes[path as usize].row[class as usize] = new;
         new
     }
     #[inline]
-    pub(crate) fn row(&mut self, row: u32) -> &mut Row {
+    pub(crate) fn row(&mut self, row: u32) -> &mut LockStatsRow {
         &mut self.rows[row as usize]
     }
     /// Returns the functions of a path, outermost first; longer paths are without the task root.
@@ -155,7 +155,7 @@ impl Stats {
     }
 }
 
-impl Row {
+impl LockStatsRow {
     /// Counts an acquisition after a wait of `wait_ps`.
     pub(crate) fn contended(&mut self, wait_ps: u64) {
         self.acquisitions += 1;

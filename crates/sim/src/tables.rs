@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_of_any_table_on_the_way_forgets_it() {
+    fn a_change_of_any_table_on_the_path_drops_the_cached_walk() {
         for at in 0..UPPER {
             let changes: [fn(&mut Tables, Pfn); 3] = [
                 |tables, table| assert_eq!(tables.replace(table, 9, 1), 0),

@@ -49,14 +49,14 @@ struct CpuTlb {
 
 /// The CPUs that may have translations of an address space.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-enum Home {
+enum TlbScope {
     /// No CPU.
     #[default]
-    Nowhere,
+    None,
     /// This CPU only.
-    On(u16),
+    One(u16),
     /// Any CPU.
-    Anywhere,
+    All,
 }
 
 /// The TLBs of all CPUs.
@@ -64,7 +64,7 @@ pub(crate) struct Tlbs {
     cpus: Vec<CpuTlb>,
     /// The home of each address space, where invalidations are broadcast. Most spaces are used on
     /// one CPU, and a broadcast that visited every CPU for each space would take quadratic time.
-    homes: Option<Vec<Home>>,
+    scopes: Option<Vec<TlbScope>>,
     reached: Reached,
     /// Whether the checker is on.
     checked: bool,
@@ -73,8 +73,8 @@ pub(crate) struct Tlbs {
 impl Tlbs {
     pub(crate) fn new(cpus: usize, broadcast: bool, checks: Checks) -> Self {
         let cpus = (0..cpus).map(|_| CpuTlb::default()).collect();
-        let homes = broadcast.then(Vec::new);
-        Self { cpus, homes, reached: Reached::default(), checked: checks == Checks::On }
+        let scopes = broadcast.then(Vec::new);
+        Self { cpus, scopes, reached: Reached::default(), checked: checks == Checks::On }
     }
     /// Makes CPU `at` use the translations of `asid`.
     pub(crate) fn load(&mut self, at: usize, asid: Option<Asid>) {
@@ -87,14 +87,14 @@ impl Tlbs {
     }
     pub(crate) fn fill(&mut self, at: usize, asid: Asid, page: Vpn, new: Translation) {
         let old = self.cpus[at].tlb.fill(asid, page, new);
-        if let Some(homes) = &mut self.homes {
-            if asid.index() >= homes.len() {
-                homes.resize((asid.index() + 1).next_power_of_two(), Home::Nowhere);
+        if let Some(scopes) = &mut self.scopes {
+            if asid.index() >= scopes.len() {
+                scopes.resize((asid.index() + 1).next_power_of_two(), TlbScope::None);
             }
-            let home = &mut homes[asid.index()];
-            let here = Home::On(at as u16);
-            if *home != here {
-                *home = if *home == Home::Nowhere { here } else { Home::Anywhere };
+            let scope = &mut scopes[asid.index()];
+            let here = TlbScope::One(at as u16);
+            if *scope != here {
+                *scope = if *scope == TlbScope::None { here } else { TlbScope::All };
             }
         }
         if self.checked {
@@ -112,13 +112,13 @@ impl Tlbs {
     }
     /// Invalidates translations on every CPU.
     pub(crate) fn flush_everywhere(&mut self, asid: Asid, range: Option<VmaRange>) {
-        let home = self.homes.as_mut().and_then(|homes| homes.get_mut(asid.index()));
-        match home.as_deref().copied() {
-            Some(Home::Nowhere) => {}
-            Some(Home::On(at)) => self.flush(usize::from(at), asid, range),
-            Some(Home::Anywhere) | None => {
-                if let Some(home) = home.filter(|_| range.is_none()) {
-                    *home = Home::Nowhere;
+        let scope = self.scopes.as_mut().and_then(|scopes| scopes.get_mut(asid.index()));
+        match scope.as_deref().copied() {
+            Some(TlbScope::None) => {}
+            Some(TlbScope::One(at)) => self.flush(usize::from(at), asid, range),
+            Some(TlbScope::All) | None => {
+                if let Some(scope) = scope.filter(|_| range.is_none()) {
+                    *scope = TlbScope::None;
                 }
                 (0..self.cpus.len()).for_each(|at| self.flush(at, asid, range));
             }
@@ -173,8 +173,8 @@ mod tests {
                 1 => Some(VmaRange::with_pages(page, 1 + below(40))),
                 _ => None,
             };
-            let home = known.homes.as_ref().and_then(|homes| homes.get(asid.index()));
-            spared += usize::from(range.is_some() && matches!(home, Some(Home::On(_))));
+            let scope = known.scopes.as_ref().and_then(|scopes| scopes.get(asid.index()));
+            spared += usize::from(range.is_some() && matches!(scope, Some(TlbScope::One(_))));
             for tlbs in [&mut known, &mut asked] {
                 match range {
                     Some(range) => tlbs.flush_everywhere(asid, range),

@@ -9,15 +9,15 @@ pub(crate) const NOBODY: u16 = u16::MAX;
 /// Position of a CPU in the topology.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(align(8))]
-struct Seat {
+struct Position {
     core: u16,
     cluster: u16,
     node: u16,
 }
 
 /// Positions of all CPUs, and the costs of moving a line between two.
-pub(crate) struct Seats {
-    seats: Vec<Seat>,
+pub(crate) struct Distances {
+    distances: Vec<Position>,
     line: LineCosts,
     /// The cost of moving a line between two CPUs, in ps, indexed by where they differ: cluster
     /// (1), node (2), core (4). A table, because hosts cannot predict the branches.
@@ -34,12 +34,12 @@ pub fn scaled(of: &Topology, cpus: usize) -> Topology {
     Topology { cpus, smt: of.smt.max(1), cluster: of.cluster.clamp(1, per_node), nodes }
 }
 
-impl Seats {
+impl Distances {
     pub(crate) fn new(of: &Topology, cpus: usize, line: LineCosts) -> Self {
         let per_node = of.cpus.div_ceil(of.nodes.max(1)).max(1).max(cpus.div_ceil(MAX_NODES));
         let topology = scaled(of, cpus);
-        let seats = (0..cpus)
-            .map(|cpu| Seat {
+        let distances = (0..cpus)
+            .map(|cpu| Position {
                 core: (cpu / topology.smt) as u16,
                 cluster: (cpu / topology.cluster) as u16,
                 node: (cpu / per_node) as u16,
@@ -47,14 +47,14 @@ impl Seats {
             .collect();
         let LineCosts { smt_ps, cluster_ps, node_ps, remote_ps, .. } = line;
         let apart_ps = [smt_ps, smt_ps, smt_ps, smt_ps, cluster_ps, node_ps, remote_ps, remote_ps];
-        Self { seats, line, apart_ps, nodes: topology.nodes }
+        Self { distances, line, apart_ps, nodes: topology.nodes }
     }
     pub(crate) fn nodes(&self) -> usize {
         self.nodes
     }
     #[inline]
     pub(crate) fn node_of(&self, cpu: usize) -> usize {
-        self.seats[cpu].node as usize
+        self.distances[cpu].node as usize
     }
     /// Returns the cost of moving a line from `from` (`NOBODY`: from memory) to `to`, in ps.
     #[inline]
@@ -65,7 +65,7 @@ impl Seats {
         if from == NOBODY {
             return self.line.memory_ps;
         }
-        let (a, b) = (self.seats[usize::from(from)], self.seats[to]);
+        let (a, b) = (self.distances[usize::from(from)], self.distances[to]);
         let cluster = usize::from(a.cluster != b.cluster);
         let node = usize::from(a.node != b.node);
         let core = usize::from(a.core != b.core);
@@ -88,10 +88,11 @@ mod tests {
 
     #[test]
     fn distance_follows_thread_cluster_node_and_memory() {
-        let seats = Seats::new(&Topology { cpus: 16, smt: 2, cluster: 4, nodes: 2 }, 16, LINE);
-        let costs: Vec<_> = [0, 1, 2, 4, 8].map(|from| seats.transfer_ps(from, 0)).into();
+        let distances =
+            Distances::new(&Topology { cpus: 16, smt: 2, cluster: 4, nodes: 2 }, 16, LINE);
+        let costs: Vec<_> = [0, 1, 2, 4, 8].map(|from| distances.transfer_ps(from, 0)).into();
         assert_eq!(costs, [1, 2, 3, 4, 5]);
-        assert_eq!(seats.transfer_ps(NOBODY, 3), 6);
+        assert_eq!(distances.transfer_ps(NOBODY, 3), 6);
     }
 
     #[test]
@@ -99,7 +100,7 @@ mod tests {
         let of = Topology { cpus: 72, smt: 1, cluster: 72, nodes: 1 };
         assert_eq!(scaled(&of, 8).nodes, 1);
         assert_eq!(scaled(&of, 144).nodes, 2);
-        assert_eq!(Seats::new(&of, 144, LINE).node_of(72), 1);
+        assert_eq!(Distances::new(&of, 144, LINE).node_of(72), 1);
         assert!(scaled(&Topology { cpus: 8, nodes: 1, ..of }, 4096).nodes <= MAX_NODES);
     }
 }

@@ -1,14 +1,14 @@
 //! Waiting for the running CPU's turn.
 
-use crate::ahead::NOWHERE;
 use crate::context::{suspend, with};
-use crate::engine::Gate;
+use crate::engine::ReadyState;
+use crate::prefetch::NO_ADDRESS;
 use crate::task::Switch;
 
 /// Waits until the running CPU is the earliest.
 #[inline]
 pub(crate) fn turn() {
-    if let Gate::Switch { yielder, next } = with(|engine| engine.yield_turn(NOWHERE)) {
+    if let ReadyState::Switch { yielder, next } = with(|engine| engine.yield_turn(NO_ADDRESS)) {
         suspend(Switch { yielder, next });
     }
 }

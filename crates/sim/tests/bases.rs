@@ -145,7 +145,7 @@ fn a_base_that_is_not_there_is_named_with_the_nearest() {
 }
 
 #[test]
-fn what_is_wrong_is_said_of_the_file_that_has_it() {
+fn an_error_names_the_file_that_has_it() {
     let wrong = |key: &str, number: &str| format!("[costs]\n{key} = {{ {number} }}");
     let number = "value = 300, range = [200, 400], source = \"a test\"";
     let above = "value = 500, range = [200, 400], source = \"a test\"";

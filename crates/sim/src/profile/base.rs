@@ -66,7 +66,7 @@ pub(super) fn title(name: &str) -> String {
 
 /// The location of a profile's text.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Place {
+pub(super) enum ProfileSource {
     /// Built into the program, under this name.
     BuiltIn(String),
     /// In a file.
@@ -75,7 +75,7 @@ pub(super) enum Place {
     Memory,
 }
 
-impl Place {
+impl ProfileSource {
     /// Returns the location for a name or a path. A relative path begins at `folder`.
     pub(super) fn of(
         profiles: Profiles,
@@ -141,10 +141,10 @@ pub(super) fn merge(
     profiles: Profiles,
     name: &str,
     file: ProfileFile,
-    place: Place,
+    place: ProfileSource,
 ) -> Result<Merged, ProfileError> {
     let name = name.to_owned();
-    let own = !matches!(place, Place::BuiltIn(_));
+    let own = !matches!(place, ProfileSource::BuiltIn(_));
     let mut merged = Merged { name, file, own, bases: Vec::new(), inherited: BTreeMap::new() };
     let mut places = vec![place];
     let mut next = merged.file.base.take();
@@ -153,7 +153,7 @@ pub(super) fn merge(
         let file = of(&merged.bases);
         let wrong = |why| ProfileError::Base { file: file.clone(), why: Box::new(why) };
         let folder = places[places.len() - 1].folder().to_owned();
-        let place = Place::of(profiles, Path::new(&base), &folder).map_err(wrong)?;
+        let place = ProfileSource::of(profiles, Path::new(&base), &folder).map_err(wrong)?;
         let chain = || {
             let names = [&merged.name].into_iter().chain(&merged.bases).cloned();
             names.chain([place.shown()]).collect::<Vec<_>>().join(" -> ")

@@ -1,6 +1,6 @@
 //! Loading a profile by its name or path.
 
-use super::base::{Merged, Place, merge};
+use super::base::{Merged, ProfileSource, merge};
 use super::builtin::Profiles;
 use super::{Profile, ProfileError, ProfileFile};
 use std::path::Path;
@@ -9,7 +9,7 @@ impl Profiles {
     /// Opens a built-in profile by its name, or a file by its path, and merges it with its bases. A
     /// name that contains a `/` or ends in `.toml` is a path.
     pub fn open(self, name_or_path: impl AsRef<Path>) -> Result<Merged, ProfileError> {
-        let place = Place::of(self, name_or_path.as_ref(), Path::new(""))?;
+        let place = ProfileSource::of(self, name_or_path.as_ref(), Path::new(""))?;
         merge(self, &place.shown(), place.file(self)?, place)
     }
 
@@ -34,8 +34,8 @@ pub fn load(name_or_path: impl AsRef<Path>) -> Result<Profile, ProfileError> {
 /// Returns a profile of `machines/` merged with its bases: all numbers, with ranges and sources.
 pub fn builtin_file(name: &str) -> Result<ProfileFile, ProfileError> {
     let profiles = Profiles::default();
-    match Place::of(profiles, Path::new(name), Path::new(""))? {
-        Place::BuiltIn(_) => Ok(open(name)?.file),
-        Place::File(_) | Place::Memory => Err(profiles.unknown(name)),
+    match ProfileSource::of(profiles, Path::new(name), Path::new(""))? {
+        ProfileSource::BuiltIn(_) => Ok(open(name)?.file),
+        ProfileSource::File(_) | ProfileSource::Memory => Err(profiles.unknown(name)),
     }
 }

@@ -1,6 +1,6 @@
 //! Conversion of a file's numbers to the engine's form.
 
-use super::base::{Place, merge, title};
+use super::base::{ProfileSource, merge, title};
 use super::error::nearest;
 use super::{
     Costs, Disturbance, Gaps, Lengths, LineCosts, Merged, Noise, Profile, ProfileError,
@@ -20,7 +20,7 @@ impl Profiles {
     /// Merges `file` with its bases, and resolves it as [`Merged::resolve`] does. `name` is the
     /// profile's name, also in messages. The path of a base begins at the current folder.
     pub fn resolve(self, name: &str, file: &ProfileFile) -> Result<Profile, ProfileError> {
-        merge(self, name, file.clone(), Place::Memory)?.resolve()
+        merge(self, name, file.clone(), ProfileSource::Memory)?.resolve()
     }
 }
 

@@ -88,7 +88,7 @@ fn waiters_get_the_lock_in_the_order_of_arrival() {
 }
 
 #[test]
-fn try_lock_fails_until_the_holder_has_let_go_in_virtual_time() {
+fn try_lock_fails_until_the_release_in_virtual_time() {
     let seen = Rc::new(RefCell::new(Vec::new()));
     run_well(exact(2), |script| {
         let lock = Rc::new(SimSpin::new(LockClass::Other));
@@ -113,7 +113,7 @@ fn try_lock_fails_until_the_holder_has_let_go_in_virtual_time() {
 }
 
 #[test]
-fn what_a_lock_protects_is_its_holders_until_it_is_let_go_in_virtual_time() {
+fn data_under_a_lock_is_its_holders_until_the_release_in_virtual_time() {
     let frame = Line::Frame(Pfn::new(3));
     // CPUs 0 and 1 are on one node, 2 and 3 on the other.
     let costs = |waiters: [usize; 2], held_ns, after_ns| {
@@ -435,7 +435,7 @@ fn a_panic_is_reported_with_its_place_and_guards_unwind() {
             });
         }
     });
-    let Some(Failure::Panic { message, place }) = outcome.failure else { panic!("no panic") };
-    assert_eq!((message.as_str(), place.path), ("planted", vec!["program"]));
+    let Some(Failure::Panic { message, location }) = outcome.failure else { panic!("no panic") };
+    assert_eq!((message.as_str(), location.path), ("planted", vec!["program"]));
     assert_eq!(dropped.get(), 1, "the one that waited for the lock never came that far");
 }

@@ -37,11 +37,11 @@ fn a_lock_taken_against_the_order_is_named_with_its_path() {
         drop(pcp.lock());
     });
     only(&seen, Rule::LockOrder, "takes a pcp lock under a zone lock (cpu0 at ");
-    assert_eq!(seen[0].place.path, ["drain_pages"]);
+    assert_eq!(seen[0].location.path, ["drain_pages"]);
 }
 
 #[test]
-fn two_locks_of_one_class_at_once_are_against_the_order() {
+fn two_locks_of_one_class_are_against_the_order() {
     let seen = violations(|| {
         let (a, b) = (lock(LockClass::Zone), lock(LockClass::Zone));
         let _a = a.lock();
@@ -184,7 +184,7 @@ fn unbalanced_guards_are_named() {
 }
 
 #[test]
-fn letting_go_somebody_elses_lock_is_named_and_changes_nothing() {
+fn releasing_a_foreign_lock_is_named_and_changes_nothing() {
     let outcome = run_script(config(2), |script| {
         let lock = Rc::new(SimSpin::new(LockClass::Zone));
         let other = Rc::clone(&lock);
@@ -233,7 +233,7 @@ fn locks_taken_crosswise_end_in_a_deadlock_that_names_both() {
 }
 
 #[test]
-fn taking_a_lock_twice_is_a_deadlock_at_once() {
+fn taking_a_lock_twice_is_a_deadlock() {
     let outcome = run_script(config(2), |script| {
         script.spawn(0, || {
             let lock = lock(LockClass::Zone);

@@ -97,9 +97,9 @@ fn a_frame_freed_twice_ends_the_run_with_its_number_and_place() {
         frames.free_pages(page, Order::ZERO);
         frames.free_pages(page, Order::ZERO);
     });
-    let Some(Failure::Panic { message, place }) = outcome.failure else { panic!("no panic") };
+    let Some(Failure::Panic { message, location }) = outcome.failure else { panic!("no panic") };
     assert!(message.contains("freed twice: it is Cached already"), "{message}");
-    assert_eq!(place.path, ["free_pages"]);
+    assert_eq!(location.path, ["free_pages"]);
 }
 
 /// A task frees a page that it does not own; the next owner writes to it.

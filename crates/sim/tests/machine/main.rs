@@ -2,12 +2,12 @@
 
 mod allocator;
 mod basics;
-mod books;
 mod calls;
 mod checks;
 mod common;
 mod disturbed;
 mod example;
+mod ledger;
 mod limbo;
 mod lru;
 mod oracle;

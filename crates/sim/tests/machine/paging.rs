@@ -211,7 +211,7 @@ fn a_frame_freed_without_a_flush_is_caught_when_freed_and_when_used() {
     for broadcast in [false, true] {
         let outcome = use_and_free(broadcast, false);
         assert_eq!(outcome.failure, None);
-        let found: Vec<_> = outcome.violations.iter().map(|v| (v.rule, v.place.cpu)).collect();
+        let found: Vec<_> = outcome.violations.iter().map(|v| (v.rule, v.location.cpu)).collect();
         let rule = Rule::StaleTranslation;
         assert_eq!(found, [(rule, CpuId::new(0)), (rule, CpuId::new(1))], "{broadcast}");
         let outcome = use_and_free(broadcast, true);
@@ -253,7 +253,7 @@ fn crowd_by(smp: SmpConfig, config: SimConfig, cpus: usize, rounds: u32) -> Outc
 }
 
 #[test]
-fn sixteen_cpus_flush_one_another_and_nobody_reads_a_freed_frame() {
+fn sixteen_cpus_flush_one_another_and_none_reads_a_freed_frame() {
     for broadcast in [false, true] {
         for seed in 0..3 {
             let config = SimConfig { seed, ..machine(16, broadcast) };
@@ -312,7 +312,7 @@ fn interrupts_cost_more_with_every_cpu_and_broadcasts_do_not() {
 }
 
 #[test]
-fn cpus_that_leave_while_others_flush_are_waited_for_by_nobody() {
+fn no_flush_waits_for_cpus_that_leave_meanwhile() {
     for broadcast in [false, true] {
         run_well(machine(4, broadcast), |script| {
             let world = World::boot(script, 1 << 14);
@@ -465,7 +465,7 @@ fn a_frame_that_leaves_limbo_early_is_caught_and_one_that_leaves_in_time_is_not(
 }
 
 #[test]
-fn all_policies_flush_one_another_and_nobody_reads_a_freed_frame() {
+fn under_all_policies_no_cpu_reads_a_freed_frame() {
     for policy in POLICIES {
         for seed in seeds(10) {
             let smp = SmpConfig { policy, ..SmpConfig::default() };

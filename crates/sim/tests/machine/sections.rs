@@ -59,7 +59,7 @@ fn a_section_lasts_from_the_first_guard_to_the_end_of_the_last() {
 }
 
 #[test]
-fn a_section_says_for_which_lock_it_waited_and_where() {
+fn a_section_reports_the_lock_it_waited_for_and_the_path() {
     let lock = Rc::new(SpinLock::<Sim, ()>::new(LockClass::Zone, ()));
     let outcome = run_well(watched(2), |script| {
         let held = Rc::clone(&lock);
@@ -82,7 +82,7 @@ fn a_section_says_for_which_lock_it_waited_and_where() {
 }
 
 #[test]
-fn a_section_says_how_long_it_looped_for_others() {
+fn a_section_reports_its_waits_in_loops() {
     let flag = Rc::new(SimAtomic::<u32>::new(0));
     let outcome = run_well(watched(2), |script| {
         let set = Rc::clone(&flag);
@@ -233,7 +233,7 @@ fn an_interrupt_waits_until_a_long_window_ends() {
 }
 
 #[test]
-fn a_target_that_never_answers_ends_the_run_and_is_told_of() {
+fn a_target_that_never_answers_ends_the_run_and_is_named() {
     let faults = Faults { lost_ipi_1024: 1024, ..Faults::default() };
     let answered = Rc::new(SimAtomic::<u32>::new(0));
     let config = SimConfig { faults, limit_ns: 2_000_000, ..watched(2) };

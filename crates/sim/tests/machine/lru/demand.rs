@@ -79,7 +79,7 @@ fn a_drain_of_all_finds_what_every_cpu_has_gathered_and_latecomers_share_it() {
 }
 
 #[test]
-fn without_batches_every_folio_is_on_its_list_at_once() {
+fn without_batches_every_folio_is_listed_immediately() {
     for policy in ALL {
         well(config(8, 3), policy, move |world| {
             let off = Rc::new(Cell::new(false));

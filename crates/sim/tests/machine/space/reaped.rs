@@ -257,7 +257,7 @@ fn seeds() -> u64 {
 }
 
 #[test]
-fn whoever_helps_and_whenever_every_frame_comes_home_once() {
+fn every_frame_is_freed_once_with_any_helpers() {
     for (nth, exit) in EXITS.into_iter().enumerate() {
         let mut all = Seen::default();
         for seed in (0..seeds()).filter(|seed| seed % 3 == nth as u64) {

@@ -117,7 +117,7 @@ fn a_cpu_that_goes_away_stops_only_when_its_requests_have_finished() {
 }
 
 #[test]
-fn requests_that_nobody_takes_back_are_seen_when_their_cpu_goes() {
+fn requests_left_by_an_offline_cpu_are_named() {
     let outcome = run_script(quiet(2), |script| {
         script.spawn(1, || ask(IoDirection::Read, 3, 7).expect("room"));
         script.spawn(0, || {
