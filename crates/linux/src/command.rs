@@ -47,7 +47,7 @@ pub fn run_command(
     let program = move |system: &Linux| {
         let Ok(to) = to else { return };
         let why = become_program(system, &foreign, to);
-        system.run.table.tell(&format!("cannot run {}: {why}", foreign.program.display()));
+        system.run.table.report(&format!("cannot run {}: {why}", foreign.program.display()));
         // SAFETY: ends the process.
         unsafe { libc::_exit(NOT_THERE) }
     };

@@ -149,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_groups_name_says_whose_it_is() {
+    fn a_groups_name_identifies_its_tool() {
         let (path, _) = places().remove(0);
         assert_eq!(owner(&path), Some(Identity::own()));
         for other in ["/a/mmscale-1-2", "/a/mmscale-x-1-2", "/a/other-1-2-3", "/"] {

@@ -7,7 +7,7 @@
 //! | `apart` | inherited state that a run must not have |
 //! | `command` | a run of a foreign program |
 //! | `end` | how processes end |
-//! | `limits`, `room`, `groups` | the resources that a run may use |
+//! | `limits`, `task_limits`, `groups` | the resources that a run may use |
 //! | `scratch` | folders for temporary files |
 //! | `leftovers`, `proof` | leftovers of killed runs: found, undone, removed |
 //! | `system`, `memory` | the system calls |
@@ -34,7 +34,6 @@ mod process;
 mod proof;
 mod provenance;
 mod remembered;
-mod room;
 mod run;
 mod scratch;
 mod setting;
@@ -43,6 +42,7 @@ pub mod steps;
 mod sysctl;
 mod system;
 mod table;
+mod task_limits;
 mod user;
 mod watch;
 
@@ -51,7 +51,6 @@ pub use leftovers::{Leftovers, clear};
 pub use limits::{LimitedBy, PROCESS_BYTES, available_bytes};
 
 pub use provenance::provenance;
-pub use room::TooMuch;
 pub use run::{Begun, Config, Failure, Outcome, run, run_watched};
 pub use scratch::Scratch;
 pub use setting::is_sysctl;
@@ -59,4 +58,5 @@ pub use shared::Shared;
 pub use sysctl::{Sysctl, SysctlError};
 pub use system::{Linux, tick_hz};
 pub use table::CallTimes;
+pub use task_limits::TooMuch;
 pub use watch::{Plan, Sampling, Symbols, WatchError, Watching};

@@ -1,7 +1,7 @@
 //! The resources that a run may use, so that it does not harm the computer that it runs on.
 
 use crate::groups;
-use crate::room::{Place, TooMuch, room_for, rooms};
+use crate::task_limits::{Host, TooMuch, check_tasks, task_limits};
 use std::fs::{self, File};
 use std::path::PathBuf;
 
@@ -27,7 +27,7 @@ const MEMLOCK_BYTES: u64 = 8 << 20;
 pub(crate) struct Limits {
     /// The possible locations of its group, with the file of its limit. The first that can be made
     /// is used.
-    places: Vec<(PathBuf, &'static str)>,
+    candidates: Vec<(PathBuf, &'static str)>,
     bytes: u64,
 }
 
@@ -43,21 +43,21 @@ impl Limits {
     /// Refuses a run that does not fit. Nothing is made yet: the warden must exist first, which
     /// removes it even if this process is killed.
     pub(crate) fn set_up(wants: u64, processes: u64) -> Result<Self, TooMuch> {
-        room_for(processes, &rooms(&Place::this()))?;
+        check_tasks(processes, &task_limits(&Host::this()))?;
         if let Some(available) = available_bytes() {
             let free = available - available / LEFT_FOR_OTHERS;
             if wants > free {
                 return Err(TooMuch::Memory { wants, available: free });
             }
         }
-        Ok(Self { places: groups::places(), bytes: wants })
+        Ok(Self { candidates: groups::places(), bytes: wants })
     }
     /// Makes a memory group where that is allowed, and puts the calling process, the warden, with
     /// all its future forks under the limits. Returns the group's lock, if there is a group. The
     /// lock shows that the warden lives, so no other process may keep it open.
     pub(crate) fn enter(&self) -> std::io::Result<Option<File>> {
         let mut made = None;
-        for (group, limit) in &self.places {
+        for (group, limit) in &self.candidates {
             made = groups::make(group, limit, self.bytes);
             if made.is_some() {
                 fs::write(group.join("cgroup.procs"), "0")?;
@@ -78,7 +78,7 @@ impl Limits {
     /// Moves the calling process, the last of the run, out of the group and removes the group: the
     /// tool may have ended.
     pub(crate) fn leave(&self) {
-        for (group, _) in self.places.iter().filter(|(group, _)| group.exists()) {
+        for (group, _) in self.candidates.iter().filter(|(group, _)| group.exists()) {
             if let Some(parent) = group.parent() {
                 let _ = fs::write(parent.join("cgroup.procs"), "0");
             }
@@ -87,14 +87,14 @@ impl Limits {
     }
     /// Kills all processes of the group, from the tool, after the warden has ended.
     pub(crate) fn kill_all(&self) {
-        self.places.iter().for_each(|(group, _)| groups::kill_all(group));
+        self.candidates.iter().for_each(|(group, _)| groups::kill_all(group));
     }
 }
 
 impl Drop for Limits {
     fn drop(&mut self) {
         // The warden has removed it, unless it was killed.
-        for (group, _) in &self.places {
+        for (group, _) in &self.candidates {
             groups::remove(group);
         }
     }

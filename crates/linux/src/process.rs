@@ -36,7 +36,7 @@ pub(crate) enum Thread {
 }
 
 /// The state that each process has for itself.
-pub(crate) struct Own {
+pub(crate) struct ProcessState {
     pub(crate) id: ProcessId,
     /// Threads that have not returned.
     pub(crate) running: AtomicU32,
@@ -52,7 +52,7 @@ fn open<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
     lock.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Own {
+impl ProcessState {
     /// Makes a process without descriptors and mappings.
     pub(crate) fn new(id: ProcessId) -> Arc<Self> {
         Self::with(id, Vec::new(), Vec::new(), CHOSEN)
@@ -166,7 +166,7 @@ pub(crate) enum Keep {
 pub(crate) enum Forked {
     /// The error, read before another call could change it.
     Failed(Errno),
-    Child(Arc<Own>),
+    Child(Arc<ProcessState>),
     Parent(i32),
 }
 
@@ -176,7 +176,7 @@ mod tests {
 
     #[test]
     fn a_stray_that_is_unmapped_in_its_middle_is_the_programs_on_both_sides_only() {
-        let own = Own::new(ProcessId(1));
+        let own = ProcessState::new(ProcessId(1));
         let at = USER_END + (1 << 20);
         own.note_stray(at, 8 << 12);
         assert!(own.may_use(at, 8 << 12));

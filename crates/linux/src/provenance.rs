@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn options_that_are_set_are_told() {
+    fn options_that_are_set_are_listed() {
         let text = "CONFIG_HZ_250=y\nCONFIG_HZ=250\n# CONFIG_KASAN is not set\nCONFIG_NUMA=y\n";
         assert_eq!(options(text), "HZ=250 NUMA=y");
     }

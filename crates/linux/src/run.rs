@@ -17,10 +17,10 @@ use crate::apart;
 use crate::compute;
 use crate::end::{GroupEnd, PANICKED, ended_child};
 use crate::limits::{self, LimitedBy, Limits};
-use crate::process::{Own, RunState};
-use crate::room::TooMuch;
+use crate::process::{ProcessState, RunState};
 use crate::system::{self, Linux, clock_ns};
 use crate::table::{CallTimes, Table};
+use crate::task_limits::TooMuch;
 use crate::user;
 use mmscale_system::{Body, CpuTime, ProcessId, ThreadSpec};
 use std::fs::File;
@@ -124,7 +124,7 @@ pub fn run_watched(
     begun: impl FnOnce(Begun),
     program: Body<Linux>,
 ) -> Result<Outcome, Failure> {
-    run_of(Whose::Own, config, begun, program)
+    run_of(Origin::Own, config, begun, program)
 }
 
 /// Like [`run_watched`], for a program that becomes a foreign one, which starts processes by
@@ -134,12 +134,12 @@ pub(crate) fn run_foreign(
     begun: impl FnOnce(Begun),
     program: Body<Linux>,
 ) -> Result<Outcome, Failure> {
-    run_of(Whose::Foreign, config, begun, program)
+    run_of(Origin::Foreign, config, begun, program)
 }
 
 /// The origin of a run's processes.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Whose {
+enum Origin {
     /// The run's own calls: all of them are in the table.
     Own,
     /// A foreign program: they are not in the table, and are searched for.
@@ -147,7 +147,7 @@ enum Whose {
 }
 
 fn run_of(
-    whose: Whose,
+    origin: Origin,
     config: &Config,
     begun: impl FnOnce(Begun),
     program: Body<Linux>,
@@ -174,7 +174,7 @@ fn run_of(
     let why = std::io::Error::last_os_error();
     if warden == 0 {
         close(held);
-        warden_life(config, &state, &limits, watched, whose, program);
+        warden_life(config, &state, &limits, watched, origin, program);
     }
     close(watched);
     if warden < 0 {
@@ -186,7 +186,7 @@ fn run_of(
     if libc::WIFSIGNALED(status) {
         state.table.end();
         limits.kill_all();
-        sweep(&state.table, warden, whose);
+        sweep(&state.table, warden, origin);
     }
     let limited_by = if state.table.is_grouped() { LimitedBy::Group } else { LimitedBy::Plan };
     drop(limits);
@@ -264,7 +264,7 @@ fn judge(config: &Config, table: &Table, status: i32) -> Result<(), Failure> {
         TIME_UP => return Err(Failure::Limit(Duration::from_nanos(config.limit_ns))),
         _ => {}
     }
-    match (libc::WEXITSTATUS(status), table.told()) {
+    match (libc::WEXITSTATUS(status), table.first_error()) {
         (_, Some(text)) => Err(Failure::Program(text)),
         (0, None) => Ok(()),
         (KILLED, None) => Err(Failure::Killed(libc::SIGKILL)),
@@ -277,19 +277,19 @@ fn warden_life(
     state: &Arc<RunState>,
     limits: &Limits,
     watched: i32,
-    whose: Whose,
+    origin: Origin,
     program: Body<Linux>,
 ) -> ! {
     // Held until the end of the warden: the lock shows that it lives.
     let entered = enter(state, limits);
     let code = match &entered {
-        Ok(bonds) => guard(config, state, watched, bonds, program),
+        Ok(resources) => guard(config, state, watched, resources, program),
         Err(why) => {
-            state.table.tell(&format!("cannot set up a run's processes: {why}"));
+            state.table.report(&format!("cannot set up a run's processes: {why}"));
             PANICKED
         }
     };
-    end_all(&state.table, whose);
+    end_all(&state.table, origin);
     state.table.set_cpu(system::cpu_time(libc::RUSAGE_CHILDREN));
     limits.leave();
     // SAFETY: ends the warden.
@@ -297,13 +297,13 @@ fn warden_life(
 }
 
 /// Resources of the warden, which the first process closes.
-struct Bonds {
+struct WardenResources {
     group_end: GroupEnd,
     lock: Option<File>,
 }
 
 /// Sets up the session, the limits and the signals of the warden and all processes of the run.
-fn enter(state: &Arc<RunState>, limits: &Limits) -> std::io::Result<Bonds> {
+fn enter(state: &Arc<RunState>, limits: &Limits) -> std::io::Result<WardenResources> {
     // SAFETY: calls without memory of ours. If the tool ends while the warden is stopped, the
     // warden has to continue.
     unsafe {
@@ -326,9 +326,9 @@ fn enter(state: &Arc<RunState>, limits: &Limits) -> std::io::Result<Bonds> {
         let text = panic.payload().downcast_ref::<String>().map(String::as_str);
         let text = text.or_else(|| panic.payload().downcast_ref::<&str>().copied());
         let place = panic.location().map_or(String::new(), |at| format!(" ({at})"));
-        state.table.tell(&format!("a program panicked: {}{place}", text.unwrap_or("no message")));
+        state.table.report(&format!("a program panicked: {}{place}", text.unwrap_or("no message")));
     }));
-    Ok(Bonds { group_end, lock })
+    Ok(WardenResources { group_end, lock })
 }
 
 /// Starts the first process; waits for its end, or for a reason to end it.
@@ -336,7 +336,7 @@ fn guard(
     config: &Config,
     state: &Arc<RunState>,
     watched: i32,
-    bonds: &Bonds,
+    resources: &WardenResources,
     program: Body<Linux>,
 ) -> i32 {
     let table = &state.table;
@@ -357,15 +357,15 @@ fn guard(
                 libc::_exit(CANCELLED);
             }
         }
-        bonds.group_end.follow();
-        if let Some(lock) = &bonds.lock {
+        resources.group_end.follow();
+        if let Some(lock) = &resources.lock {
             close(lock.as_raw_fd());
         }
         // SAFETY: reads a number.
         table.begun(id, unsafe { libc::getpid() });
         limits::give_up_rights();
         table.begin(clock_ns(libc::CLOCK_MONOTONIC));
-        let linux = Linux { run: Arc::clone(state), own: Own::new(id) };
+        let linux = Linux { run: Arc::clone(state), own: ProcessState::new(id) };
         let cpu = state.cpus[0];
         linux.live(cpu, ThreadSpec::on(0), program);
     }
@@ -394,7 +394,7 @@ fn reap_orphans(table: &Table, first: i32) -> Option<i32> {
     while let Some(pid) = ended_child() {
         if pid != first {
             if let Some(complaint) = table.reap(pid).and_then(|reaped| reaped.complaint()) {
-                table.tell(&complaint);
+                table.report(&complaint);
             }
             continue;
         }
@@ -407,13 +407,13 @@ fn reap_orphans(table: &Table, first: i32) -> Option<i32> {
 }
 
 /// Ends all processes of the run, from the warden: all of them become its children.
-fn end_all(table: &Table, whose: Whose) {
+fn end_all(table: &Table, origin: Origin) {
     table.end();
     loop {
         // SAFETY: reads a number.
         let warden = unsafe { libc::getpid() };
         kill_session(table, warden);
-        if whose == Whose::Foreign {
+        if origin == Origin::Foreign {
             strangers(warden).into_iter().for_each(kill);
         }
         loop {
@@ -462,7 +462,7 @@ fn kill_session(table: &Table, session: i32) {
 }
 
 /// Ends the rest of a run whose warden was killed, from the tool.
-fn sweep(table: &Table, warden: i32, whose: Whose) {
+fn sweep(table: &Table, warden: i32, origin: Origin) {
     const PATIENCE: Duration = Duration::from_secs(10);
     table.end();
     let begun = Instant::now();
@@ -470,7 +470,7 @@ fn sweep(table: &Table, warden: i32, whose: Whose) {
         // SAFETY: only numbers.
         let ours = |pid: &i32| unsafe { libc::getsid(*pid) } == warden;
         let mut left: Vec<i32> = table.live().filter(ours).collect();
-        if whose == Whose::Foreign {
+        if origin == Origin::Foreign {
             left.extend(strangers(warden));
         }
         if left.is_empty() || begun.elapsed() > PATIENCE {

@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_that_the_kernel_does_not_take_is_told_of() {
+    fn a_value_that_the_kernel_does_not_accept_is_reported() {
         let old = Value { key: "kernel.ostype".to_owned(), value: "Other".to_owned() };
         let left = restore(&[old]).unwrap_err();
         assert_eq!((left.key.as_str(), left.value.as_str()), ("kernel.ostype", "Linux"));

@@ -74,9 +74,9 @@ pub(crate) struct SharedLock(AtomicU32);
 const DOUBT_AFTER: Duration = Duration::from_millis(200);
 
 /// Releases the lock, on unwinding too.
-struct Held<'a>(&'a SharedLock);
+struct SharedLockGuard<'a>(&'a SharedLock);
 
-impl Drop for Held<'_> {
+impl Drop for SharedLockGuard<'_> {
     fn drop(&mut self) {
         // Pairs with the `Acquire` exchanges in `with`.
         self.0.0.store(0, Release);
@@ -105,7 +105,7 @@ impl SharedLock {
             }
             std::thread::yield_now();
         }
-        let _held = Held(self);
+        let _held = SharedLockGuard(self);
         work()
     }
 }
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_is_left_to_a_holder_who_is_only_slow() {
+    fn a_lock_is_left_to_a_holder_that_is_only_slow() {
         let (lock, sum) = (SharedLock::default(), AtomicU32::new(0));
         std::thread::scope(|scope| {
             let slow = || {

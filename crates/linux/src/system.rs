@@ -3,7 +3,7 @@
 use crate::compute::compute;
 use crate::end::{PANICKED, await_end};
 use crate::errno::check;
-use crate::process::{Forked, Keep, Own, RunState, Thread};
+use crate::process::{Forked, Keep, ProcessState, RunState, Thread};
 use crate::user;
 use mmscale_system::{
     Addr, Advice, Body, CpuTime, Errno, Exit, Fd, LockWhat, MapSpec, MayMove, Present, Priority,
@@ -19,7 +19,7 @@ const STACK_BYTES: usize = 256 << 10;
 #[derive(Clone)]
 pub struct Linux {
     pub(crate) run: Arc<RunState>,
-    pub(crate) own: Arc<Own>,
+    pub(crate) own: Arc<ProcessState>,
 }
 
 impl std::fmt::Debug for Linux {
@@ -63,7 +63,7 @@ fn timespec(ns: u64) -> libc::timespec {
 }
 
 /// Binds the calling thread to a CPU and sets its priority.
-fn place(cpu: usize, priority: Priority) -> Result<(), Errno> {
+fn bind_with_priority(cpu: usize, priority: Priority) -> Result<(), Errno> {
     // The priority is set first: a task on that CPU may be one that it has to preempt.
     if let Priority::RealTime(level) = priority {
         let param = libc::sched_param { sched_priority: i32::from(level).clamp(1, 99) };
@@ -101,8 +101,8 @@ impl Linux {
     }
     /// Runs a new process, from its fork to its end.
     pub(crate) fn live(&self, cpu: usize, spec: ThreadSpec, body: Body<Self>) -> ! {
-        if place(cpu, spec.priority).is_err() {
-            self.run.table.tell("a thread could not get the CPU or the priority that it wants");
+        if bind_with_priority(cpu, spec.priority).is_err() {
+            self.run.table.report("a thread could not get the CPU or the priority that it wants");
             exit(PANICKED);
         }
         self.run_body(body);
@@ -121,7 +121,7 @@ impl Linux {
         let id = self.run.table.take(self.own.id)?;
         match self.own.fork(id, keep) {
             Forked::Failed(why) => {
-                self.run.table.never_was(id);
+                self.run.table.discard(id);
                 Err(if why == Errno::Again { Errno::Nomem } else { why })
             }
             Forked::Parent(pid) => {
@@ -192,7 +192,7 @@ impl System for Linux {
         let system = self.clone();
         let (tell, placed) = mpsc::channel();
         let life = move || {
-            let place = place(cpu, spec.priority);
+            let place = bind_with_priority(cpu, spec.priority);
             let may = place.is_ok();
             let _ = tell.send(place);
             if may {
@@ -238,7 +238,7 @@ impl System for Linux {
         await_end(pid);
         let reaped = self.run.table.reap(pid).ok_or(Errno::Child)?;
         if let Some(complaint) = reaped.complaint() {
-            self.run.table.tell(&complaint);
+            self.run.table.report(&complaint);
         }
         Ok(reaped.exit)
     }

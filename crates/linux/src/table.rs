@@ -14,7 +14,7 @@ const SLOTS: usize = 1 << 20;
 const TEXT_BYTES: usize = 2048;
 
 /// A process.
-struct Slot {
+struct ProcessSlot {
     /// 0 until it has begun.
     pid: AtomicI32,
     parent: AtomicU32,
@@ -43,10 +43,10 @@ pub(crate) struct Table {
     grouped: AtomicBool,
     /// Whether the run has ended: no process and no thread starts any more.
     over: AtomicBool,
-    told: AtomicBool,
+    reported: AtomicBool,
     text_len: AtomicU32,
     text: UnsafeCell<[u8; TEXT_BYTES]>,
-    slots: [Slot; SLOTS],
+    slots: [ProcessSlot; SLOTS],
 }
 
 // SAFETY: numbers, flags, and locks that are free.
@@ -97,10 +97,10 @@ impl Table {
         self.slots[process.0 as usize].pid.store(pid, Release);
     }
     /// Notes that the process could not be made.
-    pub(crate) fn never_was(&self, process: ProcessId) {
+    pub(crate) fn discard(&self, process: ProcessId) {
         self.slots[process.0 as usize].gone.store(true, Release);
     }
-    fn known(&self) -> &[Slot] {
+    fn known(&self) -> &[ProcessSlot] {
         &self.slots[..(self.used.load(Acquire) as usize).min(SLOTS)]
     }
     /// Calls `f` for a process that exists, dead or alive. It is not reaped meanwhile.
@@ -136,7 +136,7 @@ impl Table {
             .known()
             .iter()
             .find(|slot| slot.pid.load(Acquire) == pid && !slot.gone.load(Acquire));
-        let expected = |slot: &Slot| slot.killed.load(Acquire) || self.is_over();
+        let expected = |slot: &ProcessSlot| slot.killed.load(Acquire) || self.is_over();
         let reap = || {
             let expected = slot.is_none_or(expected);
             let mut status = 0;
@@ -154,7 +154,7 @@ impl Table {
     }
     /// Returns the kernel's numbers of processes that were not waited for.
     pub(crate) fn live(&self) -> impl Iterator<Item = i32> {
-        let there = |slot: &&Slot| !slot.gone.load(Acquire) && slot.pid.load(Acquire) > 0;
+        let there = |slot: &&ProcessSlot| !slot.gone.load(Acquire) && slot.pid.load(Acquire) > 0;
         self.known().iter().filter(there).map(|slot| slot.pid.load(Acquire))
     }
 
@@ -206,8 +206,8 @@ impl Table {
     }
 
     /// Stores the message about an error, if it is the first.
-    pub(crate) fn tell(&self, text: &str) {
-        if self.told.swap(true, AcqRel) {
+    pub(crate) fn report(&self, text: &str) {
+        if self.reported.swap(true, AcqRel) {
             return;
         }
         let bytes = text.as_bytes();
@@ -217,14 +217,14 @@ impl Table {
         self.text_len.store(len as u32, Release);
     }
     /// Returns the message about the first error.
-    pub(crate) fn told(&self) -> Option<String> {
-        // Pairs with the `Release` in `tell`.
+    pub(crate) fn first_error(&self) -> Option<String> {
+        // Pairs with the `Release` in `report`.
         let len = self.text_len.load(Acquire) as usize;
         if len == 0 {
             return None;
         }
         // SAFETY: after the length is set the text is not written again. Before that no reference
-        // is made: `tell` may be writing.
+        // is made: `report` may be writing.
         let text = unsafe { &*self.text.get() };
         Some(String::from_utf8_lossy(&text[..len]).into_owned())
     }

@@ -43,13 +43,13 @@ const OWN: u64 = 4;
 
 /// A limit, and how many more processes and threads it allows.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Room {
+pub(crate) struct TaskLimit {
     limit: String,
     left: u64,
 }
 
 /// The location of `/proc` and `/sys`, and the limit of the user.
-pub(crate) struct Place {
+pub(crate) struct Host {
     root: PathBuf,
     /// `RLIMIT_NPROC` and the processes and threads that count against it, if it applies to this
     /// user.
@@ -69,7 +69,7 @@ fn tasks_of(user: u32) -> u64 {
     entries.filter(is_theirs).map(threads).sum()
 }
 
-impl Place {
+impl Host {
     /// Returns this computer.
     pub(crate) fn this() -> Self {
         // SAFETY: reads a number.
@@ -93,7 +93,7 @@ impl Place {
         load.split(' ').nth(3)?.split_once('/')?.1.parse().ok()
     }
     /// Returns the limits of control groups, from this process's own upwards.
-    fn groups(&self) -> Vec<Room> {
+    fn groups(&self) -> Vec<TaskLimit> {
         let own = self.read("/proc/self/cgroup").unwrap_or_default();
         let mut found = Vec::new();
         for line in own.lines() {
@@ -105,13 +105,13 @@ impl Place {
                 _ => continue,
             };
             for group in Path::new(path.trim_start_matches('/')).ancestors() {
-                let place = Path::new(base).join(group);
-                let file = |name: &str| place.join(name).to_string_lossy().into_owned();
+                let host = Path::new(base).join(group);
+                let file = |name: &str| host.join(name).to_string_lossy().into_owned();
                 let max = self.number(&file("pids.max"));
                 let now = self.number(&file("pids.current"));
                 if let Some((max, now)) = max.zip(now) {
                     let left = max.saturating_sub(now);
-                    found.push(Room { limit: format!("{} ({max})", file("pids.max")), left });
+                    found.push(TaskLimit { limit: format!("{} ({max})", file("pids.max")), left });
                 }
             }
         }
@@ -120,24 +120,25 @@ impl Place {
 }
 
 /// Returns what each limit leaves.
-pub(crate) fn rooms(place: &Place) -> Vec<Room> {
-    let mut rooms = place.groups();
-    let Some(tasks) = place.tasks() else { return rooms };
+pub(crate) fn task_limits(host: &Host) -> Vec<TaskLimit> {
+    let mut task_limits = host.groups();
+    let Some(tasks) = host.tasks() else { return task_limits };
     for key in ["pid_max", "threads-max"] {
-        if let Some(max) = place.number(&format!("/proc/sys/kernel/{key}")) {
+        if let Some(max) = host.number(&format!("/proc/sys/kernel/{key}")) {
             let left = max.saturating_sub(tasks);
-            rooms.push(Room { limit: format!("kernel.{key} ({max})"), left });
+            task_limits.push(TaskLimit { limit: format!("kernel.{key} ({max})"), left });
         }
     }
-    if let Some((max, now)) = place.own {
-        rooms.push(Room { limit: format!("ulimit -u ({max})"), left: max.saturating_sub(now) });
+    if let Some((max, now)) = host.own {
+        task_limits
+            .push(TaskLimit { limit: format!("ulimit -u ({max})"), left: max.saturating_sub(now) });
     }
-    rooms
+    task_limits
 }
 
 /// Refuses more processes than the narrowest limit leaves.
-pub(crate) fn room_for(wants: u64, rooms: &[Room]) -> Result<(), TooMuch> {
-    let Some(narrowest) = rooms.iter().min_by_key(|room| room.left) else { return Ok(()) };
+pub(crate) fn check_tasks(wants: u64, task_limits: &[TaskLimit]) -> Result<(), TooMuch> {
+    let Some(narrowest) = task_limits.iter().min_by_key(|room| room.left) else { return Ok(()) };
     let room = narrowest.left - narrowest.left / LEFT_FOR_OTHERS;
     if wants + OWN <= room {
         return Ok(());
@@ -149,7 +150,7 @@ pub(crate) fn room_for(wants: u64, rooms: &[Room]) -> Result<(), TooMuch> {
 mod tests {
     use super::*;
 
-    fn place(files: &[(&str, &str)], own: Option<(u64, u64)>) -> (tempfile::TempDir, Place) {
+    fn host(files: &[(&str, &str)], own: Option<(u64, u64)>) -> (tempfile::TempDir, Host) {
         let folder = tempfile::tempdir().unwrap();
         for (path, text) in files {
             let path = folder.path().join(path);
@@ -157,22 +158,22 @@ mod tests {
             fs::write(path, text).unwrap();
         }
         let root = folder.path().to_owned();
-        (folder, Place { root, own })
+        (folder, Host { root, own })
     }
 
     const LOAD: (&str, &str) = ("proc/loadavg", "0.1 0.2 0.3 2/100 4711\n");
     const MAX: (&str, &str) = ("proc/sys/kernel/pid_max", "1100\n");
 
     #[test]
-    fn the_narrowest_limit_refuses_and_says_which_it_is() {
-        let (_folder, this) = place(&[LOAD, MAX], None);
-        let found = rooms(&this);
-        assert_eq!(found, [Room { limit: "kernel.pid_max (1100)".to_owned(), left: 1000 }]);
-        assert!(room_for(800, &found).is_ok(), "an eighth stays for others");
-        let why = room_for(900, &found).unwrap_err().to_string();
+    fn the_narrowest_limit_refuses_and_is_named() {
+        let (_folder, this) = host(&[LOAD, MAX], None);
+        let found = task_limits(&this);
+        assert_eq!(found, [TaskLimit { limit: "kernel.pid_max (1100)".to_owned(), left: 1000 }]);
+        assert!(check_tasks(800, &found).is_ok(), "an eighth stays for others");
+        let why = check_tasks(900, &found).unwrap_err().to_string();
         assert!(why.contains("900 processes") && why.contains("kernel.pid_max (1100)"), "{why}");
-        let (_folder, this) = place(&[LOAD, MAX], Some((300, 100)));
-        let why = room_for(300, &rooms(&this)).unwrap_err().to_string();
+        let (_folder, this) = host(&[LOAD, MAX], Some((300, 100)));
+        let why = check_tasks(300, &task_limits(&this)).unwrap_err().to_string();
         assert!(why.contains("ulimit -u (300)") && why.contains("room for 175"), "{why}");
     }
 
@@ -186,15 +187,15 @@ mod tests {
             ("sys/fs/cgroup/a/pids.max", "64\n"),
             ("sys/fs/cgroup/a/pids.current", "14\n"),
         ];
-        let (_folder, this) = place(&files, None);
-        let why = room_for(60, &rooms(&this)).unwrap_err().to_string();
+        let (_folder, this) = host(&files, None);
+        let why = check_tasks(60, &task_limits(&this)).unwrap_err().to_string();
         assert!(why.contains("/sys/fs/cgroup/a/pids.max (64)"), "{why}");
-        assert!(room_for(40, &rooms(&this)).is_ok());
+        assert!(check_tasks(40, &task_limits(&this)).is_ok());
     }
 
     #[test]
-    fn who_can_see_no_limit_goes_on() {
-        let (_folder, this) = place(&[], None);
-        assert!(room_for(1 << 20, &rooms(&this)).is_ok());
+    fn a_run_without_visible_limits_starts() {
+        let (_folder, this) = host(&[], None);
+        assert!(check_tasks(1 << 20, &task_limits(&this)).is_ok());
     }
 }

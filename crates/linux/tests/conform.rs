@@ -35,7 +35,7 @@ fn every_case_holds_on_the_live_kernel() {
 }
 
 #[test]
-fn a_case_that_does_not_hold_is_told_of() {
+fn a_case_that_does_not_hold_is_reported() {
     fn wrong(system: &Linux) {
         assert_eq!(system.munmap(mmscale_system::Addr(1 << 20), 0), Ok(()), "it is refused");
     }

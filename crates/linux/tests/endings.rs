@@ -169,7 +169,7 @@ fn a_worker_that_is_killed_from_outside_fails_the_run() {
 }
 
 #[test]
-fn a_warden_that_is_killed_from_outside_leaves_nobody() {
+fn a_warden_that_is_killed_from_outside_leaves_no_process() {
     let pids = Pids::new(([0; PIDS], 0));
     let (seen, program) = (pids.clone(), endless(&pids));
     let killer = std::thread::spawn(move || {
@@ -498,7 +498,7 @@ fn script(text: &str) -> (tempfile::TempDir, Foreign) {
 }
 
 #[test]
-fn somebody_elses_program_says_what_it_says() {
+fn the_output_of_a_foreign_program_is_returned() {
     let (_folder, foreign) =
         script("echo one; echo two >&2; grep Cpus_allowed_list /proc/self/status");
     let (_, said) = run_command(&config(), &foreign, |_| {}).expect("it runs");
@@ -520,7 +520,7 @@ fn somebody_elses_program_says_what_it_says() {
 /// All processes that it has started end with it, those in a session of their own too, in every
 /// kind of end.
 #[test]
-fn nobody_is_left_of_somebody_elses_program() {
+fn no_process_of_a_foreign_program_is_left() {
     for killed in [false, true] {
         let (folder, foreign) = script(
             "sh -c 'echo $$ > one; exec sleep 100000' &\n\

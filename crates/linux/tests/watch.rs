@@ -81,7 +81,7 @@ fn run_under(
 
 /// The kernel accepts every program, and reports the tracepoints that it does not have.
 #[test]
-fn all_there_is_can_be_watched_at_once() {
+fn all_events_can_be_watched_together() {
     let all = [
         Watch::Locks,
         Watch::Lru,

@@ -102,7 +102,7 @@ pub(crate) fn stop(cpu: &Cpu) {
     moved.into_iter().for_each(|task| enqueue(machine, task));
     cpu.deadline_ns.store(NEVER, Ordering::Relaxed);
     cpu.pending.fetch_and(pending::DYING, Ordering::Relaxed);
-    tell(cpu, hotplug::DEAD);
+    set_state(cpu, hotplug::DEAD);
     let called = || {
         cpu.hotplug.load(Ordering::Acquire) == hotplug::STARTING
             || machine.over.load(Ordering::Acquire)
@@ -120,11 +120,11 @@ pub(crate) fn stop(cpu: &Cpu) {
     }
     cpu.pending.fetch_and(pending::DYING, Ordering::Relaxed);
     callbacks.idle_exit();
-    tell(cpu, hotplug::STARTED);
+    set_state(cpu, hotplug::STARTED);
 }
 
 /// Goes to `state` and wakes the task that asked for it.
-fn tell(cpu: &Cpu, state: u8) {
+fn set_state(cpu: &Cpu, state: u8) {
     let waiter = TaskId::new(cpu.hotplug_waiter.load(Ordering::Relaxed) as usize);
     cpu.hotplug.store(state, Ordering::Release);
     unpark(cpu.machine(), waiter);

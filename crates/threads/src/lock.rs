@@ -153,7 +153,7 @@ mod tests {
     /// Fails where the processor reorders, and under miri, if taking the lock does not order later
     /// accesses after those of its last holder.
     #[test]
-    fn who_takes_a_free_lock_sees_what_its_last_holder_wrote() {
+    fn a_new_holder_sees_the_writes_of_the_last_one() {
         const TURNS: u32 = 100;
         for waiting in [Waiting::Spin, Waiting::Yield] {
             let lock = ThreadsSpin { waiting, ..ThreadsSpin::fair(LockClass::Other) };

@@ -87,7 +87,7 @@ impl PathTree {
 
 /// Statistics of one CPU for the locks of one class on one path.
 #[derive(Clone, Copy, Default)]
-struct Row {
+struct LockStatsRow {
     acquisitions: u64,
     contentions: u64,
     wait_ns: u64,
@@ -96,7 +96,7 @@ struct Row {
 
 /// The lock statistics of one CPU, by path and class.
 pub(crate) struct LockStats {
-    rows: Vec<Row>,
+    rows: Vec<LockStatsRow>,
     /// Time by path: how often it was left, and ns.
     calls: Vec<(u64, u64)>,
 }
@@ -131,10 +131,10 @@ impl LockStats {
     }
 
     #[inline]
-    fn row(&mut self, path: u32, class: LockClass) -> &mut Row {
+    fn row(&mut self, path: u32, class: LockClass) -> &mut LockStatsRow {
         let at = path as usize * CLASSES + class as usize;
         if at >= self.rows.len() {
-            self.rows.resize(at + CLASSES, Row::default());
+            self.rows.resize(at + CLASSES, LockStatsRow::default());
         }
         &mut self.rows[at]
     }

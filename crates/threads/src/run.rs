@@ -4,7 +4,7 @@ use crate::arena::Arena;
 use crate::config::{Failure, Outcome, ThreadsConfig, panic_message};
 use crate::host::{HostCpus, Waiting, lock, punctual_sleeps};
 use crate::paths;
-use crate::sched::{bury, main_loop};
+use crate::sched::{leak_coroutines, main_loop};
 use crate::state::{Machine, NEVER, enter, leave};
 use crate::wake::Dying;
 use mmscale_arch::{Callbacks, CpuId, MAX_CPUS, Probe};
@@ -69,7 +69,7 @@ pub fn run<K: Callbacks + Send + Sync + 'static>(
     });
     let failure = started.err().or_else(|| machine.take_failure());
     if failure.is_some() {
-        bury(&machine);
+        leak_coroutines(&machine);
     }
     let stats: Vec<_> = machine.cpus.iter_mut().map(|cpu| &*cpu.local.stats.get_mut()).collect();
     let locks = paths::merge(&machine.paths, stats.iter().copied());

@@ -81,7 +81,7 @@ fn after(cpu: &Cpu, task: Arc<Task>, result: CoroutineResult<Pause, ()>) {
             enqueue(machine, task);
         }
         CoroutineResult::Yield(Pause::MoveTo(target)) => {
-            task.set_home(target);
+            task.set_queue_cpu(target);
             task.requeue();
             enqueue(machine, task);
         }
@@ -167,7 +167,7 @@ fn has_work(cpu: &Cpu) -> bool {
 
 /// Drops the coroutines that a failed run has left. Their stacks are not unwound, because a
 /// destructor might wait for something that will never happen. Everything that they own is leaked.
-pub(crate) fn bury(machine: &Machine) {
+pub(crate) fn leak_coroutines(machine: &Machine) {
     for task in machine.tasks.iter() {
         // SAFETY: all threads of the machine have been joined.
         if let Some(body) = unsafe { (*task.body.get()).as_mut() } {

@@ -60,7 +60,7 @@ pub(crate) struct Task {
     pub(crate) per_cpu: bool,
     pub(crate) rank: Rank,
     /// The CPU whose queue it joins. Only the side that changes its state may change it.
-    home: AtomicU32,
+    queue_cpu: AtomicU32,
     state: AtomicU32,
     /// CPU time used, on the scale of its CPU's queue.
     pub(crate) used_ns: AtomicU64,
@@ -91,7 +91,7 @@ impl Task {
                 Priority::Fair => FAIR,
                 Priority::RealTime(level) => FAIR + 1 + Rank::from(level),
             },
-            home: AtomicU32::new(spec.cpu.index() as u32),
+            queue_cpu: AtomicU32::new(spec.cpu.index() as u32),
             state: AtomicU32::new(state::QUEUED),
             used_ns: AtomicU64::new(0),
             body: UnsafeCell::new(None),
@@ -151,12 +151,12 @@ impl Task {
         self.state.load(Ordering::Relaxed) & state::MASK == state::RUNNING
     }
     /// Returns the CPU whose queue it joins.
-    pub(crate) fn home(&self) -> CpuId {
-        CpuId::new(self.home.load(Ordering::Relaxed) as usize)
+    pub(crate) fn queue_cpu(&self) -> CpuId {
+        CpuId::new(self.queue_cpu.load(Ordering::Relaxed) as usize)
     }
     /// Changes the CPU whose queue it joins. For the side that changes its state.
-    pub(crate) fn set_home(&self, cpu: CpuId) {
-        self.home.store(cpu.index() as u32, Ordering::Relaxed);
+    pub(crate) fn set_queue_cpu(&self, cpu: CpuId) {
+        self.queue_cpu.store(cpu.index() as u32, Ordering::Relaxed);
     }
 }
 

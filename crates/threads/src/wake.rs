@@ -22,7 +22,7 @@ pub(crate) fn spawn(machine: &Machine, spec: TaskSpec) -> TaskId {
 /// closed.
 pub(crate) fn enqueue(machine: &Machine, task: Arc<Task>) {
     let cpu = loop {
-        let cpu = machine.cpu(task.home());
+        let cpu = machine.cpu(task.queue_cpu());
         let mut queue = lock(&cpu.queue);
         if !queue.closed || task.per_cpu {
             queue.push(Arc::clone(&task));
@@ -30,7 +30,7 @@ pub(crate) fn enqueue(machine: &Machine, task: Arc<Task>) {
             break cpu;
         }
         drop(queue);
-        task.set_home(refuge(machine, &task));
+        task.set_queue_cpu(fallback_cpu(machine, &task));
     };
     let running = cpu.running_rank.load(Ordering::Relaxed);
     let ahead_ns = || {
@@ -47,11 +47,11 @@ pub(crate) fn enqueue(machine: &Machine, task: Arc<Task>) {
 }
 
 /// Returns another CPU for a task whose own is closed: the next that is online.
-fn refuge(machine: &Machine, task: &Task) -> CpuId {
-    let (from, count) = (task.home().index(), machine.cpus.len());
+fn fallback_cpu(machine: &Machine, task: &Task) -> CpuId {
+    let (from, count) = (task.queue_cpu().index(), machine.cpus.len());
     let others = (1..=count).map(|step| CpuId::new((from + step) % count));
     let open = |cpu: &CpuId| machine.is_online(*cpu) && !lock(&machine.cpu(*cpu).queue).closed;
-    others.into_iter().find(open).unwrap_or(task.home())
+    others.into_iter().find(open).unwrap_or(task.queue_cpu())
 }
 
 /// Makes a task return from its park.

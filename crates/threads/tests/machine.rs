@@ -290,7 +290,7 @@ fn many_tasks_return_and_their_stacks_are_used_again() {
 }
 
 #[test]
-fn a_panic_ends_the_run_and_says_where() {
+fn a_panic_ends_the_run_and_is_located() {
     let outcome = go(2, |kernel| {
         task(kernel, 0, Threads::park);
         task(kernel, 1, || {

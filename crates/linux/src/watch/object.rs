@@ -300,7 +300,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tracepoint_that_is_not_there_is_told_apart_from_a_refusal() {
+    fn a_missing_tracepoint_is_distinguished_from_a_refusal() {
         let skipped = |why: &str| {
             use std::io::Write as _;
             let line = format!("live-test skipped: a missing tracepoint: {why}\n");

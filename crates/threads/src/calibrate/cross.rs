@@ -38,13 +38,13 @@ fn wait_for(word: &AtomicU64, value: u64) {
 }
 
 /// A row of lines, walked in order.
-struct Row(Vec<Line>);
+struct LineRow(Vec<Line>);
 
 #[derive(Default)]
 #[repr(align(64))]
 struct Line(AtomicU64);
 
-impl Row {
+impl LineRow {
     fn new(lines: usize) -> Self {
         Self((0..lines).map(|_| Line::default()).collect())
     }
@@ -60,14 +60,14 @@ impl Row {
 
 /// Measures one of a row of lines in this CPU's first-level cache, read and written in order.
 pub(super) fn line_own_ns() -> f64 {
-    let row = Row::new(256);
+    let row = LineRow::new(256);
     median((0..64).map(|_| row.walk()).collect())
 }
 
 /// Measures one of a row of lines that another CPU has just written, read and written in order: 128
 /// KiB, which stay in that CPU's own cache.
 pub(super) fn line_in_row_ns() -> f64 {
-    let row = Row::new(2048);
+    let row = LineRow::new(2048);
     after_the_other(|| row.walk())
 }
 
@@ -83,7 +83,7 @@ pub(super) fn line_ns() -> f64 {
     /// Coprime to the number of lines, so that every line is visited; large, so that neighbours are
     /// far apart.
     const STRIDE: u64 = 389;
-    let row = Row::new(LINES as usize);
+    let row = LineRow::new(LINES as usize);
     let chase = || {
         let start = Instant::now();
         let mut at = 0;

@@ -22,7 +22,7 @@ mod paged;
 mod storm;
 
 #[test]
-fn the_file_gives_back_what_was_written_and_says_so_in_an_interrupt() {
+fn the_file_returns_what_was_written_and_completes_by_interrupt() {
     let heard: Arc<Mutex<Vec<IoDone>>> = Arc::default();
     let keep = Arc::clone(&heard);
     let outcome = run(&config(1), |kernel| {
