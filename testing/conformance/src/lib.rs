@@ -180,9 +180,9 @@ fn check_gone<S: System>(system: &S, at: Addr, pages: u64) {
 /// A word that a process receives from one that it has forked: a page of a file that both have
 /// mapped.
 #[derive(Clone, Copy)]
-struct Told(Addr);
+struct Message(Addr);
 
-impl Told {
+impl Message {
     fn new<S: System>(system: &S) -> Self {
         let file = system.file(PAGE_BYTES).expect("there is memory");
         let spec = MapSpec::new(PAGE_BYTES).of(file, 0, Share::Shared);
@@ -191,11 +191,11 @@ impl Told {
         Self(at)
     }
     /// Sends a word that is not 0.
-    fn tell<S: System>(self, system: &S, word: u64) {
+    fn send<S: System>(self, system: &S, word: u64) {
         assert_eq!(system.write(self.0, word), Ok(()));
     }
     /// Waits for the word.
-    fn hear<S: System>(self, system: &S) -> u64 {
+    fn receive<S: System>(self, system: &S) -> u64 {
         loop {
             match system.read(self.0).expect("it is mapped") {
                 0 => assert_eq!(system.sleep_ns(250_000), Ok(())),

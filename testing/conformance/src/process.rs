@@ -1,6 +1,6 @@
 //! fork(2), waitpid(2), kill(2), and the state that threads share.
 
-use super::{PAGES, Told, check, check_gone, check_zero, fill, map, unmap};
+use super::{Message, PAGES, check, check_gone, check_zero, fill, map, unmap};
 use core::sync::atomic::Ordering::SeqCst;
 use core::sync::atomic::{AtomicBool, AtomicU32};
 use mmscale_system::{Advice, Errno, Exit, LockWhat, PAGE_BYTES, ProcessId, System, ThreadSpec};
@@ -134,11 +134,11 @@ pub(crate) fn a_killed_process_wakes_from_its_sleep<S: System>(system: &S) {
 
 /// It waits neither for its threads nor for its children.
 pub(crate) fn a_killed_process_waits_no_more<S: System>(system: &S) {
-    let orphan = Told::new(system);
+    let orphan = Message::new(system);
     let waiting = move |system: &S| {
         let child = system.process(other(system), Box::new(sleep_for_ever));
         let child = child.expect("there is memory");
-        orphan.tell(system, u64::from(child.0) + 1);
+        orphan.send(system, u64::from(child.0) + 1);
         let wait = move |system: &S| {
             assert_eq!(system.wait(child), Err(Errno::Stopped));
         };
@@ -150,7 +150,7 @@ pub(crate) fn a_killed_process_waits_no_more<S: System>(system: &S) {
         assert!(matches!(joined, Ok(()) | Err(Errno::Stopped)), "{joined:?}");
     };
     let victim = system.fork(other(system), Box::new(waiting)).expect("there is memory");
-    let child = ProcessId(orphan.hear(system) as u32 - 1);
+    let child = ProcessId(orphan.receive(system) as u32 - 1);
     assert_eq!(system.sleep_ns(2_000_000), Ok(()));
     assert_eq!(system.kill(victim), Ok(()));
     assert_eq!(system.wait(victim), Ok(Exit::Killed));

@@ -1,6 +1,6 @@
 //! pidfd_open(2), close(2), process_mrelease(2).
 
-use super::{PAGES, Told, check, fill, map, unmap};
+use super::{Message, PAGES, check, fill, map, unmap};
 use mmscale_system::{Errno, Exit, Fd, MapSpec, PAGE_BYTES, ProcessId, System, ThreadSpec};
 
 /// Longer than the limit of any run.
@@ -99,11 +99,11 @@ pub(crate) fn the_dying_are_released_until_they_are_gone<S: System>(system: &S) 
 /// The victim computes, so it cannot notice that it was killed, and its memory is released all the
 /// same.
 pub(crate) fn what_was_released_is_not_there<S: System>(system: &S) {
-    let ready = Told::new(system);
+    let ready = Message::new(system);
     let body = move |system: &S| {
         let at = map(system, PAGES);
         fill(system, at, PAGES, 100);
-        ready.tell(system, 1);
+        ready.send(system, 1);
         // The kill may be late.
         loop {
             let _ = system.compute_ns(40 * PAUSE_NS);
@@ -119,7 +119,7 @@ pub(crate) fn what_was_released_is_not_there<S: System>(system: &S) {
     };
     let victim = system.fork(other(system), Box::new(body)).expect("there is memory");
     let fd = open(system, victim);
-    ready.hear(system);
+    ready.receive(system);
     assert_eq!(system.kill(victim), Ok(()));
     // On a machine that runs slower than its clock the victim may have finished.
     let released = system.process_mrelease(fd, 0);
@@ -143,14 +143,14 @@ pub(crate) fn the_dead_are_gone<S: System>(system: &S) {
 
 /// The victim need not be a child of the caller.
 pub(crate) fn the_children_of_others_are_released_too<S: System>(system: &S) {
-    let grandchild = Told::new(system);
+    let grandchild = Message::new(system);
     let middle = move |system: &S| {
         let child = sleeper(system);
-        grandchild.tell(system, u64::from(child.0) + 1);
+        grandchild.send(system, u64::from(child.0) + 1);
         assert_eq!(system.wait(child), Ok(Exit::Killed));
     };
     let middle = system.fork(other(system), Box::new(middle)).expect("there is memory");
-    let foreign = ProcessId(grandchild.hear(system) as u32 - 1);
+    let foreign = ProcessId(grandchild.receive(system) as u32 - 1);
     let fd = open(system, foreign);
     assert_eq!(system.process_mrelease(fd, 0), Err(Errno::Inval));
     assert_eq!(system.kill(foreign), Ok(()));

@@ -103,7 +103,7 @@ fn every_case_holds_on_real_threads() {
 }
 
 #[test]
-fn a_case_that_does_not_hold_is_told_of() {
+fn a_case_that_does_not_hold_is_reported() {
     fn wrong<S: System>(system: &S) {
         assert_eq!(system.munmap(mmscale_system::Addr(0), 0), Ok(()), "it is refused");
     }

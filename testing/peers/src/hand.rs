@@ -3,7 +3,7 @@
 use crate::Peer;
 
 /// Records every block that is allocated and freed.
-pub trait Ledger: Send + Sync + 'static {
+pub trait BlockRecord: Send + Sync + 'static {
     /// The allocator returned this block.
     fn took(&self, frame: u32, order: u8);
     /// This block is about to be freed.
@@ -11,9 +11,9 @@ pub trait Ledger: Send + Sync + 'static {
 }
 
 /// Records nothing: only the allocator is measured.
-pub struct Trusting;
+pub struct NoRecord;
 
-impl Ledger for Trusting {
+impl BlockRecord for NoRecord {
     #[inline]
     fn took(&self, _: u32, _: u8) {}
     #[inline]
@@ -28,7 +28,7 @@ pub struct Hand<'a, P, L> {
     pub ledger: &'a L,
 }
 
-impl<P: Peer, L: Ledger> Hand<'_, P, L> {
+impl<P: Peer, L: BlockRecord> Hand<'_, P, L> {
     /// Allocates a block, if the allocator has one.
     #[inline]
     pub fn try_take(&self, order: u8) -> Option<u32> {

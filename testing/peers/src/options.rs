@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn who_takes_part_is_told_by_parts_of_names_and_one_that_is_in_none_is_found() {
+    fn entries_are_selected_by_parts_of_names_and_unknown_parts_are_found() {
         let names = ["stock", "blockmap", "blockmap, records"];
         let chosen = |text| {
             let options = parse(text).unwrap();

@@ -36,7 +36,7 @@ pub trait Peer: Sync + Sized {
     /// Returns the number of free frames, for the last thread that uses the allocator. Counted by
     /// allocating them, unless the allocator stops before the last one: ours keeps a reserve, and
     /// how much of it is used depends on counters that lag.
-    fn frames_home(&self) -> usize {
+    fn free_frames(&self) -> usize {
         std::iter::from_fn(|| self.alloc(0)).count()
     }
     /// Makes an allocator with frames `0..frames` free and runs `body(allocator, thread)` for

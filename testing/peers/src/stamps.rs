@@ -1,6 +1,6 @@
 //! Real memory of the frames, and a record of their owners.
 
-use crate::hand::Ledger;
+use crate::hand::BlockRecord;
 use std::fmt::Display;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -44,7 +44,7 @@ impl Stamps {
     ///
     /// # Errors
     /// The first error.
-    pub fn settle(&self) -> Result<(), String> {
+    pub fn check_all_free(&self) -> Result<(), String> {
         let out = self.owners.iter().filter(|owner| owner.swap(0, Ordering::Relaxed) != 0).count();
         match self.wrong.lock().expect("no thread panicked").take() {
             Some(wrong) => Err(wrong),
@@ -76,7 +76,7 @@ fn word(ticket: u64, frame: usize) -> u64 {
     ticket ^ (frame as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
-impl Ledger for Stamps {
+impl BlockRecord for Stamps {
     fn took(&self, frame: u32, order: u8) {
         let Some(frames) = self.frames(frame, order) else { return };
         let number = self.tickets.fetch_add(1, Ordering::Relaxed);
@@ -120,16 +120,16 @@ mod tests {
         stamps.gives(1, 0);
         stamps.took(8, 0);
         stamps.gives(8, 0);
-        assert_eq!(stamps.settle(), Ok(()));
+        assert_eq!(stamps.check_all_free(), Ok(()));
     }
 
     #[test]
-    fn every_kind_of_fraud_is_told() {
+    fn every_kind_of_error_is_reported() {
         let told = |fraud: fn(&Stamps)| {
             let stamps = Stamps::new(64);
             fraud(&stamps);
-            let told = stamps.settle().expect_err("something is wrong");
-            assert_eq!(stamps.settle(), Ok(()), "it is reported once");
+            let told = stamps.check_all_free().expect_err("something is wrong");
+            assert_eq!(stamps.check_all_free(), Ok(()), "it is reported once");
             told
         };
         let twice = told(|stamps| {

@@ -49,7 +49,7 @@ fn conforms<P: Peer>() {
     // Some keep their own data in the frames that they manage, or a reserve.
     let usable = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&usable);
-    P::run(FRAMES, 1, move |peer, _| count.store(peer.frames_home(), Ordering::Relaxed));
+    P::run(FRAMES, 1, move |peer, _| count.store(peer.free_frames(), Ordering::Relaxed));
     let usable = usable.load(Ordering::Relaxed);
     assert!(usable > FRAMES * 9 / 10, "{}: {usable} frames", P::NAME);
 
@@ -60,7 +60,7 @@ fn conforms<P: Peer>() {
         done.fetch_add(1, Ordering::AcqRel);
         if thread == 0 {
             wait_until(|| done.load(Ordering::Acquire) == 2);
-            count.store(peer.frames_home(), Ordering::Relaxed);
+            count.store(peer.free_frames(), Ordering::Relaxed);
             done.fetch_add(1, Ordering::AcqRel);
         }
         // A thread that ends drains its private pages, which is not allowed while frames are

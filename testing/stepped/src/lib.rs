@@ -18,8 +18,8 @@ pub use atomic::{SteppedAtomic, SteppedOwned};
 pub use io::{fail_ios, finish_ios, ios_in_flight, set_io_depth};
 pub use lock::SteppedSpin;
 pub use machine::{
-    advance, assert_quiet, at_op, at_step, boot, current_path, deliver_ipis, earliest_timer,
-    fail_alloc_after, fail_allocs, failures_left, forget_step, interrupt, lock_acquisitions,
+    advance, assert_quiet, at_op, at_step, boot, cancel_step, current_path, deliver_ipis,
+    earliest_timer, fail_alloc_after, fail_allocs, failures_left, interrupt, lock_acquisitions,
     on_park, on_relax, preempt_depth, record, run_timer, set_broadcast, set_clock, set_cpu,
     set_node, set_online, set_task, table_count, take_ipis, take_spawned, take_timer, take_touches,
     take_traces, timer_of, tlb_len, unpark_tokens, work_count,

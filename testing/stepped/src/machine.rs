@@ -204,7 +204,7 @@ pub fn at_op(op: Op, happen: impl FnOnce() + 'static) {
 }
 
 /// Cancels [`at_step`]; returns whether it had not run yet.
-pub fn forget_step() -> bool {
+pub fn cancel_step() -> bool {
     with(|m| m.step.borrow_mut().take()).is_some()
 }
 

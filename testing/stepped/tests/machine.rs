@@ -46,7 +46,7 @@ fn a_lock_got_by_trying_is_held_like_any_other() {
 }
 
 #[test]
-fn an_interrupt_that_only_tries_waits_for_nobody() {
+fn an_interrupt_that_only_tries_does_not_wait() {
     stepped::boot(1, 1000);
     let other = lock(LockClass::Other);
     drop(other.lock());
@@ -57,7 +57,7 @@ fn an_interrupt_that_only_tries_waits_for_nobody() {
 
 #[test]
 #[should_panic(expected = "unlocked by another CPU")]
-fn a_lock_let_go_elsewhere_is_caught() {
+fn a_lock_released_on_another_cpu_is_caught() {
     stepped::boot(2, 1000);
     let held = core::mem::ManuallyDrop::new(lock(LockClass::Other));
     let guard = held.lock_irqsave();
@@ -83,7 +83,7 @@ fn an_unbalanced_guard_is_caught() {
 
 #[test]
 #[should_panic(expected = "sleep for ever")]
-fn a_park_that_nobody_ends_is_caught() {
+fn a_park_without_an_unpark_is_caught() {
     stepped::boot(1, 1000);
     Stepped::unpark(TaskId::new(0));
     Stepped::park();

@@ -68,7 +68,7 @@ fn at_each_step(
         let victim = Arc::clone(&space);
         stepped::at_step(skip, move || victim.kill());
         let result = f(&machine, &space);
-        if stepped::forget_step() {
+        if stepped::cancel_step() {
             assert_eq!(result, Ok(()), "no process was killed");
             machine.exit(space);
             machine.end();
@@ -168,7 +168,7 @@ fn in_the_middle_of_a_fork() {
         let victim = Arc::clone(&space);
         stepped::at_step(skip, move || victim.kill());
         let child = space.fork(machine.on());
-        let done = stepped::forget_step();
+        let done = stepped::cancel_step();
         assert_eq!(machine.check().spaces, 1 + u64::from(child.is_ok()));
         assert_eq!(machine.read(&space, AT), Ok(AT));
         match child {

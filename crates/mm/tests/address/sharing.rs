@@ -108,7 +108,7 @@ fn a_page_that_all_users_have_copied_leaves_no_slot_behind() {
             stepped::set_cpu(0);
         });
         machine.write(&parent, AT, 2).expect("there is memory");
-        assert!(!stepped::forget_step(), "the page was copied");
+        assert!(!stepped::cancel_step(), "the page was copied");
         assert_eq!((machine.read(&parent, AT), machine.read(&child, AT)), (Ok(2), Ok(3)));
         machine.check();
         assert_eq!(machine.on().swap.free_slots(), SLOTS);

@@ -104,7 +104,7 @@ fn populating_and_threads_die_together() {
 }
 
 #[test]
-fn an_adjustment_changes_who_dies_and_is_inherited() {
+fn an_adjustment_changes_the_victim_and_is_inherited() {
     fn program<A: Machine>(system: &Kernel<A>) {
         let large = holder(system, 1, 1800);
         let small = holder(system, 2, 700);

@@ -36,7 +36,7 @@ fn stubborn<A: Machine>(
 }
 
 #[test]
-fn who_does_not_end_is_reaped_after_two_seconds() {
+fn a_victim_that_does_not_end_is_reaped_after_two_seconds() {
     fn program<A: Machine>(system: &Kernel<A>) {
         let victim = stubborn(system, 2400, 5 * SECOND_NS, REAPED);
         let bystander = holder(system, 2, 300);
@@ -61,7 +61,7 @@ fn who_does_not_end_is_reaped_after_two_seconds() {
 }
 
 #[test]
-fn who_ends_in_time_is_not_reaped() {
+fn a_victim_that_ends_in_time_is_not_reaped() {
     fn program<A: Machine>(system: &Kernel<A>) {
         let victim = stubborn(system, 2400, SECOND_NS, Ok(1));
         let grows = grower(system, 3, 2000);
@@ -79,7 +79,7 @@ fn who_ends_in_time_is_not_reaped() {
 /// The memory reaped from a victim that keeps computing is not enough: the next victim is killed,
 /// too.
 #[test]
-fn who_was_reaped_is_not_waited_for_again() {
+fn a_reaped_victim_is_not_waited_for_again() {
     fn program<A: Machine>(system: &Kernel<A>) {
         let first = stubborn(system, 1700, 8 * SECOND_NS, REAPED);
         let second = holder(system, 2, 1300);

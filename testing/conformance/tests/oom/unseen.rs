@@ -98,7 +98,7 @@ fn kinds() -> impl Iterator<Item = MmConfig> {
 }
 
 #[test]
-fn what_batches_hold_is_found_before_anybody_is_killed() {
+fn pages_in_batches_are_found_before_a_process_is_killed() {
     fn program<A: Machine>(system: &Kernel<A>) {
         assert_eq!(left_behind(system), (0, Ok(())));
         assert!(counters(system).settled >= 1);

@@ -85,7 +85,7 @@ impl<T: Policy> Peer for Ours<T> {
             self.0.free_pages(Pfn::new(frame as usize), order);
         }
     }
-    fn frames_home(&self) -> usize {
+    fn free_frames(&self) -> usize {
         let audit = self.0.verify().expect("the allocator is whole");
         (audit.free + audit.cached) as usize
     }

@@ -1,12 +1,12 @@
 //! Makes a fragmented pool from a fresh one.
 
-use crate::hand::{Hand, Ledger};
+use crate::hand::{BlockRecord, Hand};
 use crate::{Peer, random::Random};
 
 /// Allocates one thread's `share` of the frames until three quarters of it are in use, at random
 /// places: first nearly all, then a random part is freed, then every remaining page is replaced
 /// once. Returns the blocks in use. In the free part, blocks of a high order are rare.
-pub(super) fn age<P: Peer, L: Ledger>(
+pub(super) fn age<P: Peer, L: BlockRecord>(
     hand: &Hand<'_, P, L>,
     random: &mut Random,
     share: usize,

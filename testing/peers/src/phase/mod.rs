@@ -5,7 +5,7 @@ mod clock;
 mod programs;
 
 use crate::Peer;
-use crate::hand::{Hand, Ledger};
+use crate::hand::{BlockRecord, Hand};
 use programs::Stage;
 use std::sync::Arc;
 
@@ -116,7 +116,7 @@ impl Phase {
     /// blocks, even if only after the pool was used. A thread runs about `operations` of them. If a
     /// thread was preempted meanwhile it tries again, [`TRIES`] times in all, and returns the least
     /// disturbed measurement.
-    pub fn measure<P: Peer, L: Ledger>(
+    pub fn measure<P: Peer, L: BlockRecord>(
         self,
         frames: usize,
         operations: usize,
@@ -135,7 +135,7 @@ impl Phase {
         Some(best)
     }
     /// Like [`Phase::measure`], with one try.
-    pub fn measure_once<P: Peer, L: Ledger>(
+    pub fn measure_once<P: Peer, L: BlockRecord>(
         self,
         frames: usize,
         operations: usize,

@@ -4,7 +4,7 @@ use super::age::age;
 use super::clock::Clock;
 use super::{FreeOrder, Phase, PoolState, Program};
 use crate::Peer;
-use crate::hand::{Hand, Ledger};
+use crate::hand::{BlockRecord, Hand};
 use crate::random::Random;
 use crate::ring::{Ring, wait_until};
 use std::hint::black_box;
@@ -39,7 +39,7 @@ impl Stage {
         }
     }
     /// Runs the work of `thread`, from a fresh allocator to one with all frames free.
-    pub(super) fn play<P: Peer, L: Ledger>(&self, hand: &Hand<'_, P, L>, thread: usize) {
+    pub(super) fn play<P: Peer, L: BlockRecord>(&self, hand: &Hand<'_, P, L>, thread: usize) {
         let mut random = Random::new(0x5eed + thread as u64);
         let aged = match self.phase.pool {
             PoolState::Fresh => Vec::new(),
@@ -65,7 +65,7 @@ impl Stage {
     fn repeats(&self) -> usize {
         self.operations.div_ceil(self.blocks())
     }
-    fn pair<P: Peer, L: Ledger>(&self, hand: &Hand<'_, P, L>) {
+    fn pair<P: Peer, L: BlockRecord>(&self, hand: &Hand<'_, P, L>) {
         let (order, count) = (self.phase.order, self.operations);
         let warm = (0..1000).try_for_each(|_| hand.try_take(order).map(|at| hand.give(at, order)));
         self.clock.meet();
@@ -84,7 +84,7 @@ impl Stage {
             self.clock.refuse();
         }
     }
-    fn bulk<P: Peer, L: Ledger>(&self, hand: &Hand<'_, P, L>, random: &mut Random) {
+    fn bulk<P: Peer, L: BlockRecord>(&self, hand: &Hand<'_, P, L>, random: &mut Random) {
         let order = self.phase.order;
         let mut held = vec![0u32; self.blocks()];
         // The position of each next block to free, drawn before so that the draw is not timed.
@@ -114,7 +114,7 @@ impl Stage {
             self.clock.refuse();
         }
     }
-    fn pipe<P: Peer, L: Ledger>(&self, hand: &Hand<'_, P, L>, thread: usize) {
+    fn pipe<P: Peer, L: BlockRecord>(&self, hand: &Hand<'_, P, L>, thread: usize) {
         // Operations are counted at the consumer: its time for each frame is the time of the pair.
         let count = self.operations;
         self.clock.meet();
@@ -124,7 +124,12 @@ impl Stage {
             self.clock.time(count, || (0..count).for_each(|at| hand.give(self.ring.pop(at), 0)));
         }
     }
-    fn cross<P: Peer, L: Ledger>(&self, hand: &Hand<'_, P, L>, random: &mut Random, thread: usize) {
+    fn cross<P: Peer, L: BlockRecord>(
+        &self,
+        hand: &Hand<'_, P, L>,
+        random: &mut Random,
+        thread: usize,
+    ) {
         let blocks = self.blocks();
         self.clock.meet();
         for _ in 0..self.repeats() {
@@ -148,7 +153,7 @@ impl Stage {
             self.turn.store(1 - thread, Ordering::Release);
         }
     }
-    fn mix<P: Peer, L: Ledger>(&self, hand: &Hand<'_, P, L>, random: &mut Random) {
+    fn mix<P: Peer, L: BlockRecord>(&self, hand: &Hand<'_, P, L>, random: &mut Random) {
         let count = self.operations / 2;
         let mut held = Vec::new();
         let mut frames = 0;
@@ -175,7 +180,7 @@ impl Stage {
 
 /// Allocates a block for each slot, until there is none; returns how many.
 #[inline]
-fn fill<P: Peer, L: Ledger>(hand: &Hand<'_, P, L>, order: u8, slots: &mut [u32]) -> usize {
+fn fill<P: Peer, L: BlockRecord>(hand: &Hand<'_, P, L>, order: u8, slots: &mut [u32]) -> usize {
     for (at, slot) in slots.iter_mut().enumerate() {
         let Some(frame) = hand.try_take(order) else { return at };
         *slot = frame;

@@ -13,7 +13,7 @@ pub use btree::BTree;
 pub use ours::Ours;
 pub use program::{Layout, Load, Program, Random};
 pub use ranges::Ranges;
-pub use round::{Entry, Row, render, run};
+pub use round::{MapEntry, MapRow, render, run};
 
 /// Pages in all: a user address space of 2^47 bytes.
 pub const PAGES: u64 = 1 << 35;

@@ -6,13 +6,13 @@ use std::fmt::Write;
 use std::rc::Rc;
 
 /// A map on which programs can be run.
-pub struct Entry {
+pub struct MapEntry {
     /// The row's name.
     pub name: String,
     time: Box<dyn FnMut(Program, u64) -> f64>,
 }
 
-impl Entry {
+impl MapEntry {
     /// Returns all maps, filled with the VMAs of `load`, ours first.
     pub fn all(load: Load) -> Vec<Self> {
         let layout = &Rc::new(Layout::worn(load.vmas));
@@ -46,7 +46,7 @@ impl Entry {
 }
 
 /// A name and, for each load, the median in ns.
-pub struct Row {
+pub struct MapRow {
     /// The name of the map.
     pub name: String,
     /// Medians, in the order of the loads.
@@ -55,12 +55,12 @@ pub struct Row {
 
 /// Measures all programs under all loads, `rounds` times; returns for each program the rows, ours
 /// first.
-pub fn run(loads: &[Load], rounds: usize, progress: impl Fn(Load)) -> Vec<(Program, Vec<Row>)> {
-    let mut tables: Vec<(Program, Vec<Row>)> =
+pub fn run(loads: &[Load], rounds: usize, progress: impl Fn(Load)) -> Vec<(Program, Vec<MapRow>)> {
+    let mut tables: Vec<(Program, Vec<MapRow>)> =
         Program::ALL.into_iter().map(|program| (program, Vec::new())).collect();
     for &load in loads {
         progress(load);
-        let mut entries = Entry::all(load);
+        let mut entries = MapEntry::all(load);
         for (program, rows) in &mut tables {
             let mut samples = vec![Vec::new(); entries.len()];
             for round in 0..rounds {
@@ -71,7 +71,7 @@ pub fn run(loads: &[Load], rounds: usize, progress: impl Fn(Load)) -> Vec<(Progr
             }
             for (at, (entry, samples)) in entries.iter().zip(&mut samples).enumerate() {
                 if rows.len() <= at {
-                    rows.push(Row { name: entry.name.clone(), medians_ns: Vec::new() });
+                    rows.push(MapRow { name: entry.name.clone(), medians_ns: Vec::new() });
                 }
                 samples.sort_by(f64::total_cmp);
                 rows[at].medians_ns.push(samples[samples.len() / 2]);
@@ -82,7 +82,7 @@ pub fn run(loads: &[Load], rounds: usize, progress: impl Fn(Load)) -> Vec<(Progr
 }
 
 /// ns for each operation, then the ratio of each row to the first one, within 72 columns.
-pub fn render(title: &str, loads: &[Load], rows: &[Row]) -> String {
+pub fn render(title: &str, loads: &[Load], rows: &[MapRow]) -> String {
     let mut text = format!("{title:<28}");
     for load in loads {
         let _ = write!(text, "{:>8}", load.vmas);
