@@ -1,7 +1,7 @@
 //! The study `ipi`: cross-CPU calls, and how long a CPU that waits for them cannot switch tasks.
 //!
 //! One seed of one arm is one run: a service whose threads poll on most CPUs and change its memory
-//! on a few, and on each CPU a watchman with the highest priority. The other workloads:
+//! on a few, and on each CPU a monitor with the highest priority. The other workloads:
 //!
 //! - `flush`: a thread on each CPU only discards a page, repeatedly.
 //! - `reclaim`: the few have pages reclaimed that are already in swap.
@@ -28,7 +28,7 @@ use mmscale_mm::vmap::VmapStats;
 use mmscale_sim::{SimConfig, Windows};
 use mmscale_system::{System, ThreadSpec};
 use std::ops::Range;
-use threads::{start, watch, watchman_on};
+use threads::{monitor_on, start, watch};
 
 /// The workload of the study.
 #[derive(Clone, Debug)]
@@ -209,10 +209,10 @@ impl Workload for Ipi {
         let watch = move |system: &S| {
             // Tested with a thread that does nothing: without permission for the priority it does
             // not start.
-            let first = system.spawn(watchman_on(0), Box::new(|_| {}));
+            let first = system.spawn(monitor_on(0), Box::new(|_| {}));
             let may = first.and_then(|thread| system.join(thread)).is_ok();
             watching.tally.change(|sum| sum.urgent = u64::from(may));
-            let _ = watch(&watching, system, if may { watchman_on } else { ThreadSpec::on });
+            let _ = watch(&watching, system, if may { monitor_on } else { ThreadSpec::on });
         };
         for process in start(run, system, watch) {
             let _ = system.wait(process);
@@ -221,7 +221,7 @@ impl Workload for Ipi {
     /// Like `run`, and records the counters of calls at the start and the end of the windows.
     fn run_inside<A: Machine>(run: &Run<Self>, kernel: &Kernel<A>) {
         let watching = run.clone();
-        let watch = move |system: &Kernel<A>| _ = watch(&watching, system, watchman_on);
+        let watch = move |system: &Kernel<A>| _ = watch(&watching, system, monitor_on);
         let processes = start(run, kernel, watch);
         let Range { start, end } = run.plan.window_ns;
         for (at, when_ns) in [start, end].into_iter().enumerate() {

@@ -54,10 +54,10 @@ fn windows_of(params: &Params, on: Target) -> String {
 /// Describes what is observed on a machine.
 fn seen_on(on: Target) -> &'static str {
     match on {
-        Target::Sim => {
-            "p50 and p99 are those of the worst CPU: over the longest section of each window, or \
-             over the wake-ups of its highest-priority task. A section has preemption or \
-             interrupts off, or is an interrupt. Stolen time within a section counts."
+        On::Sim => {
+            "p50 and p99 are of the CPU that has the largest: of its windows' longest sections, \
+             of its monitor's wake-ups. A section is preemption off, interrupts off or an \
+             interrupt. Stolen time counts where it falls into one."
         }
         Target::Threads => {
             "CPUs are threads of this computer, which poll for interrupts: sections with \

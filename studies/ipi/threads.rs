@@ -1,5 +1,5 @@
 //! The programs of the study: a service whose threads are spread over all CPUs and that changes its
-//! memory on a few of them, and on each CPU a watchman with the highest priority.
+//! memory on a few of them, and on each CPU a monitor with the highest priority.
 
 use super::{CALLS, Ipi, Plan, Tally, WAKEUPS, Work};
 use mmscale_harness::{Run, insist};
@@ -59,12 +59,12 @@ fn service<S: System>(run: &Run<Ipi>, system: &S) -> Result<(), Errno> {
     threads.into_iter().try_for_each(|thread| system.join(thread))
 }
 
-/// Returns the specification of a watchman with the highest priority.
-pub(super) fn watchman_on(cpu: usize) -> ThreadSpec {
+/// Returns the specification of a monitor with the highest priority.
+pub(super) fn monitor_on(cpu: usize) -> ThreadSpec {
     ThreadSpec::on(cpu).real_time(MOST_URGENT)
 }
 
-/// The first thread of the observing process. Starts a watchman on each CPU, according to `spec`.
+/// The first thread of the observing process. Starts a monitor on each CPU, according to `spec`.
 pub(super) fn watch<S: System>(
     run: &Run<Ipi>,
     system: &S,
