@@ -164,10 +164,10 @@ fn a_reclaimer_that_is_wanted_wakes() {
     });
 }
 
-/// Two CPUs take a pageblock offline each. Whoever sets limits of page caches last, they go by what
-/// is left.
+/// Two CPUs take a pageblock offline each. In either order, the limits of page caches in the end
+/// are those for the remaining memory.
 #[test]
-fn limits_of_page_caches_go_by_all_that_has_gone_offline() {
+fn limits_of_page_caches_follow_all_offline_pageblocks() {
     let limits = |frames: &FrameAllocator<Model>| {
         [0, 1].map(|cpu| frames.inspect_pcp(ZONE, CpuId::new(cpu), |pcp| pcp.limits().high_max))
     };

@@ -1,4 +1,4 @@
-//! Stacks of tasks: addresses that are used again, grace periods, and a CPU that leaves.
+//! Stacks of tasks: reused addresses, grace periods, and a CPU that goes offline.
 
 use mmscale_arch::{Atomic, Cpu, CpuId, CpuMask, Ipi, TaskEntry};
 use mmscale_frames::page_alloc::{AllocConfig, FrameAllocator, MemoryMap};
@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, Mutex};
 
 const FRAMES: u32 = 1024;
-/// Stacks that a CPU has room for in its cache.
+/// The capacity of a CPU's cache of stacks.
 const CACHED: usize = 2;
 
 /// CPU 0 ends tasks, and is its own worker. The last CPU waits for grace periods.
@@ -24,10 +24,9 @@ struct World {
     rcu: Rcu<Model>,
     work: Work<Model>,
     stacks: Stacks<Model>,
-    /// Stacks of tasks that go to CPU 0 to end there. Locked for moments that are no points of the
-    /// schedule.
+    /// Stacks of tasks that move to CPU 0 to end there. The lock is no point of the schedule.
     on_the_way: Mutex<Vec<Stack>>,
-    /// What the other CPUs have done so far.
+    /// Steps that the other CPUs have done.
     done: <Model as Cpu>::AtomicU32,
 }
 
@@ -46,7 +45,7 @@ impl Hooks for World {
 }
 
 impl World {
-    /// Every stack that is freed is due for a purge.
+    /// Makes every freed stack due for a purge.
     fn new(policy: CallPolicy) -> Self {
         let frames = FrameAllocator::new(&MemoryMap::single(FRAMES), AllocConfig::default());
         let work = Work::new();
@@ -68,21 +67,21 @@ impl World {
     fn make(&self) -> Stack {
         self.stacks.make(self.on()).expect("there is memory").expect("stacks are counted")
     }
-    /// Stacks that are not in any cache.
+    /// Returns the number of stacks that are in no cache.
     fn make_some(&self, count: usize) -> Vec<Stack> {
         (0..count).map(|_| self.make()).collect()
     }
     fn fill_cache(&self) {
         self.make_some(CACHED).into_iter().for_each(|stack| self.stacks.put(stack));
     }
-    /// A task begins here and goes to CPU 0.
+    /// Starts a task here; it moves to CPU 0.
     fn begin(&self, stack: Stack) {
         self.stacks.enter(self.on(), &stack);
         self.on_the_way.lock().expect("no panic").push(stack);
     }
-    /// The task that came here ends.
+    /// Ends the task that has moved here.
     fn end_one(&self) {
-        // A statement of its own: the task ends with the list free.
+        // In a statement of its own, so that the list is unlocked when the task ends.
         let arrived = self.on_the_way.lock().expect("no panic").pop();
         arrived.into_iter().for_each(|stack| self.stacks.leave(self.on(), stack));
     }
@@ -93,7 +92,7 @@ impl World {
             other => panic!("{other:?} was queued"),
         }
     }
-    /// Work, a tick, and a moment for other CPUs.
+    /// Runs work and a tick, and lets other CPUs run.
     fn step(&self) {
         self.work.step(Model::cpu(), &mut |item| self.run(item));
         interrupt(|| self.rcu.tick());
@@ -102,7 +101,7 @@ impl World {
     fn reaper(&self) {
         self.stacks.reaper(&self.rcu, &self.work);
     }
-    /// The end of the machine, on CPU 0: all frames are free then.
+    /// Ends the machine, on CPU 0: all frames are free then.
     fn quiesce(&self) {
         self.stacks.stop();
         let mut online = CpuMask::EMPTY;
@@ -114,7 +113,7 @@ impl World {
 
 type Body = fn(&World);
 
-/// A body for each CPU; the reaper is on the last one.
+/// Returns a body for each CPU; the reaper is on the last one.
 fn scenario(policy: CallPolicy, set_up: Body, bodies: &[Body]) {
     run(bodies.len() + 1, || {
         let world = Arc::new(World::new(policy));
@@ -128,9 +127,9 @@ fn scenario(policy: CallPolicy, set_up: Body, bodies: &[Body]) {
     });
 }
 
-/// A task begins on CPU 1, which keeps the translation of its stack, and ends on CPU 0, which frees
-/// the stack and has its address purged. A later task at that address begins on CPU 1 too: CPU 0
-/// finds its mark.
+/// A task starts on CPU 1, which keeps the translation of its stack, and ends on CPU 0, which frees
+/// the stack and purges its address. A later task at that address starts on CPU 1 too: CPU 0 finds
+/// its mark.
 #[test]
 fn a_stack_at_an_address_that_was_freed_is_found_by_all_cpus() {
     for policy in CallPolicy::ALL {
@@ -157,7 +156,7 @@ fn a_stack_at_an_address_that_was_freed_is_found_by_all_cpus() {
     }
 }
 
-/// A reader that began before a task ended may still look at that task's stack.
+/// A reader that started before a task ended may still read that task's stack.
 #[test]
 fn no_stack_is_freed_under_a_reader() {
     check(300, || {
@@ -184,7 +183,7 @@ fn no_stack_is_freed_under_a_reader() {
     });
 }
 
-/// Two stacks wait for grace periods, the second while the first one's begins. CPU 0 sleeps until
+/// Two stacks wait for grace periods, the second while the first one's starts. CPU 0 sleeps until
 /// the reaper has work for it.
 #[test]
 fn every_stack_that_waits_is_freed() {
@@ -208,8 +207,8 @@ fn every_stack_that_waits_is_freed() {
     });
 }
 
-/// CPU 1 leaves with a full cache, and with stacks that wait for a grace period, which may be under
-/// way.
+/// CPU 1 goes offline with a full cache, and with stacks that wait for a grace period, which may be
+/// in progress.
 #[test]
 fn stacks_of_a_cpu_that_leaves_come_home() {
     let boss: Body = |world| {

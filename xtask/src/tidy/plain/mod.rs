@@ -15,7 +15,7 @@ const RECORDED: &[(&str, usize)] = &[
     ("arch", 5),
     ("cli", 1),
     ("frames", 462),
-    ("interleave", 3),
+    ("interleave", 1),
     ("pages", 90),
     ("studies", 2),
 ];
