@@ -27,7 +27,8 @@ struct ProcessSlot {
     lock: SharedLock,
 }
 
-/// The shared state of a run.
+/// The shared state of a run. `Release` stores and `AcqRel` swaps pair with the `Acquire` loads of
+/// the same field: a process that sees the value sees all writes before it.
 pub(crate) struct Table {
     used: AtomicU32,
     threads: AtomicU32,

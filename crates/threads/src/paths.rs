@@ -19,7 +19,7 @@ pub(crate) const INTERRUPT: u32 = 1;
 /// All call paths: a tree that only grows. A look-up of a known path takes one load.
 pub(crate) struct PathTree {
     /// The child of path p by function f at `p * Func::COUNT + f`; 0 is none, because the root is
-    /// no child.
+    /// no child. The `Release` store in `child` pairs with the `Acquire` load there.
     children: Box<[AtomicU32]>,
     /// The path for which the time on each path is counted: itself, or the nearest caller.
     measured: Box<[AtomicU32]>,

@@ -65,9 +65,11 @@ pub(crate) struct Machine {
     online: [AtomicU64; MAX_CPUS / 64],
     pub(crate) online_count: AtomicUsize,
     pub(crate) tasks: TaskTable,
-    /// Tasks that have not returned.
+    /// Tasks that have not returned. `AcqRel` changes pair with the `Acquire` loads in `run`: when
+    /// it is 0 there, the writes of all tasks are visible.
     pub(crate) live: AtomicUsize,
-    /// The run has ended, with or without a failure: CPUs leave their loops.
+    /// The run has ended, with or without a failure: CPUs leave their loops. Their `Acquire` loads
+    /// pair with the `Release` store in `finish`.
     pub(crate) over: AtomicBool,
     /// The run has failed: no task continues, and guards have no effect.
     pub(crate) dying: AtomicBool,

@@ -6,7 +6,8 @@ const SLOTS: usize = 1024;
 const EMPTY: u32 = u32::MAX;
 
 /// Frame numbers on their way from one thread to another. Each slot shows whether it is full, so
-/// that the two threads share no counters, only the lines with the frames.
+/// that the two threads share no counters, only the lines with the frames. The `Release` store of
+/// each side pairs with the `Acquire` load of the other.
 pub struct Ring {
     slots: Box<[AtomicU32]>,
 }
