@@ -67,7 +67,7 @@ pub enum SysctlError {
     },
     /// It does not have its old value.
     #[error(
-        "{key} is `{has}` and was `{before}`, which the kernel does not accept again: set it by hand; \
+        "{key} is `{has}` and was `{before}`, which the kernel refuses now: set it by hand; \
          {} keeps the old value, and `mmscale doctor` tries again", file.display()
     )]
     NotRestored {

@@ -40,7 +40,7 @@
 //! ```text
 //! 1. CPU 0 from   0 to  80: lock; CPU 1 is at 0: waits for its turn
 //! 2. CPU 1 from   0 to  80: lock; CPU 0 is at 80 with a lower rank: waits for its turn
-//! 3. CPU 0 from  80 to 200: takes the lock, works, unlocks (no turn), wants to send; CPU 1 is at 80
+//! 3. CPU 0 from  80 to 200: takes the lock, works, unlocks without a turn; CPU 1 is at 80
 //! 4. CPU 1 at 80: finds a lock that is free on the host but released at 200: waits until 285
 //! 5. CPU 0 from 200: sends; the interrupt arrives at 300; goes on until its next turn
 //! 6. CPU 1 from 285 to 385: has the lock, unlocks, handles the interrupt, loads

@@ -130,7 +130,7 @@ impl Memory {
         let epoch = EPOCHS.replace(EPOCHS.get() + 1);
         Self { weak: Cell::new(false), epoch, state: RefCell::default() }
     }
-    /// From now on it is weak, for `cpus` CPUs that have seen all that was written so far.
+    /// Makes memory weak, for `cpus` CPUs that have seen all writes so far.
     pub(crate) fn weaken(&self, cpus: usize) {
         self.state.borrow_mut().cpus = vec![Cpu::default(); cpus];
         self.weak.set(true);
