@@ -54,7 +54,7 @@ fn windows_of(params: &Params, on: Target) -> String {
 /// Describes what is observed on a machine.
 fn seen_on(on: Target) -> &'static str {
     match on {
-        On::Sim => {
+        Target::Sim => {
             "p50 and p99 are of the CPU that has the largest: of its windows' longest sections, \
              of its monitor's wake-ups. A section is preemption off, interrupts off or an \
              interrupt. Stolen time counts where it falls into one."

@@ -288,6 +288,17 @@ impl StudyFile {
     }
 }
 
+fn report(file: &FileTable) -> Result<Option<ReportFile>, FileError> {
+    if !file.table.contains_key("report") {
+        return Ok(None);
+    }
+    let place = ", [report]".to_owned();
+    let section = FileTable { study: file.study, place, table: file.table("report")? };
+    section.only(["subject", "link"].into_iter())?;
+    let text = |key| section.text(key).map(str::to_owned);
+    Ok(Some(ReportFile { subject: text("subject")?, link: text("link")? }))
+}
+
 fn cpus(file: &FileTable) -> Result<Option<usize>, FileError> {
     let Some(value) = file.table.get("cpus") else { return Ok(None) };
     match value.as_integer() {

@@ -2,7 +2,7 @@
 //! the file, programs and metrics from the workload.
 
 use crate::arm::Arm;
-use crate::file::{FileError, Source, StudyFile};
+use crate::file::{FileError, ReportFile, Source, StudyFile};
 use crate::machine::machine_params;
 use crate::param::{ParamSet, ParamSpec, Params};
 use crate::policy_arm::{PolicyArm, PolicyError};
