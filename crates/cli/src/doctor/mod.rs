@@ -78,7 +78,7 @@ fn examine(system: &System) -> Vec<Finding> {
 
 fn text(findings: &[Finding]) -> String {
     let mut lines = vec![
-        "simulation (--on sim) needs none of this and gives the same results everywhere".to_owned(),
+        "simulation (--on sim) needs none of this: its results are portable".to_owned(),
         String::new(),
     ];
     for finding in findings {
