@@ -2,7 +2,7 @@
 
 use super::mmap::locked_of;
 use super::zap::{HUGE_PAGES, Retire, folio_of};
-use super::{Area, AreaFlags, Backing, Space, SpaceError, VmaRange};
+use super::{Backing, Space, SpaceError, Vma, VmaFlags, VmaRange};
 use crate::folio::FolioFlags;
 use crate::table::{Direction, Gather, Leaf, MemAccess, PteFlags, PteTable};
 use mmscale_arch::{Func, Machine, PageSize, Span};
@@ -42,15 +42,15 @@ pub enum Advice {
 
 impl Advice {
     /// The flags that it sets and clears, if that is its only effect.
-    const fn flags(self) -> Option<(AreaFlags, AreaFlags)> {
-        const NONE: AreaFlags = AreaFlags::empty();
+    const fn flags(self) -> Option<(VmaFlags, VmaFlags)> {
+        const NONE: VmaFlags = VmaFlags::empty();
         Some(match self {
-            Self::HugePage => (AreaFlags::HUGE, AreaFlags::NO_HUGE),
-            Self::NoHugePage => (AreaFlags::NO_HUGE, AreaFlags::HUGE),
-            Self::DontFork => (AreaFlags::DONT_FORK, NONE),
-            Self::DoFork => (NONE, AreaFlags::DONT_FORK),
-            Self::WipeOnFork => (AreaFlags::WIPE_ON_FORK, NONE),
-            Self::KeepOnFork => (NONE, AreaFlags::WIPE_ON_FORK),
+            Self::HugePage => (VmaFlags::HUGE, VmaFlags::NO_HUGE),
+            Self::NoHugePage => (VmaFlags::NO_HUGE, VmaFlags::HUGE),
+            Self::DontFork => (VmaFlags::DONT_FORK, NONE),
+            Self::DoFork => (NONE, VmaFlags::DONT_FORK),
+            Self::WipeOnFork => (VmaFlags::WIPE_ON_FORK, NONE),
+            Self::KeepOnFork => (NONE, VmaFlags::WIPE_ON_FORK),
             _ => return None,
         })
     }
@@ -80,16 +80,16 @@ impl<A: Machine> Space<A> {
         }
         // One VMA, and no long sleep: the VMA's own lock is enough, as in Linux since 6.17.
         if matches!(advice, Advice::DontNeed | Advice::Free)
-            && let Some(vma) = self.lock_vma(range.start())
-            && vma.area().range.covers(range)
+            && let Some(guard) = self.lock_vma(range.start())
+            && guard.vma().range.covers(range)
         {
-            return self.advise_area(on, vma.area(), range, advice);
+            return self.advise_vma(on, guard.vma(), range, advice);
         }
         let vmas = self.lock.read();
         let mut mapped = 0;
-        for (area, part) in vmas.areas(range) {
+        for (vma, part) in vmas.in_range(range) {
             mapped += part.pages();
-            self.advise_area(on, &area, part, advice)?;
+            self.advise_vma(on, &vma, part, advice)?;
         }
         if mapped == range.pages() { Ok(()) } else { Err(SpaceError::NoMemory) }
     }
@@ -97,52 +97,52 @@ impl<A: Machine> Space<A> {
         &self,
         on: Backing<'_, A>,
         range: VmaRange,
-        set: AreaFlags,
-        clear: AreaFlags,
+        set: VmaFlags,
+        clear: VmaFlags,
     ) -> Result<(), SpaceError> {
         let mut change = self.change();
-        change.plan_alter(range, |area| area.flags = (area.flags - clear) | set)?;
+        change.plan_alter(range, |vma| vma.flags = (vma.flags - clear) | set)?;
         self.split_ends(on, &mut change, range)?;
         let mut mapped = 0;
         let mut next = Some(range);
         while let Some(rest) = next {
-            let Some(area) = change.first_in(rest) else { break };
-            let Some(part) = area.range.intersection(rest) else { break };
+            let Some(vma) = change.first_in(rest) else { break };
+            let Some(part) = vma.range.intersection(rest) else { break };
             next = VmaRange::new(part.end(), range.end());
             mapped += part.pages();
             // Only private anonymous memory is wiped.
-            if set.contains(AreaFlags::WIPE_ON_FORK) && area.file.is_some() {
+            if set.contains(VmaFlags::WIPE_ON_FORK) && vma.file.is_some() {
                 return Err(SpaceError::Inval);
             }
-            let flags = (area.flags - clear) | set;
-            if flags != area.flags {
+            let flags = (vma.flags - clear) | set;
+            if flags != vma.flags {
                 change.cut(part.start());
                 change.cut(part.end());
-                change.alter(part.start(), |area| area.flags = flags);
+                change.alter(part.start(), |vma| vma.flags = flags);
             }
         }
         change.join_at(range.end());
         if mapped == range.pages() { Ok(()) } else { Err(SpaceError::NoMemory) }
     }
     /// Applies advice to a part of one VMA.
-    fn advise_area(
+    fn advise_vma(
         &self,
         on: Backing<'_, A>,
-        area: &Area,
+        vma: &Vma,
         part: VmaRange,
         advice: Advice,
     ) -> Result<(), SpaceError> {
-        if area.flags.contains(AreaFlags::LOCKED) && advice != Advice::WillNeed {
+        if vma.flags.contains(VmaFlags::LOCKED) && advice != Advice::WillNeed {
             return Err(SpaceError::Inval);
         }
-        if advice == Advice::Free && area.file.is_some() {
+        if advice == Advice::Free && vma.file.is_some() {
             return Err(SpaceError::Inval);
         }
         match advice {
             Advice::DontNeed => {
                 on.memory.blanket_drain();
                 let mut gather = Gather::new(&self.table);
-                let done = self.zap(on, &mut gather, part, locked_of(area));
+                let done = self.zap(on, &mut gather, part, locked_of(vma));
                 gather.finish(on.paging, &mut Retire(on));
                 if done { Ok(()) } else { Err(SpaceError::NoMemory) }
             }
@@ -154,7 +154,7 @@ impl<A: Machine> Space<A> {
                 on.memory.blanket_drain();
                 self.page_out(on, part)
             }
-            Advice::WillNeed => self.will_need(on, area, part),
+            Advice::WillNeed => self.will_need(on, vma, part),
             _ => Ok(()),
         }
     }

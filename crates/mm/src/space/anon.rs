@@ -1,7 +1,7 @@
 //! Anonymous pages: a new folio for a page, and write access to a folio.
 
 use super::registry::Mapping;
-use super::{Area, AreaFlags, Backing, FaultError, Space, Vpn};
+use super::{Backing, FaultError, Space, Vma, VmaFlags, Vpn};
 use crate::folio::{FolioFlags, FolioInit};
 use crate::table::{Pte, PteFlags, PteTable};
 use mmscale_arch::{Func, Machine, NodeId, Order, Pfn, Span, planted};
@@ -15,15 +15,15 @@ pub(super) const OWN: FolioFlags = FolioFlags::ANON
 
 impl<A: Machine> Space<A> {
     /// The node for new pages of the VMA: the one set by mbind, or this CPU's.
-    pub(super) fn node_for(&self, area: &Area) -> NodeId {
-        area.node.unwrap_or_else(|| A::node_of(A::cpu()))
+    pub(super) fn node_for(&self, vma: &Vma) -> NodeId {
+        vma.node.unwrap_or_else(|| A::node_of(A::cpu()))
     }
-    pub(super) fn init_for(&self, area: &Area, page: Vpn) -> FolioInit {
+    pub(super) fn init_for(&self, vma: &Vma, page: Vpn) -> FolioInit {
         FolioInit {
             group: self.group,
             flags: OWN,
             mapping: self.mapping().word(),
-            index: area.index_of(page),
+            index: vma.index_of(page),
         }
     }
     fn mapping(&self) -> Mapping {
@@ -33,22 +33,22 @@ impl<A: Machine> Space<A> {
     pub(super) fn new_page(
         &self,
         on: Backing<'_, A>,
-        area: &Area,
+        vma: &Vma,
         page: Vpn,
     ) -> Result<Pfn, FaultError> {
-        let what = self.init_for(area, page);
-        on.new_folio(self.node_for(area), Order::ZERO, Gfp::KERNEL, what)
+        let what = self.init_for(vma, page);
+        on.new_folio(self.node_for(vma), Order::ZERO, Gfp::KERNEL, what)
     }
     /// Handles a write fault on an empty entry (`do_anonymous_page`).
     pub(super) fn fill_anonymous(
         &self,
         on: Backing<'_, A>,
-        area: &Area,
+        vma: &Vma,
         page: Vpn,
     ) -> Result<(), FaultError> {
         let _span = Span::<A>::enter(Func::DoAnonymousPage);
-        let what = self.init_for(area, page);
-        let pfn = on.new_initializing(self.node_for(area), Gfp::KERNEL, what)?;
+        let what = self.init_for(vma, page);
+        let pfn = on.new_initializing(self.node_for(vma), Gfp::KERNEL, what)?;
         A::clear_block(pfn, Order::ZERO);
         let mut ptes = match self.table.lock_pte(on.paging, page) {
             Ok(ptes) => ptes,
@@ -60,7 +60,7 @@ impl<A: Machine> Space<A> {
         let stable = self.stable();
         if stable.is_ok() && (ptes.get(page).is_none() || planted!(FaultUnchecked)) {
             on.memory.add_mapped(pfn, what.flags);
-            self.enter(on, area, &mut ptes, page, pfn);
+            self.enter(on, vma, &mut ptes, page, pfn);
             return Ok(());
         }
         // Another thread has filled the entry, or a reaper has started.
@@ -73,33 +73,33 @@ impl<A: Machine> Space<A> {
     pub(super) fn map_anonymous(
         &self,
         on: Backing<'_, A>,
-        area: &Area,
+        vma: &Vma,
         ptes: &mut PteTable<'_, A>,
         page: Vpn,
         pfn: Pfn,
     ) {
         on.memory.folios.add_map(pfn);
         on.memory.add(pfn);
-        self.enter(on, area, ptes, page, pfn);
+        self.enter(on, vma, ptes, page, pfn);
     }
     /// Fills the entry for a folio whose mapping is counted and which is in a batch.
     fn enter(
         &self,
         on: Backing<'_, A>,
-        area: &Area,
+        vma: &Vma,
         ptes: &mut PteTable<'_, A>,
         page: Vpn,
         pfn: Pfn,
     ) {
-        if area.flags.contains(AreaFlags::LOCKED) {
+        if vma.flags.contains(VmaFlags::LOCKED) {
             on.memory.mlock(pfn);
         }
         let marks = PteFlags::ACCESSED | PteFlags::DIRTY;
-        ptes.fill(page, Pte::page(pfn, marks | self.rights(area)));
+        ptes.fill(page, Pte::page(pfn, marks | self.rights(vma)));
     }
     /// The write permission of an exclusive page's entry.
-    pub(super) fn rights(&self, area: &Area) -> PteFlags {
-        if area.prot.is_writable() { PteFlags::WRITE } else { PteFlags::empty() }
+    pub(super) fn rights(&self, vma: &Vma) -> PteFlags {
+        if vma.prot.is_writable() { PteFlags::WRITE } else { PteFlags::empty() }
     }
     /// Marks the folio as exclusive to this address space.
     pub(super) fn own(&self, on: Backing<'_, A>, folio: Pfn) {

@@ -1,7 +1,7 @@
 //! mbind: the node of new pages, and migration of present ones.
 
 use super::zap::{Locked, Retire, folio_of};
-use super::{Area, Backing, Space, SpaceError, VmaRange, Vpn};
+use super::{Backing, Space, SpaceError, Vma, VmaRange, Vpn};
 use crate::folio::FolioFlags;
 use crate::lru::Pending;
 use crate::table::{Direction, Gather, Leaf, PteFlags};
@@ -32,7 +32,7 @@ impl<A: Machine> Space<A> {
             if !change.covers(range) {
                 return Err(SpaceError::Fault);
             }
-            change.plan_alter(range, |area| area.node = Some(node))?;
+            change.plan_alter(range, |vma| vma.node = Some(node))?;
             self.split_ends(on, &mut change, range)?;
             self.set_node(&mut change, range, node);
             if present == Present::Stay {
@@ -47,13 +47,13 @@ impl<A: Machine> Space<A> {
     fn set_node(&self, change: &mut super::change::Change<'_, A>, range: VmaRange, node: NodeId) {
         let mut at = range.start();
         while let Some(rest) = VmaRange::new(at, range.end()) {
-            let Some(area) = change.at(at) else { break };
-            let Some(part) = area.range.intersection(rest) else { break };
+            let Some(vma) = change.at(at) else { break };
+            let Some(part) = vma.range.intersection(rest) else { break };
             at = part.end();
-            if area.node != Some(node) {
+            if vma.node != Some(node) {
                 change.cut(part.start());
                 change.cut(part.end());
-                change.alter(part.start(), |area| area.node = Some(node));
+                change.alter(part.start(), |vma| vma.node = Some(node));
             }
         }
         change.join_at(range.end());
@@ -99,11 +99,11 @@ impl<A: Machine> Space<A> {
         let _span = Span::<A>::enter(Func::MigratePages);
         let mut failed = 0;
         for &(page, folio) in taken {
-            let vma = self.lock.read();
+            let vmas = self.lock.read();
             let moved =
-                vma.at(page).is_some_and(|area| self.migrate_one(on, &area, page, folio, node));
+                vmas.at(page).is_some_and(|vma| self.migrate_one(on, &vma, page, folio, node));
             failed += u64::from(!moved);
-            drop(vma);
+            drop(vmas);
             if moved {
                 on.memory.put(folio);
             } else {
@@ -118,17 +118,17 @@ impl<A: Machine> Space<A> {
     fn migrate_one(
         &self,
         on: Backing<'_, A>,
-        area: &Area,
+        vma: &Vma,
         page: Vpn,
         folio: Pfn,
         node: NodeId,
     ) -> bool {
-        let mut what = self.init_for(area, page);
+        let mut what = self.init_for(vma, page);
         what.index = on.memory.folios.index(folio);
         let gfp = Gfp::NOWAIT | Gfp::THIS_NODE;
         let Ok(new) = on.memory.alloc_folio(node, Order::ZERO, gfp, what) else { return false };
         let mut gather = Gather::new(&self.table);
-        let moved = self.exchange(on, area, &mut gather, page, folio, new);
+        let moved = self.exchange(on, vma, &mut gather, page, folio, new);
         gather.finish(on.paging, &mut Retire(on));
         if !moved {
             on.memory.put(new);
@@ -138,7 +138,7 @@ impl<A: Machine> Space<A> {
     fn exchange(
         &self,
         on: Backing<'_, A>,
-        area: &Area,
+        vma: &Vma,
         gather: &mut Gather<'_, A>,
         page: Vpn,
         folio: Pfn,
@@ -175,7 +175,7 @@ impl<A: Machine> Space<A> {
         self.unmap_folio(on, folio, Locked::No);
         on.memory.folios.add_map(new);
         on.memory.add(new);
-        if area.flags.contains(super::AreaFlags::LOCKED) {
+        if vma.flags.contains(super::VmaFlags::LOCKED) {
             on.memory.mlock(new);
         }
         ptes.fill(page, old.to(new));

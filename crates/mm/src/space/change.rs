@@ -4,8 +4,8 @@
 //! ([`Change::plan`]); after that no step fails. It locks each VMA that it touches, and releases
 //! all of these locks when it ends or when it downgrades mmap_lock.
 
-use super::lock::Vma;
-use super::{Area, NoMemory, Space, SpaceError, VmaId, VmaRange, VmaSlots, VmaTree, Vpn};
+use super::vma_lock::VmaLock;
+use super::{NoMemory, Space, SpaceError, Vma, VmaId, VmaRange, VmaSlots, VmaTree, Vpn};
 use alloc::vec::Vec;
 use core::ops::Deref;
 use core::sync::atomic::Ordering::AcqRel;
@@ -15,7 +15,7 @@ use mmscale_arch::{Atomic, Machine, Op, planted};
 /// The data that mmap_lock protects.
 pub(super) struct Vmas<A: Machine> {
     pub(super) tree: VmaTree<VmaId>,
-    slots: VmaSlots<Vma<A>>,
+    slots: VmaSlots<VmaLock<A>>,
     /// VMAs that the current change has locked.
     held: Vec<VmaId>,
     /// Pages of all VMAs.
@@ -34,40 +34,40 @@ impl<A: Machine> Vmas<A> {
             locked_pages: 0,
         }
     }
-    pub(super) fn slots(&self) -> &VmaSlots<Vma<A>> {
+    pub(super) fn slots(&self) -> &VmaSlots<VmaLock<A>> {
         &self.slots
     }
-    fn vma(&self, id: VmaId) -> &Vma<A> {
+    fn lock_of(&self, id: VmaId) -> &VmaLock<A> {
         self.slots.get(id).expect("the id of a VMA in the tree is live")
     }
     /// Returns the VMA of `id`, which is in the tree.
-    pub(super) fn area(&self, id: VmaId) -> Area {
-        self.vma(id).area()
+    pub(super) fn vma(&self, id: VmaId) -> Vma {
+        self.lock_of(id).vma()
     }
     /// Returns the VMA that holds `page`.
-    pub(super) fn at(&self, page: Vpn) -> Option<Area> {
+    pub(super) fn at(&self, page: Vpn) -> Option<Vma> {
         A::work(Op::VmaFind, 1);
-        self.tree.get(page).map(|entry| self.area(entry.value))
+        self.tree.get(page).map(|entry| self.vma(entry.value))
     }
     /// Returns the first VMA with a page of `range`, whole.
-    pub(super) fn first_in(&self, range: VmaRange) -> Option<Area> {
+    pub(super) fn first_in(&self, range: VmaRange) -> Option<Vma> {
         A::work(Op::VmaFind, 1);
-        self.tree.first_in(range).map(|entry| self.area(entry.value))
+        self.tree.first_in(range).map(|entry| self.vma(entry.value))
     }
     /// The VMAs that have a page of `range`, in order: each whole, and its part of `range`.
-    pub(super) fn areas(
+    pub(super) fn in_range(
         &self,
         range: VmaRange,
-    ) -> impl DoubleEndedIterator<Item = (Area, VmaRange)> + '_ {
+    ) -> impl DoubleEndedIterator<Item = (Vma, VmaRange)> + '_ {
         self.tree.range(range).filter_map(move |entry| {
-            let area = self.area(entry.value);
-            area.range.intersection(range).map(|part| (area, part))
+            let vma = self.vma(entry.value);
+            vma.range.intersection(range).map(|part| (vma, part))
         })
     }
     /// The pages of `range` up to its first hole.
     pub(super) fn first_run(&self, range: VmaRange) -> Option<VmaRange> {
         let mut end = range.start();
-        for (_, part) in self.areas(range) {
+        for (_, part) in self.in_range(range) {
             if part.start() != end {
                 break;
             }
@@ -77,7 +77,7 @@ impl<A: Machine> Vmas<A> {
     }
     /// Whether all of `range` is mapped.
     pub(super) fn covers(&self, range: VmaRange) -> bool {
-        self.areas(range).map(|(_, part)| part.pages()).sum::<u64>() == range.pages()
+        self.in_range(range).map(|(_, part)| part.pages()).sum::<u64>() == range.pages()
     }
     /// From the end of the VMA before `range` to the start of the VMA after it. A table that maps
     /// pages of this range only may be freed with `range`.
@@ -145,22 +145,22 @@ impl<'a, A: Machine> Change<'a, A> {
     pub(super) fn plan_alter(
         &mut self,
         range: VmaRange,
-        alter: impl Fn(&mut Area),
+        alter: impl Fn(&mut Vma),
     ) -> Result<(), SpaceError> {
         let adds = self.cuts(range);
         if adds == 0 {
             return Ok(());
         }
         let (mut count, most) = (self.tree.len(), self.space.config.vmas_max as usize);
-        let before = self.tree.find_before(range.start()).map(|entry| self.area(entry.value));
-        let mut before = before.filter(|area| area.range.end() == range.start());
-        for (area, part) in self.areas(range) {
-            let mut new = area.part(part);
+        let before = self.tree.find_before(range.start()).map(|entry| self.vma(entry.value));
+        let mut before = before.filter(|vma| vma.range.end() == range.start());
+        for (vma, part) in self.in_range(range) {
+            let mut new = vma.part(part);
             alter(&mut new);
-            if !area.part(part).is_alike(&new) {
-                let cuts = usize::from(area.range.start() < part.start())
-                    + usize::from(part.end() < area.range.end());
-                let after = self.tree.get(part.end()).map(|entry| self.area(entry.value));
+            if !vma.part(part).is_alike(&new) {
+                let cuts = usize::from(vma.range.start() < part.start())
+                    + usize::from(part.end() < vma.range.end());
+                let after = self.tree.get(part.end()).map(|entry| self.vma(entry.value));
                 let after = after.filter(|after| after.range.start() == part.end());
                 let joins = usize::from(before.is_some_and(|before| before.joins(&new)))
                     + usize::from(after.is_some_and(|after| new.joins(&after)));
@@ -204,7 +204,7 @@ impl<'a, A: Machine> Change<'a, A> {
     }
     /// Locks a VMA for writing until the change is over.
     fn hold(&mut self, id: VmaId) {
-        if self.vma(id).write(self.space) {
+        if self.lock_of(id).write(self.space) {
             self.vmas().held.push(id);
         }
     }
@@ -220,29 +220,29 @@ impl<'a, A: Machine> Change<'a, A> {
     }
     /// Adds a VMA where there is none, and merges it with equal neighbours. Planned. Page faults
     /// may use it immediately: a fault that has read `changes` earlier may search the tree now.
-    pub(super) fn add(&mut self, area: Area) {
-        self.add_then(area, |_, _| {});
+    pub(super) fn add(&mut self, vma: Vma) {
+        self.add_then(vma, |_, _| {});
     }
     /// Adds a VMA whose pages are still to come: it is locked before a page fault can find it.
-    pub(super) fn add_held(&mut self, area: Area) {
-        self.add_then(area, Self::hold);
-        self.hold_at(area.range.start());
+    pub(super) fn add_held(&mut self, vma: Vma) {
+        self.add_then(vma, Self::hold);
+        self.hold_at(vma.range.start());
     }
     /// Adds a VMA. Calls `before_found` with a new VMA before it is put into the tree.
-    fn add_then(&mut self, area: Area, before_found: fn(&mut Self, VmaId)) {
+    fn add_then(&mut self, vma: Vma, before_found: fn(&mut Self, VmaId)) {
         A::work(Op::VmaEdit, 1);
-        let before = self.tree.find_before(area.range.start());
-        let before = before.map(|entry| entry.value).filter(|&id| self.area(id).joins(&area));
-        let after = self.tree.get(area.range.end());
-        let after = after.map(|entry| entry.value).filter(|&id| area.joins(&self.area(id)));
-        self.count(&area, 1);
+        let before = self.tree.find_before(vma.range.start());
+        let before = before.map(|entry| entry.value).filter(|&id| self.vma(id).joins(&vma));
+        let after = self.tree.get(vma.range.end());
+        let after = after.map(|entry| entry.value).filter(|&id| vma.joins(&self.vma(id)));
+        self.count(&vma, 1);
         match (before, after) {
             (Some(low), high) => {
                 self.hold(low);
-                let mut whole = self.area(low);
-                let mut end = area.range.end();
+                let mut whole = self.vma(low);
+                let mut end = vma.range.end();
                 if let Some(high) = high {
-                    end = self.area(high).range.end();
+                    end = self.vma(high).range.end();
                     self.drop_vma(high);
                 }
                 whole.range = VmaRange::raw(whole.range.start().get(), end.get());
@@ -250,37 +250,37 @@ impl<'a, A: Machine> Change<'a, A> {
             }
             (None, Some(high)) => {
                 self.hold(high);
-                let old = self.area(high).range;
-                let range = VmaRange::raw(area.range.start().get(), old.end().get());
-                self.put(high, Area { range, ..area });
+                let old = self.vma(high).range;
+                let range = VmaRange::raw(vma.range.start().get(), old.end().get());
+                self.put(high, Vma { range, ..vma });
             }
             (None, None) => {
                 self.shut();
                 let vmas = self.vmas();
                 let id = vmas.slots.alloc().expect("planned");
-                vmas.vma(id).set(&area);
+                vmas.lock_of(id).set(&vma);
                 before_found(self, id);
                 let mut edit = self.vmas().tree.edit(1).expect("planned");
-                edit.insert(area.range, id).expect("nothing is mapped there");
+                edit.insert(vma.range, id).expect("nothing is mapped there");
             }
         }
     }
     /// Writes a VMA that is in the tree, and its ends in the tree.
-    fn put(&mut self, id: VmaId, area: Area) {
-        let old = self.area(id).range;
-        if old != area.range {
+    fn put(&mut self, id: VmaId, vma: Vma) {
+        let old = self.vma(id).range;
+        if old != vma.range {
             self.shut();
             let mut edit = self.vmas().tree.edit(0).expect("nothing is added");
-            let moved = edit.resize(old.start(), area.range);
+            let moved = edit.resize(old.start(), vma.range);
             moved.expect("it is in the tree").expect("the new range is free");
         }
-        self.vma(id).set(&area);
+        self.lock_of(id).set(&vma);
     }
     /// Removes a VMA from the tree and ends its id. The caller updates the page counts.
     fn drop_vma(&mut self, id: VmaId) {
         self.hold(id);
         self.shut();
-        let start = self.area(id).range.start();
+        let start = self.vma(id).range.start();
         let vmas = self.vmas();
         vmas.tree.remove(start).expect("it is in the tree");
         if let Some(at) = vmas.held.iter().rposition(|&held| held == id) {
@@ -288,14 +288,14 @@ impl<'a, A: Machine> Change<'a, A> {
         }
         // The id ends before the lock is released: a reader that gets the lock sees that the id is
         // dead.
-        let vma = self.space.lookup.get(id).expect("the id of a VMA in the tree is live");
+        let lock = self.space.lookup.get(id).expect("the id of a VMA in the tree is live");
         if planted!(VmaUnlockedAlive) {
-            vma.write_done();
+            lock.write_done();
             self.vmas().slots.free(id);
             return;
         }
         self.vmas().slots.free(id);
-        vma.write_done();
+        lock.write_done();
     }
     /// Splits the VMA that extends across `at`, if there is one. Planned: adds a VMA.
     pub(super) fn cut(&mut self, at: Vpn) {
@@ -304,13 +304,13 @@ impl<'a, A: Machine> Change<'a, A> {
         };
         A::work(Op::VmaEdit, 1);
         self.hold(entry.value);
-        let area = self.area(entry.value);
-        let Some((low, high)) = area.range.split(at) else { return };
+        let vma = self.vma(entry.value);
+        let Some((low, high)) = vma.range.split(at) else { return };
         self.shut();
         let vmas = self.vmas();
         let id = vmas.slots.alloc().expect("planned");
-        vmas.vma(id).set(&area.part(high));
-        vmas.vma(entry.value).set(&area.part(low));
+        vmas.lock_of(id).set(&vma.part(high));
+        vmas.lock_of(entry.value).set(&vma.part(low));
         let mut edit = vmas.tree.edit(1).expect("planned");
         edit.split(at, |_| id).expect("it extends across");
         self.hold(id);
@@ -326,23 +326,23 @@ impl<'a, A: Machine> Change<'a, A> {
         usize::from(inside(range.start())) + usize::from(inside(range.end()))
     }
     /// Removes the first VMA of `range`, which must be inside `range`.
-    pub(super) fn take_first(&mut self, range: VmaRange) -> Option<Area> {
+    pub(super) fn take_first(&mut self, range: VmaRange) -> Option<Vma> {
         let entry = self.tree.first_in(range)?;
         debug_assert!(range.covers(entry.range), "cut first");
         A::work(Op::VmaEdit, 1);
-        let area = self.area(entry.value);
+        let vma = self.vma(entry.value);
         self.drop_vma(entry.value);
-        self.count(&area, -1);
-        Some(area)
+        self.count(&vma, -1);
+        Some(vma)
     }
     /// Applies `change` to the VMA that starts at `start`, which must not change its range, and
     /// merges it with equal neighbours.
-    pub(super) fn alter(&mut self, start: Vpn, change: impl FnOnce(&mut Area)) {
+    pub(super) fn alter(&mut self, start: Vpn, change: impl FnOnce(&mut Vma)) {
         let Some(entry) = self.tree.get(start) else { return };
         debug_assert!(entry.range.start() == start, "cut first");
         A::work(Op::VmaEdit, 1);
         self.hold(entry.value);
-        let old = self.area(entry.value);
+        let old = self.vma(entry.value);
         let mut new = old;
         change(&mut new);
         self.count(&old, -1);
@@ -357,11 +357,11 @@ impl<'a, A: Machine> Change<'a, A> {
             return;
         };
         let low = self.tree.find_before(at);
-        let Some(low) = low.filter(|low| self.area(low.value).joins(&self.area(high.value))) else {
+        let Some(low) = low.filter(|low| self.vma(low.value).joins(&self.vma(high.value))) else {
             return;
         };
         self.hold(low.value);
-        let mut whole = self.area(low.value);
+        let mut whole = self.vma(low.value);
         self.drop_vma(high.value);
         whole.range = VmaRange::raw(low.range.start().get(), high.range.end().get());
         self.put(low.value, whole);
@@ -374,9 +374,9 @@ impl<'a, A: Machine> Change<'a, A> {
         };
         A::work(Op::VmaEdit, 1);
         self.hold(entry.value);
-        let old = self.area(entry.value);
+        let old = self.vma(entry.value);
         let range = VmaRange::raw(old.range.start().get(), to.get());
-        let new = Area { range, ..old };
+        let new = Vma { range, ..old };
         self.count(&old, -1);
         self.count(&new, 1);
         self.put(entry.value, new);
@@ -385,9 +385,9 @@ impl<'a, A: Machine> Change<'a, A> {
         }
         self.join_at(to);
     }
-    fn count(&mut self, area: &Area, sign: i64) {
-        let pages = area.range.pages() as i64 * sign;
-        let locked = if area.flags.contains(super::AreaFlags::LOCKED) { pages } else { 0 };
+    fn count(&mut self, vma: &Vma, sign: i64) {
+        let pages = vma.range.pages() as i64 * sign;
+        let locked = if vma.flags.contains(super::VmaFlags::LOCKED) { pages } else { 0 };
         let vmas = self.vmas();
         vmas.pages = vmas.pages.wrapping_add_signed(pages);
         vmas.locked_pages = vmas.locked_pages.wrapping_add_signed(locked);
@@ -395,14 +395,14 @@ impl<'a, A: Machine> Change<'a, A> {
     fn let_go(&mut self) {
         self.open();
         while let Some(id) = self.vmas().held.pop() {
-            self.vma(id).write_done();
+            self.lock_of(id).write_done();
         }
     }
     /// Locks every VMA for writing, and keeps these locks after the change: only the tree leads to
     /// a VMA afterwards. The next change must remove all VMAs.
     pub(super) fn hold_all_for_good(&mut self) {
         self.tree.iter().for_each(|entry| {
-            self.vma(entry.value).write(self.space);
+            self.lock_of(entry.value).write(self.space);
         });
         self.vmas().held.clear();
     }

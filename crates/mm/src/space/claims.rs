@@ -190,10 +190,10 @@ impl<A: Machine> Space<A> {
         let mut rest = Some(pages_of(units));
         while let Some(range) = rest {
             A::work(Op::VmaFind, 1);
-            let mut areas = vmas.areas(range);
+            let mut iter = vmas.in_range(range);
             let next = match way {
-                Direction::Forward => areas.next(),
-                Direction::Reverse => areas.next_back(),
+                Direction::Forward => iter.next(),
+                Direction::Reverse => iter.next_back(),
             };
             let (_, part) = next?;
             if let Some(found) = self.table.first_share(part, way) {
@@ -216,9 +216,9 @@ impl<A: Machine> Space<A> {
         let range = pages_of(units.clone());
         let dead = self.state.load(Acquire) & DEAD != 0;
         let how = Zap::claimed(if dead { Hold::Claim } else { Hold::Lock });
-        for (area, part) in vmas.areas(range) {
-            if dead || is_reapable(&area) {
-                let done = self.zap_with(on, gather, part, locked_of(&area), how);
+        for (vma, part) in vmas.in_range(range) {
+            if dead || is_reapable(&vma) {
+                let done = self.zap_with(on, gather, part, locked_of(&vma), how);
                 debug_assert!(done, "no huge page extends across the end of a VMA");
             } else {
                 self.state.fetch_or(LEFT, AcqRel);
@@ -318,9 +318,9 @@ impl<A: Machine> Space<A> {
         }
         let _span = Span::<A>::enter(Func::UnmapVmas);
         let how = Zap::claimed(Hold::Claim);
-        for (area, part) in vmas.areas(VmaRange::USER) {
-            if !is_reapable(&area) {
-                self.zap_with(on, gather, part, locked_of(&area), how);
+        for (vma, part) in vmas.in_range(VmaRange::USER) {
+            if !is_reapable(&vma) {
+                self.zap_with(on, gather, part, locked_of(&vma), how);
             }
         }
     }

@@ -3,19 +3,19 @@
 use super::change::Change;
 use super::huge::huge_range;
 use super::zap::{HUGE_ORDER, HUGE_PAGES, Locked, Retire};
-use super::{Area, AreaFlags, Backing, Space, SpaceError, VmaRange, Vpn};
+use super::{Backing, Space, SpaceError, Vma, VmaFlags, VmaRange, Vpn};
 use crate::folio::FolioFlags;
 use crate::table::{Direction, Gather, Pte, PteFlags, TableError};
 use alloc::vec::Vec;
 use mmscale_arch::{Func, Machine, Order, PageSize, Pfn, Span};
 use mmscale_frames::page_alloc::Gfp;
 
-impl Area {
+impl Vma {
     /// Whether it may have a huge page (`thp_vma_allowable_order`): page numbers and folio indices
     /// are aligned alike, and one fits.
     fn has_huge_stretch(&self) -> bool {
         let moved = self.range.start().get().wrapping_sub(self.origin);
-        let refused = self.flags.contains(AreaFlags::NO_HUGE) || self.prot.is_empty();
+        let refused = self.flags.contains(VmaFlags::NO_HUGE) || self.prot.is_empty();
         let last = self.range.end().get() & !(HUGE_PAGES - 1);
         let fits = last.checked_sub(HUGE_PAGES).is_some_and(|at| at >= self.range.start().get());
         fits && !refused && moved.is_multiple_of(HUGE_PAGES)
@@ -33,25 +33,25 @@ impl<A: Machine> Space<A> {
         let _span = Span::<A>::enter(Func::CollapseHugePage);
         let (mut rest, mut mapped) = (Some(range), 0);
         while let Some(left) = rest {
-            let Some(area) = self.lock.read().first_in(left) else { break };
-            let Some(part) = area.range.intersection(left) else { break };
+            let Some(vma) = self.lock.read().first_in(left) else { break };
+            let Some(part) = vma.range.intersection(left) else { break };
             mapped += part.pages();
             rest = VmaRange::new(part.end(), range.end());
-            self.collapse_area(on, &area, part)?;
+            self.collapse_vma(on, &vma, part)?;
         }
         if mapped == range.pages() { Ok(()) } else { Err(SpaceError::NoMemory) }
     }
     /// Collapses a part of one VMA (`madvise_collapse`).
-    fn collapse_area(
+    fn collapse_vma(
         &self,
         on: Backing<'_, A>,
-        area: &Area,
+        vma: &Vma,
         part: VmaRange,
     ) -> Result<(), SpaceError> {
         let start = part.start().get().next_multiple_of(HUGE_PAGES);
         let end = part.end().get() & !(HUGE_PAGES - 1);
         // No aligned part, not even an empty one: EINVAL in Linux.
-        if start > end || !area.has_huge_stretch() {
+        if start > end || !vma.has_huge_stretch() {
             return Err(SpaceError::Inval);
         }
         let mut page = Vpn::new(start);
@@ -66,8 +66,8 @@ impl<A: Machine> Space<A> {
     fn collapse_one(&self, on: Backing<'_, A>, range: VmaRange) -> Result<(), SpaceError> {
         let mut change = self.change();
         let page = range.start();
-        let area = change.at(page).ok_or(SpaceError::NoMemory)?;
-        if !area.has_huge_stretch() || area.file.is_some() || !area.range.covers(range) {
+        let vma = change.at(page).ok_or(SpaceError::NoMemory)?;
+        if !vma.has_huge_stretch() || vma.file.is_some() || !vma.range.covers(range) {
             return Err(SpaceError::Inval);
         }
         // Faults of other threads end before the first check.
@@ -82,10 +82,10 @@ impl<A: Machine> Space<A> {
             Ok(_) | Err(TableError::Table) => {}
             Err(why) => return Err(why.into()),
         }
-        let what = self.init_for(&area, page);
-        let node = self.node_for(&area);
+        let what = self.init_for(&vma, page);
+        let node = self.node_for(&vma);
         let new = on.new_folio(node, HUGE_ORDER, Gfp::KERNEL, what)?;
-        self.take_and_copy(on, &change, &area, range, new);
+        self.take_and_copy(on, &change, &vma, range, new);
         Ok(())
     }
     /// Whether all pages of `range` are exclusive. The VMA is locked, so only the hardware changes
@@ -115,7 +115,7 @@ impl<A: Machine> Space<A> {
         &self,
         on: Backing<'_, A>,
         change: &Change<'_, A>,
-        area: &Area,
+        vma: &Vma,
         range: VmaRange,
         new: Pfn,
     ) {
@@ -142,7 +142,7 @@ impl<A: Machine> Space<A> {
                 continue;
             };
             A::copy_page(from, to);
-            let locked = area.flags.contains(AreaFlags::LOCKED);
+            let locked = vma.flags.contains(VmaFlags::LOCKED);
             self.unmap_folio(on, from, if locked { Locked::Yes } else { Locked::No });
             // Reclaim may have added it to the swap cache since the check, and then failed to unmap
             // it.
@@ -154,11 +154,11 @@ impl<A: Machine> Space<A> {
         gather.finish(on.paging, &mut sink);
         on.memory.folios.add_map(new);
         on.memory.add(new);
-        if area.flags.contains(AreaFlags::LOCKED) {
+        if vma.flags.contains(VmaFlags::LOCKED) {
             on.memory.mlock(new);
         }
-        let marks = PteFlags::HUGE | PteFlags::ACCESSED | PteFlags::DIRTY | self.rights(area);
-        let shown = Pte::page(new, marks).hidden(!area.prot.is_readable());
+        let marks = PteFlags::HUGE | PteFlags::ACCESSED | PteFlags::DIRTY | self.rights(vma);
+        let shown = Pte::page(new, marks).hidden(!vma.prot.is_readable());
         match self.table.lock_pmd(on.paging, range.start()) {
             Ok(mut pmd) => pmd.fill(range.start(), shown),
             Err(why) => panic!("the tables above a huge page were there: {why}"),

@@ -92,10 +92,10 @@ impl<A: Machine> Space<A> {
             // first: freeing the last frame does not wait for removing VMAs.
             self.zap_left(on, &change, &mut gather);
             self.free_tables(on, gather);
-            let _ = self.take_areas(&mut change, VmaRange::USER);
+            let _ = self.remove_vmas(&mut change, VmaRange::USER);
             drop(change);
         } else {
-            let _ = self.take_areas(&mut change, VmaRange::USER);
+            let _ = self.remove_vmas(&mut change, VmaRange::USER);
             drop(change);
             self.free_tables(on, gather);
         }
@@ -118,8 +118,8 @@ impl<A: Machine> Space<A> {
         }
         let vmas = self.lock.read();
         let _span = Span::<A>::enter(Func::UnmapVmas);
-        for (area, range) in vmas.areas(VmaRange::USER) {
-            let done = self.zap(on, gather, range, locked_of(&area));
+        for (vma, range) in vmas.in_range(VmaRange::USER) {
+            let done = self.zap(on, gather, range, locked_of(&vma));
             debug_assert!(done, "no huge page extends across the end of a VMA");
         }
     }

@@ -5,7 +5,7 @@
 //! changed, the fault returns without a change, and the program retries the access.
 
 use super::zap::PIECE;
-use super::{Area, AreaFlags, Backing, FaultError, KILLED, Space, Vpn};
+use super::{Backing, FaultError, KILLED, Space, Vma, VmaFlags, Vpn};
 use crate::table::{MemAccess, Miss, Pte, PteFlags};
 use core::sync::atomic::Ordering::Acquire;
 use mmscale_arch::{Atomic, Func, Machine, Op, Pfn, Span, planted};
@@ -51,18 +51,18 @@ impl<A: Machine> Space<A> {
         if self.state.load_uncharged(Acquire) & KILLED != 0 {
             return Err(FaultError::Killed);
         }
-        if let Some(vma) = self.lock_vma_now(page) {
-            return self.handle_fault(on, vma.area(), page, access, seen);
+        if let Some(guard) = self.lock_vma_now(page) {
+            return self.handle_fault(on, guard.vma(), page, access, seen);
         }
         let vmas = self.lock.read();
-        let area = vmas.at(page).ok_or(FaultError::Segv)?;
-        self.handle_fault(on, &area, page, access, seen)
+        let vma = vmas.at(page).ok_or(FaultError::Segv)?;
+        self.handle_fault(on, &vma, page, access, seen)
     }
     /// Handles a fault whose VMA is held by its lock or by mmap_lock (`handle_mm_fault`).
     pub(super) fn handle_fault(
         &self,
         on: Backing<'_, A>,
-        area: &Area,
+        vma: &Vma,
         page: Vpn,
         access: MemAccess,
         seen: Pte,
@@ -70,47 +70,47 @@ impl<A: Machine> Space<A> {
         let _span = Span::<A>::enter(Func::HandleMmFault);
         A::work(Op::FaultHandle, 1);
         let allowed = match access {
-            MemAccess::Read => area.prot.is_readable(),
-            MemAccess::Write => area.prot.is_writable(),
+            MemAccess::Read => vma.prot.is_readable(),
+            MemAccess::Write => vma.prot.is_writable(),
         };
         if !allowed {
             return Err(FaultError::Segv);
         }
         if seen.is_none() {
-            return self.fill(on, area, page, access);
+            return self.fill(on, vma, page, access);
         }
         if let Some(entry) = seen.as_swap() {
-            return self.swap_in(on, area, page, seen, entry);
+            return self.swap_in(on, vma, page, seen, entry);
         }
         let denied = seen.is_present() && !seen.flags().contains(PteFlags::WRITE);
         if access == MemAccess::Read || !denied {
             return Ok(());
         }
-        if area.flags.contains(AreaFlags::SHARED) {
+        if vma.flags.contains(VmaFlags::SHARED) {
             return self.write_shared(on, page);
         }
         if seen.is_huge() {
-            return self.huge_write(on, area, page, seen);
+            return self.huge_write(on, vma, page, seen);
         }
-        self.write_protected(on, area, page, seen)
+        self.write_protected(on, vma, page, seen)
     }
     /// Handles a fault on an empty entry.
     fn fill(
         &self,
         on: Backing<'_, A>,
-        area: &Area,
+        vma: &Vma,
         page: Vpn,
         access: MemAccess,
     ) -> Result<(), FaultError> {
-        if let Some(map) = area.file {
-            return self.fill_from_file(on, area, map, page, access);
+        if let Some(map) = vma.file {
+            return self.fill_from_file(on, vma, map, page, access);
         }
-        if access == MemAccess::Write && self.fill_huge(on, area, page)? {
+        if access == MemAccess::Write && self.fill_huge(on, vma, page)? {
             return Ok(());
         }
         match access {
             MemAccess::Read => self.fill_zero(on, page),
-            MemAccess::Write => self.fill_anonymous(on, area, page),
+            MemAccess::Write => self.fill_anonymous(on, vma, page),
         }
     }
     /// A read fault on anonymous memory: maps the zero page.
@@ -130,15 +130,15 @@ impl<A: Machine> Space<A> {
     fn write_protected(
         &self,
         on: Backing<'_, A>,
-        area: &Area,
+        vma: &Vma,
         page: Vpn,
         seen: Pte,
     ) -> Result<(), FaultError> {
         let _span = Span::<A>::enter(Func::DoWpPage);
         if seen.flags().contains(PteFlags::ZERO) {
-            let new = self.new_page(on, area, page)?;
+            let new = self.new_page(on, vma, page)?;
             A::clear_block(new, mmscale_arch::Order::ZERO);
-            self.replace(on, area, page, seen, new);
+            self.replace(on, vma, page, seen, new);
             return Ok(());
         }
         let Some(pfn) = seen.pfn() else { return Ok(()) };
@@ -159,7 +159,7 @@ impl<A: Machine> Space<A> {
             // Keeps the folio during the copy.
             on.memory.folios.get(folio);
         }
-        let new = match self.new_page(on, area, page) {
+        let new = match self.new_page(on, vma, page) {
             Ok(new) => new,
             Err(why) => {
                 on.memory.put(folio);
@@ -167,7 +167,7 @@ impl<A: Machine> Space<A> {
             }
         };
         A::copy_page(pfn, new);
-        let replaced = self.replace(on, area, page, seen, new);
+        let replaced = self.replace(on, vma, page, seen, new);
         // If other users have copied it at the same time, its swap slot has no user left.
         on.swap.free_swap_cache(on.memory, folio);
         on.memory.release(&[(folio, 1 + u32::from(replaced))]);
@@ -197,7 +197,7 @@ impl<A: Machine> Space<A> {
     /// Maps the folio `new` at `page` if the entry still maps what `seen` maps; the mapping takes
     /// over the reference of `new`. Otherwise frees `new` and returns `false`. Removes the old
     /// folio's mapping; the caller drops its reference if this returns `true`.
-    fn replace(&self, on: Backing<'_, A>, area: &Area, page: Vpn, seen: Pte, new: Pfn) -> bool {
+    fn replace(&self, on: Backing<'_, A>, vma: &Vma, page: Vpn, seen: Pte, new: Pfn) -> bool {
         let Some(mut ptes) = self.table.find_pte(on.paging, page) else {
             on.memory.put(new);
             return false;
@@ -216,11 +216,11 @@ impl<A: Machine> Space<A> {
         if !planted!(CowUnflushed) {
             let _ = self.table.flush(on.paging, extent);
         }
-        self.map_anonymous(on, area, &mut ptes, page, new);
+        self.map_anonymous(on, vma, &mut ptes, page, new);
         drop(ptes);
         if let Some(pfn) = old.pfn().filter(|_| !old.flags().contains(PteFlags::ZERO)) {
             let folio = super::zap::folio_of(pfn, old.flags());
-            self.unmap_folio(on, folio, super::mmap::locked_of(area));
+            self.unmap_folio(on, folio, super::mmap::locked_of(vma));
         }
         true
     }

@@ -12,7 +12,7 @@
 //! Lock order: the lock of a file's cache and that of the table of files (class Other) are held
 //! briefly; inside them only a folio's state is changed.
 
-use super::{Area, AreaFlags, Backing, FaultError, FileId, FileMap, Space, Vpn};
+use super::{Backing, FaultError, FileId, FileMap, Space, Vma, VmaFlags, Vpn};
 use crate::folio::{FolioFlags, FolioInit};
 use crate::group::GroupId;
 use crate::table::{MemAccess, Pte, PteFlags};
@@ -130,8 +130,8 @@ impl<A: Machine> Space<A> {
         files.iter().for_each(|file| file.put(on));
     }
     /// Whether a page without an entry is in the file's page cache.
-    pub(super) fn is_in_file(&self, on: Backing<'_, A>, area: &Area, page: Vpn) -> bool {
-        let file = area.file.and_then(|map| Some((map, on.spaces.file(map.id)?)));
+    pub(super) fn is_in_file(&self, on: Backing<'_, A>, vma: &Vma, page: Vpn) -> bool {
+        let file = vma.file.and_then(|map| Some((map, on.spaces.file(map.id)?)));
         file.is_some_and(|(map, file)| file.has(map.index_of(page)))
     }
     /// Handles a fault on an unmapped page of a file (`do_fault`): maps the file's folio, or a copy
@@ -139,19 +139,19 @@ impl<A: Machine> Space<A> {
     pub(super) fn fill_from_file(
         &self,
         on: Backing<'_, A>,
-        area: &Area,
+        vma: &Vma,
         map: FileMap,
         page: Vpn,
         access: MemAccess,
     ) -> Result<(), FaultError> {
         let _span = Span::<A>::enter(Func::DoFault);
         let file = on.spaces.file(map.id).ok_or(FaultError::Bus)?;
-        let folio = file.page(on, map.index_of(page), self.node_for(area), self.group)?;
-        let shared = area.flags.contains(AreaFlags::SHARED);
+        let folio = file.page(on, map.index_of(page), self.node_for(vma), self.group)?;
+        let shared = vma.flags.contains(VmaFlags::SHARED);
         let own = access == MemAccess::Write && !shared;
         let mut folio = folio;
         if own {
-            let copy = self.new_page(on, area, page);
+            let copy = self.new_page(on, vma, page);
             if let Ok(copy) = copy {
                 A::copy_page(folio, copy);
             }
@@ -168,10 +168,10 @@ impl<A: Machine> Space<A> {
         let stable = self.stable();
         if stable.is_ok() && ptes.get(page).is_none() {
             if own {
-                self.map_anonymous(on, area, &mut ptes, page, folio);
+                self.map_anonymous(on, vma, &mut ptes, page, folio);
             } else {
                 on.memory.folios.add_map(folio);
-                let rights = if shared { self.rights(area) } else { PteFlags::empty() };
+                let rights = if shared { self.rights(vma) } else { PteFlags::empty() };
                 ptes.fill(page, Pte::page(folio, PteFlags::ACCESSED | rights));
             }
             return Ok(());

@@ -2,7 +2,7 @@
 //! writes to it.
 
 use super::swapped::{ALONE, SHARED};
-use super::{Area, AreaFlags, Backing, Space, SpaceError, VmaRange};
+use super::{Backing, Space, SpaceError, Vma, VmaFlags, VmaRange};
 use crate::folio::FolioFlags;
 use crate::table::{CopyError, CopyPte, Downgraded, PageTable, Pte, PteFlags};
 use alloc::sync::Arc;
@@ -23,7 +23,7 @@ impl<A: Machine> Space<A> {
         child.hold_files_of(self);
         on.spaces.enter(&child);
         let mut downgraded = Downgraded::default();
-        let copied = self.copy_areas(on, &mut change, &child, &mut downgraded);
+        let copied = self.copy_vmas(on, &mut change, &child, &mut downgraded);
         if !planted!(ForkUnflushed) {
             downgraded.flush(on.paging, &self.table);
         }
@@ -36,7 +36,7 @@ impl<A: Machine> Space<A> {
             }
         }
     }
-    fn copy_areas(
+    fn copy_vmas(
         &self,
         on: Backing<'_, A>,
         change: &mut super::change::Change<'_, A>,
@@ -46,24 +46,24 @@ impl<A: Machine> Space<A> {
         let mut theirs = child.change();
         let mut next = Some(VmaRange::USER);
         while let Some(rest) = next {
-            let Some(area) = change.first_in(rest) else { break };
-            next = VmaRange::new(area.range.end(), rest.end());
+            let Some(vma) = change.first_in(rest) else { break };
+            next = VmaRange::new(vma.range.end(), rest.end());
             // No fault of another thread adds pages that are being copied.
-            change.hold_at(area.range.start());
-            if area.flags.contains(AreaFlags::DONT_FORK) {
+            change.hold_at(vma.range.start());
+            if vma.flags.contains(VmaFlags::DONT_FORK) {
                 continue;
             }
             self.alive()?;
             // The parent's number of VMAs is allowed, even above the limit.
             theirs.plan_for(1, 0)?;
-            let unlocked = AreaFlags::LOCKED.union(AreaFlags::LOCK_ON_FAULT);
-            let copy = Area { flags: area.flags - unlocked, ..area };
+            let unlocked = VmaFlags::LOCKED.union(VmaFlags::LOCK_ON_FAULT);
+            let copy = Vma { flags: vma.flags - unlocked, ..vma };
             theirs.add(copy);
             if copy.is_moved() {
                 child.moved.lock().note(&copy);
             }
-            if !area.flags.contains(AreaFlags::WIPE_ON_FORK) {
-                self.copy_pages(on, child, &area, downgraded)?;
+            if !vma.flags.contains(VmaFlags::WIPE_ON_FORK) {
+                self.copy_pages(on, child, &vma, downgraded)?;
             }
         }
         Ok(())
@@ -72,11 +72,11 @@ impl<A: Machine> Space<A> {
         &self,
         on: Backing<'_, A>,
         child: &Self,
-        area: &Area,
+        vma: &Vma,
         downgraded: &mut Downgraded,
     ) -> Result<(), SpaceError> {
-        let decide = |_, _, pte: Pte| Ok::<CopyPte, SpaceError>(self.share(on, area, pte));
-        let copied = self.table.copy_range(on.paging, &child.table, area.range, downgraded, decide);
+        let decide = |_, _, pte: Pte| Ok::<CopyPte, SpaceError>(self.share(on, vma, pte));
+        let copied = self.table.copy_range(on.paging, &child.table, vma.range, downgraded, decide);
         copied.map_err(|why| match why {
             CopyError::Table(_) if self.is_killed() => SpaceError::Interrupted,
             CopyError::Table(why) => why.into(),
@@ -85,7 +85,7 @@ impl<A: Machine> Space<A> {
     }
     /// Returns the copy of an entry, and takes the references it needs. Called under the table's
     /// lock.
-    fn share(&self, on: Backing<'_, A>, area: &Area, pte: Pte) -> CopyPte {
+    fn share(&self, on: Backing<'_, A>, vma: &Vma, pte: Pte) -> CopyPte {
         if let Some(entry) = pte.as_swap() {
             self.share_swap(on, entry);
             return match entry {
@@ -99,7 +99,7 @@ impl<A: Machine> Space<A> {
         };
         let folio = super::zap::folio_of(pfn, flags);
         on.memory.folios.add_pieces(folio, 1);
-        if area.flags.contains(AreaFlags::SHARED) {
+        if vma.flags.contains(VmaFlags::SHARED) {
             return CopyPte::Copy(pte);
         }
         on.memory.folios.clear(folio, FolioFlags::EXCLUSIVE);

@@ -7,7 +7,7 @@
 
 use super::registry::HugePages;
 use super::zap::{HUGE_ORDER, HUGE_PAGES, PIECE};
-use super::{Area, AreaFlags, Backing, FaultError, Space, SpaceError, VmaRange, Vpn};
+use super::{Backing, FaultError, Space, SpaceError, Vma, VmaFlags, VmaRange, Vpn};
 use crate::folio::FolioFlags;
 use crate::table::{Pte, PteFlags, TableError};
 use mmscale_arch::{Machine, PageSize};
@@ -21,26 +21,26 @@ pub(super) const fn huge_range(page: Vpn) -> VmaRange {
 
 impl<A: Machine> Space<A> {
     /// Whether a huge page may be mapped at `page`.
-    pub(super) fn takes_huge(&self, area: &Area, page: Vpn) -> bool {
+    pub(super) fn takes_huge(&self, vma: &Vma, page: Vpn) -> bool {
         let wanted = match self.config.huge {
             HugePages::Never => false,
-            HugePages::Advised => area.flags.contains(AreaFlags::HUGE),
-            HugePages::Always => !area.flags.contains(AreaFlags::NO_HUGE),
+            HugePages::Advised => vma.flags.contains(VmaFlags::HUGE),
+            HugePages::Always => !vma.flags.contains(VmaFlags::NO_HUGE),
         };
         // Page numbers and folio indices must be aligned alike, even if mremap has moved the VMA.
-        let moved = area.range.start().get().wrapping_sub(area.origin);
+        let moved = vma.range.start().get().wrapping_sub(vma.origin);
         let aligned = moved.is_multiple_of(HUGE_PAGES);
-        wanted && aligned && area.file.is_none() && area.range.covers(huge_range(page))
+        wanted && aligned && vma.file.is_none() && vma.range.covers(huge_range(page))
     }
     /// Handles a write fault on an empty entry by a huge page. Returns `false` if a single page is
     /// to be used.
     pub(super) fn fill_huge(
         &self,
         on: Backing<'_, A>,
-        area: &Area,
+        vma: &Vma,
         page: Vpn,
     ) -> Result<bool, FaultError> {
-        if !self.takes_huge(area, page) {
+        if !self.takes_huge(vma, page) {
             return Ok(false);
         }
         let start = huge_range(page).start();
@@ -51,8 +51,8 @@ impl<A: Machine> Space<A> {
             Err(TableError::NoMemory(_) | TableError::NoAsid) => return Err(FaultError::Oom),
         }
         // Without memory for a huge page, a single page is used.
-        let what = self.init_for(area, start);
-        let folio = on.memory.alloc_folio(self.node_for(area), HUGE_ORDER, Gfp::NOWAIT, what);
+        let what = self.init_for(vma, start);
+        let folio = on.memory.alloc_folio(self.node_for(vma), HUGE_ORDER, Gfp::NOWAIT, what);
         let Ok(pfn) = folio else { return Ok(false) };
         A::clear_block(pfn, HUGE_ORDER);
         if let Ok(mut pmd) = self.table.lock_pmd(on.paging, start)
@@ -61,11 +61,11 @@ impl<A: Machine> Space<A> {
         {
             on.memory.folios.add_map(pfn);
             on.memory.add(pfn);
-            if area.flags.contains(AreaFlags::LOCKED) {
+            if vma.flags.contains(VmaFlags::LOCKED) {
                 on.memory.mlock(pfn);
             }
             let marks = PteFlags::HUGE | PteFlags::ACCESSED | PteFlags::DIRTY;
-            pmd.fill(start, Pte::page(pfn, marks | self.rights(area)));
+            pmd.fill(start, Pte::page(pfn, marks | self.rights(vma)));
             return Ok(true);
         }
         on.memory.put(pfn);
@@ -75,7 +75,7 @@ impl<A: Machine> Space<A> {
     pub(super) fn huge_write(
         &self,
         on: Backing<'_, A>,
-        area: &Area,
+        vma: &Vma,
         page: Vpn,
         seen: Pte,
     ) -> Result<(), FaultError> {
@@ -90,7 +90,7 @@ impl<A: Machine> Space<A> {
             }
             let word = on.memory.folios.word(folio);
             let alone = word.maps() == 1 && on.memory.is_exclusive(folio, 1);
-            if area.prot.is_writable() && (word.has(FolioFlags::EXCLUSIVE) || alone) {
+            if vma.prot.is_writable() && (word.has(FolioFlags::EXCLUSIVE) || alone) {
                 self.own(on, folio);
                 pmd.update(start, |pte| pte.with(PteFlags::WRITE | PteFlags::DIRTY));
                 return Ok(());

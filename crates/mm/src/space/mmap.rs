@@ -2,7 +2,7 @@
 
 use super::zap::{Locked, Retire};
 use super::{ADDRESS_BITS, PAGE_SHIFT, VmaRange, Vpn};
-use super::{Area, AreaFlags, Backing, FileId, FileMap, Prot, Space, SpaceError};
+use super::{Backing, FileId, FileMap, Prot, Space, SpaceError, Vma, VmaFlags};
 use crate::space::GapRequest;
 use crate::space::zap::HUGE_PAGES;
 use crate::table::Gather;
@@ -41,11 +41,11 @@ pub struct MapRequest {
     /// The protection.
     pub prot: Prot,
     /// The flags of the VMA.
-    pub flags: AreaFlags,
+    pub flags: VmaFlags,
     /// Faults its pages in before mmap returns (`MAP_POPULATE`), as far as there is memory.
     pub populate: bool,
     /// The file and its first page to map; `None`: anonymous memory. The mapping is private unless
-    /// `flags` has [`AreaFlags::SHARED`].
+    /// `flags` has [`VmaFlags::SHARED`].
     pub file: Option<(FileId, u64)>,
 }
 
@@ -56,7 +56,7 @@ impl MapRequest {
             place: Place::Any,
             pages,
             prot: Prot::RW,
-            flags: AreaFlags::empty(),
+            flags: VmaFlags::empty(),
             populate: false,
             file: None,
         }
@@ -79,7 +79,7 @@ impl MapRequest {
     /// Makes the mapping shared: writes go to the file.
     #[must_use]
     pub const fn shared(self) -> Self {
-        Self { flags: self.flags.union(AreaFlags::SHARED), ..self }
+        Self { flags: self.flags.union(VmaFlags::SHARED), ..self }
     }
     /// Populates the mapping (`MAP_POPULATE`).
     #[must_use]
@@ -89,7 +89,7 @@ impl MapRequest {
     /// Locks the mapping in memory (`MAP_LOCKED`).
     #[must_use]
     pub const fn locked(self) -> Self {
-        Self { flags: self.flags.union(AreaFlags::LOCKED), ..self }
+        Self { flags: self.flags.union(VmaFlags::LOCKED), ..self }
     }
 }
 
@@ -108,11 +108,11 @@ impl<A: Machine> Space<A> {
         if request.pages > VmaRange::USER.pages() {
             return Err(SpaceError::NoMemory);
         }
-        let locked = request.flags.contains(AreaFlags::LOCKED);
+        let locked = request.flags.contains(VmaFlags::LOCKED);
         if let Some((id, _)) = request.file {
             let file = on.spaces.file(id).ok_or(SpaceError::Inval)?;
             self.hold_file(&file);
-        } else if request.flags.contains(AreaFlags::SHARED) {
+        } else if request.flags.contains(VmaFlags::SHARED) {
             return Err(SpaceError::Inval);
         }
         let range = {
@@ -136,7 +136,7 @@ impl<A: Machine> Space<A> {
                 self.split_ends(on, &mut change, range)?;
                 self.unmap(on, &mut change, range);
             }
-            change.add(Area {
+            change.add(Vma {
                 range,
                 prot: request.prot,
                 flags: request.flags,
@@ -146,7 +146,7 @@ impl<A: Machine> Space<A> {
             });
             range
         };
-        let lock_now = locked && !request.flags.contains(AreaFlags::LOCK_ON_FAULT);
+        let lock_now = locked && !request.flags.contains(VmaFlags::LOCK_ON_FAULT);
         if request.populate || lock_now {
             // A page that cannot be populated is faulted in when it is touched.
             let _ = self.populate(on, range);
@@ -192,16 +192,16 @@ impl<A: Machine> Space<A> {
         change: &mut super::change::Change<'_, A>,
         range: VmaRange,
     ) {
-        let taken = self.take_areas(change, range);
-        self.zap_areas(on, &taken, range, change.bounds_of(range));
+        let taken = self.remove_vmas(change, range);
+        self.zap_vmas(on, &taken, range, change.bounds_of(range));
     }
     /// Removes the VMAs of `range` from the tree; splits VMAs at its ends.
-    pub(super) fn take_areas(
+    pub(super) fn remove_vmas(
         &self,
         change: &mut super::change::Change<'_, A>,
         range: VmaRange,
-    ) -> Areas {
-        let mut taken = Areas::new();
+    ) -> RemovedVmas {
+        let mut taken = RemovedVmas::new();
         let Some(first) = change.tree.first_in(range).map(|entry| entry.range) else {
             return taken;
         };
@@ -213,26 +213,26 @@ impl<A: Machine> Space<A> {
             change.cut(range.end());
         }
         let mut rest = Some(range);
-        while let Some(area) = rest.and_then(|rest| change.take_first(rest)) {
-            if area.is_moved() {
-                self.moved.lock().forget(&area);
+        while let Some(vma) = rest.and_then(|rest| change.take_first(rest)) {
+            if vma.is_moved() {
+                self.moved.lock().forget(&vma);
             }
-            rest = VmaRange::new(area.range.end(), range.end());
-            taken.push(area);
+            rest = VmaRange::new(vma.range.end(), range.end());
+            taken.push(vma);
         }
         taken
     }
     /// Unmaps the pages of VMAs that were removed from the tree, and frees their tables.
-    pub(super) fn zap_areas(
+    pub(super) fn zap_vmas(
         &self,
         on: Backing<'_, A>,
-        taken: &Areas,
+        taken: &RemovedVmas,
         range: VmaRange,
         bounds: VmaRange,
     ) {
         let mut gather = Gather::new(&self.table);
-        for area in taken.iter() {
-            let done = self.zap(on, &mut gather, area.range, locked_of(area));
+        for vma in taken.iter() {
+            let done = self.zap(on, &mut gather, vma.range, locked_of(vma));
             debug_assert!(done, "huge pages at the ends were split before");
         }
         let mut sink = Retire(on);
@@ -250,11 +250,11 @@ impl<A: Machine> Space<A> {
         }
         change.plan_unmap(range, 0)?;
         self.split_ends(on, &mut change, range)?;
-        let taken = self.take_areas(&mut change, range);
+        let taken = self.remove_vmas(&mut change, range);
         let bounds = change.bounds_of(range);
         // These VMAs cannot be found any more: other tasks may take mmap_lock for reading.
         let _reading = change.downgrade();
-        self.zap_areas(on, &taken, range, bounds);
+        self.zap_vmas(on, &taken, range, bounds);
         Ok(())
     }
     /// Splits huge pages that extend across an end of `range`, so that unmapping it cannot fail. A
@@ -276,28 +276,28 @@ impl<A: Machine> Space<A> {
     }
 }
 
-pub(super) fn locked_of(area: &Area) -> Locked {
-    if area.flags.contains(AreaFlags::LOCKED) { Locked::Yes } else { Locked::No }
+pub(super) fn locked_of(vma: &Vma) -> Locked {
+    if vma.flags.contains(VmaFlags::LOCKED) { Locked::Yes } else { Locked::No }
 }
 
 /// VMAs that were removed from the tree. One VMA, the common case, needs no allocation.
-pub(super) struct Areas {
-    first: Option<Area>,
-    more: Vec<Area>,
+pub(super) struct RemovedVmas {
+    first: Option<Vma>,
+    more: Vec<Vma>,
 }
 
-impl Areas {
+impl RemovedVmas {
     fn new() -> Self {
         Self { first: None, more: Vec::new() }
     }
-    fn push(&mut self, area: Area) {
+    fn push(&mut self, vma: Vma) {
         if self.first.is_none() {
-            self.first = Some(area);
+            self.first = Some(vma);
         } else {
-            self.more.push(area);
+            self.more.push(vma);
         }
     }
-    pub(super) fn iter(&self) -> impl Iterator<Item = &Area> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Vma> {
         self.first.iter().chain(&self.more)
     }
 }

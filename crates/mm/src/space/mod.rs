@@ -3,9 +3,9 @@
 //! | file | content |
 //! |---|---|
 //! | `tree`, `arena` | the VMAs of an address space in order: a B-tree that knows its gaps |
-//! | `vma`, `area`, `lock` | VMAs by id, what a VMA is, and the lock of one VMA |
+//! | `vma_slots`, `vma`, `vma_lock` | VMAs by id, what a VMA is, and the lock of one VMA |
 //! | `change` | changing VMAs: memory first, then locks, then the tree |
-//! | `mmap`, `protect`, `remap`, `advise`, `locked`, `bind`, `query` | the system calls |
+//! | `mmap`, `protect`, `remap`, `advise`, `mlock`, `bind`, `query` | the system calls |
 //! | `fault`, `anon`, `huge`, `populate` | how a page gets its frame |
 //! | `zap`, `exit` | how frames leave: clear the entry, gather, flush, free |
 //! | `reap` | unmapping pages of a dying process, concurrently with its exit |
@@ -23,7 +23,7 @@
 //! reading, a change takes it for writing (`change`). Then all page faults of a process write one
 //! cache line.
 //!
-//! The real version: a page fault does not take mmap_lock (`lock`). It
+//! The real version: a page fault does not take mmap_lock (`vma_lock`). It
 //!
 //! 1. checks that the tree is not being changed, and looks up the id of the VMA at the page;
 //! 2. looks up the slot of this id; the id of a VMA that was removed leads to nothing;
@@ -36,7 +36,7 @@
 //! changes the range or flags of that VMA, removes it from the tree or ends its id, and holds the
 //! lock until the whole change is done. Hence a fault that has passed step 4 has a VMA that stays
 //! in the tree until the fault releases the lock. The reverse map looks up VMAs in the same way,
-//! and skips a VMA that it cannot lock. The orderings are listed in `lock`.
+//! and skips a VMA that it cannot lock. The orderings are listed in `vma_lock`.
 //!
 //! # Flags of the end of an address space
 //! `Space::state` has a bit for each step of the end of an address space. No bit is ever cleared:
@@ -75,7 +75,6 @@
 
 mod advise;
 mod anon;
-mod area;
 mod arena;
 mod bind;
 mod change;
@@ -87,8 +86,7 @@ mod fault;
 mod file;
 mod fork;
 mod huge;
-mod lock;
-mod locked;
+mod mlock;
 mod mmap;
 #[cfg(test)]
 mod planted;
@@ -104,15 +102,16 @@ mod tree;
 mod verify;
 mod victim;
 mod vma;
+mod vma_lock;
+mod vma_slots;
 mod zap;
 
 pub use advise::Advice;
-pub use area::{Area, AreaFlags, FileId, FileMap, Prot};
 pub use bind::Present;
 pub use claims::{Claims, End};
 pub use error::{FaultError, SpaceError};
 pub use file::File;
-pub use locked::LockWhat;
+pub use mlock::LockWhat;
 pub use mmap::{MAP_MIN, MapRequest, Place};
 pub use mmscale_arch::{ADDRESS_BITS, PAGE_SHIFT, PAGE_SIZE, USER_END, VmaRange, Vpn};
 pub use reap::{ReapLock, Reaped};
@@ -123,7 +122,8 @@ pub use tree::{
     VmaFinder, VmaTree,
 };
 pub use verify::{SpaceAudit, SpaceDefect};
-pub use vma::{VmaId, VmaLookup, VmaSlots};
+pub use vma::{FileId, FileMap, Prot, Vma, VmaFlags};
+pub use vma_slots::{VmaId, VmaLookup, VmaSlots};
 
 use crate::group::GroupId;
 use crate::lru::Memory;
@@ -137,11 +137,11 @@ use alloc::vec::Vec;
 use change::{Change, Vmas};
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{AcqRel, Acquire};
-use lock::Vma;
 use mmscale_arch::sync::{RwSem, SpinLock, WaitQueue};
 use mmscale_arch::{Asid, Atomic, LockClass, Machine, TaskId};
 use registry::FamilyId;
 use rmap::Moved;
+use vma_lock::VmaLock;
 
 /// No memory for a tree node or a slot. Nothing was changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -210,7 +210,7 @@ pub struct Space<A: Machine> {
     /// Odd while the tree of VMAs changes.
     changes: A::AtomicU32,
     finder: VmaFinder<VmaId>,
-    lookup: VmaLookup<Vma<A>>,
+    lookup: VmaLookup<VmaLock<A>>,
     /// Writers of a VMA's lock that wait for its readers.
     vma_waiters: WaitQueue<A>,
     table: PageTable<A>,

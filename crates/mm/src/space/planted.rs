@@ -1,7 +1,7 @@
 //! Corrupted address spaces: [`Backing::verify`] must report each corruption. Also VMA locks,
 //! tested from inside the module.
 
-use super::{AreaFlags, Backing, MapRequest, Place, Prot, Space, SpaceConfig, SpaceDefect};
+use super::{Backing, MapRequest, Place, Prot, Space, SpaceConfig, SpaceDefect, VmaFlags};
 use super::{Spaces, VmaRange, Vpn};
 
 use crate::folio::{FolioFlags, Folios};
@@ -124,9 +124,9 @@ fn a_vma_with_another_range_than_its_place() {
     caught(|world| {
         let vmas = world.space.lock.write();
         let id = vmas.tree.get(AT).unwrap().value;
-        let area = vmas.area(id);
+        let vma = vmas.vma(id);
         let range = VmaRange::with_pages(AT, 3).unwrap();
-        vmas.slots().get(id).unwrap().set(&super::Area { range, ..area });
+        vmas.slots().get(id).unwrap().set(&super::Vma { range, ..vma });
         SpaceDefect::Range(AT)
     });
 }
@@ -193,8 +193,8 @@ fn a_page_with_more_rights_than_its_vma() {
     caught(|world| {
         let id = world.space.lock.read().tree.get(AT).unwrap().value;
         let vmas = world.space.lock.write();
-        let area = vmas.area(id);
-        vmas.slots().get(id).unwrap().set(&super::Area { prot: Prot::NONE, ..area });
+        let vma = vmas.vma(id);
+        vmas.slots().get(id).unwrap().set(&super::Vma { prot: Prot::NONE, ..vma });
         SpaceDefect::Rights(AT)
     });
 }
@@ -259,7 +259,7 @@ fn an_entry_that_maps_a_free_frame() {
 fn a_page_fault_falls_back_while_a_vma_changes() {
     let world = World::new();
     let space = &world.space;
-    assert!(space.lock_vma(AT).is_some_and(|vma| vma.area().range.contains(AT)));
+    assert!(space.lock_vma(AT).is_some_and(|guard| guard.vma().range.contains(AT)));
     assert!(space.lock_vma(AT.offset(6)).is_none(), "nothing is mapped there");
     let mut change = space.change();
     assert!(space.lock_vma(AT).is_some(), "nothing has changed yet");
@@ -270,13 +270,13 @@ fn a_page_fault_falls_back_while_a_vma_changes() {
     change.cut(AT.offset(2));
     assert!(space.lock_vma(AT.offset(4)).is_none(), "the tree is being changed");
     let reading = change.downgrade();
-    let halves = [0, 3].map(|page| space.lock_vma(AT.offset(page)).unwrap().area().range.pages());
+    let halves = [0, 3].map(|page| space.lock_vma(AT.offset(page)).unwrap().vma().range.pages());
     assert_eq!(halves, [2, 2], "readers see the change after the downgrade");
     drop(reading);
     let mut change = space.change();
     change.join_at(AT.offset(2));
     drop(change);
-    assert_eq!(space.lock_vma(AT.offset(3)).unwrap().area().range.pages(), 4);
+    assert_eq!(space.lock_vma(AT.offset(3)).unwrap().vma().range.pages(), 4);
     world.on().verify().unwrap();
 }
 
@@ -285,12 +285,12 @@ fn a_page_fault_falls_back_while_a_vma_changes() {
 fn a_vma_that_waits_for_its_pages_is_locked_before_it_can_be_found() {
     let world = World::new();
     let space = &world.space;
-    let area = space.area_at(AT).unwrap();
+    let vma = space.vma_at(AT).unwrap();
     let range = VmaRange::with_pages(AT.offset(100), 4).unwrap();
-    let area = super::Area { range, prot: Prot::READ, ..area };
+    let vma = super::Vma { range, prot: Prot::READ, ..vma };
     let mut change = space.change();
     change.plan(1).unwrap();
-    change.add_held(area);
+    change.add_held(vma);
     let id = change.tree.get(range.start()).unwrap().value;
     assert!(!space.lookup.get(id).unwrap().try_read(space));
     drop(change);
@@ -309,9 +309,9 @@ fn a_fault_that_has_seen_a_part_of_a_huge_page_finds_the_folio_that_is_there_now
         ptes.clear(AT.offset(1), PteFlags::WRITE);
     }
     let seen = Pte::page(pfn, PteFlags::ACCESSED | super::zap::PIECE);
-    let area = space.area_at(AT).unwrap();
+    let vma = space.vma_at(AT).unwrap();
     let page = AT.offset(1);
-    space.handle_fault(on, &area, page, MemAccess::Write, seen).unwrap();
+    space.handle_fault(on, &vma, page, MemAccess::Write, seen).unwrap();
     assert_eq!(world.frame(page), pfn, "it has the page to itself and needs no copy");
     assert!(space.table.lookup(page).unwrap().0.flags().contains(PteFlags::WRITE));
     on.verify().unwrap();
@@ -326,7 +326,7 @@ fn the_slot_of_a_vma_that_is_gone_is_not_mistaken_for_it() {
     let range = VmaRange::with_pages(AT, 4).unwrap();
     space.munmap(world.on(), range).unwrap();
     let request = MapRequest::new(4).at(Place::Fixed(AT));
-    let request = MapRequest { flags: AreaFlags::DONT_FORK, ..request };
+    let request = MapRequest { flags: VmaFlags::DONT_FORK, ..request };
     space.mmap(world.on(), request).unwrap();
     let new = space.lock.read().tree.get(AT).unwrap().value;
     assert_eq!(new.index(), old.index(), "the slot is used again");

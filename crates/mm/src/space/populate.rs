@@ -1,6 +1,6 @@
 //! Faulting pages in before they are touched (`mm_populate`).
 
-use super::{Area, AreaFlags, Backing, FaultError, Space, SpaceError, VmaRange};
+use super::{Backing, FaultError, Space, SpaceError, Vma, VmaFlags, VmaRange};
 use crate::table::{MemAccess, Pte, PteFlags};
 use mmscale_arch::{Func, Machine, PageSize, Span};
 
@@ -14,17 +14,17 @@ impl<A: Machine> Space<A> {
         let _span = Span::<A>::enter(Func::MmPopulate);
         let vmas = self.lock.read();
         let mut at = range.start();
-        for (area, part) in vmas.areas(range) {
+        for (vma, part) in vmas.in_range(range) {
             if part.start() != at {
                 return Err(SpaceError::NoMemory);
             }
             at = part.end();
-            if area.flags.contains(AreaFlags::LOCK_ON_FAULT) {
+            if vma.flags.contains(VmaFlags::LOCK_ON_FAULT) {
                 continue;
             }
-            let own = area.prot.is_writable() && !area.flags.contains(AreaFlags::SHARED);
+            let own = vma.prot.is_writable() && !vma.flags.contains(VmaFlags::SHARED);
             let access = if own { MemAccess::Write } else { MemAccess::Read };
-            let done = self.populate_area(on, &area, part, access);
+            let done = self.populate_vma(on, &vma, part, access);
             on.memory.blanket_drain();
             done.map_err(SpaceError::from)?;
             self.alive()?;
@@ -42,12 +42,12 @@ impl<A: Machine> Space<A> {
         let _span = Span::<A>::enter(Func::MmPopulate);
         let vmas = self.lock.read();
         let mut at = range.start();
-        for (area, part) in vmas.areas(range) {
+        for (vma, part) in vmas.in_range(range) {
             if part.start() != at {
                 return Err(SpaceError::NoMemory);
             }
             at = part.end();
-            let done = self.populate_area(on, &area, part, access);
+            let done = self.populate_vma(on, &vma, part, access);
             on.memory.blanket_drain();
             done.map_err(|why| match why {
                 // According to the manual page, this means that the VMA does not allow the access.
@@ -59,10 +59,10 @@ impl<A: Machine> Space<A> {
         if at == range.end() { Ok(()) } else { Err(SpaceError::NoMemory) }
     }
     /// Faults in pages of one VMA; stops when the process is killed.
-    fn populate_area(
+    fn populate_vma(
         &self,
         on: Backing<'_, A>,
-        area: &Area,
+        vma: &Vma,
         part: VmaRange,
         access: MemAccess,
     ) -> Result<(), FaultError> {
@@ -78,7 +78,7 @@ impl<A: Machine> Space<A> {
                 if self.is_killed() {
                     return Ok(());
                 }
-                self.handle_fault(on, area, page, access, seen)?;
+                self.handle_fault(on, vma, page, access, seen)?;
                 continue;
             }
             page = match size {

@@ -1,7 +1,7 @@
 //! mprotect.
 
 use super::zap::HUGE_PAGES;
-use super::{Area, Backing, Prot, Space, SpaceError, VmaRange, Vpn};
+use super::{Backing, Prot, Space, SpaceError, Vma, VmaRange, Vpn};
 use crate::folio::FolioFlags;
 use crate::table::{Direction, Leaf, Pte, PteFlags};
 use crate::tlb::Extent;
@@ -23,19 +23,19 @@ impl<A: Machine> Space<A> {
         let mut at = range.start();
         change.at(at).ok_or(SpaceError::NoMemory)?;
         if let Some(run) = change.first_run(range) {
-            change.plan_alter(run, |area| area.prot = prot)?;
+            change.plan_alter(run, |vma| vma.prot = prot)?;
         }
         self.split_ends(on, &mut change, range)?;
         while let Some(rest) = VmaRange::new(at, range.end()) {
-            let area = change.at(at).ok_or(SpaceError::NoMemory)?;
-            let Some(part) = area.range.intersection(rest) else { break };
+            let vma = change.at(at).ok_or(SpaceError::NoMemory)?;
+            let Some(part) = vma.range.intersection(rest) else { break };
             at = part.end();
-            if area.prot == prot {
+            if vma.prot == prot {
                 continue;
             }
             change.cut(part.start());
             change.cut(part.end());
-            change.alter(part.start(), |area| area.prot = prot);
+            change.alter(part.start(), |vma| vma.prot = prot);
             self.change_entries(on, part, prot);
         }
         change.join_at(range.end());
@@ -97,7 +97,7 @@ impl<A: Machine> Space<A> {
         if word.has(FolioFlags::EXCLUSIVE) { shown.with(PteFlags::WRITE) } else { shown }
     }
     /// Returns a copy of the VMA at `page`.
-    pub fn area_at(&self, page: Vpn) -> Option<Area> {
+    pub fn vma_at(&self, page: Vpn) -> Option<Vma> {
         self.lock.read().at(page)
     }
 }

@@ -1,6 +1,6 @@
 //! Queries about an address space.
 
-use super::{Area, Backing, Space, SpaceError, VmaRange, Vpn};
+use super::{Backing, Space, SpaceError, Vma, VmaRange, Vpn};
 use crate::table::{Direction, Leaf};
 use alloc::vec::Vec;
 use mmscale_arch::{Func, Machine, Span};
@@ -21,9 +21,9 @@ impl<A: Machine> Space<A> {
             return Err(SpaceError::NoMemory);
         }
         // A page without an entry may be in the page cache of a file.
-        let files = vmas.areas(range).any(|(area, _)| area.file.is_some());
+        let files = vmas.in_range(range).any(|(vma, _)| vma.file.is_some());
         let cached =
-            |page| files && vmas.at(page).is_some_and(|area| self.is_in_file(on, &area, page));
+            |page| files && vmas.at(page).is_some_and(|vma| self.is_in_file(on, &vma, page));
         let mut at = range.start();
         for leaf in self.table.leaves(on.paging, range, Direction::Forward) {
             let part = leaf.range();
@@ -44,8 +44,8 @@ impl<A: Machine> Space<A> {
         Ok(())
     }
     /// The VMAs, in order (`/proc/PID/maps`).
-    pub fn areas(&self) -> Vec<Area> {
-        self.lock.read().areas(VmaRange::USER).map(|(area, _)| area).collect()
+    pub fn vmas(&self) -> Vec<Vma> {
+        self.lock.read().in_range(VmaRange::USER).map(|(vma, _)| vma).collect()
     }
     /// The pages of all VMAs (`total_vm`), and of locked VMAs (`locked_vm`).
     pub fn pages(&self) -> (u64, u64) {

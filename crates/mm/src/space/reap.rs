@@ -9,7 +9,7 @@
 use super::change::Vmas;
 use super::mmap::locked_of;
 use super::zap::Retire;
-use super::{Area, AreaFlags, Backing, ExitPolicy, FaultError, SKIP, Space, UNSTABLE, VmaRange};
+use super::{Backing, ExitPolicy, FaultError, SKIP, Space, UNSTABLE, Vma, VmaFlags, VmaRange};
 use crate::table::Gather;
 use crate::tlb::Leave;
 use core::sync::atomic::Ordering::{AcqRel, Acquire};
@@ -41,9 +41,9 @@ pub enum Reaped {
 }
 
 /// Whether pages of a VMA may be unmapped while threads of its process may still run.
-pub(super) const fn is_reapable(area: &Area) -> bool {
+pub(super) const fn is_reapable(vma: &Vma) -> bool {
     // Pages of a shared mapping may have other users, so unmapping them frees nothing.
-    !area.flags.contains(AreaFlags::SHARED)
+    !vma.flags.contains(VmaFlags::SHARED)
 }
 
 impl<A: Machine> Space<A> {
@@ -96,8 +96,8 @@ impl<A: Machine> Space<A> {
         let _span = Span::<A>::enter(Func::OomReapTaskMm);
         self.state.fetch_or(UNSTABLE, AcqRel);
         match self.config.exit {
-            ExitPolicy::Stock => self.reap_areas(on, vmas.areas(VmaRange::USER), more),
-            ExitPolicy::Posted => self.reap_areas(on, vmas.areas(VmaRange::USER).rev(), more),
+            ExitPolicy::Stock => self.reap_vmas(on, vmas.in_range(VmaRange::USER), more),
+            ExitPolicy::Posted => self.reap_vmas(on, vmas.in_range(VmaRange::USER).rev(), more),
             ExitPolicy::Claims => self.reap_claims(on, how, vmas, more),
         }
     }
@@ -108,19 +108,19 @@ impl<A: Machine> Space<A> {
         }
     }
     /// Walks VMAs in the given order, each with its own gather (`tlb_gather_mmu` per VMA).
-    fn reap_areas(
+    fn reap_vmas(
         &self,
         on: Backing<'_, A>,
-        areas: impl Iterator<Item = (Area, VmaRange)>,
+        vmas: impl Iterator<Item = (Vma, VmaRange)>,
         more: impl Fn() -> bool,
     ) -> Reaped {
         let mut result = Reaped::Done;
-        for (area, range) in areas.filter(|(area, _)| is_reapable(area)) {
+        for (vma, range) in vmas.filter(|(vma, _)| is_reapable(vma)) {
             if !more() {
                 return Reaped::Partly;
             }
             let mut gather = Gather::new_dying(&self.table);
-            if !self.zap(on, &mut gather, range, locked_of(&area)) {
+            if !self.zap(on, &mut gather, range, locked_of(&vma)) {
                 result = Reaped::Partly;
             }
             gather.finish(on.paging, &mut Retire(on));

@@ -2,7 +2,7 @@
 
 use super::change::Change;
 use super::zap::{HUGE_PAGES, Retire};
-use super::{Area, AreaFlags, Backing, GapRequest, MapRequest, Place, Space, SpaceError};
+use super::{Backing, GapRequest, MapRequest, Place, Space, SpaceError, Vma, VmaFlags};
 use super::{MAP_MIN, VmaRange, Vpn};
 use crate::table::Gather;
 use mmscale_arch::{Func, Machine, Span};
@@ -63,10 +63,10 @@ impl<A: Machine> Space<A> {
             }
             let old = old.ok_or(SpaceError::Fault)?;
             let mut change = self.change();
-            let area = change.at(from).ok_or(SpaceError::Fault)?;
-            let locked = area.flags.contains(AreaFlags::LOCKED);
+            let vma = change.at(from).ok_or(SpaceError::Fault)?;
+            let locked = vma.flags.contains(VmaFlags::LOCKED);
             if new_pages > old_pages || matches!(may_move, MayMove::To(_) | MayMove::Leave) {
-                if !area.range.covers(old) {
+                if !vma.range.covers(old) {
                     return Err(SpaceError::Fault);
                 }
                 let more = new_pages.saturating_sub(old_pages);
@@ -74,7 +74,7 @@ impl<A: Machine> Space<A> {
                     return Err(SpaceError::Again);
                 }
             }
-            let start = self.remap(on, &mut change, &area, old, request)?;
+            let start = self.remap(on, &mut change, &vma, old, request)?;
             (start, new_pages.saturating_sub(old_pages), locked)
         };
         if locked && let Some(new) = VmaRange::with_pages(start.offset(old_pages), grown) {
@@ -86,7 +86,7 @@ impl<A: Machine> Space<A> {
         &self,
         on: Backing<'_, A>,
         change: &mut Change<'_, A>,
-        area: &Area,
+        vma: &Vma,
         old: VmaRange,
         request: RemapRequest,
     ) -> Result<Vpn, SpaceError> {
@@ -100,7 +100,7 @@ impl<A: Machine> Space<A> {
             }
             return Ok(old.start());
         }
-        let whole_end = old.end() == area.range.end();
+        let whole_end = old.end() == vma.range.end();
         if in_place && whole_end && self.has_room(change, old, new_pages) {
             change.stretch(old.end(), old.start().offset(new_pages));
             return Ok(old.start());
@@ -108,7 +108,7 @@ impl<A: Machine> Space<A> {
         match request.may_move {
             MayMove::No => Err(SpaceError::NoMemory),
             MayMove::Anywhere | MayMove::Leave => {
-                let to = self.place_for(change, area, old, new_pages)?;
+                let to = self.place_for(change, vma, old, new_pages)?;
                 self.move_to(on, change, old, to, request)
             }
             MayMove::To(page) => {
@@ -127,11 +127,11 @@ impl<A: Machine> Space<A> {
     fn place_for(
         &self,
         change: &Change<'_, A>,
-        area: &Area,
+        vma: &Vma,
         old: VmaRange,
         pages: u64,
     ) -> Result<VmaRange, SpaceError> {
-        let offset = area.index_of(old.start()) % HUGE_PAGES;
+        let offset = vma.index_of(old.start()) % HUGE_PAGES;
         if pages >= HUGE_PAGES {
             let gap = GapRequest::new(pages + offset).aligned(HUGE_PAGES);
             let gap = gap.within(super::mmap::MAP_WINDOW);
@@ -172,10 +172,10 @@ impl<A: Machine> Space<A> {
         change.cut(old.start());
         change.cut(source.end());
         change.cut(old.end());
-        let Some(area) = change.at(old.start()) else { return Err(SpaceError::Fault) };
-        let origin = area.index_of(old.start());
-        let file = area.file.map(|map| map.moved(old.start(), to.start()));
-        let new = Area { range: to, origin, file, ..area };
+        let Some(vma) = change.at(old.start()) else { return Err(SpaceError::Fault) };
+        let origin = vma.index_of(old.start());
+        let file = vma.file.map(|map| map.moved(old.start(), to.start()));
+        let new = Vma { range: to, origin, file, ..vma };
         change.add_held(new);
         if new.is_moved() {
             self.moved.lock().note(&new);
@@ -187,12 +187,12 @@ impl<A: Machine> Space<A> {
         }
         if request.may_move == MayMove::Leave {
             // The old VMA stays but is empty, and its indices start anew.
-            if area.is_moved() {
-                self.moved.lock().forget(&area);
+            if vma.is_moved() {
+                self.moved.lock().forget(&vma);
             }
-            change.alter(old.start(), |area| {
-                area.origin = area.range.start().get();
-                area.flags -= AreaFlags::LOCKED | AreaFlags::LOCK_ON_FAULT;
+            change.alter(old.start(), |vma| {
+                vma.origin = vma.range.start().get();
+                vma.flags -= VmaFlags::LOCKED | VmaFlags::LOCK_ON_FAULT;
             });
             self.free_tables_of(on, change, old);
         } else {

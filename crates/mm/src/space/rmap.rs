@@ -6,11 +6,11 @@
 //! mappings. It locks each VMA as a page fault does: it only tries, and skips a VMA that it cannot
 //! lock. The caller then sees that mappings are left.
 
-use super::lock::VmaRead;
 use super::registry::Mapping;
 use super::swapped::{ALONE, SHARED};
+use super::vma_lock::VmaReadGuard;
 use super::zap::folio_of;
-use super::{Area, AreaFlags, Backing, Space, Vpn};
+use super::{Backing, Space, Vma, VmaFlags, Vpn};
 use crate::folio::FolioFlags;
 use crate::reclaim::{References, Rmap, UnmapTo};
 use crate::smp::Wait;
@@ -36,14 +36,14 @@ impl Moved {
     pub(super) const fn new() -> Self {
         Self { stretches: Vec::new() }
     }
-    /// Records the range of `area`, which was moved.
-    pub(super) fn note(&mut self, area: &Area) {
-        let (pages, to) = (area.range.pages(), area.range.start());
-        self.stretches.push(Stretch { index: area.origin, pages, to });
+    /// Records the range of `vma`, which was moved.
+    pub(super) fn note(&mut self, vma: &Vma) {
+        let (pages, to) = (vma.range.pages(), vma.range.start());
+        self.stretches.push(Stretch { index: vma.origin, pages, to });
     }
-    /// Removes the range of `area`.
-    pub(super) fn forget(&mut self, area: &Area) {
-        let (from, to) = (area.range.start().get(), area.range.end().get());
+    /// Removes the range of `vma`.
+    pub(super) fn forget(&mut self, vma: &Vma) {
+        let (from, to) = (vma.range.start().get(), vma.range.end().get());
         let mut kept = Vec::new();
         self.stretches.retain(|stretch| {
             let (start, end) = (stretch.to.get(), stretch.to.get() + stretch.pages);
@@ -84,7 +84,7 @@ impl<A: Machine> Backing<'_, A> {
     pub(super) fn each_entry(
         self,
         folio: Pfn,
-        mut see: impl FnMut(&Space<A>, &Area, &mut PteTable<'_, A>, Vpn) -> Walk,
+        mut see: impl FnMut(&Space<A>, &Vma, &mut PteTable<'_, A>, Vpn) -> Walk,
     ) {
         let _span = Span::<A>::enter(Func::RmapWalk);
         let mapping = Mapping::of(self.memory.folios.mapping(folio));
@@ -115,12 +115,12 @@ impl<A: Machine> Space<A> {
         on: Backing<'_, A>,
         folio: Pfn,
         index: u64,
-        see: &mut impl FnMut(&Self, &Area, &mut PteTable<'_, A>, Vpn) -> Walk,
+        see: &mut impl FnMut(&Self, &Vma, &mut PteTable<'_, A>, Vpn) -> Walk,
     ) -> Walk {
         let mut step = |page: Vpn| {
-            let vma: VmaRead<'_, A> = self.lock_vma(page)?;
-            let area = vma.area();
-            if area.page_of(index) != Some(page) {
+            let guard: VmaReadGuard<'_, A> = self.lock_vma(page)?;
+            let vma = guard.vma();
+            if vma.page_of(index) != Some(page) {
                 return None;
             }
             let mut ptes = self.table.find_pte(on.paging, page)?;
@@ -129,7 +129,7 @@ impl<A: Machine> Space<A> {
             if found != Some(folio) || pte.flags().contains(PteFlags::ZERO) {
                 return None;
             }
-            Some(see(self, area, &mut ptes, page))
+            Some(see(self, vma, &mut ptes, page))
         };
         if step(Vpn::new(index)) == Some(Walk::Enough) {
             return Walk::Enough;
@@ -158,8 +158,8 @@ impl<A: Machine> Rmap<A> for Backing<'_, A> {
         if left == 0 {
             return found;
         }
-        self.each_entry(pfn, |_, area, ptes, page| {
-            found.locked |= area.flags.contains(AreaFlags::LOCKED);
+        self.each_entry(pfn, |_, vma, ptes, page| {
+            found.locked |= vma.flags.contains(VmaFlags::LOCKED);
             // No flush: an outdated translation only makes the page look unused for longer.
             if ptes.get(page).flags().contains(PteFlags::ACCESSED) {
                 ptes.clear(page, PteFlags::ACCESSED);
@@ -173,8 +173,8 @@ impl<A: Machine> Rmap<A> for Backing<'_, A> {
     fn unmap(&self, pfn: Pfn, to: UnmapTo, batch: &mut UnmapBatch) -> bool {
         let on = *self;
         let mut dropped = 0;
-        self.each_entry(pfn, |space, area, ptes, page| {
-            if area.flags.contains(AreaFlags::LOCKED) {
+        self.each_entry(pfn, |space, vma, ptes, page| {
+            if vma.flags.contains(VmaFlags::LOCKED) {
                 return Walk::Enough;
             }
             let pte = ptes.take(page);

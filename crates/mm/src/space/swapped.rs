@@ -1,7 +1,7 @@
 //! Pages in swap, and memory for pages that are read back.
 
 use super::zap::folio_of;
-use super::{Area, AreaFlags, Backing, FaultError, Space, SpaceError, VmaRange, Vpn};
+use super::{Backing, FaultError, Space, SpaceError, Vma, VmaFlags, VmaRange, Vpn};
 use crate::folio::{FolioFlags, FolioInit};
 use crate::lru::FolioError;
 use crate::oom::{Outcome, Patience, Shortage};
@@ -67,13 +67,13 @@ impl<A: Machine> Space<A> {
     pub(super) fn swap_in(
         &self,
         on: Backing<'_, A>,
-        area: &Area,
+        vma: &Vma,
         page: Vpn,
         seen: Pte,
         (_, word): (u8, u64),
     ) -> Result<(), FaultError> {
         let _span = Span::<A>::enter(Func::DoSwapPage);
-        let (entry, node) = (SwapEntry::from_word(word), self.node_for(area));
+        let (entry, node) = (SwapEntry::from_word(word), self.node_for(vma));
         let read = on.with_room(node, Order::ZERO, |more| {
             match on.swap.read_in(on.memory, entry, node, self.group, Gfp::KERNEL | more) {
                 Err(SwapError::NoMemory(why)) => Err(why),
@@ -88,8 +88,8 @@ impl<A: Machine> Space<A> {
         };
         on.swap.lock_folio(on.memory, pfn);
         let holds = planted!(SwapInUnasked) || on.swap.holds(on.memory, pfn, entry);
-        let mapped = holds && self.map_swapped(on, area, page, seen, pfn, entry);
-        if mapped && self.drops_slot(on, area) {
+        let mapped = holds && self.map_swapped(on, vma, page, seen, pfn, entry);
+        if mapped && self.drops_slot(on, vma) {
             on.swap.free_swap(on.memory, pfn);
         }
         on.swap.unlock_folio(on.memory, pfn);
@@ -99,15 +99,15 @@ impl<A: Machine> Space<A> {
         Ok(())
     }
     /// Whether a slot is freed as soon as its page is mapped (`should_try_to_free_swap`).
-    fn drops_slot(&self, on: Backing<'_, A>, area: &Area) -> bool {
-        on.swap.is_half_full() || area.flags.contains(AreaFlags::LOCKED)
+    fn drops_slot(&self, on: Backing<'_, A>, vma: &Vma) -> bool {
+        on.swap.is_half_full() || vma.flags.contains(VmaFlags::LOCKED)
     }
     /// Maps the folio, which the caller has locked, instead of the swap entry `seen`. On success
     /// the mapping takes over the caller's reference.
     fn map_swapped(
         &self,
         on: Backing<'_, A>,
-        area: &Area,
+        vma: &Vma,
         page: Vpn,
         seen: Pte,
         pfn: Pfn,
@@ -126,15 +126,15 @@ impl<A: Machine> Space<A> {
         let last = || on.swap.count(entry) == 1 && on.memory.is_exclusive(pfn, 2);
         let alone = fresh && (matches!(seen.as_swap(), Some((ALONE, _))) || last());
         if fresh {
-            folios.set_mapping(pfn, self.init_for(area, page).mapping, area.index_of(page));
+            folios.set_mapping(pfn, self.init_for(vma, page).mapping, vma.index_of(page));
         }
         folios.add_map(pfn);
         let mut flags = PteFlags::ACCESSED;
         if alone {
             folios.set(pfn, FolioFlags::EXCLUSIVE);
-            flags |= self.rights(area);
+            flags |= self.rights(vma);
         }
-        if area.flags.contains(AreaFlags::LOCKED) {
+        if vma.flags.contains(VmaFlags::LOCKED) {
             on.memory.mlock(pfn);
         }
         ptes.fill(page, Pte::page(pfn, flags));
@@ -180,7 +180,7 @@ impl<A: Machine> Space<A> {
     pub(super) fn will_need(
         &self,
         on: Backing<'_, A>,
-        area: &Area,
+        vma: &Vma,
         part: VmaRange,
     ) -> Result<(), SpaceError> {
         let mut wanted: Vec<u64> = Vec::new();
@@ -191,7 +191,7 @@ impl<A: Machine> Space<A> {
             }
         }
         for word in wanted {
-            let (entry, node) = (SwapEntry::from_word(word), self.node_for(area));
+            let (entry, node) = (SwapEntry::from_word(word), self.node_for(vma));
             // This is advice: a page that cannot be read now is read by the fault.
             if let Ok(pfn) = on.swap.read_in(on.memory, entry, node, self.group, Gfp::KERNEL) {
                 on.memory.put(pfn);

@@ -142,16 +142,16 @@ impl<A: Machine> Space<A> {
         }
         let (mut pages, mut locked) = (0, 0);
         for entry in vmas.tree.iter() {
-            let area = vmas.area(entry.value);
-            if area.range != entry.range {
+            let vma = vmas.vma(entry.value);
+            if vma.range != entry.range {
                 return Err(SpaceDefect::Range(entry.range.start()));
             }
-            if vmas.slots().get(entry.value).is_none_or(|vma| !vma.is_free()) {
+            if vmas.slots().get(entry.value).is_none_or(|lock| !lock.is_free()) {
                 return Err(SpaceDefect::Slots);
             }
-            pages += area.range.pages();
-            if area.flags.contains(super::AreaFlags::LOCKED) {
-                locked += area.range.pages();
+            pages += vma.range.pages();
+            if vma.flags.contains(super::VmaFlags::LOCKED) {
+                locked += vma.range.pages();
             }
         }
         if (pages, locked) != (vmas.pages, vmas.locked_pages) {
@@ -187,8 +187,8 @@ impl<A: Machine> Space<A> {
         if pte.is_none() {
             return Ok(());
         }
-        let area = vmas.at(page).ok_or(SpaceDefect::Stray(page))?;
-        if pte.is_huge() && !area.range.covers(super::huge::huge_range(page)) {
+        let vma = vmas.at(page).ok_or(SpaceDefect::Stray(page))?;
+        if pte.is_huge() && !vma.range.covers(super::huge::huge_range(page)) {
             return Err(SpaceDefect::Stray(page));
         }
         if let Some((_, word)) = pte.as_swap() {
@@ -196,8 +196,8 @@ impl<A: Machine> Space<A> {
             return Ok(());
         }
         let flags = pte.flags();
-        if flags.contains(PteFlags::WRITE) && !area.prot.is_writable()
-            || pte.is_present() && area.prot.is_empty()
+        if flags.contains(PteFlags::WRITE) && !vma.prot.is_writable()
+            || pte.is_present() && vma.prot.is_empty()
         {
             return Err(SpaceDefect::Rights(page));
         }

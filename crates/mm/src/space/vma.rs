@@ -1,175 +1,201 @@
-//! VMAs by id: slots that outlive the VMAs in them.
-//!
-//! A page fault finds a VMA without mmap_lock and then locks that VMA alone. Between the two steps
-//! the VMA may be removed and its slot may be used by another VMA. Slots are therefore type-stable:
-//! a `T` is made with its slot, does not move, and is used by one VMA after another. A [`VmaId`]
-//! distinguishes them by a generation. A reader that holds the lock in the slot, and then finds
-//! the id live, has the VMA that it looked up: a VMA is removed only with that lock held for
-//! writing.
+//! VMAs: their pages, their protection and flags, and which VMAs can be merged.
 
-use super::NoMemory;
-use super::arena::{Arena, nth_of, number_of};
-use alloc::sync::Arc;
-use core::sync::atomic::AtomicU32;
-use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use super::{VmaRange, Vpn};
+use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::{AtomicU32, AtomicU64};
+use mmscale_arch::NodeId;
 
-/// One VMA in one slot, as one word: the slot's number and the slot's generation.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct VmaId {
-    slot: u32,
-    generation: u32,
-}
-
-impl VmaId {
-    /// The slot's index in its address space, counted from 0: for naming cache lines and locks.
-    #[inline]
-    pub const fn index(self) -> usize {
-        nth_of(self.slot) as usize
-    }
-    /// Returns the id as one word, for [`VmaId::from_word`].
-    #[inline]
-    pub const fn to_word(self) -> u64 {
-        (self.generation as u64) << 32 | self.slot as u64
-    }
-    /// Makes an id of any word; the id need not be live.
-    #[inline]
-    pub const fn from_word(word: u64) -> Self {
-        Self { slot: word as u32, generation: (word >> 32) as u32 }
+bitflags::bitflags! {
+    /// Access rights of a program to pages.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub struct Prot: u32 {
+        /// Read them. On the modelled machines, writing implies reading.
+        const READ = 1 << 0;
+        /// Write to them.
+        const WRITE = 1 << 1;
     }
 }
 
-/// A slot. Its generation is odd while a VMA uses it, and even while it is free.
+impl Prot {
+    /// Reading and writing.
+    pub const RW: Self = Self::READ.union(Self::WRITE);
+    /// No access.
+    pub const NONE: Self = Self::empty();
+
+    /// Whether any access is allowed.
+    #[inline]
+    pub const fn is_readable(self) -> bool {
+        !self.is_empty()
+    }
+    /// Whether writing is allowed.
+    #[inline]
+    pub const fn is_writable(self) -> bool {
+        self.contains(Self::WRITE)
+    }
+}
+
+bitflags::bitflags! {
+    /// Flags of a VMA (`vm_flags`).
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub struct VmaFlags: u32 {
+        /// Its pages stay in memory (`VM_LOCKED`).
+        const LOCKED = 1 << 0;
+        /// Pages are locked when they are touched (`VM_LOCKONFAULT`).
+        const LOCK_ON_FAULT = 1 << 1;
+        /// Huge pages are used where they fit (`MADV_HUGEPAGE`).
+        const HUGE = 1 << 2;
+        /// No huge pages are used (`MADV_NOHUGEPAGE`).
+        const NO_HUGE = 1 << 3;
+        /// fork does not copy it (`MADV_DONTFORK`).
+        const DONT_FORK = 1 << 4;
+        /// fork gives the child zero pages (`MADV_WIPEONFORK`).
+        const WIPE_ON_FORK = 1 << 5;
+        /// It maps a file, and writes go to the file (`MAP_SHARED`).
+        const SHARED = 1 << 6;
+    }
+}
+
+/// A file, by number.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FileId(u32);
+
+impl FileId {
+    pub(super) const fn new(index: usize) -> Self {
+        Self(index as u32)
+    }
+    /// Returns the number, for indexing.
+    pub(super) const fn index(self) -> usize {
+        self.0 as usize
+    }
+    /// Returns the number plus 1 as a word; 0 for none.
+    pub(super) const fn to_word(id: Option<Self>) -> u32 {
+        match id {
+            Some(id) => id.0 + 1,
+            None => 0,
+        }
+    }
+    pub(super) const fn from_word(word: u32) -> Option<Self> {
+        match word.checked_sub(1) {
+            Some(id) => Some(Self(id)),
+            None => None,
+        }
+    }
+}
+
+/// Which page of which file a VMA's pages map. Parts of a VMA have equal values, and so have two
+/// VMAs that map adjacent parts of a file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FileMap {
+    /// The file.
+    pub id: FileId,
+    /// The page that would map the file's first page.
+    pub(super) base: u64,
+}
+
+impl FileMap {
+    /// Maps the file's page `index` at `page`.
+    pub(super) const fn new(id: FileId, index: u64, page: Vpn) -> Self {
+        Self { id, base: page.get().wrapping_sub(index) }
+    }
+    /// The file's page at `page`.
+    pub const fn index_of(self, page: Vpn) -> u64 {
+        page.get().wrapping_sub(self.base)
+    }
+    /// Returns the value for pages that mremap has moved.
+    pub(super) const fn moved(self, from: Vpn, to: Vpn) -> Self {
+        Self::new(self.id, self.index_of(from), to)
+    }
+}
+
+/// A VMA.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Vma {
+    /// Its pages.
+    pub range: VmaRange,
+    /// Its protection.
+    pub prot: Prot,
+    /// Its flags.
+    pub flags: VmaFlags,
+    /// The folio index of its first page (`vm_pgoff`): the page's number when it was first mapped.
+    /// mremap does not change it.
+    pub origin: u64,
+    /// The node that new pages come from, if mbind has set one.
+    pub node: Option<NodeId>,
+    /// The file that it maps; `None`: anonymous memory.
+    pub file: Option<FileMap>,
+}
+
+impl Vma {
+    /// The folio index of `page`.
+    #[inline]
+    pub const fn index_of(&self, page: Vpn) -> u64 {
+        page.get().wrapping_sub(self.range.start().get()).wrapping_add(self.origin)
+    }
+    /// The page whose folio has `index`, if this VMA holds it.
+    #[inline]
+    pub const fn page_of(&self, index: u64) -> Option<Vpn> {
+        let at = index.wrapping_sub(self.origin);
+        if at < self.range.pages() { Some(self.range.start().offset(at)) } else { None }
+    }
+    /// Whether mremap has moved it, so that page numbers differ from folio indices.
+    #[inline]
+    pub const fn is_moved(&self) -> bool {
+        self.range.start().get() != self.origin
+    }
+    /// The part of it that is `range`, which is inside it.
+    pub(super) const fn part(&self, range: VmaRange) -> Self {
+        Self { origin: self.index_of(range.start()), range, ..*self }
+    }
+    /// Whether protection, flags, node and file are equal.
+    pub(super) fn is_alike(&self, other: &Self) -> bool {
+        (self.prot, self.flags, self.node) == (other.prot, other.flags, other.node)
+            && self.file == other.file
+    }
+    /// Whether it can be merged with `next`, which starts where this one ends.
+    pub(super) fn joins(&self, next: &Self) -> bool {
+        self.range.end() == next.range.start()
+            && self.is_alike(next)
+            && self.index_of(self.range.end()) == next.origin
+    }
+}
+
+const NO_NODE: u32 = u32::MAX;
+
+/// A [`Vma`] as page faults read it. It is written with mmap_lock and the VMA's own lock held for
+/// writing, and read with either held. The fields are relaxed atomics: those locks order them.
 #[derive(Default)]
-struct Slot<T> {
-    generation: AtomicU32,
-    /// The next free slot plus 1; 0 at the end of the list.
-    next_free: AtomicU32,
-    value: T,
+pub(super) struct VmaCell {
+    start: AtomicU64,
+    end: AtomicU64,
+    origin: AtomicU64,
+    prot: AtomicU32,
+    flags: AtomicU32,
+    node: AtomicU32,
+    file: AtomicU32,
+    base: AtomicU64,
 }
 
-/// Looks up VMAs by id, in any task, with or without mmap_lock.
-pub struct VmaLookup<T>(Arc<Arena<Slot<T>>>);
-
-impl<T> Clone for VmaLookup<T> {
-    fn clone(&self) -> Self {
-        Self(Arc::clone(&self.0))
-    }
-}
-
-impl<T> VmaLookup<T> {
-    /// Returns the slot of `id` if `id` is live. The id may die until the VMA's lock is held: then
-    /// check [`VmaLookup::is_live`]. The `Acquire` load pairs with the `Release` stores in
-    /// [`VmaSlots::alloc`] and [`VmaSlots::free`].
-    #[inline]
-    pub fn get(&self, id: VmaId) -> Option<&T> {
-        let slot = self.0.get(id.slot)?;
-        (id.generation & 1 == 1 && slot.generation.load(Acquire) == id.generation)
-            .then_some(&slot.value)
-    }
-    /// Whether `id` is live: its VMA was not removed.
-    #[inline]
-    pub fn is_live(&self, id: VmaId) -> bool {
-        self.get(id).is_some()
-    }
-}
-
-/// All VMAs of an address space, by id. Changed with mmap_lock held for writing.
-pub struct VmaSlots<T> {
-    lookup: VmaLookup<T>,
-    /// The first free slot plus 1.
-    free: u32,
-    /// Slots on the free list.
-    free_count: u32,
-    /// Slots that exist; each of them is live or on the free list.
-    made: u32,
-    live: u32,
-}
-
-impl<T: Default> Default for VmaSlots<T> {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl<T: Default> VmaSlots<T> {
-    /// Creates a table without VMAs.
-    pub fn new() -> Self {
-        let lookup = VmaLookup(Arc::new(Arena::new()));
-        Self { lookup, free: 0, free_count: 0, made: 0, live: 0 }
-    }
-    /// Returns a reader that needs no mmap_lock.
-    pub fn lookup(&self) -> VmaLookup<T> {
-        self.lookup.clone()
-    }
-    /// The number of VMAs.
-    pub const fn len(&self) -> usize {
-        self.live as usize
-    }
-    /// Whether there is no VMA.
-    pub const fn is_empty(&self) -> bool {
-        self.live == 0
-    }
-    /// Makes sure that the next `count` calls of [`VmaSlots::alloc`] succeed.
-    pub fn reserve(&mut self, count: u32) -> Result<(), NoMemory> {
-        while self.free_count < count {
-            let slot = self.lookup.0.ensure(self.made)?;
-            self.made += 1;
-            self.push_free(slot);
-        }
-        Ok(())
-    }
-    /// Takes a free slot and starts a new id. The slot's value is what the last VMA left. The
-    /// caller sets it before it puts the id into the tree: no reader finds the id earlier.
-    pub fn alloc(&mut self) -> Result<VmaId, NoMemory> {
-        self.reserve(1)?;
-        let number = self.free.checked_sub(1).ok_or(NoMemory)?;
-        let slot = self.lookup.0.get(number).ok_or(NoMemory)?;
-        self.free = slot.next_free.load(Relaxed);
-        self.free_count -= 1;
-        self.live += 1;
-        let generation = slot.generation.load(Relaxed).wrapping_add(1);
-        slot.generation.store(generation, Release);
-        Ok(VmaId { slot: number, generation })
-    }
-    /// Ends `id`: lookups fail afterwards. Returns whether it was live. The caller holds the
-    /// VMA's lock for writing and releases it afterwards: a reader that gets the lock then sees
-    /// that the id is dead.
-    pub fn free(&mut self, id: VmaId) -> bool {
-        if !self.lookup.is_live(id) {
-            return false;
-        }
-        if let Some(slot) = self.lookup.0.get(id.slot) {
-            slot.generation.store(id.generation.wrapping_add(1), Release);
-        }
-        self.live -= 1;
-        self.push_free(id.slot);
-        true
-    }
-    /// Returns the slot of `id` if `id` is live.
-    #[inline]
-    pub fn get(&self, id: VmaId) -> Option<&T> {
-        self.lookup.get(id)
-    }
-    fn push_free(&mut self, number: u32) {
-        if let Some(slot) = self.lookup.0.get(number) {
-            slot.next_free.store(self.free, Relaxed);
-            self.free = number + 1;
-            self.free_count += 1;
+impl VmaCell {
+    pub(super) fn get(&self) -> Vma {
+        let node = self.node.load(Relaxed);
+        Vma {
+            range: VmaRange::raw(self.start.load(Relaxed), self.end.load(Relaxed)),
+            prot: Prot::from_bits_truncate(self.prot.load(Relaxed)),
+            flags: VmaFlags::from_bits_truncate(self.flags.load(Relaxed)),
+            origin: self.origin.load(Relaxed),
+            node: (node != NO_NODE).then(|| NodeId::new(node as usize)),
+            file: FileId::from_word(self.file.load(Relaxed))
+                .map(|id| FileMap { id, base: self.base.load(Relaxed) }),
         }
     }
-    /// Whether the free list and the generations agree with the counts.
-    pub fn verify(&self) -> bool {
-        let slots = (0..self.made).filter_map(|nth| self.lookup.0.get(number_of(nth)));
-        let live = slots.filter(|slot| slot.generation.load(Relaxed) & 1 == 1).count();
-        let (mut listed, mut next) = (0, self.free);
-        while listed <= self.made
-            && let Some(slot) = next.checked_sub(1).and_then(|number| self.lookup.0.get(number))
-            && slot.generation.load(Relaxed) & 1 == 0
-        {
-            listed += 1;
-            next = slot.next_free.load(Relaxed);
-        }
-        let all = live as u32 + listed == self.made;
-        all && next == 0 && listed == self.free_count && live as u32 == self.live
+    pub(super) fn set(&self, vma: &Vma) {
+        self.start.store(vma.range.start().get(), Relaxed);
+        self.end.store(vma.range.end().get(), Relaxed);
+        self.origin.store(vma.origin, Relaxed);
+        self.prot.store(vma.prot.bits(), Relaxed);
+        self.flags.store(vma.flags.bits(), Relaxed);
+        self.file.store(FileId::to_word(vma.file.map(|map| map.id)), Relaxed);
+        self.base.store(vma.file.map_or(0, |map| map.base), Relaxed);
+        self.node.store(vma.node.map_or(NO_NODE, |node| node.index() as u32), Relaxed);
     }
 }

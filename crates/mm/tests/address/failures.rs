@@ -4,8 +4,8 @@
 use crate::address::machine::{Machine, POLICIES, range};
 use mmscale_arch::{NodeId, Vpn};
 use mmscale_mm::space::{
-    Advice, Area, FaultError, HugePages, LockWhat, MapRequest, MayMove, Place, Present, Prot,
-    RemapRequest, Space, SpaceError,
+    Advice, FaultError, HugePages, LockWhat, MapRequest, MayMove, Place, Present, Prot,
+    RemapRequest, Space, SpaceError, Vma,
 };
 use mmscale_stepped::{self as stepped, Stepped};
 use std::sync::Arc;
@@ -78,7 +78,7 @@ fn each_failing_then<R>(
     let mut felt = 0;
     for skip in 0.. {
         let (machine, space) = build(skip as usize % 3);
-        let before: (Vec<Area>, _) = (space.areas(), contents(&machine, &space));
+        let before: (Vec<Vma>, _) = (space.vmas(), contents(&machine, &space));
         stepped::fail_alloc_after(skip);
         let result = f(&machine, &space);
         let done = stepped::failures_left() > 0;
@@ -91,7 +91,7 @@ fn each_failing_then<R>(
             let expected = matches!(why, SpaceError::NoMemory | SpaceError::Again);
             assert!(expected, "with {skip} allocations before the failure: {why}");
             if leaves == Leaves::Unchanged {
-                assert_eq!(space.areas(), before.0, "with {skip} allocations before the failure");
+                assert_eq!(space.vmas(), before.0, "with {skip} allocations before the failure");
             }
             if leaves != Leaves::Changed {
                 assert_eq!(contents(&machine, &space), before.1);

@@ -174,7 +174,7 @@ fn in_the_middle_of_a_fork() {
         match child {
             Ok(child) => {
                 made += 1;
-                assert_eq!(child.areas().len(), space.areas().len());
+                assert_eq!(child.vmas().len(), space.vmas().len());
                 let pages = [AT, AT + 15, AT + 16, AT + 31, HUGE];
                 pages.into_iter().for_each(|at| assert_eq!(machine.read(&child, at), Ok(at)));
                 machine.write(&child, AT, 7).expect("the child is not killed");

@@ -26,8 +26,8 @@ fn a_million_vmas() {
     let mut random = Random(1);
     for _ in 0..100_000 {
         let at = random.below(VMAS);
-        let area = space.area_at(Vpn::new(FIRST + at)).expect("it is mapped");
-        assert_eq!((area.range, area.prot), (range(FIRST + at, 1), prot(at)));
+        let vma = space.vma_at(Vpn::new(FIRST + at)).expect("it is mapped");
+        assert_eq!((vma.range, vma.prot), (range(FIRST + at, 1), prot(at)));
     }
     // Some of them are used, from one end to the other.
     for at in (0..VMAS).step_by(5_000) {

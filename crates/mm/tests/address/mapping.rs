@@ -3,7 +3,7 @@
 use crate::address::machine::{Machine, POLICIES, range};
 use mmscale_arch::Vpn;
 use mmscale_mm::space::{
-    Advice, AreaFlags, FaultError, LockWhat, MAP_MIN, MapRequest, Place, Prot, Space, SpaceError,
+    Advice, FaultError, LockWhat, MAP_MIN, MapRequest, Place, Prot, Space, SpaceError, VmaFlags,
     VmaRange,
 };
 use mmscale_stepped::Stepped;
@@ -17,7 +17,7 @@ fn fixed(at: u64, pages: u64) -> MapRequest {
 /// Starts and ends of the VMAs.
 fn vmas(space: &Space<Stepped>) -> Vec<(u64, u64)> {
     let ends = |range: VmaRange| (range.start().get(), range.end().get());
-    space.areas().into_iter().map(|area| ends(area.range)).collect()
+    space.vmas().into_iter().map(|vma| ends(vma.range)).collect()
 }
 
 #[test]
@@ -197,7 +197,7 @@ fn mprotect_stops_at_a_hole() {
     let protect = |at, pages| space.mprotect(on, range(at, pages), Prot::READ);
     assert_eq!(protect(AT + 3, 3), Err(SpaceError::NoMemory));
     assert_eq!(protect(AT + 1, 4), Err(SpaceError::NoMemory));
-    let prots: Vec<Prot> = space.areas().into_iter().map(|area| area.prot).collect();
+    let prots: Vec<Prot> = space.vmas().into_iter().map(|vma| vma.prot).collect();
     assert_eq!(prots, [Prot::RW, Prot::READ, Prot::RW], "what comes before the hole is changed");
     machine.exit(space);
     machine.end();
@@ -231,7 +231,7 @@ fn a_fixed_mapping_replaces_what_is_there() {
     let (on, space) = (machine.on(), machine.space());
     assert_eq!(space.mmap(on, fixed(AT, 10)), Ok(Vpn::new(AT)));
     (0..10).for_each(|page| machine.write(&space, AT + page, 100 + page).unwrap());
-    let flags = AreaFlags::DONT_FORK;
+    let flags = VmaFlags::DONT_FORK;
     let request = MapRequest { flags, ..fixed(AT + 3, 4) };
     assert_eq!(space.mmap(on, request), Ok(Vpn::new(AT + 3)));
     assert_eq!(vmas(&space).len(), 3);

@@ -2,12 +2,12 @@
 
 use mmscale_arch::NodeId;
 use mmscale_mm::space::{
-    Advice, Area, AreaFlags, FaultError, LockWhat, MapRequest, MayMove, Place, Prot, RemapRequest,
-    SpaceConfig, SpaceError, VmaRange, Vpn,
+    Advice, FaultError, LockWhat, MapRequest, MayMove, Place, Prot, RemapRequest, SpaceConfig,
+    SpaceError, Vma, VmaFlags, VmaRange, Vpn,
 };
 use std::collections::BTreeMap;
 
-const LOCKS: AreaFlags = AreaFlags::LOCKED.union(AreaFlags::LOCK_ON_FAULT);
+const LOCKS: VmaFlags = VmaFlags::LOCKED.union(VmaFlags::LOCK_ON_FAULT);
 const HUGE: u64 = 512;
 const END: u64 = Vpn::USER_END.get();
 /// Where mmap searches for free pages.
@@ -18,7 +18,7 @@ type Done<T = ()> = Result<T, SpaceError>;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Page {
     pub(crate) prot: Prot,
-    pub(crate) flags: AreaFlags,
+    pub(crate) flags: VmaFlags,
     pub(crate) index: u64,
     pub(crate) node: Option<NodeId>,
     pub(crate) stamp: u64,
@@ -31,7 +31,7 @@ pub(crate) struct Page {
 }
 
 impl Page {
-    fn new(prot: Prot, flags: AreaFlags, index: u64) -> Self {
+    fn new(prot: Prot, flags: VmaFlags, index: u64) -> Self {
         let (stamp, node) = (0, None);
         Self { prot, flags, index, node, stamp, there: false, paged_out: false, freed: false }
     }
@@ -81,18 +81,18 @@ impl Model {
         self.pages.contains_key(&start) && (start + 1..end).all(|at| self.inside(at))
     }
     pub(crate) fn locked(&self) -> u64 {
-        self.pages.values().filter(|page| page.flags.contains(AreaFlags::LOCKED)).count() as u64
+        self.pages.values().filter(|page| page.flags.contains(VmaFlags::LOCKED)).count() as u64
     }
     /// The VMAs: runs of equal pages.
-    pub(crate) fn areas(&self) -> Vec<Area> {
-        let mut areas: Vec<Area> = Vec::new();
+    pub(crate) fn vmas(&self) -> Vec<Vma> {
+        let mut vmas: Vec<Vma> = Vec::new();
         for (&at, page) in &self.pages {
             let end = Vpn::new(at + 1);
-            match areas.last_mut() {
+            match vmas.last_mut() {
                 Some(last) if self.inside(at) => {
                     last.range = VmaRange::new(last.range.start(), end).expect("it grows");
                 }
-                _ => areas.push(Area {
+                _ => vmas.push(Vma {
                     range: VmaRange::new(Vpn::new(at), end).expect("one page"),
                     prot: page.prot,
                     flags: page.flags,
@@ -102,7 +102,7 @@ impl Model {
                 }),
             }
         }
-        areas
+        vmas
     }
     /// The number of VMAs that cutting out `start .. end` adds: 1 strictly inside one VMA.
     fn splits(&self, start: u64, end: u64) -> usize {
@@ -111,7 +111,7 @@ impl Model {
     fn plan(&self, adds: usize) -> Done {
         let most = self.config.vmas_max as usize;
         // Counting is slow; there are never more VMAs than pages.
-        if adds == 0 || self.pages.len() + adds <= most || self.areas().len() + adds <= most {
+        if adds == 0 || self.pages.len() + adds <= most || self.vmas().len() + adds <= most {
             return Ok(());
         }
         Err(SpaceError::NoMemory)
@@ -160,7 +160,7 @@ impl Model {
             return Err(SpaceError::NoMemory);
         }
         let most = self.config.vmas_max as usize;
-        if self.pages.len() > most && self.areas().len() > most {
+        if self.pages.len() > most && self.vmas().len() > most {
             return Err(SpaceError::NoMemory);
         }
         let start = self.place(place, pages)?;
@@ -168,7 +168,7 @@ impl Model {
         if matches!(place, Place::Free(_)) && !self.is_free(start, end) {
             return Err(SpaceError::Exists);
         }
-        let locked = flags.contains(AreaFlags::LOCKED);
+        let locked = flags.contains(VmaFlags::LOCKED);
         if locked && self.locked() + pages > self.config.memlock_pages {
             return Err(SpaceError::Again);
         }
@@ -203,16 +203,16 @@ impl Model {
         if self.pages.len() + 2 <= most {
             return Ok(());
         }
-        let (mut then, mut count, mut expected) = (self.clone(), self.areas().len(), range.0);
-        for area in self.areas() {
-            let start = area.range.start().get().max(range.0);
-            let end = area.range.end().get().min(range.1);
+        let (mut then, mut count, mut expected) = (self.clone(), self.vmas().len(), range.0);
+        for vma in self.vmas() {
+            let start = vma.range.start().get().max(range.0);
+            let end = vma.range.end().get().min(range.1);
             if start >= end || run && start != expected {
                 continue;
             }
             expected = end;
             then.pages.range_mut(start..end).for_each(|(_, page)| change(page));
-            let now = then.areas().len();
+            let now = then.vmas().len();
             if now > count && now > most {
                 return Err(SpaceError::NoMemory);
             }
@@ -234,18 +234,18 @@ impl Model {
         }
         self.change(start, end, |page| page.prot = prot)
     }
-    fn set_flags(&mut self, start: u64, end: u64, set: AreaFlags, clear: AreaFlags) -> Done {
+    fn set_flags(&mut self, start: u64, end: u64, set: VmaFlags, clear: VmaFlags) -> Done {
         let change = |page: &mut Page| page.flags = (page.flags - clear) | set;
         self.plan_change((start, end), false, change)?;
         self.pages.range_mut(start..end).for_each(|(_, page)| change(page));
         if self.covers(start, end) { Ok(()) } else { Err(SpaceError::NoMemory) }
     }
     pub(crate) fn madvise(&mut self, start: u64, end: u64, advice: Advice) -> Done {
-        let none = AreaFlags::empty();
-        let (fork, wipe) = (AreaFlags::DONT_FORK, AreaFlags::WIPE_ON_FORK);
+        let none = VmaFlags::empty();
+        let (fork, wipe) = (VmaFlags::DONT_FORK, VmaFlags::WIPE_ON_FORK);
         match advice {
-            Advice::HugePage => self.set_flags(start, end, AreaFlags::HUGE, AreaFlags::NO_HUGE),
-            Advice::NoHugePage => self.set_flags(start, end, AreaFlags::NO_HUGE, AreaFlags::HUGE),
+            Advice::HugePage => self.set_flags(start, end, VmaFlags::HUGE, VmaFlags::NO_HUGE),
+            Advice::NoHugePage => self.set_flags(start, end, VmaFlags::NO_HUGE, VmaFlags::HUGE),
             Advice::DontFork => self.set_flags(start, end, fork, none),
             Advice::DoFork => self.set_flags(start, end, none, fork),
             Advice::WipeOnFork => self.set_flags(start, end, wipe, none),
@@ -255,7 +255,7 @@ impl Model {
             Advice::Collapse => self.may_collapse(start, end),
             Advice::DontNeed | Advice::Free | Advice::Cold | Advice::PageOut | Advice::WillNeed => {
                 for (_, page) in self.pages.range_mut(start..end) {
-                    if page.flags.contains(AreaFlags::LOCKED) && advice != Advice::WillNeed {
+                    if page.flags.contains(VmaFlags::LOCKED) && advice != Advice::WillNeed {
                         return Err(SpaceError::Inval);
                     }
                     match advice {
@@ -271,15 +271,15 @@ impl Model {
     }
     /// Whether collapsing may succeed, as far as that is known without knowing shared pages.
     fn may_collapse(&self, start: u64, end: u64) -> Done {
-        for area in self.areas() {
-            let (low, high) = (area.range.start().get(), area.range.end().get());
+        for vma in self.vmas() {
+            let (low, high) = (vma.range.start().get(), vma.range.end().get());
             let (from, to) = (low.max(start), high.min(end));
             if from >= to {
                 continue;
             }
             let fits = |at: u64| low.next_multiple_of(HUGE) + HUGE <= at;
-            let aligned = low.wrapping_sub(area.origin).is_multiple_of(HUGE);
-            let refused = area.flags.contains(AreaFlags::NO_HUGE) || area.prot.is_empty();
+            let aligned = low.wrapping_sub(vma.origin).is_multiple_of(HUGE);
+            let refused = vma.flags.contains(VmaFlags::NO_HUGE) || vma.prot.is_empty();
             let none = from.next_multiple_of(HUGE) > to & !(HUGE - 1);
             if !fits(high) || !aligned || refused || none {
                 return Err(SpaceError::Inval);
@@ -301,7 +301,7 @@ impl Model {
     fn populate(&mut self, start: u64, end: u64) -> Done {
         for at in start..end {
             let page = self.pages.get_mut(&at).ok_or(SpaceError::NoMemory)?;
-            if page.flags.contains(AreaFlags::LOCK_ON_FAULT) {
+            if page.flags.contains(VmaFlags::LOCK_ON_FAULT) {
                 continue;
             }
             if page.prot.is_empty() {
@@ -321,14 +321,14 @@ impl Model {
         if self.locked() + more > self.config.memlock_pages {
             return Err(SpaceError::NoMemory);
         }
-        let set = if what == LockWhat::OnFault { LOCKS } else { AreaFlags::LOCKED };
+        let set = if what == LockWhat::OnFault { LOCKS } else { VmaFlags::LOCKED };
         self.set_locked(start, end, set)?;
         if what == LockWhat::OnFault { Ok(()) } else { self.populate(start, end) }
     }
     pub(crate) fn munlock(&mut self, start: u64, end: u64) -> Done {
-        self.set_locked(start, end, AreaFlags::empty())
+        self.set_locked(start, end, VmaFlags::empty())
     }
-    fn set_locked(&mut self, start: u64, end: u64, set: AreaFlags) -> Done {
+    fn set_locked(&mut self, start: u64, end: u64, set: VmaFlags) -> Done {
         self.change(start, end, |page| page.flags = (page.flags - LOCKS) | set)
     }
     pub(crate) fn mbind(&mut self, start: u64, end: u64, node: NodeId) -> Done {
@@ -365,9 +365,9 @@ impl Model {
         false
     }
     pub(crate) fn fork(&self) -> Self {
-        let kept = self.pages.iter().filter(|(_, page)| !page.flags.contains(AreaFlags::DONT_FORK));
+        let kept = self.pages.iter().filter(|(_, page)| !page.flags.contains(VmaFlags::DONT_FORK));
         let copy = |page: &Page| {
-            let wiped = page.flags.contains(AreaFlags::WIPE_ON_FORK);
+            let wiped = page.flags.contains(VmaFlags::WIPE_ON_FORK);
             let page = Page { flags: page.flags - LOCKS, ..*page };
             if wiped { page.empty() } else { page }
         };
@@ -396,7 +396,7 @@ impl Model {
         if to_end > END || !self.pages.contains_key(&from) {
             return Err(SpaceError::Fault);
         }
-        let locked = self.pages[&from].flags.contains(AreaFlags::LOCKED);
+        let locked = self.pages[&from].flags.contains(VmaFlags::LOCKED);
         let moves = matches!(may_move, MayMove::To(_) | MayMove::Leave);
         if new_pages > old_pages || moves {
             if !self.one_vma(from, to_end) {

@@ -3,8 +3,8 @@
 use crate::address::machine::{Machine, POLICIES, range};
 use mmscale_arch::{NodeId, Vpn};
 use mmscale_mm::space::{
-    Advice, AreaFlags, FaultError, HugePages, LockWhat, MapRequest, MayMove, Place, Present, Prot,
-    RemapRequest, Space, SpaceError, VmaRange,
+    Advice, FaultError, HugePages, LockWhat, MapRequest, MayMove, Place, Present, Prot,
+    RemapRequest, Space, SpaceError, VmaFlags, VmaRange,
 };
 use mmscale_stepped::Stepped;
 
@@ -68,7 +68,7 @@ fn mremap_says_what_is_wrong() {
     let most = VmaRange::USER.pages();
     assert_eq!(error(resize(10, most, MayMove::Anywhere)), SpaceError::NoMemory);
     assert_eq!(error(resize(10, 10, MayMove::To(Vpn::new(3)))), SpaceError::Perm);
-    assert_eq!(space.areas().len(), 2);
+    assert_eq!(space.vmas().len(), 2);
     machine.exit(space);
     machine.end();
 }
@@ -82,7 +82,7 @@ fn mremap_grows_in_place_or_moves() {
         map(&machine, &space, AT + 8, 1);
         fill(&machine, &space, AT, 5, 50);
         assert_eq!(remap(&machine, &space, resize(5, 8, MayMove::No)), Ok(AT));
-        assert_eq!(space.areas().len(), 1, "it has grown up to its neighbour, which is alike");
+        assert_eq!(space.vmas().len(), 1, "it has grown up to its neighbour, which is alike");
         assert_eq!(machine.read(&space, AT + 7), Ok(0));
         let to = remap(&machine, &space, resize(5, 700, MayMove::Anywhere)).expect("room");
         assert_ne!(to, AT);
@@ -110,13 +110,13 @@ fn mremap_moves_onto_others_and_back() {
     assert_eq!(remap(&machine, &space, resize(6, 4, HERE)), Ok(TO));
     let expect = [71, 50, 51, 52, 53, 76].map(Ok);
     assert_eq!([0, 1, 2, 3, 4, 5].map(|page| machine.read(&space, TO - 1 + page)), expect);
-    assert_eq!(space.areas().len(), 3, "moved pages are not one VMA with those around");
+    assert_eq!(space.vmas().len(), 3, "moved pages are not one VMA with those around");
     assert!((0..6).all(|page| machine.read(&space, AT + page) == Err(FaultError::Segv)));
     map(&machine, &space, AT + 4, 2);
     let back = MayMove::To(Vpn::new(AT));
     let request = RemapRequest { from: Vpn::new(TO), ..resize(4, 4, back) };
     assert_eq!(remap(&machine, &space, request), Ok(AT));
-    assert_eq!(space.areas().len(), 3, "back where they were first, they are one with the rest");
+    assert_eq!(space.vmas().len(), 3, "back where they were first, they are one with the rest");
     assert_eq!(machine.read(&space, AT + 3), Ok(53));
     machine.check();
     machine.exit(space);
@@ -235,7 +235,7 @@ fn fork_skips_dont_fork_and_wipes_wipe_on_fork() {
     assert_eq!(machine.read(&child, AT + 2), Err(FaultError::Segv));
     assert_eq!([3, 6].map(|page| machine.read(&child, AT + page)), [Ok(0), Ok(56)]);
     assert_eq!(child.pages(), (6, 0), "locks in memory are not inherited");
-    assert_eq!(child.areas()[0].flags, AreaFlags::WIPE_ON_FORK);
+    assert_eq!(child.vmas()[0].flags, VmaFlags::WIPE_ON_FORK);
     machine.exit(child);
     machine.exit(parent);
     machine.end();

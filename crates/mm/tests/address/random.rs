@@ -6,8 +6,8 @@ use crate::address::steps::{CPUS, Cases, Run, Setting, Step};
 use mmscale_arch::{VmaRange, Vpn};
 use mmscale_mm::lru::LruPolicy;
 use mmscale_mm::space::{
-    Advice, AreaFlags, HugePages, LockWhat, MapRequest, MayMove, Place, Present, Prot,
-    RemapRequest, SpaceConfig,
+    Advice, HugePages, LockWhat, MapRequest, MayMove, Place, Present, Prot, RemapRequest,
+    SpaceConfig, VmaFlags,
 };
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
@@ -130,7 +130,7 @@ impl Chooser {
         let mut request = MapRequest::new(self.size()).at(place).prot(self.prot());
         request.populate = self.random.one_in(4);
         if self.random.one_in(12) {
-            request.flags = AreaFlags::LOCKED;
+            request.flags = VmaFlags::LOCKED;
         }
         match self.random.below(300) {
             0 => request.pages = 0,

@@ -50,14 +50,14 @@ fn a_reaper_takes_every_page_and_leaves_the_vmas_to_the_exit() {
         let (machine, space) = build(exit, nth);
         let before = machine.check();
         assert!(before.mapped >= 59 && before.swapped.len() == 1, "{before:?}");
-        let areas = space.areas();
+        let vmas = space.vmas();
         space.kill();
         assert_eq!((space.is_unstable(), space.is_skipped()), (false, false));
         assert_eq!(space.reap(machine.on(), ReapLock::Wait), Reaped::Done);
         assert_eq!((space.is_unstable(), space.is_skipped()), (true, false));
         let after = machine.check();
         assert_eq!((after.mapped, after.swapped.len()), (0, 0));
-        assert_eq!(space.areas(), areas);
+        assert_eq!(space.vmas(), vmas);
         // A second reap finds no pages, but `SKIP` is not set.
         assert_eq!(space.reap(machine.on(), ReapLock::Try), Reaped::Done);
         space.skip();

@@ -296,16 +296,16 @@ impl Run {
     /// Checks all address spaces against their models, and runs all checks.
     pub(crate) fn verify(&self) {
         let audit = self.machine.check();
-        let vmas: usize = self.spaces.iter().map(|(_, model)| model.areas().len()).sum();
+        let vmas: usize = self.spaces.iter().map(|(_, model)| model.vmas().len()).sum();
         assert_eq!((audit.spaces, audit.vmas), (self.spaces.len() as u64, vmas as u64));
         for (space, model) in &self.spaces {
-            let areas = model.areas();
-            assert_eq!(space.areas(), areas);
+            let vmas = model.vmas();
+            assert_eq!(space.vmas(), vmas);
             assert_eq!(space.pages(), (model.pages.len() as u64, model.locked()));
-            for area in areas {
+            for vma in vmas {
                 let mut seen = Vec::new();
-                let _ = space.mincore(self.machine.on(), area.range, |there| seen.push(there));
-                self.compare_core(model, area.range.start().get(), &seen);
+                let _ = space.mincore(self.machine.on(), vma.range, |there| seen.push(there));
+                self.compare_core(model, vma.range.start().get(), &seen);
             }
         }
     }

@@ -12,8 +12,8 @@ use mmscale_arch::{
 use mmscale_frames::page_alloc::MemoryMap;
 use mmscale_mm::lru::LruPolicy;
 use mmscale_mm::space::{
-    Advice, AreaFlags, Backing, ExitPolicy, FaultError, File, HugePages, MapRequest, MayMove,
-    Place, ReapLock, Reaped, RemapRequest, Space, SpaceError,
+    Advice, Backing, ExitPolicy, FaultError, File, HugePages, MapRequest, MayMove, Place, ReapLock,
+    Reaped, RemapRequest, Space, SpaceError, VmaFlags,
 };
 use mmscale_mm::swap::SwapDevice;
 use mmscale_mm::table::MemAccess;
@@ -74,7 +74,7 @@ impl Victim {
             let kind = next(state) % 6;
             if kind < 2 {
                 request.file = Some((file.id(), at - AT));
-                request.flags = if kind == 0 { AreaFlags::SHARED } else { AreaFlags::empty() };
+                request.flags = if kind == 0 { VmaFlags::SHARED } else { VmaFlags::empty() };
             }
             self.space.mmap(on, request).expect("there is memory");
             if next(state).is_multiple_of(2) {
@@ -211,7 +211,7 @@ fn kill(world: &Rc<World>, state: &mut u64, hotplug: bool, seen: &Rc<Cell<Seen>>
     // A finished reaper holds no lock: otherwise this would wait for ever.
     assert_eq!(victim.space.munmap(on, range(AT, PAGES)), Ok(()));
     assert_eq!(victim.space.reap(on, ReapLock::Try), Reaped::Skipped);
-    assert_eq!(victim.space.areas(), []);
+    assert_eq!(victim.space.vmas(), []);
     file.put(on);
     let audit = on.verify().unwrap_or_else(|why| panic!("the address spaces: {why}"));
     assert_eq!((audit.spaces, audit.mapped), (0, 0));

@@ -27,8 +27,8 @@
 //! * 4 and a are read-modify-writes of one word: either the reader sees `WRITER` and retreats, or
 //!   the writer sees the reader and waits. The reader that retreats last wakes the writer.
 
-use super::area::AreaCell;
-use super::{Area, Space, VmaId, Vpn};
+use super::vma::VmaCell;
+use super::{Space, Vma, VmaId, Vpn};
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use mmscale_arch::{Atomic, Machine, Op, planted};
@@ -37,28 +37,28 @@ use mmscale_arch::{Atomic, Machine, Op, planted};
 const WRITER: u32 = 1 << 31;
 
 /// The content of a slot: a VMA and its lock.
-pub(super) struct Vma<A: Machine> {
+pub(super) struct VmaLock<A: Machine> {
     lock: A::AtomicU32,
     /// Whether the current change holds it. Accessed with mmap_lock held for writing, hence
     /// relaxed.
     held: AtomicBool,
-    area: AreaCell,
+    vma: VmaCell,
 }
 
-impl<A: Machine> Default for Vma<A> {
+impl<A: Machine> Default for VmaLock<A> {
     fn default() -> Self {
-        Self { lock: A::AtomicU32::new(0), held: AtomicBool::new(false), area: AreaCell::default() }
+        Self { lock: A::AtomicU32::new(0), held: AtomicBool::new(false), vma: VmaCell::default() }
     }
 }
 
-impl<A: Machine> Vma<A> {
+impl<A: Machine> VmaLock<A> {
     /// Returns the VMA. The caller holds its lock or mmap_lock, or no other task runs.
-    pub(super) fn area(&self) -> Area {
-        self.area.get()
+    pub(super) fn vma(&self) -> Vma {
+        self.vma.get()
     }
     /// Sets the VMA. Both locks are held for writing, or it is not in the tree yet.
-    pub(super) fn set(&self, area: &Area) {
-        self.area.set(area);
+    pub(super) fn set(&self, vma: &Vma) {
+        self.vma.set(vma);
     }
     /// Takes the lock for writing; sleeps until the readers have released it. Returns `false` if
     /// the current change holds it already. The `Acquire` load pairs with the `Release` in
@@ -95,21 +95,21 @@ impl<A: Machine> Vma<A> {
 }
 
 /// A VMA that is held for reading until this is dropped: its range and flags do not change.
-pub(super) struct VmaRead<'a, A: Machine> {
+pub(super) struct VmaReadGuard<'a, A: Machine> {
     space: &'a Space<A>,
-    vma: &'a Vma<A>,
-    area: Area,
+    lock: &'a VmaLock<A>,
+    vma: Vma,
 }
 
-impl<A: Machine> VmaRead<'_, A> {
-    pub(super) fn area(&self) -> &Area {
-        &self.area
+impl<A: Machine> VmaReadGuard<'_, A> {
+    pub(super) fn vma(&self) -> &Vma {
+        &self.vma
     }
 }
 
-impl<A: Machine> Drop for VmaRead<'_, A> {
+impl<A: Machine> Drop for VmaReadGuard<'_, A> {
     fn drop(&mut self) {
-        self.vma.read_done(self.space);
+        self.lock.read_done(self.space);
     }
 }
 
@@ -118,23 +118,23 @@ impl<A: Machine> Space<A> {
     /// (`lock_vma_under_rcu`). Returns `None` if there is none, if it is locked for writing, or if
     /// the tree is being changed: the caller then takes mmap_lock to find out.
     #[inline]
-    pub(super) fn lock_vma(&self, page: Vpn) -> Option<VmaRead<'_, A>> {
+    pub(super) fn lock_vma(&self, page: Vpn) -> Option<VmaReadGuard<'_, A>> {
         A::work(Op::VmaFind, 1);
         self.lock_vma_now(page)
     }
     /// Like [`Space::lock_vma`], with the lookup charged by the caller.
     #[inline]
-    pub(super) fn lock_vma_now(&self, page: Vpn) -> Option<VmaRead<'_, A>> {
+    pub(super) fn lock_vma_now(&self, page: Vpn) -> Option<VmaReadGuard<'_, A>> {
         let id = self.find_vma(page)?;
-        let vma = self.lookup.get(id)?;
-        if !vma.try_read(self) {
+        let lock = self.lookup.get(id)?;
+        if !lock.try_read(self) {
             return None;
         }
         // A change that removes the VMA or moves its ends holds the lock for writing.
-        let held = VmaRead { space: self, vma, area: vma.area() };
-        let is_it = || self.lookup.is_live(id) && held.area.range.contains(page);
+        let guard = VmaReadGuard { space: self, lock, vma: lock.vma() };
+        let is_it = || self.lookup.is_live(id) && guard.vma.range.contains(page);
         let is_right = planted!(VmaUnchecked) || is_it();
-        is_right.then_some(held)
+        is_right.then_some(guard)
     }
     /// Searches the tree if it is not being changed. `Acquire` pairs with the `AcqRel` in
     /// `Change::open`. The load of `changes` takes its turn in the simulator's order and nothing is
@@ -145,7 +145,7 @@ impl<A: Machine> Space<A> {
     }
 }
 
-impl<A: Machine> Vma<A> {
+impl<A: Machine> VmaLock<A> {
     /// Whether the lock is free: for checks, while no other task runs.
     pub(super) fn is_free(&self) -> bool {
         self.lock.load(Relaxed) == 0

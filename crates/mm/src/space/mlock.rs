@@ -1,7 +1,7 @@
 //! mlock and munlock.
 
 use super::zap::folio_of;
-use super::{AreaFlags, Backing, Space, SpaceError, VmaRange};
+use super::{Backing, Space, SpaceError, VmaFlags, VmaRange};
 use crate::table::{Direction, Leaf, PteFlags};
 use mmscale_arch::{Func, Machine, Span};
 
@@ -30,10 +30,10 @@ impl<A: Machine> Space<A> {
         if self.config.memlock_pages == 0 {
             return Err(SpaceError::Perm);
         }
-        let on_fault = AreaFlags::LOCK_ON_FAULT;
+        let on_fault = VmaFlags::LOCK_ON_FAULT;
         let set = match what {
-            LockWhat::Everything => AreaFlags::LOCKED,
-            LockWhat::OnFault => AreaFlags::LOCKED.union(on_fault),
+            LockWhat::Everything => VmaFlags::LOCKED,
+            LockWhat::OnFault => VmaFlags::LOCKED.union(on_fault),
         };
         self.set_locked(on, range, set)?;
         if what == LockWhat::OnFault {
@@ -50,41 +50,41 @@ impl<A: Machine> Space<A> {
     /// `NoMemory`: the range is not fully mapped, or a VMA cannot be split.
     pub fn munlock(&self, on: Backing<'_, A>, range: VmaRange) -> Result<(), SpaceError> {
         let _span = Span::<A>::enter(Func::DoMlock);
-        self.set_locked(on, range, AreaFlags::empty())
+        self.set_locked(on, range, VmaFlags::empty())
     }
     fn set_locked(
         &self,
         on: Backing<'_, A>,
         range: VmaRange,
-        set: AreaFlags,
+        set: VmaFlags,
     ) -> Result<(), SpaceError> {
-        let any = AreaFlags::LOCKED.union(AreaFlags::LOCK_ON_FAULT);
+        let any = VmaFlags::LOCKED.union(VmaFlags::LOCK_ON_FAULT);
         let mut change = self.change();
         if !set.is_empty() {
-            let locked = change.areas(range).filter(|(area, _)| area.flags.intersects(any));
+            let locked = change.in_range(range).filter(|(vma, _)| vma.flags.intersects(any));
             let already: u64 = locked.map(|(_, part)| part.pages()).sum();
             if change.locked_pages + range.pages() - already > self.config.memlock_pages {
                 return Err(SpaceError::NoMemory);
             }
         }
         if let Some(run) = change.first_run(range) {
-            change.plan_alter(run, |area| area.flags = (area.flags - any) | set)?;
+            change.plan_alter(run, |vma| vma.flags = (vma.flags - any) | set)?;
         }
         self.split_ends(on, &mut change, range)?;
         let mut at = range.start();
         while let Some(rest) = VmaRange::new(at, range.end()) {
-            let area = change.at(at).ok_or(SpaceError::NoMemory)?;
-            let Some(part) = area.range.intersection(rest) else { break };
+            let vma = change.at(at).ok_or(SpaceError::NoMemory)?;
+            let Some(part) = vma.range.intersection(rest) else { break };
             at = part.end();
-            let flags = (area.flags - any) | set;
-            if flags == area.flags {
+            let flags = (vma.flags - any) | set;
+            if flags == vma.flags {
                 continue;
             }
             change.cut(part.start());
             change.cut(part.end());
-            change.alter(part.start(), |area| area.flags = flags);
-            if area.flags.contains(AreaFlags::LOCKED) != flags.contains(AreaFlags::LOCKED) {
-                self.lock_folios(on, part, flags.contains(AreaFlags::LOCKED));
+            change.alter(part.start(), |vma| vma.flags = flags);
+            if vma.flags.contains(VmaFlags::LOCKED) != flags.contains(VmaFlags::LOCKED) {
+                self.lock_folios(on, part, flags.contains(VmaFlags::LOCKED));
             }
         }
         change.join_at(range.end());
