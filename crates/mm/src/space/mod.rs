@@ -80,6 +80,8 @@ mod bind;
 mod change;
 mod claims;
 mod collapse;
+#[cfg(test)]
+mod corruption_tests;
 mod error;
 mod exit;
 mod fault;
@@ -88,8 +90,6 @@ mod fork;
 mod huge;
 mod mlock;
 mod mmap;
-#[cfg(test)]
-mod planted;
 mod populate;
 mod protect;
 mod query;

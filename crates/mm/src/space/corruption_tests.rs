@@ -27,12 +27,12 @@ const AT: Vpn = Vpn::new(4096);
 
 /// A program with six pages, of which two are in memory and the last two are read-only.
 struct World {
-    parts: Parts,
+    parts: MmParts,
     space: Arc<Space<Stepped>>,
 }
 
 /// The parts of a memory manager that the address space uses.
-struct Parts {
+struct MmParts {
     frames: FrameAllocator<Stepped>,
     folios: Folios<Stepped>,
     groups: Groups<Stepped>,
@@ -48,7 +48,7 @@ struct Parts {
     time: Time<Stepped>,
 }
 
-impl Parts {
+impl MmParts {
     fn new() -> Self {
         let map = MemoryMap::single(1 << 13);
         Self {
@@ -79,7 +79,7 @@ impl Parts {
 impl World {
     fn new() -> Self {
         mmscale_stepped::boot(1, 1000);
-        let parts = Parts::new();
+        let parts = MmParts::new();
         let on = parts.on();
         on.spaces.start(&parts.frames).unwrap();
         let space = Space::new(on, GroupId::ROOT).unwrap();
