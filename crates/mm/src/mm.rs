@@ -14,7 +14,7 @@
 use crate::folio::Folios;
 use crate::group::{GroupId, Groups};
 use crate::lru::{Lru, LruPolicy, Memory};
-use crate::oom::{Oom, OomConfig, Patience};
+use crate::oom::{Oom, OomConfig, OomRetries};
 use crate::rcu::Rcu;
 use crate::reclaim::{Reclaim, Scope};
 use crate::smp::{Call, CallStats, Smp, SmpConfig};
@@ -516,7 +516,7 @@ impl<A: Machine> Mm<A> {
 }
 
 impl<A: Machine> MakeRoom for Mm<A> {
-    fn make_room(&self, why: AllocError, patience: &mut Patience) -> Result<Gfp, AllocError> {
-        MakeRoom::make_room(&self.backing(), why, patience)
+    fn make_room(&self, why: AllocError, retries: &mut OomRetries) -> Result<Gfp, AllocError> {
+        MakeRoom::make_room(&self.backing(), why, retries)
     }
 }

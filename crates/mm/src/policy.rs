@@ -9,7 +9,7 @@
 //! ([`HugePages`](crate::space::HugePages)), what a version of Linux has
 //! ([`BulkHold`](mmscale_frames::page_alloc::BulkHold)), what an embedder needs
 //! ([`Records`](mmscale_frames::page_alloc::Records), [`OomPolicy`](crate::oom::OomPolicy)), and
-//! what tests use ([`Requeue`](crate::upkeep::Requeue), [`Settle`](crate::oom::Settle)).
+//! what tests use ([`Requeue`](crate::upkeep::Requeue), [`Drains`](crate::oom::Drains)).
 
 use crate::lru::LruPolicy;
 use crate::mm::MmConfig;

@@ -1,7 +1,9 @@
 //! The decision after an allocation has failed: a victim, or a retry.
 
 use super::score::badness;
-use super::{Fate, Oom, OomPolicy, Outcome, Patience, Scene, Settle, Shortage, Victim};
+use super::{
+    Drains, Oom, OomContext, OomPolicy, OomResult, OomRetries, Shortage, Victim, VictimState,
+};
 use crate::time::NSEC_PER_SEC;
 use crate::work::WorkItem;
 use alloc::sync::Arc;
@@ -10,21 +12,21 @@ use mmscale_frames::page_alloc::Gfp;
 
 /// How long one allocation waits for processes that exit by themselves, in ns. It is long for an
 /// exit, which takes about 0.3 us a page.
-const EXIT_PATIENCE_NS: u64 = NSEC_PER_SEC;
+const EXIT_WAIT_MAX_NS: u64 = NSEC_PER_SEC;
 
 /// The result under `oom_lock`.
 enum Decision {
     /// There is memory.
-    Again,
+    Retry,
     /// There will be memory.
     Wait,
     /// There is no memory, and there will be none.
-    Hopeless,
+    NoVictim,
 }
 
 /// Whether processes in the scope are dying.
 enum Dying {
-    Nobody,
+    None,
     /// Memory will be freed soon.
     Soon,
 }
@@ -33,92 +35,104 @@ impl<A: Machine> Oom<A> {
     /// Handles a failed allocation or charge after reclaim has freed nothing
     /// (`__alloc_pages_may_oom`, `mem_cgroup_oom`). Sleeps. The caller may hold mmap_lock and VMA
     /// locks.
-    pub fn out_of_memory<S: Scene<A>>(
+    pub fn out_of_memory<S: OomContext<A>>(
         &self,
         on: S,
         short: Shortage,
-        patience: &mut Patience,
-    ) -> Outcome {
+        retries: &mut OomRetries,
+    ) -> OomResult {
         if self.config.policy == OomPolicy::Fail {
-            return Outcome::Hopeless;
+            return OomResult::NoVictim;
         }
         let _span = Span::<A>::enter(Func::OutOfMemory);
         let decision = match self.one.try_lock() {
-            Some(_one) => self.decide(on, short, patience),
+            Some(_one) => self.decide(on, short, retries),
             None => Decision::Wait,
         };
         match decision {
-            Decision::Again => Outcome::Retry,
+            Decision::Retry => OomResult::Retry,
             Decision::Wait => {
                 let jiffy_ns = NSEC_PER_SEC / u64::from(A::hz());
                 on.time().sleep_until(A::now_ns() + jiffy_ns, || false);
-                Outcome::Retry
+                OomResult::Retry
             }
-            Decision::Hopeless => {
-                self.tally().hopeless.add(1);
-                Outcome::Hopeless
+            Decision::NoVictim => {
+                self.tally().no_victim.add(1);
+                OomResult::NoVictim
             }
         }
     }
 
     /// Decides with `oom_lock` held.
-    fn decide<S: Scene<A>>(&self, on: S, short: Shortage, patience: &mut Patience) -> Decision {
+    fn decide<S: OomContext<A>>(
+        &self,
+        on: S,
+        short: Shortage,
+        retries: &mut OomRetries,
+    ) -> Decision {
         let exits = on.exits();
-        let dying = self.who_is_dying(on, short, patience);
+        let dying = self.find_dying(on, short, retries);
         if matches!(dying, Dying::Soon) && !planted!(OomKillsTwice) {
             return Decision::Wait;
         }
         // After the check for dying processes: what they have freed by now is found.
-        if self.config.settle == Settle::Everywhere && !planted!(OomUnsettled) {
-            settle(on);
+        if self.config.drains == Drains::All && !planted!(OomUnsettled) {
+            drain_everything(on);
         }
         if self.has_room(on, short) {
-            self.tally().settled.add(1);
-            return Decision::Again;
+            self.tally().drained.add(1);
+            return Decision::Retry;
         }
         // A process that has started to exit meanwhile may have freed more than was found.
-        if on.exits() != exits && patience.may_wait_from(A::now_ns()) {
+        if on.exits() != exits && retries.may_wait_for_exits(A::now_ns()) {
             return Decision::Wait;
         }
         match self.choose(on, short) {
             Some(victim) => {
                 let tally = self.tally();
                 if short.group.is_some() { &tally.group_kills } else { &tally.kills }.add(1);
-                self.doom(&*victim);
+                self.mark_victim(&*victim);
                 Decision::Wait
             }
-            None => Decision::Hopeless,
+            None => Decision::NoVictim,
         }
     }
 
     /// Whether memory of the scope will be freed. Marks processes that were killed for other
     /// reasons as victims (`task_will_free_mem`).
-    fn who_is_dying<S: Scene<A>>(&self, on: S, short: Shortage, patience: &mut Patience) -> Dying {
+    fn find_dying<S: OomContext<A>>(
+        &self,
+        on: S,
+        short: Shortage,
+        retries: &mut OomRetries,
+    ) -> Dying {
         let (mut soon, mut exiting) = (false, false);
         on.each(|space| {
             if !short.concerns(&**space) {
                 return;
             }
-            match space.fate() {
-                Fate::Dying { marked: true } | Fate::Exiting { marked: true } => soon = true,
-                Fate::Dying { marked: false } => {
+            match space.state() {
+                VictimState::Dying { marked: true } | VictimState::Exiting { marked: true } => {
+                    soon = true
+                }
+                VictimState::Dying { marked: false } => {
                     soon = true;
                     self.tally().marked_dying.add(1);
-                    self.doom(&**space);
+                    self.mark_victim(&**space);
                 }
-                Fate::Exiting { marked: false } => exiting = true,
-                Fate::Living | Fate::Beyond => {}
+                VictimState::Exiting { marked: false } => exiting = true,
+                VictimState::Living | VictimState::Done => {}
             }
         });
-        if soon || exiting && patience.may_wait_from(A::now_ns()) {
+        if soon || exiting && retries.may_wait_for_exits(A::now_ns()) {
             Dying::Soon
         } else {
-            Dying::Nobody
+            Dying::None
         }
     }
 
     /// Whether the memory is available now.
-    fn has_room<S: Scene<A>>(&self, on: S, short: Shortage) -> bool {
+    fn has_room<S: OomContext<A>>(&self, on: S, short: Shortage) -> bool {
         let memory = on.memory();
         match short.group {
             Some(group) => memory.groups.has_room(group, short.order.pages() as u32),
@@ -128,11 +142,11 @@ impl<A: Machine> Oom<A> {
 
     /// Chooses the address space with the highest score; among equals, the one with the highest
     /// number (`select_bad_process`).
-    fn choose<S: Scene<A>>(&self, on: S, short: Shortage) -> Option<Arc<S::Space>> {
+    fn choose<S: OomContext<A>>(&self, on: S, short: Shortage) -> Option<Arc<S::Space>> {
         let total = self.total(on, short);
         let mut best: Option<(i64, Arc<S::Space>)> = None;
         on.each(|space| {
-            if !short.concerns(&**space) || space.fate() != Fate::Living {
+            if !short.concerns(&**space) || space.state() != VictimState::Living {
                 return;
             }
             let score = badness(space.pages(), space.adjustment(), total);
@@ -146,7 +160,7 @@ impl<A: Machine> Oom<A> {
     }
 
     /// The pages in the scope (`oom_control.totalpages`).
-    fn total<S: Scene<A>>(&self, on: S, short: Shortage) -> u64 {
+    fn total<S: OomContext<A>>(&self, on: S, short: Shortage) -> u64 {
         let memory = on.memory();
         let limit = short.group.and_then(|group| memory.groups.limit(group));
         limit.unwrap_or_else(|| {
@@ -156,7 +170,7 @@ impl<A: Machine> Oom<A> {
     }
 
     /// Kills a process, marks it as a victim, and wakes the reaper (`mark_oom_victim`).
-    pub fn doom(&self, victim: &impl Victim) {
+    pub fn mark_victim(&self, victim: &impl Victim) {
         let (asid, pages) = (victim.asid(), victim.pages());
         victim.kill();
         if victim.mark(A::now_ns() + self.config.delay_ns) {
@@ -175,20 +189,20 @@ impl Shortage {
     }
 }
 
-impl Patience {
+impl OomRetries {
     /// Creates the state before the first failure.
     pub fn new() -> Self {
         Self::default()
     }
     /// Whether the allocation may still wait for exits. The limit counts from its first wait.
-    fn may_wait_from(&mut self, now_ns: u64) -> bool {
-        now_ns - *self.exits_since_ns.get_or_insert(now_ns) < EXIT_PATIENCE_NS
+    fn may_wait_for_exits(&mut self, now_ns: u64) -> bool {
+        now_ns - *self.exits_since_ns.get_or_insert(now_ns) < EXIT_WAIT_MAX_NS
     }
 }
 
 /// Drains everything that is free to where allocations find it, and folds the counters. LRU batches
 /// of all CPUs first: freeing them fills page caches, of other CPUs too.
-fn settle<A: Machine>(on: impl Scene<A>) {
+fn drain_everything<A: Machine>(on: impl OomContext<A>) {
     let memory = on.memory();
     memory.drain_stocks();
     let _span = Span::<A>::enter(Func::DrainAllPages);

@@ -6,7 +6,7 @@
 //!
 //! 1. If a process in the scope is dying already, there is no second kill: its memory is waited
 //!    for.
-//! 2. Per-CPU caches and batches are drained ([`Settle`]). If the allocation can succeed then, it
+//! 2. Per-CPU caches and batches are drained ([`Drains`]). If the allocation can succeed then, it
 //!    is retried.
 //! 3. The address space with the highest [`score`](score::badness) is chosen. Its threads are
 //!    killed, it is marked as a victim, and the reaper is woken ([`Oom::reaper`]).
@@ -60,14 +60,14 @@ pub enum OomPolicy {
 
 /// The drains before a victim is chosen.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Settle {
+pub enum Drains {
     /// Every CPU drains its LRU batches, its stock of charges and its page caches, and folds its
     /// counters; then the watermark is checked again.
     #[default]
-    Everywhere,
+    All,
     /// Nothing: the allocation has drained page caches, as in Linux. Memory that a victim has freed
     /// may be overlooked in batches and counters, and another process may be killed for it.
-    Nothing,
+    None,
 }
 
 /// The configuration of the OOM killer.
@@ -76,7 +76,7 @@ pub struct OomConfig {
     /// Whether processes are killed.
     pub policy: OomPolicy,
     /// The drains before a victim is chosen.
-    pub settle: Settle,
+    pub drains: Drains,
     /// How long a victim may take to exit before it is reaped, in ns (`OOM_REAPER_DELAY`, 2 s).
     pub delay_ns: u64,
     /// The number of attempts to reap (`MAX_OOM_REAP_RETRIES`, 10).
@@ -89,7 +89,7 @@ impl Default for OomConfig {
     fn default() -> Self {
         Self {
             policy: OomPolicy::Kill,
-            settle: Settle::Everywhere,
+            drains: Drains::All,
             delay_ns: 2_000_000_000,
             tries: 10,
             pause_ns: 100_000_000,
@@ -99,7 +99,7 @@ impl Default for OomConfig {
 
 /// The state of an address space for the OOM killer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Fate {
+pub enum VictimState {
     /// It may be chosen.
     Living,
     /// Its process was killed, for whatever reason. It may not be marked yet.
@@ -113,7 +113,7 @@ pub enum Fate {
         marked: bool,
     },
     /// It cannot help: it must not be killed, has no threads, or was reaped.
-    Beyond,
+    Done,
 }
 
 /// An address space as the OOM killer sees it.
@@ -123,7 +123,7 @@ pub trait Victim {
     /// The memory group that its pages are charged to.
     fn group(&self) -> GroupId;
     /// Its state.
-    fn fate(&self) -> Fate;
+    fn state(&self) -> VictimState;
     /// Pages that its exit frees: mapped, swapped out, and page tables.
     fn pages(&self) -> u64;
     /// `oom_score_adj`, in thousandths of the memory in scope: [`ADJ_MIN`] to [`ADJ_MAX`].
@@ -139,7 +139,7 @@ pub trait Victim {
 }
 
 /// All address spaces, and the parts of the memory manager that the OOM killer uses.
-pub trait Scene<A: Machine>: Copy {
+pub trait OomContext<A: Machine>: Copy {
     /// An address space.
     type Space: Victim;
 
@@ -170,16 +170,16 @@ pub struct Shortage {
 
 /// The result of [`Oom::out_of_memory`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Outcome {
+pub enum OomResult {
     /// Another attempt may succeed.
     Retry,
     /// There is no victim: the allocation fails.
-    Hopeless,
+    NoVictim,
 }
 
 /// The history of one allocation.
 #[derive(Clone, Copy, Default, Debug)]
-pub struct Patience {
+pub struct OomRetries {
     /// Rounds of reclaim that freed something but not enough, since the OOM killer was last called.
     pub reclaimed: u32,
     /// The allocation has used the reserve for victims.
@@ -198,9 +198,9 @@ mmscale_arch::counters! {
         /// Victims that were dying for another reason: no process was killed for them.
         marked_dying: Sum,
         /// Shortages that ended when per-CPU caches and batches were drained.
-        settled: Sum,
+        drained: Sum,
         /// Shortages without a victim.
-        hopeless: Sum,
+        no_victim: Sum,
         /// Address spaces that the reaper has reaped.
         reaped: Sum,
         /// Address spaces that the reaper has given up.

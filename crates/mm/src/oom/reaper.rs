@@ -1,6 +1,6 @@
 //! The task that frees the memory of victims that do not exit in time (`oom_reaper`).
 
-use super::{Oom, Scene, Victim};
+use super::{Oom, OomContext, Victim};
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering::SeqCst;
 use mmscale_arch::{Atomic, Func, Machine, OomEvent, Span, TaskId, Trace, planted};
@@ -18,7 +18,7 @@ pub enum Attempt {
 
 impl<A: Machine> Oom<A> {
     /// The body of the reaper's task; returns after [`Oom::stop`]. Run by one task.
-    pub fn reaper<S: Scene<A>>(&self, on: S) {
+    pub fn reaper<S: OomContext<A>>(&self, on: S) {
         self.reaper.store(A::current().index() as u32 + 1, SeqCst);
         while self.stopping.load(SeqCst) == 0 {
             match next_due(on) {
@@ -48,13 +48,13 @@ impl<A: Machine> Oom<A> {
         task.map(|task| A::unpark(TaskId::new(task as usize))).is_some()
     }
 
-    fn rest_until<S: Scene<A>>(&self, on: S, due_ns: u64) {
+    fn rest_until<S: OomContext<A>>(&self, on: S, due_ns: u64) {
         on.time().sleep_until(due_ns, || self.stopping.load(SeqCst) != 0);
     }
 
     /// Tries to reap several times (`oom_reap_task`). Then marks the address space as done,
     /// whatever the result: its exit frees the rest, and another victim may be chosen.
-    fn oom_reap<S: Scene<A>>(&self, on: S, space: &Arc<S::Space>) {
+    fn oom_reap<S: OomContext<A>>(&self, on: S, space: &Arc<S::Space>) {
         let asid = space.asid();
         A::trace(Trace::Oom(OomEvent::WakeReaper { asid }));
         let mut reaped = false;
@@ -81,7 +81,7 @@ impl<A: Machine> Oom<A> {
         }
     }
 
-    fn try_reap<S: Scene<A>>(&self, on: S, space: &Arc<S::Space>) -> Attempt {
+    fn try_reap<S: OomContext<A>>(&self, on: S, space: &Arc<S::Space>) -> Attempt {
         let _span = Span::<A>::enter(Func::OomReaper);
         let attempt = on.reap(space);
         if attempt == Attempt::Done {
@@ -92,7 +92,7 @@ impl<A: Machine> Oom<A> {
 }
 
 /// The victim that is due first.
-fn next_due<A: Machine, S: Scene<A>>(on: S) -> Option<(u64, Arc<S::Space>)> {
+fn next_due<A: Machine, S: OomContext<A>>(on: S) -> Option<(u64, Arc<S::Space>)> {
     let mut first: Option<(u64, Arc<S::Space>)> = None;
     on.each(|space| {
         if let Some(due_ns) = space.due_ns()

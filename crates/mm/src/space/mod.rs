@@ -56,7 +56,7 @@
 //!
 //! Which may be set together:
 //!
-//! * The OOM killer sets `KILLED`, then `VICTIM` (`Oom::doom`), and its reaper `UNSTABLE`.
+//! * The OOM killer sets `KILLED`, then `VICTIM` (`Oom::mark_victim`), and its reaper `UNSTABLE`.
 //!   process_mrelease sets `UNSTABLE` without `VICTIM`. All three may be set without `EXITING`:
 //!   threads may still run.
 //! * `EXITING` may be the first flag: a process that returns from `main` is never killed.

@@ -4,7 +4,7 @@ use super::zap::folio_of;
 use super::{Backing, FaultError, Space, SpaceError, Vma, VmaFlags, VmaRange, Vpn};
 use crate::folio::{FolioFlags, FolioInit};
 use crate::lru::FolioError;
-use crate::oom::{Outcome, Patience, Shortage};
+use crate::oom::{OomResult, OomRetries, Shortage};
 use crate::reclaim::Scope;
 use crate::swap::{SwapEntry, SwapError};
 use crate::table::{Direction, Leaf, MakeRoom, Pte, PteFlags, TableError};
@@ -259,9 +259,9 @@ impl<A: Machine> Backing<'_, A> {
         mut why: FolioError,
         alloc: impl Fn(Gfp) -> Result<T, FolioError>,
     ) -> Result<T, FaultError> {
-        let mut patience = Patience::new();
+        let mut retries = OomRetries::new();
         loop {
-            let more = self.make_room(node, order, why, &mut patience)?;
+            let more = self.make_room(node, order, why, &mut retries)?;
             match alloc(more) {
                 Ok(done) => return Ok(done),
                 Err(next) => why = next,
@@ -276,7 +276,7 @@ impl<A: Machine> Backing<'_, A> {
         node: NodeId,
         order: Order,
         why: FolioError,
-        patience: &mut Patience,
+        retries: &mut OomRetries,
     ) -> Result<Gfp, FaultError> {
         let group = match why {
             FolioError::Frames(AllocError::Injected) => return Err(FaultError::Oom),
@@ -291,23 +291,23 @@ impl<A: Machine> Backing<'_, A> {
             }
         };
         if self.spaces.is_caller_dying(self) {
-            let first = !core::mem::replace(&mut patience.reserve_used, true);
+            let first = !core::mem::replace(&mut retries.reserve_used, true);
             return if first { Ok(Gfp::VICTIM) } else { Err(FaultError::Killed) };
         }
         let scope = Scope { memory: self.memory, swap: self.swap, rmap: &self };
         if self.reclaim.direct(scope, node, order.pages() as u32, group) > 0 {
-            patience.reclaimed += 1;
-            if patience.reclaimed <= ATTEMPTS {
+            retries.reclaimed += 1;
+            if retries.reclaimed <= ATTEMPTS {
                 return Ok(Gfp::empty());
             }
         }
-        patience.reclaimed = 0;
+        retries.reclaimed = 0;
         if order > COSTLY_ORDER {
             return Err(FaultError::Oom);
         }
-        match self.oom.out_of_memory(self, Shortage { node, order, group }, patience) {
-            Outcome::Retry => Ok(Gfp::empty()),
-            Outcome::Hopeless => Err(FaultError::Oom),
+        match self.oom.out_of_memory(self, Shortage { node, order, group }, retries) {
+            OomResult::Retry => Ok(Gfp::empty()),
+            OomResult::NoVictim => Err(FaultError::Oom),
         }
     }
     /// Converts a failure to get a page table into the result of a fault. If another task has
@@ -323,9 +323,9 @@ impl<A: Machine> Backing<'_, A> {
 }
 
 impl<A: Machine> MakeRoom for Backing<'_, A> {
-    fn make_room(&self, why: AllocError, patience: &mut Patience) -> Result<Gfp, AllocError> {
+    fn make_room(&self, why: AllocError, retries: &mut OomRetries) -> Result<Gfp, AllocError> {
         let (here, why_not) = (A::node_of(A::cpu()), why);
-        let made = Backing::make_room(*self, here, Order::ZERO, FolioError::Frames(why), patience);
+        let made = Backing::make_room(*self, here, Order::ZERO, FolioError::Frames(why), retries);
         made.map_err(|_| why_not)
     }
 }

@@ -3,7 +3,7 @@
 use super::{Backing, EXITING, KILLED, ReapLock, Reaped, SKIP, Space, Spaces, VICTIM};
 use crate::group::GroupId;
 use crate::lru::Memory;
-use crate::oom::{ADJ_MAX, ADJ_MIN, Attempt, Fate, Scene, Victim};
+use crate::oom::{ADJ_MAX, ADJ_MIN, Attempt, OomContext, Victim, VictimState};
 use crate::time::Time;
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -50,17 +50,17 @@ impl<A: Machine> Victim for Space<A> {
     fn group(&self) -> GroupId {
         self.group
     }
-    fn fate(&self) -> Fate {
+    fn state(&self) -> VictimState {
         let state = self.state.load(Acquire);
         let marked = state & VICTIM != 0;
         if state & EXITING != 0 {
-            Fate::Exiting { marked }
+            VictimState::Exiting { marked }
         } else if state & SKIP != 0 || self.tasks.lock().is_empty() {
-            Fate::Beyond
+            VictimState::Done
         } else if state & KILLED != 0 {
-            Fate::Dying { marked }
+            VictimState::Dying { marked }
         } else {
-            Fate::Living
+            VictimState::Living
         }
     }
     fn pages(&self) -> u64 {
@@ -85,7 +85,7 @@ impl<A: Machine> Victim for Space<A> {
     }
 }
 
-impl<A: Machine> Scene<A> for Backing<'_, A> {
+impl<A: Machine> OomContext<A> for Backing<'_, A> {
     type Space = Space<A>;
 
     fn memory(&self) -> Memory<'_, A> {
@@ -119,7 +119,7 @@ impl<A: Machine> Spaces<A> {
         let Some(own) = self.current() else { return false };
         let state = own.state.load(Acquire);
         if state & KILLED != 0 && state & VICTIM == 0 {
-            on.oom.doom(own);
+            on.oom.mark_victim(own);
         }
         state & KILLED != 0
     }

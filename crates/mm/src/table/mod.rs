@@ -54,7 +54,7 @@ pub(crate) use slot::Hold;
 pub use slot::{PmdTable, PteTable};
 pub use verify::{TableAudit, TableDefect};
 
-use crate::oom::Patience;
+use crate::oom::OomRetries;
 use crate::tlb::{Extent, Retired, Tlb};
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use mmscale_arch::sync::{IrqGuard, SpinLock};
@@ -82,7 +82,7 @@ pub trait MakeRoom {
     /// Frees memory after an allocation has failed with `why`. Returns the flags with which the
     /// caller retries, or the error if the allocation has failed for good. Sleeps; no lock of a
     /// table is held.
-    fn make_room(&self, why: AllocError, patience: &mut Patience) -> Result<Gfp, AllocError>;
+    fn make_room(&self, why: AllocError, retries: &mut OomRetries) -> Result<Gfp, AllocError>;
 }
 
 impl<A: Machine> Clone for Paging<'_, A> {
@@ -254,9 +254,9 @@ fn alloc_slowly<A: Machine>(
     alloc: impl Fn(Gfp) -> Result<Pfn, AllocError>,
 ) -> Result<Pfn, AllocError> {
     let Some(room) = on.room else { return Err(why) };
-    let mut patience = Patience::new();
+    let mut retries = OomRetries::new();
     loop {
-        match alloc(room.make_room(why, &mut patience)?) {
+        match alloc(room.make_room(why, &mut retries)?) {
             Ok(pfn) => return Ok(pfn),
             Err(next) => why = next,
         }

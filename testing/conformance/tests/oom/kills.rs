@@ -17,7 +17,7 @@ fn the_largest_dies<A: Machine>(system: &Kernel<A>) {
     ends(system, large, Exit::Killed);
     end(system, small);
     let seen = counters(system);
-    assert_eq!((seen.kills, seen.group_kills, seen.hopeless), (1, 0, 0), "{seen:?}");
+    assert_eq!((seen.kills, seen.group_kills, seen.no_victim), (1, 0, 0), "{seen:?}");
 }
 
 #[test]
@@ -41,7 +41,7 @@ fn swap_is_filled_first() {
         ends(system, grows, Exit::Returned);
         ends(system, large, Exit::Killed);
         let seen = counters(system);
-        assert_eq!((seen.kills, seen.hopeless), (1, 0), "{seen:?}");
+        assert_eq!((seen.kills, seen.no_victim), (1, 0), "{seen:?}");
         assert!(system.mm().backing().swap.counters().writes >= 512);
     }
     for seed in 0..3 {
@@ -67,7 +67,7 @@ fn who_wants_too_much_dies_of_it<A: Machine>(system: &Kernel<A>) {
     ends(system, hog, Exit::Killed);
     end(system, small);
     let seen = counters(system);
-    assert_eq!((seen.kills, seen.hopeless), (1, 0), "{seen:?}");
+    assert_eq!((seen.kills, seen.no_victim), (1, 0), "{seen:?}");
 }
 
 #[test]
@@ -147,7 +147,7 @@ fn nobody_may_die<A: Machine>(system: &Kernel<A>) {
     end(system, safe);
     let seen = counters(system);
     assert_eq!(seen.kills, 0, "{seen:?}");
-    assert!(seen.hopeless >= 1);
+    assert!(seen.no_victim >= 1);
 }
 
 #[test]

@@ -74,7 +74,7 @@ fn program<A: Machine>(system: &Kernel<A>) {
     let seen = counters(system);
     let all = seen.kills + seen.group_kills;
     // Grandchildren may have been killed, too.
-    assert!(killed <= all && seen.hopeless == 0, "{killed} killed, {seen:?}");
+    assert!(killed <= all && seen.no_victim == 0, "{killed} killed, {seen:?}");
     // It has recovered.
     let again = grower(system, 1, 2000);
     ends(system, again, Exit::Returned);

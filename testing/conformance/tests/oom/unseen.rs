@@ -5,7 +5,7 @@ use mmscale_arch::Machine;
 use mmscale_kernel::Kernel;
 use mmscale_mm::lru::LruPolicy;
 use mmscale_mm::mm::MmConfig;
-use mmscale_mm::oom::Settle;
+use mmscale_mm::oom::Drains;
 use mmscale_sim::{Policy, Sim};
 use mmscale_system::{Errno, ProcessId, System, ThreadSpec};
 use std::sync::Arc;
@@ -101,7 +101,7 @@ fn kinds() -> impl Iterator<Item = MmConfig> {
 fn pages_in_batches_are_found_before_a_process_is_killed() {
     fn program<A: Machine>(system: &Kernel<A>) {
         assert_eq!(left_behind(system), (0, Ok(())));
-        assert!(counters(system).settled >= 1);
+        assert!(counters(system).drained >= 1);
     }
     // With `Lazy`, unused folios do not stay in batches: all free memory is visible.
     let holding = kinds().filter(|config| config.lru != LruPolicy::Lazy);
@@ -126,7 +126,7 @@ fn without_a_look_everywhere_others_die_for_nothing() {
         assert_eq!(victims(system).0, 2);
     }
     let mut config = config();
-    config.oom.settle = Settle::Nothing;
+    config.oom.drains = Drains::None;
     on(1, &config, behind);
     on(2, &config, second);
 }
