@@ -27,7 +27,7 @@ impl<A: Machine> Space<A> {
         // (`lru_cache_disable`).
         let blanket = on.memory.lru.pending() == Pending::Batch;
         let off = (present == Present::Move && blanket).then(|| on.memory.batches_off());
-        let wrong = {
+        let misplaced = {
             let mut change = self.change();
             if !change.covers(range) {
                 return Err(SpaceError::Fault);
@@ -38,11 +38,11 @@ impl<A: Machine> Space<A> {
             if present == Present::Stay {
                 return Ok(0);
             }
-            self.isolate_wrong(on, range, node)
+            self.isolate_misplaced(on, range, node)
         };
-        let failed = self.migrate(on, &wrong.taken, node);
+        let failed = self.migrate(on, &misplaced.taken, node);
         drop(off);
-        Ok(failed + wrong.left)
+        Ok(failed + misplaced.left)
     }
     fn set_node(&self, change: &mut super::change::Change<'_, A>, range: VmaRange, node: NodeId) {
         let mut at = range.start();
@@ -59,8 +59,8 @@ impl<A: Machine> Space<A> {
         change.join_at(range.end());
     }
     /// Isolates the folios of `range` that are not on `node` (`queue_pages_range`).
-    fn isolate_wrong(&self, on: Backing<'_, A>, range: VmaRange, node: NodeId) -> Wrong {
-        let mut wrong = Wrong { taken: Vec::new(), left: 0 };
+    fn isolate_misplaced(&self, on: Backing<'_, A>, range: VmaRange, node: NodeId) -> Misplaced {
+        let mut misplaced = Misplaced { taken: Vec::new(), left: 0 };
         for leaf in self.table.leaves(on.paging, range, Direction::Forward) {
             let (ptes, part) = match leaf {
                 Leaf::Ptes(ptes, part) => (ptes, part),
@@ -68,7 +68,7 @@ impl<A: Machine> Space<A> {
                     // Huge pages are not migrated.
                     let folio = pmd.get(part.start()).pfn();
                     if folio.is_some_and(|folio| on.node_of(folio) != node) {
-                        wrong.left += part.pages();
+                        misplaced.left += part.pages();
                     }
                     continue;
                 }
@@ -86,13 +86,13 @@ impl<A: Machine> Space<A> {
                 let word = on.memory.folios.word(folio);
                 let order = on.memory.frames.frames().word(folio).order();
                 if word.maps() == 1 && order == Order::ZERO && on.memory.isolate(folio) {
-                    wrong.taken.push((page, folio));
+                    misplaced.taken.push((page, folio));
                 } else {
-                    wrong.left += 1;
+                    misplaced.left += 1;
                 }
             }
         }
-        wrong
+        misplaced
     }
     /// Migrates isolated folios; returns how many stayed (`migrate_pages`).
     fn migrate(&self, on: Backing<'_, A>, taken: &[(Vpn, Pfn)], node: NodeId) -> u64 {
@@ -193,7 +193,7 @@ pub enum Present {
 }
 
 /// Folios that are on another node than requested.
-struct Wrong {
+struct Misplaced {
     taken: Vec<(Vpn, Pfn)>,
     /// Pages that could not be isolated.
     left: u64,

@@ -392,7 +392,7 @@ impl<'a, A: Machine> Change<'a, A> {
         vmas.pages = vmas.pages.wrapping_add_signed(pages);
         vmas.locked_pages = vmas.locked_pages.wrapping_add_signed(locked);
     }
-    fn let_go(&mut self) {
+    fn release_all(&mut self) {
         self.open();
         while let Some(id) = self.vmas().held.pop() {
             self.lock_of(id).write_done();
@@ -400,7 +400,7 @@ impl<'a, A: Machine> Change<'a, A> {
     }
     /// Locks every VMA for writing, and keeps these locks after the change: only the tree leads to
     /// a VMA afterwards. The next change must remove all VMAs.
-    pub(super) fn hold_all_for_good(&mut self) {
+    pub(super) fn lock_all_for_good(&mut self) {
         self.tree.iter().for_each(|entry| {
             self.lock_of(entry.value).write(self.space);
         });
@@ -408,7 +408,7 @@ impl<'a, A: Machine> Change<'a, A> {
     }
     /// Ends the change but keeps mmap_lock for reading (`mmap_write_downgrade`).
     pub(super) fn downgrade(mut self) -> ReadGuard<'a, A, Vmas<A>> {
-        self.let_go();
+        self.release_all();
         let guard = self.vmas.take().expect("the change is not over");
         guard.downgrade()
     }
@@ -417,7 +417,7 @@ impl<'a, A: Machine> Change<'a, A> {
 impl<A: Machine> Drop for Change<'_, A> {
     fn drop(&mut self) {
         if self.vmas.is_some() {
-            self.let_go();
+            self.release_all();
         }
     }
 }

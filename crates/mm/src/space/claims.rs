@@ -82,14 +82,14 @@ impl<A: Machine> Sink for RetireMany<'_, A> {
 
 /// The end of the unclaimed range at which a walker claims.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum End {
+pub enum ClaimEnd {
     /// The lowest first: the exit.
     Low,
     /// The highest first: helpers.
     High,
 }
 
-impl End {
+impl ClaimEnd {
     const fn direction(self) -> Direction {
         match self {
             Self::Low => Direction::Forward,
@@ -126,7 +126,7 @@ impl<A: Machine> Claims<A> {
     /// Numbers that it passes over are skipped for all walkers.
     pub fn take(
         &self,
-        end: End,
+        end: ClaimEnd,
         find: impl Fn(Range<u32>) -> Option<Range<u32>>,
     ) -> Option<Range<u32>> {
         let mut seen = self.left.load(Acquire);
@@ -144,8 +144,8 @@ impl<A: Machine> Claims<A> {
             );
             let rest = match (&found, end) {
                 (None, _) => left.end..left.end,
-                (Some(found), End::Low) => found.end..left.end,
-                (Some(found), End::High) => left.start..found.start,
+                (Some(found), ClaimEnd::Low) => found.end..left.end,
+                (Some(found), ClaimEnd::High) => left.start..found.start,
             };
             if planted!(ClaimInTwoSteps) {
                 self.left.store(pack(rest), Release);
@@ -174,7 +174,7 @@ impl<A: Machine> Space<A> {
         Claims::new(UNITS)
     }
     /// Claims a table, or a row of huge pages. mmap_lock is held.
-    fn claim(&self, vmas: &Vmas<A>, end: End) -> Option<Range<u32>> {
+    fn claim(&self, vmas: &Vmas<A>, end: ClaimEnd) -> Option<Range<u32>> {
         let units = self.claims.take(end, |left| self.find_units(vmas, left, end.direction()))?;
         for unit in units.clone() {
             A::trace(Trace::Exit(ExitEvent::TableZap {
@@ -260,7 +260,7 @@ impl<A: Machine> Space<A> {
                 result = Reaped::Partly;
                 break;
             }
-            let Some(units) = self.claim(held, End::High) else { break };
+            let Some(units) = self.claim(held, ClaimEnd::High) else { break };
             self.zap_claimed(on, held, &mut gather, units);
             if self.exit_begins() || self.lock.has_waiters() {
                 // The exit, or a change, waits for mmap_lock. The exit downgrades the lock soon
@@ -298,7 +298,7 @@ impl<A: Machine> Space<A> {
         vmas: &Vmas<A>,
         gather: &mut Gather<'t, A>,
     ) {
-        while let Some(units) = self.claim(vmas, End::Low) {
+        while let Some(units) = self.claim(vmas, ClaimEnd::Low) {
             self.zap_claimed(on, vmas, gather, units);
         }
         // Helpers may still be at work.

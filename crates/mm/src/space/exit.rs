@@ -82,7 +82,7 @@ impl<A: Machine> Space<A> {
             ExitPolicy::Stock | ExitPolicy::Posted => self.zap_all(on, &mut gather),
             ExitPolicy::Claims => {
                 gather.widen();
-                self.share_out(on, &mut gather);
+                self.zap_by_claims(on, &mut gather);
             }
         }
         self.skip();
@@ -124,9 +124,9 @@ impl<A: Machine> Space<A> {
         }
     }
     /// Unmaps the pages that no other walker has claimed (`claims`).
-    fn share_out<'t>(&'t self, on: Backing<'_, A>, gather: &mut Gather<'t, A>) {
+    fn zap_by_claims<'t>(&'t self, on: Backing<'_, A>, gather: &mut Gather<'t, A>) {
         let mut change = self.last_change();
-        change.hold_all_for_good();
+        change.lock_all_for_good();
         self.die(on);
         let vmas = change.downgrade();
         let _span = Span::<A>::enter(Func::UnmapVmas);

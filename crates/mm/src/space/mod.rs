@@ -108,7 +108,7 @@ mod zap;
 
 pub use advise::Advice;
 pub use bind::Present;
-pub use claims::{Claims, End};
+pub use claims::{ClaimEnd, Claims};
 pub use error::{FaultError, SpaceError};
 pub use file::File;
 pub use mlock::LockWhat;
@@ -118,8 +118,8 @@ pub use reap::{ReapLock, Reaped};
 pub use registry::{ExitPolicy, HugePages, SpaceConfig, Spaces};
 pub use remap::{MayMove, RemapRequest};
 pub use tree::{
-    Edit, Found, GapRequest, InsertError, Iter, Overlap, TreeAudit, TreeDefect, TreeWord, VmaEntry,
-    VmaFinder, VmaTree,
+    Edit, GapRequest, InsertError, Iter, Overlap, TreeAudit, TreeDefect, TreeWord, VmaCursor,
+    VmaEntry, VmaFinder, VmaTree,
 };
 pub use verify::{SpaceAudit, SpaceDefect};
 pub use vma::{FileId, FileMap, Prot, Vma, VmaFlags};

@@ -97,13 +97,13 @@ impl Mapping {
     }
 }
 
-type Place<A> = SpinLock<A, Option<Arc<Space<A>>>>;
+type SpaceEntry<A> = SpinLock<A, Option<Arc<Space<A>>>>;
 type Family<A> = SpinLock<A, Vec<Asid>>;
 
 /// All address spaces of a machine.
 pub struct Spaces<A: Machine> {
     pub(super) config: SpaceConfig,
-    places: Sparse<Place<A>>,
+    entries: Sparse<SpaceEntry<A>>,
     families: Sparse<Family<A>>,
     family_numbers: Numbers<A>,
     /// The zero page plus 1; 0 before [`Spaces::start`].
@@ -120,7 +120,7 @@ impl<A: Machine> Spaces<A> {
     pub fn new(config: SpaceConfig) -> Self {
         Self {
             config,
-            places: Sparse::new(Asid::COUNT),
+            entries: Sparse::new(Asid::COUNT),
             families: Sparse::new(Asid::COUNT),
             family_numbers: Numbers::new(0..Asid::COUNT),
             zero: AtomicU64::new(0),
@@ -154,8 +154,8 @@ impl<A: Machine> Spaces<A> {
         Pfn::new(word as usize - 1)
     }
 
-    fn place(&self, asid: Asid) -> &Place<A> {
-        self.places.get_or_make(asid.index(), |_| SpinLock::new(LockClass::Other, None))
+    fn entry(&self, asid: Asid) -> &SpaceEntry<A> {
+        self.entries.get_or_make(asid.index(), |_| SpinLock::new(LockClass::Other, None))
     }
     fn family(&self, id: FamilyId) -> &Family<A> {
         let make = |_| SpinLock::new(LockClass::Other, Vec::new());
@@ -163,7 +163,7 @@ impl<A: Machine> Spaces<A> {
     }
     /// Returns the address space of this number, if it is alive.
     pub(super) fn get(&self, asid: Asid) -> Option<Arc<Space<A>>> {
-        self.place(asid).lock().clone()
+        self.entry(asid).lock().clone()
     }
     /// Starts a family without members.
     pub(super) fn new_family(&self) -> FamilyId {
@@ -176,12 +176,12 @@ impl<A: Machine> Spaces<A> {
     }
     /// Registers an address space.
     pub(super) fn enter(&self, space: &Arc<Space<A>>) {
-        *self.place(space.asid()).lock() = Some(Arc::clone(space));
+        *self.entry(space.asid()).lock() = Some(Arc::clone(space));
         self.family(space.family).lock().push(space.asid());
     }
     /// Removes an address space, which maps nothing any more. The last member ends the family.
     pub(super) fn leave(&self, space: &Space<A>) {
-        let gone = self.place(space.asid()).lock().take();
+        let gone = self.entry(space.asid()).lock().take();
         let left = {
             let mut members = self.family(space.family).lock();
             if let Some(at) = members.iter().position(|&member| member == space.asid()) {
@@ -228,8 +228,8 @@ impl<A: Machine> Spaces<A> {
     }
     /// Visits every address space; some may come and go meanwhile.
     pub(super) fn each_shared(&self, mut see: impl FnMut(&Arc<Space<A>>)) {
-        for place in self.places.iter_made() {
-            let found = place.lock().clone();
+        for entry in self.entries.iter_made() {
+            let found = entry.lock().clone();
             if let Some(space) = found {
                 see(&space);
             }

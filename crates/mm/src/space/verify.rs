@@ -79,7 +79,7 @@ impl core::error::Error for SpaceDefect {}
 
 /// How a folio is mapped.
 #[derive(Clone, Copy)]
-struct Mapped {
+struct FolioMappings {
     entries: u32,
     /// The first address space found to map it.
     by: Asid,
@@ -89,7 +89,7 @@ struct Mapped {
     written: bool,
 }
 
-type Maps = BTreeMap<Pfn, Mapped>;
+type Maps = BTreeMap<Pfn, FolioMappings>;
 
 impl<A: Machine> Backing<'_, A> {
     /// Checks all address spaces: trees and tables are sound, every mapped page is in a VMA and has
@@ -109,7 +109,7 @@ impl<A: Machine> Backing<'_, A> {
             let found = maps.remove(&pfn);
             let alone = word.has(FolioFlags::EXCLUSIVE);
             let anonymous = word.has(FolioFlags::ANON);
-            let wrong = |found: Mapped| if alone { found.shared } else { found.written };
+            let wrong = |found: FolioMappings| if alone { found.shared } else { found.written };
             if anonymous && found.is_some_and(wrong) {
                 return Err(SpaceDefect::Shared(pfn));
             }
@@ -204,7 +204,7 @@ impl<A: Machine> Space<A> {
         if let Some(pfn) = pte.pfn().filter(|_| !flags.contains(PteFlags::ZERO)) {
             let (folio, by) = (folio_of(pfn, flags), self.asid());
             audit.mapped += 1;
-            let new = Mapped { entries: 0, by, shared: false, written: false };
+            let new = FolioMappings { entries: 0, by, shared: false, written: false };
             let mapped = maps.entry(folio).or_insert(new);
             mapped.entries += 1;
             mapped.shared |= mapped.by != by;

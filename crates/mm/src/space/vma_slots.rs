@@ -40,7 +40,7 @@ impl VmaId {
 
 /// A slot. Its generation is odd while a VMA uses it, and even while it is free.
 #[derive(Default)]
-struct Slot<T> {
+struct VmaSlot<T> {
     generation: AtomicU32,
     /// The next free slot plus 1; 0 at the end of the list.
     next_free: AtomicU32,
@@ -48,7 +48,7 @@ struct Slot<T> {
 }
 
 /// Looks up VMAs by id, in any task, with or without mmap_lock.
-pub struct VmaLookup<T>(Arc<Arena<Slot<T>>>);
+pub struct VmaLookup<T>(Arc<Arena<VmaSlot<T>>>);
 
 impl<T> Clone for VmaLookup<T> {
     fn clone(&self) -> Self {

@@ -86,7 +86,7 @@ pub(super) enum Swapped {
 
 /// How many huge pages are unmapped per acquisition of their table's lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Huge {
+pub(super) enum HugeZap {
     /// One.
     One,
     /// All adjacent ones.
@@ -100,15 +100,15 @@ pub(super) struct Zap {
     pub(super) hold: Hold,
     /// The treatment of folios in the swap cache.
     pub(super) swapped: Swapped,
-    pub(super) huge: Huge,
+    pub(super) huge: HugeZap,
 }
 
 impl Zap {
     /// As Linux does.
-    const PLAIN: Self = Self { hold: Hold::Lock, swapped: Swapped::Free, huge: Huge::One };
+    const PLAIN: Self = Self { hold: Hold::Lock, swapped: Swapped::Free, huge: HugeZap::One };
     /// For a walker that has claimed the pages.
     pub(super) const fn claimed(hold: Hold) -> Self {
-        Self { hold, swapped: Swapped::Gather, huge: Huge::Row }
+        Self { hold, swapped: Swapped::Gather, huge: HugeZap::Row }
     }
 }
 
@@ -146,7 +146,7 @@ impl<A: Machine> Space<A> {
                     self.zap_ptes(on, gather, &mut ptes, part, (locked, how.swapped))
                 }
                 Leaf::Huge(mut pmd, part) if part.pages() == HUGE_PAGES => {
-                    let end = if how.huge == Huge::Row { range.end() } else { part.end() };
+                    let end = if how.huge == HugeZap::Row { range.end() } else { part.end() };
                     let row = VmaRange::raw(part.start().get(), end.get());
                     let (done, room) = self.zap_huge(on, gather, &mut pmd, row, locked);
                     drop(pmd);

@@ -60,19 +60,19 @@ impl<'a, V: TreeWord> Edit<'a, V> {
     }
     /// Finds the VMA that holds `page`, to change it. O(log n).
     #[inline]
-    pub fn at(&mut self, page: Vpn) -> Option<Found<'_, 'a, V>> {
+    pub fn at(&mut self, page: Vpn) -> Option<VmaCursor<'_, 'a, V>> {
         self.at_first_in(VmaRange::with_pages(page, 1)?)
     }
     /// Finds the first VMA that has a page of `range`, to change it. O(log n).
     #[inline]
-    pub fn at_first_in(&mut self, range: VmaRange) -> Option<Found<'_, 'a, V>> {
+    pub fn at_first_in(&mut self, range: VmaRange) -> Option<VmaCursor<'_, 'a, V>> {
         if self.tree.height == 0 {
             return None;
         }
         self.tree.go_to(range.start().get());
         let (leaf, at) = self.tree.place();
         let item = leaf.item(at);
-        (item.start < range.end().get()).then_some(Found { edit: self, item })
+        (item.start < range.end().get()).then_some(VmaCursor { edit: self, item })
     }
     /// Removes the VMA that holds `page`, and returns it. O(log n).
     pub fn remove(&mut self, page: Vpn) -> Option<VmaEntry<V>> {
@@ -111,12 +111,12 @@ impl<'a, V: TreeWord> Edit<'a, V> {
 }
 
 /// A VMA with the path to it: changing it needs no further search.
-pub struct Found<'e, 'a, V> {
+pub struct VmaCursor<'e, 'a, V> {
     edit: &'e mut Edit<'a, V>,
     item: Item,
 }
 
-impl<V: TreeWord> Found<'_, '_, V> {
+impl<V: TreeWord> VmaCursor<'_, '_, V> {
     /// The VMA.
     #[inline]
     pub fn entry(&self) -> VmaEntry<V> {
@@ -166,14 +166,14 @@ impl<V: TreeWord> Found<'_, '_, V> {
 
 /// Where a node changed, and the largest gap there before and after.
 #[derive(Clone, Copy)]
-struct Change {
+struct NodeChange {
     /// The entry that changed; the last entry if that one was removed.
     at: usize,
     was: u64,
     is: u64,
 }
 
-impl Change {
+impl NodeChange {
     /// The largest gap in `node`, which was `old` pages; `None` if the whole node has to be
     /// scanned.
     #[inline]
@@ -223,12 +223,12 @@ impl<V: TreeWord> VmaTree<V> {
         let (leaf, at) = self.place();
         let was = leaf.gap_at(at, true);
         leaf.set_span(at, start, end);
-        self.refresh_leaf(leaf, Change { at, was, is: leaf.gap_at(at, true) });
+        self.refresh_leaf(leaf, NodeChange { at, was, is: leaf.gap_at(at, true) });
     }
     /// Updates the sums above the leaf that the path leads to. Stops here if the change is in the
     /// middle of the leaf and does not affect the largest gap.
     #[inline]
-    fn refresh_leaf(&self, leaf: &Node, change: Change) {
+    fn refresh_leaf(&self, leaf: &Node, change: NodeChange) {
         if self.height > 1 && change.is_inside(leaf) {
             let old = gap_of(self.node(self.path.node(1)).word(self.path.at(1)));
             if change.gap(old) == Some(old) {
@@ -239,7 +239,7 @@ impl<V: TreeWord> VmaTree<V> {
     }
     /// Updates the sums above the node at `level`, up to the first that does not change. With the
     /// position of the change, most sums need no scan of the node.
-    fn refresh(&self, level: usize, change: Option<Change>) {
+    fn refresh(&self, level: usize, change: Option<NodeChange>) {
         let (path, mut change) = (&self.path, change);
         for level in level..self.height - 1 {
             let index = path.node(level);
@@ -253,7 +253,7 @@ impl<V: TreeWord> VmaTree<V> {
                     return;
                 }
                 above.set_word(at, word_of(gap, index));
-                change = Some(Change { at, was: old_gap, is: gap });
+                change = Some(NodeChange { at, was: old_gap, is: gap });
                 continue;
             }
             let new = Item::of_child(node.start(0), node.end(node.len() - 1), gap, index);
@@ -262,7 +262,7 @@ impl<V: TreeWord> VmaTree<V> {
             }
             let was = above.gap_at(at, false);
             above.set(at, new);
-            change = Some(Change { at, was, is: above.gap_at(at, false) });
+            change = Some(NodeChange { at, was, is: above.gap_at(at, false) });
         }
     }
     /// Inserts `item` at `at` in the leaf that the path leads to, into a gap of `filled` pages.
@@ -278,7 +278,7 @@ impl<V: TreeWord> VmaTree<V> {
             return;
         }
         leaf.insert(at, item);
-        self.refresh_leaf(leaf, Change { at, was: filled, is: leaf.gap_at(at, true) });
+        self.refresh_leaf(leaf, NodeChange { at, was: filled, is: leaf.gap_at(at, true) });
     }
     /// Inserts into a full leaf: splits full nodes on the way up.
     fn insert_and_split(&mut self, at: usize, item: Item, row: bool) {
@@ -317,7 +317,7 @@ impl<V: TreeWord> VmaTree<V> {
             return;
         }
         let is = leaf.gap_before(at);
-        self.refresh_leaf(leaf, Change { at: at.min(leaf.len() - 1), was, is });
+        self.refresh_leaf(leaf, NodeChange { at: at.min(leaf.len() - 1), was, is });
     }
     /// Refills or merges nodes with too few entries, from the leaf upwards.
     fn merge_up(&mut self) {

@@ -41,7 +41,7 @@ impl GapRequest {
 }
 
 /// A prepared request. All numbers are pages.
-struct Want {
+struct GapSearch {
     pages: u64,
     /// Alignment minus 1.
     mask: u64,
@@ -51,7 +51,7 @@ struct Want {
     high: u64,
 }
 
-impl Want {
+impl GapSearch {
     /// The lowest fitting page in the gap `from .. to`, inside the window.
     #[inline]
     fn lowest(&self, from: u64, to: u64) -> Option<u64> {
@@ -83,36 +83,36 @@ impl<V: TreeWord> VmaTree<V> {
     /// Returns the lowest free range for `request`. `None` if there is none, or for an invalid
     /// request: no pages, or an alignment that is not a power of two.
     pub fn lowest_gap(&self, request: &GapRequest) -> Option<VmaRange> {
-        search(request, |want| self.lowest_in_all(want))
+        find_gap(request, |search| self.lowest_in_all(search))
     }
     /// Returns the highest free range for `request`. `None` as for [`VmaTree::lowest_gap`].
     pub fn highest_gap(&self, request: &GapRequest) -> Option<VmaRange> {
-        search(request, |want| self.highest_in_all(want))
+        find_gap(request, |search| self.highest_in_all(search))
     }
-    fn lowest_in_all(&self, want: &Want) -> Option<u64> {
+    fn lowest_in_all(&self, search: &GapSearch) -> Option<u64> {
         if self.height == 0 {
-            return want.lowest(want.low, want.high);
+            return search.lowest(search.low, search.high);
         }
         let root = self.node(self.root);
-        let inside = self.lowest_in(root, self.height - 1, want.low, want);
-        inside.or_else(|| want.lowest(root.end(root.len() - 1), want.high))
+        let inside = self.lowest_in(root, self.height - 1, search.low, search);
+        inside.or_else(|| search.lowest(root.end(root.len() - 1), search.high))
     }
     /// The lowest fitting page before the last VMA of `node`. Pages from `from` to its first VMA
     /// are free.
-    fn lowest_in(&self, node: &Node, level: usize, from: u64, want: &Want) -> Option<u64> {
-        let first = node.first_ending_after(want.low);
+    fn lowest_in(&self, node: &Node, level: usize, from: u64, search: &GapSearch) -> Option<u64> {
+        let first = node.first_ending_after(search.low);
         let mut from = if first == 0 { from } else { node.end(first - 1) };
         for at in first..node.len() {
             let item = node.item(at);
-            if let Some(start) = want.lowest(from, item.start) {
+            if let Some(start) = search.lowest(from, item.start) {
                 return Some(start);
             }
-            if item.start >= want.high {
+            if item.start >= search.high {
                 return None;
             }
-            if level > 0 && want.may_hold(item) {
+            if level > 0 && search.may_hold(item) {
                 let child = self.node(item.child());
-                let found = self.lowest_in(child, level - 1, item.start, want);
+                let found = self.lowest_in(child, level - 1, item.start, search);
                 if found.is_some() {
                     return found;
                 }
@@ -121,30 +121,30 @@ impl<V: TreeWord> VmaTree<V> {
         }
         None
     }
-    fn highest_in_all(&self, want: &Want) -> Option<u64> {
+    fn highest_in_all(&self, search: &GapSearch) -> Option<u64> {
         if self.height == 0 {
-            return want.highest(want.low, want.high);
+            return search.highest(search.low, search.high);
         }
         let root = self.node(self.root);
-        let inside = self.highest_in(root, self.height - 1, want.high, want);
-        inside.or_else(|| want.highest(want.low, root.start(0)))
+        let inside = self.highest_in(root, self.height - 1, search.high, search);
+        inside.or_else(|| search.highest(search.low, root.start(0)))
     }
     /// The highest fitting page after the first VMA of `node`. Pages from its last VMA to `to` are
     /// free.
-    fn highest_in(&self, node: &Node, level: usize, to: u64, want: &Want) -> Option<u64> {
-        let end = node.starting_before(want.high);
+    fn highest_in(&self, node: &Node, level: usize, to: u64, search: &GapSearch) -> Option<u64> {
+        let end = node.starting_before(search.high);
         let mut to = if end == node.len() { to } else { node.start(end) };
         for at in (0..end).rev() {
             let item = node.item(at);
-            if let Some(start) = want.highest(item.end, to) {
+            if let Some(start) = search.highest(item.end, to) {
                 return Some(start);
             }
-            if item.end <= want.low {
+            if item.end <= search.low {
                 return None;
             }
-            if level > 0 && want.may_hold(item) {
+            if level > 0 && search.may_hold(item) {
                 let child = self.node(item.child());
-                let found = self.highest_in(child, level - 1, item.end, want);
+                let found = self.highest_in(child, level - 1, item.end, search);
                 if found.is_some() {
                     return found;
                 }
@@ -156,7 +156,7 @@ impl<V: TreeWord> VmaTree<V> {
 }
 
 /// Searches for a gap that fits with any offset, then for one that is aligned by chance.
-fn search(request: &GapRequest, find: impl Fn(&Want) -> Option<u64>) -> Option<VmaRange> {
+fn find_gap(request: &GapRequest, find: impl Fn(&GapSearch) -> Option<u64>) -> Option<VmaRange> {
     let &GapRequest { pages, align_pages, within } = request;
     if pages == 0 || !align_pages.is_power_of_two() || pages > within.pages() {
         return None;
@@ -165,13 +165,13 @@ fn search(request: &GapRequest, find: impl Fn(&Want) -> Option<u64>) -> Option<V
     let (low, high) = (within.start().get(), within.end().get());
     if mask > high {
         // Page 0 is the only one with such an alignment.
-        let zero = Want { pages, mask: 0, size: pages, low, high: pages };
+        let zero = GapSearch { pages, mask: 0, size: pages, low, high: pages };
         return find(&zero).filter(|&start| start == 0).map(|_| VmaRange::raw(0, pages));
     }
-    let mut want = Want { pages, mask, size: pages + mask, low, high };
-    let start = find(&want).or_else(|| {
-        want.size = pages;
-        if mask == 0 { None } else { find(&want) }
+    let mut search = GapSearch { pages, mask, size: pages + mask, low, high };
+    let start = find(&search).or_else(|| {
+        search.size = pages;
+        if mask == 0 { None } else { find(&search) }
     })?;
     VmaRange::with_pages(Vpn::new(start), pages)
 }

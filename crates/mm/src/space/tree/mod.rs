@@ -15,7 +15,7 @@ mod iter;
 mod node;
 mod verify;
 
-pub use edit::{Edit, Found};
+pub use edit::{Edit, VmaCursor};
 pub use finder::VmaFinder;
 pub use gap::GapRequest;
 pub use iter::Iter;
