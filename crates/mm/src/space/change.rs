@@ -257,8 +257,7 @@ impl<'a, A: Machine> Change<'a, A> {
             (None, None) => {
                 self.shut();
                 let vmas = self.vmas();
-                let id = vmas.slots.alloc().expect("planned");
-                vmas.lock_of(id).set(&vma);
+                let id = vmas.slots.alloc(|lock| lock.set(&vma)).expect("planned");
                 before_found(self, id);
                 let mut edit = self.vmas().tree.edit(1).expect("planned");
                 edit.insert(vma.range, id).expect("nothing is mapped there");
@@ -308,8 +307,7 @@ impl<'a, A: Machine> Change<'a, A> {
         let Some((low, high)) = vma.range.split(at) else { return };
         self.shut();
         let vmas = self.vmas();
-        let id = vmas.slots.alloc().expect("planned");
-        vmas.lock_of(id).set(&vma.part(high));
+        let id = vmas.slots.alloc(|lock| lock.set(&vma.part(high))).expect("planned");
         vmas.lock_of(entry.value).set(&vma.part(low));
         let mut edit = vmas.tree.edit(1).expect("planned");
         edit.split(at, |_| id).expect("it extends across");

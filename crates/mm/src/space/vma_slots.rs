@@ -118,15 +118,18 @@ impl<T: Default> VmaSlots<T> {
         }
         Ok(())
     }
-    /// Takes a free slot and starts a new id. The slot's value is what the last VMA left. The
-    /// caller sets it before it puts the id into the tree: no reader finds the id earlier.
-    pub fn alloc(&mut self) -> Result<VmaId, NoMemory> {
+    /// Takes a free slot, calls `init` with its value, and starts a new id. `init` gets the value
+    /// that the last VMA has left. The `Release` store of the generation follows it and pairs with
+    /// the `Acquire` load in [`VmaLookup::get`]: a reader that finds the id live sees what `init`
+    /// has written, even if it finds the id in the tree before the change is over.
+    pub fn alloc(&mut self, init: impl FnOnce(&T)) -> Result<VmaId, NoMemory> {
         self.reserve(1)?;
         let number = self.free.checked_sub(1).ok_or(NoMemory)?;
         let slot = self.lookup.0.get(number).ok_or(NoMemory)?;
         self.free = slot.next_free.load(Relaxed);
         self.free_count -= 1;
         self.live += 1;
+        init(&slot.value);
         let generation = slot.generation.load(Relaxed).wrapping_add(1);
         slot.generation.store(generation, Release);
         Ok(VmaId { slot: number, generation })

@@ -10,8 +10,7 @@ fn ids_in_the_tree_lead_to_their_vmas() {
     let (mut tree, mut slots) = (VmaTree::<VmaId>::new(), VmaSlots::<AtomicU64>::new());
     let (finder, lookup) = (tree.finder(), slots.lookup());
     assert!(finder.find(page(5)).is_none());
-    let id = slots.alloc().unwrap();
-    slots.get(id).unwrap().store(42, Ordering::Relaxed);
+    let id = slots.alloc(|value| value.store(42, Ordering::Relaxed)).unwrap();
     tree.insert(range(4, 6), id).unwrap();
     let found = finder.find(page(5)).and_then(|id| lookup.get(id));
     assert_eq!(found.map(|value| value.load(Ordering::Relaxed)), Some(42));
