@@ -3,7 +3,7 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use mmscale_arch::Machine;
-use mmscale_mm::space::{Backing, File};
+use mmscale_mm::space::{File, MmRef};
 use mmscale_system::Fd;
 
 /// An open object; `P` is the process type.
@@ -31,7 +31,7 @@ impl<A: Machine, P> Open<A, P> {
         }
         self.clone()
     }
-    pub(crate) fn close(self, on: Backing<'_, A>) {
+    pub(crate) fn close(self, on: MmRef<'_, A>) {
         match self {
             Self::Process(_) => {}
             Self::File(file) => file.put(on),
@@ -54,7 +54,7 @@ impl<A: Machine, P> Descriptors<A, P> {
         Self { slots: self.slots.iter().map(|open| open.as_ref().map(Open::share)).collect() }
     }
     /// Closes all descriptors.
-    pub(crate) fn close(self, on: Backing<'_, A>) {
+    pub(crate) fn close(self, on: MmRef<'_, A>) {
         self.slots.into_iter().flatten().for_each(|open| open.close(on));
     }
     /// Stores `open` under the lowest free number.

@@ -112,18 +112,18 @@ impl<A: Machine> Kernel<A> {
         let process = self.processes.lock_irqsave().insert(space, Descriptors::new(), INIT);
         // As with init in Unix, the OOM killer never chooses the first process.
         process.space.set_oom_adjustment(ADJ_MIN);
-        self.current.run(self.mm.backing(), &process, || {
+        self.current.run(self.mm.mm_ref(), &process, || {
             program(self);
             self.stop();
         });
-        process.end_thread(self.mm.backing());
+        process.end_thread(self.mm.mm_ref());
         self.mm.shutdown();
         if self.final_check == FinalCheck::Run {
             self.verify();
         }
     }
     fn new_space(&self, group: GroupId) -> Result<Arc<Space<A>>, Errno> {
-        Space::new(self.mm.backing(), group).map_err(memory::errno)
+        Space::new(self.mm.mm_ref(), group).map_err(memory::errno)
     }
     /// Returns the memory group of a process that is started on `cpu`. (A fork stays in its
     /// parent's group.) This is the root if there are no other groups, otherwise group `1 + cpu %
@@ -163,7 +163,7 @@ impl<A: Machine> Kernel<A> {
     /// Checks that all frames are free and all structures are consistent. Panics if not: the
     /// machine then reports where and when.
     fn verify(&self) {
-        let backing = self.mm.backing();
+        let backing = self.mm.mm_ref();
         let spaces = match backing.verify() {
             Ok(audit) => audit,
             Err(defect) => panic!("the address spaces do not add up: {defect}"),
@@ -188,8 +188,8 @@ impl<A: Machine> Kernel<A> {
         match start {
             Some(Start { process: Some((process, stack)), body }) => {
                 self.mm.run_on_stack(stack, || {
-                    self.current.run(self.mm.backing(), &process, || body(self));
-                    process.end_thread(self.mm.backing());
+                    self.current.run(self.mm.mm_ref(), &process, || body(self));
+                    process.end_thread(self.mm.mm_ref());
                 });
             }
             Some(Start { process: None, body }) => body(self),

@@ -141,7 +141,7 @@ impl<A: Machine> Kernel<A> {
             }
             file = Some(found);
         }
-        let on = self.mm.backing();
+        let on = self.mm.mm_ref();
         let mapped = process.space.mmap(on, request).map(addr).map_err(errno);
         // The address space now holds a user reference of its own.
         file.inspect(|file| file.put(on));
@@ -151,7 +151,7 @@ impl<A: Machine> Kernel<A> {
         let process = self.running()?;
         A::work(Op::Syscall, 1);
         let range = range(at, bytes, Errno::Inval)?;
-        process.space.munmap(self.mm.backing(), range).map_err(errno)
+        process.space.munmap(self.mm.mm_ref(), range).map_err(errno)
     }
     pub(crate) fn sys_mprotect(&self, at: Addr, bytes: u64, prot: Prot) -> Result<(), Errno> {
         let process = self.running()?;
@@ -161,7 +161,7 @@ impl<A: Machine> Kernel<A> {
             return Ok(());
         }
         let range = range(at, bytes, Errno::Nomem)?;
-        process.space.mprotect(self.mm.backing(), range, prot_of(prot)).map_err(errno)
+        process.space.mprotect(self.mm.mm_ref(), range, prot_of(prot)).map_err(errno)
     }
     pub(crate) fn sys_mremap(
         &self,
@@ -184,7 +184,7 @@ impl<A: Machine> Kernel<A> {
             new_pages: pages(new_bytes),
             may_move,
         };
-        process.space.mremap(self.mm.backing(), request).map(addr).map_err(errno)
+        process.space.mremap(self.mm.mm_ref(), request).map(addr).map_err(errno)
     }
     pub(crate) fn sys_madvise(&self, at: Addr, bytes: u64, advice: Advice) -> Result<(), Errno> {
         let process = self.running()?;
@@ -194,7 +194,7 @@ impl<A: Machine> Kernel<A> {
             return Ok(());
         }
         let range = range(at, bytes, Errno::Inval)?;
-        process.space.madvise(self.mm.backing(), range, advice_of(advice)).map_err(errno)
+        process.space.madvise(self.mm.mm_ref(), range, advice_of(advice)).map_err(errno)
     }
     pub(crate) fn sys_mlock(&self, at: Addr, bytes: u64, what: LockWhat) -> Result<(), Errno> {
         let process = self.running()?;
@@ -204,7 +204,7 @@ impl<A: Machine> Kernel<A> {
             LockWhat::OnFault => space::LockWhat::OnFault,
         };
         match around(at, bytes)? {
-            Some(range) => process.space.mlock(self.mm.backing(), range, what).map_err(errno),
+            Some(range) => process.space.mlock(self.mm.mm_ref(), range, what).map_err(errno),
             None => Ok(()),
         }
     }
@@ -212,7 +212,7 @@ impl<A: Machine> Kernel<A> {
         let process = self.running()?;
         A::work(Op::Syscall, 1);
         match around(at, bytes)? {
-            Some(range) => process.space.munlock(self.mm.backing(), range).map_err(errno),
+            Some(range) => process.space.munlock(self.mm.mm_ref(), range).map_err(errno),
             None => Ok(()),
         }
     }
@@ -237,7 +237,7 @@ impl<A: Machine> Kernel<A> {
             Present::Stay => space::Present::Stay,
             Present::Move | Present::MoveAll => space::Present::Move,
         };
-        let bound = process.space.mbind(self.mm.backing(), range, NodeId::new(node), what);
+        let bound = process.space.mbind(self.mm.mm_ref(), range, NodeId::new(node), what);
         match (bound.map_err(errno)?, present) {
             (left, Present::MoveAll) if left > 0 => Err(Errno::Io),
             _ => Ok(()),
@@ -253,20 +253,20 @@ impl<A: Machine> Kernel<A> {
         }
         let range = range(at, bytes, Errno::Nomem)?;
         let see = |is| there.push(is);
-        process.space.mincore(self.mm.backing(), range, see).map_err(errno)?;
+        process.space.mincore(self.mm.mm_ref(), range, see).map_err(errno)?;
         Ok(there)
     }
     pub(crate) fn user_write(&self, at: Addr, word: u64) -> Result<(), Errno> {
         let process = self.current.process();
         let at = accessed(at)?;
         let write = |pfn| A::write_stamp(pfn, word);
-        let done = process.space.access(self.mm.backing(), at, MemAccess::Write, write);
+        let done = process.space.access(self.mm.mm_ref(), at, MemAccess::Write, write);
         done.map_err(|why| signal(process, why))
     }
     pub(crate) fn user_read(&self, at: Addr) -> Result<u64, Errno> {
         let process = self.current.process();
         let at = accessed(at)?;
-        let done = process.space.access(self.mm.backing(), at, MemAccess::Read, A::read_stamp);
+        let done = process.space.access(self.mm.mm_ref(), at, MemAccess::Read, A::read_stamp);
         done.map_err(|why| signal(process, why))
     }
 }

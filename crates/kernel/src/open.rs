@@ -19,7 +19,7 @@ impl<A: Machine> Kernel<A> {
         let own = self.running()?;
         A::work(Op::Syscall, 1);
         let closed = own.descriptors.lock_irqsave().remove(fd);
-        closed.ok_or(Errno::Badf)?.close(self.mm.backing());
+        closed.ok_or(Errno::Badf)?.close(self.mm.mm_ref());
         Ok(())
     }
     pub(crate) fn sys_file(&self, bytes: u64) -> Result<Fd, Errno> {
@@ -29,7 +29,7 @@ impl<A: Machine> Kernel<A> {
         if pages > u64::from(u32::MAX) {
             return Err(Errno::Overflow);
         }
-        let file = File::new(self.mm.backing(), pages);
+        let file = File::new(self.mm.mm_ref(), pages);
         Ok(own.descriptors.lock_irqsave().insert(Open::File(file)))
     }
     /// Returns the file and the page in it at which `part` begins. Adds a user reference to the
@@ -72,6 +72,6 @@ impl<A: Machine> Kernel<A> {
             return if victim.space.is_skipped() { Ok(()) } else { Err(Errno::Inval) };
         }
         let over = || own.is_stopped();
-        memory::reaped(victim.space.reap_unless(self.mm.backing(), over))
+        memory::reaped(victim.space.reap_unless(self.mm.mm_ref(), over))
     }
 }

@@ -7,7 +7,7 @@ use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use mmscale_arch::sync::{Completion, Inside, Sparse, SpinLock};
 use mmscale_arch::{Atomic, Func, LockClass, Machine, Span, TaskId};
-use mmscale_mm::space::{Backing, Space};
+use mmscale_mm::space::{MmRef, Space};
 use mmscale_system::{Exit, ProcessId};
 
 /// Maximum number of tasks of a machine.
@@ -43,7 +43,7 @@ impl<A: Machine> Process<A> {
         self.threads.fetch_add(1, Relaxed);
     }
     /// Counts one thread less. The last thread frees the memory and closes the descriptors.
-    pub(crate) fn end_thread(&self, on: Backing<'_, A>) {
+    pub(crate) fn end_thread(&self, on: MmRef<'_, A>) {
         on.paging.tlb.exit_mm();
         if self.threads.fetch_sub(1, AcqRel) == 1 {
             self.killed.store(self.is_stopped(), Relaxed);
@@ -148,7 +148,7 @@ impl<A: Machine> Current<A> {
     /// Runs `run` with the calling task in `process`.
     pub(crate) fn run<R>(
         &self,
-        on: Backing<'_, A>,
+        on: MmRef<'_, A>,
         process: &Arc<Process<A>>,
         run: impl FnOnce() -> R,
     ) -> R {

@@ -70,7 +70,7 @@ impl<A: Machine> System for Kernel<A> {
         let parent = self.running()?;
         let cpu = existing_cpu::<A>(spec.cpu)?;
         A::work(Op::Syscall, 1);
-        let fork = || parent.space.fork(self.mm.backing()).map_err(memory::errno);
+        let fork = || parent.space.fork(self.mm.mm_ref()).map_err(memory::errno);
         let (stack, space) = self.with_stack(fork)?;
         self.inherit_oom_score_adj(&space);
         let descriptors = parent.descriptors.lock_irqsave().share();

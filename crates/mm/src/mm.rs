@@ -13,18 +13,18 @@
 
 use crate::folio::Folios;
 use crate::group::{GroupId, Groups};
-use crate::lru::{Lru, LruPolicy, Memory};
+use crate::lru::{Lru, LruPolicy, LruRef};
 use crate::oom::{Oom, OomConfig, OomRetries};
 use crate::rcu::Rcu;
-use crate::reclaim::{Reclaim, Scope};
+use crate::reclaim::{Reclaim, ReclaimRef};
 use crate::smp::{Call, CallStats, Smp, SmpConfig};
-use crate::space::{Backing, NoMemory, SpaceConfig, Spaces};
+use crate::space::{MmRef, NoMemory, SpaceConfig, Spaces};
 use crate::stack::{Stack, StackConfig, StackError, Stacks};
 use crate::swap::{Swap, SwapConfig};
-use crate::table::{MakeRoom, Paging, TableLocks};
+use crate::table::{MakeRoom, PtRef, TableLocks};
 use crate::time::{NSEC_PER_SEC, Time};
 use crate::tlb::{Leave, Tlb};
-use crate::upkeep::{Parts, Requeue, TickPolicy, Upkeep};
+use crate::upkeep::{Requeue, TickPolicy, Upkeep, VmstatRef};
 use crate::work::{Work, WorkItem};
 use mmscale_arch::{
     CpuId, CpuMask, Func, IdleEvent, Ipi, Machine, NodeId, Priority, Span, TaskEntry, TaskSpec,
@@ -187,8 +187,8 @@ impl<A: Machine> Mm<A> {
         })
     }
 
-    fn parts(&self) -> Parts<'_, A> {
-        Parts { frames: &self.frames, time: &self.time, work: &self.work }
+    fn vmstat_ref(&self) -> VmstatRef<'_, A> {
+        VmstatRef { frames: &self.frames, time: &self.time, work: &self.work }
     }
 
     /// The frame allocator: [`FrameAllocator::alloc_pages`] and related calls.
@@ -214,8 +214,8 @@ impl<A: Machine> Mm<A> {
 
     /// References to what allocates, adds, isolates and releases folios.
     #[inline]
-    pub fn memory(&self) -> Memory<'_, A> {
-        Memory {
+    pub fn memory(&self) -> LruRef<'_, A> {
+        LruRef {
             frames: &self.frames,
             folios: &self.folios,
             groups: &self.groups,
@@ -243,15 +243,15 @@ impl<A: Machine> Mm<A> {
     }
 
     /// References to what page tables are made of and share.
-    pub fn paging(&self) -> Paging<'_, A> {
-        Paging { frames: &self.frames, locks: &self.tables, tlb: &self.tlb, room: Some(self) }
+    pub fn paging(&self) -> PtRef<'_, A> {
+        PtRef { frames: &self.frames, locks: &self.tables, tlb: &self.tlb, room: Some(self) }
     }
 
     /// References to what address spaces use, for example in
     /// [`Space::new`](crate::space::Space::new).
     #[inline]
-    pub fn backing(&self) -> Backing<'_, A> {
-        Backing {
+    pub fn mm_ref(&self) -> MmRef<'_, A> {
+        MmRef {
             memory: self.memory(),
             paging: self.paging(),
             spaces: &self.spaces,
@@ -305,7 +305,7 @@ impl<A: Machine> Mm<A> {
             let entry = TaskEntry(MM_TASK | reaper);
             A::spawn(TaskSpec { cpu: A::cpu(), per_cpu: false, priority: Priority::Fair, entry });
         }
-        self.upkeep.start(&self.parts());
+        self.upkeep.start(&self.vmstat_ref());
         Ok(())
     }
 
@@ -344,7 +344,7 @@ impl<A: Machine> Mm<A> {
     /// Wakes every sleeper, lets all workers return, and waits until they have done their last
     /// work. Nothing is queued and no task sleeps afterwards.
     pub fn shutdown(&self) {
-        self.backing().leave_limbo(Leave::All);
+        self.mm_ref().leave_limbo(Leave::All);
         self.reclaim.stop(self.memory());
         self.oom.stop();
         self.stacks.stop();
@@ -399,7 +399,7 @@ impl<A: Machine> Mm<A> {
     /// This CPU is about to go idle.
     pub fn idle_enter(&self) {
         A::trace(Trace::Idle(IdleEvent::Enter));
-        self.upkeep.idle_enter(&self.parts());
+        self.upkeep.idle_enter(&self.vmstat_ref());
         self.time.idle_enter();
         self.tlb.enter_lazy();
         self.rcu.idle_enter();
@@ -425,7 +425,7 @@ impl<A: Machine> Mm<A> {
             return false;
         }
         if entry.0 & OOM_REAPER != 0 {
-            self.oom.reaper(self.backing());
+            self.oom.reaper(self.mm_ref());
             return true;
         }
         if entry.0 & STACK_REAPER != 0 {
@@ -434,8 +434,8 @@ impl<A: Machine> Mm<A> {
         }
         if entry.0 & KSWAPD != 0 {
             let node = NodeId::new((entry.0 & !(MM_TASK | KSWAPD)) as usize);
-            let backing = self.backing();
-            let scope = Scope { memory: self.memory(), swap: &self.swap, rmap: &backing };
+            let on = self.mm_ref();
+            let scope = ReclaimRef { memory: self.memory(), swap: &self.swap, rmap: &on };
             self.reclaim.kswapd(scope, node);
             return true;
         }
@@ -450,11 +450,11 @@ impl<A: Machine> Mm<A> {
     pub fn run(&self, item: WorkItem) {
         match item {
             WorkItem::VmstatTick(cpu) => {
-                self.backing().leave_limbo(Leave::Passed);
-                self.upkeep.vmstat_update(&self.parts(), cpu);
+                self.mm_ref().leave_limbo(Leave::Passed);
+                self.upkeep.vmstat_update(&self.vmstat_ref(), cpu);
             }
             WorkItem::Shepherd => {
-                self.upkeep.shepherd(&self.parts());
+                self.upkeep.shepherd(&self.vmstat_ref());
                 self.tlb.watch();
             }
             WorkItem::DrainPages(cpu) => {
@@ -478,7 +478,7 @@ impl<A: Machine> Mm<A> {
     /// Ends the tick and the worker of `cpu`, which is about to go offline.
     pub fn cpu_down_prepare(&self, cpu: CpuId) {
         let _span = Span::<A>::enter(Func::CpuhpDown);
-        self.upkeep.cpu_down_prepare(&self.parts(), cpu);
+        self.upkeep.cpu_down_prepare(&self.vmstat_ref(), cpu);
         self.work.disable_sync(&self.time, WorkItem::DrainPages(cpu));
         self.work.disable_sync(&self.time, WorkItem::LruDrain(cpu));
         self.work.disable_sync(&self.time, WorkItem::FreeStacks(cpu));
@@ -511,12 +511,12 @@ impl<A: Machine> Mm<A> {
         self.work.enable(WorkItem::DrainPages(cpu));
         self.work.enable(WorkItem::LruDrain(cpu));
         self.work.enable(WorkItem::FreeStacks(cpu));
-        self.upkeep.cpu_online(&self.parts(), cpu);
+        self.upkeep.cpu_online(&self.vmstat_ref(), cpu);
     }
 }
 
 impl<A: Machine> MakeRoom for Mm<A> {
     fn make_room(&self, why: AllocError, retries: &mut OomRetries) -> Result<Gfp, AllocError> {
-        MakeRoom::make_room(&self.backing(), why, retries)
+        MakeRoom::make_room(&self.mm_ref(), why, retries)
     }
 }

@@ -188,7 +188,7 @@ fn all_adds_up(system: &Kernel<Sim>) {
     let mm = system.mm();
     mm.verify().unwrap_or_else(|why| panic!("the frames: {why:?}"));
     mm.memory().verify().unwrap_or_else(|why| panic!("the LRU lists: {why}"));
-    mm.backing().verify().unwrap_or_else(|why| panic!("the address spaces: {why}"));
+    mm.mm_ref().verify().unwrap_or_else(|why| panic!("the address spaces: {why}"));
 }
 
 /// Checks what one mechanism promises on such a machine.
@@ -224,7 +224,7 @@ fn at_rest(system: &Kernel<Sim>, mechanism: &Mechanism) {
         }
         "exit" => {
             // Those of the first process and of the workers.
-            let audit = mm.backing().verify().unwrap_or_else(|why| panic!("{why}"));
+            let audit = mm.mm_ref().verify().unwrap_or_else(|why| panic!("{why}"));
             assert_eq!(audit.spaces, CPUS as u64 + 2, "an address space outlives its process");
         }
         other => panic!("mechanism `{other}`: say here what it promises of a machine at rest"),

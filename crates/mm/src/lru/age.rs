@@ -1,7 +1,7 @@
 //! Ageing and mlock: moves between lists, gathered in batches, and locked memory.
 
 use super::lists::{End, Relock};
-use super::{BatchKind, LruList, Memory, Pending};
+use super::{BatchKind, LruList, LruRef, Pending};
 use crate::folio::{FolioFlags, FolioWord};
 use mmscale_arch::sync::{IrqGuard, NoPreempt, PreemptGuard};
 use mmscale_arch::{Func, LruEvent, Machine, Op, Pfn, Span, Trace};
@@ -13,7 +13,7 @@ fn turns(word: FolioWord) -> bool {
     !word.flags().intersects(stays)
 }
 
-impl<A: Machine> Memory<'_, A> {
+impl<A: Machine> LruRef<'_, A> {
     /// Marks the folio as used (`folio_mark_accessed`): inactive and unreferenced becomes
     /// referenced, inactive and referenced becomes active, active becomes referenced.
     pub fn mark_accessed(&self, pfn: Pfn) {

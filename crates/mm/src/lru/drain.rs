@@ -22,7 +22,7 @@
 //!
 //! The contents of a batch need no order: the work runs on the CPU that gathered them.
 
-use super::{BatchKind, Memory, Pending};
+use super::{BatchKind, LruRef, Pending};
 use crate::work::WorkItem;
 use core::sync::atomic::Ordering::SeqCst;
 use mmscale_arch::sync::{IrqGuard, NoPreempt, PreemptGuard};
@@ -37,7 +37,7 @@ enum DrainTargets {
     Online,
 }
 
-impl<'a, A: Machine> Memory<'a, A> {
+impl<'a, A: Machine> LruRef<'a, A> {
     /// Carries out everything that this CPU has gathered (`lru_add_drain`).
     pub fn drain(&self) {
         let _span = Span::<A>::enter(Func::LruAddDrain);
@@ -47,7 +47,7 @@ impl<'a, A: Machine> Memory<'a, A> {
 
     /// Drains this CPU where Linux drains as a precaution: after populating, before advice that
     /// looks for listed folios, at munlock. Does nothing under `Lazy`: its callers request single
-    /// folios ([`Memory::demand`]).
+    /// folios ([`LruRef::demand`]).
     pub fn blanket_drain(&self) {
         match self.lru.pending() {
             Pending::Batch => self.drain(),
@@ -170,7 +170,7 @@ impl<'a, A: Machine> Memory<'a, A> {
 /// Keeps the batches disabled until it is dropped (`lru_cache_enable`).
 #[must_use]
 pub struct BatchesOff<'a, A: Machine> {
-    memory: Memory<'a, A>,
+    memory: LruRef<'a, A>,
 }
 
 impl<A: Machine> Drop for BatchesOff<'_, A> {

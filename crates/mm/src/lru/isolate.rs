@@ -6,7 +6,7 @@
 
 use super::batch::Taken;
 use super::lists::{End, Relock};
-use super::{LruList, Memory, Pending};
+use super::{LruList, LruRef, Pending};
 use crate::folio::{FolioFlags, FolioWord};
 use crate::group::GroupId;
 use mmscale_arch::{Func, Machine, NodeId, Pfn, Span, planted};
@@ -20,7 +20,7 @@ pub struct Scan {
     pub taken: usize,
 }
 
-impl<A: Machine> Memory<'_, A> {
+impl<A: Machine> LruRef<'_, A> {
     /// Isolates the folio with a new reference, in addition to the one that the caller must already
     /// have (`folio_isolate_lru`). Returns `false` if it is not listed. Under `Stock` and `Freeze`
     /// it may then be in some CPU's batch; under `Lazy` another caller has isolated it.

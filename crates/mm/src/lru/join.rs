@@ -2,7 +2,7 @@
 
 use super::batch::{BATCH, Taken};
 use super::lists::{End, Relock};
-use super::{BatchKind, Dead, LruList, Memory, Pending};
+use super::{BatchKind, Dead, LruList, LruRef, Pending};
 use crate::folio::{FolioFlags, FolioInit, FolioWord};
 use crate::group::OverLimit;
 use core::sync::atomic::Ordering::Acquire;
@@ -31,7 +31,7 @@ impl core::fmt::Display for FolioError {
 
 impl core::error::Error for FolioError {}
 
-impl<A: Machine> Memory<'_, A> {
+impl<A: Machine> LruRef<'_, A> {
     /// Allocates a folio of 2^`order` frames from the memory nearest to `node`, charges it to its
     /// group and returns it with one reference. It is on no list and in no batch.
     pub fn alloc_folio(
@@ -46,7 +46,7 @@ impl<A: Machine> Memory<'_, A> {
         Ok(pfn)
     }
     /// Allocates and charges the frames of a folio that is not initialized yet and has no
-    /// reference. [`Memory::add_mapped`] makes it a folio, [`Memory::free_initializing`] frees it.
+    /// reference. [`LruRef::add_mapped`] makes it a folio, [`LruRef::free_initializing`] frees it.
     pub fn alloc_initializing(
         &self,
         node: NodeId,
@@ -64,7 +64,7 @@ impl<A: Machine> Memory<'_, A> {
         self.folios.prepare(pfn, what);
         Ok(pfn)
     }
-    /// Frees and uncharges the frames of [`Memory::alloc_initializing`].
+    /// Frees and uncharges the frames of [`LruRef::alloc_initializing`].
     pub fn free_initializing(&self, pfn: Pfn) {
         let mut gone = Taken::EMPTY;
         gone.push(pfn);
@@ -79,7 +79,7 @@ impl<A: Machine> Memory<'_, A> {
             self.folios.make_pending(pfn);
         });
     }
-    /// Initializes the frames of [`Memory::alloc_initializing`] as a folio with `flags` and adds it
+    /// Initializes the frames of [`LruRef::alloc_initializing`] as a folio with `flags` and adds it
     /// to the LRU. The caller is about to map it once; the page-table entry owns the only
     /// reference.
     #[inline]
@@ -173,7 +173,7 @@ impl<A: Machine> Memory<'_, A> {
         let location = relock.hold_of(pfn);
         let old = self.folios.pending_to_lru(pfn);
         let word = self.agree(pfn, old);
-        // Written out for reclaim while it waited ([`Memory::rotate_waiting`]).
+        // Written out for reclaim while it waited ([`LruRef::rotate_waiting`]).
         let written = old.has(FolioFlags::RECLAIM) && !old.has(FolioFlags::WRITEBACK);
         if written {
             self.folios.clear(pfn, FolioFlags::RECLAIM);

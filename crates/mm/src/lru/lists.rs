@@ -1,6 +1,6 @@
 //! The lists of one memory group on one node, and the relocking between folios of different ones.
 
-use super::Memory;
+use super::LruRef;
 use crate::folio::{FolioFlags, FolioWord};
 use mmscale_arch::sync::{IrqGuard, SpinGuard, SpinLock};
 use mmscale_arch::{LockClass, Machine, NodeId, Op, Pfn};
@@ -93,7 +93,7 @@ pub(super) struct LruLocation {
     pub(super) pages: u32,
 }
 
-impl<'a, A: Machine> Memory<'a, A> {
+impl<'a, A: Machine> LruRef<'a, A> {
     /// Returns the lruvec and counters of `pfn`. The caller has a reference, or is the last to use
     /// the folio.
     pub(super) fn location(&self, pfn: Pfn) -> LruLocation {
@@ -130,13 +130,13 @@ type LockedLists<'a, A> = SpinGuard<'a, A, Lists, IrqGuard<A>>;
 /// The lruvec lock of the last folio, if any. It stays locked while the next folio belongs to the
 /// same lruvec (`folio_lruvec_relock_irqsave`), and is released when this is dropped.
 pub(super) struct Relock<'a, A: Machine> {
-    memory: Memory<'a, A>,
+    memory: LruRef<'a, A>,
     held: Option<(usize, LockedLists<'a, A>)>,
 }
 
 impl<'a, A: Machine> Relock<'a, A> {
     /// Creates the value without a lock.
-    pub(super) fn new(memory: Memory<'a, A>) -> Self {
+    pub(super) fn new(memory: LruRef<'a, A>) -> Self {
         Self { memory, held: None }
     }
     /// Locks lruvec `index`, unless it is locked already.

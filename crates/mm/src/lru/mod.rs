@@ -14,7 +14,7 @@
 //! The CPU that exchanges the slot's folio for 0 owns the slot's reference. Dropping the last other
 //! reference frees the folio. Isolating it, locking it in memory, or requesting it on its list
 //! takes only this folio from its slot, also on another CPU. So a blanket drain is never needed,
-//! and [`Memory::blanket_drain`] does nothing.
+//! and [`LruRef::blanket_drain`] does nothing.
 //!
 //! | file | contents |
 //! |---|---|
@@ -187,7 +187,7 @@ impl<A: Machine> Lru<A> {
 }
 
 /// The parts of the memory manager that a folio's life touches.
-pub struct Memory<'a, A: Machine> {
+pub struct LruRef<'a, A: Machine> {
     /// Allocates and frees frames.
     pub frames: &'a FrameAllocator<A>,
     /// The folios' states.
@@ -198,14 +198,14 @@ pub struct Memory<'a, A: Machine> {
     pub lru: &'a Lru<A>,
     /// Queues the work of drains of all CPUs.
     pub work: &'a Work<A>,
-    /// Provides the grace period of [`Memory::batches_off`].
+    /// Provides the grace period of [`LruRef::batches_off`].
     pub rcu: &'a Rcu<A>,
 }
 
-impl<A: Machine> Clone for Memory<'_, A> {
+impl<A: Machine> Clone for LruRef<'_, A> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<A: Machine> Copy for Memory<'_, A> {}
+impl<A: Machine> Copy for LruRef<'_, A> {}

@@ -2,14 +2,14 @@
 
 use super::batch::{BATCH, Taken};
 use super::lists::Relock;
-use super::{LruList, Memory, Pending};
+use super::{LruList, LruRef, Pending};
 use crate::folio::{FolioFlags, FolioWord};
 use crate::group::GroupId;
 use mmscale_arch::sync::IrqGuard;
 use mmscale_arch::{Func, LruEvent, Machine, Order, Pfn, Span, Trace, planted};
 use mmscale_frames::vmstat::ZoneItem;
 
-/// Maximum of folios that [`Memory::release_many`] takes off their lists together: four batches.
+/// Maximum of folios that [`LruRef::release_many`] takes off their lists together: four batches.
 pub const MANY: usize = 4 * BATCH;
 
 /// Folios of this order (huge pages) are freed to their zone together.
@@ -18,7 +18,7 @@ const LARGE: Order = match Order::new(9) {
     None => panic!("no order for huge pages"),
 };
 
-impl<A: Machine> Memory<'_, A> {
+impl<A: Machine> LruRef<'_, A> {
     /// Drops references of many folios; each row is a folio and its number of references
     /// (`release_pages`). Used for pages of a gather after the TLB flush. Folios whose last
     /// reference is dropped are taken off their lists, uncharged and freed, 31 at a time.
@@ -31,7 +31,7 @@ impl<A: Machine> Memory<'_, A> {
         }
     }
 
-    /// Releases folios of an exited address space, like [`Memory::release`], in larger groups.
+    /// Releases folios of an exited address space, like [`LruRef::release`], in larger groups.
     ///
     /// Takes the lists' lock once for [`MANY`] folios, holds it only for taking them off, and
     /// updates sizes and counters once for each list. That reduces hold time, cache-line transfers

@@ -5,12 +5,12 @@
 
 use super::batch::{CpuBatches, PendingSlot};
 use super::lists::Relock;
-use super::{Memory, Pending};
+use super::{LruRef, Pending};
 use crate::folio::{FolioFlags, FolioWord};
 use mmscale_arch::sync::{NoPreempt, PreemptGuard};
 use mmscale_arch::{CpuId, LruEvent, Machine, Op, Pfn, Trace, planted};
 
-impl<A: Machine> Memory<'_, A> {
+impl<A: Machine> LruRef<'_, A> {
     /// Returns whether a folio in this state is in a slot, or has just been claimed from one.
     pub(super) fn waits_in_slot(&self, word: FolioWord) -> bool {
         self.lru.pending() == Pending::Slot && word.has(FolioFlags::PENDING)

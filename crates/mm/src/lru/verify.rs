@@ -1,6 +1,6 @@
 //! Consistency checks of lists, batches, counters and charges, for tests and the end of a run.
 
-use super::{BatchKind, LruList, Memory};
+use super::{BatchKind, LruList, LruRef};
 use crate::folio::{FolioFlags, FolioWord};
 use crate::group::{GroupId, Mischarged};
 use alloc::vec::Vec;
@@ -73,7 +73,7 @@ impl core::fmt::Display for LruViolation {
 
 impl core::error::Error for LruViolation {}
 
-impl<A: Machine> Memory<'_, A> {
+impl<A: Machine> LruRef<'_, A> {
     /// Checks all folios: none is on two lists, none on a list or in a batch is free, each is on
     /// the list of its state and its group, and all sizes, counters and charges match. Runs while
     /// nothing changes; its time grows with the number of folios.

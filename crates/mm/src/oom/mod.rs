@@ -40,7 +40,7 @@ pub use reaper::Attempt;
 pub use score::{ADJ_MAX, ADJ_MIN, badness};
 
 use crate::group::GroupId;
-use crate::lru::Memory;
+use crate::lru::LruRef;
 use crate::time::Time;
 use alloc::sync::Arc;
 use mmscale_arch::counters::Counters;
@@ -144,7 +144,7 @@ pub trait OomContext<A: Machine>: Copy {
     type Space: Victim;
 
     /// The frame allocator, memory groups and batches, for checks and drains.
-    fn memory(&self) -> Memory<'_, A>;
+    fn memory(&self) -> LruRef<'_, A>;
     /// Timers, for waiting.
     fn time(&self) -> &Time<A>;
     /// Visits every address space.

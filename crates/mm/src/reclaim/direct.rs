@@ -2,7 +2,7 @@
 
 use super::scan::{FIRST_PRIORITY, ScanTarget};
 use super::shrink::{BATCH, FreeWhen, ReferenceUse};
-use super::{Reclaim, Rmap, Scope};
+use super::{Reclaim, ReclaimRef, Rmap};
 use crate::group::GroupId;
 use crate::tlb::Leave;
 use core::sync::atomic::Ordering::Relaxed;
@@ -31,7 +31,7 @@ impl<A: Machine> Reclaim<A> {
     /// repeated first, because these may have been in use or under writeback.
     pub fn direct<R: Rmap<A>>(
         &self,
-        on: Scope<'_, A, R>,
+        on: ReclaimRef<'_, A, R>,
         node: NodeId,
         pages: u32,
         group: Option<GroupId>,
@@ -64,7 +64,7 @@ impl<A: Machine> Reclaim<A> {
     /// Runs one round over all nodes, starting with `node`, until `wanted` pages are free.
     fn round<R: Rmap<A>>(
         &self,
-        on: Scope<'_, A, R>,
+        on: ReclaimRef<'_, A, R>,
         node: NodeId,
         group: Option<GroupId>,
         priority: u32,
@@ -93,7 +93,7 @@ impl<A: Machine> Reclaim<A> {
     /// folios are under writeback, waits for one of them.
     pub(super) fn shrink_node<R: Rmap<A>>(
         &self,
-        on: Scope<'_, A, R>,
+        on: ReclaimRef<'_, A, R>,
         (node, free_when): (NodeId, FreeWhen),
         group: Option<GroupId>,
         priority: u32,
@@ -126,7 +126,7 @@ impl<A: Machine> Reclaim<A> {
     /// back (`reclaim_pages`, for `MADV_PAGEOUT`). Returns how many were freed. Not counted are
     /// folios under writeback, which move to the tail of their list when it ends, and folios in
     /// limbo. Sleeps.
-    pub fn reclaim_pages<R: Rmap<A>>(&self, on: Scope<'_, A, R>, isolated: &[Pfn]) -> u32 {
+    pub fn reclaim_pages<R: Rmap<A>>(&self, on: ReclaimRef<'_, A, R>, isolated: &[Pfn]) -> u32 {
         let _span = Span::<A>::enter(Func::ReclaimPages);
         let mut freed = 0;
         for some in isolated.chunks(BATCH) {

@@ -2,8 +2,8 @@
 
 use super::scan::FIRST_PRIORITY;
 use super::shrink::{BATCH, FreeWhen};
-use super::{Reclaim, Rmap, Scope};
-use crate::lru::Memory;
+use super::{Reclaim, ReclaimRef, Rmap};
+use crate::lru::LruRef;
 use crate::tlb::Leave;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 use mmscale_arch::{Atomic, Func, Machine, NodeId, Span};
@@ -18,7 +18,7 @@ impl<A: Machine> Reclaim<A> {
     /// Body of the task that reclaims memory of `node`; returns after [`Reclaim::stop`]. Sleeps
     /// until an allocation finds memory low, then frees pages until the node is balanced. One task
     /// for each node.
-    pub fn kswapd<R: Rmap<A>>(&self, on: Scope<'_, A, R>, node: NodeId) {
+    pub fn kswapd<R: Rmap<A>>(&self, on: ReclaimRef<'_, A, R>, node: NodeId) {
         let own = &self.nodes[node.index()];
         own.begun.store(1, SeqCst);
         on.memory.frames.set_reclaimer(node, Some(A::current()));
@@ -35,7 +35,7 @@ impl<A: Machine> Reclaim<A> {
 
     /// Makes all background reclaimers return, and waits for those that have started. A task that
     /// has not run yet returns as soon as it does. Sleeps.
-    pub fn stop(&self, memory: Memory<'_, A>) {
+    pub fn stop(&self, memory: LruRef<'_, A>) {
         self.stopping.store(1, SeqCst);
         for (at, node) in self.nodes.iter().enumerate() {
             // A task that starts later sees `stopping`.
@@ -47,7 +47,7 @@ impl<A: Machine> Reclaim<A> {
     }
 
     /// Frees memory until the node has enough (`balance_pgdat`).
-    fn balance<R: Rmap<A>>(&self, on: Scope<'_, A, R>, node: NodeId) {
+    fn balance<R: Rmap<A>>(&self, on: ReclaimRef<'_, A, R>, node: NodeId) {
         let _span = Span::<A>::enter(Func::BalancePgdat);
         if self.is_balanced(on.memory, node) {
             return;
@@ -65,7 +65,7 @@ impl<A: Machine> Reclaim<A> {
         }
     }
 
-    fn balance_slowly<R: Rmap<A>>(&self, on: Scope<'_, A, R>, node: NodeId) -> u32 {
+    fn balance_slowly<R: Rmap<A>>(&self, on: ReclaimRef<'_, A, R>, node: NodeId) -> u32 {
         let high = |zone: &Zone<A>| zone.watermarks().high.max(BATCH as u32);
         let wanted: u32 = zones_of(on.memory, node).map(high).sum();
         let (mut priority, mut sum) = (FIRST_PRIORITY, 0);
@@ -91,14 +91,14 @@ impl<A: Machine> Reclaim<A> {
 
     /// Returns whether a zone of the node has more free pages than its high watermark
     /// (`pgdat_balanced`).
-    fn is_balanced(&self, memory: Memory<'_, A>, node: NodeId) -> bool {
+    fn is_balanced(&self, memory: LruRef<'_, A>, node: NodeId) -> bool {
         let free = |zone: &Zone<A>| memory.frames.stats().zone(zone.id(), ZoneItem::FreePages);
         zones_of(memory, node).any(|zone| free(zone) > u64::from(zone.watermarks().high))
     }
 
     /// Keeps the page caches of a node small while it is balanced, and the counters of all CPUs
     /// more exact.
-    fn set_active(memory: Memory<'_, A>, node: NodeId, active: bool) {
+    fn set_active(memory: LruRef<'_, A>, node: NodeId, active: bool) {
         zones_of(memory, node).for_each(|zone| {
             memory.frames.set_reclaim_active(zone.id(), active);
         });
@@ -110,7 +110,7 @@ impl<A: Machine> Reclaim<A> {
 }
 
 fn zones_of<'a, A: Machine>(
-    memory: Memory<'a, A>,
+    memory: LruRef<'a, A>,
     node: NodeId,
 ) -> impl Iterator<Item = &'a Zone<A>> {
     memory.frames.zones().iter().filter(move |zone| zone.node() == node)

@@ -32,7 +32,7 @@ mod shrink;
 
 pub use rmap::{References, Rmap, UnmapTo};
 
-use crate::lru::Memory;
+use crate::lru::LruRef;
 use crate::swap::Swap;
 use alloc::boxed::Box;
 use mmscale_arch::counters::Counters;
@@ -40,22 +40,22 @@ use mmscale_arch::sync::Completion;
 use mmscale_arch::{Atomic, Machine};
 
 /// The parts of the memory manager that reclaim uses.
-pub struct Scope<'a, A: Machine, R> {
+pub struct ReclaimRef<'a, A: Machine, R> {
     /// The folios and their lists.
-    pub memory: Memory<'a, A>,
+    pub memory: LruRef<'a, A>,
     /// The swap area.
     pub swap: &'a Swap<A>,
     /// The reverse map.
     pub rmap: &'a R,
 }
 
-impl<A: Machine, R> Clone for Scope<'_, A, R> {
+impl<A: Machine, R> Clone for ReclaimRef<'_, A, R> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<A: Machine, R> Copy for Scope<'_, A, R> {}
+impl<A: Machine, R> Copy for ReclaimRef<'_, A, R> {}
 
 mmscale_arch::counters! {
     /// Event counts over all CPUs, in folios unless stated otherwise; exact while nothing runs.

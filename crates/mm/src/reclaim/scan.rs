@@ -1,7 +1,7 @@
 //! Scanning the lists: how much of which.
 
 use super::shrink::{BATCH, FreeWhen, ReferenceUse, Shrunk};
-use super::{Reclaim, Rmap, Scope};
+use super::{Reclaim, ReclaimRef, Rmap};
 use crate::folio::FolioFlags;
 use crate::group::GroupId;
 use crate::lru::LruList;
@@ -41,7 +41,7 @@ impl<A: Machine> Reclaim<A> {
     /// (`shrink_lruvec`). The caller drops the reference of the returned folio under writeback.
     pub(super) fn shrink_lruvec<R: Rmap<A>>(
         &self,
-        on: Scope<'_, A, R>,
+        on: ReclaimRef<'_, A, R>,
         of: ScanTarget,
         priority: u32,
         wanted: u32,
@@ -72,7 +72,7 @@ impl<A: Machine> Reclaim<A> {
     }
 
     /// Returns how much to scan. Without free slots only lazily freed memory is scanned.
-    fn scan_counts<R>(&self, on: Scope<'_, A, R>, of: ScanTarget, priority: u32) -> Counts {
+    fn scan_counts<R>(&self, on: ReclaimRef<'_, A, R>, of: ScanTarget, priority: u32) -> Counts {
         let sizes = on.memory.list_sizes(of.group, of.node);
         let part = |list: LruList| sizes[list as usize] >> priority;
         if !on.swap.has_room(on.memory) {
@@ -88,7 +88,7 @@ impl<A: Machine> Reclaim<A> {
 
     fn shrink_inactive_list<R: Rmap<A>>(
         &self,
-        on: Scope<'_, A, R>,
+        on: ReclaimRef<'_, A, R>,
         of: ScanTarget,
         list: LruList,
         sum: &mut Shrunk,
@@ -108,7 +108,7 @@ impl<A: Machine> Reclaim<A> {
     }
 
     /// Deactivates the oldest folios of the active list, if there are too few inactive ones.
-    fn age_active_anon<R: Rmap<A>>(&self, on: Scope<'_, A, R>, of: ScanTarget) {
+    fn age_active_anon<R: Rmap<A>>(&self, on: ReclaimRef<'_, A, R>, of: ScanTarget) {
         let sizes = on.memory.list_sizes(of.group, of.node);
         let size = |list: LruList| sizes[list as usize];
         if inactive_is_low(size(LruList::InactiveAnon), size(LruList::ActiveAnon)) {
@@ -116,7 +116,7 @@ impl<A: Machine> Reclaim<A> {
         }
     }
 
-    fn shrink_active_list<R: Rmap<A>>(&self, on: Scope<'_, A, R>, of: ScanTarget) {
+    fn shrink_active_list<R: Rmap<A>>(&self, on: ReclaimRef<'_, A, R>, of: ScanTarget) {
         let _span = Span::<A>::enter(Func::ShrinkActiveList);
         let (memory, list) = (on.memory, LruList::ActiveAnon);
         let mut folios = [Pfn::new(0); BATCH];

@@ -1,6 +1,6 @@
 //! Freeing isolated folios (`shrink_folio_list`).
 
-use super::{Reclaim, Rmap, Scope, UnmapTo};
+use super::{Reclaim, ReclaimRef, Rmap, UnmapTo};
 use crate::folio::{FolioFlags, FolioWord};
 use crate::swap::WriteOut;
 use crate::tlb::{Leave, UnmapBatch};
@@ -82,7 +82,7 @@ impl<A: Machine> Reclaim<A> {
     /// Tries to free isolated folios, at most a batch, and puts the others back.
     pub(super) fn shrink_folio_list<R: Rmap<A>>(
         &self,
-        on: Scope<'_, A, R>,
+        on: ReclaimRef<'_, A, R>,
         folios: &[Pfn],
         references: ReferenceUse,
         free_when: FreeWhen,
@@ -132,7 +132,7 @@ impl<A: Machine> Reclaim<A> {
     /// watermark.
     fn may_park<R: Rmap<A>>(
         &self,
-        on: Scope<'_, A, R>,
+        on: ReclaimRef<'_, A, R>,
         batch: &UnmapBatch,
         unmapped: &[Pfn],
     ) -> bool {
@@ -146,7 +146,7 @@ impl<A: Machine> Reclaim<A> {
     }
 
     /// Frees the folios of `gone` and puts those of `back` on their lists.
-    fn part<R>(&self, on: Scope<'_, A, R>, gone: &SmallBatch, back: &SmallBatch) {
+    fn part<R>(&self, on: ReclaimRef<'_, A, R>, gone: &SmallBatch, back: &SmallBatch) {
         let mut last = [(Pfn::new(0), 1); BATCH];
         last.iter_mut().zip(gone.as_slice()).for_each(|(to, &pfn)| *to = (pfn, 1));
         on.memory.release(&last[..gone.len]);
@@ -158,7 +158,7 @@ impl<A: Machine> Reclaim<A> {
     /// Returns how many folios were freed, those of earlier batches included.
     fn park<R: Rmap<A>>(
         &self,
-        on: Scope<'_, A, R>,
+        on: ReclaimRef<'_, A, R>,
         batch: &mut UnmapBatch,
         unmapped: &[Pfn],
     ) -> u32 {
@@ -173,7 +173,7 @@ impl<A: Machine> Reclaim<A> {
 
     /// Frees folios that leave limbo, at most a batch: no CPU uses them any more. Those that were
     /// mapped again meanwhile are put back on their lists. Returns how many were freed.
-    pub fn leave_limbo<R>(&self, on: Scope<'_, A, R>, folios: &[Pfn]) -> u32 {
+    pub fn leave_limbo<R>(&self, on: ReclaimRef<'_, A, R>, folios: &[Pfn]) -> u32 {
         let (mut back, mut gone) = (SmallBatch::new(), SmallBatch::new());
         for &pfn in folios {
             let locked = on.swap.trylock_folio(on.memory, pfn);
@@ -190,7 +190,7 @@ impl<A: Machine> Reclaim<A> {
     /// batch.
     fn shrink_one<R: Rmap<A>>(
         &self,
-        on: Scope<'_, A, R>,
+        on: ReclaimRef<'_, A, R>,
         pfn: Pfn,
         references: ReferenceUse,
         batch: &mut UnmapBatch,
@@ -210,7 +210,7 @@ impl<A: Machine> Reclaim<A> {
 
     fn shrink_folio<R: Rmap<A>>(
         &self,
-        on: Scope<'_, A, R>,
+        on: ReclaimRef<'_, A, R>,
         pfn: Pfn,
         references: ReferenceUse,
         batch: &mut UnmapBatch,
@@ -249,7 +249,7 @@ impl<A: Machine> Reclaim<A> {
     /// Decides by the folio's use (`folio_check_references`).
     fn check_references<R: Rmap<A>>(
         &self,
-        on: Scope<'_, A, R>,
+        on: ReclaimRef<'_, A, R>,
         pfn: Pfn,
         word: FolioWord,
     ) -> Verdict {
@@ -266,13 +266,13 @@ impl<A: Machine> Reclaim<A> {
         if before || found.accessed > 1 { Verdict::Activate } else { Verdict::Keep }
     }
 
-    fn keep<R>(&self, on: Scope<'_, A, R>, pfn: Pfn) -> ShrinkOutcome {
+    fn keep<R>(&self, on: ReclaimRef<'_, A, R>, pfn: Pfn) -> ShrinkOutcome {
         on.swap.unlock_folio(on.memory, pfn);
         ShrinkOutcome::Keep
     }
 
     /// Puts the folio on the active list. Frees its swap slot if swap is short.
-    fn activate<R>(&self, on: Scope<'_, A, R>, pfn: Pfn) -> ShrinkOutcome {
+    fn activate<R>(&self, on: ReclaimRef<'_, A, R>, pfn: Pfn) -> ShrinkOutcome {
         if on.swap.is_half_full() {
             on.swap.free_swap(on.memory, pfn);
         }
@@ -287,7 +287,7 @@ impl<A: Machine> Reclaim<A> {
     /// Allocates a slot, unmaps the folio, and writes it if it is dirty.
     fn swap_out<R: Rmap<A>>(
         &self,
-        on: Scope<'_, A, R>,
+        on: ReclaimRef<'_, A, R>,
         pfn: Pfn,
         batch: &mut UnmapBatch,
     ) -> ShrinkOutcome {
@@ -328,19 +328,19 @@ impl<A: Machine> Reclaim<A> {
     }
 
     /// Removes the folio from the cache, if it has no other users, and unlocks it.
-    fn take_away<R>(&self, on: Scope<'_, A, R>, pfn: Pfn) -> ShrinkOutcome {
+    fn take_away<R>(&self, on: ReclaimRef<'_, A, R>, pfn: Pfn) -> ShrinkOutcome {
         let gone = on.swap.take_away(on.memory, pfn);
         on.swap.unlock_folio(on.memory, pfn);
         if gone { ShrinkOutcome::Freed } else { ShrinkOutcome::Keep }
     }
 
-    fn is_writing<R>(&self, on: Scope<'_, A, R>, pfn: Pfn) -> bool {
+    fn is_writing<R>(&self, on: ReclaimRef<'_, A, R>, pfn: Pfn) -> bool {
         on.memory.folios.word(pfn).has(FolioFlags::WRITEBACK)
     }
 
     /// Returns the result for a folio that is neither mapped nor in the cache: it is freed if it
     /// has no other references.
-    fn last_reference<R>(&self, on: Scope<'_, A, R>, pfn: Pfn) -> ShrinkOutcome {
+    fn last_reference<R>(&self, on: ReclaimRef<'_, A, R>, pfn: Pfn) -> ShrinkOutcome {
         let word = on.memory.folios.word(pfn);
         if word.refs() == 1 && word.maps() == 0 {
             ShrinkOutcome::Freed
@@ -352,7 +352,7 @@ impl<A: Machine> Reclaim<A> {
     /// Drops lazily freed memory, unless it was written to since `MADV_FREE`.
     fn drop_lazyfree<R: Rmap<A>>(
         &self,
-        on: Scope<'_, A, R>,
+        on: ReclaimRef<'_, A, R>,
         pfn: Pfn,
         batch: &mut UnmapBatch,
     ) -> ShrinkOutcome {

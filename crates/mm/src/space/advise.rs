@@ -2,7 +2,7 @@
 
 use super::mmap::locked_of;
 use super::zap::{HUGE_PAGES, Retire, folio_of};
-use super::{Backing, Space, SpaceError, Vma, VmaFlags, VmaRange};
+use super::{MmRef, Space, SpaceError, Vma, VmaFlags, VmaRange};
 use crate::folio::FolioFlags;
 use crate::table::{Direction, Gather, Leaf, MemAccess, PteFlags, PteTable};
 use mmscale_arch::{Func, Machine, PageSize, Span};
@@ -64,7 +64,7 @@ impl<A: Machine> Space<A> {
     /// populating and collapsing, as in the manual page.
     pub fn madvise(
         &self,
-        on: Backing<'_, A>,
+        on: MmRef<'_, A>,
         range: VmaRange,
         advice: Advice,
     ) -> Result<(), SpaceError> {
@@ -95,7 +95,7 @@ impl<A: Machine> Space<A> {
     }
     fn set_flags(
         &self,
-        on: Backing<'_, A>,
+        on: MmRef<'_, A>,
         range: VmaRange,
         set: VmaFlags,
         clear: VmaFlags,
@@ -127,7 +127,7 @@ impl<A: Machine> Space<A> {
     /// Applies advice to a part of one VMA.
     fn advise_vma(
         &self,
-        on: Backing<'_, A>,
+        on: MmRef<'_, A>,
         vma: &Vma,
         part: VmaRange,
         advice: Advice,
@@ -160,7 +160,7 @@ impl<A: Machine> Space<A> {
     }
     /// `MADV_FREE` and `MADV_COLD`: makes entries look unused, and moves folios to where they are
     /// reclaimed earlier. Shared pages are skipped.
-    fn cool(&self, on: Backing<'_, A>, part: VmaRange, advice: Advice) -> Result<(), SpaceError> {
+    fn cool(&self, on: MmRef<'_, A>, part: VmaRange, advice: Advice) -> Result<(), SpaceError> {
         let mut gather = Gather::new(&self.table);
         let mut leaves = self.table.leaves(on.paging, part, Direction::Forward);
         let mut result = Ok(());
@@ -194,7 +194,7 @@ impl<A: Machine> Space<A> {
     }
     fn cool_entries(
         &self,
-        on: Backing<'_, A>,
+        on: MmRef<'_, A>,
         gather: &mut Gather<'_, A>,
         ptes: &mut PteTable<'_, A>,
         part: VmaRange,
@@ -243,7 +243,7 @@ const fn cooled(advice: Advice) -> PteFlags {
     }
 }
 
-fn advise_folio<A: Machine>(on: Backing<'_, A>, folio: mmscale_arch::Pfn, advice: Advice) {
+fn advise_folio<A: Machine>(on: MmRef<'_, A>, folio: mmscale_arch::Pfn, advice: Advice) {
     if advice == Advice::Free {
         on.memory.folios.clear(folio, FolioFlags::DIRTY);
         on.memory.lazyfree(folio);

@@ -1,7 +1,7 @@
 //! Anonymous pages: a new folio for a page, and write access to a folio.
 
 use super::registry::Mapping;
-use super::{Backing, FaultError, Space, Vma, VmaFlags, Vpn};
+use super::{FaultError, MmRef, Space, Vma, VmaFlags, Vpn};
 use crate::folio::{FolioFlags, FolioInit};
 use crate::table::{Pte, PteFlags, PteTable};
 use mmscale_arch::{Func, Machine, NodeId, Order, Pfn, Span, planted};
@@ -32,7 +32,7 @@ impl<A: Machine> Space<A> {
     /// Allocates a folio for `page`; its content is not set.
     pub(super) fn new_page(
         &self,
-        on: Backing<'_, A>,
+        on: MmRef<'_, A>,
         vma: &Vma,
         page: Vpn,
     ) -> Result<Pfn, FaultError> {
@@ -42,7 +42,7 @@ impl<A: Machine> Space<A> {
     /// Handles a write fault on an empty entry (`do_anonymous_page`).
     pub(super) fn fill_anonymous(
         &self,
-        on: Backing<'_, A>,
+        on: MmRef<'_, A>,
         vma: &Vma,
         page: Vpn,
     ) -> Result<(), FaultError> {
@@ -72,7 +72,7 @@ impl<A: Machine> Space<A> {
     /// reference.
     pub(super) fn map_anonymous(
         &self,
-        on: Backing<'_, A>,
+        on: MmRef<'_, A>,
         vma: &Vma,
         ptes: &mut PteTable<'_, A>,
         page: Vpn,
@@ -83,14 +83,7 @@ impl<A: Machine> Space<A> {
         self.enter(on, vma, ptes, page, pfn);
     }
     /// Fills the entry for a folio whose mapping is counted and which is in a batch.
-    fn enter(
-        &self,
-        on: Backing<'_, A>,
-        vma: &Vma,
-        ptes: &mut PteTable<'_, A>,
-        page: Vpn,
-        pfn: Pfn,
-    ) {
+    fn enter(&self, on: MmRef<'_, A>, vma: &Vma, ptes: &mut PteTable<'_, A>, page: Vpn, pfn: Pfn) {
         if vma.flags.contains(VmaFlags::LOCKED) {
             on.memory.mlock(pfn);
         }
@@ -102,7 +95,7 @@ impl<A: Machine> Space<A> {
         if vma.prot.is_writable() { PteFlags::WRITE } else { PteFlags::empty() }
     }
     /// Marks the folio as exclusive to this address space.
-    pub(super) fn own(&self, on: Backing<'_, A>, folio: Pfn) {
+    pub(super) fn own(&self, on: MmRef<'_, A>, folio: Pfn) {
         let index = on.memory.folios.index(folio);
         on.memory.folios.set_mapping(folio, self.mapping().word(), index);
         on.memory.folios.set(folio, FolioFlags::EXCLUSIVE);

@@ -1,7 +1,7 @@
 //! mbind: the node of new pages, and migration of present ones.
 
 use super::zap::{Locked, Retire, folio_of};
-use super::{Backing, Space, SpaceError, Vma, VmaRange, Vpn};
+use super::{MmRef, Space, SpaceError, Vma, VmaRange, Vpn};
 use crate::folio::FolioFlags;
 use crate::lru::Pending;
 use crate::table::{Direction, Gather, Leaf, PteFlags};
@@ -18,7 +18,7 @@ impl<A: Machine> Space<A> {
     /// `Fault`: the range is not fully mapped. `NoMemory`: a VMA cannot be split.
     pub fn mbind(
         &self,
-        on: Backing<'_, A>,
+        on: MmRef<'_, A>,
         range: VmaRange,
         node: NodeId,
         present: Present,
@@ -59,7 +59,7 @@ impl<A: Machine> Space<A> {
         change.join_at(range.end());
     }
     /// Isolates the folios of `range` that are not on `node` (`queue_pages_range`).
-    fn isolate_misplaced(&self, on: Backing<'_, A>, range: VmaRange, node: NodeId) -> Misplaced {
+    fn isolate_misplaced(&self, on: MmRef<'_, A>, range: VmaRange, node: NodeId) -> Misplaced {
         let mut misplaced = Misplaced { taken: Vec::new(), left: 0 };
         for leaf in self.table.leaves(on.paging, range, Direction::Forward) {
             let (ptes, part) = match leaf {
@@ -95,7 +95,7 @@ impl<A: Machine> Space<A> {
         misplaced
     }
     /// Migrates isolated folios; returns how many stayed (`migrate_pages`).
-    fn migrate(&self, on: Backing<'_, A>, taken: &[(Vpn, Pfn)], node: NodeId) -> u64 {
+    fn migrate(&self, on: MmRef<'_, A>, taken: &[(Vpn, Pfn)], node: NodeId) -> u64 {
         let _span = Span::<A>::enter(Func::MigratePages);
         let mut failed = 0;
         for &(page, folio) in taken {
@@ -117,7 +117,7 @@ impl<A: Machine> Space<A> {
     /// if it has no other user. Drops the entry's reference, but not the caller's.
     fn migrate_one(
         &self,
-        on: Backing<'_, A>,
+        on: MmRef<'_, A>,
         vma: &Vma,
         page: Vpn,
         folio: Pfn,
@@ -137,7 +137,7 @@ impl<A: Machine> Space<A> {
     }
     fn exchange(
         &self,
-        on: Backing<'_, A>,
+        on: MmRef<'_, A>,
         vma: &Vma,
         gather: &mut Gather<'_, A>,
         page: Vpn,
@@ -199,7 +199,7 @@ struct Misplaced {
     left: u64,
 }
 
-impl<A: Machine> Backing<'_, A> {
+impl<A: Machine> MmRef<'_, A> {
     /// The node of a frame.
     pub(super) fn node_of(self, pfn: Pfn) -> NodeId {
         let zone = ZoneId::new(usize::from(self.memory.frames.frames().word(pfn).zone()));

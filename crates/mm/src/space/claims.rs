@@ -45,7 +45,7 @@ use super::change::Vmas;
 use super::mmap::locked_of;
 use super::reap::is_reapable;
 use super::zap::Zap;
-use super::{Backing, CHANGED, DEAD, EXITING, LEFT, ReapLock, Reaped, Space, VmaRange, Vpn};
+use super::{CHANGED, DEAD, EXITING, LEFT, MmRef, ReapLock, Reaped, Space, VmaRange, Vpn};
 use crate::lru::MANY;
 use crate::table::{Direction, ENTRIES, Gather, Gathered, HUGE_AT_ONCE, Hold, Sink};
 use crate::tlb::Flushed;
@@ -64,7 +64,7 @@ const _: () = assert!(Vpn::USER_END.get() / UNIT_PAGES < u32::MAX as u64);
 const FREED_AT_ONCE: usize = MANY;
 
 /// Frees the frames of a dead address space: like `Retire`, in larger batches.
-struct RetireMany<'a, A: Machine>(Backing<'a, A>);
+struct RetireMany<'a, A: Machine>(MmRef<'a, A>);
 
 impl<A: Machine> Sink for RetireMany<'_, A> {
     fn release(&mut self, _: &Flushed, frames: &[Gathered]) {
@@ -208,7 +208,7 @@ impl<A: Machine> Space<A> {
     /// held.
     fn zap_claimed<'t>(
         &'t self,
-        on: Backing<'_, A>,
+        on: MmRef<'_, A>,
         vmas: &Vmas<A>,
         gather: &mut Gather<'t, A>,
         units: Range<u32>,
@@ -246,7 +246,7 @@ impl<A: Machine> Space<A> {
     /// and everything that it has claimed is done.
     pub(super) fn reap_claims<'t>(
         &'t self,
-        on: Backing<'_, A>,
+        on: MmRef<'_, A>,
         how: ReapLock,
         vmas: ReadGuard<'t, A, Vmas<A>>,
         more: impl Fn() -> bool,
@@ -294,7 +294,7 @@ impl<A: Machine> Space<A> {
     /// The exit's walk. The address space is dead.
     pub(super) fn zap_unclaimed<'t>(
         &'t self,
-        on: Backing<'_, A>,
+        on: MmRef<'_, A>,
         vmas: &Vmas<A>,
         gather: &mut Gather<'t, A>,
     ) {
@@ -309,7 +309,7 @@ impl<A: Machine> Space<A> {
     /// free the other tables of these VMAs.
     pub(super) fn zap_left<'t>(
         &'t self,
-        on: Backing<'_, A>,
+        on: MmRef<'_, A>,
         vmas: &Vmas<A>,
         gather: &mut Gather<'t, A>,
     ) {
@@ -325,7 +325,7 @@ impl<A: Machine> Space<A> {
         }
     }
     /// Makes the address space dead. mmap_lock is held for writing, and every VMA's lock too.
-    pub(super) fn die(&self, on: Backing<'_, A>) {
+    pub(super) fn die(&self, on: MmRef<'_, A>) {
         self.table.retire(on.paging);
         let before = self.state.fetch_or(DEAD, AcqRel);
         if before & CHANGED != 0 {

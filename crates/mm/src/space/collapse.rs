@@ -3,7 +3,7 @@
 use super::change::Change;
 use super::huge::huge_range;
 use super::zap::{HUGE_ORDER, HUGE_PAGES, Locked, Retire};
-use super::{Backing, Space, SpaceError, Vma, VmaFlags, VmaRange, Vpn};
+use super::{MmRef, Space, SpaceError, Vma, VmaFlags, VmaRange, Vpn};
 use crate::folio::FolioFlags;
 use crate::table::{Direction, Gather, Pte, PteFlags, TableError};
 use alloc::vec::Vec;
@@ -29,7 +29,7 @@ impl<A: Machine> Space<A> {
     /// `Inval`: a VMA may have no huge page or has no room for one, or its part of the range has no
     /// aligned part. `NoMemory`: a part is not mapped, or there is no memory for a huge page.
     /// `Again`: a page is shared, in swap, or otherwise in use.
-    pub(super) fn collapse(&self, on: Backing<'_, A>, range: VmaRange) -> Result<(), SpaceError> {
+    pub(super) fn collapse(&self, on: MmRef<'_, A>, range: VmaRange) -> Result<(), SpaceError> {
         let _span = Span::<A>::enter(Func::CollapseHugePage);
         let (mut rest, mut mapped) = (Some(range), 0);
         while let Some(left) = rest {
@@ -42,12 +42,7 @@ impl<A: Machine> Space<A> {
         if mapped == range.pages() { Ok(()) } else { Err(SpaceError::NoMemory) }
     }
     /// Collapses a part of one VMA (`madvise_collapse`).
-    fn collapse_vma(
-        &self,
-        on: Backing<'_, A>,
-        vma: &Vma,
-        part: VmaRange,
-    ) -> Result<(), SpaceError> {
+    fn collapse_vma(&self, on: MmRef<'_, A>, vma: &Vma, part: VmaRange) -> Result<(), SpaceError> {
         let start = part.start().get().next_multiple_of(HUGE_PAGES);
         let end = part.end().get() & !(HUGE_PAGES - 1);
         // No aligned part, not even an empty one: EINVAL in Linux.
@@ -63,7 +58,7 @@ impl<A: Machine> Space<A> {
         }
         Ok(())
     }
-    fn collapse_one(&self, on: Backing<'_, A>, range: VmaRange) -> Result<(), SpaceError> {
+    fn collapse_one(&self, on: MmRef<'_, A>, range: VmaRange) -> Result<(), SpaceError> {
         let mut change = self.change();
         let page = range.start();
         let vma = change.at(page).ok_or(SpaceError::NoMemory)?;
@@ -90,7 +85,7 @@ impl<A: Machine> Space<A> {
     }
     /// Whether all pages of `range` are exclusive. The VMA is locked, so only the hardware changes
     /// entries.
-    fn is_collapsible(&self, on: Backing<'_, A>, range: VmaRange) -> Result<(), SpaceError> {
+    fn is_collapsible(&self, on: MmRef<'_, A>, range: VmaRange) -> Result<(), SpaceError> {
         let Some(ptes) = self.table.find_pte(on.paging, range.start()) else { return Ok(()) };
         for page in Direction::Forward.pages(range) {
             let pte = ptes.get(page);
@@ -113,7 +108,7 @@ impl<A: Machine> Space<A> {
     /// Copies `range` into the huge folio `new`, and maps it.
     fn take_and_copy(
         &self,
-        on: Backing<'_, A>,
+        on: MmRef<'_, A>,
         change: &Change<'_, A>,
         vma: &Vma,
         range: VmaRange,

@@ -1,18 +1,18 @@
-//! Corrupted address spaces: [`Backing::verify`] must report each corruption. Also VMA locks,
+//! Corrupted address spaces: [`MmRef::verify`] must report each corruption. Also VMA locks,
 //! tested from inside the module.
 
-use super::{Backing, MapRequest, Place, Prot, Space, SpaceConfig, SpaceDefect, VmaFlags};
+use super::{MapRequest, MmRef, Place, Prot, Space, SpaceConfig, SpaceDefect, VmaFlags};
 use super::{Spaces, VmaRange, Vpn};
 
 use crate::folio::{FolioFlags, Folios};
 use crate::group::{GroupId, Groups};
-use crate::lru::{Lru, LruPolicy, Memory};
+use crate::lru::{Lru, LruPolicy, LruRef};
 use crate::oom::{Oom, OomConfig};
 use crate::rcu::Rcu;
 use crate::reclaim::Reclaim;
 use crate::smp::SmpConfig;
 use crate::swap::{Swap, SwapConfig};
-use crate::table::{MemAccess, Paging, Pte, PteFlags, TableDefect, TableLocks};
+use crate::table::{MemAccess, PtRef, Pte, PteFlags, TableDefect, TableLocks};
 use crate::time::Time;
 use crate::tlb::Tlb;
 use crate::work::Work;
@@ -67,12 +67,12 @@ impl MmParts {
             time: Time::new().expect("a frequency"),
         }
     }
-    fn on(&self) -> Backing<'_, Stepped> {
+    fn on(&self) -> MmRef<'_, Stepped> {
         let Self { frames, folios, groups, lru, work, rcu, locks, tlb, .. } = self;
-        let memory = Memory { frames, folios, groups, lru, work, rcu };
-        let paging = Paging { frames, locks, tlb, room: None };
+        let memory = LruRef { frames, folios, groups, lru, work, rcu };
+        let paging = PtRef { frames, locks, tlb, room: None };
         let Self { spaces, swap, reclaim, oom, time, .. } = self;
-        Backing { memory, paging, spaces, swap, reclaim, oom, time }
+        MmRef { memory, paging, spaces, swap, reclaim, oom, time }
     }
 }
 
@@ -93,7 +93,7 @@ impl World {
         });
         world
     }
-    fn on(&self) -> Backing<'_, Stepped> {
+    fn on(&self) -> MmRef<'_, Stepped> {
         self.parts.on()
     }
     /// Returns the frame behind a page, after a write fault if needed.

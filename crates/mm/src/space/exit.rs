@@ -56,7 +56,7 @@
 use super::change::Change;
 use super::mmap::locked_of;
 use super::zap::Retire;
-use super::{Backing, EXITING, ExitPolicy, Space, VmaRange};
+use super::{EXITING, ExitPolicy, MmRef, Space, VmaRange};
 use crate::table::Gather;
 use crate::tlb::FlushBy;
 use core::sync::atomic::Ordering::AcqRel;
@@ -70,7 +70,7 @@ impl<A: Machine> Space<A> {
     /// Pages are unmapped first, lowest first, with mmap_lock held for reading and the VMAs in
     /// place. VMAs and page tables follow with mmap_lock held for writing. That waits for reapers;
     /// later reapers find nothing to do.
-    pub fn exit(&self, on: Backing<'_, A>) {
+    pub fn exit(&self, on: MmRef<'_, A>) {
         let _span = Span::<A>::enter(Func::ExitMmap);
         // The counter first: if an OOM kill decision has read it before, and misses the flag, it
         // reads another count when it ends.
@@ -105,13 +105,13 @@ impl<A: Machine> Space<A> {
         self.table.destroy(on.paging);
     }
     /// Frees the page tables except the root, and all frames in the gather.
-    fn free_tables<'t>(&'t self, on: Backing<'_, A>, mut gather: Gather<'t, A>) {
+    fn free_tables<'t>(&'t self, on: MmRef<'_, A>, mut gather: Gather<'t, A>) {
         let (mut sink, all) = (Retire(on), VmaRange::USER);
         self.table.free_tables(on.paging, &mut gather, &mut sink, all, all);
         gather.finish(on.paging, &mut sink);
     }
     /// Unmaps all pages. Helpers may do the same at the same time.
-    fn zap_all<'t>(&'t self, on: Backing<'_, A>, gather: &mut Gather<'t, A>) {
+    fn zap_all<'t>(&'t self, on: MmRef<'_, A>, gather: &mut Gather<'t, A>) {
         if on.paging.tlb.flush_by() == FlushBy::Generation {
             // No CPU uses the address space or its tables: no further flush is needed.
             self.table.retire(on.paging);
@@ -124,7 +124,7 @@ impl<A: Machine> Space<A> {
         }
     }
     /// Unmaps the pages that no other walker has claimed (`claims`).
-    fn zap_by_claims<'t>(&'t self, on: Backing<'_, A>, gather: &mut Gather<'t, A>) {
+    fn zap_by_claims<'t>(&'t self, on: MmRef<'_, A>, gather: &mut Gather<'t, A>) {
         let mut change = self.last_change();
         change.lock_all_for_good();
         self.die(on);

@@ -5,7 +5,7 @@
 //! changed, the fault returns without a change, and the program retries the access.
 
 use super::zap::PIECE;
-use super::{Backing, FaultError, KILLED, Space, Vma, VmaFlags, Vpn};
+use super::{FaultError, KILLED, MmRef, Space, Vma, VmaFlags, Vpn};
 use crate::table::{MemAccess, Miss, Pte, PteFlags};
 use core::sync::atomic::Ordering::Acquire;
 use mmscale_arch::{Atomic, Func, Machine, Op, Pfn, Span, planted};
@@ -24,7 +24,7 @@ impl<A: Machine> Space<A> {
     /// [`PageTable::access`](crate::table::PageTable::access) does, after as many faults as needed.
     pub fn access<R>(
         &self,
-        on: Backing<'_, A>,
+        on: MmRef<'_, A>,
         page: Vpn,
         access: MemAccess,
         mut use_page: impl FnMut(Pfn) -> R,
@@ -42,7 +42,7 @@ impl<A: Machine> Space<A> {
     /// Handles a page fault; `seen` is the entry that did not allow the access.
     fn fault(
         &self,
-        on: Backing<'_, A>,
+        on: MmRef<'_, A>,
         page: Vpn,
         access: MemAccess,
         seen: Pte,
@@ -61,7 +61,7 @@ impl<A: Machine> Space<A> {
     /// Handles a fault whose VMA is held by its lock or by mmap_lock (`handle_mm_fault`).
     pub(super) fn handle_fault(
         &self,
-        on: Backing<'_, A>,
+        on: MmRef<'_, A>,
         vma: &Vma,
         page: Vpn,
         access: MemAccess,
@@ -97,7 +97,7 @@ impl<A: Machine> Space<A> {
     /// Handles a fault on an empty entry.
     fn fill(
         &self,
-        on: Backing<'_, A>,
+        on: MmRef<'_, A>,
         vma: &Vma,
         page: Vpn,
         access: MemAccess,
@@ -114,7 +114,7 @@ impl<A: Machine> Space<A> {
         }
     }
     /// A read fault on anonymous memory: maps the zero page.
-    fn fill_zero(&self, on: Backing<'_, A>, page: Vpn) -> Result<(), FaultError> {
+    fn fill_zero(&self, on: MmRef<'_, A>, page: Vpn) -> Result<(), FaultError> {
         let mut ptes = match self.table.lock_pte(on.paging, page) {
             Ok(ptes) => ptes,
             Err(why) => return on.table_or_oom(why),
@@ -129,7 +129,7 @@ impl<A: Machine> Space<A> {
     /// address space is its only user.
     fn write_protected(
         &self,
-        on: Backing<'_, A>,
+        on: MmRef<'_, A>,
         vma: &Vma,
         page: Vpn,
         seen: Pte,
@@ -175,7 +175,7 @@ impl<A: Machine> Space<A> {
     }
     /// Whether a write may go to the folio itself, without a copy. Called under the table's lock,
     /// which excludes a fork of this address space.
-    fn is_ours(&self, on: Backing<'_, A>, folio: Pfn, pte: Pte) -> bool {
+    fn is_ours(&self, on: MmRef<'_, A>, folio: Pfn, pte: Pte) -> bool {
         use crate::folio::FolioFlags;
         let word = on.memory.folios.word(folio);
         if word.has(FolioFlags::EXCLUSIVE) {
@@ -197,7 +197,7 @@ impl<A: Machine> Space<A> {
     /// Maps the folio `new` at `page` if the entry still maps what `seen` maps; the mapping takes
     /// over the reference of `new`. Otherwise frees `new` and returns `false`. Removes the old
     /// folio's mapping; the caller drops its reference if this returns `true`.
-    fn replace(&self, on: Backing<'_, A>, vma: &Vma, page: Vpn, seen: Pte, new: Pfn) -> bool {
+    fn replace(&self, on: MmRef<'_, A>, vma: &Vma, page: Vpn, seen: Pte, new: Pfn) -> bool {
         let Some(mut ptes) = self.table.find_pte(on.paging, page) else {
             on.memory.put(new);
             return false;

@@ -12,7 +12,7 @@
 //! Lock order: the lock of a file's cache and that of the table of files (class Other) are held
 //! briefly; inside them only a folio's state is changed.
 
-use super::{Backing, FaultError, FileId, FileMap, Space, Vma, VmaFlags, Vpn};
+use super::{FaultError, FileId, FileMap, MmRef, Space, Vma, VmaFlags, Vpn};
 use crate::folio::{FolioFlags, FolioInit};
 use crate::group::GroupId;
 use crate::table::{MemAccess, Pte, PteFlags};
@@ -37,7 +37,7 @@ pub(super) type Files<A> = SpinLock<A, Vec<Option<Arc<File<A>>>>>;
 impl<A: Machine> File<A> {
     /// Creates a file of `pages` zero pages, with the caller as its user. Release it with
     /// [`File::put`].
-    pub fn new(on: Backing<'_, A>, pages: u64) -> Arc<Self> {
+    pub fn new(on: MmRef<'_, A>, pages: u64) -> Arc<Self> {
         let cache = SpinLock::new(LockClass::Other, alloc::vec![0; pages as usize]);
         let mut files = on.spaces.files().lock();
         let free = files.iter().position(Option::is_none);
@@ -58,7 +58,7 @@ impl<A: Machine> File<A> {
         self.users.fetch_add(1, AcqRel);
     }
     /// Removes a user. The last one frees the file's pages.
-    pub fn put(&self, on: Backing<'_, A>) {
+    pub fn put(&self, on: MmRef<'_, A>) {
         if self.users.fetch_sub(1, AcqRel) > 1 {
             return;
         }
@@ -76,7 +76,7 @@ impl<A: Machine> File<A> {
     /// Returns the folio of a page, with a reference. Fails with `Bus` beyond the end of the file.
     fn page(
         &self,
-        on: Backing<'_, A>,
+        on: MmRef<'_, A>,
         index: u64,
         node: NodeId,
         group: GroupId,
@@ -104,7 +104,7 @@ impl<A: Machine> File<A> {
     }
 }
 
-fn referenced<A: Machine>(on: Backing<'_, A>, word: u32) -> Pfn {
+fn referenced<A: Machine>(on: MmRef<'_, A>, word: u32) -> Pfn {
     let pfn = Pfn::new(word as usize - 1);
     on.memory.folios.get(pfn);
     pfn
@@ -125,12 +125,12 @@ impl<A: Machine> Space<A> {
         files.iter().for_each(|file| self.hold_file(file));
     }
     /// Releases all files. No VMA is left.
-    pub(super) fn drop_files(&self, on: Backing<'_, A>) {
+    pub(super) fn drop_files(&self, on: MmRef<'_, A>) {
         let files = core::mem::take(&mut *self.files.lock());
         files.iter().for_each(|file| file.put(on));
     }
     /// Whether a page without an entry is in the file's page cache.
-    pub(super) fn is_in_file(&self, on: Backing<'_, A>, vma: &Vma, page: Vpn) -> bool {
+    pub(super) fn is_in_file(&self, on: MmRef<'_, A>, vma: &Vma, page: Vpn) -> bool {
         let file = vma.file.and_then(|map| Some((map, on.spaces.file(map.id)?)));
         file.is_some_and(|(map, file)| file.has(map.index_of(page)))
     }
@@ -138,7 +138,7 @@ impl<A: Machine> Space<A> {
     /// for a write to a private mapping.
     pub(super) fn fill_from_file(
         &self,
-        on: Backing<'_, A>,
+        on: MmRef<'_, A>,
         vma: &Vma,
         map: FileMap,
         page: Vpn,
@@ -181,7 +181,7 @@ impl<A: Machine> Space<A> {
         stable
     }
     /// Handles a write to a read-only page of a shared mapping.
-    pub(super) fn write_shared(&self, on: Backing<'_, A>, page: Vpn) -> Result<(), FaultError> {
+    pub(super) fn write_shared(&self, on: MmRef<'_, A>, page: Vpn) -> Result<(), FaultError> {
         if let Some(mut ptes) = self.table.find_pte(on.paging, page)
             && ptes.get(page).is_present()
         {

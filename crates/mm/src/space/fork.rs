@@ -2,7 +2,7 @@
 //! writes to it.
 
 use super::swapped::{ALONE, SHARED};
-use super::{Backing, Space, SpaceError, Vma, VmaFlags, VmaRange};
+use super::{MmRef, Space, SpaceError, Vma, VmaFlags, VmaRange};
 use crate::folio::FolioFlags;
 use crate::table::{CopyError, CopyPte, Downgraded, PageTable, Pte, PteFlags};
 use alloc::sync::Arc;
@@ -14,7 +14,7 @@ impl<A: Machine> Space<A> {
     /// them again.
     ///
     /// Memory locks are not inherited (`fork(2)`, `mlock(2)`).
-    pub fn fork(&self, on: Backing<'_, A>) -> Result<Arc<Self>, SpaceError> {
+    pub fn fork(&self, on: MmRef<'_, A>) -> Result<Arc<Self>, SpaceError> {
         let _span = Span::<A>::enter(Func::DupMmap);
         let mut change = self.change();
         let table = PageTable::new(on.paging)?;
@@ -38,7 +38,7 @@ impl<A: Machine> Space<A> {
     }
     fn copy_vmas(
         &self,
-        on: Backing<'_, A>,
+        on: MmRef<'_, A>,
         change: &mut super::change::Change<'_, A>,
         child: &Self,
         downgraded: &mut Downgraded,
@@ -70,7 +70,7 @@ impl<A: Machine> Space<A> {
     }
     fn copy_pages(
         &self,
-        on: Backing<'_, A>,
+        on: MmRef<'_, A>,
         child: &Self,
         vma: &Vma,
         downgraded: &mut Downgraded,
@@ -85,7 +85,7 @@ impl<A: Machine> Space<A> {
     }
     /// Returns the copy of an entry, and takes the references it needs. Called under the table's
     /// lock.
-    fn share(&self, on: Backing<'_, A>, vma: &Vma, pte: Pte) -> CopyPte {
+    fn share(&self, on: MmRef<'_, A>, vma: &Vma, pte: Pte) -> CopyPte {
         if let Some(entry) = pte.as_swap() {
             self.share_swap(on, entry);
             return match entry {

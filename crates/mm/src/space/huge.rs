@@ -7,7 +7,7 @@
 
 use super::registry::HugePages;
 use super::zap::{HUGE_ORDER, HUGE_PAGES, PIECE};
-use super::{Backing, FaultError, Space, SpaceError, Vma, VmaFlags, VmaRange, Vpn};
+use super::{FaultError, MmRef, Space, SpaceError, Vma, VmaFlags, VmaRange, Vpn};
 use crate::folio::FolioFlags;
 use crate::table::{Pte, PteFlags, TableError};
 use mmscale_arch::{Machine, PageSize};
@@ -36,7 +36,7 @@ impl<A: Machine> Space<A> {
     /// to be used.
     pub(super) fn fill_huge(
         &self,
-        on: Backing<'_, A>,
+        on: MmRef<'_, A>,
         vma: &Vma,
         page: Vpn,
     ) -> Result<bool, FaultError> {
@@ -74,7 +74,7 @@ impl<A: Machine> Space<A> {
     /// Handles a write to a read-only huge page.
     pub(super) fn huge_write(
         &self,
-        on: Backing<'_, A>,
+        on: MmRef<'_, A>,
         vma: &Vma,
         page: Vpn,
         seen: Pte,
@@ -100,7 +100,7 @@ impl<A: Machine> Space<A> {
         self.split_huge_page(on, start).map_err(|_| FaultError::Oom)
     }
     /// Replaces the huge page at `page`, if there is one, by entries of single pages.
-    pub(super) fn split_huge_page(&self, on: Backing<'_, A>, page: Vpn) -> Result<(), SpaceError> {
+    pub(super) fn split_huge_page(&self, on: MmRef<'_, A>, page: Vpn) -> Result<(), SpaceError> {
         if !matches!(self.table.lookup(page), Some((_, PageSize::Huge))) {
             return Ok(());
         }

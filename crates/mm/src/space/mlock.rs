@@ -1,7 +1,7 @@
 //! mlock and munlock.
 
 use super::zap::folio_of;
-use super::{Backing, Space, SpaceError, VmaFlags, VmaRange};
+use super::{MmRef, Space, SpaceError, VmaFlags, VmaRange};
 use crate::table::{Direction, Leaf, PteFlags};
 use mmscale_arch::{Func, Machine, Span};
 
@@ -22,7 +22,7 @@ impl<A: Machine> Space<A> {
     /// there was no memory for all pages.
     pub fn mlock(
         &self,
-        on: Backing<'_, A>,
+        on: MmRef<'_, A>,
         range: VmaRange,
         what: LockWhat,
     ) -> Result<(), SpaceError> {
@@ -48,13 +48,13 @@ impl<A: Machine> Space<A> {
     /// Unlocks `range` (`munlock`).
     ///
     /// `NoMemory`: the range is not fully mapped, or a VMA cannot be split.
-    pub fn munlock(&self, on: Backing<'_, A>, range: VmaRange) -> Result<(), SpaceError> {
+    pub fn munlock(&self, on: MmRef<'_, A>, range: VmaRange) -> Result<(), SpaceError> {
         let _span = Span::<A>::enter(Func::DoMlock);
         self.set_locked(on, range, VmaFlags::empty())
     }
     fn set_locked(
         &self,
-        on: Backing<'_, A>,
+        on: MmRef<'_, A>,
         range: VmaRange,
         set: VmaFlags,
     ) -> Result<(), SpaceError> {
@@ -91,7 +91,7 @@ impl<A: Machine> Space<A> {
         Ok(())
     }
     /// Locks or unlocks the present pages (`mlock_vma_pages_range`).
-    fn lock_folios(&self, on: Backing<'_, A>, range: VmaRange, lock: bool) {
+    fn lock_folios(&self, on: MmRef<'_, A>, range: VmaRange, lock: bool) {
         on.memory.blanket_drain();
         let set = |folio| {
             // Folios of files stay in memory anyway.

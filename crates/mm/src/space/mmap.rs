@@ -2,7 +2,7 @@
 
 use super::zap::{Locked, Retire};
 use super::{ADDRESS_BITS, PAGE_SHIFT, VmaRange, Vpn};
-use super::{Backing, FileId, FileMap, Prot, Space, SpaceError, Vma, VmaFlags};
+use super::{FileId, FileMap, MmRef, Prot, Space, SpaceError, Vma, VmaFlags};
 use crate::space::GapRequest;
 use crate::space::zap::HUGE_PAGES;
 use crate::table::Gather;
@@ -100,7 +100,7 @@ impl<A: Machine> Space<A> {
     /// memory, or too many VMAs (one more than the limit is possible, as in Linux). `Exists`: the
     /// range of [`Place::Free`] is not free. `Perm`: below [`MAP_MIN`], or the process may not lock
     /// memory. `Again`: the limit on locked pages would be exceeded.
-    pub fn mmap(&self, on: Backing<'_, A>, request: MapRequest) -> Result<Vpn, SpaceError> {
+    pub fn mmap(&self, on: MmRef<'_, A>, request: MapRequest) -> Result<Vpn, SpaceError> {
         let _span = Span::<A>::enter(Func::DoMmap);
         if request.pages == 0 {
             return Err(SpaceError::Inval);
@@ -188,7 +188,7 @@ impl<A: Machine> Space<A> {
     /// Removes VMAs and pages of `range`, with mmap_lock held for writing. Planned for both ends.
     pub(super) fn unmap(
         &self,
-        on: Backing<'_, A>,
+        on: MmRef<'_, A>,
         change: &mut super::change::Change<'_, A>,
         range: VmaRange,
     ) {
@@ -225,7 +225,7 @@ impl<A: Machine> Space<A> {
     /// Unmaps the pages of VMAs that were removed from the tree, and frees their tables.
     pub(super) fn zap_vmas(
         &self,
-        on: Backing<'_, A>,
+        on: MmRef<'_, A>,
         taken: &RemovedVmas,
         range: VmaRange,
         bounds: VmaRange,
@@ -242,7 +242,7 @@ impl<A: Machine> Space<A> {
     /// Unmaps all of `range` (`munmap`). Unmapped parts are no error.
     ///
     /// `NoMemory`: a VMA would be split, and there is no memory or there are too many VMAs.
-    pub fn munmap(&self, on: Backing<'_, A>, range: VmaRange) -> Result<(), SpaceError> {
+    pub fn munmap(&self, on: MmRef<'_, A>, range: VmaRange) -> Result<(), SpaceError> {
         let _span = Span::<A>::enter(Func::DoMunmap);
         let mut change = self.change();
         if change.first_in(range).is_none() {
@@ -262,7 +262,7 @@ impl<A: Machine> Space<A> {
     /// locked, so no fault makes a new huge page.
     pub(super) fn split_ends(
         &self,
-        on: Backing<'_, A>,
+        on: MmRef<'_, A>,
         change: &mut super::change::Change<'_, A>,
         range: VmaRange,
     ) -> Result<(), SpaceError> {

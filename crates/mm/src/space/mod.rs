@@ -126,11 +126,11 @@ pub use vma::{FileId, FileMap, Prot, Vma, VmaFlags};
 pub use vma_slots::{VmaId, VmaLookup, VmaSlots};
 
 use crate::group::GroupId;
-use crate::lru::Memory;
+use crate::lru::LruRef;
 use crate::oom::Oom;
 use crate::reclaim::Reclaim;
 use crate::swap::Swap;
-use crate::table::{PageTable, Paging};
+use crate::table::{PageTable, PtRef};
 use crate::time::Time;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -159,11 +159,11 @@ impl core::error::Error for NoMemory {}
 ///
 /// One `Copy` value is passed down instead of seven. It is a value of its own, and not a reference
 /// to `Mm`, so that tests and embedders can build address spaces from single parts.
-pub struct Backing<'a, A: Machine> {
+pub struct MmRef<'a, A: Machine> {
     /// The frame allocator, folios, memory groups and LRU lists.
-    pub memory: Memory<'a, A>,
+    pub memory: LruRef<'a, A>,
     /// Frames and locks of page tables, and the TLB.
-    pub paging: Paging<'a, A>,
+    pub paging: PtRef<'a, A>,
     /// All address spaces.
     pub spaces: &'a Spaces<A>,
     /// Swap slots, the swap cache and swap I/O.
@@ -176,13 +176,13 @@ pub struct Backing<'a, A: Machine> {
     pub time: &'a Time<A>,
 }
 
-impl<A: Machine> Clone for Backing<'_, A> {
+impl<A: Machine> Clone for MmRef<'_, A> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<A: Machine> Copy for Backing<'_, A> {}
+impl<A: Machine> Copy for MmRef<'_, A> {}
 
 /// SIGKILL is pending: faults fail and long operations stop.
 const KILLED: u32 = 1 << 0;
@@ -236,13 +236,13 @@ pub struct Space<A: Machine> {
 impl<A: Machine> Space<A> {
     /// Creates an address space that maps nothing and whose pages are charged to `group`. End it
     /// with [`Space::exit`].
-    pub fn new(on: Backing<'_, A>, group: GroupId) -> Result<Arc<Self>, SpaceError> {
+    pub fn new(on: MmRef<'_, A>, group: GroupId) -> Result<Arc<Self>, SpaceError> {
         let table = PageTable::new(on.paging)?;
         let space = Arc::new(Self::with(on, table, on.spaces.new_family(), group));
         on.spaces.enter(&space);
         Ok(space)
     }
-    fn with(on: Backing<'_, A>, table: PageTable<A>, family: FamilyId, group: GroupId) -> Self {
+    fn with(on: MmRef<'_, A>, table: PageTable<A>, family: FamilyId, group: GroupId) -> Self {
         let vmas = Vmas::new();
         Self {
             changes: A::AtomicU32::new(0),

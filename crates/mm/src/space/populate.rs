@@ -1,6 +1,6 @@
 //! Faulting pages in before they are touched (`mm_populate`).
 
-use super::{Backing, FaultError, Space, SpaceError, Vma, VmaFlags, VmaRange};
+use super::{FaultError, MmRef, Space, SpaceError, Vma, VmaFlags, VmaRange};
 use crate::table::{MemAccess, Pte, PteFlags};
 use mmscale_arch::{Func, Machine, PageSize, Span};
 
@@ -10,7 +10,7 @@ const RESCHED_EVERY: u64 = 256;
 impl<A: Machine> Space<A> {
     /// Faults in the pages of `range`, with the access that each VMA allows, and drains this CPU's
     /// batches after each VMA, as Linux does. Stops at a hole or at a VMA without access.
-    pub(super) fn populate(&self, on: Backing<'_, A>, range: VmaRange) -> Result<(), SpaceError> {
+    pub(super) fn populate(&self, on: MmRef<'_, A>, range: VmaRange) -> Result<(), SpaceError> {
         let _span = Span::<A>::enter(Func::MmPopulate);
         let vmas = self.lock.read();
         let mut at = range.start();
@@ -35,7 +35,7 @@ impl<A: Machine> Space<A> {
     /// at a VMA that does not allow the access; the pages before it stay.
     pub(super) fn populate_for(
         &self,
-        on: Backing<'_, A>,
+        on: MmRef<'_, A>,
         range: VmaRange,
         access: MemAccess,
     ) -> Result<(), SpaceError> {
@@ -61,7 +61,7 @@ impl<A: Machine> Space<A> {
     /// Faults in pages of one VMA; stops when the process is killed.
     fn populate_vma(
         &self,
-        on: Backing<'_, A>,
+        on: MmRef<'_, A>,
         vma: &Vma,
         part: VmaRange,
         access: MemAccess,

@@ -1,7 +1,7 @@
 //! mprotect.
 
 use super::zap::HUGE_PAGES;
-use super::{Backing, Prot, Space, SpaceError, Vma, VmaRange, Vpn};
+use super::{MmRef, Prot, Space, SpaceError, Vma, VmaRange, Vpn};
 use crate::folio::FolioFlags;
 use crate::table::{Direction, Leaf, Pte, PteFlags};
 use crate::tlb::Extent;
@@ -14,7 +14,7 @@ impl<A: Machine> Space<A> {
     /// or there is no memory to split a VMA.
     pub fn mprotect(
         &self,
-        on: Backing<'_, A>,
+        on: MmRef<'_, A>,
         range: VmaRange,
         prot: Prot,
     ) -> Result<(), SpaceError> {
@@ -42,7 +42,7 @@ impl<A: Machine> Space<A> {
         Ok(())
     }
     /// Applies `prot` to the entries of `range`, and flushes if rights were removed.
-    fn change_entries(&self, on: Backing<'_, A>, range: VmaRange, prot: Prot) {
+    fn change_entries(&self, on: MmRef<'_, A>, range: VmaRange, prot: Prot) {
         let mut lost: Option<(Vpn, Vpn)> = None;
         let mut note = |start: Vpn, end: Vpn| {
             let (first, last) = lost.unwrap_or((start, end));
@@ -85,7 +85,7 @@ impl<A: Machine> Space<A> {
     }
     /// The entry for `pte` under `prot`. Write permission is given only to exclusive pages that
     /// were written to: other writes fault.
-    fn entry_for(&self, on: Backing<'_, A>, pte: Pte, prot: Prot) -> Pte {
+    fn entry_for(&self, on: MmRef<'_, A>, pte: Pte, prot: Prot) -> Pte {
         let shown = pte.hidden(!prot.is_readable());
         if !prot.is_writable() {
             return shown.without(PteFlags::WRITE);

@@ -1,6 +1,6 @@
 //! Queries about an address space.
 
-use super::{Backing, Space, SpaceError, Vma, VmaRange, Vpn};
+use super::{MmRef, Space, SpaceError, Vma, VmaRange, Vpn};
 use crate::table::{Direction, Leaf};
 use alloc::vec::Vec;
 use mmscale_arch::{Func, Machine, Span};
@@ -11,7 +11,7 @@ impl<A: Machine> Space<A> {
     /// `NoMemory`: the range is not fully mapped; `see` was not called.
     pub fn mincore(
         &self,
-        on: Backing<'_, A>,
+        on: MmRef<'_, A>,
         range: VmaRange,
         mut see: impl FnMut(bool),
     ) -> Result<(), SpaceError> {

@@ -9,7 +9,7 @@
 use super::change::Vmas;
 use super::mmap::locked_of;
 use super::zap::Retire;
-use super::{Backing, ExitPolicy, FaultError, SKIP, Space, UNSTABLE, Vma, VmaFlags, VmaRange};
+use super::{ExitPolicy, FaultError, MmRef, SKIP, Space, UNSTABLE, Vma, VmaFlags, VmaRange};
 use crate::table::Gather;
 use crate::tlb::Leave;
 use core::sync::atomic::Ordering::{AcqRel, Acquire};
@@ -51,13 +51,13 @@ impl<A: Machine> Space<A> {
     /// access to a page that was unmapped fails with [`FaultError::Bus`].
     ///
     /// Does not set `SKIP`: see [`Space::skip`].
-    pub fn reap(&self, on: Backing<'_, A>, how: ReapLock) -> Reaped {
+    pub fn reap(&self, on: MmRef<'_, A>, how: ReapLock) -> Reaped {
         self.reap_while(on, how, || true)
     }
     /// Like [`Space::reap`], while `more` returns true. `more` is called before each VMA, or before
     /// each page table with `claims`. If it returns false, the current VMA or table is finished
     /// first: [`Reaped::Partly`].
-    pub fn reap_while(&self, on: Backing<'_, A>, how: ReapLock, more: impl Fn() -> bool) -> Reaped {
+    pub fn reap_while(&self, on: MmRef<'_, A>, how: ReapLock, more: impl Fn() -> bool) -> Reaped {
         match self.lock_to_reap(how) {
             Some(vmas) => self.reap_locked(on, how, vmas, more),
             None => Reaped::Busy,
@@ -65,7 +65,7 @@ impl<A: Machine> Space<A> {
     }
     /// Like [`Space::reap`], for process_mrelease: waits for mmap_lock until the caller is woken
     /// and `over` returns true.
-    pub fn reap_unless(&self, on: Backing<'_, A>, over: impl Fn() -> bool) -> Reaped {
+    pub fn reap_unless(&self, on: MmRef<'_, A>, over: impl Fn() -> bool) -> Reaped {
         match self.lock.read_unless(over) {
             Some(vmas) => self.reap_locked(on, ReapLock::Wait, vmas, || true),
             None => Reaped::Interrupted,
@@ -73,7 +73,7 @@ impl<A: Machine> Space<A> {
     }
     fn reap_locked<'t>(
         &'t self,
-        on: Backing<'_, A>,
+        on: MmRef<'_, A>,
         how: ReapLock,
         vmas: ReadGuard<'t, A, Vmas<A>>,
         more: impl Fn() -> bool,
@@ -85,7 +85,7 @@ impl<A: Machine> Space<A> {
     }
     fn reap_pages<'t>(
         &'t self,
-        on: Backing<'_, A>,
+        on: MmRef<'_, A>,
         how: ReapLock,
         vmas: ReadGuard<'t, A, Vmas<A>>,
         more: impl Fn() -> bool,
@@ -110,7 +110,7 @@ impl<A: Machine> Space<A> {
     /// Walks VMAs in the given order, each with its own gather (`tlb_gather_mmu` per VMA).
     fn reap_vmas(
         &self,
-        on: Backing<'_, A>,
+        on: MmRef<'_, A>,
         vmas: impl Iterator<Item = (Vma, VmaRange)>,
         more: impl Fn() -> bool,
     ) -> Reaped {

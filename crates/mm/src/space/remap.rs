@@ -2,7 +2,7 @@
 
 use super::change::Change;
 use super::zap::{HUGE_PAGES, Retire};
-use super::{Backing, GapRequest, MapRequest, Place, Space, SpaceError, Vma, VmaFlags};
+use super::{GapRequest, MapRequest, MmRef, Place, Space, SpaceError, Vma, VmaFlags};
 use super::{MAP_MIN, VmaRange, Vpn};
 use crate::table::Gather;
 use mmscale_arch::{Func, Machine, Span};
@@ -40,7 +40,7 @@ impl<A: Machine> Space<A> {
     /// [`MayMove::Leave`] with another size. `Fault`: the old range is not inside one VMA. `Again`:
     /// the limit on locked pages would be exceeded. `Perm`: below [`MAP_MIN`]. `NoMemory`: no free
     /// range at the old place and moving is not allowed, no memory, or too many VMAs.
-    pub fn mremap(&self, on: Backing<'_, A>, request: RemapRequest) -> Result<Vpn, SpaceError> {
+    pub fn mremap(&self, on: MmRef<'_, A>, request: RemapRequest) -> Result<Vpn, SpaceError> {
         let _span = Span::<A>::enter(Func::DoMremap);
         let RemapRequest { from, old_pages, new_pages, may_move } = request;
         if old_pages == 0 || new_pages == 0 {
@@ -84,7 +84,7 @@ impl<A: Machine> Space<A> {
     }
     fn remap(
         &self,
-        on: Backing<'_, A>,
+        on: MmRef<'_, A>,
         change: &mut Change<'_, A>,
         vma: &Vma,
         old: VmaRange,
@@ -146,7 +146,7 @@ impl<A: Machine> Space<A> {
     /// mappings at the target may be gone, as in Linux.
     fn move_to(
         &self,
-        on: Backing<'_, A>,
+        on: MmRef<'_, A>,
         change: &mut Change<'_, A>,
         old: VmaRange,
         to: VmaRange,
@@ -205,7 +205,7 @@ impl<A: Machine> Space<A> {
     /// Splits huge pages if whole tables cannot be moved.
     fn split_for_move(
         &self,
-        on: Backing<'_, A>,
+        on: MmRef<'_, A>,
         source: VmaRange,
         to: Vpn,
     ) -> Result<(), SpaceError> {
@@ -222,7 +222,7 @@ impl<A: Machine> Space<A> {
     /// Undoes a move that ran out of memory: the tables that the pages came from are still there.
     fn move_back(
         &self,
-        on: Backing<'_, A>,
+        on: MmRef<'_, A>,
         change: &mut Change<'_, A>,
         source: VmaRange,
         to: VmaRange,
@@ -237,7 +237,7 @@ impl<A: Machine> Space<A> {
         change.join_at(source.end());
     }
     /// Frees the tables of a range that maps nothing but stays.
-    fn free_tables_of(&self, on: Backing<'_, A>, change: &Change<'_, A>, range: VmaRange) {
+    fn free_tables_of(&self, on: MmRef<'_, A>, change: &Change<'_, A>, range: VmaRange) {
         let mut gather = Gather::new(&self.table);
         let mut sink = Retire(on);
         // Tables that map other pages stay. No fault adds pages here: the VMA is locked.

@@ -10,7 +10,7 @@ use super::registry::Mapping;
 use super::swapped::{ALONE, SHARED};
 use super::vma_lock::VmaReadGuard;
 use super::zap::folio_of;
-use super::{Backing, Space, Vma, VmaFlags, Vpn};
+use super::{MmRef, Space, Vma, VmaFlags, Vpn};
 use crate::folio::FolioFlags;
 use crate::reclaim::{References, Rmap, UnmapTo};
 use crate::smp::Wait;
@@ -79,7 +79,7 @@ pub(super) enum Walk {
     Enough,
 }
 
-impl<A: Machine> Backing<'_, A> {
+impl<A: Machine> MmRef<'_, A> {
     /// Calls `see` for every entry of a single page that maps `folio`, under its table's lock.
     pub(super) fn each_entry(
         self,
@@ -112,7 +112,7 @@ impl<A: Machine> Backing<'_, A> {
 impl<A: Machine> Space<A> {
     fn each_page_of(
         &self,
-        on: Backing<'_, A>,
+        on: MmRef<'_, A>,
         folio: Pfn,
         index: u64,
         see: &mut impl FnMut(&Self, &Vma, &mut PteTable<'_, A>, Vpn) -> Walk,
@@ -151,7 +151,7 @@ fn one(page: Vpn) -> Extent {
     Extent::Range(super::VmaRange::raw(page.get(), page.get() + 1), PageSize::Base)
 }
 
-impl<A: Machine> Rmap<A> for Backing<'_, A> {
+impl<A: Machine> Rmap<A> for MmRef<'_, A> {
     fn referenced(&self, pfn: Pfn) -> References {
         let mut found = References::default();
         let mut left = self.memory.folios.word(pfn).maps();
@@ -217,7 +217,7 @@ impl<A: Machine> Rmap<A> for Backing<'_, A> {
         unmapped
     }
     fn leave_limbo(&self, leave: Leave) -> u32 {
-        Backing::leave_limbo(*self, leave)
+        MmRef::leave_limbo(*self, leave)
     }
     fn has_limbo(&self) -> bool {
         self.paging.tlb.has_limbo()

@@ -1,11 +1,11 @@
 //! Pages in swap, and memory for pages that are read back.
 
 use super::zap::folio_of;
-use super::{Backing, FaultError, Space, SpaceError, Vma, VmaFlags, VmaRange, Vpn};
+use super::{FaultError, MmRef, Space, SpaceError, Vma, VmaFlags, VmaRange, Vpn};
 use crate::folio::{FolioFlags, FolioInit};
 use crate::lru::FolioError;
 use crate::oom::{OomResult, OomRetries, Shortage};
-use crate::reclaim::Scope;
+use crate::reclaim::ReclaimRef;
 use crate::swap::{SwapEntry, SwapError};
 use crate::table::{Direction, Leaf, MakeRoom, Pte, PteFlags, TableError};
 use crate::tlb::Leave;
@@ -32,30 +32,30 @@ pub(super) const ALONE: u8 = 1;
 
 impl<A: Machine> Space<A> {
     /// Frees the reference of a swap entry that was taken from the tables.
-    pub(super) fn forget_swap(&self, on: Backing<'_, A>, (_, word): (u8, u64)) {
+    pub(super) fn forget_swap(&self, on: MmRef<'_, A>, (_, word): (u8, u64)) {
         on.swap.free(on.memory, SwapEntry::from_word(word), 1);
     }
     /// Like [`Space::forget_swap`], but does not free a folio that only the swap cache has: returns
     /// its reference for the caller to drop.
     pub(super) fn forget_swap_but_folio(
         &self,
-        on: Backing<'_, A>,
+        on: MmRef<'_, A>,
         (_, word): (u8, u64),
     ) -> Option<Pfn> {
         on.swap.free_but_folio(on.memory, SwapEntry::from_word(word))
     }
     /// Takes a reference for a copy of a swap entry.
-    pub(super) fn share_swap(&self, on: Backing<'_, A>, (_, word): (u8, u64)) {
+    pub(super) fn share_swap(&self, on: MmRef<'_, A>, (_, word): (u8, u64)) {
         on.swap.dup(SwapEntry::from_word(word));
     }
     /// Whether the page of a swap entry is in the swap cache.
-    pub(super) fn is_cached(&self, on: Backing<'_, A>, (_, word): (u8, u64)) -> bool {
+    pub(super) fn is_cached(&self, on: MmRef<'_, A>, (_, word): (u8, u64)) -> bool {
         let found = on.swap.lookup(on.memory, SwapEntry::from_word(word));
         found.inspect(|&pfn| on.memory.put(pfn)).is_some()
     }
     /// Frees the folio's swap slot if no other entry names it. Called under a page-table lock, so
     /// the folio lock is only tried.
-    pub(super) fn drop_swap_cache(&self, on: Backing<'_, A>, folio: Pfn) -> bool {
+    pub(super) fn drop_swap_cache(&self, on: MmRef<'_, A>, folio: Pfn) -> bool {
         if !on.swap.trylock_folio(on.memory, folio) {
             return false;
         }
@@ -66,7 +66,7 @@ impl<A: Machine> Space<A> {
     /// Handles a fault on a page in swap (`do_swap_page`).
     pub(super) fn swap_in(
         &self,
-        on: Backing<'_, A>,
+        on: MmRef<'_, A>,
         vma: &Vma,
         page: Vpn,
         seen: Pte,
@@ -99,14 +99,14 @@ impl<A: Machine> Space<A> {
         Ok(())
     }
     /// Whether a slot is freed as soon as its page is mapped (`should_try_to_free_swap`).
-    fn drops_slot(&self, on: Backing<'_, A>, vma: &Vma) -> bool {
+    fn drops_slot(&self, on: MmRef<'_, A>, vma: &Vma) -> bool {
         on.swap.is_half_full() || vma.flags.contains(VmaFlags::LOCKED)
     }
     /// Maps the folio, which the caller has locked, instead of the swap entry `seen`. On success
     /// the mapping takes over the caller's reference.
     fn map_swapped(
         &self,
-        on: Backing<'_, A>,
+        on: MmRef<'_, A>,
         vma: &Vma,
         page: Vpn,
         seen: Pte,
@@ -143,7 +143,7 @@ impl<A: Machine> Space<A> {
     }
     /// `MADV_PAGEOUT`: isolates the folios of a part of a VMA and reclaims them, except shared
     /// ones. Does so without swap too, as Linux does: then they are put back.
-    pub(super) fn page_out(&self, on: Backing<'_, A>, part: VmaRange) -> Result<(), SpaceError> {
+    pub(super) fn page_out(&self, on: MmRef<'_, A>, part: VmaRange) -> Result<(), SpaceError> {
         // Folios in limbo are on no LRU list and cannot be isolated, though they may be in use
         // again.
         on.leave_limbo(Leave::Passed);
@@ -179,7 +179,7 @@ impl<A: Machine> Space<A> {
     /// `MADV_WILLNEED`: reads pages from swap into the swap cache.
     pub(super) fn will_need(
         &self,
-        on: Backing<'_, A>,
+        on: MmRef<'_, A>,
         vma: &Vma,
         part: VmaRange,
     ) -> Result<(), SpaceError> {
@@ -202,7 +202,7 @@ impl<A: Machine> Space<A> {
     }
 }
 
-impl<A: Machine> Backing<'_, A> {
+impl<A: Machine> MmRef<'_, A> {
     /// Whether the folio is anonymous.
     pub(super) fn is_anonymous(self, folio: Pfn) -> bool {
         self.memory.folios.word(folio).has(FolioFlags::ANON)
@@ -212,7 +212,7 @@ impl<A: Machine> Backing<'_, A> {
         self.swap.dup(entry);
     }
     fn page_out(self, isolated: &[Pfn]) {
-        let scope = Scope { memory: self.memory, swap: self.swap, rmap: &self };
+        let scope = ReclaimRef { memory: self.memory, swap: self.swap, rmap: &self };
         self.reclaim.reclaim_pages(scope, isolated);
     }
     /// Allocates a folio, and reclaims memory if there is none.
@@ -226,7 +226,7 @@ impl<A: Machine> Backing<'_, A> {
         let alloc = |more| self.memory.alloc_folio(node, order, gfp | more, what);
         self.with_room(node, order, alloc)
     }
-    /// Like [`Backing::new_folio`], for a folio of one page that is not initialised yet.
+    /// Like [`MmRef::new_folio`], for a folio of one page that is not initialised yet.
     pub(super) fn new_initializing(
         self,
         node: NodeId,
@@ -294,7 +294,7 @@ impl<A: Machine> Backing<'_, A> {
             let first = !core::mem::replace(&mut retries.reserve_used, true);
             return if first { Ok(Gfp::VICTIM) } else { Err(FaultError::Killed) };
         }
-        let scope = Scope { memory: self.memory, swap: self.swap, rmap: &self };
+        let scope = ReclaimRef { memory: self.memory, swap: self.swap, rmap: &self };
         if self.reclaim.direct(scope, node, order.pages() as u32, group) > 0 {
             retries.reclaimed += 1;
             if retries.reclaimed <= ATTEMPTS {
@@ -322,10 +322,10 @@ impl<A: Machine> Backing<'_, A> {
     }
 }
 
-impl<A: Machine> MakeRoom for Backing<'_, A> {
+impl<A: Machine> MakeRoom for MmRef<'_, A> {
     fn make_room(&self, why: AllocError, retries: &mut OomRetries) -> Result<Gfp, AllocError> {
         let (here, why_not) = (A::node_of(A::cpu()), why);
-        let made = Backing::make_room(*self, here, Order::ZERO, FolioError::Frames(why), retries);
+        let made = MmRef::make_room(*self, here, Order::ZERO, FolioError::Frames(why), retries);
         made.map_err(|_| why_not)
     }
 }

@@ -1,7 +1,7 @@
 //! Checks that address spaces, page tables and folios agree: for tests, and for the end of a run.
 
 use super::zap::{PIECE, folio_of};
-use super::{Backing, Space, TreeDefect, VmaRange, Vpn};
+use super::{MmRef, Space, TreeDefect, VmaRange, Vpn};
 use crate::folio::FolioFlags;
 use crate::swap::SwapEntry;
 use crate::table::{Direction, Leaf, Pte, PteFlags, TableDefect};
@@ -91,7 +91,7 @@ struct FolioMappings {
 
 type Maps = BTreeMap<Pfn, FolioMappings>;
 
-impl<A: Machine> Backing<'_, A> {
+impl<A: Machine> MmRef<'_, A> {
     /// Checks all address spaces: trees and tables are sound, every mapped page is in a VMA and has
     /// no more rights than it, every folio counts its mappings correctly, and only exclusive folios
     /// are writable. Called while nothing changes.
@@ -131,7 +131,7 @@ impl<A: Machine> Backing<'_, A> {
 impl<A: Machine> Space<A> {
     fn verify(
         &self,
-        on: Backing<'_, A>,
+        on: MmRef<'_, A>,
         audit: &mut SpaceAudit,
         maps: &mut Maps,
     ) -> Result<(), SpaceDefect> {

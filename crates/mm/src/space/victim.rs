@@ -1,8 +1,8 @@
 //! An address space and its tasks, as the OOM killer sees them.
 
-use super::{Backing, EXITING, KILLED, ReapLock, Reaped, SKIP, Space, Spaces, VICTIM};
+use super::{EXITING, KILLED, MmRef, ReapLock, Reaped, SKIP, Space, Spaces, VICTIM};
 use crate::group::GroupId;
-use crate::lru::Memory;
+use crate::lru::LruRef;
 use crate::oom::{ADJ_MAX, ADJ_MIN, Attempt, OomContext, Victim, VictimState};
 use crate::time::Time;
 use alloc::sync::Arc;
@@ -12,7 +12,7 @@ use mmscale_arch::{Asid, Atomic, Machine};
 impl<A: Machine> Space<A> {
     /// Runs `run` as a thread of this address space (`current->mm`). [`Space::kill`] wakes the
     /// calling task, and its allocations count as those of this process.
-    pub fn run<R>(self: &Arc<Self>, on: Backing<'_, A>, run: impl FnOnce() -> R) -> R {
+    pub fn run<R>(self: &Arc<Self>, on: MmRef<'_, A>, run: impl FnOnce() -> R) -> R {
         let me = A::current();
         self.tasks.lock().push(me);
         let result = on.spaces.run_in(self, run);
@@ -85,10 +85,10 @@ impl<A: Machine> Victim for Space<A> {
     }
 }
 
-impl<A: Machine> OomContext<A> for Backing<'_, A> {
+impl<A: Machine> OomContext<A> for MmRef<'_, A> {
     type Space = Space<A>;
 
-    fn memory(&self) -> Memory<'_, A> {
+    fn memory(&self) -> LruRef<'_, A> {
         self.memory
     }
     fn time(&self) -> &Time<A> {
@@ -115,7 +115,7 @@ impl<A: Machine> OomContext<A> for Backing<'_, A> {
 impl<A: Machine> Spaces<A> {
     /// Whether the calling task is a thread of a killed process. If so, marks this process as a
     /// victim, so that it may use the reserve and exit.
-    pub(super) fn is_caller_dying(&self, on: Backing<'_, A>) -> bool {
+    pub(super) fn is_caller_dying(&self, on: MmRef<'_, A>) -> bool {
         let Some(own) = self.current() else { return false };
         let state = own.state.load(Acquire);
         if state & KILLED != 0 && state & VICTIM == 0 {

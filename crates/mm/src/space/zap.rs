@@ -1,9 +1,9 @@
 //! Unmapping pages: entries are taken out of the tables, frames go into the gather, and after the
 //! flush the LRU drops their references.
 
-use super::{Backing, Space, VmaRange, Vpn};
+use super::{MmRef, Space, VmaRange, Vpn};
 use crate::lru::BATCH;
-use crate::reclaim::Scope;
+use crate::reclaim::ReclaimRef;
 use crate::table::{
     Direction, Gather, Gathered, Hold, Leaf, PmdTable, PteFlags, PteTable, Room, Sink,
 };
@@ -23,7 +23,7 @@ const _: () = assert!(HUGE_ORDER.pages() as u64 == HUGE_PAGES);
 pub(super) const PIECE: PteFlags = PteFlags::SOFT;
 
 /// Drops the references of unmapped frames.
-pub(super) struct Retire<'a, A: Machine>(pub(super) Backing<'a, A>);
+pub(super) struct Retire<'a, A: Machine>(pub(super) MmRef<'a, A>);
 
 impl<A: Machine> Sink for Retire<'_, A> {
     fn release(&mut self, _: &Flushed, frames: &[Gathered]) {
@@ -39,7 +39,7 @@ impl<A: Machine> Sink for Retire<'_, A> {
     }
 }
 
-impl<A: Machine> Backing<'_, A> {
+impl<A: Machine> MmRef<'_, A> {
     /// Frees frames that leave limbo; returns their number in pages. Called in a task without
     /// locks; sleeps with [`Leave::All`].
     pub fn leave_limbo(self, leave: Leave) -> u32 {
@@ -53,7 +53,7 @@ impl<A: Machine> Backing<'_, A> {
                 sink.release(proof, &gathered[..some.len()]);
             }
         });
-        let scope = Scope { memory: self.memory, swap: self.swap, rmap: &self };
+        let scope = ReclaimRef { memory: self.memory, swap: self.swap, rmap: &self };
         let batches = self
             .paging
             .tlb
@@ -119,7 +119,7 @@ impl<A: Machine> Space<A> {
     /// page had to be split and there was no memory for the table: that huge page stays.
     pub(super) fn zap<'t>(
         &'t self,
-        on: Backing<'_, A>,
+        on: MmRef<'_, A>,
         gather: &mut Gather<'t, A>,
         range: VmaRange,
         locked: Locked,
@@ -129,7 +129,7 @@ impl<A: Machine> Space<A> {
     /// Like [`Space::zap`], with the way of unmapping chosen by the caller.
     pub(super) fn zap_with<'t>(
         &'t self,
-        on: Backing<'_, A>,
+        on: MmRef<'_, A>,
         gather: &mut Gather<'t, A>,
         range: VmaRange,
         locked: Locked,
@@ -176,7 +176,7 @@ impl<A: Machine> Space<A> {
     /// Unmaps the pages of one table. Returns where to continue if the gather is full.
     fn zap_ptes(
         &self,
-        on: Backing<'_, A>,
+        on: MmRef<'_, A>,
         gather: &mut Gather<'_, A>,
         ptes: &mut PteTable<'_, A>,
         part: VmaRange,
@@ -228,7 +228,7 @@ impl<A: Machine> Space<A> {
     /// Returns where to continue, and whether the gather has room.
     fn zap_huge(
         &self,
-        on: Backing<'_, A>,
+        on: MmRef<'_, A>,
         gather: &mut Gather<'_, A>,
         pmd: &mut PmdTable<'_, A>,
         row: VmaRange,
@@ -253,7 +253,7 @@ impl<A: Machine> Space<A> {
         }
     }
     /// An entry that mapped the folio was taken; drops the mapping, but not the reference.
-    pub(super) fn unmap_folio(&self, on: Backing<'_, A>, folio: Pfn, locked: Locked) {
+    pub(super) fn unmap_folio(&self, on: MmRef<'_, A>, folio: Pfn, locked: Locked) {
         let _span = Span::<A>::enter(Func::FolioRemoveRmapPtes);
         on.memory.folios.remove_map(folio);
         if locked == Locked::Yes && on.is_anonymous(folio) {

@@ -22,7 +22,7 @@
 mod list;
 
 use crate::rcu::Rcu;
-use crate::table::{MemAccess, Paging, alloc_frame};
+use crate::table::{MemAccess, PtRef, alloc_frame};
 use crate::vmap::{Purge, Vmap, VmapError, VmapStats};
 use crate::work::{Work, WorkItem};
 use core::sync::atomic::Ordering::SeqCst;
@@ -132,7 +132,7 @@ impl<A: Machine> Stacks<A> {
     }
     /// Returns a cleared stack for a task (`alloc_thread_stack_node`), or `None` if stacks are not
     /// modelled. Sleeps if memory must be reclaimed or addresses must be purged.
-    pub fn make(&self, on: Paging<'_, A>) -> Result<Option<Stack>, StackError> {
+    pub fn make(&self, on: PtRef<'_, A>) -> Result<Option<Stack>, StackError> {
         let StackConfig::Mapped { lazy_max_pages } = self.config else { return Ok(None) };
         let _span = Span::<A>::enter(Func::AllocThreadStackNode);
         let cached = {
@@ -154,7 +154,7 @@ impl<A: Machine> Stacks<A> {
             }
         }
     }
-    fn map(&self, on: Paging<'_, A>, range: &Vmap<A>) -> Result<Stack, StackError> {
+    fn map(&self, on: PtRef<'_, A>, range: &Vmap<A>) -> Result<Stack, StackError> {
         let mut frames = [Pfn::new(0); STACK_PAGES];
         let free = |frames: &[Pfn]| {
             frames.iter().for_each(|&pfn| on.frames.free_pages(pfn, Order::ZERO));
@@ -178,7 +178,7 @@ impl<A: Machine> Stacks<A> {
         }
     }
     /// Returns the kernel's range; the first caller creates it.
-    fn range(&self, on: Paging<'_, A>, lazy_max: Option<u64>) -> Result<&Vmap<A>, VmapError> {
+    fn range(&self, on: PtRef<'_, A>, lazy_max: Option<u64>) -> Result<&Vmap<A>, VmapError> {
         if let Some(range) = self.range.get() {
             return Ok(range);
         }
@@ -192,7 +192,7 @@ impl<A: Machine> Stacks<A> {
         }
     }
     /// Starts running the calling task on `stack`.
-    pub fn enter(&self, on: Paging<'_, A>, stack: &Stack) {
+    pub fn enter(&self, on: PtRef<'_, A>, stack: &Stack) {
         self.at_top(on, stack, MemAccess::Write, |pfn| A::write_stamp(pfn, mark(stack)));
     }
     /// Returns the calling task's stack at its end: to this CPU's cache, or to the list that waits
@@ -200,14 +200,14 @@ impl<A: Machine> Stacks<A> {
     ///
     /// Panics if the stack is mapped to another frame than at the start, or another task wrote to
     /// it.
-    pub fn leave(&self, on: Paging<'_, A>, stack: Stack) {
+    pub fn leave(&self, on: PtRef<'_, A>, stack: Stack) {
         let found = self.at_top(on, &stack, MemAccess::Read, |pfn| A::read_stamp(pfn));
         assert_eq!(found, Some(mark(&stack)), "a stack was written to by another task");
         self.put(stack);
     }
     fn at_top<R>(
         &self,
-        on: Paging<'_, A>,
+        on: PtRef<'_, A>,
         stack: &Stack,
         access: MemAccess,
         run: impl FnOnce(Pfn) -> R,
@@ -290,7 +290,7 @@ impl<A: Machine> Stacks<A> {
 
     /// Frees the stacks of `cpu` whose grace period is over and for which its cache has no room
     /// (`thread_stack_free_rcu`). The caller is the worker of `cpu`.
-    pub fn free_ready(&self, on: Paging<'_, A>, work: &Work<A>, cpu: CpuId) {
+    pub fn free_ready(&self, on: PtRef<'_, A>, work: &Work<A>, cpu: CpuId) {
         let _span = Span::<A>::enter(Func::ThreadStackFreeRcu);
         loop {
             // A statement of its own, so that the lock is released before the stack is freed.
@@ -300,20 +300,20 @@ impl<A: Machine> Stacks<A> {
         }
     }
     /// Unmaps a stack and frees its frames (`vfree`).
-    fn free(&self, on: Paging<'_, A>, work: &Work<A>, stack: Stack) {
+    fn free(&self, on: PtRef<'_, A>, work: &Work<A>, stack: Stack) {
         let Some(range) = self.range.get() else { return };
         if self.unmap(on, range, &stack) == Purge::Needed {
             work.queue_on(A::cpu(), WorkItem::PurgeStacks);
         }
     }
-    fn unmap(&self, on: Paging<'_, A>, range: &Vmap<A>, stack: &Stack) -> Purge {
+    fn unmap(&self, on: PtRef<'_, A>, range: &Vmap<A>, stack: &Stack) -> Purge {
         self.counters.here().freed.add(1);
         let purge = range.unmap(on, stack.range());
         stack.frames().iter().for_each(|&pfn| on.frames.free_pages(pfn, Order::ZERO));
         purge
     }
     /// Flushes the addresses in limbo on all CPUs (`drain_vmap_area_work`). Sleeps.
-    pub fn purge(&self, on: Paging<'_, A>) {
+    pub fn purge(&self, on: PtRef<'_, A>) {
         let _span = Span::<A>::enter(Func::DrainVmapAreaWork);
         if let Some(range) = self.range.get() {
             range.purge(on);
@@ -324,7 +324,7 @@ impl<A: Machine> Stacks<A> {
 
     /// Frees the stacks in the cache of `cpu`, which is dead (`free_vm_stack_cache`). Moves the
     /// waiting stacks to this CPU.
-    pub fn cpu_dead(&self, on: Paging<'_, A>, work: &Work<A>, cpu: CpuId) {
+    pub fn cpu_dead(&self, on: PtRef<'_, A>, work: &Work<A>, cpu: CpuId) {
         if !self.are_mapped() {
             return;
         }
@@ -342,7 +342,7 @@ impl<A: Machine> Stacks<A> {
     }
     /// Frees all stacks of online CPUs and the range. Called when no task runs on a stack any more
     /// and nothing else runs.
-    pub fn quiesce(&self, on: Paging<'_, A>, online: &CpuMask) {
+    pub fn quiesce(&self, on: PtRef<'_, A>, online: &CpuMask) {
         let Some(range) = self.range.get() else { return };
         for cpu in online.iter() {
             let CpuStacks { cached, mut waiting, mut passing, mut ready } =

@@ -7,7 +7,7 @@
 use super::slots::SLOTS;
 use super::{Swap, SwapEntry};
 use crate::folio::FolioFlags;
-use crate::lru::Memory;
+use crate::lru::LruRef;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use mmscale_arch::{Atomic, Func, Machine, Pfn, Span, planted};
 
@@ -28,7 +28,7 @@ impl<A: Machine> Swap<A> {
     /// (`swap_cache_get_folio`). It may leave the cache until the caller has its lock; then check
     /// [`Swap::holds`]. The Acquire loads pair with the Release stores in `publish` and in the
     /// removals.
-    pub fn lookup(&self, memory: Memory<'_, A>, entry: SwapEntry) -> Option<Pfn> {
+    pub fn lookup(&self, memory: LruRef<'_, A>, entry: SwapEntry) -> Option<Pfn> {
         let _span = Span::<A>::enter(Func::SwapCacheGet);
         let slot = self.slots.get(entry.index())?;
         loop {
@@ -48,12 +48,12 @@ impl<A: Machine> Swap<A> {
     }
 
     /// Returns whether the folio, whose lock the caller has, has the content of the slot.
-    pub fn holds(&self, memory: Memory<'_, A>, pfn: Pfn, entry: SwapEntry) -> bool {
+    pub fn holds(&self, memory: LruRef<'_, A>, pfn: Pfn, entry: SwapEntry) -> bool {
         self.entry_of(memory, pfn) == Some(entry)
     }
 
     /// Returns the folio's slot. Stable while the caller has the folio's lock.
-    pub fn entry_of(&self, memory: Memory<'_, A>, pfn: Pfn) -> Option<SwapEntry> {
+    pub fn entry_of(&self, memory: LruRef<'_, A>, pfn: Pfn) -> Option<SwapEntry> {
         let cached = memory.folios.word(pfn).has(FolioFlags::SWAP_CACHE);
         cached.then(|| SwapEntry::new(memory.folios.slot(pfn)))
     }
@@ -61,7 +61,7 @@ impl<A: Machine> Swap<A> {
     /// Removes the folio from the cache if no page-table entry names its slot and it is not under
     /// writeback (`folio_free_swap`). Marks it dirty, because its content is then only in memory.
     /// Returns whether it was removed. The caller has the folio's lock and a reference.
-    pub fn free_swap(&self, memory: Memory<'_, A>, pfn: Pfn) -> bool {
+    pub fn free_swap(&self, memory: LruRef<'_, A>, pfn: Pfn) -> bool {
         let _span = Span::<A>::enter(Func::FolioFreeSwap);
         if memory.folios.word(pfn).has(FolioFlags::WRITEBACK) && !planted!(SwapWritingFreed) {
             return false;
@@ -83,7 +83,7 @@ impl<A: Machine> Swap<A> {
 
     /// Removes the folio from the cache whatever its slot's count. The caller has its lock and a
     /// reference, and the folio is in the cache.
-    pub(super) fn delete(&self, memory: Memory<'_, A>, pfn: Pfn) {
+    pub(super) fn delete(&self, memory: LruRef<'_, A>, pfn: Pfn) {
         let Some(entry) = self.entry_of(memory, pfn) else { return };
         let mut cluster = self.clusters[entry.index() / SLOTS].lock();
         self.slot(entry).cached.store(0, Release);
@@ -94,7 +94,7 @@ impl<A: Machine> Swap<A> {
     }
 
     /// Completes the removal from the cache; another reference keeps the folio.
-    fn left(&self, memory: Memory<'_, A>, pfn: Pfn) {
+    fn left(&self, memory: LruRef<'_, A>, pfn: Pfn) {
         memory.folios.clear(pfn, FolioFlags::SWAP_CACHE);
         memory.put(pfn);
     }
@@ -102,7 +102,7 @@ impl<A: Machine> Swap<A> {
     /// Removes a clean folio from the cache for good, if only the cache and the caller have
     /// references (`__remove_mapping`). The caller has its lock. After `true`, the caller's
     /// reference is the last one, and the folio cannot be found any more.
-    pub fn take_away(&self, memory: Memory<'_, A>, pfn: Pfn) -> bool {
+    pub fn take_away(&self, memory: LruRef<'_, A>, pfn: Pfn) -> bool {
         let Some(entry) = self.entry_of(memory, pfn) else { return false };
         let mut cluster = self.clusters[entry.index() / SLOTS].lock();
         if !memory.folios.freeze(pfn, 2) {
@@ -126,7 +126,7 @@ impl<A: Machine> Swap<A> {
     /// Removes the folio from the cache if it is not mapped, its slot is not needed, and its lock
     /// is free (`free_swap_cache`). Called before a reference is dropped: an unmapped folio would
     /// otherwise stay in memory only for its slot. Also called under page-table locks.
-    pub fn free_swap_cache(&self, memory: Memory<'_, A>, pfn: Pfn) {
+    pub fn free_swap_cache(&self, memory: LruRef<'_, A>, pfn: Pfn) {
         let word = memory.folios.load_uncharged(pfn);
         if !word.has(FolioFlags::SWAP_CACHE) || word.maps() > 0 {
             return;
@@ -139,7 +139,7 @@ impl<A: Machine> Swap<A> {
 
     /// Removes `pfn` from the cache, if possible, after the slot's last page-table entry was
     /// dropped.
-    pub(super) fn drop_unneeded(&self, memory: Memory<'_, A>, entry: SwapEntry, pfn: Pfn) {
+    pub(super) fn drop_unneeded(&self, memory: LruRef<'_, A>, entry: SwapEntry, pfn: Pfn) {
         let folio = self.lookup(memory, entry);
         if let Some(found) = folio {
             if found == pfn && (memory.folios.word(pfn).maps() == 0 || self.is_half_full()) {
@@ -153,7 +153,7 @@ impl<A: Machine> Swap<A> {
     /// reference.
     pub(super) fn take_unneeded(
         &self,
-        memory: Memory<'_, A>,
+        memory: LruRef<'_, A>,
         entry: SwapEntry,
         pfn: Pfn,
     ) -> Option<Pfn> {
@@ -170,7 +170,7 @@ impl<A: Machine> Swap<A> {
     }
 
     /// Tries to lock the folio and to remove it. The caller has a reference.
-    fn try_free_swap(&self, memory: Memory<'_, A>, pfn: Pfn) -> bool {
+    fn try_free_swap(&self, memory: LruRef<'_, A>, pfn: Pfn) -> bool {
         let locked = self.trylock_folio(memory, pfn);
         let freed = locked && self.free_swap(memory, pfn);
         if locked {
@@ -183,24 +183,24 @@ impl<A: Machine> Swap<A> {
     /// returns the number of slots. Called at the end of a run: a folio that was locked or under
     /// writeback when its slot's last page-table entry was dropped stays in the cache until it is
     /// looked up. Waits for writeback, so it may sleep.
-    pub fn prune(&self, memory: Memory<'_, A>) -> u32 {
+    pub fn prune(&self, memory: LruRef<'_, A>) -> u32 {
         (0..self.clusters.len()).map(|at| self.prune_cluster(memory, at, Writing::Wait)).sum()
     }
 
     /// Returns whether slots are free or could be freed by pruning.
-    pub(crate) fn has_room(&self, memory: Memory<'_, A>) -> bool {
+    pub(crate) fn has_room(&self, memory: LruRef<'_, A>) -> bool {
         self.is_on() && (self.free_slots() > 0 || self.prune_some(memory) > 0)
     }
 
     /// Prunes a few clusters, others than the last time, when slots run out.
-    pub(super) fn prune_some(&self, memory: Memory<'_, A>) -> u32 {
+    pub(super) fn prune_some(&self, memory: LruRef<'_, A>) -> u32 {
         let from = self.pruned.fetch_add(PRUNED_AT_ONCE as u32, Relaxed) as usize;
         let count = PRUNED_AT_ONCE.min(self.clusters.len());
         let clusters = (from..from + count).map(|at| at % self.clusters.len());
         clusters.map(|at| self.prune_cluster(memory, at, Writing::Skip)).sum()
     }
 
-    fn prune_cluster(&self, memory: Memory<'_, A>, at: usize, writing: Writing) -> u32 {
+    fn prune_cluster(&self, memory: LruRef<'_, A>, at: usize, writing: Writing) -> u32 {
         let _span = Span::<A>::enter(Func::SwapReclaimFull);
         let entry = |slot: usize| SwapEntry::new((at * SLOTS + slot) as u32);
         let mut unneeded = [0_u64; SLOTS / 64];

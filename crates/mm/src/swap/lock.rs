@@ -7,7 +7,7 @@
 
 use super::Swap;
 use crate::folio::FolioFlags;
-use crate::lru::Memory;
+use crate::lru::LruRef;
 use mmscale_arch::sync::WaitQueue;
 use mmscale_arch::{Func, Machine, Pfn, Span, planted};
 
@@ -19,20 +19,20 @@ impl<A: Machine> Swap<A> {
 
     /// Locks the folio if its lock is free. The caller has a reference.
     #[inline]
-    pub fn trylock_folio(&self, memory: Memory<'_, A>, pfn: Pfn) -> bool {
+    pub fn trylock_folio(&self, memory: LruRef<'_, A>, pfn: Pfn) -> bool {
         !memory.folios.test_and_set(pfn, FolioFlags::LOCKED)
     }
 
     /// Locks the folio (`folio_lock`). The caller has a reference. Sleeps.
     #[inline]
-    pub fn lock_folio(&self, memory: Memory<'_, A>, pfn: Pfn) {
+    pub fn lock_folio(&self, memory: LruRef<'_, A>, pfn: Pfn) {
         if !self.trylock_folio(memory, pfn) {
             self.lock_slowly(memory, pfn);
         }
     }
 
     #[cold]
-    fn lock_slowly(&self, memory: Memory<'_, A>, pfn: Pfn) {
+    fn lock_slowly(&self, memory: LruRef<'_, A>, pfn: Pfn) {
         let _span = Span::<A>::enter(Func::FolioLock);
         let flags = FolioFlags::LOCKED | FolioFlags::WAITERS;
         self.queue(pfn).wait_until(|| !memory.folios.set(pfn, flags).has(FolioFlags::LOCKED));
@@ -40,12 +40,12 @@ impl<A: Machine> Swap<A> {
 
     /// Unlocks the folio (`folio_unlock`). Also called in interrupts.
     #[inline]
-    pub fn unlock_folio(&self, memory: Memory<'_, A>, pfn: Pfn) {
+    pub fn unlock_folio(&self, memory: LruRef<'_, A>, pfn: Pfn) {
         self.end(memory, pfn, FolioFlags::LOCKED);
     }
 
     /// Clears `flag` and wakes its waiters. The folio may have been freed when this returns.
-    pub(super) fn end(&self, memory: Memory<'_, A>, pfn: Pfn, flag: FolioFlags) {
+    pub(super) fn end(&self, memory: LruRef<'_, A>, pfn: Pfn, flag: FolioFlags) {
         let old = memory.folios.clear(pfn, flag | FolioFlags::WAITERS);
         debug_assert!(old.has(flag), "the folio at {pfn:?} is not {flag:?}: {old:?}");
         if old.has(FolioFlags::WAITERS) && !planted!(FolioUnlockWakesNone) {
@@ -54,7 +54,7 @@ impl<A: Machine> Swap<A> {
     }
 
     /// Waits until the folio's lock is free, without taking it. The caller has a reference. Sleeps.
-    pub(super) fn wait_unlocked(&self, memory: Memory<'_, A>, pfn: Pfn) {
+    pub(super) fn wait_unlocked(&self, memory: LruRef<'_, A>, pfn: Pfn) {
         if memory.folios.word(pfn).has(FolioFlags::LOCKED) {
             let _span = Span::<A>::enter(Func::FolioLock);
             self.wait(memory, pfn, FolioFlags::LOCKED);
@@ -63,14 +63,14 @@ impl<A: Machine> Swap<A> {
 
     /// Waits for the end of the folio's writeback (`folio_wait_writeback`). The caller has a
     /// reference. Sleeps.
-    pub fn wait_writeback(&self, memory: Memory<'_, A>, pfn: Pfn) {
+    pub fn wait_writeback(&self, memory: LruRef<'_, A>, pfn: Pfn) {
         if memory.folios.word(pfn).has(FolioFlags::WRITEBACK) {
             let _span = Span::<A>::enter(Func::FolioWaitWriteback);
             self.wait(memory, pfn, FolioFlags::WRITEBACK);
         }
     }
 
-    fn wait(&self, memory: Memory<'_, A>, pfn: Pfn, flag: FolioFlags) {
+    fn wait(&self, memory: LruRef<'_, A>, pfn: Pfn, flag: FolioFlags) {
         let mark =
             if planted!(FolioWaiterUnmarked) { FolioFlags::empty() } else { FolioFlags::WAITERS };
         let over = || !memory.folios.set(pfn, mark).has(flag);

@@ -4,7 +4,7 @@ use super::slots::SLOTS;
 use super::{Swap, SwapDevice, SwapEntry};
 use crate::folio::{FolioFlags, FolioInit};
 use crate::group::GroupId;
-use crate::lru::{FolioError, Memory};
+use crate::lru::{FolioError, LruRef};
 use core::sync::atomic::Ordering::Relaxed;
 use mmscale_arch::{
     Atomic, Func, IoDirection, IoDone, Machine, NodeId, Op, Order, PageIo, Pfn, Span, planted,
@@ -58,7 +58,7 @@ impl<A: Machine> Swap<A> {
     /// waited for that read get [`SwapError::Io`].
     pub fn read_in(
         &self,
-        memory: Memory<'_, A>,
+        memory: LruRef<'_, A>,
         entry: SwapEntry,
         node: NodeId,
         group: GroupId,
@@ -106,7 +106,7 @@ impl<A: Machine> Swap<A> {
 
     /// Starts reading into a new, locked folio of the cache; compressed memory is read
     /// synchronously.
-    fn fill(&self, memory: Memory<'_, A>, io: PageIo) {
+    fn fill(&self, memory: LruRef<'_, A>, io: PageIo) {
         if self.config.device == SwapDevice::Block {
             return self.submit(io);
         }
@@ -114,13 +114,13 @@ impl<A: Machine> Swap<A> {
         self.filled(memory, IoDone { io, failed: !A::io_now(io) });
     }
 
-    fn drop_new(&self, memory: Memory<'_, A>, pfn: Pfn) {
+    fn drop_new(&self, memory: LruRef<'_, A>, pfn: Pfn) {
         self.unlock_folio(memory, pfn);
         memory.put(pfn);
     }
 
     /// Adds a new, locked folio to the cache for the slot.
-    fn join(&self, memory: Memory<'_, A>, pfn: Pfn, entry: SwapEntry) -> Joined {
+    fn join(&self, memory: LruRef<'_, A>, pfn: Pfn, entry: SwapEntry) -> Joined {
         let slot = self.slot(entry);
         let cluster = self.clusters[entry.index() / SLOTS].lock();
         if slot.cached.load(Relaxed) != 0 && !planted!(SwapJoinUnchecked) {
@@ -136,7 +136,7 @@ impl<A: Machine> Swap<A> {
     }
 
     /// Waits until the folio, to which the caller has a reference, has been filled.
-    fn wait_for_content(&self, memory: Memory<'_, A>, pfn: Pfn) -> Result<Pfn, SwapError> {
+    fn wait_for_content(&self, memory: LruRef<'_, A>, pfn: Pfn) -> Result<Pfn, SwapError> {
         if memory.folios.word(pfn).has(FolioFlags::UPTODATE) {
             return Ok(pfn);
         }

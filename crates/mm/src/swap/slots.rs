@@ -9,7 +9,7 @@
 
 use super::{Swap, SwapDevice, SwapEntry, SwapFull};
 use crate::folio::FolioFlags;
-use crate::lru::Memory;
+use crate::lru::LruRef;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::sync::atomic::AtomicU32;
@@ -133,7 +133,7 @@ impl<A: Machine> Swap<A> {
     /// the folio's lock; the folio is one page and not in the cache.
     ///
     /// If no slot is free, prunes slots that only the cache uses (`swap_reclaim_full_clusters`).
-    pub fn alloc(&self, memory: Memory<'_, A>, pfn: Pfn) -> Result<SwapEntry, SwapFull> {
+    pub fn alloc(&self, memory: LruRef<'_, A>, pfn: Pfn) -> Result<SwapEntry, SwapFull> {
         let _span = Span::<A>::enter(Func::FolioAllocSwap);
         if !self.is_on() || !self.reserve() && (self.prune_some(memory) == 0 || !self.reserve()) {
             return Err(SwapFull);
@@ -154,7 +154,7 @@ impl<A: Machine> Swap<A> {
     }
 
     /// Allocates the slot that was reserved. Preemption is off.
-    fn take_slot(&self, memory: Memory<'_, A>, pfn: Pfn, cpu: CpuId) -> SwapEntry {
+    fn take_slot(&self, memory: LruRef<'_, A>, pfn: Pfn, cpu: CpuId) -> SwapEntry {
         let own = self.own.of(cpu);
         loop {
             let cluster = own.load(Relaxed);
@@ -187,7 +187,7 @@ impl<A: Machine> Swap<A> {
     }
 
     /// Allocates a slot of this cluster for the folio, if one is free.
-    fn take_in(&self, memory: Memory<'_, A>, pfn: Pfn, at: usize) -> Option<SwapEntry> {
+    fn take_in(&self, memory: LruRef<'_, A>, pfn: Pfn, at: usize) -> Option<SwapEntry> {
         let mut cluster = self.clusters[at].lock();
         cluster.listed = false;
         let entry = SwapEntry::new((at * SLOTS + cluster.take()?) as u32);
@@ -199,7 +199,7 @@ impl<A: Machine> Swap<A> {
 
     /// Adds the folio to the cache for the slot; the cache takes a reference. The cluster's lock is
     /// held. The Release store pairs with the Acquire load in `lookup`.
-    pub(super) fn publish(&self, memory: Memory<'_, A>, pfn: Pfn, entry: SwapEntry) {
+    pub(super) fn publish(&self, memory: LruRef<'_, A>, pfn: Pfn, entry: SwapEntry) {
         memory.folios.get(pfn);
         memory.folios.set_slot(pfn, entry.slot());
         memory.folios.set(pfn, FolioFlags::SWAP_CACHE);
@@ -219,7 +219,7 @@ impl<A: Machine> Swap<A> {
     /// Removes `entries` page-table entries from the slot's count (`free_swap_and_cache`). With the
     /// last, also removes an unmapped folio from the cache, unless the folio is locked. Also called
     /// under page-table locks.
-    pub fn free(&self, memory: Memory<'_, A>, entry: SwapEntry, entries: u32) {
+    pub fn free(&self, memory: LruRef<'_, A>, entry: SwapEntry, entries: u32) {
         let _span = Span::<A>::enter(Func::SwapFree);
         if let Some(pfn) = self.forget(entry, entries) {
             self.drop_unneeded(memory, entry, pfn);
@@ -229,7 +229,7 @@ impl<A: Machine> Swap<A> {
     /// Removes one page-table entry from the slot's count. If it was the last and an unmapped folio
     /// has the content, returns the folio with a reference; the caller calls
     /// [`Swap::free_swap_cache`] before it drops the reference. Also called under page-table locks.
-    pub fn free_but_folio(&self, memory: Memory<'_, A>, entry: SwapEntry) -> Option<Pfn> {
+    pub fn free_but_folio(&self, memory: LruRef<'_, A>, entry: SwapEntry) -> Option<Pfn> {
         let _span = Span::<A>::enter(Func::SwapFree);
         let pfn = self.forget(entry, 1)?;
         self.take_unneeded(memory, entry, pfn)

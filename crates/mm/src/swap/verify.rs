@@ -3,7 +3,7 @@
 use super::slots::SLOTS;
 use super::{Swap, SwapEntry};
 use crate::folio::FolioFlags;
-use crate::lru::Memory;
+use crate::lru::LruRef;
 use alloc::collections::BTreeMap;
 use core::sync::atomic::Ordering::Relaxed;
 use mmscale_arch::{Atomic, Machine, Pfn};
@@ -78,7 +78,7 @@ impl<A: Machine> Swap<A> {
     /// cache with the folios. Runs while nothing changes; its time grows with the number of slots.
     pub fn verify(
         &self,
-        memory: Memory<'_, A>,
+        memory: LruRef<'_, A>,
         entries: impl Iterator<Item = SwapEntry>,
     ) -> Result<SwapAudit, SwapViolation> {
         let mut named = BTreeMap::<SwapEntry, u32>::new();
@@ -117,7 +117,7 @@ impl<A: Machine> Swap<A> {
 
     fn verify_slot(
         &self,
-        memory: Memory<'_, A>,
+        memory: LruRef<'_, A>,
         entry: SwapEntry,
         (used, found): (bool, u32),
         audit: &mut SwapAudit,

@@ -3,7 +3,7 @@
 use super::slots::SLOTS;
 use super::{Swap, SwapDevice, Zeromap};
 use crate::folio::FolioFlags;
-use crate::lru::{Memory, Pending};
+use crate::lru::{LruRef, Pending};
 use core::sync::atomic::Ordering::SeqCst;
 use mmscale_arch::sync::{PreemptGuard, WaitQueue};
 use mmscale_arch::{Atomic, Func, IoDirection, IoDone, Machine, Op, PageIo, Pfn, Span, planted};
@@ -44,7 +44,7 @@ impl<A: Machine> Swap<A> {
     /// device's queue is full; does not wait for the device otherwise.
     ///
     /// If the folio has `RECLAIM` set, it moves to the tail of its LRU list when it is written.
-    pub fn write_out(&self, memory: Memory<'_, A>, pfn: Pfn) -> WriteOut {
+    pub fn write_out(&self, memory: LruRef<'_, A>, pfn: Pfn) -> WriteOut {
         let _span = Span::<A>::enter(Func::SwapWriteout);
         if self.free_swap(memory, pfn) {
             memory.folios.clear(pfn, FolioFlags::RECLAIM);
@@ -120,7 +120,7 @@ impl<A: Machine> Swap<A> {
     ///
     /// A folio whose write failed is dirty again and stays in the cache: its content is only in
     /// memory. One whose read failed is not up to date.
-    pub fn io_interrupt(&self, memory: Memory<'_, A>) {
+    pub fn io_interrupt(&self, memory: LruRef<'_, A>) {
         let _span = Span::<A>::enter(Func::FolioEndWriteback);
         let _pinned = PreemptGuard::<A>::new();
         while let Some(done) = A::io_done() {
@@ -145,7 +145,7 @@ impl<A: Machine> Swap<A> {
         }
     }
 
-    fn written(&self, memory: Memory<'_, A>, done: IoDone) {
+    fn written(&self, memory: LruRef<'_, A>, done: IoDone) {
         let pfn = done.io.pfn;
         if done.failed {
             self.tally().write_errors.add(1);
@@ -166,7 +166,7 @@ impl<A: Machine> Swap<A> {
         memory.put(pfn);
     }
 
-    pub(super) fn filled(&self, memory: Memory<'_, A>, done: IoDone) {
+    pub(super) fn filled(&self, memory: LruRef<'_, A>, done: IoDone) {
         let pfn = done.io.pfn;
         if done.failed {
             self.tally().read_errors.add(1);

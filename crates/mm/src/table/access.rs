@@ -2,7 +2,7 @@
 
 use super::entry::{Pte, PteFlags};
 use super::level::Level;
-use super::{PageTable, Paging};
+use super::{PageTable, PtRef};
 use mmscale_arch::sync::IrqGuard;
 use mmscale_arch::{Asid, Machine, Op, PageSize, Pfn, Translation, Vpn};
 
@@ -43,7 +43,7 @@ impl<A: Machine> PageTable<A> {
     #[inline]
     pub fn access<R>(
         &self,
-        on: Paging<'_, A>,
+        on: PtRef<'_, A>,
         page: Vpn,
         access: MemAccess,
         use_page: impl FnOnce(Pfn) -> R,

@@ -3,7 +3,7 @@
 use super::entry::{Pte, PteFlags};
 use super::level::Level;
 use super::range::{Direction, Leaf};
-use super::{PageTable, Paging, TableError};
+use super::{PageTable, PtRef, TableError};
 use crate::tlb::Extent;
 use mmscale_arch::{Func, Machine, PageSize, Span, VmaRange, Vpn};
 
@@ -39,7 +39,7 @@ pub struct Downgraded {
 impl Downgraded {
     /// Flushes the original's translations, if any lost permissions. Called at the end of a fork,
     /// also after an error.
-    pub fn flush<A: Machine>(self, on: Paging<'_, A>, table: &PageTable<A>) {
+    pub fn flush<A: Machine>(self, on: PtRef<'_, A>, table: &PageTable<A>) {
         if self.any {
             let _ = table.flush(on, Extent::All);
         } else {
@@ -78,7 +78,7 @@ impl<A: Machine> PageTable<A> {
     /// range, also after an error.
     pub fn copy_range<E>(
         &self,
-        on: Paging<'_, A>,
+        on: PtRef<'_, A>,
         to: &Self,
         range: VmaRange,
         downgraded: &mut Downgraded,
@@ -139,7 +139,7 @@ impl<A: Machine> PageTable<A> {
         }
         Ok(())
     }
-    fn fill_batch(&self, on: Paging<'_, A>, batch: &CopyBatch) -> Result<(), TableError> {
+    fn fill_batch(&self, on: PtRef<'_, A>, batch: &CopyBatch) -> Result<(), TableError> {
         let Some(&(first, _)) = batch.entries[..batch.len].first() else { return Ok(()) };
         let mut ptes = self.lock_pte(on, first)?;
         batch.entries[..batch.len].iter().for_each(|&(page, pte)| ptes.fill(page, pte));

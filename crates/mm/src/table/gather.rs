@@ -8,7 +8,7 @@
 //! at most 19. If a page cannot be allocated, the gather is full earlier. With `claims` a gather
 //! has room for 32 frames in itself, enough for many huge pages without a page from their zone.
 
-use super::{ENTRIES, PageTable, Paging};
+use super::{ENTRIES, PageTable, PtRef};
 use crate::smp::Wait;
 use crate::tlb::{Extent, Flushed, Parked, Retired, Tables};
 use core::sync::atomic::Ordering::{AcqRel, SeqCst};
@@ -166,7 +166,7 @@ impl<'t, A: Machine> Gather<'t, A> {
     /// Adds `count` frames starting at `pfn`, of one folio, whose entries were cleared and noted.
     /// Called under the tables' lock, with room for one: see the last returned [`Room`].
     #[inline]
-    pub fn add(&mut self, on: Paging<'_, A>, pfn: Pfn, count: u32) -> Room {
+    pub fn add(&mut self, on: PtRef<'_, A>, pfn: Pfn, count: u32) -> Room {
         self.push(u64::from(count) << COUNT_SHIFT | pfn.index() as u64);
         self.room(on)
     }
@@ -182,11 +182,11 @@ impl<'t, A: Machine> Gather<'t, A> {
     }
     /// Checks for room for one more frame, and allocates a page if needed.
     #[inline]
-    fn room(&mut self, on: Paging<'_, A>) -> Room {
+    fn room(&mut self, on: PtRef<'_, A>) -> Room {
         if self.len < self.room + self.made * PER_PAGE { Room::More } else { self.grow(on) }
     }
     #[cold]
-    fn grow(&mut self, on: Paging<'_, A>) -> Room {
+    fn grow(&mut self, on: PtRef<'_, A>) -> Room {
         if self.made == PAGES_MAX {
             return Room::Full;
         }
@@ -210,7 +210,7 @@ impl<'t, A: Machine> Gather<'t, A> {
     /// Adds an unlinked table of pages starting at `page`. No lock is held.
     pub(super) fn add_table(
         &mut self,
-        on: Paging<'_, A>,
+        on: PtRef<'_, A>,
         sink: &mut impl Sink,
         page: Vpn,
         table: Pfn,
@@ -225,10 +225,10 @@ impl<'t, A: Machine> Gather<'t, A> {
     }
     /// Flushes the noted range on all CPUs; the frames keep waiting. Also under a table's lock. If
     /// the address space is retired, no flush is needed.
-    pub fn flush_tlb(&mut self, on: Paging<'_, A>) -> Flushed {
+    pub fn flush_tlb(&mut self, on: PtRef<'_, A>) -> Flushed {
         self.flush_tlb_for(on, Wait::Spin)
     }
-    fn flush_tlb_for(&mut self, on: Paging<'_, A>, wait: Wait) -> Flushed {
+    fn flush_tlb_for(&mut self, on: PtRef<'_, A>, wait: Wait) -> Flushed {
         let tables = core::mem::replace(&mut self.tables, Tables::Kept);
         if let Some(retired) = self.table.retired() {
             (self.range, self.size) = (None, PageSize::Huge);
@@ -243,7 +243,7 @@ impl<'t, A: Machine> Gather<'t, A> {
         on.tlb.flush_with(self.table.asid, extent, tables, wait)
     }
     /// Flushes if anything was noted, and passes all waiting frames to the sink. No lock is held.
-    pub fn flush(&mut self, on: Paging<'_, A>, sink: &mut impl Sink) {
+    pub fn flush(&mut self, on: PtRef<'_, A>, sink: &mut impl Sink) {
         if self.len == 0 && self.range.is_none() {
             // Entries cleared by reclaim look unmapped to the caller as well.
             if self.table.retired().is_none() {
@@ -282,7 +282,7 @@ impl<'t, A: Machine> Gather<'t, A> {
         self.len = 0;
     }
     /// Puts all waiting frames into limbo, if the promise allows it and there is room.
-    fn park(&mut self, on: Paging<'_, A>) -> bool {
+    fn park(&mut self, on: PtRef<'_, A>) -> bool {
         let waits = self.promise == Promise::Nothing
             && self.tables == Tables::Kept
             && on.tlb.has_limbo()
@@ -307,7 +307,7 @@ impl<'t, A: Machine> Gather<'t, A> {
     /// Flushes and passes on the frames for the last time (`tlb_finish_mmu`). If another gather of
     /// the same address space is in progress, flushes the entries that it has cleared and not
     /// flushed yet too: their pages already look unmapped to the caller.
-    pub fn finish(mut self, on: Paging<'_, A>, sink: &mut impl Sink) {
+    pub fn finish(mut self, on: PtRef<'_, A>, sink: &mut impl Sink) {
         let _span = Span::<A>::enter(Func::TlbFinishMmu);
         let promised = self.promise == Promise::Gone && self.table.retired().is_none();
         if promised && self.table.gathers.load(SeqCst) > 1 && !planted!(GatherOthersIgnored) {

@@ -4,7 +4,7 @@ use super::entry::{Pte, PteFlags};
 use super::level::{ENTRIES, Level, piece};
 use super::slot::PmdTable;
 use super::walk::Ending;
-use super::{PageTable, Paging, TableError};
+use super::{PageTable, PtRef, TableError};
 use crate::tlb::Extent;
 use mmscale_arch::{Func, Machine, Op, PageSize, Span, VmaRange, Vpn};
 
@@ -12,14 +12,14 @@ impl<A: Machine> PageTable<A> {
     /// Replaces the huge page at `page` by 512 page entries with the same flags. Returns `false` if
     /// there is none. Users of the pages see no change, except that an access may fault meanwhile.
     /// The caller updates the folio's counts.
-    pub fn split_huge(&self, on: Paging<'_, A>, page: Vpn) -> Result<bool, TableError> {
+    pub fn split_huge(&self, on: PtRef<'_, A>, page: Vpn) -> Result<bool, TableError> {
         self.split_huge_if(on, page, PteFlags::empty(), |_| true)
     }
     /// Splits a huge page for which `is_meant` returns true, evaluated under the table's lock. Also
     /// sets `mark` in the new entries.
     pub fn split_huge_if(
         &self,
-        on: Paging<'_, A>,
+        on: PtRef<'_, A>,
         page: Vpn,
         mark: PteFlags,
         is_meant: impl Fn(Pte) -> bool,

@@ -66,7 +66,7 @@ use mmscale_frames::zone::ZoneId;
 use resident::Resident;
 
 /// The parts of the memory manager that page tables use.
-pub struct Paging<'a, A: Machine> {
+pub struct PtRef<'a, A: Machine> {
     /// Allocates the frames of tables.
     pub frames: &'a FrameAllocator<A>,
     /// The tables' locks.
@@ -85,12 +85,12 @@ pub trait MakeRoom {
     fn make_room(&self, why: AllocError, retries: &mut OomRetries) -> Result<Gfp, AllocError>;
 }
 
-impl<A: Machine> Clone for Paging<'_, A> {
+impl<A: Machine> Clone for PtRef<'_, A> {
     fn clone(&self) -> Self {
         *self
     }
 }
-impl<A: Machine> Copy for Paging<'_, A> {}
+impl<A: Machine> Copy for PtRef<'_, A> {}
 
 /// The reason why an entry was not reached. Nothing has changed, except that upper tables may have
 /// been added.
@@ -147,7 +147,7 @@ pub struct PageTable<A: Machine> {
 
 impl<A: Machine> PageTable<A> {
     /// Creates an address space that maps nothing. Ended by [`PageTable::destroy`].
-    pub fn new(on: Paging<'_, A>) -> Result<Self, TableError> {
+    pub fn new(on: PtRef<'_, A>) -> Result<Self, TableError> {
         let root = alloc_table(on, Level::Pgd)?;
         let Ok(asid) = on.tlb.alloc_asid() else {
             free_table(on, root);
@@ -156,7 +156,7 @@ impl<A: Machine> PageTable<A> {
         Ok(Self::of(root, asid))
     }
     /// Creates the kernel's own tables, which map nothing. All CPUs use them at any time.
-    pub(crate) fn new_kernel(on: Paging<'_, A>) -> Result<Self, TableError> {
+    pub(crate) fn new_kernel(on: PtRef<'_, A>) -> Result<Self, TableError> {
         Ok(Self::of(alloc_table(on, Level::Pgd)?, Asid::KERNEL))
     }
     fn of(root: Pfn, asid: Asid) -> Self {
@@ -173,7 +173,7 @@ impl<A: Machine> PageTable<A> {
     /// Frees the root and the ASID; the last use of the address space.
     ///
     /// Panics unless [`PageTable::free_tables`] has freed all other tables.
-    pub fn destroy(&self, on: Paging<'_, A>) {
+    pub fn destroy(&self, on: PtRef<'_, A>) {
         let left = self.tables.load(Relaxed);
         assert!(left == 1, "an address space ends with {} page tables left", left - 1);
         // CPUs that still have it loaded unload it before the root is freed.
@@ -196,7 +196,7 @@ impl<A: Machine> PageTable<A> {
         self.resident.pages()
     }
     /// Ensures that no CPU uses the mappings of `extent` from before its entries were last changed.
-    pub fn flush(&self, on: Paging<'_, A>, extent: Extent) -> crate::tlb::Flushed {
+    pub fn flush(&self, on: PtRef<'_, A>, extent: Extent) -> crate::tlb::Flushed {
         on.tlb.flush(self.asid, extent)
     }
     /// Invalidates all translations of the address space, in which no thread runs or will run
@@ -204,7 +204,7 @@ impl<A: Machine> PageTable<A> {
     ///
     /// For the kernel's tables the caller has flushed already, and no CPU uses them any more. The
     /// Release store pairs with the Acquire load in [`PageTable::retired`].
-    pub fn retire(&self, on: Paging<'_, A>) {
+    pub fn retire(&self, on: PtRef<'_, A>) {
         if self.asid != Asid::KERNEL {
             let _ = on.tlb.retire(self.asid);
         }
@@ -215,19 +215,19 @@ impl<A: Machine> PageTable<A> {
         (self.retired.load(Acquire) == 1).then(|| Retired::again(self.asid))
     }
     /// Allocates a table of `level` that is not linked yet.
-    fn alloc(&self, on: Paging<'_, A>, level: Level) -> Result<Pfn, TableError> {
+    fn alloc(&self, on: PtRef<'_, A>, level: Level) -> Result<Pfn, TableError> {
         let pfn = alloc_table(on, level)?;
         self.tables.fetch_add(1, AcqRel);
         Ok(pfn)
     }
     /// Frees a table that is not linked.
-    fn free(&self, on: Paging<'_, A>, table: Pfn) {
+    fn free(&self, on: PtRef<'_, A>, table: Pfn) {
         self.tables.fetch_sub(1, AcqRel);
         free_table(on, table);
     }
 }
 
-fn alloc_table<A: Machine>(on: Paging<'_, A>, level: Level) -> Result<Pfn, TableError> {
+fn alloc_table<A: Machine>(on: PtRef<'_, A>, level: Level) -> Result<Pfn, TableError> {
     let _span = Span::<A>::enter(Func::PteAlloc);
     let pfn = alloc_frame(on)?;
     A::clear_block(pfn, Order::ZERO);
@@ -241,7 +241,7 @@ fn alloc_table<A: Machine>(on: Paging<'_, A>, level: Level) -> Result<Pfn, Table
 }
 
 /// Allocates a frame for the kernel; reclaims memory if none is free. Sleeps.
-pub(crate) fn alloc_frame<A: Machine>(on: Paging<'_, A>) -> Result<Pfn, AllocError> {
+pub(crate) fn alloc_frame<A: Machine>(on: PtRef<'_, A>) -> Result<Pfn, AllocError> {
     let alloc =
         |more| on.frames.alloc_pages(Order::ZERO, MigrateType::Unmovable, Gfp::KERNEL | more);
     alloc(Gfp::empty()).or_else(|why| alloc_slowly(on, why, alloc))
@@ -249,7 +249,7 @@ pub(crate) fn alloc_frame<A: Machine>(on: Paging<'_, A>) -> Result<Pfn, AllocErr
 
 #[cold]
 fn alloc_slowly<A: Machine>(
-    on: Paging<'_, A>,
+    on: PtRef<'_, A>,
     mut why: AllocError,
     alloc: impl Fn(Gfp) -> Result<Pfn, AllocError>,
 ) -> Result<Pfn, AllocError> {
@@ -263,14 +263,14 @@ fn alloc_slowly<A: Machine>(
     }
 }
 
-fn free_table<A: Machine>(on: Paging<'_, A>, table: Pfn) {
+fn free_table<A: Machine>(on: PtRef<'_, A>, table: Pfn) {
     A::table_drop(table);
     count(on, table, -1);
     on.frames.free_pages(table, Order::ZERO);
 }
 
 /// Counts a table in the statistics of its frame's node.
-fn count<A: Machine>(on: Paging<'_, A>, table: Pfn, change: i64) {
+fn count<A: Machine>(on: PtRef<'_, A>, table: Pfn, change: i64) {
     let zone = ZoneId::new(usize::from(on.frames.frames().word(table).zone()));
     let node = on.frames.zone(zone).node();
     let off = IrqGuard::<A>::new();

@@ -4,7 +4,7 @@ use super::entry::Pte;
 use super::level::{Level, piece};
 use super::slot::{Hold, PmdTable, PteTable};
 use super::walk::{Ending, peek};
-use super::{PageTable, Paging};
+use super::{PageTable, PtRef};
 use mmscale_arch::{Machine, Op, VmaRange, Vpn};
 
 /// Maximum of huge pages that one walker claims together.
@@ -83,7 +83,7 @@ pub(super) enum LeafTable {
 /// An item must be dropped before the next is requested, because it holds a lock.
 pub struct Leaves<'a, A: Machine> {
     table: &'a PageTable<A>,
-    on: Paging<'a, A>,
+    on: PtRef<'a, A>,
     rest: Option<VmaRange>,
     direction: Direction,
     hold: Hold,
@@ -138,7 +138,7 @@ impl<A: Machine> PageTable<A> {
     /// Returns the tables of the lowest level and the huge pages that cover pages of `range`.
     pub fn leaves<'a>(
         &'a self,
-        on: Paging<'a, A>,
+        on: PtRef<'a, A>,
         range: VmaRange,
         direction: Direction,
     ) -> Leaves<'a, A> {
@@ -147,7 +147,7 @@ impl<A: Machine> PageTable<A> {
     /// Iterates like [`PageTable::leaves`]; `hold` selects whether tables are locked.
     pub(crate) fn leaves_held<'a>(
         &'a self,
-        on: Paging<'a, A>,
+        on: PtRef<'a, A>,
         range: VmaRange,
         direction: Direction,
         hold: Hold,

@@ -4,7 +4,7 @@ use super::entry::Pte;
 use super::level::{ENTRIES, Level, piece};
 use super::range::{Direction, LeafTable};
 use super::slot::{PmdTable, PteTable};
-use super::{PageTable, Paging, TableError};
+use super::{PageTable, PtRef, TableError};
 use crate::tlb::Extent;
 use mmscale_arch::{Func, Machine, PageSize, Pfn, Span, VmaRange, Vpn};
 
@@ -26,7 +26,7 @@ impl<A: Machine> PageTable<A> {
     /// return no CPU uses the old translations.
     ///
     /// mmap_lock and the VMAs of both ranges are held for writing. The ranges do not overlap.
-    pub fn move_range(&self, on: Paging<'_, A>, from: VmaRange, to: Vpn) -> Result<(), MoveError> {
+    pub fn move_range(&self, on: PtRef<'_, A>, from: VmaRange, to: Vpn) -> Result<(), MoveError> {
         let _span = Span::<A>::enter(Func::MovePageTables);
         let mut left = Some(from);
         while let Some(rest) = left {
@@ -43,7 +43,7 @@ impl<A: Machine> PageTable<A> {
     /// Moves a part of what was found at the start of `found`; returns the number of pages moved.
     fn move_leaf(
         &self,
-        on: Paging<'_, A>,
+        on: PtRef<'_, A>,
         place: &LeafTable,
         found: VmaRange,
         to: Vpn,
@@ -69,7 +69,7 @@ impl<A: Machine> PageTable<A> {
     /// empty table or the entry has changed.
     fn move_entry(
         &self,
-        on: Paging<'_, A>,
+        on: PtRef<'_, A>,
         found: VmaRange,
         to: Vpn,
         size: PageSize,
@@ -98,7 +98,7 @@ impl<A: Machine> PageTable<A> {
     /// Moves up to [`BATCH`] pages; returns how many.
     fn move_ptes(
         &self,
-        on: Paging<'_, A>,
+        on: PtRef<'_, A>,
         source: Pfn,
         found: VmaRange,
         to: Vpn,

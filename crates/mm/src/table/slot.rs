@@ -3,7 +3,7 @@
 use super::entry::{Pte, PteFlags};
 use super::level::Level;
 use super::lock::TableGuard;
-use super::{PageTable, Paging};
+use super::{PageTable, PtRef};
 use mmscale_arch::sync::PreemptGuard;
 use mmscale_arch::{Machine, Op, Pfn, Vpn};
 
@@ -59,7 +59,7 @@ impl<'a, A: Machine, const LEVEL: u8> LockedTable<'a, A, LEVEL> {
 
     /// Locks the table at `pfn`, which has the entry of `page`.
     #[inline]
-    pub(super) fn lock(of: &'a PageTable<A>, on: Paging<'a, A>, pfn: Pfn, page: Vpn) -> Self {
+    pub(super) fn lock(of: &'a PageTable<A>, on: PtRef<'a, A>, pfn: Pfn, page: Vpn) -> Self {
         let held = Exclusion::Locked(on.locks.lock(pfn));
         Self { pfn, start: Self::OF.table_start(page), of, change: 0, held }
     }
@@ -67,7 +67,7 @@ impl<'a, A: Machine, const LEVEL: u8> LockedTable<'a, A, LEVEL> {
     #[inline]
     pub(super) fn hold(
         of: &'a PageTable<A>,
-        on: Paging<'a, A>,
+        on: PtRef<'a, A>,
         pfn: Pfn,
         page: Vpn,
         hold: Hold,

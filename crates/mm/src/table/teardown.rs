@@ -3,12 +3,12 @@
 use super::entry::Pte;
 use super::gather::{Gather, Sink};
 use super::level::{ENTRIES, Level, piece};
-use super::{PageTable, Paging};
+use super::{PageTable, PtRef};
 use mmscale_arch::{Func, Machine, Op, Pfn, Span, VmaRange, Vpn};
 
 /// The state of a teardown.
 struct Teardown<'g, 't, A: Machine, S: Sink> {
-    on: Paging<'g, A>,
+    on: PtRef<'g, A>,
     gather: &'g mut Gather<'t, A>,
     sink: &'g mut S,
     /// Tables that cover pages outside of this range stay.
@@ -25,7 +25,7 @@ impl<A: Machine> PageTable<A> {
     /// map.
     pub fn free_tables<'t>(
         &'t self,
-        on: Paging<'_, A>,
+        on: PtRef<'_, A>,
         gather: &mut Gather<'t, A>,
         sink: &mut impl Sink,
         range: VmaRange,
@@ -42,7 +42,7 @@ impl<A: Machine> PageTable<A> {
     /// table. Other tasks may use neighbouring tables.
     pub(crate) fn free_claimed<'t>(
         &'t self,
-        on: Paging<'_, A>,
+        on: PtRef<'_, A>,
         gather: &mut Gather<'t, A>,
         sink: &mut impl Sink,
         page: Vpn,

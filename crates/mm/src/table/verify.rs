@@ -2,7 +2,7 @@
 
 use super::entry::{Pte, PteFlags};
 use super::level::{ENTRIES, Level};
-use super::{PageTable, Paging};
+use super::{PageTable, PtRef};
 use alloc::vec::Vec;
 use mmscale_arch::{Machine, Order, Pfn, USER_END, Vpn};
 use mmscale_frames::frame::FrameState;
@@ -60,7 +60,7 @@ impl<A: Machine> PageTable<A> {
     /// Checks all tables: each is an allocated frame that is linked once, each entry is allowed at
     /// its level, no mapped frame is free, and the counts match. Runs while nothing changes the
     /// address space.
-    pub fn verify(&self, on: Paging<'_, A>) -> Result<TableAudit, TableDefect> {
+    pub fn verify(&self, on: PtRef<'_, A>) -> Result<TableAudit, TableDefect> {
         let (mut audit, mut tables) = (TableAudit::default(), Vec::new());
         self.verify_table(on, (self.root(), Level::Pgd), Vpn::ZERO, &mut audit, &mut tables)?;
         tables.sort_unstable();
@@ -77,7 +77,7 @@ impl<A: Machine> PageTable<A> {
     }
     fn verify_table(
         &self,
-        on: Paging<'_, A>,
+        on: PtRef<'_, A>,
         (table, level): (Pfn, Level),
         start: Vpn,
         audit: &mut TableAudit,
@@ -111,7 +111,7 @@ impl<A: Machine> PageTable<A> {
 }
 
 fn verify_leaf<A: Machine>(
-    on: Paging<'_, A>,
+    on: PtRef<'_, A>,
     level: Level,
     page: Vpn,
     entry: Pte,

@@ -3,7 +3,7 @@
 use super::entry::Pte;
 use super::level::Level;
 use super::slot::{PmdTable, PteTable};
-use super::{PageTable, Paging, TableError};
+use super::{PageTable, PtRef, TableError};
 use mmscale_arch::{Machine, Op, PageSize, Pfn, Vpn, Walked};
 
 /// The levels above the lowest, from the root.
@@ -53,11 +53,11 @@ impl<A: Machine> PageTable<A> {
         }
     }
     /// Returns the table of level `Pmd` for `page`; allocates it if needed.
-    pub(super) fn pmd_table(&self, on: Paging<'_, A>, page: Vpn) -> Result<Pfn, TableError> {
+    pub(super) fn pmd_table(&self, on: PtRef<'_, A>, page: Vpn) -> Result<Pfn, TableError> {
         A::work(Op::TableWalk, 1);
         self.reach_pmd(on, page)
     }
-    fn reach_pmd(&self, on: Paging<'_, A>, page: Vpn) -> Result<Pfn, TableError> {
+    fn reach_pmd(&self, on: PtRef<'_, A>, page: Vpn) -> Result<Pfn, TableError> {
         let mut table = self.root;
         for level in [Level::Pgd, Level::Pud] {
             let mut entry = peek::<A>(table, level, page);
@@ -72,7 +72,7 @@ impl<A: Machine> PageTable<A> {
     #[cold]
     fn extend(
         &self,
-        on: Paging<'_, A>,
+        on: PtRef<'_, A>,
         table: Pfn,
         level: Level,
         page: Vpn,
@@ -90,7 +90,7 @@ impl<A: Machine> PageTable<A> {
         Ok(found)
     }
     /// Returns the table of the lowest level for `page`; allocates it if needed.
-    pub(super) fn pte_table(&self, on: Paging<'_, A>, page: Vpn) -> Result<Pfn, TableError> {
+    pub(super) fn pte_table(&self, on: PtRef<'_, A>, page: Vpn) -> Result<Pfn, TableError> {
         A::work(Op::TableWalk, 1);
         let found = self.walk(UPPER, page);
         let entry = Pte::of(found.entry);
@@ -100,7 +100,7 @@ impl<A: Machine> PageTable<A> {
         self.make_pte_table(on, page)
     }
     #[cold]
-    fn make_pte_table(&self, on: Paging<'_, A>, page: Vpn) -> Result<Pfn, TableError> {
+    fn make_pte_table(&self, on: PtRef<'_, A>, page: Vpn) -> Result<Pfn, TableError> {
         let pmd = self.reach_pmd(on, page)?;
         let entry = peek::<A>(pmd, Level::Pmd, page);
         if entry.is_table() {
@@ -125,7 +125,7 @@ impl<A: Machine> PageTable<A> {
     #[inline]
     pub fn lock_pte<'a>(
         &'a self,
-        on: Paging<'a, A>,
+        on: PtRef<'a, A>,
         page: Vpn,
     ) -> Result<PteTable<'a, A>, TableError> {
         let table = self.pte_table(on, page)?;
@@ -133,7 +133,7 @@ impl<A: Machine> PageTable<A> {
     }
     /// Locks the table of the entry for `page`, if it exists (`pte_offset_map_lock`). Returns
     /// `None` for a huge page too.
-    pub fn find_pte<'a>(&'a self, on: Paging<'a, A>, page: Vpn) -> Option<PteTable<'a, A>> {
+    pub fn find_pte<'a>(&'a self, on: PtRef<'a, A>, page: Vpn) -> Option<PteTable<'a, A>> {
         A::work(Op::TableWalk, 1);
         match self.descend(page) {
             Ending::Table(table) => Some(PteTable::lock(self, on, table, page)),
@@ -144,7 +144,7 @@ impl<A: Machine> PageTable<A> {
     /// [`TableError::Table`] where single pages are or were mapped.
     pub fn lock_pmd<'a>(
         &'a self,
-        on: Paging<'a, A>,
+        on: PtRef<'a, A>,
         page: Vpn,
     ) -> Result<PmdTable<'a, A>, TableError> {
         let table = self.pmd_table(on, page)?;

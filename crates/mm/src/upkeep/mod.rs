@@ -44,7 +44,7 @@ mmscale_arch::policies! {
 }
 
 /// Returns the delay of a CPU's next plain tick; the last argument is the number of online CPUs.
-type Delay<A> = fn(&Upkeep<A>, &Parts<'_, A>, CpuId, u64) -> Expiry;
+type Delay<A> = fn(&Upkeep<A>, &VmstatRef<'_, A>, CpuId, u64) -> Expiry;
 
 /// The kind of a policy's ticks.
 enum Ticks<A: Machine> {
@@ -78,7 +78,7 @@ pub enum Requeue {
 pub const MAX_INTERVAL_NS: u64 = 3_600_000_000_000;
 
 /// The parts of the memory manager that the tick uses.
-pub(crate) struct Parts<'a, A: Machine> {
+pub(crate) struct VmstatRef<'a, A: Machine> {
     pub(crate) frames: &'a FrameAllocator<A>,
     pub(crate) time: &'a Time<A>,
     pub(crate) work: &'a Work<A>,
@@ -140,13 +140,13 @@ impl<A: Machine> Upkeep<A> {
     }
 
     /// Arms the shepherd on this CPU. Ticks start when the shepherd finds something to do.
-    pub(crate) fn start(&self, parts: &Parts<'_, A>) {
+    pub(crate) fn start(&self, parts: &VmstatRef<'_, A>) {
         self.rank_cpus();
         self.arm_shepherd(parts, A::cpu());
     }
 
     /// Runs the calling CPU's tick, in its worker.
-    pub(crate) fn vmstat_update(&self, parts: &Parts<'_, A>, cpu: CpuId) {
+    pub(crate) fn vmstat_update(&self, parts: &VmstatRef<'_, A>, cpu: CpuId) {
         let _span = Span::<A>::enter(Func::VmstatUpdate);
         match self.ticks {
             Ticks::Plain(delay) => self.run_plain(parts, cpu, delay),
@@ -155,7 +155,7 @@ impl<A: Machine> Upkeep<A> {
     }
 
     /// Runs the shepherd, in a worker.
-    pub(crate) fn shepherd(&self, parts: &Parts<'_, A>) {
+    pub(crate) fn shepherd(&self, parts: &VmstatRef<'_, A>) {
         let _span = Span::<A>::enter(Func::VmstatShepherd);
         match self.ticks {
             Ticks::Plain(_) => self.kick_all(parts),
@@ -164,7 +164,7 @@ impl<A: Machine> Upkeep<A> {
         self.arm_shepherd(parts, A::cpu());
     }
 
-    fn arm_shepherd(&self, parts: &Parts<'_, A>, cpu: CpuId) {
+    fn arm_shepherd(&self, parts: &VmstatRef<'_, A>, cpu: CpuId) {
         self.shepherd_on.store(cpu.index() as u32, Relaxed);
         let expiry = match self.ticks {
             Ticks::Plain(_) => self.rounded_interval(parts, cpu),
@@ -175,7 +175,7 @@ impl<A: Machine> Upkeep<A> {
 
     /// Folds the counters of this CPU, which goes idle (`quiet_vmstat`); its tick stays armed.
     /// Interrupts are off.
-    pub(crate) fn idle_enter(&self, parts: &Parts<'_, A>) {
+    pub(crate) fn idle_enter(&self, parts: &VmstatRef<'_, A>) {
         let cpu = A::cpu();
         let pending = parts.work.is_pending(WorkItem::VmstatTick(cpu));
         if pending
@@ -192,7 +192,7 @@ impl<A: Machine> Upkeep<A> {
     // -- Hotplug.
 
     /// Disables the tick of `cpu`, which goes offline, and moves the shepherd to another CPU.
-    pub(crate) fn cpu_down_prepare(&self, parts: &Parts<'_, A>, cpu: CpuId) {
+    pub(crate) fn cpu_down_prepare(&self, parts: &VmstatRef<'_, A>, cpu: CpuId) {
         parts.work.disable_sync(parts.time, WorkItem::VmstatTick(cpu));
         self.phases.of(cpu).cut_short();
         if self.shepherd_on.load(Relaxed) == cpu.index() as u32 {
@@ -208,7 +208,7 @@ impl<A: Machine> Upkeep<A> {
     }
 
     /// Enables the tick of `cpu`, which is online again.
-    pub(crate) fn cpu_online(&self, parts: &Parts<'_, A>, cpu: CpuId) {
+    pub(crate) fn cpu_online(&self, parts: &VmstatRef<'_, A>, cpu: CpuId) {
         self.rank_cpus();
         if !planted!(TickNeverBack) {
             parts.work.enable(WorkItem::VmstatTick(cpu));

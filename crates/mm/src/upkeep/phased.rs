@@ -26,7 +26,7 @@
 //! is next, so that each is checked once an interval and, if needed, started at its phase. A CPU's
 //! counters are thus stale for at most an interval and [`LOOK_AHEAD`] steps.
 
-use super::{Parts, Upkeep, trace_end};
+use super::{Upkeep, VmstatRef, trace_end};
 use crate::time::{Expiry, OverIdle};
 use crate::work::WorkItem;
 use core::cell::Cell;
@@ -134,14 +134,14 @@ impl<A: Machine> Upkeep<A> {
     }
 
     /// Arms the tick of `cpu`, if it is not armed, for its next point.
-    pub(super) fn arm_at_phase(&self, parts: &Parts<'_, A>, cpu: CpuId) {
+    pub(super) fn arm_at_phase(&self, parts: &VmstatRef<'_, A>, cpu: CpuId) {
         let point = next_point(A::now_ns(), self.phase_ns(cpu), self.interval_ns);
         let tick = WorkItem::VmstatTick(cpu);
         parts.work.queue_delayed_on(parts.time, cpu, tick, self.deferrable(cpu, point));
     }
 
     /// Runs one attempt of the tick of `cpu`, in its worker.
-    pub(super) fn run_phased(&self, parts: &Parts<'_, A>, cpu: CpuId) {
+    pub(super) fn run_phased(&self, parts: &VmstatRef<'_, A>, cpu: CpuId) {
         let now_ns = A::now_ns();
         let elapsed_ns = self.begin_attempt(cpu, now_ns);
         let decay = DecayRequest::Elapsed { elapsed_ns, interval_ns: self.interval_ns };
@@ -225,7 +225,7 @@ impl<A: Machine> Upkeep<A> {
 
     /// Arms the tick of every CPU whose phase is next, that has counted something, and whose tick
     /// is not armed.
-    pub(super) fn kick_at_phases(&self, parts: &Parts<'_, A>) {
+    pub(super) fn kick_at_phases(&self, parts: &VmstatRef<'_, A>) {
         let now_ns = A::now_ns();
         let until_ns = now_ns + self.interval_ns / STEPS * LOOK_AHEAD;
         // The first time: every CPU whose phase is next; none is late.

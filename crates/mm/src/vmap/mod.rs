@@ -23,7 +23,7 @@ mod ranges;
 
 use crate::smp::Wait;
 use crate::table::{
-    ENTRIES, Gather, Gathered, MemAccess, Miss, PageTable, Paging, Pte, PteFlags, TableError,
+    ENTRIES, Gather, Gathered, MemAccess, Miss, PageTable, PtRef, Pte, PteFlags, TableError,
 };
 use crate::tlb::Flushed;
 use mmscale_arch::sync::{Mutex, SpinLock};
@@ -106,7 +106,7 @@ impl<A: Machine> Vmap<A> {
     /// Creates a range of 64 GiB in which nothing is mapped. `lazy_max_pages` pages may be in limbo
     /// or, if that is `None`, 32 MiB for each doubling of the CPUs. Ended by [`Vmap::destroy`]. One
     /// for each [`crate::tlb::Tlb`].
-    pub fn new(on: Paging<'_, A>, lazy_max_pages: Option<u64>) -> Result<Self, TableError> {
+    pub fn new(on: PtRef<'_, A>, lazy_max_pages: Option<u64>) -> Result<Self, TableError> {
         let (start, pages) = KERNEL_RANGE;
         let whole = VmaRange::with_pages(start, pages).unwrap_or(VmaRange::USER);
         let lazy_max = lazy_max_pages.unwrap_or_else(|| lazy_max_of(A::cpus_possible()));
@@ -114,7 +114,7 @@ impl<A: Machine> Vmap<A> {
     }
     /// Creates the range `whole`.
     pub fn with(
-        on: Paging<'_, A>,
+        on: PtRef<'_, A>,
         whole: VmaRange,
         lazy_max_pages: u64,
     ) -> Result<Self, TableError> {
@@ -128,7 +128,7 @@ impl<A: Machine> Vmap<A> {
     }
     /// Maps at least one frame to consecutive addresses for reading and writing (`vmap`); returns
     /// these. Sleeps if all addresses are in use or in limbo.
-    pub fn map(&self, on: Paging<'_, A>, frames: &[Pfn]) -> Result<VmaRange, VmapError> {
+    pub fn map(&self, on: PtRef<'_, A>, frames: &[Pfn]) -> Result<VmaRange, VmapError> {
         let range = self.take(on, frames.len() as u64)?;
         for part in by_table(range) {
             let offset = (part.start().get() - range.start().get()) as usize;
@@ -150,7 +150,7 @@ impl<A: Machine> Vmap<A> {
     }
     /// Allocates addresses for `pages` pages and the guard after them; returns the addresses
     /// without the guard. Sleeps if all are in use or in limbo.
-    fn take(&self, on: Paging<'_, A>, pages: u64) -> Result<VmaRange, VmapError> {
+    fn take(&self, on: PtRef<'_, A>, pages: u64) -> Result<VmaRange, VmapError> {
         if pages == 0 {
             return Err(VmapError::NoAddresses);
         }
@@ -176,7 +176,7 @@ impl<A: Machine> Vmap<A> {
     }
     /// Unmaps addresses that [`Vmap::map`] returned (`vunmap`). The frames belong to the caller
     /// again; the addresses are in limbo. Returns whether the caller must have limbo purged.
-    pub fn unmap(&self, on: Paging<'_, A>, range: VmaRange) -> Purge {
+    pub fn unmap(&self, on: PtRef<'_, A>, range: VmaRange) -> Purge {
         for part in by_table(range) {
             if let Some(mut ptes) = self.table.find_pte(on, part.start()) {
                 each_page(part).for_each(|at| _ = ptes.take(at));
@@ -190,7 +190,7 @@ impl<A: Machine> Vmap<A> {
         if lazy > self.lazy_max_pages { Purge::Needed } else { Purge::NotNeeded }
     }
     /// Flushes and frees the addresses in limbo; returns whether there were any. Sleeps.
-    pub fn purge(&self, on: Paging<'_, A>) -> bool {
+    pub fn purge(&self, on: PtRef<'_, A>) -> bool {
         let _one = self.purging.lock();
         // A statement of its own, so that the lock is released before the flush.
         let begun = self.addresses.lock().ranges.begin_flush();
@@ -209,7 +209,7 @@ impl<A: Machine> Vmap<A> {
     /// Performs an access of the kernel to `page` on this CPU; see [`PageTable::access`].
     pub fn access<R>(
         &self,
-        on: Paging<'_, A>,
+        on: PtRef<'_, A>,
         page: Vpn,
         access: MemAccess,
         use_page: impl FnOnce(Pfn) -> R,
@@ -232,7 +232,7 @@ impl<A: Machine> Vmap<A> {
         self.lazy_max_pages
     }
     /// Frees all tables. Everything has been unmapped. Sleeps.
-    pub fn destroy(&self, on: Paging<'_, A>) {
+    pub fn destroy(&self, on: PtRef<'_, A>) {
         self.purge(on);
         self.table.retire(on);
         let mut nothing = |_: &Flushed, _: &[Gathered]| {};

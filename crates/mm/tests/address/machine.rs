@@ -5,7 +5,7 @@ use mmscale_frames::page_alloc::MemoryMap;
 use mmscale_mm::group::GroupId;
 use mmscale_mm::lru::{LruAudit, LruPolicy};
 use mmscale_mm::mm::{Mm, MmConfig};
-use mmscale_mm::space::{Backing, FaultError, Space, SpaceAudit};
+use mmscale_mm::space::{FaultError, MmRef, Space, SpaceAudit};
 use mmscale_mm::table::MemAccess;
 use mmscale_mm::upkeep::TickPolicy;
 use mmscale_mm::work::Step;
@@ -42,8 +42,8 @@ impl Machine {
     pub(crate) fn stock() -> Self {
         Self::boot(1, |_| {})
     }
-    pub(crate) fn on(&self) -> Backing<'_, Stepped> {
-        self.mm.backing()
+    pub(crate) fn on(&self) -> MmRef<'_, Stepped> {
+        self.mm.mm_ref()
     }
     pub(crate) fn space(&self) -> Arc<Space<Stepped>> {
         Space::new(self.on(), GROUP).expect("there is memory")

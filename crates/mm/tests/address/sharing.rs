@@ -49,7 +49,7 @@ fn what_can_still_be_read_elsewhere_is_not_written_to() {
         let told = Rc::clone(&seen);
         let (mm, writer, reader) = (Rc::clone(&machine.mm), Arc::clone(&parent), child.clone());
         stepped::at_op(Op::TlbFlushPage, move || {
-            let (on, at) = (mm.backing(), Vpn::new(AT));
+            let (on, at) = (mm.mm_ref(), Vpn::new(AT));
             stepped::set_cpu(2);
             let write = |pfn| Stepped::write_stamp(pfn, 99);
             writer.access(on, at, MemAccess::Write, write).expect("there is memory");
@@ -104,7 +104,7 @@ fn a_page_that_all_users_have_copied_leaves_no_slot_behind() {
             stepped::set_cpu(1);
             let write = |pfn| Stepped::write_stamp(pfn, 3);
             let at = Vpn::new(AT);
-            other.access(mm.backing(), at, MemAccess::Write, write).expect("there is memory");
+            other.access(mm.mm_ref(), at, MemAccess::Write, write).expect("there is memory");
             stepped::set_cpu(0);
         });
         machine.write(&parent, AT, 2).expect("there is memory");

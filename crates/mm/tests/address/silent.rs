@@ -2,7 +2,7 @@
 
 use crate::address::machine::{Machine, range};
 use mmscale_arch::{CpuId, NodeId, Vpn};
-use mmscale_mm::reclaim::Scope;
+use mmscale_mm::reclaim::ReclaimRef;
 use mmscale_mm::smp::CallPolicy;
 use mmscale_mm::space::{Advice, ExitPolicy, MapRequest, Place, ReapLock, Reaped, Space};
 use mmscale_mm::tlb::Leave;
@@ -94,7 +94,7 @@ fn an_allocation_without_memory_takes_frames_in_limbo_first() {
     space.kill();
     assert_eq!(space.reap(machine.on(), ReapLock::Wait), Reaped::Done);
     let on = machine.on();
-    let scope = Scope { memory: on.memory, swap: on.swap, rmap: &on };
+    let scope = ReclaimRef { memory: on.memory, swap: on.swap, rmap: &on };
     let freed = on.reclaim.direct(scope, NodeId::new(0), 1, None);
     let counters = on.reclaim.counters();
     assert_eq!((u64::from(freed), counters.scanned), (PAGES, 0));
@@ -198,7 +198,7 @@ fn an_unmap_that_promises_a_flush_waits_for_frames_in_limbo() {
 fn an_allocation_without_memory_takes_folios_of_reclaim_in_limbo() {
     let (machine, space) = paged_out(CallPolicy::Requests);
     let (on, limbo) = (machine.on(), machine.mm.tlb().in_limbo());
-    let scope = Scope { memory: on.memory, swap: on.swap, rmap: &on };
+    let scope = ReclaimRef { memory: on.memory, swap: on.swap, rmap: &on };
     let before = on.reclaim.counters();
     let freed = on.reclaim.direct(scope, NodeId::new(0), 1, None) as usize;
     let after = on.reclaim.counters();

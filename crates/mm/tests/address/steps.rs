@@ -126,7 +126,7 @@ impl Run {
     }
     fn call(&mut self, space: &Space<Stepped>, model: &mut Model, step: Step) {
         let mm = self.machine.mm.clone();
-        let on = mm.backing();
+        let on = mm.mm_ref();
         match step {
             Step::Map(request) => self.map(space, model, request),
             Step::Remap(request) => self.remap(space, model, request),

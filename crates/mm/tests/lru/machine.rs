@@ -4,7 +4,7 @@ use mmscale_arch::{Cpu as _, CpuId, LockClass, LruEvent, NodeId, Order, Pfn, Tra
 use mmscale_frames::page_alloc::{Gfp, MemoryMap};
 use mmscale_mm::folio::{FolioFlags, FolioInit};
 use mmscale_mm::group::GroupId;
-use mmscale_mm::lru::{BatchKind, LruAudit, LruList, LruPolicy, Memory};
+use mmscale_mm::lru::{BatchKind, LruAudit, LruList, LruPolicy, LruRef};
 use mmscale_mm::mm::{Mm, MmConfig};
 use mmscale_mm::upkeep::TickPolicy;
 use mmscale_mm::work::Step;
@@ -56,7 +56,7 @@ impl Machine {
         stepped::record(true);
         Self { mm }
     }
-    pub(crate) fn memory(&self) -> Memory<'_, Stepped> {
+    pub(crate) fn memory(&self) -> LruRef<'_, Stepped> {
         self.mm.memory()
     }
     pub(crate) fn folio(&self, what: FolioInit) -> Pfn {

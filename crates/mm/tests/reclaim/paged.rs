@@ -8,9 +8,9 @@ use mmscale_arch::{LockClass, Machine, NodeId, Order, Pfn};
 use mmscale_frames::page_alloc::Gfp;
 use mmscale_mm::folio::{FolioFlags, FolioInit};
 use mmscale_mm::group::GroupId;
-use mmscale_mm::lru::Memory;
+use mmscale_mm::lru::LruRef;
 use mmscale_mm::mm::{Mm, MmConfig};
-use mmscale_mm::reclaim::{Reclaim, References, Rmap, Scope, UnmapTo};
+use mmscale_mm::reclaim::{Reclaim, ReclaimRef, References, Rmap, UnmapTo};
 use mmscale_mm::swap::{Swap, SwapAudit, SwapConfig, SwapEntry, SwapError};
 use mmscale_mm::tlb::UnmapBatch;
 
@@ -44,11 +44,11 @@ impl<A: Machine> Paged<A> {
             group: GroupId::new(config.groups - 1),
         }
     }
-    pub(crate) fn memory(&self) -> Memory<'_, A> {
+    pub(crate) fn memory(&self) -> LruRef<'_, A> {
         self.mm.memory()
     }
-    pub(crate) fn scope(&self) -> Scope<'_, A, Self> {
-        Scope { memory: self.memory(), swap: &self.swap, rmap: self }
+    pub(crate) fn scope(&self) -> ReclaimRef<'_, A, Self> {
+        ReclaimRef { memory: self.memory(), swap: &self.swap, rmap: self }
     }
     pub(crate) fn entry(&self, page: usize) -> Entry {
         *self.table[page].lock()

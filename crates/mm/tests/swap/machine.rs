@@ -4,7 +4,7 @@ use mmscale_arch::{Callbacks, CpuId, Ipi, Machine as _, NodeId, Order, Pfn, Task
 use mmscale_frames::page_alloc::{Gfp, MemoryMap};
 use mmscale_mm::folio::{FolioFlags, FolioInit, FolioWord};
 use mmscale_mm::group::GroupId;
-use mmscale_mm::lru::{LruAudit, LruPolicy, Memory};
+use mmscale_mm::lru::{LruAudit, LruPolicy, LruRef};
 use mmscale_mm::mm::{Mm, MmConfig};
 use mmscale_mm::swap::{
     Swap, SwapAudit, SwapConfig, SwapDevice, SwapEntry, SwapError, WriteOut, Zeromap,
@@ -51,7 +51,7 @@ impl Machine {
         stepped::on_park(move || sleeper.upgrade().expect("it is there").finish_ios());
         machine
     }
-    pub(crate) fn memory(&self) -> Memory<'_, Stepped> {
+    pub(crate) fn memory(&self) -> LruRef<'_, Stepped> {
         self.mm.memory()
     }
     /// Completes all requests and delivers their interrupts.

@@ -5,7 +5,7 @@ use mmscale_frames::frame::MigrateType;
 use mmscale_frames::page_alloc::{AllocConfig, FrameAllocator, Gfp, MemoryMap};
 use mmscale_mm::smp::{CallPolicy, SmpConfig};
 use mmscale_mm::table::{
-    Direction, Gather, Leaf, PageTable, Paging, Pte, PteFlags, Room, Sink, TableLocks,
+    Direction, Gather, Leaf, PageTable, PtRef, Pte, PteFlags, Room, Sink, TableLocks,
 };
 use mmscale_mm::tlb::Tlb;
 use mmscale_stepped::{self as stepped, Stepped};
@@ -45,8 +45,8 @@ impl World {
         let locks = TableLocks::new(FRAMES as usize);
         Self { frames: frames.expect("the map is sound"), locks, tlb }
     }
-    pub(crate) fn on(&self) -> Paging<'_, Stepped> {
-        Paging { frames: &self.frames, locks: &self.locks, tlb: &self.tlb, room: None }
+    pub(crate) fn on(&self) -> PtRef<'_, Stepped> {
+        PtRef { frames: &self.frames, locks: &self.locks, tlb: &self.tlb, room: None }
     }
     pub(crate) fn table(&self) -> PageTable<Stepped> {
         PageTable::new(self.on()).expect("there is memory")

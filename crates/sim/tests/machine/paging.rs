@@ -10,7 +10,7 @@ use mmscale_frames::frame::MigrateType;
 use mmscale_frames::page_alloc::{AllocConfig, FrameAllocator, Gfp, MemoryMap};
 use mmscale_mm::smp::{CallPolicy, SmpConfig};
 use mmscale_mm::table::{
-    Direction, Gather, Gathered, Leaf, MemAccess, Miss, PageTable, Paging, Pte, PteFlags, PteTable,
+    Direction, Gather, Gathered, Leaf, MemAccess, Miss, PageTable, PtRef, Pte, PteFlags, PteTable,
     Room, TableLocks,
 };
 use mmscale_mm::tlb::{Extent, Flushed, Leave, Parked, Tlb};
@@ -67,8 +67,8 @@ impl World {
         }));
         world
     }
-    pub(crate) fn on(&self) -> Paging<'_, Sim> {
-        Paging { frames: &self.frames, locks: &self.locks, tlb: &self.tlb, room: None }
+    pub(crate) fn on(&self) -> PtRef<'_, Sim> {
+        PtRef { frames: &self.frames, locks: &self.locks, tlb: &self.tlb, room: None }
     }
     fn new_table(&self) -> Rc<PageTable<Sim>> {
         Rc::new(PageTable::new(self.on()).expect("there is memory"))

@@ -6,8 +6,7 @@ use mmscale_frames::frame::MigrateType;
 use mmscale_frames::page_alloc::{AllocConfig, FrameAllocator, Gfp, MemoryMap};
 use mmscale_mm::smp::SmpConfig;
 use mmscale_mm::table::{
-    Direction, Gather, Gathered, Leaf, MemAccess, PageTable, Paging, Pte, PteFlags, Room,
-    TableLocks,
+    Direction, Gather, Gathered, Leaf, MemAccess, PageTable, PtRef, Pte, PteFlags, Room, TableLocks,
 };
 use mmscale_mm::tlb::{Flushed, Tlb};
 use mmscale_threads::{Threads, ThreadsConfig};
@@ -36,8 +35,8 @@ impl World {
             touched: AtomicU64::new(0),
         }
     }
-    fn on(&self) -> Paging<'_, Threads> {
-        Paging { frames: &self.frames, locks: &self.locks, tlb: &self.tlb, room: None }
+    fn on(&self) -> PtRef<'_, Threads> {
+        PtRef { frames: &self.frames, locks: &self.locks, tlb: &self.tlb, room: None }
     }
     fn table(&self) -> &PageTable<Threads> {
         self.table.get_or_init(|| PageTable::new(self.on()).expect("there is memory"))

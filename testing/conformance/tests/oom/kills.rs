@@ -42,7 +42,7 @@ fn swap_is_filled_first() {
         ends(system, large, Exit::Killed);
         let seen = counters(system);
         assert_eq!((seen.kills, seen.no_victim), (1, 0), "{seen:?}");
-        assert!(system.mm().backing().swap.counters().writes >= 512);
+        assert!(system.mm().mm_ref().swap.counters().writes >= 512);
     }
     for seed in 0..3 {
         sim(seed, &with_swap(config(), 512), program);

@@ -10,7 +10,7 @@ use mmscale_mm::space::Present;
 fn move_away(world: &World) {
     let range = VmaRange::with_pages(Vpn::new(AT), 2).expect("user pages");
     let node = NodeId::new(1);
-    let left = world.space().mbind(world.mm.backing(), range, node, Present::Move);
+    let left = world.space().mbind(world.mm.mm_ref(), range, node, Present::Move);
     assert_eq!(left, Ok(0), "the pages have no other user");
 }
 

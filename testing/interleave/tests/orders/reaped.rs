@@ -11,19 +11,19 @@ fn grow(world: &World) {
     for table in [2, 4] {
         let at = Vpn::new(AT + 512 * table);
         let request = MapRequest::new(2).at(Place::Fixed(at));
-        assert_eq!(world.space().mmap(world.mm.backing(), request), Ok(at));
+        assert_eq!(world.space().mmap(world.mm.mm_ref(), request), Ok(at));
         assert_eq!(world.write(world.space(), 512 * table, 5), Ok(()));
     }
 }
 
 fn exit(world: &World) {
     world.space().kill();
-    world.space().exit(world.mm.backing());
+    world.space().exit(world.mm.mm_ref());
 }
 
 fn reap(world: &World) {
     world.space().kill();
-    let reaped = world.space().reap(world.mm.backing(), ReapLock::Wait);
+    let reaped = world.space().reap(world.mm.mm_ref(), ReapLock::Wait);
     assert!(matches!(reaped, Reaped::Done | Reaped::Skipped), "{reaped:?}");
 }
 
@@ -52,7 +52,7 @@ fn a_reaper_against_a_thread_that_still_runs() {
     for policy in EXITS {
         let steps: &[Step] = &[touch, reap];
         in_orders_with(200, policy, grow, steps, |world| {
-            let on = world.mm.backing();
+            let on = world.mm.mm_ref();
             let audit = on.verify().unwrap_or_else(|why| panic!("the address spaces: {why}"));
             assert_eq!(audit.mapped, 0, "a page was made where all had been taken out");
             exit(world);

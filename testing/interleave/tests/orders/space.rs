@@ -52,7 +52,7 @@ impl World {
     }
     pub(super) fn read(&self, space: &Space<Model>, page: u64) -> Result<u64, FaultError> {
         let page = Vpn::new(AT + page);
-        space.access(self.mm.backing(), page, MemAccess::Read, Model::read_stamp)
+        space.access(self.mm.mm_ref(), page, MemAccess::Read, Model::read_stamp)
     }
     pub(super) fn write(
         &self,
@@ -61,11 +61,11 @@ impl World {
         stamp: u64,
     ) -> Result<(), FaultError> {
         let write = |pfn| Model::write_stamp(pfn, stamp);
-        space.access(self.mm.backing(), Vpn::new(AT + page), MemAccess::Write, write)
+        space.access(self.mm.mm_ref(), Vpn::new(AT + page), MemAccess::Write, write)
     }
     /// Maps a page, with the content that the test expects.
     fn prepare(&self) {
-        let on = self.mm.backing();
+        let on = self.mm.mm_ref();
         on.spaces.start(self.mm.frames()).expect("there is memory");
         let space = Space::new(on, GroupId::ROOT).expect("there is memory");
         let request = MapRequest::new(6).at(Place::Fixed(Vpn::new(AT)));
@@ -85,12 +85,12 @@ impl World {
         }
     }
     pub(super) fn fork(&self) {
-        let child = self.space().fork(self.mm.backing()).expect("there is memory");
+        let child = self.space().fork(self.mm.mm_ref()).expect("there is memory");
         assert!(self.child.set(child).is_ok());
     }
     /// Checks that the structures are consistent, and that nothing is left after the end.
     fn end(&self) {
-        let on = self.mm.backing();
+        let on = self.mm.mm_ref();
         on.leave_limbo(Leave::All);
         self.mm.memory().verify().unwrap_or_else(|why| panic!("the LRU: {why}"));
         on.verify().unwrap_or_else(|why| panic!("the address spaces: {why}"));
@@ -194,7 +194,7 @@ fn touch(world: &World) {
 }
 
 fn unmap(world: &World) {
-    assert_eq!(world.space().munmap(world.mm.backing(), range(AT + 1, 2)), Ok(()));
+    assert_eq!(world.space().munmap(world.mm.mm_ref(), range(AT + 1, 2)), Ok(()));
     assert_eq!(world.read(world.space(), 1), Err(FaultError::Segv), "it is unmapped");
 }
 
@@ -208,7 +208,7 @@ fn touch_and_drain(world: &World) {
 }
 
 fn give_up(world: &World) {
-    let given_up = world.space().madvise(world.mm.backing(), range(AT, 4), Advice::DontNeed);
+    let given_up = world.space().madvise(world.mm.mm_ref(), range(AT, 4), Advice::DontNeed);
     assert!(given_up.is_ok() || given_up == Err(mmscale_mm::space::SpaceError::NoMemory));
 }
 
@@ -231,7 +231,7 @@ fn a_fault_against_the_end_of_its_vma() {
         assert!(done.is_ok() || done == Err(FaultError::Segv), "{done:?}");
     }
     fn unmap_all(world: &World) {
-        assert_eq!(world.space().munmap(world.mm.backing(), range(AT, 6)), Ok(()));
+        assert_eq!(world.space().munmap(world.mm.mm_ref(), range(AT, 6)), Ok(()));
     }
     in_orders(300, nothing, &[unmap_all, touch_one], |world| {
         assert_eq!(world.read(world.space(), 3), Err(FaultError::Segv));
@@ -250,7 +250,7 @@ fn faults_against_pages_that_are_given_up() {
 fn faults_against_mprotect() {
     fn protect(world: &World) {
         let part = range(AT + 1, 2);
-        assert_eq!(world.space().mprotect(world.mm.backing(), part, Prot::READ), Ok(()));
+        assert_eq!(world.space().mprotect(world.mm.mm_ref(), part, Prot::READ), Ok(()));
         let before = world.read(world.space(), 2);
         assert_eq!(world.write(world.space(), 2, 99), Err(FaultError::Segv));
         drain(world);
@@ -265,7 +265,7 @@ fn faults_against_mremap() {
     fn away(world: &World) {
         let (from, may_move) = (Vpn::new(AT), MayMove::To(Vpn::new(TO)));
         let request = RemapRequest { from, old_pages: 3, new_pages: 3, may_move };
-        assert_eq!(world.space().mremap(world.mm.backing(), request), Ok(Vpn::new(TO)));
+        assert_eq!(world.space().mremap(world.mm.mm_ref(), request), Ok(Vpn::new(TO)));
         assert_eq!(world.read(world.space(), 0), Err(FaultError::Segv));
     }
     fn write_first(world: &World) {
@@ -321,7 +321,7 @@ fn copies_on_both_sides_at_once() {
 #[test]
 fn the_reverse_map_against_faults_and_munmap() {
     fn drop_clean(world: &World) {
-        let on = world.mm.backing();
+        let on = world.mm.mm_ref();
         let folios: Vec<_> = on.memory.folios.iter().map(|(pfn, _)| pfn).collect();
         for pfn in folios {
             if on.memory.folios.try_get(pfn) {
@@ -332,7 +332,7 @@ fn the_reverse_map_against_faults_and_munmap() {
         }
     }
     fn free(world: &World) {
-        let freed = world.space().madvise(world.mm.backing(), range(AT, 2), Advice::Free);
+        let freed = world.space().madvise(world.mm.mm_ref(), range(AT, 2), Advice::Free);
         assert_eq!(freed, Ok(()));
     }
     in_every_order(free, &[drop_clean, touch, unmap], |world| {

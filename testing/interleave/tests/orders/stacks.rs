@@ -6,7 +6,7 @@ use mmscale_interleave::{Hooks, Model, check, cpu_body, interrupt, run, set_onli
 use mmscale_mm::rcu::Rcu;
 use mmscale_mm::smp::{CallPolicy, SmpConfig};
 use mmscale_mm::stack::{Stack, StackConfig, Stacks};
-use mmscale_mm::table::{Paging, TableLocks};
+use mmscale_mm::table::{PtRef, TableLocks};
 use mmscale_mm::tlb::Tlb;
 use mmscale_mm::work::{Work, WorkItem};
 use std::sync::atomic::Ordering::SeqCst;
@@ -61,8 +61,8 @@ impl World {
             done: Atomic::new(0),
         }
     }
-    fn on(&self) -> Paging<'_, Model> {
-        Paging { frames: &self.frames, locks: &self.locks, tlb: &self.tlb, room: None }
+    fn on(&self) -> PtRef<'_, Model> {
+        PtRef { frames: &self.frames, locks: &self.locks, tlb: &self.tlb, room: None }
     }
     fn make(&self) -> Stack {
         self.stacks.make(self.on()).expect("there is memory").expect("stacks are counted")

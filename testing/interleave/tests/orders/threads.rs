@@ -37,7 +37,7 @@ fn a_copy_on_write_is_seen_by_all_threads() {
 #[test]
 fn a_page_that_is_mapped_again_has_nothing_of_the_old_one() {
     fn map_again(world: &World) {
-        let on = world.mm.backing();
+        let on = world.mm.mm_ref();
         assert_eq!(world.space().munmap(on, range(AT, 6)), Ok(()));
         let request = MapRequest::new(6).at(Place::Fixed(Vpn::new(AT)));
         assert_eq!(world.space().mmap(on, request), Ok(Vpn::new(AT)));
@@ -58,7 +58,7 @@ fn a_page_that_is_mapped_again_has_nothing_of_the_old_one() {
 fn no_thread_writes_after_mprotect() {
     fn protect(world: &World) {
         let part = range(AT, 2);
-        assert_eq!(world.space().mprotect(world.mm.backing(), part, Prot::READ), Ok(()));
+        assert_eq!(world.space().mprotect(world.mm.mm_ref(), part, Prot::READ), Ok(()));
         world.tell();
     }
     fn write(world: &World) {
@@ -75,11 +75,11 @@ fn no_thread_writes_after_mprotect() {
 #[test]
 fn a_write_to_a_page_that_is_dropped_is_kept() {
     fn give_up(world: &World) {
-        let freed = world.space().madvise(world.mm.backing(), range(AT, 2), Advice::Free);
+        let freed = world.space().madvise(world.mm.mm_ref(), range(AT, 2), Advice::Free);
         assert_eq!(freed, Ok(()));
     }
     fn drop_clean(world: &World) {
-        let on = world.mm.backing();
+        let on = world.mm.mm_ref();
         let folios: Vec<_> = on.memory.folios.iter().map(|(pfn, _)| pfn).collect();
         for pfn in folios {
             if on.memory.folios.try_get(pfn) {
@@ -105,11 +105,11 @@ fn a_write_to_a_page_that_is_dropped_is_kept() {
 #[test]
 fn a_dropped_page_is_not_read_any_more() {
     fn give_up(world: &World) {
-        let freed = world.space().madvise(world.mm.backing(), range(AT, 2), Advice::Free);
+        let freed = world.space().madvise(world.mm.mm_ref(), range(AT, 2), Advice::Free);
         assert_eq!(freed, Ok(()));
     }
     fn drop_and_write(world: &World) {
-        let on = world.mm.backing();
+        let on = world.mm.mm_ref();
         let folios: Vec<_> = on.memory.folios.iter().map(|(pfn, _)| pfn).collect();
         for pfn in folios {
             if on.memory.folios.try_get(pfn) {
@@ -133,7 +133,7 @@ fn a_dropped_page_is_not_read_any_more() {
 #[test]
 fn what_is_reaped_is_not_filled_again() {
     fn reap(world: &World) {
-        let reaped = world.space().reap(world.mm.backing(), ReapLock::Wait);
+        let reaped = world.space().reap(world.mm.mm_ref(), ReapLock::Wait);
         assert_eq!(reaped, Reaped::Done);
         world.tell();
     }
@@ -155,7 +155,7 @@ fn what_is_reaped_is_not_filled_again() {
 fn a_write_while_its_page_goes_out_is_not_lost() {
     fn page_out(world: &World) {
         for _ in 0..3 {
-            let out = world.space().madvise(world.mm.backing(), range(AT, 2), Advice::PageOut);
+            let out = world.space().madvise(world.mm.mm_ref(), range(AT, 2), Advice::PageOut);
             assert_eq!(out, Ok(()));
         }
     }

@@ -4,7 +4,7 @@ use mmscale_arch::{Atomic, Cpu, Ipi, Machine as _, PageSize, Pfn, VmaRange, Vpn}
 use mmscale_frames::page_alloc::{AllocConfig, FrameAllocator, MemoryMap};
 use mmscale_interleave::{Hooks, Model, check, cpu_body, run};
 use mmscale_mm::smp::{CallPolicy, SmpConfig, Wait};
-use mmscale_mm::table::{MemAccess, PageTable, Paging, Pte, PteFlags, TableLocks};
+use mmscale_mm::table::{MemAccess, PageTable, PtRef, Pte, PteFlags, TableLocks};
 use mmscale_mm::tlb::{Extent, Leave, Parked, Tlb, UnmapBatch};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -69,8 +69,8 @@ impl World {
         }
         world
     }
-    fn on(&self) -> Paging<'_, Model> {
-        Paging { frames: &self.frames, locks: &self.locks, tlb: &self.tlb, room: None }
+    fn on(&self) -> PtRef<'_, Model> {
+        PtRef { frames: &self.frames, locks: &self.locks, tlb: &self.tlb, room: None }
     }
     /// Writes to a page, if it is mapped.
     fn write(&self, page: Vpn) {

@@ -4,7 +4,7 @@ use mmscale_arch::{Atomic, Cpu, Ipi, Machine as _, Pfn, VmaRange, Vpn};
 use mmscale_frames::page_alloc::{AllocConfig, FrameAllocator, MemoryMap};
 use mmscale_interleave::{Hooks, Model, check, cpu_body, run};
 use mmscale_mm::smp::{CallPolicy, SmpConfig};
-use mmscale_mm::table::{MemAccess, Paging, TableLocks};
+use mmscale_mm::table::{MemAccess, PtRef, TableLocks};
 use mmscale_mm::tlb::Tlb;
 use mmscale_mm::vmap::Vmap;
 use std::sync::Arc;
@@ -48,8 +48,8 @@ impl World {
         world.vmap = Some(vmap);
         world
     }
-    fn on(&self) -> Paging<'_, Model> {
-        Paging { frames: &self.frames, locks: &self.locks, tlb: &self.tlb, room: None }
+    fn on(&self) -> PtRef<'_, Model> {
+        PtRef { frames: &self.frames, locks: &self.locks, tlb: &self.tlb, room: None }
     }
     fn vmap(&self) -> &Vmap<Model> {
         self.vmap.as_ref().expect("it was made")

@@ -8,7 +8,7 @@ use mmscale_arch::{
 use mmscale_frames::page_alloc::{Gfp, MemoryMap};
 use mmscale_mm::folio::{FolioFlags, FolioInit};
 use mmscale_mm::group::GroupId;
-use mmscale_mm::lru::{LruAudit, LruCounters, LruPolicy, Memory};
+use mmscale_mm::lru::{LruAudit, LruCounters, LruPolicy, LruRef};
 use mmscale_mm::mm::{MM_TASK, Mm, MmConfig};
 use mmscale_mm::upkeep::TickPolicy;
 use mmscale_sim::{Outcome, Sim, SimAtomic, SimConfig, run, sample_profile};
@@ -39,7 +39,7 @@ pub(crate) struct World {
 }
 
 impl World {
-    pub(crate) fn memory(&self) -> Memory<'_, Sim> {
+    pub(crate) fn memory(&self) -> LruRef<'_, Sim> {
         self.mm.memory()
     }
     pub(crate) fn spawn(&self, cpu: usize, job: impl FnOnce(&Rc<World>) + 'static) {

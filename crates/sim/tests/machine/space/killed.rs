@@ -6,7 +6,7 @@ use mmscale_arch::{Machine as _, VmaRange, Vpn};
 use mmscale_frames::page_alloc::MemoryMap;
 use mmscale_mm::lru::LruPolicy;
 use mmscale_mm::space::{
-    Advice, Backing, FaultError, LockWhat, MapRequest, Place, Space, SpaceError,
+    Advice, FaultError, LockWhat, MapRequest, MmRef, Place, Space, SpaceError,
 };
 use mmscale_mm::table::MemAccess;
 use mmscale_sim::{Sim, SimConfig};
@@ -32,7 +32,7 @@ struct Midway {
 }
 
 struct Thread<'a> {
-    on: Backing<'a, Sim>,
+    on: MmRef<'a, Sim>,
     space: &'a Space<Sim>,
     own: u64,
     state: u64,
@@ -112,7 +112,7 @@ impl Thread<'_> {
 
 /// Kills one process after `after_ns`.
 fn kill(world: &World, space: Arc<Space<Sim>>, after_ns: u64, seed: u64, found: &Rc<Cell<Midway>>) {
-    let on = world.mm.backing();
+    let on = world.mm.mm_ref();
     for part in 0..4 {
         let request = MapRequest::new(PAGES / 4).at(Place::Fixed(Vpn::new(AT + part * PAGES / 4)));
         space.mmap(on, request).expect("there is memory");
@@ -125,7 +125,7 @@ fn kill(world: &World, space: Arc<Space<Sim>>, after_ns: u64, seed: u64, found: 
         world.spawn(cpu, move |world| {
             let own = AT + 1000 * (1 + cpu as u64);
             let state = seed << 8 | cpu as u64;
-            let on = world.mm.backing();
+            let on = world.mm.mm_ref();
             Thread { on, space: &space, own, state, midway: &midway }.run();
         });
     }

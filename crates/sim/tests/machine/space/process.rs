@@ -7,7 +7,7 @@
 use crate::lru::world::{GROUP, World};
 use mmscale_arch::{Machine as _, NodeId, VmaRange, Vpn};
 use mmscale_mm::space::{
-    Advice, Backing, FaultError, LockWhat, MapRequest, MayMove, Place, Present, Prot, RemapRequest,
+    Advice, FaultError, LockWhat, MapRequest, MayMove, MmRef, Place, Present, Prot, RemapRequest,
     Space, SpaceError,
 };
 use mmscale_mm::table::MemAccess;
@@ -78,8 +78,8 @@ impl<'a> Thread<'a> {
         self.state ^= seed << 40;
         self
     }
-    fn on(&self) -> Backing<'a, Sim> {
-        self.world.mm.backing()
+    fn on(&self) -> MmRef<'a, Sim> {
+        self.world.mm.mm_ref()
     }
     fn below(&mut self, end: u64) -> u64 {
         next(&mut self.state) % end
@@ -264,7 +264,7 @@ fn access(
     write: Option<u64>,
 ) -> Result<u64, FaultError> {
     let how = if write.is_some() { MemAccess::Write } else { MemAccess::Read };
-    space.access(world.mm.backing(), Vpn::new(at), how, |pfn| {
+    space.access(world.mm.mm_ref(), Vpn::new(at), how, |pfn| {
         write.inspect(|&stamp| Sim::write_stamp(pfn, stamp));
         Sim::read_stamp(pfn)
     })
@@ -273,7 +273,7 @@ fn access(
 /// An address space of a new process.
 pub(super) fn new_space(world: &World) -> Arc<Space<Sim>> {
     for _ in 0..100 {
-        if let Ok(space) = Space::new(world.mm.backing(), GROUP) {
+        if let Ok(space) = Space::new(world.mm.mm_ref(), GROUP) {
             return space;
         }
     }

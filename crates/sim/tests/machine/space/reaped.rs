@@ -12,7 +12,7 @@ use mmscale_arch::{
 use mmscale_frames::page_alloc::MemoryMap;
 use mmscale_mm::lru::LruPolicy;
 use mmscale_mm::space::{
-    Advice, Backing, ExitPolicy, FaultError, File, HugePages, MapRequest, MayMove, Place, ReapLock,
+    Advice, ExitPolicy, FaultError, File, HugePages, MapRequest, MayMove, MmRef, Place, ReapLock,
     Reaped, RemapRequest, Space, SpaceError, VmaFlags,
 };
 use mmscale_mm::swap::SwapDevice;
@@ -66,7 +66,7 @@ impl Victim {
         add(&mut seen);
         self.seen.set(seen);
     }
-    fn map(&self, on: Backing<'_, Sim>, file: &File<Sim>, state: &mut u64) {
+    fn map(&self, on: MmRef<'_, Sim>, file: &File<Sim>, state: &mut u64) {
         let mut at = AT;
         while at < AT + PAGES {
             let pages = (1 + next(state) % 700).min(AT + PAGES - at);
@@ -86,7 +86,7 @@ impl Victim {
         }
     }
     /// Runs a thread until the process is killed. The last one runs the exit.
-    fn thread(&self, on: Backing<'_, Sim>, mut state: u64) {
+    fn thread(&self, on: MmRef<'_, Sim>, mut state: u64) {
         while !self.space.is_killed() {
             self.step(on, &mut state);
             assert!(Sim::now_ns() < 1_900_000_000, "the process is not killed");
@@ -96,7 +96,7 @@ impl Victim {
             self.space.exit(on);
         }
     }
-    fn step(&self, on: Backing<'_, Sim>, state: &mut u64) {
+    fn step(&self, on: MmRef<'_, Sim>, state: &mut u64) {
         let at = AT + next(state) % PAGES;
         let part = range(at, 1 + next(state) % 100);
         let explained = |done: Result<(), SpaceError>| {
@@ -132,7 +132,7 @@ impl Victim {
         }
     }
     /// Runs a reaper, which may give up after some steps.
-    fn reap(&self, on: Backing<'_, Sim>, mut state: u64) {
+    fn reap(&self, on: MmRef<'_, Sim>, mut state: u64) {
         Sim::user(next(&mut state) % 60_000);
         let how = if next(&mut state).is_multiple_of(2) { ReapLock::Try } else { ReapLock::Wait };
         let steps = Cell::new(if next(&mut state).is_multiple_of(3) { 2 } else { u32::MAX });
@@ -155,7 +155,7 @@ impl Victim {
         assert!(how == ReapLock::Try || result != Reaped::Busy);
     }
     /// Runs a reaper that is itself killed: before it starts, or some time after.
-    fn reap_and_die(&self, on: Backing<'_, Sim>, state: &mut u64) -> Reaped {
+    fn reap_and_die(&self, on: MmRef<'_, Sim>, state: &mut u64) -> Reaped {
         let (me, dead) = (Sim::current(), Rc::new(Cell::new(false)));
         let (after_ns, told) = (next(state) % 40_000, Rc::clone(&dead));
         if next(state).is_multiple_of(2) {
@@ -173,7 +173,7 @@ impl Victim {
 
 /// Kills one process with helpers.
 fn kill(world: &Rc<World>, state: &mut u64, hotplug: bool, seen: &Rc<Cell<Seen>>) {
-    let on = world.mm.backing();
+    let on = world.mm.mm_ref();
     let threads = 1 + next(state) % 3;
     let victim = Rc::new(Victim {
         space: new_space(world),
@@ -186,7 +186,7 @@ fn kill(world: &Rc<World>, state: &mut u64, hotplug: bool, seen: &Rc<Cell<Seen>>
     victim.map(on, &file, state);
     for nth in 0..threads {
         let (victim, state) = (Rc::clone(&victim), next(state));
-        world.spawn(nth as usize % CPUS, move |world| victim.thread(world.mm.backing(), state));
+        world.spawn(nth as usize % CPUS, move |world| victim.thread(world.mm.mm_ref(), state));
     }
     world.mm.sleep_ns(1_000 + next(state) % 300_000);
     // At times one reaper starts before the signal; the others start after it.
@@ -197,7 +197,7 @@ fn kill(world: &Rc<World>, state: &mut u64, hotplug: bool, seen: &Rc<Cell<Seen>>
         }
         let (victim, state) = (Rc::clone(&victim), next(state));
         let cpu = 1 + nth as usize % (CPUS - 1);
-        world.spawn(cpu, move |world| victim.reap(world.mm.backing(), state));
+        world.spawn(cpu, move |world| victim.reap(world.mm.mm_ref(), state));
     }
     victim.space.kill();
     if hotplug {

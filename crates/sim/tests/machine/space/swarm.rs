@@ -73,7 +73,7 @@ fn swarm(setting: Setting) -> Found {
         }
         let left = come_and_go(world, setting.coming_and_going);
         world.wait_for_others();
-        let on = world.mm.backing();
+        let on = world.mm.mm_ref();
         let audit = on.verify().unwrap_or_else(|why| panic!("the address spaces: {why}"));
         assert_eq!(audit.spaces, 2);
         on.swap.verify(on.memory, audit.swapped.into_iter()).expect("swap adds up");
