@@ -37,8 +37,8 @@ use mmscale_harness::{
     names, params, study_file, tally,
 };
 use mmscale_kernel::Kernel;
-use mmscale_mm::group::GroupId;
 use mmscale_mm::lru::LruPolicy;
+use mmscale_mm::memcg::GroupId;
 use mmscale_mm::mm::MmConfig;
 use mmscale_system::System;
 use offline::OfflineTally;

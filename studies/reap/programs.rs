@@ -6,7 +6,7 @@ use super::{EventTimes, Reap, Via};
 use mmscale_arch::Machine;
 use mmscale_harness::Run;
 use mmscale_kernel::Kernel;
-use mmscale_mm::group::GroupId;
+use mmscale_mm::memcg::GroupId;
 use mmscale_system::{
     Addr, Advice, CpuTime, Errno, Fd, MapSpec, PAGE_BYTES, Place, Populate, ProcessId, System,
     ThreadSpec,

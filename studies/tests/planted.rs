@@ -5,7 +5,7 @@ use mmscale_frames::frame::MigrateType;
 use mmscale_frames::page_alloc::{Gfp, MemoryMap};
 use mmscale_kernel::{FinalCheck, Kernel};
 use mmscale_mm::mm::MmConfig;
-use mmscale_mm::upkeep::TickPolicy;
+use mmscale_mm::vmstat_work::TickPolicy;
 use mmscale_sim::{Outcome, Sim, SimConfig, sample_profile};
 use mmscale_system::{Advice, Exit, MapSpec, MayMove, PAGE_BYTES, System, ThreadSpec};
 use std::rc::Rc;

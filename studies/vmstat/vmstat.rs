@@ -23,7 +23,7 @@ use mmscale_harness::{
     Workload, names, params, start_on, study_file, tally, wait_for,
 };
 use mmscale_mm::mm::MmConfig;
-use mmscale_mm::upkeep;
+use mmscale_mm::vmstat_work;
 use mmscale_sim::{HoldScale, SimConfig};
 use mmscale_system::{Addr, Errno, MapSpec, PAGE_BYTES, System};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -154,8 +154,8 @@ impl Workload for Vmstat {
     fn set_up(env: &Env<Self>, _: &Plan, mm: &mut MmConfig) {
         mm.interval_ns = env.params.interval_ns();
         mm.requeue = match env.params.requeue {
-            Requeue::Needed => upkeep::Requeue::Needed,
-            Requeue::Always => upkeep::Requeue::Always,
+            Requeue::Needed => vmstat_work::Requeue::Needed,
+            Requeue::Always => vmstat_work::Requeue::Always,
         };
     }
     fn simulate(env: &Env<Self>, _: &Plan, sim: &mut SimConfig) {

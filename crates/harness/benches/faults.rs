@@ -10,7 +10,7 @@ use mmscale_frames::page_alloc::MemoryMap;
 use mmscale_kernel::{FinalCheck, Kernel};
 use mmscale_mm::lru::LruPolicy;
 use mmscale_mm::mm::MmConfig;
-use mmscale_mm::upkeep::TickPolicy;
+use mmscale_mm::vmstat_work::TickPolicy;
 use mmscale_sim::profile::{Profile, load};
 use mmscale_sim::{Checks, Sim, SimConfig, run};
 use mmscale_system::{Errno, MapSpec, PAGE_BYTES, System, ThreadSpec};

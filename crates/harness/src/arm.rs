@@ -89,7 +89,7 @@ impl Arm {
 mod tests {
     use super::*;
     use mmscale_frames::page_alloc::MemoryMap;
-    use mmscale_mm::upkeep::TickPolicy;
+    use mmscale_mm::vmstat_work::TickPolicy;
 
     #[test]
     fn an_arm_gives_a_memory_manager_each_policy_that_it_chose() {

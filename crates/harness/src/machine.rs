@@ -10,7 +10,7 @@ use mmscale_frames::page_alloc::MemoryMap;
 use mmscale_kernel::{FinalCheck, Kernel};
 use mmscale_mm::mm::MmConfig;
 use mmscale_mm::oom::OomPolicy;
-use mmscale_mm::upkeep::TickPolicy;
+use mmscale_mm::vmstat_work::TickPolicy;
 use mmscale_sim::profile::Profile;
 use mmscale_sim::{CpuSections, Listener, Policy, Sim, SimConfig};
 use mmscale_threads::{MEMORY_PAGES, Threads, ThreadsConfig};

@@ -32,7 +32,7 @@ use alloc::sync::Arc;
 use descriptor::Descriptors;
 use mmscale_arch::sync::SpinLock;
 use mmscale_arch::{CpuId, LockClass, Machine, Priority, TaskEntry, TaskSpec};
-use mmscale_mm::group::GroupId;
+use mmscale_mm::memcg::GroupId;
 use mmscale_mm::mm::{Mm, MmConfig, MmError};
 use mmscale_mm::oom::ADJ_MIN;
 use mmscale_mm::space::Space;

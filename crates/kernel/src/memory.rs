@@ -4,8 +4,8 @@ use crate::Kernel;
 use crate::process::Process;
 use alloc::vec::Vec;
 use mmscale_arch::{Machine, NodeId, Op, PAGE_SIZE, VirtAddr, VmaRange, Vpn};
+use mmscale_mm::pgtable::MemAccess;
 use mmscale_mm::space::{self, FaultError, MapRequest, Reaped, RemapRequest, SpaceError};
-use mmscale_mm::table::MemAccess;
 use mmscale_system::{
     Addr, Advice, Errno, LockWhat, MapSpec, MayMove, Place, Populate, Present, Prot, Share,
 };

@@ -1,8 +1,8 @@
 //! The memory manager.
 //!
 //! The modules follow the life of a frame: the frame allocator (`mmscale_frames`) hands it out, it
-//! is *mapped* (`space`, `table`), unmapped, *proved* unreachable (`tlb`), *retired* (`folio`,
-//! `group`, `lru`) and freed. Meanwhile the periodic work of `upkeep` runs. If memory is short,
+//! is *mapped* (`space`, `pgtable`), unmapped, *proved* unreachable (`tlb`), *retired* (`folio`,
+//! `memcg`, `lru`) and freed. Meanwhile the periodic work of `vmstat_work` runs. If memory is short,
 //! `reclaim` sends folios to `swap`; if that does not help, `oom` chooses a victim.
 //!
 //! The memory manager uses a machine through one trait, [`Machine`](mmscale_arch::Machine). All of
@@ -17,10 +17,11 @@
 extern crate alloc;
 
 pub mod folio;
-pub mod group;
 pub mod lru;
+pub mod memcg;
 pub mod mm;
 pub mod oom;
+pub mod pgtable;
 pub mod policy;
 pub mod rcu;
 pub mod reclaim;
@@ -28,9 +29,8 @@ pub mod smp;
 pub mod space;
 pub mod stack;
 pub mod swap;
-pub mod table;
 pub mod time;
 pub mod tlb;
-pub mod upkeep;
 pub mod vmap;
+pub mod vmstat_work;
 pub mod work;

@@ -12,19 +12,19 @@
 //! Lock order: it has no lock of its own.
 
 use crate::folio::Folios;
-use crate::group::{GroupId, Groups};
 use crate::lru::{Lru, LruPolicy, LruRef};
+use crate::memcg::{GroupId, Groups};
 use crate::oom::{Oom, OomConfig, OomRetries};
+use crate::pgtable::{MakeRoom, PtRef, TableLocks};
 use crate::rcu::Rcu;
 use crate::reclaim::{Reclaim, ReclaimRef};
 use crate::smp::{Call, CallStats, Smp, SmpConfig};
 use crate::space::{MmRef, NoMemory, SpaceConfig, Spaces};
 use crate::stack::{Stack, StackConfig, StackError, Stacks};
 use crate::swap::{Swap, SwapConfig};
-use crate::table::{MakeRoom, PtRef, TableLocks};
 use crate::time::{NSEC_PER_SEC, Time};
 use crate::tlb::{Leave, Tlb};
-use crate::upkeep::{Requeue, TickPolicy, Upkeep, VmstatRef};
+use crate::vmstat_work::{Requeue, TickPolicy, Upkeep, VmstatRef};
 use crate::work::{Work, WorkItem};
 use mmscale_arch::{
     CpuId, CpuMask, Func, IdleEvent, Ipi, Machine, NodeId, Priority, Span, TaskEntry, TaskSpec,

@@ -9,13 +9,13 @@
 //! ([`HugePages`](crate::space::HugePages)), what a version of Linux has
 //! ([`BulkHold`](mmscale_frames::page_alloc::BulkHold)), what an embedder needs
 //! ([`Records`](mmscale_frames::page_alloc::Records), [`OomPolicy`](crate::oom::OomPolicy)), and
-//! what tests use ([`Requeue`](crate::upkeep::Requeue), [`Drains`](crate::oom::Drains)).
+//! what tests use ([`Requeue`](crate::vmstat_work::Requeue), [`Drains`](crate::oom::Drains)).
 
 use crate::lru::LruPolicy;
 use crate::mm::MmConfig;
 use crate::smp::CallPolicy;
 use crate::space::ExitPolicy;
-use crate::upkeep::TickPolicy;
+use crate::vmstat_work::TickPolicy;
 use mmscale_arch::{About, Policy};
 use mmscale_frames::page_alloc::PcpPolicy;
 

@@ -10,7 +10,7 @@ use mmscale_mm::lru::LruPolicy;
 use mmscale_mm::mm::MmConfig;
 use mmscale_mm::space::HugePages;
 use mmscale_mm::swap::SwapConfig;
-use mmscale_mm::upkeep::TickPolicy;
+use mmscale_mm::vmstat_work::TickPolicy;
 use mmscale_sim::{Policy, Sim, SimConfig, sample_profile};
 use mmscale_system::{Exit, System, ThreadSpec};
 use mmscale_threads::{Threads, ThreadsConfig};

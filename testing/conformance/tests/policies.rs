@@ -14,7 +14,7 @@ use mmscale_kernel::{FinalCheck, Kernel};
 use mmscale_mm::mm::MmConfig;
 use mmscale_mm::oom::OomPolicy;
 use mmscale_mm::policy::{MECHANISMS, Mechanism};
-use mmscale_mm::upkeep::TickPolicy;
+use mmscale_mm::vmstat_work::TickPolicy;
 use mmscale_sim::{Outcome, Policy, Sim, SimConfig, sample_profile};
 use mmscale_system::{Addr, Advice, Errno, Exit, PAGE_BYTES, System, ThreadSpec};
 use std::any::Any;

@@ -14,7 +14,7 @@ mod word;
 
 pub use word::{FolioFlags, FolioWord};
 
-use crate::group::GroupId;
+use crate::memcg::GroupId;
 use alloc::boxed::Box;
 use core::marker::PhantomData;
 use core::ptr;

@@ -8,7 +8,7 @@ use super::batch::Taken;
 use super::lists::{End, Relock};
 use super::{LruList, LruRef, Pending};
 use crate::folio::{FolioFlags, FolioWord};
-use crate::group::GroupId;
+use crate::memcg::GroupId;
 use mmscale_arch::{Func, Machine, NodeId, Pfn, Span, planted};
 
 /// Result of a scan of the tail of a list.

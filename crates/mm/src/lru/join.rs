@@ -4,7 +4,7 @@ use super::batch::{BATCH, Taken};
 use super::lists::{End, Relock};
 use super::{BatchKind, Dead, LruList, LruRef, Pending};
 use crate::folio::{FolioFlags, FolioInit, FolioWord};
-use crate::group::OverLimit;
+use crate::memcg::OverLimit;
 use core::sync::atomic::Ordering::Acquire;
 use mmscale_arch::sync::NoPreempt;
 use mmscale_arch::{Atomic, Func, LruEvent, Machine, NodeId, Op, Order, Pfn, Span, Trace, planted};

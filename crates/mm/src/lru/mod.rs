@@ -49,7 +49,7 @@ pub use retire::MANY;
 pub use verify::{LruAudit, LruViolation};
 
 use crate::folio::Folios;
-use crate::group::{GroupId, Groups};
+use crate::memcg::{GroupId, Groups};
 use crate::rcu::Rcu;
 use crate::work::Work;
 use alloc::boxed::Box;

@@ -4,7 +4,7 @@ use super::batch::{BATCH, Taken};
 use super::lists::Relock;
 use super::{LruList, LruRef, Pending};
 use crate::folio::{FolioFlags, FolioWord};
-use crate::group::GroupId;
+use crate::memcg::GroupId;
 use mmscale_arch::sync::IrqGuard;
 use mmscale_arch::{Func, LruEvent, Machine, Order, Pfn, Span, Trace, planted};
 use mmscale_frames::vmstat::ZoneItem;

@@ -2,7 +2,7 @@
 
 use super::{BatchKind, LruList, LruRef};
 use crate::folio::{FolioFlags, FolioWord};
-use crate::group::{GroupId, Mischarged};
+use crate::memcg::{GroupId, Mischarged};
 use alloc::vec::Vec;
 use mmscale_arch::{CpuId, Machine, NodeId, Pfn};
 use mmscale_frames::frame::FrameState;

@@ -39,8 +39,8 @@ mod score;
 pub use reaper::Attempt;
 pub use score::{ADJ_MAX, ADJ_MIN, badness};
 
-use crate::group::GroupId;
 use crate::lru::LruRef;
+use crate::memcg::GroupId;
 use crate::time::Time;
 use alloc::sync::Arc;
 use mmscale_arch::counters::Counters;

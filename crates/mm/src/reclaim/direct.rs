@@ -3,7 +3,7 @@
 use super::scan::{FIRST_PRIORITY, ScanTarget};
 use super::shrink::{BATCH, FreeWhen, ReferenceUse};
 use super::{Reclaim, ReclaimRef, Rmap};
-use crate::group::GroupId;
+use crate::memcg::GroupId;
 use crate::tlb::Leave;
 use core::sync::atomic::Ordering::Relaxed;
 use mmscale_arch::{Atomic, Func, Machine, NodeId, Pfn, Span};

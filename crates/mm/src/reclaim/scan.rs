@@ -3,8 +3,8 @@
 use super::shrink::{BATCH, FreeWhen, ReferenceUse, Shrunk};
 use super::{Reclaim, ReclaimRef, Rmap};
 use crate::folio::FolioFlags;
-use crate::group::GroupId;
 use crate::lru::LruList;
+use crate::memcg::GroupId;
 use mmscale_arch::{Func, Machine, NodeId, Pfn, Span};
 
 /// The first round scans 1/2^12 of each list (`DEF_PRIORITY`).

@@ -4,7 +4,7 @@ use super::mmap::locked_of;
 use super::zap::{HUGE_PAGES, Retire, folio_of};
 use super::{MmRef, Space, SpaceError, Vma, VmaFlags, VmaRange};
 use crate::folio::FolioFlags;
-use crate::table::{Direction, Gather, Leaf, MemAccess, PteFlags, PteTable};
+use crate::pgtable::{Direction, Gather, Leaf, MemAccess, PteFlags, PteTable};
 use mmscale_arch::{Func, Machine, PageSize, Span};
 
 /// Advice of a program about its pages.

@@ -3,7 +3,7 @@
 use super::registry::Mapping;
 use super::{FaultError, MmRef, Space, Vma, VmaFlags, Vpn};
 use crate::folio::{FolioFlags, FolioInit};
-use crate::table::{Pte, PteFlags, PteTable};
+use crate::pgtable::{Pte, PteFlags, PteTable};
 use mmscale_arch::{Func, Machine, NodeId, Order, Pfn, Span, planted};
 use mmscale_frames::page_alloc::Gfp;
 

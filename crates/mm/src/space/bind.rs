@@ -4,7 +4,7 @@ use super::zap::{Locked, Retire, folio_of};
 use super::{MmRef, Space, SpaceError, Vma, VmaRange, Vpn};
 use crate::folio::FolioFlags;
 use crate::lru::Pending;
-use crate::table::{Direction, Gather, Leaf, PteFlags};
+use crate::pgtable::{Direction, Gather, Leaf, PteFlags};
 use alloc::vec::Vec;
 use mmscale_arch::{Func, Machine, NodeId, Order, PageSize, Pfn, Span, planted};
 use mmscale_frames::page_alloc::Gfp;

@@ -47,7 +47,7 @@ use super::reap::is_reapable;
 use super::zap::Zap;
 use super::{CHANGED, DEAD, EXITING, LEFT, MmRef, ReapLock, Reaped, Space, VmaRange, Vpn};
 use crate::lru::MANY;
-use crate::table::{Direction, ENTRIES, Gather, Gathered, HUGE_AT_ONCE, Hold, Sink};
+use crate::pgtable::{Direction, ENTRIES, Gather, Gathered, HUGE_AT_ONCE, Hold, Sink};
 use crate::tlb::Flushed;
 use core::ops::Range;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Release};

@@ -5,7 +5,7 @@ use super::huge::huge_range;
 use super::zap::{HUGE_ORDER, HUGE_PAGES, Locked, Retire};
 use super::{MmRef, Space, SpaceError, Vma, VmaFlags, VmaRange, Vpn};
 use crate::folio::FolioFlags;
-use crate::table::{Direction, Gather, Pte, PteFlags, TableError};
+use crate::pgtable::{Direction, Gather, Pte, PteFlags, TableError};
 use alloc::vec::Vec;
 use mmscale_arch::{Func, Machine, Order, PageSize, Pfn, Span};
 use mmscale_frames::page_alloc::Gfp;

@@ -5,14 +5,14 @@ use super::{MapRequest, MmRef, Place, Prot, Space, SpaceConfig, SpaceDefect, Vma
 use super::{Spaces, VmaRange, Vpn};
 
 use crate::folio::{FolioFlags, Folios};
-use crate::group::{GroupId, Groups};
 use crate::lru::{Lru, LruPolicy, LruRef};
+use crate::memcg::{GroupId, Groups};
 use crate::oom::{Oom, OomConfig};
+use crate::pgtable::{MemAccess, PtRef, Pte, PteFlags, TableDefect, TableLocks};
 use crate::rcu::Rcu;
 use crate::reclaim::Reclaim;
 use crate::smp::SmpConfig;
 use crate::swap::{Swap, SwapConfig};
-use crate::table::{MemAccess, PtRef, Pte, PteFlags, TableDefect, TableLocks};
 use crate::time::Time;
 use crate::tlb::Tlb;
 use crate::work::Work;

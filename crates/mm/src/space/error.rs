@@ -51,8 +51,8 @@ impl From<super::NoMemory> for SpaceError {
     }
 }
 
-impl From<crate::table::TableError> for SpaceError {
-    fn from(_: crate::table::TableError) -> Self {
+impl From<crate::pgtable::TableError> for SpaceError {
+    fn from(_: crate::pgtable::TableError) -> Self {
         Self::NoMemory
     }
 }

@@ -57,7 +57,7 @@ use super::change::Change;
 use super::mmap::locked_of;
 use super::zap::Retire;
 use super::{EXITING, ExitPolicy, MmRef, Space, VmaRange};
-use crate::table::Gather;
+use crate::pgtable::Gather;
 use crate::tlb::FlushBy;
 use core::sync::atomic::Ordering::AcqRel;
 use mmscale_arch::{Atomic, ExitEvent, Func, Machine, Span, Trace};

@@ -6,7 +6,7 @@
 
 use super::zap::PIECE;
 use super::{FaultError, KILLED, MmRef, Space, Vma, VmaFlags, Vpn};
-use crate::table::{MemAccess, Miss, Pte, PteFlags};
+use crate::pgtable::{MemAccess, Miss, Pte, PteFlags};
 use core::sync::atomic::Ordering::Acquire;
 use mmscale_arch::{Atomic, Func, Machine, Op, Pfn, Span, planted};
 
@@ -21,7 +21,7 @@ impl Miss {
 
 impl<A: Machine> Space<A> {
     /// Accesses `page` as the program on this CPU. Calls `use_page` with the frame, as
-    /// [`PageTable::access`](crate::table::PageTable::access) does, after as many faults as needed.
+    /// [`PageTable::access`](crate::pgtable::PageTable::access) does, after as many faults as needed.
     pub fn access<R>(
         &self,
         on: MmRef<'_, A>,

@@ -14,8 +14,8 @@
 
 use super::{FaultError, FileId, FileMap, MmRef, Space, Vma, VmaFlags, Vpn};
 use crate::folio::{FolioFlags, FolioInit};
-use crate::group::GroupId;
-use crate::table::{MemAccess, Pte, PteFlags};
+use crate::memcg::GroupId;
+use crate::pgtable::{MemAccess, Pte, PteFlags};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::AcqRel;

@@ -4,7 +4,7 @@
 use super::swapped::{ALONE, SHARED};
 use super::{MmRef, Space, SpaceError, Vma, VmaFlags, VmaRange};
 use crate::folio::FolioFlags;
-use crate::table::{CopyError, CopyPte, Downgraded, PageTable, Pte, PteFlags};
+use crate::pgtable::{CopyError, CopyPte, Downgraded, PageTable, Pte, PteFlags};
 use alloc::sync::Arc;
 use mmscale_arch::{Func, Machine, Span, planted};
 

@@ -9,7 +9,7 @@ use super::registry::HugePages;
 use super::zap::{HUGE_ORDER, HUGE_PAGES, PIECE};
 use super::{FaultError, MmRef, Space, SpaceError, Vma, VmaFlags, VmaRange, Vpn};
 use crate::folio::FolioFlags;
-use crate::table::{Pte, PteFlags, TableError};
+use crate::pgtable::{Pte, PteFlags, TableError};
 use mmscale_arch::{Machine, PageSize};
 use mmscale_frames::page_alloc::Gfp;
 

@@ -2,7 +2,7 @@
 
 use super::zap::folio_of;
 use super::{MmRef, Space, SpaceError, VmaFlags, VmaRange};
-use crate::table::{Direction, Leaf, PteFlags};
+use crate::pgtable::{Direction, Leaf, PteFlags};
 use mmscale_arch::{Func, Machine, Span};
 
 /// The pages that mlock locks.

@@ -3,9 +3,9 @@
 use super::zap::{Locked, Retire};
 use super::{ADDRESS_BITS, PAGE_SHIFT, VmaRange, Vpn};
 use super::{FileId, FileMap, MmRef, Prot, Space, SpaceError, Vma, VmaFlags};
+use crate::pgtable::Gather;
 use crate::space::GapRequest;
 use crate::space::zap::HUGE_PAGES;
-use crate::table::Gather;
 use alloc::vec::Vec;
 use mmscale_arch::{Func, Machine, Op, Span};
 

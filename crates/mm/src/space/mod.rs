@@ -125,12 +125,12 @@ pub use verify::{SpaceAudit, SpaceDefect};
 pub use vma::{FileId, FileMap, Prot, Vma, VmaFlags};
 pub use vma_slots::{VmaId, VmaLookup, VmaSlots};
 
-use crate::group::GroupId;
 use crate::lru::LruRef;
+use crate::memcg::GroupId;
 use crate::oom::Oom;
+use crate::pgtable::{PageTable, PtRef};
 use crate::reclaim::Reclaim;
 use crate::swap::Swap;
-use crate::table::{PageTable, PtRef};
 use crate::time::Time;
 use alloc::sync::Arc;
 use alloc::vec::Vec;

@@ -1,7 +1,7 @@
 //! Faulting pages in before they are touched (`mm_populate`).
 
 use super::{FaultError, MmRef, Space, SpaceError, Vma, VmaFlags, VmaRange};
-use crate::table::{MemAccess, Pte, PteFlags};
+use crate::pgtable::{MemAccess, Pte, PteFlags};
 use mmscale_arch::{Func, Machine, PageSize, Span};
 
 /// Pages between two calls of `cond_resched`.

@@ -3,7 +3,7 @@
 use super::zap::HUGE_PAGES;
 use super::{MmRef, Prot, Space, SpaceError, Vma, VmaRange, Vpn};
 use crate::folio::FolioFlags;
-use crate::table::{Direction, Leaf, Pte, PteFlags};
+use crate::pgtable::{Direction, Leaf, Pte, PteFlags};
 use crate::tlb::Extent;
 use mmscale_arch::{Func, Machine, PageSize, Span, planted};
 

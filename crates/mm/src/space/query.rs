@@ -1,7 +1,7 @@
 //! Queries about an address space.
 
 use super::{MmRef, Space, SpaceError, Vma, VmaRange, Vpn};
-use crate::table::{Direction, Leaf};
+use crate::pgtable::{Direction, Leaf};
 use alloc::vec::Vec;
 use mmscale_arch::{Func, Machine, Span};
 

@@ -10,7 +10,7 @@ use super::change::Vmas;
 use super::mmap::locked_of;
 use super::zap::Retire;
 use super::{ExitPolicy, FaultError, MmRef, SKIP, Space, UNSTABLE, Vma, VmaFlags, VmaRange};
-use crate::table::Gather;
+use crate::pgtable::Gather;
 use crate::tlb::Leave;
 use core::sync::atomic::Ordering::{AcqRel, Acquire};
 use mmscale_arch::sync::ReadGuard;

@@ -4,7 +4,7 @@ use super::change::Change;
 use super::zap::{HUGE_PAGES, Retire};
 use super::{GapRequest, MapRequest, MmRef, Place, Space, SpaceError, Vma, VmaFlags};
 use super::{MAP_MIN, VmaRange, Vpn};
-use crate::table::Gather;
+use crate::pgtable::Gather;
 use mmscale_arch::{Func, Machine, Span};
 
 /// Where the pages may end up.

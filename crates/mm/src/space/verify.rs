@@ -3,8 +3,8 @@
 use super::zap::{PIECE, folio_of};
 use super::{MmRef, Space, TreeDefect, VmaRange, Vpn};
 use crate::folio::FolioFlags;
+use crate::pgtable::{Direction, Leaf, Pte, PteFlags, TableDefect};
 use crate::swap::SwapEntry;
-use crate::table::{Direction, Leaf, Pte, PteFlags, TableDefect};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use mmscale_arch::{Asid, Machine, Pfn};

@@ -1,8 +1,8 @@
 //! An address space and its tasks, as the OOM killer sees them.
 
 use super::{EXITING, KILLED, MmRef, ReapLock, Reaped, SKIP, Space, Spaces, VICTIM};
-use crate::group::GroupId;
 use crate::lru::LruRef;
+use crate::memcg::GroupId;
 use crate::oom::{ADJ_MAX, ADJ_MIN, Attempt, OomContext, Victim, VictimState};
 use crate::time::Time;
 use alloc::sync::Arc;

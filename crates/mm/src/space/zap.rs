@@ -3,10 +3,10 @@
 
 use super::{MmRef, Space, VmaRange, Vpn};
 use crate::lru::BATCH;
-use crate::reclaim::ReclaimRef;
-use crate::table::{
+use crate::pgtable::{
     Direction, Gather, Gathered, Hold, Leaf, PmdTable, PteFlags, PteTable, Room, Sink,
 };
+use crate::reclaim::ReclaimRef;
 use crate::tlb::{Flushed, Leave};
 use mmscale_arch::{ExitEvent, Func, Machine, Op, Order, PageSize, Pfn, Span, Trace, ZapBy};
 

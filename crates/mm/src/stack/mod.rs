@@ -21,8 +21,8 @@
 
 mod list;
 
+use crate::pgtable::{MemAccess, PtRef, alloc_frame};
 use crate::rcu::Rcu;
-use crate::table::{MemAccess, PtRef, alloc_frame};
 use crate::vmap::{Purge, Vmap, VmapError, VmapStats};
 use crate::work::{Work, WorkItem};
 use core::sync::atomic::Ordering::SeqCst;

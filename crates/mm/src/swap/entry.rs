@@ -21,7 +21,7 @@ impl SwapEntry {
     pub const fn index(self) -> usize {
         self.0 as usize
     }
-    /// Returns the word for [`Pte::swap`](crate::table::Pte::swap): the lowest 32 bits. The maker
+    /// Returns the word for [`Pte::swap`](crate::pgtable::Pte::swap): the lowest 32 bits. The maker
     /// of the page-table entry defines the bits above.
     #[inline]
     pub const fn word(self) -> u64 {

@@ -3,8 +3,8 @@
 use super::slots::SLOTS;
 use super::{Swap, SwapDevice, SwapEntry};
 use crate::folio::{FolioFlags, FolioInit};
-use crate::group::GroupId;
 use crate::lru::{FolioError, LruRef};
+use crate::memcg::GroupId;
 use core::sync::atomic::Ordering::Relaxed;
 use mmscale_arch::{
     Atomic, Func, IoDirection, IoDone, Machine, NodeId, Op, Order, PageIo, Pfn, Span, planted,

@@ -21,10 +21,10 @@
 
 mod ranges;
 
-use crate::smp::Wait;
-use crate::table::{
+use crate::pgtable::{
     ENTRIES, Gather, Gathered, MemAccess, Miss, PageTable, PtRef, Pte, PteFlags, TableError,
 };
+use crate::smp::Wait;
 use crate::tlb::Flushed;
 use mmscale_arch::sync::{Mutex, SpinLock};
 use mmscale_arch::{LockClass, Machine, Pfn, VmaRange, Vpn, planted};

@@ -2,12 +2,12 @@
 
 use mmscale_arch::{Cpu as _, CpuId, Machine as _, NodeId, VmaRange, Vpn};
 use mmscale_frames::page_alloc::MemoryMap;
-use mmscale_mm::group::GroupId;
 use mmscale_mm::lru::{LruAudit, LruPolicy};
+use mmscale_mm::memcg::GroupId;
 use mmscale_mm::mm::{Mm, MmConfig};
+use mmscale_mm::pgtable::MemAccess;
 use mmscale_mm::space::{FaultError, MmRef, Space, SpaceAudit};
-use mmscale_mm::table::MemAccess;
-use mmscale_mm::upkeep::TickPolicy;
+use mmscale_mm::vmstat_work::TickPolicy;
 use mmscale_mm::work::Step;
 use mmscale_stepped::{self as stepped, Stepped};
 use std::rc::{Rc, Weak};

@@ -2,9 +2,9 @@
 
 use crate::address::machine::{Machine, POLICIES, range};
 use mmscale_arch::{Pfn, Vpn};
+use mmscale_mm::pgtable::MemAccess;
 use mmscale_mm::reclaim::{References, Rmap, UnmapTo};
 use mmscale_mm::space::{Advice, LockWhat, MapRequest, MayMove, Place, Prot, RemapRequest, Space};
-use mmscale_mm::table::MemAccess;
 use mmscale_mm::tlb::UnmapBatch;
 use mmscale_stepped::Stepped;
 

@@ -3,8 +3,8 @@
 use crate::address::machine::{GROUP, Machine, POLICIES, range};
 use mmscale_arch::{Machine as _, Op, Vpn};
 use mmscale_mm::lru::LruPolicy;
+use mmscale_mm::pgtable::MemAccess;
 use mmscale_mm::space::{Advice, FaultError, MapRequest, Place, Space, SpaceError};
-use mmscale_mm::table::MemAccess;
 use mmscale_stepped::{self as stepped, Stepped};
 use std::cell::Cell;
 use std::rc::Rc;

@@ -5,7 +5,7 @@ use mmscale_arch::{Cpu as _, CpuId, Machine as _, NodeId, TickEvent, Trace};
 use mmscale_frames::page_alloc::MemoryMap;
 use mmscale_frames::vmstat::NodeItem;
 use mmscale_mm::mm::{Mm, MmConfig};
-use mmscale_mm::upkeep::TickPolicy;
+use mmscale_mm::vmstat_work::TickPolicy;
 use mmscale_mm::work::Step;
 use mmscale_stepped::{self as stepped, Stepped};
 

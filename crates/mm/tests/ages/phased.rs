@@ -6,7 +6,7 @@ use mmscale_arch::{CpuId, Machine as _, Order, Pfn, TickEvent, Trace};
 use mmscale_frames::frame::MigrateType;
 use mmscale_frames::page_alloc::Gfp;
 use mmscale_frames::zone::ZoneId;
-use mmscale_mm::upkeep::TickPolicy;
+use mmscale_mm::vmstat_work::TickPolicy;
 use mmscale_mm::work::WorkItem;
 use mmscale_stepped::{self as stepped, Stepped};
 

@@ -3,7 +3,7 @@
 use crate::ages::machine::{Machine, SEC};
 use mmscale_arch::{Cpu as _, CpuId, Ipi, Machine as _, TaskId};
 use mmscale_mm::time::{Expiry, OverIdle, Time, TimerSlot};
-use mmscale_mm::upkeep::TickPolicy;
+use mmscale_mm::vmstat_work::TickPolicy;
 use mmscale_stepped::{self as stepped, Stepped};
 
 const SLOT: TimerSlot = TimerSlot::new(15);

@@ -3,7 +3,7 @@
 use crate::ages::machine::{Machine, SEC, firings};
 use mmscale_arch::{CpuId, Machine as _, NodeId, TickEvent, Trace};
 use mmscale_frames::vmstat::NodeItem;
-use mmscale_mm::upkeep::TickPolicy;
+use mmscale_mm::vmstat_work::TickPolicy;
 use mmscale_mm::work::WorkItem;
 use mmscale_stepped::{self as stepped, Stepped};
 

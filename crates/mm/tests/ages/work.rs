@@ -3,7 +3,7 @@
 use crate::ages::machine::Machine;
 use mmscale_arch::{Cpu as _, CpuId, Func, Op, TaskId};
 use mmscale_mm::time::{Expiry, Time};
-use mmscale_mm::upkeep::TickPolicy;
+use mmscale_mm::vmstat_work::TickPolicy;
 use mmscale_mm::work::{Step, Work, WorkItem};
 use mmscale_stepped::{self as stepped, Stepped};
 

@@ -4,8 +4,8 @@ use crate::lru::machine::{ALL, ANON, Machine, NODE};
 use mmscale_arch::{CpuId, Order};
 use mmscale_frames::page_alloc::Gfp;
 use mmscale_mm::folio::FolioInit;
-use mmscale_mm::group::{CHARGE_BATCH, GroupId, OverLimit};
 use mmscale_mm::lru::{FolioError, LruPolicy, LruViolation};
+use mmscale_mm::memcg::{CHARGE_BATCH, GroupId, OverLimit};
 
 const GROUP: GroupId = GroupId::new(1);
 const MINE: FolioInit = FolioInit { group: GROUP, ..ANON };

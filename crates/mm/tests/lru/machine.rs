@@ -3,10 +3,10 @@
 use mmscale_arch::{Cpu as _, CpuId, LockClass, LruEvent, NodeId, Order, Pfn, Trace};
 use mmscale_frames::page_alloc::{Gfp, MemoryMap};
 use mmscale_mm::folio::{FolioFlags, FolioInit};
-use mmscale_mm::group::GroupId;
 use mmscale_mm::lru::{BatchKind, LruAudit, LruList, LruPolicy, LruRef};
+use mmscale_mm::memcg::GroupId;
 use mmscale_mm::mm::{Mm, MmConfig};
-use mmscale_mm::upkeep::TickPolicy;
+use mmscale_mm::vmstat_work::TickPolicy;
 use mmscale_mm::work::Step;
 use mmscale_stepped::{self as stepped, Stepped};
 

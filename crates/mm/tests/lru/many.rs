@@ -4,8 +4,8 @@ use crate::lru::machine::{ANON, FILE, Machine, locks};
 use mmscale_arch::{LockClass, Order, Pfn};
 use mmscale_frames::page_alloc::PcpPolicy;
 use mmscale_mm::folio::FolioInit;
-use mmscale_mm::group::GroupId;
 use mmscale_mm::lru::{LruList, LruPolicy, MANY};
+use mmscale_mm::memcg::GroupId;
 use mmscale_stepped as stepped;
 
 const HUGE: Order = Order::new(9).expect("there is such an order");

@@ -5,8 +5,8 @@ use mmscale_arch::Pfn;
 use mmscale_frames::vmstat::ZoneItem;
 use mmscale_frames::zone::ZoneId;
 use mmscale_mm::folio::{FolioFlags, FolioInit};
-use mmscale_mm::group::GroupId;
 use mmscale_mm::lru::{LruList, LruPolicy, LruViolation};
+use mmscale_mm::memcg::GroupId;
 
 fn boot() -> Machine {
     Machine::boot(LruPolicy::Stock, 1)

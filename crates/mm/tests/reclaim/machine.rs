@@ -6,7 +6,7 @@ use mmscale_frames::page_alloc::MemoryMap;
 use mmscale_mm::lru::LruPolicy;
 use mmscale_mm::mm::{Mm, MmConfig};
 use mmscale_mm::swap::SwapConfig;
-use mmscale_mm::upkeep::TickPolicy;
+use mmscale_mm::vmstat_work::TickPolicy;
 use mmscale_mm::work::Step;
 use mmscale_stepped::{self as stepped, Stepped};
 use std::rc::Rc;

@@ -2,7 +2,7 @@
 
 use crate::reclaim::machine::Machine;
 use crate::reclaim::paged::{Entry, NODE};
-use mmscale_mm::group::GroupId;
+use mmscale_mm::memcg::GroupId;
 use mmscale_stepped as stepped;
 
 const FRAMES: u32 = 2_048;

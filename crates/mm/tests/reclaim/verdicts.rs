@@ -3,8 +3,8 @@
 use crate::reclaim::machine::Machine;
 use crate::reclaim::paged::{Entry, NODE};
 use mmscale_mm::folio::FolioFlags;
-use mmscale_mm::group::GroupId;
 use mmscale_mm::lru::LruList;
+use mmscale_mm::memcg::GroupId;
 use mmscale_mm::reclaim::Rmap;
 use mmscale_stepped as stepped;
 

@@ -4,7 +4,7 @@ use crate::swap::machine::{Machine, NODE};
 use mmscale_arch::{IoDirection, Machine as _};
 use mmscale_frames::page_alloc::Gfp;
 use mmscale_mm::folio::FolioFlags;
-use mmscale_mm::group::GroupId;
+use mmscale_mm::memcg::GroupId;
 use mmscale_mm::swap::{SwapDevice, SwapError, WriteOut, Zeromap};
 use mmscale_stepped::{self as stepped, Stepped};
 

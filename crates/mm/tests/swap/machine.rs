@@ -3,13 +3,13 @@
 use mmscale_arch::{Callbacks, CpuId, Ipi, Machine as _, NodeId, Order, Pfn, TaskEntry};
 use mmscale_frames::page_alloc::{Gfp, MemoryMap};
 use mmscale_mm::folio::{FolioFlags, FolioInit, FolioWord};
-use mmscale_mm::group::GroupId;
 use mmscale_mm::lru::{LruAudit, LruPolicy, LruRef};
+use mmscale_mm::memcg::GroupId;
 use mmscale_mm::mm::{Mm, MmConfig};
 use mmscale_mm::swap::{
     Swap, SwapAudit, SwapConfig, SwapDevice, SwapEntry, SwapError, WriteOut, Zeromap,
 };
-use mmscale_mm::upkeep::TickPolicy;
+use mmscale_mm::vmstat_work::TickPolicy;
 use mmscale_stepped::{self as stepped, Stepped};
 use std::cell::RefCell;
 use std::rc::Rc;

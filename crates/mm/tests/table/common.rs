@@ -3,10 +3,10 @@
 use mmscale_arch::{Cpu as _, Ipi, Order, PageSize, Pfn, VmaRange, Vpn};
 use mmscale_frames::frame::MigrateType;
 use mmscale_frames::page_alloc::{AllocConfig, FrameAllocator, Gfp, MemoryMap};
-use mmscale_mm::smp::{CallPolicy, SmpConfig};
-use mmscale_mm::table::{
+use mmscale_mm::pgtable::{
     Direction, Gather, Leaf, PageTable, PtRef, Pte, PteFlags, Room, Sink, TableLocks,
 };
+use mmscale_mm::smp::{CallPolicy, SmpConfig};
 use mmscale_mm::tlb::Tlb;
 use mmscale_stepped::{self as stepped, Stepped};
 use std::rc::Rc;
@@ -72,7 +72,7 @@ impl World {
     }
 }
 
-pub(crate) fn ignore(_: &mmscale_mm::tlb::Flushed, _: &[mmscale_mm::table::Gathered]) {}
+pub(crate) fn ignore(_: &mmscale_mm::tlb::Flushed, _: &[mmscale_mm::pgtable::Gathered]) {}
 
 pub(crate) fn range(start: u64, pages: u64) -> VmaRange {
     VmaRange::with_pages(Vpn::new(start), pages).expect("a range of user pages")

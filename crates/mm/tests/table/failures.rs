@@ -4,7 +4,7 @@
 use crate::table::common::{World, map, page, range};
 use mmscale_arch::{Order, Vpn};
 use mmscale_frames::page_alloc::AllocError;
-use mmscale_mm::table::{CopyError, CopyPte, Downgraded, PageTable, Pte, PteFlags, TableError};
+use mmscale_mm::pgtable::{CopyError, CopyPte, Downgraded, PageTable, Pte, PteFlags, TableError};
 use mmscale_stepped::{self as stepped, Stepped};
 
 const FAILED: TableError = TableError::NoMemory(AllocError::Injected);

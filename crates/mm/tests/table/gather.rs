@@ -2,7 +2,7 @@
 
 use crate::table::common::{World, ignore, map, page, range, zap};
 use mmscale_arch::{Op, PageSize, Pfn, Vpn};
-use mmscale_mm::table::{Direction, Gather, Gathered, MemAccess, Room};
+use mmscale_mm::pgtable::{Direction, Gather, Gathered, MemAccess, Room};
 use mmscale_mm::tlb::Flushed;
 use mmscale_stepped as stepped;
 

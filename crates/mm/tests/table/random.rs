@@ -2,7 +2,7 @@
 
 use crate::table::common::{World, zap};
 use mmscale_arch::{Order, PageSize, Pfn, VmaRange, Vpn};
-use mmscale_mm::table::{
+use mmscale_mm::pgtable::{
     CopyPte, Direction, Downgraded, Gather, Gathered, MemAccess, Miss, PageTable, Pte, PteFlags,
 };
 use mmscale_mm::tlb::{Extent, Flushed};

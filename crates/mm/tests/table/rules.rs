@@ -4,7 +4,7 @@ use crate::table::common::{World, ignore, map, page, range, zap};
 use mmscale_arch::NodeId;
 use mmscale_arch::{Order, PageSize, Pfn, VmaRange, Vpn};
 use mmscale_frames::vmstat::NodeItem;
-use mmscale_mm::table::{
+use mmscale_mm::pgtable::{
     CopyPte, Direction, Downgraded, Gather, Leaf, MemAccess, Miss, Pte, PteFlags, TableError,
 };
 
@@ -145,7 +145,7 @@ fn a_copy_shares_pages_and_takes_writing_from_both() {
     downgraded.flush(world.on(), &from);
     // The CPU's old write permission is gone as well.
     assert!(matches!(access(MemAccess::Write), Err(Miss::ReadOnly(_))));
-    let count = |table: &mmscale_mm::table::PageTable<_>| {
+    let count = |table: &mmscale_mm::pgtable::PageTable<_>| {
         let audit = table.verify(world.on()).unwrap();
         (audit.pages, audit.huge, audit.swapped)
     };

@@ -4,8 +4,8 @@ use crate::table::common::{World, map, page};
 use mmscale_arch::{
     Asid, Cpu as _, CpuId, Machine as _, Op, PageSize, Pfn, Translation, VmaRange, Vpn,
 };
+use mmscale_mm::pgtable::{Gather, MemAccess, PageTable};
 use mmscale_mm::smp::{CallPolicy, Wait};
-use mmscale_mm::table::{Gather, MemAccess, PageTable};
 use mmscale_mm::tlb::{
     Extent, LIMBO_BATCH_PAGES, LIMBO_BATCHES, Leave, Parked, Tables, UnmapBatch,
 };

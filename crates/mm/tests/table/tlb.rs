@@ -2,7 +2,7 @@
 
 use crate::table::common::{World, map, page};
 use mmscale_arch::{Op, PageSize, Pfn, VmaRange, Vpn};
-use mmscale_mm::table::{MemAccess, Miss, PageTable, Pte};
+use mmscale_mm::pgtable::{MemAccess, Miss, PageTable, Pte};
 use mmscale_mm::tlb::Extent;
 use mmscale_stepped::{self as stepped, Stepped};
 

@@ -2,8 +2,8 @@
 
 use crate::table::common::{World, range};
 use mmscale_arch::{Pfn, VmaRange, Vpn};
+use mmscale_mm::pgtable::MemAccess;
 use mmscale_mm::smp::CallPolicy;
-use mmscale_mm::table::MemAccess;
 use mmscale_mm::vmap::{Purge, Vmap, VmapError};
 use mmscale_stepped::{self as stepped, Stepped};
 

@@ -3,8 +3,8 @@
 use crate::calls::{POLICIES, seeds};
 use crate::paging::{World, machine, range};
 use mmscale_arch::{Atomic, Cpu, Ipi, Machine as _, Order, PageSize, Pfn, Vpn};
+use mmscale_mm::pgtable::MemAccess;
 use mmscale_mm::smp::{CallPolicy, SmpConfig};
-use mmscale_mm::table::MemAccess;
 use mmscale_mm::tlb::{Extent, Leave, UnmapBatch};
 use mmscale_mm::vmap::{Purge, Vmap};
 use mmscale_sim::{Outcome, Policy, Rule, Sim, SimConfig, random_u64};

@@ -8,11 +8,11 @@ use mmscale_arch::{
 };
 use mmscale_frames::frame::MigrateType;
 use mmscale_frames::page_alloc::{AllocConfig, FrameAllocator, Gfp, MemoryMap};
-use mmscale_mm::smp::{CallPolicy, SmpConfig};
-use mmscale_mm::table::{
+use mmscale_mm::pgtable::{
     Direction, Gather, Gathered, Leaf, MemAccess, Miss, PageTable, PtRef, Pte, PteFlags, PteTable,
     Room, TableLocks,
 };
+use mmscale_mm::smp::{CallPolicy, SmpConfig};
 use mmscale_mm::tlb::{Extent, Flushed, Leave, Parked, Tlb};
 use mmscale_sim::{Outcome, Policy, Rule, Sim, SimConfig, random_u64, table_host_bytes};
 use std::cell::{Cell, RefCell};

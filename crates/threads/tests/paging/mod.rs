@@ -4,10 +4,10 @@ use crate::common::{config, run, task};
 use mmscale_arch::{Ipi, Machine as _, Order, PageSize, Pfn, VmaRange, Vpn};
 use mmscale_frames::frame::MigrateType;
 use mmscale_frames::page_alloc::{AllocConfig, FrameAllocator, Gfp, MemoryMap};
-use mmscale_mm::smp::SmpConfig;
-use mmscale_mm::table::{
+use mmscale_mm::pgtable::{
     Direction, Gather, Gathered, Leaf, MemAccess, PageTable, PtRef, Pte, PteFlags, Room, TableLocks,
 };
+use mmscale_mm::smp::SmpConfig;
 use mmscale_mm::tlb::{Flushed, Tlb};
 use mmscale_threads::{Threads, ThreadsConfig};
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};

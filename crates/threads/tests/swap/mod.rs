@@ -9,7 +9,7 @@ use mmscale_frames::page_alloc::MemoryMap;
 use mmscale_mm::lru::LruPolicy;
 use mmscale_mm::mm::{KSWAPD, MM_TASK, MmConfig};
 use mmscale_mm::swap::SwapConfig;
-use mmscale_mm::upkeep::TickPolicy;
+use mmscale_mm::vmstat_work::TickPolicy;
 use mmscale_threads::{Outcome, Threads, ThreadsConfig};
 use paged::Paged;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};

@@ -3,7 +3,7 @@
 use super::world::*;
 use mmscale_arch::Machine;
 use mmscale_kernel::Kernel;
-use mmscale_mm::group::GroupId;
+use mmscale_mm::memcg::GroupId;
 use mmscale_mm::oom::OomPolicy;
 use mmscale_sim::Policy;
 use mmscale_system::{Errno, Exit, MapSpec, PAGE_BYTES, System, ThreadSpec};

@@ -9,7 +9,7 @@ use mmscale_mm::lru::LruPolicy;
 use mmscale_mm::mm::MmConfig;
 use mmscale_mm::oom::OomCounters;
 use mmscale_mm::swap::{SwapConfig, Zeromap};
-use mmscale_mm::upkeep::TickPolicy;
+use mmscale_mm::vmstat_work::TickPolicy;
 use mmscale_sim::{Policy, Sim, SimConfig, sample_profile};
 use mmscale_system::{Addr, Body, Errno, Exit, MapSpec, PAGE_BYTES, ProcessId, System, ThreadSpec};
 use mmscale_threads::{Threads, ThreadsConfig};

@@ -7,7 +7,7 @@ use mmscale_interleave::{Hooks, Model, check, cpu_body, run, set_online};
 use mmscale_mm::folio::FolioFlags;
 use mmscale_mm::lru::LruPolicy;
 use mmscale_mm::mm::{Mm, MmConfig};
-use mmscale_mm::upkeep::TickPolicy;
+use mmscale_mm::vmstat_work::TickPolicy;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 

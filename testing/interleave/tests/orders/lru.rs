@@ -4,10 +4,10 @@ use mmscale_arch::{Ipi, NodeId, Order, Pfn};
 use mmscale_frames::page_alloc::{Gfp, MemoryMap};
 use mmscale_interleave::{Hooks, Model, check, cpu_body, run};
 use mmscale_mm::folio::{FolioFlags, FolioInit};
-use mmscale_mm::group::GroupId;
 use mmscale_mm::lru::{BATCH, LruAudit, LruList, LruPolicy};
+use mmscale_mm::memcg::GroupId;
 use mmscale_mm::mm::{Mm, MmConfig};
-use mmscale_mm::upkeep::TickPolicy;
+use mmscale_mm::vmstat_work::TickPolicy;
 use std::sync::Arc;
 
 pub(super) type World = Mm<Model>;

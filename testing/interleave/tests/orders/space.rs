@@ -4,18 +4,18 @@ use mmscale_arch::sync::Completion;
 use mmscale_arch::{Atomic, Cpu, CpuId, Ipi, Machine as _, VmaRange, Vpn};
 use mmscale_frames::page_alloc::MemoryMap;
 use mmscale_interleave::{Hooks, Model, check, cpu_body, run};
-use mmscale_mm::group::GroupId;
 use mmscale_mm::lru::{LruAudit, LruPolicy};
+use mmscale_mm::memcg::GroupId;
 use mmscale_mm::mm::{Mm, MmConfig};
+use mmscale_mm::pgtable::MemAccess;
 use mmscale_mm::reclaim::{Rmap, UnmapTo};
 use mmscale_mm::smp::CallPolicy;
 use mmscale_mm::space::{
     Advice, ExitPolicy, FaultError, MapRequest, MayMove, Place, Prot, RemapRequest, Space,
     SpaceAudit,
 };
-use mmscale_mm::table::MemAccess;
 use mmscale_mm::tlb::{Leave, UnmapBatch};
-use mmscale_mm::upkeep::TickPolicy;
+use mmscale_mm::vmstat_work::TickPolicy;
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, OnceLock};
 

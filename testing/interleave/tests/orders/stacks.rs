@@ -3,10 +3,10 @@
 use mmscale_arch::{Atomic, Cpu, CpuId, CpuMask, Ipi, TaskEntry};
 use mmscale_frames::page_alloc::{AllocConfig, FrameAllocator, MemoryMap};
 use mmscale_interleave::{Hooks, Model, check, cpu_body, interrupt, run, set_online};
+use mmscale_mm::pgtable::{PtRef, TableLocks};
 use mmscale_mm::rcu::Rcu;
 use mmscale_mm::smp::{CallPolicy, SmpConfig};
 use mmscale_mm::stack::{Stack, StackConfig, Stacks};
-use mmscale_mm::table::{PtRef, TableLocks};
 use mmscale_mm::tlb::Tlb;
 use mmscale_mm::work::{Work, WorkItem};
 use std::sync::atomic::Ordering::SeqCst;

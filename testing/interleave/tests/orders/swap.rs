@@ -9,7 +9,7 @@ use mmscale_interleave::{Hooks, Model, check, cpu_body, run};
 use mmscale_mm::lru::LruPolicy;
 use mmscale_mm::mm::MmConfig;
 use mmscale_mm::swap::SwapConfig;
-use mmscale_mm::upkeep::TickPolicy;
+use mmscale_mm::vmstat_work::TickPolicy;
 use std::sync::Arc;
 
 type World = Paged<Model>;

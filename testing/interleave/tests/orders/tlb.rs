@@ -3,8 +3,8 @@
 use mmscale_arch::{Atomic, Cpu, Ipi, Machine as _, PageSize, Pfn, VmaRange, Vpn};
 use mmscale_frames::page_alloc::{AllocConfig, FrameAllocator, MemoryMap};
 use mmscale_interleave::{Hooks, Model, check, cpu_body, run};
+use mmscale_mm::pgtable::{MemAccess, PageTable, PtRef, Pte, PteFlags, TableLocks};
 use mmscale_mm::smp::{CallPolicy, SmpConfig, Wait};
-use mmscale_mm::table::{MemAccess, PageTable, PtRef, Pte, PteFlags, TableLocks};
 use mmscale_mm::tlb::{Extent, Leave, Parked, Tlb, UnmapBatch};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;

@@ -3,8 +3,8 @@
 use mmscale_arch::{Atomic, Cpu, Ipi, Machine as _, Pfn, VmaRange, Vpn};
 use mmscale_frames::page_alloc::{AllocConfig, FrameAllocator, MemoryMap};
 use mmscale_interleave::{Hooks, Model, check, cpu_body, run};
+use mmscale_mm::pgtable::{MemAccess, PtRef, TableLocks};
 use mmscale_mm::smp::{CallPolicy, SmpConfig};
-use mmscale_mm::table::{MemAccess, PtRef, TableLocks};
 use mmscale_mm::tlb::Tlb;
 use mmscale_mm::vmap::Vmap;
 use std::sync::Arc;

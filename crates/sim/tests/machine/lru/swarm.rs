@@ -4,8 +4,8 @@ use super::world::{ALL, ANON, World, config, well};
 use mmscale_arch::sync::SpinLock;
 use mmscale_arch::{LockClass, Machine as _, NodeId, Pfn};
 use mmscale_mm::folio::{FolioFlags, FolioInit};
-use mmscale_mm::group::GroupId;
 use mmscale_mm::lru::{LruList, LruPolicy};
+use mmscale_mm::memcg::GroupId;
 use mmscale_sim::{Outcome, Policy, Sim, SimConfig};
 use std::rc::Rc;
 

@@ -7,10 +7,10 @@ use mmscale_arch::{
 };
 use mmscale_frames::page_alloc::{Gfp, MemoryMap};
 use mmscale_mm::folio::{FolioFlags, FolioInit};
-use mmscale_mm::group::GroupId;
 use mmscale_mm::lru::{LruAudit, LruCounters, LruPolicy, LruRef};
+use mmscale_mm::memcg::GroupId;
 use mmscale_mm::mm::{MM_TASK, Mm, MmConfig};
-use mmscale_mm::upkeep::TickPolicy;
+use mmscale_mm::vmstat_work::TickPolicy;
 use mmscale_sim::{Outcome, Sim, SimAtomic, SimConfig, run, sample_profile};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;

@@ -5,10 +5,10 @@ use crate::lru::world::{ALL, World, config, well_with};
 use mmscale_arch::{Machine as _, VmaRange, Vpn};
 use mmscale_frames::page_alloc::MemoryMap;
 use mmscale_mm::lru::LruPolicy;
+use mmscale_mm::pgtable::MemAccess;
 use mmscale_mm::space::{
     Advice, FaultError, LockWhat, MapRequest, MmRef, Place, Space, SpaceError,
 };
-use mmscale_mm::table::MemAccess;
 use mmscale_sim::{Sim, SimConfig};
 use std::cell::Cell;
 use std::rc::Rc;

@@ -6,11 +6,11 @@
 
 use crate::lru::world::{GROUP, World};
 use mmscale_arch::{Machine as _, NodeId, VmaRange, Vpn};
+use mmscale_mm::pgtable::MemAccess;
 use mmscale_mm::space::{
     Advice, FaultError, LockWhat, MapRequest, MayMove, MmRef, Place, Present, Prot, RemapRequest,
     Space, SpaceError,
 };
-use mmscale_mm::table::MemAccess;
 use mmscale_sim::Sim;
 use std::sync::Arc;
 

@@ -11,12 +11,12 @@ use mmscale_arch::{
 };
 use mmscale_frames::page_alloc::MemoryMap;
 use mmscale_mm::lru::LruPolicy;
+use mmscale_mm::pgtable::MemAccess;
 use mmscale_mm::space::{
     Advice, ExitPolicy, FaultError, File, HugePages, MapRequest, MayMove, MmRef, Place, ReapLock,
     Reaped, RemapRequest, Space, SpaceError, VmaFlags,
 };
 use mmscale_mm::swap::SwapDevice;
-use mmscale_mm::table::MemAccess;
 use mmscale_sim::{Policy, Rule, Sim, SimAtomic, SimConfig};
 use std::cell::Cell;
 use std::rc::Rc;

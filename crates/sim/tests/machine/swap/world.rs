@@ -10,7 +10,7 @@ use mmscale_mm::lru::LruPolicy;
 use mmscale_mm::mm::{KSWAPD, MM_TASK, MmConfig};
 use mmscale_mm::reclaim::ReclaimCounters;
 use mmscale_mm::swap::{SwapConfig, SwapCounters};
-use mmscale_mm::upkeep::TickPolicy;
+use mmscale_mm::vmstat_work::TickPolicy;
 use mmscale_sim::{Outcome, Sim, SimAtomic, SimConfig, run};
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
