@@ -2,8 +2,8 @@
 //!
 //! The modules follow the life of a frame: the frame allocator (`mmscale_frames`) hands it out, it
 //! is *mapped* (`space`, `pgtable`), unmapped, *proved* unreachable (`tlb`), *retired* (`folio`,
-//! `memcg`, `lru`) and freed. Meanwhile the periodic work of `vmstat_work` runs. If memory is short,
-//! `reclaim` sends folios to `swap`; if that does not help, `oom` chooses a victim.
+//! `memcg`, `lru`) and freed. Meanwhile the periodic work of `vmstat_work` runs. If memory is
+//! short, `reclaim` sends folios to `swap`; if that does not help, `oom` chooses a victim.
 //!
 //! The memory manager uses a machine through one trait, [`Machine`](mmscale_arch::Machine). All of
 //! its state is in one value, [`mm::Mm`], which the machine passes to every callback. There are no

@@ -21,7 +21,8 @@ impl Miss {
 
 impl<A: Machine> Space<A> {
     /// Accesses `page` as the program on this CPU. Calls `use_page` with the frame, as
-    /// [`PageTable::access`](crate::pgtable::PageTable::access) does, after as many faults as needed.
+    /// [`PageTable::access`](crate::pgtable::PageTable::access) does, after as many faults as
+    /// needed.
     pub fn access<R>(
         &self,
         on: MmRef<'_, A>,
