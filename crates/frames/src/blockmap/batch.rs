@@ -1,4 +1,31 @@
-//! Giving several pageblocks back together, each with one plain store to its head.
+//! Freeing several pageblocks together, with one plain store to the head of each.
+//!
+//! A CPU that frees all frames of a pageblock is the only one that may change its head, with one
+//! exception: another CPU may isolate the block. To be safe against that alone, each head would
+//! need a compare-exchange. Isolation is rare, so a batch excludes it once for all of its heads:
+//! Dekker's algorithm with two flags, `inside` of each CPU and `isolating` of the map.
+//!
+//! ```text
+//! CPU in a batch                         isolator
+//! (1) inside = 1          SeqCst         (a) isolating += 1       SeqCst
+//! (2) read isolating      SeqCst         (b) read inside          SeqCst
+//!     0: change heads with plain stores      0: change the head
+//!     else: inside = 0, use                  else: repeat (b)
+//!           compare-exchange
+//! (3) inside = 0          Release        (c) isolating -= 1       Release
+//! ```
+//!
+//! Each side writes its flag and then reads the other's: the store-buffering pattern. `SeqCst` puts
+//! all four operations into one total order, so at least one side sees the other's flag: if (2)
+//! reads 0, it is before (a), so (1) is before (b), which reads 1. With `Acquire` and `Release`
+//! alone a processor may do its read before its write is visible to the other. Both sides could
+//! then read 0, and a plain store could overwrite the `isolated` bit.
+//!
+//! (3) pairs with (b): an isolator that reads 0 sees the batch's heads. (c) pairs with (2): a batch
+//! that reads 0 sees the isolated heads, and leaves them alone.
+//!
+//! Allocating whole pageblocks needs no batch. The CPU that has cleared a block's bit in the index
+//! of whole blocks is the only one that may change its head, and isolators compete for that bit.
 
 use super::BlockMap;
 use super::head::Head;
@@ -6,42 +33,36 @@ use core::cell::Cell;
 use core::sync::atomic::Ordering::{Acquire, Release, SeqCst};
 use mmscale_arch::{Atomic, Cpu, CpuId, planted};
 
-/// While it lasts, its CPU changes the heads of pageblocks of which it gives everything back.
-/// Nobody else changes these but who isolates one. So a CPU that nobody isolates anything beside
-/// needs no atomic operation for each of them: it says once that it begins, and who isolates waits
-/// until it ends, or those who come later see that somebody does and are as careful as one has to
-/// be.
-///
-/// Whole pageblocks on the way out need none of this: who has taken the bit of one out of where
-/// they are found is the only one who may change its head, and who isolates waits for that bit.
+/// A section in which a CPU changes the heads of pageblocks of which it frees all frames. It ends
+/// when this is dropped.
 pub(super) struct Batch<'a, A: Cpu> {
     /// Nonzero while its CPU changes heads with plain stores.
     inside: &'a A::AtomicU32,
     mode: Cell<Mode>,
 }
 
-/// What a batch's CPU does.
+/// State of a batch.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Mode {
-    /// It has not changed any head yet.
+    /// The batch has not changed a head yet.
     Idle,
-    /// As [`HeadWrite::Plain`].
+    /// It changes heads as [`HeadWrite::Plain`].
     Plain,
-    /// As [`HeadWrite::Cas`].
+    /// It changes heads as [`HeadWrite::Cas`].
     Cas,
 }
 
-/// How a CPU changes heads until its batch ends.
+/// Operation with which a CPU changes heads until its batch ends.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum HeadWrite {
-    /// With plain stores: who isolates waits.
+    /// Plain stores: isolators wait for the end of the batch.
     Plain,
-    /// With compare-and-exchange: somebody isolates.
+    /// Compare-exchange: an isolation is in progress.
     Cas,
 }
 
 impl<A: Cpu> Batch<'_, A> {
-    /// How its CPU may change heads from now on.
+    /// Starts the section, if it has not started; returns how its CPU may change heads.
     #[inline]
     pub(super) fn enter(&self, map: &BlockMap<A>) -> HeadWrite {
         if self.mode.get() == Mode::Idle {
@@ -50,8 +71,7 @@ impl<A: Cpu> Batch<'_, A> {
         if self.mode.get() == Mode::Plain { HeadWrite::Plain } else { HeadWrite::Cas }
     }
     fn begin(&self, map: &BlockMap<A>) {
-        // Pairs with `without_batches`, which counts itself and then loads `inside`: all four
-        // operations are sequentially consistent, so one side sees the other.
+        // (1) and (2) of the module's documentation.
         self.inside.swap(1, SeqCst);
         let order = if planted!(BlockmapBatchAcquired) { Acquire } else { SeqCst };
         if map.isolating.load(order) == 0 {
@@ -73,15 +93,16 @@ impl<A: Cpu> Drop for Batch<'_, A> {
 }
 
 impl<A: Cpu> BlockMap<A> {
-    /// For the CPU this runs on, or one that has stopped, with preemption off. It is in no other
-    /// batch: its cache has been entered.
+    /// A batch of the CPU this runs on, or of one that has stopped, with preemption off. The caller
+    /// has entered that CPU's cache, so the CPU has no other batch.
     #[inline]
     pub(super) fn batch(&self, cpu: CpuId) -> Batch<'_, A> {
         Batch { inside: &self.shared.of(cpu).inside, mode: Cell::new(Mode::Idle) }
     }
 
-    /// Makes of the head of a pageblock that the batch's CPU has all of what `change` makes of it.
-    /// `false`: that is nothing, or somebody isolated the pageblock meanwhile.
+    /// Replaces the head of a pageblock, all frames of which belong to the batch's CPU, by
+    /// `change(head)`. Returns `false`, and changes nothing, if that is `None` or if the pageblock
+    /// was isolated meanwhile.
     #[inline(always)]
     pub(super) fn replace(
         &self,
@@ -101,7 +122,8 @@ impl<A: Cpu> BlockMap<A> {
         }
     }
 
-    /// Has no CPU in a batch with plain stores, and runs `isolate`. The caller may wait.
+    /// Waits until no CPU is in a batch with plain stores, and runs `isolate` while none is. The
+    /// caller may wait. Its steps are (a), (b) and (c) of the module's documentation.
     pub(super) fn without_batches<T>(&self, isolate: impl FnOnce() -> T) -> T {
         self.isolating.fetch_add(1, SeqCst);
         for (_, shared) in self.shared.iter() {

@@ -9,26 +9,26 @@ pub(super) const WHOLE: Order = Order::new(WORD_ORDER).unwrap();
 /// Frames of a word.
 pub(super) const WORD_PAGES: usize = 1 << WORD_ORDER;
 
-/// Frames of one word.
+/// A set of frames of one word.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Run {
     pub(super) word: u32,
     pub(super) frames: u64,
 }
 
-/// The word of a frame of the zone, and where in it.
+/// The word of a frame of the zone, and its bit.
 #[inline]
 pub(super) const fn split(frame: u32) -> (u32, u32) {
     (frame / WORD_PAGES as u32, frame % WORD_PAGES as u32)
 }
 
-/// The frame behind a bit of a word.
+/// The frame of a bit of a word.
 #[inline]
 pub(super) const fn join(word: u32, bit: u32) -> u32 {
     word * WORD_PAGES as u32 + bit
 }
 
-/// By order: where a block of that order may start in a word.
+/// By order: the aligned starts of blocks in a word.
 const STARTS: [u64; WORD_ORDER as usize + 1] = [
     !0,
     0x5555_5555_5555_5555,
@@ -45,7 +45,7 @@ pub(super) const fn run(order: Order, bit: u32) -> u64 {
     !0 >> (WORD_PAGES - order.pages()) << bit
 }
 
-/// Where all blocks of `order`, at most a word, start that are all in `free`.
+/// The starts of all aligned blocks of `order`, at most a word, whose frames are all in `free`.
 #[inline]
 pub(super) const fn starts(free: u64, order: Order) -> u64 {
     if free == !0 {
@@ -75,7 +75,7 @@ pub(super) const fn runs(starts: u64, order: Order) -> u64 {
     runs
 }
 
-/// Those of `starts`, where blocks of `order` start, whose buddy is not among them.
+/// Those of `starts`, the starts of blocks of `order`, whose buddy is not among them.
 #[inline]
 const fn isolated_starts(starts: u64, order: Order) -> u64 {
     if order.get() == WORD_ORDER {
@@ -85,8 +85,8 @@ const fn isolated_starts(starts: u64, order: Order) -> u64 {
     starts & !(pairs | pairs << order.pages())
 }
 
-/// Of `starts`, where blocks of `order`, at most a word, start: the lowest one whose buddy is not
-/// among them, so that larger blocks stay; if there is none, the lowest of all.
+/// The best of `starts`, the starts of blocks of `order`, at most a word: the lowest one whose
+/// buddy is not among them, so that larger blocks stay whole; if there is none, the lowest of all.
 #[inline]
 pub(super) const fn best_of(starts: u64, order: Order) -> Option<u32> {
     if starts == 0 {
@@ -96,24 +96,24 @@ pub(super) const fn best_of(starts: u64, order: Order) -> Option<u32> {
     Some(if isolated_starts == 0 { starts } else { isolated_starts }.trailing_zeros())
 }
 
-/// The best block of `order`, at most a word, that is all in `free`.
+/// The start of the best block of `order`, at most a word, whose frames are all in `free`.
 #[inline]
 pub(super) const fn best(free: u64, order: Order) -> Option<u32> {
     best_of(starts(free, order), order)
 }
 
-/// How well a word suits an order.
+/// Result of a search for a block of an order in a word.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Fit {
-    /// It has no such block.
+    /// The word has no such block.
     None,
-    /// Only as a part of larger ones.
+    /// The word has such blocks only as parts of larger ones.
     Larger,
-    /// Just that.
+    /// The word has a block of exactly that order.
     Exact,
 }
 
-/// How well a word of which `free` is free suits `order`, at most a word.
+/// Searches for a block of `order`, at most a word, in a word whose free frames are `free`.
 #[inline]
 pub(super) const fn fit(free: u64, order: Order) -> Fit {
     let starts = starts(free, order);
@@ -124,11 +124,11 @@ pub(super) const fn fit(free: u64, order: Order) -> Fit {
     }
 }
 
-/// The order of the largest block, at most a word, that is all in `free`; 0 if `free` is empty.
+/// The order of the largest block, at most a word, whose frames are all in `free`; 0 if `free` is
+/// empty.
 #[inline]
 pub(super) const fn largest(free: u64) -> u8 {
-    // To the end without a branch: where frames come back at random places nobody could foretell
-    // it.
+    // A fixed number of steps: if frames are freed in random order, an early exit is unpredictable.
     let (mut runs, mut order, mut step) = (free, 0, 0);
     while step < WORD_ORDER {
         runs &= runs >> (1 << step) & STARTS[step as usize + 1];
@@ -138,9 +138,9 @@ pub(super) const fn largest(free: u64) -> u8 {
     order
 }
 
-/// The order of the largest block, at most a word, that is all in `free`, of those that have to do
-/// with `frames`, which are in it and `pages` in number: for one block the one that it has become
-/// part of, for others that of the whole word.
+/// The order of the largest free block that may have come about by freeing `frames`, `pages` in
+/// number. `free` is the free frames of the word, with them. If `frames` is one aligned block: the
+/// order of the block that it became part of. Otherwise: the largest order in the word.
 #[inline]
 pub(super) fn largest_with(free: u64, frames: u64, pages: u32) -> u8 {
     let first = frames.trailing_zeros();
@@ -149,8 +149,9 @@ pub(super) fn largest_with(free: u64, frames: u64, pages: u32) -> u8 {
     if gaps | u64::from((pages | first) & odd) != 0 {
         return largest(free);
     }
-    // The nearest frames in use on either side say how far it goes: two frames are in one block of
-    // an order if their numbers differ in lower bits only. There may be none: 64, or more, then.
+    // The nearest used frames on either side limit the block: two frames are in one block of an
+    // order if their numbers differ in lower bits only. Without a used frame the number is 64 or
+    // more.
     let above = first + (!free >> first).trailing_zeros();
     let below = first.wrapping_sub((!free << (WORD_PAGES as u32 - 1 - first)).leading_zeros());
     let (above, below) = (above ^ first, below ^ first);

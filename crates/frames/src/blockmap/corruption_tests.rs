@@ -1,4 +1,4 @@
-//! Damage planted in a map: [`BlockMap::verify`] must name each.
+//! Tests that corrupt a map: [`BlockMap::verify`] must report each corruption.
 
 use super::head::BUSY;
 use super::{AllocRequest, BlockMap, MapError, Refill, ReserveAccess, ReservePages, WORDS, bits};
@@ -12,7 +12,7 @@ use mmscale_stepped::Stepped;
 type Map = BlockMap<Stepped>;
 
 const ME: CpuId = CpuId::new(0);
-/// A block that nobody has touched.
+/// A block that was never used.
 const FRESH: usize = 7;
 const NO_RESERVE: ReservePages = ReservePages { from_singles: 0, from_larger: 0 };
 
@@ -25,8 +25,8 @@ fn take(map: &Map) -> Pfn {
     map.claim(&PreemptGuard::new(), request(Order::ZERO), &mut 0).unwrap()
 }
 
-/// What `plant` does to a sound map, of which one CPU owns the block of the page that it is given,
-/// which is held, must be what `verify` says.
+/// Corrupts a sound map with `plant` and checks that `verify` reports the error that it returns.
+/// `plant` gets an allocated page, whose block the CPU owns.
 #[track_caller]
 fn caught(plant: impl FnOnce(&Map, Pfn) -> MapError) {
     let map = Map::new(Pfn::new(0), 1 << 16, NO_RESERVE);
@@ -134,8 +134,8 @@ fn a_cpu_that_miscounts_what_it_keeps() {
     });
 }
 
-/// Who takes several words may take one among them that somebody has cleared and not counted yet:
-/// for a moment more of the block is used than there is.
+/// A CPU that takes several words may take one that another CPU has cleared and not subtracted yet:
+/// for a moment `used` is more than the frames of a block.
 #[test]
 fn frames_are_taken_before_they_are_counted_as_free() {
     let map = Map::new(Pfn::new(0), 512, NO_RESERVE);
@@ -160,8 +160,8 @@ fn block(order: u8) -> Order {
     Order::new(order).unwrap()
 }
 
-/// A page stays with the CPU, and a block that is too large for what it may keep goes straight to
-/// the map: those who look for memory must learn of either, for the CPU has not counted that.
+/// A freed page stays in the cache, and a block that is too large for the cache goes to the map and
+/// leaves a delta. The flag must be set in both cases, so that a drain finds them.
 #[test]
 fn who_keeps_what_came_back_or_owes_the_counter_says_so() {
     for (order, owed) in [(0, 0), (7, 128)] {
@@ -178,8 +178,8 @@ fn who_keeps_what_came_back_or_owes_the_counter_says_so() {
     }
 }
 
-/// Where memory is short each CPU counts at once what it does. If it said that it owes something it
-/// would be drained again and again, and lose the pageblocks that it takes from.
+/// Where memory is short each CPU folds its delta immediately. If it set its flag, it would be
+/// drained again and again, and would lose the pageblocks that it owns.
 #[test]
 fn who_counts_at_once_says_nothing() {
     let map = Map::new(Pfn::new(0), 8 << 9, NO_RESERVE);
@@ -195,8 +195,8 @@ fn who_counts_at_once_says_nothing() {
     map.verify().unwrap();
 }
 
-/// Of what is above the watermark several whole pageblocks are taken, as many as a CPU may keep,
-/// and no more than leave the reserve.
+/// A refill takes several whole pageblocks: at most the CPU's share of the pages above the
+/// watermark, at most what its cache has room for, and none of the reserve.
 #[test]
 fn what_is_taken_for_later_is_bounded() {
     let pinned = PreemptGuard::new();
@@ -248,7 +248,7 @@ fn what_is_taken_for_later_is_bounded() {
     assert_eq!(map.verify().unwrap().cached, 512 - 128, "who may have the reserve needs one");
 }
 
-/// Pageblocks that the stacks of a CPU of such a map take.
+/// The most pageblocks on a CPU's stacks, with a map of `MANY` pages.
 fn map_limit() -> u64 {
     let map = Map::new(Pfn::new(0), MANY, NO_RESERVE);
     let cache = map.caches.get(ME).unwrap().enter().unwrap();

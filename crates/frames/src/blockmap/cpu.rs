@@ -1,5 +1,8 @@
-//! What a CPU has to itself: free blocks, frames on their way home, and pageblocks that it takes
-//! more from.
+//! A CPU's cache of a zone: stacks of free blocks, pending frees, and the pageblocks that it owns.
+//!
+//! Frames in the cache have their bits set: for other CPUs they are in use. A pending free is a
+//! word of which this CPU has freed some frames and not cleared their bits yet, so that one atomic
+//! operation clears the bits of several frees.
 
 use super::bits::{Run, WORD_PAGES};
 use super::stack::Stacks;
@@ -8,21 +11,20 @@ use crate::frame::MigrateType;
 use core::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed};
 use mmscale_arch::Order;
 
-/// Words of frames on their way home that a CPU keeps at most; a power of two.
+/// The most words with pending frees of a CPU; a power of two.
 const PENDING_WORDS: usize = 8;
 
-/// How much a CPU keeps at most.
+/// Limits of a CPU's cache.
 #[derive(Clone, Copy)]
 pub(super) struct Limits {
-    /// Words of frames on their way home, a power of two.
+    /// Words with pending frees, a power of two.
     pending_words: usize,
     /// Pages on its stacks.
     stacked_pages: u32,
 }
 
 impl Limits {
-    /// About `pages` in all, but for the least that it takes: a word's worth on stacks and a word
-    /// on its way home.
+    /// Limits for about `pages` pages in all, at least one word on the stacks and one pending word.
     pub(super) const fn of(pages: usize) -> Self {
         let words = pages / 2 / WORD_PAGES;
         let pending_words = if words == 0 { 1 } else { 1 << words.ilog2() };
@@ -40,17 +42,17 @@ impl Limits {
     }
 }
 
-/// What a pageblock that a CPU owns is for: blocks of one type and order, as on its stacks, but
-/// for the larger orders together.
+/// Key of a pageblock that a CPU owns: the type and order that it serves. All orders from 3 up have
+/// one key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct List(u8);
 
 impl List {
-    /// Orders that keep apart; the last one is all above, too.
+    /// The number of classes of orders; the last class is all larger orders.
     const ORDERS: u8 = 4;
     pub(super) const COUNT: usize = Self::ORDERS as usize * MigrateType::COUNT;
 
-    /// What blocks of `order` are taken from.
+    /// The key for blocks of `order`.
     #[inline]
     pub(super) const fn of(order: Order, kind: MigrateType) -> Self {
         let last = Self::ORDERS - 1;
@@ -61,17 +63,17 @@ impl List {
     pub(super) const fn index(self) -> usize {
         self.0 as usize
     }
-    /// The lists of a type, that of the largest blocks first.
+    /// The keys of a type, that of the largest orders first.
     pub(super) fn of_type(kind: MigrateType) -> impl Iterator<Item = Self> {
         (0..Self::ORDERS).rev().map(move |order| Self(Self::ORDERS * kind as u8 + order))
     }
 }
 
-/// Frames of one word that go home together; none, if it is no word's.
+/// Pending frees of one word.
 struct PendingFree {
     frames: AtomicU64,
     word: AtomicU32,
-    /// How many they are.
+    /// The number of frames.
     pages: AtomicU32,
 }
 
@@ -93,7 +95,7 @@ impl PendingFree {
     }
 }
 
-/// A pageblock that a CPU remembers, or none.
+/// The number of a pageblock, or none.
 pub(super) struct BlockCell(AtomicU32);
 
 impl BlockCell {
@@ -119,33 +121,34 @@ impl BlockCell {
     }
 }
 
-/// What becomes of blocks that come back to a pageblock.
+/// Destination of blocks that are freed to a pageblock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum FreeTo {
-    /// They are handed out again, as blocks of this type.
+    /// The CPU's stack of this type, to be allocated again.
     Stack(MigrateType),
-    /// They go home, for the pageblock is to become whole.
+    /// The pageblock's bitmap, so that the pageblock may become whole.
     Bitmap,
 }
 
-/// One CPU's cache of one zone. Frames in it are free for this CPU only: their bits say "used".
+/// One CPU's cache of one zone. Frames in it are free for this CPU only: their bits are set.
 pub(super) struct CpuCache {
-    /// Blocks to hand out.
+    /// Blocks to allocate.
     pub(super) stacks: Stacks,
-    /// The pageblock to which something came back last.
+    /// The pageblock of the last free.
     recent: BlockCell,
-    /// And what became of it: a type, or the number of types for "it goes home".
+    /// The destination of frees to it: the index of a type, or the number of types for the bitmap.
     recent_to: AtomicU32,
-    /// By word: frames on their way home. A word has one place that it may be in.
+    /// Pending frees, a direct-mapped table by word.
     pending: [PendingFree; PENDING_WORDS],
-    /// Homes in use, less one: fewer where memory is scarce for the number of CPUs.
+    /// The number of entries of `pending` in use, less one: fewer in a zone that is small for the
+    /// number of CPUs.
     mask: u32,
-    /// By list: the pageblock that refills come from, if nobody has taken it over.
+    /// By list: the pageblock that the CPU owns for refills, unless another CPU has taken it over.
     pub(super) block: [BlockCell; List::COUNT],
-    /// A whole pageblock that came back and is too large for the stacks, kept for the next one who
-    /// wants one, like `block`.
+    /// A free pageblock that did not fit onto the stacks, owned by the CPU for its next allocation
+    /// of one, unless another CPU has taken it over.
     pub(super) spare: BlockCell,
-    /// Pages that became free less those that were taken, not yet in the zone's counter.
+    /// Pages freed to the map less pages taken, not yet folded into the zone's counter.
     delta: AtomicI64,
 }
 
@@ -163,8 +166,8 @@ impl CpuCache {
             delta: AtomicI64::new(0),
         }
     }
-    /// What becomes of what comes back to `block`, if something just did. What the pageblock's head
-    /// says may have changed since; a drain forgets it.
+    /// The destination of frees to `block`, if it is the pageblock of the last free. Its head may
+    /// have changed since; a drain forgets it.
     #[inline]
     pub(super) fn recent_free_to(&self, block: usize) -> Option<FreeTo> {
         if self.recent.0.load(Relaxed) != block as u32 {
@@ -174,7 +177,7 @@ impl CpuCache {
         let again = kind < MigrateType::COUNT;
         Some(if again { FreeTo::Stack(MigrateType::from_index(kind)) } else { FreeTo::Bitmap })
     }
-    /// Remembers it, for as long as the cache keeps something.
+    /// Records `block` as the pageblock of the last free, until the next drain.
     #[inline]
     pub(super) fn set_recent(&self, block: usize, to: FreeTo) {
         let kind = match to {
@@ -184,17 +187,17 @@ impl CpuCache {
         self.recent_to.store(kind as u32, Relaxed);
         self.recent.set(block);
     }
-    /// Whether it remembers none.
+    /// Whether no pageblock of a last free is recorded.
     #[inline]
     pub(super) fn has_no_recent(&self) -> bool {
         self.recent.get().is_none()
     }
-    /// Forgets it.
+    /// Forgets the pageblock of the last free.
     pub(super) fn forget_recent(&self) {
         self.recent.take();
     }
-    /// Adds frames, `pages` in number, to others of their word that wait to go home. `false`: there
-    /// are none, or the word would be together, or one of them is there already.
+    /// Adds `pages` frames to pending frees of the same word. Returns `false`, and changes nothing,
+    /// if there are none, if the word would be complete, or if a frame is pending already.
     #[inline(always)]
     pub(super) fn join_pending(&self, run: Run, pages: u32) -> bool {
         let pending = &self.pending[(run.word & self.mask) as usize % PENDING_WORDS];
@@ -208,8 +211,9 @@ impl CpuCache {
         pending.pages.store(pending.pages.load(Relaxed) + pages, Relaxed);
         true
     }
-    /// Adds frames, `pages` in number, to what goes home: `Ok` with what has to make room, or what
-    /// has its word together, and how many those are. The error: one of them is there already.
+    /// Adds `pages` frames to the pending frees. Returns the frames that the caller must free to
+    /// the map now, and their number: those that had the entry before, or a complete word. The
+    /// error: a frame is pending already.
     #[inline(always)]
     pub(super) fn add_pending(
         &self,
@@ -246,52 +250,52 @@ impl CpuCache {
         pending.pages.store(there + pages, Relaxed);
         Ok(None)
     }
-    /// Takes what is on its way home out, a word at a time.
+    /// Removes the pending frees of one word.
     pub(super) fn pop_pending(&self) -> Option<Run> {
         let pending = self.pending.iter().find(|pending| pending.frames.load(Relaxed) != 0)?;
         let run = pending.run();
         pending.empty();
         Some(run)
     }
-    /// What is in it, at most a word at a time.
+    /// Iterates over the frames in the cache, by word; a word may come several times.
     pub(super) fn words(&self) -> impl Iterator<Item = Run> + '_ {
         let pending = self.pending.iter().map(PendingFree::run).filter(|run| run.frames != 0);
         pending.chain(self.stacks.runs())
     }
-    /// Pages in it.
+    /// The number of pages in the cache.
     #[inline]
     pub(super) fn pages(&self) -> u32 {
         let pending: u32 = self.pending.iter().map(|pending| pending.pages.load(Relaxed)).sum();
         pending + self.stacks.pages()
     }
-    /// Says that it has `more` pages than there are.
+    /// Corrupts the count of pages by `more`.
     #[cfg(test)]
     pub(super) fn corrupt_pages(&self, more: u32) {
         let pending = &self.pending[0];
         pending.pages.store(pending.pages.load(Relaxed) + more, Relaxed);
     }
-    /// Notes a change of the zone's free pages; what is noted now.
+    /// Adds a change of the zone's free pages to the delta; returns the new delta.
     #[inline]
     pub(super) fn account(&self, change: i64) -> i64 {
         let sum = self.delta.load(Relaxed) + change;
         self.delta.store(sum, Relaxed);
         sum
     }
-    /// What is noted, which is the caller's to count now.
+    /// Takes the delta; the caller folds it into the zone's counter.
     #[inline]
     pub(super) fn take_delta(&self) -> i64 {
         let sum = self.delta();
         self.delta.store(0, Relaxed);
         sum
     }
-    /// What is noted.
+    /// The delta.
     #[inline]
     pub(super) fn delta(&self) -> i64 {
         self.delta.load(Relaxed)
     }
 }
 
-/// A frame came back to where it is already.
+/// A frame was freed that is pending already.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct FreedTwice;
 

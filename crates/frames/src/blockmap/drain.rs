@@ -1,8 +1,35 @@
-//! Getting back what CPUs keep.
+//! Draining CPUs' caches.
 //!
-//! A block that a CPU owns needs nobody's help. The frames in a CPU's words do: only that CPU
-//! changes them, and without atomic operations. So others ask by an interrupt. It may come while
-//! its CPU uses them; then it does nothing, says so, and is sent again.
+//! Other CPUs may take over a block that a CPU owns. They cannot take the frames in its cache: only
+//! that CPU changes the cache, and without atomic operations. The simple solution is an interrupt
+//! to all CPUs. The cache's flag `nonempty` saves most of them: a CPU whose flag is 0 has nothing
+//! to drain. The interrupt may come while its CPU uses the cache. The handler then does nothing,
+//! counts that in `refused`, and the interrupt is sent again.
+//!
+//! # Ordering
+//!
+//! | | one side | other side |
+//! |---|---|---|
+//! | 1 | the CPU: `mark_nonempty`, then reads a head | `isolate`, then a drain reads the flag |
+//! | 2 | `mark_empty`: fence `Release`, flag = 0 | a drain: flag is 0, fence `Acquire` |
+//! | 3 | `end_fold`: `folding` - 1, `AcqRel` | `drain_remote`: `folding` is 0, `Acquire` |
+//! | 4 | `ack_drain`: a count + 1, `AcqRel` | `drain_remote`: `Acquire` loads of the counts |
+//! | 5 | `leave`: adds frames, clears `busy`, `AcqRel` | `enter`: compare-exchange, `SeqCst` |
+//! | 6 | a free: clears bits, `SeqCst` or `Release` | `starts`, `word_with`: `Acquire` loads |
+//!
+//! 1. The CPU sees that the block is isolated, or the drain sees the flag set. Each side writes,
+//!    executes a `SeqCst` fence, and then reads the other's word: the store-buffering pattern, for
+//!    which `Release` and `Acquire` are not enough. Without both fences a CPU could put a frame of
+//!    an isolated block into its cache while the drain finds the flag 0, and allocate it later.
+//! 2. The drained pages are in the map. `drain_here` increments `folding` before `mark_empty`, so
+//!    a CPU that sees the flag 0 also sees the increment.
+//! 3. The drained pages are in the zone's counter.
+//! 4. The interrupt that was sent has been handled.
+//! 5. The next CPU in the block sees the bits that are set. One operation adds the frames and
+//!    clears `busy`: if `busy` were cleared first, the count would be too small for a moment. Frees
+//!    of other frames could bring it to 0, and the block would be taken for a free one while the
+//!    new frames are in use.
+//! 6. The last user of the frames is done with them.
 
 use super::BlockMap;
 use super::cpu::CpuCache;
@@ -11,7 +38,7 @@ use mmscale_arch::sync::NoPreempt;
 use mmscale_arch::{Atomic, Cpu, CpuId, OwnedCounter, planted};
 
 impl<A: Cpu> BlockMap<A> {
-    /// Gives all that a cache holds to the map; how many pages.
+    /// Frees all frames of a cache to the map, and gives up its blocks; returns the pages freed.
     pub(super) fn empty(&self, cache: &CpuCache, cpu: CpuId) -> u32 {
         let pages = cache.pages();
         cache.forget_recent();
@@ -20,7 +47,7 @@ impl<A: Cpu> BlockMap<A> {
         pages
     }
 
-    /// Gives up all blocks that a CPU owns.
+    /// Gives up all blocks that a cache knows as its CPU's.
     pub(super) fn disown_all(&self, cache: &CpuCache, cpu: CpuId) {
         let blocks = cache.block.iter().chain([&cache.spare]);
         for cell in blocks.filter(|cell| cell.get().is_some()) {
@@ -28,8 +55,9 @@ impl<A: Cpu> BlockMap<A> {
         }
     }
 
-    /// Gives all that this CPU keeps to the map; how many pages. `None`: it is an interrupt in the
-    /// middle of an allocation or a free.
+    /// Drains this CPU's cache to the map; returns the pages freed. Returns `None` in an interrupt
+    /// that came while the CPU uses the cache. After `Some` the caller folds the CPU's delta and
+    /// calls [`BlockMap::end_fold`].
     pub(crate) fn drain_here(&self, pinned: &impl NoPreempt<A>) -> Option<u32> {
         let cpu = pinned.cpu();
         let cache = self.caches.of(cpu).enter()?;
@@ -40,21 +68,21 @@ impl<A: Cpu> BlockMap<A> {
         Some(pages)
     }
 
-    /// What [`BlockMap::drain_here`] has brought home is counted now.
+    /// Reports that the pages that [`BlockMap::drain_here`] freed are in the zone's counter.
     pub(crate) fn end_fold(&self, pinned: &impl NoPreempt<A>) {
         self.shared.of(pinned.cpu()).folding.fetch_sub(1, AcqRel);
     }
 
-    /// Tells a CPU that asked this one for what it keeps ([`BlockMap::drain_remote`]) whether that
-    /// has come home and is counted.
+    /// Acknowledges a drain request to the CPU that waits in [`BlockMap::drain_remote`]: `drained`
+    /// says whether the cache is empty and its delta folded.
     pub(crate) fn ack_drain(&self, pinned: &impl NoPreempt<A>, drained: bool) {
         let shared = self.shared.of(pinned.cpu());
         let answer = if drained { &shared.emptied } else { &shared.refused };
         answer.fetch_add(1, AcqRel);
     }
 
-    /// Gives all that a CPU keeps that has stopped for good to the map; how many pages, and what
-    /// it had not counted.
+    /// Drains the cache of a CPU that is offline; returns the pages freed, and its delta, which the
+    /// caller folds.
     pub(crate) fn drain_dead(&self, dead: CpuId) -> (u32, i64) {
         let cache = self.caches.of(dead).enter();
         let cache = cache.expect("a CPU stops only between allocations and frees");
@@ -63,8 +91,9 @@ impl<A: Cpu> BlockMap<A> {
         (pages, cache.take_delta())
     }
 
-    /// Has another CPU, which is online, give up what it keeps, and waits for that. The caller may
-    /// wait, with interrupts on.
+    /// Asks another CPU, which is online, to drain its cache, and waits until the pages are in the
+    /// map and in the counter. Returns immediately if the cache is empty, or if CPUs cannot
+    /// interrupt one another. The caller may wait, with interrupts on.
     pub(crate) fn drain_remote(&self, cpu: CpuId) {
         let shared = self.shared.of(cpu);
         while shared.nonempty.is_nonzero() {
@@ -84,7 +113,7 @@ impl<A: Cpu> BlockMap<A> {
         }
         // Pairs with the fence in `mark_empty`.
         A::fence(Acquire);
-        // The pages are in the map, but perhaps not in the counters.
+        // The pages are in the map, but perhaps not in the counter yet.
         while A::is_online(cpu)
             && shared.folding.load(Acquire) != 0
             && !planted!(BlockmapCountUnawaited)
@@ -93,61 +122,62 @@ impl<A: Cpu> BlockMap<A> {
         }
     }
 
-    /// Waits until no CPU that goes away keeps anything. The caller may wait, with interrupts on,
-    /// and is not the one who sees that CPU off.
+    /// Waits until the caches of all CPUs that go offline are drained. The caller may wait, with
+    /// interrupts on, and is not the task that takes such a CPU offline.
     pub(crate) fn wait_for_dying(&self) {
         for (cpu, shared) in self.shared.iter() {
             while !A::is_online(cpu) && shared.nonempty.is_nonzero() {
                 A::relax();
             }
         }
+        // Pairs with the fence in `mark_empty`.
         A::fence(Acquire);
     }
 
-    /// Pages that `cpu` keeps to itself; only while it does nothing.
+    /// Pages in the cache of `cpu`; exact while that CPU does not use it.
     pub(crate) fn cached_pages(&self, cpu: CpuId) -> u32 {
         self.caches.of(cpu).peek().pages()
     }
 
-    /// Whether `cpu` may keep pages or owes the counter.
+    /// Whether the cache of `cpu` has pages or an unfolded delta.
     pub(crate) fn has_pages_or_delta(&self, cpu: CpuId) -> bool {
         let cache = self.caches.of(cpu).peek();
         cache.pages() > 0 || cache.delta() != 0
     }
 
-    /// Whether this CPU has not counted more than `most` pages yet, either way. Not in an interrupt
-    /// that came while the CPU uses its cache: it may be adding to the sum just then, and asks
-    /// itself. Who hears that it does settles it.
+    /// Whether this CPU's unfolded delta exceeds `most` pages in either direction; the caller then
+    /// calls [`BlockMap::take_delta`]. Returns `false` in an interrupt that came while the CPU uses
+    /// its cache: the interrupted code may be changing the delta, and checks it itself.
     #[inline]
     pub(crate) fn has_unfolded_delta(&self, pinned: &impl NoPreempt<A>, most: i64) -> bool {
         let Some(cache) = self.caches.of(pinned.cpu()).enter() else { return false };
         let delta = cache.delta();
         let owes = delta.abs() > most;
-        // Who counts it all at once has nothing to say, and need not be drained for it.
+        // A delta that is folded now needs no drain.
         if !owes && delta != 0 {
             self.mark_nonempty(pinned.cpu());
         }
         owes
     }
 
-    /// What this CPU has not counted yet, which the caller counts now; interrupts are off, so that
-    /// who has this CPU drained meanwhile does not miss it. `None`: nothing, or it is an interrupt
-    /// as above.
+    /// Takes this CPU's unfolded delta, which the caller adds to the zone's counter. Interrupts are
+    /// off, so that a drain request in between does not miss it. Returns `None` if the delta is 0,
+    /// or in an interrupt that came while the CPU uses its cache.
     #[inline]
     pub(crate) fn take_delta(&self, pinned: &impl NoPreempt<A>) -> Option<i64> {
         let owed = self.caches.of(pinned.cpu()).enter()?.take_delta();
         (owed != 0).then_some(owed)
     }
 
-    /// Lets others know that a CPU keeps nothing any more. Who sees it, and then an acquire fence,
-    /// finds the pages in the map.
+    /// Clears the flag `nonempty` of a CPU whose cache is empty. A CPU that reads 0 and then
+    /// executes an acquire fence finds the pages in the map.
     fn mark_empty(&self, cpu: CpuId) {
         A::fence(Release);
         self.shared.of(cpu).nonempty.set(0);
     }
 
-    /// Lets others know that this CPU keeps something, or will in a moment: what it looks at
-    /// afterwards is no older than that.
+    /// Sets this CPU's flag `nonempty`, before it puts pages or a delta into its cache. Later reads
+    /// of heads are ordered after it: the fence pairs with the one in [`BlockMap::isolate`].
     #[inline(always)]
     pub(super) fn mark_nonempty(&self, cpu: CpuId) {
         let nonempty = &self.shared.of(cpu).nonempty;

@@ -1,4 +1,5 @@
-//! Finding a block to take from: the fullest that will do, then a whole one, then anything.
+//! Searches for a block to enter: partial blocks, fullest first; whole ones; blocks of other types
+//! and other CPUs.
 
 use super::head::{BLOCK_PAGES, Fill, Head};
 use super::index::Index;
@@ -8,37 +9,37 @@ use crate::frame::MigrateType;
 use core::sync::atomic::Ordering::{Release, SeqCst};
 use mmscale_arch::{Atomic, Cpu, Op, Order, PAGEBLOCK_ORDER, planted};
 
-/// How many blocks a search looks into that turn out to have no room; a whole block is broken up
-/// then.
+/// Blocks without a free block of the requested order after which a search gives up; then a whole
+/// block is broken up.
 const LOOKS: usize = 64;
 
-/// Which blocks a search may take over.
+/// Blocks that a search may enter.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Owners {
-    /// Those that nobody owns.
+    /// Blocks without owner.
     None,
-    /// Also other CPUs' blocks.
+    /// Also blocks that other CPUs own.
     Any,
 }
 
 impl<A: Cpu> BlockMap<A> {
-    /// Enters a block when none that is in use already has what is wanted, but for other types'
-    /// and other CPUs': the block and the word. It is of the wanted type unless only other types'
-    /// blocks are left with too much in use to change that.
+    /// Enters a block when no partial block of the requested type has the requested order. Tries
+    /// whole blocks first, then blocks of other types, then blocks of other CPUs. Returns the block
+    /// and the word. The block becomes one of the requested type, unless too much of it is in use.
     pub(super) fn find(&self, req: AllocRequest) -> Option<(usize, usize)> {
         let found = self.find_whole(req, Where::All).or_else(|| self.find_fallback(req));
         let found = found.or_else(|| match req.refill {
-            // If there is a whole one left, it is of the reserve.
+            // Whole blocks that are left are in the reserve.
             Refill::Batch => self.try_steal(req),
             Refill::Exact => None,
         });
-        // A single page may have the reserve later, and then it is worth a look at everything.
+        // A single page may use the reserve later; all heads are read only then.
         let later = req.reserve != ReserveAccess::Full && req.order == Order::ZERO;
         found.or_else(|| if later { None } else { self.sweep(req) })
     }
 
-    /// Enters the fullest of the blocks of `kind`, in use already and nobody's, that has what is
-    /// wanted; rather one that has nothing larger, so that nothing is broken up.
+    /// Enters the fullest partial block of `kind` without owner that has the requested order.
+    /// Prefers blocks that have no larger order, so that no larger free block is broken up.
     pub(super) fn find_partial(
         &self,
         req: AllocRequest,
@@ -75,7 +76,7 @@ impl<A: Cpu> BlockMap<A> {
         self.find_among(req, (kind, fill), blocks)
     }
 
-    /// Enters one of these blocks, which are filed under a type and a fill.
+    /// Enters one of `blocks`, which are from the index of a type and a fill.
     fn find_among(
         &self,
         req: AllocRequest,
@@ -88,16 +89,17 @@ impl<A: Cpu> BlockMap<A> {
             A::work(Op::BuddyStep, 1);
             let head = self.head(block);
             if head.fill() != Some(fill) || head.kind() != kind {
-                // It is filed elsewhere too, or about to be.
+                // The block is in another index too, or about to be.
                 index.clear(block);
                 self.file_part(block);
                 continue;
             }
             if head.is_busy() {
-                // Who is inside knows what becomes of it.
+                // The CPU inside files it when it disowns it.
                 continue;
             }
-            // Look first: a block that lacks a run of a higher order need not be entered.
+            // Search before entering: a block without a free block of the order need not be
+            // entered.
             if req.order.get() > 0 && self.word_with(block, req.order).is_none() {
                 self.order_hints.forget(block, req.order);
                 // Pairs with the `SeqCst` in `clear` and the fence in `order_words`: a CPU that
@@ -106,8 +108,8 @@ impl<A: Cpu> BlockMap<A> {
                     A::fence(SeqCst);
                 }
                 if self.word_with(block, req.order).is_some() {
-                    // It came about at this moment, and perhaps with it something larger. The head
-                    // says nothing of how large: bits are cleared before they are counted.
+                    // A free made it just now, perhaps as part of a larger block. `used` does not
+                    // limit the order: bits are cleared before frames are subtracted.
                     self.order_hints.note(block, LARGEST_HINT);
                 }
                 looks += 1;
@@ -131,19 +133,21 @@ impl<A: Cpu> BlockMap<A> {
         None
     }
 
-    /// Enters a whole block, which becomes one of the wanted type, unless that is of the reserve.
+    /// Enters a whole block, which becomes one of the requested type, unless only the reserve is
+    /// left.
     pub(super) fn find_whole(&self, req: AllocRequest, range: Where) -> Option<(usize, usize)> {
         let block = self.take_out_one(req.cpu, range)?;
         let kept = self.reserve.blocks(req);
         if kept > 0 && !self.whole.has(kept, block) {
-            // It is out already, so that no two can take the last one above the reserve.
+            // The bit was cleared before the check, so that two CPUs cannot both take the last
+            // block above the reserve.
             self.whole.set(block);
             return None;
         }
         Some(self.enter_whole(block, req))
     }
 
-    /// Enters a whole block that was taken out of where those are found, at its first word.
+    /// Enters a whole block whose index bit the caller has cleared, at its first word.
     fn enter_whole(&self, block: usize, req: AllocRequest) -> (usize, usize) {
         let entered = Head::WHOLE.entered_by(req.cpu).with_kind(req.kind);
         self.heads[block].store(entered.0, Release);
@@ -151,7 +155,7 @@ impl<A: Cpu> BlockMap<A> {
         (block, 0)
     }
 
-    /// Enters a block of another type, the emptiest first.
+    /// Enters a partial block of another type, the emptiest first.
     fn find_fallback(&self, req: AllocRequest) -> Option<(usize, usize)> {
         let of = |kind| {
             Fill::all()
@@ -161,8 +165,8 @@ impl<A: Cpu> BlockMap<A> {
         req.kind.fallbacks().into_iter().find_map(of)
     }
 
-    /// The last resort: looks at every head, and takes over other CPUs' blocks too; those of the
-    /// wanted type first.
+    /// The last resort: reads every head, and takes over other CPUs' blocks too. Blocks of the
+    /// requested type come first.
     fn sweep(&self, req: AllocRequest) -> Option<(usize, usize)> {
         let (start, blocks) = (self.search_start(req.cpu), self.heads.len());
         for any_type in [false, true] {
@@ -192,7 +196,7 @@ impl<A: Cpu> BlockMap<A> {
         None
     }
 
-    /// Enters a block of `kind`, whoever owns it, if it has what is wanted.
+    /// Enters a block of `kind`, with or without owner, if it has the requested order.
     pub(super) fn take_over(
         &self,
         block: usize,
@@ -203,8 +207,8 @@ impl<A: Cpu> BlockMap<A> {
         self.enter(block, req, Owners::Any, Some(kind)).ok()
     }
 
-    /// Whether somebody has a block in his hands at this moment that has `order`, perhaps: it
-    /// could not be looked into.
+    /// Whether a block that may have `order` could not be searched: a CPU is inside, or has cleared
+    /// its index bit and not yet changed its head.
     pub(crate) fn is_busy_with(&self, order: Order) -> bool {
         (0..self.heads.len()).map(|block| (block, self.head(block))).any(|(block, head)| {
             let whole = || head.is_unowned_free() && !self.whole.contains(block);
@@ -213,8 +217,9 @@ impl<A: Cpu> BlockMap<A> {
         })
     }
 
-    /// Enters a block, of type `kind` if one is given, but no whole one that nobody owns. The error
-    /// is what its head says: it is somebody's, or of another type, or has not what is wanted.
+    /// Enters a block, of type `kind` if one is given. The error is the head of a block that was
+    /// not entered: it has an owner, is another type's, is isolated, has too few free frames or no
+    /// free block of the order, or is whole without owner.
     fn enter(
         &self,
         block: usize,
@@ -230,8 +235,8 @@ impl<A: Cpu> BlockMap<A> {
             if !open || head.is_unowned_free() || head.free() < req.order.pages() as u64 {
                 return Err(head);
             }
-            // Half of it is free, and what comes would stay or is large: it changes its type, so
-            // that what cannot be moved stays together (by this rule Linux claims a pageblock).
+            // At least half of it is free, and the request is unmovable or large: change the type,
+            // so that unmovable blocks stay together (Linux claims a pageblock by this rule).
             let change = head.free() >= BLOCK_PAGES / 2
                 && (req.kind != MigrateType::Movable || req.order.get() >= PAGEBLOCK_ORDER / 2)
                 || head.used() == 0;
@@ -243,7 +248,7 @@ impl<A: Cpu> BlockMap<A> {
             if let Some(word) = self.word_or_leave(block, req.order) {
                 return Ok(word);
             }
-            // As it was; only its owner may have changed, to nobody.
+            // Left unchanged, except that it has no owner now.
             self.disown(block, req.cpu);
             return Err(entered);
         }

@@ -1,4 +1,8 @@
-//! The way back: the CPU's words, and from them the map.
+//! Frees: to the CPU's cache, and from there to the map.
+//!
+//! A block that is freed to a nearly full pageblock, or to one that the CPU owns, goes onto the
+//! CPU's stack: it is allocated again soon. Other blocks go to the bitmap, so that their pageblock
+//! may become whole; blocks smaller than a word first wait among the pending frees.
 
 use super::bits::{self, Run, WORD_ORDER};
 use super::cpu::{CpuCache, FreeTo, FreedTwice};
@@ -10,20 +14,20 @@ use core::sync::atomic::Ordering::Acquire;
 use mmscale_arch::sync::{Local, LocalGuard, NoPreempt};
 use mmscale_arch::{Atomic, Cpu, CpuId, Op, Order, Pfn, planted};
 
-/// A CPU's cache, which nobody else on that CPU uses now.
+/// A CPU's cache, in use by the caller alone.
 pub(crate) struct Entered<'a>(LocalGuard<'a, CpuCache>);
 
 impl<A: Cpu> BlockMap<A> {
-    /// This CPU's cache; `None`: this is an interrupt in the middle of an allocation or a free.
+    /// Enters this CPU's cache. Returns `None` in an interrupt that came while the CPU uses it.
     #[inline(always)]
     pub(crate) fn enter_cache(&self, pinned: &impl NoPreempt<A>) -> Option<Entered<'_>> {
         self.caches.get(pinned.cpu()).and_then(Local::enter).map(Entered)
     }
 
-    /// Gives a part of a pageblock back that [`BlockMap::take_cached`] or [`BlockMap::claim`] gave
-    /// out with the same `order`, if it is of the pageblock to which something came back last and
-    /// nothing has to make room for it: no other CPU sees it happen. `false`: nothing was done.
-    /// `pfn` may be another zone's.
+    /// Frees a block below a pageblock's order into the cache, without any operation that other
+    /// CPUs can observe. [`BlockMap::take_cached`] or [`BlockMap::claim`] returned it with the same
+    /// `order`. Returns `false`, and does nothing, unless its pageblock is that of the last free
+    /// and the cache has room. `pfn` may be another zone's.
     #[inline(always)]
     pub(crate) fn keep_part(&self, cache: &Entered<'_>, pfn: Pfn, order: Order) -> bool {
         debug_assert!(order < Order::PAGEBLOCK, "those go another way");
@@ -46,13 +50,13 @@ impl<A: Cpu> BlockMap<A> {
         kept
     }
 
-    /// The same for a part of any pageblock of the zone, where there is memory enough to keep some;
-    /// what the cache has not counted then.
+    /// Frees a block below a pageblock's order of any pageblock of the zone, where memory is not
+    /// short. Returns the cache's delta.
     ///
-    /// Panics if a frame of it turns out to be free already. That is found out when the frame meets
-    /// itself on its way home, and in checked builds on this CPU's stacks; otherwise a frame freed
-    /// twice may be handed out twice in between, and a pageblock that two CPUs send home at the
-    /// same moment counts as free twice. Records of frames, where they are kept, find it at once.
+    /// Panics if it finds that a frame is free already: among the pending frees, in the map, and in
+    /// checked builds on this CPU's stacks. A double free may stay undetected until then; the frame
+    /// may be allocated twice meanwhile, and a pageblock that two CPUs free at the same time may be
+    /// counted as free twice. Records of frames, if there are any, detect every double free.
     #[inline(always)]
     pub(crate) fn give_part(
         &self,
@@ -67,7 +71,7 @@ impl<A: Cpu> BlockMap<A> {
         }
     }
 
-    /// The same for less than a word.
+    /// Frees a block below a word's order, as [`BlockMap::give_part`].
     #[inline(always)]
     pub(crate) fn give_small(
         &self,
@@ -80,7 +84,7 @@ impl<A: Cpu> BlockMap<A> {
         match self.choose_free_to(&cache, block_of(frame), cpu) {
             Some(FreeTo::Stack(kind)) if self.stack((&cache, cpu), (frame, order), kind) => {}
             Some(_) => {
-                // The place may be another word's, whose frames go then.
+                // The entry may be another word's, whose frames are freed to the map then.
                 if let Some((run, pages)) = self.defer_free(&cache, frame, order) {
                     A::work(Op::BuddyPut, 1);
                     return cache.account(self.put_back(run, pages));
@@ -91,7 +95,7 @@ impl<A: Cpu> BlockMap<A> {
         cache.delta()
     }
 
-    /// The same for a word or more.
+    /// Frees a block of a word or more, as [`BlockMap::give_part`].
     #[inline(always)]
     pub(crate) fn give_large(
         &self,
@@ -101,11 +105,12 @@ impl<A: Cpu> BlockMap<A> {
     ) -> i64 {
         A::work(Op::PcpPut, 1);
         let frame = self.index(pfn);
-        // Before the look, as in `choose_free_to`; and it owes the counter if it keeps nothing.
+        // Before the head is read, as in `choose_free_to`. If the block goes to the map, the cache
+        // has a delta.
         self.mark_nonempty(cpu);
         let head = self.head(block_of(frame));
-        // Asked first: where they come back at random places nobody could foretell what becomes of
-        // them, but that there is no room.
+        // Checked first: if blocks are freed in random order, their destination is unpredictable,
+        // but a full stack is likely.
         if cache.stacks.has_room(order, head.kind()) {
             if let Some(FreeTo::Stack(kind)) =
                 self.remember_free_to(&cache, block_of(frame), head, cpu)
@@ -124,8 +129,9 @@ impl<A: Cpu> BlockMap<A> {
         cache.account(self.put_words(frame, order))
     }
 
-    /// The same for a whole pageblock. It need not be remembered what becomes of it: the next one
-    /// is another.
+    /// Frees a whole pageblock onto the CPU's stack; returns `false`, and does nothing, if it
+    /// cannot. Unlike [`BlockMap::give_part`] it does not record the pageblock: the next free is to
+    /// another one.
     #[inline(always)]
     pub(crate) fn give_whole_cached(&self, pinned: &impl NoPreempt<A>, pfn: Pfn) -> bool {
         let (order, frame) = (Order::PAGEBLOCK, self.index(pfn));
@@ -141,12 +147,12 @@ impl<A: Cpu> BlockMap<A> {
         kept
     }
 
-    /// What becomes of what comes back to `block`, and from now on to this pageblock if all of it
-    /// is the zone's: nobody asks then whose a frame of it is.
+    /// Decides the destination of frees to `block`, `None` if it is isolated. Records it for later
+    /// frees if all of the pageblock is the zone's: those do not check the zone.
     #[inline]
     fn choose_free_to(&self, cache: &CpuCache, block: usize, cpu: CpuId) -> Option<FreeTo> {
-        // Before the look: who isolates the block drains those who said so, as this CPU has if it
-        // remembers anything.
+        // Before the head is read: an isolator drains CPUs whose flag is set. It is set already if
+        // a pageblock is recorded.
         if cache.has_no_recent() && !planted!(BlockmapFilledLate) {
             self.mark_nonempty(cpu);
         }
@@ -157,7 +163,8 @@ impl<A: Cpu> BlockMap<A> {
         self.remember_free_to(cache, block, head, cpu)
     }
 
-    /// The same where this CPU has said that it keeps something before it looked at the head.
+    /// As [`BlockMap::choose_free_to`], for a caller that has set this CPU's flag before it read
+    /// `head`.
     #[inline(always)]
     fn remember_free_to(
         &self,
@@ -173,11 +180,10 @@ impl<A: Cpu> BlockMap<A> {
         Some(to)
     }
 
-    /// What becomes of blocks that come back to a pageblock with this head; `None`: they stay
-    /// there, for it is isolated.
+    /// The destination of frees to a pageblock with this head, `None` if it is isolated.
     ///
-    /// Blocks of a pageblock that is in full use otherwise, or that this CPU is using up, are the
-    /// next to be handed out. Those of others go home, so that the pageblock may become whole.
+    /// Blocks of a pageblock that is nearly full, or that this CPU owns, are the next to be
+    /// allocated. Blocks of others go to the bitmap, so that the pageblock may become whole.
     #[inline]
     fn free_to(head: Head, cpu: CpuId) -> Option<FreeTo> {
         if head.is_isolated() {
@@ -189,7 +195,7 @@ impl<A: Cpu> BlockMap<A> {
         }
     }
 
-    /// In checked builds: panics if a block that comes back is on its stack already.
+    /// In checked builds: panics if a freed block is on its stack already.
     #[inline]
     fn check_once(&self, cache: &CpuCache, (frame, order): (u32, Order), kind: MigrateType) {
         if cfg!(debug_assertions) && cache.stacks.has(frame, order, kind) {
@@ -197,9 +203,9 @@ impl<A: Cpu> BlockMap<A> {
         }
     }
 
-    /// Puts a block on top of its stack, if there is room, be it that others go home for it. Of
-    /// large ones they do so where the oldest of their stack look like those of one pageblock; one
-    /// by one it is the new one that may as well.
+    /// Pushes a block onto its stack, and evicts others if there is no room. Returns `false` if it
+    /// cannot. For large orders it evicts only if the oldest blocks of the stack seem to be a whole
+    /// pageblock; otherwise the caller frees the new block to the map instead.
     #[inline(never)]
     fn stack(
         &self,
@@ -222,8 +228,8 @@ impl<A: Cpu> BlockMap<A> {
         true
     }
 
-    /// Has a block, smaller than a word, wait for others of its word; what is to go home now, and
-    /// how many pages those are.
+    /// Adds a block, smaller than a word, to the pending frees. Returns the frames that the caller
+    /// must free to the map now, and their number. Panics on a double free.
     #[inline(always)]
     pub(super) fn defer_free(
         &self,
@@ -239,8 +245,8 @@ impl<A: Cpu> BlockMap<A> {
         }
     }
 
-    /// Gives any block back: a pageblock or more, a part where memory is short, or whatever comes
-    /// back in an interrupt in the middle of an allocation or a free. `change` is as for `claim`.
+    /// Frees any block: a pageblock or more, a smaller one where memory is short, or any in an
+    /// interrupt that came while the CPU uses its cache. `change` is as in [`BlockMap::claim`].
     #[inline(never)]
     pub(crate) fn give(
         &self,
@@ -251,7 +257,7 @@ impl<A: Cpu> BlockMap<A> {
     ) {
         let (cpu, frame) = (pinned.cpu(), self.index(pfn));
         let cache = self.caches.of(cpu).enter();
-        // Where memory is short others may want it at once.
+        // Where memory is short, the block must be available to other CPUs.
         let keeper = cache.as_ref().filter(|_| refill == Refill::Batch);
         if order == Order::PAGEBLOCK
             && let Some(cache) = keeper
@@ -274,10 +280,11 @@ impl<A: Cpu> BlockMap<A> {
         }
     }
 
-    /// The type of a pageblock that is held as one block and that a CPU may keep.
+    /// The type of a pageblock that is held as one block and that a CPU may cache; `None` if it is
+    /// isolated, or not such a block.
     #[inline(always)]
     fn held_kind(&self, block: usize, cpu: CpuId) -> Option<MigrateType> {
-        // Before the look: who isolates the block drains those who said so.
+        // Before the head is read: an isolator drains CPUs whose flag is set.
         self.mark_nonempty(cpu);
         let head = Head(self.heads.get(block)?.load(Acquire));
         head.is_fully_used_by(Order::PAGEBLOCK).then_some(head.kind())

@@ -1,4 +1,65 @@
-//! The word that says who may allocate from a pageblock, and how much of it is in use.
+//! The head of a pageblock: one atomic word with its owner, its state and its frames in use.
+//!
+//! ```text
+//! 63      48 47       32 31    21 20       19    16 15         14  13 12     11         0
+//! +---------+-----------+--------+---------+--------+----------+------+------+-----------+
+//! |  zero   | owner     |  zero  | offline | held   | isolated | type | busy |   used    |
+//! +---------+-----------+--------+---------+--------+----------+------+------+-----------+
+//!             CPU + 1;             1 bit     order:   1 bit      2      1      frames, 0 to
+//!             0: none                        9, 10,                            1024 (see below)
+//!                                            0: none
+//! ```
+//!
+//! A head of zero is a movable block of which all frames are free and which has no owner.
+//!
+//! # States
+//!
+//! | state | owner | busy | used | held | isolated | found in |
+//! |---|---|---|---|---|---|---|
+//! | free | - | 0 | 0 | - | 0 | the index of whole blocks |
+//! | partial | - | 0 | 1-511 | - | 0 | the index of its type and fill |
+//! | full | - | 0 | 512 | - | 0 | no index: used by blocks below a pageblock's order |
+//! | held | - | 0 | 512 | 9, 10 | 0 | no index: used by one block; its bits have no meaning |
+//! | owned | CPU | 0 | any | - | 0 | the owner's `block` or `spare` |
+//! | busy | CPU | 1 | any | - | 0 | the CPU that has entered it |
+//! | isolated | - | 0 | any | any | 1 | no index |
+//! | offline | - | 0 | 0 | - | 1 | no index; `offline` is 1 |
+//!
+//! # Transitions
+//!
+//! The operation on the head is a compare-exchange unless the table says something else.
+//!
+//! | from | to | by | in |
+//! |---|---|---|---|
+//! | free | busy | the CPU that has cleared its index bit; plain store | `enter_whole` |
+//! | free | busy, full or held | as above | `claim_whole` |
+//! | free | full, held | the CPU that has cleared its index bit; plain store | `make_fully_used` |
+//! | partial | busy | any CPU | `enter` |
+//! | owned | busy | its owner | `enter_owned`, `enter_spare` |
+//! | owned | busy, new owner | any CPU | `enter`, for `try_steal` and `sweep` |
+//! | owned, none used | held | any CPU | `claim_whole` |
+//! | owned, none used | busy, new owner | any CPU | `claim_whole`, for `hold_pair` |
+//! | busy | owned | the CPU inside; one addition counts and clears `busy` | `leave` |
+//! | busy, none used | held | the CPU inside; plain store | `hold_pair` |
+//! | owned | free, partial, full | its owner; then sets the index bit | `disown` |
+//! | any but held | fewer used | any CPU that frees frames; one subtraction | `release_frames` |
+//! | full, held | free | the CPU that frees all of it; plain store in a batch | `make_whole` |
+//! | held | free, or owned as `spare` | the CPU that frees it | `release_held` |
+//! | any but busy | isolated | an isolator; a free block as above | `mark_isolated` |
+//! | isolated | as before, without owner | an isolator; then sets the index bit | `unisolate` |
+//! | isolated, none used | offline, and back | an isolator | `take_offline`, `bring_online` |
+//!
+//! # The field `used`
+//!
+//! Bits and `used` are in different words, so they cannot change in one step. A CPU that frees
+//! frames clears their bits first and then subtracts them. A CPU that takes frames sets their bits
+//! and adds them while the block is busy, with the addition that clears `busy`. So while a block is
+//! not busy, `used` is never less than the number of set bits, and if `used` is 0, no bit is set
+//! and no CPU is between clearing bits and subtracting.
+//!
+//! Conversely, `used` may be too large. Between the two steps of a free another CPU may take the
+//! frames again. `used` counts them twice until the first CPU subtracts: at most 2 * 512 for a
+//! moment, which is why the field has 12 bits.
 
 use crate::frame::MigrateType;
 use mmscale_arch::{CpuId, Order, PAGEBLOCK_ORDER};
@@ -10,7 +71,7 @@ const USED: u64 = 0xfff;
 pub(super) const BUSY: u64 = 1 << 12;
 const TYPE_SHIFT: u32 = 13;
 const TYPE: u64 = 3 << TYPE_SHIFT;
-/// The type by what the head says, which is none but the first three.
+/// The type by the type field, whose value is below 3.
 const KINDS: [MigrateType; 4] = [
     MigrateType::from_index(0),
     MigrateType::from_index(1),
@@ -24,24 +85,21 @@ const OFFLINE: u64 = 1 << 20;
 const OWNER_SHIFT: u32 = 32;
 const OWNER: u64 = 0xffff << OWNER_SHIFT;
 
-/// What the head of a pageblock says. All zero: all of it is free, movable, and nobody's.
-///
-/// `used` is never less than what is in use: who gives frames back clears their bits first, who
-/// takes frames counts them before anybody else may take some. So a block of which nothing is
-/// used has no bit set and none about to change.
+/// A value of the head of a pageblock: see the module's documentation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Head(pub(super) u64);
 
-/// How full a block is, fullest first; blocks that nobody owns are found by it.
+/// Class of blocks by the number of their free frames, fullest first; the key of an index.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct Fill(u8);
 
 impl Fill {
     pub(super) const COUNT: usize = Self::MOST_FREE.len();
-    /// By fill: the most frames that are free.
+    /// By fill: the most free frames of a block.
     const MOST_FREE: [u64; 4] = [7, 31, 127, BLOCK_PAGES - 1];
-    /// By frames in use, as many as a head can count: the fill; for none and for all there is none.
-    /// A table, as what comes back at random places is of blocks of any fill.
+    /// By `used`, for each value of the field: the fill; a value that is no fill for blocks that
+    /// are all free or full. A table needs no branches: frames that are freed in random order are
+    /// of blocks of any fill.
     const BY_USED: [u8; USED as usize + 1] = {
         let mut fills = [u8::MAX; USED as usize + 1];
         let (mut free, mut fill) = (1, 0);
@@ -52,12 +110,12 @@ impl Fill {
             fills[BLOCK_PAGES as usize - free] = fill as u8;
             free += 1;
         }
-        // Whole ones are found elsewhere, those without free frames nowhere.
+        // Differs from the value of full blocks, so that `is_moved_from` distinguishes the two.
         fills[0] = u8::MAX - 1;
         fills
     };
 
-    /// All of them, the fullest first.
+    /// All fills, the fullest first.
     pub(super) fn all() -> impl DoubleEndedIterator<Item = Self> {
         (0..Self::COUNT as u8).map(Self)
     }
@@ -65,7 +123,7 @@ impl Fill {
     pub(super) const fn index(self) -> usize {
         self.0 as usize
     }
-    /// The most frames of such a block that are free.
+    /// The most free frames of a block of this fill.
     #[inline]
     pub(super) const fn most_free(self) -> u64 {
         Self::MOST_FREE[self.0 as usize]
@@ -73,20 +131,20 @@ impl Fill {
 }
 
 impl Head {
-    /// A movable block that is nobody's and of which all is free.
+    /// A movable free block without owner.
     pub(super) const WHOLE: Self = Self(0);
 
-    /// Frames in use, or about to be counted as free.
+    /// The frames in use, and those that a CPU has freed and is about to subtract.
     #[inline]
     pub(super) const fn used(self) -> u64 {
         self.0 & USED
     }
-    /// Frames that are free for sure.
+    /// A lower bound of the free frames.
     #[inline]
     pub(super) const fn free(self) -> u64 {
         BLOCK_PAGES.saturating_sub(self.used())
     }
-    /// Somebody takes frames from it at this moment.
+    /// Whether a CPU is taking frames from the block.
     #[inline]
     pub(super) const fn is_busy(self) -> bool {
         self.0 & BUSY != 0
@@ -103,7 +161,7 @@ impl Head {
     pub(super) const fn is_offline(self) -> bool {
         self.0 & OFFLINE != 0
     }
-    /// The order of the one block that holds all of it; its bits say nothing then.
+    /// The order of the one block that uses all of it; its bits have no meaning then.
     #[inline]
     pub(super) const fn held(self) -> Option<Order> {
         match self.0 >> HELD_SHIFT & 0xf {
@@ -115,7 +173,8 @@ impl Head {
     pub(super) const fn is_owned(self) -> bool {
         self.0 & OWNER != 0
     }
-    /// All of it is free, for who takes it out of where whole ones are found.
+    /// Whether the block is in the state free: the CPU that clears its bit in the index of whole
+    /// blocks may take it.
     #[inline]
     pub(super) const fn is_unowned_free(self) -> bool {
         self.0 & (USED | OWNER | ISOLATED) == 0
@@ -124,35 +183,35 @@ impl Head {
     pub(super) const fn owned_by(self, cpu: CpuId) -> bool {
         self.0 >> OWNER_SHIFT & 0xffff == cpu.index() as u64 + 1
     }
-    /// How it is found; `None`: nothing to be found, or all of it.
+    /// The fill of a partial block; `None` if all frames are free or in use.
     #[inline]
     pub(super) const fn fill(self) -> Option<Fill> {
         let fill = Fill::BY_USED[self.used() as usize];
         if fill < Fill::COUNT as u8 { Some(Fill(fill)) } else { None }
     }
-    /// Whether it is found elsewhere than the same block as it was `before`.
+    /// Whether the block belongs into another index than with the head `before`.
     #[inline]
     pub(super) const fn is_moved_from(self, before: Self) -> bool {
         Fill::BY_USED[self.used() as usize] != Fill::BY_USED[before.used() as usize]
     }
-    /// Whether frames that come back to it are best handed out again: next to nothing else of it
-    /// is free. Blocks with more free are to become empty, and nothing is taken from them while
-    /// there are fuller ones.
+    /// Whether almost all frames are in use: frames that are freed to it are best allocated again.
+    /// Emptier blocks are left to become whole; nothing is taken from them while there are fuller
+    /// ones.
     #[inline]
     pub(super) const fn is_full(self) -> bool {
         self.used() >= BLOCK_PAGES - Fill::MOST_FREE[1]
     }
-    /// The same block, `cpu`'s and in use by it.
+    /// The head after `cpu` has entered the block.
     #[inline]
     pub(super) const fn entered_by(self, cpu: CpuId) -> Self {
         Self(self.0 & !OWNER | (cpu.index() as u64 + 1) << OWNER_SHIFT | BUSY)
     }
-    /// The same block, `cpu`'s, which is not inside.
+    /// The head of the block as owned by `cpu`, not busy.
     #[inline]
     pub(super) const fn owned(self, cpu: CpuId) -> Self {
         Self(self.entered_by(cpu).0 & !BUSY)
     }
-    /// The same block, nobody's.
+    /// The head without owner.
     #[inline]
     pub(super) const fn disowned(self) -> Self {
         Self(self.0 & !(OWNER | BUSY))
@@ -169,25 +228,25 @@ impl Head {
     pub(super) const fn with_offline(self, offline: bool) -> Self {
         Self(if offline { self.0 | OFFLINE } else { self.0 & !OFFLINE })
     }
-    /// All of it held as part of one block of `order`, 9 or 10.
+    /// The head of the block as part of one used block of `order`, 9 or 10.
     #[inline]
     pub(super) const fn as_held(self, order: Order) -> Self {
         let rest = self.0 & !(USED | HELD | OWNER | BUSY);
         Self(rest | BLOCK_PAGES | (order.get() as u64) << HELD_SHIFT)
     }
-    /// All of it free again, nobody's.
+    /// The head with all frames free, without owner.
     #[inline]
     pub(super) const fn as_whole(self) -> Self {
         Self(self.0 & !(USED | HELD | OWNER | BUSY))
     }
-    /// It is nobody's, not isolated, and used up by blocks of `order`, as [`Head::fully_used`] says;
-    /// below a pageblock's all orders are one.
+    /// Whether the head is [`Head::fully_used`] for `order` and any type: full or held, without
+    /// owner, not isolated. Orders below a pageblock's are not distinguished.
     #[inline]
     pub(super) const fn is_fully_used_by(self, order: Order) -> bool {
         self.0 & !TYPE == Self::fully_used(order, MigrateType::Movable).0
     }
-    /// A block of `kind`, nobody's, that was whole and is used up by blocks of `order`: from a
-    /// pageblock's on it is held.
+    /// The head of a block of `kind` without owner, all of which is used by blocks of `order`: full
+    /// below a pageblock's order, held for the others.
     #[inline]
     pub(super) const fn fully_used(order: Order, kind: MigrateType) -> Self {
         let whole = Self::WHOLE.with_kind(kind);
@@ -197,7 +256,8 @@ impl Head {
             whole.as_held(order)
         }
     }
-    /// Of these frames of the block, which `used` counts from the start, none exists.
+    /// The head of a free block at an end of the zone that lacks `pages` frames: `used` counts them
+    /// permanently.
     pub(super) const fn missing(pages: u64) -> Self {
         Self(pages)
     }

@@ -1,4 +1,37 @@
-//! Which blocks are worth a visit: a bitmap with summaries, changed without a lock.
+//! A set of blocks: a bitmap with summaries, changed without a lock.
+//!
+//! Level 0 has a bit for each block. Each upper level has a bit for each word of the level below.
+//! An upper bit is set if the word below may have a set bit, so a search skips empty words.
+//!
+//! ```text
+//! level 2  [ word 0                 ]     one word
+//! level 1  [ word 0 ][ word 1 ]...        bit i: word i of level 0 may have a bit
+//! level 0  [ word 0 ][ word 1 ][ word 2 ] bit i: block i is in the set
+//! ```
+//!
+//! # Races between levels
+//!
+//! Two words cannot change in one step. `set` changes the lower level first and raises the summary
+//! only if the word was empty. `clear` clears the summary only if the word has become empty, and
+//! then checks the word again. All operations are `SeqCst`:
+//!
+//! ```text
+//! clear                               set
+//! (1) word &= !bit; it is empty now   (a) word |= bit; it was empty
+//! (2) summary &= !bit                 (b) summary |= bit
+//! (3) read word
+//!     not empty: summary |= bit
+//! ```
+//!
+//! If (b) comes after (2), the summary bit is set in the end. If (b) comes before (2), so does (a);
+//! then (3) finds the word not empty and sets the summary bit again. Without (3) the bit of (b)
+//! would be lost, and a block with free frames could not be found until the word became empty and
+//! was set again.
+//!
+//! The guarantee is: a summary bit may be set spuriously. It is missing for a word with bits only
+//! while a CPU is between (a) and (b), or between (2) and (3). Another CPU that sets a bit in the
+//! same word meanwhile does not wait for that, so a search can miss blocks for a moment. Before an
+//! allocation below a pageblock's order fails, it reads all heads.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -6,29 +39,26 @@ use core::ops::Range;
 use core::sync::atomic::Ordering::SeqCst;
 use mmscale_arch::{Atomic, Cpu, planted};
 
-/// How many of the set lie in a word.
+/// Blocks of a word of level 0.
 pub(super) const BITS: usize = u64::BITS as usize;
 
-/// How many words of level 0 a search among two sets looks at in vain: what it is for, the best
-/// of what there is, is not worth more.
+/// Words of level 0 without a common bit after which a search in two sets gives up: it looks for
+/// the best block, which is not worth more.
 const PATIENCE: usize = 32;
 
-/// A set of block numbers below a fixed length. Hints: a block in the set is worth looking at;
-/// what holds of it its head says. Only of the whole ones that nobody owns it is the set that says
-/// who may have them: whoever takes one out.
+/// A set of block numbers below a fixed length.
 ///
-/// Level 0 has a bit for each block, each further level a bit for each word of the level below
-/// that may have a bit set; the last level is one word. A bit of an upper level may be set for
-/// nothing, never missing for longer than the one who sets it takes.
+/// Most sets are hints: the head of a block says whether it belongs into the set. The set of whole
+/// blocks without owner is different: the CPU that clears a block's bit may take the block.
 pub(super) struct Index<A: Cpu> {
-    /// All levels, one after the other: who wants a bit of level 0 finds it in one step.
+    /// The words of all levels, level 0 first, so that a bit of level 0 is found in one step.
     words: Box<[A::AtomicU64]>,
-    /// Where the upper levels are among them, level 1 first.
+    /// The ranges of the upper levels in `words`, level 1 first.
     upper: Box<[Range<usize>]>,
 }
 
 impl<A: Cpu> Index<A> {
-    /// For blocks `0..len`, of which those are in it that `holds` names.
+    /// Creates a set of blocks `0..len`, with those for which `holds` returns true.
     pub(super) fn new(len: usize, holds: impl Fn(usize) -> bool) -> Self {
         let mut bits: Vec<u64> = Vec::new();
         for word in 0..len.div_ceil(BITS).max(1) {
@@ -46,15 +76,15 @@ impl<A: Cpu> Index<A> {
         }
         Self { words: words.into_iter().map(A::AtomicU64::new).collect(), upper: upper.into() }
     }
-    /// Words of level 0.
+    /// The number of words of level 0.
     fn bottom(&self) -> usize {
         self.upper.first().map_or(self.words.len(), |level| level.start)
     }
-    /// Levels, level 0 among them.
+    /// The number of levels, level 0 included.
     fn levels(&self) -> usize {
         1 + self.upper.len()
     }
-    /// A word of a level; `None`: the level has fewer.
+    /// A word of a level; `None` past its end.
     #[inline]
     fn word(&self, level: usize, at: usize) -> Option<&A::AtomicU64> {
         match level.checked_sub(1) {
@@ -62,25 +92,28 @@ impl<A: Cpu> Index<A> {
             Some(level) => self.words[self.upper[level].clone()].get(at),
         }
     }
-    /// What a word says; nothing, if there is none.
+    /// Loads a word of a level; 0 past its end.
     #[inline]
     fn load(&self, level: usize, at: usize) -> u64 {
         self.word(level, at).map_or(0, |word| word.load(SeqCst))
     }
-    /// Bytes of its bitmaps, where an atomic is as large as what it holds.
+    /// The size of all levels in bytes, if an atomic has the size of its value.
     pub(super) fn bytes(&self) -> usize {
         self.words.len() * size_of::<u64>()
     }
-    /// Puts `at` in.
+    /// Adds `at`.
+    ///
+    /// The caller has changed the block's head before, and the CPU that clears the bit reads the
+    /// head afterwards. All these operations are `SeqCst`: if this load finds the bit set, it
+    /// precedes the clear, and the other CPU sees the new head. So a bit that is set already needs
+    /// no write.
     #[inline]
     pub(super) fn set(&self, at: usize) {
-        // Whoever takes the bit out looks at the block's head after that, and the caller changed
-        // the head before this: so a bit that is there already will do.
         if !self.contains(at) {
             self.set_some(at, 1);
         }
     }
-    /// Says at `level`, an upper one, and above that the word `at` of the one below has something.
+    /// Sets the summary bit of word `at` of the level below `level`, and those above it: (b).
     fn raise(&self, level: usize, mut at: usize) {
         for level in &self.upper[level - 1..] {
             let word = &self.words[level.start + at / BITS];
@@ -90,7 +123,7 @@ impl<A: Cpu> Index<A> {
             at /= BITS;
         }
     }
-    /// Takes `at` out; whether it was in.
+    /// Removes `at`; returns whether it was in the set.
     #[inline]
     pub(super) fn clear(&self, at: usize) -> bool {
         let bit = 1 << (at % BITS);
@@ -100,9 +133,10 @@ impl<A: Cpu> Index<A> {
         }
         before & bit != 0
     }
-    /// Takes out up to `most` of those that follow one another from `from` on, closely enough that
-    /// one step does it: the first one that it may be, and a bit for each from there on. `None`:
-    /// there is nothing from `from` on.
+    /// Removes up to `most` blocks of one word with one atomic operation: those of the first word
+    /// with a block that is not below `from`. Returns a block number, and a bit for each removed
+    /// block, counted from there. The bits are 0 if other CPUs were faster. Returns `None` if the
+    /// set has no block from `from` up.
     pub(super) fn take_some(&self, from: usize, most: u32) -> Option<(usize, u64)> {
         let first = self.next(from)?;
         let word = &self.words[first / BITS];
@@ -115,21 +149,21 @@ impl<A: Cpu> Index<A> {
         }
         Some((first, taken))
     }
-    /// Puts those in whose bits are set, where `first` has the lowest; all are of one word.
+    /// Adds the blocks whose bits are set in `some`, counted from `first`; all are of one word.
     pub(super) fn set_some(&self, first: usize, some: u64) {
         let bits = some << (first % BITS);
         if self.words[first / BITS].fetch_or(bits, SeqCst) == 0 && self.levels() > 1 {
             self.raise(1, first / BITS);
         }
     }
-    /// The word `at` of level 0 has become empty.
+    /// Clears the summary bits of word `at` of level 0, which has become empty: (2) and (3).
     fn lower(&self, mut at: usize) {
         for level in 1..self.levels() {
             let bit = 1 << (at % BITS);
             let word = self.upper[level - 1].start + at / BITS;
             let before = self.words[word].fetch_and(!bit, SeqCst);
             if !planted!(BlockmapSummaryLost) && self.load(level - 1, at) != 0 {
-                // Somebody set a bit below meanwhile, and may have seen this one still set.
+                // Another CPU set a bit below meanwhile, perhaps before this summary was cleared.
                 return self.raise(level, at);
             }
             if before != bit {
@@ -138,11 +172,12 @@ impl<A: Cpu> Index<A> {
             at /= BITS;
         }
     }
-    /// The first one in it from `from` on.
+    /// Finds the first block that is not below `from`.
     pub(super) fn next(&self, from: usize) -> Option<usize> {
         self.search(from, usize::MAX, |level, at| self.load(level, at))
     }
-    /// The first one from `from` on by what `load` says of the words of each level.
+    /// Finds the first block that is not below `from`, with the words of each level as `load`
+    /// returns them. Gives up after `patience` words of level 0 without a bit.
     #[inline]
     fn search(
         &self,
@@ -167,8 +202,8 @@ impl<A: Cpu> Index<A> {
                 level -= 1;
                 let bits = load(level, found);
                 if bits == 0 {
-                    // The summary was out of date, or of two words of which each has others: go on
-                    // behind it.
+                    // The summary bit is spurious, or two sets have different bits of this word:
+                    // continue after the word.
                     patience = patience.checked_sub(1)?;
                     from = (found + 1) * BITS.pow(level as u32 + 1);
                     continue 'search;
@@ -178,8 +213,8 @@ impl<A: Cpu> Index<A> {
             return Some(found);
         }
     }
-    /// Whether there are at least `least` in it. Looks at the word of `near` first, then at those
-    /// that have any, until it knows.
+    /// Whether the set has at least `least` blocks. Reads the word of `near` first, then all words
+    /// with blocks until there are enough.
     pub(super) fn has(&self, least: usize, near: usize) -> bool {
         if self.words[near / BITS].load(SeqCst).count_ones() as usize >= least {
             return true;
@@ -194,12 +229,12 @@ impl<A: Cpu> Index<A> {
         }
         count >= least
     }
-    /// All in it, beginning at `home` and going round once.
+    /// Iterates over the set once, from `home` to the end and then from 0.
     pub(super) fn from(&self, start: usize) -> impl Iterator<Item = usize> + '_ {
         round(start, |from| self.next(from))
     }
-    /// Those in it, in `also`, and not in `without`, both as long, in the same way; not those that
-    /// are hard to find.
+    /// Iterates likewise over the blocks that are in this set and in `also`, and not in `without`;
+    /// the sets have the same length. May omit blocks that would take a long search.
     pub(super) fn common<'a>(
         &'a self,
         also: Option<&'a Self>,
@@ -213,7 +248,7 @@ impl<A: Cpu> Index<A> {
             }
             let bits = also.map_or(bits, |also| bits & also.load(level, at));
             match without {
-                // Above, a bit says that there is one, not that there are all.
+                // In upper levels a bit means that some block is in `without`, not that all are.
                 Some(without) if level == 0 => bits & !without.words[at].load(SeqCst),
                 _ => bits,
             }
@@ -221,18 +256,18 @@ impl<A: Cpu> Index<A> {
         let empty = load(self.upper.len(), 0) == 0;
         round(start, move |from| if empty { None } else { self.search(from, PATIENCE, load) })
     }
-    /// Whether there is nothing in it.
+    /// Whether the set is empty.
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.words[self.words.len() - 1].load(SeqCst) == 0
     }
-    /// Whether `at`, one of its blocks, is in.
+    /// Whether the set has `at`, which is below its length.
     pub(super) fn contains(&self, at: usize) -> bool {
         self.words[at / BITS].load(SeqCst) & 1 << (at % BITS) != 0
     }
 }
 
-/// All that `next` finds, beginning at `home` and going round once.
+/// Iterates over all that `next` finds, from `home` to the end and then from 0.
 fn round(start: usize, next: impl Fn(usize) -> Option<usize>) -> impl Iterator<Item = usize> {
     let (mut at, mut wrapped) = (start, false);
     core::iter::from_fn(move || {
@@ -249,10 +284,10 @@ fn round(start: usize, next: impl Fn(usize) -> Option<usize>) -> impl Iterator<I
     })
 }
 
-/// The lowest `most` bits that are set, or all.
+/// The lowest `most` set bits, or all.
 #[inline]
 fn lowest(bits: u64, most: u32) -> u64 {
-    // Mostly nothing lies between them.
+    // In most cases the lowest bits are contiguous.
     let run = !(!0_u64).checked_shl(most).unwrap_or(0);
     if bits & run == run {
         return run;
@@ -317,7 +352,7 @@ mod tests {
             found(Some(&threes), Some(&fives), 600),
             expected(|at| at % 3 == 0 && at % 5 != 0)
         );
-        // Each word has some of both sets, and no bit in common but the last: given up on the way.
+        // Each word has bits of both sets, and only the last has a common one: the search gives up.
         let (odd, last) = (8001, 7998);
         let left = Index::<Stepped>::new(odd, |at| at % 2 == 0);
         let right = Index::<Stepped>::new(odd, |at| at % 2 == 1 || at == last);

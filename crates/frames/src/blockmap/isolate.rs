@@ -1,4 +1,4 @@
-//! Blocks that nobody may allocate from: isolated, and then taken offline.
+//! Isolating pageblocks and taking them offline: no CPU allocates from them.
 
 use super::BlockMap;
 use super::head::Head;
@@ -9,20 +9,21 @@ use mmscale_arch::sync::PreemptGuard;
 use mmscale_arch::{Atomic, Cpu, Pfn, planted};
 
 impl<A: Cpu> BlockMap<A> {
-    /// Keeps the pageblock at `pfn` from being allocated from, and takes it from its owner; what
-    /// is freed into it from now on stays there. Returns the free pages that are lost to the zone;
-    /// `None`: it is isolated already.
+    /// Isolates the pageblock at `pfn` and ends its ownership: no CPU takes frames of it, and
+    /// frames that are freed to it stay there. Returns the free pages that the zone loses; `None`
+    /// if it is isolated already.
     ///
-    /// Frames of it that CPUs keep are still handed out: drain them afterwards.
+    /// Frames in CPUs' caches may still be allocated: the caller drains the caches afterwards.
     pub(crate) fn isolate(&self, pfn: Pfn) -> Option<u64> {
         let block = self.block_of(pfn);
         let head = self.without_batches(|| self.mark_isolated(block))?;
-        // The other half of `mark_nonempty`: a CPU that took the block for an open one says that it
-        // keeps something, and whoever drains from now on sees that.
+        // Pairs with the fence in `mark_nonempty`: a CPU that did not see the block isolated has
+        // set its flag, and a drain after this fence sees the flag.
         A::fence(SeqCst);
         Some(head.free())
     }
-    /// What the head said before. Waits while the block is in somebody's hands.
+    /// Sets `isolated` in the head; returns the head before. Waits while the block is busy, or free
+    /// and not in the index.
     fn mark_isolated(&self, block: usize) -> Option<Head> {
         loop {
             let head = self.head(block);
@@ -30,7 +31,8 @@ impl<A: Cpu> BlockMap<A> {
                 return None;
             }
             if head.is_unowned_free() {
-                // Whoever waits for the block has preemption off, and this task may be on his CPU.
+                // A CPU that waits for the block has preemption off; on that CPU this task could
+                // not continue if it were preempted here.
                 let _pinned = PreemptGuard::<A>::new();
                 if self.whole.clear(block) {
                     let head = self.head(block);
@@ -45,10 +47,11 @@ impl<A: Cpu> BlockMap<A> {
             A::relax();
         }
     }
-    /// Undoes [`BlockMap::isolate`]; the free pages that the zone has again.
+    /// Undoes [`BlockMap::isolate`]; returns the free pages that the zone gains, or `None` if the
+    /// pageblock is not isolated or is offline.
     pub(crate) fn unisolate(&self, pfn: Pfn) -> Option<u64> {
         let block = self.block_of(pfn);
-        // As in `mark_isolated`: until it is filed it is in this task's hands.
+        // As in `mark_isolated`: between the change and `file` other CPUs wait for this task.
         let _pinned = PreemptGuard::<A>::new();
         loop {
             let head = self.head(block);
@@ -62,7 +65,7 @@ impl<A: Cpu> BlockMap<A> {
             }
         }
     }
-    /// Takes an isolated block offline if nothing of it is used.
+    /// Takes an isolated block offline; fails with the number of used frames if there are any.
     pub(crate) fn take_offline(&self, pfn: Pfn) -> Result<(), IsolateError> {
         let block = self.block_of(pfn);
         loop {
@@ -78,7 +81,7 @@ impl<A: Cpu> BlockMap<A> {
             }
         }
     }
-    /// Undoes [`BlockMap::take_offline`]: the block is isolated, and all of it is free.
+    /// Undoes [`BlockMap::take_offline`]: the block is then isolated, free and movable.
     pub(crate) fn bring_online(&self, pfn: Pfn) -> Result<(), IsolateError> {
         let block = self.block_of(pfn);
         let head = self.head(block);

@@ -1,49 +1,51 @@
 //! Page caches that own pageblocks, without a zone lock: the policy `blockmap`.
 //!
 //! The free pages of a zone are bits. A pageblock of 512 frames has a bitmap of one cache line (a
-//! set bit is a frame in use) and a [`head`] of one word: how many frames are used, of which type
-//! it is, who allocates from it. All zero is all free, and two free buddies are one free block
-//! without anybody's doing: merging is what bits do.
+//! set bit is a frame in use) and a [`head`] of one word: the number of used frames, the type, the
+//! owner. If all of it is zero, all frames are free. Two free buddies are a free block of the next
+//! order without further work: bits need no merging.
 //!
-//! **Who may change a bit.** Frames are *taken* (bits set) only by the CPU that has *entered* the
-//! block: it owns it, and has set `busy` in its head, by one compare-and-exchange. So bits that it
-//! finds clear stay clear until it sets them, and several words can be taken together. Frames are
-//! *given back* (bits cleared) by any CPU at any time, by one atomic operation on the word and one
-//! on the head. Nobody ever waits: who finds a block busy goes to another.
+//! **Setting and clearing bits.** Only the CPU that has *entered* a block takes frames (sets bits):
+//! it owns the block and has set `busy` in its head, with one compare-exchange. So bits that it
+//! finds clear stay clear until it sets them, and it can take several words together. Any CPU may
+//! free frames (clear bits) at any time, with one atomic operation on the word and one on the head.
+//! No CPU waits for another: a CPU that finds a block busy tries another block.
 //!
-//! **Ownership** only keeps others out of the way. Each CPU owns, for each type, the block that it
-//! takes from. An owner that is not inside at this moment can be replaced by anybody, and finds out
-//! when it next wants to enter. So blocks of CPUs that sleep, or have gone, strand nothing.
+//! **Ownership** only avoids contention. Each CPU owns, for each type and class of orders, the
+//! block from which it refills. While the owner is not in the block, any CPU may take the block
+//! over; the owner notices when it next enters. So blocks of CPUs that sleep or are offline are
+//! never stranded.
 //!
-//! **What is private.** Entering a block is worth it once for many frames: the CPU takes what some
-//! words have of the wanted order, puts it on a stack, and hands it out from there without any
-//! atomic operation ([`stack`]). Blocks that come back to a pageblock that is nearly full, or that
-//! the CPU is using up, go on top of the stack; those of others wait only for others of their word,
-//! and go home with them ([`cpu`]). Of larger orders it takes and gives back pageblocks,
-//! several at a time where every CPU could do so and leave the zone above its watermark, with one
-//! change of the head of each ([`whole`], [`parcel`]); one that is kept whole says so in its head,
-//! and its bits nothing. These frames are the only ones that others
-//! cannot reach; they ask for them with an interrupt ([`drain`]).
+//! **Per-CPU caches.** Entering a block pays off for many frames. The CPU takes all blocks of the
+//! requested order from some words, pushes them onto a stack, and allocates them from there without
+//! atomic operations ([`stack`]). A block that is freed to a nearly full pageblock, or to one that
+//! the CPU owns, is pushed onto the stack. Other freed blocks wait for more frees to the same word,
+//! and are cleared together ([`cpu`]). For larger orders a CPU takes and frees whole pageblocks,
+//! with one change of the head of each ([`whole`], [`parcel`]). It takes several at a time if every
+//! CPU could do so and leave the zone above its watermark. A pageblock on a stack as one block is
+//! *held*: its head says so, and its bits have no meaning. Other CPUs cannot take frames in a
+//! cache; they ask the CPU with an interrupt to drain it ([`drain`]).
 //!
-//! **Finding a block.** Blocks that nobody owns stand in an [`index`]: the whole ones in one, the
-//! others by type and by how full they are, with [`rooms`] for who needs a larger block. Refills
-//! take from the fullest block that will do, so that emptier ones become whole again, first from
-//! those of the CPU's own stretch of the zone: what two CPUs have taken from one block, both write
-//! to its line for as long as they have it. Where memory is short CPUs take blocks over from one
-//! another before they break up a whole one, and the last whole ones are a [`ReserveAccess`].
-//! An index is a hint; the head decides. Whoever changes a head such that its
-//! block belongs elsewhere sets the bit there afterwards, and who takes a bit out looks at the head
-//! afterwards, so that a block with free frames is missing from the indices only while somebody is
-//! about to put it in. The last resort, before an allocation of less than a pageblock fails, looks
-//! at all heads.
+//! **Finding a block.** Blocks without owner are in an [`index`]: one index for whole blocks, and
+//! one for each type and fill of the others, with [`order_hints`] for larger orders. A refill takes
+//! from the fullest block that has the requested order, so that emptier blocks become whole. It
+//! prefers blocks of the CPU's own stretch of the zone: if two CPUs have frames of one block, both
+//! write to its line when they free them. Where memory is short CPUs take blocks over from one
+//! another before they break up a whole one, and the last whole ones are a reserve
+//! ([`ReserveAccess`]). An index is a hint; the head decides. A CPU that changes a head sets the
+//! bit in the new index afterwards, and a CPU that clears a bit reads the head afterwards. So a
+//! block with free frames is missing from the indices only while a CPU is about to add it. An
+//! allocation below a pageblock's order reads all heads before it fails.
 //!
-//! The index of whole blocks is more than a hint: such a block, while nobody owns it, is for who
-//! takes its bit out, and for nobody else, be it to isolate it. Several are taken so by one atomic
-//! operation, and their heads changed with plain stores. So is the head of a block of which
-//! somebody gives everything back ([`batch`]): who isolates a block waits for those.
+//! The index of whole blocks is more than a hint. While a whole block has no owner, only the CPU
+//! that clears its bit may change its head; this includes isolation. So one atomic operation takes
+//! several whole blocks, and plain stores change their heads. The head of a block of which a CPU
+//! frees all frames is changed with a plain store too: isolators wait ([`batch`]).
 //!
-//! **Counting.** A frame counts as free while its bit is clear. Each CPU gathers the change and
-//! folds it into the zone's counter when it exceeds a bound.
+//! **Counting.** A frame counts as free while its bit is clear. Each CPU gathers the change in a
+//! delta and folds it into the zone's counter when it exceeds a bound.
+//!
+//! `docs/internals/blockmap.md` explains the design step by step, with an example.
 
 mod batch;
 mod bits;
@@ -85,27 +87,27 @@ use order_hints::OrderHints;
 const WORDS: usize = (1 << PAGEBLOCK_ORDER) / WORD_PAGES;
 const _: () = assert!(WORDS == 8, "the words of a block are one cache line");
 
-/// How much to take at a time.
+/// Amount of memory that an allocation takes from the map.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Refill {
-    /// What words have, for later too.
+    /// The requested block, and further ones for the CPU's stack.
     Batch,
-    /// What is asked for: memory is short, and others want it too.
+    /// Only the requested block: memory is short.
     Exact,
 }
 
-/// Pages whose worth of whole pageblocks stays for who wants them whole, where memory is short.
+/// Pages to hold back as whole pageblocks, for allocations of whole pageblocks, when memory is
+/// short. Rounded down to pageblocks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ReservePages {
-    /// Single pages leave as many: they fit into any hole, and so there is somewhere else for them
-    /// for longest.
+    /// Pages held back from allocations of order 0, which fit into any free frame.
     pub from_singles: u32,
-    /// Blocks of orders 1 to 8 leave as many.
+    /// Pages held back from allocations of orders 1 to 8.
     pub from_larger: u32,
 }
 
 impl ReservePages {
-    /// How many whole blocks somebody leaves who wants less than one.
+    /// The number of whole blocks that a request below a pageblock's order must leave.
     const fn blocks(self, req: AllocRequest) -> usize {
         let pages = match req.reserve {
             ReserveAccess::None if req.order.get() == 0 => self.from_singles,
@@ -116,43 +118,44 @@ impl ReservePages {
     }
 }
 
-/// What becomes of the last whole pageblocks where memory is short, those of [`ReservePages`].
+/// Access of an allocation to the reserve of whole pageblocks ([`ReservePages`]).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum ReserveAccess {
-    /// They stay whole.
+    /// The allocation must leave the reserve.
     None,
-    /// Single pages leave no more than larger blocks do: the other choice is another zone.
+    /// A single page must leave only as much as larger orders: otherwise it would have to come
+    /// from another zone.
     Partial,
-    /// They are blocks like others: for who may go below the watermark, and for single pages when
-    /// nothing else is left.
+    /// The allocation may use the reserve: it may go below the watermark, or it is for a single
+    /// page and nothing else is left.
     Full,
 }
 
-/// What an allocation wants.
+/// A request for a block.
 #[derive(Clone, Copy)]
 pub(crate) struct AllocRequest {
-    /// Who asks.
+    /// The requesting CPU.
     pub(crate) cpu: CpuId,
     pub(crate) order: Order,
     pub(crate) kind: MigrateType,
     pub(crate) refill: Refill,
     pub(crate) reserve: ReserveAccess,
-    /// What each CPU could keep without bringing the zone below its watermark: as much may be taken
-    /// at a time, or what is in one word.
+    /// Pages that each CPU could cache while the zone stays above its high watermark. A refill
+    /// takes at most as many, or one word.
     pub(crate) spare_pages: u32,
 }
 
-/// Where a search looks.
+/// Range of blocks of a search.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Where {
-    /// In the CPU's own stretch of the zone.
+    /// The CPU's own stretch of the zone.
     Own,
-    /// Everywhere.
+    /// The whole zone.
     All,
 }
 
 impl AllocRequest {
-    /// What it is taken from.
+    /// The list of owned blocks from which the request is served.
     const fn list(self) -> List {
         List::of(self.order, self.kind)
     }
@@ -162,17 +165,17 @@ impl AllocRequest {
 #[repr(align(64))]
 struct Words<A: Cpu>([A::AtomicU64; WORDS]);
 
-/// What others may see of a CPU's cache.
+/// State of a CPU's cache that other CPUs access.
 struct CpuShared<A: Cpu> {
-    /// Nonzero if it may hold pages, or owe the zone's counter.
+    /// Nonzero if the cache may have pages or a delta.
     nonempty: A::OwnedI8,
-    /// How often it was emptied because somebody asked.
+    /// The number of drain requests that emptied the cache.
     emptied: A::AtomicU32,
-    /// How often somebody asked when it was in use.
+    /// The number of drain requests that came while the cache was in use.
     refused: A::AtomicU32,
-    /// How many have emptied it on its CPU, and not counted that yet.
+    /// The number of drains on this CPU whose pages are not in the zone's counter yet.
     folding: A::AtomicU32,
-    /// Nonzero while its CPU changes heads with plain stores ([`batch`]).
+    /// Nonzero while the CPU changes heads with plain stores ([`batch`]).
     inside: A::AtomicU32,
 }
 
@@ -183,28 +186,29 @@ pub struct BlockMap<A: Cpu> {
     /// The first frame of the first block. The block's number is even, so that pairs of blocks
     /// begin at even places.
     first: Pfn,
-    /// The blocks that the zone has all of.
+    /// The blocks whose frames are all in the zone.
     complete: Range<usize>,
     heads: Box<[A::AtomicU64]>,
     words: Box<[Words<A>]>,
-    /// Whole blocks that nobody owns.
+    /// Whole blocks without owner.
     whole: Index<A>,
-    /// Other blocks with free frames that nobody owns, by type and fill.
+    /// Other blocks with free frames and without owner, by type and fill.
     partial: [[Index<A>; Fill::COUNT]; MigrateType::COUNT],
     order_hints: OrderHints<A>,
-    /// How many isolate a block at this moment.
+    /// The number of tasks that are isolating a block.
     isolating: A::AtomicU32,
     caches: EachCpu<Local<CpuCache>>,
     shared: EachCpu<CpuShared<A>>,
-    /// How much each CPU may keep.
+    /// Limits of each CPU's cache.
     limits: Limits,
-    /// How many whole blocks are the reserve, by who would break them up.
+    /// The reserve of whole blocks.
     reserve: ReservePages,
 }
 
 impl<A: Cpu> BlockMap<A> {
-    /// All of `start .. start + pages` free and movable, for all possible CPUs. Takes time and
-    /// memory by the number of blocks; see [`BlockMap::metadata_bytes`].
+    /// Creates a map of the frames `start .. start + pages`, all free and movable, for all possible
+    /// CPUs. Time and memory are proportional to the number of blocks; see
+    /// [`BlockMap::metadata_bytes`].
     pub fn new(start: Pfn, pages: u32, reserve: ReservePages) -> Self {
         let (from, to) = (start.index(), start.index() + pages as usize);
         let first_block = start.pageblock() & !1;
@@ -217,7 +221,7 @@ impl<A: Cpu> BlockMap<A> {
             bits.filter(|&bit| !exists(block, bit)).count() as u64
         };
         let missing_in = |block: usize| {
-            // Only blocks at the ends may lack frames: look no closer at the others.
+            // Only blocks at the ends of the zone may lack frames.
             let inside = exists(block, 0) && exists(block, BLOCK_PAGES as usize - 1);
             if inside { 0 } else { missing(block, 0..BLOCK_PAGES as usize) }
         };
@@ -230,7 +234,8 @@ impl<A: Cpu> BlockMap<A> {
             (0..WORD_PAGES).fold(0, |bits, bit| bits | u64::from(lacks(bit)) << bit)
         };
         let fill = |block: usize| Head::missing(missing_in(block)).fill();
-        // All CPUs together keep at most a 32nd of the zone, but for the least they need.
+        // The caches of all CPUs together have at most a 32nd of the zone, except that each has a
+        // minimum.
         let limits = Limits::of(pages as usize / 32 / A::cpus_possible());
         let index = |kind: MigrateType, wanted: Fill| {
             Index::new(blocks, |block| kind == MigrateType::Movable && fill(block) == Some(wanted))
@@ -264,9 +269,9 @@ impl<A: Cpu> BlockMap<A> {
             reserve,
         }
     }
-    /// Bytes of metadata for all blocks together, and for each CPU, where an atomic is as large as
-    /// what it holds: 64 a block for its bitmap (a bit a frame), 8 for its head, 21 bits and their
-    /// summaries for the indices.
+    /// Bytes of metadata for all blocks together, and for each CPU, if an atomic has the size of
+    /// its value. A block has 64 bytes for its bitmap (a bit a frame), 8 for its head, and 21 bits
+    /// and their summaries in the indices.
     pub fn metadata_bytes(&self) -> (usize, usize) {
         let indices = self.partial.iter().flatten().chain([&self.whole]);
         let blocks = self.heads.len() * (size_of::<u64>() * (WORDS + 1));
@@ -275,7 +280,7 @@ impl<A: Cpu> BlockMap<A> {
             size_of::<Local<CpuCache>>() + size_of::<CpuShared<A>>(),
         )
     }
-    /// Pages that one CPU may keep to itself at most.
+    /// The most pages in one CPU's cache.
     pub fn most_cached_pages(&self) -> usize {
         self.limits.pages()
     }
@@ -288,13 +293,13 @@ impl<A: Cpu> BlockMap<A> {
     fn block_of(&self, pfn: Pfn) -> usize {
         pfn.pageblock() - self.first.pageblock()
     }
-    /// What the head says. Who has just taken a bit out of an index sees what was so when the
-    /// bit was set, or found set.
+    /// Loads a head. After clearing an index bit, the load is ordered after the change of the head
+    /// by the CPU that set the bit or found it set: see [`Index::set`].
     #[inline]
     fn head(&self, block: usize) -> Head {
         Head(self.heads[block].load(SeqCst))
     }
-    /// Changes a head if it still is `from`.
+    /// Changes a head from `from` to `to`; returns `false` if it is not `from`.
     #[inline]
     fn change(&self, block: usize, from: Head, to: Head) -> bool {
         self.heads[block].compare_exchange(from.0, to.0, SeqCst, Acquire).is_ok()
@@ -304,18 +309,18 @@ impl<A: Cpu> BlockMap<A> {
     fn word(&self, word: u32) -> &A::AtomicU64 {
         &self.words[word as usize / WORDS].0[word as usize % WORDS]
     }
-    /// The frame behind a bit of a word of the zone.
+    /// The frame of a bit of a word of the zone.
     #[inline]
     fn frame(&self, word: u32, bit: u32) -> Pfn {
         self.pfn(bits::join(word, bit))
     }
-    /// Frame `frame` of the zone, counted from its first block on.
+    /// The frame with number `frame`, counted from the start of the zone's first block.
     #[inline]
     fn pfn(&self, frame: u32) -> Pfn {
         self.first.ahead(frame)
     }
-    /// The number of a frame from the zone's first block on; of one that the zone has not it is
-    /// none of the zone's.
+    /// The number of a frame, counted from the start of the zone's first block. For a frame of
+    /// another zone it is no number of a frame of this zone.
     #[inline]
     fn index(&self, pfn: Pfn) -> u32 {
         (pfn.index() as u32).wrapping_sub(self.first.index() as u32)
@@ -331,20 +336,20 @@ impl<A: Cpu> BlockMap<A> {
     pub(crate) fn spans_pageblock_of(&self, pfn: Pfn) -> bool {
         self.complete.contains(&block_of(self.index(pfn)))
     }
-    /// Where `cpu` begins to look for blocks: each has a stretch of its own, so that they meet
-    /// rarely.
+    /// The first block of the stretch of `cpu`, where its searches start. Each CPU has its own, so
+    /// that CPUs rarely compete for a block.
     #[inline]
     fn search_start(&self, cpu: CpuId) -> usize {
         cpu.index() % A::cpus_possible() * self.heads.len() / A::cpus_possible()
     }
-    /// Whether three quarters of the zone are free, so that whole blocks need not be saved. Where
-    /// half of it is in use they do: at a half a random mix of small blocks left 95 % of the whole
-    /// ones that there could be, not 99 (`cargo bench -p mmscale-peers -- --fragmentation`).
+    /// Whether more than three quarters of the zone are free, so that whole blocks need not be
+    /// saved. With a limit of one half a random mix of small blocks left 95 % of the possible whole
+    /// blocks, instead of 99 % (`cargo bench -p mmscale-peers -- --fragmentation`).
     fn is_plenty(&self, req: AllocRequest) -> bool {
         let free = u64::from(req.spare_pages) * A::cpus_possible() as u64;
         req.refill == Refill::Batch && free > u64::from(self.pages) / 4 * 3
     }
-    /// The blocks among which `cpu` looks.
+    /// The blocks that a search of `cpu` covers.
     fn stretch(&self, cpu: CpuId, range: Where) -> Range<usize> {
         let (start, blocks) = (self.search_start(cpu), self.heads.len());
         match range {
@@ -352,7 +357,8 @@ impl<A: Cpu> BlockMap<A> {
             Where::All => 0..blocks,
         }
     }
-    /// Puts a block that nobody owns where it can be found; the caller made its head `head`.
+    /// Adds a block without owner to the index of its state. `head` is the value that the caller
+    /// has just written; the bit is set after the head.
     #[inline]
     fn file(&self, block: usize, head: Head) {
         if head.is_isolated() || head.held().is_some() {
@@ -364,13 +370,15 @@ impl<A: Cpu> BlockMap<A> {
             self.partial[head.kind().index()][fill.index()].set(block);
         }
     }
-    /// Leaves a block that the caller has entered, `taken` more frames of which are used now; it
-    /// stays the caller's.
+    /// Leaves a block that the caller has entered, and adds `taken` frames to `used`; the caller
+    /// stays its owner. One addition does both, since the sum is `taken - BUSY`: no CPU sees `busy`
+    /// clear with the old count. `Release` pairs with the compare-exchange of the next CPU that
+    /// enters, which sees the bits set before.
     #[inline]
     fn leave(&self, block: usize, taken: u64) {
         self.heads[block].fetch_add(taken.wrapping_sub(head::BUSY), AcqRel);
     }
-    /// Gives up a block, if it still is `cpu`'s and `cpu` is not inside.
+    /// Gives up the ownership of a block, if `cpu` still owns it and has left it.
     fn disown(&self, block: usize, cpu: CpuId) {
         loop {
             let head = self.head(block);

@@ -1,4 +1,4 @@
-//! Which blocks may have larger free blocks in them.
+//! Hints: the pageblocks that may have free blocks of larger orders.
 
 use super::index::Index;
 use mmscale_arch::{Cpu, Order, PAGEBLOCK_ORDER};
@@ -6,43 +6,45 @@ use mmscale_arch::{Cpu, Order, PAGEBLOCK_ORDER};
 /// The largest order below a pageblock's.
 pub(super) const LARGEST_HINT: u8 = PAGEBLOCK_ORDER - 1;
 
-/// For each order from 1 to 8, the pageblocks with a free block of that order. Hints, and mostly
-/// too many: who gives frames back puts in what has come together, who looks in vain takes out. So
-/// nobody looks twice in vain, unless something came back meanwhile. What is in for an order is in
-/// for all below.
+/// For each order from 1 to 8, the pageblocks that may have a free block of that order.
+///
+/// A CPU that frees frames adds the pageblock for the order that may have come about. A CPU that
+/// searches a pageblock without success removes it. So no pageblock is searched twice without
+/// success, unless frames were freed meanwhile. A pageblock in the set of an order is in the sets
+/// of all smaller orders.
 pub(super) struct OrderHints<A: Cpu> {
     orders: [Index<A>; LARGEST_HINT as usize],
 }
 
 impl<A: Cpu> OrderHints<A> {
-    /// All of `len` blocks in, for all orders.
+    /// Creates sets with all of `len` blocks.
     pub(super) fn all(len: usize) -> Self {
         Self { orders: core::array::from_fn(|_| Index::new(len, |_| true)) }
     }
-    /// Bytes of its bitmaps.
+    /// The size of the bitmaps in bytes.
     pub(super) fn bytes(&self) -> usize {
         self.orders.iter().map(Index::bytes).sum()
     }
-    /// Where to look for `order`; `None`: anywhere.
+    /// The set of pageblocks for `order`; `None` for order 0, which every partial block has.
     #[inline]
     pub(super) fn of(&self, order: Order) -> Option<&Index<A>> {
         let at = order.get().checked_sub(1)?;
         Some(&self.orders[usize::from(at)])
     }
-    /// What has a larger block than `order` too.
+    /// The set of pageblocks that may have a larger block than `order`.
     #[inline]
     pub(super) fn above(&self, order: Order) -> Option<&Index<A>> {
         self.orders.get(order.index())
     }
-    /// Whether a block is in for all orders, so that nothing that comes back to it need be noted.
+    /// Whether a block is in the sets of all orders, so that no free needs to add it.
     #[inline]
     pub(super) fn is_in_all(&self, block: usize) -> bool {
         self.orders[usize::from(LARGEST_HINT) - 1].contains(block)
     }
-    /// A free block of `order` has come about.
+    /// Adds a block for `order` and all smaller orders: it may have a free block of that order.
     #[inline]
     pub(super) fn note(&self, block: usize, order: u8) {
-        // Both asked at once: whether a frame's buddy is free nobody could foretell.
+        // One branch for both conditions: whether a frame's buddy is free is unpredictable.
         let index = &self.orders[usize::from(order.saturating_sub(1))];
         if (order > 0) & !index.contains(block) {
             self.note_new(block, order);
@@ -57,8 +59,9 @@ impl<A: Cpu> OrderHints<A> {
             index.set(block);
         }
     }
-    /// Somebody looked for `order` in vain. The largest goes last: as long as that is in, whoever
-    /// gives something back notes nothing, so the caller looks again after this.
+    /// Removes a block for `order` and all larger orders, after a search for `order` without
+    /// success. The largest order is removed last. While it is in its set, a free adds nothing, so
+    /// the caller searches again after this call.
     pub(super) fn forget(&self, block: usize, order: Order) {
         let above = &self.orders[order.index().saturating_sub(1)..];
         let above = if order == Order::ZERO { &[] } else { above };

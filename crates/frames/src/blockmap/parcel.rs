@@ -1,4 +1,4 @@
-//! What goes home together: frames of one pageblock, with one change of its head.
+//! Frees of several frames of one pageblock together, with one change of its head.
 
 use super::batch::{Batch, HeadWrite};
 use super::bits::{self, Run, WORD_ORDER, WORD_PAGES};
@@ -13,20 +13,20 @@ use crate::frame::MigrateType;
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use mmscale_arch::{Cpu, CpuId, Op, Order};
 
-/// Frames of one pageblock.
+/// Frames of one pageblock that are about to be freed.
 struct Parcel<'a, A: Cpu> {
-    /// What heads are changed in.
+    /// The section in which heads are changed.
     batch: &'a Batch<'a, A>,
     block: usize,
-    /// The words that have all of theirs in it, as bits.
+    /// A bit for each word of which the parcel has all frames.
     whole: u8,
-    /// The words that have some, as bits.
+    /// A bit for each word of which it has some frames.
     some: u8,
-    /// Those, by word.
+    /// By word: those frames.
     frames: [u64; WORDS],
     pages: u32,
-    /// Pageblocks that have become whole and are to be put where they are found: the first that
-    /// may be, and a bit for each from there on.
+    /// Pageblocks that have become whole and are not in the index yet: the first block of a word of
+    /// the index, and a bit for each.
     wholes: (usize, u64),
 }
 
@@ -37,12 +37,12 @@ impl<'a, A: Cpu> Parcel<'a, A> {
         let frames = [0; WORDS];
         Self { batch, block: 0, whole: 0, some: 0, frames, pages: 0, wholes: (0, 0) }
     }
-    /// Whether it has frames of word `at`.
+    /// Whether the parcel has frames of word `at`.
     #[inline]
     fn has(&self, at: usize) -> bool {
         (self.whole | self.some) >> at & 1 != 0
     }
-    /// Adds frames of word `at`; which of them are in it already.
+    /// Adds frames of word `at`; returns those that it has already.
     #[inline]
     fn add(&mut self, at: usize, frames: u64) -> u64 {
         let there = if self.whole >> at & 1 != 0 { !0 } else { self.frames[at] };
@@ -57,7 +57,8 @@ impl<'a, A: Cpu> Parcel<'a, A> {
         self.pages += frames.count_ones();
         there & frames
     }
-    /// Adds all frames of `count` words from `at` on; whether none of them was in it.
+    /// Adds all frames of the `count` words that begin with `at`; returns whether it had none of
+    /// them.
     #[inline]
     fn add_words(&mut self, at: usize, count: usize) -> bool {
         let words = (((1 << count) - 1) << at) as u8;
@@ -68,7 +69,7 @@ impl<'a, A: Cpu> Parcel<'a, A> {
     }
 }
 
-/// The numbers of the bits that are set.
+/// Iterates over the numbers of the set bits.
 fn bits_of(mut bits: u8) -> impl Iterator<Item = usize> {
     core::iter::from_fn(move || {
         let at = bits.trailing_zeros();
@@ -78,7 +79,8 @@ fn bits_of(mut bits: u8) -> impl Iterator<Item = usize> {
 }
 
 impl<A: Cpu> BlockMap<A> {
-    /// Makes room on the stacks.
+    /// Makes room on the stacks for a block of `order` and `kind`: frees the oldest blocks of a
+    /// stack to the map.
     pub(super) fn evict(&self, cache: &CpuCache, cpu: CpuId, order: Order, kind: MigrateType) {
         let batch = self.batch(cpu);
         let mut parcel = Parcel::empty(&batch);
@@ -88,7 +90,7 @@ impl<A: Cpu> BlockMap<A> {
         self.deliver_all(cache, &mut parcel);
     }
 
-    /// Sends all frames home that a cache holds.
+    /// Frees all frames of a cache to the map.
     pub(super) fn flush_all(&self, cache: &CpuCache, cpu: CpuId) {
         let batch = self.batch(cpu);
         let mut parcel = Parcel::empty(&batch);
@@ -101,8 +103,8 @@ impl<A: Cpu> BlockMap<A> {
         self.deliver_all(cache, &mut parcel);
     }
 
-    /// Takes blocks off their stack and adds them; where they are all of a pageblock it is given at
-    /// once, and put with others where it is found.
+    /// Removes blocks from their stack and adds them to the parcel. All blocks of a whole pageblock
+    /// are freed directly, and the pageblock is filed together with others.
     fn pack_oldest(&self, cache: &CpuCache, parcel: &mut Parcel<'_, A>, oldest: Oldest) {
         let (mut frames, order) = (cache.stacks.frames(oldest), oldest.order());
         if frames.is_empty() {
@@ -110,7 +112,7 @@ impl<A: Cpu> BlockMap<A> {
         }
         if order.get() < LARGE {
             for frame in frames {
-                // Few come together: they wait until others of their word are there.
+                // Few blocks are of the same pageblock: they become pending frees.
                 if let Some((run, _)) = self.defer_free(cache, frame.load(Relaxed), order) {
                     self.pack(cache, parcel, run);
                 }
@@ -132,7 +134,7 @@ impl<A: Cpu> BlockMap<A> {
         cache.stacks.remove(oldest);
     }
 
-    /// Adds a large block, of which others of its pageblock come too.
+    /// Adds a large block; more of its pageblock are expected.
     #[inline(never)]
     fn pack_large(
         &self,
@@ -147,7 +149,7 @@ impl<A: Cpu> BlockMap<A> {
         self.pack(cache, parcel, Run { word, frames: bits::run(order, bit) });
     }
 
-    /// Gives pageblocks back that were held.
+    /// Frees held pageblocks.
     fn deliver_held(&self, cache: &CpuCache, parcel: &mut Parcel<'_, A>, frames: &[AtomicU32]) {
         A::work(Op::BuddyPut, frames.len() as u32);
         let (write, mut free) = (parcel.batch.enter(self), 0);
@@ -163,7 +165,7 @@ impl<A: Cpu> BlockMap<A> {
         cache.account(free);
     }
 
-    /// Gives all frames of a pageblock to the map.
+    /// Frees all frames of a pageblock to the map.
     #[inline]
     fn deliver_whole(&self, cache: &CpuCache, parcel: &mut Parcel<'_, A>, block: usize) {
         self.clear_all(block);
@@ -176,8 +178,8 @@ impl<A: Cpu> BlockMap<A> {
         }
     }
 
-    /// Makes a pageblock whole that is nobody's and used up by blocks of `order`, all of which come
-    /// back. `false`: it is somebody's, or isolated.
+    /// Makes a full or held pageblock free, all frames of which the CPU frees. Returns `false` if
+    /// it has an owner or is isolated.
     #[inline]
     fn make_whole(&self, write: HeadWrite, block: usize, order: Order) -> bool {
         self.replace(write, block, |head| head.is_fully_used_by(order).then_some(head.as_whole()))
@@ -193,7 +195,7 @@ impl<A: Cpu> BlockMap<A> {
         parcel.wholes.1 |= bit;
     }
 
-    /// Puts the pageblocks of a parcel that have become whole where they are found.
+    /// Adds the pageblocks of a parcel that have become whole to their index.
     fn file_wholes(&self, parcel: &mut Parcel<'_, A>) {
         if parcel.wholes.1 != 0 {
             self.whole.set_some(parcel.wholes.0, core::mem::take(&mut parcel.wholes.1));
@@ -228,7 +230,7 @@ impl<A: Cpu> BlockMap<A> {
         }
     }
 
-    /// Makes a parcel one for the pageblock of a word; what is of another is delivered before.
+    /// Makes a parcel one for the pageblock of `word`; frees the frames of another one before.
     #[inline]
     fn open(&self, cache: &CpuCache, parcel: &mut Parcel<'_, A>, word: u32) {
         let block = word as usize / WORDS;
@@ -238,13 +240,13 @@ impl<A: Cpu> BlockMap<A> {
         }
     }
 
-    /// Gives all that is in a parcel to the map.
+    /// Frees all frames of a parcel, and files the pageblocks that have become whole.
     fn deliver_all(&self, cache: &CpuCache, parcel: &mut Parcel<'_, A>) {
         self.deliver(cache, parcel);
         self.file_wholes(parcel);
     }
 
-    /// Gives the frames of a parcel to the map.
+    /// Frees the frames of a parcel to the map.
     #[inline]
     fn deliver(&self, cache: &CpuCache, parcel: &mut Parcel<'_, A>) {
         if parcel.pages > 0 {
@@ -261,7 +263,7 @@ impl<A: Cpu> BlockMap<A> {
         }
         let mut largest = 0;
         if (whole | some).is_power_of_two() {
-            // In one step: the line may be another CPU's.
+            // One access to the bitmap: another CPU may own its line.
             let at = (whole | some).trailing_zeros() as usize;
             let frames = if whole != 0 { !0 } else { core::mem::take(&mut parcel.frames[at]) };
             largest = bits::largest(self.clear(block, at, frames));

@@ -1,4 +1,7 @@
-//! The way into the map: bits are cleared, then counted.
+//! Frees to the map: bits are cleared first, then subtracted from `used`.
+//!
+//! In that order `used` is never less than the number of set bits, so a block with `used` 0 is
+//! free. See [`head`](super::head) for the states, and [`drain`](super::drain) for the ordering.
 
 use super::bits::{self, Run, WORD_ORDER};
 use super::cpu::BlockCell;
@@ -10,8 +13,8 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use mmscale_arch::{Atomic, Cpu, CpuId, Op, Order, planted};
 
 impl<A: Cpu> BlockMap<A> {
-    /// Gives a block up to a pageblock's order to the map; returns by how many pages the zone's
-    /// free pages grow.
+    /// Frees a block of at most a pageblock's order to the map; returns the increase of the zone's
+    /// free pages, 0 if the pageblock is isolated.
     pub(super) fn put_block(&self, frame: u32, order: Order) -> i64 {
         A::work(Op::BuddyPut, 1);
         let (word, bit) = bits::split(frame);
@@ -25,7 +28,8 @@ impl<A: Cpu> BlockMap<A> {
         self.put_words(frame, order)
     }
 
-    /// The same with a block of whole words, below a pageblock's order.
+    /// Frees a block of whole words, below a pageblock's order; returns the increase of the zone's
+    /// free pages.
     #[inline(always)]
     pub(super) fn put_words(&self, frame: u32, order: Order) -> i64 {
         let (word, _) = bits::split(frame);
@@ -35,8 +39,7 @@ impl<A: Cpu> BlockMap<A> {
         self.release_frames(block, order.pages() as u64, || order.get())
     }
 
-    /// Gives frames of one word, `pages` in number, to the map; returns by how many pages the
-    /// zone's free pages grow.
+    /// Frees `pages` frames of one word to the map; returns the increase of the zone's free pages.
     #[inline(always)]
     pub(super) fn put_back(&self, run: Run, pages: u32) -> i64 {
         let (block, at) = (run.word as usize / WORDS, run.word as usize % WORDS);
@@ -50,13 +53,13 @@ impl<A: Cpu> BlockMap<A> {
         self.release_frames(block, pages.into(), largest)
     }
 
-    /// Clears the bits of frames that are in use; what is free of their word now.
+    /// Clears the bits of frames in use; returns the free frames of their word. Panics if one of
+    /// them is free.
     #[inline]
     pub(super) fn clear(&self, block: usize, at: usize, frames: u64) -> u64 {
-        // All are set: so this clears them, and needs no second try, as clearing bits does where it
-        // is to be known what was there. If one is not, they are set again before the panic.
-        // Pairs with the `Acquire` in `starts`: the next user of these frames sees the last one's
-        // writes.
+        // All bits are set, so subtracting clears them. On x86 that is one instruction, while an
+        // and whose old value is used is a loop. If a bit is clear, the subtraction is undone
+        // before the panic. Pairs with the taker's `Acquire` loads: the last user is done.
         let order = if planted!(BlockmapClearRelaxed) { Relaxed } else { SeqCst };
         let before = self.words[block].0[at].fetch_sub(frames, order);
         if frames & !before != 0 {
@@ -66,17 +69,17 @@ impl<A: Cpu> BlockMap<A> {
         !before | frames
     }
 
-    /// The same with all frames of a block.
+    /// Clears the bits of all frames of a block.
     #[inline]
     pub(super) fn clear_all(&self, block: usize) {
         self.clear_words(block, 0..WORDS);
     }
 
-    /// The same with all frames of some words: nobody else can be giving any back, and nobody takes
-    /// what is not free.
+    /// Clears the bits of all frames of some words. All of them are the caller's, and bits of used
+    /// frames are changed by the CPU that frees them only, so plain stores are enough.
     #[inline(always)]
     pub(super) fn clear_words(&self, block: usize, at: Range<usize>) {
-        // Without a loop for each order.
+        // A constant number of words needs no loop.
         let words = &self.words[block].0[at.clone()];
         let cleared = match words.len() {
             1 => Self::clear_used::<1>(words),
@@ -100,8 +103,8 @@ impl<A: Cpu> BlockMap<A> {
         }
     }
 
-    /// Clears `COUNT` words of which all frames are in use; `false`: they are not, and nothing was
-    /// done.
+    /// Clears `COUNT` words of which all frames are in use. Returns `false`, and changes nothing,
+    /// if one is not.
     #[inline(always)]
     fn clear_used<const COUNT: usize>(words: &[A::AtomicU64]) -> bool {
         let words = words.first_chunk::<COUNT>().expect("as many as a block of an order has");
@@ -121,9 +124,9 @@ impl<A: Cpu> BlockMap<A> {
         }
     }
 
-    /// Counts frames of a block, whose bits are clear, as free, and puts the block where it is
-    /// found now, also as one with a free block of order `largest`; returns by how many pages the
-    /// zone's free pages grow.
+    /// Subtracts `pages` frames, whose bits are clear, from a block's `used`, moves the block to
+    /// the index of its new fill, and hints that it may have a free block of order `largest`.
+    /// Returns the increase of the zone's free pages, 0 if the block is isolated.
     #[inline(always)]
     pub(super) fn release_frames(
         &self,
@@ -135,8 +138,8 @@ impl<A: Cpu> BlockMap<A> {
         let after = Head(before.0 - pages);
         if !self.order_hints.is_in_all(block) {
             let hint = match (largest(), after.free()) {
-                // Perhaps: words may be free, but no two side by side. Or none is by now: who is
-                // inside may have taken these frames before they were counted.
+                // A guess: words may be free, but no two adjacent ones. Or none is free: a CPU in
+                // the block may have taken these frames before they were subtracted.
                 (largest, free) if largest >= WORD_ORDER => {
                     LARGEST_HINT.min((free | 1).ilog2() as u8).max(largest)
                 }
@@ -153,14 +156,14 @@ impl<A: Cpu> BlockMap<A> {
         pages as i64
     }
 
-    /// Apart, as next to always it stays where it is found.
+    /// Files a block whose fill has changed. Not inlined: the fill rarely changes.
     #[inline(never)]
     fn file_moved(&self, block: usize, head: Head) {
         self.file(block, head);
     }
 
-    /// Gives one or two blocks back that were held whole. One stays a CPU's as its spare if that
-    /// is given and empty.
+    /// Frees one or two held blocks; returns the increase of the zone's free pages. If `spare` is
+    /// given and empty, a single block becomes that CPU's spare.
     pub(super) fn put_whole(
         &self,
         block: usize,
@@ -181,8 +184,8 @@ impl<A: Cpu> BlockMap<A> {
         gained
     }
 
-    /// Makes a pageblock free that is held as part of a block of `order`: a CPU's, if one is given,
-    /// unless it is isolated. What its head says then.
+    /// Frees a pageblock that is held as part of a block of `order`; returns its new head. It is
+    /// then owned by `keeper`, if one is given and the block is not isolated.
     #[inline]
     pub(super) fn release_held(&self, block: usize, order: Order, keeper: Option<CpuId>) -> Head {
         loop {

@@ -1,4 +1,4 @@
-//! Blocks that a CPU has to itself, by order and type.
+//! A CPU's stacks of free blocks, one for each order and type.
 
 use super::bits::{self, Run, WORD_ORDER};
 use super::stack_layout::{BASE, ENTRIES, LARGE, STACKS, StackId};
@@ -6,7 +6,7 @@ use crate::frame::MigrateType;
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use mmscale_arch::{Order, PAGEBLOCK_ORDER};
 
-/// The oldest blocks of a stack, which are to leave it.
+/// The oldest blocks of a stack, which are about to be removed.
 #[derive(Clone, Copy)]
 pub(super) struct Oldest {
     id: StackId,
@@ -14,15 +14,15 @@ pub(super) struct Oldest {
 }
 
 impl Oldest {
-    /// Of which order they are.
+    /// The order of the blocks.
     #[inline]
     pub(super) const fn order(self) -> Order {
         self.id.order
     }
 }
 
-/// If blocks of `order`, a large one below a pageblock's, begin with all that a pageblock has of
-/// them: that pageblock, and those that follow. Blocks are told by their first frames.
+/// If the first of `blocks` are all blocks of one pageblock: returns that pageblock, and the blocks
+/// that follow. A block is given by its first frame; `order` is large and below a pageblock's.
 #[inline]
 pub(super) fn split_pageblock(blocks: &[AtomicU32], order: Order) -> Option<(usize, &[AtomicU32])> {
     let each = 1 << (PAGEBLOCK_ORDER - order.get());
@@ -39,22 +39,22 @@ pub(super) fn split_pageblock(blocks: &[AtomicU32], order: Order) -> Option<(usi
     (missing == 0).then_some((pageblock as usize, others))
 }
 
-/// The blocks that a CPU hands out without asking anybody, the one that came last first. They are
-/// named by the number in the zone of their first frame; all of their bits say "used".
+/// The blocks that a CPU allocates without atomic operations, last in, first out. A block is given
+/// by the number of its first frame in the zone; all of its bits are set.
 ///
-/// Orders keep apart: what is broken up for a larger block would soon be used up by smaller ones
-/// otherwise, and the next one would break up more.
+/// Each order has its own stack. Otherwise small allocations would use up the blocks that were
+/// taken for a larger order, and the next larger allocation would break up another pageblock.
 pub(super) struct Stacks {
-    /// By stack: the first place that is empty.
+    /// By stack: the first free entry.
     tops: [AtomicU32; STACKS],
     entries: [AtomicU32; ENTRIES],
-    /// Pages in all of them.
+    /// Pages on all stacks.
     pages: AtomicU32,
     most_pages: u32,
 }
 
 impl Stacks {
-    /// Empty ones for at most `most_pages` pages together.
+    /// Creates empty stacks for at most `most_pages` pages together.
     pub(super) const fn new(most_pages: u32) -> Self {
         let mut tops = [const { AtomicU32::new(0) }; STACKS];
         let mut stack = 0;
@@ -69,7 +69,7 @@ impl Stacks {
             most_pages,
         }
     }
-    /// Whether there is room for a block of `order` once others have gone.
+    /// Whether there is room for a block of `order` after others are evicted.
     #[inline]
     pub(super) fn take_in(&self, order: Order) -> bool {
         order.get() <= PAGEBLOCK_ORDER && order.pages() as u32 <= self.most_pages
@@ -81,8 +81,8 @@ impl Stacks {
         let (top, end) = (self.tops[id.stack].load(Relaxed), BASE[id.stack + 1].into());
         top < end && self.pages() + order.pages() as u32 <= self.most_pages
     }
-    /// Whether the oldest blocks of a stack of large ones are those of one pageblock, by the first
-    /// and the last of as many as it has.
+    /// Whether the oldest blocks of a stack of a large order seem to be one whole pageblock: checks
+    /// only the first and the last of as many blocks as a pageblock has.
     #[inline]
     pub(super) fn begins_with_pageblock(&self, order: Order, kind: MigrateType) -> bool {
         let id = StackId::of(order, kind);
@@ -93,12 +93,12 @@ impl Stacks {
         };
         end <= top && (first.load(Relaxed) ^ last.load(Relaxed)) >> PAGEBLOCK_ORDER == 0
     }
-    /// Pages in them.
+    /// The number of pages on all stacks.
     #[inline]
     pub(super) fn pages(&self) -> u32 {
         self.pages.load(Relaxed)
     }
-    /// Takes the block that came last. `order` is at most a pageblock's.
+    /// Pops a block. `order` is at most a pageblock's.
     #[inline(always)]
     pub(super) fn pop(&self, order: Order, kind: MigrateType) -> Option<u32> {
         let id = StackId::of(order, kind);
@@ -112,7 +112,7 @@ impl Stacks {
         self.pages.store(self.pages() - order.pages() as u32, Relaxed);
         Some(block)
     }
-    /// Puts a block on top; `false` if there is no room.
+    /// Pushes a block; returns `false` if there is no room.
     #[inline(always)]
     pub(super) fn push(&self, frame: u32, order: Order, kind: MigrateType) -> bool {
         let id = StackId::of(order, kind);
@@ -128,19 +128,19 @@ impl Stacks {
         self.pages.store(pages, Relaxed);
         true
     }
-    /// How many blocks are on a stack.
+    /// The number of blocks on a stack.
     #[inline]
     fn count(&self, id: StackId) -> usize {
         self.tops[id.stack].load(Relaxed) as usize - id.base()
     }
-    /// What is on a stack, the oldest first.
+    /// The blocks of a stack, the oldest first.
     #[inline]
     fn blocks(&self, id: StackId) -> &[AtomicU32] {
         &self.entries[id.base()..][..self.count(id)]
     }
-    /// How many blocks of `order` to take for later: as many as there is room for beside the one
-    /// that is wanted, of large ones be it only once others have gone. Of small ones what a word
-    /// has comes together anyway.
+    /// The number of blocks of `order` that a refill takes. For small orders: as many as there is
+    /// room for, in addition to the requested one. For large orders: as many as there is room for,
+    /// but at least a quarter of what the stack can have, for which others are evicted.
     #[inline]
     pub(super) fn refill_count(&self, order: Order, kind: MigrateType) -> u32 {
         let id = StackId::of(order, kind);
@@ -153,8 +153,9 @@ impl Stacks {
         let room = entries.min((self.most_pages - self.pages()) >> order.get());
         room.max(depth.min(self.most_pages >> order.get()) / 4)
     }
-    /// Puts `count` blocks of `order` on top, the first of them last: those that start at `starts`
-    /// in the words from `word` on. `false`: there is no room.
+    /// Pushes `count` blocks of `order`, so that the first of them is popped first. They start at
+    /// the bits `starts` of consecutive words, the first of which is `word`. Returns `false` if
+    /// there is no room.
     pub(super) fn fill(
         &self,
         (word, starts): (u32, &[u64]),
@@ -186,8 +187,9 @@ impl Stacks {
         self.pages.store(pages, Relaxed);
         true
     }
-    /// The same with all blocks of `order` of pageblocks: of each whose bit is set in `some`, where
-    /// `first` has the lowest. The last of the pageblocks comes out first.
+    /// Pushes all blocks of `order` of several pageblocks: those whose bits are set in `some`,
+    /// counted from `first`. Blocks of the last pageblock are popped first. Returns `false` if
+    /// there is no room.
     pub(super) fn fill_whole(
         &self,
         (first, some): (usize, u64),
@@ -214,10 +216,10 @@ impl Stacks {
         self.pages.store(pages, Relaxed);
         true
     }
-    /// What makes room for blocks of `order` and `kind` that found none: the older half of their
-    /// stack if that is rather full, or else of the one that has most pages. Of large ones seven
-    /// eighths, for a stack holds few pageblocks of them and the way to the map is paid once for
-    /// all, and with them all others that lie next to them there and in the same pageblock.
+    /// Chooses the blocks to evict for a block of `order` and `kind`: the older half of its stack
+    /// if that is more than half full, or else of the stack with the most pages. Of a large order
+    /// it chooses seven eighths, since a stack has few pageblocks of them and the cost of accessing
+    /// the map is shared, and the following blocks of the same pageblock.
     pub(super) fn oldest(&self, order: Order, kind: MigrateType) -> Oldest {
         let own = StackId::of(order, kind);
         let most = || StackId::all().max_by_key(|&id| self.count(id) * id.order.pages());
@@ -232,16 +234,16 @@ impl Stacks {
         let beside = (oldest..count).take_while(|&at| block(at) == block(oldest - 1)).count();
         Oldest { id: full, count: oldest + beside }
     }
-    /// All that is in them.
+    /// Iterates over all stacks, each with all of its blocks.
     pub(super) fn all(&self) -> impl Iterator<Item = Oldest> + '_ {
         StackId::all().map(|id| Oldest { id, count: self.count(id) })
     }
-    /// Their first frames, the oldest first.
+    /// The first frames of the blocks, the oldest first.
     #[inline]
     pub(super) fn frames(&self, oldest: Oldest) -> &[AtomicU32] {
         &self.blocks(oldest.id)[..oldest.count]
     }
-    /// Takes them out.
+    /// Removes the blocks from their stack.
     pub(super) fn remove(&self, oldest: Oldest) {
         let (id, count) = (oldest.id, oldest.count);
         let blocks = self.blocks(id);
@@ -252,11 +254,11 @@ impl Stacks {
         self.tops[id.stack].store(top as u32, Relaxed);
         self.pages.store(self.pages() - (count * id.order.pages()) as u32, Relaxed);
     }
-    /// Whether a block is on its stack already. Looks at all that is on it.
+    /// Whether a block is on its stack already: a linear search.
     pub(super) fn has(&self, frame: u32, order: Order, kind: MigrateType) -> bool {
         self.blocks(StackId::of(order, kind)).iter().any(|block| block.load(Relaxed) == frame)
     }
-    /// What is in them, by words.
+    /// Iterates over the frames on all stacks, by word.
     pub(super) fn runs(&self) -> impl Iterator<Item = Run> + '_ {
         let blocks = StackId::all().flat_map(|id| {
             let blocks = self.blocks(id);
@@ -266,7 +268,7 @@ impl Stacks {
     }
 }
 
-/// The frames of a block, at most a pageblock, by words.
+/// Iterates over the frames of a block, at most a pageblock, by word.
 fn runs_of(frame: u32, order: Order) -> impl Iterator<Item = Run> {
     let (word, bit) = bits::split(frame);
     let words = (order.pages() >> WORD_ORDER).max(1) as u32;
@@ -286,7 +288,7 @@ mod tests {
         Order::new(order).unwrap()
     }
 
-    /// Takes them out: the first frame and the order of each.
+    /// Removes the blocks; returns the first frame and the order of each.
     fn remove(stacks: &Stacks, oldest: Oldest) -> Vec<(u32, u8)> {
         let order = oldest.order().get();
         let gone = stacks.frames(oldest).iter().map(|frame| (frame.load(Relaxed), order)).collect();

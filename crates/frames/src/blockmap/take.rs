@@ -1,4 +1,22 @@
-//! The way to a frame: the CPU's words, then the block it owns, then another block.
+//! Allocations from the map.
+//!
+//! An allocation of an order below a pageblock's tries, in this order:
+//!
+//! 1. [`BlockMap::take_cached`]: the CPU's stack of that order and type; no other CPU sees it.
+//! 2. `try_current`: the block that the CPU owns for this order and type.
+//! 3. `claim_several`, where most of the zone is free: whole blocks for the stack; order 3 and up.
+//! 4. `try_local`: a partial block of the type in the CPU's own stretch of the zone; where most of
+//!    the zone is free also a whole one there, for orders 0 to 2. Not where memory is short.
+//! 5. `try_indexed`: a partial block of the type anywhere; the CPU's blocks for other orders; where
+//!    memory is short `try_steal`; the CPU's spare block.
+//! 6. `claim_several`, where step 3 was not tried.
+//! 7. [`BlockMap::find`]: a whole block, unless it is in the reserve; partial blocks of other
+//!    types, emptiest first; `try_steal`, unless step 5 has tried it; all heads (`sweep`).
+//!
+//! Steps 2 to 7 *enter* a block: a compare-exchange sets the owner and `busy`. While `busy` is set
+//! no other CPU takes frames of the block, so bits that this CPU finds clear stay clear. It takes
+//! several words together, and [`BlockMap::leave`] then counts the frames and clears `busy` in one
+//! addition. See [`head`](super::head) for the states, [`drain`](super::drain) for the ordering.
 
 use super::bits::{self, Fit, WORD_ORDER};
 use super::cpu::{CpuCache, List};
@@ -11,21 +29,22 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 use mmscale_arch::sync::NoPreempt;
 use mmscale_arch::{Atomic, Cpu, CpuId, Op, Order, Pfn};
 
-/// What was taken from the map.
+/// Blocks taken from a pageblock.
 struct Taken {
-    /// The first frame of what was wanted.
+    /// The first frame of the requested block.
     first: Pfn,
-    /// By word of the pageblock: where more blocks of the same order begin, which are the taker's
-    /// too.
+    /// By word of the pageblock: the starts of further blocks of the same order that were taken.
     rest: [u64; WORDS],
-    /// How many those are.
+    /// The number of further blocks.
     more: u32,
-    /// What type the pageblock is of.
+    /// The type of the pageblock.
     kind: MigrateType,
 }
 
 impl<A: Cpu> BlockMap<A> {
-    /// Takes a block of `order` from what this CPU has to itself: no other CPU sees it happen.
+    /// Takes a block of `order` from this CPU's stacks, without any operation that other CPUs can
+    /// observe. Returns `None` if the stack is empty, or in an interrupt that came while the CPU
+    /// uses its cache.
     #[inline(always)]
     pub(crate) fn take_cached(
         &self,
@@ -41,8 +60,8 @@ impl<A: Cpu> BlockMap<A> {
         Some(self.pfn(frame))
     }
 
-    /// Takes a block from the map, for the CPU that asks. `change` is what that changes in the
-    /// zone's free pages, if the CPU's own account could not be used.
+    /// Takes a block from the map. The change of the zone's free pages goes into the CPU's delta,
+    /// or is added to `change` in an interrupt that came while the CPU uses its cache.
     pub(crate) fn claim(
         &self,
         pinned: &impl NoPreempt<A>,
@@ -58,7 +77,7 @@ impl<A: Cpu> BlockMap<A> {
             return Some(taken);
         };
         if req.refill == Refill::Batch {
-            // Before anything is taken for later: who isolates a block drains those who said so.
+            // Before frames go into the cache: an isolator drains CPUs whose flag is set.
             self.mark_nonempty(req.cpu);
         }
         if req.order < Order::PAGEBLOCK {
@@ -73,8 +92,8 @@ impl<A: Cpu> BlockMap<A> {
         if req.order == Order::PAGEBLOCK { several().or_else(one) } else { one() }
     }
 
-    /// Takes whole blocks for what is wanted and for what comes later, if there may be any of that:
-    /// of large orders only.
+    /// Takes whole blocks onto the stack of the requested order and type, and one block from there.
+    /// For large orders only.
     fn claim_several(&self, cache: &CpuCache, req: AllocRequest) -> Option<Pfn> {
         if req.order.get() < LARGE {
             return None;
@@ -84,12 +103,12 @@ impl<A: Cpu> BlockMap<A> {
         cache.stacks.pop(req.order, req.kind).map(|frame| self.pfn(frame))
     }
 
-    /// Takes a block below a pageblock from the map.
+    /// Takes a block below a pageblock's order from the map: steps 2 to 7.
     fn claim_part(&self, cache: &CpuCache, req: AllocRequest) -> Option<Pfn> {
         let plenty = self.is_plenty(req);
         let several = || self.claim_several(cache, req);
         let own = self.try_current(cache, req);
-        // Where there is plenty it is not worth while to look for others.
+        // With plenty of free memory whole blocks are cheaper than a search.
         if plenty
             && own.is_none()
             && let Some(taken) = several()
@@ -111,13 +130,13 @@ impl<A: Cpu> BlockMap<A> {
         Some(self.claim_from(cache, req, from))
     }
 
-    /// The same from a block that was entered for it, with what is for later.
+    /// Takes the requested block, and further ones for the stack, from a block that was entered.
     fn claim_from(&self, cache: &CpuCache, req: AllocRequest, from: (usize, usize)) -> Pfn {
         let (order, kind) = (req.order, req.kind);
         let most = cache.stacks.refill_count(order, kind).min(req.spare_pages >> order.get());
         let taken = self.take_from(from, req, most);
         if taken.kind != kind {
-            // It stays another type's, and those who look for that would not find it.
+            // The pageblock remains one of another type: file it for allocations of that type.
             cache.block[req.list().index()].take();
             self.disown(from.0, req.cpu);
         }
@@ -132,12 +151,13 @@ impl<A: Cpu> BlockMap<A> {
         taken.first
     }
 
-    /// Takes what is wanted from a block that was entered for it, and what else its word has or
-    /// `more` blocks if that is for later; leaves the block.
+    /// Takes the requested block from word `word` of a block that was entered, and further blocks:
+    /// those of the same word, and of later words up to `more`. Then leaves the block. Takes only
+    /// one where memory is short, or from a pageblock of another type.
     fn take_from(&self, (block, word): (usize, usize), req: AllocRequest, more: u32) -> Taken {
         A::work(Op::BuddyTake, 1);
         let (order, head) = (req.order, self.head(block));
-        // Frames of another type's block are taken one by one: it stays what it is.
+        // Blocks of a pageblock of another type are taken one at a time: the type does not change.
         let ample = req.refill == Refill::Batch && head.kind() == req.kind;
         let enough = if ample { 1 + more } else { 1 };
         let (step, part) = ((order.pages() >> WORD_ORDER).max(1), order.min(bits::WHOLE));
@@ -166,7 +186,7 @@ impl<A: Cpu> BlockMap<A> {
         Taken { first, rest, more: blocks - 1, kind: head.kind() }
     }
 
-    /// Sets all bits of a block that is this CPU's, and that nobody else looks into.
+    /// Sets all bits of a block of which this CPU has all frames, and whose head says full.
     #[inline]
     pub(super) fn mark_all_used(&self, block: usize) {
         self.words[block].0.iter().for_each(|bits| bits.store(!0, Release));
@@ -177,15 +197,16 @@ impl<A: Cpu> BlockMap<A> {
     pub(super) fn mark_used(&self, block: usize, words: core::ops::Range<usize>, frames: u64) {
         let words = &self.words[block].0[words];
         if frames == !0 {
-            // Only the CPU that has entered the block sets bits, and nobody can be giving one back.
+            // Only the CPU that has entered the block sets bits. None of the bits is set, so no
+            // frame of the word is in use, and no CPU can clear a bit.
             words.iter().for_each(|bits| bits.store(!0, Release));
         } else if frames != 0 {
             words.iter().for_each(|bits| _ = bits.fetch_or(frames, AcqRel));
         }
     }
 
-    /// Where blocks of `order` begin that can be taken from word `at` of a block, or from it and
-    /// those after it.
+    /// The starts of free blocks of `order` in word `at` of a block; above a word's order bit 0, if
+    /// the words from `at` are free.
     #[inline]
     fn starts(&self, block: usize, at: usize, order: Order) -> u64 {
         let words = &self.words[block].0;
@@ -196,8 +217,8 @@ impl<A: Cpu> BlockMap<A> {
         u64::from(words[at..at + step].iter().all(|word| word.load(Acquire) == 0))
     }
 
-    /// Enters the CPU's block for what is wanted: the block, and the word in it where that can be
-    /// taken. It is the CPU's no longer if there is none.
+    /// Step 2: enters the block that the CPU owns for this order and type. Returns it, and the word
+    /// that has the requested block. If there is none, disowns the block and returns `None`.
     fn try_current(&self, cache: &CpuCache, req: AllocRequest) -> Option<(usize, usize)> {
         let own = &cache.block[req.list().index()];
         let block = own.get()?;
@@ -209,10 +230,12 @@ impl<A: Cpu> BlockMap<A> {
         None
     }
 
-    /// Enters a block of the CPU's own stretch that becomes its block for what is wanted.
+    /// Step 4: enters a block of the CPU's own stretch, which becomes its block for this order and
+    /// type.
     ///
-    /// Where there is plenty that is a whole one rather than one of another stretch, whose frames
-    /// would be two CPUs' then for as long as they live: that CPU may be about to make it whole.
+    /// With plenty of free memory it prefers a whole block of this stretch to a partial one of
+    /// another. Two CPUs would share the other block for as long as its frames are in use, and the
+    /// other CPU may be about to make it whole.
     fn try_local(
         &self,
         cache: &CpuCache,
@@ -228,10 +251,11 @@ impl<A: Cpu> BlockMap<A> {
         Some(self.own(cache, req, found?))
     }
 
-    /// Enters a block in use already that becomes the CPU's for what is wanted, wherever it is.
+    /// Step 5: enters a partial block anywhere, which becomes the CPU's block for this order and
+    /// type.
     ///
-    /// Where memory is short a CPU keeps its block too, so that what is taken together lies
-    /// together; but before a whole one is broken up those of all CPUs and types come first.
+    /// Where memory is short the CPU owns a block too, so that frames that are allocated together
+    /// are adjacent. But the blocks of all CPUs and types come before a whole one is broken up.
     fn try_indexed(&self, cache: &CpuCache, req: AllocRequest) -> Option<(usize, usize)> {
         let found = self.find_partial(req, req.kind, Where::All);
         if found.is_none()
@@ -250,15 +274,16 @@ impl<A: Cpu> BlockMap<A> {
         Some(self.own(cache, req, found?))
     }
 
-    /// Notes that a block is the CPU's for what is wanted.
+    /// Records a block as the CPU's block for this order and type.
     #[inline]
     fn own(&self, cache: &CpuCache, req: AllocRequest, from: (usize, usize)) -> (usize, usize) {
         cache.block[req.list().index()].set(from.0);
         from
     }
 
-    /// Enters a block in use already, be it another CPU's or of another type, but none of the
-    /// wanted type that is nobody's.
+    /// Takes over a block with used frames: one of the requested type that another CPU owns, then
+    /// blocks of the fallback types, without owner or of other CPUs. Partial blocks of the
+    /// requested type without owner were searched before.
     pub(super) fn try_steal(&self, req: AllocRequest) -> Option<(usize, usize)> {
         let partial = |kind| self.find_partial(req, kind, Where::All);
         let other = |kind| partial(kind).or_else(|| self.steal_of_type(req, kind));
@@ -266,8 +291,7 @@ impl<A: Cpu> BlockMap<A> {
         self.steal_of_type(req, req.kind).or_else(fallbacks)
     }
 
-    /// Takes a block for an interrupt in the middle of an allocation or a free: nothing of its
-    /// CPU's is for it.
+    /// Takes a block in an interrupt that came while the CPU uses its cache, which it must not use.
     fn claim_in_interrupt(&self, req: AllocRequest) -> Option<Pfn> {
         let req = AllocRequest { refill: Refill::Exact, reserve: ReserveAccess::Full, ..req };
         let found = self.find_partial(req, req.kind, Where::All);
@@ -278,7 +302,7 @@ impl<A: Cpu> BlockMap<A> {
         Some(taken.first)
     }
 
-    /// Enters a block of `kind`, in use already, that another CPU owns.
+    /// Enters a block of `kind` with used frames that another CPU owns.
     fn steal_of_type(&self, req: AllocRequest, kind: MigrateType) -> Option<(usize, usize)> {
         let (me, cpus) = (req.cpu.index(), A::cpus_possible());
         (1..cpus).map(|step| CpuId::new((me + step) % cpus)).find_map(|cpu| {
@@ -291,7 +315,7 @@ impl<A: Cpu> BlockMap<A> {
         })
     }
 
-    /// Enters a block that the CPU owns for other orders: better than to break up a whole one.
+    /// Enters a block that the CPU owns for other orders, before a whole one is broken up.
     fn try_other_lists(&self, cache: &CpuCache, req: AllocRequest) -> Option<(usize, usize)> {
         List::of_type(req.kind).find_map(|list| {
             let block = cache.block[list.index()].get()?;
@@ -299,8 +323,8 @@ impl<A: Cpu> BlockMap<A> {
         })
     }
 
-    /// Enters the block that the CPU took from last time, if it still owns it and it has what is
-    /// wanted.
+    /// Enters a block that the CPU owned when it last used it, if it still owns the block and the
+    /// block has the requested type and order.
     fn enter_owned(&self, block: usize, req: AllocRequest) -> Option<usize> {
         loop {
             let head = self.head(block);
@@ -314,7 +338,7 @@ impl<A: Cpu> BlockMap<A> {
         }
     }
 
-    /// Enters the whole block that the CPU kept.
+    /// Enters the CPU's spare block, if it still owns it and all of it is free.
     fn enter_spare(&self, block: usize, req: AllocRequest) -> Option<usize> {
         let head = self.head(block);
         let mine = head.owned_by(req.cpu) && !head.is_busy() && head.used() == 0;
@@ -326,8 +350,8 @@ impl<A: Cpu> BlockMap<A> {
         Some(0)
     }
 
-    /// In a block that was entered: the word where `order` can be taken; leaves the block if there
-    /// is none.
+    /// Finds a word with a free block of `order` in a block that was entered; leaves the block if
+    /// there is none.
     pub(super) fn word_or_leave(&self, block: usize, order: Order) -> Option<usize> {
         let word = self.word_with(block, order);
         if word.is_none() {
@@ -336,8 +360,8 @@ impl<A: Cpu> BlockMap<A> {
         word
     }
 
-    /// A word of a block where `order`, at most 8, can be taken: the first one with a block of just
-    /// that order, or the first.
+    /// Finds a word of a block with a free block of `order`, at most 8: the first word with one of
+    /// exactly that order, or else the first with a larger one.
     pub(super) fn word_with(&self, block: usize, order: Order) -> Option<usize> {
         let words = &self.words[block].0;
         if order.get() <= WORD_ORDER {

@@ -1,4 +1,4 @@
-//! Whether the map adds up: for tests, and for the end of a run.
+//! Consistency checks of a map: for tests, and for the end of a run.
 
 use super::bits::{self, WORD_PAGES};
 use super::head::BLOCK_PAGES;
@@ -7,43 +7,44 @@ use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Acquire;
 use mmscale_arch::{Atomic, Cpu, CpuId, Order, OwnedCounter, Pfn};
 
-/// What does not add up in a map.
+/// An inconsistency of a map.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum MapError {
-    /// The head of the block at this frame counts another number of frames than its bits.
+    /// The head of the block at this frame counts another number of used frames than its bits.
     Count(Pfn),
-    /// Somebody is inside the block at this frame, or a CPU owns it that does not know.
+    /// The block at this frame is busy, or its owner does not know that it owns it.
     Inside(Pfn),
-    /// The block at this frame has free frames, and nobody can find it.
+    /// The block at this frame has free frames and is in no index.
     Unfiled(Pfn),
-    /// The block at this frame has room for this order, and nobody would look for it there.
+    /// The block at this frame has a free block of this order and is not in the set of its hints.
     Unhinted(Pfn, Order),
-    /// The block at this frame is found as a whole one that nobody owns, and is none.
+    /// The block at this frame is in the index of whole blocks without owner, and is not one.
     Misfiled(Pfn),
-    /// A CPU keeps another number of frames than it says, or keeps some or owes the counter and
-    /// does not say so.
+    /// A CPU's cache has another number of pages than its count, or it has pages or a delta while
+    /// its flag says that it is empty.
     Keeps(CpuId),
-    /// A CPU keeps this frame, and it is free for all, or kept twice, or part of a larger block.
+    /// A CPU's cache has this frame, which is also free in the map, in the cache a second time, or
+    /// part of a held block.
     Kept(Pfn),
 }
 
-/// Where the pages of a map are.
+/// Pages of a map by their state.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct MapAudit {
-    /// Free for all.
+    /// Free in the map.
     pub(crate) free: u64,
-    /// Kept by CPUs.
+    /// In CPUs' caches.
     pub(crate) cached: u64,
-    /// Free, in blocks that are isolated.
+    /// Free, in isolated blocks.
     pub(crate) isolated: u64,
-    /// In blocks that are offline.
+    /// In offline blocks.
     pub(crate) offline: u64,
-    /// Changes that CPUs have not counted yet.
+    /// The sum of the CPUs' unfolded deltas.
     pub(crate) unfolded: i64,
 }
 
 impl<A: Cpu> BlockMap<A> {
-    /// Looks at everything. Only while nobody allocates or frees.
+    /// Checks the whole map. Only while no CPU allocates or frees.
     pub(crate) fn verify(&self) -> Result<MapAudit, MapError> {
         let mut audit = MapAudit::default();
         for block in 0..self.heads.len() {
@@ -70,8 +71,8 @@ impl<A: Cpu> BlockMap<A> {
         Ok(audit)
     }
 
-    /// What CPUs keep is in use for all others, and nothing is kept twice. Of a pageblock that says
-    /// that one block holds it all of it is kept, or nothing.
+    /// Checks that frames in caches have their bits set, and that no frame is in caches twice. Of a
+    /// held pageblock all frames are in a cache, or none.
     fn verify_kept(&self) -> Result<(), MapError> {
         let kept = self.kept_words();
         for words in kept.chunk_by(|one, next| block_of_word(one.0) == block_of_word(next.0)) {
@@ -95,7 +96,7 @@ impl<A: Cpu> BlockMap<A> {
         Ok(())
     }
 
-    /// What CPUs keep, by words, in order.
+    /// The frames in all caches, by word, sorted.
     fn kept_words(&self) -> Vec<(u32, u64)> {
         let kept = self.caches.iter().flat_map(|(_, cache)| cache.peek().words());
         let mut kept: Vec<(u32, u64)> = kept.map(|run| (run.word, run.frames)).collect();
@@ -125,7 +126,7 @@ impl<A: Cpu> BlockMap<A> {
         if !filed {
             return Err(MapError::Unfiled(at));
         }
-        // The words of others say nothing; they are in for all orders once somebody enters them.
+        // Hints of other blocks are not used: a whole block gets all hints when it is entered.
         let entered = head.held().is_none() && head.used() > 0;
         let lacks = |order: &Order| {
             let noted = self.order_hints.of(*order).is_none_or(|blocks| blocks.contains(block));
@@ -138,7 +139,7 @@ impl<A: Cpu> BlockMap<A> {
         }
     }
 
-    /// Whether the CPU that owns a block knows of it.
+    /// Whether the cache of the CPU that owns a block has it as a block or as its spare.
     fn is_known(&self, block: usize) -> bool {
         let head = self.head(block);
         let owner = (0..A::cpus_possible()).map(CpuId::new).find(|&cpu| head.owned_by(cpu));
@@ -148,8 +149,8 @@ impl<A: Cpu> BlockMap<A> {
         })
     }
 
-    /// Words of blocks that are not all free, in order: the first frame of each, and which of its
-    /// frames somebody holds.
+    /// Iterates over the words of blocks with used frames, in order: the first frame of each word,
+    /// and the frames that are allocated.
     pub(crate) fn held_words(&self) -> impl Iterator<Item = (Pfn, u64)> + '_ {
         let mut kept = self.kept_words().into_iter().peekable();
         let used = (0..self.heads.len()).filter(|&block| self.head(block).used() > 0);
@@ -169,8 +170,8 @@ impl<A: Cpu> BlockMap<A> {
         )
     }
 
-    /// Every free block that an allocation could be given, each once and as large as it is within
-    /// its pageblock, and whether a CPU keeps it (`true`).
+    /// Calls `piece` for every free block, each once and as large as it is within its pageblock;
+    /// with `true` for every frame in a CPU's cache.
     pub(crate) fn pieces(&self, mut piece: impl FnMut(Pfn, Order, bool)) {
         for block in (0..self.heads.len()).filter(|&block| self.head(block).free() > 0) {
             if self.head(block).used() == 0 {

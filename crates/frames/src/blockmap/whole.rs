@@ -1,5 +1,5 @@
-//! Blocks that are wanted whole: orders 9 and 10 take no bits, only heads; and those that CPUs take
-//! for later.
+//! Allocation of whole blocks: orders 9 and 10, which change heads and no bits, and refills of
+//! stacks with whole blocks.
 
 use super::cpu::{BlockCell, CpuCache};
 use super::head::{BLOCK_PAGES, Head};
@@ -8,7 +8,7 @@ use core::sync::atomic::Ordering::Release;
 use mmscale_arch::{Atomic, Cpu, CpuId, Op, Order, PAGEBLOCK_ORDER, Pfn};
 
 impl<A: Cpu> BlockMap<A> {
-    /// Takes one whole block, or two neighbours, for `want`.
+    /// Takes one whole block for order 9, or two adjacent ones for order 10.
     pub(super) fn take_whole(&self, cache: Option<&CpuCache>, req: AllocRequest) -> Option<Pfn> {
         let block = if req.order == Order::PAGEBLOCK {
             let spare = cache.and_then(|cache| self.take_spare(cache, req));
@@ -20,16 +20,16 @@ impl<A: Cpu> BlockMap<A> {
         Some(self.first.offset(block << PAGEBLOCK_ORDER))
     }
 
-    /// Takes whole blocks that nobody owns, those after `near` first: onto the CPU's stack, as
-    /// blocks of the wanted order, at most `most` of them and what is for later. They say that all
-    /// of them is in use before their bits do, and nobody looks for anything in them.
+    /// Takes whole blocks without owner, those after `near` first, onto the CPU's stack as blocks
+    /// of the requested order. Takes blocks for at most `most` entries, and at most the pages that
+    /// a CPU may cache. Heads say full before bits are set; no CPU searches a full block.
     pub(super) fn take_more(&self, cache: &CpuCache, req: AllocRequest, near: usize, most: u32) {
         let each = 1 << (PAGEBLOCK_ORDER - req.order.get());
         let left = most.min((req.spare_pages >> PAGEBLOCK_ORDER) * each) / each;
         if req.refill == Refill::Exact || left == 0 {
             return;
         }
-        // What is for later is not urgent, whoever asks.
+        // Further blocks are not urgent, even if the request is.
         let kept = self.reserve.blocks(AllocRequest { reserve: ReserveAccess::None, ..req });
         let (mut left, mut taken) = (left, 0);
         for start in [near, 0] {
@@ -37,7 +37,8 @@ impl<A: Cpu> BlockMap<A> {
             while left > 0
                 && let Some((first, some)) = self.whole.take_some(from, left)
             {
-                // They are out already, so that no two can take the last ones above the reserve.
+                // The bits were cleared before the check, so that two CPUs cannot both take the
+                // last blocks above the reserve.
                 if kept > 0 && !self.whole.has(kept, first) {
                     self.whole.set_some(first, some);
                     left = 0;
@@ -55,7 +56,7 @@ impl<A: Cpu> BlockMap<A> {
         cache.account(-i64::from(taken) * BLOCK_PAGES as i64);
     }
 
-    /// Puts blocks of which all is this CPU's onto its stack, as blocks of the wanted order.
+    /// Pushes whole blocks that this CPU has taken onto its stack of the requested order.
     fn stack_all(&self, cache: &CpuCache, (first, some): (usize, u64), req: AllocRequest) {
         A::work(Op::BuddyTake, some.count_ones());
         A::work(Op::PcpPut, some.count_ones());
@@ -64,8 +65,7 @@ impl<A: Cpu> BlockMap<A> {
         }
     }
 
-    /// Makes blocks that were taken out of where whole ones are found such that all of them is in
-    /// use, by blocks of the wanted order.
+    /// Makes whole blocks, whose index bits the caller has cleared, full or held.
     fn make_all_fully_used(&self, (first, some): (usize, u64), req: AllocRequest) {
         A::work(Op::BuddyStep, some.count_ones());
         let mut left = some;
@@ -75,7 +75,8 @@ impl<A: Cpu> BlockMap<A> {
         }
     }
 
-    /// The same with one.
+    /// Makes a whole block, whose index bit the caller has cleared, full or held: all of it is used
+    /// by blocks of the requested order.
     #[inline]
     fn make_fully_used(&self, block: usize, req: AllocRequest) {
         self.heads[block].store(Head::fully_used(req.order, req.kind).0, Release);
@@ -84,13 +85,13 @@ impl<A: Cpu> BlockMap<A> {
         }
     }
 
-    /// The one that the CPU kept.
+    /// Takes the CPU's spare block, if it still owns it.
     fn take_spare(&self, cache: &CpuCache, req: AllocRequest) -> Option<usize> {
         let block = cache.spare.take()?;
         (self.head(block).owned_by(req.cpu) && self.hold_whole(block, req)).then_some(block)
     }
 
-    /// Takes a whole block that nobody owns out of where those are found: it is the caller's.
+    /// Clears the index bit of a whole block without owner, which becomes the caller's.
     pub(super) fn take_out_one(&self, cpu: CpuId, range: Where) -> Option<usize> {
         let stretch = self.stretch(cpu, range);
         let mut blocks =
@@ -101,9 +102,9 @@ impl<A: Cpu> BlockMap<A> {
         })
     }
 
-    /// One that nobody owns; if there is none, one that somebody owns and has not begun to use. One
-    /// that somebody is about to put where it is found is missed: to look at all heads would cost
-    /// each that asks in vain more than that.
+    /// Takes a whole block without owner; if there is none, one that a CPU owns and has not used
+    /// yet. Misses a block that another CPU is about to add to the index: reading all heads would
+    /// cost every failing allocation more than that is worth.
     fn take_one(&self, req: AllocRequest) -> Option<usize> {
         if let Some(block) = self.take_out_one(req.cpu, Where::All) {
             self.make_fully_used(block, req);
@@ -132,8 +133,9 @@ impl<A: Cpu> BlockMap<A> {
         (0..last).step_by(2).find(|&block| self.hold_pair(block, req))
     }
 
-    /// Holds two neighbours, or none. The first is entered until the second is held: who isolates
-    /// it meanwhile waits, and finds it free or held, not given up again.
+    /// Holds two adjacent blocks, or none. The first is busy until the second is held, so an
+    /// isolator waits meanwhile. It finds the first one free or held, and never isolates a block
+    /// that is about to be freed again.
     fn hold_pair(&self, block: usize, req: AllocRequest) -> bool {
         let entered = |head: Head| head.entered_by(req.cpu);
         if self.head(block + 1).used() != 0 || !self.claim_whole(block, entered) {
@@ -144,18 +146,19 @@ impl<A: Cpu> BlockMap<A> {
             self.disown(block, req.cpu);
             return false;
         }
-        // Nobody else changes the head of a block that somebody is inside of while nothing of it
-        // is used.
+        // A plain store: other CPUs do not enter or isolate a busy block, and no frame of it is in
+        // use, so none can be freed.
         self.heads[block].store(Head::fully_used(req.order, req.kind).0, Release);
         true
     }
 
-    /// Makes a whole block held for `want`, be it one that somebody owns and has not begun to use.
+    /// Makes a whole block held, for orders 9 and 10; also one that a CPU owns and has not used.
     fn hold_whole(&self, block: usize, req: AllocRequest) -> bool {
         self.claim_whole(block, |_| Head::fully_used(req.order, req.kind))
     }
 
-    /// Makes of the head of a whole block what `to` makes of it, be it somebody's.
+    /// Replaces the head of a whole block by `to(head)`; also of one that a CPU owns and has not
+    /// used. Returns `false` if the block is not whole, or if another CPU was faster.
     fn claim_whole(&self, block: usize, to: impl Fn(Head) -> Head) -> bool {
         let head = self.head(block);
         if head.is_unowned_free() {
@@ -169,8 +172,8 @@ impl<A: Cpu> BlockMap<A> {
         whole && self.change(block, head, to(head))
     }
 
-    /// Puts a block of which some is free, not all, where it can be found if nobody owns it. Whole
-    /// ones are put there only by who made them so, or took them out.
+    /// Adds a partial block without owner to its index. Whole blocks are added only by the CPU that
+    /// has made them whole, or has cleared their index bit.
     pub(super) fn file_part(&self, block: usize) {
         let head = self.head(block);
         if !head.is_owned() && head.used() > 0 {
