@@ -1,28 +1,28 @@
-//! What the memory manager keeps about each frame: 12 bytes, and the lists made of them.
+//! Records of frames, 12 bytes each, and lists of them.
 //!
-//! A frame is either the *head* of a block of 2^order frames, or inside one. Only heads say
-//! anything; a frame inside a block is all zero, and so is a frame that nothing has ever touched:
-//! the table comes zeroed from the allocator, and memory that is not used costs nothing.
+//! A frame is either the *head* of a block of 2^order frames, or inside one. Only the records of
+//! heads have content. The record of a frame inside a block is all zero, and so is that of a frame
+//! that was never used: the table is zeroed memory, so unused frames cost nothing.
 //!
-//! Who may write a frame's record follows from its head's state ([`FrameState`]). Everybody may
-//! read the state: the buddy allocator asks a neighbour that it does not own whether it is free.
-//! That answer changes only under the zone lock, so under the zone lock it is stable, although
-//! other changes of the same record may run beside it. The fields are therefore relaxed atomics
-//! (plain loads and stores on hardware); the locks order them.
+//! The state of the head ([`FrameState`]) determines who may write a frame's record. Any CPU may
+//! read the state: the buddy allocator checks whether a neighbour that it does not own is free.
+//! Whether a frame is free changes only under the zone lock, so the check is stable under that
+//! lock, although other fields of the same record may change concurrently. The fields are therefore
+//! relaxed atomics (plain loads and stores on hardware); the locks order them.
 
 use alloc::boxed::Box;
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use mmscale_arch::{Access, Cpu, Line, Order, Pfn};
 
-/// What a block's pages may be used for; blocks of one type share pageblocks.
+/// Mobility of a block's pages; blocks of one type share pageblocks.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(u8)]
 pub enum MigrateType {
-    /// Can be moved elsewhere: user memory. All memory starts as this, so it is zero.
+    /// Pages that can be migrated: user memory. All memory is movable at first, so it is zero.
     Movable = 0,
-    /// Stays where it is for as long as it is used.
+    /// Pages that cannot be migrated.
     Unmovable = 1,
-    /// Cannot be moved, but can be freed on demand: caches.
+    /// Pages that cannot be migrated, but can be freed on demand: caches.
     Reclaimable = 2,
 }
 
@@ -37,7 +37,7 @@ impl MigrateType {
     pub const fn index(self) -> usize {
         self as usize
     }
-    /// The type with this index. Panics from `COUNT` on.
+    /// The type with this index. Panics unless it is below `COUNT`.
     #[inline]
     pub const fn from_index(index: usize) -> Self {
         match index {
@@ -47,7 +47,7 @@ impl MigrateType {
             _ => panic!("no migrate type has such an index"),
         }
     }
-    /// Where an allocation looks when its own type has run out, best first (as Linux has it).
+    /// The types that an allocation tries when its own has no free blocks, in Linux's order.
     #[inline]
     pub const fn fallbacks(self) -> [Self; 2] {
         match self {
@@ -58,18 +58,18 @@ impl MigrateType {
     }
 }
 
-/// What a frame is.
+/// State of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum FrameState {
-    /// Not the head of a block: inside one, never touched, or no memory at all.
-    /// Written by who owns the head.
+    /// Not the head of a block: inside one, never used, or no memory. Written by the owner of the
+    /// head.
     Inside = 0,
     /// Head of a free block on a buddy list. Written under the zone lock.
     Free = 1,
     /// Head of a block on a page cache's list. Written under that cache's lock.
     Cached = 2,
-    /// Head of a block that somebody was given. Written by its holder.
+    /// Head of an allocated block. Written by its holder.
     Held = 3,
 }
 
@@ -77,8 +77,16 @@ pub enum FrameState {
 const STATES: u8 = 4;
 const _: () = assert!(FrameState::Held as u8 + 1 == STATES && FrameState::Inside as u8 == 0);
 
-/// What the head of a block says, in 32 bits: four each for state, order, list and what it was
-/// taken as, eight for the zone, one for whether it may merge where it is.
+/// The record of the head of a block.
+///
+/// | bits | content |
+/// |---|---|
+/// | 0-3 | the state |
+/// | 4-7 | the order |
+/// | 8-11 | the list: see [`FrameWord::list`] |
+/// | 12-15 | the type for which the zone allocated it |
+/// | 16-23 | the zone |
+/// | 24 | whether it may merge in its page cache |
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct FrameWord(u32);
 
@@ -108,42 +116,42 @@ impl FrameWord {
                 | (zone as u32) << ZONE_SHIFT,
         )
     }
-    /// The same block in another state.
+    /// The record with another state.
     #[inline]
     pub(crate) const fn with_state(self, state: FrameState) -> Self {
         Self(self.0 & !STATE_MASK | state as u32)
     }
-    /// The same block, cut or merged to another size.
+    /// The record with another order.
     #[inline]
     pub(crate) const fn with_order(self, order: Order) -> Self {
         Self(self.0 & !(0xf << ORDER_SHIFT) | (order.get() as u32) << ORDER_SHIFT)
     }
-    /// The same block, which may merge with its buddy on the page cache that has both.
+    /// The record of a block that may merge with its buddy in the page cache that has both.
     #[inline]
     pub(crate) const fn merging(self) -> Self {
         Self(self.0 | MAY_MERGE)
     }
-    /// The same block, which merges only in its zone.
+    /// The record of a block that merges only in its zone.
     #[inline]
     pub(crate) const fn not_merging(self) -> Self {
         Self(self.0 & !MAY_MERGE)
     }
-    /// Whether it may merge with its buddy on the page cache that has both.
+    /// Whether the block may merge with its buddy in the page cache that has both.
     #[inline]
     pub const fn may_merge(self) -> bool {
         self.0 & MAY_MERGE != 0
     }
-    /// Whether it is cached, of exactly this order, and may merge.
+    /// Whether the block is cached, of exactly this order, and may merge.
     #[inline]
     pub(crate) const fn merges_at(self, order: Order) -> bool {
         self.may_merge() && self.is(FrameState::Cached, order)
     }
-    /// Whether it is the head of a block of exactly this order in this state.
+    /// Whether the frame is the head of a block of exactly this order in this state.
     #[inline]
     pub const fn is(self, state: FrameState, order: Order) -> bool {
         self.0 & SIZE_MASK == state as u32 | (order.get() as u32) << ORDER_SHIFT
     }
-    /// What the frame is.
+    /// The state of the frame.
     #[inline]
     pub const fn state(self) -> FrameState {
         match self.0 & STATE_MASK {
@@ -161,18 +169,18 @@ impl FrameWord {
             None => panic!("a frame record is damaged"),
         }
     }
-    /// `Free`: the list it is on. Otherwise: the type of its pageblock when its zone handed it
-    /// out, which is the page-cache list it goes back to.
+    /// The type of the list that a free block is on. For other blocks: the type of its pageblock
+    /// when its zone allocated it, which selects the page-cache list into which it is freed.
     #[inline]
     pub const fn list(self) -> MigrateType {
         MigrateType::from_index((self.0 >> LIST_SHIFT & 0xf) as usize)
     }
-    /// What it was taken for when its zone handed it out; changes only under the zone lock.
+    /// The type for which the zone allocated the block; changes only under the zone lock.
     #[inline]
     pub const fn taken_as(self) -> MigrateType {
         MigrateType::from_index((self.0 >> TAKEN_SHIFT & 0xf) as usize)
     }
-    /// The zone it belongs to.
+    /// The zone of the block.
     #[inline]
     pub const fn zone(self) -> u8 {
         (self.0 >> ZONE_SHIFT) as u8
@@ -189,7 +197,7 @@ impl core::fmt::Debug for FrameWord {
 /// No frame: the end of a list.
 const NIL: u32 = u32::MAX;
 
-/// The record of one frame. `prev` and `next` mean something only on a list.
+/// The record of one frame. `prev` and `next` are valid only on a list.
 struct Frame {
     prev: AtomicU32,
     next: AtomicU32,
@@ -204,25 +212,25 @@ pub struct FrameTable {
 }
 
 impl FrameTable {
-    /// Bytes that are kept about a frame.
+    /// Bytes of a record.
     pub const RECORD_BYTES: usize = size_of::<Frame>();
 
-    /// Records for the frames `0..frames`, all inside nothing. Touches none of them.
+    /// Creates blank records for the frames `0..frames`. Touches none of them.
     pub fn new(frames: usize) -> Self {
         // SAFETY: three atomics of 32 bits are valid when all their bits are zero.
         Self { frames: unsafe { Box::<[Frame]>::new_zeroed_slice(frames).assume_init() } }
     }
-    /// How many frames there are.
+    /// The number of frames.
     #[inline]
     pub fn len(&self) -> usize {
         self.frames.len()
     }
-    /// Whether there is no frame at all.
+    /// Whether there are no frames.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.frames.is_empty()
     }
-    /// What `pfn` says. Panics if there is no such frame.
+    /// The record of `pfn`. Panics if there is no such frame.
     #[inline]
     pub fn word(&self, pfn: Pfn) -> FrameWord {
         FrameWord(self.frames[pfn.index()].word.load(Relaxed))
@@ -233,21 +241,21 @@ impl FrameTable {
     pub(crate) fn is_free_head(&self, pfn: Pfn, order: Order) -> bool {
         self.word(pfn).is(FrameState::Free, order)
     }
-    /// Sets what `pfn` says. The caller may write it: see [`FrameState`].
+    /// Sets the record of `pfn`. The caller must be allowed to write it: see [`FrameState`].
     #[inline]
     pub(crate) fn set_word(&self, pfn: Pfn, word: FrameWord) {
         self.frames[pfn.index()].word.store(word.0, Relaxed);
     }
-    /// Makes `pfn` say nothing: its block is part of a larger one now.
+    /// Makes the record of `pfn` blank: its block is part of a larger one now.
     #[inline]
     pub(crate) fn set_inside(&self, pfn: Pfn) {
         self.frames[pfn.index()].word.store(0, Relaxed);
     }
-    /// Whether the frame's record says nothing at all, not even by oversight.
+    /// Whether all bits of the frame's record are zero.
     pub(crate) fn is_blank(&self, pfn: Pfn) -> bool {
         self.frames[pfn.index()].word.load(Relaxed) == 0
     }
-    /// The block after `pfn` on the list that it is on. For the owner of the list.
+    /// The block after `pfn` on its list. For the owner of the list.
     #[inline]
     pub(crate) fn next(&self, pfn: Pfn) -> Option<Pfn> {
         let next = self.frames[pfn.index()].next.load(Relaxed);
@@ -257,7 +265,7 @@ impl FrameTable {
     fn at(&self, index: u32) -> &Frame {
         &self.frames[index as usize]
     }
-    /// Uses the line of a frame's record.
+    /// Charges an access to the line of a frame's record.
     #[inline]
     pub(crate) fn touch<A: Cpu>(pfn: Pfn, access: Access) {
         A::touch(Line::Frame(pfn), access);
@@ -271,7 +279,7 @@ fn write_line<A: Cpu>(index: u32) {
 
 /// A doubly linked list of blocks, linked through the records of their heads.
 ///
-/// The owner of the list (a zone lock, a page cache's lock) owns the links of every block on it.
+/// The lock of the list (a zone lock, a page cache's lock) protects the links of all blocks on it.
 pub struct FrameList {
     head: u32,
     tail: u32,
@@ -296,7 +304,7 @@ impl FrameList {
     pub fn last(&self) -> Option<Pfn> {
         (self.tail != NIL).then(|| Pfn::new(self.tail as usize))
     }
-    /// Links `pfn` in front.
+    /// Adds `pfn` at the front.
     #[inline]
     pub fn push_front<A: Cpu>(&mut self, frames: &FrameTable, pfn: Pfn) {
         let (at, next) = (pfn.index() as u32, self.head);
@@ -311,7 +319,7 @@ impl FrameList {
         }
         self.head = at;
     }
-    /// Links `pfn` at the end.
+    /// Adds `pfn` at the end.
     #[inline]
     pub fn push_back<A: Cpu>(&mut self, frames: &FrameTable, pfn: Pfn) {
         let (at, prev) = (pfn.index() as u32, self.tail);
@@ -326,7 +334,7 @@ impl FrameList {
         }
         self.tail = at;
     }
-    /// Takes `pfn`, which is on this list, out of it.
+    /// Removes `pfn`, which is on this list.
     #[inline]
     pub fn unlink<A: Cpu>(&mut self, frames: &FrameTable, pfn: Pfn) {
         let at = pfn.index() as u32;
@@ -347,8 +355,8 @@ impl FrameList {
             frames.at(next).prev.store(prev, Relaxed);
         }
     }
-    /// The blocks from first to last, without cost: for checks. Each comes with whether its
-    /// backward link is right.
+    /// Iterates over the blocks from first to last, without cost: for checks. Returns with each
+    /// block whether its backward link is right.
     pub fn walk<'a>(&self, frames: &'a FrameTable) -> impl Iterator<Item = (Pfn, bool)> + 'a {
         let (mut at, mut before, tail) = (self.head, NIL, self.tail);
         core::iter::from_fn(move || {

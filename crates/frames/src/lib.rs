@@ -1,13 +1,12 @@
 //! The page-frame allocator.
 //!
-//! It stands alone: a kernel embeds it in its memory manager, a hypervisor or a program without an
-//! operating system may use it directly. [`page_alloc`] is the allocator: zones of frames, in the
-//! order of a node's list, each with its watermarks. A zone's free memory is kept in buddy lists
+//! It works on its own: a kernel embeds it in its memory manager; a hypervisor or a program without
+//! an operating system may use it directly. [`page_alloc`] is the allocator: zones of frames, in
+//! the order of a node's list, each with its watermarks. A zone's free memory is in buddy lists
 //! ([`zone`]) with a page cache for each CPU ([`pcp`]), or in pageblocks whose free pages are bits
-//! ([`blockmap`]). [`frame`] has what is known about each frame, [`vmstat`] the counters of each
-//! CPU.
+//! ([`blockmap`]). [`frame`] has the record of each frame, [`vmstat`] the counters of each CPU.
 //!
-//! An embedder writes [`Bare`](mmscale_arch::bare::Bare), six functions:
+//! An embedder implements [`Bare`](mmscale_arch::bare::Bare), six functions:
 //!
 //! ```
 //! use mmscale_arch::bare::{Bare, BareCpu};
@@ -41,7 +40,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! There are no statics: all state hangs off one value. Lock order: page cache, zone.
+//! There are no statics: all state is in one value. Lock order: page cache, zone.
 
 #![no_std]
 #![forbid(unsafe_op_in_unsafe_fn)]

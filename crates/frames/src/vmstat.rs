@@ -1,15 +1,16 @@
 //! Counters: shared totals, and a signed byte per counter and CPU that gathers small changes.
 //!
-//! A change goes into the calling CPU's byte. Only when the byte passes a threshold is it added
+//! A change goes into the calling CPU's byte. When the byte exceeds a threshold, it is added
 //! atomically to the total of its zone or node and to the global total. So a total is off by at
-//! most the number of CPUs times the threshold ([`Stats::drift_bound`]); the upkeep tick folds what
-//! is left in the bytes.
+//! most the number of CPUs times the threshold ([`Stats::drift_bound`]). The upkeep tick folds the
+//! bytes.
 //!
-//! A byte is changed only on its CPU with interrupts off ([`IrqOff`]). Other CPUs ask whether it is
-//! zero; only where memory is all but gone do they add all bytes up. The threshold that a CPU goes
-//! by is its own copy too: it looks up the shared one whenever it adds to a total and at every
-//! fold, and so learns of a change at most one upkeep
-//! interval late.
+//! A byte is changed only on its CPU with interrupts off ([`IrqOff`]). Other CPUs check whether it
+//! is zero; only where memory is almost exhausted do they sum all bytes. A CPU uses its own copy of
+//! the threshold. It reads the shared one whenever it adds to a total and at every fold, so it uses
+//! a changed threshold at most one upkeep interval late.
+//!
+//! Orderings are `Relaxed`: counters order no other data.
 
 use crate::zone::ZoneId;
 use alloc::boxed::Box;
@@ -20,10 +21,10 @@ use mmscale_arch::{Atomic, CounterEvent, Cpu, CpuId, NodeId, Op, OwnedCounter, T
 /// Proof that interrupts are off on this CPU.
 ///
 /// # Safety
-/// The implementor keeps interrupts and preemption off for as long as it lives.
+/// Interrupts and preemption are off for the lifetime of the implementor.
 pub unsafe trait IrqOff<A: Cpu>: NoPreempt<A> {}
 
-// SAFETY: that is what an `IrqGuard` does.
+// SAFETY: an `IrqGuard` keeps interrupts and preemption off.
 unsafe impl<A: Cpu> IrqOff<A> for IrqGuard<A> {}
 // SAFETY: the lock guard holds an `IrqGuard`.
 unsafe impl<A: Cpu, T> IrqOff<A> for SpinGuard<'_, A, T, IrqGuard<A>> {}
@@ -90,11 +91,11 @@ pub const fn pressure_threshold(cpus: usize, low_minus_min: u32) -> u8 {
     }
 }
 
-/// One CPU's bytes for one zone or node. On a cache line of their own.
+/// One CPU's bytes for one zone or node, on a cache line of their own.
 #[repr(align(64))]
 struct Deltas<A: Cpu, const N: usize> {
     items: [A::OwnedI8; N],
-    /// The owner's copy of the shared threshold; 0 before it first looked.
+    /// The owner's copy of the shared threshold; 0 before it first read that.
     threshold: A::OwnedI8,
 }
 
@@ -114,13 +115,13 @@ struct Totals<A: Cpu, const N: usize> {
 }
 
 impl<A: Cpu, const N: usize> Totals<A, N> {
-    /// The first counter starts at `first`, the others at 0.
+    /// Creates totals: the first counter starts at `first`, the others at 0.
     fn new(threshold: u8, first: i64) -> Self {
         Self { items: starting_at(first), threshold: A::AtomicU8::new(threshold) }
     }
 }
 
-/// Counters of which the first starts at `first`, the others at 0.
+/// Creates counters: the first starts at `first`, the others at 0.
 fn starting_at<C: Atomic<i64>, const N: usize>(first: i64) -> [C; N] {
     core::array::from_fn(|item| C::new(if item == 0 { first } else { 0 }))
 }
@@ -144,7 +145,7 @@ pub struct Stats<A: Cpu> {
     all_nodes: [A::AtomicI64; NodeItem::COUNT],
 }
 
-/// A CPU's bytes and the totals they go to.
+/// A CPU's bytes and the totals into which they are folded.
 struct Pair<'a, A: Cpu, const N: usize> {
     deltas: &'a Deltas<A, N>,
     totals: &'a Totals<A, N>,
@@ -170,7 +171,7 @@ impl<A: Cpu, const N: usize> Pair<'_, A, N> {
         self.totals.items[item].fetch_add(pages, Relaxed);
         self.all[item].fetch_add(pages, Relaxed);
     }
-    /// Sets the byte to `left` after `folded` pages more than that are due; tells the probes.
+    /// Sets the byte to `left`, and adds `folded` pages to the totals; traces the change.
     #[inline]
     fn store_delta(&self, item: usize, old: i8, left: i8, folded: i64) {
         self.deltas.items[item].set(left);
@@ -190,7 +191,7 @@ impl<A: Cpu, const N: usize> Pair<'_, A, N> {
             self.learn_threshold();
         }
     }
-    /// Adds `pages`. If that passes the threshold, everything goes to the total.
+    /// Adds `pages`. If the sum exceeds the threshold, all of it is folded into the totals.
     #[inline]
     fn modify(&self, item: usize, pages: i64) {
         let old = self.deltas.items[item].get();
@@ -201,22 +202,22 @@ impl<A: Cpu, const N: usize> Pair<'_, A, N> {
             self.store_delta(item, old, sum as i8, 0);
         }
     }
-    /// Adds `pages` one by one, as a loop over blocks of one page does: what is left in the byte
-    /// afterwards is nonzero more often than not. Tells the probes once per fold.
+    /// Adds `pages` one by one, as a loop over blocks of one page does: the byte is then usually
+    /// nonzero afterwards. Traces once per fold.
     fn modify_singly(&self, item: usize, pages: i64) {
         let sign = pages.signum();
         let mut left = pages.abs();
         while left > 0 {
             let old = i64::from(self.deltas.items[item].get());
-            // Steps that stay within the threshold, and the one that passes it.
+            // Steps that stay within the threshold, and the one that exceeds it.
             let room = i64::from(self.threshold()) - old * sign;
             let steps = left.min(room.max(0) + 1);
             self.modify(item, steps * sign);
             left -= steps;
         }
     }
-    /// Adds +1 or -1. If that passes the threshold, half a threshold more goes to the total than
-    /// has gathered: the next steps the same way then stay local for longer.
+    /// Adds +1 or -1. If the sum exceeds the threshold, it folds half a threshold more than the
+    /// sum, so that more of the next steps in the same direction stay local.
     #[inline]
     fn step(&self, item: usize, sign: i8) {
         let old = self.deltas.items[item].get();
@@ -229,7 +230,7 @@ impl<A: Cpu, const N: usize> Pair<'_, A, N> {
             self.store_delta(item, old, sum, 0);
         }
     }
-    /// Moves all bytes to the totals, and says how many were not zero.
+    /// Folds all bytes into the totals; returns the number that were not zero.
     fn fold(&self) -> u32 {
         let mut folded = 0;
         for item in 0..N {
@@ -246,7 +247,7 @@ impl<A: Cpu, const N: usize> Pair<'_, A, N> {
 }
 
 impl<A: Cpu> Stats<A> {
-    /// Counters for zones of which node, threshold and free pages are given, on `nodes` nodes.
+    /// Creates counters for zones, given by node, threshold and free pages, on `nodes` nodes.
     pub(crate) fn new(zones: &[(NodeId, u8, u32)], nodes: usize) -> Self {
         let node_threshold = |node: usize| {
             let of_node = zones.iter().filter(|zone| zone.0.index() == node);
@@ -311,7 +312,7 @@ impl<A: Cpu> Stats<A> {
     pub fn inc_zone(&self, off: &impl IrqOff<A>, zone: ZoneId, item: ZoneItem) {
         self.zone_pair(off.cpu(), zone).step(item as usize, 1);
     }
-    /// Takes one from a zone counter.
+    /// Subtracts one from a zone counter.
     #[inline]
     pub fn dec_zone(&self, off: &impl IrqOff<A>, zone: ZoneId, item: ZoneItem) {
         self.zone_pair(off.cpu(), zone).step(item as usize, -1);
@@ -326,36 +327,36 @@ impl<A: Cpu> Stats<A> {
     pub fn inc_node(&self, off: &impl IrqOff<A>, node: NodeId, item: NodeItem) {
         self.node_pair(off.cpu(), node).step(item as usize, 1);
     }
-    /// Takes one from a node counter.
+    /// Subtracts one from a node counter.
     #[inline]
     pub fn dec_node(&self, off: &impl IrqOff<A>, node: NodeId, item: NodeItem) {
         self.node_pair(off.cpu(), node).step(item as usize, -1);
     }
 
-    /// The total of a zone counter, without what is in the bytes. Never negative.
+    /// The total of a zone counter, without the bytes. Never negative.
     #[inline]
     pub fn zone(&self, zone: ZoneId, item: ZoneItem) -> u64 {
         self.zones[zone.index()].items[item as usize].load_uncharged(Relaxed).max(0) as u64
     }
-    /// The total of a node counter, without what is in the bytes. Never negative.
+    /// The total of a node counter, without the bytes. Never negative.
     pub fn node(&self, node: NodeId, item: NodeItem) -> u64 {
         self.nodes[node.index()].items[item as usize].load(Relaxed).max(0) as u64
     }
-    /// The total of a zone counter over all zones, without what is in the bytes.
+    /// The total of a zone counter over all zones, without the bytes.
     pub fn all_zones(&self, item: ZoneItem) -> u64 {
         self.all_zones[item as usize].load(Relaxed).max(0) as u64
     }
-    /// The total of a node counter over all nodes, without what is in the bytes.
+    /// The total of a node counter over all nodes, without the bytes.
     pub fn all_nodes(&self, item: NodeItem) -> u64 {
         self.all_nodes[item as usize].load(Relaxed).max(0) as u64
     }
-    /// The total of a zone counter with every CPU's byte: exact only while no CPU counts.
+    /// The total of a zone counter with all CPUs' bytes: exact only while no CPU changes it.
     pub fn zone_snapshot(&self, zone: ZoneId, item: ZoneItem) -> i64 {
         let byte = |cpu: &CpuDeltas<A>| cpu.zones[zone.index()].items[item as usize].get();
         let bytes: i64 = self.cpus.iter().map(|(_, cpu)| i64::from(byte(cpu))).sum();
         self.zones[zone.index()].items[item as usize].load(Relaxed) + bytes
     }
-    /// The total of a zone counter with every CPU's byte, each read as another CPU may read it.
+    /// The total of a zone counter with all CPUs' bytes, while other CPUs may change them.
     pub(crate) fn zone_sum(&self, zone: ZoneId, item: ZoneItem) -> i64 {
         let byte = |(id, cpu): (CpuId, &CpuDeltas<A>)| {
             i64::from(cpu.zones[zone.index()].items[item as usize].peek(id))
@@ -363,29 +364,30 @@ impl<A: Cpu> Stats<A> {
         self.zones[zone.index()].items[item as usize].load(Relaxed)
             + self.cpus.iter().map(byte).sum::<i64>()
     }
-    /// The total of a node counter with every CPU's byte: exact only while no CPU counts.
+    /// The total of a node counter with all CPUs' bytes: exact only while no CPU changes it.
     pub fn node_snapshot(&self, node: NodeId, item: NodeItem) -> i64 {
         let byte = |cpu: &CpuDeltas<A>| cpu.nodes[node.index()].items[item as usize].get();
         let bytes: i64 = self.cpus.iter().map(|(_, cpu)| i64::from(byte(cpu))).sum();
         self.nodes[node.index()].items[item as usize].load(Relaxed) + bytes
     }
-    /// The threshold of a zone now.
+    /// The present threshold of a zone.
     pub fn threshold(&self, zone: ZoneId) -> u8 {
         self.zones[zone.index()].threshold.load(Relaxed)
     }
-    /// How far a zone's totals may be off with `cpus` CPUs, in pages.
+    /// The largest error of a zone's totals with `cpus` CPUs, in pages.
     pub fn drift_bound(&self, zone: ZoneId, cpus: usize) -> u64 {
         u64::from(self.threshold(zone)) * cpus as u64
     }
 
-    /// Folds this CPU's bytes of one zone; returns how many were not zero. Looks the threshold up.
+    /// Folds this CPU's bytes of one zone, and reads the threshold; returns the number of bytes
+    /// that were not zero.
     pub fn fold_zone(&self, off: &impl IrqOff<A>, zone: ZoneId) -> u32 {
         A::work(Op::CounterScan, 1);
         let pair = self.zone_pair(off.cpu(), zone);
         pair.learn_threshold();
         pair.fold()
     }
-    /// Folds this CPU's bytes of all nodes; returns how many were not zero.
+    /// Folds this CPU's bytes of all nodes; returns the number that were not zero.
     pub fn fold_nodes(&self, off: &impl IrqOff<A>) -> u32 {
         A::work(Op::CounterScan, self.nodes.len() as u32);
         let fold = |node| {
@@ -395,21 +397,21 @@ impl<A: Cpu> Stats<A> {
         };
         (0..self.nodes.len()).map(fold).sum()
     }
-    /// Folds all bytes of this CPU, as at idle entry; returns how many were not zero.
+    /// Folds all bytes of this CPU, as at idle entry; returns the number that were not zero.
     pub fn fold_all(&self, off: &impl IrqOff<A>) -> u32 {
         let zones = (0..self.zones.len()).map(|zone| self.fold_zone(off, ZoneId::new(zone)));
         zones.sum::<u32>() + self.fold_nodes(off)
     }
-    /// Folds what a dead CPU left; returns how many bytes were not zero.
+    /// Folds the bytes of a dead CPU; returns the number that were not zero.
     ///
-    /// `dead` has stopped and does not start meanwhile; nobody else folds it.
+    /// `dead` is offline and does not start meanwhile; only one task folds it.
     pub fn fold_dead(&self, dead: CpuId) -> u32 {
         let zones = (0..self.zones.len()).map(|z| self.zone_pair(dead, ZoneId::new(z)).fold());
         let nodes = (0..self.nodes.len()).map(|n| self.node_pair(dead, NodeId::new(n)).fold());
         let folded = zones.sum::<u32>();
         if planted!(VmstatDeadNodesLeft) { folded } else { folded + nodes.sum::<u32>() }
     }
-    /// Whether any byte of `cpu` is not zero; any CPU may ask.
+    /// Whether any byte of `cpu` is not zero. Any CPU may call it.
     pub fn needs_update(&self, cpu: CpuId) -> bool {
         A::work(Op::CounterScan, 1);
         self.has_deltas(cpu)

@@ -1,4 +1,4 @@
-//! What time and hotplug do: folding counters, shrinking and emptying page caches.
+//! Periodic work and hotplug: folding counters, shrinking and draining page caches.
 
 use super::{FrameAllocator, Zone};
 use crate::pcp::{Pcp, PcpList};
@@ -6,44 +6,44 @@ use crate::zone::ZoneId;
 use mmscale_arch::sync::{IrqGuard, NoPreempt, PreemptGuard};
 use mmscale_arch::{Cpu, CpuId, CpuMask, Func, Span, planted};
 
-/// Runs of the upkeep tick for which a page cache of a remote zone may rest before it is emptied.
+/// Runs of the upkeep tick after which an unused page cache of a remote zone is drained.
 const REMOTE_EXPIRE: u8 = 3;
 
-/// How a CPU's page caches are to shrink.
+/// Rule by which a CPU's page caches shrink.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DecayRequest {
-    /// Not at all: only counters are folded.
+    /// No shrinking: only counters are folded.
     Skip,
-    /// An eighth per run, waiting for locks: as the kernel does.
+    /// By an eighth per run, waiting for locks: as the kernel does.
     PerRun,
-    /// In proportion to the time since the last run, and without waiting for a lock: pages whose
-    /// zone lock is taken stay, and stay due. With an elapsed time of 0 only what was left is
-    /// tried again.
+    /// In proportion to the time since the last run, without waiting for a lock: pages whose zone
+    /// lock is taken stay in the cache and remain due. With an elapsed time of 0 only pages that
+    /// remained due are tried again.
     Elapsed {
         /// Time since this CPU's last run, in ns.
         elapsed_ns: u64,
-        /// The time in which an eighth goes, in ns.
+        /// The time in which a cache shrinks by an eighth, in ns.
         interval_ns: u64,
     },
 }
 
-/// What one run did.
+/// Result of one run.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Refresh {
     /// Counter bytes that were not zero.
     pub folded: u32,
-    /// Pages given back to zones.
+    /// Pages freed to zones.
     pub pages_returned: u32,
-    /// Pages that were due and stayed because a lock was taken.
+    /// Pages that were due and stayed in caches because a lock was taken.
     pub pages_deferred: u32,
     /// Attempts at a lock that failed.
     pub trylock_failures: u32,
-    /// There was something to do, or there is more: another run is worth its while.
+    /// Whether the run did something or left something to do, so that another run is useful.
     pub changed: bool,
 }
 
 impl Refresh {
-    /// Adds what another part of the run did.
+    /// Adds the result of another part of the run.
     pub fn add(&mut self, other: Self) {
         self.folded += other.folded;
         self.pages_returned += other.pages_returned;
@@ -54,12 +54,11 @@ impl Refresh {
 }
 
 impl<A: Cpu> FrameAllocator<A> {
-    /// One run of the upkeep tick's work on the calling CPU (`refresh_cpu_vm_stats`): folds its
-    /// counters, shrinks its page caches, empties those of remote zones that rest.
+    /// Does the upkeep tick's work on the calling CPU (`refresh_cpu_vm_stats`): folds its counters,
+    /// shrinks its page caches, drains unused ones of remote zones.
     ///
-    /// The caller is a task bound to its CPU; it may be preempted between zones. `pause` runs
-    /// before the caches of each zone are looked at, with nothing held: there the task may let
-    /// others run.
+    /// The caller is a task bound to its CPU; it may be preempted between zones. `pause` is called
+    /// before the caches of each zone, without locks: the task may yield there.
     pub fn refresh_cpu_vm_stats(&self, decay: DecayRequest, pause: impl Fn()) -> Refresh {
         let _span = Span::<A>::enter(Func::RefreshCpuVmStats);
         let mut run = Refresh { folded: self.fold_all_deltas(), ..Refresh::default() };
@@ -86,13 +85,13 @@ impl<A: Cpu> FrameAllocator<A> {
         run
     }
 
-    /// Folds the calling CPU's counters and nothing else, as at idle entry; returns how many were
-    /// not zero.
+    /// Folds only the calling CPU's counters, as at idle entry; returns the number of counters that
+    /// were not zero.
     pub fn fold_counters(&self) -> u32 {
         self.fold_all_deltas() + self.stats.fold_all(&IrqGuard::new())
     }
 
-    /// `decay_pcp_high`.
+    /// Shrinks a page cache by an eighth, waiting for locks (`decay_pcp_high`).
     fn decay_waiting(&self, zone: &Zone<A>, cpu: CpuId) -> Refresh {
         let _span = Span::<A>::enter(Func::DecayPcpHigh);
         let mut run = Refresh::default();
@@ -118,8 +117,9 @@ impl<A: Cpu> FrameAllocator<A> {
         }
     }
 
-    /// The same without waiting: the zone lock is tried before any page leaves its list. The page
-    /// cache's lock is tried too, because whoever drains it from afar may wait for the zone.
+    /// Shrinks a page cache in proportion to time, without waiting: the zone lock is tried before
+    /// any page leaves its list. The page cache's lock is tried too, because a remote CPU that
+    /// drains the cache may hold it while it waits for the zone lock.
     fn decay_trying(
         &self,
         zone: &Zone<A>,
@@ -158,8 +158,8 @@ impl<A: Cpu> FrameAllocator<A> {
         run
     }
 
-    /// A page cache of a remote zone that has not been used for some runs is emptied, one batch
-    /// per run (`drain_zone_pages`).
+    /// Drains a page cache of a remote zone that has not been used for some runs, one batch per run
+    /// (`drain_zone_pages`).
     fn expire_remote(
         &self,
         zone: &Zone<A>,
@@ -207,25 +207,25 @@ impl<A: Cpu> FrameAllocator<A> {
         run
     }
 
-    /// Moves `pages` pages of a locked page cache back to its zone, if that has such lists; how
-    /// many.
+    /// Moves `pages` pages of a locked page cache to its zone, if that has free lists; returns the
+    /// number of pages moved.
     fn shrink(&self, zone: &Zone<A>, pcp: &mut Pcp, pages: u32) -> u32 {
         let bulk = |lists| self.free_pcppages_bulk((zone, lists), pcp, pages, PcpList::FIRST);
         zone.lists().map_or(0, bulk)
     }
 
-    /// As [`FrameAllocator::shrink`], if the zone lock is free now.
+    /// As [`FrameAllocator::shrink`], but returns `None` if the zone lock is taken.
     fn try_shrink(&self, zone: &Zone<A>, pcp: &mut Pcp, pages: u32) -> Option<u32> {
         let bulk = |lists| self.try_free_pcppages_bulk((zone, lists), pcp, pages);
         zone.lists().map_or(Some(0), bulk)
     }
 
-    /// Gives all pages of all page caches of `cpu` back; returns how many.
+    /// Drains all page caches of `cpu`; returns the number of pages freed.
     pub fn drain_pages(&self, cpu: CpuId) -> u32 {
         (0..self.zones.len()).map(|zone| self.drain_pages_zone(ZoneId::new(zone), cpu)).sum()
     }
 
-    /// Gives all pages of all online CPUs' page caches back; returns how many.
+    /// Drains all page caches of all online CPUs; returns the number of pages freed.
     pub fn drain_all(&self) -> u32 {
         let _span = Span::<A>::enter(Func::DrainAllPages);
         let mut online = CpuMask::EMPTY;
@@ -233,10 +233,10 @@ impl<A: Cpu> FrameAllocator<A> {
         online.iter().map(|cpu| self.drain_pages(cpu)).sum()
     }
 
-    /// Takes over what a CPU left that has stopped for good: its pages go to their zones, its
-    /// counters to the totals; limits and thresholds follow the CPUs that are left.
+    /// Takes over the state of a CPU that is offline: frees its cached pages to their zones, folds
+    /// its counters, and adapts limits and thresholds to the remaining CPUs.
     pub fn cpu_dead(&self, dead: CpuId) {
-        // First of all nobody may send it pages any more.
+        // First: no other CPU may free pages into its caches any more.
         if !planted!(PostedDisownedLate) {
             self.disown(dead);
         }
@@ -250,7 +250,7 @@ impl<A: Cpu> FrameAllocator<A> {
         self.refresh_thresholds();
     }
 
-    /// A CPU came: limits and thresholds follow.
+    /// Adapts limits and thresholds after a CPU came online.
     pub fn cpu_online(&self) {
         self.refresh_limits();
         self.refresh_thresholds();

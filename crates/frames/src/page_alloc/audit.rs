@@ -1,16 +1,16 @@
-//! What a walk over everything can find: where the pages are, what does not add up.
+//! Results of a consistency check: pages by state, and violations.
 
 use crate::zone::ZoneId;
 use mmscale_arch::{CpuId, Order, Pfn};
 
-/// Where the pages are.
+/// Pages by state.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Audit {
     /// On buddy lists, or never used.
     pub free: u64,
     /// In page caches.
     pub cached: u64,
-    /// Handed out.
+    /// Allocated.
     pub held: u64,
     /// Free, but in isolated pageblocks.
     pub isolated: u64,
@@ -18,54 +18,55 @@ pub struct Audit {
     pub offline: u64,
 }
 
-/// What does not add up.
+/// An inconsistency.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Violation {
-    /// A frame is in no state, or in two: no block covers it, or two do.
+    /// A frame is in no block, or in two.
     Cover(Pfn),
-    /// A block does not start at a multiple of its size, or reaches out of its zone.
+    /// A block does not start at a multiple of its size, or is not all in its zone.
     Shape(Pfn),
     /// A block's record disagrees with the list it is on.
     List(Pfn),
     /// Two free buddies were not merged.
     Unmerged(Pfn),
-    /// The block is on no list, or on two.
+    /// A block is on no list, or on two.
     Lost(Pfn),
     /// A free block's list is not that of its pageblock's type.
     BlockType(Pfn),
-    /// A block that can be allocated or is cached is in a pageblock that is isolated or offline, or
-    /// one on the list of isolated blocks is not.
+    /// A block that can be allocated or is cached is in an isolated or offline pageblock, or a
+    /// block on the list of isolated blocks is in a pageblock that is not isolated.
     Isolation(Pfn),
-    /// A pageblock has an owner although it is all in its zone, isolated, or its owner is gone.
+    /// A pageblock has an owner although all of it is in its zone or isolated, or the owner is
+    /// offline.
     Owner(Pfn),
-    /// A block may merge although it is not on its pageblock's owner's page cache, or was handed
-    /// out for another use than its pageblock's; or blocks of one pageblock may merge on two page
-    /// caches.
+    /// A block may merge although it is not in the page cache of its pageblock's owner, or was
+    /// allocated for another type than its pageblock's; or blocks of one pageblock may merge in two
+    /// page caches.
     Stray(Pfn),
-    /// A pageblock counts as remembered by its owner, which does not remember it.
+    /// A pageblock is marked as remembered by its owner, whose list does not have it.
     Remembered(Pfn),
     /// The zone's isolated pages, or its pageblocks that are isolated or offline, are miscounted.
     IsolatedCount(ZoneId),
-    /// A CPU owns another number of a zone's pageblocks than the zone says.
+    /// A CPU owns another number of a zone's pageblocks than the zone's count.
     OwnedCount(CpuId),
-    /// A page cache of the zone holds another number of pages than it says.
+    /// A page cache of the zone has another number of pages than its count.
     PcpCount(ZoneId),
-    /// A zone's area of this order holds another number of blocks than it says.
+    /// A zone's area of this order has another number of blocks than its count.
     AreaCount(ZoneId, Order),
-    /// The zone's counter of free pages, bytes included, is not what is free.
+    /// The zone's counter of free pages, per-CPU bytes included, is not the number of free pages.
     Counter(ZoneId),
-    /// The head of the pageblock at this frame counts another number of frames than its bits.
+    /// The head of the pageblock at this frame counts another number of used frames than its bits.
     BlockCount(Pfn),
-    /// Somebody is still inside the pageblock at this frame, or its owner does not know of it.
+    /// The pageblock at this frame is busy, or its owner does not know that it owns it.
     BlockOwner(Pfn),
-    /// The pageblock at this frame has free frames, and no allocation finds it.
+    /// The pageblock at this frame has free frames, and is in no index.
     BlockUnfiled(Pfn),
-    /// The pageblock at this frame is found as one that is whole and nobody's, and is not.
+    /// The pageblock at this frame is in the index of whole blocks without owner, and is not one.
     BlockMisfiled(Pfn),
-    /// The pageblock at this frame has a free block of this order, and no allocation of that would
-    /// look there.
+    /// The pageblock at this frame has a free block of this order, and is not in the set of hints
+    /// for that order.
     RoomUnnoted(Pfn, Order),
-    /// A CPU is offline, and nobody took over its counters' bytes or its page caches.
+    /// A CPU is offline, and its counters' bytes or its page caches were not taken over.
     LeftBehind(CpuId),
 }
 

@@ -1,4 +1,4 @@
-//! Damage planted in what is kept about pageblocks: [`FrameAllocator::verify`] must name each.
+//! Tests that corrupt pageblocks: [`FrameAllocator::verify`] must report each corruption.
 
 use super::{AllocConfig, FrameAllocator, Gfp, MemoryMap, PcpPolicy, Violation};
 use crate::frame::{FrameState, FrameWord, MigrateType};
@@ -18,8 +18,8 @@ fn take(frames: &Frames) -> Pfn {
     frames.alloc_pages(Order::ZERO, MigrateType::Movable, Gfp::KERNEL).unwrap()
 }
 
-/// What `plant` does to a sound allocator, of which one CPU owns the pageblock of the two pages
-/// that it is given, the first held and the second cached, must be what the audit says.
+/// Corrupts a sound allocator with `plant` and checks that `verify` reports the violation that it
+/// returns. `plant` gets an allocated and a cached page, whose pageblock the CPU owns.
 #[track_caller]
 fn caught(plant: impl FnOnce(&Frames, Pfn, Pfn) -> Violation) {
     let config = AllocConfig { caches: PcpPolicy::Posted, ..AllocConfig::default() };

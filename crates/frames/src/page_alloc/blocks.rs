@@ -1,4 +1,4 @@
-//! Whether what is kept about pageblocks adds up: owners, isolation.
+//! Consistency checks of pageblocks: owners, isolation.
 
 use super::audit::Violation;
 use super::zone::FreeLists;
@@ -9,19 +9,19 @@ use alloc::vec;
 use alloc::vec::Vec;
 use mmscale_arch::{Cpu, CpuId, Order, Pfn};
 
-/// What the page caches of a zone say of pageblocks.
+/// Pageblocks as the page caches of a zone have them.
 #[derive(Default)]
 pub(super) struct OwnedSeen {
-    /// Pageblocks of which some page cache has blocks that may merge.
+    /// Pageblocks of which a page cache has blocks that may merge.
     merging: Vec<(Pfn, CpuId)>,
-    /// Pageblocks on the lists of blocks with fragments in the zone.
+    /// Pageblocks on the lists of pageblocks with fragments in the zone.
     pub(super) remembered: Vec<(Pfn, CpuId)>,
-    /// A block that may merge although it was handed out for another use than its pageblock's.
+    /// A block that may merge although it was allocated for another type than its pageblock's.
     odd: Option<Pfn>,
 }
 
 impl OwnedSeen {
-    /// Notes a cached block.
+    /// Records a cached block.
     pub(super) fn cached(&mut self, cpu: CpuId, pfn: Pfn, word: FrameWord) {
         if word.may_merge() {
             self.merging.push((pfn.align_down(Order::PAGEBLOCK), cpu));
@@ -45,7 +45,7 @@ impl<A: Cpu> FrameAllocator<A> {
         let mut parts = (0..order.pages()).step_by(each).map(|at| pfn.offset(at));
         parts.any(|part| buddy.is_isolated(part) || buddy.is_offline(part))
     }
-    /// The frames of an offline pageblock say nothing. Returns how many there are.
+    /// Checks that the records of an offline pageblock's frames are blank; returns their number.
     pub(super) fn verify_offline_block(&self, block: Pfn) -> Result<usize, Violation> {
         let mut frames = (0..Order::PAGEBLOCK.pages()).map(|at| block.offset(at));
         match frames.find(|&pfn| !self.frames.is_blank(pfn)) {
@@ -129,7 +129,7 @@ impl<A: Cpu> FrameAllocator<A> {
             None => Ok(()),
         }
     }
-    /// Whether all of a pageblock is one free block or part of a larger one.
+    /// Whether a pageblock is one free block of the zone, or part of one.
     fn is_whole(&self, buddy: &Buddy<A>, block: Pfn) -> bool {
         buddy.untouched().contains(&(block.index() as u32))
             || self.frames.is_free_head(block, Order::PAGEBLOCK)

@@ -1,4 +1,4 @@
-//! What is free and in which pieces: for figures about fragmentation.
+//! A census of free blocks by size: for figures about fragmentation.
 
 use super::zone::{FreeLists, ZoneFree};
 use super::{FrameAllocator, Zone};
@@ -11,40 +11,40 @@ use mmscale_arch::{Cpu, MAX_ORDER, Order, PAGEBLOCK_ORDER, Pfn};
 /// Pages in a pageblock.
 const BLOCK_PAGES: usize = 1 << PAGEBLOCK_ORDER;
 
-/// Free memory of all zones, by its pieces.
+/// Free memory of all zones, by block size.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Census {
-    /// Pages that there are.
+    /// All pages.
     pub pages: u64,
-    /// Free blocks of each order, as the zones could hand them out now: each counts once, as the
+    /// Free blocks of each order that the zones could allocate now. Each counts once, as the
     /// largest block that it is.
     pub free_blocks: [u64; MAX_ORDER as usize + 1],
-    /// Free pages that CPUs keep, which only their CPU hands out.
+    /// Free pages in CPUs' caches, which only their CPU can allocate.
     pub cached_pages: u64,
-    /// Pageblocks that a zone could hand out whole.
+    /// Pageblocks that a zone could allocate whole.
     pub whole_blocks: u64,
-    /// Pageblocks without a page in use that are not whole, because CPUs keep pieces of them.
+    /// Pageblocks without a page in use that are not whole, because parts are in CPUs' caches.
     pub loose_blocks: u64,
-    /// Pageblocks with pages in use and free ones, wherever these are kept.
+    /// Pageblocks with pages in use and free pages, in the zone or in caches.
     pub partial_blocks: u64,
     /// Pageblocks without a free page.
     pub full_blocks: u64,
-    /// Bytes that the allocator keeps about its frames: records, pageblocks, zones, page caches.
-    /// Counters and the text of the program are not among them.
+    /// Bytes of metadata about frames: records, pageblocks, zones, page caches. Counters and the
+    /// program's code are not included.
     pub metadata_bytes: u64,
-    /// Of these, what it keeps for CPUs: as much for each, however much memory there is.
+    /// The part of `metadata_bytes` that is per CPU; it does not depend on the amount of memory.
     pub cpu_metadata_bytes: u64,
 }
 
 impl Census {
-    /// Free pages, wherever they are kept.
+    /// Free pages, in zones and in caches.
     pub fn free_pages(&self) -> u64 {
         self.zone_pages(Order::ZERO) + self.cached_pages
     }
-    /// Free pages that no zone could give as a part of a block of at least `order`. Divided by
+    /// Free pages that are not in a free block of at least `order` in a zone. Divided by
     /// [`Census::free_pages`] it is the unusable-free index of M. Gorman and A. Whitcroft ("The
     /// what, the why and the where to of anti-fragmentation", 2006), which /sys shows as
-    /// `unusable_index`; but pages that CPUs keep count as free here, and as unusable.
+    /// `unusable_index`; but pages in caches count as free here, and as unusable.
     pub fn unusable_pages(&self, order: Order) -> u64 {
         self.free_pages() - self.zone_pages(order)
     }
@@ -61,7 +61,7 @@ impl Census {
 struct Blocks {
     first: usize,
     free: Vec<u16>,
-    /// Those that the zone could hand out.
+    /// By pageblock: whether the zone could allocate it whole.
     whole: Vec<bool>,
 }
 
@@ -79,7 +79,7 @@ impl Blocks {
             *free += (pages - nth * BLOCK_PAGES).min(BLOCK_PAGES) as u16;
         }
     }
-    /// Free pages of the zone itself: pageblocks among them are whole.
+    /// Adds free pages of the zone itself: pageblocks among them are whole.
     fn add_to_zone(&mut self, pfn: Pfn, pages: usize) {
         self.add(pfn, pages);
         let at = pfn.pageblock() - self.first;
@@ -103,8 +103,8 @@ impl Blocks {
 }
 
 impl<A: Cpu> FrameAllocator<A> {
-    /// Counts what is free, by walking lists under their locks; the walk itself costs no time of
-    /// the machine. Exact while nobody allocates or frees: it takes the locks one after the other.
+    /// Counts free blocks, by walking lists under their locks; the walk itself costs no time of the
+    /// machine. Exact only while no CPU allocates or frees: it takes the locks one after the other.
     pub fn census(&self) -> Census {
         let mut census = Census::default();
         for zone in &self.zones {
@@ -119,13 +119,13 @@ impl<A: Cpu> FrameAllocator<A> {
         census
     }
 
-    /// A zone whose free blocks are on the lists of its buddy allocator and of page caches.
+    /// Counts a zone whose free blocks are on the lists of its buddy allocator and of page caches.
     fn listed_census(&self, zone: &Zone<A>, lists: &FreeLists<A>, census: &mut Census) {
         let mut blocks = Blocks::of(zone);
         for (_, pcp) in lists.pcps.iter() {
             let pcp = pcp.lock();
             census.cached_pages += u64::from(pcp.count());
-            // The lists are sound: whether they are is what `verify` is for.
+            // Errors of the lists are ignored here: `verify` reports them.
             let _ = pcp.check(&self.frames, |pfn, word| blocks.add(pfn, word.order().pages()));
         }
         let buddy = lists.buddy.lock_irqsave();
@@ -146,7 +146,7 @@ impl<A: Cpu> FrameAllocator<A> {
     }
 }
 
-/// A zone whose free pages are bits of a map.
+/// Counts a zone whose free pages are bits of a map.
 fn mapped_census<A: Cpu>(zone: &Zone<A>, map: &BlockMap<A>, census: &mut Census) {
     let mut blocks = Blocks::of(zone);
     let mut before = None;

@@ -1,4 +1,4 @@
-//! The way to a page: zonelist, watermarks, the CPU's page cache, the zone.
+//! Allocation of pages: zonelist, watermarks, the CPU's page cache, the zone.
 
 use super::zone::{BELOW_HIGH, FreeLists, FreesTo, ZoneFree};
 use super::{AllocError, FrameAllocator, Gfp, Records, Zone};
@@ -12,33 +12,33 @@ use mmscale_arch::planted;
 use mmscale_arch::sync::{NoPreempt, PreemptGuard};
 use mmscale_arch::{Atomic, Cpu, Func, NodeId, Op, Order, PageEvent, PcpEvent, Pfn, Span, Trace};
 
-/// What every step of one allocation knows.
+/// Parameters of one allocation.
 #[derive(Clone, Copy)]
 pub(super) struct Request {
     pub(super) order: Order,
     pub(super) wanted: MigrateType,
-    /// With the policy `blockmap`.
+    /// Access to the reserve of whole pageblocks, with the policy `blockmap`.
     pub(super) reserve: ReserveAccess,
     gfp: Gfp,
     node: NodeId,
 }
 
 impl Request {
-    /// Whether it may use the zone's memory.
+    /// Whether the request may use the zone's memory.
     #[inline]
     fn allows<A: Cpu>(&self, zone: &Zone<A>) -> bool {
         !self.gfp.contains(Gfp::THIS_NODE) || zone.node == self.node
     }
 }
 
-/// Down to which watermark a try may go.
+/// Watermark of an attempt: the zone must have more free pages.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Mark {
     Low,
     Min,
 }
 
-/// A block is the caller's now.
+/// Charges and traces the preparation of an allocated block.
 #[inline]
 fn prepared<A: Cpu>(pfn: Pfn, order: Order) -> Pfn {
     A::work(Op::PagePrep, 1);
@@ -47,8 +47,8 @@ fn prepared<A: Cpu>(pfn: Pfn, order: Order) -> Pfn {
 }
 
 impl<A: Cpu> FrameAllocator<A> {
-    /// Allocates a block of 2^`order` frames for `wanted`, from the nearest memory first. Its
-    /// content is whatever it was. The head's record is the holder's until it frees the block.
+    /// Allocates a block of 2^`order` frames for `wanted`, from the nearest memory first. The
+    /// content is undefined. The holder of the block owns the record of its head.
     #[inline]
     pub fn alloc_pages(
         &self,
@@ -83,7 +83,7 @@ impl<A: Cpu> FrameAllocator<A> {
         }
     }
 
-    /// Apart, so that whoever keeps no records need not prepare for them.
+    /// Allocates with records of frames. Not inlined, so that the path without records is short.
     #[inline(never)]
     fn alloc_recorded(&self, request: Request) -> Result<Pfn, AllocError> {
         match self.take_cached(request) {
@@ -102,8 +102,8 @@ impl<A: Cpu> FrameAllocator<A> {
         Ok(prepared::<A>(pfn, request.order))
     }
 
-    /// Memory is low: wakes reclaim, goes down to the min watermark, and, if it may wait, takes
-    /// back what page caches hold.
+    /// Allocates where memory is low: wakes reclaim, tries again with the min watermark, and, if
+    /// the caller may wait, drains page caches.
     #[cold]
     fn alloc_slowpath(&self, request: Request) -> Option<Pfn> {
         if request.gfp.contains(Gfp::KSWAPD) {
@@ -127,14 +127,15 @@ impl<A: Cpu> FrameAllocator<A> {
         self.get_page_from_freelist(request, Mark::Min)
     }
 
-    /// Takes back what CPUs keep, for who may wait; also when somebody else is at it: what he gets
-    /// back he may take himself. A page is refused only if there is none: when somebody is inside
-    /// the block that has it, that is waited for. The last whole pageblocks come after all else: as
-    /// many may be inside others as there are CPUs, and each has its time to leave.
+    /// Drains all CPUs and tries again, for callers that may wait, with the policy `blockmap`.
+    /// Drains again even if another task is draining, because that task may take the drained pages
+    /// itself. Fails only if no page is free: waits for CPUs that are inside a block with free
+    /// pages. The reserve of whole pageblocks comes last, after as many attempts as there are CPUs:
+    /// each may be inside another block, and has time to leave it.
     fn alloc_drained(&self, request: Request) -> Option<Pfn> {
         let mut waited = false;
-        // Preemption stays off for who drains: another task of its CPU may be waiting for it here,
-        // and would not let it go on.
+        // Preemption stays off while this task drains: another task of its CPU could spin here for
+        // the drain to end, and would not let this task continue.
         let _pinned = loop {
             let pinned = PreemptGuard::<A>::new();
             if self.draining.swap(1, Acquire) == 0 {
@@ -174,8 +175,9 @@ impl<A: Cpu> FrameAllocator<A> {
         found
     }
 
-    /// Whether a zone has more free pages than its min watermark by all CPUs' counts: what is not
-    /// added up yet could pass for pages, for which a whole pageblock would be broken up.
+    /// Whether a zone has more free pages than its min watermark, with the bytes of all CPUs
+    /// included. Without them an inexact total could suggest free pages, and a whole pageblock of
+    /// the reserve would be broken up for them.
     fn is_exactly_available(&self, request: Request) -> bool {
         self.zonelist(request).iter().map(|&zone| self.zone(zone)).any(|zone| {
             let floor = lowered(zone.marks.min, request.gfp);
@@ -186,7 +188,7 @@ impl<A: Cpu> FrameAllocator<A> {
         })
     }
 
-    /// Whether a zone that has memory for the request could not be looked into.
+    /// Whether a zone with enough memory for the request has a block that could not be searched.
     fn may_be_busy(&self, request: Request) -> bool {
         self.zonelist(request).iter().map(|&zone| self.zone(zone)).any(|zone| {
             let allowed = request.allows(zone);
@@ -219,7 +221,7 @@ impl<A: Cpu> FrameAllocator<A> {
         &lists[request.gfp.best_kind() as usize]
     }
 
-    /// The zone that the request is best served from.
+    /// The first zone of the request's list.
     #[inline]
     pub(super) fn nearest(&self, request: Request) -> Option<&Zone<A>> {
         let nearest = self.nearest.get(request.node.index()).unwrap_or(&self.nearest[0]);
@@ -233,7 +235,7 @@ impl<A: Cpu> FrameAllocator<A> {
             if !request.allows(zone) {
                 continue;
             }
-            // Found out here, so that freeing, which is hotter, need not.
+            // The high watermark is checked here, so that frees, which are hotter, need not.
             let below_high = zone.pressure().below_high;
             let high_is_fine = !below_high && self.watermark_ok(zone, zone.marks.high, request);
             if !high_is_fine {
@@ -258,8 +260,8 @@ impl<A: Cpu> FrameAllocator<A> {
         None
     }
 
-    /// With the policy `blockmap`, before another zone is asked for a single page: from a whole
-    /// pageblock of this one, which would otherwise stay whole until all CPUs are drained.
+    /// With the policy `blockmap`: takes a single page from a whole pageblock of this zone, before
+    /// another zone is tried. Otherwise the pageblock would stay whole until all CPUs are drained.
     #[cold]
     fn rmqueue_rather_here(&self, zone: &Zone<A>, request: Request) -> Option<Pfn> {
         let kept = zone.map().is_some() && request.reserve == ReserveAccess::None;
@@ -271,8 +273,9 @@ impl<A: Cpu> FrameAllocator<A> {
         self.rmqueue(zone, Request { reserve: ReserveAccess::Partial, ..request })
     }
 
-    /// Whether the zone would keep more than `mark` free pages, and what it keeps from such
-    /// allocations. Whether it has a block large enough shows only under its lock.
+    /// Whether the zone would have more than `mark` free pages after the allocation, in addition to
+    /// its reserve for better requests. Whether it has a large enough block is known only under its
+    /// lock.
     #[inline]
     fn watermark_ok(&self, zone: &Zone<A>, mark: u32, request: Request) -> bool {
         let reserve = zone.reserve[request.gfp.best_kind() as usize];
@@ -282,8 +285,8 @@ impl<A: Cpu> FrameAllocator<A> {
         usable > kept || planted!(WatermarkAtMark) && usable == kept
     }
 
-    /// Whether an allocation that may go down to the min watermark would find a page now, as far as
-    /// the counters know.
+    /// Whether an allocation that may go down to the min watermark would find a page now, by the
+    /// counters.
     pub fn is_available(&self, node: NodeId, order: Order, gfp: Gfp) -> bool {
         let (wanted, reserve) = (MigrateType::Movable, ReserveAccess::None);
         let request = Request { order, wanted, reserve, gfp, node };
@@ -306,8 +309,8 @@ impl<A: Cpu> FrameAllocator<A> {
         }
     }
 
-    /// The same with page caches and a buddy allocator. Apart, so that whoever has no lists need
-    /// not prepare for them.
+    /// Takes a block from page caches and a buddy allocator. Not inlined, so that the path without
+    /// lists is short.
     #[inline(never)]
     fn rmqueue_listed(
         &self,
@@ -364,7 +367,7 @@ impl<A: Cpu> FrameAllocator<A> {
         A::trace(Trace::Pcp(PcpEvent::Refill { zone: zone.id.index() as u16, pages: moved }));
     }
 
-    /// Takes a block from the zone without a page cache.
+    /// Takes a block from the buddy allocator directly.
     fn rmqueue_buddy(&self, zone: &Zone<A>, lists: &FreeLists<A>, request: Request) -> Option<Pfn> {
         let _span = Span::<A>::enter(Func::Rmqueue);
         let (order, mut mode) = (request.order, RmqueueMode::Own);
@@ -375,8 +378,9 @@ impl<A: Cpu> FrameAllocator<A> {
     }
 }
 
-/// Whether the last whole pageblocks are kept from a request at first. Who may go below the min
-/// watermark may have them, and so may single pages: at once if they cannot wait.
+/// The access of a request to the reserve of whole pageblocks, at first. Requests that may go below
+/// the min watermark have full access, and so have single pages that cannot wait. Other single
+/// pages get it when nothing else is left.
 fn reserve(order: Order, gfp: Gfp) -> ReserveAccess {
     let urgent = gfp.intersects(Gfp::HIGH | Gfp::MEMALLOC | Gfp::VICTIM);
     let at_once = order == Order::ZERO && !gfp.contains(Gfp::DIRECT);

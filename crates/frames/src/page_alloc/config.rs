@@ -1,16 +1,16 @@
-//! What memory there is, and what an administrator can set.
+//! The memory map, and the settings of an administrator.
 
 use crate::pcp::BATCH_SCALE_MAX;
 use crate::zone::{ZoneId, ZoneKind};
 use alloc::vec::Vec;
 use mmscale_arch::{MAX_NODES, NodeId, Pfn};
 
-/// One stretch of memory that becomes a zone.
+/// A range of memory that becomes a zone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ZoneSpec {
     /// The node it belongs to.
     pub node: NodeId,
-    /// What it can be used for.
+    /// The kind of memory.
     pub kind: ZoneKind,
     /// Its first frame.
     pub start: Pfn,
@@ -22,7 +22,7 @@ pub struct ZoneSpec {
 /// Frames between them do not exist.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct MemoryMap {
-    /// The zones; their order gives them their numbers.
+    /// The zones, in the order of their numbers.
     pub zones: Vec<ZoneSpec>,
 }
 
@@ -57,7 +57,7 @@ impl MemoryMap {
         let ends = self.zones.iter().map(|zone| zone.start.index() + zone.pages as usize);
         ends.max().unwrap_or(0)
     }
-    /// Whether the map makes sense.
+    /// Checks that the map is valid.
     pub fn check(&self) -> Result<(), ConfigError> {
         if self.zones.is_empty() {
             return Err(ConfigError::NoMemory);
@@ -90,18 +90,18 @@ impl MemoryMap {
     }
 }
 
-/// How many pages one hold of the zone lock gives back at most, when many are due.
+/// Limit of the pages that one hold of the zone lock frees, when many are due.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum BulkHold {
-    /// One batch; the page cache's lock is let go between (Linux 6.19 and later).
+    /// One batch; the page cache's lock is released between holds (Linux 6.19 and later).
     Batch,
-    /// Everything that is due (Linux up to 6.18).
+    /// All pages that are due (Linux up to 6.18).
     Whole,
 }
 
 mmscale_arch::policies! {
-    /// How pages travel between a CPU and its zone. `Posted` is "mm: page_alloc: pcp buddy
-    /// allocator" of linux-mm; `Blockmap` is the module [`blockmap`](crate::blockmap).
+    /// Policy of per-CPU page caches. `Posted` is "mm: page_alloc: pcp buddy allocator" of
+    /// linux-mm; `Blockmap` is the module [`blockmap`](crate::blockmap).
     pub enum PcpPolicy: "caches", "per-CPU page caches and the free memory of a zone" {
         /// Frees a page into the cache of the freeing CPU, and from there to the zone, under
         /// zone->lock (Linux).
@@ -114,19 +114,20 @@ mmscale_arch::policies! {
     }
 }
 
-/// What is kept about each frame.
+/// Whether each frame has a record.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Records {
-    /// A record of each frame ([`FrameTable`](crate::frame::FrameTable)): whoever frees what is
-    /// not held, or with another order, is caught. What works above the allocator needs it too.
+    /// Each frame has a record ([`FrameTable`](crate::frame::FrameTable)): a free of a block that
+    /// is not allocated, or with another order, is detected. The rest of the memory manager needs
+    /// records too.
     #[default]
     Kept,
-    /// Nothing: for [`PcpPolicy::Blockmap`] alone, whose maps are all it needs. A frame freed
-    /// twice is caught when it meets itself, not at once; a wrong order is not caught.
+    /// Frames have no records: for [`PcpPolicy::Blockmap`] only, which needs just its maps. A
+    /// double free may be detected late; a wrong order is not detected.
     None,
 }
 
-/// What an administrator can set. The default is the kernel's.
+/// Settings of an administrator. The defaults are the kernel's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AllocConfig {
     /// The size of a page in KiB; 4 or 16.
@@ -141,11 +142,11 @@ pub struct AllocConfig {
     pub batch_scale_max: u8,
     /// One CPU's share of its last data cache, in pages; 0: unknown.
     pub cache_slice_pages: u32,
-    /// How long a hold may be.
+    /// The limit of a hold of the zone lock.
     pub hold: BulkHold,
-    /// How pages travel between CPUs and zones.
+    /// The policy of per-CPU page caches.
     pub caches: PcpPolicy,
-    /// What is kept about each frame.
+    /// Whether each frame has a record.
     pub records: Records,
 }
 
@@ -165,7 +166,7 @@ impl Default for AllocConfig {
     }
 }
 
-/// Why a memory map or a configuration cannot be used. Zones are named by their place in the map.
+/// An invalid memory map or configuration. Zones are given by their index in the map.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ConfigError {
     /// There is no zone.
@@ -186,7 +187,7 @@ pub enum ConfigError {
     HighFraction(u32),
     /// Refills can grow by at most 2^6.
     BatchScale(u8),
-    /// Only the policy `blockmap` does without records of frames.
+    /// Only the policy `blockmap` works without records of frames.
     NoRecords,
 }
 
@@ -218,7 +219,7 @@ impl core::fmt::Display for ConfigError {
 impl core::error::Error for ConfigError {}
 
 impl AllocConfig {
-    /// Whether the values make sense.
+    /// Checks that the values are valid.
     pub fn check(&self) -> Result<(), ConfigError> {
         if self.page_kib != 4 && self.page_kib != 16 {
             return Err(ConfigError::PageSize(self.page_kib));

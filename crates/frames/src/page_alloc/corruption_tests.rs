@@ -1,4 +1,4 @@
-//! Damage planted in an allocator's structures: [`FrameAllocator::verify`] must name each.
+//! Tests that corrupt an allocator: [`FrameAllocator::verify`] must report each corruption.
 
 use super::{AllocConfig, FrameAllocator, Gfp, MemoryMap, Violation};
 use crate::frame::{FrameState, FrameWord, MigrateType};
@@ -21,14 +21,15 @@ fn take(frames: &Frames, size: u8) -> Pfn {
     frames.alloc_pages(order(size), MigrateType::Movable, Gfp::KERNEL).unwrap()
 }
 
-/// What somebody holds.
+/// Allocated blocks.
 struct Held {
-    /// Of order 2.
+    /// A block of order 2.
     block: Pfn,
     page: Pfn,
 }
 
-/// What `plant` does to a sound allocator must be what the audit says.
+/// Corrupts a sound allocator with `plant` and checks that `verify` reports the violation that it
+/// returns.
 #[track_caller]
 fn caught(plant: impl FnOnce(&Frames, Held) -> Violation) {
     let map = MemoryMap::single(1 << 16);

@@ -1,27 +1,27 @@
-//! What an allocation may do to get its pages.
+//! Flags of an allocation.
 
 use crate::zone::ZoneKind;
 
 bitflags::bitflags! {
-    /// What an allocation may do, and how urgent it is.
+    /// Permissions and urgency of an allocation.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     pub struct Gfp: u8 {
-        /// Wake reclaim when memory runs low.
+        /// Wakes reclaim when memory is low.
         const KSWAPD = 1 << 0;
-        /// It may wait: as a last resort all page caches are drained.
+        /// May wait: as a last resort all page caches are drained.
         const DIRECT = 1 << 1;
         /// May go down to half of the min watermark.
         const HIGH = 1 << 2;
         /// Cannot wait: with `HIGH`, another quarter of the rest.
         const NON_BLOCK = 1 << 3;
-        /// May use every page there is: it is what frees memory.
+        /// May use all free pages: the allocation serves to free memory.
         const MEMALLOC = 1 << 4;
-        /// Only memory below 4 GiB.
+        /// Needs memory below 4 GiB.
         const DMA32 = 1 << 5;
-        /// Only the asked node.
+        /// Uses memory of the given node only.
         const THIS_NODE = 1 << 6;
-        /// It is for a process that the out-of-memory killer waits for: down to half of the min
-        /// watermark, or of what is left of it otherwise (`ALLOC_OOM`).
+        /// For a process that the out-of-memory killer has selected: may go down to half of the
+        /// watermark that would apply otherwise (`ALLOC_OOM`).
         const VICTIM = 1 << 7;
     }
 }
@@ -31,17 +31,17 @@ impl Gfp {
     pub const KERNEL: Self = Self::KSWAPD.union(Self::DIRECT);
     /// An allocation in an interrupt or under a spin lock.
     pub const ATOMIC: Self = Self::KSWAPD.union(Self::HIGH).union(Self::NON_BLOCK);
-    /// Only if it costs nothing.
+    /// An allocation that succeeds only if memory is not low; it wakes reclaim.
     pub const NOWAIT: Self = Self::KSWAPD;
 
-    /// The best zone it accepts.
+    /// The best kind of zone that the allocation accepts.
     #[inline]
     pub(super) const fn best_kind(self) -> ZoneKind {
         if self.contains(Self::DMA32) { ZoneKind::Dma32 } else { ZoneKind::Normal }
     }
 }
 
-/// Why there are no pages.
+/// Error of an allocation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AllocError {
     /// No zone that the allocation accepts has a block of that size above its watermark.

@@ -1,4 +1,4 @@
-//! Pageblocks that are taken out of use: isolated, so that they empty; offline, once they have.
+//! Isolation of pageblocks, so that they become free, and taking free ones offline.
 
 use super::zone::{ISOLATING, ZoneFree};
 use super::{FrameAllocator, Zone};
@@ -9,17 +9,18 @@ use mmscale_arch::sync::Sparse;
 use mmscale_arch::{Atomic, Cpu, CpuId, Order, Pfn, planted};
 
 /// A bit for each pageblock of zones with lists: set while the pageblock is isolated. A free reads
-/// it without the zone lock, as `free_unref_page` of Linux reads the migrate type of a pageblock.
-/// The buddy allocator looks at its own record under the lock.
+/// it without the zone lock, as Linux's `free_unref_page` reads the migrate type of a pageblock.
+/// The buddy allocator uses its own record under the lock.
 ///
-/// Written under the lock of the zone, before the page caches of the zone are drained. A free reads
-/// it under the lock of a page cache: either that lock is released before the drain takes it, and
-/// the drain returns the page; or it is acquired after the drain, and the bit is seen. So relaxed
-/// operations do.
+/// Written under the zone lock, before the page caches of the zone are drained. A free reads it
+/// under the lock of a page cache. Either that lock is released before the drain takes it, and the
+/// drain frees the page; or it is taken after the drain, and the free sees the bit. So `Relaxed` is
+/// enough.
 pub(super) struct Isolated<A: Cpu>(Sparse<A::AtomicU32>);
 
 impl<A: Cpu> Isolated<A> {
-    /// No pageblock of `frames` frames is isolated. Memory for bits is taken when one is.
+    /// Creates bits for the pageblocks of `frames` frames, none isolated. Memory for the bits is
+    /// allocated when a pageblock is isolated.
     pub(super) fn none(frames: usize) -> Self {
         let blocks = frames.div_ceil(Order::PAGEBLOCK.pages());
         Self(Sparse::new(blocks.div_ceil(u32::BITS as usize)))
@@ -28,7 +29,7 @@ impl<A: Cpu> Isolated<A> {
         let block = pfn.pageblock();
         (block / u32::BITS as usize, 1 << (block % u32::BITS as usize))
     }
-    /// Bytes that bits take.
+    /// Bytes of the bits.
     pub(super) fn bytes(&self) -> u64 {
         (self.0.iter_made().count() * size_of::<u32>()) as u64
     }
@@ -49,11 +50,11 @@ impl<A: Cpu> Isolated<A> {
 }
 
 impl<A: Cpu> FrameAllocator<A> {
-    /// Isolates the pageblock of `pfn`: none of its pages is handed out any more, also not those
-    /// that come back from now on. Its free pages do not count as free, and no CPU owns it. Page
-    /// caches of the zone are drained, so that none has a page of it. Where CPUs cannot interrupt
-    /// one another ([`Cpu::request_drain`]) with the policy `blockmap` each has to drain its own
-    /// afterwards. Waits for spin locks, so not for interrupts.
+    /// Isolates the pageblock of `pfn`: none of its pages is allocated any more, including pages
+    /// that are freed later. Its free pages do not count as free, and no CPU owns it. The page
+    /// caches of the zone are drained, so that none has a page of it. With the policy `blockmap`,
+    /// where CPUs cannot interrupt one another ([`Cpu::request_drain`]), each CPU must drain its
+    /// own cache afterwards. Waits for spin locks, so it must not be called in interrupts.
     pub fn isolate_pageblock(&self, pfn: Pfn) -> Result<(), IsolateError> {
         self.isolate_pageblocks(&[pfn])
     }
@@ -88,9 +89,9 @@ impl<A: Cpu> FrameAllocator<A> {
             ZoneFree::Blocks(blocks) => self.isolate_mapped(zone, &blocks.map, block),
         }
     }
-    /// Drains the page caches of a zone. A CPU that puts a page into a page cache looks under the
-    /// lock of that cache whether the pageblock is isolated ([`Isolated`]): after this no page of
-    /// the block gets into one.
+    /// Drains the page caches of a zone. A CPU that frees into a page cache checks under that
+    /// cache's lock whether the pageblock is isolated ([`Isolated`]): after this call no page of
+    /// the block gets into a cache.
     fn drain_isolated(&self, zone: &Zone<A>) {
         for cpu in (0..A::cpus_possible()).map(CpuId::new) {
             if !planted!(IsolateCachesKept) {
@@ -116,9 +117,9 @@ impl<A: Cpu> FrameAllocator<A> {
             ZoneFree::Blocks(blocks) => self.unisolate_mapped(zone, &blocks.map, block),
         }
     }
-    /// Takes the pageblock of `pfn` away for good, if all its pages are free: isolates it first if
-    /// it is not, and if some pages are in use leaves it as it was. The zone manages fewer pages
-    /// then and the limits of its page caches follow; its watermarks stay.
+    /// Takes the pageblock of `pfn` offline, if all its pages are free. Isolates it first if it is
+    /// not isolated, and undoes that if some pages are in use. The zone then manages fewer pages,
+    /// and the limits of its page caches are adapted; its watermarks do not change.
     pub fn offline_pageblock(&self, pfn: Pfn) -> Result<(), IsolateError> {
         let (zone, block) = self.whole_block(pfn)?;
         let mine = match self.isolate_pageblock(pfn) {
@@ -153,7 +154,7 @@ impl<A: Cpu> FrameAllocator<A> {
         }
         Ok(())
     }
-    /// Brings an offline pageblock back: all of it free and movable.
+    /// Brings an offline pageblock online: all of it is then free and movable.
     pub fn online_pageblock(&self, pfn: Pfn) -> Result<(), IsolateError> {
         let (zone, block) = self.whole_block(pfn)?;
         let pages = Order::PAGEBLOCK.pages();
@@ -175,7 +176,7 @@ impl<A: Cpu> FrameAllocator<A> {
         self.refresh_limits();
         Ok(())
     }
-    /// The pageblock of `pfn` and its zone, which must have all of it.
+    /// The pageblock of `pfn` and its zone; an error if no zone has all of it.
     fn whole_block(&self, pfn: Pfn) -> Result<(&Zone<A>, Pfn), IsolateError> {
         let zone = self.zone_of(pfn).ok_or(IsolateError::NoBlock)?;
         let block = pfn.align_down(Order::PAGEBLOCK);

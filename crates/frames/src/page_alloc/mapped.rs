@@ -1,5 +1,5 @@
-//! The policy `blockmap` in the frame allocator: the same zones, watermarks and counters, and
-//! [`BlockMap`] in place of page caches, buddy allocator and zone lock.
+//! The policy `blockmap` in the frame allocator: [`BlockMap`] replaces page caches, buddy allocator
+//! and zone lock; zones, watermarks and counters are those of the other policies.
 
 use super::claim::Request;
 use super::zone::BELOW_HIGH;
@@ -10,16 +10,16 @@ use crate::vmstat::ZoneItem;
 use mmscale_arch::sync::{IrqGuard, NoPreempt, PreemptGuard};
 use mmscale_arch::{Access, Cpu, CpuId, Func, Order, PcpEvent, Pfn, Span, Trace};
 
-/// This CPU's cache of a zone, in use. It is left before preemption is on again: fields are dropped
-/// in this order.
+/// This CPU's cache of a zone, entered. Fields are dropped in this order, so the cache is left
+/// before preemption is enabled.
 pub(super) struct Inside<'a, A: Cpu> {
     cache: Entered<'a>,
     pinned: PreemptGuard<A>,
 }
 
 impl<A: Cpu> FrameAllocator<A> {
-    /// Takes a block from what this CPU has to itself of the nearest zone. These pages count as
-    /// taken, so no watermark is asked. It is not noted yet who holds it.
+    /// Takes a block from this CPU's stacks of the nearest zone. Pages there do not count as free,
+    /// so no watermark is checked. The caller records the holder.
     #[inline(always)]
     pub(super) fn take_cached(&self, request: Request) -> Option<(&Zone<A>, Pfn)> {
         let zone = self.nearest(request)?;
@@ -31,7 +31,7 @@ impl<A: Cpu> FrameAllocator<A> {
         Some((zone, pfn))
     }
 
-    /// Takes a block from a zone whose watermark allows it.
+    /// Takes a block from a zone; the caller has checked its watermark.
     pub(super) fn rmqueue_blocks(
         &self,
         zone: &Zone<A>,
@@ -40,7 +40,7 @@ impl<A: Cpu> FrameAllocator<A> {
     ) -> Option<Pfn> {
         let _span = Span::<A>::enter(Func::RmqueueBulk);
         let pinned = PreemptGuard::<A>::new();
-        // Asked first: an interrupt that drains this CPU may come with the answer.
+        // Read before the cache is used: this may be where an interrupt drains this CPU.
         let refill = refill(zone);
         let req = AllocRequest {
             cpu: pinned.cpu(),
@@ -53,7 +53,8 @@ impl<A: Cpu> FrameAllocator<A> {
         let (old, mut change) = (kept_before(map, &pinned), 0);
         let cached = map.take_cached(&pinned, request.order, request.wanted);
         let pfn = cached.or_else(|| map.claim(&pinned, req, &mut change));
-        // Before the account: an interrupt that drains this CPU may come there, and says so itself.
+        // Before the delta is folded: an interrupt that drains this CPU may come there, and traces
+        // its own change.
         trace_kept(zone, map, pinned.cpu(), old);
         self.fold_delta(zone, map, &pinned, change);
         let pfn = pfn?;
@@ -61,7 +62,7 @@ impl<A: Cpu> FrameAllocator<A> {
         Some(pfn)
     }
 
-    /// Notes who holds a block, if there are records.
+    /// Records a block as allocated, if frames have records.
     #[inline]
     pub(super) fn note_held(&self, zone: &Zone<A>, pfn: Pfn, request: Request) {
         if self.config.records == Records::Kept {
@@ -72,14 +73,14 @@ impl<A: Cpu> FrameAllocator<A> {
         }
     }
 
-    /// What each CPU could keep of a zone without bringing it below its high watermark.
+    /// Pages of a zone that each CPU could cache while the zone stays above its high watermark.
     #[inline]
     fn spare_pages(&self, zone: &Zone<A>) -> u32 {
         let free = self.stats.zone(zone.id, ZoneItem::FreePages);
         free.saturating_sub(zone.marks.high.into()) as u32 / A::cpus_possible() as u32
     }
 
-    /// Gives a block back to what this CPU has to itself, or to the map. It is of the zone.
+    /// Frees a block of the zone into this CPU's cache or to the map.
     #[inline(never)]
     pub(super) fn free_to_blocks(&self, zone: &Zone<A>, map: &BlockMap<A>, pfn: Pfn, order: Order) {
         if order >= Order::PAGEBLOCK {
@@ -95,8 +96,8 @@ impl<A: Cpu> FrameAllocator<A> {
         }
     }
 
-    /// The same for a part of another pageblock than the one before, or if something has to make
-    /// room.
+    /// Frees a block below a pageblock's order, if its pageblock is not that of the last free, or
+    /// if the cache has no room.
     #[inline(never)]
     fn free_part(
         &self,
@@ -108,7 +109,8 @@ impl<A: Cpu> FrameAllocator<A> {
         self.free_part_by(BlockMap::give_part, (zone, map), inside, block);
     }
 
-    /// The same by a `give` that takes in blocks of its order.
+    /// Frees a block with `give`, a function of [`BlockMap`] that accepts its order; folds the
+    /// delta if it is too large.
     #[inline(always)]
     pub(super) fn free_part_by(
         &self,
@@ -125,11 +127,11 @@ impl<A: Cpu> FrameAllocator<A> {
         }
     }
 
-    /// The same for all other blocks.
+    /// Frees a block of any order, without the fast paths.
     #[inline(never)]
     pub(super) fn free_to_map(&self, zone: &Zone<A>, map: &BlockMap<A>, pfn: Pfn, order: Order) {
         let pinned = PreemptGuard::<A>::new();
-        // Asked first: an interrupt that drains this CPU may come with the answer.
+        // Read before the cache is used: this may be where an interrupt drains this CPU.
         let refill = refill(zone);
         let (old, mut change) = (kept_before(map, &pinned), 0);
         map.give(&pinned, (pfn, order), refill, &mut change);
@@ -137,7 +139,7 @@ impl<A: Cpu> FrameAllocator<A> {
         self.fold_after_free(zone, map, &pinned, change);
     }
 
-    /// Counts what this CPU has gathered, which is too much to lag.
+    /// Folds this CPU's delta, which exceeds the bound.
     #[inline(never)]
     fn fold_large_delta(&self, zone: &Zone<A>, map: &BlockMap<A>, pinned: &impl NoPreempt<A>) {
         let off = IrqGuard::new();
@@ -148,7 +150,7 @@ impl<A: Cpu> FrameAllocator<A> {
         self.look_at_high(zone);
     }
 
-    /// Counts what came back, where it is too much to lag or memory is short.
+    /// Folds this CPU's delta and `change` after a free, if the delta exceeds its bound.
     #[inline(never)]
     fn fold_after_free(
         &self,
@@ -161,7 +163,7 @@ impl<A: Cpu> FrameAllocator<A> {
         self.look_at_high(zone);
     }
 
-    /// Says so if a zone is no longer below its high watermark.
+    /// Clears the flag `BELOW_HIGH` of a zone that is above its high watermark.
     #[inline]
     fn look_at_high(&self, zone: &Zone<A>) {
         if zone.pressure().below_high && self.above_high(zone) {
@@ -169,7 +171,7 @@ impl<A: Cpu> FrameAllocator<A> {
         }
     }
 
-    /// Counts what this CPU has gathered if it is more than may lag, and `change`.
+    /// Folds `change`, and this CPU's delta if it exceeds the bound: 0 where memory is short.
     fn fold_delta(
         &self,
         zone: &Zone<A>,
@@ -190,7 +192,7 @@ impl<A: Cpu> FrameAllocator<A> {
         }
     }
 
-    /// Counts all that this CPU has gathered, for whoever needs to know what is free.
+    /// Folds this CPU's delta and its counter's byte, for the CPU that drains this one.
     fn fold_for_drain(&self, zone: &Zone<A>, map: &BlockMap<A>, pinned: &impl NoPreempt<A>) {
         let off = IrqGuard::new();
         if let Some(due) = map.take_delta(pinned) {
@@ -199,7 +201,7 @@ impl<A: Cpu> FrameAllocator<A> {
         self.stats.fold_zone(&off, zone.id);
     }
 
-    /// Counts all that this CPU has gathered; in how many zones there was something.
+    /// Folds this CPU's deltas of all zones; returns the number of zones with a delta.
     pub(super) fn fold_all_deltas(&self) -> u32 {
         let pinned = PreemptGuard::<A>::new();
         let maps = self.zones.iter().filter_map(|zone| Some((zone, zone.map()?)));
@@ -217,7 +219,8 @@ impl<A: Cpu> FrameAllocator<A> {
         folded
     }
 
-    /// Has a CPU give up what it keeps of one zone; how many pages, as far as this CPU knows.
+    /// Drains a CPU's cache of one zone. Returns the number of pages freed if it is this CPU's
+    /// cache, and 0 for another's.
     pub(super) fn drain_blocks(&self, zone: &Zone<A>, map: &BlockMap<A>, cpu: CpuId) -> u32 {
         let (pinned, old) = (PreemptGuard::<A>::new(), map.cached_pages(cpu));
         if pinned.cpu() == cpu {
@@ -232,18 +235,18 @@ impl<A: Cpu> FrameAllocator<A> {
             return pages;
         }
         drop(pinned);
-        // What a CPU keeps that goes away comes home when it has stopped (`drain_dead`); until then
-        // it may be in the middle of an allocation.
+        // The cache of a CPU that goes offline is drained when it has stopped (`drain_dead`); until
+        // then it may be in the middle of an allocation.
         if A::is_online(cpu) {
             map.drain_remote(cpu);
         }
         0
     }
 
-    /// Gives what a CPU keeps that has stopped for good, and has not come back, to the maps. Only
-    /// for the one who sees it off: nobody else looks after a dead CPU's pages.
+    /// Drains the caches of a CPU that is offline to the maps. Only for the task that takes it
+    /// offline: no other task drains a dead CPU's caches.
     pub(super) fn drain_dead(&self, dead: CpuId) {
-        // Who isolates waits for who gives pageblocks back, perhaps with preemption off here.
+        // An isolator waits for batches, perhaps with preemption off on this CPU.
         let _pinned = PreemptGuard::<A>::new();
         for (zone, map) in self.zones.iter().filter_map(|zone| Some((zone, zone.map()?))) {
             let old = map.cached_pages(dead);
@@ -254,7 +257,8 @@ impl<A: Cpu> FrameAllocator<A> {
         }
     }
 
-    /// Whether a zone's map adds up with the counter, and with the records if there are any.
+    /// Checks a zone's map, and compares it with the counter and with the records, if there are
+    /// any.
     pub(super) fn verify_mapped(
         &self,
         zone: &Zone<A>,
@@ -284,15 +288,14 @@ impl<A: Cpu> FrameAllocator<A> {
         Ok(Audit { free, cached, held, isolated, offline: found.offline })
     }
 
-    /// Whether the records agree with the map on who holds what. Blocks of which all is free are
-    /// not looked into.
+    /// Checks that records and map agree on the allocated frames. Free blocks are not checked.
     fn verify_held(&self, map: &BlockMap<A>) -> Result<(), Violation> {
         let mut inside_until = 0;
         for (first, held) in map.held_words() {
             for bit in 0..u64::BITS as usize {
                 let at = first.index() + bit;
                 let (pfn, held) = (Pfn::new(at), held >> bit & 1 != 0);
-                // At its ends the zone may lack some frames of a pageblock.
+                // The zone may lack some frames of the pageblocks at its ends.
                 if !map.spans(pfn, Order::ZERO) {
                     continue;
                 }
@@ -312,7 +315,7 @@ impl<A: Cpu> FrameAllocator<A> {
         Ok(())
     }
 
-    /// Isolates a pageblock; page caches are to be drained afterwards.
+    /// Isolates a pageblock; the caller drains the page caches afterwards.
     pub(super) fn isolate_mapped(
         &self,
         zone: &Zone<A>,
@@ -325,7 +328,7 @@ impl<A: Cpu> FrameAllocator<A> {
         Ok(())
     }
 
-    /// Undoes it.
+    /// Undoes the isolation of a pageblock.
     pub(super) fn unisolate_mapped(
         &self,
         zone: &Zone<A>,
@@ -337,7 +340,7 @@ impl<A: Cpu> FrameAllocator<A> {
         Ok(())
     }
 
-    /// Another CPU wants what this one keeps ([`Cpu::request_drain`]).
+    /// Handles a drain request of another CPU ([`Cpu::request_drain`]).
     pub fn drain_ipi(&self) {
         let pinned = PreemptGuard::<A>::new();
         for (zone, map) in self.zones.iter().filter_map(|zone| Some((zone, zone.map()?))) {
@@ -354,7 +357,8 @@ impl<A: Cpu> FrameAllocator<A> {
 }
 
 impl<A: Cpu> Zone<A> {
-    /// This CPU's cache, for as long as it stays here, where there is memory enough to keep some.
+    /// Enters this CPU's cache. Returns `None` where memory is short, or in an interrupt that came
+    /// while the CPU uses it.
     #[inline(always)]
     pub(super) fn enter_cache<'a>(&self, map: &'a BlockMap<A>) -> Option<Inside<'a, A>> {
         if refill(self) == Refill::Exact {
@@ -365,7 +369,7 @@ impl<A: Cpu> Zone<A> {
         Some(Inside { cache, pinned })
     }
 
-    /// Gives a part of a pageblock back to what this CPU has to itself, if that takes it in.
+    /// Frees a block below a pageblock's order into this CPU's cache, if that accepts it.
     #[inline(always)]
     pub(super) fn keep_part(
         &self,
@@ -380,7 +384,7 @@ impl<A: Cpu> Zone<A> {
         kept
     }
 
-    /// The same for pageblocks.
+    /// Frees a pageblock into this CPU's cache, if that accepts it.
     #[inline(always)]
     pub(super) fn keep_whole(&self, map: &BlockMap<A>, pfn: Pfn, order: Order) -> bool {
         if order != Order::PAGEBLOCK || refill(self) == Refill::Exact {
@@ -394,20 +398,20 @@ impl<A: Cpu> Zone<A> {
     }
 }
 
-/// How much to take at a time, and whether to keep what comes back.
+/// Whether allocations take further blocks for the cache, and frees go into it.
 #[inline]
 fn refill<A: Cpu>(zone: &Zone<A>) -> Refill {
     let pressure = zone.pressure();
     if pressure.below_high || pressure.reclaim_active { Refill::Exact } else { Refill::Batch }
 }
 
-/// What this CPU keeps, for [`trace_kept`].
+/// The pages in this CPU's cache, for [`trace_kept`]; 0 if nothing is traced.
 #[inline]
 fn kept_before<A: Cpu>(map: &BlockMap<A>, pinned: &impl NoPreempt<A>) -> u32 {
     if A::TRACES { map.cached_pages(pinned.cpu()) } else { 0 }
 }
 
-/// Says that `cpu` kept `old` pages and now keeps what it does.
+/// Traces a change of the pages in the cache of `cpu`, which were `old`.
 #[inline]
 fn trace_kept<A: Cpu>(zone: &Zone<A>, map: &BlockMap<A>, cpu: CpuId, old: u32) {
     if !A::TRACES {

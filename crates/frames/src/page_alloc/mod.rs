@@ -1,22 +1,32 @@
 //! The frame allocator: zones, page caches and counters in one value.
 //!
-//! It stands alone: a kernel embeds it in its memory manager, a hypervisor may use it directly.
-//! `claim` is the way to a page, `release` the way back, `age` what time does: decay, draining,
-//! folding, hotplug. `posted` is both ways where CPUs own pageblocks; `isolate` takes pageblocks
-//! out of use.
+//! | module | contents |
+//! |---|---|
+//! | `claim` | allocation: zonelist, watermarks, page caches, zones |
+//! | `release` | frees, with records of frames |
+//! | `unrecorded` | frees, without records of frames |
+//! | `posted` | allocation and frees where CPUs own pageblocks |
+//! | `mapped` | allocation and frees with the policy `blockmap` |
+//! | `age` | decay, draining, folding, hotplug |
+//! | `isolate` | isolation and offlining of pageblocks |
+//! | `wake` | waking reclaim |
+//! | `verify`, `blocks`, `audit`, `census` | consistency checks and statistics |
 //!
 //! Lock order: [`LockClass`](mmscale_arch::LockClass). The page cache's lock is taken with
-//! interrupts on, so allocation and freeing, which may run in an interrupt, only try it and go to
-//! the zone if it is taken.
+//! interrupts on. Allocation and freeing, which may run in an interrupt, only try it, and use the
+//! zone directly if it is taken.
 //!
-//! What Linux 6.19 has and this has not: reserves of high-order atomic blocks, CMA, watermark
-//! boosts, `ALLOC_NOFRAGMENT`, compaction and reclaim itself (it is woken here, and works above:
-//! `reclaim`). Three things differ: whether a zone has a block of a higher order shows under its
-//! lock and not in the watermark check before it; a page goes back to the page-cache list of the
-//! type that its pageblock had when the zone handed it out, not of the type it has now (the buddy
-//! goes by the type of now, as in Linux); and for claims a page counts as movable if the zone
-//! handed it out as such, whether or not a page cache has it. All three keep what the zone lock
-//! protects under the zone lock.
+//! Not modelled from Linux 6.19: reserves of high-order atomic blocks, CMA, watermark boosts,
+//! `ALLOC_NOFRAGMENT`, compaction and reclaim itself (this module wakes it; the layer above, in
+//! `reclaim`, does it). Three things differ, so that data of the zone lock is accessed only under
+//! that lock:
+//!
+//! - Whether a zone has a block of a higher order is known under its lock only; the watermark check
+//!   before does not include it.
+//! - A page is freed to the page-cache list of the type that its pageblock had when the zone
+//!   allocated it, not of its present type. The buddy allocator uses the present type, as in Linux.
+//! - For claims of pageblocks a page counts as movable if the zone allocated it as movable, even if
+//!   it is in a page cache.
 
 mod age;
 mod audit;
@@ -59,32 +69,33 @@ use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 use mmscale_arch::{Atomic, Cpu, CpuId, CpuMask, NodeId, PcpEvent, Pfn, Trace};
 
-/// All frames of a machine, and who has them.
+/// The allocator of all frames of a machine.
 pub struct FrameAllocator<A: Cpu> {
     frames: FrameTable,
     zones: Box<[Zone<A>]>,
-    /// For each node and best acceptable kind, the zones in the order in which they are asked.
+    /// For each node and best acceptable kind, the zones in the order in which they are tried.
     zonelists: Box<[[Box<[ZoneId]>; ZoneKind::COUNT]]>,
     /// The first of each of these lists.
     nearest: Box<[[Option<ZoneId>; ZoneKind::COUNT]]>,
     stats: Stats<A>,
     isolated: isolate::Isolated<A>,
     config: AllocConfig,
-    /// How often an allocation found memory low and wanted reclaim woken.
+    /// The number of allocations that found memory low and requested a wake-up of reclaim.
     wakes: A::AtomicU64,
-    /// By node: who is woken then.
+    /// By node: the task to wake then.
     reclaimers: Box<[wake::Reclaimer<A>]>,
-    /// Somebody drains all page caches.
+    /// Nonzero while a task drains all page caches.
     draining: A::AtomicU32,
-    /// Nodes that are being balanced. While there are any, counters go by the thresholds for when
-    /// memory is short.
+    /// The number of nodes that are being balanced. While there are any, counters use the smaller
+    /// thresholds for memory pressure.
     short_nodes: A::AtomicU32,
-    /// How often something has changed that thresholds go by.
+    /// The number of changes of the inputs of thresholds.
     threshold_changes: A::AtomicU32,
 }
 
 impl<A: Cpu> FrameAllocator<A> {
-    /// All of `map` free. Its size costs no time: blocks are looked at when they are first used.
+    /// Creates an allocator in which all of `map` is free. With free lists the time does not depend
+    /// on the size of memory: blocks are accessed when they are first used.
     pub fn new(map: &MemoryMap, config: AllocConfig) -> Result<Self, ConfigError> {
         map.check()?;
         config.check()?;
@@ -157,29 +168,30 @@ impl<A: Cpu> FrameAllocator<A> {
     pub fn frames(&self) -> &FrameTable {
         &self.frames
     }
-    /// What was set.
+    /// The configuration.
     pub fn config(&self) -> &AllocConfig {
         &self.config
     }
-    /// How often an allocation found memory below the low watermark and wanted reclaim woken.
+    /// The number of allocations that found memory below the low watermark and requested a wake-up
+    /// of reclaim.
     pub fn reclaim_wakes(&self) -> u64 {
         self.wakes.load(Relaxed)
     }
-    /// Looks at a page cache, under its lock.
+    /// Calls `look` with a page cache, under its lock.
     ///
     /// # Panics
     /// If the zone has none, with [`PcpPolicy::Blockmap`].
     pub fn inspect_pcp<R>(&self, zone: ZoneId, cpu: CpuId, look: impl FnOnce(&Pcp) -> R) -> R {
         look(&self.listed(zone).pcps.of(cpu).lock())
     }
-    /// Pages of `zone` that `cpu` keeps to itself: in its page cache, or in its words.
+    /// Pages of `zone` in the cache of `cpu`.
     pub fn cached_pages(&self, zone: ZoneId, cpu: CpuId) -> u32 {
         match &self.zone(zone).free {
             ZoneFree::Lists(lists) => lists.pcps.of(cpu).lock().count(),
             ZoneFree::Blocks(blocks) => blocks.map.cached_pages(cpu),
         }
     }
-    /// Looks at a zone's free blocks, under its lock.
+    /// Calls `look` with a zone's buddy allocator, under its lock.
     ///
     /// # Panics
     /// If the zone has no such lists, with [`PcpPolicy::Blockmap`].
@@ -190,30 +202,31 @@ impl<A: Cpu> FrameAllocator<A> {
         let lists = self.zone(zone).lists();
         lists.unwrap_or_else(|| panic!("zone {} has its free memory in maps", zone.index()))
     }
-    /// Tells a zone's page caches whether reclaim is at work in it.
+    /// Sets whether reclaim is active in a zone; its page caches then stay small.
     pub fn set_reclaim_active(&self, zone: ZoneId, active: bool) {
         self.zone(zone).put(zone::RECLAIM_ACTIVE, active);
     }
-    /// One node more is being balanced: counters are kept more exactly until the last is done.
+    /// Reports that a node is being balanced: counters are more exact until no node is.
     pub fn node_is_short(&self) {
         if self.short_nodes.fetch_add(1, SeqCst) == 0 {
             self.refresh_thresholds();
         }
     }
-    /// One node less is.
+    /// Reports that a node is no longer being balanced.
     pub fn node_is_balanced(&self) {
         if self.short_nodes.fetch_sub(1, SeqCst) == 1 {
             self.refresh_thresholds();
         }
     }
-    /// Thresholds of the counters for the CPUs that are online now and the nodes that are short,
-    /// one of which has changed. Who finds that somebody has changed more since he looked begins
-    /// anew: what stands in the end is what the last of them saw.
+    /// Sets the thresholds of the counters after a change of the online CPUs or of the short nodes.
+    /// If there was another change meanwhile, it starts again, so that the values of the last
+    /// change remain.
     fn refresh_thresholds(&self) {
         let mut seen = self.threshold_changes.fetch_add(1, SeqCst) + 1;
         loop {
             self.set_thresholds();
-            // No plain load: what was stored must be there before whoever changes more comes.
+            // A read-modify-write, not a load: a task that increments the counter later must see
+            // the thresholds that were stored here before it stores its own.
             match self.threshold_changes.fetch_add(0, SeqCst) {
                 now if now == seen => return,
                 now => seen = now,
@@ -232,9 +245,9 @@ impl<A: Cpu> FrameAllocator<A> {
             (zone.node, threshold)
         }));
     }
-    /// Limits of the page caches for the CPUs that are online now and the pages that are not
-    /// offline. Another CPU may change these meanwhile, and set limits before this one does. So
-    /// each looks again after its last lock of a page cache, and begins anew if it finds a change.
+    /// Sets the limits of the page caches for the CPUs that are online now and the pages that are
+    /// not offline. If these change while it sets the limits, it starts again, so that the limits
+    /// of the last change remain.
     fn refresh_limits(&self) {
         for zone in &self.zones {
             let seen = || (online_cpus::<A>(), zone.managed_pages());
@@ -265,7 +278,7 @@ impl<A: Cpu> FrameAllocator<A> {
             high_min: pcp.limits().high_min,
         }));
     }
-    /// The zone that holds `pfn`.
+    /// The zone of `pfn`; `None` if there is no such frame.
     pub fn zone_of(&self, pfn: Pfn) -> Option<&Zone<A>> {
         let inside = |zone: &&Zone<A>| {
             zone.start <= pfn && pfn.index() < zone.start.index() + zone.pages as usize
@@ -274,7 +287,7 @@ impl<A: Cpu> FrameAllocator<A> {
     }
 }
 
-/// The CPUs that are online; before any is, those that may be.
+/// The CPUs that are online; before any is, all possible CPUs.
 fn online_cpus<A: Cpu>() -> CpuMask {
     let mut online = CpuMask::EMPTY;
     A::online(&mut online);
@@ -292,13 +305,14 @@ fn zone_marks(map: &MemoryMap, config: &AllocConfig) -> Vec<Watermarks> {
     map.zones.iter().map(of).collect()
 }
 
-/// With the policy `blockmap`: what no one may take that is not urgent is free anyway, so let it be
-/// whole; and what reclaim keeps free besides, as far as single pages have somewhere else to go.
+/// The reserve with the policy `blockmap`. Pages below the min watermark are free anyway, unless a
+/// request is urgent, so they may as well be whole pageblocks. Single pages also leave the pages up
+/// to the high watermark, which reclaim keeps free, while other zones have pages.
 fn whole_blocks_kept(marks: Watermarks) -> ReservePages {
     ReservePages { from_singles: marks.high, from_larger: marks.min }
 }
 
-/// What a zone keeps from allocations that a better zone of its node could serve.
+/// Pages that a zone reserves from allocations that a better zone of its node could serve.
 fn reserves(map: &MemoryMap, zone: &ZoneSpec) -> [u32; ZoneKind::COUNT] {
     let mut reserve = [0; ZoneKind::COUNT];
     let above = |other: &&ZoneSpec| other.node == zone.node && other.kind > zone.kind;
@@ -308,8 +322,9 @@ fn reserves(map: &MemoryMap, zone: &ZoneSpec) -> [u32; ZoneKind::COUNT] {
     reserve
 }
 
-/// The order in which the CPUs of `node` ask the zones, by the best kind they accept: their own
-/// node first, then the others round the ring of numbers; on each node the better kind first.
+/// The order in which allocations for `node` try the zones, by the best kind that they accept:
+/// their own node first, then the others in circular order of their numbers; on each node the
+/// better kind first.
 fn zonelists(map: &MemoryMap, node: usize, nodes: usize) -> [Box<[ZoneId]>; ZoneKind::COUNT] {
     core::array::from_fn(|best| {
         let zones = map.zones.iter().enumerate().filter(|(_, zone)| zone.kind as usize <= best);

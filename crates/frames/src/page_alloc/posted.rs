@@ -1,9 +1,9 @@
-//! Both ways where CPUs own pageblocks (`PcpPolicy::Posted`).
+//! Allocation and frees where CPUs own pageblocks (`PcpPolicy::Posted`).
 //!
-//! A page goes back to the page cache of the CPU that owns its pageblock, whoever frees it. The
-//! owner is read without a lock, then the owner's page cache is locked if it is free, and then the
-//! owner is read again: a CPU that has gone away lost its pageblocks before its page cache was
-//! emptied, so nobody who still finds it the owner then comes too late for that.
+//! A page is freed to the page cache of the CPU that owns its pageblock, on any CPU. The freeing
+//! CPU reads the owner without a lock, tries the lock of the owner's page cache, and reads the
+//! owner again. A CPU that goes offline loses its pageblocks before its page cache is drained. So
+//! if the second read still finds it the owner, the drain comes later and frees this page too.
 
 use super::claim::Request;
 use super::zone::{BELOW_HIGH, FreeLists};
@@ -14,14 +14,14 @@ use crate::vmstat::ZoneItem;
 use mmscale_arch::sync::{NoPreempt, PreemptGuard, SpinGuard};
 use mmscale_arch::{Cpu, CpuId, Func, PcpEvent, Pfn, Span, Trace, planted};
 
-/// Pageblocks that one hold of the zone lock looks at for those of a CPU that is gone.
+/// Pageblocks that one hold of the zone lock searches for those of an offline CPU.
 const DISOWN_STEP: usize = 1024;
 
 /// A page cache, locked.
 type LockedPcp<'a, A> = SpinGuard<'a, A, Pcp, PreemptGuard<A>>;
 
 impl<A: Cpu> FrameAllocator<A> {
-    /// Takes a block from this CPU's page cache, which is refilled if it has none large enough.
+    /// Takes a block from this CPU's page cache; refills it if it has no large enough block.
     pub(super) fn rmqueue_owned(
         &self,
         zone: &Zone<A>,
@@ -61,9 +61,9 @@ impl<A: Cpu> FrameAllocator<A> {
         A::trace(Trace::Pcp(PcpEvent::Refill { zone: number, pages: moved.total() }));
     }
 
-    /// Puts the block into the page cache of the CPU that owns its pageblock, or of this one if
-    /// none does, and gives back what is too many there. `false`: that cache's lock was taken, or
-    /// the pageblock is isolated.
+    /// Frees the block into the page cache of the CPU that owns its pageblock, or of this CPU if it
+    /// has no owner, and drains what exceeds that cache's limit. Returns `false` if that cache's
+    /// lock was taken, or if the pageblock is isolated.
     pub(super) fn free_to_owner(
         &self,
         (zone, lists): (&Zone<A>, &FreeLists<A>),
@@ -88,7 +88,7 @@ impl<A: Cpu> FrameAllocator<A> {
         let old = pcp.count();
         pcp.put_owned::<A>(&self.frames, pfn, word, home);
         let mut left = pcp.note_free(word.order(), pressure);
-        // Holds of the zone lock, one after the other, as long as nobody else wants the cache.
+        // One hold of the zone lock after the other, while no other CPU takes the cache's lock.
         let mut before = old;
         loop {
             let step = self.hold_pages(&pcp, left);
@@ -127,7 +127,8 @@ impl<A: Cpu> FrameAllocator<A> {
     }
 }
 
-/// The page cache that a block at `pfn` belongs into, locked; or whose it is, if it is taken.
+/// Locks the page cache into which a block at `pfn` is freed. The error is the CPU of that cache,
+/// if its lock is taken.
 fn lock_for<A: Cpu>(
     lists: &FreeLists<A>,
     pfn: Pfn,
@@ -137,7 +138,7 @@ fn lock_for<A: Cpu>(
         let pinned = PreemptGuard::<A>::new();
         let cpu = owner.unwrap_or(pinned.cpu());
         let pcp = lists.pcps.of(cpu).try_lock_with(pinned).ok_or(cpu)?;
-        // A block that has no owner gets none while a page of it is not free.
+        // A pageblock without owner gets none while a page of it is not free.
         let is_same = || planted!(PostedOwnerReadOnce) || lists.owners.get(pfn) == owner;
         if owner.is_none() || is_same() {
             let home = if owner.is_some() { Home::Owner } else { Home::Other };

@@ -1,4 +1,4 @@
-//! The way back: the CPU's page cache, and from it, in bulk, the zone.
+//! Frees: into the CPU's page cache, and from there, in bulk, to the zone.
 
 use super::zone::{BELOW_HIGH, FreeLists, FreesTo, ZoneFree};
 use super::{BulkHold, FrameAllocator, Records, Zone};
@@ -12,10 +12,10 @@ use mmscale_arch::{
 };
 
 impl<A: Cpu> FrameAllocator<A> {
-    /// Gives a block back that [`FrameAllocator::alloc_pages`] gave out with the same `order`.
+    /// Frees a block that [`FrameAllocator::alloc_pages`] returned for the same `order`.
     ///
-    /// Panics if `pfn` is not the head of such a block: freed twice, of another size, never
-    /// allocated.
+    /// Panics if `pfn` is not the head of such a block: if it was freed already, has another size,
+    /// or was never allocated.
     #[inline]
     pub fn free_pages(&self, pfn: Pfn, order: Order) {
         let _span = Span::<A>::enter(Func::FreePages);
@@ -25,7 +25,7 @@ impl<A: Cpu> FrameAllocator<A> {
         }
     }
 
-    /// Apart, so that whoever keeps no records need not prepare for them.
+    /// Frees with records of frames. Not inlined, so that the path without records is short.
     #[inline(never)]
     fn free_recorded(&self, pfn: Pfn, order: Order) {
         let word = self.check_held(pfn, order);
@@ -42,7 +42,7 @@ impl<A: Cpu> FrameAllocator<A> {
         }
     }
 
-    /// The block goes into a page cache, or back into the buddy allocator.
+    /// Frees a block into a page cache or to the buddy allocator.
     #[inline(never)]
     fn free_to_lists(&self, zone: &Zone<A>, lists: &FreeLists<A>, pfn: Pfn, word: FrameWord) {
         let order = word.order();
@@ -57,10 +57,9 @@ impl<A: Cpu> FrameAllocator<A> {
         self.free_one_page(zone, lists, pfn, order);
     }
 
-    /// Gives blocks of the same `order` back together, such as the huge pages of a program that has
-    /// ended. A page cache would keep hardly any of them, and take the zone's lock for each: so
-    /// where page caches are in front of zones each zone's lock is taken once for all that follow
-    /// one another.
+    /// Frees blocks of the same `order` together, such as the huge pages of a process that has
+    /// exited. A page cache would hold few of them, and take the zone lock for each. So with the
+    /// policy `stock` the zone lock is taken once for consecutive blocks of one zone.
     ///
     /// Panics as [`FrameAllocator::free_pages`] does.
     pub fn free_large(&self, blocks: &[Pfn], order: Order) {
@@ -98,8 +97,8 @@ impl<A: Cpu> FrameAllocator<A> {
         word
     }
 
-    /// Puts the block into this CPU's page cache, and gives back what is too many. `false`: the
-    /// cache's lock was taken, or the block's pageblock is isolated.
+    /// Frees the block into this CPU's page cache, and drains what exceeds its limit. Returns
+    /// `false` if the cache's lock was taken, or if the pageblock is isolated.
     #[inline]
     fn free_to_pcp(
         &self,
@@ -133,8 +132,8 @@ impl<A: Cpu> FrameAllocator<A> {
         true
     }
 
-    /// Goes on giving pages back, one hold after the other, as long as nobody else wants the
-    /// page cache and the caller stays on its CPU.
+    /// Drains the remaining pages, one hold after the other, while no other CPU takes the page
+    /// cache's lock and the caller stays on its CPU.
     fn free_rest(
         &self,
         (zone, lists): (&Zone<A>, &FreeLists<A>),
@@ -159,7 +158,7 @@ impl<A: Cpu> FrameAllocator<A> {
         }
     }
 
-    /// How many of `due` pages one hold of the zone lock gives back.
+    /// The number of `due` pages that one hold of the zone lock frees.
     #[inline]
     pub(super) fn hold_pages(&self, pcp: &Pcp, due: u32) -> u32 {
         match self.config.hold {
@@ -168,7 +167,7 @@ impl<A: Cpu> FrameAllocator<A> {
         }
     }
 
-    /// Moves `pages` pages of a locked page cache back to its zone; returns how many.
+    /// Moves `pages` pages of a locked page cache to its zone; returns the number of pages moved.
     pub(super) fn free_pcppages_bulk(
         &self,
         (zone, lists): (&Zone<A>, &FreeLists<A>),
@@ -214,8 +213,8 @@ impl<A: Cpu> FrameAllocator<A> {
         self.stats.mod_zone(&buddy, zone.id, ZoneItem::FreePages, free.into());
     }
 
-    /// Gives all pages of one page cache back (`drain_pages_zone`), in holds of at most
-    /// `batch << 5` pages; returns how many. Any CPU may do this for any other.
+    /// Drains one page cache (`drain_pages_zone`), in holds of at most `batch << 5` pages; returns
+    /// the number of pages freed. Any CPU may call it for any other.
     pub fn drain_pages_zone(&self, zone: ZoneId, cpu: CpuId) -> u32 {
         let _span = Span::<A>::enter(Func::DrainPages);
         let zone = self.zone(zone);

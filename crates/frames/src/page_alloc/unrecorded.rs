@@ -1,4 +1,8 @@
-//! The way back where no records are kept: nothing is known of a frame but which zone it is in.
+//! Frees without records of frames: only the zone of a frame is known.
+//!
+//! Most of memory is in the last zone. So a free first tries this CPU's cache of the last zone,
+//! which accepts a block of a recorded pageblock without a search for its zone. Each further step
+//! is a function that is not inlined, so that the common path saves few registers.
 
 use super::mapped::Inside;
 use super::{FrameAllocator, Zone};
@@ -6,10 +10,7 @@ use crate::blockmap::{BlockMap, WORD_ORDER};
 use mmscale_arch::{Cpu, Op, Order, PageEvent, Pfn, Trace};
 
 impl<A: Cpu> FrameAllocator<A> {
-    /// Gives a block back. Parts of pageblocks and whole ones go different ways from here.
-    ///
-    /// Most of memory is in the last zone. What a CPU keeps of that takes in a block without asking
-    /// whose it is: it knows its own.
+    /// Frees a block. Blocks below a pageblock's order and others have separate paths.
     #[inline]
     pub(super) fn free_unrecorded(&self, pfn: Pfn, order: Order) {
         if order < Order::PAGEBLOCK {
@@ -39,8 +40,8 @@ impl<A: Cpu> FrameAllocator<A> {
         self.free_unrecorded_elsewhere(pfn, order);
     }
 
-    /// The same with the cache of the last zone where it does not just keep the block. Apart, and
-    /// with no more than it takes, so that whoever keeps it need not prepare for this.
+    /// Frees a block below a word's order that the cache of the last zone has not accepted on the
+    /// fast path.
     #[inline(never)]
     fn free_small_elsewhere(&self, inside: Inside<'_, A>, pfn: Pfn, order: Order) {
         match self.last_mapped(|map| map.spans_pageblock_of(pfn)) {
@@ -49,7 +50,8 @@ impl<A: Cpu> FrameAllocator<A> {
         }
     }
 
-    /// The same for a word or more.
+    /// Frees a block of a word or more that the cache of the last zone has not accepted on the fast
+    /// path.
     #[inline(never)]
     fn free_large_elsewhere(&self, inside: Inside<'_, A>, pfn: Pfn, order: Order) {
         match self.last_mapped(|map| map.spans(pfn, order)) {
@@ -58,14 +60,15 @@ impl<A: Cpu> FrameAllocator<A> {
         }
     }
 
-    /// Leaves the cache of the last zone: the block is another's, or lies at an end of the zone.
+    /// Leaves the cache of the last zone, and frees a block of another zone or at an end of the
+    /// zone.
     #[inline(never)]
     fn free_outside(&self, inside: Inside<'_, A>, pfn: Pfn, order: Order) {
         drop(inside);
         self.free_unrecorded_elsewhere(pfn, order);
     }
 
-    /// The last zone, with its map, if that has what it is asked for.
+    /// The last zone and its map, if `has` returns true for the map.
     #[inline(always)]
     fn last_mapped(
         &self,
@@ -89,7 +92,7 @@ impl<A: Cpu> FrameAllocator<A> {
         self.free_unrecorded_elsewhere(pfn, order);
     }
 
-    /// The same for whichever zone has it, and if memory is short.
+    /// Frees a block of any zone, also where memory is short.
     #[inline(never)]
     fn free_unrecorded_elsewhere(&self, pfn: Pfn, order: Order) {
         let Some((last, others)) = self.zones.split_last() else { never_given(pfn, order) };
@@ -109,7 +112,7 @@ fn note_freed<A: Cpu>(pfn: Pfn, order: Order) {
     A::trace(Trace::Page(PageEvent::Free { pfn, order }));
 }
 
-/// A zone, with its map, if a block of `order` may lie there in it.
+/// A zone and its map, if the zone can have a block of `order` at `pfn`.
 #[inline(always)]
 fn mapped_in<A: Cpu>(zone: &Zone<A>, pfn: Pfn, order: Order) -> Option<(&Zone<A>, &BlockMap<A>)> {
     let map = zone.map()?;

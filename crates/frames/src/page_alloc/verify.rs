@@ -1,4 +1,4 @@
-//! Whether everything adds up: for tests, and for the end of a run.
+//! Consistency checks of the allocator: for tests, and for the end of a run.
 
 use super::audit::{Audit, Violation};
 use super::blocks::OwnedSeen;
@@ -11,11 +11,11 @@ use alloc::vec::Vec;
 use mmscale_arch::{Cpu, CpuId, Order, Pfn};
 
 impl<A: Cpu> FrameAllocator<A> {
-    /// Walks everything: every frame in exactly one block, every block in exactly one state and on
-    /// its list, free buddies merged, all counts right, nothing left by CPUs that are gone. Costs
-    /// time and memory by the number of blocks in use.
+    /// Checks that every frame is in exactly one block, that every block is in one state and on its
+    /// list, that free buddies are merged, that all counts are right, and that offline CPUs have
+    /// left no state. Time and memory are proportional to the number of blocks in use.
     ///
-    /// Only while nobody allocates or frees: it takes the locks one after the other.
+    /// Only while no CPU allocates or frees: it takes the locks one after the other.
     pub fn verify(&self) -> Result<Audit, Violation> {
         let mut audit = Audit::default();
         for zone in &self.zones {
@@ -33,7 +33,8 @@ impl<A: Cpu> FrameAllocator<A> {
         Ok(audit)
     }
 
-    /// What an offline CPU leaves in its bytes or its page caches no tick ever finds again.
+    /// Checks that offline CPUs have no counts in their bytes and no pages in their caches: no tick
+    /// would ever find these.
     fn verify_offline(&self) -> Result<(), Violation> {
         for cpu in (0..A::cpus_possible()).map(CpuId::new).filter(|&cpu| !A::is_online(cpu)) {
             let kept = |zone: &Zone<A>| match &zone.free {

@@ -9,7 +9,7 @@ use mmscale_arch::{Atomic, Cpu, NodeId, TaskId, planted};
 pub(super) struct Reclaimer<A: Cpu> {
     /// The task's number plus 1; 0: there is none.
     task: A::AtomicU32,
-    /// Not 0: somebody has woken it since it last asked.
+    /// Not 0: it was woken since its last call of [`FrameAllocator::take_wake`].
     wanted: A::AtomicU32,
 }
 
@@ -20,16 +20,17 @@ impl<A: Cpu> Reclaimer<A> {
 }
 
 impl<A: Cpu> FrameAllocator<A> {
-    /// Says which task is woken when memory of `node` is low. It waits by parking while
-    /// [`FrameAllocator::take_wake`] says no. Panics if another one is woken already: it would
+    /// Sets the task to wake when memory of `node` is low. The task parks while
+    /// [`FrameAllocator::take_wake`] returns false. Panics if another task is set, which would
     /// never be woken again.
     pub fn set_reclaimer(&self, node: NodeId, task: Option<TaskId>) {
         let number = task.map_or(0, |task| task.index() as u32 + 1);
         let before = self.reclaimers[node.index()].task.swap(number, SeqCst);
         assert!(before == 0 || number == 0, "node {} has a reclaimer", node.index());
     }
-    /// Wakes the task that frees memory of `node`, if there is one and it was not woken since it
-    /// last asked (`wakeup_kswapd`). Also under spin locks and in interrupts.
+    /// Wakes the task that frees memory of `node`, if there is one and it was not woken since its
+    /// last [`FrameAllocator::take_wake`] (`wakeup_kswapd`). May be called under spin locks and in
+    /// interrupts.
     pub fn wake_reclaimer(&self, node: NodeId) {
         let Some(reclaimer) = self.reclaimers.get(node.index()) else { return };
         let Some(task) = reclaimer.task.load(SeqCst).checked_sub(1) else { return };
@@ -38,7 +39,7 @@ impl<A: Cpu> FrameAllocator<A> {
             A::unpark(TaskId::new(task as usize));
         }
     }
-    /// Whether the task of `node` was woken since it last asked.
+    /// Returns whether the task of `node` was woken since the last call.
     pub fn take_wake(&self, node: NodeId) -> bool {
         self.reclaimers[node.index()].wanted.swap(0, SeqCst) != 0
     }

@@ -1,4 +1,4 @@
-//! A zone: a stretch of frames of one node, with its free memory.
+//! A zone: a range of frames of one node, with its free memory.
 
 use super::PcpPolicy;
 use crate::blockmap::{BlockMap, ReservePages};
@@ -11,10 +11,10 @@ use mmscale_arch::{Atomic, Cpu, LockClass, NodeId, Pfn};
 
 /// The zone has fewer free pages than its high watermark: page caches must not grow.
 pub(super) const BELOW_HIGH: u32 = 1;
-/// Reclaim is at work in the zone: page caches stay small.
+/// Reclaim is active in the zone: page caches stay small.
 pub(super) const RECLAIM_ACTIVE: u32 = 2;
 
-/// A pageblock of the zone is isolated: a page that comes back may be of it.
+/// A pageblock of the zone is isolated: a freed page may be of it.
 pub(super) const ISOLATING: u32 = 4;
 
 /// A zone.
@@ -26,7 +26,7 @@ pub struct Zone<A: Cpu> {
     /// The frames in it, all of which the buddy allocator manages.
     pub(super) pages: u32,
     pub(super) marks: Watermarks,
-    /// By the best kind that an allocation accepts: pages kept from it.
+    /// By the best kind that an allocation accepts: pages reserved from it.
     pub(super) reserve: [u32; ZoneKind::COUNT],
     /// `BELOW_HIGH`, `RECLAIM_ACTIVE`, `ISOLATING`.
     pub(super) flags: A::AtomicU32,
@@ -34,11 +34,11 @@ pub struct Zone<A: Cpu> {
     pub(super) offline: A::AtomicU32,
     /// Its free memory.
     pub(super) free: ZoneFree<A>,
-    /// Pages by which one CPU's account of a map of free memory may lag.
+    /// Bound of a CPU's unfolded delta, in pages, with the policy `blockmap`.
     pub(super) lag_pages: u32,
 }
 
-/// The free memory of a zone, in the form that its policy has.
+/// The free memory of a zone, as its policy stores it.
 #[expect(
     clippy::large_enum_variant,
     reason = "there are some zones, and a map is on the way to every page: no pointer to it"
@@ -52,23 +52,23 @@ pub(super) enum ZoneFree<A: Cpu> {
 
 /// Free memory on lists.
 pub(super) struct FreeLists<A: Cpu> {
-    /// Whose page cache a page returns to.
+    /// The page cache into which a page is freed.
     pub(super) frees_to: FreesTo,
-    /// Which CPU owns which pageblock, if pageblocks have owners.
+    /// The owner of each pageblock, if pageblocks have owners.
     pub(super) owners: Owners<A>,
     /// Taken with interrupts off, inside a page cache's lock or alone.
     pub(super) buddy: SpinLock<A, Buddy<A>>,
     /// The page caches. Allocation and freeing only try their locks, so that an interrupt never
-    /// waits for one; inside, the buddy lock may be taken.
+    /// waits for one. The buddy lock may be taken under them.
     pub(super) pcps: EachCpu<SpinLock<A, Pcp>>,
 }
 
-/// Whose page cache a page returns to.
+/// The page cache into which a page is freed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum FreesTo {
-    /// That of the CPU that frees it.
+    /// The cache of the freeing CPU.
     FreeingCpu,
-    /// That of the CPU that owns its pageblock.
+    /// The cache of the CPU that owns the pageblock.
     Owner,
 }
 
@@ -76,12 +76,12 @@ pub(super) enum FreesTo {
 pub(super) struct FreeBlocks<A: Cpu> {
     /// The maps.
     pub(super) map: BlockMap<A>,
-    /// Page caches, always empty: the upkeep tick looks at them.
+    /// Page caches, always empty: the upkeep tick accesses them.
     pub(super) pcps: EachCpu<SpinLock<A, Pcp>>,
 }
 
 impl<A: Cpu> ZoneFree<A> {
-    /// All of the zone `id`, which is `pages` pages from `start`, is free.
+    /// Creates the free memory of zone `id`: all `pages` pages from `start` are free.
     pub(super) fn new(
         policy: PcpPolicy,
         frames: &FrameTable,
@@ -169,7 +169,7 @@ impl<A: Cpu> Zone<A> {
     pub fn node(&self) -> NodeId {
         self.node
     }
-    /// What its memory can be used for.
+    /// The kind of its memory.
     pub fn kind(&self) -> ZoneKind {
         self.kind
     }
@@ -185,16 +185,16 @@ impl<A: Cpu> Zone<A> {
     pub fn managed_pages(&self) -> u32 {
         self.pages - self.offline.load(Ordering::Relaxed)
     }
-    /// Its watermarks: those that it started with, also when pageblocks have gone offline.
+    /// Its watermarks. They do not change when pageblocks go offline.
     pub fn watermarks(&self) -> Watermarks {
         self.marks
     }
-    /// How short of memory it is.
+    /// The zone's memory pressure.
     #[inline]
     pub fn pressure(&self) -> Pressure {
         pressure_of(self.flags.load_uncharged(Ordering::Relaxed))
     }
-    /// How short of memory it is, and whether a pageblock of it is isolated.
+    /// The zone's memory pressure, and whether a pageblock of it is isolated.
     #[inline]
     pub(super) fn condition(&self) -> (Pressure, bool) {
         let flags = self.flags.load_uncharged(Ordering::Relaxed);
@@ -211,13 +211,13 @@ impl<A: Cpu> Zone<A> {
 }
 
 impl<A: Cpu> FreeLists<A> {
-    /// Bytes that are kept about a zone beside the records of its frames; a byte for each of its
-    /// `pageblocks`, and four more where CPUs own them, and their lists for each CPU.
+    /// Bytes of metadata of a zone, without the records of its frames: a byte for each of its
+    /// `pageblocks`, four more where CPUs own them, and the per-CPU lists.
     pub(super) fn metadata_bytes(&self, pageblocks: usize) -> u64 {
         let owners = if self.owners.exist() { 4 * pageblocks } else { 0 };
         (size_of::<Zone<A>>() + pageblocks + owners) as u64 + self.cpu_metadata_bytes()
     }
-    /// Of these, what is kept for CPUs.
+    /// The per-CPU part of [`FreeLists::metadata_bytes`].
     pub(super) fn cpu_metadata_bytes(&self) -> u64 {
         let lists = if self.owners.exist() { Pcp::OWNED_BYTES + 4 } else { 0 };
         (self.pcps.bytes() + A::cpus_possible() * lists) as u64

@@ -1,4 +1,4 @@
-//! How a page cache shrinks with time.
+//! Shrinking of a page cache with time.
 
 use super::Pcp;
 
@@ -24,10 +24,10 @@ const ROOTS: [u64; 16] = [
 /// 7/8 as a fraction of 2^32.
 const SEVEN_EIGHTHS: u64 = 7 << 29;
 
-/// `pages` * (7/8)^(`elapsed_ns` / `interval_ns`), rounded up, without floating point.
+/// Computes `pages` * (7/8)^(`elapsed_ns` / `interval_ns`), rounded up, without floating point.
 ///
-/// After exactly n intervals it is what n runs that each take away an eighth leave, up to
-/// rounding; and it does not matter into which pieces the time is cut.
+/// After exactly n intervals the result is that of n runs that each remove an eighth, up to
+/// rounding. It does not depend on how the time is divided into runs.
 pub const fn decayed(pages: u32, elapsed_ns: u64, interval_ns: u64) -> u32 {
     if interval_ns == 0 {
         return 0;
@@ -57,7 +57,7 @@ pub const fn decayed(pages: u32, elapsed_ns: u64, interval_ns: u64) -> u32 {
     (pages as u64 * left).div_ceil(1 << 32) as u32
 }
 
-/// `a * b`, both fractions of 2^32 up to 1.
+/// Computes `a * b`, both fractions of 2^32 up to 1.
 const fn scale(a: u64, b: u64) -> u64 {
     ((a as u128 * b as u128) >> 32) as u64
 }
@@ -66,8 +66,8 @@ impl Pcp {
     fn may_drop_to(&self) -> u32 {
         self.count.saturating_sub(self.largest_drain())
     }
-    /// One run of the stock decay (`decay_pcp_high`): takes an eighth off `high`, but never so much
-    /// that more than `batch << 5` pages have to go. Returns the pages that are too many now.
+    /// Does one run of the stock decay (`decay_pcp_high`): lowers `high` by an eighth, but never so
+    /// far that more than `batch << 5` pages have to be freed. Returns the pages above `high`.
     pub(crate) fn decay_by_run(&mut self) -> u32 {
         let floor = self.limits.high_min;
         if self.high > floor {
@@ -75,8 +75,8 @@ impl Pcp {
         }
         self.count.saturating_sub(self.high)
     }
-    /// Where `high` should be after `elapsed_ns`: the same decay, in proportion to time, from
-    /// where it should have been last time. Changes nothing yet.
+    /// The value of `high` that is due after `elapsed_ns`: the stock decay, in proportion to time,
+    /// from the value that was due last time. Changes nothing.
     pub(crate) fn decay_target(&self, elapsed_ns: u64, interval_ns: u64) -> u32 {
         let floor = self.limits.high_min;
         if self.high <= floor {
@@ -85,8 +85,8 @@ impl Pcp {
         let due = self.high.saturating_sub(self.pending);
         decayed(due, elapsed_ns, interval_ns).max(self.may_drop_to()).max(floor).min(self.high)
     }
-    /// Sets `high` to `target`, or, as long as pages are left to give back, so far above what is
-    /// held that the next free does not have to wait for the zone; the rest stays due.
+    /// Sets `high` to `target`. While pages are left to free, sets it a batch above the pages in
+    /// the cache, so that the next free does not wait for the zone lock; the rest remains due.
     pub(crate) fn approach(&mut self, target: u32, left: u32) {
         let room = if left == 0 { target } else { self.count + self.limits.batch };
         self.high = room.clamp(target, self.high.max(target));

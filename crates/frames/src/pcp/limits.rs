@@ -1,13 +1,13 @@
-//! How large a page cache may be, by the kernel's formulas (`mm/page_alloc.c`, 6.19).
+//! Size limits of a page cache, by the kernel's formulas (`mm/page_alloc.c`, 6.19).
 
-/// What a page cache goes by; changes only when CPUs come and go.
+/// Limits of a page cache; they change only when CPUs go online or offline.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PcpLimits {
-    /// Pages moved at once, at least: one refill, one step of a drain.
+    /// The least number of pages moved in one step: one refill, one step of a drain.
     pub batch: u32,
-    /// The floor of `high`, in pages.
+    /// The lower bound of `high`, in pages.
     pub high_min: u32,
-    /// The ceiling of `high`, in pages.
+    /// The upper bound of `high`, in pages.
     pub high_max: u32,
     /// Refills grow up to `batch << scale_max`, and no drain is larger.
     pub scale_max: u8,
@@ -37,7 +37,7 @@ pub const fn batch_size(managed: u64, page_kib: u32) -> u32 {
 impl PcpLimits {
     /// The limits for each of `cpus` CPUs local to a zone of `managed` pages with the low
     /// watermark `low`. With `fraction` the administrator fixes `high`: the CPU's share of the
-    /// zone divided by `fraction`. Refills grow as the kernel's default has it.
+    /// zone divided by `fraction`. The growth of refills is the kernel's default.
     pub fn of(managed: u64, low: u32, cpus: usize, page_kib: u32, fraction: Option<u32>) -> Self {
         let batch = batch_size(managed, page_kib);
         let share = |pages: u64| ((pages / cpus.max(1) as u64) as u32).max(batch * 4);

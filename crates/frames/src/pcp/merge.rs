@@ -1,4 +1,4 @@
-//! Merging on a page cache, under its own lock only.
+//! Merging of buddies in a page cache, under its own lock only.
 
 use super::Pcp;
 use super::owned::orders;
@@ -6,12 +6,12 @@ use crate::frame::{FrameTable, MigrateType};
 use mmscale_arch::{Access, Cpu, Op, Order};
 
 impl Pcp {
-    /// Merges buddies that are both here and may merge, from the smallest order up; nothing where
-    /// nothing came that could.
+    /// Merges buddies that are both in this cache and may merge, from the smallest order up. Does
+    /// nothing if no such block was added since the last call.
     ///
-    /// Both are of one pageblock, so both are on lists of one type. Whether a neighbour is cached
-    /// and may merge changes only under the lock of the page cache that has it, and what may merge
-    /// of one pageblock is all on one page cache: here the answer is stable.
+    /// Both buddies are of one pageblock, so both are on lists of one type. Whether a neighbour is
+    /// cached and may merge changes only under the lock of the page cache that has it. All blocks
+    /// of a pageblock that may merge are in one page cache, so the check is stable here.
     pub(crate) fn merge_owned<A: Cpu>(&mut self, frames: &FrameTable) {
         let Some(owned) = self.owned.as_mut() else { return };
         if !core::mem::take(&mut owned.unmerged) {
@@ -30,7 +30,7 @@ impl Pcp {
                     }
                     let buddy = pfn.buddy(order);
                     let both = frames.word(buddy).merges_at(order);
-                    // If it is somebody else's, that one may be writing to it.
+                    // If the buddy is not in this cache, another CPU may be writing to its record.
                     FrameTable::touch::<A>(buddy, if both { Access::Read } else { Access::Peek });
                     if !both {
                         continue;

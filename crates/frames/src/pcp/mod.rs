@@ -1,9 +1,9 @@
-//! A CPU's page cache in front of one zone: lists of blocks, and the rules for how many.
+//! A CPU's page cache of one zone: lists of blocks, and the rules for their number.
 //!
-//! Everything here is under the cache's own lock; the functions that move blocks between the cache
-//! and its zone are given the zone's buddy allocator, locked. The cache learns from what its CPU
-//! does: allocations that find nothing make it larger and its refills longer, frees without
-//! allocations make its drains longer, and the upkeep tick makes it smaller again.
+//! All functions are called under the cache's own lock. Those that move blocks between the cache
+//! and its zone get the zone's buddy allocator, locked. The cache tunes itself: allocations that
+//! find it empty raise its limit and its refills; frees without allocations make its drains larger;
+//! the upkeep tick lowers the limit again.
 
 mod decay;
 mod limits;
@@ -34,10 +34,10 @@ const LISTS: usize = LOW_LISTS + 2;
 pub(crate) struct PcpList(u8);
 
 impl PcpList {
-    /// Where draining begins when nothing says otherwise.
+    /// The list with which a drain begins by default.
     pub(crate) const FIRST: Self = Self(0);
 
-    /// The list for blocks of `order`; `None` if page caches do not keep such blocks.
+    /// The list for blocks of `order`; `None` if page caches have no such blocks.
     #[inline]
     pub(crate) const fn of(order: Order, list_type: MigrateType) -> Option<Self> {
         if order.get() <= COSTLY_ORDER {
@@ -68,40 +68,42 @@ impl PcpList {
 
 /// A page cache.
 pub struct Pcp {
-    /// Pages held.
+    /// Pages in the cache.
     pub(crate) count: u32,
-    /// Pages it may hold; a free that reaches it drains.
+    /// Limit of `count`; a free that reaches it drains.
     pub(crate) high: u32,
     pub(crate) limits: PcpLimits,
     /// Refills are `batch << alloc_factor`; grows with refills, halves with each free.
     alloc_factor: u8,
-    /// Pages freed of late; halves with each allocation.
+    /// Pages freed recently; halves with each allocation.
     free_count: u32,
-    /// Runs of the upkeep tick until a cache of a remote zone is emptied; 0: not counting.
+    /// Runs of the upkeep tick until a cache of a remote zone is drained; 0: not counting.
     pub(crate) expire: u8,
     /// The last free was of order 1 to 3.
     prev_free_high: bool,
-    /// The CPU's share of the data cache holds several batches, so that a storm of small high
-    /// orders may gather one batch before everything goes.
+    /// The CPU's share of the data cache has room for several batches: frees of orders 1 to 3 in a
+    /// row may gather one batch before the cache is drained.
     free_high_batch: bool,
-    /// By how much `high` is above what decay wanted, because the zone lock was taken.
+    /// The amount by which `high` is above the value that is due by decay, because the zone lock
+    /// was taken.
     pub(crate) pending: u32,
     lists: [FrameList; LISTS],
-    /// In place of `lists`, if the cache owns pageblocks.
+    /// The lists of a cache that owns pageblocks, in place of `lists`.
     owned: Option<Box<owned::OwnedLists>>,
 }
 
-/// What a drain moved.
+/// Result of a drain.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Drained {
     /// Pages that left the cache.
     pub(crate) pages: u32,
-    /// Those that can be allocated now: pages of isolated pageblocks cannot.
+    /// Pages that can be allocated now: those of isolated pageblocks cannot.
     pub(crate) free: u32,
 }
 
 impl Pcp {
-    /// An empty cache. `cache_slice_pages` is the CPU's share of its last data cache, in pages.
+    /// Creates an empty cache. `cache_slice_pages` is the CPU's share of its last-level data cache,
+    /// in pages.
     pub(crate) fn new(limits: PcpLimits, cache_slice_pages: u32) -> Self {
         Self {
             count: 0,
@@ -117,19 +119,19 @@ impl Pcp {
             owned: None,
         }
     }
-    /// New limits; `high` follows when it is next used.
+    /// Sets new limits; `high` is adapted when it is next used.
     pub(crate) fn set_limits(&mut self, limits: PcpLimits) {
         self.limits = limits;
     }
-    /// Pages held.
+    /// Pages in the cache.
     pub fn count(&self) -> u32 {
         self.count
     }
-    /// Pages it may hold now.
+    /// The present limit of the pages in the cache.
     pub fn high(&self) -> u32 {
         self.high
     }
-    /// What it goes by.
+    /// The limits.
     pub fn limits(&self) -> PcpLimits {
         self.limits
     }
@@ -137,7 +139,7 @@ impl Pcp {
     pub fn alloc_factor(&self) -> u8 {
         self.alloc_factor
     }
-    /// Pages freed of late.
+    /// Pages freed recently.
     pub fn free_count(&self) -> u32 {
         self.free_count
     }
@@ -145,7 +147,7 @@ impl Pcp {
     pub(crate) fn has_block(&self, list: PcpList) -> bool {
         !self.lists[list.0 as usize].is_empty()
     }
-    /// Takes the first block of a list for the caller.
+    /// Allocates the first block of a list.
     #[inline]
     pub(crate) fn take<A: Cpu>(&mut self, frames: &FrameTable, list: PcpList) -> Option<Pfn> {
         let blocks = &mut self.lists[list.0 as usize];
@@ -156,7 +158,7 @@ impl Pcp {
         frames.set_word(pfn, frames.word(pfn).with_state(FrameState::Held));
         Some(pfn)
     }
-    /// Puts the caller's block, of whose record `word` is a copy, in front of a list.
+    /// Frees the caller's block to the front of a list; `word` is a copy of its record.
     #[inline]
     pub(crate) fn put<A: Cpu>(
         &mut self,
@@ -192,9 +194,9 @@ impl Pcp {
         self.count += moved;
         moved
     }
-    /// Moves at least `pages` pages, if there are that many, back to the zone
-    /// (`free_pcppages_bulk`): from the ends of the lists, one list after the other from `first`
-    /// on. The last block may make it a few pages more than asked for.
+    /// Moves at least `pages` pages to the zone, or all if there are fewer (`free_pcppages_bulk`):
+    /// from the ends of the lists, one list after the other, beginning with `first`. The last block
+    /// may exceed `pages`.
     pub(crate) fn drain<A: Cpu>(
         &mut self,
         frames: &FrameTable,
@@ -222,8 +224,8 @@ impl Pcp {
         }
         Drained { pages: before - self.count, free }
     }
-    /// Checks the lists against the records and the count. The error is the first block that is
-    /// wrong, or `None` if the count is. Calls `seen` for each block.
+    /// Compares the lists with the records and the count. The error is the first wrong block, or
+    /// `None` if the count is wrong. Calls `seen` for each block.
     pub(crate) fn check(
         &self,
         frames: &FrameTable,
@@ -237,7 +239,7 @@ impl Pcp {
             for (pfn, linked) in list.walk(frames) {
                 let word = frames.word(pfn);
                 let cached = word.state() == FrameState::Cached && word.order() == order;
-                // A block that was stolen stands where it was wanted.
+                // A stolen block is on the list of the type for which it was stolen.
                 let stolen = |of| !word.may_merge() && of == word.taken_as();
                 let here = |of: MigrateType| of == word.list() || stolen(of);
                 if !linked || !cached || !list_type.is_none_or(here) {

@@ -9,21 +9,23 @@ use mmscale_arch::{Cpu, CpuId, Op, Order, PAGEBLOCK_ORDER, Pfn};
 pub(super) const ORDERS: usize = PAGEBLOCK_ORDER as usize + 1;
 const LISTS: usize = ORDERS * MigrateType::COUNT;
 
-/// Blocks with fragments in the zone that a page cache remembers at most; of more it forgets the
-/// oldest, which stays its own all the same.
+/// The most pageblocks with fragments in the zone that a page cache remembers. If there are more,
+/// it forgets the oldest; the CPU still owns that.
 pub const REMEMBERED_BLOCKS: usize = 64;
 
 /// The phases of a refill.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum RefillPhase {
-    /// Fragments of pageblocks that the CPU owns already, put into the zone by its drains.
+    /// Fragments of pageblocks that the CPU owns already, which its drains put into the zone.
     Recover = 0,
-    /// Whole pageblocks, which become the CPU's.
+    /// Whole pageblocks, which the CPU then owns.
     Claim = 1,
-    /// Blocks smaller than a pageblock, of the right type, as large as may be. Nobody's.
+    /// Blocks smaller than a pageblock, of the requested type, as large as possible. The CPU does
+    /// not own their pageblocks.
     Chunks = 2,
-    /// One block of the wanted order after the other, other types' too. Nobody's.
+    /// Blocks of the requested order one by one, also of other types. The CPU does not own their
+    /// pageblocks.
     Classic = 3,
 }
 
@@ -34,16 +36,16 @@ impl RefillPhase {
     pub const ALL: [Self; Self::COUNT] = [Self::Recover, Self::Claim, Self::Chunks, Self::Classic];
 }
 
-/// What a page cache that owns pageblocks has besides its limits.
+/// The lists of a page cache that owns pageblocks.
 pub(super) struct OwnedLists {
     cpu: CpuId,
     /// By order, then by type.
     lists: [FrameList; LISTS],
-    /// First pageblocks' frames: owned, with fragments in the zone; a ring, oldest first.
+    /// The first frames of owned pageblocks with fragments in the zone; a ring, oldest first.
     remembered: [u32; REMEMBERED_BLOCKS],
     first: usize,
     len: usize,
-    /// Something that may merge came since the last time everything was merged.
+    /// A block that may merge was added since the last merge.
     pub(super) unmerged: bool,
 }
 
@@ -111,20 +113,20 @@ impl Refilled {
 }
 
 impl Pcp {
-    /// Bytes that a cache that owns pageblocks takes more than one that does not.
+    /// The additional size of a cache that owns pageblocks, in bytes.
     pub(crate) const OWNED_BYTES: usize = size_of::<OwnedLists>();
 
-    /// Lets the cache own pageblocks, as that of `cpu`.
+    /// Makes the cache that of `cpu`, with lists for owned pageblocks.
     pub(crate) fn owning(mut self, cpu: CpuId) -> Self {
         self.owned = Some(alloc::boxed::Box::new(OwnedLists::new(cpu)));
         self
     }
-    /// Pageblocks of which it remembers fragments in the zone, oldest first; some of them may be
-    /// no longer its own.
+    /// The remembered pageblocks with fragments in the zone, oldest first; the CPU may not own some
+    /// of them any more.
     pub fn remembered(&self) -> impl Iterator<Item = Pfn> + '_ {
         self.owned.iter().flat_map(|owned| owned.remembered())
     }
-    /// Takes a block of `order` for the caller, cut from the smallest one that is large enough.
+    /// Allocates a block of `order`, split from the smallest block that is large enough.
     #[inline]
     pub(crate) fn take_owned<A: Cpu>(
         &mut self,
@@ -152,9 +154,9 @@ impl Pcp {
         self.count -= order.pages() as u32;
         Some(pfn)
     }
-    /// Puts the caller's block, of whose record `word` is a copy, in front of its list. It may
-    /// merge here if this CPU owns its pageblock (`home`), and if the zone handed it out for what
-    /// its pageblock is: only then all that merges was handed out for the same.
+    /// Frees the caller's block to the front of its list; `word` is a copy of its record. It may
+    /// merge here if this CPU owns its pageblock (`home`), and if the zone allocated it for the
+    /// type of its pageblock: so all blocks that merge were allocated for the same type.
     #[inline]
     pub(crate) fn put_owned<A: Cpu>(
         &mut self,
@@ -172,8 +174,8 @@ impl Pcp {
         owned.unmerged |= merges;
         frames.set_word(pfn, if merges { cached.merging() } else { cached });
     }
-    /// Moves pages from the zone to the ends of the lists until `blocks` blocks of `order` can be
-    /// cut from them, by the four phases.
+    /// Moves pages from the zone to the ends of the lists, in the four phases, until they can be
+    /// split into `blocks` blocks of `order`.
     pub(crate) fn refill_owned<A: Cpu>(
         &mut self,
         frames: &FrameTable,
@@ -195,9 +197,9 @@ impl Pcp {
         self.count += done.total();
         done
     }
-    /// Moves at least `pages` pages, if there are that many, back to the zone: the largest blocks
-    /// first, of each list those that have been there longest. A fragment of a pageblock that this
-    /// CPU owns is remembered.
+    /// Moves at least `pages` pages to the zone, or all if there are fewer: the largest blocks
+    /// first, of each list the oldest. Remembers pageblocks of this CPU of which it moved a
+    /// fragment.
     pub(super) fn drain_owned<A: Cpu>(
         &mut self,
         frames: &FrameTable,
@@ -224,24 +226,24 @@ impl Pcp {
     }
 }
 
-/// Where a block is put.
+/// The page cache into which a block is freed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Home {
-    /// On the page cache of the CPU that owns its pageblock.
+    /// The cache of the CPU that owns its pageblock.
     Owner,
-    /// On another one.
+    /// Another CPU's cache.
     Other,
 }
 
-/// A refill under way.
+/// State of a refill.
 struct Filling<'a> {
     frames: &'a FrameTable,
     owned: &'a mut OwnedLists,
     order: Order,
     wanted: MigrateType,
-    /// Pages still to come, in blocks of at least `order`.
+    /// Pages still to move, in blocks of at least `order`.
     left: u32,
-    /// Pages up to the cache's limit.
+    /// Pages that fit below the cache's limit.
     room: u32,
     done: Refilled,
 }
@@ -261,7 +263,7 @@ impl Filling<'_> {
             self.frames.set_word(pfn, self.frames.word(pfn).merging());
         }
     }
-    /// Phase 0. A whole pageblock cannot come of it.
+    /// Phase 0: recovers fragments. They never are a whole pageblock.
     fn recover<A: Cpu>(&mut self, buddy: &mut Buddy<A>) {
         if self.order >= Order::PAGEBLOCK {
             return;
@@ -276,7 +278,7 @@ impl Filling<'_> {
             }
         }
     }
-    /// Phase 1, as far as whole pageblocks fit.
+    /// Phase 1: claims whole pageblocks that fit below the limit.
     fn claim<A: Cpu>(&mut self, buddy: &mut Buddy<A>) {
         while self.left > 0
             && self.room >= Order::PAGEBLOCK.pages() as u32
@@ -285,8 +287,9 @@ impl Filling<'_> {
             self.put::<A>(pfn, Order::PAGEBLOCK, RefillPhase::Claim);
         }
     }
-    /// Phase 2: the largest blocks that are not too large first. One that is not there is cut from
-    /// a larger one, which breaks up pageblocks only where phase 1 had none or found no room.
+    /// Phase 2: takes blocks, largest first, that are not larger than the remaining pages. A block
+    /// may be split from a larger one; that breaks up a pageblock only if phase 1 found none, or
+    /// had no room.
     fn chunks<A: Cpu>(&mut self, buddy: &mut Buddy<A>) {
         let order = self.order;
         for at in orders().rev().filter(|&at| at >= order && at < Order::PAGEBLOCK) {
@@ -297,7 +300,7 @@ impl Filling<'_> {
             }
         }
     }
-    /// Phase 3.
+    /// Phase 3: takes blocks of the requested order one by one, also of other types.
     fn classic<A: Cpu>(&mut self, buddy: &mut Buddy<A>) {
         let (order, mut mode) = (self.order, RmqueueMode::Own);
         while self.left >= order.pages() as u32

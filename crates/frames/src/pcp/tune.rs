@@ -1,14 +1,14 @@
-//! How `high`, refills and drains follow what the CPU does (`mm/page_alloc.c`, 6.19).
+//! Tuning of `high`, refills and drains by a CPU's allocations and frees (`mm/page_alloc.c`, 6.19).
 
 use super::{COSTLY_ORDER, Pcp};
 use mmscale_arch::Order;
 
-/// How short of memory the zone is.
+/// The memory pressure of a zone.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Pressure {
-    /// It was found below its high watermark.
+    /// The zone was found below its high watermark.
     pub below_high: bool,
-    /// Reclaim is at work in it.
+    /// Reclaim is active in the zone.
     pub reclaim_active: bool,
 }
 
@@ -19,14 +19,14 @@ impl Pcp {
     fn clamped(&self, high: u32) -> u32 {
         high.clamp(self.limits.high_min, self.limits.high_max)
     }
-    /// An allocation: what was freed of late counts half.
+    /// Records an allocation: halves the count of recent frees.
     #[inline]
     pub(crate) fn note_alloc(&mut self) {
         self.free_count >>= 1;
     }
-    /// How many blocks to fetch for a list that ran empty (`nr_pcp_alloc`).
+    /// The number of blocks of a refill of an empty list (`nr_pcp_alloc`).
     ///
-    /// Refill after refill without a free doubles it; it also raises `high`, unless the zone is
+    /// Each refill without a free in between doubles it, and raises `high`, unless the zone is
     /// short of memory.
     pub(crate) fn refill_size(&mut self, order: Order, below_high: bool) -> u32 {
         let base = self.limits.batch;
@@ -48,8 +48,8 @@ impl Pcp {
         }
         if batch > 1 { (batch >> order.get()).max(2) } else { batch }
     }
-    /// A block of `order` was put into the cache: how many pages have to go to the zone now
-    /// (`free_frozen_page_commit`).
+    /// Records a free of a block of `order` into the cache; returns the number of pages to move to
+    /// the zone now (`free_frozen_page_commit`).
     #[inline]
     pub(crate) fn note_free(&mut self, order: Order, pressure: Pressure) -> u32 {
         self.alloc_factor >>= 1;
@@ -69,7 +69,7 @@ impl Pcp {
         let high = self.high_at_free(pressure, storm);
         if self.count < high { 0 } else { self.drain_size(high, storm) }
     }
-    /// The limit that a free meets (`nr_pcp_high`); tunes `high`.
+    /// Tunes `high`, and returns the limit for a free (`nr_pcp_high`).
     #[inline]
     fn high_at_free(&mut self, pressure: Pressure, storm: bool) -> u32 {
         let (batch, floor) = (self.limits.batch, self.limits.high_min);
@@ -101,7 +101,7 @@ impl Pcp {
         }
         high
     }
-    /// How many pages a free that met the limit `high` gives back (`nr_pcp_free`).
+    /// The number of pages that a free drains when it reaches the limit `high` (`nr_pcp_free`).
     fn drain_size(&self, high: u32, storm: bool) -> u32 {
         let batch = self.limits.batch;
         if storm {
@@ -110,7 +110,7 @@ impl Pcp {
         if high < batch {
             return 1;
         }
-        // With little room above one batch the upper end wins.
+        // If `high` is little above one batch, the upper bound applies.
         self.free_count.max(batch).min(high - batch)
     }
 }

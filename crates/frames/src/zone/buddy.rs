@@ -1,4 +1,4 @@
-//! The buddy allocator: free blocks of 2^0..2^10 frames, split on demand, merged at once.
+//! The buddy allocator: free blocks of 2^0..2^10 frames, split on demand, merged when freed.
 
 use super::ZoneId;
 use super::owners::Owners;
@@ -18,31 +18,31 @@ const _: () = assert!(MigrateType::COUNT <= TYPE_MASK as usize + 1);
 /// The free blocks of one order.
 pub(super) struct FreeArea {
     pub(super) lists: [FrameList; MigrateType::COUNT],
-    /// Blocks of all types, and the untouched ones in the area of the largest order.
+    /// The number of blocks of all types; for the largest order with those never used.
     pub(super) blocks: u32,
 }
 
-/// The free blocks of a zone; what the zone lock protects.
+/// The free blocks of a zone: the data of the zone lock.
 ///
-/// Memory that was never used is one range of largest blocks, of which [`Buddy::first`] makes one
-/// list entry at a time: starting up costs nothing per block. All of it is movable, as all memory
+/// Memory that was never used is one range of largest blocks; [`Buddy::first`] puts one of them on
+/// a list at a time, so initialisation costs nothing per block. All of it is movable, as all memory
 /// is at first.
 pub struct Buddy<A: Cpu> {
     pub(super) zone: ZoneId,
     /// All frames of the zone.
     pub(super) span: Range<u32>,
-    /// Frames never handed to a list yet; whole largest blocks.
+    /// Frames that were never on a list; whole largest blocks.
     pub(super) untouched: Range<u32>,
     pub(super) areas: [FreeArea; MAX_ORDER as usize + 1],
     /// A [`MigrateType`] for each pageblock that the span has a part of; zero is movable. The
-    /// upper bits say what isolation did: `isolate`.
+    /// upper bits are flags of the module `isolate`.
     pub(super) block_types: Box<[u8]>,
     pub(super) first_block: usize,
-    /// Who owns which pageblock, if pageblocks have owners.
+    /// The owner of each pageblock, if pageblocks have owners.
     pub(super) owners: Owners<A>,
-    /// By CPU: how many it owns.
+    /// By CPU: the number of pageblocks that it owns.
     pub(super) owned: Box<[u32]>,
-    /// Free blocks of all orders in isolated pageblocks, and how many pages they have.
+    /// Free blocks of all orders in isolated pageblocks, and the number of their pages.
     pub(super) isolated: FrameList,
     pub(super) isolated_pages: u64,
     /// Pageblocks that are isolated, and those that are offline.
@@ -52,7 +52,8 @@ pub struct Buddy<A: Cpu> {
 }
 
 impl<A: Cpu> Buddy<A> {
-    /// All of `start .. start + pages` free and movable. The ends need no alignment.
+    /// Creates an allocator of `start .. start + pages`, all free and movable. The ends need no
+    /// alignment.
     pub(crate) fn new(frames: &FrameTable, zone: ZoneId, start: Pfn, pages: u32) -> Self {
         let span = start.index() as u32..start.index() as u32 + pages;
         let block = 1u32 << MAX_ORDER;
@@ -60,7 +61,7 @@ impl<A: Cpu> Buddy<A> {
         let untouched = if from < to { from..to } else { span.end..span.end };
         let first_block = start.pageblock();
         let blocks = (span.end as usize).div_ceil(PAGEBLOCK_PAGES) - first_block;
-        // SAFETY: a byte of zero is a byte.
+        // SAFETY: zero is a valid byte.
         let block_types = unsafe { Box::<[u8]>::new_zeroed_slice(blocks).assume_init() };
         let area = || FreeArea { lists: [const { FrameList::EMPTY }; 3], blocks: 0 };
         let mut buddy = Self {
@@ -83,14 +84,15 @@ impl<A: Cpu> Buddy<A> {
         buddy.add_ends(frames, untouched.end..span.end);
         buddy
     }
-    /// Lets pageblocks have owners. Before anything was allocated; returns what everybody may read.
+    /// Gives pageblocks owners, before anything is allocated; returns the words that any CPU may
+    /// read.
     pub(crate) fn with_owners(&mut self) -> Owners<A> {
         let blocks = self.first_block..self.first_block + self.block_types.len();
         self.owners = Owners::of(blocks);
         self.owned = (0..A::cpus_possible()).map(|_| 0).collect();
         self.owners.clone()
     }
-    /// Puts a range without a whole largest block on the lists, as large blocks as fit.
+    /// Puts a range at an end of the zone on the lists, as blocks as large as possible.
     fn add_ends(&mut self, frames: &FrameTable, range: Range<u32>) {
         let mut at = range.start;
         while at < range.end {
@@ -100,11 +102,11 @@ impl<A: Cpu> Buddy<A> {
             at += 1 << fits;
         }
     }
-    /// Free pages, exactly.
+    /// The exact number of free pages.
     pub fn free_pages(&self) -> u64 {
         self.areas.iter().enumerate().map(|(order, a)| u64::from(a.blocks) << order).sum()
     }
-    /// Free blocks of one order.
+    /// The number of free blocks of one order.
     pub fn free_blocks(&self, order: Order) -> u32 {
         self.areas[order.index()].blocks
     }
@@ -114,13 +116,13 @@ impl<A: Cpu> Buddy<A> {
         let bits = self.block_types[pfn.pageblock() - self.first_block];
         MigrateType::from_index(usize::from(bits & TYPE_MASK))
     }
-    /// What isolation did to the pageblock that holds `pfn`; 0: nothing.
+    /// The isolation flags of the pageblock that holds `pfn`; 0: neither isolated nor offline.
     #[inline]
     pub(super) fn isolation(&self, pfn: Pfn) -> u8 {
         self.block_types[pfn.pageblock() - self.first_block] & !TYPE_MASK
     }
-    /// Sets the type of the pageblocks of the block at `pfn`, of which none is isolated. Whoever
-    /// owned them does so no more.
+    /// Sets the type of the pageblocks of the block at `pfn`, none of which is isolated, and ends
+    /// their ownership.
     pub(super) fn set_block_type(&mut self, pfn: Pfn, order: Order, to: MigrateType) {
         let first = pfn.pageblock() - self.first_block;
         let count = order.pages().div_ceil(PAGEBLOCK_PAGES);
@@ -136,17 +138,17 @@ impl<A: Cpu> Buddy<A> {
     pub(crate) fn untouched(&self) -> Range<u32> {
         self.untouched.clone()
     }
-    /// Plants a wrong number of free blocks.
+    /// Corrupts the number of free blocks.
     #[cfg(test)]
     pub(crate) fn miscount(&mut self, order: Order) {
         self.areas[order.index()].blocks += 1;
     }
-    /// Plants a pageblock type that its free blocks' lists deny.
+    /// Corrupts a pageblock's type: its free blocks are on another type's lists.
     #[cfg(test)]
     pub(crate) fn mistype(&mut self, pfn: Pfn, to: MigrateType) {
         self.set_block_type(pfn, Order::PAGEBLOCK, to);
     }
-    /// Plants a free block on a list of `list_type`, without merging it.
+    /// Corrupts a list: adds a free block without merging it.
     #[cfg(test)]
     pub(crate) fn misplace(
         &mut self,
@@ -214,7 +216,7 @@ impl<A: Cpu> Buddy<A> {
         let taken_as = MigrateType::Movable;
         frames.set_word(pfn, FrameWord::new(FrameState::Free, order, list_type, taken_as, zone));
     }
-    /// Takes a block off its free list. Its word is the caller's to set.
+    /// Removes a block from its free list. The caller sets its record.
     #[inline]
     pub(super) fn unlink(
         &mut self,
@@ -249,7 +251,7 @@ impl<A: Cpu> Buddy<A> {
             self.link(frames, pfn.offset(half.pages()), half, list_type, End::Front);
         }
     }
-    /// Takes the smallest block of `list_type` that is large enough, cut to `order`.
+    /// Takes the smallest block of `list_type` that is large enough, split to `order`.
     #[inline]
     pub(super) fn take_smallest(
         &mut self,
@@ -267,7 +269,7 @@ impl<A: Cpu> Buddy<A> {
             at = at.up()?;
         }
     }
-    /// Says in the record of a block that was just taken whose it is now.
+    /// Sets the record of a block that was just taken.
     #[inline]
     pub(super) fn hand_out(
         &self,
@@ -281,11 +283,12 @@ impl<A: Cpu> Buddy<A> {
         let zone = self.zone.index() as u8;
         frames.set_word(pfn, FrameWord::new(state, order, list, taken_as, zone));
     }
-    /// Takes a block back and merges it with its buddies as far as they are free.
+    /// Frees a block and merges it with its buddies as far as they are free.
     ///
-    /// The block is the caller's, and on no list. A block whose next merge is likely (the buddy
-    /// one order up is free) goes to the list's end, where it may be left alone for long enough.
-    /// Returns how many of its pages can be allocated now: those of isolated pageblocks cannot.
+    /// The block is the caller's, and on no list. A block whose next merge is likely (the buddy one
+    /// order up is free) goes to the end of its list, where it is allocated late and may merge
+    /// before. Returns the number of its pages that can be allocated now: those of isolated
+    /// pageblocks cannot.
     #[inline]
     pub(crate) fn free_block(&mut self, frames: &FrameTable, pfn: Pfn, order: Order) -> u32 {
         if order > Order::PAGEBLOCK && self.isolated_blocks > 0 {
@@ -297,8 +300,8 @@ impl<A: Cpu> Buddy<A> {
         self.link(frames, pfn, order, list_type, end);
         pages
     }
-    /// Merges a block with its buddies as far as they are free; it is on no list then. `None`: its
-    /// pageblock is isolated, and so is the block.
+    /// Merges a block with its buddies as far as they are free; the result is on no list. Returns
+    /// `None` if its pageblock is isolated: the block is then on the list of isolated blocks.
     #[inline]
     pub(super) fn merge(
         &mut self,
@@ -319,7 +322,7 @@ impl<A: Cpu> Buddy<A> {
             if !self.spans(buddy, order) {
                 break;
             }
-            // Its owner, if it is not free, may be writing to it.
+            // If the buddy is not free, its holder may be writing to its record.
             FrameTable::touch::<A>(buddy, Access::Peek);
             if !frames.is_free_head(buddy, order) {
                 break;
@@ -354,7 +357,7 @@ impl<A: Cpu> Buddy<A> {
     }
 }
 
-/// Which end of a list.
+/// An end of a list.
 #[derive(Clone, Copy)]
 pub(super) enum End {
     Front,

@@ -1,13 +1,13 @@
-//! What can go wrong with a zone's pageblocks.
+//! Errors of operations on pageblocks.
 
-/// Why a pageblock was not isolated, or taken offline, or brought back.
+/// Error of isolating a pageblock, taking it offline or bringing it online.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum IsolateError {
     /// No zone has the whole pageblock.
     NoBlock,
-    /// It is not in the state that was asked for: isolated or offline already, or not yet.
+    /// The pageblock is not in the required state: it is isolated or offline already, or not yet.
     NotNow,
-    /// That many of its pages are in use.
+    /// This number of its pages is in use.
     Busy(u32),
 }
 

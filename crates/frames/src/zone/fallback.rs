@@ -1,24 +1,23 @@
-//! What happens when a migratetype has run out: claim a pageblock, or steal a block.
+//! Fallback when a migratetype has no free blocks: claim a pageblock, or steal a block.
 
 use super::Buddy;
 use super::buddy::{End, PAGEBLOCK_PAGES};
 use crate::frame::{FrameState, FrameTable, MigrateType};
 use mmscale_arch::{Cpu, Order, PAGEBLOCK_ORDER, Pfn};
 
-/// Where the last allocation of one hold of the zone lock found its block; the next one starts
-/// there.
+/// The source of the last allocation of one hold of the zone lock; the next one starts there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum RmqueueMode {
-    /// On the lists of its own type.
+    /// The lists of its own type.
     Own,
-    /// Nothing there and nothing to claim: it took single blocks of another type.
+    /// Single blocks of another type: the lists were empty, and no pageblock could be claimed.
     Steal,
 }
 
 impl<A: Cpu> Buddy<A> {
-    /// Takes one block of `order` for `wanted`: from its own lists, else by making a whole
-    /// pageblock of another type its own, else a single block of another type. Its record then
-    /// says `state`.
+    /// Takes one block of `order` for `wanted`: from its own lists, or else after claiming a
+    /// pageblock of another type, or else a single block of another type. Its record is then in
+    /// `state`.
     pub(crate) fn take(
         &mut self,
         frames: &FrameTable,
@@ -47,15 +46,15 @@ impl<A: Cpu> Buddy<A> {
                 return own;
             }
         }
-        // In the same hold it is not looked again for something to claim, as in Linux: that is all
-        // records of pageblocks for each page, milliseconds of a refill. Who steals the first block
-        // of a list may pass over a second that could be claimed.
+        // As in Linux, the same hold does not try to claim again: that would read all records of
+        // pageblocks for each page, and take milliseconds per refill. Stealing the first block of a
+        // list may therefore miss a second one whose pageblock could be claimed.
         let pfn = self.steal(frames, order, wanted)?;
         *mode = RmqueueMode::Steal;
         Some(pfn)
     }
 
-    /// The type to fall back to that has a free block of exactly this order.
+    /// The first fallback type with a free block of exactly this order.
     fn fallback_with(
         &mut self,
         frames: &FrameTable,
@@ -66,8 +65,9 @@ impl<A: Cpu> Buddy<A> {
         wanted.fallbacks().into_iter().find_map(found)
     }
 
-    /// Largest blocks first, so that what is broken up stays together: makes the pageblock of a
-    /// free block of another type belong to `wanted`, if enough of it is free or compatible.
+    /// Claims the pageblock of a free block of another type for `wanted`, if enough of it is free
+    /// or compatible, and takes a block of it. Tries the largest blocks first, so that few
+    /// pageblocks are fragmented.
     pub(super) fn claim(
         &mut self,
         frames: &FrameTable,
@@ -104,8 +104,8 @@ impl<A: Cpu> Buddy<A> {
             return None;
         }
         let census = self.census(frames, block);
-        // What is not free and fits anyway. Of a pageblock of movable pages, everything that is
-        // not movable is taken to suit both other types.
+        // Compatible pages that are not free. In a pageblock of movable pages, all other pages are
+        // assumed to be compatible with both other types.
         let alike = match (wanted, from) {
             (MigrateType::Movable, _) => census.movable,
             (_, MigrateType::Movable) => PAGEBLOCK_PAGES - census.free - census.movable,
@@ -119,11 +119,11 @@ impl<A: Cpu> Buddy<A> {
         self.take_smallest(frames, order, wanted)
     }
 
-    /// What the frames of a pageblock are used for. No block reaches over its ends: one of its
-    /// blocks is free and smaller than it.
+    /// Counts the free and the movable frames of a pageblock. No block crosses its ends, since one
+    /// of its blocks is free and smaller.
     ///
-    /// A page that is not free counts as movable if the zone handed it out for that. This, unlike
-    /// what a page cache's pages are, changes only under the zone lock.
+    /// A page that is not free counts as movable if the zone allocated it as movable. That field
+    /// changes only under the zone lock, unlike the state of pages in page caches.
     fn census(&self, frames: &FrameTable, block: Pfn) -> Census {
         if self.owners.exist() {
             let (free, movable) = self.census_of_pages(frames, block);
@@ -160,7 +160,8 @@ impl<A: Cpu> Buddy<A> {
         }
     }
 
-    /// Smallest blocks first: takes one block of another type and leaves its pageblock alone.
+    /// Takes one block of another type, the smallest that is large enough, and does not change the
+    /// type of its pageblock.
     fn steal(&mut self, frames: &FrameTable, order: Order, wanted: MigrateType) -> Option<Pfn> {
         let mut at = order;
         loop {
@@ -174,14 +175,15 @@ impl<A: Cpu> Buddy<A> {
     }
 }
 
-/// The pages of a pageblock.
+/// Counts of pages of a pageblock.
 struct Census {
     free: usize,
     movable: usize,
 }
 
-/// Whether finding a block of this order justifies claiming its pageblock: always for half a
-/// pageblock's order and more; for less only if what comes would stay and fragment the block.
+/// Whether a free block of this order justifies claiming its pageblock: always from half a
+/// pageblock's order up; for smaller orders only if the pages are not movable, and would otherwise
+/// fragment the pageblock permanently.
 fn may_claim(order: Order, wanted: MigrateType) -> bool {
     order.get() >= PAGEBLOCK_ORDER / 2 || wanted != MigrateType::Movable
 }

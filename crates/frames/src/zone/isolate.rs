@@ -1,17 +1,18 @@
-//! Pageblocks that nobody is to get: isolated, and offline. Everything here is under the zone lock.
+//! Isolated and offline pageblocks, whose pages are not allocated. All functions are called under
+//! the zone lock.
 //!
-//! The free blocks of an isolated pageblock stand on a list of their own, merge among themselves
-//! and do not count as free. An offline pageblock was isolated and all free; its frames are in no
-//! block at all.
+//! The free blocks of isolated pageblocks are on a list of their own, merge only within their
+//! pageblock, and do not count as free. An offline pageblock was isolated and all free; its frames
+//! are in no block.
 
 use super::Buddy;
 use super::buddy::{End, PAGEBLOCK_PAGES, TYPE_MASK};
 use crate::frame::{FrameList, FrameState, FrameTable, FrameWord, MigrateType};
 use mmscale_arch::{Access, Cpu, MAX_ORDER, Op, Order, Pfn};
 
-/// Nobody gets the block's pages.
+/// The pageblock's pages are not allocated.
 const ISOLATED: u8 = 1 << 6;
-/// The block is gone.
+/// The pageblock is offline.
 const OFFLINE: u8 = 1 << 7;
 const _: () = assert!((ISOLATED | OFFLINE) & TYPE_MASK == 0);
 
@@ -44,12 +45,12 @@ impl<A: Cpu> Buddy<A> {
         let bits = &mut self.block_types[block.pageblock() - self.first_block];
         *bits = *bits & TYPE_MASK | to;
     }
-    /// Plants an isolated pageblock of which nothing was isolated.
+    /// Corrupts the state of a pageblock: isolated, while its blocks are not.
     #[cfg(test)]
     pub(crate) fn plant_isolation(&mut self, block: Pfn) {
         self.set_isolation(block, ISOLATED);
     }
-    /// Plants a wrong number of isolated pageblocks.
+    /// Corrupts the number of isolated pageblocks.
     #[cfg(test)]
     pub(crate) fn miscount_isolated(&mut self) {
         self.isolated_blocks += 1;
@@ -67,7 +68,7 @@ impl<A: Cpu> Buddy<A> {
         self.isolated.unlink::<A>(frames, pfn);
         self.isolated_pages -= order.pages() as u64;
     }
-    /// Takes back a block of an isolated pageblock, at most as large as that.
+    /// Frees a block of an isolated pageblock, at most as large as that.
     #[cold]
     pub(super) fn free_isolated(&mut self, frames: &FrameTable, pfn: Pfn, order: Order) {
         let (mut pfn, mut order) = (pfn, order);
@@ -86,8 +87,8 @@ impl<A: Cpu> Buddy<A> {
         }
         self.link_isolated(frames, pfn, order);
     }
-    /// Takes back a block of several pageblocks one by one: some may be isolated. Returns the
-    /// pages that can be allocated.
+    /// Frees a block of several pageblocks, one pageblock at a time: some may be isolated. Returns
+    /// the pages that can be allocated.
     #[cold]
     pub(super) fn free_by_pageblocks(
         &mut self,
@@ -107,9 +108,9 @@ impl<A: Cpu> Buddy<A> {
         }
     }
 
-    /// Makes `block` a block of its own on the lists, if it is free: takes it out of the range
-    /// that was never used, or off the block of two pageblocks that it is a half of. What was never
-    /// used is put on the lists up to there, from its nearer end.
+    /// Makes `block` a separate block on the lists, if it is free: removes it from the range that
+    /// was never used, or splits the block of two pageblocks that it is a half of. The range is put
+    /// on the lists from its nearer end up to the block.
     fn surface(&mut self, frames: &FrameTable, block: Pfn) {
         let (at, size) = (block.index() as u32, 1 << MAX_ORDER);
         let low = at - self.untouched.start.min(at) < self.untouched.end.max(at) - at;
@@ -132,7 +133,8 @@ impl<A: Cpu> Buddy<A> {
             self.link(frames, whole, Order::PAGEBLOCK, list_type, End::Front);
         }
     }
-    /// Calls `each` for every free block of a pageblock, and looks at every other page.
+    /// Calls `each` for every free block of a pageblock, and reads every other page; returns the
+    /// number of free pages.
     fn each_free(
         &mut self,
         frames: &FrameTable,
@@ -154,7 +156,7 @@ impl<A: Cpu> Buddy<A> {
         pages
     }
     /// Isolates a pageblock of the zone, and ends its ownership: its free pages can no longer be
-    /// allocated. Returns how many those are, or `None` if it is isolated or offline already.
+    /// allocated. Returns their number, or `None` if it is isolated or offline already.
     pub(crate) fn isolate(&mut self, frames: &FrameTable, block: Pfn) -> Option<u64> {
         if self.isolation(block) != 0 {
             return None;
@@ -183,8 +185,8 @@ impl<A: Cpu> Buddy<A> {
         });
         Some(pages)
     }
-    /// Takes an isolated pageblock that is all free out of the zone. The error is the number of
-    /// pages that are not free.
+    /// Takes an isolated pageblock offline if all of it is free. The error is the number of pages
+    /// that are not free.
     pub(crate) fn take_offline(&mut self, frames: &FrameTable, block: Pfn) -> Result<(), u32> {
         debug_assert!(self.is_isolated(block));
         if frames.is_free_head(block, Order::PAGEBLOCK) {
@@ -198,7 +200,8 @@ impl<A: Cpu> Buddy<A> {
         let free = self.each_free(frames, block, |_, _, _| {});
         Err(PAGEBLOCK_PAGES as u32 - free as u32)
     }
-    /// Brings an offline pageblock back, all free and movable. `false`: it is not offline.
+    /// Brings an offline pageblock online, all free and movable. Returns `false` if it is not
+    /// offline.
     pub(crate) fn bring_online(&mut self, frames: &FrameTable, block: Pfn) -> bool {
         if !self.is_offline(block) {
             return false;

@@ -1,4 +1,4 @@
-//! What a zone is made of: its buddy allocator, its watermarks.
+//! Parts of a zone: its buddy allocator, its watermarks.
 
 mod buddy;
 mod error;
@@ -19,9 +19,9 @@ pub use watermark::{LOWMEM_RESERVE_RATIO, Watermarks, default_min_free_kb, water
 pub struct ZoneId(u8);
 
 impl ZoneId {
-    /// The largest number of zones: every node's every kind.
+    /// The largest number of zones: one of each kind on each node.
     pub const MAX: usize = mmscale_arch::MAX_NODES * ZoneKind::COUNT;
-    /// Zone number `index`. Panics from [`ZoneId::MAX`] on.
+    /// Zone number `index`. Panics unless it is below [`ZoneId::MAX`].
     #[inline]
     pub const fn new(index: usize) -> Self {
         assert!(index < Self::MAX);
@@ -34,13 +34,13 @@ impl ZoneId {
     }
 }
 
-/// What a zone's memory can be used for. A larger kind is asked first.
+/// Kind of a zone's memory. Allocations try a larger kind first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(u8)]
 pub enum ZoneKind {
-    /// Below 4 GiB: for devices with 32 address bits.
+    /// Memory below 4 GiB: for devices with 32 address bits.
     Dma32 = 0,
-    /// Everything else.
+    /// All other memory.
     Normal = 1,
 }
 

@@ -1,7 +1,7 @@
-//! Pageblocks that CPUs own: how they leave the zone, and how their pages come back to it.
+//! Pageblocks that CPUs own: moving them and their pages between the zone and page caches.
 //!
-//! Everything here is under the zone lock. Whoever takes blocks for a CPU or remembers them for it
-//! also holds that CPU's page-cache lock.
+//! All functions are called under the zone lock. A caller that takes blocks for a CPU, or remembers
+//! them for it, also holds that CPU's page-cache lock.
 
 use super::Buddy;
 use super::buddy::{End, PAGEBLOCK_PAGES};
@@ -14,11 +14,11 @@ impl<A: Cpu> Buddy<A> {
     pub fn owner(&self, pfn: Pfn) -> Option<CpuId> {
         if self.owners.exist() { self.owners.get(pfn) } else { None }
     }
-    /// How many pageblocks of the zone `cpu` owns.
+    /// The number of pageblocks of the zone that `cpu` owns.
     pub fn owned_by(&self, cpu: CpuId) -> u32 {
         self.owned.get(cpu.index()).copied().unwrap_or(0)
     }
-    /// Ends all ownership of the pageblocks of a block, or of the one that it is part of.
+    /// Ends the ownership of the pageblocks of a block, or of the pageblock that it is part of.
     pub(super) fn disown(&mut self, pfn: Pfn, order: Order) {
         if self.owners.exist() {
             Owners::<A>::blocks_of(pfn, order).for_each(|block| self.set_owner(block, None));
@@ -38,8 +38,8 @@ impl<A: Cpu> Buddy<A> {
         *owned = owned.wrapping_add_signed(change.into());
         A::trace(Trace::Pcp(PcpEvent::Owned { cpu, zone: self.zone.index() as u16, change }));
     }
-    /// Ends the ownership of up to `most` of the pageblocks that `cpu` owns, from pageblock `from`
-    /// of the zone on; returns where to go on, or `None` when it owns no more.
+    /// Ends the ownership of the pageblocks that `cpu` owns among `most` pageblocks of the zone,
+    /// beginning with number `from`. Returns the next number, or `None` when there are no more.
     pub(crate) fn disown_cpu(&mut self, cpu: CpuId, from: usize, most: usize) -> Option<usize> {
         let until = (from + most).min(self.block_types.len());
         for at in from..until {
@@ -53,34 +53,36 @@ impl<A: Cpu> Buddy<A> {
         }
         (until < self.block_types.len()).then_some(until)
     }
-    /// Puts a block on the list of blocks of which `cpu` knows fragments in the zone: `true` if
-    /// the caller is to do so, because `cpu` owns it and has it not on its list yet.
+    /// Marks a pageblock as remembered by `cpu`. Returns `true` if the caller must add it to the
+    /// CPU's list of pageblocks with fragments in the zone: `cpu` owns it and does not have it on
+    /// the list yet.
     pub(crate) fn remember(&mut self, pfn: Pfn, cpu: CpuId) -> bool {
         self.owners.remember(pfn, cpu)
     }
-    /// A block was taken off that list. `false`: the entry was old, and means nothing.
+    /// Clears the mark after the pageblock was removed from that list. Returns `false` if the entry
+    /// was stale.
     pub(crate) fn forget(&mut self, pfn: Pfn, cpu: CpuId) -> bool {
         self.owners.forget(pfn, cpu)
     }
-    /// Whether the block is on its owner's list.
+    /// Whether the pageblock is marked as remembered by its owner.
     pub(crate) fn is_remembered(&self, pfn: Pfn) -> bool {
         self.owners.exist() && self.owners.is_remembered(pfn)
     }
 
-    /// Plants an owner, past the counts.
+    /// Corrupts the owner of a pageblock, without the counts.
     #[cfg(test)]
     pub(crate) fn plant_owner(&mut self, block: Pfn, owner: CpuId) {
         self.owners.set(block, Some(owner));
     }
-    /// Plants a wrong number of owned pageblocks.
+    /// Corrupts the number of owned pageblocks.
     #[cfg(test)]
     pub(crate) fn miscount_owned(&mut self, cpu: CpuId) {
         self.owned[cpu.index()] += 1;
     }
 
-    /// Phase 0: takes every free block of a pageblock that `wanted`'s page cache owns, and calls
-    /// `each` for it. Looks at every page of the block that is not free, as the kernel would have
-    /// to: their sizes belong to others.
+    /// Phase 0: takes every free block of a pageblock that the page cache's CPU owns, and calls
+    /// `each` for it. Reads every page that is not free, as the kernel would have to: the sizes of
+    /// blocks in use belong to their holders.
     pub(crate) fn recover(
         &mut self,
         frames: &FrameTable,
@@ -104,8 +106,8 @@ impl<A: Cpu> Buddy<A> {
             }
         }
     }
-    /// Phase 1: takes a whole pageblock for `wanted`, which may have been another type's, and
-    /// makes it `cpu`'s.
+    /// Phase 1: takes a whole pageblock for `wanted`, possibly of another type, and makes `cpu` its
+    /// owner.
     pub(crate) fn take_pageblock(
         &mut self,
         frames: &FrameTable,
@@ -129,8 +131,8 @@ impl<A: Cpu> Buddy<A> {
         self.hand_out(frames, pfn, order, wanted, FrameState::Cached);
         Some(pfn)
     }
-    /// As [`Buddy::free_block`], where pageblocks are owned: a fragment of an owned block goes to
-    /// the end of its list, where it is taken last, and a block that is whole again is nobody's.
+    /// As [`Buddy::free_block`], where pageblocks have owners: a fragment of an owned pageblock
+    /// goes to the end of its list, where it is taken last; a whole pageblock loses its owner.
     pub(crate) fn free_fragment(&mut self, frames: &FrameTable, pfn: Pfn, order: Order) -> u32 {
         if order > Order::PAGEBLOCK && self.isolated_blocks > 0 {
             return self.free_by_pageblocks(frames, pfn, order);
@@ -149,10 +151,10 @@ impl<A: Cpu> Buddy<A> {
         pages
     }
 
-    /// What the frames of a pageblock are used for, where page caches split and merge blocks of
-    /// their own accord: only free blocks' sizes are known here, so every other page is looked at.
-    /// A page inside a block was taken for what the last head before it was: page caches merge
-    /// only what was taken for the same.
+    /// Counts the free and the movable frames of a pageblock, where page caches split and merge
+    /// blocks without the zone lock: only the sizes of free blocks are known, so every other page
+    /// is read. A page inside a block was allocated for the type of the last head before it: page
+    /// caches merge only blocks that were allocated for the same type.
     pub(super) fn census_of_pages(&self, frames: &FrameTable, block: Pfn) -> (usize, usize) {
         let (mut free, mut movable, mut at) = (0, 0, 0);
         let mut taken_as = MigrateType::Movable;

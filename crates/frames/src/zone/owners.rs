@@ -1,21 +1,28 @@
-//! Which CPU owns which pageblock: what is kept per pageblock outside the zone lock's data.
+//! The owner of each pageblock, in words that are read without the zone lock.
 
 use alloc::sync::Arc;
 use core::ops::Range;
 use core::sync::atomic::Ordering::Relaxed;
 use mmscale_arch::{Atomic, Cpu, CpuId, MAX_CPUS, Order, Pfn};
 
-/// The block stands on its owner's list of blocks with fragments in the zone.
+/// The pageblock is on its owner's list of pageblocks with fragments in the zone.
 const REMEMBERED: u32 = 1 << 31;
 const CPU_MASK: u32 = 0xffff;
 const _: () = assert!(MAX_CPUS < CPU_MASK as usize);
 
 /// For each pageblock of a zone the CPU that owns it.
 ///
-/// Written only under the zone lock. Everybody may read it without: as a hint for where a page
-/// goes. Under the page-cache lock of CPU c the answer "c owns it" cannot turn into "another CPU
-/// owns it" for as long as a page of the block is held or cached: a block gets a new owner only
-/// when all of it is in the zone.
+/// Written only under the zone lock. Reads without the lock are hints: they choose the page cache
+/// into which a page is freed. Under the page-cache lock of CPU c, an owner c cannot change to
+/// another CPU while a page of the pageblock is allocated or cached: a pageblock gets a new owner
+/// only when all of it is in the zone.
+///
+/// | bits | content |
+/// |---|---|
+/// | 0-15 | the owner plus 1; 0: none |
+/// | 31 | the pageblock is on its owner's list of pageblocks with fragments in the zone |
+///
+/// `Relaxed`: the zone lock and the page-cache locks order all accesses that are not hints.
 pub(crate) struct Owners<A: Cpu> {
     words: Arc<[A::AtomicU32]>,
     first_block: usize,
@@ -28,16 +35,16 @@ impl<A: Cpu> Clone for Owners<A> {
 }
 
 impl<A: Cpu> Owners<A> {
-    /// Nobody owns anything, nor ever will.
+    /// No owners: pageblocks of this zone cannot be owned.
     pub(crate) fn none() -> Self {
         Self { words: Arc::new([]), first_block: 0 }
     }
-    /// Nobody owns any of `blocks` yet.
+    /// Creates the words of `blocks`, without owners.
     pub(crate) fn of(blocks: Range<usize>) -> Self {
         let words = blocks.clone().map(|_| A::AtomicU32::new(0)).collect();
         Self { words, first_block: blocks.start }
     }
-    /// Whether blocks of this zone can be owned at all.
+    /// Whether pageblocks of this zone can be owned.
     #[inline]
     pub(crate) fn exist(&self) -> bool {
         !self.words.is_empty()
@@ -51,12 +58,12 @@ impl<A: Cpu> Owners<A> {
     pub(crate) fn get(&self, pfn: Pfn) -> Option<CpuId> {
         cpu_of(self.word(pfn).load(Relaxed))
     }
-    /// Whether the block stands on its owner's list. Under the zone lock.
+    /// Whether the pageblock is on its owner's list. Under the zone lock.
     pub(super) fn is_remembered(&self, pfn: Pfn) -> bool {
         self.word(pfn).load(Relaxed) & REMEMBERED != 0
     }
-    /// Sets the owner of the pageblock of `pfn` and takes it off its old owner's list. Under the
-    /// zone lock; returns the old owner.
+    /// Sets the owner of the pageblock of `pfn`, and clears the mark of its old owner's list;
+    /// returns the old owner. Under the zone lock.
     pub(super) fn set(&self, pfn: Pfn, owner: Option<CpuId>) -> Option<CpuId> {
         let (word, to) = (self.word(pfn), owner.map_or(0, |cpu| cpu.index() as u32 + 1));
         let before = word.load(Relaxed);
@@ -65,8 +72,8 @@ impl<A: Cpu> Owners<A> {
         }
         cpu_of(before)
     }
-    /// Notes that `cpu` has the block on its list, if it owns the block and has it not. Under the
-    /// zone lock and the page-cache lock of `cpu`.
+    /// Marks the pageblock as on the list of `cpu`, if that owns it and does not have it on the
+    /// list; returns whether it did. Under the zone lock and the page-cache lock of `cpu`.
     pub(super) fn remember(&self, pfn: Pfn, cpu: CpuId) -> bool {
         let (word, mine) = (self.word(pfn), cpu.index() as u32 + 1);
         let fits = word.load(Relaxed) == mine;
@@ -75,7 +82,8 @@ impl<A: Cpu> Owners<A> {
         }
         fits
     }
-    /// Takes the block off the list of `cpu`, if it stands there. Under both locks too.
+    /// Clears the mark, if the pageblock is on the list of `cpu`; returns whether it did. Under the
+    /// zone lock and the page-cache lock of `cpu`.
     pub(super) fn forget(&self, pfn: Pfn, cpu: CpuId) -> bool {
         let (word, mine) = (self.word(pfn), cpu.index() as u32 + 1);
         let fits = word.load(Relaxed) == mine | REMEMBERED;
@@ -84,7 +92,7 @@ impl<A: Cpu> Owners<A> {
         }
         fits
     }
-    /// The pageblocks of a block, or the one that it is part of.
+    /// The pageblocks of a block, or the pageblock that it is part of.
     pub(super) fn blocks_of(pfn: Pfn, order: Order) -> impl Iterator<Item = Pfn> {
         let first = pfn.align_down(Order::PAGEBLOCK);
         let count = order.pages().div_ceil(Order::PAGEBLOCK.pages());

@@ -1,9 +1,9 @@
 //! Watermarks and reserves, by the kernel's formulas (`mm/page_alloc.c`, 6.19).
 
-/// How many free pages a zone wants to keep, in pages.
+/// Watermarks of a zone: bounds of its free pages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Watermarks {
-    /// Below this only allocations that must not fail go on.
+    /// Below this only urgent allocations succeed.
     pub min: u32,
     /// Below this reclaim is woken.
     pub low: u32,
@@ -11,7 +11,7 @@ pub struct Watermarks {
     pub high: u32,
 }
 
-/// `min_free_kbytes` when nobody sets it: 4 * sqrt(memory in kB), within 128..=262144.
+/// The default of `min_free_kbytes`: 4 * sqrt(memory in kB), within 128..=262144.
 pub const fn default_min_free_kb(memory_kb: u64) -> u64 {
     let kb = (memory_kb * 16).isqrt();
     if kb < 128 {
@@ -36,6 +36,6 @@ pub const fn watermarks(managed: u64, total: u64, min_free_pages: u64, scale: u3
     Watermarks { min: min as u32, low: (min + step) as u32, high: (min + 2 * step) as u32 }
 }
 
-/// `lowmem_reserve_ratio` of a DMA32 zone: what it keeps from allocations that could have been
-/// served above it is the pages above it, divided by this.
+/// `lowmem_reserve_ratio` of a DMA32 zone: it reserves from allocations that accept better zones
+/// the number of pages of those zones, divided by this.
 pub const LOWMEM_RESERVE_RATIO: u32 = 256;
