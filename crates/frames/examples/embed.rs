@@ -1,9 +1,9 @@
 //! The frame allocator in a program of its own: `cargo run -p mmscale-mm --example embed`.
 //!
-//! Threads stand for CPUs, two on each of two memory nodes. Each takes pages and hands them to the
-//! next CPU, which gives them back. At the end every frame must be home. First as Linux does it,
-//! with a record of each frame, then with nothing kept but bits. A kernel writes the same with its
-//! own CPU number and its own interrupt flag.
+//! Threads represent CPUs, two on each of two memory nodes. Each CPU allocates pages and sends them
+//! to the next one, which frees them. At the end every frame must be free. The first run is with
+//! Linux's policy and a record of each frame, the second with one bit of each frame and no records.
+//! A kernel implements `Bare` with its own CPU number and its own interrupt flag.
 
 use mmscale_arch::bare::{Bare, BareCpu};
 use mmscale_arch::{CpuId, IrqState, NodeId, Order, Pfn};
@@ -20,17 +20,17 @@ const CPUS: usize = 4;
 const NODES: usize = 2;
 /// Frames of each node: 1 GiB of 4 KiB pages.
 const NODE_PAGES: u32 = 1 << 18;
-/// Blocks that each CPU takes.
+/// Blocks that each CPU allocates.
 const BLOCKS: usize = 200_000;
 
-/// CPUs that are threads: nothing preempts them but the host, and no interrupt handler allocates.
+/// CPUs that are threads: only the host preempts them, and no interrupt handler allocates.
 struct ThreadCpus;
 
 thread_local! {
     static CPU: Cell<usize> = const { Cell::new(0) };
 }
 
-// SAFETY: each thread that allocates is a CPU of its own and stays it.
+// SAFETY: each thread that allocates is a CPU of its own, and always the same one.
 unsafe impl Bare for ThreadCpus {
     #[inline]
     fn cpu() -> CpuId {
@@ -44,8 +44,8 @@ unsafe impl Bare for ThreadCpus {
     fn node_of(cpu: CpuId) -> NodeId {
         NodeId::new(cpu.index() * NODES / CPUS)
     }
-    // A kernel counts here, so that its scheduler leaves the CPU alone. A thread keeps its number
-    // wherever the host runs it.
+    // A kernel increments its preemption count here. A thread has the same CPU number wherever the
+    // host runs it.
     #[inline]
     fn preempt_disable() {}
     #[inline]
@@ -64,7 +64,7 @@ unsafe impl Bare for ThreadCpus {
 
 type Frames = FrameAllocator<BareCpu<ThreadCpus>>;
 
-/// A block on its way from the CPU that took it to the one that gives it back.
+/// A block sent from the CPU that allocated it to the one that frees it.
 type Block = (Pfn, Order);
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -104,24 +104,25 @@ fn run(name: &str, map: &MemoryMap, config: AllocConfig) -> Result<(), Box<dyn E
     Ok(())
 }
 
-/// Takes blocks of small orders and sends them on; gives back what arrives, until nobody sends.
+/// Allocates blocks of small orders and sends them to the next CPU; frees the blocks that arrive,
+/// until the sender is done.
 fn run_cpu(frames: &Frames, cpu: usize, to: Sender<Block>, from: &Receiver<Block>) {
     CPU.set(cpu);
     for turn in 0..BLOCKS {
         let order = Order::all().nth(turn % 4).unwrap_or(Order::ZERO);
         let block = frames.alloc_pages(order, MigrateType::Movable, Gfp::KERNEL);
-        // Nobody frees memory here when it runs short, as a kernel's reclaim does.
+        // There is no reclaim here that would free memory when it is short.
         let Ok(pfn) = block else { continue };
         to.send((pfn, order)).expect("the next CPU listens until this one is done");
         from.try_iter().for_each(|(pfn, order)| frames.free_pages(pfn, order));
     }
     drop(to);
     from.iter().for_each(|(pfn, order)| frames.free_pages(pfn, order));
-    // Nobody can interrupt this CPU to ask for what it keeps, so it gives that up before it goes.
+    // No other CPU can interrupt this one to drain its cache, so it does so before it ends.
     frames.drain_pages(CpuId::new(cpu));
 }
 
-/// Counts the bytes that are out, to know what the allocator's own records need.
+/// Counts allocated bytes, to measure the allocator's own metadata.
 struct Counting {
     bytes: AtomicUsize,
 }
@@ -129,21 +130,21 @@ struct Counting {
 #[global_allocator]
 static HEAP: Counting = Counting { bytes: AtomicUsize::new(0) };
 
-// SAFETY: every call goes to the system's allocator unchanged.
+// SAFETY: every call is forwarded to the system's allocator unchanged.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         self.bytes.fetch_add(layout.size(), Ordering::Relaxed);
-        // SAFETY: the caller keeps this function's contract, which is the same.
+        // SAFETY: the caller fulfils this function's contract, which is that of `System.alloc`.
         unsafe { System.alloc(layout) }
     }
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         self.bytes.fetch_add(layout.size(), Ordering::Relaxed);
-        // SAFETY: as above.
+        // SAFETY: as in `alloc`.
         unsafe { System.alloc_zeroed(layout) }
     }
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         self.bytes.fetch_sub(layout.size(), Ordering::Relaxed);
-        // SAFETY: as above.
+        // SAFETY: as in `alloc`.
         unsafe { System.dealloc(pointer, layout) }
     }
 }

@@ -1,4 +1,4 @@
-//! The frame allocator on a machine that an embedder writes: threads as CPUs on two nodes.
+//! The frame allocator on an embedder's implementation of `Bare`: threads as CPUs on two nodes.
 
 use mmscale_arch::bare::{Bare, BareCpu};
 use mmscale_arch::{CpuId, IrqState, NodeId, Order, PAGEBLOCK_ORDER, Pfn, TaskId};
@@ -52,7 +52,7 @@ const NODE_PAGES: u32 = 16 << PAGEBLOCK_ORDER;
 
 type Frames = FrameAllocator<BareCpu<Two>>;
 
-/// Takes and gives back blocks of all small orders; says whether all came from the CPU's node.
+/// Allocates and frees blocks of all small orders; returns whether all were of the CPU's node.
 fn work(frames: &Frames, cpu: usize) -> bool {
     CPU.set(cpu);
     let mut held: Vec<(Pfn, Order)> = Vec::new();

@@ -1,4 +1,4 @@
-//! How page caches shrink with time, and what hotplug and remote zones do to them.
+//! Shrinking of page caches with time, hotplug, and page caches of remote zones.
 
 use mmscale_arch::{CpuId, LockClass, Machine, NodeId, Order, PcpEvent, Pfn, Trace};
 use mmscale_frames::frame::MigrateType;
@@ -29,7 +29,7 @@ fn state(frames: &Frames) -> (u32, u32) {
     frames.inspect_pcp(ZONE, CpuId::new(0), |pcp| (pcp.count(), pcp.high()))
 }
 
-/// A burst on CPU 0 that leaves its cache full: 20,000 pages taken and given back.
+/// A burst on CPU 0 that leaves its cache full: 20,000 pages allocated and freed.
 fn burst(frames: &Frames) {
     burst_of(frames, 20_000);
 }
@@ -73,7 +73,7 @@ fn a_run_takes_an_eighth_off_the_limit_in_steps_of_a_batch() {
 fn a_run_returns_at_most_2016_pages_in_32_holds() {
     for (hold, expected) in [(BulkHold::Batch, vec![63; 32]), (BulkHold::Whole, vec![2016])] {
         let frames = boot(AllocConfig { hold, ..AllocConfig::default() });
-        // The limit is 32,256 / 8 = 4032 off, but no run may return that much.
+        // The limit drops by 32,256 / 8 = 4032, but no run may free that much.
         for page in take_many(&frames, 32_000) {
             frames.free_pages(page, Order::ZERO);
         }
@@ -176,10 +176,10 @@ fn background_decay_leaves_pages_when_the_zone_is_taken_and_keeps_them_due() {
     let due = before.0 - (before.1 - before.1 / 8).max(before.0 - 2016);
     assert_eq!((run.pages_returned, run.pages_deferred, run.trylock_failures), (0, due, 1));
     assert!(run.changed);
-    // The limit stays above what is held: the next free must not wait for the zone either.
+    // The limit stays above the count: the next free must not wait for the zone lock either.
     let (count, high) = state(&frames);
     assert!(count == before.0 && high >= count);
-    // Tried again, without any time in between: exactly what was left.
+    // A retry after no time frees exactly the remaining pages.
     stepped::set_cpu(0);
     assert_eq!(returned(frames.refresh_cpu_vm_stats(elapsed(0), Stepped::cond_resched)), due);
     assert_eq!(state(&frames).1, before.0 - due);
@@ -229,7 +229,7 @@ fn a_resting_cache_of_a_remote_zone_is_emptied_after_three_runs() {
         let run = |_| frames.refresh_cpu_vm_stats(request, Stepped::cond_resched).pages_returned;
         assert_eq!((0..6).map(run).collect::<Vec<_>>(), [0, 0, 62, 0, 0, 0], "{request:?}");
         assert_eq!(frames.inspect_pcp(far, CpuId::new(0), |pcp| pcp.count()), 0);
-        // The cache of its own zone rests undisturbed.
+        // The cache of the local zone does not change.
         assert_eq!(state(&frames).0, 62);
     }
 }

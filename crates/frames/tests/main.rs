@@ -1,5 +1,5 @@
-//! Everything that the frame allocator promises, on CPUs that are stepped by hand. One program, so
-//! that code that is generic over the machine is compiled for it once.
+//! Tests of the frame allocator's guarantees, on CPUs that are stepped by hand. They are one
+//! program, so that code that is generic over the machine is compiled once.
 
 mod bare;
 mod decay_rules;

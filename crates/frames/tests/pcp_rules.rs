@@ -207,14 +207,14 @@ fn below_the_high_watermark_caches_shrink() {
         held.push(take(&frames, Order::ZERO));
     }
     assert_eq!(high(&frames, 0), before);
-    // A free takes at least a batch off the limit and gives pages back, although there is room.
+    // A free lowers the limit by at least a batch and drains pages, although there is room.
     let cached = count(&frames, 0);
     stepped::record(true);
     frames.free_pages(held.pop().unwrap(), Order::ZERO);
     assert_eq!(high(&frames, 0), before - 63);
     assert_eq!(drains(), if cached + 1 >= 774 { vec![63] } else { vec![] });
     stepped::record(false);
-    // Enough frees, and the zone is fine again.
+    // After enough frees the zone is above its high watermark again.
     for page in held {
         frames.free_pages(page, Order::ZERO);
     }

@@ -18,7 +18,7 @@ fn boot(cpus: usize) -> Frames {
     FrameAllocator::new(&MemoryMap::single(1 << 20), AllocConfig::default()).unwrap()
 }
 
-/// Old and new byte and what was folded, of each change since the last call.
+/// The old and the new byte and the folded amount of each change since the last call.
 fn changes() -> Vec<(i8, i8, i32)> {
     let events = stepped::take_traces().into_iter();
     let changes = events.filter_map(|(_, event)| match event {
@@ -56,7 +56,7 @@ fn steps_overstep_by_half_a_threshold() {
     assert_eq!(stats.node(NODE, NodeItem::AnonMapped), 43);
     assert_eq!(stats.all_nodes(NodeItem::AnonMapped), 43);
     assert_eq!(stats.node_snapshot(NODE, NodeItem::AnonMapped), 29);
-    // And the same way back: 14 more steps of room than from zero.
+    // In the other direction 14 more steps fit than from zero.
     (0..14).for_each(|_| stats.dec_node(&off, NODE, NodeItem::AnonMapped));
     stepped::take_traces();
     stats.dec_node(&off, NODE, NodeItem::AnonMapped);

@@ -1,4 +1,4 @@
-//! Zones: watermarks, the order in which they are asked, splitting, merging, claiming, stealing.
+//! Zones: watermarks, the order in which they are tried, splitting, merging, claiming, stealing.
 
 use mmscale_arch::{Access, CpuId, Line, NodeId, Order, Pfn};
 use mmscale_frames::frame::{FrameState, MigrateType};
@@ -12,7 +12,7 @@ const ZONE: ZoneId = ZoneId::new(0);
 
 type Frames = FrameAllocator<Stepped>;
 
-/// No page is kept back, and page caches hold one page at most: what is left is the buddy.
+/// No page is reserved, and page caches hold at most one page: this tests the buddy allocator.
 fn bare(map: &MemoryMap) -> Frames {
     stepped::boot(2, 1000);
     let config = AllocConfig { min_free_kb: Some(0), watermark_scale: 1, ..AllocConfig::default() };
@@ -106,7 +106,7 @@ fn memory_that_is_not_used_is_not_touched() {
 fn a_large_foreign_block_is_claimed_whole() {
     let frames = bare(&MemoryMap::single(4096));
     let first = direct(&frames, 0, MigrateType::Unmovable).unwrap();
-    // The largest block, two pageblocks, became unmovable; so do the pages that follow.
+    // The largest block, two pageblocks, became unmovable; further pages come from it.
     let start = first.align_down(Order::MAX).index();
     assert_eq!(block_type(&frames, start), MigrateType::Unmovable);
     assert_eq!(block_type(&frames, start + 512), MigrateType::Unmovable);
@@ -125,7 +125,7 @@ fn reclaimable_falls_back_to_unmovable_before_movable() {
     // Both types have free blocks of order 9 or 10; the search goes from the largest order down,
     // so the movable blocks of order 10 come first.
     assert_ne!(unmovable.align_down(Order::MAX), reclaimable.align_down(Order::MAX));
-    // In one zone without any movable block it takes the unmovable ones.
+    // In a zone without movable blocks it takes the unmovable ones.
     let frames = bare(&MemoryMap::single(1024));
     let unmovable = direct(&frames, 0, MigrateType::Unmovable).unwrap();
     let reclaimable = direct(&frames, 0, MigrateType::Reclaimable).unwrap();
@@ -163,7 +163,7 @@ fn a_pageblock_is_claimed_if_half_of_it_is_free() {
 fn pages_that_fit_count_towards_a_claim() {
     // An unmovable pageblock whose pages were then taken for movable use by single steals.
     let frames = pageblock_with(300, MigrateType::Unmovable);
-    // 212 free, 300 held as unmovable: movable may not claim it, and steals.
+    // 212 free, 300 held as unmovable: a movable allocation may not claim it, and steals.
     for _ in 0..100 {
         direct(&frames, 0, MigrateType::Movable).unwrap();
     }
@@ -192,8 +192,8 @@ fn pages_that_fit_count_towards_a_claim() {
     frames.verify().unwrap();
 }
 
-/// Who found nothing to claim steals for as long as it holds the zone lock. It looked at pageblocks
-/// again for each page: a refill of 2016 pages held the lock for 10 ms.
+/// A refill that finds no pageblock to claim steals until it releases the zone lock. If it searched
+/// pageblocks again for each page, a refill of 2016 pages would hold the lock for 10 ms.
 #[test]
 fn a_refill_that_can_claim_nothing_looks_once() {
     stepped::boot(1, 1000);
@@ -201,8 +201,8 @@ fn a_refill_that_can_claim_nothing_looks_once() {
     let frames: Frames = FrameAllocator::new(&MemoryMap::single(1 << 16), config).unwrap();
     let take = |wanted| frames.alloc_pages(Order::ZERO, wanted, Gfp::ATOMIC | Gfp::MEMALLOC);
     let held: Vec<Pfn> = core::iter::from_fn(|| take(MigrateType::Unmovable).ok()).collect();
-    // In each pageblock 212 pages side by side come back: too few for movable ones to claim it.
-    // They are blocks of orders 7, 6, 4 and 2, and a look is at each order from 4 on.
+    // In each pageblock 212 adjacent pages are freed: too few for a movable allocation to claim it.
+    // They are blocks of orders 7, 6, 4 and 2; a search tries each order not below 4.
     let back = held.iter().filter(|page| page.index() % 512 >= 300);
     back.for_each(|&page| frames.free_pages(page, Order::ZERO));
     frames.drain_all();
@@ -224,7 +224,7 @@ fn movable_pages_do_not_claim_for_a_small_block() {
     let page = direct(&frames, 0, MigrateType::Movable).unwrap();
     assert!(page.index() >= 504);
     assert_eq!(block_type(&frames, 0), MigrateType::Unmovable);
-    // Freed, it goes back to the type of its pageblock and merges.
+    // A freed page goes to the list of its pageblock's type and merges.
     free_direct(&frames, page, 0);
     assert_eq!(blocks(&frames)[3], 1);
     frames.verify().unwrap();
@@ -310,7 +310,7 @@ fn what_other_cpus_cache_is_found_when_memory_runs_out() {
     stepped::set_cpu(1);
     pages.into_iter().for_each(|page| frames.free_pages(page, Order::ZERO));
     stepped::set_cpu(0);
-    // One that may not wait finds nothing; one that may takes CPU 1's pages.
+    // An allocation that may not wait finds nothing; one that may wait drains CPU 1's pages.
     while take(Gfp::NOWAIT).is_ok() {}
     let cached = || frames.inspect_pcp(ZONE, CpuId::new(1), |pcp| pcp.count());
     assert!(cached() > 0);

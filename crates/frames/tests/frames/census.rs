@@ -1,4 +1,4 @@
-//! The census of free memory against a count of what is held.
+//! The census of free memory, compared with a count of held pages.
 
 use crate::frames::oracle::{Oracle, answer_drains};
 use crate::frames::random::Random;
@@ -31,7 +31,7 @@ fn allocator(caches: PcpPolicy) -> Rc<FrameAllocator<Stepped>> {
     frames
 }
 
-/// Pages held of each pageblock, and how many it has.
+/// The held pages of each pageblock, and all of its pages.
 fn held_by_block(oracle: &Oracle) -> Vec<(usize, usize)> {
     let (first, last) = (START / BLOCK, (START + PAGES).div_ceil(BLOCK));
     let mut held = vec![(0, 0); last - first];
@@ -46,7 +46,7 @@ fn held_by_block(oracle: &Oracle) -> Vec<(usize, usize)> {
     held
 }
 
-/// Free blocks of each order if everything that could be merged were.
+/// The free blocks of each order if all free buddies were merged.
 fn merged(oracle: &Oracle) -> [u64; MAX_ORDER as usize + 1] {
     let mut free = vec![false; (START + PAGES).next_multiple_of(1 << MAX_ORDER)];
     free[START..START + PAGES].fill(true);
@@ -74,12 +74,12 @@ fn check(census: &Census, oracle: &Oracle) {
     assert_eq!(census.free_pages(), PAGES as u64 - oracle.pages);
     assert_eq!(census.full_blocks, count(&|held, pages| held == pages));
     assert_eq!(census.partial_blocks, count(&|held, pages| held > 0 && held < pages));
-    // The pieces of pageblocks at the zone's ends are loose, as no zone can give them whole.
+    // The parts of pageblocks at the zone's ends are loose: no zone can allocate them whole.
     assert_eq!(census.whole_blocks + census.loose_blocks, count(&|held, _| held == 0));
     assert_eq!(census.unusable_pages(Order::ZERO), census.cached_pages);
 }
 
-/// Allocates and frees blocks of all sizes on all CPUs; what stays is held.
+/// Allocates and frees blocks of all sizes on all CPUs; returns the blocks that remain held.
 fn churn(frames: &FrameAllocator<Stepped>, seed: u64) -> Oracle {
     let mut rng = Random(seed);
     let mut oracle = Oracle::default();
@@ -139,7 +139,7 @@ fn memory_that_was_never_used_is_whole_and_small_to_keep() {
     assert!((1_000..20_000).contains(&rest), "{rest} bytes for a zone and four page caches");
 }
 
-/// Whatever the number of pages: what is kept for CPUs does not grow with it.
+/// Holds for any number of pages: per-CPU metadata does not grow with it.
 #[test]
 fn without_records_less_than_two_bits_a_page_are_kept() {
     stepped::boot(4, 1000);

@@ -1,4 +1,4 @@
-//! Pageblocks that are isolated, go offline, come back.
+//! Isolating pageblocks, taking them offline and bringing them online.
 
 use mmscale_arch::{CpuId, Order, Pfn};
 use mmscale_frames::frame::MigrateType;
@@ -45,7 +45,7 @@ fn nobody_gets_an_isolated_page_and_all_get_it_afterwards() {
         frames.isolate_pageblock(target).unwrap();
         assert_eq!(frames.isolate_pageblock(target), Err(IsolateError::NotNow));
         assert_eq!(free_pages(frames), u64::from(PAGES) - 512);
-        // Its neighbour, the other half of a largest block, is a block of its own.
+        // Its neighbour, the other half of a largest block, is a separate block.
         assert_eq!(blocks(frames, Order::PAGEBLOCK), 1);
         let gfp = Gfp::KERNEL | Gfp::MEMALLOC;
         let mut held = Vec::new();

@@ -1,5 +1,5 @@
-//! Frees of what is not held: each says which frame it was, under every policy, whether records
-//! of frames are kept or not.
+//! Invalid frees: each panics and names the frame, under every policy, with and without records of
+//! frames.
 
 use mmscale_arch::{Order, Pfn};
 use mmscale_frames::frame::MigrateType;
@@ -7,7 +7,7 @@ use mmscale_frames::page_alloc::{AllocConfig, FrameAllocator, Gfp, MemoryMap, Pc
 use mmscale_stepped::{self as stepped, Stepped};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// So many that a CPU may keep whole pageblocks.
+/// Enough pages that a CPU's cache may have whole pageblocks.
 const PAGES: u32 = 1 << 17;
 
 type Frames = FrameAllocator<Stepped>;
@@ -16,7 +16,8 @@ fn take(frames: &Frames, order: Order) -> Pfn {
     frames.alloc_pages(order, MigrateType::Movable, Gfp::KERNEL).unwrap()
 }
 
-/// `wrong` frees something that it does not hold, last of all; it gets a new allocator each time.
+/// Checks that `wrong` panics with the number of the frame. It gets a new allocator each time, and
+/// its last operation is an invalid free.
 fn refused(records: &[Records], wrong: impl Fn(&Frames)) {
     let all = PcpPolicy::ALL;
     for caches in all {
@@ -34,7 +35,7 @@ fn refused(records: &[Records], wrong: impl Fn(&Frames)) {
     }
 }
 
-/// On a CPU's stack that is known without records only where debug assertions look for it.
+/// Without records a double free of a block on a CPU's stack is detected in checked builds only.
 #[test]
 fn what_was_just_freed() {
     let all = [Records::Kept, Records::None];
@@ -48,7 +49,7 @@ fn what_was_just_freed() {
     }
 }
 
-/// Without records that is found when the frame goes home once more.
+/// Without records the double free is detected when the frame is freed to the map again.
 #[test]
 fn what_was_freed_and_went_home() {
     refused(&[Records::Kept, Records::None], |frames| {
@@ -60,14 +61,14 @@ fn what_was_freed_and_went_home() {
     });
 }
 
-/// Who survives the panic has the map as it was: the bits of frames that were wrong are set back.
+/// The map is unchanged after the panic: the bits that were changed by mistake are restored.
 #[test]
 fn a_frame_that_goes_home_twice_harms_no_other() {
     stepped::boot(1, 1000);
     let (caches, records) = (PcpPolicy::Blockmap, Records::None);
     let config = AllocConfig { caches, records, ..AllocConfig::default() };
     let frames = FrameAllocator::<Stepped>::new(&MemoryMap::single(PAGES), config).unwrap();
-    // Of one word: some stay out, so that there are bits to harm beside it.
+    // Pages of one word: some stay allocated, so that there are other bits to damage.
     let mut pages: Vec<Pfn> = (0..20).map(|_| take(&frames, Order::ZERO)).collect();
     pages.sort_unstable();
     let twice = pages.remove(10);
@@ -93,7 +94,8 @@ fn what_is_no_block_or_in_no_zone() {
     refused(&[Records::None], |frames| frames.free_pages(Pfn::new(PAGES as usize), Order::ZERO));
 }
 
-/// Who gives a whole pageblock back must have had it as one: that is known without records, too.
+/// A pageblock that is freed as one block must have been allocated as one. This is checked without
+/// records too.
 #[test]
 fn a_pageblock_that_is_out_in_parts_or_as_part_of_more() {
     for (taken, given) in [(0, 9), (8, 9), (10, 9), (9, 10)] {
@@ -105,7 +107,7 @@ fn a_pageblock_that_is_out_in_parts_or_as_part_of_more() {
     }
 }
 
-/// Without records another wrong order is not found: that is documented.
+/// Without records other wrong orders are not detected, as documented.
 #[test]
 fn what_was_handed_out_with_another_order() {
     refused(&[Records::Kept], |frames| {

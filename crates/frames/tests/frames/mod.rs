@@ -1,5 +1,5 @@
-//! The frame allocator against a simple oracle: long seeded runs, and short random sequences that
-//! shrink to what matters when one fails.
+//! The frame allocator, compared with a simple oracle: long seeded runs, and short random sequences
+//! that are shrunk to the relevant steps when one fails.
 
 mod census;
 mod isolation;

@@ -1,4 +1,4 @@
-//! Who has which frames, by the simplest means.
+//! A simple model of the held blocks.
 
 use mmscale_arch::{Cpu as _, Ipi, Order, Pfn};
 use mmscale_frames::page_alloc::FrameAllocator;
@@ -6,17 +6,17 @@ use mmscale_stepped::{self as stepped, Stepped};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// How many times as many operations as usual to try: `MMSCALE_DEPTH`, 1 unless set. A usual run
-/// of these tests is more than a million operations, one with 10 more than ten million.
+/// Factor of the number of operations: `MMSCALE_DEPTH`, 1 unless set. With 1 these tests do more
+/// than a million operations, with 10 more than ten million.
 ///
-/// Panics if it is no number above 0.
+/// Panics unless it is a number above 0.
 pub(crate) fn depth() -> usize {
     let Ok(text) = std::env::var("MMSCALE_DEPTH") else { return 1 };
     let depth = text.parse().ok().filter(|&depth: &usize| depth > 0);
     depth.unwrap_or_else(|| panic!("MMSCALE_DEPTH is {text}: give a number above 0"))
 }
 
-/// Lets the other CPUs answer when one of them waits for what they keep.
+/// Lets the other CPUs handle drain requests while one CPU waits for them.
 pub(crate) fn answer_drains(allocator: &Rc<FrameAllocator<Stepped>>) {
     let allocator = Rc::clone(allocator);
     stepped::on_relax(move || {
@@ -30,7 +30,7 @@ pub(crate) fn answer_drains(allocator: &Rc<FrameAllocator<Stepped>>) {
     });
 }
 
-/// The blocks that somebody holds.
+/// The held blocks.
 #[derive(Default)]
 pub(crate) struct Oracle {
     /// First frame -> order; no two blocks overlap.
@@ -40,7 +40,7 @@ pub(crate) struct Oracle {
 }
 
 impl Oracle {
-    /// Panics if the block is askew, or if somebody holds a part of it.
+    /// Adds a block. Panics if it is not aligned, or if a part of it is held already.
     pub(crate) fn add(&mut self, pfn: Pfn, order: Order) {
         let (start, end) = (pfn.index(), pfn.index() + order.pages());
         assert!(pfn.is_aligned(order), "block at {start} of order {} is askew", order.get());
@@ -51,7 +51,7 @@ impl Oracle {
         self.keys.push(start);
         self.pages += order.pages() as u64;
     }
-    /// Takes one of the blocks away, `choice` says which.
+    /// Removes one of the blocks, selected by `choice`.
     pub(crate) fn take(&mut self, choice: usize) -> Option<(Pfn, Order)> {
         if self.keys.is_empty() {
             return None;
@@ -61,17 +61,17 @@ impl Oracle {
         self.pages -= order.pages() as u64;
         Some((Pfn::new(start), order))
     }
-    /// Pages held from frame `start` on, `pages` in number.
+    /// The number of held pages in blocks that begin among the `pages` frames from `start` up.
     pub(crate) fn held_within(&self, start: Pfn, pages: u32) -> u64 {
         let range = start.index()..start.index() + pages as usize;
         self.blocks.range(range).map(|(_, order)| order.pages() as u64).sum()
     }
-    /// All blocks: first frame and size.
+    /// Iterates over all blocks: first frame and order.
     pub(crate) fn blocks(&self) -> impl Iterator<Item = (usize, Order)> {
         self.blocks.iter().map(|(&start, &order)| (start, order))
     }
-    /// Pages held of the frames from `start` on, `pages` in number, also of blocks that only
-    /// partly lie there.
+    /// The number of held pages among the `pages` frames that begin with `start`, also of blocks
+    /// that are only partly in that range.
     pub(crate) fn held_of(&self, start: Pfn, pages: usize) -> u64 {
         let (from, to) = (start.index(), start.index() + pages);
         let near = self.blocks.range(..to).rev();
@@ -79,7 +79,7 @@ impl Oracle {
         let inside = parts.take_while(|&(_, end)| end + Order::MAX.pages() > from);
         inside.map(|(first, end)| end.min(to).saturating_sub(first.max(from)) as u64).sum()
     }
-    /// Blocks held.
+    /// The number of held blocks.
     pub(crate) fn len(&self) -> usize {
         self.keys.len()
     }

@@ -126,7 +126,7 @@ fn a_fragment_goes_to_the_end_of_the_zones_list_if_its_owner_is_busy() {
     );
     let word = frames.frames().word(page);
     assert_eq!((word.state(), word.may_merge()), (FrameState::Free, false));
-    // Another free page, of nobody's, comes before it.
+    // Another free page, whose pageblock has no owner, comes before it.
     let other = frames.inspect_pcp(ZONE, CPU0, |_| {
         frames.alloc_pages(order(4), MigrateType::Movable, Gfp::ATOMIC).unwrap()
     });
@@ -165,7 +165,7 @@ fn a_partial_block_stays_owned_and_is_recovered_before_another_is_claimed() {
     assert_eq!(phases(), [(RefillPhase::Recover, BLOCK - 1)]);
     assert_eq!(block(again), block(kept));
     assert_eq!(remembered(&frames, CPU0), []);
-    // What was recovered merges again: with the two pages it leaves as one.
+    // The recovered blocks merge again: with the two pages they leave the cache as one block.
     free_on(&frames, 1, [again, kept]);
     frames.drain_pages(CPU0);
     assert_eq!(owned(&frames, CPU0), 0);
@@ -200,7 +200,7 @@ fn where_a_pageblock_does_not_fit_chunks_are_cut_and_owned_by_nobody() {
     // 63 pages are a handful of blocks, not 63.
     assert_eq!(phases[0].1, 63);
     assert!(stepped::work_count(Op::BuddyTake) < 100);
-    // Such a page stays where it is freed, and does not merge there.
+    // Such a page stays in the cache of the freeing CPU, and does not merge there.
     free_on(&frames, 1, [pages[0], pages[1]]);
     assert_eq!(count(&frames, CPU1), 2);
     assert!(!frames.frames().word(pages[0]).may_merge());
@@ -240,7 +240,7 @@ fn higher_orders_are_cut_from_what_is_cached() {
     frames.free_pages(block3, order(3));
     stepped::set_cpu(0);
     assert_eq!(count(&frames, CPU0), BLOCK - 1);
-    // Orders that page caches do not keep pass them by, both ways.
+    // Orders above a pageblock's bypass page caches, in both directions.
     let block5 = take(&frames, 5);
     frames.free_pages(block5, order(5));
     assert_eq!(zone_locks(), locks + 2);
@@ -256,7 +256,7 @@ fn a_pageblock_that_another_type_takes_is_nobodys() {
         let next = || frames.alloc_pages(Order::ZERO, MigrateType::Movable, gfp).ok();
         core::iter::from_fn(next).collect()
     };
-    // Of one owned block most comes back to the zone, of all others nothing.
+    // Most of one owned pageblock is freed to the zone, nothing of all others.
     let mine = block(pages[BLOCK as usize * 20]);
     assert_eq!(owner(&frames, mine), Some(CPU0));
     let (_, back): (Vec<Pfn>, Vec<Pfn>) =
@@ -270,7 +270,7 @@ fn a_pageblock_that_another_type_takes_is_nobodys() {
     assert_eq!((block(stolen), owner(&frames, mine)), (mine, None));
     assert_eq!(owned(&frames, CPU0), before - 1);
     frames.verify().unwrap();
-    // The old entry means nothing any more.
+    // The old entry is stale.
     stepped::set_cpu(0);
     assert_eq!(remembered(&frames, CPU0), [mine]);
     assert!(frames.alloc_pages(Order::ZERO, MigrateType::Movable, gfp).is_ok());

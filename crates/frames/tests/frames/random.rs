@@ -1,4 +1,4 @@
-//! Random operations on several CPUs, zones, orders and types against a simple oracle.
+//! Random operations on several CPUs, zones, orders and types, compared with a simple oracle.
 
 use crate::frames::oracle::{Oracle, answer_drains, depth};
 use mmscale_arch::{Cpu as _, CpuId, Machine, Order, Pfn};
@@ -49,7 +49,7 @@ struct Run {
     random: Random,
     total: u64,
     failures: u32,
-    /// Whether a node is said to be short.
+    /// Whether a node is reported as short.
     short: bool,
 }
 
@@ -142,7 +142,8 @@ impl Run {
         }
         stepped::assert_quiet();
     }
-    /// Waves of more allocating and of more freeing, on one CPU for a while, then on another.
+    /// Alternates between phases with more allocations and phases with more frees, on one CPU for a
+    /// while, then on another.
     fn go(&mut self, steps: usize) {
         for step in 0..steps * depth() {
             if step % 97 == 0 {
@@ -161,7 +162,8 @@ impl Run {
         }
         self.check();
     }
-    /// Everything comes home: nothing held, nothing cached, only largest blocks left.
+    /// Frees all blocks and drains all caches: then nothing is held or cached, and only largest
+    /// blocks are left.
     fn end(mut self) {
         while self.oracle.len() > 0 {
             self.free();
@@ -246,8 +248,7 @@ fn maps_of_blocks_on_two_nodes_with_a_low_zone() {
     }
 }
 
-/// The zones share a pageblock: what a CPU keeps of the last zone must not take in frames of the
-/// other.
+/// The zones share a pageblock: a CPU's cache of the last zone must not accept frames of the other.
 #[test]
 fn maps_of_blocks_that_meet_inside_a_pageblock() {
     for seed in 43..46 {

@@ -1,4 +1,4 @@
-//! The last whole pageblocks of the policy `blockmap`, for who wants them whole.
+//! The reserve of whole pageblocks of the policy `blockmap`.
 
 use super::oracle::answer_drains;
 use mmscale_arch::{NodeId, Order, Pfn};
@@ -17,7 +17,7 @@ const ORDER_3: Order = Order::new(3).unwrap();
 struct Zone(Rc<FrameAllocator<Stepped>>);
 
 impl Zone {
-    /// 64 pageblocks.
+    /// A zone of 64 pageblocks.
     fn new() -> Self {
         stepped::boot(CPUS, 1000);
         let (caches, min_free_kb) = (PcpPolicy::Blockmap, Some(4 * MIN_PAGES));
@@ -29,7 +29,7 @@ impl Zone {
     fn take(&self, order: Order, gfp: Gfp) -> Option<Pfn> {
         self.0.alloc_pages(order, MigrateType::Movable, gfp).ok()
     }
-    /// Single pages, by all CPUs in turns, as long as there are some.
+    /// Allocates single pages on all CPUs in turn, until that fails.
     fn fill(&self) -> Vec<Pfn> {
         let take = |nth: usize| {
             stepped::set_cpu(nth / 16 % CPUS);
@@ -40,8 +40,8 @@ impl Zone {
     fn whole(&self) -> u64 {
         self.0.census().whole_blocks
     }
-    /// Whether all above the min watermark is out; what CPUs kept on stacks before memory was short
-    /// may be out too.
+    /// Whether all pages above the min watermark are allocated; pages that were on CPUs' stacks
+    /// before memory was short may be allocated too.
     fn is_out(&self) -> bool {
         let free = self.0.census().free_pages();
         (MIN_PAGES - 64 * CPUS as u64..=MIN_PAGES).contains(&free)
@@ -54,7 +54,7 @@ fn single_pages_leave_whole_blocks_down_to_the_watermark() {
     let held = zone.fill();
     assert!(zone.is_out(), "no page above the watermark is refused");
     assert_eq!(zone.whole(), RESERVE);
-    // What comes back lies at random: whole blocks stay whole while it comes and goes.
+    // Random pages are freed and allocated again: whole blocks stay whole.
     held.iter().step_by(7).for_each(|&page| zone.0.free_pages(page, Order::ZERO));
     zone.fill();
     assert!(zone.is_out());
@@ -65,7 +65,7 @@ fn single_pages_leave_whole_blocks_down_to_the_watermark() {
 fn parts_of_the_last_whole_blocks_are_for_who_is_urgent() {
     let zone = Zone::new();
     let held = zone.fill();
-    // Free memory enough, and no eight pages side by side but in whole blocks.
+    // There is enough free memory, but eight adjacent free pages only in whole blocks.
     let even = |page: &&Pfn| page.index().is_multiple_of(2);
     held.iter().filter(even).take(1200).for_each(|&page| zone.0.free_pages(page, Order::ZERO));
     assert_eq!(zone.take(ORDER_3, Gfp::KERNEL), None);
@@ -74,7 +74,7 @@ fn parts_of_the_last_whole_blocks_are_for_who_is_urgent() {
     assert_eq!(zone.whole(), RESERVE - 1);
     assert!(zone.take(ORDER_3, Gfp::ATOMIC).is_some(), "below the watermark they are not kept");
     assert_eq!(zone.whole(), RESERVE - 2);
-    // A hole that is large enough is nobody's reserve.
+    // A free block of the order outside of whole blocks is not in the reserve.
     let first = held[0].align_down(ORDER_3).index();
     let odd =
         held.iter().filter(|page| !page.index().is_multiple_of(2) && page.index() / 8 == first / 8);
@@ -88,7 +88,7 @@ fn parts_of_the_last_whole_blocks_are_for_who_is_urgent() {
 fn whole_blocks_above_the_reserve_are_broken_up() {
     let zone = Zone::new();
     let held = zone.fill();
-    // All pages of four pageblocks come back.
+    // All pages of four pageblocks are freed.
     let block = |page: &&Pfn| page.pageblock() < held[0].pageblock().min(4) + 4;
     held.iter().filter(block).for_each(|&page| zone.0.free_pages(page, Order::ZERO));
     let whole = zone.whole();
@@ -98,8 +98,8 @@ fn whole_blocks_above_the_reserve_are_broken_up() {
     assert!(threes.len() as u64 > (whole - RESERVE) * 64 - 8, "all parts of them");
 }
 
-/// Above the min watermark single pages may break up whole blocks too, but only when no hole is
-/// left anywhere, as long as no more whole ones are there than fit under the high watermark.
+/// Above the min watermark single pages may break up whole blocks too. If there are no more whole
+/// blocks than fit under the high watermark, they may do so only when no other page is free.
 #[test]
 fn single_pages_take_every_hole_before_a_block_under_the_high_watermark() {
     let zone = Zone::new();
@@ -124,7 +124,7 @@ fn single_pages_take_every_hole_before_a_block_under_the_high_watermark() {
     assert_eq!(zone.whole(), high - 1);
 }
 
-/// Single pages are not sent to another node for a reserve that its watermark does not ask for.
+/// Single pages use the reserve above the min watermark before they come from another node.
 #[test]
 fn single_pages_break_up_near_blocks_rather_than_go_far() {
     stepped::boot(CPUS, 1000);
@@ -140,7 +140,7 @@ fn single_pages_break_up_near_blocks_rather_than_go_far() {
     assert!(taken + low + 64 >= 64 * 512, "{taken} pages, and {low} were to be left");
 }
 
-/// A zone with as many free pages as its min watermark has none to give.
+/// A zone whose free pages are exactly its min watermark serves no allocation.
 #[test]
 fn the_page_at_the_watermark_is_not_given() {
     const MIN: u64 = 64;
@@ -163,7 +163,7 @@ fn the_page_at_the_watermark_is_not_given() {
     let available = |order| frames.is_available(NodeId::new(0), order, Gfp::KERNEL);
     assert!(!available(Order::ZERO) && take(Gfp::KERNEL).is_err());
     frames.free_pages(last, sixteen);
-    // One page above it is left then.
+    // Then one page above the watermark is left.
     assert_eq!(free(), MIN + 16);
     assert!(available(sixteen) && take(Gfp::KERNEL).is_ok());
     assert_eq!(free(), MIN);

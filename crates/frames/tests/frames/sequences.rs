@@ -1,5 +1,5 @@
-//! Short random sequences of everything that can be asked of the allocator. A sequence that fails
-//! is shrunk to the fewest and plainest steps that still fail, and printed.
+//! Short random sequences of all operations of the allocator. A sequence that fails is shrunk to
+//! the fewest and simplest steps that still fail, and printed.
 
 use crate::frames::oracle::{Oracle, answer_drains, depth};
 use mmscale_arch::{Cpu as _, CpuId, MAX_ORDER, Machine, Order, Pfn};
@@ -19,29 +19,29 @@ use std::rc::Rc;
 const CPUS: usize = 4;
 const INTERVAL_NS: u64 = 1_000_000_000;
 
-/// One step. CPUs and zones are numbers of which the remainder counts.
+/// One step. Numbers of CPUs and zones are taken modulo their count.
 #[derive(Clone, Debug)]
 enum Step {
-    /// `count` blocks.
+    /// Allocates `count` blocks.
     Alloc {
         order: u8,
         wanted: usize,
         gfp: u8,
         count: usize,
     },
-    /// `count` blocks, from the one `choice` names on.
+    /// Frees `count` blocks, beginning with the one that `choice` selects.
     Free {
         choice: usize,
         count: usize,
     },
-    /// The following steps are done there.
+    /// Does the following steps on this CPU.
     Cpu(usize),
     Drain {
         zone: usize,
         cpu: usize,
     },
     DrainAll,
-    /// A run of the upkeep tick as the kernel has it.
+    /// A run of the kernel's upkeep tick.
     Tick,
     /// A run of the phased tick.
     TickAfter {
@@ -55,7 +55,7 @@ enum Step {
     },
     Offline(usize),
     Online(usize),
-    /// To a pageblock, of which the number's remainder counts.
+    /// An operation on a pageblock; its number is taken modulo their count.
     Block(BlockStep, usize),
 }
 
@@ -67,7 +67,7 @@ enum BlockStep {
     Online,
 }
 
-/// To pages and CPUs.
+/// Generates steps on pages and CPUs.
 fn page_step() -> impl Strategy<Value = Step> {
     let order = prop_oneof![4 => Just(0), 2 => 1u8..4, 1 => 4..=MAX_ORDER];
     let count = prop_oneof![3 => Just(1usize), 2 => 2usize..12, 1 => 12usize..300];
@@ -100,7 +100,8 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![15 => page_step(), 1 => block]
 }
 
-/// Memory of one zone, of a low and a normal one, of three on two nodes; sizes that end anywhere.
+/// Generates memory maps: one zone, a low and a normal zone, three zones on two nodes; their sizes
+/// need no alignment.
 fn memory() -> impl Strategy<Value = MemoryMap> {
     prop_oneof![
         (600u32..9_000).prop_map(MemoryMap::single),
@@ -141,7 +142,7 @@ fn gfp_of(kind: u8) -> Gfp {
     }
 }
 
-/// The allocator and the oracle, side by side.
+/// The allocator and the oracle.
 struct Pair {
     frames: Rc<FrameAllocator<Stepped>>,
     oracle: Oracle,
@@ -189,7 +190,7 @@ impl Pair {
             }
             Err(error) => {
                 assert_eq!(error, AllocError::NoMemory);
-                // Without a watermark to keep, a page is refused only if there is none at all.
+                // Without a watermark, an allocation of a page fails only if no page is free.
                 if order == Order::ZERO && gfp.contains(Gfp::MEMALLOC) {
                     for zone in self.frames.zones().iter().filter(|zone| Self::accepts(gfp, zone)) {
                         let held = self.oracle.held_within(zone.start(), zone.pages());
@@ -218,7 +219,7 @@ impl Pair {
             self.frames.cpu_dead(CpuId::new(cpu));
         }
     }
-    /// What isolation must say, by the oracle's books.
+    /// Does an operation on a pageblock, and checks its result with the oracle.
     fn block(&mut self, step: BlockStep, number: usize) {
         let block =
             Pfn::new(number % (self.frames.frames().len() + 1)).align_down(Order::PAGEBLOCK);
@@ -327,7 +328,7 @@ impl Pair {
         assert_eq!(cached, audit.cached);
         stepped::assert_quiet();
     }
-    /// Everything comes home, and every block is whole.
+    /// Frees all blocks and drains all caches, and checks that every pageblock is whole.
     fn end(&mut self) {
         for block in core::mem::take(&mut self.isolated) {
             self.frames.unisolate_pageblock(block).expect("it is isolated");
@@ -347,7 +348,7 @@ fn online() -> impl Iterator<Item = usize> {
     (0..CPUS).filter(|&cpu| Stepped::is_online(CpuId::new(cpu)))
 }
 
-/// The same sequences each time: a failure is a failure, whoever runs the test.
+/// A runner with a fixed seed: every run of the test has the same sequences.
 fn runner(cases: u32) -> TestRunner {
     let rng_seed = RngSeed::Fixed(0x6d6d_7363_616c_6521);
     TestRunner::new(Config { cases, rng_seed, failure_persistence: None, ..Config::default() })
@@ -373,8 +374,8 @@ fn any_sequence_agrees_with_the_oracle() {
     }
 }
 
-/// A planted bug: whoever frees something on CPU 2 loses track of half of the next block of two
-/// pages. The sequence that is found first is long; what is shown is the shortest that fails.
+/// A deliberate bug of the test: after a free on CPU 2 it forgets half of the next block of two
+/// pages. The first sequence that fails is long; the one that is shown is the shortest.
 #[test]
 fn a_planted_bug_shrinks_to_the_steps_that_matter() {
     let two = Order::new(1).expect("in range");
