@@ -61,5 +61,5 @@ pub use machine::{
 pub use mask::CpuMask;
 pub use policy::{About, Policy};
 pub use random::random;
-pub use tlb::{Asid, Found, PageSize, SoftTlb, Translation, Walked};
+pub use tlb::{Asid, PageSize, SoftTlb, TlbHit, Translation, Walked};
 pub use trace::{Probe, Trace, TraceGroup};

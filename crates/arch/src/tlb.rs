@@ -144,7 +144,7 @@ pub struct SoftTlb {
 
 /// A translation found in a [`SoftTlb`], with the mark of a checker.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Found {
+pub struct TlbHit {
     /// The translation.
     pub translation: Translation,
     /// Whether its frame was freed since ([`SoftTlb::mark_freed`]).
@@ -194,7 +194,7 @@ impl SoftTlb {
 
     /// Looks up the translation of `page`.
     #[inline]
-    pub fn lookup(&self, asid: Asid, page: Vpn) -> Option<Found> {
+    pub fn lookup(&self, asid: Asid, page: Vpn) -> Option<TlbHit> {
         let entries = self.entries.as_ref()?;
         for size in [PageSize::Base, PageSize::Huge] {
             let (set, unit) = set_of(page, size);
@@ -202,7 +202,7 @@ impl SoftTlb {
             let ways = &entries[set * WAYS..(set + 1) * WAYS];
             if let Some(entry) = ways.iter().find(|entry| entry.key == wanted) {
                 let freed = entry.value & FREED != 0;
-                return Some(Found { translation: entry.translation(size), freed });
+                return Some(TlbHit { translation: entry.translation(size), freed });
             }
         }
         None

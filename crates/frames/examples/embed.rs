@@ -94,7 +94,7 @@ fn run(name: &str, map: &MemoryMap, config: AllocConfig) -> Result<(), Box<dyn E
     });
 
     let audit = frames.verify()?;
-    println!("{} pages free for all, {} kept by CPUs", audit.free, audit.cached);
+    println!("{} pages free in zones, {} in CPUs' caches", audit.free, audit.cached);
     frames.drain_all();
     let audit = frames.verify()?;
     println!("after draining: {} and {}", audit.free, audit.cached);
@@ -113,7 +113,7 @@ fn run_cpu(frames: &Frames, cpu: usize, to: Sender<Block>, from: &Receiver<Block
         let block = frames.alloc_pages(order, MigrateType::Movable, Gfp::KERNEL);
         // There is no reclaim here that would free memory when it is short.
         let Ok(pfn) = block else { continue };
-        to.send((pfn, order)).expect("the next CPU listens until this one is done");
+        to.send((pfn, order)).expect("the next CPU receives until this one is done");
         from.try_iter().for_each(|(pfn, order)| frames.free_pages(pfn, order));
     }
     drop(to);

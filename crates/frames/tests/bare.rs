@@ -59,7 +59,8 @@ fn work(frames: &Frames, cpu: usize) -> bool {
     let mut near = true;
     for turn in 0..20_000 {
         let order = Order::all().nth(turn % 4).expect("there are more");
-        let pfn = frames.alloc_pages(order, MigrateType::Movable, Gfp::KERNEL).expect("memory");
+        let pfn =
+            frames.alloc_pages(order, MigrateType::Movable, Gfp::KERNEL).expect("memory is free");
         near &= pfn.index() / NODE_PAGES as usize == cpu;
         held.push((pfn, order));
         if held.len() == 500 {
@@ -67,14 +68,14 @@ fn work(frames: &Frames, cpu: usize) -> bool {
         }
     }
     held.into_iter().for_each(|(pfn, order)| frames.free_pages(pfn, order));
-    assert_eq!((PREEMPT.get(), IRQ_ON.get()), (0, true), "every guard was let go");
+    assert_eq!((PREEMPT.get(), IRQ_ON.get()), (0, true), "every guard was dropped");
     near
 }
 
 #[test]
-fn cpus_take_pages_of_their_nodes_and_all_come_home() {
+fn cpus_allocate_pages_of_their_nodes_and_all_are_freed() {
     let map = MemoryMap::nodes(2, NODE_PAGES);
-    let frames = Frames::new(&map, AllocConfig::default()).expect("a plain map");
+    let frames = Frames::new(&map, AllocConfig::default()).expect("a valid map");
     let near = thread::scope(|scope| {
         let cpus = [0, 1].map(|cpu| {
             scope.spawn({
@@ -86,18 +87,18 @@ fn cpus_take_pages_of_their_nodes_and_all_come_home() {
     });
     assert_eq!(near, [true, true]);
     frames.drain_all();
-    let audit = frames.verify().expect("whole");
+    let audit = frames.verify().expect("the allocator is consistent");
     assert_eq!((audit.free, audit.cached, audit.held), (2 * u64::from(NODE_PAGES), 0, 0));
 }
 
 #[test]
 fn the_reclaimer_that_the_embedder_named_is_woken_when_memory_is_low() {
     let frames = Frames::new(&MemoryMap::nodes(2, NODE_PAGES), AllocConfig::default());
-    let frames = frames.expect("a plain map");
+    let frames = frames.expect("a valid map");
     let reclaimer = TaskId::new(7);
     frames.set_reclaimer(NodeId::new(0), Some(reclaimer));
     let take = || frames.alloc_pages(Order::ZERO, MigrateType::Movable, Gfp::KERNEL);
-    let first = take().expect("all is free");
+    let first = take().expect("all memory is free");
     assert_eq!(WOKEN.get(), None);
     let rest: Vec<Pfn> = core::iter::from_fn(|| take().ok()).collect();
     assert_eq!(WOKEN.get(), Some(reclaimer));

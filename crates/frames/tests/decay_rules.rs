@@ -101,7 +101,7 @@ fn runs_go_on_until_the_limit_is_at_its_floor() {
 }
 
 #[test]
-fn decay_follows_time_however_it_is_cut() {
+fn decay_does_not_depend_on_the_division_of_time() {
     assert_eq!(decayed(8000, SECOND, SECOND), 7000);
     assert_eq!(decayed(8000, 0, SECOND), 8000);
     assert_eq!(decayed(64_000, 3 * SECOND, SECOND), 42_875);
@@ -189,7 +189,7 @@ fn background_decay_leaves_pages_when_the_zone_is_taken_and_keeps_them_due() {
 }
 
 #[test]
-fn background_decay_does_not_wait_for_a_drain_from_afar() {
+fn background_decay_does_not_wait_for_a_remote_drain() {
     let frames = boot(AllocConfig::default());
     burst(&frames);
     stepped::set_cpu(1);
@@ -216,7 +216,7 @@ fn folding_alone_leaves_the_caches() {
 }
 
 #[test]
-fn a_resting_cache_of_a_remote_zone_is_emptied_after_three_runs() {
+fn an_unused_cache_of_a_remote_zone_is_drained_after_three_runs() {
     for request in [DecayRequest::PerRun, elapsed(SECOND)] {
         stepped::boot(2, 1000);
         stepped::set_node(1, 1);

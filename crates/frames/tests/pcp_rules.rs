@@ -132,7 +132,7 @@ fn no_refill_is_larger_than_the_room_that_high_leaves() {
 }
 
 #[test]
-fn a_consumer_drains_what_it_freed_at_once() {
+fn a_consumer_drains_its_frees_in_one_step() {
     for (hold, expected) in
         [(BulkHold::Whole, vec![711]), (BulkHold::Batch, [vec![63; 11], vec![18]].concat())]
     {
@@ -254,7 +254,7 @@ fn orders_without_a_list_go_straight_to_the_zone() {
 }
 
 #[test]
-fn a_cache_that_is_taken_is_passed_by() {
+fn a_cache_whose_lock_is_taken_is_bypassed() {
     let frames = boot(AllocConfig::default());
     let page = take(&frames, Order::ZERO);
     let before = frames.inspect_buddy(ZONE, |buddy| buddy.free_pages());

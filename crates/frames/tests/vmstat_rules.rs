@@ -65,7 +65,7 @@ fn steps_overstep_by_half_a_threshold() {
 }
 
 #[test]
-fn larger_changes_go_to_the_total_at_once() {
+fn larger_changes_go_to_the_total_directly() {
     let frames = boot(2);
     let stats = frames.stats();
     let off = IrqGuard::<Stepped>::new();
@@ -101,7 +101,7 @@ fn many_single_pages_leave_what_a_loop_would_leave() {
 }
 
 #[test]
-fn folding_moves_every_byte_and_says_how_many() {
+fn folding_moves_every_byte_and_returns_their_number() {
     let frames = boot(2);
     let stats = frames.stats();
     let off = IrqGuard::<Stepped>::new();
@@ -160,7 +160,7 @@ fn pressure_lowers_thresholds_from_the_next_fold_on() {
     assert_eq!(stats.zone(ZONE, ZoneItem::Mlock), 105);
     frames.node_is_short();
     frames.node_is_balanced();
-    assert_eq!(stats.threshold(ZONE), 14, "another node is short");
+    assert_eq!(stats.threshold(ZONE), 14, "another node is still short");
     frames.node_is_balanced();
     assert_eq!(stats.threshold(ZONE), 98);
     frames.fold_counters();

@@ -264,7 +264,7 @@ fn the_nearest_zone_is_asked_first_and_the_better_kind_before_the_worse() {
 }
 
 #[test]
-fn a_low_zone_keeps_a_reserve_from_those_who_could_go_elsewhere() {
+fn a_low_zone_has_a_reserve_from_requests_that_accept_other_zones() {
     stepped::boot(1, 1000);
     let map = MemoryMap::single(1 << 20).with_dma32(1 << 16);
     let exhaust = |gfp: Gfp| {
@@ -298,7 +298,7 @@ fn urgent_allocations_go_deeper_and_wake_reclaim() {
 }
 
 #[test]
-fn what_other_cpus_cache_is_found_when_memory_runs_out() {
+fn other_cpus_caches_are_drained_when_memory_runs_out() {
     stepped::boot(2, 1000);
     let frames: Frames =
         FrameAllocator::new(&MemoryMap::single(1 << 16), AllocConfig::default()).unwrap();
@@ -329,7 +329,7 @@ fn injected_failures_fail_and_cost_nothing() {
 }
 
 #[test]
-fn maps_and_settings_that_make_no_sense_are_refused() {
+fn invalid_maps_and_settings_are_refused() {
     stepped::boot(1, 1000);
     let why = |map: &MemoryMap, config| FrameAllocator::<Stepped>::new(map, config).err().unwrap();
     let fine = AllocConfig::default();

@@ -5,7 +5,7 @@
 
 use crate::config::Checks;
 use mmscale_arch::{
-    Asid, Found, PAGEBLOCK_ORDER, PageSize, Pfn, SoftTlb, Translation, VmaRange, Vpn,
+    Asid, PAGEBLOCK_ORDER, PageSize, Pfn, SoftTlb, TlbHit, Translation, VmaRange, Vpn,
 };
 
 /// Translations of all CPUs that reach each frame: those of single pages, and those of huge pages
@@ -82,7 +82,7 @@ impl Tlbs {
     }
     /// Returns the translation of `page` in the TLB of CPU `at`.
     #[inline]
-    pub(crate) fn lookup(&self, at: usize, asid: Asid, page: Vpn) -> Option<Found> {
+    pub(crate) fn lookup(&self, at: usize, asid: Asid, page: Vpn) -> Option<TlbHit> {
         self.cpus[at].tlb.lookup(asid, page)
     }
     pub(crate) fn fill(&mut self, at: usize, asid: Asid, page: Vpn, new: Translation) {

@@ -96,7 +96,7 @@ mod tests {
     use alloc::collections::BTreeSet;
 
     #[test]
-    fn names_are_unique_and_said_in_one_sentence() {
+    fn names_are_unique_and_descriptions_are_one_sentence() {
         let names: BTreeSet<&str> = Fault::ALL.iter().map(|declared| declared.name).collect();
         assert_eq!(names.len(), Fault::ALL.len());
         for Declared { name, what, tests, expected, .. } in Fault::ALL {

@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn what_came_back_is_used_again_before_a_new_one() {
+    fn a_freed_number_is_reused_before_a_new_one() {
         let numbers = Numbers::<BareCpu<One>>::new(0..1000);
         for _ in 0..500 {
             let out = [(); 3].map(|()| numbers.take().expect("there are more"));

@@ -82,7 +82,7 @@ pub const READER_SPIN_NS: u64 = 25_000;
 
 /// Kind of lock for which a queued task waits.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Want {
+enum WaitFor {
     Read,
     Write,
 }
@@ -93,7 +93,7 @@ pub struct RwSem<A: Machine, T> {
     /// The task number of the writer that holds it, plus 1; a hint for spinners.
     owner: A::AtomicU32,
     spinners: A::Spin,
-    queue: SpinLock<A, VecDeque<(TaskId, Want)>>,
+    queue: SpinLock<A, VecDeque<(TaskId, WaitFor)>>,
     data: UnsafeCell<T>,
 }
 
@@ -221,13 +221,13 @@ impl<A: Machine, T> RwSem<A, T> {
         let me = A::current();
         {
             let mut queue = self.queue.lock_irqsave();
-            queue.push_back((me, Want::Read));
+            queue.push_back((me, WaitFor::Read));
             self.count.fetch_or(WAITERS, Ordering::Relaxed);
             let left = self.count.fetch_sub(READER, Ordering::Relaxed) - READER;
             // Check again, since other tasks may have seen the word before. A writer may have seen
             // this reader's `READER` and gone to sleep. Or the holder has released or downgraded
             // the semaphore and seen no `WAITERS`.
-            let readers = left & WRITER == 0 && matches!(queue.front(), Some((_, Want::Read)));
+            let readers = left & WRITER == 0 && matches!(queue.front(), Some((_, WaitFor::Read)));
             if !planted!(RwsemQueuedReaderUnchecked) && (readers || left & TAKEN == 0) {
                 self.wake_first(&mut queue);
             }
@@ -285,7 +285,7 @@ impl<A: Machine, T> RwSem<A, T> {
     }
 
     fn write_slow(&self) {
-        let me = (A::current(), Want::Write);
+        let me = (A::current(), WaitFor::Write);
         let since_ns = A::now_ns();
         self.queue.lock_irqsave().push_back(me);
         loop {
@@ -345,22 +345,22 @@ impl<A: Machine, T> RwSem<A, T> {
         let old = self.count.fetch_add(READER - WRITER, Ordering::AcqRel);
         if old & WAITERS != 0 && !planted!(RwsemDowngradeWakesNone) {
             let mut queue = self.queue.lock_irqsave();
-            if matches!(queue.front(), Some((_, Want::Read))) {
+            if matches!(queue.front(), Some((_, WaitFor::Read))) {
                 self.let_readers_in(&mut queue);
             }
         }
     }
 
     /// Wakes the writer at the head of the queue, or grants the semaphore to the queue's readers.
-    fn wake_first(&self, queue: &mut VecDeque<(TaskId, Want)>) {
+    fn wake_first(&self, queue: &mut VecDeque<(TaskId, WaitFor)>) {
         match queue.front() {
             None => {}
-            Some((task, Want::Write)) => A::unpark(*task),
-            Some((_, Want::Read)) => self.let_readers_in(queue),
+            Some((task, WaitFor::Write)) => A::unpark(*task),
+            Some((_, WaitFor::Read)) => self.let_readers_in(queue),
         }
     }
 
-    fn let_readers_in(&self, queue: &mut VecDeque<(TaskId, Want)>) {
+    fn let_readers_in(&self, queue: &mut VecDeque<(TaskId, WaitFor)>) {
         // Add one reader first: after that no writer can take the semaphore. If a writer has just
         // taken it, it sees `WAITERS` when it releases it, and wakes the queue after this task has
         // released the queue's lock.
@@ -370,11 +370,11 @@ impl<A: Machine, T> RwSem<A, T> {
             return;
         }
         let mut readers = 0;
-        let readers_in_queue = queue.iter().filter(|(_, want)| *want == Want::Read).count();
+        let readers_in_queue = queue.iter().filter(|(_, kind)| *kind == WaitFor::Read).count();
         let granted = readers_in_queue.min(READERS_AT_ONCE);
         self.count.fetch_add(READER * (granted as u64 - 1), Ordering::Relaxed);
-        queue.retain(|(task, want)| {
-            let keep = *want == Want::Write || readers == granted;
+        queue.retain(|(task, kind)| {
+            let keep = *kind == WaitFor::Write || readers == granted;
             if !keep {
                 readers += 1;
                 A::unpark(*task);

@@ -91,7 +91,7 @@ mod tests {
     use core::cell::Cell;
 
     #[test]
-    fn values_are_made_when_first_asked_for_and_then_stay() {
+    fn values_are_made_when_first_requested_and_stay() {
         let table = Sparse::new(1 << 20);
         assert!(table.get(70_000).is_none() && table.groups_made() == 0);
         table.get_or_make(70_000, Cell::new).set(5);

@@ -25,16 +25,16 @@ fn take(map: &Map) -> Pfn {
     map.claim(&PreemptGuard::new(), request(Order::ZERO), &mut 0).unwrap()
 }
 
-/// Corrupts a sound map with `plant` and checks that `verify` reports the error that it returns.
-/// `plant` gets an allocated page, whose block the CPU owns.
+/// Corrupts a sound map with `corrupt` and checks that `verify` reports the error that it returns.
+/// `corrupt` gets an allocated page, whose block the CPU owns.
 #[track_caller]
-fn caught(plant: impl FnOnce(&Map, Pfn) -> MapError) {
+fn caught(corrupt: impl FnOnce(&Map, Pfn) -> MapError) {
     let map = Map::new(Pfn::new(0), 1 << 16, NO_RESERVE);
     let held = take(&map);
     let audit = map.verify().unwrap();
     assert_eq!(audit.free + audit.cached, (1 << 16) - 1);
     assert!(audit.cached > 0 && map.head(map.block_of(held)).owned_by(ME));
-    let expected = plant(&map, held);
+    let expected = corrupt(&map, held);
     assert_eq!(map.verify(), Err(expected));
 }
 
@@ -51,7 +51,7 @@ fn a_frame_in_use_that_its_block_does_not_count() {
 }
 
 #[test]
-fn room_that_nobody_would_look_for() {
+fn a_free_block_without_a_hint() {
     caught(|map, held| {
         let (block, order) = (map.block_of(held), Order::new(5).unwrap());
         map.order_hints.forget(block, order);
@@ -60,7 +60,7 @@ fn room_that_nobody_would_look_for() {
 }
 
 #[test]
-fn a_frame_handed_out_that_is_free_for_all() {
+fn an_allocated_frame_whose_bit_is_clear() {
     caught(|map, held| {
         let (word, bit) = bits::split(map.index(held));
         map.word(word).fetch_and(!(1 << bit), SeqCst);
@@ -69,25 +69,25 @@ fn a_frame_handed_out_that_is_free_for_all() {
 }
 
 #[test]
-fn a_block_that_somebody_never_left() {
+fn a_block_that_is_still_busy() {
     caught(|map, held| {
         let block = map.block_of(held);
         map.heads[block].fetch_or(BUSY, SeqCst);
-        MapError::Inside(first(map, block))
+        MapError::Owner(first(map, block))
     });
 }
 
 #[test]
-fn a_block_whose_owner_does_not_know() {
+fn a_block_that_its_owner_does_not_list() {
     caught(|map, _| {
         let head = map.head(FRESH);
         assert!(map.whole.clear(FRESH) && map.change(FRESH, head, head.owned(ME)));
-        MapError::Inside(first(map, FRESH))
+        MapError::Owner(first(map, FRESH))
     });
 }
 
 #[test]
-fn a_whole_block_that_nobody_can_find() {
+fn a_whole_block_in_no_index() {
     caught(|map, _| {
         assert!(map.whole.clear(FRESH));
         MapError::Unfiled(first(map, FRESH))
@@ -95,7 +95,7 @@ fn a_whole_block_that_nobody_can_find() {
 }
 
 #[test]
-fn a_block_in_use_that_is_found_as_a_whole_one() {
+fn a_block_in_use_in_the_index_of_whole_blocks() {
     caught(|map, held| {
         map.whole.set(map.block_of(held));
         MapError::Misfiled(held.align_down(Order::PAGEBLOCK))
@@ -117,20 +117,20 @@ fn a_block_in_use_that_is_filed_under_another_fill() {
 }
 
 #[test]
-fn a_frame_that_a_cpu_keeps_and_everybody_may_take() {
+fn a_cached_frame_that_is_free_in_the_map() {
     caught(|map, _| {
         let word = (FRESH * WORDS) as u32;
         let cache = map.caches.of(ME).enter().unwrap();
         assert!(cache.stacks.push(bits::join(word, 5), Order::ZERO, MigrateType::Movable));
-        MapError::Kept(map.frame(word, 5))
+        MapError::Cached(map.frame(word, 5))
     });
 }
 
 #[test]
-fn a_cpu_that_miscounts_what_it_keeps() {
+fn a_cpu_whose_cache_miscounts_its_pages() {
     caught(|map, _| {
         map.caches.of(ME).enter().unwrap().corrupt_pages(1);
-        MapError::Keeps(ME)
+        MapError::CacheCount(ME)
     });
 }
 
@@ -163,15 +163,15 @@ fn block(order: u8) -> Order {
 /// A freed page stays in the cache, and a block that is too large for the cache goes to the map and
 /// leaves a delta. The flag must be set in both cases, so that a drain finds them.
 #[test]
-fn who_keeps_what_came_back_or_owes_the_counter_says_so() {
+fn cached_pages_and_a_delta_set_the_flag() {
     for (order, owed) in [(0, 0), (7, 128)] {
         let map = Map::new(Pfn::new(0), 8 << 9, NO_RESERVE);
         let (pinned, order) = (PreemptGuard::new(), block(order));
         let pfn = map.claim(&pinned, request(order), &mut 0).unwrap();
-        map.drain_here(&pinned).expect("no interrupt is here");
+        map.drain_here(&pinned).expect("not in an interrupt");
         map.take_delta(&pinned);
         assert!(!map.shared.of(ME).nonempty.is_nonzero());
-        let cache = map.enter_cache(&pinned).expect("no interrupt is here");
+        let cache = map.enter_cache(&pinned).expect("not in an interrupt");
         assert_eq!(map.give_part(cache, ME, (pfn, order)), owed);
         assert!(map.shared.of(ME).nonempty.is_nonzero());
         map.verify().unwrap();
@@ -181,7 +181,7 @@ fn who_keeps_what_came_back_or_owes_the_counter_says_so() {
 /// Where memory is short each CPU folds its delta immediately. If it set its flag, it would be
 /// drained again and again, and would lose the pageblocks that it owns.
 #[test]
-fn who_counts_at_once_says_nothing() {
+fn a_delta_that_is_folded_immediately_does_not_set_the_flag() {
     let map = Map::new(Pfn::new(0), 8 << 9, NO_RESERVE);
     let pinned = PreemptGuard::new();
     let scarce = AllocRequest { refill: Refill::Exact, ..request(Order::ZERO) };
@@ -198,7 +198,7 @@ fn who_counts_at_once_says_nothing() {
 /// A refill takes several whole pageblocks: at most the CPU's share of the pages above the
 /// watermark, at most what its cache has room for, and none of the reserve.
 #[test]
-fn what_is_taken_for_later_is_bounded() {
+fn refills_of_whole_blocks_are_bounded() {
     let pinned = PreemptGuard::new();
     let kept = |order, spare_pages, reserve_pages| {
         let reserve = ReservePages { from_singles: reserve_pages, from_larger: reserve_pages };
@@ -215,13 +215,13 @@ fn what_is_taken_for_later_is_bounded() {
         let mut change = 0;
         for &(pfn, order) in &taken {
             if order < Order::PAGEBLOCK {
-                let cache = map.enter_cache(&pinned).expect("no interrupt is here");
+                let cache = map.enter_cache(&pinned).expect("not in an interrupt");
                 map.give_part(cache, ME, (pfn, order));
             } else {
                 map.give(&pinned, (pfn, order), Refill::Batch, &mut change);
             }
         }
-        map.drain_here(&pinned).expect("no interrupt is here");
+        map.drain_here(&pinned).expect("not in an interrupt");
         assert_eq!(map.verify().unwrap().free, MANY.into());
         (audit.cached + held) / 512
     };
@@ -238,14 +238,18 @@ fn what_is_taken_for_later_is_bounded() {
     assert_eq!(
         kept(7, u32::MAX, MANY - 1024),
         1,
-        "the reserve stays: as many as are wanted, or none"
+        "a refill takes several blocks above the reserve, or none"
     );
     let reserve = ReservePages { from_singles: 0, from_larger: MANY };
     let map = Map::new(Pfn::new(0), MANY, reserve);
     let urgent =
         AllocRequest { reserve: ReserveAccess::Full, spare_pages: u32::MAX, ..request(block(7)) };
     map.claim(&pinned, urgent, &mut 0).unwrap();
-    assert_eq!(map.verify().unwrap().cached, 512 - 128, "who may have the reserve needs one");
+    assert_eq!(
+        map.verify().unwrap().cached,
+        512 - 128,
+        "an urgent request takes one block of the reserve"
+    );
 }
 
 /// The most pageblocks on a CPU's stacks, with a map of `MANY` pages.
@@ -256,25 +260,25 @@ fn map_limit() -> u64 {
 }
 
 #[test]
-fn a_frame_that_two_keep_or_that_is_part_of_more() {
+fn a_frame_cached_twice_or_part_of_a_held_block() {
     let keep = |map: &Map, frame, order| {
         let cache = map.caches.get(ME).unwrap().enter().unwrap();
         assert!(cache.stacks.push(frame, block(order), MigrateType::Movable));
     };
-    let kept = |plant: &dyn Fn(&Map)| {
+    let kept = |corrupt: &dyn Fn(&Map)| {
         let map = Map::new(Pfn::new(0), MANY, NO_RESERVE);
         let whole = AllocRequest { spare_pages: 0, ..request(block(9)) };
         assert_eq!(map.claim(&PreemptGuard::new(), whole, &mut 0), Some(Pfn::new(0)));
-        plant(&map);
+        corrupt(&map);
         map.verify().map(|audit| audit.cached)
     };
     assert_eq!(kept(&|map| keep(map, 0, 9)), Ok(512));
-    assert_eq!(kept(&|map| keep(map, 64, 6)), Err(MapError::Kept(Pfn::new(64))));
+    assert_eq!(kept(&|map| keep(map, 64, 6)), Err(MapError::Cached(Pfn::new(64))));
     let twice = |map: &Map| (0..2).for_each(|_| keep(map, 0, 9));
-    assert_eq!(kept(&twice), Err(MapError::Kept(Pfn::new(0))));
+    assert_eq!(kept(&twice), Err(MapError::Cached(Pfn::new(0))));
     let part = |map: &Map| {
         map.claim(&PreemptGuard::new(), request(Order::ZERO), &mut 0).unwrap();
         keep(map, 512 + 63, 0);
     };
-    assert_eq!(kept(&part), Err(MapError::Kept(Pfn::new(512 + 63))));
+    assert_eq!(kept(&part), Err(MapError::Cached(Pfn::new(512 + 63))));
 }

@@ -304,7 +304,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn frames_go_home_with_their_word_and_make_room_for_another() {
+    fn pending_frees_leave_with_their_word_or_for_another_one() {
         let cache = CpuCache::new(Limits::of(4 * 2 * WORD_PAGES));
         let go = |word, frames: u64| {
             cache
@@ -317,15 +317,15 @@ mod tests {
         assert!(join(1, 0x3) && !join(1, 0x81) && !join(5, 3) && !join(3, 3));
         assert_eq!(go(1, 0x81), Err(FreedTwice));
         assert_eq!(cache.pages(), 7);
-        assert_eq!(go(5, 1), Ok(Some((1, 0xf3, 6))), "its place is the same");
-        assert_eq!(go(5, !1), Ok(Some((5, !0, 64))), "the word is together");
+        assert_eq!(go(5, 1), Ok(Some((1, 0xf3, 6))), "it has the same entry");
+        assert_eq!(go(5, !1), Ok(Some((5, !0, 64))), "the word is complete");
         assert_eq!(cache.pages(), 1);
         assert_eq!(cache.pop_pending(), Some(Run { word: 2, frames: 1 }));
         assert_eq!((cache.pop_pending(), cache.pages()), (None, 0));
     }
 
     #[test]
-    fn the_fate_of_one_pageblock_is_remembered_until_it_is_forgotten() {
+    fn the_destination_of_one_pageblock_is_recorded_until_it_is_forgotten() {
         let cache = CpuCache::new(Limits::of(0));
         assert_eq!(cache.recent_free_to(0), None);
         for to in [FreeTo::Bitmap, FreeTo::Stack(MigrateType::Reclaimable)] {

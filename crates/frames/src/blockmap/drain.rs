@@ -152,12 +152,12 @@ impl<A: Cpu> BlockMap<A> {
     pub(crate) fn has_unfolded_delta(&self, pinned: &impl NoPreempt<A>, most: i64) -> bool {
         let Some(cache) = self.caches.of(pinned.cpu()).enter() else { return false };
         let delta = cache.delta();
-        let owes = delta.abs() > most;
+        let exceeds = delta.abs() > most;
         // A delta that is folded now needs no drain.
-        if !owes && delta != 0 {
+        if !exceeds && delta != 0 {
             self.mark_nonempty(pinned.cpu());
         }
-        owes
+        exceeds
     }
 
     /// Takes this CPU's unfolded delta, which the caller adds to the zone's counter. Interrupts are
@@ -165,8 +165,8 @@ impl<A: Cpu> BlockMap<A> {
     /// or in an interrupt that came while the CPU uses its cache.
     #[inline]
     pub(crate) fn take_delta(&self, pinned: &impl NoPreempt<A>) -> Option<i64> {
-        let owed = self.caches.of(pinned.cpu()).enter()?.take_delta();
-        (owed != 0).then_some(owed)
+        let delta = self.caches.of(pinned.cpu()).enter()?.take_delta();
+        (delta != 0).then_some(delta)
     }
 
     /// Clears the flag `nonempty` of a CPU whose cache is empty. A CPU that reads 0 and then

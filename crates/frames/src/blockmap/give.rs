@@ -30,7 +30,7 @@ impl<A: Cpu> BlockMap<A> {
     /// and the cache has room. `pfn` may be another zone's.
     #[inline(always)]
     pub(crate) fn keep_part(&self, cache: &Entered<'_>, pfn: Pfn, order: Order) -> bool {
-        debug_assert!(order < Order::PAGEBLOCK, "those go another way");
+        debug_assert!(order < Order::PAGEBLOCK, "pageblocks are freed by other functions");
         let (frame, cache) = (self.index(pfn), &cache.0);
         let kept = match cache.recent_free_to(block_of(frame)) {
             Some(FreeTo::Stack(kind)) => {

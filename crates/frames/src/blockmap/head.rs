@@ -263,6 +263,6 @@ impl Head {
     }
 }
 
-const _: () = assert!(2 * BLOCK_PAGES <= USED, "frames may be counted as used twice for a moment");
+const _: () = assert!(2 * BLOCK_PAGES <= USED, "`used` may count frames twice");
 const _: () = assert!(mmscale_arch::MAX_CPUS < 0xffff);
 const _: () = assert!(MigrateType::COUNT <= 4 && MigrateType::Movable as u8 == 0);

@@ -303,7 +303,7 @@ mod tests {
     use mmscale_stepped::Stepped;
 
     #[test]
-    fn it_holds_what_a_set_holds_and_finds_it_in_order() {
+    fn an_index_agrees_with_a_set_and_is_searched_in_order() {
         for len in [1, 64, 65, 4096, 4097, 300_000] {
             let index = Index::<Stepped>::new(len, |at| at % 1000 == 7);
             let mut model: BTreeSet<usize> = (0..len).filter(|at| at % 1000 == 7).collect();
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn what_two_sets_share_and_a_third_has_not_is_found_in_order() {
+    fn blocks_of_two_sets_and_not_of_a_third_are_found_in_order() {
         let by = |step: usize| Index::<Stepped>::new(2000, |at| at % step == 0);
         let (twos, threes, fives) = (by(2), by(3), by(5));
         let found = |also, without, start| twos.common(also, without, start).collect::<Vec<_>>();

@@ -253,7 +253,7 @@ impl<A: Cpu> BlockMap<A> {
             whole: Index::new(blocks, |block| missing_in(block) == 0),
             partial: MigrateType::ALL.map(|kind| {
                 let mut fills = Fill::all();
-                core::array::from_fn(|_| index(kind, fills.next().expect("as many as there are")))
+                core::array::from_fn(|_| index(kind, fills.next().expect("one index per fill")))
             }),
             order_hints: OrderHints::all(blocks),
             isolating: A::AtomicU32::new(0),
@@ -400,5 +400,8 @@ const fn block_of(frame: u32) -> usize {
 
 #[cold]
 fn freed_twice(pfn: Pfn) -> ! {
-    panic!("frame {} is freed, but it is free already, or was never handed out so", pfn.index())
+    panic!(
+        "frame {} freed, but it is free already, or was not allocated with this order",
+        pfn.index()
+    )
 }

@@ -77,7 +77,7 @@ mod tests {
     use mmscale_stepped::Stepped;
 
     #[test]
-    fn what_is_looked_for_in_vain_is_not_looked_for_again_until_something_comes_back() {
+    fn a_failed_search_is_not_repeated_before_a_free() {
         let order_hints = OrderHints::<Stepped>::all(100);
         let order = |order| Order::new(order).unwrap();
         let there = |at| {

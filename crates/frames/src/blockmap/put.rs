@@ -107,7 +107,7 @@ impl<A: Cpu> BlockMap<A> {
     /// if one is not.
     #[inline(always)]
     fn clear_used<const COUNT: usize>(words: &[A::AtomicU64]) -> bool {
-        let words = words.first_chunk::<COUNT>().expect("as many as a block of an order has");
+        let words = words.first_chunk::<COUNT>().expect("the number of words of a block");
         let used = words.iter().fold(!0, |used, word| used & word.load(Acquire)) == !0;
         if used {
             // Pairs with the `Acquire` in `starts`.

@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn what_came_last_goes_first_and_orders_and_types_keep_apart() {
+    fn stacks_are_last_in_first_out_and_separate_by_order_and_type() {
         let stacks = Stacks::new(8192);
         for (at, id) in StackId::all().enumerate() {
             let kind = MigrateType::ALL[at / ORDERS];
@@ -319,14 +319,14 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_make_room_and_larger_ones_where_pages_are_too_many() {
+    fn the_oldest_blocks_are_evicted_or_larger_ones_where_pages_are_too_many() {
         let stacks = Stacks::new(64);
         let evict = |order, kind| remove(&stacks, stacks.oldest(order, kind));
         assert!(stacks.take_in(order(6)) && !stacks.take_in(order(7)));
         for frame in 0..32 {
             assert!(stacks.push(2 * frame, order(1), MOVABLE));
         }
-        assert!(!stacks.push(64, order(1), MOVABLE), "it is full");
+        assert!(!stacks.push(64, order(1), MOVABLE), "the stack is full");
         assert!(!stacks.push(64, Order::ZERO, MOVABLE), "too many pages");
         let older: Vec<(u32, u8)> = (0..16).map(|frame| (2 * frame, 1)).collect();
         assert_eq!(evict(order(1), MOVABLE), older);
@@ -341,12 +341,12 @@ mod tests {
         }
         assert!(!stacks.push(0, order(1), MOVABLE), "too many pages");
         let most = [64, 68, 72, 76, 80].map(|frame| (frame, 2));
-        assert_eq!(evict(order(1), MOVABLE), most, "those have most");
+        assert_eq!(evict(order(1), MOVABLE), most, "that stack has most pages");
         assert!(stacks.push(0, order(1), MOVABLE));
     }
 
     #[test]
-    fn a_word_is_handed_out_in_order() {
+    fn blocks_of_a_word_are_popped_in_order() {
         let stacks = Stacks::new(64);
         let starts = 0x0101_0000_0001_0001;
         assert!(stacks.fill((3, &[starts]), 4, order(3), MOVABLE));
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pageblock_is_handed_out_in_order_too_and_as_many_as_there_is_room_for() {
+    fn pageblocks_are_popped_in_order_and_pushed_while_there_is_room() {
         for order in Order::all().skip(usize::from(LARGE)).take(ORDERS - usize::from(LARGE)) {
             let stacks = Stacks::new(MOST_PAGES);
             let pageblocks = stacks.refill_count(order, MOVABLE) >> (PAGEBLOCK_ORDER - order.get());
@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn all_of_a_pageblock_is_told_from_anything_less() {
+    fn all_of_a_pageblock_is_distinguished_from_less() {
         for order in Order::all().skip(usize::from(LARGE)).take(ORDERS - 1 - usize::from(LARGE)) {
             let split = |frames: &[u32]| {
                 let blocks: Vec<AtomicU32> = frames.iter().copied().map(AtomicU32::new).collect();
@@ -395,12 +395,12 @@ mod tests {
             let less = &pageblock[1..];
             assert_eq!(split(less), None);
             assert_eq!(split(&[less, &[2048]].concat()), None, "one is of another pageblock");
-            assert_eq!(split(&[less, &[512]].concat()), None, "one is there twice");
+            assert_eq!(split(&[less, &[512]].concat()), None, "one block is there twice");
         }
     }
 
     #[test]
-    fn what_is_in_them_is_told_by_words_and_can_be_cleared() {
+    fn stacked_frames_are_listed_by_word_and_removed() {
         let stacks = Stacks::new(512);
         assert!(stacks.push(64 * 4, order(8), MOVABLE));
         assert!(stacks.push(64 * 9 + 4, order(2), MOVABLE));

@@ -170,7 +170,7 @@ impl<A: Cpu> BlockMap<A> {
             rest[at] = starts;
             if at == word {
                 let best = bits::best_of(starts, part);
-                first = best.expect("nobody else takes frames of a block that was entered");
+                first = best.expect("only the CPU in a block takes frames of it");
                 starts = if ample { starts } else { 1 << first };
                 rest[at] = starts & !(1 << first);
             }

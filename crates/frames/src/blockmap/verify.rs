@@ -13,7 +13,7 @@ pub(crate) enum MapError {
     /// The head of the block at this frame counts another number of used frames than its bits.
     Count(Pfn),
     /// The block at this frame is busy, or its owner does not know that it owns it.
-    Inside(Pfn),
+    Owner(Pfn),
     /// The block at this frame has free frames and is in no index.
     Unfiled(Pfn),
     /// The block at this frame has a free block of this order and is not in the set of its hints.
@@ -22,10 +22,10 @@ pub(crate) enum MapError {
     Misfiled(Pfn),
     /// A CPU's cache has another number of pages than its count, or it has pages or a delta while
     /// its flag says that it is empty.
-    Keeps(CpuId),
+    CacheCount(CpuId),
     /// A CPU's cache has this frame, which is also free in the map, in the cache a second time, or
     /// part of a held block.
-    Kept(Pfn),
+    Cached(Pfn),
 }
 
 /// Pages of a map by their state.
@@ -62,7 +62,7 @@ impl<A: Cpu> BlockMap<A> {
             let pages: u32 = cache.words().map(|run| run.frames.count_ones()).sum();
             let keeps = pages > 0 || cache.delta() != 0;
             if pages != cache.pages() || keeps && !self.shared.of(cpu).nonempty.is_nonzero() {
-                return Err(MapError::Keeps(cpu));
+                return Err(MapError::CacheCount(cpu));
             }
             audit.cached += u64::from(pages);
             audit.unfolded += cache.delta();
@@ -88,7 +88,7 @@ impl<A: Cpu> BlockMap<A> {
                 let twice = before.filter(|&(at, _)| at == word).map_or(0, |(_, frames)| frames);
                 let wrong = frames & (free | twice);
                 if wrong != 0 {
-                    return Err(MapError::Kept(self.frame(word, wrong.trailing_zeros())));
+                    return Err(MapError::Cached(self.frame(word, wrong.trailing_zeros())));
                 }
                 before = Some((word, twice | frames));
             }
@@ -112,7 +112,7 @@ impl<A: Cpu> BlockMap<A> {
             return Err(MapError::Count(at));
         }
         if head.is_busy() || head.is_owned() && !self.is_known(block) {
-            return Err(MapError::Inside(at));
+            return Err(MapError::Owner(at));
         }
         if self.whole.contains(block) && !head.is_unowned_free() {
             return Err(MapError::Misfiled(at));

@@ -65,7 +65,7 @@ pub enum Violation {
     BlockMisfiled(Pfn),
     /// The pageblock at this frame has a free block of this order, and is not in the set of hints
     /// for that order.
-    RoomUnnoted(Pfn, Order),
+    HintMissing(Pfn, Order),
     /// A CPU is offline, and its counters' bytes or its page caches were not taken over.
     LeftBehind(CpuId),
 }
@@ -75,32 +75,46 @@ impl core::fmt::Display for Violation {
         match self {
             Self::Cover(pfn) => write!(f, "frame {}: not in exactly one block", pfn.index()),
             Self::Shape(pfn) => write!(f, "frame {}: misplaced block", pfn.index()),
-            Self::List(pfn) => write!(f, "frame {}: its record denies its list", pfn.index()),
+            Self::List(pfn) => write!(f, "frame {}: its record contradicts its list", pfn.index()),
             Self::Unmerged(pfn) => write!(f, "frame {}: its buddy is free too", pfn.index()),
             Self::Lost(pfn) => write!(f, "frame {}: not on exactly one list", pfn.index()),
             Self::BlockType(pfn) => write!(f, "frame {}: on another type's list", pfn.index()),
-            Self::Isolation(pfn) => write!(f, "frame {}: isolated, or not", pfn.index()),
-            Self::Owner(pfn) => write!(f, "frame {}: its pageblock has an owner", pfn.index()),
+            Self::Isolation(pfn) => {
+                write!(f, "frame {}: isolation of pageblock and block differ", pfn.index())
+            }
+            Self::Owner(pfn) => {
+                write!(f, "frame {}: its pageblock must not have an owner", pfn.index())
+            }
             Self::Stray(pfn) => write!(f, "frame {}: may merge where it must not", pfn.index()),
-            Self::Remembered(pfn) => write!(f, "frame {}: its owner forgot it", pfn.index()),
+            Self::Remembered(pfn) => {
+                write!(f, "frame {}: its owner does not remember it", pfn.index())
+            }
             Self::IsolatedCount(zone) => {
-                write!(f, "zone {}: isolated or offline miscounts", zone.index())
+                write!(f, "zone {}: isolated or offline pageblocks are miscounted", zone.index())
             }
             Self::OwnedCount(cpu) => write!(f, "{cpu}: its pageblocks are miscounted"),
-            Self::PcpCount(zone) => write!(f, "zone {}: a page cache miscounts", zone.index()),
+            Self::PcpCount(zone) => {
+                write!(f, "zone {}: the pages of a page cache are miscounted", zone.index())
+            }
             Self::AreaCount(zone, order) => {
-                write!(f, "zone {}: order {} miscounts", zone.index(), order.get())
+                write!(f, "zone {}: blocks of order {} are miscounted", zone.index(), order.get())
             }
             Self::Counter(zone) => write!(f, "zone {}: free pages miscounted", zone.index()),
-            Self::BlockCount(pfn) => write!(f, "pageblock at {}: miscounts", pfn.index()),
-            Self::BlockOwner(pfn) => write!(f, "pageblock at {}: its owner is lost", pfn.index()),
-            Self::BlockUnfiled(pfn) => write!(f, "pageblock at {}: in no index", pfn.index()),
-            Self::RoomUnnoted(pfn, order) => {
-                let (pfn, order) = (pfn.index(), order.get());
-                write!(f, "pageblock at {pfn}: its free block of order {order} is not noted")
+            Self::BlockCount(pfn) => {
+                write!(f, "pageblock at {}: used frames are miscounted", pfn.index())
             }
-            Self::BlockMisfiled(pfn) => write!(f, "pageblock at {}: not whole", pfn.index()),
-            Self::LeftBehind(cpu) => write!(f, "{cpu} is gone and left counts or pages behind"),
+            Self::BlockOwner(pfn) => {
+                write!(f, "pageblock at {}: busy, or not known to its owner", pfn.index())
+            }
+            Self::BlockUnfiled(pfn) => write!(f, "pageblock at {}: in no index", pfn.index()),
+            Self::HintMissing(pfn, order) => {
+                let (pfn, order) = (pfn.index(), order.get());
+                write!(f, "pageblock at {pfn}: its free block of order {order} has no hint")
+            }
+            Self::BlockMisfiled(pfn) => {
+                write!(f, "pageblock at {}: in the index of whole blocks", pfn.index())
+            }
+            Self::LeftBehind(cpu) => write!(f, "{cpu}: offline, with counts or pages left"),
         }
     }
 }

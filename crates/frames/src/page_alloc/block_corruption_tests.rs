@@ -18,17 +18,17 @@ fn take(frames: &Frames) -> Pfn {
     frames.alloc_pages(Order::ZERO, MigrateType::Movable, Gfp::KERNEL).unwrap()
 }
 
-/// Corrupts a sound allocator with `plant` and checks that `verify` reports the violation that it
-/// returns. `plant` gets an allocated and a cached page, whose pageblock the CPU owns.
+/// Corrupts a sound allocator with `corrupt` and checks that `verify` reports the violation that it
+/// returns. `corrupt` gets an allocated and a cached page, whose pageblock the CPU owns.
 #[track_caller]
-fn caught(plant: impl FnOnce(&Frames, Pfn, Pfn) -> Violation) {
+fn caught(corrupt: impl FnOnce(&Frames, Pfn, Pfn) -> Violation) {
     let config = AllocConfig { caches: PcpPolicy::Posted, ..AllocConfig::default() };
     let frames = Frames::new(&MemoryMap::single(1 << 20), config).unwrap();
     let (held, cached) = (take(&frames), take(&frames));
     frames.free_pages(cached, Order::ZERO);
     assert_eq!(frames.inspect_buddy(ZONE, |buddy| buddy.owner(held)), Some(ME));
     assert_eq!(frames.verify().unwrap().held, 1);
-    let expected = plant(&frames, held, cached);
+    let expected = corrupt(&frames, held, cached);
     assert_eq!(frames.verify(), Err(expected));
     assert!(!expected.to_string().is_empty());
 }
@@ -39,10 +39,10 @@ fn merging(list: MigrateType, taken_as: MigrateType) -> FrameWord {
 }
 
 #[test]
-fn what_may_merge_on_another_cpus_page_cache() {
+fn a_merging_block_in_another_cpus_page_cache() {
     caught(|frames, held, _| {
         let block = held.align_down(Order::PAGEBLOCK);
-        frames.listed(ZONE).buddy.lock_irqsave().plant_owner(block, CpuId::new(1));
+        frames.listed(ZONE).buddy.lock_irqsave().corrupt_owner(block, CpuId::new(1));
         Violation::Stray(block)
     });
 }
@@ -56,7 +56,7 @@ fn a_page_in_use_that_may_merge() {
 }
 
 #[test]
-fn what_may_merge_although_it_was_for_another_use() {
+fn a_merging_block_allocated_for_another_type() {
     caught(|frames, _, cached| {
         let odd = merging(MigrateType::Movable, MigrateType::Unmovable);
         frames.frames.set_word(cached, odd);
@@ -85,7 +85,7 @@ fn a_page_cache_that_miscounts_its_orders() {
 fn a_whole_pageblock_in_the_zone_that_has_an_owner() {
     caught(|frames, _, _| {
         let block = Pfn::new(40 * 1024);
-        frames.listed(ZONE).buddy.lock_irqsave().plant_owner(block, ME);
+        frames.listed(ZONE).buddy.lock_irqsave().corrupt_owner(block, ME);
         Violation::Owner(block)
     });
 }
@@ -95,7 +95,7 @@ fn an_isolated_pageblock_that_has_an_owner() {
     caught(|frames, _, _| {
         let block = Pfn::new(40 * 1024);
         frames.isolate_pageblock(block).unwrap();
-        frames.listed(ZONE).buddy.lock_irqsave().plant_owner(block, ME);
+        frames.listed(ZONE).buddy.lock_irqsave().corrupt_owner(block, ME);
         Violation::Owner(block)
     });
 }
@@ -109,7 +109,7 @@ fn a_wrong_number_of_owned_pageblocks() {
 }
 
 #[test]
-fn a_pageblock_that_its_owner_has_forgotten() {
+fn a_pageblock_that_its_owner_does_not_remember() {
     caught(|frames, held, _| {
         let block = held.align_down(Order::PAGEBLOCK);
         assert!(frames.listed(ZONE).buddy.lock_irqsave().remember(block, ME));
@@ -132,7 +132,7 @@ fn a_free_block_of_an_isolated_pageblock_that_can_be_allocated() {
             let mut lists = buddy.lists().filter(|(order, ..)| *order == Order::PAGEBLOCK);
             lists.find_map(|(_, _, list)| list.first()).expect("the other half is free")
         });
-        frames.listed(ZONE).buddy.lock_irqsave().plant_isolation(free);
+        frames.listed(ZONE).buddy.lock_irqsave().corrupt_isolation(free);
         Violation::Isolation(free)
     });
 }
@@ -142,7 +142,7 @@ fn a_cached_page_of_an_isolated_pageblock() {
     caught(|frames, held, cached| {
         frames.disown(ME);
         let mut buddy = frames.listed(ZONE).buddy.lock_irqsave();
-        buddy.plant_isolation(held.align_down(Order::PAGEBLOCK));
+        buddy.corrupt_isolation(held.align_down(Order::PAGEBLOCK));
         buddy.miscount_isolated();
         drop(buddy);
         frames.isolated.set(held, true);
@@ -151,7 +151,7 @@ fn a_cached_page_of_an_isolated_pageblock() {
         let inside = (0..512).map(|at| first.offset(at));
         let mut cached =
             inside.filter(|&pfn| frames.frames.word(pfn).state() == FrameState::Cached);
-        Violation::Isolation(cached.next().expect("one was given"))
+        Violation::Isolation(cached.next().expect("the pageblock has a cached page"))
     });
 }
 
@@ -173,7 +173,7 @@ fn a_wrong_number_of_isolated_pageblocks() {
 }
 
 #[test]
-fn an_offline_frame_that_says_something() {
+fn an_offline_frame_with_a_record() {
     caught(|frames, _, _| {
         let block = Pfn::new(40 * 1024);
         frames.offline_pageblock(block).unwrap();

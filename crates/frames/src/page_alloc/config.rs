@@ -194,24 +194,24 @@ pub enum ConfigError {
 impl core::fmt::Display for ConfigError {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match self {
-            Self::NoMemory => f.write_str("the memory map has no zone: give it at least one"),
-            Self::TooManyZones => write!(f, "more than {} zones: join some", ZoneId::MAX),
-            Self::EmptyZone(zone) => write!(f, "zone {zone} has no frame: leave it out"),
+            Self::NoMemory => f.write_str("the memory map has no zone: at least one is required"),
+            Self::TooManyZones => write!(f, "more than {} zones: merge some", ZoneId::MAX),
+            Self::EmptyZone(zone) => write!(f, "zone {zone} has no frame: remove it"),
             Self::Overlap(zone) => write!(f, "zone {zone} overlaps an earlier one"),
             Self::SameKind(zone) => {
-                write!(f, "zone {zone}: its node has such a zone already; join the two")
+                write!(f, "zone {zone}: its node has a zone of that kind already; merge the two")
             }
-            Self::PageSize(kib) => write!(f, "a page of {kib} KiB: take 4 or 16"),
+            Self::PageSize(kib) => write!(f, "page size {kib} KiB: 4 or 16 are allowed"),
             Self::WatermarkScale(scale) => {
-                write!(f, "a watermark scale of {scale}: take 1 to 3000")
+                write!(f, "watermark scale {scale}: 1 to 3000 are allowed")
             }
             Self::HighFraction(fraction) => {
-                write!(f, "a page-cache fraction of {fraction}: take 8 or more")
+                write!(f, "page-cache fraction {fraction}: 8 or more is allowed")
             }
-            Self::NoRecords => f.write_str(
-                "no records of frames: keep them, or take the policy that does without (blockmap)",
-            ),
-            Self::BatchScale(scale) => write!(f, "a batch scale of {scale}: take 0 to 6"),
+            Self::NoRecords => {
+                f.write_str("no records of frames: only the policy `blockmap` works without them")
+            }
+            Self::BatchScale(scale) => write!(f, "batch scale {scale}: 0 to 6 are allowed"),
         }
     }
 }

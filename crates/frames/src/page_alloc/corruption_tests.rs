@@ -28,15 +28,15 @@ struct Held {
     page: Pfn,
 }
 
-/// Corrupts a sound allocator with `plant` and checks that `verify` reports the violation that it
+/// Corrupts a sound allocator with `corrupt` and checks that `verify` reports the violation that it
 /// returns.
 #[track_caller]
-fn caught(plant: impl FnOnce(&Frames, Held) -> Violation) {
+fn caught(corrupt: impl FnOnce(&Frames, Held) -> Violation) {
     let map = MemoryMap::single(1 << 16);
     let frames = Frames::new(&map, AllocConfig::default()).unwrap();
     let held = Held { block: take(&frames, 2), page: take(&frames, 0) };
     assert_eq!(frames.verify().unwrap().held, 5);
-    let expected = plant(&frames, held);
+    let expected = corrupt(&frames, held);
     assert_eq!(frames.verify(), Err(expected));
     assert!(!expected.to_string().is_empty());
 }
@@ -89,7 +89,7 @@ fn a_block_that_claims_another_zone() {
 }
 
 #[test]
-fn a_free_block_whose_record_denies_its_list() {
+fn a_free_block_whose_record_contradicts_its_list() {
     caught(|frames, _| {
         let (pfn, size) = free_block(frames, 0);
         frames.frames.set_word(pfn, word(FrameState::Held, size.get(), 0));
@@ -98,7 +98,7 @@ fn a_free_block_whose_record_denies_its_list() {
 }
 
 #[test]
-fn a_cached_page_whose_record_denies_its_list() {
+fn a_cached_page_whose_record_contradicts_its_list() {
     caught(|frames, _| {
         let page = take(frames, 0);
         frames.free_pages(page, Order::ZERO);

@@ -54,7 +54,7 @@ impl core::fmt::Display for AllocError {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str(match self {
             Self::NoMemory => "no zone has a free block of that size above its watermark",
-            Self::Injected => "the allocation was made to fail",
+            Self::Injected => "the run injected a failure of the allocation",
         })
     }
 }

@@ -12,7 +12,7 @@ use mmscale_arch::{Access, Cpu, CpuId, Func, Order, PcpEvent, Pfn, Span, Trace};
 
 /// This CPU's cache of a zone, entered. Fields are dropped in this order, so the cache is left
 /// before preemption is enabled.
-pub(super) struct Inside<'a, A: Cpu> {
+pub(super) struct PinnedCache<'a, A: Cpu> {
     cache: Entered<'a>,
     pinned: PreemptGuard<A>,
 }
@@ -89,8 +89,8 @@ impl<A: Cpu> FrameAllocator<A> {
             }
         } else {
             match zone.enter_cache(map) {
-                Some(inside) if zone.keep_part(map, &inside, pfn, order) => {}
-                Some(inside) => self.free_part(zone, map, inside, (pfn, order)),
+                Some(pinned_cache) if zone.keep_part(map, &pinned_cache, pfn, order) => {}
+                Some(pinned_cache) => self.free_part(zone, map, pinned_cache, (pfn, order)),
                 None => self.free_to_map(zone, map, pfn, order),
             }
         }
@@ -103,10 +103,10 @@ impl<A: Cpu> FrameAllocator<A> {
         &self,
         zone: &Zone<A>,
         map: &BlockMap<A>,
-        inside: Inside<'_, A>,
+        pinned_cache: PinnedCache<'_, A>,
         block: (Pfn, Order),
     ) {
-        self.free_part_by(BlockMap::give_part, (zone, map), inside, block);
+        self.free_part_by(BlockMap::give_part, (zone, map), pinned_cache, block);
     }
 
     /// Frees a block with `give`, a function of [`BlockMap`] that accepts its order; folds the
@@ -116,7 +116,7 @@ impl<A: Cpu> FrameAllocator<A> {
         &self,
         give: impl FnOnce(&BlockMap<A>, Entered<'_>, CpuId, (Pfn, Order)) -> i64,
         (zone, map): (&Zone<A>, &BlockMap<A>),
-        Inside { cache, pinned }: Inside<'_, A>,
+        PinnedCache { cache, pinned }: PinnedCache<'_, A>,
         block: (Pfn, Order),
     ) {
         let old = kept_before(map, &pinned);
@@ -180,13 +180,13 @@ impl<A: Cpu> FrameAllocator<A> {
         change: i64,
     ) {
         let most = if zone.pressure().below_high { 0 } else { zone.lag_pages.into() };
-        let owes = map.has_unfolded_delta(pinned, most);
-        if !owes && change == 0 {
+        let exceeds = map.has_unfolded_delta(pinned, most);
+        if !exceeds && change == 0 {
             return;
         }
         let off = IrqGuard::new();
-        let owed = if owes { map.take_delta(pinned) } else { None };
-        let due = owed.unwrap_or(0) + change;
+        let delta = if exceeds { map.take_delta(pinned) } else { None };
+        let due = delta.unwrap_or(0) + change;
         if due != 0 {
             self.stats.mod_zone(&off, zone.id, ZoneItem::FreePages, due);
         }
@@ -266,12 +266,12 @@ impl<A: Cpu> FrameAllocator<A> {
     ) -> Result<Audit, Violation> {
         let found = map.verify().map_err(|error| match error {
             MapError::Count(pfn) => Violation::BlockCount(pfn),
-            MapError::Inside(pfn) => Violation::BlockOwner(pfn),
+            MapError::Owner(pfn) => Violation::BlockOwner(pfn),
             MapError::Unfiled(pfn) => Violation::BlockUnfiled(pfn),
-            MapError::Unhinted(pfn, order) => Violation::RoomUnnoted(pfn, order),
+            MapError::Unhinted(pfn, order) => Violation::HintMissing(pfn, order),
             MapError::Misfiled(pfn) => Violation::BlockMisfiled(pfn),
-            MapError::Keeps(_) => Violation::PcpCount(zone.id),
-            MapError::Kept(pfn) => Violation::Lost(pfn),
+            MapError::CacheCount(_) => Violation::PcpCount(zone.id),
+            MapError::Cached(pfn) => Violation::Lost(pfn),
         })?;
         if self.config.records == Records::Kept {
             self.verify_held(map)?;
@@ -360,13 +360,13 @@ impl<A: Cpu> Zone<A> {
     /// Enters this CPU's cache. Returns `None` where memory is short, or in an interrupt that came
     /// while the CPU uses it.
     #[inline(always)]
-    pub(super) fn enter_cache<'a>(&self, map: &'a BlockMap<A>) -> Option<Inside<'a, A>> {
+    pub(super) fn enter_cache<'a>(&self, map: &'a BlockMap<A>) -> Option<PinnedCache<'a, A>> {
         if refill(self) == Refill::Exact {
             return None;
         }
         let pinned = PreemptGuard::<A>::new();
         let cache = map.enter_cache(&pinned)?;
-        Some(Inside { cache, pinned })
+        Some(PinnedCache { cache, pinned })
     }
 
     /// Frees a block below a pageblock's order into this CPU's cache, if that accepts it.
@@ -374,13 +374,13 @@ impl<A: Cpu> Zone<A> {
     pub(super) fn keep_part(
         &self,
         map: &BlockMap<A>,
-        inside: &Inside<'_, A>,
+        pinned_cache: &PinnedCache<'_, A>,
         pfn: Pfn,
         order: Order,
     ) -> bool {
-        let old = kept_before(map, &inside.pinned);
-        let kept = map.keep_part(&inside.cache, pfn, order);
-        trace_kept(self, map, inside.pinned.cpu(), old);
+        let old = kept_before(map, &pinned_cache.pinned);
+        let kept = map.keep_part(&pinned_cache.cache, pfn, order);
+        trace_kept(self, map, pinned_cache.pinned.cpu(), old);
         kept
     }
 

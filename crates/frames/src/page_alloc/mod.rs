@@ -200,7 +200,9 @@ impl<A: Cpu> FrameAllocator<A> {
     }
     fn listed(&self, zone: ZoneId) -> &FreeLists<A> {
         let lists = self.zone(zone).lists();
-        lists.unwrap_or_else(|| panic!("zone {} has its free memory in maps", zone.index()))
+        lists.unwrap_or_else(|| {
+            panic!("zone {} has no free lists: its free pages are bits", zone.index())
+        })
     }
     /// Sets whether reclaim is active in a zone; its page caches then stay small.
     pub fn set_reclaim_active(&self, zone: ZoneId, active: bool) {

@@ -202,7 +202,7 @@ impl<A: Cpu> FrameAllocator<A> {
         Some(moved.pages)
     }
 
-    /// Gives a block straight back to its zone.
+    /// Frees a block to its zone directly.
     fn free_one_page(&self, zone: &Zone<A>, lists: &FreeLists<A>, pfn: Pfn, order: Order) {
         let _span = Span::<A>::enter(Func::FreeOnePage);
         let mut buddy = lists.buddy.lock_irqsave();

@@ -4,7 +4,7 @@
 //! which accepts a block of a recorded pageblock without a search for its zone. Each further step
 //! is a function that is not inlined, so that the common path saves few registers.
 
-use super::mapped::Inside;
+use super::mapped::PinnedCache;
 use super::{FrameAllocator, Zone};
 use crate::blockmap::{BlockMap, WORD_ORDER};
 use mmscale_arch::{Cpu, Op, Order, PageEvent, Pfn, Trace};
@@ -26,13 +26,13 @@ impl<A: Cpu> FrameAllocator<A> {
         if let Some(zone) = self.zones.last()
             && let Some(map) = zone.map()
             && pfn.is_aligned(order)
-            && let Some(inside) = zone.enter_cache(map)
+            && let Some(pinned_cache) = zone.enter_cache(map)
         {
-            if !zone.keep_part(map, &inside, pfn, order) {
+            if !zone.keep_part(map, &pinned_cache, pfn, order) {
                 if order.get() < WORD_ORDER {
-                    self.free_small_elsewhere(inside, pfn, order);
+                    self.free_small_elsewhere(pinned_cache, pfn, order);
                 } else {
-                    self.free_large_elsewhere(inside, pfn, order);
+                    self.free_large_elsewhere(pinned_cache, pfn, order);
                 }
             }
             return;
@@ -43,28 +43,28 @@ impl<A: Cpu> FrameAllocator<A> {
     /// Frees a block below a word's order that the cache of the last zone has not accepted on the
     /// fast path.
     #[inline(never)]
-    fn free_small_elsewhere(&self, inside: Inside<'_, A>, pfn: Pfn, order: Order) {
+    fn free_small_elsewhere(&self, pinned_cache: PinnedCache<'_, A>, pfn: Pfn, order: Order) {
         match self.last_mapped(|map| map.spans_pageblock_of(pfn)) {
-            Some(last) => self.free_part_by(BlockMap::give_small, last, inside, (pfn, order)),
-            None => self.free_outside(inside, pfn, order),
+            Some(last) => self.free_part_by(BlockMap::give_small, last, pinned_cache, (pfn, order)),
+            None => self.free_outside(pinned_cache, pfn, order),
         }
     }
 
     /// Frees a block of a word or more that the cache of the last zone has not accepted on the fast
     /// path.
     #[inline(never)]
-    fn free_large_elsewhere(&self, inside: Inside<'_, A>, pfn: Pfn, order: Order) {
+    fn free_large_elsewhere(&self, pinned_cache: PinnedCache<'_, A>, pfn: Pfn, order: Order) {
         match self.last_mapped(|map| map.spans(pfn, order)) {
-            Some(last) => self.free_part_by(BlockMap::give_large, last, inside, (pfn, order)),
-            None => self.free_outside(inside, pfn, order),
+            Some(last) => self.free_part_by(BlockMap::give_large, last, pinned_cache, (pfn, order)),
+            None => self.free_outside(pinned_cache, pfn, order),
         }
     }
 
     /// Leaves the cache of the last zone, and frees a block of another zone or at an end of the
     /// zone.
     #[inline(never)]
-    fn free_outside(&self, inside: Inside<'_, A>, pfn: Pfn, order: Order) {
-        drop(inside);
+    fn free_outside(&self, pinned_cache: PinnedCache<'_, A>, pfn: Pfn, order: Order) {
+        drop(pinned_cache);
         self.free_unrecorded_elsewhere(pfn, order);
     }
 
@@ -122,5 +122,5 @@ fn mapped_in<A: Cpu>(zone: &Zone<A>, pfn: Pfn, order: Order) -> Option<(&Zone<A>
 #[cold]
 fn never_given(pfn: Pfn, order: Order) -> ! {
     let (pfn, order) = (pfn.index(), order.get());
-    panic!("frame {pfn} freed with order {order}: no such block was ever handed out")
+    panic!("frame {pfn} freed with order {order}: no zone has such a block")
 }

@@ -26,7 +26,7 @@ impl<A: Cpu> FrameAllocator<A> {
     pub fn set_reclaimer(&self, node: NodeId, task: Option<TaskId>) {
         let number = task.map_or(0, |task| task.index() as u32 + 1);
         let before = self.reclaimers[node.index()].task.swap(number, SeqCst);
-        assert!(before == 0 || number == 0, "node {} has a reclaimer", node.index());
+        assert!(before == 0 || number == 0, "node {} has a reclaimer already", node.index());
     }
     /// Wakes the task that frees memory of `node`, if there is one and it was not woken since its
     /// last [`FrameAllocator::take_wake`] (`wakeup_kswapd`). May be called under spin locks and in

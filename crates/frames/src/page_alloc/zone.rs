@@ -41,7 +41,7 @@ pub struct Zone<A: Cpu> {
 /// The free memory of a zone, as its policy stores it.
 #[expect(
     clippy::large_enum_variant,
-    reason = "there are some zones, and a map is on the way to every page: no pointer to it"
+    reason = "there are few zones, and every allocation accesses the map: no pointer to it"
 )]
 pub(super) enum ZoneFree<A: Cpu> {
     /// On lists: those of the zone, and those of page caches.

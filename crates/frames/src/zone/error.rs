@@ -14,9 +14,11 @@ pub enum IsolateError {
 impl core::fmt::Display for IsolateError {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match self {
-            Self::NoBlock => f.write_str("no zone has the whole pageblock: take another one"),
-            Self::NotNow => f.write_str("the pageblock is isolated or offline already, or not yet"),
-            Self::Busy(pages) => write!(f, "{pages} pages of the pageblock are in use: free them"),
+            Self::NoBlock => f.write_str("no zone has the whole pageblock"),
+            Self::NotNow => f.write_str(
+                "the pageblock is in the state already, or in one that does not allow it",
+            ),
+            Self::Busy(pages) => write!(f, "{pages} pages of the pageblock are in use"),
         }
     }
 }

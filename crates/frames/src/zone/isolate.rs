@@ -47,7 +47,7 @@ impl<A: Cpu> Buddy<A> {
     }
     /// Corrupts the state of a pageblock: isolated, while its blocks are not.
     #[cfg(test)]
-    pub(crate) fn plant_isolation(&mut self, block: Pfn) {
+    pub(crate) fn corrupt_isolation(&mut self, block: Pfn) {
         self.set_isolation(block, ISOLATED);
     }
     /// Corrupts the number of isolated pageblocks.

@@ -71,7 +71,7 @@ impl<A: Cpu> Buddy<A> {
 
     /// Corrupts the owner of a pageblock, without the counts.
     #[cfg(test)]
-    pub(crate) fn plant_owner(&mut self, block: Pfn, owner: CpuId) {
+    pub(crate) fn corrupt_owner(&mut self, block: Pfn, owner: CpuId) {
         self.owners.set(block, Some(owner));
     }
     /// Corrupts the number of owned pageblocks.
@@ -95,7 +95,7 @@ impl<A: Cpu> Buddy<A> {
             let word = frames.word(pfn);
             if word.state() == FrameState::Free {
                 let order = word.order();
-                debug_assert!(order < Order::PAGEBLOCK, "a block that is whole has no owner");
+                debug_assert!(order < Order::PAGEBLOCK, "a whole pageblock has no owner");
                 self.unlink(frames, pfn, order, word.list());
                 self.hand_out(frames, pfn, order, word.list(), FrameState::Cached);
                 each(pfn, order);

@@ -109,7 +109,7 @@ fn a_census_counts_what_is_not_held() {
         let frames = allocator(caches);
         let mut oracle = churn(&frames, seed);
         check(&frames.census(), &oracle);
-        assert!(frames.census().cached_pages > 0, "page caches keep something");
+        assert!(frames.census().cached_pages > 0, "page caches have pages");
         for cpu in 0..CPUS {
             frames.drain_pages(CpuId::new(cpu));
         }
@@ -128,12 +128,12 @@ fn a_census_counts_what_is_not_held() {
 }
 
 #[test]
-fn memory_that_was_never_used_is_whole_and_small_to_keep() {
+fn unused_memory_is_whole_and_needs_little_metadata() {
     let frames = allocator(PcpPolicy::Stock);
     let census = frames.census();
     check(&census, &Oracle::default());
     assert_eq!(census.whole_blocks, (PAGES / BLOCK - 1) as u64);
-    assert_eq!(census.loose_blocks, 2, "the ends");
+    assert_eq!(census.loose_blocks, 2, "the pageblocks at both ends");
     let records = (START + PAGES) * FrameTable::RECORD_BYTES;
     let rest = census.metadata_bytes - records as u64;
     assert!((1_000..20_000).contains(&rest), "{rest} bytes for a zone and four page caches");
@@ -141,7 +141,7 @@ fn memory_that_was_never_used_is_whole_and_small_to_keep() {
 
 /// Holds for any number of pages: per-CPU metadata does not grow with it.
 #[test]
-fn without_records_less_than_two_bits_a_page_are_kept() {
+fn without_records_metadata_is_less_than_two_bits_per_page() {
     stepped::boot(4, 1000);
     let (caches, records) = (PcpPolicy::Blockmap, Records::None);
     let config = AllocConfig { caches, records, ..AllocConfig::default() };

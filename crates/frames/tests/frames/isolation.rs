@@ -38,7 +38,7 @@ fn blocks(frames: &Frames, order: Order) -> u32 {
 }
 
 #[test]
-fn nobody_gets_an_isolated_page_and_all_get_it_afterwards() {
+fn isolated_pages_are_not_allocated_until_the_isolation_ends() {
     each_policy(|frames| {
         let target = Pfn::new(100 * 512 + 77);
         let whole = target.align_down(Order::PAGEBLOCK);
@@ -89,7 +89,7 @@ fn what_is_freed_into_an_isolated_block_stays_there() {
         let audit = frames.verify().unwrap();
         assert_eq!((audit.isolated, audit.cached), (512, 0));
         outside.into_iter().for_each(|page| frames.free_pages(page, Order::ZERO));
-        assert!(frames.verify().unwrap().cached > 0, "other pages are cached as ever");
+        assert!(frames.verify().unwrap().cached > 0, "other pages are cached");
         frames.offline_pageblock(target).unwrap();
     });
 }
@@ -106,7 +106,7 @@ fn an_offline_block_is_gone_until_it_is_brought_back() {
         assert_eq!(frames.zone(ZONE).managed_pages(), PAGES - 64 * 512);
         assert_eq!(frames.zone(ZONE).pages(), PAGES);
         assert_eq!(frames.verify().unwrap().offline, 64 * 512);
-        assert!(limits() < before, "caches are sized by what there is");
+        assert!(limits() < before, "caches are sized by managed pages");
         assert_eq!(frames.offline_pageblock(target), Err(IsolateError::NotNow));
         assert_eq!(frames.isolate_pageblock(target), Err(IsolateError::NotNow));
         for block in 0..64 {

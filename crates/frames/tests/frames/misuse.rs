@@ -37,7 +37,7 @@ fn refused(records: &[Records], wrong: impl Fn(&Frames)) {
 
 /// Without records a double free of a block on a CPU's stack is detected in checked builds only.
 #[test]
-fn what_was_just_freed() {
+fn a_double_free_in_the_cache() {
     let all = [Records::Kept, Records::None];
     let found = if cfg!(debug_assertions) { &all[..] } else { &all[..1] };
     for order in [Order::ZERO, Order::new(3).unwrap(), Order::PAGEBLOCK, Order::MAX] {
@@ -51,7 +51,7 @@ fn what_was_just_freed() {
 
 /// Without records the double free is detected when the frame is freed to the map again.
 #[test]
-fn what_was_freed_and_went_home() {
+fn a_double_free_after_a_drain() {
     refused(&[Records::Kept, Records::None], |frames| {
         let page = take(frames, Order::ZERO);
         frames.free_pages(page, Order::ZERO);
@@ -63,7 +63,7 @@ fn what_was_freed_and_went_home() {
 
 /// The map is unchanged after the panic: the bits that were changed by mistake are restored.
 #[test]
-fn a_frame_that_goes_home_twice_harms_no_other() {
+fn a_double_free_to_the_map_leaves_other_frames_unchanged() {
     stepped::boot(1, 1000);
     let (caches, records) = (PcpPolicy::Blockmap, Records::None);
     let config = AllocConfig { caches, records, ..AllocConfig::default() };
@@ -74,19 +74,19 @@ fn a_frame_that_goes_home_twice_harms_no_other() {
     let twice = pages.remove(10);
     frames.free_pages(twice, Order::ZERO);
     frames.drain_all();
-    let before = frames.verify().expect("it adds up");
+    let before = frames.verify().expect("the map is consistent");
     frames.free_pages(twice, Order::ZERO);
     let drain = AssertUnwindSafe(|| frames.drain_all());
-    assert!(catch_unwind(drain).is_err(), "nobody saw that it was free");
-    assert_eq!(frames.verify().expect("it still adds up"), before);
+    assert!(catch_unwind(drain).is_err(), "the double free was not detected");
+    assert_eq!(frames.verify().expect("the map is still consistent"), before);
     pages.into_iter().for_each(|page| frames.free_pages(page, Order::ZERO));
     frames.drain_all();
-    let after = frames.verify().expect("it adds up at the end");
+    let after = frames.verify().expect("the map is consistent at the end");
     assert_eq!((after.free, after.held), (PAGES.into(), 0));
 }
 
 #[test]
-fn what_is_no_block_or_in_no_zone() {
+fn a_free_of_no_block_or_outside_all_zones() {
     refused(&[Records::Kept, Records::None], |frames| {
         let page = take(frames, Order::PAGEBLOCK);
         frames.free_pages(Pfn::new(page.index() + 1), Order::PAGEBLOCK);
@@ -97,7 +97,7 @@ fn what_is_no_block_or_in_no_zone() {
 /// A pageblock that is freed as one block must have been allocated as one. This is checked without
 /// records too.
 #[test]
-fn a_pageblock_that_is_out_in_parts_or_as_part_of_more() {
+fn a_pageblock_allocated_in_parts_or_as_part_of_a_larger_block() {
     for (taken, given) in [(0, 9), (8, 9), (10, 9), (9, 10)] {
         let [taken, given] = [taken, given].map(|order| Order::new(order).unwrap());
         refused(&[Records::Kept, Records::None], |frames| {
@@ -109,7 +109,7 @@ fn a_pageblock_that_is_out_in_parts_or_as_part_of_more() {
 
 /// Without records other wrong orders are not detected, as documented.
 #[test]
-fn what_was_handed_out_with_another_order() {
+fn a_free_with_another_order() {
     refused(&[Records::Kept], |frames| {
         let page = take(frames, Order::new(2).unwrap());
         frames.free_pages(page, Order::new(1).unwrap());

@@ -13,7 +13,7 @@ use std::rc::Rc;
 pub(crate) fn depth() -> usize {
     let Ok(text) = std::env::var("MMSCALE_DEPTH") else { return 1 };
     let depth = text.parse().ok().filter(|&depth: &usize| depth > 0);
-    depth.unwrap_or_else(|| panic!("MMSCALE_DEPTH is {text}: give a number above 0"))
+    depth.unwrap_or_else(|| panic!("MMSCALE_DEPTH is {text}: a number above 0 is required"))
 }
 
 /// Lets the other CPUs handle drain requests while one CPU waits for them.
@@ -43,7 +43,7 @@ impl Oracle {
     /// Adds a block. Panics if it is not aligned, or if a part of it is held already.
     pub(crate) fn add(&mut self, pfn: Pfn, order: Order) {
         let (start, end) = (pfn.index(), pfn.index() + order.pages());
-        assert!(pfn.is_aligned(order), "block at {start} of order {} is askew", order.get());
+        assert!(pfn.is_aligned(order), "block at {start} of order {} is not aligned", order.get());
         if let Some((&before, size)) = self.blocks.range(..end).next_back() {
             assert!(before + size.pages() <= start, "block at {start} overlaps one at {before}");
         }
@@ -106,7 +106,7 @@ fn a_larger_block_over_a_smaller_one_is_caught() {
 }
 
 #[test]
-#[should_panic(expected = "block at 6 of order 2 is askew")]
+#[should_panic(expected = "block at 6 of order 2 is not aligned")]
 fn a_block_that_does_not_start_at_a_multiple_is_caught() {
     Oracle::default().add(Pfn::new(6), order(2));
 }

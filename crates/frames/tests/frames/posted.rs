@@ -99,7 +99,7 @@ fn a_refill_claims_a_whole_pageblock_and_splits_it_outside_the_zone_lock() {
 }
 
 #[test]
-fn a_page_freed_elsewhere_goes_home() {
+fn a_page_freed_on_another_cpu_goes_to_its_owners_cache() {
     let frames = boot();
     let page = take(&frames, 0);
     let before = count(&frames, CPU0);
@@ -187,7 +187,7 @@ fn only_blocks_of_the_wanted_type_are_recovered() {
 }
 
 #[test]
-fn where_a_pageblock_does_not_fit_chunks_are_cut_and_owned_by_nobody() {
+fn without_room_for_a_pageblock_chunks_are_split_and_have_no_owner() {
     let config = AllocConfig { high_fraction: Some(1000), ..AllocConfig::default() };
     let frames = boot_with(&MemoryMap::single(1 << 20), config);
     let high = frames.inspect_pcp(ZONE, CPU0, |pcp| pcp.high());
@@ -248,7 +248,7 @@ fn higher_orders_are_cut_from_what_is_cached() {
 }
 
 #[test]
-fn a_pageblock_that_another_type_takes_is_nobodys() {
+fn a_pageblock_that_another_type_claims_loses_its_owner() {
     let config = AllocConfig { min_free_kb: Some(0), ..AllocConfig::default() };
     let frames = boot_with(&MemoryMap::single(1 << 18), config);
     let gfp = Gfp::KERNEL | Gfp::MEMALLOC;
@@ -278,7 +278,7 @@ fn a_pageblock_that_another_type_takes_is_nobodys() {
 }
 
 #[test]
-fn a_cpu_that_goes_away_owns_nothing() {
+fn an_offline_cpu_owns_nothing() {
     let frames = boot();
     stepped::set_cpu(3);
     let page = take(&frames, 0);
@@ -294,7 +294,7 @@ fn a_cpu_that_goes_away_owns_nothing() {
 }
 
 #[test]
-fn what_a_cpu_remembers_is_bounded() {
+fn remembered_pageblocks_are_bounded() {
     let frames = boot();
     let blocks = REMEMBERED_BLOCKS as u32 + 5;
     let mut pages = take_many(&frames, blocks * BLOCK);
@@ -307,7 +307,7 @@ fn what_a_cpu_remembers_is_bounded() {
 }
 
 #[test]
-fn a_cache_that_others_fill_gives_back_what_is_too_much() {
+fn a_cache_filled_by_other_cpus_drains_above_its_limit() {
     let frames = boot();
     let pages = take_many(&frames, 40 * BLOCK);
     free_on(&frames, 1, pages);

@@ -52,7 +52,7 @@ impl Zone {
 fn single_pages_leave_whole_blocks_down_to_the_watermark() {
     let zone = Zone::new();
     let held = zone.fill();
-    assert!(zone.is_out(), "no page above the watermark is refused");
+    assert!(zone.is_out(), "all pages above the watermark are allocated");
     assert_eq!(zone.whole(), RESERVE);
     // Random pages are freed and allocated again: whole blocks stay whole.
     held.iter().step_by(7).for_each(|&page| zone.0.free_pages(page, Order::ZERO));
@@ -62,7 +62,7 @@ fn single_pages_leave_whole_blocks_down_to_the_watermark() {
 }
 
 #[test]
-fn parts_of_the_last_whole_blocks_are_for_who_is_urgent() {
+fn parts_of_the_reserve_are_for_urgent_requests() {
     let zone = Zone::new();
     let held = zone.fill();
     // There is enough free memory, but eight adjacent free pages only in whole blocks.
@@ -70,9 +70,10 @@ fn parts_of_the_last_whole_blocks_are_for_who_is_urgent() {
     held.iter().filter(even).take(1200).for_each(|&page| zone.0.free_pages(page, Order::ZERO));
     assert_eq!(zone.take(ORDER_3, Gfp::KERNEL), None);
     assert_eq!(zone.whole(), RESERVE);
-    let huge = zone.take(Order::PAGEBLOCK, Gfp::KERNEL).expect("they are kept for this");
+    let huge =
+        zone.take(Order::PAGEBLOCK, Gfp::KERNEL).expect("the reserve is for whole pageblocks");
     assert_eq!(zone.whole(), RESERVE - 1);
-    assert!(zone.take(ORDER_3, Gfp::ATOMIC).is_some(), "below the watermark they are not kept");
+    assert!(zone.take(ORDER_3, Gfp::ATOMIC).is_some(), "urgent requests may use the reserve");
     assert_eq!(zone.whole(), RESERVE - 2);
     // A free block of the order outside of whole blocks is not in the reserve.
     let first = held[0].align_down(ORDER_3).index();
@@ -95,13 +96,16 @@ fn whole_blocks_above_the_reserve_are_broken_up() {
     assert!(whole > RESERVE);
     let threes: Vec<Pfn> = (0..).map_while(|_| zone.take(ORDER_3, Gfp::KERNEL)).collect();
     assert_eq!(zone.whole(), RESERVE, "of {whole}, with {} blocks of order 3", threes.len());
-    assert!(threes.len() as u64 > (whole - RESERVE) * 64 - 8, "all parts of them");
+    assert!(
+        threes.len() as u64 > (whole - RESERVE) * 64 - 8,
+        "all blocks of the pageblocks above the reserve"
+    );
 }
 
 /// Above the min watermark single pages may break up whole blocks too. If there are no more whole
 /// blocks than fit under the high watermark, they may do so only when no other page is free.
 #[test]
-fn single_pages_take_every_hole_before_a_block_under_the_high_watermark() {
+fn single_pages_use_every_hole_before_a_block_under_the_high_watermark() {
     let zone = Zone::new();
     let held = zone.fill();
     let high = u64::from(zone.0.zones()[0].watermarks().high) / 512;
@@ -119,14 +123,14 @@ fn single_pages_take_every_hole_before_a_block_under_the_high_watermark() {
         stepped::set_cpu(nth / 16 % CPUS);
         assert!(zone.take(Order::ZERO, Gfp::KERNEL).is_some());
     }
-    assert_eq!(zone.whole(), high, "{count} holes were there");
-    assert!(zone.take(Order::ZERO, Gfp::KERNEL).is_some(), "and nobody is refused");
+    assert_eq!(zone.whole(), high, "there were {count} holes");
+    assert!(zone.take(Order::ZERO, Gfp::KERNEL).is_some(), "no allocation fails");
     assert_eq!(zone.whole(), high - 1);
 }
 
 /// Single pages use the reserve above the min watermark before they come from another node.
 #[test]
-fn single_pages_break_up_near_blocks_rather_than_go_far() {
+fn single_pages_break_up_local_blocks_before_they_are_remote() {
     stepped::boot(CPUS, 1000);
     let (caches, min_free_kb) = (PcpPolicy::Blockmap, Some(8 * MIN_PAGES));
     let config = AllocConfig { caches, min_free_kb, ..AllocConfig::default() };
@@ -137,7 +141,7 @@ fn single_pages_break_up_near_blocks_rather_than_go_far() {
     let take = || frames.alloc_pages(Order::ZERO, MigrateType::Movable, Gfp::KERNEL).unwrap();
     let taken = core::iter::repeat_with(take).take_while(is_near).count() as u64;
     let low = u64::from(frames.zones()[0].watermarks().low);
-    assert!(taken + low + 64 >= 64 * 512, "{taken} pages, and {low} were to be left");
+    assert!(taken + low + 64 >= 64 * 512, "{taken} pages taken, {low} must be left");
 }
 
 /// A zone whose free pages are exactly its min watermark serves no allocation.

@@ -180,11 +180,14 @@ impl Pair {
         match self.frames.alloc_pages(order, wanted, gfp) {
             Ok(pfn) => {
                 let zone = self.frames.zone_of(pfn).expect("the frame exists");
-                assert!(Self::accepts(gfp, zone), "a page of a zone that was not asked for");
+                assert!(
+                    Self::accepts(gfp, zone),
+                    "a page of a zone that the request does not accept"
+                );
                 for page in (0..order.pages()).map(|at| pfn.offset(at)) {
                     let block = page.align_down(Order::PAGEBLOCK);
                     let gone = self.isolated.contains(&block) || self.offline.contains(&block);
-                    assert!(!gone, "a page of a pageblock that nobody is to get");
+                    assert!(!gone, "a page of an isolated or offline pageblock");
                 }
                 self.oracle.add(pfn, order);
             }
@@ -196,7 +199,7 @@ impl Pair {
                         let held = self.oracle.held_within(zone.start(), zone.pages());
                         let kept = self.frames.inspect_buddy(zone.id(), |b| b.isolated_pages());
                         let pages = u64::from(zone.managed_pages());
-                        assert_eq!(held + kept, pages, "refused, and pages are left");
+                        assert_eq!(held + kept, pages, "an allocation failed while pages are free");
                     }
                 }
             }
@@ -377,7 +380,7 @@ fn any_sequence_agrees_with_the_oracle() {
 /// A deliberate bug of the test: after a free on CPU 2 it forgets half of the next block of two
 /// pages. The first sequence that fails is long; the one that is shown is the shortest.
 #[test]
-fn a_planted_bug_shrinks_to_the_steps_that_matter() {
+fn a_failing_sequence_shrinks_to_the_relevant_steps() {
     let two = Order::new(1).expect("in range");
     let result = runner(400).run(&prop::collection::vec(page_step(), 1..120), |steps| {
         let mut pair = Pair::new(&MemoryMap::single(5_000), AllocConfig::default());

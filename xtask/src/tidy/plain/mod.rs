@@ -11,8 +11,13 @@ use prose::{Block, Kind};
 use regex::Regex;
 
 /// The most hits of each area that has some, excused ones left out. The figures only go down.
-const RECORDED: &[(&str, usize)] =
-    &[("arch", 5), ("cli", 1), ("frames", 462), ("interleave", 1), ("pages", 90), ("studies", 2)];
+const RECORDED: &[(&str, usize)] = &[
+    ("arch", 5),
+    ("cli", 1),
+    ("frames", 1),
+    ("pages", 90),
+    ("studies", 2),
+];
 
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let mut areas: Vec<(&str, Vec<Finding>)> = Vec::new();
