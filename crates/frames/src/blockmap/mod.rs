@@ -66,6 +66,8 @@ mod stack_layout;
 mod take;
 mod verify;
 mod whole;
+#[cfg(test)]
+mod worked_example;
 
 pub(crate) use bits::WORD_ORDER;
 pub(crate) use give::Entered;
