@@ -1,9 +1,9 @@
-//! Counters for statistics: each declared once, counted by CPU, and read as a sum or a maximum over
-//! all CPUs.
+//! Per-CPU counters for statistics: each is declared once, and read as a sum or a maximum over all
+//! CPUs.
 //!
-//! They have no cost in virtual time and no part in any decision. So they are atomics of this
-//! computer, not of the machine. The counters that the kernel itself reads, with bytes for each CPU
-//! that are folded into totals, are in `mmscale_frames::vmstat`.
+//! They cost no virtual time, and no decision depends on them. So they are atomics of the host, not
+//! of the machine; `Relaxed`, since they order no other data. Counters that the memory manager
+//! itself reads, with per-CPU bytes that are folded into totals, are in `mmscale_frames::vmstat`.
 
 use crate::Cpu;
 use crate::sync::EachCpu;
@@ -11,7 +11,7 @@ use core::marker::PhantomData;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 
-/// A counter that is added up over CPUs.
+/// A counter that is summed over CPUs.
 #[derive(Default, Debug)]
 pub struct Sum(AtomicU64);
 
@@ -27,12 +27,12 @@ impl Sum {
     }
 }
 
-/// A counter of which the largest value over CPUs is kept.
+/// A counter whose result is the largest value of all CPUs.
 #[derive(Default, Debug)]
 pub struct Max(AtomicU64);
 
 impl Max {
-    /// Keeps `value` if it is larger than those before.
+    /// Records `value` if it is larger than all before.
     #[inline]
     pub fn note(&self, value: u64) {
         self.0.fetch_max(value, Relaxed);
@@ -43,15 +43,15 @@ impl Max {
     }
 }
 
-/// What one CPU counts. [`counters!`](crate::counters) implements it.
+/// The counters of one CPU. [`counters!`](crate::counters) implements it.
 pub trait Counted: Default {
-    /// What it comes to over all CPUs.
+    /// The result over all CPUs.
     type All: Default;
     /// Adds the sums of this CPU to `all`, and raises its maxima.
     fn fold_into(&self, all: &mut Self::All);
 }
 
-/// What each CPU counts.
+/// The counters of all CPUs.
 pub struct Counters<A: Cpu, C> {
     cpus: EachCpu<C>,
     arch: PhantomData<fn() -> A>,
@@ -69,7 +69,7 @@ impl<A: Cpu, C: Counted> Counters<A, C> {
     pub fn here(&self) -> &C {
         self.cpus.of(A::cpu())
     }
-    /// What all CPUs have counted. Exact while nothing runs.
+    /// The result over all CPUs; exact while no CPU counts.
     pub fn all(&self) -> C::All {
         let mut all = C::All::default();
         self.cpus.iter().for_each(|(_, cpu)| cpu.fold_into(&mut all));
@@ -77,8 +77,8 @@ impl<A: Cpu, C: Counted> Counters<A, C> {
     }
 }
 
-/// Declares counters. From one list follow a struct of public numbers, which is a snapshot, and a
-/// struct of the same fields in which one CPU counts. Each is a [`Sum`] or a [`Max`].
+/// Declares counters. From one list it generates a struct of public numbers, a snapshot, and a
+/// struct with the same fields for the counters of one CPU. Each is a [`Sum`] or a [`Max`].
 ///
 /// ```
 /// mmscale_arch::counters! {
@@ -112,7 +112,7 @@ macro_rules! counters {
             $($(#[doc = $doc])+ pub $name: u64,)+
         }
 
-        /// What one CPU counts.
+        /// The counters of one CPU.
         #[derive(Default)]
         pub(crate) struct $Cpu {
             $(pub(crate) $name: $crate::counters::$Kind,)+

@@ -101,7 +101,7 @@ faults! {
         KswapdUnwoken = "kswapd-unwoken", "wakes", Caught;
         /// A page of an isolated pageblock goes into a page cache.
         PcpIsolationIgnored = "pcp-isolation-ignored", "isolat", Quick;
-        /// Limits of page caches are not computed again after another CPU changed what they go by.
+        /// Limits of page caches are not computed again after another CPU changed their inputs.
         PcpLimitsSetOnce = "pcp-limits-set-once", "pages::", Caught;
         /// A dead CPU loses its pageblocks after its page caches were emptied.
         PostedDisownedLate = "posted-disowned-late", "owned::", Quick;

@@ -63,7 +63,7 @@ impl<A: Cpu> FrameAllocator<A> {
     pub fn isolate_pageblocks(&self, pfns: &[Pfn]) -> Result<(), IsolateError> {
         for (nth, &pfn) in pfns.iter().enumerate() {
             if let Err(why) = self.mark_isolated(pfn) {
-                // One that is no longer isolated was given back by another caller.
+                // A pageblock that is no longer isolated was unisolated by another caller.
                 pfns[..nth].iter().for_each(|&pfn| _ = self.unisolate_pageblock(pfn));
                 return Err(why);
             }
