@@ -87,6 +87,7 @@ impl<A: Cpu> Drop for Batch<'_, A> {
     #[inline]
     fn drop(&mut self) {
         if self.mode.get() == Mode::Plain {
+            // (3)
             self.inside.store(0, Release);
         }
     }
@@ -125,13 +126,16 @@ impl<A: Cpu> BlockMap<A> {
     /// Waits until no CPU is in a batch with plain stores, and runs `isolate` while none is. The
     /// caller may wait. Its steps are (a), (b) and (c) of the module's documentation.
     pub(super) fn without_batches<T>(&self, isolate: impl FnOnce() -> T) -> T {
+        // (a)
         self.isolating.fetch_add(1, SeqCst);
+        // (b)
         for (_, shared) in self.shared.iter() {
             while shared.inside.load(SeqCst) != 0 {
                 A::relax();
             }
         }
         let done = isolate();
+        // (c)
         self.isolating.fetch_sub(1, Release);
         done
     }

@@ -63,6 +63,7 @@ impl<A: Cpu> BlockMap<A> {
         let cache = self.caches.of(cpu).enter()?;
         let pages = self.empty(&cache, cpu);
         let shared = self.shared.of(cpu);
+        // Before `mark_empty`: row 2 of the table.
         shared.folding.fetch_add(1, AcqRel);
         self.mark_empty(cpu);
         Some(pages)
@@ -70,6 +71,7 @@ impl<A: Cpu> BlockMap<A> {
 
     /// Reports that the pages that [`BlockMap::drain_here`] freed are in the zone's counter.
     pub(crate) fn end_fold(&self, pinned: &impl NoPreempt<A>) {
+        // Pairs with the `Acquire` load of `folding` in `drain_remote`.
         self.shared.of(pinned.cpu()).folding.fetch_sub(1, AcqRel);
     }
 
@@ -78,6 +80,7 @@ impl<A: Cpu> BlockMap<A> {
     pub(crate) fn ack_drain(&self, pinned: &impl NoPreempt<A>, drained: bool) {
         let shared = self.shared.of(pinned.cpu());
         let answer = if drained { &shared.emptied } else { &shared.refused };
+        // Pairs with the `Acquire` loads of both counts in `drain_remote`.
         answer.fetch_add(1, AcqRel);
     }
 

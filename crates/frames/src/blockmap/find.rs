@@ -150,6 +150,7 @@ impl<A: Cpu> BlockMap<A> {
     /// Enters a whole block whose index bit the caller has cleared, at its first word.
     fn enter_whole(&self, block: usize, req: AllocRequest) -> (usize, usize) {
         let entered = Head::WHOLE.entered_by(req.cpu).with_kind(req.kind);
+        // Pairs with the loads of heads, which are `SeqCst`.
         self.heads[block].store(entered.0, Release);
         self.order_hints.note(block, LARGEST_HINT);
         (block, 0)

@@ -79,6 +79,7 @@ impl<A: Cpu> BlockMap<A> {
     /// by blocks of the requested order.
     #[inline]
     fn make_fully_used(&self, block: usize, req: AllocRequest) {
+        // A plain store: see the index of whole blocks. Pairs with the loads of heads.
         self.heads[block].store(Head::fully_used(req.order, req.kind).0, Release);
         if req.order < Order::PAGEBLOCK {
             self.mark_all_used(block);

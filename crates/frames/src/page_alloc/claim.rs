@@ -118,7 +118,8 @@ impl<A: Cpu> FrameAllocator<A> {
         if waited_for && request.order == Order::ZERO {
             return self.alloc_drained(request);
         }
-        // See `alloc_drained`.
+        // Preemption off: see `alloc_drained`. The `Acquire` pairs with the `Release` that ends the
+        // last drain: its pages are visible.
         let _pinned = waited_for.then(PreemptGuard::<A>::new);
         if self.draining.swap(1, Acquire) == 0 {
             self.drain_all();
@@ -138,6 +139,7 @@ impl<A: Cpu> FrameAllocator<A> {
         // the drain to end, and would not let this task continue.
         let _pinned = loop {
             let pinned = PreemptGuard::<A>::new();
+            // Pairs with the `Release` below: the pages of the last drain are visible.
             if self.draining.swap(1, Acquire) == 0 {
                 break pinned;
             }

@@ -6,6 +6,9 @@ use core::sync::atomic::Ordering::SeqCst;
 use mmscale_arch::{Atomic, Cpu, NodeId, TaskId, planted};
 
 /// The background reclaimer of a node.
+///
+/// A waker sets `wanted` before it unparks the task. The task clears `wanted` and parks only if it
+/// was 0, and `park` returns immediately after an `unpark`. So no wake-up is lost.
 pub(super) struct Reclaimer<A: Cpu> {
     /// The task's number plus 1; 0: there is none.
     task: A::AtomicU32,
