@@ -16,6 +16,7 @@
 //! | 4 | `ack_drain`: a count + 1, `AcqRel` | `drain_remote`: `Acquire` loads of the counts |
 //! | 5 | `leave`: adds frames, clears `busy`, `AcqRel` | `enter`: compare-exchange, `SeqCst` |
 //! | 6 | a free: clears bits, `SeqCst` or `Release` | `starts`, `word_with`: `Acquire` loads |
+//! | 7 | a free: clears bits, fence `SeqCst`, reads hints | `find_among`: hint, fence, bits |
 //!
 //! 1. The CPU sees that the block is isolated, or the drain sees the flag set. Each side writes,
 //!    executes a `SeqCst` fence, and then reads the other's word: the store-buffering pattern, for
@@ -30,6 +31,8 @@
 //!    of other frames could bring it to 0, and the block would be taken for a free one while the
 //!    new frames are in use.
 //! 6. The last user of the frames is done with them.
+//! 7. The free sees that the hint is cleared and sets it, or the search sees the frames: the
+//!    pattern of row 1 (`order_words`).
 
 use super::BlockMap;
 use super::cpu::CpuCache;
