@@ -5,6 +5,7 @@ use std::path::PathBuf;
 pub mod bpf;
 pub mod differ;
 mod folder;
+pub mod mutants;
 pub mod no_std;
 pub mod plain;
 pub mod planted;

@@ -30,6 +30,9 @@ const USAGE: &str = "usage: cargo xtask COMMAND
            paths; with --phrases: lists the phrases
   tokens REVISION
            checks that Rust files differ from a revision in comments only
+  mutants [--sample N] [--seed N] [--resume]
+           runs the tests with one small change of arch, frames or mm at a
+           time, as cargo-mutants lists them, and reports what catches which
   no-std   builds the crates of a kernel into a program without std,
            and runs it
 
@@ -57,6 +60,7 @@ fn main() -> ExitCode {
         ["plain", "--phrases"] => told("plain", Ok(xtask::plain::phrases())),
         ["plain", ref paths @ ..] => told("plain", xtask::plain::list(&root, paths)),
         ["tokens", revision] => told("tokens", xtask::tokens::check(&root, revision)),
+        ["mutants", ref args @ ..] => told("mutants", xtask::mutants::run(&root, args)),
         ["no-std"] => told("no-std", xtask::no_std::check(&root)),
         ["help" | "--help" | "-h"] => {
             println!("{USAGE}");

@@ -20,18 +20,19 @@ const SUITES: [(&str, &str); 7] = [
 const DEAR: [&str; 1] = ["conformance"];
 
 /// A test program.
-pub(super) struct Suite {
+pub(crate) struct Suite {
     /// The name in tables.
-    pub(super) name: String,
-    pub(super) program: PathBuf,
+    pub(crate) name: String,
+    pub(crate) program: PathBuf,
     /// The working directory of the tests, which is the folder of their package.
-    pub(super) folder: PathBuf,
-    krate: &'static str,
+    pub(crate) folder: PathBuf,
+    /// The package, without the prefix of all packages.
+    pub(crate) krate: &'static str,
 }
 
 impl Suite {
     /// Returns whether the tests run code of this crate.
-    pub(super) fn reaches(&self, krate: &str) -> bool {
+    pub(crate) fn reaches(&self, krate: &str) -> bool {
         match self.krate {
             "arch" => krate == "arch",
             "frames" => krate != "mm",
@@ -51,15 +52,20 @@ pub(super) fn suites(root: &Path, quick: bool) -> Result<Vec<Suite>, String> {
     packages.dedup();
     packages.retain(wanted);
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    cargo.current_dir(root).args(["test", "--no-run", "--message-format=json"]);
-    cargo.args(["--features", "mmscale-mm/planted"]);
-    packages.iter().for_each(|package| {
-        cargo.arg("-p").arg(format!("mmscale-{package}"));
-    });
-    let output = cargo.stderr(Stdio::inherit()).output();
-    let output = output.map_err(|why| format!("starting cargo: {why}"))?;
+    cargo.current_dir(root).args(["test", "--features", "mmscale-mm/planted"]);
+    tests(cargo.stderr(Stdio::inherit()), &packages)
+}
+
+/// Builds the suites of packages. `cargo`: `cargo test` with what decides how they are built.
+///
+/// # Errors
+/// That they do not build.
+pub(crate) fn tests(cargo: &mut Command, packages: &[&str]) -> Result<Vec<Suite>, String> {
+    cargo.args(["--no-run", "--message-format=json"]);
+    packages.iter().for_each(|package| _ = cargo.arg("-p").arg(format!("mmscale-{package}")));
+    let output = cargo.output().map_err(|why| format!("starting cargo: {why}"))?;
     if !output.status.success() {
-        return Err("the tests do not build with the feature `planted`".to_owned());
+        return Err("the tests do not build".to_owned());
     }
     let programs = programs(&String::from_utf8_lossy(&output.stdout));
     let mut suites = Vec::new();

@@ -6,7 +6,7 @@
 //! ascending order of run time. A fault that no test catches, although it is declared to be caught,
 //! is an error. For a fault that is declared as missed, only the first round runs.
 
-mod build;
+pub(crate) mod build;
 mod suite;
 mod table;
 

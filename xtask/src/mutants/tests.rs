@@ -1,0 +1,113 @@
+//! The tests, one at a time: how long each takes and which mutants it reaches.
+
+use super::list::Mutant;
+use crate::planted::build::Suite;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Address space of a test, in KiB: a mutant that allocates without end must not take the memory of
+/// others.
+const SPACE_KIB: u64 = 16 << 20;
+
+/// A test has this long, and ten times what it takes without a mutant.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+/// How often a run is looked at.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// One test.
+#[derive(Serialize, Deserialize, Clone, Debug)]
+pub(super) struct Test {
+    /// The suite, as tables show it.
+    pub(super) suite: String,
+    pub(super) name: String,
+    /// How long it took without a mutant.
+    pub(super) seconds: f64,
+    /// The mutants whose places it reaches.
+    pub(super) reaches: BTreeSet<usize>,
+}
+
+/// How a run ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum End {
+    Passed,
+    Failed,
+    /// It took too long.
+    Hung,
+}
+
+impl Test {
+    /// Runs the test with one variable set, or none.
+    ///
+    /// # Errors
+    /// That it could not be started.
+    pub(super) fn run(&self, suite: &Suite, variable: (&str, &str)) -> Result<End, String> {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &format!("ulimit -v {SPACE_KIB}; exec \"$0\" \"$@\"")]);
+        shell.arg(&suite.program).args(["--exact", &self.name, "--test-threads=1"]);
+        shell.current_dir(&suite.folder).env(variable.0, variable.1).env("RUST_BACKTRACE", "0");
+        shell.env_remove("MMSCALE_DEPTH").env_remove("SHUTTLE_RANDOM_SEED");
+        shell.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let mut child = shell.spawn().map_err(|why| format!("starting {}: {why}", self.name))?;
+        let (since, patience) = (Instant::now(), PATIENCE.mul_f64(1.0 + self.seconds / 1.5));
+        loop {
+            match child.try_wait() {
+                Ok(Some(status)) if status.success() => return Ok(End::Passed),
+                Ok(Some(_)) => return Ok(End::Failed),
+                Ok(None) if since.elapsed() < patience => std::thread::sleep(LOOK),
+                _ => break,
+            }
+        }
+        // It may have ended by itself meanwhile: then there is none to kill.
+        let _ = child.kill();
+        let _ = child.wait();
+        Ok(End::Hung)
+    }
+}
+
+/// The tests of the suites, each of which is run once. `scratch`: a file for what they reach.
+///
+/// # Errors
+/// A test that fails without a mutant.
+pub(super) fn measure(suites: &[Suite], scratch: &Path) -> Result<Vec<Test>, String> {
+    let mut tests = Vec::new();
+    for suite in suites {
+        let mut program = Command::new(&suite.program);
+        program.current_dir(&suite.folder).args(["--list", "--format", "terse"]);
+        let listed = program.output().map_err(|why| format!("starting {}: {why}", suite.name))?;
+        for line in String::from_utf8_lossy(&listed.stdout).lines() {
+            let Some(name) = line.strip_suffix(": test") else { continue };
+            let (suite_name, name) = (suite.name.clone(), name.to_owned());
+            let mut test =
+                Test { suite: suite_name, name, seconds: 30.0, reaches: BTreeSet::new() };
+            let _ = std::fs::remove_file(scratch);
+            let since = Instant::now();
+            let file = scratch.to_string_lossy();
+            if test.run(suite, ("MMSCALE_MUTANTS_REACHED", &file))? != End::Passed {
+                return Err(format!("{}: {} fails without a mutant", test.suite, test.name));
+            }
+            test.seconds = since.elapsed().as_secs_f64();
+            let reached = std::fs::read_to_string(scratch).unwrap_or_default();
+            test.reaches = reached.lines().filter_map(|id| id.parse().ok()).collect();
+            tests.push(test);
+        }
+    }
+    Ok(tests)
+}
+
+/// Sorts tests for a mutant: those of its crate, then those of `frames` and `mm`, then the others;
+/// of a suite the shortest first.
+pub(super) fn sort(tests: &mut [(&Suite, &Test)], mutant: &Mutant) {
+    tests.sort_by(|(suite, test), (other_suite, other)| {
+        let rank = |suite: &Suite| match suite.krate {
+            own if own == mutant.krate() => 0,
+            "interleave" => 2,
+            "conformance" => 3,
+            _ => 1,
+        };
+        rank(suite).cmp(&rank(other_suite)).then(test.seconds.total_cmp(&other.seconds))
+    });
+}
