@@ -176,16 +176,16 @@ impl<A: Machine> Groups<A> {
         Ok(())
     }
 
+    /// Adds what is left of a batch to the stock of the group. The sum is less than a batch, as the
+    /// stock did not have the pages that the batch was charged for.
     fn refill(&self, stock: &Stock, group: GroupId, pages: u32) {
         if usize::from(stock.group.load(Relaxed)) != group.index() {
             self.empty(stock);
             stock.group.store(group.index() as u16, Relaxed);
         }
         let sum = stock.pages.load(Relaxed) + pages;
+        debug_assert!(sum <= CHARGE_BATCH);
         stock.pages.store(sum, Relaxed);
-        if sum > CHARGE_BATCH {
-            self.empty(stock);
-        }
     }
 
     fn empty(&self, stock: &Stock) {

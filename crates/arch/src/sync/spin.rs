@@ -56,11 +56,6 @@ impl<A: Cpu, T> SpinLock<A, T> {
         let taken = self.raw.try_lock();
         taken.then(|| SpinGuard { lock: self, _context: context, not_send: PhantomData })
     }
-    /// Returns whether the lock is held; a hint that may be stale on return.
-    #[inline]
-    pub fn is_locked(&self) -> bool {
-        self.raw.is_locked()
-    }
     /// Returns the data without locking: `&mut self` excludes other holders.
     pub fn get_mut(&mut self) -> &mut T {
         self.data.get_mut()
