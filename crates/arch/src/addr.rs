@@ -154,6 +154,12 @@ mod tests {
     }
 
     #[test]
+    fn a_page_starts_at_its_number_times_4096() {
+        assert_eq!(Vpn::new(3).addr(), VirtAddr::new(3 * 4096));
+        assert_eq!(Vpn::containing(VirtAddr::new(4 * 4096 - 1)), Vpn::new(3));
+    }
+
+    #[test]
     fn ranges_are_half_open() {
         let (Some(low), Some(high)) = (range(2, 5), range(5, 9)) else { panic!() };
         assert!(!low.overlaps(high) && low.intersection(high).is_none());

@@ -299,6 +299,7 @@ impl SoftTlb {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::vec::Vec;
 
     const SPACE: Asid = Asid::new(7);
 
@@ -337,6 +338,37 @@ mod tests {
         tlb.flush(SPACE, range(512 * 4, 1), |_| panic!("another page"));
         tlb.flush(SPACE, range(512 * 4 - 1, 1), |_| {});
         assert!(tlb.is_empty() && frame(&tlb, 512 * 3).is_none());
+    }
+
+    #[test]
+    fn a_flush_of_many_pages_forgets_those_and_no_others() {
+        // So many pages that every entry is looked at, instead of every page.
+        let (start, pages) = (512 * 8 + 256, BASE_SETS as u64);
+        let mut tlb = SoftTlb::default();
+        let huge = |tlb: &mut SoftTlb, first, pfn| {
+            let huge = Translation { size: PageSize::Huge, ..base(pfn) };
+            tlb.fill(SPACE, Vpn::new(first), huge);
+        };
+        huge(&mut tlb, start - 256, 512);
+        huge(&mut tlb, start - 256 - 512, 1024);
+        let last = start + pages - 1;
+        let (inside, outside) = ([start, start + 10, last], [start - 257 - 512, last + 1]);
+        for page in inside.into_iter().chain(outside) {
+            assert!(!(512 * 7..512 * 9).contains(&page) || page >= start);
+            tlb.fill(SPACE, Vpn::new(page), base(page as usize));
+        }
+        tlb.fill(Asid::new(8), Vpn::new(start), base(1));
+        let mut dropped = Vec::new();
+        tlb.flush(SPACE, range(start, pages), |gone| dropped.push(gone.pfn.index()));
+        dropped.sort_unstable();
+        let mut wanted: Vec<usize> = inside.iter().map(|&page| page as usize).collect();
+        wanted.insert(0, 512);
+        assert_eq!(dropped, wanted);
+        assert_eq!(outside.map(|page| frame(&tlb, page)), outside.map(|page| Some(page as usize)));
+        assert_eq!(frame(&tlb, start - 256 - 512), Some(1024), "the huge page before");
+        assert_eq!(frame(&tlb, start), None);
+        assert!(tlb.lookup(Asid::new(8), Vpn::new(start)).is_some());
+        assert_eq!(tlb.len(), 4);
     }
 
     #[test]

@@ -266,3 +266,18 @@ impl Head {
 const _: () = assert!(2 * BLOCK_PAGES <= USED, "`used` may count frames twice");
 const _: () = assert!(mmscale_arch::MAX_CPUS < 0xffff);
 const _: () = assert!(MigrateType::COUNT <= 4 && MigrateType::Movable as u8 == 0);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_block_has_the_fullest_fill_that_allows_its_free_frames() {
+        for used in 1..BLOCK_PAGES {
+            let (free, fill) = (BLOCK_PAGES - used, Head(used).fill());
+            let wanted = Fill::all().find(|fill| fill.most_free() >= free);
+            assert!(fill.is_some() && fill == wanted, "{free} free: {fill:?}, not {wanted:?}");
+        }
+        assert_eq!((Head(0).fill(), Head(BLOCK_PAGES).fill()), (None, None));
+    }
+}

@@ -380,3 +380,47 @@ impl<A: Cpu> BlockMap<A> {
         (0..WORDS).step_by(step).find(free)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::blockmap::ReservePages;
+    use mmscale_arch::sync::PreemptGuard;
+    use mmscale_stepped::{self as stepped, Stepped};
+
+    type Map = BlockMap<Stepped>;
+
+    /// Takes a page, not from what the CPU has to itself: the pageblock that it is from.
+    fn take(map: &Map, cpu: usize, refill: Refill) -> usize {
+        stepped::set_cpu(cpu);
+        let (cpu, kind) = (CpuId::new(cpu), MigrateType::Movable);
+        let (order, reserve, spare_pages) = (Order::ZERO, ReserveAccess::None, 0);
+        let want = AllocRequest { cpu, order, kind, refill, reserve, spare_pages };
+        map.block_of(map.claim(&PreemptGuard::new(), want, &mut 0).expect("there is memory"))
+    }
+
+    /// Ends the ownership of the CPU's block for single pages.
+    fn leave(map: &Map, cpu: usize) {
+        stepped::set_cpu(cpu);
+        let cpu = CpuId::new(cpu);
+        let cache = map.caches.of(cpu).enter().expect("it is not in use");
+        let list = List::of(Order::ZERO, MigrateType::Movable);
+        map.disown(cache.block[list.index()].take().expect("it has one"), cpu);
+    }
+
+    #[test]
+    fn a_cpu_looks_in_its_own_stretch_first_unless_memory_is_short() {
+        stepped::boot(2, 1000);
+        let map = Map::new(Pfn::new(0), 1 << 16, ReservePages { from_singles: 0, from_larger: 0 });
+        let (near, far) = (take(&map, 1, Refill::Batch), take(&map, 0, Refill::Batch));
+        assert_eq!((far / 64, near / 64), (0, 1), "128 pageblocks, 64 for each of two CPUs");
+        // Each takes what a word has, for later too; the other CPU's block is the fuller one.
+        (0..6).for_each(|_| assert_eq!(take(&map, 0, Refill::Batch), far));
+        leave(&map, 0);
+        leave(&map, 1);
+        assert_eq!(take(&map, 1, Refill::Batch), near);
+        leave(&map, 1);
+        assert_eq!(take(&map, 1, Refill::Exact), far);
+        map.verify().expect("the map is sound");
+    }
+}

@@ -182,3 +182,25 @@ fn an_offline_frame_with_a_record() {
         Violation::Isolation(odd)
     });
 }
+
+#[test]
+fn what_a_cpu_left_behind_that_went_offline() {
+    for caches in PcpPolicy::ALL {
+        mmscale_stepped::boot(2, 1000);
+        let config = AllocConfig { caches, ..AllocConfig::default() };
+        let frames = Frames::new(&MemoryMap::single(1 << 20), config).unwrap();
+        mmscale_stepped::set_cpu(1);
+        frames.free_pages(take(&frames), Order::ZERO);
+        mmscale_stepped::set_cpu(0);
+        assert_eq!(frames.verify().unwrap().held, 0, "{caches:?}");
+        mmscale_stepped::set_online(1, false);
+        let defect = match caches {
+            // Its pageblock is named first: an owner that is offline.
+            PcpPolicy::Posted => Violation::Owner(Pfn::new(0)),
+            PcpPolicy::Stock | PcpPolicy::Blockmap => Violation::LeftBehind(CpuId::new(1)),
+        };
+        assert_eq!(frames.verify(), Err(defect), "{caches:?}");
+        frames.cpu_dead(CpuId::new(1));
+        assert_eq!(frames.verify().unwrap().cached, 0, "{caches:?}");
+    }
+}

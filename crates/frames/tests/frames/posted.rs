@@ -294,7 +294,29 @@ fn an_offline_cpu_owns_nothing() {
 }
 
 #[test]
-fn remembered_pageblocks_are_bounded() {
+fn a_cpu_that_goes_away_owns_nothing_in_the_whole_of_a_large_zone() {
+    // Owners of 1024 pageblocks are looked at under one hold of the zone lock; the zone has 2048.
+    let (frames, gone) = (boot(), CpuId::new(3));
+    stepped::set_cpu(3);
+    let first = take(&frames, 0);
+    stepped::set_cpu(0);
+    (0..1_100).for_each(|_| _ = take(&frames, 9));
+    stepped::set_cpu(3);
+    let last = take_many(&frames, BLOCK).pop().expect("some pages");
+    assert!(block(first).index().abs_diff(block(last).index()) > 1024 * BLOCK as usize);
+    assert_eq!(owned(&frames, gone), 2);
+    stepped::set_cpu(0);
+    stepped::set_online(3, false);
+    let before = zone_locks();
+    frames.cpu_dead(gone);
+    assert_eq!((owner(&frames, first), owner(&frames, last)), (None, None));
+    assert_eq!(owned(&frames, gone), 0);
+    assert!(zone_locks() - before >= 2, "one hold for each 1024 pageblocks");
+    frames.verify().unwrap();
+}
+
+#[test]
+fn what_a_cpu_remembers_is_bounded() {
     let frames = boot();
     let blocks = REMEMBERED_BLOCKS as u32 + 5;
     let mut pages = take_many(&frames, blocks * BLOCK);

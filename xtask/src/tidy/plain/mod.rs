@@ -13,8 +13,9 @@ use regex::Regex;
 /// The most hits of each area that has some, excused ones left out. The figures only go down.
 const RECORDED: &[(&str, usize)] = &[
     ("cli", 1),
-    ("pages", 91),
+    ("pages", 90),
     ("studies", 2),
+    ("xtask", 10),
 ];
 
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
