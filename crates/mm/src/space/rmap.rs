@@ -229,3 +229,47 @@ impl<A: Machine> Rmap<A> for MmRef<'_, A> {
         self.paging.tlb.flush_batch(batch, Wait::Sleep);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::space::Prot;
+    use mmscale_arch::VmaRange;
+
+    /// Returns 10 pages, the first of which is `start` and has a folio with the index 100.
+    fn area(start: u64) -> Area {
+        Area {
+            range: VmaRange::raw(start, start + 10),
+            prot: Prot::RW,
+            flags: AreaFlags::empty(),
+            origin: 100,
+            node: None,
+            file: None,
+        }
+    }
+
+    fn pages_of(moved: &Moved, index: u64) -> Vec<u64> {
+        (0..).map_while(|at| moved.page_of(index, at)).map(Vpn::get).collect()
+    }
+
+    #[test]
+    fn moved_pages_are_found_and_the_forgotten_ones_are_not() {
+        let mut moved = Moved::new();
+        moved.note(&area(1_000));
+        moved.note(&area(2_000));
+        assert_eq!(pages_of(&moved, 104), [1_004, 2_004]);
+        // The middle of one of them: what is before and after it stays.
+        let gone = area(2_000).part(VmaRange::raw(2_003, 2_006));
+        moved.forget(&gone);
+        let found = |index| pages_of(&moved, index);
+        for index in 100..110 {
+            let second = (!(103..106).contains(&index)).then_some(index + 1_900);
+            let wanted: Vec<u64> = [index + 900].into_iter().chain(second).collect();
+            assert_eq!(found(index), wanted, "{index}");
+        }
+        assert!(found(99).is_empty() && found(110).is_empty());
+        moved.forget(&area(1_000));
+        moved.forget(&area(2_000));
+        assert!(moved.stretches.is_empty(), "{:?}", moved.stretches);
+    }
+}

@@ -116,3 +116,24 @@ impl Queue {
         self.waiting.is_empty() && self.running.is_none()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mmscale_arch::CpuId;
+
+    #[test]
+    fn tickets_are_of_the_work_that_waits_or_runs() {
+        let item = |cpu| WorkItem::LruDrain(CpuId::new(cpu));
+        let mut queue = Queue::new();
+        [0, 1, 0].into_iter().for_each(|cpu| _ = queue.push(item(cpu)));
+        assert_eq!((queue.ticket_of(item(0)), queue.running_ticket(item(0))), (Some(3), None));
+        assert!(matches!(queue.next(), Next::Run(of) if of == item(0)));
+        assert_eq!((queue.ticket_of(item(0)), queue.running_ticket(item(0))), (Some(3), Some(1)));
+        assert_eq!(queue.running_ticket(item(1)), None);
+        queue.finished();
+        assert_eq!((queue.has(1), queue.running_ticket(item(0))), (false, None));
+        assert!(matches!(queue.next(), Next::Run(of) if of == item(1)));
+        assert_eq!(queue.running_ticket(item(1)), Some(2));
+    }
+}

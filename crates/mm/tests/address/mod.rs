@@ -2,6 +2,7 @@
 
 mod advice;
 mod failures;
+mod files;
 mod killed;
 mod machine;
 mod many;

@@ -106,6 +106,9 @@ fn requests_take_memory_that_grows_with_the_cpus_and_records_with_their_square()
         assert!(bytes(policy, 512) >= 512 * 512 * 32, "{policy:?}");
         assert!(bytes(policy, 512) / bytes(policy, 256) >= 3, "{policy:?}");
     }
+    // A record for each pair; for each CPU a queue, and a mask of 64 bytes or two.
+    assert_eq!(bytes(CallPolicy::Stock, 512), 512 * (512 * 32 + 64 + 2 * 64));
+    assert_eq!(bytes(CallPolicy::Posted, 512), 512 * (512 * 32 + 64 + 64));
     let (small, large) = (bytes(CallPolicy::Requests, 256), bytes(CallPolicy::Requests, 512));
     assert!(large < 2 * small, "{small} {large}");
     assert!(large * 50 <= bytes(CallPolicy::Stock, 512), "{large}");

@@ -174,6 +174,25 @@ fn given_up_memory_goes_without_being_written_unless_it_was_used_again() {
 }
 
 #[test]
+fn a_list_whose_share_of_a_round_is_less_than_a_page_is_left_alone() {
+    let machine = Machine::boot(1 << 12, 64, 1_026, 1);
+    for page in 0..1_025 {
+        machine.touch(page, None).expect("memory");
+        rest(&machine, page);
+    }
+    machine.settle();
+    machine.give_up(1_024);
+    machine.settle();
+    assert_eq!(list(&machine, LruList::InactiveFile), 1);
+    // 1024 pages have a share of 1 from the third round on, one page has it in the last.
+    assert_eq!(machine.reclaim.direct(machine.scope(), NODE, 1, None), 32);
+    assert_eq!(list(&machine, LruList::InactiveFile), 1);
+    assert_eq!(list(&machine, LruList::InactiveAnon), 1_024 - 32);
+    assert!(matches!(machine.entry(1_024), Entry::Page { .. }));
+    machine.end();
+}
+
+#[test]
 fn without_swap_only_given_up_memory_goes() {
     let machine = Machine::boot(1 << 12, 0, 8, 1);
     (0..4).for_each(|page| _ = machine.touch(page, Some(1 + page as u64)).expect("memory"));

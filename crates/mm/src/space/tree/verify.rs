@@ -128,3 +128,97 @@ impl<V: TreeWord> VmaTree<V> {
         if sum == item { Ok(()) } else { Err(TreeDefect::Sum { node: child }) }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::node::{UNUSED, word_of};
+    use super::*;
+    use crate::space::VmaRange;
+    use core::sync::atomic::Ordering::Relaxed;
+
+    /// Asserts that `verify` reports the defect that `plant` makes in a sound tree of two levels.
+    /// `plant` takes the tree and the number of its first leaf.
+    #[track_caller]
+    fn caught(plant: impl FnOnce(&mut VmaTree<u64>, u32) -> TreeDefect) {
+        let mut tree = VmaTree::new();
+        for at in 0..2 * CAP as u64 {
+            tree.insert(VmaRange::raw(10 + 10 * at, 15 + 10 * at), at).expect("it fits");
+        }
+        let audit = tree.verify().expect("the tree is sound");
+        assert_eq!((audit.vmas, audit.pages, audit.height), (2 * CAP, 10 * CAP as u64, 2));
+        let leaf = tree.node(tree.root).child(0);
+        let expected = plant(&mut tree, leaf);
+        assert_eq!(tree.verify(), Err(expected));
+    }
+
+    #[test]
+    fn an_unused_entry_that_is_not_marked() {
+        // Its start or its end.
+        for (start, end) in [(7, UNUSED), (UNUSED, 7)] {
+            caught(|tree, node| {
+                let leaf = tree.node(node);
+                assert!(leaf.len() < CAP);
+                leaf.set_span(CAP - 1, start, end);
+                TreeDefect::Tail { node }
+            });
+        }
+    }
+
+    #[test]
+    fn entries_that_overlap_or_are_empty() {
+        // The second begins at 20, and the first ends there at the latest.
+        for (start, end, at) in [(10, 21, 20), (10, 10, 10), (12, 11, 12)] {
+            caught(|tree, node| {
+                tree.node(node).set_span(0, start, end);
+                TreeDefect::Order { at: Vpn::new(at) }
+            });
+        }
+    }
+
+    #[test]
+    fn a_sum_that_is_not_what_the_child_is() {
+        caught(|tree, node| {
+            tree.node(tree.root).set_word(0, word_of(6, node));
+            TreeDefect::Sum { node }
+        });
+        caught(|tree, node| {
+            tree.node(tree.root).set_span(0, 9, tree.node(tree.root).end(0));
+            TreeDefect::Sum { node }
+        });
+    }
+
+    #[test]
+    fn a_node_with_too_few_entries() {
+        caught(|tree, node| {
+            while tree.node(node).len() >= MIN {
+                tree.node(node).remove(1);
+            }
+            TreeDefect::Fill { node, entries: MIN - 1 }
+        });
+    }
+
+    #[test]
+    fn a_child_that_was_never_made() {
+        caught(|tree, _| {
+            let node = tree.made;
+            tree.node(tree.root).set_word(0, word_of(5, node));
+            TreeDefect::Missing { node }
+        });
+    }
+
+    #[test]
+    fn wrong_counts_and_a_root_that_finders_do_not_see() {
+        caught(|tree, _| {
+            tree.len += 1;
+            TreeDefect::Count
+        });
+        caught(|tree, _| {
+            tree.shared.root.fetch_add(1, Relaxed);
+            TreeDefect::Count
+        });
+        caught(|tree, _| {
+            tree.free_count += 1;
+            TreeDefect::FreeList
+        });
+    }
+}

@@ -1,0 +1,57 @@
+//! Files in memory: what private and shared mappings show, and how long a file lasts.
+
+use crate::address::machine::{Machine, range};
+use mmscale_arch::Vpn;
+use mmscale_mm::space::{Advice, FaultError, File, FileId, MapRequest, Place, Space, SpaceError};
+use mmscale_stepped::Stepped;
+use std::sync::Arc;
+
+const AT: u64 = 512 * 5;
+
+fn map(machine: &Machine, space: &Space<Stepped>, file: FileId, index: u64) {
+    let request = MapRequest::new(4).at(Place::Fixed(Vpn::new(AT))).of_file(file, index);
+    assert_eq!(space.mmap(machine.on(), request.shared()), Ok(Vpn::new(AT)));
+}
+
+#[test]
+fn a_file_lasts_as_long_as_its_last_user() {
+    let machine = Machine::stock();
+    let file = File::new(machine.on(), 4);
+    let (first, second) = (machine.space(), machine.space());
+    map(&machine, &first, file.id(), 0);
+    machine.write(&first, AT + 3, 7).expect("there is memory");
+    // The program that opened it closes it; the address spaces keep it, mapped or not.
+    file.put(machine.on());
+    map(&machine, &second, file.id(), 0);
+    machine.exit(first);
+    assert_eq!(machine.read(&second, AT + 3), Ok(7));
+    assert_eq!(second.munmap(machine.on(), range(AT, 4)), Ok(()));
+    map(&machine, &second, file.id(), 0);
+    assert_eq!(machine.read(&second, AT + 3), Ok(7));
+    machine.exit(second);
+    assert_eq!(Arc::strong_count(&file), 1, "only this test knows it");
+    let third = machine.space();
+    let request = MapRequest::new(1).of_file(file.id(), 0);
+    assert_eq!(third.mmap(machine.on(), request), Err(SpaceError::Inval), "the file has ended");
+    machine.exit(third);
+    machine.end();
+}
+
+#[test]
+fn a_mapping_shows_the_pages_that_it_names_and_ends_where_the_file_does() {
+    let machine = Machine::stock();
+    let file = File::new(machine.on(), 4);
+    let (whole, tail) = (machine.space(), machine.space());
+    map(&machine, &whole, file.id(), 0);
+    map(&machine, &tail, file.id(), 2);
+    machine.write(&whole, AT + 2, 5).expect("there is memory");
+    assert_eq!((machine.read(&tail, AT), machine.read(&tail, AT + 1)), (Ok(5), Ok(0)));
+    assert_eq!(machine.read(&tail, AT + 2), Err(FaultError::Bus));
+    // Pages that nothing is mapped for are in memory all the same, if the file has them.
+    assert_eq!(tail.madvise(machine.on(), range(AT, 4), Advice::DontNeed), Ok(()));
+    assert_eq!(machine.mincore(&tail, AT, 4), [true, true, false, false]);
+    machine.exit(whole);
+    machine.exit(tail);
+    file.put(machine.on());
+    machine.end();
+}
