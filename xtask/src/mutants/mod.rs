@@ -31,8 +31,32 @@ pub(crate) const USAGE: &str = "usage: cargo xtask mutants [--sample N] [--seed 
   --resume    takes over what an earlier run found caught or not to compile;
               mutants that were missed run again";
 
-/// The packages whose tests run.
+/// The packages whose tests run: those of [`Round::Own`] first.
 const PACKAGES: [&str; 5] = ["arch", "frames", "mm", "interleave", "conformance"];
+
+/// Which tests run. All mutants have the first round before one has the second, in which a test
+/// takes longer.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Round {
+    /// Those of the mutated crates.
+    Own,
+    /// Those of the crates in `testing`.
+    Others,
+}
+
+impl Round {
+    fn has(self, suite: &Suite) -> bool {
+        list::CRATES.contains(&suite.krate) == (self == Self::Own)
+    }
+    /// The packages whose tests run for a mutant that is built alone.
+    fn packages(self, mutant: &Mutant) -> &'static [&'static str] {
+        let own = list::CRATES.iter().position(|krate| *krate == mutant.krate()).unwrap_or(0);
+        match self {
+            Self::Own => &PACKAGES[own..list::CRATES.len()],
+            Self::Others => &PACKAGES[list::CRATES.len()..],
+        }
+    }
+}
 
 /// What was asked for.
 #[derive(PartialEq, Eq, Debug)]
@@ -77,15 +101,29 @@ pub fn run(root: &Path, args: &[&str]) -> Result<String, String> {
         run.results.display(),
     );
     let scratch = Scratch::new(root, &folder, &sample)?;
-    let mut alone = BTreeSet::new();
-    scratch.weave(&mut alone)?;
+    let alone = run.woven(&scratch)?;
     let suites = scratch.build(&PACKAGES)?;
     let tests = run.measured(&suites)?;
-    for id in (0..sample.len()).filter(|id| !alone.contains(id)) {
-        run.judge(id, |mutant| switched(&suites, &tests, mutant, id))?;
+    for round in [Round::Own, Round::Others] {
+        for id in (0..sample.len()).filter(|id| !alone.contains(id)) {
+            run.judge(id, round, |mutant| {
+                let reaching: Vec<&Test> =
+                    tests.iter().filter(|test| test.reaches.contains(&id)).collect();
+                caught(&suites, &reaching, round, mutant, &id.to_string())
+            })?;
+        }
     }
+    let tests: Vec<&Test> = tests.iter().collect();
     for &id in &alone {
-        run.judge(id, |mutant| built(&scratch, &tests, mutant))?;
+        for round in [Round::Own, Round::Others] {
+            run.judge(id, round, |mutant| {
+                scratch.only(Some(mutant))?;
+                let Ok(suites) = scratch.build(round.packages(mutant)) else {
+                    return Ok(Verdict::Unbuildable);
+                };
+                caught(&suites, &tests, round, mutant, "")
+            })?;
+        }
     }
     scratch.only(None)?;
     let rows: Vec<&Row> = sample.iter().filter_map(|mutant| run.rows.get(&mutant.name)).collect();
@@ -107,26 +145,33 @@ struct Run<'a> {
 impl<'a> Run<'a> {
     fn new(folder: &'a Path, sample: &'a [Mutant], resume: bool) -> Self {
         let results = folder.join("results.json");
-        let kept = fs::read(&results).ok().filter(|_| resume);
-        let mut rows: Rows =
-            kept.and_then(|kept| serde_json::from_slice(&kept).ok()).unwrap_or_default();
+        let mut rows: Rows = if resume { read(&results).unwrap_or_default() } else { Rows::new() };
         rows.retain(|name, row| {
             row.verdict.is_settled() && sample.iter().any(|mutant| mutant.name == *name)
         });
         Self { folder, results, sample, rows }
+    }
+    /// The mutants of the sample that cannot be switched; all others are woven into the sources.
+    fn woven(&self, scratch: &Scratch<'_>) -> Result<BTreeSet<usize>, String> {
+        let kept = self.folder.join("alone.json");
+        let known: BTreeSet<String> = read(&kept).unwrap_or_default();
+        let ids = 0..self.sample.len();
+        let mut alone = ids.filter(|&id| known.contains(&self.sample[id].name)).collect();
+        scratch.weave(&mut alone)?;
+        let names = alone.iter().map(|&id| &self.sample[id].name);
+        write(&kept, &names.collect::<Vec<_>>())?;
+        Ok(alone)
     }
     /// How long the tests take and what they reach: as in an earlier run of the same programs, if
     /// there was one.
     fn measured(&self, suites: &[Suite]) -> Result<Vec<Test>, String> {
         let kept = self.folder.join("tests.json");
         let made = |path: &Path| fs::metadata(path).and_then(|of| of.modified()).ok();
-        if suites.iter().all(|suite| made(&suite.program) < made(&kept))
-            && let Some(tests) =
-                fs::read(&kept).ok().and_then(|of| serde_json::from_slice(&of).ok())
-        {
-            return Ok(tests);
+        let mut tests: Vec<Test> = read(&kept).unwrap_or_default();
+        for suite in suites.iter().filter(|suite| made(&suite.program) >= made(&kept)) {
+            tests.retain(|test| test.suite != suite.name);
+            tests.extend(tests::measure(suite, &self.folder.join("reached"))?);
         }
-        let tests = tests::measure(suites, &self.folder.join("reached"))?;
         write(&kept, &tests)?;
         Ok(tests)
     }
@@ -134,20 +179,29 @@ impl<'a> Run<'a> {
     fn judge(
         &mut self,
         id: usize,
+        round: Round,
         verdict: impl FnOnce(&Mutant) -> Result<Verdict, String>,
     ) -> Result<(), String> {
         let mutant = &self.sample[id];
-        if self.rows.contains_key(&mutant.name) {
+        let before = self.rows.get(&mutant.name);
+        if before.is_some_and(|row| round == Round::Own || row.verdict.is_settled()) {
             return Ok(());
         }
         let since = Instant::now();
-        let verdict = verdict(mutant)?;
-        let row =
-            Row { name: mutant.name.clone(), verdict, seconds: since.elapsed().as_secs_f64() };
-        eprintln!("mutants: {} of {}: {}", self.rows.len() + 1, self.sample.len(), row.short());
+        let mut verdict = verdict(mutant)?;
+        if let (Verdict::Unreached, Some(before)) = (&verdict, before) {
+            verdict = before.verdict.clone();
+        }
+        let seconds = since.elapsed().as_secs_f64() + before.map_or(0.0, |row| row.seconds);
+        let row = Row { name: mutant.name.clone(), verdict, seconds };
+        eprintln!("mutants: {} of {}: {}", id + 1, self.sample.len(), row.short());
         self.rows.insert(mutant.name.clone(), row);
         write(&self.results, &self.rows)
     }
+}
+
+fn read<T: serde::de::DeserializeOwned>(path: &Path) -> Option<T> {
+    serde_json::from_slice(&fs::read(path).ok()?).ok()
 }
 
 fn write(path: &Path, content: &impl serde::Serialize) -> Result<(), String> {
@@ -155,47 +209,23 @@ fn write(path: &Path, content: &impl serde::Serialize) -> Result<(), String> {
     fs::write(path, text).map_err(|why| format!("{}: {why}", path.display()))
 }
 
-/// What becomes of a mutant that is switched on in the programs of all.
-fn switched(
+/// Runs the tests of a round until one fails. `switch`: what switches the mutant on.
+fn caught(
     suites: &[Suite],
-    tests: &[Test],
+    tests: &[&Test],
+    round: Round,
     mutant: &Mutant,
-    id: usize,
-) -> Result<Verdict, String> {
-    let reaching = tests.iter().filter(|test| test.reaches.contains(&id));
-    caught(suites, reaching, mutant, ("MMSCALE_MUTANT", &id.to_string()))
-}
-
-/// What becomes of a mutant that is built alone.
-fn built(scratch: &Scratch<'_>, tests: &[Test], mutant: &Mutant) -> Result<Verdict, String> {
-    scratch.only(Some(mutant))?;
-    let rest: Vec<&str> = PACKAGES.into_iter().filter(|of| *of != mutant.krate()).collect();
-    let mut verdict = Verdict::Unreached;
-    for packages in [&[mutant.krate()][..], &rest] {
-        let Ok(suites) = scratch.build(packages) else { return Ok(Verdict::Unbuildable) };
-        verdict = caught(&suites, tests.iter(), mutant, ("MMSCALE_MUTANT", ""))?;
-        if verdict.is_settled() {
-            break;
-        }
-    }
-    Ok(verdict)
-}
-
-/// Runs tests until one fails.
-fn caught<'a>(
-    suites: &[Suite],
-    tests: impl Iterator<Item = &'a Test>,
-    mutant: &Mutant,
-    variable: (&str, &str),
+    switch: &str,
 ) -> Result<Verdict, String> {
     let suite_of = |test: &Test| suites.iter().find(|suite| suite.name == test.suite);
     let mut tests: Vec<(&Suite, &Test)> =
-        tests.filter_map(|test| Some((suite_of(test)?, test))).collect();
+        tests.iter().filter_map(|test| Some((suite_of(test)?, *test))).collect();
+    tests.retain(|(suite, _)| round.has(suite));
     tests::sort(&mut tests, mutant);
     let mut verdict = Verdict::Unreached;
     for (suite, test) in tests {
         let by = || format!("{} `{}`", test.suite, test.name);
-        verdict = match test.run(suite, variable)? {
+        verdict = match test.run(suite, ("MMSCALE_MUTANT", switch))? {
             End::Passed => Verdict::Missed,
             End::Failed => return Ok(Verdict::Caught(by())),
             End::Hung => return Ok(Verdict::Timeout(by())),

@@ -22,7 +22,8 @@ const ENVIRONMENT: [(&str, &str); 2] =
 /// The copy.
 pub(super) struct Scratch<'a> {
     pub(super) root: PathBuf,
-    original: PathBuf,
+    /// The sources of the sample, read once: the user may edit them while the tests run.
+    originals: BTreeMap<String, String>,
     target: PathBuf,
     sample: &'a [Mutant],
 }
@@ -36,12 +37,13 @@ impl<'a> Scratch<'a> {
     /// # Errors
     /// What could not be read or written.
     pub(super) fn new(root: &Path, folder: &Path, sample: &'a [Mutant]) -> Result<Self, String> {
-        let scratch = Self {
-            root: folder.join("tree"),
-            original: root.to_owned(),
-            target: folder.join("build"),
-            sample,
-        };
+        let (tree, target) = (folder.join("tree"), folder.join("build"));
+        let mut scratch = Self { root: tree, originals: BTreeMap::new(), target, sample };
+        for file in scratch.files() {
+            let text =
+                fs::read_to_string(root.join(file)).map_err(|why| format!("{file}: {why}"))?;
+            scratch.originals.insert(file.to_owned(), text);
+        }
         let mut git = Command::new("git");
         git.current_dir(root).args(["ls-files", "-co", "--exclude-standard", "-z"]);
         let listed = git.output().map_err(|why| format!("starting git: {why}"))?.stdout;
@@ -56,7 +58,7 @@ impl<'a> Scratch<'a> {
         for file in listed.iter().filter(|file| root.join(file).is_file()) {
             let bytes = fs::read(root.join(file)).map_err(|why| format!("{file}: {why}"))?;
             // `weave` writes the woven sources: one that stays as it was is not touched.
-            if !sample.iter().any(|mutant| mutant.file == *file) && *file != ON_IN {
+            if !scratch.originals.contains_key(*file) {
                 scratch.write(file, &bytes)?;
             }
         }
@@ -72,9 +74,6 @@ impl<'a> Scratch<'a> {
         }
         let written = path.parent().map_or(Ok(()), fs::create_dir_all);
         written.and_then(|()| fs::write(&path, bytes)).map_err(|why| format!("{file}: {why}"))
-    }
-    fn original(&self, file: &str) -> Result<String, String> {
-        fs::read_to_string(self.original.join(file)).map_err(|why| format!("{file}: {why}"))
     }
     /// The files of the sample's mutants.
     fn files(&self) -> BTreeSet<&'a str> {
@@ -94,7 +93,7 @@ impl<'a> Scratch<'a> {
                     .collect();
                 let arch = file.starts_with("crates/arch/");
                 let on = if arch { "crate::mutants::on" } else { "::mmscale_arch::mutants::on" };
-                let mut one = weave(&self.original(file)?, on, &mutants);
+                let mut one = weave(&self.originals[file], on, &mutants);
                 if file == ON_IN {
                     one.text += &ON.replace("COUNT", &self.sample.len().to_string());
                 }
@@ -151,10 +150,10 @@ impl<'a> Scratch<'a> {
     /// What could not be written.
     pub(super) fn only(&self, mutant: Option<&Mutant>) -> Result<(), String> {
         for file in self.files() {
-            let text = self.original(file)?;
+            let text = &self.originals[file];
             let text = match mutant {
-                Some(mutant) if mutant.file == file => mutant.applied(&text),
-                _ => text,
+                Some(mutant) if mutant.file == file => mutant.applied(text),
+                _ => text.clone(),
             };
             self.write(file, text.as_bytes())?;
         }

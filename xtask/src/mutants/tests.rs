@@ -68,32 +68,29 @@ impl Test {
     }
 }
 
-/// The tests of the suites, each of which is run once. `scratch`: a file for what they reach.
+/// The tests of a suite, each of which is run once. `scratch`: a file for what they reach.
 ///
 /// # Errors
 /// A test that fails without a mutant.
-pub(super) fn measure(suites: &[Suite], scratch: &Path) -> Result<Vec<Test>, String> {
+pub(super) fn measure(suite: &Suite, scratch: &Path) -> Result<Vec<Test>, String> {
+    let mut program = Command::new(&suite.program);
+    program.current_dir(&suite.folder).args(["--list", "--format", "terse"]);
+    let listed = program.output().map_err(|why| format!("starting {}: {why}", suite.name))?;
+    let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
     let mut tests = Vec::new();
-    for suite in suites {
-        let mut program = Command::new(&suite.program);
-        program.current_dir(&suite.folder).args(["--list", "--format", "terse"]);
-        let listed = program.output().map_err(|why| format!("starting {}: {why}", suite.name))?;
-        for line in String::from_utf8_lossy(&listed.stdout).lines() {
-            let Some(name) = line.strip_suffix(": test") else { continue };
-            let (suite_name, name) = (suite.name.clone(), name.to_owned());
-            let mut test =
-                Test { suite: suite_name, name, seconds: 30.0, reaches: BTreeSet::new() };
-            let _ = std::fs::remove_file(scratch);
-            let since = Instant::now();
-            let file = scratch.to_string_lossy();
-            if test.run(suite, ("MMSCALE_MUTANTS_REACHED", &file))? != End::Passed {
-                return Err(format!("{}: {} fails without a mutant", test.suite, test.name));
-            }
-            test.seconds = since.elapsed().as_secs_f64();
-            let reached = std::fs::read_to_string(scratch).unwrap_or_default();
-            test.reaches = reached.lines().filter_map(|id| id.parse().ok()).collect();
-            tests.push(test);
+    for name in listed.lines().filter_map(|line| line.strip_suffix(": test")) {
+        let (suite_name, name) = (suite.name.clone(), name.to_owned());
+        let mut test = Test { suite: suite_name, name, seconds: 30.0, reaches: BTreeSet::new() };
+        let _ = std::fs::remove_file(scratch);
+        let since = Instant::now();
+        let file = scratch.to_string_lossy();
+        if test.run(suite, ("MMSCALE_MUTANTS_REACHED", &file))? != End::Passed {
+            return Err(format!("{}: {} fails without a mutant", test.suite, test.name));
         }
+        test.seconds = since.elapsed().as_secs_f64();
+        let reached = std::fs::read_to_string(scratch).unwrap_or_default();
+        test.reaches = reached.lines().filter_map(|id| id.parse().ok()).collect();
+        tests.push(test);
     }
     Ok(tests)
 }

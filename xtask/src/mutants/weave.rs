@@ -24,7 +24,7 @@ pub(super) struct Woven {
 /// A mutant's place in a woven source, in bytes.
 pub(super) struct Switch {
     pub(super) id: usize,
-    /// What was inserted before the code.
+    /// The text inserted before the code.
     pub(super) inserted: Range<usize>,
     /// All of it.
     pub(super) whole: Range<usize>,
@@ -102,7 +102,7 @@ fn wrap(source: &str, on: &str, id: usize, mutant: &Mutant, places: &Places) -> 
 /// A part of a source.
 type Part = (At, At);
 
-/// What can be switched in a source.
+/// Places in a source that can be switched.
 #[derive(Default)]
 struct Places {
     /// Expressions with an operator, by the operator's place.
