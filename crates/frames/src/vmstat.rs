@@ -2,8 +2,7 @@
 //!
 //! A change goes into the calling CPU's byte. When the byte exceeds a threshold, it is added
 //! atomically to the total of its zone or node and to the global total. So a total is off by at
-//! most the number of CPUs times the threshold ([`Stats::drift_bound`]). The upkeep tick folds the
-//! bytes.
+//! most the number of CPUs times the threshold; the upkeep tick folds what is left in the bytes.
 //!
 //! A byte is changed only on its CPU with interrupts off ([`IrqOff`]). Other CPUs check whether it
 //! is zero; only where memory is almost exhausted do they sum all bytes. A CPU uses its own copy of
@@ -216,21 +215,7 @@ impl<A: Cpu, const N: usize> Pair<'_, A, N> {
             left -= steps;
         }
     }
-    /// Adds +1 or -1. If the sum exceeds the threshold, it folds half a threshold more than the
-    /// sum, so that more of the next steps in the same direction stay local.
-    #[inline]
-    fn step(&self, item: usize, sign: i8) {
-        let old = self.deltas.items[item].get();
-        let (sum, threshold) = (old + sign, self.threshold());
-        if sum * sign > threshold {
-            let over = (threshold / 2) * sign;
-            let more = if planted!(VmstatOverstepLost) { 0 } else { i64::from(over) };
-            self.store_delta(item, old, -over, i64::from(sum) + more);
-        } else {
-            self.store_delta(item, old, sum, 0);
-        }
-    }
-    /// Folds all bytes into the totals; returns the number that were not zero.
+    /// Moves all bytes to the totals, and says how many were not zero.
     fn fold(&self) -> u32 {
         let mut folded = 0;
         for item in 0..N {
@@ -307,30 +292,10 @@ impl<A: Cpu> Stats<A> {
     pub fn mod_zone_singly(&self, off: &impl IrqOff<A>, zone: ZoneId, item: ZoneItem, pages: i64) {
         self.zone_pair(off.cpu(), zone).modify_singly(item as usize, pages);
     }
-    /// Adds one to a zone counter.
-    #[inline]
-    pub fn inc_zone(&self, off: &impl IrqOff<A>, zone: ZoneId, item: ZoneItem) {
-        self.zone_pair(off.cpu(), zone).step(item as usize, 1);
-    }
-    /// Subtracts one from a zone counter.
-    #[inline]
-    pub fn dec_zone(&self, off: &impl IrqOff<A>, zone: ZoneId, item: ZoneItem) {
-        self.zone_pair(off.cpu(), zone).step(item as usize, -1);
-    }
     /// Adds `pages` to a node counter.
     #[inline]
     pub fn mod_node(&self, off: &impl IrqOff<A>, node: NodeId, item: NodeItem, pages: i64) {
         self.node_pair(off.cpu(), node).modify(item as usize, pages);
-    }
-    /// Adds one to a node counter.
-    #[inline]
-    pub fn inc_node(&self, off: &impl IrqOff<A>, node: NodeId, item: NodeItem) {
-        self.node_pair(off.cpu(), node).step(item as usize, 1);
-    }
-    /// Subtracts one from a node counter.
-    #[inline]
-    pub fn dec_node(&self, off: &impl IrqOff<A>, node: NodeId, item: NodeItem) {
-        self.node_pair(off.cpu(), node).step(item as usize, -1);
     }
 
     /// The total of a zone counter, without the bytes. Never negative.
@@ -373,10 +338,6 @@ impl<A: Cpu> Stats<A> {
     /// The present threshold of a zone.
     pub fn threshold(&self, zone: ZoneId) -> u8 {
         self.zones[zone.index()].threshold.load(Relaxed)
-    }
-    /// The largest error of a zone's totals with `cpus` CPUs, in pages.
-    pub fn drift_bound(&self, zone: ZoneId, cpus: usize) -> u64 {
-        u64::from(self.threshold(zone)) * cpus as u64
     }
 
     /// Folds this CPU's bytes of one zone, and reads the threshold; returns the number of bytes

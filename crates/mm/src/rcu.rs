@@ -310,11 +310,6 @@ impl<A: Machine> Rcu<A> {
             self.report(cpu);
         }
     }
-
-    /// Returns the number of grace periods that have ended.
-    pub fn grace_periods(&self) -> u64 {
-        self.ended.load(SeqCst)
-    }
 }
 
 /// A reader, until this is dropped. Preemption is off.

@@ -115,8 +115,6 @@ faults! {
         VmstatFoldedTwice = "vmstat-folded-twice", "vmstat", Quick;
         /// The check for counters that are not folded omits node counters.
         VmstatNodesUnseen = "vmstat-nodes-unseen", "shepherd", Quick;
-        /// A counter that exceeds its threshold loses the half threshold that it folds in advance.
-        VmstatOverstepLost = "vmstat-overstep-lost", "vmstat", Quick;
         /// Allocates from a zone that has no more free pages than its watermark.
         WatermarkAtMark = "watermark-at-mark", "watermark", Quick;
     }

@@ -13,18 +13,7 @@ fn turns(word: FolioWord) -> bool {
     !word.flags().intersects(stays)
 }
 
-impl<A: Machine> LruRef<'_, A> {
-    /// Marks the folio as used (`folio_mark_accessed`): inactive and unreferenced becomes
-    /// referenced, inactive and referenced becomes active, active becomes referenced.
-    pub fn mark_accessed(&self, pfn: Pfn) {
-        let word = self.folios.word(pfn);
-        if !word.has(FolioFlags::REFERENCED) {
-            self.folios.set(pfn, FolioFlags::REFERENCED);
-        } else if !word.flags().intersects(FolioFlags::UNEVICTABLE | FolioFlags::ACTIVE) {
-            self.activate(pfn);
-            self.folios.clear(pfn, FolioFlags::REFERENCED);
-        }
-    }
+impl<A: Machine> Memory<'_, A> {
     /// Requests a move to the folio's active list.
     pub fn activate(&self, pfn: Pfn) {
         let _span = Span::<A>::enter(Func::FolioActivate);
@@ -33,10 +22,6 @@ impl<A: Machine> LruRef<'_, A> {
     /// Requests a move off the active list (`MADV_COLD`).
     pub fn deactivate(&self, pfn: Pfn) {
         self.age(BatchKind::Deactivate, pfn);
-    }
-    /// Requests that a file folio be reclaimed soon.
-    pub fn deactivate_file(&self, pfn: Pfn) {
-        self.age(BatchKind::DeactivateFile, pfn);
     }
     /// Marks the content of an anonymous folio as droppable (`MADV_FREE`).
     pub fn lazyfree(&self, pfn: Pfn) {

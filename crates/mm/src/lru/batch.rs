@@ -25,28 +25,20 @@ pub enum BatchKind {
     Add = 0,
     /// Move to the tail of the list, after writeback for reclaim. Filled in interrupts too.
     MoveTail = 1,
-    /// Deactivate a file folio that should be reclaimed soon.
-    DeactivateFile = 2,
     /// Move off the active list.
-    Deactivate = 3,
+    Deactivate = 2,
     /// Mark as droppable.
-    Lazyfree = 4,
+    Lazyfree = 3,
     /// Move to the active list.
-    Activate = 5,
+    Activate = 4,
 }
 
 impl BatchKind {
     /// The number of kinds.
-    pub const COUNT: usize = 6;
+    pub const COUNT: usize = 5;
     /// All kinds, in the order in which they are drained.
-    pub const ALL: [Self; Self::COUNT] = [
-        Self::Add,
-        Self::MoveTail,
-        Self::DeactivateFile,
-        Self::Deactivate,
-        Self::Lazyfree,
-        Self::Activate,
-    ];
+    pub const ALL: [Self; Self::COUNT] =
+        [Self::Add, Self::MoveTail, Self::Deactivate, Self::Lazyfree, Self::Activate];
 }
 
 /// Folios taken from a batch, each with the batch's reference.

@@ -183,9 +183,4 @@ impl<A: Machine> LruRef<'_, A> {
     pub fn list_sizes(&self, group: GroupId, node: NodeId) -> [u64; LruList::COUNT] {
         self.lru.lruvecs[self.lru.index_of(group, node)].lock_irqsave().pages
     }
-
-    /// Returns the exact number of pages on a list; takes its lock.
-    pub fn list_pages(&self, group: GroupId, node: NodeId, list: LruList) -> u64 {
-        self.lru.lruvecs[self.lru.index_of(group, node)].lock_irqsave().pages[list as usize]
-    }
 }

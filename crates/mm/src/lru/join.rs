@@ -258,7 +258,7 @@ impl<A: Machine> LruRef<'_, A> {
         let old = self.folios.update(pfn, |word| Some(word.with(set, clear)));
         let now = old.unwrap_or_else(|word| word).with(set, clear);
         let right = self.agree(pfn, now);
-        relock.link(pfn, LruList::of(right), kind.end(next));
+        relock.link(pfn, LruList::of(right), kind.end());
     }
 }
 
@@ -277,12 +277,6 @@ impl BatchKind {
             Self::Deactivate => {
                 word.has(FolioFlags::ACTIVE).then_some(word.with(FolioFlags::empty(), used))
             }
-            Self::DeactivateFile => {
-                let busy = FolioFlags::DIRTY | FolioFlags::WRITEBACK;
-                let unwritten = word.flags().intersects(busy);
-                let set = if unwritten { FolioFlags::RECLAIM } else { FolioFlags::empty() };
-                (word.maps() == 0).then_some(word.with(set, used))
-            }
             Self::Lazyfree => {
                 let kept = FolioFlags::ANON | FolioFlags::SWAP_BACKED;
                 let free = word.has(kept) && !word.has(FolioFlags::SWAP_CACHE);
@@ -292,10 +286,9 @@ impl BatchKind {
         }
     }
     /// Returns the end of the list to which a folio of the new state `word` goes.
-    fn end(self, word: FolioWord) -> End {
+    fn end(self) -> End {
         match self {
             Self::MoveTail => End::Tail,
-            Self::DeactivateFile if !word.has(FolioFlags::RECLAIM) => End::Tail,
             _ => End::Head,
         }
     }

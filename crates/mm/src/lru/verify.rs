@@ -144,6 +144,11 @@ impl<A: Machine> LruRef<'_, A> {
         Ok(())
     }
 
+    /// Returns the exact number of pages on a list; takes its lock.
+    pub fn list_pages(&self, group: GroupId, node: NodeId, list: LruList) -> u64 {
+        self.lru.lruvecs[self.lru.index_of(group, node)].lock_irqsave().pages[list as usize]
+    }
+
     fn verify_counters(
         &self,
         node: NodeId,

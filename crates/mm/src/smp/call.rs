@@ -102,18 +102,6 @@ pub struct Reached {
     pub here: u32,
 }
 
-/// The target is offline, or all targets are.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Offline;
-
-impl core::fmt::Display for Offline {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.write_str("calling a CPU that is not running: choose one that is online")
-    }
-}
-
-impl core::error::Error for Offline {}
-
 /// A call that was not answered within the timeout.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Unanswered {

@@ -31,7 +31,7 @@ mod requests;
 mod stats;
 mod watch;
 
-pub use call::{Call, CallFunc, Here, Offline, Reached, Unanswered, Wait};
+pub use call::{Call, CallFunc, Here, Reached, Unanswered, Wait};
 pub(crate) use pieces::in_pieces;
 pub use stats::CallStats;
 pub(crate) use stats::{CallCounters, CpuCalls};
@@ -175,17 +175,6 @@ impl<A: Machine> Smp<A> {
         let mut online = CpuMask::EMPTY;
         A::online(&mut online);
         self.call_function_many(online.iter(), |_| true, call, Here::Run, wait, run)
-    }
-    /// Runs `call` on one CPU, which may be this one (`smp_call_function_single`).
-    pub fn call_function_single(
-        &self,
-        cpu: CpuId,
-        call: Call,
-        wait: Wait,
-        run: &impl Fn(Call),
-    ) -> Result<(), Offline> {
-        let reached = self.call_function_many([cpu], |_| true, call, Here::Run, wait, run);
-        if reached == Reached::default() { Err(Offline) } else { Ok(()) }
     }
     /// Requests [`CallFunc::FlushToCurrentGen`] from `cpu` and does not wait; one request serves
     /// all callers until the CPU runs it. Returns `false` if the CPU has stopped. Only with

@@ -44,7 +44,7 @@ impl Machine {
     pub(crate) fn count(&self, cpu: usize) {
         self.on(cpu, || {
             let (off, node) = (IrqGuard::new(), NodeId::new(0));
-            self.mm.frames().stats().inc_node(&off, node, NodeItem::FilePages);
+            self.mm.frames().stats().mod_node(&off, node, NodeItem::FilePages, 1);
         });
     }
 

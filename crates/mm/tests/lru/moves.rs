@@ -17,17 +17,15 @@ fn mlocked(machine: &Machine) -> i64 {
 }
 
 #[test]
-fn the_second_use_makes_a_folio_active() {
+fn activation_and_deactivation_change_the_list_and_forget_a_use() {
     let machine = boot();
     let (memory, pfn) = (machine.memory(), machine.listed(FILE));
-    memory.mark_accessed(pfn);
-    assert!(machine.flags(pfn).contains(FolioFlags::REFERENCED));
-    memory.mark_accessed(pfn);
+    memory.folios.set(pfn, FolioFlags::REFERENCED);
+    memory.activate(pfn);
     memory.drain();
     assert_eq!(machine.oldest_first(LruList::ActiveFile), [pfn]);
     assert!(!machine.flags(pfn).contains(FolioFlags::REFERENCED));
-    memory.mark_accessed(pfn);
-    assert!(machine.flags(pfn).contains(FolioFlags::REFERENCED));
+    memory.folios.set(pfn, FolioFlags::REFERENCED);
     memory.deactivate(pfn);
     memory.drain();
     assert_eq!(machine.oldest_first(LruList::InactiveFile), [pfn]);
@@ -61,24 +59,6 @@ fn lazily_freed_memory_goes_to_the_inactive_file_list() {
     assert!(!memory.folios.word(file).is_lazyfree() && !memory.folios.word(cached).is_lazyfree());
     assert_eq!(machine.oldest_first(LruList::InactiveFile), [file, pfn]);
     [pfn, file, cached].into_iter().for_each(|pfn| machine.unmap(pfn));
-    machine.end();
-}
-
-#[test]
-fn a_file_folio_that_is_not_mapped_goes_where_reclaim_looks_first() {
-    let machine = boot();
-    let memory = machine.memory();
-    let folios: Vec<_> = (0..4).map(|_| machine.listed(FILE)).collect();
-    memory.folios.remove_map(folios[2]);
-    memory.folios.remove_map(folios[1]);
-    memory.folios.set(folios[1], FolioFlags::DIRTY);
-    folios.iter().for_each(|&pfn| memory.deactivate_file(pfn));
-    memory.drain();
-    let order = machine.oldest_first(LruList::InactiveFile);
-    assert_eq!(order, [folios[2], folios[0], folios[3], folios[1]]);
-    assert!(machine.flags(folios[1]).contains(FolioFlags::RECLAIM), "it must be written first");
-    [folios[0], folios[3]].into_iter().for_each(|pfn| machine.unmap(pfn));
-    [folios[1], folios[2]].into_iter().for_each(|pfn| memory.put(pfn));
     machine.end();
 }
 

@@ -92,7 +92,10 @@ impl World {
         let to = match draw(3) {
             0 => {
                 let target = CpuId::new(draw(cpus as u64) as usize);
-                u32::from(self.smp.call_function_single(target, call, wait, &run).is_ok())
+                let all = |_| true;
+                let reached =
+                    self.smp.call_function_many([target], all, call, Here::Run, wait, &run);
+                reached.others + reached.here
             }
             1 => {
                 let reached = self.smp.on_each_cpu(call, wait, &run);

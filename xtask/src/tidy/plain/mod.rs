@@ -15,7 +15,7 @@ const RECORDED: &[(&str, usize)] = &[
     ("cli", 1),
     ("pages", 90),
     ("studies", 2),
-    ("xtask", 10),
+    ("xtask", 6),
 ];
 
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {

@@ -32,7 +32,7 @@ fn disturb(world: &World, choice: usize, pfn: Pfn) {
         3 => memory.munlock(pfn),
         4 => memory.activate(pfn),
         5 => memory.deactivate(pfn),
-        6 => memory.mark_accessed(pfn),
+        6 => memory.activate(pfn),
         7 => memory.lazyfree(pfn),
         8 => memory.rotate(pfn),
         9 => {
