@@ -52,9 +52,15 @@ pub enum Speed {
     Expedited,
 }
 
+/// See [`GraceState::owes`].
+const OWES: u32 = 1;
+/// See [`GraceState::owes`].
+const DEAD: u32 = 2;
+
 /// Per-CPU state that other CPUs use.
 struct GraceState<A: Machine> {
-    /// Not zero: the current grace period waits for this CPU.
+    /// [`OWES`]: the current grace period waits for this CPU. [`DEAD`]: it died since it last owed
+    /// anything. 0 otherwise.
     owes: A::AtomicU32,
     /// Not zero: the CPU is idle, and so outside every reader.
     idle: A::AtomicU32,
@@ -178,7 +184,15 @@ impl<A: Machine> Rcu<A> {
     fn report(&self, cpu: CpuId) {
         let owes = &self.seen.of(cpu).owes;
         // Pairs with the swap in `grace_period`: later readers come after its begin.
-        if owes.load(SeqCst) != 0 && owes.swap(0, SeqCst) != 0 {
+        if owes.load(SeqCst) == OWES && owes.swap(0, SeqCst) == OWES {
+            self.one_less();
+        }
+    }
+
+    /// Records that `cpu` is dead: it owes nothing to the current grace period, nor to one that
+    /// reads the mask of online CPUs before and asks it afterwards.
+    fn bury(&self, cpu: CpuId) {
+        if self.seen.of(cpu).owes.swap(DEAD, SeqCst) == OWES {
             self.one_less();
         }
     }
@@ -243,18 +257,20 @@ impl<A: Machine> Rcu<A> {
             if !online.contains(cpu) && is_gone() {
                 continue;
             }
-            online.insert(cpu);
             self.owing.fetch_add(1, SeqCst);
-            seen.owes.swap(1, SeqCst);
+            let before = seen.owes.swap(OWES, SeqCst);
+            // A CPU that died after the mask was read reported to no grace period. One that is
+            // online again may have readers.
+            if before == DEAD && !A::is_online(cpu) && !planted!(RcuDiedUnseen) {
+                self.bury(cpu);
+                continue;
+            }
             // An idle CPU is passed over. If it has just left idle, its readers see what the writer
             // did before. It may report at the same time: the exchange in `report` counts one of
             // the two.
             if seen.idle.load(SeqCst) != 0 {
                 self.report(cpu);
             }
-        }
-        if !planted!(RcuDiedUnseen) {
-            self.excuse_the_dead(&online);
         }
         if !planted!(RcuUnbiased) {
             self.one_less();
@@ -266,23 +282,10 @@ impl<A: Machine> Rcu<A> {
         self.ended.store(number, SeqCst);
     }
 
-    /// Reports for those of `asked` that have died meanwhile. A CPU that dies reports
-    /// ([`Rcu::cpu_dead`]); but one that did so after the grace period looked at it, and before it
-    /// was asked, has reported nothing.
-    fn excuse_the_dead(&self, asked: &CpuMask) {
-        let mut online = CpuMask::EMPTY;
-        A::online(&mut online);
-        for cpu in asked.iter().filter(|&cpu| !online.contains(cpu)) {
-            if self.seen.of(cpu).alive.load(SeqCst) == 0 {
-                self.report(cpu);
-            }
-        }
-    }
-
     /// Sends an interrupt to every CPU that the current grace period waits for.
     fn interrupt_remaining(&self) {
         for (cpu, seen) in self.seen.iter() {
-            if seen.owes.load(SeqCst) == 0 {
+            if seen.owes.load(SeqCst) != OWES {
                 continue;
             }
             let pinned = PreemptGuard::<A>::new();
@@ -307,7 +310,7 @@ impl<A: Machine> Rcu<A> {
         seen.alive.store(0, SeqCst);
         seen.idle.store(0, SeqCst);
         if !planted!(RcuDeadOwes) {
-            self.report(cpu);
+            self.bury(cpu);
         }
     }
 }
