@@ -172,8 +172,8 @@ impl<A: Machine> Rcu<A> {
     pub fn idle_exit(&self) {
         let left = u32::from(planted!(RcuIdleForever));
         self.seen.of(A::cpu()).idle.swap(left, SeqCst);
-        // Pairs with the fence in `grace_period`: later readers see what was changed before
-        // a look at the flag that passed this CPU over.
+        // Pairs with the fence in `grace_period`: later readers see the changes that preceded the
+        // load of the flag that passed this CPU over.
         if !planted!(RcuIdleUnfenced) {
             A::fence(SeqCst);
         }
@@ -280,6 +280,19 @@ impl<A: Machine> Rcu<A> {
         }
         self.all_passed.wait();
         self.ended.store(number, SeqCst);
+    }
+
+    /// Reports for the CPUs of `asked` that have died meanwhile. A dying CPU reports for itself
+    /// ([`Rcu::cpu_dead`]), but not if it died after the grace period had checked it and before
+    /// `owes` was set.
+    fn excuse_the_dead(&self, asked: &CpuMask) {
+        let mut online = CpuMask::EMPTY;
+        A::online(&mut online);
+        for cpu in asked.iter().filter(|&cpu| !online.contains(cpu)) {
+            if self.seen.of(cpu).alive.load(SeqCst) == 0 {
+                self.report(cpu);
+            }
+        }
     }
 
     /// Sends an interrupt to every CPU that the current grace period waits for.
