@@ -2,7 +2,7 @@
 //!
 //! A change goes into the calling CPU's byte. When the byte exceeds a threshold, it is added
 //! atomically to the total of its zone or node and to the global total. So a total is off by at
-//! most the number of CPUs times the threshold; the upkeep tick folds what is left in the bytes.
+//! most the number of CPUs times the threshold. The upkeep tick folds the bytes.
 //!
 //! A byte is changed only on its CPU with interrupts off ([`IrqOff`]). Other CPUs check whether it
 //! is zero; only where memory is almost exhausted do they sum all bytes. A CPU uses its own copy of
@@ -215,7 +215,7 @@ impl<A: Cpu, const N: usize> Pair<'_, A, N> {
             left -= steps;
         }
     }
-    /// Moves all bytes to the totals, and says how many were not zero.
+    /// Folds all bytes into the totals; returns the number that were not zero.
     fn fold(&self) -> u32 {
         let mut folded = 0;
         for item in 0..N {

@@ -35,8 +35,8 @@
 //! after the CPU's quiescent state, and what a reader did is seen by the writer after the grace
 //! period. Each CPU's `owes` word and the count of CPUs carry both. For CPUs that are passed over,
 //! `idle` carries what a reader did, and the fences in `idle_exit` and `grace_period` what the
-//! writer changed. For a writer that another's grace period is enough for, the fences in `wait` and
-//! `grace_period` carry it to the CPU that runs that one.
+//! writer changed. If a caller is served by another's grace period, the fences in `wait` and
+//! `grace_period` order its changes before that grace period.
 
 use core::cell::Cell;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
@@ -220,8 +220,8 @@ impl<A: Machine> Rcu<A> {
     }
 
     fn wait(&self, speed: Speed) {
-        // Pairs with the fence in `grace_period`: one that begins after this look covers what the
-        // caller has changed.
+        // Pairs with the fence in `grace_period`: a grace period that begins after the load of
+        // `begun` covers the caller's changes.
         if !planted!(RcuLookUnfenced) {
             A::fence(SeqCst);
         }
@@ -280,19 +280,6 @@ impl<A: Machine> Rcu<A> {
         }
         self.all_passed.wait();
         self.ended.store(number, SeqCst);
-    }
-
-    /// Reports for the CPUs of `asked` that have died meanwhile. A dying CPU reports for itself
-    /// ([`Rcu::cpu_dead`]), but not if it died after the grace period had checked it and before
-    /// `owes` was set.
-    fn excuse_the_dead(&self, asked: &CpuMask) {
-        let mut online = CpuMask::EMPTY;
-        A::online(&mut online);
-        for cpu in asked.iter().filter(|&cpu| !online.contains(cpu)) {
-            if self.seen.of(cpu).alive.load(SeqCst) == 0 {
-                self.report(cpu);
-            }
-        }
     }
 
     /// Sends an interrupt to every CPU that the current grace period waits for.

@@ -186,8 +186,8 @@ impl Engine {
             return false;
         }
         // SAFETY: the pointer comes from the `&self` of a call of `lock` that is suspended: it has
-        // left its coroutine in `request_lock` and takes the pointer back before it goes on. Coroutines
-        // are dropped only when no CPU is given a turn any more. All fields are `Cell`s.
+        // left its coroutine in `request_lock` and takes the pointer back before it goes on.
+        // Coroutines are dropped only when no CPU is given a turn any more. All fields are `Cell`s.
         let lock = unsafe { lock.as_ref() };
         if !cpu.irq_off {
             cpu.plan_check();

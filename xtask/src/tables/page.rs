@@ -34,7 +34,8 @@ pub(super) fn look(path: &str, text: &str, documents: &Documents, mode: Mode) ->
     while let Some(first) = (from..lines.len()).find(|&at| lines[at].starts_with(MARK)) {
         let head = past(&lines, first, MARK);
         from = past(&lines, head, "|");
-        let marks: Result<Vec<Mark>, String> = lines[first..head].iter().map(mark).collect();
+        let marks: Result<Vec<Mark>, String> =
+            lines[first..head].iter().map(|line| mark(line)).collect();
         let mut table = Table { path, first: head + 1, documents, mode, seen: &mut seen };
         match marks {
             Ok(marks) => table.look(&marks, &mut lines[head..from]),
@@ -49,7 +50,7 @@ fn past(lines: &[String], from: usize, prefix: &str) -> usize {
     (from..lines.len()).find(|&at| !lines[at].starts_with(prefix)).unwrap_or(lines.len())
 }
 
-fn mark(line: &String) -> Result<Mark, String> {
+fn mark(line: &str) -> Result<Mark, String> {
     let text = line[MARK.len()..].trim().strip_suffix("-->");
     text.ok_or_else(|| "a mark must end with `-->`".to_owned()).and_then(Mark::parse)
 }

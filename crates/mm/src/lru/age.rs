@@ -13,7 +13,7 @@ fn turns(word: FolioWord) -> bool {
     !word.flags().intersects(stays)
 }
 
-impl<A: Machine> Memory<'_, A> {
+impl<A: Machine> LruRef<'_, A> {
     /// Requests a move to the folio's active list.
     pub fn activate(&self, pfn: Pfn) {
         let _span = Span::<A>::enter(Func::FolioActivate);

@@ -237,11 +237,11 @@ mod tests {
     use mmscale_arch::VmaRange;
 
     /// Returns 10 pages, the first of which is `start` and has a folio with the index 100.
-    fn area(start: u64) -> Area {
-        Area {
+    fn area(start: u64) -> Vma {
+        Vma {
             range: VmaRange::raw(start, start + 10),
             prot: Prot::RW,
-            flags: AreaFlags::empty(),
+            flags: VmaFlags::empty(),
             origin: 100,
             node: None,
             file: None,

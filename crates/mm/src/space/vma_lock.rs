@@ -23,8 +23,8 @@
 //! * 4 pairs with g: a fault that takes the lock after the change sees e in step 5, and d in step
 //!   6.
 //! * 3 pairs with e, and with the `Release` store that starts an id. A new VMA is written before
-//!   that store and inserted into the tree after it. So a fault that finds the new id sees the new VMA,
-//!   although it has read an even `changes` before the change.
+//!   that store and inserted into the tree after it. So a fault that finds the new id sees the new
+//!   VMA, although it has read an even `changes` before the change.
 //! * 7 pairs with b: the change begins after the last access of the readers.
 //! * 4 and a are read-modify-writes of one word: either the reader sees `WRITER` and retreats, or
 //!   the writer sees the reader and waits. The reader that retreats last wakes the writer.
