@@ -230,7 +230,7 @@ pub(crate) enum Workers {
     Report,
 }
 
-/// What a run is, in groups; the order of the options follows it.
+/// The headings of the groups of options, in the order of the help text.
 const MACHINE: &str = "Where it runs";
 const ARMS: &str = "What is compared";
 const SIZE: &str = "How much";

@@ -108,9 +108,9 @@ fn a_stress_ng_that_is_missing_or_fails_is_told_of() {
     for (script, why) in [
         (stress_ng("echo it ran out of luck; exit 3"), "it ran out of luck"),
         (stress_ng("echo nothing was written"), "nothing was written"),
-        (stress_ng("echo 'metrics:' > metrics.yaml"), "nothing is said of the stressor mremap"),
+        (stress_ng("echo 'metrics:' > metrics.yaml"), "the stressor mremap is missing"),
         (stress_ng(&METRICS.replace("5000", "many")), "bogo-ops is `many`"),
-        ("echo I am something else".to_owned(), "cannot ask"),
+        ("echo I am something else".to_owned(), "cannot get the version"),
         (stress_ng("kill -KILL $$"), "killed from outside (signal 9)"),
     ] {
         let (_folder, path) = with_program("stress-ng", &script);

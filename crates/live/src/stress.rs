@@ -473,6 +473,6 @@ mod tests {
         let why = prepare(request("reap", Scale::Machine)).unwrap_err().to_string();
         assert!(why.contains("not of `reap`"), "{why}");
         let why = prepare(request("vmstat", Scale::Report)).unwrap_err().to_string();
-        assert!(why.contains("no numbers"), "{why}");
+        assert!(why.contains("unknown number of workers"), "{why}");
     }
 }

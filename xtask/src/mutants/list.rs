@@ -21,10 +21,10 @@ pub(super) struct At {
 /// One change of one source.
 #[derive(Deserialize, Clone, Debug)]
 pub(super) struct Mutant {
-    /// File, place and change: unique.
+    /// File, place and change; unique.
     pub(super) name: String,
     pub(super) package: String,
-    /// Relative to the workspace's root.
+    /// The path, relative to the workspace's root.
     pub(super) file: String,
     pub(super) genre: String,
     /// The text that replaces what is in `span`.
@@ -43,19 +43,19 @@ impl Mutant {
     pub(super) fn krate(&self) -> &str {
         self.package.trim_start_matches("mmscale-")
     }
-    /// The source with this change.
+    /// Returns the source with this change.
     pub(super) fn applied(&self, source: &str) -> String {
         let Range { start, end } = bytes(source, self.span.start, self.span.end);
         [&source[..start], &self.replacement, &source[end..]].concat()
     }
-    /// File and change, without the place in the file.
+    /// Returns the file and the change, without the place in the file.
     fn change(&self) -> String {
         let change = self.name.split_once(": ").map_or("", |(_, change)| change);
         format!("{}: {change}", self.file)
     }
 }
 
-/// The bytes of `source` between two places.
+/// Returns the range of bytes of `source` between two places.
 pub(super) fn bytes(source: &str, start: At, end: At) -> Range<usize> {
     let of = |at: At| {
         let mut lines = source.split_inclusive('\n');
@@ -67,10 +67,10 @@ pub(super) fn bytes(source: &str, start: At, end: At) -> Range<usize> {
     of(start)..of(end)
 }
 
-/// All mutants of the crates.
+/// Returns all mutants of the crates.
 ///
 /// # Errors
-/// That `cargo mutants` is missing, or what it said.
+/// Fails if `cargo mutants` is missing or fails, or if its output cannot be parsed.
 pub(super) fn all(root: &Path) -> Result<Vec<Mutant>, String> {
     let mut cargo = Command::new("cargo");
     cargo.current_dir(root).args(["mutants", "--list", "--json"]).stderr(Stdio::inherit());
@@ -84,9 +84,9 @@ pub(super) fn all(root: &Path) -> Result<Vec<Mutant>, String> {
     serde_json::from_slice(&output.stdout).map_err(|why| format!("cargo mutants --list: {why}"))
 }
 
-/// `size` of the mutants in a random order: of each crate in proportion to what it has. A mutant's
-/// rank depends on the seed, the file and the change, not on the line: an edit of one function
-/// leaves the rest of the sample as it was.
+/// Returns `size` of the mutants in a random order. Each crate's share is in proportion to its
+/// number of mutants. A mutant's rank depends on the seed, the file and the change, not on the
+/// line: an edit of one function does not change the rest of the sample.
 pub(super) fn sample(all: Vec<Mutant>, size: usize, seed: u64) -> Vec<Mutant> {
     let total = all.len().max(1);
     let (mut seen, mut crates) = (BTreeMap::new(), BTreeMap::<String, Vec<_>>::new());
@@ -113,7 +113,7 @@ pub(super) fn sample(all: Vec<Mutant>, size: usize, seed: u64) -> Vec<Mutant> {
 mod tests {
     use super::*;
 
-    /// `count` mutants of a crate, `below` lines further down.
+    /// Returns `count` mutants of a crate, `below` lines further down.
     fn of(krate: &str, count: usize, below: usize) -> Vec<Mutant> {
         let one = |number| {
             let start = At { line: number + below, column: 1 };

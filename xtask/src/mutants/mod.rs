@@ -1,12 +1,12 @@
-//! `cargo xtask mutants`: which test catches which mutant of a sample.
+//! `cargo xtask mutants`: reports which test catches which mutant of a sample.
 //!
 //! `cargo mutants` lists small changes of the memory manager, such as `<` for `<=` or a function
-//! that returns at once. A sample of them is compiled into a copy of the tree, as switches
-//! ([`weave`]); then every test runs once, which tells the mutants that it reaches, and each mutant
-//! gets the tests that reach it until one fails. A mutant that cannot be switched, as in a `const
-//! fn`, is built alone, and gets all tests of its crate first.
+//! that returns at its start. A sample of them is compiled into a copy of the tree, as switches
+//! ([`weave`]). Then every test runs once and records the mutants that it reaches. For each mutant
+//! the tests that reach it run until one fails. A mutant that cannot be switched, as in a `const
+//! fn`, is built alone. All tests that can reach it run, those of its crate first.
 //!
-//! Results are kept below the target folder after each mutant.
+//! Results are saved below the target folder after each mutant.
 
 mod list;
 mod scratch;
@@ -31,16 +31,16 @@ pub(crate) const USAGE: &str = "usage: cargo xtask mutants [--sample N] [--seed 
   --resume    takes over what an earlier run found caught or not to compile;
               mutants that were missed run again";
 
-/// The packages whose tests run: those of [`Round::Own`] first.
+/// The packages whose tests run, those of [`Round::Own`] first.
 const PACKAGES: [&str; 5] = ["arch", "frames", "mm", "interleave", "conformance"];
 
-/// Which tests run. All mutants have the first round before one has the second, in which a test
-/// takes longer.
+/// A selection of tests. All mutants have the first round before any has the second, in which tests
+/// take longer.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Round {
-    /// Those of the mutated crates.
+    /// The tests of the mutated crates.
     Own,
-    /// Those of the crates in `testing`.
+    /// The tests of the crates in `testing`.
     Others,
 }
 
@@ -48,7 +48,7 @@ impl Round {
     fn has(self, suite: &Suite) -> bool {
         list::CRATES.contains(&suite.krate) == (self == Self::Own)
     }
-    /// The packages whose tests run for a mutant that is built alone.
+    /// Returns the packages whose tests run for a mutant that is built alone.
     fn packages(self, mutant: &Mutant) -> &'static [&'static str] {
         let own = list::CRATES.iter().position(|krate| *krate == mutant.krate()).unwrap_or(0);
         match self {
@@ -58,7 +58,7 @@ impl Round {
     }
 }
 
-/// What was asked for.
+/// The arguments of the command.
 #[derive(PartialEq, Eq, Debug)]
 struct Asked {
     sample: usize,
@@ -81,10 +81,10 @@ impl Asked {
     }
 }
 
-/// Runs what `args` ask for.
+/// Runs the command with the arguments `args`.
 ///
 /// # Errors
-/// The mutants that no test caught, or why nothing could be run.
+/// Fails if no test caught some mutant, and names these mutants; or if the tests could not run.
 pub fn run(root: &Path, args: &[&str]) -> Result<String, String> {
     let asked = Asked::parse(args).ok_or_else(|| USAGE.to_owned())?;
     let all = list::all(root)?;
@@ -131,10 +131,10 @@ pub fn run(root: &Path, args: &[&str]) -> Result<String, String> {
     table::verdict(&rows)
 }
 
-/// What was found, by the mutants' names.
+/// The results, by the mutants' names.
 type Rows = BTreeMap<String, Row>;
 
-/// A run and what it keeps.
+/// A run and its saved state.
 struct Run<'a> {
     folder: &'a Path,
     results: PathBuf,
@@ -151,7 +151,7 @@ impl<'a> Run<'a> {
         });
         Self { folder, results, sample, rows }
     }
-    /// The mutants of the sample that cannot be switched; all others are woven into the sources.
+    /// Weaves the mutants of the sample into the sources. Returns those that cannot be switched.
     fn woven(&self, scratch: &Scratch<'_>) -> Result<BTreeSet<usize>, String> {
         let kept = self.folder.join("alone.json");
         let known: BTreeSet<String> = read(&kept).unwrap_or_default();
@@ -162,8 +162,8 @@ impl<'a> Run<'a> {
         write(&kept, &names.collect::<Vec<_>>())?;
         Ok(alone)
     }
-    /// How long the tests take and what they reach: as in an earlier run of the same programs, if
-    /// there was one.
+    /// Returns the tests, with their run times and the mutants that they reach. Runs only
+    /// tests of programs that were built after an earlier run.
     fn measured(&self, suites: &[Suite]) -> Result<Vec<Test>, String> {
         let kept = self.folder.join("tests.json");
         let made = |path: &Path| fs::metadata(path).and_then(|of| of.modified()).ok();
@@ -175,7 +175,7 @@ impl<'a> Run<'a> {
         write(&kept, &tests)?;
         Ok(tests)
     }
-    /// Looks at one mutant, unless that was done before.
+    /// Runs a round for one mutant, unless an earlier result makes it unnecessary.
     fn judge(
         &mut self,
         id: usize,
@@ -209,7 +209,8 @@ fn write(path: &Path, content: &impl serde::Serialize) -> Result<(), String> {
     fs::write(path, text).map_err(|why| format!("{}: {why}", path.display()))
 }
 
-/// Runs the tests of a round until one fails. `switch`: what switches the mutant on.
+/// Runs the tests of a round until one fails. `switch` is the value of `MMSCALE_MUTANT`, which
+/// enables the mutant.
 fn caught(
     suites: &[Suite],
     tests: &[&Test],

@@ -10,16 +10,16 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// The function that answers whether a mutant is switched on, compiled into `arch`.
+/// The function that returns whether a mutant is enabled, compiled into `arch`.
 const ON: &str = include_str!("on.rs.in");
-/// The source that it is appended to.
+/// The source to which [`ON`] is appended.
 const ON_IN: &str = "crates/arch/src/lib.rs";
 
-/// Debug information costs a third of a build.
+/// The environment of cargo. Debug information takes a third of the time of a build.
 const ENVIRONMENT: [(&str, &str); 2] =
     [("CARGO_PROFILE_DEV_DEBUG", "false"), ("CARGO_PROFILE_TEST_DEBUG", "false")];
 
-/// The copy.
+/// The copy of the tree.
 pub(super) struct Scratch<'a> {
     pub(super) root: PathBuf,
     /// The sources of the sample, read once: the user may edit them while the tests run.
@@ -28,14 +28,14 @@ pub(super) struct Scratch<'a> {
     sample: &'a [Mutant],
 }
 
-/// What the compiler objects to: a file, bytes in it, and whether it is the error's own place.
+/// A place of a compiler error: the file, the bytes in it, and whether it is the primary place.
 type Objection = (String, Range<usize>, bool);
 
 impl<'a> Scratch<'a> {
-    /// Copies what git knows or would add.
+    /// Copies the files that git tracks or would add.
     ///
     /// # Errors
-    /// What could not be read or written.
+    /// Fails if a file cannot be read or written.
     pub(super) fn new(root: &Path, folder: &Path, sample: &'a [Mutant]) -> Result<Self, String> {
         let (tree, target) = (folder.join("tree"), folder.join("build"));
         let mut scratch = Self { root: tree, originals: BTreeMap::new(), target, sample };
@@ -57,7 +57,7 @@ impl<'a> Scratch<'a> {
         }
         for file in listed.iter().filter(|file| root.join(file).is_file()) {
             let bytes = fs::read(root.join(file)).map_err(|why| format!("{file}: {why}"))?;
-            // `weave` writes the woven sources: one that stays as it was is not touched.
+            // `weave` writes the woven sources, and leaves an unchanged one untouched.
             if !scratch.originals.contains_key(*file) {
                 scratch.write(file, &bytes)?;
             }
@@ -75,15 +75,15 @@ impl<'a> Scratch<'a> {
         let written = path.parent().map_or(Ok(()), fs::create_dir_all);
         written.and_then(|()| fs::write(&path, bytes)).map_err(|why| format!("{file}: {why}"))
     }
-    /// The files of the sample's mutants.
+    /// Returns the files of the sample's mutants, and the one to which [`ON`] is appended.
     fn files(&self) -> BTreeSet<&'a str> {
         self.sample.iter().map(|mutant| mutant.file.as_str()).chain([ON_IN]).collect()
     }
-    /// Puts all of the sample but `alone` into the sources, as switches, and adds to `alone` those
-    /// that do not compile that way.
+    /// Writes all mutants of the sample except for `alone` into the sources, as switches. Adds to
+    /// `alone` the mutants that do not compile as switches.
     ///
     /// # Errors
-    /// What could not be written, or an error of the compiler that no mutant explains.
+    /// Fails if a file cannot be written, or on a compiler error that no mutant explains.
     pub(super) fn weave(&self, alone: &mut BTreeSet<usize>) -> Result<(), String> {
         loop {
             let mut woven = BTreeMap::new();
@@ -109,7 +109,7 @@ impl<'a> Scratch<'a> {
             alone.extend(dropped);
         }
     }
-    /// The mutants that the compiler refuses.
+    /// Returns the mutants that the compiler refuses.
     fn refused(&self, woven: &BTreeMap<&str, Woven>) -> Result<BTreeSet<usize>, String> {
         let mut cargo = self.cargo("check");
         cargo.args(["--message-format=json", "-p", "mmscale-mm"]).stderr(Stdio::null());
@@ -128,7 +128,7 @@ impl<'a> Scratch<'a> {
             }
             refused.extend(blamed);
         }
-        // An error elsewhere follows from one of a mutant, if there is one.
+        // If a mutant has an error, errors at other places follow from it.
         match (output.status.success(), refused.is_empty()) {
             (false, true) => Err(format!("the copy of the tree does not build\n{others}")),
             _ => Ok(refused),
@@ -137,17 +137,17 @@ impl<'a> Scratch<'a> {
     /// Builds the tests of packages.
     ///
     /// # Errors
-    /// That they do not build.
+    /// Fails if they do not build.
     pub(super) fn build(&self, packages: &[&str]) -> Result<Vec<build::Suite>, String> {
         let mut cargo = self.cargo("test");
-        // No examples.
+        // Excludes examples.
         cargo.arg("--tests");
         build::tests(cargo.stderr(Stdio::null()), packages)
     }
     /// Writes the sources without switches, with at most one mutant.
     ///
     /// # Errors
-    /// What could not be written.
+    /// Fails if a file cannot be written.
     pub(super) fn only(&self, mutant: Option<&Mutant>) -> Result<(), String> {
         for file in self.files() {
             let text = &self.originals[file];
@@ -167,7 +167,7 @@ impl<'a> Scratch<'a> {
     }
 }
 
-/// Where the compiler objects to something.
+/// Returns the places of a compiler message.
 fn objections(message: &Value) -> Vec<Objection> {
     let own = message["spans"].as_array().into_iter().flatten();
     let children = message["children"].as_array().into_iter().flatten();
@@ -182,8 +182,8 @@ fn objections(message: &Value) -> Vec<Objection> {
     primary.chain(others).collect()
 }
 
-/// The mutants whose switches the compiler points at; if there are none, the innermost one around
-/// the error's place.
+/// Returns the mutants whose switches the compiler points at. If there are none, returns the
+/// innermost one around the error's place.
 fn blamed(woven: &BTreeMap<&str, Woven>, objections: &[Objection]) -> BTreeSet<usize> {
     let of = |file: &str| woven.get(file).map_or(&[][..], |woven| &woven.switches);
     let meets = |switch: &&Switch, range: &Range<usize>| {
@@ -193,7 +193,7 @@ fn blamed(woven: &BTreeMap<&str, Woven>, objections: &[Objection]) -> BTreeSet<u
         let found: BTreeSet<usize> = (objections.iter())
             .filter(|(_, _, own)| *own == primary)
             .flat_map(|(file, range, _)| {
-                // A range that covers a whole switch says little of it.
+                // A range that covers a whole switch does not identify it.
                 of(file).iter().filter(move |switch| meets(switch, range)).filter(move |switch| {
                     range.start >= switch.whole.start && range.end <= switch.whole.end
                 })

@@ -1,14 +1,14 @@
-//! What is printed: the mutants, and which test caught which.
+//! The printed results: the mutants, and which test caught which.
 
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 
-/// What became of a mutant.
+/// The result of a mutant.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Debug)]
 pub(super) enum Verdict {
-    /// This test failed.
+    /// The mutant was caught: this test failed.
     Caught(String),
-    /// This test did not end.
+    /// The mutant was caught: this test did not end in time.
     Timeout(String),
     /// The change does not compile.
     Unbuildable,
@@ -19,7 +19,7 @@ pub(super) enum Verdict {
 }
 
 impl Verdict {
-    /// Whether further tests cannot change it.
+    /// Returns whether further tests cannot change the verdict.
     pub(super) fn is_settled(&self) -> bool {
         !matches!(self, Self::Missed | Self::Unreached)
     }
@@ -40,7 +40,7 @@ impl Verdict {
     }
 }
 
-/// A mutant and what became of it.
+/// A mutant and its result.
 #[derive(Serialize, Deserialize, Clone, Debug)]
 pub(super) struct Row {
     pub(super) name: String,
@@ -49,14 +49,14 @@ pub(super) struct Row {
 }
 
 impl Row {
-    /// The row in a line.
+    /// Formats the row as one line.
     pub(super) fn short(&self) -> String {
         let Self { name, verdict, seconds } = self;
         format!("{seconds:.1} s: {name}: {} {}", verdict.name(), verdict.by())
     }
 }
 
-/// The rows as a table of a page.
+/// Formats the rows as a Markdown table.
 pub(super) fn markdown(rows: &[&Row]) -> String {
     let mut text = "| mutant | | by | s |\n|---|---|---|---|\n".to_owned();
     for Row { name, verdict, seconds } in rows {
@@ -68,7 +68,7 @@ pub(super) fn markdown(rows: &[&Row]) -> String {
     text
 }
 
-/// The sums, which are an error if a mutant was missed.
+/// Returns the sums; as an error if a mutant was missed.
 pub(super) fn verdict(rows: &[&Row]) -> Result<String, String> {
     let count = |of: fn(&Verdict) -> bool| rows.iter().filter(|row| of(&row.verdict)).count();
     let missed: Vec<String> = (rows.iter().filter(|row| !row.verdict.is_settled()))

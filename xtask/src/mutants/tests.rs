@@ -1,4 +1,4 @@
-//! The tests, one at a time: how long each takes and which mutants it reaches.
+//! The tests, one at a time: their run times and the mutants that they reach.
 
 use super::list::Mutant;
 use crate::planted::build::Suite;
@@ -8,14 +8,14 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Address space of a test, in KiB: a mutant that allocates without end must not take the memory of
-/// others.
+/// Limit of a test's address space, in KiB: a mutant that allocates without end must not use up the
+/// memory of other processes.
 const SPACE_KIB: u64 = 16 << 20;
 
-/// A test has this long, and ten times what it takes without a mutant.
+/// Time limit of a test; ten times its run time without a mutant are added.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// How often a run is looked at.
+/// Interval at which a run is polled.
 const LOOK: Duration = Duration::from_millis(5);
 
 /// One test.
@@ -24,18 +24,18 @@ pub(super) struct Test {
     /// The suite, as tables show it.
     pub(super) suite: String,
     pub(super) name: String,
-    /// How long it took without a mutant.
+    /// The run time without a mutant.
     pub(super) seconds: f64,
-    /// The mutants whose places it reaches.
+    /// The mutants whose places the test reaches.
     pub(super) reaches: BTreeSet<usize>,
 }
 
-/// How a run ended.
+/// The end of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum End {
     Passed,
     Failed,
-    /// It took too long.
+    /// The run exceeded its time limit.
     Hung,
 }
 
@@ -43,7 +43,7 @@ impl Test {
     /// Runs the test with one variable set, or none.
     ///
     /// # Errors
-    /// That it could not be started.
+    /// Fails if the test cannot be started.
     pub(super) fn run(&self, suite: &Suite, variable: (&str, &str)) -> Result<End, String> {
         let mut shell = Command::new("sh");
         shell.args(["-c", &format!("ulimit -v {SPACE_KIB}; exec \"$0\" \"$@\"")]);
@@ -61,17 +61,18 @@ impl Test {
                 _ => break,
             }
         }
-        // It may have ended by itself meanwhile: then there is none to kill.
+        // The process may have ended by itself in the meantime: then the kill fails.
         let _ = child.kill();
         let _ = child.wait();
         Ok(End::Hung)
     }
 }
 
-/// The tests of a suite, each of which is run once. `scratch`: a file for what they reach.
+/// Runs each test of a suite once. Returns the tests with their run times and the mutants that they
+/// reach. Tests write those mutants to the file `scratch`.
 ///
 /// # Errors
-/// A test that fails without a mutant.
+/// Fails if a test fails without a mutant.
 pub(super) fn measure(suite: &Suite, scratch: &Path) -> Result<Vec<Test>, String> {
     let mut program = Command::new(&suite.program);
     program.current_dir(&suite.folder).args(["--list", "--format", "terse"]);
@@ -95,8 +96,8 @@ pub(super) fn measure(suite: &Suite, scratch: &Path) -> Result<Vec<Test>, String
     Ok(tests)
 }
 
-/// Sorts tests for a mutant: those of its crate, then those of `frames` and `mm`, then the others;
-/// of a suite the shortest first.
+/// Sorts tests for a mutant: those of its crate, then those of the other mutated crates, then those
+/// of `interleave`, then those of `conformance`. The shortest of each group is first.
 pub(super) fn sort(tests: &mut [(&Suite, &Test)], mutant: &Mutant) {
     tests.sort_by(|(suite, test), (other_suite, other)| {
         let rank = |suite: &Suite| match suite.krate {

@@ -1,6 +1,6 @@
-//! Sources in which every mutant of the sample is compiled in, to be switched on one at a time.
+//! Sources that contain every mutant of the sample. A switch enables one mutant at a time.
 //!
-//! A build for each mutant would take minutes; with switches there is one. `a + b` becomes
+//! A build for each mutant would take minutes; with switches one build is enough. `a + b` becomes
 //! `(if on(7) { a - b } else { a + b })`, and a function that returns another value gets
 //! `if on(8) { return 0; }` as its first statement.
 
@@ -15,7 +15,7 @@ use syn::{Arm, Expr, ExprBinary, ExprUnary, Pat};
 /// A source with switches.
 pub(super) struct Woven {
     pub(super) text: String,
-    /// Where the switch of each mutant is in it, and the code that it switches.
+    /// The places in `text` of each mutant's switch and of the code that it switches.
     pub(super) switches: Vec<Switch>,
     /// The mutants that cannot be switched.
     pub(super) alone: Vec<usize>,
@@ -26,7 +26,7 @@ pub(super) struct Switch {
     pub(super) id: usize,
     /// The text inserted before the code.
     pub(super) inserted: Range<usize>,
-    /// All of it.
+    /// The switch and the code that it switches.
     pub(super) whole: Range<usize>,
 }
 
@@ -38,8 +38,8 @@ struct Wrap {
     after: &'static str,
 }
 
-/// Compiles `mutants` of one source into it. `on`: the path of the function that answers whether a
-/// mutant is switched on.
+/// Adds a switch for each of `mutants` to their source. `on` is the path of the function that
+/// returns whether a mutant is enabled.
 pub(super) fn weave(source: &str, on: &str, mutants: &[(usize, &Mutant)]) -> Woven {
     let mut places = Places::default();
     if let Ok(file) = syn::parse_file(source) {
@@ -52,7 +52,8 @@ pub(super) fn weave(source: &str, on: &str, mutants: &[(usize, &Mutant)]) -> Wov
             None => alone.push(id),
         }
     }
-    // The outermost first. Of equal ones a function's first statement is outside its expression.
+    // Outermost ranges first. For equal ranges, a function's first statement is outside its
+    // expression.
     wraps.sort_by_key(|wrap| {
         (wrap.range.start, Reverse(wrap.range.end), !wrap.after.is_empty(), wrap.id)
     });
@@ -75,7 +76,7 @@ pub(super) fn weave(source: &str, on: &str, mutants: &[(usize, &Mutant)]) -> Wov
     woven
 }
 
-/// The text that switches one mutant on.
+/// Returns the text that enables one mutant.
 fn wrap(source: &str, on: &str, id: usize, mutant: &Mutant, places: &Places) -> Option<Wrap> {
     let changed = bytes(source, mutant.span.start, mutant.span.end);
     let replacement = &mutant.replacement;
@@ -107,7 +108,7 @@ type Part = (At, At);
 struct Places {
     /// Expressions with an operator, by the operator's place.
     operators: BTreeMap<At, Part>,
-    /// Where the pattern of an arm ends, and its guard, by the arm's place.
+    /// The end of an arm's pattern, and its guard, by the arm's place.
     arms: BTreeMap<At, (At, Option<Part>)>,
 }
 
@@ -116,7 +117,7 @@ fn part(of: &impl Spanned) -> Part {
     (at(of.span().start()), at(of.span().end()))
 }
 
-/// Whether the expression is a condition that binds names, which has no value of its own.
+/// Returns whether the expression is a condition that binds names, which has no value of its own.
 fn binds(expr: &Expr) -> bool {
     match expr {
         Expr::Let(_) => true,
@@ -151,7 +152,7 @@ mod tests {
     use super::super::list::Span;
     use super::*;
 
-    /// The mutant of `genre` that replaces the first `text` of `source`.
+    /// Returns the mutant of `genre` that replaces the first `text` of `source`.
     fn mutant(source: &str, genre: &str, text: &str, replacement: &str) -> Mutant {
         let byte = source.find(text).expect("the source has it");
         let line = source[..byte].matches('\n').count() + 1;
