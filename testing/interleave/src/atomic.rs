@@ -9,7 +9,7 @@
 //! returns it. A compare-and-exchange that would succeed on the last value does so.
 
 use crate::memory::Id;
-use crate::world::{self, World, here, with};
+use crate::world::{self, on_weak};
 use core::sync::atomic::Ordering;
 use mmscale_arch::{Atomic, CpuId, OwnedCounter};
 use shuttle::sync::atomic::{AtomicI8, AtomicI64, AtomicU8, AtomicU32, AtomicU64};
@@ -28,7 +28,7 @@ pub struct ModelAtomic<T: Integer> {
 
 /// Notes that this CPU has read `before` and written `after`.
 fn modified(id: &Id, before: u64, after: u64, order: Ordering) {
-    with(|w| w.memory.modify(here(), id, before, after, order));
+    on_weak(|memory, cpu| memory.modify(cpu, id, before, after, order));
 }
 
 macro_rules! atomic {
@@ -43,12 +43,13 @@ macro_rules! atomic {
             fn load(&self, order: Ordering) -> $int {
                 world::deliver();
                 let last = self.last.load(order) as u64;
-                with(|w| w.memory.load(here(), &self.id, last, order)) as $int
+                let read = on_weak(|memory, cpu| memory.load(cpu, &self.id, last, order));
+                read.unwrap_or(last) as $int
             }
             fn store(&self, value: $int, order: Ordering) {
                 world::deliver();
                 let before = self.last.swap(value, order) as u64;
-                with(|w| w.memory.store(here(), &self.id, before, value as u64, order));
+                on_weak(|memory, cpu| memory.store(cpu, &self.id, before, value as u64, order));
             }
             fn swap(&self, value: $int, order: Ordering) -> $int {
                 world::deliver();
@@ -71,9 +72,10 @@ macro_rules! atomic {
                     }
                     Err(last) => {
                         let (last, sought) = (last as u64, current as u64);
-                        let fail =
-                            |w: &World| w.memory.fail(here(), &self.id, last, sought, failure);
-                        Err(with(fail) as $int)
+                        let read = on_weak(|memory, cpu| {
+                            memory.fail(cpu, &self.id, last, sought, failure)
+                        });
+                        Err(read.unwrap_or(last) as $int)
                     }
                 }
             }
@@ -117,7 +119,8 @@ pub struct ModelOwned {
 impl ModelOwned {
     fn read(&self) -> i8 {
         let last = self.last.load(Ordering::SeqCst) as u64;
-        with(|w| w.memory.load(here(), &self.id, last, Ordering::Relaxed)) as i8
+        on_weak(|memory, cpu| memory.load(cpu, &self.id, last, Ordering::Relaxed)).unwrap_or(last)
+            as i8
     }
 }
 
@@ -130,7 +133,7 @@ impl OwnedCounter<i8> for ModelOwned {
     }
     fn set(&self, value: i8) {
         let before = self.last.swap(value, Ordering::SeqCst) as u64;
-        with(|w| w.memory.store(here(), &self.id, before, value as u64, Ordering::Relaxed));
+        on_weak(|memory, cpu| memory.store(cpu, &self.id, before, value as u64, Ordering::Relaxed));
     }
     fn is_nonzero(&self) -> bool {
         self.read() != 0

@@ -89,6 +89,15 @@ pub(crate) fn with<R>(f: impl FnOnce(&World) -> R) -> R {
     f(&world.expect("a scenario begins with `boot`"))
 }
 
+/// Calls `f` with the memory and the current CPU if memory is weak. Most scenarios have a strong
+/// one and skip the look-up.
+pub(crate) fn on_weak<R>(f: impl FnOnce(&Memory, usize) -> R) -> Option<R> {
+    if STRENGTH.get() == Strength::Strong {
+        return None;
+    }
+    with(|w| w.memory.is_weak().then(|| f(&w.memory, here())))
+}
+
 /// Returns the current CPU.
 pub(crate) fn here() -> usize {
     HERE.with(Cell::get)
