@@ -2,7 +2,7 @@
 
 use crate::engine::Engine;
 use crate::outcome::{Failure, Location, Rule, Violation};
-use crate::topology::NOBODY;
+use crate::topology::NO_CPU;
 use mmscale_arch::{CpuId, LockClass, Order, Pfn, Trace};
 
 impl Engine {
@@ -86,7 +86,7 @@ impl Engine {
     #[cold]
     fn broken_unlock(&mut self, class: LockClass, owner: u16) {
         let holder = match owner {
-            NOBODY => "no CPU".to_owned(),
+            NO_CPU => "no CPU".to_owned(),
             owner => CpuId::new(usize::from(owner)).to_string(),
         };
         let what = format!("releases a {} lock that {holder} holds", class.name());
@@ -187,7 +187,7 @@ impl Engine {
         let waiter = &self.waiters[2 * at + usize::from(self.cpus[at].in_irq)];
         let class = waiter.class.name();
         let holder = match self.checker.owners.get(waiter.lock_id as usize) {
-            Some(&owner) if owner != NOBODY => CpuId::new(usize::from(owner)).to_string(),
+            Some(&owner) if owner != NO_CPU => CpuId::new(usize::from(owner)).to_string(),
             _ => "no CPU".to_owned(),
         };
         format!("{location}: spins for {class} lock {}, held by {holder}", waiter.lock_id)

@@ -4,7 +4,7 @@ use crate::config::Checks;
 use crate::ledger::Ledger;
 use crate::outcome::Violation;
 use crate::stats::CLASSES;
-use crate::topology::NOBODY;
+use crate::topology::NO_CPU;
 
 /// The most violations that are kept.
 const MAX_VIOLATIONS: usize = 64;
@@ -37,13 +37,13 @@ impl Checker {
             held: vec![HeldLocks::default(); cpus],
             in_irq: 0,
             irqs_on: 0,
-            owners: vec![NOBODY],
+            owners: vec![NO_CPU],
             ledger: Ledger::default(),
             violations: Vec::new(),
         }
     }
     pub(crate) fn new_lock_id(&mut self) -> u32 {
-        self.owners.push(NOBODY);
+        self.owners.push(NO_CPU);
         self.owners.len() as u32 - 1
     }
     pub(crate) fn lock_owner(&mut self, id: u32, owner: u16) {

@@ -13,7 +13,7 @@
 //! Approximations: of several readers since the last write only the latest is known, and the others
 //! pay for the line again. A CPU that peeks twice pays twice, and the owner pays nothing for it.
 
-use crate::topology::{Distances, NOBODY};
+use crate::topology::{Distances, NO_CPU};
 use mmscale_arch::{Access, Line};
 use std::cell::Cell;
 
@@ -39,7 +39,7 @@ const fn reader(users: Users) -> u16 {
 /// Uses a line on CPU `at`; returns the cost, in ps.
 #[inline]
 fn take(users: &mut Users, at: usize, access: Access, distances: &Distances) -> u64 {
-    const { assert!(NOBODY == 0_u16.wrapping_sub(1)) };
+    const { assert!(NO_CPU == 0_u16.wrapping_sub(1)) };
     let (writer, reader) = (writer(*users), reader(*users));
     let me = at as u16;
     let mine = at as u32 + 1;
@@ -47,14 +47,14 @@ fn take(users: &mut Users, at: usize, access: Access, distances: &Distances) -> 
         if writer == me || reader == me {
             return distances.own_ps();
         }
-        let from = if writer == NOBODY { reader } else { writer };
+        let from = if writer == NO_CPU { reader } else { writer };
         *users = *users & 0xffff | mine << 16;
         return distances.transfer_ps(from, at);
     }
     *users = mine;
-    let shared_by = if reader == NOBODY { me } else { reader };
+    let shared_by = if reader == NO_CPU { me } else { reader };
     let from_reader = distances.transfer_ps(shared_by, at);
-    let nobody_else = writer == NOBODY && reader != NOBODY;
+    let nobody_else = writer == NO_CPU && reader != NO_CPU;
     let from_writer = if nobody_else { 0 } else { distances.transfer_ps(writer, at) };
     from_writer.max(from_reader)
 }
@@ -72,7 +72,7 @@ impl Lines {
     /// Returns the last writer of a frame's line.
     #[inline]
     pub(crate) fn frame_writer(&self, index: usize) -> u16 {
-        self.frames.get(index).map_or(NOBODY, |&users| writer(users))
+        self.frames.get(index).map_or(NO_CPU, |&users| writer(users))
     }
     #[inline]
     pub(crate) fn touch(
@@ -110,8 +110,8 @@ pub(crate) struct LineState {
 impl LineState {
     pub(crate) const fn new() -> Self {
         Self {
-            writer: Cell::new(NOBODY),
-            reader: Cell::new(NOBODY),
+            writer: Cell::new(NO_CPU),
+            reader: Cell::new(NO_CPU),
             readers: Cell::new(0),
             busy_until: Cell::new(0),
         }
@@ -126,7 +126,7 @@ impl LineState {
         own_ps: u64,
         atomic_ps: u64,
     ) -> Option<u64> {
-        if usize::from(self.writer.get()) != cpu || self.reader.get() != NOBODY {
+        if usize::from(self.writer.get()) != cpu || self.reader.get() != NO_CPU {
             return None;
         }
         let busy = self.busy_until.get().saturating_sub(clock);
@@ -153,7 +153,7 @@ impl LineState {
     ) -> u64 {
         let bit = 1 << (cpu % 64);
         let writer = self.writer.get();
-        let owner = usize::from(writer) == cpu || writer == NOBODY;
+        let owner = usize::from(writer) == cpu || writer == NO_CPU;
         let reads = matches!(usage, Usage::Load | Usage::LoadUncharged);
         if reads && (owner || self.readers.get() & bit != 0) {
             return if usage == Usage::Load { distances.own_ps() } else { 0 };
@@ -165,8 +165,8 @@ impl LineState {
             self.reader.set(cpu as u16);
             return busy + move_ps;
         }
-        let invalidate_ps = match self.reader.replace(NOBODY) {
-            NOBODY => 0,
+        let invalidate_ps = match self.reader.replace(NO_CPU) {
+            NO_CPU => 0,
             reader => distances.transfer_ps(reader, cpu),
         };
         self.writer.set(cpu as u16);

@@ -34,7 +34,7 @@ use crate::heap::{NEVER, time_of};
 use crate::irq::{at_turn_if_any, charge, deliver};
 use crate::spin::{NO_WAITER, SimSpin};
 use crate::task::{Switch, Yielder};
-use crate::topology::NOBODY;
+use crate::topology::NO_CPU;
 use mmscale_arch::{LockClass, RawSpin};
 use std::ptr::NonNull;
 
@@ -76,7 +76,7 @@ unsafe impl RawSpin for SimSpin {
     fn lock(&self) {
         // A lock with an owner is likely to make the CPU queue. The two branches give the same
         // result and differ only in host time.
-        let step = if self.owner.get() == NOBODY {
+        let step = if self.owner.get() == NO_CPU {
             at_turn_if_any(self.near(), |engine| engine.spin_lock_at_turn(self))
         } else {
             with_any(|engine| engine.begin_lock(self))
@@ -145,7 +145,7 @@ impl Engine {
     /// Starts to take a lock. If the lock has an owner, the CPU is likely to queue.
     #[inline]
     fn begin_lock(&mut self, lock: &SimSpin) -> LockStep {
-        if lock.owner.get() != NOBODY && !self.heap.is_first(self.cpus[self.cur].order()) {
+        if lock.owner.get() != NO_CPU && !self.heap.is_first(self.cpus[self.cur].order()) {
             return self.request_lock(lock);
         }
         match self.ready_state(&lock.near()) {
@@ -218,7 +218,7 @@ impl Engine {
         self.check_lock(lock.class);
         let cpu = &self.cpus[at];
         let row = self.stats.row_of(cpu.path, lock.class, cpu.clock);
-        if lock.owner.get() != NOBODY {
+        if lock.owner.get() != NO_CPU {
             return self.enqueue_waiter(lock, row);
         }
         let free = lock.free_at.get();
@@ -246,7 +246,7 @@ impl Engine {
     fn transfer(&self, lock: &SimSpin, to: usize) -> u64 {
         match lock.last.get() {
             // A lock that has not been used is in the cache of its first user.
-            NOBODY => self.distances.own_ps(),
+            NO_CPU => self.distances.own_ps(),
             last => self.distances.transfer_ps(last, to),
         }
     }
@@ -362,7 +362,7 @@ impl Engine {
             return true;
         }
         let at = self.cur;
-        let owned = lock.owner.get() != NOBODY;
+        let owned = lock.owner.get() != NO_CPU;
         let released = lock.free_at.get() <= self.cpus[at].order();
         if owned || !released {
             // Until `free_at` the line is with the CPU that hands the lock over, not with its next
@@ -387,7 +387,7 @@ impl Engine {
     fn spin_is_locked(&mut self, lock: &SimSpin) -> bool {
         let own_ps = self.distances.own_ps();
         let cpu = self.cpu();
-        let held = lock.owner.get() != NOBODY || lock.free_at.get() > cpu.order();
+        let held = lock.owner.get() != NO_CPU || lock.free_at.get() > cpu.order();
         cpu.clock += own_ps;
         held
     }
@@ -417,7 +417,7 @@ impl Engine {
         lock.free_at.set(cpu.order());
         let place = lock.head.get();
         if place == NO_WAITER {
-            lock.owner.set(NOBODY);
+            lock.owner.set(NO_CPU);
             return;
         }
         let to = place as usize / 2;

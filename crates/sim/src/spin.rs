@@ -1,6 +1,6 @@
 //! The state of a spin lock.
 
-use crate::topology::NOBODY;
+use crate::topology::NO_CPU;
 use mmscale_arch::LockClass;
 use std::cell::Cell;
 
@@ -35,9 +35,9 @@ impl SimSpin {
     pub(crate) const fn free(class: LockClass) -> Self {
         Self {
             class,
-            owner: Cell::new(NOBODY),
-            last: Cell::new(NOBODY),
-            before: Cell::new(NOBODY),
+            owner: Cell::new(NO_CPU),
+            last: Cell::new(NO_CPU),
+            before: Cell::new(NO_CPU),
             head: Cell::new(NO_WAITER),
             tail: Cell::new(NO_WAITER),
             free_at: Cell::new(0),

@@ -11,7 +11,7 @@
 //! The last walk through upper tables is cached with its root until a word of one of them changes.
 //! Walks are most of what a page fault does here, and upper tables rarely change.
 
-use crate::topology::NOBODY;
+use crate::topology::NO_CPU;
 use mmscale_arch::{Order, Pfn, Walked};
 
 /// Words in a frame.
@@ -152,7 +152,7 @@ impl Tables {
     /// Returns a word as last stored, and the CPU that may be ahead with stores to its frame.
     #[inline]
     pub(crate) fn load_with_ahead(&self, pfn: Pfn, word: usize) -> (u64, usize) {
-        const { assert!(NOBODY == 0_u16.wrapping_sub(1)) };
+        const { assert!(NO_CPU == 0_u16.wrapping_sub(1)) };
         let frame = self.frame(pfn);
         let chunk = &self.chunks[frame.chunks[word / CHUNK] as usize];
         (chunk[word % CHUNK], usize::from(frame.ahead.wrapping_sub(1)))

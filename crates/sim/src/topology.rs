@@ -4,7 +4,7 @@ use crate::profile::{LineCosts, Topology};
 use mmscale_arch::MAX_NODES;
 
 /// No CPU, in a CPU number of 16 bits.
-pub(crate) const NOBODY: u16 = u16::MAX;
+pub(crate) const NO_CPU: u16 = u16::MAX;
 
 /// Position of a CPU in the topology.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -56,13 +56,13 @@ impl Distances {
     pub(crate) fn node_of(&self, cpu: usize) -> usize {
         self.distances[cpu].node as usize
     }
-    /// Returns the cost of moving a line from `from` (`NOBODY`: from memory) to `to`, in ps.
+    /// Returns the cost of moving a line from `from` (`NO_CPU`: from memory) to `to`, in ps.
     #[inline]
     pub(crate) fn transfer_ps(&self, from: u16, to: usize) -> u64 {
         if usize::from(from) == to {
             return self.line.own_ps;
         }
-        if from == NOBODY {
+        if from == NO_CPU {
             return self.line.memory_ps;
         }
         let (a, b) = (self.distances[usize::from(from)], self.distances[to]);
@@ -92,7 +92,7 @@ mod tests {
             Distances::new(&Topology { cpus: 16, smt: 2, cluster: 4, nodes: 2 }, 16, LINE);
         let costs: Vec<_> = [0, 1, 2, 4, 8].map(|from| distances.transfer_ps(from, 0)).into();
         assert_eq!(costs, [1, 2, 3, 4, 5]);
-        assert_eq!(distances.transfer_ps(NOBODY, 3), 6);
+        assert_eq!(distances.transfer_ps(NO_CPU, 3), 6);
     }
 
     #[test]

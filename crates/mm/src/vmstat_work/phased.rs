@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn phases_are_even_and_nobody_shares_one() {
+    fn phases_are_even_and_distinct() {
         let interval = 1_000_000_000;
         let machines: [&[usize]; 8] =
             [&[72], &[16, 16], &[256, 256], &[1], &[3; 4], &[72, 71], &[0, 2, 1], &[1, 0, 5]];
@@ -291,7 +291,7 @@ mod tests {
 
     /// A CPU that leaves moves every other by at most as many slots as there are nodes.
     #[test]
-    fn closing_ranks_moves_nobody_far() {
+    fn closing_ranks_moves_no_cpu_far() {
         let interval = 1_000_000_000;
         let machines: [&[usize]; 5] = [&[72], &[16, 16], &[256, 256], &[72, 71], &[3; 4]];
         for cpus in machines {
