@@ -17,7 +17,7 @@
 //! | `arm`, `policy_arm` | arms: lists of policies, from files and from `--policy` |
 //! | `file`, `file_study`, `registry` | `study.toml`; a study of file and workload; all studies |
 //! | `plan`, `needs`, `shape` | from a request to plans; their host requirements; CPU counts |
-//! | `runner`, `stats` | runs over seeds; documents, intervals |
+//! | `runner` | runs over seeds; documents |
 //! | `schedules`, `trails` | a run under both schedules, and the first event that differs |
 
 mod arm;
@@ -43,7 +43,6 @@ mod runner;
 mod schedules;
 mod shape;
 mod spread;
-pub mod stats;
 mod study;
 mod trails;
 mod workload;

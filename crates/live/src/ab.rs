@@ -13,8 +13,9 @@ use serde::Serialize;
 use thiserror::Error;
 
 use mmscale_harness::{
-    CallError, Interrupt, Length, Plan, Registry, Request, RunError, plan, run_alone, stats,
+    CallError, Interrupt, Length, Plan, Registry, Request, RunError, plan, run_alone,
 };
+use mmscale_stats as stats;
 
 /// Default number of pairs: the interval of the median then excludes the extreme values on either
 /// side.

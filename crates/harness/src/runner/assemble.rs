@@ -7,10 +7,11 @@ use mmscale_document::{
     PerCpu, SCHEMA, Value,
 };
 
+use mmscale_stats as stats;
+
 use super::Job;
 use crate::host::host;
 use crate::plan::Plan;
-use crate::stats;
 use crate::study::{ArmId, SeedResult, TooShort};
 
 /// Results of one arm, with their seeds.

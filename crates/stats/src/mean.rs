@@ -4,6 +4,7 @@
 //! replacement, many times, and the distribution of the statistic over the draws shows its
 //! uncertainty. The generator has a fixed seed, so that equal values have equal intervals.
 
+use crate::quantile;
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use statrs::distribution::{ContinuousCDF, Normal};
@@ -32,14 +33,6 @@ fn draw_mean(rng: &mut Xoshiro256PlusPlus, values: &[f64]) -> f64 {
     let n = values.len();
     let pick = |random: u64| values[((u128::from(random) * n as u128) >> 64) as usize];
     (0..n).map(|_| pick(rng.next_u64())).sum::<f64>() / n as f64
-}
-
-/// Returns the quantile `p` of sorted values, with linear interpolation.
-fn quantile(sorted: &[f64], p: f64) -> f64 {
-    let at = p.clamp(0.0, 1.0) * (sorted.len() - 1) as f64;
-    let below = at.floor() as usize;
-    let above = (below + 1).min(sorted.len() - 1);
-    sorted[below] + (sorted[above] - sorted[below]) * at.fract()
 }
 
 /// Returns the acceleration of the bias-corrected bootstrap, a measure of skewness, from the means
@@ -75,63 +68,20 @@ pub fn mean_ci95(values: &[f64]) -> Option<[f64; 2]> {
     Some([end(0.025), end(0.975)])
 }
 
-/// Returns the median. `None` without values.
-pub fn median(values: &[f64]) -> Option<f64> {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    (!sorted.is_empty()).then(|| quantile(&sorted, 0.5))
+/// Returns the harmonic mean, the mean of rates whose runs do equal work: its reciprocal is the mean
+/// time per unit of work. `None` without values, or if a value is not positive.
+pub fn harmonic_mean(rates: &[f64]) -> Option<f64> {
+    mean(&reciprocals(rates)?).map(f64::recip)
 }
 
-/// Returns a confidence interval of the median with a coverage of at least 95 %: from the k-th
-/// smallest to the k-th largest value. It holds for any distribution, because each value is below
-/// or above the median with probability 1/2. `None` with fewer than six values: even the smallest
-/// and largest of five contain the median between them in only 94 % of all cases.
-pub fn median_ci95(values: &[f64]) -> Option<[f64; 2]> {
-    let n = values.len();
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    // The probability of at most `k` heads in `n` coin tosses, summed term by term in logarithms.
-    let (mut below, mut term_ln) = (0.0, -(n as f64) * std::f64::consts::LN_2);
-    let mut k = 0;
-    for heads in 0..n {
-        below += term_ln.exp();
-        if below > 0.025 {
-            break;
-        }
-        k = heads + 1;
-        term_ln += ((n - heads) as f64 / (heads + 1) as f64).ln();
-    }
-    (k > 0).then(|| [sorted[k - 1], sorted[n - k]])
+/// Returns the 95 % confidence interval of the harmonic mean: that of the mean of the reciprocals,
+/// turned over. `None` with fewer than two values, or if a value is not positive.
+pub fn harmonic_mean_ci95(rates: &[f64]) -> Option<[f64; 2]> {
+    mean_ci95(&reciprocals(rates)?).map(|[low, high]| [high.recip(), low.recip()])
 }
 
-/// The change of a mean against another, in percent.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Change {
-    /// The change of the means, in percent.
-    pub percent: f64,
-    /// The 95 % confidence interval of the change.
-    pub ci95: Option<[f64; 2]>,
-}
-
-/// Returns the change from `base` to `values`, with a percentile bootstrap over both. `None` if
-/// `base` has no mean or a mean of zero. The interval is missing with fewer than two values on
-/// either side, or if a draw of `base` can have a mean of zero.
-pub fn change(base: &[f64], values: &[f64]) -> Option<Change> {
-    let from = mean(base).filter(|&m| m != 0.0)?;
-    let percent = 100.0 * (mean(values)? - from) / from.abs();
-    if base.len() < 2 || values.len() < 2 || base.contains(&0.0) {
-        return Some(Change { percent, ci95: None });
-    }
-    let mut rng = Xoshiro256PlusPlus::seed_from_u64(SEED);
-    let mut changes: Vec<f64> = (0..RESAMPLES)
-        .map(|_| {
-            let from = draw_mean(&mut rng, base);
-            100.0 * (draw_mean(&mut rng, values) - from) / from.abs()
-        })
-        .collect();
-    changes.sort_by(f64::total_cmp);
-    let ci95 = Some([quantile(&changes, 0.025), quantile(&changes, 0.975)]);
-    Some(Change { percent, ci95 })
+fn reciprocals(rates: &[f64]) -> Option<Vec<f64>> {
+    rates.iter().all(|&x| x > 0.0).then(|| rates.iter().map(|x| x.recip()).collect())
 }
 
 #[cfg(test)]
@@ -144,26 +94,8 @@ mod tests {
     //   import numpy as np; from scipy import stats
     //   stats.bootstrap((x,), np.mean, n_resamples=2_000_000, batch=100_000, method='BCa',
     //                   rng=np.random.default_rng(1)).confidence_interval
-    //   f = lambda x, y, axis=-1: 100 * (np.mean(y, axis=axis) / np.mean(x, axis=axis) - 1)
-    //   stats.bootstrap((x, y), f, n_resamples=1_000_000, batch=100_000, method='percentile',
-    //                   vectorized=True, rng=np.random.default_rng(1)).confidence_interval
-    #[test]
-    fn the_interval_of_the_median_follows_the_binomial_distribution() {
-        // scipy.stats.binom.ppf(0.025, n, 0.5) is the index of the lower end.
-        let of = |n: usize| median_ci95(&(1..=n).rev().map(|x| x as f64).collect::<Vec<_>>());
-        assert_eq!(of(0), None);
-        assert_eq!(of(5), None);
-        assert_eq!(of(6), Some([1.0, 6.0]));
-        assert_eq!(of(8), Some([1.0, 8.0]));
-        assert_eq!(of(9), Some([2.0, 8.0]));
-        assert_eq!(of(20), Some([6.0, 15.0]));
-        assert_eq!(of(60), Some([22.0, 39.0]));
-        assert_eq!(of(5000).map(|[low, _]| low), Some(2431.0));
-        assert_eq!(median(&[3.0, 1.0, 2.0]), Some(2.0));
-        assert_eq!(median(&[4.0, 1.0, 2.0, 3.0]), Some(2.5));
-        assert_eq!(median(&[]), None);
-    }
-
+    //
+    // For the harmonic mean stats.hmean(x), and the interval of 1 / x turned over.
     const MANY: [f64; 5] = [872.0, 901.0, 845.0, 930.0, 866.0];
     const FEW: [f64; 5] = [117.0, 130.0, 99.0, 125.0, 121.0];
     const SKEWED: [f64; 8] = [4.19, 3.2, 35.76, 2.1, 5.5, 3.9, 2.8, 4.4];
@@ -187,12 +119,14 @@ mod tests {
     }
 
     #[test]
-    fn changes_are_scipys() {
-        let fewer = change(&MANY, &FEW).unwrap();
-        assert!((fewer.percent - -86.588).abs() < 0.001);
-        assert!(close(fewer.ci95.unwrap(), [-87.789, -85.576]), "{fewer:?}");
-        assert_eq!(change(&[0.0, 0.0], &FEW), None);
-        assert_eq!(change(&[2.0], &[3.0]), Some(Change { percent: 50.0, ci95: None }));
+    fn harmonic_means_are_scipys() {
+        assert!((harmonic_mean(&MANY).unwrap() - 881.818_338_5).abs() < 1e-6);
+        assert!((harmonic_mean(&SKEWED).unwrap() - 3.849_925_7).abs() < 1e-6);
+        let ci95 = harmonic_mean_ci95(&SKEWED).unwrap();
+        assert!(close(ci95, [2.9247, 5.8210]), "{ci95:?}");
+        assert_eq!((harmonic_mean(&[]), harmonic_mean(&[1.0, 0.0])), (None, None));
+        assert_eq!(harmonic_mean_ci95(&[4.0]), None);
+        assert_eq!(harmonic_mean_ci95(&[4.0, 4.0]), Some([4.0, 4.0]));
     }
 
     #[test]
