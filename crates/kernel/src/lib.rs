@@ -4,7 +4,6 @@
 //! A machine boots a [`Kernel`] and calls it back; the kernel forwards interrupts, timers and
 //! hotplug to the memory manager, and runs programs as threads of processes. It knows no workload.
 //!
-//! | file | what it does |
 //! | file | content |
 //! |---|---|
 //! | `callbacks` | callbacks of the machine |

@@ -84,7 +84,7 @@ pub(crate) fn at_turn_near<R>(
     }
 }
 
-/// Passes `ps` of the running CPU's own work, with interrupts in between if they are on.
+/// Charges the running CPU `ps` of its own work, with interrupts in between if they are on.
 #[inline]
 pub(crate) fn charge(ps: u64) {
     let mut left = ps;
@@ -94,7 +94,7 @@ pub(crate) fn charge(ps: u64) {
     }
 }
 
-/// Charges the running CPU for `count` times `op`.
+/// Charges the running CPU the cost of `count` times `op`.
 #[inline]
 pub(crate) fn work(op: Op, count: u32) {
     charge_of(|engine| engine.op_ps(op, count));

@@ -3,15 +3,15 @@
 //!
 //! The model is that of `core::sync::atomic`, in the form of views. Every atomic is a [`Place`]
 //! with the list of its writes. A CPU has a view: for each place, the oldest write that it can
-//! still read. A write has a view too, of what its writer knew if it is a release; a load that
-//! acquires it adds that to the CPU's view. Acquire and release fences move such additions to the
-//! time of the fence. One view more, `fenced`, carries what sequentially consistent operations
-//! have in common: a fence exchanges everything with it, an access only its own place.
+//! still read. A write has a view too: its CPU's view at that time if it is a release, otherwise
+//! the view at the CPU's last release fence. An acquire load adds the view of the write that it
+//! reads to the CPU's view; after a relaxed load, the CPU's next acquire fence does. One more view,
+//! `fenced`, is shared by all sequentially consistent operations: a fence merges its CPU's view
+//! with it in both directions, an access only the entry of its own place.
 //!
-//! Limits: a write takes its place in a list when it runs, so a load returns no
-//! value of a later step of its own CPU or of another (no load buffering), and two CPUs' writes to
-//! a place are never listed in another order than that of the schedule. Data dependencies order
-//! nothing, as in `core`. A list keeps the last [`KEPT`] writes.
+//! Limits: a write is listed when it runs. So a load never returns a value of a later step of any
+//! CPU (no load buffering), and the writes to a place are listed in the order of the schedule. Data
+//! dependencies order nothing, as in `core`. A list keeps the last [`KEPT`] writes.
 
 use core::cell::{Cell, RefCell};
 use core::sync::atomic::Ordering::{self, AcqRel, Acquire, Relaxed, Release, SeqCst};
@@ -19,11 +19,11 @@ use shuttle::rand::{RngCore as _, thread_rng};
 use std::collections::VecDeque;
 use std::sync::atomic::AtomicU64;
 
-/// Writes of a place that a load can return, the newest included.
+/// Number of writes of a place that a load can return, including the newest.
 const KEPT: usize = 8;
 
-/// The name of an atomic, of a lock or of anything else that carries a view. It has a number once
-/// the memory knows it.
+/// The name of an atomic, a lock or anything else that carries a view. It has a number after its
+/// first use.
 #[derive(Default)]
 pub(crate) struct Id(AtomicU64);
 
@@ -52,11 +52,11 @@ impl View {
 /// One write.
 struct Write {
     value: u64,
-    /// The view that a load adds which acquires it.
+    /// The view that an acquire load of this write adds.
     view: View,
 }
 
-/// The writes of an atomic: the last of them, and the number of the first that is kept.
+/// The last writes of an atomic, and the number of the first of them.
 struct Place {
     writes: VecDeque<Write>,
     first: u32,
@@ -79,9 +79,9 @@ impl Place {
 #[derive(Clone, Default)]
 struct Cpu {
     now: View,
-    /// The views that an acquire fence would add: of writes that were read without acquiring them.
+    /// The views of writes that were read, which the next acquire fence adds.
     read: View,
-    /// Its view at its last release fence.
+    /// The view at the last release fence.
     released: View,
 }
 
@@ -90,13 +90,13 @@ struct State {
     cpus: Vec<Cpu>,
     fenced: View,
     places: Vec<Place>,
-    /// Views that are handed over otherwise: by locks, interrupts, wake-ups.
+    /// Views that locks, interrupts and wake-ups hand over.
     carried: Vec<View>,
 }
 
 /// The memory of one machine.
 pub(crate) struct Memory {
-    /// Loads may return old values now.
+    /// Whether loads may return old values.
     weak: Cell<bool>,
     /// Distinguishes this memory's numbers from those of another.
     epoch: u64,
@@ -115,7 +115,8 @@ fn releases(order: Ordering) -> bool {
     matches!(order, Release | AcqRel | SeqCst)
 }
 
-/// Which of `count` writes is read, counted from the newest: in half of all cases that one.
+/// Draws which of the last `count` writes is read, counted from the newest: in half of all cases
+/// the newest.
 fn steps_back(count: u32) -> u32 {
     if count == 1 {
         return 0;
@@ -125,7 +126,7 @@ fn steps_back(count: u32) -> u32 {
 }
 
 impl Memory {
-    /// A memory in which all operations take effect in one order.
+    /// Creates a memory in which all operations take effect in one order.
     pub(crate) fn new() -> Self {
         let epoch = EPOCHS.replace(EPOCHS.get() + 1);
         Self { weak: Cell::new(false), epoch, state: RefCell::default() }
@@ -135,7 +136,7 @@ impl Memory {
         self.state.borrow_mut().cpus = vec![Cpu::default(); cpus];
         self.weak.set(true);
     }
-    /// All CPUs have ended: loads return the last value that was written.
+    /// Makes loads return the last value again, after all CPUs have ended.
     pub(crate) fn settle(&self) {
         self.weak.set(false);
     }
@@ -151,7 +152,7 @@ impl Memory {
         id.0.store(self.epoch << 32 | number as u64, Relaxed);
         number
     }
-    /// The place of `id`, in which `value` stands until it is written to.
+    /// Returns the place of `id`, whose value was `value` before its first write.
     fn place(&self, state: &mut State, id: &Id, value: u64) -> usize {
         self.number(id).unwrap_or_else(|| {
             let writes = VecDeque::from([Write { value, view: View::default() }]);
@@ -160,15 +161,16 @@ impl Memory {
         })
     }
 
-    /// Returns the value of a load by `cpu`, of an atomic whose last value is `last`.
+    /// Returns the value that `cpu` loads from an atomic whose last value is `last`.
     pub(crate) fn load(&self, cpu: usize, id: &Id, last: u64, order: Ordering) -> u64 {
         self.read(cpu, id, last, order, |_| true)
     }
-    /// Returns the value that a failed compare-and-exchange reads: `last` is not `sought`.
+    /// Returns the value that a failed compare-and-exchange reads, which is not `sought`; nor is
+    /// `last`.
     pub(crate) fn fail(&self, cpu: usize, id: &Id, last: u64, sought: u64, order: Ordering) -> u64 {
         self.read(cpu, id, last, order, |value| value != sought)
     }
-    /// Loads the drawn write if its value is right, or else the last one.
+    /// Loads the drawn write if `is_right` accepts its value, otherwise the last write.
     fn read(
         &self,
         cpu: usize,
@@ -199,19 +201,19 @@ impl Memory {
         write.value
     }
 
-    /// `cpu` writes `value` in place of `before`.
+    /// Writes `value` for `cpu`. The last value is `before`.
     pub(crate) fn store(&self, cpu: usize, id: &Id, before: u64, value: u64, order: Ordering) {
         if self.is_weak() {
             self.write(cpu, id, before, value, order, View::default());
         }
     }
 
-    /// `cpu` reads `before`, which is the last value, and writes `value`, in one step.
+    /// Reads the last value `before` and writes `value` for `cpu`, in one step.
     pub(crate) fn modify(&self, cpu: usize, id: &Id, before: u64, value: u64, order: Ordering) {
         if !self.is_weak() {
             return;
         }
-        // The write goes on with the release sequence of the one before.
+        // The write continues the release sequence of the last one.
         let found = {
             let state = &mut *self.state.borrow_mut();
             let at = self.place(state, id, before);
@@ -240,7 +242,7 @@ impl Memory {
         }
     }
 
-    /// A fence of `cpu`.
+    /// Executes a fence of `cpu`.
     pub(crate) fn fence(&self, cpu: usize, order: Ordering) {
         if !self.is_weak() {
             return;
@@ -259,7 +261,7 @@ impl Memory {
         }
     }
 
-    /// Hands the view of `cpu` over to CPUs that [`Memory::learn`] from `id`.
+    /// Adds the view of `cpu` to `id`, for CPUs that [`Memory::learn`] from it.
     pub(crate) fn teach(&self, cpu: usize, id: &Id) {
         if !self.is_weak() {
             return;
@@ -271,14 +273,14 @@ impl Memory {
         });
         state.carried[at].join(&state.cpus[cpu].now);
     }
-    /// Adds the views that were handed over to `id` to that of `cpu`.
+    /// Adds the view of `id` to that of `cpu`.
     pub(crate) fn learn(&self, cpu: usize, id: &Id) {
         let Some(at) = self.number(id).filter(|_| self.is_weak()) else { return };
         let state = &mut *self.state.borrow_mut();
         state.cpus[cpu].now.join(&state.carried[at]);
     }
 
-    /// Whether `cpu` can read nothing but the last write.
+    /// Returns whether `cpu` can read the last write only.
     pub(crate) fn is_up_to_date(&self, cpu: usize, id: &Id) -> bool {
         let Some(at) = self.number(id).filter(|_| self.is_weak()) else { return true };
         let state = self.state.borrow();

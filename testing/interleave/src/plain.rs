@@ -1,4 +1,4 @@
-//! Values that are no atomics: what a lock or a grace period protects.
+//! Values that are not atomic: data that a lock or a grace period protects.
 
 use crate::memory::Id;
 use crate::world::{here, with};
@@ -6,29 +6,30 @@ use core::sync::atomic::Ordering::Relaxed;
 use mmscale_arch::MAX_CPUS;
 use std::sync::atomic::AtomicU64;
 
-/// A number that CPUs use as if it was plain memory. Where memory is weak, a use that is not
-/// ordered after an earlier one by another CPU is an error, unless both only read: a data race.
+/// A number that CPUs access as plain memory. On weak memory, a data race is an error: two accesses
+/// by different CPUs, at least one of them a write, that nothing orders.
 pub struct Plain {
     last: AtomicU64,
     written: Id,
-    /// The reads of each CPU, which count as writes to a place of its own.
+    /// The last read of each CPU, as a write to a place of its own.
     read: Vec<Id>,
 }
 
-/// CPUs that a scenario has at most.
+/// Maximum number of CPUs of a scenario.
 const CPUS: usize = 8;
 const _: () = assert!(CPUS <= MAX_CPUS);
 
 impl Plain {
-    /// Holds `value`.
+    /// Creates a value.
     pub fn new(value: u64) -> Self {
         let read = (0..CPUS).map(|_| Id::default()).collect();
         Self { last: AtomicU64::new(value), written: Id::default(), read }
     }
-    /// Reads it.
+    /// Reads the value.
     ///
     /// # Panics
-    /// Where another CPU has written to it and nothing orders that before the read.
+    /// On weak memory, if another CPU has written the value and nothing orders that write before
+    /// this read.
     pub fn get(&self) -> u64 {
         with(|w| {
             let (cpu, memory) = (here(), &w.memory);
@@ -37,10 +38,11 @@ impl Plain {
         });
         self.last.load(Relaxed)
     }
-    /// Writes `value` to it.
+    /// Replaces the value.
     ///
     /// # Panics
-    /// Where another CPU has read or written it and nothing orders that before the write.
+    /// On weak memory, if another CPU has read or written the value and nothing orders that access
+    /// before this write.
     pub fn set(&self, value: u64) {
         with(|w| {
             let (cpu, memory) = (here(), &w.memory);

@@ -1,4 +1,4 @@
-//! Page tables: words in frames that CPUs read without the lock under which they are changed.
+//! Page tables: words in frames, which are changed under a lock and read without it.
 
 use crate::memory::{Id, Memory};
 use crate::world::{Table, here, with};
@@ -6,7 +6,7 @@ use core::sync::atomic::Ordering::{self, AcqRel, Release};
 use mmscale_arch::Pfn;
 use std::collections::BTreeMap;
 
-/// Does `f` to entry `index` of the table at `pfn`: to its last value, by the name that it has.
+/// Applies `f` to entry `index` of the table at `pfn`: to the entry's name and last value.
 fn with_entry<R>(pfn: Pfn, index: usize, f: impl FnOnce(&Memory, &Id, &mut u64) -> R) -> R {
     with(|w| {
         let mut tables = w.tables.borrow_mut();
@@ -44,7 +44,7 @@ pub(crate) fn compare_exchange(pfn: Pfn, index: usize, old: u64, new: u64) -> Re
     })
 }
 
-/// The frame is no table any more.
+/// Forgets the table at `pfn`, whose frame was freed.
 pub(crate) fn drop(pfn: Pfn) {
     with(|w| w.tables.borrow_mut().remove(&pfn));
 }

@@ -10,7 +10,7 @@ const REMEMBERED: u32 = 1 << 31;
 const CPU_MASK: u32 = 0xffff;
 const _: () = assert!(MAX_CPUS < CPU_MASK as usize);
 
-/// For each pageblock of a zone the CPU that owns it.
+/// The CPU that owns each pageblock of a zone.
 ///
 /// Written only under the zone lock. Reads without the lock are hints: they choose the page cache
 /// into which a page is freed. Under the page-cache lock of CPU c, an owner c cannot change to
@@ -72,8 +72,8 @@ impl<A: Cpu> Owners<A> {
         }
         cpu_of(before)
     }
-    /// Marks the pageblock as on the list of `cpu`, if that owns it and does not have it on the
-    /// list; returns whether it did. Under the zone lock and the page-cache lock of `cpu`.
+    /// Marks the pageblock as on the list of `cpu`, if that CPU owns it and the mark is clear;
+    /// returns whether it marked it. Under the zone lock and the page-cache lock of `cpu`.
     pub(super) fn remember(&self, pfn: Pfn, cpu: CpuId) -> bool {
         let (word, mine) = (self.word(pfn), cpu.index() as u32 + 1);
         let fits = word.load(Relaxed) == mine;
@@ -82,8 +82,8 @@ impl<A: Cpu> Owners<A> {
         }
         fits
     }
-    /// Clears the mark, if the pageblock is on the list of `cpu`; returns whether it did. Under the
-    /// zone lock and the page-cache lock of `cpu`.
+    /// Clears the mark, if the pageblock is on the list of `cpu`; returns whether it cleared it.
+    /// Under the zone lock and the page-cache lock of `cpu`.
     pub(super) fn forget(&self, pfn: Pfn, cpu: CpuId) -> bool {
         let (word, mine) = (self.word(pfn), cpu.index() as u32 + 1);
         let fits = word.load(Relaxed) == mine | REMEMBERED;

@@ -51,7 +51,7 @@ impl<A: Machine> Swap<A> {
             self.unlock_folio(memory, pfn);
             return WriteOut::Unneeded;
         }
-        // First: a later write to the page makes the folio dirty again.
+        // Cleared before the page is read: a later write to it makes the folio dirty again.
         let late = planted!(SwapCleanLate);
         let first = if late { FolioFlags::empty() } else { FolioFlags::DIRTY };
         let old = memory.folios.clear(pfn, first);
@@ -108,7 +108,7 @@ impl<A: Machine> Swap<A> {
             return;
         }
         let queue = &self.device_waiters[A::cpu().index() % DEVICE_QUEUES];
-        // Before the next try: if that fails too, the completion of a request will see the waiter.
+        // Counted before the next try: if that fails too, a later completion sees the waiter.
         let counted = u32::from(!planted!(SwapRoomUncounted));
         queue.waiting.fetch_add(counted, SeqCst);
         queue.waiters.wait_until(given);
