@@ -55,9 +55,9 @@ fn windows_of(params: &Params, on: Target) -> String {
 fn seen_on(on: Target) -> &'static str {
     match on {
         Target::Sim => {
-            "p50 and p99 are of the CPU that has the largest: of its windows' longest sections, \
-             of its monitor's wake-ups. A section is preemption off, interrupts off or an \
-             interrupt. Stolen time counts where it falls into one."
+            "p50 and p99 are those of the worst CPU: of the longest section of each window, and of \
+             its monitor's wake-ups. A section is a time with preemption off or interrupts off, or \
+             in an interrupt. Stolen time counts if it falls into one."
         }
         Target::Threads => {
             "CPUs are threads of this computer, which poll for interrupts: sections with \

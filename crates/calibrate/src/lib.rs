@@ -42,7 +42,10 @@ pub enum CalibrateError {
     Kernel(#[from] mmscale_linux::steps::StepError),
     /// This program was built without the live kernel.
     #[cfg(not(feature = "live"))]
-    #[error("cannot measure the kernel: this program was built without the feature `live`")]
+    #[error(
+        "cannot measure the kernel: this program was built without the feature `live`; build it \
+             with the default features"
+    )]
     Absent,
     /// The simulated machine failed.
     #[error("cannot count charges on the simulated machine: {0}")]

@@ -65,7 +65,10 @@ pub(crate) fn seconds(text: &str) -> Result<Duration, Failure> {
 
 fn text(seen: &Observation) -> String {
     let mut lines = vec![
-        format!("this kernel for {:.1} s, {} CPUs, all processes", seen.seconds, seen.cpus),
+        format!(
+            "this kernel, observed for {:.1} s: {} CPUs, all processes",
+            seen.seconds, seen.cpus
+        ),
         String::new(),
         "                     verdict       waits       sum   longest  CPU time".to_owned(),
     ];
@@ -93,7 +96,10 @@ fn text(seen: &Observation) -> String {
     }
     if let Some(longest_ns) = seen.resched_max_ns {
         lines.push(String::new());
-        lines.push(format!("longest wait for a task switch: {}", time(longest_ns)));
+        lines.push(format!(
+            "longest time from a reschedule request to the next task: {}",
+            time(longest_ns)
+        ));
     }
     if !seen.missing.is_empty() {
         let missing = seen.missing.join(", ");
@@ -120,7 +126,7 @@ fn row(class: &Class) -> String {
 
 /// Formats the phases that occurred, and the events of the OOM killer.
 fn of_ends(ends: &Ends) -> Vec<String> {
-    let mut lines = vec!["exits and reaping                 times       sum   longest".to_owned()];
+    let mut lines = vec!["exits and reaping                 count       sum   longest".to_owned()];
     for phase in ends.phases.iter().filter(|phase| phase.count > 0) {
         let (sum, longest) = (time(phase.total_ns), time(phase.max_ns));
         lines.push(format!("{:<29}{:>10} {sum:>10}{longest:>10}", phase.name, phase.count));

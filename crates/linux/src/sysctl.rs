@@ -67,8 +67,8 @@ pub enum SysctlError {
     },
     /// It does not have its old value.
     #[error(
-        "{key} is `{has}` and was `{before}`, which the kernel refuses now: set it by hand; \
-         {} keeps the old value, and `mmscale doctor` tries again", file.display()
+        "cannot restore {key}: it is `{has}`, and the kernel refuses its old value `{before}`; set \
+         it by hand, or repeat `mmscale doctor` (the old value is in {})", file.display()
     )]
     NotRestored {
         /// The setting.
@@ -81,7 +81,7 @@ pub enum SysctlError {
         file: PathBuf,
     },
     /// The guardian could not be started.
-    #[error("cannot start the process that restores {0}: {1}")]
+    #[error("cannot start the process that restores {0}: {1}; nothing was changed")]
     Guardian(String, Error),
     /// The guardian was killed.
     #[error(

@@ -10,8 +10,8 @@ use thiserror::Error;
 pub enum TooMuch {
     /// More memory.
     #[error(
-        "the run wants {} MiB of memory and {} MiB are available: make it smaller (--set), or free \
-         some",
+        "the run needs {} MiB of memory, but {} MiB are available: make it smaller (--set), or \
+         free memory",
         wants >> 20,
         available >> 20
     )]
@@ -23,7 +23,7 @@ pub enum TooMuch {
     },
     /// More processes and threads.
     #[error(
-        "the run wants {wants} processes and threads, and {limit} leaves room for {room}: make it \
+        "the run needs {wants} processes and threads, but {limit} leaves room for {room}: make it \
          smaller (--set), or raise that limit"
     )]
     Processes {

@@ -19,8 +19,8 @@ pub enum FolderError {
     },
     /// A file of another run has the name.
     #[error(
-        "cannot write `{path}`: there is a file of that name, from another run; give -o another \
-         place, or give --replace to replace it"
+        "cannot write `{path}`: the file exists; give -o another place, or replace the file with \
+         --replace"
     )]
     Exists {
         /// The path of the file.

@@ -112,7 +112,7 @@ fn bases_that_lead_back_or_too_far_are_refused() {
     let message = folder.refusal("mine.toml");
     assert!(message.contains("(mine.toml -> mine.toml); name another `base`"), "{message}");
     let message = folder.refusal("a.toml");
-    assert!(message.contains("`b.toml`: its bases lead back"), "{message}");
+    assert!(message.contains("`b.toml`: its bases form a circle"), "{message}");
     assert!(message.contains("(a.toml -> b.toml -> deep/../a.toml)"), "{message}");
 
     let files: Vec<(String, String)> = (0..6)
@@ -136,12 +136,20 @@ fn a_base_that_is_not_there_is_named_with_the_nearest() {
         ("text.toml", "description = 1\n"),
     ]);
     let message = folder.refusal("name.toml");
-    assert!(message.starts_with("profile `name.toml`, its base: no profile is called `x86-521`"));
+    assert!(
+        message.starts_with("base of profile `name.toml`: there is no profile named `x86-521`")
+    );
     assert!(message.contains("did you mean `x86-512`"), "{message}");
     let message = folder.refusal("file.toml");
-    assert!(message.contains("its base: cannot read the profile `none.toml`"), "{message}");
+    assert!(
+        message.contains("base of profile `file.toml`: cannot read the profile `none.toml`"),
+        "{message}"
+    );
     let message = folder.refusal("broken.toml");
-    assert!(message.contains("its base: profile `text.toml`, line 1"), "{message}");
+    assert!(
+        message.contains("base of profile `broken.toml`: profile `text.toml`, line 1"),
+        "{message}"
+    );
 }
 
 #[test]
@@ -159,14 +167,16 @@ fn an_error_names_the_file_that_has_it() {
         ("words.toml", "base = \"x86-2\"\n"),
     ]);
     let message = folder.refusal("key.toml");
-    assert!(message.contains("unknown key `costs.handof_ns` (did you mean `handoff_ns`?)"));
+    assert!(message.contains(
+        "unknown key `costs.handof_ns`: correct or remove it; did you mean `handoff_ns`?"
+    ));
     assert!(message.starts_with("profile `key.toml`"), "{message}");
     let message = folder.refusal("range.toml");
-    assert!(message.contains("`costs.handoff_ns` = 500 lies outside its own range [200, 400]"));
+    assert!(message.contains("`costs.handoff_ns` = 500 is outside its range [200, 400]"));
     let message = folder.refusal("over.toml");
     assert!(message.starts_with("profile `range.toml`: `costs.handoff_ns`"), "{message}");
     assert!(folder.refusal("source.toml").contains("`costs.handoff_ns` has no source"));
-    assert!(folder.refusal("kind.toml").contains("of which the kind is not clear"));
+    assert!(folder.refusal("kind.toml").contains("whose kind is unclear"));
     assert!(folder.refusal("section.toml").contains("unknown field `cots`"));
     assert!(folder.refusal("words.toml").contains("missing field `description`"));
 }

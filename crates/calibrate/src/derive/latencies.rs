@@ -99,7 +99,10 @@ fn latency(cell: &str, row: usize) -> Result<Option<f64>, String> {
         Ok(ns) => {
             Err(format!("{ns} in row {row} is out of range; allowed: above 0, at most {MAX_NS} ns"))
         }
-        Err(_) => Err(format!("`{cell}` in row {row} is not a number of ns")),
+        Err(_) => Err(format!(
+            "`{cell}` in row {row} is not a number of ns; the file must contain one matrix without \
+             headings"
+        )),
     }
 }
 

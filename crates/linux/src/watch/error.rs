@@ -19,7 +19,7 @@ pub enum WatchError {
     )]
     Rejected(String),
     /// The programs' sums cannot be read.
-    #[error("what was measured in the kernel cannot be read: {0}")]
+    #[error("cannot read the measurements of the kernel: {0}")]
     Read(String),
 }
 

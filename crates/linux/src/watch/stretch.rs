@@ -19,7 +19,7 @@ use std::time::Duration;
 
 /// How long a program is attached.
 const LOOK_NS: u64 = 10_000_000;
-/// The delay from the announcement of a stretch to its begin, so that the program knows it by then.
+/// The delay from the announcement of a stretch to its start, so that the program knows it by then.
 const LEAD_NS: u64 = 2_000_000;
 /// How long the program is detached between two stretches.
 const AWAY_NS: u64 = 108_000_000;
@@ -77,7 +77,7 @@ impl Stretches {
     /// Attaches and detaches the program in `window`, in ns of `CLOCK_MONOTONIC`.
     pub(super) fn begin(&mut self, window: (u64, u64)) -> Result<(), WatchError> {
         let Some((fd, map)) = self.ready.take() else {
-            return Err(read("what counts was set before"));
+            return Err(read("the window is already set"));
         };
         self.window = Stretch { from_ns: window.0, until_ns: window.1 };
         let (end, ended) = channel::<()>();

@@ -72,8 +72,8 @@ impl Basis {
         let first = original.split(|c: char| !c.is_alphabetic()).next().unwrap_or_default();
         if ALIKE.iter().any(|alike| first.eq_ignore_ascii_case(alike)) {
             return Err(format!(
-                "has the source `{source}`, of which the kind is not clear; begin it with \
-                 `measured: `, `assumption: `, `not used, ` or the name of what was published"
+                "has the source `{source}`, whose kind is unclear; begin it with `measured: `, \
+                 `assumption: `, `not used, ` or the name of a publication"
             ));
         }
         Ok(Self::Published)
@@ -113,7 +113,7 @@ mod tests {
             let why = Basis::of(source).unwrap_err();
             assert!(why.contains(source) && why.contains("`assumption: `"), "{why}");
         }
-        assert!(Basis::of("assumption: ").unwrap_err().contains("the kind is not clear"));
+        assert!(Basis::of("assumption: ").unwrap_err().contains("whose kind is unclear"));
         assert!(Basis::of(" ").unwrap_err().contains("has no source"));
     }
 }

@@ -8,8 +8,8 @@ use thiserror::Error;
 pub enum ProfileError {
     /// No profile of this name is built in.
     #[error(
-        "no profile is called `{name}`{}; built in are {all}; a file of your own is given \
-             by its path, as in `./my.toml`",
+        "there is no profile named `{name}`{} (built in: {all}); give a file by its path, as in \
+         `./my.toml`",
         near(nearest)
     )]
     Unknown {
@@ -23,7 +23,7 @@ pub enum ProfileError {
     /// The file could not be read.
     #[error(
         "cannot read the profile `{file}`: {reason}; give the path of a profile file or the \
-             name of a built-in profile"
+         name of a built-in profile"
     )]
     Read {
         /// The path.
@@ -34,7 +34,7 @@ pub enum ProfileError {
     /// The file is not TOML, or a value has the wrong shape.
     #[error(
         "profile `{file}`, line {line}: {reason}; a number is written \
-             `key = {{ value = 1.0, range = [0.5, 2.0], source = \"...\" }}`"
+         `key = {{ value = 1.0, range = [0.5, 2.0], source = \"...\" }}`"
     )]
     Syntax {
         /// The file or the built-in name.
@@ -45,7 +45,7 @@ pub enum ProfileError {
         reason: String,
     },
     /// A key that no profile has.
-    #[error("profile `{file}`: unknown key `{key}`{}; correct or remove it", near(nearest))]
+    #[error("profile `{file}`: unknown key `{key}`: correct or remove it{}", near(nearest))]
     UnknownKey {
         /// The file or the built-in name.
         file: String,
@@ -76,7 +76,7 @@ pub enum ProfileError {
         reason: String,
     },
     /// The base of a file could not be used.
-    #[error("profile `{file}`, its base: {why}")]
+    #[error("base of profile `{file}`: {why}")]
     Base {
         /// The file that names the base.
         file: String,
@@ -84,9 +84,7 @@ pub enum ProfileError {
         why: Box<ProfileError>,
     },
     /// A file is its own base, directly or over other files.
-    #[error(
-        "profile `{file}`: its bases lead back to where they began ({chain}); name another `base`"
-    )]
+    #[error("profile `{file}`: its bases form a circle ({chain}); name another `base`")]
     Circle {
         /// The file that names the base.
         file: String,
@@ -95,8 +93,8 @@ pub enum ProfileError {
     },
     /// A chain of bases is too long.
     #[error(
-        "profile `{file}`: a profile has at most {max} files, its bases counted, and this is one \
-         more ({chain}); name a `base` with fewer bases of its own"
+        "profile `{file}`: a profile has at most {max} files, including its bases, and this one \
+         has more ({chain}); name a `base` with fewer bases of its own"
     )]
     Deep {
         /// The file that names the base.
@@ -107,7 +105,7 @@ pub enum ProfileError {
         chain: String,
     },
     /// A number of CPUs that no simulated machine can have.
-    #[error("{cpus} CPUs on profile `{profile}`: a machine has between 1 and {max} CPUs")]
+    #[error("cannot run {cpus} CPUs on profile `{profile}`; allowed: 1 to {max}")]
     Cpus {
         /// The profile.
         profile: String,
@@ -118,9 +116,9 @@ pub enum ProfileError {
     },
     /// A number of CPUs that does not keep the profile's groups.
     #[error(
-        "{cpus} CPUs on profile `{profile}`, which has {nodes} node{}, {smt} thread{} a core and \
-         last-level caches of {cluster} CPUs: {cpus} cannot keep these; take {nearest} CPUs, or \
-         the shape `fill` (the first {cpus} CPUs of such a machine) or `flat` (no groups)",
+        "cannot run {cpus} CPUs on profile `{profile}` with --shape keep: it has {nodes} node{}, \
+         {smt} thread{} a core and last-level caches of {cluster} CPUs; use {nearest} CPUs, \
+         --shape fill (the first {cpus} CPUs of such a machine) or --shape flat (no groups)",
         plural(*nodes),
         plural(*smt)
     )]
@@ -140,8 +138,8 @@ pub enum ProfileError {
     },
     /// More nodes than a machine can have.
     #[error(
-        "{cpus} CPUs on profile `{profile}` fill {nodes} nodes: a machine of such nodes has at \
-         most {max}; take fewer CPUs or the shape `keep`"
+        "cannot run {cpus} CPUs on profile `{profile}` with --shape fill: they are {nodes} nodes \
+         of its size, and a machine has at most {max}; use fewer CPUs, or --shape keep"
     )]
     Nodes {
         /// The profile.
@@ -160,7 +158,7 @@ fn plural(n: usize) -> &'static str {
 }
 
 fn near(nearest: &Option<String>) -> String {
-    nearest.as_ref().map_or(String::new(), |name| format!(" (did you mean `{name}`?)"))
+    nearest.as_ref().map_or(String::new(), |name| format!("; did you mean `{name}`?"))
 }
 
 /// Returns the candidate most similar to `name`, if one is similar enough.

@@ -28,8 +28,7 @@ impl Number {
         let (value, [from, to]) = (self.value, self.range);
         if !(from <= value && value <= to) {
             return Some(format!(
-                "= {value} lies outside its own range [{from}, {to}]; correct the value or the \
-                 range"
+                "= {value} is outside its range [{from}, {to}]; correct the value or the range"
             ));
         }
         Basis::of(&self.source).err()

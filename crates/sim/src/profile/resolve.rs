@@ -101,17 +101,17 @@ fn topology(of: &Merged) -> Result<Topology, ProfileError> {
     let cluster = topology.count("cluster", 1, cpus as u64)? as usize;
     let nodes = topology.count("nodes", 1, (cpus.min(MAX_NODES)) as u64)? as usize;
     if !cpus.is_multiple_of(nodes) {
-        let reason = format!("= {nodes} does not divide cpus = {cpus}; make it do so");
+        let reason = format!("= {nodes} does not divide cpus = {cpus}; use a divisor");
         return Err(topology.wrong("nodes", reason));
     }
     let node = cpus / nodes;
     if !node.is_multiple_of(cluster) {
         let reason =
-            format!("= {cluster} does not divide the {node} CPUs of a node; make it do so");
+            format!("= {cluster} does not divide the {node} CPUs of a node; use a divisor");
         return Err(topology.wrong("cluster", reason));
     }
     if !cluster.is_multiple_of(smt) {
-        let reason = format!("= {smt} does not divide cluster = {cluster}; make it do so");
+        let reason = format!("= {smt} does not divide cluster = {cluster}; use a divisor");
         return Err(topology.wrong("smt", reason));
     }
     topology.finish()?;
