@@ -1,17 +1,17 @@
-//! The command line's words.
+//! The commands and options of the command line.
 
 use std::path::PathBuf;
 
 use clap::{Parser, Subcommand, ValueEnum};
 use mmscale_harness::Shape;
 
-/// The version, with the sources that it is of.
+/// The version, and the sources that the program was built from.
 const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (", env!("MMSCALE_SOURCES"), ")");
 
-/// A run of some seconds whose answer stays the same in longer ones. The README shows it, too.
+/// A run of some seconds whose answer stays the same in longer ones. The README shows it too.
 const FIRST: &str = "Try first: mmscale run churn --set madvise=none --cpus 32 --arm stock,lazy";
 
-/// An example of each group of options.
+/// Examples of `run`, one of each group of options.
 const RUN_EXAMPLES: &str = "\
 Examples:
   mmscale run churn --set madvise=none --cpus 32 --arm stock,lazy
@@ -20,6 +20,43 @@ Examples:
   mmscale run pcp --profile ./mine.toml -o results
   mmscale run pcp --set workload=purger --arm stock \\
       --ab vm.percpu_pagelist_high_fraction=0,100000";
+const LIST_EXAMPLES: &str = "\
+Examples:
+  mmscale list churn
+  mmscale list policies";
+const FIDELITY_EXAMPLES: &str = "\
+Examples:
+  mmscale fidelity
+  mmscale fidelity --profile ./this-computer.toml";
+const LIVE_EXAMPLES: &str = "\
+Examples (as root):
+  mmscale live --for 30s
+  mmscale live --study churn,pcp --format json";
+const DOCTOR_EXAMPLES: &str = "\
+Examples:
+  mmscale doctor
+  mmscale doctor --format json";
+const CALIBRATE_EXAMPLES: &str = "\
+Examples:
+  mmscale calibrate -o this-computer.toml
+  mmscale calibrate --of kernel --quick";
+const PROFILE_EXAMPLES: &str = "\
+Examples:
+  mmscale profile new --base x86-512 --cpus 192 --nodes 2 --smt 2 -o mine.toml
+  mmscale profile check ./mine.toml
+  mmscale profile show x86-26";
+const NEW_EXAMPLES: &str = "\
+Examples:
+  mmscale profile new --base x86-512 --cpus 192 --nodes 2 --smt 2 -o mine.toml
+  mmscale profile new --base x86-512 --lscpu lscpu.json --latencies lines.csv";
+const CHECK_EXAMPLES: &str = "\
+Examples:
+  mmscale profile check x86-26
+  mmscale profile check ./mine.toml";
+const SHOW_EXAMPLES: &str = "\
+Examples:
+  mmscale profile show x86-26
+  mmscale profile show ./mine.toml --format json";
 
 /// A workbench for the scalability of memory management.
 #[derive(Debug, Parser)]
@@ -35,12 +72,12 @@ pub(crate) enum Command {
     Run(Box<RunArgs>),
     /// List studies, policies and machine profiles; describe one of them
     List(ListArgs),
-    /// Compare predictions with measurements: published ones, and this computer's own
+    /// Compare predictions with measurements: published ones, and those of this computer
     Fidelity(FidelityArgs),
     /// Watch the running kernel and report which of the contention problems it shows
     Live(LiveArgs),
     /// Show what this computer allows, and how to enable the rest
-    Doctor(FormatArgs),
+    Doctor(DoctorArgs),
     /// Measure single steps on this computer and write a machine profile
     Calibrate(CalibrateArgs),
     /// Write a machine profile of another computer; check and show profiles
@@ -58,15 +95,17 @@ pub(crate) enum Format {
 }
 
 #[derive(Debug, clap::Args)]
-pub(crate) struct FormatArgs {
+#[command(after_help = DOCTOR_EXAMPLES)]
+pub(crate) struct DoctorArgs {
     /// The form of the output
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub(crate) format: Format,
 }
 
 #[derive(Debug, clap::Args)]
+#[command(after_help = LIST_EXAMPLES)]
 pub(crate) struct ListArgs {
-    /// A study, `policies` or `profiles`; all of them if none is named
+    /// A study, `policies` or `profiles`; an overview if none is given
     #[arg(value_name = "STUDY|LIST")]
     pub(crate) what: Vec<String>,
     /// The form of the output
@@ -75,11 +114,12 @@ pub(crate) struct ListArgs {
 }
 
 #[derive(Debug, clap::Args)]
+#[command(after_help = LIVE_EXAMPLES)]
 pub(crate) struct LiveArgs {
     /// How long: 30s, 500ms, 2m
     #[arg(long = "for", value_name = "TIME", default_value = "10s")]
     pub(crate) length: String,
-    /// Only what these studies are about, of vmstat, churn, reap, pcp, ipi; all if none is named
+    /// Observe only the problems of these studies: vmstat, churn, reap, pcp, ipi; all if not given
     #[arg(long = "study", value_name = "A,B", value_delimiter = ',')]
     pub(crate) studies: Vec<String>,
     /// The form of the output
@@ -90,13 +130,14 @@ pub(crate) struct LiveArgs {
 /// The subject of a profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ProfileOf {
-    /// Its threads as a machine, to hold against --on threads
+    /// Its threads as a machine, for comparison with --on threads
     Threads,
-    /// Its kernel, to hold against --on linux
+    /// Its kernel, for comparison with --on linux
     Kernel,
 }
 
 #[derive(Debug, clap::Args)]
+#[command(after_help = CALIBRATE_EXAMPLES)]
 pub(crate) struct CalibrateArgs {
     /// The part of this computer that the profile describes
     #[arg(long, value_enum, default_value_t = ProfileOf::Threads)]
@@ -107,51 +148,56 @@ pub(crate) struct CalibrateArgs {
     /// Replace FILE if it exists; otherwise that is an error
     #[arg(long, requires = "output")]
     pub(crate) replace: bool,
-    /// Half a second instead of some seconds: for a first look
+    /// Take half a second instead of some seconds, for a first look
     #[arg(long)]
     pub(crate) quick: bool,
 }
 
 #[derive(Debug, clap::Args)]
+#[command(after_help = FIDELITY_EXAMPLES)]
 pub(crate) struct FidelityArgs {
-    /// A profile of this computer, as `mmscale calibrate` writes it: compares its threads too
+    /// Also compare this computer's threads with the prediction of its profile, as `mmscale
+    /// calibrate` writes it
     #[arg(long, value_name = "NAME|FILE")]
     pub(crate) profile: Option<PathBuf>,
 }
 
 #[derive(Debug, Subcommand)]
+#[command(after_help = PROFILE_EXAMPLES)]
 pub(crate) enum ProfileCommand {
-    /// Write a profile of another computer: its CPUs, and a base that has the other numbers
+    /// Write a profile of another computer: its CPUs, and a base for all other numbers
     New(Box<NewArgs>),
-    /// Say what is behind the numbers of a profile, and what is wrong; 1 if anything is
+    /// Count the numbers of a profile by the kind of source, and list errors (exit code 1)
     Check(CheckArgs),
     /// Show every number of a profile with its source, as a file that needs no base
     Show(ShowArgs),
 }
 
 #[derive(Debug, clap::Args)]
+#[command(after_help = NEW_EXAMPLES)]
 pub(crate) struct NewArgs {
-    /// The profile that has the other numbers: a built-in one, or the path of a file
+    /// The profile from which all other numbers are inherited: a built-in one, or a file
     #[arg(long, value_name = "NAME|FILE")]
     pub(crate) base: String,
-    /// CPUs, hardware threads counted
+    /// CPUs, each hardware thread counted
     #[arg(long, value_name = "N")]
     pub(crate) cpus: Option<usize>,
     /// Memory nodes; the base's if not given
     #[arg(long, value_name = "N")]
     pub(crate) nodes: Option<usize>,
-    /// CPUs behind one last-level cache, hardware threads counted; the base's if not given
+    /// CPUs behind one last-level cache, each hardware thread counted; the base's if not given
     #[arg(long, value_name = "N")]
     pub(crate) cluster: Option<usize>,
     /// Hardware threads of a core; the base's if not given
     #[arg(long, value_name = "N")]
     pub(crate) smt: Option<usize>,
-    /// Take all of these from the output of `lscpu -J -e` (or `lscpu -J`) there; `-` is stdin
+    /// Take CPUs, nodes, caches and threads from that machine's output of `lscpu -J -e` (or `lscpu
+    /// -J`); `-` is stdin
     #[arg(long, value_name = "FILE", conflicts_with_all = ["cpus", "nodes", "smt"])]
     pub(crate) lscpu: Option<PathBuf>,
-    /// Take line_*_ns from a matrix in ns one way, as `core-to-core-latency --csv` (nviennot)
-    /// writes it: medians by distance. Halve round trips first. Rows are CPUs by Linux's numbers if
-    /// --lscpu says where each is, and otherwise in the order of a profile
+    /// Take line_*_ns from a matrix of one-way latencies in ns, as `core-to-core-latency --csv`
+    /// (nviennot) writes it: medians by distance. Halve round trips first. With --lscpu, rows are
+    /// CPUs in Linux's numbering; without, in the order of a profile
     #[arg(long, value_name = "FILE")]
     pub(crate) latencies: Option<PathBuf>,
     /// A description of the machine
@@ -166,6 +212,7 @@ pub(crate) struct NewArgs {
 }
 
 #[derive(Debug, clap::Args)]
+#[command(after_help = CHECK_EXAMPLES)]
 pub(crate) struct CheckArgs {
     /// A built-in profile, or the path of a profile file
     #[arg(value_name = "NAME|FILE")]
@@ -173,6 +220,7 @@ pub(crate) struct CheckArgs {
 }
 
 #[derive(Debug, clap::Args)]
+#[command(after_help = SHOW_EXAMPLES)]
 pub(crate) struct ShowArgs {
     /// A built-in profile, or the path of a profile file
     #[arg(value_name = "NAME|FILE")]
@@ -189,16 +237,16 @@ pub(crate) enum Machine {
     Sim,
     /// This computer's threads
     Threads,
-    /// The live kernel: real processes and system calls, and what it tells of its locks
+    /// The live kernel: real processes and system calls, and the waits for its locks
     Linux,
 }
 
 /// How the CPUs of a simulated machine are grouped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ShapeArg {
-    /// As in the profile: its nodes, its threads of a core, its cache size; only such --cpus
+    /// With the profile's nodes, threads of a core and cache size; other --cpus are refused
     Keep,
-    /// The first CPUs of the profile's machine, as when they are brought online in order
+    /// The first CPUs of the profile's machine, as if they came online in order
     Fill,
     /// One node, one cache, one thread a core
     Flat,
@@ -224,9 +272,9 @@ pub(crate) enum Tool {
 /// The size of the external workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Workers {
-    /// As many for each CPU as the report had
+    /// As many for each CPU as in the report
     Machine,
-    /// As many as the report had
+    /// As many as in the report
     Report,
 }
 
@@ -240,7 +288,7 @@ const LIVE: &str = "Only on the live kernel";
 #[derive(Debug, clap::Args)]
 #[command(after_help = RUN_EXAMPLES)]
 pub(crate) struct RunArgs {
-    /// The studies by name; all of them if none is named
+    /// The studies by name; all if none is given
     #[arg(value_name = "STUDY", default_value = "all")]
     pub(crate) studies: Vec<String>,
     /// The machine; the simulator if not given
@@ -249,10 +297,10 @@ pub(crate) struct RunArgs {
     /// CPUs of the machine, 1 to 4096; several values make a sweep
     #[arg(help_heading = MACHINE, long, value_name = "N", allow_negative_numbers = true)]
     pub(crate) cpus: Option<String>,
-    /// How CPUs are grouped where --cpus is not the profile's
+    /// How CPUs are grouped if --cpus is not the profile's
     #[arg(help_heading = MACHINE, long, value_enum, default_value_t = ShapeArg::Keep)]
     pub(crate) shape: ShapeArg,
-    /// The arms to run, the one to compare with first; all if none is named
+    /// The arms to run, starting with the one to compare with; all if not given
     #[arg(help_heading = ARMS, long = "arm", value_name = "A,B", value_delimiter = ',')]
     pub(crate) arms: Vec<String>,
     /// Add an arm with these policies to the study's first arm, or to those of --arm; may be
@@ -265,7 +313,7 @@ pub(crate) struct RunArgs {
     /// Timer interrupts a second: 100, 250, 300 or 1000
     #[arg(help_heading = MACHINE, long, value_name = "N", allow_negative_numbers = true)]
     pub(crate) hz: Option<String>,
-    /// How many seeds, one run each: 5 if not given, 2 with --quick; with --ab, 9 pairs
+    /// Number of seeds, one run each: 5 if not given, 2 with --quick; with --ab, 9 pairs
     #[arg(
         help_heading = SIZE,
         long,
@@ -296,7 +344,7 @@ pub(crate) struct RunArgs {
     /// Replace documents of the same names in DIR; otherwise they are an error
     #[arg(help_heading = OUTPUT, long, requires = "output")]
     pub(crate) replace: bool,
-    /// Compare two values of a kernel setting or of a parameter, in turn, on the live kernel
+    /// Run two values of a kernel setting or of a parameter in turn, and compare them
     #[arg(help_heading = LIVE, long, value_name = "KEY=V1,V2", conflicts_with = "output")]
     pub(crate) ab: Option<String>,
     /// Run an installed stress-ng in place of the study's own workload (vmstat, churn)
@@ -307,7 +355,7 @@ pub(crate) struct RunArgs {
         conflicts_with_all = ["output", "ab", "set", "check", "arms", "policies", "hz", "shape"]
     )]
     pub(crate) with: Option<Tool>,
-    /// How many workers stress-ng has: for this machine, or as many as the report had
+    /// Number of stress-ng workers: for this machine, or as in the report
     #[arg(
         help_heading = LIVE,
         long,
@@ -316,7 +364,7 @@ pub(crate) struct RunArgs {
         default_value_t = Workers::Machine
     )]
     pub(crate) scale: Workers,
-    /// How long each run of stress-ng is: 30s, 2m; 30s if not given, 5s with --quick
+    /// Duration of each run of stress-ng: 30s, 2m; 30s if not given, 5s with --quick
     #[arg(help_heading = LIVE, long = "for", value_name = "TIME", requires = "with")]
     pub(crate) length: Option<String>,
     /// Run with checkers (lock order, frame ownership, leaks); a violation fails the run
@@ -346,7 +394,31 @@ mod tests {
     }
 
     #[test]
-    fn the_words_do_not_contradict_each_other() {
+    fn the_definitions_are_consistent() {
         Args::command().debug_assert();
+    }
+
+    /// Parses the examples of a command and its subcommands; returns their number.
+    fn parse_examples(command: &clap::Command) -> usize {
+        let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+        let examples = help.replace("\\\n", " ");
+        let examples = examples.lines().filter(|line| line.starts_with("  mmscale "));
+        let own = examples.map(|example| {
+            let parsed = Args::try_parse_from(example.split_whitespace());
+            assert!(parsed.is_ok(), "{example}: {parsed:?}");
+        });
+        let own = own.count();
+        assert!(own > 0 || !help.starts_with("Examples"), "{}: {help}", command.get_name());
+        let below = command.get_subcommands().map(|below| {
+            let count = parse_examples(below);
+            assert!(count > 0, "`{}` has no example", below.get_name());
+            count
+        });
+        own + below.sum::<usize>()
+    }
+
+    #[test]
+    fn every_command_has_examples_that_can_be_parsed() {
+        assert!(parse_examples(&Args::command()) > 15);
     }
 }
