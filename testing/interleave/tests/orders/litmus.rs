@@ -112,7 +112,7 @@ fn fences_stand_in_for_the_accesses() {
     allowed(&[FENCE_LATE, RECEIVE], &[0, 10]);
 }
 
-/// A read-modify-write goes on with the release sequence that it finds; a store begins anew.
+/// A read-modify-write continues the release sequence of the last write; a store starts a new one.
 #[test]
 fn a_release_goes_through_read_modify_writes() {
     const ADD: Steps = |m| m.y.fetch_add(1, Relaxed);
