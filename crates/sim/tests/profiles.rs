@@ -253,14 +253,14 @@ fn other_numbers_of_cpus_keep_the_groups_or_are_refused() {
     let mesh = profile::load("arm64-72").unwrap().with_cpus(145, Shape::Keep).unwrap();
     assert_eq!(groups(&mesh), [1, 1, 145]);
     let refusal = |cpus| big.with_cpus(cpus, Shape::Keep).unwrap_err().to_string();
-    assert!(refusal(0).contains("between 1 and 4096"));
+    assert!(refusal(0).contains("allowed: 1 to 4096"));
     assert!(refusal(5000).contains("5000 CPUs"));
     for (cpus, nearest) in [
-        (2, "take 1 or 4 CPUs"),
-        (72, "take 64 or 96 CPUs"),
-        (95, "take 64 or 96 CPUs"),
-        (97, "take 96 or 128 CPUs"),
-        (4095, "take 4064 or 4096 CPUs"),
+        (2, "use 1 or 4 CPUs"),
+        (72, "use 64 or 96 CPUs"),
+        (95, "use 64 or 96 CPUs"),
+        (97, "use 96 or 128 CPUs"),
+        (4095, "use 4064 or 4096 CPUs"),
     ] {
         assert!(refusal(cpus).contains(nearest), "{}", refusal(cpus));
     }
