@@ -31,9 +31,9 @@ pub(crate) fn fidelity(profiles: Profiles, args: &FidelityArgs) -> Result<(), Fa
         &format!(
             "Linux 6.0, order 0, all cores in parallel: 16384 pages allocated, then\n\
              freed. Measured: LLFree's benchmark, Xeon Gold 5320, bare metal.\n\
-             Simulated: profile {PUBLISHED}, seed {SEED}. Its sums were fitted to the\n\
-             rows of one core, their split to the holds below, its handoff to the\n\
-             rows of 8 cores."
+             Simulated: profile {PUBLISHED}, seed {SEED}. Fitted: the sums of the\n\
+             allocator's costs to the rows of 1 core, their part under zone->lock\n\
+             to the holds below, the lock's handoff to the rows of 8 cores."
         ),
         &rows,
     );

@@ -80,7 +80,7 @@ fn text(seen: &Observation) -> String {
         lines.push(class.name.to_owned());
         let limits = class.limits;
         lines.push(format!(
-            "  a problem above {} % of all CPU time or {} in one wait, visible above {} %",
+            "  problem: {} % of all CPU time, or one wait of {}; visible: {} %",
             limits.problem_share * 100.0,
             time(limits.long_ns),
             limits.visible_share * 100.0

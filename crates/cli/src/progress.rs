@@ -15,7 +15,8 @@ const STEPS: f64 = 1000.0;
 /// Returns the progress display of plan number `number` of `of`.
 pub(crate) fn watch(plan: &Plan, number: usize, of: usize) -> Arc<dyn ProgressSink> {
     let arms: Vec<&str> = plan.arms.iter().map(|arm| plan.study.arms()[arm.0].name).collect();
-    let mut title = format!("{} on {}, {} CPUs", plan.study.name(), plan.on, plan.cpus);
+    let cpus = if plan.cpus == 1 { "1 CPU".to_owned() } else { format!("{} CPUs", plan.cpus) };
+    let mut title = format!("{} on {}, {cpus}", plan.study.name(), plan.on);
     if of > 1 {
         title = format!("[{number}/{of}] {title}");
     }
