@@ -133,7 +133,7 @@ impl Missing {
     pub(crate) fn needs(self) -> &'static str {
         match self {
             Self::Source(source) => source,
-            Self::Nothing => "events to measure, of which these runs had none",
+            Self::Nothing => "events to measure; these runs had none",
         }
     }
 }
