@@ -201,6 +201,12 @@ faults! {
         RcuDiedUnseen = "rcu-died-unseen", "rcu::", Caught;
         /// A grace period that is under way is enough for a caller that comes later.
         RcuEnoughEarly = "rcu-enough-early", "rcu::", Quick;
+        /// A caller in the funnel relies on the request for the grace period before its own.
+        RcuFunnelJoinsEarlier = "rcu-funnel-joins-earlier", "rcu::", Quick;
+        /// A caller in the funnel is served by a grace period that began before its call.
+        RcuFunnelServedEarly = "rcu-funnel-served-early", "rcu::", Quick;
+        /// The callers that sleep in the funnel are not woken.
+        RcuFunnelUnwoken = "rcu-funnel-unwoken", "rcu::", Quick;
         /// A CPU that leaves idle still counts as idle.
         RcuIdleForever = "rcu-idle-forever", "leaves_idle", Caught;
         /// A CPU leaves idle without a fence before its next reader.
@@ -211,6 +217,8 @@ faults! {
         RcuLookUnfenced = "rcu-look-unfenced", "weak::rcu", Quick;
         /// A CPU reports a quiescent state at the end of a nested reader.
         RcuNestedReports = "rcu-nested-reports", "nested_reader", Caught;
+        /// A normal grace period does not check for callers that want it expedited.
+        RcuRequestUnseen = "rcu-request-unseen", "rcu::", Quick;
         /// A tick reports a quiescent state inside a reader.
         RcuTickReports = "rcu-tick-reports", "rcu::", Caught;
         /// A grace period can end while CPUs are still being asked.

@@ -16,5 +16,6 @@ mod paging;
 mod plugging;
 mod random;
 mod sections;
+mod sleeping;
 mod space;
 mod swap;

@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering::SeqCst;
 pub(crate) struct Shared {
     rcu: Rcu<Model>,
     current: <Model as Cpu>::AtomicU32,
-    freed: [<Model as Cpu>::AtomicU32; 3],
+    freed: [<Model as Cpu>::AtomicU32; 4],
 }
 
 impl Hooks for Shared {
@@ -113,6 +113,58 @@ fn a_reader_that_begins_between_two_grace_periods_is_waited_for() {
             });
         });
     }
+}
+
+/// Three writers want an expedited grace period. The first runs one; of the others, one runs the
+/// next and the other sleeps in the funnel, or they find it done.
+#[test]
+fn callers_in_the_funnel_are_served_by_a_grace_period_after_their_call() {
+    check(1500, || {
+        run(4, || {
+            let shared = Arc::new(Shared::new());
+            let writer = |_| {
+                let shared = Arc::clone(&shared);
+                cpu_body(move || shared.replace(Speed::Expedited))
+            };
+            let reader = Arc::clone(&shared);
+            let reader = cpu_body(move || {
+                for _ in 0..3 {
+                    let guard = reader.rcu.read();
+                    reader.read(4);
+                    drop(guard);
+                    interrupt(|| reader.rcu.tick());
+                }
+            });
+            let bodies = (0..3).map(writer).chain([reader]).collect();
+            (Some(shared.clone() as Arc<dyn Hooks>), bodies)
+        });
+    });
+}
+
+/// CPU 2 passes no quiescent state unless it is interrupted, until the expedited writer is served:
+/// a normal grace period before that one, under way or about to begin, is expedited too.
+#[test]
+fn a_normal_grace_period_does_not_delay_an_expedited_caller() {
+    check(1500, || {
+        run(3, || {
+            let shared = Arc::new(Shared::new());
+            let (slow, fast, busy) =
+                (Arc::clone(&shared), Arc::clone(&shared), Arc::clone(&shared));
+            let bodies = vec![
+                cpu_body(move || slow.rcu.synchronize()),
+                cpu_body(move || {
+                    fast.rcu.synchronize_expedited();
+                    fast.freed[0].store(1, SeqCst);
+                }),
+                cpu_body(move || {
+                    while busy.freed[0].load(SeqCst) == 0 {
+                        Model::relax();
+                    }
+                }),
+            ];
+            (Some(shared.clone() as Arc<dyn Hooks>), bodies)
+        });
+    });
 }
 
 /// A writer that replaces once, and a CPU that runs `read`, with whatever precedes it.

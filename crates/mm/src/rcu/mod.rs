@@ -7,6 +7,12 @@
 //! that is neither idle nor done.
 //!
 //! One grace period runs at a time. A caller is served by a grace period that began after its call.
+//! Callers of a normal one queue for the mutex. Callers of an expedited one first pass a funnel
+//! ([`funnel`]): one of them takes the mutex, the others sleep. In Linux the two kinds of grace
+//! period are independent. Here an expedited caller may find a normal grace period under way, or
+//! one may begin before it has the mutex. Both are expedited then: the caller that has left the
+//! funnel stores its request and interrupts the CPUs that owe; a grace period marks the CPUs and
+//! then checks for requests. One of the two sees what the other did.
 //!
 //! # Why the current grace period is not enough
 //!
@@ -21,7 +27,7 @@
 //! Grace period 1 needs nothing from CPU 7 any more, so its end does not cover CPU 7's reader.
 //! Grace period 2 begins after the store: it waits for a quiescent state of CPU 7 that is after the
 //! reader, and later readers load the new pointer. So a caller that finds `begun` = n waits until
-//! `ended` >= n + 1, and it runs that grace period itself unless another caller has.
+//! `ended` >= n + 1, and it runs that grace period itself unless another caller does.
 //!
 //! # CPU hotplug
 //!
@@ -38,9 +44,12 @@
 //! writer changed. If a caller is served by another's grace period, the fences in `wait` and
 //! `grace_period` order its changes before that grace period.
 
+mod funnel;
+
 use core::cell::Cell;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
-use mmscale_arch::sync::{Completion, EachCpu, Mutex, NoPreempt, PerCpu, PreemptGuard};
+use funnel::Funnel;
+use mmscale_arch::sync::{Completion, EachCpu, Mutex, MutexGuard, NoPreempt, PerCpu, PreemptGuard};
 use mmscale_arch::{Atomic, CpuId, CpuMask, Func, Ipi, Machine, Span, planted};
 
 /// The way in which a grace period gets the CPUs' quiescent states.
@@ -85,6 +94,9 @@ pub struct Rcu<A: Machine> {
     /// Grace periods begun, and ended.
     begun: A::AtomicU64,
     ended: A::AtomicU64,
+    /// The last one that began as an expedited one.
+    expedited: A::AtomicU64,
+    funnel: Funnel<A>,
     /// CPUs that the current one waits for, plus one until all CPUs have been marked.
     owing: A::AtomicU32,
     all_passed: Completion<A>,
@@ -106,6 +118,8 @@ impl<A: Machine> Rcu<A> {
             own: PerCpu::new(|_| ReaderState::default()),
             begun: A::AtomicU64::new(0),
             ended: A::AtomicU64::new(0),
+            expedited: A::AtomicU64::new(0),
+            funnel: Funnel::new(A::cpus_possible()),
             owing: A::AtomicU32::new(0),
             all_passed: Completion::new(),
             one_at_a_time: Mutex::new(()),
@@ -230,22 +244,50 @@ impl<A: Machine> Rcu<A> {
         } else {
             self.begun.load(SeqCst) + 1
         };
-        let _one = match (speed, self.one_at_a_time.try_lock()) {
-            (_, Some(one)) => one,
-            (Speed::Normal, None) => self.one_at_a_time.lock(),
-            (Speed::Expedited, None) => {
-                // The grace period in progress must end first: expedite it too.
-                self.interrupt_remaining();
-                self.one_at_a_time.lock()
-            }
+        let one = match speed {
+            Speed::Normal => self.one_at_a_time.lock(),
+            Speed::Expedited => match self.pass_funnel(enough) {
+                Some(one) => one,
+                None => return,
+            },
         };
-        if self.ended.load(SeqCst) < enough {
-            self.grace_period(speed);
+        let late = self.ended.load(SeqCst) < enough;
+        let number = late.then(|| self.grace_period(speed));
+        // The next grace period may begin before the callers of this one have been woken.
+        drop(one);
+        if let Some(number) = number {
+            self.funnel.wake(number);
         }
     }
 
-    fn grace_period(&self, speed: Speed) {
-        let number = self.begun.fetch_add(1, SeqCst) + 1;
+    /// Returns the mutex for the caller that has to run grace period `enough`, or `None` when that
+    /// one has ended.
+    fn pass_funnel(&self, enough: u64) -> Option<MutexGuard<'_, A, ()>> {
+        let cpu = A::cpu();
+        if self.funnel.is_unrequested(cpu, enough)
+            && let Some(one) = self.one_at_a_time.try_lock()
+        {
+            return Some(one);
+        }
+        let early = u64::from(planted!(RcuFunnelServedEarly));
+        if self.funnel.climb(cpu, enough, || self.ended.load(SeqCst) + early >= enough) {
+            return None;
+        }
+        // A normal grace period in progress must end first: expedite it too. Pairs with the load of
+        // the request in `grace_period`.
+        if self.expedited.load(SeqCst) < self.begun.load(SeqCst) {
+            self.interrupt_remaining();
+        }
+        Some(self.one_at_a_time.lock())
+    }
+
+    /// Runs a grace period and returns its number. The caller holds the mutex.
+    fn grace_period(&self, speed: Speed) -> u64 {
+        let number = self.begun.load(SeqCst) + 1;
+        if speed == Speed::Expedited {
+            self.expedited.store(number, SeqCst);
+        }
+        self.begun.store(number, SeqCst);
         // Pairs with the fences in `wait` and `idle_exit`.
         A::fence(SeqCst);
         self.all_passed.reset();
@@ -275,11 +317,15 @@ impl<A: Machine> Rcu<A> {
         if !planted!(RcuUnbiased) {
             self.one_less();
         }
-        if speed == Speed::Expedited {
+        // Pairs with the store of a request in the funnel: its caller sees the CPUs that owe, or
+        // this load sees the request.
+        let requested = || !planted!(RcuRequestUnseen) && self.funnel.requested() >= number;
+        if speed == Speed::Expedited || requested() {
             self.interrupt_remaining();
         }
         self.all_passed.wait();
         self.ended.store(number, SeqCst);
+        number
     }
 
     /// Sends an interrupt to every CPU that the current grace period waits for.
