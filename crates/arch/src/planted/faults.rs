@@ -52,6 +52,8 @@ faults! {
         RwsemReaderRelaxed = "rwsem-reader-relaxed", "semaphore", Quick;
         /// The last reader that releases a semaphore wakes no waiter.
         RwsemReaderWakesNone = "rwsem-reader-wakes-none", "semaphore", Quick;
+        /// A reader steals a semaphore that is promised to the first waiter.
+        RwsemStealsPromised = "rwsem-steals-promised", "promised", Quick;
         /// A writer releases a semaphore with a relaxed operation.
         RwsemWriterRelaxed = "rwsem-writer-relaxed", "semaphore", Quick;
         /// A writer that releases a semaphore wakes no waiter.

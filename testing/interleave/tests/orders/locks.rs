@@ -217,6 +217,69 @@ fn a_reader_that_gives_up_keeps_nobody_waiting() {
     });
 }
 
+/// Readers steal a semaphore from a writer that waits. Once it is promised to the writer, the next
+/// one to hold it is the writer.
+#[test]
+fn a_promised_semaphore_goes_to_the_writer_that_waits() {
+    check(3000, || {
+        let sem = Arc::new(RwSem::<Model, u32>::new(0));
+        let writer = {
+            let sem = Arc::clone(&sem);
+            cpu_body(move || *sem.write() += 1)
+        };
+        let reader = |_| {
+            let sem = Arc::clone(&sem);
+            cpu_body(move || {
+                for _ in 0..4 {
+                    let promised = sem.is_promised();
+                    let value = sem.read();
+                    assert!(!promised || *value == 1, "a reader came first");
+                    nap();
+                    // Time passes.
+                    (0..3).for_each(|_| _ = Model::now_ns());
+                }
+            })
+        };
+        run(3, || (None, core::iter::once(writer).chain((0..2).map(reader)).collect()));
+        assert_eq!(*sem.try_read().expect("it is free"), 1);
+    });
+}
+
+/// Writers that never wait take a semaphore again and again, and a reader waits. Once it is
+/// promised to the reader, the next one to hold it is the reader.
+#[test]
+fn a_promised_semaphore_goes_to_the_reader_that_waits() {
+    check(3000, || {
+        let sem = Arc::new(RwSem::<Model, u32>::new(0));
+        let read = Arc::new(<Model as Cpu>::AtomicU32::new(0));
+        let writer = |_| {
+            let (sem, read) = (Arc::clone(&sem), Arc::clone(&read));
+            cpu_body(move || {
+                for _ in 0..4 {
+                    let promised = sem.is_promised();
+                    if let Some(mut value) = sem.try_write() {
+                        let first = promised && read.load(Ordering::SeqCst) == 0;
+                        assert!(!first, "a writer came first");
+                        *value += 1;
+                        pause();
+                    }
+                    (0..3).for_each(|_| _ = Model::now_ns());
+                }
+            })
+        };
+        let reader = {
+            let (sem, read) = (Arc::clone(&sem), Arc::clone(&read));
+            cpu_body(move || {
+                let value = sem.read();
+                read.store(1, Ordering::SeqCst);
+                assert!(*value <= 8);
+            })
+        };
+        run(3, || (None, (0..2).map(writer).chain([reader]).collect()));
+        assert!(sem.try_write().is_some(), "it is free");
+    });
+}
+
 #[test]
 fn a_completion_wakes_all_who_wait_and_all_who_come_later() {
     check(3000, || {

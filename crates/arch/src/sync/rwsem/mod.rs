@@ -1,10 +1,22 @@
 //! The reader-writer semaphore.
 //!
-//! Fair to writers: once a task waits, new readers queue behind it. If a reader is at the head of
-//! the queue, the task that releases the semaphore grants it to all readers of the queue, up to
-//! [`READERS_AT_ONCE`]. If a writer is at the head, it is woken and tries to take the semaphore
-//! itself, so a spinning writer may take it first. A writer that has waited longer than
-//! [`HANDOFF_AFTER_NS`] sets `HANDOFF`, which stops the spinners.
+//! A task that does not get it joins the queue. If a reader is at the head of the queue, the task
+//! that releases the semaphore grants it to all readers of the queue, up to [`READERS_AT_ONCE`].
+//! If a writer is at the head, it is woken and tries to take the semaphore itself.
+//!
+//! # Stealing
+//! Between a release and the moment when the woken task runs, the semaphore is free although tasks
+//! wait for it. Two kinds of task may take it then, ahead of the queue:
+//! - a writer that spins;
+//! - a reader that finds no other reader in the word. It also grants the semaphore to the readers
+//!   at the head of the queue. A reader that finds other readers queues: otherwise a constant
+//!   stream of readers, each of which overlaps with the next, would never let a writer in. (Linux
+//!   lets it steal next to a reader that has not yet marked the semaphore as owned by readers.)
+//!
+//! Stealing ends when the first waiter has waited longer than [`HANDOFF_AFTER_NS`] and finds the
+//! semaphore stolen once more. Then `HANDOFF` is set: by the first waiter itself if it is a writer,
+//! by the task that would have granted it if it is a reader. No task takes the semaphore before the
+//! first waiter has it. So a waiter waits for at most one holder after that time.
 //!
 //! # The state word
 //!
@@ -23,19 +35,21 @@
 //! | 1 | n | write-locked; n readers, or a grant, have added `READER` and will subtract it |
 //!
 //! `WAITERS` may be set in each state: the queue has tasks, or a task is about to join or to leave
-//! it. `HANDOFF` may be set while `WAITERS` is: the first waiter is a writer that has waited too
-//! long, and no other task may take the semaphore.
+//! it. `HANDOFF` may be set while `WAITERS` is: a first waiter has waited too long, and no task but
+//! the first waiter may take the semaphore.
 //!
 //! | transition | operation | under the queue's lock |
 //! |---|---|---|
 //! | reader takes it | `+ READER`, `Acquire`; held if all three flags were 0 | no |
+//! | reader steals it | as before; held if `WAITERS` alone was set and there was no reader | no |
 //! | reader does not get it | joins the queue, sets `WAITERS`, `- READER` | yes |
 //! | `try_read` | compare-exchange to `+ READER` if all three flags are 0 | no |
-//! | writer takes it | compare-exchange from free, `WAITERS` allowed, to `+ WRITER` | no |
+//! | writer takes or steals it | compare-exchange from free, `WAITERS` allowed, to `+ WRITER` | no |
 //! | first waiter, a writer, takes it | compare-exchange from free; clears `HANDOFF` (1) | yes |
 //! | writer joins the queue | sets `WAITERS` | yes |
 //! | first waiter, a writer, has waited too long | sets `HANDOFF` | yes |
-//! | grant to queued readers | `+ READER` for each (1) | yes |
+//! | grant to queued readers | `+ READER` for each; clears `HANDOFF` (1) | yes |
+//! | grant finds a writer, and the first reader has waited too long | sets `HANDOFF` | yes |
 //! | waiting reader gives up | leaves the queue (1) | yes |
 //! | reader releases it | `- READER`, `Release`; the last one wakes the queue | no |
 //! | writer releases it | clears `WRITER`, `Release`; wakes the queue | no |
@@ -51,20 +65,22 @@
 //! Lock order: class Rwsem; taken by tasks with preemption on and no spin lock held. Its own queue
 //! lock (class WaitQueue) is held briefly.
 
+mod guard;
+
+pub use guard::{ReadGuard, WriteGuard};
+
 use super::optimistic::{Spin, spin_in_line};
 use super::{PreemptGuard, SpinLock};
 use crate::{Atomic, Func, LockClass, Machine, RawSpin, Span, TaskId, planted};
 use alloc::collections::VecDeque;
 use core::cell::UnsafeCell;
-use core::marker::PhantomData;
-use core::ops::{Deref, DerefMut};
 use core::sync::atomic::Ordering;
 
 /// A writer holds the semaphore.
 const WRITER: u64 = 1;
 /// The queue has tasks.
 const WAITERS: u64 = 2;
-/// The first task of the queue is a writer that has waited too long: no stealing.
+/// The first task of the queue has waited too long: no stealing.
 const HANDOFF: u64 = 4;
 /// One reader.
 const READER: u64 = 1 << 8;
@@ -73,7 +89,7 @@ const TAKEN: u64 = !(WAITERS | HANDOFF);
 
 /// Most readers of one grant; the kernel's limit.
 pub const READERS_AT_ONCE: usize = 256;
-/// Time in ns that a writer waits before it sets `HANDOFF`; the kernel's 4 ms.
+/// Time in ns that a task waits until a first waiter is promised the semaphore; the kernel's 4 ms.
 pub const HANDOFF_AFTER_NS: u64 = 4_000_000;
 
 /// Time in ns that a reader spins for a writer that is about to release the semaphore: as long as a
@@ -87,13 +103,41 @@ enum WaitFor {
     Write,
 }
 
+/// A task in the queue.
+#[derive(Clone, Copy)]
+struct Waiter {
+    task: TaskId,
+    wants: WaitFor,
+    /// When it joined.
+    since_ns: u64,
+}
+
+impl Waiter {
+    /// Makes the entry of the calling task.
+    fn new<A: Machine>(wants: WaitFor) -> Self {
+        Self { task: A::current(), wants, since_ns: A::now_ns() }
+    }
+    /// Whether it has waited too long.
+    fn is_overdue<A: Machine>(&self) -> bool {
+        A::now_ns() - self.since_ns > HANDOFF_AFTER_NS
+    }
+}
+
+/// The waiting tasks, the first to join at the front.
+type Queue = VecDeque<Waiter>;
+
+/// Whether a reader is at the head of the queue.
+fn reader_is_first(queue: &Queue) -> bool {
+    queue.front().is_some_and(|first| first.wants == WaitFor::Read)
+}
+
 /// A reader-writer lock around a `T` whose waiters sleep.
 pub struct RwSem<A: Machine, T> {
     count: A::AtomicU64,
     /// The task number of the writer that holds it, plus 1; a hint for spinners.
     owner: A::AtomicU32,
     spinners: A::Spin,
-    queue: SpinLock<A, VecDeque<(TaskId, WaitFor)>>,
+    queue: SpinLock<A, Queue>,
     data: UnsafeCell<T>,
 }
 
@@ -118,13 +162,31 @@ impl<A: Machine, T> RwSem<A, T> {
         }
     }
 
-    /// Takes it for reading; sleeps until no writer holds it or waits for it.
+    /// Takes it for reading; sleeps until no writer holds it, and none waits for it unless this
+    /// task can steal it.
     pub fn read(&self) -> ReadGuard<'_, A, T> {
-        let count = self.count.fetch_add(READER, Ordering::Acquire);
-        if count & (WRITER | WAITERS | HANDOFF) != 0 {
-            self.read_slow();
+        if !self.add_reader() {
+            self.read_slow(|| false);
         }
-        ReadGuard { sem: self, not_send: PhantomData }
+        ReadGuard::new(self)
+    }
+
+    /// Adds a reader to the word. Returns whether that took or stole the semaphore: no writer takes
+    /// it while the word has a reader.
+    fn add_reader(&self) -> bool {
+        let count = self.count.fetch_add(READER, Ordering::Acquire);
+        if count & (WRITER | WAITERS | HANDOFF) == 0 {
+            return true;
+        }
+        let allowed = if planted!(RwsemStealsPromised) { WAITERS | HANDOFF } else { WAITERS };
+        let steals = count & !allowed == 0;
+        if steals {
+            let mut queue = self.queue.lock_irqsave();
+            if reader_is_first(&queue) {
+                self.let_readers_in(&mut queue);
+            }
+        }
+        steals
     }
 
     /// Takes it for writing; sleeps until it is free.
@@ -134,7 +196,7 @@ impl<A: Machine, T> RwSem<A, T> {
             self.write_slow();
         }
         self.owner.store(A::current().index() as u32 + 1, Ordering::Relaxed);
-        WriteGuard { sem: self, not_send: PhantomData }
+        WriteGuard::new(self)
     }
 
     /// Takes it for writing like [`RwSem::write`], but spins for readers too before it sleeps, as
@@ -147,14 +209,14 @@ impl<A: Machine, T> RwSem<A, T> {
     }
 
     /// Takes it for reading once `due` returns true and no writer holds it or waits for it: spins
-    /// for at most [`READER_SPIN_NS`]. Returns `None` if that takes longer, or if another task
-    /// waits for the CPU.
+    /// for at most [`READER_SPIN_NS`]. Returns `None` if that takes longer, or if the CPU must
+    /// switch tasks.
     pub fn try_read_once(&self, due: impl Fn() -> bool) -> Option<ReadGuard<'_, A, T>> {
         self.spin_until(READER_SPIN_NS, || if due() { self.try_read() } else { None })
     }
 
     /// Repeats `ask` until it returns a value, for at most `ns`, with preemption off. Stops earlier
-    /// if another task waits for the CPU.
+    /// if the CPU must switch tasks.
     fn spin_until<R>(&self, ns: u64, ask: impl Fn() -> Option<R>) -> Option<R> {
         if let Some(got) = ask() {
             return Some(got);
@@ -182,7 +244,7 @@ impl<A: Machine, T> RwSem<A, T> {
             let got =
                 self.count.compare_exchange(count, more, Ordering::Acquire, Ordering::Relaxed);
             if got.is_ok() {
-                return Some(ReadGuard { sem: self, not_send: PhantomData });
+                return Some(ReadGuard::new(self));
             }
         }
     }
@@ -192,48 +254,48 @@ impl<A: Machine, T> RwSem<A, T> {
         self.count.load(Ordering::Relaxed) & WAITERS != 0
     }
 
-    /// Takes it for writing if it is free and not promised to a waiting writer.
+    /// Whether it is promised to the first waiter: no other task takes it before. A hint.
+    pub fn is_promised(&self) -> bool {
+        self.count.load(Ordering::Relaxed) & HANDOFF != 0
+    }
+
+    /// Takes it for writing if it is free and not promised to the first waiter.
     pub fn try_write(&self) -> Option<WriteGuard<'_, A, T>> {
         if !self.steal() {
             return None;
         }
         self.owner.store(A::current().index() as u32 + 1, Ordering::Relaxed);
-        Some(WriteGuard { sem: self, not_send: PhantomData })
+        Some(WriteGuard::new(self))
     }
 
     /// Takes it for reading like [`RwSem::read`], but gives up and returns `None` if `over` returns
     /// true before it would sleep or after it wakes (`mmap_read_lock_killable`). Code that makes
     /// `over` true unparks the task afterwards.
     pub fn read_unless(&self, over: impl Fn() -> bool) -> Option<ReadGuard<'_, A, T>> {
-        let count = self.count.fetch_add(READER, Ordering::Acquire);
-        let got = count & (WRITER | WAITERS | HANDOFF) == 0 || self.read_slow_unless(over);
-        got.then(|| ReadGuard { sem: self, not_send: PhantomData })
+        let got = self.add_reader() || self.read_slow(over);
+        got.then(|| ReadGuard::new(self))
     }
 
-    /// Queues a reader that has added `READER` but does not hold the semaphore; returns when it
-    /// does.
-    fn read_slow(&self) {
-        self.read_slow_unless(|| false);
-    }
-
-    /// Like [`RwSem::read_slow`], but returns `false` without the semaphore if `over` returns true.
-    fn read_slow_unless(&self, over: impl Fn() -> bool) -> bool {
-        let me = A::current();
+    /// Queues a reader that has added `READER` but does not hold the semaphore. Returns `true` when
+    /// it does, or `false` if `over` returns true before that.
+    fn read_slow(&self, over: impl Fn() -> bool) -> bool {
+        let waiter = Waiter::new::<A>(WaitFor::Read);
+        let me = waiter.task;
         {
             let mut queue = self.queue.lock_irqsave();
-            queue.push_back((me, WaitFor::Read));
+            queue.push_back(waiter);
             self.count.fetch_or(WAITERS, Ordering::Relaxed);
             let left = self.count.fetch_sub(READER, Ordering::Relaxed) - READER;
             // Check again, since other tasks may have seen the word before. A writer may have seen
             // this reader's `READER` and gone to sleep. Or the holder has released or downgraded
             // the semaphore and seen no `WAITERS`.
-            let readers = left & WRITER == 0 && matches!(queue.front(), Some((_, WaitFor::Read)));
+            let readers = left & WRITER == 0 && reader_is_first(&queue);
             if !planted!(RwsemQueuedReaderUnchecked) && (readers || left & TAKEN == 0) {
                 self.wake_first(&mut queue);
             }
         }
         // The granting task removes readers from the queue, and adds `READER` for each.
-        while self.queue.lock_irqsave().iter().any(|(task, _)| *task == me) {
+        while self.queue.lock_irqsave().iter().any(|waiter| waiter.task == me) {
             if over() {
                 return !self.leave_queue(me);
             }
@@ -246,7 +308,7 @@ impl<A: Machine, T> RwSem<A, T> {
     /// semaphore meanwhile.
     fn leave_queue(&self, me: TaskId) -> bool {
         let mut queue = self.queue.lock_irqsave();
-        let Some(at) = queue.iter().position(|(task, _)| *task == me) else { return false };
+        let Some(at) = queue.iter().position(|waiter| waiter.task == me) else { return false };
         queue.remove(at);
         if queue.is_empty() {
             self.count.fetch_and(!(WAITERS | HANDOFF), Ordering::Relaxed);
@@ -257,7 +319,7 @@ impl<A: Machine, T> RwSem<A, T> {
         true
     }
 
-    /// Takes a free semaphore that is not promised to a waiting writer.
+    /// Takes a free semaphore that is not promised to the first waiter.
     fn steal(&self) -> bool {
         let count = self.count.load(Ordering::Relaxed);
         count & (TAKEN | HANDOFF) == 0
@@ -285,13 +347,12 @@ impl<A: Machine, T> RwSem<A, T> {
     }
 
     fn write_slow(&self) {
-        let me = (A::current(), WaitFor::Write);
-        let since_ns = A::now_ns();
+        let me = Waiter::new::<A>(WaitFor::Write);
         self.queue.lock_irqsave().push_back(me);
         loop {
             {
                 let mut queue = self.queue.lock_irqsave();
-                let first = queue.front() == Some(&me);
+                let first = queue.front().is_some_and(|first| first.task == me.task);
                 let count = self.count.fetch_or(WAITERS, Ordering::Relaxed) | WAITERS;
                 if first {
                     if count & TAKEN == 0 {
@@ -309,7 +370,7 @@ impl<A: Machine, T> RwSem<A, T> {
                         }
                         continue;
                     }
-                    if A::now_ns() - since_ns > HANDOFF_AFTER_NS {
+                    if me.is_overdue::<A>() {
                         self.count.fetch_or(HANDOFF, Ordering::Relaxed);
                     }
                 }
@@ -345,105 +406,51 @@ impl<A: Machine, T> RwSem<A, T> {
         let old = self.count.fetch_add(READER - WRITER, Ordering::AcqRel);
         if old & WAITERS != 0 && !planted!(RwsemDowngradeWakesNone) {
             let mut queue = self.queue.lock_irqsave();
-            if matches!(queue.front(), Some((_, WaitFor::Read))) {
+            if reader_is_first(&queue) {
                 self.let_readers_in(&mut queue);
             }
         }
     }
 
     /// Wakes the writer at the head of the queue, or grants the semaphore to the queue's readers.
-    fn wake_first(&self, queue: &mut VecDeque<(TaskId, WaitFor)>) {
+    fn wake_first(&self, queue: &mut Queue) {
         match queue.front() {
+            Some(first) if first.wants == WaitFor::Write => A::unpark(first.task),
+            Some(_) => self.let_readers_in(queue),
             None => {}
-            Some((task, WaitFor::Write)) => A::unpark(*task),
-            Some((_, WaitFor::Read)) => self.let_readers_in(queue),
         }
     }
 
-    fn let_readers_in(&self, queue: &mut VecDeque<(TaskId, WaitFor)>) {
+    /// Grants the semaphore to the readers of the queue, of which one is at the head, unless a
+    /// writer has stolen it.
+    fn let_readers_in(&self, queue: &mut Queue) {
         // Add one reader first: after that no writer can take the semaphore. If a writer has just
         // taken it, it sees `WAITERS` when it releases it, and wakes the queue after this task has
         // released the queue's lock.
         let count = self.count.fetch_add(READER, Ordering::Acquire);
         if count & WRITER != 0 {
+            if queue.front().is_some_and(Waiter::is_overdue::<A>) {
+                self.count.fetch_or(HANDOFF, Ordering::Relaxed);
+            }
             self.count.fetch_sub(READER, Ordering::Relaxed);
             return;
         }
         let mut readers = 0;
-        let readers_in_queue = queue.iter().filter(|(_, kind)| *kind == WaitFor::Read).count();
+        let readers_in_queue = queue.iter().filter(|waiter| waiter.wants == WaitFor::Read).count();
         let granted = readers_in_queue.min(READERS_AT_ONCE);
         self.count.fetch_add(READER * (granted as u64 - 1), Ordering::Relaxed);
-        queue.retain(|(task, kind)| {
-            let keep = *kind == WaitFor::Write || readers == granted;
+        queue.retain(|waiter| {
+            let keep = waiter.wants == WaitFor::Write || readers == granted;
             if !keep {
                 readers += 1;
-                A::unpark(*task);
+                A::unpark(waiter.task);
             }
             keep
         });
-        if queue.is_empty() {
-            self.count.fetch_and(!(WAITERS | HANDOFF), Ordering::Relaxed);
+        // `HANDOFF` changes under the queue's lock only.
+        let over = count & HANDOFF | if queue.is_empty() { WAITERS } else { 0 };
+        if over != 0 {
+            self.count.fetch_and(!over, Ordering::Relaxed);
         }
-    }
-}
-
-/// Held for reading until this is dropped.
-#[must_use]
-pub struct ReadGuard<'a, A: Machine, T> {
-    sem: &'a RwSem<A, T>,
-    not_send: PhantomData<*const ()>,
-}
-
-impl<A: Machine, T> Deref for ReadGuard<'_, A, T> {
-    type Target = T;
-    fn deref(&self) -> &T {
-        // SAFETY: the guard exists, so no writer holds the semaphore.
-        unsafe { &*self.sem.data.get() }
-    }
-}
-
-impl<A: Machine, T> Drop for ReadGuard<'_, A, T> {
-    fn drop(&mut self) {
-        self.sem.read_done();
-    }
-}
-
-/// Held for writing until this is dropped.
-#[must_use]
-pub struct WriteGuard<'a, A: Machine, T> {
-    sem: &'a RwSem<A, T>,
-    not_send: PhantomData<*const ()>,
-}
-
-impl<'a, A: Machine, T> WriteGuard<'a, A, T> {
-    /// Converts the write lock to a read lock; no writer can take it in between
-    /// (`downgrade_write`).
-    pub fn downgrade(self) -> ReadGuard<'a, A, T> {
-        let sem = self.sem;
-        core::mem::forget(self);
-        sem.write_to_read();
-        ReadGuard { sem, not_send: PhantomData }
-    }
-}
-
-impl<A: Machine, T> Deref for WriteGuard<'_, A, T> {
-    type Target = T;
-    fn deref(&self) -> &T {
-        // SAFETY: the guard exists, so only this task holds the semaphore.
-        unsafe { &*self.sem.data.get() }
-    }
-}
-
-impl<A: Machine, T> DerefMut for WriteGuard<'_, A, T> {
-    fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: the guard exists, so only this task holds the semaphore; `&mut self` is the only
-        // use.
-        unsafe { &mut *self.sem.data.get() }
-    }
-}
-
-impl<A: Machine, T> Drop for WriteGuard<'_, A, T> {
-    fn drop(&mut self) {
-        self.sem.write_done();
     }
 }

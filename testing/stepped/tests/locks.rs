@@ -1,0 +1,82 @@
+//! Sleeping locks: which task gets a lock, step by step.
+
+use mmscale_arch::sync::{HANDOFF_AFTER_NS, ReadGuard, RwSem, WriteGuard};
+use mmscale_arch::{Cpu as _, TaskId};
+use mmscale_stepped::{self as stepped, Stepped};
+use std::cell::{Cell, RefCell};
+
+/// Makes a value that lives as long as the hooks of the machine.
+fn leak<T>(value: T) -> &'static T {
+    Box::leak(Box::new(value))
+}
+
+/// Runs `f` on another CPU.
+fn on<R>(cpu: usize, f: impl FnOnce() -> R) -> R {
+    let back = Stepped::cpu().index();
+    stepped::set_cpu(cpu);
+    let result = f();
+    stepped::set_cpu(back);
+    result
+}
+
+/// A semaphore, and its holders.
+struct World {
+    sem: RwSem<Stepped, u32>,
+    writer: RefCell<Option<WriteGuard<'static, Stepped, u32>>>,
+    readers: RefCell<Vec<ReadGuard<'static, Stepped, u32>>>,
+    step: Cell<u32>,
+}
+
+impl World {
+    /// Makes a semaphore that a writer on CPU 0 holds, whose task does not run any more.
+    fn boot() -> &'static Self {
+        stepped::boot(4, 1000);
+        let sem = RwSem::new(0);
+        let (writer, readers) = (RefCell::default(), RefCell::default());
+        let world = leak(Self { sem, writer, readers, step: Cell::new(0) });
+        *world.writer.borrow_mut() = Some(world.sem.write());
+        stepped::set_task(TaskId::new(100));
+        world
+    }
+    /// Whether a reader on `cpu` takes the semaphore without sleeping; if so, it keeps it.
+    fn reads(&'static self, cpu: usize) -> bool {
+        let guard = on(cpu, || self.sem.read_unless(|| true));
+        guard.map(|guard| self.readers.borrow_mut().push(guard)).is_some()
+    }
+    /// The last reader releases it.
+    fn reader_ends(&self) {
+        let guard = self.readers.borrow_mut().pop();
+        on(2, || drop(guard.expect("a reader holds it")));
+    }
+}
+
+/// A writer was woken and does not run yet. One reader at a time may overtake it; after 4 ms none.
+#[test]
+fn readers_steal_a_free_semaphore_until_the_first_waiter_is_promised_it() {
+    let world = World::boot();
+    stepped::on_park(move || match world.step.replace(world.step.get() + 1) {
+        0 => {
+            assert!(!world.reads(2), "a writer holds it");
+            let writer = world.writer.borrow_mut().take();
+            on(0, || drop(writer));
+            assert!(world.reads(2), "it is free");
+            assert!(!world.reads(3), "a writer waits, and another reader holds it");
+        }
+        1 => {
+            world.reader_ends();
+            stepped::advance(HANDOFF_AFTER_NS + 1);
+            assert!(!world.sem.is_promised() && world.reads(3), "nothing is promised yet");
+        }
+        2 => {
+            assert!(world.sem.is_promised(), "the writer has found it taken after 4 ms");
+            world.reader_ends();
+            assert!(!world.reads(2) && world.sem.try_write().is_none(), "it is free and promised");
+        }
+        _ => panic!("the writer sleeps although the semaphore was promised to it"),
+    });
+    on(1, || *world.sem.write() += 1);
+    assert_eq!(world.step.get(), 3);
+    assert!(!world.sem.is_promised() && !world.sem.has_waiters() && world.reads(2));
+    world.reader_ends();
+    stepped::assert_quiet();
+}
