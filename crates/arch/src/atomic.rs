@@ -112,6 +112,23 @@ pub unsafe trait RawSpin {
     fn is_locked(&self) -> bool;
 }
 
+/// Queue of the CPUs that spin for one sleeping lock (`osq_lock`), of class [`LockClass::Osq`].
+///
+/// The CPU at its head reads the sleeping lock; the others wait for their turn. A CPU that must
+/// switch tasks leaves the queue. Preemption is off in all functions and in between.
+///
+/// At most one CPU is at the head. What it did is visible to the next one. A sleeping lock does not
+/// depend on either: it has a word of its own.
+pub trait RawOsq {
+    /// An empty queue.
+    fn new() -> Self;
+    /// Joins the queue and waits. Returns `true` at the head, and `false` if the CPU has left the
+    /// queue because [`Machine::need_resched`](crate::Machine::need_resched).
+    fn lock(&self) -> bool;
+    /// Leaves the head of the queue to the next CPU.
+    fn unlock(&self);
+}
+
 named! {
     /// Class of a lock: its rank in the lock order, and its row in statistics.
     ///

@@ -1,8 +1,8 @@
 //! The rest of the lower waist: a machine that runs the whole memory manager.
 
 use crate::{
-    Asid, Cpu, CpuId, IoBusy, IoDone, Order, PageIo, Pfn, TaskId, Translation, VmaRange, Vpn,
-    Walked,
+    Asid, Cpu, CpuId, IoBusy, IoDone, Order, PageIo, Pfn, RawOsq, TaskId, Translation, VmaRange,
+    Vpn, Walked,
 };
 
 /// Why an inter-processor interrupt was sent.
@@ -107,6 +107,9 @@ pub type Broadcast = fn(Asid, Option<VmaRange>);
 /// [`Machine::current`] returns the task that calls it, and returns that number to no other task
 /// until the task has ended. Data of one task ([`Inside`](crate::sync::Inside)) depends on it.
 pub unsafe trait Machine: Cpu {
+    /// Queue of CPUs that spin for a sleeping lock.
+    type Osq: RawOsq;
+
     /// Whether the caller runs in an interrupt.
     fn in_interrupt() -> bool;
 
@@ -138,8 +141,10 @@ pub unsafe trait Machine: Cpu {
     /// Yields to a waiting task if it should run first. The caller holds no lock.
     fn cond_resched();
 
-    /// Returns whether a task of at least the same priority waits for this CPU: a task that spins
-    /// with preemption off gives up then. A hint; a machine may always return `false`.
+    /// Whether this CPU is to switch tasks as soon as preemption is on (`TIF_NEED_RESCHED`): a more
+    /// urgent task waits for it, or the running task has used up its time slice while another
+    /// waits. A task that spins with preemption off gives up then. A hint; a machine may always
+    /// return `false`.
     fn need_resched() -> bool {
         false
     }

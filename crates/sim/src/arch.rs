@@ -7,7 +7,7 @@ use crate::heap::NEVER;
 use crate::hotplug;
 use crate::irq::{self, at_turn, at_turn_near};
 use crate::park;
-use crate::spin::SimSpin;
+use crate::spin::{SimOsq, SimSpin};
 use crate::task::TaskState;
 use mmscale_arch::{
     Access, Asid, Broadcast, Cpu, CpuId, CpuMask, Func, HotplugError, IoBusy, IoDone, Ipi,
@@ -128,6 +128,8 @@ unsafe impl Cpu for Sim {
 
 // SAFETY: each task has its own number, and its CPU knows which task it runs.
 unsafe impl Machine for Sim {
+    type Osq = SimOsq;
+
     #[inline]
     fn in_interrupt() -> bool {
         with(|engine| engine.cpu().in_irq)
@@ -170,7 +172,7 @@ unsafe impl Machine for Sim {
     }
 
     fn need_resched() -> bool {
-        at_turn(|engine| engine.should_yield())
+        at_turn(|engine| engine.cpu().need_resched)
     }
     #[inline]
     fn user(ns: u64) {

@@ -85,6 +85,8 @@ pub(crate) enum LockResult {
     Mine,
     /// The CPU waits in the lock's queue.
     Queued,
+    /// The CPU has left the queue.
+    Left,
 }
 
 /// One virtual CPU. Fields that every charge uses come first.
@@ -127,6 +129,7 @@ pub(crate) struct Cpu {
     pub(crate) rank: u16,
     pub(crate) irq_off: bool,
     pub(crate) in_irq: bool,
+    /// Whether it is to switch tasks as soon as preemption is on. Only interrupts set it.
     pub(crate) need_resched: bool,
     /// Whether its sections are recorded.
     pub(crate) watched: bool,

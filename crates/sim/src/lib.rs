@@ -77,7 +77,7 @@ pub use profile::{Disturbance, Gaps, Lengths, Noise};
 pub use run::run;
 pub use sample::sample_profile;
 pub use sections::{CpuSections, LoopRow, SECTION_BUCKETS, SECTION_LIMITS_NS, Section, Waited};
-pub use spin::SimSpin;
+pub use spin::{SimOsq, SimSpin};
 pub use stack::{StackNeeds, stack_needs};
 pub use topology::scaled as scaled_topology;
 pub use trail::{TRAIL_BLOCK, Trail, TrailEvent, TrailOf};

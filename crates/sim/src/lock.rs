@@ -26,16 +26,21 @@
 //! is then in the past of every CPU. So at most one CPU runs ahead inside the critical sections of
 //! one lock, and a note of the values before its changes is enough to answer earlier readers (see
 //! `tables` and `cost`).
+//!
+//! # Leaving the queue
+//! A CPU in the queue of a [`SimOsq`] leaves it at its turn, after an interrupt that requires a
+//! switch of tasks. In the simple version it is still in the queue if the lock is released later. So
+//! the release of a `SimOsq` waits for its turn in both versions.
 
 use crate::context::{suspend, with, with_any};
 use crate::cpu::{LockResult, WaitState, Waiter};
 use crate::engine::{Engine, ReadyState};
 use crate::heap::{NEVER, time_of};
-use crate::irq::{at_turn_if_any, charge, deliver};
-use crate::spin::{NO_WAITER, SimSpin};
+use crate::irq::{at_turn, at_turn_if_any, charge, deliver};
+use crate::spin::{NO_WAITER, SimOsq, SimSpin};
 use crate::task::{Switch, Yielder};
 use crate::topology::NO_CPU;
-use mmscale_arch::{LockClass, RawSpin};
+use mmscale_arch::{LockClass, RawOsq, RawSpin};
 use std::ptr::NonNull;
 
 /// Result of an attempt to take a lock.
@@ -49,17 +54,12 @@ enum LockAttempt {
 
 /// How a call of `lock` continues.
 enum LockStep {
+    /// The call ends: the CPU has the lock, or has left the queue of a [`SimOsq`].
     Mine,
     /// After earlier CPUs, from the start: a [`Switch`], but flat, so that it fits registers.
-    Turn {
-        yielder: *const Yielder,
-        next: u32,
-    },
+    Turn { yielder: *const Yielder, next: u32 },
     /// After other CPUs. [`Engine::serve_request`] may have finished the attempt meanwhile.
-    Leave {
-        yielder: *const Yielder,
-        next: u32,
-    },
+    Leave { yielder: *const Yielder, next: u32 },
     /// After interrupts, from the start.
     Retry,
     /// After interrupts, in the queue.
@@ -102,6 +102,25 @@ unsafe impl RawSpin for SimSpin {
     }
 }
 
+impl RawOsq for SimOsq {
+    fn new() -> Self {
+        Self(SimSpin::free(LockClass::Osq))
+    }
+    fn lock(&self) -> bool {
+        let step = at_turn_if_any(self.0.near(), |engine| engine.join_osq(&self.0));
+        step.is_none_or(|step| {
+            self.0.go_on(step);
+            with(Engine::is_at_head)
+        })
+    }
+    fn unlock(&self) {
+        if let Some(unlock_ps) = with_any(|engine| engine.costs.unlock_ps) {
+            charge(unlock_ps);
+            at_turn(|engine| engine.release(&self.0));
+        }
+    }
+}
+
 impl SimSpin {
     /// Returns the lock's host address, for [`crate::prefetch`].
     #[inline]
@@ -134,7 +153,7 @@ impl SimSpin {
             LockStep::Mine | LockStep::Leave { .. } => {}
         }
         if matches!(step, LockStep::Deliver) {
-            with(Engine::spin_poll)
+            with(|engine| engine.spin_poll(self))
         } else {
             with(|engine| engine.begin_lock(self))
         }
@@ -170,8 +189,8 @@ impl Engine {
         let cpu = self.cpu();
         match std::mem::replace(&mut cpu.lock_result, LockResult::None) {
             LockResult::Mine => LockStep::Mine,
-            LockResult::Queued => self.spin_poll(),
-            LockResult::None => {
+            LockResult::Queued => self.spin_poll(lock),
+            LockResult::None | LockResult::Left => {
                 cpu.wanted_lock = None;
                 self.begin_lock(lock)
             }
@@ -327,14 +346,14 @@ impl Engine {
     }
     /// Continues a wait in the queue; at the CPU's turn, unless interrupts are off.
     #[inline]
-    fn spin_poll(&mut self) -> LockStep {
+    fn spin_poll(&mut self, lock: &SimSpin) -> LockStep {
         let cpu = &mut self.cpus[self.cur];
         let Waiter { grant, class, .. } = self.waiters[cpu.waiter_index(self.cur)];
         if cpu.irq_off && grant != NEVER {
             cpu.clock = cpu.clock.max(grant);
         }
         if grant > cpu.clock && !self.quiet {
-            return self.spin_on(grant);
+            return self.spin_on(lock, grant);
         }
         cpu.preempt = cpu.preempt.saturating_sub(1);
         if !cpu.irq_off {
@@ -347,14 +366,59 @@ impl Engine {
     }
     /// Continues a wait that ends at `grant`, after something woke the running CPU earlier.
     #[cold]
-    fn spin_on(&mut self, grant: u64) -> LockStep {
+    fn spin_on(&mut self, lock: &SimSpin, grant: u64) -> LockStep {
         let cpu = self.cpu();
         if cpu.irq_due() {
             return LockStep::Deliver;
         }
+        if cpu.need_resched && lock.class == LockClass::Osq && grant == NEVER {
+            self.leave_queue(lock);
+            return LockStep::Mine;
+        }
+        let cpu = self.cpu();
         let until = if cpu.irq_off { NEVER } else { grant.min(cpu.ipi_at) };
         self.begin_queue_wait(until);
         self.leave_in_queue()
+    }
+    /// Takes the running CPU out of the queue of `lock`, at its turn. It changes the links of the
+    /// CPU before it and of the one behind it.
+    fn leave_queue(&mut self, lock: &SimSpin) {
+        let at = self.cur;
+        let place = self.cpus[at].waiter_index(at) as u32;
+        let behind = self.waiters[place as usize].next;
+        let mut before = NO_WAITER;
+        let mut entry = lock.head.get();
+        while entry != place {
+            (before, entry) = (entry, self.waiters[entry as usize].next);
+        }
+        match before {
+            NO_WAITER => lock.head.set(behind),
+            before => self.waiters[before as usize].next = behind,
+        }
+        if behind == NO_WAITER {
+            lock.tail.set(before);
+        }
+        let ahead = if before == NO_WAITER { lock.owner.get() } else { before as u16 / 2 };
+        let mut cost = self.distances.transfer_ps(ahead, at);
+        if behind != NO_WAITER {
+            cost += self.distances.transfer_ps(behind as u16 / 2, at);
+        }
+        let cpu = self.cpu();
+        cpu.clock += cost;
+        cpu.preempt = cpu.preempt.saturating_sub(1);
+        cpu.lock_result = LockResult::Left;
+    }
+    /// Joins the queue of an osq, at the CPU's turn, unless the CPU must switch tasks already.
+    fn join_osq(&mut self, lock: &SimSpin) -> LockStep {
+        if self.cpu().need_resched && lock.owner.get() != NO_CPU && !self.quiet {
+            self.cpu().lock_result = LockResult::Left;
+            return LockStep::Mine;
+        }
+        self.spin_lock_at_turn(lock)
+    }
+    /// Whether the last call of `lock` ended at the head of the queue.
+    fn is_at_head(&mut self) -> bool {
+        std::mem::replace(&mut self.cpu().lock_result, LockResult::None) != LockResult::Left
     }
     #[inline]
     fn spin_try_lock(&mut self, lock: &SimSpin) -> bool {

@@ -146,13 +146,6 @@ impl Engine {
     fn first_ready(&mut self) -> Option<usize> {
         self.cpu_at_turn().queue.front().map(|&task| task as usize)
     }
-    /// Whether a task that waits for the running CPU is at least as urgent as the current one.
-    pub(crate) fn should_yield(&mut self) -> bool {
-        let first = self.first_ready();
-        let current = self.cpu().current as usize;
-        let current = self.tasks[current].urgency;
-        self.cpu().need_resched || first.is_some_and(|task| self.tasks[task].urgency >= current)
-    }
     /// Whether the current task has run for a whole time slice.
     pub(crate) fn is_slice_used_up(&mut self) -> bool {
         let cpu = self.cpu();

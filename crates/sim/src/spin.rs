@@ -7,6 +7,10 @@ use std::cell::Cell;
 /// The end of a queue.
 pub(crate) const NO_WAITER: u32 = u32::MAX;
 
+/// The queue of CPUs that spin for a sleeping lock: a spin lock whose waiters leave the queue when
+/// they must switch tasks. Statistics count the waits that ended at the head of the queue.
+pub struct SimOsq(pub(crate) SimSpin);
+
 /// A spin lock of the simulated machine.
 pub struct SimSpin {
     pub(crate) class: LockClass,

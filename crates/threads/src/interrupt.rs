@@ -57,11 +57,10 @@ pub(crate) fn attend() {
         if take_interrupts(cpu, now_ns) {
             continue;
         }
-        let local = &cpu.local;
-        let switch = local.need_resched.get() || slice_is_over(cpu, now_ns);
-        if !switch {
+        if !is_to_switch(cpu, now_ns) {
             return;
         }
+        let local = &cpu.local;
         if local.preempt.get() != 0 {
             // The next poll checks again.
             local.polls.set(0);
@@ -69,6 +68,16 @@ pub(crate) fn attend() {
         }
         suspend(Pause::Preempted);
     }
+}
+
+/// Whether this CPU is to switch tasks as soon as preemption is on.
+pub(crate) fn must_switch() -> bool {
+    let cpu = here();
+    is_to_switch(cpu, cpu.machine().clock.now_ns())
+}
+
+fn is_to_switch(cpu: &Cpu, now_ns: u64) -> bool {
+    cpu.local.need_resched.get() || slice_is_over(cpu, now_ns)
 }
 
 /// Whether the running task has used up its slice while another waits.

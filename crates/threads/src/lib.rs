@@ -34,7 +34,7 @@ mod wake;
 
 pub use atomic::{ThreadsI64, ThreadsOwnedI8, ThreadsU8, ThreadsU32, ThreadsU64};
 pub use config::{Failure, Outcome, ThreadsConfig};
-pub use lock::ThreadsSpin;
+pub use lock::{ThreadsOsq, ThreadsSpin};
 pub use run::run;
 
 use mmscale_arch::Machine as _;
@@ -158,6 +158,8 @@ unsafe impl Cpu for Threads {
 
 // SAFETY: each task has its own number, and its CPU knows which task it runs.
 unsafe impl mmscale_arch::Machine for Threads {
+    type Osq = ThreadsOsq;
+
     fn in_interrupt() -> bool {
         here().local.in_interrupt.get()
     }
@@ -196,6 +198,9 @@ unsafe impl mmscale_arch::Machine for Threads {
     }
     fn cond_resched() {
         interrupt::poll(here());
+    }
+    fn need_resched() -> bool {
+        interrupt::must_switch()
     }
     fn user(ns: u64) {
         interrupt::compute(ns);

@@ -1,10 +1,12 @@
 //! The spin lock: tickets where every CPU has a host CPU of its own; test-and-set where they share
 //! host CPUs, because the next in order may not be running.
 
+use crate::Threads;
 use crate::host::Waiting;
-use crate::interrupt::relax;
+use crate::interrupt::{must_switch, relax};
 use crate::state::{Cpu, here, try_here};
-use mmscale_arch::{LockClass, RawSpin};
+use mmscale_arch::sync::Osq;
+use mmscale_arch::{LockClass, RawOsq, RawSpin};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// A spin lock.
@@ -130,6 +132,62 @@ impl ThreadsSpin {
         }
         let wait_ns = clock.now_ns() - from_ns;
         count(here(), |stats, path| stats.waited(path, self.class, wait_ns));
+    }
+}
+
+/// The queue of CPUs that spin for a sleeping lock. Where CPUs share host CPUs, it is a lock that
+/// goes to any of them, as a [`ThreadsSpin`] does.
+pub enum ThreadsOsq {
+    /// Each CPU has a host CPU of its own.
+    InOrder(Osq<Threads>),
+    /// They share host CPUs.
+    Any(ThreadsSpin),
+}
+
+impl RawOsq for ThreadsOsq {
+    fn new() -> Self {
+        let waiting = try_here().map_or(Waiting::Yield, |cpu| cpu.machine().waiting);
+        match waiting {
+            Waiting::Spin => Self::InOrder(Osq::new()),
+            Waiting::Yield => Self::Any(ThreadsSpin::new(LockClass::Osq)),
+        }
+    }
+
+    fn lock(&self) -> bool {
+        let joined = match self {
+            Self::InOrder(queue) => queue.join(),
+            Self::Any(lock) => lock.take(),
+        };
+        if joined {
+            count(here(), |stats, path| stats.acquired(path, LockClass::Osq));
+            return true;
+        }
+        let from_ns = here().machine().clock.now_ns();
+        let at_head = match self {
+            Self::InOrder(queue) => queue.wait(),
+            Self::Any(lock) => loop {
+                if lock.take() {
+                    break true;
+                }
+                if must_switch() {
+                    break false;
+                }
+                relax();
+            },
+        };
+        if at_head {
+            let wait_ns = here().machine().clock.now_ns() - from_ns;
+            count(here(), |stats, path| stats.waited(path, LockClass::Osq, wait_ns));
+        }
+        at_head
+    }
+
+    fn unlock(&self) {
+        match self {
+            Self::InOrder(queue) => queue.unlock(),
+            // SAFETY: the caller is at the head of the queue, so it holds the lock.
+            Self::Any(lock) => unsafe { lock.unlock() },
+        }
     }
 }
 

@@ -21,9 +21,10 @@ mod world;
 
 pub use atomic::{ModelAtomic, ModelOwned};
 pub use plain::Plain;
-pub use spin::ModelSpin;
+pub use spin::{ModelOsq, ModelSpin};
 pub use world::{
-    CpuBody, Hooks, check, check_from, check_weak, cpu_body, interrupt, run, set_online,
+    CpuBody, Hooks, check, check_from, check_weak, cpu_body, interrupt, run, set_need_resched,
+    set_online,
 };
 
 use core::sync::atomic::Ordering::{self, Acquire, Relaxed};
@@ -110,6 +111,8 @@ unsafe impl Cpu for Model {
 
 // SAFETY: a CPU has one task, which has its number.
 unsafe impl Machine for Model {
+    type Osq = ModelOsq;
+
     fn in_interrupt() -> bool {
         world::on_here(|cpu| cpu.in_interrupt)
     }
@@ -140,6 +143,9 @@ unsafe impl Machine for Model {
     }
     fn cond_resched() {
         world::point();
+    }
+    fn need_resched() -> bool {
+        world::on_here(|cpu| cpu.need_resched)
     }
     fn user(_: u64) {
         world::point();

@@ -2,9 +2,10 @@
 //! waits with interrupts on does spin, because interrupts must reach it: the holder may wait for
 //! that.
 
+use crate::Model;
 use crate::memory::Id;
 use crate::world::{self, here, with};
-use mmscale_arch::{LockClass, RawSpin};
+use mmscale_arch::{Cpu as _, LockClass, Machine as _, RawOsq, RawSpin};
 use shuttle::sync::{Condvar, Mutex};
 
 /// A spin lock of the model.
@@ -62,5 +63,28 @@ unsafe impl RawSpin for ModelSpin {
     }
     fn is_locked(&self) -> bool {
         *self.held.lock().expect("no holder has panicked")
+    }
+}
+
+/// A queue of spinners in which the next one is any of them. Scenarios of the queue that machines
+/// use, [`mmscale_arch::sync::Osq`], use that type itself.
+pub struct ModelOsq(ModelSpin);
+
+impl RawOsq for ModelOsq {
+    fn new() -> Self {
+        Self(ModelSpin::new(LockClass::Osq))
+    }
+    fn lock(&self) -> bool {
+        while !self.0.try_lock() {
+            if Model::need_resched() {
+                return false;
+            }
+            Model::relax();
+        }
+        true
+    }
+    fn unlock(&self) {
+        // SAFETY: the caller is at the head of the queue: it has taken the lock.
+        unsafe { self.0.unlock() };
     }
 }

@@ -33,6 +33,7 @@ pub(crate) struct CpuState {
     pub(crate) irqs_on: bool,
     pub(crate) in_interrupt: bool,
     pub(crate) preempt: u32,
+    pub(crate) need_resched: bool,
     pub(crate) pending: Vec<Ipi>,
     /// Whether the task runs and is not parked.
     pub(crate) runs: bool,
@@ -213,6 +214,11 @@ pub(crate) fn unpark(task: usize) {
     }
 }
 
+/// Sets whether `cpu` must switch tasks.
+pub fn set_need_resched(cpu: usize, need_resched: bool) {
+    with(|w| w.cpus.borrow_mut()[cpu].need_resched = need_resched);
+}
+
 /// Adds `cpu` to the online mask or removes it.
 pub fn set_online(cpu: usize, online: bool) {
     with(|w| w.cpus.borrow_mut()[cpu].online = online);
@@ -226,6 +232,7 @@ pub fn run(cpus: usize, make: impl FnOnce() -> (Option<Arc<dyn Hooks>>, Vec<CpuB
         irqs_on: true,
         in_interrupt: false,
         preempt: 0,
+        need_resched: false,
         pending: Vec::new(),
         runs: true,
         tlb: SoftTlb::EMPTY,

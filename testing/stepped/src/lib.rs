@@ -21,11 +21,12 @@ pub use machine::{
     advance, assert_quiet, at_op, at_step, boot, cancel_step, current_path, deliver_ipis,
     earliest_timer, fail_alloc_after, fail_allocs, failures_left, interrupt, lock_acquisitions,
     on_park, on_relax, preempt_depth, record, run_timer, set_broadcast, set_clock, set_cpu,
-    set_node, set_online, set_task, table_count, take_ipis, take_spawned, take_timer, take_touches,
-    take_traces, timer_of, tlb_len, unpark_tokens, work_count,
+    set_need_resched, set_node, set_online, set_task, table_count, take_ipis, take_spawned,
+    take_timer, take_touches, take_traces, timer_of, tlb_len, unpark_tokens, work_count,
 };
 
 use machine::expect;
+use mmscale_arch::sync::Osq;
 use mmscale_arch::{
     Access, Asid, Broadcast, Cpu, CpuId, CpuMask, Func, HotplugError, IoBusy, IoDone, Ipi,
     IrqState, Line, Machine, NodeId, Op, Order, PageIo, PathId, Pfn, TaskId, TaskSpec, Trace,
@@ -126,6 +127,8 @@ unsafe impl Cpu for Stepped {
 
 // SAFETY: the test chooses the task that a CPU runs, on one thread.
 unsafe impl Machine for Stepped {
+    type Osq = Osq<Stepped>;
+
     fn in_interrupt() -> bool {
         machine::here(|cpu| cpu.in_interrupt)
     }
@@ -155,6 +158,9 @@ unsafe impl Machine for Stepped {
     }
     fn spawn(spec: TaskSpec) -> TaskId {
         machine::spawn(spec)
+    }
+    fn need_resched() -> bool {
+        machine::here(|cpu| cpu.need_resched)
     }
     fn cond_resched() {
         machine::here(|cpu| assert!(cpu.preempt == 0, "cond_resched while atomic"));

@@ -16,6 +16,7 @@ pub(crate) struct CpuState {
     pub(crate) irqs_on: bool,
     pub(crate) in_interrupt: bool,
     pub(crate) preempt: u32,
+    pub(crate) need_resched: bool,
     pub(crate) timer: Option<u64>,
     pub(crate) task: TaskId,
     pub(crate) path: Vec<Func>,
@@ -98,6 +99,7 @@ impl CpuState {
             irqs_on: true,
             in_interrupt: false,
             preempt: 0,
+            need_resched: false,
             timer: None,
             task: TaskId::new(cpu),
             path: Vec::new(),
@@ -363,6 +365,11 @@ pub fn set_online(cpu: usize, online: bool) {
 /// Makes `task` the running task of the current CPU.
 pub fn set_task(task: TaskId) {
     here(|cpu| cpu.task = task);
+}
+
+/// Sets whether CPU `cpu` must switch tasks.
+pub fn set_need_resched(cpu: usize, need_resched: bool) {
+    with(|m| m.cpus.borrow_mut()[cpu].need_resched = need_resched);
 }
 
 /// Advances the clock by `ns`. Timers do not expire on their own.

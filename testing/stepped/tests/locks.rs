@@ -1,7 +1,7 @@
-//! Sleeping locks: which task gets a lock, step by step.
+//! Sleeping locks and the queue of their spinners: which task gets a lock, step by step.
 
-use mmscale_arch::sync::{HANDOFF_AFTER_NS, ReadGuard, RwSem, WriteGuard};
-use mmscale_arch::{Cpu as _, TaskId};
+use mmscale_arch::sync::{HANDOFF_AFTER_NS, Osq, ReadGuard, RwSem, WriteGuard};
+use mmscale_arch::{Cpu as _, RawOsq as _, TaskId};
 use mmscale_stepped::{self as stepped, Stepped};
 use std::cell::{Cell, RefCell};
 
@@ -17,6 +17,45 @@ fn on<R>(cpu: usize, f: impl FnOnce() -> R) -> R {
     let result = f();
     stepped::set_cpu(back);
     result
+}
+
+/// Calls `lock` on `cpu`, which calls `at_relax` in each turn of its wait.
+fn lock(queue: &Osq<Stepped>, cpu: usize, at_relax: impl Fn() + 'static) -> bool {
+    stepped::on_relax(at_relax);
+    on(cpu, || queue.lock())
+}
+
+#[test]
+fn a_spinner_that_must_switch_tasks_leaves_its_queue_from_any_place() {
+    stepped::boot(4, 1000);
+    let (queue, joined) = (leak(Osq::<Stepped>::new()), leak(Cell::new(false)));
+    assert!(lock(queue, 0, || panic!("the queue was empty")));
+    assert!(!lock(queue, 1, || stepped::set_need_resched(1, true)), "from the end");
+    let from_the_middle = lock(queue, 2, || {
+        if !joined.replace(true) {
+            assert!(!on(3, || queue.join()), "behind CPU 2");
+        }
+        stepped::set_need_resched(2, true);
+    });
+    assert!(!from_the_middle);
+    on(0, || queue.unlock());
+    assert!(on(3, || queue.wait()), "it is behind CPU 0 now");
+    on(3, || queue.unlock());
+    assert!(lock(queue, 1, || panic!("the queue was empty")));
+}
+
+#[test]
+fn a_spinner_that_is_at_the_head_by_now_does_not_leave() {
+    stepped::boot(2, 1000);
+    let queue = leak(Osq::<Stepped>::new());
+    assert!(lock(queue, 0, || panic!("the queue was empty")));
+    let at_head = lock(queue, 1, || {
+        on(0, || queue.unlock());
+        stepped::set_need_resched(1, true);
+    });
+    assert!(at_head);
+    on(1, || queue.unlock());
+    assert!(lock(queue, 0, || panic!("the queue was empty")));
 }
 
 /// A semaphore, and its holders.

@@ -44,6 +44,12 @@ faults! {
         MutexWaiterSeenLate = "mutex-waiter-seen-late", "a_mutex", Quick;
         /// A CPU reads a number in its cache and removes it under two holds of the lock.
         NumbersTakenInTwoSteps = "numbers-taken-in-two-steps", "number", Caught;
+        /// A CPU at the head of a queue of spinners reads the CPU behind it without taking the link.
+        OsqHandsToLeaver = "osq-hands-to-leaver", "queue_of_spinners", Quick;
+        /// A CPU that leaves a queue of spinners does not link the CPU behind it to the one before.
+        OsqLeaverLosesNext = "osq-leaver-loses-next", "queue_of_spinners", Quick;
+        /// A CPU leaves the head of a queue of spinners to the next one with a relaxed store.
+        OsqUnlockRelaxed = "osq-unlock-relaxed", "queue_of_spinners", Quick;
         /// A writer that becomes a reader does not grant the semaphore to waiting readers.
         RwsemDowngradeWakesNone = "rwsem-downgrade-wakes-none", "left_behind", Caught;
         /// A reader that joins the queue does not check again whether the semaphore is free.

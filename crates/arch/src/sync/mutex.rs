@@ -1,7 +1,8 @@
 //! The sleeping mutex.
 //!
 //! One word holds the owner and two flags. A task that finds the mutex taken spins while the owner
-//! runs on a CPU, queued behind other spinners, and sleeps in a wait queue otherwise. A waiter that
+//! runs on a CPU, queued behind other spinners, and sleeps in a wait queue otherwise, or when its
+//! CPU must switch tasks. A waiter that
 //! was woken and found the mutex stolen by a spinner requests a handoff: the next unlock hands the
 //! mutex over to it, so that it waits for at most two holders.
 //!
@@ -15,8 +16,8 @@
 //! WaitQueue) is held for moments.
 
 use super::SpinLock;
-use super::optimistic::{Spin, spin_in_line};
-use crate::{Atomic, LockClass, Machine, RawSpin, TaskId, planted};
+use super::optimistic::{Spin, spin_in_queue};
+use crate::{Atomic, LockClass, Machine, RawOsq, TaskId, planted};
 use alloc::collections::VecDeque;
 use core::cell::UnsafeCell;
 use core::marker::PhantomData;
@@ -43,7 +44,7 @@ fn owner_of(word: u64) -> Option<TaskId> {
 pub struct Mutex<A: Machine, T> {
     word: A::AtomicU64,
     /// Queue of tasks that spin while the owner runs.
-    spinners: A::Spin,
+    spinners: A::Osq,
     queue: SpinLock<A, VecDeque<TaskId>>,
     data: UnsafeCell<T>,
 }
@@ -52,6 +53,7 @@ pub struct Mutex<A: Machine, T> {
 unsafe impl<A: Machine, T: Send> Sync for Mutex<A, T>
 where
     A::AtomicU64: Sync,
+    A::Osq: Sync,
     A::Spin: Sync,
 {
 }
@@ -61,7 +63,7 @@ impl<A: Machine, T> Mutex<A, T> {
     pub fn new(data: T) -> Self {
         Self {
             word: A::AtomicU64::new(0),
-            spinners: A::Spin::new(LockClass::Osq),
+            spinners: A::Osq::new(),
             queue: SpinLock::new(LockClass::WaitQueue, VecDeque::with_capacity(4)),
             data: UnsafeCell::new(data),
         }
@@ -95,7 +97,7 @@ impl<A: Machine, T> Mutex<A, T> {
 
     /// Spins while the owner runs. Returns whether it took the mutex.
     fn spin(&self, me: u64) -> bool {
-        spin_in_line::<A>(&self.spinners, || {
+        spin_in_queue::<A>(&self.spinners, || {
             if self.steal(me) {
                 return Spin::Got;
             }

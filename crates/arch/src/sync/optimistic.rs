@@ -1,11 +1,12 @@
 //! Optimistic spinning for a sleeping lock while its owner runs.
 //!
-//! Spinners of one sleeping lock queue for a spin lock; only its holder reads the lock word and the
-//! owner. It gives up as soon as the owner sleeps; each of the others does so when it gets the spin
-//! lock. Preemption is off meanwhile, as it is in the kernel; interrupts are not.
+//! Spinners of one sleeping lock queue ([`RawOsq`]); only the CPU at the head reads the lock word
+//! and the owner. It gives up as soon as the owner sleeps; each of the others does so when it gets
+//! to the head. A CPU that must switch tasks gives up at any place in the queue. Preemption is off
+//! meanwhile, as it is in the kernel; interrupts are not.
 
 use super::PreemptGuard;
-use crate::{Machine, RawSpin};
+use crate::{Machine, RawOsq};
 
 /// Result of one attempt of a spinner.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -19,7 +20,7 @@ pub(super) enum Spin {
 }
 
 /// Repeats `attempt` until it takes the lock or gives up; returns whether it took the lock.
-pub(super) fn spin_in_line<A: Machine>(line: &A::Spin, mut attempt: impl FnMut() -> Spin) -> bool {
+pub(super) fn spin_in_queue<A: Machine>(queue: &A::Osq, mut attempt: impl FnMut() -> Spin) -> bool {
     // If the first attempt gives up, so would the others: do not queue.
     match attempt() {
         Spin::Got => return true,
@@ -27,7 +28,9 @@ pub(super) fn spin_in_line<A: Machine>(line: &A::Spin, mut attempt: impl FnMut()
         Spin::Again => {}
     }
     let _pinned = PreemptGuard::<A>::new();
-    line.lock();
+    if A::need_resched() || !queue.lock() {
+        return false;
+    }
     let got = loop {
         match attempt() {
             Spin::Got => break true,
@@ -36,7 +39,6 @@ pub(super) fn spin_in_line<A: Machine>(line: &A::Spin, mut attempt: impl FnMut()
             Spin::Again => A::relax(),
         }
     };
-    // SAFETY: taken above, on this CPU.
-    unsafe { line.unlock() };
+    queue.unlock();
     got
 }

@@ -1,6 +1,7 @@
-//! Grace periods, where many tasks want one.
+//! Sleeping locks and grace periods, where many tasks want one.
 
 use crate::common::{config, run_well};
+use mmscale_arch::sync::{Mutex, RwSem};
 use mmscale_arch::{Ipi, Machine as _};
 use mmscale_mm::rcu::Rcu;
 use mmscale_sim::{Outcome, Policy, Sim, SimConfig};
@@ -22,6 +23,51 @@ fn both(cpus: usize, program: impl Fn(&Rc<crate::common::Script>)) -> Outcome {
     let (lazy, naive) = (run(Policy::Lazy), run(Policy::Naive));
     assert_eq!((lazy.virtual_ns, lazy.fingerprint), (naive.virtual_ns, naive.fingerprint));
     lazy
+}
+
+/// The owner computes for 20 ms, CPU 1 spins for it, and CPU 2 spins behind CPU 1. A task waits for
+/// CPU 2: it runs when the spinner's time slice has ended.
+/// Returns when. `make` makes a function that holds a lock for some ns.
+fn time_of_the_third_task<L: Fn(u64) + Clone + 'static>(make: impl Fn() -> L) -> u64 {
+    let ran_ns = Rc::new(Cell::new(0));
+    both(3, |script| {
+        let lock = make();
+        for cpu in 0..3_u64 {
+            let lock = lock.clone();
+            script.spawn(cpu as usize, move || {
+                if cpu == 2 {
+                    Sim::timer_arm(TICK_NS);
+                }
+                Sim::user(10_000 * cpu);
+                lock(if cpu == 0 { 20_000_000 } else { 1_000 });
+            });
+        }
+        let ran_ns = Rc::clone(&ran_ns);
+        script.spawn(2, move || ran_ns.set(Sim::now_ns()));
+    });
+    ran_ns.get()
+}
+
+#[test]
+fn a_spinner_behind_another_leaves_for_a_task_that_waits_for_its_cpu() {
+    let of_mutex = time_of_the_third_task(|| {
+        let mutex = Rc::new(Mutex::<Sim, ()>::new(()));
+        move |ns| {
+            let _held = mutex.lock();
+            Sim::user(ns);
+        }
+    });
+    let of_sem = time_of_the_third_task(|| {
+        let sem = Rc::new(RwSem::<Sim, ()>::new(()));
+        move |ns| {
+            let _held = sem.write();
+            Sim::user(ns);
+        }
+    });
+    // The slice is 2.8 ms.
+    for ran_ns in [of_mutex, of_sem] {
+        assert!((2_800_000..4_200_000).contains(&ran_ns), "ran at {ran_ns} ns");
+    }
 }
 
 /// 32 CPUs want a grace period at the same time, and all of them are busy. The first caller gets

@@ -1,8 +1,8 @@
 //! Sleeping locks: mutual exclusion, and no lost waiter.
 
-use mmscale_arch::sync::{Completion, Mutex, RwSem, WaitQueue};
-use mmscale_arch::{Atomic, Cpu, Machine as _};
-use mmscale_interleave::{Model, check, cpu_body, run};
+use mmscale_arch::sync::{Completion, Mutex, Osq, RwSem, WaitQueue};
+use mmscale_arch::{Atomic, Cpu, Machine as _, RawOsq as _};
+use mmscale_interleave::{Model, check, cpu_body, run, set_need_resched};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -214,6 +214,42 @@ fn a_reader_that_gives_up_keeps_nobody_waiting() {
         };
         run(4, || (None, (0..2).map(writer).chain([quitter, reader]).collect()));
         assert_eq!(*sem.try_write().expect("it is free"), 2);
+    });
+}
+
+/// CPUs 1 and 2 must switch tasks at any time, and leave the queue then; CPU 0 waits.
+#[test]
+fn a_queue_of_spinners_has_one_head_and_loses_no_cpu() {
+    check(2000, || {
+        run(4, || {
+            let queue = Arc::new(Osq::<Model>::new());
+            let heads = Arc::new(<Model as Cpu>::AtomicU32::new(0));
+            let spinner = |cpu| {
+                let (queue, heads) = (Arc::clone(&queue), Arc::clone(&heads));
+                cpu_body(move || {
+                    for _ in 0..2 {
+                        Model::preempt_disable();
+                        let at_head = queue.lock();
+                        if at_head {
+                            assert_eq!(heads.fetch_add(1, Ordering::SeqCst), 0, "two heads");
+                            pause();
+                            heads.fetch_sub(1, Ordering::SeqCst);
+                            queue.unlock();
+                        }
+                        Model::preempt_enable();
+                        assert!(at_head || cpu != 0, "it had no reason to leave");
+                        set_need_resched(cpu, false);
+                    }
+                })
+            };
+            let presses = cpu_body(|| {
+                for cpu in [1, 2, 1, 2] {
+                    pause();
+                    set_need_resched(cpu, true);
+                }
+            });
+            (None, (0..3).map(spinner).chain([presses]).collect())
+        });
     });
 }
 

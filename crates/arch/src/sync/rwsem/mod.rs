@@ -69,9 +69,9 @@ mod guard;
 
 pub use guard::{ReadGuard, WriteGuard};
 
-use super::optimistic::{Spin, spin_in_line};
+use super::optimistic::{Spin, spin_in_queue};
 use super::{PreemptGuard, SpinLock};
-use crate::{Atomic, Func, LockClass, Machine, RawSpin, Span, TaskId, planted};
+use crate::{Atomic, Func, LockClass, Machine, RawOsq, Span, TaskId, planted};
 use alloc::collections::VecDeque;
 use core::cell::UnsafeCell;
 use core::sync::atomic::Ordering;
@@ -136,7 +136,7 @@ pub struct RwSem<A: Machine, T> {
     count: A::AtomicU64,
     /// The task number of the writer that holds it, plus 1; a hint for spinners.
     owner: A::AtomicU32,
-    spinners: A::Spin,
+    spinners: A::Osq,
     queue: SpinLock<A, Queue>,
     data: UnsafeCell<T>,
 }
@@ -146,6 +146,7 @@ unsafe impl<A: Machine, T: Send + Sync> Sync for RwSem<A, T>
 where
     A::AtomicU64: Sync,
     A::AtomicU32: Sync,
+    A::Osq: Sync,
     A::Spin: Sync,
 {
 }
@@ -156,7 +157,7 @@ impl<A: Machine, T> RwSem<A, T> {
         Self {
             count: A::AtomicU64::new(0),
             owner: A::AtomicU32::new(0),
-            spinners: A::Spin::new(LockClass::Osq),
+            spinners: A::Osq::new(),
             queue: SpinLock::new(LockClass::WaitQueue, VecDeque::with_capacity(4)),
             data: UnsafeCell::new(data),
         }
@@ -330,7 +331,7 @@ impl<A: Machine, T> RwSem<A, T> {
     }
 
     fn spin(&self) -> bool {
-        spin_in_line::<A>(&self.spinners, || {
+        spin_in_queue::<A>(&self.spinners, || {
             if self.steal() {
                 return Spin::Got;
             }

@@ -1,9 +1,9 @@
 //! Locks: a holder sees what earlier holders wrote.
 
 use mmscale_arch::bare::BareSpin;
-use mmscale_arch::sync::{Completion, Mutex, RwSem};
-use mmscale_arch::{Cpu as _, LockClass, Machine as _, RawSpin};
-use mmscale_interleave::{Model, Plain, check_weak, cpu_body, run};
+use mmscale_arch::sync::{Completion, Mutex, Osq, RwSem};
+use mmscale_arch::{Cpu as _, LockClass, Machine as _, RawOsq as _, RawSpin};
+use mmscale_interleave::{Model, Plain, check_weak, cpu_body, run, set_need_resched};
 use std::sync::Arc;
 
 /// A turn in which the calling task does not run, so that no task spins for its locks.
@@ -35,6 +35,32 @@ fn a_spin_lock_carries_what_its_holders_wrote() {
                 })
             };
             (None, (0..3).map(body).collect())
+        });
+    });
+}
+
+/// The `Release` of `unlock` and of `tail`, and their partners: with CPU 1 that leaves at any time.
+#[test]
+fn a_queue_of_spinners_carries_what_its_heads_wrote() {
+    check_weak(300, || {
+        run(4, || {
+            let shared = Arc::new((Osq::<Model>::new(), Plain::new(0)));
+            let body = |cpu: usize| {
+                let shared = Arc::clone(&shared);
+                cpu_body(move || {
+                    if cpu == 3 {
+                        Model::cond_resched();
+                        return set_need_resched(1, true);
+                    }
+                    Model::preempt_disable();
+                    if shared.0.lock() {
+                        add(&shared.1);
+                        shared.0.unlock();
+                    }
+                    Model::preempt_enable();
+                })
+            };
+            (None, (0..4).map(body).collect())
         });
     });
 }
