@@ -102,8 +102,8 @@ impl<A: Cpu> FrameAllocator<A> {
         Ok(prepared::<A>(pfn, request.order))
     }
 
-    /// Allocates where memory is low: wakes reclaim, tries again with the min watermark, and, if
-    /// the caller may wait, drains page caches.
+    /// Allocates where memory is low: wakes reclaim, tries again with the min watermark, and drains
+    /// page caches if the caller asks for it.
     #[cold]
     fn alloc_slowpath(&self, request: Request) -> Option<Pfn> {
         if request.gfp.contains(Gfp::KSWAPD) {
@@ -111,7 +111,7 @@ impl<A: Cpu> FrameAllocator<A> {
             self.wake_reclaimers(request);
         }
         let found = self.get_page_from_freelist(request, Mark::Min);
-        if found.is_some() || !request.gfp.contains(Gfp::DIRECT) {
+        if found.is_some() || !request.gfp.contains(Gfp::DRAIN) {
             return found;
         }
         let waited_for = self.zones.iter().any(|zone| zone.map().is_some());
@@ -128,7 +128,7 @@ impl<A: Cpu> FrameAllocator<A> {
         self.get_page_from_freelist(request, Mark::Min)
     }
 
-    /// Drains all CPUs and tries again, for callers that may wait, with the policy `blockmap`.
+    /// Drains all CPUs and tries again, with the policy `blockmap`.
     /// Drains again even if another task is draining, because that task may take the drained pages
     /// itself. Fails only if no page is free: waits for CPUs that are inside a block with free
     /// pages. The reserve of whole pageblocks comes last, after as many attempts as there are CPUs:

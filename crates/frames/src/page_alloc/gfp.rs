@@ -5,10 +5,10 @@ use crate::zone::ZoneKind;
 bitflags::bitflags! {
     /// Permissions and urgency of an allocation.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-    pub struct Gfp: u8 {
+    pub struct Gfp: u16 {
         /// Wakes reclaim when memory is low.
         const KSWAPD = 1 << 0;
-        /// May wait: as a last resort all page caches are drained.
+        /// May wait.
         const DIRECT = 1 << 1;
         /// May go down to half of the min watermark.
         const HIGH = 1 << 2;
@@ -23,12 +23,19 @@ bitflags::bitflags! {
         /// For a process that the out-of-memory killer has selected: may go down to half of the
         /// watermark that would apply otherwise (`ALLOC_OOM`).
         const VICTIM = 1 << 7;
+        /// As a last resort, drains the page caches of all CPUs and tries again. The allocation may
+        /// wait.
+        const DRAIN = 1 << 8;
     }
 }
 
 impl Gfp {
-    /// An ordinary allocation of the kernel or of a program's page.
-    pub const KERNEL: Self = Self::KSWAPD.union(Self::DIRECT);
+    /// An ordinary allocation whose caller does not reclaim memory.
+    pub const KERNEL: Self = Self::RECLAIMING.union(Self::DRAIN);
+    /// An ordinary allocation whose caller reclaims memory if it fails, and then repeats it with
+    /// [`Gfp::DRAIN`]: page caches are drained after reclaim, as in Linux
+    /// (`__alloc_pages_direct_reclaim`).
+    pub const RECLAIMING: Self = Self::KSWAPD.union(Self::DIRECT);
     /// An allocation in an interrupt or under a spin lock.
     pub const ATOMIC: Self = Self::KSWAPD.union(Self::HIGH).union(Self::NON_BLOCK);
     /// An allocation that succeeds only if memory is not low; it wakes reclaim.

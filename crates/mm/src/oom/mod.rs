@@ -65,8 +65,9 @@ pub enum Drains {
     /// counters; then the watermark is checked again.
     #[default]
     All,
-    /// Nothing: the allocation has drained page caches, as in Linux. Memory that a victim has freed
-    /// may be overlooked in batches and counters, and another process may be killed for it.
+    /// Nothing, as in Linux: the allocation has drained page caches only if reclaim freed
+    /// something. Memory that a victim has freed may be overlooked in page caches, batches and
+    /// counters, and another process may be killed for it.
     None,
 }
 
@@ -184,6 +185,8 @@ pub struct OomRetries {
     pub reclaimed: u32,
     /// The allocation has used the reserve for victims.
     pub reserve_used: bool,
+    /// The charge has returned all stocks of charges to their groups.
+    pub stocks_drained: bool,
     /// When an exiting process was first found, in ns.
     exits_since_ns: Option<u64>,
 }

@@ -242,8 +242,8 @@ fn alloc_table<A: Machine>(on: PtRef<'_, A>, level: Level) -> Result<Pfn, TableE
 
 /// Allocates a frame for the kernel; reclaims memory if none is free. Sleeps.
 pub(crate) fn alloc_frame<A: Machine>(on: PtRef<'_, A>) -> Result<Pfn, AllocError> {
-    let alloc =
-        |more| on.frames.alloc_pages(Order::ZERO, MigrateType::Unmovable, Gfp::KERNEL | more);
+    let gfp = if on.room.is_some() { Gfp::RECLAIMING } else { Gfp::KERNEL };
+    let alloc = |more| on.frames.alloc_pages(Order::ZERO, MigrateType::Unmovable, gfp | more);
     alloc(Gfp::empty()).or_else(|why| alloc_slowly(on, why, alloc))
 }
 

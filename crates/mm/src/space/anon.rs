@@ -37,7 +37,7 @@ impl<A: Machine> Space<A> {
         page: Vpn,
     ) -> Result<Pfn, FaultError> {
         let what = self.init_for(vma, page);
-        on.new_folio(self.node_for(vma), Order::ZERO, Gfp::KERNEL, what)
+        on.new_folio(self.node_for(vma), Order::ZERO, Gfp::RECLAIMING, what)
     }
     /// Handles a write fault on an empty entry (`do_anonymous_page`).
     pub(super) fn fill_anonymous(
@@ -48,7 +48,7 @@ impl<A: Machine> Space<A> {
     ) -> Result<(), FaultError> {
         let _span = Span::<A>::enter(Func::DoAnonymousPage);
         let what = self.init_for(vma, page);
-        let pfn = on.new_initializing(self.node_for(vma), Gfp::KERNEL, what)?;
+        let pfn = on.new_initializing(self.node_for(vma), Gfp::RECLAIMING, what)?;
         A::clear_block(pfn, Order::ZERO);
         let mut ptes = match self.table.lock_pte(on.paging, page) {
             Ok(ptes) => ptes,

@@ -79,7 +79,7 @@ impl<A: Machine> Space<A> {
         }
         let what = self.init_for(&vma, page);
         let node = self.node_for(&vma);
-        let new = on.new_folio(node, HUGE_ORDER, Gfp::KERNEL, what)?;
+        let new = on.new_folio(node, HUGE_ORDER, Gfp::RECLAIMING, what)?;
         self.take_and_copy(on, &change, &vma, range, new);
         Ok(())
     }

@@ -87,7 +87,7 @@ impl<A: Machine> File<A> {
             Some(&word) => return Ok(referenced(on, word)),
         }
         let what = FolioInit { group, flags: FolioFlags::UPTODATE, mapping: 0, index };
-        let new = on.new_folio(node, Order::ZERO, Gfp::KERNEL, what)?;
+        let new = on.new_folio(node, Order::ZERO, Gfp::RECLAIMING, what)?;
         A::clear_block(new, Order::ZERO);
         let mut cache = self.cache.lock();
         let slot = &mut cache[index as usize];

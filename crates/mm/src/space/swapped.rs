@@ -75,7 +75,8 @@ impl<A: Machine> Space<A> {
         let _span = Span::<A>::enter(Func::DoSwapPage);
         let (entry, node) = (SwapEntry::from_word(word), self.node_for(vma));
         let read = on.with_room(node, Order::ZERO, |more| {
-            match on.swap.read_in(on.memory, entry, node, self.group, Gfp::KERNEL | more) {
+            let gfp = Gfp::RECLAIMING | more;
+            match on.swap.read_in(on.memory, entry, node, self.group, gfp) {
                 Err(SwapError::NoMemory(why)) => Err(why),
                 other => Ok(other),
             }
@@ -281,23 +282,27 @@ impl<A: Machine> MmRef<'_, A> {
         let group = match why {
             FolioError::Frames(AllocError::Injected) => return Err(FaultError::Oom),
             FolioError::Frames(AllocError::NoMemory) => None,
-            FolioError::Group(over) => {
-                self.memory.drain_stocks();
-                // Charges that other CPUs have in stock may be enough.
-                if self.memory.groups.has_room(over.group, order.pages() as u32) {
-                    return Ok(Gfp::empty());
-                }
-                Some(over.group)
-            }
+            FolioError::Group(over) => Some(over.group),
         };
         if self.spaces.is_caller_dying(self) {
             let first = !core::mem::replace(&mut retries.reserve_used, true);
             return if first { Ok(Gfp::VICTIM) } else { Err(FaultError::Killed) };
         }
         let scope = ReclaimRef { memory: self.memory, swap: self.swap, rmap: &self };
-        if self.reclaim.direct(scope, node, order.pages() as u32, group) > 0 {
+        let pages = order.pages() as u32;
+        if self.reclaim.direct(scope, node, pages, group) > 0 {
             retries.reclaimed += 1;
             if retries.reclaimed <= ATTEMPTS {
+                // If the attempt fails, free pages may be in the caches of other CPUs.
+                return Ok(Gfp::DRAIN);
+            }
+        }
+        if let Some(group) = group
+            && !core::mem::replace(&mut retries.stocks_drained, true)
+        {
+            self.memory.drain_stocks();
+            // Charges that other CPUs have in stock may be enough.
+            if self.memory.groups.has_room(group, pages) {
                 return Ok(Gfp::empty());
             }
         }
@@ -306,7 +311,7 @@ impl<A: Machine> MmRef<'_, A> {
             return Err(FaultError::Oom);
         }
         match self.oom.out_of_memory(self, Shortage { node, order, group }, retries) {
-            OomResult::Retry => Ok(Gfp::empty()),
+            OomResult::Retry => Ok(Gfp::DRAIN),
             OomResult::NoVictim => Err(FaultError::Oom),
         }
     }

@@ -13,5 +13,6 @@ mod random;
 mod reaped;
 mod reverse;
 mod sharing;
+mod shortage;
 mod silent;
 mod steps;
