@@ -462,7 +462,8 @@ impl<A: Machine> Mm<A> {
                 self.frames.drain_pages(cpu);
                 self.frames.fold_counters();
             }
-            WorkItem::LruDrain(_) => self.memory().drain_work(),
+            WorkItem::LruDrain(_) => self.memory().drain(),
+            WorkItem::DrainStock(_) => self.groups.drain_stock(),
             WorkItem::FreeStacks(cpu) => self.stacks.free_ready(self.paging(), &self.work, cpu),
             WorkItem::PurgeStacks => self.stacks.purge(self.paging()),
         }
@@ -481,6 +482,7 @@ impl<A: Machine> Mm<A> {
         self.upkeep.cpu_down_prepare(&self.vmstat_ref(), cpu);
         self.work.disable_sync(&self.time, WorkItem::DrainPages(cpu));
         self.work.disable_sync(&self.time, WorkItem::LruDrain(cpu));
+        self.work.disable_sync(&self.time, WorkItem::DrainStock(cpu));
         self.work.disable_sync(&self.time, WorkItem::FreeStacks(cpu));
         self.work.stop_worker(cpu);
     }
@@ -510,6 +512,7 @@ impl<A: Machine> Mm<A> {
         self.work.start_worker(cpu, worker_entry(cpu));
         self.work.enable(WorkItem::DrainPages(cpu));
         self.work.enable(WorkItem::LruDrain(cpu));
+        self.work.enable(WorkItem::DrainStock(cpu));
         self.work.enable(WorkItem::FreeStacks(cpu));
         self.upkeep.cpu_online(&self.vmstat_ref(), cpu);
     }

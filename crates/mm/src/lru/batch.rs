@@ -2,7 +2,7 @@
 //!
 //! A batch is used by its own CPU with preemption off (the move-tail batch with interrupts off), or
 //! by another CPU after its own has died; only for the latter its fields are atomics, all Relaxed.
-//! Other CPUs read one flag: whether the CPU has anything gathered.
+//! Other CPUs read a flag for each batch: whether it has anything gathered.
 //!
 //! A slot is shared. The CPU that exchanges the slot's folio for 0 owns the reference that the slot
 //! had. The slot's owner fills slots and records in `filled` those that it filled and has not
@@ -81,11 +81,16 @@ pub(super) struct CpuBatches<A: Machine> {
     slots: Box<[A::AtomicU32]>,
     /// Slots that the owner has filled and not emptied, one bit each.
     filled: AtomicU32,
-    /// A batch other than the move-tail batch, or a slot, is not empty.
-    busy: Busy<A>,
-    /// The move-tail batch is not empty. A flag of its own, because interrupts change it.
-    tail_busy: Busy<A>,
+    /// By kind: the batch, or for `Add` a slot, is not empty.
+    busy: [Busy<A>; BatchKind::COUNT],
+    /// Lines that Linux reads in addition before it decides that a CPU needs no drain: its second
+    /// batch for deactivation, the batch of mlock, and the buffer heads. All stay empty here.
+    unused: [A::OwnedI8; LINES_READ - BatchKind::COUNT],
 }
+
+/// Cache lines of a CPU that are read to find that it needs no drain: in Linux six batches of
+/// 31 folios, one of mlock, and the list of buffer heads (`cpu_needs_drain`).
+const LINES_READ: usize = 8;
 
 /// A flag that its CPU writes and all CPUs read. Relaxed: the fences in `drain_cpus` order it
 /// against the drain generation (module `drain`).
@@ -116,16 +121,18 @@ impl<A: Machine> CpuBatches<A> {
             batches: core::array::from_fn(|_| FolioBatch::new()),
             slots: (0..slots).map(|_| A::AtomicU32::new(0)).collect(),
             filled: AtomicU32::new(0),
-            busy: Busy::new(),
-            tail_busy: Busy::new(),
+            busy: core::array::from_fn(|_| Busy::new()),
+            unused: core::array::from_fn(|_| A::OwnedI8::zero()),
         }
     }
 
     // -- Any CPU.
 
-    /// Returns whether the CPU has anything gathered.
-    pub(super) fn is_busy(&self) -> bool {
-        self.busy.shown.is_nonzero() || self.tail_busy.shown.is_nonzero()
+    /// Returns whether the CPU has anything gathered (`cpu_needs_drain`). Reads one line of the CPU
+    /// after the other, until one is not empty.
+    pub(super) fn needs_drain(&self) -> bool {
+        let batches = self.busy.iter().map(|busy| &busy.shown);
+        batches.chain(&self.unused).any(OwnedCounter::is_nonzero)
     }
     /// Takes `pfn` from `slot` if it is there; the caller then owns the slot's reference. AcqRel
     /// pairs with the Release store in [`CpuBatches::fill`] and the exchange in
@@ -219,16 +226,11 @@ impl<A: Machine> CpuBatches<A> {
     }
 
     fn note_some(&self, kind: BatchKind) {
-        if kind == BatchKind::MoveTail { &self.tail_busy } else { &self.busy }.note(true);
+        self.busy[kind as usize].note(true);
     }
     fn note_rest(&self, kind: BatchKind) {
-        if kind == BatchKind::MoveTail {
-            self.tail_busy.note(false);
-        } else {
-            let others = BatchKind::ALL.iter().filter(|&&other| other != BatchKind::MoveTail);
-            let any = others.map(|&other| self.len(other)).any(|len| len > 0);
-            self.busy.note(any || self.filled.load(Relaxed) != 0);
-        }
+        let slots = kind == BatchKind::Add && self.filled.load(Relaxed) != 0;
+        self.busy[kind as usize].note(slots || self.len(kind) > 0);
     }
 }
 

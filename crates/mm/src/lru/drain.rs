@@ -4,23 +4,27 @@
 //! `generation` counts the drains of all CPUs that have begun. A caller is served by another's
 //! drain if that began after the call. Whether it did is decided by two stores and two loads:
 //!
-//! | CPU that gathers, then calls `drain_all` | drain of all CPUs |
+//! | CPU that gathers, and a later caller of `drain_all` | drain of all CPUs |
 //! |---|---|
-//! | a. sets its `busy` flag, Relaxed | 1. increments `generation` |
-//! | b. full fence | 2. full fence |
-//! | c. loads `generation` | 3. loads each `busy` flag, queues the work |
+//! | a. a CPU sets a `busy` flag, Relaxed; the caller knows | 1. increments `generation` |
+//! | b. the caller: full fence | 2. full fence |
+//! | c. loads `generation`, drains its own CPU | 3. loads each `busy` flag, queues the work |
 //! | d. takes the mutex, loads `generation` again | 4. waits for the work, releases the mutex |
 //!
-//! The caller is served if d finds another value than c. Without the fences a store may wait in the
+//! The caller is served if d finds another value than c. Without the fences a store may wait in a
 //! CPU's store buffer while a later load completes: a after c, and 1 after 3. Then c loads the old
-//! generation, 3 loads an unset flag, d finds a change, and the caller returns although its folios
+//! generation, 3 loads an unset flag, d finds a change, and the caller returns although the folios
 //! are still gathered. With both fences c sees 1 or 3 sees a. In the first case d finds no change
-//! and the caller drains itself. In the second the drain includes this CPU.
+//! and the caller drains itself. In the second the drain includes the CPU that gathers.
 //!
 //! Step 1 must precede step 3 in the program too. Otherwise 3 could read the flag before a, c load
 //! the old generation, and d the incremented one.
 //!
 //! The contents of a batch need no order: the work runs on the CPU that gathered them.
+//!
+//! # Which CPUs
+//! Work is queued only on CPUs that have something gathered, for a forced drain too. *Forced* only
+//! means that another's drain does not serve the caller ([`LruRef::batches_off`]).
 
 use super::{BatchKind, LruRef, Pending};
 use crate::work::WorkItem;
@@ -28,13 +32,12 @@ use core::sync::atomic::Ordering::SeqCst;
 use mmscale_arch::sync::{IrqGuard, NoPreempt, PreemptGuard};
 use mmscale_arch::{Atomic, CpuId, CpuMask, Func, Machine, Span, planted};
 
-/// The CPUs that a drain of all targets.
+/// Whether a drain of all CPUs by another task, which began after the call, serves the caller.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum DrainTargets {
-    /// CPUs that have gathered something.
-    Busy,
-    /// Every online CPU, even if another drain has just ended.
-    Online,
+enum Sharing {
+    Allowed,
+    /// The caller drains itself (`force_all_cpus`).
+    Forced,
 }
 
 impl<'a, A: Machine> LruRef<'a, A> {
@@ -83,10 +86,10 @@ impl<'a, A: Machine> LruRef<'a, A> {
     /// Carries out everything that CPUs had gathered at the time of the call (`lru_add_drain_all`).
     /// Returns early if another drain of all began after the call and has ended. Sleeps.
     pub fn drain_all(&self) {
-        self.drain_cpus(DrainTargets::Busy);
+        self.drain_cpus(Sharing::Allowed);
     }
 
-    fn drain_cpus(&self, targets: DrainTargets) {
+    fn drain_cpus(&self, sharing: Sharing) {
         let _span = Span::<A>::enter(Func::LruAddDrainAll);
         // Pairs with the fence below: `busy` flags that this CPU has set or seen come before the
         // load.
@@ -94,8 +97,10 @@ impl<'a, A: Machine> LruRef<'a, A> {
             A::fence(SeqCst);
         }
         let seen = self.lru.generation.load(SeqCst);
+        // Before the mutex: a drain that has the mutex now finds this CPU empty.
+        self.drain();
         let _one = self.lru.one_drain.lock();
-        if targets == DrainTargets::Busy && self.lru.generation.load(SeqCst) != seen {
+        if sharing == Sharing::Allowed && self.lru.generation.load(SeqCst) != seen {
             self.lru.tally().drains_shared.add(1);
             return;
         }
@@ -109,11 +114,12 @@ impl<'a, A: Machine> LruRef<'a, A> {
         let (mut online, mut asked) = (CpuMask::EMPTY, CpuMask::EMPTY);
         A::online(&mut online);
         for cpu in online.iter() {
-            if targets == DrainTargets::Online || self.lru.cpus.of(cpu).is_busy() {
+            if self.lru.cpus.of(cpu).needs_drain() {
                 self.work.queue_on(cpu, WorkItem::LruDrain(cpu));
                 asked.insert(cpu);
             }
         }
+        self.lru.tally().cpus_drained.add(asked.count() as u64);
         if planted!(LruDrainGenerationLate) {
             self.lru.generation.fetch_add(1, SeqCst);
         }
@@ -122,23 +128,17 @@ impl<'a, A: Machine> LruRef<'a, A> {
         }
     }
 
-    /// Runs the work [`WorkItem::LruDrain`]: drains the CPU it runs on and its stock of charges.
-    pub fn drain_work(&self) {
-        self.drain();
-        self.groups.drain_stock();
-    }
-
-    /// Returns the stocks of charges of every online CPU to their groups, for a group at its limit;
-    /// waits until all are done. Sleeps.
+    /// Returns the stocks of charges of every online CPU to their groups, for a group at its limit
+    /// (`drain_all_stock`); waits until all are done. Sleeps.
     pub fn drain_stocks(&self) {
         let _span = Span::<A>::enter(Func::DrainAllStock);
         let mut online = CpuMask::EMPTY;
         A::online(&mut online);
         online.iter().for_each(|cpu| {
-            self.work.queue_on(cpu, WorkItem::LruDrain(cpu));
+            self.work.queue_on(cpu, WorkItem::DrainStock(cpu));
         });
         online.iter().for_each(|cpu| {
-            self.work.flush(WorkItem::LruDrain(cpu));
+            self.work.flush(WorkItem::DrainStock(cpu));
         });
     }
 
@@ -162,7 +162,7 @@ impl<'a, A: Machine> LruRef<'a, A> {
         if !planted!(LruBatchesOffNoGrace) {
             self.rcu.synchronize_expedited();
         }
-        self.drain_cpus(DrainTargets::Online);
+        self.drain_cpus(Sharing::Forced);
         BatchesOff { memory: *self }
     }
 }

@@ -127,6 +127,8 @@ mmscale_arch::counters! {
         drains_of_all: Sum,
         /// Drains of all CPUs that were served by another one that began after their call.
         drains_shared: Sum,
+        /// CPUs on which drains of all CPUs queued work.
+        cpus_drained: Sum,
     }
 }
 

@@ -172,7 +172,7 @@ impl<A: Machine> LruRef<'_, A> {
     fn gathered(&self, audit: &mut LruAudit) -> Result<Vec<Pfn>, LruViolation> {
         let (mut pending, mut all): (Vec<Pfn>, Vec<Pfn>) = (Vec::new(), Vec::new());
         for (cpu, own) in self.lru.cpus.iter() {
-            if own.is_busy() && !A::is_online(cpu) {
+            if own.needs_drain() && !A::is_online(cpu) {
                 return Err(LruViolation::LeftBehind(cpu));
             }
             pending.extend(own.in_slots().chain(own.in_batch(BatchKind::Add)));

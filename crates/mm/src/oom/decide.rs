@@ -204,6 +204,7 @@ impl OomRetries {
 /// of all CPUs first: freeing them fills page caches, of other CPUs too.
 fn drain_everything<A: Machine>(on: impl OomContext<A>) {
     let memory = on.memory();
+    memory.drain_all();
     memory.drain_stocks();
     let _span = Span::<A>::enter(Func::DrainAllPages);
     let mut online = CpuMask::EMPTY;

@@ -16,6 +16,8 @@ pub enum WorkItem {
     DrainPages(CpuId),
     /// Draining the LRU batches of a CPU, on that CPU.
     LruDrain(CpuId),
+    /// Returning the stock of charges of a CPU to its group, on that CPU.
+    DrainStock(CpuId),
     /// Freeing stacks of tasks that ended on a CPU, on that CPU.
     FreeStacks(CpuId),
     /// Flushing the addresses of stacks on all CPUs.
@@ -32,6 +34,7 @@ impl WorkItem {
             Self::LruDrain(_) => 3,
             Self::FreeStacks(_) => 4,
             Self::PurgeStacks => 5,
+            Self::DrainStock(_) => 6,
         })
     }
     /// Returns the work that the timer `slot` of `cpu` delays.
@@ -43,6 +46,7 @@ impl WorkItem {
             3 => Some(Self::LruDrain(cpu)),
             4 => Some(Self::FreeStacks(cpu)),
             5 => Some(Self::PurgeStacks),
+            6 => Some(Self::DrainStock(cpu)),
             _ => None,
         }
     }
@@ -52,6 +56,7 @@ impl WorkItem {
             Self::VmstatTick(cpu)
             | Self::DrainPages(cpu)
             | Self::LruDrain(cpu)
+            | Self::DrainStock(cpu)
             | Self::FreeStacks(cpu) => Some(cpu),
             Self::Shepherd | Self::PurgeStacks => None,
         }
@@ -120,6 +125,7 @@ pub(super) struct Items<A: Machine> {
     ticks: EachCpu<ItemState<A>>,
     drains: EachCpu<ItemState<A>>,
     lru_drains: EachCpu<ItemState<A>>,
+    stock_drains: EachCpu<ItemState<A>>,
     stacks: EachCpu<ItemState<A>>,
     purge: ItemState<A>,
     shepherd: ItemState<A>,
@@ -131,6 +137,7 @@ impl<A: Machine> Items<A> {
             ticks: EachCpu::new::<A>(|_| ItemState::new()),
             drains: EachCpu::new::<A>(|_| ItemState::new()),
             lru_drains: EachCpu::new::<A>(|_| ItemState::new()),
+            stock_drains: EachCpu::new::<A>(|_| ItemState::new()),
             stacks: EachCpu::new::<A>(|_| ItemState::new()),
             purge: ItemState::new(),
             shepherd: ItemState::new(),
@@ -141,6 +148,7 @@ impl<A: Machine> Items<A> {
             WorkItem::VmstatTick(cpu) => self.ticks.of(cpu),
             WorkItem::DrainPages(cpu) => self.drains.of(cpu),
             WorkItem::LruDrain(cpu) => self.lru_drains.of(cpu),
+            WorkItem::DrainStock(cpu) => self.stock_drains.of(cpu),
             WorkItem::FreeStacks(cpu) => self.stacks.of(cpu),
             WorkItem::PurgeStacks => &self.purge,
             WorkItem::Shepherd => &self.shepherd,
@@ -155,7 +163,8 @@ mod tests {
     #[test]
     fn every_item_has_a_timer_of_its_own() {
         let cpu = CpuId::new(5);
-        let drains = [WorkItem::DrainPages(cpu), WorkItem::LruDrain(cpu)];
+        let drains =
+            [WorkItem::DrainPages(cpu), WorkItem::LruDrain(cpu), WorkItem::DrainStock(cpu)];
         let stacks = [WorkItem::FreeStacks(cpu), WorkItem::PurgeStacks];
         let own = [WorkItem::VmstatTick(cpu), WorkItem::Shepherd].into_iter();
         let own = own.chain(drains).chain(stacks);

@@ -1,6 +1,6 @@
 //! Drains, demand and hotplug, while CPUs are active.
 
-use super::world::{ALL, ANON, GROUP, config, well};
+use super::world::{ALL, ANON, GROUP, World, config, well};
 use mmscale_arch::{CpuId, LockClass, Machine as _, NodeId, Pfn};
 use mmscale_mm::folio::FolioFlags;
 use mmscale_mm::lru::{LruCounters, LruList, LruPolicy};
@@ -110,6 +110,77 @@ fn without_batches_every_folio_is_listed_immediately() {
             world.unmap(pfn);
         });
     }
+}
+
+/// A forced drain queues work only where something is gathered, as in Linux. The caller's own CPU
+/// is drained without work.
+#[test]
+fn running_without_batches_asks_only_cpus_that_have_gathered_something() {
+    for policy in ALL {
+        let (_, counters) = well(config(8, 7), policy, move |world| {
+            let folios = Rc::new(RefCell::new(vec![world.fault(ANON)]));
+            let shelf = Rc::clone(&folios);
+            world.spawn(3, move |world| {
+                let pfn = world.fault(ANON);
+                shelf.borrow_mut().push(pfn);
+            });
+            world.wait_for_others();
+            for _ in 0..2 {
+                drop(world.memory().batches_off());
+                assert!(folios.borrow().iter().all(|&pfn| world.listed(pfn)), "{policy:?}");
+            }
+            folios.take().into_iter().for_each(|pfn| world.unmap(pfn));
+        });
+        assert_eq!((counters.drains_of_all, counters.cpus_drained), (2, 1), "{policy:?}");
+    }
+}
+
+/// Each kind of batch makes its CPU one that needs a drain.
+#[test]
+fn a_drain_of_all_finds_every_kind_of_batch() {
+    type Gather = fn(&World, Pfn);
+    let kinds: [Gather; 4] = [
+        |world, pfn| world.memory().activate(pfn),
+        |world, pfn| world.memory().lazyfree(pfn),
+        |world, pfn| world.memory().rotate(pfn),
+        |world, pfn| {
+            world.memory().activate(pfn);
+            world.memory().drain();
+            world.memory().deactivate(pfn);
+        },
+    ];
+    for gather in kinds {
+        let (_, counters) = well(config(4, 8), LruPolicy::Stock, move |world| {
+            let pfn = world.fault(ANON);
+            world.memory().drain();
+            world.spawn(2, move |world| gather(world, pfn));
+            world.wait_for_others();
+            assert_eq!(world.memory().verify().expect("it adds up").gathered, 1);
+            world.memory().drain_all();
+            assert_eq!(world.memory().verify().expect("it adds up").gathered, 0);
+            world.unmap(pfn);
+        });
+        assert_eq!(counters.cpus_drained, 1);
+    }
+}
+
+/// Stocks of charges are returned by `drain_all_stock`, for a group at its limit, not by drains of
+/// LRU batches.
+#[test]
+fn a_drain_of_all_leaves_stocks_of_charges() {
+    well(config(4, 9), LruPolicy::Stock, |world| {
+        world.spawn(2, |world| {
+            let pfn = world.fault(ANON);
+            world.unmap(pfn);
+        });
+        world.wait_for_others();
+        let usage = || world.memory().groups.usage(GROUP);
+        assert_eq!(usage(), 64, "the batch keeps the unmapped folio charged");
+        world.memory().drain_all();
+        assert_eq!(usage(), 63, "the stock of cpu2");
+        world.memory().drain_stocks();
+        assert_eq!(usage(), 0);
+    });
 }
 
 #[test]
