@@ -108,6 +108,13 @@ fn advice_of(advice: Advice) -> space::Advice {
         Advice::DoFork => space::Advice::DoFork,
         Advice::WipeOnFork => space::Advice::WipeOnFork,
         Advice::KeepOnFork => space::Advice::KeepOnFork,
+        Advice::Normal => space::Advice::Normal,
+        Advice::Random => space::Advice::Random,
+        Advice::Sequential => space::Advice::Sequential,
+        Advice::Mergeable => space::Advice::Mergeable,
+        Advice::Unmergeable => space::Advice::Unmergeable,
+        Advice::DontDump => space::Advice::DontDump,
+        Advice::DoDump => space::Advice::DoDump,
     }
 }
 

@@ -50,6 +50,13 @@ fn advice_of(advice: Advice) -> i32 {
         Advice::DoFork => libc::MADV_DOFORK,
         Advice::WipeOnFork => libc::MADV_WIPEONFORK,
         Advice::KeepOnFork => libc::MADV_KEEPONFORK,
+        Advice::Normal => libc::MADV_NORMAL,
+        Advice::Random => libc::MADV_RANDOM,
+        Advice::Sequential => libc::MADV_SEQUENTIAL,
+        Advice::Mergeable => libc::MADV_MERGEABLE,
+        Advice::Unmergeable => libc::MADV_UNMERGEABLE,
+        Advice::DontDump => libc::MADV_DONTDUMP,
+        Advice::DoDump => libc::MADV_DODUMP,
     }
 }
 

@@ -171,11 +171,25 @@ pub enum Advice {
     WipeOnFork,
     /// `MADV_KEEPONFORK`.
     KeepOnFork,
+    /// `MADV_NORMAL`.
+    Normal,
+    /// `MADV_RANDOM`.
+    Random,
+    /// `MADV_SEQUENTIAL`.
+    Sequential,
+    /// `MADV_MERGEABLE`; refused by a kernel that was built without KSM.
+    Mergeable,
+    /// `MADV_UNMERGEABLE`; refused by a kernel that was built without KSM.
+    Unmergeable,
+    /// `MADV_DONTDUMP`.
+    DontDump,
+    /// `MADV_DODUMP`.
+    DoDump,
 }
 
 impl Advice {
     /// All variants.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 21] = [
         Self::DontNeed,
         Self::Free,
         Self::Cold,
@@ -190,6 +204,13 @@ impl Advice {
         Self::DoFork,
         Self::WipeOnFork,
         Self::KeepOnFork,
+        Self::Normal,
+        Self::Random,
+        Self::Sequential,
+        Self::Mergeable,
+        Self::Unmergeable,
+        Self::DontDump,
+        Self::DoDump,
     ];
 }
 

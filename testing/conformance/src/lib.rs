@@ -80,6 +80,7 @@ cases! {
         locked_memory_does_not_go
         huge_pages_keep_the_content
         nothing_to_collapse_is_no_memory
+        advice_about_use_keeps_the_content
         no_bytes_are_no_error
     }
     lock {

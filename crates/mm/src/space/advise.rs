@@ -38,12 +38,28 @@ pub enum Advice {
     WipeOnFork,
     /// The child of a fork gets the parent's content (`MADV_KEEPONFORK`).
     KeepOnFork,
+    /// They are read in no particular order (`MADV_NORMAL`).
+    Normal,
+    /// They are read in random order (`MADV_RANDOM`).
+    Random,
+    /// They are read in ascending order (`MADV_SEQUENTIAL`).
+    Sequential,
+    /// Those with equal content may be merged (`MADV_MERGEABLE`).
+    Mergeable,
+    /// They may not be merged (`MADV_UNMERGEABLE`).
+    Unmergeable,
+    /// A core dump leaves them out (`MADV_DONTDUMP`).
+    DontDump,
+    /// A core dump has them (`MADV_DODUMP`).
+    DoDump,
 }
 
 impl Advice {
     /// The flags that it sets and clears, if that is its only effect.
     const fn flags(self) -> Option<(VmaFlags, VmaFlags)> {
         const NONE: VmaFlags = VmaFlags::empty();
+        const RANDOM: VmaFlags = VmaFlags::RANDOM_READ;
+        const SEQUENTIAL: VmaFlags = VmaFlags::SEQUENTIAL_READ;
         Some(match self {
             Self::HugePage => (VmaFlags::HUGE, VmaFlags::NO_HUGE),
             Self::NoHugePage => (VmaFlags::NO_HUGE, VmaFlags::HUGE),
@@ -51,6 +67,13 @@ impl Advice {
             Self::DoFork => (NONE, VmaFlags::DONT_FORK),
             Self::WipeOnFork => (VmaFlags::WIPE_ON_FORK, NONE),
             Self::KeepOnFork => (NONE, VmaFlags::WIPE_ON_FORK),
+            Self::Normal => (NONE, RANDOM.union(SEQUENTIAL)),
+            Self::Random => (RANDOM, SEQUENTIAL),
+            Self::Sequential => (SEQUENTIAL, RANDOM),
+            Self::Mergeable => (VmaFlags::MERGEABLE, NONE),
+            Self::Unmergeable => (NONE, VmaFlags::MERGEABLE),
+            Self::DontDump => (VmaFlags::DONT_DUMP, NONE),
+            Self::DoDump => (NONE, VmaFlags::DONT_DUMP),
             _ => return None,
         })
     }
@@ -101,7 +124,7 @@ impl<A: Machine> Space<A> {
         clear: VmaFlags,
     ) -> Result<(), SpaceError> {
         let mut change = self.change();
-        change.plan_alter(range, |vma| vma.flags = (vma.flags - clear) | set)?;
+        change.plan_alter(range, |vma| vma.flags = advised(vma.flags, set, clear))?;
         self.split_ends(on, &mut change, range)?;
         let mut mapped = 0;
         let mut next = Some(range);
@@ -114,7 +137,7 @@ impl<A: Machine> Space<A> {
             if set.contains(VmaFlags::WIPE_ON_FORK) && vma.file.is_some() {
                 return Err(SpaceError::Inval);
             }
-            let flags = (vma.flags - clear) | set;
+            let flags = advised(vma.flags, set, clear);
             if flags != vma.flags {
                 change.cut(part.start());
                 change.cut(part.end());
@@ -233,6 +256,13 @@ impl<A: Machine> Space<A> {
             advise_folio(on, folio, advice);
         }
     }
+}
+
+/// The flags of a VMA after the advice. Pages of a file that processes share are never merged.
+fn advised(flags: VmaFlags, set: VmaFlags, clear: VmaFlags) -> VmaFlags {
+    let refused =
+        if flags.contains(VmaFlags::SHARED) { VmaFlags::MERGEABLE } else { VmaFlags::empty() };
+    (flags - clear) | (set - refused)
 }
 
 /// The entry flags that the advice clears.

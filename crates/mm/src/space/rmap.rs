@@ -160,8 +160,12 @@ impl<A: Machine> Rmap<A> for MmRef<'_, A> {
         }
         self.each_entry(pfn, |_, vma, ptes, page| {
             found.locked |= vma.flags.contains(VmaFlags::LOCKED);
+            // An access to a page that is read in a known or a random order says nothing about the
+            // next one (`vma_has_recency`).
+            let ordered = VmaFlags::RANDOM_READ | VmaFlags::SEQUENTIAL_READ;
+            let recent = !vma.flags.intersects(ordered);
             // No flush: an outdated translation only makes the page look unused for longer.
-            if ptes.get(page).flags().contains(PteFlags::ACCESSED) {
+            if recent && ptes.get(page).flags().contains(PteFlags::ACCESSED) {
                 ptes.clear(page, PteFlags::ACCESSED);
                 found.accessed += 1;
             }

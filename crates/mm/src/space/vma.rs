@@ -52,6 +52,15 @@ bitflags::bitflags! {
         const WIPE_ON_FORK = 1 << 5;
         /// It maps a file, and writes go to the file (`MAP_SHARED`).
         const SHARED = 1 << 6;
+        /// Pages are read in random order (`VM_RAND_READ`).
+        const RANDOM_READ = 1 << 7;
+        /// Pages are read in ascending order (`VM_SEQ_READ`).
+        const SEQUENTIAL_READ = 1 << 8;
+        /// Pages with equal content may be merged (`VM_MERGEABLE`). No task merges pages here, as
+        /// in Linux while KSM is not started.
+        const MERGEABLE = 1 << 9;
+        /// A core dump leaves it out (`VM_DONTDUMP`).
+        const DONT_DUMP = 1 << 10;
     }
 }
 

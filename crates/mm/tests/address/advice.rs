@@ -212,6 +212,38 @@ fn a_huge_page_comes_with_the_first_write_where_it_is_wanted() {
     }
 }
 
+/// Advice about use changes the flags of VMAs: a part is split off, and merged when its flags are
+/// those of its neighbours again.
+#[test]
+fn advice_about_use_splits_and_merges() {
+    let pairs = [
+        (Advice::Random, Advice::Normal),
+        (Advice::Sequential, Advice::Normal),
+        (Advice::Mergeable, Advice::Unmergeable),
+        (Advice::DontDump, Advice::DoDump),
+    ];
+    let machine = Machine::stock();
+    let (on, space) = (machine.on(), machine.space());
+    map(&machine, &space, AT, 6, Prot::RW);
+    fill(&machine, &space, AT, 6, 50);
+    let vmas = |at, pages, advice| {
+        assert_eq!(space.madvise(on, range(at, pages), advice), Ok(()));
+        space.vmas().len()
+    };
+    for (set, clear) in pairs {
+        assert_eq!(vmas(AT + 2, 2, set), 3, "{set:?}");
+        assert_eq!(vmas(AT, 6, set), 1, "{set:?}");
+        assert_eq!(vmas(AT + 2, 2, clear), 3, "{clear:?}");
+        assert_eq!(vmas(AT, 6, clear), 1, "{clear:?}");
+    }
+    // One order of reads replaces the other.
+    assert_eq!([vmas(AT, 3, Advice::Random), vmas(AT, 3, Advice::Sequential)], [2, 2]);
+    assert_eq!([vmas(AT + 3, 3, Advice::Sequential), vmas(AT, 6, Advice::Normal)], [1, 1]);
+    assert!((0..6).all(|page| machine.read(&space, AT + page) == Ok(50 + page)));
+    machine.exit(space);
+    machine.end();
+}
+
 #[test]
 fn mincore_wants_all_of_it_mapped() {
     let machine = Machine::stock();

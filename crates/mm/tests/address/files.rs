@@ -13,6 +13,24 @@ fn map(machine: &Machine, space: &Space<Stepped>, file: FileId, index: u64) {
     assert_eq!(space.mmap(machine.on(), request.shared()), Ok(Vpn::new(AT)));
 }
 
+/// Pages of a file that processes share are never merged: the advice does nothing and is no error.
+#[test]
+fn shared_pages_are_never_mergeable() {
+    let machine = Machine::stock();
+    let (on, file, space) = (machine.on(), File::new(machine.on(), 4), machine.space());
+    map(&machine, &space, file.id(), 0);
+    let private = MapRequest::new(4).at(Place::Fixed(Vpn::new(AT + 8))).of_file(file.id(), 0);
+    assert_eq!(space.mmap(on, private), Ok(Vpn::new(AT + 8)));
+    let vmas = |at| {
+        assert_eq!(space.madvise(on, range(at, 1), Advice::Mergeable), Ok(()));
+        space.vmas().len()
+    };
+    assert_eq!([vmas(AT), vmas(AT + 8)], [2, 3]);
+    file.put(on);
+    machine.exit(space);
+    machine.end();
+}
+
 #[test]
 fn a_file_lasts_as_long_as_its_last_user() {
     let machine = Machine::stock();

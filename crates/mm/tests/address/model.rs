@@ -235,7 +235,11 @@ impl Model {
         self.change(start, end, |page| page.prot = prot)
     }
     fn set_flags(&mut self, start: u64, end: u64, set: VmaFlags, clear: VmaFlags) -> Done {
-        let change = |page: &mut Page| page.flags = (page.flags - clear) | set;
+        let change = |page: &mut Page| {
+            let shared = page.flags.contains(VmaFlags::SHARED);
+            let set = if shared { set - VmaFlags::MERGEABLE } else { set };
+            page.flags = (page.flags - clear) | set;
+        };
         self.plan_change((start, end), false, change)?;
         self.pages.range_mut(start..end).for_each(|(_, page)| change(page));
         if self.covers(start, end) { Ok(()) } else { Err(SpaceError::NoMemory) }
@@ -243,7 +247,16 @@ impl Model {
     pub(crate) fn madvise(&mut self, start: u64, end: u64, advice: Advice) -> Done {
         let none = VmaFlags::empty();
         let (fork, wipe) = (VmaFlags::DONT_FORK, VmaFlags::WIPE_ON_FORK);
+        let (random, sequential) = (VmaFlags::RANDOM_READ, VmaFlags::SEQUENTIAL_READ);
+        let (merge, dump) = (VmaFlags::MERGEABLE, VmaFlags::DONT_DUMP);
         match advice {
+            Advice::Normal => self.set_flags(start, end, none, random | sequential),
+            Advice::Random => self.set_flags(start, end, random, sequential),
+            Advice::Sequential => self.set_flags(start, end, sequential, random),
+            Advice::Mergeable => self.set_flags(start, end, merge, none),
+            Advice::Unmergeable => self.set_flags(start, end, none, merge),
+            Advice::DontDump => self.set_flags(start, end, dump, none),
+            Advice::DoDump => self.set_flags(start, end, none, dump),
             Advice::HugePage => self.set_flags(start, end, VmaFlags::HUGE, VmaFlags::NO_HUGE),
             Advice::NoHugePage => self.set_flags(start, end, VmaFlags::NO_HUGE, VmaFlags::HUGE),
             Advice::DontFork => self.set_flags(start, end, fork, none),

@@ -43,7 +43,7 @@ struct Chooser {
     next: Option<Step>,
 }
 
-const ADVICE: [Advice; 16] = [
+const ADVICE: [Advice; 10] = [
     Advice::Free,
     Advice::PageOut,
     Advice::DontNeed,
@@ -54,12 +54,22 @@ const ADVICE: [Advice; 16] = [
     Advice::PopulateWrite,
     Advice::WillNeed,
     Advice::Collapse,
+];
+/// Advice that only changes the flags of VMAs.
+const FLAG_ADVICE: [Advice; 13] = [
     Advice::HugePage,
     Advice::NoHugePage,
     Advice::DontFork,
     Advice::DoFork,
     Advice::WipeOnFork,
     Advice::KeepOnFork,
+    Advice::Normal,
+    Advice::Random,
+    Advice::Sequential,
+    Advice::Mergeable,
+    Advice::Unmergeable,
+    Advice::DontDump,
+    Advice::DoDump,
 ];
 
 impl Chooser {
@@ -190,7 +200,8 @@ impl Chooser {
                 if large {
                     return Step::Advise(self.stretch(run).unwrap_or(range), Advice::Collapse);
                 }
-                let advice = self.random.pick(&ADVICE);
+                let flags = self.random.one_in(3);
+                let advice = self.random.pick(if flags { &FLAG_ADVICE[..] } else { &ADVICE });
                 if advice == Advice::Free && self.random.one_in(2) {
                     self.next = Some(Step::Advise(range, Advice::PageOut));
                 }

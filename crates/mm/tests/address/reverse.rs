@@ -37,6 +37,23 @@ fn used(machine: &Machine, pfn: Pfn) -> u32 {
     machine.on().referenced(pfn).accessed
 }
 
+/// Where pages are read in a known or a random order, an access does not predict another.
+#[test]
+fn accesses_in_order_do_not_count_as_use() {
+    let machine = Machine::stock();
+    let space = machine.space();
+    map(&machine, &space, AT, 3);
+    let advice = [Advice::Normal, Advice::Random, Advice::Sequential];
+    for (page, (advice, counted)) in advice.into_iter().zip([1, 0, 0]).enumerate() {
+        let at = AT + page as u64;
+        machine.write(&space, at, 7).unwrap();
+        assert_eq!(space.madvise(machine.on(), range(at, 1), advice), Ok(()));
+        assert_eq!(used(&machine, frame(&machine, &space, at)), counted, "{advice:?}");
+    }
+    machine.exit(space);
+    machine.end();
+}
+
 #[test]
 fn every_user_of_a_shared_page_is_found() {
     for policy in POLICIES {
