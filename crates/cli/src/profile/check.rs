@@ -55,8 +55,8 @@ fn text(review: &Review) -> String {
 fn counts(review: &Review) -> Vec<String> {
     let kinds = Basis::ALL.map(Basis::name);
     let all = review.numbers.len();
-    let row = |name: &str, count: usize, kinds: [String; 4]| {
-        let kinds: String = kinds.iter().map(|kind| format!("{kind:>11}")).collect();
+    let row = |name: &str, count: usize, kinds: [String; Basis::ALL.len()]| {
+        let kinds: String = kinds.iter().map(|kind| format!("{kind:>10}")).collect();
         format!("  {name:<12}{count:>6}{kinds}")
     };
     let of = |inherited: bool| Basis::ALL.map(|basis| review.count(basis, inherited).to_string());

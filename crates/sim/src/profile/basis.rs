@@ -8,6 +8,9 @@ pub enum Basis {
     Measured,
     /// Anything else that is named: a paper, a data sheet, a mailing list, the machine itself.
     Published,
+    /// `derived from ..` or `fitted to ..`: computed from a measured or published sum, which the
+    /// source names.
+    Derived,
     /// `assumption: ..`.
     Assumed,
     /// `not used, ..`: nothing on this machine costs it.
@@ -16,10 +19,12 @@ pub enum Basis {
 
 /// First words that resemble one of the forms. A source that begins with one of them and matches no
 /// form is refused, so that an assumption never counts as published.
-const ALIKE: [&str; 14] = [
+const ALIKE: [&str; 16] = [
     "measured",
     "measurement",
     "measure",
+    "derived",
+    "fitted",
     "assumption",
     "assumptions",
     "assumed",
@@ -38,13 +43,15 @@ const COPIED: [&str; 2] = ["not measured here; ", "not measured there; "];
 
 impl Basis {
     /// All kinds, from the best known to the least known.
-    pub const ALL: [Self; 4] = [Self::Measured, Self::Published, Self::Assumed, Self::Unused];
+    pub const ALL: [Self; 5] =
+        [Self::Measured, Self::Published, Self::Derived, Self::Assumed, Self::Unused];
 
     /// The printed name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Measured => "measured",
             Self::Published => "published",
+            Self::Derived => "derived",
             Self::Assumed => "assumed",
             Self::Unused => "unused",
         }
@@ -63,6 +70,8 @@ impl Basis {
         let forms = [
             ("measured ", Self::Measured),
             ("measured: ", Self::Measured),
+            ("derived from ", Self::Derived),
+            ("fitted to ", Self::Derived),
             ("assumption: ", Self::Assumed),
             ("not used, ", Self::Unused),
         ];
@@ -73,7 +82,7 @@ impl Basis {
         if ALIKE.iter().any(|alike| first.eq_ignore_ascii_case(alike)) {
             return Err(format!(
                 "has the source `{source}`, whose kind is unclear; begin it with `measured: `, \
-                 `assumption: `, `not used, ` or the name of a publication"
+                 `derived from `, `assumption: `, `not used, ` or the name of a publication"
             ));
         }
         Ok(Self::Published)
@@ -89,6 +98,8 @@ mod tests {
         for (source, basis) in [
             ("measured on a guest: 8.7 ns an add", Basis::Measured),
             ("measured: core-to-core CSV x.csv (3 pairs)", Basis::Measured),
+            ("derived from llfree-bench: 1.59 us a fault", Basis::Derived),
+            ("fitted to llfree-bench at 8 cores", Basis::Derived),
             ("assumption: as on x86", Basis::Assumed),
             ("not used, one node; core-to-core-latency CSVs", Basis::Unused),
             ("not measured here; assumption: as on x86", Basis::Assumed),
@@ -107,6 +118,7 @@ mod tests {
             "Assumption: x",
             "assumption",
             "Measured, once",
+            "derived by hand",
             "unused",
             "not x",
         ] {
