@@ -5,7 +5,7 @@ use std::path::Path;
 
 use mmscale_calibrate::Profiles;
 use mmscale_calibrate::fidelity::{self, ComparisonRow, Hold, SEED};
-use mmscale_harness::{CallError, StudyError};
+use mmscale_harness::{CallError, Interrupt, StudyError};
 use mmscale_report::wrap;
 
 use crate::args::FidelityArgs;
@@ -38,6 +38,7 @@ pub(crate) fn fidelity(profiles: Profiles, args: &FidelityArgs) -> Result<(), Fa
         &rows,
     );
     text.push_str(&holds_table(&holds));
+    text.push_str(&pages_table(profiles, &interrupt)?);
     if let Some(own) = own {
         let rows = fidelity::this_computer(&own, REPEATS, &interrupt).map_err(failed)?;
         text.push('\n');
@@ -114,6 +115,32 @@ fn holds_table(holds: &[Hold]) -> String {
             .expect("a string takes all that is written");
     }
     text
+}
+
+/// Formats the times of a page on one CPU, with the published ones.
+fn pages_table(profiles: Profiles, interrupt: &Interrupt) -> Result<String, Failure> {
+    let mut text = String::from(
+        "\nOne CPU, anonymous memory in pages of 4 KiB. Published: LLFree's raw\n\
+         results (x86-26); David Hildenbrand's cover letters of 2024, 1 GiB on a\n\
+         Xeon Silver 4210R (x86-16). The costs of faults, forks and empty page\n\
+         tables are derived from these rows, those of unmapping are not.\n\n\
+         profile  step                       ns a page simulated    error\n",
+    );
+    for name in ["x86-26", "x86-16"] {
+        let profile = profiles.load(Path::new(name)).map_err(CallError::from)?;
+        for (step, pair) in fidelity::one_cpu(&profile, interrupt).map_err(failed)? {
+            writeln!(
+                text,
+                "{name:8} {:24} {:11.2} {:9.2} {:+7.1}%",
+                step.name(),
+                pair.real,
+                pair.simulated,
+                pair.error_percent()
+            )
+            .expect("a string takes all that is written");
+        }
+    }
+    Ok(text)
 }
 
 #[cfg(test)]

@@ -1,13 +1,15 @@
 //! Accuracy of the simulator's predictions, compared with published measurements and with this
 //! computer's own threads.
 //!
-//! Both comparisons use one program ([`bulk`]). The published rows are those of the LLFree paper's
+//! Two comparisons use one program ([`bulk`]). The published rows are those of the LLFree paper's
 //! benchmark for Linux 6.0 on a Xeon Gold 5320. The profile `x86-26` was fitted to the rows of one
 //! core, published hold times of zone->lock, and the rows of 8 cores (see `machines/x86-26.toml`);
 //! the other rows are predictions. The profile of this computer comes from `mmscale calibrate`,
 //! which measures single CPUs and transfers between two CPUs, never this program.
+//! The third comparison is of single pages on one CPU ([`pages`]), from which some costs are derived.
 
 mod bulk;
+mod pages;
 
 use crate::{CalibrateError, Speed};
 use mmscale_arch::Machine;
@@ -18,6 +20,7 @@ use bulk::{Bulk, NsPerPage};
 use mmscale_harness::{Checks, Interrupt, RunContext, StudyError};
 use mmscale_kernel::Kernel;
 use mmscale_sim::profile::Profile;
+pub use pages::{ONE_CPU, Step, one_cpu};
 use std::sync::{Arc, Mutex};
 
 /// Linux 6.0, order 0, bulk: cores, ns per page allocated, ns per page freed. Source: the LLFree

@@ -1,0 +1,136 @@
+//! Published times of a page on one CPU: written for the first time, copied by a fork, unmapped.
+//! Each is a sum of operations, so it limits the costs of all of them together.
+
+use super::{Pair, SEED, context};
+use mmscale_arch::Machine;
+use mmscale_document::Target;
+use mmscale_harness::machine::{self, MachineSpec, Program};
+use mmscale_harness::{Interrupt, StudyError};
+use mmscale_kernel::Kernel;
+use mmscale_sim::profile::Profile;
+use mmscale_system::{Addr, Advice, Errno, MapSpec, PAGE_BYTES, System, ThreadSpec};
+use std::sync::{Arc, Mutex};
+
+/// Pages of the mapping: 64 MiB.
+const PAGES: u64 = 16 * 1024;
+
+/// A step that is timed over a mapping of [`PAGES`] pages of anonymous memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Step {
+    /// The first write to each page.
+    WriteFault,
+    /// `fork` of the process, until it returns.
+    Fork,
+    /// `madvise(MADV_DONTNEED)` of pages that were written.
+    DontNeed,
+    /// `munmap` after all pages were given back; the page tables remain.
+    MunmapEmpty,
+    /// `munmap` of pages that were written.
+    Munmap,
+}
+
+impl Step {
+    const COUNT: usize = 5;
+
+    /// Returns the printed name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::WriteFault => "first write",
+            Self::Fork => "fork",
+            Self::DontNeed => "MADV_DONTNEED",
+            Self::MunmapEmpty => "munmap, given back before",
+            Self::Munmap => "munmap",
+        }
+    }
+}
+
+/// The profiles of the published times: profile, step, ns a page.
+///
+/// `x86-26`: LLFree's raw results, Xeon Gold 5320, Linux 6.0, 104 GiB, one thread; the empty
+/// `munmap` took 39 to 45 ms. `x86-16`: David Hildenbrand, cover letters of "mm/memory: optimize
+/// fork() with PTE-mapped THP" and "optimize unmap/zap with PTE-mapped THP", 2024: 1 GiB, Xeon
+/// Silver 4210R (Cascade Lake, like the profile's Gold 6242).
+pub const ONE_CPU: [(&str, Step, f64); 5] = [
+    ("x86-26", Step::WriteFault, 1592.0),
+    ("x86-26", Step::DontNeed, 192.0),
+    ("x86-26", Step::MunmapEmpty, 1.54),
+    ("x86-16", Step::Fork, 54.7),
+    ("x86-16", Step::Munmap, 221.7),
+];
+
+/// Returns ns a page, measured and simulated, of each row of [`ONE_CPU`] that is of `profile`.
+pub fn one_cpu(profile: &Profile, interrupt: &Interrupt) -> Result<Vec<(Step, Pair)>, StudyError> {
+    let got = Arc::new(Mutex::new([0.0; Step::COUNT]));
+    let ctx = context(Target::Sim, Some(profile), profile.topology.cpus, interrupt);
+    let program = Timed { got: Arc::clone(&got) };
+    machine::run(MachineSpec::new(&ctx, SEED), machine::silent, program)?;
+    let got = *got.lock().expect("the run is over");
+    let rows = ONE_CPU.iter().filter(|(of, ..)| *of == profile.name);
+    Ok(rows.map(|&(_, step, real)| (step, Pair { real, simulated: got[step as usize] })).collect())
+}
+
+struct Timed {
+    got: Arc<Mutex<[f64; Step::COUNT]>>,
+}
+
+impl Program for Timed {
+    fn run<A: Machine>(self, kernel: &Kernel<A>) {
+        let got = timed(kernel).expect("the machine has memory for the program");
+        *self.got.lock().expect("only this program uses it") = got;
+    }
+}
+
+fn timed<S: System>(system: &S) -> Result<[f64; Step::COUNT], Errno> {
+    let mut ns = [0.0; Step::COUNT];
+    let mut time = |step: Step, body: &mut dyn FnMut() -> Result<(), Errno>| {
+        let start_ns = system.clock_ns();
+        body()?;
+        ns[step as usize] = (system.clock_ns() - start_ns) as f64 / PAGES as f64;
+        Ok(())
+    };
+    let bytes = PAGES * PAGE_BYTES;
+    let write = |at: Addr| (0..PAGES).try_for_each(|page| system.write(at.page(page), 1));
+    // The first round takes its frames from fresh blocks.
+    for _ in 0..2 {
+        let at = system.mmap(MapSpec::new(bytes))?;
+        time(Step::WriteFault, &mut || write(at))?;
+        let mut child = None;
+        time(Step::Fork, &mut || {
+            child = Some(system.fork(ThreadSpec::on(0), Box::new(|_| ()))?);
+            Ok(())
+        })?;
+        child.map_or(Ok(()), |child| system.wait(child).map(drop))?;
+        time(Step::DontNeed, &mut || system.madvise(at, bytes, Advice::DontNeed))?;
+        time(Step::MunmapEmpty, &mut || system.munmap(at, bytes))?;
+        let at = system.mmap(MapSpec::new(bytes))?;
+        write(at)?;
+        time(Step::Munmap, &mut || system.munmap(at, bytes))?;
+    }
+    Ok(ns)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error_percent(rows: &[(Step, Pair)], step: Step) -> f64 {
+        let row = rows.iter().find(|(of, _)| *of == step);
+        row.expect("the step is published for this profile").1.error_percent()
+    }
+
+    /// Costs whose source is one of these sums together give that sum.
+    #[test]
+    fn sums_of_derived_costs_are_the_published_ones() {
+        let rows = |name| {
+            let profile = mmscale_sim::profile::load(name).unwrap();
+            one_cpu(&profile, &Interrupt::default()).unwrap()
+        };
+        let metal = rows("x86-26");
+        for step in [Step::WriteFault, Step::MunmapEmpty] {
+            let error = error_percent(&metal, step);
+            assert!(error.abs() < 10.0, "{step:?}: {error} %");
+        }
+        let error = error_percent(&rows("x86-16"), Step::Fork);
+        assert!(error.abs() < 10.0, "{error} %");
+    }
+}

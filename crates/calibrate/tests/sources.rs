@@ -1,0 +1,47 @@
+//! Sources of the built-in profiles: how many numbers are assumptions.
+
+use mmscale_calibrate::review::review;
+use mmscale_calibrate::{Basis, Profiles};
+use mmscale_sim::profile::builtin_names;
+use std::path::Path;
+
+/// Assumptions among all numbers of all profiles, inherited ones included. It may only fall.
+const MOST_ASSUMED: usize = 201;
+
+/// Returns the numbers of all built-in profiles whose source is of each kind, and of all kinds.
+fn counted() -> ([usize; Basis::ALL.len()], usize) {
+    let reviews: Vec<_> = builtin_names()
+        .into_iter()
+        .map(|name| review(&Profiles::default().open(Path::new(name)).unwrap()))
+        .collect();
+    let of = |basis| -> usize {
+        reviews.iter().map(|review| review.count(basis, false) + review.count(basis, true)).sum()
+    };
+    (Basis::ALL.map(of), reviews.iter().map(|r| r.numbers.len()).sum())
+}
+
+#[test]
+fn fewer_than_half_of_the_numbers_are_assumptions_and_not_more_than_before() {
+    let (by_kind, all) = counted();
+    assert_eq!(by_kind.iter().sum::<usize>(), all, "each number has a kind");
+    let assumed = by_kind[Basis::ALL.iter().position(|&kind| kind == Basis::Assumed).unwrap()];
+    assert!(2 * assumed < all, "{assumed} of {all}");
+    assert!(
+        assumed <= MOST_ASSUMED,
+        "{assumed} assumptions, {MOST_ASSUMED} are allowed: name a source for the new number"
+    );
+}
+
+/// A lock handoff was measured, or computed from a measurement, for three machines or more.
+#[test]
+fn handoffs_are_measured_for_three_machines() {
+    let known = builtin_names().into_iter().filter(|name| {
+        let merged = Profiles::default().open(Path::new(name)).unwrap();
+        let review = review(&merged);
+        let handoff = review.numbers.iter().find(|entry| entry.key == "costs.handoff_ns").unwrap();
+        let of = [Basis::Measured, Basis::Published, Basis::Derived];
+        handoff.base.is_none() && handoff.basis.is_some_and(|basis| of.contains(&basis))
+    });
+    let known: Vec<_> = known.collect();
+    assert!(known.len() >= 3, "{known:?}");
+}
