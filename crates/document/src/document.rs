@@ -93,6 +93,10 @@ pub struct Document {
     /// something to measure.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub left_out: BTreeMap<String, String>,
+    /// Locks and mechanisms of Linux on the paths of the calls that the programs made, without a
+    /// counterpart in the memory manager that ran. Absent for the live kernel.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub not_simulated: Vec<GapRecord>,
     /// The computer that executed the run.
     pub host: Host,
     /// 16 hexadecimal digits over the results of all arms and seeds. `host_metrics` and all names
@@ -107,6 +111,38 @@ pub struct Document {
     /// exclude these runs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub failures: Vec<FailureRecord>,
+}
+
+/// A lock or mechanism of Linux that is not simulated.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct GapRecord {
+    /// The name in Linux.
+    pub name: String,
+    /// Which CPUs meet there: all of the `machine`, all `users` of one object, those of a
+    /// `process`, or none (`work`).
+    pub shared_by: String,
+    /// What Linux does with it.
+    pub what: String,
+    /// The file of Linux in which it does that.
+    pub file: String,
+}
+
+/// CPU time of all CPUs while locks were counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CpuTimeRecord {
+    /// Time of all CPUs, idle or not, in ns.
+    pub all_ns: u64,
+    /// The part that was not idle, in ns.
+    pub busy_ns: u64,
+}
+
+impl CpuTimeRecord {
+    /// Returns the sum with another time.
+    pub fn and(self, other: Self) -> Self {
+        Self { all_ns: self.all_ns + other.all_ns, busy_ns: self.busy_ns + other.busy_ns }
+    }
 }
 
 /// A run without a result.
@@ -145,6 +181,9 @@ pub struct ArmRecord {
     pub seeds: Vec<u64>,
     /// All metrics, by name.
     pub metrics: BTreeMap<String, Metric>,
+    /// CPU time while locks were counted, summed over seeds. Simulated machines only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_time: Option<CpuTimeRecord>,
     /// Lock statistics by class and site, summed over seeds.
     pub locks: Vec<LockRecord>,
     /// CPU time by call path, summed over seeds. Empty if the study does not collect it.

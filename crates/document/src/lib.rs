@@ -17,7 +17,8 @@ mod watched;
 
 pub use call::{CallRecord, CallRow};
 pub use document::{
-    ArmRecord, Document, FailureRecord, Histogram, Host, PerCpu, SCHEMA, Span, Target, schema_json,
+    ArmRecord, CpuTimeRecord, Document, FailureRecord, GapRecord, Histogram, Host, PerCpu, SCHEMA,
+    Span, Target, schema_json,
 };
 pub use fingerprint::Fingerprint;
 pub use lock::{LockRecord, LockRow};

@@ -26,6 +26,7 @@ fn arm() -> ArmRecord {
         policies: BTreeMap::from([("tick".into(), "stock".into())]),
         seeds: vec![1, 2, 3],
         metrics: BTreeMap::from([("zone_lock_contentions".into(), metric)]),
+        cpu_time: None,
         locks: LockRecord::aggregate([&row]),
         calls: vec![],
         per_cpu: BTreeMap::new(),
@@ -71,6 +72,7 @@ fn document() -> Document {
         arms: vec![arm()],
         failures: vec![],
         left_out: BTreeMap::new(),
+        not_simulated: vec![],
     }
 }
 

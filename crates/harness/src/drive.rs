@@ -9,7 +9,7 @@ use crate::study::{RunContext, SeedResult, StudyError};
 use crate::workload::seen::{FinishedRun, KernelRan, Source};
 use crate::workload::{Env, Meter, Phases, Run, Seen, Verdict, Workload};
 use mmscale_arch::{CpuId, Machine, Probe, Trace, TraceGroup};
-use mmscale_document::Target;
+use mmscale_document::{CpuTimeRecord, Target};
 use mmscale_kernel::Kernel;
 use std::any::Any;
 use std::ops::Range;
@@ -113,11 +113,11 @@ fn on_kernel<W: Workload>(
     let plan = W::plan(env).map_err(StudyError::Machine)?;
     let Phases { from_ns, until_ns, end_ns } = W::phases(&plan);
     spec.expect_end(&env.ctx, end_ns, share);
+    spec.measure(from_ns, until_ns);
     W::set_up(env, &plan, &mut spec.mm);
     env.arm.configure(&mut spec.mm);
     spec.simulated(|config| {
         set_machine(env.common(), config);
-        config.locks_ns = (from_ns, until_ns);
         W::simulate(env, &plan, config);
     });
     let run = Run::new(env, plan);
@@ -178,6 +178,13 @@ impl<W: Workload> Probe for CpuProbe<W> {
     }
 }
 
+/// Returns the CPU time in the window in which a simulated machine counted locks.
+fn cpu_time<W: Workload>(seen: &Seen<'_, W>) -> Option<CpuTimeRecord> {
+    let simulated = seen.on() == Target::Sim;
+    let busy_ns = seen.busy_ns().ok().filter(|_| simulated)?;
+    Some(CpuTimeRecord { all_ns: seen.cpu_time_ns() as u64, busy_ns: busy_ns as u64 })
+}
+
 /// Computes all metrics and the additional results.
 fn measured<W: Workload>(seen: &Seen<'_, W>) -> SeedResult {
     let window_ns = W::window_ns(seen.plan);
@@ -192,6 +199,8 @@ fn measured<W: Workload>(seen: &Seen<'_, W>) -> SeedResult {
         Source::Live(live) => live.add_host_metrics(&mut result),
         Source::Kernel(kernel) => {
             result.locks.clone_from(&kernel.machine.locks);
+            result.made = kernel.machine.made;
+            result.cpu_time = cpu_time(seen);
             result.fingerprint = kernel.machine.fingerprint;
         }
     }

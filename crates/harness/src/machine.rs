@@ -7,6 +7,7 @@ use crate::trails::Trails;
 use mmscale_arch::{CpuId, Machine, Probe};
 use mmscale_document::{CallRow, LockRow, Target};
 use mmscale_frames::page_alloc::MemoryMap;
+use mmscale_kernel::coverage::CallSet;
 use mmscale_kernel::{FinalCheck, Kernel};
 use mmscale_mm::mm::MmConfig;
 use mmscale_mm::oom::OomPolicy;
@@ -16,8 +17,7 @@ use mmscale_sim::{CpuSections, Listener, Policy, Sim, SimConfig};
 use mmscale_threads::{MEMORY_PAGES, Threads, ThreadsConfig};
 use std::ops::Range;
 use std::rc::Rc;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 /// A program for a machine: the same source on each.
@@ -34,6 +34,8 @@ pub struct MachineSpec {
     final_check: FinalCheck,
     kind: Kind,
     trails: Trails,
+    /// The time in which the calls of programs are those that the run measures.
+    measured_ns: (u64, u64),
 }
 
 /// The kind of machine.
@@ -53,6 +55,8 @@ pub struct MachineRun {
     pub calls: Vec<CallRow>,
     /// The probes, in the order of CPUs.
     pub probes: Vec<Box<dyn Probe>>,
+    /// The kinds of calls that the programs made.
+    pub made: CallSet,
     /// Sections with preemption off, by CPU, if the run requested them; simulated machines only.
     pub sections: Vec<CpuSections>,
     /// The machine's own fingerprint; 0 if time is real.
@@ -122,6 +126,7 @@ impl MachineSpec {
             final_check: final_check_of(ctx),
             kind: Kind::Sim(Box::new(config)),
             trails: ctx.trails.clone(),
+            measured_ns: (0, u64::MAX),
         }
     }
 
@@ -138,6 +143,7 @@ impl MachineSpec {
                 interrupt: Some(ctx.interrupt.flag()),
             }),
             trails: Trails::default(),
+            measured_ns: (0, u64::MAX),
         }
     }
 
@@ -168,6 +174,12 @@ impl MachineSpec {
                 progress.set(share.start + done * (share.end - share.start));
             }));
         });
+    }
+
+    /// Sets the time that the run measures, in ns of the machine's clock.
+    pub fn measure(&mut self, from_ns: u64, until_ns: u64) {
+        self.measured_ns = (from_ns, until_ns);
+        self.simulated(|config| config.locks_ns = (from_ns, until_ns));
     }
 
     /// Changes the configuration of a simulated machine; does nothing on other machines.
@@ -202,18 +214,24 @@ pub fn run<P: Program>(
     program: P,
 ) -> Result<MachineRun, StudyError> {
     let begin = Instant::now();
-    let begun = Arc::new(AtomicBool::new(false));
-    let booting =
-        Booting { mm: spec.mm, final_check: spec.final_check, program, begun: Arc::clone(&begun) };
+    let first = Arc::new(FirstThread::default());
+    let booting = Booting {
+        mm: spec.mm,
+        final_check: spec.final_check,
+        program,
+        first: Arc::clone(&first),
+        measured_ns: spec.measured_ns,
+    };
     let mut run = match spec.kind {
         Kind::Sim(config) => on_sim(*config, &spec.trails, booting, probe)?,
         Kind::Threads(config) => on_threads(&config, booting, probe)?,
     };
-    if !begun.load(Ordering::Relaxed) {
+    let Some(&made) = first.made.get() else {
         let what = "the first process could not start: 100 attempts to allocate its memory failed; \
                     lower --set alloc_fail_1024";
         return Err(StudyError::Machine(what.to_owned()));
-    }
+    };
+    run.made = made;
     run.cost.host_ns = begin.elapsed().as_nanos() as u64;
     Ok(run)
 }
@@ -223,18 +241,28 @@ struct Booting<P> {
     mm: MmConfig,
     final_check: FinalCheck,
     program: P,
-    begun: Arc<AtomicBool>,
+    first: Arc<FirstThread>,
+    measured_ns: (u64, u64),
+}
+
+/// What the first thread of a kernel leaves behind.
+#[derive(Default)]
+struct FirstThread {
+    /// The kinds of calls of all programs; set when the first thread returns, so not set if it
+    /// could not start.
+    made: OnceLock<CallSet>,
 }
 
 impl<P: Program> Booting<P> {
     /// Boots the kernel. Panics, which ends the run with the message, if the memory manager refuses
     /// its configuration; parameters were checked before.
     fn kernel<A: Machine>(self) -> Kernel<A> {
-        let (program, begun) = (self.program, self.begun);
+        let (program, thread) = (self.program, self.first);
+        let (from_ns, until_ns) = self.measured_ns;
         let first = move |kernel: &Kernel<A>| {
-            // Relaxed: read after the machine has ended, whose threads were joined.
-            begun.store(true, Ordering::Relaxed);
+            kernel.calls().measure(from_ns, until_ns);
             program.run(kernel);
+            thread.made.set(kernel.calls().made()).expect("a kernel boots once");
         };
         Kernel::boot(&self.mm, self.final_check, Box::new(first))
             .unwrap_or_else(|why| panic!("the memory manager cannot start: {why}"))
@@ -263,6 +291,7 @@ fn on_sim<P: Program>(
         end_ns: outcome.virtual_ns,
         locks: outcome.locks,
         calls: outcome.calls,
+        made: CallSet::default(),
         probes: outcome.probes,
         sections: outcome.sections,
         fingerprint: outcome.fingerprint,
@@ -286,6 +315,7 @@ fn on_threads<P: Program>(
         end_ns: outcome.wall_ns,
         locks: outcome.locks,
         calls: outcome.calls,
+        made: CallSet::default(),
         probes: outcome.probes,
         sections: Vec::new(),
         fingerprint: 0,

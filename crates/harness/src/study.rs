@@ -5,7 +5,10 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use mmscale_document::{CallRow, Histogram, LockRow, PerCpu, SectionRecord, Span, Target, Value};
+use mmscale_document::{
+    CallRow, CpuTimeRecord, Histogram, LockRow, PerCpu, SectionRecord, Span, Target, Value,
+};
+use mmscale_kernel::coverage::CallSet;
 use mmscale_sim::profile::Profile;
 use thiserror::Error;
 
@@ -285,6 +288,10 @@ pub struct SeedResult {
     pub missing: BTreeMap<&'static str, &'static str>,
     /// Lock statistics by class and call path.
     pub locks: Vec<LockRow>,
+    /// CPU time while locks were counted; simulated machines only.
+    pub cpu_time: Option<CpuTimeRecord>,
+    /// The kinds of calls that the programs made; machines with this memory manager only.
+    pub made: CallSet,
     /// CPU time by call path, if the study collects it.
     pub calls: Vec<CallRow>,
     /// Values of single CPUs, by name.

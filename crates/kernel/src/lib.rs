@@ -7,6 +7,7 @@
 //! | file | content |
 //! |---|---|
 //! | `callbacks` | callbacks of the machine |
+//! | `coverage` | what Linux does in these calls that is not simulated |
 //! | `process`, `thread` | the tables of processes and threads |
 //! | `descriptor` | the descriptor tables of processes |
 //! | `open` | the calls that open and close descriptors, and process_mrelease |
@@ -19,6 +20,7 @@
 extern crate alloc;
 
 mod callbacks;
+pub mod coverage;
 mod descriptor;
 mod memory;
 mod open;
@@ -28,9 +30,10 @@ mod thread;
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
+use coverage::{Call, Calls};
 use descriptor::Descriptors;
 use mmscale_arch::sync::SpinLock;
-use mmscale_arch::{CpuId, LockClass, Machine, Priority, TaskEntry, TaskSpec};
+use mmscale_arch::{CpuId, LockClass, Machine, Op, Priority, TaskEntry, TaskSpec};
 use mmscale_mm::memcg::GroupId;
 use mmscale_mm::mm::{Mm, MmConfig, MmError};
 use mmscale_mm::oom::ADJ_MIN;
@@ -60,6 +63,7 @@ pub struct Kernel<A: Machine> {
     threads: ThreadTable<A>,
     processes: SpinLock<A, ProcessTable<A>>,
     current: Current<A>,
+    calls: Calls,
     nodes: usize,
     groups: usize,
     final_check: FinalCheck,
@@ -79,6 +83,7 @@ impl<A: Machine> Kernel<A> {
             threads: ThreadTable::new(),
             processes: SpinLock::new(LockClass::Tasklist, ProcessTable::new()),
             current: Current::new(),
+            calls: Calls::new(),
             nodes: config.map.node_count(),
             groups: config.groups,
             final_check,
@@ -97,6 +102,11 @@ impl<A: Machine> Kernel<A> {
     /// Returns the memory manager, for inspection.
     pub fn mm(&self) -> &Mm<A> {
         &self.mm
+    }
+
+    /// Returns the kinds of calls that programs made.
+    pub fn calls(&self) -> &Calls {
+        &self.calls
     }
 
     /// Runs the whole system from its first thread. Ends before `program` starts if there is no
@@ -188,6 +198,7 @@ impl<A: Machine> Kernel<A> {
             Some(Start { process: Some((process, stack)), body }) => {
                 self.mm.run_on_stack(stack, || {
                     self.current.run(self.mm.mm_ref(), &process, || body(self));
+                    self.calls.add::<A>(Call::Exit);
                     process.end_thread(self.mm.mm_ref());
                 });
             }
@@ -200,6 +211,13 @@ impl<A: Machine> Kernel<A> {
         }
     }
 
+    /// Enters a system call. Returns the calling process; fails if it is being stopped.
+    fn enter(&self, call: Call) -> Result<&Process<A>, Errno> {
+        self.calls.add::<A>(call);
+        let process = self.running()?;
+        A::work(Op::Syscall, 1);
+        Ok(process)
+    }
     /// Returns the calling process. Fails if it is being stopped.
     fn running(&self) -> Result<&Process<A>, Errno> {
         let process = self.current.process();

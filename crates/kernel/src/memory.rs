@@ -1,9 +1,10 @@
 //! System calls about memory: converts bytes and manual-page semantics to pages and `mm::space`.
 
 use crate::Kernel;
+use crate::coverage::Call;
 use crate::process::Process;
 use alloc::vec::Vec;
-use mmscale_arch::{Machine, NodeId, Op, PAGE_SIZE, VirtAddr, VmaRange, Vpn};
+use mmscale_arch::{Machine, NodeId, PAGE_SIZE, VirtAddr, VmaRange, Vpn};
 use mmscale_mm::pgtable::MemAccess;
 use mmscale_mm::space::{self, FaultError, MapRequest, Reaped, RemapRequest, SpaceError};
 use mmscale_system::{
@@ -124,8 +125,7 @@ fn addr(page: Vpn) -> Addr {
 
 impl<A: Machine> Kernel<A> {
     pub(crate) fn sys_mmap(&self, spec: MapSpec) -> Result<Addr, Errno> {
-        let process = self.running()?;
-        A::work(Op::Syscall, 1);
+        let process = self.enter(if spec.file.is_some() { Call::MmapFile } else { Call::Mmap })?;
         let place = match spec.place {
             Place::Any => space::Place::Any,
             // A hint is rounded down.
@@ -155,14 +155,12 @@ impl<A: Machine> Kernel<A> {
         mapped
     }
     pub(crate) fn sys_munmap(&self, at: Addr, bytes: u64) -> Result<(), Errno> {
-        let process = self.running()?;
-        A::work(Op::Syscall, 1);
+        let process = self.enter(Call::Munmap)?;
         let range = range(at, bytes, Errno::Inval)?;
         process.space.munmap(self.mm.mm_ref(), range).map_err(errno)
     }
     pub(crate) fn sys_mprotect(&self, at: Addr, bytes: u64, prot: Prot) -> Result<(), Errno> {
-        let process = self.running()?;
-        A::work(Op::Syscall, 1);
+        let process = self.enter(Call::Mprotect)?;
         page(at)?;
         if bytes == 0 {
             return Ok(());
@@ -177,8 +175,7 @@ impl<A: Machine> Kernel<A> {
         new_bytes: u64,
         may_move: MayMove,
     ) -> Result<Addr, Errno> {
-        let process = self.running()?;
-        A::work(Op::Syscall, 1);
+        let process = self.enter(Call::Mremap)?;
         let may_move = match may_move {
             MayMove::No => space::MayMove::No,
             MayMove::Anywhere => space::MayMove::Anywhere,
@@ -194,8 +191,7 @@ impl<A: Machine> Kernel<A> {
         process.space.mremap(self.mm.mm_ref(), request).map(addr).map_err(errno)
     }
     pub(crate) fn sys_madvise(&self, at: Addr, bytes: u64, advice: Advice) -> Result<(), Errno> {
-        let process = self.running()?;
-        A::work(Op::Syscall, 1);
+        let process = self.enter(Call::Madvise)?;
         page(at)?;
         if bytes == 0 {
             return Ok(());
@@ -204,8 +200,7 @@ impl<A: Machine> Kernel<A> {
         process.space.madvise(self.mm.mm_ref(), range, advice_of(advice)).map_err(errno)
     }
     pub(crate) fn sys_mlock(&self, at: Addr, bytes: u64, what: LockWhat) -> Result<(), Errno> {
-        let process = self.running()?;
-        A::work(Op::Syscall, 1);
+        let process = self.enter(Call::Mlock)?;
         let what = match what {
             LockWhat::Everything => space::LockWhat::Everything,
             LockWhat::OnFault => space::LockWhat::OnFault,
@@ -216,8 +211,7 @@ impl<A: Machine> Kernel<A> {
         }
     }
     pub(crate) fn sys_munlock(&self, at: Addr, bytes: u64) -> Result<(), Errno> {
-        let process = self.running()?;
-        A::work(Op::Syscall, 1);
+        let process = self.enter(Call::Mlock)?;
         match around(at, bytes)? {
             Some(range) => process.space.munlock(self.mm.mm_ref(), range).map_err(errno),
             None => Ok(()),
@@ -230,8 +224,7 @@ impl<A: Machine> Kernel<A> {
         node: usize,
         present: Present,
     ) -> Result<(), Errno> {
-        let process = self.running()?;
-        A::work(Op::Syscall, 1);
+        let process = self.enter(Call::Mbind)?;
         page(at)?;
         if node >= self.nodes {
             return Err(Errno::Inval);
@@ -251,8 +244,7 @@ impl<A: Machine> Kernel<A> {
         }
     }
     pub(crate) fn sys_mincore(&self, at: Addr, bytes: u64) -> Result<Vec<bool>, Errno> {
-        let process = self.running()?;
-        A::work(Op::Syscall, 1);
+        let process = self.enter(Call::Mincore)?;
         page(at)?;
         let mut there = Vec::new();
         if bytes == 0 {
@@ -265,6 +257,7 @@ impl<A: Machine> Kernel<A> {
     }
     pub(crate) fn user_write(&self, at: Addr, word: u64) -> Result<(), Errno> {
         let process = self.current.process();
+        self.calls.add::<A>(Call::Access);
         let at = accessed(at)?;
         let write = |pfn| A::write_stamp(pfn, word);
         let done = process.space.access(self.mm.mm_ref(), at, MemAccess::Write, write);
@@ -272,6 +265,7 @@ impl<A: Machine> Kernel<A> {
     }
     pub(crate) fn user_read(&self, at: Addr) -> Result<u64, Errno> {
         let process = self.current.process();
+        self.calls.add::<A>(Call::Access);
         let at = accessed(at)?;
         let done = process.space.access(self.mm.mm_ref(), at, MemAccess::Read, A::read_stamp);
         done.map_err(|why| signal(process, why))

@@ -1,30 +1,28 @@
 //! System calls on descriptors (files and other processes), and process_mrelease.
 
 use crate::Kernel;
+use crate::coverage::Call;
 use crate::descriptor::Open;
 use crate::memory;
 use alloc::sync::Arc;
-use mmscale_arch::{Func, Machine, Op, Span};
+use mmscale_arch::{Func, Machine, Span};
 use mmscale_mm::space::File;
 use mmscale_system::{Errno, Fd, FilePart, PAGE_BYTES, ProcessId};
 
 impl<A: Machine> Kernel<A> {
     pub(crate) fn sys_pidfd_open(&self, process: ProcessId) -> Result<Fd, Errno> {
-        let own = self.running()?;
-        A::work(Op::Syscall, 1);
+        let own = self.enter(Call::Pidfd)?;
         let meant = self.processes.lock_irqsave().get(process).ok_or(Errno::Srch)?;
         Ok(own.descriptors.lock_irqsave().insert(Open::Process(meant)))
     }
     pub(crate) fn sys_close(&self, fd: Fd) -> Result<(), Errno> {
-        let own = self.running()?;
-        A::work(Op::Syscall, 1);
+        let own = self.enter(Call::Close)?;
         let closed = own.descriptors.lock_irqsave().remove(fd);
         closed.ok_or(Errno::Badf)?.close(self.mm.mm_ref());
         Ok(())
     }
     pub(crate) fn sys_file(&self, bytes: u64) -> Result<Fd, Errno> {
-        let own = self.running()?;
-        A::work(Op::Syscall, 1);
+        let own = self.enter(Call::File)?;
         let pages = bytes.div_ceil(PAGE_BYTES);
         if pages > u64::from(u32::MAX) {
             return Err(Errno::Overflow);
@@ -55,8 +53,7 @@ impl<A: Machine> Kernel<A> {
     }
     /// The order of the checks is that of Linux.
     pub(crate) fn sys_process_mrelease(&self, process: Fd, flags: u32) -> Result<(), Errno> {
-        let own = self.running()?;
-        A::work(Op::Syscall, 1);
+        let own = self.enter(Call::Mrelease)?;
         let _span = Span::<A>::enter(Func::ProcessMrelease);
         if flags != 0 {
             return Err(Errno::Inval);

@@ -1,13 +1,14 @@
 //! System calls on the machine, threads and processes.
 
 use crate::Kernel;
+use crate::coverage::Call;
 use crate::descriptor::Descriptors;
 use crate::memory;
 use crate::process::Process;
 use crate::thread::{self, JoinStep, Start};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use mmscale_arch::{CpuId, HotplugError, Machine, Op, TaskSpec};
+use mmscale_arch::{CpuId, HotplugError, Machine, TaskSpec};
 use mmscale_mm::space::Space;
 use mmscale_mm::stack::Stack;
 use mmscale_system::{
@@ -26,8 +27,7 @@ impl<A: Machine> System for Kernel<A> {
         A::now_ns()
     }
     fn sleep_ns(&self, ns: u64) -> Result<(), Errno> {
-        let process = self.running()?;
-        A::work(Op::Syscall, 1);
+        let process = self.enter(Call::Sleep)?;
         self.mm.sleep_ns_unless(ns, || process.is_stopped());
         self.running().map(|_| ())
     }
@@ -37,15 +37,18 @@ impl<A: Machine> System for Kernel<A> {
         self.running().map(|_| ())
     }
     fn cpu_offline(&self, cpu: usize) -> Result<(), Errno> {
+        self.calls.add::<A>(Call::Hotplug);
         self.running()?;
         A::cpu_offline(existing_cpu::<A>(cpu)?).map_err(refused)
     }
     fn cpu_online(&self, cpu: usize) -> Result<(), Errno> {
+        self.calls.add::<A>(Call::Hotplug);
         self.running()?;
         A::cpu_online(existing_cpu::<A>(cpu)?).map_err(refused)
     }
 
     fn spawn(&self, spec: ThreadSpec, body: Body<Self>) -> Result<ThreadId, Errno> {
+        self.calls.add::<A>(Call::Spawn);
         let own = self.running()?.id;
         let cpu = existing_cpu::<A>(spec.cpu)?;
         let process = self.processes.lock_irqsave().get(own).ok_or(Errno::Srch)?;
@@ -58,18 +61,16 @@ impl<A: Machine> System for Kernel<A> {
         self.join_unless(thread, || own.is_stopped())
     }
     fn process(&self, spec: ThreadSpec, body: Body<Self>) -> Result<ProcessId, Errno> {
-        let parent = self.running()?.id;
+        let parent = self.enter(Call::Process)?.id;
         let cpu = existing_cpu::<A>(spec.cpu)?;
-        A::work(Op::Syscall, 1);
         let (stack, space) = self.with_stack(|| self.new_space(self.group_of(cpu)))?;
         self.inherit_oom_score_adj(&space);
         let parts = (space, Descriptors::new(), stack);
         Ok(self.start_process(cpu, spec, parts, parent, body))
     }
     fn fork(&self, spec: ThreadSpec, body: Body<Self>) -> Result<ProcessId, Errno> {
-        let parent = self.running()?;
+        let parent = self.enter(Call::Fork)?;
         let cpu = existing_cpu::<A>(spec.cpu)?;
-        A::work(Op::Syscall, 1);
         let fork = || parent.space.fork(self.mm.mm_ref()).map_err(memory::errno);
         let (stack, space) = self.with_stack(fork)?;
         self.inherit_oom_score_adj(&space);
@@ -78,6 +79,7 @@ impl<A: Machine> System for Kernel<A> {
         Ok(self.start_process(cpu, spec, parts, parent.id, body))
     }
     fn wait(&self, process: ProcessId) -> Result<Exit, Errno> {
+        self.calls.add::<A>(Call::Wait);
         let own = self.own_process();
         let child = self.processes.lock_irqsave().claim(process, own).ok_or(Errno::Child)?;
         if !child.wait_for(self.current.process()) {
@@ -89,8 +91,7 @@ impl<A: Machine> System for Kernel<A> {
         Ok(child.exit())
     }
     fn kill(&self, process: ProcessId) -> Result<(), Errno> {
-        self.running()?;
-        A::work(Op::Syscall, 1);
+        self.enter(Call::Kill)?;
         let victim = self.processes.lock_irqsave().get(process).ok_or(Errno::Srch)?;
         victim.kill();
         Ok(())
@@ -178,8 +179,7 @@ impl<A: Machine> Kernel<A> {
         }
     }
     fn sys_set_oom_score_adj(&self, process: ProcessId, thousandths: i32) -> Result<(), Errno> {
-        self.running()?;
-        A::work(Op::Syscall, 1);
+        self.enter(Call::OomScore)?;
         let meant = self.processes.lock_irqsave().get(process).ok_or(Errno::Srch)?;
         if meant.space.set_oom_adjustment(thousandths) { Ok(()) } else { Err(Errno::Inval) }
     }

@@ -45,6 +45,7 @@ fn arm(name: &str, scale: f64) -> ArmRecord {
         policies: BTreeMap::from([("tick".into(), name.into()), ("lru".into(), "lazy".into())]),
         seeds: vec![1, 2, 3],
         metrics: metrics.map(|(name, metric)| (name.to_owned(), metric)).into(),
+        cpu_time: None,
         locks: vec![
             lock("pcp", "free_pages", 9_000_000, 0),
             lock("zone", "free_pcppages_bulk", 412_345, contentions),
@@ -97,6 +98,7 @@ fn document(arms: Vec<ArmRecord>) -> Document {
         arms,
         failures: vec![],
         left_out: BTreeMap::new(),
+        not_simulated: vec![],
     }
 }
 

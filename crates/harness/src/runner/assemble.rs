@@ -3,10 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use mmscale_document::{
-    ArmRecord, CallRecord, Document, FailureRecord, Fingerprint, Histogram, LockRecord, Metric,
-    PerCpu, SCHEMA, Value,
+    ArmRecord, CallRecord, CpuTimeRecord, Document, FailureRecord, Fingerprint, GapRecord,
+    Histogram, LockRecord, Metric, PerCpu, SCHEMA, Value,
 };
 
+use mmscale_kernel::coverage::{CallSet, Gap};
 use mmscale_stats as stats;
 
 use super::Job;
@@ -46,6 +47,7 @@ pub(super) fn document(
         window_ns: results.iter().find_map(|(_, run)| run.window_ns),
         params: plan.shown_params(),
         left_out: left_out(plan, results),
+        not_simulated: not_simulated(results),
         host: host(),
         fingerprint: fingerprint(&arms),
         arms: plan.arms.iter().zip(&arms).map(|(&id, runs)| arm(plan, id, runs)).collect(),
@@ -65,6 +67,19 @@ fn left_out(plan: &Plan, results: &[(Job, SeedResult)]) -> BTreeMap<String, Stri
         all.extend(metrics.into_iter().map(|metric| (metric.to_owned(), needs.clone())));
     }
     all
+}
+
+/// Returns the locks and mechanisms of Linux that the calls of all runs reach, and that are not
+/// simulated.
+fn not_simulated(results: &[(Job, SeedResult)]) -> Vec<GapRecord> {
+    let made = results.iter().fold(CallSet::default(), |all, (_, run)| all.and(run.made));
+    let record = |gap: &Gap| GapRecord {
+        name: gap.name.to_owned(),
+        shared_by: gap.scope.name().to_owned(),
+        what: gap.what.to_owned(),
+        file: gap.file.to_owned(),
+    };
+    made.gaps().map(record).collect()
 }
 
 /// Returns the fingerprint over all results of the runs. Names chosen by an author are excluded (an
@@ -121,6 +136,7 @@ fn arm(plan: &Plan, id: ArmId, runs: &Runs<'_>) -> ArmRecord {
         policies: plan.study.policies(id, &plan.params, plan.on),
         seeds,
         metrics: metrics.collect(),
+        cpu_time: cpu_time(runs),
         locks: LockRecord::aggregate(runs.iter().flat_map(|run| &run.locks)),
         calls: CallRecord::aggregate(runs.iter().flat_map(|run| &run.calls)),
         per_cpu: per_cpu(runs),
@@ -129,6 +145,12 @@ fn arm(plan: &Plan, id: ArmId, runs: &Runs<'_>) -> ArmRecord {
         spans: runs.iter().flat_map(|run| run.spans.iter().cloned()).collect(),
         host_metrics: host_metrics(runs),
     }
+}
+
+/// Returns the sum of the CPU time of all runs. `None` if a run has none.
+fn cpu_time(runs: &[&SeedResult]) -> Option<CpuTimeRecord> {
+    let times = runs.iter().map(|run| run.cpu_time);
+    times.reduce(|sum, time| Some(sum?.and(time?))).flatten()
 }
 
 fn per_cpu(runs: &[&SeedResult]) -> BTreeMap<String, PerCpu> {

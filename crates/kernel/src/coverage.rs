@@ -1,0 +1,334 @@
+//! What Linux does in the calls that a run made, and this memory manager does not.
+//!
+//! A result is silent about a lock that is not simulated. [`GAPS`] is the only list of such locks
+//! and mechanisms, and a run knows which of its calls reach them. A gap that is closed loses its
+//! row here.
+
+use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::{AtomicU32, AtomicU64};
+use mmscale_arch::Machine;
+
+/// A kind of call, as far as [`GAPS`] distinguishes them. Names are those of the system calls.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[expect(missing_docs, reason = "the names are those of system calls")]
+pub enum Call {
+    Sleep,
+    Hotplug,
+    /// A new thread.
+    Spawn,
+    /// A new process that shares nothing with its parent.
+    Process,
+    Fork,
+    /// The end of a thread, and of its process with the last.
+    Exit,
+    Wait,
+    Kill,
+    Pidfd,
+    Close,
+    Mrelease,
+    OomScore,
+    File,
+    /// mmap of anonymous memory.
+    Mmap,
+    /// mmap of a file.
+    MmapFile,
+    Munmap,
+    Mprotect,
+    Mremap,
+    Madvise,
+    Mlock,
+    Mbind,
+    Mincore,
+    /// An access by a program, which may fault.
+    Access,
+}
+
+impl Call {
+    const fn bit(self) -> u32 {
+        1 << self as u32
+    }
+}
+
+/// The kinds of calls that a run made.
+#[derive(Debug)]
+pub struct Calls {
+    /// Relaxed, as all that follow: each bit stands alone, and readers join the threads that set
+    /// them.
+    ever: AtomicU32,
+    measured: AtomicU32,
+    /// The measured time, in ns of the machine's clock. Set before programs start.
+    from_ns: AtomicU64,
+    until_ns: AtomicU64,
+}
+
+impl Calls {
+    /// Returns a record of calls at any time.
+    pub(crate) const fn new() -> Self {
+        Self {
+            ever: AtomicU32::new(0),
+            measured: AtomicU32::new(0),
+            from_ns: AtomicU64::new(0),
+            until_ns: AtomicU64::new(u64::MAX),
+        }
+    }
+    /// Sets the measured time.
+    pub fn measure(&self, from_ns: u64, until_ns: u64) {
+        self.from_ns.store(from_ns, Relaxed);
+        self.until_ns.store(until_ns, Relaxed);
+    }
+    /// Records a call. The line is written once for each kind, so that real CPUs do not exchange
+    /// it.
+    pub(crate) fn add<A: Machine>(&self, call: Call) {
+        if self.measured.load(Relaxed) & call.bit() != 0 {
+            return;
+        }
+        if self.ever.load(Relaxed) & call.bit() == 0 {
+            self.ever.fetch_or(call.bit(), Relaxed);
+        }
+        let now_ns = A::now_ns();
+        if self.from_ns.load(Relaxed) <= now_ns && now_ns < self.until_ns.load(Relaxed) {
+            self.measured.fetch_or(call.bit(), Relaxed);
+        }
+    }
+    /// Returns the kinds of calls so far.
+    pub fn made(&self) -> CallSet {
+        CallSet { ever: self.ever.load(Relaxed), measured: self.measured.load(Relaxed) }
+    }
+}
+
+/// A set of kinds of calls: those of the measured time, and all.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct CallSet {
+    ever: u32,
+    measured: u32,
+}
+
+impl CallSet {
+    /// Returns the calls of both sets.
+    #[must_use]
+    pub const fn and(self, other: Self) -> Self {
+        Self { ever: self.ever | other.ever, measured: self.measured | other.measured }
+    }
+    /// Returns the rows of [`GAPS`] that these calls reach, in the order of the table.
+    pub fn gaps(self) -> impl Iterator<Item = &'static Gap> {
+        GAPS.iter().filter(move |gap| {
+            let reached = gap.calls.iter().any(|call| self.measured & call.bit() != 0);
+            reached && gap.once.is_none_or(|call| self.ever & call.bit() != 0)
+        })
+    }
+}
+
+/// Which CPUs meet at a lock or mechanism that is not simulated.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Scope {
+    /// All CPUs of the machine.
+    Machine,
+    /// All CPUs that run processes of one family, or that use one file or group.
+    Shared,
+    /// Only CPUs of one process.
+    Process,
+    /// No lock: work that has a cost or changes what other locks see.
+    Work,
+}
+
+impl Scope {
+    /// Returns who meets there, in a word.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Machine => "machine",
+            Self::Shared => "users",
+            Self::Process => "process",
+            Self::Work => "work",
+        }
+    }
+}
+
+/// A lock or mechanism of Linux that is not simulated.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Gap {
+    /// The name in Linux.
+    pub name: &'static str,
+    /// Which CPUs meet there.
+    pub scope: Scope,
+    /// What Linux does with it, in a few words.
+    pub what: &'static str,
+    /// Where Linux does it: the file, as of 6.18.
+    pub file: &'static str,
+    /// The calls that reach it.
+    pub calls: &'static [Call],
+    /// A call without which, at any time of the run, they do not.
+    pub once: Option<Call>,
+}
+
+use Call::{
+    Access, Close, Exit, File, Fork, Hotplug, Kill, Madvise, Mmap, MmapFile, Mprotect, Mremap,
+    Munmap, Pidfd, Process, Sleep, Spawn, Wait,
+};
+
+const fn gap(
+    name: &'static str,
+    scope: Scope,
+    what: &'static str,
+    file: &'static str,
+    calls: &'static [Call],
+) -> Gap {
+    Gap { name, scope, what, file, calls, once: None }
+}
+
+/// A gap that calls reach only if the run has made the call `once`.
+const fn after(once: Call, gap: Gap) -> Gap {
+    Gap { once: Some(once), ..gap }
+}
+
+/// All gaps: those where all CPUs meet come first.
+pub const GAPS: &[Gap] = &[
+    gap(
+        "pidmap_lock",
+        Scope::Machine,
+        "numbers of tasks, at their start and end",
+        "kernel/pid.c",
+        &[Fork, Process, Spawn, Exit],
+    ),
+    gap(
+        "css_set_lock",
+        Scope::Machine,
+        "cgroups of a task, at its start and end",
+        "kernel/cgroup/cgroup.c",
+        &[Fork, Process, Spawn, Exit],
+    ),
+    gap(
+        "pcpu_lock",
+        Scope::Machine,
+        "per-CPU counters of a new address space",
+        "mm/percpu.c",
+        &[Fork, Process, Exit],
+    ),
+    gap(
+        "vm_committed_as",
+        Scope::Machine,
+        "memory that is promised: a counter for each CPU, folded under one lock",
+        "mm/util.c",
+        &[Mmap, Munmap, Mremap, Mprotect, Fork, Exit],
+    ),
+    gap(
+        "kmem_cache_node->list_lock",
+        Scope::Machine,
+        "slabs of VMAs, tree nodes and tasks, when a CPU's own are used up",
+        "mm/slub.c",
+        &[Mmap, MmapFile, Munmap, Fork, Process, Spawn, Exit],
+    ),
+    after(
+        Fork,
+        gap(
+            "anon_vma->root->rwsem",
+            Scope::Shared,
+            "reverse map of anonymous memory: a parent and all its forks have one lock",
+            "mm/rmap.c",
+            &[Fork, Exit, Munmap, Mremap, Access],
+        ),
+    ),
+    after(
+        MmapFile,
+        gap(
+            "i_mmap_rwsem",
+            Scope::Shared,
+            "reverse map of a file: every mapping and unmapping of it",
+            "mm/vma.c",
+            &[MmapFile, Munmap, Mremap, Mprotect, Fork, Exit],
+        ),
+    ),
+    after(
+        File,
+        gap(
+            "i_pages",
+            Scope::Shared,
+            "the page cache of a file: insertion, removal, readahead, fault-around",
+            "mm/filemap.c",
+            &[File, MmapFile, Access],
+        ),
+    ),
+    gap(
+        "sighand->siglock",
+        Scope::Shared,
+        "signal state of a process, and the SIGCHLD of its end",
+        "kernel/signal.c",
+        &[Fork, Process, Spawn, Exit, Wait, Kill],
+    ),
+    gap(
+        "files->file_lock",
+        Scope::Process,
+        "table of descriptors, copied by a fork",
+        "fs/file.c",
+        &[Fork, File, Pidfd, Close],
+    ),
+    gap(
+        "rq->__lock",
+        Scope::Shared,
+        "run queues: wake-ups from other CPUs, load balance, migration of tasks",
+        "kernel/sched/core.c",
+        &[Fork, Process, Spawn, Wait, Sleep],
+    ),
+    gap(
+        "callbacks of CPU hotplug",
+        Scope::Machine,
+        "scheduler, block layer and drivers, at each change of the online CPUs",
+        "kernel/cpu.c",
+        &[Hotplug],
+    ),
+    gap(
+        "large folios",
+        Scope::Work,
+        "orders between a page and a huge page; faults and unmaps of several pages",
+        "mm/memory.c",
+        &[Access],
+    ),
+    gap(
+        "multi-gen LRU",
+        Scope::Work,
+        "the other LRU of Linux, if lru_gen is enabled",
+        "mm/vmscan.c",
+        &[Access, Madvise],
+    ),
+    gap(
+        "NUMA balancing",
+        Scope::Work,
+        "hinting faults and migration to the node of the user",
+        "mm/memory.c",
+        &[Access],
+    ),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec::Vec;
+
+    fn names(ever: &[Call], measured: &[Call]) -> Vec<&'static str> {
+        let bits = |calls: &[Call]| calls.iter().fold(0, |bits, call| bits | call.bit());
+        let made = CallSet { ever: bits(ever) | bits(measured), measured: bits(measured) };
+        made.gaps().map(|gap| gap.name).collect()
+    }
+
+    #[test]
+    fn only_gaps_of_calls_that_were_measured_are_listed() {
+        assert_eq!(names(&[], &[]), [""; 0]);
+        assert_eq!(names(&[Fork], &[Call::Mincore, Call::Mlock]), [""; 0]);
+        assert!(names(&[], &[Fork]).contains(&"pidmap_lock"));
+        assert!(!names(&[Fork], &[Mmap, Munmap, Access]).contains(&"pidmap_lock"));
+    }
+
+    #[test]
+    fn a_lock_of_files_is_a_gap_of_runs_with_files() {
+        assert!(!names(&[], &[Munmap, Exit]).contains(&"i_mmap_rwsem"));
+        assert!(names(&[MmapFile], &[Munmap, Exit]).contains(&"i_mmap_rwsem"));
+        assert!(!names(&[MmapFile], &[Mmap]).contains(&"i_mmap_rwsem"));
+    }
+
+    #[test]
+    fn each_gap_has_one_row_and_says_where() {
+        for (at, gap) in GAPS.iter().enumerate() {
+            assert!(!gap.calls.is_empty() && gap.file.ends_with(".c"), "{}", gap.name);
+            assert!(GAPS[..at].iter().all(|other| other.name != gap.name), "{} twice", gap.name);
+        }
+    }
+}
