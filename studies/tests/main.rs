@@ -8,6 +8,7 @@ mod plan;
 mod planted;
 mod policies;
 mod reap;
+mod robust;
 mod runner;
 mod shelf;
 mod shipped;

@@ -26,6 +26,7 @@ mod output;
 mod policies;
 mod profile;
 mod progress;
+mod robust;
 mod run;
 #[cfg(feature = "live")]
 mod unwatched;
@@ -105,6 +106,7 @@ fn dispatch(registry: Registry, origin: Origin, command: Option<Command>) -> Res
     match command {
         None => output::print(&Args::command().render_help().to_string()),
         Some(Command::Run(args)) => run::run(registry, origin, &args),
+        Some(Command::Robust(args)) => robust::robust(registry, origin, &args),
         Some(Command::List(args)) => list::list(registry, &args),
         Some(Command::Fidelity(args)) => fidelity::fidelity(registry.profiles(), &args),
         Some(Command::Live(args)) => kernel::live(&args),

@@ -11,6 +11,7 @@ mod fingerprint;
 mod lock;
 mod metric;
 mod origin;
+mod robust;
 mod section;
 mod value;
 mod watched;
@@ -24,6 +25,7 @@ pub use fingerprint::Fingerprint;
 pub use lock::{LockRecord, LockRow};
 pub use metric::Metric;
 pub use origin::{Build, Groups, Topology};
+pub use robust::{Claim, MovedNumber, ROBUST_SCHEMA, Robustness};
 pub use section::{SectionRecord, SectionWait};
 pub use value::{ParamValue, Value};
 pub use watched::{

@@ -18,6 +18,7 @@
 //! | `file`, `file_study`, `registry` | `study.toml`; a study of file and workload; all studies |
 //! | `plan`, `needs`, `shape` | from a request to plans; their host requirements; CPU counts |
 //! | `runner` | runs over seeds; documents |
+//! | `robust` | conclusions on machines with other costs |
 //! | `schedules`, `trails` | a run under both schedules, and the first event that differs |
 
 mod arm;
@@ -39,6 +40,7 @@ mod plan;
 mod policy_arm;
 mod profiles;
 mod registry;
+mod robust;
 mod runner;
 mod schedules;
 mod shape;
@@ -57,7 +59,7 @@ pub use host::host;
 pub use mmscale_arch::About;
 pub use mmscale_document::Watch;
 pub use mmscale_mm::policy::{MECHANISMS, Mechanism};
-pub use mmscale_sim::profile::{Profiles, Shape};
+pub use mmscale_sim::profile::{Merged, Profiles, Shape};
 pub use mmscale_system as system;
 pub use mmscale_system::plain;
 pub use names::{UnknownName, nearest};
@@ -68,6 +70,7 @@ pub use plan::{CallError, MAX_CPUS, Plan, Request, plan};
 pub use policy_arm::{PolicyArm, PolicyError};
 pub use profiles::{ProfileSummary, profiles};
 pub use registry::{NoStudy, Registry, Shelf};
+pub use robust::{Cache, RobustError, RobustRequest, Told, robust};
 pub use runner::{RunError, execute, run_alone};
 pub use spread::{Spread, powers_of_two};
 pub use study::{

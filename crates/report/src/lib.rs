@@ -12,4 +12,4 @@ mod text;
 
 pub use folder::{Existing, Folder, FolderError, Written};
 pub use json::json_line;
-pub use text::{Notes, WIDTH, text, wrap};
+pub use text::{Notes, WIDTH, robust_text, text, wrap};

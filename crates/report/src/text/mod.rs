@@ -4,12 +4,15 @@ mod calls;
 mod header;
 mod histograms;
 mod locks;
+mod robust;
 mod sections;
 mod table;
 
 use std::collections::BTreeMap;
 
 use mmscale_document::{Document, ParamValue};
+
+pub use robust::robust_text;
 
 /// Columns of the text form.
 pub const WIDTH: usize = 72;

@@ -1,0 +1,133 @@
+//! `mmscale robust`.
+
+use std::env;
+use std::path::PathBuf;
+
+use anyhow::{Context, anyhow};
+use indicatif::{ProgressBar, ProgressStyle};
+use mmscale_document::Target;
+use mmscale_harness::{
+    Cache, CallError, Checks, Length, Merged, Origin, Plan, PolicyArm, Profiles, Registry, Request,
+    RobustError, RobustRequest, RunError, Settings, fits_host, plan, robust as analyse,
+};
+use mmscale_report::{Folder, json_line, robust_text};
+
+use crate::args::{Format, RobustArgs};
+use crate::failure::Failure;
+use crate::file_names::stems;
+use crate::interrupt::{self, Grace};
+use crate::output;
+
+/// Analyses what the conclusions of studies depend on.
+pub(crate) fn robust(registry: Registry, origin: Origin, args: &RobustArgs) -> Result<(), Failure> {
+    let request = request(args, origin)?;
+    let interrupt = interrupt::on_signals(Grace::Computing)
+        .context("cannot watch for Ctrl-C")
+        .map_err(Failure::Run)?;
+    let plans = plan(registry, &request)?;
+    fits_host(&plans)?;
+    let open = |path| Folder::open(path, output::existing(args.replace));
+    let folder = args.output.as_deref().map(open).transpose()?;
+    let names: Vec<String> =
+        stems(&plans).into_iter().map(|name| format!("{name}-robust")).collect();
+    if let Some(folder) = &folder {
+        let mut files =
+            names.iter().flat_map(|name| ["json", "txt"].map(|end| format!("{name}.{end}")));
+        files.try_for_each(|file| folder.free(&file))?;
+    }
+    let mut written = Vec::new();
+    for (place, (plan, name)) in plans.iter().zip(&names).enumerate() {
+        let bar = bar(plan);
+        let told = |done: usize, all: usize| {
+            bar.set_length(all as u64);
+            bar.set_position(done as u64);
+        };
+        let profile = profile_of(registry.profiles(), plan, args)?;
+        let request = RobustRequest {
+            plan,
+            profile: &profile,
+            metrics: plan.study.metrics().iter().map(|metric| metric.name).take(1).collect(),
+            machines: usize::from(args.machines),
+            cache: cache(args),
+        };
+        let result = analyse(&request, &interrupt, &told);
+        bar.finish_and_clear();
+        let result = result.map_err(failure)?;
+        let shown = robust_text(&result);
+        let separator = if place == 0 { "" } else { "\n" };
+        interrupt::whole(|| {
+            if let Some(folder) = &folder {
+                written.push(folder.write(&format!("{name}.json"), &json_line(&result))?);
+                written.push(folder.write(&format!("{name}.txt"), &shown)?);
+            }
+            match args.format {
+                Format::Text => output::print(&format!("{separator}{shown}")),
+                Format::Json => output::print(&json_line(&result)),
+            }
+        })?;
+    }
+    output::as_named(&written)
+}
+
+fn bar(plan: &Plan) -> ProgressBar {
+    output::tell(&format!("{}: moving the costs of {}", plan.study.name(), plan.profile_name));
+    // The bar hides itself if stderr is not a terminal.
+    let bar = ProgressBar::new(0);
+    let style = ProgressStyle::with_template("{msg} [{wide_bar}] {pos}/{len} runs {elapsed}");
+    bar.set_style(style.expect("the template is well-formed"));
+    bar.set_message(plan.study.name());
+    bar
+}
+
+/// Returns the plan's profile with the ranges of its numbers.
+fn profile_of(profiles: Profiles, plan: &Plan, args: &RobustArgs) -> Result<Merged, Failure> {
+    let default = plan.study.defaults().profile;
+    let path = args.profile.as_deref().unwrap_or(default.as_ref());
+    profiles.open(path).map_err(|why| Failure::from(CallError::from(why)))
+}
+
+/// Returns the cache that the call asks for. Without a home there is none.
+fn cache(args: &RobustArgs) -> Cache {
+    let home = || Some(PathBuf::from(env::var_os("HOME")?).join(".cache"));
+    let usual = || {
+        let own = env::var_os("XDG_CACHE_HOME").map(PathBuf::from).or_else(home)?;
+        Some(own.join("mmscale"))
+    };
+    let folder = if args.no_cache { None } else { args.cache.clone().or_else(usual) };
+    folder.map_or(Cache::none(), Cache::at)
+}
+
+fn failure(why: RobustError) -> Failure {
+    match why {
+        RobustError::Call(what) => Failure::Call(anyhow!(what)),
+        RobustError::Profile(why) => Failure::from(CallError::from(why)),
+        RobustError::Run(RunError::Interrupted { .. }) => {
+            Failure::Run(anyhow!("interrupted; finished runs are in the cache"))
+        }
+        RobustError::Run(why) => Failure::Run(why.into()),
+    }
+}
+
+fn request(args: &RobustArgs, origin: Origin) -> Result<Request, Failure> {
+    let mut settings = Settings::parse(&args.set).map_err(CallError::from)?;
+    for (key, value) in [("cpus", &args.cpus), ("hz", &args.hz)] {
+        if let Some(value) = value {
+            settings.add(key, value).map_err(CallError::from)?;
+        }
+    }
+    let policies = args.policies.iter().map(|text| PolicyArm::parse(text));
+    Ok(Request {
+        studies: args.studies.clone(),
+        on: Some(Target::Sim),
+        arms: args.arms.clone(),
+        policies: policies.collect::<Result<_, _>>().map_err(CallError::from)?,
+        profile: args.profile.clone(),
+        settings,
+        seeds: Some(args.seeds),
+        first_seed: args.seed,
+        length: if args.full { Length::Full } else { Length::Quick },
+        checks: Checks::Off,
+        shape: args.shape.into(),
+        origin,
+    })
+}

@@ -1,0 +1,103 @@
+//! The form of a robustness analysis: how conclusions depend on the numbers of a machine profile.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{Build, ParamValue};
+
+/// The name and version of the form, as in its `schema` field.
+pub const ROBUST_SCHEMA: &str = "mmscale/robust/1";
+
+/// What the conclusions of one study depend on.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Robustness {
+    /// Always `mmscale/robust/1`.
+    #[schemars(regex(pattern = r"^mmscale/robust/1$"))]
+    pub schema: String,
+    /// The mmscale that made the analysis.
+    pub build: Build,
+    /// The command line, word by word.
+    pub command: Vec<String>,
+    /// The name of the study.
+    pub study: String,
+    /// The name of the machine profile.
+    pub profile: String,
+    /// A hash over the numbers of the profile's file.
+    #[schemars(regex(pattern = r"^[0-9a-f]{16}$"))]
+    pub profile_hash: String,
+    /// Number of CPUs of the machine.
+    pub cpus: u32,
+    /// The parameters of the study.
+    pub params: BTreeMap<String, ParamValue>,
+    /// The seeds that all machines share.
+    pub seeds: Vec<u64>,
+    /// The arm that the others are compared with.
+    pub base: String,
+    /// The conclusions: each other arm's change of each headline metric.
+    pub claims: Vec<Claim>,
+    /// Numbers of the profile with a range that were moved.
+    pub numbers: u32,
+    /// Those among them that change no result of any arm.
+    pub without_effect: Vec<String>,
+    /// Machines drawn from all ranges at once.
+    pub machines: u32,
+    /// Machines without a result, each with the reason.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub failures: Vec<String>,
+}
+
+/// One conclusion: the change of one metric in one arm.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Claim {
+    /// The name of the arm.
+    pub arm: String,
+    /// The name of the metric.
+    pub metric: String,
+    /// The change against the base arm on the machine of the profile, in percent.
+    pub percent: f64,
+    /// The effect of each number that has one, the largest first.
+    pub moved: Vec<MovedNumber>,
+    /// The changes on the machines that were drawn, in percent, in the order of drawing.
+    pub drawn_percent: Vec<f64>,
+}
+
+impl Claim {
+    /// Returns whether a change has the sign that it has on the profile's machine.
+    pub fn agrees(&self, percent: f64) -> bool {
+        percent.total_cmp(&0.0) == self.percent.total_cmp(&0.0)
+    }
+    /// Returns the share of drawn machines on which the change has the same sign. `None` if none
+    /// was drawn.
+    pub fn holds_share(&self) -> Option<f64> {
+        let all = self.drawn_percent.len();
+        let agree = self.drawn_percent.iter().filter(|&&percent| self.agrees(percent)).count();
+        (all > 0).then(|| agree as f64 / all as f64)
+    }
+}
+
+/// A number of the profile and its effect on a conclusion.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MovedNumber {
+    /// The key in the profile.
+    pub name: String,
+    /// The value in the profile.
+    pub value: f64,
+    /// Its range: low, high.
+    pub range: [f64; 2],
+    /// The basis of the number: whether it is an assumption, derived, published or measured.
+    pub basis: String,
+    /// The change of the metric with the number at each end of its range, in percent.
+    pub percent: [f64; 2],
+}
+
+impl MovedNumber {
+    /// Returns the difference that the number makes, in percentage points.
+    pub fn span(&self) -> f64 {
+        (self.percent[1] - self.percent[0]).abs()
+    }
+}

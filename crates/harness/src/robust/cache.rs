@@ -1,0 +1,89 @@
+//! Results of runs, kept by their content: what is equal in all inputs is not run again.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+
+use mmscale_document::Fingerprint;
+use serde::{Deserialize, Serialize};
+
+use crate::plan::Plan;
+use crate::study::ArmId;
+
+/// What a run gave, as far as an analysis needs it.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub(super) struct Outcome {
+    /// The metrics that have a value.
+    pub(super) metrics: BTreeMap<String, f64>,
+    /// The machine's own fingerprint.
+    pub(super) fingerprint: u64,
+}
+
+/// A folder with the outcomes of earlier runs, a file for each.
+#[derive(Clone, Debug, Default)]
+pub struct Cache {
+    folder: Option<PathBuf>,
+}
+
+impl Cache {
+    /// Returns a cache without a folder, which keeps nothing.
+    pub const fn none() -> Self {
+        Self { folder: None }
+    }
+    /// Returns a cache in a folder, which is created when something is kept.
+    pub const fn at(folder: PathBuf) -> Self {
+        Self { folder: Some(folder) }
+    }
+    fn file(&self, plan: &Plan, arm: ArmId, seed: u64) -> Option<PathBuf> {
+        // A build of unknown sources cannot be recognised.
+        if plan.origin.build.commit == "unknown" {
+            return None;
+        }
+        Some(self.folder.as_ref()?.join(format!("{}.json", key(plan, arm, seed))))
+    }
+    /// Returns the outcome of a run. A file that cannot be read is as good as none.
+    pub(super) fn get(&self, plan: &Plan, arm: ArmId, seed: u64) -> Option<Outcome> {
+        let text = fs::read_to_string(self.file(plan, arm, seed)?).ok()?;
+        serde_json::from_str(&text).ok()
+    }
+    /// Keeps an outcome. Errors are ignored: the run is done again the next time.
+    pub(super) fn keep(&self, plan: &Plan, arm: ArmId, seed: u64, outcome: &Outcome) {
+        let Some(file) = self.file(plan, arm, seed) else { return };
+        let Some(folder) = file.parent() else { return };
+        let Ok(text) = serde_json::to_string(outcome) else { return };
+        // Written beside and renamed, so that no reader finds half a file.
+        let beside = file.with_extension(format!("{}.tmp", std::process::id()));
+        let written = fs::create_dir_all(folder).and_then(|()| fs::write(&beside, text));
+        if written.and_then(|()| fs::rename(&beside, &file)).is_err() {
+            let _ = fs::remove_file(&beside);
+        }
+    }
+}
+
+/// Returns a name over everything that a result depends on.
+fn key(plan: &Plan, arm: ArmId, seed: u64) -> String {
+    let mut key = Fingerprint::new();
+    key.add_str(&plan.origin.build.to_string());
+    if let Some(program) = &plan.origin.program {
+        key.add_str(&program.to_string());
+    }
+    key.add_str(plan.study.name());
+    key.add_str(plan.study.file_hash().unwrap_or_default());
+    key.add_str(plan.on.name());
+    for (name, value) in plan.params.values() {
+        key.add_str(name);
+        key.add_str(&value.to_string());
+    }
+    for (name, policy) in plan.study.policies(arm, &plan.params, plan.on) {
+        key.add_str(&name);
+        key.add_str(&policy);
+    }
+    if let Some(profile) = &plan.profile {
+        // All numbers of the machine, as the engine uses them.
+        key.add_str(&format!("{:?}", (&profile.topology, profile.node_pages, profile.page_bytes)));
+        key.add_str(&format!("{:?}", (&profile.costs, &profile.swap, &profile.noise)));
+    }
+    [plan.cpus as u64, u64::from(plan.hz), seed].into_iter().for_each(|n| key.add(n));
+    key.add_str(&format!("{:?}", (plan.length, plan.checks)));
+    key.to_hex()
+}

@@ -1,0 +1,300 @@
+//! What a conclusion depends on: the same seeds on machines whose costs are at the ends of their
+//! ranges, one cost at a time, and on machines whose costs are drawn from all ranges at once.
+//!
+//! A cost that changes nothing in the first seed of any arm is recognised by equal results and not
+//! moved any further.
+
+mod cache;
+mod machines;
+
+use std::collections::BTreeMap;
+use std::num::NonZero;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+
+use mmscale_document::{Claim, MovedNumber, ROBUST_SCHEMA, Robustness, Target};
+use mmscale_sim::profile::{Merged, ProfileError};
+use thiserror::Error;
+
+pub use cache::Cache;
+use cache::Outcome;
+use machines::{Moving, drawn, moved, moving};
+
+use crate::plan::Plan;
+use crate::runner::{RunError, run_alone};
+use crate::study::{ArmId, Interrupt};
+
+/// Why there is no analysis.
+#[derive(Debug, Error)]
+pub enum RobustError {
+    /// A run on the profile's own machine failed, or the user interrupted the call.
+    #[error(transparent)]
+    Run(#[from] RunError),
+    /// A machine cannot be made.
+    #[error(transparent)]
+    Profile(#[from] ProfileError),
+    /// Another error; the text has the problem and advice.
+    #[error("{0}")]
+    Call(String),
+}
+
+/// A request for an analysis.
+#[derive(Debug)]
+pub struct RobustRequest<'a> {
+    /// The runs on the profile's own machine.
+    pub plan: &'a Plan,
+    /// The profile, with the ranges of its numbers.
+    pub profile: &'a Merged,
+    /// The metrics whose changes are the conclusions.
+    pub metrics: Vec<&'static str>,
+    /// Number of machines to draw from all ranges at once.
+    pub machines: usize,
+    /// Results of earlier runs.
+    pub cache: Cache,
+}
+
+/// Number of finished and of all runs that are known so far.
+pub type Told<'a> = &'a (dyn Fn(usize, usize) + Sync);
+
+/// Runs an analysis.
+pub fn robust(
+    request: &RobustRequest<'_>,
+    interrupt: &Interrupt,
+    told: Told<'_>,
+) -> Result<Robustness, RobustError> {
+    let plan = request.plan;
+    if plan.on != Target::Sim {
+        let what = "only the costs of a simulated machine have ranges; use --on sim";
+        return Err(RobustError::Call(what.to_owned()));
+    }
+    if plan.arms.len() < 2 {
+        let what = "a conclusion compares arms: name at least two, as --arm stock,lazy";
+        return Err(RobustError::Call(what.to_owned()));
+    }
+    let runs = Runs { cache: &request.cache, interrupt, told };
+    let own = runs.all(std::slice::from_ref(plan), &plan.seeds);
+    let own = own.into_iter().next().expect("one machine")?;
+    let numbers = moving(request.profile);
+    let (ends, mut failures) = runs.ends(request, &numbers, &own)?;
+    let sets = drawn(&numbers, request.machines);
+    let machines: Result<Vec<Plan>, ProfileError> = sets
+        .iter()
+        .map(|set| moved(plan, request.profile, numbers.iter().zip(set.iter().copied())))
+        .collect();
+    let machines = runs.all(&machines?, &plan.seeds);
+    stop_if_interrupted(&machines)?;
+    let mut complete = Vec::new();
+    for machine in machines {
+        match machine {
+            Ok(runs) => complete.push(runs),
+            Err(why) => failures.push(why.to_string()),
+        }
+    }
+    let claims = claims(request, &own, &ends, &complete);
+    let still = ends.iter().filter(|end| end.machines.iter().all(Option::is_none));
+    Ok(Robustness {
+        schema: ROBUST_SCHEMA.to_owned(),
+        build: plan.origin.build.clone(),
+        command: plan.origin.command.clone(),
+        study: plan.study.name().to_owned(),
+        profile: plan.profile_name.clone(),
+        profile_hash: plan.profile.as_ref().map_or(String::new(), |p| format!("{:016x}", p.hash)),
+        cpus: plan.cpus as u32,
+        params: plan.shown_params(),
+        seeds: plan.seeds.to_vec(),
+        base: name_of(plan, plan.arms[0]),
+        claims,
+        numbers: numbers.len() as u32,
+        without_effect: still.map(|end| end.number.key.clone()).collect(),
+        machines: request.machines as u32,
+        failures,
+    })
+}
+
+/// The outcomes of all arms and seeds on one machine.
+type OnMachine = BTreeMap<(ArmId, u64), Outcome>;
+
+/// Returns the error of an interrupted run, if there is one.
+fn stop_if_interrupted(machines: &[Result<OnMachine, RunError>]) -> Result<(), RobustError> {
+    for machine in machines {
+        if let Err(RunError::Interrupted { study, done, all }) = machine {
+            let (study, done, all) = (study.clone(), *done, *all);
+            return Err(RunError::Interrupted { study, done, all }.into());
+        }
+    }
+    Ok(())
+}
+
+/// The outcomes with a number at each end of its range; `None` where they equal those of the
+/// profile's own machine, or where a run failed.
+struct Ends<'a> {
+    number: &'a Moving,
+    machines: [Option<OnMachine>; 2],
+}
+
+struct Runs<'a> {
+    cache: &'a Cache,
+    interrupt: &'a Interrupt,
+    told: Told<'a>,
+}
+
+impl Runs<'_> {
+    /// Moves each number to both ends of its range. Returns also the errors of runs that failed.
+    fn ends<'a>(
+        &self,
+        request: &RobustRequest<'_>,
+        numbers: &'a [Moving],
+        own: &OnMachine,
+    ) -> Result<(Vec<Ends<'a>>, Vec<String>), RobustError> {
+        let plan = request.plan;
+        let (first, rest) = plan.seeds.split_at(1);
+        let mut plans = Vec::new();
+        for number in numbers {
+            for value in number.number.range {
+                plans.push(moved(plan, request.profile, [(number, value)])?);
+            }
+        }
+        let probed = self.all(&plans, first);
+        stop_if_interrupted(&probed)?;
+        let differs = |machine: &Result<OnMachine, RunError>| {
+            machine.as_ref().is_ok_and(|runs| runs.iter().any(|(run, at)| own.get(run) != Some(at)))
+        };
+        let others: Vec<Plan> = plans
+            .into_iter()
+            .zip(&probed)
+            .filter(|(_, machine)| differs(machine))
+            .map(|(plan, _)| plan)
+            .collect();
+        let more = self.all(&others, rest);
+        stop_if_interrupted(&more)?;
+        let mut more = more.into_iter();
+        let mut failures = Vec::new();
+        let mut machines = probed.into_iter().map(|machine| {
+            let complete = differs(&machine);
+            let mut runs = machine.map_err(|why| failures.push(why.to_string())).ok()?;
+            if !complete {
+                return None;
+            }
+            let rest = more.next().expect("one for each machine that differs");
+            runs.extend(rest.map_err(|why| failures.push(why.to_string())).ok()?);
+            Some(runs)
+        });
+        let mut next = || machines.next().flatten();
+        let ends = numbers.iter().map(|number| Ends { number, machines: [next(), next()] });
+        let ends = ends.collect();
+        drop(machines);
+        Ok((ends, failures))
+    }
+
+    /// Runs all arms of the plan with these seeds on each machine, several runs at a time.
+    fn all(&self, machines: &[Plan], seeds: &[u64]) -> Vec<Result<OnMachine, RunError>> {
+        let jobs: Vec<(usize, ArmId, u64)> = (0..machines.len())
+            .flat_map(|machine| {
+                let arms = machines[machine].arms.iter();
+                arms.flat_map(move |&arm| seeds.iter().map(move |&seed| (machine, arm, seed)))
+            })
+            .collect();
+        let done: Mutex<Vec<Result<OnMachine, RunError>>> =
+            Mutex::new(machines.iter().map(|_| Ok(OnMachine::new())).collect());
+        let (next, finished) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let worker = || {
+            // Relaxed: each number is taken once, and the scope publishes the results.
+            while let Some(&(at, arm, seed)) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
+                let outcome = self.one(&machines[at], arm, seed);
+                // A poisoned lock still protects complete entries: each is one step.
+                let mut all = done.lock().unwrap_or_else(PoisonError::into_inner);
+                match (&mut all[at], outcome) {
+                    (Ok(runs), Ok(outcome)) => _ = runs.insert((arm, seed), outcome),
+                    (Ok(_), Err(why)) => all[at] = Err(why),
+                    (Err(_), _) => {}
+                }
+                drop(all);
+                (self.told)(finished.fetch_add(1, Ordering::Relaxed) + 1, jobs.len());
+            }
+        };
+        let at_once = thread::available_parallelism().map_or(1, NonZero::get).min(jobs.len());
+        thread::scope(|scope| {
+            for _ in 1..at_once {
+                scope.spawn(worker);
+            }
+            worker();
+        });
+        done.into_inner().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn one(&self, machine: &Plan, arm: ArmId, seed: u64) -> Result<Outcome, RunError> {
+        if let Some(outcome) = self.cache.get(machine, arm, seed) {
+            return Ok(outcome);
+        }
+        let result = run_alone(machine, arm, seed, self.interrupt)?;
+        let metrics =
+            result.metrics.iter().map(|(name, value)| ((*name).to_owned(), value.as_f64()));
+        let outcome = Outcome { metrics: metrics.collect(), fingerprint: result.fingerprint };
+        self.cache.keep(machine, arm, seed, &outcome);
+        Ok(outcome)
+    }
+}
+
+/// Returns the change of a metric between two arms on a machine, in percent of the first.
+fn change(plan: &Plan, runs: &OnMachine, arms: [ArmId; 2], metric: &str) -> Option<f64> {
+    let value = |arm: ArmId, seed: u64| runs.get(&(arm, seed))?.metrics.get(metric).copied();
+    let pairs = plan.seeds.iter();
+    let pairs: Vec<(f64, f64)> =
+        pairs.filter_map(|&seed| Some((value(arms[0], seed)?, value(arms[1], seed)?))).collect();
+    mmscale_stats::paired(&pairs)?.percent()
+}
+
+fn name_of(plan: &Plan, arm: ArmId) -> String {
+    plan.study.arms()[arm.0].name.to_owned()
+}
+
+/// Returns the conclusions: each other arm's change of each metric.
+fn claims(
+    request: &RobustRequest<'_>,
+    own: &OnMachine,
+    ends: &[Ends<'_>],
+    drawn: &[OnMachine],
+) -> Vec<Claim> {
+    let (plan, mut claims) = (request.plan, Vec::new());
+    for &arm in &plan.arms[1..] {
+        for &metric in &request.metrics {
+            let of = |runs: &OnMachine| change(plan, runs, [plan.arms[0], arm], metric);
+            let Some(percent) = of(own) else { continue };
+            claims.push(Claim {
+                arm: name_of(plan, arm),
+                metric: metric.to_owned(),
+                percent,
+                moved: effects(ends, percent, &of),
+                drawn_percent: drawn.iter().filter_map(of).collect(),
+            });
+        }
+    }
+    claims
+}
+
+/// Returns the effect of each number that has one on a change of `percent`, the largest first.
+fn effects(
+    ends: &[Ends<'_>],
+    percent: f64,
+    of: &impl Fn(&OnMachine) -> Option<f64>,
+) -> Vec<MovedNumber> {
+    let at = |machine: &Option<OnMachine>| machine.as_ref().map_or(Some(percent), of);
+    let mut moved: Vec<MovedNumber> = ends
+        .iter()
+        .filter(|end| end.machines.iter().any(Option::is_some))
+        .filter_map(|end| {
+            let [low, high] = &end.machines;
+            let number = &end.number.number;
+            Some(MovedNumber {
+                name: end.number.key.clone(),
+                value: number.value,
+                range: number.range,
+                basis: end.number.basis().to_owned(),
+                percent: [at(low)?, at(high)?],
+            })
+        })
+        .collect();
+    moved.sort_by(|a, b| b.span().total_cmp(&a.span()).then_with(|| a.name.cmp(&b.name)));
+    moved
+}

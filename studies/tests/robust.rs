@@ -1,0 +1,154 @@
+//! Tests of the analysis of what conclusions depend on.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use mmscale_document::{Build, Robustness, Target};
+use mmscale_harness::{
+    ArmId, ArmSpec, Cache, Defaults, Interrupt, MetricSpec, Origin, ParamSpec, Profiles, Registry,
+    Request, RobustError, RobustRequest, RunContext, SeedResult, Study, StudyError, plan, robust,
+};
+
+use crate::fake;
+
+/// A study whose first arm costs a handoff, and whose second arm costs a task switch and an exit
+/// from idle.
+struct Costly {
+    name: &'static str,
+    runs: AtomicUsize,
+}
+
+impl Study for Costly {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+    fn summary(&self) -> &'static str {
+        "which of two costs is higher?"
+    }
+    fn params(&self) -> &'static [ParamSpec] {
+        &[]
+    }
+    fn arms(&self) -> &'static [ArmSpec] {
+        &[ArmSpec { name: "spin", help: "" }, ArmSpec { name: "sleep", help: "" }]
+    }
+    fn metrics(&self) -> &'static [MetricSpec] {
+        &[MetricSpec { name: "cost_ns", unit: "ns", help: "" }]
+    }
+    fn defaults(&self) -> Defaults {
+        Defaults { machines: &[Target::Sim], profile: "x86-512", cpus: 512, hz: 1000 }
+    }
+    fn run(&self, ctx: &RunContext, arm: ArmId, seed: u64) -> Result<SeedResult, StudyError> {
+        if ctx.interrupt.is_set() {
+            return Err(StudyError::Interrupted);
+        }
+        self.runs.fetch_add(1, Ordering::Relaxed);
+        let costs = &ctx.profile.as_ref().expect("simulated").costs;
+        let ps = match arm.0 {
+            0 => costs.handoff_ps,
+            _ => (costs.switch_ps + costs.idle_exit_ps) / 4,
+        };
+        let mut result = SeedResult { fingerprint: ps, ..SeedResult::default() };
+        result.metric("cost_ns", (ps + seed) as f64 / 1e3);
+        Ok(result)
+    }
+}
+
+impl Costly {
+    const fn named(name: &'static str) -> Self {
+        Self { name, runs: AtomicUsize::new(0) }
+    }
+}
+
+fn analyse(registry: Registry, request: &Request, cache: Cache) -> Result<Robustness, RobustError> {
+    let plan = plan(registry, request).unwrap().remove(0);
+    let profile = Profiles::default().open(plan.study.defaults().profile).unwrap();
+    let request = RobustRequest {
+        plan: &plan,
+        profile: &profile,
+        metrics: vec!["cost_ns"],
+        machines: 50,
+        cache,
+    };
+    robust(&request, &Interrupt::default(), &|done, all| assert!(done <= all))
+}
+
+fn request(study: &str) -> Request {
+    let origin = Origin { build: Build::new("mmscale", "0", "0123456789ab"), ..Origin::default() };
+    Request { studies: vec![study.into()], seeds: Some(2), origin, ..fake::request() }
+}
+
+#[test]
+fn the_numbers_that_a_conclusion_depends_on_are_found_and_no_others() {
+    static STUDY: Costly = Costly::named("costly");
+    static REGISTRY: Registry = Registry::new(&[&STUDY]);
+    let result = analyse(REGISTRY, &request("costly"), Cache::none()).unwrap();
+    let [claim] = &result.claims[..] else { panic!("{:?}", result.claims) };
+    let mut names: Vec<&str> = claim.moved.iter().map(|number| number.name.as_str()).collect();
+    names.sort_unstable();
+    assert_eq!(names, ["handoff_ns", "idle_exit_ns", "switch_ns"]);
+    assert_eq!(result.without_effect.len(), result.numbers as usize - 3);
+    // With all other numbers as they are, an end of the range is computed by hand.
+    let handoff = claim.moved.iter().find(|number| number.name == "handoff_ns").unwrap();
+    let profile = mmscale_sim::profile::load("x86-512").unwrap().costs;
+    let sleep_ns = ((profile.switch_ps + profile.idle_exit_ps) / 4) as f64 / 1e3;
+    let at = |handoff_ns: f64| 100.0 * (sleep_ns / handoff_ns - 1.0);
+    for (percent, handoff_ns) in handoff.percent.into_iter().zip(handoff.range) {
+        assert!((percent - at(handoff_ns)).abs() < 0.1, "{percent} {}", at(handoff_ns));
+    }
+    // A handoff can cost more than a sleep, and a sleep more than a handoff.
+    let share = claim.holds_share().unwrap();
+    assert_eq!(claim.drawn_percent.len(), 50);
+    assert!(share > 0.2 && share < 0.9, "{share}");
+    assert!(claim.moved.iter().any(|number| !claim.agrees(number.percent[0])));
+}
+
+#[test]
+fn what_is_in_the_cache_is_not_run_again() {
+    static STUDY: Costly = Costly::named("kept");
+    static REGISTRY: Registry = Registry::new(&[&STUDY]);
+    let folder = std::env::temp_dir().join(format!("mmscale-cache-{}", std::process::id()));
+    let cache = || Cache::at(folder.clone());
+    let first = analyse(REGISTRY, &request("kept"), cache()).unwrap();
+    let runs = STUDY.runs.load(Ordering::Relaxed);
+    assert!(runs > 200, "{runs}");
+    assert_eq!(analyse(REGISTRY, &request("kept"), cache()).unwrap(), first);
+    assert_eq!(STUDY.runs.load(Ordering::Relaxed), runs, "all came from the cache");
+    // Half a file is as good as none.
+    let file = std::fs::read_dir(&folder).unwrap().next().unwrap().unwrap().path();
+    std::fs::write(&file, r#"{"metrics":{"cost_"#).unwrap();
+    assert_eq!(analyse(REGISTRY, &request("kept"), cache()).unwrap(), first);
+    assert_eq!(STUDY.runs.load(Ordering::Relaxed), runs + 1);
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn one_arm_makes_no_conclusion() {
+    static STUDY: Costly = Costly::named("alone");
+    static REGISTRY: Registry = Registry::new(&[&STUDY]);
+    let request = Request { arms: vec!["spin".into()], ..request("alone") };
+    let why = analyse(REGISTRY, &request, Cache::none()).unwrap_err();
+    assert!(why.to_string().contains("name at least two"), "{why}");
+}
+
+#[test]
+fn an_interrupted_analysis_is_no_analysis() {
+    static STUDY: Costly = Costly::named("stopped");
+    static REGISTRY: Registry = Registry::new(&[&STUDY]);
+    let plan = plan(REGISTRY, &request("stopped")).unwrap().remove(0);
+    let profile = Profiles::default().open("x86-512").unwrap();
+    let request = RobustRequest {
+        plan: &plan,
+        profile: &profile,
+        metrics: vec!["cost_ns"],
+        machines: 5,
+        cache: Cache::none(),
+    };
+    let interrupt = Interrupt::default();
+    // After the runs on the profile's own machine.
+    let told = |done: usize, all: usize| {
+        if all > 4 && done == 3 {
+            interrupt.set();
+        }
+    };
+    let why = robust(&request, &interrupt, &told).unwrap_err();
+    assert!(why.to_string().starts_with("interrupted"), "{why}");
+}
