@@ -1,28 +1,29 @@
-//! Atomics: shuttle's, with interrupts allowed before each operation, and with the history of each
-//! where memory is weak.
+//! Atomics: interrupts are allowed before each operation, and each atomic has its history where
+//! memory is weak.
 //!
 //! Another CPU may run before each operation. That is enough where all data that CPUs share is such
 //! an atomic. Data under a lock is not, so another CPU may also run after the operation that
 //! releases one of mm's own locks (`fetch_and`), before the caller continues.
 //!
-//! Shuttle's atomic holds the last value; the memory ([`crate::memory`]) decides whether a load
-//! returns it. A compare-and-exchange that would succeed on the last value does so.
+//! An atomic of the host holds the last value. The orderings are not its own: all CPUs run on one
+//! thread of the host, and the memory ([`crate::memory`]) decides whether a load returns the last
+//! value. A compare-and-exchange that would succeed on the last value does so.
 
 use crate::memory::Id;
 use crate::world::{self, on_weak};
-use core::sync::atomic::Ordering;
+use core::sync::atomic::Ordering::{self, Relaxed};
+use core::sync::atomic::{AtomicI8, AtomicI64, AtomicU8, AtomicU32, AtomicU64};
 use mmscale_arch::{Atomic, CpuId, OwnedCounter};
-use shuttle::sync::atomic::{AtomicI8, AtomicI64, AtomicU8, AtomicU32, AtomicU64};
 
-/// An integer type that shuttle has an atomic of.
+/// An integer type that the host has an atomic of.
 pub trait Integer: Copy {
-    /// Shuttle's atomic of this type.
-    type Shuttle;
+    /// The host's atomic of this type.
+    type Host;
 }
 
 /// An atomic integer.
 pub struct ModelAtomic<T: Integer> {
-    last: T::Shuttle,
+    last: T::Host,
     id: Id,
 }
 
@@ -32,28 +33,28 @@ fn modified(id: &Id, before: u64, after: u64, order: Ordering) {
 }
 
 macro_rules! atomic {
-    ($($int:ty => $shuttle:ty),*) => {$(
+    ($($int:ty => $host:ty),*) => {$(
         impl Integer for $int {
-            type Shuttle = $shuttle;
+            type Host = $host;
         }
         impl Atomic<$int> for ModelAtomic<$int> {
             fn new(value: $int) -> Self {
-                Self { last: <$shuttle>::new(value), id: Id::default() }
+                Self { last: <$host>::new(value), id: Id::default() }
             }
             fn load(&self, order: Ordering) -> $int {
-                world::deliver();
-                let last = self.last.load(order) as u64;
+                world::step();
+                let last = self.last.load(Relaxed) as u64;
                 let read = on_weak(|memory, cpu| memory.load(cpu, &self.id, last, order));
                 read.unwrap_or(last) as $int
             }
             fn store(&self, value: $int, order: Ordering) {
-                world::deliver();
-                let before = self.last.swap(value, order) as u64;
+                world::step();
+                let before = self.last.swap(value, Relaxed) as u64;
                 on_weak(|memory, cpu| memory.store(cpu, &self.id, before, value as u64, order));
             }
             fn swap(&self, value: $int, order: Ordering) -> $int {
-                world::deliver();
-                let before = self.last.swap(value, order);
+                world::step();
+                let before = self.last.swap(value, Relaxed);
                 modified(&self.id, before as u64, value as u64, order);
                 before
             }
@@ -64,8 +65,8 @@ macro_rules! atomic {
                 success: Ordering,
                 failure: Ordering,
             ) -> Result<$int, $int> {
-                world::deliver();
-                match self.last.compare_exchange(current, new, success, failure) {
+                world::step();
+                match self.last.compare_exchange(current, new, Relaxed, Relaxed) {
                     Ok(before) => {
                         modified(&self.id, before as u64, new as u64, success);
                         Ok(before)
@@ -80,28 +81,28 @@ macro_rules! atomic {
                 }
             }
             fn fetch_add(&self, value: $int, order: Ordering) -> $int {
-                world::deliver();
-                let before = self.last.fetch_add(value, order);
+                world::step();
+                let before = self.last.fetch_add(value, Relaxed);
                 modified(&self.id, before as u64, before.wrapping_add(value) as u64, order);
                 before
             }
             fn fetch_sub(&self, value: $int, order: Ordering) -> $int {
-                world::deliver();
-                let before = self.last.fetch_sub(value, order);
+                world::step();
+                let before = self.last.fetch_sub(value, Relaxed);
                 modified(&self.id, before as u64, before.wrapping_sub(value) as u64, order);
                 before
             }
             fn fetch_or(&self, value: $int, order: Ordering) -> $int {
-                world::deliver();
-                let before = self.last.fetch_or(value, order);
+                world::step();
+                let before = self.last.fetch_or(value, Relaxed);
                 modified(&self.id, before as u64, (before | value) as u64, order);
                 before
             }
             fn fetch_and(&self, value: $int, order: Ordering) -> $int {
-                world::deliver();
-                let before = self.last.fetch_and(value, order);
+                world::step();
+                let before = self.last.fetch_and(value, Relaxed);
                 modified(&self.id, before as u64, (before & value) as u64, order);
-                self.last.load(Ordering::Relaxed);
+                world::switch();
                 before
             }
         }
@@ -118,9 +119,9 @@ pub struct ModelOwned {
 
 impl ModelOwned {
     fn read(&self) -> i8 {
-        let last = self.last.load(Ordering::SeqCst) as u64;
-        on_weak(|memory, cpu| memory.load(cpu, &self.id, last, Ordering::Relaxed)).unwrap_or(last)
-            as i8
+        world::switch();
+        let last = self.last.load(Relaxed) as u64;
+        on_weak(|memory, cpu| memory.load(cpu, &self.id, last, Relaxed)).unwrap_or(last) as i8
     }
 }
 
@@ -132,8 +133,9 @@ impl OwnedCounter<i8> for ModelOwned {
         self.read()
     }
     fn set(&self, value: i8) {
-        let before = self.last.swap(value, Ordering::SeqCst) as u64;
-        on_weak(|memory, cpu| memory.store(cpu, &self.id, before, value as u64, Ordering::Relaxed));
+        world::switch();
+        let before = self.last.swap(value, Relaxed) as u64;
+        on_weak(|memory, cpu| memory.store(cpu, &self.id, before, value as u64, Relaxed));
     }
     fn is_nonzero(&self) -> bool {
         self.read() != 0

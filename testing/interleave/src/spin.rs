@@ -5,64 +5,83 @@
 use crate::Model;
 use crate::memory::Id;
 use crate::world::{self, here, with};
+use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::{AtomicBool, AtomicUsize};
 use mmscale_arch::{Cpu as _, LockClass, Machine as _, RawOsq, RawSpin};
 use shuttle::sync::{Condvar, Mutex};
 
-/// A spin lock of the model.
+/// A spin lock of the model. All CPUs run on one thread of the host, so its fields need no order.
 pub struct ModelSpin {
-    held: Mutex<bool>,
+    held: AtomicBool,
+    /// CPUs that wait with interrupts off.
+    waiting: AtomicUsize,
+    /// Held between a look at `held` and the wait for `freed`.
+    gate: Mutex<()>,
     freed: Condvar,
     id: Id,
 }
 
 impl ModelSpin {
-    /// The new holder sees what earlier holders have written.
-    fn taken(&self) {
-        with(|w| w.memory.learn(here(), &self.id));
+    fn take(&self) -> bool {
+        let free = !self.held.swap(true, Relaxed);
+        if free {
+            // The new holder sees what earlier holders have written.
+            with(|w| w.memory.learn(here(), &self.id));
+        }
+        free
+    }
+    /// Takes the lock, with interrupts off.
+    fn wait(&self) {
+        self.waiting.fetch_add(1, Relaxed);
+        let mut gate = self.gate.lock().expect("no CPU panics with it");
+        while !self.take() {
+            gate = self.freed.wait(gate).expect("no CPU panics with it");
+        }
+        self.waiting.fetch_sub(1, Relaxed);
     }
 }
 
-// SAFETY: the flag is set and cleared under a mutex of the model checker, and found clear once
-// between two unlocks.
+// SAFETY: the flag is found clear and set with no step of another CPU in between, and cleared by
+// the holder alone.
 unsafe impl RawSpin for ModelSpin {
     fn new(_: LockClass) -> Self {
-        Self { held: Mutex::new(false), freed: Condvar::new(), id: Id::default() }
+        Self {
+            held: AtomicBool::new(false),
+            waiting: AtomicUsize::new(0),
+            gate: Mutex::new(()),
+            freed: Condvar::new(),
+            id: Id::default(),
+        }
     }
     fn lock(&self) {
-        world::deliver();
-        while world::on_here(|cpu| cpu.irqs_on) {
-            if !core::mem::replace(&mut *self.held.lock().expect("no holder has panicked"), true) {
-                return self.taken();
+        world::step();
+        while !self.take() {
+            if !world::on_here(|cpu| cpu.irqs_on) {
+                return self.wait();
             }
             shuttle::thread::yield_now();
             world::deliver();
         }
-        let mut held = self.held.lock().expect("no holder has panicked");
-        while *held {
-            held = self.freed.wait(held).expect("no holder has panicked");
-        }
-        *held = true;
-        self.taken();
     }
     fn try_lock(&self) -> bool {
-        world::deliver();
-        let mut held = self.held.lock().expect("no holder has panicked");
-        let free = !core::mem::replace(&mut *held, true);
-        if free {
-            self.taken();
-        }
-        free
+        world::step();
+        self.take()
     }
     unsafe fn unlock(&self) {
+        with(|w| w.memory.teach(here(), &self.id));
+        self.held.store(false, Relaxed);
         // After a panic the schedule has ended, and no CPU waits.
-        if let Ok(mut held) = self.held.lock() {
-            with(|w| w.memory.teach(here(), &self.id));
-            *held = false;
+        if self.waiting.load(Relaxed) > 0
+            && let Ok(_gate) = self.gate.lock()
+        {
             self.freed.notify_one();
         }
+        // The next holder may come before the caller goes on.
+        world::switch();
     }
     fn is_locked(&self) -> bool {
-        *self.held.lock().expect("no holder has panicked")
+        world::switch();
+        self.held.load(Relaxed)
     }
 }
 

@@ -11,9 +11,9 @@ use shuttle::thread::{self, Thread};
 use shuttle::{Config, Runner};
 use std::collections::BTreeMap;
 use std::io::Write as _;
-use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
 
 /// Callbacks of a scenario, as a machine calls [`mmscale_arch::Callbacks`].
 pub trait Hooks: Send + Sync {
@@ -71,11 +71,9 @@ const SEED: u64 = 1;
 std::thread_local! {
     /// The memory of the check that is under way.
     static STRENGTH: Cell<Strength> = const { Cell::new(Strength::Strong) };
-    static WORLD: RefCell<Option<Rc<World>>> = const { RefCell::new(None) };
-}
-
-shuttle::thread_local! {
-    static HERE: Cell<usize> = Cell::new(0);
+    static WORLD: RefCell<Option<World>> = const { RefCell::new(None) };
+    /// Whether one CPU runs on its own, so that no order of its steps matters.
+    static ALONE: Cell<bool> = const { Cell::new(true) };
 }
 
 /// Bytes of a CPU's stack; only touched pages of it take memory.
@@ -85,9 +83,9 @@ const STACK_BYTES: usize = 256 * 1024;
 /// mm.
 const STEP_NS: u64 = 1_500_000;
 
+/// Calls `f` with the machine's state; no other CPU may run in `f`.
 pub(crate) fn with<R>(f: impl FnOnce(&World) -> R) -> R {
-    let world = WORLD.with(|world| world.borrow().clone());
-    f(&world.expect("a scenario begins with `boot`"))
+    WORLD.with_borrow(|world| f(world.as_ref().expect("a scenario begins with `run`")))
 }
 
 /// Calls `f` with the memory and the current CPU if memory is weak. Most scenarios have a strong
@@ -99,9 +97,9 @@ pub(crate) fn on_weak<R>(f: impl FnOnce(&Memory, usize) -> R) -> Option<R> {
     with(|w| w.memory.is_weak().then(|| f(&w.memory, here())))
 }
 
-/// Returns the current CPU.
+/// Returns the current CPU: that of the caller of [`run`], which is shuttle's task 0, is CPU 0.
 pub(crate) fn here() -> usize {
-    HERE.with(Cell::get)
+    usize::from(shuttle::current::me()).saturating_sub(1)
 }
 
 pub(crate) fn on_here<R>(f: impl FnOnce(&mut CpuState) -> R) -> R {
@@ -134,6 +132,10 @@ pub(crate) fn transfer(io: PageIo) {
     });
 }
 
+fn hooks() -> Option<Arc<dyn Hooks>> {
+    with(|w| w.hooks.borrow().clone())
+}
+
 /// Runs the pending interrupts of this CPU, if its interrupts are on.
 pub(crate) fn deliver() {
     while let Some(reason) = on_here(|cpu| {
@@ -141,8 +143,7 @@ pub(crate) fn deliver() {
         open.then(|| cpu.pending.remove(0))
     }) {
         open_inbox();
-        let hooks = with(|w| w.hooks.borrow().clone());
-        if let Some(hooks) = hooks {
+        if let Some(hooks) = hooks() {
             interrupt(|| hooks.ipi(reason));
         }
     }
@@ -160,6 +161,20 @@ fn fill_inbox(cpu: usize) {
     if let Some(inbox) = inbox {
         with(|w| w.memory.teach(here(), &inbox));
     }
+}
+
+/// Lets another CPU run, in some schedules.
+pub(crate) fn switch() {
+    if !ALONE.get() {
+        // Not `yield_now`, after which a straight schedule prefers other CPUs.
+        thread::sleep(Duration::ZERO);
+    }
+}
+
+/// The point before an access to what CPUs share: an interrupt may arrive, and another CPU may run.
+pub(crate) fn step() {
+    deliver();
+    switch();
 }
 
 /// A point at which another CPU may run.
@@ -196,12 +211,11 @@ pub(crate) fn park() {
 
 /// Records that this CPU's task parks or resumes.
 fn idle(idle: bool) {
-    let hooks = with(|w| w.hooks.borrow().clone());
     if idle {
         deliver();
     }
     on_here(|cpu| cpu.runs = !idle);
-    if let Some(hooks) = hooks {
+    if let Some(hooks) = hooks() {
         interrupt(|| if idle { hooks.idle_enter() } else { hooks.idle_exit() });
     }
 }
@@ -251,25 +265,26 @@ pub fn run(cpus: usize, make: impl FnOnce() -> (Option<Arc<dyn Hooks>>, Vec<CpuB
         blocks: RefCell::default(),
         hooks: RefCell::new(None),
     };
-    WORLD.with(|slot| *slot.borrow_mut() = Some(Rc::new(world)));
-    HERE.with(|here| here.set(0));
+    WORLD.set(Some(world));
     let (hooks, bodies) = make();
     assert_eq!(bodies.len(), cpus, "a body for each CPU");
     with(|w| *w.hooks.borrow_mut() = hooks);
     if STRENGTH.get() == Strength::Weak {
         with(|w| w.memory.weaken(cpus));
     }
+    ALONE.set(false);
     let threads: Vec<_> = bodies
         .into_iter()
         .enumerate()
         .map(|(cpu, body)| thread::spawn(move || on_cpu(cpu, body)))
         .collect();
     threads.into_iter().for_each(|thread| thread.join().expect("a CPU runs to its end"));
+    ALONE.set(true);
     with(|w| w.memory.settle());
 }
 
 fn on_cpu(cpu: usize, body: CpuBody) {
-    HERE.with(|here| here.set(cpu));
+    assert_eq!(here(), cpu, "one machine for each schedule");
     on_here(|state| state.thread = Some(thread::current()));
     // An earlier wake-up has no task to wake.
     open_inbox();
@@ -381,7 +396,7 @@ fn check_on(
     let one_more = tried.counter();
     Runner::new(random, roomy()).run(move || {
         one_more();
-        STRENGTH.set(strength);
+        (STRENGTH.set(strength), ALONE.set(true));
         scenario();
     });
     drop(tried);
@@ -390,7 +405,7 @@ fn check_on(
     let one_more = tried.counter();
     Runner::new(straight, roomy()).run(move || {
         one_more();
-        STRENGTH.set(strength);
+        (STRENGTH.set(strength), ALONE.set(true));
         again();
     });
 }
