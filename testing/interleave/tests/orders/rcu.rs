@@ -1,16 +1,21 @@
-//! Grace periods against readers.
+//! Grace periods against readers: `weak/rcu.rs` runs some of these scenarios on weak memory.
 
 use mmscale_arch::{Atomic, Cpu, CpuId, Ipi, Machine as _};
-use mmscale_interleave::{Hooks, Model, check, cpu_body, interrupt, run, set_online};
+use mmscale_interleave::{
+    CpuBody, Hooks, Model, Plain, check, cpu_body, interrupt, run, set_online,
+};
 use mmscale_mm::rcu::{Rcu, Speed};
 use std::sync::Arc;
-use std::sync::atomic::Ordering::SeqCst;
+use std::sync::atomic::Ordering::{Acquire, Release, SeqCst};
 
-/// Versions of an object; `freed` marks those that may not be used any more.
+/// The content of a version that may be used.
+const SOUND: u64 = 7;
+
+/// Versions of an object, each of which is poisoned after it was replaced.
 pub(crate) struct Shared {
-    rcu: Rcu<Model>,
+    pub(crate) rcu: Rcu<Model>,
     current: <Model as Cpu>::AtomicU32,
-    freed: [<Model as Cpu>::AtomicU32; 4],
+    versions: [Plain; 4],
 }
 
 impl Hooks for Shared {
@@ -28,53 +33,67 @@ impl Hooks for Shared {
 }
 
 impl Shared {
-    fn new() -> Self {
-        Self {
-            rcu: Rcu::new(),
-            current: Atomic::new(0),
-            freed: core::array::from_fn(|_| Atomic::new(0)),
-        }
+    pub(crate) fn new() -> Self {
+        let versions = core::array::from_fn(|_| Plain::new(SOUND));
+        Self { rcu: Rcu::new(), current: Atomic::new(0), versions }
     }
-    /// Replaces the current version by the next, and frees the old one.
-    fn replace(&self, speed: Speed) {
-        let old = self.current.fetch_add(1, SeqCst) as usize;
+    /// Replaces the current version by the next, and poisons the old one after a grace period of
+    /// `rcu`.
+    pub(crate) fn replace(&self, rcu: &Rcu<Model>, speed: Speed) {
+        let old = self.current.fetch_add(1, Release) as usize;
         match speed {
-            Speed::Normal => self.rcu.synchronize(),
-            Speed::Expedited => self.rcu.synchronize_expedited(),
+            Speed::Normal => rcu.synchronize(),
+            Speed::Expedited => rcu.synchronize_expedited(),
         }
-        self.freed[old].store(1, SeqCst);
+        self.versions[old].set(0);
     }
-    /// Reads the current version, which takes `steps`.
-    fn read(&self, steps: usize) {
-        let version = self.current.load(SeqCst) as usize;
+    /// Uses the current version after `steps`.
+    pub(crate) fn read(&self, steps: usize) {
+        let version = self.current.load(Acquire) as usize;
         (0..steps).for_each(|_| Model::cond_resched());
-        assert_eq!(self.freed[version].load(SeqCst), 0, "used after it was freed");
+        self.expect(version);
+    }
+    fn expect(&self, version: usize) {
+        assert_eq!(self.versions[version].get(), SOUND, "used after it was freed");
     }
 }
 
-/// A writer that replaces and frees, and two CPUs with readers and ticks. `guarded`: readers mark
-/// their sections.
-pub(crate) fn scenario(speed: Speed, guarded: bool) {
-    run(3, || {
+/// A writer that replaces and frees, and `readers` CPUs that do `read`, after `before`.
+fn against_a_writer(
+    speed: Speed,
+    readers: usize,
+    before: fn(),
+    read: impl Fn(&Shared) + Clone + Send + 'static,
+) {
+    run(1 + readers, || {
         let shared = Arc::new(Shared::new());
-        let writer = Arc::clone(&shared);
-        let write = cpu_body(move || {
-            writer.replace(speed);
-        });
-        let reader = |_| {
+        before();
+        let body = |f: Box<dyn Fn(&Shared) + Send>| {
             let shared = Arc::clone(&shared);
-            cpu_body(move || {
-                for _ in 0..2 {
-                    let guard = guarded.then(|| shared.rcu.read());
-                    shared.read(1);
-                    drop(guard);
-                    interrupt(|| shared.rcu.tick());
-                }
-            })
+            cpu_body(move || f(&shared))
         };
-        let bodies = core::iter::once(write).chain((0..2).map(reader)).collect();
+        let write = body(Box::new(move |shared| shared.replace(&shared.rcu, speed)));
+        let readers = (0..readers).map(|_| body(Box::new(read.clone())));
+        let bodies: Vec<CpuBody> = core::iter::once(write).chain(readers).collect();
         (Some(shared.clone() as Arc<dyn Hooks>), bodies)
     });
+}
+
+/// Two CPUs with readers and ticks against a writer. `guarded`: readers mark their sections.
+pub(crate) fn scenario(speed: Speed, guarded: bool) {
+    against_a_writer(
+        speed,
+        2,
+        || (),
+        move |shared| {
+            for _ in 0..2 {
+                let guard = guarded.then(|| shared.rcu.read());
+                shared.read(1);
+                drop(guard);
+                interrupt(|| shared.rcu.tick());
+            }
+        },
+    );
 }
 
 #[test]
@@ -97,7 +116,7 @@ fn a_reader_that_begins_between_two_grace_periods_is_waited_for() {
                 let shared = Arc::new(Shared::new());
                 let writer = |_| {
                     let shared = Arc::clone(&shared);
-                    cpu_body(move || shared.replace(speed))
+                    cpu_body(move || shared.replace(&shared.rcu, speed))
                 };
                 let reader = Arc::clone(&shared);
                 let reader = cpu_body(move || {
@@ -124,7 +143,7 @@ fn callers_in_the_funnel_are_served_by_a_grace_period_after_their_call() {
             let shared = Arc::new(Shared::new());
             let writer = |_| {
                 let shared = Arc::clone(&shared);
-                cpu_body(move || shared.replace(Speed::Expedited))
+                cpu_body(move || shared.replace(&shared.rcu, Speed::Expedited))
             };
             let reader = Arc::clone(&shared);
             let reader = cpu_body(move || {
@@ -148,16 +167,17 @@ fn a_normal_grace_period_does_not_delay_an_expedited_caller() {
     check(1500, || {
         run(3, || {
             let shared = Arc::new(Shared::new());
-            let (slow, fast, busy) =
-                (Arc::clone(&shared), Arc::clone(&shared), Arc::clone(&shared));
+            let (slow, fast) = (Arc::clone(&shared), Arc::clone(&shared));
+            let served: Arc<<Model as Cpu>::AtomicU32> = Arc::new(Atomic::new(0));
+            let seen = Arc::clone(&served);
             let bodies = vec![
                 cpu_body(move || slow.rcu.synchronize()),
                 cpu_body(move || {
                     fast.rcu.synchronize_expedited();
-                    fast.freed[0].store(1, SeqCst);
+                    served.store(1, SeqCst);
                 }),
                 cpu_body(move || {
-                    while busy.freed[0].load(SeqCst) == 0 {
+                    while seen.load(SeqCst) == 0 {
                         Model::relax();
                     }
                 }),
@@ -167,46 +187,56 @@ fn a_normal_grace_period_does_not_delay_an_expedited_caller() {
     });
 }
 
-/// A writer that replaces once, and a CPU that runs `read`, with whatever precedes it.
-fn against_a_writer(speed: Speed, read: fn(&Shared)) {
-    check(700, move || {
-        run(2, || {
-            let shared = Arc::new(Shared::new());
-            let (writer, reader) = (Arc::clone(&shared), Arc::clone(&shared));
-            let bodies = vec![
-                cpu_body(move || writer.replace(speed)),
-                cpu_body(move || (0..2).for_each(|_| read(&reader))),
-            ];
-            (Some(shared.clone() as Arc<dyn Hooks>), bodies)
-        });
+/// `readers` CPUs that leave idle and read for `steps`, twice, against a writer. A CPU that was idle
+/// when the grace period began to check it may be in a reader by now.
+pub(crate) fn leaving_idle(speed: Speed, readers: usize, steps: usize) {
+    against_a_writer(
+        speed,
+        readers,
+        || (),
+        move |shared| {
+            for _ in 0..2 {
+                Model::unpark(Model::current());
+                Model::park();
+                let guard = shared.rcu.read();
+                shared.read(steps);
+                drop(guard);
+            }
+        },
+    );
+}
+
+/// As [`scenario`], of readers one of which is on a CPU that has left the online mask.
+pub(crate) fn leaving_the_mask() {
+    let left = || set_online(2, false);
+    against_a_writer(Speed::Normal, 2, left, |shared| {
+        let guard = shared.rcu.read();
+        shared.read(1);
+        drop(guard);
+        interrupt(|| shared.rcu.tick());
     });
 }
 
-/// A CPU that was idle when the grace period began to check it may be in a reader by now.
 #[test]
 fn a_cpu_that_leaves_idle_is_waited_for() {
-    against_a_writer(Speed::Normal, |shared| {
-        Model::unpark(Model::current());
-        Model::park();
-        let guard = shared.rcu.read();
-        shared.read(3);
-        drop(guard);
-    });
+    check(700, || leaving_idle(Speed::Normal, 1, 3));
 }
 
 #[test]
 fn a_nested_reader_is_waited_for_to_its_outer_end() {
-    against_a_writer(Speed::Expedited, |shared| {
+    let nested = |shared: &Shared| {
         let outer = shared.rcu.read();
-        let version = shared.current.load(SeqCst) as usize;
+        let version = shared.current.load(Acquire) as usize;
         (0..2).for_each(|_| {
             let inner = shared.rcu.read();
             Model::cond_resched();
             drop(inner);
         });
-        assert_eq!(shared.freed[version].load(SeqCst), 0, "used after it was freed");
+        shared.expect(version);
         drop(outer);
-    });
+    };
+    let twice = move |shared: &Shared| (0..2).for_each(|_| nested(shared));
+    check(700, move || against_a_writer(Speed::Expedited, 1, || (), twice));
 }
 
 #[test]
@@ -232,19 +262,20 @@ fn a_cpu_that_dies_while_a_grace_period_begins_is_not_waited_for() {
         check(700, move || {
             run(3, || {
                 let shared = Arc::new(Shared::new());
-                let (writer, controller, gone) =
-                    (Arc::clone(&shared), Arc::clone(&shared), Arc::clone(&shared));
+                let (writer, controller) = (Arc::clone(&shared), Arc::clone(&shared));
+                let runs = Arc::new(<Model as Cpu>::AtomicU32::new(1));
+                let gone = Arc::clone(&runs);
                 let bodies = vec![
-                    cpu_body(move || writer.replace(speed)),
+                    cpu_body(move || writer.replace(&writer.rcu, speed)),
                     cpu_body(move || {
-                        while controller.freed[2].load(SeqCst) == 0 {
+                        while runs.load(SeqCst) == 1 {
                             interrupt(|| controller.rcu.tick());
                             Model::relax();
                         }
                         set_online(2, false);
                         controller.rcu.cpu_dead(CpuId::new(2));
                     }),
-                    cpu_body(move || gone.freed[2].store(1, SeqCst)),
+                    cpu_body(move || gone.store(0, SeqCst)),
                 ];
                 (Some(shared.clone() as Arc<dyn Hooks>), bodies)
             });
