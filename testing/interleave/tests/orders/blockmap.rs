@@ -243,7 +243,7 @@ const LEFT: u32 = 8;
 /// Runs bodies concurrently where only [`LEFT`] pageblocks are left, of which they get the first;
 /// one body isolates one.
 fn with_few_left(bodies: impl Fn(&Arc<World>, Pfn) -> Vec<CpuBody> + Send + Sync + 'static) {
-    check(SCHEDULES, move || {
+    check(SCHEDULES / 2, move || {
         let (held, mut made) = (MUCH / 1024 - LEFT / 2, None);
         run(3, || {
             let (caches, min_free_kb) = (PcpPolicy::Blockmap, Some(64));

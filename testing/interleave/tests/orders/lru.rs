@@ -44,7 +44,7 @@ type Step = fn(&World, Pfn);
 /// are in CPU 0's batch already. Nothing may be left, and the structures must be consistent at the
 /// end.
 fn on_one_folio(policy: LruPolicy, before: usize, steps: &'static [Step]) {
-    check(700, move || {
+    check(200, move || {
         let mut made = None;
         run(steps.len(), || {
             let mut config = MmConfig::new(MemoryMap::single(2048), TickPolicy::Stock);

@@ -29,7 +29,7 @@ fn write_and_read(world: &World) {
 fn a_write_while_its_page_migrates_is_not_lost() {
     in_orders_of(
         (LruPolicy::Lazy, CallPolicy::Stock),
-        300,
+        100,
         nothing,
         &[move_away, write_and_read],
         |world| {

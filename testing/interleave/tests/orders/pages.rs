@@ -176,7 +176,7 @@ fn limits_of_page_caches_follow_all_offline_pageblocks() {
             frames.offline_pageblock(Pfn::new(512 * block)).expect("all of it is free");
         }
     };
-    check(300, move || {
+    check(600, move || {
         let mut made = None;
         run(2, || {
             let (frames, expected) = (frames(), frames());

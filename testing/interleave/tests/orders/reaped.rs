@@ -41,7 +41,7 @@ fn nothing(_: &World) {}
 #[test]
 fn an_exit_against_two_who_help() {
     for policy in EXITS {
-        in_orders_with(120, policy, grow, &[exit, reap, reap], nothing);
+        in_orders_with(50, policy, grow, &[exit, reap, reap], nothing);
     }
 }
 
@@ -51,7 +51,7 @@ fn an_exit_against_two_who_help() {
 fn a_reaper_against_a_thread_that_still_runs() {
     for policy in EXITS {
         let steps: &[Step] = &[touch, reap];
-        in_orders_with(200, policy, grow, steps, |world| {
+        in_orders_with(60, policy, grow, steps, |world| {
             let on = world.mm.mm_ref();
             let audit = on.verify().unwrap_or_else(|why| panic!("the address spaces: {why}"));
             assert_eq!(audit.mapped, 0, "a page was made where all had been taken out");

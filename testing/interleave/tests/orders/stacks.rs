@@ -159,7 +159,7 @@ fn a_stack_at_an_address_that_was_freed_is_found_by_all_cpus() {
 /// A reader that started before a task ended may still read that task's stack.
 #[test]
 fn no_stack_is_freed_under_a_reader() {
-    check(300, || {
+    check(150, || {
         let ends: Body = |world| {
             while world.done.load(SeqCst) < 1 {
                 Model::relax();
@@ -187,7 +187,7 @@ fn no_stack_is_freed_under_a_reader() {
 /// the reaper has work for it.
 #[test]
 fn every_stack_that_waits_is_freed() {
-    check(600, || {
+    check(200, || {
         let ends: Body = |world| {
             world.end_one();
             world.end_one();
@@ -234,5 +234,5 @@ fn stacks_of_a_cpu_that_leaves_come_home() {
     let set_up: Body = |world| {
         world.make_some(CACHED + 2).into_iter().for_each(|stack| world.begin(stack));
     };
-    check(300, move || scenario(CallPolicy::Stock, set_up, &[boss, leaves]));
+    check(150, move || scenario(CallPolicy::Stock, set_up, &[boss, leaves]));
 }

@@ -118,7 +118,7 @@ fn churn(world: &World, order: u8, times: usize) {
 /// `clear`, `Acquire` in `starts`.
 #[test]
 fn a_page_that_one_cpu_frees_is_whole_for_the_next() {
-    scenario(150, |world| {
+    scenario(300, |world| {
         let pages = hold(world, 128, 0);
         hold(world, PAGES - 128, 6);
         let (mine, theirs) = (pages[..6].to_vec(), pages[6..8].to_vec());
@@ -140,7 +140,7 @@ fn a_page_that_one_cpu_frees_is_whole_for_the_next() {
 #[test]
 fn a_block_of_words_that_one_cpu_frees_is_whole_for_the_next() {
     for order in [6, 8] {
-        scenario(150, move |world| {
+        scenario(300, move |world| {
             let mine = hold(world, PAGES, order)[..3].to_vec();
             vec![
                 body(world, move |world| {
@@ -159,7 +159,7 @@ fn a_block_of_words_that_one_cpu_frees_is_whole_for_the_next() {
 #[test]
 fn a_pageblock_that_one_cpu_frees_is_whole_for_the_next() {
     let churn = |world: &World| [9, 8].into_iter().for_each(|order| churn(world, order, 1));
-    scenario(150, move |world| {
+    scenario(300, move |world| {
         let mine = hold(world, PAGES - 512, 9)[0];
         vec![
             body(world, move |world| {
@@ -233,7 +233,7 @@ fn no_page_of_an_isolated_pageblock_stays_with_a_cpu() {
 #[test]
 fn a_batch_and_an_isolation_change_no_head_at_the_same_time() {
     // So much memory that a CPU may keep a pageblock.
-    scenario_of(1 << 17, 300, |world| {
+    scenario_of(1 << 17, 500, |world| {
         let mine = hold(world, 512, 9)[0];
         world.frames.drain_pages(Model::cpu());
         world.isolated.store(512, SeqCst);
