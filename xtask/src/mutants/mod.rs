@@ -104,6 +104,7 @@ pub fn run(root: &Path, args: &[&str]) -> Result<String, String> {
     let alone = run.woven(&scratch)?;
     let suites = scratch.build(&PACKAGES)?;
     let tests = run.measured(&suites)?;
+    tests::exist(&suites, &tests)?;
     for round in [Round::Own, Round::Others] {
         for id in (0..sample.len()).filter(|id| !alone.contains(id)) {
             run.judge(id, round, |mutant| {
@@ -113,7 +114,7 @@ pub fn run(root: &Path, args: &[&str]) -> Result<String, String> {
             })?;
         }
     }
-    let tests: Vec<&Test> = tests.iter().collect();
+    let reaching: Vec<&Test> = tests.iter().collect();
     for &id in &alone {
         for round in [Round::Own, Round::Others] {
             run.judge(id, round, |mutant| {
@@ -121,7 +122,8 @@ pub fn run(root: &Path, args: &[&str]) -> Result<String, String> {
                 let Ok(suites) = scratch.build(round.packages(mutant)) else {
                     return Ok(Verdict::Unbuildable);
                 };
-                caught(&suites, &tests, round, mutant, "")
+                tests::exist(&suites, &tests)?;
+                caught(&suites, &reaching, round, mutant, "")
             })?;
         }
     }

@@ -74,13 +74,9 @@ impl Test {
 /// # Errors
 /// Fails if a test fails without a mutant.
 pub(super) fn measure(suite: &Suite, scratch: &Path) -> Result<Vec<Test>, String> {
-    let mut program = Command::new(&suite.program);
-    program.current_dir(&suite.folder).args(["--list", "--format", "terse"]);
-    let listed = program.output().map_err(|why| format!("starting {}: {why}", suite.name))?;
-    let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
     let mut tests = Vec::new();
-    for name in listed.lines().filter_map(|line| line.strip_suffix(": test")) {
-        let (suite_name, name) = (suite.name.clone(), name.to_owned());
+    for name in suite.tests()? {
+        let suite_name = suite.name.clone();
         let mut test = Test { suite: suite_name, name, seconds: 30.0, reaches: BTreeSet::new() };
         let _ = std::fs::remove_file(scratch);
         let since = Instant::now();
@@ -94,6 +90,21 @@ pub(super) fn measure(suite: &Suite, scratch: &Path) -> Result<Vec<Test>, String
         tests.push(test);
     }
     Ok(tests)
+}
+
+/// Checks that the suites contain these tests: a run of a missing one would pass.
+///
+/// # Errors
+/// Names a test that its suite does not have.
+pub(super) fn exist(suites: &[Suite], tests: &[Test]) -> Result<(), String> {
+    for suite in suites {
+        let names: BTreeSet<String> = suite.tests()?.into_iter().collect();
+        let missing = |test: &&Test| test.suite == suite.name && !names.contains(&test.name);
+        if let Some(test) = tests.iter().find(missing) {
+            return Err(format!("{} has no test {}", suite.name, test.name));
+        }
+    }
+    Ok(())
 }
 
 /// Sorts tests for a mutant: those of its crate, then those of the other mutated crates, then those

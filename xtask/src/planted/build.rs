@@ -39,6 +39,21 @@ impl Suite {
             _ => true,
         }
     }
+    /// Returns the names of the tests.
+    ///
+    /// # Errors
+    /// Fails if the program cannot be started.
+    pub(crate) fn tests(&self) -> Result<Vec<String>, String> {
+        let mut program = Command::new(&self.program);
+        program.current_dir(&self.folder).args(["--list", "--format", "terse"]);
+        let listed = program.output().map_err(|why| format!("starting {}: {why}", self.name))?;
+        let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
+        Ok(listed
+            .lines()
+            .filter_map(|line| line.strip_suffix(": test"))
+            .map(str::to_owned)
+            .collect())
+    }
 }
 
 /// Builds the suites.

@@ -76,6 +76,7 @@ pub fn run(root: &Path, args: &[&str]) -> Result<String, String> {
         return Ok(table::list(&faults));
     }
     let suites = build::suites(root, asked.quick)?;
+    all_name_tests(&suites, &faults)?;
     let (next, rows) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     std::thread::scope(|scope| {
         for _ in 0..AT_ONCE {
@@ -92,6 +93,26 @@ pub fn run(root: &Path, args: &[&str]) -> Result<String, String> {
     rows.sort_by_key(|row| row.fault.fault as usize);
     println!("{}", table::markdown(&rows));
     table::verdict(&rows)
+}
+
+/// Fails if a fault names no test: its first round would run nothing.
+fn all_name_tests(suites: &[Suite], faults: &[&Declared]) -> Result<(), String> {
+    let mut tests = Vec::new();
+    for suite in suites {
+        tests.push((suite, suite.tests()?));
+    }
+    let nameless: Vec<String> = faults
+        .iter()
+        .filter(|fault| !names_one(fault, &tests))
+        .map(|fault| format!("{}: no test has `{}` in its name", fault.name, fault.tests))
+        .collect();
+    if nameless.is_empty() { Ok(()) } else { Err(nameless.join("\n")) }
+}
+
+/// Returns whether a test that can reach the fault's crate is one of its protocol.
+fn names_one(fault: &Declared, tests: &[(&Suite, Vec<String>)]) -> bool {
+    let reached = tests.iter().filter(|(suite, _)| suite.reaches(fault.krate));
+    reached.flat_map(|(_, tests)| tests).any(|test| test.contains(fault.tests))
 }
 
 /// Runs suites until one catches the fault.
@@ -129,5 +150,18 @@ mod tests {
         assert_eq!(of(&["--only", "rcu-enough-early"]), Some(1));
         assert!(of(&["--only", "arch"]) > Some(5) && of(&["--quick"]) > Some(0));
         assert!(of(&["--only"]).is_none() && of(&["--fast"]).is_none());
+    }
+
+    #[test]
+    fn a_fault_of_mm_needs_a_test_that_reaches_it() {
+        let fault = Fault::ALL.iter().find(|fault| fault.krate == "mm").expect("mm has some");
+        let names = |krate, test: &str| {
+            let (program, folder) = Default::default();
+            let suite = Suite { name: String::new(), program, folder, krate };
+            names_one(fault, &[(&suite, vec!["a::b".to_owned(), test.to_owned()])])
+        };
+        let of_its_protocol = format!("{}_c", fault.tests);
+        assert!(names("mm", &of_its_protocol) && names("interleave", &of_its_protocol));
+        assert!(!names("frames", &of_its_protocol) && !names("mm", "c::d"));
     }
 }
