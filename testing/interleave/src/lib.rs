@@ -83,6 +83,9 @@ unsafe impl Cpu for Model {
         world::deliver();
     }
     fn unpark(task: TaskId) {
+        if let Some(hooks) = world::hooks() {
+            hooks.unpark(task);
+        }
         world::unpark(task.index());
     }
     fn relax() {

@@ -5,7 +5,7 @@
 
 use crate::memory::{Id, Memory};
 use core::cell::{Cell, RefCell};
-use mmscale_arch::{IoDirection, IoDone, Ipi, PageIo, Pfn, SoftTlb};
+use mmscale_arch::{IoDirection, IoDone, Ipi, PageIo, Pfn, SoftTlb, TaskId};
 use shuttle::scheduler::{PctScheduler, RandomScheduler};
 use shuttle::thread::{self, Thread};
 use shuttle::{Config, Runner};
@@ -19,6 +19,8 @@ use std::time::Duration;
 pub trait Hooks: Send + Sync {
     /// An interrupt from another CPU arrived.
     fn ipi(&self, _: Ipi) {}
+    /// This CPU unparks a task, which may be its own.
+    fn unpark(&self, _: TaskId) {}
     /// This CPU's task parks, and the CPU becomes idle.
     fn idle_enter(&self) {}
     /// This CPU's task resumes.
@@ -132,7 +134,7 @@ pub(crate) fn transfer(io: PageIo) {
     });
 }
 
-fn hooks() -> Option<Arc<dyn Hooks>> {
+pub(crate) fn hooks() -> Option<Arc<dyn Hooks>> {
     with(|w| w.hooks.borrow().clone())
 }
 

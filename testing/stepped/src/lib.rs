@@ -20,9 +20,10 @@ pub use lock::SteppedSpin;
 pub use machine::{
     advance, assert_quiet, at_op, at_step, boot, cancel_step, current_path, deliver_ipis,
     earliest_timer, fail_alloc_after, fail_allocs, failures_left, interrupt, lock_acquisitions,
-    on_park, on_relax, preempt_depth, record, run_timer, set_broadcast, set_clock, set_cpu,
-    set_need_resched, set_node, set_online, set_task, table_count, take_ipis, take_spawned,
-    take_timer, take_touches, take_traces, timer_of, tlb_len, unpark_tokens, work_count,
+    on_park, on_relax, preempt_depth, record, resched_points, run_timer, set_broadcast, set_clock,
+    set_cpu, set_need_resched, set_node, set_online, set_task, table_count, take_ipis,
+    take_spawned, take_timer, take_touches, take_traces, timer_of, tlb_len, unpark_tokens,
+    work_count,
 };
 
 use machine::expect;
@@ -163,7 +164,7 @@ unsafe impl Machine for Stepped {
         machine::here(|cpu| cpu.need_resched)
     }
     fn cond_resched() {
-        machine::here(|cpu| assert!(cpu.preempt == 0, "cond_resched while atomic"));
+        machine::cond_resched();
     }
     fn user(ns: u64) {
         machine::here(|cpu| assert!(cpu.preempt == 0 && cpu.irqs_on, "user time while atomic"));

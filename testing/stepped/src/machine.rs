@@ -51,6 +51,7 @@ pub(crate) struct Machine {
     /// A function to run in the middle of an operation, and the number of steps before it.
     step: RefCell<Option<Box<dyn FnOnce()>>>,
     before_step: Cell<u32>,
+    resched_points: Cell<u64>,
     /// The only operation whose steps count.
     step_of: Cell<Option<Op>>,
     traces: RefCell<Vec<(CpuId, Trace)>>,
@@ -82,6 +83,7 @@ impl Machine {
             before_failure: Cell::new(0),
             step: RefCell::default(),
             before_step: Cell::new(0),
+            resched_points: Cell::new(0),
             step_of: Cell::new(None),
             traces: RefCell::default(),
             touches: RefCell::default(),
@@ -314,6 +316,7 @@ pub fn boot(cpus: usize, hz: u32) {
         m.tasks.set(cpus);
         m.recording.set(false);
         m.failures.set(0);
+        m.resched_points.set(0);
         *m.step.borrow_mut() = None;
         m.traces.borrow_mut().clear();
         m.touches.borrow_mut().clear();
@@ -477,6 +480,16 @@ pub fn take_traces() -> Vec<(CpuId, Trace)> {
 /// Returns the lines touched since the last call, while recording.
 pub fn take_touches() -> Vec<(Line, Access)> {
     with(|m| m.touches.take())
+}
+
+pub(crate) fn cond_resched() {
+    assert!(preempt_depth() == 0, "cond_resched while atomic");
+    with(|m| m.resched_points.set(m.resched_points.get() + 1));
+}
+
+/// Returns how often a task has offered its CPU to others since [`boot`].
+pub fn resched_points() -> u64 {
+    with(|m| m.resched_points.get())
 }
 
 /// Returns how often `op` was done since [`boot`].

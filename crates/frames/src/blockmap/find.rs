@@ -255,3 +255,46 @@ impl<A: Cpu> BlockMap<A> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::blockmap::ReservePages;
+    use mmscale_arch::sync::PreemptGuard;
+    use mmscale_arch::{CpuId, Pfn};
+    use mmscale_stepped::{self as stepped, Stepped};
+
+    type Map = BlockMap<Stepped>;
+
+    /// Returns whether a search finds a block of `order` where the only free pages are in a
+    /// pageblock that no index has.
+    fn finds(order: u8, reserve: ReserveAccess) -> bool {
+        stepped::boot(1, 1000);
+        let none = ReservePages { from_singles: 0, from_larger: 0 };
+        let (map, cpu, kind) =
+            (Map::new(Pfn::new(0), 1024, none), CpuId::new(0), MigrateType::Movable);
+        let request = |order, reserve| AllocRequest {
+            cpu,
+            order,
+            kind,
+            refill: Refill::Exact,
+            reserve,
+            spare_pages: 0,
+        };
+        let (block, _) = map.find(request(Order::ZERO, ReserveAccess::Full)).expect("all is free");
+        map.leave(block, 1);
+        map.mark_used(block, 0..1, 1);
+        map.disown(block, cpu);
+        let rest = request(Order::PAGEBLOCK, ReserveAccess::Full);
+        map.claim(&PreemptGuard::new(), rest, &mut 0).expect("one pageblock is whole");
+        Fill::all().for_each(|fill| _ = map.fill(kind, fill).clear(block));
+        let order = Order::new(order).expect("a small one");
+        map.find(request(order, reserve)).is_some()
+    }
+
+    #[test]
+    fn all_heads_are_read_unless_a_single_page_may_use_the_reserve_later() {
+        assert!(finds(1, ReserveAccess::None) && finds(0, ReserveAccess::Full));
+        assert!(!finds(0, ReserveAccess::None));
+    }
+}

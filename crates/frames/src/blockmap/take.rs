@@ -390,12 +390,16 @@ mod tests {
 
     type Map = BlockMap<Stepped>;
 
+    fn request(cpu: usize, order: Order, refill: Refill) -> AllocRequest {
+        let (cpu, kind) = (CpuId::new(cpu), MigrateType::Movable);
+        let (reserve, spare_pages) = (ReserveAccess::None, 0);
+        AllocRequest { cpu, order, kind, refill, reserve, spare_pages }
+    }
+
     /// Takes a page, not from what the CPU has to itself: the pageblock that it is from.
     fn take(map: &Map, cpu: usize, refill: Refill) -> usize {
         stepped::set_cpu(cpu);
-        let (cpu, kind) = (CpuId::new(cpu), MigrateType::Movable);
-        let (order, reserve, spare_pages) = (Order::ZERO, ReserveAccess::None, 0);
-        let want = AllocRequest { cpu, order, kind, refill, reserve, spare_pages };
+        let want = request(cpu, Order::ZERO, refill);
         map.block_of(map.claim(&PreemptGuard::new(), want, &mut 0).expect("there is memory"))
     }
 
@@ -421,6 +425,23 @@ mod tests {
         assert_eq!(take(&map, 1, Refill::Batch), near);
         leave(&map, 1);
         assert_eq!(take(&map, 1, Refill::Exact), far);
+        map.verify().expect("the map is sound");
+    }
+
+    #[test]
+    fn what_is_taken_in_an_interrupt_that_meets_the_cpu_in_its_cache_is_counted_by_the_caller() {
+        stepped::boot(1, 1000);
+        let map = Map::new(Pfn::new(0), 1 << 12, ReservePages { from_singles: 0, from_larger: 0 });
+        let cache = map.caches.of(CpuId::new(0)).enter().expect("it is not in use");
+        let mut change = 3;
+        stepped::interrupt(|| {
+            for (order, left) in [(Order::ZERO, 2), (Order::PAGEBLOCK, 2 - 512)] {
+                let want = request(0, order, Refill::Batch);
+                map.claim(&PreemptGuard::new(), want, &mut change).expect("there is memory");
+                assert_eq!(change, left);
+            }
+        });
+        drop(cache);
         map.verify().expect("the map is sound");
     }
 }

@@ -6,7 +6,7 @@ use mmscale_mm::space::{
     Advice, FaultError, LockWhat, MAP_MIN, MapRequest, Place, Prot, Space, SpaceError, VmaFlags,
     VmaRange,
 };
-use mmscale_stepped::Stepped;
+use mmscale_stepped::{self as stepped, Stepped};
 
 const AT: u64 = 0x1000;
 
@@ -223,6 +223,17 @@ fn populated_memory_is_there() {
         machine.exit(space);
         machine.end();
     }
+}
+
+#[test]
+fn a_long_populate_lets_other_tasks_run_every_256_pages() {
+    let machine = Machine::stock();
+    let (on, space) = (machine.on(), machine.space());
+    let before = stepped::resched_points();
+    assert_eq!(space.mmap(on, fixed(AT, 1024).populated()), Ok(Vpn::new(AT)));
+    assert_eq!(stepped::resched_points() - before, 4);
+    machine.exit(space);
+    machine.end();
 }
 
 #[test]

@@ -2,6 +2,8 @@
 
 use crate::address::machine::{Machine, range};
 use mmscale_arch::{CpuId, NodeId, Vpn};
+use mmscale_mm::folio::FolioFlags;
+use mmscale_mm::pgtable::MemAccess;
 use mmscale_mm::reclaim::ReclaimRef;
 use mmscale_mm::smp::CallPolicy;
 use mmscale_mm::space::{Advice, ExitPolicy, MapRequest, Place, ReapLock, Reaped, Space};
@@ -139,17 +141,22 @@ fn reclaim_flushes_once_for_many_pages() {
     }
 }
 
-/// Like [`used`], with all pages in memory, clean and in the swap cache; then reclaims them.
-fn paged_out(policy: CallPolicy) -> (Machine, Arc<Space<Stepped>>) {
+/// Like [`used`], with all pages in memory, clean and in the swap cache.
+fn clean(policy: CallPolicy) -> (Machine, Arc<Space<Stepped>>) {
     let (machine, space) = used(policy, ExitPolicy::Stock);
-    let part = range(AT, PAGES);
-    assert_eq!(space.madvise(machine.on(), part, Advice::PageOut), Ok(()));
+    assert_eq!(space.madvise(machine.on(), range(AT, PAGES), Advice::PageOut), Ok(()));
     machine.finish_ios(usize::MAX);
     for cpu in [1, 2, 0] {
         stepped::set_cpu(cpu);
         (0..PAGES).for_each(|page| assert_eq!(machine.read(&space, AT + page), Ok(1)));
     }
-    assert_eq!(space.madvise(machine.on(), part, Advice::PageOut), Ok(()));
+    (machine, space)
+}
+
+/// Like [`clean`]; then reclaims the pages.
+fn paged_out(policy: CallPolicy) -> (Machine, Arc<Space<Stepped>>) {
+    let (machine, space) = clean(policy);
+    assert_eq!(space.madvise(machine.on(), range(AT, PAGES), Advice::PageOut), Ok(()));
     (machine, space)
 }
 
@@ -177,6 +184,32 @@ fn clean_pages_that_reclaim_takes_wait_in_limbo_and_are_had_back_from_there() {
     threads_end(&machine);
     machine.exit(space);
     machine.end();
+}
+
+/// A page whose entry reclaim took and which it then has to keep: other CPUs may use it by the old
+/// entry, and nothing but the flush tells when they do not.
+#[test]
+fn reclaim_flushes_at_once_what_it_unmaps_and_keeps() {
+    for stays in [false, true] {
+        let (machine, space) = clean(CallPolicy::Requests);
+        let memory = machine.on().memory;
+        let at = Vpn::new(AT + 5);
+        let pfn = space.access(machine.on(), at, MemAccess::Read, |pfn| pfn).expect("it is mapped");
+        memory.folios.get(pfn);
+        if stays {
+            // Its content would have to be written, which its user may still change.
+            memory.folios.set(pfn, FolioFlags::DIRTY);
+        }
+        assert_eq!(space.madvise(machine.on(), range(AT, 20), Advice::PageOut), Ok(()));
+        assert_eq!(machine.mm.tlb().in_limbo() > 0, !stays);
+        memory.put(pfn);
+        assert_eq!(machine.read(&space, at.get()), Ok(1));
+        machine.finish_ios(0);
+        machine.on().leave_limbo(Leave::Passed);
+        threads_end(&machine);
+        machine.exit(space);
+        machine.end();
+    }
 }
 
 #[test]

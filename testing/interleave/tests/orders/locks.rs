@@ -1,8 +1,8 @@
 //! Sleeping locks: mutual exclusion, and no lost waiter.
 
 use mmscale_arch::sync::{Completion, Mutex, Osq, RwSem, WaitQueue};
-use mmscale_arch::{Atomic, Cpu, Machine as _, RawOsq as _};
-use mmscale_interleave::{Model, check, cpu_body, run, set_need_resched};
+use mmscale_arch::{Atomic, Cpu, Machine as _, RawOsq as _, TaskId};
+use mmscale_interleave::{Hooks, Model, check, cpu_body, run, set_need_resched};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -249,6 +249,68 @@ fn a_queue_of_spinners_has_one_head_and_loses_no_cpu() {
                 }
             });
             (None, (0..3).map(spinner).chain([presses]).collect())
+        });
+    });
+}
+
+/// Fails if a task is woken while the semaphore is held: none of them can go on.
+struct Undisturbed {
+    sem: RwSem<Model, ()>,
+    /// 0: not taken yet, 1: held, 2: the other tasks sleep, so that it can be released.
+    phase: <Model as Cpu>::AtomicU32,
+}
+
+impl Hooks for Undisturbed {
+    fn unpark(&self, _: TaskId) {
+        assert_ne!(self.phase.load(Ordering::SeqCst), 1, "a task is woken in vain");
+    }
+}
+
+impl Undisturbed {
+    fn until_held(&self) {
+        while self.phase.load(Ordering::SeqCst) == 0 {
+            Model::relax();
+        }
+    }
+}
+
+#[test]
+fn a_reader_that_joins_the_queue_wakes_no_writer_while_another_holds_the_semaphore() {
+    check(300, || {
+        run(4, || {
+            let (sem, phase) = (RwSem::new(()), Atomic::new(0));
+            let all = Arc::new(Undisturbed { sem, phase });
+            let body = |f: fn(&Undisturbed)| {
+                let all = Arc::clone(&all);
+                cpu_body(move || f(&all))
+            };
+            let bodies = vec![
+                body(|all| {
+                    let guard = all.sem.write();
+                    all.phase.store(1, Ordering::SeqCst);
+                    while all.phase.load(Ordering::SeqCst) == 1 {
+                        Model::park();
+                    }
+                    drop(guard);
+                }),
+                body(|all| {
+                    all.until_held();
+                    drop(all.sem.write());
+                }),
+                body(|all| {
+                    all.until_held();
+                    drop(all.sem.read());
+                }),
+                body(|all| {
+                    all.until_held();
+                    while (0..3).any(|cpu| Model::is_running(TaskId::new(cpu))) {
+                        Model::relax();
+                    }
+                    all.phase.store(2, Ordering::SeqCst);
+                    Model::unpark(TaskId::new(0));
+                }),
+            ];
+            (Some(all as Arc<dyn Hooks>), bodies)
         });
     });
 }

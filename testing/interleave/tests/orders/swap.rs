@@ -1,10 +1,11 @@
 //! A page is swapped out, swapped in, written, shared and unmapped by different CPUs, in every
 //! order.
 
-use crate::paged::{Entry, Paged};
+use crate::paged::{Entry, NODE, Paged};
 use mmscale_arch::sync::Completion;
-use mmscale_arch::{Ipi, NodeId};
+use mmscale_arch::{Cpu as _, Ipi, Machine as _, NodeId, TaskId};
 use mmscale_frames::page_alloc::MemoryMap;
+use mmscale_frames::vmstat::ZoneItem;
 use mmscale_interleave::{Hooks, Model, check, cpu_body, run};
 use mmscale_mm::lru::LruPolicy;
 use mmscale_mm::mm::MmConfig;
@@ -125,6 +126,45 @@ fn both_owners_get_one_folio_back() {
 fn a_slot_that_is_given_back_while_it_is_read_leaves_nothing() {
     on_two_pages(gone, &[unmap, read_twin, reclaim], |world| {
         assert_eq!((world.touch(0, None), world.touch(1, None)), (Ok(0), Ok(7)));
+    });
+}
+
+/// The task of CPU 1.
+const RECLAIMER: TaskId = TaskId::new(1);
+
+/// A program fills memory until background reclaim is wanted, and waits for it.
+#[test]
+fn background_reclaim_frees_memory_up_to_the_high_watermark() {
+    check(5, || {
+        run(2, || {
+            let mut config = MmConfig::new(MemoryMap::single(1024), TickPolicy::Stock);
+            config.lru = LruPolicy::Stock;
+            let swap = SwapConfig { pages: 1024, ..SwapConfig::default() };
+            let world = Arc::new(World::new(&config, swap, 1024));
+            let (program, reclaims) = (Arc::clone(&world), Arc::clone(&world));
+            let bodies = vec![
+                cpu_body(move || {
+                    let frames = program.mm.frames();
+                    let zone = &frames.zones()[0];
+                    let free = || frames.stats().zone(zone.id(), ZoneItem::FreePages);
+                    let mut pages = 0..1024;
+                    while Model::is_running(RECLAIMER) {
+                        Model::relax();
+                    }
+                    while frames.reclaim_wakes() == 0 {
+                        let page = pages.next().expect("memory gets low before it is full");
+                        program.touch(page, None).expect("there is memory");
+                    }
+                    while free() <= u64::from(zone.watermarks().high) {
+                        Model::relax();
+                    }
+                    program.reclaim.stop(program.memory());
+                    assert!(program.reclaim.counters().background_runs > 0);
+                }),
+                cpu_body(move || reclaims.reclaim.kswapd(reclaims.scope(), NODE)),
+            ];
+            (Some(Arc::new(Forward(world)) as Arc<dyn Hooks>), bodies)
+        });
     });
 }
 
