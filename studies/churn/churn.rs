@@ -4,7 +4,8 @@
 //! first maps a few pages and reads them, as a substitute for the image of a real process: its page
 //! tables exist for the lifetime of the process, and its VMA is adjacent to the new one but cannot
 //! be merged with it. These pages map the zero page, so they are not on an LRU list. Then each
-//! process repeats: map with MAP_POPULATE, advise, touch, unmap.
+//! process repeats: map with MAP_POPULATE, advise, touch, unmap. Left out are three calls of mremap
+//! in each iteration of stress-ng, which fail before they take a lock.
 //!
 //! One seed of one arm consists of two runs: all metrics are of the machine with all its CPUs, and
 //! `amplification` compares them with the same run on one CPU.
@@ -44,6 +45,10 @@ params! {
             "throughput of the swap device in MB/s; 0: that of the profile (sim)", sim;
         duration_ms: real(Unit::Ms, 20.0, [0.1, 600_000.0]),
             "duration of the window in which ops are counted (sim: virtual time)";
+        move_processes_per_cpu: count(Unit::One, 16, [1, 8192]),
+            "as processes_per_cpu, for arms whose ops migrate their pages (`bind=move`)";
+        move_duration_ms: real(Unit::Ms, 20.0, [0.1, 600_000.0]),
+            "as duration_ms, for arms whose ops migrate their pages (`bind=move`)";
         user_ns: count(Unit::Ns, 315, [0, 1_000_000]), "CPU time in user mode per op";
     }
 }
@@ -74,11 +79,37 @@ names! {
 pub enum Advise {
     /// No advice.
     Never,
-    /// A random advice; all kinds are equally likely.
+    /// What an iteration of stress-ng's stressor gives: a random advice, each of [`DRAWN`] being
+    /// equally likely, then [`ALWAYS`].
     Mix,
     /// Always this advice.
     Only(Advice),
 }
+
+/// The advice that stress-ng draws from (`stress_madvise_randomize` in `core-madvise.c`). Its list
+/// does not have `MADV_DONTNEED` and `MADV_FREE`, after which its check of contents would fail, nor
+/// `MADV_COLLAPSE`, `MADV_WIPEONFORK` and `MADV_KEEPONFORK`.
+const DRAWN: [Advice; 16] = [
+    Advice::Normal,
+    Advice::Random,
+    Advice::Sequential,
+    Advice::WillNeed,
+    Advice::DontFork,
+    Advice::DoFork,
+    Advice::Mergeable,
+    Advice::Unmergeable,
+    Advice::HugePage,
+    Advice::NoHugePage,
+    Advice::DontDump,
+    Advice::DoDump,
+    Advice::Cold,
+    Advice::PageOut,
+    Advice::PopulateRead,
+    Advice::PopulateWrite,
+];
+/// The advice that follows in every iteration (`stress_madvise_mergeable`, and
+/// `stress_mincore_touch_pages` in `core-mincore.c`).
+const ALWAYS: [Advice; 2] = [Advice::Mergeable, Advice::PopulateRead];
 
 impl Named for Advise {
     const NAMES: &'static [&'static str] = &[
@@ -98,6 +129,13 @@ impl Named for Advise {
         "dofork",
         "wipeonfork",
         "keeponfork",
+        "normal",
+        "random",
+        "sequential",
+        "mergeable",
+        "unmergeable",
+        "dontdump",
+        "dodump",
     ];
     fn named(name: &str) -> Self {
         match Self::NAMES.iter().position(|&known| known == name) {
@@ -113,8 +151,10 @@ const _: () = assert!(Advise::NAMES.len() == Advice::ALL.len() + 2);
 tally! {
     /// Counters of the processes.
     pub struct Tally {
-        /// Measured ops, counted twice: once if started and once if ended within the window.
-        halves,
+        /// Ops that ended within the window.
+        ended,
+        /// Time from the start to the end of these ops, in ns.
+        took_ns,
         /// Ops started, within or outside the window.
         begun,
         /// Ops that failed.
@@ -155,9 +195,13 @@ pub struct Plan {
 /// Additional time to fill the page caches per further page of an op, when all CPUs of a node fill
 /// their caches concurrently.
 const WARMING_NS: u64 = 400_000;
-/// Duration of ops before the window, until lock contention is at its steady state. Applies only to
-/// machines that can start counting locks at the window.
+/// Duration of ops before the window, until lock contention is at its steady state; a quarter of
+/// the window if that is longer. Applies only to machines that can start counting locks at the
+/// window.
 const WARM_SIM_NS: u64 = 1_000_000;
+/// A window must be at least so many ops long. Otherwise only its shortest ops, or those from
+/// before the contention, end in it.
+const OPS_PER_WINDOW: u64 = 4;
 /// Distance in CPUs between the additional processes.
 const BESIDE_EVERY: usize = 16;
 /// Slots of the swap area: 4 GiB.
@@ -176,21 +220,26 @@ impl Workload for Churn {
 
     fn plan(env: &Env<Self>) -> Result<Plan, String> {
         let params = &env.params;
-        let processes = params.processes_per_cpu * env.cpus() as u64;
-        let begin_ns = ready_ns(env, processes) + WARMING_NS * (params.pages - 1);
-        let warm_ns = if env.on() == Target::Sim { WARM_SIM_NS } else { 0 };
+        let bind = bind_of(env);
+        let (per_cpu, duration_ms) = match bind {
+            Present::Stay => (params.processes_per_cpu, params.duration_ms),
+            _ => (params.move_processes_per_cpu, params.move_duration_ms),
+        };
+        let begin_ns = ready_ns(env, per_cpu * env.cpus() as u64);
+        let begin_ns = begin_ns + WARMING_NS * (params.pages - 1);
+        let warm_ns = match env.on() {
+            Target::Sim => WARM_SIM_NS.max((duration_ms * 1e6) as u64 / 4),
+            Target::Threads | Target::Linux => 0,
+        };
         Ok(Plan {
-            per_cpu: params.processes_per_cpu as usize,
+            per_cpu: per_cpu as usize,
             beside: params.beside,
             pages: params.pages,
             populate: params.populate,
             advise: params.madvise,
-            bind: match env.arm.chosen("bind") {
-                Some("move") => Present::Move,
-                _ => Present::Stay,
-            },
+            bind,
             user_ns: params.user_ns,
-            window: Window::new(begin_ns, warm_ns, params.duration_ms),
+            window: Window::new(begin_ns, warm_ns, duration_ms),
         })
     }
     fn phases(plan: &Plan) -> Phases {
@@ -210,7 +259,7 @@ impl Workload for Churn {
         }
     }
     fn needs(env: &Env<Self>, plan: &Plan) -> Needs {
-        let processes = env.params.processes_per_cpu * env.cpus() as u64;
+        let processes = (plan.per_cpu * env.cpus()) as u64;
         Needs { processes, pages: processes * plan.pages }
     }
     /// There is no second run with additional processes: ops then have no CPU time of their own,
@@ -223,32 +272,45 @@ impl Workload for Churn {
         tally.damaged
     }
     fn verdict(seen: &Seen<'_, Self>) -> Verdict {
-        let Tally { late, unmade, begun, halves, .. } = seen.tally;
+        let Tally { late, unmade, begun, ended, took_ns, .. } = seen.tally;
         // The run on one CPU may lack a value to compare with; then there is no ratio.
         let first = seen.env.part == Part::First;
+        let (op_ns, window_ns) = (took_ns / ended.max(1), seen.window_ns());
         match seen.on() {
             Target::Linux if begun == 0 => Verdict::Useless(format!(
                 "no op started in the window ({late} processes were late, {unmade} could not be \
-                 created): the computer is busy; increase --set duration_ms, or repeat when it is \
-                 idle"
+                 created): the computer is busy; increase --set {}, or repeat when it is idle",
+                window_key(seen.env)
             )),
             Target::Linux if late > 0 => Verdict::Poor,
-            Target::Sim | Target::Threads if halves == 0 && first => Verdict::Useless(
-                "no op started or ended in the window: increase --set duration_ms".to_owned(),
-            ),
+            _ if !first => Verdict::Good,
+            _ if ended == 0 => Verdict::Useless(format!(
+                "no op ended in the window of {:.1} ms: increase --set {}",
+                window_ns as f64 / 1e6,
+                window_key(seen.env)
+            )),
+            _ if window_ns < OPS_PER_WINDOW * op_ns => Verdict::Useless(format!(
+                "an op took {:.3} ms on average, and a window must be {OPS_PER_WINDOW} times as \
+                 long or longer, not {:.3} ms: increase --set {}",
+                op_ns as f64 / 1e6,
+                window_ns as f64 / 1e6,
+                window_key(seen.env)
+            )),
             _ => Verdict::Good,
         }
     }
     fn remarks(params: &Params, _: Target) -> Vec<String> {
+        let Params { processes_per_cpu, duration_ms, move_duration_ms, .. } = params;
         vec![format!(
-            "All processes run ops for {} ms. cpu_ns_per_op_alone is from a second run on one CPU; \
-             amplification is cpu_ns_per_op divided by it.",
-            params.duration_ms
+            "{processes_per_cpu} processes per CPU run ops for {duration_ms} ms. Where ops migrate \
+             their pages (`bind=move`), {} do for {move_duration_ms} ms. cpu_ns_per_op_alone is \
+             from a second run on one CPU; amplification is cpu_ns_per_op divided by it.",
+            params.move_processes_per_cpu
         )]
     }
     fn tasks(params: &Params, cpus: usize) -> u64 {
         // Each CPU has a process that starts the others, and possibly an additional process.
-        (params.processes_per_cpu + 2) * cpus as u64
+        (params.processes_per_cpu.max(params.move_processes_per_cpu) + 2) * cpus as u64
     }
     fn details(seen: &Seen<'_, Self>, result: &mut SeedResult) {
         if let Ok(host_ns) = seen.host_ns() {
@@ -267,5 +329,21 @@ impl Workload for Churn {
             processes.extend(start_on(run, system, cpus, programs::beside));
         }
         wait_for(system, processes);
+    }
+}
+
+/// Whether ops of the arm migrate their pages.
+fn bind_of(env: &Env<Churn>) -> Present {
+    match env.arm.chosen("bind") {
+        Some("move") => Present::Move,
+        _ => Present::Stay,
+    }
+}
+
+/// The parameter that sets the length of the arm's window.
+fn window_key(env: &Env<Churn>) -> &'static str {
+    match bind_of(env) {
+        Present::Stay => "duration_ms",
+        _ => "move_duration_ms",
     }
 }

@@ -10,7 +10,7 @@ use mmscale_mm::lru::BatchKind;
 
 /// Returns the number of measured ops.
 fn ops(seen: &Seen<'_, Churn>) -> f64 {
-    seen.tally.halves as f64 / 2.0
+    seen.tally.ended as f64
 }
 fn cpu_ns_per_op(seen: &Seen<'_, Churn>) -> Result<f64, Missing> {
     let Tally { cpu_user_ns, cpu_system_ns, begun, .. } = seen.tally;
@@ -54,7 +54,7 @@ pub(super) const METRICS: &[Metric<Churn>] = &[
     metric(
         "ops_per_s",
         "1/s",
-        "ops per second of all processes (op: map, advise, touch, unmap)",
+        "ops per second of all processes that ended in the window (op: map, advise, touch, unmap)",
         |seen| value(seen.per_s(ops(seen))),
     ),
     metric(
@@ -62,6 +62,15 @@ pub(super) const METRICS: &[Metric<Churn>] = &[
         "ns",
         "non-idle CPU time per op, including that of additional processes (`beside`)",
         |seen| value(cpu_ns_per_op(seen)?),
+    ),
+    metric("op_ns_mean", "ns", "mean time from the start to the end of an op", |seen| {
+        value(seen.tally.took_ns as f64 / ops(seen))
+    }),
+    metric(
+        "idle_share",
+        "1",
+        "share of the CPU time of all CPUs in which they were idle",
+        |seen| value(1.0 - seen.busy_ns()? / seen.cpu_time_ns()),
     ),
     metric("usr_ns_per_op", "ns", "CPU time in user mode per op", |seen| {
         value(usr_ns_per_op(seen))

@@ -1,6 +1,6 @@
 //! The programs of the study.
 
-use super::{Advise, Churn, Plan, Tally};
+use super::{ALWAYS, Advise, Churn, DRAWN, Plan, Tally};
 use mmscale_harness::{Run, counted};
 use mmscale_system::{
     Addr, Advice, Errno, LockWhat, MapSpec, PAGE_BYTES, Present, Prot, System, ThreadSpec,
@@ -56,8 +56,11 @@ fn process<S: System>(run: &Run<Churn>, system: &S, seed: u64) {
             tally.begun += 1;
             match op(plan, system, &mut rng, tally) {
                 Ok(()) => {
-                    let counts = |at_ns: u64| u64::from(plan.window.counts(at_ns));
-                    tally.halves += counts(began_ns) + counts(system.clock_ns());
+                    let ended_ns = system.clock_ns();
+                    if plan.window.counts(ended_ns) {
+                        tally.ended += 1;
+                        tally.took_ns += ended_ns - began_ns;
+                    }
                 }
                 Err(Errno::Stopped) => return Err(Errno::Stopped),
                 Err(_) => tally.failures += 1,
@@ -99,15 +102,15 @@ fn use_pages<S: System>(
         let node = rng.next_u64() as usize % system.nodes();
         system.mbind(at, bytes, node, Present::Move)?;
     }
-    let advice = match plan.advise {
-        Advise::Never => None,
-        Advise::Only(advice) => Some(advice),
-        Advise::Mix => Some(Advice::ALL[rng.next_u64() as usize % Advice::ALL.len()]),
-    };
-    if let Some(advice) = advice {
-        // Some advice is refused for a single page, such as MADV_COLLAPSE; stress-ng ignores this,
-        // too.
-        let _ = system.madvise(at, bytes, advice);
+    // Some advice is refused for a single page, such as MADV_COLLAPSE; stress-ng ignores errors.
+    let advise = |advice| _ = system.madvise(at, bytes, advice);
+    match plan.advise {
+        Advise::Never => {}
+        Advise::Only(advice) => advise(advice),
+        Advise::Mix => {
+            advise(DRAWN[rng.next_u64() as usize % DRAWN.len()]);
+            ALWAYS.into_iter().for_each(advise);
+        }
     }
     let touched = touch(plan, system, at, rng.next_u64() | 1, tally);
     if plan.user_ns > 0 {

@@ -6,7 +6,13 @@ use mmscale_harness::Request;
 
 /// Runs one process per CPU, so that a window has hundreds of ops of each, with checkers on.
 fn run(arms: &[&str], settings: &[&str]) -> Document {
-    let common = ["cpus=16", "processes_per_cpu=1", "duration_ms=5"];
+    let common = [
+        "cpus=16",
+        "processes_per_cpu=1",
+        "duration_ms=5",
+        "move_processes_per_cpu=1",
+        "move_duration_ms=20",
+    ];
     let settings: Vec<&str> = common.iter().chain(settings).copied().collect();
     let arms = arms.iter().map(|&arm| arm.to_owned()).collect();
     shipped::run(&Request { arms, seeds: Some(1), ..shipped::request("churn", &settings) })
@@ -83,5 +89,33 @@ fn where_every_allocation_fails_each_study_says_so() {
         let why = shipped::try_run(mmscale_studies::all(), &request).unwrap_err();
         assert!(why.contains("100 attempts to allocate its memory failed"), "{study}: {why}");
         assert!(!why.contains("panic"), "{study}: {why}");
+    }
+}
+
+/// A window that is shorter than a few ops gives no result: its first ops are not typical.
+#[test]
+fn a_window_must_be_several_ops_long() {
+    let refusal = |arm: &str, settings: &[&str]| {
+        let common = ["cpus=16", "processes_per_cpu=1", "madvise=none"];
+        let settings: Vec<&str> = common.iter().chain(settings).copied().collect();
+        let request = shipped::request("churn", &settings);
+        let request = Request { arms: vec![arm.to_owned()], seeds: Some(1), ..request };
+        shipped::try_run(mmscale_studies::all(), &request).map(|_| ()).unwrap_err()
+    };
+    let why = refusal("stock", &["pages=256", "duration_ms=0.1"]);
+    assert!(why.contains("increase --set duration_ms"), "{why}");
+    let why = refusal("numa", &["move_duration_ms=0.1"]);
+    assert!(why.contains("increase --set move_duration_ms"), "{why}");
+}
+
+/// Ops that end in the window count, each once: their number times their mean time is the time of
+/// all processes.
+#[test]
+fn the_time_of_ops_is_that_of_the_processes() {
+    let document = run(&["stock", "numa", "lazy"], &["madvise=none"]);
+    assert_eq!(document.window_ns, None, "arms have windows of different lengths");
+    for arm in &document.arms {
+        let running = mean(arm, "ops_per_s") * mean(arm, "op_ns_mean") / 1e9;
+        assert!((15.5..=16.5).contains(&running), "{}: {running} of 16 processes", arm.arm);
     }
 }

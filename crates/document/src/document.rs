@@ -84,7 +84,7 @@ pub struct Document {
     /// Timer interrupts per second on each CPU.
     pub hz: u32,
     /// Length of the measured window, in ns of the machine's time. Absent if a run ends when its
-    /// work is done.
+    /// work is done, or if arms have windows of different lengths.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window_ns: Option<u64>,
     /// All parameters of the study, given or default.

@@ -18,6 +18,13 @@ use crate::study::{ArmId, SeedResult, TooShort};
 /// Results of one arm, with their seeds.
 type Runs<'a> = [(u64, &'a SeedResult)];
 
+/// Returns the length of the window; `None` if arms have windows of different lengths.
+fn common_window(results: &[(Job, SeedResult)]) -> Option<u64> {
+    let mut lengths = results.iter().map(|(_, run)| run.window_ns);
+    let first = lengths.next()?;
+    first.filter(|_| lengths.all(|length| length == first))
+}
+
 /// Returns the document of a plan. `results` are ordered by seed, then by arm; runs without a
 /// result are in `failures`.
 pub(super) fn document(
@@ -44,7 +51,7 @@ pub(super) fn document(
         cpus: plan.cpus as u32,
         topology: plan.topology.clone(),
         hz: plan.hz,
-        window_ns: results.iter().find_map(|(_, run)| run.window_ns),
+        window_ns: common_window(results),
         params: plan.shown_params(),
         left_out: left_out(plan, results),
         not_simulated: not_simulated(results),
