@@ -23,7 +23,7 @@ pub enum Step {
     Fork,
     /// `madvise(MADV_DONTNEED)` of pages that were written.
     DontNeed,
-    /// `munmap` after all pages were given back; the page tables remain.
+    /// `munmap` after [`Step::DontNeed`]: the page tables remain.
     MunmapEmpty,
     /// `munmap` of pages that were written.
     Munmap,
@@ -38,7 +38,7 @@ impl Step {
             Self::WriteFault => "first write",
             Self::Fork => "fork",
             Self::DontNeed => "MADV_DONTNEED",
-            Self::MunmapEmpty => "munmap, given back before",
+            Self::MunmapEmpty => "munmap, freed before",
             Self::Munmap => "munmap",
         }
     }
