@@ -117,8 +117,8 @@ pub unsafe trait RawSpin {
 /// The CPU at its head reads the sleeping lock; the others wait for their turn. A CPU that must
 /// switch tasks leaves the queue. Preemption is off in all functions and in between.
 ///
-/// At most one CPU is at the head. What it did is visible to the next one. A sleeping lock does not
-/// depend on either: it has a word of its own.
+/// At most one CPU is at the head, and its writes are visible to the next one. A sleeping lock does
+/// not depend on either: it has a word of its own.
 pub trait RawOsq {
     /// An empty queue.
     fn new() -> Self;

@@ -29,8 +29,8 @@
 //!
 //! # Leaving the queue
 //! A CPU in the queue of a [`SimOsq`] leaves it at its turn, after an interrupt that requires a
-//! switch of tasks. In the simple version it is still in the queue if the lock is released later. So
-//! the release of a `SimOsq` waits for its turn in both versions.
+//! switch of tasks. In the simple version a later release finds it gone. So the release of a
+//! `SimOsq` waits for its turn in both versions.
 
 use crate::context::{suspend, with, with_any};
 use crate::cpu::{LockResult, WaitState, Waiter};

@@ -44,7 +44,7 @@ faults! {
         MutexWaiterSeenLate = "mutex-waiter-seen-late", "a_mutex", Quick;
         /// A CPU reads a number in its cache and removes it under two holds of the lock.
         NumbersTakenInTwoSteps = "numbers-taken-in-two-steps", "number", Caught;
-        /// A CPU at the head of a queue of spinners reads the CPU behind it without taking the link.
+        /// A CPU that leaves the head of a queue of spinners reads its link without taking it.
         OsqHandsToLeaver = "osq-hands-to-leaver", "queue_of_spinners", Quick;
         /// A CPU that leaves a queue of spinners does not link the CPU behind it to the one before.
         OsqLeaverLosesNext = "osq-leaver-loses-next", "queue_of_spinners", Quick;

@@ -17,14 +17,14 @@
 //! | leave b | `tail`: self -> before; or takes own `next` (swap with 0) | (2) |
 //! | leave c | behind's `prev` := before; before's `next` := behind, `Release` | (2) |
 //!
-//! 1. What the last holder did is visible to a CPU that finds the queue empty.
+//! 1. Writes of the last holder are visible to a CPU that finds the queue empty.
 //! 2. The fields of a node that is linked are visible to the CPU that takes the link.
-//! 3. What the last holder did is visible to the CPU behind it.
+//! 3. Writes of the last holder are visible to the CPU behind it.
 //!
 //! # Leaving
 //! A CPU that leaves competes with the CPU before it, which may unlock, or leave too. Both use one
 //! word, the `next` of the CPU before, and only one of them gets the link: step a takes it out with
-//! a compare-exchange, an unlock with a swap. If step a fails, the CPU looks whether it is at the
+//! a compare-exchange, an unlock with a swap. If step a fails, the CPU checks whether it is at the
 //! head by now, and reads `prev` again, since the CPU before it may have left.
 //!
 //! After step a the CPU before it cannot get away: it is not the tail, and waits until it has a

@@ -2,19 +2,19 @@
 //!
 //! Many callers may want the same grace period. One of them must run it; the others sleep until it
 //! has ended (`exp_funnel_lock`). The funnel is a tree: a leaf for [`LEAF_CPUS`] CPUs, up to
-//! [`FANOUT`] nodes under each other node. A caller begins at the leaf of its CPU with the number of
-//! the grace period that it needs, and climbs:
+//! [`FANOUT`] nodes under each other node. A caller begins at the leaf of its CPU with the number
+//! of the grace period that it needs, and climbs:
 //!
 //! | the node's last requested number | the caller |
 //! |---|---|
 //! | lower | stores its own there, and climbs |
 //! | the same or higher | sleeps at this node until its grace period has ended |
-//! | (climbed from the root) | takes the mutex, runs the grace period unless it has ended, wakes all nodes |
+//! | (above the root) | takes the mutex, runs the grace period unless it has ended |
 //!
 //! A caller that sleeps relies on the caller that made the request, which has climbed: that one
 //! sleeps at a higher node for the same reason, or has left the root. A caller that climbs may find
 //! that its grace period has ended, and return. The callers that sleep below it are woken all the
-//! same, because each grace period wakes all nodes at its end, whoever ran it.
+//! same, because each grace period wakes the sleepers of all nodes at its end.
 //!
 //! A request is only for a grace period that has not begun when it is made. So a caller never
 //! sleeps for one that began before its call.

@@ -1,7 +1,7 @@
 //! The lazy policy has the same results as the naive policy, to the last bit, on random programs.
 
 use crate::common::{Script, config, fair, run_script};
-use mmscale_arch::sync::{IrqGuard, Mutex, NoPreempt, PreemptGuard, RwSem, SpinLock};
+use mmscale_arch::sync::{IrqGuard, NoPreempt, PreemptGuard, SpinLock};
 use mmscale_arch::{
     Access, Atomic, Cpu as _, CpuId, Func, IoDirection, Ipi, Line, LockClass, Machine as _, Op,
     Order, OwnedCounter, PageIo, Pfn, Priority, RawSpin, Span, TaskId, TaskSpec,
@@ -34,8 +34,6 @@ struct World {
     zone: SpinLock<Sim, u64>,
     open: SpinLock<Sim, u64>,
     raw: SimSpin,
-    mutex: Mutex<Sim, u64>,
-    sem: RwSem<Sim, u64>,
     flag: SimAtomic<u32>,
     sum: SimAtomic<u64>,
     deltas: Vec<SimOwnedI8>,
@@ -52,8 +50,6 @@ impl World {
             zone: SpinLock::new(LockClass::Zone, 0),
             open: SpinLock::new(LockClass::Other, 0),
             raw: SimSpin::new(LockClass::Rcu),
-            mutex: Mutex::new(0),
-            sem: RwSem::new(0),
             flag: SimAtomic::new(0),
             sum: SimAtomic::new(0),
             deltas: (0..cpus).map(|_| SimOwnedI8::zero()).collect(),
@@ -69,7 +65,7 @@ impl World {
         self.log.set(self.log.get().wrapping_add(mixed >> 20));
     }
     fn step(&self, choices: &Choices) {
-        match choices.below(19) {
+        match choices.below(17) {
             0 => Sim::work(Op::BuddyStep, choices.below(40) as u32),
             1 => Sim::user(choices.below(5_000)),
             2 => self.drain(choices),
@@ -97,7 +93,6 @@ impl World {
             13 => Sim::relax(),
             14 => Sim::clear_block(Pfn::new(choices.below(4096) as usize), Order::ZERO),
             15 => self.swap(choices),
-            16 | 17 => self.sleep(choices),
             _ => Sim::cond_resched(),
         }
     }
@@ -130,29 +125,6 @@ impl World {
             1 | 2 => hold(&mut self.open.lock_irqsave()),
             3 => self.open.try_lock().iter_mut().for_each(|count| hold(count)),
             _ => Sim::touch(frame, Access::Peek),
-        }
-    }
-    /// Takes a sleeping lock, for which other tasks spin and sleep.
-    fn sleep(&self, choices: &Choices) {
-        let _span = Span::<Sim>::enter(Func::Program);
-        let hold_ns = choices.below(4_000);
-        match choices.below(4) {
-            0 | 1 => {
-                let mut count = self.mutex.lock();
-                Sim::user(hold_ns);
-                *count += 1;
-                self.note(*count);
-            }
-            2 => {
-                let mut count = self.sem.write();
-                Sim::user(hold_ns);
-                *count += 1;
-            }
-            _ => {
-                let count = self.sem.read();
-                Sim::user(hold_ns);
-                self.note(*count);
-            }
         }
     }
     /// Writes a page of this CPU to the swap device, or reads one.

@@ -44,7 +44,7 @@
 //! | reader steals it | as before; held if `WAITERS` alone was set and there was no reader | no |
 //! | reader does not get it | joins the queue, sets `WAITERS`, `- READER` | yes |
 //! | `try_read` | compare-exchange to `+ READER` if all three flags are 0 | no |
-//! | writer takes or steals it | compare-exchange from free, `WAITERS` allowed, to `+ WRITER` | no |
+//! | writer takes, steals it | compare-exchange from free, `WAITERS` allowed, to `+ WRITER` | no |
 //! | first waiter, a writer, takes it | compare-exchange from free; clears `HANDOFF` (1) | yes |
 //! | writer joins the queue | sets `WAITERS` | yes |
 //! | first waiter, a writer, has waited too long | sets `HANDOFF` | yes |
