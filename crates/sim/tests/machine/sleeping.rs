@@ -1,8 +1,8 @@
 //! Sleeping locks and grace periods, where many tasks want one.
 
-use crate::common::{config, run_well};
+use crate::common::{config, fair, run_well};
 use mmscale_arch::sync::{Mutex, RwSem};
-use mmscale_arch::{Ipi, Machine as _};
+use mmscale_arch::{Ipi, Machine as _, Priority, TaskSpec};
 use mmscale_mm::rcu::Rcu;
 use mmscale_sim::{Outcome, Policy, Sim, SimConfig};
 use std::cell::Cell;
@@ -67,6 +67,35 @@ fn a_spinner_behind_another_leaves_for_a_task_that_waits_for_its_cpu() {
     // The slice is 2.8 ms.
     for ran_ns in [of_mutex, of_sem] {
         assert!((2_800_000..4_200_000).contains(&ran_ns), "ran at {ran_ns} ns");
+    }
+}
+
+/// A writer is preempted by a more urgent one on its CPU, at any step of taking and of releasing the
+/// semaphore. The urgent one never spins for the writer that it keeps from running.
+#[test]
+fn an_urgent_writer_does_not_spin_for_one_that_it_preempted() {
+    for woken_ns in (0..4_000).step_by(20) {
+        run_well(config(2), |script| {
+            let sem = Rc::new(RwSem::<Sim, u32>::new(0));
+            let (slow, urgent) = (Rc::clone(&sem), Rc::clone(&sem));
+            let spec = TaskSpec { priority: Priority::RealTime(1), ..fair(1) };
+            let waits = script.spawn_as(spec, move || {
+                Sim::park();
+                *urgent.write() += 1;
+            });
+            script.spawn(1, move || {
+                Sim::user(2_000);
+                let mut value = slow.write();
+                Sim::user(500);
+                *value += 1;
+                drop(value);
+                Sim::user(2_000);
+            });
+            script.spawn(0, move || {
+                Sim::user(500 + woken_ns);
+                Sim::unpark(waits);
+            });
+        });
     }
 }
 

@@ -192,11 +192,9 @@ impl<A: Machine, T> RwSem<A, T> {
 
     /// Takes it for writing; sleeps until it is free.
     pub fn write(&self) -> WriteGuard<'_, A, T> {
-        let got = self.count.compare_exchange(0, WRITER, Ordering::Acquire, Ordering::Relaxed);
-        if got.is_err() && !self.spin() {
+        if !self.take(0, WRITER) && !self.spin() {
             self.write_slow();
         }
-        self.owner.store(A::current().index() as u32 + 1, Ordering::Relaxed);
         WriteGuard::new(self)
     }
 
@@ -262,11 +260,7 @@ impl<A: Machine, T> RwSem<A, T> {
 
     /// Takes it for writing if it is free and not promised to the first waiter.
     pub fn try_write(&self) -> Option<WriteGuard<'_, A, T>> {
-        if !self.steal() {
-            return None;
-        }
-        self.owner.store(A::current().index() as u32 + 1, Ordering::Relaxed);
-        Some(WriteGuard::new(self))
+        self.steal().then(|| WriteGuard::new(self))
     }
 
     /// Takes it for reading like [`RwSem::read`], but gives up and returns `None` if `over` returns
@@ -323,11 +317,19 @@ impl<A: Machine, T> RwSem<A, T> {
     /// Takes a free semaphore that is not promised to the first waiter.
     fn steal(&self) -> bool {
         let count = self.count.load(Ordering::Relaxed);
-        count & (TAKEN | HANDOFF) == 0
-            && self
-                .count
-                .compare_exchange(count, count | WRITER, Ordering::Acquire, Ordering::Relaxed)
-                .is_ok()
+        count & (TAKEN | HANDOFF) == 0 && self.take(count, count | WRITER)
+    }
+
+    /// Takes the semaphore for writing if the word is `count`, which is free: makes it `new`.
+    /// Preemption is off until the owner is known, and in `write_done` once it is not any more. A
+    /// task that spins on this CPU would wait without end for a writer that it keeps from running.
+    fn take(&self, count: u64, new: u64) -> bool {
+        let _pinned = PreemptGuard::<A>::new();
+        let taken = self.count.compare_exchange(count, new, Ordering::Acquire, Ordering::Relaxed);
+        if taken.is_ok() {
+            self.owner.store(A::current().index() as u32 + 1, Ordering::Relaxed);
+        }
+        taken.is_ok()
     }
 
     fn spin(&self) -> bool {
@@ -359,13 +361,7 @@ impl<A: Machine, T> RwSem<A, T> {
                     if count & TAKEN == 0 {
                         let flags = if queue.len() == 1 { 0 } else { WAITERS };
                         let mine = WRITER | flags;
-                        let got = self.count.compare_exchange(
-                            count,
-                            mine,
-                            Ordering::Acquire,
-                            Ordering::Relaxed,
-                        );
-                        if got.is_ok() {
+                        if self.take(count, mine) {
                             queue.pop_front();
                             return;
                         }
@@ -391,20 +387,24 @@ impl<A: Machine, T> RwSem<A, T> {
     }
 
     fn write_done(&self) {
+        let pinned = PreemptGuard::<A>::new();
         self.owner.store(0, Ordering::Relaxed);
         // Pairs with the `Acquire` with which a reader or a writer takes the semaphore.
         let order =
             if planted!(RwsemWriterRelaxed) { Ordering::Relaxed } else { Ordering::Release };
         let left = self.count.fetch_and(!WRITER, order);
+        drop(pinned);
         if left & WAITERS != 0 && !planted!(RwsemWriterWakesNone) {
             self.wake_first(&mut self.queue.lock_irqsave());
         }
     }
 
     fn write_to_read(&self) {
+        let pinned = PreemptGuard::<A>::new();
         self.owner.store(0, Ordering::Relaxed);
         // One addition clears `WRITER` and adds a reader, so no task sees the semaphore free.
         let old = self.count.fetch_add(READER - WRITER, Ordering::AcqRel);
+        drop(pinned);
         if old & WAITERS != 0 && !planted!(RwsemDowngradeWakesNone) {
             let mut queue = self.queue.lock_irqsave();
             if reader_is_first(&queue) {
