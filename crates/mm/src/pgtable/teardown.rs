@@ -21,8 +21,8 @@ impl<A: Machine> PageTable<A> {
     /// start of the next. They are freed through the gather after a flush, when no CPU can be
     /// reading them. The root stays.
     ///
-    /// The VMAs of the range cannot be found any more: not by the tree, their locks, or the reverse
-    /// map.
+    /// No other task can lock the VMAs of the range any more, or finds them by the tree: they were
+    /// removed, or they are locked for good and mmap_lock is held for writing.
     pub fn free_tables<'t>(
         &'t self,
         on: PtRef<'_, A>,

@@ -20,9 +20,10 @@
 //! | - gather full: flush, free its frames | - end of the VMA: flush, free its frames |
 //! | unlock; set `SKIP` | unlock |
 //! | mmap_lock, write: waits for helpers | (a later one sees `SKIP`) |
-//! | remove all VMAs; unlock | |
+//! | lock all VMAs for good | |
 //! | unlink page tables; last flush | |
 //! | free the last frames and all tables | |
+//! | remove all VMAs; unlock | |
 //!
 //! Page tables: both walkers visit all of them, each under its lock. The walker that takes an entry
 //! frees the frame; the other one finds the entry empty and only pays for the visit. If both walk
@@ -68,8 +69,8 @@ impl<A: Machine> Space<A> {
     /// themselves, possibly after this returns.
     ///
     /// Pages are unmapped first, lowest first, with mmap_lock held for reading and the VMAs in
-    /// place. VMAs and page tables follow with mmap_lock held for writing. That waits for reapers;
-    /// later reapers find nothing to do.
+    /// place. Then, with mmap_lock held for writing, the page tables and the last frames are freed,
+    /// and the VMAs removed. That waits for reapers; later reapers find nothing to do.
     pub fn exit(&self, on: MmRef<'_, A>) {
         let _span = Span::<A>::enter(Func::ExitMmap);
         // The counter first: if an OOM kill decision has read it before, and misses the flag, it
@@ -87,18 +88,14 @@ impl<A: Machine> Space<A> {
         }
         self.skip();
         let mut change = self.last_change();
-        if self.config.exit == ExitPolicy::Claims {
-            // mmap_lock is held, and VMAs can only be found by the tree. So the tables are freed
-            // first: freeing the last frame does not wait for removing VMAs.
-            self.zap_left(on, &change, &mut gather);
-            self.free_tables(on, gather);
-            let _ = self.remove_vmas(&mut change, VmaRange::USER);
-            drop(change);
-        } else {
-            let _ = self.remove_vmas(&mut change, VmaRange::USER);
-            drop(change);
-            self.free_tables(on, gather);
+        match self.config.exit {
+            ExitPolicy::Claims => self.zap_left(on, &change, &mut gather),
+            // The reverse map locks VMAs without mmap_lock: it must not reach a table any more.
+            ExitPolicy::Stock | ExitPolicy::Posted => change.lock_all_for_good(),
         }
+        self.free_tables(on, gather);
+        let _ = self.remove_vmas(&mut change, VmaRange::USER);
+        drop(change);
         self.drop_files(on);
         A::trace(Trace::Exit(ExitEvent::ClaimsOpen { asid: self.asid() }));
         on.spaces.leave(self);

@@ -1,13 +1,16 @@
 //! Another task than the process unmaps pages of an address space.
 
 use crate::address::machine::{Machine, POLICIES, range};
-use mmscale_arch::{LockClass, NodeId, Vpn};
+use mmscale_arch::{LockClass, NodeId, Op, Vpn};
 use mmscale_frames::page_alloc::MemoryMap;
+use mmscale_frames::vmstat::NodeItem;
 use mmscale_mm::space::{
     Advice, ExitPolicy, FaultError, HugePages, LockWhat, MapRequest, Place, Prot, ReapLock, Reaped,
     Space, SpaceError,
 };
 use mmscale_stepped::{self as stepped, Stepped};
+use std::cell::Cell;
+use std::rc::Rc;
 use std::sync::Arc;
 
 const EXITS: [ExitPolicy; ExitPolicy::ALL.len()] = ExitPolicy::ALL;
@@ -96,6 +99,26 @@ fn huge_pages_that_are_claimed_together_take_each_lock_once() {
     let [tables, zones] = taken(ExitPolicy::Claims);
     // One claim per eight huge pages, and at least 25 freed together.
     assert!((8..25).contains(&tables) && zones <= 4, "{tables} and {zones}");
+}
+
+/// `free_pgtables`, `tlb_finish_mmu`, then the VMAs: no frame waits for bookkeeping.
+#[test]
+fn an_exit_frees_every_frame_and_table_before_it_removes_a_vma() {
+    for (nth, exit) in EXITS.into_iter().enumerate() {
+        let (machine, space) = build(exit, nth);
+        let seen = Rc::new(Cell::new(None));
+        let (note, mm) = (Rc::clone(&seen), Rc::clone(&machine.mm));
+        stepped::at_op(Op::VmaEdit, move || {
+            let mapped = [NodeItem::AnonMapped, NodeItem::PageTable]
+                .map(|item| mm.frames().stats().node_snapshot(NodeId::new(0), item));
+            note.set(Some((mm.memory().folios.iter().count(), stepped::table_count(), mapped)));
+        });
+        machine.exit(space);
+        // The root of the tables is left.
+        let left = seen.get().expect("the exit removes VMAs");
+        assert_eq!(left, (0, 1, [0, 1]), "{exit:?}");
+        machine.end();
+    }
 }
 
 #[test]
