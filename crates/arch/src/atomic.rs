@@ -87,6 +87,22 @@ pub trait OwnedCounter<T: Copy> {
     fn peek(&self, owner: CpuId) -> T;
 }
 
+/// A number that one CPU changes, often, and other CPUs read rarely: a statistic.
+///
+/// On hardware it is a relaxed atomic. No write waits for its turn in the simulator, as no CPU
+/// waits for a value.
+pub trait OwnedValue<T: Copy> {
+    /// A new number, zero.
+    fn zero() -> Self;
+    /// Reads the number. Only for the owning CPU, or while no CPU changes it.
+    fn get(&self) -> T;
+    /// Sets the number. Only for the owner.
+    fn set(&self, value: T);
+    /// Reads the number on any CPU; `owner` is the CPU that changes it. The read itself costs
+    /// nothing: its cost is part of the operation that sums the numbers.
+    fn peek(&self, owner: CpuId) -> T;
+}
+
 /// A spin lock without data. [`crate::sync::SpinLock`] adds the data and the guards.
 ///
 /// The lock itself does not touch the preemption count or the interrupt state: the guards do,
@@ -147,6 +163,7 @@ named! {
     /// | `Pcp` | a CPU's page cache | on |
     /// | `Zone` | a zone's free lists | off |
     /// | `Lruvec` | LRU lists of a group on a node (2) | off |
+    /// | `Rstat` | the folded statistics of memory groups | off |
     /// | `Work`, `Timer`, `Rcu`, `WaitQueue` | queues | off |
     /// | `Other` | tables and lists, held for moments (3) | on |
     ///
@@ -180,6 +197,8 @@ named! {
         /// The LRU lists of one memory group on one node. One context never holds it together with
         /// a page cache's lock; but an interrupt may take it while the interrupted task holds one.
         Lruvec = "lruvec",
+        /// The statistics of memory groups, as far as they are folded.
+        Rstat = "rstat",
         /// A work queue of one CPU.
         Work = "work",
         /// A timer base of one CPU.

@@ -90,6 +90,13 @@ named! {
         CompressedFree = "compressed_free",
         /// Unlinking one more folio from an LRU list, sizes and counters not included.
         LruDetach = "lru_detach",
+        /// Finding the group and the lruvec of one change of their statistics, and testing whether
+        /// a flush will find it; the additions not included.
+        StatUpdate = "stat_update",
+        /// Adding to one of this CPU's own values, whose line is in its cache.
+        PercpuAdd = "percpu_add",
+        /// Folding one CPU's statistics of one memory group.
+        StatFlush = "stat_flush",
     }
 }
 

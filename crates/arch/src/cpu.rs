@@ -1,8 +1,8 @@
 //! The part of the lower waist that the frame allocator, spin locks and guards need.
 
 use crate::{
-    Access, Atomic, CpuId, CpuMask, Func, Line, NodeId, Op, OwnedCounter, RawSpin, TaskId, Trace,
-    random,
+    Access, Atomic, CpuId, CpuMask, Func, Line, NodeId, Op, OwnedCounter, OwnedValue, RawSpin,
+    TaskId, Trace, random,
 };
 use core::sync::atomic::Ordering;
 
@@ -39,6 +39,8 @@ pub unsafe trait Cpu: Sized + 'static {
     type AtomicI64: Atomic<i64>;
     /// Counter of one byte that its CPU writes.
     type OwnedI8: OwnedCounter<i8>;
+    /// Number of 64 bits that its CPU changes.
+    type OwnedI64: OwnedValue<i64>;
 
     // -- CPUs.
 

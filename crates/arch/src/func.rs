@@ -50,6 +50,7 @@ named! {
         MlockFolio = "mlock_folio",
         MunlockFolio = "munlock_folio",
         TryCharge = "try_charge",
+        CssRstatFlush = "css_rstat_flush",
         DrainAllStock = "drain_all_stock",
         PteAlloc = "__pte_alloc",
         AllocThreadStackNode = "alloc_thread_stack_node",

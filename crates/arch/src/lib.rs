@@ -43,7 +43,7 @@ mod tlb;
 mod trace;
 
 pub use addr::{ADDRESS_BITS, PAGE_SHIFT, PAGE_SIZE, USER_END, VmaRange, Vpn};
-pub use atomic::{Atomic, LockClass, OwnedCounter, RawOsq, RawSpin};
+pub use atomic::{Atomic, LockClass, OwnedCounter, OwnedValue, RawOsq, RawSpin};
 pub use cost::{Access, Line, Op};
 pub use cpu::{Cpu, IrqState, PathId, Span};
 pub use event::{

@@ -4,7 +4,8 @@
 //! atomically to the total of its zone or node and to the global total. So a total is off by at
 //! most the number of CPUs times the threshold. The upkeep tick folds the bytes.
 //!
-//! A byte is changed only on its CPU with interrupts off ([`IrqOff`]). Other CPUs check whether it
+//! A byte is changed only on its CPU with interrupts off ([`IrqOff`]), or with preemption off if no
+//! interrupt changes it ([`NodeItem::is_of_tasks`]). Other CPUs check whether it
 //! is zero; only where memory is almost exhausted do they sum all bytes. A CPU uses its own copy of
 //! the threshold. It reads the shared one whenever it adds to a total and at every fold, so it uses
 //! a changed threshold at most one upkeep interval late.
@@ -64,6 +65,10 @@ pub enum NodeItem {
 impl NodeItem {
     /// The number of node counters.
     pub const COUNT: usize = 8;
+    /// Whether only tasks change it, so that it is changed with interrupts on.
+    pub const fn is_of_tasks(self) -> bool {
+        matches!(self, Self::AnonMapped | Self::FileMapped)
+    }
 }
 
 /// The threshold of a zone of `pages` pages of `page_kib` KiB with `cpus` CPUs online:
@@ -291,6 +296,18 @@ impl<A: Cpu> Stats<A> {
     #[inline]
     pub fn mod_zone_singly(&self, off: &impl IrqOff<A>, zone: ZoneId, item: ZoneItem, pages: i64) {
         self.zone_pair(off.cpu(), zone).modify_singly(item as usize, pages);
+    }
+    /// Adds `pages` to a node counter that interrupts do not change.
+    #[inline]
+    pub fn mod_node_of_tasks(
+        &self,
+        pinned: &impl NoPreempt<A>,
+        node: NodeId,
+        item: NodeItem,
+        pages: i64,
+    ) {
+        debug_assert!(item.is_of_tasks(), "{item:?} is changed with interrupts off");
+        self.node_pair(pinned.cpu(), node).modify(item as usize, pages);
     }
     /// Adds `pages` to a node counter.
     #[inline]

@@ -13,7 +13,7 @@
 
 use crate::folio::Folios;
 use crate::lru::{Lru, LruPolicy, LruRef};
-use crate::memcg::{GroupId, Groups};
+use crate::memcg::{FLUSH_NS, GroupId, Groups, GroupsConfig};
 use crate::oom::{Oom, OomConfig, OomRetries};
 use crate::pgtable::{MakeRoom, PtRef, TableLocks};
 use crate::rcu::Rcu;
@@ -22,7 +22,7 @@ use crate::smp::{Call, CallStats, Smp, SmpConfig};
 use crate::space::{MmRef, NoMemory, SpaceConfig, Spaces};
 use crate::stack::{Stack, StackConfig, StackError, Stacks};
 use crate::swap::{Swap, SwapConfig};
-use crate::time::{NSEC_PER_SEC, Time};
+use crate::time::{Expiry, NSEC_PER_SEC, Time};
 use crate::tlb::{Leave, Tlb};
 use crate::vmstat_work::{Requeue, TickPolicy, Upkeep, VmstatRef};
 use crate::work::{Work, WorkItem};
@@ -69,6 +69,8 @@ pub struct MmConfig {
     pub lru: LruPolicy,
     /// Memory groups, including the root: 1 to [`GroupId::MAX`].
     pub groups: usize,
+    /// Levels of memory groups below the root: 1 to [`GroupsConfig::MAX_DEPTH`].
+    pub group_depth: usize,
     /// The configuration of address spaces.
     pub space: SpaceConfig,
     /// The swap area.
@@ -92,6 +94,7 @@ impl MmConfig {
             requeue: Requeue::Needed,
             lru: LruPolicy::Stock,
             groups: 1,
+            group_depth: 1,
             space: SpaceConfig::default(),
             swap: SwapConfig::default(),
             oom: OomConfig::default(),
@@ -110,6 +113,8 @@ pub enum MmError {
     Interval(u64),
     /// The number of memory groups is 0 or above [`GroupId::MAX`].
     Groups(usize),
+    /// The depth of memory groups is 0 or above [`GroupsConfig::MAX_DEPTH`].
+    GroupDepth(usize),
     /// The memory map or the configuration of page caches is invalid.
     Config(ConfigError),
 }
@@ -124,6 +129,11 @@ impl core::fmt::Display for MmError {
             Self::Groups(count) => {
                 write!(f, "setting up memory groups: count {count} is not in 1 to {}", GroupId::MAX)
             }
+            Self::GroupDepth(depth) => write!(
+                f,
+                "setting up memory groups: depth {depth} is not in 1 to {}",
+                GroupsConfig::MAX_DEPTH
+            ),
             Self::Config(why) => write!(f, "setting up memory: {why}"),
         }
     }
@@ -166,6 +176,10 @@ impl<A: Machine> Mm<A> {
         if !(1..=GroupId::MAX).contains(&config.groups) {
             return Err(MmError::Groups(config.groups));
         }
+        let groups = GroupsConfig { count: config.groups, depth: config.group_depth };
+        if !groups.is_valid() {
+            return Err(MmError::GroupDepth(config.group_depth));
+        }
         let frames = FrameAllocator::new(&config.map, config.alloc)?;
         Ok(Self {
             frames,
@@ -174,7 +188,7 @@ impl<A: Machine> Mm<A> {
             rcu: Rcu::new(),
             upkeep,
             folios: Folios::new(config.map.frames()),
-            groups: Groups::new(config.groups),
+            groups: Groups::new(groups, config.map.node_count()),
             tlb: Tlb::new(config.smp),
             tables: TableLocks::new(config.map.frames()),
             spaces: Spaces::new(config.space),
@@ -306,7 +320,13 @@ impl<A: Machine> Mm<A> {
             A::spawn(TaskSpec { cpu: A::cpu(), per_cpu: false, priority: Priority::Fair, entry });
         }
         self.upkeep.start(&self.vmstat_ref());
+        self.arm_stat_flush();
         Ok(())
+    }
+    /// Arms the next periodic flush of the groups' statistics, on this CPU.
+    fn arm_stat_flush(&self) {
+        let expiry = Expiry::Deferrable { jiffies: self.time.hz().span(FLUSH_NS) };
+        self.work.queue_delayed_on(&self.time, A::cpu(), WorkItem::StatFlush, expiry);
     }
 
     /// Starts the background reclaimer of `node`, on its first CPU, or on the first CPU of all if
@@ -466,6 +486,10 @@ impl<A: Machine> Mm<A> {
             WorkItem::DrainStock(_) => self.groups.drain_stock(),
             WorkItem::FreeStacks(cpu) => self.stacks.free_ready(self.paging(), &self.work, cpu),
             WorkItem::PurgeStacks => self.stacks.purge(self.paging()),
+            WorkItem::StatFlush => {
+                self.groups.stats().flush_in_time();
+                self.arm_stat_flush();
+            }
         }
     }
 

@@ -1,6 +1,6 @@
 //! The simulated machine as the memory manager sees it.
 
-use crate::atomics::{SimAtomic, SimOwnedI8};
+use crate::atomics::{SimAtomic, SimOwnedI8, SimOwnedI64};
 use crate::context::{with, with_any};
 use crate::engine::Engine;
 use crate::heap::NEVER;
@@ -31,6 +31,7 @@ unsafe impl Cpu for Sim {
     type AtomicU64 = SimAtomic<u64>;
     type AtomicI64 = SimAtomic<i64>;
     type OwnedI8 = SimOwnedI8;
+    type OwnedI64 = SimOwnedI64;
 
     #[inline]
     fn cpu() -> CpuId {

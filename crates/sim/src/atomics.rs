@@ -9,7 +9,7 @@ use crate::context::with_any;
 use crate::engine::Engine;
 use crate::irq::at_turn_if_any;
 use crate::lines::{LineState, Usage};
-use mmscale_arch::{Atomic, CpuId, OwnedCounter};
+use mmscale_arch::{Atomic, CpuId, OwnedCounter, OwnedValue};
 use std::cell::Cell;
 use std::sync::atomic::Ordering;
 
@@ -182,7 +182,7 @@ impl OwnedCounter<i8> for SimOwnedI8 {
     fn set(&self, value: i8) {
         let before = self.get();
         if (before == 0) == (value == 0) {
-            with_any(|engine| engine.note_count(self.name(), before));
+            with_any(|engine| engine.note_count(self.name(), before.into()));
             self.0.value.set(value);
         } else {
             self.0.at_turn(Usage::Store, |held| held.set(value));
@@ -193,6 +193,38 @@ impl OwnedCounter<i8> for SimOwnedI8 {
     }
     fn peek(&self, owner: CpuId) -> i8 {
         let at_its_time = |engine: &mut Engine| engine.count_before(owner.index(), self.name());
-        at_turn_if_any(self.0.near(), at_its_time).flatten().unwrap_or_else(|| self.get())
+        at_turn_if_any(self.0.near(), at_its_time)
+            .flatten()
+            .map_or_else(|| self.get(), |before| before as i8)
+    }
+}
+
+/// A number that its CPU changes. No change waits for a turn, and its cost is part of the operation
+/// that makes it. Changes are recorded with their time, like those of [`SimOwnedI8`].
+pub struct SimOwnedI64(Cell<i64>);
+
+impl SimOwnedI64 {
+    fn name(&self) -> usize {
+        (&raw const *self).addr()
+    }
+}
+
+impl OwnedValue<i64> for SimOwnedI64 {
+    fn zero() -> Self {
+        Self(Cell::new(0))
+    }
+    #[inline]
+    fn get(&self) -> i64 {
+        self.0.get()
+    }
+    #[inline]
+    fn set(&self, value: i64) {
+        with_any(|engine| engine.note_count(self.name(), self.get()));
+        self.0.set(value);
+    }
+    fn peek(&self, owner: CpuId) -> i64 {
+        let here = self.name();
+        let at_its_time = |engine: &mut Engine| engine.count_before(owner.index(), self.name());
+        at_turn_if_any(move |_| here, at_its_time).flatten().unwrap_or_else(|| self.get())
     }
 }

@@ -63,9 +63,9 @@ impl Engine {
         let later = |moved: &&Moved| moved.pfn == pfn && order_of(moved.time_ps, cpu.rank) > now;
         cpu.moved.iter().find(later).map_or(writer, |moved| moved.before)
     }
-    /// Records the value of a byte of the running CPU before a change without a turn.
+    /// Records a byte or number of the running CPU before a change without a turn.
     #[inline]
-    pub(crate) fn note_count(&mut self, name: usize, before: i8) {
+    pub(crate) fn note_count(&mut self, name: usize, before: i64) {
         if self.quiet {
             return;
         }
@@ -77,9 +77,9 @@ impl Engine {
         }
         cpu.counted.push(Counted { name, time_ps: cpu.clock, before });
     }
-    /// Returns a byte of CPU `owner` as of the running CPU's turn; `None` if it has not changed
+    /// Returns a byte or number of CPU `owner` as of the running CPU's turn; `None` if it has not changed
     /// since.
-    pub(crate) fn count_before(&self, owner: usize, name: usize) -> Option<i8> {
+    pub(crate) fn count_before(&self, owner: usize, name: usize) -> Option<i64> {
         if self.quiet {
             return None;
         }

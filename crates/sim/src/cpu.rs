@@ -68,12 +68,12 @@ pub(crate) struct Moved {
 /// A counter byte of a CPU changed without a turn.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Counted {
-    /// The byte's address, which is only compared.
+    /// The address of the byte or number, which is only compared.
     pub(crate) name: usize,
     /// When, in ps.
     pub(crate) time_ps: u64,
     /// The value before.
-    pub(crate) before: i8,
+    pub(crate) before: i64,
 }
 
 /// Result of a call of `lock` that left its coroutine.

@@ -69,7 +69,7 @@ mod watch;
 
 pub use arch::Sim;
 pub use arch::table_host_bytes;
-pub use atomics::{SimAtomic, SimOwnedI8, Word};
+pub use atomics::{SimAtomic, SimOwnedI8, SimOwnedI64, Word};
 pub use config::{Checks, Faults, HoldScale, Listener, Policy, SimConfig, Windows};
 pub use noise::random_u64;
 pub use outcome::{Failure, Lateness, Location, Outcome, Rule, Violation};

@@ -1,7 +1,7 @@
 //! Atomics: those of `core`.
 
 use core::sync::atomic::{AtomicI8, AtomicI64, AtomicU8, AtomicU32, AtomicU64, Ordering};
-use mmscale_arch::{Atomic, CpuId, OwnedCounter};
+use mmscale_arch::{Atomic, CpuId, OwnedCounter, OwnedValue};
 
 macro_rules! atomic {
     ($(#[$doc:meta])* $name:ident, $inner:ident, $int:ty) => {
@@ -104,6 +104,29 @@ impl OwnedCounter<i8> for ThreadsOwnedI8 {
     }
     #[inline]
     fn peek(&self, _: CpuId) -> i8 {
+        self.get()
+    }
+}
+
+/// A number that its CPU changes. Relaxed: statistics only.
+#[derive(Debug)]
+pub struct ThreadsOwnedI64(AtomicI64);
+
+impl OwnedValue<i64> for ThreadsOwnedI64 {
+    #[inline]
+    fn zero() -> Self {
+        Self(AtomicI64::new(0))
+    }
+    #[inline]
+    fn get(&self) -> i64 {
+        self.0.load(Ordering::Relaxed)
+    }
+    #[inline]
+    fn set(&self, value: i64) {
+        self.0.store(value, Ordering::Relaxed);
+    }
+    #[inline]
+    fn peek(&self, _: CpuId) -> i64 {
         self.get()
     }
 }

@@ -32,7 +32,7 @@ mod state;
 mod task;
 mod wake;
 
-pub use atomic::{ThreadsI64, ThreadsOwnedI8, ThreadsU8, ThreadsU32, ThreadsU64};
+pub use atomic::{ThreadsI64, ThreadsOwnedI8, ThreadsOwnedI64, ThreadsU8, ThreadsU32, ThreadsU64};
 pub use config::{Failure, Outcome, ThreadsConfig};
 pub use lock::{ThreadsOsq, ThreadsSpin};
 pub use run::run;
@@ -67,6 +67,7 @@ unsafe impl Cpu for Threads {
     type AtomicU64 = ThreadsU64;
     type AtomicI64 = ThreadsI64;
     type OwnedI8 = ThreadsOwnedI8;
+    type OwnedI64 = ThreadsOwnedI64;
 
     #[inline]
     fn cpu() -> CpuId {

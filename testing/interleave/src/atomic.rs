@@ -13,7 +13,7 @@ use crate::memory::Id;
 use crate::world::{self, on_weak};
 use core::sync::atomic::Ordering::{self, Relaxed};
 use core::sync::atomic::{AtomicI8, AtomicI64, AtomicU8, AtomicU32, AtomicU64};
-use mmscale_arch::{Atomic, CpuId, OwnedCounter};
+use mmscale_arch::{Atomic, CpuId, OwnedCounter, OwnedValue};
 
 /// An integer type that the host has an atomic of.
 pub trait Integer: Copy {
@@ -142,5 +142,23 @@ impl OwnedCounter<i8> for ModelOwned {
     }
     fn peek(&self, _: CpuId) -> i8 {
         self.read()
+    }
+}
+
+/// A statistic: access to it is no scheduling point, as no code depends on when it is read.
+pub struct ModelValue(AtomicI64);
+
+impl OwnedValue<i64> for ModelValue {
+    fn zero() -> Self {
+        Self(AtomicI64::new(0))
+    }
+    fn get(&self) -> i64 {
+        self.0.load(Relaxed)
+    }
+    fn set(&self, value: i64) {
+        self.0.store(value, Relaxed);
+    }
+    fn peek(&self, _: CpuId) -> i64 {
+        self.get()
     }
 }

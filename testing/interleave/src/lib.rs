@@ -19,7 +19,7 @@ mod spin;
 mod tables;
 mod world;
 
-pub use atomic::{ModelAtomic, ModelOwned};
+pub use atomic::{ModelAtomic, ModelOwned, ModelValue};
 pub use plain::Plain;
 pub use spin::{ModelOsq, ModelSpin};
 pub use world::{
@@ -48,6 +48,7 @@ unsafe impl Cpu for Model {
     type AtomicU64 = ModelAtomic<u64>;
     type AtomicI64 = ModelAtomic<i64>;
     type OwnedI8 = ModelOwned;
+    type OwnedI64 = ModelValue;
 
     fn cpu() -> CpuId {
         CpuId::new(world::here())

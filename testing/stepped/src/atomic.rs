@@ -2,7 +2,7 @@
 
 use core::cell::Cell;
 use core::sync::atomic::Ordering;
-use mmscale_arch::{Atomic, CpuId, OwnedCounter};
+use mmscale_arch::{Atomic, CpuId, OwnedCounter, OwnedValue};
 
 /// An integer in a cell.
 pub struct SteppedAtomic<T>(Cell<T>);
@@ -84,6 +84,24 @@ impl OwnedCounter<i8> for SteppedOwned<i8> {
     }
     #[inline]
     fn peek(&self, _: CpuId) -> i8 {
+        self.0.get()
+    }
+}
+
+impl OwnedValue<i64> for SteppedOwned<i64> {
+    fn zero() -> Self {
+        Self(Cell::new(0))
+    }
+    #[inline]
+    fn get(&self) -> i64 {
+        self.0.get()
+    }
+    #[inline]
+    fn set(&self, value: i64) {
+        self.0.set(value);
+    }
+    #[inline]
+    fn peek(&self, _: CpuId) -> i64 {
         self.0.get()
     }
 }

@@ -46,6 +46,7 @@ unsafe impl Cpu for Stepped {
     type AtomicU64 = SteppedAtomic<u64>;
     type AtomicI64 = SteppedAtomic<i64>;
     type OwnedI8 = SteppedOwned<i8>;
+    type OwnedI64 = SteppedOwned<i64>;
 
     #[inline]
     fn cpu() -> CpuId {

@@ -1,6 +1,6 @@
 //! The processor's atomics.
 
-use crate::{Atomic, CpuId, OwnedCounter};
+use crate::{Atomic, CpuId, OwnedCounter, OwnedValue};
 use core::sync::atomic::{AtomicI8, AtomicI64, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 // Inherent functions take precedence over the trait's, so none of these calls itself.
@@ -76,5 +76,25 @@ impl OwnedCounter<i8> for AtomicI8 {
     #[inline]
     fn peek(&self, _: CpuId) -> i8 {
         self.get()
+    }
+}
+
+/// Plain loads and stores: one CPU writes.
+impl OwnedValue<i64> for AtomicI64 {
+    #[inline]
+    fn zero() -> Self {
+        Self::new(0)
+    }
+    #[inline]
+    fn get(&self) -> i64 {
+        self.load(Ordering::Relaxed)
+    }
+    #[inline]
+    fn set(&self, value: i64) {
+        self.store(value, Ordering::Relaxed);
+    }
+    #[inline]
+    fn peek(&self, _: CpuId) -> i64 {
+        self.load(Ordering::Relaxed)
     }
 }

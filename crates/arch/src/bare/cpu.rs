@@ -17,6 +17,7 @@ unsafe impl<T: Bare> Cpu for BareCpu<T> {
     type AtomicU64 = AtomicU64;
     type AtomicI64 = AtomicI64;
     type OwnedI8 = AtomicI8;
+    type OwnedI64 = AtomicI64;
 
     // -- Forwarded to the embedder.
 

@@ -187,6 +187,8 @@ faults! {
         LruReapUnchecked = "lru-reap-unchecked", "freezing_at", Caught;
         /// Folios that are freed together stay charged to their group.
         LruUnchargeForgotten = "lru-uncharge-forgotten", "reaped", Quick;
+        /// The last mapping of a folio is removed, and its pages still count as mapped.
+        MappedForgotten = "mapped-forgotten", "address", Quick;
         /// Migration copies a page before CPUs have forgotten the translation to it.
         MigrateCopiesBeforeFlush = "migrate-copies-before-flush", "migrate", Quick;
         /// A second process is killed while the first victim is dying.
@@ -267,6 +269,10 @@ faults! {
         StackGraceSkipped = "stack-grace-skipped", "stacks::", Quick;
         /// The flag that stacks wait is cleared after they were taken.
         StackWaitsClearedLate = "stack-waits-cleared-late", "stacks::", Caught;
+        /// A group that was changed is put into its CPU's list by a load and a store.
+        StatListedInTwoSteps = "stat-listed-in-two-steps", "stats::", Caught;
+        /// A flush reads the next group of a list after the CPU may have overwritten it.
+        StatNextReadLate = "stat-next-read-late", "stats::", Caught;
         /// A page is marked as clean after its content went to the device.
         SwapCleanLate = "swap-clean-late", "swap::", Quick;
         /// The entries that name a slot are counted under two holds of its cluster's lock.

@@ -171,17 +171,20 @@ impl<A: Machine> Folios<A> {
 
     // -- Mappings.
 
-    /// Adds one page-table mapping; returns the state before.
+    /// Adds one page-table mapping; returns the state before. Counts nothing:
+    /// [`LruRef::add_map`](crate::lru::LruRef::add_map) does.
     #[inline]
     pub fn add_map(&self, pfn: Pfn) -> FolioWord {
         self.add(pfn, ONE_MAP)
     }
-    /// Removes one page-table mapping; returns the state after.
+    /// Removes `count` page-table mappings; returns the state after. Counts nothing:
+    /// [`LruRef::remove_maps`](crate::lru::LruRef::remove_maps) does.
     #[inline]
-    pub fn remove_map(&self, pfn: Pfn) -> FolioWord {
-        let old = FolioWord(self.at(pfn).word.fetch_sub(ONE_MAP, AcqRel));
-        debug_assert!(old.maps() > 0, "the folio at {pfn:?} is not mapped");
-        FolioWord(old.0.wrapping_sub(ONE_MAP))
+    pub fn remove_maps(&self, pfn: Pfn, count: u32) -> FolioWord {
+        let maps = u64::from(count) * ONE_MAP;
+        let old = FolioWord(self.at(pfn).word.fetch_sub(maps, AcqRel));
+        debug_assert!(old.maps() >= count, "the folio at {pfn:?} has fewer mappings: {old:?}");
+        FolioWord(old.0.wrapping_sub(maps))
     }
 
     /// Adds `count` mappings, each with a reference, for the entries into which one entry is about

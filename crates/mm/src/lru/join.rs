@@ -4,9 +4,9 @@ use super::batch::{BATCH, Taken};
 use super::lists::{End, Relock};
 use super::{BatchKind, Dead, LruList, LruRef, Pending};
 use crate::folio::{FolioFlags, FolioInit, FolioWord};
-use crate::memcg::OverLimit;
+use crate::memcg::{GroupEvent, OverLimit};
 use core::sync::atomic::Ordering::Acquire;
-use mmscale_arch::sync::NoPreempt;
+use mmscale_arch::sync::{IrqGuard, NoPreempt};
 use mmscale_arch::{Atomic, Func, LruEvent, Machine, NodeId, Op, Order, Pfn, Span, Trace, planted};
 use mmscale_frames::frame::MigrateType;
 use mmscale_frames::page_alloc::{AllocError, Gfp};
@@ -61,6 +61,9 @@ impl<A: Machine> LruRef<'_, A> {
             self.frames.free_pages(pfn, order);
             return Err(FolioError::Group(why));
         }
+        let off = IrqGuard::<A>::new();
+        self.groups.stats().count(&off, what.group, GroupEvent::FolioIn, 1);
+        drop(off);
         self.folios.prepare(pfn, what);
         Ok(pfn)
     }
@@ -85,6 +88,7 @@ impl<A: Machine> LruRef<'_, A> {
     #[inline]
     pub fn add_mapped(&self, pfn: Pfn, flags: FolioFlags) {
         self.add_once(pfn, || self.folios.start_mapped(pfn, flags));
+        self.count_mapped(pfn, flags, 1);
     }
     #[inline]
     fn add_once(&self, pfn: Pfn, make_pending: impl FnOnce()) {

@@ -107,7 +107,7 @@ impl<'a, A: Machine> LruRef<'a, A> {
     pub(super) fn pages_of(&self, pfn: Pfn) -> u32 {
         self.frames.frames().word(pfn).order().pages() as u32
     }
-    /// Adds `pages`, which may be negative, to the counters of `list`.
+    /// Adds `pages`, which may be negative, to the counters of `list` (`update_lru_size`).
     pub(super) fn count(
         &self,
         off: &impl IrqOff<A>,
@@ -117,7 +117,7 @@ impl<'a, A: Machine> LruRef<'a, A> {
     ) {
         if let Some((zone, node)) = list.items() {
             self.frames.stats().mod_zone(off, location.zone, zone, pages);
-            self.frames.stats().mod_node(off, location.node, node, pages);
+            self.mod_lruvec_state(off, location, node, pages);
         }
     }
     pub(super) fn table(&self) -> &'a FrameTable {

@@ -24,6 +24,7 @@
 //! | `drain` | draining one CPU or all, disabling batches |
 //! | `isolate` | isolating folios and putting them back, demand |
 //! | `age` | activation, deactivation, mlock |
+//! | `mapped` | mappings of folios, statistics |
 //! | `retire` | dropping references, freeing frames |
 //! | `slots` | folios that wait in slots: the code of `Lazy` |
 //! | `verify` | consistency checks |
@@ -36,6 +37,7 @@ mod drain;
 mod isolate;
 mod join;
 mod lists;
+mod mapped;
 mod retire;
 mod slots;
 mod verify;
@@ -46,6 +48,7 @@ pub use isolate::Scan;
 pub use join::FolioError;
 pub use lists::LruList;
 pub use retire::MANY;
+pub(crate) use verify::StatPages;
 pub use verify::{LruAudit, LruViolation};
 
 use crate::folio::Folios;

@@ -4,7 +4,7 @@ use super::batch::{BATCH, Taken};
 use super::lists::Relock;
 use super::{LruList, LruRef, Pending};
 use crate::folio::{FolioFlags, FolioWord};
-use crate::memcg::GroupId;
+use crate::memcg::GroupEvent;
 use mmscale_arch::sync::IrqGuard;
 use mmscale_arch::{Func, LruEvent, Machine, Order, Pfn, Span, Trace, planted};
 use mmscale_frames::vmstat::ZoneItem;
@@ -154,16 +154,13 @@ impl<A: Machine> LruRef<'_, A> {
         }
     }
 
+    /// Uncharges folios, as many of one group as follow one another together.
     fn uncharge_all(&self, gone: &[Pfn]) {
-        let (mut group, mut pages) = (GroupId::ROOT, 0);
-        for &pfn in gone {
-            let of = self.folios.group(pfn);
-            if of != group {
-                self.groups.uncharge(group, pages);
-                (group, pages) = (of, 0);
-            }
-            pages += self.pages_of(pfn);
+        for some in gone.chunk_by(|&one, &next| self.folios.group(one) == self.folios.group(next)) {
+            let group = self.folios.group(some[0]);
+            self.groups.uncharge(group, some.iter().map(|&pfn| self.pages_of(pfn)).sum());
+            let off = IrqGuard::<A>::new();
+            self.groups.stats().count(&off, group, GroupEvent::FolioOut, some.len() as u32);
         }
-        self.groups.uncharge(group, pages);
     }
 }

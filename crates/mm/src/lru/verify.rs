@@ -3,9 +3,11 @@
 use super::{BatchKind, LruList, LruRef};
 use crate::folio::{FolioFlags, FolioWord};
 use crate::memcg::{GroupId, Mischarged};
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use mmscale_arch::{CpuId, Machine, NodeId, Pfn};
 use mmscale_frames::frame::FrameState;
+use mmscale_frames::vmstat::NodeItem;
 
 /// Counts of folios by where they are.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -43,6 +45,10 @@ pub enum LruViolation {
     Size(LruList),
     /// A node's counter of a list differs from the pages on it.
     Counter(NodeId, LruList),
+    /// A node's statistic, or one of a group's lruvec on it, differs from the folios.
+    Stat(NodeId, NodeItem),
+    /// A group's statistics are not the sum of the CPUs', or of its descendants'.
+    Flush(GroupId),
     /// A CPU that is offline has something gathered: it was lost on hotplug.
     LeftBehind(CpuId),
     /// A memory group's counter differs from the pages charged to it.
@@ -65,6 +71,10 @@ impl core::fmt::Display for LruViolation {
             Self::Counter(node, list) => {
                 write!(f, "node {}: counter of {list:?} is wrong", node.index())
             }
+            Self::Stat(node, item) => {
+                write!(f, "node {}: {item:?} is wrong, there or of a group", node.index())
+            }
+            Self::Flush(group) => write!(f, "group {}: its statistics are wrong", group.index()),
             Self::LeftBehind(cpu) => write!(f, "{cpu} is offline and has gathered folios"),
             Self::Charge(why) => why.fmt(f),
         }
@@ -99,6 +109,8 @@ impl<A: Machine> LruRef<'_, A> {
             audit.folios += 1;
             self.verify_folio(pfn, word, &listed, &pending)?;
         }
+        self.verify_mapped()?;
+        self.groups.stats().verify().map_err(LruViolation::Flush)?;
         let charged = self.folios.iter();
         let charged = charged.map(|(pfn, _)| (pfn, self.folios.group(pfn), self.pages_of(pfn)));
         self.groups.verify(charged).map_err(LruViolation::Charge)?;
@@ -140,8 +152,42 @@ impl<A: Machine> LruRef<'_, A> {
                 return Err(LruViolation::Size(list));
             }
             pages[list as usize] += found;
+            if let Some((_, item)) = list.items()
+                && self.groups.stats().own_lruvec(group, node, item) != found as i64
+            {
+                return Err(LruViolation::Stat(node, item));
+            }
         }
         Ok(())
+    }
+
+    /// Checks the statistics of mapped pages, and that the groups' events add up to their folios.
+    fn verify_mapped(&self) -> Result<(), LruViolation> {
+        let mut folios = alloc::vec![0; self.groups.count()];
+        let mut mapped = StatPages::new();
+        for (pfn, word) in self.folios.iter() {
+            folios[self.folios.group(pfn).index()] += 1;
+            if word.maps() > 0 {
+                let is_anon = word.has(FolioFlags::ANON);
+                mapped.add(
+                    self,
+                    pfn,
+                    if is_anon { NodeItem::AnonMapped } else { NodeItem::FileMapped },
+                );
+            }
+        }
+        for item in [NodeItem::AnonMapped, NodeItem::FileMapped] {
+            mapped.verify(self, item, |_| 0)?;
+        }
+        let stats = self.groups.stats();
+        match folios
+            .iter()
+            .enumerate()
+            .find(|&(at, &found)| stats.own_folios(GroupId::new(at)) != found)
+        {
+            Some((at, _)) => Err(LruViolation::Flush(GroupId::new(at))),
+            None => Ok(()),
+        }
     }
 
     /// Returns the exact number of pages on a list; takes its lock.
@@ -211,6 +257,50 @@ impl<A: Machine> LruRef<'_, A> {
         let locked = word.has(FolioFlags::MLOCKED);
         if on_list && locked != word.has(FolioFlags::UNEVICTABLE) {
             return Err(LruViolation::Mlocked(pfn));
+        }
+        Ok(())
+    }
+}
+
+/// Pages by group, node and statistic, as found.
+pub(crate) struct StatPages(BTreeMap<(u8, usize), i64>);
+
+impl StatPages {
+    pub(crate) fn new() -> Self {
+        Self(BTreeMap::new())
+    }
+    /// Adds the pages of a folio to what belongs to its lruvec.
+    pub(crate) fn add<A: Machine>(&mut self, on: &LruRef<'_, A>, pfn: Pfn, item: NodeItem) {
+        let location = on.location(pfn);
+        *self.0.entry((item as u8, location.lruvec)).or_default() += i64::from(location.pages);
+    }
+    /// Returns the pages on `node`, all statistics together.
+    pub(crate) fn on<A: Machine>(&self, on: &LruRef<'_, A>, node: NodeId) -> i64 {
+        let there =
+            |&(&(_, lruvec), _): &(&(u8, usize), &i64)| lruvec % on.lru.nodes == node.index();
+        self.0.iter().filter(there).map(|(_, pages)| pages).sum()
+    }
+    /// Compares the statistics of all lruvecs and nodes with what was found; `more` are pages that
+    /// count for the node only.
+    pub(crate) fn verify<A: Machine>(
+        &self,
+        on: &LruRef<'_, A>,
+        item: NodeItem,
+        more: impl Fn(NodeId) -> i64,
+    ) -> Result<(), LruViolation> {
+        for node in (0..on.lru.nodes).map(NodeId::new) {
+            let mut on_node = more(node);
+            for group in (0..on.groups.count()).map(GroupId::new) {
+                let lruvec = on.lru.index_of(group, node);
+                let found = self.0.get(&(item as u8, lruvec)).copied().unwrap_or(0);
+                if on.groups.stats().own_lruvec(group, node, item) != found {
+                    return Err(LruViolation::Stat(node, item));
+                }
+                on_node += found;
+            }
+            if on.frames.stats().node_snapshot(node, item) != on_node {
+                return Err(LruViolation::Stat(node, item));
+            }
         }
         Ok(())
     }

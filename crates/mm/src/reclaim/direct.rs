@@ -99,6 +99,7 @@ impl<A: Machine> Reclaim<A> {
         priority: u32,
         wanted: u32,
     ) -> ScanTotals {
+        on.memory.groups.stats().flush_late(group.unwrap_or(GroupId::ROOT));
         let groups = match group {
             Some(group) => group.index()..group.index() + 1,
             None => 0..on.memory.groups.count(),

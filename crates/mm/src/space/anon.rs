@@ -78,7 +78,7 @@ impl<A: Machine> Space<A> {
         page: Vpn,
         pfn: Pfn,
     ) {
-        on.memory.folios.add_map(pfn);
+        on.memory.add_map(pfn);
         on.memory.add(pfn);
         self.enter(on, vma, ptes, page, pfn);
     }

@@ -172,8 +172,8 @@ impl<A: Machine> Space<A> {
             on.memory.folios.clear(new, FolioFlags::SWAP_BACKED);
         }
         on.memory.folios.unfreeze(folio, 1);
-        self.unmap_folio(on, folio, Locked::No);
-        on.memory.folios.add_map(new);
+        self.unmap_folio(on, folio, 1, Locked::No);
+        on.memory.add_map(new);
         on.memory.add(new);
         if vma.flags.contains(super::VmaFlags::LOCKED) {
             on.memory.mlock(new);

@@ -138,7 +138,7 @@ impl<A: Machine> Space<A> {
             };
             A::copy_page(from, to);
             let locked = vma.flags.contains(VmaFlags::LOCKED);
-            self.unmap_folio(on, from, if locked { Locked::Yes } else { Locked::No });
+            self.unmap_folio(on, from, 1, if locked { Locked::Yes } else { Locked::No });
             // Reclaim may have added it to the swap cache since the check, and then failed to unmap
             // it.
             on.swap.free_swap_cache(on.memory, from);
@@ -147,7 +147,7 @@ impl<A: Machine> Space<A> {
         let mut sink = Retire(on);
         self.table.free_tables(on.paging, &mut gather, &mut sink, range, range);
         gather.finish(on.paging, &mut sink);
-        on.memory.folios.add_map(new);
+        on.memory.add_map(new);
         on.memory.add(new);
         if vma.flags.contains(VmaFlags::LOCKED) {
             on.memory.mlock(new);

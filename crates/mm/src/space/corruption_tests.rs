@@ -6,7 +6,7 @@ use super::{Spaces, VmaRange, Vpn};
 
 use crate::folio::{FolioFlags, Folios};
 use crate::lru::{Lru, LruPolicy, LruRef};
-use crate::memcg::{GroupId, Groups};
+use crate::memcg::{GroupId, Groups, GroupsConfig};
 use crate::oom::{Oom, OomConfig};
 use crate::pgtable::{MemAccess, PtRef, Pte, PteFlags, TableDefect, TableLocks};
 use crate::rcu::Rcu;
@@ -54,7 +54,7 @@ impl MmParts {
         Self {
             frames: FrameAllocator::new(&map, AllocConfig::default()).unwrap(),
             folios: Folios::new(map.frames()),
-            groups: Groups::new(1),
+            groups: Groups::new(GroupsConfig::ROOT, 1),
             lru: Lru::new(LruPolicy::Stock, 1, 1),
             work: Work::new(),
             rcu: Rcu::new(),
@@ -203,12 +203,12 @@ fn a_page_with_more_rights_than_its_vma() {
 fn a_folio_with_another_count_of_mappings() {
     caught(|world| {
         let pfn = world.frame(AT);
-        world.on().memory.folios.add_map(pfn);
+        world.on().memory.add_map(pfn);
         SpaceDefect::Maps(pfn, 2, 1)
     });
     caught(|world| {
         let pfn = world.frame(AT);
-        world.on().memory.folios.remove_map(pfn);
+        world.on().memory.remove_maps(pfn, 1);
         SpaceDefect::Maps(pfn, 0, 1)
     });
 }
@@ -220,7 +220,7 @@ fn a_folio_that_is_mapped_more_than_used() {
         let flags = PteFlags::ACCESSED | PteFlags::DIRTY;
         for page in [2, 3] {
             world.put(AT.offset(page), Pte::page(pfn, flags));
-            world.on().memory.folios.add_map(pfn);
+            world.on().memory.add_map(pfn);
         }
         SpaceDefect::References(pfn)
     });

@@ -221,7 +221,7 @@ impl<A: Machine> Space<A> {
         drop(ptes);
         if let Some(pfn) = old.pfn().filter(|_| !old.flags().contains(PteFlags::ZERO)) {
             let folio = super::zap::folio_of(pfn, old.flags());
-            self.unmap_folio(on, folio, super::mmap::locked_of(vma));
+            self.unmap_folio(on, folio, 1, super::mmap::locked_of(vma));
         }
         true
     }

@@ -65,9 +65,16 @@ impl<A: Machine> File<A> {
         let gone = on.spaces.files().lock()[self.id.index()].take();
         let pages = core::mem::take(&mut *self.cache.lock());
         for word in pages.into_iter().filter(|&word| word > 0) {
-            on.memory.put(Pfn::new(word as usize - 1));
+            let pfn = Pfn::new(word as usize - 1);
+            on.memory.count_file_pages(pfn, -1);
+            on.memory.put(pfn);
         }
         drop(gone);
+    }
+    /// The folios of its pages, for checks.
+    pub(super) fn folios(&self) -> Vec<Pfn> {
+        let cache = self.cache.lock();
+        cache.iter().filter_map(|word| Some(Pfn::new(word.checked_sub(1)? as usize))).collect()
     }
     /// Whether a page is in memory.
     pub(super) fn has(&self, index: u64) -> bool {
@@ -99,6 +106,7 @@ impl<A: Machine> File<A> {
             return Ok(pfn);
         }
         *slot = new.index() as u32 + 1;
+        on.memory.count_file_pages(new, 1);
         on.memory.folios.get(new);
         Ok(new)
     }
@@ -170,7 +178,7 @@ impl<A: Machine> Space<A> {
             if own {
                 self.map_anonymous(on, vma, &mut ptes, page, folio);
             } else {
-                on.memory.folios.add_map(folio);
+                on.memory.add_map(folio);
                 let rights = if shared { self.rights(vma) } else { PteFlags::empty() };
                 ptes.fill(page, Pte::page(folio, PteFlags::ACCESSED | rights));
             }

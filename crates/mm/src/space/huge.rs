@@ -59,7 +59,7 @@ impl<A: Machine> Space<A> {
             && pmd.get(start).is_none()
             && self.stable().is_ok()
         {
-            on.memory.folios.add_map(pfn);
+            on.memory.add_map(pfn);
             on.memory.add(pfn);
             if vma.flags.contains(VmaFlags::LOCKED) {
                 on.memory.mlock(pfn);

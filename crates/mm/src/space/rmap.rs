@@ -211,7 +211,7 @@ impl<A: Machine> Rmap<A> for MmRef<'_, A> {
                 ptes.fill(page, Pte::swap(kind, entry.word()));
             }
             dropped += 1;
-            let left = on.memory.folios.remove_map(pfn).maps();
+            let left = on.memory.remove_maps(pfn, 1).maps();
             if left == 0 { Walk::Enough } else { Walk::On }
         });
         let unmapped = self.memory.folios.word(pfn).maps() == 0;

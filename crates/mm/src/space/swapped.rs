@@ -129,7 +129,7 @@ impl<A: Machine> Space<A> {
         if fresh {
             folios.set_mapping(pfn, self.init_for(vma, page).mapping, vma.index_of(page));
         }
-        folios.add_map(pfn);
+        on.memory.add_map(pfn);
         let mut flags = PteFlags::ACCESSED;
         if alone {
             folios.set(pfn, FolioFlags::EXCLUSIVE);

@@ -3,11 +3,13 @@
 use super::zap::{PIECE, folio_of};
 use super::{MmRef, Space, TreeDefect, VmaRange, Vpn};
 use crate::folio::FolioFlags;
+use crate::lru::{LruViolation, StatPages};
 use crate::pgtable::{Direction, Leaf, Pte, PteFlags, TableDefect};
 use crate::swap::SwapEntry;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use mmscale_arch::{Asid, Machine, Pfn};
+use mmscale_frames::vmstat::NodeItem::FilePages;
 
 /// Sums over all address spaces.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
@@ -45,6 +47,8 @@ pub enum SpaceDefect {
     Maps(Pfn, u32, u32),
     /// The folio has fewer references than mappings.
     References(Pfn),
+    /// A statistic of pages in page caches is wrong.
+    Stat(LruViolation),
     /// The folio is marked exclusive but mapped by several address spaces, or it is writable but
     /// not marked exclusive.
     Shared(Pfn),
@@ -68,6 +72,7 @@ impl core::fmt::Display for SpaceDefect {
             Self::Shared(pfn) => {
                 write!(f, "folio {}: writable or marked exclusive, but shared", pfn.index())
             }
+            Self::Stat(why) => why.fmt(f),
             Self::References(pfn) => {
                 write!(f, "folio {}: fewer references than mappings", pfn.index())
             }
@@ -121,10 +126,30 @@ impl<A: Machine> MmRef<'_, A> {
                 return Err(SpaceDefect::References(pfn));
             }
         }
+        self.verify_file_pages().map_err(SpaceDefect::Stat)?;
         match maps.first_key_value() {
             Some((&pfn, found)) => Err(SpaceDefect::Maps(pfn, 0, found.entries)),
             None => Ok(audit),
         }
+    }
+}
+
+impl<A: Machine> MmRef<'_, A> {
+    /// Checks the statistics of pages in page caches: those of files, and, for nodes only, the swap
+    /// cache.
+    fn verify_file_pages(self) -> Result<(), LruViolation> {
+        let memory = self.memory;
+        let (mut in_files, mut swapped) = (StatPages::new(), StatPages::new());
+        let files = self.spaces.files().lock().clone();
+        for file in files.iter().flatten() {
+            file.folios().into_iter().for_each(|pfn| in_files.add(&memory, pfn, FilePages));
+        }
+        for (pfn, word) in memory.folios.iter() {
+            if word.has(FolioFlags::SWAP_CACHE) {
+                swapped.add(&memory, pfn, FilePages);
+            }
+        }
+        in_files.verify(&memory, FilePages, |node| swapped.on(&memory, node))
     }
 }
 

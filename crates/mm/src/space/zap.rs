@@ -184,8 +184,10 @@ impl<A: Machine> Space<A> {
     ) -> Option<Vpn> {
         let unit = (part.start().get() / HUGE_PAGES) as u32;
         A::trace(Trace::Exit(ExitEvent::TableZap { asid: self.asid(), unit, by: ZapBy::Walk }));
-        let mut empty = 0;
-        for page in Direction::Forward.pages(part) {
+        let (mut empty, mut next) = (0, part.start());
+        while next < part.end() {
+            let page = next;
+            next = page.offset(1);
             let pte = ptes.take(page);
             if pte.is_none() {
                 empty += 1;
@@ -203,7 +205,7 @@ impl<A: Machine> Space<A> {
                     && gather.add(on.paging, folio, 1) == Room::Full
                 {
                     A::work(Op::PteScan, empty);
-                    return Some(page.offset(1));
+                    return Some(next);
                 }
                 continue;
             }
@@ -215,10 +217,15 @@ impl<A: Machine> Space<A> {
                 continue;
             };
             let folio = folio_of(pfn, flags);
-            self.unmap_folio(on, folio, locked);
-            if gather.add(on.paging, folio, 1) == Room::Full {
+            let mut count = 1;
+            if flags.contains(PIECE) {
+                count += take_pieces(gather, ptes, VmaRange::new(next, part.end()), folio);
+                next = page.offset(count.into());
+            }
+            self.unmap_folio(on, folio, count, locked);
+            if gather.add(on.paging, folio, count) == Room::Full {
                 A::work(Op::PteScan, empty);
-                return Some(page.offset(1));
+                return Some(next);
             }
         }
         A::work(Op::PteScan, empty);
@@ -242,7 +249,7 @@ impl<A: Machine> Space<A> {
                 if pte.is_present() {
                     gather.note(page, PageSize::Huge);
                 }
-                self.unmap_folio(on, pfn, locked);
+                self.unmap_folio(on, pfn, 1, locked);
                 room = gather.add(on.paging, pfn, 1);
             }
             page = page.offset(HUGE_PAGES);
@@ -252,12 +259,36 @@ impl<A: Machine> Space<A> {
             }
         }
     }
-    /// An entry that mapped the folio was taken; drops the mapping, but not the reference.
-    pub(super) fn unmap_folio(&self, on: MmRef<'_, A>, folio: Pfn, locked: Locked) {
+    /// `count` entries that mapped the folio were taken; drops the mappings, but not the references.
+    pub(super) fn unmap_folio(&self, on: MmRef<'_, A>, folio: Pfn, count: u32, locked: Locked) {
         let _span = Span::<A>::enter(Func::FolioRemoveRmapPtes);
-        on.memory.folios.remove_map(folio);
+        on.memory.remove_maps(folio, count);
         if locked == Locked::Yes && on.is_anonymous(folio) {
-            on.memory.munlock(folio);
+            (0..count).for_each(|_| on.memory.munlock(folio));
         }
     }
+}
+
+/// Takes the entries at the start of `rest` that map pieces of `folio`, and returns their number:
+/// their mappings are removed together with that of the entry before them.
+fn take_pieces<A: Machine>(
+    gather: &mut Gather<'_, A>,
+    ptes: &mut PteTable<'_, A>,
+    rest: Option<VmaRange>,
+    folio: Pfn,
+) -> u32 {
+    let mut count = 0;
+    for page in rest.into_iter().flat_map(|rest| Direction::Forward.pages(rest)) {
+        let pte = ptes.get(page);
+        let is_piece = pte.flags().contains(PIECE) && pte.as_swap().is_none();
+        if !is_piece || pte.pfn().map(|pfn| folio_of(pfn, PIECE)) != Some(folio) {
+            break;
+        }
+        ptes.take(page);
+        if pte.is_present() {
+            gather.note(page, PageSize::Base);
+        }
+        count += 1;
+    }
+    count
 }

@@ -96,6 +96,7 @@ impl<A: Machine> Swap<A> {
     /// Completes the removal from the cache; another reference keeps the folio.
     fn left(&self, memory: LruRef<'_, A>, pfn: Pfn) {
         memory.folios.clear(pfn, FolioFlags::SWAP_CACHE);
+        memory.count_swap_cache(pfn, -1);
         memory.put(pfn);
     }
 
@@ -119,6 +120,7 @@ impl<A: Machine> Swap<A> {
         drop(cluster);
         self.finish_free(entry, freed);
         memory.folios.clear(pfn, FolioFlags::SWAP_CACHE);
+        memory.count_swap_cache(pfn, -1);
         memory.folios.unfreeze(pfn, 1);
         true
     }

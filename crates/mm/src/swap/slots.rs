@@ -203,6 +203,7 @@ impl<A: Machine> Swap<A> {
         memory.folios.get(pfn);
         memory.folios.set_slot(pfn, entry.slot());
         memory.folios.set(pfn, FolioFlags::SWAP_CACHE);
+        memory.count_swap_cache(pfn, 1);
         self.slot(entry).cached.store(pfn.index() as u32 + 1, Release);
     }
 

@@ -22,6 +22,8 @@ pub enum WorkItem {
     FreeStacks(CpuId),
     /// Flushing the addresses of stacks on all CPUs.
     PurgeStacks,
+    /// The periodic flush of the memory groups' statistics.
+    StatFlush,
 }
 
 impl WorkItem {
@@ -35,6 +37,7 @@ impl WorkItem {
             Self::FreeStacks(_) => 4,
             Self::PurgeStacks => 5,
             Self::DrainStock(_) => 6,
+            Self::StatFlush => 7,
         })
     }
     /// Returns the work that the timer `slot` of `cpu` delays.
@@ -47,6 +50,7 @@ impl WorkItem {
             4 => Some(Self::FreeStacks(cpu)),
             5 => Some(Self::PurgeStacks),
             6 => Some(Self::DrainStock(cpu)),
+            7 => Some(Self::StatFlush),
             _ => None,
         }
     }
@@ -58,7 +62,7 @@ impl WorkItem {
             | Self::LruDrain(cpu)
             | Self::DrainStock(cpu)
             | Self::FreeStacks(cpu) => Some(cpu),
-            Self::Shepherd | Self::PurgeStacks => None,
+            Self::Shepherd | Self::PurgeStacks | Self::StatFlush => None,
         }
     }
 }
@@ -128,6 +132,7 @@ pub(super) struct Items<A: Machine> {
     stock_drains: EachCpu<ItemState<A>>,
     stacks: EachCpu<ItemState<A>>,
     purge: ItemState<A>,
+    stat_flush: ItemState<A>,
     shepherd: ItemState<A>,
 }
 
@@ -140,6 +145,7 @@ impl<A: Machine> Items<A> {
             stock_drains: EachCpu::new::<A>(|_| ItemState::new()),
             stacks: EachCpu::new::<A>(|_| ItemState::new()),
             purge: ItemState::new(),
+            stat_flush: ItemState::new(),
             shepherd: ItemState::new(),
         }
     }
@@ -151,6 +157,7 @@ impl<A: Machine> Items<A> {
             WorkItem::DrainStock(cpu) => self.stock_drains.of(cpu),
             WorkItem::FreeStacks(cpu) => self.stacks.of(cpu),
             WorkItem::PurgeStacks => &self.purge,
+            WorkItem::StatFlush => &self.stat_flush,
             WorkItem::Shepherd => &self.shepherd,
         }
     }
@@ -166,7 +173,7 @@ mod tests {
         let drains =
             [WorkItem::DrainPages(cpu), WorkItem::LruDrain(cpu), WorkItem::DrainStock(cpu)];
         let stacks = [WorkItem::FreeStacks(cpu), WorkItem::PurgeStacks];
-        let own = [WorkItem::VmstatTick(cpu), WorkItem::Shepherd].into_iter();
+        let own = [WorkItem::VmstatTick(cpu), WorkItem::Shepherd, WorkItem::StatFlush].into_iter();
         let own = own.chain(drains).chain(stacks);
         let mut seen = 0_u32;
         for item in own {

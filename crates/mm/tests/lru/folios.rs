@@ -64,8 +64,8 @@ fn changes_of_flags_and_mappings_return_the_old_word() {
     assert!(!folios.test_and_clear(pfn, FolioFlags::DIRTY));
     assert_eq!(folios.add_map(pfn).maps(), 0);
     assert_eq!(folios.add_map(pfn).maps(), 1);
-    assert_eq!(folios.remove_map(pfn).maps(), 1);
-    assert_eq!(folios.remove_map(pfn).maps(), 0);
+    assert_eq!(folios.remove_maps(pfn, 1).maps(), 1);
+    assert_eq!(folios.remove_maps(pfn, 1).maps(), 0);
     assert_eq!(folios.word(pfn).flags(), ANON.flags);
     machine.memory().put(pfn);
     machine.end();

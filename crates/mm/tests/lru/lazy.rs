@@ -73,7 +73,7 @@ fn a_second_user_keeps_it_pending_and_the_last_one_frees_it() {
     assert_eq!((locks(), machine.refs(pfn)), (0, 0));
     let many = machine.fault(ANON);
     machine.memory().folios.get(many);
-    machine.memory().folios.remove_map(many);
+    machine.memory().remove_maps(many, 1);
     machine.memory().release(&[(many, 2)]);
     assert_eq!((locks(), machine.audit().folios), (0, 0), "two references in one step");
     machine.end();

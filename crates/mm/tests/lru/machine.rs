@@ -68,7 +68,7 @@ impl Machine {
     /// A page as a fault leaves it: mapped, added, with the mapping's reference.
     pub(crate) fn fault(&self, what: FolioInit) -> Pfn {
         let pfn = self.folio(what);
-        self.memory().folios.add_map(pfn);
+        self.memory().add_map(pfn);
         self.memory().add(pfn);
         pfn
     }
@@ -80,7 +80,7 @@ impl Machine {
         pfn
     }
     pub(crate) fn unmap(&self, pfn: Pfn) {
-        self.memory().folios.remove_map(pfn);
+        self.memory().remove_maps(pfn, 1);
         self.memory().release(&[(pfn, 1)]);
     }
     pub(crate) fn flags(&self, pfn: Pfn) -> FolioFlags {

@@ -8,3 +8,4 @@ mod lazy;
 mod machine;
 mod many;
 mod moves;
+mod stats;

@@ -99,7 +99,7 @@ impl<A: Machine> Paged<A> {
             drop(entry);
             return self.memory().put(pfn);
         }
-        self.memory().folios.add_map(pfn);
+        self.memory().add_map(pfn);
         *entry = Entry::Page { pfn, accessed: false, dirty: false };
         drop(entry);
         self.memory().add(pfn);
@@ -120,7 +120,7 @@ impl<A: Machine> Paged<A> {
         let mut entry = self.table[page].lock();
         if *entry == Entry::Swapped(slot) && swap.holds(memory, pfn, slot) {
             memory.folios.set_mapping(pfn, 1, page as u64);
-            memory.folios.add_map(pfn);
+            memory.add_map(pfn);
             *entry = Entry::Page { pfn, accessed: true, dirty: false };
             drop(entry);
             swap.free(memory, slot, 1);
@@ -143,7 +143,7 @@ impl<A: Machine> Paged<A> {
             match *entry {
                 Entry::Page { pfn, .. } => {
                     self.memory().folios.get(pfn);
-                    self.memory().folios.add_map(pfn);
+                    self.memory().add_map(pfn);
                 }
                 Entry::Swapped(slot) => self.swap.dup(slot),
                 Entry::None => {}
@@ -163,7 +163,7 @@ impl<A: Machine> Paged<A> {
                 if dirty {
                     memory.folios.set(pfn, FolioFlags::DIRTY);
                 }
-                memory.folios.remove_map(pfn);
+                memory.remove_maps(pfn, 1);
                 self.swap.free_swap_cache(memory, pfn);
                 memory.release(&[(pfn, 1)]);
             }
@@ -255,7 +255,7 @@ impl<A: Machine> Rmap<A> for Paged<A> {
                 UnmapTo::Drop if dirty => continue,
                 UnmapTo::Drop => *entry = Entry::None,
             }
-            memory.folios.remove_map(pfn);
+            memory.remove_maps(pfn, 1);
             memory.put(pfn);
         }
         memory.folios.word(pfn).maps() == 0

@@ -135,10 +135,10 @@ fn a_page_that_is_unmapped_takes_its_slot_along() {
     let machine = Machine::boot(1, 64, Zeromap::On);
     let entry = machine.out(3);
     let pfn = machine.read(entry).expect("it is there");
-    machine.memory().folios.add_map(pfn);
+    machine.memory().add_map(pfn);
     machine.free(entry);
     assert_eq!(machine.audit().unneeded, 1, "it is mapped: another swap-out may use the slot");
-    machine.memory().folios.remove_map(pfn);
+    machine.memory().remove_maps(pfn, 1);
     machine.swap.free_swap_cache(machine.memory(), pfn);
     machine.memory().put(pfn);
     machine.end();
@@ -248,11 +248,11 @@ fn a_folio_that_only_its_slot_keeps_is_handed_over() {
     // A mapped folio stays in the cache.
     let (pfn, entry, _) = machine.write(6);
     machine.finish_ios();
-    memory.folios.add_map(pfn);
+    memory.add_map(pfn);
     machine.named.borrow_mut().clear();
     assert_eq!(machine.swap.free_but_folio(memory, entry), None);
     assert!(machine.word(pfn).has(FolioFlags::SWAP_CACHE));
-    memory.folios.remove_map(pfn);
+    memory.remove_maps(pfn, 1);
     machine.swap.free_swap_cache(memory, pfn);
     memory.put(pfn);
     machine.end();

@@ -83,7 +83,7 @@ fn slots_that_only_the_cache_knows_are_found_when_they_run_out() {
     let machine = Machine::boot(1, 2, Zeromap::On);
     let entries: Vec<_> = (1..=2).map(|stamp| machine.out(stamp)).collect();
     let back = machine.read(entries[0]).expect("it is there");
-    machine.memory().folios.add_map(back);
+    machine.memory().add_map(back);
     // Another task holds the folio lock when the last entry is taken.
     machine.swap.lock_folio(machine.memory(), back);
     machine.free(entries[0]);

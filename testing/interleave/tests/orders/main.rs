@@ -17,6 +17,7 @@ mod reaped;
 mod requests;
 mod space;
 mod stacks;
+mod stats;
 mod swap;
 mod threads;
 mod tlb;

@@ -115,7 +115,7 @@ fn swarm(seed: u64, lru: LruPolicy, policy: Policy) -> Outcome {
         assert_eq!(audit.folios, living.len() as u64);
         let folios: Vec<_> = living.into_iter().map(|pfn| (pfn, 1)).collect();
         folios.iter().for_each(|&(pfn, _)| {
-            world.memory().folios.remove_map(pfn);
+            world.memory().remove_maps(pfn, 1);
         });
         world.memory().release(&folios);
     });

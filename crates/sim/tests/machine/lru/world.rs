@@ -64,12 +64,12 @@ impl World {
         let memory = self.memory();
         let node = Sim::node_of(Sim::cpu());
         let pfn = memory.alloc_folio(node, Order::ZERO, Gfp::KERNEL, what).expect("memory");
-        memory.folios.add_map(pfn);
+        memory.add_map(pfn);
         memory.add(pfn);
         pfn
     }
     pub(crate) fn unmap(&self, pfn: Pfn) {
-        self.memory().folios.remove_map(pfn);
+        self.memory().remove_maps(pfn, 1);
         self.memory().release(&[(pfn, 1)]);
     }
     pub(crate) fn listed(&self, pfn: Pfn) -> bool {

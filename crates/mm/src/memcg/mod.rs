@@ -1,4 +1,4 @@
-//! Memory groups (memory cgroups): charges of folios, and limits.
+//! Memory groups (memory cgroups): charges of folios, limits, and statistics.
 //!
 //! A group has a counter of pages and a limit. Charging single pages would make every fault write
 //! one shared line. So each CPU has a stock of up to 64 pages that are charged already, for the
@@ -6,12 +6,26 @@
 //! goes to the counter directly. A group's counter is therefore the pages of its folios plus those
 //! in stocks.
 //!
-//! Group 0 is the root: it has no limit, and nothing is counted.
+//! Groups are a hierarchy ([`GroupsConfig`]). What is charged to a group is also charged to its
+//! ancestors, one counter after the other.
+//!
+//! Group 0 is the root: it has no limit, and its own folios are not charged.
+//!
+//! | file | contents |
+//! |---|---|
+//! | `tree` | the hierarchy |
+//! | `stats` | statistics of groups and lruvecs |
 //!
 //! A CPU's stock is used only on that CPU with preemption off, or after the CPU has gone offline.
 //! The counters are relaxed: each is one word, and no other data depends on it.
 //!
-//! Lock order: no lock.
+//! Lock order: no lock for charges; for statistics, see there.
+
+mod stats;
+mod tree;
+
+pub(crate) use stats::FLUSH_NS;
+pub use stats::{GroupEvent, GroupStats};
 
 use alloc::boxed::Box;
 use alloc::vec;
@@ -19,6 +33,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicU16, AtomicU32};
 use mmscale_arch::sync::{EachCpu, NoPreempt, PreemptGuard};
 use mmscale_arch::{Atomic, CpuId, Func, Machine, Op, Pfn, Span, planted};
+use tree::Tree;
 
 /// Pages that a CPU charges in one step (`MEMCG_CHARGE_BATCH`).
 pub const CHARGE_BATCH: u32 = 64;
@@ -47,6 +62,30 @@ impl GroupId {
     }
 }
 
+/// The number of groups, and where they are in the hierarchy.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct GroupsConfig {
+    /// Groups including the root, at least one, at most [`GroupId::MAX`].
+    pub count: usize,
+    /// Levels of groups below the root: 1 if groups are children of the root, with 3 they are below
+    /// two others. At most [`GroupsConfig::MAX_DEPTH`].
+    pub depth: usize,
+}
+
+impl GroupsConfig {
+    /// The root alone.
+    pub const ROOT: Self = Self { count: 1, depth: 1 };
+    /// The largest depth.
+    pub const MAX_DEPTH: usize = 16;
+    /// Whether both numbers are allowed.
+    pub const fn is_valid(&self) -> bool {
+        1 <= self.count
+            && self.count <= GroupId::MAX
+            && 1 <= self.depth
+            && self.depth <= Self::MAX_DEPTH
+    }
+}
+
 /// A charge would exceed the group's limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct OverLimit {
@@ -62,7 +101,7 @@ impl core::fmt::Display for OverLimit {
 
 impl core::error::Error for OverLimit {}
 
-/// A group's counter differs from its folios and stocks.
+/// A group's counter differs from its folios and stocks, or from those of the groups below it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Mischarged {
     /// The group.
@@ -95,27 +134,38 @@ struct Stock {
 
 /// All memory groups.
 pub struct Groups<A: Machine> {
+    tree: Tree,
+    count: usize,
     groups: Box<[Group<A>]>,
     stocks: EachCpu<Stock>,
+    stats: GroupStats<A>,
 }
 
 impl<A: Machine> Groups<A> {
-    /// Creates `count` groups including the root, at least one; none has a limit. Panics above
-    /// [`GroupId::MAX`].
-    pub fn new(count: usize) -> Self {
-        assert!(count <= GroupId::MAX, "{count} memory groups: take up to {}", GroupId::MAX);
+    /// Creates groups on `nodes` memory nodes; none has a limit. Panics if `config` is not valid.
+    pub fn new(config: GroupsConfig, nodes: usize) -> Self {
+        assert!(config.is_valid(), "creating memory groups: {config:?} is not valid");
         let group = |_| Group { pages: A::AtomicU64::new(0), limit: A::AtomicU64::new(NO_LIMIT) };
+        let tree = Tree::new(config.count, config.depth);
         Self {
-            groups: (0..count.max(1)).map(group).collect(),
+            tree,
+            count: config.count,
+            groups: (0..tree.slots()).map(group).collect(),
+            stats: GroupStats::new(tree, nodes),
             stocks: EachCpu::new::<A>(|_| Stock {
                 group: AtomicU16::new(0),
                 pages: AtomicU32::new(0),
             }),
         }
     }
-    /// The number of groups.
+    /// The number of groups that have folios: the root and the leaves of the hierarchy.
     pub fn count(&self) -> usize {
-        self.groups.len()
+        self.count
+    }
+    /// The statistics of all groups.
+    #[inline]
+    pub fn stats(&self) -> &GroupStats<A> {
+        &self.stats
     }
     /// Sets a group's limit in pages; `None`: no limit. Charges above the limit stay. The root's
     /// limit has no effect.
@@ -127,7 +177,8 @@ impl<A: Machine> Groups<A> {
         let limit = self.groups[group.index()].limit.load(Relaxed);
         (limit != NO_LIMIT).then_some(limit)
     }
-    /// The pages that are charged to a group, including the CPUs' stocks. 0 for the root.
+    /// The pages that are charged to a group, including the CPUs' stocks; for the root, those of all
+    /// other groups.
     pub fn usage(&self, group: GroupId) -> u64 {
         self.groups[group.index()].pages.load(Relaxed)
     }
@@ -160,8 +211,8 @@ impl<A: Machine> Groups<A> {
         self.count_up(group, pages)
     }
 
-    /// Adds to a group's counter, if its limit allows. Adds first and subtracts on failure, as
-    /// Linux does, so the counter may briefly exceed the limit.
+    /// Adds to the counters of a group and its ancestors, if the group's limit allows. Adds first
+    /// and subtracts on failure, as Linux does, so the counter may briefly exceed the limit.
     fn count_up(&self, group: GroupId, pages: u32) -> Result<(), OverLimit> {
         let counted = &self.groups[group.index()];
         let pages = u64::from(pages);
@@ -173,7 +224,16 @@ impl<A: Machine> Groups<A> {
             counted.pages.fetch_sub(pages, Relaxed);
             return Err(OverLimit { group });
         }
+        for above in self.tree.up(group.index()).skip(1) {
+            self.groups[above].pages.fetch_add(pages, Relaxed);
+        }
         Ok(())
+    }
+    /// Subtracts from the counters of a group and its ancestors; returns whether all were large
+    /// enough.
+    fn count_down(&self, group: usize, pages: u64) -> bool {
+        let old = |slot: usize| self.groups[slot].pages.fetch_sub(pages, Relaxed);
+        self.tree.up(group).fold(true, |enough, slot| old(slot) >= pages && enough)
     }
 
     /// Adds what is left of a batch to the stock of the group. The sum is less than a batch, as the
@@ -192,8 +252,7 @@ impl<A: Machine> Groups<A> {
         let pages = stock.pages.load(Relaxed);
         if pages > 0 {
             stock.pages.store(0, Relaxed);
-            let group = usize::from(stock.group.load(Relaxed));
-            self.groups[group].pages.fetch_sub(pages.into(), Relaxed);
+            self.count_down(stock.group.load(Relaxed).into(), pages.into());
         }
     }
 
@@ -203,8 +262,8 @@ impl<A: Machine> Groups<A> {
             return;
         }
         A::work(Op::GroupCharge, 1);
-        let old = self.groups[group.index()].pages.fetch_sub(pages.into(), Relaxed);
-        assert!(old >= u64::from(pages), "group {}: more uncharged than charged", group.index());
+        let enough = self.count_down(group.index(), pages.into());
+        assert!(enough, "group {}: more uncharged than charged", group.index());
     }
 
     /// Uncharges the calling CPU's stock.
@@ -217,23 +276,28 @@ impl<A: Machine> Groups<A> {
         self.empty(self.stocks.of(cpu));
     }
 
-    /// Checks that every group's counter is the sum of its folios, given with their sizes, and the
-    /// stocks; while nothing changes.
+    /// Checks that every group's counter is the sum of its folios, given with their sizes, the
+    /// stocks, and the groups below it; while nothing changes.
     pub fn verify(
         &self,
         folios: impl Iterator<Item = (Pfn, GroupId, u32)>,
     ) -> Result<(), Mischarged> {
         let mut found = vec![0_u64; self.groups.len()];
-        folios.for_each(|(_, group, pages)| found[group.index()] += u64::from(pages));
+        // The root's own folios are not charged.
+        let charged = folios.filter(|(_, group, _)| *group != GroupId::ROOT);
+        charged.for_each(|(_, group, pages)| found[group.index()] += u64::from(pages));
         for (_, stock) in self.stocks.iter() {
             let group = usize::from(stock.group.load(Relaxed));
             found[group] += u64::from(stock.pages.load(Relaxed));
         }
-        for (at, group) in self.groups.iter().enumerate().skip(1) {
-            let counted_pages = group.pages.load(Relaxed);
-            if counted_pages != found[at] {
-                let group = GroupId::new(at);
-                return Err(Mischarged { group, counted_pages, found_pages: found[at] });
+        for slot in self.tree.leaves().chain(self.tree.inner()) {
+            let (counted_pages, found_pages) = (self.groups[slot].pages.load(Relaxed), found[slot]);
+            if counted_pages != found_pages {
+                let group = self.tree.named(slot);
+                return Err(Mischarged { group, counted_pages, found_pages });
+            }
+            if let Some(parent) = self.tree.parent(slot) {
+                found[parent] += found_pages;
             }
         }
         Ok(())
