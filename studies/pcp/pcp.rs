@@ -60,6 +60,8 @@ params! {
              zone->lock (sim)", sim;
         groups: choice(Groups),
             "memory cgroups, each with its own LRU lists: one per CPU, or only the root (sim)", sim;
+        group_depth: count(Unit::One, 1, [1, 16]),
+            "levels of memory cgroups below the root, with groups=cpu (sim)", sim;
         offline_mib: count(Unit::One, 0, [0, 4096]),
             "size in MiB of ranges that are repeatedly taken offline and online, unless a page is \
              in use; 0: none (sim)", sim;
@@ -165,6 +167,7 @@ impl Workload for Pcp {
     fn set_up(env: &Env<Self>, _: &Plan, mm: &mut MmConfig) {
         if env.params.groups == Groups::Cpu {
             mm.groups = (env.cpus() + 1).min(GroupId::MAX);
+            mm.group_depth = env.params.group_depth as usize;
         }
         mm.lru = match env.params.lru {
             Lists::Lazy => LruPolicy::Lazy,

@@ -54,8 +54,14 @@ impl Sides {
 
 /// Returns the CPU time in and below `function`, or of the whole side without a function.
 fn cpu_ns(seen: &Seen<'_, Reap>, function: Option<&str>) -> Result<Sides, Missing> {
+    cpu_ns_in(seen, |path| function.is_none_or(|name| is_in(path, name)))
+}
+fn is_in(path: &[String], function: &str) -> bool {
+    path.iter().any(|name| name == function)
+}
+/// Returns the CPU time of the call paths that are `meant`.
+fn cpu_ns_in(seen: &Seen<'_, Reap>, meant: impl Fn(&[String]) -> bool) -> Result<Sides, Missing> {
     let calls = seen.calls()?;
-    let meant = |path: &[String]| function.is_none_or(|name| path.iter().any(|f| f == name));
     Ok(Sides::of(seen, |side| {
         let below = calls.iter().filter_map(|row| Some((row, row.below(side)?)));
         below.filter(|(_, path)| meant(path)).map(|(row, _)| row.self_ns).sum()
@@ -109,6 +115,18 @@ fn watched<'a>(seen: &Seen<'a, Reap>) -> Result<&'a Watched, Missing> {
 /// Returns the observations of the live kernel, if process_mrelease reaped memory.
 fn watched_helpers<'a>(seen: &Seen<'a, Reap>) -> Result<&'a Watched, Missing> {
     if seen.tally.helped > 0 { watched(seen) } else { Err(Missing::Nothing) }
+}
+
+/// Returns the CPU time of unmapping, nearly all of it under page-table locks, without waits for
+/// these, per CPU time of freeing what was unmapped.
+fn zap_to_free(seen: &Seen<'_, Reap>) -> Measured {
+    let frees = |path: &[String]| is_in(path, "tlb_flush_mmu") || is_in(path, "tlb_finish_mmu");
+    let zap = cpu_ns_in(seen, |path| is_in(path, "unmap_page_range") && !frees(path))?.both();
+    let zap_ns = zap.saturating_sub(wait_ns(seen, is_table)?.both());
+    match cpu_ns_in(seen, frees)?.both() {
+        0 => Err(Missing::Nothing),
+        free_ns => value(zap_ns as f64 / free_ns as f64),
+    }
 }
 
 /// Returns the exit's CPU time outside of unmap_vmas, without spinning for mmap_lock.
@@ -189,6 +207,12 @@ pub(super) const METRICS: &[Metric<Reap>] = &[
     metric("reaper_rmap_ns", "ns", "CPU time of reapers in folio_remove_rmap_ptes", |seen| {
         value(rmap_ns(seen)?.reaper)
     }),
+    metric(
+        "zap_to_free_ratio",
+        "1",
+        "CPU time of unmapping, without waits for page-table locks, per CPU time of freeing pages",
+        zap_to_free,
+    ),
     metric(
         "gather_flush_ns",
         "ns",

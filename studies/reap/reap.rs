@@ -53,6 +53,9 @@ params! {
              (sim)", sim;
         file_1024: count(Unit::One, 0, [0, 512]),
             "share of the pages that map a file, half of them shared, in 1/1024 (layout=app)";
+        group_depth: count(Unit::One, 0, [0, 16]),
+            "levels of memory cgroups between the root and the victim; 0: it is in the root (sim)",
+            sim;
         lru: choice(Lists, "stock"), "LRU policy of arms that choose none (sim)", sim;
     }
 }
@@ -148,8 +151,11 @@ impl Workload for Reap {
                 Via::Mrelease => params.pages as u32,
             };
         }
-        if plan.via == Via::Oom {
+        if params.group_depth > 0 || plan.via == Via::Oom {
             mm.groups = 2;
+            mm.group_depth = params.group_depth.max(1) as usize;
+        }
+        if plan.via == Via::Oom {
             mm.oom.policy = OomPolicy::Kill;
             let delay_ms = if plan.helpers == 0 { NEVER_MS } else { params.delay_ms };
             mm.oom.delay_ns = delay_ms * 1_000_000;
