@@ -240,6 +240,12 @@ pub unsafe trait Machine: Cpu {
     fn tlb_broadcast() -> Option<Broadcast> {
         None
     }
+    /// Returns how many address spaces may have their translations invalidated by
+    /// [`Machine::tlb_broadcast`] at a time; `None`: all.
+    #[inline]
+    fn tlb_broadcast_spaces() -> Option<u32> {
+        None
+    }
     /// Whether there is a [`Machine::tlb_broadcast`].
     #[inline]
     fn has_tlb_broadcast() -> bool {

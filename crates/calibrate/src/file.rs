@@ -57,6 +57,7 @@ fn memory(measured: &Measured) -> Section {
             "page_bytes".to_owned(),
             assumed(4096.0, [4096.0, 65536.0], "frame size of the threads machine"),
         ),
+        ("tlb_broadcast_spaces".to_owned(), assumed(0.0, [0.0, 0.0], "no broadcast is used")),
         bandwidth(measured),
     ])
 }

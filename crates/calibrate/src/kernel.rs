@@ -41,6 +41,7 @@ fn memory(measured: &Measured) -> Section {
     Section::from([
         ("node_pages".to_owned(), assumed(pages, range, "the memory available during calibration")),
         ("page_bytes".to_owned(), assumed(4096.0, [4096.0, 65536.0], "the usual base page size")),
+        ("tlb_broadcast_spaces".to_owned(), assumed(0.0, [0.0, 4087.0], "no broadcast is used")),
         bandwidth(measured),
     ])
 }

@@ -31,6 +31,7 @@ pub mod stack;
 pub mod swap;
 pub mod time;
 pub mod tlb;
+pub mod versions;
 pub mod vmap;
 pub mod vmstat_work;
 pub mod work;

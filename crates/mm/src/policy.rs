@@ -6,18 +6,19 @@
 //! tidy` finds a mechanism that is missing here.
 //!
 //! Other switches of [`MmConfig`] are parameters: what an administrator sets
-//! ([`HugePages`](crate::space::HugePages)), what a version of Linux has
-//! ([`BulkHold`](mmscale_frames::page_alloc::BulkHold)), what an embedder needs
+//! ([`HugePages`](crate::space::HugePages)), what an embedder needs
 //! ([`Records`](mmscale_frames::page_alloc::Records), [`OomPolicy`](crate::oom::OomPolicy)), and
 //! what tests use ([`Requeue`](crate::vmstat_work::Requeue), [`Drains`](crate::oom::Drains)).
+//!
+//! Which policies a version of Linux has is in [`versions`](crate::versions).
 
 use crate::lru::LruPolicy;
 use crate::mm::MmConfig;
-use crate::smp::CallPolicy;
-use crate::space::ExitPolicy;
+use crate::smp::{BroadcastPolicy, CallPolicy};
+use crate::space::{ExitPolicy, UnmapPolicy, VmaLockPolicy};
 use crate::vmstat_work::TickPolicy;
 use mmscale_arch::{About, Policy};
-use mmscale_frames::page_alloc::PcpPolicy;
+use mmscale_frames::page_alloc::{BulkHold, HighPolicy, PcpPolicy};
 
 /// A mechanism of the memory manager, and where its policy is in a configuration.
 #[derive(Clone, Copy, Debug)]
@@ -50,8 +51,13 @@ pub const MECHANISMS: &[Mechanism] = &[
     mechanism!(TickPolicy, tick),
     mechanism!(LruPolicy, lru),
     mechanism!(PcpPolicy, alloc.caches),
+    mechanism!(HighPolicy, alloc.high),
+    mechanism!(BulkHold, alloc.hold),
     mechanism!(CallPolicy, smp.policy),
+    mechanism!(BroadcastPolicy, smp.broadcast),
     mechanism!(ExitPolicy, space.exit),
+    mechanism!(UnmapPolicy, space.unmap),
+    mechanism!(VmaLockPolicy, space.vma_locks),
 ];
 
 impl Mechanism {

@@ -9,6 +9,7 @@ use crate::irq::{self, at_turn, at_turn_near};
 use crate::park;
 use crate::spin::{SimOsq, SimSpin};
 use crate::task::TaskState;
+use crate::tlbs::Broadcasts;
 use mmscale_arch::{
     Access, Asid, Broadcast, Cpu, CpuId, CpuMask, Func, HotplugError, IoBusy, IoDone, Ipi,
     IrqState, Line, Machine, NodeId, Op, Order, PageEvent, PageIo, PathId, Pfn, TaskId, TaskSpec,
@@ -262,7 +263,7 @@ unsafe impl Machine for Sim {
     }
     #[inline]
     fn tlb_lookup(asid: Asid, page: Vpn) -> Option<Translation> {
-        if with(|engine| engine.has_broadcast()) {
+        if with(|engine| engine.tlbs.is_shared(asid)) {
             return at_turn(|engine| engine.tlb_lookup(asid, page));
         }
         with(|engine| engine.tlb_lookup(asid, page))
@@ -278,7 +279,14 @@ unsafe impl Machine for Sim {
         let broadcast: Broadcast = |asid, range| {
             irq::charge(at_turn(|engine| engine.tlb_broadcast(asid, range)));
         };
-        with(|engine| engine.has_broadcast()).then_some(broadcast)
+        with(|engine| engine.tlbs.broadcasts() != Broadcasts::None).then_some(broadcast)
+    }
+    #[inline]
+    fn tlb_broadcast_spaces() -> Option<u32> {
+        with(|engine| match engine.tlbs.broadcasts() {
+            Broadcasts::None | Broadcasts::All => None,
+            Broadcasts::Some => Some(engine.tlb_broadcast_spaces),
+        })
     }
 }
 

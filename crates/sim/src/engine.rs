@@ -66,7 +66,7 @@ use crate::sections::SectionStats;
 use crate::stats::Stats;
 use crate::tables::Tables;
 use crate::task::{Body, IDLE_URGENCY, STOP, Switch, Task, TaskState, Yielder};
-use crate::tlbs::Tlbs;
+use crate::tlbs::{Broadcasts, Tlbs};
 use crate::topology::Distances;
 use crate::trail::Tracker;
 use mmscale_arch::{CallEvent, Callbacks, CpuId, CpuMask, MAX_CPUS, Probe, Trace, TraceGroup};
@@ -131,6 +131,8 @@ pub(crate) struct Engine {
     pub(crate) memory: Memory,
     pub(crate) device: Device,
     pub(crate) tables: Tables,
+    /// Address spaces whose invalidations can be broadcast at a time.
+    pub(crate) tlb_broadcast_spaces: u32,
     pub(crate) tlbs: Tlbs,
     pub(crate) online: CpuMask,
     /// CPUs that are asked to stop, each with the task to wake when it has stopped.
@@ -190,7 +192,8 @@ impl Engine {
             memory: Memory::new(&config.profile, distances.nodes()),
             device: Device::new(config.profile.swap, config.profile.page_bytes, cpus),
             tables: Tables::new(cpus, config.profile.node_pages as usize * distances.nodes()),
-            tlbs: Tlbs::new(cpus, config.profile.costs.tlb_broadcast_ps > 0, config.checks),
+            tlb_broadcast_spaces: config.profile.tlb_broadcast_spaces,
+            tlbs: Tlbs::new(cpus, Broadcasts::of(&config.profile), config.checks),
             online: CpuMask::first(cpus),
             leaving: Vec::new(),
             checker: Checker::new(config.checks, cpus),

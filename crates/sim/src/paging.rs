@@ -107,11 +107,6 @@ impl Engine {
         if found == current { Ok(self.tables.replace(pfn, word, new)) } else { Err(found) }
     }
 
-    /// Whether translations are invalidated by broadcast.
-    #[inline]
-    pub(crate) fn has_broadcast(&self) -> bool {
-        self.costs.tlb_broadcast_ps > 0
-    }
     /// Returns the running CPU's translation of `page`.
     pub(crate) fn tlb_lookup(&mut self, asid: Asid, page: Vpn) -> Option<Translation> {
         let found = self.tlbs.lookup(self.cur, asid, page)?;

@@ -13,6 +13,7 @@ pub fn sample_profile(cpus: usize) -> Profile {
         topology: Topology { cpus, smt: 2, cluster: 8.min(cpus), nodes: 2.min(cpus) },
         node_pages: 1 << 18,
         page_bytes: 4096,
+        tlb_broadcast_spaces: 0,
         hz: 1000,
         costs: Costs {
             op_ps: [20_000; Op::ALL.len()],

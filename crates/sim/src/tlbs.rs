@@ -1,9 +1,13 @@
 //! The TLBs of the simulated CPUs, and how many translations reach each frame.
 //!
-//! A CPU uses its own translations without a turn, because no other CPU changes them. On a machine
-//! that broadcasts invalidations every CPU does, and each use waits for its turn.
+//! A CPU uses its own translations without a turn, because no other CPU changes them. Where
+//! invalidations are broadcast every CPU does, and each use waits for its turn: in all address
+//! spaces, or in those for which a broadcast has been made. The first broadcast for an address
+//! space is followed by interrupts to the CPUs that use it, so a use before the interrupt is in
+//! time.
 
 use crate::config::Checks;
+use crate::profile::Profile;
 use mmscale_arch::{
     Asid, PAGEBLOCK_ORDER, PageSize, Pfn, SoftTlb, TlbHit, Translation, VmaRange, Vpn,
 };
@@ -59,22 +63,62 @@ enum TlbScope {
     All,
 }
 
+/// The address spaces whose invalidations may be broadcast.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Broadcasts {
+    /// None.
+    None,
+    /// Those that the memory manager chooses, and the kernel's.
+    Some,
+    /// All.
+    All,
+}
+
+impl Broadcasts {
+    pub(crate) fn of(profile: &Profile) -> Self {
+        match (profile.costs.tlb_broadcast_ps, profile.tlb_broadcast_spaces) {
+            (0, _) => Self::None,
+            (_, 0) => Self::All,
+            _ => Self::Some,
+        }
+    }
+}
+
 /// The TLBs of all CPUs.
 pub(crate) struct Tlbs {
     cpus: Vec<CpuTlb>,
     /// The home of each address space, where invalidations are broadcast. Most spaces are used on
     /// one CPU, and a broadcast that visited every CPU for each space would take quadratic time.
     scopes: Option<Vec<TlbScope>>,
+    broadcasts: Broadcasts,
+    /// With [`Broadcasts::Some`]: whether a broadcast was made for the address space.
+    shared: Vec<bool>,
     reached: Reached,
     /// Whether the checker is on.
     checked: bool,
 }
 
 impl Tlbs {
-    pub(crate) fn new(cpus: usize, broadcast: bool, checks: Checks) -> Self {
+    pub(crate) fn new(cpus: usize, broadcasts: Broadcasts, checks: Checks) -> Self {
         let cpus = (0..cpus).map(|_| CpuTlb::default()).collect();
-        let scopes = broadcast.then(Vec::new);
-        Self { cpus, scopes, reached: Reached::default(), checked: checks == Checks::On }
+        let scopes = (broadcasts != Broadcasts::None).then(Vec::new);
+        let (shared, reached) = (Vec::new(), Reached::default());
+        Self { cpus, scopes, broadcasts, shared, reached, checked: checks == Checks::On }
+    }
+    /// Returns the address spaces whose invalidations may be broadcast.
+    pub(crate) fn broadcasts(&self) -> Broadcasts {
+        self.broadcasts
+    }
+    /// Returns whether another CPU may invalidate translations of `asid` in this CPU's TLB.
+    #[inline]
+    pub(crate) fn is_shared(&self, asid: Asid) -> bool {
+        match self.broadcasts {
+            Broadcasts::None => false,
+            Broadcasts::Some => {
+                asid == Asid::KERNEL || self.shared.get(asid.index()).copied().unwrap_or(false)
+            }
+            Broadcasts::All => true,
+        }
     }
     /// Makes CPU `at` use the translations of `asid`.
     pub(crate) fn load(&mut self, at: usize, asid: Option<Asid>) {
@@ -112,6 +156,12 @@ impl Tlbs {
     }
     /// Invalidates translations on every CPU.
     pub(crate) fn flush_everywhere(&mut self, asid: Asid, range: Option<VmaRange>) {
+        if self.broadcasts == Broadcasts::Some && asid.index() >= self.shared.len() {
+            self.shared.resize((asid.index() + 1).next_power_of_two(), false);
+        }
+        if let Some(shared) = self.shared.get_mut(asid.index()) {
+            *shared = true;
+        }
         let scope = self.scopes.as_mut().and_then(|scopes| scopes.get_mut(asid.index()));
         match scope.as_deref().copied() {
             Some(TlbScope::None) => {}
@@ -158,7 +208,8 @@ mod tests {
     #[test]
     fn a_broadcast_reaches_every_translation_wherever_it_is() {
         let mut rng = crate::rng::SplitMix64::new(5);
-        let [mut known, mut asked] = [true, false].map(|on| Tlbs::new(CPUS, on, Checks::Off));
+        let [mut known, mut asked] =
+            [Broadcasts::All, Broadcasts::None].map(|on| Tlbs::new(CPUS, on, Checks::Off));
         let mut spared = 0;
         for step in 0..20_000 {
             let mut below = |end: u64| rng.below(end);

@@ -20,10 +20,10 @@ pub use lock::SteppedSpin;
 pub use machine::{
     advance, assert_quiet, at_op, at_step, boot, cancel_step, current_path, deliver_ipis,
     earliest_timer, fail_alloc_after, fail_allocs, failures_left, interrupt, lock_acquisitions,
-    on_park, on_relax, preempt_depth, record, resched_points, run_timer, set_broadcast, set_clock,
-    set_cpu, set_need_resched, set_node, set_online, set_task, table_count, take_ipis,
-    take_spawned, take_timer, take_touches, take_traces, timer_of, tlb_len, unpark_tokens,
-    work_count,
+    on_park, on_relax, preempt_depth, record, resched_points, run_timer, set_broadcast,
+    set_broadcast_spaces, set_clock, set_cpu, set_need_resched, set_node, set_online, set_task,
+    table_count, take_ipis, take_spawned, take_timer, take_touches, take_traces, timer_of, tlb_len,
+    unpark_tokens, work_count,
 };
 
 use machine::expect;
@@ -259,5 +259,8 @@ unsafe impl Machine for Stepped {
             });
         };
         machine::with(|m| m.broadcast.get()).then_some(broadcast)
+    }
+    fn tlb_broadcast_spaces() -> Option<u32> {
+        machine::with(|m| m.broadcast_spaces.get())
     }
 }

@@ -38,6 +38,7 @@ pub(crate) struct Machine {
     pub(crate) stamps: RefCell<BTreeMap<Pfn, u64>>,
     pub(crate) tables: RefCell<BTreeMap<Pfn, Box<[u64; 512]>>>,
     pub(crate) broadcast: Cell<bool>,
+    pub(crate) broadcast_spaces: Cell<Option<u32>>,
     pub(crate) device: RefCell<Device>,
     on_park: RefCell<Option<Rc<dyn Fn()>>>,
     on_relax: RefCell<Option<Rc<dyn Fn()>>>,
@@ -72,6 +73,7 @@ impl Machine {
             stamps: RefCell::default(),
             tables: RefCell::default(),
             broadcast: Cell::new(false),
+            broadcast_spaces: Cell::new(None),
             device: RefCell::default(),
             on_park: RefCell::default(),
             on_relax: RefCell::default(),
@@ -309,6 +311,7 @@ pub fn boot(cpus: usize, hz: u32) {
         m.stamps.borrow_mut().clear();
         m.tables.borrow_mut().clear();
         m.broadcast.set(false);
+        m.broadcast_spaces.set(None);
         *m.device.borrow_mut() = Device::default();
         *m.on_park.borrow_mut() = None;
         *m.on_relax.borrow_mut() = None;
@@ -330,6 +333,12 @@ pub fn set_cpu(cpu: usize) {
         assert!(cpu < m.cpus.borrow().len(), "there is no cpu{cpu}");
         m.here.set(cpu);
     });
+}
+
+/// Sets how many address spaces can have their translations invalidated by a broadcast; `None`:
+/// all.
+pub fn set_broadcast_spaces(spaces: Option<u32>) {
+    with(|m| m.broadcast_spaces.set(spaces));
 }
 
 /// Sets whether translations of all CPUs can be invalidated by a broadcast; not reset by [`boot`].

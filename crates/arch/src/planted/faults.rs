@@ -307,6 +307,8 @@ faults! {
         TlbGenerationAcquired = "tlb-generation-acquired", "weak::tlb", Quick;
         /// A flush counts its generation after it has reached the CPUs.
         TlbGenerationLate = "tlb-generation-late", "tlb::", Quick;
+        /// A flush trusts that an address space is global before a broadcast has emptied all TLBs.
+        TlbGlobalEarly = "tlb-global-early", "broadcast", Caught;
         /// A batch does not know that a page stays whose entry it took out.
         TlbKeptForgotten = "tlb-kept-forgotten", "reclaim", Quick;
         /// A flush for freed tables leaves idle CPUs out.

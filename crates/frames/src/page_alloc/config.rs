@@ -90,13 +90,26 @@ impl MemoryMap {
     }
 }
 
-/// Limit of the pages that one hold of the zone lock frees, when many are due.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum BulkHold {
-    /// One batch; the page cache's lock is released between holds (Linux 6.19 and later).
-    Batch,
-    /// All pages that are due (Linux up to 6.18).
-    Whole,
+mmscale_arch::policies! {
+    /// Limit of the pages that one hold of the zone lock frees, when many are due.
+    pub enum BulkHold: "bulk", "pages that one hold of zone->lock frees" {
+        /// Frees one batch in a hold; the page cache's lock is released between holds.
+        Batch = "stock",
+        /// Frees all pages that are due in one hold.
+        Whole = "whole",
+    }
+}
+
+mmscale_arch::policies! {
+    /// The limit `high` of a per-CPU page cache, and of its refills.
+    pub enum HighPolicy: "high", "size of per-CPU page caches and of their refills" {
+        /// Tunes `high` and refills by a CPU's allocations and frees.
+        Tuned = "stock",
+        /// Fixes `high` at the CPU's share of the low watermark; a refill has one batch.
+        Watermark = "watermark",
+        /// Fixes `high` at six batches; a refill has one batch.
+        Batches = "batches",
+    }
 }
 
 mmscale_arch::policies! {
@@ -144,6 +157,8 @@ pub struct AllocConfig {
     pub cache_slice_pages: u32,
     /// The limit of a hold of the zone lock.
     pub hold: BulkHold,
+    /// The policy of `high`.
+    pub high: HighPolicy,
     /// The policy of per-CPU page caches.
     pub caches: PcpPolicy,
     /// Whether each frame has a record.
@@ -160,6 +175,7 @@ impl Default for AllocConfig {
             batch_scale_max: BATCH_SCALE_MAX,
             cache_slice_pages: 0,
             hold: BulkHold::Batch,
+            high: HighPolicy::Tuned,
             caches: PcpPolicy::Stock,
             records: Records::Kept,
         }

@@ -52,7 +52,9 @@ pub use crate::zone::IsolateError;
 pub use age::{DecayRequest, Refresh};
 pub use audit::{Audit, Violation};
 pub use census::Census;
-pub use config::{AllocConfig, BulkHold, ConfigError, MemoryMap, PcpPolicy, Records, ZoneSpec};
+pub use config::{
+    AllocConfig, BulkHold, ConfigError, HighPolicy, MemoryMap, PcpPolicy, Records, ZoneSpec,
+};
 pub use gfp::{AllocError, Gfp};
 pub use zone::Zone;
 use zone::{FreeLists, ZoneFree};
@@ -352,5 +354,10 @@ fn pcp_limits<A: Cpu>(
     let cpus = if local == 0 { online.count() } else { local };
     let (pages, fraction) = (zone.pages.into(), config.high_fraction);
     let limits = PcpLimits::of(pages, marks.low, cpus, config.page_kib, fraction);
-    PcpLimits { scale_max: config.batch_scale_max, ..limits }
+    match config.high {
+        HighPolicy::Tuned => PcpLimits { scale_max: config.batch_scale_max, ..limits },
+        HighPolicy::Watermark => limits.fixed(limits.high_min),
+        HighPolicy::Batches if fraction.is_some() => limits.fixed(limits.high_min),
+        HighPolicy::Batches => limits.fixed(6 * limits.batch),
+    }
 }

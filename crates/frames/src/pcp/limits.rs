@@ -49,4 +49,8 @@ impl PcpLimits {
         let high_max = share(managed / HIGH_MAX_FRACTION).max(high_min);
         Self { batch, high_min, high_max, scale_max: BATCH_SCALE_MAX }
     }
+    /// Returns these limits with a fixed `high` and refills of one batch, as before Linux 6.7.
+    pub const fn fixed(self, high: u32) -> Self {
+        Self { high_min: high, high_max: high, scale_max: 0, ..self }
+    }
 }

@@ -62,11 +62,25 @@ mmscale_arch::policies! {
     }
 }
 
+mmscale_arch::policies! {
+    /// Whether x86 uses an instruction that invalidates translations on all CPUs.
+    pub enum BroadcastPolicy: "broadcast", "TLB flushes without interrupts, where x86 has them" {
+        /// Uses INVLPGB for address spaces that are active on four CPUs and for the kernel's range,
+        /// if the machine profile has it and calls=stock or calls=posted.
+        Stock = "stock",
+        /// Interrupts CPUs, as on machines without INVLPGB. Machines that broadcast every
+        /// invalidation, such as arm64, still do so.
+        None = "none",
+    }
+}
+
 /// Configuration of calls.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SmpConfig {
     /// The policy.
     pub policy: CallPolicy,
+    /// The policy of broadcast invalidations.
+    pub broadcast: BroadcastPolicy,
     /// Timeout in ns: a CPU that has not answered by then ends the run with a message that names
     /// it.
     pub timeout_ns: u64,
@@ -74,7 +88,8 @@ pub struct SmpConfig {
 
 impl Default for SmpConfig {
     fn default() -> Self {
-        Self { policy: CallPolicy::Stock, timeout_ns: CSD_LOCK_TIMEOUT_NS }
+        let broadcast = BroadcastPolicy::Stock;
+        Self { policy: CallPolicy::Stock, broadcast, timeout_ns: CSD_LOCK_TIMEOUT_NS }
     }
 }
 

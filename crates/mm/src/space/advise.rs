@@ -2,7 +2,7 @@
 
 use super::mmap::locked_of;
 use super::zap::{HUGE_PAGES, Retire, folio_of};
-use super::{MmRef, Space, SpaceError, Vma, VmaFlags, VmaRange};
+use super::{MmRef, Space, SpaceError, Vma, VmaFlags, VmaLockPolicy, VmaRange};
 use crate::folio::FolioFlags;
 use crate::pgtable::{Direction, Gather, Leaf, MemAccess, PteFlags, PteTable};
 use mmscale_arch::{Func, Machine, PageSize, Span};
@@ -101,8 +101,9 @@ impl<A: Machine> Space<A> {
             Advice::Collapse => return self.collapse(on, range),
             _ => {}
         }
-        // One VMA, and no long sleep: the VMA's own lock is enough, as in Linux since 6.17.
+        // One VMA, and no long sleep: the VMA's own lock is enough.
         if matches!(advice, Advice::DontNeed | Advice::Free)
+            && self.config.vma_locks == VmaLockPolicy::Stock
             && let Some(guard) = self.lock_vma(range.start())
             && guard.vma().range.covers(range)
         {
@@ -163,7 +164,7 @@ impl<A: Machine> Space<A> {
         }
         match advice {
             Advice::DontNeed => {
-                on.memory.blanket_drain();
+                self.drain_before_unmap(on);
                 let mut gather = Gather::new(&self.table);
                 let done = self.zap(on, &mut gather, part, locked_of(vma));
                 gather.finish(on.paging, &mut Retire(on));

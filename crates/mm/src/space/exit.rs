@@ -77,7 +77,7 @@ impl<A: Machine> Space<A> {
         // reads another count when it ends.
         on.spaces.begin_exit();
         self.state.fetch_or(EXITING, AcqRel);
-        on.memory.blanket_drain();
+        self.drain_before_unmap(on);
         let mut gather = Gather::new_whole(&self.table);
         match self.config.exit {
             ExitPolicy::Stock | ExitPolicy::Posted => self.zap_all(on, &mut gather),

@@ -5,7 +5,7 @@
 //! changed, the fault returns without a change, and the program retries the access.
 
 use super::zap::PIECE;
-use super::{FaultError, KILLED, MmRef, Space, Vma, VmaFlags, Vpn};
+use super::{FaultError, KILLED, MmRef, Space, Vma, VmaFlags, VmaLockPolicy, Vpn};
 use crate::pgtable::{MemAccess, Miss, Pte, PteFlags};
 use core::sync::atomic::Ordering::Acquire;
 use mmscale_arch::{Atomic, Func, Machine, Op, Pfn, Span, planted};
@@ -52,7 +52,9 @@ impl<A: Machine> Space<A> {
         if self.state.load_uncharged(Acquire) & KILLED != 0 {
             return Err(FaultError::Killed);
         }
-        if let Some(guard) = self.lock_vma_now(page) {
+        if self.config.vma_locks != VmaLockPolicy::None
+            && let Some(guard) = self.lock_vma_now(page)
+        {
             return self.handle_fault(on, guard.vma(), page, access, seen);
         }
         let vmas = self.lock.read();

@@ -230,6 +230,7 @@ impl<A: Machine> Space<A> {
         range: VmaRange,
         bounds: VmaRange,
     ) {
+        self.drain_before_unmap(on);
         let mut gather = Gather::new(&self.table);
         for vma in taken.iter() {
             let done = self.zap(on, &mut gather, vma.range, locked_of(vma));

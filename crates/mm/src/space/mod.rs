@@ -115,7 +115,7 @@ pub use mlock::LockWhat;
 pub use mmap::{MAP_MIN, MapRequest, Place};
 pub use mmscale_arch::{ADDRESS_BITS, PAGE_SHIFT, PAGE_SIZE, USER_END, VmaRange, Vpn};
 pub use reap::{ReapLock, Reaped};
-pub use registry::{ExitPolicy, HugePages, SpaceConfig, Spaces};
+pub use registry::{ExitPolicy, HugePages, SpaceConfig, Spaces, UnmapPolicy, VmaLockPolicy};
 pub use remap::{MayMove, RemapRequest};
 pub use tree::{
     Edit, GapRequest, InsertError, Iter, Overlap, TreeAudit, TreeDefect, TreeWord, VmaCursor,

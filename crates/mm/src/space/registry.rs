@@ -31,15 +31,35 @@ pub enum HugePages {
 mmscale_arch::policies! {
     /// How an address space is emptied at its end, by its own exit and by its helpers.
     pub enum ExitPolicy: "exit", "exit_mmap and process_mrelease on one address space" {
-        /// Walks the VMAs from the lowest to the highest, in the exit and in every helper (Linux
-        /// 6.18).
+        /// Walks the VMAs from the lowest to the highest, in the exit and in every helper.
         Stock = "stock",
-        /// Lets helpers walk the VMAs from the highest to the lowest, and each VMA forward (autumn
-        /// 2025).
+        /// Lets helpers walk the VMAs from the highest to the lowest, and each VMA forward.
         Posted = "posted",
         /// Lets the exit claim page tables upwards from the lowest and helpers downwards from the
         /// highest, until they meet.
         Claims = "claims",
+    }
+}
+
+mmscale_arch::policies! {
+    /// Which operations lock one VMA instead of mmap_lock.
+    pub enum VmaLockPolicy: "vma-locks", "operations that lock one VMA instead of mmap_lock" {
+        /// Takes only the VMA's lock in page faults, and in MADV_DONTNEED and MADV_FREE of one VMA.
+        Stock = "stock",
+        /// Takes only the VMA's lock in page faults; all advice takes mmap_lock.
+        Faults = "faults",
+        /// Takes mmap_lock for reading in page faults and for advice.
+        None = "none",
+    }
+}
+
+mmscale_arch::policies! {
+    /// Whether unmapping drains the LRU batches of its CPU first.
+    pub enum UnmapPolicy: "unmap", "LRU batches before munmap, MADV_DONTNEED and exit" {
+        /// Leaves the batches as they are.
+        Stock = "stock",
+        /// Drains this CPU's batches before each unmapping of memory.
+        Drain = "drain",
     }
 }
 
@@ -56,6 +76,10 @@ pub struct SpaceConfig {
     pub huge: HugePages,
     /// How address spaces exit.
     pub exit: ExitPolicy,
+    /// Which operations lock one VMA.
+    pub vma_locks: VmaLockPolicy,
+    /// Whether unmapping drains LRU batches first.
+    pub unmap: UnmapPolicy,
 }
 
 impl Default for SpaceConfig {
@@ -65,6 +89,8 @@ impl Default for SpaceConfig {
             memlock_pages: 2048,
             huge: HugePages::default(),
             exit: ExitPolicy::default(),
+            vma_locks: VmaLockPolicy::default(),
+            unmap: UnmapPolicy::default(),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Unmapping pages: entries are taken out of the tables, frames go into the gather, and after the
 //! flush the LRU drops their references.
 
-use super::{MmRef, Space, VmaRange, Vpn};
+use super::{MmRef, Space, UnmapPolicy, VmaRange, Vpn};
 use crate::lru::BATCH;
 use crate::pgtable::{
     Direction, Gather, Gathered, Hold, Leaf, PmdTable, PteFlags, PteTable, Room, Sink,
@@ -113,6 +113,12 @@ impl Zap {
 }
 
 impl<A: Machine> Space<A> {
+    /// Drains this CPU's LRU batches if that is the policy before memory is unmapped.
+    pub(super) fn drain_before_unmap(&self, on: MmRef<'_, A>) {
+        if self.config.unmap == UnmapPolicy::Drain {
+            on.memory.blanket_drain();
+        }
+    }
     /// Unmaps `range` (`unmap_page_range`). If the gather is full it is flushed and its frames are
     /// freed; the rest stays in it. The caller makes sure that no other task removes the VMAs of
     /// `range`: it holds mmap_lock or their locks, or has removed them. Returns `false` if a huge

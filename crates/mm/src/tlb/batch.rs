@@ -5,6 +5,7 @@
 //! and promises that the page is gone must first complete the deferred invalidations:
 //! [`Tlb::flush_batched_pending`] (`flush_tlb_batched_pending`).
 
+use super::broadcast::Reach;
 use super::cpu::ActiveMm;
 use super::{Extent, FlushBy, Tlb, trace};
 use crate::smp::{Call, CallFunc, Here, Wait};
@@ -74,12 +75,12 @@ impl UnmapBatch {
 
 impl<A: Machine> Tlb<A> {
     /// Defers the invalidation of entries of `asid` within `extent` to the batch. Flushes
-    /// immediately if the batch has no room or the machine broadcasts invalidations.
+    /// immediately if the batch has no room or the machine broadcasts all invalidations.
     ///
     /// The caller holds the lock of the entries' table, so that the next holder of that lock sees
     /// the deferred generation.
     pub fn defer(&self, batch: &mut UnmapBatch, asid: Asid, extent: Extent) {
-        let place = batch.place(asid).filter(|_| !A::has_tlb_broadcast());
+        let place = batch.place(asid).filter(|_| Self::broadcast_for_all().is_none());
         let Some(place) = place else {
             let _ = self.flush(asid, extent);
             return;
@@ -135,11 +136,22 @@ impl<A: Machine> Tlb<A> {
             .iter()
             .for_each(|(asid, generation)| self.context(asid).complete_deferred(generation));
     }
-    /// Makes one call to all CPUs that use an address space of the batch.
+    /// Makes one call to all CPUs that use an address space of the batch; broadcasts for address
+    /// spaces whose invalidations are broadcast.
     fn call_for_batch(&self, batch: &UnmapBatch, wait: Wait) -> u32 {
         let mut cpus = CpuMask::EMPTY;
         for (asid, _) in batch.iter() {
-            self.context(asid).cpus().for_each(|cpu| cpus.insert(cpu));
+            let context = self.context(asid);
+            let reach = self.reach(context);
+            if let Reach::Both(broadcast) | Reach::Broadcast(broadcast) = reach {
+                Self::broadcast(broadcast, asid, Extent::All);
+            }
+            if !matches!(reach, Reach::Broadcast(_)) {
+                context.cpus().for_each(|cpu| cpus.insert(cpu));
+            }
+        }
+        if cpus.count() == 0 {
+            return 0;
         }
         let awake = |cpu| {
             let loaded = ActiveMm::of(self.loaded_on(cpu).load(SeqCst));

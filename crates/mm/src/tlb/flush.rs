@@ -5,17 +5,16 @@
 //! loaded, sends an IPI to those that are behind (one pending IPI serves all flushes), and waits
 //! until each has flushed, unloaded the address space or gone idle.
 
+use super::broadcast::Reach;
 use super::cpu::ActiveMm;
 use super::mm_context::{FlushInfo, MmContext};
-use super::{
-    BROADCAST_CEILING, Extent, FlushBy, Flushed, SINGLE_FLUSH_CEILING, Tables, Tlb, trace,
-};
+use super::{Extent, FlushBy, Flushed, SINGLE_FLUSH_CEILING, Tables, Tlb, trace};
 use crate::smp::{Call, CallFunc, Here, SPIN_NS, Wait, Watch, in_pieces};
 use core::sync::atomic::Ordering::{Acquire, SeqCst};
-use mmscale_arch::sync::{NoPreempt, PreemptGuard, WaitQueue};
+use mmscale_arch::sync::{NoPreempt, WaitQueue};
 use mmscale_arch::{
-    Asid, Atomic, Broadcast, CallEvent, CpuId, CpuMask, Func, Machine, Op, PageSize, Span, Trace,
-    VmaRange, planted,
+    Asid, Atomic, CallEvent, CpuId, CpuMask, Func, Machine, PageSize, Span, Trace, VmaRange,
+    planted,
 };
 
 /// Tasks that sleep until one CPU has flushed.
@@ -52,7 +51,7 @@ impl<A: Machine> Tlb<A> {
         let _span = Span::<A>::enter(Func::FlushTlbMmRange);
         assert!(wait != Wait::No, "a flush without a wait proves nothing");
         self.smp.tally().flushes.add(1);
-        if let Some(broadcast) = A::tlb_broadcast() {
+        if let Some(broadcast) = Self::broadcast_for_all() {
             Self::broadcast(broadcast, asid, extent);
             return Flushed { asid };
         }
@@ -61,7 +60,7 @@ impl<A: Machine> Tlb<A> {
         let late = planted!(TlbGenerationLate).then(|| context.generation.load(SeqCst) + 1);
         let generation = late.unwrap_or_else(|| context.begin());
         let interrupted = match self.flush_by() {
-            FlushBy::Call => self.call_others(asid, generation, extent, tables, wait),
+            FlushBy::Call => self.reach_others(asid, generation, extent, tables, wait),
             FlushBy::Generation => {
                 context.publish(generation, extent);
                 let behind = self.send_flush_ipis(asid, context, generation);
@@ -76,15 +75,31 @@ impl<A: Machine> Tlb<A> {
         trace::<A>(extent, interrupted);
         Flushed { asid }
     }
-    fn broadcast(broadcast: Broadcast, asid: Asid, extent: Extent) {
-        let _pinned = PreemptGuard::<A>::new();
-        let extent = extent.at_most(BROADCAST_CEILING);
-        match extent.units() {
-            Some(units) => A::work(Op::TlbFlushPage, units as u32),
-            None => A::work(Op::TlbFlushAll, 1),
+    /// Flushes on all CPUs, by calls or by broadcast; returns the number of CPUs called.
+    fn reach_others(
+        &self,
+        asid: Asid,
+        generation: u64,
+        extent: Extent,
+        tables: Tables,
+        wait: Wait,
+    ) -> u32 {
+        let context = self.context(asid);
+        let reach = self.reach(context);
+        match reach {
+            Reach::Broadcast(broadcast) => {
+                Self::broadcast(broadcast, asid, extent);
+                return 0;
+            }
+            Reach::Both(broadcast) => Self::broadcast(broadcast, asid, Extent::All),
+            Reach::Calls => {}
         }
-        broadcast(asid, extent.range());
-        trace::<A>(extent, 0);
+        let called = self.call_others(asid, generation, extent, tables, wait);
+        match reach {
+            Reach::Calls => self.consider_global(context, tables, called),
+            Reach::Both(_) | Reach::Broadcast(_) => self.joined(context),
+        }
+        called
     }
 
     // -- `stock` and `posted`.
@@ -208,7 +223,7 @@ impl<A: Machine> Tlb<A> {
     pub fn flush_kernel_range(&self, range: VmaRange, wait: Wait) {
         let _span = Span::<A>::enter(Func::FlushTlbKernelRange);
         self.smp.tally().flushes.add(1);
-        if let Some(broadcast) = A::tlb_broadcast() {
+        if let Some(broadcast) = self.broadcast_for_kernel() {
             Self::broadcast(broadcast, Asid::KERNEL, Extent::Range(range, PageSize::Base));
             return;
         }

@@ -77,7 +77,7 @@ impl<A: Machine> Limbo<A> {
 impl<A: Machine> Tlb<A> {
     /// Returns whether frames may wait in limbo.
     pub fn has_limbo(&self) -> bool {
-        self.flush_by() == FlushBy::Generation && !A::has_tlb_broadcast()
+        self.flush_by() == FlushBy::Generation && Self::broadcast_for_all().is_none()
     }
     /// Starts an invalidation of `asid` within `extent` and does not wait for it. The returned
     /// value is passed to [`Tlb::park`] with the unmapped frames. With `requests` only.

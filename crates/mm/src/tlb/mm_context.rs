@@ -8,6 +8,12 @@ use mmscale_arch::{Asid, Atomic, CpuId, Machine, Op, PageSize, VmaRange, Vpn, pl
 
 /// Generation of a new address space. A CPU that never flushed it is at [`NEVER`].
 pub(super) const FIRST: u64 = 1;
+/// State of an address space (module `broadcast`): CPUs are called.
+pub(super) const LOCAL: u32 = 0;
+/// State: the address space has a global number that CPUs may not know yet.
+pub(super) const JOINING: u32 = 1;
+/// State: all CPUs know the global number.
+pub(super) const GLOBAL: u32 = 2;
 /// Number of recent invalidations whose ranges are kept.
 const RECENT: u64 = 4;
 
@@ -21,6 +27,8 @@ pub(super) struct MmContext<A: Machine> {
     /// generation was incremented: a CPU that reads too early finds an older tag, and flushes
     /// everything.
     recent: [A::AtomicU64; RECENT as usize],
+    /// `LOCAL`, `JOINING` or `GLOBAL` (module `broadcast`).
+    pub(super) global: A::AtomicU32,
     /// CPUs that have the address space loaded, also lazily; one bit each.
     cpus: Box<[A::AtomicU64]>,
 }
@@ -90,6 +98,7 @@ impl<A: Machine> MmContext<A> {
             deferred: A::AtomicU64::new(0),
             generation: A::AtomicU64::new(FIRST),
             recent: core::array::from_fn(|_| A::AtomicU64::new(0)),
+            global: A::AtomicU32::new(LOCAL),
             cpus: (0..words).map(|_| A::AtomicU64::new(0)).collect(),
         }
     }

@@ -23,7 +23,8 @@
 //!   otherwise everything. A CPU that goes idle unloads its tables ([`Op::MmSwitch`]), so that it
 //!   is never interrupted, also where tables are freed.
 //!
-//! A machine that broadcasts invalidations needs none of this.
+//! A machine that broadcasts invalidations of every address space needs none of this. One that does
+//! so for some address spaces (x86 with INVLPGB) has a state for each: `broadcast.rs`.
 //!
 //! # Ordering
 //!
@@ -47,6 +48,7 @@
 //! |---|---|
 //! | `flush` | invalidations, on the CPU that requests them |
 //! | `target` | invalidations, on a CPU that is reached |
+//! | `broadcast` | invalidations that all CPUs apply without an interrupt |
 //! | `batch` | deferred invalidations that are flushed together, for reclaim |
 //! | `limbo` | frames that wait for an invalidation, for the reaper |
 //! | `limbo_batch` | pages that wait for an invalidation, for reclaim, by batches |
@@ -55,9 +57,9 @@
 //! Locks: a flush may run under page-table locks, and waits with interrupts on. A CPU that spins
 //! for a page-table lock must therefore take interrupts, or it could never answer the holder's
 //! flush: page-table locks are never taken with interrupts off.
-//! are never taken with interrupts off.
 
 mod batch;
+mod broadcast;
 mod cpu;
 mod flush;
 mod limbo;
@@ -193,6 +195,8 @@ pub struct Tlb<A: Machine> {
     sleepers: EachCpu<FlushSleepers<A>>,
     limbo: Limbo<A>,
     limbo_batches: LimboBatches<A>,
+    /// Number of address spaces whose invalidations are broadcast, on a machine that limits it.
+    globals: A::AtomicU32,
     smp: Smp<A>,
 }
 
@@ -207,6 +211,7 @@ impl<A: Machine> Tlb<A> {
             sleepers: EachCpu::new::<A>(|_| FlushSleepers::new()),
             limbo: Limbo::new(FlushBy::of(config.policy)),
             limbo_batches: LimboBatches::new(FlushBy::of(config.policy)),
+            globals: A::AtomicU32::new(0),
             smp: Smp::new(config),
         }
     }
@@ -237,6 +242,7 @@ impl<A: Machine> Tlb<A> {
         if !planted!(TlbAsidUnflushed) {
             let _ = self.flush_with(asid, Extent::All, Tables::Freed, Wait::Sleep);
         }
+        self.leave_global(self.context(asid));
         self.numbers.give(asid.index());
     }
     fn context(&self, asid: Asid) -> &MmContext<A> {
@@ -270,7 +276,7 @@ impl<A: Machine> Tlb<A> {
         let _span = Span::<A>::enter(Func::SwitchMm);
         A::work(Op::MmSwitch, 1);
         own.active.set(Some(asid));
-        if A::has_tlb_broadcast() {
+        if Self::broadcast_for_all().is_some() {
             A::tlb_load(Some(asid));
             return;
         }
@@ -305,7 +311,10 @@ impl<A: Machine> Tlb<A> {
         // Pairs with `is_called` and `is_behind`: see `flush_to_current_gen`.
         word.store(ActiveMm::new(asid, known).word(), SeqCst);
         self.wake_sleepers(cpu);
-        self.flush_to_current_gen(off);
+        // After the load of the state no old translation is in this TLB: see `broadcast`.
+        if !self.is_global(self.context(asid)) {
+            self.flush_to_current_gen(off);
+        }
         A::tlb_load(Some(asid));
     }
     /// Makes this CPU lazy: it has the address space loaded and uses none of its translations
@@ -317,7 +326,7 @@ impl<A: Machine> Tlb<A> {
             return;
         }
         A::tlb_load(None);
-        if !A::has_tlb_broadcast() {
+        if Self::broadcast_for_all().is_none() {
             let word = self.loaded_on(off.cpu());
             let loaded = ActiveMm::of(word.load(Acquire));
             word.store(loaded.lazily().word(), SeqCst);
@@ -331,7 +340,7 @@ impl<A: Machine> Tlb<A> {
     /// Makes this CPU lazy, because the calling thread is done with its address space (`exit_mm`).
     /// Does nothing on machines that broadcast: there no flusher reads the state.
     pub fn exit_mm(&self) {
-        if !A::has_tlb_broadcast() {
+        if Self::broadcast_for_all().is_none() {
             self.enter_lazy();
         }
     }

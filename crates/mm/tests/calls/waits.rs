@@ -144,7 +144,8 @@ fn a_cpu_that_never_answers_is_named() {
         (CallPolicy::Requests, Wait::Spin),
         (CallPolicy::Requests, Wait::Sleep),
     ] {
-        let world = World::with(SmpConfig { policy, timeout_ns: 3_000_000 }, 3);
+        let world =
+            World::with(SmpConfig { policy, timeout_ns: 3_000_000, ..SmpConfig::default() }, 3);
         stepped::on_relax(|| stepped::advance(10_000));
         let smp = Rc::clone(&world.smp);
         stepped::on_park(move || {

@@ -37,8 +37,12 @@ impl World {
     }
     /// CPUs with the call policy `policy`. A waiting CPU delivers interrupts.
     pub(crate) fn with(cpus: usize, policy: CallPolicy) -> Self {
+        Self::with_smp(cpus, SmpConfig { policy, ..SmpConfig::default() })
+    }
+    /// Like [`World::with`], with all choices.
+    pub(crate) fn with_smp(cpus: usize, smp: SmpConfig) -> Self {
         stepped::boot(cpus, 1000);
-        let tlb = Rc::new(Tlb::new(SmpConfig { policy, ..SmpConfig::default() }));
+        let tlb = Rc::new(Tlb::new(smp));
         let waited_for = Rc::clone(&tlb);
         stepped::on_relax(move || interrupt_all(&waited_for));
         let frames = FrameAllocator::new(&MemoryMap::single(FRAMES), AllocConfig::default());

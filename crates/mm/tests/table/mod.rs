@@ -1,5 +1,6 @@
 //! Page tables and translations, on CPUs that are stepped by the tests.
 
+mod broadcast;
 mod common;
 mod failures;
 mod gather;

@@ -49,6 +49,8 @@ pub struct Profile {
     pub node_pages: u64,
     /// Bytes in a page.
     pub page_bytes: u32,
+    /// Address spaces whose invalidations can be broadcast at a time; 0: all.
+    pub tlb_broadcast_spaces: u32,
     /// Timer interrupts a second, unless a run sets another number.
     pub hz: u32,
     /// The costs.

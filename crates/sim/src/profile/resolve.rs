@@ -13,6 +13,8 @@ use std::collections::BTreeSet;
 
 /// The largest number of frames: the range of frame numbers.
 pub(super) const MAX_FRAMES: u64 = u32::MAX as u64 - 1;
+/// The most address spaces whose invalidations can be broadcast: x86 has 12 bits for their numbers.
+const MAX_SPACES: u64 = 1 << 12;
 /// The slowest step in a profile: 10 s. It keeps sums far from overflow.
 const MAX_NS: f64 = 1e10;
 
@@ -44,6 +46,7 @@ impl Merged {
             topology,
             node_pages: memory.count("node_pages", 1, MAX_FRAMES / topology.nodes as u64)?,
             page_bytes: page_bytes(&memory)?,
+            tlb_broadcast_spaces: memory.count("tlb_broadcast_spaces", 0, MAX_SPACES)? as u32,
             hz: timer.count("hz", 1, 10_000)? as u32,
             costs: priced(&costs, &memory, ops(self)?)?,
             swap: swap(self)?,

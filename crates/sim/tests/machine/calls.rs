@@ -176,7 +176,7 @@ fn swarm(config: SimConfig, setting: Setting) -> (Outcome, CallStats) {
 
 fn plain(policy: CallPolicy) -> Setting {
     Setting {
-        smp: SmpConfig { policy, timeout_ns: 50_000_000 },
+        smp: SmpConfig { policy, timeout_ns: 50_000_000, ..SmpConfig::default() },
         cpus: 6,
         steps: 12,
         planted: Planted::Nothing,
@@ -212,7 +212,7 @@ fn no_call_is_lost_and_no_caller_returns_early_while_cpus_come_and_go() {
 fn a_lost_interrupt_is_named_with_its_cpu_and_its_call() {
     for policy in POLICIES {
         let planted = Planted::LostIpi(9);
-        let smp = SmpConfig { policy, timeout_ns: 5_000_000 };
+        let smp = SmpConfig { policy, timeout_ns: 5_000_000, ..SmpConfig::default() };
         let setting = Setting { planted, smp, come_and_go: false, ..plain(policy) };
         let (outcome, _) = swarm(machine(1, 7), setting);
         let Some(Failure::Panic { message, .. }) = outcome.failure else {
@@ -227,7 +227,11 @@ fn a_cpu_that_stops_without_closing_its_queue_is_seen() {
     let mut seen = 0;
     for seed in 0..40 {
         let outcome = run_script(machine(seed, 4), |script| {
-            let smp = SmpConfig { policy: CallPolicy::Stock, timeout_ns: 1_000_000 };
+            let smp = SmpConfig {
+                policy: CallPolicy::Stock,
+                timeout_ns: 1_000_000,
+                ..SmpConfig::default()
+            };
             let world = World::boot(script, smp, Planted::Nothing);
             // The bug: it stops with calls in its queue.
             *script.on_dying.borrow_mut() = Some(Box::new(|| true));

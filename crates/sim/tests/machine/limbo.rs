@@ -4,7 +4,7 @@ use crate::calls::{POLICIES, seeds};
 use crate::paging::{World, machine, range};
 use mmscale_arch::{Atomic, Cpu, Ipi, Machine as _, Order, PageSize, Pfn, Vpn};
 use mmscale_mm::pgtable::MemAccess;
-use mmscale_mm::smp::{CallPolicy, SmpConfig};
+use mmscale_mm::smp::{BroadcastPolicy, CallPolicy, SmpConfig};
 use mmscale_mm::tlb::{Extent, Leave, UnmapBatch};
 use mmscale_mm::vmap::{Purge, Vmap};
 use mmscale_sim::{Outcome, Policy, Rule, Sim, SimConfig, random_u64};
@@ -14,7 +14,11 @@ use std::sync::atomic::Ordering::SeqCst;
 
 use crate::common::run_script;
 
-const REQUESTS: SmpConfig = SmpConfig { policy: CallPolicy::Requests, timeout_ns: 5_000_000_000 };
+const REQUESTS: SmpConfig = SmpConfig {
+    policy: CallPolicy::Requests,
+    broadcast: BroadcastPolicy::Stock,
+    timeout_ns: 5_000_000_000,
+};
 
 /// CPU 0 puts a page in use into limbo as reclaim does, and frees it when it leaves, or early.
 fn parcel(early: bool) -> Outcome {

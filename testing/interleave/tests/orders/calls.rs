@@ -46,7 +46,7 @@ impl Hooks for World {
 impl World {
     fn new(policy: CallPolicy, planted: Planted) -> Self {
         Self {
-            smp: Smp::new(SmpConfig { policy, timeout_ns: u64::MAX }),
+            smp: Smp::new(SmpConfig { policy, timeout_ns: u64::MAX, ..SmpConfig::default() }),
             ran: core::array::from_fn(|_| Atomic::new(0)),
             over: core::array::from_fn(|_| Atomic::new(0)),
             stopped: Atomic::new(0),

@@ -35,7 +35,11 @@ impl Hooks for World {
 impl World {
     /// Takes all slots but `left` for good.
     fn new(left: usize) -> Self {
-        let config = SmpConfig { policy: CallPolicy::Requests, timeout_ns: u64::MAX };
+        let config = SmpConfig {
+            policy: CallPolicy::Requests,
+            timeout_ns: u64::MAX,
+            ..SmpConfig::default()
+        };
         let world = Self {
             smp: Smp::new(config),
             ran: core::array::from_fn(|_| Atomic::new(0)),

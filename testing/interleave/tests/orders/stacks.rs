@@ -53,7 +53,7 @@ impl World {
         Self {
             frames: frames.expect("a sane map"),
             locks: TableLocks::new(FRAMES as usize),
-            tlb: Tlb::new(SmpConfig { policy, timeout_ns: u64::MAX }),
+            tlb: Tlb::new(SmpConfig { policy, timeout_ns: u64::MAX, ..SmpConfig::default() }),
             rcu: Rcu::new(),
             work,
             stacks: Stacks::new(StackConfig::Mapped { lazy_max_pages: Some(0) }),

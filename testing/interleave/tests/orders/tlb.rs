@@ -52,7 +52,7 @@ pub(crate) enum Flush {
 
 impl World {
     fn new(policy: CallPolicy) -> Self {
-        let smp = SmpConfig { policy, timeout_ns: u64::MAX };
+        let smp = SmpConfig { policy, timeout_ns: u64::MAX, ..SmpConfig::default() };
         let frames = FrameAllocator::new(&MemoryMap::single(FRAMES), AllocConfig::default());
         let mut world = Self {
             frames: frames.expect("a sane map"),

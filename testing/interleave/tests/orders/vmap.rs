@@ -38,7 +38,7 @@ impl World {
         let mut world = Self {
             frames: frames.expect("a sane map"),
             locks: TableLocks::new(FRAMES as usize),
-            tlb: Tlb::new(SmpConfig { policy, timeout_ns: u64::MAX }),
+            tlb: Tlb::new(SmpConfig { policy, timeout_ns: u64::MAX, ..SmpConfig::default() }),
             vmap: None,
             mapped: Atomic::new(0),
         };

@@ -226,6 +226,7 @@ fn run(seed: u64, rounds: u64, policy: Policy, lru: LruPolicy, exit: ExitPolicy)
     let mut config = SimConfig { policy, ..config(CPUS, seed) };
     if seed.is_multiple_of(2) {
         config.profile.costs.tlb_broadcast_ps = 400_000;
+        config.profile.tlb_broadcast_spaces = if seed.is_multiple_of(4) { 3 } else { 0 };
     }
     let change = move |config: &mut mmscale_mm::mm::MmConfig| {
         config.map = MemoryMap::nodes(2, 1 << 13);

@@ -49,6 +49,8 @@ fn swarm(setting: Setting) -> Found {
     let mut config = SimConfig { policy, faults, ..config(CPUS, seed) };
     if seed % 4 == 1 {
         config.profile.costs.tlb_broadcast_ps = 400_000;
+        // Half of them broadcast for three address spaces only.
+        config.profile.tlb_broadcast_spaces = if seed % 8 == 5 { 3 } else { 0 };
     }
     let change = move |config: &mut mmscale_mm::mm::MmConfig| {
         config.map = MemoryMap::nodes(2, frames);

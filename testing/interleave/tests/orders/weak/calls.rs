@@ -38,7 +38,11 @@ fn a_call_carries_what_was_written_both_ways() {
             check_weak(150, move || {
                 run(3, || {
                     let shared = Arc::new(Shared {
-                        smp: Smp::new(SmpConfig { policy, timeout_ns: u64::MAX }),
+                        smp: Smp::new(SmpConfig {
+                            policy,
+                            timeout_ns: u64::MAX,
+                            ..SmpConfig::default()
+                        }),
                         asked: [Plain::new(0), Plain::new(0)],
                         answers: [Plain::new(0), Plain::new(0)],
                     });

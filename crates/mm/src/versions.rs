@@ -1,0 +1,310 @@
+//! Versions of Linux: since when it has which policy.
+//!
+//! [`HISTORIES`] lists every change of Linux for which the memory manager has both sides as
+//! policies of a mechanism. [`policies_of`] selects the consistent set of one version: mechanisms
+//! without a history have their default, which is Linux too. The same table labels live kernels,
+//! by their release string.
+//!
+//! [`GAPS`] lists changes of Linux for which the memory manager has one side only, so that other
+//! versions are simulated with a mechanism that they do not have. Every run of such a version says
+//! so. `cargo run -- list linux` prints both tables.
+//!
+//! A source is a commit of Linux, or the release whose source has the change.
+
+use crate::policy::{MECHANISMS, Mechanism};
+use core::fmt;
+use mmscale_arch::About;
+
+/// A version of Linux: `6.18` of `6.18.44-rt`.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Version {
+    /// The first number.
+    pub major: u16,
+    /// The second number.
+    pub minor: u16,
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.major, self.minor)
+    }
+}
+
+impl Version {
+    /// Creates a version.
+    pub const fn new(major: u16, minor: u16) -> Self {
+        Self { major, minor }
+    }
+    /// Returns the version at the start of a release string such as `6.18.44-rt`; `None` if the
+    /// string does not start with two numbers.
+    pub fn of_release(release: &str) -> Option<Self> {
+        let mut parts = release.trim().splitn(3, '.');
+        let (major, rest) = (parts.next()?, parts.next()?);
+        let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
+        Some(Self::new(major.parse().ok()?, rest[..digits].parse().ok()?))
+    }
+}
+
+/// The versions that can be chosen for a simulated machine.
+pub const VERSIONS: [Version; 5] = [v(5, 10), v(5, 15), v(6, 1), v(6, 12), v(6, 18)];
+
+const fn v(major: u16, minor: u16) -> Version {
+    Version::new(major, minor)
+}
+
+/// One change of a mechanism.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Step {
+    /// The first version that has the policy.
+    pub since: Version,
+    /// The policy of the mechanism since that version.
+    pub policy: &'static str,
+    /// The commit or release that is the evidence.
+    pub source: &'static str,
+}
+
+/// All changes of one mechanism.
+#[derive(Clone, Copy, Debug)]
+pub struct History {
+    /// The mechanism's key.
+    pub key: &'static str,
+    /// The policy before the first step.
+    pub first: &'static str,
+    /// The changes, oldest first.
+    pub steps: &'static [Step],
+}
+
+const fn step(since: Version, policy: &'static str, source: &'static str) -> Step {
+    Step { since, policy, source }
+}
+
+/// The mechanisms that changed, with all their changes.
+pub const HISTORIES: &[History] = &[
+    History {
+        key: "high",
+        first: "batches",
+        steps: &[
+            step(
+                v(5, 14),
+                "watermark",
+                "b92ca18e8ca5 mm/page_alloc: disassociate the pcp->high from pcp->batch",
+            ),
+            step(v(6, 7), "stock", "51a755c56dc0 mm: tune PCP high automatically"),
+        ],
+    },
+    History {
+        key: "bulk",
+        first: "whole",
+        steps: &[step(
+            v(6, 19),
+            "stock",
+            "6.19: mm/page_alloc: batch page freeing in free_frozen_page_commit, decay_pcp_high",
+        )],
+    },
+    History {
+        key: "vma-locks",
+        first: "none",
+        steps: &[
+            step(
+                v(6, 4),
+                "faults",
+                "0bff0aaea03e x86/mm: try VMA lock-based page fault handling first",
+            ),
+            step(v(6, 17), "stock", "6.17: mm: use per_vma lock for MADV_DONTNEED"),
+        ],
+    },
+    History {
+        key: "unmap",
+        first: "drain",
+        steps: &[step(
+            v(6, 14),
+            "stock",
+            "1aa43598c03b mm: remove unnecessary calls to lru_add_drain",
+        )],
+    },
+    History {
+        key: "broadcast",
+        first: "none",
+        steps: &[step(
+            v(6, 15),
+            "stock",
+            "6.15: x86/mm: Enable broadcast TLB invalidation for multi-threaded processes",
+        )],
+    },
+    History {
+        key: "exit",
+        first: "stock",
+        steps: &[step(
+            v(6, 18),
+            "posted",
+            "6.18: mm/oom_kill: the OOM reaper traverses the VMA maple tree in reverse order",
+        )],
+    },
+];
+
+impl History {
+    /// Returns the history of a mechanism; `None` if it has not changed.
+    pub fn of(key: &str) -> Option<&'static Self> {
+        HISTORIES.iter().find(|history| history.key == key)
+    }
+    /// Returns the policy of `version`.
+    pub fn policy(&self, version: Version) -> &'static str {
+        let steps = self.steps.iter().rev();
+        steps.into_iter().find(|step| step.since <= version).map_or(self.first, |step| step.policy)
+    }
+    /// Returns the versions that have `policy`: the first, and the first that no longer has it.
+    /// `None` if no version has it: a policy that was posted, or one of this project.
+    pub fn span(&self, policy: &str) -> Option<(Option<Version>, Option<Version>)> {
+        let begins = [(None, self.first)].into_iter();
+        let begins = begins.chain(self.steps.iter().map(|step| (Some(step.since), step.policy)));
+        let place = begins.clone().position(|(_, name)| name == policy)?;
+        let (since, _) = begins.clone().nth(place)?;
+        Some((since, begins.clone().nth(place + 1).and_then(|(since, _)| since)))
+    }
+}
+
+/// Returns the policy of every mechanism in `version`, in the order of [`MECHANISMS`].
+pub fn policies_of(
+    version: Version,
+) -> impl Iterator<Item = (&'static Mechanism, &'static About)> + Clone {
+    MECHANISMS.iter().map(move |mechanism| {
+        let name = History::of(mechanism.key).map(|history| history.policy(version));
+        let named = name.and_then(|name| mechanism.policy(name));
+        (mechanism, named.unwrap_or_else(|| mechanism.default()))
+    })
+}
+
+/// A change of Linux of which the memory manager has one side only.
+#[derive(Clone, Copy, Debug)]
+pub struct Gap {
+    /// The version of the change.
+    pub at: Version,
+    /// Whether it is the versions since then that are not modelled, or those before.
+    pub missing: Missing,
+    /// The mechanism of the versions that are not modelled.
+    pub what: &'static str,
+    /// The commit or release that is the evidence.
+    pub source: &'static str,
+}
+
+/// The versions of a [`Gap`] that are not modelled.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Missing {
+    /// Those before the change.
+    Before,
+    /// Those since the change.
+    Since,
+}
+
+const fn before(at: Version, what: &'static str, source: &'static str) -> Gap {
+    Gap { at, missing: Missing::Before, what, source }
+}
+
+/// The changes that are not modelled.
+pub const GAPS: &[Gap] = &[
+    before(
+        v(5, 11),
+        "readers of a semaphore such as mmap_lock spin before they sleep",
+        "5.11: locking/rwsem: Remove reader optimistic spinning",
+    ),
+    before(
+        v(5, 11),
+        "one LRU lock for all memory cgroups of a node",
+        "6168d0da2b47 mm/lru: replace pgdat lru_lock with lruvec lock",
+    ),
+    before(v(6, 1), "VMAs are in a red-black tree and a list", "6.1: the maple tree"),
+    before(
+        v(6, 7),
+        "drains of a page cache grow while a CPU only frees",
+        "52166607ecc9 mm: restrict the pcp batch scale factor to avoid too long latency",
+    ),
+    before(
+        v(6, 9),
+        "LRU batches of 15 folios, not 31",
+        "9cecde80aae0 mm: increase folio batch size",
+    ),
+    Gap {
+        at: v(6, 14),
+        missing: Missing::Since,
+        what: "a CPU stays in the mask of an address space until a flush finds it elsewhere",
+        source: "209954cbc7d0 x86/mm/tlb: Update mm_cpumask lazily",
+    },
+];
+
+impl Gap {
+    /// Returns whether `version` has the mechanism that is not modelled.
+    pub fn is_of(&self, version: Version) -> bool {
+        (version < self.at) == (self.missing == Missing::Before)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::format;
+    use alloc::string::String;
+    use alloc::vec::Vec;
+
+    /// The policies of `version` that are not the default.
+    fn set(version: Version) -> String {
+        let named =
+            policies_of(version).filter(|(mechanism, policy)| *policy != mechanism.default());
+        let named = named.map(|(mechanism, policy)| format!("{}={}", mechanism.key, policy.name));
+        named.collect::<Vec<_>>().join(",")
+    }
+
+    #[test]
+    fn each_version_has_its_own_set_of_policies() {
+        let all = VERSIONS.map(|version| format!("{version} {}", set(version)));
+        let expected = [
+            "5.10 high=batches,bulk=whole,broadcast=none,unmap=drain,vma-locks=none",
+            "5.15 high=watermark,bulk=whole,broadcast=none,unmap=drain,vma-locks=none",
+            "6.1 high=watermark,bulk=whole,broadcast=none,unmap=drain,vma-locks=none",
+            "6.12 bulk=whole,broadcast=none,unmap=drain,vma-locks=faults",
+            "6.18 bulk=whole,exit=posted",
+        ];
+        assert_eq!(all, expected);
+        assert_eq!(set(v(6, 19)), "exit=posted");
+    }
+
+    #[test]
+    fn histories_name_mechanisms_and_policies_and_go_forward() {
+        for History { key, first, steps } in HISTORIES {
+            let mechanism = Mechanism::of(key).expect(key);
+            let mut names: Vec<_> = steps.iter().map(|step| step.policy).collect();
+            names.insert(0, first);
+            for (place, name) in names.iter().enumerate() {
+                assert!(mechanism.policy(name).is_some(), "{key}={name}");
+                assert!(!names[..place].contains(name), "{key}={name} comes twice");
+            }
+            assert!(steps.is_sorted_by(|a, b| a.since < b.since), "{key}");
+            assert!(steps.iter().all(|step| !step.source.is_empty()), "{key}");
+        }
+    }
+
+    #[test]
+    fn a_policy_has_the_span_of_versions_that_have_it() {
+        let span = |key, policy| History::of(key).expect("it changed").span(policy);
+        assert_eq!(span("exit", "stock"), Some((None, Some(v(6, 18)))));
+        assert_eq!(span("exit", "posted"), Some((Some(v(6, 18)), None)));
+        assert_eq!(span("exit", "claims"), None);
+        assert_eq!(span("vma-locks", "faults"), Some((Some(v(6, 4)), Some(v(6, 17)))));
+    }
+
+    #[test]
+    fn a_release_string_leads_to_its_version() {
+        let of = |release| Version::of_release(release);
+        assert_eq!(of("6.18.44-fc-v782\n"), Some(v(6, 18)));
+        assert_eq!(of("6.1.0-rc3+"), Some(v(6, 1)));
+        assert_eq!(of("7.0-rc5"), Some(v(7, 0)));
+        for wrong in ["", "6", "six.one", "6.x", "-1.2"] {
+            assert_eq!(of(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_gap_is_of_the_versions_on_its_side() {
+        let gaps = |version| GAPS.iter().filter(|gap| gap.is_of(version)).count();
+        assert_eq!(VERSIONS.map(gaps), [5, 3, 2, 0, 1]);
+    }
+}
