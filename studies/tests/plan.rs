@@ -4,7 +4,8 @@
 use crate::fake::{REGISTRY, request, single};
 use mmscale_document::{self as record, ParamValue, Target};
 use mmscale_harness::{
-    ArmId, CallError, Checks, Length, Plan, PolicyArm, Request, Settings, Shape, plan,
+    ArmId, CallError, Checks, Length, Plan, PolicyArm, Request, Settings, Shape, linux_version,
+    plan,
 };
 use mmscale_live::ab::{self, Question};
 
@@ -187,13 +188,67 @@ fn a_call_makes_arms_of_policies() {
     assert_eq!(of(&["lazy"], &[]), ["lazy: lru=lazy"]);
 }
 
+fn on_version(
+    study: &str,
+    version: &str,
+    change: impl FnOnce(&mut Request),
+) -> Result<Plan, CallError> {
+    let linux = Some(linux_version(version)?);
+    let mut request = Request { studies: vec![study.to_owned()], linux, ..request() };
+    change(&mut request);
+    Ok(plan(mmscale_studies::all(), &request)?.remove(0))
+}
+
+/// `bulk=whole` in all of these, so that the other policies are visible.
+#[test]
+fn a_version_gives_its_policies_to_all_arms_and_leaves_out_those_of_other_versions() {
+    let of = |version: &str| arms_of(&on_version("reap", version, |_| ()).unwrap());
+    let old = "broadcast=none bulk=whole";
+    let expected = ["stock", "claims"].map(|exit| match exit {
+        "stock" => format!("stock: {old} unmap=drain vma-locks=faults"),
+        _ => format!("{exit}: {old} exit={exit} unmap=drain vma-locks=faults"),
+    });
+    assert_eq!(of("6.12"), expected);
+    let expected = ["posted", "claims"].map(|exit| format!("{exit}: bulk=whole exit={exit}"));
+    assert_eq!(of("6.18"), expected);
+    let mine = on_version("reap", "6.18", |request| {
+        request.policies = vec![PolicyArm::parse("lru=lazy").unwrap()];
+    });
+    let lazy = "lazy: bulk=whole exit=posted lru=lazy".to_owned();
+    assert_eq!(arms_of(&mine.unwrap()), [expected[0].clone(), lazy], "the base is the kernel");
+    let remarks = on_version("reap", "6.12", |_| ()).unwrap().remarks().join(" ");
+    assert!(remarks.contains("Policies as in Linux 6.12 (bulk=whole, "), "{remarks}");
+}
+
+#[test]
+fn what_contradicts_a_version_is_refused() {
+    let refused = |study: &str, version: &str, change: fn(&mut Request)| {
+        on_version(study, version, change).unwrap_err().to_string()
+    };
+    let why = refused("reap", "6.18", |request| request.arms = vec!["stock".to_owned()]);
+    assert!(why.contains("has exit=stock, and the version of --linux has exit=posted"), "{why}");
+    let why = refused("reap", "6.12", |request| request.arms = vec!["posted".to_owned()]);
+    assert!(why.contains("has exit=posted, and the version of --linux has exit=stock"), "{why}");
+    let why = refused("pcp", "6.12", |request| request.settings = set(&["lru=lazy"]));
+    assert!(why.starts_with("--set lru=lazy contradicts --linux 6.12, which has lru=stock;"));
+    let why = refused("churn", "6.12", |request| request.on = Some(Target::Linux));
+    assert!(why.starts_with("--linux 6.12 chooses the mechanisms of a simulated kernel"), "{why}");
+    let why = refused("churn", "4.9", |_| ());
+    assert!(why.ends_with("(known: 5.10, 5.15, 6.1, 6.12, 6.18)"), "{why}");
+    // A default of the study gives way to the version.
+    let pcp = on_version("pcp", "6.12", |_| ()).unwrap();
+    assert_eq!(pcp.params.choice("lru"), "stock");
+}
+
 #[test]
 fn arms_of_policies_that_cannot_be_made_are_refused() {
     let refused = |study: &str, text: &str, on| {
         with_policies(study, &[], &[text], on).unwrap_err().to_string()
     };
     let why = refused("vmstat", "bind=move", Target::Sim);
-    assert!(why.contains("no mechanism named `bind` (known: tick, lru, caches, calls, exit)"));
+    assert!(
+        why.contains("no mechanism named `bind` (known: tick, lru, caches, high, bulk, calls, ")
+    );
     let why = refused("churn", "bidn=move", Target::Sim);
     assert!(why.contains("no mechanism named `bidn`; did you mean `bind`?"), "{why}");
     // The live kernel has its own policies, but a workload's choices apply there, too.

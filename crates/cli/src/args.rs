@@ -72,7 +72,7 @@ pub(crate) enum Command {
     Run(Box<RunArgs>),
     /// Say which costs of the machine the conclusions of studies depend on
     Robust(Box<RobustArgs>),
-    /// List studies, policies and machine profiles; describe one of them
+    /// List studies, policies, versions of Linux and machine profiles; describe one of them
     List(ListArgs),
     /// Compare predictions with measurements: published ones, and those of this computer
     Fidelity(FidelityArgs),
@@ -107,7 +107,7 @@ pub(crate) struct DoctorArgs {
 #[derive(Debug, clap::Args)]
 #[command(after_help = LIST_EXAMPLES)]
 pub(crate) struct ListArgs {
-    /// A study, `policies` or `profiles`; an overview if none is given
+    /// A study, `policies`, `linux` or `profiles`; an overview if none is given
     #[arg(value_name = "STUDY|LIST")]
     pub(crate) what: Vec<String>,
     /// The form of the output
@@ -309,6 +309,10 @@ pub(crate) struct RunArgs {
     /// repeated. `mmscale list policies` shows all
     #[arg(help_heading = ARMS, long = "policy", value_name = "[NAME:]KEY=POLICY,..")]
     pub(crate) policies: Vec<String>,
+    /// Simulate the mechanisms of this version of Linux: 5.10, 5.15, 6.1, 6.12 or 6.18. Policies of
+    /// an arm and of --policy replace them; an arm that is another version is left out
+    #[arg(help_heading = ARMS, long, value_name = "VERSION")]
+    pub(crate) linux: Option<String>,
     /// The simulated machine: a built-in profile, or the path of a profile file
     #[arg(help_heading = MACHINE, long, value_name = "NAME|FILE")]
     pub(crate) profile: Option<PathBuf>,
@@ -354,7 +358,9 @@ pub(crate) struct RunArgs {
         help_heading = LIVE,
         long,
         value_enum,
-        conflicts_with_all = ["output", "ab", "set", "check", "arms", "policies", "hz", "shape"]
+        conflicts_with_all = [
+            "output", "ab", "set", "check", "arms", "policies", "linux", "hz", "shape"
+        ]
     )]
     pub(crate) with: Option<Tool>,
     /// Number of stress-ng workers: for this machine, or as in the report

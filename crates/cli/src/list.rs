@@ -2,6 +2,7 @@
 
 use mmscale_document::{ParamValue, Target};
 use mmscale_harness::param::Kind;
+use mmscale_harness::versions::VERSIONS;
 use mmscale_harness::{
     CallError, Length, NoStudy, ParamSpec, ProfileSummary, Registry, Study, UnknownName, profiles,
 };
@@ -17,6 +18,7 @@ use crate::policies;
 struct Shown {
     studies: Vec<&'static dyn Study>,
     policies: bool,
+    linux: bool,
     profiles: Option<Vec<ProfileSummary>>,
 }
 
@@ -38,12 +40,13 @@ fn shown(registry: Registry, names: &[String]) -> Result<Shown, CallError> {
     let all = || profiles(registry.profiles()).map(Some);
     if names.is_empty() {
         let studies = registry.all().collect();
-        return Ok(Shown { studies, policies: true, profiles: all()? });
+        return Ok(Shown { studies, policies: true, linux: true, profiles: all()? });
     }
-    let mut shown = Shown { studies: vec![], policies: false, profiles: None };
+    let mut shown = Shown { studies: vec![], policies: false, linux: false, profiles: None };
     for name in names {
         match (name.as_str(), registry.find(name)) {
             ("policies", _) => shown.policies = true,
+            ("linux", _) => shown.linux = true,
             ("profiles", _) => shown.profiles = all()?,
             (_, Ok(study)) if shown.studies.iter().any(|other| other.name() == name) => {
                 let what = format!("study `{}` is named twice; name it once", study.name());
@@ -52,7 +55,7 @@ fn shown(registry: Registry, names: &[String]) -> Result<Shown, CallError> {
             (_, Ok(study)) => shown.studies.push(study),
             (_, Err(NoStudy::Unknown(_))) => {
                 let known = registry.all().map(|study| study.name());
-                let known = known.chain(["policies", "profiles"]);
+                let known = known.chain(["policies", "linux", "profiles"]);
                 return Err(UnknownName::new("study or list", name, known).into());
             }
             (_, Err(broken)) => return Err(broken.into()),
@@ -83,6 +86,9 @@ fn overview(registry: Registry, shown: &Shown) -> String {
         let names: Vec<&str> = policies.iter().map(|policy| policy.name).collect();
         lines.push(format!("  {:<width$}  {}", mechanism.key, names.join(", ")));
     }
+    lines.push(String::new());
+    lines.push("versions of Linux (mmscale list linux), for --linux VERSION".to_owned());
+    lines.push(format!("  {}", VERSIONS.map(|version| version.to_string()).join(", ")));
     let profiles = shown.profiles.iter().flatten().map(|profile| profile.name.as_str());
     let names = profiles.collect::<Vec<_>>().join(", ");
     lines.push(String::new());
@@ -96,6 +102,9 @@ fn text(registry: Registry, shown: &Shown) -> String {
         shown.studies.iter().map(|study| describe(*study)).collect();
     if shown.policies {
         sections.push(of_policies(registry));
+    }
+    if shown.linux {
+        sections.push(policies::of_linux());
     }
     sections.extend(shown.profiles.as_deref().map(of_profiles));
     let sections: Vec<String> = sections.into_iter().map(|lines| lines.join("\n") + "\n").collect();
@@ -235,6 +244,9 @@ fn as_json(registry: Registry, shown: &Shown) -> Value {
     }
     if shown.policies {
         list["policies"] = policies::as_json(registry).into();
+    }
+    if shown.linux {
+        list["linux"] = policies::linux_json();
     }
     if let Some(profiles) = &shown.profiles {
         list["profiles"] = profiles.iter().map(profile).collect();

@@ -64,14 +64,17 @@ pub(crate) fn seconds(text: &str) -> Result<Duration, Failure> {
 }
 
 fn text(seen: &Observation) -> String {
-    let mut lines = vec![
-        format!(
-            "this kernel, observed for {:.1} s: {} CPUs, all processes",
-            seen.seconds, seen.cpus
-        ),
+    let mut lines = vec![format!(
+        "this kernel, observed for {:.1} s: {} CPUs, all processes",
+        seen.seconds, seen.cpus
+    )];
+    if let Some(kernel) = seen.provenance.get("policies") {
+        lines.extend(wrap(kernel, "", "  "));
+    }
+    lines.extend([
         String::new(),
         "                     verdict       waits       sum   longest  CPU time".to_owned(),
-    ];
+    ]);
     for class in &seen.classes {
         lines.push(row(class));
     }

@@ -1,7 +1,13 @@
 //! The policies of each mechanism, as `mmscale list` shows them.
 
 use mmscale_document::Target;
-use mmscale_harness::{About, ArmId, Length, MECHANISMS, Mechanism, Params, Registry, Study};
+use mmscale_harness::versions::{
+    GAPS, Gap, HISTORIES, History, Missing, Step, VERSIONS, Version, policies_of,
+};
+use mmscale_harness::{
+    About, ArmId, Length, MECHANISMS, Mechanism, Params, Registry, Study, policies_in,
+};
+use mmscale_report::wrap;
 use serde_json::{Value, json};
 
 /// A policy with the arms in which it is in effect.
@@ -33,7 +39,61 @@ fn listed(registry: Registry, mechanism: &'static Mechanism, policy: &'static Ab
         [] => " Used by no arm.".to_owned(),
         named => format!(" Used by: {}.", named.join(", ")),
     };
-    Listed { name, text: format!("{help}{more}"), json }
+    let span = History::of(mechanism.key).and_then(|history| history.span(name));
+    let versions = span.map_or(String::new(), |span| format!(" {}.", versions(span)));
+    Listed { name, text: format!("{help}{versions}{more}"), json }
+}
+
+/// Formats the versions of Linux that have a policy: since the first, before the second.
+fn versions(span: (Option<Version>, Option<Version>)) -> String {
+    match span {
+        (None, None) => "All versions of Linux".to_owned(),
+        (None, Some(end)) => format!("Linux before {end}"),
+        (Some(since), None) => format!("Linux since {since}"),
+        (Some(since), Some(end)) => format!("Linux since {since}, before {end}"),
+    }
+}
+
+/// Returns the versions of Linux that can be simulated, each with its policies; then the evidence
+/// for each change, and the changes that are not modelled.
+pub(crate) fn of_linux() -> Vec<String> {
+    let mut lines = vec!["versions of Linux (--linux VERSION)".to_owned()];
+    let indented = |name: String, text: &str| wrap(text, &format!("  {name:<6}"), "        ");
+    for version in VERSIONS {
+        lines.extend(indented(version.to_string(), &policies_in(version)));
+    }
+    lines.push("  other mechanisms have their default in all versions".to_owned());
+    lines.push(String::new());
+    lines.push("changes, with their sources".to_owned());
+    for History { key, first, steps } in HISTORIES {
+        lines.push(format!("  {key}={first}"));
+        for Step { since, policy, source } in *steps {
+            lines.extend(indented(since.to_string(), &format!("{key}={policy}; {source}")));
+        }
+    }
+    lines.push(String::new());
+    lines.push("not modelled, with their sources".to_owned());
+    for Gap { at, missing, what, source } in GAPS {
+        let side = if *missing == Missing::Before { "before" } else { "since" };
+        lines.extend(wrap(&format!("{side} {at}: {what}; {source}"), "  ", "        "));
+    }
+    lines
+}
+
+/// Returns the versions with their policies as JSON.
+pub(crate) fn linux_json() -> Value {
+    let of = |version: Version| {
+        let all = policies_of(version).map(|(mechanism, policy)| (mechanism.key, policy.name));
+        let policies: serde_json::Map<_, _> =
+            all.map(|(key, name)| (key.to_owned(), name.into())).collect();
+        let gaps = GAPS.iter().filter(|gap| gap.is_of(version)).map(|gap| gap.what);
+        json!({
+            "version": version.to_string(),
+            "policies": policies,
+            "not_modelled": gaps.collect::<Vec<_>>(),
+        })
+    };
+    VERSIONS.map(of).to_vec().into()
 }
 
 /// Returns all mechanisms with their policies as JSON.

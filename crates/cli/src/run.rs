@@ -4,7 +4,7 @@ use anyhow::Context;
 use mmscale_document::{Document, FailureRecord, Target};
 use mmscale_harness::{
     CallError, Checks, Length, Origin, Plan, PolicyArm, Registry, Request, RunError, Settings,
-    execute, fits_host, plan,
+    execute, fits_host, linux_version, plan,
 };
 use mmscale_report::{Folder, Notes, Written, json_line, text};
 
@@ -169,6 +169,7 @@ fn request(args: &RunArgs, origin: Origin) -> Result<Request, Failure> {
         }),
         arms: args.arms.clone(),
         policies: policies.collect::<Result<_, _>>().map_err(CallError::from)?,
+        linux: args.linux.as_deref().map(linux_version).transpose().map_err(CallError::from)?,
         profile: args.profile.clone(),
         settings,
         seeds: args.seeds,

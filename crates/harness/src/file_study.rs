@@ -10,9 +10,11 @@ use crate::study::{
     ArmId, ArmSpec, Defaults, MetricSpec, Report, RunContext, SeedResult, Study, StudyError,
     TooShort,
 };
+use crate::versions::{OtherVersion, running};
 use crate::workload::Workload;
 use crate::{drive, look, schedules};
 use mmscale_document::Target;
+use mmscale_mm::versions::Version;
 use mmscale_sim::profile::Profiles;
 use std::collections::BTreeMap;
 
@@ -31,6 +33,10 @@ pub struct FileStudy<W: Workload> {
     params_on_linux: &'static [ParamSpec],
     arms: &'static [ArmSpec],
     choices: Vec<Arm>,
+    /// The version of Linux whose policies the arms have, if a call chooses one.
+    version: Option<Version>,
+    /// Number of arms of the file; those that a call creates follow.
+    own_arms: usize,
     metrics: &'static [MetricSpec],
     workload: std::marker::PhantomData<W>,
 }
@@ -67,8 +73,10 @@ impl<W: Workload> FileStudy<W> {
             params: params.leak(),
             params_quick_large: params_quick_large.leak(),
             params_on_linux: params_on_linux.leak(),
+            own_arms: arms.len(),
             arms: arms.leak(),
             choices,
+            version: None,
             metrics: W::METRICS.iter().map(|metric| metric.spec).collect::<Vec<_>>().leak(),
             workload: std::marker::PhantomData,
         })
@@ -93,13 +101,23 @@ impl<W: Workload> Study for FileStudy<W> {
     }
     fn with_arms(&self, wanted: &[PolicyArm]) -> Result<&'static dyn Study, PolicyError> {
         let taken: Vec<&str> = self.arms.iter().map(|arm| arm.name).collect();
+        let base = (0..self.own_arms).find(|&arm| self.has_arm(ArmId(arm), Target::Sim));
+        let base = &self.choices[base.unwrap_or(0)];
         let (mut arms, mut choices) = (self.arms.to_vec(), self.choices.clone());
         for (arm, name) in wanted.iter().zip(PolicyArm::names(wanted, self.name, &taken)?) {
-            choices.push(arm.on(&self.choices[0], W::CHOICES)?);
+            choices.push(arm.on(base, W::CHOICES)?);
             arms.push(ArmSpec { name: name.leak(), help: format!("--policy {arm}").leak() });
         }
         // Leaked like those of the file; a call creates only few.
         Ok(Box::leak(Box::new(Self { arms: arms.leak(), choices, ..*self })))
+    }
+    fn on_version(&self, version: Version) -> Result<&'static dyn Study, PolicyError> {
+        let choices = self.choices.iter().map(|arm| arm.as_of(version)).collect();
+        Ok(Box::leak(Box::new(Self { choices, version: Some(version), ..*self })))
+    }
+    fn of_another_version(&self, arm: ArmId) -> Option<OtherVersion> {
+        let version = self.version.filter(|_| arm.0 < self.own_arms)?;
+        self.choices[arm.0].of_another_version(version)
     }
     fn file_hash(&self) -> Option<&'static str> {
         self.file_hash
@@ -116,16 +134,19 @@ impl<W: Workload> Study for FileStudy<W> {
     fn takes(&self, param: &str, on: Target) -> bool {
         on != Target::Linux || !W::Params::NOT_LIVE.contains(&param)
     }
-    /// The live kernel has only the policies of Linux.
+    /// The live kernel has only the policies of its version of Linux.
     fn has_arm(&self, arm: ArmId, on: Target) -> bool {
-        on != Target::Linux || self.choices[arm.0].is_stock()
+        match on {
+            Target::Linux => self.choices[arm.0].is_linux(running()),
+            Target::Sim | Target::Threads => self.of_another_version(arm).is_none(),
+        }
     }
     fn policies(&self, arm: ArmId, params: &Params, on: Target) -> BTreeMap<String, String> {
         let of_params = |key: &str| params.values().get(key).map(ToString::to_string);
         self.choices[arm.0].in_force(W::CHOICES, on, of_params)
     }
     fn defaults(&self) -> Defaults {
-        let live = self.choices.iter().any(Arm::is_stock);
+        let live = self.choices.iter().any(|arm| arm.is_linux(running()));
         Defaults {
             machines: if live {
                 &[Target::Sim, Target::Threads, Target::Linux]

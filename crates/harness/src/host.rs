@@ -4,11 +4,17 @@ use std::fs;
 
 use mmscale_document::Host;
 
+/// Returns the release string of the running kernel, such as `6.18.44-rt`; `None` if unknown.
+pub(crate) fn release() -> Option<String> {
+    let text = fs::read_to_string("/proc/sys/kernel/osrelease").ok()?;
+    Some(text.trim().to_owned()).filter(|release| !release.is_empty())
+}
+
 /// Returns a description of this computer.
 pub fn host() -> Host {
-    let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let release = release().unwrap_or_default();
     let system = if cfg!(target_os = "linux") { "Linux" } else { std::env::consts::OS };
-    let kernel = [system, release.trim(), std::env::consts::ARCH];
+    let kernel = [system, &release, std::env::consts::ARCH];
     let kernel: Vec<&str> = kernel.into_iter().filter(|part| !part.is_empty()).collect();
     Host {
         kernel: kernel.join(" "),

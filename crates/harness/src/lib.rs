@@ -19,6 +19,7 @@
 //! | `plan`, `needs`, `shape` | from a request to plans; their host requirements; CPU counts |
 //! | `runner` | runs over seeds; documents |
 //! | `robust` | conclusions on machines with other costs |
+//! | `versions` | arms as a version of Linux has them; the version of the running kernel |
 //! | `schedules`, `trails` | a run under both schedules, and the first event that differs |
 
 mod arm;
@@ -47,6 +48,7 @@ mod shape;
 mod spread;
 mod study;
 mod trails;
+pub mod versions;
 mod workload;
 
 pub use crate::arm::{Arm, Choice};
@@ -78,6 +80,7 @@ pub use study::{
     RunContext, RunEvent, SeedResult, Study, StudyError, TooShort,
 };
 pub use trails::Trails;
+pub use versions::{linux_version, policies_in, running_kernel};
 pub use workload::{
     Env, Locks, Measured, Meter, Metric, Missing, Part, Phases, Run, SAMPLES, SETTLE_NS, Seen,
     Verdict, Window, Workload, counted, insist, making_ns, metric, ready_ns, start_on, value,

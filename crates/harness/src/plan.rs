@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use mmscale_document::{self as record, ParamValue, Target};
+use mmscale_mm::versions::{Version, policies_of};
 use mmscale_sim::profile::{Profile, ProfileError, Profiles, Shape};
 use thiserror::Error;
 
@@ -16,6 +17,7 @@ use crate::registry::{NoStudy, Registry};
 use crate::shape::shaped;
 use crate::study::{ArmId, Checks, Interrupt, Progress, RunContext, Study};
 use crate::trails::Trails;
+use crate::versions::{self, OtherVersion};
 
 /// Quick runs of simulated machines with more CPUs than this have defaults of their own, and one
 /// seed.
@@ -39,6 +41,9 @@ pub struct Request {
     /// Arms that are created from policies. They follow the named arms, or the study's first arm if
     /// none is named.
     pub policies: Vec<PolicyArm>,
+    /// The version of Linux whose policies the arms have, except for those that they choose
+    /// themselves; `None`: the defaults.
+    pub linux: Option<Version>,
     /// The name of a built-in profile, or the path of a profile file.
     pub profile: Option<PathBuf>,
     /// Settings of parameters, including `cpus` and `hz`.
@@ -101,6 +106,8 @@ pub struct Plan {
     pub params: Params,
     /// The arms, starting with the one to compare with.
     pub arms: Vec<ArmId>,
+    /// The version of Linux that the request chooses.
+    pub linux: Option<Version>,
     /// The seeds.
     pub seeds: Arc<[u64]>,
     /// Full or quick.
@@ -151,6 +158,10 @@ impl Plan {
     /// requested.
     pub fn remarks(&self) -> Vec<String> {
         let mut remarks = self.study.remarks(&self.params, self.on);
+        remarks.extend(self.linux.map(versions::remark));
+        if self.on == Target::Linux {
+            remarks.extend(versions::running_kernel().map(|what| format!("{what}.")));
+        }
         let here = host_cpus();
         if self.on != Target::Sim && self.cpus > here {
             remarks.push(format!(
@@ -280,6 +291,7 @@ fn plan_study(
         Some(_) => defaults.cpus,
         None => host_cpus(),
     };
+    let study = on_version(study, on, request)?;
     let (study, arms) = arms_of(study, on, request)?;
     let seeds = seeds(request)?;
     let hz = if on == Target::Linux { live_hz(request)? } else { defaults.hz };
@@ -299,6 +311,7 @@ fn plan_study(
             None => (None, None),
         };
         let mut params = values.without(&common.each_ref().map(|spec| spec.name));
+        set_version(&mut params, request)?;
         let mut seeds = seeds.clone();
         if on == Target::Sim && request.length == Length::Quick && cpus > LARGE_CPUS {
             shorten(&mut params, study, &request.settings);
@@ -316,6 +329,7 @@ fn plan_study(
             hz,
             params,
             arms: arms.clone(),
+            linux: request.linux,
             seeds,
             length: request.length,
             checks: request.checks,
@@ -422,6 +436,42 @@ fn live_hz(request: &Request) -> Result<u32, CallError> {
     Ok(hz.unwrap_or(1000))
 }
 
+/// Returns the study with the policies of the requested version of Linux.
+fn on_version(
+    study: &'static dyn Study,
+    on: Target,
+    request: &Request,
+) -> Result<&'static dyn Study, CallError> {
+    let Some(version) = request.linux else { return Ok(study) };
+    if on == Target::Linux {
+        return Err(CallError::Other(format!(
+            "--linux {version} chooses the mechanisms of a simulated kernel, and --on linux runs \
+             the installed one, Linux {}; leave one of them out",
+            versions::running()
+        )));
+    }
+    Ok(study.on_version(version)?)
+}
+
+/// Gives parameters that are mechanisms the policies of the requested version of Linux. Returns an
+/// error if the call sets one to another policy.
+fn set_version(params: &mut Params, request: &Request) -> Result<(), CallError> {
+    let Some(version) = request.linux else { return Ok(()) };
+    for (mechanism, policy) in policies_of(version) {
+        let key = mechanism.key;
+        let Some(value) = params.values().get(key).map(ToString::to_string) else { continue };
+        if value != policy.name && request.settings.keys().any(|set| set == key) {
+            return Err(CallError::Other(format!(
+                "--set {key}={value} contradicts --linux {version}, which has {key}={}; leave one \
+                 of them out, or add an arm with --policy {key}={value}",
+                policy.name
+            )));
+        }
+        params.set(key, ParamValue::Choice(policy.name.to_owned()));
+    }
+    Ok(())
+}
+
 /// Returns the requested arms, and the study extended by arms that the call creates.
 fn arms_of(
     study: &'static dyn Study,
@@ -459,6 +509,16 @@ fn named_arms(study: &dyn Study, on: Target, names: &[String]) -> Result<Vec<Arm
         let place = all.iter().position(|arm| arm.name == name);
         let place = place.ok_or_else(|| UnknownName::new("arm", name, all.iter().map(|a| a.name)));
         let arm = ArmId(place?);
+        if let Some(OtherVersion { chosen: (key, policy), has }) = study.of_another_version(arm)
+            && on != Target::Linux
+        {
+            return Err(CallError::Other(format!(
+                "arm `{name}` of study `{}` has {key}={policy}, and the version of --linux has \
+                 {key}={has}; leave the arm or --linux out, or choose another version \
+                 (`mmscale list linux`)",
+                study.name()
+            )));
+        }
         if !there.contains(&arm) {
             let here: Vec<_> = there.iter().map(|arm| all[arm.0].name).collect();
             return Err(CallError::Other(format!(

@@ -9,12 +9,14 @@ use mmscale_document::{
     CallRow, CpuTimeRecord, Histogram, LockRow, PerCpu, SectionRecord, Span, Target, Value,
 };
 use mmscale_kernel::coverage::CallSet;
+use mmscale_mm::versions::Version;
 use mmscale_sim::profile::Profile;
 use thiserror::Error;
 
 use crate::param::{Length, ParamSpec, Params};
 use crate::policy_arm::{PolicyArm, PolicyError};
 use crate::trails::Trails;
+use crate::versions::OtherVersion;
 
 /// The index of an arm in [`Study::arms`]. A run knows its arm only by this number.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -89,6 +91,15 @@ pub trait Study: Sync {
     /// call chooses.
     fn with_arms(&self, _wanted: &[PolicyArm]) -> Result<&'static dyn Study, PolicyError> {
         Err(PolicyError::NoPolicies(self.name()))
+    }
+    /// Returns this study with the policies of a version of Linux, for all mechanisms that an arm
+    /// does not choose.
+    fn on_version(&self, _version: Version) -> Result<&'static dyn Study, PolicyError> {
+        Err(PolicyError::NoPolicies(self.name()))
+    }
+    /// Returns the policy of an arm that other versions of Linux have, but not the chosen one.
+    fn of_another_version(&self, _arm: ArmId) -> Option<OtherVersion> {
+        None
     }
     /// Returns all metrics that [`SeedResult::metrics`] may contain, in display order.
     fn metrics(&self) -> &'static [MetricSpec];

@@ -224,7 +224,7 @@ fn told_of(
         build: plans[0].origin.build.clone(),
         program: plans[0].origin.program.clone(),
         command: plans[0].origin.command.clone(),
-        provenance: mmscale_linux::provenance(),
+        provenance: crate::provenance(),
     }
 }
 

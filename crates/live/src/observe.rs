@@ -254,7 +254,7 @@ pub fn observe(
         ends: studies.contains(&"reap").then(|| ends(&seen)),
         resched_max_ns: studies.contains(&"ipi").then_some(seen.resched.max_ns),
         missing,
-        provenance: mmscale_linux::provenance(),
+        provenance: crate::provenance(),
     })
 }
 

@@ -325,7 +325,7 @@ pub fn stress(
             Err(why) => unwatched = Some(why.to_string()),
         }
     }
-    let mut provenance = mmscale_linux::provenance();
+    let mut provenance = crate::provenance();
     provenance.insert("stress_ng".to_owned(), prepared.version.clone());
     Ok(Stressed {
         schema: "mmscale/with/1",

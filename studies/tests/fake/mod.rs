@@ -101,6 +101,7 @@ pub(crate) fn request() -> Request {
         studies: vec!["fake".into()],
         on: None,
         arms: vec![],
+        linux: None,
         policies: vec![],
         profile: None,
         settings: Settings::default(),

@@ -13,6 +13,7 @@ pub(crate) fn request(study: &str, settings: &[&str]) -> Request {
         studies: vec![study.to_owned()],
         on: Some(Target::Sim),
         arms: vec![],
+        linux: None,
         policies: Vec::new(),
         profile: None,
         settings: Settings::parse(settings).expect("the test's settings are spelt well"),
