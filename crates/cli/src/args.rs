@@ -414,6 +414,10 @@ pub(crate) struct RobustArgs {
     /// repeated
     #[arg(help_heading = ARMS, long = "policy", value_name = "[NAME:]KEY=POLICY,..")]
     pub(crate) policies: Vec<String>,
+    /// Simulate the mechanisms of this version of Linux: 5.10, 5.15, 6.1, 6.12 or 6.18. Policies of
+    /// an arm and of --policy replace them; an arm that is another version is left out
+    #[arg(help_heading = ARMS, long, value_name = "VERSION")]
+    pub(crate) linux: Option<String>,
     /// Set a parameter of the study; several values (key=8,16) make an analysis each
     #[arg(help_heading = ARMS, long = "set", value_name = "KEY=VALUE", allow_hyphen_values = true)]
     pub(crate) set: Vec<String>,

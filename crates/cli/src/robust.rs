@@ -8,7 +8,8 @@ use indicatif::{ProgressBar, ProgressStyle};
 use mmscale_document::Target;
 use mmscale_harness::{
     Cache, CallError, Checks, Length, Merged, Origin, Plan, PolicyArm, Profiles, Registry, Request,
-    RobustError, RobustRequest, RunError, Settings, fits_host, plan, robust as analyse,
+    RobustError, RobustRequest, RunError, Settings, fits_host, linux_version, plan,
+    robust as analyse,
 };
 use mmscale_report::{Folder, json_line, robust_text};
 
@@ -121,6 +122,7 @@ fn request(args: &RobustArgs, origin: Origin) -> Result<Request, Failure> {
         on: Some(Target::Sim),
         arms: args.arms.clone(),
         policies: policies.collect::<Result<_, _>>().map_err(CallError::from)?,
+        linux: args.linux.as_deref().map(linux_version).transpose().map_err(CallError::from)?,
         profile: args.profile.clone(),
         settings,
         seeds: Some(args.seeds),

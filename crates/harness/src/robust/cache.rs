@@ -84,6 +84,6 @@ fn key(plan: &Plan, arm: ArmId, seed: u64) -> String {
         key.add_str(&format!("{:?}", (&profile.costs, &profile.swap, &profile.noise)));
     }
     [plan.cpus as u64, u64::from(plan.hz), seed].into_iter().for_each(|n| key.add(n));
-    key.add_str(&format!("{:?}", (plan.length, plan.checks)));
+    key.add_str(&format!("{:?}", (plan.length, plan.checks, plan.linux)));
     key.to_hex()
 }
