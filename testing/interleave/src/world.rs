@@ -384,6 +384,12 @@ pub fn check_weak(schedules: usize, scenario: impl Fn() + Send + Sync + 'static)
     check_on(Strength::Weak, SEED, schedules, scenario);
 }
 
+/// Begins a schedule.
+fn begin(strength: Strength) {
+    STRENGTH.set(strength);
+    ALONE.set(true);
+}
+
 fn check_on(
     strength: Strength,
     seed: u64,
@@ -398,7 +404,7 @@ fn check_on(
     let one_more = tried.counter();
     Runner::new(random, roomy()).run(move || {
         one_more();
-        (STRENGTH.set(strength), ALONE.set(true));
+        begin(strength);
         scenario();
     });
     drop(tried);
@@ -407,7 +413,7 @@ fn check_on(
     let one_more = tried.counter();
     Runner::new(straight, roomy()).run(move || {
         one_more();
-        (STRENGTH.set(strength), ALONE.set(true));
+        begin(strength);
         again();
     });
 }

@@ -262,7 +262,7 @@ struct Undisturbed {
 
 impl Hooks for Undisturbed {
     fn unpark(&self, _: TaskId) {
-        assert_ne!(self.phase.load(Ordering::SeqCst), 1, "a task is woken in vain");
+        assert_ne!(self.phase.load(Ordering::SeqCst), 1, "a task is woken that cannot go on");
     }
 }
 

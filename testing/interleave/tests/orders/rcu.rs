@@ -187,8 +187,8 @@ fn a_normal_grace_period_does_not_delay_an_expedited_caller() {
     });
 }
 
-/// `readers` CPUs that leave idle and read for `steps`, twice, against a writer. A CPU that was idle
-/// when the grace period began to check it may be in a reader by now.
+/// `readers` CPUs that leave idle and read for `steps`, twice, against a writer. A CPU that was
+/// idle when the grace period began to check it may be in a reader by now.
 pub(crate) fn leaving_idle(speed: Speed, readers: usize, steps: usize) {
     against_a_writer(
         speed,
