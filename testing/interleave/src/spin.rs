@@ -68,6 +68,8 @@ unsafe impl RawSpin for ModelSpin {
         self.take()
     }
     unsafe fn unlock(&self) {
+        // Others find it held, even if the holder had no other point of the schedule.
+        world::switch();
         with(|w| w.memory.teach(here(), &self.id));
         self.held.store(false, Relaxed);
         // After a panic the schedule has ended, and no CPU waits.
@@ -76,8 +78,6 @@ unsafe impl RawSpin for ModelSpin {
         {
             self.freed.notify_one();
         }
-        // The next holder may come before the caller goes on.
-        world::switch();
     }
     fn is_locked(&self) -> bool {
         world::switch();
