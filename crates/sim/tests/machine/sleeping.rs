@@ -2,7 +2,7 @@
 
 use crate::common::{config, fair, run_well};
 use mmscale_arch::sync::{Mutex, RwSem};
-use mmscale_arch::{Ipi, Machine as _, Priority, TaskSpec};
+use mmscale_arch::{Cpu as _, Ipi, Machine as _, Priority, TaskSpec};
 use mmscale_mm::rcu::Rcu;
 use mmscale_sim::{Outcome, Policy, Sim, SimConfig};
 use std::cell::Cell;
