@@ -4,7 +4,7 @@ use super::{Beside, Churn, Plan, Tally};
 use mmscale_arch::{CpuId, LruEvent, Trace, TraceGroup};
 use mmscale_document::Target;
 use mmscale_harness::{
-    Env, Level, Measured, Meter, Metric, Missing, Seen, Waits, Window, metric, value,
+    Env, Level, Measured, Meter, Metric, Missing, Seen, Waits, Window, higher, lower, metric, value,
 };
 use mmscale_mm::lru::BatchKind;
 
@@ -51,19 +51,19 @@ fn level(seen: &Seen<'_, Churn>, of: fn(&Batches) -> &Level) -> Measured {
 
 /// Every metric, in the order in which tables show them.
 pub(super) const METRICS: &[Metric<Churn>] = &[
-    metric(
+    higher(
         "ops_per_s",
         "1/s",
         "ops per second of all processes that ended in the window (op: map, advise, touch, unmap)",
         |seen| value(seen.per_s(ops(seen))),
     ),
-    metric(
+    lower(
         "cpu_ns_per_op",
         "ns",
         "non-idle CPU time per op, including that of additional processes (`beside`)",
         |seen| value(cpu_ns_per_op(seen)?),
     ),
-    metric("op_ns_mean", "ns", "mean time from the start to the end of an op", |seen| {
+    lower("op_ns_mean", "ns", "mean time from the start to the end of an op", |seen| {
         value(seen.tally.took_ns as f64 / ops(seen))
     }),
     metric(
@@ -72,29 +72,27 @@ pub(super) const METRICS: &[Metric<Churn>] = &[
         "share of the CPU time of all CPUs in which they were idle",
         |seen| value(1.0 - seen.busy_ns()? / seen.cpu_time_ns()),
     ),
-    metric("usr_ns_per_op", "ns", "CPU time in user mode per op", |seen| {
-        value(usr_ns_per_op(seen))
-    }),
-    metric(
+    lower("usr_ns_per_op", "ns", "CPU time in user mode per op", |seen| value(usr_ns_per_op(seen))),
+    lower(
         "sys_ns_per_op",
         "ns",
         "CPU time in the kernel per op (cpu_ns_per_op - usr_ns_per_op)",
         |seen| value(cpu_ns_per_op(seen)? - usr_ns_per_op(seen)),
     ),
-    metric(
+    lower(
         "cpu_ns_per_op_alone",
         "ns",
         "cpu_ns_per_op of a second run on one CPU; none with `beside=mixed`",
         |seen| value(alone_ns(seen)?),
     ),
-    metric("amplification", "1", "cpu_ns_per_op / cpu_ns_per_op_alone", |seen| {
+    lower("amplification", "1", "cpu_ns_per_op / cpu_ns_per_op_alone", |seen| {
         value(cpu_ns_per_op(seen)? / alone_ns(seen)?)
     }),
-    metric("lruvec_acquisitions_per_op", "1", "acquisitions of lruvec->lru_lock per op", |seen| {
+    lower("lruvec_acquisitions_per_op", "1", "acquisitions of lruvec->lru_lock per op", |seen| {
         let taken: u64 = seen.held_locks()?.rows("lruvec", &[]).map(|row| row.acquisitions).sum();
         value(taken as f64 / lock_ops(seen))
     }),
-    metric(
+    lower(
         "lruvec_waits_per_op",
         "1",
         "contended acquisitions of lruvec->lru_lock per op (linux)",
@@ -103,7 +101,7 @@ pub(super) const METRICS: &[Metric<Churn>] = &[
             value(lruvec(seen)?.count as f64 / seen.tally.begun as f64)
         },
     ),
-    metric(
+    lower(
         "lruvec_wait_share",
         "1",
         "share of the CPU time of all CPUs spent waiting for lruvec->lru_lock",
@@ -113,7 +111,7 @@ pub(super) const METRICS: &[Metric<Churn>] = &[
             value(lruvec(seen)?.total_ns as f64 * counted / seen.cpu_time_ns())
         },
     ),
-    metric("lruvec_wait_max_ns", "ns", "longest single wait for lruvec->lru_lock", |seen| {
+    lower("lruvec_wait_max_ns", "ns", "longest single wait for lruvec->lru_lock", |seen| {
         value(lruvec(seen)?.max_ns)
     }),
     metric(
@@ -140,19 +138,19 @@ pub(super) const METRICS: &[Metric<Churn>] = &[
         "mean number of folios in an added batch whose only reference is the batch",
         |seen| value(seen.sum(|cpu| cpu.dead_folios)? / seen.sum(|cpu| cpu.batches)?),
     ),
-    metric(
+    lower(
         "folios_pinned_in_batches_max",
         "1",
         "maximum number of folios held by batches on all CPUs, sampled every 0.1 ms",
         |seen| level(seen, |cpu| &cpu.pinned),
     ),
-    metric(
+    lower(
         "memory_charged_after_unmap_max_pages",
         "pages",
         "maximum of unmapped pages still held by batches of new folios, sampled every 0.1 ms",
         |seen| level(seen, |cpu| &cpu.dead),
     ),
-    metric(
+    lower(
         "op_failures",
         "1",
         "failed ops, mostly for lack of memory; not included in the number of ops",

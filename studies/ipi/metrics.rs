@@ -10,8 +10,8 @@ use mmscale_arch::{CallEvent, CpuId, Trace, TraceGroup};
 use mmscale_document::{Call, Durations, Side, Watched};
 use mmscale_document::{Histogram, PerCpu, SectionRecord, SectionWait};
 use mmscale_harness::{
-    Env, LiveRun, Measured, Meter, Metric, Missing, SeedResult, Seen, Times, metric, powers_of_two,
-    value,
+    Env, LiveRun, Measured, Meter, Metric, Missing, SeedResult, Seen, Times, higher, lower, metric,
+    powers_of_two, value,
 };
 use mmscale_mm::smp::CallStats;
 use mmscale_mm::stack::StackStats;
@@ -31,89 +31,89 @@ const FLUSHES: [&str; 3] = ["flush_tlb_func", "do_flush_tlb_all", "do_kernel_ran
 
 /// Every metric, in the order in which tables show them.
 pub(super) const METRICS: &[Metric<Ipi>] = &[
-    metric(
+    lower(
         "preempt_off_max_window_p50_ns",
         "ns",
         "median over windows of the longest section with preemption off, worst CPU",
         |seen| worst_window(seen, 50),
     ),
-    metric(
+    lower(
         "preempt_off_max_window_p99_ns",
         "ns",
         "p99 over windows of the longest section with preemption off, worst CPU",
         |seen| worst_window(seen, 99),
     ),
-    metric("preempt_off_max_ns", "ns", "longest section with preemption off of any CPU", |seen| {
+    lower("preempt_off_max_ns", "ns", "longest section with preemption off of any CPU", |seen| {
         let all = seen.sections()?.iter().flat_map(|cpu| &cpu.window_max_ns);
         value(all.copied().max().unwrap_or(0))
     }),
-    metric(
+    lower(
         "preempt_off_over_1ms",
         "1",
         "sections with preemption off longer than 1 ms, all CPUs",
         |seen| sections_over(seen, OVER_1MS),
     ),
-    metric(
+    lower(
         "preempt_off_over_10ms",
         "1",
         "sections with preemption off longer than 10 ms, all CPUs",
         |seen| sections_over(seen, OVER_10MS),
     ),
-    metric(
+    lower(
         "preempt_off_over_50ms",
         "1",
         "sections with preemption off longer than 50 ms, all CPUs",
         |seen| sections_over(seen, OVER_50MS),
     ),
-    metric(
+    lower(
         "preempt_off_over_1ms_for_calls",
         "1",
         "sections with preemption off that waited more than 1 ms for cross-CPU calls, all CPUs",
         |seen| value(waits_for_calls(seen)?.map(|row| row.over[OVER_1MS]).sum::<u64>()),
     ),
-    metric(
+    lower(
         "preempt_off_in_call_max_ns",
         "ns",
         "longest wait for cross-CPU calls within one section with preemption off",
         |seen| value(waits_for_calls(seen)?.map(|row| row.max_ns).max().unwrap_or(0)),
     ),
-    metric(
+    lower(
         "preempt_off_queue_phase_max_ns",
         "ns",
         "longest time from the start of a cross-CPU call to its last IPI, with preemption off",
         |seen| value(seen.inside()?[1].calls.preempt_off_queue_phase_max_ns),
     ),
-    metric(
+    lower(
         "wakeup_latency_p50_ns",
         "ns",
         "median wake-up latency of the highest-priority task, worst CPU",
         |seen| worst_wakeup(seen, |cpu| cpu.percentile_ns(50)),
     ),
-    metric(
+    lower(
         "wakeup_latency_p99_ns",
         "ns",
         "p99 wake-up latency of the highest-priority task, worst CPU",
         |seen| worst_wakeup(seen, |cpu| cpu.percentile_ns(99)),
     ),
-    metric(
+    lower(
         "wakeup_latency_max_ns",
         "ns",
         "longest wake-up latency of the highest-priority task of any CPU",
         |seen| worst_wakeup(seen, Times::max_ns),
     ),
-    metric(
+    lower(
         "csd_wait_total_ns",
         "ns",
         "total wait of callers for completion of cross-CPU calls, preemption on or off",
         |seen| value(csd_waits(seen)?.total_ns()),
     ),
-    metric(
+    lower(
         "csd_wait_max_ns",
         "ns",
         "longest single wait of a caller for completion of a cross-CPU call",
         |seen| value(csd_waits(seen)?.max_ns()),
     ),
-    metric(
+    lower(
         "csd_wait_cpu_ns",
         "ns",
         "CPU time spent spinning for completion of cross-CPU calls",
@@ -129,7 +129,7 @@ pub(super) const METRICS: &[Metric<Ipi>] = &[
         "number of times that a caller slept until its cross-CPU call completed",
         |seen| counted(seen, |stats| stats.sleeps),
     ),
-    metric(
+    lower(
         "ipis_sent",
         "1",
         "inter-processor interrupts sent for cross-CPU calls and TLB flushes",
@@ -144,13 +144,13 @@ pub(super) const METRICS: &[Metric<Ipi>] = &[
     metric("flushes", "1", "TLB flush operations of the memory manager", |seen| {
         counted(seen, |stats| stats.flushes)
     }),
-    metric(
+    lower(
         "frames_in_limbo_max",
         "1",
         "maximum number of frames waiting in limbo until all CPUs have flushed",
         |seen| value(seen.inside()?[1].calls.frames_in_limbo_max),
     ),
-    metric(
+    lower(
         "limbo_age_max_ns",
         "ns",
         "longest time that a frame waited in limbo until all CPUs had flushed",
@@ -160,7 +160,7 @@ pub(super) const METRICS: &[Metric<Ipi>] = &[
         let [before, after] = kernel_range(seen)?;
         value(after.purges.saturating_sub(before.purges))
     }),
-    metric(
+    lower(
         "vmap_lazy_pages_max",
         "1",
         "maximum number of lazily freed vmap pages waiting for a flush (spawn)",
@@ -170,7 +170,7 @@ pub(super) const METRICS: &[Metric<Ipi>] = &[
         let [before, after] = stacks(seen)?;
         value(after.given.saturating_sub(before.given))
     }),
-    metric(
+    higher(
         "stack_reuse_share",
         "1",
         "share of task stacks that came from a CPU's stack cache (spawn)",
@@ -182,22 +182,22 @@ pub(super) const METRICS: &[Metric<Ipi>] = &[
             }
         },
     ),
-    metric(
+    lower(
         "call_memory_bytes",
         "bytes",
         "memory used for cross-CPU calls: records, queues, CPU masks",
         |seen| value(seen.inside()?[1].call_memory_bytes),
     ),
-    metric("ops_per_s", "1/s", "ops per second of the working CPUs", |seen| {
+    higher("ops_per_s", "1/s", "ops per second of the working CPUs", |seen| {
         value(seen.tally.ops as f64 / seconds(seen))
     }),
-    metric(
+    higher(
         "calls_per_s",
         "1/s",
         "system calls per second of ops that change translations or create a thread",
         |seen| value(call_times(seen)[0] as f64 / seconds(seen)),
     ),
-    metric(
+    lower(
         "call_mean_ns",
         "ns",
         "mean duration of system calls that change translations or create a thread",
@@ -206,7 +206,7 @@ pub(super) const METRICS: &[Metric<Ipi>] = &[
             value(total_ns as f64 / count as f64)
         },
     ),
-    metric(
+    lower(
         "call_max_ns",
         "ns",
         "longest system call that changes translations or creates a thread",
@@ -215,7 +215,7 @@ pub(super) const METRICS: &[Metric<Ipi>] = &[
             [.., max_ns] => value(max_ns),
         },
     ),
-    metric("op_failures", "1", "ops that failed for lack of memory", |seen| {
+    lower("op_failures", "1", "ops that failed for lack of memory", |seen| {
         value(seen.tally.failures)
     }),
     metric(
@@ -230,7 +230,7 @@ pub(super) const METRICS: &[Metric<Ipi>] = &[
         "cross-CPU calls of the run's processes other than flushes (linux)",
         |seen| value(calls(seen, false)?.map(|call| call.total.count).sum::<u64>()),
     ),
-    metric(
+    lower(
         "flush_delivery_mean_ns",
         "ns",
         "mean time from a flush call until its function starts on the target CPU (linux)",
@@ -239,7 +239,7 @@ pub(super) const METRICS: &[Metric<Ipi>] = &[
             value(total_ns as f64 / delivered(seen)? as f64)
         },
     ),
-    metric(
+    lower(
         "flush_delivery_max_ns",
         "ns",
         "longest time from a flush call until its function starts on the target CPU (linux)",
@@ -248,7 +248,7 @@ pub(super) const METRICS: &[Metric<Ipi>] = &[
             value(calls(seen, true)?.map(|call| call.delivery.max_ns).max().unwrap_or(0))
         },
     ),
-    metric(
+    lower(
         "flush_run_max_ns",
         "ns",
         "longest run time of a flush function on a target CPU (linux)",
@@ -257,13 +257,13 @@ pub(super) const METRICS: &[Metric<Ipi>] = &[
             value(calls(seen, true)?.map(|call| call.run.max_ns).max().unwrap_or(0))
         },
     ),
-    metric(
+    lower(
         "resched_delay_mean_ns",
         "ns",
         "mean time from a reschedule request until the next task runs (linux)",
         |seen| value(resched(seen)?.mean_ns()),
     ),
-    metric(
+    lower(
         "resched_delay_max_ns",
         "ns",
         "longest time from a reschedule request until the next task runs (linux)",

@@ -9,7 +9,9 @@ use super::{AllocatorData, Pcp};
 use mmscale_arch::Order;
 use mmscale_document::{LockRow, Target};
 use mmscale_frames::page_alloc::Census;
-use mmscale_harness::{Level, Measured, Metric, Missing, Seen, Waits, metric, value};
+use mmscale_harness::{
+    Level, Measured, Metric, Missing, Seen, Waits, higher, lower, metric, value,
+};
 use std::sync::MutexGuard;
 
 /// Returns the number of pages of the window.
@@ -63,7 +65,7 @@ fn went_offline(seen: &Seen<'_, Pcp>) -> Result<OfflineTally, Missing> {
 
 /// Every metric, in the order in which tables show them.
 pub(super) const METRICS: &[Metric<Pcp>] = &[
-    metric(
+    lower(
         "sys_ns_per_page",
         "ns",
         "CPU time in the kernel per page (allocated or freed), without clearing pages",
@@ -72,19 +74,19 @@ pub(super) const METRICS: &[Metric<Pcp>] = &[
             value(sys_ns / pages(seen)?)
         },
     ),
-    metric(
+    lower(
         "system_ns_per_page",
         "ns",
         "CPU time in the kernel per touched page, including clearing and exits (linux)",
         |seen| value(seen.live()?.cpu.system_ns as f64 / touched(seen)),
     ),
-    metric(
+    lower(
         "clear_ns_per_page",
         "ns",
         "time to clear pages per page (allocated or freed), including waits for memory bandwidth",
         |seen| value(seen.sum(|cpu| cpu.clear_ns)? / pages(seen)?),
     ),
-    metric(
+    higher(
         "pages_per_s",
         "1/s",
         "pages allocated per second, or pages freed per second if larger",
@@ -100,19 +102,19 @@ pub(super) const METRICS: &[Metric<Pcp>] = &[
             }
         },
     ),
-    metric(
+    lower(
         "zone_lock_acquisitions_per_page",
         "1",
         "acquisitions of zone->lock per page (allocated or freed)",
         |seen| value(zone_locks(seen, |row| row.acquisitions)? / lock_pages(seen)?),
     ),
-    metric(
+    lower(
         "zone_lock_hold_ns_per_page",
         "ns",
         "total hold time of zone->lock per page (allocated or freed)",
         |seen| value(zone_locks(seen, |row| row.hold_total_ns)? / lock_pages(seen)?),
     ),
-    metric(
+    lower(
         "zone_lock_waits_per_page",
         "1",
         "contended acquisitions of zone->lock per touched page (linux)",
@@ -121,7 +123,7 @@ pub(super) const METRICS: &[Metric<Pcp>] = &[
             value(zone_waits(seen)?.count as f64 / touched(seen))
         },
     ),
-    metric(
+    lower(
         "zone_lock_wait_share",
         "1",
         "share of non-idle CPU time spent waiting for zone->lock",
@@ -133,7 +135,7 @@ pub(super) const METRICS: &[Metric<Pcp>] = &[
             }
         },
     ),
-    metric(
+    lower(
         "pcp_lock_remote_wait_ns",
         "ns",
         "total wait for pcp->lock, the locks of per-CPU page caches",
@@ -145,19 +147,19 @@ pub(super) const METRICS: &[Metric<Pcp>] = &[
         "share of freed pages that another CPU had allocated",
         |seen| value(seen.sum(|cpu| cpu.freed_elsewhere)? / seen.sum(|cpu| cpu.freed)?),
     ),
-    metric(
+    higher(
         "free_order9_blocks",
         "1",
         "fully free pageblocks in all zones after programs have stopped",
         |seen| value(census(seen)?.whole_blocks),
     ),
-    metric(
+    lower(
         "partial_blocks",
         "1",
         "pageblocks with both used and free pages after programs have stopped",
         |seen| value(census(seen)?.partial_blocks),
     ),
-    metric(
+    lower(
         "unusable_free_index_order9",
         "1",
         "share of free pages outside free order-9 blocks after programs have stopped",
@@ -167,7 +169,7 @@ pub(super) const METRICS: &[Metric<Pcp>] = &[
             value(unusable / census.free_pages().max(1) as f64)
         },
     ),
-    metric(
+    lower(
         "pages_stranded_max",
         "pages",
         "maximum of free pages that only one CPU can allocate, sampled every 0.1 ms",
@@ -176,7 +178,7 @@ pub(super) const METRICS: &[Metric<Pcp>] = &[
             value(cached.max(0) as u64)
         },
     ),
-    metric(
+    lower(
         "metadata_bytes_per_page",
         "bytes",
         "memory that the frame allocator uses for its metadata, per page of the machine",
@@ -191,7 +193,7 @@ pub(super) const METRICS: &[Metric<Pcp>] = &[
         "attempts to take a range of memory offline (offline_mib)",
         |seen| value(offline(seen)?.tried),
     ),
-    metric(
+    higher(
         "offline_success_share",
         "1",
         "share of attempts that took the whole range offline (offline_mib)",
@@ -200,7 +202,7 @@ pub(super) const METRICS: &[Metric<Pcp>] = &[
             value(tally.done as f64 / tally.tried as f64)
         },
     ),
-    metric(
+    lower(
         "offline_mean_ns",
         "ns",
         "mean time to take a range offline, successful attempts only (offline_mib)",
@@ -209,7 +211,7 @@ pub(super) const METRICS: &[Metric<Pcp>] = &[
             value(tally.total_ns as f64 / tally.done as f64)
         },
     ),
-    metric(
+    lower(
         "offline_max_ns",
         "ns",
         "longest time to take a range offline, successful attempts only (offline_mib)",
@@ -227,14 +229,14 @@ pub(super) const METRICS: &[Metric<Pcp>] = &[
             }
         },
     ),
-    metric("alloc_failures", "1", "calls and allocations that failed for lack of memory", |seen| {
+    lower("alloc_failures", "1", "calls and allocations that failed for lack of memory", |seen| {
         let at_the_edge = edge(seen).map_or(0, |memory| memory.edge.refused());
         value(seen.tally.failures + at_the_edge)
     }),
-    metric("order0_failures", "1", "failed allocations of single pages (oom-edge)", |seen| {
+    lower("order0_failures", "1", "failed allocations of single pages (oom-edge)", |seen| {
         value(edge(seen)?.edge.page.refused())
     }),
-    metric(
+    lower(
         "order0_failures_with_free_pages",
         "1",
         "failed order-0 allocations while more pages than the min watermark were free (oom-edge)",
@@ -244,13 +246,13 @@ pub(super) const METRICS: &[Metric<Pcp>] = &[
             value(memory.edge.failures_with_free_pages(all_pages, memory.min_mark))
         },
     ),
-    metric(
+    higher(
         "order3_success_share",
         "1",
         "share of order-3 allocations that succeeded (oom-edge)",
         |seen| success_share(edge(seen)?.edge.order_3),
     ),
-    metric(
+    higher(
         "order9_success_share",
         "1",
         "share of order-9 allocations that succeeded (oom-edge)",

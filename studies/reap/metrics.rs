@@ -5,7 +5,7 @@ use super::{Reap, Via};
 use mmscale_document::CallRow;
 use mmscale_document::{Side, Wait, Watched};
 use mmscale_harness::Waits;
-use mmscale_harness::{Measured, Metric, Missing, Seen, metric, value};
+use mmscale_harness::{Measured, Metric, Missing, Seen, lower, metric, value};
 use std::ops::{Range, RangeInclusive};
 
 /// The root function of the exit's side.
@@ -149,13 +149,13 @@ fn freed(seen: &Seen<'_, Reap>) -> Result<Vec<u64>, Missing> {
 
 /// Every metric, in the order in which tables show them.
 pub(super) const METRICS: &[Metric<Reap>] = &[
-    metric(
+    lower(
         "total_cpu_ns",
         "ns",
         "CPU time of the victim's exit and its reapers, including spin-lock waits",
         |seen| value(cpu_ns(seen, None)?.both()),
     ),
-    metric(
+    lower(
         "exit_cpu_ns",
         "ns",
         "CPU time of the victim's exit, including spin-lock waits",
@@ -177,25 +177,25 @@ pub(super) const METRICS: &[Metric<Reap>] = &[
             Err(_) => value(cpu_ns(seen, None)?.reaper),
         },
     ),
-    metric("pte_lock_wait_ns", "ns", "total wait for page-table locks, exit and reapers", |seen| {
+    lower("pte_lock_wait_ns", "ns", "total wait for page-table locks, exit and reapers", |seen| {
         value(table_wait_ns(seen)?.both())
     }),
-    metric(
+    lower(
         "exit_pte_lock_wait_ns",
         "ns",
         "total wait of the victim's exit for page-table locks",
         |seen| value(table_wait_ns(seen)?.exit),
     ),
-    metric("reaper_pte_lock_wait_ns", "ns", "total wait of reapers for page-table locks", |seen| {
+    lower("reaper_pte_lock_wait_ns", "ns", "total wait of reapers for page-table locks", |seen| {
         value(table_wait_ns(seen)?.reaper)
     }),
-    metric(
+    lower(
         "other_lock_wait_ns",
         "ns",
         "total wait for spin locks other than page-table locks, exit and reapers",
         |seen| value(wait_ns(seen, |class| !is_table(class))?.both()),
     ),
-    metric("rmap_ns", "ns", "CPU time in folio_remove_rmap_ptes, exit and reapers", |seen| {
+    lower("rmap_ns", "ns", "CPU time in folio_remove_rmap_ptes, exit and reapers", |seen| {
         value(rmap_ns(seen)?.both())
     }),
     metric(
@@ -213,7 +213,7 @@ pub(super) const METRICS: &[Metric<Reap>] = &[
         "CPU time of unmapping, without waits for page-table locks, per CPU time of freeing pages",
         zap_to_free,
     ),
-    metric(
+    lower(
         "gather_flush_ns",
         "ns",
         "CPU time in tlb_flush_mmu (TLB flush and free of pages), exit and reapers",
@@ -228,7 +228,7 @@ pub(super) const METRICS: &[Metric<Reap>] = &[
     metric("reaper_gather_flush_ns", "ns", "CPU time of reapers in tlb_flush_mmu", |seen| {
         value(flush_ns(seen)?.reaper)
     }),
-    metric(
+    lower(
         "exit_mmap_lock_wait_ns",
         "ns",
         "total wait of the victim's exit for mmap_lock",
@@ -240,13 +240,13 @@ pub(super) const METRICS: &[Metric<Reap>] = &[
             Err(_) => value(seen.meters()?.iter().map(|cpu| cpu.exit_lock_wait_ns).sum::<u64>()),
         },
     ),
-    metric(
+    lower(
         "mmap_lock_spin_ns",
         "ns",
         "CPU time spent spinning for mmap_lock, exit and reapers (claims)",
         |seen| value(spin_ns(seen)?.both()),
     ),
-    metric(
+    lower(
         "wall_to_last_frame_ns",
         "ns",
         "time from the kill of the victim until its last page was freed",
@@ -256,7 +256,7 @@ pub(super) const METRICS: &[Metric<Reap>] = &[
             value(last_ns.map_or(0, |last_ns| last_ns - life_ns.start()))
         },
     ),
-    metric(
+    lower(
         "wall_to_end_ns",
         "ns",
         "time from the kill until the victim had exited and its helpers had finished (linux)",
@@ -266,20 +266,20 @@ pub(super) const METRICS: &[Metric<Reap>] = &[
             value(life_ns.end() - life_ns.start())
         },
     ),
-    metric(
+    lower(
         "pte_lock_waits",
         "1",
         "contended acquisitions of page-table locks, exit and reapers (linux)",
         |seen| value(waited(seen, |wait| is_table(wait.class))?.count),
     ),
-    metric(
+    lower(
         "exit_zap_ns",
         "ns",
         "time exit_mmap held mmap_lock for reading, to unmap; longest of any process (linux)",
         // The killer exits, too, but has nothing to tear down: the longest is the victim's.
         |seen| value(watched(seen)?.exit_zap.max_ns),
     ),
-    metric(
+    lower(
         "exit_tables_ns",
         "ns",
         "time exit_mmap held mmap_lock for writing, to free page tables; longest (linux)",
@@ -291,13 +291,13 @@ pub(super) const METRICS: &[Metric<Reap>] = &[
         "total time process_mrelease held mmap_lock, which is its unmapping (linux)",
         |seen| value(watched_helpers(seen)?.mrelease.total_ns),
     ),
-    metric(
+    lower(
         "mrelease_await_ns",
         "ns",
         "total wait of process_mrelease for mmap_lock (linux)",
         |seen| value(watched_helpers(seen)?.mrelease_await.total_ns),
     ),
-    metric(
+    lower(
         "mrelease_call_ns",
         "ns",
         "duration of the longest call of process_mrelease (linux)",
@@ -306,13 +306,13 @@ pub(super) const METRICS: &[Metric<Reap>] = &[
             _ => Err(Missing::Nothing),
         },
     ),
-    metric(
+    lower(
         "serial_ns",
         "ns",
         "CPU time of the victim's exit outside unmap_vmas, without spinning for mmap_lock",
         |seen| value(serial_ns(seen)?),
     ),
-    metric(
+    lower(
         "amdahl_bound_ns",
         "ns",
         "lower bound of the duration: serial_ns + (other CPU time without waits) / walkers",
@@ -334,13 +334,13 @@ pub(super) const METRICS: &[Metric<Reap>] = &[
             value(by_helpers as f64 / freed.iter().sum::<u64>().max(1) as f64)
         },
     ),
-    metric(
+    lower(
         "tables_visited_twice",
         "1",
         "page tables from which more than one walker removed pages",
         |seen| value(visited_twice(seen.meters()?)),
     ),
-    metric("flushes", "1", "TLB flushes between the kill and the end of the victim", |seen| {
+    lower("flushes", "1", "TLB flushes between the kill and the end of the victim", |seen| {
         let life_ns = life_ns(seen)?;
         value(seen.meters()?.iter().map(|cpu| cpu.flushes(&life_ns)).sum::<u64>())
     }),

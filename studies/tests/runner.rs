@@ -42,7 +42,7 @@ fn run(request: &Request) -> Result<Document, RunError> {
 #[test]
 fn every_arm_meets_every_seed() {
     let document = run(&request()).unwrap();
-    assert_eq!(document.schema, "mmscale/run/2");
+    assert_eq!(document.schema, "mmscale/run/3");
     let [stock, better] = &document.arms[..] else { panic!("two arms") };
     assert_eq!((stock.arm.as_str(), better.arm.as_str()), ("stock", "better"));
     let values = [7_u64, 14, 21, 28, 35].map(|n| Some(Value::Count(n)));

@@ -3,7 +3,9 @@
 use super::ticks::{self, EARLY_INTERVALS};
 use super::{LAST_BURST_END, Params, Ticks, Vmstat};
 use mmscale_document::Target;
-use mmscale_harness::{Measured, Metric, Missing, Seen, TooShort, Waits, metric, value};
+use mmscale_harness::{
+    Measured, Metric, Missing, Seen, TooShort, Waits, higher, lower, metric, value,
+};
 
 /// Intervals that a run needs for each metric of its ticks. Arms differ in ticks that are up to two
 /// intervals apart; the first tick is up to two intervals after a CPU's first page. In runs of 10
@@ -95,49 +97,49 @@ fn high_decay_ns(seen: &Seen<'_, Vmstat>) -> Measured {
 
 /// Every metric, in the order in which tables show them.
 pub(super) const METRICS: &[Metric<Vmstat>] = &[
-    metric(
+    lower(
         "zone_lock_contentions",
         "1",
         "contended acquisitions of zone->lock under free_pcppages_bulk",
         |seen| value(freeing(seen)?.count),
     ),
-    metric(
+    lower(
         "zone_lock_wait_total_ns",
         "ns",
         "total wait for zone->lock under free_pcppages_bulk",
         |seen| value(freeing(seen)?.total_ns),
     ),
-    metric(
+    lower(
         "zone_lock_wait_max_ns",
         "ns",
         "longest single wait for zone->lock under free_pcppages_bulk",
         |seen| value(freeing(seen)?.max_ns),
     ),
-    metric(
+    lower(
         "zone_lock_wait_mean_ns",
         "ns",
         "mean wait for zone->lock under free_pcppages_bulk, per contended acquisition",
         |seen| value(freeing(seen)?.mean_ns()),
     ),
-    metric(
+    lower(
         "tick_zone_lock_contentions",
         "1",
         "contended acquisitions of zone->lock under vmstat_update and free_pcppages_bulk",
         |seen| value(ticking(seen)?.count),
     ),
-    metric(
+    lower(
         "tick_zone_lock_wait_total_ns",
         "ns",
         "total wait for zone->lock under vmstat_update and free_pcppages_bulk",
         |seen| value(ticking(seen)?.total_ns),
     ),
-    metric(
+    lower(
         "tick_zone_lock_wait_max_ns",
         "ns",
         "longest single wait for zone->lock under vmstat_update and free_pcppages_bulk",
         |seen| value(ticking(seen)?.max_ns),
     ),
-    metric(
+    lower(
         "tick_zone_lock_wait_mean_ns",
         "ns",
         "mean wait for zone->lock under vmstat_update and free_pcppages_bulk",
@@ -176,13 +178,13 @@ pub(super) const METRICS: &[Metric<Vmstat>] = &[
         "upkeep ticks that were due while their CPU was idle, and were skipped",
         |seen| count(seen, |cpu| cpu.idle_skips),
     ),
-    metric(
+    lower(
         "counter_staleness_max_ns",
         "ns",
         "longest time that a per-CPU counter delta stayed unfolded",
         |seen| value(seen.max(|cpu| cpu.staleness_max_ns)?),
     ),
-    metric(
+    lower(
         "counter_drift_max",
         "pages",
         "largest error of a zone's free-page counter due to unfolded deltas, sampled every 1 ms",
@@ -194,10 +196,10 @@ pub(super) const METRICS: &[Metric<Vmstat>] = &[
         "mean number of pages in all per-CPU page caches over time",
         |seen| value(ticks::pcp_pages_mean(seen.meters()?, seen.end_ns()?)),
     ),
-    metric("pages_allocated_per_s", "1/s", "pages allocated by the programs per second", |seen| {
+    higher("pages_allocated_per_s", "1/s", "pages allocated by the programs per second", |seen| {
         value(seen.per_s(seen.tally.pages_allocated as f64))
     }),
-    metric("allocation_failures", "1", "failed page allocations of the programs", |seen| {
+    lower("allocation_failures", "1", "failed page allocations of the programs", |seen| {
         value(seen.tally.failures)
     }),
     metric(
@@ -218,7 +220,7 @@ pub(super) const METRICS: &[Metric<Vmstat>] = &[
         "pages per second that the tick returned to the zone, after the first two intervals",
         returned_per_s,
     ),
-    metric(
+    lower(
         "high_decay_ns",
         "ns",
         "mean time from the end of a CPU's last burst until pcp->high is at its minimum",

@@ -3,12 +3,14 @@
 //!
 //! A reader of a quick run draws conclusions from the signs of its changes. The change of an arm
 //! against the first arm must not have opposite signs in the quick and the full run, if either run
-//! resolves it: its 95 % intervals do not overlap. Changes below 1 % are noise.
+//! resolves it: the 95 % interval of its pairs of seeds excludes that nothing changed. Changes below
+//! 1 % are noise.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use mmscale_document::{ArmRecord, Document, Metric};
+use mmscale_document::Document;
+use mmscale_report::{MetricChange, changes};
 
 /// Minimum change, as a share, that counts.
 const LEAST: f64 = 0.01;
@@ -54,9 +56,10 @@ fn compare(quick: &Document, full: &Document, compared: &mut usize) -> Vec<Strin
             findings.push(format!("the quick run has no arm {}", full_arm.arm));
             continue;
         };
-        for name in full_arm.metrics.keys() {
-            let changes = (change(quick_base, quick_arm, name), change(full_base, full_arm, name));
-            let (Some(quick), Some(full)) = changes else { continue };
+        let quick_changes = changes(quick_base, quick_arm);
+        for (name, full) in changes(full_base, full_arm) {
+            let Some(quick) = quick_changes.get(name) else { continue };
+            let (quick, full) = (change(quick), change(&full));
             *compared += 1;
             if quick.contradicts(full) {
                 let arm = &full_arm.arm;
@@ -70,7 +73,7 @@ fn compare(quick: &Document, full: &Document, compared: &mut usize) -> Vec<Strin
 /// The change of a metric against the first arm.
 #[derive(Clone, Copy)]
 struct Change {
-    /// The change as a share of the first arm's mean, or of this arm's mean if the former is 0.
+    /// The change as a share; 1 from a mean of 0.
     share: f64,
     resolved: bool,
 }
@@ -89,12 +92,12 @@ impl std::fmt::Display for Change {
     }
 }
 
-fn change(base: &ArmRecord, arm: &ArmRecord, name: &str) -> Option<Change> {
-    let (from, to): (&Metric, &Metric) = (base.metrics.get(name)?, arm.metrics.get(name)?);
-    let of = if from.mean == 0.0 { to.mean } else { from.mean };
-    let share = if of == 0.0 { 0.0 } else { (to.mean - from.mean) / of.abs() };
-    let resolved = !to.overlaps(from);
-    Some(Change { share, resolved })
+fn change(found: &MetricChange) -> Change {
+    let change = &found.change;
+    // From 0, any change is a whole one.
+    let from_none = if change.unchanged { 0.0 } else { change.estimate.signum() };
+    let share = change.percent().map_or(from_none, |percent| percent / 100.0);
+    Change { share, resolved: change.is_clear() }
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use mmscale_cli::{Build, main_of};
-use mmscale_document::{LockRow, Target};
+use mmscale_document::{Better, LockRow, Target};
 use mmscale_harness::{
     ArmId, ArmSpec, Checks, Defaults, MetricSpec, ParamSpec, Params, Registry, RunContext,
     SeedResult, Study, StudyError, Unit,
@@ -40,10 +40,15 @@ impl Study for Fake {
     }
 
     fn metrics(&self) -> &'static [MetricSpec] {
-        &[
-            MetricSpec { name: "waits", unit: "1", help: "number of waits" },
-            MetricSpec { name: "wait_total_ns", unit: "ns", help: "total wait" },
-        ]
+        const METRICS: &[MetricSpec] = &[
+            MetricSpec {
+                better: Some(Better::Lower),
+                headline: true,
+                ..MetricSpec::new("waits", "1", "number of waits")
+            },
+            MetricSpec::new("wait_total_ns", "ns", "total wait"),
+        ];
+        METRICS
     }
 
     fn defaults(&self) -> Defaults {

@@ -100,8 +100,8 @@ fn text(answer: &Answer) -> String {
 fn pairs_of(pairs: usize, first_seed: u64) -> String {
     let last = first_seed + pairs as u64 - 1;
     format!(
-        "{pairs} pairs, seeds {first_seed} to {last}, A and B alternating; medians of A, of B, and \
-         of B / A over pairs"
+        "{pairs} pairs, seeds {first_seed} to {last}, A and B alternating; medians of A and of B; \
+         B/A is the Hodges-Lehmann estimate over pairs"
     )
 }
 
@@ -120,14 +120,7 @@ fn row(text: &mut String, compared: &Compared) {
 }
 
 fn median(values: &[f64]) -> f64 {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let middle = sorted.len() / 2;
-    match sorted.len() {
-        0 => 0.0,
-        n if n % 2 == 1 => sorted[middle],
-        _ => (sorted[middle - 1] + sorted[middle]) / 2.0,
-    }
+    mmscale_stats::median(values).unwrap_or(0.0)
 }
 
 /// Formats a number with about four digits.
@@ -151,7 +144,7 @@ mod tests {
     #[test]
     fn an_answer_says_what_was_run() {
         let answer = Answer {
-            schema: "mmscale/ab/1",
+            schema: "mmscale/ab/2",
             study: "pcp".to_owned(),
             arm: "stock".to_owned(),
             key: "watch".to_owned(),
@@ -187,6 +180,7 @@ mod tests {
             b: vec![534_000.0, 500_000.0, 540_000.0],
             ratio: Some(1.43),
             ci95: Some([1.38, 1.50]),
+            p: Some(0.25),
         };
         let mut text = String::new();
         row(&mut text, &compared);

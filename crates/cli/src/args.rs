@@ -319,7 +319,7 @@ pub(crate) struct RunArgs {
     /// Timer interrupts a second: 100, 250, 300 or 1000
     #[arg(help_heading = MACHINE, long, value_name = "N", allow_negative_numbers = true)]
     pub(crate) hz: Option<String>,
-    /// Number of seeds, one run each: 5 if not given, 2 with --quick; with --ab, 9 pairs
+    /// Number of seeds, one run each: 7 if not given, 2 with --quick; with --ab, 9 pairs
     #[arg(
         help_heading = SIZE,
         long,

@@ -1,10 +1,11 @@
 //! `mmscale list`.
 
-use mmscale_document::{ParamValue, Target};
+use mmscale_document::{Better, ParamValue, Target};
 use mmscale_harness::param::Kind;
 use mmscale_harness::versions::VERSIONS;
 use mmscale_harness::{
-    CallError, Length, NoStudy, ParamSpec, ProfileSummary, Registry, Study, UnknownName, profiles,
+    CallError, Length, MetricSpec, NoStudy, ParamSpec, ProfileSummary, Registry, Study,
+    UnknownName, profiles,
 };
 use mmscale_report::wrap;
 use serde_json::{Value, json};
@@ -164,11 +165,19 @@ fn describe(study: &dyn Study) -> Vec<String> {
         let names = not_on_linux.join(", ");
         lines.extend(wrap(&names, "  not with --on linux: ", "    "));
     }
-    lines.extend(section(
-        "metrics",
-        study.metrics().iter().map(|m| (m.name, format!("[{}] {}", m.unit, m.help))).collect(),
-    ));
+    lines.extend(section("metrics", study.metrics().iter().map(|m| (m.name, metric(m))).collect()));
     lines
+}
+
+/// Formats unit, definition, and role of a metric.
+fn metric(spec: &MetricSpec) -> String {
+    let better = match spec.better {
+        Some(Better::Lower) => "; lower is better",
+        Some(Better::Higher) => "; higher is better",
+        None => "",
+    };
+    let headline = if spec.headline { " (headline)" } else { "" };
+    format!("[{}] {}{better}{headline}", spec.unit, spec.help)
 }
 
 /// Formats names with their descriptions, under a title.
@@ -257,8 +266,10 @@ fn as_json(registry: Registry, shown: &Shown) -> Value {
 fn study_json(study: &dyn Study) -> Value {
     let defaults = study.defaults();
     let arms = study.arms().iter().map(|arm| json!({"name": arm.name, "help": arm.help}));
-    let metrics =
-        study.metrics().iter().map(|m| json!({"name": m.name, "unit": m.unit, "help": m.help}));
+    let metrics = study.metrics().iter().map(|m| {
+        let MetricSpec { name, unit, help, better, headline } = m;
+        json!({"name": name, "unit": unit, "help": help, "better": better, "headline": headline})
+    });
     json!({
         "name": study.name(),
         "summary": study.summary(),

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::{Build, CallRecord, LockRecord, Metric, ParamValue, SectionRecord, Topology};
 
 /// The name and version of the document format, as in its `schema` field.
-pub const SCHEMA: &str = "mmscale/run/2";
+pub const SCHEMA: &str = "mmscale/run/3";
 
 /// The machine that a study runs on.
 #[derive(
@@ -46,8 +46,8 @@ impl fmt::Display for Target {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Document {
-    /// Always `mmscale/run/2`.
-    #[schemars(regex(pattern = r"^mmscale/run/2$"))]
+    /// Always `mmscale/run/3`.
+    #[schemars(regex(pattern = r"^mmscale/run/3$"))]
     pub schema: String,
     /// The mmscale that made the run.
     pub build: Build,

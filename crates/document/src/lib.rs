@@ -23,7 +23,7 @@ pub use document::{
 };
 pub use fingerprint::Fingerprint;
 pub use lock::{LockRecord, LockRow};
-pub use metric::Metric;
+pub use metric::{Average, Better, Metric};
 pub use origin::{Build, Groups, Topology};
 pub use robust::{Claim, MovedNumber, ROBUST_SCHEMA, Robustness};
 pub use section::{SectionRecord, SectionWait};

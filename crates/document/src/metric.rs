@@ -5,13 +5,51 @@ use serde::{Deserialize, Serialize};
 
 use crate::Value;
 
+/// The direction in which a metric improves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Better {
+    /// A lower value is better.
+    Lower,
+    /// A higher value is better.
+    Higher,
+}
+
+/// The kind of a mean.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Average {
+    /// The sum of the values, divided by their number.
+    #[default]
+    Arithmetic,
+    /// The number of values, divided by the sum of their reciprocals.
+    Harmonic,
+}
+
+impl Average {
+    fn is_arithmetic(&self) -> bool {
+        *self == Self::Arithmetic
+    }
+}
+
 /// A metric of one arm: the value of each seed, the mean and its confidence interval.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Metric {
     /// The unit: `1` for plain counts and ratios, `ns`, `pages`, `1/s`, ...
     pub unit: String,
-    /// The arithmetic mean over the seeds with a value.
+    /// The direction in which the metric improves. Absent if neither direction is better by itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub better: Option<Better>,
+    /// Whether the metric is one of the at most three that the study tests. Changes of all other
+    /// metrics are exploratory. Absent if false.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub headline: bool,
+    /// The kind of `mean`: harmonic for rates (units that end in `/s`) that are positive in every
+    /// run of every arm. Absent for the arithmetic mean.
+    #[serde(default, skip_serializing_if = "Average::is_arithmetic")]
+    pub average: Average,
+    /// The mean over the seeds with a value.
     pub mean: f64,
     /// The 95 % bootstrap confidence interval of the mean: low, high. Null with fewer than two
     /// values, because one value has no spread.
@@ -34,24 +72,11 @@ impl Metric {
         if values.len() < 2 || self.mean == 0.0 {
             return None;
         }
-        let sum: f64 = values.iter().map(|x| (x - self.mean).powi(2)).sum();
+        // Around the arithmetic mean, whichever mean is shown.
+        let centre = values.iter().sum::<f64>() / values.len() as f64;
+        let sum: f64 = values.iter().map(|x| (x - centre).powi(2)).sum();
         let sd = (sum / (values.len() - 1) as f64).sqrt();
         Some(100.0 * sd / self.mean.abs())
-    }
-
-    /// Returns the difference between this mean and the mean of `base`, in percent of the latter.
-    /// `None` if the mean of `base` is zero.
-    pub fn change_percent(&self, base: &Self) -> Option<f64> {
-        (base.mean != 0.0).then(|| 100.0 * (self.mean - base.mean) / base.mean.abs())
-    }
-
-    /// Returns whether the two confidence intervals overlap, in which case the difference of the
-    /// means may be noise. Returns true if an interval is missing.
-    pub fn overlaps(&self, other: &Self) -> bool {
-        match (self.ci95, other.ci95) {
-            (Some([lo, hi]), Some([low, high])) => lo <= high && low <= hi,
-            _ => true,
-        }
     }
 }
 
@@ -59,27 +84,17 @@ impl Metric {
 mod tests {
     use super::*;
 
-    fn metric(mean: f64, ci95: Option<[f64; 2]>, values: &[u64]) -> Metric {
+    fn metric(mean: f64, values: &[u64]) -> Metric {
         let values = values.iter().map(|&n| Some(Value::Count(n))).collect();
-        Metric { unit: "1".into(), mean, ci95, values }
+        let (better, headline, average) = (None, false, Average::default());
+        Metric { unit: "1".into(), better, headline, average, mean, ci95: None, values }
     }
 
     #[test]
-    fn spread_is_the_sample_deviation_of_the_mean() {
-        let m = metric(4.0, None, &[2, 4, 6]);
-        assert_eq!(m.stddev_percent(), Some(50.0));
-        assert_eq!(metric(4.0, None, &[4]).stddev_percent(), None);
-        assert_eq!(metric(0.0, None, &[0, 0]).stddev_percent(), None);
-    }
-
-    #[test]
-    fn change_is_relative_to_the_base_and_keeps_its_sign() {
-        let base = metric(200.0, Some([190.0, 210.0]), &[190, 210]);
-        let less = metric(50.0, Some([45.0, 55.0]), &[45, 55]);
-        assert_eq!(less.change_percent(&base), Some(-75.0));
-        assert_eq!(base.change_percent(&metric(0.0, None, &[0])), None);
-        assert!(!less.overlaps(&base));
-        assert!(less.overlaps(&metric(54.0, Some([50.0, 60.0]), &[50, 60])));
-        assert!(less.overlaps(&metric(500.0, None, &[500])));
+    fn spread_is_the_sample_deviation_in_percent_of_the_mean() {
+        assert_eq!(metric(4.0, &[2, 4, 6]).stddev_percent(), Some(50.0));
+        assert_eq!(metric(3.2, &[2, 4, 6]).stddev_percent(), Some(62.5));
+        assert_eq!(metric(4.0, &[4]).stddev_percent(), None);
+        assert_eq!(metric(0.0, &[0, 0]).stddev_percent(), None);
     }
 }

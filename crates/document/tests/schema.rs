@@ -3,14 +3,18 @@
 use std::collections::BTreeMap;
 
 use mmscale_document::{
-    ArmRecord, Build, CallRecord, Document, FailureRecord, Histogram, Host, LockRecord, LockRow,
-    Metric, ParamValue, PerCpu, SCHEMA, Span, Target, Topology, Value, schema_json,
+    ArmRecord, Average, Better, Build, CallRecord, Document, FailureRecord, Histogram, Host,
+    LockRecord, LockRow, Metric, ParamValue, PerCpu, SCHEMA, Span, Target, Topology, Value,
+    schema_json,
 };
 use serde_json::json;
 
 fn arm() -> ArmRecord {
     let metric = Metric {
         unit: "1".into(),
+        better: Some(Better::Lower),
+        headline: true,
+        average: Average::Harmonic,
         mean: 872.5,
         ci95: Some([872.0, 873.0]),
         values: vec![Some(Value::Count(872)), Some(Value::Real(873.5)), None],
@@ -80,7 +84,7 @@ fn document() -> Document {
 fn the_form_is_the_documented_one() {
     let text = serde_json::to_string(&document()).unwrap();
     let expected = concat!(
-        r#"{"schema":"mmscale/run/2","build":{"name":"mmscale","version":"0.1.0","#,
+        r#"{"schema":"mmscale/run/3","build":{"name":"mmscale","version":"0.1.0","#,
         r#""commit":"9ccc9e473612","changes":"3fa2b1c0d9e8"},"#,
         r#""command":["mmscale","run","vmstat"],"#,
         r#""study":"vmstat","on":"sim","profile":"arm64-72","profile_hash":"0123456789abcdef","#,
@@ -91,7 +95,8 @@ fn the_form_is_the_documented_one() {
         r#""host":{"kernel":"Linux","cpu":"CPU"},"#,
         r#""fingerprint":"00112233aabbccdd","arms":[{"arm":"stock","#,
         r#""policies":{"tick":"stock"},"seeds":[1,2,3],"#,
-        r#""metrics":{"zone_lock_contentions":{"unit":"1","mean":872.5,"ci95":[872.0,873.0],"#,
+        r#""metrics":{"zone_lock_contentions":{"unit":"1","better":"lower","headline":true,"#,
+        r#""average":"harmonic","mean":872.5,"ci95":[872.0,873.0],"#,
         r#""values":[872,873.5,null]}},"#,
         r#""locks":[{"class":"zone","site":"free_pcppages_bulk","#,
         r#""acquisitions":18446744073709551615,"contentions":0,"wait_total_ns":0,"#,
@@ -130,12 +135,13 @@ fn the_schema_accepts_documents_and_refuses_others() {
         panic!("{error}");
     }
     let spoilt = [
-        ("/schema", json!("mmscale/run/3")),
+        ("/schema", json!("mmscale/run/2")),
         ("/on", json!("moon")),
         ("/cpus", json!(-1)),
         ("/topology/nodes", json!("two")),
         ("/profile_hash", json!("short")),
         ("/fingerprint", json!("short")),
+        ("/arms/0/metrics/zone_lock_contentions/better", json!("more")),
         ("/arms/0/metrics/zone_lock_contentions/ci95", json!([1.0])),
         ("/arms/0/metrics/zone_lock_contentions/values/0", json!("872")),
         ("/arms/0/locks/0/contentions", json!(0.5)),

@@ -8,6 +8,7 @@
 use crate::arm::{self, Arm, Choice};
 use crate::names::UnknownName;
 use crate::param::{Kind, ParamSpec};
+use crate::study::MetricSpec;
 use mmscale_arch::MAX_CPUS;
 use mmscale_document::Fingerprint;
 use std::borrow::Cow;
@@ -98,6 +99,10 @@ pub struct FileError {
     what: String,
 }
 
+/// Maximum number of headlines of a study. With three, the default number of seeds is enough for
+/// each of them to hold.
+pub const MAX_HEADLINES: usize = 3;
+
 /// A section of defaults in the file.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Section {
@@ -140,6 +145,8 @@ pub(crate) struct StudyFile {
     pub(crate) profile: String,
     /// Default number of CPUs of a simulated machine; `None`: that of the profile.
     pub(crate) cpus: Option<usize>,
+    /// The metrics that the study tests.
+    headlines: Vec<String>,
     defaults: [Table; Section::ALL.len()],
     /// All arms. The other arms are compared with the first.
     pub(crate) arms: Vec<ArmFile>,
@@ -219,7 +226,9 @@ impl StudyFile {
         let file = FileTable { study, place: String::new(), table };
         let sections = Section::ALL.map(Section::key);
         file.only(
-            ["name", "summary", "report", "profile", "cpus", "arm"].into_iter().chain(sections),
+            ["name", "summary", "report", "profile", "cpus", "headlines", "arm"]
+                .into_iter()
+                .chain(sections),
         )?;
         if file.text("name")? != study {
             let given = file.text("name")?;
@@ -232,7 +241,8 @@ impl StudyFile {
         let (summary, profile) = (file.text("summary")?, file.text("profile")?);
         let (arms, report) = (arms(&file, own)?, report(&file)?);
         let (summary, profile, cpus) = (summary.to_owned(), profile.to_owned(), cpus(&file)?);
-        Ok(Self { study, summary, report, profile, cpus, defaults, arms })
+        let headlines = headlines(&file)?;
+        Ok(Self { study, summary, report, profile, cpus, headlines, defaults, arms })
     }
 
     /// Returns the declared parameters with the defaults of the file.
@@ -254,6 +264,31 @@ impl StudyFile {
         params: &[ParamSpec],
     ) -> Result<Vec<ParamSpec>, FileError> {
         self.with_defaults(params.to_vec(), [(0, Section::Linux), (1, Section::LinuxQuick)])
+    }
+
+    /// Marks the file's headlines among the metrics of the workload.
+    pub(crate) fn metrics(
+        &self,
+        mut declared: Vec<MetricSpec>,
+    ) -> Result<Vec<MetricSpec>, FileError> {
+        for name in &self.headlines {
+            let names = || declared.iter().map(|spec| spec.name);
+            let Some(at) = names().position(|other| other == name) else {
+                return Err(self.error(UnknownName::new("metric", name, names())));
+            };
+            let spec = &mut declared[at];
+            if spec.headline {
+                return Err(self.error(format!("the headline `{name}` is named twice")));
+            }
+            if spec.better.is_none() {
+                return Err(self.error(format!(
+                    "the headline `{name}` has no better direction; declare the metric by `lower` \
+                     or `higher`"
+                )));
+            }
+            spec.headline = true;
+        }
+        Ok(declared)
     }
 
     /// Creates an error about the file as a whole.
@@ -305,6 +340,23 @@ fn cpus(file: &FileTable) -> Result<Option<usize>, FileError> {
         Some(cpus) if (1..=MAX_CPUS as i64).contains(&cpus) => Ok(Some(cpus as usize)),
         _ => Err(file.error(format!("`cpus` cannot be {value}; allowed: 1 to {MAX_CPUS}"))),
     }
+}
+
+fn headlines(file: &FileTable) -> Result<Vec<String>, FileError> {
+    let Some(value) = file.table.get("headlines") else { return Ok(Vec::new()) };
+    let names: Option<Vec<String>> = value
+        .as_array()
+        .and_then(|names| names.iter().map(|name| name.as_str().map(str::to_owned)).collect());
+    let wrong = || format!("`headlines` is {value}; it must be a list of names of metrics");
+    let names = names.ok_or_else(|| file.error(wrong()))?;
+    if names.len() > MAX_HEADLINES {
+        return Err(file.error(format!(
+            "{} headlines are named; at most {MAX_HEADLINES} are allowed, because each one more \
+             needs more seeds for any of them to hold",
+            names.len()
+        )));
+    }
+    Ok(names)
 }
 
 fn arms(file: &FileTable, own: &[Choice]) -> Result<Vec<ArmFile>, FileError> {
@@ -368,7 +420,7 @@ fn set_default(spec: &mut ParamSpec, length: usize, value: &Value) -> Option<()>
 mod tests {
     use super::*;
     use crate::param::{Length, Unit};
-    use mmscale_document::ParamValue;
+    use mmscale_document::{Better, ParamValue};
 
     const TEXT: &str = r#"
         name = "x"
@@ -441,6 +493,38 @@ mod tests {
         assert!(why.contains("no key named `sumary`; did you mean `summary`?"), "{why}");
         let why = refusal("[quick]", "[quik]");
         assert!(why.contains("no key named `quik`; did you mean `quick`?"), "{why}");
+    }
+
+    #[test]
+    fn the_default_number_of_seeds_lets_all_headlines_hold() {
+        assert_eq!(mmscale_stats::pairs_needed(MAX_HEADLINES), crate::SEEDS as usize);
+    }
+
+    #[test]
+    fn headlines_are_few_known_and_have_a_direction() {
+        let lower =
+            MetricSpec { better: Some(Better::Lower), ..MetricSpec::new("wait_ns", "ns", "") };
+        let metrics = [lower, MetricSpec::new("pages", "1", "")];
+        let of = |list: &str| {
+            let file = parse(&TEXT.replace("summary", &format!("headlines = {list}\nsummary")))?;
+            file.metrics(metrics.to_vec())
+        };
+        let marked = of("[\"wait_ns\"]").unwrap();
+        assert_eq!(marked.iter().map(|spec| spec.headline).collect::<Vec<_>>(), [true, false]);
+        assert!(
+            parse(TEXT).unwrap().metrics(metrics.to_vec()).unwrap().iter().all(|m| !m.headline)
+        );
+        for (list, expected) in [
+            ("[\"wait_n\"]", "no metric named `wait_n`; did you mean `wait_ns`?"),
+            ("[\"pages\"]", "`pages` has no better direction; declare the metric by `lower`"),
+            ("[\"wait_ns\", \"wait_ns\"]", "`wait_ns` is named twice"),
+            ("[\"a\", \"b\", \"c\", \"d\"]", "4 headlines are named; at most 3 are allowed"),
+            ("\"wait_ns\"", "it must be a list of names"),
+            ("[1]", "it must be a list of names"),
+        ] {
+            let why = of(list).unwrap_err().to_string();
+            assert!(why.contains(expected), "`{why}` does not say `{expected}`");
+        }
     }
 
     #[test]

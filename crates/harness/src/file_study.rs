@@ -54,6 +54,7 @@ impl<W: Workload> FileStudy<W> {
         params_on_linux.push(look::watch_param());
         let known = |name: &&&str| params.iter().any(|spec: &ParamSpec| spec.name == **name);
         assert_eq!(W::Params::NOT_LIVE.iter().find(|name| !known(name)), None, "no such parameter");
+        let metrics = file.metrics(W::METRICS.iter().map(|metric| metric.spec).collect())?;
         // The registry needs names with a static lifetime.
         let (mut arms, mut choices) = (Vec::new(), Vec::new());
         for arm in file.arms {
@@ -77,7 +78,7 @@ impl<W: Workload> FileStudy<W> {
             arms: arms.leak(),
             choices,
             version: None,
-            metrics: W::METRICS.iter().map(|metric| metric.spec).collect::<Vec<_>>().leak(),
+            metrics: metrics.leak(),
             workload: std::marker::PhantomData,
         })
     }

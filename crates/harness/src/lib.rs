@@ -55,7 +55,7 @@ pub use crate::arm::{Arm, Choice};
 pub use crate::look::{LiveRun, Needs, Releases, Waits};
 pub use crate::meters::Level;
 pub use board::{Board, Samples, Times};
-pub use file::{FileError, Source};
+pub use file::{FileError, MAX_HEADLINES, Source};
 pub use file_study::FileStudy;
 pub use host::host;
 pub use mmscale_arch::About;
@@ -68,7 +68,7 @@ pub use names::{UnknownName, nearest};
 pub use needs::fits_host;
 pub use origin::Origin;
 pub use param::{Length, Named, ParamError, ParamSet, ParamSpec, Params, Settings, Unit};
-pub use plan::{CallError, MAX_CPUS, Plan, Request, plan};
+pub use plan::{CallError, MAX_CPUS, Plan, Request, SEEDS, plan};
 pub use policy_arm::{PolicyArm, PolicyError};
 pub use profiles::{ProfileSummary, profiles};
 pub use registry::{NoStudy, Registry, Shelf};
@@ -83,6 +83,6 @@ pub use trails::Trails;
 pub use versions::{linux_version, policies_in, running_kernel};
 pub use workload::{
     Env, Locks, Measured, Meter, Metric, Missing, Part, Phases, Run, SAMPLES, SETTLE_NS, Seen,
-    Verdict, Window, Workload, counted, insist, making_ns, metric, ready_ns, start_on, value,
-    wait_for,
+    Verdict, Window, Workload, counted, higher, insist, lower, making_ns, metric, ready_ns,
+    start_on, value, wait_for,
 };

@@ -26,6 +26,10 @@ pub(crate) const LARGE_CPUS: usize = 512;
 /// Maximum number of CPUs of a machine.
 pub const MAX_CPUS: u64 = 4096;
 
+/// Default number of seeds. With seven pairs of runs, each of two or three headlines can hold
+/// (`mmscale_stats::pairs_needed`); with six, only a single one.
+pub const SEEDS: u64 = 7;
+
 /// Maximum number of seeds of one call.
 const MAX_SEEDS: u64 = 10_000;
 
@@ -48,7 +52,7 @@ pub struct Request {
     pub profile: Option<PathBuf>,
     /// Settings of parameters, including `cpus` and `hz`.
     pub settings: Settings,
-    /// Number of seeds; `None` means 5, or 2 in a quick run.
+    /// Number of seeds; `None` means [`SEEDS`], or 2 in a quick run.
     pub seeds: Option<u64>,
     /// The first seed; the others are consecutive.
     pub first_seed: u64,
@@ -536,7 +540,7 @@ fn named_arms(study: &dyn Study, on: Target, names: &[String]) -> Result<Vec<Arm
 }
 
 fn seeds(request: &Request) -> Result<Arc<[u64]>, CallError> {
-    let few = if request.length == Length::Quick { 2 } else { 5 };
+    let few = if request.length == Length::Quick { 2 } else { SEEDS };
     let count = request.seeds.unwrap_or(few);
     if count == 0 || count > MAX_SEEDS {
         return Err(CallError::Other(format!(

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use mmscale_document::{
-    CallRow, CpuTimeRecord, Histogram, LockRow, PerCpu, SectionRecord, Span, Target, Value,
+    Better, CallRow, CpuTimeRecord, Histogram, LockRow, PerCpu, SectionRecord, Span, Target, Value,
 };
 use mmscale_kernel::coverage::CallSet;
 use mmscale_mm::versions::Version;
@@ -40,6 +40,18 @@ pub struct MetricSpec {
     pub unit: &'static str,
     /// The definition, in one line that is clear by itself.
     pub help: &'static str,
+    /// The direction in which the metric improves; `None` if neither is better by itself.
+    pub better: Option<Better>,
+    /// Whether the study tests this metric. At most [`MAX_HEADLINES`](crate::MAX_HEADLINES) are.
+    pub headline: bool,
+}
+
+impl MetricSpec {
+    /// Creates the declaration of a metric that is no headline and of which neither direction is
+    /// better by itself.
+    pub const fn new(name: &'static str, unit: &'static str, help: &'static str) -> Self {
+        Self { name, unit, help, better: None, headline: false }
+    }
 }
 
 /// Metrics for which a run is too short.

@@ -15,10 +15,9 @@ use thiserror::Error;
 use mmscale_harness::{
     CallError, Interrupt, Length, Plan, Registry, Request, RunError, plan, run_alone,
 };
-use mmscale_stats as stats;
+use mmscale_stats::{Scale, paired};
 
-/// Default number of pairs: the interval of the median then excludes the extreme values on either
-/// side.
+/// Default number of pairs: the ends of the interval are then not those of the extreme pairs.
 const PAIRS: u64 = 9;
 
 /// The variable of a comparison and its two values.
@@ -55,16 +54,18 @@ pub struct Compared {
     pub a: Vec<f64>,
     /// The values of B, in the order of pairs.
     pub b: Vec<f64>,
-    /// The median of B / A over pairs; `None` if an A is 0.
+    /// The Hodges-Lehmann estimate of B / A over pairs; `None` if a value is not positive.
     pub ratio: Option<f64>,
-    /// The 95 % interval of the ratio, from order statistics; `None` with fewer than six pairs.
+    /// The 95 % interval of the ratio; `None` with fewer than six pairs.
     pub ci95: Option<[f64; 2]>,
+    /// The p value of the signed-rank test of no change.
+    pub p: Option<f64>,
 }
 
 /// The result of a comparison.
 #[derive(Clone, Debug, Serialize)]
 pub struct Answer {
-    /// Always `mmscale/ab/1`.
+    /// Always `mmscale/ab/2`.
     pub schema: &'static str,
     /// The name of the study.
     pub study: String,
@@ -210,7 +211,7 @@ fn told_of(
         (a.len() == pairs && b.len() == pairs).then(|| compare(spec.name, spec.unit, a, b))
     });
     Answer {
-        schema: "mmscale/ab/1",
+        schema: "mmscale/ab/2",
         study: study.name().to_owned(),
         arm: study.arms()[arm.0].name.to_owned(),
         key: question.key.clone(),
@@ -236,13 +237,19 @@ fn of_all(why: RunError, done: usize, all: usize) -> RunError {
     }
 }
 
-/// Compares by medians, because a single disturbed pair may be off by any factor.
+/// Compares by ranks, because a single disturbed pair may be off by any factor.
 fn compare(metric: &str, unit: &str, a: Vec<f64>, b: Vec<f64>) -> Compared {
-    let both = a.iter().zip(&b);
-    let ratios: Option<Vec<f64>> = both.map(|(a, b)| (*a > 0.0).then(|| b / a)).collect();
-    let ratios = ratios.unwrap_or_default();
-    let (ratio, ci95) = (stats::median(&ratios), stats::median_ci95(&ratios));
-    Compared { metric: metric.to_owned(), unit: unit.to_owned(), a, b, ratio, ci95 }
+    let change = paired(&a.iter().copied().zip(b.iter().copied()).collect::<Vec<_>>());
+    let ratio = change.filter(|change| change.scale == Scale::Ratio);
+    Compared {
+        metric: metric.to_owned(),
+        unit: unit.to_owned(),
+        a,
+        b,
+        ratio: ratio.map(|change| change.estimate),
+        ci95: ratio.and_then(|change| change.ci95),
+        p: change.map(|change| change.p),
+    }
 }
 
 #[cfg(test)]
@@ -287,6 +294,6 @@ mod tests {
 
     #[test]
     fn as_many_pairs_as_an_interval_wants_are_the_default() {
-        assert!(stats::median_ci95(&[1.0; PAIRS as usize]).is_some());
+        assert!(PAIRS as usize >= mmscale_stats::pairs_needed(mmscale_harness::MAX_HEADLINES));
     }
 }

@@ -2,6 +2,7 @@
 
 use mmscale_document::Metric;
 
+use crate::changes::MetricChange;
 use crate::number::{change as signed, percent, scaled};
 
 /// Formats the mean in a unit of convenient size; `-` without a metric.
@@ -15,15 +16,28 @@ pub fn spread(metric: Option<&Metric>) -> Option<String> {
     metric.and_then(Metric::stddev_percent).map(percent)
 }
 
-/// Formats the change of `metric` against `base`, in percent of `base`. A leading `~` means that
-/// the 95 % intervals of both means overlap, so that the change may be noise.
-pub fn change(base: Option<&Metric>, metric: Option<&Metric>) -> String {
-    let (Some(base), Some(metric)) = (base, metric) else { return "-".to_owned() };
-    match metric.change_percent(base) {
-        None if metric.mean == 0.0 => "0.0%".to_owned(),
+/// Formats the paired change in percent. A leading `~` means that the change may be noise: its 95 %
+/// interval includes that nothing changed, or there are too few pairs for an interval.
+pub fn change(found: Option<&MetricChange>) -> String {
+    let Some(found) = found else { return "-".to_owned() };
+    let mark = if found.change.is_clear() || found.change.unchanged { "" } else { "~" };
+    format!("{mark}{}", estimate(found))
+}
+
+/// Formats the paired change in percent, without a mark.
+pub(crate) fn estimate(found: &MetricChange) -> String {
+    match found.change.percent() {
+        None if found.change.unchanged => "0.0%".to_owned(),
         None => "from 0".to_owned(),
-        // All values are equal, so the change cannot be noise.
-        Some(0.0) if metric.values == base.values => "0.0%".to_owned(),
-        Some(x) => format!("{}{}", if metric.overlaps(base) { "~" } else { "" }, signed(x)),
+        Some(x) => signed(x),
     }
+}
+
+/// Formats the 95 % interval of the paired change in percent; empty without one, or if all pairs
+/// are equal.
+pub(crate) fn interval(found: &MetricChange) -> String {
+    let ends = found.change.percent_ci95().filter(|_| !found.change.unchanged);
+    let Some(ends) = ends else { return String::new() };
+    let [low, high] = ends.map(signed).map(|end| end.trim_end_matches('%').to_owned());
+    format!("{low}..{high}")
 }

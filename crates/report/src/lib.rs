@@ -4,12 +4,14 @@
 //! The text form fits 72 columns, so that it can be pasted into a mail. The JSON form has one
 //! document per line. [`Folder`] writes either to files, completely or not at all.
 
+mod changes;
 pub mod figure;
 mod folder;
 mod json;
 mod number;
 mod text;
 
+pub use changes::{MetricChange, Verdict, changes};
 pub use folder::{Existing, Folder, FolderError, Written};
 pub use json::json_line;
 pub use text::{Notes, WIDTH, robust_text, text, wrap};

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use mmscale_document::{
-    ArmRecord, Build, CallRecord, Document, FailureRecord, Groups, Histogram, Host, LockRecord,
-    Metric, ParamValue, SCHEMA, SectionRecord, SectionWait, Target, Topology, Value,
+    ArmRecord, Average, Better, Build, CallRecord, Document, FailureRecord, Groups, Histogram,
+    Host, LockRecord, Metric, ParamValue, SCHEMA, SectionRecord, SectionWait, Target, Topology,
+    Value,
 };
 use mmscale_report::{Notes, WIDTH, json_line, text};
 
@@ -15,7 +16,8 @@ fn metric(unit: &str, values: &[f64]) -> Metric {
     let high = values.iter().copied().fold(0.0, f64::max);
     let ci95 = (values.len() > 1).then_some([low, high]);
     let values = values.iter().map(|&x| Some(Value::Real(x))).collect();
-    Metric { unit: unit.into(), mean, ci95, values }
+    let (better, average) = (Some(Better::Lower), Average::default());
+    Metric { unit: unit.into(), better, headline: unit == "ns", average, mean, ci95, values }
 }
 
 fn lock(class: &str, site: &str, n: u64, contentions: u64) -> LockRecord {
@@ -31,19 +33,27 @@ fn lock(class: &str, site: &str, n: u64, contentions: u64) -> LockRecord {
 }
 
 fn arm(name: &str, scale: f64) -> ArmRecord {
-    let of = |values: [f64; 3]| values.map(|x| x * scale);
+    let of = |values: [f64; 7]| values.map(|x| x * scale);
+    let pages = [12.3, 12.5, 12.4, 12.6, 12.2, 12.45, 12.55].map(|x| x * 1e6);
+    let moved = |at: usize| pages[at] + [1.0, -2.0, 3.0][at % 3] * 1e4 * (1.0 - scale);
     let metrics = [
-        ("zone_lock_contentions", metric("1", &of([872.0, 901.0, 845.0]))),
-        ("zone_lock_wait_total_ns", metric("ns", &of([199.43e6, 187.1e6, 230.0e6]))),
-        ("tick_firings_per_cpu_per_interval_mean", metric("1", &[1.0, 1.0, 1.0])),
-        ("pages_allocated_per_s", metric("1/s", &[12.3e6, 12.5e6, 12.4e6 + 1e4 * scale])),
-        ("tick_trylock_failures", metric("1", &of([0.0, 0.0, 0.0]))),
+        (
+            "zone_lock_contentions",
+            metric("1", &of([872.0, 901.0, 845.0, 930.0, 866.0, 889.0, 910.0])),
+        ),
+        (
+            "zone_lock_wait_total_ns",
+            metric("ns", &of([199.43, 187.1, 230.0, 210.0, 195.5, 188.0, 221.0]).map(|x| x * 1e6)),
+        ),
+        ("tick_firings_per_cpu_per_interval_mean", metric("1", &[1.0; 7])),
+        ("pages_allocated_per_s", metric("1/s", &std::array::from_fn::<f64, 7, _>(moved))),
+        ("tick_trylock_failures", metric("1", &of([0.0; 7]))),
     ];
     let contentions = (2618.0 * scale) as u64;
     ArmRecord {
         arm: name.into(),
         policies: BTreeMap::from([("tick".into(), name.into()), ("lru".into(), "lazy".into())]),
-        seeds: vec![1, 2, 3],
+        seeds: (1..=7).collect(),
         metrics: metrics.map(|(name, metric)| (name.to_owned(), metric)).into(),
         cpu_time: None,
         locks: vec![
@@ -159,8 +169,9 @@ fn the_live_kernel_does_not_tell_how_often_a_lock_was_taken() {
     let mut live = document(vec![waits("stock", "exp_funnel_lock"), waits("numa", "do_exit")]);
     live.on = Target::Linux;
     let text = text(&live, &notes());
+    let locks = text.split_once("\nlocks").expect("locks").1;
     let rows =
-        text.lines().filter(|line| line.starts_with("  stock  ") || line.starts_with("  numa  "));
+        locks.lines().filter(|line| line.starts_with("  stock  ") || line.starts_with("  numa  "));
     let taken: Vec<_> = rows.map(|row| row.split_whitespace().nth(1).unwrap()).collect();
     // Two functions and their sum, for two arms each.
     assert_eq!(taken, ["-"; 6], "{text}");
@@ -181,20 +192,50 @@ fn one_arm_and_one_seed() {
 }
 
 #[test]
-fn more_arms_than_fit_make_several_tables() {
+fn each_arm_has_a_row_and_long_names_are_cut() {
     let names = ["stock", "posted", "phased", "an-arm-with-a-name-that-is-far-too-long", "fifth"];
     let text = rendered(names.iter().map(|name| arm(name, 1.0)).collect());
-    assert_eq!(text.matches("mean      ±   change").count(), 4, "{text}");
-    assert_eq!(text.lines().filter(|line| *line == "zone_lock_contentions").count(), 2);
-    assert!(text.contains('…'));
+    let table = text.split_once("\n\nlocks").expect("locks follow").0;
+    let rows = |start: &str| table.lines().filter(|line| line.starts_with(start)).count();
+    // Metrics with a long name have a row for the first arm, too.
+    assert_eq!((rows("  stock "), rows("  fifth "), rows("  an-arm-with-a-name-t…")), (1, 4, 4));
 }
 
 #[test]
-fn changes_that_may_be_noise_say_so() {
+fn changes_have_intervals_and_only_headlines_hold() {
     let text = rendered(vec![arm("stock", 1.0), arm("same", 0.999)]);
-    assert!(text.contains("~-0.1%"), "{text}");
-    let text = rendered(vec![arm("stock", 1.0), arm("none", 0.0)]);
-    assert!(text.contains(" -100.0%") && !text.contains("~-100.0%"), "{text}");
+    let row = |text: &str, metric: &str| {
+        let rows = text.split_once(&format!("\n{metric}")).expect("the metric").1;
+        rows.lines().nth(1).expect("a row of the other arm").to_owned()
+    };
+    // All pairs change by the same share, which seven pairs tell apart from nothing.
+    let wait = row(&text, "zone_lock_wait_total_ns");
+    assert!(wait.ends_with("-0.1%      -0.1..-0.1 better*"), "{wait}");
+    let contentions = row(&text, "zone_lock_contentions");
+    assert!(contentions.ends_with("-0.1%      -0.1..-0.1 better"), "{contentions}");
+    let none = rendered(vec![arm("stock", 1.0), arm("none", 0.0)]);
+    assert!(
+        row(&none, "zone_lock_wait_total_ns").contains("-100.0%  -100.0..-100.0 better*"),
+        "{none}"
+    );
+    let noise = row(&none, "pages_allocated_per_s");
+    assert!(!noise.contains("better") && !noise.contains("worse"), "{noise}");
+}
+
+#[test]
+fn few_seeds_say_how_many_are_needed() {
+    let few = |mut arm: ArmRecord| {
+        arm.seeds.truncate(5);
+        arm
+    };
+    let text = rendered(vec![few(arm("stock", 1.0)), few(arm("other", 0.5))]);
+    assert!(!text.contains(".."), "no interval: {text}");
+    let text = text.replace("\n  ", " ");
+    assert!(text.contains("with 5 pairs no change can hold, 6 are needed (--seeds 6)"), "{text}");
+    let mut one = arm("other", 0.5);
+    one.metrics.get_mut("zone_lock_contentions").unwrap().values[2] = None;
+    let text = rendered(vec![arm("stock", 1.0), one]);
+    assert!(text.contains("\n  other (6 pairs) "), "{text}");
 }
 
 #[test]
@@ -202,13 +243,14 @@ fn json_is_one_line() {
     let line = json_line(&document(vec![arm("stock", 1.0)]));
     assert!(line.ends_with("}\n"));
     assert_eq!(line.matches('\n').count(), 1);
-    assert!(line.starts_with(r#"{"schema":"mmscale/run/2""#));
+    assert!(line.starts_with(r#"{"schema":"mmscale/run/3""#));
 }
 
 #[test]
 fn call_trees_have_arms_side_by_side_and_callees_under_their_callers() {
     let mut arms = vec![arm("stock", 1.0), arm("posted", 0.2), arm("a-third-arm-of-ours", 0.1)];
     for (nth, arm) in arms.iter_mut().enumerate() {
+        arm.seeds.truncate(3);
         let call = |path: &str, total_ns: u64, self_ns: u64| CallRecord {
             path: path.split(' ').map(str::to_owned).collect(),
             entered: 3,
@@ -363,8 +405,8 @@ fn runs_without_a_result_are_told_and_counted() {
     let why = "no page came or went".to_owned();
     document.failures = vec![FailureRecord { arm: "posted".into(), seed: 2, why }];
     let text = text(&document, &Notes::default());
-    assert!(text.contains("seeds     stock: 1 to 3 (3 runs); posted: 1 3 (2 runs)\n"), "{text}");
-    let failed = "failed    1 of 6 runs, which no figure includes. posted, seed 2: no page";
+    assert!(text.contains("seeds     stock: 1 to 7 (7 runs); posted: 1 3 (2 runs)\n"), "{text}");
+    let failed = "failed    1 of 10 runs, which no figure includes. posted, seed 2: no";
     assert!(text.contains(failed), "{text}");
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Runs with equal seeds have the same random choices, so their values move together, and the
 //! changes of pairs vary less than the values. A change is the logarithm of the ratio of a pair's
-//! values, or their difference if a value is not positive. The estimate is the median of the
+//! values. If a value after is 0, it is the ratio itself, and if a value before is, the difference. The estimate is the median of the
 //! averages of all pairs of changes (Hodges and Lehmann, 1963). The p value is that of Wilcoxon's
 //! signed-rank test: all `2^n` ways to flip the signs of the changes are equally likely if nothing
 //! changed. The interval consists of the changes that this test does not reject.
@@ -22,6 +22,16 @@ pub enum Scale {
     Difference,
 }
 
+impl Scale {
+    /// Returns the change of equal values.
+    const fn same(self) -> f64 {
+        match self {
+            Self::Ratio => 1.0,
+            Self::Difference => 0.0,
+        }
+    }
+}
+
 /// The change between two runs of the same seeds.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Change {
@@ -37,6 +47,8 @@ pub struct Change {
     /// The probability of changes that are at least as one-sided as these if nothing changed
     /// (two-sided, exact up to 50 pairs). Ties count as evidence against a change.
     pub p: f64,
+    /// Whether the values of each pair are equal.
+    pub unchanged: bool,
     /// The mean of the values before.
     before: f64,
 }
@@ -44,13 +56,9 @@ pub struct Change {
 /// Returns the change over pairs of values, before and after. `None` without pairs.
 pub fn paired(pairs: &[(f64, f64)]) -> Option<Change> {
     let before = mean(&pairs.iter().map(|pair| pair.0).collect::<Vec<_>>())?;
-    let positive = pairs.iter().all(|&(before, after)| before > 0.0 && after > 0.0);
-    let (scale, changes): (_, Vec<f64>) = if positive {
-        (Scale::Ratio, pairs.iter().map(|(before, after)| (after / before).ln()).collect())
-    } else {
-        (Scale::Difference, pairs.iter().map(|(before, after)| after - before).collect())
-    };
-    let shown = |change: f64| if positive { change.exp() } else { change };
+    let form = Form::of(pairs);
+    let changes: Vec<f64> = pairs.iter().map(|&pair| form.change(pair)).collect();
+    let shown = |change| form.shown(change);
     let (distribution, averages) = (SignedRank::new(pairs.len()), Walsh::new(&changes));
     let ci95 = distribution
         .rank_of_ends()
@@ -60,12 +68,56 @@ pub fn paired(pairs: &[(f64, f64)]) -> Option<Change> {
     let one_sided = distribution.at_most(against_up.min(against_down));
     Some(Change {
         pairs: pairs.len(),
-        scale,
+        scale: form.scale(),
         estimate: shown(averages.median()),
         ci95,
         p: (2.0 * one_sided).min(1.0),
+        unchanged: pairs.iter().all(|(before, after)| before == after),
         before,
     })
+}
+
+/// The change of a pair as a number that is 0 if nothing changed.
+#[derive(Clone, Copy)]
+enum Form {
+    LogRatio,
+    Ratio,
+    Difference,
+}
+
+impl Form {
+    fn of(pairs: &[(f64, f64)]) -> Self {
+        let all = |positive: fn(&(f64, f64)) -> bool| pairs.iter().all(positive);
+        match (all(|pair| pair.0 > 0.0), all(|pair| pair.1 > 0.0)) {
+            (true, true) => Self::LogRatio,
+            (true, false) => Self::Ratio,
+            (false, _) => Self::Difference,
+        }
+    }
+
+    fn change(self, (before, after): (f64, f64)) -> f64 {
+        match self {
+            Self::LogRatio => (after / before).ln(),
+            Self::Ratio => after / before - 1.0,
+            Self::Difference => after - before,
+        }
+    }
+
+    /// Returns a change in its scale.
+    fn shown(self, change: f64) -> f64 {
+        match self {
+            Self::LogRatio => change.exp(),
+            Self::Ratio => change + 1.0,
+            Self::Difference => change,
+        }
+    }
+
+    const fn scale(self) -> Scale {
+        match self {
+            Self::LogRatio | Self::Ratio => Scale::Ratio,
+            Self::Difference => Scale::Difference,
+        }
+    }
 }
 
 impl Change {
@@ -83,11 +135,13 @@ impl Change {
 
     /// Returns whether the interval excludes that nothing changed. False without an interval.
     pub fn is_clear(&self) -> bool {
-        let same = match self.scale {
-            Scale::Ratio => 1.0,
-            Scale::Difference => 0.0,
-        };
+        let same = self.scale.same();
         self.ci95.is_some_and(|[low, high]| low > same || high < same)
+    }
+
+    /// Returns whether the estimate is an increase.
+    pub fn is_up(&self) -> bool {
+        self.estimate > self.scale.same()
     }
 
     fn in_percent(&self, change: f64) -> Option<f64> {
@@ -157,14 +211,19 @@ mod tests {
     }
 
     #[test]
-    fn values_of_zero_are_compared_by_differences() {
-        // The changes are -5, -4, -7, -3, -6, -2.5 and -8; the last value after is 0.
+    fn values_of_zero_are_compared_without_logarithms() {
+        // The changes are -5, -4, -7, -3, -6, -2.5 and -8; the last value before is 0.
         let change =
-            of(&[10.0, 9.0, 12.0, 8.0, 11.0, 7.5, 8.0], &[5.0, 5.0, 5.0, 5.0, 5.0, 5.0, 0.0]);
+            of(&[10.0, 9.0, 12.0, 8.0, 11.0, 7.5, 0.0], &[5.0, 5.0, 5.0, 5.0, 5.0, 5.0, -8.0]);
         assert_eq!((change.scale, change.estimate), (Scale::Difference, -5.0));
         assert_eq!((change.ci95, change.p), (Some([-7.0, -3.0]), 0.015_625));
-        assert!((change.percent().unwrap() - -500.0 * 7.0 / 65.5).abs() < 1e-9);
-        let none = of(&[7.0; 6], &[0.0; 6]);
+        assert!((change.percent().unwrap() - -500.0 * 7.0 / 57.5).abs() < 1e-9);
+        // The ratios are 0, 0.1, 0.2, 0.3, 0.4 and 0.5.
+        let some = of(&[10.0; 6], &[0.0, 1.0, 2.0, 3.0, 4.0, 5.0]);
+        let [low, high] = some.ci95.unwrap();
+        assert!(some.scale == Scale::Ratio && close(some.estimate, 0.25), "{some:?}");
+        assert!(low.abs() < 1e-9 && close(high, 0.5), "{some:?}");
+        let none = of(&[7.0, 9.0, 11.0, 13.0, 15.0, 17.0], &[0.0; 6]);
         assert_eq!((none.percent(), none.percent_ci95()), (Some(-100.0), Some([-100.0; 2])));
         let from_none = of(&[0.0; 6], &[7.0; 6]);
         assert_eq!((from_none.percent(), from_none.ci95), (None, Some([7.0; 2])));
@@ -175,7 +234,7 @@ mod tests {
     fn a_run_has_no_change_against_itself() {
         for values in [[0.0; 9], [3.0, 1.0, 4.0, 1.5, 9.0, 2.0, 6.0, 5.0, 3.5]] {
             let change = of(&values, &values);
-            assert_eq!((change.p, change.is_clear()), (1.0, false));
+            assert_eq!((change.p, change.is_clear(), change.unchanged), (1.0, false, true));
             assert_eq!(change.percent().unwrap_or(0.0), 0.0);
         }
     }

@@ -49,11 +49,12 @@ impl Study for Fake {
     }
 
     fn metrics(&self) -> &'static [MetricSpec] {
-        &[
-            MetricSpec { name: "waits", unit: "1", help: "" },
-            MetricSpec { name: "odd_wait_ns", unit: "ns", help: "" },
-            MetricSpec { name: "share", unit: "1", help: "" },
-        ]
+        const METRICS: &[MetricSpec] = &[
+            MetricSpec::new("waits", "1", ""),
+            MetricSpec::new("odd_wait_ns", "ns", ""),
+            MetricSpec::new("share", "1", ""),
+        ];
+        METRICS
     }
 
     fn defaults(&self) -> Defaults {

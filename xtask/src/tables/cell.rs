@@ -1,7 +1,7 @@
 //! One value in a page.
 
 use mmscale_document::Metric;
-use mmscale_report::figure;
+use mmscale_report::{MetricChange, figure};
 
 /// The kind of a cell's value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -25,10 +25,10 @@ impl Kind {
         }
     }
     /// Formats the value of `metric` in this form.
-    pub(super) fn show(self, base: Option<&Metric>, metric: Option<&Metric>) -> String {
+    pub(super) fn show(self, metric: Option<&Metric>, change: Option<&MetricChange>) -> String {
         match self {
             Self::Mean => spaced(&figure::mean(metric)),
-            Self::Change => spaced(&figure::change(base, metric)),
+            Self::Change => spaced(&figure::change(change)),
             Self::Spread => {
                 let mean = spaced(&figure::mean(metric));
                 // A mean without a deviation keeps its place.

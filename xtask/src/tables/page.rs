@@ -148,10 +148,9 @@ fn source<'a>(
 /// Returns the value for a cell; `None` if the cell is empty or its column is not an arm.
 fn figure(document: &Document, name: &str, arm: &str, cell: &str) -> Option<String> {
     let kind = Kind::of(cell)?;
-    let of = |arm: &mmscale_document::ArmRecord| arm.metrics.get(name).cloned();
-    let metric = document.arms.iter().find(|record| record.arm == arm).map(of)?;
-    let base = document.arms.first().and_then(of);
-    Some(kind.show(base.as_ref(), metric.as_ref()))
+    let arm = document.arms.iter().find(|record| record.arm == arm)?;
+    let changes = mmscale_report::changes(document.arms.first()?, arm);
+    Some(kind.show(arm.metrics.get(name), changes.get(name)))
 }
 
 /// Returns the cells of a line.

@@ -49,7 +49,7 @@ const HOUSE: [Room; 21] = [
     room("sim", &["arch", "document"]).tested_with(MEMORY_MANAGER),
     room("threads", &["arch", "document"]).tested_with(MEMORY_MANAGER),
     room("linux", &["system", "document"]),
-    room("report", &["document"]),
+    room("report", &["document", "stats"]),
     room(
         "harness",
         &[
@@ -67,7 +67,10 @@ const HOUSE: [Room; 21] = [
             "threads",
         ],
     ),
-    room("cli", &["calibrate", "document", "harness", "identity", "live", "report", "studies"]),
+    room(
+        "cli",
+        &["calibrate", "document", "harness", "identity", "live", "report", "stats", "studies"],
+    ),
     dev_room("conformance", &["arch", "frames", "kernel", "mm", "sim", "system", "threads"]),
     dev_room("stepped", &["arch"]),
     dev_room("interleave", &["arch"]).tested_with(MEMORY_MANAGER),

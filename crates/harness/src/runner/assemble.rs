@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use mmscale_document::{
-    ArmRecord, CallRecord, CpuTimeRecord, Document, FailureRecord, Fingerprint, GapRecord,
+    ArmRecord, Average, CallRecord, CpuTimeRecord, Document, FailureRecord, Fingerprint, GapRecord,
     Histogram, LockRecord, Metric, PerCpu, SCHEMA, Value,
 };
 
@@ -13,7 +13,7 @@ use mmscale_stats as stats;
 use super::Job;
 use crate::host::host;
 use crate::plan::Plan;
-use crate::study::{ArmId, SeedResult, TooShort};
+use crate::study::{ArmId, MetricSpec, SeedResult, TooShort};
 
 /// Results of one arm, with their seeds.
 type Runs<'a> = [(u64, &'a SeedResult)];
@@ -37,6 +37,7 @@ pub(super) fn document(
         own.map(|(job, result)| (job.seed, result)).collect()
     };
     let arms: Vec<Vec<(u64, &SeedResult)>> = plan.arms.iter().map(of_arm).collect();
+    let rates = positive_rates(plan.study.metrics(), results);
     Document {
         schema: SCHEMA.to_owned(),
         build: plan.origin.build.clone(),
@@ -57,7 +58,7 @@ pub(super) fn document(
         not_simulated: not_simulated(results),
         host: host(),
         fingerprint: fingerprint(&arms),
-        arms: plan.arms.iter().zip(&arms).map(|(&id, runs)| arm(plan, id, runs)).collect(),
+        arms: plan.arms.iter().zip(&arms).map(|(&id, runs)| arm(plan, id, runs, &rates)).collect(),
         failures,
     }
 }
@@ -122,7 +123,18 @@ fn fingerprint(arms: &[Vec<(u64, &SeedResult)>]) -> String {
     print.to_hex()
 }
 
-fn arm(plan: &Plan, id: ArmId, runs: &Runs<'_>) -> ArmRecord {
+/// Returns the rates that are positive in every run of every arm, whose mean is harmonic. All arms
+/// have the same kind of mean, so that they can be compared.
+fn positive_rates(specs: &[MetricSpec], results: &[(Job, SeedResult)]) -> BTreeSet<&'static str> {
+    let positive = |name: &str| {
+        let mut values = results.iter().filter_map(|(_, run)| run.metrics.get(name));
+        values.all(|value| value.as_f64() > 0.0)
+    };
+    let rates = specs.iter().filter(|spec| spec.unit.ends_with("/s"));
+    rates.map(|spec| spec.name).filter(|name| positive(name)).collect()
+}
+
+fn arm(plan: &Plan, id: ArmId, runs: &Runs<'_>, rates: &BTreeSet<&str>) -> ArmRecord {
     let (seeds, runs): (Vec<u64>, Vec<&SeedResult>) = runs.iter().copied().unzip();
     let runs = &runs[..];
     let specs = plan.study.metrics();
@@ -134,9 +146,16 @@ fn arm(plan: &Plan, id: ArmId, runs: &Runs<'_>) -> ArmRecord {
         let values: Vec<Option<Value>> =
             runs.iter().map(|run| run.metrics.get(spec.name).copied()).collect();
         let present: Vec<f64> = values.iter().flatten().map(|v| v.as_f64()).collect();
-        let mean = stats::mean(&present)?;
-        let ci95 = stats::mean_ci95(&present);
-        Some((spec.name.to_owned(), Metric { unit: spec.unit.to_owned(), mean, ci95, values }))
+        let (average, mean, ci95) = if rates.contains(spec.name) {
+            let (mean, ci95) =
+                (stats::harmonic_mean(&present), stats::harmonic_mean_ci95(&present));
+            (Average::Harmonic, mean, ci95)
+        } else {
+            (Average::Arithmetic, stats::mean(&present), stats::mean_ci95(&present))
+        };
+        let MetricSpec { name, unit, better, headline, .. } = *spec;
+        let (mean, unit) = (mean?, unit.to_owned());
+        Some((name.to_owned(), Metric { unit, better, headline, average, mean, ci95, values }))
     });
     ArmRecord {
         arm: plan.study.arms()[id.0].name.to_owned(),

@@ -4,7 +4,7 @@ mod metric;
 pub(crate) mod seen;
 mod window;
 
-pub use metric::{Measured, Metric, metric, value};
+pub use metric::{Measured, Metric, higher, lower, metric, value};
 pub use seen::{Locks, Seen};
 pub use window::{Window, counted, start_on, wait_for};
 

@@ -1,25 +1,32 @@
-//! The table of metrics: arms as columns. The other arms are compared with the first.
+//! The table of metrics: a row for each arm, compared with the first arm.
 //!
-//! The form is that of comparisons on the kernel's mailing lists: mean, standard deviation in
-//! percent, change in percent. Absolute numbers come first. A metric's name is in the line of its
-//! numbers if there is room, otherwise in a line of its own. Metrics that are 0 in all runs are
-//! only named.
+//! The headlines come first: the changes that the study tests. The form is that of comparisons on
+//! the kernel's mailing lists: mean, standard deviation in percent, change in percent, to which the
+//! interval of the change over pairs of seeds is added. Absolute numbers come first. Metrics that
+//! are 0 in all runs are only named.
 
-use mmscale_document::{ArmRecord, Document, Metric};
+use std::collections::BTreeMap;
+
+use mmscale_document::{ArmRecord, Average, Document, Metric};
+use mmscale_stats::pairs_needed;
 
 use super::{Notes, WIDTH, columns, cut, wrap};
+use crate::changes::{MetricChange, changes};
 use crate::figure;
 use crate::number::digits;
 
-/// Columns of a mean, of a mean with its deviation, and of both with a change.
+/// Columns of a mean and its deviation.
 const MEAN: usize = 9;
-const BASE: usize = MEAN + 7;
-const OTHER: usize = BASE + 9;
+const SPREAD: usize = 7;
+/// Columns of a change, its interval, and its mark.
+const CHANGE: usize = 9;
+const INTERVAL: usize = 16;
+const MARK: usize = 8;
 
-/// Maximum number of arms next to the first in one table.
-const OTHERS: usize = 2;
+/// The changes of one arm against the first.
+type Changes<'a> = BTreeMap<&'a str, MetricChange>;
 
-/// Returns the table of metrics, or several tables if there are too many arms for one.
+/// Returns the table of metrics.
 pub(super) fn metrics(document: &Document, notes: &Notes<'_>) -> Vec<String> {
     let Some((base, others)) = document.arms.split_first() else { return vec![] };
     let measured = |name: &str| {
@@ -28,27 +35,73 @@ pub(super) fn metrics(document: &Document, notes: &Notes<'_>) -> Vec<String> {
     };
     let (names, zero): (Vec<&str>, Vec<&str>) =
         ordered(document, &notes.order).into_iter().partition(|name| measured(name));
-    let mut lines = vec![];
-    let groups: Vec<&[ArmRecord]> =
-        if others.is_empty() { vec![&[]] } else { others.chunks(OTHERS).collect() };
-    for group in &groups {
-        lines.extend(head(base, group));
-        for name in &names {
-            lines.extend(row(name, base, group));
-        }
+    let others: Vec<(&ArmRecord, Changes<'_>)> =
+        others.iter().map(|arm| (arm, changes(base, arm))).collect();
+    let headline = |name: &&str| {
+        let mut metrics = document.arms.iter().filter_map(|arm| arm.metrics.get(*name));
+        metrics.any(|metric| metric.headline)
+    };
+    let (tested, rest): (Vec<&str>, Vec<&str>) = names.into_iter().partition(headline);
+    let mut lines = vec![head(!others.is_empty())];
+    let parts = if others.is_empty() || tested.is_empty() {
+        vec![("", [tested, rest].concat())]
+    } else {
+        vec![("headlines", tested), ("exploratory", rest)]
+    };
+    for (title, names) in parts.into_iter().filter(|(_, names)| !names.is_empty()) {
+        lines.extend((!title.is_empty()).then(|| title.to_owned()));
+        lines.extend(names.iter().flat_map(|name| rows(name, base, &others)));
         lines.push(String::new());
     }
     if !zero.is_empty() {
         lines.extend(wrap(&zero.join(", "), "0 in every run of every arm: ", "  "));
         lines.push(String::new());
     }
-    let mut legend = vec!["mean over seeds, ± its sample standard deviation in percent"];
-    let change = format!("change against {}; ~ where the 95 % intervals of both means", base.arm);
-    if !others.is_empty() {
-        legend.extend([change.as_str(), "overlap, so that it may be noise"]);
-    }
-    lines.extend(legend.into_iter().map(str::to_owned));
+    lines.extend(legend(base, &others));
     lines
+}
+
+/// Returns the lines that explain the table.
+fn legend(base: &ArmRecord, others: &[(&ArmRecord, Changes<'_>)]) -> Vec<String> {
+    let rate = base.metrics.values().any(|m| m.average == Average::Harmonic);
+    let harmonic = if rate { " (of rates, the harmonic mean)" } else { "" };
+    let mut lines = wrap(
+        &format!("mean over seeds{harmonic}, ± its sample standard deviation in percent"),
+        "",
+        "  ",
+    );
+    if others.is_empty() {
+        return lines;
+    }
+    let all = || others.iter().flat_map(|(_, changes)| changes.values());
+    let pairs = all().map(|found| found.change.pairs).max().unwrap_or(0);
+    let tests = others.iter().map(|(_, changes)| tested(changes)).max().unwrap_or(0);
+    let mut text = format!(
+        "change against {}: Hodges-Lehmann estimate over {pairs} pairs of equal seeds, and its 95 \
+         % interval;",
+        base.arm
+    );
+    let needed = pairs_needed(tests);
+    if pairs < needed {
+        text.push_str(&format!(
+            " exploratory: with {pairs} pairs no change can hold, {needed} are needed (--seeds \
+             {needed})"
+        ));
+    } else if tests > 0 {
+        text.push_str(
+            " * the change holds: the headlines of an arm are tested together at 5 % (signed \
+             rank, Holm)",
+        );
+    } else {
+        text.push_str(" nothing is tested, because the study has no headlines");
+    }
+    lines.extend(wrap(&text, "", "  "));
+    lines
+}
+
+/// Returns the number of headlines.
+fn tested(changes: &Changes<'_>) -> usize {
+    changes.values().filter(|found| found.holds.is_some()).count()
 }
 
 /// Returns the names of all metrics of all arms: those that the study orders, then the others by
@@ -62,25 +115,35 @@ fn ordered<'a>(document: &'a Document, order: &[&'a str]) -> Vec<&'a str> {
     all
 }
 
-fn head(base: &ArmRecord, group: &[ArmRecord]) -> Vec<String> {
-    let mut names = format!("{:>BASE$}", cut(&base.arm, BASE - 1));
-    let mut kinds = format!("{:>MEAN$} {:>6}", "mean", "±");
-    for arm in group {
-        names.push_str(&format!("{:>OTHER$}", cut(&arm.arm, OTHER - 1)));
-        kinds.push_str(&format!("{:>MEAN$} {:>6}{:>9}", "mean", "±", "change"));
-    }
-    [names, kinds].map(|cells| format!("{cells:>WIDTH$}")).into()
+fn head(several: bool) -> String {
+    let means = format!("{:>MEAN$}{:>SPREAD$}", "mean", "±");
+    let changes = format!("{:>CHANGE$}{:>INTERVAL$}{:MARK$}", "change", "95 % interval", "");
+    let cells = if several { means + &changes } else { means };
+    format!("{cells:>WIDTH$}")
 }
 
-fn row(name: &str, base: &ArmRecord, group: &[ArmRecord]) -> Vec<String> {
-    let first = base.metrics.get(name);
-    let mut cells = mean_cell(first);
-    for arm in group {
-        let metric = arm.metrics.get(name);
-        cells.push_str(&mean_cell(metric));
-        cells.push_str(&format!("{:>9}", figure::change(first, metric)));
+/// Returns the rows of a metric. The first arm is in the line of the name if there is room.
+fn rows(name: &str, base: &ArmRecord, others: &[(&ArmRecord, Changes<'_>)]) -> Vec<String> {
+    let room = if others.is_empty() { 0 } else { CHANGE + INTERVAL + MARK };
+    let first = mean_cell(base.metrics.get(name)) + &" ".repeat(room);
+    let mut lines = if columns(name) + columns(&first) <= WIDTH || others.is_empty() {
+        beside(name, &first)
+    } else {
+        [vec![name.to_owned()], arm_row(&base.arm, &first)].concat()
+    };
+    for (arm, changes) in others {
+        let found = changes.get(name);
+        let cells = mean_cell(arm.metrics.get(name)) + &change_cell(found);
+        let full = base.seeds.len().max(arm.seeds.len());
+        let few = found.map(|found| found.change.pairs).filter(|&pairs| pairs < full);
+        let pairs = few.map_or(String::new(), |pairs| format!(" ({pairs} pairs)"));
+        lines.extend(arm_row(&format!("{}{pairs}", arm.arm), &cells));
     }
-    beside(name, &cells)
+    lines
+}
+
+fn arm_row(arm: &str, cells: &str) -> Vec<String> {
+    beside(&cut(&format!("  {arm}"), WIDTH - columns(cells)), cells)
 }
 
 /// Puts a name and cells at the right edge on one line, or on two if they do not fit.
@@ -96,7 +159,18 @@ pub(super) fn beside(name: &str, cells: &str) -> Vec<String> {
 fn mean_cell(metric: Option<&Metric>) -> String {
     let spread = figure::spread(metric);
     let spread = spread.map_or(String::new(), |sd| format!("±{sd:>5}"));
-    format!("{:>MEAN$} {spread:>6}", figure::mean(metric))
+    format!("{:>MEAN$}{spread:>SPREAD$}", figure::mean(metric))
+}
+
+fn change_cell(found: Option<&MetricChange>) -> String {
+    let estimate = found.map_or("-".to_owned(), figure::estimate);
+    let interval = found.map_or(String::new(), figure::interval);
+    let verdict = found.and_then(MetricChange::verdict).map_or("", |verdict| verdict.name());
+    let holds = if found.is_some_and(|found| found.holds == Some(true)) { "*" } else { "" };
+    // Without a better direction, the interval says all.
+    let word = if verdict == "changed" { "" } else { verdict };
+    let mark = format!(" {word}{holds}");
+    format!("{estimate:>CHANGE$}{interval:>INTERVAL$}{mark:<MARK$}")
 }
 
 /// Returns the lines on the cost of the run on the host, arm by arm.
