@@ -72,6 +72,8 @@ pub(crate) enum Command {
     Run(Box<RunArgs>),
     /// Say which costs of the machine the conclusions of studies depend on
     Robust(Box<RobustArgs>),
+    /// Compare two saved runs, before and after a change
+    Compare(CompareArgs),
     /// List studies, policies, versions of Linux and machine profiles; describe one of them
     List(ListArgs),
     /// Compare predictions with measurements: published ones, and those of this computer
@@ -94,6 +96,41 @@ pub(crate) enum Format {
     Text,
     /// For programs; one document a line
     Json,
+}
+
+/// The form of a comparison on stdout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum CompareFormat {
+    /// For readers and mails, 72 columns
+    Text,
+    /// Markdown, a table for each arm
+    Md,
+    /// A row for each metric of each arm
+    Csv,
+}
+
+/// Examples of `compare`.
+const COMPARE_EXAMPLES: &str = "\
+Examples:
+  mmscale run vmstat -o before
+  mmscale compare before after
+  mmscale compare before after --fail-on-regression 'zone_lock_*=5%'";
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = COMPARE_EXAMPLES)]
+pub(crate) struct CompareArgs {
+    /// A document that `mmscale run -o` wrote, or a folder of them
+    #[arg(value_name = "BEFORE")]
+    pub(crate) before: PathBuf,
+    /// The document or folder to compare with it
+    #[arg(value_name = "AFTER")]
+    pub(crate) after: PathBuf,
+    /// The form of the output
+    #[arg(long, value_enum, default_value_t = CompareFormat::Text)]
+    pub(crate) format: CompareFormat,
+    /// Exit with 1 if a metric is worse by more than this; `*` stands for any text; may be repeated
+    #[arg(long, value_name = "PATTERN=5%")]
+    pub(crate) fail_on_regression: Vec<String>,
 }
 
 #[derive(Debug, clap::Args)]

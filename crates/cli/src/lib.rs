@@ -10,6 +10,7 @@ mod ab;
 mod absent;
 mod args;
 mod calibrate;
+mod compare;
 mod destination;
 #[cfg(feature = "live")]
 mod doctor;
@@ -107,6 +108,7 @@ fn dispatch(registry: Registry, origin: Origin, command: Option<Command>) -> Res
         None => output::print(&Args::command().render_help().to_string()),
         Some(Command::Run(args)) => run::run(registry, origin, &args),
         Some(Command::Robust(args)) => robust::robust(registry, origin, &args),
+        Some(Command::Compare(args)) => compare::compare(&args),
         Some(Command::List(args)) => list::list(registry, &args),
         Some(Command::Fidelity(args)) => fidelity::fidelity(registry.profiles(), &args),
         Some(Command::Live(args)) => kernel::live(&args),

@@ -5,6 +5,7 @@
 //! document per line. [`Folder`] writes either to files, completely or not at all.
 
 mod changes;
+pub mod compare;
 pub mod figure;
 mod folder;
 mod json;

@@ -187,7 +187,7 @@ fn seeds(document: &Document) -> String {
 }
 
 /// Formats consecutive seeds as a range, others as a list.
-fn listed(seeds: &[u64]) -> String {
+pub(crate) fn listed(seeds: &[u64]) -> String {
     match seeds {
         [first, .., last] if last - first == seeds.len() as u64 - 1 => format!("{first} to {last}"),
         _ => seeds.iter().map(u64::to_string).collect::<Vec<_>>().join(" "),

@@ -12,7 +12,9 @@ use std::collections::BTreeMap;
 
 use mmscale_document::{Document, ParamValue};
 
+pub(crate) use header::listed;
 pub use robust::robust_text;
+pub(crate) use table::beside;
 
 /// Columns of the text form.
 pub const WIDTH: usize = 72;

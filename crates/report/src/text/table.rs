@@ -147,7 +147,7 @@ fn arm_row(arm: &str, cells: &str) -> Vec<String> {
 }
 
 /// Puts a name and cells at the right edge on one line, or on two if they do not fit.
-pub(super) fn beside(name: &str, cells: &str) -> Vec<String> {
+pub(crate) fn beside(name: &str, cells: &str) -> Vec<String> {
     if columns(name) + columns(cells) <= WIDTH {
         let room = WIDTH - columns(name);
         vec![format!("{name}{cells:>room$}")]

@@ -1,0 +1,78 @@
+//! Differences between two runs, other than their results.
+
+use std::collections::BTreeSet;
+
+use mmscale_document::{ArmRecord, Document, Topology};
+
+use crate::number::scaled;
+use crate::text::listed;
+
+/// The name of a fact, and its value in a document.
+type Fact = (&'static str, fn(&Document) -> String);
+
+/// Returns what differs, with both values. Names of files and the fingerprint are not included.
+pub(super) fn of(before: &Document, after: &Document) -> Vec<(String, String, String)> {
+    let facts: [Fact; 13] = [
+        ("mmscale", |d| d.build.to_string()),
+        ("program", |d| d.program.as_ref().map_or(absent(), |p| format!("{} {p}", p.name))),
+        ("command", |d| d.command.join(" ")),
+        ("study.toml", |d| d.study_file_hash.clone().unwrap_or_else(absent)),
+        ("profile", profile),
+        ("cpus", |d| d.cpus.to_string()),
+        ("hz", |d| d.hz.to_string()),
+        ("topology", |d| d.topology.as_ref().map_or(absent(), topology)),
+        ("window", |d| d.window_ns.map_or(absent(), |ns| scaled(ns as f64, "ns"))),
+        ("seeds", seeds),
+        ("failed runs", |d| d.failures.len().to_string()),
+        ("host kernel", |d| d.host.kernel.clone()),
+        ("host processor", |d| d.host.cpu.clone()),
+    ];
+    let facts = facts.iter().map(|(what, of)| ((*what).to_owned(), of(before), of(after)));
+    let all = facts.chain(params(before, after)).chain(policies(before, after));
+    all.filter(|(_, before, after)| before != after).collect()
+}
+
+fn absent() -> String {
+    "none".to_owned()
+}
+
+fn profile(document: &Document) -> String {
+    match &document.profile_hash {
+        Some(hash) => format!("{} ({hash})", document.profile),
+        None => document.profile.clone(),
+    }
+}
+
+fn topology(of: &Topology) -> String {
+    format!(
+        "{} of {} CPUs, caches of {}, {} a core (--shape {})",
+        of.nodes, of.node_cpus, of.cache_cpus, of.core_threads, of.shape
+    )
+}
+
+/// Returns the seeds of any arm.
+pub(super) fn seeds(document: &Document) -> String {
+    let all: BTreeSet<u64> = document.arms.iter().flat_map(|arm| &arm.seeds).copied().collect();
+    listed(&all.into_iter().collect::<Vec<_>>())
+}
+
+fn params(before: &Document, after: &Document) -> Vec<(String, String, String)> {
+    let names: BTreeSet<&String> = before.params.keys().chain(after.params.keys()).collect();
+    let value = |document: &Document, name: &String| {
+        document.params.get(name).map_or(absent(), ToString::to_string)
+    };
+    let one = |name: &String| (name.clone(), value(before, name), value(after, name));
+    names.into_iter().map(one).collect()
+}
+
+fn policies(before: &Document, after: &Document) -> Vec<(String, String, String)> {
+    let pairs = |arm: &ArmRecord| {
+        let pairs = arm.policies.iter().map(|(key, policy)| format!("{key}={policy}"));
+        pairs.collect::<Vec<_>>().join(" ")
+    };
+    let one = |arm: &ArmRecord| {
+        let other = after.arms.iter().find(|other| other.arm == arm.arm)?;
+        Some((format!("policies of {}", arm.arm), pairs(arm), pairs(other)))
+    };
+    before.arms.iter().filter_map(one).collect()
+}
