@@ -31,7 +31,7 @@ impl Study for Costly {
         &[ArmSpec { name: "spin", help: "" }, ArmSpec { name: "sleep", help: "" }]
     }
     fn metrics(&self) -> &'static [MetricSpec] {
-        &[MetricSpec { name: "cost_ns", unit: "ns", help: "" }]
+        &const { [MetricSpec::new("cost_ns", "ns", "")] }
     }
     fn defaults(&self) -> Defaults {
         Defaults { machines: &[Target::Sim], profile: "x86-512", cpus: 512, hz: 1000 }

@@ -412,6 +412,18 @@ pub(crate) struct RunArgs {
     /// Duration of each run of stress-ng: 30s, 2m; 30s if not given, 5s with --quick
     #[arg(help_heading = LIVE, long = "for", value_name = "TIME", requires = "with")]
     pub(crate) length: Option<String>,
+    /// Show everything: all metrics, locks, call paths, distributions
+    #[arg(help_heading = OUTPUT, long, conflicts_with = "ab")]
+    pub(crate) details: bool,
+    /// Show only metrics and locks that match one of the patterns; `*` is any text
+    #[arg(
+        help_heading = OUTPUT,
+        long,
+        value_name = "PATTERN,..",
+        value_delimiter = ',',
+        conflicts_with = "ab"
+    )]
+    pub(crate) only: Vec<String>,
     /// Run with checkers (lock order, frame ownership, leaks); a violation fails the run
     #[arg(help_heading = OUTPUT, long)]
     pub(crate) check: bool,

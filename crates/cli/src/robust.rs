@@ -7,9 +7,9 @@ use anyhow::{Context, anyhow};
 use indicatif::{ProgressBar, ProgressStyle};
 use mmscale_document::Target;
 use mmscale_harness::{
-    Cache, CallError, Checks, Length, Merged, Origin, Plan, PolicyArm, Profiles, Registry, Request,
-    RobustError, RobustRequest, RunError, Settings, fits_host, linux_version, plan,
-    robust as analyse,
+    Cache, CallError, Checks, Length, Merged, MetricSpec, Origin, Plan, PolicyArm, Profiles,
+    Registry, Request, RobustError, RobustRequest, RunError, Settings, fits_host, linux_version,
+    plan, robust as analyse,
 };
 use mmscale_report::{Folder, json_line, robust_text};
 
@@ -47,7 +47,7 @@ pub(crate) fn robust(registry: Registry, origin: Origin, args: &RobustArgs) -> R
         let request = RobustRequest {
             plan,
             profile: &profile,
-            metrics: plan.study.metrics().iter().map(|metric| metric.name).take(1).collect(),
+            metrics: headlines(plan.study.metrics()),
             machines: usize::from(args.machines),
             cache: cache(args),
         };
@@ -78,6 +78,14 @@ fn bar(plan: &Plan) -> ProgressBar {
     bar.set_style(style.expect("the template is well-formed"));
     bar.set_message(plan.study.name());
     bar
+}
+
+/// Returns the headlines of a study, or its first metric if it has none.
+fn headlines(metrics: &[MetricSpec]) -> Vec<&'static str> {
+    let tested = metrics.iter().filter(|metric| metric.headline).map(|metric| metric.name);
+    let tested: Vec<&str> = tested.collect();
+    let first = metrics.iter().map(|metric| metric.name).take(1);
+    if tested.is_empty() { first.collect() } else { tested }
 }
 
 /// Returns the plan's profile with the ranges of its numbers.

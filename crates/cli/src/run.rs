@@ -6,7 +6,7 @@ use mmscale_harness::{
     CallError, Checks, Length, Origin, Plan, PolicyArm, Registry, Request, RunError, Settings,
     execute, fits_host, linux_version, plan,
 };
-use mmscale_report::{Folder, Notes, Written, json_line, text};
+use mmscale_report::{Folder, Notes, Written, brief, foot_text, json_line, page, sweep_text, text};
 
 use crate::args::{Format, Machine, RunArgs};
 use crate::failure::Failure;
@@ -53,6 +53,7 @@ pub(crate) fn run(registry: Registry, origin: Origin, args: &RunArgs) -> Result<
         kernel::tell();
     }
     let (mut lost, mut written) = (Lost::default(), Vec::new());
+    let mut complete: Vec<(Document, Notes<'static>)> = Vec::new();
     for (place, (plan, name)) in plans.iter().zip(names).enumerate() {
         let sink = progress::watch(plan, place + 1, plans.len());
         let result = execute(plan, &interrupt, &sink);
@@ -67,29 +68,61 @@ pub(crate) fn run(registry: Registry, origin: Origin, args: &RunArgs) -> Result<
             Err(error) => return Err(stopped(error, place - lost.documents, plans.len())),
         };
         lost.count(&document);
-        let shown = text(&document, &notes(plan));
+        let notes = notes(plan, &args.only);
         let reader = interrupt::whole(|| {
             if let Some(folder) = &folder {
-                written.extend(write_files(folder, &name, &document, &shown)?);
+                let all = Notes { only: vec![], ..notes.clone() };
+                written.extend(write_files(folder, &name, &document, &text(&document, &all))?);
             }
-            show(args.format, &document, &shown, place)
+            show(args, &document, &notes, plans.len(), place)
         })?;
         if reader == Reader::Gone && folder.is_none() {
             return lost.failure(&plans);
         }
+        complete.push((document, notes));
+    }
+    if args.format == Format::Text && plans.len() > 1 {
+        interrupt::whole(|| output::print(&together(&complete, args)))?;
     }
     let named = output::as_named(&written);
     lost.failure(&plans)?;
     named
 }
 
-/// Writes a document to stdout in the requested format.
-fn show(format: Format, document: &Document, shown: &str, place: usize) -> Result<Reader, Failure> {
+/// Writes a document to stdout in the requested format. Several documents are shown together at the
+/// end; before that only on request.
+fn show(
+    args: &RunArgs,
+    document: &Document,
+    notes: &Notes<'_>,
+    of: usize,
+    place: usize,
+) -> Result<Reader, Failure> {
     let separator = if place == 0 { "" } else { "\n" };
-    match format {
-        Format::Text => output::write(&format!("{separator}{shown}")),
+    match args.format {
         Format::Json => output::write(&json_line(document)),
+        Format::Text if args.details => {
+            output::write(&format!("{separator}{}", text(document, notes)))
+        }
+        Format::Text if of == 1 => output::write(&brief(document, notes)),
+        Format::Text => Ok(Reader::There),
     }
+}
+
+/// Formats several documents: the points of sweeps side by side, or a page with an answer of each.
+fn together(complete: &[(Document, Notes<'_>)], args: &RunArgs) -> String {
+    let separator = if args.details { "\n" } else { "" };
+    let mut studies: Vec<&str> =
+        complete.iter().map(|(document, _)| document.study.as_str()).collect();
+    studies.dedup();
+    let shown = if studies.len() > 1 {
+        page(complete)
+    } else {
+        let documents: Vec<Document> =
+            complete.iter().map(|(document, _)| document.clone()).collect();
+        format!("{}{}", sweep_text(&documents), foot_text(complete))
+    };
+    format!("{separator}{shown}")
 }
 
 /// Runs and documents without a result, if other runs succeeded.
@@ -181,11 +214,12 @@ fn request(args: &RunArgs, origin: Origin) -> Result<Request, Failure> {
     })
 }
 
-fn notes(plan: &Plan) -> Notes<'static> {
+fn notes(plan: &Plan, only: &[String]) -> Notes<'static> {
     Notes {
         summary: plan.study.summary(),
         order: plan.study.metrics().iter().map(|metric| metric.name).collect(),
         defaults: plan.defaults(),
         remarks: plan.remarks(),
+        only: only.to_vec(),
     }
 }

@@ -116,6 +116,7 @@ mod tests {
             policies: BTreeMap::new(),
             seeds: seeds.to_vec(),
             metrics: metrics.iter().map(metric).collect(),
+            cpu_time: None,
             locks: vec![],
             calls: vec![],
             per_cpu: BTreeMap::new(),

@@ -9,10 +9,12 @@ pub mod compare;
 pub mod figure;
 mod folder;
 mod json;
+mod limits;
 mod number;
+mod pattern;
 mod text;
 
 pub use changes::{MetricChange, Verdict, changes};
 pub use folder::{Existing, Folder, FolderError, Written};
 pub use json::json_line;
-pub use text::{Notes, WIDTH, robust_text, text, wrap};
+pub use text::{Notes, WIDTH, brief, foot_text, page, robust_text, sweep_text, text, wrap};

@@ -12,7 +12,7 @@ const LIMITING: f64 = 0.05;
 pub(crate) struct Limit<'a> {
     /// The lock's class.
     pub class: &'a str,
-    /// The time for which CPUs wait for it, as a share of the time of all CPUs.
+    /// The time for which CPUs wait for it, as a share of the time that they are not idle.
     pub wait_share: f64,
     /// The functions that hold it, with their shares of its hold time; the longest first.
     pub holders: Vec<(&'a str, f64)>,
@@ -28,16 +28,17 @@ impl Limit<'_> {
 /// Returns the lock classes of an arm that CPUs waited for, in descending order of the wait. `None`
 /// if the arm has no CPU time to compare the waits with.
 pub(crate) fn limits(arm: &ArmRecord) -> Option<Vec<Limit<'_>>> {
-    let all_ns = arm.cpu_time.filter(|time| time.all_ns > 0)?.all_ns as f64;
+    let busy_ns = arm.cpu_time.filter(|time| time.busy_ns > 0)?.busy_ns as f64;
     let mut classes = BTreeMap::<&str, Vec<&LockRecord>>::new();
     for lock in &arm.locks {
         classes.entry(&lock.class).or_default().push(lock);
     }
-    let limit = |(class, locks): (_, Vec<&LockRecord>)| {
+    let mut limits = vec![];
+    for (class, locks) in classes {
         let wait_ns: u64 = locks.iter().map(|lock| lock.wait_total_ns).sum();
-        Limit { class, wait_share: wait_ns as f64 / all_ns, holders: holders(&locks) }
-    };
-    let mut limits: Vec<Limit<'_>> = classes.into_iter().map(limit).collect();
+        let wait_share = wait_ns as f64 / busy_ns;
+        limits.push(Limit { class, wait_share, holders: holders(&locks) });
+    }
     limits.retain(|limit| limit.wait_share > 0.0);
     limits.sort_by(|a, b| b.wait_share.total_cmp(&a.wait_share));
     Some(limits)

@@ -46,6 +46,7 @@ fn arm(name: &str, factor: f64) -> ArmRecord {
         policies: BTreeMap::from([("tick".into(), name.into())]),
         seeds: SEEDS.to_vec(),
         metrics: metrics.map(|(name, metric)| (name.to_owned(), metric)).into(),
+        cpu_time: None,
         locks: vec![],
         calls: vec![],
         per_cpu: BTreeMap::new(),
@@ -78,6 +79,7 @@ fn saved(file: &str, factor: f64) -> Saved {
         arms: vec![arm("stock", factor), arm("phased", 1.0)],
         failures: vec![],
         left_out: BTreeMap::new(),
+        not_simulated: vec![],
     };
     Saved { path: PathBuf::from(file), document }
 }

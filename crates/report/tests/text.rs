@@ -124,6 +124,7 @@ fn notes() -> Notes<'static> {
         order: vec!["zone_lock_contentions", "zone_lock_wait_total_ns"],
         defaults: defaults.map(|(name, value)| (name.to_owned(), value)).into(),
         remarks: vec!["Maxima want longer runs: --set duration_s=60.".into()],
+        only: vec![],
     }
 }
 

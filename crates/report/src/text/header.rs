@@ -4,12 +4,19 @@ use std::collections::BTreeMap;
 
 use mmscale_document::{ArmRecord, Document, FailureRecord, Groups, ParamValue, Target, Topology};
 
-use super::{Notes, WIDTH, cut, wrap};
+use super::{Extent, Notes, WIDTH, cut, wrap};
 use crate::number::scaled;
 
-/// Returns the header, which ends with an empty line.
-pub(super) fn lines(document: &Document, notes: &Notes<'_>) -> Vec<String> {
-    let mut lines = wrap(&format!("{}: {}", document.study, notes.summary), "", "  ");
+/// Returns the study and its question.
+pub(super) fn title(document: &Document, notes: &Notes<'_>) -> Vec<String> {
+    wrap(&format!("{}: {}", document.study, notes.summary), "", "  ")
+}
+
+/// Returns the header, which ends with an empty line. A brief one has what was asked for, and what
+/// a reader must know: a machine that differs from its profile, and runs that failed.
+pub(super) fn lines(document: &Document, notes: &Notes<'_>, extent: Extent) -> Vec<String> {
+    let whole = extent == Extent::Whole;
+    let mut lines = vec![];
     let mut entry = |key: &str, text: String| {
         lines.extend(wrap(&text, &format!("{key:<9} "), "          "));
     };
@@ -29,7 +36,9 @@ pub(super) fn lines(document: &Document, notes: &Notes<'_>) -> Vec<String> {
     };
     entry("machine", format!("{machine}: {} CPUs, HZ={}", document.cpus, document.hz));
     if let Some(topology) = &document.topology {
-        entry("topology", groups(document.cpus, topology));
+        if whole || topology.profile.is_some() {
+            entry("topology", groups(document.cpus, topology));
+        }
         if let Some(profile) = &topology.profile {
             entry("", of_profile(&document.profile, profile, &topology.shape));
         }
@@ -41,7 +50,9 @@ pub(super) fn lines(document: &Document, notes: &Notes<'_>) -> Vec<String> {
     if !policies.is_empty() {
         entry("policies", policies);
     }
-    entry("host", format!("{}, {}", document.host.kernel, document.host.cpu));
+    if whole {
+        entry("host", format!("{}, {}", document.host.kernel, document.host.cpu));
+    }
     entry("seeds", seeds(document));
     if !document.failures.is_empty() {
         entry("failed", failed(document));
@@ -57,11 +68,11 @@ pub(super) fn lines(document: &Document, notes: &Notes<'_>) -> Vec<String> {
     if !set.is_empty() {
         entry("set", set.into_iter().map(with_default).collect::<Vec<_>>().join(", "));
     }
-    if !rest.is_empty() {
+    if whole && !rest.is_empty() {
         let pair = |(name, value): (&String, &ParamValue)| format!("{name}={value}");
         entry("defaults", rest.into_iter().map(pair).collect::<Vec<_>>().join(", "));
     }
-    for (needs, metrics) in left_out(document) {
+    for (needs, metrics) in left_out(document).into_iter().filter(|_| whole) {
         entry("left out", format!("{}: needs {needs}", metrics.join(", ")));
     }
     for (key, text) in made(document) {

@@ -7,8 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use mmscale_document::{ArmRecord, Document, LockRecord, Target};
 
+use super::only::is_shown;
 use super::table::beside;
-use super::wrap;
+use super::{Notes, wrap};
 use crate::number::scaled;
 
 /// The site name in the rows of sums over a class.
@@ -17,7 +18,7 @@ const ALL_SITES: &str = "(all sites)";
 type Key<'a> = (&'a str, &'a str);
 
 /// Returns the lines on locks; none if no lock was recorded.
-pub(super) fn lines(document: &Document) -> Vec<String> {
+pub(super) fn lines(document: &Document, notes: &Notes<'_>) -> Vec<String> {
     let several = with_several_sites(document);
     let arms: Vec<BTreeMap<Key<'_>, LockRecord>> =
         document.arms.iter().map(|arm| with_sums(arm, &several)).collect();
@@ -25,6 +26,7 @@ pub(super) fn lines(document: &Document) -> Vec<String> {
     // Sites by name, then the sum of the class.
     keys.sort_by_key(|&(class, site)| (class, site == ALL_SITES, site));
     keys.dedup();
+    keys.retain(|(class, site)| is_shown(&notes.only, &format!("{class} {site}")));
     if keys.is_empty() {
         return vec![];
     }

@@ -1,11 +1,19 @@
-//! Documents as text for a mail: a header, one table with arms as columns, locks, the host's cost.
+//! Documents as text for a mail: the answer, a header, a table of metrics, locks, the host's cost.
+//!
+//! [`text`] has all of that. [`brief`] is for a terminal: the answer and the headlines. [`page`] has
+//! the answers of many documents, and [`sweep_text`] the points of sweeps side by side.
 
+mod answer;
 mod calls;
 mod header;
 mod histograms;
 mod locks;
+mod only;
+mod page;
+mod plot;
 mod robust;
 mod sections;
+mod sweep;
 mod table;
 
 use std::collections::BTreeMap;
@@ -13,7 +21,9 @@ use std::collections::BTreeMap;
 use mmscale_document::{Document, ParamValue};
 
 pub(crate) use header::listed;
+pub use page::{foot_text, page};
 pub use robust::robust_text;
+pub use sweep::sweep_text;
 pub(crate) use table::beside;
 
 /// Columns of the text form.
@@ -30,13 +40,28 @@ pub struct Notes<'a> {
     pub defaults: BTreeMap<String, ParamValue>,
     /// Paragraphs below the table.
     pub remarks: Vec<String>,
+    /// Patterns of the metrics and locks to show, with `*` for any text; empty: all. A pattern
+    /// without `*` matches names that contain it.
+    pub only: Vec<String>,
 }
 
-/// Formats a document as text, with lines of at most [`WIDTH`] columns.
+/// The extent of a text.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Extent {
+    /// The answer and the headlines.
+    Brief,
+    /// Everything that is in the document.
+    Whole,
+}
+
+/// Formats a document as text, with lines of at most [`WIDTH`] columns: the answer first, then
+/// everything else.
 pub fn text(document: &Document, notes: &Notes<'_>) -> String {
-    let mut lines = header::lines(document, notes);
-    lines.extend(table::metrics(document, notes));
-    lines.extend(locks::lines(document));
+    let mut lines = header::title(document, notes);
+    lines.extend(answer::lines(document, notes));
+    lines.extend(header::lines(document, notes, Extent::Whole));
+    lines.extend(table::metrics(document, notes, Extent::Whole));
+    lines.extend(locks::lines(document, notes));
     lines.extend(calls::lines(document));
     lines.extend(histograms::lines(document));
     lines.extend(sections::lines(document));
@@ -45,6 +70,27 @@ pub fn text(document: &Document, notes: &Notes<'_>) -> String {
         lines.push(String::new());
         lines.extend(wrap(remark, "", ""));
     }
+    joined(lines)
+}
+
+/// Formats the answer and the headlines of a document, and how to repeat it, with lines of at most
+/// [`WIDTH`] columns.
+pub fn brief(document: &Document, notes: &Notes<'_>) -> String {
+    let mut lines = header::title(document, notes);
+    lines.extend(answer::lines(document, notes));
+    lines.extend(header::lines(document, notes, Extent::Brief));
+    lines.extend(table::metrics(document, notes, Extent::Brief));
+    if !notes.only.is_empty() {
+        lines.extend(locks::lines(document, notes));
+    }
+    lines.push(String::new());
+    lines
+        .push("all metrics, locks and call paths: --details; the same as files: -o DIR".to_owned());
+    joined(lines)
+}
+
+/// Joins lines, without spaces at their ends.
+fn joined(lines: Vec<String>) -> String {
     let mut text = String::new();
     for line in lines {
         text.push_str(line.trim_end());

@@ -3,7 +3,7 @@
 
 use mmscale_document::{Claim, MovedNumber, Robustness};
 
-use super::{WIDTH, cut, wrap};
+use super::{WIDTH, cut, joined, wrap};
 use crate::number::{change, digits};
 
 /// Maximum number of numbers to show of each conclusion.
@@ -22,12 +22,7 @@ pub fn robust_text(robust: &Robustness) -> String {
     }
     lines.push(String::new());
     lines.extend(summary(robust));
-    let mut text = String::new();
-    for line in lines {
-        text.push_str(line.trim_end());
-        text.push('\n');
-    }
-    text
+    joined(lines)
 }
 
 fn head(robust: &Robustness) -> Vec<String> {

@@ -10,7 +10,8 @@ use std::collections::BTreeMap;
 use mmscale_document::{ArmRecord, Average, Document, Metric};
 use mmscale_stats::pairs_needed;
 
-use super::{Notes, WIDTH, columns, cut, wrap};
+use super::only::is_shown;
+use super::{Extent, Notes, WIDTH, columns, cut, wrap};
 use crate::changes::{MetricChange, changes};
 use crate::figure;
 use crate::number::digits;
@@ -26,22 +27,29 @@ const MARK: usize = 8;
 /// The changes of one arm against the first.
 type Changes<'a> = BTreeMap<&'a str, MetricChange>;
 
-/// Returns the table of metrics.
-pub(super) fn metrics(document: &Document, notes: &Notes<'_>) -> Vec<String> {
+/// Returns the table of metrics. A brief one has the headlines, or the metrics that the call names;
+/// all if there are none of either.
+pub(super) fn metrics(document: &Document, notes: &Notes<'_>, extent: Extent) -> Vec<String> {
     let Some((base, others)) = document.arms.split_first() else { return vec![] };
     let measured = |name: &str| {
         let mut metrics = document.arms.iter().map(|arm| arm.metrics.get(name));
         metrics.any(|metric| metric.is_none_or(|m| m.values.iter().flatten().any(|v| !v.is_zero())))
     };
-    let (names, zero): (Vec<&str>, Vec<&str>) =
-        ordered(document, &notes.order).into_iter().partition(|name| measured(name));
+    let (names, zero): (Vec<&str>, Vec<&str>) = ordered(document, &notes.order)
+        .into_iter()
+        .filter(|name| is_shown(&notes.only, name))
+        .partition(|name| measured(name));
     let others: Vec<(&ArmRecord, Changes<'_>)> =
         others.iter().map(|arm| (arm, changes(base, arm))).collect();
     let headline = |name: &&str| {
         let mut metrics = document.arms.iter().filter_map(|arm| arm.metrics.get(*name));
         metrics.any(|metric| metric.headline)
     };
-    let (tested, rest): (Vec<&str>, Vec<&str>) = names.into_iter().partition(headline);
+    let (tested, mut rest): (Vec<&str>, Vec<&str>) = names.into_iter().partition(headline);
+    let brief = extent == Extent::Brief && notes.only.is_empty() && !tested.is_empty();
+    if brief {
+        rest.clear();
+    }
     let mut lines = vec![head(!others.is_empty())];
     let parts = if others.is_empty() || tested.is_empty() {
         vec![("", [tested, rest].concat())]
@@ -53,7 +61,7 @@ pub(super) fn metrics(document: &Document, notes: &Notes<'_>) -> Vec<String> {
         lines.extend(names.iter().flat_map(|name| rows(name, base, &others)));
         lines.push(String::new());
     }
-    if !zero.is_empty() {
+    if !zero.is_empty() && !brief {
         lines.extend(wrap(&zero.join(", "), "0 in every run of every arm: ", "  "));
         lines.push(String::new());
     }

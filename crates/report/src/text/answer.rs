@@ -1,0 +1,195 @@
+//! The answer: a few lines at the beginning of a result. They name the lock that limits it and the
+//! functions that hold that lock, the changes of each arm, the changes for the worse, and the locks
+//! of Linux that are not simulated.
+
+use std::collections::BTreeMap;
+
+use mmscale_document::{ArmRecord, Document, GapRecord};
+use mmscale_stats::pairs_needed;
+
+use super::{Notes, wrap};
+use crate::changes::{MetricChange, Verdict, changes};
+use crate::figure;
+use crate::limits::{Limit, limits};
+use crate::number::percent;
+
+/// Number of changes for the worse to show.
+const WORSE: usize = 3;
+/// Number of lock classes, and of functions, to name.
+const NAMED: usize = 2;
+/// Number of arms to answer for; the table has all.
+const ARMS: usize = 3;
+/// Minimum share of a class's hold time for which a function is named.
+const HOLDER: f64 = 0.1;
+
+/// Returns the answer; nothing without arms.
+pub(super) fn lines(document: &Document, notes: &Notes<'_>) -> Vec<String> {
+    let Some((base, others)) = document.arms.split_first() else { return vec![] };
+    let mut lines = vec![];
+    let mut entry = |key: &str, text: String| {
+        lines.extend(wrap(&text, &format!("{key:<9} "), "          "));
+    };
+    if let Some(limited) = limited(base) {
+        entry("limit", limited);
+    }
+    for arm in others.iter().take(ARMS) {
+        entry(&super::cut(&arm.arm, 9), of_arm(base, arm, notes));
+    }
+    if let Some(worse) = worse(base, others) {
+        entry("worse", worse);
+    }
+    if let Some(missing) = not_simulated(&document.not_simulated) {
+        entry("missing", missing);
+    }
+    lines.push(String::new());
+    lines
+}
+
+/// Formats what limits an arm. `None` if no CPU time is known to compare waits with.
+fn limited(arm: &ArmRecord) -> Option<String> {
+    let limits = limits(arm)?;
+    let time = arm.cpu_time?;
+    let limiting: Vec<&Limit<'_>> = limits.iter().filter(|limit| limit.is_limiting()).collect();
+    let Some(first) = limiting.first() else {
+        let busy = 100.0 * time.busy_ns as f64 / time.all_ns.max(1) as f64;
+        let waits: f64 = limits.iter().map(|limit| limit.wait_share).sum();
+        return Some(format!(
+            "{}: no spin lock; CPUs are busy for {} of the time, and wait for locks for {} of that",
+            arm.arm,
+            percent(busy),
+            percent(100.0 * waits)
+        ));
+    };
+    let classes: Vec<String> = limiting
+        .iter()
+        .take(NAMED)
+        .map(|limit| format!("{} ({})", limit.class, percent(100.0 * limit.wait_share)))
+        .collect();
+    let holders: Vec<String> = first
+        .holders
+        .iter()
+        .filter(|(_, share)| *share >= HOLDER)
+        .take(NAMED)
+        .map(|(site, share)| format!("{site} {}", percent(100.0 * share)))
+        .collect();
+    Some(format!(
+        "{}: CPU time goes into waiting for {}; {} is held in {}",
+        arm.arm,
+        classes.join(" and "),
+        first.class,
+        holders.join(", ")
+    ))
+}
+
+/// Formats the changes of the headlines in an arm, and what limits it.
+fn of_arm(base: &ArmRecord, arm: &ArmRecord, notes: &Notes<'_>) -> String {
+    let found = changes(base, arm);
+    let tested: Vec<(&str, &MetricChange)> = in_order(&found, notes)
+        .filter(|(_, found)| found.holds.is_some() && !found.change.unchanged)
+        .collect();
+    let pairs = tested.iter().map(|(_, found)| found.change.pairs).max().unwrap_or(0);
+    let enough = pairs >= pairs_needed(tested.len());
+    let headline = |(name, found): &(&str, &MetricChange)| {
+        let verdict = match found.holds {
+            Some(true) => ", holds",
+            _ if enough => ", not shown",
+            _ => "",
+        };
+        let interval = figure::interval(found);
+        let interval = if interval.is_empty() { interval } else { format!(" [{interval}]") };
+        format!("{name} {}{interval}{verdict}", figure::estimate(found))
+    };
+    let mut parts: Vec<String> = tested.iter().map(headline).collect();
+    if parts.is_empty() {
+        parts.push("no headline changes".to_owned());
+    } else if !enough {
+        parts.push(few(pairs));
+    }
+    let limiting = limits(arm).and_then(|limits| {
+        let first = limits.into_iter().next().filter(Limit::is_limiting)?;
+        Some(format!("waits then for {} ({})", first.class, percent(100.0 * first.wait_share)))
+    });
+    parts.extend(limiting);
+    parts.join("; ")
+}
+
+/// Says that there are too few pairs for any conclusion.
+fn few(pairs: usize) -> String {
+    let plural = if pairs == 1 { "" } else { "s" };
+    format!("exploratory, {pairs} pair{plural}")
+}
+
+/// Returns changes in the order in which the study shows metrics.
+pub(super) fn in_order<'a>(
+    found: &'a BTreeMap<&'a str, MetricChange>,
+    notes: &'a Notes<'_>,
+) -> impl Iterator<Item = (&'a str, &'a MetricChange)> {
+    let listed = notes.order.iter().filter_map(|name| found.get_key_value(*name));
+    let others = found.iter().filter(|(name, _)| !notes.order.contains(*name));
+    listed.chain(others).map(|(name, found)| (*name, found))
+}
+
+/// Formats the largest changes for the worse in any arm. `None` without other arms.
+fn worse(base: &ArmRecord, others: &[ArmRecord]) -> Option<String> {
+    if others.is_empty() {
+        return None;
+    }
+    let all = worse_in(base, others);
+    let (shown, rest) = all.split_at(WORSE.min(all.len()));
+    let mut text = shown.iter().map(|(_, text)| text.as_str()).collect::<Vec<_>>().join("; ");
+    match (shown.is_empty(), rest.len()) {
+        (true, _) => text.push_str(nothing_worse(base)),
+        (false, 0) => {}
+        (false, more) => text.push_str(&format!("; and {more} more")),
+    }
+    Some(text)
+}
+
+/// Says that no metric is worse, or that there are too few seeds to show that one is.
+pub(super) fn nothing_worse(base: &ArmRecord) -> &'static str {
+    if base.seeds.len() < pairs_needed(1) {
+        "too few seeds to show that a metric is worse"
+    } else {
+        "no metric, as far as these seeds show"
+    }
+}
+
+/// Returns the changes for the worse of all arms, each with its size, the largest first.
+pub(super) fn worse_in(base: &ArmRecord, others: &[ArmRecord]) -> Vec<(f64, String)> {
+    let of_arm = |arm: &ArmRecord| -> Vec<(f64, String)> {
+        let found = changes(base, arm);
+        let worse = found.iter().filter(|(_, found)| found.verdict() == Some(Verdict::Worse));
+        worse
+            .map(|(name, found)| {
+                (size(found), format!("{}: {name} {}", arm.arm, figure::estimate(found)))
+            })
+            .collect()
+    };
+    let mut all: Vec<(f64, String)> = others.iter().flat_map(of_arm).collect();
+    all.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
+    all
+}
+
+/// Returns the size of a change for ordering: the logarithm of its ratio, so that a half is as
+/// large as a double. A change from 0 is the largest.
+fn size(found: &MetricChange) -> f64 {
+    found.change.percent().map_or(f64::INFINITY, |percent| (1.0 + percent / 100.0).ln().abs())
+}
+
+/// Formats the locks and mechanisms of Linux that are not simulated.
+pub(super) fn not_simulated(gaps: &[GapRecord]) -> Option<String> {
+    let names = |of: &[&str]| -> Vec<&str> {
+        let gaps = gaps.iter().filter(|gap| of.contains(&gap.shared_by.as_str()));
+        gaps.map(|gap| gap.name.as_str()).collect()
+    };
+    let locks = names(&["machine", "users", "process"]);
+    let work = names(&["work"]);
+    let mut parts = Vec::new();
+    if !locks.is_empty() {
+        parts.push(format!("Linux also takes {}", locks.join(", ")));
+    }
+    if !work.is_empty() {
+        parts.push(format!("nor are there {}", work.join(", ")));
+    }
+    (!parts.is_empty()).then(|| parts.join("; "))
+}

@@ -1,0 +1,124 @@
+//! One page with the answers of many documents.
+
+use std::collections::BTreeMap;
+
+use mmscale_document::{ArmRecord, Document};
+
+use super::answer::{in_order, not_simulated, nothing_worse, worse_in};
+use super::sweep::{name, swept};
+use super::{Notes, WIDTH, cut, joined, wrap};
+use crate::changes::changes;
+use crate::figure;
+use crate::limits::{Limit, limits};
+use crate::number::percent;
+
+/// Columns of the name of a point, of what limits its first arm, and of an arm.
+const POINT: usize = 17;
+const LIMIT: usize = 14;
+const ARM: usize = 9;
+/// Number of changes for the worse to show.
+const WORSE: usize = 5;
+
+/// Formats the answers of several documents on one page, with lines of at most [`WIDTH`] columns.
+/// Each document has the notes of its study.
+pub fn page(documents: &[(Document, Notes<'_>)]) -> String {
+    let mut lines = vec![format!(
+        "{:<POINT$}{:<LIMIT$}{:<ARM$}headline against the first arm",
+        "", "limit", "arm"
+    )];
+    for (document, notes) in documents {
+        let same_study: Vec<&Document> = documents
+            .iter()
+            .map(|(other, _)| other)
+            .filter(|other| other.study == document.study)
+            .collect();
+        lines.extend(rows(document, notes, &same_study));
+    }
+    lines.push(String::new());
+    lines.extend(foot(documents));
+    joined(lines)
+}
+
+/// Formats what follows tables of several documents: the changes for the worse, and what is not
+/// simulated.
+pub fn foot_text(documents: &[(Document, Notes<'_>)]) -> String {
+    joined(foot(documents))
+}
+
+fn foot(documents: &[(Document, Notes<'_>)]) -> Vec<String> {
+    let legend = "limit: the lock for which CPUs of the first arm wait longest, with its share of \
+                  their time. * the change holds: 95 % interval over pairs of seeds, headlines of \
+                  an arm tested together. ~ it may be noise.";
+    let mut lines = wrap(legend, "", "  ");
+    let worse = worse(documents);
+    lines.extend(wrap(&worse, "worse: ", "  "));
+    let gaps = documents.iter().flat_map(|(document, _)| document.not_simulated.clone());
+    let by_name: BTreeMap<String, _> = gaps.map(|gap| (gap.name.clone(), gap)).collect();
+    let gaps: Vec<_> = by_name.into_values().collect();
+    lines.extend(
+        not_simulated(&gaps).map(|text| wrap(&text, "missing: ", "  ")).unwrap_or_default(),
+    );
+    let rest = "Whether a conclusion survives other costs: mmscale robust STUDY. Tables, locks, call \
+                paths: --details, or mmscale run STUDY.";
+    lines.extend(wrap(rest, "", "  "));
+    lines
+}
+
+/// Returns a row for each arm but the first.
+fn rows(document: &Document, notes: &Notes<'_>, same_study: &[&Document]) -> Vec<String> {
+    let Some((base, others)) = document.arms.split_first() else { return vec![] };
+    let keys = swept(same_study);
+    let point = format!("{} {}", document.study, name(document, &keys));
+    let limit = limits(base).map_or(String::new(), |limits| {
+        let first = limits.into_iter().next().filter(Limit::is_limiting);
+        first.map_or("no spin lock".to_owned(), |limit| {
+            format!("{} {}", limit.class, percent(100.0 * limit.wait_share))
+        })
+    });
+    let mut head =
+        format!("{:<POINT$}{:<LIMIT$}", cut(point.trim(), POINT - 1), cut(&limit, LIMIT - 1));
+    if others.is_empty() {
+        return vec![head];
+    }
+    let mut rows = vec![];
+    for arm in others {
+        let what =
+            headline(base, arm, notes).unwrap_or_else(|| "no headline has a value".to_owned());
+        let row = format!("{head}{:<ARM$}{what}", cut(&arm.arm, ARM - 1));
+        rows.push(cut(&row, WIDTH));
+        head = " ".repeat(POINT + LIMIT);
+    }
+    rows
+}
+
+/// Formats the first headline of a study that an arm has.
+fn headline(base: &ArmRecord, arm: &ArmRecord, notes: &Notes<'_>) -> Option<String> {
+    let found = changes(base, arm);
+    let (name, change) = in_order(&found, notes).find(|(_, found)| found.holds.is_some())?;
+    let mark = if change.holds == Some(true) { "*" } else { "" };
+    Some(format!("{name} {}{mark}", figure::change(Some(change))))
+}
+
+/// Formats the largest changes for the worse over all documents.
+fn worse(documents: &[(Document, Notes<'_>)]) -> String {
+    let mut all: Vec<(f64, String)> = vec![];
+    for (document, _) in documents {
+        let Some((base, others)) = document.arms.split_first() else { continue };
+        let found = worse_in(base, others).into_iter();
+        all.extend(found.map(|(size, text)| (size, format!("{} {text}", document.study))));
+    }
+    all.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
+    let more = all.len().saturating_sub(WORSE);
+    all.truncate(WORSE);
+    let mut text = all.into_iter().map(|(_, text)| text).collect::<Vec<_>>().join("; ");
+    match (text.is_empty(), more) {
+        (true, _) => {
+            let arms = documents.iter().filter_map(|(document, _)| document.arms.first());
+            let fewest = arms.min_by_key(|arm| arm.seeds.len());
+            text.push_str(fewest.map_or("no metric", nothing_worse));
+        }
+        (false, 0) => {}
+        (false, more) => text.push_str(&format!("; and {more} more")),
+    }
+    text
+}
