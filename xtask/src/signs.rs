@@ -3,8 +3,8 @@
 //!
 //! A reader of a quick run draws conclusions from the signs of its changes. The change of an arm
 //! against the first arm must not have opposite signs in the quick and the full run, if either run
-//! resolves it: the 95 % interval of its pairs of seeds excludes that nothing changed. Changes below
-//! 1 % are noise.
+//! resolves it: the 95 % interval of its pairs of seeds excludes that nothing changed. Changes
+//! below 1 % are noise.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -209,7 +209,7 @@ fn changes_have_intervals_and_only_headlines_hold() {
         let rows = text.split_once(&format!("\n{metric}")).expect("the metric").1;
         rows.lines().nth(1).expect("a row of the other arm").to_owned()
     };
-    // All pairs change by the same share, which seven pairs tell apart from nothing.
+    // All pairs change by the same share, which seven pairs distinguish from nothing.
     let wait = row(&text, "zone_lock_wait_total_ns");
     assert!(wait.ends_with("-0.1%      -0.1..-0.1 better*"), "{wait}");
     let contentions = row(&text, "zone_lock_contentions");

@@ -68,8 +68,8 @@ pub fn mean_ci95(values: &[f64]) -> Option<[f64; 2]> {
     Some([end(0.025), end(0.975)])
 }
 
-/// Returns the harmonic mean, the mean of rates whose runs do equal work: its reciprocal is the mean
-/// time per unit of work. `None` without values, or if a value is not positive.
+/// Returns the harmonic mean, the mean of rates whose runs do equal work: its reciprocal is the
+/// mean time per unit of work. `None` without values, or if a value is not positive.
 pub fn harmonic_mean(rates: &[f64]) -> Option<f64> {
     mean(&reciprocals(rates)?).map(f64::recip)
 }

@@ -2,10 +2,11 @@
 //!
 //! Runs with equal seeds have the same random choices, so their values move together, and the
 //! changes of pairs vary less than the values. A change is the logarithm of the ratio of a pair's
-//! values. If a value after is 0, it is the ratio itself, and if a value before is, the difference. The estimate is the median of the
-//! averages of all pairs of changes (Hodges and Lehmann, 1963). The p value is that of Wilcoxon's
-//! signed-rank test: all `2^n` ways to flip the signs of the changes are equally likely if nothing
-//! changed. The interval consists of the changes that this test does not reject.
+//! values. If a value after is 0, it is the ratio itself, and if a value before is, the difference.
+//! The estimate is the median of the averages of all pairs of changes (Hodges and Lehmann, 1963).
+//! The p value is that of Wilcoxon's signed-rank test: all `2^n` ways to flip the signs of the
+//! changes are equally likely if nothing changed. The interval consists of the changes that this
+//! test does not reject.
 //!
 //! All three are exact for any distribution of changes that is symmetric around the change, and a
 //! single outlier hardly moves the estimate.

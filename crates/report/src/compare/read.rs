@@ -83,7 +83,8 @@ fn other(path: &Path, found: Option<&str>) -> String {
              the program that wrote it, or run it again with this one"
         ),
         Some(kind) => format!(
-            "`{path}` is a `{kind}`, not the document of a run; `mmscale run STUDY -o DIR` writes one"
+            "`{path}` is a `{kind}`, not the document of a run; `mmscale run STUDY -o DIR` writes \
+             one"
         ),
         None => {
             format!("`{path}` is not a document of mmscale; `mmscale run STUDY -o DIR` writes one")
