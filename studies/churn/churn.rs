@@ -79,7 +79,7 @@ names! {
 pub enum Advise {
     /// No advice.
     Never,
-    /// What an iteration of stress-ng's stressor gives: a random advice, each of [`DRAWN`] being
+    /// The advice of an iteration of stress-ng's stressor: a random one, each of [`DRAWN`] being
     /// equally likely, then [`ALWAYS`].
     Mix,
     /// Always this advice.

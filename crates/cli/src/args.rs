@@ -470,14 +470,20 @@ pub(crate) struct RobustArgs {
     /// Set a parameter of the study; several values (key=8,16) make an analysis each
     #[arg(help_heading = ARMS, long = "set", value_name = "KEY=VALUE", allow_hyphen_values = true)]
     pub(crate) set: Vec<String>,
-    /// How many machines to draw from the ranges of all costs at once
+    /// How many machines to draw, each with all costs from their ranges
     #[arg(help_heading = SIZE, long, value_name = "N", default_value_t = 40)]
     pub(crate) machines: u16,
     /// How many seeds each machine runs
     #[arg(help_heading = SIZE, long, value_name = "N", default_value_t = 2, value_parser = whole)]
     pub(crate) seeds: u64,
     /// The first seed; the others follow it
-    #[arg(help_heading = SIZE, long, value_name = "BASE", default_value_t = 1, value_parser = whole)]
+    #[arg(
+        help_heading = SIZE,
+        long,
+        value_name = "BASE",
+        default_value_t = 1,
+        value_parser = whole
+    )]
     pub(crate) seed: u64,
     /// Runs of full length; quick ones if not given
     #[arg(help_heading = SIZE, long)]

@@ -23,16 +23,7 @@ pub(crate) fn run(registry: Registry, origin: Origin, args: &RunArgs) -> Result<
     }
     let request = request(args, origin)?;
     if let Some(question) = &args.ab {
-        if request.on.is_some_and(|on| on != Target::Linux) {
-            let what = "--ab compares on the live kernel: leave --on out, or use --on linux";
-            return Err(Failure::Call(anyhow::anyhow!(what)));
-        }
-        if !request.policies.is_empty() {
-            let what = "--ab compares on the live kernel, to which --policy cannot be applied: \
-                        leave --policy out";
-            return Err(Failure::Call(anyhow::anyhow!(what)));
-        }
-        return kernel::ab(registry, &request, question, args.format);
+        return ab(registry, &request, question, args.format);
     }
     // Planning reads files and may take a moment, so signals are handled already before it.
     let grace = if args.on == Some(Machine::Linux) { Grace::Live } else { Grace::Computing };
@@ -87,6 +78,25 @@ pub(crate) fn run(registry: Registry, origin: Origin, args: &RunArgs) -> Result<
     let named = output::as_named(&written);
     lost.failure(&plans)?;
     named
+}
+
+/// Compares two values on the live kernel.
+fn ab(
+    registry: Registry,
+    request: &Request,
+    question: &str,
+    format: Format,
+) -> Result<(), Failure> {
+    if request.on.is_some_and(|on| on != Target::Linux) {
+        let what = "--ab compares on the live kernel: leave --on out, or use --on linux";
+        return Err(Failure::Call(anyhow::anyhow!(what)));
+    }
+    if !request.policies.is_empty() {
+        let what = "--ab compares on the live kernel, to which --policy cannot be applied: \
+                    leave --policy out";
+        return Err(Failure::Call(anyhow::anyhow!(what)));
+    }
+    kernel::ab(registry, request, question, format)
 }
 
 /// Writes a document to stdout in the requested format. Several documents are shown together at the

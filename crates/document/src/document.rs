@@ -122,7 +122,7 @@ pub struct GapRecord {
     /// Which CPUs meet there: all of the `machine`, all `users` of one object, those of a
     /// `process`, or none (`work`).
     pub shared_by: String,
-    /// What Linux does with it.
+    /// Its use in Linux, in a few words.
     pub what: String,
     /// The file of Linux in which it does that.
     pub file: String,

@@ -10,7 +10,7 @@ use crate::{Build, ParamValue};
 /// The name and version of the form, as in its `schema` field.
 pub const ROBUST_SCHEMA: &str = "mmscale/robust/1";
 
-/// What the conclusions of one study depend on.
+/// The numbers of a machine profile on which the conclusions of one study depend.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Robustness {
@@ -42,7 +42,7 @@ pub struct Robustness {
     pub numbers: u32,
     /// Those among them that change no result of any arm.
     pub without_effect: Vec<String>,
-    /// Machines drawn from all ranges at once.
+    /// Number of machines that were drawn, each with all costs from their ranges.
     pub machines: u32,
     /// Machines without a result, each with the reason.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

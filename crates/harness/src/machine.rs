@@ -245,7 +245,7 @@ struct Booting<P> {
     measured_ns: (u64, u64),
 }
 
-/// What the first thread of a kernel leaves behind.
+/// The result of the first thread of a kernel.
 #[derive(Default)]
 struct FirstThread {
     /// The kinds of calls of all programs; set when the first thread returns, so not set if it

@@ -1,4 +1,5 @@
-//! What Linux does in the calls that a run made, and this memory manager does not.
+//! Locks and mechanisms of Linux in the calls that a run made, without a counterpart in this memory
+//! manager.
 //!
 //! A result is silent about a lock that is not simulated. [`GAPS`] is the only list of such locks
 //! and mechanisms, and a run knows which of its calls reach them. A gap that is closed loses its
@@ -52,8 +53,8 @@ impl Call {
 /// The kinds of calls that a run made.
 #[derive(Debug)]
 pub struct Calls {
-    /// Relaxed, as all that follow: each bit stands alone, and readers join the threads that set
-    /// them.
+    /// Relaxed, as all that follow: no bit depends on another, and readers join the threads that
+    /// set them.
     ever: AtomicU32,
     measured: AtomicU32,
     /// The measured time, in ns of the machine's clock. Set before programs start.
@@ -150,7 +151,7 @@ pub struct Gap {
     pub name: &'static str,
     /// Which CPUs meet there.
     pub scope: Scope,
-    /// What Linux does with it, in a few words.
+    /// Its use in Linux, in a few words.
     pub what: &'static str,
     /// Where Linux does it: the file, as of 6.18.
     pub file: &'static str,

@@ -77,8 +77,8 @@ impl Engine {
         }
         cpu.counted.push(Counted { name, time_ps: cpu.clock, before });
     }
-    /// Returns a byte or number of CPU `owner` as of the running CPU's turn; `None` if it has not changed
-    /// since.
+    /// Returns a byte or number of CPU `owner` as of the running CPU's turn; `None` if it has
+    /// not changed since.
     pub(crate) fn count_before(&self, owner: usize, name: usize) -> Option<i64> {
         if self.quiet {
             return None;

@@ -6,7 +6,8 @@
 //! core, published hold times of zone->lock, and the rows of 8 cores (see `machines/x86-26.toml`);
 //! the other rows are predictions. The profile of this computer comes from `mmscale calibrate`,
 //! which measures single CPUs and transfers between two CPUs, never this program.
-//! The third comparison is of single pages on one CPU ([`pages`]), from which some costs are derived.
+//! The third comparison is of single pages on one CPU ([`pages`]), from which some costs are
+//! derived.
 
 mod bulk;
 mod pages;

@@ -1,4 +1,4 @@
-//! Results of runs, kept by their content: what is equal in all inputs is not run again.
+//! Results of runs, kept by their content: a run whose inputs are all equal is not repeated.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::plan::Plan;
 use crate::study::ArmId;
 
-/// What a run gave, as far as an analysis needs it.
+/// The results of a run that an analysis needs.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Outcome {
     /// The metrics that have a value.
@@ -51,11 +51,11 @@ impl Cache {
         let Some(file) = self.file(plan, arm, seed) else { return };
         let Some(folder) = file.parent() else { return };
         let Ok(text) = serde_json::to_string(outcome) else { return };
-        // Written beside and renamed, so that no reader finds half a file.
-        let beside = file.with_extension(format!("{}.tmp", std::process::id()));
-        let written = fs::create_dir_all(folder).and_then(|()| fs::write(&beside, text));
-        if written.and_then(|()| fs::rename(&beside, &file)).is_err() {
-            let _ = fs::remove_file(&beside);
+        // A new file is renamed when it is complete, so that no reader finds half of it.
+        let new = file.with_extension(format!("{}.tmp", std::process::id()));
+        let written = fs::create_dir_all(folder).and_then(|()| fs::write(&new, text));
+        if written.and_then(|()| fs::rename(&new, &file)).is_err() {
+            let _ = fs::remove_file(&new);
         }
     }
 }

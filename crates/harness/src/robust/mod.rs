@@ -1,5 +1,5 @@
-//! What a conclusion depends on: the same seeds on machines whose costs are at the ends of their
-//! ranges, one cost at a time, and on machines whose costs are drawn from all ranges at once.
+//! The costs on which a conclusion depends: the same seeds on machines with one cost at an end of
+//! its range, and on machines with all costs drawn from their ranges.
 //!
 //! A cost that changes nothing in the first seed of any arm is recognised by equal results and not
 //! moved any further.
@@ -48,7 +48,7 @@ pub struct RobustRequest<'a> {
     pub profile: &'a Merged,
     /// The metrics whose changes are the conclusions.
     pub metrics: Vec<&'static str>,
-    /// Number of machines to draw from all ranges at once.
+    /// Number of machines to draw, each with all costs from their ranges.
     pub machines: usize,
     /// Results of earlier runs.
     pub cache: Cache,

@@ -6,8 +6,8 @@
 //! goes to the counter directly. A group's counter is therefore the pages of its folios plus those
 //! in stocks.
 //!
-//! Groups are a hierarchy ([`GroupsConfig`]). What is charged to a group is also charged to its
-//! ancestors, one counter after the other.
+//! Groups are a hierarchy ([`GroupsConfig`]). A charge to a group is also a charge to each of
+//! its ancestors, one counter after the other.
 //!
 //! Group 0 is the root: it has no limit, and its own folios are not charged.
 //!
@@ -177,8 +177,8 @@ impl<A: Machine> Groups<A> {
         let limit = self.groups[group.index()].limit.load(Relaxed);
         (limit != NO_LIMIT).then_some(limit)
     }
-    /// The pages that are charged to a group, including the CPUs' stocks; for the root, those of all
-    /// other groups.
+    /// The pages that are charged to a group, including the CPUs' stocks; for the root, those of
+    /// all other groups.
     pub fn usage(&self, group: GroupId) -> u64 {
         self.groups[group.index()].pages.load(Relaxed)
     }

@@ -11,8 +11,8 @@
 //!
 //! A flush is expensive, so readers avoid it. The changes since the last one are counted at each
 //! level up to the root, by CPU, and passed on to the group's shared count in batches of 64. A
-//! reader flushes if that exceeds 64 a CPU. From then on changes are not counted any more, at this
-//! level and above. A worker flushes every 2 s in any case.
+//! reader flushes if that exceeds 64 a CPU. Changes after that are not counted, at this level and
+//! above. A worker flushes every 2 s in any case.
 //!
 //! Differences from Linux 6.18: a flush covers all groups, not only the subtree of the reader, and
 //! leaves the CPUs' counts of changes as they are. The threshold depends on possible CPUs instead
@@ -107,7 +107,7 @@ struct Cpu<A: Machine> {
 struct Total {
     /// The group's, its descendants' included.
     values: Box<[i64]>,
-    /// What a flush of children has left for the group.
+    /// Changes of children that a flush has left for the group.
     pending: Box<[i64]>,
 }
 
@@ -259,7 +259,7 @@ impl<A: Machine> GroupStats<A> {
                 stats.listed.store(0, Relaxed);
             }
             next = stats.next.load(Relaxed);
-            // From here on the CPU may list the group again, and overwrite `next`.
+            // After this the CPU may list the group again, and overwrite `next`.
             stats.listed.store(0, Relaxed);
             if self.tree.is_leaf(slot) {
                 self.fold(cpu, slot, &mut totals);

@@ -265,7 +265,7 @@ impl<A: Machine> Space<A> {
             }
         }
     }
-    /// `count` entries that mapped the folio were taken; drops the mappings, but not the references.
+    /// Drops the mappings of `count` entries of the folio that were taken, but not the references.
     pub(super) fn unmap_folio(&self, on: MmRef<'_, A>, folio: Pfn, count: u32, locked: Locked) {
         let _span = Span::<A>::enter(Func::FolioRemoveRmapPtes);
         on.memory.remove_maps(folio, count);

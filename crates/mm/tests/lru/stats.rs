@@ -130,7 +130,7 @@ fn a_worker_flushes_and_comes_back() {
     assert!(machine.mm.work().is_pending(WorkItem::StatFlush));
 }
 
-/// What is charged to a group is charged to the groups above it.
+/// A charge to a group is also a charge to the groups above it.
 #[test]
 fn charges_go_up_to_the_root() {
     let machine = machine();

@@ -1,7 +1,7 @@
-//! Documents as text for a mail: the answer, a header, a table of metrics, locks, the host's cost.
+//! Documents as text for a mail: answer, header, table of metrics, locks, the host's cost.
 //!
-//! [`text`] has all of that. [`brief`] is for a terminal: the answer and the headlines. [`page`] has
-//! the answers of many documents, and [`sweep_text`] the points of sweeps side by side.
+//! [`text`] has all of that. [`brief`] is for a terminal: the answer and the headlines. [`page`]
+//! has the answers of many documents, and [`sweep_text`] the points of sweeps side by side.
 
 mod answer;
 mod calls;

@@ -58,8 +58,8 @@ fn foot(documents: &[(Document, Notes<'_>)]) -> Vec<String> {
     lines.extend(
         not_simulated(&gaps).map(|text| wrap(&text, "missing: ", "  ")).unwrap_or_default(),
     );
-    let rest = "Whether a conclusion survives other costs: mmscale robust STUDY. Tables, locks, call \
-                paths: --details, or mmscale run STUDY.";
+    let rest = "Whether a conclusion survives other costs: mmscale robust STUDY. Tables, locks, \
+                call paths: --details, or mmscale run STUDY.";
     lines.extend(wrap(rest, "", "  "));
     lines
 }

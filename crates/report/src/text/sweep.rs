@@ -1,4 +1,5 @@
-//! A sweep: the points of several documents of one study in one table, what limits each, and a plot.
+//! A sweep: the points of several documents of one study in one table, the lock that limits each,
+//! and a plot.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -194,11 +195,11 @@ fn first_limits(points: &[Point<'_>], arms: &[&str]) -> Vec<String> {
         };
         let first = by_cpus.iter().find(limited)?;
         let limits = limits(arm(first.document, name)?)?;
-        Some(format!("{name}: {} from {} CPUs on", limits.first()?.class, first.document.cpus))
+        Some(format!("{name}: {}, first with {} CPUs", limits.first()?.class, first.document.cpus))
     };
     let parts: Vec<String> = arms.iter().filter_map(of_arm).collect();
     let curve = points.iter().map(|point| point.document.cpus).collect::<BTreeSet<_>>().len() > 1;
-    if parts.is_empty() || !curve { vec![] } else { wrap(&parts.join("; "), "limited by ", "  ") }
+    if parts.is_empty() || !curve { vec![] } else { wrap(&parts.join("; "), "first limit: ", "  ") }
 }
 
 /// Returns a plot of a headline against the number of CPUs.

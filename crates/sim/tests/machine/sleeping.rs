@@ -70,8 +70,8 @@ fn a_spinner_behind_another_leaves_for_a_task_that_waits_for_its_cpu() {
     }
 }
 
-/// A writer is preempted by a more urgent one on its CPU, at any step of taking and of releasing the
-/// semaphore. The urgent one never spins for the writer that it keeps from running.
+/// A writer is preempted by a more urgent one on its CPU, at any step of taking and of releasing
+/// the semaphore. The urgent one never spins for the writer that it keeps from running.
 #[test]
 fn an_urgent_writer_does_not_spin_for_one_that_it_preempted() {
     for woken_ns in (0..4_000).step_by(20) {
