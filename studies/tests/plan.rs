@@ -24,9 +24,9 @@ fn nothing_but_a_name_is_needed() {
     let plan = single(&request());
     assert_eq!((plan.on, plan.cpus, plan.hz), (Target::Sim, 72, 1000));
     assert_eq!(plan.profile_name, "arm64-72");
-    assert_eq!(*plan.seeds, [1, 2, 3, 4, 5]);
+    assert_eq!(*plan.seeds, [1, 2, 3, 4, 5, 6, 7]);
     assert_eq!(plan.arms, [ArmId(0), ArmId(1)]);
-    assert_eq!(plan.runs(), 10);
+    assert_eq!(plan.runs(), 14);
     assert_eq!(plan.params.count("factor"), 7);
 }
 
@@ -76,7 +76,7 @@ fn cpus_that_cannot_have_the_profiles_groups_are_refused_unless_a_shape_is_named
         ..request()
     };
     let why = plan(REGISTRY, &of(95, Shape::Keep)).unwrap_err().to_string();
-    assert!(why.contains("take 64 or 96 CPUs") && why.contains("`fill`"), "{why}");
+    assert!(why.contains("use 64 or 96 CPUs") && why.contains("--shape fill"), "{why}");
     let groups = |cpus, shape| {
         let topology = single(&of(cpus, shape)).topology.unwrap();
         let record::Topology { nodes, node_cpus, cache_cpus, core_threads, profile, .. } = topology;
@@ -311,7 +311,7 @@ fn what_makes_no_sense_is_refused_with_a_way_out() {
         (refusal(|r| r.settings = set(&["factr=2"])), "did you mean `factor`?"),
         (refusal(|r| r.settings = set(&["factor=-2"])), "must not be negative"),
         (refusal(|r| r.seeds = Some(0)), "allowed: --seeds 1 to 10000"),
-        (refusal(|r| r.first_seed = u64::MAX), "cannot run 5 seeds"),
+        (refusal(|r| r.first_seed = u64::MAX), "cannot run 7 seeds"),
         (
             refusal(|r| r.on = Some(Target::Linux)),
             "does not run on the live kernel; use --on sim or --on threads",

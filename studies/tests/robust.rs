@@ -114,7 +114,7 @@ fn what_is_in_the_cache_is_not_run_again() {
     assert_eq!(STUDY.runs.load(Ordering::Relaxed), runs, "all came from the cache");
     // Half a file is as good as none.
     let file = std::fs::read_dir(&folder).unwrap().next().unwrap().unwrap().path();
-    std::fs::write(&file, r#"{"metrics":{"cost_"#).unwrap();
+    std::fs::write(&file, r#"{"metric_bits":{"cost_"#).unwrap();
     assert_eq!(analyse(REGISTRY, &request("kept"), cache()).unwrap(), first);
     assert_eq!(STUDY.runs.load(Ordering::Relaxed), runs + 1);
     std::fs::remove_dir_all(folder).unwrap();

@@ -3,9 +3,14 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-use crate::fake::{request, single};
+use crate::fake::{self, single};
 use mmscale_document::{Build, Document, Target, Value};
 use mmscale_harness::{Interrupt, Origin, ProgressSink, Request, RunError, RunEvent, execute};
+
+/// Returns a request for the fake study with five seeds.
+fn request() -> Request {
+    Request { seeds: Some(5), ..fake::request() }
+}
 
 /// Records events, and can request a stop after a number of runs.
 struct Watcher {

@@ -56,7 +56,13 @@ pub(crate) fn run(registry: Registry, origin: Origin, args: &RunArgs) -> Result<
                 lost.documents += 1;
                 continue;
             }
-            Err(error) => return Err(stopped(error, place - lost.documents, plans.len())),
+            Err(error) => {
+                // An interrupt loses no document that is complete.
+                if args.format == Format::Text && !complete.is_empty() && !args.details {
+                    interrupt::whole(|| output::print(&together(&complete, args)))?;
+                }
+                return Err(stopped(error, place - lost.documents, plans.len()));
+            }
         };
         lost.count(&document);
         let notes = notes(plan, &args.only);

@@ -299,7 +299,7 @@ fn without_rights_rates_are_measured_and_the_rest_is_said_to_be_missing() {
     assert_eq!(live.status.code(), Some(1));
     assert!(said(&live).contains("mmscale doctor"), "{}", said(&live));
     let arguments = ["run", "churn", "--on", "linux", "--arm", "stock", "--quick", "--seeds", "1"];
-    let ran = run(4096, &arguments).unwrap();
+    let ran = run(4096, &[&arguments[..], &["--details"]].concat()).unwrap();
     let text = said(&ran);
     assert!(ran.status.success(), "{text}");
     assert!(text.contains("cannot observe waits, batches and calls of the kernel"), "{text}");

@@ -70,7 +70,7 @@ fn results_come_as_text_and_json() {
     let folder = tempfile::tempdir().unwrap();
     let below = folder.path().join("made/for/it");
     let mut run = mmscale();
-    run.args(["run", "all", "--cpus", "8,16", "--seeds", "1", "-o"]).arg(&below);
+    run.args(["run", "all", "--cpus", "8,16", "--seeds", "1", "--details", "-o"]).arg(&below);
     let output = run.output().unwrap();
     assert!(output.status.success(), "{}", stderr(&output));
     let stems = ["fake-arm64-72-cpus16", "fake-arm64-72-cpus8", "other-arm64-72-cpus16"];
@@ -97,7 +97,7 @@ fn a_run_never_overwrites_another_run() {
     let again = run("--seed 2");
     assert_eq!(again.status.code(), Some(2), "{}", stderr(&again));
     assert!(again.stdout.is_empty(), "nothing was started");
-    for word in ["fake-arm64-72.json", "another run", "--replace"] {
+    for word in ["fake-arm64-72.json", "the file exists", "--replace"] {
         assert!(stderr(&again).contains(word), "{word}: {}", stderr(&again));
     }
     assert_eq!(fs::read_to_string(&json).unwrap(), first);
@@ -217,7 +217,7 @@ fn the_first_signal_ends_a_run_that_does_not_look() {
         // Two documents: the second runs for a minute and ignores the interrupt.
         let mut child = mmscale()
             .args(["run", "fake", "--set", "pause_s=0,60", "--seeds", "1", "--arm", "stock"])
-            .args(["--replace", "-o"])
+            .args(["--details", "--replace", "-o"])
             .arg(folder.path())
             .env("FAKE_IS_DEAF", "1")
             .stdout(Stdio::piped())

@@ -41,6 +41,7 @@ fn text() -> String {
             ("node_pages", 262144.0),
             ("page_bytes", 4096.0),
             ("node_bytes_per_us", 10_000.0),
+            ("tlb_broadcast_spaces", 0.0),
         ]),
         timer: section(&[("hz", 250.0)]),
         costs: section(&costs.map(|key| (key, 12.5))),
@@ -216,7 +217,7 @@ fn scaling_moves_costs_and_nothing_else() {
     assert_eq!(dear.costs.op_ps[Op::PagePrep as usize], 72_540);
     assert_eq!(dear.costs.node_bytes_per_us, 92_308);
     assert_eq!(dear.costs.jitter_1024, base.costs.jitter_1024);
-    assert_eq!((dear.swap.read_ps, dear.swap.bytes_per_us), (104_000_000, 2_308));
+    assert_eq!((dear.swap.read_ps, dear.swap.bytes_per_us), (110_500_000, 2_462));
     assert_eq!(dear.swap.depth, base.swap.depth);
     assert_eq!((dear.topology, dear.hz), (base.topology, base.hz));
     let lines = base.scaled_group(CostGroup::Lines, 0.7);

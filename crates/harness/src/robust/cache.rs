@@ -13,10 +13,25 @@ use crate::study::ArmId;
 /// The results of a run that an analysis needs.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Outcome {
-    /// The metrics that have a value.
-    pub(super) metrics: BTreeMap<String, f64>,
+    /// The metrics that have a value, each as the bits of an `f64`: a file has exactly that value.
+    metric_bits: BTreeMap<String, u64>,
     /// The machine's own fingerprint.
-    pub(super) fingerprint: u64,
+    fingerprint: u64,
+}
+
+impl Outcome {
+    /// Creates an outcome.
+    pub(super) fn new<'a>(
+        metrics: impl IntoIterator<Item = (&'a str, f64)>,
+        fingerprint: u64,
+    ) -> Self {
+        let bits = metrics.into_iter().map(|(name, value)| (name.to_owned(), value.to_bits()));
+        Self { metric_bits: bits.collect(), fingerprint }
+    }
+    /// Returns the value of a metric.
+    pub(super) fn metric(&self, name: &str) -> Option<f64> {
+        self.metric_bits.get(name).copied().map(f64::from_bits)
+    }
 }
 
 /// A folder with the outcomes of earlier runs, a file for each.

@@ -228,9 +228,8 @@ impl Runs<'_> {
             return Ok(outcome);
         }
         let result = run_alone(machine, arm, seed, self.interrupt)?;
-        let metrics =
-            result.metrics.iter().map(|(name, value)| ((*name).to_owned(), value.as_f64()));
-        let outcome = Outcome { metrics: metrics.collect(), fingerprint: result.fingerprint };
+        let metrics = result.metrics.iter().map(|(name, value)| (*name, value.as_f64()));
+        let outcome = Outcome::new(metrics, result.fingerprint);
         self.cache.keep(machine, arm, seed, &outcome);
         Ok(outcome)
     }
@@ -238,7 +237,7 @@ impl Runs<'_> {
 
 /// Returns the change of a metric between two arms on a machine, in percent of the first.
 fn change(plan: &Plan, runs: &OnMachine, arms: [ArmId; 2], metric: &str) -> Option<f64> {
-    let value = |arm: ArmId, seed: u64| runs.get(&(arm, seed))?.metrics.get(metric).copied();
+    let value = |arm: ArmId, seed: u64| runs.get(&(arm, seed))?.metric(metric);
     let pairs = plan.seeds.iter();
     let pairs: Vec<(f64, f64)> =
         pairs.filter_map(|&seed| Some((value(arms[0], seed)?, value(arms[1], seed)?))).collect();

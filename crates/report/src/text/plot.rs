@@ -110,12 +110,7 @@ mod tests {
         assert_eq!(row('x'), Some(1), "the last point of lazy is in the corner: {lines:#?}");
         assert!(row('o').unwrap() > 6, "{lines:#?}");
         assert!(lines[HEIGHT].starts_with("       10|%"), "both begin there: {lines:#?}");
-        assert!(
-            lines
-                .last()
-                .unwrap()
-                .contains("o stock   x lazy   % several   . in proportion to cpus")
-        );
+        assert!(lines.last().unwrap().contains("o stock x lazy % several . in proportion to cpus"));
     }
 
     #[test]
