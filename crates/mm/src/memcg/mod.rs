@@ -232,8 +232,11 @@ impl<A: Machine> Groups<A> {
     /// Subtracts from the counters of a group and its ancestors; returns whether all were large
     /// enough.
     fn count_down(&self, group: usize, pages: u64) -> bool {
-        let old = |slot: usize| self.groups[slot].pages.fetch_sub(pages, Relaxed);
-        self.tree.up(group).fold(true, |enough, slot| old(slot) >= pages && enough)
+        let mut enough = true;
+        for slot in self.tree.up(group) {
+            enough &= self.groups[slot].pages.fetch_sub(pages, Relaxed) >= pages;
+        }
+        enough
     }
 
     /// Adds what is left of a batch to the stock of the group. The sum is less than a batch, as the

@@ -355,11 +355,9 @@ impl<A: Machine> GroupStats<A> {
         let totals = self.totals.lock_irqsave();
         let mut sums = vec![vec![0; self.len]; self.tree.slots()];
         for slot in slots() {
-            for at in 0..self.len {
-                sums[slot][at] += self.own(slot, at);
-                if let Some(parent) = self.tree.parent(slot) {
-                    sums[parent][at] += sums[slot][at];
-                }
+            (0..self.len).for_each(|at| sums[slot][at] += self.own(slot, at));
+            if let Some(parent) = self.tree.parent(slot) {
+                (0..self.len).for_each(|at| sums[parent][at] += sums[slot][at]);
             }
             let items = 0..NodeItem::COUNT;
             let is_whole = items.into_iter().all(|item| {
