@@ -89,6 +89,7 @@ fn key(plan: &Plan, arm: ArmId, seed: u64) -> String {
         key.add_str(name);
         key.add_str(&value.to_string());
     }
+    key.add_str(plan.study.arms()[arm.0].name);
     for (name, policy) in plan.study.policies(arm, &plan.params, plan.on) {
         key.add_str(&name);
         key.add_str(&policy);
