@@ -22,10 +22,8 @@ const WORSE: usize = 5;
 /// Formats the answers of several documents on one page, with lines of at most [`WIDTH`] columns.
 /// Each document has the notes of its study.
 pub fn page(documents: &[(Document, Notes<'_>)]) -> String {
-    let mut lines = vec![format!(
-        "{:<POINT$}{:<LIMIT$}{:<ARM$}headline against the first arm",
-        "", "limit", "arm"
-    )];
+    let mut lines =
+        vec![format!("{:<POINT$}{:<LIMIT$}{:<ARM$}    change of the headline", "", "limit", "arm")];
     for (document, notes) in documents {
         let same_study: Vec<&Document> = documents
             .iter()
@@ -96,7 +94,8 @@ fn headline(base: &ArmRecord, arm: &ArmRecord, notes: &Notes<'_>) -> Option<Stri
     let found = changes(base, arm);
     let (name, change) = in_order(&found, notes).find(|(_, found)| found.holds.is_some())?;
     let mark = if change.holds == Some(true) { "*" } else { "" };
-    Some(format!("{name} {}{mark}", figure::change(Some(change))))
+    let change = format!("{}{mark}", figure::change(Some(change)));
+    Some(format!("{change:>10} {name}"))
 }
 
 /// Formats the largest changes for the worse over all documents.
