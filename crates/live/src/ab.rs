@@ -288,7 +288,7 @@ mod tests {
         let compared = compare("x", "1/s", a, b);
         assert!((compared.ratio.unwrap() - 1.1).abs() < 1e-9);
         let [low, high] = compared.ci95.unwrap();
-        // The interval ends at an average of the slow pair and another: the square root of 1.1 x 11.
+        // The interval ends at an average of the slow pair and another: the root of 1.1 x 11.
         assert!((low - 1.1).abs() < 1e-9 && (high - 12.1_f64.sqrt()).abs() < 1e-9, "{low} {high}");
         assert_eq!(compare("x", "1", vec![0.0, 1.0], vec![1.0, 1.0]).ratio, None);
     }
