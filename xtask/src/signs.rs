@@ -4,12 +4,12 @@
 //! A reader of a quick run draws conclusions from the signs of its changes. The change of an arm
 //! against the first arm must not have opposite signs in the quick and the full run, if either run
 //! resolves it: the 95 % interval of its pairs of seeds excludes that nothing changed. Changes
-//! below 1 % are noise.
+//! below 1 % are noise, and so is a quick change whose pairs of seeds disagree in direction.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use mmscale_document::Document;
+use mmscale_document::{ArmRecord, Document};
 use mmscale_report::{MetricChange, changes};
 
 /// Minimum change, as a share, that counts.
@@ -61,13 +61,27 @@ fn compare(quick: &Document, full: &Document, compared: &mut usize) -> Vec<Strin
             let Some(quick) = quick_changes.get(name) else { continue };
             let (quick, full) = (change(quick), change(&full));
             *compared += 1;
-            if quick.contradicts(full) {
+            if quick.contradicts(full) && pairs_agree(quick_base, quick_arm, name) {
                 let arm = &full_arm.arm;
                 findings.push(format!("{arm}: {name}: quick {quick}, full {full}"));
             }
         }
     }
     findings
+}
+
+/// Returns whether a metric changes in the same direction in all pairs of seeds. A quick run has two
+/// seeds; if they disagree, its reader draws no conclusion.
+fn pairs_agree(base: &ArmRecord, arm: &ArmRecord, name: &str) -> bool {
+    let by_seed = |arm: &ArmRecord| -> BTreeMap<u64, f64> {
+        let values = arm.metrics.get(name).map_or(&[][..], |metric| &metric.values[..]);
+        let values = arm.seeds.iter().copied().zip(values.iter().copied());
+        values.filter_map(|(seed, value)| Some((seed, value?.as_f64()))).collect()
+    };
+    let after = by_seed(arm);
+    let up = by_seed(base).into_iter().filter_map(|(seed, value)| Some(*after.get(&seed)? > value));
+    let up: Vec<bool> = up.collect();
+    up.iter().all(|&one| one == up[0])
 }
 
 /// The change of a metric against the first arm.
