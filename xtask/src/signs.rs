@@ -79,7 +79,8 @@ fn pairs_agree(base: &ArmRecord, arm: &ArmRecord, name: &str) -> bool {
         values.filter_map(|(seed, value)| Some((seed, value?.as_f64()))).collect()
     };
     let after = by_seed(arm);
-    let up = by_seed(base).into_iter().filter_map(|(seed, value)| Some(*after.get(&seed)? > value));
+    let pairs = by_seed(base).into_iter();
+    let up = pairs.filter_map(|(seed, value)| Some(*after.get(&seed)? > value));
     let up: Vec<bool> = up.collect();
     up.iter().all(|&one| one == up[0])
 }
