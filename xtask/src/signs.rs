@@ -70,8 +70,8 @@ fn compare(quick: &Document, full: &Document, compared: &mut usize) -> Vec<Strin
     findings
 }
 
-/// Returns whether a metric changes in the same direction in all pairs of seeds. A quick run has two
-/// seeds; if they disagree, its reader draws no conclusion.
+/// Returns whether a metric changes in the same direction in all pairs of seeds. A quick run has
+/// two seeds; if they disagree, its reader draws no conclusion.
 fn pairs_agree(base: &ArmRecord, arm: &ArmRecord, name: &str) -> bool {
     let by_seed = |arm: &ArmRecord| -> BTreeMap<u64, f64> {
         let values = arm.metrics.get(name).map_or(&[][..], |metric| &metric.values[..]);
