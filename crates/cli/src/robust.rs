@@ -8,8 +8,8 @@ use indicatif::{ProgressBar, ProgressStyle};
 use mmscale_document::Target;
 use mmscale_harness::{
     Cache, CallError, Checks, Length, Merged, MetricSpec, Origin, Plan, PolicyArm, Profiles,
-    Registry, Request, RobustError, RobustRequest, RunError, Settings, fits_host, linux_version,
-    plan, robust as analyse,
+    Registry, Request, RobustError, RobustRequest, RunError, fits_host, linux_version, plan,
+    robust as analyse,
 };
 use mmscale_report::{Folder, json_line, robust_text};
 
@@ -18,6 +18,7 @@ use crate::failure::Failure;
 use crate::file_names::stems;
 use crate::interrupt::{self, Grace};
 use crate::output;
+use crate::run::settings;
 
 /// Analyses what the conclusions of studies depend on.
 pub(crate) fn robust(registry: Registry, origin: Origin, args: &RobustArgs) -> Result<(), Failure> {
@@ -118,12 +119,7 @@ fn failure(why: RobustError) -> Failure {
 }
 
 fn request(args: &RobustArgs, origin: Origin) -> Result<Request, Failure> {
-    let mut settings = Settings::parse(&args.set).map_err(CallError::from)?;
-    for (key, value) in [("cpus", &args.cpus), ("hz", &args.hz)] {
-        if let Some(value) = value {
-            settings.add(key, value).map_err(CallError::from)?;
-        }
-    }
+    let settings = settings(&args.set, args.cpus.as_deref(), args.hz.as_deref())?;
     let policies = args.policies.iter().map(|text| PolicyArm::parse(text));
     Ok(Request {
         studies: args.studies.clone(),

@@ -201,13 +201,23 @@ fn write_files(
     Ok([json, text])
 }
 
-fn request(args: &RunArgs, origin: Origin) -> Result<Request, Failure> {
-    let mut settings = Settings::parse(&args.set).map_err(CallError::from)?;
-    for (key, value) in [("cpus", &args.cpus), ("hz", &args.hz)] {
+/// Returns the settings of a call: those of `--set`, with CPUs and HZ.
+pub(crate) fn settings(
+    set: &[String],
+    cpus: Option<&str>,
+    hz: Option<&str>,
+) -> Result<Settings, Failure> {
+    let mut settings = Settings::parse(set).map_err(CallError::from)?;
+    for (key, value) in [("cpus", cpus), ("hz", hz)] {
         if let Some(value) = value {
             settings.add(key, value).map_err(CallError::from)?;
         }
     }
+    Ok(settings)
+}
+
+fn request(args: &RunArgs, origin: Origin) -> Result<Request, Failure> {
+    let settings = settings(&args.set, args.cpus.as_deref(), args.hz.as_deref())?;
     let policies = args.policies.iter().map(|text| PolicyArm::parse(text));
     Ok(Request {
         studies: args.studies.clone(),

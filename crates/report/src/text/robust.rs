@@ -28,7 +28,7 @@ pub fn robust_text(robust: &Robustness) -> String {
 fn head(robust: &Robustness) -> Vec<String> {
     let hash = robust.profile_hash.get(..8).unwrap_or(&robust.profile_hash);
     let title = format!(
-        "{}: what the conclusions depend on, on {} CPUs of {} ({hash}), {} seeds",
+        "{}: what the conclusions depend on, on {} CPUs of {} ({hash}), number of seeds: {}",
         robust.study,
         robust.cpus,
         robust.profile,
