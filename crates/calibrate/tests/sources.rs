@@ -1,7 +1,10 @@
-//! Sources of the built-in profiles: how many numbers are assumptions.
+//! Sources of the built-in profiles: how many numbers are assumptions, and whether derived ones
+//! give the sums that they were derived from.
 
+use mmscale_calibrate::fidelity::{Step, one_cpu};
 use mmscale_calibrate::review::review;
 use mmscale_calibrate::{Basis, Profiles};
+use mmscale_harness::Interrupt;
 use mmscale_sim::profile::builtin_names;
 use std::path::Path;
 
@@ -44,4 +47,20 @@ fn handoffs_are_measured_for_three_machines() {
     });
     let known: Vec<_> = known.collect();
     assert!(known.len() >= 3, "{known:?}");
+}
+
+/// Costs whose source is a published time of a page on one CPU together give that time.
+#[test]
+fn sums_of_derived_costs_are_the_published_ones() {
+    for (name, steps) in
+        [("x86-26", &[Step::WriteFault, Step::MunmapEmpty][..]), ("x86-16", &[Step::Fork])]
+    {
+        let profile = mmscale_sim::profile::load(name).unwrap();
+        let rows = one_cpu(&profile, &Interrupt::default()).unwrap();
+        for step in steps {
+            let (_, pair) = rows.iter().find(|(of, _)| of == step).expect("it is published");
+            let error = pair.error_percent();
+            assert!(error.abs() < 10.0, "{name}, {step:?}: {error} %");
+        }
+    }
 }

@@ -108,29 +108,3 @@ fn timed<S: System>(system: &S) -> Result<[f64; Step::COUNT], Errno> {
     }
     Ok(ns)
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn error_percent(rows: &[(Step, Pair)], step: Step) -> f64 {
-        let row = rows.iter().find(|(of, _)| *of == step);
-        row.expect("the step is published for this profile").1.error_percent()
-    }
-
-    /// Costs whose source is one of these sums together give that sum.
-    #[test]
-    fn sums_of_derived_costs_are_the_published_ones() {
-        let rows = |name| {
-            let profile = mmscale_sim::profile::load(name).unwrap();
-            one_cpu(&profile, &Interrupt::default()).unwrap()
-        };
-        let metal = rows("x86-26");
-        for step in [Step::WriteFault, Step::MunmapEmpty] {
-            let error = error_percent(&metal, step);
-            assert!(error.abs() < 10.0, "{step:?}: {error} %");
-        }
-        let error = error_percent(&rows("x86-16"), Step::Fork);
-        assert!(error.abs() < 10.0, "{error} %");
-    }
-}
