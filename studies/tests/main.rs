@@ -1,5 +1,6 @@
 //! Tests of the studies, and of requests that are refused before anything runs.
 
+mod blame;
 mod churn;
 mod fake;
 mod ipi;

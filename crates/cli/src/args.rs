@@ -72,6 +72,8 @@ pub(crate) enum Command {
     Run(Box<RunArgs>),
     /// Say which costs of the machine the conclusions of studies depend on
     Robust(Box<RobustArgs>),
+    /// Say what a study gains if a lock is held for less time, or a cost is smaller
+    Whatif(Box<WhatIfArgs>),
     /// Compare two saved runs, before and after a change
     Compare(CompareArgs),
     /// List studies, policies, versions of Linux and machine profiles; describe one of them
@@ -427,6 +429,9 @@ pub(crate) struct RunArgs {
     /// Run with checkers (lock order, frame ownership, leaks); a violation fails the run
     #[arg(help_heading = OUTPUT, long)]
     pub(crate) check: bool,
+    /// Show who made whom wait: what the holders of locks did while others waited
+    #[arg(help_heading = OUTPUT, long, conflicts_with = "ab")]
+    pub(crate) blame: bool,
     /// Fewer seeds and shorter runs, for a first look
     #[arg(help_heading = SIZE, long)]
     pub(crate) quick: bool,
@@ -504,6 +509,74 @@ pub(crate) struct RobustArgs {
     /// Keep no results and use none
     #[arg(help_heading = OUTPUT, long)]
     pub(crate) no_cache: bool,
+}
+
+/// Examples of `whatif`.
+const WHATIF_EXAMPLES: &str = "\
+Examples:
+  mmscale whatif churn --set madvise=none --cpus 32
+  mmscale whatif vmstat --arm posted --of zone,handoff";
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = WHATIF_EXAMPLES)]
+pub(crate) struct WhatIfArgs {
+    /// The studies by name; all of them if none is named
+    #[arg(value_name = "STUDY", default_value = "all")]
+    pub(crate) studies: Vec<String>,
+    /// What to scale: lock classes (their holds), `handoff`, `lines`, operations of the profile; the
+    /// locks that CPUs wait for, `handoff` and `lines` if none is named
+    #[arg(long, value_name = "A,B", value_delimiter = ',')]
+    pub(crate) of: Vec<String>,
+    /// CPUs of the machine, 1 to 4096; several values make an analysis each
+    #[arg(help_heading = MACHINE, long, value_name = "N", allow_negative_numbers = true)]
+    pub(crate) cpus: Option<String>,
+    /// How CPUs are grouped where --cpus is not the profile's
+    #[arg(help_heading = MACHINE, long, value_enum, default_value_t = ShapeArg::Keep)]
+    pub(crate) shape: ShapeArg,
+    /// The simulated machine: a built-in profile, or the path of a profile file
+    #[arg(help_heading = MACHINE, long, value_name = "NAME|FILE")]
+    pub(crate) profile: Option<PathBuf>,
+    /// The arm; the study's first one if none is named
+    #[arg(help_heading = ARMS, long, value_name = "NAME")]
+    pub(crate) arm: Option<String>,
+    /// Use an arm with these policies
+    #[arg(
+        help_heading = ARMS,
+        long = "policy",
+        value_name = "[NAME:]KEY=POLICY,..",
+        conflicts_with = "arm"
+    )]
+    pub(crate) policies: Vec<String>,
+    /// Simulate the mechanisms of this version of Linux: 5.10, 5.15, 6.1, 6.12 or 6.18
+    #[arg(help_heading = ARMS, long, value_name = "VERSION")]
+    pub(crate) linux: Option<String>,
+    /// Set a parameter of the study; several values (key=8,16) make an analysis each
+    #[arg(help_heading = ARMS, long = "set", value_name = "KEY=VALUE", allow_hyphen_values = true)]
+    pub(crate) set: Vec<String>,
+    /// How many seeds each point runs
+    #[arg(help_heading = SIZE, long, value_name = "N", default_value_t = 2, value_parser = whole)]
+    pub(crate) seeds: u64,
+    /// The first seed; the others follow it
+    #[arg(
+        help_heading = SIZE,
+        long,
+        value_name = "BASE",
+        default_value_t = 1,
+        value_parser = whole
+    )]
+    pub(crate) seed: u64,
+    /// Runs of full length; quick ones if not given
+    #[arg(help_heading = SIZE, long)]
+    pub(crate) full: bool,
+    /// The form of the output
+    #[arg(help_heading = OUTPUT, long, value_enum, default_value_t = Format::Text)]
+    pub(crate) format: Format,
+    /// Also write each analysis to DIR, as text and as JSON
+    #[arg(help_heading = OUTPUT, short = 'o', long = "output", value_name = "DIR")]
+    pub(crate) output: Option<PathBuf>,
+    /// Replace files of the same names in DIR; otherwise they are an error
+    #[arg(help_heading = OUTPUT, long, requires = "output")]
+    pub(crate) replace: bool,
 }
 
 /// Parses a number of seeds, or a seed. The plan checks the allowed range.

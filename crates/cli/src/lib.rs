@@ -31,6 +31,7 @@ mod robust;
 mod run;
 #[cfg(feature = "live")]
 mod unwatched;
+mod whatif;
 #[cfg(feature = "live")]
 mod with;
 
@@ -108,6 +109,7 @@ fn dispatch(registry: Registry, origin: Origin, command: Option<Command>) -> Res
         None => output::print(&Args::command().render_help().to_string()),
         Some(Command::Run(args)) => run::run(registry, origin, &args),
         Some(Command::Robust(args)) => robust::robust(registry, origin, &args),
+        Some(Command::Whatif(args)) => whatif::whatif(registry, origin, &args),
         Some(Command::Compare(args)) => compare::compare(&args),
         Some(Command::List(args)) => list::list(registry, &args),
         Some(Command::Fidelity(args)) => fidelity::fidelity(registry.profiles(), &args),

@@ -82,7 +82,7 @@ fn bar(plan: &Plan) -> ProgressBar {
 }
 
 /// Returns the headlines of a study, or its first metric if it has none.
-fn headlines(metrics: &[MetricSpec]) -> Vec<&'static str> {
+pub(crate) fn headlines(metrics: &[MetricSpec]) -> Vec<&'static str> {
     let tested = metrics.iter().filter(|metric| metric.headline).map(|metric| metric.name);
     let tested: Vec<&str> = tested.collect();
     let first = metrics.iter().map(|metric| metric.name).take(1);
@@ -133,6 +133,8 @@ fn request(args: &RobustArgs, origin: Origin) -> Result<Request, Failure> {
         first_seed: args.seed,
         length: if args.full { Length::Full } else { Length::Quick },
         checks: Checks::Off,
+        blame: false,
+        hold_scale: None,
         shape: args.shape.into(),
         origin,
     })

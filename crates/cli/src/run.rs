@@ -235,6 +235,8 @@ fn request(args: &RunArgs, origin: Origin) -> Result<Request, Failure> {
         first_seed: args.seed,
         length: if args.quick { Length::Quick } else { Length::Full },
         checks: if args.check { Checks::On } else { Checks::Off },
+        blame: args.blame,
+        hold_scale: None,
         shape: args.shape.into(),
         origin,
     })

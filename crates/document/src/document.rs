@@ -6,7 +6,9 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Build, CallRecord, LockRecord, Metric, ParamValue, SectionRecord, Topology};
+use crate::{
+    BlameRecord, Build, CallRecord, LockRecord, Metric, ParamValue, SectionRecord, Topology,
+};
 
 /// The name and version of the document format, as in its `schema` field.
 pub const SCHEMA: &str = "mmscale/run/3";
@@ -186,6 +188,10 @@ pub struct ArmRecord {
     pub cpu_time: Option<CpuTimeRecord>,
     /// Lock statistics by class and site, summed over seeds.
     pub locks: Vec<LockRecord>,
+    /// What the holders of locks did while others waited, the longest total first. Empty if the
+    /// run did not record it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub blame: Vec<BlameRecord>,
     /// CPU time by call path, summed over seeds. Empty if the study does not collect it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub calls: Vec<CallRecord>,

@@ -5,6 +5,7 @@
 //! host). Its JSON form is stable and has a schema ([`schema_json`]). All collections are ordered,
 //! so that equal results make equal bytes. A [`Fingerprint`] identifies the results by 16 digits.
 
+mod blame;
 mod call;
 mod document;
 mod fingerprint;
@@ -15,7 +16,9 @@ mod robust;
 mod section;
 mod value;
 mod watched;
+mod whatif;
 
+pub use blame::{BlameRecord, BlameRow, Doing};
 pub use call::{CallRecord, CallRow};
 pub use document::{
     ArmRecord, CpuTimeRecord, Document, FailureRecord, GapRecord, Histogram, Host, PerCpu, SCHEMA,
@@ -31,3 +34,4 @@ pub use value::{ParamValue, Value};
 pub use watched::{
     Call, Durations, LOG2_BUCKETS, OomEvents, Side, Wait, Watch, Watched, passes, stand_ins,
 };
+pub use whatif::{PlainMetric, Scaled, ScaledPoint, WHATIF_SCHEMA, WaitShare, WhatIf};

@@ -32,6 +32,7 @@ fn arm() -> ArmRecord {
         metrics: BTreeMap::from([("zone_lock_contentions".into(), metric)]),
         cpu_time: None,
         locks: LockRecord::aggregate([&row]),
+        blame: vec![],
         calls: vec![],
         per_cpu: BTreeMap::new(),
         histograms: BTreeMap::new(),

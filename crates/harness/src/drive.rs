@@ -119,6 +119,7 @@ fn on_kernel<W: Workload>(
     spec.simulated(|config| {
         set_machine(env.common(), config);
         W::simulate(env, &plan, config);
+        config.hold_scale = env.ctx.hold_scale.or(config.hold_scale);
     });
     let run = Run::new(env, plan);
     let mut meters = W::Meter::of_cpus(env, &run.plan);
@@ -199,6 +200,7 @@ fn measured<W: Workload>(seen: &Seen<'_, W>) -> SeedResult {
         Source::Live(live) => live.add_host_metrics(&mut result),
         Source::Kernel(kernel) => {
             result.locks.clone_from(&kernel.machine.locks);
+            result.blame.clone_from(&kernel.machine.blame);
             result.made = kernel.machine.made;
             result.cpu_time = cpu_time(seen);
             result.fingerprint = kernel.machine.fingerprint;

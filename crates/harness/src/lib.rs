@@ -19,6 +19,7 @@
 //! | `plan`, `needs`, `shape` | from a request to plans; their host requirements; CPU counts |
 //! | `runner` | runs over seeds; documents |
 //! | `robust` | conclusions on machines with other costs |
+//! | `whatif` | results with one lock or cost scaled |
 //! | `versions` | arms as a version of Linux has them; the version of the running kernel |
 //! | `schedules`, `trails` | a run under both schedules, and the first event that differs |
 
@@ -49,6 +50,7 @@ mod spread;
 mod study;
 mod trails;
 pub mod versions;
+mod whatif;
 mod workload;
 
 pub use crate::arm::{Arm, Choice};
@@ -81,6 +83,7 @@ pub use study::{
 };
 pub use trails::Trails;
 pub use versions::{linux_version, policies_in, running_kernel};
+pub use whatif::{CallOrRun, FACTORS, Scalable, WhatIfRequest, whatif};
 pub use workload::{
     Env, Locks, Measured, Meter, Metric, Missing, Part, Phases, Run, SAMPLES, SETTLE_NS, Seen,
     Verdict, Window, Workload, counted, higher, insist, lower, making_ns, metric, ready_ns,

@@ -5,7 +5,7 @@ use crate::param::{ParamSpec, Params, Unit};
 use crate::study::{Checks, RunContext, StudyError};
 use crate::trails::Trails;
 use mmscale_arch::{CpuId, Machine, Probe};
-use mmscale_document::{CallRow, LockRow, Target};
+use mmscale_document::{BlameRow, CallRow, LockRow, Target};
 use mmscale_frames::page_alloc::MemoryMap;
 use mmscale_kernel::coverage::CallSet;
 use mmscale_kernel::{FinalCheck, Kernel};
@@ -51,6 +51,9 @@ pub struct MachineRun {
     pub end_ns: u64,
     /// Lock statistics by class and call path.
     pub locks: Vec<LockRow>,
+    /// What the holders of locks did while others waited, if the run requested it; simulated
+    /// machines only.
+    pub blame: Vec<BlameRow>,
     /// CPU time by call path.
     pub calls: Vec<CallRow>,
     /// The probes, in the order of CPUs.
@@ -121,6 +124,7 @@ impl MachineSpec {
             Checks::On => mmscale_sim::Checks::On,
             Checks::Off => mmscale_sim::Checks::Off,
         };
+        config.blame = ctx.blame;
         Self {
             mm: mm_of(MemoryMap::nodes(profile.topology.nodes, pages)),
             final_check: final_check_of(ctx),
@@ -290,6 +294,7 @@ fn on_sim<P: Program>(
     Ok(MachineRun {
         end_ns: outcome.virtual_ns,
         locks: outcome.locks,
+        blame: outcome.blame,
         calls: outcome.calls,
         made: CallSet::default(),
         probes: outcome.probes,
@@ -314,6 +319,7 @@ fn on_threads<P: Program>(
     Ok(MachineRun {
         end_ns: outcome.wall_ns,
         locks: outcome.locks,
+        blame: Vec::new(),
         calls: outcome.calls,
         made: CallSet::default(),
         probes: outcome.probes,

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use mmscale_document::{self as record, ParamValue, Target};
 use mmscale_mm::versions::{Version, policies_of};
+use mmscale_sim::HoldScale;
 use mmscale_sim::profile::{Profile, ProfileError, Profiles, Shape};
 use thiserror::Error;
 
@@ -60,6 +61,11 @@ pub struct Request {
     pub length: Length,
     /// Whether checkers are on.
     pub checks: Checks,
+    /// Whether to record what the holders of locks did while others waited; simulated machines
+    /// only.
+    pub blame: bool,
+    /// Scales work while a lock of one class is held; simulated machines only.
+    pub hold_scale: Option<HoldScale>,
     /// Grouping of CPUs on a simulated machine with another number of CPUs than its profile.
     pub shape: Shape,
     /// The program and command line of the request.
@@ -118,6 +124,11 @@ pub struct Plan {
     pub length: Length,
     /// Whether checkers are on.
     pub checks: Checks,
+    /// Whether to record what the holders of locks did while others waited; simulated machines
+    /// only.
+    pub blame: bool,
+    /// Scales work while a lock of one class is held; simulated machines only.
+    pub hold_scale: Option<HoldScale>,
     /// The program and command line of the request.
     pub origin: Origin,
 }
@@ -146,6 +157,8 @@ impl Plan {
             params: self.params.clone(),
             length: self.length,
             checks: self.checks,
+            blame: self.blame,
+            hold_scale: self.hold_scale,
             interrupt: interrupt.clone(),
             progress,
             trails: Trails::default(),
@@ -289,6 +302,11 @@ fn plan_study(
                     leave one of them out";
         return Err(CallError::Other(what.to_owned()));
     }
+    if on != Target::Sim && request.blame {
+        let what = "--blame needs the simulator, which knows the holder at each moment; leave --on \
+                    out";
+        return Err(CallError::Other(what.to_owned()));
+    }
     let profile = profile_of(profiles, defaults.profile, on, request)?;
     let cpus = match &profile {
         Some(profile) if request.profile.is_some() => profile.topology.cpus,
@@ -337,6 +355,8 @@ fn plan_study(
             seeds,
             length: request.length,
             checks: request.checks,
+            blame: request.blame,
+            hold_scale: request.hold_scale,
             origin: request.origin.clone(),
         });
     }

@@ -6,10 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use mmscale_document::{
-    Better, CallRow, CpuTimeRecord, Histogram, LockRow, PerCpu, SectionRecord, Span, Target, Value,
+    Better, BlameRow, CallRow, CpuTimeRecord, Histogram, LockRow, PerCpu, SectionRecord, Span,
+    Target, Value,
 };
 use mmscale_kernel::coverage::CallSet;
 use mmscale_mm::versions::Version;
+use mmscale_sim::HoldScale;
 use mmscale_sim::profile::Profile;
 use thiserror::Error;
 
@@ -205,6 +207,10 @@ pub struct RunContext {
     pub length: Length,
     /// Whether checkers are on.
     pub checks: Checks,
+    /// Whether to record what the holders of locks did while others waited.
+    pub blame: bool,
+    /// Scales work while a lock of one class is held.
+    pub hold_scale: Option<HoldScale>,
     /// The stop request. A run checks it at least every 100 ms of host time, and then returns
     /// [`StudyError::Interrupted`].
     pub interrupt: Interrupt,
@@ -311,6 +317,8 @@ pub struct SeedResult {
     pub missing: BTreeMap<&'static str, &'static str>,
     /// Lock statistics by class and call path.
     pub locks: Vec<LockRow>,
+    /// What the holders of locks did while others waited, if the request asks for it.
+    pub blame: Vec<BlameRow>,
     /// CPU time while locks were counted; simulated machines only.
     pub cpu_time: Option<CpuTimeRecord>,
     /// The kinds of calls that the programs made; machines with this memory manager only.

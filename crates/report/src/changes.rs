@@ -118,6 +118,7 @@ mod tests {
             metrics: metrics.iter().map(metric).collect(),
             cpu_time: None,
             locks: vec![],
+            blame: vec![],
             calls: vec![],
             per_cpu: BTreeMap::new(),
             histograms: BTreeMap::new(),

@@ -17,4 +17,6 @@ mod text;
 pub use changes::{MetricChange, Verdict, changes};
 pub use folder::{Existing, Folder, FolderError, Written};
 pub use json::json_line;
-pub use text::{Notes, WIDTH, brief, foot_text, page, robust_text, sweep_text, text, wrap};
+pub use text::{
+    Notes, WIDTH, brief, foot_text, page, robust_text, sweep_text, text, whatif_text, wrap,
+};

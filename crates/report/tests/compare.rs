@@ -48,6 +48,7 @@ fn arm(name: &str, factor: f64) -> ArmRecord {
         metrics: metrics.map(|(name, metric)| (name.to_owned(), metric)).into(),
         cpu_time: None,
         locks: vec![],
+        blame: vec![],
         calls: vec![],
         per_cpu: BTreeMap::new(),
         histograms: BTreeMap::new(),

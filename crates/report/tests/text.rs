@@ -61,6 +61,7 @@ fn arm(name: &str, scale: f64) -> ArmRecord {
             lock("zone", "free_pcppages_bulk", 412_345, contentions),
             lock("zone", "rmqueue_bulk", 398_000, contentions / 2),
         ],
+        blame: vec![],
         calls: vec![],
         per_cpu: BTreeMap::new(),
         histograms: BTreeMap::new(),

@@ -34,6 +34,8 @@ pub struct SimConfig {
     pub locks_ns: (u64, u64),
     /// Windows in which sections without preemption are recorded; `None` records none.
     pub sections: Option<Windows>,
+    /// Whether to record what the holders of a lock did while others waited for it.
+    pub blame: bool,
     /// Which part of the order of events to record.
     pub trail: TrailOf,
     /// Virtual time after which the run counts as failed, in ns.
@@ -80,6 +82,7 @@ impl SimConfig {
             checks: Checks::On,
             locks_ns: (0, u64::MAX),
             sections: None,
+            blame: false,
             trail: TrailOf::Nothing,
             limit_ns: 3_600_000_000_000,
             interrupt: None,

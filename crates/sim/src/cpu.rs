@@ -133,6 +133,8 @@ pub(crate) struct Cpu {
     pub(crate) need_resched: bool,
     /// Whether its sections are recorded.
     pub(crate) watched: bool,
+    /// Whether it holds a lock in a run that records blame.
+    pub(crate) logged: bool,
     /// The result of its call of `lock`, for when it resumes.
     pub(crate) lock_result: LockResult,
     pub(crate) wait: WaitState,
@@ -188,6 +190,7 @@ impl Cpu {
             in_irq: false,
             need_resched: false,
             watched: false,
+            logged: false,
             section_since: NEVER,
             watch: None,
             lock_result: LockResult::None,

@@ -51,6 +51,7 @@
 //! `worked_example` (`tests/machine/example.rs`) runs this under both policies;
 //! `docs/internals/virtual-time.md` has more.
 
+use crate::blame::Blame;
 use crate::checker::Checker;
 use crate::config::{Checks, Faults, HoldScale, Listener, Policy, SimConfig};
 use crate::cpu::{Cpu, WaitState, Waiter};
@@ -119,6 +120,8 @@ pub(crate) struct Engine {
     pub(crate) hold_scale: Option<HoldScale>,
     pub(crate) distances: Distances,
     pub(crate) stats: Stats,
+    /// What holders do while others wait, in a run that records it.
+    pub(crate) blame: Option<Box<Blame>>,
     /// The queue entry of each CPU that waits for a lock: at `2 * cpu` in a task, at `2 * cpu + 1`
     /// in an interrupt.
     pub(crate) waiters: Vec<Waiter>,
@@ -184,6 +187,7 @@ impl Engine {
             naive: config.policy == Policy::Naive,
             hold_scale: config.hold_scale,
             stats: Stats::new(window_ps(config.locks_ns)),
+            blame: config.blame.then(|| Box::new(Blame::new(cpus))),
             waiters: vec![Waiter::default(); 2 * cpus],
             tasks,
             live: 0,
@@ -249,6 +253,10 @@ impl Engine {
         if cpu.section_since != NEVER {
             cpu.section_on_path();
         }
+        if cpu.logged {
+            self.blame_path(self.cur);
+        }
+        let cpu = &mut self.cpus[self.cur];
         self.stats.spent(cpu.path, cpu.path_since, cpu.clock);
         cpu.path_since = cpu.clock;
         cpu.path = path;

@@ -244,6 +244,9 @@ impl Engine {
         if free > cpu.order() {
             let grant = time_of(free) + self.costs.handoff_ps + self.transfer(lock, at);
             self.hand_over(lock, at, row, self.cpus[at].clock, grant);
+            if self.blame.is_some() {
+                self.blame_granted(lock, at, row, (self.cpus[at].clock, grant), false);
+            }
             return self.wait_for_grant(lock, grant);
         }
         let cost = self.costs.lock_ps + self.transfer(lock, at);
@@ -255,6 +258,9 @@ impl Engine {
         lock.last.set(at as u16);
         self.stats.row(row).acquisitions += 1;
         self.hold(lock.class);
+        if self.blame.is_some() {
+            self.blame_taken(lock.since.get());
+        }
         LockAttempt::Mine
     }
     fn leave_in_queue(&mut self) -> LockStep {
@@ -333,6 +339,9 @@ impl Engine {
         }
         cpu.preempt += 1;
         let until = if cpu.irq_off { NEVER } else { cpu.ipi_at };
+        if self.blame.is_some() {
+            self.blame_queued();
+        }
         self.begin_queue_wait(until);
         LockAttempt::Wait
     }
@@ -407,6 +416,9 @@ impl Engine {
         cpu.clock += cost;
         cpu.preempt = cpu.preempt.saturating_sub(1);
         cpu.lock_result = LockResult::Left;
+        if self.blame.is_some() {
+            self.blame_left_queue();
+        }
     }
     /// Joins the queue of an osq, at the CPU's turn, unless the CPU must switch tasks already.
     fn join_osq(&mut self, lock: &SimSpin) -> LockStep {
@@ -446,6 +458,9 @@ impl Engine {
         lock.last.set(at as u16);
         self.stats.row(row).acquisitions += 1;
         self.hold(lock.class);
+        if self.blame.is_some() {
+            self.blame_taken(lock.since.get());
+        }
         true
     }
     fn spin_is_locked(&mut self, lock: &SimSpin) -> bool {
@@ -479,6 +494,10 @@ impl Engine {
         let held = cpu.clock.saturating_sub(lock.since.get());
         self.stats.row(lock.row.get()).hold_ps += held;
         lock.free_at.set(cpu.order());
+        if self.blame.is_some() {
+            self.blame_released(lock);
+        }
+        let cpu = &self.cpus[at];
         let place = lock.head.get();
         if place == NO_WAITER {
             lock.owner.set(NO_CPU);
@@ -497,6 +516,9 @@ impl Engine {
             self.prefetch.fetch_waiter(at, &self.cpus[at], waiter);
         }
         self.hand_over(lock, to, row, arrived, grant);
+        if self.blame.is_some() {
+            self.blame_granted(lock, to, row, (arrived, grant), true);
+        }
         if self.cpus[to].wait == WaitState::Spin {
             self.wake_by(to, grant);
         }

@@ -71,7 +71,11 @@ impl Engine {
             cpu.clock += lost_ps;
             cpu.section_lost(Waited::Stolen, lost_ps);
             cpu.steal_at = (cpu.clock + stolen.gap_ps(&mut cpu.noise_rng)).min(end);
+            if cpu.logged {
+                self.blame_lost(Waited::Stolen, lost_ps);
+            }
         }
+        let cpu = self.cpu();
         if let Some(device) = noise.irq_off
             && !cpu.irq_off
             && cpu.clock >= cpu.device_at
@@ -80,7 +84,11 @@ impl Engine {
             cpu.clock += lost_ps;
             cpu.section_lost(Waited::Handler, lost_ps);
             cpu.device_at = cpu.clock + device.gap_ps(&mut cpu.noise_rng);
+            if cpu.logged {
+                self.blame_lost(Waited::Handler, lost_ps);
+            }
         }
+        let cpu = self.cpu();
         if cpu.irq_off {
             cpu.stop_at = cpu.steal_at;
         }

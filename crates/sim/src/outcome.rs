@@ -3,7 +3,7 @@
 use crate::sections::CpuSections;
 use crate::trail::Trail;
 use mmscale_arch::{CpuId, Probe};
-use mmscale_document::{CallRow, LockRow};
+use mmscale_document::{BlameRow, CallRow, LockRow};
 
 /// The outcome of a run.
 pub struct Outcome {
@@ -25,6 +25,8 @@ pub struct Outcome {
     pub lateness: Lateness,
     /// Sections without preemption, by CPU; empty unless the run asked for them.
     pub sections: Vec<CpuSections>,
+    /// What the holders of locks did while others waited, if the run asked for it.
+    pub blame: Vec<BlameRow>,
     /// The order of events, as far as the run recorded it.
     pub trail: Trail,
     /// Broken rules, in the order in which the checkers saw them.

@@ -171,6 +171,7 @@ impl Engine {
                     / 1000,
             },
             sections,
+            blame: self.blame.map_or_else(Vec::new, |blame| blame.into_rows(&self.stats)),
             trail: self.tracker.finish(),
             violations: self.checker.take_violations(),
             failure: self.failure,

@@ -119,6 +119,11 @@ impl Stats {
     pub(crate) fn row(&mut self, row: u32) -> &mut LockStatsRow {
         &mut self.rows[row as usize]
     }
+    /// Returns the class and the path of a row that is counted.
+    pub(crate) fn class_and_path(&self, row: u32) -> Option<(LockClass, u32)> {
+        let counted = self.rows.get(row as usize).filter(|_| row != UNCOUNTED);
+        counted.map(|row| (LockClass::ALL[usize::from(row.class)], row.path))
+    }
     /// Returns the functions of a path, outermost first; longer paths are without the task root.
     pub(crate) fn names(&self, path: u32) -> Vec<&'static str> {
         let mut names = Vec::new();

@@ -110,6 +110,8 @@ pub(crate) fn request() -> Request {
         first_seed: 1,
         length: Length::Full,
         checks: Checks::Off,
+        blame: false,
+        hold_scale: None,
         shape: Shape::Keep,
         origin: Origin::default(),
     }

@@ -21,6 +21,8 @@ pub(crate) fn request(study: &str, settings: &[&str]) -> Request {
         first_seed: 1,
         length: Length::Full,
         checks: Checks::On,
+        blame: false,
+        hold_scale: None,
         shape: Shape::Keep,
         origin: Origin::default(),
     }

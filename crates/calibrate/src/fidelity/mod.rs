@@ -186,6 +186,8 @@ fn context(
         params: Default::default(),
         length: Default::default(),
         checks: Checks::Off,
+        blame: false,
+        hold_scale: None,
         interrupt: interrupt.clone(),
         progress: Default::default(),
         trails: Default::default(),

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use mmscale_document::{
-    ArmRecord, Average, CallRecord, CpuTimeRecord, Document, FailureRecord, Fingerprint, GapRecord,
-    Histogram, LockRecord, Metric, PerCpu, SCHEMA, Value,
+    ArmRecord, Average, BlameRecord, CallRecord, CpuTimeRecord, Document, FailureRecord,
+    Fingerprint, GapRecord, Histogram, LockRecord, Metric, PerCpu, SCHEMA, Value,
 };
 
 use mmscale_kernel::coverage::{CallSet, Gap};
@@ -164,6 +164,7 @@ fn arm(plan: &Plan, id: ArmId, runs: &Runs<'_>, rates: &BTreeSet<&str>) -> ArmRe
         metrics: metrics.collect(),
         cpu_time: cpu_time(runs),
         locks: LockRecord::aggregate(runs.iter().flat_map(|run| &run.locks)),
+        blame: BlameRecord::aggregate(runs.iter().flat_map(|run| &run.blame)),
         calls: CallRecord::aggregate(runs.iter().flat_map(|run| &run.calls)),
         per_cpu: per_cpu(runs),
         histograms: histograms(runs),

@@ -4,6 +4,7 @@
 //! has the answers of many documents, and [`sweep_text`] the points of sweeps side by side.
 
 mod answer;
+mod blame;
 mod calls;
 mod header;
 mod histograms;
@@ -15,6 +16,7 @@ mod robust;
 mod sections;
 mod sweep;
 mod table;
+mod whatif;
 
 use std::collections::BTreeMap;
 
@@ -25,6 +27,7 @@ pub use page::{foot_text, page};
 pub use robust::robust_text;
 pub use sweep::sweep_text;
 pub(crate) use table::beside;
+pub use whatif::whatif_text;
 
 /// Columns of the text form.
 pub const WIDTH: usize = 72;
@@ -62,6 +65,7 @@ pub fn text(document: &Document, notes: &Notes<'_>) -> String {
     lines.extend(header::lines(document, notes, Extent::Whole));
     lines.extend(table::metrics(document, notes, Extent::Whole));
     lines.extend(locks::lines(document, notes));
+    lines.extend(blame::lines(document, notes));
     lines.extend(calls::lines(document));
     lines.extend(histograms::lines(document));
     lines.extend(sections::lines(document));
@@ -83,6 +87,7 @@ pub fn brief(document: &Document, notes: &Notes<'_>) -> String {
     if !notes.only.is_empty() {
         lines.extend(locks::lines(document, notes));
     }
+    lines.extend(blame::lines(document, notes));
     lines.push(String::new());
     lines
         .push("all metrics, locks and call paths: --details; the same as files: -o DIR".to_owned());

@@ -146,3 +146,11 @@ pub struct LineCosts {
     /// In no cache: from the node's own memory.
     pub memory_ps: u64,
 }
+
+impl LineCosts {
+    /// Returns the costs of lines in the caches of other CPUs.
+    pub fn transfers_mut(&mut self) -> [&mut u64; 4] {
+        let Self { smt_ps, cluster_ps, node_ps, remote_ps, .. } = self;
+        [smt_ps, cluster_ps, node_ps, remote_ps]
+    }
+}

@@ -2,6 +2,7 @@
 
 mod allocator;
 mod basics;
+mod blame;
 mod calls;
 mod checks;
 mod common;

@@ -1,0 +1,205 @@
+//! What if: the same seeds on machines where the holds of one lock class, or one cost, are shorter
+//! or longer.
+
+use std::fmt;
+use std::sync::Arc;
+
+use mmscale_arch::{LockClass, Op};
+use mmscale_document::{
+    ArmRecord, Document, PlainMetric, Scaled, ScaledPoint, Target, WHATIF_SCHEMA, WaitShare, WhatIf,
+};
+use mmscale_sim::HoldScale;
+use mmscale_sim::profile::Profile;
+
+use crate::names::UnknownName;
+use crate::plan::{CallError, Plan};
+use crate::runner::{RunError, execute};
+use crate::study::{Interrupt, ProgressSink};
+
+/// The factors by which each thing is scaled.
+pub const FACTORS: [f64; 3] = [0.01, 0.5, 2.0];
+
+/// Minimum share of the CPU time for which CPUs wait for a lock whose holds are scaled without
+/// being named.
+const WAITED: f64 = 0.005;
+
+/// A thing that takes time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Scalable {
+    /// Work while a lock of the class is held: operations and lines, not its handoff.
+    Hold(LockClass),
+    /// Passing a contended lock to the next waiter.
+    Handoff,
+    /// Moving a cache line to another CPU, over all distances.
+    Lines,
+    /// An operation.
+    Op(Op),
+}
+
+impl fmt::Display for Scalable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Hold(class) => write!(f, "hold {}", class.name()),
+            Self::Handoff => f.write_str("handoff"),
+            Self::Lines => f.write_str("lines"),
+            Self::Op(op) => f.write_str(op.name()),
+        }
+    }
+}
+
+impl Scalable {
+    /// Returns the part with a name: `handoff`, `lines`, a lock class (its holds), or an operation.
+    pub fn parse(name: &str) -> Result<Self, UnknownName> {
+        let hold = LockClass::ALL.iter().find(|class| class.name() == name);
+        let op = Op::ALL.iter().find(|op| op.name() == name);
+        match (name, hold, op) {
+            ("handoff", ..) => Ok(Self::Handoff),
+            ("lines", ..) => Ok(Self::Lines),
+            (_, Some(&class), _) => Ok(Self::Hold(class)),
+            (_, _, Some(&op)) => Ok(Self::Op(op)),
+            _ => {
+                let classes = LockClass::ALL.iter().map(|class| class.name());
+                let ops = Op::ALL.iter().map(|op| op.name());
+                let known: Vec<&str> =
+                    ["handoff", "lines"].into_iter().chain(classes).chain(ops).collect();
+                Err(UnknownName::new("lock class or operation", name, known.iter().copied()))
+            }
+        }
+    }
+    /// Returns the plan with this part taking `factor` times as long.
+    fn scaled(self, plan: &Plan, factor: f64) -> Plan {
+        let mut plan = plan.clone();
+        if let Self::Hold(class) = self {
+            plan.hold_scale =
+                Some(HoldScale { class, factor_1024: (factor * 1024.0).round() as u32 });
+            return plan;
+        }
+        let own = plan.profile.as_deref().expect("the plan is of a simulated machine");
+        let mut machine = Profile { ..own.clone() };
+        let scale = |ps: &mut u64| *ps = (*ps as f64 * factor).round() as u64;
+        match self {
+            Self::Hold(_) => {}
+            Self::Handoff => scale(&mut machine.costs.handoff_ps),
+            Self::Lines => machine.costs.line.transfers_mut().into_iter().for_each(scale),
+            Self::Op(op) => scale(&mut machine.costs.op_ps[op as usize]),
+        }
+        plan.profile = Some(Arc::new(machine));
+        plan
+    }
+}
+
+/// A request for an analysis.
+pub struct WhatIfRequest<'a> {
+    /// The runs with nothing scaled, of one arm.
+    pub plan: &'a Plan,
+    /// The metrics to show.
+    pub metrics: Vec<&'static str>,
+    /// What to scale; the holds of all locks that CPUs wait for, and `Handoff` and `Lines`, if
+    /// empty.
+    pub parts: Vec<Scalable>,
+}
+
+/// Runs an analysis. `watch` returns the progress display of each set of runs, from its title.
+pub fn whatif(
+    request: &WhatIfRequest<'_>,
+    interrupt: &Interrupt,
+    watch: &dyn Fn(&Plan, &str) -> Arc<dyn ProgressSink>,
+) -> Result<WhatIf, CallOrRun> {
+    let plan = request.plan;
+    if plan.on != Target::Sim {
+        let what = "only times of a simulated machine can be scaled; use --on sim";
+        return Err(CallError::Other(what.to_owned()).into());
+    }
+    let run = |plan: &Plan, title: &str| execute(plan, interrupt, &watch(plan, title));
+    let own = run(plan, "as it is")?;
+    let base = &own.arms[0];
+    let limits = wait_shares(base);
+    let parts = match &request.parts[..] {
+        [] => usual_parts(&limits),
+        parts => parts.to_vec(),
+    };
+    let mut scaled = Vec::new();
+    for part in parts {
+        let mut points = Vec::new();
+        for factor in FACTORS {
+            let document = run(&part.scaled(plan, factor), &format!("{part} x {factor}"))?;
+            points.push(point(request, &own, &document, factor));
+        }
+        scaled.push(Scaled { what: part.to_string(), points });
+    }
+    let metrics = request.metrics.iter().filter_map(|&name| {
+        let metric = base.metrics.get(name)?;
+        Some((name.to_owned(), PlainMetric { unit: metric.unit.clone(), mean: metric.mean }))
+    });
+    Ok(WhatIf {
+        schema: WHATIF_SCHEMA.to_owned(),
+        build: plan.origin.build.clone(),
+        command: plan.origin.command.clone(),
+        study: own.study.clone(),
+        arm: base.arm.clone(),
+        profile: plan.profile_name.clone(),
+        profile_hash: plan.profile.as_ref().map_or(String::new(), |p| format!("{:016x}", p.hash)),
+        cpus: plan.cpus as u32,
+        params: plan.shown_params(),
+        seeds: base.seeds.clone(),
+        metrics: metrics.collect(),
+        limits,
+        scaled,
+    })
+}
+
+/// Why there is no analysis.
+#[derive(Debug, thiserror::Error)]
+pub enum CallOrRun {
+    /// The call is wrong.
+    #[error(transparent)]
+    Call(#[from] CallError),
+    /// A run failed, or the user interrupted the call.
+    #[error(transparent)]
+    Run(#[from] RunError),
+}
+
+/// Returns the parts that are scaled if none is named.
+fn usual_parts(limits: &[WaitShare]) -> Vec<Scalable> {
+    let waited = limits.iter().filter(|limit| limit.share >= WAITED);
+    let holds = waited.filter_map(|limit| {
+        let class = LockClass::ALL.iter().find(|class| class.name() == limit.class)?;
+        Some(Scalable::Hold(*class))
+    });
+    holds.chain([Scalable::Handoff, Scalable::Lines]).collect()
+}
+
+/// Returns the locks of an arm that CPUs wait for, with shares of the CPU time that is not idle.
+fn wait_shares(arm: &ArmRecord) -> Vec<WaitShare> {
+    let busy_ns = arm.cpu_time.map_or(0, |time| time.busy_ns).max(1);
+    let mut shares = Vec::<WaitShare>::new();
+    for lock in arm.locks.iter().filter(|lock| lock.wait_total_ns > 0) {
+        let share = lock.wait_total_ns as f64 / busy_ns as f64;
+        match shares.iter_mut().find(|known| known.class == lock.class) {
+            Some(known) => known.share += share,
+            None => shares.push(WaitShare { class: lock.class.clone(), share }),
+        }
+    }
+    shares.sort_by(|a, b| b.share.total_cmp(&a.share));
+    shares
+}
+
+/// Compares runs with their pairs of the same seed.
+fn point(
+    request: &WhatIfRequest<'_>,
+    own: &Document,
+    scaled: &Document,
+    factor: f64,
+) -> ScaledPoint {
+    let (before, after) = (&own.arms[0], &scaled.arms[0]);
+    let percent = request.metrics.iter().filter_map(|&name| {
+        let value = |arm: &ArmRecord, seed: u64| {
+            let at = arm.seeds.iter().position(|&known| known == seed)?;
+            Some(arm.metrics.get(name)?.values.get(at).copied()??.as_f64())
+        };
+        let pair = |&seed: &u64| Some((value(before, seed)?, value(after, seed)?));
+        let pairs: Vec<(f64, f64)> = before.seeds.iter().filter_map(pair).collect();
+        Some((name.to_owned(), mmscale_stats::paired(&pairs)?.percent()?))
+    });
+    ScaledPoint { factor, percent: percent.collect(), limits: wait_shares(after) }
+}

@@ -1,0 +1,376 @@
+//! Blame: for every wait for a spin lock, what its holders did meanwhile.
+//!
+//! # The simple version
+//! A wait lasts from a request to the grant. In that time other CPUs held the lock one after
+//! another, and between two of them the lock was handed over. So a wait is a sum of stretches of
+//! the holders' work and of handovers. Each stretch has the call path on which its holder was.
+//!
+//! # The real one
+//! A holder may wait itself, for a lock that it takes inside. Such a stretch is followed through:
+//! it is blamed on the holders of that other lock, and names it ([`BlameRow::through`]). A holder's
+//! log starts when it takes its outermost lock; each change of the call path ends a stretch. When
+//! the lock is released, the stretches since it was taken become a *hold* in the lock's history.
+//! When a waiter gets the lock, the holds since its request are its wait. All of them have ended
+//! then, because locks are handed over in the order of requests.
+//!
+//! ```text
+//! CPU 0  |-- zone ------------------|           free_pcppages_bulk
+//! CPU 1        |- waits ............|h|--|      10 of zone: CPU 0; 2: handover
+//! CPU 2     |- lru_lock, waits ......................|h|--|   held by CPU 3, which waits
+//! CPU 3  |-- lru_lock --|- waits for zone ..|h|--|-- |        for zone: through zone
+//! ```
+//!
+//! Interrupts that a CPU handles while it waits count as part of its wait. Nothing of this charges
+//! virtual time or changes a result; a run records it only if it asks for it
+//! ([`crate::SimConfig::blame`]).
+
+use crate::engine::Engine;
+use crate::sections::Waited;
+use crate::spin::{NO_WAITER, SimSpin};
+use crate::stats::{ROOT_PATH, Stats};
+use mmscale_arch::LockClass;
+use mmscale_document::{BlameRow, Doing};
+use std::collections::VecDeque;
+
+/// Who is blamed, with the number of the call path.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Culprit {
+    path: u32,
+    doing: Doing,
+    through: Option<LockClass>,
+}
+
+impl Culprit {
+    const fn works_on(path: u32) -> Self {
+        Self { path, doing: Doing::Work, through: None }
+    }
+    const HANDOVER: Self = Self { path: ROOT_PATH, doing: Doing::Handover, through: None };
+
+    /// The same for a CPU that waits for one of `class` behind it.
+    fn through(self, class: LockClass) -> Self {
+        Self { through: Some(class), ..self }
+    }
+}
+
+/// A part of a hold, in ps.
+#[derive(Clone, Copy)]
+struct Stretch {
+    from: u64,
+    to: u64,
+    culprit: Culprit,
+}
+
+/// A sum by culprit. There are few, so that a search is short.
+#[derive(Clone, Default)]
+struct Sums(Vec<(Culprit, u64)>);
+
+impl Sums {
+    fn add(&mut self, culprit: Culprit, ps: u64) {
+        if ps == 0 {
+            return;
+        }
+        match self.0.iter_mut().find(|(known, _)| *known == culprit) {
+            Some((_, sum)) => *sum += ps,
+            None => self.0.push((culprit, ps)),
+        }
+    }
+}
+
+/// The stretches of a CPU since it took its outermost lock.
+#[derive(Clone, Default)]
+struct Log {
+    stretches: Vec<Stretch>,
+    /// Until when it is complete, in ps.
+    until: u64,
+    /// Locks that the CPU holds.
+    held: u32,
+    /// Queues in which it waits: that of a task, and that of an interrupt on top of it.
+    waiting: u32,
+}
+
+impl Log {
+    /// Ends a stretch at `to`.
+    fn end(&mut self, to: u64, culprit: Culprit) {
+        if self.held > 0 && to > self.until {
+            self.stretches.push(Stretch { from: self.until, to, culprit });
+        }
+        self.until = self.until.max(to);
+    }
+    /// The CPU takes a lock at `since`.
+    fn take(&mut self, since: u64) {
+        if self.held == 0 {
+            self.stretches.clear();
+            self.until = since;
+        }
+        self.held += 1;
+    }
+}
+
+/// One hold of a lock, complete: its stretches are without gaps.
+struct Hold {
+    from: u64,
+    to: u64,
+    stretches: Vec<Stretch>,
+    sums: Sums,
+}
+
+/// The holds of a lock since the request of the first CPU in its queue, and the one before that.
+type History = VecDeque<Hold>;
+
+/// Calls `add` with each stretch of the holds between `arrived` and `grant`, handovers included.
+fn each_stretch(
+    history: &History,
+    (arrived, grant): (u64, u64),
+    mut add: impl FnMut(u64, u64, Culprit),
+) {
+    let mut at = arrived;
+    for hold in history.iter().filter(|hold| hold.to > arrived) {
+        if hold.from > at {
+            add(at, hold.from, Culprit::HANDOVER);
+        }
+        for stretch in hold.stretches.iter().filter(|stretch| stretch.to > arrived) {
+            add(stretch.from.max(arrived), stretch.to, stretch.culprit);
+        }
+        at = hold.to;
+    }
+    if grant > at {
+        add(at, grant, Culprit::HANDOVER);
+    }
+}
+
+/// Adds the holds between `arrived` and `grant` to `sums`, whole ones by their sums.
+fn sum_holds(history: &History, (arrived, grant): (u64, u64), sums: &mut Sums) {
+    let first_whole = history.partition_point(|hold| hold.from < arrived);
+    let mut at = arrived;
+    if let Some(part) = history.range(..first_whole).next_back().filter(|part| part.to > arrived) {
+        for stretch in part.stretches.iter().filter(|stretch| stretch.to > arrived) {
+            sums.add(stretch.culprit, stretch.to - stretch.from.max(arrived));
+        }
+        at = part.to;
+    }
+    let mut handover_ps = 0;
+    for hold in history.range(first_whole..) {
+        handover_ps += hold.from - at;
+        hold.sums.0.iter().for_each(|&(culprit, ps)| sums.add(culprit, ps));
+        at = hold.to;
+    }
+    sums.add(Culprit::HANDOVER, handover_ps + grant - at);
+}
+
+/// What a run has recorded so far.
+pub(crate) struct Blame {
+    /// By CPU.
+    logs: Vec<Log>,
+    /// By the lock's number.
+    histories: Vec<History>,
+    /// By the row of lock statistics that counts the waits.
+    by_row: Vec<Sums>,
+}
+
+impl Blame {
+    pub(crate) fn new(cpus: usize) -> Self {
+        Self { logs: vec![Log::default(); cpus], histories: Vec::new(), by_row: Vec::new() }
+    }
+    fn history(&mut self, id: u32) -> &mut History {
+        let at = id as usize;
+        if at >= self.histories.len() {
+            self.histories.resize_with(at + 1, History::new);
+        }
+        &mut self.histories[at]
+    }
+    /// A wait of CPU `to` for lock `id`, counted by `row`, ends with its grant.
+    fn granted(&mut self, id: u32, class: LockClass, to: usize, row: u32, wait: (u64, u64)) {
+        if row as usize >= self.by_row.len() {
+            self.by_row.resize_with(row as usize + 1, Sums::default);
+        }
+        self.history(id);
+        let history = &self.histories[id as usize];
+        sum_holds(history, wait, &mut self.by_row[row as usize]);
+        let log = &mut self.logs[to];
+        if log.held > 0 && log.waiting == 0 {
+            let from = log.until;
+            each_stretch(history, (from.max(wait.0), wait.1), |_, to, culprit| {
+                log.end(to, culprit.through(class));
+            });
+        }
+        log.take(wait.1);
+    }
+    /// Returns the rows, sorted by lock class, waiter and holder: numbers of paths depend on the
+    /// order of their first use. Waits that are not counted are left out.
+    pub(crate) fn into_rows(self, stats: &Stats) -> Vec<BlameRow> {
+        let mut rows = Vec::new();
+        for (row, sums) in self.by_row.iter().enumerate() {
+            let Some((class, waiter)) = stats.class_and_path(row as u32) else { continue };
+            for &(culprit, wait_ps) in &sums.0 {
+                let handover = culprit.doing == Doing::Handover;
+                rows.push(BlameRow {
+                    class: class.name().to_owned(),
+                    waiter: owned(stats.names(waiter)),
+                    holder: if handover { Vec::new() } else { owned(stats.names(culprit.path)) },
+                    doing: culprit.doing,
+                    through: culprit.through.map(|class| class.name().to_owned()),
+                    wait_ps,
+                });
+            }
+        }
+        rows.sort_by(|a, b| key(a).cmp(&key(b)));
+        rows
+    }
+}
+
+/// The order of rows.
+fn key(row: &BlameRow) -> impl Ord + '_ {
+    (&row.class, row.doing, &row.through, &row.waiter, &row.holder)
+}
+
+fn owned(names: Vec<&str>) -> Vec<String> {
+    names.into_iter().map(str::to_owned).collect()
+}
+
+impl Engine {
+    /// Ends the stretch of CPU `at`, which holds a lock: it leaves its call path.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn blame_path(&mut self, at: usize) {
+        let (now, path) = (self.cpus[at].clock, self.cpus[at].path);
+        if let Some(blame) = &mut self.blame
+            && blame.logs[at].waiting == 0
+        {
+            blame.logs[at].end(now, Culprit::works_on(path));
+        }
+    }
+    /// The running CPU, which holds a lock, just lost `ps` to a disturbance.
+    pub(crate) fn blame_lost(&mut self, what: Waited, ps: u64) {
+        let (at, now) = (self.cur, self.cpu().clock);
+        let doing = if what == Waited::Stolen { Doing::Stolen } else { Doing::Handler };
+        let path = self.cpu().path;
+        if let Some(blame) = &mut self.blame
+            && blame.logs[at].waiting == 0
+        {
+            let log = &mut blame.logs[at];
+            log.end(now - ps, Culprit::works_on(path));
+            log.end(now, Culprit { path, doing, through: None });
+        }
+    }
+    /// The running CPU has taken a lock without a wait.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn blame_taken(&mut self, since: u64) {
+        let at = self.cur;
+        if let Some(blame) = &mut self.blame {
+            blame.logs[at].take(since);
+            self.cpus[at].logged = true;
+        }
+    }
+    /// The running CPU joins the queue of a lock.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn blame_queued(&mut self) {
+        let at = self.cur;
+        self.blame_path(at);
+        if let Some(blame) = &mut self.blame {
+            blame.logs[at].waiting += 1;
+        }
+    }
+    /// The running CPU leaves a queue without the lock.
+    pub(crate) fn blame_left_queue(&mut self) {
+        let (at, path) = (self.cur, self.cpu().path);
+        let now = self.cpu().clock;
+        if let Some(blame) = &mut self.blame {
+            let log = &mut blame.logs[at];
+            log.waiting -= 1;
+            log.end(now, Culprit::works_on(path));
+        }
+    }
+    /// CPU `to`, which asked for `lock` at `arrived`, gets it at `grant`. `queued`: it is in the
+    /// queue.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn blame_granted(
+        &mut self,
+        lock: &SimSpin,
+        to: usize,
+        row: u32,
+        wait: (u64, u64),
+        queued: bool,
+    ) {
+        if !queued {
+            self.blame_path(to);
+        }
+        let id = self.blame_id(lock);
+        if let Some(blame) = &mut self.blame {
+            blame.logs[to].waiting -= u32::from(queued);
+            blame.granted(id, lock.class, to, row, wait);
+            self.cpus[to].logged = true;
+        }
+    }
+    /// The running CPU releases `lock`. The queue is as before the release.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn blame_released(&mut self, lock: &SimSpin) {
+        let (at, from, to) = (self.cur, lock.since.get(), self.cpu().clock);
+        self.blame_path(at);
+        let id = self.blame_id(lock);
+        let oldest = match lock.head.get() {
+            NO_WAITER => to,
+            head => self.waiters[head as usize].arrived,
+        };
+        let Some(blame) = &mut self.blame else { return };
+        let log = &mut blame.logs[at];
+        let mine = log.stretches.iter().filter(|stretch| stretch.to > from);
+        let stretches: Vec<_> =
+            mine.map(|part| Stretch { from: part.from.max(from), ..*part }).collect();
+        let mut sums = Sums::default();
+        stretches.iter().for_each(|part| sums.add(part.culprit, part.to - part.from));
+        log.held = log.held.saturating_sub(1);
+        self.cpus[at].logged = log.held > 0;
+        let history = blame.history(id);
+        while history.front().is_some_and(|hold| hold.to <= oldest) {
+            history.pop_front();
+        }
+        history.push_back(Hold { from, to, stretches, sums });
+    }
+    /// The number of `lock`.
+    fn blame_id(&mut self, lock: &SimSpin) -> u32 {
+        if lock.id.get() == 0 {
+            lock.id.set(self.checker.new_lock_id());
+        }
+        lock.id.get()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hold(from: u64, to: u64, path: u32) -> Hold {
+        let culprit = Culprit::works_on(path);
+        let stretches = vec![Stretch { from, to, culprit }];
+        Hold { from, to, stretches, sums: Sums(vec![(culprit, to - from)]) }
+    }
+
+    #[test]
+    fn a_wait_is_the_sum_of_holds_and_handovers() {
+        let history = History::from([hold(10, 50, 2), hold(60, 100, 3), hold(110, 120, 2)]);
+        let of = |wait| {
+            let (mut sums, mut slow) = (Sums::default(), Sums::default());
+            sum_holds(&history, wait, &mut sums);
+            each_stretch(&history, wait, |from, to, culprit| slow.add(culprit, to - from));
+            let mut found: Vec<_> =
+                sums.0.iter().map(|(who, ps)| (who.path, who.doing, *ps)).collect();
+            let mut other: Vec<_> =
+                slow.0.iter().map(|(who, ps)| (who.path, who.doing, *ps)).collect();
+            found.sort_unstable();
+            other.sort_unstable();
+            assert_eq!(found, other);
+            assert_eq!(found.iter().map(|(.., ps)| ps).sum::<u64>(), wait.1 - wait.0);
+            found
+        };
+        let handover = |ps| (ROOT_PATH, Doing::Handover, ps);
+        let work = |path, ps| (path, Doing::Work, ps);
+        // From the middle of the first hold; from a handover; after all of them.
+        assert_eq!(of((30, 125)), [handover(25), work(2, 30), work(3, 40)]);
+        assert_eq!(of((55, 130)), [handover(25), work(2, 10), work(3, 40)]);
+        assert_eq!(of((121, 125)), [handover(4)]);
+    }
+}
