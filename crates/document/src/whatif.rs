@@ -36,8 +36,8 @@ pub struct WhatIf {
     pub params: BTreeMap<String, ParamValue>,
     /// The seeds that all runs share.
     pub seeds: Vec<u64>,
-    /// The metrics, with their means and units when nothing is scaled.
-    pub metrics: BTreeMap<String, PlainMetric>,
+    /// The metrics when nothing is scaled, in the study's order.
+    pub metrics: Vec<PlainMetric>,
     /// The locks that CPUs wait for when nothing is scaled, the longest wait first.
     pub limits: Vec<WaitShare>,
     /// What was scaled.
@@ -48,6 +48,8 @@ pub struct WhatIf {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PlainMetric {
+    /// The name.
+    pub name: String,
     /// The unit, as in [`crate::Metric::unit`].
     pub unit: String,
     /// The mean over seeds.

@@ -129,7 +129,7 @@ pub fn whatif(
     }
     let metrics = request.metrics.iter().filter_map(|&name| {
         let metric = base.metrics.get(name)?;
-        Some((name.to_owned(), PlainMetric { unit: metric.unit.clone(), mean: metric.mean }))
+        Some(PlainMetric { name: name.to_owned(), unit: metric.unit.clone(), mean: metric.mean })
     });
     Ok(WhatIf {
         schema: WHATIF_SCHEMA.to_owned(),

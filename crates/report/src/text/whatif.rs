@@ -1,6 +1,6 @@
 //! A what-if analysis as text: for each metric, what it gains if one thing takes less time.
 
-use mmscale_document::{Scaled, ScaledPoint, WaitShare, WhatIf};
+use mmscale_document::{PlainMetric, Scaled, ScaledPoint, WaitShare, WhatIf};
 
 use super::{WIDTH, cut, joined, wrap};
 use crate::number::{change, percent, scaled};
@@ -13,9 +13,9 @@ const SHOWN: f64 = 0.01;
 /// Formats a what-if analysis, with lines of at most [`WIDTH`] columns.
 pub fn whatif_text(whatif: &WhatIf) -> String {
     let mut lines = head(whatif);
-    for name in whatif.metrics.keys() {
+    for metric in whatif.metrics.iter().filter(|metric| has_changes(whatif, &metric.name)) {
         lines.push(String::new());
-        lines.extend(of_metric(whatif, name));
+        lines.extend(of_metric(whatif, metric));
     }
     joined(lines)
 }
@@ -36,15 +36,20 @@ fn head(whatif: &WhatIf) -> Vec<String> {
     lines
 }
 
-fn of_metric(whatif: &WhatIf, name: &str) -> Vec<String> {
-    let metric = &whatif.metrics[name];
-    let mut lines = vec![format!("{name}: {}", scaled(metric.mean, &metric.unit))];
+/// Returns whether changes of a metric can be given in percent. Those of a mean of 0 cannot.
+fn has_changes(whatif: &WhatIf, metric: &str) -> bool {
+    let mut points = whatif.scaled.iter().flat_map(|scaled| &scaled.points);
+    points.any(|point| point.percent.contains_key(metric))
+}
+
+fn of_metric(whatif: &WhatIf, metric: &PlainMetric) -> Vec<String> {
+    let mut lines = vec![format!("{}: {}", metric.name, scaled(metric.mean, &metric.unit))];
     let factors = whatif.scaled.first().map_or(&[][..], |first| &first.points);
     let cells: String =
         factors.iter().map(|point| format!("{:>9}", format!("x {}", point.factor))).collect();
     let first = factors.first().map_or(String::new(), |point| format!("x {}", point.factor));
     lines.push(format!("  {:<18}{cells}{:>7}  at {first}", "time of", "slope"));
-    lines.extend(whatif.scaled.iter().map(|scaled| row(scaled, name)));
+    lines.extend(whatif.scaled.iter().map(|scaled| row(scaled, &metric.name)));
     lines
 }
 
