@@ -10,7 +10,6 @@ pub mod no_std;
 pub mod plain;
 pub mod planted;
 pub mod same;
-pub mod signs;
 pub mod tables;
 pub mod tidy;
 pub mod tokens;

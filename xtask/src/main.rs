@@ -16,9 +16,6 @@ const USAGE: &str = "usage: cargo xtask COMMAND
   differ [--for TIME | --cases N] [--seed N]
            random runs in ways that must agree: lazy and naive schedule,
            release and a build with assertions; reduces cases that differ
-  signs QUICK FULL
-           checks that changes have the same signs in the documents of a
-           quick run as in those of a full run
   same OLD NEW
            compares the results in two folders of documents, except for
            fields on the build and the host, and host times
@@ -52,9 +49,6 @@ fn main() -> ExitCode {
             told("tables", tables(&root, folders, Mode::Check))
         }
         ["differ", ref args @ ..] => told("differ", xtask::differ::run(&root, args)),
-        ["signs", quick, full] => {
-            told("signs", xtask::signs::check(Path::new(quick), Path::new(full)))
-        }
         ["same", old, new] => told("same", xtask::same::check(Path::new(old), Path::new(new))),
         ["planted", ref args @ ..] => told("planted", xtask::planted::run(&root, args)),
         ["plain", "--phrases"] => told("plain", Ok(xtask::plain::phrases())),
