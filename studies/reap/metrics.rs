@@ -87,7 +87,8 @@ fn spin_ns(seen: &Seen<'_, Reap>) -> Result<Sides, Missing> {
 fn wait_ns(seen: &Seen<'_, Reap>, meant: fn(&str) -> bool) -> Result<Sides, Missing> {
     let rows = seen.held_locks()?.all();
     Ok(Sides::of(seen, |side| {
-        let rows = rows.iter().filter(|row| row.passes_through(side) && meant(&row.class));
+        let spun = rows.iter().filter(|row| !row.sleeps && row.passes_through(side));
+        let rows = spun.filter(|row| meant(&row.class));
         rows.map(|row| row.wait_total_ns).sum()
     }))
 }

@@ -156,7 +156,7 @@ named! {
     ///
     /// | class | lock | interrupts in tasks |
     /// |---|---|---|
-    /// | `Hotplug`, `Mutex`, `Rwsem` | sleeping locks (1) | on |
+    /// | `Hotplug`, `Mutex`, `MmapLock`, `Rwsem` | sleeping locks (1) | on |
     /// | `Osq` | queue of tasks that spin for a sleeping lock | on |
     /// | `PageTable`, `Pmd`, `Pte` | page tables, upper levels first | on: a flush may wait |
     /// | `Swap` | a cluster of slots, or the list of clusters | on |
@@ -168,7 +168,7 @@ named! {
     /// | `Other` | tables and lists, held for moments (3) | on |
     ///
     /// 1. Never waited for under a spin lock (checked by the simulator: `Rule::SleepWhileAtomic`).
-    ///    Among them: `mmap_lock`, a VMA's lock, a folio's lock. No machine checks that order.
+    ///    Among them also: a VMA's lock, a folio's lock. No machine checks that order.
     /// 2. Never held together with a lock of class `Pcp`, although the ranks allow it.
     /// 3. The simulator lets them nest.
     ///
@@ -178,7 +178,9 @@ named! {
         Hotplug = "hotplug",
         /// Any other sleeping mutex.
         Mutex = "mutex",
-        /// A reader-writer semaphore (sleeping).
+        /// The mmap_lock of an address space (sleeping).
+        MmapLock = "mmap_lock",
+        /// Any other reader-writer semaphore (sleeping).
         Rwsem = "rwsem",
         /// The queue of tasks that spin for a sleeping lock whose owner runs.
         Osq = "osq",
@@ -211,5 +213,12 @@ named! {
         Tasklist = "tasklist",
         /// A lock of a test or of a program on the machine.
         Other = "other",
+    }
+}
+
+impl LockClass {
+    /// Whether tasks sleep while they wait for a lock of this class.
+    pub const fn is_sleeping(self) -> bool {
+        (self as u8) < (Self::Osq as u8)
     }
 }

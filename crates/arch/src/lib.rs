@@ -56,7 +56,7 @@ pub use ids::{
 };
 pub use io::{IoBusy, IoDirection, IoDone, PageIo};
 pub use machine::{
-    Broadcast, Callbacks, HotplugError, Ipi, Machine, Priority, TaskEntry, TaskSpec,
+    Broadcast, Callbacks, HotplugError, Ipi, LockHold, Machine, Priority, TaskEntry, TaskSpec,
 };
 pub use mask::CpuMask;
 pub use policy::{About, Policy};

@@ -1,8 +1,8 @@
 //! The rest of the lower waist: a machine that runs the whole memory manager.
 
 use crate::{
-    Asid, Cpu, CpuId, IoBusy, IoDone, Order, PageIo, Pfn, RawOsq, TaskId, Translation, VmaRange,
-    Vpn, Walked,
+    Asid, Cpu, CpuId, IoBusy, IoDone, LockClass, Order, PageIo, Pfn, RawOsq, TaskId, Translation,
+    VmaRange, Vpn, Walked,
 };
 
 /// Why an inter-processor interrupt was sent.
@@ -94,6 +94,16 @@ pub trait Callbacks {
     fn cpu_online(&self, cpu: CpuId);
 }
 
+/// A hold of a sleeping lock, as a machine counts it: returned by [`Machine::lock_taken`], and
+/// passed back to [`Machine::lock_released`]. Only the machine knows what the fields mean.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct LockHold {
+    /// Where the hold is counted.
+    pub row: u32,
+    /// When it began, by [`Machine::wait_clock`].
+    pub since: u64,
+}
+
 /// Function that invalidates the translations of an address space on all CPUs, those of a range or
 /// all; costs included.
 pub type Broadcast = fn(Asid, Option<VmaRange>);
@@ -155,6 +165,24 @@ pub unsafe trait Machine: Cpu {
     /// interrupted exactly then, and goes on with what is left afterwards (other tasks' time on
     /// the CPU does not count). So a second of it costs the host no more than its interrupts.
     fn user(ns: u64);
+
+    // -- Statistics of sleeping locks. These functions cost no time and wait for no turn. A machine
+    // without such statistics keeps the defaults.
+
+    /// Returns the time in the unit in which this machine counts waits and holds.
+    #[inline]
+    fn wait_clock() -> u64 {
+        0
+    }
+    /// Counts that the calling task has taken a sleeping lock of `class`. `since`: when it found
+    /// the lock taken, by [`Machine::wait_clock`]; `None` if it did not.
+    #[inline]
+    fn lock_taken(_class: LockClass, _since: Option<u64>) -> LockHold {
+        LockHold::default()
+    }
+    /// Counts that a task is about to release a sleeping lock.
+    #[inline]
+    fn lock_released(_hold: LockHold) {}
 
     // -- CPU hotplug, called in a task that is not bound to `cpu`. Sleeps.
 

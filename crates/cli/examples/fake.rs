@@ -87,6 +87,7 @@ impl Study for Fake {
         let (acquisitions, contentions, hold_total_ns) = (10 * n, n, 20_000 * n);
         result.locks.push(LockRow {
             class: "zone".into(),
+            sleeps: false,
             path,
             acquisitions,
             contentions,

@@ -11,6 +11,9 @@ use serde::{Deserialize, Serialize};
 pub struct LockRow {
     /// The lock's class: `zone`, `pcp`, ...
     pub class: String,
+    /// Whether tasks sleep while they wait for it (mutex, rwsem), so that waits are not CPU time.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub sleeps: bool,
     /// Functions from the root of the call path to the one that took the lock.
     pub path: Vec<String>,
     /// Times the lock was taken.
@@ -39,6 +42,9 @@ impl LockRow {
 pub struct LockRecord {
     /// The lock's class: `zone`, `pcp`, ...
     pub class: String,
+    /// Whether tasks sleep while they wait for it (mutex, rwsem), so that waits are not CPU time.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub sleeps: bool,
     /// The function that took the lock: the innermost one of the call path.
     pub site: String,
     /// Times the lock was taken, summed over seeds.
@@ -61,6 +67,7 @@ impl LockRecord {
             let site = row.path.last().map_or("unknown", String::as_str);
             let sum = sums.entry((&row.class, site)).or_insert_with(|| Self {
                 class: row.class.clone(),
+                sleeps: row.sleeps,
                 site: site.to_owned(),
                 ..Self::default()
             });
@@ -81,6 +88,7 @@ mod tests {
     fn row(class: &str, path: &[&str], n: u64) -> LockRow {
         LockRow {
             class: class.into(),
+            sleeps: class == "mutex",
             path: path.iter().map(|&step| step.to_owned()).collect(),
             acquisitions: 10 * n,
             contentions: n,

@@ -189,6 +189,9 @@ pub struct OomEvents {
     pub adjusted: u64,
 }
 
+/// Classes of sleeping locks among those of the live kernel.
+const SLEEPING: [&str; 4] = ["mutex", "percpu_rwsem", "mmap_lock", "rwsem"];
+
 impl Watched {
     /// Returns the waits of the run's processes and of kernel threads as lock rows. If holders were
     /// observed, the site contains the holder. `acquisitions` is 0, because acquisitions without a
@@ -205,6 +208,7 @@ impl Watched {
         };
         let row = |wait: &Wait| LockRow {
             class: wait.class.to_owned(),
+            sleeps: SLEEPING.contains(&wait.class),
             path: path(wait),
             acquisitions: 0,
             contentions: wait.count,

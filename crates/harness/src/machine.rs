@@ -315,7 +315,8 @@ fn on_threads<P: Program>(
         Some(failure) => return Err(StudyError::Machine(failure.to_string())),
         None => {}
     }
-    let acquisitions = outcome.locks.iter().map(|row| row.acquisitions).sum();
+    let spun = outcome.locks.iter().filter(|row| !row.sleeps);
+    let acquisitions = spun.map(|row| row.acquisitions).sum();
     Ok(MachineRun {
         end_ns: outcome.wall_ns,
         locks: outcome.locks,

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use mmscale_document::{
-    ArmRecord, Average, Better, Build, CallRecord, Document, FailureRecord, Groups, Histogram,
-    Host, LockRecord, Metric, ParamValue, SCHEMA, SectionRecord, SectionWait, Target, Topology,
-    Value,
+    ArmRecord, Average, Better, Build, CallRecord, CpuTimeRecord, Document, FailureRecord, Groups,
+    Histogram, Host, LockRecord, Metric, ParamValue, SCHEMA, SectionRecord, SectionWait, Target,
+    Topology, Value,
 };
 use mmscale_report::{Notes, WIDTH, json_line, text};
 
@@ -23,6 +23,7 @@ fn metric(unit: &str, values: &[f64]) -> Metric {
 fn lock(class: &str, site: &str, n: u64, contentions: u64) -> LockRecord {
     LockRecord {
         class: class.into(),
+        sleeps: ["mutex", "mmap_lock"].contains(&class),
         site: site.into(),
         acquisitions: n,
         contentions,
@@ -177,6 +178,29 @@ fn the_live_kernel_does_not_tell_how_often_a_lock_was_taken() {
     let taken: Vec<_> = rows.map(|row| row.split_whitespace().nth(1).unwrap()).collect();
     // Two functions and their sum, for two arms each.
     assert_eq!(taken, ["-"; 6], "{text}");
+}
+
+#[test]
+fn the_answer_names_sleeping_locks_and_their_share_of_the_tasks_time() {
+    let mut only = arm("stock", 1.0);
+    only.cpu_time = Some(CpuTimeRecord { all_ns: 10_000_000, busy_ns: 6_000_000 });
+    let waits = |class: &str, site: &str, wait_total_ns| LockRecord {
+        wait_total_ns,
+        ..lock(class, site, 10, 5)
+    };
+    only.locks =
+        vec![waits("mmap_lock", "dup_mmap", 6_000_000), waits("zone", "rmqueue_bulk", 1_200_000)];
+    let answer = text(&document(vec![only.clone()]), &notes());
+    let limit: Vec<&str> = answer.lines().skip_while(|line| !line.starts_with("limit")).collect();
+    let limit = limit.join(" ").split_whitespace().collect::<Vec<_>>().join(" ");
+    let wanted = "limit stock: tasks wait, mostly asleep, for mmap_lock (50%), and CPU time goes \
+                  into waiting for zone (20%); mmap_lock is held in dup_mmap 100%";
+    assert!(limit.starts_with(wanted), "{limit}");
+    // Waits asleep are not CPU time.
+    only.locks.truncate(1);
+    only.locks[0].wait_total_ns = 60_000;
+    let text = text(&document(vec![only]), &notes());
+    assert!(text.contains("no lock; CPUs are busy for 60% of the time"), "{text}");
 }
 
 #[test]

@@ -7,13 +7,14 @@ use crate::heap::NEVER;
 use crate::hotplug;
 use crate::irq::{self, at_turn, at_turn_near};
 use crate::park;
+use crate::sleep_lock;
 use crate::spin::{SimOsq, SimSpin};
 use crate::task::TaskState;
 use crate::tlbs::Broadcasts;
 use mmscale_arch::{
     Access, Asid, Broadcast, Cpu, CpuId, CpuMask, Func, HotplugError, IoBusy, IoDone, Ipi,
-    IrqState, Line, Machine, NodeId, Op, Order, PageEvent, PageIo, PathId, Pfn, TaskId, TaskSpec,
-    Trace, Translation, VmaRange, Vpn, Walked,
+    IrqState, Line, LockClass, LockHold, Machine, NodeId, Op, Order, PageEvent, PageIo, PathId,
+    Pfn, TaskId, TaskSpec, Trace, Translation, VmaRange, Vpn, Walked,
 };
 
 /// The tag of the simulated machine that runs on this host thread.
@@ -179,6 +180,18 @@ unsafe impl Machine for Sim {
     #[inline]
     fn user(ns: u64) {
         irq::user(ns.saturating_mul(1000));
+    }
+    #[inline]
+    fn wait_clock() -> u64 {
+        sleep_lock::clock_ps()
+    }
+    #[inline]
+    fn lock_taken(class: LockClass, since: Option<u64>) -> LockHold {
+        sleep_lock::taken(class, since)
+    }
+    #[inline]
+    fn lock_released(hold: LockHold) {
+        sleep_lock::released(hold);
     }
     fn cpu_offline(cpu: CpuId) -> Result<(), HotplugError> {
         hotplug::offline(cpu)

@@ -58,6 +58,7 @@ mod sample;
 mod sched;
 mod sections;
 mod slab;
+mod sleep_lock;
 mod spin;
 mod stack;
 mod stats;

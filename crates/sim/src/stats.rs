@@ -147,6 +147,7 @@ impl Stats {
             .skip(UNCOUNTED as usize + 1)
             .map(|row| LockRow {
                 class: LockClass::ALL[usize::from(row.class)].name().to_owned(),
+                sleeps: LockClass::ALL[usize::from(row.class)].is_sleeping(),
                 path: self.names(row.path).into_iter().map(str::to_owned).collect(),
                 acquisitions: row.acquisitions,
                 contentions: row.contentions,

@@ -40,8 +40,8 @@ pub use run::run;
 use mmscale_arch::Machine as _;
 use mmscale_arch::{
     Access, Asid, Cpu, CpuId, CpuMask, Func, HotplugError, IoBusy, IoDone, Ipi, IrqState, Line,
-    NodeId, Op, Order, PageEvent, PageIo, PathId, Pfn, SoftTlb, TaskId, TaskSpec, Trace,
-    Translation, VmaRange, Vpn,
+    LockClass, LockHold, NodeId, Op, Order, PageEvent, PageIo, PathId, Pfn, SoftTlb, TaskId,
+    TaskSpec, Trace, Translation, VmaRange, Vpn,
 };
 use state::{Machine, NEVER, here};
 use std::sync::atomic::Ordering;
@@ -205,6 +205,13 @@ unsafe impl mmscale_arch::Machine for Threads {
     }
     fn user(ns: u64) {
         interrupt::compute(ns);
+    }
+    fn wait_clock() -> u64 {
+        lock::clock_ns()
+    }
+    fn lock_taken(class: LockClass, since: Option<u64>) -> LockHold {
+        lock::count_sleeping(class, since);
+        LockHold::default()
     }
     fn cpu_offline(cpu: CpuId) -> Result<(), HotplugError> {
         hotplug::offline(cpu)

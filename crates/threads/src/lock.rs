@@ -191,6 +191,22 @@ impl RawOsq for ThreadsOsq {
     }
 }
 
+/// Returns the time of waits for sleeping locks, in ns; 0 on a thread that is no CPU.
+pub(crate) fn clock_ns() -> u64 {
+    try_here().map_or(0, |cpu| cpu.machine().clock.now_ns())
+}
+
+/// Counts that the calling task has taken a sleeping lock, and has waited since `since_ns`.
+pub(crate) fn count_sleeping(class: LockClass, since_ns: Option<u64>) {
+    let Some(cpu) = try_here() else { return };
+    count(cpu, |stats, path| match since_ns {
+        None => stats.acquired(path, class),
+        Some(since_ns) => {
+            stats.waited(path, class, cpu.machine().clock.now_ns().saturating_sub(since_ns));
+        }
+    });
+}
+
 #[inline]
 fn count(cpu: &Cpu, add: impl FnOnce(&mut crate::paths::LockStats, u32)) {
     // SAFETY: this thread is `cpu`, and `add` only counts.

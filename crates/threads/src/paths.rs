@@ -149,10 +149,12 @@ pub(crate) fn merge<'a>(
     let mut merged: BTreeMap<(String, Vec<String>), LockRow> = BTreeMap::new();
     for stats in cpus {
         for (at, row) in stats.rows.iter().enumerate().filter(|(_, row)| row.acquisitions > 0) {
-            let class = LockClass::ALL[at % CLASSES].name().to_owned();
+            let class = LockClass::ALL[at % CLASSES];
+            let (class, sleeps) = (class.name().to_owned(), class.is_sleeping());
             let path = tree.names((at / CLASSES) as u32);
             let sum = merged.entry((class.clone(), path.clone())).or_insert_with(|| LockRow {
                 class,
+                sleeps,
                 path,
                 ..LockRow::default()
             });

@@ -35,7 +35,8 @@ impl Workload for Forkstorm {
             "1",
             "share of the CPU time of all CPUs spent waiting for spin locks",
             |seen| {
-                let waits_ns: u64 = seen.locks()?.all().iter().map(|row| row.wait_total_ns).sum();
+                let rows = seen.locks()?.all().iter().filter(|row| !row.sleeps);
+                let waits_ns: u64 = rows.map(|row| row.wait_total_ns).sum();
                 value(waits_ns as f64 / seen.cpu_time_ns())
             },
         ),

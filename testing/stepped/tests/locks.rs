@@ -1,7 +1,7 @@
 //! Sleeping locks and the queue of their spinners: which task gets a lock, step by step.
 
 use mmscale_arch::sync::{HANDOFF_AFTER_NS, Osq, ReadGuard, RwSem, WriteGuard};
-use mmscale_arch::{Cpu as _, RawOsq as _, TaskId};
+use mmscale_arch::{Cpu as _, LockClass, RawOsq as _, TaskId};
 use mmscale_stepped::{self as stepped, Stepped};
 use std::cell::{Cell, RefCell};
 
@@ -70,7 +70,7 @@ impl World {
     /// Makes a semaphore that a writer on CPU 0 holds, whose task does not run any more.
     fn boot() -> &'static Self {
         stepped::boot(4, 1000);
-        let sem = RwSem::new(0);
+        let sem = RwSem::new(LockClass::Rwsem, 0);
         let (writer, readers) = (RefCell::default(), RefCell::default());
         let world = leak(Self { sem, writer, readers, step: Cell::new(0) });
         *world.writer.borrow_mut() = Some(world.sem.write());

@@ -17,7 +17,7 @@
 
 use super::SpinLock;
 use super::optimistic::{Spin, spin_in_queue};
-use crate::{Atomic, LockClass, Machine, RawOsq, TaskId, planted};
+use crate::{Atomic, LockClass, LockHold, Machine, RawOsq, TaskId, planted};
 use alloc::collections::VecDeque;
 use core::cell::UnsafeCell;
 use core::marker::PhantomData;
@@ -46,6 +46,7 @@ pub struct Mutex<A: Machine, T> {
     /// Queue of tasks that spin while the owner runs.
     spinners: A::Osq,
     queue: SpinLock<A, VecDeque<TaskId>>,
+    class: LockClass,
     data: UnsafeCell<T>,
 }
 
@@ -59,12 +60,13 @@ where
 }
 
 impl<A: Machine, T> Mutex<A, T> {
-    /// A free mutex around `data`.
-    pub fn new(data: T) -> Self {
+    /// A free mutex of `class` around `data`.
+    pub fn new(class: LockClass, data: T) -> Self {
         Self {
             word: A::AtomicU64::new(0),
             spinners: A::Osq::new(),
             queue: SpinLock::new(LockClass::WaitQueue, VecDeque::with_capacity(4)),
+            class,
             data: UnsafeCell::new(data),
         }
     }
@@ -73,16 +75,26 @@ impl<A: Machine, T> Mutex<A, T> {
     pub fn lock(&self) -> MutexGuard<'_, A, T> {
         let me = owner_bits(A::current());
         let free = self.word.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed);
-        if free.is_err() && !self.spin(me) {
-            self.sleep(me);
+        let mut since = None;
+        if free.is_err() {
+            since = Some(A::wait_clock());
+            if !self.spin(me) {
+                self.sleep(me);
+            }
         }
-        MutexGuard { mutex: self, not_send: PhantomData }
+        self.guard(since)
     }
 
     /// Takes the mutex if it is free and not promised to a waiter.
     pub fn try_lock(&self) -> Option<MutexGuard<'_, A, T>> {
         let me = owner_bits(A::current());
-        self.steal(me).then(|| MutexGuard { mutex: self, not_send: PhantomData })
+        self.steal(me).then(|| self.guard(None))
+    }
+
+    /// For a task that has taken the mutex, and has waited since the given time.
+    fn guard(&self, since: Option<u64>) -> MutexGuard<'_, A, T> {
+        let hold = A::lock_taken(self.class, since);
+        MutexGuard { mutex: self, hold, not_send: PhantomData }
     }
 
     /// Takes a free mutex that is not promised to a waiter.
@@ -191,6 +203,7 @@ impl<A: Machine, T> Mutex<A, T> {
 #[must_use]
 pub struct MutexGuard<'a, A: Machine, T> {
     mutex: &'a Mutex<A, T>,
+    hold: LockHold,
     not_send: PhantomData<*const ()>,
 }
 
@@ -211,6 +224,7 @@ impl<A: Machine, T> DerefMut for MutexGuard<'_, A, T> {
 
 impl<A: Machine, T> Drop for MutexGuard<'_, A, T> {
     fn drop(&mut self) {
+        A::lock_released(self.hold);
         self.mutex.unlock();
     }
 }

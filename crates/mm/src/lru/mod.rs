@@ -60,7 +60,7 @@ use batch::CpuBatches;
 use lists::{Lruvec, new_lruvec};
 use mmscale_arch::counters::Counters;
 use mmscale_arch::sync::{EachCpu, Mutex};
-use mmscale_arch::{Atomic, Machine, NodeId};
+use mmscale_arch::{Atomic, LockClass, Machine, NodeId};
 use mmscale_frames::page_alloc::FrameAllocator;
 
 mmscale_arch::policies! {
@@ -164,7 +164,7 @@ impl<A: Machine> Lru<A> {
             cpus: EachCpu::new::<A>(|_| CpuBatches::new(slots)),
             disabled: A::AtomicU32::new(0),
             generation: A::AtomicU64::new(0),
-            one_drain: Mutex::new(()),
+            one_drain: Mutex::new(LockClass::Mutex, ()),
             counters: Counters::default(),
         }
     }

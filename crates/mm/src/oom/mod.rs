@@ -45,7 +45,7 @@ use crate::time::Time;
 use alloc::sync::Arc;
 use mmscale_arch::counters::Counters;
 use mmscale_arch::sync::{Completion, Mutex};
-use mmscale_arch::{Asid, Atomic, Machine, NodeId, Order};
+use mmscale_arch::{Asid, Atomic, LockClass, Machine, NodeId, Order};
 
 /// The reaction to an allocation that finds no memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -229,7 +229,7 @@ impl<A: Machine> Oom<A> {
     pub fn new(config: OomConfig) -> Self {
         Self {
             config,
-            one: Mutex::new(()),
+            one: Mutex::new(LockClass::Mutex, ()),
             reaper: A::AtomicU32::new(0),
             stopping: A::AtomicU32::new(0),
             ended: Completion::new(),

@@ -50,7 +50,7 @@ use core::cell::Cell;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 use funnel::Funnel;
 use mmscale_arch::sync::{Completion, EachCpu, Mutex, MutexGuard, NoPreempt, PerCpu, PreemptGuard};
-use mmscale_arch::{Atomic, CpuId, CpuMask, Func, Ipi, Machine, Span, planted};
+use mmscale_arch::{Atomic, CpuId, CpuMask, Func, Ipi, LockClass, Machine, Span, planted};
 
 /// The way in which a grace period gets the CPUs' quiescent states.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -122,7 +122,7 @@ impl<A: Machine> Rcu<A> {
             funnel: Funnel::new(A::cpus_possible()),
             owing: A::AtomicU32::new(0),
             all_passed: Completion::new(),
-            one_at_a_time: Mutex::new(()),
+            one_at_a_time: Mutex::new(LockClass::Mutex, ()),
         }
     }
 

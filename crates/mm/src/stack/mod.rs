@@ -114,7 +114,7 @@ impl<A: Machine> Stacks<A> {
         };
         Self {
             range: Once::nothing(),
-            making: Mutex::new(()),
+            making: Mutex::new(LockClass::Mutex, ()),
             config,
             cpus_stacks: EachCpu::new::<A>(lists),
             counters: Counters::default(),

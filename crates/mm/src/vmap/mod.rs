@@ -122,7 +122,7 @@ impl<A: Machine> Vmap<A> {
         Ok(Self {
             table: PageTable::new_kernel(on)?,
             addresses: SpinLock::new(LockClass::Other, addresses),
-            purging: Mutex::new(()),
+            purging: Mutex::new(LockClass::Mutex, ()),
             lazy_max_pages,
         })
     }

@@ -26,7 +26,7 @@ use crate::time::{Expiry, Hz, Time};
 use crate::work::{Work, WorkItem};
 use core::sync::atomic::Ordering::Relaxed;
 use mmscale_arch::sync::{EachCpu, Mutex, PerCpu};
-use mmscale_arch::{Atomic, CpuId, Func, Machine, Span, TickEvent, Trace, planted};
+use mmscale_arch::{Atomic, CpuId, Func, LockClass, Machine, Span, TickEvent, Trace, planted};
 use mmscale_frames::page_alloc::{FrameAllocator, Refresh};
 use phased::{Phase, Progress};
 
@@ -121,7 +121,7 @@ impl<A: Machine> Upkeep<A> {
             shepherd_on: A::AtomicU32::new(0),
             phases: EachCpu::new::<A>(|_| Phase::new()),
             progress: PerCpu::new(|_| Progress::default()),
-            ranking: Mutex::new(()),
+            ranking: Mutex::new(LockClass::Mutex, ()),
             looked_until_ns: A::AtomicU64::new(0),
         })
     }

@@ -52,18 +52,27 @@ fn limited(arm: &ArmRecord) -> Option<String> {
     let limiting: Vec<&Limit<'_>> = limits.iter().filter(|limit| limit.is_limiting()).collect();
     let Some(first) = limiting.first() else {
         let busy = 100.0 * time.busy_ns as f64 / time.all_ns.max(1) as f64;
-        let waits: f64 = limits.iter().map(|limit| limit.wait_share).sum();
+        let spun = limits.iter().filter(|limit| !limit.sleeps);
+        let waits: f64 = spun.map(|limit| limit.wait_share).sum();
         return Some(format!(
-            "{}: no spin lock; CPUs are busy for {} of the time, and wait for locks for {} of that",
+            "{}: no lock; CPUs are busy for {} of the time, and spin for locks for {} of that",
             arm.arm,
             percent(busy),
             percent(100.0 * waits)
         ));
     };
-    let classes: Vec<String> = limiting
-        .iter()
-        .take(NAMED)
-        .map(|limit| format!("{} ({})", limit.class, percent(100.0 * limit.wait_share)))
+    let classes = |sleeps: bool| -> Vec<String> {
+        let named = limiting.iter().take(NAMED).filter(|limit| limit.sleeps == sleeps);
+        named
+            .map(|limit| format!("{} ({})", limit.class, percent(100.0 * limit.wait_share)))
+            .collect()
+    };
+    let mut waits =
+        vec![(first.sleeps, classes(first.sleeps)), (!first.sleeps, classes(!first.sleeps))];
+    waits.retain(|(_, classes)| !classes.is_empty());
+    let waits: Vec<String> = waits
+        .into_iter()
+        .map(|(sleeps, classes)| format!("{} {}", waiting(sleeps), classes.join(" and ")))
         .collect();
     let holders: Vec<String> = first
         .holders
@@ -73,12 +82,17 @@ fn limited(arm: &ArmRecord) -> Option<String> {
         .map(|(site, share)| format!("{site} {}", percent(100.0 * share)))
         .collect();
     Some(format!(
-        "{}: CPU time goes into waiting for {}; {} is held in {}",
+        "{}: {}; {} is held in {}",
         arm.arm,
-        classes.join(" and "),
+        waits.join(", and "),
         first.class,
         holders.join(", ")
     ))
+}
+
+/// Says what a wait for a lock costs: CPU time, or the time of a task that sleeps.
+const fn waiting(sleeps: bool) -> &'static str {
+    if sleeps { "tasks wait, mostly asleep, for" } else { "CPU time goes into waiting for" }
 }
 
 /// Formats the changes of the headlines in an arm, and what limits it.

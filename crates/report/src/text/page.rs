@@ -44,9 +44,10 @@ pub fn foot_text(documents: &[(Document, Notes<'_>)]) -> String {
 }
 
 fn foot(documents: &[(Document, Notes<'_>)]) -> Vec<String> {
-    let legend = "limit: the lock for which CPUs of the first arm wait longest, with its share of \
-                  their time. * the change holds: 95 % interval over pairs of seeds, headlines of \
-                  an arm tested together. ~ it may be noise.";
+    let legend = "limit: the lock for which the first arm waits longest, with its share of the \
+                  time of CPUs (spin lock) or of running and waiting tasks (mutex, rwsem). \
+                  * the change holds: 95 % interval over pairs of seeds, headlines of an arm \
+                  tested together. ~ it may be noise.";
     let mut lines = wrap(legend, "", "  ");
     let worse = worse(documents);
     lines.extend(wrap(&worse, "worse: ", "  "));
@@ -69,7 +70,7 @@ fn rows(document: &Document, notes: &Notes<'_>, same_study: &[&Document]) -> Vec
     let point = format!("{} {}", document.study, name(document, &keys));
     let limit = limits(base).map_or(String::new(), |limits| {
         let first = limits.into_iter().next().filter(Limit::is_limiting);
-        first.map_or("no spin lock".to_owned(), |limit| {
+        first.map_or("no lock".to_owned(), |limit| {
             format!("{} {}", limit.class, percent(100.0 * limit.wait_share))
         })
     });

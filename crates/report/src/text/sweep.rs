@@ -167,7 +167,12 @@ fn limit_table(points: &[Point<'_>], names: &str, width: usize) -> Vec<String> {
     if !any {
         return vec![];
     }
-    let mut lines = wrap("the lock that CPUs wait for, with its share of the CPU time", "", "  ");
+    let mut lines = wrap(
+        "the lock with the longest waits, with their share of the time of CPUs (spin lock) or of \
+         running and waiting tasks (mutex, rwsem)",
+        "",
+        "  ",
+    );
     for group in all.chunks(((WIDTH - width) / LIMIT).max(1)) {
         let heads: String =
             group.iter().map(|arm| format!("{:>LIMIT$}", cut(arm, LIMIT - 1))).collect();

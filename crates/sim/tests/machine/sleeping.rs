@@ -2,7 +2,7 @@
 
 use crate::common::{config, fair, run_well};
 use mmscale_arch::sync::{Mutex, RwSem};
-use mmscale_arch::{Cpu as _, Ipi, Machine as _, Priority, TaskSpec};
+use mmscale_arch::{Cpu as _, Func, Ipi, LockClass, Machine as _, Priority, Span, TaskSpec};
 use mmscale_mm::rcu::Rcu;
 use mmscale_sim::{Outcome, Policy, Sim, SimConfig};
 use std::cell::Cell;
@@ -51,14 +51,14 @@ fn time_of_the_third_task<L: Fn(u64) + Clone + 'static>(make: impl Fn() -> L) ->
 #[test]
 fn a_spinner_behind_another_leaves_for_a_task_that_waits_for_its_cpu() {
     let of_mutex = time_of_the_third_task(|| {
-        let mutex = Rc::new(Mutex::<Sim, ()>::new(()));
+        let mutex = Rc::new(Mutex::<Sim, ()>::new(LockClass::Mutex, ()));
         move |ns| {
             let _held = mutex.lock();
             Sim::user(ns);
         }
     });
     let of_sem = time_of_the_third_task(|| {
-        let sem = Rc::new(RwSem::<Sim, ()>::new(()));
+        let sem = Rc::new(RwSem::<Sim, ()>::new(LockClass::Rwsem, ()));
         move |ns| {
             let _held = sem.write();
             Sim::user(ns);
@@ -70,13 +70,48 @@ fn a_spinner_behind_another_leaves_for_a_task_that_waits_for_its_cpu() {
     }
 }
 
+/// Three writers of a semaphore hold it for a ms each, and then for reading. The waits and holds
+/// are in the rows, by path.
+#[test]
+fn waits_and_holds_of_sleeping_locks_have_rows() {
+    let outcome = both(3, |script| {
+        let sem = Rc::new(RwSem::<Sim, ()>::new(LockClass::MmapLock, ()));
+        for cpu in 0..3_usize {
+            let sem = Rc::clone(&sem);
+            script.spawn(cpu, move || {
+                Sim::user(100_000 * cpu as u64);
+                let _span = Span::<Sim>::enter(if cpu == 0 { Func::DupMmap } else { Func::DoMmap });
+                let held = sem.write();
+                Sim::user(1_000_000);
+                let _held = held.downgrade();
+                Sim::user(10_000);
+            });
+        }
+    });
+    let row = |site: &str| {
+        let rows = outcome.locks.iter();
+        let mut rows = rows.filter(|row| row.class == "mmap_lock" && row.passes_through(site));
+        rows.next().expect("a row").clone()
+    };
+    let (first, others) = (row("dup_mmap"), row("do_mmap"));
+    assert!(first.sleeps && others.sleeps);
+    assert_eq!((first.acquisitions, first.contentions, first.wait_max_ns), (1, 0, 0));
+    assert_eq!((others.acquisitions, others.contentions), (2, 2));
+    // A downgraded lock is one hold.
+    assert!((1_010_000..1_050_000).contains(&first.hold_total_ns), "{first:?}");
+    assert!((2_020_000..2_100_000).contains(&others.hold_total_ns), "{others:?}");
+    // The second waits for 910 us, the third for twice as long as a hold, less 200 us.
+    assert!((1_750_000..1_950_000).contains(&others.wait_max_ns), "{others:?}");
+    assert!((2_650_000..2_850_000).contains(&others.wait_total_ns), "{others:?}");
+}
+
 /// A writer is preempted by a more urgent one on its CPU, at any step of taking and of releasing
 /// the semaphore. The urgent one never spins for the writer that it keeps from running.
 #[test]
 fn an_urgent_writer_does_not_spin_for_one_that_it_preempted() {
     for woken_ns in (0..4_000).step_by(20) {
         run_well(config(2), |script| {
-            let sem = Rc::new(RwSem::<Sim, u32>::new(0));
+            let sem = Rc::new(RwSem::<Sim, u32>::new(LockClass::Rwsem, 0));
             let (slow, urgent) = (Rc::clone(&sem), Rc::clone(&sem));
             let spec = TaskSpec { priority: Priority::RealTime(1), ..fair(1) };
             let waits = script.spawn_as(spec, move || {

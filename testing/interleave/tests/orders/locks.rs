@@ -1,7 +1,7 @@
 //! Sleeping locks: mutual exclusion, and no lost waiter.
 
 use mmscale_arch::sync::{Completion, Mutex, Osq, RwSem, WaitQueue};
-use mmscale_arch::{Atomic, Cpu, Machine as _, RawOsq as _, TaskId};
+use mmscale_arch::{Atomic, Cpu, LockClass, Machine as _, RawOsq as _, TaskId};
 use mmscale_interleave::{Hooks, Model, check, cpu_body, run, set_need_resched};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -20,7 +20,7 @@ fn nap() {
 #[test]
 fn a_mutex_has_one_owner_and_forgets_nobody() {
     check(3000, || {
-        let mutex = Arc::new(Mutex::<Model, u32>::new(0));
+        let mutex = Arc::new(Mutex::<Model, u32>::new(LockClass::Mutex, 0));
         let body = |_| {
             let mutex = Arc::clone(&mutex);
             cpu_body(move || {
@@ -44,7 +44,7 @@ fn a_mutex_has_one_owner_and_forgets_nobody() {
 #[test]
 fn a_failed_try_changes_nothing() {
     check(2000, || {
-        let mutex = Arc::new(Mutex::<Model, u32>::new(0));
+        let mutex = Arc::new(Mutex::<Model, u32>::new(LockClass::Mutex, 0));
         let (a, b) = (Arc::clone(&mutex), Arc::clone(&mutex));
         run(2, || {
             let locker = cpu_body(move || {
@@ -66,7 +66,7 @@ fn a_failed_try_changes_nothing() {
 #[test]
 fn a_semaphore_keeps_writers_alone_and_lets_everybody_in() {
     check(3000, || {
-        let sem = Arc::new(RwSem::<Model, (u32, u32)>::new((0, 0)));
+        let sem = Arc::new(RwSem::<Model, (u32, u32)>::new(LockClass::Rwsem, (0, 0)));
         let writer = |_| {
             let sem = Arc::clone(&sem);
             cpu_body(move || {
@@ -99,7 +99,7 @@ fn a_semaphore_keeps_writers_alone_and_lets_everybody_in() {
 #[test]
 fn tries_on_a_semaphore_never_wait() {
     check(2000, || {
-        let sem = Arc::new(RwSem::<Model, u32>::new(0));
+        let sem = Arc::new(RwSem::<Model, u32>::new(LockClass::Rwsem, 0));
         let (a, b, c) = (Arc::clone(&sem), Arc::clone(&sem), Arc::clone(&sem));
         run(3, || {
             let writer = cpu_body(move || *a.write() += 1);
@@ -126,7 +126,7 @@ fn tries_on_a_semaphore_never_wait() {
 fn a_reader_is_not_left_behind_readers() {
     for downgrades in [false, true] {
         check(4000, move || {
-            let sem = Arc::new(RwSem::<Model, u32>::new(0));
+            let sem = Arc::new(RwSem::<Model, u32>::new(LockClass::Rwsem, 0));
             let met = Arc::new(Completion::<Model>::new());
             let (a, b, met_a, met_b) =
                 (Arc::clone(&sem), Arc::clone(&sem), Arc::clone(&met), Arc::clone(&met));
@@ -156,7 +156,7 @@ fn a_reader_is_not_left_behind_readers() {
 #[test]
 fn who_spins_for_readers_or_for_a_writer_is_no_more_than_they_are() {
     check(4000, || {
-        let sem = Arc::new(RwSem::<Model, (u32, u32)>::new((0, 0)));
+        let sem = Arc::new(RwSem::<Model, (u32, u32)>::new(LockClass::Rwsem, (0, 0)));
         let writer = |_| {
             let sem = Arc::clone(&sem);
             cpu_body(move || {
@@ -187,7 +187,7 @@ fn who_spins_for_readers_or_for_a_writer_is_no_more_than_they_are() {
 #[test]
 fn a_reader_that_gives_up_keeps_nobody_waiting() {
     check(4000, || {
-        let sem = Arc::new(RwSem::<Model, u32>::new(0));
+        let sem = Arc::new(RwSem::<Model, u32>::new(LockClass::Rwsem, 0));
         let writer = |_| {
             let sem = Arc::clone(&sem);
             cpu_body(move || {
@@ -278,7 +278,7 @@ impl Undisturbed {
 fn a_reader_that_joins_the_queue_wakes_no_writer_while_another_holds_the_semaphore() {
     check(300, || {
         run(4, || {
-            let (sem, phase) = (RwSem::new(()), Atomic::new(0));
+            let (sem, phase) = (RwSem::new(LockClass::Rwsem, ()), Atomic::new(0));
             let all = Arc::new(Undisturbed { sem, phase });
             let body = |f: fn(&Undisturbed)| {
                 let all = Arc::clone(&all);
@@ -320,7 +320,7 @@ fn a_reader_that_joins_the_queue_wakes_no_writer_while_another_holds_the_semapho
 #[test]
 fn a_promised_semaphore_goes_to_the_writer_that_waits() {
     check(3000, || {
-        let sem = Arc::new(RwSem::<Model, u32>::new(0));
+        let sem = Arc::new(RwSem::<Model, u32>::new(LockClass::Rwsem, 0));
         let writer = {
             let sem = Arc::clone(&sem);
             cpu_body(move || *sem.write() += 1)
@@ -348,7 +348,7 @@ fn a_promised_semaphore_goes_to_the_writer_that_waits() {
 #[test]
 fn a_promised_semaphore_goes_to_the_reader_that_waits() {
     check(3000, || {
-        let sem = Arc::new(RwSem::<Model, u32>::new(0));
+        let sem = Arc::new(RwSem::<Model, u32>::new(LockClass::Rwsem, 0));
         let read = Arc::new(<Model as Cpu>::AtomicU32::new(0));
         let writer = |_| {
             let (sem, read) = (Arc::clone(&sem), Arc::clone(&read));

@@ -1,7 +1,7 @@
 //! The guards of a semaphore's holders.
 
 use super::RwSem;
-use crate::Machine;
+use crate::{LockHold, Machine};
 use core::marker::PhantomData;
 use core::ops::{Deref, DerefMut};
 
@@ -9,13 +9,14 @@ use core::ops::{Deref, DerefMut};
 #[must_use]
 pub struct ReadGuard<'a, A: Machine, T> {
     sem: &'a RwSem<A, T>,
+    hold: LockHold,
     not_send: PhantomData<*const ()>,
 }
 
 impl<'a, A: Machine, T> ReadGuard<'a, A, T> {
-    /// For a task that has taken `sem` for reading.
-    pub(super) fn new(sem: &'a RwSem<A, T>) -> Self {
-        Self { sem, not_send: PhantomData }
+    /// For a task that has taken `sem` for reading, and has waited since the given time.
+    pub(super) fn new(sem: &'a RwSem<A, T>, since: Option<u64>) -> Self {
+        Self { sem, hold: A::lock_taken(sem.class, since), not_send: PhantomData }
     }
 }
 
@@ -29,6 +30,7 @@ impl<A: Machine, T> Deref for ReadGuard<'_, A, T> {
 
 impl<A: Machine, T> Drop for ReadGuard<'_, A, T> {
     fn drop(&mut self) {
+        A::lock_released(self.hold);
         self.sem.read_done();
     }
 }
@@ -37,21 +39,22 @@ impl<A: Machine, T> Drop for ReadGuard<'_, A, T> {
 #[must_use]
 pub struct WriteGuard<'a, A: Machine, T> {
     sem: &'a RwSem<A, T>,
+    hold: LockHold,
     not_send: PhantomData<*const ()>,
 }
 
 impl<'a, A: Machine, T> WriteGuard<'a, A, T> {
-    /// For a task that has taken `sem` for writing.
-    pub(super) fn new(sem: &'a RwSem<A, T>) -> Self {
-        Self { sem, not_send: PhantomData }
+    /// For a task that has taken `sem` for writing, and has waited since the given time.
+    pub(super) fn new(sem: &'a RwSem<A, T>, since: Option<u64>) -> Self {
+        Self { sem, hold: A::lock_taken(sem.class, since), not_send: PhantomData }
     }
     /// Converts the write lock to a read lock; no writer can take it in between
-    /// (`downgrade_write`).
+    /// (`downgrade_write`). In statistics both are one hold.
     pub fn downgrade(self) -> ReadGuard<'a, A, T> {
-        let sem = self.sem;
+        let Self { sem, hold, not_send } = self;
         core::mem::forget(self);
         sem.write_to_read();
-        ReadGuard::new(sem)
+        ReadGuard { sem, hold, not_send }
     }
 }
 
@@ -73,6 +76,7 @@ impl<A: Machine, T> DerefMut for WriteGuard<'_, A, T> {
 
 impl<A: Machine, T> Drop for WriteGuard<'_, A, T> {
     fn drop(&mut self) {
+        A::lock_released(self.hold);
         self.sem.write_done();
     }
 }

@@ -138,6 +138,7 @@ pub struct RwSem<A: Machine, T> {
     owner: A::AtomicU32,
     spinners: A::Osq,
     queue: SpinLock<A, Queue>,
+    class: LockClass,
     data: UnsafeCell<T>,
 }
 
@@ -152,13 +153,14 @@ where
 }
 
 impl<A: Machine, T> RwSem<A, T> {
-    /// A free semaphore around `data`.
-    pub fn new(data: T) -> Self {
+    /// A free semaphore of `class` around `data`.
+    pub fn new(class: LockClass, data: T) -> Self {
         Self {
             count: A::AtomicU64::new(0),
             owner: A::AtomicU32::new(0),
             spinners: A::Osq::new(),
             queue: SpinLock::new(LockClass::WaitQueue, VecDeque::with_capacity(4)),
+            class,
             data: UnsafeCell::new(data),
         }
     }
@@ -166,10 +168,12 @@ impl<A: Machine, T> RwSem<A, T> {
     /// Takes it for reading; sleeps until no writer holds it, and none waits for it unless this
     /// task can steal it.
     pub fn read(&self) -> ReadGuard<'_, A, T> {
+        let mut since = None;
         if !self.add_reader() {
+            since = Some(A::wait_clock());
             self.read_slow(|| false);
         }
-        ReadGuard::new(self)
+        ReadGuard::new(self, since)
     }
 
     /// Adds a reader to the word. Returns whether that took or stole the semaphore: no writer takes
@@ -192,10 +196,20 @@ impl<A: Machine, T> RwSem<A, T> {
 
     /// Takes it for writing; sleeps until it is free.
     pub fn write(&self) -> WriteGuard<'_, A, T> {
-        if !self.take(0, WRITER) && !self.spin() {
+        let since = self.lock_write();
+        WriteGuard::new(self, since)
+    }
+
+    /// Takes it for writing. Returns when it found it taken, if it did.
+    fn lock_write(&self) -> Option<u64> {
+        if self.take(0, WRITER) {
+            return None;
+        }
+        let since = A::wait_clock();
+        if !self.spin() {
             self.write_slow();
         }
-        WriteGuard::new(self)
+        Some(since)
     }
 
     /// Takes it for writing like [`RwSem::write`], but spins for readers too before it sleeps, as
@@ -203,47 +217,60 @@ impl<A: Machine, T> RwSem<A, T> {
     /// expects that the readers run and release it soon.
     pub fn write_after_readers(&self) -> WriteGuard<'_, A, T> {
         let readers = (self.count.load(Ordering::Relaxed) / READER).min(30);
-        let got = self.spin_until(10_000 + 500 * readers, || self.try_write());
-        got.unwrap_or_else(|| self.write())
+        if self.steal() {
+            return WriteGuard::new(self, None);
+        }
+        let since = A::wait_clock();
+        if !self.spin_for(10_000 + 500 * readers, || self.steal()) {
+            self.lock_write();
+        }
+        WriteGuard::new(self, Some(since))
     }
 
     /// Takes it for reading once `due` returns true and no writer holds it or waits for it: spins
     /// for at most [`READER_SPIN_NS`]. Returns `None` if that takes longer, or if the CPU must
     /// switch tasks.
     pub fn try_read_once(&self, due: impl Fn() -> bool) -> Option<ReadGuard<'_, A, T>> {
-        self.spin_until(READER_SPIN_NS, || if due() { self.try_read() } else { None })
+        let ask = || due() && self.take_read();
+        if ask() {
+            return Some(ReadGuard::new(self, None));
+        }
+        let since = A::wait_clock();
+        self.spin_for(READER_SPIN_NS, ask).then(|| ReadGuard::new(self, Some(since)))
     }
 
-    /// Repeats `ask` until it returns a value, for at most `ns`, with preemption off. Stops earlier
-    /// if the CPU must switch tasks.
-    fn spin_until<R>(&self, ns: u64, ask: impl Fn() -> Option<R>) -> Option<R> {
-        if let Some(got) = ask() {
-            return Some(got);
-        }
+    /// Repeats `ask` until it returns true, for at most `ns`, with preemption off. Stops earlier
+    /// if the CPU must switch tasks. Returns whether it returned true.
+    fn spin_for(&self, ns: u64, ask: impl Fn() -> bool) -> bool {
         let _span = Span::<A>::enter(Func::RwsemOptimisticSpin);
         let _pinned = PreemptGuard::<A>::new();
         let until_ns = A::now_ns() + ns;
         while A::now_ns() < until_ns && !A::need_resched() {
             A::relax();
-            if let Some(got) = ask() {
-                return Some(got);
+            if ask() {
+                return true;
             }
         }
-        None
+        false
     }
 
     /// Takes it for reading if no writer holds it and no task waits for it.
     pub fn try_read(&self) -> Option<ReadGuard<'_, A, T>> {
+        self.take_read().then(|| ReadGuard::new(self, None))
+    }
+
+    /// Adds a reader if no writer holds it and no task waits for it; returns whether it did.
+    fn take_read(&self) -> bool {
         loop {
             let count = self.count.load(Ordering::Relaxed);
             if count & (WRITER | WAITERS | HANDOFF) != 0 {
-                return None;
+                return false;
             }
             let more = count + READER;
             let got =
                 self.count.compare_exchange(count, more, Ordering::Acquire, Ordering::Relaxed);
             if got.is_ok() {
-                return Some(ReadGuard::new(self));
+                return true;
             }
         }
     }
@@ -260,15 +287,18 @@ impl<A: Machine, T> RwSem<A, T> {
 
     /// Takes it for writing if it is free and not promised to the first waiter.
     pub fn try_write(&self) -> Option<WriteGuard<'_, A, T>> {
-        self.steal().then(|| WriteGuard::new(self))
+        self.steal().then(|| WriteGuard::new(self, None))
     }
 
     /// Takes it for reading like [`RwSem::read`], but gives up and returns `None` if `over` returns
     /// true before it would sleep or after it wakes (`mmap_read_lock_killable`). Code that makes
     /// `over` true unparks the task afterwards.
     pub fn read_unless(&self, over: impl Fn() -> bool) -> Option<ReadGuard<'_, A, T>> {
-        let got = self.add_reader() || self.read_slow(over);
-        got.then(|| ReadGuard::new(self))
+        if self.add_reader() {
+            return Some(ReadGuard::new(self, None));
+        }
+        let since = A::wait_clock();
+        self.read_slow(over).then(|| ReadGuard::new(self, Some(since)))
     }
 
     /// Queues a reader that has added `READER` but does not hold the semaphore. Returns `true` when

@@ -69,7 +69,7 @@ fn a_queue_of_spinners_carries_what_its_heads_wrote() {
 #[test]
 fn a_mutex_carries_what_its_owners_wrote() {
     check_weak(400, || {
-        let mutex = Arc::new(Mutex::<Model, Plain>::new(Plain::new(0)));
+        let mutex = Arc::new(Mutex::<Model, Plain>::new(LockClass::Mutex, Plain::new(0)));
         let body = |cpu: usize| {
             let mutex = Arc::clone(&mutex);
             cpu_body(move || {
@@ -92,7 +92,7 @@ fn a_mutex_carries_what_its_owners_wrote() {
 #[test]
 fn a_semaphore_carries_what_its_writers_wrote_and_its_readers_read() {
     check_weak(400, || {
-        let sem = Arc::new(RwSem::<Model, Plain>::new(Plain::new(0)));
+        let sem = Arc::new(RwSem::<Model, Plain>::new(LockClass::Rwsem, Plain::new(0)));
         let writer = |tries: bool| {
             let sem = Arc::clone(&sem);
             cpu_body(move || {
