@@ -129,7 +129,8 @@ pub(crate) struct Cpu {
     pub(crate) rank: u16,
     pub(crate) irq_off: bool,
     pub(crate) in_irq: bool,
-    /// Whether it is to switch tasks as soon as preemption is on. Only interrupts set it.
+    /// Whether it is to switch tasks as soon as preemption is on. Interrupts set it, and the CPU
+    /// itself when it wakes a more urgent task of its own.
     pub(crate) need_resched: bool,
     /// Whether its sections are recorded.
     pub(crate) watched: bool,
@@ -150,7 +151,7 @@ pub(crate) struct Cpu {
     pub(crate) noise_rng: SplitMix64,
     /// When the call path last changed.
     pub(crate) path_since: u64,
-    /// When the current task got the CPU, for time slices.
+    /// When the time slice of the current task began, without the time of more urgent tasks.
     pub(crate) slice_start: u64,
     /// Tasks that wait for it, in the order in which they run.
     pub(crate) queue: VecDeque<u32>,

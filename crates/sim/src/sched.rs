@@ -5,7 +5,7 @@ use crate::cpu::{Reason, WaitState};
 use crate::engine::Engine;
 use crate::heap::order_of;
 use crate::stats::ROOT_PATH;
-use crate::task::{IDLE_URGENCY, STOP, Switch, TaskState, Yielder};
+use crate::task::{FAIR_URGENCY, IDLE_URGENCY, STOP, Switch, TaskState, Yielder};
 use crate::turn::turn;
 
 /// How long a fair task keeps its CPU while another waits: Linux's default base slice on machines
@@ -100,8 +100,7 @@ impl Engine {
             SwitchReason::Idle => {}
             SwitchReason::Move => self.make_ready(current),
             SwitchReason::Preempt if leaving => {
-                self.tasks[current].state = TaskState::Ready;
-                self.enqueue(current, true);
+                self.put_back(current, true);
             }
             SwitchReason::Preempt => {
                 let urgency = self.tasks[current].urgency;
@@ -109,14 +108,22 @@ impl Engine {
                 if first < urgency || first == urgency && !slice_over {
                     return None;
                 }
-                self.tasks[current].state = TaskState::Ready;
-                self.enqueue(current, first > urgency);
+                self.put_back(current, first > urgency);
             }
         }
         let cpu = self.cpu();
         let first = if leaving { None } else { cpu.queue.pop_front() };
         let next = first.unwrap_or(cpu.idle) as usize;
         Some(self.switch_to(next))
+    }
+    /// Queues the current task. If it was interrupted within its slice (`before` tasks of equal
+    /// urgency), it resumes with the rest of that slice: a slice that began anew after each more
+    /// urgent task would never end.
+    fn put_back(&mut self, task: usize, before: bool) {
+        let used_ps = self.cpu().clock.saturating_sub(self.cpu().slice_start);
+        self.tasks[task].state = TaskState::Ready;
+        self.tasks[task].slice_used_ps = if before { used_ps } else { 0 };
+        self.enqueue(task, before);
     }
     fn finish(&mut self, task: usize) {
         self.tasks[task].state = TaskState::Done;
@@ -126,10 +133,11 @@ impl Engine {
     fn switch_to(&mut self, next: usize) -> Switch {
         self.tasks[next].state = TaskState::Running;
         let yielder = self.tasks[next].yielder;
+        let used_ps = std::mem::take(&mut self.tasks[next].slice_used_ps);
         let cpu = self.cpu();
         let left = std::mem::replace(&mut cpu.yielder, yielder);
         cpu.current = next as u32;
-        cpu.slice_start = cpu.clock;
+        cpu.slice_start = cpu.clock.saturating_sub(used_ps);
         cpu.preempt = 0;
         self.go_to_path(ROOT_PATH);
         Switch { yielder: left, next: next as u32 }
@@ -146,10 +154,12 @@ impl Engine {
     fn first_ready(&mut self) -> Option<usize> {
         self.cpu_at_turn().queue.front().map(|&task| task as usize)
     }
-    /// Whether the current task has run for a whole time slice.
+    /// Whether the current task is fair and has run for a whole time slice. A real-time task runs
+    /// until it blocks.
     pub(crate) fn is_slice_used_up(&mut self) -> bool {
-        let cpu = self.cpu();
-        cpu.clock.saturating_sub(cpu.slice_start) >= SLICE_PS
+        let cpu = &self.cpus[self.cur];
+        let fair = self.tasks[cpu.current as usize].urgency == FAIR_URGENCY;
+        fair && cpu.clock.saturating_sub(cpu.slice_start) >= SLICE_PS
     }
     /// Whether the current fair task has used up its slice while another waits; at the CPU's turn.
     pub(crate) fn slice_over(&mut self) -> bool {

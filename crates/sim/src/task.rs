@@ -51,6 +51,8 @@ pub(crate) struct Task {
     pub(crate) yielder: *const Yielder,
     /// The path on which it was last switched out, for messages.
     pub(crate) path: u32,
+    /// The part of its time slice that it had used, in ps, when a more urgent task took its CPU.
+    pub(crate) slice_used_ps: u64,
 }
 
 impl Task {
@@ -64,6 +66,7 @@ impl Task {
             body,
             yielder: std::ptr::null(),
             path: 0,
+            slice_used_ps: 0,
         }
     }
 }
@@ -75,6 +78,9 @@ pub(crate) const fn urgency_of(priority: Priority) -> u16 {
         Priority::RealTime(level) => level as u16 + 2,
     }
 }
+
+/// The urgency of all fair tasks.
+pub(crate) const FAIR_URGENCY: u16 = urgency_of(Priority::Fair);
 
 /// The idle task's urgency.
 pub(crate) const IDLE_URGENCY: u16 = 0;

@@ -1,7 +1,7 @@
 //! The lazy policy has the same results as the naive policy, to the last bit, on random programs.
 
 use crate::common::{Script, config, fair, run_script};
-use mmscale_arch::sync::{IrqGuard, NoPreempt, PreemptGuard, SpinLock};
+use mmscale_arch::sync::{IrqGuard, Mutex, NoPreempt, PreemptGuard, RwSem, SpinLock};
 use mmscale_arch::{
     Access, Atomic, Cpu as _, CpuId, Func, IoDirection, Ipi, Line, LockClass, Machine as _, Op,
     Order, OwnedCounter, PageIo, Pfn, Priority, RawSpin, Span, TaskId, TaskSpec,
@@ -34,6 +34,8 @@ struct World {
     zone: SpinLock<Sim, u64>,
     open: SpinLock<Sim, u64>,
     raw: SimSpin,
+    mutex: Mutex<Sim, u64>,
+    sem: RwSem<Sim, u64>,
     flag: SimAtomic<u32>,
     sum: SimAtomic<u64>,
     deltas: Vec<SimOwnedI8>,
@@ -50,6 +52,8 @@ impl World {
             zone: SpinLock::new(LockClass::Zone, 0),
             open: SpinLock::new(LockClass::Other, 0),
             raw: SimSpin::new(LockClass::Rcu),
+            mutex: Mutex::new(LockClass::Mutex, 0),
+            sem: RwSem::new(LockClass::Rwsem, 0),
             flag: SimAtomic::new(0),
             sum: SimAtomic::new(0),
             deltas: (0..cpus).map(|_| SimOwnedI8::zero()).collect(),
@@ -65,7 +69,7 @@ impl World {
         self.log.set(self.log.get().wrapping_add(mixed >> 20));
     }
     fn step(&self, choices: &Choices) {
-        match choices.below(17) {
+        match choices.below(19) {
             0 => Sim::work(Op::BuddyStep, choices.below(40) as u32),
             1 => Sim::user(choices.below(5_000)),
             2 => self.drain(choices),
@@ -93,6 +97,8 @@ impl World {
             13 => Sim::relax(),
             14 => Sim::clear_block(Pfn::new(choices.below(4096) as usize), Order::ZERO),
             15 => self.swap(choices),
+            16 => self.exclude(choices),
+            17 => self.share_asleep(choices),
             _ => Sim::cond_resched(),
         }
     }
@@ -125,6 +131,48 @@ impl World {
             1 | 2 => hold(&mut self.open.lock_irqsave()),
             3 => self.open.try_lock().iter_mut().for_each(|count| hold(count)),
             _ => Sim::touch(frame, Access::Peek),
+        }
+    }
+    /// Holds the mutex for a moment, with a spin lock inside or while other tasks may run.
+    fn exclude(&self, choices: &Choices) {
+        let _span = Span::<Sim>::enter(Func::AllocPages);
+        let held = match choices.below(4) {
+            0 => self.mutex.try_lock(),
+            _ => Some(self.mutex.lock()),
+        };
+        let Some(mut held) = held else { return };
+        *held += 1;
+        self.note(*held);
+        match choices.below(3) {
+            0 => self.drain(choices),
+            1 => Sim::user(choices.below(3_000)),
+            _ => Sim::cond_resched(),
+        }
+    }
+    /// Holds the semaphore for reading or for writing, with all ways to take it.
+    fn share_asleep(&self, choices: &Choices) {
+        let hold_ns = choices.below(3_000);
+        let read = |value: &u64| {
+            self.note(*value);
+            Sim::user(hold_ns);
+        };
+        match choices.below(8) {
+            0 => self.sem.try_read().iter().for_each(|value| read(value)),
+            1 => self.sem.try_write().iter_mut().for_each(|value| **value += 1),
+            2 => self.sem.try_read_once(|| hold_ns % 2 == 0).iter().for_each(|value| read(value)),
+            3 => *self.sem.write_after_readers() += 1,
+            4 => {
+                let mut value = self.sem.write();
+                *value += 1;
+                Sim::user(hold_ns / 2);
+                read(&value.downgrade());
+            }
+            5 => {
+                let mut value = self.sem.write();
+                Sim::user(hold_ns);
+                *value += 1;
+            }
+            _ => read(&self.sem.read()),
         }
     }
     /// Writes a page of this CPU to the swap device, or reads one.

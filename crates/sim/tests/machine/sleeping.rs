@@ -70,6 +70,29 @@ fn a_spinner_behind_another_leaves_for_a_task_that_waits_for_its_cpu() {
     }
 }
 
+/// A fair task on CPU 0 wakes a more urgent one every 20 us. A second fair task waits for that CPU:
+/// it gets it when the slice of the first one, 2.8 ms, has ended.
+#[test]
+fn a_time_slice_ends_although_urgent_tasks_interrupt_it() {
+    let ran_ns = Rc::new(Cell::new(0));
+    both(3, |script| {
+        let spec = TaskSpec { priority: Priority::RealTime(1), ..fair(0) };
+        let urgent = script.spawn_as(spec, || (0..1_000).for_each(|_| Sim::park()));
+        script.spawn(0, move || {
+            for _ in 0..1_000 {
+                Sim::timer_arm(Sim::now_ns() + 10_000);
+                Sim::unpark(urgent);
+                Sim::user(20_000);
+            }
+        });
+        let ran_ns = Rc::clone(&ran_ns);
+        script.spawn(0, move || ran_ns.set(Sim::now_ns()));
+    });
+    let ran_ns = ran_ns.get();
+    // The slice, and the time of the urgent task in between.
+    assert!((2_800_000..4_200_000).contains(&ran_ns), "ran at {ran_ns} ns");
+}
+
 /// Three writers of a semaphore hold it for a ms each, and then for reading. The waits and holds
 /// are in the rows, by path.
 #[test]
@@ -103,6 +126,23 @@ fn waits_and_holds_of_sleeping_locks_have_rows() {
     // The second waits for 910 us, the third for twice as long as a hold, less 200 us.
     assert!((1_750_000..1_950_000).contains(&others.wait_max_ns), "{others:?}");
     assert!((2_650_000..2_850_000).contains(&others.wait_total_ns), "{others:?}");
+}
+
+/// Two real-time tasks of one priority share CPU 0, which has a tick: the second one runs when the
+/// first one ends.
+#[test]
+fn a_real_time_task_runs_until_it_blocks() {
+    let ran_ns = Rc::new(Cell::new(0));
+    both(3, |script| {
+        let spec = TaskSpec { priority: Priority::RealTime(1), ..fair(0) };
+        script.spawn_as(spec, || {
+            Sim::timer_arm(TICK_NS);
+            Sim::user(10_000_000);
+        });
+        let ran_ns = Rc::clone(&ran_ns);
+        script.spawn_as(spec, move || ran_ns.set(Sim::now_ns()));
+    });
+    assert!(ran_ns.get() >= 10_000_000, "ran at {} ns", ran_ns.get());
 }
 
 /// A writer is preempted by a more urgent one on its CPU, at any step of taking and of releasing
