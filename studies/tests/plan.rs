@@ -54,6 +54,26 @@ fn quick_runs_of_large_machines_are_shorter_still() {
     assert_eq!(ipi(&["cpus=1024", "windows=50"]).params.count("windows"), 50);
 }
 
+/// A quick run on up to 512 CPUs has the results of the first two seeds of a full run.
+#[test]
+fn a_quick_run_has_the_windows_of_a_full_one() {
+    let plans = |length| {
+        let request = Request { studies: vec!["all".to_owned()], length, ..request() };
+        plan(mmscale_studies::all(), &request).unwrap()
+    };
+    for (quick, full) in plans(Length::Quick).into_iter().zip(plans(Length::Full)) {
+        assert_eq!(quick.seeds[..], full.seeds[..2]);
+        let values = full.params.values();
+        let differs = |(name, value): &(&String, &ParamValue)| values[*name] != **value;
+        let others: Vec<_> = quick.params.values().iter().filter(differs).collect();
+        // Without the second run of each seed, with its metric.
+        let decay = ("decay_s".to_owned(), ParamValue::Real(0.0));
+        let expected: &[_] =
+            if quick.study.name() == "vmstat" { &[(&decay.0, &decay.1)] } else { &[] };
+        assert_eq!(others, expected, "{}", quick.study.name());
+    }
+}
+
 #[test]
 fn the_profile_takes_the_plans_cpus_and_hz() {
     let plan = single(&Request { settings: set(&["cpus=8", "hz=250"]), ..request() });
