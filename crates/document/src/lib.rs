@@ -4,16 +4,23 @@
 //! lock statistics, and the context that is needed to judge them (machine, profile, parameters,
 //! host). Its JSON form is stable and has a schema ([`schema_json`]). All collections are ordered,
 //! so that equal results make equal bytes. A [`Fingerprint`] identifies the results by 16 digits.
+//!
+//! Waits that another tool measured are a [`Measurement`]. [`LOCK_CLASSES`] names the locks of Linux
+//! for it and for the live kernel.
 
 mod blame;
 mod call;
 mod document;
 mod fingerprint;
 mod lock;
+mod lock_class;
+mod measured;
 mod metric;
 mod origin;
+mod problem;
 mod robust;
 mod section;
+mod stack;
 mod value;
 mod watched;
 mod whatif;
@@ -26,10 +33,17 @@ pub use document::{
 };
 pub use fingerprint::Fingerprint;
 pub use lock::{LockRecord, LockRow};
+pub use lock_class::{
+    Counterpart, LOCK_CLASSES, LockClassRow, LockKind, OTHER_CLASS, class_of, class_of_name,
+    counterpart,
+};
+pub use measured::{MEASURED_SCHEMA, MeasuredWait, Measurement, Site};
 pub use metric::{Average, Better, Metric};
 pub use origin::{Build, Groups, Topology};
+pub use problem::{CALLING, ENDING, Problem, TICK};
 pub use robust::{Claim, MovedNumber, ROBUST_SCHEMA, Robustness};
 pub use section::{SectionRecord, SectionWait};
+pub use stack::{is_locking, path_of, plain_function};
 pub use value::{ParamValue, Value};
 pub use watched::{
     Call, Durations, LOG2_BUCKETS, OomEvents, Side, Wait, Watch, Watched, passes, stand_ins,

@@ -62,6 +62,7 @@ pub use file_study::FileStudy;
 pub use host::host;
 pub use mmscale_arch::About;
 pub use mmscale_document::Watch;
+pub use mmscale_kernel::coverage;
 pub use mmscale_mm::policy::{MECHANISMS, Mechanism};
 pub use mmscale_sim::profile::{Merged, Profiles, Shape};
 pub use mmscale_system as system;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use mmscale_document::{Wait, Watch, Watched};
+use mmscale_document::{MeasuredWait, Problem, Wait, Watch, Watched};
 use mmscale_linux::{Plan, Sampling, Symbols, WatchError, Watching};
 use serde::Serialize;
 use thiserror::Error;
@@ -113,6 +113,8 @@ pub struct Observation {
     pub cpus: usize,
     /// The classes of contention problems.
     pub classes: Vec<Class>,
+    /// All waits for locks by class and call path, if waits were observed, the largest total first.
+    pub waits: Vec<MeasuredWait>,
     /// Exits of address spaces, if they were observed.
     pub ends: Option<Ends>,
     /// The longest time from a reschedule request until the next task ran, in ns, if it was
@@ -127,51 +129,42 @@ pub struct Observation {
 /// The definition of a class: which waits belong to it, and advice.
 struct Kind {
     name: &'static str,
-    study: &'static str,
-    meant: fn(&Wait) -> bool,
+    problem: Problem,
     limits: Limits,
     advice: &'static str,
 }
 
-fn of_tick(wait: &Wait) -> bool {
-    wait.class == "zone"
-        && ["vmstat_update", "refresh_cpu_vm_stats"].iter().any(|f| wait.passes_through(f))
-}
-
-fn of_exit(wait: &Wait) -> bool {
-    let ending = ["exit_mmap", "__do_sys_process_mrelease", "oom_reap_task_mm"];
-    ["pte", "pmd", "mmap_lock"].contains(&wait.class)
-        && ending.iter().any(|function| wait.passes_through(function))
+impl Kind {
+    /// Returns whether a wait belongs to the class.
+    fn means(&self, wait: &Wait) -> bool {
+        Problem::of(wait.class, &wait.path) == Some(self.problem)
+    }
 }
 
 const KINDS: [Kind; 4] = [
     Kind {
         name: "upkeep tick",
-        study: "vmstat",
-        meant: of_tick,
+        problem: Problem::Vmstat,
         limits: BY_ITSELF,
         advice: "increase vm.stat_interval to run it less often; compare with: mmscale run vmstat",
     },
     Kind {
         name: "LRU lists",
-        study: "churn",
-        meant: |wait| wait.class == "lruvec",
+        problem: Problem::Churn,
         limits: ASKED_FOR,
         advice: "use fewer, larger mappings instead of many of one page; use a memory cgroup per \
                  tenant, which has its own lists; compare with: mmscale run churn",
     },
     Kind {
         name: "exit and reaper",
-        study: "reap",
-        meant: of_exit,
+        problem: Problem::Reap,
         limits: OF_AN_END,
         advice: "call process_mrelease from one thread only, or only for large processes; compare \
                  with: mmscale run reap",
     },
     Kind {
         name: "page caches",
-        study: "pcp",
-        meant: |wait| wait.class == "zone" && !of_tick(wait),
+        problem: Problem::Pcp,
         limits: ASKED_FOR,
         advice: "enlarge page caches by vm.percpu_pagelist_high_fraction (compare with --ab); free \
                  memory on the CPU that allocated it; compare with: mmscale run pcp",
@@ -251,11 +244,32 @@ pub fn observe(
         seconds,
         cpus,
         classes,
+        waits: waits(&seen),
         ends: studies.contains(&"reap").then(|| ends(&seen)),
         resched_max_ns: studies.contains(&"ipi").then_some(seen.resched.max_ns),
         missing,
         provenance: crate::provenance(),
     })
+}
+
+/// Returns the waits of all tasks by class and path.
+fn waits(seen: &Watched) -> Vec<MeasuredWait> {
+    let mut merged = BTreeMap::<(&str, &[String]), (u64, u64, u64)>::new();
+    for wait in &seen.waits {
+        let sum = merged.entry((wait.class, &wait.path)).or_default();
+        *sum = (sum.0 + wait.count, sum.1 + wait.total_ns, sum.2.max(wait.max_ns));
+    }
+    let row = |((class, path), (count, total_ns, max_ns)): ((&str, &[String]), _)| MeasuredWait {
+        class: class.to_owned(),
+        path: path.to_vec(),
+        contentions: Some(count),
+        wait_total_ns: Some(total_ns),
+        wait_max_ns: Some(max_ns),
+        ..MeasuredWait::default()
+    };
+    let mut waits: Vec<MeasuredWait> = merged.into_iter().map(row).collect();
+    waits.sort_by_key(|wait| std::cmp::Reverse(wait.wait_total_ns));
+    waits
 }
 
 fn verdict(limits: &Limits, share: f64, max_ns: u64) -> Verdict {
@@ -299,11 +313,12 @@ fn ends(seen: &Watched) -> Ends {
 /// Returns the classes of problems, for observations of all CPUs during `all_ns` of CPU time.
 fn classes(seen: &Watched, all_ns: f64) -> Vec<Class> {
     let waits = KINDS.iter().map(|kind| {
-        let (count, total_ns, max_ns) = seen.sum(kind.meant);
+        let (count, total_ns, max_ns) = seen.sum(|wait| kind.means(wait));
         let share = total_ns as f64 / all_ns;
-        let paths = paths(seen, kind.meant);
+        let paths = paths(seen, |wait| kind.means(wait));
         // A task that sleeps on mmap_lock leaves its CPU to other tasks.
-        let Kind { name, study, limits, advice, .. } = *kind;
+        let Kind { name, problem, limits, advice } = *kind;
+        let study = problem.study();
         let verdict = verdict(&limits, share, max_ns);
         Class { name, study, verdict, count, total_ns, max_ns, share, paths, limits, advice }
     });
@@ -390,7 +405,7 @@ mod tests {
         assert_eq!(watches(&["reap"]), [Watch::Locks, Watch::Exits, Watch::Oom]);
         assert_eq!(watches(&STUDIES).len(), 5);
         for kind in &KINDS {
-            assert!(STUDIES.contains(&kind.study), "{}", kind.name);
+            assert!(STUDIES.contains(&kind.problem.study()), "{}", kind.name);
         }
     }
 

@@ -1,24 +1,8 @@
 //! The kernel's functions by address, and their names in this project.
 
-use mmscale_document::stand_ins;
+use mmscale_document::{path_of, plain_function, stand_ins};
 use std::collections::BTreeMap;
 use std::fs;
-
-/// Functions that are on every path to a lock and are not informative.
-const LOCKING: [&str; 12] = [
-    "native_queued_spin_lock_slowpath",
-    "queued_spin_lock_slowpath",
-    "__pv_queued_spin_lock_slowpath",
-    "_raw_spin_lock",
-    "rwsem_",
-    "down_read",
-    "down_write",
-    "__down_",
-    "__mutex_lock",
-    "mutex_lock",
-    "__lock_text_start",
-    "queued_",
-];
 
 /// The kernel's functions.
 #[derive(Debug, Default)]
@@ -36,7 +20,7 @@ impl Symbols {
             let mut fields = line.split_whitespace();
             let (at, kind, name) = (fields.next()?, fields.next()?, fields.next()?);
             let at = u64::from_str_radix(at, 16).ok().filter(|&at| at != 0)?;
-            "tTwW".contains(kind).then(|| (at, plain(name).to_owned()))
+            "tTwW".contains(kind).then(|| (at, plain_function(name).to_owned()))
         };
         Self { by_address: text.lines().filter_map(function).collect() }
     }
@@ -57,29 +41,8 @@ impl Symbols {
     /// Returns a stack from the outermost function to the one that requested the lock, without the
     /// locking functions.
     pub fn path(&self, frames: &[u64]) -> Vec<String> {
-        let names = frames.iter().filter_map(|&at| self.name(at));
-        let mut path: Vec<String> = names
-            .skip_while(|name| is_locking(name))
-            .filter(|name| !is_tracing(name))
-            .map(str::to_owned)
-            .collect();
-        path.reverse();
-        path
+        path_of(frames.iter().filter_map(|&at| self.name(at)))
     }
-}
-
-/// Removes suffixes of compilers.
-fn plain(name: &str) -> &str {
-    name.split_once('.').map_or(name, |(name, _)| name)
-}
-
-fn is_locking(name: &str) -> bool {
-    LOCKING.iter().any(|prefix| name.starts_with(prefix)) || is_tracing(name)
-}
-
-/// Whether a frame is one of the tracepoint or of the program.
-fn is_tracing(name: &str) -> bool {
-    ["bpf_", "__bpf_", "trace_", "__traceiter_", "__cfi_"].iter().any(|p| name.starts_with(p))
 }
 
 #[cfg(test)]

@@ -1,0 +1,95 @@
+//! The contention problems that have a study, recognised by lock class and call path.
+
+use crate::passes;
+
+/// A contention problem, named by its study.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Problem {
+    /// Ticks of `vmstat_update` meet on `zone->lock`.
+    Vmstat,
+    /// Programs that populate and unmap wait for the lock of the LRU lists.
+    Churn,
+    /// An exit and a reaper of one address space wait for each other.
+    Reap,
+    /// Page caches are refilled from and drained to the zone.
+    Pcp,
+    /// CPUs wait for functions that other CPUs execute for them.
+    Ipi,
+}
+
+/// Functions of the upkeep tick.
+pub const TICK: [&str; 4] =
+    ["vmstat_update", "refresh_cpu_vm_stats", "decay_pcp_high", "quiet_vmstat"];
+
+/// Functions that end an address space.
+pub const ENDING: [&str; 4] =
+    ["exit_mmap", "__do_sys_process_mrelease", "oom_reap_task_mm", "__oom_reap_task_mm"];
+
+/// Functions that wait for other CPUs.
+pub const CALLING: [&str; 12] = [
+    "csd_lock_wait",
+    "__csd_lock_wait",
+    "smp_call_function",
+    "smp_call_function_many_cond",
+    "smp_call_function_single",
+    "smp_call_function_many",
+    "on_each_cpu_cond_mask",
+    "flush_tlb_mm_range",
+    "flush_tlb_kernel_range",
+    "native_flush_tlb_multi",
+    "flush_tlb_multi",
+    "arch_tlbbatch_flush",
+];
+
+impl Problem {
+    /// All problems, in the order of their studies.
+    pub const ALL: [Self; 5] = [Self::Vmstat, Self::Churn, Self::Pcp, Self::Reap, Self::Ipi];
+
+    /// Returns the name of the study.
+    pub const fn study(self) -> &'static str {
+        match self {
+            Self::Vmstat => "vmstat",
+            Self::Churn => "churn",
+            Self::Reap => "reap",
+            Self::Pcp => "pcp",
+            Self::Ipi => "ipi",
+        }
+    }
+
+    /// Returns the problem to which a wait for a lock belongs, by the lock's class and the path to
+    /// it, outermost function first. A wait for a zone's lock belongs to the tick if a function of
+    /// the tick is on the path, and to the page caches otherwise; so a path that was cut before the
+    /// tick's functions is assigned to the page caches.
+    pub fn of(class: &str, path: &[String]) -> Option<Self> {
+        let any = |functions: &[&str]| functions.iter().any(|function| passes(path, function));
+        match class {
+            "zone" if any(&TICK) => Some(Self::Vmstat),
+            "zone" => Some(Self::Pcp),
+            "lruvec" => Some(Self::Churn),
+            "pte" | "pmd" | "mmap_lock" if any(&ENDING) => Some(Self::Reap),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn class_and_path_determine_the_problem() {
+        let of = |class: &str, path: &[&str]| {
+            let path: Vec<String> = path.iter().map(|&step| step.to_owned()).collect();
+            Problem::of(class, &path)
+        };
+        let tick = ["vmstat_update", "decay_pcp_high", "free_pcppages_bulk"];
+        assert_eq!(of("zone", &tick), Some(Problem::Vmstat));
+        assert_eq!(of("zone", &["free_unref_folios", "free_pcppages_bulk"]), Some(Problem::Pcp));
+        assert_eq!(of("lruvec", &["folio_batch_move_lru"]), Some(Problem::Churn));
+        assert_eq!(of("pte", &["oom_reaper", "unmap_page_range"]), Some(Problem::Reap));
+        assert_eq!(of("mmap_lock", &["do_exit", "exit_mmap"]), Some(Problem::Reap));
+        assert_eq!(of("pte", &["handle_mm_fault", "do_anonymous_page"]), None);
+        assert_eq!(of("mmap_lock", &["do_user_addr_fault"]), None);
+        assert_eq!(of("other", &["ext4_iget"]), None);
+    }
+}
