@@ -158,7 +158,8 @@ const RUNS: [&str; 5] = [
 ];
 
 /// A short run, which cleans up at its beginning.
-const NEXT: &str = "run vmstat --on linux --arm stock --quick --seeds 1 --set watch=off";
+const NEXT: &str = "run vmstat --on linux --arm stock --quick --seeds 1 --set watch=off \
+    --set duration_s=0.2";
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Victim {

@@ -338,7 +338,7 @@ fn few_vmas() {
     for (at, policy) in POLICIES.into_iter().enumerate() {
         let mut setting = small(policy, false);
         setting.config.vmas_max = 12;
-        add(&mut cases, long_run(200 + at as u64, setting, 120_000));
+        add(&mut cases, long_run(200 + at as u64, setting, 40_000));
     }
     assert_reached(&cases, 20, &["munmap of too many VMAs", "mmap of too many VMAs"]);
 }
