@@ -5,12 +5,14 @@
 pub const MAX_CPUS: usize = 4096;
 /// The largest number of memory nodes a machine may have.
 pub const MAX_NODES: usize = 64;
-/// Orders run from 0 to `MAX_ORDER` inclusive: the largest block is 2^10 frames.
+/// The order of the largest block with pages of 4 KiB: 2^10 frames.
 pub const MAX_ORDER: u8 = 10;
 /// Pages in a pageblock are 2^`PAGEBLOCK_ORDER`: 2 MiB with 4 KiB pages.
 pub const PAGEBLOCK_ORDER: u8 = 9;
+/// The number of orders. With pages of 64 KiB the largest block is 2^13 frames.
+pub const ORDERS: usize = 14;
 
-const _: () = assert!(PAGEBLOCK_ORDER <= MAX_ORDER);
+const _: () = assert!(PAGEBLOCK_ORDER <= MAX_ORDER && (MAX_ORDER as usize) < ORDERS);
 
 /// A CPU, numbered from 0 among the CPUs that may ever exist on this machine.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -96,21 +98,22 @@ impl Pfn {
     pub const fn align_down(self, order: Order) -> Self {
         Self(self.0 & !((1 << order.0) - 1))
     }
-    /// The pageblock that holds this frame.
+    /// The pageblock that holds this frame, with pages of 4 KiB.
     #[inline]
     pub const fn pageblock(self) -> usize {
         (self.0 >> PAGEBLOCK_ORDER) as usize
     }
 }
 
-/// The size of a block of frames, as a power of two: 0 to [`MAX_ORDER`].
+/// The size of a block of frames, as a power of two: 0 to [`MAX_ORDER`], and up to 13 where pages
+/// are larger than 4 KiB.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Order(u8);
 
 impl Order {
     /// One page.
     pub const ZERO: Self = Self(0);
-    /// The largest block of the buddy allocator.
+    /// The largest block of the buddy allocator with pages of 4 KiB.
     pub const MAX: Self = Self(MAX_ORDER);
     /// A huge page, which is also a pageblock.
     pub const PAGEBLOCK: Self = Self(PAGEBLOCK_ORDER);
@@ -119,6 +122,11 @@ impl Order {
     #[inline]
     pub const fn new(value: u8) -> Option<Self> {
         if value <= MAX_ORDER { Some(Self(value)) } else { None }
+    }
+    /// Order `value`, also one that only pages larger than 4 KiB have; `None` from [`ORDERS`] on.
+    #[inline]
+    pub const fn large(value: u8) -> Option<Self> {
+        if (value as usize) < ORDERS { Some(Self(value)) } else { None }
     }
     /// The exponent.
     #[inline]
@@ -135,17 +143,17 @@ impl Order {
     pub const fn pages(self) -> usize {
         1 << self.0
     }
-    /// The next larger order; `None` at the largest.
+    /// The next larger order; `None` at the largest of all sizes of pages.
     #[inline]
     pub const fn up(self) -> Option<Self> {
-        Self::new(self.0 + 1)
+        Self::large(self.0 + 1)
     }
     /// The next smaller order; `None` at 0.
     #[inline]
     pub const fn down(self) -> Option<Self> {
         if self.0 == 0 { None } else { Some(Self(self.0 - 1)) }
     }
-    /// All orders, smallest first.
+    /// All orders up to [`Order::MAX`], smallest first.
     pub fn all() -> impl DoubleEndedIterator<Item = Self> {
         (0..=MAX_ORDER).map(Self)
     }

@@ -52,7 +52,8 @@ pub use event::{
 };
 pub use func::Func;
 pub use ids::{
-    CpuId, MAX_CPUS, MAX_NODES, MAX_ORDER, NodeId, Order, PAGEBLOCK_ORDER, Pfn, TaskId, VirtAddr,
+    CpuId, MAX_CPUS, MAX_NODES, MAX_ORDER, NodeId, ORDERS, Order, PAGEBLOCK_ORDER, Pfn, TaskId,
+    VirtAddr,
 };
 pub use io::{IoBusy, IoDirection, IoDone, PageIo};
 pub use machine::{

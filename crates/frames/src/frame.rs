@@ -164,7 +164,7 @@ impl FrameWord {
     /// The size of the block.
     #[inline]
     pub const fn order(self) -> Order {
-        match Order::new((self.0 >> ORDER_SHIFT & 0xf) as u8) {
+        match Order::large((self.0 >> ORDER_SHIFT & 0xf) as u8) {
             Some(order) => order,
             None => panic!("a frame record is damaged"),
         }

@@ -3,7 +3,7 @@
 use mmscale_arch::{Access, CpuId, Line, NodeId, Order, Pfn};
 use mmscale_frames::frame::{FrameState, MigrateType};
 use mmscale_frames::page_alloc::{
-    AllocConfig, AllocError, Audit, ConfigError, FrameAllocator, Gfp, MemoryMap,
+    AllocConfig, AllocError, Audit, ConfigError, FrameAllocator, Gfp, MemoryMap, PcpPolicy,
 };
 use mmscale_frames::zone::{Watermarks, ZoneId, ZoneKind, default_min_free_kb, watermarks};
 use mmscale_stepped::{self as stepped, Stepped};
@@ -344,6 +344,10 @@ fn invalid_maps_and_settings_are_refused() {
     let good = MemoryMap::single(4096);
     let odd = AllocConfig { page_kib: 5, ..fine };
     assert_eq!(why(&good, odd), ConfigError::PageSize(5));
+    for caches in [PcpPolicy::Posted, PcpPolicy::Blockmap] {
+        let large = AllocConfig { page_kib: 64, caches, ..fine };
+        assert_eq!(why(&good, large), ConfigError::Pageblocks(64));
+    }
     let steep = AllocConfig { watermark_scale: 0, ..fine };
     assert_eq!(why(&good, steep), ConfigError::WatermarkScale(0));
     let wide = AllocConfig { high_fraction: Some(7), ..fine };
@@ -379,4 +383,55 @@ fn a_page_inside_a_block_is_not_freed() {
 #[should_panic(expected = "does not exist")]
 fn a_foreign_frame_is_not_freed() {
     bare(&MemoryMap::single(4096)).free_pages(Pfn::new(4096), order(0));
+}
+
+/// With pages of 64 KiB a pageblock and the largest block are 2^13 pages.
+#[test]
+fn blocks_and_pageblocks_follow_the_size_of_a_page() {
+    stepped::boot(2, 1000);
+    let config = AllocConfig {
+        page_kib: 64,
+        min_free_kb: Some(0),
+        watermark_scale: 1,
+        ..AllocConfig::default()
+    };
+    let frames = Frames::new(&MemoryMap::single(4 << 13), config).unwrap();
+    let [largest, above] = [13, 14].map(Order::large);
+    let (largest, block) = (largest.unwrap(), 1 << 13);
+    assert_eq!(above, None);
+    let free = |order: Order| frames.inspect_buddy(ZONE, |buddy| buddy.free_blocks(order));
+    assert_eq!((free(largest), free(order(10))), (4, 0));
+    let whole = frames.alloc_pages(largest, MigrateType::Movable, Gfp::KERNEL).unwrap();
+    // An unmovable page claims the next pageblock, all 512 MiB of it.
+    let page = frames.alloc_pages(Order::ZERO, MigrateType::Unmovable, Gfp::KERNEL).unwrap();
+    let first = page.index() / block * block;
+    assert_ne!(first, whole.index());
+    assert_eq!(block_type(&frames, first), MigrateType::Unmovable);
+    assert_eq!(block_type(&frames, first + block - 1), MigrateType::Unmovable);
+    assert_eq!(block_type(&frames, (first + block) % (4 * block)), MigrateType::Movable);
+    frames.isolate_pageblock(whole).unwrap();
+    assert!(frames.inspect_buddy(ZONE, |buddy| buddy.is_isolated(whole.offset(block - 1))));
+    frames.unisolate_pageblock(whole).unwrap();
+    assert_eq!(frames.verify().unwrap().held, block as u64 + 1);
+    frames.free_pages(whole, largest);
+    frames.free_pages(page, Order::ZERO);
+    frames.drain_all();
+    assert_eq!((free(largest), frames.census().whole_blocks), (4, 4));
+    assert_eq!(frames.verify().unwrap().free, 4 * block as u64);
+}
+
+/// The watermarks that were published for an arm64 server with 480 GB and pages of 64 KiB: 11.2,
+/// 14 and 16.8 GB; and its page caches, which move three pages at a time.
+#[test]
+fn large_pages_have_large_watermarks_and_small_batches() {
+    stepped::boot(72, 1000);
+    let config = AllocConfig { page_kib: 64, ..AllocConfig::default() };
+    let frames = Frames::new(&MemoryMap::single(7_324_218), config).unwrap();
+    let marks = frames.zones()[0].watermarks();
+    let gib = |pages: u32| f64::from(pages) / 16384.0;
+    assert!((11.0..11.3).contains(&gib(marks.min)), "{marks:?}");
+    assert!((13.7..14.1).contains(&gib(marks.low)), "{marks:?}");
+    assert!((16.4..16.9).contains(&gib(marks.high)), "{marks:?}");
+    let limits = frames.inspect_pcp(ZONE, CpuId::new(0), |pcp| pcp.limits());
+    assert_eq!((limits.batch, limits.high_min), (3, marks.low / 72));
 }

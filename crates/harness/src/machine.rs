@@ -11,6 +11,7 @@ use mmscale_kernel::coverage::CallSet;
 use mmscale_kernel::{FinalCheck, Kernel};
 use mmscale_mm::mm::MmConfig;
 use mmscale_mm::oom::OomPolicy;
+use mmscale_mm::space::HugePages;
 use mmscale_mm::vmstat_work::TickPolicy;
 use mmscale_sim::profile::Profile;
 use mmscale_sim::{CpuSections, Listener, Policy, Sim, SimConfig};
@@ -101,6 +102,9 @@ pub fn silent(_: CpuId) -> Box<dyn Probe> {
     Box::new(Silent)
 }
 
+/// The size of a page of which a huge page is a pageblock.
+const BASE_PAGE_BYTES: u32 = 4096;
+
 /// Time limit of a run on the machine's clock; a hang becomes an error.
 const LIMIT_NS: u64 = 4 * 3_600_000_000_000;
 
@@ -125,8 +129,14 @@ impl MachineSpec {
             Checks::Off => mmscale_sim::Checks::Off,
         };
         config.blame = ctx.blame;
+        let mut mm = mm_of(MemoryMap::nodes(profile.topology.nodes, pages));
+        mm.alloc.page_kib = profile.page_bytes >> 10;
+        if profile.page_bytes > BASE_PAGE_BYTES {
+            // A table of the model has 512 entries, so a huge page of it is no pageblock there.
+            mm.space.huge = HugePages::Never;
+        }
         Self {
-            mm: mm_of(MemoryMap::nodes(profile.topology.nodes, pages)),
+            mm,
             final_check: final_check_of(ctx),
             kind: Kind::Sim(Box::new(config)),
             trails: ctx.trails.clone(),

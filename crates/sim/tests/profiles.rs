@@ -301,3 +301,14 @@ fn the_hash_is_of_the_numbers() {
     file.costs.get_mut("atomic_ns").unwrap().value += 0.25;
     assert_ne!(of(&file), before);
 }
+
+#[test]
+fn servers_of_480_gb_have_pages_of_two_sizes() {
+    for (name, page_bytes) in [("arm64-480g-72", 4096), ("arm64-480g-64k-72", 65_536)] {
+        let server = profile::load(name).unwrap();
+        assert_eq!(server.page_bytes, page_bytes, "{name}");
+        let gb = server.node_pages * u64::from(page_bytes) / 1_000_000_000;
+        assert!((479..=480).contains(&gb), "{name}: {gb} GB");
+        assert_eq!(server.costs, profile::load("arm64-72").unwrap().costs, "{name}");
+    }
+}

@@ -32,25 +32,28 @@ impl OwnedSeen {
     }
 }
 
-fn pageblocks<A: Cpu>(zone: &Zone<A>) -> impl Iterator<Item = Pfn> {
-    let first = zone.start.align_down(Order::PAGEBLOCK);
-    let pages = zone.start.index() - first.index() + zone.pages as usize;
-    (0..pages).step_by(Order::PAGEBLOCK.pages()).map(move |at| first.offset(at))
-}
-
 impl<A: Cpu> FrameAllocator<A> {
+    /// The order of a pageblock.
+    fn pageblock(&self) -> Order {
+        self.config.geometry().pageblock
+    }
+    fn pageblocks(&self, zone: &Zone<A>) -> impl Iterator<Item = Pfn> {
+        let first = zone.start.align_down(self.pageblock());
+        let pages = zone.start.index() - first.index() + zone.pages as usize;
+        (0..pages).step_by(self.pageblock().pages()).map(move |at| first.offset(at))
+    }
     /// Whether a block has a part in a pageblock that is isolated or offline.
     pub(super) fn kept_back(&self, buddy: &Buddy<A>, pfn: Pfn, order: Order) -> bool {
-        let each = Order::PAGEBLOCK.pages();
+        let each = self.pageblock().pages();
         let mut parts = (0..order.pages()).step_by(each).map(|at| pfn.offset(at));
         parts.any(|part| buddy.is_isolated(part) || buddy.is_offline(part))
     }
     /// Checks that the records of an offline pageblock's frames are blank; returns their number.
     pub(super) fn verify_offline_block(&self, block: Pfn) -> Result<usize, Violation> {
-        let mut frames = (0..Order::PAGEBLOCK.pages()).map(|at| block.offset(at));
+        let mut frames = (0..self.pageblock().pages()).map(|at| block.offset(at));
         match frames.find(|&pfn| !self.frames.is_blank(pfn)) {
             Some(pfn) => Err(Violation::Isolation(pfn)),
-            None => Ok(Order::PAGEBLOCK.pages()),
+            None => Ok(self.pageblock().pages()),
         }
     }
     pub(super) fn verify_isolated(
@@ -62,7 +65,7 @@ impl<A: Cpu> FrameAllocator<A> {
         let mut pages = 0;
         for (pfn, linked) in buddy.isolated_list().walk(&self.frames) {
             let word = self.frames.word(pfn);
-            if !linked || word.state() != FrameState::Free || word.order() > Order::PAGEBLOCK {
+            if !linked || word.state() != FrameState::Free || word.order() > self.pageblock() {
                 return Err(Violation::List(pfn));
             }
             if !buddy.is_isolated(pfn) {
@@ -74,11 +77,11 @@ impl<A: Cpu> FrameAllocator<A> {
             pages += word.order().pages() as u64;
             listed.push(pfn);
         }
-        let isolated = pageblocks(zone).filter(|&block| buddy.is_isolated(block)).count();
-        let offline = pageblocks(zone).filter(|&block| buddy.is_offline(block)).count();
+        let isolated = self.pageblocks(zone).filter(|&block| buddy.is_isolated(block)).count();
+        let offline = self.pageblocks(zone).filter(|&block| buddy.is_offline(block)).count();
         let blocks = (buddy.isolated_blocks() as usize, buddy.offline_blocks() as usize);
-        let shown = pageblocks(zone).all(|at| self.isolated.has(at) == buddy.is_isolated(at));
-        let gone = offline * Order::PAGEBLOCK.pages();
+        let shown = self.pageblocks(zone).all(|at| self.isolated.has(at) == buddy.is_isolated(at));
+        let gone = offline * self.pageblock().pages();
         let fine = shown
             && pages == buddy.isolated_pages()
             && blocks == (isolated, offline)
@@ -110,12 +113,12 @@ impl<A: Cpu> FrameAllocator<A> {
             return Ok(());
         }
         let mut owned = vec![0; A::cpus_possible()];
-        for block in pageblocks(zone) {
+        for block in self.pageblocks(zone) {
             let Some(cpu) = buddy.owner(block) else { continue };
             owned[cpu.index()] += 1;
             if !A::is_online(cpu)
                 || self.is_whole(buddy, block)
-                || self.kept_back(buddy, block, Order::PAGEBLOCK)
+                || self.kept_back(buddy, block, self.pageblock())
             {
                 return Err(Violation::Owner(block));
             }
@@ -131,8 +134,9 @@ impl<A: Cpu> FrameAllocator<A> {
     }
     /// Whether a pageblock is one free block of the zone, or part of one.
     fn is_whole(&self, buddy: &Buddy<A>, block: Pfn) -> bool {
+        let max = self.config.geometry().max;
         buddy.untouched().contains(&(block.index() as u32))
-            || self.frames.is_free_head(block, Order::PAGEBLOCK)
-            || self.frames.is_free_head(block.align_down(Order::MAX), Order::MAX)
+            || self.frames.is_free_head(block, self.pageblock())
+            || self.frames.is_free_head(block.align_down(max), max)
     }
 }

@@ -4,12 +4,10 @@ use super::zone::{FreeLists, ZoneFree};
 use super::{FrameAllocator, Zone};
 use crate::blockmap::BlockMap;
 use crate::frame::FrameTable;
+use crate::zone::Geometry;
 use alloc::vec;
 use alloc::vec::Vec;
-use mmscale_arch::{Cpu, MAX_ORDER, Order, PAGEBLOCK_ORDER, Pfn};
-
-/// Pages in a pageblock.
-const BLOCK_PAGES: usize = 1 << PAGEBLOCK_ORDER;
+use mmscale_arch::{Cpu, ORDERS, Order, Pfn};
 
 /// Free memory of all zones, by block size.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -18,7 +16,7 @@ pub struct Census {
     pub pages: u64,
     /// Free blocks of each order that the zones could allocate now. Each counts once, as the
     /// largest block that it is.
-    pub free_blocks: [u64; MAX_ORDER as usize + 1],
+    pub free_blocks: [u64; ORDERS],
     /// Free pages in CPUs' caches, which only their CPU can allocate.
     pub cached_pages: u64,
     /// Pageblocks that a zone could allocate whole.
@@ -50,15 +48,15 @@ impl Census {
     }
     /// Pages in free blocks of at least `order`.
     fn zone_pages(&self, order: Order) -> u64 {
-        Order::all()
-            .filter(|&at| at >= order)
-            .map(|at| self.free_blocks[at.index()] * at.pages() as u64)
-            .sum()
+        let from = order.index();
+        let blocks = self.free_blocks.iter().enumerate().skip(from);
+        blocks.map(|(at, blocks)| blocks << at).sum()
     }
 }
 
 /// The free pages of a zone's pageblocks.
 struct Blocks {
+    geometry: Geometry,
     first: usize,
     free: Vec<u16>,
     /// By pageblock: whether the zone could allocate it whole.
@@ -66,32 +64,32 @@ struct Blocks {
 }
 
 impl Blocks {
-    fn of<A: Cpu>(zone: &Zone<A>) -> Self {
-        let first = zone.start.pageblock();
+    fn of<A: Cpu>(zone: &Zone<A>, geometry: Geometry) -> Self {
+        let first = geometry.block_of(zone.start);
         let end = zone.start.index() + zone.pages as usize;
-        let count = end.div_ceil(BLOCK_PAGES) - first;
-        Self { first, free: vec![0; count], whole: vec![false; count] }
+        let count = end.div_ceil(geometry.block_pages()) - first;
+        Self { geometry, first, free: vec![0; count], whole: vec![false; count] }
     }
     fn add(&mut self, pfn: Pfn, pages: usize) {
-        let at = pfn.pageblock() - self.first;
-        for (nth, free) in self.free[at..].iter_mut().take(pages.div_ceil(BLOCK_PAGES)).enumerate()
-        {
-            *free += (pages - nth * BLOCK_PAGES).min(BLOCK_PAGES) as u16;
+        let (at, each) = (self.geometry.block_of(pfn) - self.first, self.geometry.block_pages());
+        for (nth, free) in self.free[at..].iter_mut().take(pages.div_ceil(each)).enumerate() {
+            *free += (pages - nth * each).min(each) as u16;
         }
     }
     /// Adds free pages of the zone itself: pageblocks among them are whole.
     fn add_to_zone(&mut self, pfn: Pfn, pages: usize) {
         self.add(pfn, pages);
-        let at = pfn.pageblock() - self.first;
-        self.whole[at..at + (pages >> PAGEBLOCK_ORDER)].fill(true);
+        let at = self.geometry.block_of(pfn) - self.first;
+        self.whole[at..at + (pages >> self.geometry.pageblock.get())].fill(true);
     }
     /// Sorts the pageblocks into `census`. Those at the zone's ends may have fewer pages than
     /// others. Pages that went from a CPU to the zone meanwhile count twice.
     fn count<A: Cpu>(&self, zone: &Zone<A>, census: &mut Census) {
         let (start, end) = (zone.start.index(), zone.start.index() + zone.pages as usize);
         for (nth, (&free, &whole)) in self.free.iter().zip(&self.whole).enumerate() {
-            let block = (self.first + nth) * BLOCK_PAGES;
-            let pages = end.min(block + BLOCK_PAGES) - start.max(block);
+            let each = self.geometry.block_pages();
+            let block = (self.first + nth) * each;
+            let pages = end.min(block + each) - start.max(block);
             match usize::from(free) {
                 _ if whole => census.whole_blocks += 1,
                 0 => census.full_blocks += 1,
@@ -121,7 +119,7 @@ impl<A: Cpu> FrameAllocator<A> {
 
     /// Counts a zone whose free blocks are on the lists of its buddy allocator and of page caches.
     fn listed_census(&self, zone: &Zone<A>, lists: &FreeLists<A>, census: &mut Census) {
-        let mut blocks = Blocks::of(zone);
+        let mut blocks = Blocks::of(zone, self.config.geometry());
         for (_, pcp) in lists.pcps.iter() {
             let pcp = pcp.lock();
             census.cached_pages += u64::from(pcp.count());
@@ -136,7 +134,7 @@ impl<A: Cpu> FrameAllocator<A> {
                 blocks.add_to_zone(pfn, order.pages());
             }
         }
-        for order in Order::all() {
+        for order in self.config.geometry().orders() {
             census.free_blocks[order.index()] += u64::from(buddy.free_blocks(order));
         }
         drop(buddy);
@@ -148,7 +146,7 @@ impl<A: Cpu> FrameAllocator<A> {
 
 /// Counts a zone whose free pages are bits of a map.
 fn mapped_census<A: Cpu>(zone: &Zone<A>, map: &BlockMap<A>, census: &mut Census) {
-    let mut blocks = Blocks::of(zone);
+    let mut blocks = Blocks::of(zone, Geometry::BASE);
     let mut before = None;
     map.pieces(|pfn, order, kept| {
         if kept {

@@ -1,7 +1,7 @@
 //! The memory map, and the settings of an administrator.
 
 use crate::pcp::BATCH_SCALE_MAX;
-use crate::zone::{ZoneId, ZoneKind};
+use crate::zone::{Geometry, ZoneId, ZoneKind};
 use alloc::vec::Vec;
 use mmscale_arch::{MAX_NODES, NodeId, Pfn};
 
@@ -143,7 +143,7 @@ pub enum Records {
 /// Settings of an administrator. The defaults are the kernel's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AllocConfig {
-    /// The size of a page in KiB; 4 or 16.
+    /// The size of a page in KiB; 4, 16 or 64. Pageblocks follow it ([`Geometry`]).
     pub page_kib: u32,
     /// `vm.min_free_kbytes`; `None`: the kernel's formula.
     pub min_free_kb: Option<u64>,
@@ -195,8 +195,11 @@ pub enum ConfigError {
     Overlap(u8),
     /// A zone's node has an earlier zone of the same kind.
     SameKind(u8),
-    /// A page must be 4 or 16 KiB.
+    /// A page must be 4, 16 or 64 KiB.
     PageSize(u32),
+    /// With pages of this size only the policy `stock` of page caches works: `posted` follows an
+    /// RFC for pages of 4 KiB, and the maps of `blockmap` have 8 words for each pageblock.
+    Pageblocks(u32),
     /// The watermark scale must be within 1..=3000.
     WatermarkScale(u32),
     /// The fraction for page caches must be at least 8.
@@ -217,7 +220,12 @@ impl core::fmt::Display for ConfigError {
             Self::SameKind(zone) => {
                 write!(f, "zone {zone}: its node has a zone of that kind already; merge the two")
             }
-            Self::PageSize(kib) => write!(f, "page size {kib} KiB: 4 or 16 are allowed"),
+            Self::PageSize(kib) => write!(f, "page size {kib} KiB: 4, 16 or 64 are allowed"),
+            Self::Pageblocks(kib) => write!(
+                f,
+                "page size {kib} KiB: pageblocks have more than 512 pages there, which only \
+                 caches=stock supports"
+            ),
             Self::WatermarkScale(scale) => {
                 write!(f, "watermark scale {scale}: 1 to 3000 are allowed")
             }
@@ -235,10 +243,17 @@ impl core::fmt::Display for ConfigError {
 impl core::error::Error for ConfigError {}
 
 impl AllocConfig {
+    /// The orders of pageblocks and of the largest blocks; those of 4 KiB for a size of pages that
+    /// [`AllocConfig::check`] refuses.
+    pub(super) fn geometry(&self) -> Geometry {
+        Geometry::of_page(self.page_kib).unwrap_or(Geometry::BASE)
+    }
     /// Checks that the values are valid.
     pub fn check(&self) -> Result<(), ConfigError> {
-        if self.page_kib != 4 && self.page_kib != 16 {
-            return Err(ConfigError::PageSize(self.page_kib));
+        let page_size = ConfigError::PageSize(self.page_kib);
+        let geometry = Geometry::of_page(self.page_kib).ok_or(page_size)?;
+        if geometry != Geometry::BASE && self.caches != PcpPolicy::Stock {
+            return Err(ConfigError::Pageblocks(self.page_kib));
         }
         if !(1..=3000).contains(&self.watermark_scale) {
             return Err(ConfigError::WatermarkScale(self.watermark_scale));

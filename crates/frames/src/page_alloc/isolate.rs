@@ -3,10 +3,10 @@
 use super::zone::{ISOLATING, ZoneFree};
 use super::{FrameAllocator, Zone};
 use crate::vmstat::ZoneItem;
-use crate::zone::IsolateError;
+use crate::zone::{Geometry, IsolateError};
 use core::sync::atomic::Ordering::Relaxed;
 use mmscale_arch::sync::Sparse;
-use mmscale_arch::{Atomic, Cpu, CpuId, Order, Pfn, planted};
+use mmscale_arch::{Atomic, Cpu, CpuId, Pfn, planted};
 
 /// A bit for each pageblock of zones with lists: set while the pageblock is isolated. A free reads
 /// it without the zone lock, as Linux's `free_unref_page` reads the migrate type of a pageblock.
@@ -16,31 +16,34 @@ use mmscale_arch::{Atomic, Cpu, CpuId, Order, Pfn, planted};
 /// under the lock of a page cache. Either that lock is released before the drain takes it, and the
 /// drain frees the page; or it is taken after the drain, and the free sees the bit. So `Relaxed` is
 /// enough.
-pub(super) struct Isolated<A: Cpu>(Sparse<A::AtomicU32>);
+pub(super) struct Isolated<A: Cpu> {
+    bits: Sparse<A::AtomicU32>,
+    geometry: Geometry,
+}
 
 impl<A: Cpu> Isolated<A> {
     /// Creates bits for the pageblocks of `frames` frames, none isolated. Memory for the bits is
     /// allocated when a pageblock is isolated.
-    pub(super) fn none(frames: usize) -> Self {
-        let blocks = frames.div_ceil(Order::PAGEBLOCK.pages());
-        Self(Sparse::new(blocks.div_ceil(u32::BITS as usize)))
+    pub(super) fn none(frames: usize, geometry: Geometry) -> Self {
+        let blocks = frames.div_ceil(geometry.block_pages());
+        Self { bits: Sparse::new(blocks.div_ceil(u32::BITS as usize)), geometry }
     }
-    fn place(pfn: Pfn) -> (usize, u32) {
-        let block = pfn.pageblock();
+    fn place(&self, pfn: Pfn) -> (usize, u32) {
+        let block = self.geometry.block_of(pfn);
         (block / u32::BITS as usize, 1 << (block % u32::BITS as usize))
     }
     /// Bytes of the bits.
     pub(super) fn bytes(&self) -> u64 {
-        (self.0.iter_made().count() * size_of::<u32>()) as u64
+        (self.bits.iter_made().count() * size_of::<u32>()) as u64
     }
     /// Whether the pageblock of `pfn` is isolated.
     pub(super) fn has(&self, pfn: Pfn) -> bool {
-        let (word, bit) = Self::place(pfn);
-        self.0.get(word).is_some_and(|bits| bits.load(Relaxed) & bit != 0)
+        let (word, bit) = self.place(pfn);
+        self.bits.get(word).is_some_and(|bits| bits.load(Relaxed) & bit != 0)
     }
     pub(super) fn set(&self, block: Pfn, on: bool) {
-        let (word, bit) = Self::place(block);
-        let bits = self.0.get_or_make(word, |_| A::AtomicU32::new(0));
+        let (word, bit) = self.place(block);
+        let bits = self.bits.get_or_make(word, |_| A::AtomicU32::new(0));
         if on {
             bits.fetch_or(bit, Relaxed);
         } else {
@@ -135,7 +138,7 @@ impl<A: Cpu> FrameAllocator<A> {
         done
     }
     fn try_offline(&self, zone: &Zone<A>, block: Pfn) -> Result<(), IsolateError> {
-        let pages = Order::PAGEBLOCK.pages() as u32;
+        let pages = self.config.geometry().pageblock.pages() as u32;
         match &zone.free {
             ZoneFree::Lists(lists) => {
                 let mut buddy = lists.buddy.lock_irqsave();
@@ -157,7 +160,7 @@ impl<A: Cpu> FrameAllocator<A> {
     /// Brings an offline pageblock online: all of it is then free and movable.
     pub fn online_pageblock(&self, pfn: Pfn) -> Result<(), IsolateError> {
         let (zone, block) = self.whole_block(pfn)?;
-        let pages = Order::PAGEBLOCK.pages();
+        let pages = self.config.geometry().pageblock.pages();
         match &zone.free {
             ZoneFree::Lists(lists) => {
                 let mut buddy = lists.buddy.lock_irqsave();
@@ -179,8 +182,9 @@ impl<A: Cpu> FrameAllocator<A> {
     /// The pageblock of `pfn` and its zone; an error if no zone has all of it.
     fn whole_block(&self, pfn: Pfn) -> Result<(&Zone<A>, Pfn), IsolateError> {
         let zone = self.zone_of(pfn).ok_or(IsolateError::NoBlock)?;
-        let block = pfn.align_down(Order::PAGEBLOCK);
-        let end = block.index() + Order::PAGEBLOCK.pages();
+        let pageblock = self.config.geometry().pageblock;
+        let block = pfn.align_down(pageblock);
+        let end = block.index() + pageblock.pages();
         let whole = zone.start <= block && end <= zone.start.index() + zone.pages as usize;
         if whole { Ok((zone, block)) } else { Err(IsolateError::NoBlock) }
     }
@@ -191,6 +195,7 @@ mod tests {
     use super::*;
     use crate::frame::MigrateType;
     use crate::page_alloc::{AllocConfig, Gfp, MemoryMap, PcpPolicy};
+    use mmscale_arch::Order;
     use mmscale_stepped::{self as stepped, Stepped};
 
     /// The zone lock is held here: a free that takes it waits for ever, which the machine refuses.

@@ -64,7 +64,8 @@ use crate::frame::FrameTable;
 use crate::pcp::{Pcp, PcpLimits};
 use crate::vmstat::{Stats, normal_threshold, pressure_threshold};
 use crate::zone::{
-    Buddy, LOWMEM_RESERVE_RATIO, Watermarks, ZoneId, ZoneKind, default_min_free_kb, watermarks,
+    Buddy, Geometry, LOWMEM_RESERVE_RATIO, Watermarks, ZoneId, ZoneKind, default_min_free_kb,
+    huge_page_min_free, watermarks,
 };
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -103,7 +104,7 @@ impl<A: Cpu> FrameAllocator<A> {
         config.check()?;
         let recorded = if config.records == Records::Kept { map.frames() } else { 0 };
         let frames = FrameTable::new(recorded);
-        let marks = zone_marks(map, &config);
+        let (marks, geometry) = (zone_marks(map, &config), config.geometry());
         let online = online_cpus::<A>();
         let zones: Box<[Zone<A>]> = map
             .zones
@@ -114,7 +115,7 @@ impl<A: Cpu> FrameAllocator<A> {
                 let id = ZoneId::new(at);
                 let limits = pcp_limits::<A>(spec, marks, &config, &online);
                 let free = ZoneFree::new(
-                    config.caches,
+                    (config.caches, geometry),
                     &frames,
                     (id, spec.start, spec.pages),
                     whole_blocks_kept(marks),
@@ -145,7 +146,7 @@ impl<A: Cpu> FrameAllocator<A> {
             zonelists,
             zones,
             stats,
-            isolated: isolate::Isolated::none(map.frames()),
+            isolated: isolate::Isolated::none(map.frames(), geometry),
             config,
             wakes: A::AtomicU64::new(0),
             reclaimers: (0..nodes).map(|_| wake::Reclaimer::none()).collect(),
@@ -302,7 +303,15 @@ fn online_cpus<A: Cpu>() -> CpuMask {
 fn zone_marks(map: &MemoryMap, config: &AllocConfig) -> Vec<Watermarks> {
     let total: u64 = map.zones.iter().map(|zone| u64::from(zone.pages)).sum();
     let page_kib = u64::from(config.page_kib);
-    let kb = config.min_free_kb.unwrap_or_else(|| default_min_free_kb(total * page_kib));
+    let kb = config.min_free_kb.unwrap_or_else(|| {
+        let geometry = config.geometry();
+        let huge = if geometry == Geometry::BASE {
+            0
+        } else {
+            huge_page_min_free(geometry.block_pages() as u64).min(total / 20)
+        };
+        default_min_free_kb(total * page_kib).max(huge * page_kib)
+    });
     let of = |zone: &ZoneSpec| {
         watermarks(zone.pages.into(), total, kb / page_kib, config.watermark_scale)
     };

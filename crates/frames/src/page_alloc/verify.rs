@@ -6,9 +6,9 @@ use super::zone::{FreeLists, ZoneFree};
 use super::{FrameAllocator, Zone};
 use crate::frame::FrameState;
 use crate::vmstat::ZoneItem;
-use crate::zone::Buddy;
+use crate::zone::{Buddy, Geometry};
 use alloc::vec::Vec;
-use mmscale_arch::{Cpu, CpuId, Order, Pfn};
+use mmscale_arch::{Cpu, CpuId, ORDERS, Pfn};
 
 impl<A: Cpu> FrameAllocator<A> {
     /// Checks that every frame is in exactly one block, that every block is in one state and on its
@@ -80,8 +80,9 @@ impl<A: Cpu> FrameAllocator<A> {
         buddy: &mut Buddy<A>,
         listed: &mut Vec<Pfn>,
     ) -> Result<(), Violation> {
-        let mut blocks = [0u32; Order::MAX.index() + 1];
-        blocks[Order::MAX.index()] = buddy.untouched().len() as u32 >> Order::MAX.get();
+        let max = self.config.geometry().max;
+        let mut blocks = [0u32; ORDERS];
+        blocks[max.index()] = buddy.untouched().len() as u32 >> max.get();
         for (order, list_type, list) in buddy.lists() {
             for (pfn, linked) in list.walk(&self.frames) {
                 let word = self.frames.word(pfn);
@@ -99,7 +100,12 @@ impl<A: Cpu> FrameAllocator<A> {
                 listed.push(pfn);
             }
         }
-        match Order::all().find(|&order| blocks[order.index()] != buddy.free_blocks(order)) {
+        match self
+            .config
+            .geometry()
+            .orders()
+            .find(|&order| blocks[order.index()] != buddy.free_blocks(order))
+        {
             Some(order) => Err(Violation::AreaCount(zone.id, order)),
             None => Ok(()),
         }
@@ -111,6 +117,7 @@ impl<A: Cpu> FrameAllocator<A> {
         buddy: &Buddy<A>,
         listed: &[Pfn],
     ) -> Result<Audit, Violation> {
+        let Geometry { pageblock, max } = self.config.geometry();
         let (mut audit, mut on_list) = (Audit::default(), listed.iter());
         let untouched = buddy.untouched();
         let (mut at, end) = (zone.start.index(), zone.start.index() + zone.pages as usize);
@@ -123,7 +130,7 @@ impl<A: Cpu> FrameAllocator<A> {
             let pfn = Pfn::new(at);
             if buddy.is_offline(pfn) {
                 at += self.verify_offline_block(pfn)?;
-                audit.offline += Order::PAGEBLOCK.pages() as u64;
+                audit.offline += pageblock.pages() as u64;
                 continue;
             }
             let word = self.frames.word(pfn);
@@ -155,11 +162,11 @@ impl<A: Cpu> FrameAllocator<A> {
             let buddy_pfn = pfn.buddy(order);
             let inside = buddy_pfn.index() >= zone.start.index() && buddy_pfn.index() < end;
             // Neither an isolated pageblock nor its neighbour merges with the other.
-            let apart = order >= Order::PAGEBLOCK
+            let apart = order >= pageblock
                 && inside
                 && (buddy.is_isolated(pfn) || buddy.is_isolated(buddy_pfn));
             if word.state() == FrameState::Free
-                && order < Order::MAX
+                && order < max
                 && inside
                 && !apart
                 && self.frames.is_free_head(buddy_pfn, order)

@@ -4,7 +4,7 @@ use super::PcpPolicy;
 use crate::blockmap::{BlockMap, ReservePages};
 use crate::frame::FrameTable;
 use crate::pcp::{Pcp, Pressure};
-use crate::zone::{Buddy, Owners, Watermarks, ZoneId, ZoneKind};
+use crate::zone::{Buddy, Geometry, Owners, Watermarks, ZoneId, ZoneKind};
 use core::sync::atomic::Ordering;
 use mmscale_arch::sync::{EachCpu, SpinLock};
 use mmscale_arch::{Atomic, Cpu, LockClass, NodeId, Pfn};
@@ -83,7 +83,7 @@ pub(super) struct FreeBlocks<A: Cpu> {
 impl<A: Cpu> ZoneFree<A> {
     /// Creates the free memory of zone `id`: all `pages` pages from `start` are free.
     pub(super) fn new(
-        policy: PcpPolicy,
+        (policy, geometry): (PcpPolicy, Geometry),
         frames: &FrameTable,
         (id, start, pages): (ZoneId, Pfn, u32),
         reserve: ReservePages,
@@ -98,7 +98,7 @@ impl<A: Cpu> ZoneFree<A> {
                 return Self::Blocks(FreeBlocks { map, pcps });
             }
         };
-        let mut buddy = Buddy::new(frames, id, start, pages);
+        let mut buddy = Buddy::new(frames, geometry, id, start, pages);
         let owners = match frees_to {
             FreesTo::FreeingCpu => Owners::none(),
             FreesTo::Owner => buddy.with_owners(),

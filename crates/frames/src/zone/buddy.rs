@@ -1,15 +1,13 @@
-//! The buddy allocator: free blocks of 2^0..2^10 frames, split on demand, merged when freed.
+//! The buddy allocator: free blocks of 2^0 frames up to the largest order, split on demand, merged
+//! when freed.
 
-use super::ZoneId;
 use super::owners::Owners;
+use super::{Geometry, ZoneId};
 use crate::frame::{FrameList, FrameState, FrameTable, FrameWord, MigrateType};
 use alloc::boxed::Box;
 use core::marker::PhantomData;
 use core::ops::Range;
-use mmscale_arch::{Access, Cpu, Line, MAX_ORDER, Op, Order, PAGEBLOCK_ORDER, Pfn, planted};
-
-/// Pages in a pageblock.
-pub(super) const PAGEBLOCK_PAGES: usize = 1 << PAGEBLOCK_ORDER;
+use mmscale_arch::{Access, Cpu, Line, ORDERS, Op, Order, Pfn, planted};
 
 /// The bits of a pageblock's byte that are its type.
 pub(super) const TYPE_MASK: u8 = 3;
@@ -29,11 +27,12 @@ pub(super) struct FreeArea {
 /// is at first.
 pub struct Buddy<A: Cpu> {
     pub(super) zone: ZoneId,
+    pub(super) geometry: Geometry,
     /// All frames of the zone.
     pub(super) span: Range<u32>,
     /// Frames that were never on a list; whole largest blocks.
     pub(super) untouched: Range<u32>,
-    pub(super) areas: [FreeArea; MAX_ORDER as usize + 1],
+    pub(super) areas: [FreeArea; ORDERS],
     /// A [`MigrateType`] for each pageblock that the span has a part of; zero is movable. The
     /// upper bits are flags of the module `isolate`.
     pub(super) block_types: Box<[u8]>,
@@ -54,18 +53,25 @@ pub struct Buddy<A: Cpu> {
 impl<A: Cpu> Buddy<A> {
     /// Creates an allocator of `start .. start + pages`, all free and movable. The ends need no
     /// alignment.
-    pub(crate) fn new(frames: &FrameTable, zone: ZoneId, start: Pfn, pages: u32) -> Self {
+    pub(crate) fn new(
+        frames: &FrameTable,
+        geometry: Geometry,
+        zone: ZoneId,
+        start: Pfn,
+        pages: u32,
+    ) -> Self {
         let span = start.index() as u32..start.index() as u32 + pages;
-        let block = 1u32 << MAX_ORDER;
+        let block = geometry.max.pages() as u32;
         let (from, to) = (span.start.next_multiple_of(block), span.end & !(block - 1));
         let untouched = if from < to { from..to } else { span.end..span.end };
-        let first_block = start.pageblock();
-        let blocks = (span.end as usize).div_ceil(PAGEBLOCK_PAGES) - first_block;
+        let first_block = geometry.block_of(start);
+        let blocks = (span.end as usize).div_ceil(geometry.block_pages()) - first_block;
         // SAFETY: zero is a valid byte.
         let block_types = unsafe { Box::<[u8]>::new_zeroed_slice(blocks).assume_init() };
         let area = || FreeArea { lists: [const { FrameList::EMPTY }; 3], blocks: 0 };
         let mut buddy = Self {
             zone,
+            geometry,
             span: span.clone(),
             untouched: untouched.clone(),
             areas: core::array::from_fn(|_| area()),
@@ -79,7 +85,8 @@ impl<A: Cpu> Buddy<A> {
             offline_blocks: 0,
             arch: PhantomData,
         };
-        buddy.areas[MAX_ORDER as usize].blocks = untouched.len() as u32 >> MAX_ORDER;
+        let whole = untouched.len() as u32 >> geometry.max.get();
+        buddy.areas[geometry.max.index()].blocks = whole;
         buddy.add_ends(frames, span.start..untouched.start);
         buddy.add_ends(frames, untouched.end..span.end);
         buddy
@@ -96,8 +103,9 @@ impl<A: Cpu> Buddy<A> {
     fn add_ends(&mut self, frames: &FrameTable, range: Range<u32>) {
         let mut at = range.start;
         while at < range.end {
-            let fits = (range.end - at).ilog2().min(at.trailing_zeros()).min(MAX_ORDER.into());
-            let order = Order::new(fits as u8).unwrap_or(Order::MAX);
+            let max = self.geometry.max;
+            let fits = (range.end - at).ilog2().min(at.trailing_zeros()).min(max.get().into());
+            let order = Order::large(fits as u8).unwrap_or(max);
             self.link(frames, Pfn::new(at as usize), order, MigrateType::Movable, End::Back);
             at += 1 << fits;
         }
@@ -113,19 +121,19 @@ impl<A: Cpu> Buddy<A> {
     /// The type of the pageblock that holds `pfn`.
     #[inline]
     pub fn block_type(&self, pfn: Pfn) -> MigrateType {
-        let bits = self.block_types[pfn.pageblock() - self.first_block];
+        let bits = self.block_types[self.geometry.block_of(pfn) - self.first_block];
         MigrateType::from_index(usize::from(bits & TYPE_MASK))
     }
     /// The isolation flags of the pageblock that holds `pfn`; 0: neither isolated nor offline.
     #[inline]
     pub(super) fn isolation(&self, pfn: Pfn) -> u8 {
-        self.block_types[pfn.pageblock() - self.first_block] & !TYPE_MASK
+        self.block_types[self.geometry.block_of(pfn) - self.first_block] & !TYPE_MASK
     }
     /// Sets the type of the pageblocks of the block at `pfn`, none of which is isolated, and ends
     /// their ownership.
     pub(super) fn set_block_type(&mut self, pfn: Pfn, order: Order, to: MigrateType) {
-        let first = pfn.pageblock() - self.first_block;
-        let count = order.pages().div_ceil(PAGEBLOCK_PAGES);
+        let first = self.geometry.block_of(pfn) - self.first_block;
+        let count = order.pages().div_ceil(self.geometry.block_pages());
         self.block_types[first..first + count].fill(to as u8);
         self.disown(pfn, order);
     }
@@ -146,7 +154,7 @@ impl<A: Cpu> Buddy<A> {
     /// Corrupts a pageblock's type: its free blocks are on another type's lists.
     #[cfg(test)]
     pub(crate) fn mistype(&mut self, pfn: Pfn, to: MigrateType) {
-        self.set_block_type(pfn, Order::PAGEBLOCK, to);
+        self.set_block_type(pfn, self.geometry.pageblock, to);
     }
     /// Corrupts a list: adds a free block without merging it.
     #[cfg(test)]
@@ -160,7 +168,7 @@ impl<A: Cpu> Buddy<A> {
         self.link(frames, pfn, order, list_type, End::Front);
     }
     pub(crate) fn lists(&self) -> impl Iterator<Item = (Order, MigrateType, &FrameList)> {
-        Order::all().flat_map(|order| {
+        self.geometry.orders().flat_map(|order| {
             let lists = MigrateType::ALL.into_iter().zip(&self.areas[order.index()].lists);
             lists.map(move |(list_type, list)| (order, list_type, list))
         })
@@ -181,12 +189,12 @@ impl<A: Cpu> Buddy<A> {
     ) -> Option<Pfn> {
         let list = &self.areas[order.index()].lists[list_type.index()];
         if list.is_empty()
-            && order == Order::MAX
+            && order == self.geometry.max
             && list_type == MigrateType::Movable
             && !self.untouched.is_empty()
         {
             let pfn = Pfn::new(self.untouched.start as usize);
-            self.untouched.start += 1 << MAX_ORDER;
+            self.untouched.start += order.pages() as u32;
             self.areas[order.index()].blocks -= 1;
             self.link(frames, pfn, order, list_type, End::Front);
             return Some(pfn);
@@ -291,7 +299,7 @@ impl<A: Cpu> Buddy<A> {
     /// pageblocks cannot.
     #[inline]
     pub(crate) fn free_block(&mut self, frames: &FrameTable, pfn: Pfn, order: Order) -> u32 {
-        if order > Order::PAGEBLOCK && self.isolated_blocks > 0 {
+        if order > self.geometry.pageblock && self.isolated_blocks > 0 {
             return self.free_by_pageblocks(frames, pfn, order);
         }
         let pages = order.pages() as u32;
@@ -316,7 +324,9 @@ impl<A: Cpu> Buddy<A> {
             return None;
         }
         let (mut pfn, mut order) = (pfn, order);
-        while let Some(up) = order.up().filter(|&up| !planted!(BuddyMergeShort) || up < Order::MAX)
+        let max = self.geometry.max;
+        while let Some(up) = order.up().filter(|&up| up <= max)
+            && !(planted!(BuddyMergeShort) && up == max)
         {
             let buddy = pfn.buddy(order);
             if !self.spans(buddy, order) {
@@ -328,11 +338,11 @@ impl<A: Cpu> Buddy<A> {
                 break;
             }
             let buddy_type = frames.word(buddy).list();
-            if order >= Order::PAGEBLOCK && self.isolation(buddy) != 0 {
+            if order >= self.geometry.pageblock && self.isolation(buddy) != 0 {
                 break;
             }
             self.unlink(frames, buddy, order, buddy_type);
-            if order >= Order::PAGEBLOCK && buddy_type != list_type {
+            if order >= self.geometry.pageblock && buddy_type != list_type {
                 self.set_block_type(buddy, order, list_type);
             }
             A::work(Op::BuddyStep, 1);
@@ -345,7 +355,7 @@ impl<A: Cpu> Buddy<A> {
     #[inline]
     pub(super) fn merge_likely(&self, frames: &FrameTable, pfn: Pfn, order: Order) -> bool {
         let Some(up) = order.up() else { return false };
-        if up == Order::MAX {
+        if up >= self.geometry.max {
             return false;
         }
         let higher = pfn.align_down(up).buddy(up);

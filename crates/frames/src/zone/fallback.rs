@@ -1,9 +1,9 @@
 //! Fallback when a migratetype has no free blocks: claim a pageblock, or steal a block.
 
 use super::Buddy;
-use super::buddy::{End, PAGEBLOCK_PAGES};
+use super::buddy::End;
 use crate::frame::{FrameState, FrameTable, MigrateType};
-use mmscale_arch::{Cpu, Order, PAGEBLOCK_ORDER, Pfn};
+use mmscale_arch::{Cpu, Order, Pfn};
 
 /// The source of the last allocation of one hold of the zone lock; the next one starts there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -74,9 +74,9 @@ impl<A: Cpu> Buddy<A> {
         order: Order,
         wanted: MigrateType,
     ) -> Option<Pfn> {
-        for at in Order::all().rev().take_while(|&at| at >= order) {
+        for at in self.geometry.orders().rev().take_while(|&at| at >= order) {
             let Some((from, pfn)) = self.fallback_with(frames, at, wanted) else { continue };
-            if !may_claim(at, wanted) {
+            if !self.may_claim(at, wanted) {
                 break;
             }
             if let Some(pfn) = self.claim_block(frames, (pfn, at, from), order, wanted) {
@@ -93,14 +93,14 @@ impl<A: Cpu> Buddy<A> {
         order: Order,
         wanted: MigrateType,
     ) -> Option<Pfn> {
-        if at >= Order::PAGEBLOCK {
+        if at >= self.geometry.pageblock {
             self.unlink(frames, pfn, at, from);
             self.set_block_type(pfn, at, wanted);
             self.split(frames, pfn, at, order, wanted);
             return Some(pfn);
         }
-        let block = pfn.align_down(Order::PAGEBLOCK);
-        if !self.spans(block, Order::PAGEBLOCK) {
+        let block = pfn.align_down(self.geometry.pageblock);
+        if !self.spans(block, self.geometry.pageblock) {
             return None;
         }
         let census = self.census(frames, block);
@@ -108,14 +108,14 @@ impl<A: Cpu> Buddy<A> {
         // assumed to be compatible with both other types.
         let alike = match (wanted, from) {
             (MigrateType::Movable, _) => census.movable,
-            (_, MigrateType::Movable) => PAGEBLOCK_PAGES - census.free - census.movable,
+            (_, MigrateType::Movable) => self.geometry.block_pages() - census.free - census.movable,
             _ => 0,
         };
-        if census.free + alike < PAGEBLOCK_PAGES / 2 {
+        if census.free + alike < self.geometry.block_pages() / 2 {
             return None;
         }
         self.move_free_blocks(frames, block, wanted);
-        self.set_block_type(block, Order::PAGEBLOCK, wanted);
+        self.set_block_type(block, self.geometry.pageblock, wanted);
         self.take_smallest(frames, order, wanted)
     }
 
@@ -131,7 +131,7 @@ impl<A: Cpu> Buddy<A> {
         }
         let mut census = Census { free: 0, movable: 0 };
         let mut at = 0;
-        while at < PAGEBLOCK_PAGES {
+        while at < self.geometry.block_pages() {
             let pfn = block.offset(at);
             FrameTable::touch::<A>(pfn, mmscale_arch::Access::Peek);
             let word = frames.word(pfn);
@@ -149,7 +149,7 @@ impl<A: Cpu> Buddy<A> {
     /// Moves every free block of a pageblock to the lists of `to`.
     fn move_free_blocks(&mut self, frames: &FrameTable, block: Pfn, to: MigrateType) {
         let mut at = 0;
-        while at < PAGEBLOCK_PAGES {
+        while at < self.geometry.block_pages() {
             let pfn = block.offset(at);
             let word = frames.word(pfn);
             if word.state() == FrameState::Free {
@@ -158,6 +158,13 @@ impl<A: Cpu> Buddy<A> {
             }
             at += word.order().pages();
         }
+    }
+
+    /// Whether a free block of this order justifies claiming its pageblock: always from half a
+    /// pageblock's order up; for smaller orders only if the pages are not movable, and would
+    /// otherwise fragment the pageblock permanently.
+    fn may_claim(&self, order: Order, wanted: MigrateType) -> bool {
+        order.get() >= self.geometry.pageblock.get() / 2 || wanted != MigrateType::Movable
     }
 
     /// Takes one block of another type, the smallest that is large enough, and does not change the
@@ -179,11 +186,4 @@ impl<A: Cpu> Buddy<A> {
 struct Census {
     free: usize,
     movable: usize,
-}
-
-/// Whether a free block of this order justifies claiming its pageblock: always from half a
-/// pageblock's order up; for smaller orders only if the pages are not movable, and would otherwise
-/// fragment the pageblock permanently.
-fn may_claim(order: Order, wanted: MigrateType) -> bool {
-    order.get() >= PAGEBLOCK_ORDER / 2 || wanted != MigrateType::Movable
 }

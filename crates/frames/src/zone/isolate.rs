@@ -5,10 +5,10 @@
 //! pageblock, and do not count as free. An offline pageblock was isolated and all free; its frames
 //! are in no block.
 
-use super::Buddy;
-use super::buddy::{End, PAGEBLOCK_PAGES, TYPE_MASK};
+use super::buddy::{End, TYPE_MASK};
+use super::{Buddy, Geometry};
 use crate::frame::{FrameList, FrameState, FrameTable, FrameWord, MigrateType};
-use mmscale_arch::{Access, Cpu, MAX_ORDER, Op, Order, Pfn};
+use mmscale_arch::{Access, Cpu, Op, Order, Pfn};
 
 /// The pageblock's pages are not allocated.
 const ISOLATED: u8 = 1 << 6;
@@ -42,7 +42,8 @@ impl<A: Cpu> Buddy<A> {
         &self.isolated
     }
     fn set_isolation(&mut self, block: Pfn, to: u8) {
-        let bits = &mut self.block_types[block.pageblock() - self.first_block];
+        let at = self.geometry.block_of(block) - self.first_block;
+        let bits = &mut self.block_types[at];
         *bits = *bits & TYPE_MASK | to;
     }
     /// Corrupts the state of a pageblock: isolated, while its blocks are not.
@@ -72,7 +73,7 @@ impl<A: Cpu> Buddy<A> {
     #[cold]
     pub(super) fn free_isolated(&mut self, frames: &FrameTable, pfn: Pfn, order: Order) {
         let (mut pfn, mut order) = (pfn, order);
-        while order < Order::PAGEBLOCK
+        while order < self.geometry.pageblock
             && let Some(up) = order.up()
         {
             let buddy = pfn.buddy(order);
@@ -96,9 +97,9 @@ impl<A: Cpu> Buddy<A> {
         pfn: Pfn,
         order: Order,
     ) -> u32 {
-        let each = Order::PAGEBLOCK.pages();
-        let blocks = (0..order.pages()).step_by(each).map(|at| pfn.offset(at));
-        blocks.map(|block| self.give_back(frames, block, Order::PAGEBLOCK)).sum()
+        let each = self.geometry.pageblock;
+        let blocks = (0..order.pages()).step_by(each.pages()).map(|at| pfn.offset(at));
+        blocks.map(|block| self.give_back(frames, block, each)).sum()
     }
     fn give_back(&mut self, frames: &FrameTable, pfn: Pfn, order: Order) -> u32 {
         if self.owners.exist() {
@@ -112,7 +113,8 @@ impl<A: Cpu> Buddy<A> {
     /// was never used, or splits the block of two pageblocks that it is a half of. The range is put
     /// on the lists from its nearer end up to the block.
     fn surface(&mut self, frames: &FrameTable, block: Pfn) {
-        let (at, size) = (block.index() as u32, 1 << MAX_ORDER);
+        let Geometry { pageblock, max } = self.geometry;
+        let (at, size) = (block.index() as u32, max.pages() as u32);
         let low = at - self.untouched.start.min(at) < self.untouched.end.max(at) - at;
         while self.untouched.contains(&at) {
             let pfn = if low { self.untouched.start } else { self.untouched.end - size };
@@ -121,16 +123,16 @@ impl<A: Cpu> Buddy<A> {
             } else {
                 self.untouched.end -= size;
             }
-            self.areas[Order::MAX.index()].blocks -= 1;
+            self.areas[max.index()].blocks -= 1;
             let pfn = Pfn::new(pfn as usize);
-            self.link(frames, pfn, Order::MAX, MigrateType::Movable, End::Back);
+            self.link(frames, pfn, max, MigrateType::Movable, End::Back);
         }
-        let whole = block.align_down(Order::MAX);
-        if self.spans(whole, Order::MAX) && frames.is_free_head(whole, Order::MAX) {
+        let whole = block.align_down(max);
+        if self.spans(whole, max) && frames.is_free_head(whole, max) {
             let list_type = frames.word(whole).list();
-            self.unlink(frames, whole, Order::MAX, list_type);
-            self.split(frames, whole, Order::MAX, Order::PAGEBLOCK, list_type);
-            self.link(frames, whole, Order::PAGEBLOCK, list_type, End::Front);
+            self.unlink(frames, whole, max, list_type);
+            self.split(frames, whole, max, pageblock, list_type);
+            self.link(frames, whole, pageblock, list_type, End::Front);
         }
     }
     /// Calls `each` for every free block of a pageblock, and reads every other page; returns the
@@ -142,7 +144,7 @@ impl<A: Cpu> Buddy<A> {
         mut each: impl FnMut(&mut Self, Pfn, Order),
     ) -> u64 {
         let (mut at, mut pages) = (0, 0);
-        while at < PAGEBLOCK_PAGES {
+        while at < self.geometry.block_pages() {
             let (pfn, word) = (block.offset(at), frames.word(block.offset(at)));
             if word.state() == FrameState::Free {
                 at += word.order().pages();
@@ -168,7 +170,7 @@ impl<A: Cpu> Buddy<A> {
         });
         self.set_isolation(block, ISOLATED);
         self.isolated_blocks += 1;
-        self.disown(block, Order::PAGEBLOCK);
+        self.disown(block, self.geometry.pageblock);
         Some(pages)
     }
     /// Undoes [`Buddy::isolate`]; returns the pages that can be allocated again, or `None` if the
@@ -189,8 +191,8 @@ impl<A: Cpu> Buddy<A> {
     /// that are not free.
     pub(crate) fn take_offline(&mut self, frames: &FrameTable, block: Pfn) -> Result<(), u32> {
         debug_assert!(self.is_isolated(block));
-        if frames.is_free_head(block, Order::PAGEBLOCK) {
-            self.unlink_isolated(frames, block, Order::PAGEBLOCK);
+        if frames.is_free_head(block, self.geometry.pageblock) {
+            self.unlink_isolated(frames, block, self.geometry.pageblock);
             frames.set_inside(block);
             self.set_isolation(block, OFFLINE);
             self.isolated_blocks -= 1;
@@ -198,7 +200,7 @@ impl<A: Cpu> Buddy<A> {
             return Ok(());
         }
         let free = self.each_free(frames, block, |_, _, _| {});
-        Err(PAGEBLOCK_PAGES as u32 - free as u32)
+        Err(self.geometry.block_pages() as u32 - free as u32)
     }
     /// Brings an offline pageblock online, all free and movable. Returns `false` if it is not
     /// offline.
@@ -208,8 +210,8 @@ impl<A: Cpu> Buddy<A> {
         }
         self.set_isolation(block, 0);
         self.offline_blocks -= 1;
-        self.set_block_type(block, Order::PAGEBLOCK, MigrateType::Movable);
-        self.give_back(frames, block, Order::PAGEBLOCK);
+        self.set_block_type(block, self.geometry.pageblock, MigrateType::Movable);
+        self.give_back(frames, block, self.geometry.pageblock);
         true
     }
 }

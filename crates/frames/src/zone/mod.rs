@@ -3,6 +3,7 @@
 mod buddy;
 mod error;
 mod fallback;
+mod geometry;
 mod isolate;
 mod owned;
 mod owners;
@@ -11,8 +12,11 @@ mod watermark;
 pub use buddy::Buddy;
 pub use error::IsolateError;
 pub(crate) use fallback::RmqueueMode;
+pub use geometry::Geometry;
 pub(crate) use owners::Owners;
-pub use watermark::{LOWMEM_RESERVE_RATIO, Watermarks, default_min_free_kb, watermarks};
+pub use watermark::{
+    LOWMEM_RESERVE_RATIO, Watermarks, default_min_free_kb, huge_page_min_free, watermarks,
+};
 
 /// A zone, numbered over the whole machine in the order of the memory map.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

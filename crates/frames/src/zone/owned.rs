@@ -4,7 +4,7 @@
 //! them for it, also holds that CPU's page-cache lock.
 
 use super::Buddy;
-use super::buddy::{End, PAGEBLOCK_PAGES};
+use super::buddy::End;
 use super::owners::Owners;
 use crate::frame::{FrameState, FrameTable, MigrateType};
 use mmscale_arch::{Access, Cpu, CpuId, Order, PAGEBLOCK_ORDER, PcpEvent, Pfn, Trace};
@@ -90,7 +90,7 @@ impl<A: Cpu> Buddy<A> {
         mut each: impl FnMut(Pfn, Order),
     ) {
         let mut at = 0;
-        while at < PAGEBLOCK_PAGES {
+        while at < Order::PAGEBLOCK.pages() {
             let pfn = block.offset(at);
             let word = frames.word(pfn);
             if word.state() == FrameState::Free {
@@ -158,7 +158,7 @@ impl<A: Cpu> Buddy<A> {
     pub(super) fn census_of_pages(&self, frames: &FrameTable, block: Pfn) -> (usize, usize) {
         let (mut free, mut movable, mut at) = (0, 0, 0);
         let mut taken_as = MigrateType::Movable;
-        while at < PAGEBLOCK_PAGES {
+        while at < Order::PAGEBLOCK.pages() {
             let pfn = block.offset(at);
             FrameTable::touch::<A>(pfn, Access::Peek);
             let word = frames.word(pfn);

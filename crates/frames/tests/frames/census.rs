@@ -2,7 +2,7 @@
 
 use crate::frames::oracle::{Oracle, answer_drains};
 use crate::frames::random::Random;
-use mmscale_arch::{CpuId, MAX_ORDER, NodeId, Order, PAGEBLOCK_ORDER, Pfn};
+use mmscale_arch::{CpuId, MAX_ORDER, NodeId, ORDERS, Order, PAGEBLOCK_ORDER, Pfn};
 use mmscale_frames::frame::{FrameTable, MigrateType};
 use mmscale_frames::page_alloc::{
     AllocConfig, Census, FrameAllocator, Gfp, MemoryMap, PcpPolicy, Records, ZoneSpec,
@@ -47,13 +47,13 @@ fn held_by_block(oracle: &Oracle) -> Vec<(usize, usize)> {
 }
 
 /// The free blocks of each order if all free buddies were merged.
-fn merged(oracle: &Oracle) -> [u64; MAX_ORDER as usize + 1] {
+fn merged(oracle: &Oracle) -> [u64; ORDERS] {
     let mut free = vec![false; (START + PAGES).next_multiple_of(1 << MAX_ORDER)];
     free[START..START + PAGES].fill(true);
     for (start, order) in oracle.blocks() {
         free[start..start + order.pages()].fill(false);
     }
-    let mut blocks = [0; MAX_ORDER as usize + 1];
+    let mut blocks = [0; ORDERS];
     for order in Order::all().rev() {
         for block in free.chunks_mut(order.pages()) {
             if block.iter().all(|&free| free) {

@@ -4,7 +4,9 @@ use super::ProfileError;
 use super::error::nearest;
 
 /// Name and text of each built-in profile, sorted by name.
-const BUILTIN: [(&str, &str); 8] = [
+const BUILTIN: [(&str, &str); 10] = [
+    ("arm64-480g-64k-72", include_str!("../../../../machines/arm64-480g-64k-72.toml")),
+    ("arm64-480g-72", include_str!("../../../../machines/arm64-480g-72.toml")),
     ("arm64-72", include_str!("../../../../machines/arm64-72.toml")),
     ("arm64-8", include_str!("../../../../machines/arm64-8.toml")),
     ("x86-16", include_str!("../../../../machines/x86-16.toml")),

@@ -167,8 +167,8 @@ fn disturbance(noise: &Reader<'_>, what: &str) -> Result<Disturbance, ProfileErr
 
 fn page_bytes(memory: &Reader<'_>) -> Result<u32, ProfileError> {
     let bytes = memory.count("page_bytes", 4096, 65536)? as u32;
-    if !bytes.is_power_of_two() {
-        let reason = format!("= {bytes} is not a power of two; use 4096, 16384 or 65536");
+    if ![4096, 16_384, 65_536].contains(&bytes) {
+        let reason = format!("= {bytes} is not the size of a page; use 4096, 16384 or 65536");
         return Err(memory.wrong("page_bytes", reason));
     }
     Ok(bytes)
