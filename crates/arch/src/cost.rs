@@ -97,6 +97,8 @@ named! {
         PercpuAdd = "percpu_add",
         /// Folding one CPU's statistics of one memory group.
         StatFlush = "stat_flush",
+        /// Formatting one number of a file in /proc, with its name and its line.
+        SeqNumber = "seq_number",
     }
 }
 

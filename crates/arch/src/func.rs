@@ -19,6 +19,7 @@ named! {
         Rmqueue = "rmqueue",
         FreePcppagesBulk = "free_pcppages_bulk",
         FreeOnePage = "free_one_page",
+        ZoneinfoShowPrint = "zoneinfo_show_print",
         VmstatUpdate = "vmstat_update",
         VmstatShepherd = "vmstat_shepherd",
         QuietVmstat = "quiet_vmstat",

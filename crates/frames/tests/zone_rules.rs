@@ -1,6 +1,6 @@
 //! Zones: watermarks, the order in which they are tried, splitting, merging, claiming, stealing.
 
-use mmscale_arch::{Access, CpuId, Line, NodeId, Order, Pfn};
+use mmscale_arch::{Access, CpuId, Line, NodeId, Op, Order, Pfn};
 use mmscale_frames::frame::{FrameState, MigrateType};
 use mmscale_frames::page_alloc::{
     AllocConfig, AllocError, Audit, ConfigError, FrameAllocator, Gfp, MemoryMap, PcpPolicy,
@@ -383,6 +383,22 @@ fn a_page_inside_a_block_is_not_freed() {
 #[should_panic(expected = "does not exist")]
 fn a_foreign_frame_is_not_freed() {
     bare(&MemoryMap::single(4096)).free_pages(Pfn::new(4096), order(0));
+}
+
+/// 51 numbers of the node, 30 of each zone, 7 of each CPU. 163 fit the first buffer, 326 the next.
+#[test]
+fn zoneinfo_is_formatted_until_it_fits_the_buffer() {
+    let numbers = |cpus: usize, map: &MemoryMap| {
+        stepped::boot(cpus, 1000);
+        let frames = Frames::new(map, AllocConfig::default()).unwrap();
+        let before = stepped::work_count(Op::SeqNumber);
+        frames.zoneinfo_show();
+        stepped::work_count(Op::SeqNumber) - before
+    };
+    let one = MemoryMap::single(4096);
+    assert_eq!(numbers(2, &one), 51 + 30 + 14);
+    assert_eq!(numbers(2, &one.clone().with_dma32(1024)), 51 + 2 * (30 + 14));
+    assert_eq!(numbers(72, &one), 163 + 326 + (51 + 30 + 7 * 72));
 }
 
 /// With pages of 64 KiB a pageblock and the largest block are 2^13 pages.

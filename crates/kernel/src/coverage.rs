@@ -40,6 +40,8 @@ pub enum Call {
     Mlock,
     Mbind,
     Mincore,
+    /// A read of /proc/zoneinfo.
+    Zoneinfo,
     /// An access by a program, which may fault.
     Access,
 }

@@ -148,6 +148,11 @@ impl<A: Machine> System for Kernel<A> {
     fn mincore(&self, at: Addr, bytes: u64) -> Result<Vec<bool>, Errno> {
         self.sys_mincore(at, bytes)
     }
+    fn zoneinfo(&self) -> Result<(), Errno> {
+        self.enter(Call::Zoneinfo)?;
+        self.mm.frames().zoneinfo_show();
+        self.running().map(|_| ())
+    }
     fn write(&self, page: Addr, word: u64) -> Result<(), Errno> {
         self.user_write(page, word)
     }

@@ -149,6 +149,9 @@ pub trait System: Sized + 'static {
     fn mbind(&self, at: Addr, bytes: u64, node: usize, present: Present) -> Result<(), Errno>;
     /// Returns which pages of a range are in memory. `Nomem`: the range is not fully mapped.
     fn mincore(&self, at: Addr, bytes: u64) -> Result<Vec<bool>, Errno>;
+    /// Reads `/proc/zoneinfo`, as monitors do, and drops the text. `Perm`: the machine does not
+    /// allow it.
+    fn zoneinfo(&self) -> Result<(), Errno>;
     /// Writes a word to the beginning of a page. An access to a present page is not a call: only an
     /// access that faults returns [`Errno::Stopped`]. `Segv`, `Bus`: see [`Errno`]. `Nomem`: there
     /// is no memory, and the OOM killer found no victim.

@@ -51,6 +51,7 @@ cases! {
         too_much_is_refused
         the_lowest_and_the_last_page_are_refused
         mincore_tells_what_is_there
+        zoneinfo_can_be_read_at_any_time
     }
     protect {
         reading_is_allowed_and_writing_is_not

@@ -128,3 +128,12 @@ pub(crate) fn mincore_tells_what_is_there<S: System>(system: &S) {
     assert_eq!(system.mincore(at, bytes), Err(Errno::Nomem));
     unmap(system, at, 3);
 }
+
+pub(crate) fn zoneinfo_can_be_read_at_any_time<S: System>(system: &S) {
+    let at = map(system, 4);
+    assert_eq!(system.zoneinfo(), Ok(()));
+    assert_eq!(system.write(at.page(1), 7), Ok(()));
+    assert_eq!(system.zoneinfo(), Ok(()));
+    assert_eq!(system.read(at.page(1)), Ok(7));
+    unmap(system, at, 4);
+}

@@ -10,6 +10,7 @@
 //! | `age` | decay, draining, folding, hotplug |
 //! | `isolate` | isolation and offlining of pageblocks |
 //! | `wake` | waking reclaim |
+//! | `show` | the time that a reader of /proc/zoneinfo holds zone locks |
 //! | `verify`, `blocks`, `audit`, `census` | consistency checks and statistics |
 //!
 //! Lock order: [`LockClass`](mmscale_arch::LockClass). The page cache's lock is taken with
@@ -43,6 +44,7 @@ mod isolate;
 mod mapped;
 mod posted;
 mod release;
+mod show;
 mod unrecorded;
 mod verify;
 mod wake;
