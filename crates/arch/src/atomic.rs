@@ -164,6 +164,8 @@ named! {
     /// | `Zone` | a zone's free lists | off |
     /// | `Lruvec` | LRU lists of a group on a node (2) | off |
     /// | `Rstat` | the folded statistics of memory groups | off |
+    /// | `Tasklist`, `Siglock` | the list of processes, and the signals of one | off |
+    /// | `Pidmap` | the numbers of tasks | on |
     /// | `Work`, `Timer`, `Rcu`, `WaitQueue` | queues | off |
     /// | `Other` | tables and lists, held for moments (3) | on |
     ///
@@ -201,6 +203,12 @@ named! {
         Lruvec = "lruvec",
         /// The statistics of memory groups, as far as they are folded.
         Rstat = "rstat",
+        /// The list of processes (`tasklist_lock`). Its readers exclude one another here.
+        Tasklist = "tasklist",
+        /// The signals of one process (`siglock`).
+        Siglock = "siglock",
+        /// The numbers of tasks (`pidmap_lock`).
+        Pidmap = "pidmap",
         /// A work queue of one CPU.
         Work = "work",
         /// A timer base of one CPU.
@@ -209,8 +217,6 @@ named! {
         Rcu = "rcu",
         /// The state of a sleeping lock or a wait queue.
         WaitQueue = "wait_queue",
-        /// The table of processes: `tasklist_lock` of Linux and the lock of its process numbers.
-        Tasklist = "tasklist",
         /// A lock of a test or of a program on the machine.
         Other = "other",
     }

@@ -99,6 +99,12 @@ named! {
         StatFlush = "stat_flush",
         /// Formatting one number of a file in /proc, with its name and its line.
         SeqNumber = "seq_number",
+        /// One change of the table of task numbers: taking, publishing or freeing one.
+        PidEdit = "pid_edit",
+        /// Adding one task to the lists of processes, or taking it out of some of them.
+        TaskLink = "task_link",
+        /// Copying or freeing the signal handlers of one process, or noting a signal.
+        SignalEdit = "signal_edit",
     }
 }
 

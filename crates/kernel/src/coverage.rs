@@ -164,8 +164,8 @@ pub struct Gap {
 }
 
 use Call::{
-    Access, Close, Exit, File, Fork, Hotplug, Kill, Madvise, Mmap, MmapFile, Mprotect, Mremap,
-    Munmap, Pidfd, Process, Sleep, Spawn, Wait,
+    Access, Close, Exit, File, Fork, Hotplug, Madvise, Mmap, MmapFile, Mprotect, Mremap, Munmap,
+    Pidfd, Process, Sleep, Spawn, Wait,
 };
 
 const fn gap(
@@ -185,13 +185,6 @@ const fn after(once: Call, gap: Gap) -> Gap {
 
 /// All gaps: those where all CPUs meet come first.
 pub const GAPS: &[Gap] = &[
-    gap(
-        "pidmap_lock",
-        Scope::Machine,
-        "numbers of tasks, at their start and end",
-        "kernel/pid.c",
-        &[Fork, Process, Spawn, Exit],
-    ),
     gap(
         "css_set_lock",
         Scope::Machine,
@@ -249,13 +242,6 @@ pub const GAPS: &[Gap] = &[
             "mm/filemap.c",
             &[File, MmapFile, Access],
         ),
-    ),
-    gap(
-        "sighand->siglock",
-        Scope::Shared,
-        "signal state of a process, and the SIGCHLD of its end",
-        "kernel/signal.c",
-        &[Fork, Process, Spawn, Exit, Wait, Kill],
     ),
     gap(
         "files->file_lock",
@@ -316,15 +302,15 @@ mod tests {
     fn only_gaps_of_calls_that_were_measured_are_listed() {
         assert_eq!(names(&[], &[]), [""; 0]);
         assert_eq!(names(&[Fork], &[Call::Mincore, Call::Mlock]), [""; 0]);
-        assert!(names(&[], &[Fork]).contains(&"pidmap_lock"));
-        assert!(!names(&[Fork], &[Mmap, Munmap, Access]).contains(&"pidmap_lock"));
+        assert!(names(&[], &[Fork]).contains(&"css_set_lock"));
+        assert!(!names(&[Fork], &[Mmap, Munmap, Access]).contains(&"css_set_lock"));
     }
 
     #[test]
     fn a_lock_of_files_is_a_gap_of_runs_with_files() {
-        assert!(!names(&[], &[Munmap, Exit]).contains(&"i_mmap_rwsem"));
-        assert!(names(&[MmapFile], &[Munmap, Exit]).contains(&"i_mmap_rwsem"));
-        assert!(!names(&[MmapFile], &[Mmap]).contains(&"i_mmap_rwsem"));
+        assert!(!names(&[], &[Access, Exit]).contains(&"i_pages"));
+        assert!(names(&[File], &[Access, Exit]).contains(&"i_pages"));
+        assert!(!names(&[File], &[Mmap]).contains(&"i_pages"));
     }
 
     #[test]

@@ -9,6 +9,7 @@
 //! | `callbacks` | callbacks of the machine |
 //! | `coverage` | what Linux does in these calls that is not simulated |
 //! | `process`, `thread` | the tables of processes and threads |
+//! | `tasks` | the locks that tasks share at their start and end |
 //! | `descriptor` | the descriptor tables of processes |
 //! | `open` | the calls that open and close descriptors, and process_mrelease |
 //! | `program` | the system calls that are not about memory |
@@ -26,6 +27,7 @@ mod memory;
 mod open;
 mod process;
 mod program;
+mod tasks;
 mod thread;
 
 use alloc::boxed::Box;
@@ -61,7 +63,10 @@ pub enum FinalCheck {
 pub struct Kernel<A: Machine> {
     mm: Mm<A>,
     threads: ThreadTable<A>,
+    /// The list of processes (`tasklist_lock`).
     processes: SpinLock<A, ProcessTable<A>>,
+    /// Held while the numbers of tasks change (`pidmap_lock`).
+    pids: SpinLock<A, ()>,
     current: Current<A>,
     calls: Calls,
     nodes: usize,
@@ -82,6 +87,7 @@ impl<A: Machine> Kernel<A> {
             mm: Mm::new(config)?,
             threads: ThreadTable::new(),
             processes: SpinLock::new(LockClass::Tasklist, ProcessTable::new()),
+            pids: SpinLock::new(LockClass::Pidmap, ()),
             current: Current::new(),
             calls: Calls::new(),
             nodes: config.map.node_count(),
@@ -125,7 +131,9 @@ impl<A: Machine> Kernel<A> {
             program(self);
             self.stop();
         });
-        process.end_thread(self.mm.mm_ref());
+        if process.end_thread(self.mm.mm_ref()) {
+            process.end();
+        }
         self.mm.shutdown();
         if self.final_check == FinalCheck::Run {
             self.verify();
@@ -199,7 +207,8 @@ impl<A: Machine> Kernel<A> {
                 self.mm.run_on_stack(stack, || {
                     self.current.run(self.mm.mm_ref(), &process, || body(self));
                     self.calls.add::<A>(Call::Exit);
-                    process.end_thread(self.mm.mm_ref());
+                    let last = process.end_thread(self.mm.mm_ref());
+                    self.exit_notify(&process, last);
                 });
             }
             Some(Start { process: None, body }) => body(self),

@@ -22,6 +22,8 @@ pub(crate) struct Process<A: Machine> {
     threads: A::AtomicU32,
     /// Killed before the last thread returned. Written before `over` completes.
     killed: AtomicBool,
+    /// Held while its signals and its list of threads change (`siglock`).
+    pub(crate) signals: SpinLock<A, ()>,
     /// Completes when the process has ended.
     over: Completion<A>,
 }
@@ -35,6 +37,7 @@ impl<A: Machine> Process<A> {
             descriptors: SpinLock::new(LockClass::Other, descriptors),
             threads: A::AtomicU32::new(1),
             killed: AtomicBool::new(false),
+            signals: SpinLock::new(LockClass::Siglock, ()),
             over: Completion::new(),
         })
     }
@@ -42,10 +45,12 @@ impl<A: Machine> Process<A> {
     pub(crate) fn add_thread(&self) {
         self.threads.fetch_add(1, Relaxed);
     }
-    /// Counts one thread less. The last thread frees the memory and closes the descriptors.
-    pub(crate) fn end_thread(&self, on: MmRef<'_, A>) {
+    /// Counts one thread less. The last thread frees the memory and closes the descriptors. Returns
+    /// whether it was the last: the caller then calls [`Process::end`].
+    pub(crate) fn end_thread(&self, on: MmRef<'_, A>) -> bool {
         on.paging.tlb.exit_mm();
-        if self.threads.fetch_sub(1, AcqRel) == 1 {
+        let last = self.threads.fetch_sub(1, AcqRel) == 1;
+        if last {
             self.killed.store(self.is_stopped(), Relaxed);
             let _span = Span::<A>::enter(Func::DoExit);
             self.space.exit(on);
@@ -53,8 +58,16 @@ impl<A: Machine> Process<A> {
             let open =
                 core::mem::replace(&mut *self.descriptors.lock_irqsave(), Descriptors::new());
             open.close(on);
-            self.over.complete();
         }
+        last
+    }
+    /// Marks the process as ended, and wakes the tasks that wait for that.
+    pub(crate) fn end(&self) {
+        self.over.complete();
+    }
+    /// Whether the process has ended.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.over.is_done()
     }
     /// Returns whether a thread has not returned, so that the address space still belongs to the
     /// process (`find_lock_task_mm`).
@@ -116,6 +129,12 @@ impl<A: Machine> ProcessTable<A> {
     /// Returns the process. `None`: a caller has already waited for its end.
     pub(crate) fn get(&self, id: ProcessId) -> Option<Arc<Process<A>>> {
         self.slots.get(id.0 as usize)?.process.clone()
+    }
+    /// Returns the parent of process `id`, unless a caller has waited for the parent's end. The
+    /// first process has no parent.
+    pub(crate) fn parent_of(&self, id: ProcessId) -> Option<Arc<Process<A>>> {
+        let parent = self.slots.get(id.0 as usize)?.parent;
+        if parent == id { None } else { self.get(parent) }
     }
     /// Returns the child `id` of `parent`, to the first caller that waits for it.
     pub(crate) fn claim(&mut self, id: ProcessId, parent: ProcessId) -> Option<Arc<Process<A>>> {

@@ -49,11 +49,11 @@ impl<A: Machine> System for Kernel<A> {
 
     fn spawn(&self, spec: ThreadSpec, body: Body<Self>) -> Result<ThreadId, Errno> {
         self.calls.add::<A>(Call::Spawn);
-        let own = self.running()?.id;
+        let own = self.running()?;
         let cpu = existing_cpu::<A>(spec.cpu)?;
-        let process = self.processes.lock_irqsave().get(own).ok_or(Errno::Srch)?;
         let (stack, ()) = self.with_stack(|| Ok(()))?;
-        process.add_thread();
+        self.alloc_pid();
+        let process = self.link_thread(own);
         Ok(self.start(cpu, spec, (process, stack), body))
     }
     fn join(&self, thread: ThreadId) -> Result<(), Errno> {
@@ -61,9 +61,13 @@ impl<A: Machine> System for Kernel<A> {
         self.join_unless(thread, || own.is_stopped())
     }
     fn process(&self, spec: ThreadSpec, body: Body<Self>) -> Result<ProcessId, Errno> {
-        let parent = self.enter(Call::Process)?.id;
+        let parent = self.enter(Call::Process)?;
         let cpu = existing_cpu::<A>(spec.cpu)?;
-        let (stack, space) = self.with_stack(|| self.new_space(self.group_of(cpu)))?;
+        let new_space = || {
+            self.copy_signals(parent);
+            self.new_space(self.group_of(cpu))
+        };
+        let (stack, space) = self.with_stack(new_space)?;
         self.inherit_oom_score_adj(&space);
         let parts = (space, Descriptors::new(), stack);
         Ok(self.start_process(cpu, spec, parts, parent, body))
@@ -71,24 +75,19 @@ impl<A: Machine> System for Kernel<A> {
     fn fork(&self, spec: ThreadSpec, body: Body<Self>) -> Result<ProcessId, Errno> {
         let parent = self.enter(Call::Fork)?;
         let cpu = existing_cpu::<A>(spec.cpu)?;
-        let fork = || parent.space.fork(self.mm.mm_ref()).map_err(memory::errno);
+        let fork = || {
+            self.copy_signals(parent);
+            parent.space.fork(self.mm.mm_ref()).map_err(memory::errno)
+        };
         let (stack, space) = self.with_stack(fork)?;
         self.inherit_oom_score_adj(&space);
         let descriptors = parent.descriptors.lock_irqsave().share();
         let parts = (space, descriptors, stack);
-        Ok(self.start_process(cpu, spec, parts, parent.id, body))
+        Ok(self.start_process(cpu, spec, parts, parent, body))
     }
     fn wait(&self, process: ProcessId) -> Result<Exit, Errno> {
         self.calls.add::<A>(Call::Wait);
-        let own = self.own_process();
-        let child = self.processes.lock_irqsave().claim(process, own).ok_or(Errno::Child)?;
-        if !child.wait_for(self.current.process()) {
-            return Err(Errno::Stopped);
-        }
-        // Outside the lock: this may be the last reference to the process.
-        let forgotten = self.processes.lock_irqsave().forget(process);
-        drop(forgotten);
-        Ok(child.exit())
+        Ok(self.wait_for_child(process)?.exit())
     }
     fn kill(&self, process: ProcessId) -> Result<(), Errno> {
         self.enter(Call::Kill)?;
@@ -232,10 +231,11 @@ impl<A: Machine> Kernel<A> {
         cpu: CpuId,
         spec: ThreadSpec,
         (space, descriptors, stack): Parts<A>,
-        parent: ProcessId,
+        parent: &Process<A>,
         body: Body<Self>,
     ) -> ProcessId {
-        let process = self.processes.lock_irqsave().insert(space, descriptors, parent);
+        self.alloc_pid();
+        let process = self.link_process(space, descriptors, parent);
         let id = process.id;
         // The task that ends the run checks the parent's mark before the child's.
         if self.current.process().is_stopped() {
