@@ -201,6 +201,7 @@ fn the_answer_names_sleeping_locks_and_their_share_of_the_tasks_time() {
     only.locks[0].wait_total_ns = 60_000;
     let text = text(&document(vec![only]), &notes());
     assert!(text.contains("no lock; CPUs are busy for 60% of the time"), "{text}");
+    assert!(text.contains("for locks for 0.0% of that"), "{text}");
 }
 
 #[test]

@@ -53,7 +53,8 @@ fn limited(arm: &ArmRecord) -> Option<String> {
     let Some(first) = limiting.first() else {
         let busy = 100.0 * time.busy_ns as f64 / time.all_ns.max(1) as f64;
         let spun = limits.iter().filter(|limit| !limit.sleeps);
-        let waits: f64 = spun.map(|limit| limit.wait_share).sum();
+        // A sum of nothing would be -0.
+        let waits = spun.fold(0.0, |sum, limit| sum + limit.wait_share);
         return Some(format!(
             "{}: no lock; CPUs are busy for {} of the time, and spin for locks for {} of that",
             arm.arm,
