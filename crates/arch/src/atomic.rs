@@ -156,7 +156,7 @@ named! {
     ///
     /// | class | lock | interrupts in tasks |
     /// |---|---|---|
-    /// | `Hotplug`, `Mutex`, `MmapLock`, `Rwsem` | sleeping locks (1) | on |
+    /// | `Hotplug`, `Mutex`, `MmapLock`, `IMmap`, `AnonVma`, `Rwsem` | sleeping locks (1) | on |
     /// | `Osq` | queue of tasks that spin for a sleeping lock | on |
     /// | `PageTable`, `Pmd`, `Pte` | page tables, upper levels first | on: a flush may wait |
     /// | `Swap` | a cluster of slots, or the list of clusters | on |
@@ -182,6 +182,10 @@ named! {
         Mutex = "mutex",
         /// The mmap_lock of an address space (sleeping).
         MmapLock = "mmap_lock",
+        /// The mappings of a file (sleeping).
+        IMmap = "i_mmap",
+        /// The root of a tree of `anon_vma`s (sleeping).
+        AnonVma = "anon_vma",
         /// Any other reader-writer semaphore (sleeping).
         Rwsem = "rwsem",
         /// The queue of tasks that spin for a sleeping lock whose owner runs.

@@ -99,6 +99,8 @@ named! {
         StatFlush = "stat_flush",
         /// Formatting one number of a file in /proc, with its name and its line.
         SeqNumber = "seq_number",
+        /// Linking one VMA into a tree of the reverse map, or unlinking it.
+        RmapLink = "rmap_link",
         /// One change of the table of task numbers: taking, publishing or freeing one.
         PidEdit = "pid_edit",
         /// Adding one task to the lists of processes, or taking it out of some of them.

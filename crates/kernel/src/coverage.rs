@@ -214,26 +214,6 @@ pub const GAPS: &[Gap] = &[
         &[Mmap, MmapFile, Munmap, Fork, Process, Spawn, Exit],
     ),
     after(
-        Fork,
-        gap(
-            "anon_vma->root->rwsem",
-            Scope::Shared,
-            "reverse map of anonymous memory: a parent and all its forks have one lock",
-            "mm/rmap.c",
-            &[Fork, Exit, Munmap, Mremap, Access],
-        ),
-    ),
-    after(
-        MmapFile,
-        gap(
-            "i_mmap_rwsem",
-            Scope::Shared,
-            "reverse map of a file: every mapping and unmapping of it",
-            "mm/vma.c",
-            &[MmapFile, Munmap, Mremap, Mprotect, Fork, Exit],
-        ),
-    ),
-    after(
         File,
         gap(
             "i_pages",
@@ -242,6 +222,13 @@ pub const GAPS: &[Gap] = &[
             "mm/filemap.c",
             &[File, MmapFile, Access],
         ),
+    ),
+    gap(
+        "mmap_lock of first faults",
+        Scope::Process,
+        "the first fault of a VMA takes mmap_lock for reading, to get an anon_vma",
+        "mm/memory.c",
+        &[Access],
     ),
     gap(
         "files->file_lock",

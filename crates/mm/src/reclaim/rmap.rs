@@ -11,6 +11,8 @@ pub struct References {
     pub accessed: u32,
     /// A mapping of the folio is locked in memory: reclaim skips it.
     pub locked: bool,
+    /// A lock of the reverse map was taken, so that not all entries were checked.
+    pub contended: bool,
 }
 
 /// The replacement for a page-table entry that is cleared.

@@ -255,6 +255,9 @@ impl<A: Machine> Reclaim<A> {
     ) -> Verdict {
         let mapped = word.maps() > 0;
         let found = if mapped { on.rmap.referenced(pfn) } else { super::References::default() };
+        if found.contended && !found.locked {
+            return Verdict::Keep;
+        }
         let before = on.memory.folios.test_and_clear(pfn, FolioFlags::REFERENCED);
         if found.locked {
             return Verdict::Activate;

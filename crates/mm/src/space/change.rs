@@ -5,7 +5,7 @@
 //! all of these locks when it ends or when it downgrades mmap_lock.
 
 use super::vma_lock::VmaLock;
-use super::{NoMemory, Space, SpaceError, Vma, VmaId, VmaRange, VmaSlots, VmaTree, Vpn};
+use super::{AnonChain, NoMemory, Space, SpaceError, Vma, VmaId, VmaRange, VmaSlots, VmaTree, Vpn};
 use alloc::vec::Vec;
 use core::ops::Deref;
 use core::sync::atomic::Ordering::AcqRel;
@@ -240,19 +240,24 @@ impl<'a, A: Machine> Change<'a, A> {
             (Some(low), high) => {
                 self.hold(low);
                 let mut whole = self.vma(low);
+                whole.anon = whole.anon.or(vma.anon);
                 let mut end = vma.range.end();
                 if let Some(high) = high {
                     end = self.vma(high).range.end();
+                    whole.anon = whole.anon.or(self.vma(high).anon);
                     self.drop_vma(high);
                 }
                 whole.range = VmaRange::raw(whole.range.start().get(), end.get());
                 self.put(low, whole);
+                self.space.link(&whole, 1);
             }
             (None, Some(high)) => {
                 self.hold(high);
-                let old = self.vma(high).range;
-                let range = VmaRange::raw(vma.range.start().get(), old.end().get());
-                self.put(high, Vma { range, ..vma });
+                let old = self.vma(high);
+                let range = VmaRange::raw(vma.range.start().get(), old.range.end().get());
+                let whole = Vma { range, anon: vma.anon.or(old.anon), ..vma };
+                self.put(high, whole);
+                self.space.link(&whole, 1);
             }
             (None, None) => {
                 self.shut();
@@ -261,6 +266,7 @@ impl<'a, A: Machine> Change<'a, A> {
                 before_found(self, id);
                 let mut edit = self.vmas().tree.edit(1).expect("planned");
                 edit.insert(vma.range, id).expect("nothing is mapped there");
+                self.space.link(&vma, 1);
             }
         }
     }
@@ -312,6 +318,7 @@ impl<'a, A: Machine> Change<'a, A> {
         let mut edit = vmas.tree.edit(1).expect("planned");
         edit.split(at, |_| id).expect("it extends across");
         self.hold(id);
+        self.space.link(&vma, 2);
     }
     /// Whether `range`, whose first VMA is `first`, ends inside a VMA.
     pub(super) fn ends_inside(&self, first: VmaRange, range: VmaRange) -> bool {
@@ -360,9 +367,11 @@ impl<'a, A: Machine> Change<'a, A> {
         };
         self.hold(low.value);
         let mut whole = self.vma(low.value);
+        whole.anon = whole.anon.or(self.vma(high.value).anon);
         self.drop_vma(high.value);
         whole.range = VmaRange::raw(low.range.start().get(), high.range.end().get());
         self.put(low.value, whole);
+        self.space.link(&whole, 1);
     }
     /// Moves the end of the VMA that ends at `end` up to `to`. The range between them is free.
     pub(super) fn stretch(&mut self, end: Vpn, to: Vpn) {
@@ -378,10 +387,19 @@ impl<'a, A: Machine> Change<'a, A> {
         self.count(&old, -1);
         self.count(&new, 1);
         self.put(entry.value, new);
+        self.space.link(&new, 1);
         if let Some((_, more)) = range.split(end).filter(|_| new.is_moved()) {
             self.space.moved.lock().note(&new.part(more));
         }
         self.join_at(to);
+    }
+    /// Sets the place in the reverse map of the VMA that starts at `start`.
+    pub(super) fn set_anon(&mut self, start: Vpn, anon: AnonChain) {
+        self.hold_at(start);
+        if let Some(entry) = self.tree.get(start) {
+            let vma = Vma { anon: Some(anon), ..self.vma(entry.value) };
+            self.lock_of(entry.value).set(&vma);
+        }
     }
     fn count(&mut self, vma: &Vma, sign: i64) {
         let pages = vma.range.pages() as i64 * sign;

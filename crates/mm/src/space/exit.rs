@@ -20,7 +20,7 @@
 //! | - gather full: flush, free its frames | - end of the VMA: flush, free its frames |
 //! | unlock; set `SKIP` | unlock |
 //! | mmap_lock, write: waits for helpers | (a later one sees `SKIP`) |
-//! | lock all VMAs for good | |
+//! | lock all VMAs for good; unlink them from the reverse map | |
 //! | unlink page tables; last flush | |
 //! | free the last frames and all tables | |
 //! | remove all VMAs; unlock | |
@@ -93,6 +93,7 @@ impl<A: Machine> Space<A> {
             // The reverse map locks VMAs without mmap_lock: it must not reach a table any more.
             ExitPolicy::Stock | ExitPolicy::Posted => change.lock_all_for_good(),
         }
+        self.unlink(change.in_range(VmaRange::USER).map(|(vma, _)| vma));
         self.free_tables(on, gather);
         let _ = self.remove_vmas(&mut change, VmaRange::USER);
         drop(change);

@@ -19,7 +19,7 @@ use crate::pgtable::{MemAccess, Pte, PteFlags};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::AcqRel;
-use mmscale_arch::sync::SpinLock;
+use mmscale_arch::sync::{RwSem, SpinLock};
 use mmscale_arch::{Atomic, Func, LockClass, Machine, NodeId, Order, Pfn, Span};
 use mmscale_frames::page_alloc::Gfp;
 
@@ -28,6 +28,8 @@ pub struct File<A: Machine> {
     id: FileId,
     /// By page, the frame of its folio plus 1; 0: not touched yet.
     cache: SpinLock<A, Vec<u32>>,
+    /// Held while a VMA that maps it is linked or unlinked (`i_mmap_rwsem`).
+    mappings: RwSem<A, ()>,
     users: A::AtomicU32,
 }
 
@@ -45,13 +47,19 @@ impl<A: Machine> File<A> {
             files.push(None);
             files.len() - 1
         });
-        let file = Arc::new(Self { id: FileId::new(at), cache, users: A::AtomicU32::new(1) });
+        let mappings = RwSem::new(LockClass::IMmap, ());
+        let users = A::AtomicU32::new(1);
+        let file = Arc::new(Self { id: FileId::new(at), cache, mappings, users });
         files[at] = Some(Arc::clone(&file));
         file
     }
     /// Returns its number.
     pub fn id(&self) -> FileId {
         self.id
+    }
+    /// The lock of the VMAs that map it.
+    pub(super) fn mappings(&self) -> &RwSem<A, ()> {
+        &self.mappings
     }
     /// Adds a user. The caller is a user or knows of one.
     pub fn get(&self) {

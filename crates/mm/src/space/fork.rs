@@ -57,31 +57,52 @@ impl<A: Machine> Space<A> {
             // The parent's number of VMAs is allowed, even above the limit.
             theirs.plan_for(1, 0)?;
             let unlocked = VmaFlags::LOCKED.union(VmaFlags::LOCK_ON_FAULT);
-            let copy = Vma { flags: vma.flags - unlocked, ..vma };
+            let copy = Vma { flags: vma.flags - unlocked, anon: None, ..vma };
             theirs.add(copy);
             if copy.is_moved() {
                 child.moved.lock().note(&copy);
             }
             if !vma.flags.contains(VmaFlags::WIPE_ON_FORK) {
-                self.copy_pages(on, child, &vma, downgraded)?;
+                let anonymous = self.copy_pages(on, child, &vma, downgraded)?;
+                if anonymous || vma.anon.is_some() {
+                    let linked = self.link_copy(on, &vma).ok_or(SpaceError::NoMemory)?;
+                    if vma.anon.is_none() {
+                        change.set_anon(vma.range.start(), linked.0);
+                    }
+                    theirs.set_anon(copy.range.start(), linked.1);
+                }
             }
         }
         Ok(())
     }
+    /// Copies the pages of a VMA. Returns whether one of them is anonymous memory or swapped out.
     fn copy_pages(
         &self,
         on: MmRef<'_, A>,
         child: &Self,
         vma: &Vma,
         downgraded: &mut Downgraded,
-    ) -> Result<(), SpaceError> {
-        let decide = |_, _, pte: Pte| Ok::<CopyPte, SpaceError>(self.share(on, vma, pte));
+    ) -> Result<bool, SpaceError> {
+        let mut anonymous = false;
+        let decide = |_, _, pte: Pte| {
+            anonymous = anonymous || self.maps_anonymous(on, vma, pte);
+            Ok::<CopyPte, SpaceError>(self.share(on, vma, pte))
+        };
         let copied = self.table.copy_range(on.paging, &child.table, vma.range, downgraded, decide);
-        copied.map_err(|why| match why {
+        copied.map(|()| anonymous).map_err(|why| match why {
             CopyError::Table(_) if self.is_killed() => SpaceError::Interrupted,
             CopyError::Table(why) => why.into(),
             CopyError::Entry(why) => why,
         })
+    }
+    /// Whether an entry of `vma` is of anonymous memory.
+    fn maps_anonymous(&self, on: MmRef<'_, A>, vma: &Vma, pte: Pte) -> bool {
+        if vma.flags.contains(VmaFlags::SHARED) || pte.flags().contains(PteFlags::ZERO) {
+            return false;
+        }
+        let folio = || pte.pfn().map(|pfn| super::zap::folio_of(pfn, pte.flags()));
+        let copied = || folio().is_some_and(|folio| on.is_anonymous(folio));
+        vma.file.is_none() || pte.as_swap().is_some() || copied()
     }
     /// Returns the copy of an entry, and takes the references it needs. Called under the table's
     /// lock.

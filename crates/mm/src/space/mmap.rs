@@ -143,6 +143,7 @@ impl<A: Machine> Space<A> {
                 origin: range.start().get(),
                 node: None,
                 file: request.file.map(|(id, index)| FileMap::new(id, index, range.start())),
+                anon: None,
             });
             range
         };
@@ -237,6 +238,7 @@ impl<A: Machine> Space<A> {
             debug_assert!(done, "huge pages at the ends were split before");
         }
         let mut sink = Retire(on);
+        self.unlink(taken.iter().copied());
         self.table.free_tables(on.paging, &mut gather, &mut sink, range, bounds);
         gather.finish(on.paging, &mut sink);
     }

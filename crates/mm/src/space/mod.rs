@@ -14,6 +14,7 @@
 //! | `file` | files in memory, and faults in them |
 //! | `fork` | copying an address space |
 //! | `registry`, `rmap` | all address spaces, and from a folio to the pages that map it |
+//! | `links`, `roots` | the locks of the reverse map |
 //! | `verify` | consistency checks |
 //!
 //! Memory is private and anonymous, or of a file, private or shared.
@@ -88,6 +89,7 @@ mod fault;
 mod file;
 mod fork;
 mod huge;
+mod links;
 mod mlock;
 mod mmap;
 mod populate;
@@ -97,6 +99,7 @@ mod reap;
 mod registry;
 mod remap;
 mod rmap;
+mod roots;
 mod swapped;
 mod tree;
 mod verify;
@@ -117,6 +120,7 @@ pub use mmscale_arch::{ADDRESS_BITS, PAGE_SHIFT, PAGE_SIZE, USER_END, VmaRange, 
 pub use reap::{ReapLock, Reaped};
 pub use registry::{ExitPolicy, HugePages, SpaceConfig, Spaces, UnmapPolicy, VmaLockPolicy};
 pub use remap::{MayMove, RemapRequest};
+pub use roots::{AnonChain, RootId};
 pub use tree::{
     Edit, GapRequest, InsertError, Iter, Overlap, TreeAudit, TreeDefect, TreeWord, VmaCursor,
     VmaEntry, VmaFinder, VmaTree,
@@ -141,6 +145,7 @@ use mmscale_arch::sync::{RwSem, SpinLock, WaitQueue};
 use mmscale_arch::{Asid, Atomic, LockClass, Machine, TaskId};
 use registry::FamilyId;
 use rmap::Moved;
+use roots::Roots;
 use vma_lock::VmaLock;
 
 /// No memory for a tree node or a slot. Nothing was changed.
@@ -223,6 +228,8 @@ pub struct Space<A: Machine> {
     state: A::AtomicU32,
     /// Which of its page tables are not claimed yet.
     claims: Claims<A>,
+    /// The locks of anonymous memory in the reverse map.
+    roots: Arc<Roots<A>>,
     /// Files that it has mapped.
     files: SpinLock<A, Vec<Arc<File<A>>>>,
     /// Tasks that run in it.
@@ -256,6 +263,7 @@ impl<A: Machine> Space<A> {
             config: *on.spaces.config(),
             state: A::AtomicU32::new(0),
             claims: Self::new_claims(),
+            roots: on.spaces.shared_roots(),
             files: SpinLock::new(LockClass::Other, Vec::new()),
             tasks: SpinLock::new(LockClass::Other, Vec::new()),
             adjustment: A::AtomicU32::new(0),

@@ -6,6 +6,7 @@
 //! Locks: each table entry has its own (class Other), held briefly, with no lock inside.
 
 use super::file::Files;
+use super::roots::{RootId, Roots};
 use super::{File, FileId, Space};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -124,7 +125,14 @@ impl Mapping {
 }
 
 type SpaceEntry<A> = SpinLock<A, Option<Arc<Space<A>>>>;
-type Family<A> = SpinLock<A, Vec<Asid>>;
+/// The members of a family, and the roots of its anonymous memory.
+#[derive(Default)]
+struct Members {
+    spaces: Vec<Asid>,
+    roots: Vec<RootId>,
+}
+
+type Family<A> = SpinLock<A, Members>;
 
 /// All address spaces of a machine.
 pub struct Spaces<A: Machine> {
@@ -137,6 +145,7 @@ pub struct Spaces<A: Machine> {
     /// By task, the address space that it runs in. A task reads only its own entry.
     running: Sparse<Inside<Space<A>>>,
     files: Files<A>,
+    roots: Arc<Roots<A>>,
     /// Address spaces that have started to exit.
     exits: A::AtomicU32,
 }
@@ -152,6 +161,7 @@ impl<A: Machine> Spaces<A> {
             zero: AtomicU64::new(0),
             running: Sparse::new(TASKS_MAX),
             files: SpinLock::new(LockClass::Other, Vec::new()),
+            roots: Arc::new(Roots::new()),
             exits: A::AtomicU32::new(0),
         }
     }
@@ -184,7 +194,7 @@ impl<A: Machine> Spaces<A> {
         self.entries.get_or_make(asid.index(), |_| SpinLock::new(LockClass::Other, None))
     }
     fn family(&self, id: FamilyId) -> &Family<A> {
-        let make = |_| SpinLock::new(LockClass::Other, Vec::new());
+        let make = |_| SpinLock::new(LockClass::Other, Members::default());
         self.families.get_or_make(id.0 as usize, make)
     }
     /// Returns the address space of this number, if it is alive.
@@ -198,27 +208,37 @@ impl<A: Machine> Spaces<A> {
     }
     /// Returns the `at`th member of a family. Members may come and go between two calls.
     pub(super) fn member(&self, id: FamilyId, at: usize) -> Option<Asid> {
-        self.family(id).lock().get(at).copied()
+        self.family(id).lock().spaces.get(at).copied()
     }
     /// Registers an address space.
     pub(super) fn enter(&self, space: &Arc<Space<A>>) {
         *self.entry(space.asid()).lock() = Some(Arc::clone(space));
-        self.family(space.family).lock().push(space.asid());
+        self.family(space.family).lock().spaces.push(space.asid());
     }
     /// Removes an address space, which maps nothing any more. The last member ends the family.
     pub(super) fn leave(&self, space: &Space<A>) {
         let gone = self.entry(space.asid()).lock().take();
-        let left = {
+        let (left, roots) = {
             let mut members = self.family(space.family).lock();
-            if let Some(at) = members.iter().position(|&member| member == space.asid()) {
-                members.swap_remove(at);
+            if let Some(at) = members.spaces.iter().position(|&member| member == space.asid()) {
+                members.spaces.swap_remove(at);
             }
-            members.len()
+            let left = members.spaces.len();
+            let over = left == 0;
+            (left, if over { core::mem::take(&mut members.roots) } else { Vec::new() })
         };
+        roots.into_iter().for_each(|root| self.roots.give(root));
         if left == 0 {
             self.family_numbers.give(space.family.0 as usize);
         }
         drop(gone);
+    }
+    /// Records a root of a family: it ends with the last member.
+    pub(super) fn note_root(&self, family: FamilyId, root: RootId) {
+        self.family(family).lock().roots.push(root);
+    }
+    pub(super) fn roots(&self) -> &Arc<Roots<A>> {
+        &self.roots
     }
     pub(super) fn files(&self) -> &Files<A> {
         &self.files

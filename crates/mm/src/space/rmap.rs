@@ -4,9 +4,11 @@
 //! the VMA, the index is the page's number; [`Moved`] has the moves. A walk visits the members of
 //! the family, the last exclusive owner first, until it has seen as many entries as the folio has
 //! mappings. It locks each VMA as a page fault does: it only tries, and skips a VMA that it cannot
-//! lock. The caller then sees that mappings are left.
+//! lock. The caller then sees that mappings are left. If a VMA was forked, the walk also holds the
+//! lock of its root (`roots`) until its end.
 
 use super::registry::Mapping;
+use super::roots::RootId;
 use super::swapped::{ALONE, SHARED};
 use super::vma_lock::VmaReadGuard;
 use super::zap::folio_of;
@@ -17,6 +19,7 @@ use crate::reclaim::{References, Rmap, UnmapTo};
 use crate::smp::Wait;
 use crate::tlb::{Extent, Leave, UnmapBatch};
 use alloc::vec::Vec;
+use mmscale_arch::sync::ReadGuard;
 use mmscale_arch::{Func, Machine, PageSize, Pfn, Span, planted};
 
 /// A range of folio indices that mremap has moved.
@@ -79,22 +82,66 @@ pub(super) enum Walk {
     Enough,
 }
 
-impl<A: Machine> MmRef<'_, A> {
+/// The behaviour of a walk if a root's lock is taken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum IfTaken {
+    Wait,
+    /// It ends.
+    Stop,
+}
+
+/// The root that a walk has locked.
+struct RootHold<'a, A: Machine> {
+    root: Option<RootId>,
+    guard: Option<ReadGuard<'a, A, ()>>,
+    if_taken: IfTaken,
+    contended: bool,
+}
+
+impl<'a, A: Machine> RootHold<'a, A> {
+    const fn new(if_taken: IfTaken) -> Self {
+        Self { root: None, guard: None, if_taken, contended: false }
+    }
+    /// Locks the root of `vma`, if it has one, in place of the one before. Returns whether the walk
+    /// may visit the VMA.
+    fn lock(&mut self, on: MmRef<'a, A>, vma: &Vma) -> bool {
+        let root = vma.anon.map(|chain| chain.root);
+        if root == self.root {
+            return true;
+        }
+        (self.root, self.guard) = (None, None);
+        if let Some(root) = root {
+            self.guard = match self.if_taken {
+                IfTaken::Wait => Some(on.spaces.roots().read(root)),
+                IfTaken::Stop => on.spaces.roots().try_read(root),
+            };
+            self.contended = self.guard.is_none();
+        }
+        self.root = root.filter(|_| !self.contended);
+        !self.contended
+    }
+}
+
+impl<'a, A: Machine> MmRef<'a, A> {
     /// Calls `see` for every entry of a single page that maps `folio`, under its table's lock.
+    /// Returns `false` if the walk has ended because a root's lock was taken.
     pub(super) fn each_entry(
         self,
         folio: Pfn,
+        if_taken: IfTaken,
         mut see: impl FnMut(&Space<A>, &Vma, &mut PteTable<'_, A>, Vpn) -> Walk,
-    ) {
+    ) -> bool {
         let _span = Span::<A>::enter(Func::RmapWalk);
+        let mut hold = RootHold::new(if_taken);
         let mapping = Mapping::of(self.memory.folios.mapping(folio));
         let index = self.memory.folios.index(folio);
-        let mut visit = |space: &Space<A>| space.each_page_of(self, folio, index, &mut see);
+        let mut visit =
+            |space: &Space<A>| space.each_page_of(self, folio, index, &mut hold, &mut see);
         if let Some(owner) = self.spaces.get(mapping.owner)
             && owner.family == mapping.family
             && visit(&owner) == Walk::Enough
         {
-            return;
+            return !hold.contended;
         }
         let mut at = 0;
         while let Some(member) = self.spaces.member(mapping.family, at) {
@@ -103,18 +150,20 @@ impl<A: Machine> MmRef<'_, A> {
                 && let Some(space) = self.spaces.get(member)
                 && visit(&space) == Walk::Enough
             {
-                return;
+                return !hold.contended;
             }
         }
+        true
     }
 }
 
 impl<A: Machine> Space<A> {
-    fn each_page_of(
+    fn each_page_of<'a>(
         &self,
-        on: MmRef<'_, A>,
+        on: MmRef<'a, A>,
         folio: Pfn,
         index: u64,
+        hold: &mut RootHold<'a, A>,
         see: &mut impl FnMut(&Self, &Vma, &mut PteTable<'_, A>, Vpn) -> Walk,
     ) -> Walk {
         let mut step = |page: Vpn| {
@@ -122,6 +171,9 @@ impl<A: Machine> Space<A> {
             let vma = guard.vma();
             if vma.page_of(index) != Some(page) {
                 return None;
+            }
+            if !hold.lock(on, vma) {
+                return Some(Walk::Enough);
             }
             let mut ptes = self.table.find_pte(on.paging, page)?;
             let pte = ptes.get(page);
@@ -158,7 +210,7 @@ impl<A: Machine> Rmap<A> for MmRef<'_, A> {
         if left == 0 {
             return found;
         }
-        self.each_entry(pfn, |_, vma, ptes, page| {
+        let whole = self.each_entry(pfn, IfTaken::Stop, |_, vma, ptes, page| {
             found.locked |= vma.flags.contains(VmaFlags::LOCKED);
             // An access to a page that is read in a known or a random order says nothing about the
             // next one (`vma_has_recency`).
@@ -172,12 +224,13 @@ impl<A: Machine> Rmap<A> for MmRef<'_, A> {
             left -= 1;
             if left == 0 { Walk::Enough } else { Walk::On }
         });
+        found.contended = !whole;
         found
     }
     fn unmap(&self, pfn: Pfn, to: UnmapTo, batch: &mut UnmapBatch) -> bool {
         let on = *self;
         let mut dropped = 0;
-        self.each_entry(pfn, |space, vma, ptes, page| {
+        self.each_entry(pfn, IfTaken::Wait, |space, vma, ptes, page| {
             if vma.flags.contains(VmaFlags::LOCKED) {
                 return Walk::Enough;
             }
@@ -249,6 +302,7 @@ mod tests {
             origin: 100,
             node: None,
             file: None,
+            anon: None,
         }
     }
 

@@ -1,5 +1,6 @@
 //! VMAs: their pages, their protection and flags, and which VMAs can be merged.
 
+use super::roots::AnonChain;
 use super::{VmaRange, Vpn};
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicU32, AtomicU64};
@@ -132,6 +133,8 @@ pub struct Vma {
     pub node: Option<NodeId>,
     /// The file that it maps; `None`: anonymous memory.
     pub file: Option<FileMap>,
+    /// Where its anonymous pages are in the reverse map, after a fork.
+    pub anon: Option<AnonChain>,
 }
 
 impl Vma {
@@ -182,6 +185,7 @@ pub(super) struct VmaCell {
     node: AtomicU32,
     file: AtomicU32,
     base: AtomicU64,
+    anon: AtomicU64,
 }
 
 impl VmaCell {
@@ -195,6 +199,7 @@ impl VmaCell {
             node: (node != NO_NODE).then(|| NodeId::new(node as usize)),
             file: FileId::from_word(self.file.load(Relaxed))
                 .map(|id| FileMap { id, base: self.base.load(Relaxed) }),
+            anon: AnonChain::from_word(self.anon.load(Relaxed)),
         }
     }
     pub(super) fn set(&self, vma: &Vma) {
@@ -205,6 +210,7 @@ impl VmaCell {
         self.flags.store(vma.flags.bits(), Relaxed);
         self.file.store(FileId::to_word(vma.file.map(|map| map.id)), Relaxed);
         self.base.store(vma.file.map_or(0, |map| map.base), Relaxed);
+        self.anon.store(AnonChain::to_word(vma.anon), Relaxed);
         self.node.store(vma.node.map_or(NO_NODE, |node| node.index() as u32), Relaxed);
     }
 }

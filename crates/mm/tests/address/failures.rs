@@ -78,7 +78,11 @@ fn each_failing_then<R>(
     let mut felt = 0;
     for skip in 0.. {
         let (machine, space) = build(skip as usize % 3);
-        let before: (Vec<Vma>, _) = (space.vmas(), contents(&machine, &space));
+        // A fork that fails may leave its locks of the reverse map.
+        let vmas = |space: &Space<Stepped>| -> Vec<Vma> {
+            space.vmas().into_iter().map(|vma| Vma { anon: None, ..vma }).collect()
+        };
+        let before = (vmas(&space), contents(&machine, &space));
         stepped::fail_alloc_after(skip);
         let result = f(&machine, &space);
         let done = stepped::failures_left() > 0;
@@ -91,7 +95,7 @@ fn each_failing_then<R>(
             let expected = matches!(why, SpaceError::NoMemory | SpaceError::Again);
             assert!(expected, "with {skip} allocations before the failure: {why}");
             if leaves == Leaves::Unchanged {
-                assert_eq!(space.vmas(), before.0, "with {skip} allocations before the failure");
+                assert_eq!(vmas(&space), before.0, "with {skip} allocations before the failure");
             }
             if leaves != Leaves::Changed {
                 assert_eq!(contents(&machine, &space), before.1);

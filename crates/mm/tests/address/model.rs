@@ -99,6 +99,7 @@ impl Model {
                     origin: page.index,
                     node: page.node,
                     file: None,
+                    anon: None,
                 }),
             }
         }

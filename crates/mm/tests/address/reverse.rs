@@ -150,7 +150,10 @@ fn a_clean_page_that_was_given_up_is_dropped_everywhere_and_a_dirty_one_is_not()
             let there = [0, 1, 2].map(|page| machine.read(space, AT + page).unwrap());
             assert_eq!(there, [0, 6, 5]);
         }
-        assert_eq!(on.referenced(folios[2]), References { accessed: 2, locked: true });
+        assert_eq!(
+            on.referenced(folios[2]),
+            References { accessed: 2, locked: true, contended: false }
+        );
         machine.check();
         machine.exit(child);
         machine.exit(space);

@@ -6,7 +6,7 @@ use mmscale_arch::{NodeId, VmaRange};
 use mmscale_mm::lru::LruPolicy;
 use mmscale_mm::space::{
     Advice, LockWhat, MapRequest, MayMove, Place, Present, Prot, RemapRequest, Space, SpaceConfig,
-    SpaceError,
+    SpaceError, Vma,
 };
 use mmscale_stepped::{self as stepped, Stepped};
 use std::collections::BTreeMap;
@@ -300,7 +300,9 @@ impl Run {
         assert_eq!((audit.spaces, audit.vmas), (self.spaces.len() as u64, vmas as u64));
         for (space, model) in &self.spaces {
             let vmas = model.vmas();
-            assert_eq!(space.vmas(), vmas);
+            let found: Vec<_> =
+                space.vmas().into_iter().map(|vma| Vma { anon: None, ..vma }).collect();
+            assert_eq!(found, vmas);
             assert_eq!(space.pages(), (model.pages.len() as u64, model.locked()));
             for vma in vmas {
                 let mut seen = Vec::new();

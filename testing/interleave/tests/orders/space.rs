@@ -317,20 +317,21 @@ fn copies_on_both_sides_at_once() {
     in_every_order(World::fork, &[parent, parent, drain], nothing);
 }
 
+/// Unmaps every folio that was not written since it was given up, as reclaim does.
+fn drop_clean(world: &World) {
+    let on = world.mm.mm_ref();
+    let folios: Vec<_> = on.memory.folios.iter().map(|(pfn, _)| pfn).collect();
+    for pfn in folios {
+        if on.memory.folios.try_get(pfn) {
+            on.referenced(pfn);
+            on.unmap(pfn, UnmapTo::Drop, &mut UnmapBatch::new());
+            on.memory.put(pfn);
+        }
+    }
+}
 /// Reclaim unmaps, by the reverse map, a page that other CPUs write to or unmap: no write is lost.
 #[test]
 fn the_reverse_map_against_faults_and_munmap() {
-    fn drop_clean(world: &World) {
-        let on = world.mm.mm_ref();
-        let folios: Vec<_> = on.memory.folios.iter().map(|(pfn, _)| pfn).collect();
-        for pfn in folios {
-            if on.memory.folios.try_get(pfn) {
-                on.referenced(pfn);
-                on.unmap(pfn, UnmapTo::Drop, &mut UnmapBatch::new());
-                on.memory.put(pfn);
-            }
-        }
-    }
     fn free(world: &World) {
         let freed = world.space().madvise(world.mm.mm_ref(), range(AT, 2), Advice::Free);
         assert_eq!(freed, Ok(()));
@@ -339,5 +340,37 @@ fn the_reverse_map_against_faults_and_munmap() {
         let read = world.read(world.space(), 0);
         assert!(read == Ok(0) || read == Ok(10), "{read:?}");
         assert_eq!(world.read(world.space(), 3), Ok(23));
+    });
+}
+
+/// Reclaim finds the pages of an address space, by the reverse map, while that exits. It must not
+/// reach a page table that the exit frees, and each mapping is dropped once. The child that shares
+/// the pages keeps its own.
+#[test]
+fn the_reverse_map_against_an_exit() {
+    fn exit(world: &World) {
+        world.space().exit(world.mm.mm_ref());
+    }
+    fn swap_out(world: &World) {
+        drop_clean(world);
+        drop_clean(world);
+    }
+    fn child_writes(world: &World) {
+        let child = world.child.get().expect("it is made");
+        assert_eq!(world.write(child, 0, 60), Ok(()));
+        assert_eq!(world.read(child, 0), Ok(60));
+    }
+    fn only_the_parent(world: &World) {
+        let freed = world.space().madvise(world.mm.mm_ref(), range(AT, 2), Advice::Free);
+        assert_eq!(freed, Ok(()));
+    }
+    fn fork_and_give_up(world: &World) {
+        world.fork();
+        only_the_parent(world);
+    }
+    in_orders(120, only_the_parent, &[exit, swap_out], nothing);
+    in_orders(80, fork_and_give_up, &[exit, swap_out, child_writes], |world| {
+        let child = world.child.get().expect("it is made");
+        assert_eq!((world.read(child, 0), world.read(child, 1)), (Ok(60), Ok(11)));
     });
 }

@@ -1,0 +1,71 @@
+//! The locks of the roots of `anon_vma`s, and the place of a VMA in the tree of one: see `links`.
+
+use mmscale_arch::sync::{Numbers, ReadGuard, RwSem, Sparse};
+use mmscale_arch::{LockClass, Machine, Op};
+
+/// The most roots of a machine.
+const ROOTS_MAX: usize = 1 << 20;
+
+/// The root of a tree of `anon_vma`s.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RootId(u32);
+
+/// The place of a VMA in a tree of `anon_vma`s.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct AnonChain {
+    pub(super) root: RootId,
+    /// The number of `anon_vma`s that the VMA is linked to: one for each fork, and the root.
+    pub(super) links: u32,
+}
+
+impl AnonChain {
+    /// Returns the value as a word; 0 for none.
+    pub(super) const fn to_word(this: Option<Self>) -> u64 {
+        match this {
+            Some(Self { root, links }) => (links as u64) << 32 | root.0 as u64 + 1,
+            None => 0,
+        }
+    }
+    pub(super) const fn from_word(word: u64) -> Option<Self> {
+        match (word as u32).checked_sub(1) {
+            Some(root) => Some(Self { root: RootId(root), links: (word >> 32) as u32 }),
+            None => None,
+        }
+    }
+}
+
+/// The locks of all roots.
+pub(super) struct Roots<A: Machine> {
+    locks: Sparse<RwSem<A, ()>>,
+    numbers: Numbers<A>,
+}
+
+impl<A: Machine> Roots<A> {
+    pub(super) fn new() -> Self {
+        Self { locks: Sparse::new(ROOTS_MAX), numbers: Numbers::new(0..ROOTS_MAX) }
+    }
+    fn of(&self, root: RootId) -> &RwSem<A, ()> {
+        self.locks.get_or_make(root.0 as usize, |_| RwSem::new(LockClass::AnonVma, ()))
+    }
+    /// Locks a root for a walk.
+    pub(super) fn read(&self, root: RootId) -> ReadGuard<'_, A, ()> {
+        self.of(root).read()
+    }
+    /// Locks a root for a walk, unless that would wait.
+    pub(super) fn try_read(&self, root: RootId) -> Option<ReadGuard<'_, A, ()>> {
+        self.of(root).try_read()
+    }
+    /// Holds a root's lock for the time of `links` links.
+    pub(super) fn link(&self, chain: AnonChain, links: u32) {
+        let _tree = self.of(chain.root).write();
+        A::work(Op::RmapLink, links);
+    }
+    /// Allocates a root.
+    pub(super) fn take(&self) -> Option<RootId> {
+        self.numbers.take().map(|number| RootId(number as u32))
+    }
+    /// Frees the number of a root that no VMA has any more.
+    pub(super) fn give(&self, root: RootId) {
+        self.numbers.give(root.0 as usize);
+    }
+}
