@@ -57,6 +57,7 @@ pub(crate) fn run(
                 wall_ns: outcome.wall_ns,
                 grouped: outcome.limited_by == LimitedBy::Group,
                 cpu: outcome.cpu,
+                faults: outcome.faults,
                 releases: Releases {
                     count: outcome.releases.count,
                     max_ns: outcome.releases.max_ns,

@@ -17,6 +17,8 @@ pub struct LiveRun {
     pub grouped: bool,
     /// CPU time of all processes of the run, from fork to exit.
     pub cpu: CpuTime,
+    /// Page faults of all processes of the run.
+    pub faults: u64,
     /// Calls of process_mrelease that reaped memory.
     pub releases: Releases,
     /// Observations of the kernel; `None` without permission.

@@ -54,6 +54,8 @@ pub struct Outcome {
     pub begin_ns: u64,
     /// CPU time of all its processes, from their forks to their ends.
     pub cpu: CpuTime,
+    /// Page faults of all its processes.
+    pub faults: u64,
     /// Its successful calls of process_mrelease.
     pub releases: CallTimes,
     /// How its memory was limited.
@@ -194,7 +196,8 @@ fn run_of(
     judge(config, &state.table, status)?;
     let cpu = state.table.cpu();
     let releases = state.table.releases();
-    Ok(Outcome { wall_ns, begin_ns: state.table.begin_ns(), cpu, releases, limited_by })
+    let (begin_ns, faults) = (state.table.begin_ns(), state.table.faults());
+    Ok(Outcome { wall_ns, begin_ns, cpu, faults, releases, limited_by })
 }
 
 fn close(fd: i32) {
@@ -291,6 +294,7 @@ fn warden_life(
     };
     end_all(&state.table, origin);
     state.table.set_cpu(system::cpu_time(libc::RUSAGE_CHILDREN));
+    state.table.set_faults(system::faults(libc::RUSAGE_CHILDREN));
     limits.leave();
     // SAFETY: ends the warden.
     unsafe { libc::_exit(code) }

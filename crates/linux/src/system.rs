@@ -36,14 +36,25 @@ pub(crate) fn clock_ns(clock: libc::clockid_t) -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// Returns the CPU time of `who` in getrusage(2).
-pub(crate) fn cpu_time(who: i32) -> CpuTime {
+/// Returns the resource usage of `who` in getrusage(2).
+fn usage(who: i32) -> libc::rusage {
     // SAFETY: a zeroed rusage is valid, and the place is ours.
-    let usage = unsafe {
+    unsafe {
         let mut usage: libc::rusage = std::mem::zeroed();
         libc::getrusage(who, &raw mut usage);
         usage
-    };
+    }
+}
+
+/// Returns the page faults of `who` in getrusage(2).
+pub(crate) fn faults(who: i32) -> u64 {
+    let usage = usage(who);
+    usage.ru_minflt as u64 + usage.ru_majflt as u64
+}
+
+/// Returns the CPU time of `who` in getrusage(2).
+pub(crate) fn cpu_time(who: i32) -> CpuTime {
+    let usage = usage(who);
     let ns = |time: libc::timeval| time.tv_sec as u64 * 1_000_000_000 + time.tv_usec as u64 * 1_000;
     CpuTime { user_ns: ns(usage.ru_utime), system_ns: ns(usage.ru_stime) }
 }

@@ -35,6 +35,8 @@ pub(crate) struct Table {
     begin_ns: AtomicU64,
     user_ns: AtomicU64,
     system_ns: AtomicU64,
+    /// Page faults of all processes, after they have ended.
+    faults: AtomicU64,
     /// Successful calls of process_mrelease: their number, their sum and the longest, in ns.
     /// Relaxed: statistics only.
     releases: AtomicU64,
@@ -172,6 +174,13 @@ impl Table {
     pub(crate) fn set_cpu(&self, cpu: CpuTime) {
         self.user_ns.store(cpu.user_ns, Release);
         self.system_ns.store(cpu.system_ns, Release);
+    }
+    /// Stores the page faults of all processes, after they have ended.
+    pub(crate) fn set_faults(&self, faults: u64) {
+        self.faults.store(faults, Release);
+    }
+    pub(crate) fn faults(&self) -> u64 {
+        self.faults.load(Acquire)
     }
     pub(crate) fn cpu(&self) -> CpuTime {
         let (user_ns, system_ns) = (self.user_ns.load(Acquire), self.system_ns.load(Acquire));
