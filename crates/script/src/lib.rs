@@ -1,0 +1,130 @@
+//! Workload scripts: the programs of a workload in a small language like C, over the calls of
+//! [`System`].
+//!
+//! ```text
+//! text --parse--> syntax tree --compile--> operations --run--> calls of a System
+//! ```
+//!
+//! | module | content |
+//! |---|---|
+//! | `script.pest` | the grammar |
+//! | `ast`, `parse` | the syntax tree; from text to it |
+//! | `items` | what the top of a script declares: machine, window, parameters, arms |
+//! | `compile` | names and types are checked, and become numbered slots and operations |
+//! | `op` | the operations |
+//! | `run` | the interpreter, and what programs report |
+//! | `estimate` | how many processes and pages a run needs at most |
+//!
+//! A script needs no time of a simulated machine by itself: only its calls do. Loops end: `loop`
+//! with the run, others some time after it, and a loop in which no time passes is an error.
+
+mod ast;
+mod compile;
+mod error;
+mod estimate;
+mod items;
+mod op;
+mod parse;
+mod run;
+
+pub use ast::Unit;
+pub use error::ScriptError;
+pub use estimate::ScriptNeeds;
+pub use items::{ScriptArm, ScriptParam, ScriptWindow};
+pub use run::{Fault, Report, Sink, Times};
+
+use mmscale_system::System;
+use op::Program;
+use std::sync::Arc;
+
+/// The end of the names of files with scripts.
+pub const SUFFIX: &str = ".mms";
+
+/// A script that was parsed, checked and compiled.
+#[derive(Debug)]
+pub struct Script {
+    name: String,
+    text: String,
+    tree: ast::Tree,
+    program: Arc<Program>,
+    params: Vec<ScriptParam>,
+    arms: Vec<ScriptArm>,
+}
+
+/// Scripts are equal if they have the same name and text.
+impl PartialEq for Script {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.name, &self.text) == (&other.name, &other.text)
+    }
+}
+
+impl Script {
+    /// Reads the script of a file with this name, whose last part without its end is the name of
+    /// the script.
+    pub fn parse(file: &str, text: &str) -> Result<Self, ScriptError> {
+        let read = || {
+            let tree = parse::parse(text)?;
+            let program = Arc::new(compile::compile(&tree, text)?);
+            let (params, arms) = (items::params(&tree)?, items::arms(&tree)?);
+            items::check(&tree)?;
+            Ok((tree, program, params, arms))
+        };
+        let (tree, program, params, arms) =
+            read().map_err(|why: error::Wrong| ScriptError::new(file, text, why.at, why.what))?;
+        let last = file.rsplit(['/', '\\']).next().unwrap_or(file);
+        let name = last.strip_suffix(SUFFIX).unwrap_or(last).to_owned();
+        Ok(Self { name, text: text.to_owned(), tree, program, params, arms })
+    }
+    /// Returns the name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+    /// Returns the text.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+    /// Returns the text without comments, with one space between words: what the script means.
+    pub fn content(&self) -> String {
+        items::content(&self.text)
+    }
+    /// Returns the question that the script answers, in one line.
+    pub fn summary(&self) -> String {
+        let given = self.tree.summary.as_ref().map(|summary| summary.text.clone());
+        given.unwrap_or_else(|| format!("the script {}", self.name))
+    }
+    /// Returns the name of the machine profile, if the script chooses one.
+    pub fn profile(&self) -> Option<&str> {
+        self.tree.profile.as_ref().map(|profile| profile.text.as_str())
+    }
+    /// Returns the number of CPUs, if the script chooses it.
+    pub fn cpus(&self) -> Option<usize> {
+        self.tree.cpus.as_ref().and_then(|cpus| usize::try_from(cpus.value).ok())
+    }
+    /// Returns the lengths of the window that the script chooses.
+    pub fn window(&self) -> ScriptWindow {
+        items::window(&self.tree)
+    }
+    /// Returns the parameters.
+    pub fn params(&self) -> &[ScriptParam] {
+        &self.params
+    }
+    /// Returns the arms in addition to Linux.
+    pub fn arms(&self) -> &[ScriptArm] {
+        &self.arms
+    }
+    /// Whether the number of processes and threads is proportional to that of CPUs, so that a run
+    /// on one CPU can be compared with. `params` are the values of the parameters.
+    pub fn is_per_cpu(&self, params: &[i64]) -> bool {
+        estimate::is_per_cpu(&self.tree, params)
+    }
+    /// Returns the most processes and pages that a run needs at the same time, as far as the script
+    /// tells. `params` are the values of the parameters.
+    pub fn needs(&self, params: &[i64], cpus: usize) -> ScriptNeeds {
+        estimate::needs(&self.tree, params, cpus)
+    }
+    /// Runs the script as the first program of a system. `params` are the values of the parameters,
+    /// in bytes, ns, or without a unit.
+    pub fn run<S: System>(&self, params: &[i64], seed: u64, times: Times, sink: Sink, system: &S) {
+        run::run(&self.program, params, seed, times, sink, system);
+    }
+}

@@ -1,0 +1,229 @@
+//! The operations of a compiled script.
+//!
+//! A program is one list of operations. Values are in numbered slots; a task that is started gets a
+//! copy of them. Expressions were checked, so that a slot always has the type that its operation
+//! needs, or no value at all.
+
+use crate::ast::{Binary, TaskKind, Unary};
+use mmscale_system::{Advice, LockWhat, Populate, Present, Prot, Share};
+
+/// The number of a value.
+pub(crate) type Slot = u16;
+/// The slot of an argument or result that is left out.
+pub(crate) const NONE: Slot = Slot::MAX;
+
+/// The place of an operation in the list.
+pub(crate) type Place = u32;
+/// The place that an operation does not go to.
+pub(crate) const NOWHERE: Place = Place::MAX;
+
+/// An operation and the line of the script that it was made from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Op {
+    pub(crate) code: Code,
+    pub(crate) line: u32,
+    /// Whether an error of the call is not one of the script (`try`).
+    pub(crate) attempt: bool,
+}
+
+/// An end of a part of memory or of a file.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct End {
+    /// [`NONE`]: the end of the whole.
+    pub(crate) slot: Slot,
+    /// Whether it counts pages; otherwise bytes.
+    pub(crate) pages: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Code {
+    Set(Slot, i64),
+    Copy {
+        to: Slot,
+        from: Slot,
+    },
+    Unary {
+        to: Slot,
+        unary: Unary,
+        of: Slot,
+    },
+    Binary {
+        to: Slot,
+        binary: Binary,
+        a: Slot,
+        b: Slot,
+    },
+    Know {
+        to: Slot,
+        what: Known,
+    },
+    /// The smaller or the larger of two numbers.
+    Pick {
+        to: Slot,
+        larger: bool,
+        a: Slot,
+        b: Slot,
+    },
+    /// A random number from `from` to `until - 1`.
+    Random {
+        to: Slot,
+        from: Slot,
+        until: Slot,
+    },
+    /// The size of memory or of a file.
+    Measure {
+        to: Slot,
+        of: Slot,
+        pages: bool,
+    },
+    /// A page of memory or of a file.
+    Page {
+        to: Slot,
+        of: Slot,
+        page: Slot,
+    },
+    Part {
+        to: Slot,
+        of: Slot,
+        ends: [End; 2],
+    },
+
+    Goto(Place),
+    /// Goes on elsewhere if a value is 0.
+    Unless(Slot, Place),
+    /// Adds 1 to `counter`, and goes to `top` if it is then below `end`.
+    Next {
+        counter: Slot,
+        end: Slot,
+        top: Place,
+    },
+    /// Leaves a loop at the end of the run.
+    Ends(Place),
+    /// Leaves a loop at a time, and at the end of the run.
+    Past(Slot, Place),
+    /// Passes the end of a loop that does not end with the run by itself. Leaves the loop around it
+    /// at the end of the run, or the program some time later ([`NOWHERE`]).
+    Edge(Place),
+    /// Goes to one of the places of a table, by their weights.
+    Choose(u16),
+    /// Waits until all programs are ready.
+    Start,
+    /// Counts operations; [`NONE`]: one.
+    Count(Slot),
+    /// Starts a task.
+    Begin(Begin),
+    /// Ends the program.
+    Return,
+    /// A call; arguments and the slot for its result.
+    Call {
+        verb: Verb,
+        args: [Slot; 3],
+        to: Slot,
+    },
+}
+
+/// The start of a task.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Begin {
+    pub(crate) kind: Start,
+    pub(crate) body: Place,
+    pub(crate) cpu: Slot,
+    /// [`NONE`]: a fair share of the CPU.
+    pub(crate) priority: Slot,
+    /// [`NONE`]: the task has no name.
+    pub(crate) to: Slot,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Start {
+    /// A process of a group at the top of the script.
+    Group,
+    /// A task of a program.
+    Task(TaskKind),
+    /// A thread of `threads`.
+    Team,
+}
+
+/// Values that a program knows without a call.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Known {
+    Cpu,
+    Cpus,
+    Nodes,
+    /// The time since the common start, in ns.
+    Now,
+    /// Whether the last `try` succeeded.
+    Ok,
+}
+
+/// How memory is mapped.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Mapping {
+    pub(crate) prot: Prot,
+    pub(crate) populate: Populate,
+    /// `None`: anonymous memory.
+    pub(crate) share: Option<Share>,
+    pub(crate) place: Where,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Where {
+    Any,
+    Fixed,
+    Free,
+}
+
+/// Where mremap may move memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Move {
+    No,
+    Anywhere,
+    To,
+    Leave,
+}
+
+/// A call.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Verb {
+    /// Size or address, and file.
+    Mmap(Mapping),
+    Munmap,
+    Mprotect(Prot),
+    Mremap(Move),
+    Madvise(Advice),
+    Mlock(LockWhat),
+    Munlock,
+    Mbind(Present),
+    Mincore,
+    Write,
+    Read,
+    Check,
+    Sleep,
+    Compute,
+    CpuOffline,
+    CpuOnline,
+    File,
+    Close,
+    Wait,
+    WaitAll,
+    Join,
+    JoinAll,
+    /// Joins the threads of `threads`.
+    JoinTeam,
+    Kill,
+    PidfdOpen,
+    Mrelease,
+    OomScoreAdj,
+}
+
+/// A compiled script.
+#[derive(Debug, Default)]
+pub(crate) struct Program {
+    pub(crate) ops: Vec<Op>,
+    /// Weights and places of each `choose`.
+    pub(crate) tables: Vec<Vec<(Slot, Place)>>,
+    /// Number of slots; the first ones are the parameters.
+    pub(crate) slots: usize,
+    /// Whether processes inherit files of the script, so that they are forked from the first.
+    pub(crate) inherits: bool,
+}

@@ -1,0 +1,82 @@
+//! Runs a compiled script on a system. Each program interprets the list of operations.
+//!
+//! Interpreting takes host time, and no time of a simulated machine: only calls and accesses to
+//! memory do.
+
+mod calls;
+mod report;
+mod value;
+mod worker;
+
+use crate::op::{Place, Program};
+pub use report::{Fault, Report};
+use std::sync::Arc;
+use value::Value;
+pub(crate) use value::binary;
+use worker::Worker;
+
+use mmscale_system::System;
+
+/// Times of a run, in ns of the machine's clock.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Times {
+    /// The common start of the programs.
+    pub begin_ns: u64,
+    /// Start of the window in which operations count.
+    pub from_ns: u64,
+    /// End of the window.
+    pub until_ns: u64,
+}
+
+impl Times {
+    /// Returns the time at which programs end that do not end by themselves: as long after the
+    /// window as it is after the start.
+    pub(crate) const fn hard_ns(self) -> u64 {
+        self.until_ns.saturating_add(self.until_ns.saturating_sub(self.begin_ns))
+    }
+}
+
+/// Receives the reports of programs, each at its end.
+pub type Sink = Arc<dyn Fn(Report) + Send + Sync>;
+
+/// Runs a script as the first program of a system. `params` are the values of its parameters, in
+/// bytes, ns or without a unit.
+pub(crate) fn run<S: System>(
+    program: &Arc<Program>,
+    params: &[i64],
+    seed: u64,
+    times: Times,
+    sink: Sink,
+    system: &S,
+) {
+    let mut values = vec![Value::None; program.slots];
+    for (slot, value) in values.iter_mut().zip(params) {
+        *slot = Value::Number(*value);
+    }
+    let step_ps = step_ps(times, system);
+    sink(Report { step_ps, ..Report::default() });
+    Worker::first(Arc::clone(program), values, seed, times, sink).run(system, 0);
+}
+
+/// Operations on values as most scripts have them, without a call.
+const MEASURED: &str = "process measured { m = 0;
+    for i in 0..4096 { a = i * 3 + 1; if a > 6000 { m = max(m, a); } } count; }";
+
+/// Measures the time of an operation on the system's clock, in ps: the shortest of a few rounds.
+fn step_ps<S: System>(times: Times, system: &S) -> u64 {
+    let Ok(script) = crate::Script::parse("measured", MEASURED) else { return 0 };
+    let ops = &script.program.ops;
+    let body = ops.iter().position(|op| matches!(op.code, crate::op::Code::Start));
+    // Behind `start`, at which a program waits.
+    let place = body.map_or(0, |start| start as Place + 1);
+    let round = |_| {
+        let ignored: Sink = Arc::new(|_| ());
+        let values = vec![Value::None; script.program.slots];
+        let program = Arc::clone(&script.program);
+        let worker = Worker::first(program, values, 0, times, ignored);
+        let begun_ns = system.clock_ns();
+        let steps = worker.run(system, place);
+        (system.clock_ns() - begun_ns) * 1000 / steps.max(1)
+    };
+    (0..4).map(round).min().unwrap_or(0)
+}

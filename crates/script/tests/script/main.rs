@@ -1,0 +1,6 @@
+//! Tests of the language, one program.
+
+mod errors;
+mod fake;
+mod fuzz;
+mod language;

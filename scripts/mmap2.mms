@@ -1,0 +1,20 @@
+// will-it-scale's mmap2: map a file and unmap it untouched. One operation is both calls.
+summary "mmap and munmap of a file on every CPU";
+profile "x86-512" cpus 96;
+window 10ms after 5ms;
+
+param bytes = 128 MiB      "size of the file";
+param in_threads = 0 [0..1]  "1: the threads of one process; 0: a process on each CPU";
+
+program work {
+    f = memfd_create(bytes);
+    start;
+    loop {
+        mem = mmap(f, PRIVATE);
+        munmap(mem);
+        count;
+    }
+}
+
+process each 1 - in_threads per_cpu { work(); }
+process one in_threads { threads per_cpu { work(); } }

@@ -1,0 +1,22 @@
+// will-it-scale's page_fault1: map anonymous memory, write to each page, unmap. One operation is a page.
+summary "faults of anonymous pages on every CPU";
+profile "x86-512" cpus 96;
+window 10ms after 5ms;
+
+param bytes = 128 MiB      "memory that is mapped";
+param in_threads = 0 [0..1]  "1: the threads of one process; 0: a process on each CPU";
+
+program work {
+    start;
+    loop {
+        mem = mmap(bytes);
+        for i in 0..pages(mem) {
+            write(mem[i]);
+            count;
+        }
+        munmap(mem);
+    }
+}
+
+process each 1 - in_threads per_cpu { work(); }
+process one in_threads { threads per_cpu { work(); } }
