@@ -9,21 +9,24 @@ pub mod ipi;
 pub mod pcp;
 #[path = "reap/reap.rs"]
 pub mod reap;
+mod scripts;
 #[path = "vmstat/vmstat.rs"]
 pub mod vmstat;
 
 use mmscale_harness::{Registry, Shelf};
+pub use scripts::SCRIPTS;
 use std::sync::LazyLock;
 
-/// Returns all studies, in the order in which `run all` runs them.
+/// Returns all studies, in the order in which `run all` runs them, and the scripts.
 pub fn all() -> Registry {
     static SHELF: LazyLock<Shelf> = LazyLock::new(|| {
-        Shelf::default()
+        let shelf = Shelf::default()
             .with::<vmstat::Vmstat>()
             .with::<churn::Churn>()
             .with::<pcp::Pcp>()
             .with::<reap::Reap>()
-            .with::<ipi::Ipi>()
+            .with::<ipi::Ipi>();
+        SCRIPTS.iter().fold(shelf, |shelf, (file, text)| shelf.with_script(file, text))
     });
     Registry::of(&SHELF)
 }

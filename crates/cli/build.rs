@@ -10,6 +10,7 @@ fn main() {
         "../../studies/Cargo.toml",
         "../../studies/*.rs",
         "../../studies/*/*.rs",
+        "../../scripts/*.mms",
         "../../.cargo",
         "../../Cargo.toml",
         "../../Cargo.lock",

@@ -16,6 +16,7 @@ const RUN_EXAMPLES: &str = "\
 Examples:
   mmscale run churn --set madvise=none --cpus 32 --arm stock,lazy
   mmscale run churn --cpus 1,8,32,128 --arm stock --seeds 8
+  mmscale run ./mine.mms --cpus 1,8,32,96
   mmscale run vmstat --policy tick=phased,caches=blockmap
   mmscale run pcp --profile ./mine.toml -o results
   mmscale run pcp --set workload=purger --arm stock \\
@@ -146,7 +147,7 @@ pub(crate) struct DoctorArgs {
 #[derive(Debug, clap::Args)]
 #[command(after_help = LIST_EXAMPLES)]
 pub(crate) struct ListArgs {
-    /// A study, `policies`, `linux` or `profiles`; an overview if none is given
+    /// A study or script, `policies`, `linux` or `profiles`; an overview if none is given
     #[arg(value_name = "STUDY|LIST")]
     pub(crate) what: Vec<String>,
     /// The form of the output
@@ -329,7 +330,7 @@ const LIVE: &str = "Only on the live kernel";
 #[derive(Debug, clap::Args)]
 #[command(after_help = RUN_EXAMPLES)]
 pub(crate) struct RunArgs {
-    /// The studies by name; all if none is given
+    /// Studies and scripts by name, or files (`./NAME.mms`); all studies if none is given
     #[arg(value_name = "STUDY", default_value = "all")]
     pub(crate) studies: Vec<String>,
     /// The machine; the simulator if not given
@@ -446,7 +447,7 @@ Examples:
 #[derive(Debug, clap::Args)]
 #[command(after_help = ROBUST_EXAMPLES)]
 pub(crate) struct RobustArgs {
-    /// The studies by name; all of them if none is named
+    /// Studies and scripts by name, and files of scripts; all studies if none is named
     #[arg(value_name = "STUDY", default_value = "all")]
     pub(crate) studies: Vec<String>,
     /// CPUs of the machine, 1 to 4096; several values make an analysis each

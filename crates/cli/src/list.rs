@@ -18,6 +18,8 @@ use crate::policies;
 /// The selected parts of the list.
 struct Shown {
     studies: Vec<&'static dyn Study>,
+    /// Scripts that are part of the program.
+    scripts: Vec<&'static dyn Study>,
     policies: bool,
     linux: bool,
     profiles: Option<Vec<ProfileSummary>>,
@@ -41,9 +43,11 @@ fn shown(registry: Registry, names: &[String]) -> Result<Shown, CallError> {
     let all = || profiles(registry.profiles()).map(Some);
     if names.is_empty() {
         let studies = registry.all().collect();
-        return Ok(Shown { studies, policies: true, linux: true, profiles: all()? });
+        let scripts = registry.scripts().collect();
+        return Ok(Shown { studies, scripts, policies: true, linux: true, profiles: all()? });
     }
-    let mut shown = Shown { studies: vec![], policies: false, linux: false, profiles: None };
+    let mut shown =
+        Shown { studies: vec![], scripts: vec![], policies: false, linux: false, profiles: None };
     for name in names {
         match (name.as_str(), registry.find(name)) {
             ("policies", _) => shown.policies = true,
@@ -55,7 +59,7 @@ fn shown(registry: Registry, names: &[String]) -> Result<Shown, CallError> {
             }
             (_, Ok(study)) => shown.studies.push(study),
             (_, Err(NoStudy::Unknown(_))) => {
-                let known = registry.all().map(|study| study.name());
+                let known = registry.all().chain(registry.scripts()).map(|study| study.name());
                 let known = known.chain(["policies", "linux", "profiles"]);
                 return Err(UnknownName::new("study or list", name, known).into());
             }
@@ -78,6 +82,18 @@ fn overview(registry: Registry, shown: &Shown) -> String {
         }
         let arms: Vec<&str> = study.arms().iter().map(|arm| arm.name).collect();
         lines.extend(wrap(&format!("arms: {}", arms.join(", ")), &rest, &rest));
+    }
+    if !shown.scripts.is_empty() {
+        lines.push(String::new());
+        lines.push(
+            "scripts (mmscale run NAME; with a file of yours: mmscale run ./NAME.mms)".into(),
+        );
+        let width = shown.scripts.iter().map(|script| script.name().len()).max().unwrap_or(0);
+        let rest = " ".repeat(width + 4);
+        for script in &shown.scripts {
+            let first = format!("  {:<width$}  ", script.name());
+            lines.extend(wrap(script.summary(), &first, &rest));
+        }
     }
     lines.push(String::new());
     lines.push("policies (mmscale list policies), for --policy KEY=POLICY".to_owned());
@@ -250,6 +266,9 @@ fn as_json(registry: Registry, shown: &Shown) -> Value {
     if !shown.studies.is_empty() {
         let studies = shown.studies.iter().map(|study| study_json(*study));
         list["studies"] = studies.collect();
+    }
+    if !shown.scripts.is_empty() {
+        list["scripts"] = shown.scripts.iter().map(|study| study_json(*study)).collect();
     }
     if shown.policies {
         list["policies"] = policies::as_json(registry).into();

@@ -61,10 +61,14 @@ pub struct Document {
     /// The name of the study.
     pub study: String,
     /// A hash of the study's `study.toml`, if a development build read it from the source tree.
-    /// Other builds contain the file among their sources.
+    /// Other builds contain the file among their sources. For a script, a hash of its text without
+    /// comments and blanks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(regex(pattern = r"^[0-9a-f]{16}$"))]
     pub study_file_hash: Option<String>,
+    /// The text of the script, if the study is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub script: Option<String>,
     /// The machine it ran on.
     pub on: Target,
     /// The name of the machine profile; `host` for a machine that is this computer.
@@ -102,7 +106,8 @@ pub struct Document {
     /// The computer that executed the run.
     pub host: Host,
     /// 16 hexadecimal digits over the results of all arms and seeds. `host_metrics` and all names
-    /// that an author chose (of the study, the arms, the profile) are excluded. Covers results and
+    /// that an author chose (of the study, the arms, the profile) are excluded. Covers a script's
+    /// text without comments and blanks, results and
     /// seeds only, not the build, command, topology, window or policies. The simulated machine
     /// gives the same fingerprint for the same binary, profile, topology, parameters and seeds.
     #[schemars(regex(pattern = r"^[0-9a-f]{16}$"))]

@@ -4,19 +4,23 @@
 use crate::arm::Arm;
 use crate::file::{FileError, ReportFile, Source, StudyFile};
 use crate::machine::machine_params;
+use crate::names::UnknownName;
 use crate::param::{ParamSet, ParamSpec, Params};
 use crate::policy_arm::{PolicyArm, PolicyError};
+use crate::scripted::{HEADLINES, Scripted, specs_of};
 use crate::study::{
     ArmId, ArmSpec, Defaults, MetricSpec, Report, RunContext, SeedResult, Study, StudyError,
     TooShort,
 };
 use crate::versions::{OtherVersion, running};
 use crate::workload::Workload;
-use crate::{drive, look, schedules};
-use mmscale_document::Target;
+use crate::{arm, drive, look, schedules};
+use mmscale_document::{Fingerprint, Target};
 use mmscale_mm::versions::Version;
+use mmscale_script::Script;
 use mmscale_sim::profile::Profiles;
 use std::collections::BTreeMap;
+use std::path::Path;
 
 /// A workload with the names and defaults of its file.
 #[derive(Debug)]
@@ -26,7 +30,7 @@ pub struct FileStudy<W: Workload> {
     report: Option<Report>,
     profile: &'static str,
     cpus: usize,
-    /// The hash of the file, if it was read from disk.
+    /// The hash of the file, if it was read from disk, or of the script.
     file_hash: Option<&'static str>,
     params: &'static [ParamSpec],
     params_quick_large: &'static [ParamSpec],
@@ -38,6 +42,8 @@ pub struct FileStudy<W: Workload> {
     /// Number of arms of the file; those that a call creates follow.
     own_arms: usize,
     metrics: &'static [MetricSpec],
+    /// The script, if the workload is one.
+    script: Option<&'static Script>,
     workload: std::marker::PhantomData<W>,
 }
 
@@ -79,6 +85,79 @@ impl<W: Workload> FileStudy<W> {
             choices,
             version: None,
             metrics: metrics.leak(),
+            script: None,
+            workload: std::marker::PhantomData,
+        })
+    }
+
+    /// Returns the inputs of a run as the workload reads them.
+    fn context(&self, ctx: &RunContext) -> RunContext {
+        RunContext { params: ctx.params.of_script(self.script), ..ctx.clone() }
+    }
+
+    /// Returns the parameters as the workload reads them.
+    fn read(&self, params: &Params) -> W::Params {
+        W::Params::read(&params.of_script(self.script))
+    }
+}
+
+/// The machine of a script that chooses none: its profile and number of CPUs.
+const SCRIPT_MACHINE: (&str, usize) = ("x86-512", 32);
+
+impl FileStudy<Scripted> {
+    /// Creates the study of a script, which has the arm `stock` and those of the script. The error
+    /// is one of a name: a profile, a policy, or a parameter.
+    pub(crate) fn of_script(script: Script, profiles: Profiles) -> Result<Self, String> {
+        // Leaked like the names of other studies; a call has few.
+        let script: &'static Script = Box::leak(Box::new(script));
+        let profile = script.profile().unwrap_or(SCRIPT_MACHINE.0);
+        let loaded = profiles.load(Path::new(profile)).map_err(|why| why.to_string())?;
+        let cpus = match script.profile() {
+            Some(_) => script.cpus().unwrap_or(loaded.topology.cpus),
+            None => SCRIPT_MACHINE.1,
+        };
+        let [mut params, mut params_on_linux] = specs_of(script)?;
+        params.extend(machine_params());
+        params_on_linux.push(look::watch_param());
+        let params: &'static [ParamSpec] = params.leak();
+        let mut arms = vec![ArmSpec { name: "stock", help: "Linux" }];
+        let mut choices = vec![Arm::default()];
+        for own in script.arms() {
+            let mut arm = Arm::default();
+            for (key, policy) in &own.choices {
+                let found = arm::keys(&[]).find(|known| known == key);
+                let unknown = |why: UnknownName| format!("arm {}: {why}", own.name);
+                let key = found
+                    .ok_or_else(|| unknown(UnknownName::new("mechanism", key, arm::keys(&[]))))?;
+                arm.choose(key, arm::value(key, policy, &[]).map_err(unknown)?);
+            }
+            let list: Vec<String> =
+                own.choices.iter().map(|(key, policy)| format!("{key}={policy}")).collect();
+            arms.push(ArmSpec { name: own.name.clone().leak(), help: list.join(", ").leak() });
+            choices.push(arm);
+        }
+        let metrics = Scripted::METRICS.iter().map(|metric| MetricSpec {
+            headline: HEADLINES.contains(&metric.spec.name),
+            ..metric.spec
+        });
+        let mut hash = Fingerprint::new();
+        hash.add_str(&script.content());
+        Ok(Self {
+            name: script.name(),
+            summary: script.summary().leak(),
+            report: None,
+            profile,
+            cpus,
+            file_hash: Some(hash.to_hex().leak()),
+            params,
+            params_quick_large: params,
+            params_on_linux: params_on_linux.leak(),
+            own_arms: arms.len(),
+            arms: arms.leak(),
+            choices,
+            version: None,
+            metrics: metrics.collect::<Vec<_>>().leak(),
+            script: Some(script),
             workload: std::marker::PhantomData,
         })
     }
@@ -123,6 +202,9 @@ impl<W: Workload> Study for FileStudy<W> {
     fn file_hash(&self) -> Option<&'static str> {
         self.file_hash
     }
+    fn script(&self) -> Option<&'static Script> {
+        self.script
+    }
     fn metrics(&self) -> &'static [MetricSpec] {
         self.metrics
     }
@@ -160,19 +242,20 @@ impl<W: Workload> Study for FileStudy<W> {
         }
     }
     fn too_short(&self, params: &Params, on: Target) -> Vec<TooShort> {
-        W::too_short(&W::Params::read(params), on)
+        W::too_short(&self.read(params), on)
     }
     fn remarks(&self, params: &Params, on: Target) -> Vec<String> {
-        W::remarks(&W::Params::read(params), on)
+        W::remarks(&self.read(params), on)
     }
     fn refuse(&self, ctx: &RunContext) -> Result<(), String> {
-        drive::refuse::<W>(ctx)
+        drive::refuse::<W>(&self.context(ctx))
     }
     fn tasks(&self, params: &Params, cpus: usize) -> u64 {
-        W::tasks(&W::Params::read(params), cpus)
+        W::tasks(&self.read(params), cpus)
     }
     fn run(&self, ctx: &RunContext, arm: ArmId, seed: u64) -> Result<SeedResult, StudyError> {
         let run = |ctx: &RunContext| drive::run::<W>(ctx, &self.choices[arm.0], seed);
+        let ctx = &self.context(ctx);
         let both = ctx.on == Target::Sim && ctx.params.choice("sched") == "both";
         if both { schedules::both(ctx, run) } else { run(ctx) }
     }

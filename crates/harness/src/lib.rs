@@ -16,6 +16,7 @@
 //! | `param` | parameters, their declaration, sweeps |
 //! | `arm`, `policy_arm` | arms: lists of policies, from files and from `--policy` |
 //! | `file`, `file_study`, `registry` | `study.toml`; a study of file and workload; all studies |
+//! | `scripted` | scripts as studies |
 //! | `plan`, `needs`, `shape` | from a request to plans; their host requirements; CPU counts |
 //! | `runner` | runs over seeds; documents |
 //! | `robust` | conclusions on machines with other costs |
@@ -45,6 +46,7 @@ mod registry;
 mod robust;
 mod runner;
 mod schedules;
+mod scripted;
 mod shape;
 mod spread;
 mod study;
@@ -64,6 +66,7 @@ pub use mmscale_arch::About;
 pub use mmscale_document::Watch;
 pub use mmscale_kernel::coverage;
 pub use mmscale_mm::policy::{MECHANISMS, Mechanism};
+pub use mmscale_script::{SUFFIX as SCRIPT_SUFFIX, Script, ScriptError};
 pub use mmscale_sim::profile::{Merged, Profiles, Shape};
 pub use mmscale_system as system;
 pub use mmscale_system::plain;

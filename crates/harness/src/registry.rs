@@ -5,13 +5,17 @@ use crate::file_study::FileStudy;
 use crate::names::UnknownName;
 use crate::study::Study;
 use crate::workload::Workload;
+use mmscale_script::{SUFFIX, Script, ScriptError};
 use mmscale_sim::profile::Profiles;
+use std::fmt::Display;
+use std::fs;
 use thiserror::Error;
 
 /// All studies, by name.
 #[derive(Clone, Copy, Debug)]
 pub struct Registry {
     studies: &'static [&'static dyn Study],
+    scripts: &'static [&'static dyn Study],
     broken: &'static [FileError],
     profiles: Profiles,
 }
@@ -19,13 +23,14 @@ pub struct Registry {
 impl Registry {
     /// Creates a registry of studies, whose names must differ.
     pub const fn new(studies: &'static [&'static dyn Study]) -> Self {
-        Self { studies, broken: &[], profiles: Profiles::with(&[]) }
+        Self { studies, scripts: &[], broken: &[], profiles: Profiles::with(&[]) }
     }
 
     /// Creates a registry of the studies on a shelf.
     pub fn of(shelf: &'static Shelf) -> Self {
         let profiles = Profiles::with(&shelf.profiles);
-        Self { studies: &shelf.studies, broken: &shelf.broken, profiles }
+        let Shelf { studies, scripts, broken, .. } = shelf;
+        Self { studies, scripts, broken, profiles }
     }
 
     /// Returns all studies in the order in which `all` runs them, except those that are [`broken`].
@@ -33,6 +38,11 @@ impl Registry {
     /// [`broken`]: Self::broken
     pub fn all(self) -> impl Iterator<Item = &'static dyn Study> + Clone {
         self.studies.iter().copied()
+    }
+
+    /// Returns the scripts that are part of the program. `all` does not run them.
+    pub fn scripts(self) -> impl Iterator<Item = &'static dyn Study> + Clone {
+        self.scripts.iter().copied()
     }
 
     /// Returns the named machine profiles.
@@ -45,13 +55,31 @@ impl Registry {
         self.broken
     }
 
-    /// Returns the study with this name.
+    /// Returns the study or script with this name, or the script of a file.
     pub fn find(self, name: &str) -> Result<&'static dyn Study, NoStudy> {
+        if name.ends_with(SUFFIX) {
+            return self.script(name);
+        }
         if let Some(why) = self.broken.iter().find(|why| why.study == name) {
             return Err(why.clone().into());
         }
-        let unknown = || UnknownName::new("study", name, self.all().map(|study| study.name()));
-        Ok(self.all().find(|study| study.name() == name).ok_or_else(unknown)?)
+        let all = || self.all().chain(self.scripts());
+        let unknown = || UnknownName::new("study or script", name, all().map(|study| study.name()));
+        Ok(all().find(|study| study.name() == name).ok_or_else(unknown)?)
+    }
+
+    /// Reads the script of a file.
+    fn script(self, path: &str) -> Result<&'static dyn Study, NoStudy> {
+        let path_of =
+            |why: &dyn Display| NoStudy::File { path: path.to_owned(), why: why.to_string() };
+        let text = fs::read_to_string(path).map_err(|why| path_of(&why))?;
+        let script = Script::parse(path, &text)?;
+        if let Some(same) = self.all().find(|study| study.name() == script.name()) {
+            let why = format!("there is a study named `{}`; rename the file", same.name());
+            return Err(path_of(&why));
+        }
+        let study = FileStudy::of_script(script, self.profiles).map_err(|why| path_of(&why))?;
+        Ok(Box::leak(Box::new(study)))
     }
 }
 
@@ -64,6 +92,17 @@ pub enum NoStudy {
     /// The file of the study has an error.
     #[error(transparent)]
     Broken(#[from] FileError),
+    /// The script has an error.
+    #[error("{0}")]
+    Script(#[from] ScriptError),
+    /// The file of a script cannot be used.
+    #[error("{path}: {why}")]
+    File {
+        /// The path as given.
+        path: String,
+        /// The reason.
+        why: String,
+    },
 }
 
 impl From<Shelf> for Registry {
@@ -77,6 +116,7 @@ impl From<Shelf> for Registry {
 #[derive(Debug, Default)]
 pub struct Shelf {
     studies: Vec<&'static dyn Study>,
+    scripts: Vec<&'static dyn Study>,
     broken: Vec<FileError>,
     profiles: Vec<(&'static str, &'static str)>,
 }
@@ -94,6 +134,19 @@ impl Shelf {
     #[must_use]
     pub fn with<W: Workload>(self) -> Self {
         self.with_file::<W>(W::FILE)
+    }
+
+    /// Adds a script that is compiled in: the name of its file, and its text.
+    ///
+    /// # Panics
+    /// If the script has an error.
+    #[must_use]
+    pub fn with_script(mut self, file: &str, text: &str) -> Self {
+        let script = Script::parse(file, text).unwrap_or_else(|why| panic!("{why}"));
+        let profiles = Profiles::with(self.profiles.clone().leak());
+        let study = FileStudy::of_script(script, profiles);
+        self.scripts.push(Box::leak(Box::new(study.unwrap_or_else(|why| panic!("{file}: {why}")))));
+        self
     }
 
     /// Adds a study with another file, for tests of files.

@@ -11,6 +11,7 @@ use mmscale_document::{
 };
 use mmscale_kernel::coverage::CallSet;
 use mmscale_mm::versions::Version;
+use mmscale_script::Script;
 use mmscale_sim::HoldScale;
 use mmscale_sim::profile::Profile;
 use thiserror::Error;
@@ -149,8 +150,13 @@ pub trait Study: Sync {
     fn policies(&self, _arm: ArmId, _params: &Params, _on: Target) -> BTreeMap<String, String> {
         BTreeMap::new()
     }
-    /// Returns the hash of the study's file, if it was read when the program started.
+    /// Returns the hash of the study's file, if it was read when the program started, or of its
+    /// script.
     fn file_hash(&self) -> Option<&'static str> {
+        None
+    }
+    /// Returns the script that the study runs, if it is one.
+    fn script(&self) -> Option<&'static Script> {
         None
     }
     /// Returns the metrics for which runs with these parameters are too short. They are left out of

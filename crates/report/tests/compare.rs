@@ -66,6 +66,7 @@ fn saved(file: &str, factor: f64) -> Saved {
         command: ["mmscale", "run", "vmstat"].map(str::to_owned).into(),
         study: "vmstat".into(),
         study_file_hash: None,
+        script: None,
         on: Target::Sim,
         profile: "arm64-72".into(),
         profile_hash: Some("0123456789abcdef".into()),

@@ -86,6 +86,7 @@ fn document(arms: Vec<ArmRecord>) -> Document {
         command: "mmscale run vmstat --set hold_scale=6".split(' ').map(str::to_owned).collect(),
         study: "vmstat".into(),
         study_file_hash: None,
+        script: None,
         on: Target::Sim,
         profile: "arm64-72".into(),
         profile_hash: Some("0123456789abcdef".into()),

@@ -11,6 +11,7 @@ mod sweep;
 use std::collections::BTreeMap;
 
 use mmscale_document::ParamValue;
+use mmscale_script::Script;
 use thiserror::Error;
 
 pub use number::Unit;
@@ -63,28 +64,46 @@ pub enum ParamError {
 
 /// The values of all parameters of one run.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Params(BTreeMap<String, ParamValue>);
+pub struct Params {
+    values: BTreeMap<String, ParamValue>,
+    /// The script that they are parameters of, for the workload of scripts.
+    script: Option<&'static Script>,
+}
 
 impl Params {
     /// Returns all parameters with their defaults.
     pub fn defaults(specs: &[ParamSpec], length: Length) -> Self {
-        Self(specs.iter().map(|spec| (spec.name.to_owned(), spec.default(length))).collect())
+        let values = specs.iter().map(|spec| (spec.name.to_owned(), spec.default(length)));
+        Self { values: values.collect(), script: None }
+    }
+
+    /// Returns these parameters as those of a script.
+    pub(crate) fn of_script(&self, script: Option<&'static Script>) -> Self {
+        Self { values: self.values.clone(), script }
+    }
+
+    /// Returns the script.
+    ///
+    /// # Panics
+    /// If these are not the parameters of a script; that is a bug.
+    pub(crate) fn script(&self) -> &'static Script {
+        self.script.expect("the study of a script sets it")
     }
 
     /// Sets a parameter.
     pub fn set(&mut self, name: &str, value: ParamValue) {
-        self.0.insert(name.to_owned(), value);
+        self.values.insert(name.to_owned(), value);
     }
 
     /// Returns the parameters without the named ones.
     pub fn without(mut self, names: &[&str]) -> Self {
-        self.0.retain(|name, _| !names.contains(&name.as_str()));
+        self.values.retain(|name, _| !names.contains(&name.as_str()));
         self
     }
 
     /// Returns all values by name.
     pub fn values(&self) -> &BTreeMap<String, ParamValue> {
-        &self.0
+        &self.values
     }
 
     /// Returns a parameter declared with [`ParamSpec::count`], in its unit.
@@ -92,7 +111,7 @@ impl Params {
     /// # Panics
     /// If the study declared the parameter otherwise, or not at all; that is a bug of the study.
     pub fn count(&self, name: &str) -> u64 {
-        match self.0.get(name) {
+        match self.values.get(name) {
             Some(&ParamValue::Count(n)) => n,
             other => panic!("parameter {name} is not a count but {other:?}"),
         }
@@ -103,7 +122,7 @@ impl Params {
     /// # Panics
     /// If the study declared the parameter otherwise, or not at all; that is a bug of the study.
     pub fn real(&self, name: &str) -> f64 {
-        match self.0.get(name) {
+        match self.values.get(name) {
             Some(&ParamValue::Real(x)) => x,
             other => panic!("parameter {name} is not a real number but {other:?}"),
         }
@@ -114,7 +133,7 @@ impl Params {
     /// # Panics
     /// If the study declared the parameter otherwise, or not at all; that is a bug of the study.
     pub fn switch(&self, name: &str) -> bool {
-        match self.0.get(name) {
+        match self.values.get(name) {
             Some(&ParamValue::Switch(on)) => on,
             other => panic!("parameter {name} is not a switch but {other:?}"),
         }
@@ -125,7 +144,7 @@ impl Params {
     /// # Panics
     /// If the study declared the parameter otherwise, or not at all; that is a bug of the study.
     pub fn choice(&self, name: &str) -> &str {
-        match self.0.get(name) {
+        match self.values.get(name) {
             Some(ParamValue::Choice(choice)) => choice,
             other => panic!("parameter {name} is not a choice but {other:?}"),
         }

@@ -8,6 +8,7 @@ use mmscale_document::{
 };
 
 use mmscale_kernel::coverage::{CallSet, Gap};
+use mmscale_script::Script;
 use mmscale_stats as stats;
 
 use super::Job;
@@ -45,6 +46,7 @@ pub(super) fn document(
         command: plan.origin.command.clone(),
         study: plan.study.name().to_owned(),
         study_file_hash: plan.study.file_hash().map(str::to_owned),
+        script: plan.study.script().map(|script| script.text().to_owned()),
         on: plan.on,
         profile: plan.profile_name.clone(),
         profile_hash: plan.profile.as_ref().map(|profile| format!("{:016x}", profile.hash)),
@@ -57,7 +59,7 @@ pub(super) fn document(
         left_out: left_out(plan, results),
         not_simulated: not_simulated(results),
         host: host(),
-        fingerprint: fingerprint(&arms),
+        fingerprint: fingerprint(&arms, plan.study.script()),
         arms: plan.arms.iter().zip(&arms).map(|(&id, runs)| arm(plan, id, runs, &rates)).collect(),
         failures,
     }
@@ -93,8 +95,14 @@ fn not_simulated(results: &[(Job, SeedResult)]) -> Vec<GapRecord> {
 /// Returns the fingerprint over all results of the runs. Names chosen by an author are excluded (an
 /// arm is represented by its index), and so are the settings of the run, so that equal results have
 /// equal fingerprints.
-fn fingerprint(arms: &[Vec<(u64, &SeedResult)>]) -> String {
+///
+/// A script is part of the results: two scripts have different fingerprints unless they differ in
+/// comments and blanks only.
+fn fingerprint(arms: &[Vec<(u64, &SeedResult)>], script: Option<&Script>) -> String {
     let mut print = Fingerprint::new();
+    if let Some(script) = script {
+        print.add_str(&script.content());
+    }
     for (place, runs) in arms.iter().enumerate() {
         for (seed, run) in runs {
             print.add(place as u64);

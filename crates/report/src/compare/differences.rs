@@ -16,7 +16,7 @@ pub(super) fn of(before: &Document, after: &Document) -> Vec<(String, String, St
         ("mmscale", |d| d.build.to_string()),
         ("program", |d| d.program.as_ref().map_or(absent(), |p| format!("{} {p}", p.name))),
         ("command", |d| d.command.join(" ")),
-        ("study.toml", |d| d.study_file_hash.clone().unwrap_or_else(absent)),
+        ("study.toml or script", |d| d.study_file_hash.clone().unwrap_or_else(absent)),
         ("profile", profile),
         ("cpus", |d| d.cpus.to_string()),
         ("hz", |d| d.hz.to_string()),

@@ -90,7 +90,8 @@ fn made(document: &Document) -> Vec<(&'static str, String)> {
         entries.push(("command", words.collect::<Vec<_>>().join(" ")));
     }
     if let Some(hash) = &document.study_file_hash {
-        entries.push(("study", format!("study.toml {hash}, read when the run began")));
+        let what = if document.script.is_some() { "script" } else { "study.toml" };
+        entries.push(("study", format!("{what} {hash}, read when the run began")));
     }
     if let Some(program) = &document.program {
         entries.push(("program", format!("{} {program}", program.name)));

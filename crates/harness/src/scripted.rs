@@ -1,0 +1,334 @@
+//! Scripts as studies: a workload whose programs are those of a script, and the figures that each
+//! script gets.
+
+use crate::file::Source;
+use crate::look::Needs;
+use crate::param::{ParamSet, ParamSpec, Params, Unit};
+use crate::study::{SeedResult, StudyError};
+use crate::workload::{
+    Env, Measured, Metric, Missing, Part, Phases, Run, Seen, Verdict, Window, Workload, higher,
+    lower, metric, ready_ns, value,
+};
+use mmscale_document::{ParamValue, Target};
+use mmscale_script::{Report, Script, ScriptNeeds, Sink, Times};
+use mmscale_system::{PAGE_BYTES, System};
+use std::sync::Arc;
+
+/// The workload of any script.
+#[derive(Clone, Debug)]
+pub(crate) struct Scripted;
+
+/// The parameters of a script, and those that every script has.
+#[derive(Clone, Debug)]
+pub(crate) struct ScriptParams {
+    script: &'static Script,
+    /// The values of the script's own parameters, in bytes, ns, or without a unit.
+    values: Vec<i64>,
+    duration_ms: f64,
+    warm_ms: f64,
+    prepare_ms: f64,
+}
+
+/// The longest window, in ms.
+const MAX_MS: f64 = 600_000.0;
+/// Time that a page of the preparations takes at most, when all CPUs prepare at the same time.
+const PREPARE_NS: u64 = 3_000;
+/// Share of the default window of a quick run.
+const QUICK: f64 = 0.25;
+
+impl ParamSet for ScriptParams {
+    const NOT_LIVE: &'static [&'static str] = &[];
+
+    fn specs() -> Vec<ParamSpec> {
+        vec![
+            ParamSpec::real(
+                "duration_ms",
+                Unit::Ms,
+                20.0,
+                [0.1, MAX_MS],
+                "length of the window in which operations are counted",
+            ),
+            ParamSpec::real(
+                "warm_ms",
+                Unit::Ms,
+                5.0,
+                [0.0, MAX_MS],
+                "time from the common start of the programs to the window",
+            ),
+            ParamSpec::real(
+                "prepare_ms",
+                Unit::Ms,
+                0.0,
+                [0.0, MAX_MS],
+                "time for what programs do before their common start, in addition to an estimate",
+            ),
+        ]
+    }
+    fn read(params: &Params) -> Self {
+        let script = params.script();
+        let values = script.params().iter().map(|param| {
+            let unit = if param.unit == mmscale_script::Unit::Pages { PAGE_BYTES } else { 1 };
+            match params.values().get(&param.name) {
+                Some(&ParamValue::Count(count)) => (count * unit) as i64,
+                other => panic!("parameter {} is not a count but {other:?}", param.name),
+            }
+        });
+        Self {
+            script,
+            values: values.collect(),
+            duration_ms: params.real("duration_ms"),
+            warm_ms: params.real("warm_ms"),
+            prepare_ms: params.real("prepare_ms"),
+        }
+    }
+}
+
+impl ScriptParams {
+    fn needs(&self, cpus: usize) -> ScriptNeeds {
+        self.script.needs(&self.values, cpus)
+    }
+}
+
+/// Returns the parameters of a script on simulated machines and threads, and on the live kernel.
+pub(crate) fn specs_of(script: &Script) -> Result<[Vec<ParamSpec>; 2], String> {
+    let mut specs = ScriptParams::specs();
+    for param in script.params() {
+        let known = |name: &str| specs.iter().any(|spec| spec.name == name);
+        let machine = crate::machine::machine_params();
+        let machine = machine.iter().any(|spec| spec.name == param.name);
+        if known(&param.name) || machine || ["cpus", "hz", "watch"].contains(&&*param.name) {
+            return Err(format!("every script has a parameter `{}`; rename yours", param.name));
+        }
+        let (unit, per) = match param.unit {
+            mmscale_script::Unit::One => (Unit::One, 1),
+            mmscale_script::Unit::Pages => (Unit::Pages, PAGE_BYTES as i64),
+            mmscale_script::Unit::Bytes => (Unit::Bytes, 1),
+            mmscale_script::Unit::Time => (Unit::Ns, 1),
+        };
+        let natural = |number: i64| (number / per).max(0) as u64;
+        specs.push(ParamSpec::count(
+            param.name.clone().leak(),
+            unit,
+            natural(param.default),
+            param.range.map(natural),
+            param.help.clone().leak(),
+        ));
+    }
+    let window = script.window();
+    let ms = |ns: u64| ns as f64 / 1e6;
+    let with = |specs: &mut [ParamSpec], name: &str, full: f64| {
+        let spec = specs.iter_mut().find(|spec| spec.name == name);
+        if let Some(crate::param::Kind::Real { default, .. }) = spec.map(|spec| &mut spec.kind) {
+            *default = [full, full * QUICK];
+        }
+    };
+    with(&mut specs, "duration_ms", ms(window.length_ns));
+    with(&mut specs, "warm_ms", ms(window.after_ns));
+    let mut on_linux = specs.clone();
+    with(&mut on_linux, "duration_ms", ms(window.linux_ns));
+    // Tasks of a real computer start within a tick of each other.
+    with(&mut on_linux, "warm_ms", ms(window.after_ns).max(20.0));
+    Ok([specs, on_linux])
+}
+
+fn ops(seen: &Seen<'_, Scripted>) -> f64 {
+    seen.tally.ops as f64
+}
+/// Returns the CPU time per operation. On the live kernel this is that of all processes of the run,
+/// per operation at any time.
+fn cpu_ns_per_op(seen: &Seen<'_, Scripted>) -> Result<f64, Missing> {
+    match seen.live() {
+        Ok(live) => Ok((live.cpu.user_ns + live.cpu.system_ns) as f64 / seen.tally.ops_ever as f64),
+        Err(_) => Ok(seen.busy_ns()? / ops(seen)),
+    }
+}
+/// Returns the same of the run on one CPU.
+fn alone_ns(seen: &Seen<'_, Scripted>) -> Result<f64, Missing> {
+    let alone_ns = cpu_ns_per_op(seen.second.ok_or(Missing::Nothing)?)?;
+    if alone_ns.is_finite() && alone_ns > 0.0 { Ok(alone_ns) } else { Err(Missing::Nothing) }
+}
+/// Returns the page faults per operation. The simulator counts them in the window, other machines
+/// in the whole run.
+fn faults_per_op(seen: &Seen<'_, Scripted>) -> Result<f64, Missing> {
+    if let Ok(live) = seen.live() {
+        return Ok(live.faults as f64 / seen.tally.ops_ever as f64);
+    }
+    let is_fault = |path: &[String]| path.last().is_some_and(|last| last == "handle_mm_fault");
+    let rows = seen.calls()?.iter().filter(|row| is_fault(&row.path));
+    let faults = rows.map(|row| row.entered).sum::<u64>() as f64;
+    let ever = if seen.on() == Target::Sim { seen.tally.ops } else { seen.tally.ops_ever };
+    Ok(faults / ever as f64)
+}
+/// Returns the time of the interpreter per operation, in ns. None on simulated machines.
+fn script_ns_per_op(seen: &Seen<'_, Scripted>) -> Result<f64, Missing> {
+    if seen.on() == Target::Sim {
+        return Err(Missing::Source("a real machine: scripts take no virtual time"));
+    }
+    Ok(seen.tally.steps as f64 * seen.tally.step_ps as f64 / 1e3 / ops(seen))
+}
+
+/// The figures of every script.
+const METRICS: &[Metric<Scripted>] = &[
+    higher("ops_per_s", "1/s", "operations counted per second of all programs", |seen| {
+        value(seen.per_s(ops(seen)))
+    }),
+    lower(
+        "cpu_ns_per_op",
+        "ns",
+        "non-idle CPU time per operation (linux: CPU time of the whole run per operation)",
+        |seen| value(cpu_ns_per_op(seen)?),
+    ),
+    lower(
+        "cpu_ns_per_op_alone",
+        "ns",
+        "cpu_ns_per_op of a second run on one CPU; only if all processes are per_cpu",
+        |seen| value(alone_ns(seen)?),
+    ),
+    lower("amplification", "1", "cpu_ns_per_op / cpu_ns_per_op_alone", |seen| {
+        value(cpu_ns_per_op(seen)? / alone_ns(seen)?)
+    }),
+    metric(
+        "idle_share",
+        "1",
+        "share of the CPU time of all CPUs in which they were idle",
+        |seen| value(1.0 - seen.busy_ns()? / seen.cpu_time_ns()),
+    ),
+    lower(
+        "lock_wait_share",
+        "1",
+        "share of the CPU time of all CPUs spent waiting for spin locks",
+        |seen| {
+            let waits_ns: u64 = seen.locks()?.all().iter().map(|row| row.wait_total_ns).sum();
+            value(waits_ns as f64 / seen.cpu_time_ns())
+        },
+    ),
+    metric("calls_per_op", "1", "system calls of the script per operation", |seen| {
+        value(seen.tally.calls as f64 / ops(seen))
+    }),
+    metric("accesses_per_op", "1", "accesses of the script to pages per operation", |seen| {
+        value(seen.tally.accesses as f64 / ops(seen))
+    }),
+    metric("faults_per_op", "1", "page faults per operation (linux: of the whole run)", |seen| {
+        value(faults_per_op(seen)?)
+    }),
+    lower("failed_calls", "1", "calls that failed where the script allows it (`try`)", |seen| {
+        value(seen.tally.failed_calls)
+    }),
+    lower("starved_programs", "1", "programs that ended for lack of memory", |seen| {
+        value(seen.tally.starved)
+    }),
+    metric(
+        "script_ns_per_op",
+        "ns",
+        "CPU time of the interpreter per operation, a part of cpu_ns_per_op: operations of the \
+         compiled script times the measured time of one",
+        |seen| value(script_ns_per_op(seen)?),
+    ),
+    metric("script_share", "1", "script_ns_per_op / cpu_ns_per_op", script_share),
+];
+
+fn script_share(seen: &Seen<'_, Scripted>) -> Measured {
+    value(script_ns_per_op(seen)? / cpu_ns_per_op(seen)?)
+}
+
+/// The metrics that are tested.
+pub(crate) const HEADLINES: [&str; 2] = ["ops_per_s", "cpu_ns_per_op"];
+
+impl Workload for Scripted {
+    /// Not used: a script is its own file.
+    const FILE: Source = Source::compiled("script", "");
+    const METRICS: &'static [Metric<Self>] = METRICS;
+    type Params = ScriptParams;
+    type Plan = Window;
+    type Tally = Report;
+    type Inside = ();
+    type Meter = ();
+
+    fn plan(env: &Env<Self>) -> Result<Window, String> {
+        let ScriptParams { duration_ms, warm_ms, prepare_ms, .. } = env.params;
+        let needs = env.params.needs(env.cpus());
+        let prepare_ns = needs.prepared_pages.saturating_mul(PREPARE_NS);
+        let begin_ns = ready_ns(env, needs.tasks)
+            .saturating_add(prepare_ns)
+            .saturating_add((prepare_ms * 1e6) as u64);
+        if begin_ns > (MAX_MS * 1e6) as u64 {
+            return Err(format!(
+                "{} tasks with {} pages would take {} s to prepare; use fewer of them",
+                needs.tasks,
+                needs.prepared_pages,
+                begin_ns / 1_000_000_000
+            ));
+        }
+        Ok(Window::new(begin_ns, (warm_ms * 1e6) as u64, duration_ms))
+    }
+    fn phases(window: &Window) -> Phases {
+        window.phases()
+    }
+    fn needs(env: &Env<Self>, _: &Window) -> Needs {
+        let ScriptNeeds { tasks, pages, .. } = env.params.needs(env.cpus());
+        Needs { processes: tasks, pages }
+    }
+    fn second(env: &Env<Self>) -> Result<Option<Env<Self>>, StudyError> {
+        let alone = env.cpus() > 1 && env.params.script.is_per_cpu(&env.params.values);
+        alone.then(|| env.second_on_one_cpu()).transpose()
+    }
+    fn damaged_pages(report: &Report) -> u64 {
+        report.damaged
+    }
+    fn verdict(seen: &Seen<'_, Self>) -> Verdict {
+        let Report { ops, late, late_max_ns, fault, faults, .. } = seen.tally;
+        let first = seen.env.part == Part::First;
+        let name = seen.env.params.script.name();
+        match (fault, seen.on()) {
+            (Some(fault), _) => Verdict::Useless(format!(
+                "{faults} programs of the script `{name}` ended with an error, the first in {fault}"
+            )),
+            (None, Target::Sim) if late > 0 => Verdict::Useless(format!(
+                "{late} programs were not ready at the common start, by up to {:.3} ms: add \
+                 --set prepare_ms={:.0}",
+                late_max_ns as f64 / 1e6,
+                (late_max_ns as f64 / 1e6 * 1.5).ceil() + seen.env.params.prepare_ms
+            )),
+            (None, _) if ops == 0 && first => Verdict::Useless(format!(
+                "no operation was counted in the window of {:.1} ms: increase --set duration_ms",
+                seen.window_ns() as f64 / 1e6
+            )),
+            (None, _) if late > 0 => Verdict::Poor,
+            (None, _) => Verdict::Good,
+        }
+    }
+    fn remarks(_: &ScriptParams, on: Target) -> Vec<String> {
+        if on == Target::Sim {
+            return vec![];
+        }
+        vec![
+            "The programs are interpreted: script_ns_per_op is the CPU time that this takes, and a \
+             part of cpu_ns_per_op."
+                .to_owned(),
+        ]
+    }
+    fn tasks(params: &ScriptParams, cpus: usize) -> u64 {
+        // Children that have ended and were not waited for keep their stacks for a moment.
+        2 * params.needs(cpus).tasks + cpus as u64
+    }
+    fn details(seen: &Seen<'_, Self>, result: &mut SeedResult) {
+        if let Ok(calls) = seen.calls() {
+            result.calls = calls.to_vec();
+        }
+        if let Ok(host_ns) = seen.host_ns() {
+            let ops = seen.tally.ops_ever.max(1) as f64;
+            result.host_metrics.insert("host_ns_per_op".to_owned(), host_ns / ops);
+        }
+        if seen.on() != Target::Sim {
+            result.host_metrics.insert("late_programs".to_owned(), seen.tally.late as f64);
+            result.host_metrics.insert("ops_ever".to_owned(), seen.tally.ops_ever as f64);
+        }
+    }
+    fn run<S: System>(run: &Run<Self>, system: &S) {
+        let Window { begin_ns, from_ns, until_ns } = run.plan;
+        let times = Times { begin_ns, from_ns, until_ns };
+        let board = run.tally.clone();
+        let sink: Sink = Arc::new(move |report| board.change(|sum| *sum += report));
+        run.params.script.run(&run.params.values, run.seed, times, sink, system);
+    }
+}

@@ -1,0 +1,191 @@
+//! Scripts as studies: every script of the repository runs, on each machine, and scripts that do
+//! the same have the same results.
+
+use mmscale_document::{Document, Target};
+use mmscale_harness::{
+    Checks, Interrupt, Length, Origin, PolicyArm, ProgressSink, Registry, Request, RunEvent,
+    Settings, Shape, execute, plan,
+};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+struct Silent;
+
+impl ProgressSink for Silent {
+    fn event(&self, _: RunEvent) {}
+}
+
+fn request(script: &Path, settings: &[&str]) -> Request {
+    Request {
+        studies: vec![script.display().to_string()],
+        on: None,
+        arms: vec!["stock".to_owned()],
+        policies: vec![],
+        linux: None,
+        profile: None,
+        settings: Settings::parse(settings).expect("they are fine"),
+        seeds: Some(1),
+        first_seed: 1,
+        length: Length::Quick,
+        checks: Checks::On,
+        shape: Shape::Keep,
+        origin: Origin::default(),
+    }
+}
+
+fn run(request: &Request) -> Result<Document, String> {
+    let plans = plan(Registry::new(&[]), request).map_err(|why| why.to_string())?;
+    let sink: Arc<dyn ProgressSink> = Arc::new(Silent);
+    execute(&plans[0], &Interrupt::default(), &sink).map_err(|why| why.to_string())
+}
+
+/// Runs on a real machine. Other programs may use its CPUs for the whole window, so that a few
+/// attempts are made.
+fn run_live(request: &Request) -> Document {
+    let attempts = (0..8).map(|_| run(request));
+    let mut failed = Vec::new();
+    for attempt in attempts {
+        match attempt {
+            Ok(document) => return document,
+            Err(why) => failed.push(why),
+        }
+    }
+    panic!("{failed:?}")
+}
+
+fn metric(document: &Document, name: &str) -> f64 {
+    document.arms[0].metrics.get(name).unwrap_or_else(|| panic!("no {name}")).mean
+}
+
+fn shipped() -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts");
+    let mut paths: Vec<PathBuf> =
+        fs::read_dir(folder).expect("it exists").flatten().map(|entry| entry.path()).collect();
+    paths.retain(|path| path.extension().is_some_and(|end| end == "mms"));
+    paths.sort();
+    paths
+}
+
+/// Writes a script to a file of this test.
+fn written(name: &str, text: &str) -> PathBuf {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}.mms"));
+    fs::write(&path, text).expect("it can be written");
+    path
+}
+
+#[test]
+fn every_script_runs_on_the_simulator_and_its_arms_are_known() {
+    for path in shipped() {
+        let mut settings = vec!["cpus=4", "duration_ms=0.5", "warm_ms=0.2"];
+        let text = fs::read_to_string(&path).expect("it is there");
+        if text.contains("128 MiB") {
+            settings.push("bytes=256k");
+        }
+        let document = run(&request(&path, &settings)).unwrap_or_else(|why| panic!("{why}"));
+        assert!(metric(&document, "ops_per_s") > 0.0, "{path:?}");
+        assert_eq!(metric(&document, "starved_programs"), 0.0, "{path:?}");
+        assert_eq!(document.script.as_deref(), Some(text.as_str()));
+        println!(
+            "{}: {:.3e} ops/s, {:.1} ns CPU, {:.2} calls, {:.2} accesses, {:.2} faults, \
+             host {:.0} ns",
+            document.study,
+            metric(&document, "ops_per_s"),
+            metric(&document, "cpu_ns_per_op"),
+            metric(&document, "calls_per_op"),
+            metric(&document, "accesses_per_op"),
+            metric(&document, "faults_per_op"),
+            document.arms[0].host_metrics["host_ns_per_op"],
+        );
+    }
+}
+
+const STORM: &str = "param pages = 4 pages \"memory\"; process p per_cpu {
+    m = mmap(pages); start;
+    loop { write(m); madvise(m, DONTNEED); @ count; } }";
+
+/// Interpreting a script takes no virtual time: the same calls give the same results.
+#[test]
+fn interpreting_takes_no_virtual_time() {
+    let plain = written("plain", &STORM.replace('@', ""));
+    let busy = "x = 1; for i in 0..50 { x = x * 3 % 1000 + i; if x > 500 { x -= 1; } }";
+    let busy = written("busy", &STORM.replace('@', busy));
+    let [plain, busy] = [plain, busy].map(|path| {
+        let document = run(&request(&path, &["cpus=4", "duration_ms=1"])).expect("it runs");
+        let names = ["ops_per_s", "cpu_ns_per_op", "lock_wait_share", "faults_per_op"];
+        (names.map(|name| metric(&document, name)), document.arms[0].locks.clone())
+    });
+    assert_eq!(plain, busy);
+}
+
+/// A fingerprint is one of the script and its results: comments and blanks are neither.
+#[test]
+fn the_script_is_part_of_the_fingerprint() {
+    let print = |name: &str, text: &str| {
+        let request = request(&written(name, text), &["cpus=4", "duration_ms=0.5"]);
+        let document = run(&request).expect("it runs");
+        (document.fingerprint, document.study_file_hash)
+    };
+    let text = STORM.replace('@', "");
+    let first = print("first", &text);
+    assert_eq!(print("second", &format!("// A comment.\n{}", text.replace("; ", ";  "))), first);
+    assert_ne!(print("third", &STORM.replace('@', "x = 1;")), first);
+}
+
+#[test]
+fn an_error_of_a_script_fails_the_run_with_its_line() {
+    let wrong = written("wrong", "process p {\n m = mmap(2 pages);\n write(m[2]); count; }");
+    let why = run(&request(&wrong, &["cpus=1"])).expect_err("it is wrong");
+    assert!(why.contains("line 3: the part is not within the memory or file"), "{why}");
+    let wrong = written("syntax", "process p {\n lop { } }");
+    let why = run(&request(&wrong, &[])).expect_err("it is wrong");
+    assert!(why.contains("syntax.mms:2:6: expected") && why.contains("`loop`"), "{why}");
+    let why = run(&request(Path::new("absent.mms"), &[])).expect_err("there is no file");
+    assert!(why.starts_with("absent.mms: "), "{why}");
+    let taken = written("taken", "param hz = 1 \"\"; process p { count; }");
+    let why = run(&request(&taken, &[])).expect_err("the name is taken");
+    assert!(why.ends_with("every script has a parameter `hz`; rename yours"), "{why}");
+    let arm = written("arm", "arm a lru=lzay; process p { count; }");
+    let why = run(&request(&arm, &[])).expect_err("there is no such policy");
+    assert!(why.contains("arm a: there is no policy named `lzay`; did you mean `lazy`?"), "{why}");
+}
+
+#[test]
+fn policies_and_parameters_apply_to_scripts() {
+    let script = written("policies", &STORM.replace('@', ""));
+    let mut request = request(&script, &["cpus=4", "duration_ms=0.5", "pages=8"]);
+    request.policies = vec![PolicyArm::parse("lru=lazy").expect("it is one")];
+    let document = run(&request).expect("it runs");
+    let arms: Vec<&str> = document.arms.iter().map(|arm| arm.arm.as_str()).collect();
+    assert_eq!(arms, ["stock", "lazy"]);
+    assert_eq!(metric(&document, "accesses_per_op"), 8.0);
+    assert_eq!(metric(&document, "calls_per_op"), 1.0);
+    assert!(document.not_simulated.iter().any(|gap| gap.name == "large folios"));
+}
+
+#[test]
+fn scripts_run_on_threads() {
+    let script = written("threads", &STORM.replace('@', ""));
+    let mut request = request(&script, &["cpus=1", "duration_ms=20"]);
+    (request.on, request.checks) = (Some(Target::Threads), Checks::Off);
+    let document = run_live(&request);
+    assert!(metric(&document, "ops_per_s") > 0.0);
+    // The interpreter takes real time there, which is measured.
+    assert!(metric(&document, "script_ns_per_op") > 0.0);
+}
+
+#[cfg(feature = "live")]
+#[test]
+fn scripts_run_on_the_live_kernel_with_a_fault_for_each_page() {
+    let script = written("live", &STORM.replace('@', ""));
+    let mut request = request(&script, &["cpus=1", "duration_ms=100"]);
+    (request.on, request.checks) = (Some(Target::Linux), Checks::Off);
+    request.settings.add("watch", "off").expect("it is new");
+    let document = run_live(&request);
+    assert_eq!(
+        (metric(&document, "calls_per_op"), metric(&document, "accesses_per_op")),
+        (1.0, 4.0)
+    );
+    let faults = metric(&document, "faults_per_op");
+    assert!((4.0..5.0).contains(&faults), "{faults}");
+}
