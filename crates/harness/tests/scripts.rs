@@ -29,6 +29,8 @@ fn request(script: &Path, settings: &[&str]) -> Request {
         first_seed: 1,
         length: Length::Quick,
         checks: Checks::On,
+        blame: false,
+        hold_scale: None,
         shape: Shape::Keep,
         origin: Origin::default(),
     }

@@ -69,6 +69,9 @@ impl System for Fake {
     fn clock_ns(&self) -> u64 {
         self.clock_ns.get()
     }
+    fn zoneinfo(&self) -> Result<(), Errno> {
+        self.plain(|| "zoneinfo".to_owned())
+    }
     fn sleep_ns(&self, ns: u64) -> Result<(), Errno> {
         self.clock_ns.set(self.clock_ns.get() + ns);
         self.plain(|| "sleep".to_owned())
