@@ -94,6 +94,7 @@ impl Study for Fake {
             wait_total_ns: n * 1500,
             wait_max_ns: 4000,
             hold_total_ns,
+            ..LockRow::default()
         });
         Ok(result)
     }

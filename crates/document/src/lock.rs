@@ -24,6 +24,14 @@ pub struct LockRow {
     pub wait_total_ns: u64,
     /// The longest wait, in ns.
     pub wait_max_ns: u64,
+    /// Waits behind another waiting CPU. Of a queue lock's waits, tracepoints of Linux
+    /// (`contention_begin`), and so `perf lock contention`, have only these: the first waiter spins
+    /// on the lock word, without an event (`queued_spin_lock_slowpath`).
+    pub queued: u64,
+    /// Total time of the waits behind another waiting CPU, in ns.
+    pub queued_total_ns: u64,
+    /// The longest wait behind another waiting CPU, in ns.
+    pub queued_max_ns: u64,
     /// Total time held, in ns.
     pub hold_total_ns: u64,
 }
@@ -95,6 +103,7 @@ mod tests {
             wait_total_ns: 100 * n,
             wait_max_ns: 50 * n,
             hold_total_ns: 1000 * n,
+            ..LockRow::default()
         }
     }
 

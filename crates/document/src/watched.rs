@@ -214,6 +214,9 @@ impl Watched {
             contentions: wait.count,
             wait_total_ns: wait.total_ns,
             wait_max_ns: wait.max_ns,
+            queued: wait.count,
+            queued_total_ns: wait.total_ns,
+            queued_max_ns: wait.max_ns,
             hold_total_ns: 0,
         };
         self.waits.iter().filter(known).map(row).collect()

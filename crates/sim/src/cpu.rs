@@ -4,7 +4,7 @@ use crate::heap::{NEVER, order_of};
 use crate::rng::SplitMix64;
 use crate::sections::SectionStats;
 use crate::spin::{NO_WAITER, SimSpin};
-use crate::stats::ROOT_PATH;
+use crate::stats::{QueuePlace, ROOT_PATH};
 use crate::task::Yielder;
 use mmscale_arch::{Ipi, LockClass, Pfn};
 use std::collections::VecDeque;
@@ -316,6 +316,7 @@ pub(crate) struct Waiter {
     pub(crate) grant: u64,
     pub(crate) lock_id: u32,
     pub(crate) class: LockClass,
+    pub(crate) place: QueuePlace,
 }
 
 impl Default for Waiter {
@@ -327,6 +328,7 @@ impl Default for Waiter {
             grant: NEVER,
             lock_id: 0,
             class: LockClass::Other,
+            place: QueuePlace::First,
         }
     }
 }

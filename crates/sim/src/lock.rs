@@ -38,6 +38,7 @@ use crate::engine::{Engine, ReadyState};
 use crate::heap::{NEVER, time_of};
 use crate::irq::{at_turn, at_turn_if_any, charge, deliver};
 use crate::spin::{NO_WAITER, SimOsq, SimSpin};
+use crate::stats::QueuePlace;
 use crate::task::{Switch, Yielder};
 use crate::topology::NO_CPU;
 use mmscale_arch::{LockClass, RawOsq, RawSpin};
@@ -243,7 +244,7 @@ impl Engine {
         let free = lock.free_at.get();
         if free > cpu.order() {
             let grant = time_of(free) + self.costs.handoff_ps + self.transfer(lock, at);
-            self.hand_over(lock, at, row, self.cpus[at].clock, grant);
+            self.hand_over(lock, at, (row, QueuePlace::First), self.cpus[at].clock, grant);
             if self.blame.is_some() {
                 self.blame_granted(lock, at, row, (self.cpus[at].clock, grant), false);
             }
@@ -255,6 +256,7 @@ impl Engine {
         lock.since.set(cpu.clock);
         lock.row.set(row);
         lock.owner.set(at as u16);
+        lock.before.set(NO_CPU);
         lock.last.set(at as u16);
         self.stats.row(row).acquisitions += 1;
         self.hold(lock.class);
@@ -277,12 +279,19 @@ impl Engine {
     }
     /// Grants the lock to CPU `to`, which requested it at `arrived` and holds it after `grant`.
     #[inline]
-    fn hand_over(&mut self, lock: &SimSpin, to: usize, row: u32, arrived: u64, grant: u64) {
+    fn hand_over(
+        &mut self,
+        lock: &SimSpin,
+        to: usize,
+        (row, place): (u32, QueuePlace),
+        arrived: u64,
+        grant: u64,
+    ) {
         lock.owner.set(to as u16);
         lock.before.set(lock.last.replace(to as u16));
         lock.since.set(grant);
         lock.row.set(row);
-        self.stats.row(row).contended(grant - arrived);
+        self.stats.row(row).contended(grant - arrived, place);
         self.section_waited(to, lock.class, grant - arrived);
         if lock.id.get() != 0 {
             self.checker.lock_owner(lock.id.get(), to as u16);
@@ -322,6 +331,9 @@ impl Engine {
         }
         let cpu = &mut self.cpus[self.cur];
         let place = cpu.waiter_index(self.cur);
+        // An owner that was granted the lock for later still waits for it.
+        let granted = lock.before.get() != NO_CPU && lock.since.get() > cpu.clock;
+        let behind = granted || lock.tail.get() != NO_WAITER;
         self.waiters[place] = Waiter {
             next: NO_WAITER,
             row,
@@ -329,6 +341,7 @@ impl Engine {
             grant: NEVER,
             lock_id: lock.id.get(),
             class: lock.class,
+            place: if behind { QueuePlace::Behind } else { QueuePlace::First },
         };
         match lock.tail.replace(place as u32) {
             NO_WAITER => {
@@ -455,6 +468,7 @@ impl Engine {
         lock.since.set(cpu.clock);
         lock.row.set(row);
         lock.owner.set(at as u16);
+        lock.before.set(NO_CPU);
         lock.last.set(at as u16);
         self.stats.row(row).acquisitions += 1;
         self.hold(lock.class);
@@ -507,7 +521,7 @@ impl Engine {
         let grant = cpu.clock + self.costs.handoff_ps + self.transfer(lock, to);
         let waiter = &mut self.waiters[place as usize];
         waiter.grant = grant;
-        let (row, arrived, after) = (waiter.row, waiter.arrived, waiter.next);
+        let (row, arrived, after) = ((waiter.row, waiter.place), waiter.arrived, waiter.next);
         lock.head.set(after);
         if after == NO_WAITER {
             lock.tail.set(NO_WAITER);

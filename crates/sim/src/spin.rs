@@ -18,7 +18,8 @@ pub struct SimSpin {
     pub(crate) owner: Cell<u16>,
     /// The CPU that has its cache line; if there is an owner, the owner.
     pub(crate) last: Cell<u16>,
-    /// The CPU that handed it over last: it has the line until `free_at`.
+    /// The CPU that handed it over to the owner: it has the line until `free_at`. `NO_CPU`: the
+    /// owner found the lock free.
     pub(crate) before: Cell<u16>,
     /// The first and the last entry in the queue, as indices of `Engine::waiters`.
     pub(crate) head: Cell<u32>,

@@ -42,7 +42,20 @@ pub(crate) struct LockStatsRow {
     pub(crate) contentions: u64,
     pub(crate) wait_ps: u64,
     pub(crate) wait_max_ps: u64,
+    queued: u64,
+    queued_ps: u64,
+    queued_max_ps: u64,
     pub(crate) hold_ps: u64,
+}
+
+/// The place of a CPU that begins to wait for a lock.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) enum QueuePlace {
+    /// It is the only one that waits.
+    #[default]
+    First,
+    /// Another CPU waits already.
+    Behind,
 }
 
 /// All call paths and all rows of lock statistics of one run.
@@ -153,6 +166,9 @@ impl Stats {
                 contentions: row.contentions,
                 wait_total_ns: row.wait_ps / 1000,
                 wait_max_ns: row.wait_max_ps / 1000,
+                queued: row.queued,
+                queued_total_ns: row.queued_ps / 1000,
+                queued_max_ns: row.queued_max_ps / 1000,
                 hold_total_ns: row.hold_ps / 1000,
             })
             .collect();
@@ -163,11 +179,16 @@ impl Stats {
 
 impl LockStatsRow {
     /// Counts an acquisition after a wait of `wait_ps`.
-    pub(crate) fn contended(&mut self, wait_ps: u64) {
+    pub(crate) fn contended(&mut self, wait_ps: u64, place: QueuePlace) {
         self.acquisitions += 1;
         self.contentions += 1;
         self.wait_ps += wait_ps;
         self.wait_max_ps = self.wait_max_ps.max(wait_ps);
+        if place == QueuePlace::Behind {
+            self.queued += 1;
+            self.queued_ps += wait_ps;
+            self.queued_max_ps = self.queued_max_ps.max(wait_ps);
+        }
     }
 }
 
@@ -208,13 +229,15 @@ mod tests {
         let mut stats = Stats::new(0..u64::MAX);
         let path = stats.child(INTERRUPT_PATH, Func::RunTimers);
         let zone = stats.row_of(path, LockClass::Zone, 5);
-        stats.row(zone).contended(5_000);
+        stats.row(zone).contended(5_000, QueuePlace::First);
+        stats.row(zone).contended(3_000, QueuePlace::Behind);
         let pcp = stats.row_of(path, LockClass::Pcp, 5);
         stats.row(pcp).acquisitions += 1;
         assert_eq!(stats.row_of(path, LockClass::Zone, 5), zone);
         let rows = stats.lock_rows();
         assert_eq!((rows[0].class.as_str(), rows[0].acquisitions), ("pcp", 1));
-        assert_eq!((rows[1].contentions, rows[1].wait_max_ns), (1, 5));
+        assert_eq!((rows[1].contentions, rows[1].wait_max_ns), (2, 5));
+        assert_eq!((rows[1].queued, rows[1].queued_total_ns, rows[1].queued_max_ns), (1, 3, 3));
         assert_eq!(rows[1].path, ["interrupt", "run_timers"]);
     }
 }

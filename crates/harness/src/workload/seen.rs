@@ -69,8 +69,20 @@ impl<'a> Locks<'a> {
             row.class == class && functions.iter().all(|function| row.passes_through(function))
         })
     }
-    /// Returns the waits for locks of a class on call paths through all `functions`, as counted by
-    /// `perf lock contention -S FUNCTION`.
+    /// Returns the waits of CPUs that found another one waiting for the lock, otherwise as
+    /// [`Locks::waits`]: what `perf lock contention -S FUNCTION` counts, where spin locks queue
+    /// ([`LockRow::queued`]).
+    pub fn queued(self, class: &str, functions: &[&str]) -> Waits {
+        if self.waits.is_some() {
+            return self.waits(class, functions);
+        }
+        self.rows(class, functions).fold(Waits::default(), |sum, row| Waits {
+            count: sum.count + row.queued,
+            total_ns: sum.total_ns + row.queued_total_ns,
+            max_ns: sum.max_ns.max(row.queued_max_ns),
+        })
+    }
+    /// Returns the waits for locks of a class on call paths through all `functions`.
     pub fn waits(self, class: &str, functions: &[&str]) -> Waits {
         let add = |sum: Waits, [count, total_ns, max_ns]: [u64; 3]| Waits {
             count: sum.count + count,

@@ -6,7 +6,7 @@ use mmscale_arch::{
     Access, Atomic, Cpu as _, CpuId, Ipi, Line, LockClass, Machine as _, Op, Pfn, Priority,
     RawSpin, TaskSpec,
 };
-use mmscale_sim::{Failure, Sim, SimAtomic, SimConfig, SimSpin};
+use mmscale_sim::{Failure, Policy, Sim, SimAtomic, SimConfig, SimSpin};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -65,6 +65,40 @@ fn a_lock_excludes_and_counts_waits() {
     assert!(row.contentions > 300, "{row:?}");
     assert!(row.hold_total_ns >= 4 * u64::from(ROUNDS) * 190);
     assert!(row.wait_max_ns < 3 * 600 && row.wait_total_ns > 300 * 100, "{row:?}");
+}
+
+/// The first waiter of a queue lock makes no event that `perf lock contention` could count; those
+/// behind it do, also while the lock is on its way to the first.
+#[test]
+fn a_wait_is_queued_if_another_cpu_waits_already() {
+    for policy in [Policy::Lazy, Policy::Naive] {
+        let arrivals = |starts: &[u64]| {
+            let config = SimConfig { policy, ..exact(4) };
+            let handoff_ns = config.profile.costs.handoff_ps / 1000;
+            let outcome = run_well(config, |script| {
+                let lock = Rc::new(SpinLock::<Sim, ()>::new(LockClass::Zone, ()));
+                for (cpu, &start) in starts.iter().enumerate() {
+                    let lock = Rc::clone(&lock);
+                    script.spawn(cpu, move || {
+                        Sim::user(start);
+                        let _held = lock.lock();
+                        Sim::user(5_000);
+                    });
+                }
+            });
+            let row = &outcome.locks[0];
+            assert!(row.queued_max_ns <= row.wait_max_ns);
+            (row.contentions, row.queued, row.queued_total_ns, handoff_ns)
+        };
+        let (contended, queued, queued_ns, handoff_ns) = arrivals(&[0, 1_000]);
+        assert_eq!((contended, queued, queued_ns), (1, 0, 0), "{policy:?}");
+        let (contended, queued, queued_ns, _) = arrivals(&[0, 1_000, 2_000]);
+        assert_eq!((contended, queued), (2, 1), "{policy:?}");
+        assert!((8_000..9_000).contains(&queued_ns), "{policy:?} {queued_ns}");
+        // The third arrives after the release, before the second has the lock.
+        let (contended, queued, ..) = arrivals(&[0, 1_000, 5_000 + handoff_ns / 2]);
+        assert_eq!((contended, queued), (2, 1), "{policy:?}");
+    }
 }
 
 #[test]
