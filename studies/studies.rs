@@ -5,6 +5,7 @@
 pub mod churn;
 #[path = "ipi/ipi.rs"]
 pub mod ipi;
+mod kept;
 #[path = "pcp/pcp.rs"]
 pub mod pcp;
 #[path = "reap/reap.rs"]

@@ -159,3 +159,37 @@ fn figures_that_want_a_longer_run_are_left_out_and_named() {
     let long = run(&["stock"], 1, Checks::Off, &long);
     assert_eq!(long.left_out.keys().collect::<Vec<_>>(), ["high_decay_ns"]);
 }
+
+/// The circumstances of the report that are not known change what they say they change.
+#[test]
+fn pressure_monitors_time_outs_and_slow_kernels_are_seen_in_the_waits() {
+    let with = |setting: &str| {
+        let mut settings = vec!["cpus=16", "duration_s=4", "burst_pages=2048", "period_ms=500"];
+        settings.extend(["decay_s=0", setting]);
+        run(&["stock"], 1, Checks::On, &settings)
+    };
+    let of = |document: &Document, name: &str| mean(arm(document, "stock"), name);
+    let plain = with("at_end=apart");
+    let short = with("spare_percent=70");
+    assert!(of(&short, "pcp_pages_mean") < 0.7 * of(&plain, "pcp_pages_mean"));
+    assert!(of(&short, "tick_pages_returned_per_s") < of(&plain, "tick_pages_returned_per_s"));
+    let read = with("zoneinfo_ms=100");
+    let holds = |document: &Document| {
+        let zone = arm(document, "stock").locks.iter().filter(|row| row.class == "zone");
+        let shown = zone.filter(|row| row.site == "zoneinfo_show_print");
+        shown.map(|row| (row.acquisitions, row.hold_total_ns)).next()
+    };
+    assert_eq!(holds(&plain), None);
+    let (reads, held_ns) = holds(&read).expect("the monitor takes the lock");
+    assert!((70..90).contains(&reads), "two buffers each time, 39 times: {reads}");
+    assert!(held_ns > 39 * 30_000, "{held_ns}");
+    // Bursts that are active when time is up are freed earlier: other holds of the lock.
+    let together = with("at_end=together");
+    assert_ne!(together.fingerprint, plain.fingerprint);
+    let slow = with("work_scale=4");
+    assert!(of(&slow, "zone_lock_wait_mean_ns") > 1.5 * of(&plain, "zone_lock_wait_mean_ns"));
+    for document in [&plain, &short, &read, &together, &slow] {
+        let (all, queued) = ("zone_lock_contentions", "zone_lock_queued");
+        assert!(of(document, queued) <= of(document, all));
+    }
+}

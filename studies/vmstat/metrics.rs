@@ -19,6 +19,10 @@ const NEEDED_INTERVALS: [(u64, &[&str]); 2] = [
             "zone_lock_wait_total_ns",
             "zone_lock_wait_max_ns",
             "zone_lock_wait_mean_ns",
+            "zone_lock_queued",
+            "zone_lock_queued_wait_total_ns",
+            "zone_lock_queued_wait_mean_ns",
+            "zone_lock_queued_wait_max_ns",
             "tick_zone_lock_contentions",
             "tick_zone_lock_wait_total_ns",
             "tick_zone_lock_wait_max_ns",
@@ -61,6 +65,10 @@ pub(super) fn too_short(params: &Params, on: Target) -> Vec<TooShort> {
 /// Returns the waits for zone->lock in frees.
 fn freeing(seen: &Seen<'_, Vmstat>) -> Result<Waits, Missing> {
     Ok(seen.locks()?.waits("zone", &["free_pcppages_bulk"]))
+}
+/// Returns those of them that `perf lock contention` counts.
+fn queued(seen: &Seen<'_, Vmstat>) -> Result<Waits, Missing> {
+    Ok(seen.locks()?.queued("zone", &["free_pcppages_bulk"]))
 }
 fn ticking(seen: &Seen<'_, Vmstat>) -> Result<Waits, Missing> {
     Ok(seen.locks()?.waits("zone", &["vmstat_update", "free_pcppages_bulk"]))
@@ -120,6 +128,31 @@ pub(super) const METRICS: &[Metric<Vmstat>] = &[
         "ns",
         "mean wait for zone->lock under free_pcppages_bulk, per contended acquisition",
         |seen| value(freeing(seen)?.mean_ns()),
+    ),
+    lower(
+        "zone_lock_queued",
+        "1",
+        "waits for zone->lock under free_pcppages_bulk behind another waiting CPU: those that \
+         `perf lock contention` counts",
+        |seen| value(queued(seen)?.count),
+    ),
+    lower(
+        "zone_lock_queued_wait_total_ns",
+        "ns",
+        "total wait for zone->lock under free_pcppages_bulk behind another waiting CPU",
+        |seen| value(queued(seen)?.total_ns),
+    ),
+    lower(
+        "zone_lock_queued_wait_mean_ns",
+        "ns",
+        "mean wait for zone->lock under free_pcppages_bulk behind another waiting CPU",
+        |seen| value(queued(seen)?.mean_ns()),
+    ),
+    lower(
+        "zone_lock_queued_wait_max_ns",
+        "ns",
+        "longest wait for zone->lock under free_pcppages_bulk behind another waiting CPU",
+        |seen| value(queued(seen)?.max_ns),
     ),
     lower(
         "tick_zone_lock_contentions",

@@ -13,21 +13,25 @@
 
 mod metrics;
 mod ticks;
+mod worker;
 
 pub use ticks::Ticks;
 
-use mmscale_arch::LockClass;
+use crate::kept::Kept;
+use mmscale_arch::{LockClass, Machine, Op};
 use mmscale_document::{PerCpu, Target};
 use mmscale_harness::{
     Env, Metric, Needs, Part, Phases, Run, SeedResult, Seen, Source, StudyError, TooShort, Unit,
     Workload, names, params, start_on, study_file, tally, wait_for,
 };
+use mmscale_kernel::Kernel;
 use mmscale_mm::mm::MmConfig;
 use mmscale_mm::vmstat_work;
 use mmscale_sim::{HoldScale, SimConfig};
-use mmscale_system::{Addr, Errno, MapSpec, PAGE_BYTES, System};
+use mmscale_system::{Errno, System};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
+use worker::{monitor_zones, work};
 
 /// The workload of the study.
 #[derive(Clone, Debug)]
@@ -45,8 +49,19 @@ params! {
             "share of a period during which a burst's pages are held, in percent";
         duration_s: real(Unit::Seconds, 20.0, [0.01, 3600.0]),
             "duration of the workload (sim: virtual time)";
+        at_end: choice(AtEnd),
+            "apart: bursts end at their scheduled times; together: all bursts end with the run, \
+             as those of stress-ng end at its time-out";
+        spare_percent: count(Unit::One, 0, [0, 1000]),
+            "memory above the high watermark that is free when programs start, in percent of what \
+             all bursts hold; 0: all memory (sim)", sim;
+        zoneinfo_ms: count(Unit::Ms, 0, [0, 600_000]),
+            "time between two reads of /proc/zoneinfo by a monitor; 0: no monitor";
         hold_scale: real(Unit::One, 1.0, [0.01, 100.0]),
             "factor on the duration of work done while zone->lock is held (sim)", sim;
+        work_scale: real(Unit::One, 1.0, [0.01, 100.0]),
+            "factor on the kernel's own work, as a debugging kernel has, without clearing and \
+             copying pages (sim)", sim;
         decay_s: real(Unit::Seconds, 40.0, [0.0, 3600.0]),
             "maximum duration of the second run, which measures high_decay_ns; 0: no second run \
              (sim)", sim;
@@ -73,6 +88,16 @@ names! {
         Needed = "needed",
         /// After an interval.
         Always = "always",
+    }
+}
+
+names! {
+    /// How the bursts end that are active when time is up.
+    pub enum AtEnd {
+        /// When they would have ended.
+        Apart = "apart",
+        /// With the run.
+        Together = "together",
     }
 }
 
@@ -108,6 +133,11 @@ pub struct Plan {
     stride: usize,
     /// Whether CPUs go offline and online while the workers run.
     hotplug: bool,
+    at_end: AtEnd,
+    /// Memory above the high watermark that is free when programs start, in pages.
+    spare_pages: Option<u64>,
+    /// Time between two reads of /proc/zoneinfo; 0: there is no monitor.
+    zoneinfo_ns: u64,
 }
 
 /// Workers of the second run: the decay of a CPU's `high` does not depend on that of other CPUs.
@@ -136,6 +166,9 @@ impl Workload for Vmstat {
             until_ns: (params.duration_s * 1e9) as u64,
             stride: 1,
             hotplug: params.hotplug,
+            at_end: params.at_end,
+            spare_pages: spare_pages(env),
+            zoneinfo_ns: params.zoneinfo_ms * 1_000_000,
         };
         Ok(match env.part {
             Part::First => plan,
@@ -144,6 +177,8 @@ impl Workload for Vmstat {
                 until_ns: plan.period_ns * 2 + params.decay_ns(),
                 stride: env.cpus().div_ceil(DECAY_WORKERS),
                 hotplug: false,
+                spare_pages: None,
+                zoneinfo_ns: 0,
                 ..plan
             },
         })
@@ -161,6 +196,8 @@ impl Workload for Vmstat {
     fn simulate(env: &Env<Self>, _: &Plan, sim: &mut SimConfig) {
         let factor_1024 = (env.params.hold_scale * 1024.0).round() as u32;
         sim.hold_scale = Some(HoldScale { class: LockClass::Zone, factor_1024 });
+        let work = Op::ALL.into_iter().filter(|op| !matches!(op, Op::ClearPage | Op::CopyPage));
+        sim.profile = sim.profile.scaled_ops(&work.collect::<Vec<_>>(), env.params.work_scale);
     }
     fn needs(env: &Env<Self>, plan: &Plan) -> Needs {
         let processes = env.cpus() as u64;
@@ -212,14 +249,32 @@ impl Workload for Vmstat {
         add("pcp_drain_pages_mean", "pages", &|cpu| mean(cpu.drain_pages, cpu.drains));
     }
 
+    /// Like [`Workload::run`], where a part of the memory is in use.
+    fn run_inside<A: Machine>(run: &Run<Self>, kernel: &Kernel<A>) {
+        let frames = kernel.mm().frames();
+        let high: u64 = frames.zones().iter().map(|zone| u64::from(zone.watermarks().high)).sum();
+        let kept = run.plan.spare_pages.map(|spare| Kept::all_but(frames, spare + high));
+        Self::run(run, kernel);
+        if let Some(kept) = kept {
+            kept.release(frames);
+        }
+    }
     fn run<S: System>(run: &Run<Self>, system: &S) {
         let workers = start_on(run, system, (0..system.cpus()).step_by(run.plan.stride), work);
+        let monitor = if run.plan.zoneinfo_ns == 0 { 0..0 } else { 0..1 };
+        let monitors = start_on(run, system, monitor, monitor_zones);
         if run.plan.hotplug {
             // The run ends while CPUs are cycled, which is expected.
             let _ = cycle_cpus(system, run.plan.until_ns, run.seed);
         }
-        wait_for(system, workers);
+        wait_for(system, workers.into_iter().chain(monitors));
     }
+}
+
+/// Returns the memory above the high watermark that is free when programs start.
+fn spare_pages(env: &Env<Vmstat>) -> Option<u64> {
+    let Params { burst_pages, spare_percent, .. } = env.params;
+    (spare_percent > 0).then(|| burst_pages * env.cpus() as u64 * spare_percent / 100)
 }
 
 /// Repeatedly takes a random CPU other than the first offline for a while (of the program's time).
@@ -234,89 +289,4 @@ fn cycle_cpus<S: System>(system: &S, until_ns: u64, seed: u64) -> Result<(), Err
         system.sleep_ns(AWAY_NS / 2)?;
     }
     Ok(())
-}
-
-/// One worker. Its memory is unmapped when it returns or its process ends.
-fn work<S: System>(run: &Run<Vmstat>, system: &S, cpu: usize) {
-    let (plan, tally) = (&run.plan, Tally::default());
-    let mut worker = Worker { system, plan, cpu, tally, last_burst_end_ns: None };
-    // An error means the end of the run, which is expected.
-    let _ = worker.bursts(run.seed);
-    run.tally.change(|sum| *sum += worker.tally);
-    run.samples[LAST_BURST_END].add(cpu, worker.last_burst_end_ns);
-}
-
-struct Worker<'a, S> {
-    system: &'a S,
-    plan: &'a Plan,
-    /// The CPU on which the worker started.
-    cpu: usize,
-    tally: Tally,
-    last_burst_end_ns: Option<u64>,
-}
-
-impl<S: System> Worker<'_, S> {
-    fn bursts(&mut self, seed: u64) -> Result<(), Errno> {
-        let plan = self.plan;
-        let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed ^ (self.cpu as u64) << 32);
-        self.compute_until((rng.next_u64() % plan.period_ns).min(plan.until_ns))?;
-        for _ in 0..plan.bursts {
-            let begin_ns = self.system.clock_ns();
-            if begin_ns >= plan.until_ns {
-                break;
-            }
-            let stretch_percent = 75 + rng.next_u64() % 51;
-            let period_ns = plan.period_ns * stretch_percent / 100;
-            self.burst(begin_ns + period_ns * plan.duty_percent / 100)?;
-            self.compute_until((begin_ns + period_ns).min(plan.until_ns))?;
-        }
-        self.compute_until(plan.until_ns)
-    }
-    fn compute_until(&self, when_ns: u64) -> Result<(), Errno> {
-        match when_ns.saturating_sub(self.system.clock_ns()) {
-            0 => Ok(()),
-            rest_ns => self.system.compute_ns(rest_ns),
-        }
-    }
-    /// Maps, writes, holds, checks and unmaps pages.
-    fn burst(&mut self, release_ns: u64) -> Result<(), Errno> {
-        let bytes = self.plan.burst_pages * PAGE_BYTES;
-        let region = match self.system.mmap(MapSpec::new(bytes)) {
-            Err(Errno::Nomem) => {
-                self.tally.failures += 1;
-                return Ok(());
-            }
-            mapped => mapped?,
-        };
-        let written = self.fill(region)?;
-        // The last burst is also held for its whole share of the period: if all bursts ended at the
-        // end of the run, they would be freed in an unrealistic avalanche.
-        self.compute_until(release_ns)?;
-        for page in 0..written {
-            let held = self.system.read(region.page(page))?;
-            self.tally.damaged += u64::from(held != self.stamp_of(page));
-        }
-        self.system.munmap(region, bytes)?;
-        self.last_burst_end_ns = Some(self.system.clock_ns());
-        Ok(())
-    }
-    /// Writes to the pages in order until there is no memory. Returns the number of written pages.
-    fn fill(&mut self, region: Addr) -> Result<u64, Errno> {
-        for page in 0..self.plan.burst_pages {
-            match self.system.write(region.page(page), self.stamp_of(page)) {
-                Err(Errno::Nomem) => {
-                    self.tally.failures += 1;
-                    return Ok(page);
-                }
-                written => written?,
-            }
-            self.tally.pages_allocated += 1;
-        }
-        Ok(self.plan.burst_pages)
-    }
-    /// Returns the value that this worker writes into a page: never 0, the content of a cleared
-    /// page.
-    fn stamp_of(&self, page: u64) -> u64 {
-        (self.cpu as u64 + 1) << 32 | page
-    }
 }

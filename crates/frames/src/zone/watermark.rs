@@ -27,8 +27,8 @@ pub const fn default_min_free_kb(memory_kb: u64) -> u64 {
 /// `block_pages` pages (`set_recommended_min_free_kbytes`): two pageblocks of each zone, and nine
 /// for the separation of types. Linux counts two zones, of which one is small and not modelled.
 ///
-/// With pages of 64 KiB that is 11 GiB. With pages of 4 KiB it is 44 MiB, which is left out: machines
-/// of 128 GiB and more have as much by default.
+/// With pages of 64 KiB that is 11 GiB. With pages of 4 KiB it is 44 MiB, which is left out:
+/// machines of 128 GiB and more have as much by default.
 pub const fn huge_page_min_free(block_pages: u64) -> u64 {
     2 * (2 + 9) * block_pages
 }
