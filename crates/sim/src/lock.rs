@@ -531,7 +531,7 @@ impl Engine {
         }
         self.hand_over(lock, to, row, arrived, grant);
         if self.blame.is_some() {
-            self.blame_granted(lock, to, row, (arrived, grant), true);
+            self.blame_granted(lock, to, row.0, (arrived, grant), true);
         }
         if self.cpus[to].wait == WaitState::Spin {
             self.wake_by(to, grant);

@@ -8,6 +8,7 @@
 
 use crate::context::with_any;
 use crate::engine::Engine;
+use crate::stats::QueuePlace;
 use mmscale_arch::{LockClass, LockHold};
 
 /// Returns the running CPU's time, in ps.
@@ -35,7 +36,8 @@ impl Engine {
         let row = self.stats.row_of(cpu.path, class, since.unwrap_or(now));
         let counted = self.stats.row(row);
         match since {
-            Some(since) => counted.contended(now.saturating_sub(since)),
+            // Linux's tracepoint of waits counts all that are for sleeping locks.
+            Some(since) => counted.contended(now.saturating_sub(since), QueuePlace::Behind),
             None => counted.acquisitions += 1,
         }
         LockHold { row, since: now }
