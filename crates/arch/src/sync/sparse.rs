@@ -2,7 +2,7 @@
 
 use alloc::boxed::Box;
 use core::ptr::null_mut;
-use core::sync::atomic::{AtomicPtr, Ordering};
+use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 /// Entries of a group.
 const GROUP: usize = 64;
@@ -11,6 +11,9 @@ const GROUP: usize = 64;
 /// does not move until the table is dropped. Only the making of a group allocates memory.
 pub struct Sparse<T> {
     groups: Box<[AtomicPtr<[T; GROUP]>]>,
+    /// No group was made at this index or behind it. A table of all tasks has 65,536 groups, of
+    /// which those of the first tasks are made.
+    end: AtomicUsize,
 }
 
 // SAFETY: the pointers own the groups that they point to, as boxes do.
@@ -24,7 +27,7 @@ impl<T> Sparse<T> {
     pub fn new(len: usize) -> Self {
         let groups = Box::<[AtomicPtr<[T; GROUP]>]>::new_zeroed_slice(len.div_ceil(GROUP));
         // SAFETY: a null pointer is all zeros.
-        Self { groups: unsafe { groups.assume_init() } }
+        Self { groups: unsafe { groups.assume_init() }, end: AtomicUsize::new(0) }
     }
     /// Returns the value at `index`, if its group was made. Panics unless `index` is below `len`.
     #[inline]
@@ -48,6 +51,8 @@ impl<T> Sparse<T> {
         let first = index / GROUP * GROUP;
         let new = Box::into_raw(Box::new(core::array::from_fn(|at| make(first + at))));
         let slot = &self.groups[index / GROUP];
+        // Relaxed: the exchange, after it, publishes it with the group.
+        self.end.fetch_max(index / GROUP + 1, Ordering::Relaxed);
         let made = slot.compare_exchange(null_mut(), new, Ordering::AcqRel, Ordering::Acquire);
         let group = match made {
             Ok(_) => new,
@@ -65,17 +70,18 @@ impl<T> Sparse<T> {
         // SAFETY: as in `get`.
         let made =
             |group: &AtomicPtr<[T; GROUP]>| unsafe { group.load(Ordering::Acquire).as_ref() };
-        self.groups.iter().filter_map(made).flatten()
+        self.groups[..self.end.load(Ordering::Relaxed)].iter().filter_map(made).flatten()
     }
     /// The number of groups that were made.
     pub fn groups_made(&self) -> usize {
-        self.groups.iter().filter(|group| !group.load(Ordering::Relaxed).is_null()).count()
+        let groups = &self.groups[..self.end.load(Ordering::Relaxed)];
+        groups.iter().filter(|group| !group.load(Ordering::Relaxed).is_null()).count()
     }
 }
 
 impl<T> Drop for Sparse<T> {
     fn drop(&mut self) {
-        for group in &mut self.groups {
+        for group in &mut self.groups[..*self.end.get_mut()] {
             let group = *group.get_mut();
             if !group.is_null() {
                 // SAFETY: it was made from a box, and no other reference is left.
@@ -98,6 +104,9 @@ mod tests {
         assert_eq!(table.get_or_make(70_000, |_| panic!("it is there")).get(), 5);
         let neighbour = table.get(70_000 / GROUP * GROUP).map(Cell::get);
         assert_eq!(neighbour, Some(70_000 / GROUP * GROUP));
-        assert_eq!(table.groups_made(), 1);
+        assert_eq!((table.groups_made(), table.iter_made().count()), (1, GROUP));
+        table.get_or_make(5, Cell::new).set(7);
+        assert_eq!((table.groups_made(), table.iter_made().count()), (2, 2 * GROUP));
+        assert_eq!(table.iter_made().nth(5).map(Cell::get), Some(7));
     }
 }
