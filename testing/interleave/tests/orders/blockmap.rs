@@ -137,13 +137,13 @@ fn the_last_free_pages_are_found_wherever_they_are() {
 
 #[test]
 fn room_that_comes_about_while_somebody_looks_in_vain_is_noted() {
-    check(3 * SCHEDULES, room_comes_about);
+    check(SCHEDULES, room_comes_about);
 }
 
 /// A search that met bits that were not counted yet recorded too small an order (`find_among`).
 #[test]
 fn room_of_pages_that_are_not_counted_yet_is_noted_for_all_orders() {
-    check_from(15, 3 * SCHEDULES, room_comes_about);
+    check_from(15, SCHEDULES, room_comes_about);
 }
 
 fn room_comes_about() {
