@@ -1,15 +1,15 @@
 //! The first program of a run: allocates the memory that the workload must not have, starts the
 //! workload's programs, and counts free memory after they have stopped.
 
+use super::compile::{self, Compile, Slabs};
 use super::exit::{self, GiveBack};
 use super::frames::frames;
 use super::plan::{LoadKind, MAKES_PER_CPU};
 use super::purger::{self, SourceFactory, Turn};
 use super::worker::{Worker, sleep_until};
 use super::{AllocPath, AllocatorData, Pcp, build, edge, mixed, offline};
-use mmscale_arch::{Machine, Order, Pfn};
-use mmscale_frames::frame::MigrateType;
-use mmscale_frames::page_alloc::{FrameAllocator, Gfp};
+use crate::kept::Kept;
+use mmscale_arch::Machine;
 use mmscale_harness::Run;
 use mmscale_kernel::Kernel;
 use mmscale_system::{Errno, ProcessId, System, ThreadId, ThreadSpec};
@@ -24,7 +24,8 @@ struct Started {
 /// Runs the workload on any system.
 pub(super) fn run<S: System>(run: &Run<Pcp>, system: &S) {
     let mut started = Started::default();
-    let sources = Sources { make: purger::mapped, give_back: GiveBack::Exit, turn: no_turn };
+    let slabs = compile::no_slabs();
+    let sources = Sources { make: purger::mapped, give_back: GiveBack::Exit, turn: no_turn, slabs };
     // Wait only for those that could be started.
     let _ = start_processes(run, system, &mut started, sources);
     for process in started.processes {
@@ -35,7 +36,9 @@ pub(super) fn run<S: System>(run: &Run<Pcp>, system: &S) {
 /// Runs the workload on a machine with this program's memory manager.
 pub(super) fn run_inside<A: Machine>(run: &Run<Pcp>, kernel: &Kernel<A>) {
     let frames = kernel.mm().frames();
-    let kept = keep(frames, run.plan.room_pages);
+    let high: u64 = frames.zones().iter().map(|zone| u64::from(zone.watermarks().high)).sum();
+    let above = if matches!(run.plan.load, LoadKind::Compile(_)) { high } else { 0 };
+    let kept = run.plan.room_pages.map(|room| Kept::all_but(frames, room + above));
     let min_mark = frames.zones().iter().map(|zone| u64::from(zone.watermarks().min)).sum();
     let before = Some(frames.census());
     run.inside(|memory| *memory = AllocatorData { before, min_mark, ..AllocatorData::default() });
@@ -53,16 +56,9 @@ pub(super) fn run_inside<A: Machine>(run: &Run<Pcp>, kernel: &Kernel<A>) {
     for thread in started.threads {
         let _ = kernel.join(thread);
     }
-    kept.into_iter().for_each(|block| frames.free_pages(block, Order::MAX));
-}
-
-/// Allocates the largest blocks until about `room_pages` are free.
-fn keep<A: Machine>(frames: &FrameAllocator<A>, room_pages: Option<u64>) -> Vec<Pfn> {
-    let Some(room_pages) = room_pages else { return Vec::new() };
-    let surplus = frames.census().free_pages().saturating_sub(room_pages);
-    let blocks = 0..surplus >> Order::MAX.get();
-    let take = |_| frames.alloc_pages(Order::MAX, MigrateType::Movable, Gfp::KERNEL).ok();
-    blocks.map_while(take).collect()
+    if let Some(kept) = kept {
+        kept.release(frames);
+    }
 }
 
 fn start<A: Machine>(
@@ -73,11 +69,15 @@ fn start<A: Machine>(
     if let LoadKind::Edge(plan) = run.plan.load {
         return start_edge(run, kernel, plan, started);
     }
+    if let LoadKind::Compile(plan) = run.plan.load {
+        start_page_cache(run, kernel, plan, started)?;
+    }
     let (make, give_back): (SourceFactory<Kernel<A>>, _) = match run.plan.through {
         AllocPath::System => (purger::mapped, GiveBack::Exit),
         AllocPath::Frames => (frames, GiveBack::Itself),
     };
-    start_processes(run, kernel, started, Sources { make, give_back, turn: turn::<A> })
+    let slabs = compile::slabs();
+    start_processes(run, kernel, started, Sources { make, give_back, turn: turn::<A>, slabs })
 }
 
 fn start_edge<A: Machine>(
@@ -94,6 +94,21 @@ fn start_edge<A: Machine>(
         started.threads.push(kernel.spawn(ThreadSpec::on(cpu), Box::new(body))?);
         Ok(())
     })
+}
+
+/// Starts the page cache of `compile` on the first CPU. It is more urgent than the processes, so
+/// that a time slice of one does not keep memory from the others.
+fn start_page_cache<A: Machine>(
+    run: &Run<Pcp>,
+    kernel: &Kernel<A>,
+    plan: Compile,
+    started: &mut Started,
+) -> Result<(), Errno> {
+    let cpus = kernel.cpus();
+    let worker = Worker { number: MAKES_PER_CPU * cpus + 1, cpu: 0, cpus, run: run.clone() };
+    let body = move |system: &Kernel<A>| compile::page_cache(system, &plan, &worker);
+    started.threads.push(kernel.spawn(ThreadSpec::on(0).real_time(1), Box::new(body))?);
+    Ok(())
 }
 
 /// Starts the thread that takes memory offline, if requested, on the last CPU.
@@ -117,6 +132,8 @@ struct Sources<S> {
     make: SourceFactory<S>,
     give_back: GiveBack,
     turn: Turn,
+    /// Memory that the kernel allocates for programs.
+    slabs: Slabs<S>,
 }
 
 type Start<S> = Box<dyn FnOnce(&S, &Worker) -> Result<(), Errno> + Send>;
@@ -129,7 +146,7 @@ fn start_processes<S: System>(
     sources: Sources<S>,
 ) -> Result<(), Errno> {
     let cpus = system.cpus();
-    let Sources { make, give_back, turn } = sources;
+    let Sources { make, give_back, turn, slabs } = sources;
     let mut process = |number: usize, body: Start<S>| -> Result<(), Errno> {
         let worker = Worker { number, cpu: number % cpus, cpus, run: run.clone() };
         let body = move |system: &S| _ = body(system, &worker);
@@ -144,6 +161,12 @@ fn start_processes<S: System>(
     match run.plan.load {
         LoadKind::Build(plan) => (0..MAKES_PER_CPU * cpus).try_for_each(|nth| {
             process(nth, Box::new(move |system, worker| build::make(system, &plan, worker)))
+        }),
+        LoadKind::Compile(plan) => (0..cpus).try_for_each(|cpu| {
+            process(
+                cpu,
+                Box::new(move |system, worker| compile::make(system, &plan, worker, slabs)),
+            )
         }),
         LoadKind::Purger(plan) => (0..cpus).step_by(purger::GROUP).try_for_each(|first| {
             let size = purger::GROUP.min(cpus - first);

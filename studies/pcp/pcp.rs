@@ -11,10 +11,12 @@
 //! | `exit` | large processes that all exit at the same time |
 //! | `mixed` | short-lived memory among long-lived pages |
 //! | `oom-edge` | blocks of several orders while nearly all memory is allocated |
+//! | `compile` | a kernel build with the figures of recorded compilers |
 //!
 //! With `offline_mib`, a range of memory is also repeatedly taken offline and online.
 
 mod build;
+mod compile;
 mod edge;
 mod exit;
 mod first;
@@ -52,16 +54,17 @@ params! {
     /// The parameters of the study.
     pub struct Params {
         workload: each(Kind),
-            "workload: compiler-like processes, cross-CPU free, exits, fragmentation, or low \
-             memory";
+            "workload: short processes, cross-CPU free, exits, fragmentation, low memory, or \
+             compilers with recorded figures";
         memory_gib: count(Unit::One, 32, [1, 4096]), "memory of the machine in GiB (sim)", sim;
         lru: choice(Lists),
             "LRU policy of arms that choose none; with stock, contention on lru_lock hides that on \
              zone->lock (sim)", sim;
         groups: choice(Groups),
-            "memory cgroups, each with its own LRU lists: one per CPU, or only the root (sim)", sim;
+            "memory cgroups, each with its own LRU lists: one per CPU, one for all, or only the \
+             root (sim)", sim;
         group_depth: count(Unit::One, 1, [1, 16]),
-            "levels of memory cgroups below the root, with groups=cpu (sim)", sim;
+            "levels of memory cgroups below the root, with groups=cpu or one (sim)", sim;
         offline_mib: count(Unit::One, 0, [0, 4096]),
             "size in MiB of ranges that are repeatedly taken offline and online, unless a page is \
              in use; 0: none (sim)", sim;
@@ -73,6 +76,11 @@ params! {
             "mean number of pages per process of `build`";
         build_user_ns: count(Unit::Ns, 1000, [0, 1_000_000]),
             "CPU time in user mode after each page in `build`";
+        compile_ms: real(Unit::Ms, 200.0, [0.1, 60_000.0]), "length of the window of `compile`";
+        compile_pages: count(Unit::Pages, 16_000, [64, 1 << 20]),
+            "mean number of pages per process of `compile`";
+        compile_user_ns: count(Unit::Ns, 21_000, [0, 1_000_000]),
+            "CPU time in user mode after each page in `compile`";
         purger_ms: real(Unit::Ms, 5.0, [0.1, 60_000.0]), "length of the window of `purger`";
         purger_chunk_pages: count(Unit::Pages, 1024, [1, 1 << 20]),
             "pages that are freed together in `purger`";
@@ -100,6 +108,7 @@ names! {
         Exit = "exit",
         Mixed = "mixed",
         Edge = "oom-edge",
+        Compile = "compile",
     }
 }
 names! {
@@ -108,7 +117,7 @@ names! {
 }
 names! {
     /// Memory groups.
-    pub enum Groups { Cpu = "cpu", Root = "root" }
+    pub enum Groups { Cpu = "cpu", One = "one", Root = "root" }
 }
 names! {
     /// The allocation path of `purger` and `exit`: address spaces, or the frame allocator.
@@ -126,6 +135,8 @@ tally! {
         failures,
         /// Pages that were touched for the first time, within or outside the window.
         pages,
+        /// Pages that processes of `compile` touched for the first time in the window.
+        compiled,
     }
 }
 
@@ -165,8 +176,12 @@ impl Workload for Pcp {
         Some(params.memory_gib)
     }
     fn set_up(env: &Env<Self>, _: &Plan, mm: &mut MmConfig) {
-        if env.params.groups == Groups::Cpu {
-            mm.groups = (env.cpus() + 1).min(GroupId::MAX);
+        mm.groups = match env.params.groups {
+            Groups::Cpu => (env.cpus() + 1).min(GroupId::MAX),
+            Groups::One => 2,
+            Groups::Root => 1,
+        };
+        if env.params.groups != Groups::Root {
             mm.group_depth = env.params.group_depth as usize;
         }
         mm.lru = match env.params.lru {
@@ -210,6 +225,7 @@ impl Workload for Pcp {
             }
             Kind::Mixed => format!("{} ms", params.mixed_ms),
             Kind::Edge => format!("{} ms", params.edge_ms),
+            Kind::Compile => format!("{} ms", params.compile_ms),
         };
         if on == Target::Linux {
             return vec![format!(

@@ -1,6 +1,7 @@
 //! The schedule of a run, from its parameters and its machine.
 
 use super::build::Build;
+use super::compile::Compile;
 use super::edge::Edge;
 use super::exit::Exit;
 use super::mixed::Mixed;
@@ -20,6 +21,7 @@ pub(super) enum LoadKind {
     Exit(Exit),
     Mixed(Mixed),
     Edge(Edge),
+    Compile(Compile),
 }
 
 /// The schedule of a run.
@@ -30,7 +32,8 @@ pub struct Plan {
     pub(super) at: Timetable,
     /// The ranges that are taken offline.
     pub(super) offline: Option<Offline>,
-    /// Pages that are free when programs start; `None`: all pages.
+    /// Pages that are free when programs start, above the high watermark in `compile`; `None`: all
+    /// pages.
     pub(super) room_pages: Option<u64>,
     /// Maximum number of pages that all programs use.
     pub(super) wants_pages: u64,
@@ -57,6 +60,8 @@ const FRAME_HOLD_NS: u64 = 1_000;
 const STOPPING_NS: u64 = 20_000_000;
 /// Memory available to programs of `oom-edge`, in 1/1024; the rest is allocated in advance.
 const EDGE_1024: u64 = 10;
+/// Pages of page tables, slabs and shared text of a process of `compile`.
+const PROCESS_PAGES: u64 = 2048;
 /// Free pages in addition to those of programs, in 1/1024 of all: for watermarks, tables and page
 /// caches.
 const SPARE_1024: u64 = 8;
@@ -110,6 +115,16 @@ fn sized(params: &Params, cpus: u64, pages: u64) -> Sized {
             let fill_ns = share_pages * FRAME_NS + room * FRAME_HOLD_NS;
             let (load, window_ns) = (LoadKind::Edge(edge), ns(params.edge_ms));
             Sized { load, wants: 0, fill_ns, window_ns, room: Some(room) }
+        }
+        Kind::Compile => {
+            let (pages, user_ns) = (params.compile_pages, params.compile_user_ns);
+            let compile = Compile { pages, user_ns, cache_pages: cpus * pages / 4 };
+            // On average processes are half done; the rest is for those that are not.
+            let room = cpus * (pages * 3 / 4 + PROCESS_PAGES) + compile.cache_pages;
+            let (wants, window_ns) = (2 * cpus * pages, ns(params.compile_ms));
+            let fill_ns = pages * 3 / 2 * PAGE_NS;
+            let load = LoadKind::Compile(compile);
+            Sized { load, wants, fill_ns, window_ns, room: Some(room) }
         }
     }
 }

@@ -313,7 +313,7 @@ impl StudyFile {
                     return Err(error(UnknownName::new("parameter", name, names).to_string()));
                 };
                 let spec = &mut declared[at];
-                if set_default(spec, length, value).is_none() {
+                if set_default(spec, length, section, value).is_none() {
                     let range = spec.range();
                     return Err(error(format!("`{name}` cannot be {value}; allowed: {range}")));
                 }
@@ -388,7 +388,7 @@ fn arms(file: &FileTable, own: &[Choice]) -> Result<Vec<ArmFile>, FileError> {
 }
 
 /// Sets the default for full runs (`length` 0, which also applies to quick runs) or for quick runs.
-fn set_default(spec: &mut ParamSpec, length: usize, value: &Value) -> Option<()> {
+fn set_default(spec: &mut ParamSpec, length: usize, section: Section, value: &Value) -> Option<()> {
     match &mut spec.kind {
         Kind::Count { default, range, .. } => {
             let n = u64::try_from(value.as_integer()?).ok()?;
@@ -402,11 +402,15 @@ fn set_default(spec: &mut ParamSpec, length: usize, value: &Value) -> Option<()>
             *default = value.as_bool()?;
             Some(())
         }
-        Kind::Each { names } => {
+        Kind::Each { names, in_turn } => {
             let wanted: Vec<_> = value.as_array()?.iter().map(|name| name.as_str()).collect();
             let kept: Vec<_> =
                 names.iter().copied().filter(|name| wanted.contains(&Some(*name))).collect();
-            *names = (kept.len() == wanted.len()).then(|| &*kept.leak())?;
+            *in_turn = (kept.len() == wanted.len() && !kept.is_empty()).then(|| &*kept.leak())?;
+            if matches!(section, Section::Linux | Section::LinuxQuick) {
+                // The live kernel does not have the others.
+                *names = in_turn;
+            }
             Some(())
         }
         Kind::Choice { default, names } => {
@@ -468,6 +472,21 @@ mod tests {
         let why = parse(&text).unwrap().params(declared(9)).unwrap_err().to_string();
         assert!(why.starts_with("study.toml of x, [quick]: "), "{why}");
         assert!(why.contains("no parameter named `page`; did you mean `pages`?"), "{why}");
+    }
+
+    /// A default lists what runs in turn; the others may still be chosen, except on the live kernel.
+    #[test]
+    fn a_value_that_does_not_run_in_turn_can_be_chosen() {
+        let load = || vec![ParamSpec::each("load", &["a", "b", "c"], "")];
+        let text = TEXT.replace("pages = 7", "load = [\"a\", \"b\"]").replace("pages = 3", "");
+        let file = parse(&text.replace("[[arm]]", "[linux]\nload = [\"b\"]\n[[arm]]")).unwrap();
+        let spec = file.params(load()).unwrap().remove(0);
+        assert_eq!(spec.in_turn(), ["a", "b"]);
+        assert_eq!(spec.parse("c").unwrap(), ParamValue::Choice("c".into()));
+        let live = file.with_defaults(load(), [(0, Section::Linux)]).unwrap().remove(0);
+        assert_eq!(live.in_turn(), ["b"]);
+        assert!(live.parse("c").is_err());
+        assert!(parse(&text.replace("[\"a\", \"b\"]", "[]")).unwrap().params(load()).is_err());
     }
 
     /// Without this, an arm with a misspelt key would run as another arm under its own name.

@@ -60,10 +60,13 @@ pub enum Kind {
         /// All allowed names.
         names: &'static [&'static str],
     },
-    /// One of several names. If the parameter is not set, each of them in a document of its own.
+    /// One of several names. If the parameter is not set, several of them in turn, each in a
+    /// document of its own.
     Each {
         /// All allowed names.
         names: &'static [&'static str],
+        /// The names that run in turn.
+        in_turn: &'static [&'static str],
     },
 }
 
@@ -111,7 +114,7 @@ impl ParamSpec {
         names: &'static [&'static str],
         help: &'static str,
     ) -> Self {
-        Self { name, help, kind: Kind::Each { names } }
+        Self { name, help, kind: Kind::Each { names, in_turn: names } }
     }
 
     /// Returns this count with another default for quick runs.
@@ -127,7 +130,7 @@ impl ParamSpec {
     /// default.
     pub fn in_turn(&self) -> &'static [&'static str] {
         match self.kind {
-            Kind::Each { names } => names,
+            Kind::Each { in_turn, .. } => in_turn,
             _ => &[],
         }
     }
@@ -139,7 +142,7 @@ impl ParamSpec {
             Kind::Real { default, .. } => ParamValue::Real(default[length as usize]),
             Kind::Switch { default } => ParamValue::Switch(default),
             Kind::Choice { default, .. } => ParamValue::Choice(default.to_owned()),
-            Kind::Each { names } => ParamValue::Choice(names[0].to_owned()),
+            Kind::Each { in_turn, .. } => ParamValue::Choice(in_turn[0].to_owned()),
         }
     }
 
@@ -157,7 +160,7 @@ impl ParamSpec {
             Kind::Count { unit, range: [lo, hi], .. } => format!("{lo} to {hi}{}", unit.suffix()),
             Kind::Real { unit, range: [lo, hi], .. } => format!("{lo} to {hi}{}", unit.suffix()),
             Kind::Switch { .. } => "on or off".to_owned(),
-            Kind::Choice { names, .. } | Kind::Each { names } => {
+            Kind::Choice { names, .. } | Kind::Each { names, .. } => {
                 format!("one of {}", names.join(", "))
             }
         }
@@ -187,7 +190,7 @@ impl ParamSpec {
                 "off" | "false" | "no" | "0" => Ok(ParamValue::Switch(false)),
                 _ => Err(fail("allowed: on or off".to_owned())),
             },
-            Kind::Choice { names, .. } | Kind::Each { names } => {
+            Kind::Choice { names, .. } | Kind::Each { names, .. } => {
                 if names.contains(&given) {
                     return Ok(ParamValue::Choice(given.to_owned()));
                 }

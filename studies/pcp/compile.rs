@@ -1,0 +1,228 @@
+//! `compile`: a kernel build with the figures of recorded compilers (README, "A build as builds
+//! are"). On each CPU one process after another faults in its pages, computes in between, and
+//! exits. The kernel allocates slabs for it. All other memory is in use by a page cache, which
+//! takes all pages that are free above the high watermark, and frees pages below it.
+
+use super::Tally;
+use super::worker::{Worker, sleep_until};
+use mmscale_arch::{Machine, Order, Pfn};
+use mmscale_frames::frame::MigrateType;
+use mmscale_frames::page_alloc::{FrameAllocator, Gfp};
+use mmscale_frames::vmstat::ZoneItem;
+use mmscale_kernel::Kernel;
+use mmscale_system::{Addr, Body, Errno, MapSpec, PAGE_BYTES, System, ThreadSpec};
+use rand_xoshiro::rand_core::Rng;
+
+/// Pages of a compiler's text and libraries, which all processes share; every fourth is read.
+const IMAGE_PAGES: u64 = 64;
+/// Of 1024 processes these move to another CPU halfway: each frees half of its pages there, and
+/// 0.14 % of all frees are on another CPU.
+const MOVES_1024: u64 = 3;
+/// For each of this many pages of a process the kernel allocates one slab.
+const SLAB_EVERY: u64 = 32;
+/// Orders of slabs, one after the other.
+const SLAB_ORDERS: [u8; 4] = [0, 1, 2, 3];
+
+/// Sizes of the workload.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Compile {
+    /// Mean number of pages of a process, uniformly distributed from half to one and a half.
+    pub(super) pages: u64,
+    /// CPU time in user mode after each page, in ns.
+    pub(super) user_ns: u64,
+    /// Single pages of the page cache before the processes have been filled.
+    pub(super) cache_pages: u64,
+}
+
+/// A slab.
+pub(super) struct Slab(Pfn, Order);
+
+/// How a system allocates and frees memory of the kernel. The live kernel does so by itself.
+pub(super) struct Slabs<S> {
+    pub(super) take: fn(&S, Order) -> Option<Slab>,
+    pub(super) give_back: fn(&S, Slab),
+}
+
+impl<S> Clone for Slabs<S> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<S> Copy for Slabs<S> {}
+
+/// Slabs of a machine with this program's memory manager.
+pub(super) fn slabs<A: Machine>() -> Slabs<Kernel<A>> {
+    Slabs {
+        take: |system, order| {
+            let block =
+                system.mm().frames().alloc_pages(order, MigrateType::Unmovable, Gfp::KERNEL);
+            block.ok().map(|pfn| Slab(pfn, order))
+        },
+        give_back: |system, Slab(pfn, order)| system.mm().frames().free_pages(pfn, order),
+    }
+}
+
+/// No slabs.
+pub(super) fn no_slabs<S: System>() -> Slabs<S> {
+    Slabs { take: |_, _| None, give_back: |_, _| {} }
+}
+
+/// A process.
+struct Job {
+    heap: Addr,
+    stamp: u64,
+    slabs: Vec<Slab>,
+    tally: Tally,
+}
+
+/// The parent of a CPU's processes. The first of them is in the middle of its life.
+pub(super) fn make<S: System>(
+    system: &S,
+    plan: &Compile,
+    worker: &Worker,
+    slabs: Slabs<S>,
+) -> Result<(), Errno> {
+    let mut rng = worker.rng();
+    let image = system.mmap(MapSpec::populated(IMAGE_PAGES * PAGE_BYTES))?;
+    worker.begin(system)?;
+    let mut lived_1024 = rng.next_u64() % 1024;
+    while worker.has_time(system) {
+        let pages = plan.pages / 2 + rng.next_u64() % plan.pages.max(1);
+        let lived = pages * std::mem::take(&mut lived_1024) / 1024;
+        let to = rng.next_u64() as usize % worker.cpus;
+        let to = (rng.next_u64() % 1024 < MOVES_1024).then_some(to);
+        let (plan, worker, stamp) = (*plan, worker.clone(), rng.next_u64() | 1);
+        let child = system.fork(
+            ThreadSpec::on(worker.cpu),
+            Box::new(move |system: &S| {
+                let part = Part { plan, worker, slabs };
+                let _ = part.compile(system, image, (pages, lived, stamp), to);
+            }),
+        );
+        match child {
+            Ok(child) => _ = system.wait(child)?,
+            Err(Errno::Nomem) => {}
+            Err(other) => return Err(other),
+        }
+    }
+    worker.rest(system)
+}
+
+/// The context of all parts of a process.
+struct Part<S> {
+    plan: Compile,
+    worker: Worker,
+    slabs: Slabs<S>,
+}
+
+impl<S: System> Part<S> {
+    fn compile(
+        self,
+        system: &S,
+        image: Addr,
+        (pages, lived, stamp): (u64, u64, u64),
+        to: Option<usize>,
+    ) -> Result<(), Errno> {
+        let mut tally = Tally::default();
+        for page in (0..IMAGE_PAGES).step_by(4) {
+            tally.forgive(system.read(image.page(page)))?;
+        }
+        let Some(heap) = tally.forgive(system.mmap(MapSpec::new(pages * PAGE_BYTES)))? else {
+            self.worker.add(&tally);
+            return Ok(());
+        };
+        let mut job = Job { heap, stamp, slabs: Vec::new(), tally };
+        let _ = self.touch(system, &mut job, 0..lived, 0);
+        let half = (pages / 2).max(lived);
+        let _ = self.touch(system, &mut job, lived..half, self.plan.user_ns);
+        if to.is_some() {
+            // A thread that cannot be started must not lose them.
+            self.give_back(system, &mut job);
+        }
+        let rest = move |system: &S| {
+            let mut job = job;
+            let _ = self.touch(system, &mut job, half..pages, self.plan.user_ns);
+            self.give_back(system, &mut job);
+            self.worker.add(&job.tally);
+        };
+        let rest: Body<S> = Box::new(rest);
+        let Some(to) = to else {
+            rest(system);
+            return Ok(());
+        };
+        // The last thread to return tears down the process, on its own CPU.
+        system.spawn(ThreadSpec::on(to), rest).map(|_| ())
+    }
+    fn give_back(&self, system: &S, job: &mut Job) {
+        job.slabs.drain(..).for_each(|slab| (self.slabs.give_back)(system, slab));
+    }
+    /// Touches pages, computes for `user_ns` after each, and allocates the slabs that belong to
+    /// them.
+    fn touch(
+        &self,
+        system: &S,
+        job: &mut Job,
+        pages: std::ops::Range<u64>,
+        user_ns: u64,
+    ) -> Result<(), Errno> {
+        for nth in pages {
+            let page = job.heap.page(nth);
+            let has_time = self.worker.has_time(system);
+            if !has_time || job.tally.forgive(system.write(page, job.stamp))?.is_none() {
+                return Ok(());
+            }
+            job.tally.pages += 1;
+            job.tally.compiled += u64::from(self.worker.at().counts(system.clock_ns()));
+            if nth.is_multiple_of(SLAB_EVERY) {
+                let at = (nth / SLAB_EVERY) as usize % SLAB_ORDERS.len();
+                let order = Order::new(SLAB_ORDERS[at]).unwrap_or(Order::ZERO);
+                job.slabs.extend((self.slabs.take)(system, order));
+            }
+            job.tally.compute(system, self.worker.at(), user_ns)?;
+            if let Some(word) = job.tally.forgive(system.read(page))? {
+                job.tally.damaged += u64::from(word != job.stamp);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Time between two looks of the page cache at free memory.
+const CACHE_STEP_NS: u64 = 1_000_000;
+
+/// The page cache: takes single pages while more than the high watermark is free, as reads of files
+/// do, and frees pages in random order while less is free, as kswapd does.
+pub(super) fn page_cache<A: Machine>(system: &Kernel<A>, plan: &Compile, worker: &Worker) {
+    let frames = system.mm().frames();
+    let mut held = Vec::new();
+    take(frames, &mut held, plan.cache_pages);
+    // An error means the end of the run.
+    let _ = balance(system, worker, &mut held);
+    held.into_iter().for_each(|page| frames.free_pages(page, Order::ZERO));
+}
+
+fn balance<A: Machine>(
+    system: &Kernel<A>,
+    worker: &Worker,
+    held: &mut Vec<Pfn>,
+) -> Result<(), Errno> {
+    let frames = system.mm().frames();
+    let high: u64 = frames.zones().iter().map(|zone| u64::from(zone.watermarks().high)).sum();
+    let mut rng = worker.rng();
+    sleep_until(system, worker.at().warm_ns)?;
+    while worker.has_time(system) {
+        let free = frames.stats().all_zones(ZoneItem::FreePages);
+        take(frames, held, free.saturating_sub(high));
+        for _ in 0..high.saturating_sub(free).min(held.len() as u64) {
+            let at = rng.next_u64() as usize % held.len();
+            frames.free_pages(held.swap_remove(at), Order::ZERO);
+        }
+        system.sleep_ns(CACHE_STEP_NS)?;
+    }
+    worker.rest(system)
+}
+
+fn take<A: Machine>(frames: &FrameAllocator<A>, held: &mut Vec<Pfn>, pages: u64) {
+    let page = |_| frames.alloc_pages(Order::ZERO, MigrateType::Movable, Gfp::KERNEL).ok();
+    held.extend((0..pages).map_while(page));
+}
