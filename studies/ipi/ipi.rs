@@ -7,12 +7,15 @@
 //! - `reclaim`: the few have pages reclaimed that are already in swap.
 //! - `spawn`: the few create threads that exit, whose stacks are in the kernel's own address range.
 
+mod details;
+mod meter;
 mod metrics;
 mod remarks;
 mod threads;
 
-pub use metrics::CallWaits;
+pub use meter::CallWaits;
 
+use crate::kept::Kept;
 use mmscale_arch::{Machine, PAGE_SHIFT};
 use mmscale_document::Target;
 use mmscale_harness::{
@@ -28,7 +31,7 @@ use mmscale_mm::vmap::VmapStats;
 use mmscale_sim::{SimConfig, Windows};
 use mmscale_system::{System, ThreadSpec};
 use std::ops::Range;
-use threads::{monitor_on, start, watch};
+use threads::{monitor_on, start, watch, workers};
 
 /// The workload of the study.
 #[derive(Clone, Debug)]
@@ -48,6 +51,9 @@ params! {
              (sim)", sim;
         tail: real(Unit::One, 1.0, [0.01, 100.0]),
             "factor by which the profile's stolen times are multiplied (sim)", sim;
+        hog_mib: count(Unit::One, 0, [0, 1024]),
+            "memory that each working CPU also writes, again and again, in MiB; a quarter of it \
+             does not fit, so that all of them and kswapd reclaim; 0: none (sim)", sim;
         copies: switch(false),
             "whether ops also read discarded pages first, so that writes copy the zero page and \
              flush";
@@ -113,6 +119,8 @@ pub struct Plan {
     copies: bool,
     /// Number of threads that an op creates.
     burst: u64,
+    /// Pages that each working CPU also writes, again and again.
+    hog_pages: u64,
 }
 
 /// Counters of the memory manager up to some time.
@@ -161,6 +169,7 @@ impl Workload for Ipi {
             work: params.workload,
             copies: params.copies,
             burst: params.burst,
+            hog_pages: params.hog_mib << (20 - PAGE_SHIFT),
         })
     }
     fn phases(plan: &Plan) -> Phases {
@@ -199,7 +208,7 @@ impl Workload for Ipi {
         remarks::too_short(params, on)
     }
     fn details(seen: &Seen<'_, Self>, result: &mut SeedResult) {
-        metrics::details(seen, result);
+        details::details(seen, result);
     }
 
     /// Starts the service and the watchmen, and waits for both. Watchmen that may not have the
@@ -220,6 +229,8 @@ impl Workload for Ipi {
     }
     /// Like `run`, and records the counters of calls at the start and the end of the windows.
     fn run_inside<A: Machine>(run: &Run<Self>, kernel: &Kernel<A>) {
+        let frames = kernel.mm().frames();
+        let kept = hog_room(run, kernel).map(|room| Kept::all_but(frames, room));
         let watching = run.clone();
         let watch = move |system: &Kernel<A>| _ = watch(&watching, system, monitor_on);
         let processes = start(run, kernel, watch);
@@ -238,7 +249,19 @@ impl Workload for Ipi {
         for process in processes {
             let _ = kernel.wait(process);
         }
+        if let Some(kept) = kept {
+            kept.release(frames);
+        }
     }
+}
+
+/// Returns the pages that are free for the programs if hogs shall lack memory: three quarters of
+/// what they write, above the high watermark.
+fn hog_room<A: Machine>(run: &Run<Ipi>, kernel: &Kernel<A>) -> Option<u64> {
+    let hogs = workers(kernel.cpus()).len() as u64;
+    let zones = kernel.mm().frames().zones();
+    let high: u64 = zones.iter().map(|zone| u64::from(zone.watermarks().high)).sum();
+    (run.plan.hog_pages > 0).then(|| hogs * run.plan.hog_pages * 3 / 4 + high)
 }
 
 /// Returns whether the live kernel has swap.

@@ -5,25 +5,20 @@
 //! after a reschedule request. It covers only sections in which another task was waiting, and only
 //! the part after the request.
 
-use super::{CALLS, Ipi, Plan, WAKEUPS};
-use mmscale_arch::{CallEvent, CpuId, Trace, TraceGroup};
+use super::threads::workers;
+use super::{CALLS, Ipi, WAKEUPS, Work};
 use mmscale_document::{Call, Durations, Side, Watched};
-use mmscale_document::{Histogram, PerCpu, SectionRecord, SectionWait};
 use mmscale_harness::{
-    Env, LiveRun, Measured, Meter, Metric, Missing, SeedResult, Seen, Times, higher, lower, metric,
-    powers_of_two, value,
+    LiveRun, Measured, Metric, Missing, Seen, Times, higher, lower, metric, value,
 };
 use mmscale_mm::smp::CallStats;
 use mmscale_mm::stack::StackStats;
 use mmscale_mm::vmap::VmapStats;
-use mmscale_sim::{CpuSections, LoopRow, SECTION_BUCKETS, SECTION_LIMITS_NS, Section, Waited};
-use std::ops::Range;
+use mmscale_sim::{CpuSections, LoopRow, SECTION_LIMITS_NS};
 
-/// Number of sections that a document contains, over all CPUs.
-const KEPT: usize = 8;
 /// Section lengths that are counted, as indices into [`SECTION_LIMITS_NS`].
-const OVER_1MS: usize = 0;
-const OVER_10MS: usize = 1;
+pub(super) const OVER_1MS: usize = 0;
+pub(super) const OVER_10MS: usize = 1;
 const OVER_50MS: usize = 2;
 const _: () = assert!(matches!(SECTION_LIMITS_NS, [1_000_000, 10_000_000, 50_000_000]));
 /// Functions by which the live kernel makes other CPUs flush translations.
@@ -42,6 +37,18 @@ pub(super) const METRICS: &[Metric<Ipi>] = &[
         "ns",
         "p99 over windows of the longest section with preemption off, worst CPU",
         |seen| worst_window(seen, 99),
+    ),
+    lower(
+        "preempt_off_p50_workers_ns",
+        "ns",
+        "median over windows of the longest section with preemption off, middle working CPU",
+        |seen| middle_window(seen, Group::Workers),
+    ),
+    lower(
+        "preempt_off_p50_pollers_ns",
+        "ns",
+        "median over windows of the longest section with preemption off, middle polling CPU",
+        |seen| middle_window(seen, Group::Pollers),
     ),
     lower("preempt_off_max_ns", "ns", "longest section with preemption off of any CPU", |seen| {
         let all = seen.sections()?.iter().flat_map(|cpu| &cpu.window_max_ns);
@@ -275,7 +282,26 @@ fn worst_window(seen: &Seen<'_, Ipi>, percent: u64) -> Measured {
     let of_cpu = seen.sections()?.iter().map(|cpu| window_percentile(cpu, percent));
     value(of_cpu.max().unwrap_or(0))
 }
-fn window_percentile(cpu: &CpuSections, percent: u64) -> u64 {
+/// The CPUs that work, or the others.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Group {
+    Workers,
+    Pollers,
+}
+
+/// Returns the median over windows of the longest section, of the CPU in the middle of a group.
+fn middle_window(seen: &Seen<'_, Ipi>, group: Group) -> Measured {
+    let sections = seen.sections()?;
+    let working = workers(sections.len());
+    let of_group = sections.iter().enumerate().filter(|(cpu, _)| {
+        let works = seen.plan.work == Work::Flush || working.contains(cpu);
+        works == (group == Group::Workers)
+    });
+    let mut medians_ns: Vec<u64> = of_group.map(|(_, cpu)| window_percentile(cpu, 50)).collect();
+    medians_ns.sort_unstable();
+    value(*medians_ns.get(medians_ns.len() / 2).ok_or(Missing::Nothing)?)
+}
+pub(super) fn window_percentile(cpu: &CpuSections, percent: u64) -> u64 {
     Times::of(cpu.window_max_ns.clone()).percentile_ns(percent)
 }
 fn sections_over(seen: &Seen<'_, Ipi>, limit: usize) -> Measured {
@@ -293,7 +319,7 @@ fn waits_for_calls<'a>(seen: &Seen<'a, Ipi>) -> Result<impl Iterator<Item = &'a 
     Ok(all.filter(move |row| row.path.iter().any(is_call)))
 }
 /// Returns the wake-up latencies of watchmen, by CPU. [`Missing`] if none was recorded.
-fn wakeups(seen: &Seen<'_, Ipi>) -> Result<Vec<Times>, Missing> {
+pub(super) fn wakeups(seen: &Seen<'_, Ipi>) -> Result<Vec<Times>, Missing> {
     let by_cpu = seen.samples(WAKEUPS);
     let any = by_cpu.iter().any(|cpu| cpu.count() > 0);
     if any { Ok(by_cpu) } else { Err(Missing::Nothing) }
@@ -301,7 +327,7 @@ fn wakeups(seen: &Seen<'_, Ipi>) -> Result<Vec<Times>, Missing> {
 fn worst_wakeup(seen: &Seen<'_, Ipi>, of: fn(&Times) -> u64) -> Measured {
     value(wakeups(seen)?.iter().map(of).max().unwrap_or(0))
 }
-fn csd_waits(seen: &Seen<'_, Ipi>) -> Result<Times, Missing> {
+pub(super) fn csd_waits(seen: &Seen<'_, Ipi>) -> Result<Times, Missing> {
     Ok(Times::of(seen.meters()?.iter().flat_map(|cpu| &cpu.waits_ns).copied().collect()))
 }
 /// Returns the increase of a counter of calls during the windows.
@@ -349,128 +375,7 @@ fn delivered(seen: &Seen<'_, Ipi>) -> Result<u64, Missing> {
         count => Ok(count),
     }
 }
-fn resched<'a>(seen: &Seen<'a, Ipi>) -> Result<&'a Durations, Missing> {
+pub(super) fn resched<'a>(seen: &Seen<'a, Ipi>) -> Result<&'a Durations, Missing> {
     let resched = &watched(seen.live()?)?.resched;
     if resched.count > 0 { Ok(resched) } else { Err(Missing::Nothing) }
-}
-
-/// The events of one CPU about cross-CPU calls, within the time that counts.
-#[derive(Debug)]
-pub struct CallWaits {
-    window_ns: Range<u64>,
-    /// Waits of this CPU for completion of its calls.
-    waits_ns: Vec<u64>,
-}
-
-impl CallWaits {
-    fn within(window_ns: Range<u64>) -> Self {
-        Self { window_ns, waits_ns: Vec::new() }
-    }
-}
-
-impl Meter<Ipi> for CallWaits {
-    fn of_cpus(_: &Env<Ipi>, plan: &Plan) -> impl FnMut(CpuId) -> Self {
-        let window_ns = plan.window_ns.clone();
-        move |_| Self::within(window_ns.clone())
-    }
-    fn hears(&self, group: TraceGroup) -> bool {
-        group == TraceGroup::Call
-    }
-    fn event(&mut self, now_ns: u64, event: &Trace) {
-        match *event {
-            Trace::Call(CallEvent::Wait { ns, .. }) if self.window_ns.contains(&now_ns) => {
-                self.waits_ns.push(ns)
-            }
-            _ => {}
-        }
-    }
-}
-
-/// Adds values of single CPUs, histograms, and the longest sections.
-pub(super) fn details(seen: &Seen<'_, Ipi>, result: &mut SeedResult) {
-    let mut add = |name: &str, unit: &str, values: Vec<u64>| {
-        let values = values.into_iter().map(|n| n as f64).collect();
-        result.per_cpu.insert(name.to_owned(), PerCpu { unit: unit.to_owned(), values });
-    };
-    let sections = seen.sections().unwrap_or_default();
-    if !sections.is_empty() {
-        let of = |figure: &dyn Fn(&CpuSections) -> u64| sections.iter().map(figure).collect();
-        add("preempt_off_max_window_p99_ns", "ns", of(&|cpu| window_percentile(cpu, 99)));
-        add("preempt_off_over_1ms", "1", of(&|cpu| cpu.over[OVER_1MS]));
-        add("preempt_off_over_10ms", "1", of(&|cpu| cpu.over[OVER_10MS]));
-    }
-    let mut delays = Histogram { unit: "ns".to_owned(), buckets: Vec::new() };
-    if let Ok(by_cpu) = wakeups(seen) {
-        let p99 = by_cpu.iter().map(|cpu| cpu.percentile_ns(99)).collect();
-        add("wakeup_latency_p99_ns", "ns", p99);
-        by_cpu.iter().for_each(|cpu| delays.merge(&cpu.histogram()));
-        if seen.live().is_ok() {
-            let urgent = seen.tally.urgent as f64;
-            result.host_metrics.insert("watchmen_urgent".to_owned(), urgent);
-        }
-    }
-    let mut buckets = [0; SECTION_BUCKETS];
-    for cpu in sections {
-        cpu.buckets.iter().zip(&mut buckets).for_each(|(count, sum)| *sum += count);
-    }
-    let histograms = [
-        ("preempt_off_ns", Ok(powers_of_two(&buckets))),
-        ("wakeup_latency_ns", Ok(delays)),
-        ("csd_wait_ns", csd_waits(seen).map(|waits| waits.histogram())),
-        ("resched_delay_ns", resched(seen).map(|delays| delays.histogram())),
-    ];
-    let known = histograms.into_iter().filter_map(|(name, of)| Some((name.to_owned(), of.ok()?)));
-    result.histograms.extend(known.filter(|(_, histogram)| !histogram.buckets.is_empty()));
-    result.sections = longest(sections, seen.env.seed);
-}
-
-/// Returns the longest sections of all CPUs, in descending order.
-fn longest(sections: &[CpuSections], seed: u64) -> Vec<SectionRecord> {
-    let mut all: Vec<&Section> = sections.iter().flat_map(|cpu| &cpu.longest).collect();
-    all.sort_by_key(|section| (std::cmp::Reverse(section.ns), section.cpu, section.begin_ns));
-    all.into_iter().take(KEPT).map(|section| record(section, seed)).collect()
-}
-
-fn record(section: &Section, seed: u64) -> SectionRecord {
-    let wait = |&(what, ns): &(Waited, u64)| SectionWait { what: name_of(what), ns };
-    let mut waits: Vec<SectionWait> = section.waits.iter().map(wait).collect();
-    if let Some(target) = section.target {
-        let others = waits.iter_mut().find(|wait| wait.what == name_of(Waited::Loop));
-        if let Some(wait) = others {
-            wait.what = target.to_string();
-        }
-    }
-    SectionRecord {
-        seed,
-        cpu: section.cpu.index() as u32,
-        begin_ns: section.begin_ns,
-        ns: section.ns,
-        path: section.path.iter().map(|&step| step.to_owned()).collect(),
-        waits,
-    }
-}
-
-fn name_of(waited: Waited) -> String {
-    match waited {
-        Waited::Lock(class) => format!("{} lock", class.name()),
-        Waited::Loop => "others, in a loop".to_owned(),
-        Waited::Stolen => "stolen".to_owned(),
-        Waited::Handler => "another handler".to_owned(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use mmscale_arch::CpuId;
-
-    #[test]
-    fn waits_count_in_their_time_only() {
-        let mut meter = CallWaits::within(100..200);
-        let wait = |ns| Trace::Call(CallEvent::Wait { target: CpuId::new(3), ns });
-        for (at_ns, ns) in [(99, 1), (100, 3), (199, 4), (200, 50)] {
-            meter.event(at_ns, &wait(ns));
-        }
-        assert_eq!(meter.waits_ns, [3, 4]);
-    }
 }

@@ -43,7 +43,7 @@ pub(super) fn start<S: System>(
 
 /// Returns the working CPUs: those of the real measurements, as far as at least as many CPUs remain
 /// for pollers.
-fn workers(cpus: usize) -> Vec<usize> {
+pub(super) fn workers(cpus: usize) -> Vec<usize> {
     let at_most = (cpus / 2).max(1);
     [0, 3, 8, 11].into_iter().filter(|&cpu| cpu < cpus).take(at_most).collect()
 }
@@ -54,7 +54,12 @@ fn service<S: System>(run: &Run<Ipi>, system: &S) -> Result<(), Errno> {
     let role = |cpu| if all || workers.contains(&cpu) { Role::Work } else { Role::Poll };
     let others = 1..system.cpus();
     let threads = others.map(|cpu| spawn(run, system, ThreadSpec::on(cpu), role(cpu)));
-    let threads = threads.collect::<Result<Vec<_>, _>>()?;
+    let mut threads = threads.collect::<Result<Vec<_>, _>>()?;
+    if run.plan.hog_pages > 0 {
+        for cpu in workers {
+            threads.push(spawn(run, system, ThreadSpec::on(cpu), Role::Hog)?);
+        }
+    }
     Thread::live(run, system, 0, Role::Work)?;
     threads.into_iter().try_for_each(|thread| system.join(thread))
 }
@@ -84,6 +89,8 @@ enum Role {
     Poll,
     /// Wakes up with the highest priority.
     Watch,
+    /// Writes more memory than there is, together with the others of its kind.
+    Hog,
 }
 
 fn spawn<S: System>(
@@ -117,6 +124,7 @@ impl<'a, S: System> Thread<'a, S> {
         let lived = match (role, plan.work) {
             (Role::Watch, _) => thread.watch(),
             (Role::Poll, _) => thread.poll(),
+            (Role::Hog, _) => thread.hog(),
             (Role::Work, Work::Mixed) => thread.mixed(),
             (Role::Work, Work::Flush) => thread.flush(),
             (Role::Work, Work::Reclaim) => thread.reclaim(),
@@ -134,6 +142,23 @@ impl<'a, S: System> Thread<'a, S> {
         while system.clock_ns() < until_ns {
             system.read(page)?;
             system.compute_ns(POLL_NS.min(until_ns.saturating_sub(system.clock_ns()).max(1)))?;
+        }
+        Ok(())
+    }
+    /// Writes its memory from begin to end, again and again.
+    fn hog(&mut self) -> Result<(), Errno> {
+        let (system, pages) = (self.system, self.plan.hog_pages);
+        let at = insist(|| system.mmap(MapSpec::new(pages * PAGE_BYTES)))?;
+        for stamp in 1.. {
+            for page in 0..pages {
+                if system.clock_ns() >= self.plan.window_ns.end {
+                    return Ok(());
+                }
+                match system.write(at.page(page), stamp) {
+                    Err(Errno::Nomem) => self.tally.failures += 1,
+                    written => written?,
+                }
+            }
         }
         Ok(())
     }
