@@ -1,6 +1,7 @@
 //! Address spaces on many CPUs.
 
 mod killed;
+mod links;
 mod process;
 mod reaped;
 mod swarm;
