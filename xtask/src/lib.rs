@@ -7,6 +7,7 @@ pub mod differ;
 mod folder;
 pub mod mutants;
 pub mod no_std;
+pub mod paired;
 pub mod plain;
 pub mod planted;
 pub mod same;

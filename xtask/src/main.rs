@@ -16,6 +16,9 @@ const USAGE: &str = "usage: cargo xtask COMMAND
   differ [--for TIME | --cases N] [--seed N]
            random runs in ways that must agree: lazy and naive schedule,
            release and a build with assertions; reduces cases that differ
+  paired DIR..
+           prints how wide the intervals of headlines are with and without
+           pairs of seeds, for the documents in these folders
   same OLD NEW
            compares the results in two folders of documents, except for
            fields on the build and the host, and host times
@@ -49,6 +52,9 @@ fn main() -> ExitCode {
             told("tables", tables(&root, folders, Mode::Check))
         }
         ["differ", ref args @ ..] => told("differ", xtask::differ::run(&root, args)),
+        ["paired", ref folders @ ..] if !folders.is_empty() => {
+            told("paired", xtask::paired::table(folders))
+        }
         ["same", old, new] => told("same", xtask::same::check(Path::new(old), Path::new(new))),
         ["planted", ref args @ ..] => told("planted", xtask::planted::run(&root, args)),
         ["plain", "--phrases"] => told("plain", Ok(xtask::plain::phrases())),

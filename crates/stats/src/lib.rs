@@ -6,6 +6,7 @@
 //! | `median` | median and its interval from order statistics |
 //! | `paired` | the change between two runs of the same seeds: estimate, exact interval and test |
 //! | `signed_rank` | the distribution behind that test, and averages of pairs of values |
+//! | `unpaired` | the interval of a change without pairs, for comparison |
 //! | `holm` | several tests together, and the number of pairs that they need |
 //!
 //! All functions are deterministic: the bootstrap has a fixed seed.
@@ -15,11 +16,13 @@ mod mean;
 mod median;
 mod paired;
 mod signed_rank;
+mod unpaired;
 
 pub use holm::{LEVEL, holm, pairs_needed};
 pub use mean::{harmonic_mean, harmonic_mean_ci95, mean, mean_ci95, stddev};
 pub use median::{median, median_ci95};
 pub use paired::{Change, Scale, paired};
+pub use unpaired::unpaired_percent_ci95;
 
 /// Returns the quantile `p` of sorted values, with linear interpolation.
 fn quantile(sorted: &[f64], p: f64) -> f64 {
