@@ -140,7 +140,7 @@ pub(super) const METRICS: &[Metric<Churn>] = &[
     ),
     lower(
         "folios_pinned_in_batches_max",
-        "1",
+        "folios",
         "maximum number of folios held by batches on all CPUs, sampled every 0.1 ms",
         |seen| level(seen, |cpu| &cpu.pinned),
     ),

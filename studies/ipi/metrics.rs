@@ -153,7 +153,7 @@ pub(super) const METRICS: &[Metric<Ipi>] = &[
     }),
     lower(
         "frames_in_limbo_max",
-        "1",
+        "pages",
         "maximum number of frames waiting in limbo until all CPUs have flushed",
         |seen| value(seen.inside()?[1].calls.frames_in_limbo_max),
     ),
@@ -169,7 +169,7 @@ pub(super) const METRICS: &[Metric<Ipi>] = &[
     }),
     lower(
         "vmap_lazy_pages_max",
-        "1",
+        "pages",
         "maximum number of lazily freed vmap pages waiting for a flush (spawn)",
         |seen| value(kernel_range(seen)?[1].lazy_pages_max),
     ),
