@@ -15,7 +15,7 @@ fn refused(what: &str) -> Result<(), Failure> {
 pub(crate) fn ab(_: Registry, _: &Request, _: &str, _: Format) -> Result<(), Failure> {
     refused("--ab")
 }
-pub(crate) fn with(_: &RunArgs) -> Result<(), Failure> {
+pub(crate) fn with(_: &RunArgs, _: Format) -> Result<(), Failure> {
     refused("--with")
 }
 pub(crate) fn live(_: &LiveArgs) -> Result<(), Failure> {

@@ -17,8 +17,9 @@ Examples:
   mmscale run churn --set madvise=none --cpus 32 --arm stock,lazy
   mmscale run churn --cpus 1,8,32,128 --arm stock --seeds 8
   mmscale run ./mine.mms --cpus 1,8,32,96
-  mmscale run vmstat --policy tick=phased,caches=blockmap
+  mmscale run vmstat --policy tick=phased,caches=blockmap --robust
   mmscale run pcp --profile ./mine.toml -o results
+  mmscale run vmstat --cpus 8,72 --format csv
   mmscale run pcp --set workload=purger --arm stock \\
       --ab vm.percpu_pagelist_high_fraction=0,100000";
 const LIST_EXAMPLES: &str = "\
@@ -77,6 +78,8 @@ pub(crate) enum Command {
     Whatif(Box<WhatIfArgs>),
     /// Compare two saved runs, before and after a change
     Compare(CompareArgs),
+    /// Write the block for the cover letter of a change, from saved runs
+    Letter(LetterArgs),
     /// List studies, policies, versions of Linux and machine profiles; describe one of them
     List(ListArgs),
     /// Compare predictions with measurements: published ones, and those of this computer
@@ -99,6 +102,19 @@ pub(crate) enum Format {
     Text,
     /// For programs; one document a line
     Json,
+}
+
+/// The form of the results of runs on stdout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum RunFormat {
+    /// For readers and mails, 72 columns
+    Text,
+    /// For programs; one document a line
+    Json,
+    /// Markdown tables
+    Md,
+    /// A row for each arm, seed and metric
+    Csv,
 }
 
 /// The form of a comparison on stdout.
@@ -134,6 +150,26 @@ pub(crate) struct CompareArgs {
     /// Exit with 1 if a metric is worse by more than this; `*` stands for any text; may be repeated
     #[arg(long, value_name = "PATTERN=5%")]
     pub(crate) fail_on_regression: Vec<String>,
+}
+
+/// Examples of `letter`.
+const LETTER_EXAMPLES: &str = "\
+Examples:
+  mmscale run churn --cpus 32 --arm stock,lazy -o results
+  mmscale robust churn --cpus 32 --arm stock,lazy -o results
+  mmscale letter results
+  mmscale letter results/churn-x86-512.json results --arm lazy";
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = LETTER_EXAMPLES)]
+pub(crate) struct LetterArgs {
+    /// The document that the letter is about, or a folder: its run with the most CPUs. Documents of
+    /// the other files and folders show other machines, other workloads, and robustness
+    #[arg(value_name = "FILE|DIR", required = true)]
+    pub(crate) paths: Vec<PathBuf>,
+    /// The arms that the letter is about; all if not given
+    #[arg(long = "arm", value_name = "A,B", value_delimiter = ',')]
+    pub(crate) arms: Vec<String>,
 }
 
 #[derive(Debug, clap::Args)]
@@ -382,8 +418,8 @@ pub(crate) struct RunArgs {
     #[arg(help_heading = ARMS, long = "set", value_name = "KEY=VALUE", allow_hyphen_values = true)]
     pub(crate) set: Vec<String>,
     /// The form of the output
-    #[arg(help_heading = OUTPUT, long, value_enum, default_value_t = Format::Text)]
-    pub(crate) format: Format,
+    #[arg(help_heading = OUTPUT, long, value_enum, default_value_t = RunFormat::Text)]
+    pub(crate) format: RunFormat,
     /// Also write each document to DIR, as text and as JSON
     #[arg(help_heading = OUTPUT, short = 'o', long = "output", value_name = "DIR")]
     pub(crate) output: Option<PathBuf>,
@@ -427,6 +463,10 @@ pub(crate) struct RunArgs {
         conflicts_with = "ab"
     )]
     pub(crate) only: Vec<String>,
+    /// Also move the costs of the machine, as `mmscale robust` does with these options, and say
+    /// whether the conclusions hold
+    #[arg(help_heading = OUTPUT, long, conflicts_with_all = ["ab", "with"])]
+    pub(crate) robust: bool,
     /// Run with checkers (lock order, frame ownership, leaks); a violation fails the run
     #[arg(help_heading = OUTPUT, long)]
     pub(crate) check: bool,
@@ -437,6 +477,10 @@ pub(crate) struct RunArgs {
     #[arg(help_heading = SIZE, long)]
     pub(crate) quick: bool,
 }
+
+/// Number of machines that an analysis draws, and of seeds that each of them runs.
+pub(crate) const MACHINES: u16 = 40;
+pub(crate) const SEEDS: u64 = 2;
 
 /// Examples of `robust`.
 const ROBUST_EXAMPLES: &str = "\
@@ -477,10 +521,16 @@ pub(crate) struct RobustArgs {
     #[arg(help_heading = ARMS, long = "set", value_name = "KEY=VALUE", allow_hyphen_values = true)]
     pub(crate) set: Vec<String>,
     /// How many machines to draw, each with all costs from their ranges
-    #[arg(help_heading = SIZE, long, value_name = "N", default_value_t = 40)]
+    #[arg(help_heading = SIZE, long, value_name = "N", default_value_t = MACHINES)]
     pub(crate) machines: u16,
     /// How many seeds each machine runs
-    #[arg(help_heading = SIZE, long, value_name = "N", default_value_t = 2, value_parser = whole)]
+    #[arg(
+        help_heading = SIZE,
+        long,
+        value_name = "N",
+        default_value_t = SEEDS,
+        value_parser = whole
+    )]
     pub(crate) seeds: u64,
     /// The first seed; the others follow it
     #[arg(

@@ -8,6 +8,7 @@
 mod ab;
 #[cfg(not(feature = "live"))]
 mod absent;
+mod again;
 mod args;
 mod calibrate;
 mod compare;
@@ -20,6 +21,7 @@ mod file_names;
 mod interrupt;
 #[cfg(feature = "live")]
 mod leftovers;
+mod letter;
 mod list;
 #[cfg(feature = "live")]
 mod live;
@@ -29,6 +31,7 @@ mod profile;
 mod progress;
 mod robust;
 mod run;
+mod settings;
 #[cfg(feature = "live")]
 mod unwatched;
 mod whatif;
@@ -111,6 +114,7 @@ fn dispatch(registry: Registry, origin: Origin, command: Option<Command>) -> Res
         Some(Command::Robust(args)) => robust::robust(registry, origin, &args),
         Some(Command::Whatif(args)) => whatif::whatif(registry, origin, &args),
         Some(Command::Compare(args)) => compare::compare(&args),
+        Some(Command::Letter(args)) => letter::letter(registry, &args),
         Some(Command::List(args)) => list::list(registry, &args),
         Some(Command::Fidelity(args)) => fidelity::fidelity(registry.profiles(), &args),
         Some(Command::Live(args)) => kernel::live(&args),

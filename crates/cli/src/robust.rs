@@ -1,24 +1,24 @@
 //! `mmscale robust`.
 
 use std::env;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow};
 use indicatif::{ProgressBar, ProgressStyle};
-use mmscale_document::Target;
+use mmscale_document::{Robustness, Target};
 use mmscale_harness::{
-    Cache, CallError, Checks, Length, Merged, MetricSpec, Origin, Plan, PolicyArm, Profiles,
-    Registry, Request, RobustError, RobustRequest, RunError, fits_host, linux_version, plan,
-    robust as analyse,
+    Cache, CallError, Checks, Interrupt, Length, Merged, MetricSpec, Origin, Plan, PolicyArm,
+    Profiles, Registry, Request, RobustError, RobustRequest, RunError, fits_host, linux_version,
+    plan, robust as analyse,
 };
 use mmscale_report::{Folder, json_line, robust_text};
 
-use crate::args::{Format, RobustArgs};
+use crate::args::{Format, MACHINES, RobustArgs};
 use crate::failure::Failure;
 use crate::file_names::stems;
 use crate::interrupt::{self, Grace};
 use crate::output;
-use crate::run::settings;
+use crate::settings::settings;
 
 /// Analyses what the conclusions of studies depend on.
 pub(crate) fn robust(registry: Registry, origin: Origin, args: &RobustArgs) -> Result<(), Failure> {
@@ -37,24 +37,12 @@ pub(crate) fn robust(registry: Registry, origin: Origin, args: &RobustArgs) -> R
             names.iter().flat_map(|name| ["json", "txt"].map(|end| format!("{name}.{end}")));
         files.try_for_each(|file| folder.free(&file))?;
     }
+    let cache = if args.no_cache { Cache::none() } else { cache(args.cache.clone()) };
+    let move_costs =
+        MoveCosts { profile: args.profile.clone(), machines: usize::from(args.machines), cache };
     let mut written = Vec::new();
     for (place, (plan, name)) in plans.iter().zip(&names).enumerate() {
-        let bar = bar(plan);
-        let told = |done: usize, all: usize| {
-            bar.set_length(all as u64);
-            bar.set_position(done as u64);
-        };
-        let profile = profile_of(registry.profiles(), plan, args)?;
-        let request = RobustRequest {
-            plan,
-            profile: &profile,
-            metrics: headlines(plan.study.metrics()),
-            machines: usize::from(args.machines),
-            cache: cache(args),
-        };
-        let result = analyse(&request, &interrupt, &told);
-        bar.finish_and_clear();
-        let result = result.map_err(failure)?;
+        let result = move_costs.analyse(registry, plan, &interrupt)?;
         let shown = robust_text(&result);
         let separator = if place == 0 { "" } else { "\n" };
         interrupt::whole(|| {
@@ -69,6 +57,47 @@ pub(crate) fn robust(registry: Registry, origin: Origin, args: &RobustArgs) -> R
         })?;
     }
     output::as_named(&written)
+}
+
+/// How the costs of machines are moved.
+pub(crate) struct MoveCosts {
+    /// The profile that the call names; that of the study if it names none.
+    profile: Option<PathBuf>,
+    /// Number of machines to draw.
+    machines: usize,
+    cache: Cache,
+}
+
+impl MoveCosts {
+    /// Returns what `mmscale run --robust` does: the defaults of `mmscale robust`.
+    pub(crate) fn by_default(profile: Option<PathBuf>) -> Self {
+        Self { profile, machines: usize::from(MACHINES), cache: cache(None) }
+    }
+
+    /// Runs an analysis, and shows its progress.
+    pub(crate) fn analyse(
+        &self,
+        registry: Registry,
+        plan: &Plan,
+        interrupt: &Interrupt,
+    ) -> Result<Robustness, Failure> {
+        let bar = bar(plan);
+        let told = |done: usize, all: usize| {
+            bar.set_length(all as u64);
+            bar.set_position(done as u64);
+        };
+        let profile = profile_of(registry.profiles(), plan, self.profile.as_deref())?;
+        let request = RobustRequest {
+            plan,
+            profile: &profile,
+            metrics: headlines(plan.study.metrics()),
+            machines: self.machines,
+            cache: self.cache.clone(),
+        };
+        let result = analyse(&request, interrupt, &told);
+        bar.finish_and_clear();
+        result.map_err(failure)
+    }
 }
 
 fn bar(plan: &Plan) -> ProgressBar {
@@ -90,21 +119,20 @@ pub(crate) fn headlines(metrics: &[MetricSpec]) -> Vec<&'static str> {
 }
 
 /// Returns the plan's profile with the ranges of its numbers.
-fn profile_of(profiles: Profiles, plan: &Plan, args: &RobustArgs) -> Result<Merged, Failure> {
+fn profile_of(profiles: Profiles, plan: &Plan, named: Option<&Path>) -> Result<Merged, Failure> {
     let default = plan.study.defaults().profile;
-    let path = args.profile.as_deref().unwrap_or(default.as_ref());
+    let path = named.unwrap_or(default.as_ref());
     profiles.open(path).map_err(|why| Failure::from(CallError::from(why)))
 }
 
-/// Returns the cache that the call asks for. Without a home there is none.
-fn cache(args: &RobustArgs) -> Cache {
+/// Returns the cache in a folder, or in the usual one. Without a home there is none.
+fn cache(folder: Option<PathBuf>) -> Cache {
     let home = || Some(PathBuf::from(env::var_os("HOME")?).join(".cache"));
     let usual = || {
         let own = env::var_os("XDG_CACHE_HOME").map(PathBuf::from).or_else(home)?;
         Some(own.join("mmscale"))
     };
-    let folder = if args.no_cache { None } else { args.cache.clone().or_else(usual) };
-    folder.map_or(Cache::none(), Cache::at)
+    folder.or_else(usual).map_or(Cache::none(), Cache::at)
 }
 
 fn failure(why: RobustError) -> Failure {

@@ -1,29 +1,35 @@
 //! `mmscale run`.
 
 use anyhow::Context;
-use mmscale_document::{Document, FailureRecord, Target};
+use mmscale_document::{Document, FailureRecord, Robustness, Target};
 use mmscale_harness::{
-    CallError, Checks, Length, Origin, Plan, PolicyArm, Registry, Request, RunError, Settings,
+    CallError, Checks, Interrupt, Length, Origin, Plan, PolicyArm, Registry, Request, RunError,
     execute, fits_host, linux_version, plan,
 };
-use mmscale_report::{Folder, Notes, Written, brief, foot_text, json_line, page, sweep_text, text};
+use mmscale_report::{
+    CSV_HEAD, Folder, Notes, Written, brief, csv_rows, foot_text, json_line, markdown,
+    markdown_page, page, robust_brief, robust_text, sweep_text, text,
+};
+use serde::Serialize;
 
-use crate::args::{Format, Machine, RunArgs};
+use crate::args::{self, Format, Machine, RunArgs, RunFormat};
 use crate::failure::Failure;
 use crate::file_names::stems;
 use crate::interrupt::{self, Grace};
 use crate::kernel;
 use crate::output::{self, Reader};
 use crate::progress;
+use crate::robust::MoveCosts;
+use crate::settings::settings;
 
 /// Runs studies. Each document is written as soon as it is complete.
 pub(crate) fn run(registry: Registry, origin: Origin, args: &RunArgs) -> Result<(), Failure> {
     if args.with.is_some() {
-        return kernel::with(args);
+        return kernel::with(args, plain(args, "--with")?);
     }
     let request = request(args, origin)?;
     if let Some(question) = &args.ab {
-        return ab(registry, &request, question, args.format);
+        return ab(registry, &request, question, plain(args, "--ab")?);
     }
     // Planning reads files and may take a moment, so signals are handled already before it.
     let grace = if args.on == Some(Machine::Linux) { Grace::Live } else { Grace::Computing };
@@ -31,20 +37,14 @@ pub(crate) fn run(registry: Registry, origin: Origin, args: &RunArgs) -> Result<
         interrupt::on_signals(grace).context("cannot watch for Ctrl-C").map_err(Failure::Run)?;
     let plans = plan(registry, &request)?;
     fits_host(&plans)?;
-    let existing = output::existing(args.replace);
-    let open = |path| Folder::open(path, existing);
-    let folder = args.output.as_deref().map(open).transpose()?;
+    let robust = Robust::of(registry, args, &request, &plans)?;
     let names = stems(&plans);
-    if let Some(folder) = &folder {
-        let mut files = names.iter().flat_map(|name| files_of(name));
-        files.try_for_each(|file| folder.free(&file))?;
-    }
+    let folder = destination(args, &names)?;
     if plans.iter().any(|plan| plan.on == Target::Linux) {
         kernel::clear();
         kernel::tell();
     }
-    let (mut lost, mut written) = (Lost::default(), Vec::new());
-    let mut complete: Vec<(Document, Notes<'static>)> = Vec::new();
+    let (mut lost, mut written, mut complete) = (Lost::default(), Vec::new(), Vec::new());
     for (place, (plan, name)) in plans.iter().zip(names).enumerate() {
         let sink = progress::watch(plan, place + 1, plans.len());
         let result = execute(plan, &interrupt, &sink);
@@ -58,32 +58,85 @@ pub(crate) fn run(registry: Registry, origin: Origin, args: &RunArgs) -> Result<
             }
             Err(error) => {
                 // An interrupt loses no document that is complete.
-                if args.format == Format::Text && !complete.is_empty() && !args.details {
+                if is_together(args) && !complete.is_empty() && !args.details {
                     interrupt::whole(|| output::print(&together(&complete, args)))?;
                 }
                 return Err(stopped(error, place - lost.documents, plans.len()));
             }
         };
         lost.count(&document);
-        let notes = notes(plan, &args.only);
+        let analysis =
+            robust.as_ref().map(|robust| robust.analyse(place, &interrupt)).transpose()?;
+        let mut notes = notes(plan, &args.only);
+        notes.robust = analysis.as_ref().map(robust_brief);
         let reader = interrupt::whole(|| {
             if let Some(folder) = &folder {
-                let all = Notes { only: vec![], ..notes.clone() };
-                written.extend(write_files(folder, &name, &document, &text(&document, &all))?);
+                written.extend(store(folder, &name, &document, &notes, analysis.as_ref())?);
             }
-            show(args, &document, &notes, plans.len(), place)
+            let reader = show(args, &document, &notes, plans.len(), complete.len())?;
+            match &analysis {
+                Some(analysis) if args.format == RunFormat::Json => {
+                    output::write(&json_line(analysis))
+                }
+                _ => Ok(reader),
+            }
         })?;
         if reader == Reader::Gone && folder.is_none() {
             return lost.failure(&plans);
         }
         complete.push((document, notes));
     }
-    if args.format == Format::Text && plans.len() > 1 {
+    if is_together(args) && plans.len() > 1 {
         interrupt::whole(|| output::print(&together(&complete, args)))?;
     }
     let named = output::as_named(&written);
     lost.failure(&plans)?;
     named
+}
+
+/// Returns the folder for the files of a call, which are checked before it starts.
+fn destination(args: &RunArgs, names: &[String]) -> Result<Option<Folder>, Failure> {
+    let open = |path| Folder::open(path, output::existing(args.replace));
+    let Some(folder) = args.output.as_deref().map(open).transpose()? else { return Ok(None) };
+    let analyses = names.iter().filter(|_| args.robust).map(|name| robust_name(name));
+    let mut files = names.iter().cloned().chain(analyses).flat_map(|name| files_of(&name));
+    files.try_for_each(|file| folder.free(&file))?;
+    Ok(Some(folder))
+}
+
+/// Writes a document and its analysis, with all details.
+fn store(
+    folder: &Folder,
+    name: &str,
+    document: &Document,
+    notes: &Notes<'_>,
+    analysis: Option<&Robustness>,
+) -> Result<Vec<Written>, Failure> {
+    let all = Notes { only: vec![], ..notes.clone() };
+    let mut written: Vec<Written> =
+        write_files(folder, name, document, &text(document, &all))?.into();
+    if let Some(analysis) = analysis {
+        let (name, text) = (robust_name(name), robust_text(analysis));
+        written.extend(write_files(folder, &name, analysis, &text)?);
+    }
+    Ok(written)
+}
+
+/// Returns whether several documents are shown together, at the end of a call.
+fn is_together(args: &RunArgs) -> bool {
+    matches!(args.format, RunFormat::Text | RunFormat::Md)
+}
+
+/// Returns the form of the output of an option that has no tables.
+fn plain(args: &RunArgs, option: &str) -> Result<Format, Failure> {
+    match args.format {
+        RunFormat::Text => Ok(Format::Text),
+        RunFormat::Json => Ok(Format::Json),
+        RunFormat::Md | RunFormat::Csv => {
+            let what = format!("{option} has no tables: use --format text or --format json");
+            Err(Failure::Call(anyhow::anyhow!(what)))
+        }
+    }
 }
 
 /// Compares two values on the live kernel.
@@ -116,18 +169,28 @@ fn show(
 ) -> Result<Reader, Failure> {
     let separator = if place == 0 { "" } else { "\n" };
     match args.format {
-        Format::Json => output::write(&json_line(document)),
-        Format::Text if args.details => {
+        RunFormat::Json => output::write(&json_line(document)),
+        RunFormat::Csv => {
+            let head = if place == 0 { CSV_HEAD } else { "" };
+            output::write(&format!("{head}{}", csv_rows(document, notes)))
+        }
+        RunFormat::Text if args.details => {
             output::write(&format!("{separator}{}", text(document, notes)))
         }
-        Format::Text if of == 1 => output::write(&brief(document, notes)),
-        Format::Text => Ok(Reader::There),
+        RunFormat::Text if of == 1 => output::write(&brief(document, notes)),
+        RunFormat::Md if args.details || of == 1 => {
+            output::write(&format!("{separator}{}", markdown(document, notes, args.details)))
+        }
+        RunFormat::Text | RunFormat::Md => Ok(Reader::There),
     }
 }
 
 /// Formats several documents: the points of sweeps side by side, or a page with an answer of each.
 fn together(complete: &[(Document, Notes<'_>)], args: &RunArgs) -> String {
     let separator = if args.details { "\n" } else { "" };
+    if args.format == RunFormat::Md {
+        return format!("{separator}{}", markdown_page(complete));
+    }
     let mut studies: Vec<&str> =
         complete.iter().map(|(document, _)| document.study.as_str()).collect();
     studies.dedup();
@@ -173,6 +236,55 @@ impl Lost {
     }
 }
 
+/// Returns the name of an analysis next to the document of a run.
+fn robust_name(name: &str) -> String {
+    format!("{name}-robust")
+}
+
+/// Analyses of the conclusions of a call, one for each plan.
+struct Robust {
+    registry: Registry,
+    plans: Vec<Plan>,
+    move_costs: MoveCosts,
+}
+
+impl Robust {
+    /// Plans the analyses that a call asks for: with its settings, and the seeds and length that
+    /// `mmscale robust` has by default.
+    fn of(
+        registry: Registry,
+        args: &RunArgs,
+        request: &Request,
+        plans: &[Plan],
+    ) -> Result<Option<Self>, Failure> {
+        if !args.robust {
+            return Ok(None);
+        }
+        let wrong = |what: &str| Err(Failure::Call(anyhow::anyhow!("--robust {what}")));
+        if plans.iter().any(|plan| plan.on != Target::Sim) {
+            return wrong("moves the costs of a simulated machine: use --on sim");
+        }
+        if plans.iter().any(|plan| plan.arms.len() < 2) {
+            return wrong("is about changes between arms: name at least two, as --arm stock,lazy");
+        }
+        if args.format == RunFormat::Csv {
+            return wrong("has no rows of values: use another --format");
+        }
+        let quick = Request {
+            seeds: Some(args::SEEDS),
+            length: Length::Quick,
+            checks: Checks::Off,
+            ..request.clone()
+        };
+        let move_costs = MoveCosts::by_default(args.profile.clone());
+        Ok(Some(Self { registry, plans: plan(registry, &quick)?, move_costs }))
+    }
+
+    fn analyse(&self, place: usize, interrupt: &Interrupt) -> Result<Robustness, Failure> {
+        self.move_costs.analyse(self.registry, &self.plans[place], interrupt)
+    }
+}
+
 /// Returns the file names of a document.
 fn files_of(name: &str) -> [String; 2] {
     [format!("{name}.json"), format!("{name}.txt")]
@@ -191,7 +303,7 @@ fn stopped(error: RunError, complete: usize, all: usize) -> Failure {
 fn write_files(
     folder: &Folder,
     name: &str,
-    document: &Document,
+    document: &impl Serialize,
     shown: &str,
 ) -> Result<[Written; 2], Failure> {
     let [json, text] = files_of(name);
@@ -199,21 +311,6 @@ fn write_files(
     let text = folder.write(&text, shown)?;
     output::tell(&format!("wrote {} and {}", json.path.display(), text.path.display()));
     Ok([json, text])
-}
-
-/// Returns the settings of a call: those of `--set`, with CPUs and HZ.
-pub(crate) fn settings(
-    set: &[String],
-    cpus: Option<&str>,
-    hz: Option<&str>,
-) -> Result<Settings, Failure> {
-    let mut settings = Settings::parse(set).map_err(CallError::from)?;
-    for (key, value) in [("cpus", cpus), ("hz", hz)] {
-        if let Some(value) = value {
-            settings.add(key, value).map_err(CallError::from)?;
-        }
-    }
-    Ok(settings)
 }
 
 fn request(args: &RunArgs, origin: Origin) -> Result<Request, Failure> {
@@ -249,5 +346,6 @@ fn notes(plan: &Plan, only: &[String]) -> Notes<'static> {
         defaults: plan.defaults(),
         remarks: plan.remarks(),
         only: only.to_vec(),
+        robust: None,
     }
 }

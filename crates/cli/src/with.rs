@@ -28,7 +28,7 @@ impl From<StressError> for Failure {
 const MAX_RUNS: u64 = 1000;
 
 /// Runs stress-ng in place of a study's workload.
-pub(crate) fn with(args: &RunArgs) -> Result<(), Failure> {
+pub(crate) fn with(args: &RunArgs, format: Format) -> Result<(), Failure> {
     let request = request(args)?;
     let runs = request.runs;
     let prepared = prepare(request)?;
@@ -38,7 +38,7 @@ pub(crate) fn with(args: &RunArgs) -> Result<(), Failure> {
     leftovers::clear();
     let told = |run| output::tell(&format!("{}: run {} of {runs}", prepared.command(), run + 1));
     let found = stress(&prepared, &interrupt, told)?;
-    output::print(&match args.format {
+    output::print(&match format {
         Format::Text => text(&found),
         Format::Json => {
             let line = serde_json::to_string(&found).expect("figures are plain data");

@@ -4,7 +4,11 @@ mod fake;
 
 #[test]
 fn commands_answer_as_written_down() {
-    trycmd::TestCases::new().register_bin("fake", fake::path()).case("tests/cmd/*.md");
+    trycmd::TestCases::new()
+        .register_bin("fake", fake::path())
+        // Results that `robust` keeps.
+        .env("XDG_CACHE_HOME", env!("CARGO_TARGET_TMPDIR"))
+        .case("tests/cmd/*.md");
 }
 
 #[test]

@@ -40,6 +40,12 @@ impl Verdict {
 }
 
 impl MetricChange {
+    /// Returns the size of the change for ordering: the logarithm of its ratio, so that a half is
+    /// as large as a double. A change from 0 is the largest.
+    pub(crate) fn size(&self) -> f64 {
+        self.change.percent().map_or(f64::INFINITY, |percent| (1.0 + percent / 100.0).ln().abs())
+    }
+
     /// Returns the meaning of the change. `None` if its interval includes that nothing changed, or
     /// if there are too few pairs for an interval.
     pub fn verdict(&self) -> Option<Verdict> {

@@ -1,4 +1,4 @@
-//! Documents as text and JSON.
+//! Documents as text, JSON, Markdown and CSV.
 //!
 //! A report depends on documents only, not on machines. A study adds to its report by [`Notes`].
 //! The text form fits 72 columns, so that it can be pasted into a mail. The JSON form has one
@@ -6,17 +6,22 @@
 
 mod changes;
 pub mod compare;
+mod csv;
 pub mod figure;
 mod folder;
 mod json;
 mod limits;
+mod markdown;
 mod number;
 mod pattern;
 mod text;
 
 pub use changes::{MetricChange, Verdict, changes};
+pub use csv::{CSV_HEAD, csv_rows};
 pub use folder::{Existing, Folder, FolderError, Written};
 pub use json::json_line;
+pub use markdown::{markdown, markdown_page};
 pub use text::{
-    Notes, WIDTH, brief, foot_text, page, robust_text, sweep_text, text, whatif_text, wrap,
+    About, Calls, Letter, Notes, WIDTH, brief, foot_text, letter_text, page, robust_brief,
+    robust_text, sweep_text, text, whatif_text, wrap,
 };

@@ -128,6 +128,7 @@ fn notes() -> Notes<'static> {
         defaults: defaults.map(|(name, value)| (name.to_owned(), value)).into(),
         remarks: vec!["Maxima want longer runs: --set duration_s=60.".into()],
         only: vec![],
+        robust: None,
     }
 }
 

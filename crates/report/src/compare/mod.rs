@@ -13,7 +13,7 @@ use mmscale_document::{ArmRecord, Document, Metric};
 use thiserror::Error;
 
 pub use gate::{Gate, GateError, Regression};
-pub use read::{Matched, ReadError, Saved, matched, read};
+pub use read::{Matched, ReadError, Saved, matched, read, read_with_analyses};
 pub use show::{csv, markdown, text};
 
 use crate::changes::{MetricChange, Verdict, changes};
@@ -150,7 +150,9 @@ impl<'a> ArmComparison<'a> {
         };
         let only = [rest(before), rest(after)];
         let mut rows: Vec<Row<'a>> = found.into_iter().map(row).collect();
-        rows.sort_by(|a, b| a.place().cmp(&b.place()).then(b.size().total_cmp(&a.size())));
+        rows.sort_by(|a, b| {
+            a.place().cmp(&b.place()).then(b.found.size().total_cmp(&a.found.size()))
+        });
         Self { arm: &before.arm, rows, only }
     }
 }
@@ -166,14 +168,6 @@ impl Row<'_> {
             None => 4,
         };
         (group, Reverse(self.found.holds.is_some()))
-    }
-
-    /// Returns the size of the change: the distance of its ratio from 1, in either direction.
-    fn size(&self) -> f64 {
-        match self.found.change.percent() {
-            Some(percent) => (1.0 + percent / 100.0).ln().abs(),
-            None => f64::INFINITY,
-        }
     }
 
     /// Returns the verdict in one word.

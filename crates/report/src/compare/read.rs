@@ -5,7 +5,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use mmscale_document::{Document, ParamValue, SCHEMA, Target};
+use mmscale_document::{Document, ParamValue, ROBUST_SCHEMA, Robustness, SCHEMA, Target};
 use thiserror::Error;
 
 /// A document of a file.
@@ -79,8 +79,8 @@ fn other(path: &Path, found: Option<&str>) -> String {
     let path = path.display();
     match found {
         Some(version) if version.starts_with("mmscale/run/") => format!(
-            "`{path}` is of version `{version}`, and this program reads `{SCHEMA}`: compare with \
-             the program that wrote it, or run it again with this one"
+            "`{path}` is of version `{version}`, and this program reads `{SCHEMA}`: use the \
+             program that wrote it, or run it again with this one"
         ),
         Some(kind) => format!(
             "`{path}` is a `{kind}`, not the document of a run; `mmscale run STUDY -o DIR` writes \
@@ -92,8 +92,31 @@ fn other(path: &Path, found: Option<&str>) -> String {
     }
 }
 
-/// Reads a file with one or more documents, or all `.json` files of a folder, by name.
+/// Reads a file with one or more documents of runs, or all `.json` files of a folder, by name.
 pub fn read(path: &Path) -> Result<Vec<Saved>, ReadError> {
+    let mut runs = Vec::new();
+    for (file, value) in values(path)? {
+        runs.push(run(file, value)?);
+    }
+    if runs.is_empty() { Err(ReadError::Empty { path: path.to_owned() }) } else { Ok(runs) }
+}
+
+/// Reads documents of runs and robustness analyses, as [`read`] does.
+pub fn read_with_analyses(path: &Path) -> Result<(Vec<Saved>, Vec<Robustness>), ReadError> {
+    let (mut runs, mut analyses) = (Vec::new(), Vec::new());
+    for (path, value) in values(path)? {
+        if schema(&value) == Some(ROBUST_SCHEMA) {
+            let broken = |why: serde_json::Error| ReadError::Broken { path, why: why.to_string() };
+            analyses.push(serde_json::from_value(value).map_err(broken)?);
+        } else {
+            runs.push(run(path, value)?);
+        }
+    }
+    Ok((runs, analyses))
+}
+
+/// Returns the JSON values of a file, or of all `.json` files of a folder, each with its file.
+fn values(path: &Path) -> Result<Vec<(PathBuf, serde_json::Value)>, ReadError> {
     let fail = |source| ReadError::Io { path: path.to_owned(), source };
     let mut files = Vec::new();
     if path.is_dir() {
@@ -106,32 +129,37 @@ pub fn read(path: &Path) -> Result<Vec<Saved>, ReadError> {
         files.push(path.to_owned());
     }
     let mut all = Vec::new();
-    for file in files {
-        all.extend(read_file(&file)?);
+    for path in files {
+        let fail = |source| ReadError::Io { path: path.clone(), source };
+        let broken =
+            |why: serde_json::Error| ReadError::Broken { path: path.clone(), why: why.to_string() };
+        let text = fs::read_to_string(&path).map_err(fail)?;
+        let before = all.len();
+        for value in serde_json::Deserializer::from_str(&text).into_iter() {
+            all.push((path.clone(), value.map_err(broken)?));
+        }
+        if all.len() == before {
+            return Err(ReadError::Empty { path });
+        }
     }
-    if all.is_empty() { Err(ReadError::Empty { path: path.to_owned() }) } else { Ok(all) }
+    Ok(all)
 }
 
-fn read_file(path: &Path) -> Result<Vec<Saved>, ReadError> {
-    let fail = |source| ReadError::Io { path: path.to_owned(), source };
-    let broken =
-        |why: serde_json::Error| ReadError::Broken { path: path.to_owned(), why: why.to_string() };
-    let text = fs::read_to_string(path).map_err(fail)?;
-    let values = serde_json::Deserializer::from_str(&text).into_iter::<serde_json::Value>();
-    let mut all = Vec::new();
-    for value in values {
-        let value = value.map_err(broken)?;
-        let found = value.get("schema").and_then(|schema| schema.as_str());
-        if found != Some(SCHEMA) {
-            return Err(ReadError::Other {
-                path: path.to_owned(),
-                found: found.map(str::to_owned),
-            });
-        }
-        let document = serde_json::from_value(value).map_err(broken)?;
-        all.push(Saved { path: path.to_owned(), document });
+/// Returns the kind and version of a document.
+fn schema(value: &serde_json::Value) -> Option<&str> {
+    value.get("schema").and_then(|schema| schema.as_str())
+}
+
+fn run(path: PathBuf, value: serde_json::Value) -> Result<Saved, ReadError> {
+    let found = schema(&value);
+    if found != Some(SCHEMA) {
+        let found = found.map(str::to_owned);
+        return Err(ReadError::Other { path, found });
     }
-    if all.is_empty() { Err(ReadError::Empty { path: path.to_owned() }) } else { Ok(all) }
+    match serde_json::from_value(value) {
+        Ok(document) => Ok(Saved { path, document }),
+        Err(why) => Err(ReadError::Broken { path, why: why.to_string() }),
+    }
 }
 
 /// A study and its kind of machine.

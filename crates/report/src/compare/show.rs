@@ -4,6 +4,7 @@ use mmscale_document::Better;
 use mmscale_stats::pairs_needed;
 
 use super::{ArmComparison, Comparison, Row};
+use crate::csv::quoted;
 use crate::figure;
 use crate::number::scaled;
 use crate::text::{beside, listed, wrap};
@@ -219,18 +220,9 @@ pub fn csv(all: &[Comparison<'_>]) -> String {
                 row.verdict().to_owned(),
                 holds.map_or(String::new(), |holds| holds.to_string()),
             ];
-            text.push_str(&cells.map(quoted).join(","));
+            text.push_str(&cells.map(|cell| quoted(&cell)).join(","));
             text.push('\n');
         }
     }
     text
-}
-
-/// Quotes a cell that has a separator, a quote or a line end.
-fn quoted(cell: String) -> String {
-    if cell.contains([',', '"', '\n', '\r']) {
-        format!("\"{}\"", cell.replace('"', "\"\""))
-    } else {
-        cell
-    }
 }

@@ -22,31 +22,38 @@ const ARMS: usize = 3;
 /// Minimum share of a class's hold time for which a function is named.
 const HOLDER: f64 = 0.1;
 
-/// Returns the answer; nothing without arms.
+/// Returns the lines of the answer; none without arms.
 pub(super) fn lines(document: &Document, notes: &Notes<'_>) -> Vec<String> {
-    let Some((base, others)) = document.arms.split_first() else { return vec![] };
+    if document.arms.is_empty() {
+        return vec![];
+    }
     let mut lines = vec![];
-    let mut entry = |key: &str, text: String| {
-        lines.extend(wrap(&text, &format!("{key:<9} "), "          "));
-    };
-    if let Some(limited) = limited(base) {
-        entry("limit", limited);
-    }
-    for arm in others.iter().take(ARMS) {
-        entry(&super::cut(&arm.arm, 9), of_arm(base, arm, notes));
-    }
-    if let Some(worse) = worse(base, others) {
-        entry("worse", worse);
-    }
-    if let Some(missing) = not_simulated(&document.not_simulated) {
-        entry("missing", missing);
+    for (key, text) in answer(document, notes) {
+        lines.extend(wrap(&text, &format!("{:<9} ", super::cut(&key, 9)), "          "));
     }
     lines.push(String::new());
     lines
 }
 
+/// Returns the entries of the answer, each with its name; none without arms.
+pub(crate) fn answer(document: &Document, notes: &Notes<'_>) -> Vec<(String, String)> {
+    let Some((base, others)) = document.arms.split_first() else { return vec![] };
+    let mut entries = vec![];
+    let mut entry = |key: &str, text: Option<String>| {
+        entries.extend(text.map(|text| (key.to_owned(), text)));
+    };
+    entry("limit", limited(base));
+    for arm in others.iter().take(ARMS) {
+        entry(&arm.arm, Some(of_arm(base, arm, notes)));
+    }
+    entry("worse", worse(base, others));
+    entry("robust", notes.robust.clone());
+    entry("missing", not_simulated(&document.not_simulated));
+    entries
+}
+
 /// Formats what limits an arm. `None` if no CPU time is known to compare waits with.
-fn limited(arm: &ArmRecord) -> Option<String> {
+pub(super) fn limited(arm: &ArmRecord) -> Option<String> {
     let limits = limits(arm)?;
     let time = arm.cpu_time?;
     let limiting: Vec<&Limit<'_>> = limits.iter().filter(|limit| limit.is_limiting()).collect();
@@ -135,7 +142,7 @@ fn few(pairs: usize) -> String {
 }
 
 /// Returns changes in the order in which the study shows metrics.
-pub(super) fn in_order<'a>(
+pub(crate) fn in_order<'a>(
     found: &'a BTreeMap<&'a str, MetricChange>,
     notes: &'a Notes<'_>,
 ) -> impl Iterator<Item = (&'a str, &'a MetricChange)> {
@@ -176,19 +183,13 @@ pub(super) fn worse_in(base: &ArmRecord, others: &[ArmRecord]) -> Vec<(f64, Stri
         let worse = found.iter().filter(|(_, found)| found.verdict() == Some(Verdict::Worse));
         worse
             .map(|(name, found)| {
-                (size(found), format!("{}: {name} {}", arm.arm, figure::estimate(found)))
+                (found.size(), format!("{}: {name} {}", arm.arm, figure::estimate(found)))
             })
             .collect()
     };
     let mut all: Vec<(f64, String)> = others.iter().flat_map(of_arm).collect();
     all.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
     all
-}
-
-/// Returns the size of a change for ordering: the logarithm of its ratio, so that a half is as
-/// large as a double. A change from 0 is the largest.
-fn size(found: &MetricChange) -> f64 {
-    found.change.percent().map_or(f64::INFINITY, |percent| (1.0 + percent / 100.0).ln().abs())
 }
 
 /// Formats the locks and mechanisms of Linux that are not simulated.

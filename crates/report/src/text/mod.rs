@@ -8,6 +8,7 @@ mod blame;
 mod calls;
 mod header;
 mod histograms;
+mod letter;
 mod locks;
 mod only;
 mod page;
@@ -22,11 +23,15 @@ use std::collections::BTreeMap;
 
 use mmscale_document::{Document, ParamValue};
 
+pub(crate) use answer::{answer, in_order};
 pub(crate) use header::listed;
+pub use letter::{About, Calls, Letter, letter_text};
+pub(crate) use only::is_shown;
 pub use page::{foot_text, page};
-pub use robust::robust_text;
+pub use robust::{robust_brief, robust_text};
+pub(crate) use sweep::point;
 pub use sweep::sweep_text;
-pub(crate) use table::beside;
+pub(crate) use table::{beside, ordered};
 pub use whatif::whatif_text;
 
 /// Columns of the text form.
@@ -46,6 +51,8 @@ pub struct Notes<'a> {
     /// Patterns of the metrics and locks to show, with `*` for any text; empty: all. A pattern
     /// without `*` matches names that contain it.
     pub only: Vec<String>,
+    /// Whether the conclusions hold on other machines, if that was analysed.
+    pub robust: Option<String>,
 }
 
 /// The extent of a text.

@@ -4,7 +4,7 @@ use crate::pattern::fits;
 
 /// Returns whether a name is to be shown: if there are no patterns, or one matches. `*` stands for
 /// any text; a pattern without it matches names that contain it.
-pub(super) fn is_shown(patterns: &[String], name: &str) -> bool {
+pub(crate) fn is_shown(patterns: &[String], name: &str) -> bool {
     patterns.is_empty() || patterns.iter().any(|pattern| matches(pattern, name))
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use mmscale_document::{ArmRecord, Document};
 
 use super::answer::{in_order, not_simulated, nothing_worse, worse_in};
-use super::sweep::{name, swept};
+use super::sweep::point;
 use super::{Notes, WIDTH, cut, joined, wrap};
 use crate::changes::changes;
 use crate::figure;
@@ -25,12 +25,8 @@ pub fn page(documents: &[(Document, Notes<'_>)]) -> String {
     let mut lines =
         vec![format!("{:<POINT$}{:<LIMIT$}{:<ARM$}    change of the headline", "", "limit", "arm")];
     for (document, notes) in documents {
-        let same_study: Vec<&Document> = documents
-            .iter()
-            .map(|(other, _)| other)
-            .filter(|other| other.study == document.study)
-            .collect();
-        lines.extend(rows(document, notes, &same_study));
+        let all: Vec<&Document> = documents.iter().map(|(other, _)| other).collect();
+        lines.extend(rows(document, notes, &point(document, &all)));
     }
     lines.push(String::new());
     lines.extend(foot(documents));
@@ -57,25 +53,27 @@ fn foot(documents: &[(Document, Notes<'_>)]) -> Vec<String> {
     lines.extend(
         not_simulated(&gaps).map(|text| wrap(&text, "missing: ", "  ")).unwrap_or_default(),
     );
-    let rest = "Whether a conclusion survives other costs: mmscale robust STUDY. Tables, locks, \
-                call paths: --details, or mmscale run STUDY.";
+    for (document, notes) in documents {
+        if let Some(robust) = &notes.robust {
+            lines.extend(wrap(robust, &format!("{}: ", document.study), "  "));
+        }
+    }
+    let rest = "Whether a conclusion survives other costs: --robust, or mmscale robust STUDY. \
+                Tables, locks, call paths: --details, or mmscale run STUDY.";
     lines.extend(wrap(rest, "", "  "));
     lines
 }
 
 /// Returns a row for each arm but the first.
-fn rows(document: &Document, notes: &Notes<'_>, same_study: &[&Document]) -> Vec<String> {
+fn rows(document: &Document, notes: &Notes<'_>, point: &str) -> Vec<String> {
     let Some((base, others)) = document.arms.split_first() else { return vec![] };
-    let keys = swept(same_study);
-    let point = format!("{} {}", document.study, name(document, &keys));
     let limit = limits(base).map_or(String::new(), |limits| {
         let first = limits.into_iter().next().filter(Limit::is_limiting);
         first.map_or("no lock".to_owned(), |limit| {
             format!("{} {}", limit.class, percent(100.0 * limit.wait_share))
         })
     });
-    let mut head =
-        format!("{:<POINT$}{:<LIMIT$}", cut(point.trim(), POINT - 1), cut(&limit, LIMIT - 1));
+    let mut head = format!("{:<POINT$}{:<LIMIT$}", cut(point, POINT - 1), cut(&limit, LIMIT - 1));
     if others.is_empty() {
         return vec![head];
     }

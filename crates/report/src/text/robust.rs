@@ -8,6 +8,8 @@ use crate::number::{change, digits};
 
 /// Maximum number of numbers to show of each conclusion.
 const SHOWN: usize = 8;
+/// Number of numbers to name in a paragraph.
+const IN_SHORT: usize = 3;
 /// Columns of a bar.
 const BAR: usize = 17;
 /// Share of the drawn machines on which a conclusion must hold to be called robust.
@@ -41,6 +43,8 @@ fn head(robust: &Robustness) -> Vec<String> {
         robust.numbers
     );
     lines.extend(wrap(&numbers, "", ""));
+    let params = robust.params.iter().map(|(name, value)| format!("{name}={value}"));
+    lines.extend(wrap(&params.collect::<Vec<_>>().join(", "), "with ", "  "));
     if !robust.failures.is_empty() {
         let failed = format!(
             "{} machines gave no result, such as: {}",
@@ -61,17 +65,12 @@ fn of_claim(robust: &Robustness, claim: &Claim) -> Vec<String> {
         change(claim.percent)
     );
     let mut lines = wrap(&title, "", "  ");
+    if !is_change(claim) {
+        lines.push("  no change, and so no sign to keep.".to_owned());
+        return lines;
+    }
     lines.extend(wrap(&on_drawn(claim), "  ", "  "));
-    let flips: Vec<String> = claim
-        .moved
-        .iter()
-        .filter_map(|number| flip(claim, number).map(|value| format!("{} = {value}", number.name)))
-        .collect();
-    let flips = match &flips[..] {
-        [] => "no single number reverses it.".to_owned(),
-        some => format!("a single number reverses it: {}.", some.join(", ")),
-    };
-    lines.extend(wrap(&flips, "  ", "  "));
+    lines.extend(wrap(&reversed(claim), "  ", "  "));
     if claim.moved.is_empty() {
         return lines;
     }
@@ -86,6 +85,81 @@ fn of_claim(robust: &Robustness, claim: &Claim) -> Vec<String> {
         ));
     }
     lines
+}
+
+/// Formats a conclusion in one paragraph: where it holds, the numbers that reverse it, and those
+/// that move it most.
+pub(super) fn in_short(claim: &Claim) -> String {
+    if !is_change(claim) {
+        return format!("{}: {} does not change.", claim.arm, claim.metric);
+    }
+    let most: Vec<String> = claim
+        .moved
+        .iter()
+        .take(IN_SHORT)
+        .map(|number| {
+            let [low, high] = number.percent.map(change);
+            format!("{} ({low} to {high}; {})", number.name, number.basis)
+        })
+        .collect();
+    let most = if most.is_empty() { "no number".to_owned() } else { most.join(", ") };
+    format!(
+        "{}: {} {} {} {} It depends most on {most}.",
+        claim.arm,
+        claim.metric,
+        change(claim.percent),
+        on_drawn(claim),
+        reversed(claim)
+    )
+}
+
+/// Formats an analysis in a few lines: for each arm, on how many of the drawn machines its
+/// headlines have their sign, and the numbers that move them most.
+pub fn robust_brief(robust: &Robustness) -> String {
+    let mut arms: Vec<&str> = robust.claims.iter().map(|claim| claim.arm.as_str()).collect();
+    arms.dedup();
+    let of_arm = |arm: &&str| {
+        let claims: Vec<&Claim> =
+            robust.claims.iter().filter(|claim| claim.arm == *arm && is_change(claim)).collect();
+        if claims.is_empty() {
+            return format!("{arm}: no headline changes");
+        }
+        let counts = claims.iter().map(|claim| {
+            let all = claim.drawn_percent.len();
+            let holds = claim.holds_share().unwrap_or(0.0) * all as f64;
+            format!("{} on {holds:.0} of {all}", claim.metric)
+        });
+        let mut most: Vec<&str> =
+            claims.iter().filter_map(|claim| Some(claim.moved.first()?.name.as_str())).collect();
+        most.sort_unstable();
+        most.dedup();
+        let counts = counts.collect::<Vec<_>>().join(", ");
+        let most = match most.is_empty() {
+            true => "no cost changes it".to_owned(),
+            false => format!("depends most on {}", most.join(", ")),
+        };
+        format!("{arm}: {counts}; {most}")
+    };
+    let arms = arms.iter().map(of_arm).collect::<Vec<_>>().join("; ");
+    format!("sign on drawn machines: {arms}")
+}
+
+/// Returns whether there is a change on the profile's machine, which has a sign to keep.
+fn is_change(claim: &Claim) -> bool {
+    claim.percent != 0.0
+}
+
+/// Formats the single numbers that reverse a conclusion.
+fn reversed(claim: &Claim) -> String {
+    let flips: Vec<String> = claim
+        .moved
+        .iter()
+        .filter_map(|number| flip(claim, number).map(|value| format!("{} = {value}", number.name)))
+        .collect();
+    match &flips[..] {
+        [] => "No single number reverses it.".to_owned(),
+        some => format!("A single number reverses it: {}.", some.join(", ")),
+    }
 }
 
 /// Formats where a conclusion holds among the drawn machines.
@@ -140,8 +214,11 @@ fn row(claim: &Claim, number: &MovedNumber) -> String {
 }
 
 fn summary(robust: &Robustness) -> Vec<String> {
-    let drawn: Vec<&Claim> =
-        robust.claims.iter().filter(|claim| claim.holds_share().is_some()).collect();
+    let drawn: Vec<&Claim> = robust
+        .claims
+        .iter()
+        .filter(|claim| is_change(claim) && claim.holds_share().is_some())
+        .collect();
     if drawn.is_empty() {
         return vec![];
     }

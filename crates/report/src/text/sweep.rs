@@ -95,6 +95,14 @@ pub(super) fn name(document: &Document, keys: &[&str]) -> String {
     keys.iter().map(value).collect::<Vec<_>>().join(", ")
 }
 
+/// Returns the name of a document among others: its study, and its values of the parameters that
+/// are swept in that study.
+pub(crate) fn point(document: &Document, all: &[&Document]) -> String {
+    let same_study: Vec<&Document> =
+        all.iter().copied().filter(|other| other.study == document.study).collect();
+    format!("{} {}", document.study, name(document, &swept(&same_study))).trim().to_owned()
+}
+
 /// Returns the headlines that some document has, without those that are 0 everywhere.
 fn headlines<'a>(documents: &[&'a Document]) -> Vec<&'a str> {
     let arms = documents.iter().flat_map(|document| &document.arms);

@@ -69,6 +69,23 @@ pub(super) fn metrics(document: &Document, notes: &Notes<'_>, extent: Extent) ->
     lines
 }
 
+/// Returns a table of these metrics, of all arms.
+pub(super) fn of_metrics(document: &Document, names: &[&str]) -> Vec<String> {
+    let Some((base, others)) = document.arms.split_first() else { return vec![] };
+    let others: Vec<(&ArmRecord, Changes<'_>)> =
+        others.iter().map(|arm| (arm, changes(base, arm))).collect();
+    let rows = names.iter().flat_map(|name| rows(name, base, &others));
+    [head(!others.is_empty())].into_iter().chain(rows).collect()
+}
+
+/// Returns the lines that explain the tables of a document.
+pub(super) fn explanation(document: &Document) -> Vec<String> {
+    let Some((base, others)) = document.arms.split_first() else { return vec![] };
+    let others: Vec<(&ArmRecord, Changes<'_>)> =
+        others.iter().map(|arm| (arm, changes(base, arm))).collect();
+    legend(base, &others)
+}
+
 /// Returns the lines that explain the table.
 fn legend(base: &ArmRecord, others: &[(&ArmRecord, Changes<'_>)]) -> Vec<String> {
     let rate = base.metrics.values().any(|m| m.average == Average::Harmonic);
@@ -114,7 +131,7 @@ fn tested(changes: &Changes<'_>) -> usize {
 
 /// Returns the names of all metrics of all arms: those that the study orders, then the others by
 /// name.
-fn ordered<'a>(document: &'a Document, order: &[&'a str]) -> Vec<&'a str> {
+pub(crate) fn ordered<'a>(document: &'a Document, order: &[&'a str]) -> Vec<&'a str> {
     let mut all: Vec<&str> =
         document.arms.iter().flat_map(|arm| arm.metrics.keys()).map(String::as_str).collect();
     let place = |name: &str| order.iter().position(|o| *o == name).unwrap_or(order.len());

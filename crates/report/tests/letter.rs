@@ -1,0 +1,261 @@
+//! Tests of the block for a cover letter, of Markdown and of CSV.
+
+use std::collections::BTreeMap;
+
+use mmscale_document::{
+    ArmRecord, Average, Better, Build, Claim, CpuTimeRecord, Document, GapRecord, Host, LockRecord,
+    Metric, MovedNumber, ParamValue, ROBUST_SCHEMA, Robustness, SCHEMA, Target, Value,
+};
+use mmscale_report::{
+    About, CSV_HEAD, Calls, Letter, Notes, WIDTH, csv_rows, letter_text, markdown, markdown_page,
+};
+
+const LINK: &str =
+    "https://example.org/a-report-whose-address-is-longer-than-a-line-of-a-mail.html";
+
+fn metric(unit: &str, better: Option<Better>, headline: bool, scale: f64) -> Metric {
+    let values: Vec<f64> = (1..=7).map(|seed| scale * f64::from(100 + seed % 4)).collect();
+    Metric {
+        unit: unit.into(),
+        better,
+        headline,
+        average: Average::Arithmetic,
+        mean: values.iter().sum::<f64>() / 7.0,
+        ci95: None,
+        values: values.into_iter().map(|x| Some(Value::Real(x))).collect(),
+    }
+}
+
+/// Returns an arm whose time is multiplied by a factor, and whose memory by its inverse.
+fn arm(name: &str, factor: f64) -> ArmRecord {
+    let lower = Some(Better::Lower);
+    let metrics = [
+        ("cpu_ns_per_op", metric("ns", lower, true, 20.0 * factor)),
+        ("wait_max_ns", metric("ns", lower, false, 900.0 * factor)),
+        ("op_p99_ns", metric("ns", lower, false, 500.0 * factor)),
+        ("retries_per_pass", metric("1", lower, false, 1.0)),
+        ("held_max", metric("folios", lower, false, 1.0 / factor)),
+    ];
+    let lock = |site: &str, wait_total_ns| LockRecord {
+        class: "lruvec".into(),
+        site: site.into(),
+        acquisitions: 7000,
+        contentions: 700,
+        wait_total_ns,
+        wait_max_ns: 90_000,
+        hold_total_ns: 700_000,
+    };
+    let wait = |ns: f64| (ns * factor) as u64;
+    ArmRecord {
+        arm: name.into(),
+        policies: BTreeMap::from([("lru".into(), name.into())]),
+        seeds: (1..=7).collect(),
+        metrics: metrics.map(|(name, metric)| (name.to_owned(), metric)).into(),
+        cpu_time: Some(CpuTimeRecord { all_ns: 20_000_000, busy_ns: 14_000_000 }),
+        locks: vec![lock("folio_add", wait(4e6)), lock("release_pages", wait(3e6))],
+        calls: vec![],
+        per_cpu: BTreeMap::new(),
+        histograms: BTreeMap::new(),
+        sections: vec![],
+        spans: vec![],
+        host_metrics: BTreeMap::new(),
+    }
+}
+
+fn document(study: &str, cpus: u32) -> Document {
+    Document {
+        schema: SCHEMA.into(),
+        build: Build::new("mmscale", "0.1.0", "0123456789ab"),
+        program: None,
+        command: ["mmscale", "run", study].map(str::to_owned).into(),
+        study: study.into(),
+        study_file_hash: None,
+        on: Target::Sim,
+        profile: "x86-512".into(),
+        profile_hash: Some("0123456789abcdef".into()),
+        profile_bases: vec![],
+        cpus,
+        topology: None,
+        hz: 1000,
+        window_ns: Some(2_000_000),
+        params: BTreeMap::from([("pages".into(), ParamValue::Count(4))]),
+        host: Host { kernel: "Linux 6.18.0".into(), cpu: "A CPU".into() },
+        fingerprint: "0123456789abcdef".into(),
+        arms: vec![arm("stock", 1.0), arm("lazy", 0.25)],
+        failures: vec![],
+        left_out: BTreeMap::new(),
+        not_simulated: vec![GapRecord {
+            name: "vm_committed_as".into(),
+            shared_by: "machine".into(),
+            what: "accounts memory".into(),
+            file: "mm/util.c".into(),
+        }],
+    }
+}
+
+fn analysis() -> Robustness {
+    let moved = MovedNumber {
+        name: "handoff_ns".into(),
+        value: 575.0,
+        range: [110.0, 1200.0],
+        basis: "assumed".into(),
+        percent: [3.0, -85.0],
+    };
+    Robustness {
+        schema: ROBUST_SCHEMA.into(),
+        build: Build::new("mmscale", "0.1.0", "0123456789ab"),
+        command: ["mmscale", "robust", "churn"].map(str::to_owned).into(),
+        study: "churn".into(),
+        profile: "x86-512".into(),
+        profile_hash: "0123456789abcdef".into(),
+        cpus: 32,
+        params: BTreeMap::from([("pages".into(), ParamValue::Count(1))]),
+        seeds: vec![1, 2],
+        base: "stock".into(),
+        claims: vec![
+            Claim {
+                arm: "lazy".into(),
+                metric: "cpu_ns_per_op".into(),
+                percent: -75.0,
+                moved: vec![moved],
+                drawn_percent: vec![-70.0, -40.0, 5.0, -60.0],
+            },
+            Claim {
+                arm: "freeze".into(),
+                metric: "cpu_ns_per_op".into(),
+                percent: -5.0,
+                moved: vec![],
+                drawn_percent: vec![],
+            },
+        ],
+        numbers: 60,
+        without_effect: vec!["ipi_send_ns".into()],
+        machines: 4,
+        failures: vec![],
+    }
+}
+
+fn notes() -> Notes<'static> {
+    Notes {
+        summary: "what does the LRU lock cost?",
+        order: vec!["cpu_ns_per_op"],
+        defaults: BTreeMap::from([("pages".into(), ParamValue::Count(1))]),
+        ..Notes::default()
+    }
+}
+
+fn about() -> About<'static> {
+    let call = |text: &str| Some(format!("mmscale {text}"));
+    About {
+        notes: notes(),
+        link: Some(LINK),
+        arms: BTreeMap::from([("stock", "as in Linux 6.18"), ("lazy", "joins its list later")]),
+        sources: Some("the profile has 71 numbers: 20 measured, 51 assumed".into()),
+        calls: Calls {
+            smaller: call("run churn --cpus 2,8 --shape fill -o DIR"),
+            profile: call("run churn --profile PROFILE -o DIR"),
+            workloads: call("run vmstat pcp --policy lazy:lru=lazy -o DIR"),
+            robust: call("robust churn -o DIR"),
+            check: call("run churn --check -o DIR"),
+        },
+    }
+}
+
+/// Returns a letter, of which every line but the address fits a mail.
+fn shown(letter: &Letter<'_>) -> String {
+    let text = letter_text(letter);
+    for line in text.lines().filter(|line| !line.starts_with("Link: ")) {
+        assert!(line.chars().count() <= WIDTH && line == line.trim_end(), "{line}");
+    }
+    text
+}
+
+#[test]
+fn a_letter_has_an_answer_to_each_question_of_a_reviewer() {
+    let (main, small) = (document("churn", 64), document("churn", 2));
+    let (mut other, analysis) = (document("vmstat", 72), analysis());
+    other.arms[1] = arm("lazy", 1.5);
+    let others = vec![(&small, notes()), (&other, Notes::default())];
+    let letter = Letter { document: &main, others, analyses: vec![&analysis], about: about() };
+    insta::assert_snapshot!(shown(&letter));
+}
+
+#[test]
+fn what_is_missing_is_named_with_the_call_for_it() {
+    let main = document("churn", 64);
+    let letter = Letter { document: &main, others: vec![], analyses: vec![], about: about() };
+    let text = shown(&letter).replace("\n  ", " ");
+    for missing in [
+        "no smaller machine was run: mmscale run churn --cpus 2,8 --shape fill -o DIR",
+        "no other kind of machine was run: mmscale run churn --profile PROFILE -o DIR",
+        "no other workload was run: mmscale run vmstat pcp --policy lazy:lru=lazy -o DIR",
+        "the costs of this profile only: mmscale robust churn -o DIR",
+        "not checked in these runs: mmscale run churn --check -o DIR",
+    ] {
+        assert!(text.contains(missing), "{missing}\n{text}");
+    }
+    // Without a call that can be repeated, the gap is still named.
+    let letter =
+        Letter { document: &main, others: vec![], analyses: vec![], about: About::default() };
+    let text = shown(&letter).replace("\n  ", " ");
+    for missing in ["no smaller machine was run.", "no other workload was run.", "Link: none;"] {
+        assert!(text.contains(missing), "{missing}\n{text}");
+    }
+}
+
+#[test]
+fn an_analysis_of_other_arms_does_not_count() {
+    let (mut main, analysis) = (document("churn", 64), analysis());
+    main.arms[1].arm = "other".into();
+    let about = about();
+    let letter = Letter { document: &main, others: vec![], analyses: vec![&analysis], about };
+    assert!(shown(&letter).contains("not analysed"));
+}
+
+#[test]
+fn few_seeds_show_nothing_worse() {
+    let mut main = document("churn", 1);
+    for arm in &mut main.arms {
+        arm.seeds.truncate(2);
+        arm.metrics.values_mut().for_each(|metric| metric.values.truncate(2));
+    }
+    let about = about();
+    let letter = Letter { document: &main, others: vec![], analyses: vec![], about };
+    let text = shown(&letter);
+    assert!(text.contains("too few seeds to show that a metric is worse"), "{text}");
+    assert!(text.contains("exploratory: with 2 pairs no change can\n  hold"), "{text}");
+}
+
+#[test]
+fn csv_has_a_row_for_each_arm_metric_and_seed() {
+    let mut main = document("churn", 64);
+    main.arms[1].metrics.get_mut("held_max").unwrap().values[2] = None;
+    main.arms[1].arm = "lazy, twice".into();
+    let rows = csv_rows(&main, &notes());
+    assert_eq!(rows.lines().count(), 2 * 5 * 7);
+    assert_eq!(CSV_HEAD, "study,arm,cpus,seed,metric,value,unit,on,profile,hz,set\n");
+    for row in [
+        "churn,stock,64,1,cpu_ns_per_op,2020,ns,sim,x86-512,1000,pages=4",
+        "churn,\"lazy, twice\",64,3,held_max,,folios,sim,x86-512,1000,pages=4",
+    ] {
+        assert!(rows.lines().any(|line| line == row), "{row}\n{rows}");
+    }
+    let only = Notes { only: vec!["p99".into()], ..notes() };
+    assert_eq!(csv_rows(&main, &only).lines().count(), 2 * 7);
+}
+
+#[test]
+fn markdown_has_the_answer_and_a_table() {
+    let main = document("churn", 64);
+    let text = markdown(&main, &notes(), false);
+    insta::assert_snapshot!(text);
+    let all = markdown(&main, &notes(), true);
+    assert!(
+        all.contains("\n| `op_p99_ns` | 50.86us | 12.71us | -75.0% [-75.0..-75.0] |\n"),
+        "{all}"
+    );
+    let page = markdown_page(&[(main, notes()), (document("churn", 8), notes())]);
+    let row = "| churn 8 | lruvec 50% | lazy | `cpu_ns_per_op` | 2.034us | 508.6ns | \
+               -75.0% [-75.0..-75.0]\\* |";
+    assert!(page.lines().any(|line| line == row), "{page}");
+}
