@@ -38,6 +38,7 @@ fn arm(name: &str, factor: f64) -> ArmRecord {
     ];
     let lock = |site: &str, wait_total_ns| LockRecord {
         class: "lruvec".into(),
+        sleeps: false,
         site: site.into(),
         acquisitions: 7000,
         contentions: 700,
@@ -53,6 +54,7 @@ fn arm(name: &str, factor: f64) -> ArmRecord {
         metrics: metrics.map(|(name, metric)| (name.to_owned(), metric)).into(),
         cpu_time: Some(CpuTimeRecord { all_ns: 20_000_000, busy_ns: 14_000_000 }),
         locks: vec![lock("folio_add", wait(4e6)), lock("release_pages", wait(3e6))],
+        blame: vec![],
         calls: vec![],
         per_cpu: BTreeMap::new(),
         histograms: BTreeMap::new(),
@@ -70,6 +72,7 @@ fn document(study: &str, cpus: u32) -> Document {
         command: ["mmscale", "run", study].map(str::to_owned).into(),
         study: study.into(),
         study_file_hash: None,
+        script: None,
         on: Target::Sim,
         profile: "x86-512".into(),
         profile_hash: Some("0123456789abcdef".into()),
