@@ -17,7 +17,7 @@ use crate::interrupt::{self, Grace};
 use crate::output;
 use crate::progress;
 use crate::robust::headlines;
-use crate::run::settings;
+use crate::settings::settings;
 
 /// Scales one thing after another and shows what each would gain.
 pub(crate) fn whatif(registry: Registry, origin: Origin, args: &WhatIfArgs) -> Result<(), Failure> {
