@@ -5,8 +5,8 @@
 //! host). Its JSON form is stable and has a schema ([`schema_json`]). All collections are ordered,
 //! so that equal results make equal bytes. A [`Fingerprint`] identifies the results by 16 digits.
 //!
-//! Waits that another tool measured are a [`Measurement`]. [`LOCK_CLASSES`] names the locks of Linux
-//! for it and for the live kernel.
+//! Waits that another tool measured are a [`Measurement`]. [`LOCK_CLASSES`] names the locks of
+//! Linux for it and for the live kernel.
 
 mod blame;
 mod call;

@@ -130,6 +130,7 @@ pub const LOCK_CLASSES: &[LockClassRow] = &[
         functions: &[
             "unlink_file_vma",
             "unlink_file_vma_batch_process",
+            "free_pgtables",
             "vma_link_file",
             "rmap_walk_file",
             "unmap_mapping_range",
@@ -402,6 +403,7 @@ mod tests {
         assert_eq!(of(&["exit_mmap", "unmap_vmas", "unmap_page_range"], LockKind::Spin), "pte");
         assert_eq!(of(&["do_exit", "exit_mmap"], LockKind::Rwsem), "mmap_lock");
         assert_eq!(of(&["dup_mmap", "anon_vma_fork"], LockKind::Rwsem), "anon_vma");
+        assert_eq!(of(&["exit_mmap", "free_pgtables"], LockKind::Rwsem), "i_mmap");
         assert_eq!(of(&["ext4_iget"], LockKind::Rwsem), "rwsem");
         assert_eq!(of(&["free_pcppages_bulk"], LockKind::Mutex), "mutex");
         let fork = ["kernel_clone", "copy_process", "queued_write_lock_slowpath"];
