@@ -215,7 +215,7 @@ fn files_that_are_no_documents_are_told_with_advice() {
     let why = |path: &std::path::Path| read(path).unwrap_err().to_string();
     assert!(why(folder.path()).contains("no document in"));
     let line = serde_json::to_string(&saved("", 1.0).document).unwrap();
-    assert_eq!(read(&file("lines.txt", &format!("{line}\n{line}\n"))).unwrap().len(), 2);
+    assert_eq!(read(&file("lines.txt", &format!("{line}\n{line}\n"))).unwrap().runs.len(), 2);
     for (text, expected) in [
         ("", "no document in"),
         (&line[..line.len() / 2], "is not a complete document: EOF while parsing"),

@@ -1,10 +1,11 @@
 //! Comparison of two saved runs: each metric of each arm, before and after a change, over the seeds
-//! that both runs have.
+//! that both runs have; and of measured waits with those of a run.
 
 mod differences;
 mod gate;
 mod read;
 mod show;
+mod waits;
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -13,8 +14,9 @@ use mmscale_document::{ArmRecord, Document, Metric};
 use thiserror::Error;
 
 pub use gate::{Gate, GateError, Regression};
-pub use read::{Matched, ReadError, Saved, matched, read, read_with_analyses};
+pub use read::{Matched, Measured, ReadError, Saved, Side, matched, read};
 pub use show::{csv, markdown, text};
+pub use waits::{Waits, waits_csv, waits_text};
 
 use crate::changes::{MetricChange, Verdict, changes};
 

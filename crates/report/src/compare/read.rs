@@ -5,7 +5,9 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use mmscale_document::{Document, ParamValue, ROBUST_SCHEMA, Robustness, SCHEMA, Target};
+use mmscale_document::{
+    Document, MEASURED_SCHEMA, Measurement, ParamValue, ROBUST_SCHEMA, Robustness, SCHEMA, Target,
+};
 use thiserror::Error;
 
 /// A document of a file.
@@ -15,6 +17,32 @@ pub struct Saved {
     pub path: PathBuf,
     /// The document.
     pub document: Document,
+}
+
+/// Measured waits of a file.
+#[derive(Clone, Debug)]
+pub struct Measured {
+    /// The path of the file.
+    pub path: PathBuf,
+    /// The waits.
+    pub measurement: Measurement,
+}
+
+/// The documents of one side of a comparison.
+#[derive(Clone, Debug, Default)]
+pub struct Side {
+    /// Documents of runs.
+    pub runs: Vec<Saved>,
+    /// Measured waits, as `mmscale import` writes them.
+    pub measured: Vec<Measured>,
+    /// Robustness analyses, which a letter uses.
+    pub analyses: Vec<Robustness>,
+}
+
+impl Side {
+    fn len(&self) -> usize {
+        self.runs.len() + self.measured.len() + self.analyses.len()
+    }
 }
 
 /// Why documents cannot be read, or do not belong together.
@@ -92,31 +120,8 @@ fn other(path: &Path, found: Option<&str>) -> String {
     }
 }
 
-/// Reads a file with one or more documents of runs, or all `.json` files of a folder, by name.
-pub fn read(path: &Path) -> Result<Vec<Saved>, ReadError> {
-    let mut runs = Vec::new();
-    for (file, value) in values(path)? {
-        runs.push(run(file, value)?);
-    }
-    if runs.is_empty() { Err(ReadError::Empty { path: path.to_owned() }) } else { Ok(runs) }
-}
-
-/// Reads documents of runs and robustness analyses, as [`read`] does.
-pub fn read_with_analyses(path: &Path) -> Result<(Vec<Saved>, Vec<Robustness>), ReadError> {
-    let (mut runs, mut analyses) = (Vec::new(), Vec::new());
-    for (path, value) in values(path)? {
-        if schema(&value) == Some(ROBUST_SCHEMA) {
-            let broken = |why: serde_json::Error| ReadError::Broken { path, why: why.to_string() };
-            analyses.push(serde_json::from_value(value).map_err(broken)?);
-        } else {
-            runs.push(run(path, value)?);
-        }
-    }
-    Ok((runs, analyses))
-}
-
-/// Returns the JSON values of a file, or of all `.json` files of a folder, each with its file.
-fn values(path: &Path) -> Result<Vec<(PathBuf, serde_json::Value)>, ReadError> {
+/// Reads a file with one or more documents, or all `.json` files of a folder, by name.
+pub fn read(path: &Path) -> Result<Side, ReadError> {
     let fail = |source| ReadError::Io { path: path.to_owned(), source };
     let mut files = Vec::new();
     if path.is_dir() {
@@ -128,38 +133,46 @@ fn values(path: &Path) -> Result<Vec<(PathBuf, serde_json::Value)>, ReadError> {
     } else {
         files.push(path.to_owned());
     }
-    let mut all = Vec::new();
-    for path in files {
-        let fail = |source| ReadError::Io { path: path.clone(), source };
-        let broken =
-            |why: serde_json::Error| ReadError::Broken { path: path.clone(), why: why.to_string() };
-        let text = fs::read_to_string(&path).map_err(fail)?;
-        let before = all.len();
-        for value in serde_json::Deserializer::from_str(&text).into_iter() {
-            all.push((path.clone(), value.map_err(broken)?));
-        }
-        if all.len() == before {
-            return Err(ReadError::Empty { path });
-        }
+    let mut side = Side::default();
+    for file in files {
+        read_file(&file, &mut side)?;
     }
-    Ok(all)
+    if side.len() == 0 {
+        return Err(ReadError::Empty { path: path.to_owned() });
+    }
+    Ok(side)
 }
 
-/// Returns the kind and version of a document.
-fn schema(value: &serde_json::Value) -> Option<&str> {
-    value.get("schema").and_then(|schema| schema.as_str())
-}
-
-fn run(path: PathBuf, value: serde_json::Value) -> Result<Saved, ReadError> {
-    let found = schema(&value);
-    if found != Some(SCHEMA) {
-        let found = found.map(str::to_owned);
-        return Err(ReadError::Other { path, found });
+/// Adds the documents of a file.
+fn read_file(path: &Path, side: &mut Side) -> Result<(), ReadError> {
+    let fail = |source| ReadError::Io { path: path.to_owned(), source };
+    let broken =
+        |why: serde_json::Error| ReadError::Broken { path: path.to_owned(), why: why.to_string() };
+    let text = fs::read_to_string(path).map_err(fail)?;
+    let values = serde_json::Deserializer::from_str(&text).into_iter::<serde_json::Value>();
+    let before = side.len();
+    for value in values {
+        let value = value.map_err(broken)?;
+        let path = path.to_owned();
+        match value.get("schema").and_then(|schema| schema.as_str()) {
+            Some(SCHEMA) => {
+                let document = serde_json::from_value(value).map_err(broken)?;
+                side.runs.push(Saved { path, document });
+            }
+            Some(MEASURED_SCHEMA) => {
+                let measurement = serde_json::from_value(value).map_err(broken)?;
+                side.measured.push(Measured { path, measurement });
+            }
+            Some(ROBUST_SCHEMA) => {
+                side.analyses.push(serde_json::from_value(value).map_err(broken)?);
+            }
+            found => return Err(ReadError::Other { path, found: found.map(str::to_owned) }),
+        }
     }
-    match serde_json::from_value(value) {
-        Ok(document) => Ok(Saved { path, document }),
-        Err(why) => Err(ReadError::Broken { path, why: why.to_string() }),
+    if side.len() == before {
+        return Err(ReadError::Empty { path: path.to_owned() });
     }
+    Ok(())
 }
 
 /// A study and its kind of machine.
