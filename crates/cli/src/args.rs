@@ -76,10 +76,14 @@ pub(crate) enum Command {
     Robust(Box<RobustArgs>),
     /// Say what a study gains if a lock is held for less time, or a cost is smaller
     Whatif(Box<WhatIfArgs>),
-    /// Compare two saved runs, before and after a change
+    /// Compare two saved runs, before and after a change; or measured waits with a run
     Compare(CompareArgs),
     /// Write the block for the cover letter of a change, from saved runs
     Letter(LetterArgs),
+    /// Read another tool's report of lock contention, for `compare`
+    Import(ImportArgs),
+    /// Say which known problem a report or a mail resembles, and how to reproduce it
+    Explain(ExplainArgs),
     /// List studies, policies, versions of Linux and machine profiles; describe one of them
     List(ListArgs),
     /// Compare predictions with measurements: published ones, and those of this computer
@@ -133,12 +137,27 @@ const COMPARE_EXAMPLES: &str = "\
 Examples:
   mmscale run vmstat -o before
   mmscale compare before after
-  mmscale compare before after --fail-on-regression 'zone_lock_*=5%'";
+  mmscale compare before after --fail-on-regression 'zone_lock_*=5%'
+  mmscale compare production.json after";
+
+/// Examples of `import`.
+const IMPORT_EXAMPLES: &str = "\
+Examples:
+  mmscale import contention.txt --cpus 72 --seconds 10 -o production.json
+  mmscale import lock_stat.txt --cpus 72 -o production.json
+  mmscale import live.json -o production.json";
+
+/// Examples of `explain`.
+const EXPLAIN_EXAMPLES: &str = "\
+Examples:
+  mmscale explain contention.txt --cpus 72 --seconds 10
+  mmscale explain mail.txt --run
+  mmscale explain -";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = COMPARE_EXAMPLES)]
 pub(crate) struct CompareArgs {
-    /// A document that `mmscale run -o` wrote, or a folder of them
+    /// A document that `mmscale run -o` or `mmscale import -o` wrote, or a folder of them
     #[arg(value_name = "BEFORE")]
     pub(crate) before: PathBuf,
     /// The document or folder to compare with it
@@ -170,6 +189,47 @@ pub(crate) struct LetterArgs {
     /// The arms that the letter is about; all if not given
     #[arg(long = "arm", value_name = "A,B", value_delimiter = ',')]
     pub(crate) arms: Vec<String>,
+}
+
+/// A report of another tool, and what it may not have.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ReportArgs {
+    /// The report: output of `perf lock contention`, /proc/lock_stat, klockstat of bcc, or `mmscale
+    /// live --format json`; `-` is stdin
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// CPUs of the computer, if the report does not have them
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65536))]
+    pub(crate) cpus: Option<u32>,
+    /// Duration of the measurement, if the report does not have it
+    #[arg(long, value_name = "S")]
+    pub(crate) seconds: Option<f64>,
+    /// The number of the table, in the order of the file, if the file has several
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) table: Option<u32>,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = IMPORT_EXAMPLES)]
+pub(crate) struct ImportArgs {
+    #[command(flatten)]
+    pub(crate) report: ReportArgs,
+    /// The file to write, such as production.json; stdout if not given
+    #[arg(short = 'o', long = "output", value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+    /// Replace FILE if it exists; otherwise that is an error
+    #[arg(long, requires = "output")]
+    pub(crate) replace: bool,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXPLAIN_EXAMPLES)]
+pub(crate) struct ExplainArgs {
+    #[command(flatten)]
+    pub(crate) report: ReportArgs,
+    /// Run the study that the report resembles, and show its waits next to the measured ones
+    #[arg(long)]
+    pub(crate) run: bool,
 }
 
 #[derive(Debug, clap::Args)]

@@ -6,14 +6,18 @@ use indicatif::{ProgressBar, ProgressStyle};
 use mmscale_calibrate::{Effort, Of, calibrate as measure, text};
 
 use crate::args::{CalibrateArgs, ProfileOf};
-use crate::destination::Destination;
+use crate::destination::{Destination, PROFILE};
 use crate::failure::Failure;
 use crate::output;
 
 /// Measures this computer and writes its profile to a file or to stdout.
 pub(crate) fn calibrate(args: &CalibrateArgs) -> Result<(), Failure> {
     let existing = output::existing(args.replace);
-    let place = args.output.as_deref().map(|path| Destination::open(path, existing)).transpose()?;
+    let place = args
+        .output
+        .as_deref()
+        .map(|path| Destination::open(path, existing, PROFILE))
+        .transpose()?;
     let effort = if args.quick { Effort::Quick } else { Effort::Full };
     // The bar hides itself if stderr is not a terminal.
     let bar = ProgressBar::new(0);

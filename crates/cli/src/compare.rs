@@ -2,7 +2,8 @@
 
 use anyhow::anyhow;
 use mmscale_report::compare::{
-    Comparison, Gate, GateError, Matched, ReadError, Saved, csv, markdown, matched, read, text,
+    Comparison, Gate, GateError, Matched, ReadError, Saved, Side, Waits, csv, markdown, matched,
+    read, text, waits_csv, waits_text,
 };
 
 use crate::args::{CompareArgs, CompareFormat};
@@ -26,6 +27,10 @@ pub(crate) fn compare(args: &CompareArgs) -> Result<(), Failure> {
     let gates = args.fail_on_regression.iter().map(|text| Gate::parse(text));
     let gates = gates.collect::<Result<Vec<_>, _>>()?;
     let (before, after) = (read(&args.before)?, read(&args.after)?);
+    if !before.measured.is_empty() || !after.measured.is_empty() {
+        return measured(args, &before, &after);
+    }
+    let (before, after) = (before.runs, after.runs);
     let Matched { pairs, only } = matched(&before, &after)?;
     for (side, rest) in ["before", "after"].into_iter().zip(&only) {
         rest.iter().for_each(|saved| output::tell(&format!("only {side}: {}", named(saved))));
@@ -53,6 +58,47 @@ pub(crate) fn compare(args: &CompareArgs) -> Result<(), Failure> {
             Err(Failure::Run(anyhow!("{what} beyond the limit: {}", found.join("; "))))
         }
     }
+}
+
+/// Compares measured waits with other measured waits or with those of runs.
+fn measured(args: &CompareArgs, before: &Side, after: &Side) -> Result<(), Failure> {
+    if !args.fail_on_regression.is_empty() {
+        let what = "--fail-on-regression compares metrics of runs, which measured waits do not \
+                    have: leave it out";
+        return Err(Failure::Call(anyhow!(what)));
+    }
+    let (before, after) = (waits(before)?, waits(after)?);
+    let mut text = String::new();
+    for before in &before {
+        for after in &after {
+            let separator = if text.is_empty() { "" } else { "\n" };
+            let names = ["before", "after"];
+            let shown = match args.format {
+                CompareFormat::Text => waits_text(names, [before, after]),
+                CompareFormat::Csv => waits_csv(names, [before, after]),
+                CompareFormat::Md => {
+                    let what = "measured waits have no Markdown form: use --format text or csv";
+                    return Err(Failure::Call(anyhow!(what)));
+                }
+            };
+            text.push_str(&format!("{separator}{shown}"));
+        }
+    }
+    output::print(&text)
+}
+
+/// Returns the waits of a side: of each measurement, and of the first arm of each run.
+fn waits(side: &Side) -> Result<Vec<Waits>, Failure> {
+    let measured = side.measured.iter().map(|one| Waits::of_measurement(&one.measurement));
+    let runs = side
+        .runs
+        .iter()
+        .filter_map(|saved| Some(Waits::of_arm(&saved.document, saved.document.arms.first()?)));
+    let all: Vec<Waits> = measured.chain(runs).collect();
+    if all.is_empty() {
+        return Err(Failure::Call(anyhow!("the documents have no arm with a result")));
+    }
+    Ok(all)
 }
 
 fn named(saved: &Saved) -> String {

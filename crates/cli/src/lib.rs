@@ -15,9 +15,11 @@ mod compare;
 mod destination;
 #[cfg(feature = "live")]
 mod doctor;
+mod explain;
 mod failure;
 mod fidelity;
 mod file_names;
+mod import;
 mod interrupt;
 #[cfg(feature = "live")]
 mod leftovers;
@@ -115,6 +117,8 @@ fn dispatch(registry: Registry, origin: Origin, command: Option<Command>) -> Res
         Some(Command::Whatif(args)) => whatif::whatif(registry, origin, &args),
         Some(Command::Compare(args)) => compare::compare(&args),
         Some(Command::Letter(args)) => letter::letter(registry, &args),
+        Some(Command::Import(args)) => import::import(origin, &args),
+        Some(Command::Explain(args)) => explain::explain(registry, origin, &args),
         Some(Command::List(args)) => list::list(registry, &args),
         Some(Command::Fidelity(args)) => fidelity::fidelity(registry.profiles(), &args),
         Some(Command::Live(args)) => kernel::live(&args),

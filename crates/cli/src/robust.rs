@@ -96,7 +96,9 @@ impl MoveCosts {
         };
         let result = analyse(&request, interrupt, &told);
         bar.finish_and_clear();
-        result.map_err(failure)
+        let result = result.map_err(failure)?;
+        request.cache.keep_analysis(plan, &result);
+        Ok(result)
     }
 }
 
@@ -125,14 +127,14 @@ fn profile_of(profiles: Profiles, plan: &Plan, named: Option<&Path>) -> Result<M
     profiles.open(path).map_err(|why| Failure::from(CallError::from(why)))
 }
 
-/// Returns the cache in a folder, or in the usual one. Without a home there is none.
-fn cache(folder: Option<PathBuf>) -> Cache {
+/// Returns the cache in the chosen folder, or in the usual one. Without a home there is none.
+pub(crate) fn cache(chosen: Option<PathBuf>) -> Cache {
     let home = || Some(PathBuf::from(env::var_os("HOME")?).join(".cache"));
     let usual = || {
         let own = env::var_os("XDG_CACHE_HOME").map(PathBuf::from).or_else(home)?;
         Some(own.join("mmscale"))
     };
-    folder.or_else(usual).map_or(Cache::none(), Cache::at)
+    chosen.or_else(usual).map_or(Cache::none(), Cache::at)
 }
 
 fn failure(why: RobustError) -> Failure {

@@ -51,6 +51,7 @@ const HOUSE: [Room; 22] = [
     room("threads", &["arch", "document"]).tested_with(MEMORY_MANAGER),
     room("linux", &["system", "document"]),
     room("report", &["document", "stats"]),
+    room("measured", &["document"]),
     room(
         "harness",
         &[
@@ -70,7 +71,17 @@ const HOUSE: [Room; 22] = [
     ),
     room(
         "cli",
-        &["calibrate", "document", "harness", "identity", "live", "report", "stats", "studies"],
+        &[
+            "calibrate",
+            "document",
+            "harness",
+            "identity",
+            "live",
+            "measured",
+            "report",
+            "stats",
+            "studies",
+        ],
     ),
     dev_room("conformance", &["arch", "frames", "kernel", "mm", "sim", "system", "threads"]),
     dev_room("stepped", &["arch"]),

@@ -9,7 +9,7 @@ use mmscale_calibrate::Profiles;
 use mmscale_calibrate::derive::{self, DeriveError, Groups, Known, Text};
 
 use crate::args::NewArgs;
-use crate::destination::Destination;
+use crate::destination::{Destination, PROFILE};
 use crate::failure::Failure;
 use crate::output;
 
@@ -19,8 +19,9 @@ const MAX_BYTES: u64 = 512 << 20;
 /// Derives a profile from the known properties of a machine, and writes it to a file or to stdout.
 pub(super) fn new(profiles: Profiles, args: &NewArgs) -> Result<(), Failure> {
     let place = args.output.as_deref();
-    let place =
-        place.map(|path| Destination::open(path, output::existing(args.replace))).transpose()?;
+    let place = place
+        .map(|path| Destination::open(path, output::existing(args.replace), PROFILE))
+        .transpose()?;
     let known = Known {
         profiles,
         base: base(args)?,

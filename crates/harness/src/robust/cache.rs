@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use mmscale_document::Fingerprint;
+use mmscale_document::{Fingerprint, Robustness};
 use serde::{Deserialize, Serialize};
 
 use crate::plan::Plan;
@@ -63,15 +63,44 @@ impl Cache {
     }
     /// Keeps an outcome. Errors are ignored: the run is done again the next time.
     pub(super) fn keep(&self, plan: &Plan, arm: ArmId, seed: u64, outcome: &Outcome) {
-        let Some(file) = self.file(plan, arm, seed) else { return };
-        let Some(folder) = file.parent() else { return };
-        let Ok(text) = serde_json::to_string(outcome) else { return };
-        // A new file is renamed when it is complete, so that no reader finds half of it.
-        let new = file.with_extension(format!("{}.tmp", std::process::id()));
-        let written = fs::create_dir_all(folder).and_then(|()| fs::write(&new, text));
-        if written.and_then(|()| fs::rename(&new, &file)).is_err() {
-            let _ = fs::remove_file(&new);
+        if let Some(file) = self.file(plan, arm, seed) {
+            write(&file, outcome);
         }
+    }
+    fn analysis_file(&self, plan: &Plan) -> Option<PathBuf> {
+        let mut key = Fingerprint::new();
+        for (name, value) in plan.shown_params() {
+            key.add_str(&name);
+            key.add_str(&value.to_string());
+        }
+        let hash = plan.profile.as_ref().map_or(0, |profile| profile.hash);
+        [hash, plan.cpus as u64, u64::from(plan.hz)].into_iter().for_each(|n| key.add(n));
+        let name = format!("robust-{}-{}.json", plan.study.name(), key.to_hex());
+        Some(self.folder.as_ref()?.join(name))
+    }
+    /// Returns the last analysis of the plan's study on its machine with its parameters. It may be
+    /// of another build, which it names, and of other arms.
+    pub fn analysis(&self, plan: &Plan) -> Option<Robustness> {
+        let text = fs::read_to_string(self.analysis_file(plan)?).ok()?;
+        serde_json::from_str(&text).ok()
+    }
+    /// Keeps an analysis in place of an earlier one. Errors are ignored.
+    pub fn keep_analysis(&self, plan: &Plan, analysis: &Robustness) {
+        if let Some(file) = self.analysis_file(plan) {
+            write(&file, analysis);
+        }
+    }
+}
+
+/// Writes a value to a file. Errors are ignored.
+fn write(file: &Path, value: &impl Serialize) {
+    let Some(folder) = file.parent() else { return };
+    let Ok(text) = serde_json::to_string(value) else { return };
+    // A new file is renamed when it is complete, so that no reader finds half of it.
+    let new = file.with_extension(format!("{}.tmp", std::process::id()));
+    let written = fs::create_dir_all(folder).and_then(|()| fs::write(&new, text));
+    if written.and_then(|()| fs::rename(&new, file)).is_err() {
+        let _ = fs::remove_file(&new);
     }
 }
 

@@ -1,0 +1,358 @@
+//! The text of an explanation.
+
+use std::collections::BTreeMap;
+
+use mmscale_document::{Counterpart, LOCK_CLASSES, counterpart};
+use mmscale_harness::{Registry, Shape, coverage};
+use mmscale_measured::{Basis, CALLS, Item, Likeness, Resemblance, Table};
+use mmscale_report::wrap;
+
+use super::{Case, Recipe};
+
+/// Number of paths, gaps and other locks to name.
+const NAMED: usize = 3;
+/// Number of functions of a path to show, innermost first.
+const STEPS: usize = 4;
+
+/// Returns the lines of an explanation.
+pub(super) fn lines(
+    registry: Registry,
+    case: &Case<'_>,
+    found: &Resemblance,
+    recipe: Option<&Recipe>,
+) -> Vec<String> {
+    let mut lines = vec![];
+    let mut entry = |key: &str, text: String| {
+        lines.extend(wrap(&text, &format!("{key:<9} "), "          "));
+    };
+    for text in read(case, found) {
+        entry("report", text);
+    }
+    for text in damage(case) {
+        entry("damaged", text);
+    }
+    for note in &case.report.notes {
+        entry("note", note.clone());
+    }
+    for note in case.tables.iter().flat_map(|table| &table.notes) {
+        entry("note", note.clone());
+    }
+    if case.tables.is_empty() {
+        case.report.others.iter().for_each(|other| entry("note", other.clone()));
+    }
+    match found.best() {
+        Some(best) => {
+            let summary = registry.find(best.problem.study()).map(|study| study.summary());
+            let summary = summary.unwrap_or("a study that this program does not have");
+            entry("resembles", format!("{}: {summary}", best.problem.study()));
+            because(best, found).into_iter().for_each(|text| entry("because", text));
+        }
+        None => entry("resembles", nothing(found)),
+    }
+    for other in found.likeness.iter().filter(|other| found.best() != Some(*other)) {
+        if other.share >= 0.01 && found.basis != Basis::Names {
+            let (study, share) = (other.problem.study(), percent(other.share));
+            entry("also", format!("{share} belong to {study}"));
+        }
+    }
+    for (key, text) in covered(case, found) {
+        entry(key, text);
+    }
+    if let Some(recipe) = recipe {
+        entry("repeat", command(case, recipe));
+        sizes(case, registry, recipe).into_iter().for_each(|text| entry("size", text));
+    }
+    lines
+}
+
+/// Says what was read.
+fn read(case: &Case<'_>, found: &Resemblance) -> Vec<String> {
+    let mut parts = Vec::new();
+    for table in &case.tables {
+        let Table { tool, lines: (from, to), caption, waits, .. } = table;
+        let caption = if caption.is_empty() { String::new() } else { format!(" ({caption})") };
+        let (rows, plural) = (waits.len(), if waits.len() == 1 { "" } else { "s" });
+        let sum = match table.wait_total_ns() {
+            0 => String::new(),
+            ns => format!(", {} of waits", time(ns as f64)),
+        };
+        let place =
+            if from == to { format!("line {from}") } else { format!("lines {from} to {to}") };
+        let what = if tool == "summary" {
+            let kernels = waits.iter().filter_map(|wait| wait.task.as_deref());
+            format!("for {}", kernels.collect::<Vec<_>>().join(", "))
+        } else {
+            format!("{rows} row{plural}{sum}")
+        };
+        parts.push(format!("{tool}{caption}, {place}: {what}"));
+    }
+    let stacks = case.report.stacks.len();
+    if stacks > 0 && case.tables.is_empty() {
+        let plural = if stacks == 1 { "" } else { "s" };
+        parts.push(format!("{stacks} call path{plural}, no table of waits"));
+    }
+    if parts.is_empty() {
+        parts.push(match found.basis {
+            Basis::Names => "no table and no call path: only what its sentences name".to_owned(),
+            _ => "no table, no call path, and no known lock or function".to_owned(),
+        });
+    }
+    parts
+}
+
+/// Says where tables end early.
+fn damage(case: &Case<'_>) -> Vec<String> {
+    let faults = case.tables.iter().filter_map(|table| table.fault.as_ref());
+    faults.map(|fault| format!("{fault}; the rows before it are used")).collect()
+}
+
+/// Says why the report resembles a problem.
+fn because(best: &Likeness, found: &Resemblance) -> Vec<String> {
+    let mut reasons = Vec::new();
+    let what = weights(found.basis);
+    if best.share > 0.0 {
+        let own = || found.items.iter().filter(|item| item.problem == Some(best.problem));
+        let mut paths = BTreeMap::<String, f64>::new();
+        for item in own() {
+            *paths.entry(shown(item)).or_default() += item.weight / found.weight();
+        }
+        let mut paths: Vec<(String, f64)> = paths.into_iter().collect();
+        paths.sort_by(|a, b| b.1.total_cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+        let paths = paths.iter().take(NAMED);
+        let paths: Vec<String> = paths
+            .map(|(path, share)| match found.basis {
+                Basis::Paths => path.clone(),
+                _ => format!("{} {path}", percent(*share)),
+            })
+            .collect();
+        let amount = match found.basis {
+            Basis::Paths => format!("{} of {}", own().count(), found.items.len()),
+            _ => format!("{} of the", percent(best.share)),
+        };
+        reasons.push(format!("{amount} {what} belong to it: {}", paths.join("; ")));
+        if own().any(|item| item.by_names) {
+            reasons.push(format!(
+                "these paths are too short to decide; the text names {}",
+                best.names.join(", ")
+            ));
+        } else if own().all(|item| item.path.len() <= 1) && best.problem.study() == "pcp" {
+            reasons.push(
+                "these paths are too short to distinguish pcp from vmstat: record stacks (perf \
+                 lock contention -v)"
+                    .to_owned(),
+            );
+        }
+    } else {
+        reasons.push(format!(
+            "its sentences name {}; without a table or a call path this is a guess",
+            best.names.join(", ")
+        ));
+    }
+    reasons
+}
+
+/// Says that the report resembles no known problem.
+fn nothing(found: &Resemblance) -> String {
+    let what = weights(found.basis);
+    let names: usize = found.likeness.iter().map(|likeness| likeness.names.len()).sum();
+    match found.basis {
+        Basis::Waits | Basis::Samples | Basis::Paths => {
+            let best = found.likeness.first().map_or(0.0, |likeness| likeness.share);
+            if best > 0.0 {
+                format!(
+                    "none of the five known problems: the nearest has {} of the {what}",
+                    percent(best)
+                )
+            } else {
+                format!("none of the five known problems: none of the {what} belong to them")
+            }
+        }
+        Basis::Names if names > 0 => {
+            "none of the five known problems: a single name in a text is too little".to_owned()
+        }
+        Basis::Names | Basis::None => "none of the five known problems".to_owned(),
+    }
+}
+
+const fn weights(basis: Basis) -> &'static str {
+    match basis {
+        Basis::Waits => "waits",
+        Basis::Samples => "samples at locks",
+        Basis::Paths => "call paths to waits",
+        Basis::Names | Basis::None => "names",
+    }
+}
+
+/// Formats the innermost functions of an item, or the name of its lock.
+fn shown(item: &Item) -> String {
+    let inner: Vec<&str> = item.path.iter().rev().take(STEPS).map(String::as_str).collect();
+    let class = if item.class == CALLS { "wait for other CPUs" } else { &item.class };
+    match (&item.lock, inner.is_empty()) {
+        (Some(lock), true) => format!("{class} ({lock})"),
+        (None, true) => format!("{class}, function unknown"),
+        (_, false) => format!("{class} in {}", inner.join(" < ")),
+    }
+}
+
+/// Says which share of the waits is for locks that are simulated, and names the others.
+fn covered(case: &Case<'_>, found: &Resemblance) -> Vec<(&'static str, String)> {
+    if found.items.is_empty() {
+        return named_only(case, found);
+    }
+    let all = found.weight();
+    let mut simulated = BTreeMap::<&str, f64>::new();
+    let mut missing = BTreeMap::<(u8, String), f64>::new();
+    for item in &found.items {
+        let share = item.weight / all;
+        match counterpart(&item.class) {
+            Counterpart::Class(_) => *simulated.entry(&item.class).or_default() += share,
+            _ if item.class == CALLS => {
+                *simulated.entry("waits for other CPUs").or_default() += share;
+            }
+            Counterpart::Gap(name) => *missing.entry((0, name.to_owned())).or_default() += share,
+            Counterpart::Unknown => {
+                let inner = item.path.last().or(item.lock.as_ref());
+                let inner = inner.map_or("an unknown function", String::as_str);
+                let name = format!("{} lock in {inner}", item.class);
+                *missing.entry((1, name)).or_default() += share;
+            }
+        }
+    }
+    let what = weights(found.basis);
+    let sorted = |shares: Vec<(String, f64)>| {
+        let mut shares = shares;
+        shares.sort_by(|a, b| b.1.total_cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+        shares
+    };
+    let sum: f64 = simulated.values().sum();
+    let own =
+        sorted(simulated.iter().map(|(class, share)| ((*class).to_owned(), *share)).collect());
+    let own: Vec<String> =
+        own.iter().take(2 * NAMED).map(|(c, share)| format!("{c} {}", percent(*share))).collect();
+    let mut lines = vec![];
+    if own.is_empty() {
+        lines.push(("covered", format!("none of the {what} are for a lock that is simulated")));
+    } else {
+        let text = format!("{} of the {what} are simulated: {}", percent(sum), own.join(", "));
+        lines.push(("covered", text));
+    }
+    let missing = sorted(missing.into_iter().map(|((_, name), share)| (name, share)).collect());
+    let rest: f64 = missing.iter().skip(2 * NAMED).map(|(_, share)| share).sum();
+    for (name, share) in missing.iter().take(2 * NAMED) {
+        lines.push(("missing", format!("{} {}", percent(*share), gap(name))));
+    }
+    if rest > 0.0 {
+        let more = missing.len() - 2 * NAMED;
+        lines.push(("missing", format!("{} {more} more", percent(rest))));
+    }
+    lines
+}
+
+/// Describes a lock that is not simulated.
+fn gap(name: &str) -> String {
+    match coverage::GAPS.iter().find(|gap| gap.name == name) {
+        Some(gap) => format!("{name}: {} ({})", gap.what, gap.file),
+        None => format!("{name}: not simulated"),
+    }
+}
+
+/// Says which of the named locks are simulated.
+fn named_only(case: &Case<'_>, found: &Resemblance) -> Vec<(&'static str, String)> {
+    let tasks = case.tables.iter().any(|table| !table.waits.is_empty());
+    if tasks && found.items.is_empty() {
+        let text = "the table names no lock and no function: which locks are simulated cannot be \
+                    said; print it by caller (perf lock contention without -t)";
+        return vec![("covered", text.to_owned())];
+    }
+    let mut lines = vec![];
+    let classes = &case.report.prose.classes;
+    let (own, gaps): (Vec<&str>, Vec<&str>) = LOCK_CLASSES
+        .iter()
+        .map(|row| row.class)
+        .filter(|class| classes.contains_key(class))
+        .partition(|class| matches!(counterpart(class), Counterpart::Class(_)));
+    if !own.is_empty() {
+        lines.push((
+            "covered",
+            format!("of the named locks these are simulated: {}", own.join(", ")),
+        ));
+    }
+    for class in gaps {
+        if let Counterpart::Gap(name) = counterpart(class) {
+            lines.push(("missing", gap(name)));
+        }
+    }
+    lines
+}
+
+/// Returns the command that reproduces the problem.
+fn command(case: &Case<'_>, recipe: &Recipe) -> String {
+    format!("mmscale run {}", options(case, recipe))
+}
+
+/// Returns the study and options of the command.
+pub(super) fn options(case: &Case<'_>, recipe: &Recipe) -> String {
+    let mut words = vec![recipe.study.to_owned()];
+    words.extend(case.cpus.map(|cpus| format!("--cpus {cpus}")));
+    if recipe.shape != Shape::Keep {
+        words.push(format!("--shape {}", recipe.shape.name()));
+    }
+    words.push(format!("--arm {}", recipe.arms.join(",")));
+    words.extend(recipe.settings.iter().map(|setting| format!("--set {setting}")));
+    words.join(" ")
+}
+
+/// Says where the size is from, and what may change it.
+fn sizes(case: &Case<'_>, registry: Registry, recipe: &Recipe) -> Vec<String> {
+    let prose = &case.report.prose;
+    let mut lines = vec![];
+    let defaults = registry.find(recipe.study).map(|study| study.defaults());
+    if case.cpus.is_none() {
+        let own = defaults.map_or(String::new(), |defaults| {
+            format!(": the study has {} ({})", defaults.cpus, defaults.profile)
+        });
+        let named: Vec<String> =
+            prose.cpus.iter().map(|(n, line)| format!("{n} (line {line})")).collect();
+        let named = match named.as_slice() {
+            [] => String::new(),
+            named => format!("; the text names {}", named.join(", ")),
+        };
+        lines.push(format!("the number of CPUs is not known{own}; give --cpus{named}"));
+    } else if let Some((cpus, line)) = prose.cpus.first_key_value()
+        && prose.cpus.len() == 1
+        && case.cpus == Some(*cpus)
+        && case.tables.iter().all(|table| table.cpus.is_none())
+    {
+        lines.push(format!("{cpus} CPUs, from line {line}"));
+    }
+    if prose.kasan && recipe.study == "vmstat" {
+        lines.push(
+            "the text names KASAN, with which locks are held longer: --set hold_scale=6".to_owned(),
+        );
+    }
+    if let Some(command) = &prose.stress_ng
+        && ["vmstat", "churn"].contains(&recipe.study)
+    {
+        lines.push(format!(
+            "the text runs `{command}`; on this computer's kernel: mmscale run {} --with stress-ng",
+            recipe.study
+        ));
+    }
+    lines
+}
+
+/// Formats a share.
+pub(super) fn percent(share: f64) -> String {
+    let x = 100.0 * share;
+    if x < 9.95 { format!("{x:.1} %") } else { format!("{x:.0} %") }
+}
+
+/// Formats a time.
+pub(super) fn time(ns: f64) -> String {
+    match ns {
+        x if x >= 1e9 => format!("{:.2} s", x / 1e9),
+        x if x >= 1e6 => format!("{:.2} ms", x / 1e6),
+        x if x >= 1e3 => format!("{:.1} us", x / 1e3),
+        x => format!("{x:.0} ns"),
+    }
+}

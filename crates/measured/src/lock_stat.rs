@@ -1,0 +1,202 @@
+//! `/proc/lock_stat`: a row for each class of lockdep, with times in us, and below it the functions
+//! that waited and those that held the lock then, with counts.
+//!
+//! The first group of points has the functions that waited, the second those that held the lock.
+//! Rows are longer than a line of a mail, so that a row may be broken anywhere.
+
+use mmscale_document::{MeasuredWait, Site, plain_function};
+
+use crate::fault::Fault;
+use crate::number::{read_count, read_fixed};
+use crate::table::{Table, by_name};
+use crate::text::{Cursor, Line};
+
+/// A column with a figure.
+#[derive(Clone, Copy)]
+enum Column {
+    Contentions,
+    WaitMax,
+    WaitTotal,
+    Acquisitions,
+    HoldTotal,
+    /// A count that is not kept.
+    Count,
+    /// A time that is not kept.
+    Time,
+}
+
+/// The words of a column's heading, and the column.
+type Heading = (&'static str, Column);
+
+/// The headings after `class name`.
+const COLUMNS: [Heading; 12] = [
+    ("con-bounces", Column::Count),
+    ("contentions", Column::Contentions),
+    ("waittime-min", Column::Time),
+    ("waittime-max", Column::WaitMax),
+    ("waittime-total", Column::WaitTotal),
+    ("waittime-avg", Column::Time),
+    ("acq-bounces", Column::Count),
+    ("acquisitions", Column::Acquisitions),
+    ("holdtime-min", Column::Time),
+    ("holdtime-max", Column::Time),
+    ("holdtime-total", Column::HoldTotal),
+    ("holdtime-avg", Column::Time),
+];
+
+/// Words of a name before its colon; lockdep's names are C expressions with a few blanks.
+const NAME_WORDS: usize = 6;
+
+const US: f64 = 1e3;
+
+/// Reads the table that begins at a line. `None` if none begins there.
+pub(crate) fn parse(lines: &[Line], from: usize) -> Option<Table> {
+    let mut cursor = Cursor::new(lines, from);
+    let columns = header(&mut cursor)?;
+    let mut table = Table {
+        tool: "/proc/lock_stat".to_owned(),
+        lines: (lines[from].number, lines[from].number),
+        ..Table::default()
+    };
+    cursor.next_line();
+    let mut group = 0;
+    let mut last = cursor.at();
+    while let Some(line) = cursor.line() {
+        if line.is_blank() || is_rule(line) {
+            if is_rule(line) {
+                group += 1;
+            }
+            cursor.next_line();
+            continue;
+        }
+        if line.is_elision() {
+            let what = format!("rows are left out at line {}: sums are too low", line.number);
+            table.notes.push(what);
+            cursor.next_line();
+            continue;
+        }
+        if let Some((site, next)) = point(&cursor) {
+            if let Some(wait) = table.waits.last_mut() {
+                let sites = if group <= 1 { &mut wait.waiters } else { &mut wait.holders };
+                sites.push(site);
+            }
+            cursor = next;
+        } else if let Some((name, next)) = name(&cursor) {
+            cursor = next;
+            group = 0;
+            match row(&mut cursor, &name, &columns) {
+                Ok(wait) => table.waits.push(wait),
+                Err(fault) => {
+                    table.fault = Some(fault);
+                    last = cursor.at() + 1;
+                    break;
+                }
+            }
+            cursor.next_line();
+        } else {
+            break;
+        }
+        last = cursor.at();
+    }
+    table.end = last.clamp(from + 1, lines.len());
+    table.lines.1 = lines[table.end - 1].number;
+    Some(table)
+}
+
+/// Reads the headings. Versions before 0.4 have no means.
+fn header(cursor: &mut Cursor<'_>) -> Option<Vec<Heading>> {
+    let [first, second] = [cursor.next_wrapped()?.text, cursor.next_wrapped()?.text];
+    if (first, second) != ("class", "name") {
+        return None;
+    }
+    let mut columns = Vec::new();
+    let mut rest = COLUMNS.iter();
+    loop {
+        let mut probe = cursor.clone();
+        let Some(word) = probe.next_wrapped() else { break };
+        // A column that this version does not have is passed over.
+        let Some(heading) = rest.find(|(name, _)| *name == word.text) else { break };
+        columns.push(*heading);
+        *cursor = probe;
+    }
+    (columns.len() >= 5).then_some(columns)
+}
+
+/// Returns whether a line is a rule of dashes.
+fn is_rule(line: &Line) -> bool {
+    let text = line.text.trim();
+    text.len() >= 3 && text.bytes().all(|byte| byte == b'-' || byte == b'.')
+        || text.starts_with("-----")
+}
+
+/// Reads a name up to its colon, if the line begins with one and a figure follows.
+fn name<'a>(cursor: &Cursor<'a>) -> Option<(String, Cursor<'a>)> {
+    let mut next = cursor.clone();
+    let mut name = Vec::new();
+    for _ in 0..NAME_WORDS {
+        let word = next.peek()?;
+        next.skip();
+        if let Some(last) = word.text.strip_suffix(':') {
+            name.push(last);
+            let figure = next.clone().next_wrapped().is_none_or(|word| {
+                word.text.bytes().all(|byte| byte.is_ascii_digit() || b".,?".contains(&byte))
+            });
+            return figure.then(|| (name.join(" "), next));
+        }
+        name.push(word.text);
+    }
+    None
+}
+
+fn row(cursor: &mut Cursor<'_>, name: &str, columns: &[Heading]) -> Result<MeasuredWait, Fault> {
+    let kind = if name.ends_with("-R") {
+        Some("read")
+    } else if name.ends_with("-W") {
+        Some("write")
+    } else {
+        None
+    };
+    let mut wait = by_name(name, kind);
+    for (what, column) in columns {
+        match column {
+            Column::Count | Column::Contentions | Column::Acquisitions => {
+                let n = read_count(cursor, what)?;
+                match column {
+                    Column::Contentions => wait.contentions = Some(n),
+                    Column::Acquisitions => wait.acquisitions = Some(n),
+                    _ => {}
+                }
+            }
+            _ => {
+                let ns = read_fixed(cursor, what, US)?;
+                match column {
+                    Column::WaitMax => wait.wait_max_ns = Some(ns),
+                    Column::WaitTotal => wait.wait_total_ns = Some(ns),
+                    Column::HoldTotal => wait.hold_total_ns = Some(ns),
+                    _ => {}
+                }
+            }
+        }
+    }
+    Ok(wait)
+}
+
+/// Reads a point: the lock's name, a count, an address in `[<..>]`, a function.
+fn point<'a>(cursor: &Cursor<'a>) -> Option<(Site, Cursor<'a>)> {
+    let mut next = cursor.clone();
+    let mut count = None;
+    for _ in 0..=NAME_WORDS + 1 {
+        let word = next.next_wrapped()?;
+        if word.text.starts_with("[<") && word.text.ends_with(">]") {
+            let contentions = count?;
+            let function = plain_function(next.next_wrapped()?.text).to_owned();
+            next.next_line();
+            return Some((Site { function, contentions }, next));
+        }
+        if word.text.ends_with(':') {
+            return None;
+        }
+        count = crate::number::count(word.text);
+    }
+    None
+}

@@ -1,0 +1,118 @@
+//! Mails: their text parts, quoted-printable text without a header, and quotes.
+
+use std::borrow::Cow;
+
+use mail_parser::MessageParser;
+use mail_parser::decoders::quoted_printable::quoted_printable_decode;
+
+/// Headers of which a file of a mail has at least one at its beginning.
+const HEADERS: [&str; 4] =
+    ["content-transfer-encoding:", "content-type:", "mime-version:", "message-id:"];
+
+/// Number of lines in which headers may be.
+const HEAD_LINES: usize = 120;
+
+/// Returns the readable text of a mail, with its subject as the first line, and a note if places
+/// in it differ from places in the file. Other texts are returned as they are.
+pub(crate) fn body(text: &str) -> (Cow<'_, str>, Option<&'static str>) {
+    if has_headers(text) {
+        let start =
+            if text.starts_with("From ") { text.find('\n').map_or(0, |at| at + 1) } else { 0 };
+        if let Some(mail) = MessageParser::default().parse(&text.as_bytes()[start..]) {
+            let parts: Vec<Cow<'_, str>> =
+                (0..mail.text_body_count()).filter_map(|part| mail.body_text(part)).collect();
+            if parts.iter().any(|part| !part.trim().is_empty()) {
+                let subject = mail.subject().unwrap_or_default();
+                let note = "the file is a mail: lines are those of its decoded text, after a line \
+                            with its subject";
+                return (format!("{subject}\n{}", parts.join("\n")).into(), Some(note));
+            }
+        }
+    }
+    if is_quoted_printable(text)
+        && let Some(bytes) = quoted_printable_decode(text.as_bytes())
+    {
+        let note = "the text is quoted-printable: lines are those of the decoded text";
+        return (String::from_utf8_lossy(&bytes).into_owned().into(), Some(note));
+    }
+    (text.into(), None)
+}
+
+/// Returns whether a text begins with the headers of a mail.
+fn has_headers(text: &str) -> bool {
+    let mut found = false;
+    for (at, line) in text.lines().take(HEAD_LINES).enumerate() {
+        let folded = line.starts_with([' ', '\t']);
+        let name = line.split_once(':').map_or("", |(name, _)| name);
+        let named = !name.is_empty()
+            && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_');
+        if line.trim().is_empty() {
+            return found;
+        }
+        if !(folded && at > 0 || named || at == 0 && line.starts_with("From ")) {
+            return false;
+        }
+        let lower = line.to_ascii_lowercase();
+        found |= HEADERS.iter().any(|header| lower.starts_with(header));
+    }
+    false
+}
+
+/// Returns whether a text has the traces of quoted-printable: soft line ends, and characters that
+/// are written as `=3D`.
+fn is_quoted_printable(text: &str) -> bool {
+    let soft = text.lines().filter(|line| line.trim_end().ends_with('=')).take(2).count();
+    let hex = |pair: &[u8]| pair.len() == 2 && pair.iter().all(u8::is_ascii_hexdigit);
+    let coded = text.as_bytes().windows(3).any(|three| three[0] == b'=' && hex(&three[1..]));
+    // A separator of `====` has neither.
+    soft >= 2 && coded
+}
+
+/// Splits the marks of quotes from a line: returns their number, and where the line's own text
+/// begins, in bytes.
+pub(crate) fn quote(line: &str) -> (usize, usize) {
+    let bytes = line.as_bytes();
+    let (mut depth, mut at) = (0, 0);
+    while bytes.get(at) == Some(&b'>') {
+        depth += 1;
+        at += 1;
+        if bytes.get(at) == Some(&b' ') {
+            at += 1;
+        }
+    }
+    (depth, at)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MAIL: &str = "From: A <a@b>\nSubject: waits\nMIME-Version: 1.0\n\
+        Content-Type: text/plain; charset=iso-8859-1\n\
+        Content-Transfer-Encoding: quoted-printable\n\nGr=F6=DFe =3D 1\nlong =\nline\n";
+
+    #[test]
+    fn the_text_of_a_mail_is_decoded() {
+        let (text, note) = body(MAIL);
+        assert_eq!(text, "waits\nGröße = 1\nlong line\n");
+        assert!(note.is_some());
+        let plain = "Hello,\nSubject: none\n\ntext\n";
+        assert_eq!(body(plain), (plain.into(), None));
+    }
+
+    #[test]
+    fn quoted_printable_without_headers_is_decoded() {
+        let (text, note) = body("a =3D b=\n c=\n d\n");
+        assert_eq!((text.as_ref(), note.is_some()), ("a = b c d\n", true));
+        let rule = "title=\n====\nx=3\n";
+        assert_eq!(body(rule).0, rule);
+    }
+
+    #[test]
+    fn marks_of_quotes_are_split_off() {
+        assert_eq!(quote("text"), (0, 0));
+        assert_eq!(quote("> > |--"), (2, 4));
+        assert_eq!(quote(">>  x"), (2, 3));
+        assert_eq!(quote(""), (0, 0));
+    }
+}

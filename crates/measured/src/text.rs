@@ -1,0 +1,211 @@
+//! Lines and words with their places.
+
+use crate::fault::Fault;
+use crate::mail::quote;
+
+/// A line of the text, without the marks of quotes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Line {
+    /// The number of the line, from 1.
+    pub(crate) number: usize,
+    /// The column of the first character of `text`, from 1.
+    pub(crate) column: usize,
+    /// The depth of the quote.
+    pub(crate) quote: usize,
+    /// The text.
+    pub(crate) text: String,
+}
+
+/// A word with its place.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Word<'a> {
+    /// The word.
+    pub(crate) text: &'a str,
+    /// The number of its line, from 1.
+    pub(crate) line: usize,
+    /// The column of its first character, from 1.
+    pub(crate) column: usize,
+    /// Where it begins in the line's text, in bytes.
+    pub(crate) start: usize,
+}
+
+impl Word<'_> {
+    /// Returns an error at this word.
+    pub(crate) fn fault(&self, what: impl Into<String>) -> Fault {
+        Fault { line: self.line, column: self.column, what: what.into() }
+    }
+}
+
+impl Line {
+    /// Returns the words of the line.
+    pub(crate) fn words(&self) -> Vec<Word<'_>> {
+        let mut words = Vec::new();
+        let mut start = None;
+        let mut column = self.column;
+        let mut started = 0;
+        for (at, letter) in self.text.char_indices() {
+            match (letter.is_whitespace(), start) {
+                (false, None) => (start, started) = (Some(at), column),
+                (true, Some(from)) => {
+                    words.push(self.word(from, at, started));
+                    start = None;
+                }
+                _ => {}
+            }
+            column += 1;
+        }
+        words.extend(start.map(|from| self.word(from, self.text.len(), started)));
+        words
+    }
+    fn word(&self, from: usize, to: usize, column: usize) -> Word<'_> {
+        Word { text: &self.text[from..to], line: self.number, column, start: from }
+    }
+    /// Returns whether the line has no word.
+    pub(crate) fn is_blank(&self) -> bool {
+        self.text.trim().is_empty()
+    }
+    /// Returns whether the line stands for rows that were left out.
+    pub(crate) fn is_elision(&self) -> bool {
+        const MARKS: [&str; 8] =
+            ["...", "…", "[...]", "[…]", "<snip>", "[snip]", "<...>", "--snip--"];
+        MARKS.contains(&self.text.trim())
+    }
+    /// Returns an error behind the last character of the line.
+    pub(crate) fn end_fault(&self, what: impl Into<String>) -> Fault {
+        let column = self.column + self.text.trim_end().chars().count();
+        Fault { line: self.number, column, what: what.into() }
+    }
+}
+
+/// Returns the lines of a text. A line ends with LF, CR LF or CR. Colours of terminals are removed.
+pub(crate) fn lines(text: &str) -> Vec<Line> {
+    let unified = text.replace("\r\n", "\n").replace('\r', "\n");
+    let unified = without_colours(&unified);
+    let line = |(at, line): (usize, &str)| {
+        let (depth, start) = quote(line);
+        Line {
+            number: at + 1,
+            // All marks of quotes are of one byte.
+            column: start + 1,
+            quote: depth,
+            text: line[start..].to_owned(),
+        }
+    };
+    unified.lines().enumerate().map(line).collect()
+}
+
+/// Removes escape sequences of terminals: `ESC [ .. letter`.
+fn without_colours(text: &str) -> String {
+    if !text.contains('\u{1b}') {
+        return text.to_owned();
+    }
+    let mut plain = String::with_capacity(text.len());
+    let mut letters = text.chars().peekable();
+    while let Some(letter) = letters.next() {
+        if letter != '\u{1b}' {
+            plain.push(letter);
+        } else if letters.next_if_eq(&'[').is_some() {
+            while letters.next_if(|c| !c.is_ascii_alphabetic() && *c != '\n').is_some() {}
+            letters.next_if(char::is_ascii_alphabetic);
+        }
+    }
+    plain
+}
+
+/// Reads words over the ends of lines.
+#[derive(Clone, Debug)]
+pub(crate) struct Cursor<'a> {
+    lines: &'a [Line],
+    /// The index of the line.
+    at: usize,
+    words: Vec<Word<'a>>,
+    /// The index of the next word of the line.
+    next: usize,
+}
+
+impl<'a> Cursor<'a> {
+    /// Creates a cursor before the first word of a line.
+    pub(crate) fn new(lines: &'a [Line], at: usize) -> Self {
+        let words = lines.get(at).map_or(Vec::new(), Line::words);
+        Self { lines, at, words, next: 0 }
+    }
+    /// Returns the index of the line of the next word.
+    pub(crate) fn at(&self) -> usize {
+        self.at
+    }
+    /// Returns the line of the next word.
+    pub(crate) fn line(&self) -> Option<&'a Line> {
+        self.lines.get(self.at)
+    }
+    /// Returns the next word of the line.
+    pub(crate) fn peek(&self) -> Option<Word<'a>> {
+        self.words.get(self.next).copied()
+    }
+    /// Returns the word after the next one, of the line.
+    pub(crate) fn peek_second(&self) -> Option<Word<'a>> {
+        self.words.get(self.next + 1).copied()
+    }
+    /// Moves behind the next word of the line.
+    pub(crate) fn skip(&mut self) {
+        self.next += 1;
+    }
+    /// Returns the rest of the line from the next word.
+    pub(crate) fn rest(&self) -> Option<&'a str> {
+        let line = self.lines.get(self.at)?;
+        Some(line.text[self.peek()?.start..].trim_end())
+    }
+    /// Moves to the beginning of the next line.
+    pub(crate) fn next_line(&mut self) {
+        *self = Self::new(self.lines, self.at + 1);
+    }
+    /// Returns the next word. At the end of a line that is the first word of the next line, if
+    /// that is not blank: mails break long lines.
+    pub(crate) fn next_wrapped(&mut self) -> Option<Word<'a>> {
+        if self.peek().is_none() {
+            let next = Self::new(self.lines, self.at + 1);
+            next.peek()?;
+            *self = next;
+        }
+        let word = self.peek()?;
+        self.skip();
+        Some(word)
+    }
+    /// Returns an error behind the last word that was read.
+    pub(crate) fn end_fault(&self, what: impl Into<String>) -> Fault {
+        match self.lines.get(self.at.min(self.lines.len().saturating_sub(1))) {
+            Some(line) => line.end_fault(what),
+            None => Fault { line: 1, column: 1, what: what.into() },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_have_the_columns_of_the_file() {
+        let all = lines("> > ä bc\r\n\r\nx\ry");
+        let words: Vec<(&str, usize, usize)> =
+            all[0].words().iter().map(|w| (w.text, w.line, w.column)).collect();
+        assert_eq!(words, [("ä", 1, 5), ("bc", 1, 7)]);
+        assert_eq!((all[0].quote, all[1].is_blank(), all.len()), (2, true, 4));
+        assert_eq!(all[3].number, 4);
+        assert_eq!(all[0].end_fault("x").column, 9);
+    }
+
+    #[test]
+    fn colours_are_removed() {
+        assert_eq!(without_colours("a\u{1b}[1;31mb\u{1b}[mc\u{1b}"), "abc");
+    }
+
+    #[test]
+    fn a_broken_line_is_read_on() {
+        let all = lines("a b\nc\n\nd\n");
+        let mut cursor = Cursor::new(&all, 0);
+        let read: Vec<&str> =
+            std::iter::from_fn(|| cursor.next_wrapped()).map(|w| w.text).collect();
+        assert_eq!(read, ["a", "b", "c"], "a blank line ends it");
+        assert_eq!(cursor.end_fault("x"), Fault { line: 2, column: 2, what: "x".into() });
+    }
+}

@@ -1,0 +1,49 @@
+//! `/proc/lock_stat`.
+
+use mmscale_document::Site;
+
+use crate::perf::only;
+use crate::samples::LOCK_STAT;
+
+fn site(function: &str, contentions: u64) -> Site {
+    Site { function: function.into(), contentions }
+}
+
+#[test]
+fn rows_have_waits_holds_and_points() {
+    let table = only(LOCK_STAT);
+    assert_eq!((table.tool.as_str(), &table.fault), ("/proc/lock_stat", &None));
+    let [zone, write, read] = &table.waits[..] else { panic!("{:?}", table.waits) };
+    assert_eq!((zone.class.as_str(), zone.contentions), ("zone", Some(1500)));
+    assert_eq!((zone.wait_total_ns, zone.wait_max_ns), (Some(16_371_530), Some(939_100)));
+    assert_eq!((zone.acquisitions, zone.hold_total_ns), (Some(2_922_365), Some(746_402_550)));
+    assert_eq!(zone.waiters, [site("free_pcppages_bulk", 900), site("rmqueue_bulk", 600)]);
+    assert_eq!(zone.holders, [site("free_pcppages_bulk", 1500)]);
+    assert_eq!((write.class.as_str(), write.kind.as_deref()), ("mmap_lock", Some("write")));
+    assert_eq!((read.contentions, read.wait_total_ns), (Some(100), Some(500_250)));
+    assert_eq!(read.waiters, [site("vm_mmap_pgoff", 84)]);
+}
+
+#[test]
+fn a_mail_breaks_rows_anywhere() {
+    let mut broken = String::new();
+    for line in LOCK_STAT.lines() {
+        for (at, word) in line.split_whitespace().enumerate() {
+            let end = if at % 4 == 3 { "\n" } else { " " };
+            broken.push_str(&format!("{}{word}{end}", if at % 4 == 0 { "> " } else { "" }));
+        }
+        broken.push('\n');
+    }
+    assert_eq!(only(&broken).waits, only(LOCK_STAT).waits);
+}
+
+#[test]
+fn version_0_3_has_no_means() {
+    let old = "class name con-bounces contentions waittime-min waittime-max waittime-total \
+               acq-bounces acquisitions holdtime-min holdtime-max holdtime-total\n\
+               &(&zone->lru_lock)->rlock: 10 20 0.23 31.09 387.72 30 40 0.00 45.20 60.97\n";
+    let table = only(old);
+    let row = &table.waits[0];
+    assert_eq!((row.contentions, row.wait_total_ns), (Some(20), Some(387_720)));
+    assert_eq!((row.acquisitions, row.hold_total_ns), (Some(40), Some(60_970)));
+}

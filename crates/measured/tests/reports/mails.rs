@@ -1,0 +1,171 @@
+//! Mails: what they resemble, and why. The figures are those of public reports, the words are not.
+
+use mmscale_document::Problem;
+use mmscale_measured::{Basis, Report, Resemblance, Table, read, resemble};
+
+use crate::samples::{KLOCKSTAT, LOCK_STAT, PERF, PERF_STACKS, PERF_TASKS};
+
+fn of(text: &str) -> (Report, Resemblance) {
+    let report = read(text.as_bytes()).expect("a text");
+    let found = resemble(&report, &report.tables.iter().collect::<Vec<&Table>>());
+    (report, found)
+}
+
+fn best(text: &str) -> Option<Problem> {
+    of(text).1.best().map(|likeness| likeness.problem)
+}
+
+/// A summary of waits before and after a change of the tick.
+pub(crate) const TICK: &str = "\
+Every CPU's vmstat_update runs in the same jiffy and drains its cache:
+decay_pcp_high() -> free_pcppages_bulk(), on a 72-CPU arm64 machine.
+
+free_pcppages_bulk waits (KASAN):
++-------------+----------+---------+
+| Metric      | before   | after   |
++-------------+----------+---------+
+| Contentions | 872      | 117     |
+| Total wait  | 199.43ms | 80.76ms |
+| Max wait    | 4.19ms   | 35.76ms |
++-------------+----------+---------+
+";
+
+#[test]
+fn a_summary_is_placed_by_the_functions_that_the_text_names() {
+    let (report, found) = of(TICK);
+    let table = &report.tables[0];
+    assert_eq!((table.tool.as_str(), table.lines), ("summary", (6, 11)));
+    assert_eq!(table.caption, "free_pcppages_bulk waits (KASAN)");
+    let figures: Vec<_> =
+        table.waits.iter().map(|w| (w.contentions, w.wait_total_ns, w.wait_max_ns)).collect();
+    assert_eq!(
+        figures,
+        [
+            (Some(872), Some(199_430_000), Some(4_190_000)),
+            (Some(117), Some(80_760_000), Some(35_760_000))
+        ]
+    );
+    assert_eq!(found.basis, Basis::Waits);
+    let likeness = found.best().expect("a problem");
+    assert_eq!((likeness.problem, likeness.share), (Problem::Vmstat, 1.0));
+    assert!(found.items.iter().all(|item| item.by_names));
+    assert_eq!(report.prose.cpus.keys().collect::<Vec<_>>(), [&72]);
+    assert!(report.prose.kasan);
+    // Without the tick's names the same table is one of the page caches.
+    let other = TICK.replace("vmstat_update", "it").replace("decay_pcp_high() -> ", "");
+    assert_eq!(best(&other), Some(Problem::Pcp));
+}
+
+/// Stacks of programs that populate and unmap.
+pub(crate) const STACKS: &str = "\
+The time is spent in two places:
+
+    vm_mmap_pgoff
+      __mm_populate
+        populate_vma_page_range
+          lru_add_drain
+            folio_batch_move_lru
+              folio_lruvec_lock_irqsave
+                native_queued_spin_lock_slowpath
+
+and
+
+    __x64_sys_munmap
+      __vm_munmap
+        ...
+          release_pages
+            folios_put_refs
+              __page_cache_release
+                folio_lruvec_relock_irqsave
+                  native_queued_spin_lock_slowpath
+";
+
+#[test]
+fn stacks_are_placed_by_their_locks() {
+    let (report, found) = of(STACKS);
+    assert_eq!((report.stacks.len(), found.basis), (2, Basis::Paths));
+    let likeness = found.best().expect("a problem");
+    assert_eq!((likeness.problem, likeness.share), (Problem::Churn, 1.0));
+    assert!(found.items.iter().all(|item| item.class == "lruvec"));
+}
+
+/// A tree of samples of a reaper, quoted a second time in a reply.
+pub(crate) const TREE: &str = "\
+|--99.74%-- oom_reaper
+|  |--76.67%-- unmap_page_range
+|  |  |--33.70%-- __pte_offset_map_lock
+|  |  |  |--98.46%-- _raw_spin_lock
+|  |  |--27.61%-- free_swap_and_cache_nr
+|  |  |--16.40%-- folio_remove_rmap_ptes
+|  |--12.61%-- tlb_finish_mmu
+
+> |--99.74%-- oom_reaper
+> |  |--76.67%-- unmap_page_range
+> |  |  |--33.70%-- __pte_offset_map_lock
+> |  |  |  |--98.46%-- _raw_spin_lock
+> |  |  |--27.61%-- free_swap_and_cache_nr
+> |  |  |--16.40%-- folio_remove_rmap_ptes
+> |  |--12.61%-- tlb_finish_mmu
+";
+
+#[test]
+fn a_tree_counts_once_and_only_its_waits() {
+    let (report, found) = of(TREE);
+    assert_eq!(report.stacks.len(), 7, "{:?}", report.stacks);
+    let likeness = found.best().expect("a problem");
+    assert_eq!((likeness.problem, likeness.share), (Problem::Reap, 1.0));
+    // 99.74 % of 76.67 % of 33.70 % of the samples.
+    assert!((found.weight() - 0.2577).abs() < 1e-3, "{}", found.weight());
+}
+
+#[test]
+fn calls_between_cpus_are_placed_by_their_functions() {
+    let text = "@stack[\ntrace_preempt_on+143\npreempt_count_sub+67\n\
+                arch_tlbbatch_flush/flush_tlb_mm_range\ntask_exit/page_reclaim/...\n]\n";
+    let (_, found) = of(text);
+    assert_eq!(found.best().map(|likeness| likeness.problem), Some(Problem::Ipi));
+}
+
+#[test]
+fn sentences_alone_need_two_names() {
+    let text = "We see more contention on zone->lock. jemalloc's purger threads overfill their \
+                PCP on a 32-way machine.";
+    let (report, found) = of(text);
+    assert_eq!(found.basis, Basis::Names);
+    assert_eq!(found.best().map(|likeness| likeness.problem), Some(Problem::Pcp));
+    assert_eq!(report.prose.cpus.keys().collect::<Vec<_>>(), [&32]);
+    assert_eq!(best("We see more contention on zone->lock."), None);
+    assert_eq!(best("The scheduler is slow on 8 CPUs."), None);
+}
+
+#[test]
+fn tables_are_placed_by_their_waits() {
+    let (_, found) = of(PERF_STACKS);
+    let shares: Vec<(Problem, f64)> = found.likeness.iter().map(|l| (l.problem, l.share)).collect();
+    assert_eq!(shares, [(Problem::Churn, 0.78), (Problem::Vmstat, 0.22)]);
+    assert_eq!(best(PERF), Some(Problem::Churn));
+    let (_, found) = of(LOCK_STAT);
+    assert_eq!(found.best().map(|likeness| likeness.problem), Some(Problem::Pcp));
+    let zone: Vec<(String, f64)> = found
+        .items
+        .iter()
+        .filter(|item| item.class == "zone")
+        .map(|item| (item.path.join(" "), item.weight))
+        .collect();
+    let part = |name: &str, ns: f64| (name.to_owned(), ns);
+    assert_eq!(zone, [part("free_pcppages_bulk", 9_822_918.0), part("rmqueue_bulk", 6_548_612.0)]);
+}
+
+#[test]
+fn a_lock_of_another_subsystem_resembles_nothing() {
+    let unknown = PERF
+        .replace("folio_lruvec_lock_irqsave", "ext4_mb_new_blocks")
+        .replace("do_user_addr_fault", "ext4_iget");
+    let mail = format!("Is this the zone->lock and PCP problem of jemalloc?\n\n{unknown}");
+    let (_, found) = of(&mail);
+    assert_eq!(found.best(), None, "names do not outweigh waits: {found:?}");
+    assert!(found.items.iter().all(|item| item.problem.is_none()));
+    assert_eq!(best(KLOCKSTAT), None);
+    let (_, found) = of(PERF_TASKS);
+    assert_eq!((found.best(), found.items.len()), (None, 0), "tasks name no lock");
+}

@@ -1,0 +1,10 @@
+//! Reports of other tools, whole, damaged and in mails.
+
+mod damaged;
+mod klockstat;
+mod live;
+mod lock_stat;
+mod mails;
+mod mutated;
+mod perf;
+mod samples;
