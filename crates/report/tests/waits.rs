@@ -42,6 +42,7 @@ fn measured(cpus: Option<u32>) -> Measurement {
 fn run() -> Document {
     let lock = |class: &str, site: &str, contentions: u64, wait_total_ns: u64| LockRecord {
         class: class.into(),
+        sleeps: false,
         site: site.into(),
         acquisitions: 10 * contentions,
         contentions,
@@ -60,6 +61,7 @@ fn run() -> Document {
             lock("rwsem", "do_munmap", 10, 100_000),
             lock("pcp", "free_pages", 0, 0),
         ],
+        blame: vec![],
         calls: vec![],
         per_cpu: BTreeMap::new(),
         histograms: BTreeMap::new(),
@@ -74,6 +76,7 @@ fn run() -> Document {
         command: vec![],
         study: "pcp".into(),
         study_file_hash: None,
+        script: None,
         on: Target::Sim,
         profile: "x86-32".into(),
         profile_hash: None,

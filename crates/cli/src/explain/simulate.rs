@@ -90,6 +90,8 @@ fn request(case: &Case<'_>, recipe: &Recipe, origin: Origin) -> Result<Request, 
         first_seed: 1,
         length: Length::Quick,
         checks: Checks::Off,
+        blame: false,
+        hold_scale: None,
         shape: recipe.shape,
         origin,
     })
@@ -124,6 +126,7 @@ fn notes(plan: &Plan) -> Notes<'static> {
         defaults: plan.defaults(),
         remarks: vec![],
         only: vec![],
+        robust: None,
     }
 }
 
