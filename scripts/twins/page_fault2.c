@@ -1,0 +1,16 @@
+#include "twin.h"
+
+static long twin(long ops)
+{
+	long bytes = 128 * MIB, done = 0;
+	int fd = file_of(bytes);
+
+	while (done < ops) {
+		void *mem = map(bytes, MAP_PRIVATE, fd);
+
+		for (long i = 0; i < bytes / PAGE; i++, done++)
+			touch(mem, i);
+		munmap(mem, bytes);
+	}
+	return done;
+}
