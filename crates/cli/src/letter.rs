@@ -8,7 +8,7 @@ use mmscale_calibrate::Basis;
 use mmscale_calibrate::review::review;
 use mmscale_document::{Document, Robustness, Target};
 use mmscale_harness::{Length, Params, Profiles, Registry, Study};
-use mmscale_report::compare::{Saved, read_with_analyses};
+use mmscale_report::compare::{Saved, read};
 use mmscale_report::{About, Calls, Letter, Notes, letter_text};
 
 use crate::again::Again;
@@ -21,9 +21,9 @@ pub(crate) fn letter(registry: Registry, args: &LetterArgs) -> Result<(), Failur
     let (mut runs, mut analyses) = (vec![], vec![]);
     let mut first = 0;
     for (place, path) in args.paths.iter().enumerate() {
-        let (more, found) = read_with_analyses(path)?;
-        runs.extend(more);
-        analyses.extend(found);
+        let side = read(path)?;
+        runs.extend(side.runs);
+        analyses.extend(side.analyses);
         if place == 0 {
             first = runs.len();
         }
