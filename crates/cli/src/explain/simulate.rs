@@ -17,7 +17,7 @@ use crate::interrupt::{self, Grace};
 use crate::output;
 use crate::progress;
 use crate::robust::cache;
-use crate::run::settings;
+use crate::settings::settings;
 
 /// Seeds of a run: a first look, as with `--quick`.
 const SEEDS: u64 = 2;
