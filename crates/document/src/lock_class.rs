@@ -113,7 +113,7 @@ pub const LOCK_CLASSES: &[LockClassRow] = &[
     },
     LockClassRow {
         class: "anon_vma",
-        counterpart: Gap("anon_vma->root->rwsem"),
+        counterpart: Class("anon_vma"),
         names: &["anon_vma->root->rwsem", "anon_vma->rwsem"],
         functions: &[
             "unlink_anon_vmas",
@@ -125,7 +125,7 @@ pub const LOCK_CLASSES: &[LockClassRow] = &[
     },
     LockClassRow {
         class: "i_mmap",
-        counterpart: Gap("i_mmap_rwsem"),
+        counterpart: Class("i_mmap"),
         names: &["mapping->i_mmap_rwsem", "i_mmap_rwsem"],
         functions: &[
             "unlink_file_vma",
@@ -198,7 +198,7 @@ pub const LOCK_CLASSES: &[LockClassRow] = &[
     },
     LockClassRow {
         class: "pidmap",
-        counterpart: Gap("pidmap_lock"),
+        counterpart: Class("pidmap"),
         names: &["pidmap_lock"],
         functions: &["alloc_pid", "free_pid", "free_pids"],
     },
@@ -210,7 +210,7 @@ pub const LOCK_CLASSES: &[LockClassRow] = &[
     },
     LockClassRow {
         class: "siglock",
-        counterpart: Gap("sighand->siglock"),
+        counterpart: Class("siglock"),
         names: &["sighand->siglock", "siglock"],
         functions: &[
             "__lock_task_sighand",
@@ -283,7 +283,7 @@ pub const LOCK_CLASSES: &[LockClassRow] = &[
     },
     LockClassRow {
         class: "mmap_lock",
-        counterpart: Class("rwsem"),
+        counterpart: Class("mmap_lock"),
         names: &["mm->mmap_lock", "mmap_lock", "mm->mmap_sem", "mmap_sem"],
         functions: &[],
     },
@@ -441,8 +441,8 @@ mod tests {
 
     #[test]
     fn a_class_knows_its_counterpart() {
-        assert_eq!(counterpart("mmap_lock"), Counterpart::Class("rwsem"));
-        assert_eq!(counterpart("pidmap"), Counterpart::Gap("pidmap_lock"));
+        assert_eq!(counterpart("mmap_lock"), Counterpart::Class("mmap_lock"));
+        assert_eq!(counterpart("css_set"), Counterpart::Gap("css_set_lock"));
         assert_eq!(counterpart("ext4"), Counterpart::Unknown);
     }
 }

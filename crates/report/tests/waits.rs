@@ -58,7 +58,7 @@ fn run() -> Document {
         cpu_time: Some(CpuTimeRecord { all_ns: 10_000_000, busy_ns: 10_000_000 }),
         locks: vec![
             lock("zone", "free_pcppages_bulk", 20, 400_000),
-            lock("rwsem", "do_munmap", 10, 100_000),
+            lock("mmap_lock", "do_munmap", 10, 100_000),
             lock("pcp", "free_pages", 0, 0),
         ],
         blame: vec![],
@@ -113,7 +113,7 @@ fn classes_of_a_run_stand_for_those_of_linux() {
         ["80%", "4.0%", "4.00ms", "9.00ms", "80%", "4.0%", "20.0us", "30.0us"]
     );
     assert_eq!(
-        row(&text, "rwsem"),
+        row(&text, "mmap_lock"),
         ["10%", "0.5%", "10.0ms", "50.0ms", "20%", "1.0%", "10.0us", "30.0us"]
     );
     assert_eq!(row(&text, "slab")[4..], ["-"; 4]);

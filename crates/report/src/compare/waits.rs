@@ -241,12 +241,8 @@ fn missing(keys: &[&String], sides: [&Waits; 2]) -> Vec<String> {
     }
     let simulated = |class: &str| {
         let known = |side: &Waits| side.simulated && side.classes.contains_key(class);
-        let measured = sides.iter().filter(|side| !side.simulated);
-        let mapped = measured
-            .flat_map(|side| side.classes.keys())
-            .any(|own| counterpart(own) == Counterpart::Class("rwsem") && class == "rwsem");
         let own = matches!(counterpart(class), Counterpart::Class(_));
-        sides.iter().any(|side| known(side)) || own || mapped
+        sides.iter().any(|side| known(side)) || own
     };
     let names: Vec<&str> = keys
         .iter()
