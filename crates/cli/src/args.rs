@@ -530,7 +530,7 @@ pub(crate) struct RunArgs {
     /// Run with checkers (lock order, frame ownership, leaks); a violation fails the run
     #[arg(help_heading = OUTPUT, long)]
     pub(crate) check: bool,
-    /// Show who made whom wait: what the holders of locks did while others waited
+    /// Show the work of the holders of locks while others waited
     #[arg(help_heading = OUTPUT, long, conflicts_with = "ab")]
     pub(crate) blame: bool,
     /// Fewer seeds and shorter runs, for a first look
@@ -634,8 +634,8 @@ pub(crate) struct WhatIfArgs {
     /// The studies by name; all of them if none is named
     #[arg(value_name = "STUDY", default_value = "all")]
     pub(crate) studies: Vec<String>,
-    /// What to scale: lock classes (their holds), `handoff`, `lines`, operations of the profile; the
-    /// locks that CPUs wait for, `handoff` and `lines` if none is named
+    /// Lock classes (their holds), `handoff`, `lines`, operations of the profile; the locks that
+    /// CPUs wait for, `handoff` and `lines` if none is named
     #[arg(long, value_name = "A,B", value_delimiter = ',')]
     pub(crate) of: Vec<String>,
     /// CPUs of the machine, 1 to 4096; several values make an analysis each

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What a holder did while another CPU waited for its lock.
+/// A holder's occupation while another CPU waited for its lock.
 #[derive(
     Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize, JsonSchema,
 )]
@@ -31,7 +31,7 @@ pub struct BlameRow {
     pub waiter: Vec<String>,
     /// The call path of the holder, outermost function first; empty for a handover.
     pub holder: Vec<String>,
-    /// What the holder did.
+    /// The holder's occupation.
     pub doing: Doing,
     /// The class of the lock that the holder of `class` waited for itself. `holder` is then the
     /// holder of that lock.
@@ -51,7 +51,7 @@ pub struct BlameRecord {
     pub waiter: String,
     /// The call path of the holder, from the root; empty for a handover.
     pub holder: Vec<String>,
-    /// What the holder did.
+    /// The holder's occupation.
     pub doing: Doing,
     /// The class of the lock that the holder of `class` waited for itself. `holder` is then the
     /// holder of that lock.

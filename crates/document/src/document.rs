@@ -193,7 +193,7 @@ pub struct ArmRecord {
     pub cpu_time: Option<CpuTimeRecord>,
     /// Lock statistics by class and site, summed over seeds.
     pub locks: Vec<LockRecord>,
-    /// What the holders of locks did while others waited, the longest total first. Empty if the
+    /// The work of the holders of locks while others waited, the longest total first. Empty if the
     /// run did not record it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub blame: Vec<BlameRecord>,

@@ -40,7 +40,7 @@ pub struct WhatIf {
     pub metrics: Vec<PlainMetric>,
     /// The locks that CPUs wait for when nothing is scaled, the longest wait first.
     pub limits: Vec<WaitShare>,
-    /// What was scaled.
+    /// The things that were scaled.
     pub scaled: Vec<Scaled>,
 }
 
@@ -70,7 +70,7 @@ pub struct WaitShare {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Scaled {
-    /// What: `hold zone`, `handoff`, `lines`, or an operation.
+    /// Its name: `hold zone`, `handoff`, `lines`, or an operation.
     pub what: String,
     /// The results, in the order of factors.
     pub points: Vec<ScaledPoint>,

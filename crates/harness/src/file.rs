@@ -474,7 +474,7 @@ mod tests {
         assert!(why.contains("no parameter named `page`; did you mean `pages`?"), "{why}");
     }
 
-    /// A default lists what runs in turn; the others may still be chosen, except on the live kernel.
+    /// A default lists what runs in turn; others may still be chosen, except on the live kernel.
     #[test]
     fn a_value_that_does_not_run_in_turn_can_be_chosen() {
         let load = || vec![ParamSpec::each("load", &["a", "b", "c"], "")];

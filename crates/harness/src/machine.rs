@@ -52,7 +52,7 @@ pub struct MachineRun {
     pub end_ns: u64,
     /// Lock statistics by class and call path.
     pub locks: Vec<LockRow>,
-    /// What the holders of locks did while others waited, if the run requested it; simulated
+    /// The work of the holders of locks while others waited, if the run requested it; simulated
     /// machines only.
     pub blame: Vec<BlameRow>,
     /// CPU time by call path.

@@ -297,16 +297,7 @@ fn plan_study(
 ) -> Result<Vec<Plan>, CallError> {
     let defaults = study.defaults();
     let on = machine(study, request)?;
-    if on == Target::Linux && request.checks == Checks::On {
-        let what = "--check verifies this program's memory manager, which --on linux does not run; \
-                    leave one of them out";
-        return Err(CallError::Other(what.to_owned()));
-    }
-    if on != Target::Sim && request.blame {
-        let what = "--blame needs the simulator, which knows the holder at each moment; leave --on \
-                    out";
-        return Err(CallError::Other(what.to_owned()));
-    }
+    check_switches(on, request)?;
     let profile = profile_of(profiles, defaults.profile, on, request)?;
     let cpus = match &profile {
         Some(profile) if request.profile.is_some() => profile.topology.cpus,
@@ -361,6 +352,21 @@ fn plan_study(
         });
     }
     Ok(plans)
+}
+
+/// Returns an error if something is asked for that this machine cannot do.
+fn check_switches(on: Target, request: &Request) -> Result<(), CallError> {
+    if on == Target::Linux && request.checks == Checks::On {
+        let what = "--check verifies this program's memory manager, which --on linux does not run; \
+                    leave one of them out";
+        return Err(CallError::Other(what.to_owned()));
+    }
+    if on != Target::Sim && request.blame {
+        let what = "--blame needs the simulator, which knows the holder at each moment; leave --on \
+                    out";
+        return Err(CallError::Other(what.to_owned()));
+    }
+    Ok(())
 }
 
 /// Returns an error if a parameter is set that does not apply to this machine.

@@ -323,7 +323,7 @@ pub struct SeedResult {
     pub missing: BTreeMap<&'static str, &'static str>,
     /// Lock statistics by class and call path.
     pub locks: Vec<LockRow>,
-    /// What the holders of locks did while others waited, if the request asks for it.
+    /// The work of the holders of locks while others waited, if the request asks for it.
     pub blame: Vec<BlameRow>,
     /// CPU time while locks were counted; simulated machines only.
     pub cpu_time: Option<CpuTimeRecord>,

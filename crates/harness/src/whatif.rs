@@ -1,5 +1,4 @@
-//! What if: the same seeds on machines where the holds of one lock class, or one cost, are shorter
-//! or longer.
+//! The same seeds on machines where the holds of one lock class, or one cost, are shorter or longer.
 
 use std::fmt;
 use std::sync::Arc;
@@ -94,7 +93,7 @@ pub struct WhatIfRequest<'a> {
     pub plan: &'a Plan,
     /// The metrics to show.
     pub metrics: Vec<&'static str>,
-    /// What to scale; the holds of all locks that CPUs wait for, and `Handoff` and `Lines`, if
+    /// The parts to scale; the holds of all locks that CPUs wait for, and `Handoff` and `Lines`, if
     /// empty.
     pub parts: Vec<Scalable>,
 }

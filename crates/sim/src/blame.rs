@@ -24,15 +24,13 @@
 //! virtual time or changes a result; a run records it only if it asks for it
 //! ([`crate::SimConfig::blame`]).
 
-use crate::engine::Engine;
 use crate::sections::Waited;
-use crate::spin::{NO_WAITER, SimSpin};
 use crate::stats::{ROOT_PATH, Stats};
 use mmscale_arch::LockClass;
 use mmscale_document::{BlameRow, Doing};
 use std::collections::VecDeque;
 
-/// Who is blamed, with the number of the call path.
+/// A holder that is blamed, with the number of its call path.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Culprit {
     path: u32,
@@ -46,7 +44,7 @@ impl Culprit {
     }
     const HANDOVER: Self = Self { path: ROOT_PATH, doing: Doing::Handover, through: None };
 
-    /// The same for a CPU that waits for one of `class` behind it.
+    /// Returns it for a CPU that waits behind it for a lock of `class`.
     fn through(self, class: LockClass) -> Self {
         Self { through: Some(class), ..self }
     }
@@ -157,7 +155,7 @@ fn sum_holds(history: &History, (arrived, grant): (u64, u64), sums: &mut Sums) {
     sums.add(Culprit::HANDOVER, handover_ps + grant - at);
 }
 
-/// What a run has recorded so far.
+/// The record of a run so far.
 pub(crate) struct Blame {
     /// By CPU.
     logs: Vec<Log>,
@@ -178,8 +176,66 @@ impl Blame {
         }
         &mut self.histories[at]
     }
+    /// Ends a stretch of CPU `at` on `path`.
+    pub(crate) fn end_stretch(&mut self, at: usize, now: u64, path: u32) {
+        let log = &mut self.logs[at];
+        if log.waiting == 0 {
+            log.end(now, Culprit::works_on(path));
+        }
+    }
+    /// Ends a stretch of CPU `at` on `path`, and a loss of `ps` after it.
+    pub(crate) fn lost(&mut self, at: usize, (now, path): (u64, u32), what: Waited, ps: u64) {
+        self.end_stretch(at, now - ps, path);
+        let doing = if what == Waited::Stolen { Doing::Stolen } else { Doing::Handler };
+        let log = &mut self.logs[at];
+        if log.waiting == 0 {
+            log.end(now, Culprit { path, doing, through: None });
+        }
+    }
+    /// CPU `at` has a lock since `since`.
+    pub(crate) fn taken(&mut self, at: usize, since: u64) {
+        self.logs[at].take(since);
+    }
+    /// CPU `at` joins a queue.
+    pub(crate) fn queued(&mut self, at: usize) {
+        self.logs[at].waiting += 1;
+    }
+    /// CPU `at` leaves a queue, with the lock or without it.
+    pub(crate) fn left_queue(&mut self, at: usize) {
+        self.logs[at].waiting -= 1;
+    }
+    /// CPU `at` releases lock `id`, whose first waiter asked for it at `oldest`. Returns whether it
+    /// still holds others.
+    pub(crate) fn released(
+        &mut self,
+        (at, id): (usize, u32),
+        (from, to): (u64, u64),
+        oldest: u64,
+    ) -> bool {
+        let log = &mut self.logs[at];
+        let mine = log.stretches.iter().filter(|stretch| stretch.to > from);
+        let stretches: Vec<_> =
+            mine.map(|part| Stretch { from: part.from.max(from), ..*part }).collect();
+        let mut sums = Sums::default();
+        stretches.iter().for_each(|part| sums.add(part.culprit, part.to - part.from));
+        log.held = log.held.saturating_sub(1);
+        let holds_others = log.held > 0;
+        let history = self.history(id);
+        while history.front().is_some_and(|hold| hold.to <= oldest) {
+            history.pop_front();
+        }
+        history.push_back(Hold { from, to, stretches, sums });
+        holds_others
+    }
     /// A wait of CPU `to` for lock `id`, counted by `row`, ends with its grant.
-    fn granted(&mut self, id: u32, class: LockClass, to: usize, row: u32, wait: (u64, u64)) {
+    pub(crate) fn granted(
+        &mut self,
+        id: u32,
+        class: LockClass,
+        to: usize,
+        row: u32,
+        wait: (u64, u64),
+    ) {
         if row as usize >= self.by_row.len() {
             self.by_row.resize_with(row as usize + 1, Sums::default);
         }
@@ -225,118 +281,6 @@ fn key(row: &BlameRow) -> impl Ord + '_ {
 
 fn owned(names: Vec<&str>) -> Vec<String> {
     names.into_iter().map(str::to_owned).collect()
-}
-
-impl Engine {
-    /// Ends the stretch of CPU `at`, which holds a lock: it leaves its call path.
-    #[cold]
-    #[inline(never)]
-    pub(crate) fn blame_path(&mut self, at: usize) {
-        let (now, path) = (self.cpus[at].clock, self.cpus[at].path);
-        if let Some(blame) = &mut self.blame
-            && blame.logs[at].waiting == 0
-        {
-            blame.logs[at].end(now, Culprit::works_on(path));
-        }
-    }
-    /// The running CPU, which holds a lock, just lost `ps` to a disturbance.
-    pub(crate) fn blame_lost(&mut self, what: Waited, ps: u64) {
-        let (at, now) = (self.cur, self.cpu().clock);
-        let doing = if what == Waited::Stolen { Doing::Stolen } else { Doing::Handler };
-        let path = self.cpu().path;
-        if let Some(blame) = &mut self.blame
-            && blame.logs[at].waiting == 0
-        {
-            let log = &mut blame.logs[at];
-            log.end(now - ps, Culprit::works_on(path));
-            log.end(now, Culprit { path, doing, through: None });
-        }
-    }
-    /// The running CPU has taken a lock without a wait.
-    #[cold]
-    #[inline(never)]
-    pub(crate) fn blame_taken(&mut self, since: u64) {
-        let at = self.cur;
-        if let Some(blame) = &mut self.blame {
-            blame.logs[at].take(since);
-            self.cpus[at].logged = true;
-        }
-    }
-    /// The running CPU joins the queue of a lock.
-    #[cold]
-    #[inline(never)]
-    pub(crate) fn blame_queued(&mut self) {
-        let at = self.cur;
-        self.blame_path(at);
-        if let Some(blame) = &mut self.blame {
-            blame.logs[at].waiting += 1;
-        }
-    }
-    /// The running CPU leaves a queue without the lock.
-    pub(crate) fn blame_left_queue(&mut self) {
-        let (at, path) = (self.cur, self.cpu().path);
-        let now = self.cpu().clock;
-        if let Some(blame) = &mut self.blame {
-            let log = &mut blame.logs[at];
-            log.waiting -= 1;
-            log.end(now, Culprit::works_on(path));
-        }
-    }
-    /// CPU `to`, which asked for `lock` at `arrived`, gets it at `grant`. `queued`: it is in the
-    /// queue.
-    #[cold]
-    #[inline(never)]
-    pub(crate) fn blame_granted(
-        &mut self,
-        lock: &SimSpin,
-        to: usize,
-        row: u32,
-        wait: (u64, u64),
-        queued: bool,
-    ) {
-        if !queued {
-            self.blame_path(to);
-        }
-        let id = self.blame_id(lock);
-        if let Some(blame) = &mut self.blame {
-            blame.logs[to].waiting -= u32::from(queued);
-            blame.granted(id, lock.class, to, row, wait);
-            self.cpus[to].logged = true;
-        }
-    }
-    /// The running CPU releases `lock`. The queue is as before the release.
-    #[cold]
-    #[inline(never)]
-    pub(crate) fn blame_released(&mut self, lock: &SimSpin) {
-        let (at, from, to) = (self.cur, lock.since.get(), self.cpu().clock);
-        self.blame_path(at);
-        let id = self.blame_id(lock);
-        let oldest = match lock.head.get() {
-            NO_WAITER => to,
-            head => self.waiters[head as usize].arrived,
-        };
-        let Some(blame) = &mut self.blame else { return };
-        let log = &mut blame.logs[at];
-        let mine = log.stretches.iter().filter(|stretch| stretch.to > from);
-        let stretches: Vec<_> =
-            mine.map(|part| Stretch { from: part.from.max(from), ..*part }).collect();
-        let mut sums = Sums::default();
-        stretches.iter().for_each(|part| sums.add(part.culprit, part.to - part.from));
-        log.held = log.held.saturating_sub(1);
-        self.cpus[at].logged = log.held > 0;
-        let history = blame.history(id);
-        while history.front().is_some_and(|hold| hold.to <= oldest) {
-            history.pop_front();
-        }
-        history.push_back(Hold { from, to, stretches, sums });
-    }
-    /// The number of `lock`.
-    fn blame_id(&mut self, lock: &SimSpin) -> u32 {
-        if lock.id.get() == 0 {
-            lock.id.set(self.checker.new_lock_id());
-        }
-        lock.id.get()
-    }
 }
 
 #[cfg(test)]

@@ -120,7 +120,7 @@ pub(crate) struct Engine {
     pub(crate) hold_scale: Option<HoldScale>,
     pub(crate) distances: Distances,
     pub(crate) stats: Stats,
-    /// What holders do while others wait, in a run that records it.
+    /// The work of holders while others wait, in a run that records it.
     pub(crate) blame: Option<Box<Blame>>,
     /// The queue entry of each CPU that waits for a lock: at `2 * cpu` in a task, at `2 * cpu + 1`
     /// in an interrupt.

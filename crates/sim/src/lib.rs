@@ -16,7 +16,7 @@
 //! | `device`, `io` | the swap device |
 //! | `stats`, `noise`, `hotplug` | statistics, disturbance, CPUs that go offline |
 //! | `sections`, `watch` | how long CPUs can run no other task, and why |
-//! | `blame` | for every wait for a lock, what its holders did meanwhile |
+//! | `blame`, `blaming` | for every wait for a lock, what its holders did meanwhile |
 //! | `check`, `checker`, `ledger` | checkers: locks and contexts; frames and counters |
 //! | `tables`, `tlbs`, `paging` | words of page tables, and the CPUs' TLBs |
 //! | `trail` | the order of events, to find where two runs differ |
@@ -29,6 +29,7 @@
 mod arch;
 mod atomics;
 mod blame;
+mod blaming;
 mod check;
 mod checker;
 mod config;

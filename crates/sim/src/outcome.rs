@@ -25,7 +25,7 @@ pub struct Outcome {
     pub lateness: Lateness,
     /// Sections without preemption, by CPU; empty unless the run asked for them.
     pub sections: Vec<CpuSections>,
-    /// What the holders of locks did while others waited, if the run asked for it.
+    /// The work of the holders of locks while others waited, if the run asked for it.
     pub blame: Vec<BlameRow>,
     /// The order of events, as far as the run recorded it.
     pub trail: Trail,

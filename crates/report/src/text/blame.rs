@@ -1,4 +1,4 @@
-//! Who made whom wait: the longest shares of the waits for locks, by waiter and holder.
+//! The longest shares of the waits for locks, by waiter and holder.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ pub(super) fn lines(document: &Document, notes: &Notes<'_>) -> Vec<String> {
     if document.arms.iter().all(|arm| arm.blame.is_empty()) {
         return vec![];
     }
-    let what = "who made whom wait: share of all waits for spin locks, time summed over seeds; \
+    let what = "holders and waiters: share of all waits for spin locks, time summed over seeds; \
                 lock and waiter; what the holder did meanwhile";
     let mut lines = vec![String::new()];
     lines.extend(wrap(what, "", "  "));
