@@ -1,4 +1,5 @@
-//! Contents of a document without metrics: values of single CPUs, distributions, the longest sections.
+//! Contents of a document without metrics: values of single CPUs, distributions, the longest
+//! sections.
 
 use super::Ipi;
 use super::metrics::{OVER_1MS, OVER_10MS, csd_waits, resched, wakeups, window_percentile};

@@ -123,8 +123,8 @@ impl Order {
     pub const fn new(value: u8) -> Option<Self> {
         if value <= MAX_ORDER { Some(Self(value)) } else { None }
     }
-    /// Order `value`, also one that only pages larger than 4 KiB have; `None` if it is [`ORDERS`] or
-    /// more.
+    /// Order `value`, also one that only pages larger than 4 KiB have; `None` if it is not below
+    /// [`ORDERS`].
     #[inline]
     pub const fn large(value: u8) -> Option<Self> {
         if (value as usize) < ORDERS { Some(Self(value)) } else { None }

@@ -1,4 +1,5 @@
-//! The same seeds on machines where the holds of one lock class, or one cost, are shorter or longer.
+//! Runs of equal seeds on machines where the holds of one lock class, or one cost, are shorter or
+//! longer.
 
 use std::fmt;
 use std::sync::Arc;
