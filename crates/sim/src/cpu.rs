@@ -4,7 +4,7 @@ use crate::heap::{NEVER, order_of};
 use crate::rng::SplitMix64;
 use crate::sections::SectionStats;
 use crate::spin::{NO_WAITER, SimSpin};
-use crate::stats::{QueuePlace, ROOT_PATH};
+use crate::stats::ROOT_PATH;
 use crate::task::Yielder;
 use mmscale_arch::{Ipi, LockClass, Pfn};
 use std::collections::VecDeque;
@@ -328,7 +328,6 @@ impl Default for Waiter {
             grant: NEVER,
             lock_id: 0,
             class: LockClass::Other,
-            place: QueuePlace::First,
         }
     }
 }

@@ -244,7 +244,7 @@ impl Engine {
         let free = lock.free_at.get();
         if free > cpu.order() {
             let grant = time_of(free) + self.costs.handoff_ps + self.transfer(lock, at);
-            self.hand_over(lock, at, (row, QueuePlace::First), self.cpus[at].clock, grant);
+            self.hand_over(lock, at, row, self.cpus[at].clock, grant);
             if self.blame.is_some() {
                 self.blame_granted(lock, at, row, (self.cpus[at].clock, grant), false);
             }
@@ -279,14 +279,11 @@ impl Engine {
     }
     /// Grants the lock to CPU `to`, which requested it at `arrived` and holds it after `grant`.
     #[inline]
-    fn hand_over(
-        &mut self,
-        lock: &SimSpin,
-        to: usize,
-        (row, place): (u32, QueuePlace),
-        arrived: u64,
-        grant: u64,
-    ) {
+    fn hand_over(&mut self, lock: &SimSpin, to: usize, row: u32, arrived: u64, grant: u64) {
+        // The holder before it was still waiting when it arrived. Both times are virtual ones, so
+        // that both schedules give the same answer.
+        let behind = lock.before.get() != NO_CPU && lock.since.get() > arrived;
+        let place = if behind { QueuePlace::Behind } else { QueuePlace::First };
         lock.owner.set(to as u16);
         lock.before.set(lock.last.replace(to as u16));
         lock.since.set(grant);
@@ -331,9 +328,6 @@ impl Engine {
         }
         let cpu = &mut self.cpus[self.cur];
         let place = cpu.waiter_index(self.cur);
-        // An owner that was granted the lock for later still waits for it.
-        let granted = lock.before.get() != NO_CPU && lock.since.get() > cpu.clock;
-        let behind = granted || lock.tail.get() != NO_WAITER;
         self.waiters[place] = Waiter {
             next: NO_WAITER,
             row,
@@ -341,7 +335,6 @@ impl Engine {
             grant: NEVER,
             lock_id: lock.id.get(),
             class: lock.class,
-            place: if behind { QueuePlace::Behind } else { QueuePlace::First },
         };
         match lock.tail.replace(place as u32) {
             NO_WAITER => {
@@ -521,7 +514,7 @@ impl Engine {
         let grant = cpu.clock + self.costs.handoff_ps + self.transfer(lock, to);
         let waiter = &mut self.waiters[place as usize];
         waiter.grant = grant;
-        let (row, arrived, after) = ((waiter.row, waiter.place), waiter.arrived, waiter.next);
+        let (row, arrived, after) = (waiter.row, waiter.arrived, waiter.next);
         lock.head.set(after);
         if after == NO_WAITER {
             lock.tail.set(NO_WAITER);
@@ -531,7 +524,7 @@ impl Engine {
         }
         self.hand_over(lock, to, row, arrived, grant);
         if self.blame.is_some() {
-            self.blame_granted(lock, to, row.0, (arrived, grant), true);
+            self.blame_granted(lock, to, row, (arrived, grant), true);
         }
         if self.cpus[to].wait == WaitState::Spin {
             self.wake_by(to, grant);
