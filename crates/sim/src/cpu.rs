@@ -316,7 +316,6 @@ pub(crate) struct Waiter {
     pub(crate) grant: u64,
     pub(crate) lock_id: u32,
     pub(crate) class: LockClass,
-    pub(crate) place: QueuePlace,
 }
 
 impl Default for Waiter {
