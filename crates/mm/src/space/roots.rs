@@ -22,7 +22,7 @@ impl AnonChain {
     /// Returns the value as a word; 0 for none.
     pub(super) const fn to_word(this: Option<Self>) -> u64 {
         match this {
-            Some(Self { root, links }) => (links as u64) << 32 | root.0 as u64 + 1,
+            Some(Self { root, links }) => ((links as u64) << 32) | (root.0 as u64 + 1),
             None => 0,
         }
     }
