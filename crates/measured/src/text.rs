@@ -41,9 +41,8 @@ impl Line {
     pub(crate) fn words(&self) -> Vec<Word<'_>> {
         let mut words = Vec::new();
         let mut start = None;
-        let mut column = self.column;
         let mut started = 0;
-        for (at, letter) in self.text.char_indices() {
+        for (column, (at, letter)) in (self.column..).zip(self.text.char_indices()) {
             match (letter.is_whitespace(), start) {
                 (false, None) => (start, started) = (Some(at), column),
                 (true, Some(from)) => {
@@ -52,7 +51,6 @@ impl Line {
                 }
                 _ => {}
             }
-            column += 1;
         }
         words.extend(start.map(|from| self.word(from, self.text.len(), started)));
         words

@@ -126,7 +126,7 @@ fn random_run(seed: u64, policy: Policy, blame: bool) -> Outcome {
         let lengths = Lengths::Of([ns; 8]);
         Some(Disturbance { period_ns: 40_000, gaps: Gaps::Random, lengths })
     };
-    let noise = Noise { stolen: each(3_000), irq_off: each(2_000), ..Noise::default() };
+    let noise = Noise { stolen: each(3_000), irq_off: each(2_000) };
     let config = SimConfig { seed, policy, blame, noise, ..config(6) };
     run_well(config, |script| {
         let locks: Vec<Lock> = (0..3).map(|_| lock(LockClass::Other)).collect();

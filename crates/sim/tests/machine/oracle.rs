@@ -159,7 +159,11 @@ impl World {
         match choices.below(8) {
             0 => self.sem.try_read().iter().for_each(|value| read(value)),
             1 => self.sem.try_write().iter_mut().for_each(|value| **value += 1),
-            2 => self.sem.try_read_once(|| hold_ns % 2 == 0).iter().for_each(|value| read(value)),
+            2 => self
+                .sem
+                .try_read_once(|| hold_ns.is_multiple_of(2))
+                .iter()
+                .for_each(|value| read(value)),
             3 => *self.sem.write_after_readers() += 1,
             4 => {
                 let mut value = self.sem.write();
