@@ -139,7 +139,8 @@ impl<A: Machine> Rcu<A> {
 
     fn reader_ends(&self, pinned: &PreemptGuard<A>) {
         let own = self.own.get(pinned);
-        own.depth.set(own.depth.get() - 1);
+        // A machine that is interrupted drops the guards of all CPUs on the last one.
+        own.depth.set(own.depth.get().saturating_sub(1));
         if (own.depth.get() == 0 || planted!(RcuNestedReports)) && own.asked.replace(false) {
             self.report(pinned.cpu());
         }
