@@ -75,7 +75,8 @@ fn huge_pages_are_shared_out_among_four() {
     let document = run(&["layout=huge", "walkers=4", "pages=200000"]);
     let [stock, _, claims] = &document.arms[..] else { panic!("three arms") };
     let (wall, bound) = (mean(claims, "wall_to_last_frame_ns"), mean(claims, "amdahl_bound_ns"));
-    // The bound does not count the locks that an exit shares with other tasks, which no helper takes.
+    // The bound does not count the locks that an exit shares with other tasks: no helper takes
+    // them.
     assert!(wall <= 1.25 * bound, "{wall} ns, and {bound} could be");
     assert!(mean(claims, "mmap_lock_spin_ns") > 0.0);
     assert_eq!(mean(stock, "mmap_lock_spin_ns"), 0.0);
