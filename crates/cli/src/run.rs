@@ -40,11 +40,9 @@ pub(crate) fn run(registry: Registry, origin: Origin, args: &RunArgs) -> Result<
     let robust = Robust::of(registry, args, &request, &plans)?;
     let names = stems(&plans);
     let folder = destination(args, &names)?;
-    if plans.iter().any(|plan| plan.on == Target::Linux) {
-        kernel::clear();
-        kernel::tell();
-    }
+    clear_kernel(&plans);
     let (mut lost, mut written, mut complete) = (Lost::default(), Vec::new(), Vec::new());
+    let mut failed = None;
     for (place, (plan, name)) in plans.iter().zip(names).enumerate() {
         let sink = progress::watch(plan, place + 1, plans.len());
         let result = execute(plan, &interrupt, &sink);
@@ -65,33 +63,42 @@ pub(crate) fn run(registry: Registry, origin: Origin, args: &RunArgs) -> Result<
             }
         };
         lost.count(&document);
-        let analysis =
-            robust.as_ref().map(|robust| robust.analyse(place, &interrupt)).transpose()?;
+        // A failed analysis loses no document.
+        let analysed = robust.as_ref().map(|robust| robust.analyse(place, &interrupt));
+        let analysis = analysed.transpose().unwrap_or_else(|why| {
+            failed = Some(why);
+            None
+        });
         let mut notes = notes(plan, &args.only);
         notes.robust = analysis.as_ref().map(robust_brief);
         let reader = interrupt::whole(|| {
             if let Some(folder) = &folder {
                 written.extend(store(folder, &name, &document, &notes, analysis.as_ref())?);
             }
-            let reader = show(args, &document, &notes, plans.len(), complete.len())?;
-            match &analysis {
-                Some(analysis) if args.format == RunFormat::Json => {
-                    output::write(&json_line(analysis))
-                }
-                _ => Ok(reader),
-            }
+            show(args, &document, &notes, analysis.as_ref(), plans.len(), complete.len())
         })?;
         if reader == Reader::Gone && folder.is_none() {
             return lost.failure(&plans);
         }
         complete.push((document, notes));
+        if failed.is_some() {
+            break;
+        }
     }
     if is_together(args) && plans.len() > 1 {
         interrupt::whole(|| output::print(&together(&complete, args)))?;
     }
     let named = output::as_named(&written);
     lost.failure(&plans)?;
-    named
+    failed.map_or(named, Err)
+}
+
+/// Removes what earlier runs left in this kernel, and says what it is, if a run is on it.
+fn clear_kernel(plans: &[Plan]) {
+    if plans.iter().any(|plan| plan.on == Target::Linux) {
+        kernel::clear();
+        kernel::tell();
+    }
 }
 
 /// Returns the folder for the files of a call, which are checked before it starts.
@@ -158,18 +165,22 @@ fn ab(
     kernel::ab(registry, request, question, format)
 }
 
-/// Writes a document to stdout in the requested format. Several documents are shown together at the
-/// end; before that only on request.
+/// Writes a document to stdout in the requested format, as JSON with its analysis. Several are shown
+/// together at the end; before that only on request.
 fn show(
     args: &RunArgs,
     document: &Document,
     notes: &Notes<'_>,
+    analysis: Option<&Robustness>,
     of: usize,
     place: usize,
 ) -> Result<Reader, Failure> {
     let separator = if place == 0 { "" } else { "\n" };
     match args.format {
-        RunFormat::Json => output::write(&json_line(document)),
+        RunFormat::Json => {
+            let analysis = analysis.map_or_else(String::new, json_line);
+            output::write(&format!("{}{analysis}", json_line(document)))
+        }
         RunFormat::Csv => {
             let head = if place == 0 { CSV_HEAD } else { "" };
             output::write(&format!("{head}{}", csv_rows(document, notes)))
@@ -274,6 +285,7 @@ impl Robust {
             seeds: Some(args::SEEDS),
             length: Length::Quick,
             checks: Checks::Off,
+            blame: false,
             ..request.clone()
         };
         let move_costs = MoveCosts::by_default(args.profile.clone());

@@ -66,6 +66,38 @@ fn ctrl_c_ends_cleanly_and_says_what_was_done() {
 }
 
 #[test]
+fn an_interrupted_analysis_loses_no_document() {
+    let folder = tempfile::tempdir().unwrap();
+    // The document has two runs; the analysis would take minutes.
+    let mut child = mmscale()
+        .args(["run", "fake", "--robust", "--set", "pause_s=0.5", "--seeds", "1"])
+        .args(["--arm", "stock,posted", "-o"])
+        .arg(folder.path())
+        .env("XDG_CACHE_HOME", folder.path().join("cache"))
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stderr = BufReader::new(child.stderr.take().unwrap());
+    let mut line = String::new();
+    while !line.contains("moving the costs of") {
+        line.clear();
+        assert_ne!(stderr.read_line(&mut line).unwrap(), 0, "it ended by itself");
+    }
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    let mut rest = String::new();
+    stderr.read_to_string(&mut rest).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{rest}");
+    assert!(rest.contains("error: interrupted; finished runs are in the cache"), "{rest}");
+    let names: Vec<String> = names(folder.path());
+    let documents = names.iter().filter(|name| name.ends_with(".json"));
+    assert_eq!(documents.count(), 1, "{names:?}");
+    assert!(String::from_utf8(output.stdout).unwrap().contains("headlines"), "{rest}");
+}
+
+#[test]
 fn results_come_as_text_and_json() {
     let folder = tempfile::tempdir().unwrap();
     let below = folder.path().join("made/for/it");
