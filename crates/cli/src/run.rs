@@ -165,8 +165,8 @@ fn ab(
     kernel::ab(registry, request, question, format)
 }
 
-/// Writes a document to stdout in the requested format, as JSON with its analysis. Several are shown
-/// together at the end; before that only on request.
+/// Writes a document to stdout in the requested format, as JSON with its analysis. Several are
+/// shown together at the end; before that only on request.
 fn show(
     args: &RunArgs,
     document: &Document,
