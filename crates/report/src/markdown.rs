@@ -6,7 +6,7 @@ use crate::changes::{MetricChange, changes};
 use crate::figure;
 use crate::limits::{Limit, limits};
 use crate::number::percent;
-use crate::text::{Notes, answer, in_order, is_shown, listed, ordered, point};
+use crate::text::{Notes, answer, basis, in_order, is_shown, listed, ordered, point};
 
 /// Formats a document: its answer, a table of metrics, and how to repeat it. The table has the
 /// headlines; all metrics if `details` are asked for or if there are no headlines, and those that
@@ -34,7 +34,8 @@ pub fn markdown(document: &Document, notes: &Notes<'_>, details: bool) -> String
 /// Formats many documents as one table, with a row for each arm: what limits the first arm, and the
 /// first headline.
 pub fn markdown_page(documents: &[(Document, Notes<'_>)]) -> String {
-    let mut text = String::from(
+    let mut text = format!("{}\n\n", escaped(&basis(documents)));
+    text.push_str(
         "| run | limit | arm | headline | first arm | this arm | change |\n\
          |---|---|---|---|---|---|---|\n",
     );

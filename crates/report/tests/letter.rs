@@ -8,6 +8,7 @@ use mmscale_document::{
 };
 use mmscale_report::{
     About, CSV_HEAD, Calls, Letter, Notes, WIDTH, csv_rows, letter_text, markdown, markdown_page,
+    page,
 };
 
 const LINK: &str =
@@ -258,7 +259,24 @@ fn markdown_has_the_answer_and_a_table() {
         "{all}"
     );
     let page = markdown_page(&[(main, notes()), (document("churn", 8), notes())]);
+    assert!(
+        page.starts_with("Changes are against the first arm of each study (stock). "),
+        "{page}"
+    );
     let row = "| churn 8 | lruvec 50% | lazy | `cpu_ns_per_op` | 2.034us | 508.6ns | \
                -75.0% [-75.0..-75.0]\\* |";
     assert!(page.lines().any(|line| line == row), "{page}");
+}
+
+#[test]
+fn a_page_names_first_arms_seeds_and_machines() {
+    let mut other = document("reap", 8);
+    other.profile = "x86-32".into();
+    other.arms[0].arm = "exit".into();
+    other.arms[0].seeds.truncate(6);
+    let text = page(&[(document("churn", 64), notes()), (other, notes())]);
+    let head = "Changes are against the first arm of each study (exit, stock). Number of\n\
+                seeds: 6 to 7. Machines: 64 CPUs of x86-512, simulated (churn); 8 CPUs\n\
+                of x86-32, simulated (reap).\n\n";
+    assert!(text.starts_with(head), "{text}");
 }

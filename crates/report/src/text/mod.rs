@@ -27,6 +27,7 @@ pub(crate) use answer::{answer, in_order};
 pub(crate) use header::listed;
 pub use letter::{About, Calls, Letter, letter_text};
 pub(crate) use only::is_shown;
+pub(crate) use page::basis;
 pub use page::{foot_text, page};
 pub use robust::{robust_brief, robust_text};
 pub(crate) use sweep::point;

@@ -1,8 +1,8 @@
 //! One page with the answers of many documents.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use mmscale_document::{ArmRecord, Document};
+use mmscale_document::{ArmRecord, Document, Target};
 
 use super::answer::{in_order, not_simulated, nothing_worse, worse_in};
 use super::sweep::point;
@@ -22,8 +22,12 @@ const WORSE: usize = 5;
 /// Formats the answers of several documents on one page, with lines of at most [`WIDTH`] columns.
 /// Each document has the notes of its study.
 pub fn page(documents: &[(Document, Notes<'_>)]) -> String {
-    let mut lines =
-        vec![format!("{:<POINT$}{:<LIMIT$}{:<ARM$}    change of the headline", "", "limit", "arm")];
+    let mut lines = wrap(&basis(documents), "", "");
+    lines.push(String::new());
+    lines.push(format!(
+        "{:<POINT$}{:<LIMIT$}{:<ARM$}    change of the headline",
+        "", "limit", "arm"
+    ));
     for (document, notes) in documents {
         let all: Vec<&Document> = documents.iter().map(|(other, _)| other).collect();
         lines.extend(rows(document, notes, &point(document, &all)));
@@ -31,6 +35,43 @@ pub fn page(documents: &[(Document, Notes<'_>)]) -> String {
     lines.push(String::new());
     lines.extend(foot(documents));
     joined(lines)
+}
+
+/// Names what the changes of a page rest on: the first arms, the number of seeds, the machines.
+pub(crate) fn basis(documents: &[(Document, Notes<'_>)]) -> String {
+    let mut bases = BTreeSet::new();
+    let mut seeds = BTreeSet::new();
+    let mut machines = BTreeMap::<String, BTreeSet<&str>>::new();
+    for (document, _) in documents {
+        if let Some(base) = document.arms.first() {
+            bases.insert(base.arm.as_str());
+            seeds.insert(base.seeds.len());
+        }
+        machines.entry(machine(document)).or_default().insert(&document.study);
+    }
+    let bases = Vec::from_iter(bases).join(", ");
+    let seeds = match (seeds.first(), seeds.last()) {
+        (Some(least), Some(most)) if least != most => format!("{least} to {most}"),
+        (least, _) => least.copied().unwrap_or(0).to_string(),
+    };
+    let machines: Vec<String> = machines
+        .into_iter()
+        .map(|(machine, studies)| format!("{machine} ({})", Vec::from_iter(studies).join(", ")))
+        .collect();
+    format!(
+        "Changes are against the first arm of each study ({bases}). Number of seeds: {seeds}. \
+         Machines: {}.",
+        machines.join("; ")
+    )
+}
+
+/// Names the machine of a document in a few words.
+fn machine(document: &Document) -> String {
+    match document.on {
+        Target::Sim => format!("{} CPUs of {}, simulated", document.cpus, document.profile),
+        Target::Threads => format!("{} threads of this computer", document.cpus),
+        Target::Linux => format!("{} CPUs of the live kernel", document.cpus),
+    }
 }
 
 /// Formats what follows tables of several documents: the changes for the worse, and what is not
