@@ -10,6 +10,7 @@ pub mod no_std;
 pub mod paired;
 pub mod plain;
 pub mod planted;
+pub mod robust;
 pub mod same;
 pub mod tables;
 pub mod tidy;

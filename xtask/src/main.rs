@@ -19,6 +19,9 @@ const USAGE: &str = "usage: cargo xtask COMMAND
   paired DIR..
            prints how wide the intervals of headlines are with and without
            pairs of seeds, for the documents in these folders
+  robust DIR..
+           prints which conclusions keep their sign on other machines, for
+           the robustness analyses in these folders
   same OLD NEW
            compares the results in two folders of documents, except for
            fields on the build and the host, and host times
@@ -54,6 +57,9 @@ fn main() -> ExitCode {
         ["differ", ref args @ ..] => told("differ", xtask::differ::run(&root, args)),
         ["paired", ref folders @ ..] if !folders.is_empty() => {
             told("paired", xtask::paired::table(folders))
+        }
+        ["robust", ref folders @ ..] if !folders.is_empty() => {
+            told("robust", xtask::robust::table(folders))
         }
         ["same", old, new] => told("same", xtask::same::check(Path::new(old), Path::new(new))),
         ["planted", ref args @ ..] => told("planted", xtask::planted::run(&root, args)),

@@ -18,7 +18,7 @@ pub fn table(folders: &[&str]) -> Result<String, String> {
     let mut rows = vec![];
     for folder in folders {
         let documents: BTreeMap<String, Document> = crate::folder::read(Path::new(folder))?;
-        rows.extend(documents.values().flat_map(of_document));
+        rows.extend(documents.iter().flat_map(|(file, document)| of_document(file, document)));
     }
     if rows.is_empty() {
         return Err("no headline has an interval: documents need at least six seeds".to_owned());
@@ -26,7 +26,7 @@ pub fn table(folders: &[&str]) -> Result<String, String> {
     let mut ratios: Vec<f64> = rows.iter().filter_map(|row| row.ratio).collect();
     ratios.sort_by(f64::total_cmp);
     let mut text = String::from(
-        "| study | arm | headline | change | 95 % paired | 95 % unpaired | unpaired/paired |\n\
+        "| run | arm | headline | change | 95 % paired | 95 % unpaired | unpaired/paired |\n\
          |---|---|---|---|---|---|---|\n",
     );
     for row in &rows {
@@ -51,7 +51,8 @@ struct Row {
     ratio: Option<f64>,
 }
 
-fn of_document(document: &Document) -> Vec<Row> {
+/// Returns the rows of a document. They are named by its file, whose name has the swept parameters.
+fn of_document(file: &str, document: &Document) -> Vec<Row> {
     let Some((base, others)) = document.arms.split_first() else { return vec![] };
     let mut rows = vec![];
     for arm in others {
@@ -66,7 +67,7 @@ fn of_document(document: &Document) -> Vec<Row> {
             rows.push(Row {
                 text: format!(
                     "| {} | {} | `{name}` | {change:+.1} % | {} | {} | {} |\n",
-                    document.study,
+                    file.strip_suffix(".json").unwrap_or(file),
                     arm.arm,
                     shown(paired),
                     shown(unpaired),

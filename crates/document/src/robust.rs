@@ -77,6 +77,22 @@ impl Claim {
         let agree = self.drawn_percent.iter().filter(|&&percent| self.agrees(percent)).count();
         (all > 0).then(|| agree as f64 / all as f64)
     }
+    /// Returns the change in percent below which a share of the drawn machines is, by nearest rank.
+    /// `None` if none was drawn.
+    pub fn drawn_quantile(&self, share: f64) -> Option<f64> {
+        let mut sorted = self.drawn_percent.clone();
+        sorted.sort_by(f64::total_cmp);
+        let last = sorted.len().checked_sub(1)?;
+        sorted.get((last as f64 * share).round() as usize).copied()
+    }
+    /// Returns the numbers that alone reverse the change or undo it, each with the end of its range
+    /// where it does.
+    pub fn reversed_by(&self) -> impl Iterator<Item = (&MovedNumber, f64)> {
+        self.moved.iter().filter_map(|number| {
+            let mut ends = number.percent.into_iter().zip(number.range);
+            ends.find(|&(percent, _)| !self.agrees(percent)).map(|(_, end)| (number, end))
+        })
+    }
 }
 
 /// A number of the profile and its effect on a conclusion.

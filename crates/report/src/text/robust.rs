@@ -152,9 +152,8 @@ fn is_change(claim: &Claim) -> bool {
 /// Formats the single numbers that reverse a conclusion.
 fn reversed(claim: &Claim) -> String {
     let flips: Vec<String> = claim
-        .moved
-        .iter()
-        .filter_map(|number| flip(claim, number).map(|value| format!("{} = {value}", number.name)))
+        .reversed_by()
+        .map(|(number, end)| format!("{} = {}", number.name, digits(end)))
         .collect();
     match &flips[..] {
         [] => "No single number reverses it.".to_owned(),
@@ -164,28 +163,19 @@ fn reversed(claim: &Claim) -> String {
 
 /// Formats where a conclusion holds among the drawn machines.
 fn on_drawn(claim: &Claim) -> String {
-    let mut sorted = claim.drawn_percent.clone();
-    sorted.sort_by(f64::total_cmp);
     let Some(share) = claim.holds_share() else {
         return "no machine was drawn.".to_owned();
     };
-    let at = |share: f64| change(sorted[((sorted.len() - 1) as f64 * share).round() as usize]);
-    let holds = (share * sorted.len() as f64).round();
+    let drawn = claim.drawn_percent.len();
+    let at = |share: f64| claim.drawn_quantile(share).map_or(String::new(), change);
+    let holds = (share * drawn as f64).round();
     format!(
-        "has this sign on {holds} of {} machines with all costs drawn from their ranges; there it \
-         is {} to {} (5th and 95th of 100), {} in the middle.",
-        sorted.len(),
+        "has this sign on {holds} of {drawn} machines with all costs drawn from their ranges; \
+         there it is {} to {} (5th and 95th of 100), {} in the middle.",
         at(0.05),
         at(0.95),
         at(0.5)
     )
-}
-
-/// Returns the end of a number's range at which the conclusion is reversed.
-fn flip(claim: &Claim, number: &MovedNumber) -> Option<String> {
-    let ends = number.percent.iter().zip(number.range);
-    let mut reversed = ends.filter(|(percent, _)| !claim.agrees(**percent));
-    reversed.next().map(|(_, value)| digits(value))
 }
 
 /// Formats the effect of a number, with a bar from one end to the other. The longest bar is that of
