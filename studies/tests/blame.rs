@@ -16,7 +16,7 @@ use crate::shipped::{arm, quick, run};
 fn churn(cpus: usize) -> Request {
     let cpus = format!("cpus={cpus}");
     let settings = ["madvise=none", "duration_ms=1", &cpus];
-    Request { arms: vec!["stock".into()], ..quick("churn", 2, Checks::Off, &settings) }
+    Request { arms: vec!["stock".into()], ..quick("churn", 1, Checks::Off, &settings) }
 }
 
 /// Waits by lock class and function, in ns.

@@ -1,5 +1,7 @@
 //! Tests of the study `ipi` with short runs.
 
+use std::sync::LazyLock;
+
 use crate::shipped::{self, mean};
 use mmscale_document::{Document, Target};
 use mmscale_harness::{ArmId, Checks, Length, Params, Request, Study, plan};
@@ -12,6 +14,14 @@ fn request(settings: &[&str]) -> Request {
 
 fn run(settings: &[&str]) -> Document {
     shipped::run(&request(settings))
+}
+
+/// Returns short runs of all arms. With only two seeds, one long steal that no policy can hide may
+/// be a third of the waits.
+fn short() -> &'static Document {
+    static RUNS: LazyLock<Document> =
+        LazyLock::new(|| shipped::run(&Request { seeds: Some(6), ..request(&SHORT) }));
+    &RUNS
 }
 
 fn study() -> &'static dyn Study {
@@ -44,9 +54,7 @@ const WORKERS: [usize; 4] = [0, 3, 8, 11];
 
 #[test]
 fn only_stock_locks_others_out_while_a_call_waits() {
-    // With only two seeds, one long steal that no policy can hide may be a third of the waits.
-    let document = shipped::run(&Request { seeds: Some(6), ..request(&SHORT) });
-    let [stock, others @ ..] = &document.arms[..] else { panic!("four arms") };
+    let [stock, others @ ..] = &short().arms[..] else { panic!("four arms") };
     let p99 = |arm| mean(arm, "preempt_off_max_window_p99_ns");
     assert!(p99(stock) > 1e6, "{}", p99(stock));
     let for_calls = |arm| mean(arm, "preempt_off_over_1ms_for_calls");
@@ -69,8 +77,7 @@ fn only_stock_locks_others_out_while_a_call_waits() {
 
 #[test]
 fn the_cpus_that_poll_are_no_part_of_it() {
-    let document = run(&SHORT);
-    for arm in &document.arms {
+    for arm in &short().arms {
         let p99 = &arm.per_cpu["preempt_off_max_window_p99_ns"].values;
         assert_eq!(p99.len(), 16);
         let over = &arm.per_cpu["preempt_off_over_1ms"].values;
@@ -85,7 +92,7 @@ fn the_cpus_that_poll_are_no_part_of_it() {
         let longest = arm.sections.iter().map(|section| section.ns).max().unwrap_or(0);
         assert!(longest as f64 >= mean(arm, "preempt_off_max_ns"), "{}", arm.arm);
     }
-    let stock = &document.arms[0];
+    let stock = &short().arms[0];
     let waits = stock.sections.iter().flat_map(|section| &section.waits);
     assert!(waits.into_iter().any(|wait| wait.what.starts_with("cpu")), "a target is named");
 }

@@ -1,5 +1,7 @@
 //! Tests of the study `reap` with small victims.
 
+use std::sync::LazyLock;
+
 use crate::shipped::{self, mean};
 use mmscale_document::{ArmRecord, Document};
 
@@ -7,9 +9,15 @@ fn run(settings: &[&str]) -> Document {
     shipped::run(&shipped::request("reap", settings))
 }
 
+/// Returns a run of an application with 16,384 pages, which several tests read.
+fn app() -> &'static Document {
+    static APP: LazyLock<Document> = LazyLock::new(|| run(&["layout=app", "pages=16384"]));
+    &APP
+}
+
 #[test]
 fn the_two_sides_add_up() {
-    let document = run(&["layout=app", "pages=16384"]);
+    let document = app();
     assert_eq!(document.window_ns, None);
     for arm in &document.arms {
         for name in ["cpu_ns", "pte_lock_wait_ns", "rmap_ns", "gather_flush_ns"] {
@@ -28,7 +36,7 @@ fn the_two_sides_add_up() {
 
 #[test]
 fn the_reverse_walk_ends_the_convoy_where_there_are_many_vmas() {
-    let document = run(&["layout=app", "pages=16384"]);
+    let document = app();
     let [stock, posted, claims] = &document.arms[..] else { panic!("three arms") };
     let wait = |arm| mean(arm, "pte_lock_wait_ns");
     assert!(wait(posted) * 10.0 < wait(stock), "{} and {}", wait(posted), wait(stock));
@@ -123,7 +131,7 @@ fn folios_of_the_swap_cache_cost_no_lock_of_their_own_in_claims() {
     };
     assert!(taken(stock) > 500, "{}", taken(stock));
     assert_eq!(taken(claims), 0);
-    let compressed = run(&["layout=app", "pages=16384"]);
+    let compressed = app();
     assert!(compressed.arms.iter().all(|arm| taken(arm) == 0), "nothing is in the swap cache");
 }
 
@@ -145,5 +153,5 @@ fn pages_of_files_are_unmapped_and_not_freed() {
 fn costs_ten_times_as_high_are_planned_for() {
     let document = run(&["cost_scale=10", "layout=app"]);
     assert_eq!(document.params["cost_scale"].to_string(), "10");
-    assert!(document.arms.iter().all(|arm| arm.seeds.len() == 2), "{document:?}");
+    assert!(document.arms.iter().all(|arm| arm.seeds.len() == 1), "{document:?}");
 }

@@ -7,7 +7,7 @@ use mmscale_harness::{
 };
 use std::sync::Arc;
 
-/// Returns a request at full length, with checks, on the simulated machine: all arms, two seeds.
+/// Returns a request at full length, with checks, on the simulated machine: all arms, one seed.
 pub(crate) fn request(study: &str, settings: &[&str]) -> Request {
     Request {
         studies: vec![study.to_owned()],
@@ -17,7 +17,7 @@ pub(crate) fn request(study: &str, settings: &[&str]) -> Request {
         policies: Vec::new(),
         profile: None,
         settings: Settings::parse(settings).expect("the test's settings are spelt well"),
-        seeds: Some(2),
+        seeds: Some(1),
         first_seed: 1,
         length: Length::Full,
         checks: Checks::On,
