@@ -80,6 +80,8 @@ pub(crate) enum Command {
     Compare(CompareArgs),
     /// Write the block for the cover letter of a change, from saved runs
     Letter(LetterArgs),
+    /// Write one HTML page with the pictures of saved runs and analyses
+    Report(PageArgs),
     /// Read another tool's report of lock contention, for `compare`
     Import(ImportArgs),
     /// Say which known problem a report or a mail resembles, and how to reproduce it
@@ -189,6 +191,26 @@ pub(crate) struct LetterArgs {
     /// The arms that the letter is about; all if not given
     #[arg(long = "arm", value_name = "A,B", value_delimiter = ',')]
     pub(crate) arms: Vec<String>,
+}
+
+/// Examples of `report`.
+const PAGE_EXAMPLES: &str = "\
+Examples:
+  mmscale run churn --set madvise=none --cpus 1,8,32 --blame -o results
+  mmscale report results -o report.html";
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = PAGE_EXAMPLES)]
+pub(crate) struct PageArgs {
+    /// Documents that `mmscale run -o` or `mmscale robust -o` wrote, and folders of them
+    #[arg(value_name = "FILE|DIR", required = true)]
+    pub(crate) paths: Vec<PathBuf>,
+    /// The file to write
+    #[arg(short = 'o', long = "output", value_name = "FILE", default_value = "report.html")]
+    pub(crate) output: PathBuf,
+    /// Replace FILE if it exists; otherwise that is an error
+    #[arg(long)]
+    pub(crate) replace: bool,
 }
 
 /// A report of another tool, and what it may not have.

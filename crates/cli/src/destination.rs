@@ -36,6 +36,14 @@ pub(crate) const MEASUREMENT: Kind = Kind {
     use_with: "mmscale compare",
 };
 
+/// A page for a browser.
+pub(crate) const PAGE: Kind = Kind {
+    what: "report",
+    extension: "html",
+    example: "report.html",
+    use_with: "a browser, or mmscale compare",
+};
+
 /// A writable location, checked before the work begins.
 pub(crate) struct Destination {
     folder: Folder,

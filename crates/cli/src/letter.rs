@@ -114,7 +114,7 @@ fn study(registry: Registry, document: &Document) -> Option<&'static dyn Study> 
 }
 
 /// Returns the additions of a document's study, if this program has it.
-fn notes(registry: Registry, document: &Document) -> Notes<'static> {
+pub(crate) fn notes(registry: Registry, document: &Document) -> Notes<'static> {
     let Some(study) = study(registry, document) else { return Notes::default() };
     Notes {
         summary: study.summary(),

@@ -31,6 +31,7 @@ mod output;
 mod policies;
 mod profile;
 mod progress;
+mod report;
 mod robust;
 mod run;
 mod settings;
@@ -117,6 +118,7 @@ fn dispatch(registry: Registry, origin: Origin, command: Option<Command>) -> Res
         Some(Command::Whatif(args)) => whatif::whatif(registry, origin, &args),
         Some(Command::Compare(args)) => compare::compare(&args),
         Some(Command::Letter(args)) => letter::letter(registry, &args),
+        Some(Command::Report(args)) => report::report(registry, &args),
         Some(Command::Import(args)) => import::import(origin, &args),
         Some(Command::Explain(args)) => explain::explain(registry, origin, &args),
         Some(Command::List(args)) => list::list(registry, &args),

@@ -1,4 +1,4 @@
-//! Documents as text, JSON, Markdown and CSV.
+//! Documents as text, JSON, Markdown, CSV and HTML.
 //!
 //! A report depends on documents only, not on machines. A study adds to its report by [`Notes`].
 //! The text form fits 72 columns, so that it can be pasted into a mail. The JSON form has one
@@ -9,6 +9,7 @@ pub mod compare;
 mod csv;
 pub mod figure;
 mod folder;
+mod html;
 mod json;
 mod limits;
 mod markdown;
@@ -19,6 +20,7 @@ mod text;
 pub use changes::{MetricChange, Verdict, changes};
 pub use csv::{CSV_HEAD, csv_rows};
 pub use folder::{Existing, Folder, FolderError, Written};
+pub use html::{HtmlError, html_page};
 pub use json::json_line;
 pub use markdown::{markdown, markdown_page};
 pub use text::{

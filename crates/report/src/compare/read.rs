@@ -10,6 +10,8 @@ use mmscale_document::{
 };
 use thiserror::Error;
 
+use crate::html::documents_of;
+
 /// A document of a file.
 #[derive(Clone, Debug)]
 pub struct Saved {
@@ -120,7 +122,8 @@ fn other(path: &Path, found: Option<&str>) -> String {
     }
 }
 
-/// Reads a file with one or more documents, or all `.json` files of a folder, by name.
+/// Reads a file with one or more documents, a page of `mmscale report`, or all `.json` files of a
+/// folder, by name.
 pub fn read(path: &Path) -> Result<Side, ReadError> {
     let fail = |source| ReadError::Io { path: path.to_owned(), source };
     let mut files = Vec::new();
@@ -149,6 +152,7 @@ fn read_file(path: &Path, side: &mut Side) -> Result<(), ReadError> {
     let broken =
         |why: serde_json::Error| ReadError::Broken { path: path.to_owned(), why: why.to_string() };
     let text = fs::read_to_string(path).map_err(fail)?;
+    let text = documents_of(&text).unwrap_or(text);
     let values = serde_json::Deserializer::from_str(&text).into_iter::<serde_json::Value>();
     let before = side.len();
     for value in values {
