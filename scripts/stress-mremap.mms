@@ -1,4 +1,5 @@
-// An iteration of stress-ng's mremap stressor: a mapping shrinks by halves and grows again, and its pages are used.
+// The halves and doublings of stress-ng's mremap stressor, which moves and replaces mappings too: a mapping shrinks
+// by halves and grows again, and its pages are used.
 summary "mremap on every CPU";
 profile "x86-512" cpus 96;
 window 10ms after 5ms;

@@ -8,7 +8,7 @@ static long twin(long ops)
 		void *mem = map(bytes + PAGE, MAP_PRIVATE | MAP_ANONYMOUS, -1);
 
 		touch(mem, 0);
-		munmap(mem, bytes + PAGE);
+		unmap(mem, bytes + PAGE);
 	}
 	return ops;
 }

@@ -7,7 +7,7 @@ static long twin(long ops)
 	for (long done = 0; done < ops; done++) {
 		void *mem = map(bytes, MAP_PRIVATE | MAP_ANONYMOUS, -1);
 
-		munmap(mem, bytes);
+		unmap(mem, bytes);
 	}
 	return ops;
 }

@@ -8,9 +8,9 @@ static long twin(long ops)
 	while (done < ops) {
 		void *mem = map(bytes, MAP_SHARED, fd);
 
-		for (long i = 0; i < bytes / PAGE; i++, done++)
+		for (long i = 0; i < bytes / PAGE && done < ops; i++, done++)
 			touch(mem, i);
-		munmap(mem, bytes);
+		unmap(mem, bytes);
 	}
 	return done;
 }

@@ -1,6 +1,7 @@
 #include "twin.h"
 
-/* The copy of the shell forks the command. On the live kernel a process of a script is a fork, too. */
+/* The copy of the shell forks the command. As with a process of a script, the command
+ * is a fork that drops the memory of its parent. */
 static long twin(long ops)
 {
 	long shell = 1536 << 10, image = MIB;
@@ -15,6 +16,8 @@ static long twin(long ops)
 			pid_t command = fork();
 
 			if (command == 0) {
+				unmap(mem, shell);
+
 				void *text = map(image, MAP_PRIVATE | MAP_ANONYMOUS, -1);
 
 				for (long i = 0; i < 64; i++)

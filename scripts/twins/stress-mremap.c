@@ -19,7 +19,7 @@ static long twin(long ops)
 		}
 		for (long i = 0; i < bytes / PAGE; i++)
 			look(mem, i);
-		munmap(mem, bytes);
+		unmap(mem, bytes);
 	}
 	return ops;
 }

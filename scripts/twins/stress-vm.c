@@ -14,7 +14,7 @@ static long twin(long ops)
 		if (done % 4 == 0) {
 			madvise(mem, bytes, MADV_DONTNEED);
 		} else {
-			munmap(mem, bytes);
+			unmap(mem, bytes);
 			mem = map(bytes, MAP_PRIVATE | MAP_ANONYMOUS, -1);
 		}
 	}

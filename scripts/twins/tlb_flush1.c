@@ -7,7 +7,7 @@ static long twin(long ops)
 	char *mem = map(bytes, MAP_PRIVATE, fd);
 
 	while (done < ops)
-		for (long i = 0; i < bytes / PAGE; i++, done++) {
+		for (long i = 0; i < bytes / PAGE && done < ops; i++, done++) {
 			touch(mem, i);
 			madvise(mem + i * PAGE, PAGE, MADV_DONTNEED);
 			look(mem, i);

@@ -6,7 +6,7 @@ static long twin(long ops)
 	char *mem = map(bytes, MAP_PRIVATE | MAP_ANONYMOUS, -1);
 
 	while (done < ops)
-		for (long i = 0; i < bytes / PAGE; i++, done++) {
+		for (long i = 0; i < bytes / PAGE && done < ops; i++, done++) {
 			touch(mem, i);
 			madvise(mem + i * PAGE, PAGE, MADV_DONTNEED);
 			look(mem, i);

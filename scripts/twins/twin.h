@@ -14,15 +14,30 @@
 /* Runs `ops` operations or a few more. Returns their number. */
 static long twin(long ops);
 
+/* The next address: below those that the kernel chooses, so that faults there are those of the twin's memory. */
+static char *next_at = (char *)(1L << 44);
+
 static inline void *map(long bytes, int flags, int fd)
 {
-	void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, flags, fd, 0);
+	void *at = mmap(next_at, bytes, PROT_READ | PROT_WRITE, flags, fd, 0);
 
 	if (at == MAP_FAILED) {
 		perror("mmap");
 		exit(1);
 	}
+	next_at += bytes;
 	return at;
+}
+
+/* The next mapping uses the page tables again that this one had, if it was the last. */
+static inline void unmap(void *at, long bytes)
+{
+	if (munmap(at, bytes)) {
+		perror("munmap");
+		exit(1);
+	}
+	if ((char *)at + bytes == next_at)
+		next_at = at;
 }
 
 static inline int file_of(long bytes)

@@ -2,7 +2,7 @@
 
 /// Functions on every path to a lock, and those of the tracepoint or of the program that records
 /// it. All other functions that begin with one of these names implement locks, too.
-const LOCKING: [&str; 33] = [
+const LOCKING: [&str; 34] = [
     "native_queued_spin_lock_slowpath",
     "queued_",
     "__pv_queued_spin_lock_slowpath",
@@ -36,6 +36,7 @@ const LOCKING: [&str; 33] = [
     "perf_trace_",
     "schedule_preempt_disabled",
     "ftrace_",
+    "preempt_count_",
 ];
 
 /// Frames of tracepoints and of BPF programs.

@@ -147,11 +147,12 @@ fn alone_ns(seen: &Seen<'_, Scripted>) -> Result<f64, Missing> {
     let alone_ns = cpu_ns_per_op(seen.second.ok_or(Missing::Nothing)?)?;
     if alone_ns.is_finite() && alone_ns > 0.0 { Ok(alone_ns) } else { Err(Missing::Nothing) }
 }
-/// Returns the page faults per operation. The simulator counts them in the window, other machines
-/// in the whole run.
+/// Returns the page faults per operation. The simulator counts them in the window, threads in the
+/// whole run, and the live kernel from the common start on.
 fn faults_per_op(seen: &Seen<'_, Scripted>) -> Result<f64, Missing> {
     if let Ok(live) = seen.live() {
-        return Ok(live.faults as f64 / seen.tally.ops_ever as f64);
+        let faults = live.faults.saturating_sub(seen.tally.prepared_faults);
+        return Ok(faults as f64 / seen.tally.ops_ever as f64);
     }
     let is_fault = |path: &[String]| path.last().is_some_and(|last| last == "handle_mm_fault");
     let rows = seen.calls()?.iter().filter(|row| is_fault(&row.path));
@@ -208,9 +209,12 @@ const METRICS: &[Metric<Scripted>] = &[
     metric("accesses_per_op", "1", "accesses of the script to pages per operation", |seen| {
         value(seen.tally.accesses as f64 / ops(seen))
     }),
-    metric("faults_per_op", "1", "page faults per operation (linux: of the whole run)", |seen| {
-        value(faults_per_op(seen)?)
-    }),
+    metric(
+        "faults_per_op",
+        "1",
+        "page faults per operation (linux: of all processes, after the common start)",
+        |seen| value(faults_per_op(seen)?),
+    ),
     lower("failed_calls", "1", "calls that failed where the script allows it (`try`)", |seen| {
         value(seen.tally.failed_calls)
     }),

@@ -24,14 +24,21 @@ fn every_counterpart_is_a_class_or_a_gap() {
 
 #[test]
 fn a_gap_that_is_a_lock_has_a_class() {
-    // Mechanisms without a lock, callbacks of many locks, and another use of a lock that is
-    // simulated.
+    // Mechanisms without a lock that spins, callbacks of many locks, and other uses of locks that
+    // are simulated. Mutexes have one class.
     let others = [
         "callbacks of CPU hotplug",
         "large folios",
         "multi-gen LRU",
         "NUMA balancing",
         "mmap_lock of first faults",
+        "i_mmap_rwsem of libraries",
+        "siglock of signals",
+        "oom_adj_mutex",
+        "ucounts",
+        "folio lock",
+        "exec",
+        "pidfs",
     ];
     for gap in GAPS.iter().filter(|gap| !others.contains(&gap.name)) {
         let known = LOCK_CLASSES.iter().any(|row| row.counterpart == Counterpart::Gap(gap.name));

@@ -170,6 +170,7 @@ fn run_of(
         return Err(setup("make a pipe")(std::io::Error::last_os_error()));
     }
     let [watched, held] = ends;
+    apart::return_free_memory();
     let started = Instant::now();
     // SAFETY: the child uses memory and the C library's allocator, which survives forks.
     let warden = unsafe { libc::fork() };

@@ -9,6 +9,7 @@ use mmscale_system::{
     Addr, Advice, Body, CpuTime, Errno, Exit, Fd, LockWhat, MapSpec, MayMove, Present, Priority,
     ProcessId, Prot, System, ThreadId, ThreadSpec,
 };
+use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, mpsc};
 
@@ -84,8 +85,17 @@ fn bind_with_priority(cpu: usize, priority: Priority) -> Result<(), Errno> {
     bind(cpu)
 }
 
-/// Binds the calling thread to a CPU, by the kernel's number.
+thread_local! {
+    /// The CPU that this thread is bound to, plus 1; 0 for none. A fork inherits both.
+    static BOUND: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Binds the calling thread to a CPU, by the kernel's number. Makes no call if it is bound to that
+/// CPU already, as children of a fork usually are.
 pub(crate) fn bind(cpu: usize) -> Result<(), Errno> {
+    if BOUND.get() == cpu + 1 {
+        return Ok(());
+    }
     // SAFETY: a set of CPUs of ours, which is empty.
     let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
     if cpu < libc::CPU_SETSIZE as usize {
@@ -93,6 +103,7 @@ pub(crate) fn bind(cpu: usize) -> Result<(), Errno> {
         unsafe { libc::CPU_SET(cpu, &mut set) };
         // SAFETY: the set is ours.
         check(unsafe { libc::sched_setaffinity(0, size_of_val(&set), &raw const set) })?;
+        BOUND.set(cpu + 1);
     }
     Ok(())
 }
@@ -166,6 +177,9 @@ impl System for Linux {
     }
     fn cpu_time(&self) -> Option<CpuTime> {
         Some(cpu_time(libc::RUSAGE_SELF))
+    }
+    fn faults(&self) -> Option<u64> {
+        Some(faults(libc::RUSAGE_THREAD))
     }
     fn sleep_ns(&self, ns: u64) -> Result<(), Errno> {
         self.running()?;

@@ -83,6 +83,22 @@ pub(crate) fn kind(word: &str) -> Option<LockKind> {
     KINDS.iter().find(|(name, _)| *name == word).map(|(_, kind)| *kind)
 }
 
+/// Returns advice if lines are rows of a table whose headings are missing or in another language.
+pub(crate) fn without_headings(lines: &[&Line]) -> Option<String> {
+    let is_row = |line: &&&Line| {
+        let words: Vec<&str> = line.text.split_whitespace().collect();
+        let names = words.windows(2).any(|pair| kind(pair[0]).is_some() && pair[1].contains("+0x"));
+        names && words[0].bytes().all(|byte| byte.is_ascii_digit())
+    };
+    let first = lines.iter().find(is_row)?;
+    Some(format!(
+        "line {}: rows of `perf lock contention` without its headings; put the line `contended  \
+         total wait  max wait  avg wait  type  caller` before them, with those columns that they \
+         have",
+        first.number
+    ))
+}
+
 /// Returns the error of a word that is no kind of lock.
 pub(crate) fn no_kind(word: &str) -> String {
     format!("`{word}` is no kind of lock; perf prints spinlock, rwlock:R, rwsem:W, mutex, ..")

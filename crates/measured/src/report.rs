@@ -89,6 +89,9 @@ fn scan(lines: &[Line], report: &mut Report) {
     // Replies quote stacks again.
     let mut seen = BTreeSet::new();
     all.retain(|stack| seen.insert((stack.path.clone(), stack.share.map(f64::to_bits))));
+    if report.tables.is_empty() {
+        report.others.extend(perf::without_headings(&rest));
+    }
     report.stacks = all;
     rest.retain(|line| is_kept(line));
     report.prose = Prose::of(&rest);

@@ -270,6 +270,7 @@ fn names(problem: Problem, report: &Report) -> Vec<String> {
         _ => {}
     }
     found.sort_by_key(|name| name.to_lowercase());
-    found.dedup_by_key(|name| name.to_lowercase());
+    // A plural is no other name.
+    found.dedup_by_key(|name| name.to_lowercase().trim_end_matches('s').to_owned());
     found
 }

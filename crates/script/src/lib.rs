@@ -28,6 +28,7 @@ mod parse;
 mod run;
 
 pub use ast::Unit;
+pub use compile::call_names;
 pub use error::ScriptError;
 pub use estimate::ScriptNeeds;
 pub use items::{ScriptArm, ScriptParam, ScriptWindow};

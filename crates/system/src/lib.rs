@@ -47,6 +47,11 @@ pub trait System: Sized + 'static {
     fn cpu_time(&self) -> Option<CpuTime> {
         None
     }
+    /// Returns the page faults of the calling thread so far. `None` if the machine counts faults
+    /// itself, or not at all.
+    fn faults(&self) -> Option<u64> {
+        None
+    }
     /// Sleeps for at least `ns`, or until the caller's process is killed.
     fn sleep_ns(&self, ns: u64) -> Result<(), Errno>;
     /// Computes for `ns` of CPU time without a system call.

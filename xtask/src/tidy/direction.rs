@@ -49,7 +49,7 @@ const HOUSE: [Room; 23] = [
     room("kernel", &["arch", "frames", "mm", "system"]),
     room("sim", &["arch", "document"]).tested_with(MEMORY_MANAGER),
     room("threads", &["arch", "document"]).tested_with(MEMORY_MANAGER),
-    room("linux", &["system", "document"]),
+    room("linux", &["system", "document"]).tested_with(&["script"]),
     room("report", &["document", "stats"]),
     room("measured", &["document"]),
     room(

@@ -14,6 +14,7 @@ use crate::system::clock_ns;
 use mmscale_document::{Call, Durations, OomEvents, Side, Wait, Watch, Watched, passes};
 use object::{Calls, Config, Path, Programs, Sums};
 use std::collections::BTreeMap;
+use std::sync::OnceLock;
 
 pub use error::WatchError;
 pub use symbols::Symbols;
@@ -79,7 +80,9 @@ const HOLDERS_MAX: u32 = 128;
 /// The kernel while it is watched.
 pub struct Watching {
     programs: Programs,
-    symbols: Symbols,
+    /// Read when they are needed, after a run: its processes are copies of this one, and a fork of
+    /// theirs takes longer with each page of it.
+    symbols: OnceLock<Symbols>,
     holders: u32,
     one_in: u32,
 }
@@ -96,7 +99,7 @@ impl Watching {
         let programs = Programs::load(plan)?;
         let holders = if plan.watches.contains(&Watch::Holders) { HOLDERS_MAX } else { 0 };
         let one_in = plan.sampling().one_in();
-        Ok(Self { programs, symbols: Symbols::of_kernel(), holders, one_in })
+        Ok(Self { programs, symbols: OnceLock::new(), holders, one_in })
     }
     /// Counts the events in `window`, in ns of `CLOCK_MONOTONIC`. Processes of `session` are ours;
     /// without a session, all are.
@@ -117,7 +120,7 @@ impl Watching {
     }
     /// Returns the kernel's functions.
     pub fn symbols(&self) -> &Symbols {
-        &self.symbols
+        self.symbols.get_or_init(Symbols::of_kernel)
     }
     /// Returns everything that was recorded so far.
     pub fn seen(&self) -> Result<Watched, WatchError> {
@@ -184,7 +187,7 @@ impl Watching {
     }
     fn path(&self, stack: i32) -> Vec<String> {
         match u32::try_from(stack) {
-            Ok(id) => self.symbols.path(&self.programs.stack(id)),
+            Ok(id) => self.symbols().path(&self.programs.stack(id)),
             // The kernel had no room for another stack.
             Err(_) => Vec::new(),
         }
@@ -193,7 +196,7 @@ impl Watching {
         let call = |(path, calls): (Path, Calls)| {
             let at = u64::from(path.flags) << 32 | u64::from(path.stack as u32);
             Call {
-                function: self.symbols.name(at).unwrap_or("unknown").to_owned(),
+                function: self.symbols().name(at).unwrap_or("unknown").to_owned(),
                 side: side_of(path.side),
                 delivery: durations(&calls.delivery),
                 run: durations(&calls.run),

@@ -100,5 +100,11 @@ fn other_texts_have_no_table() {
     let report =
         read(b"                Name   acquired  contended   avg wait\n x 1 2 3 us\n").unwrap();
     assert!(report.others[0].contains("perf lock contention -v -i"), "{:?}", report.others);
+    for heading in ["umkaempft   Wartezeit   laengste", ""] {
+        let (_, rows) = PERF.split_once('\n').unwrap();
+        let report = read(format!("{heading}\n{rows}").as_bytes()).unwrap();
+        assert_eq!(report.tables, []);
+        assert!(report.others[0].starts_with("line 3: rows of"), "{:?}", report.others);
+    }
     assert_eq!(read(b""), Err(ReadError::Empty));
 }

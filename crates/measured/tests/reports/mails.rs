@@ -124,13 +124,17 @@ fn calls_between_cpus_are_placed_by_their_functions() {
                 arch_tlbbatch_flush/flush_tlb_mm_range\ntask_exit/page_reclaim/...\n]\n";
     let (_, found) = of(text);
     assert_eq!(found.best().map(|likeness| likeness.problem), Some(Problem::Ipi));
+    let last = found.items[0].path.last();
+    assert_eq!(last.map(String::as_str), Some("flush_tlb_mm_range"), "the count is no caller");
 }
 
 #[test]
 fn sentences_alone_need_two_names() {
     let text = "We see more contention on zone->lock. jemalloc's purger threads overfill their \
-                PCP on a 32-way machine.";
+                PCP on a 32-way machine. Large PCPs make it worse.";
     let (report, found) = of(text);
+    let names = found.best().map(|likeness| likeness.names.join(" "));
+    assert_eq!(names.as_deref(), Some("jemalloc PCP purger zone->lock"), "a plural is no name");
     assert_eq!(found.basis, Basis::Names);
     assert_eq!(found.best().map(|likeness| likeness.problem), Some(Problem::Pcp));
     assert_eq!(report.prose.cpus.keys().collect::<Vec<_>>(), [&32]);

@@ -39,6 +39,11 @@ const CALLS: &[(&str, &str)] = &[
     ("max", "max(A, B)"),
 ];
 
+/// Returns the names of all calls of the language.
+pub fn call_names() -> impl Iterator<Item = &'static str> + Clone {
+    CALLS.iter().map(|(name, _)| *name)
+}
+
 /// The names of all advice.
 const ADVICE: [(&str, Advice); 21] = [
     ("DONTNEED", Advice::DontNeed),

@@ -8,6 +8,7 @@ mod types;
 use crate::ast::{Amount, At, Binary, Block, GroupItem, Name, Placing, TaskKind, Tree};
 use crate::error::{Wrong, unknown, wrong};
 use crate::op::{Begin, Code, Known, NONE, NOWHERE, Op, Place, Program, Slot, Start, Verb};
+pub use calls::call_names;
 pub(crate) use types::Type;
 
 type Done<T> = Result<T, Wrong>;

@@ -55,7 +55,9 @@ pub(crate) fn run<S: System>(
     }
     let step_ps = step_ps(times, system);
     sink(Report { step_ps, ..Report::default() });
-    Worker::first(Arc::clone(program), values, seed, times, sink).run(system, 0);
+    Worker::first(Arc::clone(program), values, seed, times, Arc::clone(&sink)).run(system, 0);
+    // This program only starts the others.
+    sink(Report { prepared_faults: system.faults().unwrap_or(0), ..Report::default() });
 }
 
 /// Operations on values as most scripts have them, without a call.

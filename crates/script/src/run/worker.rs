@@ -353,6 +353,7 @@ impl Worker {
             self.report.late += 1;
             self.report.late_max_ns = self.report.late_max_ns.max(late_ns);
         }
+        self.report.prepared_faults += system.faults().unwrap_or(0);
         system.sleep_ns(self.times.begin_ns.saturating_sub(now_ns))?;
         self.pending = Pending::default();
         Ok(())

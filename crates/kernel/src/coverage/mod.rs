@@ -1,12 +1,19 @@
 //! Locks and mechanisms of Linux in the calls that a run made, without a counterpart in this memory
 //! manager.
 //!
+//! Each kind of call has a row in [`GAPS`], or one in [`COMPLETE`] with the locks on its path, all
+//! of which are simulated. Calls that no program of a study or script can make, such as those of
+//! sockets, have none.
+//!
 //! A result is silent about a lock that is not simulated. [`GAPS`] is the only list of such locks
 //! and mechanisms, and a run knows which of its calls reach them. A gap that is closed loses its
 //! row here.
 
+mod gaps;
+
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicU32, AtomicU64};
+pub use gaps::{COMPLETE, GAPS};
 use mmscale_arch::Machine;
 
 /// A kind of call, as far as [`GAPS`] distinguishes them. Names are those of the system calls.
@@ -47,6 +54,34 @@ pub enum Call {
 }
 
 impl Call {
+    /// All kinds.
+    pub const ALL: [Self; 24] = [
+        Self::Sleep,
+        Self::Hotplug,
+        Self::Spawn,
+        Self::Process,
+        Self::Fork,
+        Self::Exit,
+        Self::Wait,
+        Self::Kill,
+        Self::Pidfd,
+        Self::Close,
+        Self::Mrelease,
+        Self::OomScore,
+        Self::File,
+        Self::Mmap,
+        Self::MmapFile,
+        Self::Munmap,
+        Self::Mprotect,
+        Self::Mremap,
+        Self::Madvise,
+        Self::Mlock,
+        Self::Mbind,
+        Self::Mincore,
+        Self::Zoneinfo,
+        Self::Access,
+    ];
+
     const fn bit(self) -> u32 {
         1 << self as u32
     }
@@ -163,121 +198,23 @@ pub struct Gap {
     pub once: Option<Call>,
 }
 
-use Call::{
-    Access, Close, Exit, File, Fork, Hotplug, Madvise, Mmap, MmapFile, Mprotect, Mremap, Munmap,
-    Pidfd, Process, Sleep, Spawn, Wait,
-};
-
-const fn gap(
-    name: &'static str,
-    scope: Scope,
-    what: &'static str,
-    file: &'static str,
-    calls: &'static [Call],
-) -> Gap {
-    Gap { name, scope, what, file, calls, once: None }
-}
-
-/// A gap that calls reach only if the run has made the call `once`.
-const fn after(once: Call, gap: Gap) -> Gap {
-    Gap { once: Some(once), ..gap }
-}
-
-/// All gaps: those where all CPUs meet come first.
-pub const GAPS: &[Gap] = &[
-    gap(
-        "css_set_lock",
-        Scope::Machine,
-        "cgroups of a task, at its start and end",
-        "kernel/cgroup/cgroup.c",
-        &[Fork, Process, Spawn, Exit],
-    ),
-    gap(
-        "pcpu_lock",
-        Scope::Machine,
-        "per-CPU counters of a new address space",
-        "mm/percpu.c",
-        &[Fork, Process, Exit],
-    ),
-    gap(
-        "vm_committed_as",
-        Scope::Machine,
-        "memory that is promised: a counter for each CPU, folded under one lock",
-        "mm/util.c",
-        &[Mmap, Munmap, Mremap, Mprotect, Fork, Exit],
-    ),
-    gap(
-        "kmem_cache_node->list_lock",
-        Scope::Machine,
-        "slabs of VMAs, tree nodes and tasks, when a CPU's own are used up",
-        "mm/slub.c",
-        &[Mmap, MmapFile, Munmap, Fork, Process, Spawn, Exit],
-    ),
-    after(
-        File,
-        gap(
-            "i_pages",
-            Scope::Shared,
-            "the page cache of a file: insertion, removal, readahead, fault-around",
-            "mm/filemap.c",
-            &[File, MmapFile, Access],
-        ),
-    ),
-    gap(
-        "mmap_lock of first faults",
-        Scope::Process,
-        "the first fault of a VMA takes mmap_lock for reading, to get an anon_vma",
-        "mm/memory.c",
-        &[Access],
-    ),
-    gap(
-        "files->file_lock",
-        Scope::Process,
-        "table of descriptors, copied by a fork",
-        "fs/file.c",
-        &[Fork, File, Pidfd, Close],
-    ),
-    gap(
-        "rq->__lock",
-        Scope::Shared,
-        "run queues: wake-ups from other CPUs, load balance, migration of tasks",
-        "kernel/sched/core.c",
-        &[Fork, Process, Spawn, Wait, Sleep],
-    ),
-    gap(
-        "callbacks of CPU hotplug",
-        Scope::Machine,
-        "scheduler, block layer and drivers, at each change of the online CPUs",
-        "kernel/cpu.c",
-        &[Hotplug],
-    ),
-    gap(
-        "large folios",
-        Scope::Work,
-        "orders between a page and a huge page; faults and unmaps of several pages",
-        "mm/memory.c",
-        &[Access],
-    ),
-    gap(
-        "multi-gen LRU",
-        Scope::Work,
-        "the other LRU of Linux, if lru_gen is enabled",
-        "mm/vmscan.c",
-        &[Access, Madvise],
-    ),
-    gap(
-        "NUMA balancing",
-        Scope::Work,
-        "hinting faults and migration to the node of the user",
-        "mm/memory.c",
-        &[Access],
-    ),
-];
-
 #[cfg(test)]
 mod tests {
+    use super::Call::{Access, Exit, File, Fork, Mmap, Munmap};
     use super::*;
     use alloc::vec::Vec;
+
+    #[test]
+    fn each_call_has_a_gap_or_is_complete() {
+        for (at, call) in Call::ALL.into_iter().enumerate() {
+            assert_eq!(call as usize, at, "{call:?} has its place");
+            let gap = GAPS.iter().any(|gap| gap.once.is_none() && gap.calls.contains(&call));
+            let complete = COMPLETE.iter().filter(|row| row.0 == call).count();
+            assert_eq!(usize::from(gap) + complete, 1, "{call:?}");
+        }
+        // A kind that is added later is in ALL, too.
+        assert_eq!(Call::ALL.len(), Access as usize + 1);
+    }
 
     fn names(ever: &[Call], measured: &[Call]) -> Vec<&'static str> {
         let bits = |calls: &[Call]| calls.iter().fold(0, |bits, call| bits | call.bit());
