@@ -146,7 +146,8 @@ unsafe impl Machine for Model {
         TaskId::new(usize::from(u16::MAX))
     }
     fn cond_resched() {
-        world::point();
+        // Its CPU has no other task: the caller goes on, unless the schedule changes CPUs here.
+        world::step();
     }
     fn need_resched() -> bool {
         world::on_here(|cpu| cpu.need_resched)
@@ -163,16 +164,16 @@ unsafe impl Machine for Model {
         Ok(())
     }
     fn clear_block(pfn: Pfn, order: Order) {
-        let drop = |page| {
-            tables::drop(pfn.offset(page));
+        let clear = |page| {
+            tables::clear(pfn.offset(page));
             with(|w| w.stamps.borrow_mut().remove(&pfn.offset(page)));
         };
-        (0..order.pages()).for_each(drop);
+        (0..order.pages()).for_each(clear);
     }
     fn copy_page(from: Pfn, to: Pfn) {
         // Copying takes a while: a write to the source meanwhile is not in the copy.
         let stamp = Self::read_stamp(from);
-        world::point();
+        world::step();
         Self::write_stamp(to, stamp);
     }
     fn write_stamp(pfn: Pfn, stamp: u64) {
@@ -201,19 +202,19 @@ unsafe impl Machine for Model {
         tables::load(pfn, index, Relaxed)
     }
     fn table_store(pfn: Pfn, index: usize, value: u64) {
-        world::point();
+        world::step();
         tables::store(pfn, index, value);
     }
     fn table_peek(pfn: Pfn, index: usize) -> u64 {
-        world::point();
+        world::step();
         tables::load(pfn, index, Acquire)
     }
     fn table_swap(pfn: Pfn, index: usize, value: u64) -> u64 {
-        world::point();
+        world::step();
         tables::swap(pfn, index, value)
     }
     fn table_compare_exchange(pfn: Pfn, index: usize, current: u64, new: u64) -> Result<u64, u64> {
-        world::point();
+        world::step();
         tables::compare_exchange(pfn, index, current, new)
     }
     fn table_drop(pfn: Pfn) {
@@ -221,7 +222,7 @@ unsafe impl Machine for Model {
     }
     fn tlb_load(_: Option<Asid>) {}
     fn tlb_lookup(asid: Asid, page: Vpn) -> Option<Translation> {
-        world::point();
+        world::step();
         world::on_here(|cpu| cpu.tlb.lookup(asid, page).map(|found| found.translation))
     }
     fn tlb_fill(asid: Asid, page: Vpn, translation: Translation) {

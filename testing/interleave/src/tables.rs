@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 fn with_entry<R>(pfn: Pfn, index: usize, f: impl FnOnce(&Memory, &Id, &mut u64) -> R) -> R {
     with(|w| {
         let mut tables = w.tables.borrow_mut();
+        assert!(!w.freed_tables.borrow().contains(&pfn), "a page table is used after it was freed");
         let empty = || Table { last: Box::new([0; 512]), ids: BTreeMap::new() };
         let table = tables.entry(pfn).or_insert_with(empty);
         f(&w.memory, table.ids.entry(index).or_default(), &mut table.last[index])
@@ -44,7 +45,18 @@ pub(crate) fn compare_exchange(pfn: Pfn, index: usize, old: u64, new: u64) -> Re
     })
 }
 
-/// Forgets the table at `pfn`, whose frame was freed.
+/// Forgets the table at `pfn`. No CPU may use it until its frame is cleared for another one.
 pub(crate) fn drop(pfn: Pfn) {
-    with(|w| w.tables.borrow_mut().remove(&pfn));
+    with(|w| {
+        w.tables.borrow_mut().remove(&pfn);
+        w.freed_tables.borrow_mut().insert(pfn);
+    });
+}
+
+/// Empties the frame at `pfn`, which may become a table.
+pub(crate) fn clear(pfn: Pfn) {
+    with(|w| {
+        w.tables.borrow_mut().remove(&pfn);
+        w.freed_tables.borrow_mut().remove(&pfn);
+    });
 }

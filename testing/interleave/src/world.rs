@@ -9,7 +9,7 @@ use mmscale_arch::{IoDirection, IoDone, Ipi, PageIo, Pfn, SoftTlb, TaskId};
 use shuttle::scheduler::{PctScheduler, RandomScheduler};
 use shuttle::thread::{self, Thread};
 use shuttle::{Config, Runner};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -61,6 +61,8 @@ pub(crate) struct World {
     pub(crate) step_ns: u64,
     pub(crate) memory: Memory,
     pub(crate) tables: RefCell<BTreeMap<Pfn, Table>>,
+    /// Frames that were tables and are not cleared yet.
+    pub(crate) freed_tables: RefCell<BTreeSet<Pfn>>,
     pub(crate) stamps: RefCell<BTreeMap<Pfn, u64>>,
     /// The contents of the blocks of the swap device.
     blocks: RefCell<BTreeMap<u32, u64>>,
@@ -168,7 +170,8 @@ fn fill_inbox(cpu: usize) {
 /// Lets another CPU run, in some schedules.
 pub(crate) fn switch() {
     if !ALONE.get() {
-        // Not `yield_now`, after which a straight schedule prefers other CPUs.
+        // Not `yield_now`, after which a straight schedule prefers other CPUs: it could not stop a
+        // CPU in the middle of a walk for as long as another takes to exit.
         thread::sleep(Duration::ZERO);
     }
 }
@@ -179,7 +182,7 @@ pub(crate) fn step() {
     switch();
 }
 
-/// A point at which another CPU may run.
+/// A point at which another CPU runs, if there is one: a straight schedule prefers others after it.
 pub(crate) fn point() {
     deliver();
     thread::yield_now();
@@ -263,6 +266,7 @@ pub fn run(cpus: usize, make: impl FnOnce() -> (Option<Arc<dyn Hooks>>, Vec<CpuB
         step_ns: STEP_NS,
         memory: Memory::new(),
         tables: RefCell::default(),
+        freed_tables: RefCell::default(),
         stamps: RefCell::default(),
         blocks: RefCell::default(),
         hooks: RefCell::new(None),

@@ -141,6 +141,10 @@ faults! {
         CsdOverwritten = "csd-overwritten", "calls::", Quick;
         /// A CPU that stops closes a queue that still has calls.
         CsdQueueClosedFull = "csd-queue-closed-full", "calls::", Quick;
+        /// The exit by claims lets the reverse map lock its VMAs while it locks no page table.
+        ExitClaimsVmasOpen = "exit-claims-vmas-open", "reverse::", Caught;
+        /// An exit frees its page tables before it closes its VMAs to the reverse map.
+        ExitTablesFirst = "exit-tables-first", "reverse::", Caught;
         /// A page fault fills an entry that another fault has filled meanwhile.
         FaultUnchecked = "fault-unchecked", "faults", Caught;
         /// The end of a folio's lock wakes no waiter.
@@ -261,6 +265,16 @@ faults! {
         RmapDropUnflushed = "rmap-drop-unflushed", "dropped", Caught;
         /// The reverse map drops a page that was written to after it was given up.
         RmapDropsDirty = "rmap-drops-dirty", "reverse::", Quick;
+        /// The locks of the reverse map are not taken to link and unlink VMAs.
+        RmapLinkUnlocked = "rmap-link-unlocked", "reverse", Caught;
+        /// A walk of the reverse map does not lock the root.
+        RmapRootUnlocked = "rmap-root-unlocked", "reverse", Caught;
+        /// A walk of the reverse map unlocks a page table before it changes the entry it has found.
+        RmapTableUnlocked = "rmap-table-unlocked", "reverse",
+            Missed("not found in 560 schedules for each exit policy: the window is a few steps");
+        /// A walk of the reverse map releases a VMA before it reads the page table.
+        RmapVmaUnlocked = "rmap-vma-unlocked", "reverse",
+            Missed("not found in 1800 schedules of a process that exits during walks");
         /// A CPU that comes back cannot be called.
         SmpStaysClosed = "smp-stays-closed", "calls", Quick;
         /// The stacks of a dead CPU that wait for a grace period are forgotten.

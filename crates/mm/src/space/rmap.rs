@@ -106,7 +106,7 @@ impl<'a, A: Machine> RootHold<'a, A> {
     /// may visit the VMA.
     fn lock(&mut self, on: MmRef<'a, A>, vma: &Vma) -> bool {
         let root = vma.anon.map(|chain| chain.root);
-        if root == self.root {
+        if root == self.root || planted!(RmapRootUnlocked) {
             return true;
         }
         (self.root, self.guard) = (None, None);
@@ -166,9 +166,7 @@ impl<A: Machine> Space<A> {
         hold: &mut RootHold<'a, A>,
         see: &mut impl FnMut(&Self, &Vma, &mut PteTable<'_, A>, Vpn) -> Walk,
     ) -> Walk {
-        let mut step = |page: Vpn| {
-            let guard: VmaReadGuard<'_, A> = self.lock_vma(page)?;
-            let vma = guard.vma();
+        let mut visit = |vma: &Vma, page: Vpn| {
             if vma.page_of(index) != Some(page) {
                 return None;
             }
@@ -181,7 +179,20 @@ impl<A: Machine> Space<A> {
             if found != Some(folio) || pte.flags().contains(PteFlags::ZERO) {
                 return None;
             }
+            if planted!(RmapTableUnlocked) {
+                drop(ptes);
+                ptes = self.table.find_pte(on.paging, page)?;
+            }
             Some(see(self, vma, &mut ptes, page))
+        };
+        let mut step = |page: Vpn| {
+            let guard: VmaReadGuard<'_, A> = self.lock_vma(page)?;
+            if planted!(RmapVmaUnlocked) {
+                let vma = *guard.vma();
+                drop(guard);
+                return visit(&vma, page);
+            }
+            visit(guard.vma(), page)
         };
         if step(Vpn::new(index)) == Some(Walk::Enough) {
             return Walk::Enough;

@@ -1,6 +1,6 @@
 //! Grace periods: which events end one, and which must not.
 
-use mmscale_arch::{CpuId, Ipi, Machine as _, TaskId};
+use mmscale_arch::{Cpu as _, CpuId, Ipi, Machine as _, TaskId};
 use mmscale_mm::rcu::Rcu;
 use mmscale_stepped::{self as stepped, Stepped};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -121,4 +121,18 @@ fn a_dying_cpu_is_waited_for_until_it_is_dead() {
 fn reader_on<T>(cpu: usize, guard: T) -> T {
     stepped::set_cpu(cpu);
     guard
+}
+
+/// An interrupted machine drops the guards of all CPUs on its last one.
+#[test]
+fn readers_of_an_interrupted_machine_end_on_any_cpu() {
+    let rcu = boot(3);
+    let readers = [0, 1, 1, 2].map(|cpu| {
+        stepped::set_cpu(cpu);
+        rcu.read()
+    });
+    stepped::set_cpu(2);
+    // This machine counts preemption for each CPU, and lets none enable what it has not disabled.
+    (0..3).for_each(|_| Stepped::preempt_disable());
+    drop(readers);
 }

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 
 /// Lets another CPU run in the middle of a critical section.
 fn pause() {
-    Model::cond_resched();
+    Model::user(0);
 }
 
 /// Lets another CPU run while the calling task does not, so that no task spins for its locks.

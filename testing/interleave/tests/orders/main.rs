@@ -15,6 +15,7 @@ mod planted;
 mod rcu;
 mod reaped;
 mod requests;
+mod reverse;
 mod space;
 mod stacks;
 mod stats;

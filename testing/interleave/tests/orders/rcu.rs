@@ -50,7 +50,7 @@ impl Shared {
     /// Uses the current version after `steps`.
     pub(crate) fn read(&self, steps: usize) {
         let version = self.current.load(Acquire) as usize;
-        (0..steps).for_each(|_| Model::cond_resched());
+        (0..steps).for_each(|_| Model::user(0));
         self.expect(version);
     }
     fn expect(&self, version: usize) {
@@ -229,7 +229,7 @@ fn a_nested_reader_is_waited_for_to_its_outer_end() {
         let version = shared.current.load(Acquire) as usize;
         (0..2).for_each(|_| {
             let inner = shared.rcu.read();
-            Model::cond_resched();
+            Model::user(0);
             drop(inner);
         });
         shared.expect(version);

@@ -79,14 +79,20 @@ impl World {
     pub(super) fn tell(&self) {
         self.told.store(1, SeqCst);
     }
+    pub(super) fn is_told(&self) -> bool {
+        self.told.load(SeqCst) != 0
+    }
     pub(super) fn until_told(&self) {
-        while self.told.load(SeqCst) == 0 {
-            Model::cond_resched();
+        while !self.is_told() {
+            Model::user(0);
         }
     }
     pub(super) fn fork(&self) {
         let child = self.space().fork(self.mm.mm_ref()).expect("there is memory");
         assert!(self.child.set(child).is_ok());
+    }
+    pub(super) fn child(&self) -> &Arc<Space<Model>> {
+        self.child.get().expect("a step has made it")
     }
     /// Checks that the structures are consistent, and that nothing is left after the end.
     fn end(&self) {
@@ -124,11 +130,21 @@ pub(super) fn in_orders_with(
     after: Step,
 ) {
     for policy in POLICIES {
-        let mut config = MmConfig::new(MemoryMap::single(2048), TickPolicy::Stock);
-        config.lru = policy;
-        config.space.exit = exit;
-        check(schedules, move || once(&config, before, steps, after));
+        in_orders_under((policy, exit), schedules, before, steps, after);
     }
+}
+
+/// Like [`in_orders_with`], with one policy to list folios.
+pub(super) fn in_orders_under(
+    (lru, exit): (LruPolicy, ExitPolicy),
+    schedules: usize,
+    before: Step,
+    steps: &'static [Step],
+    after: Step,
+) {
+    let mut config = MmConfig::new(MemoryMap::single(2048), TickPolicy::Stock);
+    (config.lru, config.space.exit) = (lru, exit);
+    check(schedules, move || once(&config, before, steps, after));
 }
 
 /// Like [`in_every_order`], with these policies to list folios and to call CPUs, on a machine with
@@ -286,7 +302,7 @@ fn faults_against_mremap() {
 fn faults_against_fork() {
     fn fork(world: &World) {
         world.fork();
-        let child = world.child.get().expect("it is made");
+        let child = world.child();
         let seen = world.read(child, 1);
         assert!(seen == Ok(11) || seen == Ok(21), "{seen:?}");
         assert_eq!(world.write(child, 0, 40), Ok(()));
@@ -306,19 +322,19 @@ fn copies_on_both_sides_at_once() {
         assert_eq!(world.read(world.space(), 0), Ok(50));
     }
     fn child(world: &World) {
-        let child = world.child.get().expect("it is made");
+        let child = world.child();
         assert_eq!(world.write(child, 0, 60), Ok(()));
         assert_eq!(world.read(child, 0), Ok(60));
     }
     in_every_order(World::fork, &[parent, child, child], |world| {
         assert_eq!(world.read(world.space(), 0), Ok(50));
-        assert_eq!(world.read(world.child.get().expect("it is made"), 0), Ok(60));
+        assert_eq!(world.read(world.child(), 0), Ok(60));
     });
     in_every_order(World::fork, &[parent, parent, drain], nothing);
 }
 
 /// Unmaps every folio that was not written since it was given up, as reclaim does.
-fn drop_clean(world: &World) {
+pub(super) fn drop_clean(world: &World) {
     let on = world.mm.mm_ref();
     let folios: Vec<_> = on.memory.folios.iter().map(|(pfn, _)| pfn).collect();
     for pfn in folios {
@@ -340,37 +356,5 @@ fn the_reverse_map_against_faults_and_munmap() {
         let read = world.read(world.space(), 0);
         assert!(read == Ok(0) || read == Ok(10), "{read:?}");
         assert_eq!(world.read(world.space(), 3), Ok(23));
-    });
-}
-
-/// Reclaim finds the pages of an address space, by the reverse map, while that exits. It must not
-/// reach a page table that the exit frees, and each mapping is dropped once. The child that shares
-/// the pages keeps its own.
-#[test]
-fn the_reverse_map_against_an_exit() {
-    fn exit(world: &World) {
-        world.space().exit(world.mm.mm_ref());
-    }
-    fn swap_out(world: &World) {
-        drop_clean(world);
-        drop_clean(world);
-    }
-    fn child_writes(world: &World) {
-        let child = world.child.get().expect("it is made");
-        assert_eq!(world.write(child, 0, 60), Ok(()));
-        assert_eq!(world.read(child, 0), Ok(60));
-    }
-    fn only_the_parent(world: &World) {
-        let freed = world.space().madvise(world.mm.mm_ref(), range(AT, 2), Advice::Free);
-        assert_eq!(freed, Ok(()));
-    }
-    fn fork_and_give_up(world: &World) {
-        world.fork();
-        only_the_parent(world);
-    }
-    in_orders(120, only_the_parent, &[exit, swap_out], nothing);
-    in_orders(80, fork_and_give_up, &[exit, swap_out, child_writes], |world| {
-        let child = world.child.get().expect("it is made");
-        assert_eq!((world.read(child, 0), world.read(child, 1)), (Ok(60), Ok(11)));
     });
 }

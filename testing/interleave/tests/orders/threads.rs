@@ -144,7 +144,7 @@ fn what_is_reaped_is_not_filled_again() {
         }
         world.until_told();
         // Pages that a stale translation still reaches are in limbo.
-        Model::cond_resched();
+        Model::user(0);
         assert_eq!(world.write(world.space(), 4, 30), Err(FaultError::Bus));
     }
     in_orders(100, nothing, &[reap, write], nothing);

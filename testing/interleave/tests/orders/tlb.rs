@@ -82,7 +82,7 @@ impl World {
     /// Writes to a page slowly, with interrupts off.
     fn write_slowly(&self, page: Vpn) {
         let check = |pfn: Pfn| {
-            (0..40).for_each(|_| Model::cond_resched());
+            (0..40).for_each(|_| Model::user(0));
             assert_eq!(self.freed[pfn.index()].load(SeqCst), 0, "used after it was freed");
         };
         let _ = self.tables[0].access(self.on(), page, MemAccess::Write, check);

@@ -80,14 +80,14 @@ fn an_address_that_is_mapped_anew_leads_no_cpu_to_the_old_frame() {
                     }),
                     cpu_body(move || {
                         while maps.vmap().map(maps.on(), &[NEW]).is_err() {
-                            Model::cond_resched();
+                            Model::user(0);
                         }
                         maps.mapped.store(1, SeqCst);
                     }),
                     cpu_body(move || {
                         uses.reached();
                         while uses.mapped.load(SeqCst) == 0 {
-                            Model::cond_resched();
+                            Model::user(0);
                         }
                         assert_eq!(uses.reached(), Some(NEW), "{policy:?}");
                     }),

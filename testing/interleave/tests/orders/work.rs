@@ -34,7 +34,7 @@ impl Shared {
         self.work.worker(WORKER, |item| {
             assert_eq!(item, ITEM);
             assert_eq!(self.running.swap(1, SeqCst), 0, "it runs twice at a time");
-            Model::cond_resched();
+            Model::user(0);
             self.runs.fetch_add(1, SeqCst);
             self.running.store(0, SeqCst);
         });
@@ -92,7 +92,7 @@ fn cancelled_work_neither_waits_nor_runs() {
                 shared.work.disable_sync(&shared.time, ITEM);
                 let runs = shared.runs.load(SeqCst);
                 assert_eq!(shared.running.load(SeqCst), 0, "it still runs");
-                Model::cond_resched();
+                Model::user(0);
                 assert_eq!(shared.runs.load(SeqCst), runs, "it ran after it was cancelled");
                 assert!(!shared.work.is_pending(ITEM));
             },

@@ -216,7 +216,7 @@ fn no_page_of_an_isolated_pageblock_stays_with_a_cpu() {
             }),
             body(world, move |world| {
                 world.give(theirs, 0);
-                Model::cond_resched();
+                Model::user(0);
                 let isolated = isolated.load(Acquire) == 1;
                 let page = world.take(0).expect("there is memory");
                 let is_theirs = page.pageblock() == target.pageblock();

@@ -15,7 +15,7 @@ fn nap() {
 /// Adds 1, in two steps.
 fn add(value: &Plain) {
     let before = value.get();
-    Model::cond_resched();
+    Model::user(0);
     value.set(before + 1);
 }
 
@@ -49,7 +49,7 @@ fn a_queue_of_spinners_carries_what_its_heads_wrote() {
                 let shared = Arc::clone(&shared);
                 cpu_body(move || {
                     if cpu == 3 {
-                        Model::cond_resched();
+                        Model::user(0);
                         return set_need_resched(1, true);
                     }
                     Model::preempt_disable();
