@@ -319,7 +319,7 @@ fn write_files(
     shown: &str,
 ) -> Result<[Written; 2], Failure> {
     let [json, text] = files_of(name);
-    let json = folder.write(&json, &json_line(document))?;
+    let json = folder.write(&json, json_line(document))?;
     let text = folder.write(&text, shown)?;
     output::tell(&format!("wrote {} and {}", json.path.display(), text.path.display()));
     Ok([json, text])
