@@ -1,9 +1,12 @@
 //! The commands and options of the command line.
 
+mod pictures;
+
 use std::path::PathBuf;
 
 use clap::{Parser, Subcommand, ValueEnum};
 use mmscale_harness::Shape;
+pub(crate) use pictures::{PageArgs, TraceArgs};
 
 /// The version, and the sources that the program was built from.
 const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (", env!("MMSCALE_SOURCES"), ")");
@@ -76,6 +79,8 @@ pub(crate) enum Command {
     Robust(Box<RobustArgs>),
     /// Say what a study gains if a lock is held for less time, or a cost is smaller
     Whatif(Box<WhatIfArgs>),
+    /// Run a seed again and write what happened around its worst wait, for Perfetto
+    Trace(Box<TraceArgs>),
     /// Compare two saved runs, before and after a change; or measured waits with a run
     Compare(CompareArgs),
     /// Write the block for the cover letter of a change, from saved runs
@@ -191,26 +196,6 @@ pub(crate) struct LetterArgs {
     /// The arms that the letter is about; all if not given
     #[arg(long = "arm", value_name = "A,B", value_delimiter = ',')]
     pub(crate) arms: Vec<String>,
-}
-
-/// Examples of `report`.
-const PAGE_EXAMPLES: &str = "\
-Examples:
-  mmscale run churn --set madvise=none --cpus 1,8,32 --blame -o results
-  mmscale report results -o report.html";
-
-#[derive(Debug, clap::Args)]
-#[command(after_help = PAGE_EXAMPLES)]
-pub(crate) struct PageArgs {
-    /// Documents that `mmscale run -o` or `mmscale robust -o` wrote, and folders of them
-    #[arg(value_name = "FILE|DIR", required = true)]
-    pub(crate) paths: Vec<PathBuf>,
-    /// The file to write
-    #[arg(short = 'o', long = "output", value_name = "FILE", default_value = "report.html")]
-    pub(crate) output: PathBuf,
-    /// Replace FILE if it exists; otherwise that is an error
-    #[arg(long)]
-    pub(crate) replace: bool,
 }
 
 /// A report of another tool, and what it may not have.
@@ -555,6 +540,15 @@ pub(crate) struct RunArgs {
     /// Show the work of the holders of locks while others waited
     #[arg(help_heading = OUTPUT, long, conflicts_with = "ab")]
     pub(crate) blame: bool,
+    /// Holds of locks of a class take FACTOR times as long: operations and lines, not the handoff.
+    /// Simulated machines only
+    #[arg(
+        help_heading = MACHINE,
+        long,
+        value_name = "CLASS=FACTOR",
+        conflicts_with_all = ["ab", "robust"]
+    )]
+    pub(crate) hold: Option<String>,
     /// Fewer seeds and shorter runs, for a first look
     #[arg(help_heading = SIZE, long)]
     pub(crate) quick: bool,

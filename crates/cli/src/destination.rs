@@ -44,6 +44,22 @@ pub(crate) const PAGE: Kind = Kind {
     use_with: "a browser, or mmscale compare",
 };
 
+/// A timeline.
+pub(crate) const TRACE: Kind = Kind {
+    what: "trace",
+    extension: "perfetto-trace",
+    example: "trace.perfetto-trace",
+    use_with: "https://ui.perfetto.dev, or trace_processor",
+};
+
+/// Folded stacks.
+pub(crate) const FOLDED: Kind = Kind {
+    what: "stacks",
+    extension: "folded",
+    example: "trace.folded",
+    use_with: "flamegraph.pl",
+};
+
 /// A writable location, checked before the work begins.
 pub(crate) struct Destination {
     folder: Folder,
@@ -75,8 +91,8 @@ impl Destination {
     }
 
     /// Writes the file and reports its path and how to use it.
-    pub(crate) fn write(&self, text: &str) -> Result<(), Failure> {
-        let written = self.folder.write(&self.name, text)?;
+    pub(crate) fn write(&self, contents: impl AsRef<[u8]>) -> Result<(), Failure> {
+        let written = self.folder.write(&self.name, contents)?;
         let path = written.path.display();
         output::tell(&format!("wrote {path}; use it with: {} {path}", self.kind.use_with));
         output::as_named([&written])

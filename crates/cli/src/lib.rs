@@ -35,6 +35,7 @@ mod report;
 mod robust;
 mod run;
 mod settings;
+mod trace;
 #[cfg(feature = "live")]
 mod unwatched;
 mod whatif;
@@ -118,6 +119,7 @@ fn dispatch(registry: Registry, origin: Origin, command: Option<Command>) -> Res
         Some(Command::Whatif(args)) => whatif::whatif(registry, origin, &args),
         Some(Command::Compare(args)) => compare::compare(&args),
         Some(Command::Letter(args)) => letter::letter(registry, &args),
+        Some(Command::Trace(args)) => trace::trace(registry, origin, &args),
         Some(Command::Report(args)) => report::report(registry, &args),
         Some(Command::Import(args)) => import::import(origin, &args),
         Some(Command::Explain(args)) => explain::explain(registry, origin, &args),

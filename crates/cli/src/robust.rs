@@ -47,7 +47,7 @@ pub(crate) fn robust(registry: Registry, origin: Origin, args: &RobustArgs) -> R
         let separator = if place == 0 { "" } else { "\n" };
         interrupt::whole(|| {
             if let Some(folder) = &folder {
-                written.push(folder.write(&format!("{name}.json"), &json_line(&result))?);
+                written.push(folder.write(&format!("{name}.json"), json_line(&result))?);
                 written.push(folder.write(&format!("{name}.txt"), &shown)?);
             }
             match args.format {

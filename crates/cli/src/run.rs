@@ -4,7 +4,7 @@ use anyhow::Context;
 use mmscale_document::{Document, FailureRecord, Robustness, Target};
 use mmscale_harness::{
     CallError, Checks, Interrupt, Length, Origin, Plan, PolicyArm, Registry, Request, RunError,
-    execute, fits_host, linux_version, plan,
+    execute, fits_host, hold_scale, linux_version, plan,
 };
 use mmscale_report::{
     CSV_HEAD, Folder, Notes, Written, brief, csv_rows, foot_text, json_line, markdown,
@@ -319,7 +319,7 @@ fn write_files(
     shown: &str,
 ) -> Result<[Written; 2], Failure> {
     let [json, text] = files_of(name);
-    let json = folder.write(&json, &json_line(document))?;
+    let json = folder.write(&json, json_line(document))?;
     let text = folder.write(&text, shown)?;
     output::tell(&format!("wrote {} and {}", json.path.display(), text.path.display()));
     Ok([json, text])
@@ -328,6 +328,10 @@ fn write_files(
 fn request(args: &RunArgs, origin: Origin) -> Result<Request, Failure> {
     let settings = settings(&args.set, args.cpus.as_deref(), args.hz.as_deref())?;
     let policies = args.policies.iter().map(|text| PolicyArm::parse(text));
+    if args.hold.is_some() && args.on.is_some_and(|on| on != Machine::Sim) {
+        let what = "--hold scales times of a simulated machine: use --on sim, or leave it out";
+        return Err(Failure::Call(anyhow::anyhow!(what)));
+    }
     Ok(Request {
         studies: args.studies.clone(),
         on: args.on.map(|machine| match machine {
@@ -345,7 +349,7 @@ fn request(args: &RunArgs, origin: Origin) -> Result<Request, Failure> {
         length: if args.quick { Length::Quick } else { Length::Full },
         checks: if args.check { Checks::On } else { Checks::Off },
         blame: args.blame,
-        hold_scale: None,
+        hold_scale: args.hold.as_deref().map(hold_scale).transpose()?,
         shape: args.shape.into(),
         origin,
     })

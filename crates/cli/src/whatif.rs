@@ -55,7 +55,7 @@ pub(crate) fn whatif(registry: Registry, origin: Origin, args: &WhatIfArgs) -> R
         let separator = if place == 0 { "" } else { "\n" };
         interrupt::whole(|| {
             if let Some(folder) = &folder {
-                written.push(folder.write(&format!("{name}.json"), &json_line(&result))?);
+                written.push(folder.write(&format!("{name}.json"), json_line(&result))?);
                 written.push(folder.write(&format!("{name}.txt"), &shown)?);
             }
             match args.format {

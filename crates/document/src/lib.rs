@@ -21,6 +21,7 @@ mod problem;
 mod robust;
 mod section;
 mod stack;
+mod timeline;
 mod value;
 mod watched;
 mod whatif;
@@ -44,6 +45,7 @@ pub use problem::{CALLING, ENDING, Problem, TICK};
 pub use robust::{Claim, MovedNumber, ROBUST_SCHEMA, Robustness};
 pub use section::{SectionRecord, SectionWait};
 pub use stack::{is_locking, path_of, plain_function};
+pub use timeline::{HoldSpan, Interval, LockName, SentInterrupt, Stretch, Timeline, WaitSpan};
 pub use value::{ParamValue, Value};
 pub use watched::{
     Call, Durations, LOG2_BUCKETS, OomEvents, Side, Wait, Watch, Watched, passes, stand_ins,

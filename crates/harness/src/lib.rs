@@ -50,6 +50,8 @@ mod scripted;
 mod shape;
 mod spread;
 mod study;
+mod timelines;
+mod traced;
 mod trails;
 pub mod versions;
 mod whatif;
@@ -85,9 +87,11 @@ pub use study::{
     ArmId, ArmSpec, Checks, Defaults, Interrupt, MetricSpec, Progress, ProgressSink, Report,
     RunContext, RunEvent, SeedResult, Study, StudyError, TooShort,
 };
+pub use timelines::Timelines;
+pub use traced::{Traced, lock_class, trace};
 pub use trails::Trails;
 pub use versions::{linux_version, policies_in, running_kernel};
-pub use whatif::{CallOrRun, FACTORS, Scalable, WhatIfRequest, whatif};
+pub use whatif::{CallOrRun, FACTORS, Scalable, WhatIfRequest, hold_scale, whatif};
 pub use workload::{
     Env, Locks, Measured, Meter, Metric, Missing, Part, Phases, Run, SAMPLES, SETTLE_NS, Seen,
     Verdict, Window, Workload, counted, higher, insist, lower, making_ns, metric, ready_ns,

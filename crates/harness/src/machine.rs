@@ -3,6 +3,7 @@
 
 use crate::param::{ParamSpec, Params, Unit};
 use crate::study::{Checks, RunContext, StudyError};
+use crate::timelines::Timelines;
 use crate::trails::Trails;
 use mmscale_arch::{CpuId, Machine, Probe};
 use mmscale_document::{BlameRow, CallRow, LockRow, Target};
@@ -35,6 +36,7 @@ pub struct MachineSpec {
     final_check: FinalCheck,
     kind: Kind,
     trails: Trails,
+    timelines: Timelines,
     /// The time in which the calls of programs are those that the run measures.
     measured_ns: (u64, u64),
 }
@@ -140,6 +142,7 @@ impl MachineSpec {
             final_check: final_check_of(ctx),
             kind: Kind::Sim(Box::new(config)),
             trails: ctx.trails.clone(),
+            timelines: ctx.timelines.clone(),
             measured_ns: (0, u64::MAX),
         }
     }
@@ -157,6 +160,7 @@ impl MachineSpec {
                 interrupt: Some(ctx.interrupt.flag()),
             }),
             trails: Trails::default(),
+            timelines: Timelines::default(),
             measured_ns: (0, u64::MAX),
         }
     }
@@ -237,7 +241,7 @@ pub fn run<P: Program>(
         measured_ns: spec.measured_ns,
     };
     let mut run = match spec.kind {
-        Kind::Sim(config) => on_sim(*config, &spec.trails, booting, probe)?,
+        Kind::Sim(config) => on_sim(*config, (&spec.trails, &spec.timelines), booting, probe)?,
         Kind::Threads(config) => on_threads(&config, booting, probe)?,
     };
     let Some(&made) = first.made.get() else {
@@ -285,13 +289,15 @@ impl<P: Program> Booting<P> {
 
 fn on_sim<P: Program>(
     mut config: SimConfig,
-    trails: &Trails,
+    (trails, timelines): (&Trails, &Timelines),
     booting: Booting<P>,
     probe: impl FnMut(CpuId) -> Box<dyn Probe>,
 ) -> Result<MachineRun, StudyError> {
     config.trail = trails.next();
+    config.timeline = timelines.next();
     let outcome = mmscale_sim::run(config, probe, || Rc::new(booting.kernel::<Sim>()));
     trails.keep(outcome.trail);
+    timelines.keep(outcome.timeline);
     match outcome.failure {
         Some(mmscale_sim::Failure::Interrupted { .. }) => return Err(StudyError::Interrupted),
         Some(failure) => return Err(StudyError::Machine(failure.to_string())),

@@ -17,6 +17,7 @@ use crate::policy_arm::{PolicyArm, PolicyError};
 use crate::registry::{NoStudy, Registry};
 use crate::shape::shaped;
 use crate::study::{ArmId, Checks, Interrupt, Progress, RunContext, Study};
+use crate::timelines::Timelines;
 use crate::trails::Trails;
 use crate::versions::{self, OtherVersion};
 
@@ -162,6 +163,7 @@ impl Plan {
             interrupt: interrupt.clone(),
             progress,
             trails: Trails::default(),
+            timelines: Timelines::default(),
         }
     }
 

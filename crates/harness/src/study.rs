@@ -18,6 +18,7 @@ use thiserror::Error;
 
 use crate::param::{Length, ParamSpec, Params};
 use crate::policy_arm::{PolicyArm, PolicyError};
+use crate::timelines::Timelines;
 use crate::trails::Trails;
 use crate::versions::OtherVersion;
 
@@ -224,6 +225,8 @@ pub struct RunContext {
     pub progress: Progress,
     /// The simulated machines' records of the order of their events.
     pub trails: Trails,
+    /// The simulated machine's timeline.
+    pub timelines: Timelines,
 }
 
 /// A stop request, set by Ctrl-C.

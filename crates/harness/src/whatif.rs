@@ -88,6 +88,22 @@ impl Scalable {
     }
 }
 
+/// Parses `CLASS=FACTOR`: holds of locks of that class take FACTOR times as long, 0 to 100.
+pub fn hold_scale(text: &str) -> Result<HoldScale, CallError> {
+    let wrong =
+        |what: &str| CallError::Other(format!("--hold {text}: {what}, as in --hold zone=0.5"));
+    let (name, factor) = text.split_once('=').ok_or_else(|| wrong("say CLASS=FACTOR"))?;
+    let class = LockClass::ALL.iter().find(|class| class.name() == name).copied();
+    let class = class.ok_or_else(|| {
+        UnknownName::new("lock class", name, LockClass::ALL.iter().map(|class| class.name()))
+    })?;
+    let factor: f64 = factor.parse().map_err(|_| wrong("the factor is a number"))?;
+    if !(0.0..=100.0).contains(&factor) {
+        return Err(wrong("the factor is from 0 to 100"));
+    }
+    Ok(HoldScale { class, factor_1024: (factor * 1024.0).round() as u32 })
+}
+
 /// A request for an analysis.
 pub struct WhatIfRequest<'a> {
     /// The runs with nothing scaled, of one arm.

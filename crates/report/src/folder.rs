@@ -105,8 +105,8 @@ impl Folder {
 
     /// Writes a file under a random name, syncs it to disk, then renames it. If another file has
     /// the name by then and [`Existing::Keep`] applies, the new name gets a number.
-    pub fn write(&self, name: &str, contents: &str) -> Result<Written, FolderError> {
-        self.write_with(name, |file| file.write_all(contents.as_bytes()))
+    pub fn write(&self, name: &str, contents: impl AsRef<[u8]>) -> Result<Written, FolderError> {
+        self.write_with(name, |file| file.write_all(contents.as_ref()))
     }
 
     fn write_with(

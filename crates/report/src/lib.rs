@@ -16,6 +16,7 @@ mod markdown;
 mod number;
 mod pattern;
 mod text;
+mod trace;
 
 pub use changes::{MetricChange, Verdict, changes};
 pub use csv::{CSV_HEAD, csv_rows};
@@ -27,3 +28,4 @@ pub use text::{
     About, Calls, Letter, Notes, WIDTH, brief, foot_text, letter_text, page, robust_brief,
     robust_text, sweep_text, text, whatif_text, wrap,
 };
+pub use trace::{folded, perfetto, story};

@@ -30,6 +30,7 @@ impl Engine {
             blame.taken(self.cur, since);
             self.cpus[self.cur].logged = true;
         }
+        self.record_taken(self.cur, since);
     }
     /// The running CPU joins the queue of a lock.
     #[cold]
@@ -70,6 +71,8 @@ impl Engine {
             blame.granted(id, lock.class, to, row, wait);
             self.cpus[to].logged = true;
         }
+        self.record_wait(lock, to, row, wait);
+        self.record_taken(to, wait.1);
     }
     /// The running CPU releases `lock`. The queue is as before the release.
     #[cold]
@@ -83,8 +86,10 @@ impl Engine {
             head => self.waiters[head as usize].arrived,
         };
         if let Some(blame) = &mut self.blame {
-            self.cpus[at].logged = blame.released((at, id), hold, oldest);
+            let holds_others = blame.released((at, id), hold, oldest);
+            self.cpus[at].logged = holds_others || self.recorder.is_some();
         }
+        self.record_released(lock, hold);
     }
     /// Returns the number of `lock`.
     fn blame_id(&mut self, lock: &SimSpin) -> u32 {

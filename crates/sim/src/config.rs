@@ -1,6 +1,7 @@
 //! The configuration of a run.
 
 use crate::profile::{Noise, Profile};
+use crate::timeline::TimelineOf;
 use crate::trail::TrailOf;
 use mmscale_arch::LockClass;
 use std::fmt;
@@ -36,6 +37,8 @@ pub struct SimConfig {
     pub sections: Option<Windows>,
     /// Whether to record what the holders of a lock did while others waited for it.
     pub blame: bool,
+    /// Which part of the timeline to record.
+    pub timeline: TimelineOf,
     /// Which part of the order of events to record.
     pub trail: TrailOf,
     /// Virtual time after which the run counts as failed, in ns.
@@ -83,6 +86,7 @@ impl SimConfig {
             locks_ns: (0, u64::MAX),
             sections: None,
             blame: false,
+            timeline: TimelineOf::Nothing,
             trail: TrailOf::Nothing,
             limit_ns: 3_600_000_000_000,
             interrupt: None,

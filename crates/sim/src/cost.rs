@@ -12,6 +12,7 @@ impl Engine {
     pub(crate) fn touch(&mut self, line: Line, access: Access) -> u64 {
         let Line::Frame(pfn) = line else {
             let cost = self.lines.touch(line, self.cur, access, &self.distances);
+            self.note_miss(cost);
             return self.scaled(cost);
         };
         if self.lines.is_own(pfn.index(), self.cur) {
@@ -31,6 +32,7 @@ impl Engine {
             }
             self.lines.touch(line, self.cur, access, &self.distances)
         };
+        self.note_miss(cost);
         let seen = u64::from(1024_u32.saturating_sub(self.costs.frame_hidden_1024));
         self.scaled(((cost * seen) >> 10).max(self.distances.own_ps()))
     }
@@ -103,9 +105,16 @@ impl Engine {
         self.cpus[self.cur].clock += cost;
     }
     #[inline(never)]
-    fn fetch_atomic(&self, line: &LineState, usage: Usage) -> u64 {
+    fn fetch_atomic(&mut self, line: &LineState, usage: Usage) -> u64 {
         let clock = self.cpus[self.cur].clock;
+        self.cpus[self.cur].misses += 1;
         line.take(self.cur, usage, clock, &self.distances, self.costs.atomic_ps)
+    }
+    /// Counts a line whose use cost `ps` as a miss, unless it was in the running CPU's cache.
+    #[inline]
+    fn note_miss(&mut self, ps: u64) {
+        let missed = ps > self.distances.own_ps();
+        self.cpus[self.cur].misses += u64::from(missed);
     }
     /// Scales `ps` of the running CPU's own work by the factor of the locks that it holds.
     #[inline]

@@ -134,7 +134,7 @@ pub(crate) struct Cpu {
     pub(crate) need_resched: bool,
     /// Whether its sections are recorded.
     pub(crate) watched: bool,
-    /// Whether it holds a lock in a run that records blame.
+    /// Whether it holds a lock in a run that records blame, or the run records a timeline.
     pub(crate) logged: bool,
     /// The result of its call of `lock`, for when it resumes.
     pub(crate) lock_result: LockResult,
@@ -159,6 +159,8 @@ pub(crate) struct Cpu {
     pub(crate) moved: Vec<Moved>,
     /// Changes of its counter bytes while it ran ahead, in the order of its time.
     pub(crate) counted: Vec<Counted>,
+    /// Lines that it got from another CPU or from memory.
+    pub(crate) misses: u64,
     /// Its idle task.
     pub(crate) idle: u32,
     /// Statistics of its sections.
@@ -204,6 +206,7 @@ impl Cpu {
             ipi: [NEVER; Reason::ALL.len()],
             device_at: NEVER,
             slice_start: 0,
+            misses: 0,
             idle,
             queue: VecDeque::new(),
             moved: Vec::new(),

@@ -67,6 +67,7 @@ use crate::sections::SectionStats;
 use crate::stats::Stats;
 use crate::tables::Tables;
 use crate::task::{Body, IDLE_URGENCY, STOP, Switch, Task, TaskState, Yielder};
+use crate::timeline::{Recorder, TimelineOf};
 use crate::tlbs::{Broadcasts, Tlbs};
 use crate::topology::Distances;
 use crate::trail::Tracker;
@@ -122,6 +123,8 @@ pub(crate) struct Engine {
     pub(crate) stats: Stats,
     /// The work of holders while others wait, in a run that records it.
     pub(crate) blame: Option<Box<Blame>>,
+    /// The timeline, in a run that records it.
+    pub(crate) recorder: Option<Box<Recorder>>,
     /// The queue entry of each CPU that waits for a lock: at `2 * cpu` in a task, at `2 * cpu + 1`
     /// in an interrupt.
     pub(crate) waiters: Vec<Waiter>,
@@ -175,6 +178,8 @@ impl Engine {
         let probes: Vec<_> = (0..cpus).map(CpuId::new).map(probe).collect();
         let traced = traced_groups(&probes, &config);
         let tasks = (0..cpus).map(|cpu| Task::new(cpu, true, IDLE_URGENCY, Body::Idle)).collect();
+        // The hooks of a timeline are those of blame.
+        let blamed = config.blame || config.timeline != TimelineOf::Nothing;
         let mut engine = Self {
             cur: 0,
             cpus: (0..cpus).map(|cpu| Cpu::new(ranks[cpu], seeds.next(), cpu as u32)).collect(),
@@ -187,7 +192,8 @@ impl Engine {
             naive: config.policy == Policy::Naive,
             hold_scale: config.hold_scale,
             stats: Stats::new(window_ps(config.locks_ns)),
-            blame: config.blame.then(|| Box::new(Blame::new(cpus))),
+            blame: blamed.then(|| Box::new(Blame::new(cpus))),
+            recorder: Recorder::new(config.timeline, cpus),
             waiters: vec![Waiter::default(); 2 * cpus],
             tasks,
             live: 0,
@@ -222,6 +228,8 @@ impl Engine {
             polls: 0,
         };
         (0..cpus).for_each(|cpu| engine.plan_noise(cpu, 0));
+        let recorded = engine.recorder.is_some();
+        engine.cpus.iter_mut().for_each(|cpu| cpu.logged = recorded);
         if let Some(windows) = config.sections {
             for cpu in &mut engine.cpus {
                 (cpu.watched, cpu.watch) = (true, Some(Box::new(SectionStats::new(windows))));
@@ -255,6 +263,7 @@ impl Engine {
         }
         if cpu.logged {
             self.blame_path(self.cur);
+            self.record_path(self.cur);
         }
         let cpu = &mut self.cpus[self.cur];
         self.stats.spent(cpu.path, cpu.path_since, cpu.clock);

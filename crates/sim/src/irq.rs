@@ -403,6 +403,11 @@ impl Engine {
         }
         let late_ps = self.late_ipi();
         let arrival = self.cpu().clock + delivery_ps.max(1) + late_ps;
+        let ipi = match reason {
+            Reason::Ipi(ipi) => Some(ipi),
+            Reason::Resched => None,
+        };
+        self.record_sent(to, ipi, arrival);
         self.cpu().clock += send_ps;
         self.post(to, reason, arrival);
     }

@@ -3,7 +3,7 @@
 use crate::sections::CpuSections;
 use crate::trail::Trail;
 use mmscale_arch::{CpuId, Probe};
-use mmscale_document::{BlameRow, CallRow, LockRow};
+use mmscale_document::{BlameRow, CallRow, LockRow, Timeline};
 
 /// The outcome of a run.
 pub struct Outcome {
@@ -27,6 +27,8 @@ pub struct Outcome {
     pub sections: Vec<CpuSections>,
     /// The work of the holders of locks while others waited, if the run asked for it.
     pub blame: Vec<BlameRow>,
+    /// The timeline, as far as the run recorded it.
+    pub timeline: Timeline,
     /// The order of events, as far as the run recorded it.
     pub trail: Trail,
     /// Broken rules, in the order in which the checkers saw them.

@@ -11,6 +11,7 @@ use crate::stack::ColouredStack;
 use crate::task::{Body, STOP};
 use corosensei::{Coroutine, CoroutineResult};
 use mmscale_arch::{Callbacks, CpuId, MAX_CPUS, Probe};
+use mmscale_document::Timeline;
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
@@ -172,6 +173,9 @@ impl Engine {
             },
             sections,
             blame: self.blame.map_or_else(Vec::new, |blame| blame.into_rows(&self.stats)),
+            timeline: self
+                .recorder
+                .map_or_else(Timeline::default, |recorder| recorder.into_timeline(&self.stats)),
             trail: self.tracker.finish(),
             violations: self.checker.take_violations(),
             failure: self.failure,

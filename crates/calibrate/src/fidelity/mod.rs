@@ -191,6 +191,7 @@ fn context(
         interrupt: interrupt.clone(),
         progress: Default::default(),
         trails: Default::default(),
+        timelines: Default::default(),
     }
 }
 

@@ -14,8 +14,10 @@ use thiserror::Error;
 
 use crate::plan::Plan;
 use crate::study::{
-    ArmId, Interrupt, Progress, ProgressSink, RunEvent, SeedResult, StudyError, TooShort,
+    ArmId, Interrupt, Progress, ProgressSink, RunContext, RunEvent, SeedResult, StudyError,
+    TooShort,
 };
+use crate::timelines::Timelines;
 
 /// Why a plan gave no document.
 #[derive(Debug, Error)]
@@ -145,7 +147,20 @@ pub fn run_alone(
     seed: u64,
     interrupt: &Interrupt,
 ) -> Result<SeedResult, RunError> {
-    run_one(plan, Job { arm, seed }, interrupt, Progress::default()).map_err(|source| {
+    run_recorded(plan, arm, seed, &Timelines::default(), interrupt)
+}
+
+/// Runs one arm with one seed, without concurrent runs, and with a timeline.
+pub(crate) fn run_recorded(
+    plan: &Plan,
+    arm: ArmId,
+    seed: u64,
+    timelines: &Timelines,
+    interrupt: &Interrupt,
+) -> Result<SeedResult, RunError> {
+    let ctx = plan.context(interrupt, Progress::default());
+    let ctx = RunContext { timelines: timelines.clone(), ..ctx };
+    run_in(plan, Job { arm, seed }, &ctx).map_err(|source| {
         let study = plan.study.name().to_owned();
         let arm = plan.study.arms()[arm.0].name.to_owned();
         match source {
@@ -161,10 +176,13 @@ fn run_one(
     interrupt: &Interrupt,
     progress: Progress,
 ) -> Result<SeedResult, StudyError> {
-    let ctx = plan.context(interrupt, progress);
+    run_in(plan, job, &plan.context(interrupt, progress))
+}
+
+fn run_in(plan: &Plan, job: Job, ctx: &RunContext) -> Result<SeedResult, StudyError> {
     // A panic is a bug in the memory manager under study or in mmscale. It must not end the other
     // runs' threads unseen. The state of the failed run is not used again.
-    let mut result = catch_unwind(AssertUnwindSafe(|| plan.study.run(&ctx, job.arm, job.seed)))
+    let mut result = catch_unwind(AssertUnwindSafe(|| plan.study.run(ctx, job.arm, job.seed)))
         .unwrap_or_else(|panic| Err(StudyError::Machine(panic_text(panic.as_ref()))))?;
     for TooShort { metrics, .. } in plan.study.too_short(&plan.params, plan.on) {
         result.metrics.retain(|name, _| !metrics.contains(name));

@@ -11,6 +11,8 @@ use crate::number::{percent, scaled};
 /// Maximum number of rows, and of columns; the rest is a row and a column of its own.
 const ROWS: usize = 10;
 const COLUMNS: usize = 6;
+/// Minimum share of all waits, in percent, that is written into a cell.
+const SHOWN: f64 = 0.05;
 /// Functions of the holder's path that are shown; the tooltip has all.
 const DEPTH: usize = 2;
 /// The name of what is beyond the maximum.
@@ -92,7 +94,7 @@ fn table(blame: &[BlameRecord]) -> Markup {
                             @let ns = cells.get(&(y, x)).copied().unwrap_or(0);
                             td style=(format!("--share:{:.0}%", share(ns).sqrt() * 7.0))
                                 title=(scaled(ns as f64, "ns")) {
-                                @if ns > 0 { (percent(share(ns))) }
+                                @if share(ns) >= SHOWN { (percent(share(ns))) }
                             }
                         }
                     }

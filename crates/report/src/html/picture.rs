@@ -8,6 +8,8 @@ use crate::number::scaled;
 
 /// Number of colours of arms; they repeat after that.
 const COLOURS: usize = 6;
+/// Minimum distance of two ticks, as a share of the axis.
+const LABEL: f64 = 0.15;
 
 /// A picture of a report.
 pub(super) struct Picture {
@@ -85,13 +87,24 @@ pub(super) fn axis(scale: &Scale, unit: &str) -> Markup {
     html! {
         svg.axis width="100%" height="18" {
             line x1="0" x2="100%" y1="1" y2="1" {}
-            @for tick in scale.ticks() {
+            @for tick in spaced(scale) {
                 @let anchor = anchor(scale.at(tick));
                 line x1=(scale.percent(tick)) x2=(scale.percent(tick)) y1="1" y2="5" {}
                 text x=(scale.percent(tick)) y="16" text-anchor=(anchor) { (format(tick)) }
             }
         }
     }
+}
+
+/// Returns the ticks whose labels have room, also on a narrow page.
+fn spaced(scale: &Scale) -> Vec<f64> {
+    let mut kept: Vec<f64> = vec![];
+    for tick in scale.ticks() {
+        if kept.last().is_none_or(|&last| scale.at(tick) - scale.at(last) > LABEL) {
+            kept.push(tick);
+        }
+    }
+    kept
 }
 
 /// Returns the side of a label on which its place is, so that it stays within the picture.

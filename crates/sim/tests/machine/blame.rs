@@ -9,15 +9,15 @@ use mmscale_sim::{SimConfig, profile::Topology};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-type Lock = Rc<SpinLock<Sim, ()>>;
+pub(crate) type Lock = Rc<SpinLock<Sim, ()>>;
 
-fn lock(class: LockClass) -> Lock {
+pub(crate) fn lock(class: LockClass) -> Lock {
     Rc::new(SpinLock::new(class, ()))
 }
 
 /// A machine without jitter whose CPUs share a cache. Times in ns: lock 10, unlock 5, handoff 60, a
 /// line in the own cache 5, a transfer 25, one operation 1.
-fn exact(cpus: usize) -> SimConfig {
+pub(crate) fn exact(cpus: usize) -> SimConfig {
     let mut config = SimConfig { blame: true, ..config(cpus) };
     config.profile.topology = Topology { cpus, smt: 1, cluster: cpus, nodes: 1 };
     let costs = &mut config.profile.costs;
@@ -28,7 +28,7 @@ fn exact(cpus: usize) -> SimConfig {
     config
 }
 
-fn work(ns: u32) {
+pub(crate) fn work(ns: u32) {
     Sim::work(Op::Syscall, ns);
 }
 
@@ -43,9 +43,9 @@ fn told(rows: &[BlameRow], class: LockClass, waiter: &str) -> Vec<(String, Doing
     mine.map(|row| (name(row), row.doing, row.wait_ps / 1000)).collect()
 }
 
-#[test]
-fn a_convoy_of_three_is_blamed_exactly() {
-    let outcome = run_well(exact(3), |script| {
+/// Runs three CPUs that take one lock one after another.
+pub(crate) fn convoy(config: SimConfig) -> Outcome {
+    run_well(config, |script| {
         let zone = lock(LockClass::Zone);
         let starts =
             [(0, Func::RmqueueBulk), (1_000, Func::FreePcppagesBulk), (2_000, Func::ExitMmap)];
@@ -59,7 +59,12 @@ fn a_convoy_of_three_is_blamed_exactly() {
                 drop(held);
             });
         }
-    });
+    })
+}
+
+#[test]
+fn a_convoy_of_three_is_blamed_exactly() {
+    let outcome = convoy(exact(3));
     // CPU 0 locks from 0 to 15, works, and releases at 5020; CPU 1 holds from 85 later, 5105, to
     // 10110; CPU 2 from 10195.
     let of = |waiter| told(&outcome.blame, LockClass::Zone, waiter);
@@ -122,12 +127,18 @@ const FUNCS: [Func; 4] =
 /// Six CPUs take three locks in random order, one inside of another, some with interrupts off, some
 /// by trying; timers and noise interrupt them.
 fn random_run(seed: u64, policy: Policy, blame: bool) -> Outcome {
+    random_run_of(SimConfig { seed, policy, blame, ..config(6) })
+}
+
+/// As above, on a machine with six CPUs.
+pub(crate) fn random_run_of(config: SimConfig) -> Outcome {
+    let seed = config.seed;
     let each = |ns| {
         let lengths = Lengths::Of([ns; 8]);
         Some(Disturbance { period_ns: 40_000, gaps: Gaps::Random, lengths })
     };
     let noise = Noise { stolen: each(3_000), irq_off: each(2_000) };
-    let config = SimConfig { seed, policy, blame, noise, ..config(6) };
+    let config = SimConfig { noise, ..config };
     run_well(config, |script| {
         let locks: Vec<Lock> = (0..3).map(|_| lock(LockClass::Other)).collect();
         let shared = Rc::clone(&locks[2]);

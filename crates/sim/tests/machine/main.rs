@@ -20,3 +20,4 @@ mod sections;
 mod sleeping;
 mod space;
 mod swap;
+mod timeline;

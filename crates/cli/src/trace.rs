@@ -1,0 +1,88 @@
+//! `mmscale trace`.
+
+use std::path::Path;
+
+use anyhow::{Context, anyhow};
+use mmscale_document::Target;
+use mmscale_harness::{
+    CallError, CallOrRun, Checks, Length, Origin, PolicyArm, Registry, Request, fits_host,
+    linux_version, lock_class, plan, trace as run_again,
+};
+use mmscale_report::{folded, perfetto, story};
+
+use crate::args::TraceArgs;
+use crate::destination::{Destination, FOLDED, TRACE};
+use crate::failure::Failure;
+use crate::interrupt::{self, Grace};
+use crate::output;
+use crate::settings::settings;
+
+/// The time before and after a wait that a trace has, in ps.
+const AROUND_PS: u64 = 100_000_000;
+
+/// Runs a seed again, and writes what happened around its worst wait.
+pub(crate) fn trace(registry: Registry, origin: Origin, args: &TraceArgs) -> Result<(), Failure> {
+    let wrong = |what: String| Failure::Call(anyhow!(what));
+    let Some(lock) = args.around.strip_prefix("worst:") else {
+        let what = format!("--around {}: say worst:LOCK, as in --around worst:zone", args.around);
+        return Err(wrong(what));
+    };
+    let class = lock_class(lock).map_err(|why| Failure::Call(why.into()))?;
+    let existing = output::existing(args.replace);
+    let open = |path: &Path, kind| Destination::open(path, existing, kind);
+    let place = open(&args.output, TRACE)?;
+    let stacks = args.folded.as_deref().map(|path| open(path, FOLDED)).transpose()?;
+    let interrupt = interrupt::on_signals(Grace::Computing)
+        .context("cannot watch for Ctrl-C")
+        .map_err(Failure::Run)?;
+    let plans = plan(registry, &request(args, origin)?)?;
+    fits_host(&plans)?;
+    let [plan] = &plans[..] else {
+        return Err(wrong("a trace is of one run: name one study and one point".to_owned()));
+    };
+    // That of --policy follows the study's first one.
+    let arm = plan.arms[if args.policies.is_empty() { 0 } else { plan.arms.len() - 1 }];
+    let name = plan.study.name();
+    output::tell(&format!("{name}: running seed {} twice", args.seed));
+    let traced = run_again(plan, (arm, args.seed), class, AROUND_PS, &interrupt);
+    let traced = traced.map_err(|why| match why {
+        CallOrRun::Call(why) => Failure::from(why),
+        CallOrRun::Run(why) => Failure::Run(why.into()),
+    })?;
+    if let [first, second] = traced.fingerprints
+        && first != second
+    {
+        let what = "the run with the trace has another fingerprint than the one without it: this \
+                    is a bug in mmscale";
+        return Err(Failure::Run(anyhow!(what)));
+    }
+    interrupt::whole(|| {
+        place.write(perfetto(&traced.timeline))?;
+        if let Some(stacks) = &stacks {
+            stacks.write(folded(&traced.timeline, traced.window))?;
+        }
+        output::print(&format!("{}\n", story(&traced.timeline).join("\n")))
+    })
+}
+
+fn request(args: &TraceArgs, origin: Origin) -> Result<Request, Failure> {
+    let settings = settings(&args.set, args.cpus.as_deref(), args.hz.as_deref())?;
+    let policies = args.policies.iter().map(|text| PolicyArm::parse(text));
+    Ok(Request {
+        studies: vec![args.study.clone()],
+        on: Some(Target::Sim),
+        arms: args.arm.iter().cloned().collect(),
+        policies: policies.collect::<Result<_, _>>().map_err(CallError::from)?,
+        linux: args.linux.as_deref().map(linux_version).transpose().map_err(CallError::from)?,
+        profile: args.profile.clone(),
+        settings,
+        seeds: Some(1),
+        first_seed: args.seed,
+        length: if args.quick { Length::Quick } else { Length::Full },
+        checks: Checks::Off,
+        blame: false,
+        hold_scale: None,
+        shape: args.shape.into(),
+        origin,
+    })
+}
