@@ -4,7 +4,7 @@ use std::path::Path;
 
 use clap::Parser;
 use mmscale_document::{Document, Target};
-use mmscale_harness::MECHANISMS;
+use mmscale_harness::{MECHANISMS, SCRIPT_SUFFIX};
 
 use crate::args::{Args, Command, RunArgs, ShapeArg};
 
@@ -52,7 +52,7 @@ impl<'a> Again<'a> {
     }
 
     fn call(&self, command: &str, options: &[Vec<String>]) -> String {
-        let words = [self.program(), command.to_owned(), self.document.study.clone()];
+        let words = [self.program(), command.to_owned(), self.study()];
         let words = words.into_iter().chain(options.concat()).chain(["-o DIR".to_owned()]);
         words.collect::<Vec<_>>().join(" ")
     }
@@ -76,6 +76,15 @@ impl<'a> Again<'a> {
         let (program, studies, policies) = (self.program(), studies.join(" "), policies.join(","));
         let policy = quoted(&format!("{}:{policies}", arm.arm));
         Some(format!("{program} run {studies} --policy {policy} -o DIR"))
+    }
+
+    /// Returns the name of the study, or the path of its script as the call had it.
+    fn study(&self) -> String {
+        let file = format!("{}{SCRIPT_SUFFIX}", self.document.study);
+        let is_file =
+            |path: &&String| Path::new(path).file_name().is_some_and(|name| name == &*file);
+        let path = self.args.studies.iter().find(is_file);
+        quoted(path.unwrap_or(&self.document.study))
     }
 
     fn is_simulated(&self) -> Option<()> {

@@ -109,8 +109,12 @@ fn others(subject: &Saved, runs: &[Saved], document: &Document) -> Vec<Document>
     found
 }
 
+/// Returns the study of a document. That of a script is made from the text in the document.
 fn study(registry: Registry, document: &Document) -> Option<&'static dyn Study> {
-    registry.find(&document.study).ok()
+    match &document.script {
+        Some(text) => registry.script_of(&document.study, text).ok(),
+        None => registry.find(&document.study).ok(),
+    }
 }
 
 /// Returns the additions of a document's study, if this program has it.

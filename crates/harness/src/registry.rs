@@ -68,6 +68,15 @@ impl Registry {
         Ok(all().find(|study| study.name() == name).ok_or_else(unknown)?)
     }
 
+    /// Returns the script that a document has.
+    pub fn script_of(self, name: &str, text: &str) -> Result<&'static dyn Study, NoStudy> {
+        let path = format!("{name}{SUFFIX}");
+        let script = Script::parse(&path, text)?;
+        let study = FileStudy::of_script(script, self.profiles);
+        let study = study.map_err(|why| NoStudy::File { path, why: why.to_string() })?;
+        Ok(Box::leak(Box::new(study)))
+    }
+
     /// Reads the script of a file.
     fn script(self, path: &str) -> Result<&'static dyn Study, NoStudy> {
         let path_of =

@@ -293,6 +293,12 @@ impl Workload for Scripted {
                 late_max_ns as f64 / 1e6,
                 (late_max_ns as f64 / 1e6 * 1.5).ceil() + seen.env.params.prepare_ms
             )),
+            (None, _) if seen.tally.ops_ever == 0 && first => Verdict::Useless(format!(
+                "no program of the script `{name}` reached `count` with {} CPUs after the common \
+                 start: give each number of CPUs a program that counts, or increase --set \
+                 duration_ms",
+                seen.env.cpus()
+            )),
             (None, _) if ops == 0 && first => Verdict::Useless(format!(
                 "no operation was counted in the window of {:.1} ms: increase --set duration_ms",
                 seen.window_ns() as f64 / 1e6

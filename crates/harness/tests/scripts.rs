@@ -142,6 +142,9 @@ fn an_error_of_a_script_fails_the_run_with_its_line() {
     let wrong = written("syntax", "process p {\n lop { } }");
     let why = run(&request(&wrong, &[])).expect_err("it is wrong");
     assert!(why.contains("syntax.mms:2:6: expected") && why.contains("`loop`"), "{why}");
+    let idle = written("idle", "process p { start; threads per_cpu { if id > 0 { count; } } }");
+    let why = run(&request(&idle, &["cpus=1"])).expect_err("nothing counts");
+    assert!(why.contains("no program of the script `idle` reached `count` with 1 CPUs"), "{why}");
     let why = run(&request(Path::new("absent.mms"), &[])).expect_err("there is no file");
     assert!(why.starts_with("absent.mms: "), "{why}");
     let taken = written("taken", "param hz = 1 \"\"; process p { count; }");
