@@ -146,8 +146,7 @@ unsafe impl Machine for Model {
         TaskId::new(usize::from(u16::MAX))
     }
     fn cond_resched() {
-        // Its CPU has no other task: the caller goes on, unless the schedule changes CPUs here.
-        world::step();
+        world::access();
     }
     fn need_resched() -> bool {
         world::on_here(|cpu| cpu.need_resched)
@@ -173,7 +172,7 @@ unsafe impl Machine for Model {
     fn copy_page(from: Pfn, to: Pfn) {
         // Copying takes a while: a write to the source meanwhile is not in the copy.
         let stamp = Self::read_stamp(from);
-        world::step();
+        world::access();
         Self::write_stamp(to, stamp);
     }
     fn write_stamp(pfn: Pfn, stamp: u64) {
@@ -202,19 +201,19 @@ unsafe impl Machine for Model {
         tables::load(pfn, index, Relaxed)
     }
     fn table_store(pfn: Pfn, index: usize, value: u64) {
-        world::step();
+        world::access();
         tables::store(pfn, index, value);
     }
     fn table_peek(pfn: Pfn, index: usize) -> u64 {
-        world::step();
+        world::access();
         tables::load(pfn, index, Acquire)
     }
     fn table_swap(pfn: Pfn, index: usize, value: u64) -> u64 {
-        world::step();
+        world::access();
         tables::swap(pfn, index, value)
     }
     fn table_compare_exchange(pfn: Pfn, index: usize, current: u64, new: u64) -> Result<u64, u64> {
-        world::step();
+        world::access();
         tables::compare_exchange(pfn, index, current, new)
     }
     fn table_drop(pfn: Pfn) {
@@ -222,7 +221,7 @@ unsafe impl Machine for Model {
     }
     fn tlb_load(_: Option<Asid>) {}
     fn tlb_lookup(asid: Asid, page: Vpn) -> Option<Translation> {
-        world::step();
+        world::access();
         world::on_here(|cpu| cpu.tlb.lookup(asid, page).map(|found| found.translation))
     }
     fn tlb_fill(asid: Asid, page: Vpn, translation: Translation) {

@@ -78,6 +78,8 @@ std::thread_local! {
     static WORLD: RefCell<Option<World>> = const { RefCell::new(None) };
     /// Whether one CPU runs on its own, so that no order of its steps matters.
     static ALONE: Cell<bool> = const { Cell::new(true) };
+    /// Whether CPUs take turns at accesses to page tables.
+    static TURNS: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Bytes of a CPU's stack; only touched pages of it take memory.
@@ -170,8 +172,7 @@ fn fill_inbox(cpu: usize) {
 /// Lets another CPU run, in some schedules.
 pub(crate) fn switch() {
     if !ALONE.get() {
-        // Not `yield_now`, after which a straight schedule prefers other CPUs: it could not stop a
-        // CPU in the middle of a walk for as long as another takes to exit.
+        // Not `yield_now`, after which a straight schedule prefers other CPUs.
         thread::sleep(Duration::ZERO);
     }
 }
@@ -187,6 +188,13 @@ pub(crate) fn point() {
     deliver();
     thread::yield_now();
     deliver();
+}
+
+/// The point before an access to page tables or a TLB. In every other straight schedule the CPUs
+/// take turns there. The others can stop a CPU in the middle of a walk for as long as another takes
+/// to exit.
+pub(crate) fn access() {
+    if TURNS.get() { point() } else { step() }
 }
 
 /// Runs `f` as an interrupt of this CPU, whose interrupts are on.
@@ -406,6 +414,7 @@ fn check_on(
     let tried = Tried::new("random", schedules);
     let random = RandomScheduler::new_from_seed(seed, schedules);
     let one_more = tried.counter();
+    TURNS.set(false);
     Runner::new(random, roomy()).run(move || {
         one_more();
         begin(strength);
@@ -415,9 +424,11 @@ fn check_on(
     let tried = Tried::new("straight", schedules);
     let straight = PctScheduler::new_from_seed(seed, 3, schedules);
     let one_more = tried.counter();
+    TURNS.set(false);
     Runner::new(straight, roomy()).run(move || {
         one_more();
         begin(strength);
+        TURNS.set(!TURNS.get());
         again();
     });
 }

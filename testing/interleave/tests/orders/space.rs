@@ -249,7 +249,7 @@ fn a_fault_against_the_end_of_its_vma() {
     fn unmap_all(world: &World) {
         assert_eq!(world.space().munmap(world.mm.mm_ref(), range(AT, 6)), Ok(()));
     }
-    in_orders(300, nothing, &[unmap_all, touch_one], |world| {
+    in_orders(600, nothing, &[unmap_all, touch_one], |world| {
         assert_eq!(world.read(world.space(), 3), Err(FaultError::Segv));
     });
 }
