@@ -107,14 +107,23 @@ impl Engine {
     #[inline(never)]
     fn fetch_atomic(&mut self, line: &LineState, usage: Usage) -> u64 {
         let clock = self.cpus[self.cur].clock;
-        self.cpus[self.cur].misses += 1;
+        self.count_miss();
         line.take(self.cur, usage, clock, &self.distances, self.costs.atomic_ps)
     }
     /// Counts a line whose use cost `ps` as a miss, unless it was in the running CPU's cache.
     #[inline]
     fn note_miss(&mut self, ps: u64) {
-        let missed = ps > self.distances.own_ps();
-        self.cpus[self.cur].misses += u64::from(missed);
+        if ps > self.distances.own_ps() {
+            self.count_miss();
+        }
+    }
+    /// Counts a miss of the running CPU, in a run that records something.
+    #[inline]
+    fn count_miss(&mut self) {
+        let cpu = &mut self.cpus[self.cur];
+        if cpu.logged {
+            cpu.misses += 1;
+        }
     }
     /// Scales `ps` of the running CPU's own work by the factor of the locks that it holds.
     #[inline]

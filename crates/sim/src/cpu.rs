@@ -159,7 +159,7 @@ pub(crate) struct Cpu {
     pub(crate) moved: Vec<Moved>,
     /// Changes of its counter bytes while it ran ahead, in the order of its time.
     pub(crate) counted: Vec<Counted>,
-    /// Lines that it got from another CPU or from memory.
+    /// Lines that it got from another CPU or from memory, in a run that records a timeline.
     pub(crate) misses: u64,
     /// Its idle task.
     pub(crate) idle: u32,
