@@ -141,10 +141,12 @@ fn headline(base: &ArmRecord, arm: &ArmRecord, notes: &Notes<'_>) -> Option<Stri
 /// Formats the largest changes for the worse over all documents.
 fn worse(documents: &[(Document, Notes<'_>)]) -> String {
     let mut all: Vec<(f64, String)> = vec![];
-    for (document, _) in documents {
+    let points: Vec<&Document> = documents.iter().map(|(document, _)| document).collect();
+    for document in &points {
         let Some((base, others)) = document.arms.split_first() else { continue };
+        let name = point(document, &points);
         let found = worse_in(base, others).into_iter();
-        all.extend(found.map(|(size, text)| (size, format!("{} {text}", document.study))));
+        all.extend(found.map(|(size, text)| (size, format!("{name} {text}"))));
     }
     all.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
     let more = all.len().saturating_sub(WORSE);
