@@ -1,10 +1,10 @@
 //! Timelines: the worst wait, and what CPUs do in a window, both without a change of the run.
 
-use crate::blame::{convoy, exact, random_run_of};
-use crate::common::config;
-use mmscale_arch::LockClass;
+use crate::blame::{convoy, exact, lock, random_run_of, work};
+use crate::common::{config, run_well};
+use mmscale_arch::{Access, Cpu as _, Line, LockClass};
 use mmscale_document::{Interval, Timeline};
-use mmscale_sim::{Policy, SimConfig, TimelineOf};
+use mmscale_sim::{Policy, Sim, SimConfig, TimelineOf};
 
 const ALL: Interval = Interval { from_ps: 0, to_ps: u64::MAX };
 
@@ -43,6 +43,29 @@ fn a_window_has_what_meets_it() {
     let part = recorded(TimelineOf::Window(window));
     assert_eq!(part.holds.iter().map(|hold| hold.cpu).collect::<Vec<_>>(), [1]);
     assert_eq!(part.waits.iter().map(|wait| wait.cpu).collect::<Vec<_>>(), [2]);
+}
+
+#[test]
+fn a_hold_has_the_lines_that_came_from_other_cpus() {
+    let config = SimConfig { timeline: TimelineOf::Window(ALL), blame: false, ..exact(2) };
+    let outcome = run_well(config, |script| {
+        let zone = lock(LockClass::Zone);
+        let write = |lines: &[u32]| {
+            lines.iter().for_each(|&line| Sim::touch(Line::FreeArea(line), Access::Write));
+        };
+        script.spawn(0, move || write(&[1, 4]));
+        script.spawn(1, move || {
+            work(1_000);
+            let first = zone.lock();
+            write(&[1, 4, 1]);
+            drop(first);
+            let second = zone.lock();
+            write(&[1, 4]);
+            drop(second);
+        });
+    });
+    let misses: Vec<u64> = outcome.timeline.holds.iter().map(|hold| hold.misses).collect();
+    assert_eq!(misses, [2, 0]);
 }
 
 #[test]
