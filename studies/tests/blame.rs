@@ -7,10 +7,10 @@ use mmscale_arch::LockClass;
 use mmscale_document::{Document, Doing, Target, WhatIf};
 use mmscale_harness::{
     CallOrRun, Checks, Interrupt, Plan, ProgressSink, Request, RunEvent, Scalable, WhatIfRequest,
-    plan, whatif,
+    hold_scale, plan, whatif,
 };
 
-use crate::shipped::{arm, quick, run};
+use crate::shipped::{arm, quick, run, try_run};
 
 /// Churn on some CPUs, all of whose waits are for the LRU lock.
 fn churn(cpus: usize) -> Request {
@@ -102,4 +102,31 @@ fn only_simulated_times_can_be_scaled_and_names_are_checked() {
     assert!(why.to_string().contains("--on sim"), "{why}");
     let why = Scalable::parse("lruve").unwrap_err();
     assert!(why.to_string().contains("did you mean `lruvec`"), "{why}");
+    let why = Scalable::parse("mmap_lock").unwrap_err();
+    assert!(why.to_string().contains("`mmap_lock` is no spin lock"), "{why}");
+}
+
+/// A run with scaled holds says so among its parameters: no comparison takes it for another.
+#[test]
+fn scaled_holds_are_in_the_document_and_reach_the_machine() {
+    let scaled = |text: &str, settings: &[&str]| {
+        let hold_scale = Some(hold_scale(text).unwrap());
+        Request { hold_scale, ..quick("vmstat", 1, Checks::Off, settings) }
+    };
+    let held = |request: &Request| {
+        let document = run(&Request { arms: vec!["stock".into()], ..request.clone() });
+        let locks = arm(&document, "stock").locks.iter().filter(|lock| lock.class == "zone");
+        (locks.map(|lock| lock.hold_total_ns).sum::<u64>(), document.params)
+    };
+    let small = ["cpus=4", "duration_s=2"];
+    let (plain, params) = held(&quick("vmstat", 1, Checks::Off, &small));
+    assert!(!params.contains_key("--hold"));
+    let (doubled, params) = held(&scaled("zone=2", &small));
+    assert_eq!(params["--hold"].to_string(), "zone=2");
+    assert!(doubled as f64 > 1.5 * plain as f64, "{doubled} and {plain}");
+    // The parameter and the option multiply.
+    let six = ["cpus=4", "duration_s=2", "hold_scale=6"];
+    assert_eq!(held(&scaled("zone=0.5", &six)).0, held(&scaled("zone=3", &small)).0);
+    let why = try_run(mmscale_studies::all(), &scaled("lruvec=2", &six)).unwrap_err();
+    assert!(why.contains("scale the holds of zone already"), "{why}");
 }

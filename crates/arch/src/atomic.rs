@@ -231,4 +231,8 @@ impl LockClass {
     pub const fn is_sleeping(self) -> bool {
         (self as u8) < (Self::Osq as u8)
     }
+    /// Whether CPUs spin for a lock of this class, and it is not the queue of a sleeping one.
+    pub const fn is_spin(self) -> bool {
+        (self as u8) > (Self::Osq as u8)
+    }
 }

@@ -45,9 +45,9 @@ impl<'a> Again<'a> {
     }
 
     /// Returns the call that analyses what the conclusions depend on. `None` if the machine is not
-    /// simulated.
+    /// simulated, or if the call scales holds, which an analysis does not.
     pub(crate) fn robust(&self) -> Option<String> {
-        self.is_simulated()?;
+        self.is_simulated().filter(|()| self.args.hold.is_none())?;
         Some(self.call("robust", &[self.machine(), self.changes()]))
     }
 
@@ -75,7 +75,9 @@ impl<'a> Again<'a> {
         }
         let (program, studies, policies) = (self.program(), studies.join(" "), policies.join(","));
         let policy = quoted(&format!("{}:{policies}", arm.arm));
-        Some(format!("{program} run {studies} --policy {policy} -o DIR"))
+        let hold =
+            self.args.hold.as_ref().map_or(String::new(), |scale| format!(" --hold {scale}"));
+        Some(format!("{program} run {studies} --policy {policy}{hold} -o DIR"))
     }
 
     /// Returns the name of the study, or the path of its script as the call had it.
@@ -124,12 +126,13 @@ impl<'a> Again<'a> {
 
     /// Returns the options of arms and parameters.
     fn changes(&self) -> Vec<String> {
-        let RunArgs { hz, linux, arms, policies, .. } = &*self.args;
+        let RunArgs { hz, hold, linux, arms, policies, .. } = &*self.args;
         let keys = self.args.set.iter().filter_map(|set| set.split_once('=')).map(|(key, _)| key);
         let mut words: Vec<String> = keys
             .filter_map(|key| Some(format!("--set {key}={}", self.document.params.get(key)?)))
             .collect();
         words.extend(hz.is_some().then(|| format!("--hz {}", self.document.hz)));
+        words.extend(hold.as_ref().map(|scale| format!("--hold {scale}")));
         words.extend(linux.as_ref().map(|version| format!("--linux {version}")));
         words.extend((!arms.is_empty()).then(|| format!("--arm {}", arms.join(","))));
         words.extend(policies.iter().map(|arm| format!("--policy {}", quoted(arm))));

@@ -540,8 +540,8 @@ pub(crate) struct RunArgs {
     /// Show the work of the holders of locks while others waited
     #[arg(help_heading = OUTPUT, long, conflicts_with = "ab")]
     pub(crate) blame: bool,
-    /// Holds of locks of a class take FACTOR times as long: operations and lines, not the handoff.
-    /// Simulated machines only
+    /// Holds of spin locks of a class take FACTOR times as long: operations and lines, not the
+    /// handoff. Simulated machines only
     #[arg(
         help_heading = MACHINE,
         long,

@@ -328,10 +328,6 @@ fn write_files(
 fn request(args: &RunArgs, origin: Origin) -> Result<Request, Failure> {
     let settings = settings(&args.set, args.cpus.as_deref(), args.hz.as_deref())?;
     let policies = args.policies.iter().map(|text| PolicyArm::parse(text));
-    if args.hold.is_some() && args.on.is_some_and(|on| on != Machine::Sim) {
-        let what = "--hold scales times of a simulated machine: use --on sim, or leave it out";
-        return Err(Failure::Call(anyhow::anyhow!(what)));
-    }
     Ok(Request {
         studies: args.studies.clone(),
         on: args.on.map(|machine| match machine {

@@ -27,7 +27,7 @@ pub(crate) fn trace(registry: Registry, origin: Origin, args: &TraceArgs) -> Res
         let what = format!("--around {}: say worst:LOCK, as in --around worst:zone", args.around);
         return Err(wrong(what));
     };
-    let class = lock_class(lock).map_err(|why| Failure::Call(why.into()))?;
+    let class = lock_class(lock)?;
     let existing = output::existing(args.replace);
     let open = |path: &Path, kind| Destination::open(path, existing, kind);
     let place = open(&args.output, TRACE)?;

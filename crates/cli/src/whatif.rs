@@ -22,7 +22,7 @@ use crate::settings::settings;
 /// Scales one thing after another and shows what each would gain.
 pub(crate) fn whatif(registry: Registry, origin: Origin, args: &WhatIfArgs) -> Result<(), Failure> {
     let parts = args.of.iter().map(|name| Scalable::parse(name));
-    let parts = parts.collect::<Result<Vec<_>, _>>().map_err(|why| Failure::Call(why.into()))?;
+    let parts = parts.collect::<Result<Vec<_>, _>>()?;
     let request = request(args, origin)?;
     let interrupt = interrupt::on_signals(Grace::Computing)
         .context("cannot watch for Ctrl-C")

@@ -93,7 +93,8 @@ pub struct Document {
     /// work is done, or if arms have windows of different lengths.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window_ns: Option<u64>,
-    /// All parameters of the study, given or default.
+    /// All parameters of the study, given or default. `--hold` among them has the class and the
+    /// factor of holds that a call scaled, as in `zone=0.5`.
     pub params: BTreeMap<String, ParamValue>,
     /// Metrics that no arm has, each with what it needs: a longer run, another machine, or
     /// something to measure.

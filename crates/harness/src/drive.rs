@@ -1,6 +1,7 @@
 //! Runs one seed of one arm of a [`Workload`] and computes its metrics.
 
 use crate::arm::Arm;
+use crate::hold;
 #[cfg(feature = "live")]
 use crate::look::LiveRequest;
 use crate::machine::{self, HostCost, MachineSpec, Program, set_machine};
@@ -116,11 +117,14 @@ fn on_kernel<W: Workload>(
     spec.measure(from_ns, until_ns);
     W::set_up(env, &plan, &mut spec.mm);
     env.arm.configure(&mut spec.mm);
+    let mut scale = Ok(None);
     spec.simulated(|config| {
         set_machine(env.common(), config);
         W::simulate(env, &plan, config);
-        config.hold_scale = env.ctx.hold_scale.or(config.hold_scale);
+        scale = hold::combined(config.hold_scale, env.ctx.hold_scale);
+        config.hold_scale = scale.clone().ok().flatten();
     });
+    scale.map_err(StudyError::Machine)?;
     let run = Run::new(env, plan);
     let mut meters = W::Meter::of_cpus(env, &run.plan);
     let probe = move |cpu: CpuId| {

@@ -29,6 +29,7 @@ mod board;
 mod drive;
 mod file;
 mod file_study;
+mod hold;
 mod host;
 #[cfg(feature = "live")]
 mod live;

@@ -10,6 +10,7 @@ use mmscale_sim::HoldScale;
 use mmscale_sim::profile::{Profile, ProfileError, Profiles, Shape};
 use thiserror::Error;
 
+use crate::hold::{self, HOLD_KEY};
 use crate::names::UnknownName;
 use crate::origin::Origin;
 use crate::param::{Length, MAX_DOCUMENTS, ParamError, ParamSpec, Params, Settings, Unit, sweep};
@@ -167,10 +168,12 @@ impl Plan {
         }
     }
 
-    /// Returns the parameters that apply to the plan's machine.
+    /// Returns the parameters that apply to the plan's machine, and the scaled holds.
     pub fn shown_params(&self) -> BTreeMap<String, ParamValue> {
         let all = self.params.values().clone().into_iter();
-        all.filter(|(name, _)| self.study.takes(name, self.on)).collect()
+        let own = all.filter(|(name, _)| self.study.takes(name, self.on));
+        let scale = |scale| (HOLD_KEY.to_owned(), ParamValue::Choice(hold::shown(scale)));
+        own.chain(self.hold_scale.map(scale)).collect()
     }
 
     /// Returns the remarks for the report, with a warning if a real machine has fewer CPUs than
@@ -361,6 +364,10 @@ fn check_switches(on: Target, request: &Request) -> Result<(), CallError> {
     if on == Target::Linux && request.checks == Checks::On {
         let what = "--check verifies this program's memory manager, which --on linux does not run; \
                     leave one of them out";
+        return Err(CallError::Other(what.to_owned()));
+    }
+    if on != Target::Sim && request.hold_scale.is_some() {
+        let what = "--hold scales times of a simulated machine: use --on sim, or leave it out";
         return Err(CallError::Other(what.to_owned()));
     }
     if on != Target::Sim && request.blame {

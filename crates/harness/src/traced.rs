@@ -5,27 +5,26 @@ use mmscale_arch::LockClass;
 use mmscale_document::{Interval, Target, Timeline};
 use mmscale_sim::TimelineOf;
 
-use crate::names::UnknownName;
 use crate::plan::{CallError, Plan};
 use crate::runner::{RunError, run_recorded};
 use crate::study::{ArmId, Interrupt};
 use crate::timelines::Timelines;
-use crate::whatif::CallOrRun;
+use crate::whatif::{CallOrRun, spin_class};
 
-/// Returns the lock class of a name: of the class itself, or of a metric of it, such as
+/// Returns the spin locks of a name: of the class itself, or of a metric of it, such as
 /// `zone_lock_wait_max_ns`.
-pub fn lock_class(name: &str) -> Result<LockClass, UnknownName> {
-    let exact = LockClass::ALL.iter().find(|class| class.name() == name);
-    let metric = || {
-        let of = |class: &&LockClass| {
-            let rest = name.strip_prefix(class.name());
-            rest.is_some_and(|rest| rest.starts_with("_lock") || rest.starts_with("_wait"))
-        };
-        LockClass::ALL.iter().filter(of).max_by_key(|class| class.name().len())
+///
+/// # Errors
+/// A name of no class, or of a class for which tasks sleep.
+pub fn lock_class(name: &str) -> Result<LockClass, CallError> {
+    let of = |class: &&LockClass| {
+        let rest = name.strip_prefix(class.name());
+        rest.is_some_and(|rest| {
+            rest.is_empty() || rest.starts_with("_lock") || rest.starts_with("_wait")
+        })
     };
-    exact.or_else(metric).copied().ok_or_else(|| {
-        UnknownName::new("lock class", name, LockClass::ALL.iter().map(|class| class.name()))
-    })
+    let named = LockClass::ALL.iter().filter(of).max_by_key(|class| class.name().len());
+    spin_class(named.map_or(name, |class| class.name()))
 }
 
 /// A traced run.
@@ -91,5 +90,6 @@ mod tests {
         assert_eq!(class("zone_lock_wait"), Some("zone"));
         assert_eq!(class("zones"), None);
         assert_eq!(class("ops_per_s"), None);
+        assert_eq!(class("mmap_lock_wait_max_ns"), None, "tasks sleep for it");
     }
 }

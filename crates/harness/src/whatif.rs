@@ -49,20 +49,24 @@ impl fmt::Display for Scalable {
 
 impl Scalable {
     /// Returns the part with a name: `handoff`, `lines`, a lock class (its holds), or an operation.
-    pub fn parse(name: &str) -> Result<Self, UnknownName> {
-        let hold = LockClass::ALL.iter().find(|class| class.name() == name);
+    ///
+    /// # Errors
+    /// A name of none of these, or of a lock for which tasks sleep.
+    pub fn parse(name: &str) -> Result<Self, CallError> {
+        let hold = LockClass::ALL.iter().any(|class| class.name() == name);
         let op = Op::ALL.iter().find(|op| op.name() == name);
         match (name, hold, op) {
             ("handoff", ..) => Ok(Self::Handoff),
             ("lines", ..) => Ok(Self::Lines),
-            (_, Some(&class), _) => Ok(Self::Hold(class)),
+            (_, true, _) => Ok(Self::Hold(spin_class(name)?)),
             (_, _, Some(&op)) => Ok(Self::Op(op)),
             _ => {
-                let classes = LockClass::ALL.iter().map(|class| class.name());
+                let classes = LockClass::ALL.iter().filter(|class| class.is_spin());
+                let classes = classes.map(|class| class.name());
                 let ops = Op::ALL.iter().map(|op| op.name());
                 let known: Vec<&str> =
                     ["handoff", "lines"].into_iter().chain(classes).chain(ops).collect();
-                Err(UnknownName::new("lock class or operation", name, known.iter().copied()))
+                Err(UnknownName::new("lock class or operation", name, known.iter().copied()).into())
             }
         }
     }
@@ -88,18 +92,39 @@ impl Scalable {
     }
 }
 
-/// Parses `CLASS=FACTOR`: holds of locks of that class take FACTOR times as long, 0 to 100.
+/// Returns the spin locks of a name. Tasks sleep for locks of other classes.
+///
+/// # Errors
+/// A name of no class, or of a class for which tasks sleep.
+pub(crate) fn spin_class(name: &str) -> Result<LockClass, CallError> {
+    let spin = || LockClass::ALL.iter().filter(|class| class.is_spin());
+    if let Some(&class) = spin().find(|class| class.name() == name) {
+        return Ok(class);
+    }
+    if LockClass::ALL.iter().any(|class| class.name() == name) {
+        let names: Vec<&str> = spin().map(|class| class.name()).collect();
+        return Err(CallError::Other(format!(
+            "`{name}` is no spin lock: only the holds and waits of spin locks are recorded and \
+             scaled; name one of {}",
+            names.join(", ")
+        )));
+    }
+    Err(UnknownName::new("lock class", name, spin().map(|class| class.name())).into())
+}
+
+/// Parses `CLASS=FACTOR`: holds of spin locks of that class take FACTOR times as long, 0.001 to
+/// 100.
+///
+/// # Errors
+/// Another form, another class, or a factor that is out of range.
 pub fn hold_scale(text: &str) -> Result<HoldScale, CallError> {
     let wrong =
         |what: &str| CallError::Other(format!("--hold {text}: {what}, as in --hold zone=0.5"));
     let (name, factor) = text.split_once('=').ok_or_else(|| wrong("say CLASS=FACTOR"))?;
-    let class = LockClass::ALL.iter().find(|class| class.name() == name).copied();
-    let class = class.ok_or_else(|| {
-        UnknownName::new("lock class", name, LockClass::ALL.iter().map(|class| class.name()))
-    })?;
+    let class = spin_class(name)?;
     let factor: f64 = factor.parse().map_err(|_| wrong("the factor is a number"))?;
-    if !(0.0..=100.0).contains(&factor) {
-        return Err(wrong("the factor is from 0 to 100"));
+    if !(0.001..=100.0).contains(&factor) {
+        return Err(wrong("the factor is from 0.001 to 100"));
     }
     Ok(HoldScale { class, factor_1024: (factor * 1024.0).round() as u32 })
 }
@@ -178,10 +203,7 @@ pub enum CallOrRun {
 /// Returns the parts that are scaled if none is named.
 fn usual_parts(limits: &[WaitShare]) -> Vec<Scalable> {
     let waited = limits.iter().filter(|limit| limit.share >= WAITED);
-    let holds = waited.filter_map(|limit| {
-        let class = LockClass::ALL.iter().find(|class| class.name() == limit.class)?;
-        Some(Scalable::Hold(*class))
-    });
+    let holds = waited.filter_map(|limit| Some(Scalable::Hold(spin_class(&limit.class).ok()?)));
     holds.chain([Scalable::Handoff, Scalable::Lines]).collect()
 }
 

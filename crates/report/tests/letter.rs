@@ -280,3 +280,10 @@ fn a_page_names_first_arms_seeds_and_machines() {
                 of x86-32, simulated (reap).\n\n";
     assert!(text.starts_with(head), "{text}");
 }
+
+#[test]
+fn what_got_worse_names_the_point_of_a_sweep() {
+    let text = page(&[(document("churn", 64), notes()), (document("churn", 8), notes())]);
+    let worse = "worse: churn 64 lazy: held_max +300.0%; churn 8 lazy: held_max +300.0%";
+    assert!(text.contains(worse), "{text}");
+}

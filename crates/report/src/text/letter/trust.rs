@@ -43,6 +43,8 @@ fn title(analysis: &Robustness, document: &Document) -> String {
     let params =
         analysis.params.iter().filter(|(name, value)| document.params.get(*name) != Some(value));
     differs.extend(params.map(|(name, value)| format!("{name}={value}")));
+    let without = document.params.keys().filter(|name| !analysis.params.contains_key(*name));
+    differs.extend(without.map(|name| format!("no {name}")));
     let differs = if differs.is_empty() {
         String::new()
     } else {
