@@ -1,11 +1,13 @@
 //! The commands and options of the command line.
 
+mod one_arm;
 mod pictures;
 
 use std::path::PathBuf;
 
 use clap::{Parser, Subcommand, ValueEnum};
 use mmscale_harness::Shape;
+pub(crate) use one_arm::OneArm;
 pub(crate) use pictures::{PageArgs, TraceArgs};
 
 /// The version, and the sources that the program was built from.
@@ -654,32 +656,8 @@ pub(crate) struct WhatIfArgs {
     /// CPUs wait for, `handoff` and `lines` if none is named
     #[arg(long, value_name = "A,B", value_delimiter = ',')]
     pub(crate) of: Vec<String>,
-    /// CPUs of the machine, 1 to 4096; several values make an analysis each
-    #[arg(help_heading = MACHINE, long, value_name = "N", allow_negative_numbers = true)]
-    pub(crate) cpus: Option<String>,
-    /// How CPUs are grouped where --cpus is not the profile's
-    #[arg(help_heading = MACHINE, long, value_enum, default_value_t = ShapeArg::Keep)]
-    pub(crate) shape: ShapeArg,
-    /// The simulated machine: a built-in profile, or the path of a profile file
-    #[arg(help_heading = MACHINE, long, value_name = "NAME|FILE")]
-    pub(crate) profile: Option<PathBuf>,
-    /// The arm; the study's first one if none is named
-    #[arg(help_heading = ARMS, long, value_name = "NAME")]
-    pub(crate) arm: Option<String>,
-    /// Use an arm with these policies
-    #[arg(
-        help_heading = ARMS,
-        long = "policy",
-        value_name = "[NAME:]KEY=POLICY,..",
-        conflicts_with = "arm"
-    )]
-    pub(crate) policies: Vec<String>,
-    /// Simulate the mechanisms of this version of Linux: 5.10, 5.15, 6.1, 6.12 or 6.18
-    #[arg(help_heading = ARMS, long, value_name = "VERSION")]
-    pub(crate) linux: Option<String>,
-    /// Set a parameter of the study; several values (key=8,16) make an analysis each
-    #[arg(help_heading = ARMS, long = "set", value_name = "KEY=VALUE", allow_hyphen_values = true)]
-    pub(crate) set: Vec<String>,
+    #[command(flatten)]
+    pub(crate) of_arm: OneArm,
     /// How many seeds each point runs
     #[arg(help_heading = SIZE, long, value_name = "N", default_value_t = 2, value_parser = whole)]
     pub(crate) seeds: u64,

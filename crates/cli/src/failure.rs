@@ -3,7 +3,7 @@
 use std::fmt;
 use std::process::ExitCode;
 
-use mmscale_harness::CallError;
+use mmscale_harness::{CallError, CallOrRun};
 use mmscale_report::FolderError;
 
 /// A failure with its exit code.
@@ -36,6 +36,15 @@ impl fmt::Display for Failure {
 impl From<CallError> for Failure {
     fn from(error: CallError) -> Self {
         Self::Call(error.into())
+    }
+}
+
+impl From<CallOrRun> for Failure {
+    fn from(why: CallOrRun) -> Self {
+        match why {
+            CallOrRun::Call(why) => why.into(),
+            CallOrRun::Run(why) => Self::Run(why.into()),
+        }
     }
 }
 

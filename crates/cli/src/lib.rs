@@ -27,6 +27,7 @@ mod letter;
 mod list;
 #[cfg(feature = "live")]
 mod live;
+mod one_arm;
 mod output;
 mod policies;
 mod profile;

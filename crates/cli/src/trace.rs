@@ -3,19 +3,15 @@
 use std::path::Path;
 
 use anyhow::{Context, anyhow};
-use mmscale_document::Target;
-use mmscale_harness::{
-    CallError, CallOrRun, Checks, Length, Origin, PolicyArm, Registry, Request, fits_host,
-    linux_version, lock_class, plan, trace as run_again,
-};
+use mmscale_harness::{Length, Origin, Registry, fits_host, lock_class, plan, trace as run_again};
 use mmscale_report::{folded, perfetto, story};
 
 use crate::args::TraceArgs;
 use crate::destination::{Destination, FOLDED, TRACE};
 use crate::failure::Failure;
 use crate::interrupt::{self, Grace};
+use crate::one_arm::Seeds;
 use crate::output;
-use crate::settings::settings;
 
 /// The time before and after a wait that a trace has, in ps.
 const AROUND_PS: u64 = 100_000_000;
@@ -35,20 +31,18 @@ pub(crate) fn trace(registry: Registry, origin: Origin, args: &TraceArgs) -> Res
     let interrupt = interrupt::on_signals(Grace::Computing)
         .context("cannot watch for Ctrl-C")
         .map_err(Failure::Run)?;
-    let plans = plan(registry, &request(args, origin)?)?;
+    let length = if args.quick { Length::Quick } else { Length::Full };
+    let seeds = Seeds { first: args.seed, number: 1 };
+    let request = args.of_arm.request(vec![args.study.clone()], seeds, length, origin)?;
+    let plans = plan(registry, &request)?;
     fits_host(&plans)?;
     let [plan] = &plans[..] else {
         return Err(wrong("a trace is of one run: name one study and one point".to_owned()));
     };
-    // That of --policy follows the study's first one.
-    let arm = plan.arms[if args.policies.is_empty() { 0 } else { plan.arms.len() - 1 }];
+    let arm = args.of_arm.of(&plan.arms);
     let name = plan.study.name();
     output::tell(&format!("{name}: running seed {} twice", args.seed));
-    let traced = run_again(plan, (arm, args.seed), class, AROUND_PS, &interrupt);
-    let traced = traced.map_err(|why| match why {
-        CallOrRun::Call(why) => Failure::from(why),
-        CallOrRun::Run(why) => Failure::Run(why.into()),
-    })?;
+    let traced = run_again(plan, (arm, args.seed), class, AROUND_PS, &interrupt)?;
     if let [first, second] = traced.fingerprints
         && first != second
     {
@@ -62,27 +56,5 @@ pub(crate) fn trace(registry: Registry, origin: Origin, args: &TraceArgs) -> Res
             stacks.write(folded(&traced.timeline, traced.window))?;
         }
         output::print(&format!("{}\n", story(&traced.timeline).join("\n")))
-    })
-}
-
-fn request(args: &TraceArgs, origin: Origin) -> Result<Request, Failure> {
-    let settings = settings(&args.set, args.cpus.as_deref(), args.hz.as_deref())?;
-    let policies = args.policies.iter().map(|text| PolicyArm::parse(text));
-    Ok(Request {
-        studies: vec![args.study.clone()],
-        on: Some(Target::Sim),
-        arms: args.arm.iter().cloned().collect(),
-        policies: policies.collect::<Result<_, _>>().map_err(CallError::from)?,
-        linux: args.linux.as_deref().map(linux_version).transpose().map_err(CallError::from)?,
-        profile: args.profile.clone(),
-        settings,
-        seeds: Some(1),
-        first_seed: args.seed,
-        length: if args.quick { Length::Quick } else { Length::Full },
-        checks: Checks::Off,
-        blame: false,
-        hold_scale: None,
-        shape: args.shape.into(),
-        origin,
     })
 }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::{ARMS, MACHINE, OUTPUT, SIZE, ShapeArg, whole};
+use super::{OUTPUT, OneArm, SIZE, whole};
 
 /// Examples of `report`.
 const PAGE_EXAMPLES: &str = "\
@@ -39,35 +39,8 @@ pub(crate) struct TraceArgs {
     /// The moment: the worst wait for a lock, by its class or by a metric of it
     #[arg(long, value_name = "worst:LOCK")]
     pub(crate) around: String,
-    /// CPUs of the machine, 1 to 4096
-    #[arg(help_heading = MACHINE, long, value_name = "N", allow_negative_numbers = true)]
-    pub(crate) cpus: Option<String>,
-    /// How CPUs are grouped where --cpus is not the profile's
-    #[arg(help_heading = MACHINE, long, value_enum, default_value_t = ShapeArg::Keep)]
-    pub(crate) shape: ShapeArg,
-    /// The simulated machine: a built-in profile, or the path of a profile file
-    #[arg(help_heading = MACHINE, long, value_name = "NAME|FILE")]
-    pub(crate) profile: Option<PathBuf>,
-    /// Timer interrupts a second: 100, 250, 300 or 1000
-    #[arg(help_heading = MACHINE, long, value_name = "N", allow_negative_numbers = true)]
-    pub(crate) hz: Option<String>,
-    /// The arm; the study's first one if none is named
-    #[arg(help_heading = ARMS, long, value_name = "NAME")]
-    pub(crate) arm: Option<String>,
-    /// Use an arm with these policies
-    #[arg(
-        help_heading = ARMS,
-        long = "policy",
-        value_name = "[NAME:]KEY=POLICY,..",
-        conflicts_with = "arm"
-    )]
-    pub(crate) policies: Vec<String>,
-    /// Simulate the mechanisms of this version of Linux: 5.10, 5.15, 6.1, 6.12 or 6.18
-    #[arg(help_heading = ARMS, long, value_name = "VERSION")]
-    pub(crate) linux: Option<String>,
-    /// Set a parameter of the study
-    #[arg(help_heading = ARMS, long = "set", value_name = "KEY=VALUE", allow_hyphen_values = true)]
-    pub(crate) set: Vec<String>,
+    #[command(flatten)]
+    pub(crate) of_arm: OneArm,
     /// The seed
     #[arg(
         help_heading = SIZE,
