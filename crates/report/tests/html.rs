@@ -5,7 +5,8 @@ use std::fs;
 
 use mmscale_document::{
     ArmRecord, Average, Better, BlameRecord, Build, CallRecord, Claim, Document, Doing, Histogram,
-    Host, LockRecord, Metric, MovedNumber, ROBUST_SCHEMA, Robustness, SCHEMA, Target, Value,
+    Host, LockRecord, Metric, MovedNumber, ParamValue, ROBUST_SCHEMA, Robustness, SCHEMA, Target,
+    Value,
 };
 use mmscale_report::compare::read;
 use mmscale_report::{HtmlError, Notes, html_page};
@@ -161,6 +162,20 @@ fn every_picture_is_there_with_a_sentence_and_nothing_is_requested() {
     assert!(!page.contains("http"), "nothing is requested");
     assert!(page.contains("mmscale run churn"), "the command");
     assert!(page.contains("prefers-color-scheme: dark"));
+}
+
+#[test]
+fn runs_of_one_study_have_names_of_their_own() {
+    let of = |layout: &str| {
+        let mut document = document(8, "churn");
+        document.params.insert("layout".into(), ParamValue::Choice(layout.into()));
+        document
+    };
+    let page = page(&[of("app"), of("huge")], &[]);
+    for layout in ["app", "huge"] {
+        let title = format!("<h2>churn {layout}, 8 CPUs of ");
+        assert!(page.contains(&title), "{title}\n{page}");
+    }
 }
 
 #[test]

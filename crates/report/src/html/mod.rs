@@ -24,7 +24,7 @@ use thiserror::Error;
 pub(crate) use embed::documents_of;
 use picture::Picture;
 
-use crate::text::{Notes, answer, robust_text, text};
+use crate::text::{Notes, answer, point, robust_text, text};
 
 /// Maximum size of a page, in bytes. Browsers take seconds for larger ones.
 const MOST_BYTES: usize = 64 << 20;
@@ -133,9 +133,12 @@ fn title(runs: &[(&Document, Notes<'_>)], analyses: &[&Robustness]) -> String {
 }
 
 fn sections(runs: &[(&Document, Notes<'_>)], analyses: &[&Robustness]) -> Vec<Section> {
-    let documents = runs.iter().map(|(document, _)| *document);
-    let mut sections = of_curves(documents);
-    sections.extend(runs.iter().map(|(document, notes)| of_run(document, notes)));
+    let documents: Vec<&Document> = runs.iter().map(|(document, _)| *document).collect();
+    let mut sections = of_curves(documents.iter().copied());
+    let of_run = |(document, notes): &(&Document, Notes<'_>)| {
+        of_run(&point(document, &documents), document, notes)
+    };
+    sections.extend(runs.iter().map(of_run));
     sections.extend(analyses.iter().map(|analysis| of_analysis(analysis)));
     sections
 }
@@ -176,14 +179,15 @@ fn commands(documents: &[&Document]) -> Vec<String> {
     all
 }
 
-fn of_run(document: &Document, notes: &Notes<'_>) -> Section {
+/// Returns the section of a run with a name of its own among those of its study.
+fn of_run(name: &str, document: &Document, notes: &Notes<'_>) -> Section {
     let mut pictures = dots::pictures(document);
     pictures.extend(waits::pictures(document));
     pictures.extend(matrix::pictures(document));
     pictures.extend(flame::pictures(document));
     let entries = answer(document, notes);
     Section {
-        title: format!("{}, {} CPUs of {}", document.study, document.cpus, document.profile),
+        title: format!("{name}, {} CPUs of {}", document.cpus, document.profile),
         about: html! {
             p.about { (notes.summary) }
             dl { @for (key, entry) in &entries { dt { (key) } dd { (entry) } } }
