@@ -336,8 +336,7 @@ faults! {
         /// A CPU that is several generations behind forgets the last one only.
         TlbOneGenerationAssumed = "tlb-one-generation-assumed", "tlb::", Quick;
         /// A CPU that has caught up wakes no sleeper.
-        TlbSleepersUnwoken = "tlb-sleepers-unwoken", "leave_limbo",
-            Missed("not found in 3200 schedules of the scenario about limbo");
+        TlbSleepersUnwoken = "tlb-sleepers-unwoken", "leave_limbo", Caught;
         /// A CPU that comes back to an address space forgets nothing.
         TlbSwitchForgetsNothing = "tlb-switch-forgets-nothing", "tlb::", Quick;
         /// A recent invalidation is used for another generation.
