@@ -4,7 +4,7 @@
 //! waits until its CPU is the earliest in virtual time, and costs what moving the line costs. In
 //! the model checker it is a scheduling point.
 
-use super::CpuId;
+use super::{CpuId, LockInstance};
 use crate::names::named;
 use core::sync::atomic::Ordering;
 
@@ -115,6 +115,13 @@ pub trait OwnedValue<T: Copy> {
 pub unsafe trait RawSpin {
     /// A free lock of `class`.
     fn new(class: LockClass) -> Self;
+    /// A free lock: `instance` of `class`, for machines whose statistics name single locks.
+    fn named(class: LockClass, _instance: LockInstance) -> Self
+    where
+        Self: Sized,
+    {
+        Self::new(class)
+    }
     /// Takes the lock; spins until it is free.
     fn lock(&self);
     /// Takes the lock if it is free; returns whether it did.

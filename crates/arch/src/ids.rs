@@ -56,6 +56,19 @@ impl NodeId {
     }
 }
 
+/// Which lock of its class a lock is. Only statistics use it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum LockInstance {
+    /// One of many that have no name, or the only one.
+    Unnamed,
+    /// The lock with a number: that of a zone, for example.
+    Numbered(u32),
+    /// A CPU's.
+    OfCpu(CpuId),
+    /// That of a memory group on a node.
+    OfGroup(u32, NodeId),
+}
+
 /// A page-frame number. Frames are numbered from 0 over the whole machine.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Pfn(u32);

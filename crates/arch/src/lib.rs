@@ -31,6 +31,7 @@ mod cpu;
 mod event;
 mod func;
 mod ids;
+mod instance;
 mod io;
 mod machine;
 mod mask;
@@ -52,9 +53,10 @@ pub use event::{
 };
 pub use func::Func;
 pub use ids::{
-    CpuId, MAX_CPUS, MAX_NODES, MAX_ORDER, NodeId, ORDERS, Order, PAGEBLOCK_ORDER, Pfn, TaskId,
-    VirtAddr,
+    CpuId, LockInstance, MAX_CPUS, MAX_NODES, MAX_ORDER, NodeId, ORDERS, Order, PAGEBLOCK_ORDER,
+    Pfn, TaskId, VirtAddr,
 };
+pub use instance::NamedLock;
 pub use io::{IoBusy, IoDirection, IoDone, PageIo};
 pub use machine::{
     Broadcast, Callbacks, HotplugError, Ipi, LockHold, Machine, Priority, TaskEntry, TaskSpec,

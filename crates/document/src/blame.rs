@@ -1,5 +1,5 @@
 //! Blame: what the holders of a lock did while others waited for it. Raw rows as machines collect
-//! them ([`BlameRow`]), sums as documents show them ([`BlameRecord`]).
+//! them ([`BlameRows`]), sums as documents show them ([`BlameRecord`], [`NamedLockRecord`]).
 
 use std::collections::BTreeMap;
 
@@ -12,8 +12,18 @@ use serde::{Deserialize, Serialize};
 )]
 #[serde(rename_all = "snake_case")]
 pub enum Doing {
-    /// It worked on its call path: operations, cache misses, interrupts that it handled.
+    /// It worked on its call path: operations, hits in its cache, interrupts that it handled.
     Work,
+    /// It waited for a cache line that the other thread of its core had.
+    MissCore,
+    /// It waited for a line that another CPU with the same last-level cache had.
+    MissCluster,
+    /// It waited for a line that a CPU of the same node, with another cache, had.
+    MissNode,
+    /// It waited for a line that a CPU of another node had.
+    MissRemote,
+    /// It waited for a line from memory.
+    MissMemory,
     /// Nothing held the lock: it was on its way from one CPU to the next.
     Handover,
     /// The hypervisor or firmware had its CPU.
@@ -38,6 +48,66 @@ pub struct BlameRow {
     pub through: Option<String>,
     /// The sum of these stretches over all waits, in ps.
     pub wait_ps: u64,
+}
+
+/// The waits for one lock, or for all locks of a class that have no name of their own.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct NamedLockRow {
+    /// Its class.
+    pub class: String,
+    /// Its name: `zone 1`, `lruvec of group 7 on node 0`; the class if it has none.
+    pub lock: String,
+    /// How often a CPU waited for it.
+    pub waits: u64,
+    /// The sum of these waits, in ps.
+    pub wait_ps: u64,
+}
+
+/// The record of a run's waits: raw rows as machines collect them.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct BlameRows {
+    /// The holders' work meanwhile.
+    pub shares: Vec<BlameRow>,
+    /// These waits by lock.
+    pub locks: Vec<NamedLockRow>,
+}
+
+/// The waits for one lock, summed over the seeds of an arm.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NamedLockRecord {
+    /// Its class: `zone`, `pcp`, ...
+    pub class: String,
+    /// Its name: `zone 1`, `lruvec of group 7 on node 0`. The class stands for all locks of the
+    /// class that have no name.
+    pub lock: String,
+    /// How often a CPU waited for it.
+    pub waits: u64,
+    /// The sum of these waits, in ns.
+    pub wait_total_ns: u64,
+}
+
+impl NamedLockRecord {
+    /// Sums rows by lock. The longest total comes first.
+    pub fn aggregate<'a>(rows: impl IntoIterator<Item = &'a NamedLockRow>) -> Vec<Self> {
+        let mut sums = BTreeMap::<_, (u64, u64)>::new();
+        for row in rows {
+            let (waits, wait_ps) = sums.entry((&row.class, &row.lock)).or_default();
+            *waits += row.waits;
+            *wait_ps += row.wait_ps;
+        }
+        let mut records: Vec<_> = sums
+            .into_iter()
+            .map(|((class, lock), (waits, ps))| Self {
+                class: class.clone(),
+                lock: lock.clone(),
+                waits,
+                wait_total_ns: ps / 1000,
+            })
+            .collect();
+        records.sort_by_key(|record| std::cmp::Reverse(record.wait_total_ns));
+        records
+    }
 }
 
 /// A share of the waits for the locks of one class in one function, summed over the seeds of an

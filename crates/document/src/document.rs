@@ -7,7 +7,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    BlameRecord, Build, CallRecord, LockRecord, Metric, ParamValue, SectionRecord, Topology,
+    BlameRecord, Build, CallRecord, CriticalPath, LockRecord, Metric, NamedLockRecord, ParamValue,
+    SectionRecord, Topology,
 };
 
 /// The name and version of the document format, as in its `schema` field.
@@ -198,6 +199,12 @@ pub struct ArmRecord {
     /// run did not record it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub blame: Vec<BlameRecord>,
+    /// The waits by lock, the longest total first; with `blame`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub named_locks: Vec<NamedLockRecord>,
+    /// The time of each operation of the programs, the longest total first; with `blame`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub critical_paths: Vec<CriticalPath>,
     /// CPU time by call path, summed over seeds. Empty if the study does not collect it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub calls: Vec<CallRecord>,

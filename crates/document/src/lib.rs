@@ -10,6 +10,7 @@
 
 mod blame;
 mod call;
+mod critical;
 mod document;
 mod fingerprint;
 mod lock;
@@ -26,8 +27,9 @@ mod value;
 mod watched;
 mod whatif;
 
-pub use blame::{BlameRecord, BlameRow, Doing};
+pub use blame::{BlameRecord, BlameRow, BlameRows, Doing, NamedLockRecord, NamedLockRow};
 pub use call::{CallRecord, CallRow};
+pub use critical::{CriticalPath, PathPart};
 pub use document::{
     ArmRecord, CpuTimeRecord, Document, FailureRecord, GapRecord, Histogram, Host, PerCpu, SCHEMA,
     Span, Target, schema_json,

@@ -22,18 +22,19 @@ impl Interval {
     }
 }
 
-/// A lock: its class, and its number among those of the class that CPUs waited for.
+/// A lock: its class and its name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LockName {
     /// The class: `zone`, `lruvec`, ...
     pub class: String,
-    /// The number, from 0 in the order of the first wait.
-    pub number: u32,
+    /// Its name: `zone 1`, `lruvec of group 7 on node 0`; `pte #3` for the fourth of the class
+    /// that has none, in the order of their first use.
+    pub name: String,
 }
 
 impl std::fmt::Display for LockName {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} {}", self.class, self.number)
+        f.write_str(&self.name)
     }
 }
 

@@ -33,6 +33,8 @@ fn arm() -> ArmRecord {
         cpu_time: None,
         locks: LockRecord::aggregate([&row]),
         blame: vec![],
+        named_locks: vec![],
+        critical_paths: vec![],
         calls: vec![],
         per_cpu: BTreeMap::new(),
         histograms: BTreeMap::new(),

@@ -4,13 +4,13 @@ use crate::arm::Arm;
 use crate::hold;
 #[cfg(feature = "live")]
 use crate::look::LiveRequest;
-use crate::machine::{self, HostCost, MachineSpec, Program, set_machine};
+use crate::machine::{self, HostCost, MachineRun, MachineSpec, Program, set_machine};
 use crate::meters::Idle;
 use crate::study::{RunContext, SeedResult, StudyError};
 use crate::workload::seen::{FinishedRun, KernelRan, Source};
 use crate::workload::{Env, Meter, Phases, Run, Seen, Verdict, Workload};
 use mmscale_arch::{CpuId, Machine, Probe, Trace, TraceGroup};
-use mmscale_document::{CpuTimeRecord, Target};
+use mmscale_document::{CpuTimeRecord, CriticalPath, Target};
 use mmscale_kernel::Kernel;
 use std::any::Any;
 use std::ops::Range;
@@ -190,6 +190,13 @@ fn cpu_time<W: Workload>(seen: &Seen<'_, W>) -> Option<CpuTimeRecord> {
     Some(CpuTimeRecord { all_ns: seen.cpu_time_ns() as u64, busy_ns: busy_ns as u64 })
 }
 
+/// Returns where the time of each operation went, if the run recorded what holders did.
+fn critical_paths(run: &MachineRun) -> Vec<CriticalPath> {
+    let recorded = !run.blame.locks.is_empty();
+    let of = || CriticalPath::of(&run.calls, &run.locks, &run.blame.shares);
+    if recorded { of() } else { vec![] }
+}
+
 /// Computes all metrics and the additional results.
 fn measured<W: Workload>(seen: &Seen<'_, W>) -> SeedResult {
     let window_ns = W::window_ns(seen.plan);
@@ -205,6 +212,7 @@ fn measured<W: Workload>(seen: &Seen<'_, W>) -> SeedResult {
         Source::Kernel(kernel) => {
             result.locks.clone_from(&kernel.machine.locks);
             result.blame.clone_from(&kernel.machine.blame);
+            result.critical_paths = critical_paths(&kernel.machine);
             result.made = kernel.machine.made;
             result.cpu_time = cpu_time(seen);
             result.fingerprint = kernel.machine.fingerprint;

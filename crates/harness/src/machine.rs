@@ -6,7 +6,7 @@ use crate::study::{Checks, RunContext, StudyError};
 use crate::timelines::Timelines;
 use crate::trails::Trails;
 use mmscale_arch::{CpuId, Machine, Probe};
-use mmscale_document::{BlameRow, CallRow, LockRow, Target};
+use mmscale_document::{BlameRows, CallRow, LockRow, Target};
 use mmscale_frames::page_alloc::MemoryMap;
 use mmscale_kernel::coverage::CallSet;
 use mmscale_kernel::{FinalCheck, Kernel};
@@ -56,7 +56,7 @@ pub struct MachineRun {
     pub locks: Vec<LockRow>,
     /// The work of the holders of locks while others waited, if the run requested it; simulated
     /// machines only.
-    pub blame: Vec<BlameRow>,
+    pub blame: BlameRows,
     /// CPU time by call path.
     pub calls: Vec<CallRow>,
     /// The probes, in the order of CPUs.
@@ -336,7 +336,7 @@ fn on_threads<P: Program>(
     Ok(MachineRun {
         end_ns: outcome.wall_ns,
         locks: outcome.locks,
-        blame: Vec::new(),
+        blame: BlameRows::default(),
         calls: outcome.calls,
         made: CallSet::default(),
         probes: outcome.probes,

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use mmscale_document::{
-    Better, BlameRow, CallRow, CpuTimeRecord, Histogram, LockRow, PerCpu, SectionRecord, Span,
-    Target, Value,
+    Better, BlameRows, CallRow, CpuTimeRecord, CriticalPath, Histogram, LockRow, PerCpu,
+    SectionRecord, Span, Target, Value,
 };
 use mmscale_kernel::coverage::CallSet;
 use mmscale_mm::versions::Version;
@@ -327,7 +327,9 @@ pub struct SeedResult {
     /// Lock statistics by class and call path.
     pub locks: Vec<LockRow>,
     /// The work of the holders of locks while others waited, if the request asks for it.
-    pub blame: Vec<BlameRow>,
+    pub blame: BlameRows,
+    /// The time of each operation of the programs; with `blame`.
+    pub critical_paths: Vec<CriticalPath>,
     /// CPU time while locks were counted; simulated machines only.
     pub cpu_time: Option<CpuTimeRecord>,
     /// The kinds of calls that the programs made; machines with this memory manager only.

@@ -125,6 +125,8 @@ mod tests {
             cpu_time: None,
             locks: vec![],
             blame: vec![],
+            named_locks: vec![],
+            critical_paths: vec![],
             calls: vec![],
             per_cpu: BTreeMap::new(),
             histograms: BTreeMap::new(),

@@ -9,6 +9,7 @@ pub mod compare;
 mod csv;
 pub mod figure;
 mod folder;
+mod holder;
 mod html;
 mod json;
 mod limits;

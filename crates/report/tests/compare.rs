@@ -49,6 +49,8 @@ fn arm(name: &str, factor: f64) -> ArmRecord {
         cpu_time: None,
         locks: vec![],
         blame: vec![],
+        named_locks: vec![],
+        critical_paths: vec![],
         calls: vec![],
         per_cpu: BTreeMap::new(),
         histograms: BTreeMap::new(),

@@ -52,6 +52,8 @@ fn arm(name: &str, scale: f64, text: &str) -> ArmRecord {
             wait_max_ns: 3_000,
             ..LockRecord::default()
         }],
+        named_locks: vec![],
+        critical_paths: vec![],
         blame: vec![BlameRecord {
             class: text.into(),
             waiter: text.into(),

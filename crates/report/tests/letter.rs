@@ -56,6 +56,8 @@ fn arm(name: &str, factor: f64) -> ArmRecord {
         cpu_time: Some(CpuTimeRecord { all_ns: 20_000_000, busy_ns: 14_000_000 }),
         locks: vec![lock("folio_add", wait(4e6)), lock("release_pages", wait(3e6))],
         blame: vec![],
+        named_locks: vec![],
+        critical_paths: vec![],
         calls: vec![],
         per_cpu: BTreeMap::new(),
         histograms: BTreeMap::new(),

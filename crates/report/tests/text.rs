@@ -63,6 +63,8 @@ fn arm(name: &str, scale: f64) -> ArmRecord {
             lock("zone", "rmqueue_bulk", 398_000, contentions / 2),
         ],
         blame: vec![],
+        named_locks: vec![],
+        critical_paths: vec![],
         calls: vec![],
         per_cpu: BTreeMap::new(),
         histograms: BTreeMap::new(),

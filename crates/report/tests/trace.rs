@@ -122,7 +122,7 @@ fn ns(from: u64, to: u64) -> Interval {
 }
 
 fn zone() -> LockName {
-    LockName { class: "zone".into(), number: 0 }
+    LockName { class: "zone".into(), name: "zone 0".into() }
 }
 
 /// CPU 3 holds a lock from 100 to 500; CPU 7 waits for it from 200 to 560, in two functions, with

@@ -62,6 +62,8 @@ fn run() -> Document {
             lock("pcp", "free_pages", 0, 0),
         ],
         blame: vec![],
+        named_locks: vec![],
+        critical_paths: vec![],
         calls: vec![],
         per_cpu: BTreeMap::new(),
         histograms: BTreeMap::new(),

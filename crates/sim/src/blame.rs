@@ -20,15 +20,18 @@
 //! CPU 3  |-- lru_lock --|- waits for zone ..|h|--|-- |        for zone: through zone
 //! ```
 //!
+//! Misses are stretches of their own, by the distance of the line. An interrupt in the middle of
+//! one counts as coming after it.
+//!
 //! Interrupts that a CPU handles while it waits count as part of its wait. Nothing of this charges
 //! virtual time or changes a result; a run records it only if it asks for it
 //! ([`crate::SimConfig::blame`]).
 
 use crate::sections::Waited;
 use crate::stats::{ROOT_PATH, Stats};
-use mmscale_arch::LockClass;
-use mmscale_document::{BlameRow, Doing};
-use std::collections::VecDeque;
+use mmscale_arch::{LockClass, LockInstance, NamedLock};
+use mmscale_document::{BlameRow, BlameRows, Doing, NamedLockRow};
+use std::collections::{BTreeMap, VecDeque};
 
 /// A holder that is blamed, with the number of its call path.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -155,7 +158,15 @@ fn sum_holds(history: &History, (arrived, grant): (u64, u64), sums: &mut Sums) {
     sums.add(Culprit::HANDOVER, handover_ps + grant - at);
 }
 
+/// The waits for one lock that one row of statistics counts.
+#[derive(Clone, Copy, Default)]
+struct Waits {
+    count: u64,
+    ps: u64,
+}
+
 /// The record of a run so far.
+#[derive(Default)]
 pub(crate) struct Blame {
     /// By CPU.
     logs: Vec<Log>,
@@ -163,11 +174,13 @@ pub(crate) struct Blame {
     histories: Vec<History>,
     /// By the row of lock statistics that counts the waits.
     by_row: Vec<Sums>,
+    /// The waits, by row and by the lock's name.
+    by_lock: BTreeMap<(u32, LockInstance), Waits>,
 }
 
 impl Blame {
     pub(crate) fn new(cpus: usize) -> Self {
-        Self { logs: vec![Log::default(); cpus], histories: Vec::new(), by_row: Vec::new() }
+        Self { logs: vec![Log::default(); cpus], ..Self::default() }
     }
     fn history(&mut self, id: u32) -> &mut History {
         let at = id as usize;
@@ -192,6 +205,14 @@ impl Blame {
             log.end(now, Culprit { path, doing, through: None });
         }
     }
+    /// CPU `at`, on `path` until `now`, waits for a cache line in the `ps` that follow.
+    pub(crate) fn missed(&mut self, at: usize, (now, path): (u64, u32), doing: Doing, ps: u64) {
+        self.end_stretch(at, now, path);
+        let log = &mut self.logs[at];
+        if log.waiting == 0 {
+            log.end(now + ps, Culprit { path, doing, through: None });
+        }
+    }
     /// CPU `at` has a lock since `since`.
     pub(crate) fn taken(&mut self, at: usize, since: u64) {
         self.logs[at].take(since);
@@ -214,8 +235,9 @@ impl Blame {
     ) -> bool {
         let log = &mut self.logs[at];
         let mine = log.stretches.iter().filter(|stretch| stretch.to > from);
-        let stretches: Vec<_> =
-            mine.map(|part| Stretch { from: part.from.max(from), ..*part }).collect();
+        let stretches =
+            mine.map(|part| Stretch { from: part.from.max(from), to: part.to.min(to), ..*part });
+        let stretches: Vec<_> = stretches.filter(|part| part.to > part.from).collect();
         let mut sums = Sums::default();
         stretches.iter().for_each(|part| sums.add(part.culprit, part.to - part.from));
         log.held = log.held.saturating_sub(1);
@@ -231,7 +253,7 @@ impl Blame {
     pub(crate) fn granted(
         &mut self,
         id: u32,
-        class: LockClass,
+        NamedLock { class, instance }: NamedLock,
         to: usize,
         row: u32,
         wait: (u64, u64),
@@ -242,6 +264,9 @@ impl Blame {
         self.history(id);
         let history = &self.histories[id as usize];
         sum_holds(history, wait, &mut self.by_row[row as usize]);
+        let waits = self.by_lock.entry((row, instance)).or_default();
+        waits.count += 1;
+        waits.ps += wait.1 - wait.0;
         let log = &mut self.logs[to];
         if log.held > 0 && log.waiting == 0 {
             let from = log.until;
@@ -251,9 +276,30 @@ impl Blame {
         }
         log.take(wait.1);
     }
-    /// Returns the rows, sorted by lock class, waiter and holder: numbers of paths depend on the
-    /// order of their first use. Waits that are not counted are left out.
-    pub(crate) fn into_rows(self, stats: &Stats) -> Vec<BlameRow> {
+    /// Returns the waits that are counted.
+    pub(crate) fn into_rows(self, stats: &Stats) -> BlameRows {
+        BlameRows { locks: self.lock_rows(stats), shares: self.shares(stats) }
+    }
+    /// Returns the waits by lock, in the order of classes and instances.
+    fn lock_rows(&self, stats: &Stats) -> Vec<NamedLockRow> {
+        let mut sums = BTreeMap::<_, Waits>::new();
+        for (&(row, instance), waits) in &self.by_lock {
+            let Some((class, _)) = stats.class_and_path(row) else { continue };
+            let sum = sums.entry((class, instance)).or_default();
+            sum.count += waits.count;
+            sum.ps += waits.ps;
+        }
+        let row = |((class, instance), waits): (_, Waits)| NamedLockRow {
+            class: LockClass::name(class).to_owned(),
+            lock: NamedLock { class, instance }.to_string(),
+            waits: waits.count,
+            wait_ps: waits.ps,
+        };
+        sums.into_iter().map(row).collect()
+    }
+    /// Returns the shares, sorted by lock class, waiter and holder: numbers of paths depend on the
+    /// order of their first use.
+    fn shares(self, stats: &Stats) -> Vec<BlameRow> {
         let mut rows = Vec::new();
         for (row, sums) in self.by_row.iter().enumerate() {
             let Some((class, waiter)) = stats.class_and_path(row as u32) else { continue };

@@ -22,6 +22,19 @@ impl Engine {
             blame.lost(at, here, what, ps);
         }
     }
+    /// The running CPU, which holds a lock, waits for a line of CPU `from` (`NO_CPU`: of memory) in
+    /// the `ps` that follow.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn blame_missed(&mut self, from: u16, ps: u64) {
+        let at = self.cur;
+        let here = (self.cpus[at].clock, self.cpus[at].path);
+        let doing = self.distances.miss(from, at);
+        if let Some(blame) = &mut self.blame {
+            blame.missed(at, here, doing, ps);
+        }
+        self.cpus[at].misses += 1;
+    }
     /// The running CPU has taken a lock without a wait.
     #[cold]
     #[inline(never)]
@@ -68,7 +81,7 @@ impl Engine {
             if queued {
                 blame.left_queue(to);
             }
-            blame.granted(id, lock.class, to, row, wait);
+            blame.granted(id, lock.name(), to, row, wait);
             self.cpus[to].logged = true;
         }
         self.record_wait(lock, to, row, wait);

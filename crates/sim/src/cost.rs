@@ -3,7 +3,7 @@
 use crate::cpu::{Counted, Moved};
 use crate::engine::Engine;
 use crate::heap::order_of;
-use crate::lines::{LineState, Usage};
+use crate::lines::{Fetched, LineState, Usage};
 use mmscale_arch::{Access, Line, Op, Order, Pfn};
 
 impl Engine {
@@ -11,9 +11,10 @@ impl Engine {
     #[inline]
     pub(crate) fn touch(&mut self, line: Line, access: Access) -> u64 {
         let Line::Frame(pfn) = line else {
-            let cost = self.lines.touch(line, self.cur, access, &self.distances);
-            self.note_miss(cost);
-            return self.scaled(cost);
+            let fetched = self.lines.touch(line, self.cur, access, &self.distances);
+            let cost = self.scaled(fetched.cost_ps);
+            self.note_miss(fetched, cost);
+            return cost;
         };
         if self.lines.is_own(pfn.index(), self.cur) {
             return self.scaled(self.distances.own_ps());
@@ -23,18 +24,19 @@ impl Engine {
     #[inline(never)]
     fn touch_frame(&mut self, pfn: Pfn, access: Access) -> u64 {
         let line = Line::Frame(pfn);
-        let cost = if access == Access::Peek {
+        let fetched = if access == Access::Peek {
             let from = self.frame_writer_now(pfn);
-            self.distances.transfer_ps(from, self.cur)
+            Fetched { from, cost_ps: self.distances.transfer_ps(from, self.cur) }
         } else {
             if access == Access::Write {
                 self.note_move(pfn);
             }
             self.lines.touch(line, self.cur, access, &self.distances)
         };
-        self.note_miss(cost);
         let seen = u64::from(1024_u32.saturating_sub(self.costs.frame_hidden_1024));
-        self.scaled(((cost * seen) >> 10).max(self.distances.own_ps()))
+        let cost = self.scaled(((fetched.cost_ps * seen) >> 10).max(self.distances.own_ps()));
+        self.note_miss(fetched, cost);
+        cost
     }
     /// Records the last writer of the frame's line before the running CPU writes to it.
     #[inline]
@@ -107,22 +109,17 @@ impl Engine {
     #[inline(never)]
     fn fetch_atomic(&mut self, line: &LineState, usage: Usage) -> u64 {
         let clock = self.cpus[self.cur].clock;
-        self.count_miss();
-        line.take(self.cur, usage, clock, &self.distances, self.costs.atomic_ps)
+        let (distances, atomic_ps) = (&self.distances, self.costs.atomic_ps);
+        let fetched = line.take(self.cur, usage, clock, distances, atomic_ps);
+        self.note_miss(fetched, self.scaled(fetched.cost_ps));
+        fetched.cost_ps
     }
-    /// Counts a line whose use cost `ps` as a miss, unless it was in the running CPU's cache.
+    /// Records a line that was not in the running CPU's cache and costs it the next `ps`, in a run
+    /// that records something.
     #[inline]
-    fn note_miss(&mut self, ps: u64) {
-        if ps > self.distances.own_ps() {
-            self.count_miss();
-        }
-    }
-    /// Counts a miss of the running CPU, in a run that records something.
-    #[inline]
-    fn count_miss(&mut self) {
-        let cpu = &mut self.cpus[self.cur];
-        if cpu.logged {
-            cpu.misses += 1;
+    fn note_miss(&mut self, fetched: Fetched, ps: u64) {
+        if self.cpus[self.cur].logged && usize::from(fetched.from) != self.cur {
+            self.blame_missed(fetched.from, ps);
         }
     }
     /// Scales `ps` of the running CPU's own work by the factor of the locks that it holds.

@@ -36,27 +36,40 @@ const fn reader(users: Users) -> u16 {
     ((users >> 16) as u16).wrapping_sub(1)
 }
 
-/// Uses a line on CPU `at`; returns the cost, in ps.
+/// A line in the cache of the CPU that uses it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Fetched {
+    /// The farthest CPU that had it, this one included; `NO_CPU`: memory.
+    pub(crate) from: u16,
+    /// The time of the transfer and, for an atomic, of the operation, in ps.
+    pub(crate) cost_ps: u64,
+}
+
+/// Uses a line on CPU `at`.
 #[inline]
-fn take(users: &mut Users, at: usize, access: Access, distances: &Distances) -> u64 {
+fn take(users: &mut Users, at: usize, access: Access, distances: &Distances) -> Fetched {
     const { assert!(NO_CPU == 0_u16.wrapping_sub(1)) };
     let (writer, reader) = (writer(*users), reader(*users));
     let me = at as u16;
     let mine = at as u32 + 1;
     if access != Access::Write {
         if writer == me || reader == me {
-            return distances.own_ps();
+            return Fetched { from: me, cost_ps: distances.own_ps() };
         }
         let from = if writer == NO_CPU { reader } else { writer };
         *users = *users & 0xffff | mine << 16;
-        return distances.transfer_ps(from, at);
+        return Fetched { from, cost_ps: distances.transfer_ps(from, at) };
     }
     *users = mine;
     let shared_by = if reader == NO_CPU { me } else { reader };
     let from_reader = distances.transfer_ps(shared_by, at);
     let nobody_else = writer == NO_CPU && reader != NO_CPU;
     let from_writer = if nobody_else { 0 } else { distances.transfer_ps(writer, at) };
-    from_writer.max(from_reader)
+    if from_writer > from_reader {
+        Fetched { from: writer, cost_ps: from_writer }
+    } else {
+        Fetched { from: shared_by, cost_ps: from_reader }
+    }
 }
 
 impl Lines {
@@ -81,9 +94,9 @@ impl Lines {
         at: usize,
         access: Access,
         distances: &Distances,
-    ) -> u64 {
+    ) -> Fetched {
         let (of, index) = match line {
-            Line::Cold(_) => return distances.memory_ps(),
+            Line::Cold(_) => return Fetched { from: NO_CPU, cost_ps: distances.memory_ps() },
             Line::Frame(pfn) => (&mut self.frames, pfn.index()),
             Line::FreeArea(index) => (&mut self.free_areas, index as usize),
             Line::Shared(index) => (&mut self.shared, index as usize),
@@ -140,8 +153,7 @@ impl LineState {
         self.busy_until.set(clock + cost);
         Some(cost)
     }
-    /// Brings the line to `cpu` at `clock`. Returns the time of the transfer and the operation, in
-    /// ps, including the wait for a busy line.
+    /// Brings the line to `cpu` at `clock`. The time includes the wait for a busy line.
     #[inline]
     pub(crate) fn take(
         &self,
@@ -150,31 +162,36 @@ impl LineState {
         clock: u64,
         distances: &Distances,
         atomic_ps: u64,
-    ) -> u64 {
+    ) -> Fetched {
+        let me = cpu as u16;
         let bit = 1 << (cpu % 64);
         let writer = self.writer.get();
         let owner = usize::from(writer) == cpu || writer == NO_CPU;
         let reads = matches!(usage, Usage::Load | Usage::LoadUncharged);
         if reads && (owner || self.readers.get() & bit != 0) {
-            return if usage == Usage::Load { distances.own_ps() } else { 0 };
+            let cost_ps = if usage == Usage::Load { distances.own_ps() } else { 0 };
+            return Fetched { from: me, cost_ps };
         }
         let busy = self.busy_until.get().saturating_sub(clock);
         let move_ps = if owner { distances.own_ps() } else { distances.transfer_ps(writer, cpu) };
         if reads {
             self.readers.set(self.readers.get() | bit);
-            self.reader.set(cpu as u16);
-            return busy + move_ps;
+            self.reader.set(me);
+            return Fetched { from: if owner { me } else { writer }, cost_ps: busy + move_ps };
         }
-        let invalidate_ps = match self.reader.replace(NO_CPU) {
-            NO_CPU => 0,
-            reader => distances.transfer_ps(reader, cpu),
-        };
-        self.writer.set(cpu as u16);
+        let reader = self.reader.replace(NO_CPU);
+        let invalidate_ps = if reader == NO_CPU { 0 } else { distances.transfer_ps(reader, cpu) };
+        self.writer.set(me);
         self.readers.set(0);
         let extra_ps = if usage == Usage::Update { atomic_ps } else { 0 };
         let cost = busy + move_ps.max(invalidate_ps) + extra_ps;
         self.busy_until.set(clock + cost);
-        cost
+        let from = match (invalidate_ps > move_ps, owner) {
+            (true, _) => reader,
+            (false, true) => me,
+            (false, false) => writer,
+        };
+        Fetched { from, cost_ps: cost }
     }
 }
 
@@ -215,16 +232,17 @@ mod tests {
     fn a_frame_costs_the_distance_to_the_last_cpu_that_touched_it() {
         let (distances, mut lines) = (distances(), Lines::new(4));
         let frame = Line::Frame(Pfn::new(2));
-        let mut write = |at| lines.touch(frame, at, Access::Write, &distances);
+        let mut write = |at| lines.touch(frame, at, Access::Write, &distances).cost_ps;
         assert_eq!([write(0), write(0), write(1), write(3), write(7)], [6, 1, 3, 4, 5]);
-        assert_eq!(lines.touch(Line::Cold(NodeId::new(0)), 0, Access::Read, &distances), 6);
+        let cold = lines.touch(Line::Cold(NodeId::new(0)), 0, Access::Read, &distances);
+        assert_eq!(cold, Fetched { from: NO_CPU, cost_ps: 6 });
     }
 
     #[test]
     fn a_reader_keeps_its_copy_until_the_next_write() {
         let (distances, mut lines) = (distances(), Lines::new(0));
         let line = Line::Shared(5);
-        let mut use_it = |at, access| lines.touch(line, at, access, &distances);
+        let mut use_it = |at, access| lines.touch(line, at, access, &distances).cost_ps;
         use_it(0, Access::Write);
         assert_eq!([use_it(1, Access::Read), use_it(1, Access::Read)], [3, 1]);
         assert_eq!(use_it(0, Access::Read), 1);

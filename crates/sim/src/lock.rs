@@ -41,7 +41,7 @@ use crate::spin::{NO_WAITER, SimOsq, SimSpin};
 use crate::stats::QueuePlace;
 use crate::task::{Switch, Yielder};
 use crate::topology::NO_CPU;
-use mmscale_arch::{LockClass, RawOsq, RawSpin};
+use mmscale_arch::{LockClass, LockInstance, RawOsq, RawSpin};
 use std::ptr::NonNull;
 
 /// Result of an attempt to take a lock.
@@ -71,7 +71,10 @@ enum LockStep {
 // without an engine, no other code runs at the same time.
 unsafe impl RawSpin for SimSpin {
     fn new(class: LockClass) -> Self {
-        Self::free(class)
+        Self::free(class, LockInstance::Unnamed)
+    }
+    fn named(class: LockClass, instance: LockInstance) -> Self {
+        Self::free(class, instance)
     }
     #[inline(always)]
     fn lock(&self) {
@@ -105,7 +108,7 @@ unsafe impl RawSpin for SimSpin {
 
 impl RawOsq for SimOsq {
     fn new() -> Self {
-        Self(SimSpin::free(LockClass::Osq))
+        Self(SimSpin::free(LockClass::Osq, LockInstance::Unnamed))
     }
     fn lock(&self) -> bool {
         let step = at_turn_if_any(self.0.near(), |engine| engine.join_osq(&self.0));

@@ -3,7 +3,7 @@
 use crate::sections::CpuSections;
 use crate::trail::Trail;
 use mmscale_arch::{CpuId, Probe};
-use mmscale_document::{BlameRow, CallRow, LockRow, Timeline};
+use mmscale_document::{BlameRows, CallRow, LockRow, Timeline};
 
 /// The outcome of a run.
 pub struct Outcome {
@@ -26,7 +26,7 @@ pub struct Outcome {
     /// Sections without preemption, by CPU; empty unless the run asked for them.
     pub sections: Vec<CpuSections>,
     /// The work of the holders of locks while others waited, if the run asked for it.
-    pub blame: Vec<BlameRow>,
+    pub blame: BlameRows,
     /// The timeline, as far as the run recorded it.
     pub timeline: Timeline,
     /// The order of events, as far as the run recorded it.

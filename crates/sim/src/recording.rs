@@ -28,7 +28,7 @@ impl Engine {
         let counted = self.stats.class_and_path(lock.row.get());
         recorder.released(Hold {
             cpu: at,
-            class: lock.class,
+            lock: lock.name(),
             id: lock.id.get(),
             path: counted.map_or(cpu.path, |(_, path)| path),
             at: Interval { from_ps: from_ps.min(to_ps), to_ps },
@@ -42,7 +42,7 @@ impl Engine {
         let wait = Wait {
             cpu: to,
             from_cpu: lock.before.get(),
-            class: lock.class,
+            lock: lock.name(),
             id: lock.id.get(),
             path: counted.map_or(self.cpus[to].path, |(_, path)| path),
             at: Interval { from_ps: wait.0, to_ps: wait.1 },

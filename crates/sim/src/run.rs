@@ -172,7 +172,7 @@ impl Engine {
                     / 1000,
             },
             sections,
-            blame: self.blame.map_or_else(Vec::new, |blame| blame.into_rows(&self.stats)),
+            blame: self.blame.map(|blame| blame.into_rows(&self.stats)).unwrap_or_default(),
             timeline: self
                 .recorder
                 .map_or_else(Timeline::default, |recorder| recorder.into_timeline(&self.stats)),

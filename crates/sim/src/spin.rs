@@ -1,7 +1,7 @@
 //! The state of a spin lock.
 
 use crate::topology::NO_CPU;
-use mmscale_arch::LockClass;
+use mmscale_arch::{LockClass, LockInstance, NamedLock};
 use std::cell::Cell;
 
 /// The end of a queue.
@@ -14,6 +14,7 @@ pub struct SimOsq(pub(crate) SimSpin);
 /// A spin lock of the simulated machine.
 pub struct SimSpin {
     pub(crate) class: LockClass,
+    pub(crate) instance: LockInstance,
     /// The CPU that holds it, or that it was granted to for later.
     pub(crate) owner: Cell<u16>,
     /// The CPU that has its cache line; if there is an owner, the owner.
@@ -37,9 +38,10 @@ pub struct SimSpin {
 
 impl SimSpin {
     /// A free lock.
-    pub(crate) const fn free(class: LockClass) -> Self {
+    pub(crate) const fn free(class: LockClass, instance: LockInstance) -> Self {
         Self {
             class,
+            instance,
             owner: Cell::new(NO_CPU),
             last: Cell::new(NO_CPU),
             before: Cell::new(NO_CPU),
@@ -50,5 +52,9 @@ impl SimSpin {
             row: Cell::new(0),
             id: Cell::new(0),
         }
+    }
+    /// Returns which lock it is.
+    pub(crate) const fn name(&self) -> NamedLock {
+        NamedLock { class: self.class, instance: self.instance }
     }
 }

@@ -6,7 +6,7 @@
 //! without either pays for neither.
 
 use crate::stats::Stats;
-use mmscale_arch::{Ipi, LockClass};
+use mmscale_arch::{Ipi, LockClass, LockInstance, NamedLock};
 use mmscale_document::{HoldSpan, Interval, LockName, SentInterrupt, Stretch, Timeline, WaitSpan};
 use std::collections::BTreeMap;
 
@@ -27,7 +27,7 @@ pub enum TimelineOf {
 pub(crate) struct Wait {
     pub(crate) cpu: usize,
     pub(crate) from_cpu: u16,
-    pub(crate) class: LockClass,
+    pub(crate) lock: NamedLock,
     pub(crate) id: u32,
     pub(crate) path: u32,
     pub(crate) at: Interval,
@@ -36,7 +36,7 @@ pub(crate) struct Wait {
 /// A hold with numbers for names.
 pub(crate) struct Hold {
     pub(crate) cpu: usize,
-    pub(crate) class: LockClass,
+    pub(crate) lock: NamedLock,
     pub(crate) id: u32,
     pub(crate) path: u32,
     pub(crate) at: Interval,
@@ -90,7 +90,7 @@ impl Recorder {
         // Of equal waits the earliest one, so that the order on the host does not matter.
         let key = |wait: &Wait| (wait.at.ps(), u64::MAX - wait.at.from_ps, usize::MAX - wait.cpu);
         let longer = self.worst.is_none_or(|worst| key(&wait) > key(&worst));
-        if counted && longer && self.of == TimelineOf::Worst(wait.class) {
+        if counted && longer && self.of == TimelineOf::Worst(wait.lock.class) {
             self.worst = Some(wait);
         }
     }
@@ -128,31 +128,23 @@ impl Recorder {
     }
     /// Returns the record with names.
     pub(crate) fn into_timeline(self, stats: &Stats) -> Timeline {
-        let mut ids = BTreeMap::<(LockClass, u32), u32>::new();
-        let locks = self.waits.iter().chain(&self.worst).map(|wait| (wait.class, wait.id));
-        for lock in locks.chain(self.holds.iter().map(|hold| (hold.class, hold.id))) {
-            ids.insert(lock, 0);
-        }
-        let mut next = BTreeMap::<LockClass, u32>::new();
-        for ((class, _), number) in &mut ids {
-            let next = next.entry(*class).or_default();
-            (*number, *next) = (*next, *next + 1);
-        }
-        let lock = |class: LockClass, id| LockName {
-            class: class.name().to_owned(),
-            number: ids[&(class, id)],
+        let waits = self.waits.iter().chain(&self.worst).map(|wait| (wait.lock, wait.id));
+        let names = names(waits.chain(self.holds.iter().map(|hold| (hold.lock, hold.id))));
+        let lock = |lock: NamedLock, id| LockName {
+            class: lock.class.name().to_owned(),
+            name: names[&(lock.class, id)].clone(),
         };
         let path = |path| stats.names(path).into_iter().map(str::to_owned).collect();
         let wait = |wait: &Wait| WaitSpan {
             cpu: wait.cpu as u32,
-            lock: lock(wait.class, wait.id),
+            lock: lock(wait.lock, wait.id),
             at: wait.at,
             path: path(wait.path),
             from_cpu: u32::from(wait.from_cpu),
         };
         let hold = |hold: &Hold| HoldSpan {
             cpu: hold.cpu as u32,
-            lock: lock(hold.class, hold.id),
+            lock: lock(hold.lock, hold.id),
             at: hold.at,
             path: path(hold.path),
             misses: hold.misses,
@@ -176,6 +168,21 @@ impl Recorder {
         timeline.interrupts.sort_by_key(|sent| (sent.at, sent.from_cpu, sent.to_cpu));
         timeline
     }
+}
+
+/// Names locks: those without a name by their number among such locks of the class.
+fn names(locks: impl Iterator<Item = (NamedLock, u32)>) -> BTreeMap<(LockClass, u32), String> {
+    let locks: BTreeMap<_, _> = locks.map(|(lock, id)| ((lock.class, id), lock)).collect();
+    let mut next = BTreeMap::<LockClass, u32>::new();
+    let name = |(key, lock): (_, NamedLock)| {
+        if lock.instance != LockInstance::Unnamed {
+            return (key, lock.to_string());
+        }
+        let next = next.entry(lock.class).or_default();
+        *next += 1;
+        (key, format!("{lock} #{}", *next - 1))
+    };
+    locks.into_iter().map(name).collect()
 }
 
 const fn name(reason: Ipi) -> &'static str {

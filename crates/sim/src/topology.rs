@@ -2,6 +2,7 @@
 
 use crate::profile::{LineCosts, Topology};
 use mmscale_arch::MAX_NODES;
+use mmscale_document::Doing;
 
 /// No CPU, in a CPU number of 16 bits.
 pub(crate) const NO_CPU: u16 = u16::MAX;
@@ -71,6 +72,20 @@ impl Distances {
         let core = usize::from(a.core != b.core);
         self.apart_ps[cluster | node << 1 | core << 2]
     }
+    /// Returns where a line comes from that `to` does not have, and `from` has.
+    pub(crate) fn miss(&self, from: u16, to: usize) -> Doing {
+        let Some(a) = self.distances.get(usize::from(from)) else { return Doing::MissMemory };
+        let b = self.distances[to];
+        if a.core == b.core {
+            Doing::MissCore
+        } else if a.node != b.node {
+            Doing::MissRemote
+        } else if a.cluster == b.cluster {
+            Doing::MissCluster
+        } else {
+            Doing::MissNode
+        }
+    }
     pub(crate) fn memory_ps(&self) -> u64 {
         self.line.memory_ps
     }
@@ -93,6 +108,9 @@ mod tests {
         let costs: Vec<_> = [0, 1, 2, 4, 8].map(|from| distances.transfer_ps(from, 0)).into();
         assert_eq!(costs, [1, 2, 3, 4, 5]);
         assert_eq!(distances.transfer_ps(NO_CPU, 3), 6);
+        let misses: Vec<_> = [1, 2, 4, 8, NO_CPU].map(|from| distances.miss(from, 0)).into();
+        use Doing::{MissCluster, MissCore, MissMemory, MissNode, MissRemote};
+        assert_eq!(misses, [MissCore, MissCluster, MissNode, MissRemote, MissMemory]);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The spin lock with its data.
 
 use super::{IrqGuard, NoPreempt, PreemptGuard};
-use crate::{Cpu, LockClass, RawSpin};
+use crate::{Cpu, LockClass, LockInstance, RawSpin};
 use core::cell::UnsafeCell;
 use core::marker::PhantomData;
 use core::ops::{Deref, DerefMut};
@@ -22,6 +22,10 @@ impl<A: Cpu, T> SpinLock<A, T> {
     /// A free lock of `class` around `data`.
     pub fn new(class: LockClass, data: T) -> Self {
         Self { raw: A::Spin::new(class), data: UnsafeCell::new(data) }
+    }
+    /// A free lock around `data`: `instance` of `class`.
+    pub fn named(class: LockClass, instance: LockInstance, data: T) -> Self {
+        Self { raw: A::Spin::named(class, instance), data: UnsafeCell::new(data) }
     }
     /// Takes the lock, with preemption off and interrupts as they are.
     #[inline]

@@ -7,7 +7,7 @@ use crate::pcp::{Pcp, Pressure};
 use crate::zone::{Buddy, Geometry, Owners, Watermarks, ZoneId, ZoneKind};
 use core::sync::atomic::Ordering;
 use mmscale_arch::sync::{EachCpu, SpinLock};
-use mmscale_arch::{Atomic, Cpu, LockClass, NodeId, Pfn};
+use mmscale_arch::{Atomic, Cpu, LockClass, LockInstance, NodeId, Pfn};
 
 /// The zone has fewer free pages than its high watermark: page caches must not grow.
 pub(super) const BELOW_HIGH: u32 = 1;
@@ -94,7 +94,9 @@ impl<A: Cpu> ZoneFree<A> {
             PcpPolicy::Posted => FreesTo::Owner,
             PcpPolicy::Blockmap => {
                 let map = BlockMap::new(start, pages, reserve);
-                let pcps = EachCpu::new::<A>(|_| SpinLock::new(LockClass::Pcp, pcp()));
+                let pcps = EachCpu::new::<A>(|cpu| {
+                    SpinLock::named(LockClass::Pcp, LockInstance::OfCpu(cpu), pcp())
+                });
                 return Self::Blocks(FreeBlocks { map, pcps });
             }
         };
@@ -107,11 +109,14 @@ impl<A: Cpu> ZoneFree<A> {
             FreesTo::FreeingCpu => pcp(),
             FreesTo::Owner => pcp().owning(cpu),
         };
+        let of_zone = LockInstance::Numbered(id.index() as u32);
         Self::Lists(FreeLists {
             frees_to,
             owners,
-            buddy: SpinLock::new(LockClass::Zone, buddy),
-            pcps: EachCpu::new::<A>(|cpu| SpinLock::new(LockClass::Pcp, cache(cpu))),
+            buddy: SpinLock::named(LockClass::Zone, of_zone, buddy),
+            pcps: EachCpu::new::<A>(|cpu| {
+                SpinLock::named(LockClass::Pcp, LockInstance::OfCpu(cpu), cache(cpu))
+            }),
         })
     }
 }

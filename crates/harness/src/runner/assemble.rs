@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use mmscale_document::{
-    ArmRecord, Average, BlameRecord, CallRecord, CpuTimeRecord, Document, FailureRecord,
-    Fingerprint, GapRecord, Histogram, LockRecord, Metric, PerCpu, SCHEMA, Value,
+    ArmRecord, Average, BlameRecord, CallRecord, CpuTimeRecord, CriticalPath, Document,
+    FailureRecord, Fingerprint, GapRecord, Histogram, LockRecord, Metric, NamedLockRecord, PerCpu,
+    SCHEMA, Value,
 };
 
 use mmscale_kernel::coverage::{CallSet, Gap};
@@ -172,7 +173,9 @@ fn arm(plan: &Plan, id: ArmId, runs: &Runs<'_>, rates: &BTreeSet<&str>) -> ArmRe
         metrics: metrics.collect(),
         cpu_time: cpu_time(runs),
         locks: LockRecord::aggregate(runs.iter().flat_map(|run| &run.locks)),
-        blame: BlameRecord::aggregate(runs.iter().flat_map(|run| &run.blame)),
+        blame: BlameRecord::aggregate(runs.iter().flat_map(|run| &run.blame.shares)),
+        named_locks: NamedLockRecord::aggregate(runs.iter().flat_map(|run| &run.blame.locks)),
+        critical_paths: CriticalPath::aggregate(runs.iter().flat_map(|run| &run.critical_paths)),
         calls: CallRecord::aggregate(runs.iter().flat_map(|run| &run.calls)),
         per_cpu: per_cpu(runs),
         histograms: histograms(runs),

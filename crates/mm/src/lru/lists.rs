@@ -3,7 +3,7 @@
 use super::LruRef;
 use crate::folio::{FolioFlags, FolioWord};
 use mmscale_arch::sync::{IrqGuard, SpinGuard, SpinLock};
-use mmscale_arch::{LockClass, Machine, NodeId, Op, Pfn};
+use mmscale_arch::{LockClass, LockInstance, Machine, NodeId, Op, Pfn};
 use mmscale_frames::frame::{FrameList, FrameTable};
 use mmscale_frames::vmstat::{IrqOff, NodeItem, ZoneItem};
 use mmscale_frames::zone::ZoneId;
@@ -78,10 +78,11 @@ pub(super) struct Lists {
 /// page-table locks, never with a page cache's lock.
 pub(super) type Lruvec<A> = SpinLock<A, Lists>;
 
-pub(super) fn new_lruvec<A: Machine>() -> Lruvec<A> {
+/// Creates the empty lists of group number `group` on `node`.
+pub(super) fn new_lruvec<A: Machine>(group: usize, node: NodeId) -> Lruvec<A> {
     let lists =
         Lists { lists: [const { FrameList::EMPTY }; LruList::COUNT], pages: [0; LruList::COUNT] };
-    SpinLock::new(LockClass::Lruvec, lists)
+    SpinLock::named(LockClass::Lruvec, LockInstance::OfGroup(group as u32, node), lists)
 }
 
 /// The lruvec of a folio, and the counters and pages with which it is counted there.

@@ -160,7 +160,9 @@ impl<A: Machine> Lru<A> {
         Self {
             policy,
             nodes,
-            lruvecs: (0..groups * nodes).map(|_| new_lruvec()).collect(),
+            lruvecs: (0..groups * nodes)
+                .map(|at| new_lruvec(at / nodes, NodeId::new(at % nodes)))
+                .collect(),
             cpus: EachCpu::new::<A>(|_| CpuBatches::new(slots)),
             disabled: A::AtomicU32::new(0),
             generation: A::AtomicU64::new(0),

@@ -43,7 +43,7 @@ use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::Relaxed;
 use mmscale_arch::counters::Counters;
 use mmscale_arch::sync::{EachCpu, Sparse, SpinLock, WaitQueue};
-use mmscale_arch::{Atomic, LockClass, Machine};
+use mmscale_arch::{Atomic, LockClass, LockInstance, Machine};
 use slots::{Cluster, Lists, NO_CLUSTER, SLOTS, SwapSlot};
 use write::{DEVICE_QUEUES, DeviceWaiters};
 
@@ -142,11 +142,14 @@ impl<A: Machine> Swap<A> {
         let slots = config.pages as usize;
         let clusters = slots.div_ceil(SLOTS);
         let cluster = |at: usize| Cluster::new((slots - at * SLOTS).min(SLOTS));
+        let named = |at: usize| {
+            SpinLock::named(LockClass::Swap, LockInstance::Numbered(at as u32), cluster(at))
+        };
         let queues = if slots == 0 { 1 } else { QUEUES };
         Self {
             config,
             slots: Sparse::new(slots),
-            clusters: (0..clusters).map(|at| SpinLock::new(LockClass::Swap, cluster(at))).collect(),
+            clusters: (0..clusters).map(named).collect(),
             lists: SpinLock::new(LockClass::Swap, Lists::all_free(clusters)),
             own: EachCpu::new::<A>(|_| AtomicU32::new(NO_CLUSTER)),
             pruned: A::AtomicU32::new(0),

@@ -26,7 +26,7 @@ pub use wheel::SLOTS;
 use base::Base;
 use core::sync::atomic::Ordering;
 use mmscale_arch::sync::{EachCpu, IrqGuard, NoPreempt, SpinLock};
-use mmscale_arch::{Atomic, CpuId, Func, Ipi, LockClass, Machine, Op, Span, TaskId};
+use mmscale_arch::{Atomic, CpuId, Func, Ipi, LockClass, LockInstance, Machine, Op, Span, TaskId};
 
 /// A timer of a CPU, by number, below [`SLOTS`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -95,7 +95,9 @@ impl<A: Machine> Time<A> {
     pub fn new() -> Option<Self> {
         let hz = Hz::new(A::hz())?;
         let now_ns = A::now_ns();
-        let base = |_| SpinLock::new(LockClass::Timer, Base::new(hz, now_ns));
+        let base = |cpu| {
+            SpinLock::named(LockClass::Timer, LockInstance::OfCpu(cpu), Base::new(hz, now_ns))
+        };
         Some(Self { hz, bases: EachCpu::new::<A>(base), stopped: A::AtomicU32::new(0) })
     }
 

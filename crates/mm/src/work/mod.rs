@@ -21,7 +21,7 @@ use crate::time::{Expiry, Time, TimerSlot};
 use item::Items;
 use mmscale_arch::sync::{EachCpu, IrqGuard, SpinLock, WaitQueue};
 use mmscale_arch::{
-    CpuId, Func, LockClass, Machine, Op, Priority, Span, TaskEntry, TaskSpec, planted,
+    CpuId, Func, LockClass, LockInstance, Machine, Op, Priority, Span, TaskEntry, TaskSpec, planted,
 };
 use queue::{Next, Queue};
 
@@ -38,7 +38,9 @@ impl<A: Machine> Work<A> {
     #[expect(clippy::new_without_default, reason = "work needs workers to be of use")]
     pub fn new() -> Self {
         Self {
-            queues: EachCpu::new::<A>(|_| SpinLock::new(LockClass::Work, Queue::new())),
+            queues: EachCpu::new::<A>(|cpu| {
+                SpinLock::named(LockClass::Work, LockInstance::OfCpu(cpu), Queue::new())
+            }),
             flushers: EachCpu::new::<A>(|_| WaitQueue::new()),
             items: Items::new(),
         }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use maud::{Markup, html};
-use mmscale_document::{ArmRecord, BlameRecord, Document, Doing};
+use mmscale_document::{ArmRecord, BlameRecord, Document};
 
 use super::picture::Picture;
 use crate::number::{percent, scaled};
@@ -36,15 +36,7 @@ fn picture(arm: &ArmRecord) -> Picture {
 
 /// Names what a holder did, with the innermost functions of its path.
 pub(super) fn holder(row: &BlameRecord) -> String {
-    let path: Vec<&str> = row.holder.iter().rev().take(DEPTH).map(String::as_str).collect();
-    let path = path.join(" < ");
-    let did = match row.doing {
-        Doing::Work => path,
-        Doing::Handover => "handover".to_owned(),
-        Doing::Stolen => format!("stolen from {path}"),
-        Doing::Handler => format!("foreign interrupt in {path}"),
-    };
-    row.through.as_ref().map_or(did.clone(), |class| format!("waits for {class}: {did}"))
+    crate::holder::holder(row, DEPTH)
 }
 
 fn waiter(row: &BlameRecord) -> String {

@@ -2,16 +2,22 @@
 
 use std::collections::BTreeMap;
 
-use mmscale_document::{ArmRecord, BlameRecord, Document, Doing};
+use mmscale_document::{ArmRecord, BlameRecord, Document, PathPart};
 
 use super::only::is_shown;
 use super::{Notes, wrap};
+use crate::holder::holder;
 use crate::number::{percent, scaled};
 
 /// Number of rows per arm.
 const SHOWN: usize = 10;
 /// Functions of the holder's call path, from the innermost one.
 const DEPTH: usize = 3;
+/// Number of locks that are named.
+const NAMED: usize = 6;
+/// Number of operations, and of parts of each.
+const OPERATIONS: usize = 3;
+const PARTS: usize = 4;
 
 /// Returns the lines on blame; none if none was recorded.
 pub(super) fn lines(document: &Document, notes: &Notes<'_>) -> Vec<String> {
@@ -34,7 +40,8 @@ fn of_arm(arm: &ArmRecord, notes: &Notes<'_>) -> Vec<String> {
     let mut sums = BTreeMap::<_, u64>::new();
     for row in &arm.blame {
         if is_shown(&notes.only, &format!("{} {}", row.class, row.waiter)) {
-            *sums.entry((&row.class, &row.waiter, holder(row))).or_default() += row.wait_total_ns;
+            *sums.entry((&row.class, &row.waiter, holder(row, DEPTH))).or_default() +=
+                row.wait_total_ns;
         }
     }
     let mut sums: Vec<_> = sums.into_iter().collect();
@@ -54,21 +61,66 @@ fn of_arm(arm: &ArmRecord, notes: &Notes<'_>) -> Vec<String> {
     if lines.is_empty() {
         lines.push("  no waits".to_owned());
     }
+    lines.extend(by_lock(arm, notes));
+    lines.extend(by_operation(arm, notes));
     lines
 }
 
-/// Describes what the holder did, with the innermost functions of its call path.
-fn holder(row: &BlameRecord) -> String {
-    let path: Vec<&str> = row.holder.iter().rev().take(DEPTH).map(String::as_str).collect();
-    let path = path.join(" < ");
-    let did = match row.doing {
-        Doing::Work => path,
-        Doing::Handover => "handover from CPU to CPU".to_owned(),
-        Doing::Stolen => format!("time stolen from {path}"),
-        Doing::Handler => format!("a foreign interrupt in {path}"),
-    };
-    match &row.through {
-        Some(class) => format!("its holder waited for {class}: {did}"),
-        None => did,
+/// Returns the shares of single locks in all waits.
+fn by_lock(arm: &ArmRecord, notes: &Notes<'_>) -> Vec<String> {
+    let all: u64 = arm.named_locks.iter().map(|lock| lock.wait_total_ns).sum();
+    let share = |ns: u64| percent(100.0 * ns as f64 / all.max(1) as f64);
+    let shown = arm.named_locks.iter().filter(|row| is_shown(&notes.only, &row.lock));
+    let shown: Vec<_> = shown.filter(|row| row.wait_total_ns > 0).collect();
+    let mut parts: Vec<String> = shown
+        .iter()
+        .take(NAMED)
+        .map(|row| format!("{} {}", row.lock, share(row.wait_total_ns)))
+        .collect();
+    if shown.len() > NAMED {
+        let rest = shown.iter().skip(NAMED).map(|row| row.wait_total_ns).sum();
+        parts.push(format!("{} others {}", shown.len() - NAMED, share(rest)));
+    }
+    if parts.is_empty() { vec![] } else { wrap(&parts.join(", "), "  by lock: ", "    ") }
+}
+
+/// Returns the largest parts of the operations that take most time.
+fn by_operation(arm: &ArmRecord, notes: &Notes<'_>) -> Vec<String> {
+    let shown = arm.critical_paths.iter().filter(|path| is_shown(&notes.only, &path.function));
+    let mut lines = vec![];
+    for path in shown.take(OPERATIONS) {
+        let of_all = |ns: u64| percent(100.0 * ns as f64 / path.total_ns.max(1) as f64);
+        let first = format!(
+            "{}: {} a call, {} of it waits for locks",
+            path.function,
+            scaled(path.total_ns as f64 / path.calls.max(1) as f64, "ns"),
+            percent(100.0 * path.waiting()),
+        );
+        lines.extend(wrap(&first, "  ", "    "));
+        for (part, ns) in path.parts.iter().take(PARTS) {
+            let share = format!("{:>8}  ", of_all(*ns));
+            lines.extend(wrap(&what(part), &share, &" ".repeat(10)));
+        }
+    }
+    lines
+}
+
+/// Describes a part of an operation.
+fn what(part: &PathPart) -> String {
+    let function = &part.function;
+    match (&part.lock, part.doing) {
+        (None, _) => format!("own work in {function}"),
+        (Some(lock), None) => format!("{lock} in {function}"),
+        (Some(lock), Some(doing)) => {
+            let row = BlameRecord {
+                class: lock.clone(),
+                waiter: function.clone(),
+                holder: part.holder.clone(),
+                doing,
+                through: part.through.clone(),
+                wait_total_ns: 0,
+            };
+            format!("{lock} in {function}: {}", holder(&row, DEPTH))
+        }
     }
 }

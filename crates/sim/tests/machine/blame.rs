@@ -2,7 +2,10 @@
 
 use crate::common::{config, run_well};
 use mmscale_arch::sync::{IrqGuard, SpinLock};
-use mmscale_arch::{Cpu as _, Func, LockClass, Op, Span, random};
+use mmscale_arch::{
+    Access, Cpu as _, Func, Line, LockClass, LockInstance, NodeId, Op, Span, random,
+};
+use mmscale_document::Doing::{MissCluster, MissCore, MissMemory, MissNode, MissRemote};
 use mmscale_document::{BlameRow, Doing};
 use mmscale_sim::{Disturbance, Gaps, Lengths, Noise, Outcome, Policy, Sim};
 use mmscale_sim::{SimConfig, profile::Topology};
@@ -67,7 +70,7 @@ fn a_convoy_of_three_is_blamed_exactly() {
     let outcome = convoy(exact(3));
     // CPU 0 locks from 0 to 15, works, and releases at 5020; CPU 1 holds from 85 later, 5105, to
     // 10110; CPU 2 from 10195.
-    let of = |waiter| told(&outcome.blame, LockClass::Zone, waiter);
+    let of = |waiter| told(&outcome.blame.shares, LockClass::Zone, waiter);
     let work = |name: &str, ns| (name.to_owned(), Doing::Work, ns);
     let handover = |ns| (String::new(), Doing::Handover, ns);
     assert_eq!(of("free_pcppages_bulk"), [work("rmqueue_bulk", 4_020), handover(85)]);
@@ -102,7 +105,7 @@ fn a_holder_that_waits_itself_is_followed_through() {
             drop(of_waiter.lock());
         });
     });
-    let of = |class, waiter| told(&outcome.blame, class, waiter);
+    let of = |class, waiter| told(&outcome.blame.shares, class, waiter);
     let row = |name: &str, doing, ns| (name.to_owned(), doing, ns);
     // CPU 1 wants the inner lock at 1000; CPU 0 releases it at 5020; CPU 1 has it from 5105 and
     // releases the outer one at 5215.
@@ -119,6 +122,67 @@ fn a_holder_that_waits_itself_is_followed_through() {
             row("lruvec via ", Doing::Handover, 85),
         ]
     );
+}
+
+#[test]
+fn lines_that_a_holder_waits_for_have_their_distance() {
+    let mut config = exact(16);
+    config.profile.topology = Topology { cpus: 16, smt: 2, cluster: 4, nodes: 2 };
+    let line = &mut config.profile.costs.line;
+    (line.smt_ps, line.node_ps, line.remote_ps, line.memory_ps) = (20_000, 40_000, 90_000, 70_000);
+    let outcome = run_well(config, |script| {
+        let zone = lock(LockClass::Zone);
+        let of_holder = Rc::clone(&zone);
+        for cpu in [1, 2, 4, 8] {
+            script.spawn(cpu, move || Sim::touch(Line::Shared(cpu as u32), Access::Write));
+        }
+        script.spawn(0, move || {
+            work(1_000);
+            let _span = Span::<Sim>::enter(Func::RmqueueBulk);
+            let _held = of_holder.lock();
+            work(100);
+            [1, 2, 4, 8].iter().for_each(|&at| Sim::touch(Line::Shared(at), Access::Write));
+            Sim::touch(Line::Cold(NodeId::new(0)), Access::Read);
+            work(500);
+        });
+        script.spawn(5, move || {
+            work(1_020);
+            let _span = Span::<Sim>::enter(Func::ExitMmap);
+            drop(zone.lock());
+        });
+    });
+    let told = told(&outcome.blame.shares, LockClass::Zone, "exit_mmap");
+    let of = |doing| told.iter().find(|row| row.1 == doing).map(|row| row.2);
+    let misses = [MissCore, MissCluster, MissNode, MissRemote, MissMemory];
+    assert_eq!(misses.map(of), [20, 25, 40, 90, 70].map(Some), "{told:?}");
+    assert!(told.iter().all(|row| row.1 == Doing::Handover || row.0 == "rmqueue_bulk"));
+}
+
+#[test]
+fn waits_are_told_lock_by_lock() {
+    let outcome = run_well(exact(4), |script| {
+        let zone = |number| {
+            let instance = LockInstance::Numbered(number);
+            Rc::new(SpinLock::<Sim, ()>::named(LockClass::Zone, instance, ()))
+        };
+        let zones = [zone(0), zone(1)];
+        for cpu in 0..4 {
+            let zone = Rc::clone(&zones[usize::from(cpu == 3)]);
+            script.spawn(cpu, move || {
+                let _held = zone.lock();
+                work(1_000);
+            });
+        }
+        let other = lock(LockClass::Pte);
+        let again = Rc::clone(&other);
+        script.spawn(3, move || drop(other.lock()));
+        script.spawn(2, move || drop(again.lock()));
+    });
+    let zone = outcome.blame.locks.iter().find(|row| row.class == "zone").expect("waits");
+    assert_eq!((zone.lock.as_str(), zone.waits), ("zone 0", 2), "{:?}", outcome.blame.locks);
+    let waited: u64 = outcome.blame.shares.iter().map(|row| row.wait_ps).sum();
+    assert_eq!(outcome.blame.locks.iter().map(|row| row.wait_ps).sum::<u64>(), waited);
+    assert!(outcome.blame.locks.iter().all(|row| row.lock != "zone 1"), "nothing waits for it");
 }
 
 const FUNCS: [Func; 4] =
@@ -180,7 +244,7 @@ fn blame_adds_up_to_the_waits_and_changes_nothing() {
     for seed in 0..20 {
         let with = random_run(seed, Policy::Lazy, true);
         let mut sums = BTreeMap::new();
-        for row in &with.blame {
+        for row in &with.blame.shares {
             *sums.entry(row.waiter.clone()).or_insert(0) += row.wait_ps;
         }
         let mut waited = 0;
@@ -190,8 +254,11 @@ fn blame_adds_up_to_the_waits_and_changes_nothing() {
             waited += row.wait_total_ns;
         }
         assert!(waited > 100_000 && sums.is_empty(), "seed {seed}: {waited} {sums:?}");
-        assert!(with.blame.iter().any(|row| row.through.is_some()), "seed {seed}");
-        assert!(with.blame.iter().any(|row| row.doing == Doing::Stolen), "seed {seed}");
+        let by_lock: u64 = with.blame.locks.iter().map(|row| row.wait_ps).sum();
+        let by_share: u64 = with.blame.shares.iter().map(|row| row.wait_ps).sum();
+        assert_eq!(by_lock, by_share, "seed {seed}");
+        assert!(with.blame.shares.iter().any(|row| row.through.is_some()), "seed {seed}");
+        assert!(with.blame.shares.iter().any(|row| row.doing == Doing::Stolen), "seed {seed}");
         let without = random_run(seed, Policy::Lazy, false);
         assert_eq!((with.fingerprint, &with.locks), (without.fingerprint, &without.locks));
         let naive = random_run(seed, Policy::Naive, true);

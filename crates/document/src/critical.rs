@@ -1,0 +1,210 @@
+//! The critical path of operations: the work and the waits on which each call spends its time. A
+//! call is one sequence, so at each moment the work on its own path, or the lock that it waits for
+//! and that lock's holder, is what it needs next.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{BlameRow, CallRow, Doing, LockRow};
+
+/// Most parts of an operation that are kept; the rest is the difference from the total.
+const KEPT: usize = 24;
+
+/// A part of the time of an operation.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PathPart {
+    /// The innermost function of the operation at that time.
+    pub function: String,
+    /// The class of the lock that it waited for; none for work of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lock: Option<String>,
+    /// The occupation of that lock's holder; none where holders are not recorded (sleeping locks).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub doing: Option<Doing>,
+    /// The call path of the holder, outermost function first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub holder: Vec<String>,
+    /// The class of the lock that the holder waited for itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub through: Option<String>,
+}
+
+/// The work and the waits of the calls of one function.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CriticalPath {
+    /// The function that a program entered.
+    pub function: String,
+    /// How often.
+    pub calls: u64,
+    /// CPU time and waits of all calls, in ns. Interrupts, and sleep for anything but locks, are
+    /// not included.
+    pub total_ns: u64,
+    /// The largest parts, with their time in ns.
+    pub parts: Vec<(PathPart, u64)>,
+}
+
+/// Sums by part of one function.
+#[derive(Default)]
+struct Sums {
+    calls: u64,
+    parts: BTreeMap<PathPart, u64>,
+}
+
+/// Returns the function that a program entered, and the innermost one of its path.
+fn operation(path: &[String]) -> Option<(&String, &String)> {
+    Some((path.get(1)?, path.last()?))
+}
+
+impl CriticalPath {
+    /// Splits the CPU time and the waits of a run. The operation with the longest total comes
+    /// first. `shares` are all waits for the spin locks of `locks`.
+    pub fn of(calls: &[CallRow], locks: &[LockRow], shares: &[BlameRow]) -> Vec<Self> {
+        let mut sums = BTreeMap::<&String, Sums>::new();
+        let mut spun_ps = BTreeMap::<&[String], u64>::new();
+        for row in shares {
+            *spun_ps.entry(&row.waiter).or_default() += row.wait_ps;
+            let Some((of, function)) = operation(&row.waiter) else { continue };
+            let part = PathPart {
+                function: function.clone(),
+                lock: Some(row.class.clone()),
+                doing: Some(row.doing),
+                holder: row.holder.clone(),
+                through: row.through.clone(),
+            };
+            *sums.entry(of).or_default().parts.entry(part).or_default() += row.wait_ps / 1000;
+        }
+        for row in locks.iter().filter(|row| row.sleeps) {
+            let Some((of, function)) = operation(&row.path) else { continue };
+            let lock = Some(row.class.clone());
+            let part = PathPart { lock, ..PathPart::work(function) };
+            *sums.entry(of).or_default().parts.entry(part).or_default() += row.wait_total_ns;
+        }
+        for row in calls {
+            let Some((of, function)) = operation(&row.path) else { continue };
+            let spun_ns = spun_ps.get(&row.path[..]).copied().unwrap_or(0) / 1000;
+            let sum = sums.entry(of).or_default();
+            sum.calls += if row.path.len() == 2 { row.entered } else { 0 };
+            let part = PathPart::work(function);
+            *sum.parts.entry(part).or_default() += row.self_ns.saturating_sub(spun_ns);
+        }
+        sorted(sums)
+    }
+    /// Sums the operations of several runs. The longest total comes first.
+    pub fn aggregate<'a>(paths: impl IntoIterator<Item = &'a Self>) -> Vec<Self> {
+        let mut sums = BTreeMap::<&String, Sums>::new();
+        let mut rest = BTreeMap::<&String, u64>::new();
+        for path in paths {
+            let sum = sums.entry(&path.function).or_default();
+            sum.calls += path.calls;
+            for (part, ns) in &path.parts {
+                *sum.parts.entry(part.clone()).or_default() += ns;
+            }
+            let kept: u64 = path.parts.iter().map(|(_, ns)| ns).sum();
+            *rest.entry(&path.function).or_default() += path.total_ns - kept;
+        }
+        let mut paths = sorted(sums);
+        for path in &mut paths {
+            path.total_ns += rest[&path.function];
+        }
+        paths.sort_by_key(|path| Reverse(path.total_ns));
+        paths
+    }
+    /// The share of waits for locks in the kept parts, between 0 and 1.
+    pub fn waiting(&self) -> f64 {
+        let waits = self.parts.iter().filter(|(part, _)| part.lock.is_some());
+        waits.map(|(_, ns)| *ns).sum::<u64>() as f64 / self.total_ns.max(1) as f64
+    }
+}
+
+impl PathPart {
+    fn work(function: &str) -> Self {
+        let function = function.to_owned();
+        Self { function, lock: None, doing: None, holder: vec![], through: None }
+    }
+}
+
+fn sorted(sums: BTreeMap<&String, Sums>) -> Vec<CriticalPath> {
+    let path = |(function, Sums { calls, parts }): (&String, Sums)| {
+        let total_ns = parts.values().sum();
+        let mut parts: Vec<_> = parts.into_iter().filter(|(_, ns)| *ns > 0).collect();
+        parts.sort_by_key(|(_, ns)| Reverse(*ns));
+        parts.truncate(KEPT);
+        CriticalPath { function: function.clone(), calls, total_ns, parts }
+    };
+    let mut paths: Vec<_> = sums.into_iter().map(path).filter(|path| path.total_ns > 0).collect();
+    paths.sort_by_key(|path| Reverse(path.total_ns));
+    paths
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn path(names: &str) -> Vec<String> {
+        names.split(' ').map(str::to_owned).collect()
+    }
+
+    fn run() -> Vec<CriticalPath> {
+        let call = |of: &str, entered, self_ns| CallRow { path: path(of), entered, self_ns };
+        let calls = [
+            call("program", 1, 900),
+            call("program munmap", 4, 100),
+            call("program munmap release_pages", 8, 500),
+            call("program mmap", 4, 50),
+        ];
+        let lock = |class: &str, of: &str, sleeps, wait_total_ns| LockRow {
+            class: class.into(),
+            path: path(of),
+            sleeps,
+            wait_total_ns,
+            ..LockRow::default()
+        };
+        let locks = [
+            lock("mmap_lock", "program mmap", true, 30),
+            lock("lruvec", "program munmap release_pages", false, 300),
+        ];
+        let shares = [BlameRow {
+            class: "lruvec".into(),
+            waiter: path("program munmap release_pages"),
+            holder: path("program munmap release_pages"),
+            doing: Doing::Work,
+            through: None,
+            wait_ps: 300_000,
+        }];
+        CriticalPath::of(&calls, &locks, &shares)
+    }
+
+    #[test]
+    fn spinning_is_no_work_and_sleep_for_locks_counts() {
+        let paths = run();
+        let totals: Vec<_> =
+            paths.iter().map(|path| (path.function.as_str(), path.calls, path.total_ns)).collect();
+        assert_eq!(totals, [("munmap", 4, 600), ("mmap", 4, 80)]);
+        let parts: Vec<_> = paths[0]
+            .parts
+            .iter()
+            .map(|(part, ns)| (part.function.as_str(), part.lock.as_deref(), *ns))
+            .collect();
+        let expected = [
+            ("release_pages", Some("lruvec"), 300),
+            ("release_pages", None, 200),
+            ("munmap", None, 100),
+        ];
+        assert_eq!(parts, expected);
+        assert!((paths[0].waiting() - 0.5).abs() < 1e-9);
+        assert_eq!(paths[1].parts[1].0.lock.as_deref(), Some("mmap_lock"));
+    }
+
+    #[test]
+    fn seeds_are_summed_with_the_parts_that_were_not_kept() {
+        let mut one = run().remove(0);
+        one.total_ns += 7;
+        let sum = CriticalPath::aggregate([&one, &one]);
+        assert_eq!((sum[0].calls, sum[0].total_ns, sum[0].parts[0].1), (8, 1214, 600));
+    }
+}
