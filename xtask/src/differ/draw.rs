@@ -70,7 +70,7 @@ pub(crate) struct Menu {
 impl Menu {
     /// Returns the choices that the program offers.
     pub(crate) fn read(binaries: &Binaries) -> Result<Self, String> {
-        let listed = output(binaries.release().args(["list", "--format", "json"]))?;
+        let listed = output(binaries.fast().args(["list", "--format", "json"]))?;
         let list: Value = serde_json::from_slice(&listed.stdout)
             .map_err(|why| format!("`mmscale list --format json` printed invalid JSON: {why}"))?;
         let all = |of: &Value| of.as_array().cloned().unwrap_or_default();

@@ -18,11 +18,14 @@ use case::Case;
 use draw::Menu;
 use verdict::{Binaries, Verdict};
 
-pub(crate) const USAGE: &str = "usage: cargo xtask differ [--for TIME | --cases N] [--seed N]
+pub(crate) const USAGE: &str = "usage:
+  cargo xtask differ [--for TIME | --cases N] [--seed N] [--quick]
 
   --for TIME  how long: 90s, 10m, 2h; 10m if nothing is given
   --cases N   how many cases instead
-  --seed N    which cases: the same seed, the same cases; 1 if not given";
+  --seed N    which cases: the same seed, the same cases; 1 if not given
+  --quick     the development build alone, which has assertions: only the two
+              schedules are compared";
 
 /// One in this many cases also runs in the build with assertions, which is slower.
 const ASSERTED_EVERY: u64 = 8;
@@ -37,6 +40,8 @@ enum End {
 struct DifferArgs {
     end: End,
     seed: u64,
+    /// Whether only the development build runs.
+    quick: bool,
 }
 
 /// Counts of verdicts.
@@ -86,7 +91,7 @@ pub fn run(root: &Path, args: &[&str]) -> Result<String, String> {
         return Ok(USAGE.to_owned());
     }
     let asked = parse(args)?;
-    let binaries = Binaries::build(root)?;
+    let binaries = Binaries::build(root, asked.quick)?;
     let menu = Menu::read(&binaries)?;
     let (tally, next, stop) = (VerdictCounts::default(), AtomicU64::new(0), AtomicBool::new(false));
     let found: Mutex<Option<(Case, String)>> = Mutex::new(None);
@@ -101,9 +106,9 @@ pub fn run(root: &Path, args: &[&str]) -> Result<String, String> {
                 return;
             }
             let case = menu.draw(asked.seed, number);
-            let asserted = number.is_multiple_of(ASSERTED_EVERY);
+            let asserted = !asked.quick && number.is_multiple_of(ASSERTED_EVERY);
             let verdict = verdict::of(&binaries, &case, asserted);
-            tally.count(&verdict, asserted);
+            tally.count(&verdict, asserted || asked.quick);
             if number > 0 && number.is_multiple_of(100) {
                 eprintln!("differ: {}", tally.text());
             }
@@ -144,9 +149,13 @@ fn report(binaries: &Binaries, case: &Case, what: &str, tally: &VerdictCounts) -
 
 fn parse(args: &[&str]) -> Result<DifferArgs, String> {
     let wrong = |what: String| format!("{what}\n{USAGE}");
-    let mut asked = DifferArgs { end: after("10m").map_err(wrong)?, seed: 1 };
+    let mut asked = DifferArgs { end: after("10m").map_err(wrong)?, seed: 1, quick: false };
     let mut args = args.iter();
     while let Some(&arg) = args.next() {
+        if arg == "--quick" {
+            asked.quick = true;
+            continue;
+        }
         let value = args.next().ok_or_else(|| wrong(format!("{arg} needs a value")))?;
         let whole =
             || value.parse::<u64>().map_err(|_| wrong(format!("{arg} {value}: not a number")));
@@ -185,7 +194,7 @@ mod tests {
     fn wrong_calls_are_refused_with_the_usage() {
         for args in [&["--for"][..], &["--for", "10"], &["--cases", "x"], &["--fore", "1m"]] {
             let error = parse(args).err().expect("it is wrong");
-            assert!(error.contains("usage: cargo xtask differ"), "{error}");
+            assert!(error.contains("cargo xtask differ [--for"), "{error}");
         }
         assert!(matches!(parse(&["--cases", "3"]), Ok(DifferArgs { end: End::After(3), seed: 1 })));
     }

@@ -31,18 +31,19 @@ pub(crate) enum Verdict {
 
 /// The compared builds: copies, so that a later build of the tree does not replace them.
 pub(crate) struct Binaries {
-    release: PathBuf,
+    fast: PathBuf,
     debug: PathBuf,
     _folder: TempDir,
 }
 
 impl Binaries {
-    /// Builds both.
-    pub(crate) fn build(root: &Path) -> Result<Self, String> {
+    /// Builds both; `quick`: the one with assertions alone, which is then used for both.
+    pub(crate) fn build(root: &Path, quick: bool) -> Result<Self, String> {
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
         let target = target.map_or_else(|| root.join("target"), |target| root.join(target));
-        for profile in ["dev", "release"] {
+        let profiles: &[&str] = if quick { &["dev"] } else { &["dev", "release"] };
+        for profile in profiles {
             let mut command = Command::new(&cargo);
             command.current_dir(root).args(["build", "--quiet", "--package", "mmscale-cli"]);
             let status = command.args(["--profile", profile]).status();
@@ -57,11 +58,13 @@ impl Binaries {
             let copied = std::fs::copy(&from, &to);
             copied.map(|_| to).map_err(|why| format!("cannot copy {}: {why}", from.display()))
         };
-        Ok(Self { release: copy("release")?, debug: copy("debug")?, _folder: folder })
+        let debug = copy("debug")?;
+        let fast = if quick { debug.clone() } else { copy("release")? };
+        Ok(Self { fast, debug, _folder: folder })
     }
-    /// Returns a command that runs the release build.
-    pub(crate) fn release(&self) -> Command {
-        Command::new(&self.release)
+    /// Returns a command that runs the faster build.
+    pub(crate) fn fast(&self) -> Command {
+        Command::new(&self.fast)
     }
 }
 
@@ -74,7 +77,7 @@ enum RunOutput {
 
 /// Runs a case in all ways; `asserted`: also in the build with assertions.
 pub(crate) fn of(binaries: &Binaries, case: &Case, asserted: bool) -> Verdict {
-    let both = match run(&binaries.release, &case.args("both")) {
+    let both = match run(&binaries.fast, &case.args("both")) {
         Ok(ran) => ran,
         Err(why) => return Verdict::Wrong(why),
     };
