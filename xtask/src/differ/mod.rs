@@ -196,6 +196,9 @@ mod tests {
             let error = parse(args).err().expect("it is wrong");
             assert!(error.contains("cargo xtask differ [--for"), "{error}");
         }
-        assert!(matches!(parse(&["--cases", "3"]), Ok(DifferArgs { end: End::After(3), seed: 1 })));
+        let plain = parse(&["--cases", "3"]);
+        assert!(matches!(plain, Ok(DifferArgs { end: End::After(3), seed: 1, quick: false })));
+        let quick = parse(&["--quick", "--seed", "4", "--cases", "3"]);
+        assert!(matches!(quick, Ok(DifferArgs { end: End::After(3), seed: 4, quick: true })));
     }
 }
