@@ -30,6 +30,8 @@ pub enum Doing {
     Stolen,
     /// A foreign interrupt handler ran on its CPU.
     Handler,
+    /// Not known: the live kernel shows holders of some locks only.
+    Unseen,
 }
 
 /// A share of the waits for the locks of one class on one call path.
@@ -39,7 +41,8 @@ pub struct BlameRow {
     pub class: String,
     /// The call path of the waiters, outermost function first.
     pub waiter: Vec<String>,
-    /// The call path of the holder, outermost function first; empty for a handover.
+    /// The call path of the holder, outermost function first; empty for a handover, and for a
+    /// holder that was not seen.
     pub holder: Vec<String>,
     /// The holder's occupation.
     pub doing: Doing,

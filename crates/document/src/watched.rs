@@ -1,6 +1,6 @@
 //! Observations of the live kernel during a run.
 
-use crate::{Histogram, LockRow};
+use crate::{BlameRow, BlameRows, Doing, Histogram, LockRow};
 
 /// Buckets of a distribution by powers of two of ns.
 pub const LOG2_BUCKETS: usize = 32;
@@ -221,6 +221,21 @@ impl Watched {
         };
         self.waits.iter().filter(known).map(row).collect()
     }
+    /// Returns the waits for spin locks, those of other programs excluded, with the call paths of
+    /// the holders that were seen.
+    pub fn blame_rows(&self) -> BlameRows {
+        let known = |wait: &&Wait| wait.side != Side::Other && !SLEEPING.contains(&wait.class);
+        let share = |wait: &Wait| BlameRow {
+            class: wait.class.to_owned(),
+            waiter: wait.path.clone(),
+            holder: wait.holder.clone(),
+            doing: if wait.holder.is_empty() { Doing::Unseen } else { Doing::Work },
+            through: None,
+            wait_ps: wait.total_ns * 1000,
+        };
+        let shares = self.waits.iter().filter(known).map(share).collect();
+        BlameRows { shares, locks: vec![] }
+    }
     /// Returns number, total and maximum (in ns) of the waits that `meant` selects.
     pub fn sum(&self, meant: impl Fn(&Wait) -> bool) -> (u64, u64, u64) {
         self.waits.iter().filter(|wait| meant(wait)).fold((0, 0, 0), |(count, total, max), wait| {
@@ -239,4 +254,34 @@ pub fn stand_ins(function: &str) -> impl Iterator<Item = &'static str> {
 pub fn passes(path: &[String], function: &str) -> bool {
     let on = |name: &str| path.iter().any(|step| step == name);
     on(function) || stand_ins(function).any(on)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_of_our_programs_for_spin_locks_have_their_holders_as_far_as_seen() {
+        let wait = |class, side, holder: &[&str]| Wait {
+            class,
+            path: vec!["do_exit".to_owned(), "free_pcppages_bulk".to_owned()],
+            side,
+            holder: holder.iter().map(|&name| name.to_owned()).collect(),
+            count: 2,
+            total_ns: 300,
+            max_ns: 200,
+            log2: [0; LOG2_BUCKETS],
+        };
+        let waits = vec![
+            wait("zone", Side::Ours, &["kthread", "decay_pcp_high"]),
+            wait("lruvec", Side::Kernel, &[]),
+            wait("zone", Side::Other, &["kthread"]),
+            wait("mmap_lock", Side::Ours, &[]),
+        ];
+        let rows = Watched { waits, ..Watched::default() }.blame_rows().shares;
+        let told: Vec<_> =
+            rows.iter().map(|row| (row.class.as_str(), row.doing, row.wait_ps)).collect();
+        assert_eq!(told, [("zone", Doing::Work, 300_000), ("lruvec", Doing::Unseen, 300_000)]);
+        assert_eq!(rows[0].holder, ["kthread", "decay_pcp_high"]);
+    }
 }

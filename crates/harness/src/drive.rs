@@ -147,7 +147,8 @@ fn on_linux<W: Workload>(mut env: Env<W>) -> Result<FinishedRun<W>, StudyError> 
     env.pages = crate::host::available_bytes().unwrap_or(u64::MAX) / 4096;
     let plan = W::plan(&env).map_err(StudyError::Machine)?;
     let needs = W::needs(&env, &plan);
-    let look = LiveRequest { watches: W::WATCHES, window_ns: W::watched_ns(&plan), needs };
+    let (watches, blame) = (W::WATCHES, env.ctx.blame);
+    let look = LiveRequest { watches, window_ns: W::watched_ns(&plan), needs, blame };
     let run = Run::new(&env, plan);
     let programs = run.clone();
     let live = crate::live::run(&env.ctx, &look, move |system| W::run(&programs, system))?;
@@ -208,7 +209,12 @@ fn measured<W: Workload>(seen: &Seen<'_, W>) -> SeedResult {
         }
     }
     match &seen.ran.source {
-        Source::Live(live) => live.add_host_metrics(&mut result),
+        Source::Live(live) => {
+            live.add_host_metrics(&mut result);
+            if let Some(watched) = live.seen.as_ref().filter(|_| seen.ran.env.ctx.blame) {
+                result.blame = watched.blame_rows();
+            }
+        }
         Source::Kernel(kernel) => {
             result.locks.clone_from(&kernel.machine.locks);
             result.blame.clone_from(&kernel.machine.blame);

@@ -74,6 +74,9 @@ pub(crate) fn run(
 /// Starts observing the kernel. With `watch=auto`, missing permission is not an error; with an
 /// explicit choice it is.
 fn watch(params: &Params, look: &LiveRequest) -> Result<Option<Watching>, StudyError> {
+    if look.blame {
+        return watch_holders(params, look).map(Some);
+    }
     let (watches, sampling) = match params.choice("watch") {
         "off" => return Ok(None),
         "locks" => (vec![Watch::Locks], Sampling::Sparse),
@@ -86,4 +89,18 @@ fn watch(params: &Params, look: &LiveRequest) -> Result<Option<Watching>, StudyE
         Err(_) if params.choice("watch") == "auto" => Ok(None),
         Err(why) => Err(StudyError::Machine(why.to_string())),
     }
+}
+
+/// Starts observing the kernel, with the holders of locks. Missing permission is an error.
+fn watch_holders(params: &Params, look: &LiveRequest) -> Result<Watching, StudyError> {
+    let choice = params.choice("watch");
+    if ["off", "locks"].contains(&choice) {
+        let what = format!("--blame observes lock holders, watch={choice} does not: leave one out");
+        return Err(StudyError::Machine(what));
+    }
+    let mut watches = look.watches.to_vec();
+    let more = [Watch::Locks, Watch::Holders].into_iter().filter(|more| !watches.contains(more));
+    watches.extend(more.collect::<Vec<_>>());
+    let plan = Plan { watches, sampling: Sampling::All };
+    Watching::begin(&plan).map_err(|why| StudyError::Machine(why.to_string()))
 }

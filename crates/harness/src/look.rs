@@ -111,6 +111,8 @@ pub(crate) struct LiveRequest {
     /// Start and end of the observation, in ns of the run's clock.
     pub(crate) window_ns: (u64, u64),
     pub(crate) needs: Needs,
+    /// Whether to observe the holders of locks.
+    pub(crate) blame: bool,
 }
 
 /// Values of the parameter `watch`.

@@ -63,8 +63,8 @@ pub struct Request {
     pub length: Length,
     /// Whether checkers are on.
     pub checks: Checks,
-    /// Whether to record what the holders of locks did while others waited; simulated machines
-    /// only.
+    /// Whether to record what the holders of locks did while others waited: all of them on
+    /// simulated machines, those that can be seen on the live kernel.
     pub blame: bool,
     /// Scales work while a lock of one class is held; simulated machines only.
     pub hold_scale: Option<HoldScale>,
@@ -370,9 +370,9 @@ fn check_switches(on: Target, request: &Request) -> Result<(), CallError> {
         let what = "--hold scales times of a simulated machine: use --on sim, or leave it out";
         return Err(CallError::Other(what.to_owned()));
     }
-    if on != Target::Sim && request.blame {
-        let what = "--blame needs the simulator, which knows the holder at each moment; leave --on \
-                    out";
+    if on == Target::Threads && request.blame {
+        let what = "--blame needs the simulator, which knows the holder at each moment, or a live \
+                    kernel that shows some: use --on sim or --on linux";
         return Err(CallError::Other(what.to_owned()));
     }
     Ok(())
