@@ -59,14 +59,14 @@ impl Store {
         let path = self.runs.join(format!("{key}.lock"));
         let lock = File::create(&path).and_then(|file| file.lock().map(|()| file));
         let _lock = lock.map_err(|why| fail(&path, &why))?;
-        if self.has(key) {
-            return Ok(false);
+        let executed = !self.has(key);
+        if executed {
+            let document = run()?;
+            interrupt::whole(|| self.folder.write(&format!("{key}.json"), json_line(&document)))?;
         }
-        let document = run()?;
-        interrupt::whole(|| self.folder.write(&format!("{key}.json"), json_line(&document)))?;
         // Only after the document is there: another process that opens a new lock then sees it.
         let _ = fs::remove_file(&path);
-        Ok(true)
+        Ok(executed)
     }
 }
 
@@ -88,6 +88,7 @@ mod tests {
         store.once("a", failed).unwrap_err();
         fs::write(store.file("a"), "{}").unwrap();
         assert!(!store.once("a", failed).unwrap());
+        assert!(!root.path().join("runs/a.lock").exists());
         let why = store.read("a").unwrap_err().to_string();
         assert!(why.contains("missing field") && why.ends_with("remove it"), "{why}");
         assert!(store.read("b").unwrap().is_none());
