@@ -249,7 +249,7 @@ def test_a_killed_driver_loses_nothing(reference, tmp_path, noted):
 def test_a_killed_command_line_continues(reference, tmp_path):
     spec = tmp_path / "spec.json"
     # Some seconds of runs, one at a time.
-    slow = {**SPEC, "profile": "arm64-480g-72", "seeds": 8}
+    slow = {**SPEC, "profile": "arm64-72", "seeds": 4}
     spec.write_text(json.dumps(slow))
     args = [mmscale.find_binary(), "sweep", str(spec), "-o", str(tmp_path / "out"), "--jobs", "1"]
     first = subprocess.Popen(args, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -258,11 +258,11 @@ def test_a_killed_command_line_continues(reference, tmp_path):
     first.kill()
     assert first.wait() == -signal.SIGKILL
     kept = {path.name: path.stat().st_mtime_ns for path in runs.glob("*.json")}
-    assert 2 <= len(kept) < 16
+    assert 2 <= len(kept) < 8
     done = subprocess.run(args, capture_output=True, text=True, check=True)
-    assert f"16 runs, {len(kept)} of them finished before" in done.stderr
+    assert f"8 runs, {len(kept)} of them finished before" in done.stderr
     now = {path.name: path.stat().st_mtime_ns for path in runs.glob("*.json")}
-    assert len(now) == 16 and kept.items() < now.items(), "kept documents are not written again"
+    assert len(now) == 8 and kept.items() < now.items(), "kept documents are not written again"
 
 
 def test_dask_gives_the_same_and_survives_a_killed_worker(reference, tmp_path, noted, monkeypatch):
