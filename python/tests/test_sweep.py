@@ -9,6 +9,7 @@ from __future__ import annotations
 import collections
 import json
 import os
+import shutil
 import signal
 import stat
 import subprocess
@@ -90,11 +91,12 @@ def test_a_spec_may_be_a_file_and_a_wrong_one_is_refused(tmp_path):
         mmscale.sweep(SPEC, executor=3, folder=tmp_path / "none", **OPTIONS)
 
 
-def test_a_second_call_executes_nothing(reference):
+def test_a_second_call_executes_nothing(reference, tmp_path):
     assert (reference.executed, reference.missing) == (12, [])
     again = mmscale.sweep(SPEC, folder=reference.folder, **OPTIONS)
     assert again.executed == 0 and again.finished == reference.finished
-    more = mmscale.sweep({**SPEC, "seeds": 4}, folder=reference.folder, **OPTIONS)
+    shutil.copytree(reference.folder, tmp_path / "more")
+    more = mmscale.sweep({**SPEC, "seeds": 4}, folder=tmp_path / "more", **OPTIONS)
     assert more.executed == 4 and more.finished.items() > reference.finished.items()
 
 
