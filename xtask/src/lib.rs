@@ -4,9 +4,11 @@ use std::path::PathBuf;
 
 pub mod bpf;
 pub mod differ;
+pub mod dist;
 mod folder;
 pub mod mutants;
 pub mod no_std;
+pub mod pages;
 pub mod paired;
 pub mod plain;
 pub mod planted;

@@ -36,6 +36,9 @@ const USAGE: &str = "usage: cargo xtask COMMAND
   mutants [--sample N] [--seed N] [--resume]
            runs the tests with one small change of arch, frames or mm at a
            time, as cargo-mutants lists them, and reports what catches which
+  pages    writes the man pages and shell completions in packaging/
+  dist     makes the files of a release in target/dist: a static binary,
+           packages for Debian and Python, a list of crates, sums
   no-std   builds the crates of a kernel into a program without std,
            and runs it
 
@@ -67,6 +70,8 @@ fn main() -> ExitCode {
         ["plain", ref paths @ ..] => told("plain", xtask::plain::list(&root, paths)),
         ["tokens", revision] => told("tokens", xtask::tokens::check(&root, revision)),
         ["mutants", ref args @ ..] => told("mutants", xtask::mutants::run(&root, args)),
+        ["pages"] => told("pages", xtask::pages::write(&root)),
+        ["dist"] => told("dist", xtask::dist::run(&root)),
         ["no-std"] => told("no-std", xtask::no_std::check(&root)),
         ["help" | "--help" | "-h"] => {
             println!("{USAGE}");

@@ -1,7 +1,10 @@
 //! The commands and options of the command line.
 
 mod one_arm;
+#[cfg(test)]
+mod pages;
 mod pictures;
+mod sweep;
 
 use std::path::PathBuf;
 
@@ -9,6 +12,7 @@ use clap::{Parser, Subcommand, ValueEnum};
 use mmscale_harness::Shape;
 pub(crate) use one_arm::OneArm;
 pub(crate) use pictures::{PageArgs, TraceArgs};
+pub(crate) use sweep::SweepArgs;
 
 /// The version, and the sources that the program was built from.
 const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (", env!("MMSCALE_SOURCES"), ")");
@@ -77,6 +81,8 @@ pub(crate) struct Args {
 pub(crate) enum Command {
     /// Run studies and show their results
     Run(Box<RunArgs>),
+    /// Run a study on many machines, with many policies and seeds; keep each run, and continue
+    Sweep(SweepArgs),
     /// Say which costs of the machine the conclusions of studies depend on
     Robust(Box<RobustArgs>),
     /// Say what a study gains if a lock is held for less time, or a cost is smaller

@@ -36,6 +36,7 @@ mod report;
 mod robust;
 mod run;
 mod settings;
+mod sweep;
 mod trace;
 #[cfg(feature = "live")]
 mod unwatched;
@@ -116,6 +117,7 @@ fn dispatch(registry: Registry, origin: Origin, command: Option<Command>) -> Res
     match command {
         None => output::print(&Args::command().render_help().to_string()),
         Some(Command::Run(args)) => run::run(registry, origin, &args),
+        Some(Command::Sweep(args)) => sweep::sweep(registry, origin, &args),
         Some(Command::Robust(args)) => robust::robust(registry, origin, &args),
         Some(Command::Whatif(args)) => whatif::whatif(registry, origin, &args),
         Some(Command::Compare(args)) => compare::compare(&args),

@@ -34,8 +34,13 @@ impl Fingerprint {
 
     /// Adds a text.
     pub fn add_str(&mut self, text: &str) {
-        self.add(text.len() as u64);
-        self.bytes(text.as_bytes());
+        self.add_bytes(text.as_bytes());
+    }
+
+    /// Adds bytes, such as those of a file.
+    pub fn add_bytes(&mut self, bytes: &[u8]) {
+        self.add(bytes.len() as u64);
+        self.bytes(bytes);
     }
 
     /// Returns the digest of all items added so far.

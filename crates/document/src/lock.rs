@@ -87,6 +87,26 @@ impl LockRecord {
         }
         sums.into_values().collect()
     }
+
+    /// Sums records by class and function, as of runs with other seeds. The result is sorted by
+    /// both.
+    pub fn sum<'a>(records: impl IntoIterator<Item = &'a Self>) -> Vec<Self> {
+        let mut sums = BTreeMap::<(&str, &str), Self>::new();
+        for record in records {
+            let sum = sums.entry((&record.class, &record.site)).or_insert_with(|| Self {
+                class: record.class.clone(),
+                sleeps: record.sleeps,
+                site: record.site.clone(),
+                ..Self::default()
+            });
+            sum.acquisitions += record.acquisitions;
+            sum.contentions += record.contentions;
+            sum.wait_total_ns += record.wait_total_ns;
+            sum.wait_max_ns = sum.wait_max_ns.max(record.wait_max_ns);
+            sum.hold_total_ns += record.hold_total_ns;
+        }
+        sums.into_values().collect()
+    }
 }
 
 #[cfg(test)]
@@ -121,6 +141,13 @@ mod tests {
         assert_eq!(zone.site, "free_pcppages_bulk");
         assert_eq!((zone.acquisitions, zone.contentions), (50, 5));
         assert_eq!((zone.wait_total_ns, zone.wait_max_ns, zone.hold_total_ns), (500, 150, 5000));
+    }
+
+    #[test]
+    fn sums_of_records_are_those_of_all_rows() {
+        let rows = [row("zone", &["a", "b"], 2), row("pcp", &["a"], 1), row("zone", &["b"], 3)];
+        let parts = [LockRecord::aggregate(&rows[..2]), LockRecord::aggregate(&rows[2..])];
+        assert_eq!(LockRecord::sum(parts.iter().flatten()), LockRecord::aggregate(&rows));
     }
 
     #[test]

@@ -19,6 +19,7 @@
 //! | `scripted` | scripts as studies |
 //! | `plan`, `needs`, `shape` | from a request to plans; their host requirements; CPU counts |
 //! | `runner` | runs over seeds; documents |
+//! | `single` | single runs of plans: their keys; points gathered from their documents |
 //! | `robust` | conclusions on machines with other costs |
 //! | `whatif` | results with one lock or cost scaled |
 //! | `versions` | arms as a version of Linux has them; the version of the running kernel |
@@ -49,6 +50,7 @@ mod runner;
 mod schedules;
 mod scripted;
 mod shape;
+mod single;
 mod spread;
 mod study;
 mod timelines;
@@ -83,6 +85,7 @@ pub use profiles::{ProfileSummary, profiles};
 pub use registry::{NoStudy, Registry, Shelf};
 pub use robust::{Cache, RobustError, RobustRequest, Told, robust};
 pub use runner::{RunError, execute, run_alone};
+pub use single::gathered;
 pub use spread::{Spread, powers_of_two};
 pub use study::{
     ArmId, ArmSpec, Checks, Defaults, Interrupt, MetricSpec, Progress, ProgressSink, Report,

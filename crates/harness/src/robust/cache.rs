@@ -54,7 +54,7 @@ impl Cache {
         if plan.origin.build.commit == "unknown" {
             return None;
         }
-        Some(self.folder.as_ref()?.join(format!("{}.json", key(plan, arm, seed))))
+        Some(self.folder.as_ref()?.join(format!("{}.json", plan.key(arm, seed))))
     }
     /// Returns the outcome of a run. A file that cannot be read is as good as none.
     pub(super) fn get(&self, plan: &Plan, arm: ArmId, seed: u64) -> Option<Outcome> {
@@ -102,33 +102,4 @@ fn write(file: &Path, value: &impl Serialize) {
     if written.and_then(|()| fs::rename(&new, file)).is_err() {
         let _ = fs::remove_file(&new);
     }
-}
-
-/// Returns a name over everything that a result depends on.
-fn key(plan: &Plan, arm: ArmId, seed: u64) -> String {
-    let mut key = Fingerprint::new();
-    key.add_str(&plan.origin.build.to_string());
-    if let Some(program) = &plan.origin.program {
-        key.add_str(&program.to_string());
-    }
-    key.add_str(plan.study.name());
-    key.add_str(plan.study.file_hash().unwrap_or_default());
-    key.add_str(plan.on.name());
-    for (name, value) in plan.params.values() {
-        key.add_str(name);
-        key.add_str(&value.to_string());
-    }
-    key.add_str(plan.study.arms()[arm.0].name);
-    for (name, policy) in plan.study.policies(arm, &plan.params, plan.on) {
-        key.add_str(&name);
-        key.add_str(&policy);
-    }
-    if let Some(profile) = &plan.profile {
-        // All numbers of the machine, as the engine uses them.
-        key.add_str(&format!("{:?}", (&profile.topology, profile.node_pages, profile.page_bytes)));
-        key.add_str(&format!("{:?}", (&profile.costs, &profile.swap, &profile.noise)));
-    }
-    [plan.cpus as u64, u64::from(plan.hz), seed].into_iter().for_each(|n| key.add(n));
-    key.add_str(&format!("{:?}", (plan.length, plan.checks, plan.linux)));
-    key.to_hex()
 }

@@ -20,6 +20,8 @@ const LIMIT: usize = 17;
 const POINT: usize = 24;
 /// The parameter whose sweeps are plotted.
 const CPUS: &str = "cpus";
+/// The machine, in a sweep over several.
+const PROFILE: &str = "profile";
 
 /// A document of a sweep, with its values of the swept parameters.
 struct Point<'a> {
@@ -78,6 +80,7 @@ pub(super) fn swept<'a>(documents: &[&'a Document]) -> Vec<&'a str> {
         }
         values.entry(CPUS).or_default().insert(document.cpus.to_string());
         values.entry("hz").or_default().insert(document.hz.to_string());
+        values.entry(PROFILE).or_default().insert(document.profile.clone());
     }
     let mut keys: Vec<&str> =
         values.into_iter().filter(|(_, values)| values.len() > 1).map(|(key, _)| key).collect();
@@ -90,6 +93,7 @@ pub(super) fn name(document: &Document, keys: &[&str]) -> String {
     let value = |key: &&str| match *key {
         CPUS => document.cpus.to_string(),
         "hz" => document.hz.to_string(),
+        PROFILE => document.profile.clone(),
         key => document.params.get(key).map_or("-".to_owned(), ToString::to_string),
     };
     keys.iter().map(value).collect::<Vec<_>>().join(", ")

@@ -1,0 +1,190 @@
+//! The spec of a sweep: options of `mmscale run` as keys of a TOML or JSON file.
+
+use std::collections::BTreeMap;
+use std::io::Read;
+use std::path::Path;
+use std::{fs, io};
+
+use anyhow::anyhow;
+use mmscale_document::Target;
+use mmscale_harness::{
+    CallError, Checks, Length, Origin, PolicyArm, Request, Settings, Shape, linux_version,
+};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::args::ShapeArg;
+use crate::failure::Failure;
+
+/// A sweep. A list of values of any key makes runs with each of them.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Spec {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) study: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) profile: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) cpus: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) hz: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) shape: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) arm: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) policy: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) linux: Option<String>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) set: BTreeMap<String, Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) seeds: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) seed: Option<u64>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(super) quick: bool,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(super) check: bool,
+}
+
+impl Spec {
+    /// Reads a file; `-` is stdin. A text that begins with `{` is JSON.
+    pub(super) fn read(path: &Path) -> Result<Self, Failure> {
+        let shown = path.display();
+        let text = if path == Path::new("-") {
+            let mut text = String::new();
+            io::stdin().read_to_string(&mut text).map(|_| text)
+        } else {
+            fs::read_to_string(path)
+        };
+        let text = text.map_err(|why| call(format!("cannot read the sweep `{shown}`: {why}")))?;
+        Self::parse(&text).map_err(|why| call(format!("the sweep `{shown}` is wrong: {why}")))
+    }
+
+    fn parse(text: &str) -> Result<Self, String> {
+        if text.trim_start().starts_with('{') {
+            serde_json::from_str(text).map_err(|why| why.to_string())
+        } else {
+            toml::from_str(text).map_err(|why| why.to_string().trim_end().to_owned())
+        }
+    }
+
+    /// Returns the studies; there is at least one.
+    pub(super) fn studies(&self) -> Result<Vec<String>, Failure> {
+        let studies = words("study", self.study.as_ref())?;
+        if studies.is_empty() {
+            let what = "the sweep names no study: add `study = \"churn\"` (mmscale list shows all)";
+            return Err(call(what.to_owned()));
+        }
+        Ok(studies)
+    }
+
+    /// Returns the profiles; `None` is that of the study.
+    pub(super) fn profiles(&self) -> Result<Vec<Option<String>>, Failure> {
+        let profiles = words("profile", self.profile.as_ref())?;
+        Ok(if profiles.is_empty() { vec![None] } else { profiles.into_iter().map(Some).collect() })
+    }
+
+    /// Returns the policies as given.
+    pub(super) fn policies(&self) -> Result<Vec<String>, Failure> {
+        words("policy", self.policy.as_ref())
+    }
+
+    /// Returns the request for one study on one machine. A study without arms or policies has all
+    /// its arms.
+    pub(super) fn request(
+        &self,
+        study: &str,
+        profile: Option<&str>,
+        origin: Origin,
+    ) -> Result<Request, Failure> {
+        let mut settings = Settings::default();
+        let own = self.set.iter().map(|(key, value)| (key.as_str(), Some(value)));
+        let common = [("cpus", self.cpus.as_ref()), ("hz", self.hz.as_ref())];
+        for (key, value) in own.chain(common) {
+            let values = words(key, value)?;
+            if !values.is_empty() {
+                settings.add(key, &values.join(",")).map_err(CallError::from)?;
+            }
+        }
+        let policies = self.policies()?;
+        let policies = policies.iter().map(|text| PolicyArm::parse(text));
+        Ok(Request {
+            studies: vec![study.to_owned()],
+            on: Some(Target::Sim),
+            arms: words("arm", self.arm.as_ref())?,
+            policies: policies.collect::<Result<_, _>>().map_err(CallError::from)?,
+            linux: self.linux.as_deref().map(linux_version).transpose().map_err(CallError::from)?,
+            profile: profile.map(Into::into),
+            settings,
+            seeds: self.seeds,
+            first_seed: self.seed.unwrap_or(1),
+            length: if self.quick { Length::Quick } else { Length::Full },
+            checks: if self.check { Checks::On } else { Checks::Off },
+            blame: false,
+            hold_scale: None,
+            shape: self.shape()?,
+            origin,
+        })
+    }
+
+    fn shape(&self) -> Result<Shape, Failure> {
+        let Some(name) = &self.shape else { return Ok(Shape::default()) };
+        let shape = <ShapeArg as clap::ValueEnum>::from_str(name, false);
+        shape
+            .map(Into::into)
+            .map_err(|_| call(format!("there is no shape `{name}` (known: keep, fill, flat)")))
+    }
+}
+
+/// Returns one value or several as the command line has them.
+fn words(key: &str, value: Option<&Value>) -> Result<Vec<String>, Failure> {
+    match value {
+        None => Ok(vec![]),
+        Some(Value::Array(values)) => values.iter().map(|value| word(key, value)).collect(),
+        Some(value) => Ok(vec![word(key, value)?]),
+    }
+}
+
+fn word(key: &str, value: &Value) -> Result<String, Failure> {
+    match value {
+        Value::String(text) => Ok(text.clone()),
+        Value::Number(number) => Ok(number.to_string()),
+        Value::Bool(true) => Ok("on".to_owned()),
+        Value::Bool(false) => Ok("off".to_owned()),
+        Value::Null | Value::Array(_) | Value::Object(_) => {
+            Err(call(format!("`{key}` of a sweep is a value or a list of values, not {value}")))
+        }
+    }
+}
+
+/// Returns the failure of a wrong call.
+pub(super) fn call(what: String) -> Failure {
+    Failure::Call(anyhow!(what))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn toml_and_json_are_one_spec() {
+        let text = "study = 'churn'\ncpus = [2, 4]\nquick = true\n[set]\nmadvise = ['none', 'mix']";
+        let toml = Spec::parse(text).unwrap();
+        let json = Spec::parse(&serde_json::to_string(&toml).unwrap()).unwrap();
+        assert_eq!(format!("{toml:?}"), format!("{json:?}"));
+        let why = Spec::parse("studdy = 'churn'").unwrap_err();
+        assert!(why.contains("unknown field `studdy`"), "{why}");
+    }
+
+    #[test]
+    fn values_are_written_as_on_the_command_line() {
+        let list = json!(["none", 4, 2.5, true]);
+        assert_eq!(words("x", Some(&list)).unwrap(), ["none", "4", "2.5", "on"]);
+        let why = words("x", Some(&json!([[1]]))).unwrap_err().to_string();
+        assert_eq!(why, "`x` of a sweep is a value or a list of values, not [1]");
+        assert!(Spec::default().studies().unwrap_err().to_string().contains("names no study"));
+    }
+}

@@ -1,0 +1,5 @@
+"""``python -m mmscale`` is the program ``mmscale``."""
+
+from ._binary import main
+
+main()

@@ -1,0 +1,149 @@
+"""Frames, comparisons, data sets, pictures and representations of results."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+import mmscale
+from mmscale import _run, _table
+
+
+def test_a_frame_is_tidy_and_has_the_values_of_the_document(pair):
+    frame = pair.frame()
+    assert list(frame.columns) == list(_table.ROW)
+    metric = pair[0].document["arms"][1]["metrics"]["ops_per_s"]
+    chosen = frame[(frame.arm == "lru=lazy") & (frame.metric == "ops_per_s")]
+    assert list(chosen.value) == metric["values"] and list(chosen.seed) == [1, 2, 3, 4, 5, 6, 7]
+    assert set(chosen.unit) == {"1/s"} and chosen.headline.all()
+
+
+def test_swept_parameters_have_columns(swept):
+    frame = swept.frame()
+    assert set(frame.cpus) == {2, 4} and set(frame.pages) == {1, 4}
+    assert not frame.duplicated(["cpus", "pages", "arm", "seed", "metric"]).any()
+
+
+def test_arrow_gives_the_same_rows_to_other_libraries(swept):
+    pa, polars = pytest.importorskip("pyarrow"), pytest.importorskip("polars")
+    frame = swept.frame()
+    assert pa.table(swept).num_rows == len(frame)
+    assert swept.polars().shape == frame.shape
+    assert polars.DataFrame(swept).filter(polars.col("arm") == "lazy").height == sum(
+        frame.arm == "lazy"
+    )
+
+
+def test_a_data_set_has_dimensions_and_units(swept):
+    pytest.importorskip("xarray")
+    data = swept.to_xarray()
+    assert dict(data.sizes) == {"cpus": 2, "pages": 2, "arm": 2, "seed": 2}
+    assert list(data.arm.values) == ["stock", "lazy"]
+    assert data.ops_per_s.attrs["unit"] == "1/s"
+    one = swept.where(cpus=4, pages=1)[0].document["arms"][1]["metrics"]["ops_per_s"]["values"][0]
+    assert float(data.ops_per_s.sel(cpus=4, pages=1, arm="lazy", seed=1)) == one
+
+
+def test_changes_are_those_of_the_program(pair):
+    changes = pair.compare()
+    found = {row["metric"]: row for row in changes.headlines}
+    assert found["ops_per_s"]["pairs"] == 7 and found["ops_per_s"]["arm"] == "lru=lazy"
+    percent = found["ops_per_s"]["change_percent"]
+    lines = [line for line in pair[0].text.splitlines() if line.startswith("lru=lazy")]
+    assert f"ops_per_s {percent:+.1f}%" in lines[0]
+    assert changes.frame().shape[0] == len(changes)
+    back = pair.compare("lru=lazy").headlines
+    assert {row["arm"] for row in back} == {"stock"}
+    assert back[0]["change_percent"] * percent < 0
+    with pytest.raises(mmscale.CallError, match="known: stock, lru=lazy"):
+        pair.compare("frozen")
+
+
+def test_each_point_of_a_sweep_is_compared(swept):
+    rows = swept.compare()
+    assert {(row["cpus"], row["pages"]) for row in rows} == {(2, 1), (2, 4), (4, 1), (4, 4)}
+    with pytest.raises(mmscale.CallError, match="one arm only"):
+        mmscale.run("churn", cpus=2, shape="fill", quick=True, seeds=1, arm="stock").compare()
+
+
+def test_equal_calls_have_equal_fingerprints_and_save_reads_back(pair, tmp_path):
+    again = mmscale.run("churn", cpus=4, shape="fill", policy="lru=lazy", seeds=7, quick=True,
+                        output=tmp_path)  # fmt: skip
+    assert again[0].fingerprint == pair[0].fingerprint
+    read = mmscale.read(tmp_path)
+    assert read[0].document == again[0].document and read[0].text == again[0].text
+    with pytest.raises(mmscale.CallError, match="exists"):
+        mmscale.run("churn", cpus=4, shape="fill", quick=True, output=tmp_path, seeds=1)
+    pair.save(tmp_path / "saved")
+    assert mmscale.read(tmp_path / "saved")[0].fingerprint == pair[0].fingerprint
+    with pytest.raises(mmscale.CallError, match="no documents"):
+        (tmp_path / "empty").mkdir()
+        mmscale.read(tmp_path / "empty")
+
+
+def test_several_profiles_run_one_by_one():
+    both = mmscale.run("churn", profile=["x86-2", "arm64-8"], arm="stock", seeds=1, quick=True)
+    assert [result.profile for result in both] == ["x86-2", "arm64-8"]
+
+
+def test_representations_have_the_answer(pair, swept):
+    assert repr(pair).startswith("churn: what does the LRU lock cost")
+    html = pair._repr_html_()
+    assert "lru=lazy" in html and "<script" not in html and "http" not in html.split("</pre>")[1]
+    assert "cpus=2 pages=1 stock: cpu_ns_per_op" in repr(swept)
+    headlines = len(mmscale.studies.churn.headlines)
+    assert swept._repr_html_().count("<tr>") == 1 + 4 * 2 * headlines
+    assert "better*" in repr(pair.compare()) and "ops_per_s" in pair.compare()._repr_html_()
+
+
+def test_a_sweep_is_a_curve_with_ribbons(swept):
+    pytest.importorskip("matplotlib")
+    ax = swept.where(pages=1).plot("ops_per_s", log=True)
+    assert [line.get_label() for line in ax.lines] == ["stock", "lazy"]
+    assert len(ax.collections) == 2 and ax.get_yscale() == "log"
+    assert ax.get_ylabel() == "ops_per_s [1/s]" and ax.get_xlabel() == "CPUs"
+    assert len(swept.plot("ops_per_s").lines) == 4, "a line for each arm and number of pages"
+
+
+def test_two_arms_are_joined_dots(pair):
+    pytest.importorskip("matplotlib")
+    ax = pair.plot()
+    assert len(ax.lines) == 7 and len(ax.collections) == 2
+    assert [label.get_text() for label in ax.get_xticklabels()] == ["stock", "lru=lazy"]
+    with pytest.raises(mmscale.CallError, match="known: .*ops_per_s"):
+        pair.plot("ops")
+    with pytest.raises(mmscale.CallError, match="known: curve, pairs"):
+        pair.plot(kind="pie")
+
+
+def test_robustness_is_a_tornado(tmp_path):
+    pytest.importorskip("matplotlib")
+    found = mmscale.robust("churn", profile="x86-2", arm=["stock", "lazy"], machines=3, seeds=1,
+                           cache=tmp_path)  # fmt: skip
+    ax = found.plot(metric="ops_per_s", top=5)
+    assert len(ax.patches) == 10 and "ops_per_s" in ax.get_xlabel()
+    frame = found.frame()
+    assert set(frame.metric) == {claim["metric"] for claim in found.claims}
+    assert all(0 <= share <= 1 and not math.isnan(share) for share in found.holds().values())
+    assert "of 3" in repr(found) and "of 3" in found._repr_html_()
+    with pytest.raises(mmscale.CallError, match="no claim"):
+        found.plot(arm="nobody")
+
+
+def test_progress_counts_runs(monkeypatch):
+    seen = []
+
+    class Bar:
+        n = 0
+
+        def update(self, number):
+            self.n += number
+            seen.append(self.n)
+
+        def close(self):
+            seen.append("closed")
+
+    monkeypatch.setattr(_run, "bar", lambda total, title: seen.append((total, title)) or Bar())
+    mmscale.run("churn", cpus=2, shape="fill", arm="stock", seeds=2, quick=True, progress=True)
+    assert seen == [(2, "churn on sim, 2 CPUs: stock"), 1, 2, "closed"]
