@@ -160,7 +160,7 @@ pub struct Item {
     /// The comparisons.
     pub compare: Vec<Compare>,
     /// Machines with drawn costs, for the interval.
-    #[serde(default = "four")]
+    #[serde(default = "two")]
     pub drawn: usize,
     /// Whether the quick form leaves it out.
     #[serde(default)]
@@ -201,8 +201,8 @@ fn ops() -> String {
 fn one() -> f64 {
     1.0
 }
-fn four() -> usize {
-    4
+fn two() -> usize {
+    2
 }
 
 #[derive(Deserialize)]
