@@ -14,7 +14,12 @@ process one {
     threads tasks
         on id % nodes * (cpus / nodes) + id / nodes % (cpus / nodes / smt) * smt + id / nodes / (cpus / nodes / smt) {
         part = all[id * bytes..(id + 1) * bytes];
-        if own { part = mmap(bytes); }
+        if own {
+            // Neighbours would merge into one VMA: a page without memory separates them.
+            part = mmap(bytes + 1 page);
+            munmap(part[bytes..]);
+            part = part[..bytes];
+        }
         start;
         for i in 0..pages(part) {
             write(part[i]);

@@ -126,7 +126,7 @@ pub(super) fn markdown(items: &[Item], kept: &Kept) -> String {
         if !item.found.is_empty() {
             write!(line, " Found: {}", item.found).expect("a string");
         }
-        push(&mut text, &line);
+        wrap(&line, "", "  ").iter().for_each(|line| push(&mut text, line));
     }
     text
 }
