@@ -24,7 +24,7 @@ macro_rules! script {
     };
 }
 
-const MACHINES: [(&str, &str); 16] = [
+const MACHINES: [(&str, &str); 15] = [
     machine!("broadwell-2s-48"),
     machine!("broadwell-4s-192"),
     machine!("cascadelake-2s-80"),
@@ -34,7 +34,6 @@ const MACHINES: [(&str, &str); 16] = [
     machine!("icelake-2s-96"),
     machine!("icelake-2s-128"),
     machine!("milan-72"),
-    machine!("server-316"),
     machine!("skylake-2s-104"),
     machine!("skylake-2s-112"),
     machine!("skylake-4s-192"),

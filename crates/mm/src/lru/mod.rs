@@ -82,9 +82,9 @@ mmscale_arch::policies! {
     pub enum ReleasePolicy: "release", "folios that one hold of lruvec->lru_lock frees" {
         /// Frees up to 31 folios in a hold.
         Stock = "stock",
-        /// Frees up to 8.
+        /// Frees up to 8 folios in a hold.
         Eight = "eight",
-        /// Frees up to 2.
+        /// Frees up to 2 folios in a hold.
         Two = "two",
     }
 }
