@@ -319,7 +319,7 @@ pub(crate) struct FidelityArgs {
     /// Items of the gallery by name; all with a published result if none is named
     #[arg(value_name = "ITEM", conflicts_with_all = ["profile", "blind"])]
     pub(crate) items: Vec<String>,
-    /// Only the ends of curves, no intervals, and no item that takes long: less than a minute
+    /// Only the ends of curves, no intervals, and no item that takes long
     #[arg(long)]
     pub(crate) quick: bool,
     /// The predictions of measurements whose results are not known here

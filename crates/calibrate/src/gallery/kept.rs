@@ -22,7 +22,7 @@ pub struct Kept {
 #[error("gallery/kept.json: {0}; write it again with `mmscale fidelity -o gallery/kept.json`")]
 pub struct KeptError(#[from] serde_json::Error);
 
-/// Returns the results that are kept with the sources.
-pub fn kept() -> Result<Kept, KeptError> {
+/// Returns the results that are kept with the sources, one for each call that made some of them.
+pub fn kept() -> Result<Vec<Kept>, KeptError> {
     Ok(serde_json::from_str(include_str!("../../../../gallery/kept.json"))?)
 }

@@ -40,7 +40,7 @@ pub(crate) fn fidelity(
     if args.profile.is_some() {
         return Ok(());
     }
-    let kept = predicted(registry, origin, args, &items, &interrupt)?;
+    let kept = [predicted(registry, origin, args, &items, &interrupt)?];
     if let Some(path) = &args.output {
         let text = serde_json::to_string_pretty(&kept).context("cannot format the results");
         let written = fs::write(path, text.map_err(Failure::Run)? + "\n");
@@ -105,10 +105,38 @@ fn failed(why: &GalleryError) -> Failure {
 }
 
 /// Formats the results of the chosen items.
-fn shown(args: &FidelityArgs, items: &[Item], kept: &Kept) -> String {
+fn shown(args: &FidelityArgs, items: &[Item], kept: &[Kept]) -> String {
     match args.format {
         GalleryFormat::Text => table::text(items, kept),
         GalleryFormat::Md => table::markdown(items, kept),
-        GalleryFormat::Json => mmscale_report::json_line(kept),
+        GalleryFormat::Json => kept.iter().map(mmscale_report::json_line).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    /// The page shows the kept results. `MMSCALE_UPDATE=1` writes it again.
+    #[test]
+    fn the_page_has_the_table_of_the_kept_results() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/trust.md");
+        let page = fs::read_to_string(&path).expect("the page can be read");
+        let (begin, end) = ("<!-- gallery -->\n", "<!-- /gallery -->\n");
+        let parts =
+            page.split_once(begin).and_then(|(before, rest)| Some((before, rest.split_once(end)?)));
+        let (before, (shown, after)) = parts.expect("the page has the marks");
+        let items = gallery::items().unwrap_or_else(|why| panic!("{why}"));
+        let open: Vec<Item> =
+            items.into_iter().filter(|item| item.seen == Knowledge::Open).collect();
+        let kept = gallery::kept().unwrap_or_else(|why| panic!("{why}"));
+        let table = table::markdown(&open, &kept);
+        if std::env::var_os("MMSCALE_UPDATE").is_some() {
+            let page = format!("{before}{begin}{table}{end}{after}");
+            fs::write(path, page).expect("the page can be written");
+        } else {
+            assert!(shown == table, "write the page again with MMSCALE_UPDATE=1");
+        }
     }
 }

@@ -8,10 +8,10 @@ use mmscale_calibrate::gallery::{
 use mmscale_report::wrap;
 
 /// Formats the gallery in 72 columns, item by item.
-pub(super) fn text(items: &[Item], kept: &Kept) -> String {
+pub(super) fn text(items: &[Item], kept: &[Kept]) -> String {
     let mut text = String::new();
     for item in items {
-        let rows: Vec<&Row> = kept.rows.iter().filter(|row| row.item == item.id).collect();
+        let rows: Vec<&Row> = rows_of(kept).filter(|row| row.item == item.id).collect();
         if rows.is_empty() {
             continue;
         }
@@ -31,6 +31,11 @@ pub(super) fn text(items: &[Item], kept: &Kept) -> String {
     let foot = format!("{} {}", summary(kept), limits());
     wrap(&foot, "", "").iter().for_each(|line| push(&mut text, line));
     text
+}
+
+/// Returns the comparisons of all calls.
+fn rows_of(kept: &[Kept]) -> impl Iterator<Item = &Row> {
+    kept.iter().flat_map(|call| &call.rows)
 }
 
 fn push(text: &mut String, line: &str) {
@@ -86,10 +91,10 @@ fn form(item: &Item, what: What, value: f64) -> String {
 }
 
 /// Formats the gallery as a Markdown table, misses first, and what was found out about them.
-pub(super) fn markdown(items: &[Item], kept: &Kept) -> String {
+pub(super) fn markdown(items: &[Item], kept: &[Kept]) -> String {
     let of = |row: &Row| items.iter().find(|item| item.id == row.item);
     let mut rows: Vec<(&Row, &Item)> =
-        kept.rows.iter().filter_map(|row| Some((row, of(row)?))).collect();
+        rows_of(kept).filter_map(|row| Some((row, of(row)?))).collect();
     rows.sort_by_key(|(row, _)| row.verdict);
     let blind = rows.iter().all(|(row, _)| row.verdict == Verdict::Blind);
     let mut text = format!("{}\n\n", summary(kept));
@@ -119,8 +124,13 @@ pub(super) fn markdown(items: &[Item], kept: &Kept) -> String {
             ),
         );
     }
+    for call in kept {
+        text.push('\n');
+        let line = format!("Made by `{}`, {}.", call.command.join(" "), call.build);
+        wrap(&line, "", "").iter().for_each(|line| push(&mut text, line));
+    }
     text.push('\n');
-    for item in items.iter().filter(|item| kept.rows.iter().any(|row| row.item == item.id)) {
+    for item in items.iter().filter(|item| rows_of(kept).any(|row| row.item == item.id)) {
         let (id, title, source, on) = (&item.id, &item.title, &item.source, &item.measured_on);
         let mut line = format!("- **{id}**, {title}. Source: {source}. Measured on: {on}.");
         if !item.found.is_empty() {
@@ -132,8 +142,9 @@ pub(super) fn markdown(items: &[Item], kept: &Kept) -> String {
 }
 
 /// Returns the counts of verdicts in one sentence.
-fn summary(kept: &Kept) -> String {
-    let counts = counts(&kept.rows);
+fn summary(kept: &[Kept]) -> String {
+    let rows: Vec<Row> = rows_of(kept).cloned().collect();
+    let counts = counts(&rows);
     if counts.items == 0 {
         return "Predictions; the published results were not known when they were made.".to_owned();
     }
@@ -196,8 +207,9 @@ mod tests {
             parts_at: None,
         };
         let rows = vec![row(Verdict::Holds), row(Verdict::Off)];
-        let kept = Kept { build: Default::default(), command: vec![], rows };
-        let text = markdown(&[item], &kept);
+        let build = mmscale_document::Build::new("mmscale", "0", "unknown");
+        let kept = Kept { build, command: vec![], rows };
+        let text = markdown(&[item], &[kept]);
         assert!(text.find("| off |").unwrap() < text.find("| holds |").unwrap(), "{text}");
     }
 }
