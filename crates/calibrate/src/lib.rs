@@ -16,6 +16,7 @@ pub mod derive;
 pub mod fidelity;
 mod file;
 mod fit;
+pub mod gallery;
 #[cfg(feature = "live")]
 mod kernel;
 mod program;

@@ -37,7 +37,9 @@ Examples:
   mmscale list policies";
 const FIDELITY_EXAMPLES: &str = "\
 Examples:
-  mmscale fidelity
+  mmscale fidelity --quick
+  mmscale fidelity A4-2s-skl A6-2x2
+  mmscale fidelity --kept --format md
   mmscale fidelity --profile ./this-computer.toml";
 const LIVE_EXAMPLES: &str = "\
 Examples (as root):
@@ -134,6 +136,17 @@ pub(crate) enum RunFormat {
     Md,
     /// A row for each arm, seed and metric
     Csv,
+}
+
+/// The form of the gallery on stdout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum GalleryFormat {
+    /// For readers and mails, 72 columns
+    Text,
+    /// A Markdown table, misses first
+    Md,
+    /// For programs; one document
+    Json,
 }
 
 /// The form of a comparison on stdout.
@@ -309,6 +322,32 @@ pub(crate) struct CalibrateArgs {
 #[derive(Debug, clap::Args)]
 #[command(after_help = FIDELITY_EXAMPLES)]
 pub(crate) struct FidelityArgs {
+    /// Items of the gallery by name; all with a published result if none is named
+    #[arg(value_name = "ITEM", conflicts_with_all = ["profile", "blind"])]
+    pub(crate) items: Vec<String>,
+    /// Only the ends of curves, no intervals, and no item that takes long
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// The predictions of measurements whose results are not known here
+    #[arg(long, conflicts_with = "profile")]
+    pub(crate) blind: bool,
+    /// Show the results that were kept with the sources, without runs
+    #[arg(long, conflicts_with_all = ["profile", "quick", "output"])]
+    pub(crate) kept: bool,
+    /// The form of the output
+    #[arg(long, value_enum, default_value_t = GalleryFormat::Text)]
+    pub(crate) format: GalleryFormat,
+    /// Also write the results to FILE, as JSON; `--kept` shows them after the next build if FILE is
+    /// gallery/kept.json
+    #[arg(short = 'o', long = "output", value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+    /// Where results of runs are kept, so that equal ones are not run again;
+    /// $XDG_CACHE_HOME/mmscale or ~/.cache/mmscale if not given
+    #[arg(long, value_name = "DIR", conflicts_with = "no_cache")]
+    pub(crate) cache: Option<PathBuf>,
+    /// Keep no results and use none
+    #[arg(long)]
+    pub(crate) no_cache: bool,
     /// Also compare this computer's threads with the prediction of its profile, as `mmscale
     /// calibrate` writes it
     #[arg(long, value_name = "NAME|FILE")]

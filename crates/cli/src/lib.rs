@@ -127,7 +127,7 @@ fn dispatch(registry: Registry, origin: Origin, command: Option<Command>) -> Res
         Some(Command::Import(args)) => import::import(origin, &args),
         Some(Command::Explain(args)) => explain::explain(registry, origin, &args),
         Some(Command::List(args)) => list::list(registry, &args),
-        Some(Command::Fidelity(args)) => fidelity::fidelity(registry.profiles(), &args),
+        Some(Command::Fidelity(args)) => fidelity::fidelity(registry, origin, &args),
         Some(Command::Live(args)) => kernel::live(&args),
         Some(Command::Doctor(args)) => kernel::doctor(args.format),
         Some(Command::Calibrate(args)) => calibrate::calibrate(&args),

@@ -83,7 +83,7 @@ pub use plan::{CallError, MAX_CPUS, Plan, Request, SEEDS, plan};
 pub use policy_arm::{PolicyArm, PolicyError};
 pub use profiles::{ProfileSummary, profiles};
 pub use registry::{NoStudy, Registry, Shelf};
-pub use robust::{Cache, RobustError, RobustRequest, Told, robust};
+pub use robust::{Cache, RobustError, RobustRequest, Told, figures, on_drawn_machines, robust};
 pub use runner::{RunError, execute, run_alone};
 pub use single::gathered;
 pub use spread::{Spread, powers_of_two};

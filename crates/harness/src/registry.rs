@@ -50,6 +50,12 @@ impl Registry {
         self.profiles
     }
 
+    /// Returns the same studies and scripts with other named machine profiles.
+    #[must_use]
+    pub fn with_profiles(self, profiles: Profiles) -> Self {
+        Self { profiles, ..self }
+    }
+
     /// Returns the errors in the files of studies that cannot be run.
     pub fn broken(self) -> &'static [FileError] {
         self.broken

@@ -12,7 +12,7 @@
 //! Lock order: it has no lock of its own.
 
 use crate::folio::Folios;
-use crate::lru::{Lru, LruPolicy, LruRef};
+use crate::lru::{Lru, LruPolicy, LruRef, ReleasePolicy};
 use crate::memcg::{FLUSH_NS, GroupId, Groups, GroupsConfig};
 use crate::oom::{Oom, OomConfig, OomRetries};
 use crate::pgtable::{MakeRoom, PtRef, TableLocks};
@@ -67,6 +67,8 @@ pub struct MmConfig {
     pub requeue: Requeue,
     /// How folios are added to their LRU lists.
     pub lru: LruPolicy,
+    /// How many folios leave their lists in one hold of the lists' lock.
+    pub release: ReleasePolicy,
     /// Memory groups, including the root: 1 to [`GroupId::MAX`].
     pub groups: usize,
     /// Levels of memory groups below the root: 1 to [`GroupsConfig::MAX_DEPTH`].
@@ -93,6 +95,7 @@ impl MmConfig {
             tick,
             requeue: Requeue::Needed,
             lru: LruPolicy::Stock,
+            release: ReleasePolicy::Stock,
             groups: 1,
             group_depth: 1,
             space: SpaceConfig::default(),
@@ -197,7 +200,8 @@ impl<A: Machine> Mm<A> {
             oom: Oom::new(config.oom),
             stacks: Stacks::new(config.stacks),
             nodes: config.map.node_count(),
-            lru: Lru::new(config.lru, config.groups, config.map.node_count()),
+            lru: Lru::new(config.lru, config.groups, config.map.node_count())
+                .releasing(config.release),
         })
     }
 

@@ -12,13 +12,13 @@
 //!
 //! Which policies a version of Linux has is in [`versions`](crate::versions).
 
-use crate::lru::LruPolicy;
+use crate::lru::{LruPolicy, ReleasePolicy};
 use crate::mm::MmConfig;
-use crate::smp::{BroadcastPolicy, CallPolicy};
+use crate::smp::{BroadcastPolicy, CallPolicy, GatherPolicy};
 use crate::space::{ExitPolicy, UnmapPolicy, VmaLockPolicy};
 use crate::vmstat_work::TickPolicy;
 use mmscale_arch::{About, Policy};
-use mmscale_frames::page_alloc::{BulkHold, HighPolicy, PcpPolicy};
+use mmscale_frames::page_alloc::{BatchPolicy, BulkHold, HighPolicy, PcpPolicy};
 
 /// A mechanism of the memory manager, and where its policy is in a configuration.
 #[derive(Clone, Copy, Debug)]
@@ -50,13 +50,16 @@ macro_rules! mechanism {
 pub const MECHANISMS: &[Mechanism] = &[
     mechanism!(TickPolicy, tick),
     mechanism!(LruPolicy, lru),
+    mechanism!(ReleasePolicy, release),
     mechanism!(PcpPolicy, alloc.caches),
     mechanism!(HighPolicy, alloc.high),
+    mechanism!(BatchPolicy, alloc.batch),
     mechanism!(BulkHold, alloc.hold),
     mechanism!(CallPolicy, smp.policy),
     mechanism!(BroadcastPolicy, smp.broadcast),
     mechanism!(ExitPolicy, space.exit),
     mechanism!(UnmapPolicy, space.unmap),
+    mechanism!(GatherPolicy, smp.gather),
     mechanism!(VmaLockPolicy, space.vma_locks),
 ];
 

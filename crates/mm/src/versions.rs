@@ -93,6 +93,11 @@ pub const HISTORIES: &[History] = &[
         ],
     },
     History {
+        key: "batch",
+        first: "half",
+        steps: &[step(v(4, 19), "stock", "d8a759b57035 mm, page_alloc: double zone's batchsize")],
+    },
+    History {
         key: "bulk",
         first: "whole",
         steps: &[step(

@@ -127,7 +127,7 @@ fn worker<A: Machine>(kernel: &Kernel<A>, bulk: Bulk, start_ns: u64) -> BulkTime
 }
 
 /// Computes until `when_ns`. Returns false if that time has already passed.
-fn wait_until<A: Machine>(kernel: &Kernel<A>, when_ns: u64) -> bool {
+pub(super) fn wait_until<A: Machine>(kernel: &Kernel<A>, when_ns: u64) -> bool {
     match when_ns.checked_sub(kernel.clock_ns()) {
         Some(rest_ns) => kernel.compute_ns(rest_ns).is_ok(),
         None => false,

@@ -9,6 +9,7 @@
 //! The third comparison is of single pages on one CPU ([`pages`]), from which some costs are
 //! derived.
 
+mod buddy;
 mod bulk;
 mod pages;
 
@@ -17,11 +18,13 @@ use mmscale_arch::Machine;
 use mmscale_document::{LockRecord, LockRow, Target};
 use mmscale_harness::machine::{self, MachineSpec, Program};
 
+pub(crate) use buddy::{Phase, ns_per_op};
 use bulk::{Bulk, NsPerPage};
 use mmscale_harness::{Checks, Interrupt, RunContext, StudyError};
 use mmscale_kernel::Kernel;
+use mmscale_mm::mm::MmConfig;
 use mmscale_sim::profile::Profile;
-pub use pages::{ONE_CPU, Step, one_cpu};
+pub use pages::{ONE_CPU, Step, one_cpu, one_step};
 use std::sync::{Arc, Mutex};
 
 /// Linux 6.0, order 0, bulk: cores, ns per page allocated, ns per page freed. Source: the LLFree
@@ -209,10 +212,7 @@ impl Program for Measure {
 fn measure(ctx: &RunContext, bulk: Bulk) -> Result<(NsPerPage, Vec<LockRow>), StudyError> {
     let got = Arc::new(Mutex::new(NsPerPage::default()));
     let mut spec = MachineSpec::new(ctx, SEED);
-    // Linux 6.0 did not tune its page caches: refills were of one batch, and `high` was the low
-    // watermark divided by the number of CPUs, which is 1/672 of a machine with 64 GiB.
-    spec.mm.alloc.batch_scale_max = 0;
-    spec.mm.alloc.high_fraction = Some(672);
+    as_of_6_0(&mut spec.mm);
     let run = machine::run(spec, machine::silent, Measure { bulk, got: Arc::clone(&got) })?;
     let got = *got.lock().expect("the run is over");
     if got.overruns > 0 {
@@ -224,6 +224,13 @@ fn measure(ctx: &RunContext, bulk: Bulk) -> Result<(NsPerPage, Vec<LockRow>), St
         )));
     }
     Ok((got, run.locks))
+}
+
+/// Linux 6.0 did not tune its page caches: refills were of one batch, and `high` was the low
+/// watermark divided by the number of CPUs, which is 1/672 of a machine with 64 GiB.
+fn as_of_6_0(mm: &mut MmConfig) {
+    mm.alloc.batch_scale_max = 0;
+    mm.alloc.high_fraction = Some(672);
 }
 
 /// Returns the mean hold time of zone->lock in `function` in a run after its warm-up, in ns.

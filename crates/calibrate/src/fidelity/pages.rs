@@ -30,7 +30,9 @@ pub enum Step {
 }
 
 impl Step {
-    const COUNT: usize = 5;
+    const COUNT: usize = Self::ALL.len();
+    const ALL: [Self; 5] =
+        [Self::WriteFault, Self::Fork, Self::DontNeed, Self::MunmapEmpty, Self::Munmap];
 
     /// Returns the printed name.
     pub const fn name(self) -> &'static str {
@@ -60,13 +62,30 @@ pub const ONE_CPU: [(&str, Step, f64); 5] = [
 
 /// Returns ns a page, measured and simulated, of each row of [`ONE_CPU`] that is of `profile`.
 pub fn one_cpu(profile: &Profile, interrupt: &Interrupt) -> Result<Vec<(Step, Pair)>, StudyError> {
+    let got = times(profile, interrupt)?;
+    let rows = ONE_CPU.iter().filter(|(of, ..)| *of == profile.name);
+    Ok(rows.map(|&(_, step, real)| (step, Pair { real, simulated: got[step as usize] })).collect())
+}
+
+/// Returns ns a page of the step with this name; `None` if there is none.
+pub fn one_step(
+    profile: &Profile,
+    name: &str,
+    interrupt: &Interrupt,
+) -> Result<Option<f64>, StudyError> {
+    let place = Step::ALL.iter().position(|step| step.name() == name);
+    let Some(place) = place else { return Ok(None) };
+    Ok(Some(times(profile, interrupt)?[place]))
+}
+
+/// Returns ns a page of each step.
+fn times(profile: &Profile, interrupt: &Interrupt) -> Result<[f64; Step::COUNT], StudyError> {
     let got = Arc::new(Mutex::new([0.0; Step::COUNT]));
     let ctx = context(Target::Sim, Some(profile), profile.topology.cpus, interrupt);
     let program = Timed { got: Arc::clone(&got) };
     machine::run(MachineSpec::new(&ctx, SEED), machine::silent, program)?;
     let got = *got.lock().expect("the run is over");
-    let rows = ONE_CPU.iter().filter(|(of, ..)| *of == profile.name);
-    Ok(rows.map(|&(_, step, real)| (step, Pair { real, simulated: got[step as usize] })).collect())
+    Ok(got)
 }
 
 struct Timed {

@@ -113,6 +113,41 @@ mmscale_arch::policies! {
 }
 
 mmscale_arch::policies! {
+    /// The batch of a per-CPU page cache: the least number of pages moved in one step.
+    pub enum BatchPolicy: "batch", "pages that a per-CPU page cache moves in one step" {
+        /// Moves up to 63 pages of 4 KiB.
+        Stock = "stock",
+        /// Moves half as many, up to 31.
+        Half = "half",
+        /// Moves 7, as where page caches were sized before most memory of the zone was counted.
+        Boot = "boot",
+    }
+}
+
+impl BatchPolicy {
+    /// Returns the batch of this policy where the formula gives `batch`.
+    pub(super) const fn of(self, batch: u32) -> u32 {
+        match self {
+            Self::Stock => batch,
+            Self::Half => {
+                if batch > 1 {
+                    batch / 2
+                } else {
+                    1
+                }
+            }
+            Self::Boot => {
+                if batch < 7 {
+                    batch
+                } else {
+                    7
+                }
+            }
+        }
+    }
+}
+
+mmscale_arch::policies! {
     /// Policy of per-CPU page caches. `Posted` is "mm: page_alloc: pcp buddy allocator" of
     /// linux-mm; `Blockmap` is the module [`blockmap`](crate::blockmap).
     pub enum PcpPolicy: "caches", "per-CPU page caches and the free memory of a zone" {
@@ -159,6 +194,8 @@ pub struct AllocConfig {
     pub hold: BulkHold,
     /// The policy of `high`.
     pub high: HighPolicy,
+    /// The policy of the batch.
+    pub batch: BatchPolicy,
     /// The policy of per-CPU page caches.
     pub caches: PcpPolicy,
     /// Whether each frame has a record.
@@ -176,6 +213,7 @@ impl Default for AllocConfig {
             cache_slice_pages: 0,
             hold: BulkHold::Batch,
             high: HighPolicy::Tuned,
+            batch: BatchPolicy::Stock,
             caches: PcpPolicy::Stock,
             records: Records::Kept,
         }

@@ -55,7 +55,8 @@ pub use age::{DecayRequest, Refresh};
 pub use audit::{Audit, Violation};
 pub use census::Census;
 pub use config::{
-    AllocConfig, BulkHold, ConfigError, HighPolicy, MemoryMap, PcpPolicy, Records, ZoneSpec,
+    AllocConfig, BatchPolicy, BulkHold, ConfigError, HighPolicy, MemoryMap, PcpPolicy, Records,
+    ZoneSpec,
 };
 pub use gfp::{AllocError, Gfp};
 pub use zone::Zone;
@@ -365,6 +366,7 @@ fn pcp_limits<A: Cpu>(
     let cpus = if local == 0 { online.count() } else { local };
     let (pages, fraction) = (zone.pages.into(), config.high_fraction);
     let limits = PcpLimits::of(pages, marks.low, cpus, config.page_kib, fraction);
+    let limits = PcpLimits { batch: config.batch.of(limits.batch), ..limits };
     match config.high {
         HighPolicy::Tuned => PcpLimits { scale_max: config.batch_scale_max, ..limits },
         HighPolicy::Watermark => limits.fixed(limits.high_min),

@@ -28,6 +28,10 @@ impl Outcome {
         let bits = metrics.into_iter().map(|(name, value)| (name.to_owned(), value.to_bits()));
         Self { metric_bits: bits.collect(), fingerprint }
     }
+    /// Returns all metrics by name.
+    pub(super) fn all(self) -> impl Iterator<Item = (String, f64)> {
+        self.metric_bits.into_iter().map(|(name, bits)| (name, f64::from_bits(bits)))
+    }
     /// Returns the value of a metric.
     pub(super) fn metric(&self, name: &str) -> Option<f64> {
         self.metric_bits.get(name).copied().map(f64::from_bits)

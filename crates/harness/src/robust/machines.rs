@@ -37,7 +37,9 @@ impl Moving {
         let value =
             if low > 0.0 { low * (high / low).powf(share) } else { low + (high - low) * share };
         let whole = [low, high, self.number.value].iter().all(|x| x.fract() == 0.0);
-        let timed = self.key.ends_with("_ns") || self.key.ends_with("_percent");
+        // Disturbances are in whole ns, costs are not.
+        let costs = self.section != "noise";
+        let timed = costs && (self.key.ends_with("_ns") || self.key.ends_with("_percent"));
         if whole && !timed { value.round() } else { value.clamp(low, high) }
     }
 }
@@ -112,6 +114,20 @@ mod tests {
         let has = |key: &str| numbers.iter().any(|number| number.key == key);
         assert!(has("handoff_ns") && has("clear_page_ns") && has("node_bytes_per_us"));
         assert!(!has("cpus") && !has("node_pages") && !has("hz"));
+    }
+
+    #[test]
+    fn a_profile_with_disturbances_can_be_drawn() {
+        let mut profile = open("x86-16").unwrap();
+        let numbers = moving(&profile);
+        for set in drawn(&numbers, 3) {
+            for (Moving { section, key, .. }, value) in numbers.iter().zip(set) {
+                let sections = profile.file.sections_mut();
+                let of = sections.filter(|(name, _)| name == section);
+                of.for_each(|(_, numbers)| numbers.get_mut(key).unwrap().value = value);
+            }
+            profile.resolve().unwrap_or_else(|why| panic!("{why}"));
+        }
     }
 
     #[test]

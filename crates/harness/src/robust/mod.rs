@@ -23,7 +23,7 @@ use machines::{Moving, drawn, moved, moving};
 
 use crate::plan::Plan;
 use crate::runner::{RunError, run_alone};
-use crate::study::{ArmId, Interrupt};
+use crate::study::{ArmId, Interrupt, SeedResult};
 
 /// Why there is no analysis.
 #[derive(Debug, Error)]
@@ -224,15 +224,65 @@ impl Runs<'_> {
     }
 
     fn one(&self, machine: &Plan, arm: ArmId, seed: u64) -> Result<Outcome, RunError> {
-        if let Some(outcome) = self.cache.get(machine, arm, seed) {
-            return Ok(outcome);
-        }
-        let result = run_alone(machine, arm, seed, self.interrupt)?;
-        let metrics = result.metrics.iter().map(|(name, value)| (*name, value.as_f64()));
-        let outcome = Outcome::new(metrics, result.fingerprint);
-        self.cache.keep(machine, arm, seed, &outcome);
-        Ok(outcome)
+        outcome(machine, arm, seed, self.cache, self.interrupt)
     }
+}
+
+/// Returns the outcome of one run, which is kept in `cache`.
+fn outcome(
+    machine: &Plan,
+    arm: ArmId,
+    seed: u64,
+    cache: &Cache,
+    interrupt: &Interrupt,
+) -> Result<Outcome, RunError> {
+    if let Some(outcome) = cache.get(machine, arm, seed) {
+        return Ok(outcome);
+    }
+    let result = run_alone(machine, arm, seed, interrupt)?;
+    let shares = wait_shares(&result);
+    let metrics = result.metrics.iter().map(|(name, value)| (*name, value.as_f64()));
+    let shares = shares.iter().map(|(name, share)| (name.as_str(), *share));
+    let outcome = Outcome::new(metrics.chain(shares), result.fingerprint);
+    cache.keep(machine, arm, seed, &outcome);
+    Ok(outcome)
+}
+
+/// Returns the share of the CPU time that was not idle in which spin locks of each class were
+/// waited for, by `wait_share:CLASS`.
+fn wait_shares(result: &SeedResult) -> BTreeMap<String, f64> {
+    let mut shares = BTreeMap::new();
+    let busy_ns = result.cpu_time.map_or(0, |time| time.busy_ns);
+    for row in result.locks.iter().filter(|row| busy_ns > 0 && !row.sleeps) {
+        let share: &mut f64 = shares.entry(format!("wait_share:{}", row.class)).or_default();
+        *share += row.wait_total_ns as f64 / busy_ns as f64;
+    }
+    shares
+}
+
+/// Returns the metrics of one run by name, and the waits for spin locks as `wait_share:CLASS`: the
+/// share of the CPU time that was not idle. Equal runs are not repeated while `cache` keeps them.
+pub fn figures(
+    plan: &Plan,
+    arm: ArmId,
+    seed: u64,
+    cache: &Cache,
+    interrupt: &Interrupt,
+) -> Result<BTreeMap<String, f64>, RunError> {
+    outcome(plan, arm, seed, cache, interrupt).map(|outcome| outcome.all().collect())
+}
+
+/// Returns the plan on `machines` machines whose costs are drawn from the ranges of `profile`, the
+/// same machines each time.
+pub fn on_drawn_machines(
+    plan: &Plan,
+    profile: &Merged,
+    machines: usize,
+) -> Result<Vec<Plan>, ProfileError> {
+    let numbers = moving(profile);
+    let sets = drawn(&numbers, machines);
+    let sets = sets.iter().map(|set| numbers.iter().zip(set.iter().copied()));
+    sets.map(|values| moved(plan, profile, values)).collect()
 }
 
 /// Returns the change of a metric between two arms on a machine, in percent of the first.

@@ -76,6 +76,30 @@ mmscale_arch::policies! {
     }
 }
 
+mmscale_arch::policies! {
+    /// Folios that are taken off their lists in one hold of the lists' lock when references of many
+    /// are dropped.
+    pub enum ReleasePolicy: "release", "folios that one hold of lruvec->lru_lock frees" {
+        /// Frees up to 31 folios in a hold.
+        Stock = "stock",
+        /// Frees up to 8 folios in a hold.
+        Eight = "eight",
+        /// Frees up to 2 folios in a hold.
+        Two = "two",
+    }
+}
+
+impl ReleasePolicy {
+    /// Returns the folios of a hold.
+    const fn folios(self) -> usize {
+        match self {
+            Self::Stock => BATCH,
+            Self::Eight => 8,
+            Self::Two => 2,
+        }
+    }
+}
+
 /// Where a folio waits before it is on its list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Pending {
@@ -138,6 +162,7 @@ mmscale_arch::counters! {
 /// The lruvecs of all groups and nodes, and the batches of all CPUs.
 pub struct Lru<A: Machine> {
     policy: LruPolicy,
+    release: ReleasePolicy,
     nodes: usize,
     /// By group, then by node.
     lruvecs: Box<[Lruvec<A>]>,
@@ -159,6 +184,7 @@ impl<A: Machine> Lru<A> {
         };
         Self {
             policy,
+            release: ReleasePolicy::default(),
             nodes,
             lruvecs: (0..groups * nodes)
                 .map(|at| new_lruvec(at / nodes, NodeId::new(at % nodes)))
@@ -169,6 +195,15 @@ impl<A: Machine> Lru<A> {
             one_drain: Mutex::new(LockClass::Mutex, ()),
             counters: Counters::default(),
         }
+    }
+    /// Returns these lists with another number of folios for each hold of their lock.
+    #[must_use]
+    pub fn releasing(self, release: ReleasePolicy) -> Self {
+        Self { release, ..self }
+    }
+    /// Returns the most folios that a hold of a list's lock frees.
+    pub(crate) fn release_folios(&self) -> usize {
+        self.release.folios()
     }
     /// Returns the policy.
     pub fn policy(&self) -> LruPolicy {

@@ -21,12 +21,13 @@ const LARGE: Order = match Order::new(9) {
 impl<A: Machine> LruRef<'_, A> {
     /// Drops references of many folios; each row is a folio and its number of references
     /// (`release_pages`). Used for pages of a gather after the TLB flush. Folios whose last
-    /// reference is dropped are taken off their lists, uncharged and freed, 31 at a time.
+    /// reference is dropped are taken off their lists, uncharged and freed, as many at a time as
+    /// [`ReleasePolicy`](super::ReleasePolicy) says.
     ///
     /// The caller holds no lock that is taken inside a page cache's lock.
     pub fn release(&self, folios: &[(Pfn, u32)]) {
         let _span = Span::<A>::enter(Func::ReleasePages);
-        for some in folios.chunks(BATCH) {
+        for some in folios.chunks(self.lru.release_folios()) {
             self.retire(some.iter().copied(), Self::drop_users);
         }
     }

@@ -5,11 +5,12 @@
 //! pages.
 //!
 //! As in Linux, a gather has room for 8 frames in itself, and allocates pages for 510 frames each,
-//! at most 19. If a page cannot be allocated, the gather is full earlier. With `claims` a gather
-//! has room for 32 frames in itself, enough for many huge pages without a page from their zone.
+//! at most 19. If a page cannot be allocated, or the policy of gathers is `small`, it is full
+//! earlier. With `claims` a gather has room for 32 frames in itself, enough for many huge pages
+//! without a page from their zone.
 
 use super::{ENTRIES, PageTable, PtRef};
-use crate::smp::Wait;
+use crate::smp::{GatherPolicy, Wait};
 use crate::tlb::{Extent, Flushed, Parked, Retired, Tables};
 use core::sync::atomic::Ordering::{AcqRel, SeqCst};
 use mmscale_arch::{Atomic, Func, Machine, Order, PageSize, Pfn, Span, VmaRange, Vpn, planted};
@@ -187,7 +188,7 @@ impl<'t, A: Machine> Gather<'t, A> {
     }
     #[cold]
     fn grow(&mut self, on: PtRef<'_, A>) -> Room {
-        if self.made == PAGES_MAX {
+        if self.made == PAGES_MAX || on.tlb.smp().config().gather == GatherPolicy::Small {
             return Room::Full;
         }
         let kind = MigrateType::Unmovable;

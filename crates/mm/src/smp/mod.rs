@@ -74,6 +74,18 @@ mmscale_arch::policies! {
     }
 }
 
+mmscale_arch::policies! {
+    /// How many unmapped frames wait for one TLB flush
+    /// ([`Gather`](crate::pgtable::Gather)).
+    pub enum GatherPolicy: "gather", "unmapped frames that wait for one TLB flush" {
+        /// Gathers about 10,000 frames, in pages that it allocates.
+        Stock = "stock",
+        /// Gathers 8 frames, without pages, as for dirty pages of files in the first form of
+        /// "mm: delay page_remove_rmap() until after the TLB has been flushed" (6.2-rc1).
+        Small = "small",
+    }
+}
+
 /// Configuration of calls.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SmpConfig {
@@ -81,6 +93,8 @@ pub struct SmpConfig {
     pub policy: CallPolicy,
     /// The policy of broadcast invalidations.
     pub broadcast: BroadcastPolicy,
+    /// The policy of gathers.
+    pub gather: GatherPolicy,
     /// Timeout in ns: a CPU that has not answered by then ends the run with a message that names
     /// it.
     pub timeout_ns: u64,
@@ -89,7 +103,8 @@ pub struct SmpConfig {
 impl Default for SmpConfig {
     fn default() -> Self {
         let broadcast = BroadcastPolicy::Stock;
-        Self { policy: CallPolicy::Stock, broadcast, timeout_ns: CSD_LOCK_TIMEOUT_NS }
+        let gather = GatherPolicy::Stock;
+        Self { policy: CallPolicy::Stock, broadcast, gather, timeout_ns: CSD_LOCK_TIMEOUT_NS }
     }
 }
 

@@ -10,7 +10,8 @@
 //! mapped it, each until it exits.
 //!
 //! Lock order: the lock of a file's cache and that of the table of files (class Other) are held
-//! briefly; inside them only a folio's state is changed.
+//! briefly; inside them only a folio's state is changed. A fault finds its file by the lock of the
+//! file's number, which no other file shares: in Linux the VMA points to its file.
 
 use super::{FaultError, FileId, FileMap, MmRef, Space, Vma, VmaFlags, Vpn};
 use crate::folio::{FolioFlags, FolioInit};
@@ -51,6 +52,8 @@ impl<A: Machine> File<A> {
         let users = A::AtomicU32::new(1);
         let file = Arc::new(Self { id: FileId::new(at), cache, mappings, users });
         files[at] = Some(Arc::clone(&file));
+        drop(files);
+        on.spaces.set_file(file.id, Some(Arc::clone(&file)));
         file
     }
     /// Returns its number.
@@ -70,6 +73,8 @@ impl<A: Machine> File<A> {
         if self.users.fetch_sub(1, AcqRel) > 1 {
             return;
         }
+        // The number is free once the table forgets the file.
+        on.spaces.set_file(self.id, None);
         let gone = on.spaces.files().lock()[self.id.index()].take();
         let pages = core::mem::take(&mut *self.cache.lock());
         for word in pages.into_iter().filter(|&word| word > 0) {

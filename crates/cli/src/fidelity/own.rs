@@ -1,4 +1,4 @@
-//! `mmscale fidelity`: predictions compared with measurements.
+//! Rows of LLFree's benchmark and of one CPU, and this computer's threads, with their predictions.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -8,25 +8,24 @@ use mmscale_calibrate::fidelity::{self, ComparisonRow, Hold, SEED};
 use mmscale_harness::{CallError, Interrupt, StudyError};
 use mmscale_report::wrap;
 
-use crate::args::FidelityArgs;
 use crate::failure::Failure;
-use crate::interrupt::{self, Grace};
-use crate::output;
 
 /// The profile of the published measurements.
 const PUBLISHED: &str = "x86-26";
 /// Runs per real measurement; the median is shown.
 const REPEATS: usize = 7;
 
-/// Shows the published rows with their predictions. With a profile of this computer, also shows its
-/// own threads with their prediction.
-pub(crate) fn fidelity(profiles: Profiles, args: &FidelityArgs) -> Result<(), Failure> {
-    let interrupt =
-        interrupt::on_signals(Grace::Computing).map_err(|why| Failure::Run(why.into()))?;
+/// Returns the rows of LLFree's benchmark and of one CPU, with their predictions; with a profile of
+/// this computer also its own threads with their prediction.
+pub(super) fn text(
+    profiles: Profiles,
+    own: Option<&Path>,
+    interrupt: &Interrupt,
+) -> Result<String, Failure> {
     let load = |name: &Path| profiles.load(name).map_err(CallError::from);
-    let own = args.profile.as_deref().map(load).transpose()?;
+    let own = own.map(load).transpose()?;
     let published = load(Path::new(PUBLISHED))?;
-    let (rows, holds) = fidelity::published(&published, &interrupt).map_err(failed)?;
+    let (rows, holds) = fidelity::published(&published, interrupt).map_err(failed)?;
     let mut text = table(
         &format!(
             "Linux 6.0, order 0, all cores in parallel: 16384 pages allocated, then\n\
@@ -38,9 +37,9 @@ pub(crate) fn fidelity(profiles: Profiles, args: &FidelityArgs) -> Result<(), Fa
         &rows,
     );
     text.push_str(&holds_table(&holds));
-    text.push_str(&pages_table(profiles, &interrupt)?);
+    text.push_str(&pages_table(profiles, interrupt)?);
     if let Some(own) = own {
-        let rows = fidelity::this_computer(&own, REPEATS, &interrupt).map_err(failed)?;
+        let rows = fidelity::this_computer(&own, REPEATS, interrupt).map_err(failed)?;
         text.push('\n');
         text.push_str(&table(
             &format!(
@@ -53,7 +52,7 @@ pub(crate) fn fidelity(profiles: Profiles, args: &FidelityArgs) -> Result<(), Fa
             &rows,
         ));
     }
-    output::print(&text)
+    Ok(text)
 }
 
 /// Returns a warning if the profile is not of this computer, as a sentence on separate lines.

@@ -1,0 +1,304 @@
+//! The files of the gallery: published measurements, scripts, machines.
+
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+use mmscale_harness::{Profiles, Registry, Shelf};
+use serde::Deserialize;
+use thiserror::Error;
+
+/// Names of the files with items, and their texts.
+const FILES: [(&str, &str); 2] = [
+    ("gallery/published.toml", include_str!("../../../../gallery/published.toml")),
+    ("gallery/blind.toml", include_str!("../../../../gallery/blind.toml")),
+];
+
+macro_rules! machine {
+    ($name:literal) => {
+        ($name, include_str!(concat!("../../../../gallery/machines/", $name, ".toml")))
+    };
+}
+macro_rules! script {
+    ($name:literal) => {
+        (concat!($name, ".mms"), include_str!(concat!("../../../../gallery/", $name, ".mms")))
+    };
+}
+
+const MACHINES: [(&str, &str); 15] = [
+    machine!("broadwell-2s-48"),
+    machine!("broadwell-4s-192"),
+    machine!("cascadelake-2s-80"),
+    machine!("cascadelake-2s-96"),
+    machine!("cooperlake-4s-144"),
+    machine!("epyc-2s-256"),
+    machine!("icelake-2s-96"),
+    machine!("icelake-2s-128"),
+    machine!("milan-72"),
+    machine!("skylake-2s-104"),
+    machine!("skylake-2s-112"),
+    machine!("skylake-4s-192"),
+    machine!("xeon-2s-32"),
+    machine!("xeon-2s-40"),
+    machine!("zen1-8n-128"),
+];
+const SCRIPTS: [(&str, &str); 12] = [
+    script!("dontneed"),
+    script!("exits"),
+    script!("malloc1"),
+    script!("mmap1"),
+    script!("mprotect"),
+    script!("page_fault1"),
+    script!("page_fault2"),
+    script!("page_fault3"),
+    script!("pft"),
+    script!("populate"),
+    script!("tlb_flush1"),
+    script!("tlb_flush2"),
+];
+
+/// Returns the machine profiles of the gallery, in addition to those of `machines/`.
+pub fn profiles() -> Profiles {
+    const ALL: &[(&str, &str)] = &MACHINES;
+    Profiles::with(ALL)
+}
+
+/// Returns the scripts of the gallery.
+pub fn scripts() -> Registry {
+    static SHELF: LazyLock<Shelf> = LazyLock::new(|| {
+        SCRIPTS.iter().fold(Shelf::default(), |shelf, (file, text)| shelf.with_script(file, text))
+    });
+    Registry::of(&SHELF).with_profiles(profiles())
+}
+
+/// Why the items cannot be used.
+#[derive(Debug, Error)]
+pub enum DataError {
+    /// A file is not as described at its head.
+    #[error("{file}: {why}")]
+    File {
+        /// The path of the file.
+        file: &'static str,
+        /// The error of the parser, with the line.
+        why: Box<toml::de::Error>,
+    },
+    /// An item contradicts itself.
+    #[error("item `{item}` of the gallery: {why}")]
+    Item {
+        /// The item.
+        item: String,
+        /// The mistake and its correction.
+        why: String,
+    },
+}
+
+/// Whether the published result was known when the item was written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Knowledge {
+    /// It was.
+    Open,
+    /// It was not: the item has no published figures.
+    Blind,
+}
+
+/// A kind of comparison that an item asks for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Compare {
+    /// Each arm with the first one.
+    Effect,
+    /// The points of each arm with its first one.
+    Curve,
+    /// The values themselves.
+    Level,
+    /// Shares of the CPU time that is not idle.
+    Shares,
+}
+
+/// A published measurement.
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Item {
+    /// A short name that does not change.
+    pub id: String,
+    /// A description, in one line.
+    pub title: String,
+    /// Where the figures are published.
+    pub source: String,
+    /// The machine that was measured, the kernel, and the conditions.
+    pub measured_on: String,
+    /// Whether the result was known.
+    pub seen: Knowledge,
+    /// The profile.
+    pub machine: String,
+    /// The script or study.
+    pub script: Option<String>,
+    /// The program below `System`, in place of a script.
+    pub program: Option<String>,
+    /// The version of Linux whose policies the arms have.
+    pub linux: Option<String>,
+    /// Parameters of the script.
+    #[serde(default)]
+    pub set: BTreeMap<String, String>,
+    /// The metric of the script.
+    #[serde(default = "ops")]
+    pub metric: String,
+    /// Published unit by unit of the metric.
+    #[serde(default = "one")]
+    pub scale: f64,
+    /// The published unit.
+    pub unit: String,
+    /// The parameter along which a curve goes; empty if there is a single point.
+    #[serde(default)]
+    pub x: String,
+    /// Its values.
+    #[serde(default)]
+    pub at: Vec<u64>,
+    /// The value at which arms are compared; the last one if absent.
+    pub effect_at: Option<u64>,
+    /// The comparisons.
+    pub compare: Vec<Compare>,
+    /// Machines with drawn costs, for the interval.
+    #[serde(default = "two")]
+    pub drawn: usize,
+    /// Whether the quick form leaves it out.
+    #[serde(default)]
+    pub slow: bool,
+    /// Findings about a miss.
+    #[serde(default)]
+    pub found: String,
+    /// The columns of the published table.
+    pub arm: Vec<ArmFigures>,
+}
+
+/// A column of a published table.
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ArmFigures {
+    /// Its name.
+    pub name: String,
+    /// Policies, as for `--policy`.
+    pub policy: Option<String>,
+    /// Parameters in addition to the item's.
+    #[serde(default)]
+    pub set: BTreeMap<String, String>,
+    /// A profile in place of the item's.
+    pub machine: Option<String>,
+    /// A script in place of the item's.
+    pub script: Option<String>,
+    /// The published figures, one for each x; empty if the item is blind.
+    #[serde(default)]
+    pub published: Vec<f64>,
+    /// Published shares of CPU time spent waiting for spin locks, by class.
+    #[serde(default)]
+    pub shares: BTreeMap<String, f64>,
+}
+
+fn ops() -> String {
+    "ops_per_s".to_owned()
+}
+fn one() -> f64 {
+    1.0
+}
+fn two() -> usize {
+    2
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    item: Vec<Item>,
+}
+
+/// Returns all items, in the order of the files.
+pub fn items() -> Result<Vec<Item>, DataError> {
+    let mut items: Vec<Item> = Vec::new();
+    for (file, text) in FILES {
+        let read: File =
+            toml::from_str(text).map_err(|why| DataError::File { file, why: Box::new(why) })?;
+        for item in read.item {
+            let wrong = |why: String| DataError::Item { item: item.id.clone(), why };
+            item.check().map_err(wrong)?;
+            if items.iter().any(|other| other.id == item.id) {
+                return Err(wrong("there is another one with this id; rename one".to_owned()));
+            }
+            items.push(item);
+        }
+    }
+    Ok(items)
+}
+
+impl Item {
+    /// Returns the points: the values of x, or a single one.
+    pub fn points(&self) -> Vec<Option<u64>> {
+        if self.at.is_empty() { vec![None] } else { self.at.iter().copied().map(Some).collect() }
+    }
+
+    /// Returns the place of the point at which arms are compared.
+    pub fn effect_place(&self) -> usize {
+        let found = self.effect_at.and_then(|x| self.at.iter().position(|at| *at == x));
+        found.unwrap_or(self.points().len() - 1)
+    }
+
+    /// Returns whether something is compared.
+    pub fn compares(&self, what: Compare) -> bool {
+        self.compare.contains(&what)
+    }
+
+    fn check(&self) -> Result<(), String> {
+        if self.script.is_some() == self.program.is_some()
+            && self.arm.iter().any(|arm| arm.script.is_none())
+        {
+            return Err("it needs a script or a program".to_owned());
+        }
+        if self.x.is_empty() != self.at.is_empty() {
+            return Err("`x` names the parameter of the values `at`: give both or none".to_owned());
+        }
+        if let Some(x) = self.effect_at.filter(|x| !self.at.contains(x)) {
+            return Err(format!("effect_at = {x} is not in `at`"));
+        }
+        let points = self.points().len();
+        let blind = self.seen == Knowledge::Blind;
+        for arm in &self.arm {
+            let count = arm.published.len();
+            if count != if blind { 0 } else { points } {
+                return Err(format!(
+                    "arm `{}` has {count} published figures and the item {points} points; a blind \
+                     item has none",
+                    arm.name
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mmscale_harness::linux_version;
+
+    #[test]
+    fn every_item_has_its_script_its_machine_and_its_version() {
+        let items = items().unwrap_or_else(|why| panic!("{why}"));
+        assert!(items.len() > 20, "{}", items.len());
+        for item in &items {
+            for arm in &item.arm {
+                let machine = arm.machine.as_ref().unwrap_or(&item.machine);
+                profiles().load(machine).unwrap_or_else(|why| panic!("{}: {why}", item.id));
+            }
+            if let Some(linux) = &item.linux {
+                linux_version(linux).unwrap_or_else(|why| panic!("{}: {why}", item.id));
+            }
+        }
+    }
+
+    #[test]
+    fn blind_items_have_no_published_figure() {
+        let items = items().unwrap_or_else(|why| panic!("{why}"));
+        let blind: Vec<_> = items.iter().filter(|item| item.seen == Knowledge::Blind).collect();
+        assert!(!blind.is_empty());
+        let figures = blind.iter().flat_map(|item| &item.arm);
+        assert!(figures.clone().all(|arm| arm.published.is_empty() && arm.shares.is_empty()));
+    }
+}

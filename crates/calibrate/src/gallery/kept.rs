@@ -1,0 +1,28 @@
+//! Results that are kept with the sources, so that pages need no runs.
+
+use mmscale_document::Build;
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use super::score::Row;
+
+/// The results of a call.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Kept {
+    /// The build that made them.
+    pub build: Build,
+    /// Its command line.
+    pub command: Vec<String>,
+    /// The comparisons.
+    pub rows: Vec<Row>,
+}
+
+/// The kept results cannot be read.
+#[derive(Debug, Error)]
+#[error("gallery/kept.json: {0}; write it again with `mmscale fidelity -o gallery/kept.json`")]
+pub struct KeptError(#[from] serde_json::Error);
+
+/// Returns the results that are kept with the sources, one for each call that made some of them.
+pub fn kept() -> Result<Vec<Kept>, KeptError> {
+    Ok(serde_json::from_str(include_str!("../../../../gallery/kept.json"))?)
+}

@@ -1,0 +1,19 @@
+//! The gallery: published measurements of Linux, each with a prediction.
+//!
+//! An item is data: the published figures with their source, a script with its parameters, a
+//! machine, and the policies of each column (`gallery/published.toml`; without figures
+//! `gallery/blind.toml`). [`run`] runs them, [`rows`] compares.
+
+mod data;
+mod kept;
+mod programs;
+mod run;
+mod score;
+
+pub use data::{Compare, DataError, Item, Knowledge, items, profiles, scripts};
+pub use kept::{Kept, KeptError, kept};
+pub use run::{Figures, GalleryError, GalleryRequest, SEED, run};
+pub use score::{
+    CURVE_WITHIN, Counts, EFFECT_WITHIN, LEVEL_WITHIN, Row, SHARE_WITHIN, Verdict, What, counts,
+    rows,
+};

@@ -1,0 +1,215 @@
+//! The gallery as text and as Markdown.
+
+use std::fmt::Write;
+
+use mmscale_calibrate::gallery::{
+    CURVE_WITHIN, EFFECT_WITHIN, Item, Kept, LEVEL_WITHIN, Row, SHARE_WITHIN, Verdict, What, counts,
+};
+use mmscale_report::wrap;
+
+/// Formats the gallery in 72 columns, item by item.
+pub(super) fn text(items: &[Item], kept: &[Kept]) -> String {
+    let mut text = String::new();
+    for item in items {
+        let rows: Vec<&Row> = rows_of(kept).filter(|row| row.item == item.id).collect();
+        if rows.is_empty() {
+            continue;
+        }
+        let head = format!("{}: {}", item.id, item.title);
+        wrap(&head, "", "  ").iter().for_each(|line| push(&mut text, line));
+        let source = format!("{}. {}.", item.source, item.measured_on);
+        wrap(&source, "  ", "  ").iter().for_each(|line| push(&mut text, line));
+        for row in rows {
+            push(&mut text, &format!("  {:6} {}", row.what.name(), row.label));
+            push(&mut text, &format!("         {}", figures(item, row)));
+        }
+        if !item.found.is_empty() {
+            wrap(&item.found, "  ", "  ").iter().for_each(|line| push(&mut text, line));
+        }
+        text.push('\n');
+    }
+    let foot = format!("{} {}", summary(kept), limits());
+    wrap(&foot, "", "").iter().for_each(|line| push(&mut text, line));
+    text
+}
+
+/// Returns the comparisons of all calls.
+fn rows_of(kept: &[Kept]) -> impl Iterator<Item = &Row> {
+    kept.iter().flat_map(|call| &call.rows)
+}
+
+fn push(text: &mut String, line: &str) {
+    text.push_str(line);
+    text.push('\n');
+}
+
+/// Returns published and predicted figures of a row, and the verdict.
+fn figures(item: &Item, row: &Row) -> String {
+    let mut text = String::new();
+    if let Some(published) = row.published {
+        write!(text, "published {}, ", form(item, row.what, published)).expect("a string");
+    }
+    write!(text, "predicted {}", form(item, row.what, row.predicted)).expect("a string");
+    if let Some(range) = range(item, row) {
+        write!(text, " [{range}]").expect("a string");
+    }
+    if row.verdict != Verdict::Blind {
+        write!(text, ": {}", verdict(row)).expect("a string");
+    }
+    text
+}
+
+fn range(item: &Item, row: &Row) -> Option<String> {
+    let [least, greatest] = row.interval?;
+    Some(format!("{}..{}", form(item, row.what, least), form(item, row.what, greatest)))
+}
+
+fn verdict(row: &Row) -> String {
+    match row.parts_at {
+        Some(x) => format!("{} at {x}", row.verdict.name()),
+        None => row.verdict.name().to_owned(),
+    }
+}
+
+/// Formats a value: a change, a factor, a share, or a value with its unit.
+fn form(item: &Item, what: What, value: f64) -> String {
+    match what {
+        What::Effect if (0.5..2.0).contains(&value) => format!("{:+.1} %", (value - 1.0) * 100.0),
+        What::Effect | What::Curve => format!("x {value:.3}"),
+        What::Share => format!("{:.1} %", value * 100.0),
+        What::Level => {
+            let (scaled, prefix) = match value.abs() {
+                v if v >= 1e9 => (value / 1e9, "G"),
+                v if v >= 1e6 => (value / 1e6, "M"),
+                v if v >= 1e4 => (value / 1e3, "k"),
+                _ => (value, ""),
+            };
+            let digits = if scaled.abs() < 1.0 { 3 } else { 2 };
+            format!("{scaled:.digits$}{prefix} {}", item.unit).trim_end_matches(" 1").to_owned()
+        }
+    }
+}
+
+/// Formats the gallery as a Markdown table, misses first, and what was found out about them.
+pub(super) fn markdown(items: &[Item], kept: &[Kept]) -> String {
+    let of = |row: &Row| items.iter().find(|item| item.id == row.item);
+    let mut rows: Vec<(&Row, &Item)> =
+        rows_of(kept).filter_map(|row| Some((row, of(row)?))).collect();
+    rows.sort_by_key(|(row, _)| row.verdict);
+    let blind = rows.iter().all(|(row, _)| row.verdict == Verdict::Blind);
+    let mut text = format!("{}\n\n", summary(kept));
+    if blind {
+        text.push_str("| item | what | of | predicted | interval |\n|---|---|---|---|---|\n");
+    } else {
+        text.push_str("| item | what | of | published | predicted | interval | part | verdict |\n");
+        text.push_str("|---|---|---|---|---|---|---|---|\n");
+    }
+    for (row, item) in rows {
+        let range = range(item, row).unwrap_or_default();
+        let predicted = form(item, row.what, row.predicted);
+        let (what, label) = (row.what.name(), &row.label);
+        if blind {
+            push(&mut text, &format!("| {} | {what} | {label} | {predicted} | {range} |", item.id));
+            continue;
+        }
+        let published = row.published.map(|published| form(item, row.what, published));
+        let part = row.part.map(|part| format!("{part:.2}")).unwrap_or_default();
+        push(
+            &mut text,
+            &format!(
+                "| {} | {what} | {label} | {} | {predicted} | {range} | {part} | {} |",
+                item.id,
+                published.unwrap_or_default(),
+                verdict(row)
+            ),
+        );
+    }
+    for call in kept {
+        text.push('\n');
+        let line = format!("Made by `{}`, {}.", call.command.join(" "), call.build);
+        wrap(&line, "", "").iter().for_each(|line| push(&mut text, line));
+    }
+    text.push('\n');
+    for item in items.iter().filter(|item| rows_of(kept).any(|row| row.item == item.id)) {
+        let (id, title, source, on) = (&item.id, &item.title, &item.source, &item.measured_on);
+        let mut line = format!("- **{id}**, {title}. Source: {source}. Measured on: {on}.");
+        if !item.found.is_empty() {
+            write!(line, " Found: {}", item.found).expect("a string");
+        }
+        wrap(&line, "", "  ").iter().for_each(|line| push(&mut text, line));
+    }
+    text
+}
+
+/// Returns the counts of verdicts in one sentence.
+fn summary(kept: &[Kept]) -> String {
+    let rows: Vec<Row> = rows_of(kept).cloned().collect();
+    let counts = counts(&rows);
+    if counts.items == 0 {
+        return "Predictions; the published results were not known when they were made.".to_owned();
+    }
+    let ([all, sign, holds], [curves, curve]) = (counts.effects, counts.curves);
+    let ([levels, level], [shares, share]) = (counts.levels, counts.shares);
+    format!(
+        "{} items: {sign} of {all} effects have the right sign, {holds} of {all} the size; {curve} \
+         of {curves} curves, {level} of {levels} levels and {share} of {shares} shares hold.",
+        counts.items
+    )
+}
+
+/// Returns what counts as a prediction that holds.
+fn limits() -> String {
+    let percent = |share: f64| share * 100.0;
+    format!(
+        "An effect holds within {} % of its size, a curve if all points relative to the first are \
+         within {} %, a level within {} %, a share of CPU time within {} points. Intervals: the \
+         profile's machine and machines whose costs are drawn from their ranges.",
+        percent(EFFECT_WITHIN),
+        percent(CURVE_WITHIN),
+        percent(LEVEL_WITHIN),
+        percent(SHARE_WITHIN)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mmscale_calibrate::gallery::{self, Knowledge};
+
+    fn item() -> Item {
+        let all = gallery::items().unwrap_or_else(|why| panic!("{why}"));
+        all.into_iter().find(|item| item.seen == Knowledge::Open).expect("there are some")
+    }
+
+    #[test]
+    fn values_have_the_form_of_their_kind() {
+        let item = item();
+        assert_eq!(form(&item, What::Effect, 1.196), "+19.6 %");
+        assert_eq!(form(&item, What::Effect, 2.89), "x 2.890");
+        assert_eq!(form(&item, What::Curve, 6.9), "x 6.900");
+        assert_eq!(form(&item, What::Share, 0.645), "64.5 %");
+        assert_eq!(form(&item, What::Level, 898_781.8), format!("898.78k {}", item.unit));
+    }
+
+    #[test]
+    fn misses_come_first() {
+        let item = item();
+        let row = |verdict| Row {
+            item: item.id.clone(),
+            what: What::Level,
+            label: "one".to_owned(),
+            published: Some(1.0),
+            predicted: 2.0,
+            interval: None,
+            part: Some(2.0),
+            sign: None,
+            verdict,
+            parts_at: None,
+        };
+        let rows = vec![row(Verdict::Holds), row(Verdict::Off)];
+        let build = mmscale_document::Build::new("mmscale", "0", "unknown");
+        let kept = Kept { build, command: vec![], rows };
+        let text = markdown(&[item], &[kept]);
+        assert!(text.find("| off |").unwrap() < text.find("| holds |").unwrap(), "{text}");
+    }
+}

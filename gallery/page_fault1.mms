@@ -1,0 +1,27 @@
+// The gallery: will-it-scale's page_fault1: map anonymous memory, write to each page, unmap. One operation is a page.
+summary "faults of anonymous pages by a number of tasks";
+profile "x86-512" cpus 96;
+window 40ms after 25ms;
+
+param bytes = 32 MiB      "memory that is mapped";
+param in_threads = 0 [0..1]  "1: the threads of one process; 0: a process on each CPU";
+param tasks = 1 [1..4096]   "processes or threads, spread over nodes, cores first";
+param smt = 2 [1..2]         "hardware threads of a core, for the places of tasks";
+
+program work {
+    start;
+    loop {
+        mem = mmap(bytes);
+        for i in 0..pages(mem) {
+            write(mem[i]);
+            count;
+        }
+        munmap(mem);
+    }
+}
+
+process each (1 - in_threads) * tasks
+    on id % nodes * (cpus / nodes) + id / nodes % (cpus / nodes / smt) * smt + id / nodes / (cpus / nodes / smt) { work(); }
+process one in_threads {
+    threads tasks on id % nodes * (cpus / nodes) + id / nodes % (cpus / nodes / smt) * smt + id / nodes / (cpus / nodes / smt) { work(); }
+}

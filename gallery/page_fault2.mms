@@ -1,0 +1,28 @@
+// The gallery: will-it-scale's page_fault2: like page_fault1, with a private mapping of a file: each write copies a page.
+summary "faults that copy pages of a file by a number of tasks";
+profile "x86-512" cpus 96;
+window 40ms after 25ms;
+
+param bytes = 32 MiB      "size of the file";
+param in_threads = 0 [0..1]  "1: the threads of one process; 0: a process on each CPU";
+param tasks = 1 [1..4096]   "processes or threads, spread over nodes, cores first";
+param smt = 2 [1..2]         "hardware threads of a core, for the places of tasks";
+
+program work {
+    f = memfd_create(bytes);
+    start;
+    loop {
+        mem = mmap(f, PRIVATE);
+        for i in 0..pages(mem) {
+            write(mem[i]);
+            count;
+        }
+        munmap(mem);
+    }
+}
+
+process each (1 - in_threads) * tasks
+    on id % nodes * (cpus / nodes) + id / nodes % (cpus / nodes / smt) * smt + id / nodes / (cpus / nodes / smt) { work(); }
+process one in_threads {
+    threads tasks on id % nodes * (cpus / nodes) + id / nodes % (cpus / nodes / smt) * smt + id / nodes / (cpus / nodes / smt) { work(); }
+}

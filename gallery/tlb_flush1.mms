@@ -1,0 +1,29 @@
+// The gallery: will-it-scale's tlb_flush1: page by page of a private mapping of a file: write, drop, read. One operation is a page.
+summary "TLB flushes of single file pages by a number of tasks";
+profile "x86-512" cpus 96;
+window 10ms after 5ms;
+
+param bytes = 128 MiB       "memory of each thread or process";
+param in_threads = 0 [0..1]  "1: the threads of one process; 0: a process on each CPU";
+param tasks = 1 [1..4096]   "processes or threads, spread over nodes, cores first";
+param smt = 2 [1..2]         "hardware threads of a core, for the places of tasks";
+
+program work {
+    f = memfd_create(bytes);
+    mem = mmap(f, PRIVATE);
+    start;
+    loop {
+        for i in 0..pages(mem) {
+            write(mem[i]);
+            madvise(mem[i], DONTNEED);
+            read(mem[i]);
+            count;
+        }
+    }
+}
+
+process each (1 - in_threads) * tasks
+    on id % nodes * (cpus / nodes) + id / nodes % (cpus / nodes / smt) * smt + id / nodes / (cpus / nodes / smt) { work(); }
+process one in_threads {
+    threads tasks on id % nodes * (cpus / nodes) + id / nodes % (cpus / nodes / smt) * smt + id / nodes / (cpus / nodes / smt) { work(); }
+}
