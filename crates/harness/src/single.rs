@@ -153,6 +153,8 @@ fn arm(records: &[&ArmRecord], rates: &BTreeSet<&str>) -> ArmRecord {
         cpu_time: cpu_time.reduce(sum).flatten(),
         locks: LockRecord::sum(records.iter().flat_map(|record| &record.locks)),
         blame: vec![],
+        named_locks: vec![],
+        critical_paths: vec![],
         calls: vec![],
         per_cpu: Default::default(),
         histograms: Default::default(),
