@@ -196,13 +196,13 @@ fn at_rest(system: &Kernel<Sim>, mechanism: &Mechanism) {
     let mm = system.mm();
     match mechanism.key {
         "tick" => {}
-        "lru" | "unmap" => {
+        "lru" | "release" | "unmap" => {
             mm.memory().drain_all();
             let audit = mm.memory().verify().unwrap_or_else(|why| panic!("the LRU lists: {why}"));
             assert_eq!((audit.pending, audit.gathered), (0, 0), "after a drain of all CPUs");
             assert_eq!(audit.listed, audit.folios, "each folio is on a list then");
         }
-        "caches" | "high" | "bulk" => {
+        "caches" | "batch" | "high" | "bulk" => {
             mm.drain_all_pages();
             for (zone, cpu) in mm
                 .frames()
@@ -222,7 +222,7 @@ fn at_rest(system: &Kernel<Sim>, mechanism: &Mechanism) {
             assert!(stats.flushes > 100, "{stats:?}");
             assert!(stats.csd_wait_max_ns < INTERVAL_NS, "a call has waited for long: {stats:?}");
         }
-        "exit" | "vma-locks" | "broadcast" => {
+        "exit" | "gather" | "vma-locks" | "broadcast" => {
             // Those of the first process and of the workers.
             let audit = mm.mm_ref().verify().unwrap_or_else(|why| panic!("{why}"));
             assert_eq!(audit.spaces, CPUS as u64 + 2, "an address space outlives its process");

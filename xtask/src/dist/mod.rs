@@ -2,8 +2,8 @@
 //!
 //! One static binary is built, and packed in three ways: an archive with its man pages and
 //! completions, a package for Debian (cargo-deb), and a wheel (maturin). Next to them are the
-//! sources, a list of all crates in the binary (cargo-cyclonedx), and the SHA-256 sums of all of
-//! that. A tool that is not installed is named, and its file is left out.
+//! sources, a list of all crates in the binary (CycloneDX), and the SHA-256 sums of all of that. A
+//! tool that is not installed is named, and its file is left out.
 
 mod sums;
 
@@ -127,30 +127,20 @@ impl Dist<'_> {
         done(wheel.arg(&self.out))
     }
 
-    /// Lists the crates in the binary, as CycloneDX.
+    /// Copies the list of all crates in the binary, which maturin puts into the wheel as CycloneDX.
     fn sbom(&self) -> Result<(), String> {
-        self.need(
-            "cargo-cyclonedx",
-            &["cyclonedx", "--version"],
-            "cargo install cargo-cyclonedx --locked",
-        )?;
-        let name = format!("mmscale-{}.cdx", self.version);
-        let mut sbom = self.command(env!("CARGO"));
-        sbom.args(["cyclonedx", "--manifest-path", "crates/cli/Cargo.toml", "--format", "json"]);
-        // The same target has the same crates.
-        sbom.args(["--target", &self.triple, "--no-build-deps", "--override-filename", &name]);
-        done(&mut sbom)?;
-        // It writes a file for each crate of the workspace, next to its manifest.
-        let wanted = self.root.join(format!("crates/cli/{name}.json"));
-        fs::copy(&wanted, self.out.join(format!("{name}.json")))
-            .map_err(|why| format!("cannot copy {}: {why}", wanted.display()))?;
-        for folder in ["crates", "testing", "."] {
-            let below = fs::read_dir(self.root.join(folder)).map_err(|why| why.to_string())?;
-            for entry in below.flatten() {
-                let _ = fs::remove_file(entry.path().join(format!("{name}.json")));
-            }
-        }
-        Ok(())
+        let files = fs::read_dir(&self.out).map_err(|why| why.to_string())?;
+        let wheel = files.flatten().map(|file| file.path()).find(|path| has_end(path, "whl"));
+        let wheel = wheel.ok_or("it is taken from the wheel, which was left out")?;
+        let inside = self.target.join("dist-wheel");
+        let _ = fs::remove_dir_all(&inside);
+        // maturin is a program of Python.
+        done(self.command("python3").args(["-m", "zipfile", "-e"]).arg(wheel).arg(&inside))?;
+        let list = inside.join(format!("mmscale-{}.dist-info/sboms", self.version));
+        let list = list.join(format!("{PACKAGE}.cyclonedx.json"));
+        let to = self.out.join(format!("mmscale-{}.cdx.json", self.version));
+        let copied = fs::copy(&list, to);
+        copied.map(|_| ()).map_err(|why| format!("{} in the wheel: {why}", list.display()))
     }
 
     /// Packs the sources of the commit: `cargo install --path crates/cli --locked` installs from
@@ -165,6 +155,11 @@ impl Dist<'_> {
     fn need(&self, program: &str, args: &[&str], how: &str) -> Result<(), String> {
         said(program, args).map(|_| ()).map_err(|_| format!("{program} is not installed: {how}"))
     }
+}
+
+/// Returns whether a file has this extension.
+fn has_end(path: &Path, end: &str) -> bool {
+    path.extension().is_some_and(|extension| extension == end)
 }
 
 /// Returns what a command prints.

@@ -308,7 +308,8 @@ mod tests {
 
     #[test]
     fn an_effect_holds_within_a_quarter_of_its_size() {
-        assert_eq!(judged(0.20, 0.16), (Some(true), Some(0.8), Verdict::Holds));
+        assert_eq!(judged(0.5, 0.4375), (Some(true), Some(0.875), Verdict::Holds));
+        assert_eq!(judged(0.5, 0.3125).2, Verdict::Size);
         assert_eq!(judged(-0.5, -0.2).2, Verdict::Size);
         assert_eq!(judged(0.1, -0.1).2, Verdict::Sign);
         assert_eq!(judged(0.0, 0.005), (Some(true), None, Verdict::Holds));
