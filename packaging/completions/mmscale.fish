@@ -166,8 +166,17 @@ complete -c mmscale -n "__fish_mmscale_using_subcommand explain" -s h -l help -d
 complete -c mmscale -n "__fish_mmscale_using_subcommand list" -l format -d 'The form of the output' -r -f -a "text\t'For readers and mails, 72 columns'
 json\t'For programs; one document a line'"
 complete -c mmscale -n "__fish_mmscale_using_subcommand list" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c mmscale -n "__fish_mmscale_using_subcommand fidelity" -l format -d 'The form of the output' -r -f -a "text\t'For readers and mails, 72 columns'
+md\t'A Markdown table, misses first'
+json\t'For programs; one document'"
+complete -c mmscale -n "__fish_mmscale_using_subcommand fidelity" -s o -l output -d 'Also write the results to FILE, as JSON; `--kept` shows them after the next build if FILE is gallery/kept.json' -r -F
+complete -c mmscale -n "__fish_mmscale_using_subcommand fidelity" -l cache -d 'Where results of runs are kept, so that equal ones are not run again; $XDG_CACHE_HOME/mmscale or ~/.cache/mmscale if not given' -r -F
 complete -c mmscale -n "__fish_mmscale_using_subcommand fidelity" -l profile -d 'Also compare this computer\'s threads with the prediction of its profile, as `mmscale calibrate` writes it' -r -F
-complete -c mmscale -n "__fish_mmscale_using_subcommand fidelity" -s h -l help -d 'Print help'
+complete -c mmscale -n "__fish_mmscale_using_subcommand fidelity" -l quick -d 'Only the ends of curves, no intervals, and no item that takes long'
+complete -c mmscale -n "__fish_mmscale_using_subcommand fidelity" -l blind -d 'The predictions of measurements whose results are not known here'
+complete -c mmscale -n "__fish_mmscale_using_subcommand fidelity" -l kept -d 'Show the results that were kept with the sources, without runs'
+complete -c mmscale -n "__fish_mmscale_using_subcommand fidelity" -l no-cache -d 'Keep no results and use none'
+complete -c mmscale -n "__fish_mmscale_using_subcommand fidelity" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c mmscale -n "__fish_mmscale_using_subcommand live" -l for -d 'How long: 30s, 500ms, 2m' -r
 complete -c mmscale -n "__fish_mmscale_using_subcommand live" -l study -d 'Observe only the problems of these studies: vmstat, churn, reap, pcp, ipi; all if not given' -r
 complete -c mmscale -n "__fish_mmscale_using_subcommand live" -l format -d 'The form of the output' -r -f -a "text\t'For readers and mails, 72 columns'

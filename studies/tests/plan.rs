@@ -266,9 +266,7 @@ fn arms_of_policies_that_cannot_be_made_are_refused() {
         with_policies(study, &[], &[text], on).unwrap_err().to_string()
     };
     let why = refused("vmstat", "bind=move", Target::Sim);
-    assert!(
-        why.contains("no mechanism named `bind` (known: tick, lru, caches, high, bulk, calls, ")
-    );
+    assert!(why.contains("no mechanism named `bind` (known: tick, lru, release, caches, high, "));
     let why = refused("churn", "bidn=move", Target::Sim);
     assert!(why.contains("no mechanism named `bidn`; did you mean `bind`?"), "{why}");
     // The live kernel has its own policies, but a workload's choices apply there, too.

@@ -498,8 +498,8 @@ mod tests {
         assert_eq!(
             refusal(tick, "cachs = \"blockmap\""),
             "study.toml of x, arm `a`: there is no key named `cachs`; did you mean `caches`? \
-             (known: name, help, tick, lru, caches, high, bulk, calls, broadcast, exit, unmap, \
-             vma-locks, depth)"
+             (known: name, help, tick, lru, release, caches, high, batch, bulk, calls, broadcast, \
+             exit, unmap, gather, vma-locks, depth)"
         );
         assert_eq!(
             refusal(tick, "lru = \"lzay\""),
