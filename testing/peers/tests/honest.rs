@@ -74,7 +74,8 @@ fn fraud_is_found() {
     }
     let sheet = Sheet::programs(PoolState::Fresh, FreeOrder::Same);
     let told = check(&[Entry::of::<Fraud>()], &sheet, EFFORT).err().expect("it is found");
-    assert!(told.contains("frame 0: allocated while it was allocated"), "{told}");
+    // Which of its frauds two threads commit first depends on the host.
+    assert!(told.starts_with("fraud in ") && told.contains(": frame 0: "), "{told}");
 }
 
 /// Measures the figures of one allocator, which are identical in every call.
