@@ -70,22 +70,18 @@ pub struct LockRecord {
 impl LockRecord {
     /// Sums rows by class and innermost function. The result is sorted by both.
     pub fn aggregate<'a>(rows: impl IntoIterator<Item = &'a LockRow>) -> Vec<Self> {
-        let mut sums = BTreeMap::<(&str, &str), Self>::new();
-        for row in rows {
-            let site = row.path.last().map_or("unknown", String::as_str);
-            let sum = sums.entry((&row.class, site)).or_insert_with(|| Self {
-                class: row.class.clone(),
-                sleeps: row.sleeps,
-                site: site.to_owned(),
-                ..Self::default()
-            });
-            sum.acquisitions += row.acquisitions;
-            sum.contentions += row.contentions;
-            sum.wait_total_ns += row.wait_total_ns;
-            sum.wait_max_ns = sum.wait_max_ns.max(row.wait_max_ns);
-            sum.hold_total_ns += row.hold_total_ns;
-        }
-        sums.into_values().collect()
+        let record = |row: &LockRow| Self {
+            class: row.class.clone(),
+            sleeps: row.sleeps,
+            site: row.path.last().map_or("unknown", String::as_str).to_owned(),
+            acquisitions: row.acquisitions,
+            contentions: row.contentions,
+            wait_total_ns: row.wait_total_ns,
+            wait_max_ns: row.wait_max_ns,
+            hold_total_ns: row.hold_total_ns,
+        };
+        let records: Vec<Self> = rows.into_iter().map(record).collect();
+        Self::sum(&records)
     }
 
     /// Sums records by class and function, as of runs with other seeds. The result is sorted by

@@ -126,8 +126,7 @@ pub struct Plan {
     pub length: Length,
     /// Whether checkers are on.
     pub checks: Checks,
-    /// Whether to record what the holders of locks did while others waited; simulated machines
-    /// only.
+    /// Whether to record what the holders of locks did while others waited.
     pub blame: bool,
     /// Scales work while a lock of one class is held; simulated machines only.
     pub hold_scale: Option<HoldScale>,
