@@ -1,7 +1,7 @@
 //! mprotect.
 
 use super::zap::HUGE_PAGES;
-use super::{MmRef, Prot, Space, SpaceError, Vma, VmaRange, Vpn};
+use super::{MmRef, Prot, Space, SpaceError, Vma, VmaFlags, VmaRange, Vpn};
 use crate::folio::FolioFlags;
 use crate::pgtable::{Direction, Leaf, Pte, PteFlags};
 use crate::tlb::Extent;
@@ -36,26 +36,28 @@ impl<A: Machine> Space<A> {
             change.cut(part.start());
             change.cut(part.end());
             change.alter(part.start(), |vma| vma.prot = prot);
-            self.change_entries(on, part, prot);
+            self.change_entries(on, Vma { prot, ..vma.part(part) });
         }
         change.join_at(range.end());
         Ok(())
     }
-    /// Applies `prot` to the entries of `range`, and flushes if rights were removed.
-    fn change_entries(&self, on: MmRef<'_, A>, range: VmaRange, prot: Prot) {
+    /// Applies the protection of `vma` to its entries, and flushes if rights were removed
+    /// (`pte_needs_flush`): a CPU whose TLB shows fewer rights walks the tables.
+    fn change_entries(&self, on: MmRef<'_, A>, vma: Vma) {
         let mut lost: Option<(Vpn, Vpn)> = None;
         let mut note = |start: Vpn, end: Vpn| {
             let (first, last) = lost.unwrap_or((start, end));
             lost = Some((first.min(start), last.max(end)));
         };
-        for leaf in self.table.leaves(on.paging, range, Direction::Forward) {
+        let new = |pte| self.entry_for(on, pte, &vma);
+        for leaf in self.table.leaves(on.paging, vma.range, Direction::Forward) {
             match leaf {
                 Leaf::Ptes(mut ptes, part) => {
                     for page in Direction::Forward.pages(part) {
                         let pte = ptes.get(page);
-                        if pte.is_mapped() && self.entry_for(on, pte, prot) != pte {
-                            let old = ptes.update(page, |pte| self.entry_for(on, pte, prot));
-                            if old.is_present() {
+                        if pte.is_mapped() && new(pte) != pte {
+                            let old = ptes.update(page, new);
+                            if removes_rights(old, new(old)) {
                                 note(page, page.offset(1));
                             }
                         }
@@ -65,8 +67,10 @@ impl<A: Machine> Space<A> {
                     debug_assert!(part.pages() == HUGE_PAGES, "the ends were split");
                     let page = part.start();
                     if pmd.get(page).is_mapped() {
-                        pmd.update(page, |pte| self.entry_for(on, pte, prot));
-                        note(page, part.end());
+                        let old = pmd.update(page, new);
+                        if removes_rights(old, new(old)) {
+                            note(page, part.end());
+                        }
                     }
                 }
             }
@@ -83,12 +87,16 @@ impl<A: Machine> Space<A> {
             on.paging.tlb.flush_batched_pending(self.asid());
         }
     }
-    /// The entry for `pte` under `prot`. Write permission is given only to exclusive pages that
-    /// were written to: other writes fault.
-    fn entry_for(&self, on: MmRef<'_, A>, pte: Pte, prot: Prot) -> Pte {
-        let shown = pte.hidden(!prot.is_readable());
-        if !prot.is_writable() {
+    /// The entry for `pte` in `vma`. Write permission is given to all pages of a shared mapping,
+    /// and in a private one to exclusive pages that were written to: other writes fault
+    /// (`can_change_pte_writable`).
+    fn entry_for(&self, on: MmRef<'_, A>, pte: Pte, vma: &Vma) -> Pte {
+        let shown = pte.hidden(!vma.prot.is_readable());
+        if !vma.prot.is_writable() {
             return shown.without(PteFlags::WRITE);
+        }
+        if vma.flags.contains(VmaFlags::SHARED) {
+            return shown.with(PteFlags::WRITE);
         }
         let flags = pte.flags();
         let dirty = flags.contains(PteFlags::DIRTY) && !flags.contains(PteFlags::ZERO);
@@ -100,4 +108,10 @@ impl<A: Machine> Space<A> {
     pub fn vma_at(&self, page: Vpn) -> Option<Vma> {
         self.lock.read().at(page)
     }
+}
+
+/// Whether a CPU whose TLB has `old` may do what `new` forbids.
+fn removes_rights(old: Pte, new: Pte) -> bool {
+    let loses = |flag| old.flags().contains(flag) && !new.flags().contains(flag);
+    old.is_present() && (!new.is_present() || loses(PteFlags::WRITE))
 }

@@ -1,9 +1,11 @@
 //! Files in memory: what private and shared mappings show, and how long a file lasts.
 
 use crate::address::machine::{Machine, range};
-use mmscale_arch::Vpn;
-use mmscale_mm::space::{Advice, FaultError, File, FileId, MapRequest, Place, Space, SpaceError};
-use mmscale_stepped::Stepped;
+use mmscale_arch::{Op, Vpn};
+use mmscale_mm::space::{
+    Advice, FaultError, File, FileId, MapRequest, Place, Prot, Space, SpaceError,
+};
+use mmscale_stepped::{self as stepped, Stepped};
 use std::sync::Arc;
 
 const AT: u64 = 512 * 5;
@@ -71,5 +73,28 @@ fn a_mapping_shows_the_pages_that_it_names_and_ends_where_the_file_does() {
     machine.exit(whole);
     machine.exit(tail);
     file.put(machine.on());
+    machine.end();
+}
+
+/// mprotect gives pages of a shared file their rights back, so that later writes do not fault.
+/// It flushes TLBs only if rights are removed.
+#[test]
+fn shared_pages_are_writable_as_soon_as_mprotect_allows_it() {
+    let machine = Machine::stock();
+    let (on, file, space) = (machine.on(), File::new(machine.on(), 4), machine.space());
+    map(&machine, &space, file.id(), 0);
+    (0..4).for_each(|page| machine.write(&space, AT + page, 1).expect("there is memory"));
+    let flushes = || machine.mm.call_stats().flushes;
+    let before = flushes();
+    assert_eq!(space.mprotect(on, range(AT, 4), Prot::READ), Ok(()));
+    assert_eq!(flushes() - before, 1, "no CPU may write any more");
+    assert_eq!(machine.write(&space, AT, 2), Err(FaultError::Segv));
+    let faults = stepped::work_count(Op::FaultEntry);
+    assert_eq!(space.mprotect(on, range(AT, 4), Prot::RW), Ok(()));
+    assert_eq!(flushes() - before, 1, "a CPU that knows less walks the tables");
+    (0..4).for_each(|page| assert_eq!(machine.write(&space, AT + page, 3), Ok(())));
+    assert_eq!(stepped::work_count(Op::FaultEntry), faults);
+    file.put(on);
+    machine.exit(space);
     machine.end();
 }
