@@ -1,20 +1,23 @@
 // will-it-scale's page_fault1: map anonymous memory, write to each page, unmap. One operation is a page.
 summary "faults of anonymous pages on every CPU";
 profile "x86-512" cpus 96;
-window 10ms after 5ms;
+window 40ms after 10ms;
 
-param bytes = 128 MiB      "memory that is mapped";
+param bytes = 8 MiB        "memory that is mapped";
 param in_threads = 0 [0..1]  "1: the threads of one process; 0: a process on each CPU";
 
 program work {
     start;
+    // Tasks of a real computer are not in step: the first mapping has a random size.
+    size = rand(1, bytes / 1 page + 1) * 1 page;
     loop {
-        mem = mmap(bytes);
+        mem = mmap(size);
         for i in 0..pages(mem) {
             write(mem[i]);
             count;
         }
         munmap(mem);
+        size = bytes;
     }
 }
 

@@ -10,13 +10,13 @@ program work {
     f = memfd_create(bytes);
     mem = mmap(f, SHARED);
     start;
+    i = 0;
     loop {
-        for i in 0..pages(mem) {
-            write(mem[i]);
-            madvise(mem[i], DONTNEED);
-            read(mem[i]);
-            count;
-        }
+        write(mem[i]);
+        madvise(mem[i], DONTNEED);
+        read(mem[i]);
+        count;
+        i = (i + 1) % pages(mem);
     }
 }
 

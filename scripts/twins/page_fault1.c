@@ -2,7 +2,7 @@
 
 static long twin(long ops)
 {
-	long bytes = 128 * MIB, done = 0;
+	long bytes = 8 * MIB, done = 0;
 
 	while (done < ops) {
 		void *mem = map(bytes, MAP_PRIVATE | MAP_ANONYMOUS, -1);

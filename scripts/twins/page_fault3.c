@@ -2,7 +2,7 @@
 
 static long twin(long ops)
 {
-	long bytes = 128 * MIB, done = 0;
+	long bytes = 8 * MIB, done = 0;
 	int fd = file_of(bytes);
 
 	while (done < ops) {

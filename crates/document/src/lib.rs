@@ -41,7 +41,7 @@ pub use lock_class::{
     counterpart,
 };
 pub use measured::{MEASURED_SCHEMA, MeasuredWait, Measurement, Site};
-pub use metric::{Average, Better, Metric};
+pub use metric::{Average, Better, ENOUGH_ROUNDS, Metric, ROUNDS_METRIC};
 pub use origin::{Build, Groups, Topology};
 pub use problem::{CALLING, ENDING, Problem, TICK};
 pub use robust::{Claim, MovedNumber, ROBUST_SCHEMA, Robustness};

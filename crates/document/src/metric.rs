@@ -5,6 +5,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::Value;
 
+/// The metric of scripts that tells how many rounds of a program's loop the window covers.
+pub const ROUNDS_METRIC: &str = "rounds_per_program";
+/// Its minimum for figures that do not depend on where in a round the window begins.
+pub const ENOUGH_ROUNDS: f64 = 3.0;
+
 /// The direction in which a metric improves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]

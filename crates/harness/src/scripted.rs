@@ -9,7 +9,7 @@ use crate::workload::{
     Env, Measured, Metric, Missing, Part, Phases, Run, Seen, Verdict, Window, Workload, higher,
     lower, metric, ready_ns, value,
 };
-use mmscale_document::{ParamValue, Target};
+use mmscale_document::{ParamValue, ROUNDS_METRIC, Target};
 use mmscale_script::{Report, Script, ScriptNeeds, Sink, Times};
 use mmscale_system::{PAGE_BYTES, System};
 use std::sync::Arc;
@@ -214,6 +214,16 @@ const METRICS: &[Metric<Scripted>] = &[
         "1",
         "page faults per operation (linux: of all processes, after the common start)",
         |seen| value(faults_per_op(seen)?),
+    ),
+    metric(
+        ROUNDS_METRIC,
+        "1",
+        "rounds of their `loop` that programs began in the window, per program; below 3 the \
+         figures depend on the part of a round that the window covers",
+        |seen| match seen.tally.looping {
+            0 => Err(Missing::Nothing),
+            looping => value(seen.tally.rounds as f64 / looping as f64),
+        },
     ),
     lower("failed_calls", "1", "calls that failed where the script allows it (`try`)", |seen| {
         value(seen.tally.failed_calls)

@@ -81,7 +81,7 @@ fn every_script_runs_on_the_simulator_and_its_arms_are_known() {
     for path in shipped() {
         let mut settings = vec!["cpus=4", "duration_ms=0.5", "warm_ms=0.2"];
         let text = fs::read_to_string(&path).expect("it is there");
-        if text.contains("128 MiB") {
+        if text.contains("128 MiB") || text.contains("8 MiB") {
             settings.push("bytes=256k");
         }
         let document = run(&request(&path, &settings)).unwrap_or_else(|why| panic!("{why}"));
@@ -118,6 +118,20 @@ fn interpreting_takes_no_virtual_time() {
         (names.map(|name| metric(&document, name)), document.arms[0].locks.clone())
     });
     assert_eq!(plain, busy);
+}
+
+/// A window that begins in the middle of a round sees what that part does, and no more.
+#[test]
+fn rounds_tell_whether_the_window_covers_a_whole_loop() {
+    let rounds = |loops: &str| {
+        let text = STORM.replace("@ count;", "count; sleep(2ms);").replace("loop", loops);
+        let path = written("rounds", &text);
+        let document = run(&request(&path, &["cpus=4", "duration_ms=7", "warm_ms=1"]))?;
+        Ok::<_, String>(document.arms[0].metrics.get("rounds_per_program").map(|seen| seen.mean))
+    };
+    let seen = rounds("loop").expect("it runs").expect("there is a loop");
+    assert!((3.0..=4.0).contains(&seen), "a round takes 2 ms and a little: {seen}");
+    assert_eq!(rounds("loop 3").expect("it runs"), None, "this loop has an end of its own");
 }
 
 /// A fingerprint is one of the script and its results: comments and blanks are neither.

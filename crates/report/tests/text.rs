@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use mmscale_document::{
     ArmRecord, Average, Better, Build, CallRecord, CpuTimeRecord, Document, FailureRecord, Groups,
-    Histogram, Host, LockRecord, Metric, ParamValue, SCHEMA, SectionRecord, SectionWait, Target,
-    Topology, Value,
+    Histogram, Host, LockRecord, Metric, ParamValue, ROUNDS_METRIC, SCHEMA, SectionRecord,
+    SectionWait, Target, Topology, Value,
 };
 use mmscale_report::{Notes, WIDTH, json_line, text};
 
@@ -449,4 +449,25 @@ fn a_long_name_of_a_host_stays_within_the_width() {
     document.host.cpu = "c".repeat(200);
     let text = text(&document, &Notes::default());
     assert!(text.lines().all(|line| line.chars().count() <= 72), "{text}");
+}
+
+/// Parts of a round differ: a window that covers less than some rounds is not silently believed.
+#[test]
+fn a_window_of_a_few_rounds_is_named_with_its_remedy() {
+    let window = |rounds: [f64; 2]| {
+        let mut document = document(vec![arm("stock", 1.0), arm("lazy", 0.5)]);
+        document.window_ns = Some(40_000_000);
+        for (arm, rounds) in document.arms.iter_mut().zip(rounds) {
+            arm.metrics.insert(ROUNDS_METRIC.into(), metric("1", &[rounds; 7]));
+        }
+        let text = text(&document, &Notes::default());
+        let lines = text.lines().skip_while(|line| !line.starts_with("window")).take(3);
+        lines.collect::<Vec<_>>().join(" ").split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    let short = window([5.0, 1.5]);
+    let wanted = "window lazy: a program begins 1.5 rounds of its loop in the window, so the \
+                  figures depend on the part of a round that it covers: give it --set \
+                  duration_ms=80 or more";
+    assert!(short.starts_with(wanted), "{short}");
+    assert!(!window([5.0, 3.0]).contains("rounds of its loop"));
 }

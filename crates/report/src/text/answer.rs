@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use mmscale_document::{ArmRecord, Document, GapRecord};
+use mmscale_document::{ArmRecord, Document, ENOUGH_ROUNDS, GapRecord, ROUNDS_METRIC};
 use mmscale_stats::pairs_needed;
 
 use super::{Notes, wrap};
@@ -47,6 +47,7 @@ pub(crate) fn answer(document: &Document, notes: &Notes<'_>) -> Vec<(String, Str
         entry(&arm.arm, Some(of_arm(base, arm, notes)));
     }
     entry("worse", worse(base, others));
+    entry("window", short_window(document));
     entry("robust", notes.robust.clone());
     entry("missing", not_simulated(&document.not_simulated));
     entries
@@ -101,6 +102,29 @@ pub(super) fn limited(arm: &ArmRecord) -> Option<String> {
 /// Says what a wait for a lock costs: CPU time, or the time of a task that sleeps.
 const fn waiting(sleeps: bool) -> &'static str {
     if sleeps { "tasks wait, mostly asleep, for" } else { "CPU time goes into waiting for" }
+}
+
+/// Warns of a window that covers only parts of the rounds of the programs' loops, and says how long
+/// it must be.
+fn short_window(document: &Document) -> Option<String> {
+    let rounds =
+        document.arms.iter().filter_map(|arm| Some((arm, arm.metrics.get(ROUNDS_METRIC)?)));
+    let (arm, rounds) = rounds
+        .map(|(arm, metric)| (arm, metric.mean))
+        .min_by(|a, b| a.1.total_cmp(&b.1))
+        .filter(|(_, rounds)| *rounds < ENOUGH_ROUNDS)?;
+    let remedy = document.window_ns.map_or_else(
+        || "make it longer".to_owned(),
+        |window_ns| {
+            let ms = window_ns as f64 / 1e6 * ENOUGH_ROUNDS / rounds.max(0.1);
+            format!("give it --set duration_ms={:.0} or more", ms.ceil())
+        },
+    );
+    Some(format!(
+        "{}: a program begins {rounds:.1} rounds of its loop in the window, so the figures depend \
+         on the part of a round that it covers: {remedy}, or make rounds shorter",
+        arm.arm
+    ))
 }
 
 /// Formats the changes of the headlines in an arm, and what limits it.

@@ -195,8 +195,10 @@ impl Worker {
                 return Ok(if value < self.number(end)? { to(top) } else { next });
             }
             Code::Ends(place) => {
-                let over = self.look(system)? >= self.times.until_ns;
-                return Ok(if over { to(place) } else { next });
+                let now_ns = self.look(system)?;
+                self.report.looping = 1;
+                self.report.rounds += u64::from(self.counts(now_ns));
+                return Ok(if now_ns >= self.times.until_ns { to(place) } else { next });
             }
             Code::Past(end, place) => {
                 let now_ns = self.look(system)?;
