@@ -1,7 +1,7 @@
 //! Zones: watermarks, the order in which they are tried, splitting, merging, claiming, stealing.
 
 use mmscale_arch::{Access, CpuId, Line, NodeId, Op, Order, Pfn};
-use mmscale_frames::frame::{FrameState, MigrateType};
+use mmscale_frames::frame::{FrameList, FrameState, MigrateType};
 use mmscale_frames::page_alloc::{
     AllocConfig, AllocError, Audit, ConfigError, FrameAllocator, Gfp, MemoryMap, PcpPolicy,
 };
@@ -450,4 +450,36 @@ fn large_pages_have_large_watermarks_and_small_batches() {
     assert!((16.4..16.9).contains(&gib(marks.high)), "{marks:?}");
     let limits = frames.inspect_pcp(ZONE, CpuId::new(0), |pcp| pcp.limits());
     assert_eq!((limits.batch, limits.high_min), (3, marks.low / 72));
+}
+
+/// A block at an end of a list has one neighbour, others have two.
+#[test]
+fn a_list_writes_the_lines_of_a_block_and_of_its_neighbours() {
+    let frames = bare(&MemoryMap::single(4096));
+    let mut list = FrameList::EMPTY;
+    let mut written = |change: &dyn Fn(&mut FrameList, Pfn), pfn: usize| {
+        stepped::record(true);
+        stepped::take_touches();
+        change(&mut list, Pfn::new(pfn));
+        let touches = stepped::take_touches();
+        let mut lines: Vec<usize> = touches
+            .iter()
+            .map(|touch| match touch {
+                (Line::Frame(pfn), Access::Write) => pfn.index(),
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        lines.sort_unstable();
+        lines
+    };
+    let table = frames.frames();
+    let front = |list: &mut FrameList, pfn| list.push_front::<Stepped>(table, pfn);
+    let back = |list: &mut FrameList, pfn| list.push_back::<Stepped>(table, pfn);
+    let off = |list: &mut FrameList, pfn| list.unlink::<Stepped>(table, pfn);
+    assert_eq!(written(&front, 8), [8]);
+    assert_eq!(written(&front, 4), [4, 8]);
+    assert_eq!(written(&back, 12), [8, 12]);
+    assert_eq!(written(&off, 8), [4, 8, 12]);
+    assert_eq!(written(&off, 4), [4, 12]);
+    assert_eq!(written(&off, 12), [12]);
 }

@@ -1,6 +1,6 @@
 //! Sleeping locks and the queue of their spinners: which task gets a lock, step by step.
 
-use mmscale_arch::sync::{HANDOFF_AFTER_NS, Osq, ReadGuard, RwSem, WriteGuard};
+use mmscale_arch::sync::{HANDOFF_AFTER_NS, Mutex, Osq, ReadGuard, RwSem, WriteGuard};
 use mmscale_arch::{Cpu as _, LockClass, RawOsq as _, TaskId};
 use mmscale_stepped::{self as stepped, Stepped};
 use std::cell::{Cell, RefCell};
@@ -118,4 +118,31 @@ fn readers_steal_a_free_semaphore_until_the_first_waiter_is_promised_it() {
     assert!(!world.sem.is_promised() && !world.sem.has_waiters() && world.reads(2));
     world.reader_ends();
     stepped::assert_quiet();
+}
+
+/// A task that was woken for a mutex and finds it taken again gets it next.
+#[test]
+fn a_waiter_that_was_overtaken_once_is_promised_the_mutex() {
+    stepped::boot(4, 1000);
+    let mutex = leak(Mutex::<Stepped, u32>::new(LockClass::Mutex, 0));
+    let holder = leak(RefCell::new(Some(mutex.lock())));
+    stepped::set_task(TaskId::new(100));
+    let step = leak(Cell::new(0));
+    stepped::on_park(move || match step.replace(step.get() + 1) {
+        0 => {
+            let first = holder.borrow_mut().take();
+            on(0, || drop(first));
+            *holder.borrow_mut() = on(2, || mutex.try_lock());
+            assert!(holder.borrow().is_some(), "it is free until the waiter runs");
+        }
+        1 => {
+            let thief = holder.borrow_mut().take();
+            on(2, || drop(thief));
+            assert!(on(3, || mutex.try_lock()).is_none(), "the waiter has it already");
+        }
+        _ => panic!("the waiter sleeps although it was given the mutex"),
+    });
+    on(1, || *mutex.lock() += 1);
+    assert_eq!(step.get(), 2);
+    assert_eq!(mutex.try_lock().map(|count| *count), Some(1));
 }

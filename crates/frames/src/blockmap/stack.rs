@@ -346,6 +346,26 @@ mod tests {
     }
 
     #[test]
+    fn the_own_stack_is_evicted_only_if_more_than_half_of_it_is_full() {
+        let stacks = Stacks::new(64);
+        let oldest = || stacks.oldest(order(1), MOVABLE).order();
+        (0..5).for_each(|at| assert!(stacks.push(256 + 8 * at, order(3), MOVABLE)));
+        // 40 pages. There is room for 32 blocks of order 1.
+        for at in 0..12 {
+            assert!(stacks.has_room(order(1), MOVABLE) && stacks.push(2 * at, order(1), MOVABLE));
+            assert_eq!(oldest(), order(3), "{at} of 32");
+        }
+        assert!(!stacks.has_room(order(1), MOVABLE) && stacks.pages() == 64);
+        clear(&stacks);
+        (0..16).for_each(|at| assert!(stacks.push(2 * at, order(1), MOVABLE)));
+        (0..4).for_each(|at| assert!(stacks.push(256 + 8 * at, order(3), MOVABLE)));
+        assert_eq!(oldest(), order(3), "half of it, and as many pages as order 3");
+        assert!(stacks.pop(order(3), MOVABLE).is_some());
+        assert!(stacks.push(32, order(1), MOVABLE));
+        assert_eq!((oldest(), stacks.oldest(order(1), MOVABLE).count), (order(1), 9));
+    }
+
+    #[test]
     fn blocks_of_a_word_are_popped_in_order() {
         let stacks = Stacks::new(64);
         let starts = 0x0101_0000_0001_0001;

@@ -296,3 +296,16 @@ impl<A: Machine> Spaces<A> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mapping_is_the_same_after_it_was_a_word() {
+        for (family, owner) in [(0, 7), (7, 1), (u32::MAX, Asid::COUNT - 2)] {
+            let mapping = Mapping { family: FamilyId(family), owner: Asid::new(owner) };
+            assert_eq!(Mapping::of(mapping.word()), mapping);
+        }
+    }
+}

@@ -137,7 +137,9 @@ fn a_closed_queue_empties_itself_and_passes_new_work_on() {
     stepped::set_cpu(1);
     assert_eq!(drain(&work), in_time, "what was queued in time still runs");
     work.stop_worker(there);
+    assert!(work.is_idle());
     work.queue_on(there, WorkItem::Shepherd);
+    assert!(!work.is_idle());
     work.queue_delayed_on(&time, there, ITEM, Expiry::Standard { jiffies: 1 });
     assert!(drain(&work).is_empty());
     stepped::set_cpu(0);
