@@ -107,6 +107,9 @@ named! {
         TaskLink = "task_link",
         /// Copying or freeing the signal handlers of one process, or noting a signal.
         SignalEdit = "signal_edit",
+        /// Copying one VMA of many into a new address space, or freeing one at its end: its memory
+        /// and its place in the tree.
+        VmaCopy = "vma_copy",
     }
 }
 

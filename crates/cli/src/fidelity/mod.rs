@@ -29,6 +29,10 @@ pub(crate) fn fidelity(
         let kept = gallery::kept().map_err(|why| Failure::Run(why.into()))?;
         return output::print(&shown(args, &items, &kept));
     }
+    if let Some(path) = args.output.as_ref().filter(|path| path.is_dir()) {
+        let what = format!("-o {}: this is a folder; name a file in it", path.display());
+        return Err(Failure::Call(anyhow!(what)));
+    }
     let interrupt = interrupt::on_signals(Grace::Computing)
         .context("cannot watch for Ctrl-C")
         .map_err(Failure::Run)?;

@@ -221,16 +221,21 @@ impl<'a, A: Machine> Change<'a, A> {
     /// Adds a VMA where there is none, and merges it with equal neighbours. Planned. Page faults
     /// may use it immediately: a fault that has read `changes` earlier may search the tree now.
     pub(super) fn add(&mut self, vma: Vma) {
-        self.add_then(vma, |_, _| {});
+        self.add_then(vma, Op::VmaEdit, |_, _| {});
+    }
+    /// Adds a VMA like [`Change::add`], as one of those that fork copies in their order
+    /// (`__mt_dup`).
+    pub(super) fn add_copy(&mut self, vma: Vma) {
+        self.add_then(vma, Op::VmaCopy, |_, _| {});
     }
     /// Adds a VMA whose pages are still to come: it is locked before a page fault can find it.
     pub(super) fn add_held(&mut self, vma: Vma) {
-        self.add_then(vma, Self::hold);
+        self.add_then(vma, Op::VmaEdit, Self::hold);
         self.hold_at(vma.range.start());
     }
     /// Adds a VMA. Calls `before_found` with a new VMA before it is put into the tree.
-    fn add_then(&mut self, vma: Vma, before_found: fn(&mut Self, VmaId)) {
-        A::work(Op::VmaEdit, 1);
+    fn add_then(&mut self, vma: Vma, op: Op, before_found: fn(&mut Self, VmaId)) {
+        A::work(op, 1);
         let before = self.tree.find_before(vma.range.start());
         let before = before.map(|entry| entry.value).filter(|&id| self.vma(id).joins(&vma));
         let after = self.tree.get(vma.range.end());
@@ -330,11 +335,11 @@ impl<'a, A: Machine> Change<'a, A> {
         let inside = |at: Vpn| self.tree.get(at).is_some_and(|entry| entry.range.start() < at);
         usize::from(inside(range.start())) + usize::from(inside(range.end()))
     }
-    /// Removes the first VMA of `range`, which must be inside `range`.
-    pub(super) fn take_first(&mut self, range: VmaRange) -> Option<Vma> {
+    /// Removes the first VMA of `range`, which must be inside `range`. The work is `op`.
+    pub(super) fn take_first(&mut self, range: VmaRange, op: Op) -> Option<Vma> {
         let entry = self.tree.first_in(range)?;
         debug_assert!(range.covers(entry.range), "cut first");
-        A::work(Op::VmaEdit, 1);
+        A::work(op, 1);
         let vma = self.vma(entry.value);
         self.drop_vma(entry.value);
         self.count(&vma, -1);

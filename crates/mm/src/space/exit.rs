@@ -61,7 +61,7 @@ use super::{EXITING, ExitPolicy, MmRef, Space, VmaRange};
 use crate::pgtable::Gather;
 use crate::tlb::FlushBy;
 use core::sync::atomic::Ordering::AcqRel;
-use mmscale_arch::{Atomic, ExitEvent, Func, Machine, Span, Trace, planted};
+use mmscale_arch::{Atomic, ExitEvent, Func, Machine, Op, Span, Trace, planted};
 
 impl<A: Machine> Space<A> {
     /// Frees everything. The caller was the last user of the address space. Only tasks that
@@ -96,7 +96,7 @@ impl<A: Machine> Space<A> {
         }
         self.unlink(change.in_range(VmaRange::USER).map(|(vma, _)| vma));
         self.free_tables(on, gather);
-        let _ = self.remove_vmas(&mut change, VmaRange::USER);
+        let _ = self.remove_vmas(&mut change, VmaRange::USER, Op::VmaCopy);
         drop(change);
         self.drop_files(on);
         A::trace(Trace::Exit(ExitEvent::ClaimsOpen { asid: self.asid() }));

@@ -58,7 +58,7 @@ impl<A: Machine> Space<A> {
             theirs.plan_for(1, 0)?;
             let unlocked = VmaFlags::LOCKED.union(VmaFlags::LOCK_ON_FAULT);
             let copy = Vma { flags: vma.flags - unlocked, anon: None, ..vma };
-            theirs.add(copy);
+            theirs.add_copy(copy);
             if copy.is_moved() {
                 child.moved.lock().note(&copy);
             }

@@ -193,14 +193,16 @@ impl<A: Machine> Space<A> {
         change: &mut super::change::Change<'_, A>,
         range: VmaRange,
     ) {
-        let taken = self.remove_vmas(change, range);
+        let taken = self.remove_vmas(change, range, Op::VmaEdit);
         self.zap_vmas(on, &taken, range, change.bounds_of(range));
     }
-    /// Removes the VMAs of `range` from the tree; splits VMAs at its ends.
+    /// Removes the VMAs of `range` from the tree; splits VMAs at its ends. The work for each is
+    /// `op`.
     pub(super) fn remove_vmas(
         &self,
         change: &mut super::change::Change<'_, A>,
         range: VmaRange,
+        op: Op,
     ) -> RemovedVmas {
         let mut taken = RemovedVmas::new();
         let Some(first) = change.tree.first_in(range).map(|entry| entry.range) else {
@@ -214,7 +216,7 @@ impl<A: Machine> Space<A> {
             change.cut(range.end());
         }
         let mut rest = Some(range);
-        while let Some(vma) = rest.and_then(|rest| change.take_first(rest)) {
+        while let Some(vma) = rest.and_then(|rest| change.take_first(rest, op)) {
             if vma.is_moved() {
                 self.moved.lock().forget(&vma);
             }
@@ -253,7 +255,7 @@ impl<A: Machine> Space<A> {
         }
         change.plan_unmap(range, 0)?;
         self.split_ends(on, &mut change, range)?;
-        let taken = self.remove_vmas(&mut change, range);
+        let taken = self.remove_vmas(&mut change, range, Op::VmaEdit);
         let bounds = change.bounds_of(range);
         // These VMAs cannot be found any more: other tasks may take mmap_lock for reading.
         let _reading = change.downgrade();

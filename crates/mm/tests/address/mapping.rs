@@ -1,7 +1,7 @@
 //! mmap, munmap and mprotect behave as their manual pages describe.
 
 use crate::address::machine::{Machine, POLICIES, range};
-use mmscale_arch::Vpn;
+use mmscale_arch::{Op, Vpn};
 use mmscale_mm::space::{
     Advice, FaultError, LockWhat, MAP_MIN, MapRequest, Place, Prot, Space, SpaceError, VmaFlags,
     VmaRange,
@@ -252,5 +252,25 @@ fn a_fixed_mapping_replaces_what_is_there() {
     }
     assert_eq!(machine.check().mapped, 6);
     machine.exit(space);
+    machine.end();
+}
+
+/// fork and exit handle all VMAs in their order, which costs less than as many calls of mmap.
+#[test]
+fn fork_and_exit_copy_and_free_vmas_in_bulk() {
+    let machine = Machine::stock();
+    let (on, parent) = (machine.on(), machine.space());
+    for at in 0..20 {
+        let prot = if at % 2 == 0 { Prot::RW } else { Prot::READ };
+        assert!(parent.mmap(on, fixed(AT + at, 1).prot(prot)).is_ok());
+    }
+    assert_eq!(vmas(&parent).len(), 20);
+    let done = || [Op::VmaCopy, Op::VmaEdit].map(stepped::work_count);
+    let [copies, edits] = done();
+    let child = parent.fork(on).expect("there is memory");
+    assert_eq!(done(), [copies + 20, edits]);
+    machine.exit(child);
+    assert_eq!(done(), [copies + 40, edits]);
+    machine.exit(parent);
     machine.end();
 }

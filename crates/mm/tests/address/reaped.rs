@@ -108,7 +108,7 @@ fn an_exit_frees_every_frame_and_table_before_it_removes_a_vma() {
         let (machine, space) = build(exit, nth);
         let seen = Rc::new(Cell::new(None));
         let (note, mm) = (Rc::clone(&seen), Rc::clone(&machine.mm));
-        stepped::at_op(Op::VmaEdit, move || {
+        stepped::at_op(Op::VmaCopy, move || {
             let mapped = [NodeItem::AnonMapped, NodeItem::PageTable]
                 .map(|item| mm.frames().stats().node_snapshot(NodeId::new(0), item));
             note.set(Some((mm.memory().folios.iter().count(), stepped::table_count(), mapped)));
