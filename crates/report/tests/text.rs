@@ -7,7 +7,7 @@ use mmscale_document::{
     Histogram, Host, LockRecord, Metric, ParamValue, ROUNDS_METRIC, SCHEMA, SectionRecord,
     SectionWait, Target, Topology, Value,
 };
-use mmscale_report::{Notes, WIDTH, json_line, text};
+use mmscale_report::{Notes, WIDTH, json_line, sweep_text, text};
 
 fn metric(unit: &str, values: &[f64]) -> Metric {
     let n = values.len() as f64;
@@ -470,4 +470,20 @@ fn a_window_of_a_few_rounds_is_named_with_its_remedy() {
                   duration_ms=80 or more";
     assert!(short.starts_with(wanted), "{short}");
     assert!(!window([5.0, 3.0]).contains("rounds of its loop"));
+}
+
+#[test]
+fn a_sweep_names_the_points_with_short_windows() {
+    let at = |cpus: u32, rounds: f64| {
+        let mut document = document(vec![arm("stock", 1.0)]);
+        document.cpus = cpus;
+        let metric = metric("1", &[rounds; 7]);
+        document.arms[0].metrics.insert(ROUNDS_METRIC.into(), metric);
+        document
+    };
+    let text = |last| sweep_text(&[at(8, 9.0), at(32, 2.0), at(96, last)]);
+    let short = text(0.5);
+    assert!(short.contains("The window is short at cpus 32; 96: programs begin"), "{short}");
+    assert!(text(3.0).contains("short at cpus 32: programs"));
+    assert!(!sweep_text(&[at(8, 9.0), at(96, 3.0)]).contains("window"));
 }

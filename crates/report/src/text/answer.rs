@@ -106,7 +106,7 @@ const fn waiting(sleeps: bool) -> &'static str {
 
 /// Warns of a window that covers only parts of the rounds of the programs' loops, and says how long
 /// it must be.
-fn short_window(document: &Document) -> Option<String> {
+pub(crate) fn short_window(document: &Document) -> Option<String> {
     let rounds =
         document.arms.iter().filter_map(|arm| Some((arm, arm.metrics.get(ROUNDS_METRIC)?)));
     let (arm, rounds) = rounds

@@ -3,8 +3,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use mmscale_document::{ArmRecord, Document};
+use mmscale_document::{ArmRecord, Document, ENOUGH_ROUNDS};
 
+use super::answer::short_window;
 use super::plot::{Curve, plot};
 use super::{WIDTH, columns, cut, joined, wrap};
 use crate::changes::changes;
@@ -64,10 +65,29 @@ fn of_study(documents: &[&Document]) -> Vec<String> {
         lines.extend(limits);
         lines.push(String::new());
     }
+    lines.extend(short_windows(&points, &names));
     if let ([CPUS], Some(headline)) = (&keys[..], headlines.first()) {
         lines.extend(against_cpus(headline, documents));
         lines.push(String::new());
     }
+    lines
+}
+
+/// Names the points whose window covers only parts of the rounds of the programs' loops.
+fn short_windows(points: &[Point<'_>], keys: &str) -> Vec<String> {
+    let short = points.iter().filter(|point| short_window(point.document).is_some());
+    let names: Vec<&str> = short.map(|point| point.name.as_str()).collect();
+    if names.is_empty() {
+        return vec![];
+    }
+    let text = format!(
+        "The window is short at {keys} {}: programs begin fewer than {ENOUGH_ROUNDS} rounds of \
+         their loop in it, so the figures depend on the part of a round that it covers. Make it \
+         longer (--set duration_ms), or rounds shorter.",
+        names.join("; ")
+    );
+    let mut lines = wrap(&text, "", "  ");
+    lines.push(String::new());
     lines
 }
 

@@ -4,7 +4,7 @@ use mmscale_document::{Document, Robustness, Target};
 
 use super::Letter;
 use super::elsewhere::missing;
-use crate::text::answer::not_simulated;
+use crate::text::answer::{not_simulated, short_window};
 use crate::text::{robust, wrap};
 
 /// Returns the conclusions that hold on other machines, and the numbers that they depend on.
@@ -99,6 +99,7 @@ pub(super) fn not_covered(document: &Document) -> Vec<String> {
     let rest = "The compiler, caches and clock frequencies are in no figure beyond the costs of \
                 the profile.";
     lines.extend(wrap(rest, "", "  "));
+    lines.extend(short_window(document).iter().flat_map(|text| wrap(text, "", "  ")));
     lines
 }
 
