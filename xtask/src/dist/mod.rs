@@ -15,13 +15,14 @@ use std::process::{Command, Stdio};
 /// The package of the binary.
 const PACKAGE: &str = "mmscale-cli";
 
-/// The tools other than cargo, an argument with which each succeeds, and how to get it.
-const TOOLS: [(&str, &str, &str); 5] = [
-    ("cargo-deb", "--version", "cargo install cargo-deb --locked"),
-    ("maturin", "--version", "pip install maturin"),
-    ("python3", "--version", "install Python 3.10 or later"),
-    ("git", "--version", "install git"),
-    ("tar", "--version", "install GNU tar"),
+/// The tools other than cargo, the lowest major version, and how to get each.
+const TOOLS: [(&str, u32, &str); 5] = [
+    // Earlier versions cannot read a workspace with `resolver = "3"`.
+    ("cargo-deb", 3, "cargo install cargo-deb --locked"),
+    ("maturin", 1, "pip install maturin"),
+    ("python3", 3, "install Python 3.10 or later"),
+    ("git", 2, "install git"),
+    ("tar", 1, "install GNU tar"),
 ];
 
 /// A release that is being made.
@@ -147,7 +148,8 @@ impl Dist<'_> {
     fn tar(&self, name: &str, folder: &Path) -> Result<Command, String> {
         need("tar")?;
         let mut tar = self.command("tar");
-        tar.args(["--sort=name", "--owner=0", "--group=0", "--mtime=@0", "-czf"]).env("GZIP", "-n");
+        // A pipe has no name and time, so that none is in the archive.
+        tar.args(["--sort=name", "--owner=0", "--group=0", "--mtime=@0", "-czf"]);
         tar.arg(self.out.join(format!("{name}.tar.gz"))).arg("-C").arg(folder);
         Ok(tar)
     }
@@ -231,11 +233,25 @@ fn said(program: &str, args: &[&str]) -> Result<String, String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// Returns an error with the way to get a tool if it is not installed.
+/// Returns an error with the way to get a tool if it is not installed, or too old.
 fn need(program: &str) -> Result<(), String> {
     let tool = TOOLS.iter().find(|(name, ..)| *name == program);
-    let (_, argument, how) = tool.expect("the tools are listed");
-    said(program, &[argument]).map(|_| ()).map_err(|_| format!("{program} is not installed: {how}"))
+    let (_, lowest, how) = tool.expect("the tools are listed");
+    let shown = said(program, &["--version"]);
+    let shown = shown.map_err(|_| format!("{program} is not installed: {how}"))?;
+    match major(&shown) {
+        Some(found) if found < *lowest => Err(format!(
+            "{program} has version {}, and {lowest} or later is needed: {how}",
+            shown.trim()
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// Returns the first number of the version in what a tool prints.
+fn major(shown: &str) -> Option<u32> {
+    let mut words = shown.split_whitespace().filter_map(|word| word.split_once('.'));
+    words.find_map(|(first, _)| first.trim_start_matches('v').parse().ok())
 }
 
 /// Runs a command.
@@ -251,10 +267,16 @@ mod tests {
     #[test]
     fn a_tool_that_is_missing_is_named_with_the_way_to_get_it() {
         assert_eq!(said("no-such-tool", &["--version"]).unwrap_err().find("cannot run"), Some(0));
-        let how = TOOLS.iter().map(|(program, _, how)| (program, how));
-        for (program, how) in how {
+        for (program, _, how) in TOOLS {
             assert!(need(program).err().is_none_or(|why| why.ends_with(how)), "{program}");
         }
+    }
+
+    #[test]
+    fn a_version_is_read_as_tools_print_it() {
+        let shown = ["2.12.1\n", "maturin 1.16.0", "git version 2.39.5", "tar (GNU tar) 1.34"];
+        assert_eq!(shown.map(major), [2, 1, 2, 1].map(Some));
+        assert_eq!(major("unknown"), None);
     }
 
     #[test]
