@@ -2,7 +2,7 @@
 
 macro_rules! script {
     ($name:literal) => {
-        (concat!($name, ".mms"), include_str!(concat!("../scripts/", $name, ".mms")))
+        (concat!($name, ".mms"), include_str!(concat!("scripts/", $name, ".mms")))
     };
 }
 

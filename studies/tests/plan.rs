@@ -38,6 +38,23 @@ fn quick_runs_are_shorter() {
     assert_eq!(plan.defaults()["factor"], ParamValue::Count(7));
 }
 
+#[test]
+fn an_arm_whose_page_allocator_cannot_have_the_pages_of_the_machine_is_refused() {
+    let on = |profile: &str, policy: &str| {
+        let policies = vec![PolicyArm::parse(policy).unwrap()];
+        let (studies, profile) = (vec!["churn".to_owned()], Some(profile.into()));
+        plan(mmscale_studies::all(), &Request { studies, policies, profile, ..request() })
+    };
+    for policy in ["caches=blockmap", "caches=posted"] {
+        let why = on("arm64-480g-64k-72", policy).unwrap_err().to_string();
+        for part in ["of study `churn` cannot run on profile `arm64-480g-64k-72`", "4 KiB"] {
+            assert!(why.contains(part), "{why}");
+        }
+        assert!(on("arm64-480g-72", policy).is_ok());
+    }
+    assert!(on("arm64-480g-64k-72", "lru=lazy").is_ok());
+}
+
 /// A quick run of a large machine has one seed and its own default windows; explicit settings are
 /// kept.
 #[test]

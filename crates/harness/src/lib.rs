@@ -40,6 +40,7 @@ mod meters;
 mod names;
 mod needs;
 mod origin;
+mod page_size;
 pub mod param;
 mod plan;
 mod policy_arm;

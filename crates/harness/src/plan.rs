@@ -13,6 +13,7 @@ use thiserror::Error;
 use crate::hold::{self, HOLD_KEY};
 use crate::names::UnknownName;
 use crate::origin::Origin;
+use crate::page_size::fits_pages;
 use crate::param::{Length, MAX_DOCUMENTS, ParamError, ParamSpec, Params, Settings, Unit, sweep};
 use crate::policy_arm::{PolicyArm, PolicyError};
 use crate::registry::{NoStudy, Registry};
@@ -223,6 +224,7 @@ pub fn plan(registry: Registry, request: &Request) -> Result<Vec<Plan>, CallErro
                 plan.study.name()
             ))
         })?;
+        fits_pages(plan.study, &plan.arms, &ctx).map_err(CallError::Other)?;
     }
     Ok(plans)
 }

@@ -13,6 +13,9 @@ use std::sync::atomic::Ordering::Relaxed;
 const MPOL_MF_STRICT: i32 = 1;
 const MPOL_MF_MOVE: i32 = 2;
 
+/// Advice of madvise(2), from `asm-generic/mman-common.h`; the crate libc lacks it for musl.
+const MADV_COLLAPSE: i32 = 25;
+
 fn prot_of(prot: Prot) -> i32 {
     match prot {
         Prot::None => libc::PROT_NONE,
@@ -43,7 +46,7 @@ fn advice_of(advice: Advice) -> i32 {
         Advice::PopulateRead => libc::MADV_POPULATE_READ,
         Advice::PopulateWrite => libc::MADV_POPULATE_WRITE,
         Advice::WillNeed => libc::MADV_WILLNEED,
-        Advice::Collapse => libc::MADV_COLLAPSE,
+        Advice::Collapse => MADV_COLLAPSE,
         Advice::HugePage => libc::MADV_HUGEPAGE,
         Advice::NoHugePage => libc::MADV_NOHUGEPAGE,
         Advice::DontFork => libc::MADV_DONTFORK,

@@ -78,9 +78,12 @@ fn timespec(ns: u64) -> libc::timespec {
 fn bind_with_priority(cpu: usize, priority: Priority) -> Result<(), Errno> {
     // The priority is set first: a task on that CPU may be one that it has to preempt.
     if let Priority::RealTime(level) = priority {
-        let param = libc::sched_param { sched_priority: i32::from(level).clamp(1, 99) };
+        // The kernel's `struct sched_param`. The function of musl only returns ENOSYS.
+        let param: i32 = i32::from(level).clamp(1, 99);
+        let call = libc::SYS_sched_setscheduler;
         // SAFETY: the parameters are ours.
-        check(unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const param) })?;
+        let done = unsafe { libc::syscall(call, 0, libc::SCHED_FIFO, &raw const param) };
+        check(done)?;
     }
     bind(cpu)
 }

@@ -2,8 +2,9 @@
 //!
 //! One static binary is built, and packed in three ways: an archive with its man pages and
 //! completions, a package for Debian (cargo-deb), and a wheel (maturin). Next to them are the
-//! sources, a list of all crates in the binary (CycloneDX), and the SHA-256 sums of all of that. A
-//! tool that is not installed is named, and its file is left out.
+//! sources, the crates as crates.io takes them, a list of all crates in the binary (CycloneDX), and
+//! the SHA-256 sums of all of that. A tool that is not installed is named before the build, and its
+//! files are left out.
 
 mod sums;
 
@@ -13,6 +14,16 @@ use std::process::{Command, Stdio};
 
 /// The package of the binary.
 const PACKAGE: &str = "mmscale-cli";
+
+/// The tools other than cargo, the lowest major version, and how to get each.
+const TOOLS: [(&str, u32, &str); 5] = [
+    // Earlier versions cannot read a workspace with `resolver = "3"`.
+    ("cargo-deb", 3, "cargo install cargo-deb --locked"),
+    ("maturin", 1, "pip install maturin"),
+    ("python3", 3, "install Python 3.10 or later"),
+    ("git", 2, "install git"),
+    ("tar", 1, "install GNU tar"),
+];
 
 /// A release that is being made.
 struct Dist<'a> {
@@ -34,6 +45,9 @@ pub fn run(root: &Path) -> Result<String, String> {
     fs::create_dir_all(&out).map_err(|why| format!("cannot create {}: {why}", out.display()))?;
     let (triple, version) = (triple()?, version(root)?);
     let dist = Dist { root, out, target, triple, version };
+    // The build takes minutes.
+    let missing = TOOLS.iter().filter_map(|(program, ..)| need(program).err());
+    missing.for_each(|why| eprintln!("dist: {why}"));
     dist.binary()?;
     let made = [
         ("archive", dist.archive()),
@@ -41,13 +55,15 @@ pub fn run(root: &Path) -> Result<String, String> {
         ("wheel", dist.wheel()),
         ("sbom", dist.sbom()),
         ("sources", dist.sources()),
+        ("crates", dist.crates()),
     ];
     let left_out = made
         .into_iter()
         .filter_map(|(name, made)| made.err().map(|why| format!("left out: {name}: {why}")));
-    let mut lines = sums::write(&dist.out)?;
-    lines.extend(left_out);
-    Ok(format!("dist: {}\n{}", dist.out.display(), lines.join("\n")))
+    let left_out: Vec<String> = left_out.collect();
+    let lines = [sums::write(&dist.out)?, left_out.clone()].concat();
+    let told = format!("{}\n{}", dist.out.display(), lines.join("\n"));
+    if left_out.is_empty() { Ok(format!("dist: {told}")) } else { Err(told) }
 }
 
 /// Returns the target of a static binary: musl where its standard library is installed, else glibc
@@ -60,6 +76,25 @@ fn triple() -> Result<String, String> {
     let folder = said("rustc", &["--print", "target-libdir", "--target", &musl]);
     let installed = folder.is_ok_and(|folder| Path::new(folder.trim()).is_dir());
     Ok(if installed { musl } else { host.to_owned() })
+}
+
+/// A package of the workspace.
+struct Member {
+    name: String,
+    published: bool,
+}
+
+fn members(root: &Path) -> Result<Vec<Member>, String> {
+    let manifest = root.join("Cargo.toml").display().to_string();
+    let args = ["metadata", "--no-deps", "--format-version", "1", "--manifest-path", &manifest];
+    let found = said(env!("CARGO"), &args)?;
+    let found: serde_json::Value = serde_json::from_str(&found).map_err(|why| why.to_string())?;
+    let packages = found["packages"].as_array().ok_or("cargo names no packages")?;
+    let of = |package: &serde_json::Value| Member {
+        name: package["name"].as_str().unwrap_or_default().to_owned(),
+        published: package["publish"].is_null(),
+    };
+    Ok(packages.iter().map(of).collect())
 }
 
 fn version(root: &Path) -> Result<String, String> {
@@ -104,23 +139,30 @@ impl Dist<'_> {
         for kind in ["man", "completions"] {
             done(self.command("cp").args(["-r", &format!("packaging/{kind}")]).arg(&folder))?;
         }
-        let archive = self.out.join(format!("{name}.tar.gz"));
         let parent = folder.parent().expect("it was joined");
+        done(self.tar(&name, parent)?.arg(&name))
+    }
+
+    /// Returns a command that packs files of a folder, which are to be named. Equal files give an
+    /// equal archive.
+    fn tar(&self, name: &str, folder: &Path) -> Result<Command, String> {
+        need("tar")?;
         let mut tar = self.command("tar");
-        // Equal contents give an equal archive.
+        // A pipe has no name and time, so that none is in the archive.
         tar.args(["--sort=name", "--owner=0", "--group=0", "--mtime=@0", "-czf"]);
-        done(tar.env("GZIP", "-n").arg(archive).arg("-C").arg(parent).arg(&name))
+        tar.arg(self.out.join(format!("{name}.tar.gz"))).arg("-C").arg(folder);
+        Ok(tar)
     }
 
     fn deb(&self) -> Result<(), String> {
-        self.need("cargo-deb", &["--version"], "cargo install cargo-deb --locked")?;
+        need("cargo-deb")?;
         let mut deb = self.command(env!("CARGO"));
         deb.args(["deb", "--no-build", "--no-strip", "-p", PACKAGE, "--target", &self.triple]);
         done(deb.arg("--output").arg(&self.out))
     }
 
     fn wheel(&self) -> Result<(), String> {
-        self.need("maturin", &["--version"], "pip install maturin")?;
+        need("maturin")?;
         let mut wheel = self.command("maturin");
         wheel.current_dir(self.root.join("python"));
         wheel.args(["build", "--release", "--locked", "--target", &self.triple, "--out"]);
@@ -134,7 +176,7 @@ impl Dist<'_> {
         let wheel = wheel.ok_or("it is taken from the wheel, which was left out")?;
         let inside = self.target.join("dist-wheel");
         let _ = fs::remove_dir_all(&inside);
-        // maturin is a program of Python.
+        need("python3")?;
         done(self.command("python3").args(["-m", "zipfile", "-e"]).arg(wheel).arg(&inside))?;
         let list = inside.join(format!("mmscale-{}.dist-info/sboms", self.version));
         let list = list.join(format!("{PACKAGE}.cyclonedx.json"));
@@ -146,14 +188,33 @@ impl Dist<'_> {
     /// Packs the sources of the commit: `cargo install --path crates/cli --locked` installs from
     /// them.
     fn sources(&self) -> Result<(), String> {
+        need("git")?;
         let name = format!("mmscale-{}-sources", self.version);
         let mut git = self.command("git");
         git.args(["archive", "--format=tar.gz", &format!("--prefix={name}/"), "-o"]);
         done(git.arg(self.out.join(format!("{name}.tar.gz"))).arg("HEAD"))
     }
 
-    fn need(&self, program: &str, args: &[&str], how: &str) -> Result<(), String> {
-        said(program, args).map(|_| ()).map_err(|_| format!("{program} is not installed: {how}"))
+    /// Packs the crates as `cargo package` makes them from the commit. They are not compiled once
+    /// more: `cargo package --workspace` without `--no-verify` does that.
+    fn crates(&self) -> Result<(), String> {
+        let name = format!("mmscale-{}-crates", self.version);
+        let built = self.target.join("package");
+        let _ = fs::remove_dir_all(&built);
+        let mut package = self.command(env!("CARGO"));
+        package.args(["package", "--workspace", "--no-verify", "--locked"]);
+        // Of the workspace, only what crates.io takes.
+        for own in members(self.root)?.iter().filter(|member| !member.published) {
+            package.args(["--exclude", &own.name]);
+        }
+        done(&mut package)?;
+        let mut tar = self.tar(&name, &built)?;
+        tar.arg(format!("--transform=s,^,{name}/,"));
+        let files = fs::read_dir(&built).map_err(|why| why.to_string())?.flatten();
+        let mut files: Vec<PathBuf> = files.map(|file| file.path()).collect();
+        files.retain(|path| has_end(path, "crate"));
+        files.sort();
+        done(tar.args(files.iter().filter_map(|path| path.file_name())))
     }
 }
 
@@ -172,8 +233,57 @@ fn said(program: &str, args: &[&str]) -> Result<String, String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
+/// Returns an error with the way to get a tool if it is not installed, or too old.
+fn need(program: &str) -> Result<(), String> {
+    let tool = TOOLS.iter().find(|(name, ..)| *name == program);
+    let (_, lowest, how) = tool.expect("the tools are listed");
+    let shown = said(program, &["--version"]);
+    let shown = shown.map_err(|_| format!("{program} is not installed: {how}"))?;
+    match major(&shown) {
+        Some(found) if found < *lowest => Err(format!(
+            "{program} has version {}, and {lowest} or later is needed: {how}",
+            shown.trim()
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// Returns the first number of the version in what a tool prints.
+fn major(shown: &str) -> Option<u32> {
+    let mut words = shown.split_whitespace().filter_map(|word| word.split_once('.'));
+    words.find_map(|(first, _)| first.trim_start_matches('v').parse().ok())
+}
+
 /// Runs a command.
 fn done(command: &mut Command) -> Result<(), String> {
     let status = command.status().map_err(|why| format!("cannot run {command:?}: {why}"))?;
     if status.success() { Ok(()) } else { Err(format!("{command:?} failed")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tool_that_is_missing_is_named_with_the_way_to_get_it() {
+        assert_eq!(said("no-such-tool", &["--version"]).unwrap_err().find("cannot run"), Some(0));
+        for (program, _, how) in TOOLS {
+            assert!(need(program).err().is_none_or(|why| why.ends_with(how)), "{program}");
+        }
+    }
+
+    #[test]
+    fn a_version_is_read_as_tools_print_it() {
+        let shown = ["2.12.1\n", "maturin 1.16.0", "git version 2.39.5", "tar (GNU tar) 1.34"];
+        assert_eq!(shown.map(major), [2, 1, 2, 1].map(Some));
+        assert_eq!(major("unknown"), None);
+    }
+
+    #[test]
+    fn all_crates_of_the_program_are_published_and_no_others() {
+        let members = members(&crate::root()).unwrap();
+        let published = |name: &str| members.iter().find(|of| of.name == name).unwrap().published;
+        assert!(published(PACKAGE) && published("mmscale-studies"));
+        assert!(!published("mmscale-stepped") && !published("xtask"));
+    }
 }

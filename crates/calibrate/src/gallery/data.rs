@@ -9,18 +9,18 @@ use thiserror::Error;
 
 /// Names of the files with items, and their texts.
 const FILES: [(&str, &str); 2] = [
-    ("gallery/published.toml", include_str!("../../../../gallery/published.toml")),
-    ("gallery/blind.toml", include_str!("../../../../gallery/blind.toml")),
+    ("gallery/published.toml", include_str!("../../gallery/published.toml")),
+    ("gallery/blind.toml", include_str!("../../gallery/blind.toml")),
 ];
 
 macro_rules! machine {
     ($name:literal) => {
-        ($name, include_str!(concat!("../../../../gallery/machines/", $name, ".toml")))
+        ($name, include_str!(concat!("../../gallery/machines/", $name, ".toml")))
     };
 }
 macro_rules! script {
     ($name:literal) => {
-        (concat!($name, ".mms"), include_str!(concat!("../../../../gallery/", $name, ".mms")))
+        (concat!($name, ".mms"), include_str!(concat!("../../gallery/", $name, ".mms")))
     };
 }
 

@@ -24,5 +24,5 @@ pub struct KeptError(#[from] serde_json::Error);
 
 /// Returns the results that are kept with the sources, one for each call that made some of them.
 pub fn kept() -> Result<Vec<Kept>, KeptError> {
-    Ok(serde_json::from_str(include_str!("../../../../gallery/kept.json"))?)
+    Ok(serde_json::from_str(include_str!("../../gallery/kept.json"))?)
 }

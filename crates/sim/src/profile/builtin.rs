@@ -5,16 +5,16 @@ use super::error::nearest;
 
 /// Name and text of each built-in profile, sorted by name.
 const BUILTIN: [(&str, &str); 10] = [
-    ("arm64-480g-64k-72", include_str!("../../../../machines/arm64-480g-64k-72.toml")),
-    ("arm64-480g-72", include_str!("../../../../machines/arm64-480g-72.toml")),
-    ("arm64-72", include_str!("../../../../machines/arm64-72.toml")),
-    ("arm64-8", include_str!("../../../../machines/arm64-8.toml")),
-    ("x86-16", include_str!("../../../../machines/x86-16.toml")),
-    ("x86-2", include_str!("../../../../machines/x86-2.toml")),
-    ("x86-2-live", include_str!("../../../../machines/x86-2-live.toml")),
-    ("x86-26", include_str!("../../../../machines/x86-26.toml")),
-    ("x86-32", include_str!("../../../../machines/x86-32.toml")),
-    ("x86-512", include_str!("../../../../machines/x86-512.toml")),
+    ("arm64-480g-64k-72", include_str!("../../machines/arm64-480g-64k-72.toml")),
+    ("arm64-480g-72", include_str!("../../machines/arm64-480g-72.toml")),
+    ("arm64-72", include_str!("../../machines/arm64-72.toml")),
+    ("arm64-8", include_str!("../../machines/arm64-8.toml")),
+    ("x86-16", include_str!("../../machines/x86-16.toml")),
+    ("x86-2", include_str!("../../machines/x86-2.toml")),
+    ("x86-2-live", include_str!("../../machines/x86-2-live.toml")),
+    ("x86-26", include_str!("../../machines/x86-26.toml")),
+    ("x86-32", include_str!("../../machines/x86-32.toml")),
+    ("x86-512", include_str!("../../machines/x86-512.toml")),
 ];
 
 /// The built-in profiles: those of `machines/`, and a program's own, as names and texts of files.
