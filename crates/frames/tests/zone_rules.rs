@@ -7,6 +7,7 @@ use mmscale_frames::page_alloc::{
 };
 use mmscale_frames::zone::{Watermarks, ZoneId, ZoneKind, default_min_free_kb, watermarks};
 use mmscale_stepped::{self as stepped, Stepped};
+use std::collections::BTreeSet;
 
 const ZONE: ZoneId = ZoneId::new(0);
 
@@ -482,4 +483,21 @@ fn a_list_writes_the_lines_of_a_block_and_of_its_neighbours() {
     assert_eq!(written(&off, 8), [4, 8, 12]);
     assert_eq!(written(&off, 4), [4, 12]);
     assert_eq!(written(&off, 12), [12]);
+}
+
+/// A drain puts the frames of a word back together: its cost is that of words, not of pages.
+#[test]
+fn a_drain_of_a_cache_costs_one_put_for_each_word() {
+    stepped::boot(1, 1000);
+    let config = AllocConfig { caches: PcpPolicy::Blockmap, ..AllocConfig::default() };
+    let frames: Frames = FrameAllocator::new(&MemoryMap::single(1 << 15), config).unwrap();
+    let take = |_| frames.alloc_pages(Order::ZERO, MigrateType::Movable, Gfp::KERNEL).unwrap();
+    let held: Vec<Pfn> = (0..512).map(take).collect();
+    frames.drain_all();
+    let back: Vec<Pfn> = held.iter().copied().filter(|pfn| pfn.index() % 64 < 3).collect();
+    let words: BTreeSet<usize> = back.iter().map(|pfn| pfn.index() / 64).collect();
+    back.iter().for_each(|&pfn| frames.free_pages(pfn, Order::ZERO));
+    let puts = stepped::work_count(Op::BuddyPut);
+    frames.drain_all();
+    assert_eq!(stepped::work_count(Op::BuddyPut) - puts, words.len() as u64);
 }
