@@ -5,8 +5,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::Value;
 
-/// The metric of scripts that tells how many rounds of a program's loop the window covers.
-pub const ROUNDS_METRIC: &str = "rounds_per_program";
+/// The metric of scripts that tells how many rounds of the slowest program's loop the window
+/// covers.
+pub const ROUNDS_METRIC: &str = "rounds_min";
 /// Its minimum for figures that do not depend on where in a round the window begins.
 pub const ENOUGH_ROUNDS: f64 = 3.0;
 

@@ -218,11 +218,12 @@ const METRICS: &[Metric<Scripted>] = &[
     metric(
         ROUNDS_METRIC,
         "1",
-        "rounds of their `loop` that programs began in the window, per program; below 3 the \
-         figures depend on the part of a round that the window covers",
+        "fewest rounds of its outermost `loop` that a program began in the window, of programs in \
+         such a loop all the time; below 3 the figures depend on the part of a round that the \
+         window covers",
         |seen| match seen.tally.looping {
             0 => Err(Missing::Nothing),
-            looping => value(seen.tally.rounds as f64 / looping as f64),
+            _ => value(seen.tally.rounds_min),
         },
     ),
     lower("failed_calls", "1", "calls that failed where the script allows it (`try`)", |seen| {

@@ -120,18 +120,42 @@ fn interpreting_takes_no_virtual_time() {
     assert_eq!(plain, busy);
 }
 
-/// A window that begins in the middle of a round sees what that part does, and no more.
+/// A window that begins in the middle of a round sees what that part does, and no more. The slowest
+/// program counts, and of its loops the outermost.
 #[test]
 fn rounds_tell_whether_the_window_covers_a_whole_loop() {
-    let rounds = |loops: &str| {
-        let text = STORM.replace("@ count;", "count; sleep(2ms);").replace("loop", loops);
-        let path = written("rounds", &text);
+    let rounds = |name: &str, loops: &str| {
+        let fast = "process fast { start; loop { sleep(100us); count; } }";
+        let text = format!("process slow {{ start; {loops} }} {fast}");
+        let path = written(name, &text);
         let document = run(&request(&path, &["cpus=4", "duration_ms=7", "warm_ms=1"]))?;
-        Ok::<_, String>(document.arms[0].metrics.get("rounds_per_program").map(|seen| seen.mean))
+        Ok::<_, String>(document.arms[0].metrics["rounds_min"].mean)
     };
-    let seen = rounds("loop").expect("it runs").expect("there is a loop");
-    assert!((3.0..=4.0).contains(&seen), "a round takes 2 ms and a little: {seen}");
-    assert_eq!(rounds("loop 3").expect("it runs"), None, "this loop has an end of its own");
+    let rounds =
+        |name: &str, loops: &str| rounds(name, loops).unwrap_or_else(|why| panic!("{why}"));
+    assert!((3.0..=4.0).contains(&rounds("slow", "loop { sleep(2ms); }")));
+    let inner = "loop { loop { sleep(100us); if now > 4ms { break; } } sleep(50ms); }";
+    assert_eq!(rounds("inner", inner), 0.0, "its one round is long, though it has a short loop");
+    let ends = rounds("ends", "loop 3 { sleep(2ms); }");
+    assert!(ends > 60.0, "that loop has an end of its own: {ends}");
+}
+
+/// The sum from which `vma_copy_ns` is derived: 310 ns for a VMA in fork and exit together.
+#[test]
+fn a_fork_with_many_vmas_takes_the_published_time() {
+    let text = "param vmas = 2 \"VMAs\"; process one {
+        mem = mmap(vmas * 1 page);
+        for i in 0..vmas / 2 { mprotect(mem[2 * i], READ); }
+        start; loop { child = fork { } wait(child); count; } }";
+    let path = written("vmas", text);
+    let fork_ns = |vmas: u64| {
+        let vmas = format!("vmas={vmas}");
+        let of = request(&path, &[&vmas, "cpus=2", "duration_ms=50", "prepare_ms=100"]);
+        let document = run(&Request { profile: Some("x86-2".into()), ..of }).expect("it runs");
+        1e9 / metric(&document, "ops_per_s")
+    };
+    let each_ns = (fork_ns(6402) - fork_ns(2)) / 6400.0;
+    assert!((each_ns / 310.0 - 1.0).abs() < 0.05, "{each_ns}");
 }
 
 /// A fingerprint is one of the script and its results: comments and blanks are neither.

@@ -465,8 +465,8 @@ fn a_window_of_a_few_rounds_is_named_with_its_remedy() {
         lines.collect::<Vec<_>>().join(" ").split_whitespace().collect::<Vec<_>>().join(" ")
     };
     let short = window([5.0, 1.5]);
-    let wanted = "window lazy: a program begins 1.5 rounds of its loop in the window, so the \
-                  figures depend on the part of a round that it covers: give it --set \
+    let wanted = "window lazy: the slowest program begins 1.5 rounds of its loop in the window, so \
+                  the figures depend on the part of a round that it covers: give it --set \
                   duration_ms=80 or more";
     assert!(short.starts_with(wanted), "{short}");
     assert!(!window([5.0, 3.0]).contains("rounds of its loop"));
@@ -483,7 +483,10 @@ fn a_sweep_names_the_points_with_short_windows() {
     };
     let text = |last| sweep_text(&[at(8, 9.0), at(32, 2.0), at(96, last)]);
     let short = text(0.5);
-    assert!(short.contains("The window is short at cpus 32; 96: programs begin"), "{short}");
-    assert!(text(3.0).contains("short at cpus 32: programs"));
+    assert!(
+        short.contains("The window is short at cpus 32; 96: the slowest program begins"),
+        "{short}"
+    );
+    assert!(text(3.0).contains("short at cpus 32: the slowest"));
     assert!(!sweep_text(&[at(8, 9.0), at(96, 3.0)]).contains("window"));
 }

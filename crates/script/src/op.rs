@@ -98,7 +98,10 @@ pub(crate) enum Code {
         top: Place,
     },
     /// Leaves a loop at the end of the run.
-    Ends(Place),
+    Ends {
+        to: Place,
+        outermost: bool,
+    },
     /// Leaves a loop at a time, and at the end of the run.
     Past(Slot, Place),
     /// Passes the end of a loop that does not end with the run by itself. Leaves the loop around it

@@ -116,13 +116,13 @@ pub(crate) fn short_window(document: &Document) -> Option<String> {
     let remedy = document.window_ns.map_or_else(
         || "make it longer".to_owned(),
         |window_ns| {
-            let ms = window_ns as f64 / 1e6 * ENOUGH_ROUNDS / rounds.max(0.1);
+            let ms = window_ns as f64 / 1e6 * ENOUGH_ROUNDS / rounds.max(0.5);
             format!("give it --set duration_ms={:.0} or more", ms.ceil())
         },
     );
     Some(format!(
-        "{}: a program begins {rounds:.1} rounds of its loop in the window, so the figures depend \
-         on the part of a round that it covers: {remedy}, or make rounds shorter",
+        "{}: the slowest program begins {rounds:.1} rounds of its loop in the window, so the \
+         figures depend on the part of a round that it covers: {remedy}, or make rounds shorter",
         arm.arm
     ))
 }

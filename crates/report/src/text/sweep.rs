@@ -81,9 +81,9 @@ fn short_windows(points: &[Point<'_>], keys: &str) -> Vec<String> {
         return vec![];
     }
     let text = format!(
-        "The window is short at {keys} {}: programs begin fewer than {ENOUGH_ROUNDS} rounds of \
-         their loop in it, so the figures depend on the part of a round that it covers. Make it \
-         longer (--set duration_ms), or rounds shorter.",
+        "The window is short at {keys} {}: the slowest program begins fewer than {ENOUGH_ROUNDS} \
+         rounds of its loop in it, so the figures depend on the part of a round that it covers. \
+         Make it longer (--set duration_ms), or rounds shorter.",
         names.join("; ")
     );
     let mut lines = wrap(&text, "", "  ");

@@ -133,7 +133,7 @@ impl<'a> Compiler<'a> {
     /// Sets the place that a jump goes to.
     fn set(&mut self, jump: usize, place: Place) {
         match &mut self.program.ops[jump].code {
-            Code::Goto(to) | Code::Unless(_, to) | Code::Ends(to) => *to = place,
+            Code::Goto(to) | Code::Unless(_, to) | Code::Ends { to, .. } => *to = place,
             Code::Past(_, to) | Code::Edge(to) => *to = place,
             other => panic!("{other:?} does not jump"),
         }

@@ -136,7 +136,8 @@ impl<'a> Compiler<'a> {
 
     fn until_the_end(&mut self, body: &'a Block, at: At) -> Done<()> {
         let top = self.here();
-        let ends = self.emit(Code::Ends(NOWHERE), at)?;
+        let outermost = self.loops.is_empty();
+        let ends = self.emit(Code::Ends { to: NOWHERE, outermost }, at)?;
         let around = self.inside(body, Some(vec![ends]))?;
         self.emit(Code::Goto(top), at)?;
         self.leave(around, top, &[]);

@@ -20,10 +20,10 @@ pub struct Report {
     /// The time of an operation of the compiled script on this machine, in ps. 0 on a simulated
     /// machine, where they take none.
     pub step_ps: u64,
-    /// Rounds of a `loop` without a limit that began within the window.
-    pub rounds: u64,
-    /// Programs with such a loop.
+    /// Programs that were in a `loop` without a limit during the whole window.
     pub looping: u64,
+    /// The fewest rounds of its outermost such loop that one of them began within the window.
+    pub rounds_min: u64,
     /// Page faults of programs before the common start, where the machine counts them.
     pub prepared_faults: u64,
     /// Pages that did not contain what the script had written.
@@ -53,8 +53,8 @@ pub struct Fault {
 plain! {
     Fault { line, kind }
     Report {
-        ops, ops_ever, calls, accesses, steps, step_ps, rounds, looping, prepared_faults, damaged,
-        failed_calls, starved, late, late_max_ns, faults, fault
+        ops, ops_ever, calls, accesses, steps, step_ps, looping, rounds_min, prepared_faults,
+        damaged, failed_calls, starved, late, late_max_ns, faults, fault
     }
 }
 
@@ -66,7 +66,11 @@ impl AddAssign for Report {
         self.accesses += other.accesses;
         self.steps += other.steps;
         self.step_ps = self.step_ps.max(other.step_ps);
-        self.rounds += other.rounds;
+        self.rounds_min = match (self.looping, other.looping) {
+            (0, _) => other.rounds_min,
+            (_, 0) => self.rounds_min,
+            _ => self.rounds_min.min(other.rounds_min),
+        };
         self.looping += other.looping;
         self.prepared_faults += other.prepared_faults;
         self.damaged += other.damaged;

@@ -76,6 +76,9 @@ pub(super) struct Worker {
     pub(super) team: Vec<ThreadId>,
     ok: bool,
     rounds: u32,
+    /// Start of the outermost `loop`, and its rounds that began within the window.
+    looping_since_ns: Option<u64>,
+    window_rounds: u64,
     /// Rounds of loops since time passed, and that time.
     idle_rounds: u32,
     looked_ns: u64,
@@ -106,6 +109,8 @@ impl Worker {
             team: Vec::new(),
             ok: true,
             rounds: 0,
+            looping_since_ns: None,
+            window_rounds: 0,
             idle_rounds: 0,
             looked_ns: 0,
         }
@@ -156,8 +161,13 @@ impl Worker {
                 self.report.fault = Some(Fault::new(line, kind));
             }
         }
-        if self.counts(system.clock_ns()) {
+        let now_ns = system.clock_ns();
+        if self.counts(now_ns) {
             self.flush();
+        }
+        let whole = self.looping_since_ns.is_some_and(|since_ns| since_ns <= self.times.from_ns);
+        if whole && now_ns >= self.times.until_ns {
+            (self.report.looping, self.report.rounds_min) = (1, self.window_rounds);
         }
         (self.sink)(self.report);
     }
@@ -194,10 +204,12 @@ impl Worker {
                 self.set(counter, Value::Number(value));
                 return Ok(if value < self.number(end)? { to(top) } else { next });
             }
-            Code::Ends(place) => {
+            Code::Ends { to: place, outermost } => {
                 let now_ns = self.look(system)?;
-                self.report.looping = 1;
-                self.report.rounds += u64::from(self.counts(now_ns));
+                if outermost {
+                    self.looping_since_ns.get_or_insert(now_ns);
+                    self.window_rounds += u64::from(self.counts(now_ns));
+                }
                 return Ok(if now_ns >= self.times.until_ns { to(place) } else { next });
             }
             Code::Past(end, place) => {
