@@ -242,6 +242,9 @@ fn killer<S: System>(run: &Run<Reap>, system: &S) -> Result<(), Errno> {
             // A helper may start before the signal, and retries until the signal was sent.
             let _ = wait_to_kill(&run, system);
             let _ = help(&run, system, descriptor);
+            run.tally.change(|happened| happened.finished += 1);
+            // The memory that its end frees must not count as the victim's.
+            let _ = wait_for(&run, system, POLL_NS, |happened| happened.over_ns);
         };
         threads.push(system.spawn(ThreadSpec::on(nth % cpus), Box::new(body))?);
     }
@@ -253,10 +256,12 @@ fn killer<S: System>(run: &Run<Reap>, system: &S) -> Result<(), Errno> {
         help(run, system, descriptor)?;
     }
     run.tally.change(|happened| happened.killed_ns = Some(now_ns));
-    let joined = threads.into_iter().try_for_each(|thread| system.join(thread));
+    let others = threads.len() as u32;
+    wait_for(run, system, LOOK_NS, |happened| (happened.finished == others).then_some(()))?;
     let used = used(before, system.cpu_time());
     run.tally.change(|happened| (happened.killer_cpu, happened.done) = (used, true));
-    joined
+    wait_for(run, system, POLL_NS, |happened| happened.over_ns)?;
+    threads.into_iter().try_for_each(|thread| system.join(thread))
 }
 
 /// Returns the CPU time used between two readings.

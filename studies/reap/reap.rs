@@ -96,6 +96,8 @@ pub struct EventTimes {
     /// Calls of process_mrelease that reaped memory, and those that were too late.
     helped: u32,
     too_late: u32,
+    /// Helpers besides the killer that have finished.
+    finished: u32,
     /// CPU time of the victim's killer, if the machine reports it.
     killer_cpu: Option<CpuTime>,
 }
@@ -109,6 +111,7 @@ mmscale_harness::plain!(EventTimes {
     over_ns,
     helped,
     too_late,
+    finished,
     killer_cpu,
 });
 
