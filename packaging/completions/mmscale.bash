@@ -22,6 +22,9 @@ _mmscale() {
             mmscale,compare)
                 cmd="mmscale__subcmd__compare"
                 ;;
+            mmscale,counts)
+                cmd="mmscale__subcmd__counts"
+                ;;
             mmscale,doctor)
                 cmd="mmscale__subcmd__doctor"
                 ;;
@@ -72,6 +75,9 @@ _mmscale() {
                 ;;
             mmscale__subcmd__help,compare)
                 cmd="mmscale__subcmd__help__subcmd__compare"
+                ;;
+            mmscale__subcmd__help,counts)
+                cmd="mmscale__subcmd__help__subcmd__counts"
                 ;;
             mmscale__subcmd__help,doctor)
                 cmd="mmscale__subcmd__help__subcmd__doctor"
@@ -158,7 +164,7 @@ _mmscale() {
 
     case "${cmd}" in
         mmscale)
-            opts="-h -V --help --version run sweep robust whatif trace compare letter report import explain list fidelity live doctor calibrate profile help"
+            opts="-h -V --help --version run sweep robust whatif trace compare letter report import explain list fidelity counts live doctor calibrate profile help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -210,6 +216,28 @@ _mmscale() {
                     ;;
                 --fail-on-regression)
                     COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        mmscale__subcmd__counts)
+            opts="-h --for --format --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --for)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --format)
+                    COMPREPLY=($(compgen -W "text json" -- "${cur}"))
                     return 0
                     ;;
                 *)
@@ -298,7 +326,7 @@ _mmscale() {
             return 0
             ;;
         mmscale__subcmd__help)
-            opts="run sweep robust whatif trace compare letter report import explain list fidelity live doctor calibrate profile help"
+            opts="run sweep robust whatif trace compare letter report import explain list fidelity counts live doctor calibrate profile help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -326,6 +354,20 @@ _mmscale() {
             return 0
             ;;
         mmscale__subcmd__help__subcmd__compare)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        mmscale__subcmd__help__subcmd__counts)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )

@@ -2,7 +2,7 @@
 
 use mmscale_harness::{Registry, Request};
 
-use crate::args::{Format, LiveArgs, RunArgs};
+use crate::args::{CountsArgs, Format, LiveArgs, RunArgs};
 use crate::failure::Failure;
 
 fn refused(what: &str) -> Result<(), Failure> {
@@ -17,6 +17,9 @@ pub(crate) fn ab(_: Registry, _: &Request, _: &str, _: Format) -> Result<(), Fai
 }
 pub(crate) fn with(_: &RunArgs, _: Format) -> Result<(), Failure> {
     refused("--with")
+}
+pub(crate) fn counts(_: &CountsArgs) -> Result<(), Failure> {
+    refused("`counts`")
 }
 pub(crate) fn live(_: &LiveArgs) -> Result<(), Failure> {
     refused("`live`")

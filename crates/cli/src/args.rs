@@ -1,5 +1,6 @@
 //! The commands and options of the command line.
 
+mod counts;
 mod one_arm;
 #[cfg(test)]
 mod pages;
@@ -9,6 +10,7 @@ mod sweep;
 use std::path::PathBuf;
 
 use clap::{Parser, Subcommand, ValueEnum};
+pub(crate) use counts::CountsArgs;
 use mmscale_harness::Shape;
 pub(crate) use one_arm::OneArm;
 pub(crate) use pictures::{PageArgs, TraceArgs};
@@ -105,6 +107,8 @@ pub(crate) enum Command {
     List(ListArgs),
     /// Compare predictions with measurements: published ones, and those of this computer
     Fidelity(FidelityArgs),
+    /// Compare how often this kernel and the simulator do things for one program
+    Counts(CountsArgs),
     /// Watch the running kernel and report which of the contention problems it shows
     Live(LiveArgs),
     /// Show what this computer allows, and how to enable the rest

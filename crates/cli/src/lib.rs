@@ -12,6 +12,8 @@ mod again;
 mod args;
 mod calibrate;
 mod compare;
+#[cfg(feature = "live")]
+mod counts;
 mod destination;
 #[cfg(feature = "live")]
 mod doctor;
@@ -48,10 +50,11 @@ mod with;
 /// it.
 mod kernel {
     #[cfg(not(feature = "live"))]
-    pub(crate) use crate::absent::{ab, clear, doctor, live, tell, with};
+    pub(crate) use crate::absent::{ab, clear, counts, doctor, live, tell, with};
     #[cfg(feature = "live")]
     pub(crate) use crate::{
-        ab::ab, doctor::doctor, leftovers::clear, live::live, unwatched::tell, with::with,
+        ab::ab, counts::counts, doctor::doctor, leftovers::clear, live::live, unwatched::tell,
+        with::with,
     };
 }
 
@@ -128,6 +131,7 @@ fn dispatch(registry: Registry, origin: Origin, command: Option<Command>) -> Res
         Some(Command::Explain(args)) => explain::explain(registry, origin, &args),
         Some(Command::List(args)) => list::list(registry, &args),
         Some(Command::Fidelity(args)) => fidelity::fidelity(registry, origin, &args),
+        Some(Command::Counts(args)) => kernel::counts(&args),
         Some(Command::Live(args)) => kernel::live(&args),
         Some(Command::Doctor(args)) => kernel::doctor(args.format),
         Some(Command::Calibrate(args)) => calibrate::calibrate(&args),

@@ -314,6 +314,33 @@ fn without_rights_rates_are_measured_and_the_rest_is_said_to_be_missing() {
     assert!(said(&ran).contains("ulimit -u (20) leaves room for"), "{}", said(&ran));
 }
 
+/// Each call makes the flushes, interrupts, acquisitions of mmap_lock and faults that it makes on
+/// the simulator, whatever other programs do meanwhile. Their effects on page caches and ticks are
+/// not checked here.
+#[test]
+fn calls_have_the_same_effects_on_this_kernel_and_on_the_simulator() {
+    let output = mmscale().args(["counts", "--for", "10s", "--format", "json"]).output().unwrap();
+    let text = said(&output);
+    let cannot = ["tracefs cannot be read", "has no tracepoints", "must be online", "were lost"];
+    if !is_root() || cannot.iter().any(|why| text.contains(why)) {
+        assert_eq!(output.status.code(), Some(1), "{text}");
+        skipped("counts", text.lines().last().unwrap_or("needs root"));
+        return;
+    }
+    assert!(output.status.success(), "{text}");
+    let found: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(found["schema"], "mmscale/counts/1");
+    let sections = found["sections"].as_array().unwrap();
+    let calls = sections.iter().find(|section| !section["columns"].is_null()).unwrap();
+    let rows = calls["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 16, "{text}");
+    let differ: Vec<_> = rows.iter().filter(|row| row["verdict"] == "different").collect();
+    assert!(differ.is_empty(), "{differ:?}");
+    let instances = fs::read_dir("/sys/kernel/tracing/instances");
+    let of_ours = |entry: fs::DirEntry| entry.file_name().to_string_lossy().contains("mmscale_");
+    assert!(!instances.is_ok_and(|all| all.flatten().any(of_ours)), "an instance is left");
+}
+
 /// Runs in a separate mount namespace, in which the kernel's types are hidden.
 #[test]
 fn without_btf_nothing_is_watched_and_it_is_said_why() {

@@ -3,16 +3,27 @@
 //! | module | what it does |
 //! |---|---|
 //! | `ab` | compares two values of a kernel setting, or of a parameter, run by run in pairs |
+//! | `counts` | compares counts of the kernel's mechanisms with those of the simulator |
 //! | `observe` | shows what the kernel does while other programs run on it |
 //! | `stress` | runs stress-ng as the load of an observation |
 
 pub mod ab;
+pub mod counts;
 pub mod observe;
 pub mod stress;
 
-pub use mmscale_linux::{Leftovers, clear as clear_leftovers};
+pub use mmscale_linux::Leftovers;
 
 use std::collections::BTreeMap;
+
+/// Restores settings and removes what runs and comparisons left that were killed.
+pub fn clear_leftovers() -> Leftovers {
+    let mut found = mmscale_linux::clear();
+    let instances = counts::clear();
+    found.done.extend(instances.done);
+    found.failed.extend(instances.failed);
+    found
+}
 
 /// Returns the properties of this computer, and the policies that its kernel has by its version,
 /// with the simulated runs to compare it with.

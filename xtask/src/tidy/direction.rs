@@ -61,7 +61,10 @@ const HOUSE: [Room; 23] = [
     ),
     room("studies", &["arch", "document", "frames", "harness", "kernel", "mm", "sim", "system"])
         .tested_with(&["live"]),
-    room("live", &["document", "harness", "linux", "stats", "system"]),
+    room(
+        "live",
+        &["arch", "document", "frames", "harness", "kernel", "linux", "mm", "stats", "system"],
+    ),
     room(
         "calibrate",
         &[

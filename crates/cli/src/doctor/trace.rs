@@ -35,7 +35,7 @@ fn tracefs(system: &System) -> Finding {
             state: State::Limited,
             seen: "/sys/kernel/tracing cannot be read".to_owned(),
             means: "runs and `live` do not need it, because BPF programs attach to tracepoints \
-                    directly; other tools and the example live_counts need it",
+                    directly; `counts` and other tools need it",
             remedy: "run as root, or: mount -t tracefs nodev /sys/kernel/tracing",
         };
     };

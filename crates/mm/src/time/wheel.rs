@@ -8,6 +8,8 @@
 //! A wheel stores timers by slot number. A bucket is a bit mask of slots, so there are no lists, no
 //! links and no allocation.
 
+use super::jiffies::Hz;
+
 /// Maximum of timers in a wheel: slot numbers are below it.
 pub const SLOTS: usize = 16;
 
@@ -70,6 +72,14 @@ fn place(levels: usize, clk: u64, expires: u64) -> WheelPosition {
         level: level as u8,
         bucket: (granule & LEVEL_MASK) as u8,
         expiry: granule << shift,
+    }
+}
+
+impl Hz {
+    /// Returns the jiffy in which the bucket of a timer fires that is added to an idle wheel in
+    /// jiffy `now` for jiffy `expires`.
+    pub fn bucket_expiry(self, now: u64, expires: u64) -> u64 {
+        place(levels(self.get()), now, expires).expiry
     }
 }
 
@@ -251,7 +261,7 @@ mod tests {
     }
 
     fn firings(hz: u32, cpu: usize, count: usize) -> Vec<u64> {
-        let rate = super::super::Hz::new(hz).unwrap();
+        let rate = Hz::new(hz).unwrap();
         let mut wheel = Wheel::new(hz, 0);
         let mut now = 5 + cpu as u64 % 40;
         (0..count)

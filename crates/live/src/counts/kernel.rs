@@ -1,60 +1,77 @@
 //! Facts about the running kernel.
 
+use super::CountsError;
 use mmscale_frames::pcp::PcpLimits;
+use mmscale_mm::time::Hz;
+use mmscale_mm::versions::{VERSIONS, Version};
 use std::fs;
 
+/// Where tracefs is mounted.
+pub(super) const ROOTS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
+
 /// The running kernel.
-pub(crate) struct Kernel {
-    pub(crate) release: String,
+pub(super) struct Kernel {
+    pub(super) release: String,
+    /// The version; of a kernel that tells none, the newest that is known.
+    pub(super) version: Version,
+    pub(super) hz: Hz,
     /// Online CPUs, numbered from 0.
-    pub(crate) cpus: usize,
-    pub(crate) tracefs: String,
+    pub(super) cpus: usize,
+    pub(super) tracefs: String,
     /// Addresses of functions that tracepoints name.
-    pub(crate) vmstat_update: u64,
-    pub(crate) delayed_work_timer_fn: u64,
-    pub(crate) min_free_kb: u64,
-    pub(crate) watermark_scale: u32,
+    pub(super) vmstat_update: u64,
+    pub(super) delayed_work_timer_fn: u64,
+    pub(super) min_free_kb: u64,
+    pub(super) watermark_scale: u32,
     /// Pages of the zones of node 0 below the job's.
-    pub(crate) low_pages: u64,
+    pub(super) low_pages: u64,
 }
 
-pub(crate) fn read(path: &str) -> Result<String, String> {
-    fs::read_to_string(path).map_err(|why| format!("reading {path}: {why}"))
+pub(super) fn read(path: &str) -> Result<String, CountsError> {
+    fs::read_to_string(path).map_err(|why| needs(format!("reading {path}: {why}")))
 }
 
-fn number<T: std::str::FromStr>(path: &str) -> Result<T, String> {
-    read(path)?.trim().parse().map_err(|_| format!("{path} holds no number"))
+fn number<T: std::str::FromStr>(path: &str) -> Result<T, CountsError> {
+    read(path)?.trim().parse().map_err(|_| needs(format!("{path} holds no number")))
+}
+
+fn needs(what: impl Into<String>) -> CountsError {
+    CountsError::Needs(what.into())
 }
 
 impl Kernel {
     /// Looks at the kernel; says in a sentence what is missing.
-    pub(crate) fn look() -> Result<Self, String> {
-        if !rustix::process::geteuid().is_root() {
-            return Err("tracepoints belong to root: run this as root".to_owned());
-        }
-        let places = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
-        let found =
-            places.into_iter().find(|at| fs::exists(format!("{at}/events")).unwrap_or(false));
-        let tracefs = found.ok_or(
-            "no tracefs: mount it with `mount -t tracefs nodev /sys/kernel/tracing`, or use a \
-             kernel that has it",
-        )?;
+    pub(super) fn look() -> Result<Self, CountsError> {
+        let open = |at: &&str| fs::read_dir(format!("{at}/events")).is_ok();
+        let tracefs = ROOTS.into_iter().find(open).ok_or_else(|| {
+            needs(
+                "tracefs cannot be read: run this as root, and mount it with `mount -t tracefs \
+                 nodev /sys/kernel/tracing`",
+            )
+        })?;
         let online = read("/sys/devices/system/cpu/online")?;
         let cpus = match online.trim().split_once('-') {
             Some(("0", last)) => last.parse::<usize>().map_or(0, |last| last + 1),
             _ => 0,
         };
         if cpus < 2 {
-            return Err(format!("needs CPUs 0 to N online, two at least, not {}", online.trim()));
+            let what = format!("CPUs 0 to N must be online, two at least, not {}", online.trim());
+            return Err(needs(what));
         }
         if number::<u32>("/proc/sys/vm/percpu_pagelist_high_fraction")? != 0 {
-            return Err("vm.percpu_pagelist_high_fraction is set: page caches do not tune \
-                        themselves; set it to 0 first"
-                .to_owned());
+            return Err(needs(
+                "vm.percpu_pagelist_high_fraction is set, so page caches do not tune themselves: \
+                 set it to 0 first",
+            ));
         }
         let symbols = read("/proc/kallsyms")?;
+        let release = read("/proc/sys/kernel/osrelease")?.trim().to_owned();
+        let newest = VERSIONS[VERSIONS.len() - 1];
+        let hz = mmscale_linux::tick_hz().and_then(Hz::new);
         Ok(Self {
-            release: read("/proc/sys/kernel/osrelease")?.trim().to_owned(),
+            version: Version::of_release(&release).unwrap_or(newest),
+            release,
+            hz: hz.ok_or_else(|| needs("the tick of this kernel has no usual rate"))?,
             cpus,
             tracefs: tracefs.to_owned(),
             vmstat_update: address(&symbols, "vmstat_update")?,
@@ -68,19 +85,13 @@ impl Kernel {
                 .sum(),
         })
     }
-    /// Returns whether one hold of the zone lock frees all pages that are due, as before Linux
-    /// 6.19.
-    pub(crate) fn holds_whole(&self) -> bool {
-        let mut parts = self.release.split(['.', '-']).map(|part| part.parse::<u32>().unwrap_or(0));
-        (parts.next().unwrap_or(0), parts.next().unwrap_or(0)) < (6, 19)
-    }
 }
 
-fn address(symbols: &str, name: &str) -> Result<u64, String> {
+fn address(symbols: &str, name: &str) -> Result<u64, CountsError> {
     let line = symbols.lines().find(|line| line.split(' ').nth(2) == Some(name));
     let address = line.and_then(|line| u64::from_str_radix(line.split(' ').next()?, 16).ok());
     address.filter(|&at| at != 0).ok_or_else(|| {
-        format!("/proc/kallsyms has no address of {name}: set kernel.kptr_restrict to 0")
+        needs(format!("/proc/kallsyms has no address of {name}: set kernel.kptr_restrict to 0"))
     })
 }
 
@@ -102,7 +113,7 @@ impl Zone {
     }
 }
 
-fn zones() -> Result<Vec<Zone>, String> {
+fn zones() -> Result<Vec<Zone>, CountsError> {
     let mut zones: Vec<Zone> = Vec::new();
     for line in read("/proc/zoneinfo")?.lines() {
         if let Some((node, zone)) = line.strip_prefix("Node ").and_then(|l| l.split_once(',')) {
@@ -119,24 +130,26 @@ fn zones() -> Result<Vec<Zone>, String> {
 }
 
 /// A CPU's page cache of zone Normal of node 0.
-pub(crate) struct Cache {
-    pub(crate) managed: u64,
-    pub(crate) start_pfn: u64,
-    pub(crate) count: u32,
-    pub(crate) high: u32,
-    pub(crate) limits: PcpLimits,
+pub(super) struct Cache {
+    pub(super) managed: u64,
+    pub(super) start_pfn: u64,
+    pub(super) count: u32,
+    pub(super) high: u32,
+    pub(super) limits: PcpLimits,
 }
 
 impl Cache {
-    pub(crate) fn look(cpu: usize) -> Result<Self, String> {
+    pub(super) fn look(cpu: usize) -> Result<Self, CountsError> {
         let zones = zones()?;
         let zone = zones.iter().find(|zone| zone.name == "Normal");
-        let zone = zone.ok_or("/proc/zoneinfo has no zone Normal on node 0")?;
+        let zone = zone.ok_or_else(|| needs("/proc/zoneinfo has no zone Normal on node 0"))?;
         let heading = format!("cpu: {cpu}");
         let from = zone.lines.iter().position(|line| line.trim() == heading);
-        let from = from.ok_or_else(|| format!("/proc/zoneinfo has no page cache of CPU {cpu}"))?;
+        let from =
+            from.ok_or_else(|| needs(format!("/proc/zoneinfo has no page cache of CPU {cpu}")))?;
         let value = |name: &str, from| {
-            zone.value(name, from).ok_or_else(|| format!("/proc/zoneinfo has no `{name}`"))
+            let found = zone.value(name, from);
+            found.ok_or_else(|| needs(format!("/proc/zoneinfo has no `{name}`")))
         };
         let of_cpu = |name: &str| value(name, from).map(|value| value as u32);
         let limits = PcpLimits {

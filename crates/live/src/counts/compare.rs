@@ -1,0 +1,289 @@
+//! The rows of the comparison, and why the sides of a row may differ.
+
+use super::kernel::Kernel;
+use super::observed::{Effects, Observed, usual};
+use super::on_kernel::{Arming, OnKernel};
+use super::program::{Call, KINDS};
+use super::{Row, Section, Verdict};
+use mmscale_frames::pcp::PcpLimits;
+use mmscale_mm::time::Hz;
+use std::collections::BTreeMap;
+use std::fmt::Display;
+
+/// Why refills may differ.
+const FREES: &str = "pages were freed on the CPU between these refills, by interrupts or other \
+                     tasks, and a free halves the next refill";
+/// Why refills or LRU batches may be one more or less.
+const ONE_MORE: &str = "the first one had begun before, or the last one was not complete";
+/// Why drains may differ.
+const GATHER: &str = "a page that the gather of an munmap takes halves the count of recent frees, \
+                      and where that falls depends on the pages in the cache before";
+/// Why ticks may return a little more or less.
+const HIGH: &str = "the simulated page cache begins with a `high` of up to a batch more, and the \
+                    end of a thread frees some pages on the kernel";
+/// Why ticks may return something else.
+const OTHERS: &str = "other tasks took, freed or drained more than a batch of pages on the CPU \
+                      meanwhile: repeat on an idle computer";
+/// Why ticks may begin at other times.
+const KWORKER: &str = "a tick begins when its kworker runs, after the timer";
+/// Why some calls may differ from most.
+const SOME_CALLS: &str = "in some calls the hypervisor had the other CPU descheduled, which \
+                          flushes when it runs again without an interrupt, or another task \
+                          disturbed a CPU";
+
+/// The counts of a call, in the order of [`Effects::counts`], and the widths of their columns.
+///
+/// [`Effects::counts`]: super::observed::Effects::counts
+const COLUMNS: [(&str, usize); 5] =
+    [("flushes", 9), ("pages", 8), ("interrupts", 11), ("mmap_lock", 11), ("faults", 8)];
+
+/// The column of interrupts.
+const INTERRUPTS: usize = 2;
+
+/// Returns all rows.
+pub(super) fn sections(kernel: &Kernel, live: &OnKernel, simulated: &Observed) -> Vec<Section> {
+    let real = &live.observed;
+    let plain = |title, rows| Section { title, columns: None, rows };
+    vec![
+        plain("page cache of CPU 0, in pages", page_cache(real, simulated)),
+        plain(
+            "upkeep tick: expiry and bucket of its timers, gaps of its starts",
+            ticks(kernel, live, simulated),
+        ),
+        plain("LRU lists", vec![lru(real, simulated)]),
+        Section {
+            title: "calls (madvise: MADV_DONTNEED), another thread of the process on CPU 1",
+            columns: Some(COLUMNS.map(|(name, width)| format!("{name:>width$}")).concat()),
+            rows: calls(real, simulated),
+        },
+    ]
+}
+
+/// A row whose sides differ for the reason `why`, unless they are equal.
+fn row(
+    what: impl Into<String>,
+    kernel: String,
+    simulated: String,
+    why: Option<&'static str>,
+) -> Row {
+    let verdict = match why {
+        _ if kernel == simulated => Verdict::Equal,
+        Some(why) => Verdict::Explained(why),
+        None => Verdict::Different,
+    };
+    Row { what: what.into(), kernel, simulated, verdict }
+}
+
+fn page_cache(real: &Observed, simulated: &Observed) -> Vec<Row> {
+    let limit = |what, of: fn(&Observed) -> u32| {
+        row(what, of(real).to_string(), of(simulated).to_string(), None)
+    };
+    let PcpLimits { batch, scale_max, .. } = real.limits;
+    let most = batch << scale_max;
+    let sizes = |what, of: fn(&Observed) -> &[u32], why| {
+        row(what, runs(of(real)), runs(of(simulated)), why)
+    };
+    let refills = match is_one_more(&real.refills, &simulated.refills) {
+        true => Some(ONE_MORE),
+        false => real.freed_between_refills.then_some(FREES),
+    };
+    let drains = is_about(&real.drains, &simulated.drains, most);
+    let (of_kernel, of_simulator) = (&real.returned_by_ticks, &simulated.returned_by_ticks);
+    let returned = match is_near(of_kernel, of_simulator, most, batch) {
+        true => Some(HIGH),
+        false => (real.used_by_others > batch).then_some(OTHERS),
+    };
+    vec![
+        limit("batch", |of| of.limits.batch),
+        limit("high_min", |of| of.limits.high_min),
+        limit("high_max", |of| of.limits.high_max),
+        sizes("each refill", |of| &of.refills, refills),
+        sizes("each drain by frees", |of| &of.drains, drains.then_some(GATHER)),
+        sizes("returned by each tick", |of| &of.returned_by_ticks, returned),
+    ]
+}
+
+/// Returns whether one side has one number more than the other, at its end or at its beginning.
+fn is_one_more(real: &[u32], simulated: &[u32]) -> bool {
+    let (long, short) =
+        if real.len() > simulated.len() { (real, simulated) } else { (simulated, real) };
+    long.len() == short.len() + 1 && (long.starts_with(short) || long.ends_with(short))
+}
+
+/// Returns whether both sides moved the same number of pages, up to twice `most`, and neither moved
+/// more than `most` in one step.
+fn is_about(real: &[u32], simulated: &[u32], most: u32) -> bool {
+    let sum = |of: &[u32]| of.iter().sum::<u32>();
+    let all = [real, simulated];
+    all.iter().all(|of| !of.is_empty() && of.iter().all(|&pages| pages <= most))
+        && sum(real).abs_diff(sum(simulated)) <= 2 * most
+}
+
+/// Returns whether the numbers of both sides differ by at most `step`, the first ones by three
+/// times that; one side may have one more at its end, and one more or less of `most` at its
+/// beginning.
+fn is_near(real: &[u32], simulated: &[u32], most: u32, step: u32) -> bool {
+    let close = |real: &[u32], simulated: &[u32]| {
+        let differences = real.iter().zip(simulated).map(|(a, b)| a.abs_diff(*b));
+        let mut most = std::iter::once(3 * step).chain(std::iter::repeat(step));
+        real.len().abs_diff(simulated.len()) <= 1
+            && differences.zip(&mut most).all(|(difference, most)| difference <= most)
+    };
+    let split = |of: &[u32]| of.iter().position(|&pages| pages < most).unwrap_or(of.len());
+    let (a, b) = (split(real), split(simulated));
+    close(real, simulated) || a.abs_diff(b) <= 1 && close(&real[a..], &simulated[b..])
+}
+
+/// Lists numbers in their order; several equal ones in a row as `3 x 2016`.
+fn runs(numbers: &[u32]) -> String {
+    let equal = numbers.chunk_by(|a, b| a == b).map(|chunk| times(chunk.len(), chunk[0]));
+    some(equal.collect())
+}
+
+/// Lists how often each number occurs, smallest number first.
+fn listed<T: Display + Ord + Copy>(numbers: impl IntoIterator<Item = T>) -> String {
+    let mut all = BTreeMap::<T, usize>::new();
+    numbers.into_iter().for_each(|number| *all.entry(number).or_default() += 1);
+    some(all.into_iter().map(|(number, n)| times(n, number)).collect())
+}
+
+fn times(n: usize, number: impl Display) -> String {
+    if n == 1 { number.to_string() } else { format!("{n} x {number}") }
+}
+
+fn some(words: Vec<String>) -> String {
+    if words.is_empty() { "none".to_owned() } else { words.join(", ") }
+}
+
+fn ticks(kernel: &Kernel, live: &OnKernel, simulated: &Observed) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for (cpu, runs) in live.armings.iter().enumerate() {
+        let armed: Vec<[u64; 3]> = runs.iter().filter_map(|run: &Arming| run.again).collect();
+        let ours: Vec<[u64; 3]> = armed.iter().map(|live| again(kernel.hz, cpu, live[0])).collect();
+        let equal = armed.iter().zip(&ours).filter(|(live, ours)| live == ours).count();
+        let alike = format!("CPU {cpu}: timers alike");
+        rows.push(row(alike, armed.len().to_string(), equal.to_string(), None));
+        let ms = |gaps: &[u64]| {
+            listed(gaps.iter().map(|jiffies| jiffies * 1000 / u64::from(kernel.hz.get())))
+        };
+        rows.push(row(
+            format!("CPU {cpu}: gaps in ms"),
+            ms(&live.observed.tick_gaps[cpu]),
+            ms(&simulated.tick_gaps[cpu]),
+            (equal == armed.len() && equal > 0).then_some(KWORKER),
+        ));
+    }
+    rows
+}
+
+/// The expiry and the bucket that our rounding and our wheel give a tick that arms itself in jiffy
+/// `now`.
+fn again(hz: Hz, cpu: usize, now: u64) -> [u64; 3] {
+    let expires = now + hz.round_relative(now, u64::from(hz.get()), cpu);
+    [now, expires, hz.bucket_expiry(now, expires)]
+}
+
+fn lru(real: &Observed, simulated: &Observed) -> Row {
+    let batches = |of: &Observed| listed(of.lru_batches.iter().copied());
+    let one_more = is_one_more(&real.lru_batches, &simulated.lru_batches);
+    let why = one_more.then_some(ONE_MORE);
+    row("folios of each batch", batches(real), batches(simulated), why)
+}
+
+fn calls(real: &Observed, simulated: &Observed) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for (at, kind) in KINDS.iter().enumerate() {
+        let name = match kind.call {
+            Call::Munmap => "munmap",
+            Call::DontNeed => "madvise",
+            Call::Mprotect => "mprotect",
+            Call::Mremap => "mremap",
+            Call::Touch => "first access",
+        };
+        let (real, simulated) = (&real.calls[at], &simulated.calls[at]);
+        let (mut as_real, mut as_simulated) = (String::new(), String::new());
+        let mut known = true;
+        for (column, (_, width)) in COLUMNS.into_iter().enumerate() {
+            let (of_real, of_simulated) = (real.counts()[column], simulated.counts()[column]);
+            as_real += &format!("{:>width$}", of_calls(of_real));
+            as_simulated += &format!("{:>width$}", of_calls(of_simulated));
+            known &= usual(of_real) == usual(of_simulated)
+                || column == INTERRUPTS && is_descheduled(real, simulated);
+        }
+        let what = format!("{name}, {}", pages(kind.pages));
+        rows.push(row(what, as_real, as_simulated, known.then_some(SOME_CALLS)));
+    }
+    rows
+}
+
+/// Returns whether the kernel interrupted no CPU in some calls in which it had to flush another.
+fn is_descheduled(real: &Effects, simulated: &Effects) -> bool {
+    let no_more = real.interrupts.iter().max() <= simulated.interrupts.iter().max();
+    no_more && usual(&real.remote_flushes) == usual(&simulated.remote_flushes)
+}
+
+/// The number that all calls had, or the one that most had with how many did: `1 (15/16)`.
+fn of_calls(numbers: &[u32]) -> String {
+    let Some(number) = usual(numbers) else { return "none".to_owned() };
+    match numbers.iter().filter(|&&other| other == number).count() {
+        all if all == numbers.len() => number.to_string(),
+        most => format!("{number} ({most}/{})", numbers.len()),
+    }
+}
+
+fn pages(pages: u64) -> String {
+    if pages == 1 { "1 page".to_owned() } else { format!("{pages} pages") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reason_covers_its_own_differences_only() {
+        assert!(is_one_more(&[63, 126, 252], &[63, 126]));
+        assert!(is_one_more(&[63, 126], &[9, 63, 126]));
+        assert!(!is_one_more(&[63, 126], &[63, 252]));
+        assert!(is_about(&[71, 142, 2016], &[2016, 2016], 2016));
+        assert!(!is_about(&[2017], &[2016], 2016), "no drain is larger than the largest");
+        assert!(!is_about(&[2016; 6], &[2016; 3], 2016));
+        assert!(!is_about(&[], &[63], 2016));
+        let real = [2016, 2016, 1768, 1547];
+        assert!(is_near(&real, &[2016, 1827, 1599, 9], 2016, 63));
+        assert!(!is_near(&real, &[2016, 2016, 1768, 1640], 2016, 63), "more than a batch");
+        assert!(!is_near(&[1200, 900], &[1400, 900], 2016, 63), "more than three");
+        assert!(!is_near(&real, &[1768, 1547], 2016, 63), "two largest ones less");
+        assert!(is_near(&[2016, 1943], &[1969, 1941], 2016, 63));
+    }
+
+    #[test]
+    fn sides_without_a_reason_are_different() {
+        let of = |real: &str, simulated: &str, why| {
+            row("x", real.to_owned(), simulated.to_owned(), why).verdict
+        };
+        assert_eq!(of("1", "1", Some(GATHER)), Verdict::Equal);
+        assert_eq!(of("1", "2", Some(GATHER)), Verdict::Explained(GATHER));
+        assert_eq!(of("1", "2", None), Verdict::Different);
+    }
+
+    #[test]
+    fn numbers_are_listed_with_how_often_they_occur() {
+        assert_eq!(runs(&[63, 126, 2016, 2016, 63]), "63, 126, 2 x 2016, 63");
+        assert_eq!(runs(&[]), "none");
+        assert_eq!(listed([1024, 992, 992]), "2 x 992, 1024");
+        assert_eq!(of_calls(&[1, 0, 1, 1]), "1 (3/4)");
+        assert_eq!(of_calls(&[0; 3]), "0");
+        assert_eq!(of_calls(&[]), "none");
+    }
+
+    /// The gaps that are seen on kernels at 250 Hz.
+    #[test]
+    fn a_tick_at_250_hz_comes_after_992_or_1024_ms() {
+        let hz = Hz::new(250).unwrap();
+        let firings = std::iter::successors(Some(1_000_003), |&now| Some(again(hz, 1, now)[2]));
+        // The first one is not the firing of a timer.
+        let firings: Vec<u64> = firings.skip(1).take(100).collect();
+        let gaps: Vec<u64> = firings.windows(2).map(|pair| (pair[1] - pair[0]) * 4).collect();
+        assert!(gaps.iter().all(|gap| [992, 1024].contains(gap)), "{gaps:?}");
+    }
+}

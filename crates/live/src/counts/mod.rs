@@ -1,0 +1,134 @@
+//! Compares counts of the running kernel with those of the simulator: one program on both, from one
+//! source, and the sizes of refills and drains, the times of ticks, the sizes of LRU batches,
+//! flushes, interrupts, acquisitions of mmap_lock and page faults that it causes.
+//!
+//! | module | what it has |
+//! |---|---|
+//! | `program` | the program, over any `System` |
+//! | `kernel` | facts about the running kernel; its page caches |
+//! | `tracing` | a tracing instance, and the lines of its trace |
+//! | `on_kernel` | the program on the kernel, and what the trace says |
+//! | `on_simulator` | the program on the simulator, on a machine like this computer |
+//! | `observed` | the counts of one side |
+//! | `compare` | the rows, and why sides may differ |
+
+mod compare;
+mod kernel;
+mod observed;
+mod on_kernel;
+mod on_simulator;
+mod program;
+mod tracing;
+
+pub(crate) use tracing::clear;
+
+use mmscale_harness::Interrupt;
+use serde::Serialize;
+use std::time::Duration;
+use thiserror::Error;
+
+/// Why there is no comparison.
+#[derive(Debug, Error)]
+pub enum CountsError {
+    /// The kernel cannot be compared.
+    #[error("{0}")]
+    Needs(String),
+    /// The kernel lacks tracepoints.
+    #[error("this kernel has no tracepoints {0}: use one that is built with them")]
+    Events(String),
+    /// The kernel could not be traced.
+    #[error("{0}")]
+    Trace(String),
+    /// Events of a CPU were lost.
+    #[error("events of CPU {0} were lost: stop other programs and repeat")]
+    Lost(usize),
+    /// The program could not run.
+    #[error("{0}")]
+    Run(String),
+    /// The user interrupted the comparison.
+    #[error("interrupted before anything was compared")]
+    Interrupted,
+}
+
+/// The result of the comparison of a row.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Verdict {
+    /// Both sides did the same.
+    Equal,
+    /// They differ, for a known reason.
+    Explained(&'static str),
+    /// They differ, and no reason is known.
+    Different,
+}
+
+/// One compared count.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Row {
+    /// The name of the count.
+    pub what: String,
+    /// The kernel's numbers.
+    pub kernel: String,
+    /// The simulator's numbers.
+    pub simulated: String,
+    /// The result of the comparison.
+    pub verdict: Verdict,
+}
+
+/// Counts of one mechanism.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Section {
+    /// The mechanism.
+    pub title: &'static str,
+    /// The columns of the counts, if a row has several.
+    pub columns: Option<String>,
+    /// Its rows.
+    pub rows: Vec<Row>,
+}
+
+/// The comparison.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Counts {
+    /// Always `mmscale/counts/1`.
+    pub schema: &'static str,
+    /// The release of the kernel.
+    pub release: String,
+    /// CPUs of the program's node.
+    pub cpus: usize,
+    /// Jiffies a second.
+    pub hz: u32,
+    /// Pages of the program's zone.
+    pub zone_pages: u64,
+    /// Pages in the page cache of CPU 0, and its `high`, before the program took pages.
+    pub cached_pages: u32,
+    /// See `cached_pages`.
+    pub high_pages: u32,
+    /// The rows, by mechanism.
+    pub sections: Vec<Section>,
+}
+
+impl Counts {
+    /// All rows.
+    pub fn rows(&self) -> impl Iterator<Item = &Row> {
+        self.sections.iter().flat_map(|section| &section.rows)
+    }
+}
+
+/// Runs the program on this computer's kernel and on the simulator, and compares them. Every CPU is
+/// kept busy for `busy` first, so that its ticks are seen.
+pub fn counts(busy: Duration, interrupt: &Interrupt) -> Result<Counts, CountsError> {
+    let kernel = kernel::Kernel::look()?;
+    let busy_ns = busy.as_nanos() as u64;
+    let live = on_kernel::run(&kernel, busy_ns, interrupt)?;
+    let simulated = on_simulator::run(&kernel, &live, busy_ns, interrupt)?;
+    Ok(Counts {
+        schema: "mmscale/counts/1",
+        release: kernel.release.clone(),
+        cpus: kernel.cpus,
+        hz: kernel.hz.get(),
+        zone_pages: live.zone_pages,
+        cached_pages: live.start.count,
+        high_pages: live.start.high,
+        sections: compare::sections(&kernel, &live, &simulated),
+    })
+}

@@ -1,0 +1,428 @@
+//! The program on the simulator, on a machine like this computer, in the state that the kernel's
+//! page cache had.
+
+use super::CountsError;
+use super::kernel::Kernel;
+use super::observed::{Effects, Observed, PageCache};
+use super::on_kernel::OnKernel;
+use super::program::{self, KINDS, Part, ROUNDS, Step, Watcher};
+use mmscale_arch::{
+    CpuId, Func, LockClass, LruEvent, Machine, Order, PcpEvent, Pfn, Probe, TickEvent, TlbEvent,
+    Trace, TraceGroup,
+};
+use mmscale_document::{CallRow, LockRow, Target};
+use mmscale_frames::frame::MigrateType;
+use mmscale_frames::page_alloc::{FrameAllocator, Gfp, MemoryMap};
+use mmscale_frames::pcp::{Pcp, PcpLimits};
+use mmscale_frames::zone::{ZoneId, ZoneKind};
+use mmscale_harness::machine::{self, MachineRun, MachineSpec, Program};
+use mmscale_harness::{Checks, Interrupt, Profiles, RunContext, Shape, StudyError};
+use mmscale_kernel::Kernel as System;
+use mmscale_mm::versions::policies_of;
+use mmscale_system::{System as _, ThreadSpec};
+use std::any::Any;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// A machine of this computer's architecture. No count depends on its costs.
+const PROFILE: &str = if cfg!(target_arch = "aarch64") { "arm64-8" } else { "x86-32" };
+/// The kind of batch that adds folios to the LRU lists, as `LruEvent::Move` numbers it.
+const ADDED: u8 = 0;
+const CPU: CpuId = CpuId::new(0);
+
+/// Runs the program on the simulator.
+pub(super) fn run(
+    kernel: &Kernel,
+    live: &OnKernel,
+    busy_ns: u64,
+    interrupt: &Interrupt,
+) -> Result<Observed, CountsError> {
+    let simulator = Simulator { kernel, live, interrupt };
+    let (ran, seen) = simulator.run(Part::Busy { busy_ns })?;
+    let busy = events_of(ran);
+    let (ran, taken) = simulator.run(Part::Pages)?;
+    let events = events_of(ran).swap_remove(0);
+    let mut observed = Observed {
+        limits: taken.limits.expect("the program has looked at its page cache"),
+        refills: Vec::new(),
+        freed_between_refills: false,
+        drains: Vec::new(),
+        used_by_others: 0,
+        returned_by_ticks: simulator.returned_by_ticks()?,
+        lru_batches: Vec::new(),
+        tick_gaps: busy.iter().map(|events| tick_gaps(kernel, &seen, events)).collect(),
+        calls: Vec::new(),
+    };
+    for event in taken.within(&events, Step::Pages) {
+        match *event {
+            Trace::Pcp(PcpEvent::Refill { pages, .. }) => observed.refills.push(pages),
+            Trace::Pcp(PcpEvent::Drain { pages, .. }) => observed.drains.push(pages),
+            Trace::Lru(LruEvent::Move { kind: ADDED, folios, .. }) => {
+                observed.lru_batches.push(u32::from(folios));
+            }
+            _ => {}
+        }
+    }
+    for at in 0..KINDS.len() {
+        let of = |made| simulator.run(Part::Calls { kind: at, made });
+        observed.calls.push(effects(of(true)?, of(false)?, at));
+    }
+    Ok(observed)
+}
+
+/// A machine like this computer.
+struct Simulator<'a> {
+    kernel: &'a Kernel,
+    live: &'a OnKernel,
+    interrupt: &'a Interrupt,
+}
+
+impl Simulator<'_> {
+    fn run(&self, part: Part) -> Result<(MachineRun, Seen), CountsError> {
+        let failed = |why: StudyError| match why {
+            StudyError::Interrupted => CountsError::Interrupted,
+            why => CountsError::Run(why.to_string()),
+        };
+        let notes =
+            Notes { seen: Arc::default(), part, live: [self.live.start, self.live.at_rest] };
+        let program = Own { part, notes: notes.clone() };
+        let probe = |_| Box::new(Recorder::default()) as Box<dyn Probe>;
+        let run = machine::run(self.machine(), probe, program).map_err(failed)?;
+        let seen = notes.seen.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        Ok((run, seen))
+    }
+    /// The pages that each tick returns, of the ticks that return any. The cache has the state of
+    /// the kernel's when its CPU begins to rest.
+    fn returned_by_ticks(&self) -> Result<Vec<u32>, CountsError> {
+        let (ran, seen) = self.run(Part::Rest)?;
+        let events = events_of(ran);
+        let mut returned = Vec::new();
+        for event in seen.within(&events[0], Step::Rest) {
+            match (event, returned.last_mut()) {
+                (Trace::Tick(TickEvent::Begin), _) => returned.push(0),
+                (Trace::Pcp(PcpEvent::Drain { pages, .. }), Some(last)) => *last += pages,
+                _ => {}
+            }
+        }
+        returned.retain(|&pages| pages > 0);
+        Ok(returned)
+    }
+    fn machine(&self) -> MachineSpec {
+        let kernel = self.kernel;
+        let pages = kernel.low_pages + self.live.zone_pages;
+        let profile = Profiles::with(&[]).load(PROFILE).expect("the profile is a built-in one");
+        let mut profile =
+            profile.with_cpus(kernel.cpus, Shape::Flat).expect("any number of CPUs fits");
+        profile.hz = kernel.hz.get();
+        profile.node_pages = pages;
+        let ctx = RunContext {
+            on: Target::Sim,
+            cpus: kernel.cpus,
+            hz: kernel.hz.get(),
+            profile: Some(Arc::new(profile)),
+            params: Default::default(),
+            length: Default::default(),
+            checks: Checks::On,
+            blame: false,
+            hold_scale: None,
+            interrupt: self.interrupt.clone(),
+            progress: Default::default(),
+            trails: Default::default(),
+            timelines: Default::default(),
+        };
+        let mut spec = MachineSpec::new(&ctx, 1);
+        for (mechanism, policy) in policies_of(kernel.version) {
+            mechanism.choose(&mut spec.mm, policy);
+        }
+        let (low, all) = (kernel.low_pages as u32, pages as u32);
+        let map = MemoryMap::single(all);
+        spec.mm.map = if low > 0 { map.with_dma32(low) } else { map };
+        spec.mm.alloc.min_free_kb = Some(kernel.min_free_kb);
+        spec.mm.alloc.watermark_scale = kernel.watermark_scale;
+        spec
+    }
+}
+
+/// The times of the steps of a program, and the limits that it saw.
+#[derive(Clone, Default)]
+struct Seen {
+    /// Each step with its begin and its end, in ns.
+    steps: Vec<(Step, u64, u64)>,
+    limits: Option<PcpLimits>,
+}
+
+impl Seen {
+    fn times(&self, step: Step) -> impl Iterator<Item = (u64, u64)> + '_ {
+        let own = self.steps.iter().filter(move |(of, ..)| *of == step);
+        own.map(|&(_, begin_ns, end_ns)| (begin_ns, end_ns))
+    }
+    fn within<'a>(
+        &'a self,
+        events: &'a [(u64, Trace)],
+        step: Step,
+    ) -> impl Iterator<Item = &'a Trace> {
+        self.times(step).flat_map(|(begin_ns, end_ns)| between(events, begin_ns, end_ns))
+    }
+}
+
+fn between(events: &[(u64, Trace)], begin_ns: u64, end_ns: u64) -> impl Iterator<Item = &Trace> {
+    let inside = events.iter().filter(move |(ns, _)| (begin_ns..=end_ns).contains(ns));
+    inside.map(|(_, event)| event)
+}
+
+/// Notes when the steps of the program are, and gives the page cache the state of the kernel's.
+#[derive(Clone)]
+struct Notes {
+    seen: Arc<Mutex<Seen>>,
+    part: Part,
+    /// The kernel's page cache before the program takes pages, and when it begins to rest.
+    live: [PageCache; 2],
+}
+
+impl Notes {
+    fn change(&self, change: impl FnOnce(&mut Seen)) {
+        change(&mut self.seen.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+impl<A: Machine> Watcher<System<A>> for Notes {
+    fn begin(&self, system: &System<A>, step: Step) {
+        if self.part == Part::Rest {
+            bring_to(system, normal(system), self.live[1]);
+        }
+        let now_ns = system.clock_ns();
+        self.change(|seen| seen.steps.push((step, now_ns, u64::MAX)));
+    }
+    fn end(&self, system: &System<A>, step: Step) {
+        let now_ns = system.clock_ns();
+        self.change(|seen| {
+            let open = seen.steps.iter_mut().rev().find(|(of, ..)| *of == step);
+            open.expect("it has begun").2 = now_ns;
+        });
+    }
+    fn cached_pages(&self, system: &System<A>) -> u64 {
+        let (frames, zone) = (system.mm().frames(), normal(system));
+        bring_to(system, zone, self.live[0]);
+        let limits = frames.inspect_pcp(zone, CPU, Pcp::limits);
+        // The time of this is not the program's.
+        let now_ns = system.clock_ns();
+        self.change(|seen| {
+            seen.limits = Some(limits);
+            let open = seen.steps.last_mut().expect("the step of the pages has begun");
+            open.1 = now_ns;
+        });
+        u64::from(self.live[0].count)
+    }
+}
+
+/// The program's zone.
+fn normal<A: Machine>(system: &System<A>) -> ZoneId {
+    let zones = system.mm().frames().zones();
+    let normal = zones.iter().find(|zone| zone.kind() == ZoneKind::Normal);
+    normal.expect("the map has a normal zone").id()
+}
+
+/// Gives the page cache of CPU 0 the pages and the `high` that the kernel's had. `high` is up to a
+/// batch higher, because each refill after a free raises it by a batch.
+fn bring_to<A: Machine>(system: &System<A>, zone: ZoneId, state: PageCache) {
+    let frames = system.mm().frames();
+    let high = || frames.inspect_pcp(zone, CPU, Pcp::high);
+    // A free that reaches `high` would drain some of the pages.
+    while high() < state.high.max(state.count + 1) {
+        frames.drain_pages_zone(zone, CPU);
+        free(frames, take(frames, 1, MigrateType::Movable));
+    }
+    frames.drain_pages_zone(zone, CPU);
+    // Pages that CPU 0 took would raise its `high`.
+    let taken = Arc::new(Mutex::new(Vec::new()));
+    let pages = Arc::clone(&taken);
+    let body = move |system: &System<A>| {
+        let frames = system.mm().frames();
+        let mut all = take(frames, state.count - state.movable, MigrateType::Unmovable);
+        all.extend(take(frames, state.movable, MigrateType::Movable));
+        *pages.lock().unwrap_or_else(PoisonError::into_inner) = all;
+    };
+    let thread = system.spawn(ThreadSpec::on(1), Box::new(body)).expect("there is memory");
+    system.join(thread).expect("it is a thread of this process");
+    free(frames, std::mem::take(&mut *taken.lock().unwrap_or_else(PoisonError::into_inner)));
+}
+
+fn take<A: Machine>(frames: &FrameAllocator<A>, pages: u32, kind: MigrateType) -> Vec<Pfn> {
+    let take = |_| frames.alloc_pages(Order::ZERO, kind, Gfp::KERNEL);
+    (0..pages).map(|at| take(at).expect("the zone is large")).collect()
+}
+
+fn free<A: Machine>(frames: &FrameAllocator<A>, pages: Vec<Pfn>) {
+    pages.into_iter().for_each(|pfn| frames.free_pages(pfn, Order::ZERO));
+}
+
+/// The program as the first one of a machine.
+struct Own {
+    part: Part,
+    notes: Notes,
+}
+
+impl Program for Own {
+    fn run<A: Machine>(self, kernel: &System<A>) {
+        let ran = program::run(kernel, self.part, &self.notes);
+        ran.expect("the calls of the program succeed");
+    }
+}
+
+/// Records the events that are compared.
+#[derive(Default)]
+struct Recorder(Vec<(u64, Trace)>);
+
+impl Probe for Recorder {
+    fn hears(&self, group: TraceGroup) -> bool {
+        [TraceGroup::Pcp, TraceGroup::Tick, TraceGroup::Lru, TraceGroup::Tlb].contains(&group)
+    }
+    fn event(&mut self, now_ns: u64, event: &Trace) {
+        let compared = matches!(
+            event,
+            Trace::Pcp(PcpEvent::Refill { .. } | PcpEvent::Drain { .. })
+                | Trace::Tick(TickEvent::Begin)
+                | Trace::Lru(LruEvent::Move { .. })
+                | Trace::Tlb(_)
+        );
+        if compared {
+            self.0.push((now_ns, *event));
+        }
+    }
+    fn into_any(self: Box<Self>) -> Box<dyn Any> {
+        self
+    }
+}
+
+/// The events of each CPU.
+fn events_of(run: MachineRun) -> Vec<Vec<(u64, Trace)>> {
+    let own = |probe: Box<dyn Probe>| probe.into_any().downcast::<Recorder>();
+    run.probes.into_iter().map(|probe| own(probe).expect("made above").0).collect()
+}
+
+/// The jiffies from the start of one tick to the start of the next, while every CPU was busy.
+fn tick_gaps(kernel: &Kernel, seen: &Seen, events: &[(u64, Trace)]) -> Vec<u64> {
+    let is_begin = |(_, event): &&(u64, Trace)| *event == Trace::Tick(TickEvent::Begin);
+    let begins = events.iter().filter(is_begin).map(|&(ns, _)| ns);
+    let busy = |ns: &u64| seen.times(Step::Busy).any(|(from, to)| (from..=to).contains(ns));
+    let begins: Vec<u64> = begins.filter(busy).collect();
+    let jiffy_ns = 1_000_000_000 / u64::from(kernel.hz.get());
+    begins.windows(2).map(|pair| (pair[1] - pair[0] + jiffy_ns / 2) / jiffy_ns).collect()
+}
+
+/// Returns the effects of the calls of one kind. Locks and faults have no tracepoints: their number
+/// is that of a run with the calls less that of a run without them, divided by the number of calls.
+fn effects(with: (MachineRun, Seen), without: (MachineRun, Seen), at: usize) -> Effects {
+    let a_call = |of: fn(&MachineRun) -> u64| {
+        (of(&with.0).saturating_sub(of(&without.0)) / u64::from(ROUNDS)) as u32
+    };
+    let (locks, faults) = (a_call(mmap_locks), a_call(faults));
+    let (run, seen) = with;
+    let mut all = Effects::default();
+    let events = events_of(run).swap_remove(0);
+    for (begin_ns, end_ns) in seen.times(Step::Call(at)) {
+        let (mut flushes, mut flushed_pages, mut interrupts) = (0, 0, 0);
+        for event in between(&events, begin_ns, end_ns) {
+            if let Trace::Tlb(TlbEvent::Flush { pages, interrupted }) = *event {
+                flushes += 1;
+                flushed_pages += pages;
+                interrupts += interrupted;
+            }
+        }
+        all.flushes.push(flushes);
+        all.flushed_pages.push(flushed_pages);
+        all.remote_flushes.push(u32::from(interrupts > 0));
+        all.interrupts.push(interrupts);
+        all.mmap_locks.push(locks);
+        all.faults.push(faults);
+    }
+    all
+}
+
+/// Acquisitions of mmap_lock in a run.
+fn mmap_locks(run: &MachineRun) -> u64 {
+    let own = |row: &&LockRow| row.class == LockClass::MmapLock.name();
+    run.locks.iter().filter(own).map(|row| row.acquisitions).sum()
+}
+
+/// Page faults in a run.
+fn faults(run: &MachineRun) -> u64 {
+    let fault = Func::HandleMmFault.name();
+    let own = |row: &&CallRow| row.path.last().is_some_and(|last| last == fault);
+    run.calls.iter().filter(own).map(|row| row.entered).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::counts::observed::usual;
+    use mmscale_mm::time::Hz;
+    use mmscale_mm::versions::Version;
+
+    fn kernel() -> Kernel {
+        Kernel {
+            release: String::new(),
+            version: Version::new(6, 18),
+            hz: Hz::new(250).unwrap(),
+            cpus: 2,
+            tracefs: String::new(),
+            vmstat_update: 0,
+            delayed_work_timer_fn: 0,
+            min_free_kb: 67_584,
+            watermark_scale: 10,
+            low_pages: 776_758,
+        }
+    }
+
+    fn live(start: PageCache, at_rest: PageCache) -> OnKernel {
+        let limits = PcpLimits { batch: 63, high_min: 0, high_max: 0, scale_max: 5 };
+        let observed = Observed {
+            limits,
+            refills: vec![],
+            freed_between_refills: false,
+            drains: vec![],
+            used_by_others: 0,
+            returned_by_ticks: vec![],
+            lru_batches: vec![],
+            tick_gaps: vec![],
+            calls: vec![],
+        };
+        OnKernel { observed, zone_pages: 917_504, start, at_rest, armings: vec![] }
+    }
+
+    /// Flushes, pages, interrupts, acquisitions of mmap_lock and faults of a call on Linux 6.18,
+    /// on a computer with 2 CPUs (`mmscale counts`).
+    const ON_LINUX: [[u32; 5]; KINDS.len()] = [
+        [1, 1, 1, 1, 0],
+        [1, 33, 1, 1, 0],
+        [1, 0, 1, 1, 0],
+        [1, 0, 1, 1, 0],
+        [1, 0, 1, 1, 0],
+        [1, 1, 1, 0, 0],
+        [1, 33, 1, 0, 0],
+        [1, 0, 1, 0, 0],
+        [1, 0, 1, 0, 0],
+        [1, 1, 1, 1, 0],
+        [1, 33, 1, 1, 0],
+        [1, 0, 1, 1, 0],
+        [1, 1, 1, 1, 0],
+        [1, 0, 1, 1, 0],
+        [0, 0, 0, 0, 1],
+        [0, 0, 0, 0, 64],
+    ];
+
+    #[test]
+    fn counts_are_those_that_linux_had() {
+        let start = PageCache { count: 4873, movable: 4384, high: 5718 };
+        let at_rest = PageCache { count: 16_098, movable: 16_098, high: 17_751 };
+        let (kernel, live) = (kernel(), live(start, at_rest));
+        let seen = run(&kernel, &live, 3_000_000_000, &Interrupt::default()).unwrap();
+        let PcpLimits { batch, high_min, high_max, .. } = seen.limits;
+        assert_eq!([batch, high_min, high_max], [63, 5718, 57_344]);
+        assert_eq!(seen.refills[..5], [63, 126, 252, 504, 1008]);
+        assert!(seen.refills[5..].iter().all(|&pages| pages == 2016), "{:?}", seen.refills);
+        assert_eq!(seen.returned_by_ticks[1..], [1941, 1699, 1486, 1300, 1138, 996, 871, 384]);
+        assert!(seen.lru_batches.iter().all(|&folios| folios == 31), "{:?}", seen.lru_batches);
+        let calls = seen.calls.iter().map(|effects| effects.counts().map(|n| usual(n).unwrap()));
+        assert_eq!(calls.collect::<Vec<_>>(), ON_LINUX);
+    }
+}

@@ -1,0 +1,309 @@
+//! The program whose counts are compared: the same source on the kernel and on the simulator.
+
+use mmscale_system::{
+    Addr, Advice, Body, Errno, HUGE_BYTES, MapSpec, MayMove, PAGE_BYTES, Prot, System, ThreadSpec,
+};
+
+/// Pages that the program takes beyond those that the page cache of CPU 0 has at the start:
+/// refills of one batch to the largest, two more of these, and half of another.
+pub(super) const PAST_EMPTY: u64 = 63 * (1 + 2 + 4 + 8 + 16 + 32 * 3 + 16);
+/// Pages that are taken on CPU 1 and freed on CPU 0: more than the refills raise `high` by.
+pub(super) const FOREIGN: u64 = 14_000;
+/// How long the program computes after its frees, in ns: ticks that shrink the page cache.
+const REST_NS: u64 = 12_000_000_000;
+/// The real-time priority of threads that no other task should disturb, for less than a second.
+const PRIORITY: u8 = 10;
+/// Times that each kind of call is made.
+pub(super) const ROUNDS: u32 = 16;
+/// How long a busy thread computes before it takes another page, in ns: each tick finds something
+/// to do.
+const BUSY_NS: u64 = 5_000_000;
+/// How long the second thread computes between two looks at its flag, in ns.
+const LOOK_NS: u64 = 100_000;
+
+/// A part of the program.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) enum Step {
+    /// Every CPU is busy, so that no tick is skipped.
+    Busy,
+    /// CPU 0 takes and frees pages.
+    Pages,
+    /// CPU 0 only computes.
+    Rest,
+    /// One call of a kind, by its index in [`KINDS`].
+    Call(usize),
+}
+
+/// A call whose effects are counted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Call {
+    Munmap,
+    DontNeed,
+    Mprotect,
+    Mremap,
+    /// The first accesses to fresh pages.
+    Touch,
+}
+
+/// A kind of call: a call on a range of so many touched pages.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Kind {
+    pub(super) call: Call,
+    pub(super) pages: u64,
+}
+
+const fn kind(call: Call, pages: u64) -> Kind {
+    Kind { call, pages }
+}
+
+/// All kinds of calls. Up to 33 pages are flushed one by one.
+pub(super) const KINDS: [Kind; 16] = [
+    kind(Call::Munmap, 1),
+    kind(Call::Munmap, 33),
+    kind(Call::Munmap, 34),
+    kind(Call::Munmap, 512),
+    kind(Call::Munmap, 2048),
+    kind(Call::DontNeed, 1),
+    kind(Call::DontNeed, 33),
+    kind(Call::DontNeed, 34),
+    kind(Call::DontNeed, 512),
+    kind(Call::Mprotect, 1),
+    kind(Call::Mprotect, 33),
+    kind(Call::Mprotect, 34),
+    kind(Call::Mremap, 1),
+    kind(Call::Mremap, 64),
+    kind(Call::Touch, 1),
+    kind(Call::Touch, 64),
+];
+
+/// A counter of the effects of the program.
+pub(super) trait Watcher<S>: Clone + Send + 'static {
+    /// A step begins, on the CPU of the calling thread.
+    fn begin(&self, system: &S, step: Step);
+    /// The step ends, in the same thread.
+    fn end(&self, system: &S, step: Step);
+    /// Returns the number of pages in the page cache of CPU 0.
+    fn cached_pages(&self, system: &S) -> u64;
+}
+
+/// Which parts of the program run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Part {
+    /// All of them. Every CPU is busy for so long first, in ns.
+    All { busy_ns: u64 },
+    /// Every CPU is busy for so long, in ns.
+    Busy { busy_ns: u64 },
+    /// CPU 0 takes and frees pages.
+    Pages,
+    /// CPU 0 only computes.
+    Rest,
+    /// The calls of one kind, by its index in [`KINDS`]; or only what surrounds them.
+    Calls { kind: usize, made: bool },
+}
+
+/// Runs a part of the program.
+pub(super) fn run<S: System, W: Watcher<S>>(
+    system: &S,
+    part: Part,
+    watcher: &W,
+) -> Result<(), Errno> {
+    match part {
+        Part::All { busy_ns } => {
+            keep_busy(system, busy_ns, watcher)?;
+            take_and_free(system, watcher)?;
+            rest(system, watcher)?;
+            beside_a_thread(system, watcher, |system, watcher| {
+                (0..KINDS.len()).try_for_each(|kind| make_calls(system, watcher, kind, true))
+            })
+        }
+        Part::Busy { busy_ns } => keep_busy(system, busy_ns, watcher),
+        Part::Pages => take_and_free(system, watcher),
+        Part::Rest => {
+            let own = watcher.clone();
+            within(system, ThreadSpec::on(0), move |system| {
+                own.begin(system, Step::Rest);
+                Ok(())
+            })?;
+            rest(system, watcher)
+        }
+        Part::Calls { kind, made } => beside_a_thread(system, watcher, move |system, watcher| {
+            make_calls(system, watcher, kind, made)
+        }),
+    }
+}
+
+/// Runs `body` in a thread and waits for it. A failed call of the body panics, which ends the run
+/// with the message.
+fn within<S: System>(
+    system: &S,
+    spec: ThreadSpec,
+    body: impl FnOnce(&S) -> Result<(), Errno> + Send + 'static,
+) -> Result<(), Errno> {
+    system.join(system.spawn(spec, checked(body))?)
+}
+
+fn checked<S: System>(body: impl FnOnce(&S) -> Result<(), Errno> + Send + 'static) -> Body<S> {
+    Box::new(|system| body(system).expect("the calls of the program succeed"))
+}
+
+/// Maps single pages and touches them.
+fn touched<S: System>(system: &S, pages: u64) -> Result<Addr, Errno> {
+    let at = mapped(system, pages)?;
+    touch(system, at, pages)?;
+    Ok(at)
+}
+
+fn mapped<S: System>(system: &S, pages: u64) -> Result<Addr, Errno> {
+    let at = system.mmap(MapSpec::new(bytes(pages)))?;
+    single_pages(system, at, bytes(pages))?;
+    Ok(at)
+}
+
+/// Asks for single pages. A kernel without huge pages refuses, and gives single pages anyway.
+fn single_pages<S: System>(system: &S, at: Addr, bytes: u64) -> Result<(), Errno> {
+    match system.madvise(at, bytes, Advice::NoHugePage) {
+        Err(why) if why != Errno::Inval => Err(why),
+        _ => Ok(()),
+    }
+}
+
+fn touch<S: System>(system: &S, at: Addr, pages: u64) -> Result<(), Errno> {
+    (0..pages).try_for_each(|page| system.write(at.page(page), 1))
+}
+
+const fn bytes(pages: u64) -> u64 {
+    pages * PAGE_BYTES
+}
+
+/// A thread on every CPU that computes, and takes page after page.
+fn keep_busy<S: System, W: Watcher<S>>(system: &S, busy_ns: u64, watcher: &W) -> Result<(), Errno> {
+    watcher.begin(system, Step::Busy);
+    let end_ns = system.clock_ns() + busy_ns;
+    let thread = move |system: &S| {
+        let pages = busy_ns / BUSY_NS + 1;
+        let at = mapped(system, pages)?;
+        for page in 0..pages {
+            if system.clock_ns() >= end_ns {
+                break;
+            }
+            system.write(at.page(page), 1)?;
+            system.compute_ns(BUSY_NS)?;
+        }
+        system.munmap(at, bytes(pages))
+    };
+    let start = |cpu| system.spawn(ThreadSpec::on(cpu), checked(thread));
+    let threads = (0..system.cpus()).map(start).collect::<Result<Vec<_>, _>>()?;
+    threads.into_iter().try_for_each(|thread| system.join(thread))?;
+    watcher.end(system, Step::Busy);
+    Ok(())
+}
+
+/// CPU 0 takes as many pages as it has cached and [`PAST_EMPTY`] more, and frees these and
+/// [`FOREIGN`] pages that CPU 1 took. The thread has real-time priority while it
+/// takes and frees, so that no other task uses the page cache.
+fn take_and_free<S: System, W: Watcher<S>>(system: &S, watcher: &W) -> Result<(), Errno> {
+    let of_cpu_1 = mapped(system, FOREIGN)?;
+    within(system, ThreadSpec::on(1), move |system| touch(system, of_cpu_1, FOREIGN))?;
+    let own = watcher.clone();
+    within(system, ThreadSpec::on(0).real_time(PRIORITY), move |system| {
+        own.begin(system, Step::Pages);
+        let pages = own.cached_pages(system) + PAST_EMPTY;
+        let at = touched(system, pages)?;
+        system.munmap(at, bytes(pages))?;
+        system.munmap(of_cpu_1, bytes(FOREIGN))?;
+        own.end(system, Step::Pages);
+        // As soon as this thread ends, a tick that is due runs.
+        own.begin(system, Step::Rest);
+        Ok(())
+    })
+}
+
+/// CPU 0 computes. The step has begun.
+fn rest<S: System, W: Watcher<S>>(system: &S, watcher: &W) -> Result<(), Errno> {
+    let own = watcher.clone();
+    within(system, ThreadSpec::on(0), move |system| {
+        let end_ns = system.clock_ns() + REST_NS;
+        while system.clock_ns() < end_ns {
+            system.compute_ns(BUSY_NS)?;
+        }
+        own.end(system, Step::Rest);
+        Ok(())
+    })
+}
+
+/// Runs `body` in a thread on CPU 0 while another thread of the process computes on CPU 1: a flush
+/// has to reach that CPU too. Both have real-time priority, so that no other task runs meanwhile.
+fn beside_a_thread<S: System, W: Watcher<S>>(
+    system: &S,
+    watcher: &W,
+    body: impl FnOnce(&S, &W) -> Result<(), Errno> + Send + 'static,
+) -> Result<(), Errno> {
+    let over = touched(system, 1)?;
+    system.write(over, 0)?;
+    let beside = checked(move |system: &S| {
+        while system.read(over)? == 0 {
+            system.compute_ns(LOOK_NS)?;
+        }
+        Ok(())
+    });
+    let beside = system.spawn(ThreadSpec::on(1).real_time(PRIORITY), beside)?;
+    let own = watcher.clone();
+    within(system, ThreadSpec::on(0).real_time(PRIORITY), move |system| {
+        body(system, &own)?;
+        system.write(over, 1)
+    })?;
+    system.join(beside)
+}
+
+/// Makes the calls of one kind, or only what surrounds them.
+fn make_calls<S: System, W: Watcher<S>>(
+    system: &S,
+    watcher: &W,
+    at: usize,
+    made: bool,
+) -> Result<(), Errno> {
+    let Kind { call, pages } = KINDS[at];
+    let (step, bytes) = (Step::Call(at), bytes(pages));
+    for _ in 0..ROUNDS {
+        let (whole, range) = within_tables(system, pages)?;
+        // The first access to a new mapping does more than the others: an extra page takes it.
+        system.write(range.page(pages), 1)?;
+        if call != Call::Touch {
+            touch(system, range, pages)?;
+        }
+        let to = match call {
+            Call::Mremap => Some(within_tables(system, pages)?),
+            _ => None,
+        };
+        watcher.begin(system, step);
+        match (call, to) {
+            _ if !made => Ok(()),
+            (Call::Munmap, _) => system.munmap(range, bytes),
+            (Call::DontNeed, _) => system.madvise(range, bytes, Advice::DontNeed),
+            (Call::Mprotect, _) => system.mprotect(range, bytes, Prot::Read),
+            (Call::Mremap, Some((_, to))) => {
+                system.mremap(range, bytes, bytes, MayMove::To(to)).map(|_| ())
+            }
+            (Call::Mremap, None) | (Call::Touch, _) => touch(system, range, pages),
+        }?;
+        watcher.end(system, step);
+        if let Some((to, _)) = to {
+            system.munmap(to, whole_bytes(pages))?;
+        }
+        system.munmap(whole, whole_bytes(pages))?;
+    }
+    Ok(())
+}
+
+/// Bytes of a mapping that has a range of `pages` pages and an extra one, wherever it is.
+const fn whole_bytes(pages: u64) -> u64 {
+    bytes(pages + 1) + HUGE_BYTES
+}
+
+/// Maps memory; returns where, and a range in it that begins with a page table: moves and flushes
+/// are made table by table.
+fn within_tables<S: System>(system: &S, pages: u64) -> Result<(Addr, Addr), Errno> {
+    let whole = system.mmap(MapSpec::new(whole_bytes(pages)))?;
+    single_pages(system, whole, whole_bytes(pages))?;
+    Ok((whole, Addr(whole.0.next_multiple_of(HUGE_BYTES))))
+}

@@ -1,0 +1,201 @@
+//! A tracing instance of our own, and the lines of its trace.
+
+use super::CountsError;
+use super::kernel::{Kernel, ROOTS, read};
+use mmscale_linux::Leftovers;
+use std::fs;
+use std::path::Path;
+
+/// The beginning of the names of our instances; the number of the process follows.
+const NAME: &str = "mmscale_";
+/// Kilobytes of events kept for each CPU.
+const BUFFER_KB: u32 = 65_536;
+
+/// The tracepoints that are watched all the time, without a filter.
+const EVENTS: [&str; 12] = [
+    "kmem/mm_page_alloc",
+    "kmem/mm_page_alloc_zone_locked",
+    "kmem/mm_page_free",
+    "kmem/mm_page_free_batched",
+    "kmem/mm_page_pcpu_drain",
+    "pagemap/mm_lru_insertion",
+    "tlb/tlb_flush",
+    "ipi/ipi_send_cpumask",
+    "ipi/ipi_send_cpu",
+    "mmap_lock/mmap_lock_acquire_returned",
+    "mmap_lock/mmap_lock_released",
+    "exceptions/page_fault_user",
+];
+
+/// A tracing instance; gone when this is dropped.
+pub(super) struct Instance {
+    path: String,
+}
+
+/// One tracepoint, as one line of text says it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Event {
+    pub(super) pid: u32,
+    /// When, in us since boot.
+    pub(super) time_us: u64,
+    pub(super) name: String,
+    args: String,
+}
+
+fn wrong<E: std::fmt::Display>(what: String) -> impl Fn(E) -> CountsError {
+    move |why| CountsError::Trace(format!("{what}: {why}"))
+}
+
+impl Instance {
+    pub(super) fn new(kernel: &Kernel) -> Result<Self, CountsError> {
+        let root = &kernel.tracefs;
+        let absent: Vec<&str> =
+            EVENTS.into_iter().filter(|at| !exists(&format!("{root}/events/{at}"))).collect();
+        if !absent.is_empty() {
+            return Err(CountsError::Events(absent.join(", ")));
+        }
+        clear();
+        let path = format!("{root}/instances/{NAME}{}", std::process::id());
+        fs::create_dir(&path).map_err(wrong(format!("making the tracing instance {path}")))?;
+        let instance = Self { path };
+        instance.write("buffer_size_kb", &BUFFER_KB.to_string())?;
+        instance.write("trace_clock", "mono")?;
+        Ok(instance)
+    }
+    fn write(&self, file: &str, text: &str) -> Result<(), CountsError> {
+        let path = format!("{}/{file}", self.path);
+        fs::write(&path, text).map_err(wrong(format!("writing {text:?} to {path}")))
+    }
+    /// The file whose writers put marks into the trace.
+    pub(super) fn marker(&self) -> String {
+        format!("{}/trace_marker", self.path)
+    }
+    /// Starts to watch: `vmstat_update`, the arming of delayed work, and [`EVENTS`].
+    pub(super) fn watch(&self, kernel: &Kernel) -> Result<(), CountsError> {
+        let tick = format!("function == {:#x}", kernel.vmstat_update);
+        for event in ["workqueue/workqueue_execute_start", "workqueue/workqueue_execute_end"] {
+            self.write(&format!("events/{event}/filter"), &tick)?;
+            self.write(&format!("events/{event}/enable"), "1")?;
+        }
+        let timer = format!("function == {:#x}", kernel.delayed_work_timer_fn);
+        self.write("events/timer/timer_start/filter", &timer)?;
+        self.write("events/timer/timer_start/enable", "1")?;
+        EVENTS.iter().try_for_each(|event| self.write(&format!("events/{event}/enable"), "1"))
+    }
+    pub(super) fn stop(&self) -> Result<(), CountsError> {
+        self.write("tracing_on", "0")
+    }
+    /// The events of a CPU, in order. An error if the buffer was too small for them.
+    pub(super) fn events(&self, cpu: usize) -> Result<Vec<Event>, CountsError> {
+        let stats = read(&format!("{}/per_cpu/cpu{cpu}/stats", self.path))?;
+        if !stats.lines().any(|line| line.trim() == "overrun: 0") {
+            return Err(CountsError::Lost(cpu));
+        }
+        let text = read(&format!("{}/per_cpu/cpu{cpu}/trace", self.path))?;
+        Ok(parsed(&text))
+    }
+}
+
+impl Drop for Instance {
+    fn drop(&mut self) {
+        // The kernel switches the instance's events off itself. Nothing can be done if it refuses.
+        let _ = fs::remove_dir(&self.path);
+    }
+}
+
+/// Removes the tracing instances of processes that were killed.
+pub(crate) fn clear() -> Leftovers {
+    let mut found = Leftovers::default();
+    let Some(root) = ROOTS.iter().find(|root| exists(&format!("{root}/instances"))) else {
+        return found;
+    };
+    let Ok(instances) = fs::read_dir(format!("{root}/instances")) else { return found };
+    for instance in instances.flatten() {
+        let name = instance.file_name();
+        let owner = name.to_str().and_then(|name| name.strip_prefix(NAME));
+        let own = |pid: &str| pid == std::process::id().to_string();
+        if owner.is_none_or(|pid| !own(pid) && exists(&format!("/proc/{pid}"))) {
+            continue;
+        }
+        let path = instance.path();
+        match fs::remove_dir(&path) {
+            Ok(()) => found.done.push(format!("removed the tracing instance {}", path.display())),
+            Err(why) => found.failed.push(format!("{}: {why}", path.display())),
+        }
+    }
+    found
+}
+
+fn exists(path: &str) -> bool {
+    Path::new(path).exists()
+}
+
+/// Parses the text of a trace.
+pub(super) fn parsed(text: &str) -> Vec<Event> {
+    text.lines().filter(|line| !line.starts_with('#')).filter_map(event_of).collect()
+}
+
+/// `name-pid [cpu] flags seconds: event: arguments`.
+fn event_of(line: &str) -> Option<Event> {
+    let (task, rest) = line.split_once(" [")?;
+    let (_, rest) = rest.split_once("] ")?;
+    let (head, rest) = rest.split_once(": ")?;
+    let (name, args) = rest.split_once(": ")?;
+    let time = head.split_whitespace().next_back()?;
+    let (seconds, us) = time.split_once('.')?;
+    Some(Event {
+        pid: task.trim().rsplit_once('-')?.1.parse().ok()?,
+        time_us: seconds.parse::<u64>().ok()? * 1_000_000 + us.parse::<u64>().ok()?,
+        name: name.to_owned(),
+        args: args.to_owned(),
+    })
+}
+
+impl Event {
+    /// The text of a mark that the program has made; `None` for other events.
+    pub(super) fn mark(&self) -> Option<&str> {
+        (self.name == "tracing_mark_write").then(|| self.args.trim())
+    }
+    /// The argument `key=...` or `key:...`.
+    pub(super) fn arg(&self, key: &str) -> Option<&str> {
+        let words = self.args.split([' ', '[', ']', ';']);
+        let pairs = words.filter_map(|word| word.split_once(['=', ':']));
+        pairs.filter(|(name, _)| *name == key).map(|(_, value)| value).next()
+    }
+    pub(super) fn number(&self, key: &str) -> Option<i64> {
+        let text = self.arg(key)?;
+        match text.strip_prefix("0x") {
+            Some(hex) => i64::from_str_radix(hex, 16).ok(),
+            None => text.parse().ok(),
+        }
+    }
+    /// All arguments, as the trace shows them.
+    pub(super) fn args(&self) -> &str {
+        &self.args
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_a_trace_become_events() {
+        let text = "\
+# tracer: nop
+          job-359     [000] ...1. 18882.309733: tlb_flush: pages:10 reason:remote IPI send (4)
+ kworker/0:1-7 [000] d..2. 18882.309736: timer_start: timer=00000000ab function=x expires=4300 \
+[timeout=250] bucket_expiry=4304 cpu=0
+a line that is cut
+          job-359     [000] ...1. 18882.309765: tracing_mark_write: begin call 3
+";
+        let events = parsed(text);
+        assert_eq!(events.len(), 3);
+        assert_eq!((events[0].pid, events[0].time_us), (359, 18_882_309_733));
+        assert_eq!(events[0].number("pages"), Some(10));
+        assert_eq!(events[1].number("timeout"), Some(250));
+        assert_eq!(events[1].arg("timer"), Some("00000000ab"));
+        assert_eq!(events[1].mark(), None);
+        assert_eq!(events[2].mark(), Some("begin call 3"));
+    }
+}
