@@ -7,7 +7,7 @@ use mmscale_harness::{Registry, Shape, coverage};
 use mmscale_measured::{Basis, CALLS, Item, Likeness, Resemblance, Table};
 use mmscale_report::wrap;
 
-use super::{Case, Recipe};
+use super::{Case, Recipe, start};
 
 /// Number of paths, gaps and other locks to name.
 const NAMED: usize = 3;
@@ -61,6 +61,8 @@ pub(super) fn lines(
     if let Some(recipe) = recipe {
         entry("repeat", command(case, recipe));
         sizes(case, registry, recipe).into_iter().for_each(|text| entry("size", text));
+    } else if let Some(text) = start::script(case, found, registry) {
+        entry("next", text);
     }
     lines
 }

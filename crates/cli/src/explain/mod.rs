@@ -3,6 +3,7 @@
 
 mod answer;
 mod simulate;
+mod start;
 
 use mmscale_document::Problem;
 use mmscale_harness::{Origin, Registry, Shape};
@@ -62,7 +63,7 @@ pub(crate) fn explain(
         }
         (None, true) => {
             lines.push(String::new());
-            let what = "there is nothing to run: no study has this problem";
+            let what = "no study has this problem, so none was run";
             lines.extend(wrap(what, "", ""));
             output::print(&joined(&lines))
         }
