@@ -37,7 +37,7 @@ pub(super) fn script(case: &Case<'_>, found: &Resemblance, registry: Registry) -
     };
     let best = SCRIPTS.iter().map(|(name, functions)| (*name, weight(functions)));
     let best = best.max_by(|a, b| a.1.total_cmp(&b.1)).filter(|(_, weight)| *weight > 0.0);
-    // Only threads of one process share its mmap_lock. The scripts of stress-ng have no such choice.
+    // Only threads of one process share its mmap_lock. Scripts of stress-ng have no such choice.
     let is_shared = own.clone().any(|item| item.class == "mmap_lock");
     let threads = |name: &str| {
         if is_shared && !name.starts_with("stress") { " --set in_threads=1" } else { "" }
