@@ -12,6 +12,7 @@
 mod buddy;
 mod bulk;
 mod pages;
+mod rwsem;
 
 use crate::{CalibrateError, Speed};
 use mmscale_arch::Machine;
@@ -25,6 +26,7 @@ use mmscale_kernel::Kernel;
 use mmscale_mm::mm::MmConfig;
 use mmscale_sim::profile::Profile;
 pub use pages::{ONE_CPU, Step, one_cpu, one_step};
+pub(crate) use rwsem::ops_per_s;
 use std::sync::{Arc, Mutex};
 
 /// Linux 6.0, order 0, bulk: cores, ns per page allocated, ns per page freed. Source: the LLFree

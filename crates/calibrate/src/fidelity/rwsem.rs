@@ -1,0 +1,102 @@
+//! A microbenchmark of the reader-writer semaphore: every CPU takes it again and again, by turns
+//! for reading and for writing, and computes while it has it. The machine has no kernel: nothing
+//! else runs.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use mmscale_arch::sync::RwSem;
+use mmscale_arch::{Callbacks, CpuId, Ipi, LockClass, Machine as _, Priority, TaskEntry, TaskSpec};
+use mmscale_harness::machine::silent;
+use mmscale_harness::{Interrupt, StudyError};
+use mmscale_sim::profile::{Profile, Topology};
+use mmscale_sim::{Checks, Failure, Sim, SimConfig};
+
+use super::SEED;
+
+/// Time before operations count, in ns: several times the time after which a waiter gets the
+/// semaphore in any case.
+const WARM_UP_NS: u64 = 20_000_000;
+/// Time in which operations count, in ns.
+const WINDOW_NS: u64 = 40_000_000;
+
+/// Returns the operations per second of `cpus` CPUs that have the semaphore for `held_ns` each
+/// time.
+pub(crate) fn ops_per_s(
+    profile: &Profile,
+    cpus: usize,
+    held_ns: u64,
+    interrupt: &Interrupt,
+) -> Result<f64, StudyError> {
+    let mut config = SimConfig::new(profile.clone(), profile.topology.cpus);
+    config.seed = SEED;
+    config.checks = Checks::Off;
+    config.interrupt = Some(interrupt.flag());
+    let machine =
+        Rc::new(Taken { semaphore: RwSem::new(LockClass::Rwsem, ()), held_ns, done: Cell::new(0) });
+    let (own, topology) = (Rc::clone(&machine), profile.topology);
+    let outcome = mmscale_sim::run(config, silent, move || {
+        for (thread, cpu) in cores_first(&topology).take(cpus).enumerate() {
+            Sim::spawn(TaskSpec {
+                cpu,
+                per_cpu: false,
+                priority: Priority::Fair,
+                entry: TaskEntry(thread as u64),
+            });
+        }
+        own
+    });
+    match outcome.failure {
+        Some(Failure::Interrupted { .. }) => Err(StudyError::Interrupted),
+        Some(failure) => Err(StudyError::Machine(failure.to_string())),
+        None => Ok(machine.done.get() as f64 * 1e9 / WINDOW_NS as f64),
+    }
+}
+
+/// All CPUs in the order in which Linux numbers those of servers: a thread of each core, node by
+/// node, then the other threads.
+fn cores_first(of: &Topology) -> impl Iterator<Item = CpuId> {
+    let (cpus, smt) = (of.cpus, of.smt);
+    (0..smt).flat_map(move |thread| (thread..cpus).step_by(smt).map(CpuId::new))
+}
+
+/// The program, which is all that the machine has.
+struct Taken {
+    semaphore: RwSem<Sim, ()>,
+    held_ns: u64,
+    /// Operations of all CPUs within the window.
+    done: Cell<u64>,
+}
+
+impl Callbacks for Taken {
+    fn task(&self, entry: TaskEntry) {
+        // Neighbours begin with different operations.
+        let mut is_read = entry.0.is_multiple_of(2);
+        loop {
+            if is_read {
+                let _held = self.semaphore.read();
+                Sim::user(self.held_ns);
+            } else {
+                let _held = self.semaphore.write();
+                Sim::user(self.held_ns);
+            }
+            is_read = !is_read;
+            let now_ns = Sim::now_ns();
+            if now_ns >= WARM_UP_NS + WINDOW_NS {
+                break;
+            }
+            self.done.set(self.done.get() + u64::from(now_ns >= WARM_UP_NS));
+        }
+    }
+    fn ipi(&self, _: Ipi) {}
+    fn timer(&self) {}
+    fn idle_enter(&self) {}
+    fn idle_exit(&self) {}
+    fn context_switch(&self) {}
+    fn cpu_dying(&self) -> bool {
+        true
+    }
+    fn cpu_down_prepare(&self, _: CpuId) {}
+    fn cpu_dead(&self, _: CpuId) {}
+    fn cpu_online(&self, _: CpuId) {}
+}
