@@ -3,7 +3,7 @@
 use super::CountsError;
 use super::kernel::{Cache, Kernel};
 use super::observed::{Effects, Observed, PageCache};
-use super::program::{self, FOREIGN, KINDS, PAST_EMPTY, Part, Step, Watcher};
+use super::program::{self, FOREIGN, KINDS, PAST_EMPTY, Part, Step, Watcher, busy_pages};
 use super::tracing::{Event, Instance};
 use mmscale_harness::Interrupt;
 use mmscale_linux::{Config, Failure, Linux, Shared};
@@ -98,7 +98,9 @@ pub(super) fn run(
     let trace = Instance::new(kernel)?;
     let cache = Cache::look(0)?;
     let marks = Marks { path: trace.marker().into(), cached: Shared::default() };
-    let pages = u64::from(cache.limits.high_max.max(cache.count)) + PAST_EMPTY + FOREIGN;
+    let busy_pages = kernel.cpus as u64 * busy_pages(busy_ns);
+    let cached = u64::from(cache.limits.high_max.max(cache.count));
+    let pages = busy_pages + cached + PAST_EMPTY + FOREIGN;
     let config = Config {
         cpus: kernel.cpus,
         memory_bytes: (pages + SPARE_PAGES) * mmscale_system::PAGE_BYTES,

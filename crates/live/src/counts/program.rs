@@ -175,12 +175,17 @@ const fn bytes(pages: u64) -> u64 {
     pages * PAGE_BYTES
 }
 
+/// The most pages that a busy thread takes.
+pub(super) const fn busy_pages(busy_ns: u64) -> u64 {
+    busy_ns / BUSY_NS + 1
+}
+
 /// A thread on every CPU that computes, and takes page after page.
 fn keep_busy<S: System, W: Watcher<S>>(system: &S, busy_ns: u64, watcher: &W) -> Result<(), Errno> {
     watcher.begin(system, Step::Busy);
     let end_ns = system.clock_ns() + busy_ns;
     let thread = move |system: &S| {
-        let pages = busy_ns / BUSY_NS + 1;
+        let pages = busy_pages(busy_ns);
         let at = mapped(system, pages)?;
         for page in 0..pages {
             if system.clock_ns() >= end_ns {
