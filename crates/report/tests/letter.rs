@@ -210,6 +210,15 @@ fn what_is_missing_is_named_with_the_call_for_it() {
 }
 
 #[test]
+fn a_summary_that_is_no_sentence_ends_before_the_limit() {
+    let (main, mut about) = (document("churn", 64), about());
+    about.notes.summary = "barriers of a collector";
+    let letter = Letter { document: &main, others: vec![], analyses: vec![], about };
+    let text = shown(&letter).replace("\n  ", " ");
+    assert!(text.starts_with("Problem: churn: barriers of a collector. With 64 CPUs, "), "{text}");
+}
+
+#[test]
 fn an_analysis_of_other_arms_does_not_count() {
     let (mut main, analysis) = (document("churn", 64), analysis());
     main.arms[1].arm = "other".into();

@@ -101,6 +101,10 @@ fn problem(letter: &Letter<'_>) -> Vec<String> {
     let document = letter.document;
     let mut text = format!("{}: {}", document.study, letter.about.notes.summary);
     if let Some(limited) = document.arms.first().and_then(limited) {
+        // A script's summary may be no sentence.
+        if !text.ends_with(['.', '?', '!']) {
+            text.push('.');
+        }
         text.push_str(&format!(" With {} CPUs, {limited}.", document.cpus));
     }
     let mut lines = wrap(&text, "Problem: ", "  ");
