@@ -18,7 +18,7 @@ pub(crate) fn ab(_: Registry, _: &Request, _: &str, _: Format) -> Result<(), Fai
 pub(crate) fn with(_: &RunArgs, _: Format) -> Result<(), Failure> {
     refused("--with")
 }
-pub(crate) fn counts(_: &CountsArgs) -> Result<(), Failure> {
+pub(crate) fn counts(_: &mmscale_document::Build, _: &CountsArgs) -> Result<(), Failure> {
     refused("`counts`")
 }
 pub(crate) fn live(_: &LiveArgs) -> Result<(), Failure> {

@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
+use mmscale_document::Build;
 use mmscale_live::counts::{Counts, Row, Section, Verdict, counts as compared};
 use mmscale_report::wrap;
+use serde::Serialize;
 
 use crate::args::{CountsArgs, Format};
 use crate::failure::Failure;
@@ -21,7 +23,7 @@ const SHORTEST: Duration = Duration::from_secs(10);
 const LONGEST: Duration = Duration::from_secs(600);
 
 /// Runs the program on both sides, then shows the comparison.
-pub(crate) fn counts(args: &CountsArgs) -> Result<(), Failure> {
+pub(crate) fn counts(build: &Build, args: &CountsArgs) -> Result<(), Failure> {
     let busy = seconds(&args.length)?;
     if !(SHORTEST..=LONGEST).contains(&busy) {
         let text = &args.length;
@@ -37,15 +39,24 @@ pub(crate) fn counts(args: &CountsArgs) -> Result<(), Failure> {
     ));
     let found = compared(busy, &interrupt).map_err(|why| Failure::Run(anyhow!("{why}")))?;
     output::print(&match args.format {
-        Format::Text => text(&found),
+        Format::Text => text(build, &found),
         Format::Json => {
-            let line = serde_json::to_string(&found).expect("counts are plain data");
+            let named = Named { build, found: &found };
+            let line = serde_json::to_string(&named).expect("counts are plain data");
             format!("{line}\n")
         }
     })
 }
 
-fn text(found: &Counts) -> String {
+/// A comparison with the build that made it.
+#[derive(Serialize)]
+struct Named<'a> {
+    #[serde(flatten)]
+    found: &'a Counts,
+    build: &'a Build,
+}
+
+fn text(build: &Build, found: &Counts) -> String {
     let of = |is: fn(&Verdict) -> bool| found.rows().filter(|row| is(&row.verdict)).count();
     let explained = of(|verdict| matches!(verdict, Verdict::Explained(_)));
     let different = of(|verdict| *verdict == Verdict::Different);
@@ -60,7 +71,9 @@ fn text(found: &Counts) -> String {
         "zone of {zone_pages} pages; page cache of CPU 0: {cached_pages} pages, high {high_pages}"
     );
     lines.extend(wrap(&memory, "memory    ", "          "));
-    lines.push("simulated the same program, with these sizes and this state".to_owned());
+    let policies = format!("the same program with these sizes, this state, and {}", found.policies);
+    lines.extend(wrap(&policies, "simulated ", "          "));
+    lines.push(format!("mmscale   {build}"));
     for section in &found.sections {
         lines.push(String::new());
         lines.extend(of_section(section));

@@ -131,7 +131,7 @@ fn dispatch(registry: Registry, origin: Origin, command: Option<Command>) -> Res
         Some(Command::Explain(args)) => explain::explain(registry, origin, &args),
         Some(Command::List(args)) => list::list(registry, &args),
         Some(Command::Fidelity(args)) => fidelity::fidelity(registry, origin, &args),
-        Some(Command::Counts(args)) => kernel::counts(&args),
+        Some(Command::Counts(args)) => kernel::counts(&origin.build, &args),
         Some(Command::Live(args)) => kernel::live(&args),
         Some(Command::Doctor(args)) => kernel::doctor(args.format),
         Some(Command::Calibrate(args)) => calibrate::calibrate(&args),

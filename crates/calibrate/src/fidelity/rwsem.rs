@@ -100,3 +100,34 @@ impl Callbacks for Taken {
     fn cpu_dead(&self, _: CpuId) {}
     fn cpu_online(&self, _: CpuId) {}
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mmscale_harness::Profiles;
+
+    fn machine() -> Profile {
+        Profiles::with(&[]).load("x86-32").unwrap()
+    }
+
+    #[test]
+    fn threads_take_cores_before_siblings() {
+        let two_cores = Topology { cpus: 4, smt: 2, cluster: 4, nodes: 1 };
+        let cpus: Vec<usize> = cores_first(&two_cores).map(CpuId::index).collect();
+        assert_eq!(cpus, [0, 2, 1, 3]);
+    }
+
+    /// One task never waits: an operation is its hold and a little. Writers exclude each other and
+    /// readers, so two tasks that hold it for long do at most two operations in a hold and a half.
+    #[test]
+    fn rates_are_those_of_a_semaphore() {
+        let held_ns = 10_000;
+        let rate = |cpus| {
+            let rate = ops_per_s(&machine(), cpus, held_ns, &Interrupt::default()).unwrap();
+            rate * held_ns as f64 / 1e9
+        };
+        let (one, two) = (rate(1), rate(2));
+        assert!((0.98..=1.0).contains(&one), "{one}");
+        assert!((0.5..=4.0 / 3.0).contains(&two), "{two}");
+    }
+}

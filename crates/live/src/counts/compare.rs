@@ -54,12 +54,16 @@ pub(super) fn sections(kernel: &Kernel, live: &OnKernel, simulated: &Observed) -
         Section {
             title: "calls (madvise: MADV_DONTNEED), another thread of the process on CPU 1",
             columns: Some(COLUMNS.map(|(name, width)| format!("{name:>width$}")).concat()),
-            rows: calls(real, simulated),
+            rows: calls(kernel, real, simulated),
         },
     ]
 }
 
-/// A row whose sides differ for the reason `why`, unless they are equal.
+/// The numbers of a side that did nothing.
+const NONE: &str = "none";
+
+/// A row whose sides differ for the reason `why`, unless they are equal. Two sides that did nothing
+/// do not agree on anything.
 fn row(
     what: impl Into<String>,
     kernel: String,
@@ -67,6 +71,7 @@ fn row(
     why: Option<&'static str>,
 ) -> Row {
     let verdict = match why {
+        _ if kernel == NONE => Verdict::Different,
         _ if kernel == simulated => Verdict::Equal,
         Some(why) => Verdict::Explained(why),
         None => Verdict::Different,
@@ -152,7 +157,7 @@ fn times(n: usize, number: impl Display) -> String {
 }
 
 fn some(words: Vec<String>) -> String {
-    if words.is_empty() { "none".to_owned() } else { words.join(", ") }
+    if words.is_empty() { NONE.to_owned() } else { words.join(", ") }
 }
 
 fn ticks(kernel: &Kernel, live: &OnKernel, simulated: &Observed) -> Vec<Row> {
@@ -162,7 +167,8 @@ fn ticks(kernel: &Kernel, live: &OnKernel, simulated: &Observed) -> Vec<Row> {
         let ours: Vec<[u64; 3]> = armed.iter().map(|live| again(kernel.hz, cpu, live[0])).collect();
         let equal = armed.iter().zip(&ours).filter(|(live, ours)| live == ours).count();
         let alike = format!("CPU {cpu}: timers alike");
-        rows.push(row(alike, armed.len().to_string(), equal.to_string(), None));
+        let number = |n: usize| if n == 0 { NONE.to_owned() } else { n.to_string() };
+        rows.push(row(alike, number(armed.len()), number(equal), None));
         let ms = |gaps: &[u64]| {
             listed(gaps.iter().map(|jiffies| jiffies * 1000 / u64::from(kernel.hz.get())))
         };
@@ -190,7 +196,7 @@ fn lru(real: &Observed, simulated: &Observed) -> Row {
     row("folios of each batch", batches(real), batches(simulated), why)
 }
 
-fn calls(real: &Observed, simulated: &Observed) -> Vec<Row> {
+fn calls(kernel: &Kernel, real: &Observed, simulated: &Observed) -> Vec<Row> {
     let mut rows = Vec::new();
     for (at, kind) in KINDS.iter().enumerate() {
         let name = match kind.call {
@@ -208,7 +214,7 @@ fn calls(real: &Observed, simulated: &Observed) -> Vec<Row> {
             as_real += &format!("{:>width$}", of_calls(of_real));
             as_simulated += &format!("{:>width$}", of_calls(of_simulated));
             known &= usual(of_real) == usual(of_simulated)
-                || column == INTERRUPTS && is_descheduled(real, simulated);
+                || column == INTERRUPTS && kernel.is_guest && is_descheduled(real, simulated);
         }
         let what = format!("{name}, {}", pages(kind.pages));
         rows.push(row(what, as_real, as_simulated, known.then_some(SOME_CALLS)));
@@ -224,7 +230,7 @@ fn is_descheduled(real: &Effects, simulated: &Effects) -> bool {
 
 /// The number that all calls had, or the one that most had with how many did: `1 (15/16)`.
 fn of_calls(numbers: &[u32]) -> String {
-    let Some(number) = usual(numbers) else { return "none".to_owned() };
+    let Some(number) = usual(numbers) else { return NONE.to_owned() };
     match numbers.iter().filter(|&&other| other == number).count() {
         all if all == numbers.len() => number.to_string(),
         most => format!("{number} ({most}/{})", numbers.len()),
@@ -264,6 +270,7 @@ mod tests {
         assert_eq!(of("1", "1", Some(GATHER)), Verdict::Equal);
         assert_eq!(of("1", "2", Some(GATHER)), Verdict::Explained(GATHER));
         assert_eq!(of("1", "2", None), Verdict::Different);
+        assert_eq!(of(NONE, NONE, Some(GATHER)), Verdict::Different, "nothing was compared");
     }
 
     #[test]

@@ -15,6 +15,8 @@ pub(super) struct Kernel {
     /// The version; of a kernel that tells none, the newest that is known.
     pub(super) version: Version,
     pub(super) hz: Hz,
+    /// Whether it runs under a hypervisor, which may deschedule a CPU.
+    pub(super) is_guest: bool,
     /// Online CPUs, numbered from 0.
     pub(super) cpus: usize,
     pub(super) tracefs: String,
@@ -33,6 +35,12 @@ pub(super) fn read(path: &str) -> Result<String, CountsError> {
 
 fn number<T: std::str::FromStr>(path: &str) -> Result<T, CountsError> {
     read(path)?.trim().parse().map_err(|_| needs(format!("{path} holds no number")))
+}
+
+/// Whether the CPUs have the flag `hypervisor`.
+fn is_guest(cpuinfo: &str) -> bool {
+    let flags = cpuinfo.lines().find(|line| line.starts_with("flags"));
+    flags.is_some_and(|flags| flags.split_whitespace().any(|flag| flag == "hypervisor"))
 }
 
 fn needs(what: impl Into<String>) -> CountsError {
@@ -54,6 +62,16 @@ impl Kernel {
             Some(("0", last)) => last.parse::<usize>().map_or(0, |last| last + 1),
             _ => 0,
         };
+        // The simulated machine has one node, and the limits of page caches depend on its CPUs.
+        let nodes = read("/sys/devices/system/node/online").unwrap_or_else(|_| "0".to_owned());
+        if nodes.trim() != "0" {
+            let what = format!(
+                "this computer has several memory nodes ({}), and one is compared: boot it with \
+                 numa=off, or use a guest with one node",
+                nodes.trim()
+            );
+            return Err(needs(what));
+        }
         if cpus < 2 {
             let what = format!("CPUs 0 to N must be online, two at least, not {}", online.trim());
             return Err(needs(what));
@@ -71,6 +89,7 @@ impl Kernel {
         Ok(Self {
             version: Version::of_release(&release).unwrap_or(newest),
             release,
+            is_guest: is_guest(&read("/proc/cpuinfo")?),
             hz: hz.ok_or_else(|| needs("the tick of this kernel has no usual rate"))?,
             cpus,
             tracefs: tracefs.to_owned(),

@@ -34,7 +34,7 @@ pub enum CountsError {
     #[error("{0}")]
     Needs(String),
     /// The kernel lacks tracepoints.
-    #[error("this kernel has no tracepoints {0}: use one that is built with them")]
+    #[error("this kernel has no tracepoints {0}: use one that has them, on x86")]
     Events(String),
     /// The kernel could not be traced.
     #[error("{0}")]
@@ -95,6 +95,8 @@ pub struct Counts {
     pub release: String,
     /// CPUs of the program's node.
     pub cpus: usize,
+    /// The policies of the simulated kernel that are not the default, by the version.
+    pub policies: String,
     /// Jiffies a second.
     pub hz: u32,
     /// Pages of the program's zone.
@@ -125,6 +127,7 @@ pub fn counts(busy: Duration, interrupt: &Interrupt) -> Result<Counts, CountsErr
         schema: "mmscale/counts/1",
         release: kernel.release.clone(),
         cpus: kernel.cpus,
+        policies: mmscale_harness::policies_in(kernel.version),
         hz: kernel.hz.get(),
         zone_pages: live.zone_pages,
         cached_pages: live.start.count,

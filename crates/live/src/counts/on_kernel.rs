@@ -122,6 +122,10 @@ pub(super) fn run(
     let events = (0..kernel.cpus).map(|cpu| trace.events(cpu)).collect::<Result<Vec<_>, _>>()?;
     let armings: Vec<_> = events.iter().map(|events| armings(events)).collect();
     let [[count, high], at_rest] = marks.cached.get();
+    if high == 0 || at_rest[1] == 0 {
+        let what = "the program could not read /proc/zoneinfo: repeat the call";
+        return Err(CountsError::Run(what.to_owned()));
+    }
     let movable = movable(&events[0], count)?;
     let start = PageCache { count, movable, high };
     let at_rest = PageCache { count: at_rest[0], movable: at_rest[0], high: at_rest[1] };

@@ -23,8 +23,8 @@ use mmscale_system::{System as _, ThreadSpec};
 use std::any::Any;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// A machine of this computer's architecture. No count depends on its costs.
-const PROFILE: &str = if cfg!(target_arch = "aarch64") { "arm64-8" } else { "x86-32" };
+/// A machine of the architecture that has the tracepoints. No count depends on its costs.
+const PROFILE: &str = "x86-32";
 /// The kind of batch that adds folios to the LRU lists, as `LruEvent::Move` numbers it.
 const ADDED: u8 = 0;
 const CPU: CpuId = CpuId::new(0);
@@ -64,7 +64,7 @@ pub(super) fn run(
     }
     for at in 0..KINDS.len() {
         let of = |made| simulator.run(Part::Calls { kind: at, made });
-        observed.calls.push(effects(of(true)?, of(false)?, at));
+        observed.calls.push(effects(of(true)?, of(false)?, at)?);
     }
     Ok(observed)
 }
@@ -310,12 +310,20 @@ fn tick_gaps(kernel: &Kernel, seen: &Seen, events: &[(u64, Trace)]) -> Vec<u64> 
 }
 
 /// Returns the effects of the calls of one kind. Locks and faults have no tracepoints: their number
-/// is that of a run with the calls less that of a run without them, divided by the number of calls.
-fn effects(with: (MachineRun, Seen), without: (MachineRun, Seen), at: usize) -> Effects {
-    let a_call = |of: fn(&MachineRun) -> u64| {
-        (of(&with.0).saturating_sub(of(&without.0)) / u64::from(ROUNDS)) as u32
+/// is that of a run with the calls less that of a run without them, for all calls together.
+fn effects(
+    with: (MachineRun, Seen),
+    without: (MachineRun, Seen),
+    at: usize,
+) -> Result<Effects, CountsError> {
+    let of_calls = |of: fn(&MachineRun) -> u64| {
+        let more = of(&with.0).checked_sub(of(&without.0)).ok_or_else(|| {
+            let kind = KINDS[at];
+            CountsError::Run(format!("the simulator does less with the calls of {kind:?}"))
+        })?;
+        Ok::<_, CountsError>(shared_out(more))
     };
-    let (locks, faults) = (a_call(mmap_locks), a_call(faults));
+    let (locks, faults) = (of_calls(mmap_locks)?, of_calls(faults)?);
     let (run, seen) = with;
     let mut all = Effects::default();
     let events = events_of(run).swap_remove(0);
@@ -332,10 +340,14 @@ fn effects(with: (MachineRun, Seen), without: (MachineRun, Seen), at: usize) -> 
         all.flushed_pages.push(flushed_pages);
         all.remote_flushes.push(u32::from(interrupts > 0));
         all.interrupts.push(interrupts);
-        all.mmap_locks.push(locks);
-        all.faults.push(faults);
     }
-    all
+    Ok(Effects { mmap_locks: locks, faults, ..all })
+}
+
+/// Shares a sum out among the calls of a kind: a remainder shows as calls that differ.
+fn shared_out(sum: u64) -> Vec<u32> {
+    let rounds = u64::from(ROUNDS);
+    (0..rounds).map(|at| (sum / rounds + u64::from(at < sum % rounds)) as u32).collect()
 }
 
 /// Acquisitions of mmap_lock in a run.
@@ -363,6 +375,7 @@ mod tests {
             release: String::new(),
             version: Version::new(6, 18),
             hz: Hz::new(250).unwrap(),
+            is_guest: false,
             cpus: 2,
             tracefs: String::new(),
             vmstat_update: 0,
@@ -409,6 +422,13 @@ mod tests {
         [0, 0, 0, 0, 1],
         [0, 0, 0, 0, 64],
     ];
+
+    #[test]
+    fn a_sum_that_is_not_equal_for_all_calls_shows() {
+        assert_eq!(shared_out(2 * u64::from(ROUNDS)), [2; ROUNDS as usize]);
+        let uneven = shared_out(u64::from(ROUNDS) + 3);
+        assert_eq!((uneven[2], uneven[3], uneven.iter().sum::<u32>()), (2, 1, ROUNDS + 3));
+    }
 
     #[test]
     fn counts_are_those_that_linux_had() {
