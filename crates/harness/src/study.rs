@@ -229,6 +229,34 @@ pub struct RunContext {
     pub timelines: Timelines,
 }
 
+impl RunContext {
+    /// Creates the inputs of a run: 250 ticks per second, no profile, no parameters, full length,
+    /// nothing checked, scaled or recorded.
+    pub fn new(on: Target, cpus: usize, interrupt: &Interrupt) -> Self {
+        Self {
+            on,
+            cpus,
+            hz: 250,
+            profile: None,
+            params: Params::default(),
+            length: Length::default(),
+            checks: Checks::Off,
+            blame: false,
+            hold_scale: None,
+            interrupt: interrupt.clone(),
+            progress: Progress::default(),
+            trails: Trails::default(),
+            timelines: Timelines::default(),
+        }
+    }
+
+    /// Creates the same for the simulated machine of a profile, with all its CPUs.
+    pub fn on_simulator(profile: Profile, interrupt: &Interrupt) -> Self {
+        let ctx = Self::new(Target::Sim, profile.topology.cpus, interrupt);
+        Self { hz: profile.hz, profile: Some(Arc::new(profile)), ..ctx }
+    }
+}
+
 /// A stop request, set by Ctrl-C.
 #[derive(Clone, Debug, Default)]
 pub struct Interrupt(Arc<AtomicBool>);

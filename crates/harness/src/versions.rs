@@ -18,7 +18,7 @@ pub fn linux_version(name: &str) -> Result<Version, UnknownName> {
 
 /// Returns the version of the running kernel; that of the newest known one if this computer does
 /// not report a version of Linux.
-pub(crate) fn running() -> Version {
+pub fn running() -> Version {
     let newest = VERSIONS[VERSIONS.len() - 1];
     release().and_then(|release| Version::of_release(&release)).unwrap_or(newest)
 }

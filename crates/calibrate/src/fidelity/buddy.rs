@@ -5,17 +5,16 @@
 use std::sync::{Arc, Mutex};
 
 use mmscale_arch::{Machine, Order, Pfn};
-use mmscale_document::Target;
 use mmscale_frames::frame::MigrateType;
 use mmscale_frames::page_alloc::Gfp;
 use mmscale_harness::machine::{self, MachineSpec, Program};
-use mmscale_harness::{Interrupt, StudyError};
+use mmscale_harness::{Interrupt, RunContext, StudyError};
 use mmscale_kernel::Kernel;
 use mmscale_sim::profile::Profile;
 use mmscale_system::{Priority, System, ThreadSpec};
 
 use super::bulk::wait_until;
-use super::{SEED, as_of_6_0, context};
+use super::{SEED, as_of_6_0};
 
 /// Length of a phase. All CPUs begin a phase at a multiple of it.
 const SLOT_NS: u64 = 400_000_000;
@@ -73,7 +72,7 @@ pub(crate) fn ns_per_op(
     cpus: usize,
     interrupt: &Interrupt,
 ) -> Result<f64, StudyError> {
-    let ctx = context(Target::Sim, Some(profile), profile.topology.cpus, interrupt);
+    let ctx = RunContext::on_simulator(profile.clone(), interrupt);
     let mut spec = MachineSpec::new(&ctx, SEED);
     as_of_6_0(&mut spec.mm);
     let pages = profile.node_pages as usize * profile.topology.nodes;

@@ -21,7 +21,7 @@ use mmscale_harness::machine::{self, MachineSpec, Program};
 
 pub(crate) use buddy::{Phase, ns_per_op};
 use bulk::{Bulk, NsPerPage};
-use mmscale_harness::{Checks, Interrupt, RunContext, StudyError};
+use mmscale_harness::{Interrupt, RunContext, StudyError};
 use mmscale_kernel::Kernel;
 use mmscale_mm::mm::MmConfig;
 use mmscale_sim::profile::Profile;
@@ -134,7 +134,7 @@ pub fn this_computer(
         for _ in 0..repeats {
             let before = speed.slowness().map_err(refused)?;
             let (real, _) =
-                undisturbed(&context(Target::Threads, None, host_cpus(), interrupt), bulk)?;
+                undisturbed(&RunContext::new(Target::Threads, host_cpus(), interrupt), bulk)?;
             let slowness = (before + speed.slowness().map_err(refused)?) / 2.0;
             alloc.push(real.median_alloc / slowness);
             free.push(real.median_free / slowness);
@@ -171,33 +171,7 @@ fn simulated(
     bulk: Bulk,
     interrupt: &Interrupt,
 ) -> Result<(NsPerPage, Vec<LockRow>), StudyError> {
-    let cpus = profile.topology.cpus;
-    measure(&context(Target::Sim, Some(profile), cpus, interrupt), bulk)
-}
-
-/// Creates a machine with all its CPUs. Those without work are idle, but count where the memory
-/// manager divides by the number of CPUs.
-fn context(
-    on: Target,
-    profile: Option<&Profile>,
-    cpus: usize,
-    interrupt: &Interrupt,
-) -> RunContext {
-    RunContext {
-        on,
-        cpus,
-        hz: profile.map_or(250, |p| p.hz),
-        profile: profile.cloned().map(Arc::new),
-        params: Default::default(),
-        length: Default::default(),
-        checks: Checks::Off,
-        blame: false,
-        hold_scale: None,
-        interrupt: interrupt.clone(),
-        progress: Default::default(),
-        trails: Default::default(),
-        timelines: Default::default(),
-    }
+    measure(&RunContext::on_simulator(profile.clone(), interrupt), bulk)
 }
 
 struct Measure {

@@ -1,11 +1,10 @@
 //! Published times of a page on one CPU: written for the first time, copied by a fork, unmapped.
 //! Each is a sum of operations, so it limits the costs of all of them together.
 
-use super::{Pair, SEED, context};
+use super::{Pair, SEED};
 use mmscale_arch::Machine;
-use mmscale_document::Target;
 use mmscale_harness::machine::{self, MachineSpec, Program};
-use mmscale_harness::{Interrupt, StudyError};
+use mmscale_harness::{Interrupt, RunContext, StudyError};
 use mmscale_kernel::Kernel;
 use mmscale_sim::profile::Profile;
 use mmscale_system::{Addr, Advice, Errno, MapSpec, PAGE_BYTES, System, ThreadSpec};
@@ -81,7 +80,7 @@ pub fn one_step(
 /// Returns ns a page of each step.
 fn times(profile: &Profile, interrupt: &Interrupt) -> Result<[f64; Step::COUNT], StudyError> {
     let got = Arc::new(Mutex::new([0.0; Step::COUNT]));
-    let ctx = context(Target::Sim, Some(profile), profile.topology.cpus, interrupt);
+    let ctx = RunContext::on_simulator(profile.clone(), interrupt);
     let program = Timed { got: Arc::clone(&got) };
     machine::run(MachineSpec::new(&ctx, SEED), machine::silent, program)?;
     let got = *got.lock().expect("the run is over");

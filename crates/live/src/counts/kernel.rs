@@ -2,8 +2,8 @@
 
 use super::CountsError;
 use mmscale_frames::pcp::PcpLimits;
+use mmscale_harness::versions::{Version, running};
 use mmscale_mm::time::Hz;
-use mmscale_mm::versions::{VERSIONS, Version};
 use std::fs;
 
 /// Where tracefs is mounted.
@@ -83,12 +83,10 @@ impl Kernel {
             ));
         }
         let symbols = read("/proc/kallsyms")?;
-        let release = read("/proc/sys/kernel/osrelease")?.trim().to_owned();
-        let newest = VERSIONS[VERSIONS.len() - 1];
         let hz = mmscale_linux::tick_hz().and_then(Hz::new);
         Ok(Self {
-            version: Version::of_release(&release).unwrap_or(newest),
-            release,
+            version: running(),
+            release: read("/proc/sys/kernel/osrelease")?.trim().to_owned(),
             is_guest: is_guest(&read("/proc/cpuinfo")?),
             hz: hz.ok_or_else(|| needs("the tick of this kernel has no usual rate"))?,
             cpus,

@@ -10,7 +10,7 @@ use mmscale_arch::{
     CpuId, Func, LockClass, LruEvent, Machine, Order, PcpEvent, Pfn, Probe, TickEvent, TlbEvent,
     Trace, TraceGroup,
 };
-use mmscale_document::{CallRow, LockRow, Target};
+use mmscale_document::{CallRow, LockRow};
 use mmscale_frames::frame::MigrateType;
 use mmscale_frames::page_alloc::{FrameAllocator, Gfp, MemoryMap};
 use mmscale_frames::pcp::{Pcp, PcpLimits};
@@ -114,21 +114,8 @@ impl Simulator<'_> {
             profile.with_cpus(kernel.cpus, Shape::Flat).expect("any number of CPUs fits");
         profile.hz = kernel.hz.get();
         profile.node_pages = pages;
-        let ctx = RunContext {
-            on: Target::Sim,
-            cpus: kernel.cpus,
-            hz: kernel.hz.get(),
-            profile: Some(Arc::new(profile)),
-            params: Default::default(),
-            length: Default::default(),
-            checks: Checks::On,
-            blame: false,
-            hold_scale: None,
-            interrupt: self.interrupt.clone(),
-            progress: Default::default(),
-            trails: Default::default(),
-            timelines: Default::default(),
-        };
+        let on_simulator = RunContext::on_simulator(profile, self.interrupt);
+        let ctx = RunContext { checks: Checks::On, ..on_simulator };
         let mut spec = MachineSpec::new(&ctx, 1);
         for (mechanism, policy) in policies_of(kernel.version) {
             mechanism.choose(&mut spec.mm, policy);
