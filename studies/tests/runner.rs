@@ -1,11 +1,15 @@
 //! Tests of executing a plan: documents, failures, interruptions.
 
+use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use std::thread;
 
 use crate::fake::{self, single};
 use mmscale_document::{Build, Document, Target, Value};
-use mmscale_harness::{Interrupt, Origin, ProgressSink, Request, RunError, RunEvent, execute};
+use mmscale_harness::{
+    Interrupt, Origin, Plan, ProgressSink, Request, RunError, RunEvent, execute, execute_each, plan,
+};
 
 /// Returns a request for the fake study with five seeds.
 fn request() -> Request {
@@ -144,4 +148,79 @@ fn a_run_that_fails_takes_no_other_with_it() {
     let alone = run(&Request { first_seed: 664, seeds: Some(2), ..request() }).unwrap();
     assert_eq!(document.fingerprint, alone.fingerprint);
     assert_eq!(document.arms, alone.arms);
+}
+
+/// A plan, and its event or, without one, its result.
+type Told = (usize, Option<RunEvent>);
+
+struct Teller {
+    place: usize,
+    told: Arc<Mutex<Vec<Told>>>,
+}
+
+impl ProgressSink for Teller {
+    fn event(&self, event: RunEvent) {
+        self.told.lock().unwrap().push((self.place, Some(event)));
+    }
+}
+
+/// Returns plans of both fake studies.
+fn both(request: Request) -> Vec<Plan> {
+    let studies = vec!["fake".into(), "other".into()];
+    plan(fake::REGISTRY, &Request { studies, ..request }).unwrap()
+}
+
+/// Executes plans; returns their results, and all events and results in their order.
+fn run_each(plans: &[Plan]) -> (Vec<Result<Document, RunError>>, Vec<Told>) {
+    let told = Arc::new(Mutex::new(vec![]));
+    let watch =
+        |place| -> Arc<dyn ProgressSink> { Arc::new(Teller { place, told: Arc::clone(&told) }) };
+    let mut results = vec![];
+    let ended = execute_each(plans, &Interrupt::default(), &watch, |place, result| {
+        told.lock().unwrap().push((place, None));
+        results.push(result);
+        ControlFlow::<()>::Continue(())
+    });
+    assert!(ended.is_continue());
+    let told = std::mem::take(&mut *told.lock().unwrap());
+    (results, told)
+}
+
+#[test]
+fn plans_are_told_of_and_give_their_results_one_after_the_other() {
+    let plans = both(request());
+    let (results, told) = run_each(&plans);
+    let alone = plans.iter().map(|plan| {
+        let sink: Arc<dyn ProgressSink> =
+            Arc::new(Teller { place: 0, told: Arc::new(Mutex::new(vec![])) });
+        execute(plan, &Interrupt::default(), &sink).unwrap()
+    });
+    assert!(results.into_iter().map(Result::unwrap).eq(alone), "overlap changes no result");
+    let end = told.iter().position(|(_, event)| event.is_none()).unwrap();
+    for (place, told) in [&told[..=end], &told[end + 1..]].into_iter().enumerate() {
+        assert!(told.iter().all(|of| of.0 == place), "{told:?}");
+        let finished = |of: &&Told| matches!(of.1, Some(RunEvent::Finished { .. }));
+        assert_eq!(told.iter().filter(finished).count(), plans[place].runs());
+    }
+}
+
+#[test]
+fn a_plan_begins_while_the_last_runs_of_the_one_before_are_in_progress() {
+    if thread::available_parallelism().map_or(1, usize::from) == 1 {
+        return;
+    }
+    let (results, _) = run_each(&both(Request { first_seed: 669, seeds: Some(1), ..request() }));
+    for result in results {
+        assert_eq!(result.unwrap().failures, []);
+    }
+}
+
+#[test]
+fn nothing_runs_on_after_the_caller_has_had_enough() {
+    let (plans, interrupt) = (both(request()), Interrupt::default());
+    let watch = |_| -> Arc<dyn ProgressSink> {
+        Arc::new(Teller { place: 0, told: Arc::new(Mutex::new(vec![])) })
+    };
+    let ended = execute_each(&plans, &interrupt, &watch, |place, _| ControlFlow::Break(place));
+    assert_eq!((ended, interrupt.is_set()), (ControlFlow::Break(0), true));
 }

@@ -85,7 +85,7 @@ pub use policy_arm::{PolicyArm, PolicyError};
 pub use profiles::{ProfileSummary, profiles};
 pub use registry::{NoStudy, Registry, Shelf};
 pub use robust::{Cache, RobustError, RobustRequest, Told, figures, on_drawn_machines, robust};
-pub use runner::{RunError, execute, run_alone};
+pub use runner::{RunError, execute, execute_each, run_alone};
 pub use single::gathered;
 pub use spread::{Spread, powers_of_two};
 pub use study::{

@@ -10,7 +10,7 @@ use std::path::Path;
 use mmscale_document::Target;
 use mmscale_sim::{StackNeeds, stack_needs};
 
-use crate::plan::{CallError, Plan};
+use crate::plan::{CallError, Plan, host_cpus};
 
 /// The program itself, with a machine of the smallest profile.
 const BASE_BYTES: u64 = 48 << 20;
@@ -58,11 +58,23 @@ pub fn fits_host(plans: &[Plan]) -> Result<(), CallError> {
     })
 }
 
+/// Returns whether this computer has the memory for runs of any of the simulated plans on all its
+/// CPUs.
+pub(crate) fn fit_together(plans: &[Plan]) -> bool {
+    let (stack, host) = (stack_needs(), Host::of_this_computer());
+    plans.iter().all(|plan| Needs::of_each(plan, host_cpus(), stack).fit(host).is_ok())
+}
+
 impl Needs {
     /// Returns the requirements of all concurrent runs of a plan.
     fn of(plan: &Plan, stack: StackNeeds) -> Self {
+        Self::of_each(plan, plan.at_once(), stack)
+    }
+
+    /// Returns the requirements of `at_once` runs of a plan.
+    fn of_each(plan: &Plan, at_once: usize, stack: StackNeeds) -> Self {
         let tasks = plan.study.tasks(&plan.params, plan.cpus);
-        Self::of_runs(plan.at_once() as u64, plan.cpus as u64, tasks, stack)
+        Self::of_runs(at_once as u64, plan.cpus as u64, tasks, stack)
     }
 
     /// Returns the requirements of `at_once` runs on `cpus` CPUs, each with `tasks` tasks of the

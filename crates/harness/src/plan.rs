@@ -439,7 +439,7 @@ fn profile_of(
 }
 
 /// Returns the CPUs of this computer that this process may use.
-fn host_cpus() -> usize {
+pub(crate) fn host_cpus() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 

@@ -1,5 +1,9 @@
 //! A study that only computes, for tests of the framework.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
 use mmscale_document::{Histogram, LockRow, PerCpu, Span, Target};
 
 use mmscale_harness::{
@@ -7,7 +11,8 @@ use mmscale_harness::{
     Request, RunContext, SeedResult, Settings, Shape, Study, StudyError, Unit, plan,
 };
 
-/// Arms are configurable. Seed 666 fails, 667 panics, 668 returns NaN.
+/// Arms are configurable. Seed 666 fails, 667 panics, 668 returns NaN. With seed 669 the first arm
+/// of `fake` waits until a run of `other` has begun.
 pub(crate) struct Fake {
     pub(crate) name: &'static str,
     pub(crate) arms: &'static [ArmSpec],
@@ -70,6 +75,11 @@ impl Study for Fake {
         if ctx.interrupt.is_set() {
             return Err(StudyError::Interrupted);
         }
+        match (self.name, arm.0, seed) {
+            ("fake", 0, 669) => wait_for_other()?,
+            ("other", _, 669) => OTHER_BEGAN.store(true, Ordering::Relaxed),
+            _ => {}
+        }
         let mut result = SeedResult { fingerprint: seed, ..SeedResult::default() };
         let n = seed * ctx.params.count("factor") * (1 + arm.0 as u64);
         result.metric("waits", n);
@@ -94,6 +104,20 @@ impl Study for Fake {
         ctx.progress.set(1.0);
         Ok(result)
     }
+}
+
+/// Set by a run of `other` with seed 669; it orders no other data.
+static OTHER_BEGAN: AtomicBool = AtomicBool::new(false);
+
+fn wait_for_other() -> Result<(), StudyError> {
+    let given_up = Instant::now() + Duration::from_secs(60);
+    while !OTHER_BEGAN.load(Ordering::Relaxed) {
+        if Instant::now() > given_up {
+            return Err(StudyError::Machine("no run of `other` began".into()));
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+    Ok(())
 }
 
 /// Returns a request for the fake study with all defaults.

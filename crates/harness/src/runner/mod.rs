@@ -1,21 +1,22 @@
-//! Executes a plan: every arm with every seed.
+//! Executes plans: every arm with every seed.
 
 mod assemble;
+mod pool;
 
 use std::any::Any;
-use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::{slice, thread};
 
 use mmscale_document::{Document, FailureRecord, Target};
 use thiserror::Error;
 
-use crate::plan::Plan;
+use self::pool::Pool;
+use crate::needs::fit_together;
+use crate::plan::{Plan, host_cpus};
 use crate::study::{
-    ArmId, Interrupt, Progress, ProgressSink, RunContext, RunEvent, SeedResult, StudyError,
-    TooShort,
+    ArmId, Interrupt, Progress, ProgressSink, RunContext, SeedResult, StudyError, TooShort,
 };
 use crate::timelines::Timelines;
 
@@ -66,78 +67,77 @@ struct Job {
     seed: u64,
 }
 
-/// The jobs that were not started yet, and the host time of finished ones.
-struct Queue {
-    /// Indices into the list of all jobs.
-    left: Vec<usize>,
-    took: BTreeMap<ArmId, Duration>,
-    on: Target,
-}
-
-impl Queue {
-    fn new(jobs: usize, on: Target) -> Self {
-        Self { left: (0..jobs).collect(), took: BTreeMap::new(), on }
-    }
-    /// Returns the next job. On the simulated machine this is a job of the arm whose last run took
-    /// longest, so that no long job starts last. Among arms that have not run yet, and on real
-    /// machines, it is the first job.
-    fn next(&mut self, jobs: &[Job]) -> Option<usize> {
-        let cost = |&run: &usize| match self.on {
-            Target::Sim => self.took.get(&jobs[run].arm).copied().unwrap_or(Duration::MAX),
-            Target::Threads | Target::Linux => Duration::MAX,
-        };
-        let longest = self.left.iter().map(cost).max()?;
-        let at = self.left.iter().position(|run| cost(run) == longest)?;
-        Some(self.left.remove(at))
-    }
-    fn done(&mut self, arm: ArmId, took: Duration) {
-        self.took.insert(arm, took);
-    }
-}
-
 type JobResult = Option<Result<SeedResult, StudyError>>;
 
-/// Executes all arms and seeds of a plan and assembles their document.
-///
-/// On the simulated machine, as many runs execute concurrently as the host has CPUs, and those of
-/// the slowest arm start first. On real machines runs execute one at a time, and the arms alternate
-/// (A B A B), so that slow changes of the host affect all arms alike. Results do not depend on
-/// concurrency. A run that fails does not affect others: the document names it and has the results
-/// of the others. If all runs fail, there is no document.
+/// Executes all arms and seeds of a plan and assembles their document, as [`execute_each`] does.
 pub fn execute(
     plan: &Plan,
     interrupt: &Interrupt,
     sink: &Arc<dyn ProgressSink>,
 ) -> Result<Document, RunError> {
-    let job = |seed: u64| plan.arms.iter().map(move |&arm| Job { arm, seed });
-    let jobs: Vec<Job> = plan.seeds.iter().flat_map(|&seed| job(seed)).collect();
-    let outcomes: Mutex<Vec<JobResult>> = Mutex::new(jobs.iter().map(|_| None).collect());
-    let queue = Mutex::new(Queue::new(jobs.len(), plan.on));
-    // A poisoned lock still protects a consistent queue, because each change is one step.
-    let queue = || queue.lock().unwrap_or_else(PoisonError::into_inner);
-    let worker = || {
-        while !interrupt.is_set() {
-            let Some(run) = queue().next(&jobs) else { break };
-            let (job, begin) = (jobs[run], Instant::now());
-            sink.event(RunEvent::Started { run, arm: job.arm, seed: job.seed });
-            let outcome = run_one(plan, job, interrupt, Progress::new(Arc::clone(sink), run));
-            queue().done(job.arm, begin.elapsed());
-            if outcome.is_ok() {
-                sink.event(RunEvent::Finished { run });
-            }
-            // A poisoned lock still protects consistent outcomes: each is stored in one step.
-            let mut outcomes = outcomes.lock().unwrap_or_else(PoisonError::into_inner);
-            outcomes[run] = Some(outcome);
-        }
-    };
+    let watch = |_| Arc::clone(sink);
+    let only =
+        execute_each(slice::from_ref(plan), interrupt, &watch, |_, of| ControlFlow::Break(of));
+    only.break_value().expect("the only plan has a result")
+}
+
+/// Executes plans and passes the document of each to `each`, with its place, in their order.
+///
+/// On the simulated machine, as many runs execute concurrently as the host has CPUs. Within a plan,
+/// those of the slowest arm start first, and runs of the next plan start while its last ones are in
+/// progress, if the host has the memory for that. On real machines runs execute one at a time, and
+/// the arms alternate (A B A B), so that slow changes of the host affect all arms alike. Results do
+/// not depend on concurrency. A run that fails does not affect others: the document names it and
+/// has the results of the others. If all runs of a plan fail, it has no document.
+///
+/// `watch` returns the receiver of a plan's progress when the plans before it are complete. It is
+/// dropped before the document is passed on. If `each` breaks, the runs in progress are
+/// interrupted.
+pub fn execute_each<B>(
+    plans: &[Plan],
+    interrupt: &Interrupt,
+    watch: &dyn Fn(usize) -> Arc<dyn ProgressSink>,
+    mut each: impl FnMut(usize, Result<Document, RunError>) -> ControlFlow<B>,
+) -> ControlFlow<B> {
+    let simulated = plans.iter().all(|plan| plan.on == Target::Sim);
+    let size = if simulated && fit_together(plans) { plans.len().max(1) } else { 1 };
+    for (number, together) in plans.chunks(size).enumerate() {
+        let first = number * size;
+        let watch = |place| watch(first + place);
+        execute_pool(together, interrupt, &watch, |at, of| each(first + at, of))?;
+    }
+    ControlFlow::Continue(())
+}
+
+/// Executes plans whose runs overlap, or one on a real machine.
+fn execute_pool<B>(
+    plans: &[Plan],
+    interrupt: &Interrupt,
+    watch: &dyn Fn(usize) -> Arc<dyn ProgressSink>,
+    mut each: impl FnMut(usize, Result<Document, RunError>) -> ControlFlow<B>,
+) -> ControlFlow<B> {
+    let pool = Pool::new(plans, interrupt);
+    let runs: usize = plans.iter().map(Plan::runs).sum();
+    let simulated = plans.iter().all(|plan| plan.on == Target::Sim);
     thread::scope(|scope| {
-        for _ in 1..plan.at_once() {
-            scope.spawn(worker);
+        for _ in 0..if simulated { host_cpus().min(runs) } else { 0 } {
+            scope.spawn(|| pool.work());
         }
-        worker();
-    });
-    let outcomes = outcomes.into_inner().unwrap_or_else(PoisonError::into_inner);
-    document(plan, &jobs, outcomes, interrupt)
+        for (place, plan) in plans.iter().enumerate() {
+            pool.show(place, watch(place));
+            if !simulated {
+                // On this thread: processes of a run end with the thread that has started them.
+                pool.work();
+            }
+            let (jobs, outcomes) = pool.wait(place);
+            let flow = each(place, document(plan, &jobs, outcomes, interrupt));
+            if flow.is_break() && place + 1 < plans.len() {
+                interrupt.set();
+            }
+            flow?;
+        }
+        ControlFlow::Continue(())
+    })
 }
 
 /// Runs one arm with one seed, without concurrent runs.
@@ -238,36 +238,4 @@ fn document(
         why: why.to_string(),
     });
     Ok(assemble::document(plan, &results, failures.collect()))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Returns the order in which three seeds of two arms run if the second arm takes longer.
-    fn order(on: Target) -> Vec<(usize, u64)> {
-        let arms = |seed| [0, 1].map(|arm| Job { arm: ArmId(arm), seed });
-        let jobs: Vec<Job> = (1..=3).flat_map(arms).collect();
-        let mut queue = Queue::new(jobs.len(), on);
-        let next = || {
-            let job = jobs[queue.next(&jobs)?];
-            queue.done(job.arm, Duration::from_secs(1 + job.arm.0 as u64));
-            Some((job.arm.0, job.seed))
-        };
-        std::iter::from_fn(next).collect()
-    }
-
-    #[test]
-    fn simulated_runs_that_take_long_are_not_left_for_the_end() {
-        assert_eq!(order(Target::Sim), [(0, 1), (1, 1), (1, 2), (1, 3), (0, 2), (0, 3)]);
-    }
-
-    #[test]
-    fn on_real_machines_arms_take_turns() {
-        let turns = [(0, 1), (1, 1), (0, 2), (1, 2), (0, 3), (1, 3)];
-        assert_eq!(
-            (order(Target::Threads), order(Target::Linux)),
-            (turns.to_vec(), turns.to_vec())
-        );
-    }
 }

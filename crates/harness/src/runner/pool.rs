@@ -1,0 +1,221 @@
+//! The jobs of several plans and their outcomes.
+//!
+//! Workers take jobs of the first plan that has any left. While its last ones run, other workers
+//! begin with the next plan. One thread waits for each plan in turn.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use mmscale_document::Target;
+
+use super::{Job, JobResult, run_one};
+use crate::plan::Plan;
+use crate::study::{ArmId, Interrupt, Progress, ProgressSink, RunEvent};
+
+/// The jobs that were not started yet, and the host time of finished ones.
+struct Queue {
+    /// Indices into the list of all jobs.
+    left: Vec<usize>,
+    took: BTreeMap<ArmId, Duration>,
+    on: Target,
+}
+
+impl Queue {
+    fn new(jobs: usize, on: Target) -> Self {
+        Self { left: (0..jobs).collect(), took: BTreeMap::new(), on }
+    }
+    /// Returns the next job. On the simulated machine this is a job of the arm whose last run took
+    /// longest, so that no long job starts last. Among arms that have not run yet, and on real
+    /// machines, it is the first job.
+    fn next(&mut self, jobs: &[Job]) -> Option<usize> {
+        let cost = |&run: &usize| match self.on {
+            Target::Sim => self.took.get(&jobs[run].arm).copied().unwrap_or(Duration::MAX),
+            Target::Threads | Target::Linux => Duration::MAX,
+        };
+        let longest = self.left.iter().map(cost).max()?;
+        let at = self.left.iter().position(|run| cost(run) == longest)?;
+        Some(self.left.remove(at))
+    }
+    fn done(&mut self, arm: ArmId, took: Duration) {
+        self.took.insert(arm, took);
+    }
+}
+
+/// The progress of a plan. It is held back until the plans before it are complete.
+struct Held(Mutex<Shown>);
+
+enum Shown {
+    /// Plans before it run; the events so far.
+    Later(Vec<RunEvent>),
+    Now(Arc<dyn ProgressSink>),
+    /// The plan is complete.
+    Over,
+}
+
+impl Held {
+    /// Passes all events on to `sink`, first those so far.
+    fn show(&self, sink: Arc<dyn ProgressSink>) {
+        let mut shown = self.lock();
+        if let Shown::Later(events) = &*shown {
+            events.iter().for_each(|&event| sink.event(event));
+        }
+        *shown = Shown::Now(sink);
+    }
+    fn end(&self) {
+        *self.lock() = Shown::Over;
+    }
+    fn lock(&self) -> MutexGuard<'_, Shown> {
+        // A poisoned lock still protects a consistent state: each change is one step.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl ProgressSink for Held {
+    fn event(&self, event: RunEvent) {
+        match (&mut *self.lock(), event) {
+            (Shown::Now(sink), event) => sink.event(event),
+            (Shown::Over, _) | (Shown::Later(_), RunEvent::Advanced { .. }) => {}
+            (Shown::Later(events), event) => events.push(event),
+        }
+    }
+}
+
+/// A plan and what its jobs gave so far.
+struct Work<'a> {
+    plan: &'a Plan,
+    jobs: Vec<Job>,
+    queue: Queue,
+    running: usize,
+    outcomes: Vec<JobResult>,
+    progress: Arc<Held>,
+}
+
+impl<'a> Work<'a> {
+    fn new(plan: &'a Plan) -> Self {
+        let job = |seed: u64| plan.arms.iter().map(move |&arm| Job { arm, seed });
+        let jobs: Vec<Job> = plan.seeds.iter().flat_map(|&seed| job(seed)).collect();
+        Self {
+            plan,
+            queue: Queue::new(jobs.len(), plan.on),
+            running: 0,
+            outcomes: jobs.iter().map(|_| None).collect(),
+            progress: Arc::new(Held(Mutex::new(Shown::Later(Vec::new())))),
+            jobs,
+        }
+    }
+}
+
+/// All jobs of some plans.
+pub(super) struct Pool<'a> {
+    work: Mutex<Vec<Work<'a>>>,
+    /// A job has ended, or no more jobs start.
+    changed: Condvar,
+    interrupt: &'a Interrupt,
+}
+
+/// A job that a worker has taken.
+struct Taken<'a> {
+    /// The place of its plan.
+    place: usize,
+    /// The number of the job in its plan.
+    run: usize,
+    plan: &'a Plan,
+    job: Job,
+    progress: Arc<Held>,
+}
+
+impl<'a> Pool<'a> {
+    pub(super) fn new(plans: &'a [Plan], interrupt: &'a Interrupt) -> Self {
+        let work = Mutex::new(plans.iter().map(Work::new).collect());
+        Self { work, changed: Condvar::new(), interrupt }
+    }
+
+    /// Passes the progress of a plan on to `sink`.
+    pub(super) fn show(&self, place: usize, sink: Arc<dyn ProgressSink>) {
+        self.lock()[place].progress.show(sink);
+    }
+
+    /// Runs jobs until none is left or the call is interrupted.
+    pub(super) fn work(&self) {
+        while let Some(taken) = self.take() {
+            let Taken { place, run, plan, job, progress } = taken;
+            let sink: Arc<dyn ProgressSink> = progress;
+            let begin = Instant::now();
+            sink.event(RunEvent::Started { run, arm: job.arm, seed: job.seed });
+            let outcome = run_one(plan, job, self.interrupt, Progress::new(Arc::clone(&sink), run));
+            if outcome.is_ok() {
+                sink.event(RunEvent::Finished { run });
+            }
+            let work = &mut self.lock()[place];
+            work.queue.done(job.arm, begin.elapsed());
+            work.running -= 1;
+            work.outcomes[run] = Some(outcome);
+            self.changed.notify_all();
+        }
+        self.changed.notify_all();
+    }
+
+    fn take(&self) -> Option<Taken<'a>> {
+        let mut work = self.lock();
+        if self.interrupt.is_set() {
+            return None;
+        }
+        work.iter_mut().enumerate().find_map(|(place, work)| {
+            let run = work.queue.next(&work.jobs)?;
+            work.running += 1;
+            let progress = Arc::clone(&work.progress);
+            Some(Taken { place, run, plan: work.plan, job: work.jobs[run], progress })
+        })
+    }
+
+    /// Waits until all jobs of a plan have ended, or until no more of them start. Returns them with
+    /// what they gave.
+    pub(super) fn wait(&self, place: usize) -> (Vec<Job>, Vec<JobResult>) {
+        let is_open = |work: &mut Vec<Work<'a>>| {
+            let of = &work[place];
+            of.running > 0 || !of.queue.left.is_empty() && !self.interrupt.is_set()
+        };
+        let mut work =
+            (self.changed.wait_while(self.lock(), is_open)).unwrap_or_else(PoisonError::into_inner);
+        work[place].progress.end();
+        (std::mem::take(&mut work[place].jobs), std::mem::take(&mut work[place].outcomes))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Work<'a>>> {
+        // A poisoned lock still protects consistent jobs: each change is one step.
+        self.work.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns the order in which three seeds of two arms run if the second arm takes longer.
+    fn order(on: Target) -> Vec<(usize, u64)> {
+        let arms = |seed| [0, 1].map(|arm| Job { arm: ArmId(arm), seed });
+        let jobs: Vec<Job> = (1..=3).flat_map(arms).collect();
+        let mut queue = Queue::new(jobs.len(), on);
+        let next = || {
+            let job = jobs[queue.next(&jobs)?];
+            queue.done(job.arm, Duration::from_secs(1 + job.arm.0 as u64));
+            Some((job.arm.0, job.seed))
+        };
+        std::iter::from_fn(next).collect()
+    }
+
+    #[test]
+    fn simulated_runs_that_take_long_are_not_left_for_the_end() {
+        assert_eq!(order(Target::Sim), [(0, 1), (1, 1), (1, 2), (1, 3), (0, 2), (0, 3)]);
+    }
+
+    #[test]
+    fn on_real_machines_arms_take_turns() {
+        let turns = [(0, 1), (1, 1), (0, 2), (1, 2), (0, 3), (1, 3)];
+        assert_eq!(
+            (order(Target::Threads), order(Target::Linux)),
+            (turns.to_vec(), turns.to_vec())
+        );
+    }
+}
