@@ -55,16 +55,29 @@ impl<'a> Scratch<'a> {
                 let _ = fs::remove_file(scratch.root.join(old));
             }
         }
-        for file in listed.iter().filter(|file| root.join(file).is_file()) {
-            let bytes = fs::read(root.join(file)).map_err(|why| format!("{file}: {why}"))?;
+        for file in listed.iter().filter(|file| root.join(file).exists()) {
             // `weave` writes the woven sources, and leaves an unchanged one untouched.
             if !scratch.originals.contains_key(*file) {
-                scratch.write(file, &bytes)?;
+                scratch.copy(root, file)?;
             }
         }
         fs::write(&had, listed.into_iter().collect::<Vec<_>>().join("\n"))
             .map_err(|why| format!("{}: {why}", had.display()))?;
         Ok(scratch)
+    }
+    /// Copies a file, or a link to a folder, of which `git` lists no more than the link.
+    fn copy(&self, root: &Path, file: &str) -> Result<(), String> {
+        let told = |why: std::io::Error| format!("{file}: {why}");
+        let (from, to) = (root.join(file), self.root.join(file));
+        if from.is_file() {
+            return self.write(file, &fs::read(from).map_err(told)?);
+        }
+        if to.exists() {
+            return Ok(());
+        }
+        let parent = to.parent().map_or(Ok(()), fs::create_dir_all);
+        let link = parent.and_then(|()| fs::read_link(from));
+        link.and_then(|link| std::os::unix::fs::symlink(link, to)).map_err(told)
     }
     /// Writes a file of the copy, unless it has this content.
     fn write(&self, file: &str, bytes: &[u8]) -> Result<(), String> {
@@ -210,4 +223,29 @@ fn blamed(woven: &BTreeMap<&str, Woven>, objections: &[Objection]) -> BTreeSet<u
         })
     });
     around.min_by_key(|switch| switch.whole.len()).map(|switch| switch.id).into_iter().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_copy_has_the_files_behind_links_to_folders() {
+        let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        fs::create_dir_all(from.path().join("machines")).unwrap();
+        fs::create_dir_all(from.path().join("crates")).unwrap();
+        fs::write(from.path().join("machines/one.toml"), "cpus = 1").unwrap();
+        std::os::unix::fs::symlink("../machines", from.path().join("crates/machines")).unwrap();
+        let root = to.path().to_owned();
+        let (originals, target) = (BTreeMap::new(), root.join("build"));
+        let scratch = Scratch { root, originals, target, sample: &[] };
+        // The second time everything is there.
+        for _ in 0..2 {
+            for file in ["machines/one.toml", "crates/machines"] {
+                scratch.copy(from.path(), file).unwrap();
+            }
+        }
+        let copied = fs::read_to_string(to.path().join("crates/machines/one.toml")).unwrap();
+        assert_eq!(copied, "cpus = 1");
+    }
 }
