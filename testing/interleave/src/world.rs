@@ -39,6 +39,8 @@ pub(crate) struct CpuState {
     pub(crate) pending: Vec<Ipi>,
     /// Whether the task runs and is not parked.
     pub(crate) runs: bool,
+    /// Whether the task was unparked and has not parked since.
+    woken: bool,
     pub(crate) tlb: SoftTlb,
     /// Requests to the swap device that have finished.
     pub(crate) finished: Vec<IoDone>,
@@ -216,7 +218,14 @@ pub(crate) fn park() {
     on_here(|cpu| assert!(cpu.preempt == 0 && cpu.irqs_on, "parked while atomic"));
     idle(true);
     thread::yield_now();
-    thread::park();
+    loop {
+        thread::park();
+        if on_here(|cpu| core::mem::take(&mut cpu.woken)) {
+            break;
+        }
+        // An interrupt wakes the CPU and not its task.
+        deliver();
+    }
     open_inbox();
     idle(false);
     deliver();
@@ -235,7 +244,13 @@ fn idle(idle: bool) {
 
 pub(crate) fn unpark(task: usize) {
     fill_inbox(task);
-    let thread = with(|w| w.cpus.borrow().get(task).and_then(|cpu| cpu.thread.clone()));
+    with(|w| w.cpus.borrow_mut().get_mut(task).map(|cpu| cpu.woken = cpu.thread.is_some()));
+    wake(task);
+}
+
+/// Wakes a CPU that is idle.
+fn wake(cpu: usize) {
+    let thread = with(|w| w.cpus.borrow().get(cpu).and_then(|cpu| cpu.thread.clone()));
     if let Some(thread) = thread {
         thread.unpark();
     }
@@ -262,6 +277,7 @@ pub fn run(cpus: usize, make: impl FnOnce() -> (Option<Arc<dyn Hooks>>, Vec<CpuB
         need_resched: false,
         pending: Vec::new(),
         runs: true,
+        woken: false,
         tlb: SoftTlb::EMPTY,
         finished: Vec::new(),
         thread: None,
@@ -321,17 +337,16 @@ fn have_all_ended() -> bool {
     with(|w| w.cpus.borrow().iter().all(|cpu| cpu.ended))
 }
 
-/// Sends an interrupt to a CPU. It wakes one whose body has ended: other CPUs may wait for its
-/// answer.
+/// Sends an interrupt to a CPU. It wakes one that is idle: other CPUs may wait for its answer.
 pub(crate) fn send(cpu: usize, reason: Ipi) {
     fill_inbox(cpu);
-    let ended = with(|w| {
+    let idle = with(|w| {
         let target = &mut w.cpus.borrow_mut()[cpu];
         target.pending.push(reason);
-        target.ended
+        !target.runs
     });
-    if ended {
-        unpark(cpu);
+    if idle {
+        wake(cpu);
     }
 }
 

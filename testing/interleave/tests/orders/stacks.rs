@@ -9,7 +9,7 @@ use mmscale_mm::smp::{CallPolicy, SmpConfig};
 use mmscale_mm::stack::{Stack, StackConfig, Stacks};
 use mmscale_mm::tlb::Tlb;
 use mmscale_mm::work::{Work, WorkItem};
-use std::sync::atomic::Ordering::SeqCst;
+use std::sync::atomic::Ordering::{Acquire, Release, SeqCst};
 use std::sync::{Arc, Mutex};
 
 const FRAMES: u32 = 1024;
@@ -26,6 +26,8 @@ struct World {
     stacks: Stacks<Model>,
     /// Stacks of tasks that move to CPU 0 to end there. The lock is no point of the schedule.
     on_the_way: Mutex<Vec<Stack>>,
+    /// The tasks that have moved. It orders what a task did before and after, as a run queue does.
+    moved: <Model as Cpu>::AtomicU32,
     /// Steps that the other CPUs have done.
     done: <Model as Cpu>::AtomicU32,
 }
@@ -58,6 +60,7 @@ impl World {
             work,
             stacks: Stacks::new(StackConfig::Mapped { lazy_max_pages: Some(0) }),
             on_the_way: Mutex::new(Vec::new()),
+            moved: Atomic::new(0),
             done: Atomic::new(0),
         }
     }
@@ -77,13 +80,18 @@ impl World {
     /// Starts a task here; it moves to CPU 0.
     fn begin(&self, stack: Stack) {
         self.stacks.enter(self.on(), &stack);
+        self.moved.fetch_add(1, Release);
         self.on_the_way.lock().expect("no panic").push(stack);
     }
     /// Ends the task that has moved here.
     fn end_one(&self) {
         // In a statement of its own, so that the list is unlocked when the task ends.
         let arrived = self.on_the_way.lock().expect("no panic").pop();
-        arrived.into_iter().for_each(|stack| self.stacks.leave(self.on(), stack));
+        if let Some(stack) = arrived {
+            // A read-modify-write sees the last value: that of `begin`.
+            self.moved.fetch_add(0, Acquire);
+            self.stacks.leave(self.on(), stack);
+        }
     }
     fn run(&self, item: WorkItem) {
         match item {
