@@ -50,6 +50,22 @@ fn the_live_kernel_is_stock() {
     assert_eq!(["stock", "posted", "requests", "all"].map(live), [true, false, false, false]);
 }
 
+/// All CPUs flush at the same time. With `requests` they share interrupts, and sleep for different
+/// CPUs: when all slept for the lowest one, its queue's lock made them slower than `stock`.
+#[test]
+fn flushes_of_all_cpus_are_faster_when_they_share_interrupts() {
+    let request = Request {
+        arms: vec!["stock".into(), "requests".into()],
+        seeds: Some(1),
+        ..request(&["workload=flush", "noise=off", "flush_ms=2", "cpus=72"])
+    };
+    let document = shipped::run(&request);
+    let [stock, requests] = &document.arms[..] else { panic!("two arms") };
+    let calls_per_s = |arm| mean(arm, "calls_per_s");
+    let (before, after) = (calls_per_s(stock), calls_per_s(requests));
+    assert!(after > 1.5 * before, "{before} {after}");
+}
+
 const WORKERS: [usize; 4] = [0, 3, 8, 11];
 
 #[test]

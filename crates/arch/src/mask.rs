@@ -55,10 +55,32 @@ impl CpuMask {
             })
         })
     }
+    /// The CPUs of the set: those after `cpu`, then the lower ones and `cpu` itself
+    /// (`for_each_cpu_wrap`).
+    #[inline]
+    pub fn iter_after(&self, cpu: CpuId) -> impl Iterator<Item = CpuId> + '_ {
+        let is_after = move |other: &CpuId| *other > cpu;
+        self.iter().filter(is_after).chain(self.iter().filter(move |other| !is_after(other)))
+    }
 }
 
 impl core::fmt::Debug for CpuMask {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.debug_set().entries(self.iter().map(CpuId::index)).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_round_begins_after_a_cpu_and_ends_with_it() {
+        let mut mask = CpuMask::EMPTY;
+        [1, 5, 64, 130].map(|cpu| mask.insert(CpuId::new(cpu)));
+        let round = |cpu| mask.iter_after(CpuId::new(cpu)).map(CpuId::index).collect::<Vec<_>>();
+        assert_eq!(round(5), [64, 130, 1, 5]);
+        assert_eq!(round(0), [1, 5, 64, 130]);
+        assert_eq!(round(200), [1, 5, 64, 130]);
     }
 }

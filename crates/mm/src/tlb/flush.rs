@@ -157,9 +157,11 @@ impl<A: Machine> Tlb<A> {
         });
         behind
     }
-    /// Waits until no CPU of `cpus` is behind.
+    /// Waits until no CPU of `cpus` is behind. Each CPU begins with the one after it: otherwise
+    /// all that flush together would sleep for the same one, in one queue.
     pub(super) fn wait_for_all(&self, asid: Asid, generation: u64, cpus: &CpuMask, wait: Wait) {
-        let mut behind = cpus.iter().filter(|&cpu| self.is_behind(cpu, asid, generation));
+        let is_behind = |&cpu: &CpuId| self.is_behind(cpu, asid, generation);
+        let mut behind = cpus.iter_after(A::cpu()).filter(is_behind);
         let Some(first) = behind.next() else { return };
         let _span = Span::<A>::enter(Func::CsdLockWait);
         let mut watch = Watch::<A>::begin(self.smp.config(), A::cpu(), CallFunc::FlushToCurrentGen);
