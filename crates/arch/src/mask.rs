@@ -73,11 +73,12 @@ impl core::fmt::Debug for CpuMask {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::vec::Vec;
 
     #[test]
     fn a_round_begins_after_a_cpu_and_ends_with_it() {
         let mut mask = CpuMask::EMPTY;
-        [1, 5, 64, 130].map(|cpu| mask.insert(CpuId::new(cpu)));
+        [1, 5, 64, 130].into_iter().for_each(|cpu| mask.insert(CpuId::new(cpu)));
         let round = |cpu| mask.iter_after(CpuId::new(cpu)).map(CpuId::index).collect::<Vec<_>>();
         assert_eq!(round(5), [64, 130, 1, 5]);
         assert_eq!(round(0), [1, 5, 64, 130]);
