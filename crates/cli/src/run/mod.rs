@@ -36,6 +36,11 @@ pub(crate) fn run(registry: Registry, origin: Origin, args: &RunArgs) -> Result<
         interrupt::on_signals(grace).context("cannot watch for Ctrl-C").map_err(Failure::Run)?;
     let plans = plan(registry, &request)?;
     fits_host(&plans)?;
+    if !args.only.is_empty() && plans.len() > 1 && results::is_together(args) && !args.details {
+        let what = "--only chooses lines of a single run, and this call shows several side by \
+                    side: add --details, or use --format csv";
+        return Err(Failure::Call(anyhow::anyhow!(what)));
+    }
     let robust = Robust::of(registry, args, &request, &plans)?;
     let names = stems(&plans);
     let folder = destination(args, &names)?;

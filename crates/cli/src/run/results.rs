@@ -164,7 +164,7 @@ fn show(
 }
 
 /// Returns whether several documents are shown together, at the end of a call.
-fn is_together(args: &RunArgs) -> bool {
+pub(super) fn is_together(args: &RunArgs) -> bool {
     matches!(args.format, RunFormat::Text | RunFormat::Md)
 }
 

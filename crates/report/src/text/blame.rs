@@ -59,7 +59,8 @@ fn of_arm(arm: &ArmRecord, notes: &Notes<'_>) -> Vec<String> {
         lines.push(format!("{share:>6} {:>9}  {others} others", scaled(rest as f64, "ns")));
     }
     if lines.is_empty() {
-        lines.push("  no waits".to_owned());
+        let none = if arm.blame.is_empty() { "  no waits" } else { "  no waits of that name" };
+        lines.push(none.to_owned());
     }
     lines.extend(by_lock(arm, notes));
     lines.extend(by_operation(arm, notes));
