@@ -8,7 +8,7 @@ mod case;
 mod draw;
 mod verdict;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
@@ -19,13 +19,13 @@ use draw::Menu;
 use verdict::{Binaries, Verdict};
 
 pub(crate) const USAGE: &str = "usage:
-  cargo xtask differ [--for TIME | --cases N] [--seed N] [--quick]
+  cargo xtask differ [--for TIME | --cases N] [--seed N] [--program FILE]
 
-  --for TIME  how long: 90s, 10m, 2h; 10m if nothing is given
-  --cases N   how many cases instead
-  --seed N    which cases: the same seed, the same cases; 1 if not given
-  --quick     the development build alone, which has assertions: only the two
-              schedules are compared";
+  --for TIME      how long: 90s, 10m, 2h; 10m if nothing is given
+  --cases N       how many cases instead
+  --seed N        which cases: the same seed, the same cases; 1 if not given
+  --program FILE  this build of mmscale alone, which has assertions; nothing is
+                  built, and only the two schedules are compared";
 
 /// One in this many cases also runs in the build with assertions, which is slower.
 const ASSERTED_EVERY: u64 = 8;
@@ -40,8 +40,8 @@ enum End {
 struct DifferArgs {
     end: End,
     seed: u64,
-    /// Whether only the development build runs.
-    quick: bool,
+    /// A build with assertions, if it alone runs.
+    program: Option<PathBuf>,
 }
 
 /// Counts of verdicts.
@@ -91,7 +91,7 @@ pub fn run(root: &Path, args: &[&str]) -> Result<String, String> {
         return Ok(USAGE.to_owned());
     }
     let asked = parse(args)?;
-    let binaries = Binaries::build(root, asked.quick)?;
+    let binaries = Binaries::of(root, asked.program.as_deref())?;
     let menu = Menu::read(&binaries)?;
     let (tally, next, stop) = (VerdictCounts::default(), AtomicU64::new(0), AtomicBool::new(false));
     let found: Mutex<Option<(Case, String)>> = Mutex::new(None);
@@ -106,9 +106,9 @@ pub fn run(root: &Path, args: &[&str]) -> Result<String, String> {
                 return;
             }
             let case = menu.draw(asked.seed, number);
-            let asserted = !asked.quick && number.is_multiple_of(ASSERTED_EVERY);
+            let asserted = asked.program.is_none() && number.is_multiple_of(ASSERTED_EVERY);
             let verdict = verdict::of(&binaries, &case, asserted);
-            tally.count(&verdict, asserted || asked.quick);
+            tally.count(&verdict, asserted || asked.program.is_some());
             if number > 0 && number.is_multiple_of(100) {
                 eprintln!("differ: {}", tally.text());
             }
@@ -149,13 +149,9 @@ fn report(binaries: &Binaries, case: &Case, what: &str, tally: &VerdictCounts) -
 
 fn parse(args: &[&str]) -> Result<DifferArgs, String> {
     let wrong = |what: String| format!("{what}\n{USAGE}");
-    let mut asked = DifferArgs { end: after("10m").map_err(wrong)?, seed: 1, quick: false };
+    let mut asked = DifferArgs { end: after("10m").map_err(wrong)?, seed: 1, program: None };
     let mut args = args.iter();
     while let Some(&arg) = args.next() {
-        if arg == "--quick" {
-            asked.quick = true;
-            continue;
-        }
         let value = args.next().ok_or_else(|| wrong(format!("{arg} needs a value")))?;
         let whole =
             || value.parse::<u64>().map_err(|_| wrong(format!("{arg} {value}: not a number")));
@@ -163,6 +159,7 @@ fn parse(args: &[&str]) -> Result<DifferArgs, String> {
             "--for" => asked.end = after(value).map_err(wrong)?,
             "--cases" => asked.end = End::After(whole()?),
             "--seed" => asked.seed = whole()?,
+            "--program" => asked.program = Some(value.into()),
             _ => return Err(wrong(format!("unknown option {arg}"))),
         }
     }
@@ -197,8 +194,8 @@ mod tests {
             assert!(error.contains("cargo xtask differ [--for"), "{error}");
         }
         let plain = parse(&["--cases", "3"]);
-        assert!(matches!(plain, Ok(DifferArgs { end: End::After(3), seed: 1, quick: false })));
-        let quick = parse(&["--quick", "--seed", "4", "--cases", "3"]);
-        assert!(matches!(quick, Ok(DifferArgs { end: End::After(3), seed: 4, quick: true })));
+        assert!(matches!(plain, Ok(DifferArgs { end: End::After(3), seed: 1, program: None })));
+        let given = parse(&["--program", "there", "--seed", "4", "--cases", "3"]).unwrap();
+        assert_eq!((given.program, given.seed), (Some("there".into()), 4));
     }
 }

@@ -37,12 +37,12 @@ pub(crate) struct Binaries {
 }
 
 impl Binaries {
-    /// Builds both; `quick`: the one with assertions alone, which is then used for both.
-    pub(crate) fn build(root: &Path, quick: bool) -> Result<Self, String> {
+    /// Builds both, unless there is a `program` with assertions, which is then used for both.
+    pub(crate) fn of(root: &Path, program: Option<&Path>) -> Result<Self, String> {
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
         let target = target.map_or_else(|| root.join("target"), |target| root.join(target));
-        let profiles: &[&str] = if quick { &["dev"] } else { &["dev", "release"] };
+        let profiles: &[&str] = if program.is_some() { &[] } else { &["dev", "release"] };
         for profile in profiles {
             let mut command = Command::new(&cargo);
             command.current_dir(root).args(["build", "--quiet", "--package", "mmscale-cli"]);
@@ -54,12 +54,13 @@ impl Binaries {
         }
         let folder = tempfile::tempdir().map_err(|why| format!("cannot create a folder: {why}"))?;
         let copy = |profile: &str| {
-            let (from, to) = (target.join(profile).join("mmscale"), folder.path().join(profile));
-            let copied = std::fs::copy(&from, &to);
+            let built = target.join(profile).join("mmscale");
+            let (from, to) = (program.unwrap_or(&built), folder.path().join(profile));
+            let copied = std::fs::copy(from, &to);
             copied.map(|_| to).map_err(|why| format!("cannot copy {}: {why}", from.display()))
         };
         let debug = copy("debug")?;
-        let fast = if quick { debug.clone() } else { copy("release")? };
+        let fast = if program.is_some() { debug.clone() } else { copy("release")? };
         Ok(Self { fast, debug, _folder: folder })
     }
     /// Returns a command that runs the faster build.

@@ -193,6 +193,15 @@ mod tests {
     }
 
     #[test]
+    fn cpus_are_known_by_their_numbers_beyond_64_too() {
+        let cpus = (0..3).map(|_| Atomic::new(0)).collect();
+        let context = MmContext { cpus, ..MmContext::<Stepped>::new() };
+        [130, 64, 63, 0].into_iter().for_each(|cpu| context.enter(CpuId::new(cpu)));
+        context.leave(CpuId::new(63));
+        assert!(context.cpus().map(CpuId::index).eq([0, 64, 130]));
+    }
+
+    #[test]
     fn an_invalidation_is_known_by_its_generation() {
         let range = VmaRange::with_pages(Vpn::new((1 << 35) - 2048), 1024);
         let Some(range) = range else { panic!() };
