@@ -1,6 +1,7 @@
 //! Tests of executing a plan: documents, failures, interruptions.
 
 use std::ops::ControlFlow;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -213,6 +214,32 @@ fn a_plan_begins_while_the_last_runs_of_the_one_before_are_in_progress() {
     for result in results {
         assert_eq!(result.unwrap().failures, []);
     }
+}
+
+/// A receiver of progress that cannot write, for example.
+struct Broken;
+
+impl ProgressSink for Broken {
+    fn event(&self, event: RunEvent) {
+        if let RunEvent::Finished { .. } = event {
+            panic!("the receiver is broken");
+        }
+    }
+}
+
+#[test]
+fn a_worker_that_panics_ends_the_call_and_gives_no_document() {
+    let plans = both(request());
+    let mut given = vec![];
+    let call = AssertUnwindSafe(|| {
+        let watch = |_| -> Arc<dyn ProgressSink> { Arc::new(Broken) };
+        execute_each(&plans, &Interrupt::default(), &watch, |_, result| {
+            given.push(result.map_err(|why| matches!(why, RunError::Interrupted { .. })));
+            ControlFlow::<()>::Continue(())
+        })
+    });
+    assert!(catch_unwind(call).is_err());
+    assert!(given.iter().all(|result| *result == Err(true)), "{given:?}");
 }
 
 #[test]

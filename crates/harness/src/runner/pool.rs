@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use mmscale_document::Target;
@@ -140,6 +141,7 @@ impl<'a> Pool<'a> {
     pub(super) fn work(&self) {
         while let Some(taken) = self.take() {
             let Taken { place, run, plan, job, progress } = taken;
+            let _running = Running { pool: self, place };
             let sink: Arc<dyn ProgressSink> = progress;
             let begin = Instant::now();
             sink.event(RunEvent::Started { run, arm: job.arm, seed: job.seed });
@@ -149,9 +151,7 @@ impl<'a> Pool<'a> {
             }
             let work = &mut self.lock()[place];
             work.queue.done(job.arm, begin.elapsed());
-            work.running -= 1;
             work.outcomes[run] = Some(outcome);
-            self.changed.notify_all();
         }
         self.changed.notify_all();
     }
@@ -185,6 +185,23 @@ impl<'a> Pool<'a> {
     fn lock(&self) -> MutexGuard<'_, Vec<Work<'a>>> {
         // A poisoned lock still protects consistent jobs: each change is one step.
         self.work.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Held while a worker has a job. If the worker panics, no more jobs start, and the plan counts as
+/// interrupted: nobody waits for the job, or takes what is there for the whole.
+struct Running<'p, 'a> {
+    pool: &'p Pool<'a>,
+    place: usize,
+}
+
+impl Drop for Running<'_, '_> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.pool.interrupt.set();
+        }
+        self.pool.lock()[self.place].running -= 1;
+        self.pool.changed.notify_all();
     }
 }
 
