@@ -1,6 +1,6 @@
 //! Calls between CPUs: queued, taken, waited for, and refused by a CPU that stops.
 
-use mmscale_arch::{Atomic, Cpu, CpuId, Ipi};
+use mmscale_arch::{Atomic, Cpu, CpuId, Ipi, Machine as _, TaskId};
 use mmscale_interleave::{Hooks, Model, check, cpu_body, interrupt, run};
 use mmscale_mm::smp::{Call, CallFunc, CallPolicy, Here, Reached, Smp, SmpConfig, Wait};
 use std::sync::Arc;
@@ -122,4 +122,42 @@ fn a_cpu_that_stops_has_run_what_was_queued_and_gets_no_interrupt_afterwards() {
     for policy in POLICIES {
         check(1000, move || scenario(policy, Wait::Spin, Planted::Nothing, true));
     }
+}
+
+/// A CPU whose task is parked, and what arrived there.
+struct Parked {
+    interrupts: <Model as Cpu>::AtomicU32,
+    told: <Model as Cpu>::AtomicU32,
+}
+
+impl Hooks for Parked {
+    fn ipi(&self, _: Ipi) {
+        self.interrupts.fetch_add(1, SeqCst);
+        Model::unpark(TaskId::new(0));
+    }
+}
+
+/// CPU 0 sleeps until the interrupt is answered, and then wakes the task: the CPU must take it
+/// while the task is parked, and the task must not return from that.
+#[test]
+fn a_cpu_whose_task_is_parked_takes_interrupts() {
+    check(100, || {
+        let parked = Arc::new(Parked { interrupts: Atomic::new(0), told: Atomic::new(0) });
+        let (wakes, sleeps) = (Arc::clone(&parked), Arc::clone(&parked));
+        run(2, || {
+            let wakes = cpu_body(move || {
+                Model::ipi_send(CpuId::new(1), Ipi::CallFunction);
+                while wakes.interrupts.load(SeqCst) == 0 {
+                    Model::park();
+                }
+                wakes.told.store(1, SeqCst);
+                Model::unpark(TaskId::new(1));
+            });
+            let sleeps = cpu_body(move || {
+                Model::park();
+                assert_eq!(sleeps.told.load(SeqCst), 1, "an interrupt woke the task");
+            });
+            (Some(parked.clone() as Arc<dyn Hooks>), vec![wakes, sleeps])
+        });
+    });
 }
