@@ -189,7 +189,7 @@ impl<'a> Pool<'a> {
 }
 
 /// Held while a worker has a job. If the worker panics, no more jobs start, and the plan counts as
-/// interrupted: nobody waits for the job, or takes what is there for the whole.
+/// interrupted: the caller does not wait for the job, and gets no document that lacks it.
 struct Running<'p, 'a> {
     pool: &'p Pool<'a>,
     place: usize,
