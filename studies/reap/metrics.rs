@@ -244,7 +244,7 @@ pub(super) const METRICS: &[Metric<Reap>] = &[
     lower(
         "mmap_lock_spin_ns",
         "ns",
-        "CPU time spent spinning for mmap_lock, exit and reapers (claims)",
+        "CPU time spent spinning for mmap_lock, exit and reapers",
         |seen| value(spin_ns(seen)?.both()),
     ),
     lower(

@@ -86,8 +86,9 @@ fn huge_pages_are_shared_out_among_four() {
     // The bound does not count the locks that an exit shares with other tasks: no helper takes
     // them.
     assert!(wall <= 1.25 * bound, "{wall} ns, and {bound} could be");
+    // The exit spins for reapers, in all arms.
     assert!(mean(claims, "mmap_lock_spin_ns") > 0.0);
-    assert_eq!(mean(stock, "mmap_lock_spin_ns"), 0.0);
+    assert!(mean(stock, "mmap_lock_spin_ns") > 0.0);
     assert!(mean(claims, "pte_lock_wait_ns") * 5.0 < mean(stock, "pte_lock_wait_ns"));
 }
 

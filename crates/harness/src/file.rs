@@ -499,7 +499,7 @@ mod tests {
             refusal(tick, "cachs = \"blockmap\""),
             "study.toml of x, arm `a`: there is no key named `cachs`; did you mean `caches`? \
              (known: name, help, tick, lru, release, caches, high, batch, bulk, calls, broadcast, \
-             exit, unmap, gather, vma-locks, depth)"
+             exit, unmap, gather, vma-locks, rwsem, depth)"
         );
         assert_eq!(
             refusal(tick, "lru = \"lzay\""),

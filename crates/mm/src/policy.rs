@@ -17,6 +17,7 @@ use crate::mm::MmConfig;
 use crate::smp::{BroadcastPolicy, CallPolicy, GatherPolicy};
 use crate::space::{ExitPolicy, UnmapPolicy, VmaLockPolicy};
 use crate::vmstat_work::TickPolicy;
+use mmscale_arch::sync::RwsemPolicy;
 use mmscale_arch::{About, Policy};
 use mmscale_frames::page_alloc::{BatchPolicy, BulkHold, HighPolicy, PcpPolicy};
 
@@ -61,6 +62,7 @@ pub const MECHANISMS: &[Mechanism] = &[
     mechanism!(UnmapPolicy, space.unmap),
     mechanism!(GatherPolicy, smp.gather),
     mechanism!(VmaLockPolicy, space.vma_locks),
+    mechanism!(RwsemPolicy, space.rwsem),
 ];
 
 impl Mechanism {

@@ -119,6 +119,22 @@ pub const HISTORIES: &[History] = &[
         ],
     },
     History {
+        key: "rwsem",
+        first: "no-handoff",
+        steps: &[
+            step(
+                v(5, 3),
+                "readers-join",
+                "5.3: locking/rwsem: Implement lock handoff, and Enable readers spinning on writer",
+            ),
+            step(
+                v(5, 11),
+                "stock",
+                "2f06f702925b locking/rwsem: Prevent potential lock starvation",
+            ),
+        ],
+    },
+    History {
         key: "unmap",
         first: "drain",
         steps: &[step(
@@ -262,7 +278,8 @@ mod tests {
     fn each_version_has_its_own_set_of_policies() {
         let all = VERSIONS.map(|version| format!("{version} {}", set(version)));
         let expected = [
-            "5.10 high=batches,bulk=whole,broadcast=none,unmap=drain,vma-locks=none",
+            "5.10 high=batches,bulk=whole,broadcast=none,unmap=drain,vma-locks=none,\
+             rwsem=readers-join",
             "5.15 high=watermark,bulk=whole,broadcast=none,unmap=drain,vma-locks=none",
             "6.1 high=watermark,bulk=whole,broadcast=none,unmap=drain,vma-locks=none",
             "6.12 bulk=whole,broadcast=none,unmap=drain,vma-locks=faults",

@@ -1,6 +1,6 @@
 //! Sleeping locks and the queue of their spinners: which task gets a lock, step by step.
 
-use mmscale_arch::sync::{HANDOFF_AFTER_NS, Mutex, Osq, ReadGuard, RwSem, WriteGuard};
+use mmscale_arch::sync::{HANDOFF_AFTER_NS, Mutex, Osq, ReadGuard, RwSem, RwsemPolicy, WriteGuard};
 use mmscale_arch::{Cpu as _, LockClass, RawOsq as _, TaskId};
 use mmscale_stepped::{self as stepped, Stepped};
 use std::cell::{Cell, RefCell};
@@ -69,8 +69,11 @@ struct World {
 impl World {
     /// Makes a semaphore that a writer on CPU 0 holds, whose task does not run any more.
     fn boot() -> &'static Self {
+        Self::with_policy(RwsemPolicy::Stock)
+    }
+    fn with_policy(policy: RwsemPolicy) -> &'static Self {
         stepped::boot(4, 1000);
-        let sem = RwSem::new(LockClass::Rwsem, 0);
+        let sem = RwSem::with_policy(policy, LockClass::Rwsem, 0);
         let (writer, readers) = (RefCell::default(), RefCell::default());
         let world = leak(Self { sem, writer, readers, step: Cell::new(0) });
         *world.writer.borrow_mut() = Some(world.sem.write());
@@ -118,6 +121,120 @@ fn readers_steal_a_free_semaphore_until_the_first_waiter_is_promised_it() {
     assert!(!world.sem.is_promised() && !world.sem.has_waiters() && world.reads(2));
     world.reader_ends();
     stepped::assert_quiet();
+}
+
+/// Lets a reader hold the semaphore, which it releases in turn `turns` of a spinner. Turns take 1
+/// us and are counted.
+fn hold_for_turns(world: &'static World, turns: u32) -> &'static Cell<u32> {
+    let passed = leak(Cell::new(0));
+    assert!(world.reads(2));
+    stepped::on_relax(move || {
+        passed.set(passed.get() + 1);
+        stepped::advance(1_000);
+        if passed.get() == turns {
+            world.reader_ends();
+        }
+    });
+    passed
+}
+
+/// A writer spins for a reader for 10.5 us, and then sleeps.
+#[test]
+fn a_writer_spins_for_readers_and_sleeps_if_they_take_long() {
+    let world = World::boot();
+    let writer = world.writer.borrow_mut().take();
+    on(0, || drop(writer));
+    for after_a_sleep in [false, true] {
+        let passed = hold_for_turns(world, 10);
+        stepped::on_park(|| panic!("the reader released it in time"));
+        on(1, || *world.sem.write() += 1);
+        assert_eq!(passed.get(), 10);
+        if !after_a_sleep {
+            let passed = hold_for_turns(world, u32::MAX);
+            stepped::on_park(move || {
+                assert_eq!(passed.get(), 11);
+                world.reader_ends();
+            });
+            on(1, || *world.sem.write() += 1);
+        }
+    }
+    assert_eq!(world.sem.try_read().map(|count| *count), Some(3));
+    stepped::assert_quiet();
+}
+
+#[test]
+#[should_panic(expected = "the second writer sleeps without spinning")]
+fn no_writer_spins_for_readers_after_one_has_without_success() {
+    let world = World::boot();
+    let writer = world.writer.borrow_mut().take();
+    on(0, || drop(writer));
+    let passed = hold_for_turns(world, u32::MAX);
+    stepped::on_park(move || match world.step.replace(world.step.get() + 1) {
+        0 => on(3, || *world.sem.write() += 1),
+        _ if passed.get() == 11 => panic!("the second writer sleeps without spinning"),
+        _ => panic!("the second writer spun"),
+    });
+    on(1, || *world.sem.write() += 1);
+}
+
+/// Readers that overlap keep a writer out, until it runs for another reason after 4 ms.
+#[test]
+fn readers_that_join_others_hold_it_for_as_long_as_they_overlap() {
+    let world = World::with_policy(RwsemPolicy::ReadersJoin);
+    stepped::on_park(move || match world.step.replace(world.step.get() + 1) {
+        0 => {
+            let writer = world.writer.borrow_mut().take();
+            on(0, || drop(writer));
+            for _ in 0..3 {
+                assert!(world.reads(2) && world.reads(3), "another reader has it");
+                stepped::advance(HANDOFF_AFTER_NS + 1);
+                world.reader_ends();
+            }
+            // A wake-up that is not of the semaphore: now the writer looks.
+            Stepped::unpark(TaskId::new(100));
+        }
+        1 => {
+            assert!(world.sem.is_promised() && !world.reads(2));
+            (0..3).for_each(|_| world.reader_ends());
+        }
+        _ => panic!("the writer sleeps although the semaphore was promised to it"),
+    });
+    on(1, || *world.sem.write() += 1);
+    assert_eq!(world.step.get(), 2);
+    stepped::assert_quiet();
+}
+
+/// Without handoff a first waiter can be overtaken by writers for ever; readers queue.
+#[test]
+fn without_handoff_only_writers_overtake_and_never_stop() {
+    let world = World::with_policy(RwsemPolicy::NoHandoff);
+    stepped::on_park(move || {
+        let step = world.step.replace(world.step.get() + 1);
+        let writer = world.writer.borrow_mut().take();
+        on(0, || drop(writer));
+        assert!(!world.reads(2), "a writer waits");
+        stepped::advance(HANDOFF_AFTER_NS + 1);
+        assert!(!world.sem.is_promised());
+        if step < 3 {
+            *world.writer.borrow_mut() = world.sem.try_write();
+            assert!(world.writer.borrow().is_some(), "it is free");
+        }
+    });
+    on(1, || *world.sem.write() += 1);
+    assert_eq!(world.step.get(), 4);
+    stepped::assert_quiet();
+}
+
+/// A writer that does not spin for readers sleeps as soon as it finds one.
+#[test]
+fn without_handoff_writers_do_not_spin_for_readers() {
+    let world = World::with_policy(RwsemPolicy::NoHandoff);
+    let writer = world.writer.borrow_mut().take();
+    on(0, || drop(writer));
+    let passed = hold_for_turns(world, u32::MAX);
+    stepped::on_park(|| world.reader_ends());
+    on(1, || *world.sem.write() += 1);
+    assert_eq!(passed.get(), 0);
 }
 
 /// A task that was woken for a mutex and finds it taken again gets it next.

@@ -52,6 +52,8 @@ faults! {
         OsqUnlockRelaxed = "osq-unlock-relaxed", "queue_of_spinners", Quick;
         /// A writer that becomes a reader does not grant the semaphore to waiting readers.
         RwsemDowngradeWakesNone = "rwsem-downgrade-wakes-none", "left_behind", Caught;
+        /// A task tells queued readers with a relaxed store that they have a semaphore.
+        RwsemGrantRelaxed = "rwsem-grant-relaxed", "semaphore", Quick;
         /// A reader that joins the queue does not check again whether the semaphore is free.
         RwsemQueuedReaderUnchecked = "rwsem-queued-reader-unchecked", "semaphore", Quick;
         /// A reader releases a semaphore with a relaxed operation.

@@ -34,7 +34,9 @@ pub use numbers::Numbers;
 pub use once::Once;
 pub use osq::Osq;
 pub use percpu::{EachCpu, PerCpu};
-pub use rwsem::{HANDOFF_AFTER_NS, READER_SPIN_NS, READERS_AT_ONCE, ReadGuard, RwSem, WriteGuard};
+pub use rwsem::{
+    HANDOFF_AFTER_NS, READER_SPIN_NS, READERS_AT_ONCE, ReadGuard, RwSem, RwsemPolicy, WriteGuard,
+};
 pub use sparse::Sparse;
 pub use spin::{SpinGuard, SpinLock};
 pub use wait::{Completion, WaitQueue};

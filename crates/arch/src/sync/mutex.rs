@@ -109,7 +109,7 @@ impl<A: Machine, T> Mutex<A, T> {
 
     /// Spins while the owner runs. Returns whether it took the mutex.
     fn spin(&self, me: u64) -> bool {
-        spin_in_queue::<A>(&self.spinners, || {
+        spin_in_queue::<A>(&self.spinners, |_| {
             if self.steal(me) {
                 return Spin::Got;
             }
@@ -193,6 +193,9 @@ impl<A: Machine, T> Mutex<A, T> {
                 self.word.fetch_and(FLAGS, Ordering::Release);
             }
         }
+        // Not under the queue's lock, which a wake-up would hold for long. The task may have gone
+        // on already; then its next park ends early.
+        drop(queue);
         if let Some(task) = first {
             A::unpark(task);
         }

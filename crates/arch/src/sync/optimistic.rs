@@ -1,12 +1,21 @@
 //! Optimistic spinning for a sleeping lock while its owner runs.
 //!
 //! Spinners of one sleeping lock queue ([`RawOsq`]); only the CPU at the head reads the lock word
-//! and the owner. It gives up as soon as the owner sleeps; each of the others does so when it gets
-//! to the head. A CPU that must switch tasks gives up at any place in the queue. Preemption is off
-//! meanwhile, as it is in the kernel; interrupts are not.
+//! and the owner. It gives up when waiting may be long, for instance because the owner sleeps; each
+//! of the others does so when it gets to the head. A CPU that must switch tasks gives up at any
+//! place in the queue. Preemption is off meanwhile, as it is in the kernel; interrupts are not.
 
 use super::PreemptGuard;
 use crate::{Machine, RawOsq};
+
+/// Where a spinner is when it makes an attempt.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Place {
+    /// Not in the queue yet.
+    Outside,
+    /// At the head of the queue.
+    Head,
+}
 
 /// Result of one attempt of a spinner.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -20,9 +29,12 @@ pub(super) enum Spin {
 }
 
 /// Repeats `attempt` until it takes the lock or gives up; returns whether it took the lock.
-pub(super) fn spin_in_queue<A: Machine>(queue: &A::Osq, mut attempt: impl FnMut() -> Spin) -> bool {
+pub(super) fn spin_in_queue<A: Machine>(
+    queue: &A::Osq,
+    mut attempt: impl FnMut(Place) -> Spin,
+) -> bool {
     // If the first attempt gives up, so would the others: do not queue.
-    match attempt() {
+    match attempt(Place::Outside) {
         Spin::Got => return true,
         Spin::GiveUp => return false,
         Spin::Again => {}
@@ -32,7 +44,7 @@ pub(super) fn spin_in_queue<A: Machine>(queue: &A::Osq, mut attempt: impl FnMut(
         return false;
     }
     let got = loop {
-        match attempt() {
+        match attempt(Place::Head) {
             Spin::Got => break true,
             Spin::GiveUp => break false,
             Spin::Again if A::need_resched() => break false,

@@ -112,11 +112,6 @@ impl<'a, A: Machine> Change<'a, A> {
     pub(super) fn begin(space: &'a Space<A>) -> Self {
         Self { space, vmas: Some(space.lock.write()), shut: false }
     }
-    /// Like [`Change::begin`], but spins for readers first, which give way: see
-    /// [`mmscale_arch::sync::RwSem::write_after_readers`].
-    pub(super) fn begin_after_readers(space: &'a Space<A>) -> Self {
-        Self { space, vmas: Some(space.lock.write_after_readers()), shut: false }
-    }
     fn vmas(&mut self) -> &mut Vmas<A> {
         self.vmas.as_mut().expect("the change is not over")
     }

@@ -136,10 +136,7 @@ impl<A: Machine> Space<A> {
     /// Takes mmap_lock for writing, and traces how long that took.
     fn last_change(&self) -> Change<'_, A> {
         let since_ns = A::now_ns();
-        let change = match self.config.exit {
-            ExitPolicy::Claims => Change::begin_after_readers(self),
-            ExitPolicy::Stock | ExitPolicy::Posted => Change::begin(self),
-        };
+        let change = Change::begin(self);
         let ns = (A::now_ns() - since_ns).try_into().unwrap_or(u32::MAX);
         A::trace(Trace::Exit(ExitEvent::LockWait { ns }));
         change

@@ -48,7 +48,7 @@ impl<A: Machine> File<A> {
             files.push(None);
             files.len() - 1
         });
-        let mappings = RwSem::new(LockClass::IMmap, ());
+        let mappings = RwSem::with_policy(on.spaces.config().rwsem, LockClass::IMmap, ());
         let users = A::AtomicU32::new(1);
         let file = Arc::new(Self { id: FileId::new(at), cache, mappings, users });
         files[at] = Some(Arc::clone(&file));

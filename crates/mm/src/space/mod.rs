@@ -268,7 +268,7 @@ impl<A: Machine> Space<A> {
             tasks: SpinLock::new(LockClass::Other, Vec::new()),
             adjustment: A::AtomicU32::new(0),
             due_ns: AtomicU64::new(0),
-            lock: RwSem::new(LockClass::MmapLock, vmas),
+            lock: RwSem::with_policy(on.spaces.config().rwsem, LockClass::MmapLock, vmas),
         }
     }
     /// Its number.

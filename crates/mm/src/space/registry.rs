@@ -12,7 +12,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Release};
-use mmscale_arch::sync::{Inside, Numbers, Sparse, SpinLock};
+use mmscale_arch::sync::{Inside, Numbers, RwsemPolicy, Sparse, SpinLock};
 use mmscale_arch::{Asid, Atomic, LockClass, Machine, Order, Pfn};
 use mmscale_frames::frame::MigrateType;
 use mmscale_frames::page_alloc::{AllocError, FrameAllocator, Gfp};
@@ -81,6 +81,8 @@ pub struct SpaceConfig {
     pub vma_locks: VmaLockPolicy,
     /// Whether unmapping drains LRU batches first.
     pub unmap: UnmapPolicy,
+    /// How mmap_lock and the locks of the reverse map are passed on.
+    pub rwsem: RwsemPolicy,
 }
 
 impl Default for SpaceConfig {
@@ -92,6 +94,7 @@ impl Default for SpaceConfig {
             exit: ExitPolicy::default(),
             vma_locks: VmaLockPolicy::default(),
             unmap: UnmapPolicy::default(),
+            rwsem: RwsemPolicy::default(),
         }
     }
 }
@@ -169,7 +172,7 @@ impl<A: Machine> Spaces<A> {
             running: Sparse::new(TASKS_MAX),
             files: SpinLock::new(LockClass::Other, Vec::new()),
             file_slots: Sparse::new(FILES_MAX),
-            roots: Arc::new(Roots::new()),
+            roots: Arc::new(Roots::new(config.rwsem)),
             exits: A::AtomicU32::new(0),
         }
     }

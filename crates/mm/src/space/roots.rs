@@ -1,6 +1,6 @@
 //! The locks of the roots of `anon_vma`s, and the place of a VMA in the tree of one: see `links`.
 
-use mmscale_arch::sync::{Numbers, ReadGuard, RwSem, Sparse};
+use mmscale_arch::sync::{Numbers, ReadGuard, RwSem, RwsemPolicy, Sparse};
 use mmscale_arch::{LockClass, Machine, Op, planted};
 
 /// The most roots of a machine.
@@ -37,15 +37,17 @@ impl AnonChain {
 /// The locks of all roots.
 pub(super) struct Roots<A: Machine> {
     locks: Sparse<RwSem<A, ()>>,
+    policy: RwsemPolicy,
     numbers: Numbers<A>,
 }
 
 impl<A: Machine> Roots<A> {
-    pub(super) fn new() -> Self {
-        Self { locks: Sparse::new(ROOTS_MAX), numbers: Numbers::new(0..ROOTS_MAX) }
+    pub(super) fn new(policy: RwsemPolicy) -> Self {
+        Self { locks: Sparse::new(ROOTS_MAX), policy, numbers: Numbers::new(0..ROOTS_MAX) }
     }
     fn of(&self, root: RootId) -> &RwSem<A, ()> {
-        self.locks.get_or_make(root.0 as usize, |_| RwSem::new(LockClass::AnonVma, ()))
+        let make = |_| RwSem::with_policy(self.policy, LockClass::AnonVma, ());
+        self.locks.get_or_make(root.0 as usize, make)
     }
     /// Locks a root for a walk.
     pub(super) fn read(&self, root: RootId) -> ReadGuard<'_, A, ()> {

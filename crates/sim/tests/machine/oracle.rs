@@ -164,7 +164,7 @@ impl World {
                 .try_read_once(|| hold_ns.is_multiple_of(2))
                 .iter()
                 .for_each(|value| read(value)),
-            3 => *self.sem.write_after_readers() += 1,
+            3 => *self.sem.write() += 1,
             4 => {
                 let mut value = self.sem.write();
                 *value += 1;

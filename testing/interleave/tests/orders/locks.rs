@@ -160,7 +160,7 @@ fn who_spins_for_readers_or_for_a_writer_is_no_more_than_they_are() {
         let writer = |_| {
             let sem = Arc::clone(&sem);
             cpu_body(move || {
-                let mut pair = sem.write_after_readers();
+                let mut pair = sem.write();
                 pair.0 += 1;
                 nap();
                 pair.1 += 1;

@@ -5,9 +5,10 @@
 //! If a writer is at the head, it is woken and tries to take the semaphore itself.
 //!
 //! # Stealing
+//! This is how [`RwsemPolicy::Stock`] works; its other policies differ as their comments say.
 //! Between a release and the moment when the woken task runs, the semaphore is free although tasks
 //! wait for it. Two kinds of task may take it then, ahead of the queue:
-//! - a writer that spins;
+//! - a writer that spins ([`RwSem::write`]);
 //! - a reader that finds no other reader in the word. It also grants the semaphore to the readers
 //!   at the head of the queue. A reader that finds other readers queues: otherwise a constant
 //!   stream of readers, each of which overlaps with the next, would never let a writer in. (Linux
@@ -17,6 +18,13 @@
 //! semaphore stolen once more. Then `HANDOFF` is set: by the first waiter itself if it is a writer,
 //! by the task that would have granted it if it is a reader. No task takes the semaphore before the
 //! first waiter has it. So a waiter waits for at most one holder after that time.
+//!
+//! # Spinning
+//! A writer spins before it joins the queue: while a writer that runs holds the semaphore, and for
+//! a limited time while readers hold it ([`spin_for_readers_ns`]). The time begins again when a
+//! writer has held the semaphore in between. A spinner whose time is over tells all others not to
+//! spin, since readers may sleep unnoticed: `owner` has [`GAVE_UP`] until a writer takes the
+//! semaphore. Readers do not spin, as in Linux since 5.11.
 //!
 //! # The state word
 //!
@@ -59,22 +67,26 @@
 //!
 //! Ordering: each `Acquire` that takes the semaphore pairs with the `Release` of `read_done`,
 //! `write_done` and `write_to_read`. All changes of the word are read-modify-writes, so a relaxed
-//! one in between does not break the release sequence. A queued reader learns of its grant under
-//! the queue's lock, which orders it after the `Acquire` of the granting task.
+//! one in between does not break the release sequence. A queued reader learns of its grant from
+//! `granted`, whose `Release` orders it after the `Acquire` of the granting task.
+//!
+//! Tasks are woken after the queue's lock is released, as in Linux: a wake-up takes longer than all
+//! that is done under that lock.
 //!
 //! Lock order: class Rwsem; taken by tasks with preemption on and no spin lock held. Its own queue
 //! lock (class WaitQueue) is held briefly.
 
 mod guard;
+mod queue;
 
 pub use guard::{ReadGuard, WriteGuard};
 
-use super::optimistic::{Spin, spin_in_queue};
+use super::optimistic::{Place, Spin, spin_in_queue};
 use super::{PreemptGuard, SpinLock};
 use crate::{Atomic, Func, LockClass, Machine, RawOsq, Span, TaskId, planted};
-use alloc::collections::VecDeque;
 use core::cell::UnsafeCell;
 use core::sync::atomic::Ordering;
+use queue::{Queue, Ticket, ToWake, Waiter};
 
 /// A writer holds the semaphore.
 const WRITER: u64 = 1;
@@ -94,51 +106,47 @@ pub const HANDOFF_AFTER_NS: u64 = 4_000_000;
 
 /// Time in ns that a reader spins for a writer that is about to release the semaphore: as long as a
 /// writer spins for many readers.
-pub const READER_SPIN_NS: u64 = 25_000;
+pub const READER_SPIN_NS: u64 = spin_for_readers_ns(u64::MAX);
 
-/// Kind of lock for which a queued task waits.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum WaitFor {
-    Read,
-    Write,
+/// Time in ns that a writer spins while `readers` hold the semaphore: the kernel's 10 us, and half
+/// a us for each of up to 30 readers.
+const fn spin_for_readers_ns(readers: u64) -> u64 {
+    let counted = if readers < 30 { readers } else { 30 };
+    10_000 + 500 * counted
 }
 
-/// A task in the queue.
-#[derive(Clone, Copy)]
-struct Waiter {
-    task: TaskId,
-    wants: WaitFor,
-    /// When it joined.
-    since_ns: u64,
-}
+/// The owner while no writer holds the semaphore.
+const NO_WRITER: u32 = 0;
+/// The owner after a writer has spun for readers without success, until a writer takes the
+/// semaphore.
+const GAVE_UP: u32 = u32::MAX;
 
-impl Waiter {
-    /// Makes the entry of the calling task.
-    fn new<A: Machine>(wants: WaitFor) -> Self {
-        Self { task: A::current(), wants, since_ns: A::now_ns() }
+crate::policies! {
+    /// Which tasks get a semaphore ahead of its queue.
+    pub enum RwsemPolicy: "rwsem", "tasks that get mmap_lock and other rwsems ahead of the queue" {
+        /// Lets a reader that finds no other reader, and spinning writers, overtake the queue,
+        /// until its first task has waited for 4 ms.
+        Stock = "stock",
+        /// As stock, but lets readers overtake next to other readers too, unless a writer has spun
+        /// for readers without success.
+        ReadersJoin = "readers-join",
+        /// Lets only writers overtake, which spin for writers alone, without an end after 4 ms.
+        NoHandoff = "no-handoff",
     }
-    /// Whether it has waited too long.
-    fn is_overdue<A: Machine>(&self) -> bool {
-        A::now_ns() - self.since_ns > HANDOFF_AFTER_NS
-    }
-}
-
-/// The waiting tasks, the first to join at the front.
-type Queue = VecDeque<Waiter>;
-
-/// Whether a reader is at the head of the queue.
-fn reader_is_first(queue: &Queue) -> bool {
-    queue.front().is_some_and(|first| first.wants == WaitFor::Read)
 }
 
 /// A reader-writer lock around a `T` whose waiters sleep.
 pub struct RwSem<A: Machine, T> {
     count: A::AtomicU64,
-    /// The task number of the writer that holds it, plus 1; a hint for spinners.
+    /// The task number of the writer that holds it, plus 1; [`NO_WRITER`] or [`GAVE_UP`] if there
+    /// is none. A hint for spinners.
     owner: A::AtomicU32,
     spinners: A::Osq,
     queue: SpinLock<A, Queue>,
+    /// Readers with lower tickets were granted the semaphore. Changed under the queue's lock.
+    granted: A::AtomicU64,
     class: LockClass,
+    policy: RwsemPolicy,
     data: UnsafeCell<T>,
 }
 
@@ -153,14 +161,21 @@ where
 }
 
 impl<A: Machine, T> RwSem<A, T> {
-    /// A free semaphore of `class` around `data`.
+    /// A free semaphore of `class` around `data`, as in Linux.
     pub fn new(class: LockClass, data: T) -> Self {
+        Self::with_policy(RwsemPolicy::Stock, class, data)
+    }
+
+    /// A free semaphore of `class` around `data`.
+    pub fn with_policy(policy: RwsemPolicy, class: LockClass, data: T) -> Self {
         Self {
             count: A::AtomicU64::new(0),
-            owner: A::AtomicU32::new(0),
+            owner: A::AtomicU32::new(NO_WRITER),
             spinners: A::Osq::new(),
-            queue: SpinLock::new(LockClass::WaitQueue, VecDeque::with_capacity(4)),
+            queue: SpinLock::new(LockClass::WaitQueue, Queue::new()),
+            granted: A::AtomicU64::new(0),
             class,
+            policy,
             data: UnsafeCell::new(data),
         }
     }
@@ -184,17 +199,21 @@ impl<A: Machine, T> RwSem<A, T> {
             return true;
         }
         let allowed = if planted!(RwsemStealsPromised) { WAITERS | HANDOFF } else { WAITERS };
-        let steals = count & !allowed == 0;
-        if steals {
-            let mut queue = self.queue.lock_irqsave();
-            if reader_is_first(&queue) {
-                self.let_readers_in(&mut queue);
+        let steals = match self.policy {
+            RwsemPolicy::Stock => count & !allowed == 0,
+            RwsemPolicy::ReadersJoin => {
+                count & (WRITER | HANDOFF) == 0 && self.owner.load(Ordering::Relaxed) != GAVE_UP
             }
+            RwsemPolicy::NoHandoff => false,
+        };
+        if steals {
+            self.grant_to_readers();
         }
         steals
     }
 
-    /// Takes it for writing; sleeps until it is free.
+    /// Takes it for writing: spins while a writer that runs or, for a short time, readers hold it,
+    /// then sleeps until it is free.
     pub fn write(&self) -> WriteGuard<'_, A, T> {
         let since = self.lock_write();
         WriteGuard::new(self, since)
@@ -210,21 +229,6 @@ impl<A: Machine, T> RwSem<A, T> {
             self.write_slow();
         }
         Some(since)
-    }
-
-    /// Takes it for writing like [`RwSem::write`], but spins for readers too before it sleeps, as
-    /// long as the kernel does: 10 us, and half a us for each of up to 30 readers. The caller
-    /// expects that the readers run and release it soon.
-    pub fn write_after_readers(&self) -> WriteGuard<'_, A, T> {
-        let readers = (self.count.load(Ordering::Relaxed) / READER).min(30);
-        if self.steal() {
-            return WriteGuard::new(self, None);
-        }
-        let since = A::wait_clock();
-        if !self.spin_for(10_000 + 500 * readers, || self.steal()) {
-            self.lock_write();
-        }
-        WriteGuard::new(self, Some(since))
     }
 
     /// Takes it for reading once `due` returns true and no writer holds it or waits for it: spins
@@ -304,43 +308,50 @@ impl<A: Machine, T> RwSem<A, T> {
     /// Queues a reader that has added `READER` but does not hold the semaphore. Returns `true` when
     /// it does, or `false` if `over` returns true before that.
     fn read_slow(&self, over: impl Fn() -> bool) -> bool {
-        let waiter = Waiter::new::<A>(WaitFor::Read);
-        let me = waiter.task;
-        {
-            let mut queue = self.queue.lock_irqsave();
-            queue.push_back(waiter);
-            self.count.fetch_or(WAITERS, Ordering::Relaxed);
-            let left = self.count.fetch_sub(READER, Ordering::Relaxed) - READER;
-            // Check again, since other tasks may have seen the word before. A writer may have seen
-            // this reader's `READER` and gone to sleep. Or the holder has released or downgraded
-            // the semaphore and seen no `WAITERS`.
-            let readers = left & WRITER == 0 && reader_is_first(&queue);
-            if !planted!(RwsemQueuedReaderUnchecked) && (readers || left & TAKEN == 0) {
-                self.wake_first(&mut queue);
-            }
-        }
-        // The granting task removes readers from the queue, and adds `READER` for each.
-        while self.queue.lock_irqsave().iter().any(|waiter| waiter.task == me) {
+        let mut queue = self.queue.lock_irqsave();
+        let ticket = queue.join_reader::<A>();
+        self.count.fetch_or(WAITERS, Ordering::Relaxed);
+        let left = self.count.fetch_sub(READER, Ordering::Relaxed) - READER;
+        // Check again, since other tasks may have seen the word before. A writer may have seen this
+        // reader's `READER` and gone to sleep. Or the holder has released or downgraded the
+        // semaphore and seen no `WAITERS`.
+        let readers = left & WRITER == 0 && queue.reader_is_first();
+        let free = readers || left & TAKEN == 0;
+        let check = free && !planted!(RwsemQueuedReaderUnchecked);
+        let to_wake = if check { self.pass_on(&mut queue) } else { ToWake::NONE };
+        drop(queue);
+        to_wake.wake::<A>();
+        // The granting task adds `READER`. Pairs with the `Release` in `let_readers_in`.
+        while self.granted.load(Ordering::Acquire) <= ticket.0 {
             if over() {
-                return !self.leave_queue(me);
+                return !self.leave_queue(ticket);
             }
             A::park();
         }
         true
     }
 
-    /// Removes the waiting reader `me` from the queue. Returns `false` if it was granted the
-    /// semaphore meanwhile.
-    fn leave_queue(&self, me: TaskId) -> bool {
+    /// Whether the first waiter has waited so long that the semaphore is promised to it.
+    fn is_overdue(&self, first: &Waiter) -> bool {
+        self.policy != RwsemPolicy::NoHandoff && A::now_ns() - first.since_ns > HANDOFF_AFTER_NS
+    }
+
+    /// Removes a waiting reader from the queue. Returns `false` if it was granted the semaphore
+    /// meanwhile.
+    fn leave_queue(&self, ticket: Ticket) -> bool {
         let mut queue = self.queue.lock_irqsave();
-        let Some(at) = queue.iter().position(|waiter| waiter.task == me) else { return false };
-        queue.remove(at);
+        if !queue.leave(ticket) {
+            return false;
+        }
+        let mut to_wake = ToWake::NONE;
         if queue.is_empty() {
             self.count.fetch_and(!(WAITERS | HANDOFF), Ordering::Relaxed);
         } else if self.count.load(Ordering::Relaxed) & TAKEN == 0 {
             // The semaphore is free, and a wake-up may have been sent to the caller: pass it on.
-            self.wake_first(&mut queue);
+            to_wake = self.pass_on(&mut queue);
         }
+        drop(queue);
+        to_wake.wake::<A>();
         true
     }
 
@@ -362,42 +373,66 @@ impl<A: Machine, T> RwSem<A, T> {
         taken.is_ok()
     }
 
+    /// Spins for a writer that runs, or for readers. Returns whether it took the semaphore.
     fn spin(&self) -> bool {
-        spin_in_queue::<A>(&self.spinners, || {
+        let _span = Span::<A>::enter(Func::RwsemOptimisticSpin);
+        let mut until_ns = None;
+        spin_in_queue::<A>(&self.spinners, |place| {
             if self.steal() {
                 return Spin::Got;
             }
-            let count = self.count.load(Ordering::Relaxed);
-            if count & HANDOFF != 0 || count & !(WRITER | WAITERS | HANDOFF) != 0 {
-                // Promised to a waiter, or held by readers, which may sleep unnoticed.
-                return Spin::GiveUp;
-            }
-            match self.owner.load(Ordering::Relaxed).checked_sub(1) {
-                Some(owner) if !A::is_running(TaskId::new(owner as usize)) => Spin::GiveUp,
-                _ => Spin::Again,
+            let readers = self.readers();
+            match self.owner.load(Ordering::Relaxed) {
+                GAVE_UP => Spin::GiveUp,
+                NO_WRITER if readers == 0 => Spin::Again,
+                NO_WRITER if self.policy == RwsemPolicy::NoHandoff => Spin::GiveUp,
+                // The time is that at the head of the queue.
+                NO_WRITER if place == Place::Outside => Spin::Again,
+                NO_WRITER => {
+                    let now_ns = A::now_ns();
+                    let until = *until_ns.get_or_insert(now_ns + spin_for_readers_ns(readers));
+                    if now_ns < until { Spin::Again } else { self.give_up() }
+                }
+                owner => {
+                    until_ns = None;
+                    let owner = TaskId::new(owner as usize - 1);
+                    if A::is_running(owner) { Spin::Again } else { Spin::GiveUp }
+                }
             }
         })
     }
 
+    /// The readers in the word if no writer holds the semaphore, or else 0.
+    fn readers(&self) -> u64 {
+        let count = self.count.load(Ordering::Relaxed);
+        if count & WRITER == 0 { count / READER } else { 0 }
+    }
+
+    /// Ends a spin whose time is over, and those of others, until a writer takes the semaphore.
+    fn give_up(&self) -> Spin {
+        // If a writer has just taken it, its name stays.
+        let (was, now) = (NO_WRITER, GAVE_UP);
+        _ = self.owner.compare_exchange(was, now, Ordering::Relaxed, Ordering::Relaxed);
+        Spin::GiveUp
+    }
+
     fn write_slow(&self) {
-        let me = Waiter::new::<A>(WaitFor::Write);
-        self.queue.lock_irqsave().push_back(me);
+        let me = self.queue.lock_irqsave().join_writer::<A>();
         loop {
             {
                 let mut queue = self.queue.lock_irqsave();
-                let first = queue.front().is_some_and(|first| first.task == me.task);
+                let first = queue.first().is_some_and(|first| first.task == me.task);
                 let count = self.count.fetch_or(WAITERS, Ordering::Relaxed) | WAITERS;
                 if first {
                     if count & TAKEN == 0 {
                         let flags = if queue.len() == 1 { 0 } else { WAITERS };
-                        let mine = WRITER | flags;
-                        if self.take(count, mine) {
-                            queue.pop_front();
+                        if self.take(count, WRITER | flags) {
+                            queue.pop_first();
                             return;
                         }
                         continue;
                     }
-                    if me.is_overdue::<A>() {
+                    if self.is_overdue(&me) {
                         self.count.fetch_or(HANDOFF, Ordering::Relaxed);
                     }
                 }
@@ -412,76 +447,85 @@ impl<A: Machine, T> RwSem<A, T> {
             if planted!(RwsemReaderRelaxed) { Ordering::Relaxed } else { Ordering::Release };
         let left = self.count.fetch_sub(READER, order) - READER;
         if left & TAKEN == 0 && left & WAITERS != 0 && !planted!(RwsemReaderWakesNone) {
-            self.wake_first(&mut self.queue.lock_irqsave());
+            self.wake_first();
         }
     }
 
     fn write_done(&self) {
         let pinned = PreemptGuard::<A>::new();
-        self.owner.store(0, Ordering::Relaxed);
+        self.owner.store(NO_WRITER, Ordering::Relaxed);
         // Pairs with the `Acquire` with which a reader or a writer takes the semaphore.
         let order =
             if planted!(RwsemWriterRelaxed) { Ordering::Relaxed } else { Ordering::Release };
         let left = self.count.fetch_and(!WRITER, order);
         drop(pinned);
         if left & WAITERS != 0 && !planted!(RwsemWriterWakesNone) {
-            self.wake_first(&mut self.queue.lock_irqsave());
+            self.wake_first();
         }
     }
 
     fn write_to_read(&self) {
         let pinned = PreemptGuard::<A>::new();
-        self.owner.store(0, Ordering::Relaxed);
+        self.owner.store(NO_WRITER, Ordering::Relaxed);
         // One addition clears `WRITER` and adds a reader, so no task sees the semaphore free.
         let old = self.count.fetch_add(READER - WRITER, Ordering::AcqRel);
         drop(pinned);
         if old & WAITERS != 0 && !planted!(RwsemDowngradeWakesNone) {
-            let mut queue = self.queue.lock_irqsave();
-            if reader_is_first(&queue) {
-                self.let_readers_in(&mut queue);
-            }
+            self.grant_to_readers();
         }
     }
 
     /// Wakes the writer at the head of the queue, or grants the semaphore to the queue's readers.
-    fn wake_first(&self, queue: &mut Queue) {
-        match queue.front() {
-            Some(first) if first.wants == WaitFor::Write => A::unpark(first.task),
-            Some(_) => self.let_readers_in(queue),
-            None => {}
+    fn wake_first(&self) {
+        let to_wake = self.pass_on(&mut self.queue.lock_irqsave());
+        to_wake.wake::<A>();
+    }
+
+    /// Grants the semaphore to the queue's readers if one is at its head. The caller holds it for
+    /// reading.
+    fn grant_to_readers(&self) {
+        let mut queue = self.queue.lock_irqsave();
+        let readers = queue.reader_is_first();
+        let to_wake = if readers { self.let_readers_in(&mut queue) } else { ToWake::NONE };
+        drop(queue);
+        to_wake.wake::<A>();
+    }
+
+    /// Grants the semaphore to the queue's readers if one is at its head. Returns whom to wake
+    /// then.
+    fn pass_on(&self, queue: &mut Queue) -> ToWake {
+        match queue.first() {
+            Some(_) if queue.reader_is_first() => self.let_readers_in(queue),
+            Some(first) => ToWake::one(first.task),
+            None => ToWake::NONE,
         }
     }
 
     /// Grants the semaphore to the readers of the queue, of which one is at the head, unless a
-    /// writer has stolen it.
-    fn let_readers_in(&self, queue: &mut Queue) {
+    /// writer has stolen it. Returns whom to wake then.
+    fn let_readers_in(&self, queue: &mut Queue) -> ToWake {
         // Add one reader first: after that no writer can take the semaphore. If a writer has just
         // taken it, it sees `WAITERS` when it releases it, and wakes the queue after this task has
         // released the queue's lock.
         let count = self.count.fetch_add(READER, Ordering::Acquire);
         if count & WRITER != 0 {
-            if queue.front().is_some_and(Waiter::is_overdue::<A>) {
+            if queue.first().is_some_and(|first| self.is_overdue(first)) {
                 self.count.fetch_or(HANDOFF, Ordering::Relaxed);
             }
             self.count.fetch_sub(READER, Ordering::Relaxed);
-            return;
+            return ToWake::NONE;
         }
-        let mut readers = 0;
-        let readers_in_queue = queue.iter().filter(|waiter| waiter.wants == WaitFor::Read).count();
-        let granted = readers_in_queue.min(READERS_AT_ONCE);
-        self.count.fetch_add(READER * (granted as u64 - 1), Ordering::Relaxed);
-        queue.retain(|waiter| {
-            let keep = waiter.wants == WaitFor::Write || readers == granted;
-            if !keep {
-                readers += 1;
-                A::unpark(waiter.task);
-            }
-            keep
-        });
+        let readers = queue.readers(READERS_AT_ONCE);
+        self.count.fetch_add(READER * (readers as u64 - 1), Ordering::Relaxed);
+        let (granted, to_wake) = queue.take_readers(readers);
         // `HANDOFF` changes under the queue's lock only.
         let over = count & HANDOFF | if queue.is_empty() { WAITERS } else { 0 };
         if over != 0 {
             self.count.fetch_and(!over, Ordering::Relaxed);
         }
+        // Pairs with the `Acquire` in `read_slow`.
+        let order = if planted!(RwsemGrantRelaxed) { Ordering::Relaxed } else { Ordering::Release };
+        self.granted.store(granted.0, order);
+        to_wake
     }
 }
