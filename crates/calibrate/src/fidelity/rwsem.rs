@@ -1,6 +1,6 @@
-//! A microbenchmark of the reader-writer semaphore: every CPU takes it again and again, by turns
-//! for reading and for writing, and computes while it has it. The machine has no kernel: nothing
-//! else runs.
+//! A microbenchmark of the reader-writer semaphore: every CPU takes it again and again, half of
+//! them for reading and half for writing, and computes while it has it. The machine has no kernel:
+//! nothing else runs.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -70,17 +70,15 @@ struct Taken {
 
 impl Callbacks for Taken {
     fn task(&self, entry: TaskEntry) {
-        // Neighbours begin with different operations.
-        let mut is_read = entry.0.is_multiple_of(2);
+        let is_reader = entry.0.is_multiple_of(2);
         loop {
-            if is_read {
+            if is_reader {
                 let _held = self.semaphore.read();
                 Sim::user(self.held_ns);
             } else {
                 let _held = self.semaphore.write();
                 Sim::user(self.held_ns);
             }
-            is_read = !is_read;
             let now_ns = Sim::now_ns();
             if now_ns >= WARM_UP_NS + WINDOW_NS {
                 break;
@@ -117,8 +115,8 @@ mod tests {
         assert_eq!(cpus, [0, 2, 1, 3]);
     }
 
-    /// One task never waits: an operation is its hold and a little. Writers exclude each other and
-    /// readers, so two tasks that hold it for long do at most two operations in a hold and a half.
+    /// One task never waits: an operation is its hold and a little. A reader and a writer exclude
+    /// each other; two readers and two writers do at most four operations in three holds.
     #[test]
     fn rates_are_those_of_a_semaphore() {
         let held_ns = 10_000;
@@ -126,8 +124,9 @@ mod tests {
             let rate = ops_per_s(&machine(), cpus, held_ns, &Interrupt::default()).unwrap();
             rate * held_ns as f64 / 1e9
         };
-        let (one, two) = (rate(1), rate(2));
+        let (one, two, four) = (rate(1), rate(2), rate(4));
         assert!((0.98..=1.0).contains(&one), "{one}");
-        assert!((0.5..=4.0 / 3.0).contains(&two), "{two}");
+        assert!((0.5..=1.0).contains(&two), "{two}");
+        assert!((0.5..=4.0 / 3.0).contains(&four), "{four}");
     }
 }

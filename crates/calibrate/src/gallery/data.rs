@@ -24,11 +24,12 @@ macro_rules! script {
     };
 }
 
-const MACHINES: [(&str, &str); 15] = [
+const MACHINES: [(&str, &str); 16] = [
     machine!("broadwell-2s-48"),
     machine!("broadwell-4s-192"),
     machine!("cascadelake-2s-80"),
     machine!("cascadelake-2s-96"),
+    machine!("cascadelake-4n-192"),
     machine!("cooperlake-4s-144"),
     machine!("epyc-2s-256"),
     machine!("icelake-2s-96"),
@@ -41,7 +42,7 @@ const MACHINES: [(&str, &str); 15] = [
     machine!("xeon-2s-40"),
     machine!("zen1-8n-128"),
 ];
-const SCRIPTS: [(&str, &str); 12] = [
+const SCRIPTS: [(&str, &str); 13] = [
     script!("dontneed"),
     script!("exits"),
     script!("malloc1"),
@@ -52,6 +53,7 @@ const SCRIPTS: [(&str, &str); 12] = [
     script!("page_fault3"),
     script!("pft"),
     script!("populate"),
+    script!("small_allocs"),
     script!("tlb_flush1"),
     script!("tlb_flush2"),
 ];
