@@ -184,7 +184,7 @@ mod tests {
     fn what_a_version_has_and_the_model_has_not_is_said() {
         let old = remark(Version::new(5, 10));
         assert!(old.contains("Linux 5.10 (high=batches, "), "{old}");
-        assert!(old.contains("Not modelled: readers of a semaphore"), "{old}");
+        assert!(old.contains("Not modelled: one LRU lock for all"), "{old}");
         assert!(!remark(V6_12).contains("Not modelled"));
     }
 }

@@ -1,7 +1,7 @@
 //! Sleeping locks and the queue of their spinners: which task gets a lock, step by step.
 
 use mmscale_arch::sync::{HANDOFF_AFTER_NS, Mutex, Osq, ReadGuard, RwSem, RwsemPolicy, WriteGuard};
-use mmscale_arch::{Cpu as _, LockClass, RawOsq as _, TaskId};
+use mmscale_arch::{Cpu as _, LockClass, Machine as _, RawOsq as _, TaskId};
 use mmscale_stepped::{self as stepped, Stepped};
 use std::cell::{Cell, RefCell};
 
@@ -64,6 +64,8 @@ struct World {
     writer: RefCell<Option<WriteGuard<'static, Stepped, u32>>>,
     readers: RefCell<Vec<ReadGuard<'static, Stepped, u32>>>,
     step: Cell<u32>,
+    /// The task of the writer.
+    owner: TaskId,
 }
 
 impl World {
@@ -75,7 +77,8 @@ impl World {
         stepped::boot(4, 1000);
         let sem = RwSem::with_policy(policy, LockClass::Rwsem, 0);
         let (writer, readers) = (RefCell::default(), RefCell::default());
-        let world = leak(Self { sem, writer, readers, step: Cell::new(0) });
+        let owner = Stepped::current();
+        let world = leak(Self { sem, writer, readers, step: Cell::new(0), owner });
         *world.writer.borrow_mut() = Some(world.sem.write());
         stepped::set_task(TaskId::new(100));
         world
@@ -177,16 +180,18 @@ fn no_writer_spins_for_readers_after_one_has_without_success() {
     on(1, || *world.sem.write() += 1);
 }
 
-/// Readers that overlap keep a writer out, until it runs for another reason after 4 ms.
+/// Readers that spin take the semaphore next to others although a writer waits, until it runs for
+/// another reason after 4 ms.
 #[test]
-fn readers_that_join_others_hold_it_for_as_long_as_they_overlap() {
-    let world = World::with_policy(RwsemPolicy::ReadersJoin);
+fn readers_that_spin_hold_it_for_as_long_as_they_overlap() {
+    let world = World::with_policy(RwsemPolicy::ReadersSpin);
     stepped::on_park(move || match world.step.replace(world.step.get() + 1) {
         0 => {
             let writer = world.writer.borrow_mut().take();
             on(0, || drop(writer));
+            assert!(world.reads(2), "it is free");
             for _ in 0..3 {
-                assert!(world.reads(2) && world.reads(3), "another reader has it");
+                assert!(world.reads(3), "another reader has it");
                 stepped::advance(HANDOFF_AFTER_NS + 1);
                 world.reader_ends();
             }
@@ -194,13 +199,30 @@ fn readers_that_join_others_hold_it_for_as_long_as_they_overlap() {
             Stepped::unpark(TaskId::new(100));
         }
         1 => {
-            assert!(world.sem.is_promised() && !world.reads(2));
-            (0..3).for_each(|_| world.reader_ends());
+            assert!(world.sem.is_promised());
+            stepped::on_relax(|| stepped::set_need_resched(3, true));
+            assert!(!world.reads(3), "it spins until its CPU must switch tasks");
+            world.reader_ends();
         }
         _ => panic!("the writer sleeps although the semaphore was promised to it"),
     });
     on(1, || *world.sem.write() += 1);
     assert_eq!(world.step.get(), 2);
+    stepped::assert_quiet();
+}
+
+/// A reader that spins sees the writer leave, and shares the semaphore with readers that wait.
+#[test]
+fn a_reader_spins_for_a_writer_that_runs() {
+    let world = World::with_policy(RwsemPolicy::ReadersSpin);
+    stepped::on_park(|| panic!("the writer runs and releases it"));
+    stepped::on_relax(move || {
+        let writer = world.writer.borrow_mut().take();
+        on(0, || drop(writer));
+    });
+    stepped::set_task(world.owner);
+    assert!(Stepped::is_running(world.owner) && world.reads(1), "it has waited for the writer");
+    world.reader_ends();
     stepped::assert_quiet();
 }
 

@@ -5,7 +5,7 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use mmscale_arch::sync::RwSem;
+use mmscale_arch::sync::{RwSem, RwsemPolicy};
 use mmscale_arch::{Callbacks, CpuId, Ipi, LockClass, Machine as _, Priority, TaskEntry, TaskSpec};
 use mmscale_harness::machine::silent;
 use mmscale_harness::{Interrupt, StudyError};
@@ -24,6 +24,7 @@ const WINDOW_NS: u64 = 40_000_000;
 /// time.
 pub(crate) fn ops_per_s(
     profile: &Profile,
+    policy: RwsemPolicy,
     cpus: usize,
     held_ns: u64,
     interrupt: &Interrupt,
@@ -32,8 +33,8 @@ pub(crate) fn ops_per_s(
     config.seed = SEED;
     config.checks = Checks::Off;
     config.interrupt = Some(interrupt.flag());
-    let machine =
-        Rc::new(Taken { semaphore: RwSem::new(LockClass::Rwsem, ()), held_ns, done: Cell::new(0) });
+    let semaphore = RwSem::with_policy(policy, LockClass::Rwsem, ());
+    let machine = Rc::new(Taken { semaphore, held_ns, done: Cell::new(0) });
     let (own, topology) = (Rc::clone(&machine), profile.topology);
     let outcome = mmscale_sim::run(config, silent, move || {
         for (thread, cpu) in cores_first(&topology).take(cpus).enumerate() {
@@ -121,7 +122,8 @@ mod tests {
     fn rates_are_those_of_a_semaphore() {
         let held_ns = 10_000;
         let rate = |cpus| {
-            let rate = ops_per_s(&machine(), cpus, held_ns, &Interrupt::default()).unwrap();
+            let stock = RwsemPolicy::Stock;
+            let rate = ops_per_s(&machine(), stock, cpus, held_ns, &Interrupt::default()).unwrap();
             rate * held_ns as f64 / 1e9
         };
         let (one, two, four) = (rate(1), rate(2), rate(4));

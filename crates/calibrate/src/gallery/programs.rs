@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use mmscale_arch::Order;
+use mmscale_arch::sync::RwsemPolicy;
 use mmscale_harness::{Interrupt, StudyError};
 use mmscale_sim::profile::Profile;
 
@@ -34,19 +35,23 @@ pub(super) fn run(
 /// published table (1665 and 355 thousand operations a second with 20 and 100 of them).
 const PAUSE_NS: f64 = (1e6 / 355.0 - 1e6 / 1665.0) / 80.0;
 
-/// Runs the microbenchmark of the semaphore. The arm is the number of PAUSE instructions, x the
-/// number of threads.
+/// Runs the microbenchmark of the semaphore. The arm is the number of PAUSE instructions, and
+/// whether readers spin; x is the number of threads.
 fn rwsem(
     arm: &str,
     x: Option<u64>,
     profile: &Profile,
     interrupt: &Interrupt,
 ) -> Result<Option<f64>, StudyError> {
-    let pauses = arm.strip_prefix("load ").and_then(|text| text.parse::<u32>().ok());
+    let (load, policy) = match arm.strip_suffix(", readers spin") {
+        Some(load) => (load, RwsemPolicy::ReadersSpin),
+        None => (arm, RwsemPolicy::Stock),
+    };
+    let pauses = load.strip_prefix("load ").and_then(|text| text.parse::<u32>().ok());
     let cpus = x.and_then(|x| usize::try_from(x).ok());
     let (Some(pauses), Some(cpus)) = (pauses, cpus) else { return Ok(None) };
     let held_ns = (f64::from(pauses) * PAUSE_NS).round() as u64;
-    fidelity::ops_per_s(profile, cpus, held_ns, interrupt).map(Some)
+    fidelity::ops_per_s(profile, policy, cpus, held_ns, interrupt).map(Some)
 }
 
 /// CPUs of the machine on which orders are compared.

@@ -1,6 +1,6 @@
 //! Sleeping locks: mutual exclusion, and no lost waiter.
 
-use mmscale_arch::sync::{Completion, Mutex, Osq, RwSem, WaitQueue};
+use mmscale_arch::sync::{Completion, Mutex, Osq, RwSem, RwsemPolicy, WaitQueue};
 use mmscale_arch::{Atomic, Cpu, LockClass, Machine as _, RawOsq as _, TaskId};
 use mmscale_interleave::{Hooks, Model, check, cpu_body, run, set_need_resched};
 use std::sync::Arc;
@@ -65,8 +65,23 @@ fn a_failed_try_changes_nothing() {
 
 #[test]
 fn a_semaphore_keeps_writers_alone_and_lets_everybody_in() {
-    check(3000, || {
-        let sem = Arc::new(RwSem::<Model, (u32, u32)>::new(LockClass::Rwsem, (0, 0)));
+    keeps_writers_alone(RwsemPolicy::Stock, 3000);
+}
+
+#[test]
+fn a_semaphore_whose_readers_spin_keeps_writers_alone() {
+    keeps_writers_alone(RwsemPolicy::ReadersSpin, 2000);
+}
+
+#[test]
+fn a_semaphore_without_handoff_keeps_writers_alone() {
+    keeps_writers_alone(RwsemPolicy::NoHandoff, 1000);
+}
+
+fn keeps_writers_alone(policy: RwsemPolicy, schedules: usize) {
+    check(schedules, move || {
+        let sem = RwSem::<Model, (u32, u32)>::with_policy(policy, LockClass::Rwsem, (0, 0));
+        let sem = Arc::new(sem);
         let writer = |_| {
             let sem = Arc::clone(&sem);
             cpu_body(move || {
@@ -186,8 +201,17 @@ fn who_spins_for_readers_or_for_a_writer_is_no_more_than_they_are() {
 
 #[test]
 fn a_reader_that_gives_up_keeps_nobody_waiting() {
-    check(4000, || {
-        let sem = Arc::new(RwSem::<Model, u32>::new(LockClass::Rwsem, 0));
+    a_reader_gives_up(RwsemPolicy::Stock, 4000);
+}
+
+#[test]
+fn a_spinning_reader_that_gives_up_keeps_nobody_waiting() {
+    a_reader_gives_up(RwsemPolicy::ReadersSpin, 2000);
+}
+
+fn a_reader_gives_up(policy: RwsemPolicy, schedules: usize) {
+    check(schedules, move || {
+        let sem = Arc::new(RwSem::<Model, u32>::with_policy(policy, LockClass::Rwsem, 0));
         let writer = |_| {
             let sem = Arc::clone(&sem);
             cpu_body(move || {

@@ -24,7 +24,8 @@
 //! a limited time while readers hold it ([`spin_for_readers_ns`]). The time begins again when a
 //! writer has held the semaphore in between. A spinner whose time is over tells all others not to
 //! spin, since readers may sleep unnoticed: `owner` has [`GAVE_UP`] until a writer takes the
-//! semaphore. Readers do not spin, as in Linux since 5.11.
+//! semaphore. Readers do not spin, as in Linux since 5.11; with [`RwsemPolicy::ReadersSpin`] they
+//! spin in the same queue, for writers that run, and take the semaphore next to other readers.
 //!
 //! # The state word
 //!
@@ -50,6 +51,7 @@
 //! |---|---|---|
 //! | reader takes it | `+ READER`, `Acquire`; held if all three flags were 0 | no |
 //! | reader steals it | as before; held if `WAITERS` alone was set and there was no reader | no |
+//! | spinning reader | as a release; then compare-exchange to `+ READER`, `WAITERS` allowed | no |
 //! | reader does not get it | joins the queue, sets `WAITERS`, `- READER` | yes |
 //! | `try_read` | compare-exchange to `+ READER` if all three flags are 0 | no |
 //! | writer takes, steals it | compare-exchange from free, `WAITERS` allowed, to `+ WRITER` | no |
@@ -127,9 +129,9 @@ crate::policies! {
         /// Lets a reader that finds no other reader, and spinning writers, overtake the queue,
         /// until its first task has waited for 4 ms.
         Stock = "stock",
-        /// As stock, but lets readers overtake next to other readers too, unless a writer has spun
-        /// for readers without success.
-        ReadersJoin = "readers-join",
+        /// Lets readers spin before they sleep, as writers do, and overtake the queue next to other
+        /// readers, unless a writer has spun for readers without success.
+        ReadersSpin = "readers-spin",
         /// Lets only writers overtake, which spin for writers alone, without an end after 4 ms.
         NoHandoff = "no-handoff",
     }
@@ -201,10 +203,7 @@ impl<A: Machine, T> RwSem<A, T> {
         let allowed = if planted!(RwsemStealsPromised) { WAITERS | HANDOFF } else { WAITERS };
         let steals = match self.policy {
             RwsemPolicy::Stock => count & !allowed == 0,
-            RwsemPolicy::ReadersJoin => {
-                count & (WRITER | HANDOFF) == 0 && self.owner.load(Ordering::Relaxed) != GAVE_UP
-            }
-            RwsemPolicy::NoHandoff => false,
+            RwsemPolicy::ReadersSpin | RwsemPolicy::NoHandoff => false,
         };
         if steals {
             self.grant_to_readers();
@@ -308,6 +307,15 @@ impl<A: Machine, T> RwSem<A, T> {
     /// Queues a reader that has added `READER` but does not hold the semaphore. Returns `true` when
     /// it does, or `false` if `over` returns true before that.
     fn read_slow(&self, over: impl Fn() -> bool) -> bool {
+        if self.policy == RwsemPolicy::ReadersSpin {
+            // Not a reader meanwhile: writers would spin for it. The first waiter may have seen it
+            // and gone to sleep.
+            self.read_done();
+            if self.spin_to_read() {
+                return true;
+            }
+            self.count.fetch_add(READER, Ordering::Relaxed);
+        }
         let mut queue = self.queue.lock_irqsave();
         let ticket = queue.join_reader::<A>();
         self.count.fetch_or(WAITERS, Ordering::Relaxed);
@@ -400,6 +408,42 @@ impl<A: Machine, T> RwSem<A, T> {
                 }
             }
         })
+    }
+
+    /// Spins for a writer that runs, and next to readers. Returns whether it took the semaphore for
+    /// reading. If so, it has granted it to readers at the head of the queue.
+    fn spin_to_read(&self) -> bool {
+        let span = Span::<A>::enter(Func::RwsemOptimisticSpin);
+        let got = spin_in_queue::<A>(&self.spinners, |place| {
+            let owner = self.owner.load(Ordering::Relaxed);
+            if owner == GAVE_UP {
+                return Spin::GiveUp;
+            }
+            if place == Place::Head && self.join_readers() {
+                return Spin::Got;
+            }
+            match owner.checked_sub(1) {
+                Some(owner) if !A::is_running(TaskId::new(owner as usize)) => Spin::GiveUp,
+                _ => Spin::Again,
+            }
+        });
+        drop(span);
+        if got && self.has_waiters() {
+            self.grant_to_readers();
+        }
+        got
+    }
+
+    /// Adds a reader if no writer holds it and it is not promised, although tasks may wait; returns
+    /// whether it did.
+    fn join_readers(&self) -> bool {
+        let count = self.count.load(Ordering::Relaxed);
+        let more = count + READER;
+        count & (WRITER | HANDOFF) == 0
+            && self
+                .count
+                .compare_exchange(count, more, Ordering::Acquire, Ordering::Relaxed)
+                .is_ok()
     }
 
     /// The readers in the word if no writer holds the semaphore, or else 0.
