@@ -99,9 +99,13 @@ fn shown(before: &Saved, after: &Saved) -> String {
 
 #[test]
 fn a_change_is_told_with_its_interval_and_verdict_worse_ones_first() {
-    let (before, mut after) = (saved("before/x.json", 1.0), saved("after/x.json", 1.25));
+    let (mut before, mut after) = (saved("before/x.json", 1.0), saved("after/x.json", 1.25));
     after.document.build = Build::new("mmscale", "0.1.0", "0123456789ab+fedcba987654");
-    after.document.arms[0].policies.insert("tick".into(), "phased".into());
+    // One mechanism is the same in both runs, one is new in the second.
+    before.document.arms[0].policies.insert("lru".into(), "stock".into());
+    let policies = [("lru", "stock"), ("tick", "phased"), ("rwsem", "stock")];
+    let policies = policies.map(|(key, policy)| (key.into(), policy.into()));
+    after.document.arms[0].policies.extend(policies);
     insta::assert_snapshot!(shown(&before, &after));
 }
 

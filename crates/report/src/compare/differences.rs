@@ -65,14 +65,21 @@ fn params(before: &Document, after: &Document) -> Vec<(String, String, String)> 
     names.into_iter().map(one).collect()
 }
 
+/// Returns, for each arm of both runs, its policies of the mechanisms in which they differ.
 fn policies(before: &Document, after: &Document) -> Vec<(String, String, String)> {
-    let pairs = |arm: &ArmRecord| {
-        let pairs = arm.policies.iter().map(|(key, policy)| format!("{key}={policy}"));
-        pairs.collect::<Vec<_>>().join(" ")
-    };
     let one = |arm: &ArmRecord| {
         let other = after.arms.iter().find(|other| other.arm == arm.arm)?;
-        Some((format!("policies of {}", arm.arm), pairs(arm), pairs(other)))
+        let keys: BTreeSet<&String> = arm.policies.keys().chain(other.policies.keys()).collect();
+        let differing = |key: &&String| arm.policies.get(*key) != other.policies.get(*key);
+        let of = |arm: &ArmRecord| {
+            let pair = |key: &String| match arm.policies.get(key) {
+                Some(policy) => format!("{key}={policy}"),
+                None => format!("no {key}"),
+            };
+            let pairs = keys.iter().copied().filter(differing).map(pair);
+            pairs.collect::<Vec<_>>().join(", ")
+        };
+        Some((format!("policies of {}", arm.arm), of(arm), of(other)))
     };
     before.arms.iter().filter_map(one).collect()
 }
