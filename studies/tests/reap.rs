@@ -4,6 +4,7 @@ use std::sync::LazyLock;
 
 use crate::shipped::{self, mean};
 use mmscale_document::{ArmRecord, Document};
+use mmscale_harness::{PolicyArm, Request};
 
 fn run(settings: &[&str]) -> Document {
     shipped::run(&shipped::request("reap", settings))
@@ -90,6 +91,18 @@ fn huge_pages_are_shared_out_among_four() {
     assert!(mean(claims, "mmap_lock_spin_ns") > 0.0);
     assert!(mean(stock, "mmap_lock_spin_ns") > 0.0);
     assert!(mean(claims, "pte_lock_wait_ns") * 5.0 < mean(stock, "pte_lock_wait_ns"));
+}
+
+/// Before 5.3 a writer did not spin for readers: the policy reaches mmap_lock.
+#[test]
+fn an_exit_without_handoff_does_not_spin_for_reapers() {
+    let policies = vec![PolicyArm::parse("rwsem=no-handoff").unwrap()];
+    let settings = ["layout=huge", "walkers=4", "pages=200000"];
+    let arms = vec!["stock".to_owned()];
+    let document = shipped::run(&Request { arms, policies, ..shipped::request("reap", &settings) });
+    let [stock, old] = &document.arms[..] else { panic!("two arms") };
+    // One look at the semaphore counts too.
+    assert!(100.0 * mean(old, "mmap_lock_spin_ns") < mean(stock, "mmap_lock_spin_ns"));
 }
 
 /// As in Linux, a victim that exits within two seconds is never reaped. A victim that cannot notice
