@@ -27,14 +27,16 @@ fn stderr(output: &Output) -> String {
     String::from_utf8(output.stderr.clone()).unwrap()
 }
 
-/// Returns the files of runs, with the times at which they were written.
+/// Returns the files of runs, with the times at which they were written. A file under its temporary
+/// name may be renamed at any moment, so only names that stay are looked up.
 fn kept(folder: &Path) -> BTreeMap<String, SystemTime> {
     let Ok(entries) = fs::read_dir(folder.join("out/runs")) else { return BTreeMap::new() };
-    let file = |entry: fs::DirEntry| {
+    let finished = |entry: fs::DirEntry| {
         let name = entry.file_name().into_string().unwrap();
-        (name, entry.metadata().unwrap().modified().unwrap())
+        let is_run = name.ends_with(".json");
+        is_run.then(|| (name, entry.metadata().unwrap().modified().unwrap()))
     };
-    entries.map(|entry| file(entry.unwrap())).filter(|(name, _)| name.ends_with(".json")).collect()
+    entries.filter_map(|entry| finished(entry.unwrap())).collect()
 }
 
 fn documents(text: &[u8]) -> Vec<Document> {
