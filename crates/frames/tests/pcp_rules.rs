@@ -2,7 +2,9 @@
 
 use mmscale_arch::{CpuId, LockClass, Order, PcpEvent, Pfn, Trace};
 use mmscale_frames::frame::MigrateType;
-use mmscale_frames::page_alloc::{AllocConfig, BulkHold, FrameAllocator, Gfp, MemoryMap};
+use mmscale_frames::page_alloc::{
+    AllocConfig, BatchPolicy, BulkHold, FrameAllocator, Gfp, MemoryMap,
+};
 use mmscale_frames::pcp::{PcpLimits, batch_size};
 use mmscale_frames::zone::ZoneId;
 use mmscale_stepped::{self as stepped, Stepped};
@@ -73,15 +75,28 @@ fn batches_follow_the_size_of_the_zone() {
 
 #[test]
 fn limits_share_the_low_watermark_and_an_eighth_of_the_zone() {
-    let limits = PcpLimits::of(PAGES_4G.into(), 3096, 4, 4, None);
+    let limits = PcpLimits::of(PAGES_4G.into(), 3096, 4, 63, None);
     assert_eq!(limits, PcpLimits { batch: 63, high_min: 774, high_max: 32_768, scale_max: 5 });
-    let many = PcpLimits::of(PAGES_4G.into(), 3096, 512, 4, None);
+    let many = PcpLimits::of(PAGES_4G.into(), 3096, 512, 63, None);
     assert_eq!(many, PcpLimits { batch: 63, high_min: 252, high_max: 256, scale_max: 5 });
-    let fixed = PcpLimits::of(PAGES_4G.into(), 3096, 4, 4, Some(16));
+    let fixed = PcpLimits::of(PAGES_4G.into(), 3096, 4, 63, Some(16));
     assert_eq!(fixed, PcpLimits { batch: 63, high_min: 16_384, high_max: 16_384, scale_max: 5 });
     let frames = boot(AllocConfig::default());
     assert_eq!(frames.inspect_pcp(ZONE, CpuId::new(3), |pcp| pcp.limits()), limits);
     assert_eq!(high(&frames, 3), 774);
+}
+
+#[test]
+fn a_chosen_batch_moves_the_least_high_and_the_policy_halves_it() {
+    let of = |batch_pages, batch| {
+        let frames = boot(AllocConfig { batch_pages, batch, ..AllocConfig::default() });
+        frames.inspect_pcp(ZONE, CpuId::new(3), |pcp| pcp.limits())
+    };
+    let limits = of(Some(1000), BatchPolicy::Stock);
+    assert_eq!((limits.batch, limits.high_min, limits.high_max), (1000, 4000, 32_768));
+    assert_eq!(of(Some(20), BatchPolicy::Stock).batch, 20);
+    assert_eq!(of(Some(20), BatchPolicy::Half).batch, 10);
+    assert_eq!(of(None, BatchPolicy::Half).batch, 31);
 }
 
 #[test]

@@ -353,6 +353,10 @@ fn invalid_maps_and_settings_are_refused() {
     assert_eq!(why(&good, steep), ConfigError::WatermarkScale(0));
     let wide = AllocConfig { high_fraction: Some(7), ..fine };
     assert_eq!(why(&good, wide), ConfigError::HighFraction(7));
+    for pages in [0, 1025] {
+        let odd = AllocConfig { batch_pages: Some(pages), ..fine };
+        assert_eq!(why(&good, odd), ConfigError::BatchPages(pages));
+    }
 }
 
 #[test]

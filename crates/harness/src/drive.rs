@@ -1,5 +1,6 @@
 //! Runs one seed of one arm of a [`Workload`] and computes its metrics.
 
+use crate::allocator_params::set_allocator;
 use crate::arm::Arm;
 use crate::hold;
 #[cfg(feature = "live")]
@@ -92,7 +93,8 @@ fn machine_of<W: Workload>(env: &mut Env<W>) -> MachineSpec {
 pub(crate) fn refuse<W: Workload>(ctx: &RunContext) -> Result<(), String> {
     let mut env = Env::<W>::new(ctx, &Arm::default(), 0);
     if ctx.on != Target::Linux {
-        machine_of(&mut env);
+        let mut spec = machine_of(&mut env);
+        set_allocator(env.common(), &mut spec.mm)?;
     }
     W::plan(&env).map(|_| ())
 }
@@ -116,6 +118,7 @@ fn on_kernel<W: Workload>(
     spec.expect_end(&env.ctx, end_ns, share);
     spec.measure(from_ns, until_ns);
     W::set_up(env, &plan, &mut spec.mm);
+    set_allocator(env.common(), &mut spec.mm).map_err(StudyError::Machine)?;
     env.arm.configure(&mut spec.mm);
     let mut scale = Ok(None);
     spec.simulated(|config| {

@@ -1,6 +1,7 @@
 //! A study that consists of a `study.toml` and a [`Workload`]: names, arms and defaults are from
 //! the file, programs and metrics from the workload.
 
+use crate::allocator_params::allocator_params;
 use crate::arm::Arm;
 use crate::file::{FileError, ReportFile, Source, StudyFile};
 use crate::machine::machine_params;
@@ -57,6 +58,7 @@ impl<W: Workload> FileStudy<W> {
         let params_quick_large = file.params_quick_large(&params)?;
         let mut params_on_linux = file.params_on_linux(&params)?;
         params.extend(machine_params());
+        params.extend(allocator_params());
         params_on_linux.push(look::watch_param());
         let known = |name: &&&str| params.iter().any(|spec: &ParamSpec| spec.name == **name);
         assert_eq!(W::Params::NOT_LIVE.iter().find(|name| !known(name)), None, "no such parameter");
@@ -118,6 +120,7 @@ impl FileStudy<Scripted> {
         };
         let [mut params, mut params_on_linux] = specs_of(script)?;
         params.extend(machine_params());
+        params.extend(allocator_params());
         params_on_linux.push(look::watch_param());
         let params: &'static [ParamSpec] = params.leak();
         let mut arms = vec![ArmSpec { name: "stock", help: "Linux" }];

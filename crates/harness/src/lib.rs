@@ -25,6 +25,7 @@
 //! | `versions` | arms as a version of Linux has them; the version of the running kernel |
 //! | `schedules`, `trails` | a run under both schedules, and the first event that differs |
 
+mod allocator_params;
 mod arm;
 mod board;
 mod drive;

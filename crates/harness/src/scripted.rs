@@ -1,8 +1,10 @@
 //! Scripts as studies: a workload whose programs are those of a script, and the figures that each
 //! script gets.
 
+use crate::allocator_params::allocator_params;
 use crate::file::Source;
 use crate::look::Needs;
+use crate::machine::machine_params;
 use crate::param::{ParamSet, ParamSpec, Params, Unit};
 use crate::study::{SeedResult, StudyError};
 use crate::workload::{
@@ -94,9 +96,11 @@ pub(crate) fn specs_of(script: &Script) -> Result<[Vec<ParamSpec>; 2], String> {
     let mut specs = ScriptParams::specs();
     for param in script.params() {
         let known = |name: &str| specs.iter().any(|spec| spec.name == name);
-        let machine = crate::machine::machine_params();
-        let machine = machine.iter().any(|spec| spec.name == param.name);
-        if known(&param.name) || machine || ["cpus", "hz", "watch"].contains(&&*param.name) {
+        let mut of_machine = machine_params().into_iter().chain(allocator_params());
+        if known(&param.name)
+            || of_machine.any(|spec| spec.name == param.name)
+            || ["cpus", "hz", "watch"].contains(&&*param.name)
+        {
             return Err(format!("every script has a parameter `{}`; rename yours", param.name));
         }
         let (unit, per) = match param.unit {

@@ -186,6 +186,9 @@ pub struct AllocConfig {
     pub watermark_scale: u32,
     /// `vm.percpu_pagelist_high_fraction`; `None`: page caches tune themselves.
     pub high_fraction: Option<u32>,
+    /// The batch of page caches in pages, 1 to 1024, before [`AllocConfig::batch`]; `None`:
+    /// [`batch_size`](crate::pcp::batch_size) of the zone.
+    pub batch_pages: Option<u32>,
     /// Refills grow up to `batch << batch_scale_max` pages (`CONFIG_PCP_BATCH_SCALE_MAX`, 0 to 6).
     pub batch_scale_max: u8,
     /// One CPU's share of its last data cache, in pages; 0: unknown.
@@ -209,6 +212,7 @@ impl Default for AllocConfig {
             min_free_kb: None,
             watermark_scale: 10,
             high_fraction: None,
+            batch_pages: None,
             batch_scale_max: BATCH_SCALE_MAX,
             cache_slice_pages: 0,
             hold: BulkHold::Batch,
@@ -242,6 +246,8 @@ pub enum ConfigError {
     WatermarkScale(u32),
     /// The fraction for page caches must be at least 8.
     HighFraction(u32),
+    /// A batch has 1 to 1024 pages.
+    BatchPages(u32),
     /// Refills can grow by at most 2^6.
     BatchScale(u8),
     /// Only the policy `blockmap` works without records of frames.
@@ -273,6 +279,7 @@ impl core::fmt::Display for ConfigError {
             Self::NoRecords => {
                 f.write_str("no records of frames: only the policy `blockmap` works without them")
             }
+            Self::BatchPages(pages) => write!(f, "batch of {pages} pages: 1 to 1024 are allowed"),
             Self::BatchScale(scale) => write!(f, "batch scale {scale}: 0 to 6 are allowed"),
         }
     }
@@ -295,6 +302,9 @@ impl AllocConfig {
         }
         if !(1..=3000).contains(&self.watermark_scale) {
             return Err(ConfigError::WatermarkScale(self.watermark_scale));
+        }
+        if let Some(pages) = self.batch_pages.filter(|pages| !(1..=1024).contains(pages)) {
+            return Err(ConfigError::BatchPages(pages));
         }
         if self.batch_scale_max > 6 {
             return Err(ConfigError::BatchScale(self.batch_scale_max));

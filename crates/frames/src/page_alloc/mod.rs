@@ -64,7 +64,7 @@ use zone::{FreeLists, ZoneFree};
 
 use crate::blockmap::ReservePages;
 use crate::frame::FrameTable;
-use crate::pcp::{Pcp, PcpLimits};
+use crate::pcp::{Pcp, PcpLimits, batch_size};
 use crate::vmstat::{Stats, normal_threshold, pressure_threshold};
 use crate::zone::{
     Buddy, Geometry, LOWMEM_RESERVE_RATIO, Watermarks, ZoneId, ZoneKind, default_min_free_kb,
@@ -365,8 +365,9 @@ fn pcp_limits<A: Cpu>(
     let local = online.iter().filter(|&cpu| A::node_of(cpu) == zone.node).count();
     let cpus = if local == 0 { online.count() } else { local };
     let (pages, fraction) = (zone.pages.into(), config.high_fraction);
-    let limits = PcpLimits::of(pages, marks.low, cpus, config.page_kib, fraction);
-    let limits = PcpLimits { batch: config.batch.of(limits.batch), ..limits };
+    let by_size = || batch_size(pages, config.page_kib);
+    let batch = config.batch.of(config.batch_pages.unwrap_or_else(by_size));
+    let limits = PcpLimits::of(pages, marks.low, cpus, batch, fraction);
     match config.high {
         HighPolicy::Tuned => PcpLimits { scale_max: config.batch_scale_max, ..limits },
         HighPolicy::Watermark => limits.fixed(limits.high_min),

@@ -36,10 +36,10 @@ pub const fn batch_size(managed: u64, page_kib: u32) -> u32 {
 
 impl PcpLimits {
     /// The limits for each of `cpus` CPUs local to a zone of `managed` pages with the low
-    /// watermark `low`. With `fraction` the administrator fixes `high`: the CPU's share of the
-    /// zone divided by `fraction`. The growth of refills is the kernel's default.
-    pub fn of(managed: u64, low: u32, cpus: usize, page_kib: u32, fraction: Option<u32>) -> Self {
-        let batch = batch_size(managed, page_kib);
+    /// watermark `low`, with `batch` pages in a batch. With `fraction` the administrator fixes
+    /// `high`: the CPU's share of the zone divided by `fraction`. The growth of refills is the
+    /// kernel's default.
+    pub fn of(managed: u64, low: u32, cpus: usize, batch: u32, fraction: Option<u32>) -> Self {
         let share = |pages: u64| ((pages / cpus.max(1) as u64) as u32).max(batch * 4);
         if let Some(fraction) = fraction {
             let high = share(managed / u64::from(fraction).max(HIGH_MAX_FRACTION));
