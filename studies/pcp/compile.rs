@@ -1,16 +1,16 @@
 //! `compile`: a kernel build with the figures of recorded compilers (README, "A build as builds
 //! are"). On each CPU one process after another faults in its pages, computes in between, and
 //! exits. The kernel allocates slabs for it. All other memory is in use by a page cache, which
-//! takes all pages that are free above the high watermark, and frees pages below it.
+//! reclaim takes back.
 
 use super::Tally;
 use super::worker::{Worker, sleep_until};
 use mmscale_arch::{Machine, Order, Pfn};
 use mmscale_frames::frame::MigrateType;
-use mmscale_frames::page_alloc::{FrameAllocator, Gfp};
+use mmscale_frames::page_alloc::Gfp;
 use mmscale_frames::vmstat::ZoneItem;
 use mmscale_kernel::Kernel;
-use mmscale_system::{Addr, Body, Errno, MapSpec, PAGE_BYTES, System, ThreadSpec};
+use mmscale_system::{Addr, Advice, Body, Errno, MapSpec, PAGE_BYTES, System, ThreadSpec};
 use rand_xoshiro::rand_core::Rng;
 
 /// Pages of a compiler's text and libraries, which all processes share; every fourth is read.
@@ -30,8 +30,17 @@ pub(super) struct Compile {
     pub(super) pages: u64,
     /// CPU time in user mode after each page, in ns.
     pub(super) user_ns: u64,
-    /// Single pages of the page cache before the processes have been filled.
-    pub(super) cache_pages: u64,
+    /// The page cache, if the memory of the machine is full.
+    pub(super) cache: Option<PageCache>,
+}
+
+/// Sizes of the page cache of all CPUs.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PageCache {
+    /// Pages before the processes have been filled.
+    pub(super) first_pages: u64,
+    /// Pages of files that are read per second afterwards.
+    pub(super) read_pages_per_s: u64,
 }
 
 /// A slab.
@@ -187,42 +196,55 @@ impl<S: System> Part<S> {
     }
 }
 
-/// Time between two looks of the page cache at free memory.
-const CACHE_STEP_NS: u64 = 1_000_000;
+/// Time between two reads of files on a CPU.
+const READ_EVERY_NS: u64 = 5_000_000;
 
-/// The page cache: takes single pages while more than the high watermark is free, as reads of files
-/// do, and frees pages in random order while less is free, as kswapd does.
-pub(super) fn page_cache<A: Machine>(system: &Kernel<A>, plan: &Compile, worker: &Worker) {
-    let frames = system.mm().frames();
-    let mut held = Vec::new();
-    take(frames, &mut held, plan.cache_pages);
-    // An error means the end of the run.
-    let _ = balance(system, worker, &mut held);
-    held.into_iter().for_each(|page| frames.free_pages(page, Order::ZERO));
-}
-
-fn balance<A: Machine>(
+/// A CPU's share of the page cache: a process whose memory is clean, as the pages of a file are, so
+/// that reclaim takes it without a write. It is lazily freed anonymous memory, which Linux and this
+/// kernel keep on the list of inactive file pages. When processes are in the middle of their lives
+/// all free memory above the high watermark becomes page cache. Later files are read as fast as a
+/// build reads them.
+pub(super) fn page_cache<A: Machine>(
     system: &Kernel<A>,
+    plan: PageCache,
     worker: &Worker,
-    held: &mut Vec<Pfn>,
 ) -> Result<(), Errno> {
+    let (cpus, mut rng) = (worker.cpus as u64, worker.rng());
+    worker.begin(system)?;
+    read_files(system, plan.first_pages / cpus, &mut rng)?;
+    sleep_until(system, worker.at().warm_ns)?;
     let frames = system.mm().frames();
     let high: u64 = frames.zones().iter().map(|zone| u64::from(zone.watermarks().high)).sum();
-    let mut rng = worker.rng();
-    sleep_until(system, worker.at().warm_ns)?;
+    let free = frames.stats().all_zones(ZoneItem::FreePages);
+    read_files(system, free.saturating_sub(high) / cpus, &mut rng)?;
     while worker.has_time(system) {
-        let free = frames.stats().all_zones(ZoneItem::FreePages);
-        take(frames, held, free.saturating_sub(high));
-        for _ in 0..high.saturating_sub(free).min(held.len() as u64) {
-            let at = rng.next_u64() as usize % held.len();
-            frames.free_pages(held.swap_remove(at), Order::ZERO);
-        }
-        system.sleep_ns(CACHE_STEP_NS)?;
+        system.sleep_ns(READ_EVERY_NS)?;
+        let read = plan.read_pages_per_s * READ_EVERY_NS / 1_000_000_000;
+        read_files(system, read / cpus, &mut rng)?;
     }
     worker.rest(system)
 }
 
-fn take<A: Machine>(frames: &FrameAllocator<A>, held: &mut Vec<Pfn>, pages: u64) {
-    let page = |_| frames.alloc_pages(Order::ZERO, MigrateType::Movable, Gfp::KERNEL).ok();
-    held.extend((0..pages).map_while(page));
+/// Takes clean pages. Neighbours in memory are at random places of their list, as in a page cache
+/// of files that were read at different times, so that reclaim frees pages whose buddies are in
+/// use.
+fn read_files<S: System>(system: &S, pages: u64, rng: &mut impl Rng) -> Result<(), Errno> {
+    if pages == 0 {
+        return Ok(());
+    }
+    let start = match system.mmap(MapSpec::new(pages * PAGE_BYTES)) {
+        Err(Errno::Nomem) => return Ok(()),
+        other => other?,
+    };
+    let mut order: Vec<u64> = (0..pages).collect();
+    for last in (1..order.len()).rev() {
+        order.swap(last, rng.next_u64() as usize % (last + 1));
+    }
+    for page in order {
+        match system.write(start.page(page), 1) {
+            Ok(()) | Err(Errno::Nomem) => {}
+            other => return other,
+        }
+    }
+    system.madvise(start, pages * PAGE_BYTES, Advice::Free)
 }

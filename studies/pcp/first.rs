@@ -1,7 +1,7 @@
 //! The first program of a run: allocates the memory that the workload must not have, starts the
 //! workload's programs, and counts free memory after they have stopped.
 
-use super::compile::{self, Compile, Slabs};
+use super::compile::{self, Compile, PageCache, Slabs};
 use super::exit::{self, GiveBack};
 use super::frames::frames;
 use super::plan::{LoadKind, MAKES_PER_CPU};
@@ -69,8 +69,8 @@ fn start<A: Machine>(
     if let LoadKind::Edge(plan) = run.plan.load {
         return start_edge(run, kernel, plan, started);
     }
-    if let LoadKind::Compile(plan) = run.plan.load {
-        start_page_cache(run, kernel, plan, started)?;
+    if let LoadKind::Compile(Compile { cache: Some(cache), .. }) = run.plan.load {
+        start_page_cache(run, kernel, cache, started)?;
     }
     let (make, give_back): (SourceFactory<Kernel<A>>, _) = match run.plan.through {
         AllocPath::System => (purger::mapped, GiveBack::Exit),
@@ -96,19 +96,26 @@ fn start_edge<A: Machine>(
     })
 }
 
-/// Starts the page cache of `compile` on the first CPU. It is more urgent than the processes, so
-/// that a time slice of one does not keep memory from the others.
+/// Starts a process on each CPU that is its share of the page cache of `compile`.
 fn start_page_cache<A: Machine>(
     run: &Run<Pcp>,
     kernel: &Kernel<A>,
-    plan: Compile,
+    plan: PageCache,
     started: &mut Started,
 ) -> Result<(), Errno> {
     let cpus = kernel.cpus();
-    let worker = Worker { number: MAKES_PER_CPU * cpus + 1, cpu: 0, cpus, run: run.clone() };
-    let body = move |system: &Kernel<A>| compile::page_cache(system, &plan, &worker);
-    started.threads.push(kernel.spawn(ThreadSpec::on(0).real_time(1), Box::new(body))?);
-    Ok(())
+    (0..cpus).try_for_each(|cpu| {
+        let number = MAKES_PER_CPU * cpus + 1 + cpu;
+        let worker = Worker { number, cpu, cpus, run: run.clone() };
+        // An error means the end of the run.
+        let body = move |system: &Kernel<A>| _ = compile::page_cache(system, plan, &worker);
+        match kernel.process(ThreadSpec::on(cpu), Box::new(body)) {
+            Ok(process) => started.processes.push(process),
+            Err(Errno::Nomem) => {}
+            Err(other) => return Err(other),
+        }
+        Ok(())
+    })
 }
 
 /// Starts the thread that takes memory offline, if requested, on the last CPU.

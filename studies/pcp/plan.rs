@@ -1,7 +1,7 @@
 //! The schedule of a run, from its parameters and its machine.
 
 use super::build::Build;
-use super::compile::Compile;
+use super::compile::{Compile, PageCache};
 use super::edge::Edge;
 use super::exit::Exit;
 use super::mixed::Mixed;
@@ -118,13 +118,17 @@ fn sized(params: &Params, cpus: u64, pages: u64) -> Sized {
         }
         Kind::Compile => {
             let (pages, user_ns) = (params.compile_pages, params.compile_user_ns);
-            let compile = Compile { pages, user_ns, cache_pages: cpus * pages / 4 };
+            let cache = params.compile_cache.then_some(PageCache {
+                first_pages: cpus * pages / 4,
+                read_pages_per_s: params.compile_read_mb_per_s << (20 - PAGE_SHIFT),
+            });
             // On average processes are half done; the rest is for those that are not.
-            let room = cpus * (pages * 3 / 4 + PROCESS_PAGES) + compile.cache_pages;
+            let of_processes = cpus * (pages * 3 / 4 + PROCESS_PAGES);
+            let room = cache.map(|cache| of_processes + cache.first_pages);
             let (wants, window_ns) = (2 * cpus * pages, ns(params.compile_ms));
             let fill_ns = pages * 3 / 2 * PAGE_NS;
-            let load = LoadKind::Compile(compile);
-            Sized { load, wants, fill_ns, window_ns, room: Some(room) }
+            let load = LoadKind::Compile(Compile { pages, user_ns, cache });
+            Sized { load, wants, fill_ns, window_ns, room }
         }
     }
 }

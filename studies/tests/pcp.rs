@@ -85,18 +85,51 @@ fn pages_come_back_where_the_workload_frees_them() {
     assert!(mean(arm(&mixed, "stock"), "partial_blocks") > 0.0, "long-lived pages are scattered");
 }
 
-/// A build whose memory is full of a page cache: page caches stay small, and pages come back where
-/// they were allocated.
+const COMPILE: [&str; 3] = ["compile_ms=40", "compile_pages=4000", "compile_user_ns=3000"];
+
+/// A build whose memory is full of a page cache: reclaim takes it, so that no allocation fails, and
+/// page caches of CPUs stay small.
 #[test]
-fn compilers_run_next_to_a_page_cache() {
-    let settings = ["compile_ms=20", "compile_pages=500", "compile_user_ns=10000"];
-    let compile = one("compile", &settings);
+fn compilers_get_the_memory_of_the_page_cache() {
+    let compile = one("compile", &COMPILE);
     for arm in &compile.arms {
         let of = |metric| mean(arm, metric);
         assert!(of("sys_ns_per_page") > 500.0, "{}", arm.arm);
-        assert!(of("remote_free_share") < 0.05, "{}: {}", arm.arm, of("remote_free_share"));
+        assert_eq!(of("alloc_failures"), 0.0, "{}", arm.arm);
+        let reclaimed = arm.locks.iter().any(|row| row.site == "isolate_lru_folios");
+        assert!(reclaimed, "{}: memory is full", arm.arm);
     }
-    assert!(mean(arm(&compile, "stock"), "pages_stranded_max") < 32_768.0, "1/8 of all pages");
+    let of = |document: &Document, metric| mean(arm(document, "stock"), metric);
+    assert!(of(&compile, "pages_stranded_max") < 32_768.0, "1/8 of all pages");
+    let settings: Vec<&str> = COMPILE.into_iter().chain(["compile_cache=off"]).collect();
+    let free = one("compile", &settings);
+    assert!(free.arms[0].locks.iter().all(|row| row.site != "isolate_lru_folios"));
+    assert!(of(&free, "free_order9_blocks") > of(&compile, "free_order9_blocks"));
+    assert!(of(&free, "remote_free_share") < 0.01, "no reclaim frees for others");
+}
+
+#[test]
+fn settings_of_the_allocator_reach_it() {
+    let of = |settings: &[&str]| {
+        let document = one("purger", settings);
+        let stock = arm(&document, "stock");
+        (mean(stock, "zone_lock_acquisitions_per_page"), mean(stock, "pages_stranded_max"))
+    };
+    let (taken, stranded) = of(&[]);
+    assert!(of(&["pcp_batch=7"]).0 > 2.0 * taken, "smaller batches");
+    assert!(of(&["pcp_batch_scale_max=0"]).0 > 1.2 * taken, "refills that do not grow");
+    assert!(of(&["percpu_pagelist_high_fraction=1000"]).1 < 0.7 * stranded, "smaller caches");
+    let edge = |setting: &str| mean(arm(&one("oom-edge", &[setting]), "stock"), "order0_failures");
+    let failures = edge("min_free_kbytes=0");
+    assert!(edge("min_free_kbytes=16384") > failures, "a reserve that programs may not use");
+    for (setting, why) in [
+        ("percpu_pagelist_high_fraction=5", "0, or 8 and more, is allowed"),
+        ("min_free_kbytes=1000000", "a quarter of the machine's 1048576 KiB"),
+        ("pcp_batch=1025", "0 to 1024"),
+    ] {
+        let said = run(Checks::Off, 1, &["memory_gib=1", setting]).unwrap_err();
+        assert!(said.contains(why), "{said}");
+    }
 }
 
 #[test]
