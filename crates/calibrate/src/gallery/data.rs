@@ -24,7 +24,7 @@ macro_rules! script {
     };
 }
 
-const MACHINES: [(&str, &str); 16] = [
+const MACHINES: [(&str, &str); 17] = [
     machine!("broadwell-2s-48"),
     machine!("broadwell-4s-192"),
     machine!("cascadelake-2s-80"),
@@ -40,6 +40,7 @@ const MACHINES: [(&str, &str); 16] = [
     machine!("skylake-4s-192"),
     machine!("xeon-2s-32"),
     machine!("xeon-2s-40"),
+    machine!("turin-316"),
     machine!("zen1-8n-128"),
 ];
 const SCRIPTS: [(&str, &str); 13] = [
