@@ -89,7 +89,7 @@ fn points_have_the_arms_of_one_run() {
 #[test]
 fn a_killed_sweep_continues() {
     let folder = tempfile::tempdir().unwrap();
-    let spec = "study = 'fake'\narm = 'stock'\nseeds = 6\nset = { pause_s = 0.2 }\n";
+    let spec = "study = 'fake'\narm = 'stock'\nseeds = 6\nset = { pause_s = 1 }\n";
     let mut first = command(folder.path(), spec, &["--jobs", "1"]);
     let mut first = first.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     while kept(folder.path()).len() < 2 {
