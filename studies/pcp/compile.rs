@@ -1,6 +1,6 @@
 //! `compile`: a kernel build with the figures of recorded compilers (README, "A build as builds
 //! are"). On each CPU one process after another faults in its pages, computes in between, and
-//! exits. The kernel allocates slabs for it. All other memory is in use by a page cache, which
+//! exits. The kernel allocates slabs for it. All other memory is in use by a page cache of files, which
 //! reclaim takes back.
 
 use super::Tally;
@@ -30,13 +30,13 @@ pub(super) struct Compile {
     pub(super) pages: u64,
     /// CPU time in user mode after each page, in ns.
     pub(super) user_ns: u64,
-    /// The page cache, if the memory of the machine is full.
-    pub(super) cache: Option<PageCache>,
+    /// The page cache of files, if it fills the memory of the machine.
+    pub(super) cache: Option<FileCache>,
 }
 
-/// Sizes of the page cache of all CPUs.
+/// Sizes of the page cache of files, of all CPUs.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct PageCache {
+pub(super) struct FileCache {
     /// Pages before the processes have been filled.
     pub(super) first_pages: u64,
     /// Pages of files that are read per second afterwards.
@@ -199,14 +199,14 @@ impl<S: System> Part<S> {
 /// Time between two reads of files on a CPU.
 const READ_EVERY_NS: u64 = 5_000_000;
 
-/// A CPU's share of the page cache: a process whose memory is clean, as the pages of a file are, so
+/// A CPU's share of the page cache of files: a process whose memory is clean, as the pages of a file are, so
 /// that reclaim takes it without a write. It is lazily freed anonymous memory, which Linux and this
 /// kernel keep on the list of inactive file pages. When processes are in the middle of their lives
 /// all free memory above the high watermark becomes page cache. Later files are read as fast as a
 /// build reads them.
-pub(super) fn page_cache<A: Machine>(
+pub(super) fn file_cache<A: Machine>(
     system: &Kernel<A>,
-    plan: PageCache,
+    plan: FileCache,
     worker: &Worker,
 ) -> Result<(), Errno> {
     let (cpus, mut rng) = (worker.cpus as u64, worker.rng());
@@ -217,10 +217,13 @@ pub(super) fn page_cache<A: Machine>(
     let high: u64 = frames.zones().iter().map(|zone| u64::from(zone.watermarks().high)).sum();
     let free = frames.stats().all_zones(ZoneItem::FreePages);
     read_files(system, free.saturating_sub(high) / cpus, &mut rng)?;
+    let (begin_ns, mut read_pages) = (system.clock_ns(), 0);
     while worker.has_time(system) {
         system.sleep_ns(READ_EVERY_NS)?;
-        let read = plan.read_pages_per_s * READ_EVERY_NS / 1_000_000_000;
-        read_files(system, read / cpus, &mut rng)?;
+        let reading_ns = system.clock_ns() - begin_ns;
+        let due_pages = plan.read_pages_per_s * reading_ns / 1_000_000_000 / cpus;
+        read_files(system, due_pages - read_pages, &mut rng)?;
+        read_pages = due_pages;
     }
     worker.rest(system)
 }

@@ -1,7 +1,7 @@
 //! The first program of a run: allocates the memory that the workload must not have, starts the
 //! workload's programs, and counts free memory after they have stopped.
 
-use super::compile::{self, Compile, PageCache, Slabs};
+use super::compile::{self, Compile, FileCache, Slabs};
 use super::exit::{self, GiveBack};
 use super::frames::frames;
 use super::plan::{LoadKind, MAKES_PER_CPU};
@@ -70,7 +70,7 @@ fn start<A: Machine>(
         return start_edge(run, kernel, plan, started);
     }
     if let LoadKind::Compile(Compile { cache: Some(cache), .. }) = run.plan.load {
-        start_page_cache(run, kernel, cache, started)?;
+        start_file_cache(run, kernel, cache, started)?;
     }
     let (make, give_back): (SourceFactory<Kernel<A>>, _) = match run.plan.through {
         AllocPath::System => (purger::mapped, GiveBack::Exit),
@@ -96,11 +96,11 @@ fn start_edge<A: Machine>(
     })
 }
 
-/// Starts a process on each CPU that is its share of the page cache of `compile`.
-fn start_page_cache<A: Machine>(
+/// Starts a process on each CPU that is its share of the page cache of files of `compile`.
+fn start_file_cache<A: Machine>(
     run: &Run<Pcp>,
     kernel: &Kernel<A>,
-    plan: PageCache,
+    plan: FileCache,
     started: &mut Started,
 ) -> Result<(), Errno> {
     let cpus = kernel.cpus();
@@ -108,7 +108,7 @@ fn start_page_cache<A: Machine>(
         let number = MAKES_PER_CPU * cpus + 1 + cpu;
         let worker = Worker { number, cpu, cpus, run: run.clone() };
         // An error means the end of the run.
-        let body = move |system: &Kernel<A>| _ = compile::page_cache(system, plan, &worker);
+        let body = move |system: &Kernel<A>| _ = compile::file_cache(system, plan, &worker);
         match kernel.process(ThreadSpec::on(cpu), Box::new(body)) {
             Ok(process) => started.processes.push(process),
             Err(Errno::Nomem) => {}

@@ -82,9 +82,9 @@ params! {
         compile_user_ns: count(Unit::Ns, 21_000, [0, 1_000_000]),
             "CPU time in user mode after each page in `compile`";
         compile_cache: switch(true),
-            "whether a page cache has all memory that no process of `compile` has (sim)", sim;
+            "whether files have all memory that no process of `compile` has (sim)", sim;
         compile_read_mb_per_s: count(Unit::One, 100, [0, 100_000]),
-            "files that all CPUs read in `compile`, in MiB per second (sim)", sim;
+            "files that all CPUs read in `compile`, in MB per second (sim)", sim;
         purger_ms: real(Unit::Ms, 5.0, [0.1, 60_000.0]), "length of the window of `purger`";
         purger_chunk_pages: count(Unit::Pages, 1024, [1, 1 << 20]),
             "pages that are freed together in `purger`";

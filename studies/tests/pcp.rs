@@ -3,7 +3,7 @@
 
 use crate::shipped::{self, arm, mean, quick};
 use mmscale_document::Document;
-use mmscale_harness::Checks;
+use mmscale_harness::{Checks, PolicyArm, Request};
 
 const WORKLOADS: [&str; 5] = ["build", "purger", "exit", "mixed", "oom-edge"];
 const SMALL: [&str; 8] = [
@@ -27,6 +27,15 @@ fn one(workload: &str, settings: &[&str]) -> Document {
     let settings: Vec<&str> =
         SMALL.into_iter().chain([workload.as_str()]).chain(settings.iter().copied()).collect();
     shipped::run(&quick("pcp", 1, Checks::Off, &settings))
+}
+
+/// Runs one arm.
+fn only(arm: &str, workload: &str, settings: &[&str]) -> Document {
+    let workload = format!("workload={workload}");
+    let settings: Vec<&str> =
+        SMALL.into_iter().chain([workload.as_str()]).chain(settings.iter().copied()).collect();
+    let arms = vec![arm.to_owned()];
+    shipped::run(&Request { arms, ..quick("pcp", 1, Checks::Off, &settings) })
 }
 
 #[test]
@@ -109,9 +118,22 @@ fn compilers_get_the_memory_of_the_page_cache() {
 }
 
 #[test]
+fn files_are_read_however_little_each_cpu_reads() {
+    let entries = |setting: &str| {
+        let settings: Vec<&str> = COMPILE.into_iter().chain([setting]).collect();
+        let compile = one("compile", &settings);
+        let rows = arm(&compile, "stock").locks.iter();
+        let advised = rows.filter(|row| row.class == "pte" && row.site == "do_madvise");
+        advised.map(|row| row.acquisitions).sum::<u64>()
+    };
+    assert_eq!(entries("compile_read_mb_per_s=0"), 0);
+    assert!(entries("compile_read_mb_per_s=4") > 0, "a page in 8 ms on each of 8 CPUs");
+}
+
+#[test]
 fn settings_of_the_allocator_reach_it() {
     let of = |settings: &[&str]| {
-        let document = one("purger", settings);
+        let document = only("stock", "purger", settings);
         let stock = arm(&document, "stock");
         (mean(stock, "zone_lock_acquisitions_per_page"), mean(stock, "pages_stranded_max"))
     };
@@ -119,17 +141,26 @@ fn settings_of_the_allocator_reach_it() {
     assert!(of(&["pcp_batch=7"]).0 > 2.0 * taken, "smaller batches");
     assert!(of(&["pcp_batch_scale_max=0"]).0 > 1.2 * taken, "refills that do not grow");
     assert!(of(&["percpu_pagelist_high_fraction=1000"]).1 < 0.7 * stranded, "smaller caches");
-    let edge = |setting: &str| mean(arm(&one("oom-edge", &[setting]), "stock"), "order0_failures");
+    assert!(of(&["watermark_scale_factor=1000"]).1 > 1.2 * stranded, "a larger least `high`");
+    let edge = |setting: &str| {
+        mean(arm(&only("stock", "oom-edge", &[setting]), "stock"), "order0_failures")
+    };
     let failures = edge("min_free_kbytes=0");
     assert!(edge("min_free_kbytes=16384") > failures, "a reserve that programs may not use");
     for (setting, why) in [
-        ("percpu_pagelist_high_fraction=5", "0, or 8 and more, is allowed"),
+        ("percpu_pagelist_high_fraction=5", "8 or more is allowed"),
         ("min_free_kbytes=1000000", "a quarter of the machine's 1048576 KiB"),
         ("pcp_batch=1025", "0 to 1024"),
+        ("pcp_batch=7", "pcp_batch has no effect in arm `blockmap`"),
     ] {
         let said = run(Checks::Off, 1, &["memory_gib=1", setting]).unwrap_err();
         assert!(said.contains(why), "{said}");
     }
+    let policies = vec![PolicyArm::parse("high=watermark").unwrap()];
+    let asked = quick("pcp", 1, Checks::Off, &["pcp_batch_scale_max=3"]);
+    let asked = Request { arms: vec!["stock".to_owned()], policies, ..asked };
+    let said = shipped::try_run(mmscale_studies::all(), &asked).unwrap_err();
+    assert!(said.contains("which has high=watermark: a refill has one batch"), "{said}");
 }
 
 #[test]

@@ -1,11 +1,13 @@
 //! Parameters of every simulated kernel's page allocator: the settings of an administrator.
 //!
-//! A parameter has the name of the setting in Linux. At 0 the kernel, or the study, chooses.
+//! A parameter has the name of the setting in Linux. At 0 the kernel, or the study, chooses. A
+//! parameter that an arm's policies ignore is refused.
 
 use mmscale_frames::pcp::BATCH_SCALE_MAX;
 use mmscale_mm::mm::MmConfig;
 
-use crate::param::{ParamSpec, Params, Unit};
+use crate::param::{Length, ParamSpec, Params, Unit};
+use crate::study::{ArmId, RunContext, Study};
 
 const MIN_FREE: &str = "min_free_kbytes";
 const WATERMARKS: &str = "watermark_scale_factor";
@@ -62,29 +64,59 @@ pub(crate) fn allocator_params() -> [ParamSpec; 5] {
 /// that this memory has no room for.
 pub(crate) fn set_allocator(params: &Params, mm: &mut MmConfig) -> Result<(), String> {
     let chosen = |name: &str| Some(params.count(name)).filter(|&value| value != 0);
+    let memory_kb = mm.map.frames() as u64 * u64::from(mm.alloc.page_kib);
+    let alloc = &mut mm.alloc;
     if let Some(kb) = chosen(MIN_FREE) {
-        let memory_kb = mm.map.frames() as u64 * u64::from(mm.alloc.page_kib);
         if kb > memory_kb / 4 {
             return Err(format!(
                 "{MIN_FREE} is {kb}; at most a quarter of the machine's {memory_kb} KiB is allowed"
             ));
         }
-        mm.alloc.min_free_kb = Some(kb);
+        alloc.min_free_kb = Some(kb);
     }
     if let Some(scale) = chosen(WATERMARKS) {
-        mm.alloc.watermark_scale = scale as u32;
+        alloc.watermark_scale = scale as u32;
     }
     if let Some(fraction) = chosen(HIGH_FRACTION) {
-        if fraction < 8 {
-            return Err(format!("{HIGH_FRACTION} is {fraction}; 0, or 8 and more, is allowed"));
-        }
-        mm.alloc.high_fraction = Some(fraction as u32);
+        alloc.high_fraction = Some(fraction as u32);
     }
     if let Some(pages) = chosen(BATCH) {
-        mm.alloc.batch_pages = Some(pages as u32);
+        alloc.batch_pages = Some(pages as u32);
     }
-    if params.count(BATCH_SCALE) != u64::from(BATCH_SCALE_MAX) {
-        mm.alloc.batch_scale_max = params.count(BATCH_SCALE) as u8;
+    alloc.batch_scale_max = params.count(BATCH_SCALE) as u8;
+    alloc.check().map_err(|why| why.to_string())
+}
+
+/// Policies that ignore parameters: mechanism, policy, parameters, and why.
+const IGNORED: [(&str, &str, &[&str], &str); 3] = [
+    ("caches", "blockmap", &[HIGH_FRACTION, BATCH, BATCH_SCALE], "CPUs own blocks of bits"),
+    ("high", "watermark", &[BATCH_SCALE], "a refill has one batch"),
+    ("high", "batches", &[BATCH_SCALE], "a refill has one batch"),
+];
+
+/// Returns an error for the first arm in which a parameter that was set has no effect.
+pub(crate) fn heeded(study: &dyn Study, arms: &[ArmId], ctx: &RunContext) -> Result<(), String> {
+    let specs = allocator_params();
+    let set = |name: &str| {
+        let spec = specs.iter().find(|spec| spec.name == name)?;
+        let value = ctx.params.values().get(name)?;
+        (*value != spec.default(Length::Full)).then_some(value)
+    };
+    for &arm in arms {
+        let policies = study.policies(arm, &ctx.params, ctx.on);
+        for (mechanism, policy, ignored, why) in IGNORED {
+            let has = policies.get(mechanism).is_some_and(|name| name == policy);
+            let Some(name) = ignored.iter().find(|name| has && set(name).is_some()) else {
+                continue;
+            };
+            return Err(format!(
+                "{name} has no effect in arm `{}` of study `{}`, which has {mechanism}={policy}: \
+                 {why}; leave the arm out, as in --arm {}",
+                study.arms()[arm.0].name,
+                study.name(),
+                study.arms()[0].name
+            ));
+        }
     }
     Ok(())
 }

@@ -10,6 +10,7 @@ use mmscale_sim::HoldScale;
 use mmscale_sim::profile::{Profile, ProfileError, Profiles, Shape};
 use thiserror::Error;
 
+use crate::allocator_params::heeded;
 use crate::hold::{self, HOLD_KEY};
 use crate::names::UnknownName;
 use crate::origin::Origin;
@@ -224,7 +225,9 @@ pub fn plan(registry: Registry, request: &Request) -> Result<Vec<Plan>, CallErro
                 plan.study.name()
             ))
         })?;
-        fits_pages(plan.study, &plan.arms, &ctx).map_err(CallError::Other)?;
+        fits_pages(plan.study, &plan.arms, &ctx)
+            .and_then(|()| heeded(plan.study, &plan.arms, &ctx))
+            .map_err(CallError::Other)?;
     }
     Ok(plans)
 }

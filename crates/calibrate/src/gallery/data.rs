@@ -38,9 +38,9 @@ const MACHINES: [(&str, &str); 17] = [
     machine!("skylake-2s-104"),
     machine!("skylake-2s-112"),
     machine!("skylake-4s-192"),
+    machine!("turin-316"),
     machine!("xeon-2s-32"),
     machine!("xeon-2s-40"),
-    machine!("turin-316"),
     machine!("zen1-8n-128"),
 ];
 const SCRIPTS: [(&str, &str); 13] = [

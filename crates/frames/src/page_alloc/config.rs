@@ -274,7 +274,7 @@ impl core::fmt::Display for ConfigError {
                 write!(f, "watermark scale {scale}: 1 to 3000 are allowed")
             }
             Self::HighFraction(fraction) => {
-                write!(f, "page-cache fraction {fraction}: 8 or more is allowed")
+                write!(f, "percpu_pagelist_high_fraction {fraction}: 8 or more is allowed")
             }
             Self::NoRecords => {
                 f.write_str("no records of frames: only the policy `blockmap` works without them")
