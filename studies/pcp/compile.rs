@@ -1,7 +1,7 @@
 //! `compile`: a kernel build with the figures of recorded compilers (README, "A build as builds
 //! are"). On each CPU one process after another faults in its pages, computes in between, and
-//! exits. The kernel allocates slabs for it. All other memory is in use by a page cache of files, which
-//! reclaim takes back.
+//! exits. The kernel allocates slabs for it. All other memory is in use by a page cache of files,
+//! which reclaim takes back.
 
 use super::Tally;
 use super::worker::{Worker, sleep_until};
@@ -199,11 +199,11 @@ impl<S: System> Part<S> {
 /// Time between two reads of files on a CPU.
 const READ_EVERY_NS: u64 = 5_000_000;
 
-/// A CPU's share of the page cache of files: a process whose memory is clean, as the pages of a file are, so
-/// that reclaim takes it without a write. It is lazily freed anonymous memory, which Linux and this
-/// kernel keep on the list of inactive file pages. When processes are in the middle of their lives
-/// all free memory above the high watermark becomes page cache. Later files are read as fast as a
-/// build reads them.
+/// A CPU's share of the page cache of files: a process whose memory is clean, as the pages of a
+/// file are, so that reclaim takes it without a write. It is lazily freed anonymous memory, which
+/// Linux and this kernel keep on the list of inactive file pages. When processes are in the middle
+/// of their lives all free memory above the high watermark becomes page cache. Later files are read
+/// at the given rate.
 pub(super) fn file_cache<A: Machine>(
     system: &Kernel<A>,
     plan: FileCache,
