@@ -120,7 +120,7 @@ fn sized(params: &Params, cpus: u64, pages: u64) -> Sized {
             let (pages, user_ns) = (params.compile_pages, params.compile_user_ns);
             let cache = params.compile_cache.then_some(FileCache {
                 first_pages: cpus * pages / 4,
-                read_pages_per_s: params.compile_read_mb_per_s * 1_000_000 >> PAGE_SHIFT,
+                read_pages_per_s: (params.compile_read_mb_per_s * 1_000_000) >> PAGE_SHIFT,
             });
             // On average processes are half done; the rest is for those that are not.
             let of_processes = cpus * (pages * 3 / 4 + PROCESS_PAGES);
