@@ -22,6 +22,7 @@ from ._errors import BinaryNotFound, CallError, MmscaleError, RunError, SweepErr
 from ._results import Result, Results, Robustness, read
 from ._run import robust, run
 from ._sweep import Sweep, plan, sweep
+from ._tools import compare, explain, letter, whatif
 
 if TYPE_CHECKING:
     from ._catalog import Named, Names, Profile, Study
@@ -44,7 +45,10 @@ __all__ = [
     "RunError",
     "Sweep",
     "SweepError",
+    "compare",
+    "explain",
     "find_binary",
+    "letter",
     "linux",
     "plan",
     "policies",
@@ -55,6 +59,7 @@ __all__ = [
     "studies",
     "sweep",
     "version",
+    "whatif",
 ]
 
 

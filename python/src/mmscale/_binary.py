@@ -12,10 +12,12 @@ import sysconfig
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from ._errors import BinaryNotFound, CallError, RunError
 
 NAME = "mmscale"
+_SET = "set MMSCALE_BIN to the path of the program `mmscale`"
 
 
 def _is_program(path: Path) -> bool:
@@ -91,19 +93,27 @@ def call(
 
     ``told`` gets each line of the program's standard error while it runs.
     """
-    command = [binary or find_binary(), *args]
-    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as text:
+    program = binary or find_binary()
+    for word in args:
+        if "\0" in word:
+            raise CallError(f"{word!r} has a NUL character, which no argument can have")
+    # What the program prints is UTF-8; bytes of another program must not end in an exception here.
+    form: Any = {"encoding": "utf-8", "errors": "replace"}
+    with tempfile.TemporaryFile("w+", **form) as out, tempfile.TemporaryFile("w+", **form) as text:
         if input is not None:
             text.write(input)
             text.seek(0)
-        process = subprocess.Popen(
-            command,
-            stdin=text if input is not None else subprocess.DEVNULL,
-            stdout=out,
-            stderr=subprocess.PIPE,
-            text=True,
-            env=None if env is None else {**os.environ, **env},
-        )
+        try:
+            process = subprocess.Popen(
+                [program, *args],
+                stdin=text if input is not None else subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.PIPE,
+                env=None if env is None else {**os.environ, **env},
+                **form,
+            )
+        except OSError as why:
+            raise BinaryNotFound(f"cannot start `{program}`: {why.strerror}; {_SET}") from why
         lines = []
         errors = process.stderr
         assert errors is not None, "it is a pipe"
@@ -120,14 +130,15 @@ def call(
         finally:
             errors.close()
         out.seek(0)
-        return Answer(returncode, out.read(), "".join(lines))
+        return Answer(program, returncode, out.read(), "".join(lines))
 
 
 class Answer:
     """What a call of the program printed, and its exit code."""
 
-    def __init__(self, returncode: int, stdout: str, stderr: str):
-        self.returncode, self.stdout, self.stderr = returncode, stdout, stderr
+    def __init__(self, program: str, returncode: int, stdout: str, stderr: str):
+        self.program, self.returncode = program, returncode
+        self.stdout, self.stderr = stdout, stderr
 
     def check(self) -> str:
         """Returns the standard output; raises the error of a failed call."""
@@ -135,16 +146,53 @@ class Answer:
             raise failure(self.returncode, self.stderr)
         return self.stdout
 
+    def documents(self, *keys: str) -> list[dict[str, Any]]:
+        """Returns the documents on the standard output, one a line; each has all of ``keys``.
+
+        Raises:
+            BinaryNotFound: There is none, or a line is something else: this is another program.
+        """
+        found = []
+        for line in filter(None, self.stdout.split("\n")):
+            try:
+                document = json.loads(line)
+            except (ValueError, RecursionError):
+                document = None
+            if not isinstance(document, dict) or not set(keys) <= document.keys():
+                raise self.unexpected(line)
+            found.append(document)
+        return found
+
+    def document(self, *keys: str) -> dict[str, Any]:
+        """Returns the only document on the standard output."""
+        found = self.documents(*keys)
+        if len(found) != 1:
+            raise self.unexpected(self.stdout)
+        return found[0]
+
+    def unexpected(self, text: str) -> BinaryNotFound:
+        """Returns the error for output that is not the program's."""
+        shown = repr(text[:60]) if text else "nothing"
+        return BinaryNotFound(
+            f"`{self.program}` is not the program mmscale: it printed {shown}; {_SET}"
+        )
+
 
 @functools.lru_cache(maxsize=8)
 def listing(binary: str) -> dict:
     """Returns what the program can run, as it lists it."""
-    return json.loads(call(["list", "--format", "json"], binary=binary).check())
+    answer = call(["list", "--format", "json"], binary=binary)
+    answer.check()
+    return answer.document("studies", "scripts", "profiles", "policies", "linux")
 
 
 def version() -> str:
     """Returns the version of the program, with the sources that it was built from."""
-    return call(["--version"]).check().split(" ", 1)[-1].strip()
+    answer = call(["--version"])
+    text = answer.check()
+    if not text.startswith(f"{NAME} "):
+        raise answer.unexpected(text.strip())
+    return text.removeprefix(f"{NAME} ").strip()
 
 
 def main() -> None:

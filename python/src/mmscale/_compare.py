@@ -53,6 +53,8 @@ class Changes(Sequence[dict[str, Any]]):
     def _shown(self) -> list[list[Any]]:
         rows = []
         for row in self.headlines._rows or self._rows:
+            if row["before"] == 0 and row["after"] == 0:
+                continue
             end = [row[name] for name in ("low_percent", "high_percent")]
             span = "" if None in end else f"{end[0]:+.1f} to {end[1]:+.1f}"
             change = row["change_percent"]
@@ -69,7 +71,8 @@ class Changes(Sequence[dict[str, Any]]):
         lines = [f"changes from {self.base} (headlines; * holds):"]
         for where, arm, metric, before, after, change, span, verdict in self._shown():
             means = f"{_html.number(before)} -> {_html.number(after)}"
-            lines.append(f"  {where}, {arm}: {metric} {means}, {change} [{span}] {verdict}")
+            moved = " ".join(filter(None, [change, span and f"[{span}]", verdict]))
+            lines.append(f"  {where}, {arm}: {metric} {means}, {moved}")
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:

@@ -44,6 +44,20 @@ class SweepError(MmscaleError, RuntimeError):
         self.sweep = sweep
 
 
+def whole(name: str, value: Any, least: int) -> int:
+    """Returns a whole number of at least ``least``; anything else is a wrong call."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise CallError(f"{name} is {value!r}: give a whole number of {least} or more")
+    return value
+
+
+def switch(name: str, value: Any) -> bool:
+    """Returns a truth value; anything else, even if it counts as true, is a wrong call."""
+    if not isinstance(value, bool):
+        raise CallError(f"{name} is {value!r}: give True or False")
+    return value
+
+
 def need(module: str, extra: str) -> Any:
     """Imports an optional library, and says how to install it where it is missing."""
     import importlib
@@ -52,5 +66,8 @@ def need(module: str, extra: str) -> Any:
         return importlib.import_module(module)
     except ImportError as why:
         top = module.split(".")[0]
-        message = f"this needs the library `{top}`: pip install 'mmscale[{extra}]'"
+        message = (
+            f"this needs the library `{top}`: pip install {top} (it is of the extra `{extra}` of "
+            "mmscale's wheel)"
+        )
         raise ImportError(message) from why

@@ -15,9 +15,11 @@ def number(value: Any) -> str:
     """Formats a number with four digits."""
     if isinstance(value, bool) or value is None:
         return "" if value is None else str(value)
-    if isinstance(value, int):
-        return f"{value:,}"
-    return f"{value:,.4g}" if abs(value) < 1e6 else f"{value:,.0f}"
+    if isinstance(value, int) or value != value or abs(value) >= 999.95:
+        return f"{value:,.0f}"
+    if value != 0 and abs(value) < 0.001:
+        return f"{value:.3e}"
+    return f"{value:.4g}"
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
@@ -31,6 +33,11 @@ def table(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
     top = "".join(f'<th style="{_CELL}">{escape(name)}</th>' for name in head)
     body = "".join(f"<tr>{''.join(map(cell, row))}</tr>" for row in rows)
     return f"<table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def details(summary: str, text: str) -> str:
+    """Returns text that is shown when its summary is opened."""
+    return f"<details><summary>{escape(summary)}</summary>{pre(text)}</details>"
 
 
 def pre(text: str) -> str:

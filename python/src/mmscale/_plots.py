@@ -9,6 +9,10 @@ from ._errors import CallError, need
 from ._table import mean_rows, varying
 
 
+#: The first line is whole, so that it shows between the dashes of the others.
+_DASHES = ("-", "--", ":", "-.")
+
+
 def _axes(ax: Any) -> Any:
     if ax is not None:
         return ax
@@ -44,9 +48,29 @@ def plot_documents(
     if kind not in kinds:
         raise CallError(f"there is no plot `{kind}` (known: {', '.join(kinds)})")
     ax = kinds[kind](documents, metric, _axes(ax))
+    ax.set_title(_title(documents), fontsize="medium")
     if log:
         ax.set_yscale("log")
+    else:
+        # From zero, so that a small change does not look like a large one.
+        ax.set_ylim(bottom=min(0.0, ax.get_ylim()[0]))
+        _thousands(ax.yaxis)
     return ax
+
+
+def _title(documents: Sequence[Mapping[str, Any]]) -> str:
+    """Returns the studies, and the machine where all documents have the same."""
+    studies = ", ".join(dict.fromkeys(document["study"] for document in documents))
+    machines = list(dict.fromkeys(document["profile"] for document in documents))
+    title = f"{studies} on {machines[0]}" if len(machines) == 1 else studies
+    cpus = {document["cpus"] for document in documents}
+    return f"{title}, {cpus.pop()} CPUs" if len(cpus) == 1 else title
+
+
+def _thousands(axis: Any) -> None:
+    """Makes an axis show 1.5M, 200k or 0.25 in place of a power of ten beside it."""
+    ticker = need("matplotlib.ticker", "plot")
+    axis.set_major_formatter(ticker.EngFormatter(sep=""))
 
 
 def _swept(documents: Sequence[Mapping[str, Any]]) -> str:
@@ -69,13 +93,16 @@ def curve(documents: Sequence[Mapping[str, Any]], metric: str, ax: Any) -> Any:
         label = ", ".join([row["arm"], *(str(row[name]) for name in others)])
         lines.setdefault(label, []).append(row)
     numbers = all(isinstance(row[over], (int, float)) for row in rows)
-    for label, points in lines.items():
+    for place, (label, points) in enumerate(lines.items()):
         points = sorted(points, key=lambda row: row[over]) if numbers else points
         x = [row[over] if numbers else str(row[over]) for row in points]
         mean = [row["mean"] for row in points]
         ends = [[row["mean"] if row[end] is None else row[end] for row in points]
                 for end in ("low", "high")]  # fmt: skip
-        (line,) = ax.plot(x, mean, marker="o", markersize=3, label=label)
+        # Later lines are thinner and dashed: a line below one with equal values can be seen.
+        behind = len(lines) - 1 - place
+        style = {"linewidth": 1.5 + behind, "linestyle": _DASHES[place % len(_DASHES)]}
+        (line,) = ax.plot(x, mean, marker="o", markersize=3 + behind, label=label, **style)
         ax.fill_between(x, *ends, alpha=0.2, color=line.get_color(), linewidth=0)
     if over == "cpus" and numbers:
         ax.set_xscale("log", base=2)

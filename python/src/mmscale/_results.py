@@ -129,10 +129,18 @@ class Result(_Tables):
             return self.text.split("\n\n", 1)[0]
         return f"{self.study} on {self.profile}, {self.cpus} CPUs: {', '.join(self.arms)}"
 
+    @property
+    def limit(self) -> str:
+        """What limits the first arm, in one line; empty where the text of the run is missing."""
+        return _entry(self.answer, "limit") if self.text is not None else ""
+
     def save(self, path: Any) -> Path:
         """Writes the document as ``mmscale run -o`` does, for ``mmscale compare`` and others."""
         path = Path(path)
-        path.write_text(json.dumps(self.document) + "\n")
+        try:
+            path.write_text(json.dumps(self.document) + "\n", "utf-8")
+        except OSError as why:
+            raise CallError(f"cannot write `{path}`: {why.strerror}") from why
         return path
 
     def __repr__(self) -> str:
@@ -177,9 +185,9 @@ class Results(_Tables):
     def __repr__(self) -> str:
         if len(self) == 1:
             return repr(self[0])
-        rows = mean_rows(self._documents, headlines=True)
         lines = [f"{len(self)} results:"]
-        for row in rows:
+        lines += [f"  {title}: {limit}" for title, limit in self._limits()]
+        for row in _shown(self._documents):
             point = " ".join(f"{name}={row[name]}" for name in _points(self._documents))
             mean, unit = _html.number(row["mean"]), row["unit"]
             lines.append(f"  {row['study']} {point} {row['arm']}: {row['metric']} {mean} {unit}")
@@ -188,7 +196,20 @@ class Results(_Tables):
     def _repr_html_(self) -> str:
         if len(self) == 1:
             return self[0]._repr_html_()
-        return _means_html(self._documents)
+        answers = zip(self._limits(), self)
+        opened = [_html.details(f"{title}: {limit}", one.answer) for (title, limit), one in answers]
+        return "".join(opened) + _means_html(self._documents)
+
+    def _limits(self) -> list[tuple[str, str]]:
+        """Returns for each result its study and machine, and what limits it."""
+        names = _points(self._documents)
+        found = []
+        for result in self:
+            known = {**result.params, **result.document}
+            point = " ".join(f"{name}={known.get(name)}" for name in names)
+            limit = result.limit or "the answer is in its text, which is not here"
+            found.append((f"{result.study} {point}".strip(), limit))
+        return found
 
 
 class Robustness:
@@ -257,13 +278,32 @@ def _points(documents: Sequence[Mapping[str, Any]]) -> list[str]:
     return fixed + varying(documents)
 
 
+def _entry(answer: str, name: str) -> str:
+    """Returns an entry of an answer, whose further lines are indented, as one line."""
+    words: list[str] = []
+    for line in answer.split("\n"):
+        if words and line.startswith("  "):
+            words.append(line.strip())
+        elif words:
+            break
+        elif line.startswith(f"{name} "):
+            words.append(line.removeprefix(name).strip())
+    return " ".join(words)
+
+
+def _shown(documents: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Returns the means of headlines, else of all metrics; none of metrics that are always 0."""
+    rows = mean_rows(documents, headlines=True) or mean_rows(documents, headlines=False)
+    counted = {(row["study"], row["metric"]) for row in rows if row["mean"] not in (None, 0)}
+    return [row for row in rows if (row["study"], row["metric"]) in counted]
+
+
 def _means_html(documents: Sequence[Mapping[str, Any]]) -> str:
     names = _points(documents)
     if len({document["study"] for document in documents}) > 1:
         names.insert(0, "study")
     head = [*names, "arm", "metric", "mean", "low", "high", "unit", "seeds"]
-    rows = mean_rows(documents, headlines=True) or mean_rows(documents, headlines=False)
-    return _html.table(head, ([row[name] for name in head] for row in rows))
+    return _html.table(head, ([row[name] for name in head] for row in _shown(documents)))
 
 
 def to_xarray(documents: Sequence[Mapping[str, Any]]) -> Any:
@@ -285,30 +325,56 @@ def to_xarray(documents: Sequence[Mapping[str, Any]]) -> Any:
     return data.sel(arm=arms)
 
 
+#: What a document of a run has at least.
+_KEYS = ("arms", "cpus", "fingerprint", "hz", "on", "params", "profile", "study")
+
+
+def is_run(document: Mapping[str, Any]) -> bool:
+    """Returns whether a document is one of a run, and not of another analysis."""
+    return str(document.get("schema", "")).startswith(SCHEMA)
+
+
 def read(path: Any) -> Results:
-    """Reads results that ``mmscale run -o`` wrote: a document, or a folder of them."""
+    """Reads results that ``mmscale run -o`` wrote: a document, or a folder of them.
+
+    Raises:
+        CallError: A file cannot be read, or is no complete document.
+    """
     path = Path(path)
     files = sorted(path.glob("*.json")) if path.is_dir() else [path]
     found = []
     for file in files:
-        try:
-            lines = file.read_text().splitlines()
-        except OSError as why:
-            raise CallError(f"cannot read `{file}`: {why.strerror}") from why
+        lines = [line for line in read_text(file).split("\n") if line.strip()]
+        documents = [document for line in lines if is_run(document := parsed(file, line))]
         text = file.with_suffix(".txt")
-        for line in filter(None, lines):
-            document = _parsed(file, line)
-            if document.get("schema", "").startswith(SCHEMA):
-                shown = text.read_text() if len(lines) == 1 and text.exists() else None
-                found.append(Result(document, shown))
+        shown = read_text(text) if len(lines) == 1 and text.exists() else None
+        found += [Result(document, shown) for document in documents]
     if not found:
         raise CallError(f"there are no documents of runs in `{path}`")
     return Results(found)
 
 
-def _parsed(file: Path, line: str) -> Mapping[str, Any]:
+def read_text(file: Path) -> str:
+    """Returns the text of a file; a file that cannot be read is a wrong call."""
     try:
-        document = json.loads(line)
-    except json.JSONDecodeError as why:
+        if not file.is_file():
+            raise CallError(f"cannot read `{file}`: it is missing, or no regular file")
+        return file.read_text("utf-8")
+    except OSError as why:
+        raise CallError(f"cannot read `{file}`: {why.strerror}") from why
+    except ValueError as why:
+        raise CallError(f"cannot read `{file}`: it is not UTF-8 text") from why
+
+
+def parsed(file: Path, text: str) -> dict[str, Any]:
+    """Returns the document that a file has; one of a run must be complete."""
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError) as why:
         raise CallError(f"`{file}` is not a document of mmscale: {why}") from why
-    return document if isinstance(document, dict) else {}
+    if not isinstance(document, dict):
+        raise CallError(f"`{file}` is not a document of mmscale: it has no fields")
+    missing = [key for key in _KEYS if key not in document]
+    if is_run(document) and missing:
+        raise CallError(f"`{file}` is not a complete document: it has no `{missing[0]}`")
+    return document

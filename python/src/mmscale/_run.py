@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import sys
@@ -12,8 +11,8 @@ from pathlib import Path
 from typing import Any, Union
 
 from ._binary import Answer, call, failure
-from ._errors import CallError, RunError
-from ._results import ROBUST_SCHEMA, SCHEMA, Result, Results, Robustness
+from ._errors import CallError, RunError, switch
+from ._results import ROBUST_SCHEMA, Result, Results, Robustness, is_run
 
 #: One value, or several of them.
 Many = Union[str, int, float, Sequence[Any]]
@@ -40,8 +39,15 @@ def joined(value: Many) -> str:
     return ",".join(written(one) for one in several(value))
 
 
+def studies(study: Many) -> list[str]:
+    """Returns the words that name studies; behind them the program reads no options."""
+    words = [written(one) for one in several(study)]
+    if not words:
+        raise CallError("no study is named; mmscale.studies has all")
+    return ["--", *words]
+
+
 def arguments(
-    study: Many,
     *,
     cpus: Many | None = None,
     hz: Many | None = None,
@@ -55,11 +61,10 @@ def arguments(
     seed: int | None = None,
 ) -> list[str]:
     """Returns the options that ``run`` and ``robust`` share as words of a command line."""
-    words = [written(one) for one in several(study)]
-    if not words:
-        raise CallError("no study is named; mmscale.studies has all")
+    if set is not None and not isinstance(set, Mapping):
+        raise CallError(f"set is {set!r}: give a dictionary, as in set={{'pages': 1024}}")
     plain = {"cpus": cpus, "hz": hz, "arm": arm}
-    words += [f"--{name}={joined(value)}" for name, value in plain.items() if value is not None]
+    words = [f"--{name}={joined(value)}" for name, value in plain.items() if value is not None]
     single = {"shape": shape, "profile": profile, "linux": linux, "seeds": seeds, "seed": seed}
     words += [f"--{name}={value}" for name, value in single.items() if value is not None]
     words += [f"--policy={one}" for one in several(policy)]
@@ -129,15 +134,15 @@ def run(
         "seed": seed,
     }
     switches = {"quick": quick, "check": check, "blame": blame}
-    words = [f"--{name}" for name, chosen in switches.items() if chosen]
+    words = [f"--{name}" for name, chosen in switches.items() if switch(name, chosen)]
+    words += ["--replace"] if switch("replace", replace) else []
     words += [f"--{name}={value}" for name, value in {"on": on, "hold": hold}.items() if value]
     results: list[Result] = []
     for machine in several(profile) or [None]:
-        args = ["run", *arguments(study, profile=machine, **options), *words]
+        args = ["run", *arguments(profile=machine, **options), *words]
         with tempfile.TemporaryDirectory() as own:
             folder = str(output) if output is not None else own
-            args += ["--format=json", f"--output={folder}"]
-            args += ["--replace"] if replace else []
+            args += ["--format=json", f"--output={folder}", *studies(study)]
             with Progress(progress) as bar:
                 answer = call(args, told=bar)
             results += _results(answer, Path(folder))
@@ -154,14 +159,18 @@ def _results(answer: Answer, folder: Path) -> list[Result]:
     texts: dict[str, str] = {}
     for json_file, text_file in re.findall(r"^wrote (.*) and (.*)$", answer.stderr, re.M):
         try:
-            texts[Path(json_file).read_text()] = Path(text_file).read_text()
+            document = Path(json_file).read_text("utf-8").rstrip("\n")
+            texts[document] = Path(text_file).read_text("utf-8")
         except OSError:
             continue
-    found = []
-    for line in answer.stdout.splitlines(keepends=True):
-        document = json.loads(line)
-        if document.get("schema", "").startswith(SCHEMA):
-            found.append(Result(document, texts.get(line)))
+    lines = [line for line in answer.stdout.split("\n") if line]
+    found = [
+        Result(document, texts.get(line))
+        for line, document in zip(lines, answer.documents("schema"))
+        if is_run(document)
+    ]
+    if answer.returncode == 0 and not found:
+        raise answer.unexpected(answer.stdout)
     return found
 
 
@@ -185,14 +194,15 @@ def robust(
         **options: ``cpus``, ``shape``, ``profile``, ``hz``, ``arm``, ``policy``, ``linux``,
             ``set``, ``seeds``, ``seed`` as for :func:`run`.
     """
-    words = ["--full"] if full else []
+    words = ["--full"] if switch("full", full) else []
     values = {"machines": machines, "cache": cache}
     words += [f"--{name}={value}" for name, value in values.items() if value is not None]
     with Progress(progress) as bar:
-        args = ["robust", *arguments(study, **options), *words, "--format=json"]
-        text = call(args, told=bar).check()
-    documents = [json.loads(line) for line in text.splitlines()]
-    found = [one for one in documents if one.get("schema", "").startswith(ROBUST_SCHEMA)]
+        args = ["robust", *arguments(**options), *words, "--format=json", *studies(study)]
+        answer = call(args, told=bar)
+    answer.check()
+    documents = answer.documents("schema")
+    found = [one for one in documents if str(one["schema"]).startswith(ROBUST_SCHEMA)]
     if len(found) != 1:
         raise CallError(f"{len(found)} analyses: name one study and one value of each parameter")
     return Robustness(found[0])

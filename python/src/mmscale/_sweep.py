@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any, Union
 
 from ._binary import call, failure, find_binary
-from ._errors import CallError, RunError, SweepError, need
-from ._results import Result, Results, _Tables
+from ._errors import CallError, RunError, SweepError, need, switch, whole
+from ._results import Result, Results, _Tables, parsed, read_text
 from ._run import bar, wanted
 from ._table import Columns, arrow, value_columns, varying
 
@@ -31,8 +31,10 @@ Task = Mapping[str, Any]
 
 def _given(spec: Spec) -> tuple[str, str | None]:
     """Returns the argument and the standard input by which the program gets a spec."""
-    if not isinstance(spec, Mapping):
+    if isinstance(spec, (str, os.PathLike)):
         return os.fspath(spec), None
+    if not isinstance(spec, Mapping):
+        raise CallError(f"the spec is {spec!r}: give a dictionary, or the path of a file")
 
     def plain(value: Any) -> Any:
         if isinstance(value, Mapping):
@@ -43,7 +45,10 @@ def _given(spec: Spec) -> tuple[str, str | None]:
             return value
         return [plain(one) for one in value]
 
-    return "-", json.dumps({key: plain(value) for key, value in spec.items() if value is not None})
+    try:
+        return "-", json.dumps({k: plain(value) for k, value in spec.items() if value is not None})
+    except TypeError as why:
+        raise CallError(f"a value of the spec is no number, text or list of them: {why}") from why
 
 
 def plan(spec: Spec) -> list[Task]:
@@ -53,8 +58,9 @@ def plan(spec: Spec) -> list[Task]:
         CallError: The spec is wrong; the message says what to do.
     """
     path, given = _given(spec)
-    answer = call(["sweep", path, "--plan"], input=given).check()
-    return json.loads(answer)["runs"]
+    answer = call(["sweep", "--plan", "--", path], input=given)
+    answer.check()
+    return answer.document("runs")["runs"]
 
 
 def run_tasks(tasks: Sequence[Task], folder: str, binary: str | None = None) -> list[Any]:
@@ -69,7 +75,7 @@ def run_tasks(tasks: Sequence[Task], folder: str, binary: str | None = None) -> 
         args = ["sweep", "-", "--one", task["key"], "--output", folder]
         answer = call(args, binary=program, input=json.dumps(task["spec"]))
         if answer.returncode == 0:
-            done.append(json.loads(answer.stdout)["executed"])
+            done.append(answer.document("executed")["executed"])
         else:
             done.append(failure(answer.returncode, answer.stderr))
     return done
@@ -95,10 +101,16 @@ class Sweep(_Tables):
     def runs(self) -> Results:
         """The finished runs, each with one arm and one seed."""
         if self._runs is None:
-            self._runs = Results(
-                Result(json.loads(file.read_text())) for _, file in self._files() if file.exists()
-            )
+            self._runs = Results(Result(self._kept(file)) for _, file in self._finished())
         return self._runs
+
+    @staticmethod
+    def _kept(file: Path) -> Mapping[str, Any]:
+        """Returns the document of a finished run."""
+        return parsed(file, read_text(file))
+
+    def _finished(self) -> Iterator[tuple[Task, Path]]:
+        return ((task, file) for task, file in self._files() if file.exists())
 
     def _files(self) -> Iterator[tuple[Task, Path]]:
         for task in self.tasks:
@@ -107,8 +119,7 @@ class Sweep(_Tables):
     @property
     def finished(self) -> dict[str, str]:
         """The fingerprints of finished runs by key."""
-        found = ((task, file) for task, file in self._files() if file.exists())
-        return {task["key"]: json.loads(file.read_text())["fingerprint"] for task, file in found}
+        return {task["key"]: self._kept(file)["fingerprint"] for task, file in self._finished()}
 
     @property
     def missing(self) -> list[Task]:
@@ -123,9 +134,10 @@ class Sweep(_Tables):
         """
         if self._found is None:
             path, given = _given(self._spec)
-            args = ["sweep", path, "--collect", "--format=json", f"--output={self.folder}"]
-            lines = call(args, input=given).check().splitlines()
-            self._found = Results(Result(json.loads(line)) for line in lines)
+            args = ["sweep", "--collect", "--format=json", f"--output={self.folder}", "--", path]
+            answer = call(args, input=given)
+            answer.check()
+            self._found = Results(map(Result, answer.documents("schema", "arms")))
         return self._found
 
     @property
@@ -138,7 +150,7 @@ class Sweep(_Tables):
         return _columns(documents, self._keys(), varying(documents))
 
     def _keys(self) -> list[str]:
-        return [task["key"] for task, file in self._files() if file.exists()]
+        return [task["key"] for task, _ in self._finished()]
 
     def frame(self) -> Any:
         """Returns a tidy data frame of pandas: a row for each run and metric."""
@@ -246,16 +258,19 @@ def sweep(
         CallError: The spec is wrong; nothing was started.
         SweepError: Some runs failed. All others are kept, and its ``sweep`` has them.
     """
+    chunk, retries = whole("chunk", chunk, 1), whole("retries", retries, 0)
+    jobs = _cpus() if jobs is None else whole("jobs", jobs, 1)
+    switch("parquet", parquet)
     tasks = plan(spec)
     folder = Path(folder).resolve()
     found = Sweep(spec, folder, tasks)
     left = found.missing
-    parts = [left[at : at + chunk] for at in range(0, len(left), max(1, chunk))]
+    parts = [left[at : at + chunk] for at in range(0, len(left), chunk)]
     shown = bar(len(tasks), "sweep") if wanted(progress) else None
     own = executor is None
     if own:
         # Each run is a process of its own; threads only wait for them.
-        executor = futures.ThreadPoolExecutor(jobs or _cpus())
+        executor = futures.ThreadPoolExecutor(jobs)
     try:
         if shown is not None:
             shown.update(len(tasks) - len(left))
