@@ -5,6 +5,19 @@
 //! |  |--70.00%-- callee
 //! ```
 //!
+//! The screen of `perf report` has other marks, and lists without a tree have only functions:
+//!
+//! ```text
+//! - 65.13% root_function
+//!    - 46.84% callee
+//!         its_only_callee
+//! ```
+//!
+//! ```text
+//! 18.10%  command  [kernel.kallsyms]  [k] function
+//!  9.02%  other_function
+//! ```
+//!
 //! Shares of callees are of the samples of their caller, or of all samples (`-g graph`). A tree
 //! does not say which: if the callees of some function have a larger share than the function, they
 //! are of the caller's.
@@ -49,7 +62,16 @@ pub(crate) fn parse(lines: &[Line], from: usize) -> Option<(Vec<Stack>, usize)> 
             continue;
         }
         let Some((column, percent, name)) = branch(line) else { break };
-        while open.pop_if(|last| nodes[*last].column >= column).is_some() {}
+        // Functions without a share in one column are a chain: each is called by the one above.
+        let is_chain = |last: &Node| percent.is_none() && last.percent.is_none();
+        while open
+            .pop_if(|last| {
+                let last = &nodes[*last];
+                // Shares of a list end in one column, so that they begin in two.
+                last.column > column || last.column + 1 >= column && !is_chain(last)
+            })
+            .is_some()
+        {}
         let parent = open.last().copied();
         // A second root begins another tree.
         if parent.is_none() && !nodes.is_empty() && percent.is_none() {
@@ -81,11 +103,40 @@ fn branch(line: &Line) -> Option<(usize, Option<f64>, String)> {
         let name = if name.starts_with(ITSELF) { ITSELF } else { plain_function(name) };
         return (!name.is_empty()).then(|| (number - 2, Some(percent), name.to_owned()));
     }
+    if let Some(row) = row(text) {
+        return Some(row);
+    }
     let inner = text.trim_start_matches(|c: char| c == '|' || c == '-' || c.is_whitespace());
     let column = text.len() - inner.len();
-    let branch = text.starts_with('|') || text.trim_start().starts_with('|');
+    let branch = text.trim_start().starts_with('|') || text.starts_with("    ");
     let word = inner.split_whitespace().count() == 1 && inner.contains('_');
     (branch && word).then(|| (column, None, plain_function(inner).to_owned()))
+}
+
+/// Splits a row of a list or of the screen: a sign, a share or two, and a function, which may have
+/// the command and the binary before it.
+fn row(text: &str) -> Option<(usize, Option<f64>, String)> {
+    let inner = text.trim_start_matches([' ', '\t', '+', '-']);
+    let column = text.len() - inner.len();
+    let (first, mut rest) = inner.split_once(char::is_whitespace)?;
+    let share = |word: &str| real(word.strip_suffix('%')?).filter(|percent| *percent <= 100.0);
+    let mut percent = share(first)?;
+    // With children, and of the function itself.
+    if let Some((second, after)) = rest.trim_start().split_once(char::is_whitespace)
+        && let Some(own) = share(second)
+    {
+        (percent, rest) = (own, after);
+    }
+    let words: Vec<&str> = rest.split_whitespace().collect();
+    let name = match words[..] {
+        [name] => name,
+        [.., "[k]" | "[.]", name] => name,
+        _ => return None,
+    };
+    let column = if words.len() > 1 { 0 } else { column };
+    let name = plain_function(name);
+    let letters = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    (letters && name.contains('_')).then(|| (column, Some(percent), name.to_owned()))
 }
 
 /// Returns whether the shares of callees are of the samples of their caller.
@@ -190,8 +241,53 @@ mod tests {
     }
 
     #[test]
+    fn the_screen_of_perf_report_is_a_tree() {
+        let screen = "- 60.00% unmap_page_range\n   - 40.00% release_pages\n      \
+                      - 30.00% folio_lruvec_lock_irqsave\n           _raw_spin_lock_irqsave\n           \
+                      native_queued_spin_lock_slowpath\n   - 10.00% free_unref_folios\n";
+        assert_eq!(
+            of(screen),
+            [
+                ("unmap_page_range".to_owned(), 0.1),
+                ("unmap_page_range release_pages".to_owned(), 0.1),
+                (
+                    "unmap_page_range release_pages folio_lruvec_lock_irqsave \
+                     _raw_spin_lock_irqsave native_queued_spin_lock_slowpath"
+                        .to_owned(),
+                    0.3
+                ),
+                ("unmap_page_range free_unref_folios".to_owned(), 0.1),
+            ]
+        );
+    }
+
+    #[test]
+    fn a_list_has_a_function_a_row() {
+        let rows = [
+            ("folio_lruvec_relock_irqsave".to_owned(), 0.181),
+            ("free_pcppages_bulk".to_owned(), 0.0902),
+            ("down_read".to_owned(), 0.0421),
+        ];
+        let list = "    18.10%  app  [kernel.kallsyms]  [k] folio_lruvec_relock_irqsave\n     \
+                    9.50%  9.02%  app  [kernel]  [k] free_pcppages_bulk\n     \
+                    4.21%  app  [kernel]  [k] down_read\n";
+        assert_eq!(of(list), rows);
+        let typed = " 18.10% folio_lruvec_relock_irqsave\n  9.02% free_pcppages_bulk\n  4.21% \
+                     down_read\n";
+        assert_eq!(of(typed), rows);
+    }
+
+    #[test]
     fn prose_is_no_tree() {
-        for text in ["-- \n2.17.1", "a 50%-- b", "|--99%--", "|--x%-- y\n|--1%-- z"] {
+        for text in [
+            "-- \n2.17.1",
+            "a 50%-- b",
+            "|--99%--",
+            "|--x%-- y\n|--1%-- z",
+            "9 % of it\n5 % more",
+            "50% faster\n20% slower",
+            "90% of do_exit, 5% of it",
+        ] {
             assert!(parse(&lines(text), 0).is_none(), "{text}");
         }
     }

@@ -125,6 +125,19 @@ fn classes_of_a_run_stand_for_those_of_linux() {
 }
 
 #[test]
+fn a_measured_lock_that_the_workload_does_not_wait_for_is_named() {
+    let mut document = run();
+    document.arms[0].locks.retain(|lock| lock.class != "zone");
+    let sides =
+        [Waits::of_measurement(&measured(Some(2))), Waits::of_arm(&document, &document.arms[0])];
+    let text = waits_text(["measured", "simulated"], [&sides[0], &sides[1]]);
+    assert!(text.contains("not reproduced: zone (80%); the simulated workload"), "{text}");
+    assert!(!text.contains("not reproduced: zone (80%), slab"), "slab is not simulated: {text}");
+    let text = waits_text(["simulated", "simulated"], [&sides[1], &sides[1]]);
+    assert!(!text.contains("not reproduced"), "nothing was measured: {text}");
+}
+
+#[test]
 fn unknown_figures_are_missing_and_not_zero() {
     let mut one = measured(None);
     one.waits[2].contentions = None;

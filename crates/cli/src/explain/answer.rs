@@ -11,6 +11,8 @@ use super::{Case, Recipe, start};
 
 /// Number of paths, gaps and other locks to name.
 const NAMED: usize = 3;
+/// Minimum share of a lock without a study that is named.
+const FELT: f64 = 0.05;
 /// Number of functions of a path to show, innermost first.
 const STEPS: usize = 4;
 
@@ -55,6 +57,7 @@ pub(super) fn lines(
             entry("also", format!("{share} belong to {study}"));
         }
     }
+    without_study(found).into_iter().for_each(|text| entry("also", text));
     for (key, text) in covered(case, found) {
         entry(key, text);
     }
@@ -65,6 +68,31 @@ pub(super) fn lines(
         entry("next", text);
     }
     lines
+}
+
+/// Names locks that are simulated, have a large share, and are in the question of no study.
+fn without_study(found: &Resemblance) -> Option<String> {
+    if found.best().is_none() || found.basis == Basis::Paths {
+        return None;
+    }
+    let mut shares = BTreeMap::<&str, f64>::new();
+    for item in found.items.iter().filter(|item| item.problem.is_none()) {
+        if matches!(counterpart(&item.class), Counterpart::Class(_)) {
+            *shares.entry(&item.class).or_default() += item.weight / found.weight();
+        }
+    }
+    let mut named: Vec<(&str, f64)> =
+        shares.into_iter().filter(|(_, share)| *share >= FELT).collect();
+    named.sort_by(|a, b| b.1.total_cmp(&a.1));
+    let named: Vec<String> =
+        named.iter().map(|(class, share)| format!("{} for {class}", percent(*share))).collect();
+    (!named.is_empty()).then(|| {
+        format!(
+            "{}, which no study asks about: write the workload as a script \
+             (docs/your-workload.md)",
+            named.join(", ")
+        )
+    })
 }
 
 /// Says what was read.

@@ -37,6 +37,8 @@ const FUNCTIONS: usize = 3;
 const CLASSES: usize = 3;
 /// Minimum share of a function that is named.
 const NAMED: f64 = 0.01;
+/// Minimum share of the measured waits for a lock whose absence on the other side is reported.
+const FELT: f64 = 0.05;
 
 impl Waits {
     /// Returns the waits of a measurement.
@@ -181,6 +183,22 @@ pub fn waits_text(names: [&str; 2], sides: [&Waits; 2]) -> String {
         }
     }
     lines.extend(missing(&keys, sides));
+    for side in [0, 1].into_iter().filter(|&side| sides[side].simulated) {
+        let absent: Vec<String> = keys
+            .iter()
+            .filter(|class| matches!(counterpart(class), Counterpart::Class(_)))
+            .filter(|class| share(1 - side, class) >= FELT && share(side, class) < NAMED)
+            .map(|class| format!("{class} ({})", percent(100.0 * share(1 - side, class))))
+            .collect();
+        if !sides[1 - side].simulated && !absent.is_empty() {
+            let text = format!(
+                "{}; the simulated workload does not wait for it: its changes say nothing about \
+                 that lock",
+                absent.join(", ")
+            );
+            lines.extend(wrap(&text, "not reproduced: ", "  "));
+        }
+    }
     let legend = "waits: share of all waited time; CPU: waited time per time of all CPUs, where \
                   the CPUs and the duration are known; mean and max of a wait";
     lines.extend(wrap(legend, "", "  "));
