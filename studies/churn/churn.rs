@@ -212,6 +212,7 @@ impl Workload for Churn {
     const METRICS: &'static [Metric<Self>] = metrics::METRICS;
     const CHOICES: &'static [Choice] = &[Choice { key: "bind", values: &["stay", "move"] }];
     const WATCHES: &'static [Watch] = &[Watch::Locks, Watch::Lru, Watch::Calls];
+    const ATTEMPTS: u32 = 4;
     type Params = Params;
     type Plan = Plan;
     type Tally = Tally;
@@ -278,8 +279,10 @@ impl Workload for Churn {
         let (op_ns, window_ns) = (took_ns / ended.max(1), seen.window_ns());
         match seen.on() {
             Target::Linux if begun == 0 => Verdict::Useless(format!(
-                "no op started in the window ({late} processes were late, {unmade} could not be \
-                 created): the computer is busy; increase --set {}, or repeat when it is idle",
+                "no op started in the window: {late} processes were not ready when it began, {:.1} \
+                 s after the start, and {unmade} could not be created; repeat when the computer \
+                 is idle, use fewer --cpus, or increase --set {}",
+                Self::phases(seen.plan).from_ns as f64 / 1e9,
                 window_key(seen.env)
             )),
             Target::Linux if late > 0 => Verdict::Poor,

@@ -16,6 +16,9 @@ const USAGE: &str = "usage: cargo xtask COMMAND
   differ [--for TIME | --cases N] [--seed N]
            random runs in ways that must agree: lazy and naive schedule,
            release and a build with assertions; reduces cases that differ
+  kernels [--quick] [--cpus N,..] [--kernel IMAGE] [--program FILE]
+           boots kernels of Debian in an emulator, and checks that mmscale
+           works on them; --quick: that one accepts the BPF programs
   paired DIR..
            prints how wide the intervals of headlines are with and without
            pairs of seeds, for the documents in these folders
@@ -58,6 +61,7 @@ fn main() -> ExitCode {
             told("tables", tables(&root, folders, Mode::Check))
         }
         ["differ", ref args @ ..] => told("differ", xtask::differ::run(&root, args)),
+        ["kernels", ref args @ ..] => told("kernels", xtask::kernels::run(&root, args)),
         ["paired", ref folders @ ..] if !folders.is_empty() => {
             told("paired", xtask::paired::table(folders))
         }

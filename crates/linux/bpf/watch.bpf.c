@@ -326,14 +326,19 @@ INLINE int counts(const struct config *conf, u64 now)
 	return conf && now >= conf->from_ns && now < conf->until_ns;
 }
 
+// Namespaces nest 32 deep at most: offsets in the numbers of a process are below this power of two.
+#define OFFSETS 4096
+
 // Returns a process's number in the namespace that it was made in: the tool's namespace for
-// processes of the tool.
+// processes of the tool. The verifier accepts a bounded offset only, and that of Linux 6.1 derives
+// no bound of a product.
 INLINE int number(struct pid *pid)
 {
 	u64 at = (u64)__builtin_preserve_access_index(&pid->numbers[0]);
 	int nr = 0;
 
-	at += pid->level * (u64)__builtin_preserve_type_info(*(struct upid *)0, TYPE_SIZE);
+	at += pid->level * (u64)__builtin_preserve_type_info(*(struct upid *)0, TYPE_SIZE) &
+	      (OFFSETS - 1);
 	bpf_probe_read_kernel(&nr, sizeof(nr), (const void *)at);
 	return nr;
 }

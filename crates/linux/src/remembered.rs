@@ -44,13 +44,21 @@ fn folder() -> Result<PathBuf> {
 
 /// Refuses a folder that another user could have made, or could write to.
 fn check_folder(path: &Path) -> Result<()> {
-    let data = fs::symlink_metadata(path)?;
     // SAFETY: reads a number.
-    let own = data.uid() == unsafe { libc::geteuid() };
-    if data.is_dir() && own && data.mode() & 0o077 == 0 {
+    check_folder_of(path, unsafe { libc::geteuid() })
+}
+
+/// Refuses a folder that does not belong to `user` alone. A user other than root cannot change
+/// settings, and must not be asked to remove the folder: runs of root may use it.
+fn check_folder_of(path: &Path, user: u32) -> Result<()> {
+    let data = fs::symlink_metadata(path)?;
+    if data.is_dir() && data.uid() == user && data.mode() & 0o077 == 0 {
         return Ok(());
     }
-    let what = format!("{} is not a folder of this user alone: remove it", path.display());
+    let what = match user {
+        0 => format!("{} is not a folder of root alone: remove it", path.display()),
+        _ => format!("{} is used by runs of root", path.display()),
+    };
     Err(Error::new(ErrorKind::PermissionDenied, what))
 }
 
@@ -233,6 +241,9 @@ mod tests {
         assert!(check_folder(&folder).is_ok());
         fs::set_permissions(&folder, fs::Permissions::from_mode(0o770)).unwrap();
         assert!(check_folder(&folder).is_err(), "others may write");
+        let why = |user| check_folder_of(&folder, user).unwrap_err().to_string();
+        assert!(why(0).ends_with("is not a folder of root alone: remove it"), "{}", why(0));
+        assert!(why(65_534).ends_with("is used by runs of root"), "{}", why(65_534));
         let link = root.path().join("link");
         std::os::unix::fs::symlink(root.path(), &link).unwrap();
         assert!(check_folder(&link).is_err(), "a link");

@@ -31,7 +31,7 @@ fn begin_at(test: &str, watches: &[Watch], sampling: Sampling) -> Option<Watchin
     let watching = match Watching::begin(&Plan { watches: watches.to_vec(), sampling }) {
         Ok(watching) => watching,
         // A rejected program is a bug of mmscale; a missing permission is not.
-        Err(why @ WatchError::Rejected(_)) => panic!("{test}: {why}"),
+        Err(WatchError::Rejected { program, log }) => panic!("{test}: {program}: {log}"),
         Err(why) => {
             skipped(test, &why.to_string());
             return None;

@@ -21,6 +21,16 @@ pub enum ObserveError {
     Interrupted,
 }
 
+impl ObserveError {
+    /// Returns the log of the kernel's verifier, if it has refused a program.
+    pub fn verifier_log(&self) -> Option<&str> {
+        match self {
+            Self::Watch(why) => why.verifier_log(),
+            Self::Interrupted => None,
+        }
+    }
+}
+
 /// Thresholds of a verdict.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Limits {

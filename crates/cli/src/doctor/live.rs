@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use mmscale_live::observe::watchable;
+use mmscale_live::observe::ObserveError;
 use mmscale_live::{Leftovers, clear_leftovers};
 
 use super::system::System;
@@ -13,16 +13,19 @@ const LOOK: Duration = Duration::from_millis(200);
 /// Minimum length of a gap in which this program did not run, in ns.
 const GAP_NS: u128 = 50_000;
 
-pub(super) fn examine(system: &System) -> Vec<Finding> {
-    let mut findings = vec![watching(), leftovers(clear_leftovers()), gaps()];
+/// Examines the kernel. `watchable` is the result of an attempt to load the BPF programs.
+pub(super) fn examine(
+    system: &System,
+    watchable: &Result<Vec<String>, ObserveError>,
+) -> Vec<Finding> {
+    let mut findings = vec![watching(watchable), leftovers(clear_leftovers()), gaps()];
     findings.extend(neighbours(system));
     findings
 }
 
-/// Loads and unloads the BPF programs.
-fn watching() -> Finding {
+fn watching(watchable: &Result<Vec<String>, ObserveError>) -> Finding {
     const WHAT: &str = "live kernel";
-    match watchable() {
+    match watchable {
         Ok(missing) if missing.is_empty() => {
             let seen =
                 "lock waits and holders, LRU batches, calls between CPUs and exits can be observed";
@@ -43,8 +46,16 @@ fn watching() -> Finding {
             state: State::Missing,
             seen: why.to_string(),
             means: "--on linux measures rates and CPU time only, and `mmscale live` does not work",
-            remedy: "run as root, or give the binary cap_bpf,cap_perfmon with setcap; in a \
-                     container the host must grant both",
+            remedy: match why.verifier_log() {
+                Some(_) => {
+                    "report it with the output of `mmscale doctor --format json`, which has the \
+                     verifier's log"
+                }
+                None => {
+                    "run as root, or give the binary cap_bpf,cap_perfmon with setcap; in a \
+                     container the host must grant both"
+                }
+            },
         },
     }
 }

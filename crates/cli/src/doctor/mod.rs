@@ -54,7 +54,8 @@ impl Finding {
 pub(crate) fn doctor(format: Format) -> Result<(), Failure> {
     let system = System::this();
     let mut findings = examine(&system);
-    findings.extend(live::examine(&system));
+    let watchable = mmscale_live::observe::watchable();
+    findings.extend(live::examine(&system, &watchable));
     output::print(&match format {
         Format::Text => text(&findings),
         Format::Json => {
@@ -62,6 +63,7 @@ pub(crate) fn doctor(format: Format) -> Result<(), Failure> {
             let document = json!({
                 "schema": "mmscale/doctor/1",
                 "findings": findings,
+                "verifier_log": watchable.as_ref().err().and_then(|why| why.verifier_log()),
                 "provenance": provenance,
             });
             format!("{document}\n")

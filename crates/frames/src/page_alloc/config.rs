@@ -1,7 +1,7 @@
 //! The memory map, and the settings of an administrator.
 
 use crate::pcp::BATCH_SCALE_MAX;
-use crate::zone::{Geometry, ZoneId, ZoneKind};
+use crate::zone::{Geometry, Watermarks, ZoneId, ZoneKind};
 use alloc::vec::Vec;
 use mmscale_arch::{MAX_NODES, NodeId, Pfn};
 
@@ -184,6 +184,9 @@ pub struct AllocConfig {
     pub min_free_kb: Option<u64>,
     /// `vm.watermark_scale_factor`: the distance between watermarks in 1/10000 of the zone.
     pub watermark_scale: u32,
+    /// The watermarks of zones of kind `Normal`; `None`: the formula of Linux. Those of a kernel are
+    /// of a time at which the zone may have had other pages.
+    pub normal_marks: Option<Watermarks>,
     /// `vm.percpu_pagelist_high_fraction`; `None`: page caches tune themselves.
     pub high_fraction: Option<u32>,
     /// The batch of page caches in pages, 1 to 1024, before [`AllocConfig::batch`]; `None`:
@@ -211,6 +214,7 @@ impl Default for AllocConfig {
             page_kib: 4,
             min_free_kb: None,
             watermark_scale: 10,
+            normal_marks: None,
             high_fraction: None,
             batch_pages: None,
             batch_scale_max: BATCH_SCALE_MAX,

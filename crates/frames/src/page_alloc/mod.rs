@@ -190,6 +190,14 @@ impl<A: Cpu> FrameAllocator<A> {
     pub fn inspect_pcp<R>(&self, zone: ZoneId, cpu: CpuId, look: impl FnOnce(&Pcp) -> R) -> R {
         look(&self.listed(zone).pcps.of(cpu).lock())
     }
+    /// Sets the `high` of a page cache, to reproduce that of another system; it is adapted to the
+    /// limits when it is next used.
+    ///
+    /// # Panics
+    /// If the zone has no page caches, with [`PcpPolicy::Blockmap`].
+    pub fn set_pcp_high(&self, zone: ZoneId, cpu: CpuId, high: u32) {
+        self.listed(zone).pcps.of(cpu).lock().set_high(high);
+    }
     /// Pages of `zone` in the cache of `cpu`.
     pub fn cached_pages(&self, zone: ZoneId, cpu: CpuId) -> u32 {
         match &self.zone(zone).free {
@@ -316,7 +324,10 @@ fn zone_marks(map: &MemoryMap, config: &AllocConfig) -> Vec<Watermarks> {
         default_min_free_kb(total * page_kib).max(huge * page_kib)
     });
     let of = |zone: &ZoneSpec| {
-        watermarks(zone.pages.into(), total, kb / page_kib, config.watermark_scale)
+        let given = config.normal_marks.filter(|_| zone.kind == ZoneKind::Normal);
+        given.unwrap_or_else(|| {
+            watermarks(zone.pages.into(), total, kb / page_kib, config.watermark_scale)
+        })
     };
     map.zones.iter().map(of).collect()
 }

@@ -123,6 +123,10 @@ impl Pcp {
     pub(crate) fn set_limits(&mut self, limits: PcpLimits) {
         self.limits = limits;
     }
+    /// Sets the present limit of the pages in the cache.
+    pub(crate) fn set_high(&mut self, high: u32) {
+        self.high = high;
+    }
     /// Pages in the cache.
     pub fn count(&self) -> u32 {
         self.count

@@ -14,13 +14,28 @@ pub enum WatchError {
     /// The kernel's verifier does not accept a program: a bug of mmscale, or a kernel that differs
     /// too much.
     #[error(
-        "this kernel's verifier does not accept a BPF program of mmscale ({0}): please report it \
-         with the kernel's version; --set watch=off measures without"
+        "this kernel's verifier refuses the BPF program {program} of mmscale: report it with the \
+         output of `mmscale doctor --format json`; --set watch=off measures without"
     )]
-    Rejected(String),
+    Rejected {
+        /// The program.
+        program: String,
+        /// The verifier's log.
+        log: String,
+    },
     /// The programs' sums cannot be read.
     #[error("cannot read the measurements of the kernel: {0}")]
     Read(String),
+}
+
+impl WatchError {
+    /// Returns the verifier's log, if it has refused a program.
+    pub fn verifier_log(&self) -> Option<&str> {
+        match self {
+            Self::Rejected { log, .. } => Some(log),
+            _ => None,
+        }
+    }
 }
 
 pub(super) fn read(why: impl std::fmt::Display) -> WatchError {

@@ -127,9 +127,7 @@ fn causes(why: &dyn std::error::Error) -> String {
         text.push_str(&why.to_string());
         cause = why.source();
     }
-    // The verifier's log is long, and its end has the error.
-    let long = text.chars().count().saturating_sub(600);
-    text.chars().skip(long).collect()
+    text
 }
 
 impl Programs {
@@ -223,19 +221,26 @@ enum Attach {
     Failed(WatchError),
 }
 
-impl From<ProgramError> for Attach {
-    /// The verifier returns EACCES or EINVAL, and has a log; a process that may not load programs
-    /// gets EPERM.
-    fn from(why: ProgramError) -> Self {
-        let rejected = match &why {
-            ProgramError::LoadError { io_error, .. } => {
-                io_error.kind() != std::io::ErrorKind::PermissionDenied
-                    || io_error.raw_os_error() == Some(libc::EACCES)
+impl Attach {
+    fn failed(program: &str, why: ProgramError) -> Self {
+        Self::Failed(match why {
+            ProgramError::LoadError { io_error, verifier_log } => {
+                not_loaded(program, &io_error, &verifier_log)
             }
-            _ => false,
-        };
-        let what = causes(&why);
-        Self::Failed(if rejected { WatchError::Rejected(what) } else { WatchError::Refused(what) })
+            why => WatchError::Refused(causes(&why)),
+        })
+    }
+}
+
+/// The verifier returns EACCES or EINVAL, and has a log; a process that may not load programs gets
+/// EPERM.
+fn not_loaded(program: &str, why: &std::io::Error, log: &dyn std::fmt::Display) -> WatchError {
+    match why.raw_os_error() {
+        Some(libc::EPERM) => WatchError::Refused(why.to_string()),
+        _ => {
+            let log = format!("{why}\n{log}");
+            WatchError::Rejected { program: program.to_owned(), log }
+        }
     }
 }
 
@@ -246,14 +251,15 @@ fn attach(
     program: &str,
     points: &[&str],
 ) -> Result<BtfTracePointLinkId, Attach> {
+    let failed = |why| Attach::failed(program, why);
     let found = ebpf.program_mut(program).ok_or(Attach::NoSuchPoint)?;
-    let found: &mut BtfTracePoint = found.try_into()?;
+    let found: &mut BtfTracePoint = found.try_into().map_err(failed)?;
     for point in points {
         match found.load(point, btf) {
-            Ok(()) => return Ok(found.attach()?),
+            Ok(()) => return found.attach().map_err(failed),
             // The kernel has no tracepoint of that name.
             Err(ProgramError::Btf(_)) => {}
-            Err(why) => return Err(why.into()),
+            Err(why) => return Err(failed(why)),
         }
     }
     Err(Attach::NoSuchPoint)
@@ -314,6 +320,21 @@ mod tests {
         assert!(matches!(attach(&["no_such_tracepoint"]), Err(Attach::NoSuchPoint)));
         // It is found under another name.
         assert!(attach(&["no_such_tracepoint", "contention_begin"]).is_ok());
+    }
+
+    #[test]
+    fn a_refusal_by_the_verifier_is_one_sentence_with_the_log_apart() {
+        let refusal = |errno| {
+            let why = std::io::Error::from_raw_os_error(errno);
+            not_loaded("contention_end", &why, &"0: (bf) r6 = r1\nmath is not allowed")
+        };
+        let why = refusal(libc::EACCES);
+        let text = why.to_string();
+        assert!(text.contains("the BPF program contention_end") && !text.contains('\n'), "{text}");
+        assert!(!text.contains("math"), "{text}");
+        assert!(why.verifier_log().is_some_and(|log| log.contains("math")), "{why:?}");
+        let why = refusal(libc::EPERM);
+        assert!(matches!(why, WatchError::Refused(_)) && why.verifier_log().is_none(), "{why:?}");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The rows of the comparison, and why the sides of a row may differ.
 
-use super::kernel::Kernel;
+use super::kernel::{Kernel, Source};
 use super::observed::{Effects, Observed, usual};
 use super::on_kernel::{Arming, OnKernel};
 use super::program::{Call, KINDS};
@@ -30,9 +30,15 @@ const OTHERS: &str = "other tasks took, freed or drained more than a batch of pa
 /// Why ticks may begin at other times.
 const KWORKER: &str = "a tick begins when its kworker runs, after the timer";
 /// Why some calls may differ from most.
-const SOME_CALLS: &str = "in some calls the hypervisor had the other CPU descheduled, which \
-                          flushes when it runs again without an interrupt, or another task \
+const SOME_CALLS: &str = "some calls differ from most, which agree: another task or an interrupt \
                           disturbed a CPU";
+/// Why calls may interrupt no CPU.
+const DESCHEDULED: &str = "in these calls the hypervisor had the other CPU descheduled, which \
+                           flushes when it runs again without an interrupt";
+/// Why all `high` may lie above the lower limit.
+const ALL_TUNED: &str = "the page caches of all CPUs have grown";
+/// Shown for a count that the kernel has no tracepoint of.
+const UNSEEN: &str = "-";
 
 /// The counts of a call, in the order of [`Effects::counts`], and the widths of their columns.
 ///
@@ -52,14 +58,20 @@ pub(super) fn sections(kernel: &Kernel, live: &OnKernel, simulated: &Observed) -
     let real = &live.observed;
     let plain = |title, rows| Section { title, columns: None, rows };
     vec![
-        plain("page cache of CPU 0, in pages", page_cache(real, simulated)),
+        plain("page cache of CPU 0, in pages", page_cache(live, simulated)),
         plain(
             "upkeep tick: expiry and bucket of its timers, gaps of its starts",
             ticks(kernel, live, simulated),
         ),
         plain("LRU lists", vec![lru(real, simulated)]),
         Section {
-            title: "calls (madvise: MADV_DONTNEED), another thread of the process on CPU 1",
+            title: match kernel.sees_interrupts {
+                true => "calls (madvise: MADV_DONTNEED), another thread of the process on CPU 1",
+                false => {
+                    "calls (madvise: MADV_DONTNEED), another thread of the process on CPU 1; \
+                     interrupts are not compared: Linux has tracepoints of them since 6.4"
+                }
+            },
             columns: Some(COLUMNS.map(|(name, width)| format!("{name:>width$}")).concat()),
             rows: calls(kernel, real, simulated),
         },
@@ -86,10 +98,8 @@ fn row(
     Row { what: what.into(), kernel, simulated, verdict }
 }
 
-fn page_cache(real: &Observed, simulated: &Observed) -> Vec<Row> {
-    let limit = |what, of: fn(&Observed) -> u32| {
-        row(what, of(real).to_string(), of(simulated).to_string(), None)
-    };
+fn page_cache(live: &OnKernel, simulated: &Observed) -> Vec<Row> {
+    let real = &live.observed;
     let PcpLimits { batch, scale_max, .. } = real.limits;
     let most = batch << scale_max;
     let sizes = |what, of: fn(&Observed) -> &[u32], why| {
@@ -108,14 +118,38 @@ fn page_cache(real: &Observed, simulated: &Observed) -> Vec<Row> {
         true => Some(HIGH),
         false => (real.used_by_others > batch).then_some(OTHERS),
     };
-    vec![
-        limit("batch", |of| of.limits.batch),
-        limit("high_min", |of| of.limits.high_min),
-        limit("high_max", |of| of.limits.high_max),
+    let mut rows = limits(live, simulated.limits);
+    rows.extend([
         sizes("each refill", |of| &of.refills, refills),
         sizes("each drain by frees", |of| &of.drains, drains),
         sizes("returned by each tick", |of| &of.returned_by_ticks, returned),
-    ]
+    ]);
+    rows
+}
+
+/// The limits of the page cache; of those that the kernel does not print, with their source.
+fn limits(live: &OnKernel, simulated: PcpLimits) -> Vec<Row> {
+    let real = live.observed.limits;
+    let limit = |what: &str, real: u32, simulated: u32, why| {
+        row(what, real.to_string(), simulated.to_string(), why)
+    };
+    let batch = limit("batch", real.batch, simulated.batch, None);
+    match live.source {
+        Source::Printed => vec![
+            batch,
+            limit("high_min", real.high_min, simulated.high_min, None),
+            limit("high_max", real.high_max, simulated.high_max, None),
+        ],
+        Source::Fixed => {
+            vec![batch, limit("high, not tuned", real.high_min, simulated.high_min, None)]
+        }
+        // The formula is the simulator's own: only what the kernel shows is compared.
+        Source::Computed { least_high } => {
+            let why = (least_high > simulated.high_min).then_some(ALL_TUNED);
+            let what = "least high of a CPU, for the high_min that is computed from `low`";
+            vec![batch, limit(what, least_high, simulated.high_min, why)]
+        }
+    }
 }
 
 /// Returns whether one side has one number more than the other, at its end or at its beginning.
@@ -225,16 +259,25 @@ fn calls(kernel: &Kernel, real: &Observed, simulated: &Observed) -> Vec<Row> {
         };
         let (real, simulated) = (&real.calls[at], &simulated.calls[at]);
         let (mut as_real, mut as_simulated) = (String::new(), String::new());
-        let mut known = true;
+        let (mut known, mut descheduled) = (true, false);
         for (column, (_, width)) in COLUMNS.into_iter().enumerate() {
+            if column == INTERRUPTS && !kernel.sees_interrupts {
+                as_real += &format!("{UNSEEN:>width$}");
+                as_simulated += &format!("{UNSEEN:>width$}");
+                continue;
+            }
             let (of_real, of_simulated) = (real.counts()[column], simulated.counts()[column]);
             as_real += &format!("{:>width$}", of_calls(of_real));
             as_simulated += &format!("{:>width$}", of_calls(of_simulated));
-            known &= usual(of_real) == usual(of_simulated)
-                || column == INTERRUPTS && kernel.is_guest && is_descheduled(real, simulated);
+            if column == INTERRUPTS && kernel.is_guest && is_descheduled(real, simulated) {
+                descheduled = of_real != of_simulated;
+            } else {
+                known &= usual(of_real) == usual(of_simulated);
+            }
         }
+        let why = if descheduled { DESCHEDULED } else { SOME_CALLS };
         let what = format!("{name}, {}", pages(kind.pages));
-        rows.push(row(what, as_real, as_simulated, known.then_some(SOME_CALLS)));
+        rows.push(row(what, as_real, as_simulated, known.then_some(why)));
     }
     rows
 }

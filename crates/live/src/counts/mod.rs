@@ -6,6 +6,7 @@
 //! |---|---|
 //! | `program` | the program, over any `System` |
 //! | `kernel` | facts about the running kernel; its page caches |
+//! | `events` | the tracepoints of a trace |
 //! | `tracing` | a tracing instance, and the lines of its trace |
 //! | `on_kernel` | the program on the kernel, and what the trace says |
 //! | `on_simulator` | the program on the simulator, on a machine like this computer |
@@ -13,6 +14,7 @@
 //! | `compare` | the rows, and why sides may differ |
 
 mod compare;
+mod events;
 mod kernel;
 mod observed;
 mod on_kernel;

@@ -1,7 +1,7 @@
 //! The program on the running kernel, and what the trace says of it.
 
 use super::CountsError;
-use super::kernel::{Cache, Kernel};
+use super::kernel::{Cache, Kernel, Source};
 use super::observed::{Effects, Observed, PageCache};
 use super::program::{self, FOREIGN, KINDS, PAST_EMPTY, Part, Step, Watcher, busy_pages};
 use super::tracing::{Event, Instance};
@@ -25,6 +25,8 @@ const DRAINED: &str = "mm_page_pcpu_drain";
 /// The kernel's side.
 pub(super) struct OnKernel {
     pub(super) observed: Observed,
+    /// The source of its limits.
+    pub(super) source: Source,
     /// Pages of the program's zone.
     pub(super) zone_pages: u64,
     /// The page cache of CPU 0 before the program took pages, and when it began to rest.
@@ -97,9 +99,10 @@ pub(super) fn run(
 ) -> Result<OnKernel, CountsError> {
     let trace = Instance::new(kernel)?;
     let cache = Cache::look(0)?;
+    let (limits, source) = cache.limits(kernel.version, kernel.cpus);
     let marks = Marks { path: trace.marker().into(), cached: Shared::default() };
     let busy_pages = kernel.cpus as u64 * busy_pages(busy_ns);
-    let cached = u64::from(cache.limits.high_max.max(cache.count));
+    let cached = u64::from(limits.high_max.max(cache.count));
     let pages = busy_pages + cached + PAST_EMPTY + FOREIGN;
     let config = Config {
         cpus: kernel.cpus,
@@ -134,7 +137,7 @@ pub(super) fn run(
     let busy_us = busy.first().map_or(0..0, |(_, _, us)| us.clone());
     let calls = (0..KINDS.len()).map(|at| effects(&events[0], at)).collect::<Result<_, _>>()?;
     let observed = Observed {
-        limits: cache.limits,
+        limits,
         refills: sizes.refills,
         freed_between_refills: freed_between_refills(&events[0])?,
         drains: sizes.frees,
@@ -145,7 +148,7 @@ pub(super) fn run(
         calls,
     };
     let zone_pages = cache.managed;
-    Ok(OnKernel { observed, zone_pages, start, at_rest, armings })
+    Ok(OnKernel { observed, source, zone_pages, start, at_rest, armings })
 }
 
 /// The thread that made a step's marks, the events between them, and the times of the marks, in us.
@@ -319,7 +322,9 @@ fn is_single_movable(event: &Event) -> bool {
 fn effects(events: &[Event], at: usize) -> Result<Effects, CountsError> {
     let mut all = Effects::default();
     for (pid, part, _) in within(events, Step::Call(at))? {
-        let own = || part.iter().filter(|event| event.pid == pid);
+        // An interrupt on top of the call may do the same for another reason: the tick sends
+        // interrupts to idle CPUs.
+        let own = || part.iter().filter(|event| event.pid == pid && !event.in_interrupt);
         let count = |is: &dyn Fn(&Event) -> bool| own().filter(|event| is(event)).count() as u32;
         // Reason 3: the flush of this CPU's translations that is part of every flush.
         let flush = |event: &Event| event.name == "tlb_flush" && event.args().contains("(3)");
@@ -330,14 +335,26 @@ fn effects(events: &[Event], at: usize) -> Result<Effects, CountsError> {
         // Reason 4: the flush that other CPUs are asked for.
         let remote = |event: &Event| event.name == "tlb_flush" && event.args().contains("(4)");
         all.remote_flushes.push(count(&remote));
-        all.interrupts.push(count(&|event| {
-            event.name.starts_with("ipi_send_cpu")
-                && event.args().contains("callback=generic_smp_call_function")
-        }));
+        all.interrupts.push(own().map(interrupted).sum());
         all.mmap_locks.push(acquisitions(own()));
         all.faults.push(count(&|event| event.name == "page_fault_user"));
     }
     Ok(all)
+}
+
+/// The CPUs that an event interrupts for a call of a function.
+fn interrupted(event: &Event) -> u32 {
+    if !event.args().contains("callback=generic_smp_call_function") {
+        return 0;
+    }
+    match event.name.as_str() {
+        "ipi_send_cpu" => 1,
+        // A mask in hexadecimal digits.
+        "ipi_send_cpumask" => event.arg("cpumask").map_or(0, |mask| {
+            mask.chars().filter_map(|digit| digit.to_digit(16)).map(u32::count_ones).sum()
+        }),
+        _ => 0,
+    }
 }
 
 /// Counts acquisitions of mmap_lock. A downgrade is traced as another acquisition, for reading,
@@ -399,6 +416,20 @@ fn armed(event: &Event) -> Option<(&str, [u64; 3])> {
 mod tests {
     use super::*;
     use crate::counts::tracing::parsed;
+
+    #[test]
+    fn an_interrupt_to_a_mask_counts_once_for_each_cpu_and_none_is_that_of_a_timer() {
+        let line = |flags: &str, text: &str| format!("job-1 [000] {flags} 5.000001: {text}\n");
+        let called = "callsite=x callback=generic_smp_call_function_single_interrupt";
+        let lines = [
+            line(".....", "tracing_mark_write: begin call 0"),
+            line("d..1.", &format!("ipi_send_cpumask: cpumask=00000000,0000100e {called}")),
+            line("dNh2.", &format!("ipi_send_cpu: cpu=3 {called}")),
+            line("..s1.", &format!("ipi_send_cpu: cpu=3 {called}")),
+            line(".....", "tracing_mark_write: end call 0"),
+        ];
+        assert_eq!(effects(&parsed(&lines.concat()), 0).unwrap().interrupts, [4]);
+    }
 
     /// A trace of events, each of a thread.
     fn trace(events: &[(u32, &str)]) -> Vec<Event> {

@@ -125,6 +125,7 @@ impl Simulator<'_> {
         spec.mm.map = if low > 0 { map.with_dma32(low) } else { map };
         spec.mm.alloc.min_free_kb = Some(kernel.min_free_kb);
         spec.mm.alloc.watermark_scale = kernel.watermark_scale;
+        spec.mm.alloc.normal_marks = Some(kernel.marks);
         spec
     }
 }
@@ -208,17 +209,12 @@ fn normal<A: Machine>(system: &System<A>) -> ZoneId {
     normal.expect("the map has a normal zone").id()
 }
 
-/// Gives the page cache of CPU 0 the pages and the `high` that the kernel's had. `high` is up to a
-/// batch higher, because each refill after a free raises it by a batch.
+/// Gives the page cache of CPU 0 the pages and the `high` that the kernel's had.
 fn bring_to<A: Machine>(system: &System<A>, zone: ZoneId, state: PageCache) {
     let frames = system.mm().frames();
-    let high = || frames.inspect_pcp(zone, CPU, Pcp::high);
-    // A free that reaches `high` would drain some of the pages.
-    while high() < state.high.max(state.count + 1) {
-        frames.drain_pages_zone(zone, CPU);
-        free(frames, take(frames, 1, MigrateType::Movable));
-    }
     frames.drain_pages_zone(zone, CPU);
+    // A free that reaches `high` would drain some of the pages.
+    frames.set_pcp_high(zone, CPU, state.high.max(state.count + 1));
     // Pages that CPU 0 took would raise its `high`.
     let taken = Arc::new(Mutex::new(Vec::new()));
     let pages = Arc::clone(&taken);
@@ -231,6 +227,7 @@ fn bring_to<A: Machine>(system: &System<A>, zone: ZoneId, state: PageCache) {
     let thread = system.spawn(ThreadSpec::on(1), Box::new(body)).expect("there is memory");
     system.join(thread).expect("it is a thread of this process");
     free(frames, std::mem::take(&mut *taken.lock().unwrap_or_else(PoisonError::into_inner)));
+    frames.set_pcp_high(zone, CPU, state.high);
 }
 
 fn take<A: Machine>(frames: &FrameAllocator<A>, pages: u32, kind: MigrateType) -> Vec<Pfn> {
@@ -353,7 +350,9 @@ fn faults(run: &MachineRun) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::counts::kernel::Source;
     use crate::counts::observed::usual;
+    use mmscale_frames::zone::Watermarks;
     use mmscale_mm::time::Hz;
     use mmscale_mm::versions::Version;
 
@@ -370,6 +369,8 @@ mod tests {
             min_free_kb: 67_584,
             watermark_scale: 10,
             low_pages: 776_758,
+            sees_interrupts: true,
+            marks: Watermarks { min: 9148, low: 11_436, high: 13_723 },
         }
     }
 
@@ -386,7 +387,8 @@ mod tests {
             tick_gaps: vec![],
             calls: vec![],
         };
-        OnKernel { observed, zone_pages: 917_504, start, at_rest, armings: vec![] }
+        let source = Source::Printed;
+        OnKernel { observed, source, zone_pages: 917_504, start, at_rest, armings: vec![] }
     }
 
     /// Flushes, pages, interrupts, acquisitions of mmap_lock and faults of a call on Linux 6.18,

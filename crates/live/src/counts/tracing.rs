@@ -1,6 +1,7 @@
 //! A tracing instance of our own, and the lines of its trace.
 
 use super::CountsError;
+use super::events::{EVENTS, INTERRUPTS};
 use super::kernel::{Kernel, ROOTS, read};
 use mmscale_linux::Leftovers;
 use std::fs;
@@ -8,24 +9,12 @@ use std::path::Path;
 
 /// The beginning of the names of our instances; the number of the process follows.
 const NAME: &str = "mmscale_";
-/// Kilobytes of events kept for each CPU.
-const BUFFER_KB: u32 = 65_536;
+/// Kilobytes of events kept for CPU 0, and for each other CPU, of which only ticks are traced.
+const BUFFER_KB: u32 = 131_072;
+const BUFFER_OF_OTHERS_KB: u32 = 1_024;
 
-/// The tracepoints that are watched all the time, without a filter.
-const EVENTS: [&str; 12] = [
-    "kmem/mm_page_alloc",
-    "kmem/mm_page_alloc_zone_locked",
-    "kmem/mm_page_free",
-    "kmem/mm_page_free_batched",
-    "kmem/mm_page_pcpu_drain",
-    "pagemap/mm_lru_insertion",
-    "tlb/tlb_flush",
-    "ipi/ipi_send_cpumask",
-    "ipi/ipi_send_cpu",
-    "mmap_lock/mmap_lock_acquire_returned",
-    "mmap_lock/mmap_lock_released",
-    "exceptions/page_fault_user",
-];
+/// `cpu` would be an argument of some events.
+const ON_CPU_0: &str = "CPU == 0";
 
 /// A tracing instance; gone when this is dropped.
 pub(super) struct Instance {
@@ -36,6 +25,8 @@ pub(super) struct Instance {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Event {
     pub(super) pid: u32,
+    /// Whether an interrupt or a softirq had interrupted the task.
+    pub(super) in_interrupt: bool,
     /// When, in us since boot.
     pub(super) time_us: u64,
     pub(super) name: String,
@@ -49,16 +40,12 @@ fn wrong<E: std::fmt::Display>(what: String) -> impl Fn(E) -> CountsError {
 impl Instance {
     pub(super) fn new(kernel: &Kernel) -> Result<Self, CountsError> {
         let root = &kernel.tracefs;
-        let absent: Vec<&str> =
-            EVENTS.into_iter().filter(|at| !exists(&format!("{root}/events/{at}"))).collect();
-        if !absent.is_empty() {
-            return Err(CountsError::Events(absent.join(", ")));
-        }
         clear();
         let path = format!("{root}/instances/{NAME}{}", std::process::id());
         fs::create_dir(&path).map_err(wrong(format!("making the tracing instance {path}")))?;
         let instance = Self { path };
-        instance.write("buffer_size_kb", &BUFFER_KB.to_string())?;
+        instance.write("buffer_size_kb", &BUFFER_OF_OTHERS_KB.to_string())?;
+        instance.write("per_cpu/cpu0/buffer_size_kb", &BUFFER_KB.to_string())?;
         instance.write("trace_clock", "mono")?;
         Ok(instance)
     }
@@ -80,7 +67,11 @@ impl Instance {
         let timer = format!("function == {:#x}", kernel.delayed_work_timer_fn);
         self.write("events/timer/timer_start/filter", &timer)?;
         self.write("events/timer/timer_start/enable", "1")?;
-        EVENTS.iter().try_for_each(|event| self.write(&format!("events/{event}/enable"), "1"))
+        let interrupts = if kernel.sees_interrupts { &INTERRUPTS[..] } else { &[] };
+        EVENTS.iter().chain(interrupts).try_for_each(|event| {
+            self.write(&format!("events/{event}/filter"), ON_CPU_0)?;
+            self.write(&format!("events/{event}/enable"), "1")
+        })
     }
     pub(super) fn stop(&self) -> Result<(), CountsError> {
         self.write("tracing_on", "0")
@@ -141,10 +132,12 @@ fn event_of(line: &str) -> Option<Event> {
     let (_, rest) = rest.split_once("] ")?;
     let (head, rest) = rest.split_once(": ")?;
     let (name, args) = rest.split_once(": ")?;
-    let time = head.split_whitespace().next_back()?;
-    let (seconds, us) = time.split_once('.')?;
+    let (flags, time) = head.trim().split_once(' ')?;
+    let (seconds, us) = time.trim().split_once('.')?;
     Some(Event {
         pid: task.trim().rsplit_once('-')?.1.parse().ok()?,
+        // Interrupts off, need to reschedule, then what runs: `h` and `s` are interrupts.
+        in_interrupt: flags.chars().nth(2).is_some_and(|what| what != '.'),
         time_us: seconds.parse::<u64>().ok()? * 1_000_000 + us.parse::<u64>().ok()?,
         name: name.to_owned(),
         args: args.to_owned(),
@@ -184,7 +177,7 @@ mod tests {
         let text = "\
 # tracer: nop
           job-359     [000] ...1. 18882.309733: tlb_flush: pages:10 reason:remote IPI send (4)
- kworker/0:1-7 [000] d..2. 18882.309736: timer_start: timer=00000000ab function=x expires=4300 \
+ kworker/0:1-7 [000] dNh2. 18882.309736: timer_start: timer=00000000ab function=x expires=4300 \
 [timeout=250] bucket_expiry=4304 cpu=0
 a line that is cut
           job-359     [000] ...1. 18882.309765: tracing_mark_write: begin call 3
@@ -193,6 +186,7 @@ a line that is cut
         assert_eq!(events.len(), 3);
         assert_eq!((events[0].pid, events[0].time_us), (359, 18_882_309_733));
         assert_eq!(events[0].number("pages"), Some(10));
+        assert_eq!(events.iter().map(|e| e.in_interrupt).collect::<Vec<_>>(), [false, true, false]);
         assert_eq!(events[1].number("timeout"), Some(250));
         assert_eq!(events[1].arg("timer"), Some("00000000ab"));
         assert_eq!(events[1].mark(), None);
