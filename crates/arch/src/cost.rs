@@ -46,6 +46,9 @@ named! {
         LruLink = "lru_link",
         /// Charging or uncharging a memory group once, the shared counter not included.
         GroupCharge = "group_charge",
+        /// One access of a program to a page whose translation is in the TLB. The transfer of the
+        /// data is not included.
+        Access = "access",
         /// A page-table walk by the hardware after a TLB miss.
         PageWalk = "page_walk",
         /// A page-table walk by software from the root to one entry, locks not included.

@@ -17,6 +17,10 @@ pub struct ScriptNeeds {
     pub processes: u64,
     /// Processes and threads.
     pub tasks: u64,
+    /// Processes at the top of the script.
+    pub groups: u64,
+    /// Processes at the top, and threads of theirs that run at the same time.
+    pub standing: u64,
     /// Pages of all processes.
     pub pages: u64,
     /// Pages that processes map before they are ready to start.
@@ -28,6 +32,8 @@ impl ScriptNeeds {
         let sum = |a: u64, b: u64| a.saturating_add(b.saturating_mul(times));
         self.processes = sum(self.processes, other.processes);
         self.tasks = sum(self.tasks, other.tasks);
+        self.groups = sum(self.groups, other.groups);
+        self.standing = sum(self.standing, other.standing);
         self.pages = sum(self.pages, other.pages);
         self.prepared_pages = sum(self.prepared_pages, other.prepared_pages);
     }
@@ -61,6 +67,7 @@ pub(crate) fn needs(tree: &Tree, params: &[i64], cpus: usize) -> ScriptNeeds {
     for group in &tree.groups {
         let times = group.amount.as_ref().map_or(1, |amount| estimate.times(amount));
         let mut one = ScriptNeeds { processes: 1, tasks: 1, ..ScriptNeeds::default() };
+        (one.groups, one.standing) = (1, 1);
         let mut preparing = true;
         one.add(estimate.block(&group.body, &mut preparing), 1);
         needs.add(one, times);
@@ -141,9 +148,11 @@ impl Estimate<'_> {
                 options.iter().for_each(|(_, body)| needs.add(self.block(body, preparing), 1));
             }
             What::Threads(amount, _, body) => {
-                let mut one = ScriptNeeds { tasks: 1, ..ScriptNeeds::default() };
+                let mut one = ScriptNeeds { tasks: 1, standing: 1, ..ScriptNeeds::default() };
                 one.add(self.block(body, preparing), 1);
                 needs.add(one, self.times(amount));
+                // The task that starts them waits.
+                needs.standing = needs.standing.saturating_sub(1);
             }
             What::Task(task) | What::Assign(_, _, Given::Task(task)) => {
                 needs.add(self.task(task, so_far, preparing), 1);
@@ -172,8 +181,14 @@ impl Estimate<'_> {
 
     fn task(&self, task: &Task, so_far: &ScriptNeeds, preparing: &mut bool) -> ScriptNeeds {
         let mut needs = self.block(&task.body, preparing);
-        needs.tasks += 1;
-        needs.processes += u64::from(task.kind != TaskKind::Thread);
+        needs.tasks = needs.tasks.saturating_add(1);
+        match task.kind {
+            TaskKind::Thread => needs.standing = needs.standing.saturating_add(1),
+            TaskKind::Fork | TaskKind::Process => {
+                needs.processes = needs.processes.saturating_add(1);
+                needs.standing = 0;
+            }
+        }
         if task.kind == TaskKind::Fork {
             // A fork may write to all pages of its parent.
             needs.pages = needs.pages.saturating_add(so_far.pages);
@@ -187,9 +202,9 @@ impl Estimate<'_> {
             ("mremap", [_, size, ..]) => self.pages(size),
             _ => 0,
         };
-        needs.pages += pages;
+        needs.pages = needs.pages.saturating_add(pages);
         if preparing {
-            needs.prepared_pages += pages;
+            needs.prepared_pages = needs.prepared_pages.saturating_add(pages);
         }
     }
 }

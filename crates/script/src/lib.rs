@@ -126,6 +126,9 @@ impl Script {
     /// Runs the script as the first program of a system. `params` are the values of the parameters,
     /// in bytes, ns, or without a unit.
     pub fn run<S: System>(&self, params: &[i64], seed: u64, times: Times, sink: Sink, system: &S) {
-        run::run(&self.program, params, seed, times, sink, system);
+        let cpus = system.cpus();
+        let needs = self.needs(params, cpus);
+        let crowd = run::Crowd::new(needs.groups, needs.standing, cpus);
+        run::run(&self.program, params, seed, times, sink, crowd, system);
     }
 }

@@ -125,11 +125,26 @@ pub(crate) enum Code {
     },
 }
 
+impl Code {
+    /// Returns the place that an operation names.
+    pub(crate) fn place_mut(&mut self) -> Option<&mut Place> {
+        match self {
+            Self::Goto(place) | Self::Unless(_, place) | Self::Past(_, place) => Some(place),
+            Self::Ends { to, .. } => Some(to),
+            Self::Next { top, .. } => Some(top),
+            Self::Edge(place) => Some(place),
+            Self::Begin(begin) => Some(&mut begin.body),
+            _ => None,
+        }
+    }
+}
+
 /// The start of a task.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Begin {
     pub(crate) kind: Start,
     pub(crate) body: Place,
+    /// [`NONE`]: the interpreter chooses it.
     pub(crate) cpu: Slot,
     /// [`NONE`]: a fair share of the CPU.
     pub(crate) priority: Slot,
@@ -217,6 +232,38 @@ pub(crate) enum Verb {
     PidfdOpen,
     Mrelease,
     OomScoreAdj,
+}
+
+impl Verb {
+    /// Returns the name of the call in scripts.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Mmap(_) => "mmap",
+            Self::Munmap => "munmap",
+            Self::Mprotect(_) => "mprotect",
+            Self::Mremap(_) => "mremap",
+            Self::Madvise(_) => "madvise",
+            Self::Mlock(_) => "mlock",
+            Self::Munlock => "munlock",
+            Self::Mbind(_) => "mbind",
+            Self::Mincore => "mincore",
+            Self::Write => "write",
+            Self::Read => "read",
+            Self::Check => "check",
+            Self::Sleep => "sleep",
+            Self::Compute => "compute",
+            Self::CpuOffline => "cpu_offline",
+            Self::CpuOnline => "cpu_online",
+            Self::File => "memfd_create",
+            Self::Close => "close",
+            Self::Wait | Self::WaitAll => "wait",
+            Self::Join | Self::JoinAll | Self::JoinTeam => "join",
+            Self::Kill => "kill",
+            Self::PidfdOpen => "pidfd_open",
+            Self::Mrelease => "process_mrelease",
+            Self::OomScoreAdj => "oom_score_adj",
+        }
+    }
 }
 
 /// A compiled script.

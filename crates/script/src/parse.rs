@@ -33,7 +33,7 @@ pub(crate) fn parse(text: &str) -> Parsed<Tree> {
         return wrong(0, format!("the script has {} bytes; at most {MAX_BYTES}", text.len()));
     }
     depth(text)?;
-    let mut parsed = Grammar::parse(Rule::script, text).map_err(|why| explain(text, &why))?;
+    let mut parsed = Grammar::parse(Rule::script, text).map_err(|why| missing_end(text, &why))?;
     let mut tree = Tree::default();
     for item in parsed.next().into_iter().flat_map(Pair::into_inner) {
         if item.as_rule() == Rule::item {
@@ -67,10 +67,26 @@ const WORDS: &[&str] = &[
     "count", "break", "continue", "return", "fork", "try",
 ];
 
-fn explain(text: &str, why: &pest::error::Error<Rule>) -> Wrong {
-    let at = match why.location {
+/// Explains an error: a `;` that is missing at the end of the word before it, or something else.
+fn missing_end(text: &str, why: &pest::error::Error<Rule>) -> Wrong {
+    let end = text[..place_of(why)].trim_end().len();
+    let with_end = format!("{};{}", &text[..end], &text[end..]);
+    let next = Grammar::parse(Rule::script, &with_end).err();
+    // The place after the added `;` is the old one and one more.
+    if next.is_none_or(|next| place_of(&next) > place_of(why) + 1) {
+        return Wrong { at: end, what: "a `;` is missing here".to_owned() };
+    }
+    explain(text, why)
+}
+
+fn place_of(why: &pest::error::Error<Rule>) -> usize {
+    match why.location {
         InputLocation::Pos(at) | InputLocation::Span((at, _)) => at,
-    };
+    }
+}
+
+fn explain(text: &str, why: &pest::error::Error<Rule>) -> Wrong {
+    let at = place_of(why);
     let mut expected: Vec<String> = match &why.variant {
         ErrorVariant::ParsingError { positives, .. } => positives.iter().map(shown).collect(),
         ErrorVariant::CustomError { message } => vec![message.clone()],
@@ -117,6 +133,7 @@ fn shown(rule: &Rule) -> String {
         Rule::infix | Rule::prefix => "an operator",
         Rule::change => "`=`",
         Rule::dots => "`..`",
+        Rule::end => "`;`",
         Rule::index | Rule::range => "`[`",
         Rule::text | Rule::inner => "a text in quotes",
         Rule::block => "a block `{ .. }`",
@@ -140,9 +157,9 @@ fn only(node: Node<'_>) -> Node<'_> {
     parts(node).next().unwrap_or(at)
 }
 
-/// Returns the children that are not keywords.
+/// Returns the children that are neither keywords nor the `;` at the end.
 fn parts(node: Node<'_>) -> impl Iterator<Item = Node<'_>> {
-    node.into_inner().filter(|child| !is_word(child.as_rule()))
+    node.into_inner().filter(|child| child.as_rule() != Rule::end && !is_word(child.as_rule()))
 }
 
 fn is_word(rule: Rule) -> bool {

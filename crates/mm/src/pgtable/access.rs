@@ -56,6 +56,7 @@ impl<A: Machine> PageTable<A> {
         if let Some(known) = A::tlb_lookup(self.asid(), page)
             && (access == MemAccess::Read || known.writable && known.dirty)
         {
+            A::work(Op::Access, 1);
             return Ok(use_page(known.frame(page)));
         }
         A::work(Op::PageWalk, 1);

@@ -5,8 +5,10 @@ mod expr;
 mod statement;
 mod types;
 
-use crate::ast::{Amount, At, Binary, Block, GroupItem, Name, Placing, TaskKind, Tree};
-use crate::error::{Wrong, unknown, wrong};
+use crate::ast::{
+    Amount, At, Binary, Block, Expr, ExprKind, GroupItem, Name, Placing, TaskKind, Tree,
+};
+use crate::error::{Wrong, nearest, unknown, wrong};
 use crate::op::{Begin, Code, Known, NONE, NOWHERE, Op, Place, Program, Slot, Start, Verb};
 pub use calls::call_names;
 pub(crate) use types::Type;
@@ -15,6 +17,9 @@ type Done<T> = Result<T, Wrong>;
 
 /// Maximum number of operations of a program.
 const MAX_OPS: usize = 1 << 16;
+/// Maximum depth of blocks in blocks, those of programs included: the compiler calls itself for
+/// each.
+const MAX_DEPTH: usize = 64;
 /// Maximum number of values of a program.
 const MAX_SLOTS: usize = 1 << 12;
 
@@ -48,6 +53,7 @@ pub(crate) fn compile(tree: &Tree, text: &str) -> Done<Program> {
     }
     compiler.call(Verb::WaitAll, [NONE; 3], NONE, text.len())?;
     compiler.emit(Code::Return, text.len())?;
+    compiler.resolve();
     let unused = |(name, _): &&(Name, Block)| !compiler.used.contains(&name.text.as_str());
     if let Some((name, _)) = tree.programs.iter().find(unused) {
         let what = format!("the program `{0}` is not used; use it as in `{0}();`", name.text);
@@ -60,6 +66,10 @@ pub(crate) fn compile(tree: &Tree, text: &str) -> Done<Program> {
     Ok(compiler.program)
 }
 
+fn too_long<T>(at: At) -> Done<T> {
+    wrong(at, format!("the script has more than {MAX_OPS} operations"))
+}
+
 /// A name with its value.
 struct Variable {
     name: String,
@@ -67,75 +77,117 @@ struct Variable {
     of: Type,
 }
 
+/// A place that operations go to before it is known: the place of a label is that of a number of
+/// [`Compiler::marks`]. Operations have labels in place of places until [`Compiler::resolve`].
+type Label = Place;
+
 /// A loop around a statement.
+#[derive(Clone, Copy)]
 struct Around {
-    /// Jumps of `break`, to be set to the loop's end.
-    breaks: Vec<usize>,
-    /// Jumps of `continue`, to be set to its next round.
-    continues: Vec<usize>,
-    /// Whether the loop ends with the run, and the jumps that leave it then.
-    ends: Option<Vec<usize>>,
+    /// Where `break` goes.
+    end: Label,
+    /// Where `continue` goes.
+    next: Label,
+    /// Whether the loop ends with the run.
+    ends: bool,
+}
+
+/// The surroundings of a statement, which decide what it may do.
+#[derive(Clone, Default)]
+struct Scope<'a> {
+    /// Names of the programs that the statement is in.
+    within: Vec<&'a str>,
+    loops: Vec<Around>,
+    /// Variables below this are those of another process.
+    foreign: usize,
+    /// Whether the statement is a `try`.
+    attempt: bool,
+    /// The number of blocks around the statement.
+    depth: usize,
 }
 
 struct Compiler<'a> {
     tree: &'a Tree,
-    /// Names of the programs that the current statement is in.
-    within: Vec<&'a str>,
+    scope: Scope<'a>,
     /// Names of the programs that were used.
     used: Vec<&'a str>,
     program: Program,
     variables: Vec<Variable>,
-    /// Variables below this are those of another process.
-    foreign: usize,
     /// Number of variables that cannot be changed: parameters and files.
     constants: usize,
-    loops: Vec<Around>,
     /// The first slot of the current expression's values.
     slots: usize,
     /// The places of newlines.
     lines: Vec<usize>,
-    /// Whether the current statement is a `try`.
-    attempt: bool,
+    /// The place of each label.
+    marks: Vec<Place>,
     counts: bool,
+    /// The number of statements so far, those without operations included.
+    statements: usize,
 }
 
 impl<'a> Compiler<'a> {
     fn of(tree: &'a Tree, lines: Vec<usize>) -> Self {
         Self {
             tree,
-            within: Vec::new(),
+            scope: Scope::default(),
             used: Vec::new(),
             program: Program::default(),
             variables: Vec::new(),
-            foreign: 0,
             constants: 0,
-            loops: Vec::new(),
             slots: 0,
             lines,
-            attempt: false,
+            marks: Vec::new(),
             counts: false,
+            statements: 0,
         }
     }
-    fn emit(&mut self, code: Code, at: At) -> Done<usize> {
+    /// Compiles a part of the script in a scope of its own. The scope around it is the same
+    /// afterwards, also after an error.
+    fn scoped(
+        &mut self,
+        change: impl FnOnce(&mut Scope<'a>),
+        part: impl FnOnce(&mut Self) -> Done<()>,
+    ) -> Done<()> {
+        let around = self.scope.clone();
+        change(&mut self.scope);
+        let done = part(self);
+        self.scope = around;
+        done
+    }
+    fn emit(&mut self, code: Code, at: At) -> Done<()> {
         if self.program.ops.len() >= MAX_OPS {
-            return wrong(at, format!("the script has more than {MAX_OPS} operations"));
+            return too_long(at);
         }
         let line = self.lines.partition_point(|newline| *newline < at) as u32 + 1;
-        self.program.ops.push(Op { code, line, attempt: self.attempt });
-        Ok(self.program.ops.len() - 1)
+        self.program.ops.push(Op { code, line, attempt: self.scope.attempt });
+        Ok(())
     }
     fn call(&mut self, verb: Verb, args: [Slot; 3], to: Slot, at: At) -> Done<()> {
-        self.emit(Code::Call { verb, args, to }, at).map(|_| ())
+        self.emit(Code::Call { verb, args, to }, at)
     }
-    fn here(&self) -> Place {
-        self.program.ops.len() as Place
+    /// Returns a new label. Until it is marked, its place is the beginning.
+    fn label(&mut self) -> Label {
+        self.marks.push(0);
+        self.marks.len() as Label - 1
     }
-    /// Sets the place that a jump goes to.
-    fn set(&mut self, jump: usize, place: Place) {
-        match &mut self.program.ops[jump].code {
-            Code::Goto(to) | Code::Unless(_, to) | Code::Ends { to, .. } => *to = place,
-            Code::Past(_, to) | Code::Edge(to) => *to = place,
-            other => panic!("{other:?} does not jump"),
+    /// Makes the place of the next operation that of a label.
+    fn mark(&mut self, label: Label) {
+        self.marks[label as usize] = self.program.ops.len() as Place;
+    }
+    /// Returns a label for the place of the next operation.
+    fn here(&mut self) -> Label {
+        let label = self.label();
+        self.mark(label);
+        label
+    }
+    /// Replaces labels by their places.
+    fn resolve(&mut self) {
+        let Program { ops, tables, .. } = &mut self.program;
+        let places = ops.iter_mut().filter_map(|op| op.code.place_mut());
+        let options = tables.iter_mut().flatten().map(|(_, place)| place);
+        for place in places.chain(options).filter(|place| **place != NOWHERE) {
+            *place = self.marks[*place as usize];
         }
     }
     /// Returns a new slot.
@@ -188,7 +240,7 @@ impl<'a> Compiler<'a> {
             return Ok(None);
         };
         let Variable { slot, of, .. } = self.variables[found];
-        if found < self.foreign && of.is_of_process() {
+        if found < self.scope.foreign && of.is_of_process() {
             return wrong(
                 at,
                 format!(
@@ -218,6 +270,16 @@ impl<'a> Compiler<'a> {
         Ok(())
     }
 
+    /// Compiles a number of tasks, in whose place `per_cpu` may be misspelt.
+    fn amount(&mut self, number: &Expr) -> Done<Slot> {
+        self.typed(number, Type::Number).map_err(|why| match &number.kind {
+            ExprKind::Name(name) if nearest(name, ["per_cpu"]).is_some() => {
+                Wrong { what: format!("there is no `{name}`; did you mean `per_cpu`?"), ..why }
+            }
+            _ => why,
+        })
+    }
+
     /// Starts tasks in a loop; each sees its number as `id`.
     fn several(
         &mut self,
@@ -228,7 +290,7 @@ impl<'a> Compiler<'a> {
         body: &'a Block,
     ) -> Done<()> {
         let mut number = match &amount.number {
-            Some(number) => self.typed(number, Type::Number)?,
+            Some(number) => self.amount(number)?,
             None => self.number(1, at)?,
         };
         let cpus = self.slot(at)?;
@@ -238,63 +300,61 @@ impl<'a> Compiler<'a> {
         }
         let id = self.add("id", Type::Number, at)?;
         self.emit(Code::Set(id, 0), at)?;
-        let top = self.here();
+        let (top, end) = (self.here(), self.label());
         let less = self.binary(Binary::Less, id, number, at)?;
-        let exit = self.emit(Code::Unless(less, NOWHERE), at)?;
-        let place_of_id = match &place.on {
-            Some(_) => None,
-            None => Some(self.binary(Binary::Remainder, id, cpus, at)?),
+        self.emit(Code::Unless(less, end), at)?;
+        // A process of `per_cpu` is on a CPU of its own; others are placed by the interpreter.
+        let own_cpu = if start == Start::Group && amount.per_cpu && place.on.is_none() {
+            self.binary(Binary::Remainder, id, cpus, at)?
+        } else {
+            NONE
         };
-        self.begin(start, place, place_of_id, NONE, body, at)?;
+        self.begin(start, place, own_cpu, NONE, body, at)?;
         self.emit(Code::Next { counter: id, end: number, top }, at)?;
-        let end = self.here();
-        self.set(exit, end);
+        self.mark(end);
         Ok(())
     }
 
-    /// Starts a task with its body. Without `cpu` and `on`, it runs on the CPU of its parent.
+    /// Starts a task with its body, on `cpu` or where `on` says.
     fn begin(
         &mut self,
         kind: Start,
         place: &Placing,
-        cpu: Option<Slot>,
+        cpu: Slot,
         to: Slot,
         body: &'a Block,
         at: At,
     ) -> Done<()> {
-        let cpu = match (&place.on, cpu) {
-            (Some(on), _) => self.typed(on, Type::Number)?,
-            (None, Some(cpu)) => cpu,
-            (None, None) => {
-                let cpu = self.slot(at)?;
-                self.emit(Code::Know { to: cpu, what: Known::Cpu }, at)?;
-                cpu
-            }
+        let cpu = match &place.on {
+            Some(on) => self.typed(on, Type::Number)?,
+            None => cpu,
         };
         let priority = match &place.priority {
             Some(priority) => self.typed(priority, Type::Number)?,
             None => NONE,
         };
-        let start = self.here() + 2;
+        let (start, over) = (self.label(), self.label());
         self.emit(Code::Begin(Begin { kind, body: start, cpu, priority, to }), at)?;
-        let over = self.emit(Code::Goto(NOWHERE), at)?;
+        self.emit(Code::Goto(over), at)?;
+        self.mark(start);
+        let kept = self.variables.len();
         // Nothing that a body does reaches the task that started it.
-        let attempt = std::mem::take(&mut self.attempt);
-        let (kept, foreign) = (self.variables.len(), self.foreign);
-        if kind == Start::Task(TaskKind::Process) {
-            self.foreign = kept;
-        }
-        let loops = std::mem::take(&mut self.loops);
-        if kind == Start::Group && !statement::has_start(self.tree, body) {
-            self.emit(Code::Start, at)?;
-        }
-        self.block(body)?;
-        self.emit(Code::Return, at)?;
-        self.loops = loops;
+        let change = |scope: &mut Scope<'a>| {
+            scope.loops.clear();
+            scope.attempt = false;
+            if kind == Start::Task(TaskKind::Process) {
+                scope.foreign = kept;
+            }
+        };
+        self.scoped(change, |compiler| {
+            if kind == Start::Group && !statement::has_start(compiler.tree, body) {
+                compiler.emit(Code::Start, at)?;
+            }
+            compiler.block(body)?;
+            compiler.emit(Code::Return, at)
+        })?;
         self.variables.truncate(kept);
-        (self.foreign, self.attempt) = (foreign, attempt);
-        let end = self.here();
-        self.set(over, end);
+        self.mark(over);
         Ok(())
     }
 }

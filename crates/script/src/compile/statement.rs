@@ -1,12 +1,12 @@
 //! Statements.
 
-use super::{Around, Compiler, Done, Type};
+use super::{Around, Compiler, Done, MAX_DEPTH, MAX_OPS, Type, too_long};
 use crate::ast::{
     Amount, At, Binary, Block, Call, Change, Expr, ExprKind, Given, Name, Placing, Statement, Task,
     TaskKind, Tree, What,
 };
 use crate::error::wrong;
-use crate::op::{Code, Known, NONE, NOWHERE, Place, Slot, Start, Verb};
+use crate::op::{Code, Known, NONE, NOWHERE, Slot, Start, Verb};
 
 /// Whether a body has a `start`, at any depth.
 pub(super) fn has_start(tree: &Tree, body: &Block) -> bool {
@@ -28,11 +28,22 @@ pub(super) fn has_start(tree: &Tree, body: &Block) -> bool {
 
 impl<'a> Compiler<'a> {
     pub(super) fn block(&mut self, block: &'a Block) -> Done<()> {
-        block.iter().try_for_each(|statement| self.statement(statement))
+        let all = |compiler: &mut Self| {
+            block.iter().try_for_each(|statement| compiler.statement(statement))
+        };
+        self.scoped(|scope| scope.depth += 1, all)
     }
 
     /// Compiles a statement. The slots of its intermediate values are then free again.
     fn statement(&mut self, statement: &'a Statement) -> Done<()> {
+        if self.scope.depth > MAX_DEPTH {
+            let what = format!("blocks and programs are nested more than {MAX_DEPTH} deep");
+            return wrong(statement.at, what);
+        }
+        self.statements += 1;
+        if self.statements > MAX_OPS {
+            return too_long(statement.at);
+        }
         let kept = self.slots;
         self.any_statement(statement)?;
         let last = self.variables.iter().map(|variable| usize::from(variable.slot) + 1).max();
@@ -47,43 +58,36 @@ impl<'a> Compiler<'a> {
             What::Loop(Some(limit), body) => self.limited(limit, body, at),
             What::For(name, ends, body) => self.counted(name, ends, body),
             What::While(condition, body) => {
+                let around = self.around(false);
                 let top = self.here();
                 let value = self.typed(condition, Type::Number)?;
-                let exit = self.emit(Code::Unless(value, NOWHERE), at)?;
-                let around = self.inside(body, None)?;
-                let next = self.here();
-                self.edge(at)?;
+                self.emit(Code::Unless(value, around.end), at)?;
+                self.inside(around, body)?;
+                self.edge(around, at)?;
                 self.emit(Code::Goto(top), at)?;
-                self.leave(around, next, &[exit]);
+                self.mark(around.end);
                 Ok(())
             }
             What::If(branches, last) => self.branches(branches, last.as_ref(), at),
             What::Choose(options) => self.choose(options, at),
             What::Threads(amount, place, body) => self.threads(amount, place, body, at),
-            What::Start => self.emit(Code::Start, at).map(|_| ()),
+            What::Start => self.emit(Code::Start, at),
             What::Count(number) => {
                 self.counts = true;
                 let number = number.as_ref().map(|number| self.typed(number, Type::Number));
                 let number = number.transpose()?.unwrap_or(NONE);
-                self.emit(Code::Count(number), at).map(|_| ())
+                self.emit(Code::Count(number), at)
             }
-            What::Break | What::Continue => {
-                let jump = self.emit(Code::Goto(NOWHERE), at)?;
-                let Some(around) = self.loops.last_mut() else {
-                    return wrong(at, "there is no loop around this statement");
-                };
-                match statement.what {
-                    What::Break => around.breaks.push(jump),
-                    _ => around.continues.push(jump),
+            What::Break | What::Continue => match self.scope.loops.last() {
+                Some(&Around { end, next, .. }) => {
+                    let is_break = matches!(statement.what, What::Break);
+                    self.emit(Code::Goto(if is_break { end } else { next }), at)
                 }
-                Ok(())
-            }
-            What::Return => self.emit(Code::Return, at).map(|_| ()),
+                None => wrong(at, "there is no loop around this statement"),
+            },
+            What::Return => self.emit(Code::Return, at),
             What::Try(inner) => {
-                self.attempt = true;
-                let done = self.statement(inner);
-                self.attempt = false;
-                done
+                self.scoped(|scope| scope.attempt = true, |compiler| compiler.statement(inner))
             }
             What::Task(task) => self.task(task, NONE, at),
             What::Assign(name, change, given) => self.assign(name, *change, given),
@@ -100,47 +104,36 @@ impl<'a> Compiler<'a> {
         if !call.args.is_empty() {
             return wrong(*at, format!("`{text}` is a program and has no arguments"));
         }
-        if self.within.contains(&text.as_str()) {
+        if self.scope.within.contains(&text.as_str()) {
             return wrong(*at, format!("the program `{text}` uses itself"));
         }
-        self.within.push(text);
         self.used.push(text);
-        let done = self.block(body);
-        self.within.pop();
-        done
+        self.scoped(|scope| scope.within.push(text), |compiler| compiler.block(body))
     }
 
+    /// Returns a new loop.
+    fn around(&mut self, ends: bool) -> Around {
+        Around { end: self.label(), next: self.label(), ends }
+    }
     /// Compiles the body of a loop.
-    fn inside(&mut self, body: &'a Block, ends: Option<Vec<usize>>) -> Done<Around> {
-        self.loops.push(Around { breaks: Vec::new(), continues: Vec::new(), ends });
-        let done = self.block(body);
-        let around = self.loops.pop().expect("pushed above");
-        done.map(|()| around)
+    fn inside(&mut self, around: Around, body: &'a Block) -> Done<()> {
+        self.scoped(|scope| scope.loops.push(around), |compiler| compiler.block(body))
     }
     /// Emits the check at the end of a round of a loop.
-    fn edge(&mut self, at: At) -> Done<()> {
-        let edge = self.emit(Code::Edge(NOWHERE), at)?;
-        if let Some(leave) = self.loops.iter_mut().find_map(|around| around.ends.as_mut()) {
-            leave.push(edge);
-        }
-        Ok(())
-    }
-    /// Sets the jumps of a loop that ends here.
-    fn leave(&mut self, around: Around, next: Place, exits: &[usize]) {
-        let end = self.here();
-        for &jump in around.breaks.iter().chain(exits).chain(around.ends.iter().flatten()) {
-            self.set(jump, end);
-        }
-        around.continues.iter().for_each(|&jump| self.set(jump, next));
+    fn edge(&mut self, around: Around, at: At) -> Done<()> {
+        self.mark(around.next);
+        let outer = self.scope.loops.iter().find(|outer| outer.ends);
+        self.emit(Code::Edge(outer.map_or(NOWHERE, |outer| outer.end)), at)
     }
 
     fn until_the_end(&mut self, body: &'a Block, at: At) -> Done<()> {
-        let top = self.here();
-        let outermost = self.loops.is_empty();
-        let ends = self.emit(Code::Ends { to: NOWHERE, outermost }, at)?;
-        let around = self.inside(body, Some(vec![ends]))?;
-        self.emit(Code::Goto(top), at)?;
-        self.leave(around, top, &[]);
+        let around = self.around(true);
+        self.mark(around.next);
+        let outermost = self.scope.loops.is_empty();
+        self.emit(Code::Ends { to: around.end, outermost }, at)?;
+        self.inside(around, body)?;
+        self.emit(Code::Goto(around.next), at)?;
+        self.mark(around.end);
         Ok(())
     }
 
@@ -151,11 +144,12 @@ impl<'a> Compiler<'a> {
                 let now = self.slot(at)?;
                 self.emit(Code::Know { to: now, what: Known::Now }, at)?;
                 let end = self.binary(Binary::Add, now, limit, at)?;
-                let top = self.here();
-                let past = self.emit(Code::Past(end, NOWHERE), at)?;
-                let around = self.inside(body, None)?;
-                self.emit(Code::Goto(top), at)?;
-                self.leave(around, top, &[past]);
+                let around = self.around(false);
+                self.mark(around.next);
+                self.emit(Code::Past(end, around.end), at)?;
+                self.inside(around, body)?;
+                self.emit(Code::Goto(around.next), at)?;
+                self.mark(around.end);
                 Ok(())
             }
             (limit, Type::Number) => {
@@ -180,14 +174,14 @@ impl<'a> Compiler<'a> {
 
     /// Repeats a body while `counter` is below `end`.
     fn rounds(&mut self, counter: Slot, end: Slot, body: &'a Block, at: At) -> Done<()> {
+        let around = self.around(false);
         let less = self.binary(Binary::Less, counter, end, at)?;
-        let exit = self.emit(Code::Unless(less, NOWHERE), at)?;
+        self.emit(Code::Unless(less, around.end), at)?;
         let top = self.here();
-        let around = self.inside(body, None)?;
-        let next = self.here();
-        self.edge(at)?;
+        self.inside(around, body)?;
+        self.edge(around, at)?;
         self.emit(Code::Next { counter, end, top }, at)?;
-        self.leave(around, next, &[exit]);
+        self.mark(around.end);
         Ok(())
     }
 
@@ -197,18 +191,17 @@ impl<'a> Compiler<'a> {
         last: Option<&'a Block>,
         at: At,
     ) -> Done<()> {
-        let mut ends = Vec::new();
+        let end = self.label();
         for (condition, body) in branches {
+            let next = self.label();
             let value = self.typed(condition, Type::Number)?;
-            let skip = self.emit(Code::Unless(value, NOWHERE), condition.at)?;
+            self.emit(Code::Unless(value, next), condition.at)?;
             self.block(body)?;
-            ends.push(self.emit(Code::Goto(NOWHERE), at)?);
-            let next = self.here();
-            self.set(skip, next);
+            self.emit(Code::Goto(end), at)?;
+            self.mark(next);
         }
         last.map_or(Ok(()), |body| self.block(body))?;
-        let end = self.here();
-        ends.into_iter().for_each(|jump| self.set(jump, end));
+        self.mark(end);
         Ok(())
     }
 
@@ -218,15 +211,14 @@ impl<'a> Compiler<'a> {
         let table = self.program.tables.len();
         self.program.tables.push(Vec::new());
         self.emit(Code::Choose(table as u16), at)?;
-        let mut ends = Vec::new();
+        let end = self.label();
         for ((_, body), weight) in options.iter().zip(weights) {
             let here = self.here();
             self.program.tables[table].push((weight, here));
             self.block(body)?;
-            ends.push(self.emit(Code::Goto(NOWHERE), at)?);
+            self.emit(Code::Goto(end), at)?;
         }
-        let end = self.here();
-        ends.into_iter().for_each(|jump| self.set(jump, end));
+        self.mark(end);
         Ok(())
     }
 
@@ -238,7 +230,7 @@ impl<'a> Compiler<'a> {
     }
 
     fn task(&mut self, task: &'a Task, to: Slot, at: At) -> Done<()> {
-        self.begin(Start::Task(task.kind), &task.place, None, to, &task.body, at)
+        self.begin(Start::Task(task.kind), &task.place, NONE, to, &task.body, at)
     }
 
     fn assign(&mut self, name: &Name, change: Change, given: &'a Given) -> Done<()> {
@@ -270,7 +262,7 @@ impl<'a> Compiler<'a> {
             }
             let (from, of) = self.expr(expr)?;
             let to = self.target(name, of)?;
-            return self.emit(Code::Copy { to, from }, at).map(|_| ());
+            return self.emit(Code::Copy { to, from }, at);
         };
         let Some((to, of)) = self.find(&name.text, at)? else {
             return Err(self.unknown(&name.text, at));
@@ -281,7 +273,7 @@ impl<'a> Compiler<'a> {
             let (of, given) = (of.name(), given.name());
             return wrong(at, format!("`{}` is {of}, and the other side is {given}", name.text));
         }
-        self.emit(Code::Binary { to, binary, a: to, b: by }, at).map(|_| ())
+        self.emit(Code::Binary { to, binary, a: to, b: by }, at)
     }
 
     /// Compiles `NAME = CALL(..)`: a call that fails leaves the variable as it is.

@@ -1,9 +1,10 @@
 //! Calls of a program.
 
-use super::report::Kind;
+use super::report::{Kind, MAX_FILES};
 use super::value::{File, Memory, Value};
-use super::worker::{Stop, Worker};
-use crate::op::{Mapping, Move, NONE, Slot, Verb, Where};
+use super::worker::{Started, Stop, Worker};
+use crate::ast::TaskKind;
+use crate::op::{Mapping, Move, NONE, Slot, Start, Verb, Where};
 use mmscale_system::{
     Addr, Errno, Fd, MapSpec, MayMove, PAGE_BYTES, Place, ProcessId, System, ThreadId,
 };
@@ -150,7 +151,13 @@ impl Worker {
                     true
                 }
                 Verb::Read => memory.may_hold(page, system.read(at)?),
-                _ => system.read(at)? == own,
+                _ => {
+                    let found = system.read(at)?;
+                    if self.ancestors.iter().any(|writer| found == memory.word(page, *writer)) {
+                        return Err(Kind::Inherited(page as i64, pages as i64).into());
+                    }
+                    found == own
+                }
             };
             self.report.damaged += u64::from(!fine);
         }
@@ -197,18 +204,28 @@ impl Worker {
             Verb::CpuOnline => system.cpu_online(self.get(first).natural()? as usize)?,
             Verb::File => {
                 let bytes = self.get(first).natural()?;
+                if self.files >= MAX_FILES {
+                    return Err(Kind::Files.into());
+                }
                 let fd = system.file(bytes)?;
+                self.files += 1;
                 self.set(to, Value::File(File { fd, offset: 0, bytes }));
             }
-            Verb::Close => system.close(self.descriptor(first)?)?,
+            Verb::Close => {
+                system.close(self.descriptor(first)?)?;
+                let is_file = matches!(self.get(first), Value::File(_));
+                self.files = self.files.saturating_sub(u32::from(is_file));
+            }
             Verb::Wait => {
                 let process = self.process(first)?;
-                self.children.retain(|child| *child != process);
+                let seat = remove(&mut self.children, process);
+                self.release_seat(Start::Task(TaskKind::Fork), seat);
                 system.wait(process)?;
             }
             Verb::Join => {
                 let thread = self.thread(first)?;
-                self.threads.retain(|other| *other != thread);
+                let seat = remove(&mut self.threads, thread);
+                self.release_seat(Start::Task(TaskKind::Thread), seat);
                 system.join(thread)?;
             }
             Verb::Kill => system.kill(self.process(first)?)?,
@@ -231,17 +248,25 @@ impl Worker {
     /// Waits for all children or threads.
     fn wait_for_all<S: System>(&mut self, system: &S, verb: Verb) -> Called {
         if let Verb::WaitAll = verb {
-            for child in std::mem::take(&mut self.children) {
+            for (child, seat) in std::mem::take(&mut self.children) {
+                self.release_seat(Start::Task(TaskKind::Fork), seat);
                 self.pending.calls += 1;
                 system.wait(child)?;
             }
             return Ok(());
         }
         let list = if let Verb::JoinAll = verb { &mut self.threads } else { &mut self.team };
-        for thread in std::mem::take(list) {
+        for (thread, seat) in std::mem::take(list) {
+            self.release_seat(Start::Team, seat);
             self.pending.calls += 1;
             system.join(thread)?;
         }
         Ok(())
     }
+}
+
+/// Removes a task from those that were not waited for. Returns its seat; 0 if it is not there.
+fn remove<T: PartialEq>(started: &mut Started<T>, task: T) -> usize {
+    let at = started.iter().position(|(other, _)| *other == task);
+    at.map_or(0, |at| started.remove(at).1)
 }

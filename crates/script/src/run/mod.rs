@@ -4,11 +4,13 @@
 //! memory do.
 
 mod calls;
+mod place;
 mod report;
 mod value;
 mod worker;
 
 use crate::op::{Place, Program};
+pub(crate) use place::Crowd;
 pub use report::{Fault, Report};
 use std::sync::Arc;
 use value::Value;
@@ -47,6 +49,7 @@ pub(crate) fn run<S: System>(
     seed: u64,
     times: Times,
     sink: Sink,
+    crowd: Crowd,
     system: &S,
 ) {
     let mut values = vec![Value::None; program.slots];
@@ -55,7 +58,8 @@ pub(crate) fn run<S: System>(
     }
     let step_ps = step_ps(times, system);
     sink(Report { step_ps, ..Report::default() });
-    Worker::first(Arc::clone(program), values, seed, times, Arc::clone(&sink)).run(system, 0);
+    let first = Worker::first(Arc::clone(program), values, seed, times, Arc::clone(&sink), crowd);
+    first.run(system, 0);
     // This program only starts the others.
     sink(Report { prepared_faults: system.faults().unwrap_or(0), ..Report::default() });
 }
@@ -75,7 +79,8 @@ fn step_ps<S: System>(times: Times, system: &S) -> u64 {
         let ignored: Sink = Arc::new(|_| ());
         let values = vec![Value::None; script.program.slots];
         let program = Arc::clone(&script.program);
-        let worker = Worker::first(program, values, 0, times, ignored);
+        let crowd = Crowd::new(1, 1, 1);
+        let worker = Worker::first(program, values, 0, times, ignored, crowd);
         let begun_ns = system.clock_ns();
         let steps = worker.run(system, place);
         (system.clock_ns() - begun_ns) * 1000 / steps.max(1)

@@ -1,7 +1,8 @@
 //! Reports of the programs of a run.
 
+use crate::compile::call_names;
 use core::ops::AddAssign;
-use mmscale_system::{Errno, plain};
+use mmscale_system::{Errno, PAGE_BYTES, plain};
 use std::fmt;
 
 /// The counters of programs. Counts of a process that is killed are lost, on every machine.
@@ -43,15 +44,18 @@ pub struct Report {
 }
 
 /// An error while a script runs.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Fault {
     /// The line of the script.
     pub line: u32,
-    pub(crate) kind: u32,
+    kind: u32,
+    /// The call that failed, as a place in the list of all calls.
+    call: u32,
+    values: [i64; 3],
 }
 
 plain! {
-    Fault { line, kind }
+    Fault { line, kind, call, values }
     Report {
         ops, ops_ever, calls, accesses, steps, step_ps, looping, rounds_min, prepared_faults,
         damaged, failed_calls, starved, late, late_max_ns, faults, fault
@@ -81,42 +85,36 @@ impl AddAssign for Report {
         self.faults += other.faults;
         // The first line: the result does not depend on the order of the programs' ends.
         self.fault = match (self.fault, other.fault) {
-            (Some(a), Some(b)) if (b.line, b.kind) < (a.line, a.kind) => Some(b),
+            (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
         };
     }
 }
 
-/// Errors other than those of calls.
+/// Errors, with the values that led to them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
     Unset,
     Overflow,
     Division,
-    Outside,
-    Negative,
+    /// Beginning, end, and the size of the whole, in bytes.
+    Outside(i64, i64, i64),
+    /// The page, and the size of the whole in bytes.
+    Page(i64, i64),
+    Negative(i64),
     Weights,
-    Random,
+    /// Both ends.
+    Random(i64, i64),
     Stuck,
     Children,
-    Cpu,
-    Priority,
+    /// The CPU, and how many there are.
+    Cpu(i64, i64),
+    Priority(i64),
+    Files,
+    /// The page, and how many were checked.
+    Inherited(i64, i64),
     Call(Errno),
 }
-
-const OWN: [(Kind, &str); 11] = [
-    (Kind::Unset, "a variable has no value yet"),
-    (Kind::Overflow, "a number does not fit in 64 bits"),
-    (Kind::Division, "division by 0"),
-    (Kind::Outside, "the part is not within the memory or file"),
-    (Kind::Negative, "a size, time or count is negative"),
-    (Kind::Weights, "the weights of `choose` must be 0 or more, with a sum above 0"),
-    (Kind::Random, "rand(a, b) needs a below b"),
-    (Kind::Stuck, "a loop of a million rounds in which no time passes"),
-    (Kind::Children, "more than 65536 children or threads that were not waited for; use wait()"),
-    (Kind::Cpu, "there is no such CPU"),
-    (Kind::Priority, "a priority is 1 to 99"),
-];
 
 const ERRNOS: [Errno; 18] = [
     Errno::Acces,
@@ -139,27 +137,121 @@ const ERRNOS: [Errno; 18] = [
     Errno::Stopped,
 ];
 
+/// The most files of a program that were not closed, as on Linux (RLIMIT_NOFILE).
+pub(super) const MAX_FILES: u32 = 1024;
+/// In place of a value: there is none.
+const NO_VALUE: i64 = i64::MIN;
+
+/// The number of kinds other than [`Kind::Call`].
+const OWN: u32 = 14;
+
+impl Kind {
+    /// Returns a number for the kind, and its values.
+    fn parts(self) -> (u32, [i64; 3]) {
+        let none = [NO_VALUE; 3];
+        match self {
+            Self::Unset => (0, none),
+            Self::Overflow => (1, none),
+            Self::Division => (2, none),
+            Self::Outside(from, to, whole) => (3, [from, to, whole]),
+            Self::Page(page, whole) => (4, [page, whole, NO_VALUE]),
+            Self::Negative(number) => (5, [number, NO_VALUE, NO_VALUE]),
+            Self::Weights => (6, none),
+            Self::Random(from, until) => (7, [from, until, NO_VALUE]),
+            Self::Stuck => (8, none),
+            Self::Children => (9, none),
+            Self::Cpu(cpu, cpus) => (10, [cpu, cpus, NO_VALUE]),
+            Self::Priority(level) => (11, [level, NO_VALUE, NO_VALUE]),
+            Self::Files => (12, none),
+            Self::Inherited(page, pages) => (13, [page, pages, NO_VALUE]),
+            Self::Call(errno) => {
+                let at = ERRNOS.iter().position(|other| *other == errno);
+                (OWN + at.unwrap_or(0) as u32, none)
+            }
+        }
+    }
+}
+
 impl Fault {
     pub(crate) fn new(line: u32, kind: Kind) -> Self {
-        let place = match kind {
-            Kind::Call(errno) => {
-                OWN.len() + ERRNOS.iter().position(|other| *other == errno).unwrap_or(0)
-            }
-            _ => OWN.iter().position(|(other, _)| *other == kind).unwrap_or(0),
-        };
-        Self { line, kind: place as u32 }
+        let (kind, values) = kind.parts();
+        Self { line, kind, call: u32::MAX, values }
+    }
+    /// Creates the error of a call with this name: the size of its memory or file, where that
+    /// begins within a page, and a number.
+    pub(crate) fn of_call(line: u32, errno: Errno, name: &str, values: [Option<i64>; 3]) -> Self {
+        let call = call_names().position(|known| known == name).map_or(u32::MAX, |at| at as u32);
+        let values = values.map(|value| value.unwrap_or(NO_VALUE));
+        Self { call, values, ..Self::new(line, Kind::Call(errno)) }
+    }
+
+    /// Describes the call that failed, with its arguments.
+    fn called(&self) -> String {
+        let name = call_names().nth(self.call as usize).unwrap_or("a call");
+        let [bytes, begin, number] = self.values;
+        let mut args = Vec::new();
+        if bytes != NO_VALUE {
+            let begin =
+                if begin > 0 { format!(", from byte {begin} of a page on") } else { String::new() };
+            args.push(format!("{}{begin}", size(bytes)));
+        }
+        if number != NO_VALUE {
+            args.push(number.to_string());
+        }
+        format!("{name}({})", args.join("; "))
+    }
+}
+
+/// Formats a size: in pages, and in bytes if it is no multiple of a page.
+fn size(bytes: i64) -> String {
+    let page = PAGE_BYTES as i64;
+    let plural = if bytes == page { "" } else { "s" };
+    match bytes % page {
+        0 => format!("{} page{plural}", bytes / page),
+        _ => format!("{bytes} bytes ({:.2} pages)", bytes as f64 / page as f64),
     }
 }
 
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let at = self.kind as usize;
-        match (OWN.get(at), ERRNOS.get(at.wrapping_sub(OWN.len()))) {
-            (Some((_, what)), _) => write!(f, "line {}: {what}", self.line),
-            (None, Some(errno)) => {
-                write!(f, "line {}: {errno}; put `try` before a call that may fail", self.line)
+        let [a, b, c] = self.values;
+        write!(f, "line {}: ", self.line)?;
+        match self.kind {
+            0 => write!(f, "a variable has no value yet"),
+            1 => write!(f, "a number does not fit in 64 bits"),
+            2 => write!(f, "division by 0"),
+            3 => {
+                let (from, to, whole) = (size(a), size(b), size(c));
+                write!(f, "the part from {from} to {to} is not within {whole}")
             }
-            (None, None) => write!(f, "line {}: an unknown error", self.line),
+            4 => write!(f, "page {a} is not within {}; pages count from 0", size(b)),
+            5 => write!(f, "{a} is negative; a size, time, count or number must not be"),
+            6 => write!(f, "the weights of `choose` must be 0 or more, with a sum above 0"),
+            7 => write!(f, "there is no number from {a} below {b}; rand(a, b) needs a below b"),
+            8 => write!(
+                f,
+                "4 million operations of the script and no time passes; a loop needs a call, an \
+                 access, `compute` or `sleep`"
+            ),
+            9 => write!(
+                f,
+                "more than 65536 children or threads that were not waited for; use wait()"
+            ),
+            10 => write!(f, "there is no CPU {a}; the {b} CPUs are numbered from 0"),
+            11 => write!(f, "priority {a} does not exist; priorities are 1 to 99"),
+            12 => write!(f, "more than {MAX_FILES} files that were not closed; use close(f)"),
+            13 => write!(
+                f,
+                "check found in page {a} of {b} what the parent wrote; `check` is for pages that \
+                 this process wrote, and `read` for those that it inherited"
+            ),
+            kind => match ERRNOS.get((kind - OWN) as usize) {
+                Some(errno) => {
+                    let called = self.called();
+                    write!(f, "{called}: {errno}; put `try` before a call that may fail")
+                }
+                None => write!(f, "an unknown error"),
+            },
         }
     }
 }

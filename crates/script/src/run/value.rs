@@ -84,7 +84,8 @@ impl Value {
     }
     /// Returns a number that must not be negative.
     pub(crate) fn natural(self) -> Result<u64, Kind> {
-        u64::try_from(self.number()?).map_err(|_| Kind::Negative)
+        let number = self.number()?;
+        u64::try_from(number).map_err(|_| Kind::Negative(number))
     }
     pub(crate) fn memory(self) -> Result<Memory, Kind> {
         match self {
@@ -101,24 +102,26 @@ impl Value {
     }
     /// Returns a page of memory or of a file.
     pub(crate) fn page(self, page: i64) -> Result<Self, Kind> {
-        if self == Self::None {
-            return Err(Kind::Unset);
-        }
+        let whole = self.bytes()?;
         let from = u64::try_from(page).ok().and_then(|page| page.checked_mul(PAGE_BYTES));
-        from.and_then(|from| part(&self, from, PAGE_BYTES)).ok_or(Kind::Outside)
+        let outside = || Kind::Page(page, whole as i64);
+        from.and_then(|from| part(&self, from, PAGE_BYTES)).ok_or_else(outside)
     }
     /// Returns the part between two ends, each with its value.
     pub(crate) fn part(self, from: (End, i64), to: (End, i64)) -> Result<Self, Kind> {
         let bytes = self.bytes()?;
-        let end = |(end, value): (End, i64)| {
-            let factor = if end.pages { PAGE_BYTES } else { 1 };
-            u64::try_from(value).ok().and_then(|value| value.checked_mul(factor))
+        let whole = i64::try_from(bytes).map_err(|_| Kind::Overflow)?;
+        let end = |(end, value): (End, i64), without: i64| match end {
+            End { slot: crate::op::NONE, .. } => Ok(without),
+            End { pages: true, .. } => value.checked_mul(PAGE_BYTES as i64).ok_or(Kind::Overflow),
+            End { pages: false, .. } => Ok(value),
         };
-        let is_there = |(end, _): (End, i64)| end.slot != crate::op::NONE;
-        let from = if is_there(from) { end(from).ok_or(Kind::Outside)? } else { 0 };
-        let to = if is_there(to) { end(to).ok_or(Kind::Outside)? } else { bytes };
-        let bytes = to.checked_sub(from).ok_or(Kind::Outside)?;
-        part(&self, from, bytes).ok_or(Kind::Outside)
+        let (from, to) = (end(from, 0)?, end(to, whole)?);
+        let selected = || {
+            let bytes = u64::try_from(to.checked_sub(from)?).ok()?;
+            part(&self, u64::try_from(from).ok()?, bytes)
+        };
+        selected().ok_or(Kind::Outside(from, to, whole))
     }
 }
 

@@ -1,5 +1,6 @@
 //! A program: the interpreter of operations that are not calls.
 
+use super::place::{Crowd, Relation, Seats};
 use super::report::{Fault, Kind, Report};
 use super::value::{Value, binary, unary};
 use super::{Sink, Times};
@@ -10,8 +11,8 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use std::sync::Arc;
 
-/// Rounds of a loop without time passing after which a program ends.
-const STUCK_ROUNDS: u32 = 1 << 20;
+/// Operations of the script without time passing after which a program ends.
+const STUCK_STEPS: u64 = 4_000_000;
 /// Rounds of a loop between two looks at the clock; a power of two.
 const ROUNDS_PER_LOOK: u32 = 64;
 /// The most tasks of a program that were not waited for.
@@ -54,6 +55,9 @@ pub(super) struct Pending {
     steps: u64,
 }
 
+/// Tasks with their seats ([`Seats`]).
+pub(super) type Started<T> = Vec<(T, usize)>;
+
 /// A program that runs.
 pub(super) struct Worker {
     program: Arc<Program>,
@@ -71,16 +75,28 @@ pub(super) struct Worker {
     mappings: u64,
     /// The number of its process in the words that it writes.
     pub(super) writer: u64,
-    pub(super) children: Vec<ProcessId>,
-    pub(super) threads: Vec<ThreadId>,
-    pub(super) team: Vec<ThreadId>,
+    /// The numbers of the processes whose memory it has a copy of, in the words that they wrote.
+    pub(super) ancestors: Vec<u64>,
+    /// Files that it created and did not close.
+    pub(super) files: u32,
+    crowd: Crowd,
+    /// Whether it is a process at the top of the script.
+    is_group: bool,
+    /// Tasks that it started and did not wait for, with their seats.
+    pub(super) children: Started<ProcessId>,
+    pub(super) threads: Started<ThreadId>,
+    pub(super) team: Started<ThreadId>,
+    child_seats: Seats,
+    thread_seats: Seats,
     ok: bool,
     rounds: u32,
     /// Start of the outermost `loop`, and its rounds that began within the window.
     looping_since_ns: Option<u64>,
     window_rounds: u64,
-    /// Rounds of loops since time passed, and that time.
-    idle_rounds: u32,
+    /// Operations so far.
+    steps: u64,
+    /// The operations when time was last seen to pass, and that time.
+    looked_steps: u64,
     looked_ns: u64,
 }
 
@@ -91,6 +107,7 @@ impl Worker {
         seed: u64,
         times: Times,
         sink: Sink,
+        crowd: Crowd,
     ) -> Self {
         Self {
             program,
@@ -104,20 +121,27 @@ impl Worker {
             number: 0,
             mappings: 0,
             writer: 0,
+            ancestors: Vec::new(),
+            files: 0,
+            crowd,
+            is_group: false,
             children: Vec::new(),
             threads: Vec::new(),
             team: Vec::new(),
+            child_seats: Seats::new(),
+            thread_seats: Seats::new(),
             ok: true,
             rounds: 0,
             looping_since_ns: None,
             window_rounds: 0,
-            idle_rounds: 0,
+            steps: 0,
+            looked_steps: 0,
             looked_ns: 0,
         }
     }
 
     /// Returns the program of a new task.
-    fn child(&mut self, cpu: usize) -> Self {
+    fn child(&mut self, cpu: usize, kind: Start) -> Self {
         let seed = self.rng.next_u64();
         let values = self.values.clone();
         let first = Self::first(
@@ -126,8 +150,16 @@ impl Worker {
             seed,
             self.times,
             Arc::clone(&self.sink),
+            self.crowd,
         );
-        Self { cpu, number: seed, ..first }
+        let mut ancestors = match kind {
+            Start::Group | Start::Task(TaskKind::Process) => Vec::new(),
+            Start::Task(TaskKind::Fork | TaskKind::Thread) | Start::Team => self.ancestors.clone(),
+        };
+        if kind == Start::Task(TaskKind::Fork) {
+            ancestors.push(self.writer);
+        }
+        Self { cpu, number: seed, is_group: kind == Start::Group, ancestors, ..first }
     }
 
     /// Runs from an operation to the end of the program, and reports. Returns the number of
@@ -136,21 +168,21 @@ impl Worker {
         self.writer = u64::from(system.own_process().0);
         let program = Arc::clone(&self.program);
         let mut place = from as usize;
-        let mut steps = 0;
         let stop = loop {
             let op = &program.ops[place];
-            steps += 1;
+            self.steps += 1;
             self.pending.steps += 1;
             match self.step(&program, system, op, place + 1) {
                 Ok(next) => place = next,
-                Err(stop) => break (stop, op.line),
+                Err(stop) => break (stop, op),
             }
         };
+        let steps = self.steps;
         self.finish(system, stop);
         steps
     }
 
-    fn finish<S: System>(mut self, system: &S, (stop, line): (Stop, u32)) {
+    fn finish<S: System>(mut self, system: &S, (stop, op): (Stop, &Op)) {
         match stop {
             Stop::End => {}
             // What the process counted is lost on the live kernel, so it is on every machine.
@@ -158,7 +190,7 @@ impl Worker {
             Stop::Starved => self.report.starved += 1,
             Stop::Fault(kind) => {
                 self.report.faults += 1;
-                self.report.fault = Some(Fault::new(line, kind));
+                self.report.fault = Some(self.fault(op, kind));
             }
         }
         let now_ns = system.clock_ns();
@@ -172,6 +204,26 @@ impl Worker {
         (self.sink)(self.report);
     }
 
+    fn fault(&self, op: &Op, kind: Kind) -> Fault {
+        let (Kind::Call(errno), Code::Call { verb, args, .. }) = (kind, op.code) else {
+            return Fault::new(op.line, kind);
+        };
+        let [mut bytes, mut begin, mut number] = [None; 3];
+        for arg in args.into_iter().filter(|slot| *slot != NONE).map(|slot| self.get(slot)) {
+            let (size, at) = match arg {
+                Value::Memory(memory) => (memory.bytes, memory.at),
+                Value::File(file) => (file.bytes, file.offset),
+                Value::Number(value) => {
+                    number = Some(value);
+                    continue;
+                }
+                _ => continue,
+            };
+            bytes.get_or_insert(size as i64);
+            begin.get_or_insert((at % mmscale_system::PAGE_BYTES) as i64);
+        }
+        Fault::of_call(op.line, errno, verb.name(), [bytes, begin, number])
+    }
     pub(super) fn get(&self, slot: Slot) -> Value {
         self.values[usize::from(slot)]
     }
@@ -256,7 +308,7 @@ impl Worker {
             Code::Random { to, from, until } => {
                 let (from, until) = (self.number(from)?, self.number(until)?);
                 let range = until.checked_sub(from).filter(|range| *range > 0);
-                let drawn = self.below(range.ok_or(Kind::Random)? as u64);
+                let drawn = self.below(range.ok_or(Kind::Random(from, until))? as u64);
                 (to, Value::Number(from + drawn as i64))
             }
             Code::Measure { to, of, pages } => {
@@ -312,15 +364,14 @@ impl Worker {
         }
     }
 
-    /// Returns the time. Fails if loops go on without time passing.
+    /// Returns the time. Fails if the program goes on without time passing.
     fn look<S: System>(&mut self, system: &S) -> Result<u64, Stop> {
         let now_ns = system.clock_ns();
-        if now_ns == self.looked_ns {
-            self.idle_rounds += 1;
-        } else {
-            (self.idle_rounds, self.looked_ns) = (0, now_ns);
+        if now_ns != self.looked_ns {
+            (self.looked_steps, self.looked_ns) = (self.steps, now_ns);
         }
-        if self.idle_rounds > STUCK_ROUNDS { Err(Kind::Stuck.into()) } else { Ok(now_ns) }
+        let stuck = self.steps - self.looked_steps > STUCK_STEPS;
+        if stuck { Err(Kind::Stuck.into()) } else { Ok(now_ns) }
     }
 
     /// Passes the end of a loop's round.
@@ -330,7 +381,6 @@ impl Worker {
             return Ok(next);
         }
         let now_ns = self.look(system)?;
-        self.idle_rounds = self.idle_rounds.saturating_add(ROUNDS_PER_LOOK - 1);
         match place {
             NOWHERE if now_ns >= self.times.hard_ns() => Err(Stop::End),
             NOWHERE => Ok(next),
@@ -404,20 +454,58 @@ impl Worker {
         if self.children.len() + self.threads.len() + self.team.len() >= MAX_TASKS {
             return Err(Kind::Children.into());
         }
-        let cpu = usize::try_from(self.number(begin.cpu)?).map_err(|_| Kind::Cpu)?;
-        if cpu >= system.cpus() {
-            return Err(Kind::Cpu.into());
+        let seat = self.take_seat(begin);
+        let begun = self.begin_on(system, begin, seat);
+        if begun.is_err() {
+            self.release_seat(begin.kind, seat);
         }
+        begun
+    }
+
+    /// Returns the seat of a new task. One that the script places has that of the task itself.
+    fn take_seat(&mut self, begin: Begin) -> usize {
+        match begin.kind {
+            _ if begin.cpu != NONE => 0,
+            // The task waits for its team, so that the first of it has the CPU.
+            Start::Team if self.team.is_empty() => 0,
+            Start::Team | Start::Task(TaskKind::Thread) => self.thread_seats.take(),
+            Start::Group | Start::Task(_) => self.child_seats.take(),
+        }
+    }
+    pub(super) fn release_seat(&mut self, kind: Start, seat: usize) {
+        match kind {
+            Start::Team | Start::Task(TaskKind::Thread) => self.thread_seats.release(seat),
+            Start::Group | Start::Task(_) => self.child_seats.release(seat),
+        }
+    }
+    /// Returns the CPU of a new task.
+    fn cpu_of<S: System>(&self, system: &S, begin: Begin, seat: usize) -> Result<usize, Kind> {
+        if begin.cpu != NONE {
+            let (wanted, cpus) = (self.number(begin.cpu)?, system.cpus());
+            let cpu = usize::try_from(wanted).ok().filter(|cpu| *cpu < cpus);
+            return cpu.ok_or(Kind::Cpu(wanted, cpus as i64));
+        }
+        let relation = match begin.kind {
+            // The program that starts them has ended its work then, and its CPU is free.
+            Start::Group => return Ok((seat - 1) % self.crowd.cpus),
+            Start::Team | Start::Task(TaskKind::Thread) if self.is_group => Relation::FirstThread,
+            Start::Team | Start::Task(TaskKind::Thread) => Relation::Thread,
+            Start::Task(TaskKind::Fork | TaskKind::Process) => Relation::Child,
+        };
+        Ok(self.crowd.cpu(self.cpu, relation, seat))
+    }
+
+    fn begin_on<S: System>(&mut self, system: &S, begin: Begin, seat: usize) -> Result<(), Stop> {
+        let cpu = self.cpu_of(system, begin, seat)?;
         let mut spec = ThreadSpec::on(cpu);
         if begin.priority != NONE {
-            let level = u8::try_from(self.number(begin.priority)?).map_err(|_| Kind::Priority)?;
-            if !(1..=99).contains(&level) {
-                return Err(Kind::Priority.into());
-            }
+            let wanted = self.number(begin.priority)?;
+            let level = u8::try_from(wanted).ok().filter(|level| (1..=99).contains(level));
+            let level = level.ok_or(Kind::Priority(wanted))?;
             spec = spec.real_time(level);
         }
         self.pending.calls += 1;
-        let (child, place) = (self.child(cpu), begin.body);
+        let (child, place) = (self.child(cpu, begin.kind), begin.body);
         let body: Body<S> = Box::new(move |system: &S| _ = child.run(system, place));
         let inherits = self.program.inherits;
         let process = match begin.kind {
@@ -429,11 +517,11 @@ impl Worker {
                 self.set(begin.to, Value::Thread(thread));
                 let list =
                     if begin.kind == Start::Team { &mut self.team } else { &mut self.threads };
-                list.push(thread);
+                list.push((thread, seat));
                 return Ok(());
             }
         };
-        self.children.push(process);
+        self.children.push((process, seat));
         self.set(begin.to, Value::Process(process));
         Ok(())
     }

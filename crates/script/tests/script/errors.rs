@@ -202,4 +202,101 @@ fn what_is_too_large_is_refused() {
         .chain(["program p30 { count; } process p { p0(); }".to_owned()])
         .collect();
     assert!(error(&doubling).contains("more than 65536 operations"));
+    let without_operations = doubling.replace("count; }", "} process q { count; }");
+    assert!(error(&without_operations).contains("more than 65536 operations"));
+    let chain: String = (0..8000).map(|n| format!("program p{n} {{ p{0}(); }} ", n + 1)).collect();
+    let chain = chain + "program p8000 { count; } process p { p0(); }";
+    assert!(error(&chain).contains("nested more than 64 deep"));
+}
+
+#[test]
+fn a_missing_semicolon_is_reported_where_it_is_missing() {
+    for text in ["count", "x = 1", "munmap(mmap(1 page))", "start", "break"] {
+        let body = format!("loop {{\n    {text}\n    }}");
+        assert_eq!(in_body(&body), format!("3:{}: a `;` is missing here", 5 + text.len()));
+    }
+    assert_eq!(error("param a = 1 \"\"\nprocess p { }"), "1:15: a `;` is missing here");
+}
+
+#[test]
+fn a_misspelt_per_cpu_leads_to_the_right_word() {
+    let why = error("process p per_cpus { count; }");
+    assert_eq!(why, "1:11: there is no `per_cpus`; did you mean `per_cpu`?");
+    assert!(in_body("threads percpu { }").ends_with("did you mean `per_cpu`?"));
+}
+
+/// Statements with a block, which is `{}` here.
+const AROUND: &[&str] = &[
+    "loop {}",
+    "loop 3 {}",
+    "loop 1ms {}",
+    "for i in 0..3 {}",
+    "while 1 {}",
+    "if 1 {}",
+    "if 1 { } else if 1 {}",
+    "if 1 { } else {}",
+    "choose { 1: {} 2: { } }",
+    "fork {}",
+    "thread {}",
+    "process {}",
+    "child = fork {}",
+    "worker = thread on 1 {}",
+    "other = process priority 5 {}",
+    "try fork {}",
+    "threads 2 {}",
+    "threads per_cpu on cpu {}",
+];
+
+/// Wrong statements, in which `!` marks the place of the error, and part of their errors.
+const WRONG: &[(&str, &str)] = &[
+    ("!munmmap(1);", "did you mean `munmap`?"),
+    ("write(!unset);", "there is no value named `unset`"),
+    ("sleep(!64 KiB);", "expected a time"),
+    ("try sleep(!64 KiB);", "expected a time"),
+    ("!cpus = 1;", "use another name"),
+    ("if !1us { }", "expected a number"),
+    ("loop !1 page { }", "expected a number of rounds or a time"),
+    ("for i in 0..!1us { }", "expected a number"),
+    ("choose { !1us: { } }", "expected a number"),
+    ("fork on !1us { }", "expected a number"),
+    ("threads !1us { }", "expected a number"),
+    ("x = fork { } !x += 1;", "the other side is a number"),
+    ("count !1us;", "expected a number"),
+    ("lop !{ }", "did you mean `loop` for `lop`?"),
+    ("loop { continue; } fork { !break; }", "there is no loop around this statement"),
+    ("process { loop { } } threads 2 { !continue; }", "there is no loop around this statement"),
+];
+
+/// An error is reported at its place in each construct, and in each pair of one in another.
+#[test]
+fn an_error_within_any_construct_is_reported_at_its_place() {
+    for outer in AROUND {
+        for inner in AROUND {
+            let around = outer.replace("{}", &format!("{{ {inner} }}"));
+            for (statement, part) in WRONG {
+                let begin = "process p { count; try munmap(mmap(1 page)); loop { ";
+                let text = begin.to_owned() + &around.replace("{}", &format!("{{ {statement} }}"));
+                let text = text + " } }";
+                let place = text.find('!').expect("each statement marks its error");
+                let text = text.replacen('!', "", 1);
+                let why = Script::parse("bad.mms", &text).expect_err(&text);
+                assert!(why.what.contains(part), "{text}: {why}");
+                assert_eq!(why.column, place + 1, "{text}: {why}");
+            }
+        }
+    }
+}
+
+/// Every construct compiles with a correct statement in it, so that the errors above are those of
+/// the wrong ones.
+#[test]
+fn every_construct_compiles_within_every_other() {
+    for outer in AROUND {
+        for inner in AROUND {
+            let around = outer.replace("{}", &format!("{{ {inner} }}"));
+            let text =
+                format!("process p {{ {} }}", around.replace("{}", "{ loop { count; break; } }"));
+            Script::parse("good.mms", &text).unwrap_or_else(|why| panic!("{why}"));
+        }
+    }
 }

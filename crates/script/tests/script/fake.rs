@@ -144,7 +144,8 @@ impl System for Fake {
     fn munmap(&self, at: Addr, bytes: u64) -> Result<(), Errno> {
         let end = at.0.saturating_add(bytes);
         self.words.borrow_mut().retain(|page, _| !(at.0..end).contains(page));
-        self.plain(|| format!("munmap {bytes}"))
+        self.plain(|| format!("munmap {bytes}"))?;
+        if at.0.is_multiple_of(4096) { Ok(()) } else { Err(Errno::Inval) }
     }
     fn mprotect(&self, _: Addr, bytes: u64, prot: Prot) -> Result<(), Errno> {
         self.plain(|| format!("mprotect {bytes} {prot:?}"))

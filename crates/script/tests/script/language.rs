@@ -175,24 +175,52 @@ fn pages_that_another_program_wrote_are_damage_only_where_the_script_says_so() {
 
 #[test]
 fn an_error_ends_its_program_and_names_the_line() {
+    let stuck = "4 million operations of the script and no time passes; a loop needs a call, an \
+                 access, `compute` or `sleep`";
     let cases = [
-        ("m = mmap(4 pages); write(m[4]);", "the part is not within the memory or file"),
-        ("m = mmap(4 pages); write(m[3..2]);", "the part is not within the memory or file"),
+        ("m = mmap(4 pages); write(m[4]);", "page 4 is not within 4 pages; pages count from 0"),
+        (
+            "m = mmap(8 pages); write(m[..9]);",
+            "the part from 0 pages to 9 pages is not within 8 pages",
+        ),
+        (
+            "m = mmap(4 pages); write(m[3..100 B]);",
+            "the part from 3 pages to 100 bytes (0.02 pages) is not within 4 pages",
+        ),
         ("x = 1 / (cpu - cpu);", "division by 0"),
         ("x = 9_000_000_000_000_000_000 * 9;", "a number does not fit in 64 bits"),
-        ("sleep(1us - 2us);", "a size, time or count is negative"),
+        ("sleep(1us - 2us);", "-1000 is negative; a size, time, count or number must not be"),
         ("choose { 0: { } }", "the weights of `choose` must be 0 or more, with a sum above 0"),
-        ("x = rand(0);", "rand(a, b) needs a below b"),
-        ("fork on 4 { }", "there is no such CPU"),
-        ("fork priority 100 { }", "a priority is 1 to 99"),
+        ("x = rand(0);", "there is no number from 0 below 0; rand(a, b) needs a below b"),
+        ("fork on 4 { }", "there is no CPU 4; the 4 CPUs are numbered from 0"),
+        ("fork priority 100 { }", "priority 100 does not exist; priorities are 1 to 99"),
         ("if cpu == 9 { m = mmap(1 page); } write(m);", "a variable has no value yet"),
-        ("while 1 { }", "a loop of a million rounds in which no time passes"),
-        ("loop { }", "a loop of a million rounds in which no time passes"),
+        ("while 1 { }", stuck),
+        ("loop { }", stuck),
+        ("loop { for i in 0..1000 { x = i; } }", stuck),
+        ("for i in 0..9_000_000_000 { x = i; }", stuck),
         (
-            "for i in 0..9_000_000_000 { x = i; }",
-            "a loop of a million rounds in which no time passes",
+            "mmap(0 pages);",
+            "mmap(0): invalid argument (EINVAL); put `try` before a call that may fail",
         ),
-        ("p = fork { } kill(p);", "no such process (ESRCH); put `try` before a call that may fail"),
+        (
+            "m = mmap(9 pages); munmap(m[1 page / 2 .. 3 pages + 1 B]);",
+            "munmap(10241 bytes (2.50 pages), from byte 2048 of a page on): invalid argument \
+             (EINVAL); put `try` before a call that may fail",
+        ),
+        (
+            "for i in 0..2000 { f = memfd_create(1 GiB); }",
+            "more than 1024 files that were not closed; use close(f)",
+        ),
+        (
+            "m = mmap(4 pages); write(m); fork { check(m[2..]); }",
+            "check found in page 0 of 2 what the parent wrote; `check` is for pages that this \
+             process wrote, and `read` for those that it inherited",
+        ),
+        (
+            "p = fork { } kill(p);",
+            "kill(): no such process (ESRCH); put `try` before a call that may fail",
+        ),
     ];
     for (body, wanted) in cases {
         assert_eq!(fault(body), format!("line 2: {wanted}"), "{body}");
@@ -249,4 +277,36 @@ fn needs_are_those_of_all_tasks() {
     assert_eq!(needs(text, &[]), (1, 9, 32, 32));
     let text = "process p { for i in 0..10 { mmap(1 page); } start; count; }";
     assert_eq!(needs(text, &[]), (1, 1, 10, 10));
+}
+
+/// Returns the CPUs of tasks in the order of their start.
+fn cpus_of(text: &str) -> Vec<String> {
+    let calls = run(text, &[], 1).0.into_iter();
+    let cpu = |call: String| call.split_once(" cpu ").map(|(_, cpu)| cpu.to_owned());
+    calls.filter_map(cpu).collect()
+}
+
+#[test]
+fn tasks_without_on_go_to_different_cpus_near_the_one_that_starts_them() {
+    // The first CPU is that of the process itself; the system has 4.
+    let process = |body: &str| cpus_of(&format!("process p {{ {body} count; }}"));
+    assert_eq!(process("threads 3 { }"), ["0", "0", "1", "2"]);
+    assert_eq!(process("thread { } threads 3 { }"), ["0", "1", "0", "2", "3"]);
+    assert_eq!(process("for i in 0..3 { fork { } }"), ["0", "1", "2", "3"]);
+    assert_eq!(process("for i in 0..3 { c = fork { } wait(c); }"), ["0", "1", "1", "1"]);
+    assert_eq!(process("a = fork { } b = fork { } wait(a); fork { }"), ["0", "1", "2", "1"]);
+    assert_eq!(process("loop 2 { threads 2 { } }"), ["0", "0", "1", "0", "1"]);
+    assert_eq!(process("fork on 3 { } fork { }"), ["0", "3", "1"]);
+    assert_eq!(cpus_of("process a { count; } process b 2 { }"), ["0", "1", "2"]);
+    assert_eq!(cpus_of("process a 2 { threads 2 { count; } }"), ["0", "0", "2", "1", "1", "3"]);
+}
+
+#[test]
+fn where_each_cpu_has_a_process_children_stay_and_threads_spread() {
+    let all = ["0", "0", "0", "1", "1", "1", "2", "2", "2", "3", "3", "3"];
+    assert_eq!(cpus_of("process p per_cpu { fork { } process { } count; }"), all);
+    let spread = ["0", "0", "1", "1", "1", "2", "2", "2", "3", "3", "3", "0"];
+    assert_eq!(cpus_of("process p per_cpu { threads 2 { count; } }"), spread);
+    let teams = "process p { threads per_cpu { c = fork { } wait(c); count; } }";
+    assert_eq!(cpus_of(teams), ["0", "0", "0", "1", "1", "2", "2", "3", "3"]);
 }
