@@ -172,8 +172,8 @@ impl Estimate<'_> {
 
     fn task(&self, task: &Task, so_far: &ScriptNeeds, preparing: &mut bool) -> ScriptNeeds {
         let mut needs = self.block(&task.body, preparing);
-        needs.tasks += 1;
-        needs.processes += u64::from(task.kind != TaskKind::Thread);
+        needs.tasks = needs.tasks.saturating_add(1);
+        needs.processes = needs.processes.saturating_add((task.kind != TaskKind::Thread).into());
         if task.kind == TaskKind::Fork {
             // A fork may write to all pages of its parent.
             needs.pages = needs.pages.saturating_add(so_far.pages);
@@ -187,9 +187,9 @@ impl Estimate<'_> {
             ("mremap", [_, size, ..]) => self.pages(size),
             _ => 0,
         };
-        needs.pages += pages;
+        needs.pages = needs.pages.saturating_add(pages);
         if preparing {
-            needs.prepared_pages += pages;
+            needs.prepared_pages = needs.prepared_pages.saturating_add(pages);
         }
     }
 }
