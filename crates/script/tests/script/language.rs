@@ -277,6 +277,10 @@ fn needs_are_those_of_all_tasks() {
     assert_eq!(needs(text, &[]), (1, 9, 32, 32));
     let text = "process p { for i in 0..10 { mmap(1 page); } start; count; }";
     assert_eq!(needs(text, &[]), (1, 1, 10, 10));
+    // More than any machine has is no overflow.
+    let text = "process p { threads 4 { q = process { for i in 0..9223372036854775807 { \
+                threads cpu per_cpu { c = fork { mmap(1 page); } } } } } count; }";
+    assert_eq!(needs(text, &[]).1, u64::MAX);
 }
 
 /// Returns the CPUs of tasks in the order of their start.
