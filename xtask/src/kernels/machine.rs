@@ -19,6 +19,10 @@ const KERNEL_LINE: &str = "console=ttyS0 quiet panic=-1 mitigations=off nowatchd
 /// nothing.
 const MEMORY: &str = "4G";
 
+/// The clock of a machine: time passes with its instructions, 4 ns each, and jumps while all CPUs
+/// are idle. So windows and time limits of programs do not depend on this computer's load.
+const CLOCK: &str = "shift=2,sleep=off";
+
 /// A machine waits for CPUs of this computer as other programs do: it may take this many times as
 /// long as the CPU time that it may use.
 const PATIENCE: u32 = 6;
@@ -28,6 +32,8 @@ pub(super) struct Machine<'a> {
     pub(super) image: &'a Path,
     pub(super) files: &'a Path,
     pub(super) cpus: usize,
+    /// Whether time passes with instructions, which takes longer to emulate.
+    pub(super) counts_instructions: bool,
     /// The most CPU time that it may use.
     pub(super) limit: Duration,
 }
@@ -63,6 +69,9 @@ impl Machine<'_> {
         command.args(["--pdeathsig", "KILL", EMULATOR, "-nodefaults", "-no-user-config"]);
         command.args(["-machine", "q35,max-ram-below-4g=1G", "-cpu", "max", "-m", MEMORY]);
         command.args(["-accel", "tcg,thread=single", "-smp", &self.cpus.to_string()]);
+        if self.counts_instructions {
+            command.args(["-icount", CLOCK]);
+        }
         command.args(["-display", "none", "-no-reboot", "-append", KERNEL_LINE]);
         command.arg("-kernel").arg(self.image).arg("-initrd").arg(self.files);
         command.args(["-serial", &port(&console), "-serial", &port(&results)]);

@@ -70,8 +70,8 @@ impl Call {
     }
     /// The CPU time that a machine may use: several times what it takes.
     fn limit(&self, cpus: usize) -> Duration {
-        let seconds = if self.quick { 60 } else { 300 };
-        Duration::from_secs(seconds + 15 * cpus as u64)
+        let seconds = if self.quick { 60 } else { 900 };
+        Duration::from_secs(seconds + 30 * cpus as u64)
     }
 }
 
@@ -111,7 +111,8 @@ pub fn run(root: &Path, args: &[&str]) -> Result<String, String> {
     let mut failed = 0;
     for image in &images {
         for &cpus in &call.cpus {
-            let machine = Machine { image, files: &files, cpus, limit: call.limit(cpus) };
+            let (limit, counts_instructions) = (call.limit(cpus), !call.quick);
+            let machine = Machine { image, files: &files, cpus, counts_instructions, limit };
             failed += usize::from(!passes(&machine, &call.checks(), &folder)?);
         }
     }

@@ -184,8 +184,8 @@ pub struct AllocConfig {
     pub min_free_kb: Option<u64>,
     /// `vm.watermark_scale_factor`: the distance between watermarks in 1/10000 of the zone.
     pub watermark_scale: u32,
-    /// The watermarks of zones of kind `Normal`; `None`: the formula of Linux. Those of a kernel are
-    /// of a time at which the zone may have had other pages.
+    /// The watermarks of zones of kind `Normal`; `None`: by the formula of Linux. A kernel may have
+    /// computed its own when the zone had other pages.
     pub normal_marks: Option<Watermarks>,
     /// `vm.percpu_pagelist_high_fraction`; `None`: page caches tune themselves.
     pub high_fraction: Option<u32>,

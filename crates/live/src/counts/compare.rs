@@ -7,6 +7,7 @@ use super::program::{Call, KINDS};
 use super::{Row, Section, Verdict};
 use mmscale_frames::pcp::PcpLimits;
 use mmscale_mm::time::Hz;
+use mmscale_mm::versions::{GAPS, Gap};
 use std::collections::BTreeMap;
 use std::fmt::Display;
 
@@ -15,6 +16,9 @@ const FREES: &str = "pages were freed on the CPU between these refills, by inter
                      tasks, and a free halves the next refill";
 /// Why refills or LRU batches may be one more or less.
 const ONE_MORE: &str = "the first one had begun before, or the last one was not complete";
+/// Why LRU batches may be smaller.
+const SMALLER_LRU: &str = "before Linux 6.9 most LRU batches have 15 folios, as here, and those of \
+                           the simulator always have 31";
 /// Why drains may differ.
 const GATHER: &str = "a page that the gather of an munmap takes halves the count of recent frees, \
                       and where that falls depends on the pages in the cache before";
@@ -63,7 +67,7 @@ pub(super) fn sections(kernel: &Kernel, live: &OnKernel, simulated: &Observed) -
             "upkeep tick: expiry and bucket of its timers, gaps of its starts",
             ticks(kernel, live, simulated),
         ),
-        plain("LRU lists", vec![lru(real, simulated)]),
+        plain("LRU lists", vec![lru(kernel, real, simulated)]),
         Section {
             title: match kernel.sees_interrupts {
                 true => "calls (madvise: MADV_DONTNEED), another thread of the process on CPU 1",
@@ -240,10 +244,15 @@ fn again(hz: Hz, cpu: usize, now: u64) -> [u64; 3] {
     [now, expires, hz.bucket_expiry(now, expires)]
 }
 
-fn lru(real: &Observed, simulated: &Observed) -> Row {
+fn lru(kernel: &Kernel, real: &Observed, simulated: &Observed) -> Row {
     let batches = |of: &Observed| listed(of.lru_batches.iter().copied());
     let one_more = is_one_more(&real.lru_batches, &simulated.lru_batches);
-    let why = one_more.then_some(ONE_MORE);
+    let smaller =
+        |gap: &Gap| gap.what.starts_with("LRU batches of 15") && gap.is_of(kernel.version);
+    let why = match GAPS.iter().any(smaller) && usual(&real.lru_batches) == Some(15) {
+        true => Some(SMALLER_LRU),
+        false => one_more.then_some(ONE_MORE),
+    };
     row("folios of each batch", batches(real), batches(simulated), why)
 }
 
