@@ -922,7 +922,7 @@ _mmscale() {
             return 0
             ;;
         mmscale__subcmd__robust)
-            opts="-o -h --cpus --shape --profile --hz --arm --policy --linux --set --machines --seeds --seed --full --format --output --replace --cache --no-cache --help"
+            opts="-o -h --cpus --shape --profile --cost --hz --arm --policy --linux --set --machines --seeds --seed --quick --full --format --output --replace --cache --no-cache --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -937,6 +937,10 @@ _mmscale() {
                     return 0
                     ;;
                 --profile)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --cost)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -996,7 +1000,7 @@ _mmscale() {
             return 0
             ;;
         mmscale__subcmd__run)
-            opts="-o -h --on --cpus --shape --arm --policy --linux --profile --hz --seeds --seed --set --format --output --replace --ab --with --scale --for --details --only --robust --check --blame --hold --quick --help"
+            opts="-o -h --on --cpus --shape --arm --policy --linux --profile --cost --hz --seeds --seed --set --format --output --replace --ab --with --scale --for --details --only --robust --check --blame --hold --quick --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1027,6 +1031,10 @@ _mmscale() {
                     return 0
                     ;;
                 --profile)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --cost)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -1124,7 +1132,7 @@ _mmscale() {
             return 0
             ;;
         mmscale__subcmd__trace)
-            opts="-o -h --around --cpus --shape --profile --hz --arm --policy --linux --set --seed --quick --output --folded --replace --help"
+            opts="-o -h --around --cpus --shape --profile --cost --hz --arm --policy --linux --set --seed --quick --output --folded --replace --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1143,6 +1151,10 @@ _mmscale() {
                     return 0
                     ;;
                 --profile)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --cost)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -1190,7 +1202,7 @@ _mmscale() {
             return 0
             ;;
         mmscale__subcmd__whatif)
-            opts="-o -h --of --cpus --shape --profile --hz --arm --policy --linux --set --seeds --seed --full --format --output --replace --help"
+            opts="-o -h --of --cpus --shape --profile --cost --hz --arm --policy --linux --set --seeds --seed --quick --full --format --output --replace --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1209,6 +1221,10 @@ _mmscale() {
                     return 0
                     ;;
                 --profile)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --cost)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

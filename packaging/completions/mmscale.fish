@@ -55,6 +55,7 @@ complete -c mmscale -n "__fish_mmscale_using_subcommand run" -l arm -d 'The arms
 complete -c mmscale -n "__fish_mmscale_using_subcommand run" -l policy -d 'Add an arm with these policies to the study\'s first arm, or to those of --arm; may be repeated. `mmscale list policies` shows all' -r
 complete -c mmscale -n "__fish_mmscale_using_subcommand run" -l linux -d 'Simulate the mechanisms of this version of Linux: 5.10, 5.15, 6.1, 6.12 or 6.18. Policies of an arm and of --policy replace them; an arm that is another version is left out' -r
 complete -c mmscale -n "__fish_mmscale_using_subcommand run" -l profile -d 'The simulated machine: a built-in profile, or the path of a profile file' -r -F
+complete -c mmscale -n "__fish_mmscale_using_subcommand run" -l cost -d 'Another value of a cost of the profile, within its range; several values (KEY=110,575) make a sweep; may be repeated. `mmscale profile show NAME` has all costs with their ranges' -r
 complete -c mmscale -n "__fish_mmscale_using_subcommand run" -l hz -d 'Timer interrupts a second: 100, 250, 300 or 1000' -r
 complete -c mmscale -n "__fish_mmscale_using_subcommand run" -l seeds -d 'Number of seeds, one run each: 7 if not given, 2 with --quick; with --ab, 9 pairs' -r
 complete -c mmscale -n "__fish_mmscale_using_subcommand run" -l seed -d 'The first seed; the others follow it' -r
@@ -91,6 +92,7 @@ complete -c mmscale -n "__fish_mmscale_using_subcommand robust" -l shape -d 'How
 fill\t'The first CPUs of the profile\'s machine, as if they came online in order'
 flat\t'One node, one cache, one thread a core'"
 complete -c mmscale -n "__fish_mmscale_using_subcommand robust" -l profile -d 'The machine whose costs move: a built-in profile, or the path of a profile file' -r -F
+complete -c mmscale -n "__fish_mmscale_using_subcommand robust" -l cost -d 'Another value of a cost of the profile, within its range; several values (KEY=110,575) make a sweep; may be repeated. `mmscale profile show NAME` has all costs with their ranges' -r
 complete -c mmscale -n "__fish_mmscale_using_subcommand robust" -l hz -d 'Timer interrupts a second: 100, 250, 300 or 1000' -r
 complete -c mmscale -n "__fish_mmscale_using_subcommand robust" -l arm -d 'The arms to compare, the one to compare with first; all if none is named' -r
 complete -c mmscale -n "__fish_mmscale_using_subcommand robust" -l policy -d 'Add an arm with these policies to the study\'s first arm, or to those of --arm; may be repeated' -r
@@ -103,7 +105,8 @@ complete -c mmscale -n "__fish_mmscale_using_subcommand robust" -l format -d 'Th
 json\t'For programs; one document a line'"
 complete -c mmscale -n "__fish_mmscale_using_subcommand robust" -s o -l output -d 'Also write each analysis to DIR, as text and as JSON' -r -F
 complete -c mmscale -n "__fish_mmscale_using_subcommand robust" -l cache -d 'Where results of runs are kept, so that equal ones are not run again; $XDG_CACHE_HOME/mmscale or ~/.cache/mmscale if not given' -r -F
-complete -c mmscale -n "__fish_mmscale_using_subcommand robust" -l full -d 'Runs of full length; quick ones if not given'
+complete -c mmscale -n "__fish_mmscale_using_subcommand robust" -l quick -d 'Runs as short as those of `mmscale run --quick`; this is the default'
+complete -c mmscale -n "__fish_mmscale_using_subcommand robust" -l full -d 'Runs of full length'
 complete -c mmscale -n "__fish_mmscale_using_subcommand robust" -l replace -d 'Replace files of the same names in DIR; otherwise they are an error'
 complete -c mmscale -n "__fish_mmscale_using_subcommand robust" -l no-cache -d 'Keep no results and use none'
 complete -c mmscale -n "__fish_mmscale_using_subcommand robust" -s h -l help -d 'Print help (see more with \'--help\')'
@@ -113,6 +116,7 @@ complete -c mmscale -n "__fish_mmscale_using_subcommand whatif" -l shape -d 'How
 fill\t'The first CPUs of the profile\'s machine, as if they came online in order'
 flat\t'One node, one cache, one thread a core'"
 complete -c mmscale -n "__fish_mmscale_using_subcommand whatif" -l profile -d 'The simulated machine: a built-in profile, or the path of a profile file' -r -F
+complete -c mmscale -n "__fish_mmscale_using_subcommand whatif" -l cost -d 'Another value of a cost of the profile, within its range; several values (KEY=110,575) make a sweep; may be repeated. `mmscale profile show NAME` has all costs with their ranges' -r
 complete -c mmscale -n "__fish_mmscale_using_subcommand whatif" -l hz -d 'Timer interrupts a second: 100, 250, 300 or 1000' -r
 complete -c mmscale -n "__fish_mmscale_using_subcommand whatif" -l arm -d 'The arm; the study\'s first one if none is named' -r
 complete -c mmscale -n "__fish_mmscale_using_subcommand whatif" -l policy -d 'Use an arm with these policies' -r
@@ -123,7 +127,8 @@ complete -c mmscale -n "__fish_mmscale_using_subcommand whatif" -l seed -d 'The 
 complete -c mmscale -n "__fish_mmscale_using_subcommand whatif" -l format -d 'The form of the output' -r -f -a "text\t'For readers and mails, 72 columns'
 json\t'For programs; one document a line'"
 complete -c mmscale -n "__fish_mmscale_using_subcommand whatif" -s o -l output -d 'Also write each analysis to DIR, as text and as JSON' -r -F
-complete -c mmscale -n "__fish_mmscale_using_subcommand whatif" -l full -d 'Runs of full length; quick ones if not given'
+complete -c mmscale -n "__fish_mmscale_using_subcommand whatif" -l quick -d 'Runs as short as those of `mmscale run --quick`; this is the default'
+complete -c mmscale -n "__fish_mmscale_using_subcommand whatif" -l full -d 'Runs of full length'
 complete -c mmscale -n "__fish_mmscale_using_subcommand whatif" -l replace -d 'Replace files of the same names in DIR; otherwise they are an error'
 complete -c mmscale -n "__fish_mmscale_using_subcommand whatif" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c mmscale -n "__fish_mmscale_using_subcommand trace" -l around -d 'The moment: the worst wait for a lock, by its class or by a metric of it' -r
@@ -132,6 +137,7 @@ complete -c mmscale -n "__fish_mmscale_using_subcommand trace" -l shape -d 'How 
 fill\t'The first CPUs of the profile\'s machine, as if they came online in order'
 flat\t'One node, one cache, one thread a core'"
 complete -c mmscale -n "__fish_mmscale_using_subcommand trace" -l profile -d 'The simulated machine: a built-in profile, or the path of a profile file' -r -F
+complete -c mmscale -n "__fish_mmscale_using_subcommand trace" -l cost -d 'Another value of a cost of the profile, within its range; several values (KEY=110,575) make a sweep; may be repeated. `mmscale profile show NAME` has all costs with their ranges' -r
 complete -c mmscale -n "__fish_mmscale_using_subcommand trace" -l hz -d 'Timer interrupts a second: 100, 250, 300 or 1000' -r
 complete -c mmscale -n "__fish_mmscale_using_subcommand trace" -l arm -d 'The arm; the study\'s first one if none is named' -r
 complete -c mmscale -n "__fish_mmscale_using_subcommand trace" -l policy -d 'Use an arm with these policies' -r

@@ -82,6 +82,11 @@ def test_equal_calls_have_equal_fingerprints_and_save_reads_back(pair, tmp_path)
         mmscale.read(tmp_path / "empty")
 
 
+def test_costs_are_options_of_the_call():
+    words = _run.arguments("churn", cost={"handoff_ns": [110, 575], "lock_ns": 9.5})
+    assert words == ["churn", "--cost=handoff_ns=110,575", "--cost=lock_ns=9.5"]
+
+
 def test_several_profiles_run_one_by_one():
     both = mmscale.run("churn", profile=["x86-2", "arm64-8"], arm="stock", seeds=1, quick=True)
     assert [result.profile for result in both] == ["x86-2", "arm64-8"]

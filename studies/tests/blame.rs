@@ -6,8 +6,8 @@ use std::sync::Arc;
 use mmscale_arch::LockClass;
 use mmscale_document::{Document, Doing, Target, WhatIf};
 use mmscale_harness::{
-    CallOrRun, Checks, Interrupt, Plan, ProgressSink, Request, RunEvent, Scalable, WhatIfRequest,
-    hold_scale, plan, whatif,
+    CallOrRun, Checks, Interrupt, Plan, ProgressSink, Request, RunEvent, Scalable, Step,
+    WhatIfRequest, hold_scale, plan, whatif,
 };
 
 use crate::shipped::{arm, quick, run, try_run};
@@ -64,7 +64,7 @@ impl ProgressSink for Silent {
 fn analyse(request: &Request, parts: Vec<Scalable>) -> Result<WhatIf, CallOrRun> {
     let plan = plan(mmscale_studies::all(), request).unwrap().remove(0);
     let request = WhatIfRequest { plan: &plan, metrics: vec!["ops_per_s"], parts };
-    let watch = |_: &Plan, _: &str| Arc::new(Silent) as Arc<dyn ProgressSink>;
+    let watch = |_: &Plan, _: &str, _: Step| Arc::new(Silent) as Arc<dyn ProgressSink>;
     whatif(&request, &Interrupt::default(), &watch)
 }
 

@@ -418,3 +418,12 @@ fn more_cpus_than_there_are_take_turns_and_the_report_says_so() {
     assert!(!of(Target::Threads, 1).contains("were requested"));
     assert!(!of(Target::Sim, 4096).contains("were requested"));
 }
+
+/// A reader must know what of a run its window leaves out.
+#[test]
+fn every_study_says_what_comes_before_its_window() {
+    for study in mmscale_studies::all().all() {
+        let start = study.start().unwrap_or_else(|| panic!("{}: no `start`", study.name()));
+        assert!(start.contains(' ') && !start.ends_with('.'), "{}: {start}", study.name());
+    }
+}

@@ -1,6 +1,6 @@
 //! Metrics of the study, and the length of run that they need.
 
-use super::ticks::{self, EARLY_INTERVALS};
+use super::ticks::{self, Groups};
 use super::{LAST_BURST_END, Params, Ticks, Vmstat};
 use mmscale_document::Target;
 use mmscale_harness::{
@@ -29,6 +29,7 @@ const NEEDED_INTERVALS: [(u64, &[&str]); 2] = [
             "tick_zone_lock_wait_mean_ns",
             "tick_firings_per_cpu_per_interval_mean",
             "tick_cofiring_mean",
+            "tick_cofiring_max",
             "tick_idle_skips",
             "tick_trylock_failures",
             "tick_pages_deferred",
@@ -81,11 +82,10 @@ fn firing_rates(seen: &Seen<'_, Vmstat>) -> Result<Vec<f64>, Missing> {
 fn count(seen: &Seen<'_, Vmstat>, of: fn(&Ticks) -> u64) -> Measured {
     value(seen.meters()?.iter().map(of).sum::<u64>())
 }
-/// Returns the pages per second that ticks returned after the start phase.
+/// Returns the pages per second that ticks returned in the window.
 fn returned_per_s(seen: &Seen<'_, Vmstat>) -> Measured {
-    let early_ns = EARLY_INTERVALS * seen.env.params.interval_ns();
-    let returned = seen.sum(|cpu| cpu.pages_returned - cpu.pages_returned_early)?;
-    match seen.end_ns()?.saturating_sub(early_ns) {
+    let returned = seen.sum(|cpu| cpu.pages_returned)?;
+    match seen.end_ns()?.saturating_sub(seen.plan.from_ns) {
         0 => Err(Missing::Nothing),
         rest_ns => value(returned * 1e9 / rest_ns as f64),
     }
@@ -203,7 +203,20 @@ pub(super) const METRICS: &[Metric<Vmstat>] = &[
         "tick_cofiring_mean",
         "1",
         "mean number of CPUs whose tick fires in the same jiffy as a given firing, itself included",
-        |seen| value(ticks::cofiring_mean(seen.meters()?, seen.env.hz())),
+        |seen| value(Groups::steady(seen.meters()?, seen.env.hz()).mean()),
+    ),
+    metric(
+        "tick_cofiring_max",
+        "1",
+        "largest number of CPUs whose tick fires in one jiffy",
+        |seen| value(Groups::steady(seen.meters()?, seen.env.hz()).max()),
+    ),
+    metric(
+        "tick_cofiring_start_max",
+        "1",
+        "largest number of CPUs whose tick fires in one jiffy before the window, where the \
+         shepherd begins the ticks of CPUs that have become busy",
+        |seen| value(Groups::early(seen.meters()?, seen.env.hz()).max()),
     ),
     metric(
         "tick_idle_skips",
@@ -250,7 +263,7 @@ pub(super) const METRICS: &[Metric<Vmstat>] = &[
     metric(
         "tick_pages_returned_per_s",
         "1/s",
-        "pages per second that the tick returned to the zone, after the first two intervals",
+        "pages per second that the tick returned to the zone",
         returned_per_s,
     ),
     lower(

@@ -9,9 +9,6 @@ use mmscale_arch::{CounterEvent, CpuId, PcpEvent, TickEvent, Trace, TraceGroup};
 use mmscale_harness::{Env, Meter};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Intervals at the start of a run that `tick_pages_returned_per_s` excludes. The first tick of a
-/// CPU is up to two intervals after its first page, and its time depends on the policy.
-pub(super) const EARLY_INTERVALS: u64 = 2;
 /// Sampling interval of the counters' drift.
 const DRIFT_GRID_NS: u64 = 1_000_000;
 
@@ -26,13 +23,14 @@ pub struct Ticks {
     /// Ticks that were due while this CPU was idle.
     pub(super) idle_skips: u64,
     idle_tick_expires_ns: Option<u64>,
+    /// Start of the window in which events count. Before it, the first tick of a CPU is up to two
+    /// intervals after its first page, at a time that depends on the policy.
+    from_ns: u64,
     pub(super) pages_returned: u64,
-    /// Pages returned at the start of the run, where policies differ in the time of the first tick.
-    pub(super) pages_returned_early: u64,
-    early_until_ns: u64,
     pub(super) pages_deferred: u64,
     pub(super) trylock_failures: u64,
-    /// Sum over changes of a page cache's count of (change * time of the change in ns).
+    /// Sum over changes of a page cache's count of (change * time of the change in ns). A change
+    /// before the window counts as one at its start.
     count_moment: i128,
     count_change: i64,
     /// Time at which `high` of this CPU's cache last reached its minimum, and whether it is raised.
@@ -57,19 +55,36 @@ pub struct Ticks {
 }
 
 impl Ticks {
-    /// Creates the meter of `cpu`. Ticks before `early_until_ns` belong to the start of the run.
-    /// Changes of `high` after `high_until_ns` are ignored.
-    pub(super) fn new(cpu: CpuId, early_until_ns: u64, high_until_ns: u64) -> Self {
+    /// Creates the meter of `cpu`. Only events after `from_ns` count. Changes of `high` after
+    /// `high_until_ns` are ignored.
+    pub(super) fn new(cpu: CpuId, from_ns: u64, high_until_ns: u64) -> Self {
         let cpu = cpu.index();
-        Self { cpu, broken: true, early_until_ns, high_until_ns, ..Self::default() }
+        Self { cpu, broken: true, from_ns, high_until_ns, ..Self::default() }
     }
 
-    /// Returns firings per interval: (firings - 1) * interval / (last - first), over all groups.
-    /// `None` if no group has two firings.
+    /// Returns the firings in the window or, if `early`, before it.
+    fn firings(&self, early: bool) -> impl Iterator<Item = u64> {
+        let all = self.stretches.iter().flatten().copied();
+        all.filter(move |&at_ns| (at_ns < self.from_ns) == early)
+    }
+
+    /// Records a delta that appeared at `since_ns` and was folded at `at_ns`.
+    fn stale(&mut self, since_ns: u64, at_ns: u64) {
+        if since_ns >= self.from_ns {
+            self.staleness_max_ns = self.staleness_max_ns.max(at_ns.saturating_sub(since_ns));
+        }
+    }
+
+    /// Returns firings per interval in the window: (firings - 1) * interval / (last - first), over
+    /// all groups. `None` if no group has two firings.
     pub(super) fn firing_rate(&self, interval_ns: u64) -> Option<f64> {
-        let long = self.stretches.iter().filter(|stretch| stretch.len() > 1);
-        let (gaps, span_ns) = long.fold((0, 0), |(gaps, span_ns), stretch| {
-            (gaps + stretch.len() as u64 - 1, span_ns + stretch[stretch.len() - 1] - stretch[0])
+        let counted = self
+            .stretches
+            .iter()
+            .map(|stretch| &stretch[stretch.partition_point(|&at_ns| at_ns < self.from_ns)..]);
+        let (gaps, span_ns) = counted.fold((0, 0), |(gaps, span_ns), stretch| match stretch {
+            [first, .., last] => (gaps + stretch.len() as u64 - 1, span_ns + last - first),
+            _ => (gaps, span_ns),
         });
         (span_ns > 0).then(|| gaps as f64 * interval_ns as f64 / span_ns as f64)
     }
@@ -80,8 +95,8 @@ impl Ticks {
         (!self.high_raised).then_some(self.high_back_ns)
     }
 
-    /// Returns pages in the caches times ns, from the changes that this CPU made, up to `end_ns`.
-    /// The sum over CPUs is the integral of the machine's total.
+    /// Returns pages in the caches times ns, from the changes that this CPU made, from the start of
+    /// the window to `end_ns`. The sum over CPUs is the integral of the machine's total.
     fn page_ns(&self, end_ns: u64) -> i128 {
         i128::from(self.count_change) * i128::from(end_ns) - self.count_moment
     }
@@ -92,13 +107,13 @@ impl Ticks {
             && since_ns <= at_ns
         {
             self.unfolded_since_ns.remove(&delta);
-            self.staleness_max_ns = self.staleness_max_ns.max(at_ns - since_ns);
+            self.stale(since_ns, at_ns);
             return;
         }
         let before = |&(which, since_ns): &((u16, u8), u64)| which == delta && since_ns <= at_ns;
         if let Some(place) = self.taken_over.iter().position(before) {
             let (_, since_ns) = self.taken_over.swap_remove(place);
-            self.staleness_max_ns = self.staleness_max_ns.max(at_ns - since_ns);
+            self.stale(since_ns, at_ns);
         }
     }
 
@@ -106,7 +121,7 @@ impl Ticks {
         if let Some(expires_ns) = self.idle_tick_expires_ns.take()
             && now_ns >= expires_ns
         {
-            self.idle_skips += 1;
+            self.idle_skips += u64::from(now_ns >= self.from_ns);
             self.broken = true;
         }
         if self.broken {
@@ -133,7 +148,7 @@ impl Ticks {
             && new == 0
             && let Some(since_ns) = self.unfolded_since_ns.remove(&(domain, item))
         {
-            self.staleness_max_ns = self.staleness_max_ns.max(now_ns - since_ns);
+            self.stale(since_ns, now_ns);
         }
         if item == 0 && domain & 0x8000 == 0 {
             self.pass_grid(domain, now_ns);
@@ -143,10 +158,9 @@ impl Ticks {
 }
 
 impl Meter<Vmstat> for Ticks {
-    fn of_cpus(env: &Env<Vmstat>, plan: &Plan) -> impl FnMut(CpuId) -> Self {
-        let early_until_ns = EARLY_INTERVALS * env.params.interval_ns();
-        let until_ns = plan.until_ns;
-        move |cpu| Self::new(cpu, early_until_ns, until_ns)
+    fn of_cpus(_: &Env<Vmstat>, plan: &Plan) -> impl FnMut(CpuId) -> Self {
+        let &Plan { from_ns, until_ns, .. } = plan;
+        move |cpu| Self::new(cpu, from_ns, until_ns)
     }
     fn hears(&self, group: TraceGroup) -> bool {
         matches!(group, TraceGroup::Pcp | TraceGroup::Counter | TraceGroup::Tick)
@@ -156,7 +170,7 @@ impl Meter<Vmstat> for Ticks {
             Trace::Pcp(PcpEvent::Count { cpu, old, count, high, high_min, .. }) => {
                 let change = i64::from(count) - i64::from(old);
                 self.count_change += change;
-                self.count_moment += i128::from(change) * i128::from(now_ns);
+                self.count_moment += i128::from(change) * i128::from(now_ns.max(self.from_ns));
                 if cpu.index() == self.cpu && now_ns < self.high_until_ns {
                     if self.high_raised && high <= high_min {
                         self.high_back_ns = now_ns;
@@ -174,12 +188,11 @@ impl Meter<Vmstat> for Ticks {
                 trylock_failures,
                 rearmed,
             }) => {
-                self.pages_returned += u64::from(pages_returned);
-                if now_ns < self.early_until_ns {
-                    self.pages_returned_early += u64::from(pages_returned);
+                if now_ns >= self.from_ns {
+                    self.pages_returned += u64::from(pages_returned);
+                    self.pages_deferred += u64::from(pages_deferred);
+                    self.trylock_failures += u64::from(trylock_failures);
                 }
-                self.pages_deferred += u64::from(pages_deferred);
-                self.trylock_failures += u64::from(trylock_failures);
                 self.broken = !rearmed;
             }
             Trace::Tick(TickEvent::PendingInIdle { expires_ns }) => {
@@ -204,49 +217,71 @@ impl Meter<Vmstat> for Ticks {
             }
         }
         for meter in meters {
-            for &since_ns in meter.unfolded_since_ns.values() {
-                meter.staleness_max_ns =
-                    meter.staleness_max_ns.max(end_ns.saturating_sub(since_ns));
-            }
+            let unfolded: Vec<u64> = meter.unfolded_since_ns.values().copied().collect();
+            unfolded.into_iter().for_each(|since_ns| meter.stale(since_ns, end_ns));
             let zones: Vec<u16> = meter.deltas.keys().copied().collect();
             zones.into_iter().for_each(|zone| meter.pass_grid(zone, end_ns));
         }
     }
 }
 
-/// Returns the mean number of CPUs that fire in the same jiffy as a given firing, itself included.
-/// NaN without firings.
-pub(super) fn cofiring_mean(meters: &[Ticks], hz: u32) -> f64 {
-    let mut in_jiffy = BTreeMap::<u64, u64>::new();
-    for &at_ns in meters.iter().flat_map(|meter| meter.stretches.iter().flatten()) {
-        let jiffy = (u128::from(at_ns) * u128::from(hz) / 1_000_000_000) as u64;
-        *in_jiffy.entry(jiffy).or_default() += 1;
+/// Numbers of CPUs whose tick fires in one jiffy: a group for each jiffy with a firing.
+pub(super) struct Groups(Vec<u64>);
+
+impl Groups {
+    /// Returns the groups in the window.
+    pub(super) fn steady(meters: &[Ticks], hz: u32) -> Self {
+        Self::of(meters.iter().flat_map(|meter| meter.firings(false)), hz)
     }
-    let firings: u64 = in_jiffy.values().sum();
-    let pairs: u64 = in_jiffy.values().map(|n| n * n).sum();
-    pairs as f64 / firings as f64
+    /// Returns the groups before the window.
+    pub(super) fn early(meters: &[Ticks], hz: u32) -> Self {
+        Self::of(meters.iter().flat_map(|meter| meter.firings(true)), hz)
+    }
+    fn of(firings: impl Iterator<Item = u64>, hz: u32) -> Self {
+        let mut in_jiffy = BTreeMap::<u64, u64>::new();
+        for at_ns in firings {
+            let jiffy = (u128::from(at_ns) * u128::from(hz) / 1_000_000_000) as u64;
+            *in_jiffy.entry(jiffy).or_default() += 1;
+        }
+        Self(in_jiffy.into_values().collect())
+    }
+    /// Returns the mean number of CPUs that fire in the same jiffy as a given firing, itself
+    /// included. NaN without firings.
+    pub(super) fn mean(&self) -> f64 {
+        let firings: u64 = self.0.iter().sum();
+        let pairs: u64 = self.0.iter().map(|n| n * n).sum();
+        pairs as f64 / firings as f64
+    }
+    /// Returns the largest group; 0 without firings.
+    pub(super) fn max(&self) -> u64 {
+        self.0.iter().copied().max().unwrap_or(0)
+    }
 }
 
-/// Returns the maximum error of a zone's free-page counter at any grid point, in pages.
+/// Returns the maximum error of a zone's free-page counter at any grid point of the window, in
+/// pages.
 pub(super) fn drift_max(meters: &[Ticks]) -> u64 {
     let zones: BTreeSet<u16> =
         meters.iter().flat_map(|meter| meter.drift.keys().copied()).collect();
     let of_zone = |zone: u16| {
         let grids: Vec<&Vec<i32>> = meters.iter().filter_map(|m| m.drift.get(&zone)).collect();
         let points = grids.iter().map(|grid| grid.len()).max().unwrap_or(0);
+        let first = meters.first().map_or(0, |meter| meter.from_ns.div_ceil(DRIFT_GRID_NS));
         let at = |point: usize| -> u64 {
             let deltas = grids.iter().filter_map(|grid| grid.get(point));
             deltas.map(|&delta| i64::from(delta)).sum::<i64>().unsigned_abs()
         };
-        (0..points).map(at).max().unwrap_or(0)
+        (first as usize..points).map(at).max().unwrap_or(0)
     };
     zones.into_iter().map(of_zone).max().unwrap_or(0)
 }
 
-/// Returns the mean number of pages in all page caches of the machine over `[0, end_ns]`.
+/// Returns the mean number of pages in all page caches of the machine from the start of the window
+/// to `end_ns`.
 pub(super) fn pcp_pages_mean(meters: &[Ticks], end_ns: u64) -> f64 {
     let page_ns: i128 = meters.iter().map(|meter| meter.page_ns(end_ns)).sum();
-    page_ns as f64 / end_ns.max(1) as f64
+    let from_ns = meters.first().map_or(0, |meter| meter.from_ns);
+    page_ns as f64 / end_ns.saturating_sub(from_ns).max(1) as f64
 }
 
 #[cfg(test)]
@@ -300,7 +335,33 @@ mod tests {
     fn cofiring_counts_the_firing_itself() {
         let meters = [fired(0, &[1_000_000]), fired(1, &[1_200_000]), fired(2, &[9_000_000])];
         // Two CPUs share jiffy 1, one is alone: (2 + 2 + 1) / 3.
-        assert!((cofiring_mean(&meters, 1000) - 5.0 / 3.0).abs() < 1e-12);
+        assert!((Groups::steady(&meters, 1000).mean() - 5.0 / 3.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn the_start_counts_in_no_metric() {
+        let late = |cpu, times_ns: &[u64]| {
+            let mut meter = Ticks::new(CpuId::new(cpu), 3_000_000, u64::MAX);
+            fire(&mut meter, times_ns);
+            meter
+        };
+        let meters =
+            [0, 1, 2].map(|cpu| late(cpu, &[1_000_000, 4_000_000 + cpu as u64 * 1_000_000]));
+        assert_eq!(Groups::early(&meters, 1000).max(), 3);
+        let steady = Groups::steady(&meters, 1000);
+        assert_eq!((steady.max(), steady.mean()), (1, 1.0));
+        assert_eq!(meters[0].firing_rate(1_000_000), None, "one firing in the window");
+        let change = Trace::Pcp(PcpEvent::Count {
+            cpu: CpuId::new(0),
+            zone: 0,
+            old: 0,
+            count: 10,
+            high: 100,
+            high_min: 100,
+        });
+        let mut meter = late(0, &[]);
+        meter.event(1_000_000, &change);
+        assert!((pcp_pages_mean(&[meter], 5_000_000) - 10.0).abs() < 1e-12);
     }
 
     #[test]

@@ -47,8 +47,11 @@ params! {
             "mean time between the starts of two bursts of a CPU";
         duty_percent: count(Unit::One, 50, [0, 100]),
             "share of a period during which a burst's pages are held, in percent";
+        warm_s: real(Unit::Seconds, 0.0, [0.0, 3600.0]),
+            "time before the window, in which programs start and the shepherd begins the ticks of \
+             all CPUs; no metric counts it (sim)", sim;
         duration_s: real(Unit::Seconds, 20.0, [0.01, 3600.0]),
-            "duration of the workload (sim: virtual time)";
+            "duration of the window (sim: virtual time)";
         at_end: choice(AtEnd),
             "apart: bursts end at their scheduled times; together: all bursts end with the run, \
              as those of stress-ng end at its time-out";
@@ -75,6 +78,9 @@ params! {
 impl Params {
     fn interval_ns(&self) -> u64 {
         self.interval_ms * 1_000_000
+    }
+    fn warm_ns(&self) -> u64 {
+        (self.warm_s * 1e9) as u64
     }
     fn decay_ns(&self) -> u64 {
         (self.decay_s * 1e9) as u64
@@ -127,6 +133,8 @@ pub struct Plan {
     duty_percent: u64,
     /// Number of bursts of each worker; afterwards it computes.
     bursts: u64,
+    /// Start of the window in which events count.
+    from_ns: u64,
     /// Time after which workers start no burst; they return when their last burst is over.
     until_ns: u64,
     /// Workers run on CPUs whose number is a multiple of this; the other CPUs are idle.
@@ -158,12 +166,15 @@ impl Workload for Vmstat {
 
     fn plan(env: &Env<Self>) -> Result<Plan, String> {
         let params = &env.params;
+        // The ticks of a live kernel have begun long before.
+        let from_ns = if env.on() == Target::Linux { 0 } else { params.warm_ns() };
         let plan = Plan {
             burst_pages: params.burst_pages,
             period_ns: params.period_ms * 1_000_000,
             duty_percent: params.duty_percent,
             bursts: u64::MAX,
-            until_ns: (params.duration_s * 1e9) as u64,
+            from_ns,
+            until_ns: from_ns + (params.duration_s * 1e9) as u64,
             stride: 1,
             hotplug: params.hotplug,
             at_end: params.at_end,
@@ -174,6 +185,7 @@ impl Workload for Vmstat {
             Part::First => plan,
             Part::Second => Plan {
                 bursts: 1,
+                from_ns: 0,
                 until_ns: plan.period_ns * 2 + params.decay_ns(),
                 stride: env.cpus().div_ceil(DECAY_WORKERS),
                 hotplug: false,
@@ -184,7 +196,7 @@ impl Workload for Vmstat {
         })
     }
     fn phases(plan: &Plan) -> Phases {
-        Phases::whole(plan.until_ns)
+        Phases { from_ns: plan.from_ns, ..Phases::whole(plan.until_ns) }
     }
     fn set_up(env: &Env<Self>, _: &Plan, mm: &mut MmConfig) {
         mm.interval_ns = env.params.interval_ns();
@@ -214,16 +226,19 @@ impl Workload for Vmstat {
         tally.damaged
     }
     fn window_ns(plan: &Plan) -> Option<u64> {
-        Some(plan.until_ns)
+        Some(plan.until_ns - plan.from_ns)
     }
     fn remarks(params: &Params, on: Target) -> Vec<String> {
-        let Params { duration_s, decay_s, .. } = params;
-        let mut remark = format!("Each run lasts {duration_s} s");
+        let Params { warm_s, duration_s, decay_s, .. } = params;
+        let mut remark = format!("The window of each run is {duration_s} s");
+        if on != Target::Linux {
+            remark += &format!(", after a start of {warm_s} s that no metric counts");
+        }
         if *decay_s > 0.0 {
             remark += &format!("; high_decay_ns is from a second run of at most {decay_s} s");
         }
         remark.push('.');
-        if on != Target::Linux && *duration_s < SETTLED_S {
+        if on != Target::Linux && warm_s + duration_s < SETTLED_S {
             remark += &format!(
                 " Page caches are initially empty and need about {SETTLED_S} s to reach a steady \
                  state: pages returned, pages held and waits are closer to their long-run values \

@@ -48,10 +48,12 @@ impl<S: System> Worker<'_, S> {
             let stretch_percent = 75 + rng.next_u64() % 51;
             let period_ns = plan.period_ns * stretch_percent / 100;
             let release_ns = begin_ns + period_ns * plan.duty_percent / 100;
-            self.burst(match plan.at_end {
+            let counts = begin_ns >= plan.from_ns;
+            let release_ns = match plan.at_end {
                 AtEnd::Apart => release_ns,
                 AtEnd::Together => release_ns.min(plan.until_ns),
-            })?;
+            };
+            self.burst(release_ns, counts)?;
             self.compute_until((begin_ns + period_ns).min(plan.until_ns))?;
         }
         self.compute_until(plan.until_ns)
@@ -62,8 +64,9 @@ impl<S: System> Worker<'_, S> {
             rest_ns => self.system.compute_ns(rest_ns),
         }
     }
-    /// Maps, writes, holds, checks and unmaps pages.
-    fn burst(&mut self, release_ns: u64) -> Result<(), Errno> {
+    /// Maps, writes, holds, checks and unmaps pages. Those of the time before the window are not
+    /// counted.
+    fn burst(&mut self, release_ns: u64, counts: bool) -> Result<(), Errno> {
         let bytes = self.plan.burst_pages * PAGE_BYTES;
         let region = match self.system.mmap(MapSpec::new(bytes)) {
             Err(Errno::Nomem) => {
@@ -72,7 +75,7 @@ impl<S: System> Worker<'_, S> {
             }
             mapped => mapped?,
         };
-        let written = self.fill(region)?;
+        let written = self.fill(region, counts)?;
         // With `apart` the last burst is also held for its whole share of the period: if all bursts
         // ended at the end of the run, they would be freed in an avalanche.
         self.compute_until(release_ns)?;
@@ -85,7 +88,7 @@ impl<S: System> Worker<'_, S> {
         Ok(())
     }
     /// Writes to the pages in order until there is no memory. Returns the number of written pages.
-    fn fill(&mut self, region: Addr) -> Result<u64, Errno> {
+    fn fill(&mut self, region: Addr, counts: bool) -> Result<u64, Errno> {
         for page in 0..self.plan.burst_pages {
             match self.system.write(region.page(page), self.stamp_of(page)) {
                 Err(Errno::Nomem) => {
@@ -94,7 +97,7 @@ impl<S: System> Worker<'_, S> {
                 }
                 written => written?,
             }
-            self.tally.pages_allocated += 1;
+            self.tally.pages_allocated += u64::from(counts);
         }
         Ok(self.plan.burst_pages)
     }

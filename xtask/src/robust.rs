@@ -92,6 +92,7 @@ mod tests {
             percent: ends,
         };
         Claim {
+            ci95: None,
             arm: "lazy".into(),
             metric: "ops_per_s".into(),
             percent,

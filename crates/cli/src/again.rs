@@ -34,7 +34,7 @@ impl<'a> Again<'a> {
     pub(crate) fn on_cpus(&self, cpus: &str) -> Option<String> {
         self.is_simulated()?;
         let machine = vec![format!("--cpus {cpus}"), "--shape fill".to_owned()];
-        Some(self.call("run", &[machine, self.profile_option(), self.changes()]))
+        Some(self.call("run", &[machine, self.profile_option(), self.costs(), self.changes()]))
     }
 
     /// Returns the call that runs the point on another profile. `None` if the machine is not
@@ -116,12 +116,23 @@ impl<'a> Again<'a> {
             ShapeArg::Flat => Some("--shape flat".to_owned()),
         });
         words.extend(self.profile_option());
+        words.extend(self.costs());
         words
     }
 
     fn profile_option(&self) -> Vec<String> {
         let path = self.profile().map(|profile| quoted(&profile.display().to_string()));
         path.map(|path| format!("--profile {path}")).into_iter().collect()
+    }
+
+    /// Returns the options of the costs of the document's point.
+    fn costs(&self) -> Vec<String> {
+        let keys = self.args.costs.given().iter().filter_map(|item| item.split_once('='));
+        let own = |(key, _): (&str, &str)| {
+            let option = format!("--cost {}", key.trim());
+            Some(format!("{option}={}", self.document.params.get(&option)?))
+        };
+        keys.filter_map(own).collect()
     }
 
     /// Returns the options of arms and parameters.

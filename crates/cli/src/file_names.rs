@@ -33,5 +33,6 @@ fn details(plan: &Plan) -> Vec<String> {
     let mut details = vec![format!("cpus{}", plan.cpus), format!("hz{}", plan.hz)];
     let values = plan.params.values().iter();
     details.extend(values.map(|(name, value)| format!("{name}-{value}")));
+    details.extend(plan.costs.iter().map(|(name, value)| format!("{name}-{value}")));
     details
 }

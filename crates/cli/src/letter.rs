@@ -7,7 +7,7 @@ use anyhow::anyhow;
 use mmscale_calibrate::Basis;
 use mmscale_calibrate::review::review;
 use mmscale_document::{Document, Robustness, Target};
-use mmscale_harness::{Length, Params, Profiles, Registry, Study};
+use mmscale_harness::{Length, Params, Profiles, Registry, Study, costs_of, with_costs};
 use mmscale_report::compare::{Saved, read};
 use mmscale_report::{About, Calls, Letter, Notes, letter_text};
 
@@ -164,6 +164,7 @@ fn about(registry: Registry, document: &Document) -> About<'static> {
 fn sources(profiles: Profiles, document: &Document, path: Option<&Path>) -> Option<String> {
     let hash = document.profile_hash.as_deref().filter(|_| document.on == Target::Sim)?;
     let merged = profiles.open(path.unwrap_or(document.profile.as_ref())).ok();
+    let merged = merged.and_then(|merged| with_costs(&merged, &costs_of(&document.params)).ok());
     let merged = merged.filter(|merged| {
         merged.clone().resolve().is_ok_and(|profile| format!("{:016x}", profile.hash) == hash)
     });

@@ -164,6 +164,9 @@ fn describe(study: &dyn Study) -> Vec<String> {
         defaults.hz
     );
     lines.extend(wrap(&machine, "  ", "  "));
+    if let Some(start) = study.start() {
+        lines.extend(wrap(&format!("start: {start}"), "  ", "    "));
+    }
     lines.extend(section(
         "arms (--arm A,B)",
         study.arms().iter().map(|arm| (arm.name, arm.help.to_owned())).collect(),
@@ -292,6 +295,7 @@ fn study_json(study: &dyn Study) -> Value {
     json!({
         "name": study.name(),
         "summary": study.summary(),
+        "start": study.start(),
         "report": study.report().map(|r| json!({"subject": r.subject, "link": r.link})),
         "machines": defaults.machines,
         "profile": defaults.profile,

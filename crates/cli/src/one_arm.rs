@@ -39,6 +39,7 @@ impl OneArm {
             length,
             checks: Checks::Off,
             blame: false,
+            costs: self.costs.parsed()?,
             hold_scale: None,
             shape: self.shape.into(),
             origin,

@@ -1,4 +1,4 @@
-//! Progress of runs on stderr: a bar on a terminal, otherwise a line per run.
+//! Progress of runs on stderr: a bar on a terminal, otherwise lines.
 
 use std::io::IsTerminal;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -32,6 +32,64 @@ pub(crate) fn watch(plan: &Plan, number: usize, of: usize) -> Arc<dyn ProgressSi
 
 /// Maximum time without a message while runs are in progress.
 const SILENCE: Duration = Duration::from_secs(10);
+
+/// Progress of an analysis of many runs on stderr: their number, and an estimate of the time left.
+pub(crate) struct Many {
+    name: String,
+    began: Instant,
+    bar: ProgressBar,
+    told: Mutex<Instant>,
+}
+
+impl Many {
+    /// Begins the display of an analysis with this name.
+    pub(crate) fn begin(name: String) -> Self {
+        // The bar hides itself if stderr is not a terminal.
+        let bar = ProgressBar::new(0);
+        let style = ProgressStyle::with_template(
+            "{msg} [{wide_bar}] {pos}/{len} runs {elapsed} (eta {eta})",
+        );
+        bar.set_style(style.expect("the template is well-formed"));
+        bar.set_message(name.clone());
+        let now = Instant::now();
+        Self { name, began: now, bar, told: Mutex::new(now) }
+    }
+
+    /// Shows the number of finished runs.
+    pub(crate) fn show(&self, finished: usize, all: usize) {
+        self.bar.set_length(all as u64);
+        self.bar.set_position(finished as u64);
+        if std::io::stderr().is_terminal() {
+            return;
+        }
+        // Held while printing, so that lines are in order. The value is consistent if poisoned.
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        if told.elapsed() >= SILENCE {
+            let left = time_left(self.began.elapsed(), finished, all);
+            output::tell(&format!("{}: {finished} of {all} runs done{left}", self.name));
+            *told = Instant::now();
+        }
+    }
+}
+
+impl Drop for Many {
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+/// Formats an estimate of the time that `all` steps still need; empty before the first step.
+pub(crate) fn time_left(elapsed: Duration, finished: usize, all: usize) -> String {
+    if finished == 0 || finished >= all {
+        return String::new();
+    }
+    let left = elapsed.mul_f64((all - finished) as f64 / finished as f64).as_secs();
+    match left {
+        ..100 => format!(", about {} s left", left.max(1)),
+        100..6000 => format!(", about {} min left", left.div_ceil(60)),
+        6000.. => format!(", about {} h left", left.div_ceil(3600)),
+    }
+}
 
 struct Lines {
     study: &'static str,
@@ -106,5 +164,19 @@ impl ProgressSink for Bar {
 impl Drop for Bar {
     fn drop(&mut self) {
         self.bar.finish_and_clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_left_is_in_proportion_to_the_steps_left() {
+        let after = |seconds, finished, all| time_left(Duration::from_secs(seconds), finished, all);
+        assert_eq!(after(10, 100, 400), ", about 30 s left");
+        assert_eq!(after(60, 10, 70), ", about 6 min left");
+        assert_eq!(after(3600, 1, 4), ", about 3 h left");
+        assert_eq!([after(5, 0, 9), after(5, 9, 9)], ["", ""]);
     }
 }

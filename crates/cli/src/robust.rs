@@ -4,12 +4,11 @@ use std::env;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow};
-use indicatif::{ProgressBar, ProgressStyle};
 use mmscale_document::{Robustness, Target};
 use mmscale_harness::{
     Cache, CallError, Checks, Interrupt, Length, Merged, MetricSpec, Origin, Plan, PolicyArm,
     Profiles, Registry, Request, RobustError, RobustRequest, RunError, fits_host, linux_version,
-    plan, robust as analyse,
+    plan, robust as analyse, with_costs,
 };
 use mmscale_report::{Folder, json_line, robust_text};
 
@@ -18,6 +17,7 @@ use crate::failure::Failure;
 use crate::file_names::stems;
 use crate::interrupt::{self, Grace};
 use crate::output;
+use crate::progress::Many;
 use crate::settings::settings;
 
 /// Analyses what the conclusions of studies depend on.
@@ -81,11 +81,9 @@ impl MoveCosts {
         plan: &Plan,
         interrupt: &Interrupt,
     ) -> Result<Robustness, Failure> {
-        let bar = bar(plan);
-        let told = |done: usize, all: usize| {
-            bar.set_length(all as u64);
-            bar.set_position(done as u64);
-        };
+        output::tell(&format!("{}: moving the costs of {}", plan.study.name(), plan.profile_name));
+        let progress = Many::begin(plan.study.name().to_owned());
+        let told = |finished: usize, all: usize| progress.show(finished, all);
         let profile = profile_of(registry.profiles(), plan, self.profile.as_deref())?;
         let request = RobustRequest {
             plan,
@@ -95,21 +93,11 @@ impl MoveCosts {
             cache: self.cache.clone(),
         };
         let result = analyse(&request, interrupt, &told);
-        bar.finish_and_clear();
+        drop(progress);
         let result = result.map_err(failure)?;
         request.cache.keep_analysis(plan, &result);
         Ok(result)
     }
-}
-
-fn bar(plan: &Plan) -> ProgressBar {
-    output::tell(&format!("{}: moving the costs of {}", plan.study.name(), plan.profile_name));
-    // The bar hides itself if stderr is not a terminal.
-    let bar = ProgressBar::new(0);
-    let style = ProgressStyle::with_template("{msg} [{wide_bar}] {pos}/{len} runs {elapsed}");
-    bar.set_style(style.expect("the template is well-formed"));
-    bar.set_message(plan.study.name());
-    bar
 }
 
 /// Returns the headlines of a study, or its first metric if it has none.
@@ -120,11 +108,12 @@ pub(crate) fn headlines(metrics: &[MetricSpec]) -> Vec<&'static str> {
     if tested.is_empty() { first.collect() } else { tested }
 }
 
-/// Returns the plan's profile with the ranges of its numbers.
+/// Returns the plan's profile with its costs, and with the ranges of all numbers.
 fn profile_of(profiles: Profiles, plan: &Plan, named: Option<&Path>) -> Result<Merged, Failure> {
     let default = plan.study.defaults().profile;
     let path = named.unwrap_or(default.as_ref());
-    profiles.open(path).map_err(|why| Failure::from(CallError::from(why)))
+    let merged = profiles.open(path).and_then(|merged| with_costs(&merged, &plan.costs));
+    merged.map_err(|why| Failure::from(CallError::from(why)))
 }
 
 /// Returns the cache in the chosen folder, or in the usual one. Without a home there is none.
@@ -164,6 +153,7 @@ fn request(args: &RobustArgs, origin: Origin) -> Result<Request, Failure> {
         length: if args.full { Length::Full } else { Length::Quick },
         checks: Checks::Off,
         blame: false,
+        costs: args.costs.parsed()?,
         hold_scale: None,
         shape: args.shape.into(),
         origin,

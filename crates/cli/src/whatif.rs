@@ -1,10 +1,11 @@
 //! `mmscale whatif`.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use anyhow::Context;
 use mmscale_harness::{
-    Length, Origin, Plan, ProgressSink, Registry, Scalable, WhatIfRequest, fits_host, plan,
+    Length, Origin, Plan, ProgressSink, Registry, Scalable, Step, WhatIfRequest, fits_host, plan,
     whatif as analyse,
 };
 use mmscale_report::{Folder, json_line, whatif_text};
@@ -15,7 +16,7 @@ use crate::file_names::stems;
 use crate::interrupt::{self, Grace};
 use crate::one_arm::Seeds;
 use crate::output;
-use crate::progress;
+use crate::progress::{self, time_left};
 use crate::robust::headlines;
 
 /// Scales one thing after another and shows what each would gain.
@@ -40,12 +41,14 @@ pub(crate) fn whatif(registry: Registry, origin: Origin, args: &WhatIfArgs) -> R
             names.iter().flat_map(|name| ["json", "txt"].map(|end| format!("{name}.{end}")));
         files.try_for_each(|file| folder.free(&file))?;
     }
-    let watch = |plan: &Plan, title: &str| -> Arc<dyn ProgressSink> {
-        output::tell(title);
-        progress::watch(plan, 1, 1)
-    };
     let mut written = Vec::new();
     for (place, (plan, name)) in plans.iter().zip(&names).enumerate() {
+        let began = Instant::now();
+        let watch = |plan: &Plan, title: &str, Step { at, of }: Step| -> Arc<dyn ProgressSink> {
+            let left = of.map_or(String::new(), |of| time_left(began.elapsed(), at - 1, of));
+            output::tell(&format!("{title}{left}"));
+            progress::watch(plan, at, of.unwrap_or(1))
+        };
         let metrics = headlines(plan.study.metrics());
         let request = WhatIfRequest { plan, metrics, parts: parts.clone() };
         let result = analyse(&request, &interrupt, &watch)?;

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     BlameRecord, Build, CallRecord, CriticalPath, LockRecord, Metric, NamedLockRecord, ParamValue,
-    SectionRecord, Topology,
+    SectionRecord, Topology, machine_name,
 };
 
 /// The name and version of the document format, as in its `schema` field.
@@ -95,7 +95,8 @@ pub struct Document {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window_ns: Option<u64>,
     /// All parameters of the study, given or default. `--hold` among them has the class and the
-    /// factor of holds that a call scaled, as in `zone=0.5`.
+    /// factor of holds that a call scaled, as in `zone=0.5`; `--cost KEY` has a cost of the machine
+    /// that differs from its profile's.
     pub params: BTreeMap<String, ParamValue>,
     /// Metrics that no arm has, each with what it needs: a longer run, another machine, or
     /// something to measure.
@@ -120,6 +121,13 @@ pub struct Document {
     /// exclude these runs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub failures: Vec<FailureRecord>,
+}
+
+impl Document {
+    /// Returns the name of the machine: its profile, with the costs that differ from it.
+    pub fn machine(&self) -> String {
+        machine_name(&self.profile, &self.params)
+    }
 }
 
 /// A lock or mechanism of Linux that is not simulated.

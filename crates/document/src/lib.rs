@@ -10,6 +10,7 @@
 
 mod blame;
 mod call;
+mod costs;
 mod critical;
 mod document;
 mod fingerprint;
@@ -29,13 +30,14 @@ mod whatif;
 
 pub use blame::{BlameRecord, BlameRow, BlameRows, Doing, NamedLockRecord, NamedLockRow};
 pub use call::{CallRecord, CallRow};
+pub use costs::{COST_OPTION, machine_name};
 pub use critical::{CriticalPath, PathPart};
 pub use document::{
     ArmRecord, CpuTimeRecord, Document, FailureRecord, GapRecord, Histogram, Host, PerCpu, SCHEMA,
     Span, Target, schema_json,
 };
 pub use fingerprint::Fingerprint;
-pub use lock::{LockRecord, LockRow};
+pub use lock::{LIMITING_SHARE, LockRecord, LockRow};
 pub use lock_class::{
     Counterpart, LOCK_CLASSES, LockClassRow, LockKind, OTHER_CLASS, class_of, class_of_name,
     counterpart,
@@ -44,7 +46,7 @@ pub use measured::{MEASURED_SCHEMA, MeasuredWait, Measurement, Site};
 pub use metric::{Average, Better, ENOUGH_ROUNDS, Metric, ROUNDS_METRIC};
 pub use origin::{Build, Groups, Topology};
 pub use problem::{CALLING, ENDING, Problem, TICK};
-pub use robust::{Claim, MovedNumber, ROBUST_SCHEMA, Robustness};
+pub use robust::{Claim, MovedLimit, MovedNumber, ROBUST_SCHEMA, Robustness};
 pub use section::{SectionRecord, SectionWait};
 pub use stack::{is_locking, path_of, plain_function};
 pub use timeline::{HoldSpan, Interval, LockName, SentInterrupt, Stretch, Timeline, WaitSpan};

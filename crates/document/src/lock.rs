@@ -6,6 +6,9 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+/// Minimum share of the waits for a lock that limits an arm.
+pub const LIMITING_SHARE: f64 = 0.05;
+
 /// Statistics of the locks of one class, taken on one call path.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LockRow {

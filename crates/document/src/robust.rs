@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Build, ParamValue};
+use crate::{Build, ParamValue, WaitShare};
 
 /// The name and version of the form, as in its `schema` field.
 pub const ROBUST_SCHEMA: &str = "mmscale/robust/1";
@@ -44,6 +44,20 @@ pub struct Robustness {
     pub without_effect: Vec<String>,
     /// Number of machines that were drawn, each with all costs from their ranges.
     pub machines: u32,
+    /// The seeds on the profile's own machine, which show how far seeds alone move a change.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub own_seeds: Vec<u64>,
+    /// The spin lock that limits the base arm on the profile's machine. Absent if none does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<WaitShare>,
+    /// The ends of ranges with which another spin lock limits the base arm, or none does.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub moved_limits: Vec<MovedLimit>,
+    /// Rounds of its loop that the slowest program begins in the window, in the arm with the
+    /// fewest.
+    /// Absent if the programs count none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rounds_min: Option<f64>,
     /// Machines without a result, each with the reason.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub failures: Vec<String>,
@@ -59,6 +73,10 @@ pub struct Claim {
     pub metric: String,
     /// The change against the base arm on the machine of the profile, in percent.
     pub percent: f64,
+    /// The 95 % interval of the change over `own_seeds` on the machine of the profile, in percent.
+    /// Absent with too few of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ci95: Option<[f64; 2]>,
     /// The effect of each number that has one, the largest first.
     pub moved: Vec<MovedNumber>,
     /// The changes on the machines that were drawn, in percent, in the order of drawing.
@@ -85,14 +103,36 @@ impl Claim {
         let last = sorted.len().checked_sub(1)?;
         sorted.get((last as f64 * share).round() as usize).copied()
     }
+    /// Returns whether the interval over seeds includes that nothing changed: then other seeds
+    /// reverse the change, on the same machine.
+    pub fn is_noise(&self) -> bool {
+        self.ci95.is_some_and(|[low, high]| low <= 0.0 && 0.0 <= high)
+    }
     /// Returns the numbers that alone reverse the change or undo it, each with the end of its range
-    /// where it does.
+    /// where it does. None do if seeds alone do, and none whose effect is no larger than theirs.
     pub fn reversed_by(&self) -> impl Iterator<Item = (&MovedNumber, f64)> {
-        self.moved.iter().filter_map(|number| {
+        let width = self.ci95.map_or(0.0, |[low, high]| high - low);
+        let moved = self.moved.iter().filter(|_| !self.is_noise());
+        moved.filter_map(move |number| {
             let mut ends = number.percent.into_iter().zip(number.range);
-            ends.find(|&(percent, _)| !self.agrees(percent)).map(|(_, end)| (number, end))
+            let reverses =
+                |percent: f64| !self.agrees(percent) && (percent - self.percent).abs() > width;
+            ends.find(|&(percent, _)| reverses(percent)).map(|(_, end)| (number, end))
         })
     }
+}
+
+/// An end of a number's range with which the base arm has another limit.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MovedLimit {
+    /// The key in the profile.
+    pub name: String,
+    /// The end of its range.
+    pub value: f64,
+    /// The spin lock that limits then. Absent if none does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<WaitShare>,
 }
 
 /// A number of the profile and its effect on a conclusion.
@@ -115,5 +155,40 @@ impl MovedNumber {
     /// Returns the difference that the number makes, in percentage points.
     pub fn span(&self) -> f64 {
         (self.percent[1] - self.percent[0]).abs()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn claim(ci95: Option<[f64; 2]>, end: f64) -> Claim {
+        let number = MovedNumber {
+            name: "lock_ns".to_owned(),
+            value: 9.0,
+            range: [5.0, 20.0],
+            basis: "assumed".to_owned(),
+            percent: [3.0, end],
+        };
+        Claim {
+            arm: "lazy".to_owned(),
+            metric: "ops_per_s".to_owned(),
+            percent: 2.0,
+            ci95,
+            moved: vec![number],
+            drawn_percent: vec![],
+        }
+    }
+
+    #[test]
+    fn a_cost_reverses_only_what_seeds_do_not() {
+        let reversing = |ci95, end| -> Vec<f64> {
+            claim(ci95, end).reversed_by().map(|(_, value)| value).collect()
+        };
+        assert_eq!(reversing(None, -1.0), [20.0], "nothing is known of seeds");
+        assert_eq!(reversing(Some([1.5, 2.5]), -1.0), [20.0]);
+        assert_eq!(reversing(Some([1.5, 2.5]), 1.0), [] as [f64; 0], "the sign is the same");
+        assert_eq!(reversing(Some([0.5, 4.5]), -1.0), [] as [f64; 0], "seeds move it as far");
+        assert_eq!(reversing(Some([-3.0, 4.5]), -60.0), [] as [f64; 0], "seeds alone reverse it");
     }
 }

@@ -40,6 +40,10 @@ pub struct WhatIf {
     pub metrics: Vec<PlainMetric>,
     /// The locks that CPUs wait for when nothing is scaled, the longest wait first.
     pub limits: Vec<WaitShare>,
+    /// Rounds of its loop that the slowest program begins in the window when nothing is scaled.
+    /// Absent if the programs count none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rounds_min: Option<f64>,
     /// The things that were scaled.
     pub scaled: Vec<Scaled>,
 }

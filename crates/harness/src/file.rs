@@ -139,6 +139,8 @@ pub(crate) struct StudyFile {
     study: &'static str,
     /// The question that the study answers, in one line.
     pub(crate) summary: String,
+    /// The start of a run, before its window, in which nothing counts.
+    pub(crate) start: Option<String>,
     /// The mail that the study began with.
     pub(crate) report: Option<ReportFile>,
     /// The default machine profile.
@@ -226,7 +228,7 @@ impl StudyFile {
         let file = FileTable { study, place: String::new(), table };
         let sections = Section::ALL.map(Section::key);
         file.only(
-            ["name", "summary", "report", "profile", "cpus", "headlines", "arm"]
+            ["name", "summary", "start", "report", "profile", "cpus", "headlines", "arm"]
                 .into_iter()
                 .chain(sections),
         )?;
@@ -242,7 +244,9 @@ impl StudyFile {
         let (arms, report) = (arms(&file, own)?, report(&file)?);
         let (summary, profile, cpus) = (summary.to_owned(), profile.to_owned(), cpus(&file)?);
         let headlines = headlines(&file)?;
-        Ok(Self { study, summary, report, profile, cpus, headlines, defaults, arms })
+        let start = file.table.contains_key("start").then(|| file.text("start")).transpose()?;
+        let start = start.map(str::to_owned);
+        Ok(Self { study, summary, start, report, profile, cpus, headlines, defaults, arms })
     }
 
     /// Returns the declared parameters with the defaults of the file.

@@ -23,11 +23,16 @@ use mmscale_sim::profile::Profiles;
 use std::collections::BTreeMap;
 use std::path::Path;
 
+/// The start of a run of a script, before its window.
+const SCRIPT_START: &str = "programs are created and prepare, all begin together at `start`, and \
+                            warm_ms later the window opens; nothing before it counts";
+
 /// A workload with the names and defaults of its file.
 #[derive(Debug)]
 pub struct FileStudy<W: Workload> {
     name: &'static str,
     summary: &'static str,
+    start: Option<&'static str>,
     report: Option<Report>,
     profile: &'static str,
     cpus: usize,
@@ -72,6 +77,7 @@ impl<W: Workload> FileStudy<W> {
         Ok(Self {
             name: source.study,
             summary: file.summary.leak(),
+            start: file.start.map(|start| &*start.leak()),
             report: file.report.map(|ReportFile { subject, link }| Report {
                 subject: subject.leak(),
                 link: link.leak(),
@@ -148,6 +154,7 @@ impl FileStudy<Scripted> {
         Ok(Self {
             name: script.name(),
             summary: script.summary().leak(),
+            start: Some(SCRIPT_START),
             report: None,
             profile,
             cpus,
@@ -172,6 +179,9 @@ impl<W: Workload> Study for FileStudy<W> {
     }
     fn summary(&self) -> &'static str {
         self.summary
+    }
+    fn start(&self) -> Option<&'static str> {
+        self.start
     }
     fn report(&self) -> Option<Report> {
         self.report

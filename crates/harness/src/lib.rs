@@ -13,6 +13,7 @@
 //! | `board`, `spread` | data shared by programs: sums, and times by CPU |
 //! | `machine`, `live`, `look` | the machines with this program's memory manager; the live kernel |
 //! | `meters` | idle time, maximum of a quantity over all CPUs |
+//! | `costs` | costs of a simulated machine that a call sets |
 //! | `param` | parameters, their declaration, sweeps |
 //! | `arm`, `policy_arm` | arms: lists of policies, from files and from `--policy` |
 //! | `file`, `file_study`, `registry` | `study.toml`; a study of file and workload; all studies |
@@ -28,6 +29,7 @@
 mod allocator_params;
 mod arm;
 mod board;
+mod costs;
 mod drive;
 mod file;
 mod file_study;
@@ -66,6 +68,7 @@ pub use crate::arm::{Arm, Choice};
 pub use crate::look::{LiveRun, Needs, Releases, Waits};
 pub use crate::meters::Level;
 pub use board::{Board, Samples, Times};
+pub use costs::{CostError, Costs, CostsSet, costs_of, with_costs};
 pub use file::{FileError, MAX_HEADLINES, Source};
 pub use file_study::FileStudy;
 pub use host::host;
@@ -97,7 +100,7 @@ pub use timelines::Timelines;
 pub use traced::{Traced, lock_class, trace};
 pub use trails::Trails;
 pub use versions::{linux_version, policies_in, running_kernel};
-pub use whatif::{CallOrRun, FACTORS, Scalable, WhatIfRequest, hold_scale, whatif};
+pub use whatif::{CallOrRun, FACTORS, Scalable, Step, WhatIfRequest, hold_scale, whatif};
 pub use workload::{
     Env, Locks, Measured, Meter, Metric, Missing, Part, Phases, Run, SAMPLES, SETTLE_NS, Seen,
     Verdict, Window, Workload, counted, higher, insist, lower, making_ns, metric, ready_ns,

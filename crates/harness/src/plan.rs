@@ -11,6 +11,7 @@ use mmscale_sim::profile::{Profile, ProfileError, Profiles, Shape};
 use thiserror::Error;
 
 use crate::allocator_params::heeded;
+use crate::costs::{self, CostError, Costs, CostsSet};
 use crate::hold::{self, HOLD_KEY};
 use crate::names::UnknownName;
 use crate::origin::Origin;
@@ -55,6 +56,8 @@ pub struct Request {
     pub linux: Option<Version>,
     /// The name of a built-in profile, or the path of a profile file.
     pub profile: Option<PathBuf>,
+    /// Costs of the simulated machine that differ from the profile's.
+    pub costs: Costs,
     /// Settings of parameters, including `cpus` and `hz`.
     pub settings: Settings,
     /// Number of seeds; `None` means [`SEEDS`], or 2 in a quick run.
@@ -82,6 +85,9 @@ pub enum CallError {
     /// An arm does not exist.
     #[error(transparent)]
     Name(#[from] UnknownName),
+    /// A cost of the machine cannot be set to the given value.
+    #[error(transparent)]
+    Cost(#[from] CostError),
     /// A parameter cannot be set to the given value.
     #[error(transparent)]
     Param(#[from] ParamError),
@@ -110,6 +116,8 @@ pub struct Plan {
     pub profile_name: String,
     /// The simulated machine, with the plan's CPUs and HZ.
     pub profile: Option<Arc<Profile>>,
+    /// The costs of the machine that differ from the profile's.
+    pub costs: CostsSet,
     /// The CPU topology, including that of the profile if it differs.
     pub topology: Option<record::Topology>,
     /// Number of CPUs of the machine.
@@ -169,12 +177,13 @@ impl Plan {
         }
     }
 
-    /// Returns the parameters that apply to the plan's machine, and the scaled holds.
+    /// Returns the parameters that apply to the plan's machine, the costs that the call sets, and
+    /// the scaled holds.
     pub fn shown_params(&self) -> BTreeMap<String, ParamValue> {
         let all = self.params.values().clone().into_iter();
         let own = all.filter(|(name, _)| self.study.takes(name, self.on));
         let scale = |scale| (HOLD_KEY.to_owned(), ParamValue::Choice(hold::shown(scale)));
-        own.chain(self.hold_scale.map(scale)).collect()
+        own.chain(costs::shown(&self.costs)).chain(self.hold_scale.map(scale)).collect()
     }
 
     /// Returns the remarks for the report, with a warning if a real machine has fewer CPUs than
@@ -307,8 +316,8 @@ fn plan_study(
     let defaults = study.defaults();
     let on = machine(study, request)?;
     check_switches(on, request)?;
-    let profile = profile_of(profiles, defaults.profile, on, request)?;
-    let cpus = match &profile {
+    let machines = machines(profiles, defaults.profile, on, request)?;
+    let cpus = match &machines[0].1 {
         Some(profile) if request.profile.is_some() => profile.topology.cpus,
         Some(_) => defaults.cpus,
         None => host_cpus(),
@@ -322,17 +331,19 @@ fn plan_study(
     specs.extend(study.params_on(on).iter().cloned());
     let mut plans = Vec::new();
     check_machine(study, on, &specs, &request.settings)?;
-    for values in sweep(&specs, &request.settings.only(&specs), request.length)? {
+    let points = sweep(&specs, &request.settings.only(&specs), request.length)?;
+    let pairs = machines.iter().flat_map(|machine| points.iter().map(move |at| (machine, at)));
+    for ((costs, profile), values) in pairs {
         let cpus = values.count("cpus") as usize;
         let hz = values.choice("hz").parse().expect("the choices are numbers");
-        let (profile, topology) = match &profile {
+        let (profile, topology) = match profile {
             Some(own) => {
                 let (profile, topology) = shaped(own, cpus, hz, request.shape)?;
                 (Some(Arc::new(profile)), Some(topology))
             }
             None => (None, None),
         };
-        let mut params = values.without(&common.each_ref().map(|spec| spec.name));
+        let mut params = values.clone().without(&common.each_ref().map(|spec| spec.name));
         set_version(&mut params, request)?;
         let mut seeds = seeds.clone();
         if on == Target::Sim && request.length == Length::Quick && cpus > LARGE_CPUS {
@@ -346,6 +357,7 @@ fn plan_study(
             on,
             profile_name: profile.as_ref().map_or("host".to_owned(), |p| p.name.clone()),
             profile,
+            costs: costs.clone(),
             topology,
             cpus,
             hz,
@@ -415,15 +427,26 @@ fn shorten(params: &mut Params, study: &'static dyn Study, settings: &Settings) 
     }
 }
 
-/// Returns the requested simulated machine; `None` if the machine is this computer.
-fn profile_of(
+/// Returns the requested simulated machines, each with the costs that the call sets: there is at
+/// least one. `None` if the machine is this computer.
+fn machines(
     profiles: Profiles,
     default: &str,
     on: Target,
     request: &Request,
-) -> Result<Option<Profile>, CallError> {
+) -> Result<Vec<(CostsSet, Option<Profile>)>, CallError> {
     Ok(match on {
-        Target::Sim => Some(profiles.load(request.profile.as_deref().unwrap_or(default.as_ref()))?),
+        Target::Sim => {
+            let profile = request.profile.as_deref().unwrap_or(default.as_ref());
+            let machines = request.costs.machines(&profiles.open(profile)?)?;
+            machines.into_iter().map(|(costs, profile)| (costs, Some(profile))).collect()
+        }
+        Target::Threads | Target::Linux if !request.costs.is_empty() => {
+            return Err(CallError::Other(format!(
+                "--cost is a cost of a simulated machine and --on {on} is this computer; leave \
+                 one of them out"
+            )));
+        }
         Target::Threads | Target::Linux if request.profile.is_some() => {
             return Err(CallError::Other(format!(
                 "--profile describes a simulated machine and --on {on} is this computer; \
@@ -437,7 +460,7 @@ fn profile_of(
                 request.shape.name()
             )));
         }
-        Target::Threads | Target::Linux => None,
+        Target::Threads | Target::Linux => vec![(CostsSet::new(), None)],
     })
 }
 

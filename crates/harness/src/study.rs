@@ -95,6 +95,10 @@ pub trait Study: Sync {
     fn name(&self) -> &'static str;
     /// Returns the question that the study answers, in one line.
     fn summary(&self) -> &'static str;
+    /// Returns what a run does before its window, in which nothing counts.
+    fn start(&self) -> Option<&'static str> {
+        None
+    }
     /// Returns the mail that the study began with, if it did.
     fn report(&self) -> Option<Report> {
         None

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use mmscale_arch::{LockClass, Op};
 use mmscale_document::{
-    ArmRecord, Document, PlainMetric, Scaled, ScaledPoint, Target, WHATIF_SCHEMA, WaitShare, WhatIf,
+    ArmRecord, Document, PlainMetric, ROUNDS_METRIC, Scaled, ScaledPoint, Target, WHATIF_SCHEMA,
+    WaitShare, WhatIf,
 };
 use mmscale_sim::HoldScale;
 use mmscale_sim::profile::Profile;
@@ -140,30 +141,45 @@ pub struct WhatIfRequest<'a> {
     pub parts: Vec<Scalable>,
 }
 
+/// Place of a set of runs in an analysis, and their number. The number of parts to scale is known
+/// after the first set.
+#[derive(Clone, Copy, Debug)]
+pub struct Step {
+    /// The place, from 1.
+    pub at: usize,
+    /// The number of sets; `None` in the first one.
+    pub of: Option<usize>,
+}
+
 /// Runs an analysis. `watch` returns the progress display of each set of runs, from its title.
 pub fn whatif(
     request: &WhatIfRequest<'_>,
     interrupt: &Interrupt,
-    watch: &dyn Fn(&Plan, &str) -> Arc<dyn ProgressSink>,
+    watch: &dyn Fn(&Plan, &str, Step) -> Arc<dyn ProgressSink>,
 ) -> Result<WhatIf, CallOrRun> {
     let plan = request.plan;
     if plan.on != Target::Sim {
         let what = "only times of a simulated machine can be scaled; use --on sim";
         return Err(CallError::Other(what.to_owned()).into());
     }
-    let run = |plan: &Plan, title: &str| execute(plan, interrupt, &watch(plan, title));
-    let own = run(plan, "as it is")?;
+    let run =
+        |plan: &Plan, title: &str, step: Step| execute(plan, interrupt, &watch(plan, title, step));
+    let own = run(plan, "as it is", Step { at: 1, of: None })?;
     let base = &own.arms[0];
     let limits = wait_shares(base);
     let parts = match &request.parts[..] {
         [] => usual_parts(&limits),
         parts => parts.to_vec(),
     };
+    let of = Some(1 + parts.len() * FACTORS.len());
+    let mut at = 1;
     let mut scaled = Vec::new();
     for part in parts {
         let mut points = Vec::new();
         for factor in FACTORS {
-            let document = run(&part.scaled(plan, factor), &format!("{part} x {factor}"))?;
+            at += 1;
+            let title = format!("{part} x {factor}");
+            let document = run(&part.scaled(plan, factor), &title, Step { at, of })?;
             points.push(point(request, &own, &document, factor));
         }
         scaled.push(Scaled { what: part.to_string(), points });
@@ -185,6 +201,7 @@ pub fn whatif(
         seeds: base.seeds.clone(),
         metrics: metrics.collect(),
         limits,
+        rounds_min: base.metrics.get(ROUNDS_METRIC).map(|rounds| rounds.mean),
         scaled,
     })
 }

@@ -7,8 +7,8 @@
 use mmscale_document::{Document, GapRecord};
 use mmscale_harness::coverage::{COMPLETE, Call, GAPS};
 use mmscale_harness::{
-    Checks, Interrupt, Length, Origin, ProgressSink, Registry, Request, RunEvent, Settings, Shape,
-    execute, plan,
+    Checks, Costs, Interrupt, Length, Origin, ProgressSink, Registry, Request, RunEvent, Settings,
+    Shape, execute, plan,
 };
 use mmscale_script::call_names;
 use std::fs;
@@ -92,6 +92,7 @@ fn run(name: &str, body: &str) -> Document {
         length: Length::Quick,
         checks: Checks::On,
         blame: false,
+        costs: Costs::default(),
         hold_scale: None,
         shape: Shape::Keep,
         origin: Origin::default(),

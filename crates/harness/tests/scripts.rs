@@ -3,7 +3,7 @@
 
 use mmscale_document::{Document, Target};
 use mmscale_harness::{
-    Checks, Interrupt, Length, Origin, PolicyArm, ProgressSink, Registry, Request, RunEvent,
+    Checks, Costs, Interrupt, Length, Origin, PolicyArm, ProgressSink, Registry, Request, RunEvent,
     Settings, Shape, execute, plan,
 };
 use std::fs;
@@ -30,6 +30,7 @@ fn request(script: &Path, settings: &[&str]) -> Request {
         length: Length::Quick,
         checks: Checks::On,
         blame: false,
+        costs: Costs::default(),
         hold_scale: None,
         shape: Shape::Keep,
         origin: Origin::default(),

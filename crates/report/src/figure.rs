@@ -16,12 +16,18 @@ pub fn spread(metric: Option<&Metric>) -> Option<String> {
     metric.and_then(Metric::stddev_percent).map(percent)
 }
 
-/// Formats the paired change in percent. A leading `~` means that the change may be noise: its 95 %
-/// interval includes that nothing changed, or there are too few pairs for an interval.
+/// Formats the paired change in percent. A leading `~` means that no change is shown: its 95 %
+/// interval includes that nothing changed. Without an interval there is no mark.
 pub fn change(found: Option<&MetricChange>) -> String {
     let Some(found) = found else { return "-".to_owned() };
-    let mark = if found.change.is_clear() || found.change.unchanged { "" } else { "~" };
+    let unclear = found.change.ci95.is_some() && !found.change.is_clear();
+    let mark = if unclear && !found.change.unchanged { "~" } else { "" };
     format!("{mark}{}", estimate(found))
+}
+
+/// Returns the mark of a change that holds over seeds.
+pub(crate) fn star(found: Option<&MetricChange>) -> &'static str {
+    if found.is_some_and(|found| found.holds == Some(true)) { "*" } else { "" }
 }
 
 /// Formats the paired change in percent, without a mark.

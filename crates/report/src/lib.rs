@@ -18,6 +18,7 @@ mod number;
 mod pattern;
 mod text;
 mod trace;
+mod words;
 
 pub use changes::{MetricChange, Verdict, changes};
 pub use csv::{CSV_HEAD, csv_rows};

@@ -2,10 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use mmscale_document::{ArmRecord, LockRecord};
-
-/// Minimum share of the waits for a lock that limits an arm.
-const LIMITING: f64 = 0.05;
+use mmscale_document::{ArmRecord, LIMITING_SHARE, LockRecord};
 
 /// The waits for one lock class.
 #[derive(Clone, PartialEq, Debug)]
@@ -26,7 +23,7 @@ pub(crate) struct Limit<'a> {
 impl Limit<'_> {
     /// Returns whether the waits are long enough to limit the arm.
     pub(crate) fn is_limiting(&self) -> bool {
-        self.wait_share >= LIMITING
+        self.wait_share >= LIMITING_SHARE
     }
 }
 

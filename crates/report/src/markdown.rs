@@ -7,6 +7,7 @@ use crate::figure;
 use crate::limits::{Limit, limits};
 use crate::number::percent;
 use crate::text::{Notes, answer, basis, in_order, is_shown, listed, ordered, point};
+use crate::words;
 
 /// Formats a document: its answer, a table of metrics, and how to repeat it. The table has the
 /// headlines; all metrics if `details` are asked for or if there are no headlines, and those that
@@ -14,7 +15,10 @@ use crate::text::{Notes, answer, basis, in_order, is_shown, listed, ordered, poi
 pub fn markdown(document: &Document, notes: &Notes<'_>, details: bool) -> String {
     let mut text = format!(
         "### {} on {}, {}, {} CPUs\n\n",
-        document.study, document.on, document.profile, document.cpus
+        document.study,
+        document.on,
+        document.machine(),
+        document.cpus
     );
     for (key, what) in answer(document, notes) {
         text.push_str(&format!("- {}: {}\n", escaped(&key), escaped(&what)));
@@ -67,14 +71,19 @@ pub fn markdown_page(documents: &[(Document, Notes<'_>)]) -> String {
             ));
         }
     }
-    text.push_str(&format!("\n{LEGEND}\n"));
+    text.push_str(&format!("\n{}\n", legend()));
     text
 }
 
-/// The meaning of the marks.
-const LEGEND: &str = "Change: Hodges-Lehmann estimate over pairs of equal seeds with its 95 % \
-                      interval; \\* the change holds (signed rank, headlines of an arm tested \
-                      together at 5 %); ~ it may be noise.";
+/// Returns the meaning of the marks.
+fn legend() -> String {
+    format!(
+        "Change: Hodges-Lehmann estimate over pairs of equal seeds with its 95 % interval; {} \
+         (signed rank, headlines of an arm tested together at 5 %); {}.",
+        words::STAR.replace('*', "\\*"),
+        words::TILDE
+    )
+}
 
 fn metrics(document: &Document, notes: &Notes<'_>, details: bool) -> String {
     let Some((base, others)) = document.arms.split_first() else { return String::new() };
@@ -103,7 +112,7 @@ fn metrics(document: &Document, notes: &Notes<'_>, details: bool) -> String {
         text.push('\n');
     }
     if !others.is_empty() {
-        text.push_str(&format!("\n{LEGEND}\n"));
+        text.push_str(&format!("\n{}\n", legend()));
     }
     text
 }
@@ -112,8 +121,8 @@ fn metrics(document: &Document, notes: &Notes<'_>, details: bool) -> String {
 fn change(found: &MetricChange) -> String {
     let interval = figure::interval(found);
     let interval = if interval.is_empty() { interval } else { format!(" [{interval}]") };
-    let mark = if found.holds == Some(true) { "\\*" } else { "" };
-    format!("{}{interval}{mark}", figure::change(Some(found)))
+    let star = figure::star(Some(found)).replace('*', "\\*");
+    format!("{}{interval}{star}", figure::change(Some(found)))
 }
 
 fn limit(arm: &ArmRecord) -> String {

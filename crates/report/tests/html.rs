@@ -116,7 +116,12 @@ fn analysis(text: &str) -> Robustness {
         params: BTreeMap::new(),
         seeds: vec![1, 2],
         base: "stock".into(),
+        own_seeds: vec![],
+        limit: None,
+        moved_limits: vec![],
+        rounds_min: None,
         claims: vec![Claim {
+            ci95: None,
             arm: text.into(),
             metric: text.into(),
             percent: -20.0,

@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 
 use mmscale_document::{
     ArmRecord, Average, Better, Build, Claim, CpuTimeRecord, Document, GapRecord, Host, LockRecord,
-    Metric, MovedNumber, ParamValue, ROBUST_SCHEMA, Robustness, SCHEMA, Target, Value,
+    Metric, MovedLimit, MovedNumber, ParamValue, ROBUST_SCHEMA, Robustness, SCHEMA, Target, Value,
+    WaitShare,
 };
 use mmscale_report::{
     About, CSV_HEAD, Calls, Letter, Notes, WIDTH, csv_rows, letter_text, markdown, markdown_page,
-    page,
+    page, robust_brief, robust_text,
 };
 
 const LINK: &str =
@@ -108,6 +109,10 @@ fn analysis() -> Robustness {
         percent: [3.0, -85.0],
     };
     Robustness {
+        own_seeds: vec![],
+        limit: None,
+        moved_limits: vec![],
+        rounds_min: None,
         schema: ROBUST_SCHEMA.into(),
         build: Build::new("mmscale", "0.1.0", "0123456789ab"),
         command: ["mmscale", "robust", "churn"].map(str::to_owned).into(),
@@ -120,6 +125,7 @@ fn analysis() -> Robustness {
         base: "stock".into(),
         claims: vec![
             Claim {
+                ci95: None,
                 arm: "lazy".into(),
                 metric: "cpu_ns_per_op".into(),
                 percent: -75.0,
@@ -127,6 +133,7 @@ fn analysis() -> Robustness {
                 drawn_percent: vec![-70.0, -40.0, 5.0, -60.0],
             },
             Claim {
+                ci95: None,
                 arm: "freeze".into(),
                 metric: "cpu_ns_per_op".into(),
                 percent: -5.0,
@@ -238,7 +245,8 @@ fn few_seeds_show_nothing_worse() {
     let letter = Letter { document: &main, others: vec![], analyses: vec![], about };
     let text = shown(&letter);
     assert!(text.contains("too few seeds to show that a metric is worse"), "{text}");
-    assert!(text.contains("exploratory: with 2 pairs no change can\n  hold"), "{text}");
+    let text = text.replace("\n  ", " ");
+    assert!(text.contains("exploratory, 2 pairs: no change can hold over seeds"), "{text}");
 }
 
 #[test]
@@ -297,4 +305,40 @@ fn what_got_worse_names_the_point_of_a_sweep() {
     let text = page(&[(document("churn", 64), notes()), (document("churn", 8), notes())]);
     let worse = "worse: churn 64 lazy: held_max +300.0%; churn 8 lazy: held_max +300.0%";
     assert!(text.contains(worse), "{text}");
+}
+
+#[test]
+fn an_analysis_says_what_a_change_holds_against() {
+    let mut analysis = analysis();
+    analysis.own_seeds = (1..=7).collect();
+    analysis.claims[0].ci95 = Some([-76.0, -74.0]);
+    let limit = |class: &str, share| WaitShare { class: class.into(), share };
+    analysis.limit = Some(limit("lruvec", 0.7));
+    analysis.moved_limits =
+        vec![MovedLimit { name: "handoff_ns".into(), value: 110.0, limit: None }];
+    let text = robust_text(&analysis).replace("\n  ", " ");
+    assert!(text.contains("holds over costs on 3 of 4 drawn machines"), "{text}");
+    assert!(text.contains("(least and most)"), "four machines have no percentiles: {text}");
+    assert!(
+        text.contains(
+            "stock waits for lruvec (70% of the CPU time); with handoff_ns = 110 for no spin lock."
+        ),
+        "{text}"
+    );
+    assert!(text.contains("A single number reverses it: handoff_ns = 110"), "{text}");
+    let brief = robust_brief(&analysis);
+    assert!(
+        brief.contains("cpu_ns_per_op is +3.0% to -85.0% with handoff_ns 110 to 1200"),
+        "{brief}"
+    );
+    assert!(brief.contains("stock waits with handoff_ns = 110 for no spin lock"), "{brief}");
+
+    // The same change, which other seeds reverse.
+    analysis.claims[0].ci95 = Some([-80.0, 9.0]);
+    analysis.rounds_min = Some(1.5);
+    let text = robust_text(&analysis).replace("\n  ", " ");
+    assert!(text.contains("Seeds alone reverse it: over 7 seeds"), "{text}");
+    assert!(!text.contains("A single number reverses it"), "{text}");
+    assert!(text.contains("The window is short: the slowest program begins 1.5 rounds"), "{text}");
+    assert!(robust_brief(&analysis).contains("cpu_ns_per_op no change shown"));
 }

@@ -7,7 +7,7 @@ use mmscale_document::{
     Histogram, Host, LockRecord, Metric, ParamValue, ROUNDS_METRIC, SCHEMA, SectionRecord,
     SectionWait, Target, Topology, Value,
 };
-use mmscale_report::{Notes, WIDTH, json_line, sweep_text, text};
+use mmscale_report::{Notes, WIDTH, json_line, page, sweep_text, text};
 
 fn metric(unit: &str, values: &[f64]) -> Metric {
     let n = values.len() as f64;
@@ -262,7 +262,8 @@ fn few_seeds_say_how_many_are_needed() {
     let text = rendered(vec![few(arm("stock", 1.0)), few(arm("other", 0.5))]);
     assert!(!text.contains(".."), "no interval: {text}");
     let text = text.replace("\n  ", " ");
-    assert!(text.contains("with 5 pairs no change can hold, 6 are needed (--seeds 6)"), "{text}");
+    let wanted = "exploratory, 5 pairs: no change can hold over seeds, 6 are needed (--seeds 6)";
+    assert!(text.contains(wanted), "{text}");
     let mut one = arm("other", 0.5);
     one.metrics.get_mut("zone_lock_contentions").unwrap().values[2] = None;
     let text = rendered(vec![arm("stock", 1.0), one]);
@@ -470,6 +471,49 @@ fn a_window_of_a_few_rounds_is_named_with_its_remedy() {
                   duration_ms=80 or more";
     assert!(short.starts_with(wanted), "{short}");
     assert!(!window([5.0, 3.0]).contains("rounds of its loop"));
+}
+
+/// A point of a sweep with two arms, whose second has half of the values of the first.
+fn point(cpus: u32, seeds: usize) -> Document {
+    let few = |mut arm: ArmRecord| {
+        arm.seeds.truncate(seeds);
+        arm
+    };
+    let mut document = document(vec![few(arm("stock", 1.0)), few(arm("other", 0.5))]);
+    document.cpus = cpus;
+    document
+}
+
+#[test]
+fn a_sweep_marks_what_holds_and_calls_no_change_noise_for_want_of_seeds() {
+    let marked = sweep_text(&[point(8, 7), point(32, 7)]);
+    assert!(marked.contains(" -50.0%*\n"), "{marked}");
+    assert!(marked.contains("* the change holds over seeds"), "{marked}");
+    let few = sweep_text(&[point(8, 2), point(32, 2)]);
+    assert!(few.contains(" -50.0%\n"), "{few}");
+    assert!(!few.contains('~') && !few.contains('*'), "{few}");
+    assert!(few.contains("exploratory, 2 pairs: no change can hold over seeds"), "{few}");
+    let mixed = sweep_text(&[point(8, 2), point(32, 7)]).replace("\n  ", " ");
+    assert!(mixed.contains("6 are needed (--seeds 6) at vmstat 8."), "{mixed}");
+}
+
+#[test]
+fn a_page_has_means_next_to_changes_and_whole_names() {
+    let mut other = point(8, 7);
+    other.study = "ipi".into();
+    let name = "preempt_off_max_window_p99_ns";
+    for arm in &mut other.arms {
+        let metric = arm.metrics.remove("zone_lock_wait_total_ns").unwrap();
+        arm.metrics.insert(name.into(), metric);
+    }
+    let documents = [point(8, 7), other].map(|document| (document, Notes::default()));
+    let text = page(&documents);
+    assert!(text.lines().all(|line| line.chars().count() <= WIDTH), "{text}");
+    assert!(text.contains(&format!("ipi 8: {name}")) || text.contains(name), "{text}");
+    let rows: Vec<&str> = text.lines().filter(|line| line.starts_with("  other ")).collect();
+    assert_eq!(rows.len(), 2, "{text}");
+    let words: Vec<&str> = rows[0].split_whitespace().collect();
+    assert_eq!(words, ["other", "102.2ms", "-50.0%*"], "{text}");
 }
 
 #[test]

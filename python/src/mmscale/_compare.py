@@ -25,7 +25,7 @@ class Changes(Sequence[dict[str, Any]]):
     """Changes of metrics from one arm (or run) to another; each is a dictionary.
 
     ``change_percent`` is the Hodges-Lehmann estimate over pairs of seeds, with the ends of its 95 %
-    interval; ``holds`` says whether the change of a headline holds when all headlines of the arm
+    interval; ``holds`` says whether the change of a headline holds over seeds when all headlines of the arm
     are tested together (Holm).
     """
 
@@ -68,7 +68,7 @@ class Changes(Sequence[dict[str, Any]]):
     _HEAD = ("run", "arm", "metric", "before", "after", "change", "95 % interval", "verdict")
 
     def __repr__(self) -> str:
-        lines = [f"changes from {self.base} (headlines; * holds):"]
+        lines = [f"changes from {self.base} (headlines; * holds over seeds):"]
         for where, arm, metric, before, after, change, span, verdict in self._shown():
             means = f"{_html.number(before)} -> {_html.number(after)}"
             moved = " ".join(filter(None, [change, span and f"[{span}]", verdict]))
@@ -76,7 +76,7 @@ class Changes(Sequence[dict[str, Any]]):
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        note = f"Changes from {self.base}; headlines; * the change holds."
+        note = f"Changes from {self.base}; headlines; * the change holds over seeds."
         return f"<p>{note}</p>{_html.table(self._HEAD, self._shown())}"
 
 

@@ -264,11 +264,11 @@ class Robustness:
         return rows
 
     def __repr__(self) -> str:
-        lines = (f"  {name}: {change}, holds on {share}" for name, change, share in self._rows())
+        lines = (f"  {name}: {change}, holds over costs on {share}" for name, change, share in self._rows())
         return "\n".join([f"{self.document['study']} on {self.document['profile']}:", *lines])
 
     def _repr_html_(self) -> str:
-        head = ["conclusion", "change", "drawn machines on which it holds"]
+        head = ["conclusion", "change", "holds over costs, of the drawn machines"]
         return _html.table(head, self._rows())
 
 

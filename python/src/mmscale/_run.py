@@ -57,6 +57,7 @@ def arguments(
     policy: Many | None = None,
     linux: str | None = None,
     set: Mapping[str, Many] | None = None,
+    cost: Mapping[str, Many] | None = None,
     seeds: int | None = None,
     seed: int | None = None,
 ) -> list[str]:
@@ -69,6 +70,7 @@ def arguments(
     words += [f"--{name}={value}" for name, value in single.items() if value is not None]
     words += [f"--policy={one}" for one in several(policy)]
     words += [f"--set={name}={joined(value)}" for name, value in (set or {}).items()]
+    words += [f"--cost={name}={joined(value)}" for name, value in (cost or {}).items()]
     return words
 
 
@@ -79,6 +81,7 @@ def run(
     policy: Many | None = None,
     arm: Many | None = None,
     set: Mapping[str, Many] | None = None,
+    cost: Mapping[str, Many] | None = None,
     profile: Many | None = None,
     hz: Many | None = None,
     shape: str | None = None,
@@ -103,6 +106,8 @@ def run(
             those of ``arm``. ``"lru=stock"`` equals that first arm where it has the same policies.
         arm: Arms of the study, starting with the one to compare with; all if not given.
         set: Parameters of the study; a list of values makes a sweep.
+        cost: Other values of costs of the profile, within their ranges (``{"handoff_ns": 110}``);
+            a list of values makes a sweep.
         profile: The simulated machine: a built-in profile or a file. Several run one by one.
         hz: Timer interrupts a second.
         shape: How CPUs are grouped if ``cpus`` is not the profile's: ``keep``, ``fill``, ``flat``.
@@ -130,6 +135,7 @@ def run(
         "policy": policy,
         "linux": linux,
         "set": set,
+        "cost": cost,
         "seeds": seeds,
         "seed": seed,
     }
@@ -192,7 +198,7 @@ def robust(
         cache: Where results of runs are kept.
         progress: Show progress.
         **options: ``cpus``, ``shape``, ``profile``, ``hz``, ``arm``, ``policy``, ``linux``,
-            ``set``, ``seeds``, ``seed`` as for :func:`run`.
+            ``set``, ``cost``, ``seeds``, ``seed`` as for :func:`run`.
     """
     words = ["--full"] if switch("full", full) else []
     values = {"machines": machines, "cache": cache}

@@ -243,7 +243,7 @@ def sweep(
 
     Args:
         spec: Options of :func:`mmscale.run` by name (study, profile, cpus, hz, shape, arm, policy,
-            linux, set, seeds, seed, quick, check), each with one value or several; or the path of
+            linux, set, cost, seeds, seed, quick, check), each with one value or several; or the path of
             a TOML or JSON file with them.
         executor: Any executor of ``concurrent.futures``, a client of Dask, or an executor of
             submitit; processes on this computer if not given.

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use mmscale_document::{Histogram, LockRow, PerCpu, Span, Target};
 
 use mmscale_harness::{
-    ArmId, ArmSpec, Checks, Defaults, Length, MetricSpec, Origin, ParamSpec, Plan, Registry,
+    ArmId, ArmSpec, Checks, Costs, Defaults, Length, MetricSpec, Origin, ParamSpec, Plan, Registry,
     Request, RunContext, SeedResult, Settings, Shape, Study, StudyError, Unit, plan,
 };
 
@@ -135,6 +135,7 @@ pub(crate) fn request() -> Request {
         length: Length::Full,
         checks: Checks::Off,
         blame: false,
+        costs: Costs::default(),
         hold_scale: None,
         shape: Shape::Keep,
         origin: Origin::default(),

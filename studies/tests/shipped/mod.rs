@@ -2,7 +2,7 @@
 
 use mmscale_document::{ArmRecord, Document, Target};
 use mmscale_harness::{
-    Checks, Interrupt, Length, Origin, ProgressSink, Registry, Request, RunError, RunEvent,
+    Checks, Costs, Interrupt, Length, Origin, ProgressSink, Registry, Request, RunError, RunEvent,
     Settings, Shape, execute, plan,
 };
 use std::sync::Arc;
@@ -22,6 +22,7 @@ pub(crate) fn request(study: &str, settings: &[&str]) -> Request {
         length: Length::Full,
         checks: Checks::On,
         blame: false,
+        costs: Costs::default(),
         hold_scale: None,
         shape: Shape::Keep,
         origin: Origin::default(),

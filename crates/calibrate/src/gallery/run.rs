@@ -10,9 +10,9 @@ use std::thread;
 
 use mmscale_document::Target;
 use mmscale_harness::{
-    ArmId, Cache, CallError, Checks, Interrupt, Length, Merged, Origin, Plan, PolicyArm, Registry,
-    Request, RunError, Settings, Shape, StudyError, figures, linux_version, on_drawn_machines,
-    plan,
+    ArmId, Cache, CallError, Checks, Costs, Interrupt, Length, Merged, Origin, Plan, PolicyArm,
+    Registry, Request, RunError, Settings, Shape, StudyError, figures, linux_version,
+    on_drawn_machines, plan,
 };
 use mmscale_sim::profile::ProfileError;
 use thiserror::Error;
@@ -251,6 +251,7 @@ fn asked(
         length: Length::Full,
         checks: Checks::Off,
         blame: false,
+        costs: Costs::default(),
         hold_scale: None,
         shape: Shape::Keep,
         origin: request.origin.clone(),

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use super::costs::CostArgs;
 use super::{ARMS, MACHINE, ShapeArg};
 
 #[derive(Debug, clap::Args)]
@@ -15,6 +16,8 @@ pub(crate) struct OneArm {
     /// The simulated machine: a built-in profile, or the path of a profile file
     #[arg(help_heading = MACHINE, long, value_name = "NAME|FILE")]
     pub(crate) profile: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) costs: CostArgs,
     /// Timer interrupts a second: 100, 250, 300 or 1000
     #[arg(help_heading = MACHINE, long, value_name = "N", allow_negative_numbers = true)]
     pub(crate) hz: Option<String>,

@@ -3,13 +3,13 @@
 use anyhow::Context;
 use mmscale_document::{ArmRecord, Document, MEASURED_SCHEMA, Measurement, Target};
 use mmscale_harness::{
-    Checks, Length, Origin, Plan, Registry, Request, Shape, execute, fits_host, plan,
+    Checks, Costs, Length, Origin, Plan, Registry, Request, Shape, execute, fits_host, plan,
 };
 use mmscale_measured::Table;
 use mmscale_report::compare::{Waits, waits_text};
-use mmscale_report::{Notes, brief, wrap};
+use mmscale_report::{Notes, brief, robust_brief, wrap};
 
-use super::answer::{options, percent, time};
+use super::answer::{options, time};
 use super::{Case, Recipe};
 use crate::args::ExplainArgs;
 use crate::failure::Failure;
@@ -91,6 +91,7 @@ fn request(case: &Case<'_>, recipe: &Recipe, origin: Origin) -> Result<Request, 
         length: Length::Quick,
         checks: Checks::Off,
         blame: false,
+        costs: Costs::default(),
         hold_scale: None,
         shape: recipe.shape,
         origin,
@@ -103,15 +104,7 @@ fn robust(plan: &Plan, options: &str) -> String {
         let what = format!("not analysed yet on this machine; mmscale robust {options}");
         return lines("robust", &what);
     };
-    let mut claims: Vec<String> = Vec::new();
-    for claim in &kept.claims {
-        let Some(share) = claim.holds_share() else { continue };
-        let (arm, metric, change) = (&claim.arm, &claim.metric, claim.percent);
-        let share = percent(share);
-        claims.push(format!("{arm}, {metric} {change:+.0} %: same sign on {share} of machines"));
-    }
-    let what = format!("{} ({} machines, {})", claims.join("; "), kept.machines, kept.build);
-    lines("robust", &what)
+    lines("robust", &format!("{} ({})", robust_brief(&kept), kept.build))
 }
 
 fn lines(key: &str, text: &str) -> String {

@@ -168,6 +168,7 @@ fn request(args: &RunArgs, origin: Origin) -> Result<Request, Failure> {
         length: if args.quick { Length::Quick } else { Length::Full },
         checks: if args.check { Checks::On } else { Checks::Off },
         blame: args.blame,
+        costs: args.costs.parsed()?,
         hold_scale: args.hold.as_deref().map(hold_scale).transpose()?,
         shape: args.shape.into(),
         origin,

@@ -8,7 +8,7 @@ use std::{fs, io};
 use anyhow::anyhow;
 use mmscale_document::Target;
 use mmscale_harness::{
-    CallError, Checks, Length, Origin, PolicyArm, Request, Settings, Shape, linux_version,
+    CallError, Checks, Costs, Length, Origin, PolicyArm, Request, Settings, Shape, linux_version,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -34,6 +34,8 @@ pub(super) struct Spec {
     pub(super) arm: Option<Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) policy: Option<Value>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) cost: BTreeMap<String, Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) linux: Option<String>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
@@ -123,10 +125,20 @@ impl Spec {
             length: if self.quick { Length::Quick } else { Length::Full },
             checks: if self.check { Checks::On } else { Checks::Off },
             blame: false,
+            costs: self.costs()?,
             hold_scale: None,
             shape: self.shape()?,
             origin,
         })
+    }
+
+    /// Returns the costs that differ from the profile's.
+    fn costs(&self) -> Result<Costs, Failure> {
+        let item = |(key, value): (&String, &Value)| {
+            Ok(format!("{key}={}", words(key, Some(value))?.join(",")))
+        };
+        let items: Vec<String> = self.cost.iter().map(item).collect::<Result<_, Failure>>()?;
+        Ok(Costs::parse(&items).map_err(CallError::from)?)
     }
 
     fn shape(&self) -> Result<Shape, Failure> {

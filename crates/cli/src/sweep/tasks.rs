@@ -104,6 +104,7 @@ fn of_plan(
             hz: spec.hz.as_ref().map(|_| plan.hz.into()),
             arm: policy.is_none().then_some(name),
             policy,
+            cost: plan.costs.iter().map(|(key, &cost)| (key.clone(), cost.into())).collect(),
             set: spec.set.keys().map(|key| (key.clone(), set(&plan, key))).collect(),
             seeds: Some(1),
             ..spec.clone()

@@ -46,6 +46,11 @@ impl Settings {
         self.0.keys().map(String::as_str)
     }
 
+    /// Returns the names that were set, each with its values as given.
+    pub(crate) fn given(&self) -> impl Iterator<Item = (&str, &[String])> {
+        self.0.iter().map(|(name, values)| (name.as_str(), values.as_slice()))
+    }
+
     /// Returns the settings of parameters that are in `specs`.
     pub fn only(&self, specs: &[ParamSpec]) -> Self {
         let known = |name: &str| specs.iter().any(|spec| spec.name == name);

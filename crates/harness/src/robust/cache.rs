@@ -10,6 +10,9 @@ use serde::{Deserialize, Serialize};
 use crate::plan::Plan;
 use crate::study::ArmId;
 
+/// The beginning of the name of a wait for spin locks; the class follows.
+pub(super) const WAIT_SHARE: &str = "wait_share:";
+
 /// The results of a run that an analysis needs.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Outcome {
@@ -31,6 +34,12 @@ impl Outcome {
     /// Returns all metrics by name.
     pub(super) fn all(self) -> impl Iterator<Item = (String, f64)> {
         self.metric_bits.into_iter().map(|(name, bits)| (name, f64::from_bits(bits)))
+    }
+    /// Returns the waits for spin locks of each class, as shares of the CPU time that was not idle.
+    pub(super) fn wait_shares(&self) -> impl Iterator<Item = (&str, f64)> {
+        self.metric_bits.iter().filter_map(|(name, &bits)| {
+            Some((name.strip_prefix(WAIT_SHARE)?, f64::from_bits(bits)))
+        })
     }
     /// Returns the value of a metric.
     pub(super) fn metric(&self, name: &str) -> Option<f64> {

@@ -12,11 +12,6 @@ use crate::plan::Plan;
 /// The seed of the drawn machines: arbitrary, but fixed.
 const SEED: u64 = 0x6d6d_7363_616c_6532;
 
-/// Sections of a profile whose numbers are costs. The others are the machine that was asked for.
-const SECTIONS: [&str; 4] = ["costs", "ops", "swap", "noise"];
-/// A cost in a section of other numbers.
-const BANDWIDTH: (&str, &str) = ("memory", "node_bytes_per_us");
-
 /// A number that its range allows to move.
 #[derive(Clone, Debug)]
 pub(super) struct Moving {
@@ -46,17 +41,17 @@ impl Moving {
 
 /// Returns the costs of a profile that can move.
 pub(super) fn moving(profile: &Merged) -> Vec<Moving> {
-    let mut all = Vec::new();
-    for (section, numbers) in profile.file.sections() {
-        let is_cost = |key: &str| SECTIONS.contains(&section) || (section, key) == BANDWIDTH;
-        for (key, number) in numbers.iter().filter(|(key, _)| is_cost(key)) {
-            let [low, high] = number.range;
-            if low < high && Basis::of(&number.source) != Ok(Basis::Unused) {
-                all.push(Moving { section, key: key.clone(), number: number.clone() });
-            }
-        }
-    }
-    all
+    let can_move = |number: &Number| {
+        number.range[0] < number.range[1] && Basis::of(&number.source) != Ok(Basis::Unused)
+    };
+    let costs = profile.file.costs().filter(|(_, _, number)| can_move(number));
+    costs
+        .map(|(section, key, number)| Moving {
+            section,
+            key: key.to_owned(),
+            number: number.clone(),
+        })
+        .collect()
 }
 
 /// Returns the plan on a machine whose `number`s have other values.
@@ -66,11 +61,8 @@ pub(super) fn moved<'a>(
     values: impl IntoIterator<Item = (&'a Moving, f64)>,
 ) -> Result<Plan, ProfileError> {
     let mut other = profile.clone();
-    for (Moving { section, key, .. }, value) in values {
-        let sections = other.file.sections_mut();
-        let mut found = sections.filter(|(name, _)| name == section).map(|(_, numbers)| numbers);
-        let number = found.next().and_then(|numbers| numbers.get_mut(key));
-        number.expect("the number is of this profile").value = value;
+    for (Moving { key, .. }, value) in values {
+        other.file.cost_mut(key).expect("the number is of this profile").value = value;
     }
     let Profile { costs, swap, noise, hash, .. } = other.resolve()?;
     let own = plan.profile.as_deref().expect("the plan is of a simulated machine");
@@ -121,10 +113,8 @@ mod tests {
         let mut profile = open("x86-16").unwrap();
         let numbers = moving(&profile);
         for set in drawn(&numbers, 3) {
-            for (Moving { section, key, .. }, value) in numbers.iter().zip(set) {
-                let sections = profile.file.sections_mut();
-                let of = sections.filter(|(name, _)| name == section);
-                of.for_each(|(_, numbers)| numbers.get_mut(key).unwrap().value = value);
+            for (Moving { key, .. }, value) in numbers.iter().zip(set) {
+                profile.file.cost_mut(key).unwrap().value = value;
             }
             profile.resolve().unwrap_or_else(|why| panic!("{why}"));
         }

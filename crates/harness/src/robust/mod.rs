@@ -2,7 +2,8 @@
 //! its range, and on machines with all costs drawn from their ranges.
 //!
 //! A cost that changes nothing in the first seed of any arm is recognised by equal results and not
-//! moved any further.
+//! moved any further. The profile's own machine runs more seeds than the others: their scatter is
+//! what a cost must exceed to be called the reason of a reversal.
 
 mod cache;
 mod machines;
@@ -13,12 +14,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
-use mmscale_document::{Claim, MovedNumber, ROBUST_SCHEMA, Robustness, Target};
+use mmscale_document::{
+    Claim, LIMITING_SHARE, MovedLimit, MovedNumber, ROBUST_SCHEMA, ROUNDS_METRIC, Robustness,
+    Target, WaitShare,
+};
 use mmscale_sim::profile::{Merged, ProfileError};
 use thiserror::Error;
 
 pub use cache::Cache;
-use cache::Outcome;
+use cache::{Outcome, WAIT_SHARE};
 use machines::{Moving, drawn, moved, moving};
 
 use crate::plan::Plan;
@@ -54,8 +58,12 @@ pub struct RobustRequest<'a> {
     pub cache: Cache,
 }
 
-/// Number of finished and of all runs that are known so far.
+/// Number of finished runs, and of all runs as far as they are known: runs of costs that change
+/// nothing leave this number.
 pub type Told<'a> = &'a (dyn Fn(usize, usize) + Sync);
+
+/// Number of seeds on the profile's own machine, at least: as many as an interval needs.
+const OWN_SEEDS: u64 = 7;
 
 /// Runs an analysis.
 pub fn robust(
@@ -72,10 +80,11 @@ pub fn robust(
         let what = "a conclusion compares arms: name at least two, as --arm stock,lazy";
         return Err(RobustError::Call(what.to_owned()));
     }
-    let runs = Runs { cache: &request.cache, interrupt, told };
-    let own = runs.all(std::slice::from_ref(plan), &plan.seeds);
-    let own = own.into_iter().next().expect("one machine")?;
     let numbers = moving(request.profile);
+    let own_seeds = own_seeds(&plan.seeds);
+    let runs = Runs::of(request, interrupt, told, numbers.len(), own_seeds.len());
+    let own = runs.all(std::slice::from_ref(plan), &own_seeds);
+    let own = own.into_iter().next().expect("one machine")?;
     let (ends, mut failures) = runs.ends(request, &numbers, &own)?;
     let sets = drawn(&numbers, request.machines);
     let machines: Result<Vec<Plan>, ProfileError> = sets
@@ -108,6 +117,10 @@ pub fn robust(
         numbers: numbers.len() as u32,
         without_effect: still.map(|end| end.number.key.clone()).collect(),
         machines: request.machines as u32,
+        limit: limit(plan, &own),
+        moved_limits: moved_limits(plan, &own, &ends),
+        rounds_min: rounds_min(plan, &own),
+        own_seeds,
         failures,
     })
 }
@@ -137,16 +150,33 @@ struct Runs<'a> {
     cache: &'a Cache,
     interrupt: &'a Interrupt,
     told: Told<'a>,
+    /// Number of finished runs, and of all runs, as far as they are known.
+    finished: AtomicUsize,
+    all: AtomicUsize,
 }
 
-impl Runs<'_> {
+impl<'a> Runs<'a> {
+    /// Counts the runs of an analysis in which each of `numbers` changes something.
+    fn of(
+        request: &'a RobustRequest<'a>,
+        interrupt: &'a Interrupt,
+        told: Told<'a>,
+        numbers: usize,
+        own_seeds: usize,
+    ) -> Self {
+        let plan = request.plan;
+        let machines = 2 * numbers + request.machines;
+        let all = plan.arms.len() * (own_seeds + machines * plan.seeds.len());
+        let (finished, all) = (AtomicUsize::new(0), AtomicUsize::new(all));
+        Self { cache: &request.cache, interrupt, told, finished, all }
+    }
     /// Moves each number to both ends of its range. Returns also the errors of runs that failed.
-    fn ends<'a>(
+    fn ends<'n>(
         &self,
         request: &RobustRequest<'_>,
-        numbers: &'a [Moving],
+        numbers: &'n [Moving],
         own: &OnMachine,
-    ) -> Result<(Vec<Ends<'a>>, Vec<String>), RobustError> {
+    ) -> Result<(Vec<Ends<'n>>, Vec<String>), RobustError> {
         let plan = request.plan;
         let (first, rest) = plan.seeds.split_at(1);
         let mut plans = Vec::new();
@@ -166,6 +196,9 @@ impl Runs<'_> {
             .filter(|(_, machine)| differs(machine))
             .map(|(plan, _)| plan)
             .collect();
+        let still = probed.len() - others.len();
+        // Relaxed: the count is only shown.
+        self.all.fetch_sub(still * plan.arms.len() * rest.len(), Ordering::Relaxed);
         let more = self.all(&others, rest);
         stop_if_interrupted(&more)?;
         let mut more = more.into_iter();
@@ -197,7 +230,7 @@ impl Runs<'_> {
             .collect();
         let done: Mutex<Vec<Result<OnMachine, RunError>>> =
             Mutex::new(machines.iter().map(|_| Ok(OnMachine::new())).collect());
-        let (next, finished) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let next = AtomicUsize::new(0);
         let worker = || {
             // Relaxed: each number is taken once, and the scope publishes the results.
             while let Some(&(at, arm, seed)) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
@@ -210,7 +243,8 @@ impl Runs<'_> {
                     (Err(_), _) => {}
                 }
                 drop(all);
-                (self.told)(finished.fetch_add(1, Ordering::Relaxed) + 1, jobs.len());
+                let finished = self.finished.fetch_add(1, Ordering::Relaxed) + 1;
+                (self.told)(finished, self.all.load(Ordering::Relaxed));
             }
         };
         let at_once = thread::available_parallelism().map_or(1, NonZero::get).min(jobs.len());
@@ -254,7 +288,7 @@ fn wait_shares(result: &SeedResult) -> BTreeMap<String, f64> {
     let mut shares = BTreeMap::new();
     let busy_ns = result.cpu_time.map_or(0, |time| time.busy_ns);
     for row in result.locks.iter().filter(|row| busy_ns > 0 && !row.sleeps) {
-        let share: &mut f64 = shares.entry(format!("wait_share:{}", row.class)).or_default();
+        let share: &mut f64 = shares.entry(format!("{WAIT_SHARE}{}", row.class)).or_default();
         *share += row.wait_total_ns as f64 / busy_ns as f64;
     }
     shares
@@ -285,13 +319,66 @@ pub fn on_drawn_machines(
     sets.map(|values| moved(plan, profile, values)).collect()
 }
 
-/// Returns the change of a metric between two arms on a machine, in percent of the first.
-fn change(plan: &Plan, runs: &OnMachine, arms: [ArmId; 2], metric: &str) -> Option<f64> {
+/// Returns the seeds of the profile's own machine: those of the plan, and others that follow them.
+fn own_seeds(seeds: &[u64]) -> Vec<u64> {
+    let mut all = seeds.to_vec();
+    let more = seeds.last().map_or(0, |last| last.saturating_add(1));
+    let missing = OWN_SEEDS.saturating_sub(seeds.len() as u64);
+    all.extend(more..more.saturating_add(missing));
+    all
+}
+
+/// Returns the spin lock that limits the first arm on a machine: that with the longest waits, if
+/// they are long enough.
+fn limit(plan: &Plan, runs: &OnMachine) -> Option<WaitShare> {
+    let seeds = || plan.seeds.iter().filter_map(|&seed| runs.get(&(plan.arms[0], seed)));
+    let mut sums = BTreeMap::<&str, f64>::new();
+    for (class, share) in seeds().flat_map(Outcome::wait_shares) {
+        *sums.entry(class).or_default() += share;
+    }
+    let runs = seeds().count().max(1) as f64;
+    let shares = sums.into_iter().map(|(class, sum)| (class, sum / runs));
+    let (class, share) = shares.max_by(|a, b| a.1.total_cmp(&b.1))?;
+    (share >= LIMITING_SHARE).then(|| WaitShare { class: class.to_owned(), share })
+}
+
+/// Returns the ends of ranges with which the first arm has another limit.
+fn moved_limits(plan: &Plan, own: &OnMachine, ends: &[Ends<'_>]) -> Vec<MovedLimit> {
+    let class = |limit: &Option<WaitShare>| limit.as_ref().map(|limit| limit.class.clone());
+    let usual = class(&limit(plan, own));
+    let machines = ends.iter().flat_map(|end| {
+        let values = end.number.number.range;
+        end.machines.iter().zip(values).map(move |(machine, value)| (end.number, machine, value))
+    });
+    let other = machines.filter_map(|(number, machine, value)| {
+        let limit = limit(plan, machine.as_ref()?);
+        let name = number.key.clone();
+        (class(&limit) != usual).then_some(MovedLimit { name, value, limit })
+    });
+    other.collect()
+}
+
+/// Returns the rounds that the slowest program begins in the window, in the arm with the fewest.
+fn rounds_min(plan: &Plan, own: &OnMachine) -> Option<f64> {
+    let of_arm = |&arm: &ArmId| {
+        let rounds = plan.seeds.iter().filter_map(|&seed| own.get(&(arm, seed)));
+        let rounds: Vec<f64> = rounds.filter_map(|outcome| outcome.metric(ROUNDS_METRIC)).collect();
+        mmscale_stats::mean(&rounds)
+    };
+    plan.arms.iter().filter_map(of_arm).min_by(f64::total_cmp)
+}
+
+/// Returns the change of a metric between two arms on a machine over pairs of these seeds.
+fn change(
+    seeds: &[u64],
+    runs: &OnMachine,
+    arms: [ArmId; 2],
+    metric: &str,
+) -> Option<mmscale_stats::Change> {
     let value = |arm: ArmId, seed: u64| runs.get(&(arm, seed))?.metric(metric);
-    let pairs = plan.seeds.iter();
-    let pairs: Vec<(f64, f64)> =
-        pairs.filter_map(|&seed| Some((value(arms[0], seed)?, value(arms[1], seed)?))).collect();
-    mmscale_stats::paired(&pairs)?.percent()
+    let pair = |&seed: &u64| Some((value(arms[0], seed)?, value(arms[1], seed)?));
+    let pairs: Vec<(f64, f64)> = seeds.iter().filter_map(pair).collect();
+    mmscale_stats::paired(&pairs)
 }
 
 fn name_of(plan: &Plan, arm: ArmId) -> String {
@@ -308,12 +395,15 @@ fn claims(
     let (plan, mut claims) = (request.plan, Vec::new());
     for &arm in &plan.arms[1..] {
         for &metric in &request.metrics {
-            let of = |runs: &OnMachine| change(plan, runs, [plan.arms[0], arm], metric);
+            let arms = [plan.arms[0], arm];
+            let of = |runs: &OnMachine| change(&plan.seeds, runs, arms, metric)?.percent();
             let Some(percent) = of(own) else { continue };
+            let scatter = change(&own_seeds(&plan.seeds), own, arms, metric);
             claims.push(Claim {
                 arm: name_of(plan, arm),
                 metric: metric.to_owned(),
                 percent,
+                ci95: scatter.and_then(|change| change.percent_ci95()),
                 moved: effects(ends, percent, &of),
                 drawn_percent: drawn.iter().filter_map(of).collect(),
             });

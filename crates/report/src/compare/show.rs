@@ -1,13 +1,13 @@
 //! Comparisons as text of 72 columns, Markdown, and CSV.
 
 use mmscale_document::Better;
-use mmscale_stats::pairs_needed;
 
 use super::{ArmComparison, Comparison, Row};
 use crate::csv::quoted;
 use crate::figure;
 use crate::number::scaled;
 use crate::text::{beside, listed, wrap};
+use crate::words;
 
 /// Formats comparisons as text, with lines of at most [`WIDTH`](crate::WIDTH) columns.
 pub fn text(all: &[Comparison<'_>]) -> String {
@@ -36,7 +36,11 @@ fn header(of: &Comparison<'_>) -> Vec<String> {
     let document = &of.before.document;
     let machine = format!(
         "{} on {}, {}, {} CPUs, HZ={}",
-        document.study, document.on, document.profile, document.cpus, document.hz
+        document.study,
+        document.on,
+        document.machine(),
+        document.cpus,
+        document.hz
     );
     let mut lines = wrap(&machine, "", "  ");
     let mut entry = |key: &str, text: &str| {
@@ -98,8 +102,7 @@ fn arm_lines(arm: &ArmComparison<'_>) -> Vec<String> {
 
 /// Returns the verdict, with a mark if the change holds.
 fn marked(row: &Row<'_>) -> String {
-    let mark = if row.found.holds == Some(true) { "*" } else { "" };
-    format!("{}{mark}", row.verdict())
+    format!("{}{}", row.verdict(), figure::star(Some(&row.found)))
 }
 
 fn legend(all: &[Comparison<'_>]) -> Vec<String> {
@@ -112,22 +115,17 @@ fn legend(all: &[Comparison<'_>]) -> Vec<String> {
     let tests =
         |arm: &ArmComparison<'_>| arm.rows.iter().filter(|row| row.found.holds.is_some()).count();
     let tests = all.iter().flat_map(|one| &one.arms).map(tests).max().unwrap_or(0);
-    let needed = pairs_needed(tests);
     let seeds = all.first().map_or(String::new(), common_seeds);
     let mut text = format!("{pairs} pairs of equal seeds ({seeds});");
-    if pairs < needed {
-        text.push_str(&format!(
-            " too few for any change to hold: {needed} are needed (--seeds {needed})"
-        ));
-    } else if tests > 0 {
-        text.push_str(
-            " * the change holds: the headlines of an arm are tested together at 5 % (signed \
-             rank, Holm); all other verdicts are exploratory: the 95 % interval of the change \
-             excludes 0",
-        );
-    } else {
-        text.push_str(" the studies have no headlines: all verdicts are exploratory");
-    }
+    text.push_str(&match words::too_few(pairs, tests) {
+        Some(few) => format!(" {few}"),
+        None if tests > 0 => format!(
+            " {}: the headlines of an arm are tested together at 5 % (signed rank, Holm); all \
+             other verdicts are exploratory: the 95 % interval of the change excludes 0",
+            words::STAR
+        ),
+        None => " the studies have no headlines: all verdicts are exploratory".to_owned(),
+    });
     lines.extend(wrap(&text, "", "  "));
     lines
 }
@@ -148,7 +146,10 @@ pub fn markdown(all: &[Comparison<'_>]) -> String {
         let document = &comparison.before.document;
         text.push_str(&format!(
             "## {} on {}, {}, {} CPUs\n\n",
-            document.study, document.on, document.profile, document.cpus
+            document.study,
+            document.on,
+            document.machine(),
+            document.cpus
         ));
         for (what, before, after) in &comparison.differences {
             text.push_str(&format!("- {what}: `{before}` to `{after}`\n"));

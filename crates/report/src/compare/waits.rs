@@ -68,7 +68,11 @@ impl Waits {
         let whole = document.window_ns.map(|ns| runs * f64::from(document.cpus) * ns as f64);
         let title = format!(
             "{}, arm {}, on {}, {}, {} CPUs",
-            document.study, arm.arm, document.on, document.profile, document.cpus
+            document.study,
+            arm.arm,
+            document.on,
+            document.machine(),
+            document.cpus
         );
         let mut all = Self {
             title,

@@ -8,6 +8,7 @@ use super::scale::Scale;
 use crate::changes::changes;
 use crate::figure;
 use crate::number::scaled;
+use crate::words;
 
 /// Pixels of a row of dots.
 const ROW: usize = 26;
@@ -38,10 +39,10 @@ fn rows<'a>(document: &'a Document, name: &str) -> Vec<Row<'a>> {
         let values = values.filter_map(|(&seed, value)| Some((seed, value.map(Value::as_f64)?)));
         let found = changes(first, arm);
         let change = found.get(name).filter(|_| at > 0).map(|found| {
-            let holds = if found.holds == Some(true) { ", holds" } else { "" };
+            let held = words::held(found.holds);
             let interval = figure::interval(found);
             let interval = if interval.is_empty() { interval } else { format!(" [{interval}]") };
-            format!(": {}{interval}{holds}", figure::estimate(found))
+            format!(": {}{interval}{held}", figure::estimate(found))
         });
         Some(Row {
             arm: &arm.arm,

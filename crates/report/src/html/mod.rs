@@ -18,7 +18,7 @@ mod waits;
 use std::collections::BTreeMap;
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
-use mmscale_document::{Document, Robustness};
+use mmscale_document::{Document, Robustness, machine_name};
 use thiserror::Error;
 
 pub(crate) use embed::documents_of;
@@ -157,7 +157,7 @@ fn of_curves<'a>(documents: impl Iterator<Item = &'a Document>) -> Vec<Section> 
         let first = documents[0];
         let pictures = curves::pictures(&documents);
         (!pictures.is_empty()).then(|| Section {
-            title: format!("{} by CPUs, {}", first.study, first.profile),
+            title: format!("{} by CPUs, {}", first.study, first.machine()),
             about: html! {
                 @for command in commands(&documents) { p.about { "made by " code { (command) } } }
             },
@@ -187,7 +187,7 @@ fn of_run(name: &str, document: &Document, notes: &Notes<'_>) -> Section {
     pictures.extend(flame::pictures(document));
     let entries = answer(document, notes);
     Section {
-        title: format!("{name}, {} CPUs of {}", document.cpus, document.profile),
+        title: format!("{name}, {} CPUs of {}", document.cpus, document.machine()),
         about: html! {
             p.about { (notes.summary) }
             dl { @for (key, entry) in &entries { dt { (key) } dd { (entry) } } }
@@ -210,7 +210,9 @@ fn of_analysis(analysis: &Robustness) -> Section {
     Section {
         title: format!(
             "{}: what the conclusions depend on, {} CPUs of {}",
-            analysis.study, analysis.cpus, analysis.profile
+            analysis.study,
+            analysis.cpus,
+            machine_name(&analysis.profile, &analysis.params)
         ),
         about: html! { p.about { "made by " code { (analysis.command.join(" ")) } } },
         pictures: tornado::pictures(analysis),

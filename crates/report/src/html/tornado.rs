@@ -6,6 +6,7 @@ use mmscale_document::{Claim, MovedNumber, Robustness};
 use super::picture::{Picture, axis, strip};
 use super::scale::{Scale, percent};
 use crate::number::change;
+use crate::words;
 
 /// Maximum number of numbers to show of a conclusion.
 const SHOWN: usize = 8;
@@ -23,8 +24,9 @@ fn picture(robust: &Robustness, claim: &Claim) -> Picture {
     let drawn = claim.drawn_percent.iter().copied();
     let scale = Scale::over(ends.chain(drawn).chain([0.0, claim.percent]), false);
     let count = claim.drawn_percent.len();
-    let holds = claim.drawn_percent.iter().filter(|&&percent| claim.agrees(percent)).count();
-    let drawn = html! { b { "all costs drawn" } ": same sign on " (holds) " of " (count) };
+    let agreeing = claim.drawn_percent.iter().filter(|&&percent| claim.agrees(percent)).count();
+    let holds = words::holds_over_costs(agreeing, count);
+    let drawn = html! { b { "all costs drawn" } ": " (holds) };
     let body = html! {
         @for number in &moved {
             @let [low, high] = number.percent.map(change);

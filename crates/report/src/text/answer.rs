@@ -12,6 +12,7 @@ use crate::changes::{MetricChange, Verdict, changes};
 use crate::figure;
 use crate::limits::{Limit, limits};
 use crate::number::percent;
+use crate::words;
 
 /// Number of changes for the worse to show.
 const WORSE: usize = 3;
@@ -137,9 +138,8 @@ fn of_arm(base: &ArmRecord, arm: &ArmRecord, notes: &Notes<'_>) -> String {
     let enough = pairs >= pairs_needed(tested.len());
     let headline = |(name, found): &(&str, &MetricChange)| {
         let verdict = match found.holds {
-            Some(true) => ", holds",
-            _ if enough => ", not shown",
-            _ => "",
+            Some(false) if enough => format!(", {}", words::NO_CHANGE_SHOWN),
+            holds => words::held(holds),
         };
         let interval = figure::interval(found);
         let interval = if interval.is_empty() { interval } else { format!(" [{interval}]") };
@@ -149,7 +149,7 @@ fn of_arm(base: &ArmRecord, arm: &ArmRecord, notes: &Notes<'_>) -> String {
     if parts.is_empty() {
         parts.push("no headline changes".to_owned());
     } else if !enough {
-        parts.push(few(pairs));
+        parts.push(words::exploratory(pairs));
     }
     let limiting = limits(arm).and_then(|limits| {
         let first = limits.into_iter().next().filter(Limit::is_limiting)?;
@@ -157,12 +157,6 @@ fn of_arm(base: &ArmRecord, arm: &ArmRecord, notes: &Notes<'_>) -> String {
     });
     parts.extend(limiting);
     parts.join("; ")
-}
-
-/// Says that there are too few pairs for any conclusion.
-fn few(pairs: usize) -> String {
-    let plural = if pairs == 1 { "" } else { "s" };
-    format!("exploratory, {pairs} pair{plural}")
 }
 
 /// Returns changes in the order in which the study shows metrics.

@@ -25,11 +25,11 @@ pub(super) fn lines(document: &Document, notes: &Notes<'_>, extent: Extent) -> V
             // Enough digits to distinguish two profiles; the JSON form has all digits.
             Some(hash) => format!(
                 "simulated, profile {} ({}{})",
-                document.profile,
+                document.machine(),
                 hash.get(..8).unwrap_or(hash),
                 document.profile_bases.first().map_or("".into(), |base| format!(", from {base}"))
             ),
-            None => format!("simulated, profile {}", document.profile),
+            None => format!("simulated, profile {}", document.machine()),
         },
         Target::Threads => "threads of this computer".to_owned(),
         Target::Linux => "live kernel".to_owned(),

@@ -4,18 +4,17 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use mmscale_document::{ArmRecord, Document, Target};
 
-use super::answer::{in_order, not_simulated, nothing_worse, worse_in};
-use super::sweep::point;
-use super::{Notes, WIDTH, cut, joined, wrap};
+use super::answer::{not_simulated, nothing_worse, worse_in};
+use super::sweep::{legend, point};
+use super::{Notes, WIDTH, beside, columns, cut, joined, ordered, wrap};
 use crate::changes::changes;
 use crate::figure;
 use crate::limits::{Limit, limits};
 use crate::number::percent;
 
-/// Columns of the name of a point, of what limits its first arm, and of an arm.
-const POINT: usize = 17;
-const LIMIT: usize = 14;
-const ARM: usize = 9;
+/// Columns of a mean, and of a change with its mark.
+const MEAN: usize = 10;
+const CHANGE: usize = 11;
 /// Number of changes for the worse to show.
 const WORSE: usize = 5;
 
@@ -24,15 +23,20 @@ const WORSE: usize = 5;
 pub fn page(documents: &[(Document, Notes<'_>)]) -> String {
     let mut lines = wrap(&basis(documents), "", "");
     lines.push(String::new());
-    lines.push(format!(
-        "{:<POINT$}{:<LIMIT$}{:<ARM$}    change of the headline",
-        "", "limit", "arm"
+    lines.extend(beside(
+        "first headline of each study",
+        &format!("{:>MEAN$}{:>CHANGE$}", "mean", "change"),
     ));
     for (document, notes) in documents {
         let all: Vec<&Document> = documents.iter().map(|(other, _)| other).collect();
         lines.extend(rows(document, notes, &point(document, &all)));
     }
     lines.push(String::new());
+    let limit = "limit: the lock for which the first arm waits longest, with its share of the time \
+                 of CPUs (spin lock) or of running and waiting tasks (mutex, rwsem).";
+    let all: Vec<&Document> = documents.iter().map(|(document, _)| document).collect();
+    let marks = legend(&all).map_or(String::new(), |marks| format!(" {marks}"));
+    lines.extend(wrap(&format!("{limit}{marks}"), "", "  "));
     lines.extend(foot(documents));
     joined(lines)
 }
@@ -68,7 +72,7 @@ pub(crate) fn basis(documents: &[(Document, Notes<'_>)]) -> String {
 /// Names the machine of a document in a few words.
 fn machine(document: &Document) -> String {
     match document.on {
-        Target::Sim => format!("{} CPUs of {}, simulated", document.cpus, document.profile),
+        Target::Sim => format!("{} CPUs of {}, simulated", document.cpus, document.machine()),
         Target::Threads => format!("{} threads of this computer", document.cpus),
         Target::Linux => format!("{} CPUs of the live kernel", document.cpus),
     }
@@ -81,11 +85,7 @@ pub fn foot_text(documents: &[(Document, Notes<'_>)]) -> String {
 }
 
 fn foot(documents: &[(Document, Notes<'_>)]) -> Vec<String> {
-    let legend = "limit: the lock for which the first arm waits longest, with its share of the \
-                  time of CPUs (spin lock) or of running and waiting tasks (mutex, rwsem). \
-                  * the change holds: 95 % interval over pairs of seeds, headlines of an arm \
-                  tested together. ~ it may be noise.";
-    let mut lines = wrap(legend, "", "  ");
+    let mut lines = vec![];
     let worse = worse(documents);
     lines.extend(wrap(&worse, "worse: ", "  "));
     let gaps = documents.iter().flat_map(|(document, _)| document.not_simulated.clone());
@@ -105,37 +105,36 @@ fn foot(documents: &[(Document, Notes<'_>)]) -> Vec<String> {
     lines
 }
 
-/// Returns a row for each arm but the first.
+/// Returns the first headline of a document and the lock that limits its first arm, and a row for
+/// each arm.
 fn rows(document: &Document, notes: &Notes<'_>, point: &str) -> Vec<String> {
     let Some((base, others)) = document.arms.split_first() else { return vec![] };
     let limit = limits(base).map_or(String::new(), |limits| {
         let first = limits.into_iter().next().filter(Limit::is_limiting);
-        first.map_or("no lock".to_owned(), |limit| {
-            format!("{} {}", limit.class, percent(100.0 * limit.wait_share))
+        first.map_or("limit: no lock".to_owned(), |limit| {
+            format!("limit: {} {}", limit.class, percent(100.0 * limit.wait_share))
         })
     });
-    let mut head = format!("{:<POINT$}{:<LIMIT$}", cut(point, POINT - 1), cut(&limit, LIMIT - 1));
-    if others.is_empty() {
-        return vec![head];
-    }
-    let mut rows = vec![];
+    let is_headline = |name: &&str| {
+        let mut metrics = document.arms.iter().filter_map(|arm| arm.metrics.get(*name));
+        metrics.any(|metric| metric.headline)
+    };
+    let Some(name) = ordered(document, &notes.order).into_iter().find(is_headline) else {
+        return beside(&format!("{point}: no headline has a value"), &limit);
+    };
+    let mut lines = beside(&format!("{point}: {name}"), &limit);
+    let mut row = |arm: &ArmRecord, change: &str| {
+        let mean = figure::mean(arm.metrics.get(name));
+        let cells = format!("{mean:>MEAN$}{change:>CHANGE$}");
+        lines.extend(beside(&cut(&format!("  {}", arm.arm), WIDTH - columns(&cells)), &cells));
+    };
+    row(base, "");
     for arm in others {
-        let what =
-            headline(base, arm, notes).unwrap_or_else(|| "no headline has a value".to_owned());
-        let row = format!("{head}{:<ARM$}{what}", cut(&arm.arm, ARM - 1));
-        rows.push(cut(&row, WIDTH));
-        head = " ".repeat(POINT + LIMIT);
+        let found = changes(base, arm);
+        let found = found.get(name);
+        row(arm, &format!("{}{}", figure::change(found), figure::star(found)));
     }
-    rows
-}
-
-/// Formats the first headline of a study that an arm has.
-fn headline(base: &ArmRecord, arm: &ArmRecord, notes: &Notes<'_>) -> Option<String> {
-    let found = changes(base, arm);
-    let (name, change) = in_order(&found, notes).find(|(_, found)| found.holds.is_some())?;
-    let mark = if change.holds == Some(true) { "*" } else { "" };
-    let change = format!("{}{mark}", figure::change(Some(change)));
-    Some(format!("{change:>10} {name}"))
+    lines
 }
 
 /// Formats the largest changes for the worse over all documents.

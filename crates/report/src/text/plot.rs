@@ -1,7 +1,7 @@
 //! Curves as text, both axes logarithmic.
 
-use super::{WIDTH, cut, wrap};
-use crate::number::scaled;
+use super::{WIDTH, wrap};
+use crate::number::{change, scaled};
 
 /// Lines of a plot, and columns between its axis and the right edge.
 const HEIGHT: usize = 12;
@@ -21,7 +21,8 @@ pub(super) struct Curve {
 }
 
 /// Returns a plot of up to six curves. With `ideal`, dots show the first point of the first curve
-/// times x. Empty if there are fewer than two different values of x.
+/// times x, up to the largest x, so that the distance of a curve from them is what it loses. Empty
+/// if there are fewer than two different values of x.
 pub(super) fn plot(y: &str, x: &str, curves: &[Curve], ideal: bool) -> Vec<String> {
     let seen = |&(x, y): &(f64, f64)| x > 0.0 && y > 0.0;
     let points: Vec<(f64, f64)> =
@@ -31,9 +32,17 @@ pub(super) fn plot(y: &str, x: &str, curves: &[Curve], ideal: bool) -> Vec<Strin
         let most = points.iter().map(of).fold(0.0, f64::max);
         (least, most)
     };
-    let (xs, ys) = (span(|point| point.0), span(|point| point.1));
+    let (xs, mut ys) = (span(|point| point.0), span(|point| point.1));
     if points.is_empty() || xs.0 == xs.1 {
         return vec![];
+    }
+    let first = curves.first().and_then(|curve| {
+        let points = curve.points.iter().copied().filter(seen);
+        points.min_by(|a, b| a.0.total_cmp(&b.0))
+    });
+    let first = first.filter(|_| ideal);
+    if let Some((x, y)) = first {
+        ys = (ys.0.min(y * xs.0 / x), ys.1.max(y * xs.1 / x));
     }
     let place = |value: f64, (least, most): (f64, f64), size: usize| -> Option<usize> {
         let share = if most > least { (value / least).ln() / (most / least).ln() } else { 0.5 };
@@ -52,12 +61,7 @@ pub(super) fn plot(y: &str, x: &str, curves: &[Curve], ideal: bool) -> Vec<Strin
             _ => SHARED,
         };
     };
-    let first = curves.first().and_then(|curve| {
-        let mut points: Vec<(f64, f64)> = curve.points.iter().copied().filter(seen).collect();
-        points.sort_by(|a, b| a.0.total_cmp(&b.0));
-        points.first().copied()
-    });
-    if let Some((x, y)) = first.filter(|_| ideal) {
+    if let Some((x, y)) = first {
         for column in 0..ACROSS {
             let share = column as f64 / (ACROSS - 1) as f64;
             let at = xs.0 * (xs.1 / xs.0).powf(share);
@@ -67,7 +71,31 @@ pub(super) fn plot(y: &str, x: &str, curves: &[Curve], ideal: bool) -> Vec<Strin
     for (curve, mark) in curves.iter().zip(MARKS) {
         curve.points.iter().copied().filter(seen).for_each(|point| put(point, mark));
     }
-    let mut lines = vec![cut(y, WIDTH)];
+    let mut lines = framed((y, ys), (x, xs), grid);
+    let names = curves.iter().zip(MARKS).map(|(curve, mark)| format!("{mark} {}", curve.name));
+    let mut legend: Vec<String> = names.collect();
+    if curves.len() > 1 {
+        legend.push(format!("{SHARED} several"));
+    }
+    if first.is_some() {
+        legend.push(format!("{IDEAL} in proportion to {x}"));
+    }
+    lines.extend(wrap(&legend.join("   "), "          ", "          "));
+    lines
+}
+
+/// Returns a grid with its axes, each with its name, and its least and largest value.
+fn framed(
+    (y, ys): (&str, (f64, f64)),
+    (x, xs): (&str, (f64, f64)),
+    grid: Vec<Vec<char>>,
+) -> Vec<String> {
+    let row_percent = 100.0 * ((ys.1 / ys.0).powf(1.0 / (HEIGHT - 1) as f64) - 1.0);
+    let title = format!(
+        "{y} (both axes logarithmic, so none begins at 0; a row is {})",
+        change(row_percent)
+    );
+    let mut lines = wrap(&title, "", "  ");
     for (row, cells) in grid.into_iter().enumerate() {
         let label = match row {
             0 => scaled(ys.1, ""),
@@ -81,15 +109,6 @@ pub(super) fn plot(y: &str, x: &str, curves: &[Curve], ideal: bool) -> Vec<Strin
     let (least, most) = (scaled(xs.0, ""), format!("{} {x}", scaled(xs.1, "")));
     let gap = ACROSS.saturating_sub(least.len());
     lines.push(format!("{:>LEFT$} {least}{most:>gap$}", ""));
-    let names = curves.iter().zip(MARKS).map(|(curve, mark)| format!("{mark} {}", curve.name));
-    let mut legend: Vec<String> = names.collect();
-    if curves.len() > 1 {
-        legend.push(format!("{SHARED} several"));
-    }
-    if first.is_some() && ideal {
-        legend.push(format!("{IDEAL} in proportion to {x}"));
-    }
-    lines.extend(wrap(&legend.join("   "), "          ", "          "));
     lines
 }
 
@@ -106,11 +125,28 @@ mod tests {
         let curves = [of("stock", [10.0, 40.0, 40.0]), of("lazy", [10.0, 80.0, 640.0])];
         let lines = plot("ops_per_s", "cpus", &curves, true);
         assert!(lines.iter().all(|line| line.chars().count() <= WIDTH), "{lines:#?}");
+        let top = lines.iter().position(|line| line.contains('|')).unwrap();
         let row = |mark: char| lines.iter().position(|line| line.trim_end().ends_with(mark));
-        assert_eq!(row('x'), Some(1), "the last point of lazy is in the corner: {lines:#?}");
-        assert!(row('o').unwrap() > 6, "{lines:#?}");
-        assert!(lines[HEIGHT].starts_with("       10|%"), "both begin there: {lines:#?}");
+        assert_eq!(row('x'), Some(top), "the last point of lazy is in the corner: {lines:#?}");
+        assert!(row('o').unwrap() > top + 5, "{lines:#?}");
+        let low = &lines[top + HEIGHT - 1];
+        assert!(low.starts_with("       10|%"), "both begin there: {lines:#?}");
         assert!(lines.last().unwrap().contains("o stock x lazy % several . in proportion to cpus"));
+    }
+
+    #[test]
+    fn the_ideal_is_drawn_to_its_end_and_no_axis_seems_to_begin_at_0() {
+        let of = |name: &str, y: [f64; 2]| Curve {
+            name: name.to_owned(),
+            points: [24.0, 48.0].into_iter().zip(y).collect(),
+        };
+        let curves = [of("stock", [12_000.0, 12_864.0]), of("lazy", [12_000.0, 14_055.0])];
+        let lines = plot("ops_per_s", "cpus", &curves, true);
+        assert!(lines[0].contains("both axes logarithmic") && lines[0].contains("a row is +6.5%"));
+        let dotted = lines.iter().filter(|line| line.contains('|') && line.contains('.')).count();
+        assert_eq!(dotted, HEIGHT, "from corner to corner: {lines:#?}");
+        let row = |mark: char| lines.iter().position(|line| line.trim_end().ends_with(mark));
+        assert!(row('x') < row('o') && row('x') > Some(1), "{lines:#?}");
     }
 
     #[test]

@@ -1,10 +1,11 @@
 //! A robustness analysis as text: each conclusion, the numbers that it depends on, and whether it
 //! holds on other machines.
 
-use mmscale_document::{Claim, MovedNumber, Robustness};
+use mmscale_document::{Claim, MovedNumber, Robustness, WaitShare, machine_name};
 
 use super::{WIDTH, cut, joined, wrap};
-use crate::number::{change, digits};
+use crate::number::{change, digits, percent};
+use crate::words;
 
 /// Maximum number of numbers to show of each conclusion.
 const SHOWN: usize = 8;
@@ -33,7 +34,7 @@ fn head(robust: &Robustness) -> Vec<String> {
         "{}: what the conclusions depend on, on {} CPUs of {} ({hash}), number of seeds: {}",
         robust.study,
         robust.cpus,
-        robust.profile,
+        machine_name(&robust.profile, &robust.params),
         robust.seeds.len()
     );
     let mut lines = wrap(&title, "", "  ");
@@ -45,6 +46,12 @@ fn head(robust: &Robustness) -> Vec<String> {
     lines.extend(wrap(&numbers, "", ""));
     let params = robust.params.iter().map(|(name, value)| format!("{name}={value}"));
     lines.extend(wrap(&params.collect::<Vec<_>>().join(", "), "with ", "  "));
+    if let Some(short) = words::short_analysis(robust.rounds_min) {
+        lines.extend(wrap(&short, "", "  "));
+    }
+    if let Some(limits) = limits(robust) {
+        lines.extend(wrap(&limits, "", "  "));
+    }
     if !robust.failures.is_empty() {
         let failed = format!(
             "{} machines gave no result, such as: {}",
@@ -54,6 +61,47 @@ fn head(robust: &Robustness) -> Vec<String> {
         lines.extend(wrap(&failed, "", "  "));
     }
     lines
+}
+
+/// Says which spin lock limits the base arm, and with which single cost another one does. `None` if
+/// no lock limits on any machine.
+fn limits(robust: &Robustness) -> Option<String> {
+    let limit = robust.limit.as_ref();
+    if limit.is_none() && robust.moved_limits.is_empty() {
+        return None;
+    }
+    let own = format!("{} waits for {}", robust.base, waited(limit));
+    let moved = moved_limits(robust);
+    Some(match moved.is_empty() {
+        true => format!("{own}, with each single cost at either end of its range."),
+        false => format!("{own}; {moved}."),
+    })
+}
+
+/// Names what is waited for.
+fn waited(limit: Option<&WaitShare>) -> String {
+    limit.map_or("no spin lock".to_owned(), |limit| {
+        format!("{} ({} of the CPU time)", limit.class, percent(100.0 * limit.share))
+    })
+}
+
+/// Names the ends of ranges with which another lock limits; empty without any.
+fn moved_limits(robust: &Robustness) -> String {
+    let moved = robust.moved_limits.iter().map(|moved| {
+        format!(
+            "with {} = {} for {}",
+            moved.name,
+            digits(moved.value),
+            waited(moved.limit.as_ref())
+        )
+    });
+    let mut moved: Vec<String> = moved.collect();
+    let more = moved.len().saturating_sub(IN_SHORT);
+    moved.truncate(IN_SHORT);
+    if more > 0 {
+        moved.push(format!("and with {more} more ends of ranges for another or none"));
+    }
+    moved.join(", ")
 }
 
 fn of_claim(robust: &Robustness, claim: &Claim) -> Vec<String> {
@@ -70,7 +118,7 @@ fn of_claim(robust: &Robustness, claim: &Claim) -> Vec<String> {
         return lines;
     }
     lines.extend(wrap(&on_drawn(claim), "  ", "  "));
-    lines.extend(wrap(&reversed(claim), "  ", "  "));
+    lines.extend(wrap(&reversed(claim, robust.own_seeds.len()), "  ", "  "));
     if claim.moved.is_empty() {
         return lines;
     }
@@ -89,7 +137,7 @@ fn of_claim(robust: &Robustness, claim: &Claim) -> Vec<String> {
 
 /// Formats a conclusion in one paragraph: where it holds, the numbers that reverse it, and those
 /// that move it most.
-pub(super) fn in_short(claim: &Claim) -> String {
+pub(super) fn in_short(robust: &Robustness, claim: &Claim) -> String {
     if !is_change(claim) {
         return format!("{}: {} does not change.", claim.arm, claim.metric);
     }
@@ -109,12 +157,13 @@ pub(super) fn in_short(claim: &Claim) -> String {
         claim.metric,
         change(claim.percent),
         on_drawn(claim),
-        reversed(claim)
+        reversed(claim, robust.own_seeds.len())
     )
 }
 
 /// Formats an analysis in a few lines: for each arm, on how many of the drawn machines its
-/// headlines have their sign, and the numbers that move them most.
+/// headlines have their sign, and the number that moves the first of them most, with the change at
+/// both ends of its range; the costs with which another lock limits the base arm.
 pub fn robust_brief(robust: &Robustness) -> String {
     let mut arms: Vec<&str> = robust.claims.iter().map(|claim| claim.arm.as_str()).collect();
     arms.dedup();
@@ -125,23 +174,34 @@ pub fn robust_brief(robust: &Robustness) -> String {
             return format!("{arm}: no headline changes");
         }
         let counts = claims.iter().map(|claim| {
+            if claim.is_noise() {
+                return format!("{} {}", claim.metric, words::NO_CHANGE_SHOWN);
+            }
             let all = claim.drawn_percent.len();
-            let holds = claim.holds_share().unwrap_or(0.0) * all as f64;
-            format!("{} on {holds:.0} of {all}", claim.metric)
+            format!("{} {}", claim.metric, words::holds_over_costs(agreeing(claim), all))
         });
-        let mut most: Vec<&str> =
-            claims.iter().filter_map(|claim| Some(claim.moved.first()?.name.as_str())).collect();
-        most.sort_unstable();
-        most.dedup();
         let counts = counts.collect::<Vec<_>>().join(", ");
-        let most = match most.is_empty() {
-            true => "no cost changes it".to_owned(),
-            false => format!("depends most on {}", most.join(", ")),
-        };
+        let shown = claims.iter().find(|claim| !claim.is_noise());
+        let most = shown.and_then(|claim| Some((claim, claim.moved.first()?)));
+        let most = most.map_or("no cost changes it".to_owned(), |(claim, number)| {
+            let [low, high] = number.percent.map(change);
+            let [from, to] = number.range.map(digits);
+            format!("{} is {low} to {high} with {} {from} to {to}", claim.metric, number.name)
+        });
         format!("{arm}: {counts}; {most}")
     };
-    let arms = arms.iter().map(of_arm).collect::<Vec<_>>().join("; ");
-    format!("sign on drawn machines: {arms}")
+    let mut parts: Vec<String> = arms.iter().map(of_arm).collect();
+    let moved = moved_limits(robust);
+    if !moved.is_empty() {
+        parts.push(format!("{} waits {moved}", robust.base));
+    }
+    parts.extend(words::short_analysis(robust.rounds_min));
+    parts.join("; ")
+}
+
+/// Returns the number of drawn machines on which a conclusion has its sign.
+fn agreeing(claim: &Claim) -> usize {
+    claim.drawn_percent.iter().filter(|&&percent| claim.agrees(percent)).count()
 }
 
 /// Returns whether there is a change on the profile's machine, which has a sign to keep.
@@ -149,8 +209,16 @@ fn is_change(claim: &Claim) -> bool {
     claim.percent != 0.0
 }
 
-/// Formats the single numbers that reverse a conclusion.
-fn reversed(claim: &Claim) -> String {
+/// Formats the single numbers that reverse a conclusion, or that seeds alone do.
+fn reversed(claim: &Claim, own_seeds: usize) -> String {
+    if let Some([low, high]) = claim.ci95.filter(|_| claim.is_noise()) {
+        return format!(
+            "Seeds alone reverse it: over {own_seeds} seeds on one machine it is {} to {} (95 % \
+             interval), so no cost is called the reason.",
+            change(low),
+            change(high)
+        );
+    }
     let flips: Vec<String> = claim
         .reversed_by()
         .map(|(number, end)| format!("{} = {}", number.name, digits(end)))
@@ -163,15 +231,21 @@ fn reversed(claim: &Claim) -> String {
 
 /// Formats where a conclusion holds among the drawn machines.
 fn on_drawn(claim: &Claim) -> String {
-    let Some(share) = claim.holds_share() else {
-        return "no machine was drawn.".to_owned();
-    };
     let drawn = claim.drawn_percent.len();
+    if drawn == 0 {
+        return "no machine was drawn.".to_owned();
+    }
     let at = |share: f64| claim.drawn_quantile(share).map_or(String::new(), change);
-    let holds = (share * drawn as f64).round();
+    // By nearest rank; few machines have no percentile between their ends.
+    let ends = if (0.05 * (drawn - 1) as f64).round() < 1.0 {
+        "least and most"
+    } else {
+        "5th and 95th percentile"
+    };
     format!(
-        "has this sign on {holds} of {drawn} machines with all costs drawn from their ranges; \
-         there it is {} to {} (5th and 95th of 100), {} in the middle.",
+        "{}, with all costs drawn from their ranges; there it is {} to {} ({ends}), {} in the \
+         middle.",
+        words::holds_over_costs(agreeing(claim), drawn),
         at(0.05),
         at(0.95),
         at(0.5)
@@ -207,14 +281,14 @@ fn summary(robust: &Robustness) -> Vec<String> {
     let drawn: Vec<&Claim> = robust
         .claims
         .iter()
-        .filter(|claim| is_change(claim) && claim.holds_share().is_some())
+        .filter(|claim| is_change(claim) && !claim.is_noise() && claim.holds_share().is_some())
         .collect();
     if drawn.is_empty() {
         return vec![];
     }
     let holds = drawn.iter().filter(|claim| claim.holds_share() >= Some(ROBUST)).count();
     let text = format!(
-        "{holds} of {} conclusions hold on at least {:.0} % of the drawn machines.",
+        "{holds} of {} conclusions hold over costs on at least {:.0} % of the drawn machines.",
         drawn.len(),
         100.0 * ROBUST
     );

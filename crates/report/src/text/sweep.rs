@@ -8,10 +8,11 @@ use mmscale_document::{ArmRecord, Document, ENOUGH_ROUNDS};
 use super::answer::short_window;
 use super::plot::{Curve, plot};
 use super::{WIDTH, columns, cut, joined, wrap};
-use crate::changes::changes;
+use crate::changes::{MetricChange, changes};
 use crate::figure;
 use crate::limits::{Limit, limits};
 use crate::number::percent;
+use crate::words;
 
 /// Columns of a mean, of a change, and of what limits an arm.
 const MEAN: usize = 10;
@@ -60,6 +61,7 @@ fn of_study(documents: &[&Document]) -> Vec<String> {
         lines.extend(table(headline, &points, &names, width));
         lines.push(String::new());
     }
+    lines.extend(marks(documents));
     let limits = limit_table(&points, &names, width);
     if !limits.is_empty() {
         lines.extend(limits);
@@ -71,6 +73,51 @@ fn of_study(documents: &[&Document]) -> Vec<String> {
         lines.push(String::new());
     }
     lines
+}
+
+/// Explains the marks of changes, and names the points with too few seeds for any. Empty without
+/// changes.
+fn marks(documents: &[&Document]) -> Vec<String> {
+    let Some(marks) = legend(documents) else { return vec![] };
+    let mut lines = wrap(&marks, "", "  ");
+    lines.push(String::new());
+    lines
+}
+
+/// Returns the meaning of the marks in tables of documents, and the points with too few seeds for
+/// any conclusion. `None` without changes.
+pub(super) fn legend(documents: &[&Document]) -> Option<String> {
+    let mut compared = 0;
+    let mut few = vec![];
+    for document in documents.iter().filter(|document| document.arms.len() > 1) {
+        let all = document.arms[1..].iter().map(|arm| changes(&document.arms[0], arm));
+        let tests = |all: &BTreeMap<&str, MetricChange>| {
+            all.values().filter(|found| found.holds.is_some()).count()
+        };
+        let pairs = |all: &BTreeMap<&str, MetricChange>| {
+            all.values().map(|found| found.change.pairs).max().unwrap_or(0)
+        };
+        let all: Vec<_> = all.collect();
+        let tests = all.iter().map(tests).max().unwrap_or(0);
+        let pairs = all.iter().map(pairs).max().unwrap_or(0);
+        compared += 1;
+        few.extend(words::too_few(pairs, tests).map(|why| (why, point(document, documents))));
+    }
+    let marks = format!(
+        "{} (95 % interval over pairs of seeds, headlines of an arm tested together); {}.",
+        words::STAR,
+        words::TILDE
+    );
+    let why = few.first().map(|(why, _)| why.clone());
+    match (compared, few.len(), why) {
+        (0, ..) => None,
+        (_, _, None) => Some(marks),
+        (all, some, Some(why)) if all == some => Some(format!("{why}.")),
+        (_, _, Some(why)) => {
+            let names: Vec<String> = few.into_iter().map(|(_, name)| name).collect();
+            Some(format!("{marks} {why} at {}.", names.join("; ")))
+        }
+    }
 }
 
 /// Names the points whose window covers only parts of the rounds of the programs' loops.
@@ -178,8 +225,11 @@ fn table(headline: &str, points: &[Point<'_>], names: &str, width: usize) -> Vec
                 let other = arm(point.document, other);
                 let metric = other.and_then(|arm| arm.metrics.get(headline));
                 let found = first.zip(other).map(|(first, other)| changes(first, other));
-                let change = figure::change(found.as_ref().and_then(|found| found.get(headline)));
-                row.push_str(&format!("{:>MEAN$}{change:>CHANGE$}", figure::mean(metric)));
+                let found = found.as_ref().and_then(|found| found.get(headline));
+                let change = format!("{}{}", figure::change(found), figure::star(found));
+                // A long change keeps its distance from the mean.
+                let (mean, width) = (figure::mean(metric), CHANGE - 1);
+                row.push_str(&format!("{mean:>MEAN$} {change:>width$}"));
             }
             lines.push(row);
         }

@@ -8,13 +8,13 @@
 use std::collections::BTreeMap;
 
 use mmscale_document::{ArmRecord, Average, Document, Metric};
-use mmscale_stats::pairs_needed;
 
 use super::only::is_shown;
 use super::{Extent, Notes, WIDTH, columns, cut, wrap};
 use crate::changes::{MetricChange, changes};
 use crate::figure;
 use crate::number::digits;
+use crate::words;
 
 /// Columns of a mean and its deviation.
 const MEAN: usize = 9;
@@ -106,20 +106,14 @@ fn legend(base: &ArmRecord, others: &[(&ArmRecord, Changes<'_>)]) -> Vec<String>
          % interval;",
         base.arm
     );
-    let needed = pairs_needed(tests);
-    if pairs < needed {
-        text.push_str(&format!(
-            " exploratory: with {pairs} pairs no change can hold, {needed} are needed (--seeds \
-             {needed})"
-        ));
-    } else if tests > 0 {
-        text.push_str(
-            " * the change holds: the headlines of an arm are tested together at 5 % (signed \
-             rank, Holm)",
-        );
-    } else {
-        text.push_str(" nothing is tested, because the study has no headlines");
-    }
+    text.push_str(&match words::too_few(pairs, tests) {
+        Some(few) => format!(" {few}"),
+        None if tests > 0 => format!(
+            " {}: the headlines of an arm are tested together at 5 % (signed rank, Holm)",
+            words::STAR
+        ),
+        None => " nothing is tested, because the study has no headlines".to_owned(),
+    });
     lines.extend(wrap(&text, "", "  "));
     lines
 }
@@ -191,10 +185,9 @@ fn change_cell(found: Option<&MetricChange>) -> String {
     let estimate = found.map_or("-".to_owned(), figure::estimate);
     let interval = found.map_or(String::new(), figure::interval);
     let verdict = found.and_then(MetricChange::verdict).map_or("", |verdict| verdict.name());
-    let holds = if found.is_some_and(|found| found.holds == Some(true)) { "*" } else { "" };
     // Without a better direction, the interval says all.
     let word = if verdict == "changed" { "" } else { verdict };
-    let mark = format!(" {word}{holds}");
+    let mark = format!(" {word}{}", figure::star(found));
     format!("{estimate:>CHANGE$}{interval:>INTERVAL$}{mark:<MARK$}")
 }
 

@@ -1,9 +1,10 @@
 //! A what-if analysis as text: for each metric, what it gains if one thing takes less time.
 
-use mmscale_document::{PlainMetric, Scaled, ScaledPoint, WaitShare, WhatIf};
+use mmscale_document::{PlainMetric, Scaled, ScaledPoint, WaitShare, WhatIf, machine_name};
 
 use super::{WIDTH, cut, joined, wrap};
 use crate::number::{change, percent, scaled};
+use crate::words;
 
 /// Locks named of each limit.
 const NAMED: usize = 2;
@@ -28,10 +29,16 @@ fn head(whatif: &WhatIf) -> Vec<String> {
         whatif.study,
         whatif.arm,
         whatif.cpus,
-        whatif.profile,
+        machine_name(&whatif.profile, &whatif.params),
         whatif.seeds.len()
     );
     let mut lines = wrap(&title, "", "  ");
+    if let Some(short) = words::short_analysis(whatif.rounds_min) {
+        lines.extend(wrap(&short, "", "  "));
+    }
+    if let Some(few) = words::too_few(whatif.seeds.len(), 1) {
+        lines.extend(wrap(&few, "", "  "));
+    }
     lines.extend(wrap(&format!("as it is: {}", limits(&whatif.limits)), "", "  "));
     lines
 }

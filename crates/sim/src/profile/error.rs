@@ -75,6 +75,39 @@ pub enum ProfileError {
         /// The problem and what to do.
         reason: String,
     },
+    /// A cost that no profile has.
+    #[error(
+        "profile `{profile}` has no cost named `{key}`{}; `mmscale profile show {profile}` has all",
+        near(nearest)
+    )]
+    UnknownCost {
+        /// The profile.
+        profile: String,
+        /// The requested key.
+        key: String,
+        /// The most similar key of a cost.
+        nearest: Option<String>,
+    },
+    /// A value outside the range of its cost.
+    #[error(
+        "--cost {key}={value} is outside the range of `{key}` in profile `{profile}`, which is \
+         {low} to {high} (its value: {usual}); for another value write a profile with a range and \
+         a source of its own (base = \"{profile}\")"
+    )]
+    CostRange {
+        /// The profile.
+        profile: String,
+        /// The key of the cost.
+        key: String,
+        /// The requested value.
+        value: String,
+        /// The smallest value of the range.
+        low: String,
+        /// The largest value of the range.
+        high: String,
+        /// The value in the profile.
+        usual: String,
+    },
     /// The base of a file could not be used.
     #[error("base of profile `{file}`: {why}")]
     Base {

@@ -10,6 +10,7 @@ mod adjust;
 mod base;
 mod basis;
 mod builtin;
+mod costs;
 mod error;
 mod file;
 mod noise;

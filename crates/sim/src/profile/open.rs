@@ -16,8 +16,14 @@ impl Profiles {
     /// Loads a profile as [`Profiles::open`] does. A file's profile has the name of the file,
     /// without `.toml`.
     pub fn load(self, name_or_path: impl AsRef<Path>) -> Result<Profile, ProfileError> {
-        let merged = self.open(name_or_path)?;
-        Ok(Profile { name: merged.title(), ..merged.resolve()? })
+        self.open(name_or_path)?.machine()
+    }
+}
+
+impl Merged {
+    /// Resolves an opened profile. A file's profile has the name of the file, without `.toml`.
+    pub fn machine(&self) -> Result<Profile, ProfileError> {
+        Ok(Profile { name: self.title(), ..self.resolve()? })
     }
 }
 

@@ -7,6 +7,7 @@ use crate::changes::changes;
 use crate::figure;
 use crate::text::answer::in_order;
 use crate::text::{Notes, columns, table, wrap};
+use crate::words;
 
 /// Columns of a mean, and of a change.
 const MEAN: usize = 10;
@@ -23,8 +24,8 @@ pub(super) fn lines(letter: &Letter<'_>) -> Vec<String> {
         let cells = format!("{:>MEAN$}{:>MEAN$}{:>CHANGE$} ", "first arm", "this arm", "change");
         lines.splice(0..0, table::beside("", &cells));
         let text =
-            "* the change holds; ~ it may be noise; the change is that of the first headline";
-        lines.extend(wrap(text, "", "  "));
+            format!("{}; {}; the change is that of the first headline", words::STAR, words::TILDE);
+        lines.extend(wrap(&text, "", "  "));
     }
     let same_study = |other: &Document| other.study == document.study;
     let mut others = letter.others.iter().map(|(other, _)| *other);
@@ -90,10 +91,10 @@ fn row(place: &str, base: &ArmRecord, arm: &ArmRecord, notes: &Notes<'_>) -> Vec
     let Some((name, found)) = in_order(&all, notes).find(|(_, found)| found.holds.is_some()) else {
         return wrap("no headline has a value", &format!("{place}, {}: ", arm.arm), "  ");
     };
-    let mark = if found.holds == Some(true) { "*" } else { " " };
     let [before, after] = [base, arm].map(|arm| figure::mean(arm.metrics.get(name)));
     let change = figure::change(Some(found));
-    let cells = format!("{before:>MEAN$}{after:>MEAN$}{change:>CHANGE$}{mark}");
+    let cells =
+        format!("{before:>MEAN$}{after:>MEAN$}{change:>CHANGE$}{:1}", figure::star(Some(found)));
     let name = format!("{place}: {} {name}", arm.arm);
     if columns(&name) + columns(&cells) <= crate::WIDTH {
         return table::beside(&name, &cells);

@@ -16,6 +16,7 @@ use crate::changes::{MetricChange, Verdict, changes};
 use crate::figure;
 use crate::limits::{Limit, limits};
 use crate::number::scaled;
+use crate::words;
 
 /// Number of changes for the worse to show.
 const WORSE: usize = 3;
@@ -308,9 +309,9 @@ fn worse(letter: &Letter<'_>) -> Vec<String> {
     for Worse { document, arm, metric, found } in all {
         let place = elsewhere::place(document, letter.document);
         let place = if place.is_empty() { place } else { format!("{place}: ") };
-        let holds = if found.holds == Some(true) { ", holds" } else { "" };
+        let held = words::held(found.holds);
         let (change, interval) = (figure::estimate(&found), figure::interval(&found));
-        let text = format!("{place}{arm}: {metric} {change} [{interval}]{holds}");
+        let text = format!("{place}{arm}: {metric} {change} [{interval}]{held}");
         lines.extend(wrap(&text, "", "  "));
     }
     let seeds = |document: &&Document| document.arms.first().map(|arm| arm.seeds.len());

@@ -1,6 +1,6 @@
 //! Why, and how far, to trust a letter: costs, checks, what is not covered, and the tool.
 
-use mmscale_document::{Document, Robustness, Target};
+use mmscale_document::{Document, Robustness, Target, machine_name};
 
 use super::Letter;
 use super::elsewhere::missing;
@@ -19,7 +19,9 @@ pub(super) fn robustness(letter: &Letter<'_>) -> Vec<String> {
             continue;
         }
         lines.extend(wrap(&title(analysis, document), "", "  "));
-        lines.extend(shown.into_iter().flat_map(|claim| wrap(&robust::in_short(claim), "", "  ")));
+        lines.extend(
+            shown.into_iter().flat_map(|claim| wrap(&robust::in_short(analysis, claim), "", "  ")),
+        );
     }
     if lines.is_empty() {
         let call = letter.about.calls.robust.as_deref();
@@ -56,7 +58,7 @@ fn title(analysis: &Robustness, document: &Document) -> String {
         "{} CPUs of {}, {} seed{s}: {} costs moved to both ends of their ranges, of which {effect} \
          change a result{differs}",
         analysis.cpus,
-        analysis.profile,
+        machine_name(&analysis.profile, &analysis.params),
         analysis.seeds.len(),
         analysis.numbers
     )

@@ -1,0 +1,104 @@
+//! The numbers of a profile that are costs, and another value for one of them.
+
+use super::error::nearest;
+use super::{Merged, Number, ProfileError, ProfileFile};
+
+/// Sections whose numbers are costs. Those of other sections describe the machine that was asked
+/// for.
+const SECTIONS: [&str; 4] = ["costs", "ops", "swap", "noise"];
+/// A cost in a section of other numbers.
+const BANDWIDTH: (&str, &str) = ("memory", "node_bytes_per_us");
+
+fn is_cost(section: &str, key: &str) -> bool {
+    SECTIONS.contains(&section) || (section, key) == BANDWIDTH
+}
+
+impl ProfileFile {
+    /// Returns the costs, each with its section and key.
+    pub fn costs(&self) -> impl Iterator<Item = (&'static str, &str, &Number)> {
+        self.sections().flat_map(|(section, numbers)| {
+            let costs = numbers.iter().filter(move |(key, _)| is_cost(section, key));
+            costs.map(move |(key, number)| (section, key.as_str(), number))
+        })
+    }
+
+    /// Returns the cost of a key. Keys differ between sections.
+    pub fn cost_mut(&mut self, key: &str) -> Option<&mut Number> {
+        let mut sections = self.sections_mut();
+        sections.find_map(
+            |(section, numbers)| {
+                if is_cost(section, key) { numbers.get_mut(key) } else { None }
+            },
+        )
+    }
+}
+
+impl Merged {
+    /// Returns the profile with another value of one cost.
+    ///
+    /// # Errors
+    /// A key of no cost, or a value outside the cost's range.
+    pub fn with_cost(&self, key: &str, value: f64) -> Result<Self, ProfileError> {
+        let mut other = self.clone();
+        let Some(number) = other.file.cost_mut(key) else {
+            let profile = self.name.clone();
+            let nearest = nearest(key, self.file.costs().map(|(_, key, _)| key));
+            return Err(ProfileError::UnknownCost { profile, key: key.to_owned(), nearest });
+        };
+        let [low, high] = number.range;
+        // NaN is in no range.
+        if !(low <= value && value <= high) {
+            return Err(ProfileError::CostRange {
+                profile: self.name.clone(),
+                key: key.to_owned(),
+                value: value.to_string(),
+                low: low.to_string(),
+                high: high.to_string(),
+                usual: number.value.to_string(),
+            });
+        }
+        number.value = value;
+        Ok(other)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::super::{builtin_names, open};
+
+    #[test]
+    fn every_cost_has_a_key_of_its_own() {
+        for name in builtin_names() {
+            let profile = open(name).unwrap();
+            let mut keys = BTreeSet::new();
+            for (section, key, _) in profile.file.costs() {
+                assert!(keys.insert(key), "{name}: `{section}.{key}` is in two sections");
+            }
+            assert!(keys.contains("handoff_ns") && keys.contains("node_bytes_per_us"), "{name}");
+            assert!(!keys.contains("cpus") && !keys.contains("node_pages"), "{name}");
+        }
+    }
+
+    #[test]
+    fn another_cost_is_another_machine() {
+        let profile = open("x86-512").unwrap();
+        let other = profile.with_cost("handoff_ns", 110.0).unwrap().resolve().unwrap();
+        let own = profile.resolve().unwrap();
+        assert_eq!(other.costs.handoff_ps, 110_000);
+        assert_ne!(other.hash, own.hash);
+        assert_eq!(profile.with_cost("handoff_ns", 575.0).unwrap().resolve().unwrap(), own);
+    }
+
+    #[test]
+    fn a_wrong_cost_is_refused_with_what_is_allowed() {
+        let profile = open("x86-512").unwrap();
+        let why = |key, value| profile.with_cost(key, value).unwrap_err().to_string();
+        let range = why("handoff_ns", 50.0);
+        assert!(range.contains("handoff_ns=50") && range.contains("110 to 1200"), "{range}");
+        assert!(why("handoff_ns", f64::NAN).contains("110 to 1200"));
+        assert!(why("handof_ns", 110.0).contains("did you mean `handoff_ns`?"));
+        assert!(why("cpus", 8.0).contains("no cost named `cpus`"));
+    }
+}
