@@ -1,8 +1,16 @@
-//! Trees of `perf report`: a function a line, with its share of the samples.
+//! Trees of `perf report`: a function a line, with its share of the samples. With `--stdio`:
 //!
 //! ```text
 //! |--99.10%-- root_function
 //! |  |--70.00%-- callee
+//! ```
+//!
+//! On a terminal, and in lists without a tree:
+//!
+//! ```text
+//! - 99.10% root_function
+//!    - 70.00% callee
+//!   18.10%  program  [kernel.vmlinux]  [k] function
 //! ```
 //!
 //! Shares of callees are of the samples of their caller, or of all samples (`-g graph`). A tree
@@ -49,7 +57,8 @@ pub(crate) fn parse(lines: &[Line], from: usize) -> Option<(Vec<Stack>, usize)> 
             continue;
         }
         let Some((column, percent, name)) = branch(line) else { break };
-        while open.pop_if(|last| nodes[*last].column >= column).is_some() {}
+        // Numbers in a list are on the right, so that a shorter one begins a column later.
+        while open.pop_if(|last| nodes[*last].column + 1 >= column).is_some() {}
         let parent = open.last().copied();
         // A second root begins another tree.
         if parent.is_none() && !nodes.is_empty() && percent.is_none() {
@@ -81,11 +90,30 @@ fn branch(line: &Line) -> Option<(usize, Option<f64>, String)> {
         let name = if name.starts_with(ITSELF) { ITSELF } else { plain_function(name) };
         return (!name.is_empty()).then(|| (number - 2, Some(percent), name.to_owned()));
     }
+    if let Some((column, percent, name)) = listed(text) {
+        return Some((column, Some(percent), name.to_owned()));
+    }
     let inner = text.trim_start_matches(|c: char| c == '|' || c == '-' || c.is_whitespace());
     let column = text.len() - inner.len();
     let branch = text.starts_with('|') || text.trim_start().starts_with('|');
     let word = inner.split_whitespace().count() == 1 && inner.contains('_');
     (branch && word).then(|| (column, None, plain_function(inner).to_owned()))
+}
+
+/// Splits a line of a list, or of a tree on a terminal, into column, share and function. A sentence
+/// is none: after the share there is one function only, if `[k]` does not mark it.
+fn listed(text: &str) -> Option<(usize, f64, &str)> {
+    let inner = text.trim_start_matches(|c: char| c == '-' || c == '+' || c.is_whitespace());
+    let (number, rest) = inner.split_once('%')?;
+    let percent = real(number).filter(|percent| *percent <= 100.0)?;
+    // Such a row of a table begins a tree. Its number is on the right of a wide column.
+    let (name, column) = match rest.split_once("[k] ") {
+        Some((_, name)) => (name, 0),
+        None => (rest, text.len() - inner.len()),
+    };
+    let mut words = name.split_whitespace();
+    let name = plain_function(words.next().filter(|name| name.contains('_'))?);
+    words.next().is_none().then_some((column, percent, name))
 }
 
 /// Returns whether the shares of callees are of the samples of their caller.
@@ -190,8 +218,37 @@ mod tests {
     }
 
     #[test]
+    fn trees_of_a_terminal_and_lists_are_read() {
+        let tree = "-   31.33%     0.50%  app  [kernel.kallsyms]  [k] _raw_spin_lock_irqsave\n\
+                    \x20  - 18.10% folio_lruvec_relock_irqsave\n\
+                    \x20    9.02% free_pcppages_bulk\n";
+        assert_eq!(
+            of(tree)[1..],
+            [
+                ("folio_lruvec_relock_irqsave _raw_spin_lock_irqsave".to_owned(), 0.181),
+                ("free_pcppages_bulk _raw_spin_lock_irqsave".to_owned(), 0.0902)
+            ]
+        );
+        let list = "  18.10%  folio_lruvec_relock_irqsave\n   9.02%  free_pcppages_bulk\n";
+        assert_eq!(
+            of(list),
+            [
+                ("folio_lruvec_relock_irqsave".to_owned(), 0.181),
+                ("free_pcppages_bulk".to_owned(), 0.0902)
+            ]
+        );
+    }
+
+    #[test]
     fn prose_is_no_tree() {
-        for text in ["-- \n2.17.1", "a 50%-- b", "|--99%--", "|--x%-- y\n|--1%-- z"] {
+        for text in [
+            "-- \n2.17.1",
+            "a 50%-- b",
+            "|--99%--",
+            "|--x%-- y\n|--1%-- z",
+            "18.10% of free_pages\n9 % in a_b",
+            "200% a_b\n201% c_d",
+        ] {
             assert!(parse(&lines(text), 0).is_none(), "{text}");
         }
     }
