@@ -31,8 +31,8 @@ pub use blame::{BlameRecord, BlameRow, BlameRows, Doing, NamedLockRecord, NamedL
 pub use call::{CallRecord, CallRow};
 pub use critical::{CriticalPath, PathPart};
 pub use document::{
-    ArmRecord, CpuTimeRecord, Document, FailureRecord, GapRecord, Histogram, Host, PerCpu, SCHEMA,
-    Span, Target, schema_json,
+    ArmRecord, CpuTimeRecord, Document, FailureRecord, GapRecord, Histogram, Host, LinuxRecord,
+    PerCpu, SCHEMA, Span, Target, schema_json,
 };
 pub use fingerprint::Fingerprint;
 pub use lock::{LockRecord, LockRow};

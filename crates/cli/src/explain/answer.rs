@@ -11,6 +11,8 @@ use super::{Case, Recipe, start};
 
 /// Number of paths, gaps and other locks to name.
 const NAMED: usize = 3;
+/// Share of waits for a simulated lock above which the lack of a study is said.
+const UNSTUDIED: f64 = 0.05;
 /// Number of functions of a path to show, innermost first.
 const STEPS: usize = 4;
 
@@ -242,6 +244,21 @@ fn covered(case: &Case<'_>, found: &Resemblance) -> Vec<(&'static str, String)> 
     let rest: f64 = missing.iter().skip(2 * NAMED).map(|(_, share)| share).sum();
     for (name, share) in missing.iter().take(2 * NAMED) {
         lines.push(("missing", format!("{} {}", percent(*share), gap(name))));
+    }
+    let unstudied = found.items.iter().filter(|item| item.problem.is_none());
+    let mut of_no_study = BTreeMap::<&str, f64>::new();
+    for item in unstudied.filter(|item| matches!(counterpart(&item.class), Counterpart::Class(_))) {
+        *of_no_study.entry(&item.class).or_default() += item.weight / all;
+    }
+    for (class, share) in of_no_study.into_iter().filter(|(_, share)| *share >= UNSTUDIED) {
+        let share = percent(share);
+        lines.push((
+            "no study",
+            format!(
+                "{share} are for {class} on paths that no study is about: a script of yours shows \
+                 them (mmscale run ./NAME.mms --blame)"
+            ),
+        ));
     }
     if rest > 0.0 {
         let more = missing.len() - 2 * NAMED;

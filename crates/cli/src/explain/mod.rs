@@ -59,7 +59,7 @@ pub(crate) fn explain(
     match (&recipe, args.run) {
         (Some(recipe), true) => {
             output::print(&joined(&lines))?;
-            simulate::run(registry, origin, args, &case, recipe)
+            simulate::run(registry, origin, args, (&case, &found), recipe)
         }
         (None, true) => {
             lines.push(String::new());

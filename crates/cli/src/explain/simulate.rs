@@ -1,11 +1,15 @@
 //! The run of the study that a report resembles, with its waits next to the measured ones.
 
+use std::collections::BTreeMap;
+
 use anyhow::Context;
-use mmscale_document::{ArmRecord, Document, MEASURED_SCHEMA, Measurement, Target};
+use mmscale_document::{
+    ArmRecord, Counterpart, Document, MEASURED_SCHEMA, Measurement, Target, counterpart,
+};
 use mmscale_harness::{
     Checks, Length, Origin, Plan, Registry, Request, Shape, execute, fits_host, plan,
 };
-use mmscale_measured::Table;
+use mmscale_measured::{Resemblance, Table};
 use mmscale_report::compare::{Waits, waits_text};
 use mmscale_report::{Notes, brief, wrap};
 
@@ -27,7 +31,7 @@ pub(super) fn run(
     registry: Registry,
     origin: Origin,
     args: &ExplainArgs,
-    case: &Case<'_>,
+    (case, found): (&Case<'_>, &Resemblance),
     recipe: &Recipe,
 ) -> Result<(), Failure> {
     let interrupt = interrupt::on_signals(Grace::Computing)
@@ -35,16 +39,18 @@ pub(super) fn run(
         .map_err(Failure::Run)?;
     let plans = plan(registry, &request(case, recipe, origin.clone())?)?;
     fits_host(&plans)?;
+    let call = progress::Call::new(&plans);
     for (place, plan) in plans.iter().enumerate() {
-        let sink = progress::watch(plan, place + 1, plans.len());
+        let sink = call.watch(place);
         let document = execute(plan, &interrupt, &sink);
         drop(sink);
         let document = document.map_err(|why| Failure::Run(why.into()))?;
         let measured = measurement(case, args, &origin);
         interrupt::whole(|| {
             output::print(&format!(
-                "\n{}\n{}{}",
+                "\n{}{}\n{}{}",
                 next_to(case, measured.as_ref(), &document),
+                not_reproduced(found, &document),
                 brief(&document, &notes(plan)),
                 robust(plan, &options(case, recipe))
             ))
@@ -149,6 +155,25 @@ fn next_to(case: &Case<'_>, measured: Option<&Measurement>, document: &Document)
     }
     let summaries = case.tables.iter().filter(|table| table.tool == "summary");
     summaries.map(|table| kernels(table, document)).collect::<Vec<_>>().join("\n")
+}
+
+/// Names the locks for which the report has waits, and the first arm of the run has none.
+fn not_reproduced(found: &Resemblance, document: &Document) -> String {
+    let Some(first) = document.arms.first() else { return String::new() };
+    let waits =
+        |class: &str| first.locks.iter().any(|lock| lock.class == class && lock.contentions > 0);
+    let mut shares = BTreeMap::<&str, f64>::new();
+    for item in &found.items {
+        if matches!(counterpart(&item.class), Counterpart::Class(_)) && !waits(&item.class) {
+            *shares.entry(&item.class).or_default() += item.weight / found.weight();
+        }
+    }
+    let line = |(class, share): (&str, f64)| {
+        let share = percent(share);
+        let what = format!("{share} of the report's waits are for {class}; this run has none");
+        lines("not shown", &what)
+    };
+    shares.into_iter().filter(|(_, share)| *share >= 0.01).map(line).collect()
 }
 
 /// Formats the kernels of a summary, then the arms: number of waits in the functions of the
