@@ -17,8 +17,16 @@ from typing import TYPE_CHECKING, Any
 
 from . import _catalog
 from ._binary import find_binary, version
+from ._commands import compare, explain, letter, whatif
 from ._compare import Changes
-from ._errors import BinaryNotFound, CallError, MmscaleError, RunError, SweepError
+from ._errors import (
+    BinaryNotFound,
+    CallError,
+    MissingLibrary,
+    MmscaleError,
+    RunError,
+    SweepError,
+)
 from ._results import Result, Results, Robustness, read
 from ._run import robust, run
 from ._sweep import Sweep, plan, sweep
@@ -37,6 +45,7 @@ __all__ = [
     "BinaryNotFound",
     "CallError",
     "Changes",
+    "MissingLibrary",
     "MmscaleError",
     "Result",
     "Results",
@@ -44,7 +53,10 @@ __all__ = [
     "RunError",
     "Sweep",
     "SweepError",
+    "compare",
+    "explain",
     "find_binary",
+    "letter",
     "linux",
     "plan",
     "policies",
@@ -55,6 +67,7 @@ __all__ = [
     "studies",
     "sweep",
     "version",
+    "whatif",
 ]
 
 

@@ -12,6 +12,7 @@ import sysconfig
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from ._errors import BinaryNotFound, CallError, RunError
 
@@ -48,7 +49,7 @@ def find_binary() -> str:
     """
     chosen = os.environ.get("MMSCALE_BIN")
     if chosen:
-        if not os.access(chosen, os.X_OK) or Path(chosen).is_dir():
+        if "\0" in chosen or not os.access(chosen, os.X_OK) or Path(chosen).is_dir():
             raise BinaryNotFound(f"MMSCALE_BIN is `{chosen}`, which is not a program")
         return str(Path(chosen).resolve())
     for place in _places():
@@ -92,18 +93,25 @@ def call(
     ``told`` gets each line of the program's standard error while it runs.
     """
     command = [binary or find_binary(), *args]
-    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as text:
+    for word in args:
+        if "\0" in word:
+            raise CallError(f"{word!r} has a NUL character, which no argument can have")
+    with _file() as out, _file() as text:
         if input is not None:
             text.write(input)
             text.seek(0)
-        process = subprocess.Popen(
-            command,
-            stdin=text if input is not None else subprocess.DEVNULL,
-            stdout=out,
-            stderr=subprocess.PIPE,
-            text=True,
-            env=None if env is None else {**os.environ, **env},
-        )
+        try:
+            process = subprocess.Popen(
+                command,
+                stdin=text if input is not None else subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.PIPE,
+                encoding="utf-8",
+                errors="replace",
+                env=None if env is None else {**os.environ, **env},
+            )
+        except OSError as why:
+            raise BinaryNotFound(f"`{command[0]}` cannot be started: {why.strerror}") from why
         lines = []
         errors = process.stderr
         assert errors is not None, "it is a pipe"
@@ -123,6 +131,32 @@ def call(
         return Answer(returncode, out.read(), "".join(lines))
 
 
+def _file() -> Any:
+    return tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")
+
+
+def parsed(text: str) -> Any:
+    """Returns what the program printed as JSON; raises an error if it is none."""
+    try:
+        return json.loads(text)
+    except ValueError as why:
+        shown = text if len(text) <= 60 else f"{text[:60]}.."
+        what = f"`{find_binary()}` printed {shown!r}, which is no JSON"
+        raise RunError(f"{what}: set MMSCALE_BIN to the program `mmscale`") from why
+
+
+def documents(text: str, schema: str) -> list[dict[str, Any]]:
+    """Returns the documents of a schema that the program printed, one a line."""
+    lines = [parsed(line) for line in text.splitlines()]
+    return [one for one in lines if schema_of(one).startswith(schema)]
+
+
+def schema_of(document: Any) -> str:
+    """Returns the name of a document's schema; nothing if it is no document."""
+    found = document.get("schema") if isinstance(document, Mapping) else None
+    return found if isinstance(found, str) else ""
+
+
 class Answer:
     """What a call of the program printed, and its exit code."""
 
@@ -139,7 +173,10 @@ class Answer:
 @functools.lru_cache(maxsize=8)
 def listing(binary: str) -> dict:
     """Returns what the program can run, as it lists it."""
-    return json.loads(call(["list", "--format", "json"], binary=binary).check())
+    found = parsed(call(["list", "--format", "json"], binary=binary).check())
+    if not isinstance(found, dict) or "studies" not in found:
+        raise RunError(f"`{binary}` lists no studies: set MMSCALE_BIN to the program `mmscale`")
+    return found
 
 
 def version() -> str:

@@ -52,12 +52,13 @@ class Changes(Sequence[dict[str, Any]]):
 
     def _shown(self) -> list[list[Any]]:
         rows = []
-        for row in self.headlines._rows or self._rows:
+        rows_shown = self.headlines._rows or self._rows
+        for row in filter(_has_values, rows_shown):
             end = [row[name] for name in ("low_percent", "high_percent")]
             span = "" if None in end else f"{end[0]:+.1f} to {end[1]:+.1f}"
             change = row["change_percent"]
             verdict = f"{row['verdict']}{'*' if row['holds'] else ''}"
-            change = "" if change is None else f"{change:+.1f} %"
+            change = "no change" if change is None else f"{change:+.1f} %"
             where = f"{row['study']} {row['profile']}, {row['cpus']} CPUs"
             rows.append([where, row["arm"], row["metric"], row["before"], row["after"], change,
                          span, verdict])  # fmt: skip
@@ -69,12 +70,18 @@ class Changes(Sequence[dict[str, Any]]):
         lines = [f"changes from {self.base} (headlines; * holds):"]
         for where, arm, metric, before, after, change, span, verdict in self._shown():
             means = f"{_html.number(before)} -> {_html.number(after)}"
-            lines.append(f"  {where}, {arm}: {metric} {means}, {change} [{span}] {verdict}")
+            span = f" [{span}]" if span else ""
+            lines.append(f"  {where}, {arm}: {metric} {means}, {change}{span} {verdict}")
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
         note = f"Changes from {self.base}; headlines; * the change holds."
         return f"<p>{note}</p>{_html.table(self._HEAD, self._shown())}"
+
+
+def _has_values(row: Mapping[str, Any]) -> bool:
+    """Returns whether a metric counted anything before or after."""
+    return bool(row["before"] or row["after"])
 
 
 def _cell(name: str, text: str) -> Any:
@@ -125,7 +132,7 @@ def compare_arms(documents: Sequence[Mapping[str, Any]], base: str | None) -> Ch
 
 def compare_files(before: Path, after: Path) -> list[dict[str, Any]]:
     """Returns the changes between two saved runs, as ``mmscale compare`` computes them."""
-    text = call(["compare", str(before), str(after), "--format", "csv"]).check()
+    text = call(["compare", "--format=csv", "--", str(before), str(after)]).check()
     rows = csv.DictReader(io.StringIO(text))
     left_out = "document"
     return [{k: _cell(k, v) for k, v in row.items() if k != left_out} for row in rows]

@@ -44,6 +44,10 @@ class SweepError(MmscaleError, RuntimeError):
         self.sweep = sweep
 
 
+class MissingLibrary(MmscaleError, ImportError):
+    """A library that is not part of this package is not installed."""
+
+
 def need(module: str, extra: str) -> Any:
     """Imports an optional library, and says how to install it where it is missing."""
     import importlib
@@ -52,5 +56,5 @@ def need(module: str, extra: str) -> Any:
         return importlib.import_module(module)
     except ImportError as why:
         top = module.split(".")[0]
-        message = f"this needs the library `{top}`: pip install 'mmscale[{extra}]'"
-        raise ImportError(message) from why
+        message = f"this needs the library `{top}`: pip install {top}, or install the wheel of"
+        raise MissingLibrary(f"{message} mmscale with its extra, FILE.whl[{extra}]") from why

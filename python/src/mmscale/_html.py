@@ -15,9 +15,9 @@ def number(value: Any) -> str:
     """Formats a number with four digits."""
     if isinstance(value, bool) or value is None:
         return "" if value is None else str(value)
-    if isinstance(value, int):
-        return f"{value:,}"
-    return f"{value:,.4g}" if abs(value) < 1e6 else f"{value:,.0f}"
+    if isinstance(value, int) or abs(value) >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:.4g}"
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:

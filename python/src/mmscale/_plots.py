@@ -44,9 +44,25 @@ def plot_documents(
     if kind not in kinds:
         raise CallError(f"there is no plot `{kind}` (known: {', '.join(kinds)})")
     ax = kinds[kind](documents, metric, _axes(ax))
+    ax.set_title(_title(documents), fontsize="medium")
     if log:
         ax.set_yscale("log")
+    else:
+        # A curve that begins at its smallest value shows no proportion.
+        ax.set_ylim(bottom=min(0.0, ax.get_ylim()[0]) if ax.dataLim.y0 < 0 else 0.0)
+        ax.yaxis.set_major_formatter(need("matplotlib.ticker", "plot").EngFormatter(sep=" "))
     return ax
+
+
+def _title(documents: Sequence[Mapping[str, Any]]) -> str:
+    """Returns what all documents share: study, machine, CPUs."""
+
+    def shared(name: str, form: str) -> list[str]:
+        values = list(dict.fromkeys(document[name] for document in documents))
+        return [form.format(values[0])] if len(values) == 1 else []
+
+    study = " and ".join(dict.fromkeys(document["study"] for document in documents))
+    return ", ".join([study, *shared("profile", "{}"), *shared("cpus", "{} CPUs")])
 
 
 def _swept(documents: Sequence[Mapping[str, Any]]) -> str:
@@ -69,13 +85,19 @@ def curve(documents: Sequence[Mapping[str, Any]], metric: str, ax: Any) -> Any:
         label = ", ".join([row["arm"], *(str(row[name]) for name in others)])
         lines.setdefault(label, []).append(row)
     numbers = all(isinstance(row[over], (int, float)) for row in rows)
+    drawn: dict[Any, str] = {}
     for label, points in lines.items():
         points = sorted(points, key=lambda row: row[over]) if numbers else points
         x = [row[over] if numbers else str(row[over]) for row in points]
         mean = [row["mean"] for row in points]
         ends = [[row["mean"] if row[end] is None else row[end] for row in points]
                 for end in ("low", "high")]  # fmt: skip
-        (line,) = ax.plot(x, mean, marker="o", markersize=3, label=label)
+        # Of lines that are equal, the later ones are dashes on the first.
+        key = (tuple(x), tuple(mean))
+        name = f"{label} (equal to {drawn[key]})" if key in drawn else label
+        style = "--" if key in drawn else "-"
+        drawn.setdefault(key, label)
+        (line,) = ax.plot(x, mean, style, marker="o", markersize=3, label=name)
         ax.fill_between(x, *ends, alpha=0.2, color=line.get_color(), linewidth=0)
     if over == "cpus" and numbers:
         ax.set_xscale("log", base=2)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from . import _html
+from ._binary import schema_of
 from ._errors import CallError, need
 from ._table import arrow, frame, mean_rows, value_columns, varying
 
@@ -79,6 +80,7 @@ class Result(_Tables):
     """The result of one study on one machine with one set of parameters: all arms and seeds."""
 
     def __init__(self, document: Mapping[str, Any], text: str | None = None):
+        _whole(document)
         self.document, self.text = document, text
         self._documents = [document]
 
@@ -132,7 +134,7 @@ class Result(_Tables):
     def save(self, path: Any) -> Path:
         """Writes the document as ``mmscale run -o`` does, for ``mmscale compare`` and others."""
         path = Path(path)
-        path.write_text(json.dumps(self.document) + "\n")
+        path.write_text(json.dumps(self.document) + "\n", encoding="utf-8")
         return path
 
     def __repr__(self) -> str:
@@ -178,6 +180,9 @@ class Results(_Tables):
         if len(self) == 1:
             return repr(self[0])
         rows = mean_rows(self._documents, headlines=True)
+        # A metric that is 0 in all results says nothing.
+        counted = {row["metric"] for row in rows if row["mean"]}
+        rows = [row for row in rows if row["metric"] in counted]
         lines = [f"{len(self)} results:"]
         for row in rows:
             point = " ".join(f"{name}={row[name]}" for name in _points(self._documents))
@@ -188,7 +193,8 @@ class Results(_Tables):
     def _repr_html_(self) -> str:
         if len(self) == 1:
             return self[0]._repr_html_()
-        return _means_html(self._documents)
+        answers = "".join(_html.pre(result.answer) for result in self)
+        return answers + _means_html(self._documents)
 
 
 class Robustness:
@@ -291,24 +297,58 @@ def read(path: Any) -> Results:
     files = sorted(path.glob("*.json")) if path.is_dir() else [path]
     found = []
     for file in files:
-        try:
-            lines = file.read_text().splitlines()
-        except OSError as why:
-            raise CallError(f"cannot read `{file}`: {why.strerror}") from why
-        text = file.with_suffix(".txt")
+        lines, text = _text(file).splitlines(), file.with_suffix(".txt")
         for line in filter(None, lines):
             document = _parsed(file, line)
-            if document.get("schema", "").startswith(SCHEMA):
-                shown = text.read_text() if len(lines) == 1 and text.exists() else None
-                found.append(Result(document, shown))
+            if schema_of(document).startswith(SCHEMA):
+                shown = _text(text) if len(lines) == 1 and text.exists() else None
+                try:
+                    found.append(Result(document, shown))
+                except CallError as why:
+                    raise CallError(f"`{file}`: {why}") from why
     if not found:
         raise CallError(f"there are no documents of runs in `{path}`")
     return Results(found)
 
 
+#: What every document of a run has.
+_KEYS = ("study", "on", "profile", "cpus", "hz", "params", "fingerprint", "arms")
+#: What every arm of it has.
+_ARM_KEYS = ("arm", "seeds", "metrics")
+
+
+def _whole(document: Any) -> None:
+    """Raises an error for what is no document of a run, or a part of one."""
+    if not schema_of(document).startswith(SCHEMA):
+        raise CallError(f"this is no document of a run: its schema is not {SCHEMA}..")
+    missing = [name for name in _KEYS if name not in document]
+    arms = document.get("arms")
+    if not missing and isinstance(arms, list):
+        of_arms = [arm if isinstance(arm, Mapping) else {} for arm in arms]
+        missing = [name for name in _ARM_KEYS if any(name not in arm for arm in of_arms)]
+    elif not missing:
+        missing = ["arms"]
+    if missing:
+        raise CallError(f"the document of a run is not complete: `{missing[0]}` is missing")
+
+
+def load(file: Path) -> Mapping[str, Any]:
+    """Returns the only document of a file."""
+    return _parsed(file, _text(file))
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except OSError as why:
+        raise CallError(f"cannot read `{file}`: {why.strerror}") from why
+    except ValueError as why:
+        raise CallError(f"cannot read `{file}`: it is not text in UTF-8") from why
+
+
 def _parsed(file: Path, line: str) -> Mapping[str, Any]:
     try:
         document = json.loads(line)
-    except json.JSONDecodeError as why:
+    except (ValueError, RecursionError) as why:
         raise CallError(f"`{file}` is not a document of mmscale: {why}") from why
     return document if isinstance(document, dict) else {}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import sys
@@ -11,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Union
 
-from ._binary import Answer, call, failure
+from ._binary import Answer, call, documents, failure, parsed, schema_of
 from ._errors import CallError, RunError
 from ._results import ROBUST_SCHEMA, SCHEMA, Result, Results, Robustness
 
@@ -54,17 +53,31 @@ def arguments(
     seeds: int | None = None,
     seed: int | None = None,
 ) -> list[str]:
-    """Returns the options that ``run`` and ``robust`` share as words of a command line."""
-    words = [written(one) for one in several(study)]
-    if not words:
+    """Returns the options that ``run`` and ``robust`` share as words of a command line.
+
+    The studies are the last words, after ``--``, so that none of them is read as an option.
+    """
+    studies = [written(one) for one in several(study)]
+    if not studies:
         raise CallError("no study is named; mmscale.studies has all")
+    if set is not None and not isinstance(set, Mapping):
+        raise CallError(f"set={set!r} is no mapping: use set={{'pages': 1024}}")
+    words = []
     plain = {"cpus": cpus, "hz": hz, "arm": arm}
     words += [f"--{name}={joined(value)}" for name, value in plain.items() if value is not None]
     single = {"shape": shape, "profile": profile, "linux": linux, "seeds": seeds, "seed": seed}
     words += [f"--{name}={value}" for name, value in single.items() if value is not None]
     words += [f"--policy={one}" for one in several(policy)]
     words += [f"--set={name}={joined(value)}" for name, value in (set or {}).items()]
-    return words
+    return [*words, "--", *studies]
+
+
+def chosen(**switches: Any) -> list[str]:
+    """Returns the options of switches that are on."""
+    for name, value in switches.items():
+        if not isinstance(value, bool):
+            raise CallError(f"{name}={value!r} is neither True nor False")
+    return [f"--{name}" for name, value in switches.items() if value]
 
 
 def run(
@@ -128,41 +141,48 @@ def run(
         "seeds": seeds,
         "seed": seed,
     }
-    switches = {"quick": quick, "check": check, "blame": blame}
-    words = [f"--{name}" for name, chosen in switches.items() if chosen]
+    words = chosen(quick=quick, check=check, blame=blame, replace=replace)
     words += [f"--{name}={value}" for name, value in {"on": on, "hold": hold}.items() if value]
     results: list[Result] = []
     for machine in several(profile) or [None]:
-        args = ["run", *arguments(study, profile=machine, **options), *words]
         with tempfile.TemporaryDirectory() as own:
             folder = str(output) if output is not None else own
-            args += ["--format=json", f"--output={folder}"]
-            args += ["--replace"] if replace else []
+            args = ["run", *words, "--format=json", f"--output={folder}"]
+            args += arguments(study, profile=machine, **options)
             with Progress(progress) as bar:
                 answer = call(args, told=bar)
-            results += _results(answer, Path(folder))
+            found = _results(answer)
+            results += found
         if answer.returncode != 0:
             why = failure(answer.returncode, answer.stderr)
             if isinstance(why, RunError):
                 why.results = Results(results)
             raise why
+        if not found:
+            what = "the program printed no document of a run"
+            raise RunError(f"{what}: set MMSCALE_BIN to the program `mmscale`", 0, Results(results))
     return Results(results)
 
 
-def _results(answer: Answer, folder: Path) -> list[Result]:
+def _results(answer: Answer) -> list[Result]:
     """Returns the documents that a call printed, with the texts that it wrote."""
     texts: dict[str, str] = {}
     for json_file, text_file in re.findall(r"^wrote (.*) and (.*)$", answer.stderr, re.M):
         try:
-            texts[Path(json_file).read_text()] = Path(text_file).read_text()
-        except OSError:
+            written = Path(json_file).read_text(encoding="utf-8")
+            texts[written] = Path(text_file).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError):
             continue
-    found = []
-    for line in answer.stdout.splitlines(keepends=True):
-        document = json.loads(line)
-        if document.get("schema", "").startswith(SCHEMA):
-            found.append(Result(document, texts.get(line)))
-    return found
+    # Of a failed run, the last line may be cut off.
+    if answer.returncode != 0 and not answer.stdout.endswith("\n"):
+        answer.stdout = answer.stdout[: answer.stdout.rfind("\n") + 1]
+    lines = answer.stdout.splitlines(keepends=True)
+    found = zip(lines, map(parsed, lines))
+    return [
+        Result(document, texts.get(line))
+        for line, document in found
+        if schema_of(document).startswith(SCHEMA)
+    ]
 
 
 def robust(
@@ -185,14 +205,13 @@ def robust(
         **options: ``cpus``, ``shape``, ``profile``, ``hz``, ``arm``, ``policy``, ``linux``,
             ``set``, ``seeds``, ``seed`` as for :func:`run`.
     """
-    words = ["--full"] if full else []
+    words = chosen(full=full)
     values = {"machines": machines, "cache": cache}
     words += [f"--{name}={value}" for name, value in values.items() if value is not None]
     with Progress(progress) as bar:
-        args = ["robust", *arguments(study, **options), *words, "--format=json"]
+        args = ["robust", *words, "--format=json", *arguments(study, **options)]
         text = call(args, told=bar).check()
-    documents = [json.loads(line) for line in text.splitlines()]
-    found = [one for one in documents if one.get("schema", "").startswith(ROBUST_SCHEMA)]
+    found = documents(text, ROBUST_SCHEMA)
     if len(found) != 1:
         raise CallError(f"{len(found)} analyses: name one study and one value of each parameter")
     return Robustness(found[0])
@@ -201,7 +220,7 @@ def robust(
 class Progress:
     """A bar on standard error for the lines that the program tells."""
 
-    _LINE = re.compile(r"^(\S+): (\d+) of (\d+) runs done$")
+    _LINE = re.compile(r"^(\S+): (\d+) of (\d+) runs done(?:, about .* left)?$")
     _TITLE = re.compile(r"^(?:\[(\d+)/(\d+)\] )?(\S+ on .*) \((\d+) runs?\)$")
 
     def __init__(self, shown: bool | None):

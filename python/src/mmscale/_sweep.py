@@ -16,9 +16,9 @@ from concurrent import futures
 from pathlib import Path
 from typing import Any, Union
 
-from ._binary import call, failure, find_binary
+from ._binary import call, failure, find_binary, parsed
 from ._errors import CallError, RunError, SweepError, need
-from ._results import Result, Results, _Tables
+from ._results import Result, Results, _Tables, load
 from ._run import bar, wanted
 from ._table import Columns, arrow, value_columns, varying
 
@@ -41,7 +41,10 @@ def _given(spec: Spec) -> tuple[str, str | None]:
             return os.fspath(value)
         if isinstance(value, (str, bool, int, float)) or value is None:
             return value
-        return [plain(one) for one in value]
+        try:
+            return [plain(one) for one in value]
+        except TypeError as why:
+            raise CallError(f"{value!r} is no value of a sweep") from why
 
     return "-", json.dumps({key: plain(value) for key, value in spec.items() if value is not None})
 
@@ -53,8 +56,10 @@ def plan(spec: Spec) -> list[Task]:
         CallError: The spec is wrong; the message says what to do.
     """
     path, given = _given(spec)
-    answer = call(["sweep", path, "--plan"], input=given).check()
-    return json.loads(answer)["runs"]
+    answer = parsed(call(["sweep", "--plan", "--", path], input=given).check())
+    if not isinstance(answer, Mapping) or not isinstance(answer.get("runs"), list):
+        raise RunError("the program planned no runs: set MMSCALE_BIN to the program `mmscale`", 0)
+    return answer["runs"]
 
 
 def run_tasks(tasks: Sequence[Task], folder: str, binary: str | None = None) -> list[Any]:
@@ -69,7 +74,7 @@ def run_tasks(tasks: Sequence[Task], folder: str, binary: str | None = None) -> 
         args = ["sweep", "-", "--one", task["key"], "--output", folder]
         answer = call(args, binary=program, input=json.dumps(task["spec"]))
         if answer.returncode == 0:
-            done.append(json.loads(answer.stdout)["executed"])
+            done.append(parsed(answer.stdout)["executed"])
         else:
             done.append(failure(answer.returncode, answer.stderr))
     return done
@@ -96,7 +101,7 @@ class Sweep(_Tables):
         """The finished runs, each with one arm and one seed."""
         if self._runs is None:
             self._runs = Results(
-                Result(json.loads(file.read_text())) for _, file in self._files() if file.exists()
+                Result(load(file)) for _, file in self._files() if file.exists()
             )
         return self._runs
 
@@ -108,7 +113,7 @@ class Sweep(_Tables):
     def finished(self) -> dict[str, str]:
         """The fingerprints of finished runs by key."""
         found = ((task, file) for task, file in self._files() if file.exists())
-        return {task["key"]: json.loads(file.read_text())["fingerprint"] for task, file in found}
+        return {task["key"]: Result(load(file)).fingerprint for task, file in found}
 
     @property
     def missing(self) -> list[Task]:
@@ -123,9 +128,9 @@ class Sweep(_Tables):
         """
         if self._found is None:
             path, given = _given(self._spec)
-            args = ["sweep", path, "--collect", "--format=json", f"--output={self.folder}"]
+            args = ["sweep", "--collect", "--format=json", f"--output={self.folder}", "--", path]
             lines = call(args, input=given).check().splitlines()
-            self._found = Results(Result(json.loads(line)) for line in lines)
+            self._found = Results(Result(parsed(line)) for line in lines)
         return self._found
 
     @property
@@ -246,11 +251,14 @@ def sweep(
         CallError: The spec is wrong; nothing was started.
         SweepError: Some runs failed. All others are kept, and its ``sweep`` has them.
     """
+    for name, value, least in (("jobs", jobs, 1), ("chunk", chunk, 1), ("retries", retries, 0)):
+        if value is not None and (not isinstance(value, int) or value < least):
+            raise CallError(f"{name}={value!r} is not allowed: use a whole number from {least}")
     tasks = plan(spec)
     folder = Path(folder).resolve()
     found = Sweep(spec, folder, tasks)
     left = found.missing
-    parts = [left[at : at + chunk] for at in range(0, len(left), max(1, chunk))]
+    parts = [left[at : at + chunk] for at in range(0, len(left), chunk)]
     shown = bar(len(tasks), "sweep") if wanted(progress) else None
     own = executor is None
     if own:
