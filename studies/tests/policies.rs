@@ -60,7 +60,7 @@ fn an_arm_of_a_call_gives_what_the_same_arm_of_the_file_gives() {
     let document = crate::shipped::run(&Request { arms, policies: policies.into(), ..request });
     let of = |name| results(&document, name);
     assert!(of("mine") == of("lazy") && of("lru=stock") != of("lazy"));
-    // The study has an arm `stock`, so the list becomes the name.
+    // Its name has the key, so that it is not that of the arm `stock`.
     assert!(of("lru=stock") == of("stock"));
     assert_eq!(document.arms[2].policies, document.arms[0].policies);
 }

@@ -3,6 +3,7 @@
 mod analyses;
 mod costs;
 mod counts;
+mod explain;
 mod one_arm;
 #[cfg(test)]
 mod pages;
@@ -15,7 +16,8 @@ pub(crate) use analyses::{MACHINES, RobustArgs, SEEDS, WhatIfArgs};
 use clap::{Parser, Subcommand, ValueEnum};
 use costs::CostArgs;
 pub(crate) use counts::CountsArgs;
-use mmscale_harness::Shape;
+pub(crate) use explain::{ExplainArgs, ImportArgs, ReportArgs};
+use mmscale_harness::{Shape, Unit};
 pub(crate) use one_arm::OneArm;
 pub(crate) use pictures::{PageArgs, TraceArgs};
 pub(crate) use sweep::SweepArgs;
@@ -68,6 +70,7 @@ Examples:
 const NEW_EXAMPLES: &str = "\
 Examples:
   mmscale profile new --base x86-512 --cpus 192 --nodes 2 --smt 2 -o mine.toml
+  mmscale profile new --base x86-512 --cpus 192 --nodes 8 --memory 96GiB
   mmscale profile new --base x86-512 --lscpu lscpu.json --latencies lines.csv";
 const CHECK_EXAMPLES: &str = "\
 Examples:
@@ -177,20 +180,6 @@ Examples:
   mmscale compare before after --fail-on-regression 'zone_lock_*=5%'
   mmscale compare production.json after";
 
-/// Examples of `import`.
-const IMPORT_EXAMPLES: &str = "\
-Examples:
-  mmscale import contention.txt --cpus 72 --seconds 10 -o production.json
-  mmscale import lock_stat.txt --cpus 72 -o production.json
-  mmscale import live.json -o production.json";
-
-/// Examples of `explain`.
-const EXPLAIN_EXAMPLES: &str = "\
-Examples:
-  mmscale explain contention.txt --cpus 72 --seconds 10
-  mmscale explain mail.txt --run
-  mmscale explain -";
-
 #[derive(Debug, clap::Args)]
 #[command(after_help = COMPARE_EXAMPLES)]
 pub(crate) struct CompareArgs {
@@ -214,7 +203,7 @@ Examples:
   mmscale run churn --cpus 32 --arm stock,lazy -o results
   mmscale robust churn --cpus 32 --arm stock,lazy -o results
   mmscale letter results
-  mmscale letter results/churn-x86-512.json results --arm lazy";
+  mmscale letter results/churn-x86-512-cpus32.json results --arm lazy";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = LETTER_EXAMPLES)]
@@ -226,47 +215,6 @@ pub(crate) struct LetterArgs {
     /// The arms that the letter is about; all if not given
     #[arg(long = "arm", value_name = "A,B", value_delimiter = ',')]
     pub(crate) arms: Vec<String>,
-}
-
-/// A report of another tool, and what it may not have.
-#[derive(Debug, clap::Args)]
-pub(crate) struct ReportArgs {
-    /// The report: output of `perf lock contention`, /proc/lock_stat, klockstat of bcc, or `mmscale
-    /// live --format json`; `-` is stdin
-    #[arg(value_name = "FILE")]
-    pub(crate) file: PathBuf,
-    /// CPUs of the computer, if the report does not have them
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65536))]
-    pub(crate) cpus: Option<u32>,
-    /// Duration of the measurement, if the report does not have it
-    #[arg(long, value_name = "S")]
-    pub(crate) seconds: Option<f64>,
-    /// The number of the table, in the order of the file, if the file has several
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    pub(crate) table: Option<u32>,
-}
-
-#[derive(Debug, clap::Args)]
-#[command(after_help = IMPORT_EXAMPLES)]
-pub(crate) struct ImportArgs {
-    #[command(flatten)]
-    pub(crate) report: ReportArgs,
-    /// The file to write, such as production.json; stdout if not given
-    #[arg(short = 'o', long = "output", value_name = "FILE")]
-    pub(crate) output: Option<PathBuf>,
-    /// Replace FILE if it exists; otherwise that is an error
-    #[arg(long, requires = "output")]
-    pub(crate) replace: bool,
-}
-
-#[derive(Debug, clap::Args)]
-#[command(after_help = EXPLAIN_EXAMPLES)]
-pub(crate) struct ExplainArgs {
-    #[command(flatten)]
-    pub(crate) report: ReportArgs,
-    /// Run the study that the report resembles, and show its waits next to the measured ones
-    #[arg(long)]
-    pub(crate) run: bool,
 }
 
 #[derive(Debug, clap::Args)]
@@ -291,7 +239,7 @@ pub(crate) struct ListArgs {
 #[derive(Debug, clap::Args)]
 #[command(after_help = LIVE_EXAMPLES)]
 pub(crate) struct LiveArgs {
-    /// How long: 30s, 500ms, 2m
+    /// How long: 30s, 500ms, 2min
     #[arg(long = "for", value_name = "TIME", default_value = "10s")]
     pub(crate) length: String,
     /// Observe only the problems of these studies: vmstat, churn, reap, pcp, ipi; all if not given
@@ -317,7 +265,7 @@ pub(crate) struct CalibrateArgs {
     /// The part of this computer that the profile describes
     #[arg(long, value_enum, default_value_t = ProfileOf::Threads)]
     pub(crate) of: ProfileOf,
-    /// The file to write, such as this-computer.toml; stdout if not given
+    /// The file to write, such as this-computer.toml, or a folder for it; stdout if not given
     #[arg(short = 'o', long = "output", value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
     /// Replace FILE if it exists; otherwise that is an error
@@ -392,6 +340,9 @@ pub(crate) struct NewArgs {
     /// Hardware threads of a core; the base's if not given
     #[arg(long, value_name = "N")]
     pub(crate) smt: Option<usize>,
+    /// Memory of a node, such as 256GiB; the base's if not given
+    #[arg(long, value_name = "SIZE", value_parser = |text: &str| Unit::Bytes.parse_count(text))]
+    pub(crate) memory: Option<u64>,
     /// Take CPUs, nodes, caches and threads from that machine's output of `lscpu -J -e` (or `lscpu
     /// -J`); `-` is stdin
     #[arg(long, value_name = "FILE", conflicts_with_all = ["cpus", "nodes", "smt"])]
@@ -404,7 +355,7 @@ pub(crate) struct NewArgs {
     /// A description of the machine
     #[arg(long, value_name = "TEXT")]
     pub(crate) description: Option<String>,
-    /// The file to write, such as epyc192.toml; stdout if not given
+    /// The file to write, such as epyc192.toml, or a folder for it; stdout if not given
     #[arg(short = 'o', long = "output", value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
     /// Replace FILE if it exists; otherwise that is an error
@@ -508,8 +459,8 @@ pub(crate) struct RunArgs {
     /// repeated. `mmscale list policies` shows all
     #[arg(help_heading = ARMS, long = "policy", value_name = "[NAME:]KEY=POLICY,..")]
     pub(crate) policies: Vec<String>,
-    /// Simulate the mechanisms of this version of Linux: 5.10, 5.15, 6.1, 6.12 or 6.18. Policies of
-    /// an arm and of --policy replace them; an arm that is another version is left out
+    /// Simulate the mechanisms of this version of Linux, 5.10 to 6.19 (mmscale list linux).
+    /// Policies of an arm and of --policy replace them; an arm that is another version is left out
     #[arg(help_heading = ARMS, long, value_name = "VERSION")]
     pub(crate) linux: Option<String>,
     /// The simulated machine: a built-in profile, or the path of a profile file
@@ -545,7 +496,8 @@ pub(crate) struct RunArgs {
     /// The form of the output
     #[arg(help_heading = OUTPUT, long, value_enum, default_value_t = RunFormat::Text)]
     pub(crate) format: RunFormat,
-    /// Also write each document to DIR, as text and as JSON
+    /// Also write each document to the folder DIR, as text and as JSON; a name that ends in .json
+    /// is the file of the only document
     #[arg(help_heading = OUTPUT, short = 'o', long = "output", value_name = "DIR")]
     pub(crate) output: Option<PathBuf>,
     /// Replace documents of the same names in DIR; otherwise they are an error

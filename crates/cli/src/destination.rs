@@ -1,6 +1,6 @@
-//! The file to which a profile or a measurement is written.
+//! The place that `-o` names: a file if the path ends in the suffix of one, else a folder.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::anyhow;
 use mmscale_report::{Existing, Folder};
@@ -14,8 +14,8 @@ pub(crate) struct Kind {
     what: &'static str,
     /// The extension of the file name.
     extension: &'static str,
-    /// An example of a file name.
-    example: &'static str,
+    /// The name of the file in a folder.
+    name: &'static str,
     /// A command that uses the file, up to its name.
     use_with: &'static str,
 }
@@ -24,7 +24,7 @@ pub(crate) struct Kind {
 pub(crate) const PROFILE: Kind = Kind {
     what: "profile",
     extension: "toml",
-    example: "this-computer.toml",
+    name: "machine.toml",
     use_with: "mmscale run --profile",
 };
 
@@ -32,7 +32,7 @@ pub(crate) const PROFILE: Kind = Kind {
 pub(crate) const MEASUREMENT: Kind = Kind {
     what: "measurement",
     extension: "json",
-    example: "production.json",
+    name: "production.json",
     use_with: "mmscale compare",
 };
 
@@ -40,7 +40,7 @@ pub(crate) const MEASUREMENT: Kind = Kind {
 pub(crate) const PAGE: Kind = Kind {
     what: "report",
     extension: "html",
-    example: "report.html",
+    name: "report.html",
     use_with: "a browser, or mmscale compare",
 };
 
@@ -48,17 +48,13 @@ pub(crate) const PAGE: Kind = Kind {
 pub(crate) const TRACE: Kind = Kind {
     what: "trace",
     extension: "perfetto-trace",
-    example: "trace.perfetto-trace",
+    name: "trace.perfetto-trace",
     use_with: "https://ui.perfetto.dev, or trace_processor",
 };
 
 /// Folded stacks.
-pub(crate) const FOLDED: Kind = Kind {
-    what: "stacks",
-    extension: "folded",
-    example: "trace.folded",
-    use_with: "flamegraph.pl",
-};
+pub(crate) const FOLDED: Kind =
+    Kind { what: "stacks", extension: "folded", name: "trace.folded", use_with: "flamegraph.pl" };
 
 /// A writable location, checked before the work begins.
 pub(crate) struct Destination {
@@ -70,22 +66,27 @@ pub(crate) struct Destination {
 impl Destination {
     /// Checks whether a file may be written to `path`.
     pub(crate) fn open(path: &Path, existing: Existing, kind: Kind) -> Result<Self, Failure> {
-        let Kind { what, extension, example, .. } = kind;
+        let Kind { what, extension, name, .. } = kind;
         let wrong = |why: String| {
             let path = path.display();
             Failure::Call(anyhow!("cannot write the {what} to `{path}`: {why}"))
         };
-        if path.is_dir() {
-            let why = format!("it is a directory; give a file in it, such as {example}");
-            return Err(wrong(why));
-        }
+        let inside;
+        let path = if is_folder(path) {
+            inside = path.join(name);
+            inside.as_path()
+        } else {
+            path
+        };
         if path.extension().is_none_or(|found| found != extension) {
-            return Err(wrong(format!("the file name of a {what} must end in .{extension}")));
+            return Err(wrong(format!(
+                "the file name of a {what} must end in .{extension}; a name without a suffix is a \
+                 folder, for a file {name} in it"
+            )));
         }
         let name = path.file_name().and_then(|name| name.to_str());
         let name = name.ok_or_else(|| wrong("the file name is not UTF-8".to_owned()))?.to_owned();
-        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-        let folder = Folder::open(parent.unwrap_or(Path::new(".")), existing)?;
+        let folder = Folder::open(&parent(path), existing)?;
         folder.free(&name)?;
         Ok(Self { folder, name, kind })
     }
@@ -97,4 +98,50 @@ impl Destination {
         output::tell(&format!("wrote {path}; use it with: {} {path}", self.kind.use_with));
         output::as_named([&written])
     }
+}
+
+/// Returns whether a path of `-o` names a folder: an existing one, or a name without a suffix.
+pub(crate) fn is_folder(path: &Path) -> bool {
+    path.is_dir() || path.extension().is_none()
+}
+
+fn parent(path: &Path) -> PathBuf {
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    parent.unwrap_or(Path::new(".")).to_owned()
+}
+
+/// The suffixes of the two files of a document.
+const SUFFIXES: [&str; 2] = ["json", "txt"];
+
+/// Returns the file names of a document.
+pub(crate) fn files_of(name: &str) -> [String; 2] {
+    SUFFIXES.map(|suffix| format!("{name}.{suffix}"))
+}
+
+/// Returns the folder of `-o` for documents, if there is one, and their names in it, which are
+/// free. A path that ends in .json or .txt is the file of the only document, whose other file is
+/// next to it.
+pub(crate) fn for_documents(
+    path: Option<&Path>,
+    names: Vec<String>,
+    existing: Existing,
+) -> Result<(Option<Folder>, Vec<String>), Failure> {
+    let Some(path) = path else { return Ok((None, names)) };
+    let suffix = path.extension().and_then(|suffix| suffix.to_str());
+    let is_file = !path.is_dir() && suffix.is_some_and(|suffix| SUFFIXES.contains(&suffix));
+    let stem = path.file_stem().and_then(|stem| stem.to_str()).filter(|_| is_file);
+    let (folder, names) = match (stem, names.len()) {
+        (None, _) => (path.to_owned(), names),
+        (Some(stem), 1) => (parent(path), vec![stem.to_owned()]),
+        (Some(_), documents) => {
+            return Err(Failure::Call(anyhow!(
+                "cannot write {documents} documents to the file `{}`: give -o a folder, a name \
+                 without .json or .txt",
+                path.display()
+            )));
+        }
+    };
+    let folder = Folder::open(&folder, existing)?;
+    names.iter().flat_map(|name| files_of(name)).try_for_each(|file| folder.free(&file))?;
+    Ok((Some(folder), names))
 }

@@ -17,6 +17,7 @@ mod counts;
 mod destination;
 #[cfg(feature = "live")]
 mod doctor;
+mod estimate;
 mod explain;
 mod failure;
 mod fidelity;
@@ -62,9 +63,10 @@ use std::io::IsTerminal;
 use std::path::Path;
 use std::process::ExitCode;
 
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser};
 pub use mmscale_document::Build;
-use mmscale_harness::{Origin, Registry};
+use mmscale_harness::{Origin, Registry, UnknownName};
 
 use args::{Args, Command};
 use failure::Failure;
@@ -84,6 +86,7 @@ pub fn main_of(studies: impl Into<Registry>, program: Build) -> ExitCode {
 fn start(registry: Registry, program: Option<Build>) -> ExitCode {
     let done = match Args::try_parse() {
         Ok(args) => dispatch(registry, origin(program), args.command),
+        Err(wrong) if wrong.kind() == ErrorKind::InvalidSubcommand => Err(unknown_command(&wrong)),
         // A wrong call: clap exits with 2.
         Err(wrong) if wrong.use_stderr() => wrong.exit(),
         // `--help` or `--version`: clap would exit with 0 even if the output could not be written.
@@ -96,6 +99,20 @@ fn start(registry: Registry, program: Option<Build>) -> ExitCode {
             failure.exit_code()
         }
     }
+}
+
+/// Returns the error for a command that does not exist, in the words of other unknown names.
+fn unknown_command(wrong: &clap::Error) -> Failure {
+    let given = match wrong.get(ContextKind::InvalidSubcommand) {
+        Some(ContextValue::String(given)) => given.clone(),
+        _ => String::new(),
+    };
+    let command = Args::command();
+    // Of the commands with commands below them, the one that the call names.
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let above = words.first().and_then(|word| command.find_subcommand(word)).unwrap_or(&command);
+    let names: Vec<&str> = above.get_subcommands().map(clap::Command::get_name).collect();
+    Failure::Call(UnknownName::new("command", &given, names).into())
 }
 
 /// Returns the answer of clap, with colours if it goes to a terminal.

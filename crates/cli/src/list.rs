@@ -2,7 +2,7 @@
 
 use mmscale_document::{Better, ParamValue, Target};
 use mmscale_harness::param::Kind;
-use mmscale_harness::versions::VERSIONS;
+use mmscale_harness::versions::{NEWEST, VERSIONS};
 use mmscale_harness::{
     CallError, Length, MetricSpec, NoStudy, ParamSpec, ProfileSummary, Registry, Study,
     UnknownName, profiles,
@@ -105,7 +105,8 @@ fn overview(registry: Registry, shown: &Shown) -> String {
     }
     lines.push(String::new());
     lines.push("versions of Linux (mmscale list linux), for --linux VERSION".to_owned());
-    lines.push(format!("  {}", VERSIONS.map(|version| version.to_string()).join(", ")));
+    let versions = VERSIONS.map(|version| version.to_string()).join(", ");
+    lines.push(format!("  {versions}, and all between and up to {NEWEST}"));
     let profiles = shown.profiles.iter().flatten().map(|profile| profile.name.as_str());
     let names = profiles.collect::<Vec<_>>().join(", ");
     lines.push(String::new());

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
+use mmscale_harness::Unit;
 use mmscale_live::observe::{Class, Ends, Observation, STUDIES, Verdict, observe};
 use mmscale_report::wrap;
 
@@ -47,18 +48,13 @@ fn studies(names: &[String]) -> Result<Vec<&'static str>, Failure> {
     }
 }
 
-/// Parses `30s`, `500ms`, `2m`, or a number of seconds.
+/// Parses `30s`, `500ms`, `2min`, or a number of seconds.
 pub(crate) fn seconds(text: &str) -> Result<Duration, Failure> {
     const DAY_S: f64 = 86_400.0;
-    let units = [("ms", 1e-3), ("s", 1.0), ("m", 60.0), ("", 1.0)];
-    let found = units.into_iter().find_map(|(unit, scale)| {
-        let number: f64 = text.strip_suffix(unit)?.trim().parse().ok()?;
-        Some(number * scale)
-    });
-    match found {
-        Some(s) if (0.1..=DAY_S).contains(&s) => Ok(Duration::from_secs_f64(s)),
+    match Unit::Seconds.parse_real(text.trim()) {
+        Ok(s) if (0.1..=DAY_S).contains(&s) => Ok(Duration::from_secs_f64(s)),
         _ => Err(Failure::Call(anyhow!(
-            "`{text}` is not a valid time; allowed: 100ms to 1440m, such as 30s"
+            "`{text}` is not a valid time; allowed: 100ms to 1440min, such as 30s"
         ))),
     }
 }

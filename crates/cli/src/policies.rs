@@ -2,7 +2,7 @@
 
 use mmscale_document::Target;
 use mmscale_harness::versions::{
-    GAPS, Gap, HISTORIES, History, Missing, Step, VERSIONS, Version, policies_of,
+    GAPS, Gap, HISTORIES, History, Missing, NEWEST, OLDEST, Step, VERSIONS, Version, policies_of,
 };
 use mmscale_harness::{
     About, ArmId, Length, MECHANISMS, Mechanism, Params, Registry, Study, policies_in,
@@ -36,7 +36,7 @@ fn listed(registry: Registry, mechanism: &'static Mechanism, policy: &'static Ab
     let named: Vec<_> = arms.iter().map(|(study, arm)| format!("{study} {arm}")).collect();
     let more = match &named[..] {
         _ if policy == mechanism.default() => " The default.".to_owned(),
-        [] => " Used by no arm.".to_owned(),
+        [] => format!(" For an arm with it: --policy {}={name}.", mechanism.key),
         named => format!(" Used by: {}.", named.join(", ")),
     };
     let span = History::of(mechanism.key).and_then(|history| history.span(name));
@@ -63,6 +63,7 @@ pub(crate) fn of_linux() -> Vec<String> {
         lines.extend(indented(version.to_string(), &policies_in(version)));
     }
     lines.push("  other mechanisms have their default in all versions".to_owned());
+    lines.push(format!("  any version from {OLDEST} to {NEWEST} has the changes below up to it"));
     lines.push(String::new());
     lines.push("changes, with their sources".to_owned());
     for History { key, first, steps } in HISTORIES {

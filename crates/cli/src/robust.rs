@@ -10,14 +10,15 @@ use mmscale_harness::{
     Profiles, Registry, Request, RobustError, RobustRequest, RunError, fits_host, linux_version,
     plan, robust as analyse, with_costs,
 };
-use mmscale_report::{Folder, json_line, robust_text};
+use mmscale_report::{json_line, robust_text};
 
 use crate::args::{Format, MACHINES, RobustArgs};
+use crate::destination::for_documents;
 use crate::failure::Failure;
 use crate::file_names::stems;
 use crate::interrupt::{self, Grace};
 use crate::output;
-use crate::progress::Many;
+use crate::progress::Analysis;
 use crate::settings::settings;
 
 /// Analyses what the conclusions of studies depend on.
@@ -28,15 +29,10 @@ pub(crate) fn robust(registry: Registry, origin: Origin, args: &RobustArgs) -> R
         .map_err(Failure::Run)?;
     let plans = plan(registry, &request)?;
     fits_host(&plans)?;
-    let open = |path| Folder::open(path, output::existing(args.replace));
-    let folder = args.output.as_deref().map(open).transpose()?;
     let names: Vec<String> =
         stems(&plans).into_iter().map(|name| format!("{name}-robust")).collect();
-    if let Some(folder) = &folder {
-        let mut files =
-            names.iter().flat_map(|name| ["json", "txt"].map(|end| format!("{name}.{end}")));
-        files.try_for_each(|file| folder.free(&file))?;
-    }
+    let (folder, names) =
+        for_documents(args.output.as_deref(), names, output::existing(args.replace))?;
     let cache = if args.no_cache { Cache::none() } else { cache(args.cache.clone()) };
     let move_costs =
         MoveCosts { profile: args.profile.clone(), machines: usize::from(args.machines), cache };
@@ -82,7 +78,7 @@ impl MoveCosts {
         interrupt: &Interrupt,
     ) -> Result<Robustness, Failure> {
         output::tell(&format!("{}: moving the costs of {}", plan.study.name(), plan.profile_name));
-        let progress = Many::begin(plan.study.name().to_owned());
+        let progress = Analysis::begin(plan.study.name().to_owned());
         let told = |finished: usize, all: usize| progress.show(finished, all);
         let profile = profile_of(registry.profiles(), plan, self.profile.as_deref())?;
         let request = RobustRequest {

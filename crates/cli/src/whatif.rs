@@ -1,5 +1,6 @@
 //! `mmscale whatif`.
 
+use std::slice;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -8,15 +9,17 @@ use mmscale_harness::{
     Length, Origin, Plan, ProgressSink, Registry, Scalable, Step, WhatIfRequest, fits_host, plan,
     whatif as analyse,
 };
-use mmscale_report::{Folder, json_line, whatif_text};
+use mmscale_report::{json_line, whatif_text};
 
 use crate::args::{Format, WhatIfArgs};
+use crate::destination::for_documents;
+use crate::estimate::time_left;
 use crate::failure::Failure;
 use crate::file_names::stems;
 use crate::interrupt::{self, Grace};
 use crate::one_arm::Seeds;
 use crate::output;
-use crate::progress::{self, time_left};
+use crate::progress;
 use crate::robust::headlines;
 
 /// Scales one thing after another and shows what each would gain.
@@ -32,22 +35,17 @@ pub(crate) fn whatif(registry: Registry, origin: Origin, args: &WhatIfArgs) -> R
     let mut plans = plan(registry, &request)?;
     plans.iter_mut().for_each(|plan| plan.arms = vec![args.of_arm.of(&plan.arms)]);
     fits_host(&plans)?;
-    let open = |path| Folder::open(path, output::existing(args.replace));
-    let folder = args.output.as_deref().map(open).transpose()?;
     let names: Vec<String> =
         stems(&plans).into_iter().map(|name| format!("{name}-whatif")).collect();
-    if let Some(folder) = &folder {
-        let mut files =
-            names.iter().flat_map(|name| ["json", "txt"].map(|end| format!("{name}.{end}")));
-        files.try_for_each(|file| folder.free(&file))?;
-    }
+    let (folder, names) =
+        for_documents(args.output.as_deref(), names, output::existing(args.replace))?;
     let mut written = Vec::new();
     for (place, (plan, name)) in plans.iter().zip(&names).enumerate() {
         let began = Instant::now();
         let watch = |plan: &Plan, title: &str, Step { at, of }: Step| -> Arc<dyn ProgressSink> {
             let left = of.map_or(String::new(), |of| time_left(began.elapsed(), at - 1, of));
             output::tell(&format!("{title}{left}"));
-            progress::watch(plan, at, of.unwrap_or(1))
+            progress::Call::new(slice::from_ref(plan)).watch(0)
         };
         let metrics = headlines(plan.study.metrics());
         let request = WhatIfRequest { plan, metrics, parts: parts.clone() };

@@ -119,6 +119,42 @@ fn results_come_as_text_and_json() {
     assert_eq!((document.study.as_str(), document.cpus), ("fake", 8));
 }
 
+/// A name has what is not the default, so that calls at several sizes fit into one folder.
+#[test]
+fn calls_that_differ_have_files_of_their_own_in_one_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    for more in ["--cpus 24", "--cpus 96", "--set factor=2", "--hz 250 --linux 6.6", ""] {
+        let output = shell(&format!("$FAKE run fake --quick {more} -o $DIR"), folder.path());
+        assert!(output.status.success(), "{more}: {}", stderr(&output));
+    }
+    let json: Vec<String> =
+        names(folder.path()).into_iter().filter(|name| name.ends_with(".json")).collect();
+    let expected = ["", "-cpus24", "-cpus96", "-factor-2", "-hz250-linux6.6"];
+    let mut expected = expected.map(|what| format!("fake-arm64-72{what}.json"));
+    expected.sort_unstable();
+    assert_eq!(json, expected);
+}
+
+/// `-o` is a file if it ends in the file's suffix, else a folder, with every command.
+#[test]
+fn an_output_is_a_file_by_its_suffix_and_else_a_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = |line: &str| shell(line, folder.path());
+    let done = run("$FAKE run fake --quick -o $DIR/one.json");
+    assert!(done.status.success(), "{}", stderr(&done));
+    assert_eq!(names(folder.path()), ["one.json", "one.txt"]);
+    let two = run("$FAKE run fake --quick --cpus 8,16 -o $DIR/two.json");
+    assert_eq!(two.status.code(), Some(2));
+    let why = "cannot write 2 documents to the file";
+    assert!(stderr(&two).contains(why), "{}", stderr(&two));
+    let page = run("$FAKE report $DIR/one.json -o $DIR/pages");
+    assert!(page.status.success(), "{}", stderr(&page));
+    assert_eq!(names(&folder.path().join("pages")), ["report.html"]);
+    let profile = run("$FAKE profile new --base x86-512 --cpus 32 -o $DIR/pages");
+    assert!(profile.status.success(), "{}", stderr(&profile));
+    assert_eq!(names(&folder.path().join("pages")), ["machine.toml", "report.html"]);
+}
+
 #[test]
 fn a_run_never_overwrites_another_run() {
     let folder = tempfile::tempdir().unwrap();
@@ -158,14 +194,14 @@ fn a_file_that_appears_during_a_run_is_kept_and_so_is_the_result() {
         line.clear();
         assert_ne!(stderr.read_line(&mut line).unwrap(), 0, "it ended by itself");
     }
-    let theirs = folder.path().join("fake-host.json");
+    let theirs = folder.path().join("fake-host-pause_s-0.1.json");
     fs::write(&theirs, "theirs").unwrap();
     let mut rest = String::new();
     stderr.read_to_string(&mut rest).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(1), "{rest}");
-    assert!(rest.contains("fake-host.2.json` in place of"), "{rest}");
+    assert!(rest.contains("fake-host-pause_s-0.1.2.json` in place of"), "{rest}");
     assert_eq!(fs::read_to_string(theirs).unwrap(), "theirs");
-    let ours = fs::read_to_string(folder.path().join("fake-host.2.json")).unwrap();
+    let ours = fs::read_to_string(folder.path().join("fake-host-pause_s-0.1.2.json")).unwrap();
     let document: mmscale_document::Document = serde_json::from_str(&ours).unwrap();
     assert_eq!(document.study, "fake");
 }

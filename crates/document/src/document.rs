@@ -83,6 +83,9 @@ pub struct Document {
     /// bases are part of the build.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub profile_bases: Vec<String>,
+    /// The version of Linux whose mechanisms were chosen with `--linux`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub linux: Option<LinuxRecord>,
     /// Number of CPUs of the machine.
     pub cpus: u32,
     /// How the CPUs are grouped. Simulated machines only.
@@ -128,6 +131,16 @@ impl Document {
     pub fn machine(&self) -> String {
         machine_name(&self.profile, &self.params)
     }
+}
+
+/// A version of Linux whose mechanisms a simulated machine has.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LinuxRecord {
+    /// The version, such as `6.6`.
+    pub version: String,
+    /// The version of the last known change up to it; all versions since then are simulated alike.
+    pub unchanged_since: String,
 }
 
 /// A lock or mechanism of Linux that is not simulated.

@@ -33,8 +33,8 @@ pub use call::{CallRecord, CallRow};
 pub use costs::{COST_OPTION, machine_name};
 pub use critical::{CriticalPath, PathPart};
 pub use document::{
-    ArmRecord, CpuTimeRecord, Document, FailureRecord, GapRecord, Histogram, Host, PerCpu, SCHEMA,
-    Span, Target, schema_json,
+    ArmRecord, CpuTimeRecord, Document, FailureRecord, GapRecord, Histogram, Host, LinuxRecord,
+    PerCpu, SCHEMA, Span, Target, schema_json,
 };
 pub use fingerprint::Fingerprint;
 pub use lock::{LIMITING_SHARE, LockRecord, LockRow};

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use mmscale_document::{
     ArmRecord, Average, Better, Build, CallRecord, Document, FailureRecord, Histogram, Host,
-    LockRecord, LockRow, Metric, ParamValue, PerCpu, SCHEMA, Span, Target, Topology, Value,
-    schema_json,
+    LinuxRecord, LockRecord, LockRow, Metric, ParamValue, PerCpu, SCHEMA, Span, Target, Topology,
+    Value, schema_json,
 };
 use serde_json::json;
 
@@ -63,6 +63,7 @@ fn document() -> Document {
         profile: "arm64-72".into(),
         profile_hash: Some("0123456789abcdef".into()),
         profile_bases: vec!["x86-512".into()],
+        linux: Some(LinuxRecord { version: "6.6".into(), unchanged_since: "6.4".into() }),
         cpus: 72,
         topology: Some(Topology {
             shape: "keep".into(),
@@ -93,6 +94,7 @@ fn the_form_is_the_documented_one() {
         r#""command":["mmscale","run","vmstat"],"#,
         r#""study":"vmstat","on":"sim","profile":"arm64-72","profile_hash":"0123456789abcdef","#,
         r#""profile_bases":["x86-512"],"#,
+        r#""linux":{"version":"6.6","unchanged_since":"6.4"},"#,
         r#""cpus":72,"topology":{"shape":"keep","nodes":1,"node_cpus":72,"cache_cpus":72,"#,
         r#""core_threads":1},"hz":1000,"window_ns":2500000000,"#,
         r#""params":{"burst_pages":4096,"duration_s":2.5,"hotplug":false,"shape":"square"},"#,

@@ -99,7 +99,7 @@ pub use study::{
 pub use timelines::Timelines;
 pub use traced::{Traced, lock_class, trace};
 pub use trails::Trails;
-pub use versions::{linux_version, policies_in, running_kernel};
+pub use versions::{VersionError, linux_version, policies_in, running_kernel};
 pub use whatif::{CallOrRun, FACTORS, Scalable, Step, WhatIfRequest, hold_scale, whatif};
 pub use workload::{
     Env, Locks, Measured, Meter, Metric, Missing, Part, Phases, Run, SAMPLES, SETTLE_NS, Seen,

@@ -17,7 +17,7 @@ pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) ->
 
 /// A name that does not exist.
 #[derive(Debug, Error)]
-#[error("there is no {what} named `{given}`{} ({})", hint(nearest.as_deref()), known(all))]
+#[error("there is no {what} named `{given}`{}", advice(nearest.as_deref(), all))]
 pub struct UnknownName {
     what: &'static str,
     given: String,
@@ -42,12 +42,17 @@ impl UnknownName {
     }
 }
 
-fn hint(nearest: Option<&str>) -> String {
-    nearest.map_or(String::new(), |name| format!("; did you mean `{name}`?"))
-}
+/// Number of names above which a list hides the nearest one.
+const LISTED: usize = 8;
 
-fn known(all: &[String]) -> String {
-    if all.is_empty() { "none exists".to_owned() } else { format!("known: {}", all.join(", ")) }
+/// Returns the nearest name, and all names unless they are many and one is near.
+fn advice(nearest: Option<&str>, all: &[String]) -> String {
+    let hint = nearest.map_or(String::new(), |name| format!("; did you mean `{name}`?"));
+    match all.len() {
+        0 => format!("{hint} (none exists)"),
+        LISTED.. if nearest.is_some() => hint,
+        _ => format!("{hint} (known: {})", all.join(", ")),
+    }
 }
 
 #[cfg(test)]
@@ -69,5 +74,17 @@ mod tests {
             error,
             "there is no arm named `postd`; did you mean `posted`? (known: stock, posted)"
         );
+        let many: Vec<String> = (0..20).map(|n| format!("name{n}")).collect();
+        let of = |given| UnknownName::new("study", given, many.iter().map(String::as_str));
+        assert_eq!(
+            of("nam7").to_string(),
+            "there is no study named `nam7`; did you mean `name7`?",
+            "a list of 20 names would hide it"
+        );
+        assert!(of("xyz").to_string().ends_with(
+            "`xyz` (known: name0, name1, name2, name3, \
+            name4, name5, name6, name7, name8, name9, name10, name11, name12, name13, name14, \
+            name15, name16, name17, name18, name19)"
+        ));
     }
 }

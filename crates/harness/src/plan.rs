@@ -23,7 +23,7 @@ use crate::shape::shaped;
 use crate::study::{ArmId, Checks, Interrupt, Progress, RunContext, Study};
 use crate::timelines::Timelines;
 use crate::trails::Trails;
-use crate::versions::{self, OtherVersion};
+use crate::versions::{self, OtherVersion, VersionError};
 
 /// Quick runs of simulated machines with more CPUs than this have defaults of their own, and one
 /// seed.
@@ -94,6 +94,9 @@ pub enum CallError {
     /// An arm cannot be created from the given policies.
     #[error(transparent)]
     Policy(#[from] PolicyError),
+    /// A version of Linux cannot be simulated.
+    #[error(transparent)]
+    Linux(#[from] VersionError),
     /// A profile cannot be used.
     #[error(transparent)]
     Profile(#[from] ProfileError),
@@ -105,6 +108,13 @@ pub enum CallError {
     Other(String),
 }
 
+/// The CPUs and the timer interrupts of a machine if a call sets neither.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Usual {
+    cpus: usize,
+    hz: u32,
+}
+
 /// The runs behind one document: one study, one machine, one set of parameters.
 #[derive(Clone, Debug)]
 pub struct Plan {
@@ -112,6 +122,8 @@ pub struct Plan {
     pub study: &'static dyn Study,
     /// The machine.
     pub on: Target,
+    /// What the machine has unless the call sets it.
+    pub(crate) usual: Usual,
     /// The profile's name; `host` if the machine is this computer.
     pub profile_name: String,
     /// The simulated machine, with the plan's CPUs and HZ.
@@ -203,6 +215,28 @@ impl Plan {
             ));
         }
         remarks
+    }
+
+    /// Returns the settings of the plan as words for the name of a file, each with whether it
+    /// differs from the default, in the same order for all plans of a study on one machine.
+    pub fn named_settings(&self) -> Vec<(String, bool)> {
+        let Usual { cpus, hz } = self.usual;
+        let linux = self.linux.map_or("linux".to_owned(), |version| format!("linux{version}"));
+        let shape = self.topology.as_ref().map_or("", |topology| topology.shape.as_str());
+        let mut words = vec![
+            (format!("cpus{}", self.cpus), self.cpus != cpus),
+            (format!("hz{}", self.hz), self.hz != hz),
+            (linux, self.linux.is_some()),
+            (shape.to_owned(), !["", Shape::default().name()].contains(&shape)),
+        ];
+        let specs = self.study.params_on(self.on);
+        words.extend(self.shown_params().into_iter().map(|(name, value)| {
+            let spec = specs.iter().find(|spec| spec.name == name);
+            let default = spec.filter(|spec| spec.in_turn().is_empty());
+            let is_default = default.is_some_and(|spec| spec.default(self.length) == value);
+            (format!("{}-{value}", name.trim_start_matches('-')), !is_default)
+        }));
+        words
     }
 
     /// Returns the parameters' defaults in a full run, without parameters that are run in turn.
@@ -327,6 +361,7 @@ fn plan_study(
     let seeds = seeds(request)?;
     let hz = if on == Target::Linux { live_hz(request)? } else { defaults.hz };
     let common = common_params(cpus, hz);
+    let usual = Usual { cpus, hz };
     let mut specs = common.to_vec();
     specs.extend(study.params_on(on).iter().cloned());
     let mut plans = Vec::new();
@@ -355,6 +390,7 @@ fn plan_study(
         plans.push(Plan {
             study,
             on,
+            usual,
             profile_name: profile.as_ref().map_or("host".to_owned(), |p| p.name.clone()),
             profile,
             costs: costs.clone(),

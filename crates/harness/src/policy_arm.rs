@@ -17,6 +17,12 @@ pub struct PolicyArm {
 /// Why an arm cannot be created.
 #[derive(Debug, Error)]
 pub enum PolicyError {
+    /// The name has a character that separates names elsewhere, or that a terminal acts on.
+    #[error(
+        "cannot name an arm `{}`: use letters, digits and -_.+, as in \
+         mine:tick=phased", .0.escape_debug()
+    )]
+    Name(String),
     /// The text is not a list of choices.
     #[error(
         "cannot read --policy `{0}`: use [NAME:]KEY=POLICY[,KEY=POLICY..], as in \
@@ -50,8 +56,13 @@ pub enum PolicyError {
         study: &'static str,
     },
     /// Two `--policy` arms have the same name.
-    #[error("two --policy arms are named `{0}`; give each a name of its own, as in NAME:{0}")]
-    SameName(String),
+    #[error("two --policy arms are named `{name}`; give one another name, as in NAME:{list}")]
+    SameName {
+        /// The name of both arms.
+        name: String,
+        /// The choices of the second one.
+        list: String,
+    },
     /// The live kernel has mechanisms of its own.
     #[error(
         "--policy {arm} cannot be applied to the running kernel, which has mechanisms of its own; \
@@ -86,6 +97,10 @@ impl PolicyArm {
             Some((name, list)) => (Some(word(name)?), list),
             None => (None, text),
         };
+        let is_plain = |c: char| c.is_alphanumeric() || "-_.+".contains(c);
+        if let Some(name) = name.as_ref().filter(|name| !name.chars().all(is_plain)) {
+            return Err(PolicyError::Name(name.clone()));
+        }
         let choices = list.split(',').map(|choice| {
             let (key, value) = choice.split_once('=').ok_or_else(malformed)?;
             Ok((word(key)?, word(value)?))
@@ -99,11 +114,15 @@ impl PolicyArm {
         Ok(arm)
     }
 
-    /// Returns the choices as text, `KEY=VALUE,KEY=VALUE`.
+    /// Returns the choices as given, `KEY=VALUE,KEY=VALUE`.
     fn list(&self) -> String {
+        self.joined(",")
+    }
+    /// Returns the choices with `separator` between them.
+    fn joined(&self, separator: &str) -> String {
         let choices: Vec<_> =
             self.choices.iter().map(|(key, value)| format!("{key}={value}")).collect();
-        choices.join(",")
+        choices.join(separator)
     }
 
     /// Returns `base` with the choices of this arm. `own` are the study's own choices.
@@ -120,40 +139,21 @@ impl PolicyArm {
     }
 
     /// Returns the names of `arms` in a study whose own arms are named `taken`. An arm without a
-    /// given name is named after its only policy, or after its list of choices if it has several or
-    /// if that name is already taken.
+    /// given name is named after its choices, keys included, as several mechanisms have policies of
+    /// the same name. `+` joins them, because commas separate arms in options.
     pub(crate) fn names(
         arms: &[Self],
         study: &'static str,
         taken: &[&str],
     ) -> Result<Vec<String>, PolicyError> {
-        let short: Vec<String> = arms
-            .iter()
-            .map(|arm| match (&arm.name, &arm.choices[..]) {
-                (Some(name), _) => name.clone(),
-                (None, [(_, value)]) => value.clone(),
-                (None, _) => arm.list(),
-            })
-            .collect();
         let mut names: Vec<String> = Vec::new();
-        for (arm, short_name) in arms.iter().zip(&short) {
-            let is_taken = taken.contains(&short_name.as_str());
-            let name = match &arm.name {
-                Some(name) if is_taken => {
-                    return Err(PolicyError::Taken {
-                        arm: arm.to_string(),
-                        name: name.clone(),
-                        study,
-                    });
-                }
-                Some(name) => name.clone(),
-                None => {
-                    let alone = short.iter().filter(|other| *other == short_name).count() == 1;
-                    if alone && !is_taken { short_name.clone() } else { arm.list() }
-                }
-            };
+        for arm in arms {
+            let name = arm.name.clone().unwrap_or_else(|| arm.joined("+"));
+            if taken.contains(&name.as_str()) {
+                return Err(PolicyError::Taken { arm: arm.to_string(), name, study });
+            }
             if names.contains(&name) {
-                return Err(PolicyError::SameName(name));
+                return Err(PolicyError::SameName { name, list: arm.list() });
             }
             names.push(name);
         }
@@ -193,19 +193,16 @@ mod tests {
         for ((text, why), nearest) in refused.into_iter().zip(["tick", "phased", "move"]) {
             let why = why.expect_err("it is unknown");
             assert!(why.starts_with(&format!("--policy {text}: there is no ")), "{why}");
-            assert!(why.contains(&format!("did you mean `{nearest}`? (known: ")), "{why}");
+            assert!(why.contains(&format!("did you mean `{nearest}`?")), "{why}");
         }
     }
 
     #[test]
-    fn an_arm_is_called_by_its_name_its_policy_or_its_list() {
+    fn an_arm_is_called_by_its_name_or_its_list_of_mechanisms_and_policies() {
         let of = |texts: &[&str]| names(texts).expect("they are fine");
-        assert_eq!(of(&["tick=phased", "mine:lru=lazy"]), ["phased", "mine"]);
-        assert_eq!(of(&["tick=phased,lru=lazy"]), ["tick=phased,lru=lazy"]);
-        // The name `posted` is taken by the study's arm; `x` would name two arms of the call.
-        assert_eq!(of(&["tick=posted"]), ["tick=posted"]);
-        assert_eq!(of(&["tick=x", "lru=x"]), ["tick=x", "lru=x"]);
-        assert_eq!(of(&["lazy:tick=phased", "lru=lazy"]), ["lazy", "lru=lazy"]);
+        assert_eq!(of(&["vma-locks=none", "mine:lru=lazy"]), ["vma-locks=none", "mine"]);
+        assert_eq!(of(&["tick=phased,lru=lazy"]), ["tick=phased+lru=lazy"]);
+        assert_eq!(of(&["tick=posted", "lru=posted"]), ["tick=posted", "lru=posted"]);
     }
 
     #[test]
@@ -225,6 +222,11 @@ mod tests {
         for wrong in ["", "tick", "tick=", "=phased", "tick=phased,", ":tick=phased", "a:b:c=d"] {
             let why = PolicyArm::parse(wrong).unwrap_err().to_string();
             assert!(why.starts_with(&format!("cannot read --policy `{wrong}`: ")), "{why}");
+        }
+        for wrong in ["../a:tick=phased", "\x1b[31mN:tick=phased", "a,b:tick=phased"] {
+            let why = PolicyArm::parse(wrong).unwrap_err().to_string();
+            assert!(why.starts_with("cannot name an arm `"), "{why}");
+            assert!(!why.contains('\x1b'), "{why}");
         }
         let why = PolicyArm::parse("tick=phased,tick=posted").unwrap_err().to_string();
         assert!(why.ends_with("`tick` is chosen twice; choose it once"), "{why}");

@@ -2,18 +2,53 @@
 
 use crate::arm::Arm;
 use crate::host::release;
-use crate::names::UnknownName;
+use mmscale_document::LinuxRecord;
 use mmscale_mm::policy::Mechanism;
 pub use mmscale_mm::versions::{
-    GAPS, Gap, HISTORIES, History, Missing, Step, VERSIONS, Version, policies_of,
+    GAPS, Gap, HISTORIES, History, Missing, NEWEST, OLDEST, Step, VERSIONS, Version, policies_of,
+    unchanged_since,
 };
+use thiserror::Error;
+
+/// Why a version of Linux cannot be simulated.
+#[derive(Debug, Error, PartialEq, Eq)]
+pub enum VersionError {
+    /// The text is not a version.
+    #[error("cannot read the Linux version `{0}`: use two numbers, as in 6.12")]
+    Malformed(String),
+    /// There was no such release.
+    #[error("no release is Linux {0}: any release from {OLDEST} to {NEWEST} is allowed")]
+    NoRelease(Version),
+    /// The table of changes begins later.
+    #[error("Linux {0} is older than the known changes: use {OLDEST} to {NEWEST}")]
+    TooOld(Version),
+    /// The table of changes ends before.
+    #[error(
+        "Linux {0} is newer than the known changes: use {OLDEST} to {NEWEST}, or --policy for a \
+         change after {NEWEST}"
+    )]
+    TooNew(Version),
+}
 
 /// Returns the version that a name such as `6.12` chooses for a simulated machine.
-pub fn linux_version(name: &str) -> Result<Version, UnknownName> {
-    let names = VERSIONS.map(|version| version.to_string());
-    let found = VERSIONS.into_iter().zip(&names).find(|(_, known)| *known == name);
-    let unknown = || UnknownName::new("Linux version", name, names.iter().map(String::as_str));
-    found.map(|(version, _)| version).ok_or_else(unknown)
+pub fn linux_version(name: &str) -> Result<Version, VersionError> {
+    let malformed = || VersionError::Malformed(name.to_owned());
+    let is_number = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
+    if !name.split('.').all(is_number) {
+        return Err(malformed());
+    }
+    match Version::of_release(name).ok_or_else(malformed)? {
+        known if known.is_known() => Ok(known),
+        old if old < OLDEST => Err(VersionError::TooOld(old)),
+        new if new > NEWEST => Err(VersionError::TooNew(new)),
+        other => Err(VersionError::NoRelease(other)),
+    }
+}
+
+/// Returns the version of a simulated run, and the last change of the tables that it has.
+pub(crate) fn linux_record(version: Version) -> LinuxRecord {
+    let unchanged_since = unchanged_since(version).to_string();
+    LinuxRecord { version: version.to_string(), unchanged_since }
 }
 
 /// Returns the version of the running kernel; that of the newest known one if this computer does
@@ -76,8 +111,7 @@ pub fn policies_in(version: Version) -> String {
 
 /// Returns the options that choose the policies of `version` for a simulated machine.
 pub fn simulated_as(version: Version) -> String {
-    let older = VERSIONS.into_iter().rev().find(|known| *known <= version);
-    let base = older.unwrap_or(VERSIONS[0]);
+    let base = version.clamp(OLDEST, NEWEST);
     let of_base = |mechanism: &Mechanism| {
         let mut all = policies_of(base);
         all.find(|(of, _)| of.key == mechanism.key).map_or("", |(_, policy)| policy.name)
@@ -94,8 +128,10 @@ pub(crate) fn remark(version: Version) -> String {
     let gaps = gaps.collect::<Vec<_>>().join("; ");
     let gaps = if gaps.is_empty() { String::new() } else { format!(" Not modelled: {gaps}.") };
     format!(
-        "Policies as in Linux {version} ({}), where an arm does not choose others.{gaps}",
-        policies_in(version)
+        "Policies as in Linux {version} ({}), where an arm does not choose others; the last \
+         known change up to it is of {}.{gaps}",
+        policies_in(version),
+        unchanged_since(version)
     )
 }
 
@@ -129,11 +165,24 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_version_is_refused_with_the_list() {
-        assert_eq!(linux_version("6.12").ok(), Some(V6_12));
-        let why = linux_version("6.2").expect_err("it is none").to_string();
-        assert!(why.starts_with("there is no Linux version named `6.2`"), "{why}");
-        assert!(why.ends_with("(known: 5.10, 5.15, 6.1, 6.12, 6.18)"), "{why}");
+    fn every_release_of_the_table_can_be_chosen_and_no_other() {
+        for (name, minor) in [("6.1", 1), ("6.6", 6), ("6.7", 7), ("6.6.58", 6), ("6.19", 19)] {
+            assert_eq!(linux_version(name), Ok(Version::new(6, minor)), "{name}");
+        }
+        let why = |name| linux_version(name).expect_err("it is refused").to_string();
+        assert!(why("5.4").ends_with("older than the known changes: use 5.10 to 6.19"));
+        assert!(why("7.0").starts_with("Linux 7.0 is newer than the known changes: use 5.10"));
+        assert!(why("5.20").starts_with("no release is Linux 5.20: any release from 5.10 to"));
+        for wrong in ["", "6", "six", "6.", "6.12-rc1", "6.x", "-6.1", "6.99999"] {
+            assert!(why(wrong).starts_with("cannot read the Linux version `"), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_record_names_the_last_change_that_a_version_has() {
+        let record = linux_record(Version::new(6, 6));
+        assert_eq!((&*record.version, &*record.unchanged_since), ("6.6", "6.4"));
+        assert!(remark(Version::new(6, 6)).contains("up to it is of 6.4"));
     }
 
     #[test]
@@ -170,13 +219,9 @@ mod tests {
              simulated runs with --linux 6.18"
         );
         assert!(of("6.12.63+deb12").ends_with(" with --linux 6.12"));
-        let newer = of("7.0.1");
-        assert!(newer.ends_with(" --linux 6.18 --policy bulk=stock"), "{newer}");
-        let between = of("6.16.0");
-        assert!(
-            between.ends_with(" --linux 6.12 --policy broadcast=stock,unmap=stock"),
-            "{between}"
-        );
+        assert!(of("7.0.1").ends_with(" --linux 6.19"));
+        assert!(of("6.16.0").ends_with(" --linux 6.16"));
+        assert!(of("5.4.0").ends_with(" --linux 5.10"));
         assert!(of("5.4.0").contains("high=batches"));
     }
 

@@ -13,7 +13,7 @@ use serde::Serialize;
 use thiserror::Error;
 
 use mmscale_harness::{
-    CallError, Interrupt, Length, Plan, Registry, Request, RunError, plan, run_alone,
+    CallError, Interrupt, Length, ParamError, Plan, Registry, Request, RunError, plan, run_alone,
 };
 use mmscale_stats::{Scale, paired};
 
@@ -137,7 +137,13 @@ pub fn prepare(
         if !sysctl {
             request.settings.add(&question.key, value)?;
         }
-        let mut plans = plan(registry, &request)?;
+        let mut plans = plan(registry, &request).map_err(|why| match why {
+            CallError::Param(why @ ParamError::Unknown(_)) => CallError::Other(format!(
+                "{why}; --ab compares settings of the kernel too, by their names with a point, as \
+                 in vm.stat_interval=1,10"
+            )),
+            why => why,
+        })?;
         let one = (plans.len() == 1).then(|| plans.remove(0)).ok_or_else(|| {
             let what = "--ab compares runs of one study with one set of parameters: name one \
                         study, and select one of its workloads or layouts by --set";

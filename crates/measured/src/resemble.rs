@@ -207,8 +207,10 @@ fn of_stack(stack: &Stack, prose: &Prose) -> Option<Item> {
     }
     let kind = kind_of(&stack.path);
     let class = class_of(&path, kind);
-    // A chain in a sentence may end before the function that takes the lock.
-    let known = Problem::of(class, &path).is_some() && stack.share.is_none();
+    // A chain in a sentence may end before the function that takes the lock, and so does a list of
+    // functions.
+    let is_part = stack.share.is_none() || stack.path.len() == 1;
+    let known = Problem::of(class, &path).is_some() && is_part;
     if !known && !inner.take(2).any(takes_lock) {
         return None;
     }

@@ -35,6 +35,10 @@ impl Version {
     pub const fn new(major: u16, minor: u16) -> Self {
         Self { major, minor }
     }
+    /// Returns whether a release had this number, from [`OLDEST`] to [`NEWEST`].
+    pub fn is_known(self) -> bool {
+        (OLDEST..=NEWEST).contains(&self) && self.minor <= LAST_MINOR
+    }
     /// Returns the version at the start of a release string such as `6.18.44-rt`; `None` if the
     /// string does not start with two numbers.
     pub fn of_release(release: &str) -> Option<Self> {
@@ -45,8 +49,18 @@ impl Version {
     }
 }
 
-/// The versions that can be chosen for a simulated machine.
-pub const VERSIONS: [Version; 5] = [v(5, 10), v(5, 15), v(6, 1), v(6, 12), v(6, 18)];
+/// The versions that lists show, most of which have long-term support. All versions from [`OLDEST`]
+/// to [`NEWEST`] can be chosen for a simulated machine.
+pub const VERSIONS: [Version; 6] = [v(5, 10), v(5, 15), v(6, 1), v(6, 6), v(6, 12), v(6, 18)];
+
+/// The oldest version whose changes the tables below have.
+pub const OLDEST: Version = VERSIONS[0];
+
+/// The newest version whose changes the tables below have.
+pub const NEWEST: Version = v(6, 19);
+
+/// The last minor version of the major versions between [`OLDEST`] and [`NEWEST`]: 5.19 and 6.19.
+const LAST_MINOR: u16 = 19;
 
 const fn v(major: u16, minor: u16) -> Version {
     Version::new(major, minor)
@@ -180,6 +194,14 @@ impl History {
     }
 }
 
+/// Returns the version of the last change of the tables that `version` has: all versions since then
+/// are simulated alike. [`OLDEST`] if it has none.
+pub fn unchanged_since(version: Version) -> Version {
+    let steps = HISTORIES.iter().flat_map(|history| history.steps).map(|step| step.since);
+    let changes = steps.chain(GAPS.iter().map(|gap| gap.at));
+    changes.filter(|change| *change <= version).max().map_or(OLDEST, |last| last.max(OLDEST))
+}
+
 /// Returns the policy of every mechanism in `version`, in the order of [`MECHANISMS`].
 pub fn policies_of(
     version: Version,
@@ -273,11 +295,33 @@ mod tests {
              rwsem=readers-spin",
             "5.15 high=watermark,bulk=whole,broadcast=none,unmap=drain,vma-locks=none",
             "6.1 high=watermark,bulk=whole,broadcast=none,unmap=drain,vma-locks=none",
+            "6.6 high=watermark,bulk=whole,broadcast=none,unmap=drain,vma-locks=faults",
             "6.12 bulk=whole,broadcast=none,unmap=drain,vma-locks=faults",
             "6.18 bulk=whole,exit=posted",
         ];
         assert_eq!(all, expected);
-        assert_eq!(set(v(6, 19)), "exit=posted");
+        assert_eq!(set(NEWEST), "exit=posted");
+    }
+
+    /// A page cache's `high` adapts since 6.7, and faults take VMA locks since 6.4.
+    #[test]
+    fn a_version_between_two_of_the_list_has_the_changes_up_to_it() {
+        for (version, same, since) in [
+            (v(6, 2), v(6, 1), v(6, 1)),
+            (v(6, 6), v(6, 4), v(6, 4)),
+            (v(6, 8), v(6, 7), v(6, 7)),
+            (v(6, 11), v(6, 9), v(6, 9)),
+            (v(5, 10), v(5, 10), v(5, 10)),
+        ] {
+            assert_eq!(set(version), set(same), "{version}");
+            assert_eq!(unchanged_since(version), since, "{version}");
+            assert!(version.is_known(), "{version}");
+        }
+        let high = |version| History::of("high").expect("it changed").policy(version);
+        assert_eq!([v(6, 1), v(6, 6), v(6, 7)].map(high), ["watermark", "watermark", "stock"]);
+        for unknown in [v(5, 9), v(5, 20), v(6, 20), v(7, 0)] {
+            assert!(!unknown.is_known(), "{unknown}");
+        }
     }
 
     #[test]
@@ -292,6 +336,7 @@ mod tests {
             }
             assert!(steps.is_sorted_by(|a, b| a.since < b.since), "{key}");
             assert!(steps.iter().all(|step| !step.source.is_empty()), "{key}");
+            assert!(steps.iter().all(|step| step.since <= NEWEST), "{key}: NEWEST is older");
         }
     }
 
@@ -318,6 +363,7 @@ mod tests {
     #[test]
     fn a_gap_is_of_the_versions_on_its_side() {
         let gaps = |version| GAPS.iter().filter(|gap| gap.is_of(version)).count();
-        assert_eq!(VERSIONS.map(gaps), [4, 3, 2, 0, 1]);
+        assert_eq!(VERSIONS.map(gaps), [4, 3, 2, 2, 0, 1]);
+        assert!(GAPS.iter().all(|gap| gap.at <= NEWEST));
     }
 }

@@ -13,7 +13,7 @@ pub(crate) fn holder(row: &BlameRecord, depth: usize) -> String {
         Doing::MissNode => format!("lines of its node in {path}"),
         Doing::MissRemote => format!("lines of another node in {path}"),
         Doing::MissMemory => format!("lines from memory in {path}"),
-        Doing::Handover => "handover from CPU to CPU".to_owned(),
+        Doing::Handover => "handoff from CPU to CPU".to_owned(),
         Doing::Stolen => format!("time stolen from {path}"),
         Doing::Unseen => "a holder that was not seen".to_owned(),
         Doing::Handler => format!("a foreign interrupt in {path}"),

@@ -73,6 +73,7 @@ fn saved(file: &str, factor: f64) -> Saved {
         profile: "arm64-72".into(),
         profile_hash: Some("0123456789abcdef".into()),
         profile_bases: vec![],
+        linux: None,
         cpus: 72,
         topology: None,
         hz: 1000,

@@ -90,6 +90,7 @@ fn document(cpus: u32, text: &str) -> Document {
         profile: text.into(),
         profile_hash: None,
         profile_bases: vec![],
+        linux: None,
         cpus,
         topology: None,
         hz: 1000,

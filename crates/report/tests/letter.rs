@@ -81,6 +81,7 @@ fn document(study: &str, cpus: u32) -> Document {
         profile: "x86-512".into(),
         profile_hash: Some("0123456789abcdef".into()),
         profile_bases: vec![],
+        linux: None,
         cpus,
         topology: None,
         hz: 1000,

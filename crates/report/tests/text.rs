@@ -93,6 +93,7 @@ fn document(arms: Vec<ArmRecord>) -> Document {
         profile: "arm64-72".into(),
         profile_hash: Some("0123456789abcdef".into()),
         profile_bases: vec![],
+        linux: None,
         cpus: 72,
         topology: Some(Topology {
             shape: "keep".into(),
@@ -399,6 +400,13 @@ fn groups_of_cpus_that_are_not_the_profiles_are_said() {
                   itself, which has 2 nodes, 2 threads a core and last-level caches of 16 CPUs \
                   (--shape flat)";
     assert!(flat.lines().any(|line| line == groups), "{flat}");
+    // Only what differs is said.
+    let one_node = Topology { shape: "fill".into(), profile: own, ..like(1, 256, 16, 2) };
+    let one_node = shaped(24, one_node);
+    assert!(one_node.contains("itself, which has 2 nodes (--shape fill)"), "{one_node}");
+    let small_caches = shaped(16, Topology { profile: own, ..like(2, 8, 8, 2) });
+    let said = "itself, which has last-level caches of 16 CPUs (--shape keep)";
+    assert!(small_caches.contains(said), "{small_caches}");
     let fill = |cpus, nodes| shaped(cpus, like(nodes, 256, 16, 2));
     assert!(fill(95, 1).contains("95 of the 256 CPUs of 1 node"), "{}", fill(95, 1));
     let two = fill(300, 2);

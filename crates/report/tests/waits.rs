@@ -83,6 +83,7 @@ fn run() -> Document {
         profile: "x86-32".into(),
         profile_hash: None,
         profile_bases: vec![],
+        linux: None,
         cpus: 32,
         topology: None,
         hz: 1000,

@@ -1,5 +1,7 @@
 //! The syntax tree of a script.
 
+use mmscale_system::PAGE_BYTES;
+
 /// A place in the text, in bytes from its beginning.
 pub(crate) type At = usize;
 
@@ -225,4 +227,24 @@ pub enum Unit {
     Bytes,
     /// A unit of time; the value is in ns.
     Time,
+}
+
+impl Unit {
+    /// Returns the meaning of the text after a number: a factor to bytes or ns, and the kind of
+    /// unit. `None` if there is no such unit.
+    pub fn of_suffix(text: &str) -> Option<(u64, Self)> {
+        Some(match text {
+            "" => (1, Self::One),
+            "pages" | "page" => (PAGE_BYTES, Self::Pages),
+            "B" => (1, Self::Bytes),
+            "KiB" => (1 << 10, Self::Bytes),
+            "MiB" => (1 << 20, Self::Bytes),
+            "GiB" => (1 << 30, Self::Bytes),
+            "ns" => (1, Self::Time),
+            "us" => (1_000, Self::Time),
+            "ms" => (1_000_000, Self::Time),
+            "s" => (1_000_000_000, Self::Time),
+            _ => return None,
+        })
+    }
 }

@@ -5,7 +5,6 @@ use crate::ast::{
     ParamItem, Placing, Statement, Task, TaskKind, Tree, Unary, Unit, What, WindowItem,
 };
 use crate::error::{Wrong, nearest, wrong};
-use mmscale_system::PAGE_BYTES;
 use pest::Parser as _;
 use pest::error::{ErrorVariant, InputLocation};
 use pest::iterators::Pair;
@@ -259,18 +258,7 @@ fn literal(node: Node<'_>) -> Parsed<Literal> {
     let mut parts = node.into_inner();
     let number = parts.next().map_or("", |number| number.as_str()).replace('_', "");
     let unit = parts.next().map_or("", |unit| unit.as_str());
-    let (factor, unit) = match unit {
-        "pages" | "page" => (PAGE_BYTES, Unit::Pages),
-        "B" => (1, Unit::Bytes),
-        "KiB" => (1 << 10, Unit::Bytes),
-        "MiB" => (1 << 20, Unit::Bytes),
-        "GiB" => (1 << 30, Unit::Bytes),
-        "ns" => (1, Unit::Time),
-        "us" => (1_000, Unit::Time),
-        "ms" => (1_000_000, Unit::Time),
-        "s" => (1_000_000_000, Unit::Time),
-        _ => (1, Unit::One),
-    };
+    let (factor, unit) = Unit::of_suffix(unit).unwrap_or((1, Unit::One));
     match scaled(&number, factor) {
         Some(value) => Ok(Literal { at, value, unit }),
         None => wrong(at, "this number is too large, or not a whole number of its smallest unit"),

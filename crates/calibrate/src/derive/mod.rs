@@ -33,6 +33,14 @@ pub enum DeriveError {
         /// The problem, with advice.
         why: String,
     },
+    /// The memory of a node has no whole number of pages.
+    #[error("a node cannot have {bytes} bytes of memory: its pages have {page} bytes")]
+    Memory {
+        /// The memory of a node.
+        bytes: u64,
+        /// The size of a page of the base.
+        page: u32,
+    },
     /// The base and the given numbers do not form a valid profile.
     #[error(transparent)]
     Profile(#[from] ProfileError),
@@ -71,6 +79,8 @@ pub struct Known {
     pub description: Option<String>,
     /// The CPU topology. Values that neither this nor `lscpu` provides are inherited.
     pub groups: Groups,
+    /// Memory of a node, in bytes; that of the base if it is not known.
+    pub node_bytes: Option<u64>,
     /// The output of `lscpu -J -e` or `lscpu -J`.
     pub lscpu: Option<Text>,
     /// A matrix of core-to-core latencies.
@@ -102,7 +112,17 @@ pub fn derive(known: &Known) -> Result<Derived, DeriveError> {
         topology: topology(groups, &source),
         ..ProfileFile::default()
     };
-    let topology = known.profiles.resolve("new", &file)?.topology;
+    let inherited = known.profiles.resolve("new", &file)?;
+    let topology = inherited.topology;
+    if let Some(bytes) = known.node_bytes {
+        let page = inherited.page_bytes;
+        if !bytes.is_multiple_of(u64::from(page)) {
+            return Err(DeriveError::Memory { bytes, page });
+        }
+        let pages = (bytes / u64::from(page)) as f64;
+        file.memory = [("node_pages".to_owned(), exactly(pages, &source))].into();
+        known.profiles.resolve("new", &file)?;
+    }
     file.description = known.description.clone().unwrap_or_else(|| {
         let model = said.as_ref().and_then(|said| said.model.as_deref());
         describe(&topology, model)
@@ -122,12 +142,14 @@ pub fn derive(known: &Known) -> Result<Derived, DeriveError> {
 fn topology(groups: Groups, source: &str) -> Section {
     let Groups { cpus, nodes, cluster, smt } = groups;
     let keys = [("cpus", cpus), ("nodes", nodes), ("cluster", cluster), ("smt", smt)];
-    let number = |count: usize| {
-        let value = count as f64;
-        Number { value, range: [value, value], source: source.to_owned() }
-    };
+    let number = |count: usize| exactly(count as f64, source);
     let known = keys.into_iter().filter_map(|(key, count)| Some((key.to_owned(), number(count?))));
     known.collect()
+}
+
+/// Returns a number that is known exactly.
+fn exactly(value: f64, source: &str) -> Number {
+    Number { value, range: [value, value], source: source.to_owned() }
 }
 
 /// Describes the machine in words.

@@ -42,8 +42,8 @@ pub(crate) struct RobustArgs {
     /// repeated
     #[arg(help_heading = ARMS, long = "policy", value_name = "[NAME:]KEY=POLICY,..")]
     pub(crate) policies: Vec<String>,
-    /// Simulate the mechanisms of this version of Linux: 5.10, 5.15, 6.1, 6.12 or 6.18. Policies of
-    /// an arm and of --policy replace them; an arm that is another version is left out
+    /// Simulate the mechanisms of this version of Linux, 5.10 to 6.19 (mmscale list linux).
+    /// Policies of an arm and of --policy replace them; an arm that is another version is left out
     #[arg(help_heading = ARMS, long, value_name = "VERSION")]
     pub(crate) linux: Option<String>,
     /// Set a parameter of the study; several values (key=8,16) make an analysis each
@@ -79,7 +79,8 @@ pub(crate) struct RobustArgs {
     /// The form of the output
     #[arg(help_heading = OUTPUT, long, value_enum, default_value_t = Format::Text)]
     pub(crate) format: Format,
-    /// Also write each analysis to DIR, as text and as JSON
+    /// Also write each analysis to the folder DIR, as text and as JSON; a name that ends in .json
+    /// is the file of the only analysis
     #[arg(help_heading = OUTPUT, short = 'o', long = "output", value_name = "DIR")]
     pub(crate) output: Option<PathBuf>,
     /// Replace files of the same names in DIR; otherwise they are an error
@@ -133,7 +134,8 @@ pub(crate) struct WhatIfArgs {
     /// The form of the output
     #[arg(help_heading = OUTPUT, long, value_enum, default_value_t = Format::Text)]
     pub(crate) format: Format,
-    /// Also write each analysis to DIR, as text and as JSON
+    /// Also write each analysis to the folder DIR, as text and as JSON; a name that ends in .json
+    /// is the file of the only analysis
     #[arg(help_heading = OUTPUT, short = 'o', long = "output", value_name = "DIR")]
     pub(crate) output: Option<PathBuf>,
     /// Replace files of the same names in DIR; otherwise they are an error

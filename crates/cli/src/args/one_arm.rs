@@ -32,7 +32,7 @@ pub(crate) struct OneArm {
         conflicts_with = "arm"
     )]
     pub(crate) policies: Vec<String>,
-    /// Simulate the mechanisms of this version of Linux: 5.10, 5.15, 6.1, 6.12 or 6.18
+    /// Simulate the mechanisms of this version of Linux, 5.10 to 6.19 (mmscale list linux)
     #[arg(help_heading = ARMS, long, value_name = "VERSION")]
     pub(crate) linux: Option<String>,
     /// Set a parameter of the study

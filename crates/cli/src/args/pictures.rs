@@ -16,7 +16,7 @@ pub(crate) struct PageArgs {
     /// Documents that `mmscale run -o` or `mmscale robust -o` wrote, and folders of them
     #[arg(value_name = "FILE|DIR", required = true)]
     pub(crate) paths: Vec<PathBuf>,
-    /// The file to write
+    /// The file to write, or a folder for report.html
     #[arg(short = 'o', long = "output", value_name = "FILE", default_value = "report.html")]
     pub(crate) output: PathBuf,
     /// Replace FILE if it exists; otherwise that is an error
@@ -53,7 +53,7 @@ pub(crate) struct TraceArgs {
     /// A shorter run
     #[arg(help_heading = SIZE, long)]
     pub(crate) quick: bool,
-    /// The file of the trace
+    /// The file of the trace, or a folder for trace.perfetto-trace
     #[arg(
         help_heading = OUTPUT,
         short = 'o',

@@ -35,8 +35,9 @@ pub(super) fn run(
         .map_err(Failure::Run)?;
     let plans = plan(registry, &request(case, recipe, origin.clone())?)?;
     fits_host(&plans)?;
+    let call = progress::Call::new(&plans);
     for (place, plan) in plans.iter().enumerate() {
-        let sink = progress::watch(plan, place + 1, plans.len());
+        let sink = call.watch(place);
         let document = execute(plan, &interrupt, &sink);
         drop(sink);
         let document = document.map_err(|why| Failure::Run(why.into()))?;

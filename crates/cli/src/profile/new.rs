@@ -9,7 +9,7 @@ use mmscale_calibrate::Profiles;
 use mmscale_calibrate::derive::{self, DeriveError, Groups, Known, Text};
 
 use crate::args::NewArgs;
-use crate::destination::{Destination, PROFILE};
+use crate::destination::{Destination, PROFILE, is_folder};
 use crate::failure::Failure;
 use crate::output;
 
@@ -27,6 +27,7 @@ pub(super) fn new(profiles: Profiles, args: &NewArgs) -> Result<(), Failure> {
         base: base(args)?,
         description: args.description.clone(),
         groups: Groups { cpus: args.cpus, nodes: args.nodes, cluster: args.cluster, smt: args.smt },
+        node_bytes: args.memory,
         lscpu: args.lscpu.as_deref().map(text).transpose()?,
         latencies: args.latencies.as_deref().map(text).transpose()?,
     };
@@ -42,8 +43,9 @@ pub(super) fn new(profiles: Profiles, args: &NewArgs) -> Result<(), Failure> {
 /// Returns the base as the file names it. A relative path is relative to the folder of the file, so
 /// a path from the current folder is made absolute if the file is written elsewhere.
 fn base(args: &NewArgs) -> Result<String, Failure> {
-    let folder = args.output.as_deref().and_then(Path::parent);
-    let elsewhere = folder.is_some_and(|folder| !folder.as_os_str().is_empty());
+    let elsewhere = args.output.as_deref().is_some_and(|path| {
+        is_folder(path) || path.parent().is_some_and(|folder| !folder.as_os_str().is_empty())
+    });
     let path = args.base.contains('/') || args.base.ends_with(".toml");
     if !(elsewhere && path) {
         return Ok(args.base.clone());

@@ -8,9 +8,9 @@ use mmscale_harness::{
     CallError, Checks, Interrupt, Length, Origin, Plan, PolicyArm, Registry, Request, execute_each,
     fits_host, hold_scale, linux_version, plan,
 };
-use mmscale_report::Folder;
 
 use crate::args::{self, Format, Machine, RunArgs, RunFormat};
+use crate::destination::{files_of, for_documents};
 use crate::failure::Failure;
 use crate::file_names::stems;
 use crate::interrupt::{self, Grace};
@@ -19,7 +19,7 @@ use crate::output;
 use crate::progress;
 use crate::robust::MoveCosts;
 use crate::settings::settings;
-use results::{Results, files_of, robust_name};
+use results::{Results, robust_name};
 
 /// Runs studies. Each document is written as soon as it is complete.
 pub(crate) fn run(registry: Registry, origin: Origin, args: &RunArgs) -> Result<(), Failure> {
@@ -42,10 +42,15 @@ pub(crate) fn run(registry: Registry, origin: Origin, args: &RunArgs) -> Result<
         return Err(Failure::Call(anyhow::anyhow!(what)));
     }
     let robust = Robust::of(registry, args, &request, &plans)?;
-    let names = stems(&plans);
-    let folder = destination(args, &names)?;
+    let existing = output::existing(args.replace);
+    let (folder, names) = for_documents(args.output.as_deref(), stems(&plans), existing)?;
+    if let Some(folder) = folder.as_ref().filter(|_| args.robust) {
+        let mut files = names.iter().flat_map(|name| files_of(&robust_name(name)));
+        files.try_for_each(|file| folder.free(&file))?;
+    }
     clear_kernel(&plans);
-    let watch = |place: usize| progress::watch(&plans[place], place + 1, plans.len());
+    let call = progress::Call::new(&plans);
+    let watch = |place: usize| call.watch(place);
     let mut results = Results::new(args, &plans, names, folder);
     let ended = execute_each(&plans, &interrupt, &watch, |place, result| {
         let analyse = || robust.as_ref().map(|robust| robust.analyse(place, &interrupt));
@@ -60,16 +65,6 @@ fn clear_kernel(plans: &[Plan]) {
         kernel::clear();
         kernel::tell();
     }
-}
-
-/// Returns the folder for the files of a call, which are checked before it starts.
-fn destination(args: &RunArgs, names: &[String]) -> Result<Option<Folder>, Failure> {
-    let open = |path| Folder::open(path, output::existing(args.replace));
-    let Some(folder) = args.output.as_deref().map(open).transpose()? else { return Ok(None) };
-    let analyses = names.iter().filter(|_| args.robust).map(|name| robust_name(name));
-    let mut files = names.iter().cloned().chain(analyses).flat_map(|name| files_of(&name));
-    files.try_for_each(|file| folder.free(&file))?;
-    Ok(Some(folder))
 }
 
 /// Returns the form of the output of an option that has no tables.

@@ -11,6 +11,7 @@ use mmscale_report::{
 use serde::Serialize;
 
 use crate::args::{RunArgs, RunFormat};
+use crate::destination::files_of;
 use crate::failure::Failure;
 use crate::interrupt;
 use crate::output::{self, Reader};
@@ -221,11 +222,6 @@ fn write_files(
 /// Returns the name of an analysis next to the document of a run.
 pub(super) fn robust_name(name: &str) -> String {
     format!("{name}-robust")
-}
-
-/// Returns the file names of a document.
-pub(super) fn files_of(name: &str) -> [String; 2] {
-    [format!("{name}.json"), format!("{name}.txt")]
 }
 
 /// Converts a failure, with the number of documents that are already complete.

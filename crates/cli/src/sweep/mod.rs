@@ -10,11 +10,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use anyhow::{Context, anyhow};
-use indicatif::{ProgressBar, ProgressStyle};
 use mmscale_document::Document;
-use mmscale_harness::{
-    Interrupt, Origin, ProgressSink, Registry, RunError, RunEvent, execute, gathered,
-};
+use mmscale_harness::{Interrupt, Origin, ProgressSink, Registry, RunError, execute, gathered};
 use mmscale_report::{CSV_HEAD, Existing, Folder, Notes, brief, csv_rows, json_line, sweep_text};
 use serde_json::json;
 
@@ -22,6 +19,7 @@ use crate::args::{Format, SweepArgs};
 use crate::failure::Failure;
 use crate::interrupt::{self, Grace};
 use crate::output;
+use crate::progress::Many;
 use spec::{Spec, call};
 use store::Store;
 use tasks::{Task, tasks};
@@ -70,25 +68,23 @@ fn one(tasks: &[Task], key: &str, store: &Store, interrupt: &Interrupt) -> Resul
             task.key
         )));
     }
-    let executed = store.once(key, || run(task, interrupt))?;
+    let progress = Many::new([1.0]);
+    let executed = store.once(key, || run(task, interrupt, &progress.of_run(0)))?;
     output::print(&format!("{}\n", json!({"key": key, "executed": executed})))
 }
 
-fn run(task: &Task, interrupt: &Interrupt) -> Result<Document, Failure> {
-    let sink: Arc<dyn ProgressSink> = Arc::new(Silent);
+fn run(
+    task: &Task,
+    interrupt: &Interrupt,
+    sink: &Arc<dyn ProgressSink>,
+) -> Result<Document, Failure> {
     let plan = task.plan.single(task.arm, task.seed);
-    execute(&plan, interrupt, &sink).map_err(|why| match why {
+    execute(&plan, interrupt, sink).map_err(|why| match why {
         RunError::Interrupted { .. } => Failure::Run(anyhow!(
             "interrupted; finished runs are kept, and the same call continues"
         )),
         why => Failure::Run(why.into()),
     })
-}
-
-struct Silent;
-
-impl ProgressSink for Silent {
-    fn event(&self, _: RunEvent) {}
 }
 
 /// Executes all runs that are not finished, several at a time, and returns why some failed.
@@ -101,19 +97,18 @@ fn all(
     let left: Vec<&Task> = tasks.iter().filter(|task| !store.has(&task.key)).collect();
     let kept = tasks.len() - left.len();
     output::tell(&format!("{} runs, {kept} of them finished before", tasks.len()));
-    let bar = ProgressBar::new(left.len() as u64);
-    let style = ProgressStyle::with_template("[{wide_bar}] {pos}/{len} runs {elapsed} (eta {eta})");
-    bar.set_style(style.expect("the template is well-formed"));
-    let (queue, lost) = (Mutex::new(left.into_iter()), Mutex::new(vec![]));
+    let progress = Many::new(left.iter().map(|task| task.plan.cpus as f64));
+    let (queue, lost) = (Mutex::new(left.into_iter().enumerate()), Mutex::new(vec![]));
     let worker = || {
         while !interrupt.is_set() {
             // A poisoned lock still protects a consistent queue, because each change is one step.
             let next = queue.lock().unwrap_or_else(PoisonError::into_inner).next();
-            let Some(task) = next else { break };
-            if let Err(why) = store.once(&task.key, || run(task, interrupt)) {
+            let Some((place, task)) = next else { break };
+            let sink = progress.of_run(place);
+            if let Err(why) = store.once(&task.key, || run(task, interrupt, &sink)) {
                 lost.lock().unwrap_or_else(PoisonError::into_inner).push(why.to_string());
             }
-            bar.inc(1);
+            progress.ended(place);
         }
     };
     let here = thread::available_parallelism().map_or(1, usize::from);
@@ -122,7 +117,7 @@ fn all(
         (1..jobs).for_each(|_| _ = scope.spawn(worker));
         worker();
     });
-    bar.finish_and_clear();
+    progress.end();
     if interrupt.is_set() {
         let finished = tasks.iter().filter(|task| store.has(&task.key)).count();
         return Err(Failure::Run(anyhow!(

@@ -1,7 +1,11 @@
-//! Numbers with units.
+//! Numbers with units. The units are those of scripts; times may be given in minutes, too, and
+//! numbers with `k`, `M` or `G`.
 
-/// The unit of a parameter. Times may be given with another unit of time (`10ms`), amounts with
-/// `k`, `M` or `G`.
+use mmscale_script::Unit as Written;
+use mmscale_system::PAGE_BYTES;
+
+/// The unit of a parameter. Times may be given with another unit of time (`10ms`), pages and bytes
+/// with a unit of size (`4MiB`), amounts with `k`, `M` or `G`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Unit {
     /// A plain number; `k`, `M` and `G` are 10^3, 10^6 and 10^9.
@@ -41,54 +45,60 @@ impl Unit {
         match self {
             Self::Ns | Self::Ms | Self::Seconds => "ns, us, ms, s or min",
             Self::One => "k, M or G",
-            Self::Pages | Self::Bytes => "k, M or G (powers of 1024)",
+            Self::Pages | Self::Bytes => "pages, B, KiB, MiB, GiB, or k, M or G (powers of 1024)",
         }
     }
 
     /// Returns the factor of a suffix, as numerator and denominator.
     fn factor(self, suffix: &str) -> Option<(u64, u64)> {
-        let (per_unit, time) = match self {
-            Self::Ns => (1, true),
-            Self::Ms => (1_000_000, true),
-            Self::Seconds => (1_000_000_000, true),
-            Self::One | Self::Pages | Self::Bytes => (1, false),
-        };
         let kilo: u64 = if self == Self::One { 1000 } else { 1024 };
-        let factor = match (suffix, time) {
-            ("", _) => return Some((1, 1)),
-            ("ns", true) => 1,
-            ("us" | "µs", true) => 1_000,
-            ("ms", true) => 1_000_000,
-            ("s", true) => 1_000_000_000,
-            ("min", true) => 60_000_000_000,
-            ("k" | "K", false) => kilo,
-            ("m" | "M", false) => kilo * kilo,
-            ("g" | "G", false) => kilo * kilo * kilo,
-            _ => return None,
+        let (per_unit, kind) = match self {
+            Self::Ns => (1, Written::Time),
+            Self::Ms => (1_000_000, Written::Time),
+            Self::Seconds => (1_000_000_000, Written::Time),
+            Self::Pages => (PAGE_BYTES, Written::Bytes),
+            Self::Bytes => (1, Written::Bytes),
+            Self::One => (1, Written::One),
         };
-        Some((factor, per_unit))
+        match (suffix, kind) {
+            ("", _) => return Some((1, 1)),
+            ("min" | "m", Written::Time) => return Some((60_000_000_000, per_unit)),
+            ("µs", Written::Time) => return Some((1_000, per_unit)),
+            (_, Written::Time) => {}
+            ("k" | "K", _) => return Some((kilo, 1)),
+            ("m" | "M", _) => return Some((kilo * kilo, 1)),
+            ("g" | "G", _) => return Some((kilo * kilo * kilo, 1)),
+            _ => {}
+        }
+        let (factor, of) = Written::of_suffix(suffix)?;
+        let of = if of == Written::Pages { Written::Bytes } else { of };
+        (of == kind).then_some((factor, per_unit))
     }
 
     /// Splits `text` into its number and the factor of its suffix.
-    fn split(self, text: &str) -> Result<(&str, (u64, u64)), String> {
+    fn split(self, text: &str) -> Result<(String, (u64, u64)), String> {
         // An exponent's `e` is part of the number; no suffix begins with it.
         let end = text
             .find(|c: char| !(c.is_ascii_digit() || "+-._eE".contains(c)))
             .unwrap_or(text.len());
         let (number, suffix) = text.split_at(end);
-        if number.is_empty() {
-            return Err("not a number".to_owned());
+        let number = number.replace('_', "");
+        if number.parse::<f64>().is_err() {
+            return Err("expected a number".to_owned());
         }
         match self.factor(suffix.trim()) {
             Some(factor) => Ok((number, factor)),
-            None => Err(format!("unknown suffix (known: {})", self.suffixes())),
+            None => {
+                let (suffix, allowed) = (suffix.trim(), self.suffixes());
+                Err(format!("unknown suffix `{suffix}` (allowed: {allowed})"))
+            }
         }
     }
 
     /// Parses a whole number in this unit. Returns a description of the problem on failure.
     pub fn parse_count(self, text: &str) -> Result<u64, String> {
         let (number, (up, down)) = self.split(text)?;
-        if let Ok(n) = number.replace('_', "").parse::<u64>() {
+        if let Ok(n) = number.parse::<u64>() {
             let scaled = u128::from(n) * u128::from(up);
             if !scaled.is_multiple_of(u128::from(down)) {
                 return Err(format!("not a whole number of {}", self.name()));
@@ -111,7 +121,7 @@ impl Unit {
     /// Parses a finite number in this unit. Returns a description of the problem on failure.
     pub fn parse_real(self, text: &str) -> Result<f64, String> {
         let (number, (up, down)) = self.split(text)?;
-        let x: f64 = number.replace('_', "").parse().map_err(|_| "not a number".to_owned())?;
+        let x: f64 = number.parse().map_err(|_| "expected a number".to_owned())?;
         let x = x * up as f64 / down as f64;
         if x.is_finite() { Ok(x) } else { Err("too large".to_owned()) }
     }
@@ -136,17 +146,40 @@ mod tests {
         assert_eq!(Unit::One.parse_real("0.5"), Ok(0.5));
     }
 
+    /// A number means the same on the command line as in a script.
+    #[test]
+    fn the_units_of_scripts_are_known() {
+        assert_eq!(Unit::Pages.parse_count("4MiB"), Ok(1024));
+        assert_eq!(Unit::Pages.parse_count("4 MiB"), Ok(1024));
+        assert_eq!(Unit::Pages.parse_count("64 pages"), Ok(64));
+        assert_eq!(Unit::Bytes.parse_count("2 pages"), Ok(8192));
+        assert_eq!(Unit::Bytes.parse_count("64KiB"), Ok(65_536));
+        assert_eq!(Unit::Bytes.parse_count("0.5MiB"), Ok(1 << 19));
+        assert_eq!(Unit::Ms.parse_real("100us"), Ok(0.1));
+        assert_eq!(Unit::Ms.parse_count("5 s"), Ok(5000));
+        assert_eq!(Unit::Seconds.parse_real("2min"), Ok(120.0));
+    }
+
     #[test]
     fn nonsense_is_named() {
         assert_eq!(Unit::Pages.parse_count("-5"), Err("must not be negative".into()));
         assert_eq!(Unit::Pages.parse_count("1.5"), Err("not a whole number of pages".into()));
         assert_eq!(Unit::Ms.parse_count("1ns"), Err("not a whole number of ms".into()));
-        assert_eq!(Unit::Pages.parse_count("many"), Err("not a number".into()));
-        assert_eq!(Unit::Pages.parse_count(""), Err("not a number".into()));
+        assert_eq!(Unit::Pages.parse_count("many"), Err("expected a number".into()));
+        assert_eq!(Unit::Pages.parse_count(""), Err("expected a number".into()));
         assert_eq!(Unit::One.parse_count("20000000000G"), Err("too large".into()));
         assert_eq!(Unit::One.parse_real("1e999"), Err("too large".into()));
-        assert_eq!(Unit::One.parse_real("--1"), Err("not a number".into()));
+        assert_eq!(Unit::One.parse_real("--1"), Err("expected a number".into()));
         let error = Unit::Ns.parse_count("10kb").unwrap_err();
-        assert_eq!(error, "unknown suffix (known: ns, us, ms, s or min)");
+        assert_eq!(error, "unknown suffix `kb` (allowed: ns, us, ms, s or min)");
+        // An `e` that begins a word is no exponent.
+        assert_eq!(Unit::One.parse_count("eight"), Err("expected a number".into()));
+        let wrong_kind = [(Unit::Ms, "4MiB"), (Unit::Pages, "5s"), (Unit::One, "4KiB")];
+        for (unit, text) in wrong_kind {
+            let error = unit.parse_count(text).unwrap_err();
+            assert!(error.starts_with("unknown suffix `"), "{text}: {error}");
+        }
+        let odd = Unit::Pages.parse_count("5KiB").unwrap_err();
+        assert_eq!(odd, "not a whole number of pages");
     }
 }

@@ -16,6 +16,7 @@ use super::Job;
 use crate::host::host;
 use crate::plan::Plan;
 use crate::study::{ArmId, MetricSpec, SeedResult, TooShort};
+use crate::versions::linux_record;
 
 /// Results of one arm, with their seeds.
 type Runs<'a> = [(u64, &'a SeedResult)];
@@ -52,6 +53,7 @@ pub(super) fn document(
         profile: plan.profile_name.clone(),
         profile_hash: plan.profile.as_ref().map(|profile| format!("{:016x}", profile.hash)),
         profile_bases: plan.profile.as_ref().map_or(vec![], |profile| profile.bases.clone()),
+        linux: plan.linux.map(linux_record),
         cpus: plan.cpus as u32,
         topology: plan.topology.clone(),
         hz: plan.hz,

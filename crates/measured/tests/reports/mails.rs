@@ -118,6 +118,23 @@ fn a_tree_counts_once_and_only_its_waits() {
     assert!((found.weight() - 0.2577).abs() < 1e-3, "{}", found.weight());
 }
 
+/// The same host in another form: a list of `perf report` in place of a table of waits.
+#[test]
+fn a_list_of_samples_is_placed_by_its_largest_part() {
+    let list = "On our hosts perf report shows:\n\n  18.10%  folio_lruvec_relock_irqsave\n   \
+                9.02%  free_pcppages_bulk\n   4.21%  down_read\n\nWe run Go programs.\n";
+    let tree = "- 31.33% native_queued_spin_lock_slowpath\n   - 18.10% \
+                folio_lruvec_relock_irqsave\n   - 9.02% free_pcppages_bulk\n   - 4.21% \
+                rwsem_down_read_slowpath\n";
+    for text in [list, tree] {
+        let (report, found) = of(text);
+        assert_eq!(found.basis, Basis::Samples, "{report:?}");
+        let of: Vec<(Problem, i32)> =
+            found.likeness.iter().map(|l| (l.problem, (100.0 * l.share).round() as i32)).collect();
+        assert_eq!(of, [(Problem::Churn, 58), (Problem::Pcp, 29)], "{text}");
+    }
+}
+
 #[test]
 fn calls_between_cpus_are_placed_by_their_functions() {
     let text = "@stack[\ntrace_preempt_on+143\npreempt_count_sub+67\n\

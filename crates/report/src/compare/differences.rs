@@ -12,12 +12,13 @@ type Fact = (&'static str, fn(&Document) -> String);
 
 /// Returns what differs, with both values. Names of files and the fingerprint are not included.
 pub(super) fn of(before: &Document, after: &Document) -> Vec<(String, String, String)> {
-    let facts: [Fact; 13] = [
+    let facts: [Fact; 14] = [
         ("mmscale", |d| d.build.to_string()),
         ("program", |d| d.program.as_ref().map_or(absent(), |p| format!("{} {p}", p.name))),
         ("command", |d| d.command.join(" ")),
         ("study.toml or script", |d| d.study_file_hash.clone().unwrap_or_else(absent)),
         ("profile", profile),
+        ("linux", |d| d.linux.as_ref().map_or(absent(), |linux| linux.version.clone())),
         ("cpus", |d| d.cpus.to_string()),
         ("hz", |d| d.hz.to_string()),
         ("topology", |d| d.topology.as_ref().map_or(absent(), topology)),

@@ -40,8 +40,12 @@ pub(super) fn lines(document: &Document, notes: &Notes<'_>, extent: Extent) -> V
             entry("topology", groups(document.cpus, topology));
         }
         if let Some(profile) = &topology.profile {
-            entry("", of_profile(&document.profile, profile, &topology.shape));
+            entry("", of_profile(&document.profile, profile, topology));
         }
+    }
+    if let Some(linux) = &document.linux {
+        let (version, since) = (&linux.version, &linux.unchanged_since);
+        entry("linux", format!("mechanisms of {version}, with all known changes up to {since}"));
     }
     if let Some(ns) = document.window_ns {
         entry("window", format!("{} of each run", scaled(ns as f64, "ns")));
@@ -127,15 +131,23 @@ fn groups(cpus: u32, of: &Topology) -> String {
     format!("{nodes}, {} a core, {caches}", count(of.core_threads, "thread"))
 }
 
-/// Formats the topology in the profile, where it differs.
-fn of_profile(name: &str, of: &Groups, shape: &str) -> String {
-    format!(
-        "not as {name} itself, which has {}, {} a core and last-level caches of {} CPUs \
-         (--shape {shape})",
-        count(of.nodes, "node"),
-        count(of.core_threads, "thread"),
-        of.cache_cpus
-    )
+/// Formats what the profile has and the machine has not.
+fn of_profile(name: &str, own: &Groups, made: &Topology) -> String {
+    let own_node_cpus = own.cpus / own.nodes.max(1);
+    let whole = (own.cache_cpus, made.cache_cpus) == (own_node_cpus, made.node_cpus);
+    let same_caches = own.cache_cpus == made.cache_cpus || whole;
+    let differ = [
+        (own.nodes != made.nodes).then(|| count(own.nodes, "node")),
+        (own.core_threads != made.core_threads)
+            .then(|| format!("{} a core", count(own.core_threads, "thread"))),
+        (!same_caches).then(|| format!("last-level caches of {} CPUs", own.cache_cpus)),
+    ];
+    let differ: Vec<String> = differ.into_iter().flatten().collect();
+    let listed = match differ.as_slice() {
+        [some @ .., last] if !some.is_empty() => format!("{} and {last}", some.join(", ")),
+        all => all.join(""),
+    };
+    format!("not as {name} itself, which has {listed} (--shape {})", made.shape)
 }
 
 fn count(n: u32, what: &str) -> String {

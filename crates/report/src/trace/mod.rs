@@ -86,8 +86,8 @@ fn waits(writer: &mut Writer, timeline: &Timeline) {
         let within = wait.at.from_ps..=wait.at.to_ps;
         let released = of_holder.map(|hold| hold.to_ps).filter(|ps| within.contains(ps)).max();
         if let Some(released) = released {
-            let from = writer.child(CpuTrack::Handover, wait.from_cpu, "handovers");
-            let to = writer.child(CpuTrack::Handover, wait.cpu, "handovers");
+            let from = writer.child(CpuTrack::Handover, wait.from_cpu, "handoffs");
+            let to = writer.child(CpuTrack::Handover, wait.cpu, "handoffs");
             let gives = format!("gives {} to CPU {}", wait.lock, wait.cpu);
             writer.instant(from, released, &gives, Some(flow), None);
             let gets = format!("gets {} from CPU {}", wait.lock, wait.from_cpu);
