@@ -30,7 +30,7 @@ pub(super) fn lines(document: &Document, notes: &Notes<'_>) -> Vec<String> {
     }
     let mut lines = vec![];
     for (key, text) in answer(document, notes) {
-        lines.extend(wrap(&text, &format!("{:<9} ", super::cut(&key, 9)), "          "));
+        lines.extend(wrap(&text, &format!("{key:<9} "), "          "));
     }
     lines.push(String::new());
     lines
