@@ -16,6 +16,9 @@ const USAGE: &str = "usage: cargo xtask COMMAND
   differ [--for TIME | --cases N] [--seed N]
            random runs in ways that must agree: lazy and naive schedule,
            release and a build with assertions; reduces cases that differ
+  fuzz TARGET|all [--for TIME | --cases N] [--seed N] [--case SEED/N]
+           random scripts, documents, profiles and reports (the targets) for
+           the code that reads them: no panic, no hang, bounded memory
   paired DIR..
            prints how wide the intervals of headlines are with and without
            pairs of seeds, for the documents in these folders
@@ -58,6 +61,7 @@ fn main() -> ExitCode {
             told("tables", tables(&root, folders, Mode::Check))
         }
         ["differ", ref args @ ..] => told("differ", xtask::differ::run(&root, args)),
+        ["fuzz", ref args @ ..] => told("fuzz", xtask::fuzz::run(&root, args)),
         ["paired", ref folders @ ..] if !folders.is_empty() => {
             told("paired", xtask::paired::table(folders))
         }
