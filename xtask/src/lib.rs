@@ -6,6 +6,7 @@ pub mod bpf;
 pub mod differ;
 pub mod dist;
 mod folder;
+pub mod fuzz;
 pub mod kernels;
 pub mod mutants;
 pub mod no_std;

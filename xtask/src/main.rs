@@ -19,6 +19,9 @@ const USAGE: &str = "usage: cargo xtask COMMAND
   kernels [--quick] [--cpus N,..] [--kernel IMAGE] [--program FILE]
            boots kernels of Debian in an emulator, and checks that mmscale
            works on them; --quick: that one accepts the BPF programs
+  fuzz TARGET|all [--for TIME | --cases N] [--seed N] [--case SEED/N]
+           random scripts, documents, profiles and reports (the targets) for
+           the code that reads them: no panic, no hang, bounded memory
   paired DIR..
            prints how wide the intervals of headlines are with and without
            pairs of seeds, for the documents in these folders
@@ -62,6 +65,7 @@ fn main() -> ExitCode {
         }
         ["differ", ref args @ ..] => told("differ", xtask::differ::run(&root, args)),
         ["kernels", ref args @ ..] => told("kernels", xtask::kernels::run(&root, args)),
+        ["fuzz", ref args @ ..] => told("fuzz", xtask::fuzz::run(&root, args)),
         ["paired", ref folders @ ..] if !folders.is_empty() => {
             told("paired", xtask::paired::table(folders))
         }

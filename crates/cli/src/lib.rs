@@ -59,6 +59,7 @@ mod kernel {
     };
 }
 
+use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::path::Path;
 use std::process::ExitCode;
@@ -83,9 +84,19 @@ pub fn main_of(studies: impl Into<Registry>, program: Build) -> ExitCode {
     start(studies.into(), Some(program))
 }
 
+/// Executes these words in place of those of the process, in the process: for tests that make many
+/// calls. The first word is the name of the program.
+pub fn call(studies: impl Into<Registry>, words: &[String]) -> ExitCode {
+    executed(studies.into(), None, words.iter().map(OsString::from).collect())
+}
+
 fn start(registry: Registry, program: Option<Build>) -> ExitCode {
-    let done = match Args::try_parse() {
-        Ok(args) => dispatch(registry, origin(program), args.command),
+    executed(registry, program, std::env::args_os().collect())
+}
+
+fn executed(registry: Registry, program: Option<Build>, words: Vec<OsString>) -> ExitCode {
+    let done = match Args::try_parse_from(&words) {
+        Ok(args) => dispatch(registry, origin(program, &words), args.command),
         Err(wrong) if wrong.kind() == ErrorKind::InvalidSubcommand => Err(unknown_command(&wrong)),
         // A wrong call: clap exits with 2.
         Err(wrong) if wrong.use_stderr() => wrong.exit(),
@@ -122,9 +133,9 @@ fn shown(answer: &clap::Error) -> String {
 }
 
 /// Returns the origin of runs: builds and command line. The program is named without its folder.
-fn origin(program: Option<Build>) -> Origin {
+fn origin(program: Option<Build>, words: &[OsString]) -> Origin {
     let mut command: Vec<String> =
-        std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
+        words.iter().map(|word| word.to_string_lossy().into_owned()).collect();
     if let Some(name) = command.first_mut() {
         let file = Path::new(&*name).file_name().map(|file| file.to_string_lossy().into_owned());
         *name = file.unwrap_or_default();

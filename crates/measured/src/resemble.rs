@@ -139,11 +139,12 @@ fn of_tables(tables: &[&Table], prose: &Prose) -> Vec<Item> {
             let (class, lock) = (wait.class.clone(), wait.lock.clone());
             Item { class, path, lock, weight, problem, by_names }
         };
-        let counts: u64 = wait.waiters.iter().map(|site| site.contentions).sum();
-        if wait.path.is_empty() && counts > 0 {
+        // A sum of any counts, whatever a report has, is a finite number.
+        let counts: f64 = wait.waiters.iter().map(|site| site.contentions as f64).sum();
+        if wait.path.is_empty() && counts > 0.0 {
             // Time by lock, counts by function: the time is divided as the counts are.
             for site in &wait.waiters {
-                let part = weight(wait) * site.contentions as f64 / counts as f64;
+                let part = weight(wait) * site.contentions as f64 / counts;
                 items.push(item(vec![site.function.clone()], part));
             }
         } else {

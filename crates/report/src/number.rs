@@ -26,9 +26,13 @@ pub(crate) fn digits(x: f64) -> String {
     if x.fract() == 0.0 && size < 1e5 { format!("{x:.0}") } else { four_digits(x) }
 }
 
+/// Size from which a number is written with its power of ten: no table has room for its digits.
+const LARGE: f64 = 1e9;
+
 fn four_digits(x: f64) -> String {
     let size = x.abs();
     let decimals = match size {
+        _ if size >= LARGE => return format!("{x:.2e}"),
         _ if size >= 999.95 => 0,
         _ if size >= 99.995 => 1,
         _ if size >= 9.9995 => 2,
@@ -41,7 +45,11 @@ fn four_digits(x: f64) -> String {
 
 /// Formats a share in percent, without decimals above 10: `0.4%`, `12%`.
 pub(crate) fn percent(x: f64) -> String {
-    if x < 9.95 { format!("{x:.1}%") } else { format!("{x:.0}%") }
+    match x {
+        x if x < 9.95 => format!("{x:.1}%"),
+        x if x < LARGE => format!("{x:.0}%"),
+        x => format!("{x:.1e}%"),
+    }
 }
 
 /// Formats a signed change in percent: `-86.6%`, `+1203%`.
@@ -50,8 +58,10 @@ pub(crate) fn change(x: f64) -> String {
         "0.0%".to_owned()
     } else if x.abs() < 999.95 {
         format!("{x:+.1}%")
-    } else {
+    } else if x.abs() < LARGE {
         format!("{x:+.0}%")
+    } else {
+        format!("{x:+.1e}%")
     }
 }
 

@@ -234,6 +234,18 @@ fn each_arm_has_a_row_and_long_names_are_cut() {
 }
 
 #[test]
+fn a_value_of_any_size_stays_within_the_width() {
+    let huge = |name: &str, values: [f64; 7]| {
+        let mut arm = arm(name, 1.0);
+        arm.metrics.insert("huge".to_owned(), metric("1", &values));
+        arm
+    };
+    let other = [1e-300, 2e290, 1e290, -1e290, 1e290, 3e290, 1e290];
+    let text = rendered(vec![huge("stock", [1e290; 7]), huge("posted", other)]);
+    assert!(text.contains("1.00e281G"), "{text}");
+}
+
+#[test]
 fn changes_have_intervals_and_only_headlines_hold() {
     let text = rendered(vec![arm("stock", 1.0), arm("same", 0.999)]);
     let row = |text: &str, metric: &str| {

@@ -37,7 +37,7 @@ const MEMORY_MANAGER: &[&str] = &["frames", "mm"];
 
 /// All crates. `linux` does not depend on `mm`, `report` not on a machine, machines depend on
 /// `arch` but not on `mm`, and `arch` and `system` on no other crate.
-const HOUSE: [Room; 23] = [
+const HOUSE: [Room; 24] = [
     room("arch", &[]),
     room("frames", &["arch"]),
     room("mm", &["arch", "frames"]),
@@ -87,6 +87,7 @@ const HOUSE: [Room; 23] = [
         ],
     ),
     dev_room("conformance", &["arch", "frames", "kernel", "mm", "sim", "system", "threads"]),
+    dev_room("fuzz", &["cli", "harness", "script", "studies"]),
     dev_room("stepped", &["arch"]),
     dev_room("interleave", &["arch"]).tested_with(MEMORY_MANAGER),
     dev_room("peers", &["arch", "frames", "mm", "threads"]),

@@ -1,6 +1,7 @@
 //! `/proc/lock_stat`.
 
 use mmscale_document::Site;
+use mmscale_measured::{read, resemble};
 
 use crate::perf::only;
 use crate::samples::LOCK_STAT;
@@ -46,4 +47,16 @@ fn version_0_3_has_no_means() {
     let row = &table.waits[0];
     assert_eq!((row.contentions, row.wait_total_ns), (Some(20), Some(387_720)));
     assert_eq!((row.acquisitions, row.hold_total_ns), (Some(40), Some(60_970)));
+}
+
+#[test]
+fn counts_beyond_64_bits_do_not_overflow() {
+    let huge = LOCK_STAT
+        .replace("            900          [", "18446744073709551615          [")
+        .replace("            600          [", "18446744073709551615          [");
+    let report = read(huge.as_bytes()).expect("a text");
+    assert_eq!(report.tables[0].waits[0].waiters[0].contentions, u64::MAX);
+    let found = resemble(&report, &report.tables.iter().collect::<Vec<_>>());
+    let shares: Vec<f64> = found.items.iter().map(|item| item.weight / found.weight()).collect();
+    assert_eq!(shares[0], shares[1], "equal counts have equal parts of the time");
 }

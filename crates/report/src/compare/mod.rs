@@ -1,6 +1,7 @@
 //! Comparison of two saved runs: each metric of each arm, before and after a change, over the seeds
 //! that both runs have; and of measured waits with those of a run.
 
+mod amounts;
 mod differences;
 mod gate;
 mod read;

@@ -10,6 +10,7 @@ use mmscale_document::{
 };
 use thiserror::Error;
 
+use super::amounts::add_up;
 use crate::html::documents_of;
 
 /// A document of a file.
@@ -72,6 +73,15 @@ pub enum ReadError {
         path: PathBuf,
         /// The error of the parser.
         why: String,
+    },
+    /// Counts of the document add up to more than a number has.
+    #[error(
+        "`{path}` has counts and times that add up to more than 2^64: it was changed after it was \
+         written; write it again with `mmscale run`"
+    )]
+    Amounts {
+        /// The path of the file.
+        path: PathBuf,
     },
     /// The file is a document of another kind or version.
     #[error("{}", other(path, found.as_deref()))]
@@ -158,6 +168,9 @@ fn read_file(path: &Path, side: &mut Side) -> Result<(), ReadError> {
     for value in values {
         let value = value.map_err(broken)?;
         let path = path.to_owned();
+        if !add_up(&value) {
+            return Err(ReadError::Amounts { path });
+        }
         match value.get("schema").and_then(|schema| schema.as_str()) {
             Some(SCHEMA) => {
                 let document = serde_json::from_value(value).map_err(broken)?;

@@ -92,13 +92,13 @@ impl Waits {
         let total_ns = wait.wait_total_ns.unwrap_or(0) as f64;
         let sum = self.classes.entry(wait.class.clone()).or_insert_with(Sum::counted);
         sum.add(wait.contentions, total_ns, wait.wait_max_ns.unwrap_or(0));
-        let counts: u64 = wait.waiters.iter().map(|site| site.contentions).sum();
+        let counts: f64 = wait.waiters.iter().map(|site| site.contentions as f64).sum();
         for site in &wait.waiters {
-            let part = total_ns * site.contentions as f64 / counts.max(1) as f64;
+            let part = total_ns * site.contentions as f64 / counts.max(1.0);
             *sum.by_function.entry(site.function.clone()).or_default() += part;
         }
         let function = site(&wait.path).or(wait.lock.as_ref()).or(wait.task.as_ref());
-        if counts == 0 {
+        if counts == 0.0 {
             let function = function.map_or("unknown", String::as_str).to_owned();
             *sum.by_function.entry(function).or_default() += total_ns;
         }

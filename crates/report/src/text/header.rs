@@ -213,9 +213,19 @@ fn seeds(document: &Document) -> String {
 /// Formats consecutive seeds as a range, others as a list.
 pub(crate) fn listed(seeds: &[u64]) -> String {
     match seeds {
-        [first, .., last] if last - first == seeds.len() as u64 - 1 => format!("{first} to {last}"),
+        [first, .., last] if last.checked_sub(*first) == Some(seeds.len() as u64 - 1) => {
+            format!("{first} to {last}")
+        }
         _ => seeds.iter().map(u64::to_string).collect::<Vec<_>>().join(" "),
     }
+}
+
+#[cfg(test)]
+#[test]
+fn seeds_are_a_range_only_in_order() {
+    assert_eq!(listed(&[3, 4, 5]), "3 to 5");
+    assert_eq!(listed(&[5, 4, 3]), "5 4 3");
+    assert_eq!(listed(&[u64::MAX, 0]), "18446744073709551615 0");
 }
 
 /// Number of failure reasons to show; the JSON form has all.

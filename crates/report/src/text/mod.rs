@@ -143,12 +143,12 @@ fn columns(text: &str) -> usize {
     text.chars().count()
 }
 
-/// Cuts a text to a width, with a visible mark.
+/// Cuts a text to a width of at least 1, with a visible mark.
 fn cut(text: &str, width: usize) -> String {
     if columns(text) <= width {
         return text.to_owned();
     }
-    text.chars().take(width - 1).chain(['…']).collect()
+    text.chars().take(width.saturating_sub(1)).chain(['…']).collect()
 }
 
 #[cfg(test)]
@@ -171,5 +171,6 @@ mod tests {
     fn long_names_are_cut_visibly() {
         assert_eq!(cut("posted", 6), "posted");
         assert_eq!(cut("posted-twice", 6), "poste…");
+        assert_eq!(cut("posted", 0), "…");
     }
 }

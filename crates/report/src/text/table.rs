@@ -162,7 +162,7 @@ fn rows(name: &str, base: &ArmRecord, others: &[(&ArmRecord, Changes<'_>)]) -> V
 }
 
 fn arm_row(arm: &str, cells: &str) -> Vec<String> {
-    beside(&cut(&format!("  {arm}"), WIDTH - columns(cells)), cells)
+    beside(&cut(&format!("  {arm}"), WIDTH.saturating_sub(columns(cells))), cells)
 }
 
 /// Puts a name and cells at the right edge on one line, or on two if they do not fit.

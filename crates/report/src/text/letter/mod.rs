@@ -251,7 +251,7 @@ fn waits(class: &str, arms: &[ArmRecord]) -> Vec<String> {
     };
     let row = |name: &str, site: Option<&str>| {
         let cells: String = arms.iter().map(|arm| format!("{:>WAIT$}", of(arm, site))).collect();
-        table::beside(&cut(name, WIDTH - columns(&cells)), &cells)
+        table::beside(&cut(name, WIDTH.saturating_sub(columns(&cells))), &cells)
     };
     let locks = arms.iter().flat_map(|arm| &arm.locks);
     let waited = locks.filter(|lock| lock.class == class && lock.wait_total_ns > 0);
