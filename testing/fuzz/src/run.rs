@@ -7,8 +7,8 @@ use std::thread;
 use std::time::Duration;
 
 use mmscale_harness::{
-    Checks, Interrupt, Length, Origin, ProgressSink, Request, RunEvent, Settings, Shape, execute,
-    fits_host, plan,
+    Checks, Costs, Interrupt, Length, Origin, ProgressSink, Request, RunEvent, Settings, Shape,
+    execute, fits_host, plan,
 };
 
 use crate::call::control;
@@ -100,6 +100,7 @@ pub(crate) fn request(
         length: Length::Quick,
         checks: if random.percent(50) { Checks::On } else { Checks::Off },
         blame: random.percent(20),
+        costs: Costs::default(),
         hold_scale: None,
         shape: Shape::Fill,
         origin: Origin::default(),
