@@ -108,7 +108,8 @@ pub(super) const METRICS: &[Metric<Churn>] = &[
         |seen| {
             let counted =
                 if seen.on() == Target::Threads { ops(seen) / lock_ops(seen) } else { 1.0 };
-            value(lruvec(seen)?.total_ns as f64 * counted / seen.cpu_time_ns())
+            let spun_ns = seen.locks()?.spun_ns(Some("lruvec"));
+            value(spun_ns * counted / seen.cpu_time_ns())
         },
     ),
     lower("lruvec_wait_max_ns", "ns", "longest single wait for lruvec->lru_lock", |seen| {

@@ -132,7 +132,7 @@ pub(super) const METRICS: &[Metric<Pcp>] = &[
         "1",
         "share of non-idle CPU time spent waiting for zone->lock",
         |seen| {
-            let wait_ns = zone_waits(seen)?.total_ns as f64;
+            let wait_ns = seen.locks()?.spun_ns(Some("zone"));
             match seen.live() {
                 Ok(live) => value(wait_ns / (live.cpu.user_ns + live.cpu.system_ns).max(1) as f64),
                 Err(_) => value(wait_ns * pages(seen)? / lock_pages(seen)? / seen.busy_ns()?),

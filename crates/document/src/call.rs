@@ -15,6 +15,9 @@ pub struct CallRow {
     pub entered: u64,
     /// Time in the function itself, without its callees, in ns.
     pub self_ns: u64,
+    /// The part of `self_ns` in which it waited for cache lines from other CPUs, in ns. Simulated
+    /// machines only.
+    pub lines_ns: u64,
 }
 
 impl CallRow {
@@ -24,6 +27,10 @@ impl CallRow {
         let at = self.path.iter().position(|step| step == function)?;
         Some(&self.path[at..])
     }
+}
+
+pub(crate) const fn is_zero(ns: &u64) -> bool {
+    *ns == 0
 }
 
 /// CPU time of one call path, summed over the seeds of an arm.
@@ -38,6 +45,10 @@ pub struct CallRecord {
     pub total_ns: u64,
     /// CPU time in the function itself, without its callees, in ns, summed over seeds.
     pub self_ns: u64,
+    /// The part of `self_ns` in which it waited for cache lines from other CPUs, in ns, summed over
+    /// seeds.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub lines_ns: u64,
 }
 
 impl CallRecord {
@@ -53,6 +64,7 @@ impl CallRecord {
                 sum.total_ns += row.self_ns;
                 if depth == row.path.len() {
                     sum.self_ns += row.self_ns;
+                    sum.lines_ns += row.lines_ns;
                     sum.entered += row.entered;
                 }
             }
@@ -71,6 +83,7 @@ mod tests {
             path: path.split(' ').map(str::to_owned).collect(),
             entered,
             self_ns,
+            lines_ns: self_ns / 2,
         };
         let rows = [row("a", 1, 5), row("a b c", 2, 30), row("a d", 3, 7), row("a", 1, 1)];
         assert_eq!(rows[1].below("b"), Some(&rows[1].path[1..]));

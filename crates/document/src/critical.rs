@@ -150,7 +150,8 @@ mod tests {
     }
 
     fn run() -> Vec<CriticalPath> {
-        let call = |of: &str, entered, self_ns| CallRow { path: path(of), entered, self_ns };
+        let call =
+            |of: &str, entered, self_ns| CallRow { path: path(of), entered, self_ns, lines_ns: 0 };
         let calls = [
             call("program", 1, 900),
             call("program munmap", 4, 100),

@@ -6,6 +6,7 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::call::is_zero;
 use crate::{
     BlameRecord, Build, CallRecord, CriticalPath, LockRecord, Metric, NamedLockRecord, ParamValue,
     SectionRecord, Topology, machine_name,
@@ -159,19 +160,32 @@ pub struct GapRecord {
 }
 
 /// CPU time of all CPUs while locks were counted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CpuTimeRecord {
     /// Time of all CPUs, idle or not, in ns.
     pub all_ns: u64,
     /// The part that was not idle, in ns.
     pub busy_ns: u64,
+    /// The part of `busy_ns` in which CPUs waited for cache lines from other CPUs, in ns. Waits for
+    /// locks are not included.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub lines_ns: u64,
+    /// The part of the idle time that tasks which waited for other CPUs could have used, in ns:
+    /// over all moments, the smaller of the numbers of idle CPUs and of waiting tasks.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub stranded_ns: u64,
 }
 
 impl CpuTimeRecord {
     /// Returns the sum with another time.
     pub fn and(self, other: Self) -> Self {
-        Self { all_ns: self.all_ns + other.all_ns, busy_ns: self.busy_ns + other.busy_ns }
+        Self {
+            all_ns: self.all_ns + other.all_ns,
+            busy_ns: self.busy_ns + other.busy_ns,
+            lines_ns: self.lines_ns + other.lines_ns,
+            stranded_ns: self.stranded_ns + other.stranded_ns,
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::call::is_zero;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -25,6 +26,10 @@ pub struct LockRow {
     pub contentions: u64,
     /// Total time spent waiting, in ns.
     pub wait_total_ns: u64,
+    /// The part of `wait_total_ns` after the end of the window in which locks are counted, in ns:
+    /// a wait counts in full if it begins in the window.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub wait_after_ns: u64,
     /// The longest wait, in ns.
     pub wait_max_ns: u64,
     /// Waits behind another waiting CPU. Of a queue lock's waits, tracepoints of Linux
@@ -40,6 +45,10 @@ pub struct LockRow {
 }
 
 impl LockRow {
+    /// Returns the time of waits within the window in which locks are counted, in ns.
+    pub fn wait_within_ns(&self) -> u64 {
+        self.wait_total_ns.saturating_sub(self.wait_after_ns)
+    }
     /// Returns whether a function, by its kernel name, is anywhere on the call path.
     pub fn passes_through(&self, function: &str) -> bool {
         self.path.iter().any(|step| step == function)
@@ -64,6 +73,9 @@ pub struct LockRecord {
     pub contentions: u64,
     /// Total time spent waiting, in ns, summed over seeds.
     pub wait_total_ns: u64,
+    /// The part of `wait_total_ns` after the windows in which locks are counted, in ns.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub wait_after_ns: u64,
     /// The longest single wait over all seeds, in ns.
     pub wait_max_ns: u64,
     /// Total time held, in ns, summed over seeds.
@@ -71,6 +83,10 @@ pub struct LockRecord {
 }
 
 impl LockRecord {
+    /// Returns the time of waits within the windows in which locks are counted, in ns.
+    pub fn wait_within_ns(&self) -> u64 {
+        self.wait_total_ns.saturating_sub(self.wait_after_ns)
+    }
     /// Sums rows by class and innermost function. The result is sorted by both.
     pub fn aggregate<'a>(rows: impl IntoIterator<Item = &'a LockRow>) -> Vec<Self> {
         let record = |row: &LockRow| Self {
@@ -80,6 +96,7 @@ impl LockRecord {
             acquisitions: row.acquisitions,
             contentions: row.contentions,
             wait_total_ns: row.wait_total_ns,
+            wait_after_ns: row.wait_after_ns,
             wait_max_ns: row.wait_max_ns,
             hold_total_ns: row.hold_total_ns,
         };
@@ -101,6 +118,7 @@ impl LockRecord {
             sum.acquisitions += record.acquisitions;
             sum.contentions += record.contentions;
             sum.wait_total_ns += record.wait_total_ns;
+            sum.wait_after_ns += record.wait_after_ns;
             sum.wait_max_ns = sum.wait_max_ns.max(record.wait_max_ns);
             sum.hold_total_ns += record.hold_total_ns;
         }

@@ -213,6 +213,7 @@ impl Watched {
             acquisitions: 0,
             contentions: wait.count,
             wait_total_ns: wait.total_ns,
+            wait_after_ns: 0,
             wait_max_ns: wait.max_ns,
             queued: wait.count,
             queued_total_ns: wait.total_ns,

@@ -121,7 +121,13 @@ fn parts_that_only_some_studies_have_survive_the_round_trip() {
     waits.merge(&Histogram { unit: "ns".into(), buckets: vec![[8, 16, 5], [16, 32, 2]] });
     assert_eq!(waits.buckets, [[0, 8, 3], [8, 16, 5], [16, 32, 3]]);
     arm.histograms.insert("wait_ns".into(), waits);
-    arm.calls.push(CallRecord { path: vec!["f".into()], entered: 1, total_ns: 9, self_ns: 4 });
+    arm.calls.push(CallRecord {
+        path: vec!["f".into()],
+        entered: 1,
+        total_ns: 9,
+        self_ns: 4,
+        lines_ns: 1,
+    });
     let failed = FailureRecord { arm: "stock".into(), seed: 4, why: "a hang".into() };
     document.failures.push(failed);
     document.left_out.insert("high_decay_ns".to_owned(), "a longer run".to_owned());

@@ -29,7 +29,7 @@ pub(crate) fn run<W: Workload>(
     let second = second.map(|env| tried(env, shares[1].clone())).transpose()?;
     let second = second.as_ref().map(|ran| Seen::of(ran, None));
     let seen = Seen::of(&first, second.as_ref());
-    Ok(measured(&seen))
+    measured(&seen)
 }
 
 /// Returns the share of each run in the progress, weighted by its length and CPUs.
@@ -188,10 +188,12 @@ impl<W: Workload> Probe for CpuProbe<W> {
 }
 
 /// Returns the CPU time in the window in which a simulated machine counted locks.
-fn cpu_time<W: Workload>(seen: &Seen<'_, W>) -> Option<CpuTimeRecord> {
+fn cpu_time<W: Workload>(seen: &Seen<'_, W>, run: &MachineRun) -> Option<CpuTimeRecord> {
     let simulated = seen.on() == Target::Sim;
-    let busy_ns = seen.busy_ns().ok().filter(|_| simulated)?;
-    Some(CpuTimeRecord { all_ns: seen.cpu_time_ns() as u64, busy_ns: busy_ns as u64 })
+    let busy_ns = seen.busy_ns().ok().filter(|_| simulated)? as u64;
+    let lines_ns = run.calls.iter().map(|row| row.lines_ns).sum();
+    let (all_ns, stranded_ns) = (seen.cpu_time_ns() as u64, run.stranded_ns);
+    Some(CpuTimeRecord { all_ns, busy_ns, lines_ns, stranded_ns })
 }
 
 /// Returns where the time of each operation went, if the run recorded what holders did.
@@ -202,12 +204,15 @@ fn critical_paths(run: &MachineRun) -> Vec<CriticalPath> {
 }
 
 /// Computes all metrics and the additional results.
-fn measured<W: Workload>(seen: &Seen<'_, W>) -> SeedResult {
+fn measured<W: Workload>(seen: &Seen<'_, W>) -> Result<SeedResult, StudyError> {
     let window_ns = W::window_ns(seen.plan);
     let mut result = SeedResult { window_ns, ..SeedResult::default() };
     for metric in W::METRICS {
         match (metric.measure)(seen) {
-            Ok(value) => result.metric(metric.spec.name, value),
+            Ok(value) => {
+                metric.spec.check(value)?;
+                result.metric(metric.spec.name, value);
+            }
             Err(missing) => _ = result.missing.insert(metric.spec.name, missing.needs()),
         }
     }
@@ -223,7 +228,7 @@ fn measured<W: Workload>(seen: &Seen<'_, W>) -> SeedResult {
             result.blame.clone_from(&kernel.machine.blame);
             result.critical_paths = critical_paths(&kernel.machine);
             result.made = kernel.machine.made;
-            result.cpu_time = cpu_time(seen);
+            result.cpu_time = cpu_time(seen, &kernel.machine);
             result.fingerprint = kernel.machine.fingerprint;
         }
     }
@@ -241,5 +246,5 @@ fn measured<W: Workload>(seen: &Seen<'_, W>) -> SeedResult {
         result.host_metrics.insert("host_ns_per_event".to_owned(), cost.ns_per_event());
     }
     W::details(seen, &mut result);
-    result
+    Ok(result)
 }

@@ -59,6 +59,9 @@ pub struct MachineRun {
     pub blame: BlameRows,
     /// CPU time by call path.
     pub calls: Vec<CallRow>,
+    /// Idle time that tasks which waited for other CPUs could have used, in ns; simulated machines
+    /// only.
+    pub stranded_ns: u64,
     /// The probes, in the order of CPUs.
     pub probes: Vec<Box<dyn Probe>>,
     /// The kinds of calls that the programs made.
@@ -312,6 +315,7 @@ fn on_sim<P: Program>(
         locks: outcome.locks,
         blame: outcome.blame,
         calls: outcome.calls,
+        stranded_ns: outcome.stranded_ns,
         made: CallSet::default(),
         probes: outcome.probes,
         sections: outcome.sections,
@@ -338,6 +342,7 @@ fn on_threads<P: Program>(
         locks: outcome.locks,
         blame: BlameRows::default(),
         calls: outcome.calls,
+        stranded_ns: 0,
         made: CallSet::default(),
         probes: outcome.probes,
         sections: Vec::new(),

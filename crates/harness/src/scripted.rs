@@ -164,6 +164,14 @@ fn faults_per_op(seen: &Seen<'_, Scripted>) -> Result<f64, Missing> {
     let ever = if seen.on() == Target::Sim { seen.tally.ops } else { seen.tally.ops_ever };
     Ok(faults / ever as f64)
 }
+/// Returns the part of what locks count that belongs to operations of the window. On threads they
+/// count during the whole run.
+fn in_window(seen: &Seen<'_, Scripted>) -> f64 {
+    match seen.on() {
+        Target::Threads => ops(seen) / seen.tally.ops_ever as f64,
+        Target::Sim | Target::Linux => 1.0,
+    }
+}
 /// Returns the time of the interpreter per operation, in ns. None on simulated machines.
 fn script_ns_per_op(seen: &Seen<'_, Scripted>) -> Result<f64, Missing> {
     if seen.on() == Target::Sim {
@@ -202,9 +210,16 @@ const METRICS: &[Metric<Scripted>] = &[
         "lock_wait_share",
         "1",
         "share of the CPU time of all CPUs spent waiting for spin locks",
+        |seen| value(seen.locks()?.spun_ns(None) * in_window(seen) / seen.cpu_time_ns()),
+    ),
+    lower(
+        "lock_sleep_ns_per_op",
+        "ns",
+        "time that tasks wait for sleeping locks, mostly without a CPU, per operation",
         |seen| {
-            let waits_ns: u64 = seen.locks()?.all().iter().map(|row| row.wait_total_ns).sum();
-            value(waits_ns as f64 / seen.cpu_time_ns())
+            let rows = seen.locks()?.all().iter().filter(|row| row.sleeps);
+            let slept_ns = rows.map(|row| row.wait_total_ns).sum::<u64>() as f64;
+            value(slept_ns * in_window(seen) / ops(seen))
         },
     ),
     metric("calls_per_op", "1", "system calls of the script per operation", |seen| {

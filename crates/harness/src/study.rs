@@ -56,7 +56,23 @@ impl MetricSpec {
     pub const fn new(name: &'static str, unit: &'static str, help: &'static str) -> Self {
         Self { name, unit, help, better: None, headline: false }
     }
+    /// Whether the metric is a part of a whole: by its name, or by its definition.
+    pub(crate) fn is_share(&self) -> bool {
+        self.name.ends_with("_share") || self.help.starts_with("share of ")
+    }
+    /// Refuses a value that the metric cannot have: a share is 0 to 1.
+    pub(crate) fn check(&self, value: Value) -> Result<(), StudyError> {
+        let value = value.as_f64();
+        if !self.is_share() || (-ROUNDING..=1.0 + ROUNDING).contains(&value) {
+            return Ok(());
+        }
+        let Self { name, help, .. } = self;
+        Err(StudyError::Check(vec![format!("{name} is {value}, and a share is 0 to 1 ({help})")]))
+    }
 }
+
+/// The most by which a share may be below 0 or above 1: errors of floating-point numbers.
+const ROUNDING: f64 = 1e-9;
 
 /// Metrics for which a run is too short.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -410,4 +426,25 @@ pub enum StudyError {
 
 fn checkers(findings: usize) -> &'static str {
     if findings == 1 { "a checker" } else { "the checkers" }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::MetricSpec;
+
+    #[test]
+    fn a_share_is_0_to_1_and_other_metrics_are_what_they_are() {
+        let share = MetricSpec::new("idle_share", "1", "share of the time of all CPUs");
+        let by_help = MetricSpec::new("fragmentation", "1", "share of free pages");
+        for spec in [share, by_help] {
+            for good in [0.0, 0.5, 1.0] {
+                assert!(spec.check(good.into()).is_ok(), "{good}");
+            }
+            for bad in [-0.001, 1.001, 1.505] {
+                let why = spec.check(bad.into()).expect_err("it is no share").to_string();
+                assert!(why.contains(spec.name) && why.contains(&bad.to_string()), "{why}");
+            }
+        }
+        assert!(MetricSpec::new("amplification", "1", "a ratio").check(1.505.into()).is_ok());
+    }
 }

@@ -229,7 +229,7 @@ fn wait_shares(arm: &ArmRecord) -> Vec<WaitShare> {
     let busy_ns = arm.cpu_time.map_or(0, |time| time.busy_ns).max(1);
     let mut shares = Vec::<WaitShare>::new();
     for lock in arm.locks.iter().filter(|lock| lock.wait_total_ns > 0) {
-        let share = lock.wait_total_ns as f64 / busy_ns as f64;
+        let share = lock.wait_within_ns() as f64 / busy_ns as f64;
         match shares.iter_mut().find(|known| known.class == lock.class) {
             Some(known) => known.share += share,
             None => shares.push(WaitShare { class: lock.class.clone(), share }),

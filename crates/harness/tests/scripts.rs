@@ -177,7 +177,7 @@ fn the_script_is_part_of_the_fingerprint() {
 fn an_error_of_a_script_fails_the_run_with_its_line() {
     let wrong = written("wrong", "process p {\n m = mmap(2 pages);\n write(m[2]); count; }");
     let why = run(&request(&wrong, &["cpus=1"])).expect_err("it is wrong");
-    assert!(why.contains("line 3: the part is not within the memory or file"), "{why}");
+    assert!(why.contains("line 3: page 2 is not within 2 pages"), "{why}");
     let wrong = written("syntax", "process p {\n lop { } }");
     let why = run(&request(&wrong, &[])).expect_err("it is wrong");
     assert!(why.contains("syntax.mms:2:6: expected") && why.contains("`loop`"), "{why}");
@@ -232,4 +232,49 @@ fn scripts_run_on_the_live_kernel_with_a_fault_for_each_page() {
     );
     let faults = metric(&document, "faults_per_op");
     assert!((4.0..5.0).contains(&faults), "{faults}");
+}
+
+#[test]
+fn a_loop_over_present_pages_takes_time_also_with_huge_pages() {
+    let begin = "profile \"x86-512\" cpus 4; window 1ms after 100us; process a per_cpu {";
+    for body in [
+        "m = mmap(8 pages, POPULATE); start; loop { write(m); count; }",
+        "m = mmap(4 MiB); madvise(m, HUGEPAGE); write(m); start; loop { write(m); count; }",
+    ] {
+        let script = written("present", &format!("{begin} {body} }}"));
+        let document = run(&request(&script, &[])).expect("it ends");
+        let ns = metric(&document, "cpu_ns_per_op") / metric(&document, "accesses_per_op");
+        assert!((1.0..4.0).contains(&ns), "{body}: {ns} ns an access");
+    }
+}
+
+/// Tasks wait for CPUs next to idle ones only where the script puts them there, and the document
+/// says so.
+#[test]
+fn tasks_share_cpus_next_to_idle_ones_only_on_request() {
+    let begin = "profile \"x86-512\" cpus 16; window 2ms after 500us;";
+    let stranded = |name: &str, text: &str| {
+        let script = written(name, &format!("{begin} {text}"));
+        let document = run(&request(&script, &[])).expect("it ends");
+        let time = document.arms[0].cpu_time.expect("a simulated machine has it");
+        time.stranded_ns as f64 / time.all_ns as f64
+    };
+    let work = "{ loop { compute(20us); count; } }";
+    let near = format!("process p {{ start; for i in 0..8 {{ fork {work} }} wait(); }}");
+    assert_eq!(stranded("near", &near), 0.0);
+    let teams = format!("process p 4 {{ start; threads 3 {work} }}");
+    assert_eq!(stranded("teams", &teams), 0.0);
+    // Eight tasks on one CPU: seven wait next to fifteen idle CPUs.
+    let on_one = format!("process p {{ start; for i in 0..8 {{ fork on 0 {work} }} wait(); }}");
+    let share = stranded("on-one", &on_one);
+    assert!((0.40..0.45).contains(&share), "{share}");
+}
+
+#[test]
+fn the_share_of_waits_has_no_waits_asleep() {
+    let text = "profile \"x86-512\" cpus 8; window 2ms after 500us;
+        process p { threads 8 { start; loop { n = mmap(1 MiB); write(n); munmap(n); count; } } }";
+    let document = run(&request(&written("asleep", text), &[])).expect("it ends");
+    assert!(metric(&document, "lock_wait_share") < 1.0);
+    assert!(metric(&document, "lock_sleep_ns_per_op") > 1000.0, "they wait for mmap_lock");
 }

@@ -1,8 +1,57 @@
-//! Which lock limits an arm, and which functions hold it.
+//! The limit of an arm: a lock, with the functions that hold it, or cache lines; and tasks that
+//! share CPUs while others are idle.
 
 use std::collections::BTreeMap;
 
-use mmscale_document::{ArmRecord, LIMITING_SHARE, LockRecord};
+use mmscale_document::{ArmRecord, CpuTimeRecord, LIMITING_SHARE, LockRecord};
+
+/// Minimum share of idle time that is worth a remark.
+const IDLE: f64 = 0.5;
+/// Minimum share of the time of all CPUs for which tasks waited next to idle CPUs that is worth a
+/// remark.
+const STRANDED: f64 = 0.02;
+
+/// The waits for cache lines from other CPUs, those of locks that were waited for not included.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Lines<'a> {
+    /// As a share of the time for which CPUs are not idle.
+    pub wait_share: f64,
+    /// The functions that waited, with their shares of these waits; the longest first. Empty if
+    /// the study does not collect call paths.
+    pub functions: Vec<(&'a str, f64)>,
+}
+
+/// Returns the waits for cache lines, if they are long enough to limit the arm.
+pub(crate) fn line_waits(arm: &ArmRecord) -> Option<Lines<'_>> {
+    let time = arm.cpu_time?;
+    let wait_share = time.lines_ns as f64 / time.busy_ns.max(1) as f64;
+    let mut sums = BTreeMap::<&str, u64>::new();
+    for call in arm.calls.iter().filter(|call| call.lines_ns > 0) {
+        *sums.entry(call.path.last().map_or("", String::as_str)).or_default() += call.lines_ns;
+    }
+    let share = |(name, ns)| (name, ns as f64 / time.lines_ns.max(1) as f64);
+    let mut functions: Vec<(&str, f64)> = sums.into_iter().map(share).collect();
+    functions.sort_by(|a, b| b.1.total_cmp(&a.1));
+    (wait_share >= LIMITING_SHARE).then_some(Lines { wait_share, functions })
+}
+
+/// Returns the share of the time of all CPUs in which they were idle.
+pub(crate) fn idle_share(time: CpuTimeRecord) -> f64 {
+    1.0 - time.busy_ns as f64 / time.all_ns.max(1) as f64
+}
+
+/// Returns the share of idle time, if CPUs are idle for most of the time.
+pub(crate) fn mostly_idle(time: CpuTimeRecord) -> Option<f64> {
+    Some(idle_share(time)).filter(|idle| *idle >= IDLE)
+}
+
+/// Returns the share of the time of all CPUs that tasks waited for a CPU while another was idle, if
+/// it is worth a remark.
+pub(crate) fn stranded(arm: &ArmRecord) -> Option<f64> {
+    let time = arm.cpu_time?;
+    let share = time.stranded_ns as f64 / time.all_ns.max(1) as f64;
+    (share >= STRANDED).then_some(share)
+}
 
 /// The waits for one lock class.
 #[derive(Clone, PartialEq, Debug)]
@@ -36,11 +85,11 @@ pub(crate) fn limits(arm: &ArmRecord) -> Option<Vec<Limit<'_>>> {
         classes.entry(&lock.class).or_default().push(lock);
     }
     let asleep = arm.locks.iter().filter(|lock| lock.sleeps);
-    let asleep_ns: u64 = asleep.map(|lock| lock.wait_total_ns).sum();
+    let asleep_ns: u64 = asleep.map(LockRecord::wait_within_ns).sum();
     let mut limits = vec![];
     for (class, locks) in classes {
         let sleeps = locks.iter().any(|lock| lock.sleeps);
-        let wait_ns: u64 = locks.iter().map(|lock| lock.wait_total_ns).sum();
+        let wait_ns: u64 = locks.iter().map(|lock| lock.wait_within_ns()).sum();
         let of_ns = if sleeps { busy_ns + asleep_ns as f64 } else { busy_ns };
         let wait_share = wait_ns as f64 / of_ns;
         limits.push(Limit { class, sleeps, wait_share, holders: holders(&locks) });

@@ -33,6 +33,7 @@ fn arm(name: &str, scale: f64, text: &str) -> ArmRecord {
         entered: 1,
         total_ns: self_ns,
         self_ns,
+        ..CallRecord::default()
     };
     ArmRecord {
         arm: name.into(),

@@ -47,6 +47,7 @@ fn arm(name: &str, factor: f64) -> ArmRecord {
         wait_total_ns,
         wait_max_ns: 90_000,
         hold_total_ns: 700_000,
+        ..LockRecord::default()
     };
     let wait = |ns: f64| (ns * factor) as u64;
     ArmRecord {
@@ -54,7 +55,11 @@ fn arm(name: &str, factor: f64) -> ArmRecord {
         policies: BTreeMap::from([("lru".into(), name.into())]),
         seeds: (1..=7).collect(),
         metrics: metrics.map(|(name, metric)| (name.to_owned(), metric)).into(),
-        cpu_time: Some(CpuTimeRecord { all_ns: 20_000_000, busy_ns: 14_000_000 }),
+        cpu_time: Some(CpuTimeRecord {
+            all_ns: 20_000_000,
+            busy_ns: 14_000_000,
+            ..CpuTimeRecord::default()
+        }),
         locks: vec![lock("folio_add", wait(4e6)), lock("release_pages", wait(3e6))],
         blame: vec![],
         named_locks: vec![],

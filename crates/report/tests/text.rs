@@ -30,6 +30,7 @@ fn lock(class: &str, site: &str, n: u64, contentions: u64) -> LockRecord {
         wait_total_ns: contentions * 228_000,
         wait_max_ns: contentions * 4_800,
         hold_total_ns: n * 2_310,
+        ..LockRecord::default()
     }
 }
 
@@ -188,7 +189,8 @@ fn the_live_kernel_does_not_tell_how_often_a_lock_was_taken() {
 #[test]
 fn the_answer_names_sleeping_locks_and_their_share_of_the_tasks_time() {
     let mut only = arm("stock", 1.0);
-    only.cpu_time = Some(CpuTimeRecord { all_ns: 10_000_000, busy_ns: 6_000_000 });
+    only.cpu_time =
+        Some(CpuTimeRecord { all_ns: 10_000_000, busy_ns: 6_000_000, ..CpuTimeRecord::default() });
     let waits = |class: &str, site: &str, wait_total_ns| LockRecord {
         wait_total_ns,
         ..lock(class, site, 10, 5)
@@ -207,6 +209,62 @@ fn the_answer_names_sleeping_locks_and_their_share_of_the_tasks_time() {
     let text = text(&document(vec![only]), &notes());
     assert!(text.contains("no lock; CPUs are busy for 60% of the time"), "{text}");
     assert!(text.contains("for locks for 0.0% of that"), "{text}");
+}
+
+/// Returns the entry of the answer with this name, in one line.
+fn entry(document: &Document, name: &str) -> String {
+    let text = text(document, &notes());
+    let mut lines = text.lines().skip_while(|line| !line.starts_with(name));
+    let first = lines.next().unwrap_or_default();
+    let rest = lines.take_while(|line| line.starts_with("          "));
+    let words: Vec<&str> =
+        std::iter::once(first).chain(rest).flat_map(str::split_whitespace).collect();
+    words.join(" ")
+}
+
+#[test]
+fn the_limit_is_what_takes_the_time_a_lock_lines_or_nothing_on_idle_cpus() {
+    let mut only = arm("stock", 1.0);
+    let time = CpuTimeRecord { all_ns: 10_000_000, busy_ns: 200_000, ..CpuTimeRecord::default() };
+    only.cpu_time = Some(time);
+    only.locks.clear();
+    let limit = |only: &ArmRecord| entry(&document(vec![only.clone()]), "limit");
+    assert_eq!(
+        limit(&only),
+        "limit stock: no lock and no cache line; CPUs are idle for 98% of the time"
+    );
+    only.cpu_time = Some(CpuTimeRecord { busy_ns: 9_000_000, lines_ns: 5_400_000, ..time });
+    only.calls = vec![CallRecord {
+        path: vec!["program".into(), "folio_remove_rmap".into()],
+        lines_ns: 5_400_000,
+        ..CallRecord::default()
+    }];
+    only.locks = vec![LockRecord { wait_total_ns: 900_000, ..lock("zone", "rmqueue_bulk", 10, 5) }];
+    assert_eq!(
+        limit(&only),
+        "limit stock: CPU time goes into waiting for cache lines from other CPUs (60%), in \
+         folio_remove_rmap 100%"
+    );
+    only.locks[0].wait_total_ns = 6_300_000;
+    let text = limit(&only);
+    assert!(text.starts_with("limit stock: CPU time goes into waiting for zone (70%)"), "{text}");
+    assert_eq!(entry(&document(vec![only]), "idle"), "", "no task waited next to an idle CPU");
+}
+
+#[test]
+fn tasks_that_wait_next_to_idle_cpus_are_named_in_the_first_lines() {
+    let mut only = arm("stock", 1.0);
+    only.cpu_time = Some(CpuTimeRecord {
+        all_ns: 10_000_000,
+        busy_ns: 200_000,
+        stranded_ns: 2_500_000,
+        ..CpuTimeRecord::default()
+    });
+    let text = entry(&document(vec![only]), "idle");
+    let wanted = "idle stock: tasks share CPUs while others are idle: CPUs are idle for 98% \
+                  of the time, and 25% of all CPU time is idle time in which a task waited for \
+                  another CPU";
+    assert!(text.starts_with(wanted), "{text}");
 }
 
 #[test]
@@ -301,6 +359,7 @@ fn call_trees_have_arms_side_by_side_and_callees_under_their_callers() {
             entered: 3,
             total_ns: total_ns / (nth as u64 + 1),
             self_ns: self_ns / (nth as u64 + 1),
+            ..CallRecord::default()
         };
         arm.calls = vec![
             call("do_exit", 300_000_000, 3_000_000),

@@ -49,13 +49,18 @@ fn run() -> Document {
         wait_total_ns,
         wait_max_ns: 30_000,
         hold_total_ns: 1,
+        ..LockRecord::default()
     };
     let arm = ArmRecord {
         arm: "stock".into(),
         policies: BTreeMap::new(),
         seeds: vec![1, 2],
         metrics: BTreeMap::new(),
-        cpu_time: Some(CpuTimeRecord { all_ns: 10_000_000, busy_ns: 10_000_000 }),
+        cpu_time: Some(CpuTimeRecord {
+            all_ns: 10_000_000,
+            busy_ns: 10_000_000,
+            ..CpuTimeRecord::default()
+        }),
         locks: vec![
             lock("zone", "free_pcppages_bulk", 20, 400_000),
             lock("mmap_lock", "do_munmap", 10, 100_000),

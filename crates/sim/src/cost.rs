@@ -4,6 +4,7 @@ use crate::cpu::{Counted, Moved};
 use crate::engine::Engine;
 use crate::heap::order_of;
 use crate::lines::{Fetched, LineState, Usage};
+use crate::topology::NO_CPU;
 use mmscale_arch::{Access, Line, Op, Order, Pfn};
 
 impl Engine {
@@ -114,11 +115,17 @@ impl Engine {
         self.note_miss(fetched, self.scaled(fetched.cost_ps));
         fetched.cost_ps
     }
-    /// Records a line that was not in the running CPU's cache and costs it the next `ps`, in a run
-    /// that records something.
+    /// Records a line that was not in the running CPU's cache and costs it the next `ps`.
     #[inline]
     fn note_miss(&mut self, fetched: Fetched, ps: u64) {
-        if self.cpus[self.cur].logged && usize::from(fetched.from) != self.cur {
+        let cpu = &self.cpus[self.cur];
+        if usize::from(fetched.from) == self.cur {
+            return;
+        }
+        if fetched.from != NO_CPU {
+            self.stats.fetched(cpu.path, cpu.clock, ps);
+        }
+        if cpu.logged {
             self.blame_missed(fetched.from, ps);
         }
     }

@@ -155,6 +155,8 @@ pub(crate) struct Cpu {
     pub(crate) slice_start: u64,
     /// Tasks that wait for it, in the order in which they run.
     pub(crate) queue: VecDeque<u32>,
+    /// The tasks in the queue that may run on another CPU.
+    pub(crate) movable: u32,
     /// Frame lines that it took from other CPUs while it ran ahead, in the order of its time.
     pub(crate) moved: Vec<Moved>,
     /// Changes of its counter bytes while it ran ahead, in the order of its time.
@@ -209,6 +211,7 @@ impl Cpu {
             misses: 0,
             idle,
             queue: VecDeque::new(),
+            movable: 0,
             moved: Vec::new(),
             counted: Vec::new(),
             offline_wanted: false,

@@ -64,6 +64,7 @@ use crate::prefetch::{NO_ADDRESS, Prefetcher};
 use crate::profile::{Costs, Noise};
 use crate::rng::{Jitter, SplitMix64};
 use crate::sections::SectionStats;
+use crate::sharing::Sharing;
 use crate::stats::Stats;
 use crate::tables::Tables;
 use crate::task::{Body, IDLE_URGENCY, STOP, Switch, Task, TaskState, Yielder};
@@ -121,6 +122,7 @@ pub(crate) struct Engine {
     pub(crate) hold_scale: Option<HoldScale>,
     pub(crate) distances: Distances,
     pub(crate) stats: Stats,
+    pub(crate) sharing: Sharing,
     /// The work of holders while others wait, in a run that records it.
     pub(crate) blame: Option<Box<Blame>>,
     /// The timeline, in a run that records it.
@@ -172,8 +174,7 @@ impl Engine {
         let distances = Distances::new(&config.profile.topology, cpus, config.profile.costs.line);
         let limit_ps = config.limit_ns.saturating_mul(1000).min(END_PS - (1 << 44));
         let ranks = ranks(cpus, config.seed);
-        let mut by_rank = Box::new([0; MAX_CPUS]);
-        ranks.iter().enumerate().for_each(|(cpu, &rank)| by_rank[rank] = cpu as u16);
+        let by_rank = by_rank(&ranks);
         let mut seeds = SplitMix64::new(config.seed);
         let probes: Vec<_> = (0..cpus).map(CpuId::new).map(probe).collect();
         let traced = traced_groups(&probes, &config);
@@ -192,6 +193,7 @@ impl Engine {
             naive: config.policy == Policy::Naive,
             hold_scale: config.hold_scale,
             stats: Stats::new(window_ps(config.locks_ns)),
+            sharing: Sharing::new(cpus, window_ps(config.locks_ns)),
             blame: blamed.then(|| Box::new(Blame::new(cpus))),
             recorder: Recorder::new(config.timeline, cpus),
             waiters: vec![Waiter::default(); 2 * cpus],
@@ -588,6 +590,13 @@ fn traced_groups(probes: &[Box<dyn Probe>], config: &SimConfig) -> u16 {
 /// Converts a window from ns to ps; an open end stays open.
 fn window_ps((from_ns, to_ns): (u64, u64)) -> std::ops::Range<u64> {
     from_ns.saturating_mul(1000)..to_ns.saturating_mul(1000)
+}
+
+/// Returns the CPU of each rank.
+fn by_rank(ranks: &[usize]) -> Box<[u16; MAX_CPUS]> {
+    let mut cpus = Box::new([0; MAX_CPUS]);
+    ranks.iter().enumerate().for_each(|(cpu, &rank)| cpus[rank] = cpu as u16);
+    cpus
 }
 
 /// Draws each CPU's rank in ties from the seed: a permutation.

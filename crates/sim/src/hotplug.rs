@@ -81,6 +81,8 @@ impl Engine {
         let at = self.cur;
         let tasks: Vec<u32> = self.cpus[at].queue.drain(..).collect();
         self.cpus[at].drop_irqs();
+        self.cpus[at].movable = 0;
+        self.note_load(at);
         for task in tasks {
             if self.tasks[task as usize].per_cpu {
                 self.cpus[at].queue.push_back(task);
@@ -105,6 +107,7 @@ impl Engine {
         self.online.insert(CpuId::new(at));
         self.cpus[at].offline_wanted = false;
         self.cpus[at].wait = WaitState::Halt;
+        self.note_load(at);
         let time_ps = self.cpu().clock + 1;
         self.wake_by(at, time_ps);
         Ok(())

@@ -59,6 +59,7 @@ mod run;
 mod sample;
 mod sched;
 mod sections;
+mod sharing;
 mod slab;
 mod sleep_lock;
 mod spin;

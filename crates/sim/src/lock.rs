@@ -253,7 +253,12 @@ impl Engine {
             }
             return self.wait_for_grant(lock, grant);
         }
-        let cost = self.costs.lock_ps + self.transfer(lock, at);
+        let transfer_ps = self.transfer(lock, at);
+        let cost = self.costs.lock_ps + transfer_ps;
+        let last = lock.last.get();
+        if last != NO_CPU && usize::from(last) != at {
+            self.stats.fetched(self.cpus[at].path, self.cpus[at].clock, transfer_ps);
+        }
         let cpu = &mut self.cpus[at];
         cpu.clock += cost;
         lock.since.set(cpu.clock);
@@ -291,7 +296,7 @@ impl Engine {
         lock.before.set(lock.last.replace(to as u16));
         lock.since.set(grant);
         lock.row.set(row);
-        self.stats.row(row).contended(grant - arrived, place);
+        self.stats.waited(row, arrived, grant, place);
         self.section_waited(to, lock.class, grant - arrived);
         if lock.id.get() != 0 {
             self.checker.lock_owner(lock.id.get(), to as u16);
@@ -458,7 +463,12 @@ impl Engine {
         }
         self.check_trylock(lock.class);
         let row = self.stats.row_of(self.cpus[at].path, lock.class, self.cpus[at].clock);
-        let cost = self.costs.lock_ps + self.transfer(lock, at);
+        let transfer_ps = self.transfer(lock, at);
+        let cost = self.costs.lock_ps + transfer_ps;
+        let last = lock.last.get();
+        if last != NO_CPU && usize::from(last) != at {
+            self.stats.fetched(self.cpus[at].path, self.cpus[at].clock, transfer_ps);
+        }
         let cpu = &mut self.cpus[at];
         cpu.clock += cost;
         lock.since.set(cpu.clock);

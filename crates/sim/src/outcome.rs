@@ -20,6 +20,9 @@ pub struct Outcome {
     /// CPU time by call path, sorted, while locks are counted. Spinning is included, sleeping is
     /// not.
     pub calls: Vec<CallRow>,
+    /// Time for which CPUs were idle while tasks that could run there waited for others, in ns,
+    /// while locks are counted.
+    pub stranded_ns: u64,
     /// Delays between the arrival and the delivery of interrupts, whether interrupts were off or
     /// not.
     pub lateness: Lateness,

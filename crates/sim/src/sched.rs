@@ -4,6 +4,7 @@ use crate::context::{callbacks, suspend, with};
 use crate::cpu::{Reason, WaitState};
 use crate::engine::Engine;
 use crate::heap::order_of;
+use crate::sharing::Load;
 use crate::stats::ROOT_PATH;
 use crate::task::{FAIR_URGENCY, IDLE_URGENCY, STOP, Switch, TaskState, Yielder};
 use crate::turn::turn;
@@ -114,7 +115,12 @@ impl Engine {
         let cpu = self.cpu();
         let first = if leaving { None } else { cpu.queue.pop_front() };
         let next = first.unwrap_or(cpu.idle) as usize;
-        Some(self.switch_to(next))
+        if first.is_some() && !self.tasks[next].per_cpu {
+            self.cpu().movable -= 1;
+        }
+        let switch = self.switch_to(next);
+        self.note_load(self.cur);
+        Some(switch)
     }
     /// Queues the current task. If it was interrupted within its slice (`before` tasks of equal
     /// urgency), it resumes with the rest of that slice: a slice that began anew after each more
@@ -175,6 +181,9 @@ impl Engine {
             other > urgency || other == urgency && !before
         });
         queue.insert(at, task as u32);
+        if !self.tasks[task].per_cpu {
+            self.cpus[usize::from(self.tasks[task].cpu)].movable += 1;
+        }
     }
     /// Queues `task` on its CPU, and wakes or interrupts the CPU if it has to react.
     pub(crate) fn make_ready(&mut self, task: usize) {
@@ -182,6 +191,7 @@ impl Engine {
         self.tasks[task].state = TaskState::Ready;
         self.enqueue(task, false);
         let to = usize::from(self.tasks[task].cpu);
+        self.note_load(to);
         let target = &self.cpus[to];
         let current = self.tasks[target.current as usize].urgency;
         match target.wait {
@@ -202,6 +212,22 @@ impl Engine {
             }
         }
     }
+    /// Notes the load of CPU `at` after a change, at the running CPU's turn. Tasks that belong to a
+    /// CPU, and those on one that is about to run them, do not wait for another CPU.
+    pub(crate) fn note_load(&mut self, at: usize) {
+        if self.quiet {
+            return;
+        }
+        let cpu = &self.cpus[at];
+        let runs_idle_task = self.tasks[cpu.current as usize].urgency == IDLE_URGENCY;
+        let runs_nothing = runs_idle_task && cpu.queue.is_empty();
+        let is_there = cpu.wait != WaitState::Offline && !cpu.offline_wanted;
+        let load = Load {
+            idle: runs_nothing && is_there,
+            waiting: if runs_idle_task { 0 } else { cpu.movable },
+        };
+        self.sharing.set(at, load, self.cpus[self.cur].clock);
+    }
     /// Starts all CPUs after the boot: each runs its first task, or its idle task, at time 0.
     pub(crate) fn start(&mut self) {
         self.quiet = false;
@@ -213,11 +239,15 @@ impl Engine {
             cpu.need_resched = false;
             cpu.plan_check();
             let first = cpu.queue.pop_front().unwrap_or(cpu.idle);
+            if first != cpu.idle && !self.tasks[first as usize].per_cpu {
+                cpu.movable -= 1;
+            }
             cpu.current = first;
             self.tasks[first as usize].state = TaskState::Running;
             let order = order_of(0, self.cpus[at].rank);
             self.cpus[at].queued = order;
             self.heap.push(order);
+            self.note_load(at);
         }
     }
 }

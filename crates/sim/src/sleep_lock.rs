@@ -34,11 +34,10 @@ impl Engine {
         let cpu = &self.cpus[self.cur];
         let now = cpu.clock;
         let row = self.stats.row_of(cpu.path, class, since.unwrap_or(now));
-        let counted = self.stats.row(row);
         match since {
             // Linux's tracepoint of waits counts all that are for sleeping locks.
-            Some(since) => counted.contended(now.saturating_sub(since), QueuePlace::Behind),
-            None => counted.acquisitions += 1,
+            Some(since) => self.stats.waited(row, since, now, QueuePlace::Behind),
+            None => self.stats.row(row).acquisitions += 1,
         }
         LockHold { row, since: now }
     }

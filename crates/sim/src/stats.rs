@@ -18,6 +18,8 @@ pub(crate) const INTERRUPT_PATH: u32 = 1;
 struct Node {
     /// CPU time on it, without deeper paths, while locks were counted.
     self_ps: u64,
+    /// The part of it in which it waited for cache lines from other CPUs.
+    lines_ps: u64,
     /// How often it was entered in that time.
     entered: u64,
     parent: u32,
@@ -29,7 +31,7 @@ struct Node {
 impl Node {
     const fn new(parent: u32, func: Func) -> Self {
         let (child, row) = ([NONE; Func::COUNT], [NONE; CLASSES]);
-        Self { self_ps: 0, entered: 0, parent, func, child, row }
+        Self { self_ps: 0, lines_ps: 0, entered: 0, parent, func, child, row }
     }
 }
 
@@ -41,6 +43,8 @@ pub(crate) struct LockStatsRow {
     pub(crate) acquisitions: u64,
     pub(crate) contentions: u64,
     pub(crate) wait_ps: u64,
+    /// The part of `wait_ps` after the time in which locks are counted.
+    wait_after_ps: u64,
     pub(crate) wait_max_ps: u64,
     queued: u64,
     queued_ps: u64,
@@ -95,6 +99,12 @@ impl Stats {
         let (from_ps, to_ps) = (from_ps.max(self.counted_ps.start), to_ps.min(self.counted_ps.end));
         self.nodes[path as usize].self_ps += to_ps.saturating_sub(from_ps);
     }
+    /// Records that a cache line from another CPU cost `path` the next `ps`.
+    #[inline]
+    pub(crate) fn fetched(&mut self, path: u32, now_ps: u64, ps: u64) {
+        let counted = self.counted_ps.contains(&now_ps);
+        self.nodes[path as usize].lines_ps += if counted { ps } else { 0 };
+    }
     /// Records that `path` is entered.
     #[inline]
     pub(crate) fn enter(&mut self, path: u32, now_ps: u64) {
@@ -107,6 +117,7 @@ impl Stats {
             path: self.names(path as u32).into_iter().map(str::to_owned).collect(),
             entered: node.entered,
             self_ns: node.self_ps / 1000,
+            lines_ns: node.lines_ps / 1000,
         };
         let mut rows: Vec<_> = known.map(row).collect();
         rows.sort_by(|a, b| a.path.cmp(&b.path));
@@ -131,6 +142,14 @@ impl Stats {
     #[inline]
     pub(crate) fn row(&mut self, row: u32) -> &mut LockStatsRow {
         &mut self.rows[row as usize]
+    }
+    /// Counts an acquisition after a wait from `from_ps` to `to_ps`.
+    #[inline]
+    pub(crate) fn waited(&mut self, row: u32, from_ps: u64, to_ps: u64, place: QueuePlace) {
+        let end_ps = self.counted_ps.end.max(from_ps);
+        let counted = &mut self.rows[row as usize];
+        counted.contended(to_ps.saturating_sub(from_ps), place);
+        counted.wait_after_ps += to_ps.saturating_sub(end_ps);
     }
     /// Returns the class and the path of a row that is counted.
     pub(crate) fn class_and_path(&self, row: u32) -> Option<(LockClass, u32)> {
@@ -165,6 +184,7 @@ impl Stats {
                 acquisitions: row.acquisitions,
                 contentions: row.contentions,
                 wait_total_ns: row.wait_ps / 1000,
+                wait_after_ns: row.wait_after_ps / 1000,
                 wait_max_ns: row.wait_max_ps / 1000,
                 queued: row.queued,
                 queued_total_ns: row.queued_ps / 1000,
@@ -179,7 +199,7 @@ impl Stats {
 
 impl LockStatsRow {
     /// Counts an acquisition after a wait of `wait_ps`.
-    pub(crate) fn contended(&mut self, wait_ps: u64, place: QueuePlace) {
+    fn contended(&mut self, wait_ps: u64, place: QueuePlace) {
         self.acquisitions += 1;
         self.contentions += 1;
         self.wait_ps += wait_ps;
@@ -225,12 +245,22 @@ mod tests {
     }
 
     #[test]
+    fn the_part_of_a_wait_after_the_window_is_known() {
+        let mut stats = Stats::new(10_000..50_000);
+        let row = stats.row_of(ROOT_PATH, LockClass::Zone, 45_000);
+        stats.waited(row, 20_000, 30_000, QueuePlace::First);
+        stats.waited(row, 45_000, 65_000, QueuePlace::First);
+        let row = &stats.lock_rows()[0];
+        assert_eq!((row.wait_total_ns, row.wait_after_ns), (30, 15));
+    }
+
+    #[test]
     fn rows_are_kept_by_class_and_path_and_sorted() {
         let mut stats = Stats::new(0..u64::MAX);
         let path = stats.child(INTERRUPT_PATH, Func::RunTimers);
         let zone = stats.row_of(path, LockClass::Zone, 5);
-        stats.row(zone).contended(5_000, QueuePlace::First);
-        stats.row(zone).contended(3_000, QueuePlace::Behind);
+        stats.waited(zone, 1_000, 6_000, QueuePlace::First);
+        stats.waited(zone, 1_000, 4_000, QueuePlace::Behind);
         let pcp = stats.row_of(path, LockClass::Pcp, 5);
         stats.row(pcp).acquisitions += 1;
         assert_eq!(stats.row_of(path, LockClass::Zone, 5), zone);

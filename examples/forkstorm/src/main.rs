@@ -34,11 +34,7 @@ impl Workload for Forkstorm {
             "lock_wait_share",
             "1",
             "share of the CPU time of all CPUs spent waiting for spin locks",
-            |seen| {
-                let rows = seen.locks()?.all().iter().filter(|row| !row.sleeps);
-                let waits_ns: u64 = rows.map(|row| row.wait_total_ns).sum();
-                value(waits_ns as f64 / seen.cpu_time_ns())
-            },
+            |seen| value(seen.locks()?.spun_ns(None) / seen.cpu_time_ns()),
         ),
         metric("fork_failures", "1", "number of parents that failed for lack of memory", |seen| {
             value(seen.tally.failures)

@@ -289,7 +289,7 @@ fn wait_shares(result: &SeedResult) -> BTreeMap<String, f64> {
     let busy_ns = result.cpu_time.map_or(0, |time| time.busy_ns);
     for row in result.locks.iter().filter(|row| busy_ns > 0 && !row.sleeps) {
         let share: &mut f64 = shares.entry(format!("{WAIT_SHARE}{}", row.class)).or_default();
-        *share += row.wait_total_ns as f64 / busy_ns as f64;
+        *share += row.wait_within_ns() as f64 / busy_ns as f64;
     }
     shares
 }

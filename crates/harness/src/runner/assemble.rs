@@ -8,7 +8,7 @@ use mmscale_document::{
     SCHEMA, Value,
 };
 
-use mmscale_kernel::coverage::{CallSet, Gap};
+use mmscale_kernel::coverage::{CallSet, Gap, Scope};
 use mmscale_script::Script;
 use mmscale_stats as stats;
 
@@ -60,7 +60,7 @@ pub(super) fn document(
         window_ns: common_window(results),
         params: plan.shown_params(),
         left_out: left_out(plan, results),
-        not_simulated: not_simulated(results),
+        not_simulated: not_simulated(results, plan.study.script().is_some()),
         host: host(),
         fingerprint: fingerprint(&arms, plan.study.script()),
         arms: plan.arms.iter().zip(&arms).map(|(&id, runs)| arm(plan, id, runs, &rates)).collect(),
@@ -82,9 +82,19 @@ fn left_out(plan: &Plan, results: &[(Job, SeedResult)]) -> BTreeMap<String, Stri
     all
 }
 
+/// Scripts cannot choose the memory groups of their processes.
+const ONE_GROUP: Gap = Gap {
+    name: "memory groups (all processes are in one, and share its lruvec of each node)",
+    scope: Scope::Work,
+    what: "a group for each container, with LRU lists and a lock of its own on each node",
+    file: "mm/memcontrol.c",
+    calls: &[],
+    once: None,
+};
+
 /// Returns the locks and mechanisms of Linux that the calls of all runs reach, and that are not
 /// simulated.
-fn not_simulated(results: &[(Job, SeedResult)]) -> Vec<GapRecord> {
+fn not_simulated(results: &[(Job, SeedResult)], is_script: bool) -> Vec<GapRecord> {
     let made = results.iter().fold(CallSet::default(), |all, (_, run)| all.and(run.made));
     let record = |gap: &Gap| GapRecord {
         name: gap.name.to_owned(),
@@ -92,7 +102,7 @@ fn not_simulated(results: &[(Job, SeedResult)]) -> Vec<GapRecord> {
         what: gap.what.to_owned(),
         file: gap.file.to_owned(),
     };
-    made.gaps().map(record).collect()
+    made.gaps().chain(is_script.then_some(&ONE_GROUP)).map(record).collect()
 }
 
 /// Returns the fingerprint over all results of the runs. Names chosen by an author are excluded (an

@@ -101,6 +101,13 @@ impl<'a> Locks<'a> {
         let waits = waits.iter().filter(meant);
         waits.map(|wait| [wait.count, wait.total_ns, wait.max_ns]).fold(Waits::default(), add)
     }
+    /// Returns the time within the window in which CPUs wait for spin locks of a class, or of all
+    /// classes, in ns.
+    pub fn spun_ns(self, class: Option<&str>) -> f64 {
+        let of_class = |row: &&LockRow| class.is_none_or(|class| row.class == class);
+        let rows = self.rows.iter().filter(|row| !row.sleeps).filter(of_class);
+        rows.map(LockRow::wait_within_ns).sum::<u64>() as f64
+    }
     /// Returns all rows.
     pub fn all(self) -> &'a [LockRow] {
         self.rows

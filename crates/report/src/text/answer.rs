@@ -10,7 +10,7 @@ use mmscale_stats::pairs_needed;
 use super::{Notes, wrap};
 use crate::changes::{MetricChange, Verdict, changes};
 use crate::figure;
-use crate::limits::{Limit, limits};
+use crate::limits::{Limit, Lines, idle_share, limits, line_waits, mostly_idle, stranded};
 use crate::number::percent;
 use crate::words;
 
@@ -44,6 +44,7 @@ pub(crate) fn answer(document: &Document, notes: &Notes<'_>) -> Vec<(String, Str
         entries.extend(text.map(|text| (key.to_owned(), text)));
     };
     entry("limit", limited(base));
+    entry("idle", stranded_tasks(base));
     for arm in others.iter().take(ARMS) {
         entry(&arm.arm, Some(of_arm(base, arm, notes)));
     }
@@ -54,23 +55,66 @@ pub(crate) fn answer(document: &Document, notes: &Notes<'_>) -> Vec<(String, Str
     entries
 }
 
-/// Formats what limits an arm. `None` if no CPU time is known to compare waits with.
+/// Formats what limits an arm: a lock, or cache lines if these cost more, and that CPUs are idle if
+/// most are. `None` if no CPU time is known to compare waits with.
 pub(super) fn limited(arm: &ArmRecord) -> Option<String> {
     let limits = limits(arm)?;
     let time = arm.cpu_time?;
     let limiting: Vec<&Limit<'_>> = limits.iter().filter(|limit| limit.is_limiting()).collect();
-    let Some(first) = limiting.first() else {
-        let busy = 100.0 * time.busy_ns as f64 / time.all_ns.max(1) as f64;
-        let spun = limits.iter().filter(|limit| !limit.sleeps);
-        // A sum of nothing would be -0.
-        let waits = spun.fold(0.0, |sum, limit| sum + limit.wait_share);
-        return Some(format!(
-            "{}: no lock; CPUs are busy for {} of the time, and spin for locks for {} of that",
-            arm.arm,
-            percent(busy),
-            percent(100.0 * waits)
-        ));
+    let idle = mostly_idle(time);
+    let what = match (limiting.first(), line_waits(arm)) {
+        (first, Some(lines)) if first.is_none_or(|lock| lock.wait_share < lines.wait_share) => {
+            by_lines(&lines)
+        }
+        (Some(first), _) => by_locks(first, &limiting),
+        (None, _) if idle.is_some() => "no lock and no cache line".to_owned(),
+        (None, _) => by_nothing(&limits, 1.0 - idle_share(time)),
     };
+    let idle =
+        idle.map(|share| format!("; CPUs are idle for {} of the time", percent(100.0 * share)));
+    Some(format!("{}: {what}{}", arm.arm, idle.unwrap_or_default()))
+}
+
+/// Formats that tasks waited for busy CPUs next to idle ones. `None` if few did.
+fn stranded_tasks(base: &ArmRecord) -> Option<String> {
+    let share = percent(100.0 * stranded(base)?);
+    let idle = percent(100.0 * idle_share(base.cpu_time?));
+    Some(format!(
+        "{}: tasks share CPUs while others are idle: CPUs are idle for {idle} of the time, and \
+         {share} of all CPU time is idle time in which a task waited for another CPU. Each task \
+         stays on the CPU that it starts on: place tasks with `on`, or start as many as there are \
+         CPUs",
+        base.arm
+    ))
+}
+
+/// Formats that no lock and no line limits an arm.
+fn by_nothing(limits: &[Limit<'_>], busy: f64) -> String {
+    let spun = limits.iter().filter(|limit| !limit.sleeps);
+    // A sum of nothing would be -0.
+    let waits = spun.fold(0.0, |sum, limit| sum + limit.wait_share);
+    let (busy, waits) = (percent(100.0 * busy), percent(100.0 * waits));
+    format!("no lock; CPUs are busy for {busy} of the time, and spin for locks for {waits} of that")
+}
+
+/// Formats waits for cache lines.
+fn by_lines(lines: &Lines<'_>) -> String {
+    let share = percent(100.0 * lines.wait_share);
+    let functions = named(&lines.functions);
+    let functions = if functions.is_empty() { functions } else { format!(", in {functions}") };
+    format!("CPU time goes into waiting for cache lines from other CPUs ({share}){functions}")
+}
+
+/// Formats the first functions with their shares.
+fn named(functions: &[(&str, f64)]) -> String {
+    let long = functions.iter().filter(|(_, share)| *share >= HOLDER).take(NAMED);
+    let texts: Vec<String> =
+        long.map(|(site, share)| format!("{site} {}", percent(100.0 * share))).collect();
+    texts.join(", ")
+}
+
+/// Formats waits for locks; `first` is the longest of them.
+fn by_locks(first: &Limit<'_>, limiting: &[&Limit<'_>]) -> String {
     let classes = |sleeps: bool| -> Vec<String> {
         let named = limiting.iter().take(NAMED).filter(|limit| limit.sleeps == sleeps);
         named
@@ -84,20 +128,8 @@ pub(super) fn limited(arm: &ArmRecord) -> Option<String> {
         .into_iter()
         .map(|(sleeps, classes)| format!("{} {}", waiting(sleeps), classes.join(" and ")))
         .collect();
-    let holders: Vec<String> = first
-        .holders
-        .iter()
-        .filter(|(_, share)| *share >= HOLDER)
-        .take(NAMED)
-        .map(|(site, share)| format!("{site} {}", percent(100.0 * share)))
-        .collect();
-    Some(format!(
-        "{}: {}; {} is held in {}",
-        arm.arm,
-        waits.join(", and "),
-        first.class,
-        holders.join(", ")
-    ))
+    let (waits, holders) = (waits.join(", and "), named(&first.holders));
+    format!("{waits}; {} is held in {holders}", first.class)
 }
 
 /// Says what a wait for a lock costs: CPU time, or the time of a task that sleeps.
