@@ -29,6 +29,7 @@ mod letter;
 mod list;
 #[cfg(feature = "live")]
 mod live;
+mod memory;
 mod one_arm;
 mod output;
 mod policies;
@@ -68,6 +69,7 @@ use mmscale_harness::{Origin, Registry};
 
 use args::{Args, Command};
 use failure::Failure;
+pub use memory::Memory;
 
 /// Parses the command line and executes it.
 pub fn main(studies: impl Into<Registry>) -> ExitCode {
@@ -82,12 +84,21 @@ pub fn main_of(studies: impl Into<Registry>, program: Build) -> ExitCode {
 }
 
 fn start(registry: Registry, program: Option<Build>) -> ExitCode {
+    memory::end_with_a_sentence();
+    output::prepare();
     let done = match Args::try_parse() {
         Ok(args) => dispatch(registry, origin(program), args.command),
         // A wrong call: clap exits with 2.
-        Err(wrong) if wrong.use_stderr() => wrong.exit(),
+        Err(wrong) if wrong.use_stderr() => {
+            let text = wrong.render().to_string();
+            if output::message(&text) == text {
+                wrong.exit();
+            }
+            output::tell(text.trim_end());
+            return ExitCode::from(2);
+        }
         // `--help` or `--version`: clap would exit with 0 even if the output could not be written.
-        Err(answer) => output::print(&shown(&answer)),
+        Err(answer) => output::print_help(&shown(&answer)),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -5,13 +5,14 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow};
 use indicatif::{ProgressBar, ProgressStyle};
-use mmscale_document::{Robustness, Target};
+use mmscale_document::{Robustness, Target, plain};
+use mmscale_files::Folder;
 use mmscale_harness::{
     Cache, CallError, Checks, Interrupt, Length, Merged, MetricSpec, Origin, Plan, PolicyArm,
     Profiles, Registry, Request, RobustError, RobustRequest, RunError, fits_host, linux_version,
     plan, robust as analyse,
 };
-use mmscale_report::{Folder, json_line, robust_text};
+use mmscale_report::{json_line, robust_text};
 
 use crate::args::{Format, MACHINES, RobustArgs};
 use crate::failure::Failure;
@@ -48,7 +49,7 @@ pub(crate) fn robust(registry: Registry, origin: Origin, args: &RobustArgs) -> R
         interrupt::whole(|| {
             if let Some(folder) = &folder {
                 written.push(folder.write(&format!("{name}.json"), json_line(&result))?);
-                written.push(folder.write(&format!("{name}.txt"), &shown)?);
+                written.push(folder.write(&format!("{name}.txt"), plain(&shown).as_bytes())?);
             }
             match args.format {
                 Format::Text => output::print(&format!("{separator}{shown}")),
@@ -98,6 +99,7 @@ impl MoveCosts {
         bar.finish_and_clear();
         let result = result.map_err(failure)?;
         request.cache.keep_analysis(plan, &result);
+        tell_unused(&request.cache);
         Ok(result)
     }
 }
@@ -108,7 +110,7 @@ fn bar(plan: &Plan) -> ProgressBar {
     let bar = ProgressBar::new(0);
     let style = ProgressStyle::with_template("{msg} [{wide_bar}] {pos}/{len} runs {elapsed}");
     bar.set_style(style.expect("the template is well-formed"));
-    bar.set_message(plan.study.name());
+    bar.set_message(plain(plan.study.name()).into_owned());
     bar
 }
 
@@ -135,6 +137,15 @@ pub(crate) fn cache(chosen: Option<PathBuf>) -> Cache {
         Some(own.join("mmscale"))
     };
     chosen.or_else(usual).map_or(Cache::none(), Cache::at)
+}
+
+/// Reports kept files that were damaged or of other runs.
+pub(crate) fn tell_unused(cache: &Cache) {
+    if let [first, rest @ ..] = &cache.unused()[..] {
+        let more =
+            if rest.is_empty() { String::new() } else { format!(" and {} more", rest.len()) };
+        output::tell(&format!("note: not used from the cache{more}: {first}"));
+    }
 }
 
 fn failure(why: RobustError) -> Failure {

@@ -3,11 +3,13 @@
 use std::sync::Arc;
 
 use anyhow::Context;
+use mmscale_document::plain;
+use mmscale_files::Folder;
 use mmscale_harness::{
     Length, Origin, Plan, ProgressSink, Registry, Scalable, WhatIfRequest, fits_host, plan,
     whatif as analyse,
 };
-use mmscale_report::{Folder, json_line, whatif_text};
+use mmscale_report::{json_line, whatif_text};
 
 use crate::args::{Format, WhatIfArgs};
 use crate::failure::Failure;
@@ -54,7 +56,7 @@ pub(crate) fn whatif(registry: Registry, origin: Origin, args: &WhatIfArgs) -> R
         interrupt::whole(|| {
             if let Some(folder) = &folder {
                 written.push(folder.write(&format!("{name}.json"), json_line(&result))?);
-                written.push(folder.write(&format!("{name}.txt"), &shown)?);
+                written.push(folder.write(&format!("{name}.txt"), plain(&shown).as_bytes())?);
             }
             match args.format {
                 Format::Text => output::print(&format!("{separator}{shown}")),

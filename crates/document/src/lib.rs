@@ -10,6 +10,7 @@
 
 mod blame;
 mod call;
+mod checksum;
 mod critical;
 mod document;
 mod fingerprint;
@@ -21,6 +22,7 @@ mod origin;
 mod problem;
 mod robust;
 mod section;
+mod shown;
 mod stack;
 mod timeline;
 mod value;
@@ -29,6 +31,7 @@ mod whatif;
 
 pub use blame::{BlameRecord, BlameRow, BlameRows, Doing, NamedLockRecord, NamedLockRow};
 pub use call::{CallRecord, CallRow};
+pub use checksum::{Kept, sum as checksum};
 pub use critical::{CriticalPath, PathPart};
 pub use document::{
     ArmRecord, CpuTimeRecord, Document, FailureRecord, GapRecord, Histogram, Host, PerCpu, SCHEMA,
@@ -46,6 +49,7 @@ pub use origin::{Build, Groups, Topology};
 pub use problem::{CALLING, ENDING, Problem, TICK};
 pub use robust::{Claim, MovedNumber, ROBUST_SCHEMA, Robustness};
 pub use section::{SectionRecord, SectionWait};
+pub use shown::{is_control, plain, short};
 pub use stack::{is_locking, path_of, plain_function};
 pub use timeline::{HoldSpan, Interval, LockName, SentInterrupt, Stretch, Timeline, WaitSpan};
 pub use value::{ParamValue, Value};

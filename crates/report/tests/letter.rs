@@ -138,6 +138,7 @@ fn analysis() -> Robustness {
         without_effect: vec!["ipi_send_ns".into()],
         machines: 4,
         failures: vec![],
+        checksum: None,
     }
 }
 

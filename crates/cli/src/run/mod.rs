@@ -4,11 +4,11 @@ mod results;
 
 use anyhow::Context;
 use mmscale_document::{Robustness, Target};
+use mmscale_files::Folder;
 use mmscale_harness::{
     CallError, Checks, Interrupt, Length, Origin, Plan, PolicyArm, Registry, Request, execute_each,
     fits_host, hold_scale, linux_version, plan,
 };
-use mmscale_report::Folder;
 
 use crate::args::{self, Format, Machine, RunArgs, RunFormat};
 use crate::failure::Failure;

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
-use mmscale_document::{Claim, MovedNumber, ROBUST_SCHEMA, Robustness, Target};
+use mmscale_document::{Claim, Kept, MovedNumber, ROBUST_SCHEMA, Robustness, Target};
 use mmscale_sim::profile::{Merged, ProfileError};
 use thiserror::Error;
 
@@ -109,7 +109,9 @@ pub fn robust(
         without_effect: still.map(|end| end.number.key.clone()).collect(),
         machines: request.machines as u32,
         failures,
-    })
+        checksum: None,
+    }
+    .sealed())
 }
 
 /// The outcomes of all arms and seeds on one machine.

@@ -56,6 +56,7 @@ impl Instance {
         }
         clear();
         let path = format!("{root}/instances/{NAME}{}", std::process::id());
+        // tidy: opened: a file of tracefs
         fs::create_dir(&path).map_err(wrong(format!("making the tracing instance {path}")))?;
         let instance = Self { path };
         instance.write("buffer_size_kb", &BUFFER_KB.to_string())?;
@@ -64,6 +65,7 @@ impl Instance {
     }
     fn write(&self, file: &str, text: &str) -> Result<(), CountsError> {
         let path = format!("{}/{file}", self.path);
+        // tidy: opened: a file of tracefs
         fs::write(&path, text).map_err(wrong(format!("writing {text:?} to {path}")))
     }
     /// The file whose writers put marks into the trace.
@@ -99,6 +101,7 @@ impl Instance {
 impl Drop for Instance {
     fn drop(&mut self) {
         // The kernel switches the instance's events off itself. Nothing can be done if it refuses.
+        // tidy: opened: a file of tracefs
         let _ = fs::remove_dir(&self.path);
     }
 }
@@ -109,6 +112,7 @@ pub(crate) fn clear() -> Leftovers {
     let Some(root) = ROOTS.iter().find(|root| exists(&format!("{root}/instances"))) else {
         return found;
     };
+    // tidy: opened: a file of tracefs
     let Ok(instances) = fs::read_dir(format!("{root}/instances")) else { return found };
     for instance in instances.flatten() {
         let name = instance.file_name();
@@ -118,6 +122,7 @@ pub(crate) fn clear() -> Leftovers {
             continue;
         }
         let path = instance.path();
+        // tidy: opened: a file of tracefs
         match fs::remove_dir(&path) {
             Ok(()) => found.done.push(format!("removed the tracing instance {}", path.display())),
             Err(why) => found.failed.push(format!("{}: {why}", path.display())),
