@@ -266,6 +266,7 @@ fn hog_room<A: Machine>(run: &Run<Ipi>, kernel: &Kernel<A>) -> Option<u64> {
 
 /// Returns whether the live kernel has swap.
 fn has_swap() -> bool {
+    // tidy: opened: a file of /proc
     let swaps = std::fs::read_to_string("/proc/swaps").unwrap_or_default();
     swaps.lines().count() > 1
 }

@@ -48,7 +48,8 @@ impl Study for Costly {
         };
         let mut result = SeedResult { fingerprint: ps, ..SeedResult::default() };
         result.metric("cost_ns", (ps + seed) as f64 / 1e3);
-        result.cpu_time = Some(CpuTimeRecord { all_ns: 10_000, busy_ns: 10_000 });
+        result.cpu_time =
+            Some(CpuTimeRecord { all_ns: 10_000, busy_ns: 10_000, ..CpuTimeRecord::default() });
         // A handoff of 575 ns is waited for 5.75 % of the time.
         let wait_total_ns = if arm.0 == 0 { costs.handoff_ps / 1000 } else { 0 };
         result.locks.push(LockRow { class: "lruvec".into(), wait_total_ns, ..LockRow::default() });

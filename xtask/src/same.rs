@@ -10,7 +10,7 @@ use std::path::Path;
 use serde_json::Value;
 
 /// Fields of a document that name the program and the computer that made it.
-const MAKERS: [&str; 5] = ["build", "program", "command", "host", "study_file_hash"];
+const MAKERS: [&str; 6] = ["build", "program", "command", "host", "study_file_hash", "checksum"];
 
 /// The prefix of the names of host metrics, at any depth.
 const HOST: &str = "host_";

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::anyhow;
-use mmscale_report::{Existing, Folder};
+use mmscale_files::{Existing, Folder};
 
 use crate::failure::Failure;
 use crate::output;

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::process::ExitCode;
 
+use mmscale_files::FolderError;
 use mmscale_harness::{CallError, CallOrRun};
-use mmscale_report::FolderError;
 
 /// A failure with its exit code.
 #[derive(Debug)]
@@ -52,9 +52,10 @@ impl From<FolderError> for Failure {
     fn from(error: FolderError) -> Self {
         match error {
             FolderError::NotADirectory { .. }
+            | FolderError::Link { .. }
             | FolderError::Exists { .. }
             | FolderError::IsADirectory { .. } => Self::Call(error.into()),
-            FolderError::Io { .. } => Self::Run(error.into()),
+            FolderError::Io { .. } | FolderError::Lock { .. } => Self::Run(error.into()),
         }
     }
 }

@@ -1,13 +1,12 @@
 //! `mmscale import`: reads another tool's report into a document for `compare`.
 
-use std::fs::File;
-use std::io::{self, Read};
 use std::path::Path;
 
 use anyhow::anyhow;
-use mmscale_document::{MEASURED_SCHEMA, Measurement};
+use mmscale_document::{Kept, MEASURED_SCHEMA, Measurement};
+use mmscale_files::{Limit, Pipe};
 use mmscale_harness::Origin;
-use mmscale_measured::{ReadError, Report, Table, read};
+use mmscale_measured::{MAX_BYTES, ReadError, Report, Table, read};
 use mmscale_report::json_line;
 
 use crate::args::{ImportArgs, ReportArgs};
@@ -15,8 +14,8 @@ use crate::destination::{Destination, MEASUREMENT};
 use crate::failure::Failure;
 use crate::output;
 
-/// Maximum number of bytes that are read; the parser refuses less.
-const MAX_BYTES: u64 = 128 << 20;
+/// As many bytes as the parser accepts.
+const LIMIT: Limit = Limit::new("a report", MAX_BYTES as u64);
 
 /// Seconds of a measurement: a year is enough.
 const MAX_S: f64 = 366.0 * 86_400.0;
@@ -62,13 +61,8 @@ pub(crate) fn open(args: &ReportArgs) -> Result<Report, Failure> {
     }
     let path = &args.file;
     let fail = |why: String| Failure::Call(anyhow!("cannot read {}: {why}", named(path)));
-    let mut bytes = Vec::new();
-    let done = if path == Path::new("-") {
-        io::stdin().lock().take(MAX_BYTES).read_to_end(&mut bytes)
-    } else {
-        File::open(path).and_then(|file| file.take(MAX_BYTES).read_to_end(&mut bytes))
-    };
-    done.map_err(|why| fail(why.to_string()))?;
+    let bytes = mmscale_files::bytes(path, LIMIT, Pipe::Read);
+    let bytes = bytes.map_err(|why| fail(why.to_string()))?;
     read(&bytes).map_err(|why| fail(why.to_string()))
 }
 
@@ -138,7 +132,9 @@ pub(crate) fn measurement(
         window_ns: given_ns.or(table.window_ns).or(report.prose.window_ns),
         waits,
         notes,
+        checksum: None,
     }
+    .sealed()
 }
 
 /// Returns the facts that are missing, each with the option that gives it.

@@ -73,6 +73,7 @@ pub(crate) fn on_signals(grace: Grace) -> io::Result<Interrupt> {
 
 /// Returns whether SIGHUP is ignored, as in a process that was started by `nohup`.
 fn ignores_hangup() -> bool {
+    // tidy: opened: a file of /proc
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());

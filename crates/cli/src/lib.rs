@@ -30,6 +30,7 @@ mod letter;
 mod list;
 #[cfg(feature = "live")]
 mod live;
+mod memory;
 mod one_arm;
 mod output;
 mod policies;
@@ -71,6 +72,7 @@ use mmscale_harness::{Origin, Registry, UnknownName};
 
 use args::{Args, Command};
 use failure::Failure;
+pub use memory::Memory;
 
 /// Parses the command line and executes it.
 pub fn main(studies: impl Into<Registry>) -> ExitCode {
@@ -91,6 +93,8 @@ pub fn call(studies: impl Into<Registry>, words: &[String]) -> ExitCode {
 }
 
 fn start(registry: Registry, program: Option<Build>) -> ExitCode {
+    memory::end_with_a_sentence();
+    output::prepare();
     executed(registry, program, std::env::args_os().collect())
 }
 
@@ -99,9 +103,16 @@ fn executed(registry: Registry, program: Option<Build>, words: Vec<OsString>) ->
         Ok(args) => dispatch(registry, origin(program, &words), args.command),
         Err(wrong) if wrong.kind() == ErrorKind::InvalidSubcommand => Err(unknown_command(&wrong)),
         // A wrong call: clap exits with 2.
-        Err(wrong) if wrong.use_stderr() => wrong.exit(),
+        Err(wrong) if wrong.use_stderr() => {
+            let text = wrong.render().to_string();
+            if output::message(&text) == text {
+                wrong.exit();
+            }
+            output::tell(text.trim_end());
+            return ExitCode::from(2);
+        }
         // `--help` or `--version`: clap would exit with 0 even if the output could not be written.
-        Err(answer) => output::print(&shown(&answer)),
+        Err(answer) => output::print_help(&shown(&answer)),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

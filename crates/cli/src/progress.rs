@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
+use mmscale_document::plain;
 use mmscale_harness::{Plan, ProgressSink, RunEvent};
 
 use crate::estimate::{Estimate, shown, time_left};
@@ -267,7 +268,7 @@ impl Bar {
         let style =
             ProgressStyle::with_template("{msg} [{wide_bar}] {percent}% {elapsed} (eta {eta})");
         bar.set_style(style.expect("the template is well-formed"));
-        bar.set_message(title);
+        bar.set_message(plain(&title).into_owned());
         bar.enable_steady_tick(Duration::from_millis(200));
         Self { bar, done: Mutex::new(vec![0.0; runs]), clock, first }
     }

@@ -4,7 +4,7 @@ use std::env;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow};
-use mmscale_document::{Robustness, Target};
+use mmscale_document::{Robustness, Target, plain};
 use mmscale_harness::{
     Cache, CallError, Checks, Interrupt, Length, Merged, MetricSpec, Origin, Plan, PolicyArm,
     Profiles, Registry, Request, RobustError, RobustRequest, RunError, fits_host, linux_version,
@@ -44,7 +44,7 @@ pub(crate) fn robust(registry: Registry, origin: Origin, args: &RobustArgs) -> R
         interrupt::whole(|| {
             if let Some(folder) = &folder {
                 written.push(folder.write(&format!("{name}.json"), json_line(&result))?);
-                written.push(folder.write(&format!("{name}.txt"), &shown)?);
+                written.push(folder.write(&format!("{name}.txt"), plain(&shown).as_bytes())?);
             }
             match args.format {
                 Format::Text => output::print(&format!("{separator}{shown}")),
@@ -92,6 +92,7 @@ impl MoveCosts {
         drop(progress);
         let result = result.map_err(failure)?;
         request.cache.keep_analysis(plan, &result);
+        tell_unused(&request.cache);
         Ok(result)
     }
 }
@@ -120,6 +121,15 @@ pub(crate) fn cache(chosen: Option<PathBuf>) -> Cache {
         Some(own.join("mmscale"))
     };
     chosen.or_else(usual).map_or(Cache::none(), Cache::at)
+}
+
+/// Reports kept files that were damaged or of other runs.
+pub(crate) fn tell_unused(cache: &Cache) {
+    if let [first, rest @ ..] = &cache.unused()[..] {
+        let more =
+            if rest.is_empty() { String::new() } else { format!(" and {} more", rest.len()) };
+        output::tell(&format!("note: not used from the cache{more}: {first}"));
+    }
 }
 
 fn failure(why: RobustError) -> Failure {

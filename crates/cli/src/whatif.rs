@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::Context;
+use mmscale_document::plain;
 use mmscale_harness::{
     Length, Origin, Plan, ProgressSink, Registry, Scalable, Step, WhatIfRequest, fits_host, plan,
     whatif as analyse,
@@ -55,7 +56,7 @@ pub(crate) fn whatif(registry: Registry, origin: Origin, args: &WhatIfArgs) -> R
         interrupt::whole(|| {
             if let Some(folder) = &folder {
                 written.push(folder.write(&format!("{name}.json"), json_line(&result))?);
-                written.push(folder.write(&format!("{name}.txt"), &shown)?);
+                written.push(folder.write(&format!("{name}.txt"), plain(&shown).as_bytes())?);
             }
             match args.format {
                 Format::Text => output::print(&format!("{separator}{shown}")),

@@ -10,6 +10,7 @@
 
 mod blame;
 mod call;
+mod checksum;
 mod costs;
 mod critical;
 mod document;
@@ -22,6 +23,7 @@ mod origin;
 mod problem;
 mod robust;
 mod section;
+mod shown;
 mod stack;
 mod timeline;
 mod value;
@@ -30,6 +32,7 @@ mod whatif;
 
 pub use blame::{BlameRecord, BlameRow, BlameRows, Doing, NamedLockRecord, NamedLockRow};
 pub use call::{CallRecord, CallRow};
+pub use checksum::{Kept, sum as checksum};
 pub use costs::{COST_OPTION, machine_name};
 pub use critical::{CriticalPath, PathPart};
 pub use document::{
@@ -48,6 +51,7 @@ pub use origin::{Build, Groups, Topology};
 pub use problem::{CALLING, ENDING, Problem, TICK};
 pub use robust::{Claim, MovedLimit, MovedNumber, ROBUST_SCHEMA, Robustness};
 pub use section::{SectionRecord, SectionWait};
+pub use shown::{is_control, plain, short};
 pub use stack::{is_locking, path_of, plain_function};
 pub use timeline::{HoldSpan, Interval, LockName, SentInterrupt, Stretch, Timeline, WaitSpan};
 pub use value::{ParamValue, Value};

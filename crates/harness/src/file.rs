@@ -11,11 +11,15 @@ use crate::param::{Kind, ParamSpec};
 use crate::study::MetricSpec;
 use mmscale_arch::MAX_CPUS;
 use mmscale_document::Fingerprint;
+use mmscale_files::{Limit, Pipe};
 use std::borrow::Cow;
 use std::fmt::Display;
 use std::path::Path;
 use thiserror::Error;
 use toml::{Table, Value};
+
+/// Some hundred times the size of the largest.
+const LIMIT: Limit = Limit::new("a study.toml", 1 << 20);
 
 /// The name of a study and the location of its file; see [`study_file!`](crate::study_file).
 #[derive(Clone, Copy, Debug)]
@@ -54,9 +58,12 @@ impl Source {
         // folder or a folder above it.
         let beside = |folder: &Path| folder.join(source).with_file_name("study.toml");
         let path = Path::new(package).ancestors().map(beside).find(|path| path.is_file());
-        let text = path.map(std::fs::read_to_string).unwrap_or_else(|| {
-            Err(std::io::Error::other("no study.toml next to the study's source"))
-        });
+        let text = path
+            .ok_or_else(|| "no study.toml next to the study's source".to_owned())
+            .and_then(|path| {
+                let text = mmscale_files::text(&path, LIMIT, Pipe::Refuse);
+                text.map_err(|why| why.to_string())
+            });
         let text = text.map_err(|why| FileError {
             study: self.study,
             place: String::new(),

@@ -6,6 +6,7 @@ use mmscale_document::Host;
 
 /// Returns the release string of the running kernel, such as `6.18.44-rt`; `None` if unknown.
 pub(crate) fn release() -> Option<String> {
+    // tidy: opened: a file of /proc
     let text = fs::read_to_string("/proc/sys/kernel/osrelease").ok()?;
     Some(text.trim().to_owned()).filter(|release| !release.is_empty())
 }
@@ -18,6 +19,7 @@ pub fn host() -> Host {
     let kernel: Vec<&str> = kernel.into_iter().filter(|part| !part.is_empty()).collect();
     Host {
         kernel: kernel.join(" "),
+        // tidy: opened: a file of /proc
         cpu: cpu_model(&fs::read_to_string("/proc/cpuinfo").unwrap_or_default()),
     }
 }

@@ -85,7 +85,8 @@ impl Needs {
         Self {
             tasks,
             resident_bytes,
-            address_bytes: resident_bytes + tasks * stack.address_bytes,
+            // A table that grows is there twice while it is copied.
+            address_bytes: 2 * resident_bytes + tasks * stack.address_bytes,
             mappings: OTHER_MAPPINGS + tasks * stack.mappings,
         }
     }
@@ -133,9 +134,11 @@ impl Host {
 
 /// Returns the address space that this process may still use. `None` without a limit.
 fn address_bytes() -> Option<u64> {
+    // tidy: opened: a file of /proc or /sys
     let limits = fs::read_to_string("/proc/self/limits").ok()?;
     let soft = limits.lines().find_map(|line| line.strip_prefix("Max address space"))?;
     let limit: u64 = soft.split_whitespace().next()?.parse().ok()?;
+    // tidy: opened: a file of /proc or /sys
     let status = fs::read_to_string("/proc/self/status").ok()?;
     let size = status.lines().find_map(|line| line.strip_prefix("VmSize:"))?;
     let used_kib: u64 = size.split_whitespace().next()?.parse().ok()?;
@@ -145,6 +148,7 @@ fn address_bytes() -> Option<u64> {
 /// Returns the memory left in this process's control group and those above it. `None` if none of
 /// them has a known limit.
 fn group_bytes() -> Option<u64> {
+    // tidy: opened: a file of /proc or /sys
     let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
     let left = groups.lines().filter_map(|line| {
         let mut parts = line.splitn(3, ':');
@@ -167,6 +171,7 @@ fn group_bytes() -> Option<u64> {
 }
 
 fn read_number(path: &Path) -> Option<u64> {
+    // tidy: opened: a file of /proc or /sys
     fs::read_to_string(path).ok()?.trim().parse().ok()
 }
 

@@ -5,11 +5,15 @@ use crate::file_study::FileStudy;
 use crate::names::UnknownName;
 use crate::study::Study;
 use crate::workload::Workload;
+use mmscale_files::{Limit, Pipe};
 use mmscale_script::{SUFFIX, Script, ScriptError};
 use mmscale_sim::profile::Profiles;
 use std::fmt::Display;
-use std::fs;
+use std::path::Path;
 use thiserror::Error;
+
+/// As many bytes as the parser accepts.
+const SCRIPT_LIMIT: Limit = Limit::new("a script", mmscale_script::MAX_BYTES as u64);
 
 /// All studies, by name.
 #[derive(Clone, Copy, Debug)]
@@ -87,7 +91,8 @@ impl Registry {
     fn script(self, path: &str) -> Result<&'static dyn Study, NoStudy> {
         let path_of =
             |why: &dyn Display| NoStudy::File { path: path.to_owned(), why: why.to_string() };
-        let text = fs::read_to_string(path).map_err(|why| path_of(&why))?;
+        let text = mmscale_files::text(Path::new(path), SCRIPT_LIMIT, Pipe::Refuse);
+        let text = text.map_err(|why| path_of(&why))?;
         let script = Script::parse(path, &text)?;
         if let Some(same) = self.all().find(|study| study.name() == script.name()) {
             let why = format!("there is a study named `{}`; rename the file", same.name());

@@ -4,7 +4,8 @@
 use std::collections::BTreeSet;
 
 use mmscale_document::{
-    ArmRecord, Average, CpuTimeRecord, Document, Fingerprint, LockRecord, Metric, Value,
+    ArmRecord, Average, Build, CpuTimeRecord, Document, Fingerprint, Kept, LockRecord, Metric,
+    Value,
 };
 use mmscale_stats as stats;
 
@@ -45,6 +46,38 @@ impl Plan {
         [self.cpus as u64, u64::from(self.hz), seed].into_iter().for_each(|n| key.add(n));
         key.add_str(&format!("{:?}", (self.length, self.checks, self.linux)));
         key.to_hex()
+    }
+
+    /// Returns what differs between a document and the one that a run of this plan makes, apart from
+    /// its results.
+    pub fn owns(&self, arm: ArmId, seed: u64, document: &Document) -> Result<(), String> {
+        let arms: Vec<&str> = document.arms.iter().map(|arm| arm.arm.as_str()).collect();
+        let seeds: Vec<u64> = document.arms.iter().flat_map(|arm| arm.seeds.clone()).collect();
+        let policies: Vec<_> = document.arms.iter().map(|arm| &arm.policies).collect();
+        let program = |of: &Option<Build>| of.as_ref().map(Build::to_string);
+        let hash = self.profile.as_ref().map(|profile| format!("{:016x}", profile.hash));
+        let own = &self.study.arms()[arm.0].name;
+        let of_arm = self.study.policies(arm, &self.params, self.on);
+        let same = [
+            ("study", document.study == self.study.name()),
+            ("study file", document.study_file_hash.as_deref() == self.study.file_hash()),
+            ("machine", document.on == self.on),
+            ("profile", document.profile == self.profile_name),
+            ("profile's numbers", document.profile_hash == hash),
+            ("number of CPUs", document.cpus as usize == self.cpus),
+            ("topology", document.topology == self.topology),
+            ("HZ", document.hz == self.hz),
+            ("set of parameters", document.params == self.shown_params()),
+            ("arm", arms == [*own]),
+            ("set of policies", policies == [&of_arm]),
+            ("seed", seeds == [seed]),
+            ("build", document.build == self.origin.build),
+            ("program", program(&document.program) == program(&self.origin.program)),
+        ];
+        match same.iter().find(|(_, same)| !same) {
+            Some((what, _)) => Err(format!("it is of another {what} than the run of its name")),
+            None => Ok(()),
+        }
     }
 
     /// Returns the plan of one of its runs.
@@ -115,6 +148,7 @@ fn point(runs: Vec<Document>) -> Document {
         failures: runs.iter().flat_map(|run| run.failures.clone()).collect(),
         ..runs[0].clone()
     }
+    .sealed()
 }
 
 /// Returns the names of rates that are positive in every run, whose mean is harmonic.

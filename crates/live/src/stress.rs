@@ -3,12 +3,13 @@
 //! mmscale.
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
 use mmscale_document::{Side, Wait, Watch, Watched};
+use mmscale_files::{Folder, Limit, ReadError};
 use mmscale_linux::{
     Begun, Config, Failure, Foreign, Plan, Sampling, Scratch, WatchError, Watching, find_program,
     run_command,
@@ -372,12 +373,19 @@ fn one(
     })?;
     counting?;
     let wrong = |why: String| StressError::Metrics { version: prepared.version.clone(), why };
-    let yaml = fs::read_to_string(folder.path().join(YAML)).map_err(|why| {
+    let yaml = results(folder.path()).map_err(|why| {
         let last = said.trim().lines().last().unwrap_or("nothing").to_owned();
         wrong(format!("it has not written {YAML} ({why}); its last output was: {last}"))
     })?;
     let metrics = Metrics::parse(&yaml, known.stressor).map_err(wrong)?;
     Ok((metrics, watching.and_then(|watching| watching.seen())))
+}
+
+/// Returns the file that stress-ng wrote in the folder of its run.
+fn results(folder: &Path) -> Result<String, ReadError> {
+    let text =
+        Folder::only_read(folder)?.read(YAML, Limit::new("metrics of stress-ng", 1 << 24))?;
+    text.ok_or_else(|| io::Error::from(io::ErrorKind::NotFound).into())
 }
 
 /// Returns the median of the values.

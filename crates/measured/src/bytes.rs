@@ -4,7 +4,8 @@ use std::char::REPLACEMENT_CHARACTER;
 
 use crate::fault::ReadError;
 
-/// The largest file, in MiB. A report of a kernel has some hundred KiB.
+/// The most bytes of a report. That of a kernel has some hundred KiB.
+pub const MAX_BYTES: usize = MAX_MIB << 20;
 const MAX_MIB: usize = 64;
 
 /// First bytes of formats that are not text, with what to do instead.

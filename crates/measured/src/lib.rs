@@ -37,6 +37,7 @@ mod table;
 mod text;
 mod tree;
 
+pub use bytes::MAX_BYTES;
 pub use fault::{Fault, ReadError};
 pub use prose::Prose;
 pub use report::{Report, read};

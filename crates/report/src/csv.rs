@@ -1,6 +1,8 @@
 //! Documents as CSV: a row for each value, in the metric's own unit.
 
-use mmscale_document::{Document, Value};
+use std::borrow::Cow;
+
+use mmscale_document::{Document, Value, plain};
 
 use crate::text::{Notes, is_shown};
 
@@ -23,7 +25,7 @@ pub fn csv_rows(document: &Document, notes: &Notes<'_>) -> String {
         let name = quoted(&arm.arm);
         let shown = arm.metrics.iter().filter(|(metric, _)| is_shown(&notes.only, metric));
         for (metric, of) in shown {
-            let unit = quoted(&of.unit);
+            let [metric, unit] = [metric, &of.unit].map(|text| quoted(text));
             for (seed, value) in arm.seeds.iter().zip(&of.values) {
                 let value = match value {
                     None => String::new(),
@@ -38,11 +40,40 @@ pub fn csv_rows(document: &Document, notes: &Notes<'_>) -> String {
     text
 }
 
-/// Quotes a cell that has a separator, a quote or a line end.
+/// Returns a cell without control characters, quoted if it has a separator, a quote or a line end.
+/// A text that a spreadsheet would read as a formula begins with an apostrophe.
 pub(crate) fn quoted(cell: &str) -> String {
+    let is_formula = cell.starts_with(['=', '+', '-', '@', '\t', '\r']);
+    let cell = if is_formula && cell.parse::<f64>().is_err() {
+        Cow::Owned(format!("'{}", plain(cell)))
+    } else {
+        plain(cell)
+    };
     if cell.contains([',', '"', '\n', '\r']) {
         format!("\"{}\"", cell.replace('"', "\"\""))
     } else {
-        cell.to_owned()
+        cell.into_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cell_is_text_without_control_characters() {
+        for (cell, expected) in [
+            ("stock", "stock"),
+            ("a,\"b\"", "\"a,\"\"b\"\"\""),
+            ("=HYPERLINK(\"x\")", "\"'=HYPERLINK(\"\"x\"\")\""),
+            ("@SUM(A1)", "'@SUM(A1)"),
+            ("+cmd|' /C calc'!A0", "'+cmd|' /C calc'!A0"),
+            ("\tx", "'\tx"),
+            ("-1.5e3", "-1.5e3"),
+            ("-x", "'-x"),
+            ("a\u{1b}[2J\u{9b}1m", "a\u{fffd}[2J\u{fffd}1m"),
+        ] {
+            assert_eq!(quoted(cell), expected);
+        }
     }
 }

@@ -2,13 +2,12 @@
 //!
 //! A report depends on documents only, not on machines. A study adds to its report by [`Notes`].
 //! The text form fits 72 columns, so that it can be pasted into a mail. The JSON form has one
-//! document per line. [`Folder`] writes either to files, completely or not at all.
+//! document per line.
 
 mod changes;
 pub mod compare;
 mod csv;
 pub mod figure;
-mod folder;
 mod holder;
 mod html;
 mod json;
@@ -22,7 +21,6 @@ mod words;
 
 pub use changes::{MetricChange, Verdict, changes};
 pub use csv::{CSV_HEAD, csv_rows};
-pub use folder::{Existing, Folder, FolderError, Written};
 pub use html::{HtmlError, html_page};
 pub use json::json_line;
 pub use markdown::{markdown, markdown_page};

@@ -5,7 +5,8 @@ use std::fs;
 use std::path::PathBuf;
 
 use mmscale_document::{
-    ArmRecord, Average, Better, Build, Document, Host, Metric, ParamValue, SCHEMA, Target, Value,
+    ArmRecord, Average, Better, Build, Document, Host, Kept, Metric, ParamValue, SCHEMA, Target,
+    Value,
 };
 use mmscale_report::WIDTH;
 use mmscale_report::compare::{
@@ -83,6 +84,7 @@ fn saved(file: &str, factor: f64) -> Saved {
         fingerprint: format!("{:016x}", factor.to_bits()),
         arms: vec![arm("stock", factor), arm("phased", 1.0)],
         failures: vec![],
+        checksum: None,
         left_out: BTreeMap::new(),
         not_simulated: vec![],
     };
@@ -153,6 +155,7 @@ fn gates_fail_on_what_is_worse_by_more_than_allowed() {
     // From 0, every change is beyond any limit.
     let mut failing = saved("a.json", 1.0);
     let failures = metric("1", Some(Better::Lower), false, |_| 1.0);
+    failing.document.fingerprint = "0000000000000001".into();
     failing.document.arms[0].metrics.insert("failures".into(), failures);
     let all = [Comparison::new(&before, &failing).unwrap()];
     let found = Gate::parse("failures=900%").unwrap().regressions(&all).unwrap();
@@ -165,6 +168,7 @@ fn gates_refuse_what_they_cannot_see() {
     let gate = Gate::parse("wait_ns=5%").unwrap();
     let of = |after: &Saved| gate.regressions(&[Comparison::new(&before, after).unwrap()]);
     let mut few = saved("a.json", 1.25);
+    few.document.fingerprint = "0000000000000001".into();
     few.document.arms.iter_mut().for_each(|arm| arm.seeds = vec![1, 2, 3, 4, 5, 96, 97]);
     let why = of(&few).unwrap_err();
     assert!(matches!(why, GateError::TooFew { pairs: 5, .. }), "{why}");
@@ -229,10 +233,72 @@ fn files_that_are_no_documents_are_told_with_advice() {
         (&line.replace("run/3", "run/2"), "version `mmscale/run/2`, and this program reads"),
         (&line.replace("run/3", "ab/2"), "is a `mmscale/ab/2`, not the document of a run"),
         ("{}", "is not a document of mmscale"),
+        ("=== Lock contention ===", "read it with `mmscale import "),
         (&line.replace("\"cpus\"", "\"cups\""), "is not a complete document: unknown field"),
     ] {
         let why = why(&file("x.json", text));
         assert!(why.contains(expected), "`{why}` does not say `{expected}`");
     }
     assert!(why(&folder.path().join("nothing")).contains("cannot read"));
+}
+
+/// Damage and changes that were made without the program, and the sentence about each.
+#[test]
+fn a_document_that_was_changed_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x.json");
+    let check = |document: &Document, expected: Option<&str>| {
+        fs::write(&path, serde_json::to_string(document).unwrap()).unwrap();
+        match (read(&path), expected) {
+            (Ok(side), None) => assert_eq!(side.runs.len(), 1),
+            (Err(why), Some(expected)) => {
+                let why = why.to_string();
+                assert!(why.contains("x.json` was changed or damaged"), "{why}");
+                assert!(why.contains(expected), "`{why}` does not say `{expected}`");
+            }
+            (found, expected) => panic!("{expected:?}: {found:?}"),
+        }
+    };
+    let plain = saved("", 1.0).document;
+    let sealed = plain.clone().sealed();
+    check(&plain, None);
+    check(&sealed, None);
+    let changes: [fn(&mut Document); 6] = [
+        |document| document.fingerprint = "0123456789abcdef".into(),
+        |document| document.study = "reap".into(),
+        |document| document.arms[0].seeds[0] += 1000,
+        |document| document.cpus += 1,
+        |document| document.build.commit = "other".into(),
+        |document| document.arms[0].arm = "other".into(),
+    ];
+    for change in changes {
+        let mut changed = sealed.clone();
+        change(&mut changed);
+        check(&changed, Some("its checksum is not that of its contents"));
+    }
+    // Documents of earlier versions have no checksum.
+    let name = plain.arms[0].metrics.keys().next().unwrap().clone();
+    let mut doubled = plain.clone();
+    let metric = doubled.arms[0].metrics.get_mut(&name).unwrap();
+    for value in metric.values.iter_mut().flatten() {
+        *value = Value::Real(2.0 * value.as_f64() + 1.0);
+    }
+    check(&doubled, Some("have the mean"));
+    let mut wider = plain.clone();
+    wider.arms[0].metrics.get_mut(&name).unwrap().ci95 = Some([-1e9, 1e9]);
+    check(&wider, Some("is not that of its values"));
+    let mut twice = plain;
+    twice.arms[0].seeds[1] = twice.arms[0].seeds[0];
+    check(&twice, Some("has a seed twice"));
+}
+
+#[test]
+fn equal_fingerprints_of_different_values_are_a_contradiction() {
+    let (before, mut after) = (saved("a.json", 1.0), saved("b.json", 1.0));
+    after.document.fingerprint = before.document.fingerprint.clone();
+    assert!(Comparison::new(&before, &after).unwrap().is_equal());
+    let metric = after.document.arms[0].metrics.values_mut().next().unwrap();
+    metric.values[0] = Some(Value::Real(0.5));
+    let why = Comparison::new(&before, &after).unwrap_err().to_string();
+    assert!(why.contains("`a.json` and `b.json` have the fingerprint"), "{why}");
 }

@@ -103,6 +103,7 @@ fn document(cpus: u32, text: &str) -> Document {
         fingerprint: "00112233aabbccdd".into(),
         arms: vec![arm("stock", 1.0, text), arm(&format!("other {text}"), 2.0, text)],
         failures: vec![],
+        checksum: None,
     }
 }
 
@@ -140,6 +141,7 @@ fn analysis(text: &str) -> Robustness {
         without_effect: vec![],
         machines: 2,
         failures: vec![],
+        checksum: None,
     }
 }
 

@@ -96,6 +96,7 @@ fn document(study: &str, cpus: u32) -> Document {
         fingerprint: "0123456789abcdef".into(),
         arms: vec![arm("stock", 1.0), arm("lazy", 0.25)],
         failures: vec![],
+        checksum: None,
         left_out: BTreeMap::new(),
         not_simulated: vec![GapRecord {
             name: "vm_committed_as".into(),
@@ -151,6 +152,7 @@ fn analysis() -> Robustness {
         without_effect: vec!["ipi_send_ns".into()],
         machines: 4,
         failures: vec![],
+        checksum: None,
     }
 }
 

@@ -114,6 +114,7 @@ fn document(arms: Vec<ArmRecord>) -> Document {
         fingerprint: "00112233aabbccdd".into(),
         arms,
         failures: vec![],
+        checksum: None,
         left_out: BTreeMap::new(),
         not_simulated: vec![],
     }

@@ -35,6 +35,7 @@ fn measured(cpus: Option<u32>) -> Measurement {
             wait("slab", "get_partial_node", 50, 100_000_000, 4_000_000),
         ],
         notes: vec![],
+        checksum: None,
     }
 }
 
@@ -100,6 +101,7 @@ fn run() -> Document {
         fingerprint: "00112233aabbccdd".into(),
         arms: vec![arm],
         failures: vec![],
+        checksum: None,
     }
 }
 

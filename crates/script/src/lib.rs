@@ -32,6 +32,7 @@ pub use compile::call_names;
 pub use error::ScriptError;
 pub use estimate::ScriptNeeds;
 pub use items::{ScriptArm, ScriptParam, ScriptWindow};
+pub use parse::MAX_BYTES;
 pub use run::{Fault, Report, Sink, Times};
 
 use mmscale_system::System;

@@ -15,7 +15,7 @@ use pest_derive::Parser;
 struct Grammar;
 
 /// Maximum length of a script, in bytes.
-const MAX_BYTES: usize = 1 << 18;
+pub const MAX_BYTES: usize = 1 << 18;
 /// Maximum depth of brackets: the parser calls itself for each.
 const MAX_DEPTH: usize = 48;
 /// Maximum number of operands of an expression without brackets.

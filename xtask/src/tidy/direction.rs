@@ -37,33 +37,37 @@ const MEMORY_MANAGER: &[&str] = &["frames", "mm"];
 
 /// All crates. `linux` does not depend on `mm`, `report` not on a machine, machines depend on
 /// `arch` but not on `mm`, and `arch` and `system` on no other crate.
-const HOUSE: [Room; 24] = [
+const HOUSE: [Room; 25] = [
     room("arch", &[]),
     room("frames", &["arch"]),
     room("mm", &["arch", "frames"]),
     room("system", &[]),
     room("document", &[]),
+    room("files", &[]),
     room("identity", &[]),
     room("script", &["system"]),
     room("stats", &[]),
     room("kernel", &["arch", "frames", "mm", "system"]),
-    room("sim", &["arch", "document"]).tested_with(MEMORY_MANAGER),
+    room("sim", &["arch", "document", "files"]).tested_with(MEMORY_MANAGER),
     room("threads", &["arch", "document"]).tested_with(MEMORY_MANAGER),
     room("linux", &["system", "document"]).tested_with(&["script"]),
-    room("report", &["document", "stats"]),
+    room("report", &["document", "files", "stats"]),
     room("measured", &["document"]),
     room(
         "harness",
         &[
-            "arch", "document", "frames", "kernel", "linux", "mm", "script", "sim", "stats",
-            "system", "threads",
+            "arch", "document", "files", "frames", "kernel", "linux", "mm", "script", "sim",
+            "stats", "system", "threads",
         ],
     ),
     room("studies", &["arch", "document", "frames", "harness", "kernel", "mm", "sim", "system"])
         .tested_with(&["live"]),
     room(
         "live",
-        &["arch", "document", "frames", "harness", "kernel", "linux", "mm", "stats", "system"],
+        &[
+            "arch", "document", "files", "frames", "harness", "kernel", "linux", "mm", "stats",
+            "system",
+        ],
     ),
     room(
         "calibrate",
@@ -77,6 +81,7 @@ const HOUSE: [Room; 24] = [
         &[
             "calibrate",
             "document",
+            "files",
             "harness",
             "identity",
             "live",

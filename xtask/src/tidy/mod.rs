@@ -12,6 +12,7 @@ mod floats;
 mod functions;
 mod links;
 mod marks;
+mod opened;
 mod pages;
 mod papers;
 mod places;
@@ -44,6 +45,7 @@ pub const RULES: &[(&str, Rule)] = &[
     ("reached", reached::check),
     ("marks", marks::check),
     ("places", places::check),
+    ("opened", opened::check),
     ("pages", pages::check),
     ("plain", plain::check),
     ("links", links::check),

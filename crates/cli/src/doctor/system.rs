@@ -25,6 +25,7 @@ impl System {
 
     /// Returns the trimmed content of a file. `None` if it cannot be read.
     pub(super) fn read(&self, path: &str) -> Option<String> {
+        // tidy: opened: a file of /proc or /sys
         fs::read_to_string(self.path(path)).ok().map(|text| text.trim().to_owned())
     }
 
@@ -35,6 +36,7 @@ impl System {
 
     /// Returns whether a file can be opened for reading.
     pub(super) fn readable(&self, path: &str) -> bool {
+        // tidy: opened: a file of /proc or /sys
         fs::File::open(self.path(path)).is_ok()
     }
 

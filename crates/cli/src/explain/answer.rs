@@ -142,9 +142,10 @@ fn because(best: &Likeness, found: &Resemblance) -> Vec<String> {
     let what = weights(found.basis);
     if best.share > 0.0 {
         let own = || found.items.iter().filter(|item| item.problem == Some(best.problem));
-        let mut paths = BTreeMap::<String, f64>::new();
+        // The sum is over all items, so it is computed once.
+        let (all, mut paths) = (found.weight(), BTreeMap::<String, f64>::new());
         for item in own() {
-            *paths.entry(shown(item)).or_default() += item.weight / found.weight();
+            *paths.entry(shown(item)).or_default() += item.weight / all;
         }
         let mut paths: Vec<(String, f64)> = paths.into_iter().collect();
         paths.sort_by(|a, b| b.1.total_cmp(&a.1).then_with(|| a.0.cmp(&b.0)));

@@ -3,11 +3,12 @@
 mod own;
 mod table;
 
-use std::fs;
+use std::path::Path;
 
 use anyhow::{Context, anyhow};
 use indicatif::{ProgressBar, ProgressStyle};
 use mmscale_calibrate::gallery::{self, GalleryError, GalleryRequest, Item, Kept, Knowledge, rows};
+use mmscale_files::{Existing, Folder};
 use mmscale_harness::{Cache, Interrupt, Origin, Registry};
 
 use crate::args::{FidelityArgs, GalleryFormat};
@@ -47,12 +48,19 @@ pub(crate) fn fidelity(
     let kept = [predicted(registry, origin, args, &items, &interrupt)?];
     if let Some(path) = &args.output {
         let text = serde_json::to_string_pretty(&kept).context("cannot format the results");
-        let written = fs::write(path, text.map_err(Failure::Run)? + "\n");
-        let what = || format!("cannot write {}", path.display());
-        written.with_context(what).map_err(Failure::Run)?;
+        keep(path, &(text.map_err(Failure::Run)? + "\n"))?;
     }
     let separator = if plain { "\n" } else { "" };
     output::print(&format!("{separator}{}", shown(args, &items, &kept)))
+}
+
+/// Writes the results to a file, in place of those of an earlier call.
+fn keep(path: &Path, text: &str) -> Result<(), Failure> {
+    let wrong = || Failure::Call(anyhow!("-o {}: name a file", path.display()));
+    let name = path.file_name().and_then(|name| name.to_str()).ok_or_else(wrong)?;
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let folder = Folder::open(folder.unwrap_or(Path::new(".")), Existing::Replace)?;
+    folder.write(name, text).map(|_| ()).map_err(Failure::from)
 }
 
 /// Returns the items of a call.
@@ -120,7 +128,7 @@ fn shown(args: &FidelityArgs, items: &[Item], kept: &[Kept]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::path::Path;
+    use std::fs;
 
     /// The page shows the kept results. `MMSCALE_UPDATE=1` writes it again.
     #[test]

@@ -1,20 +1,19 @@
 //! `mmscale profile new`.
 
-use std::fs::File;
-use std::io::{self, Read};
 use std::path::Path;
 
 use anyhow::anyhow;
 use mmscale_calibrate::Profiles;
 use mmscale_calibrate::derive::{self, DeriveError, Groups, Known, Text};
+use mmscale_files::{Limit, Pipe};
 
 use crate::args::NewArgs;
 use crate::destination::{Destination, PROFILE, is_folder};
 use crate::failure::Failure;
 use crate::output;
 
-/// Maximum file size in bytes: more than a matrix of 4096 CPUs has.
-const MAX_BYTES: u64 = 512 << 20;
+/// More than a matrix of 4096 CPUs has.
+const LIMIT: Limit = Limit::new("a description of a machine", 256 << 20);
 
 /// Derives a profile from the known properties of a machine, and writes it to a file or to stdout.
 pub(super) fn new(profiles: Profiles, args: &NewArgs) -> Result<(), Failure> {
@@ -57,16 +56,10 @@ fn base(args: &NewArgs) -> Result<String, Failure> {
 
 /// Reads a file, or stdin for `-`.
 fn text(path: &Path) -> Result<Text, Failure> {
-    let stdin = path == Path::new("-");
-    let mut text = String::new();
-    let read = |from: &mut dyn Read, text: &mut String| from.take(MAX_BYTES).read_to_string(text);
-    let done = if stdin {
-        read(&mut io::stdin().lock(), &mut text)
-    } else {
-        File::open(path).and_then(|mut file| read(&mut file, &mut text))
-    };
-    done.map_err(|why| Failure::Call(anyhow!("cannot read `{}`: {why}", path.display())))?;
-    let name = path.file_name().filter(|_| !stdin);
+    let text = mmscale_files::text(path, LIMIT, Pipe::Read);
+    let text =
+        text.map_err(|why| Failure::Call(anyhow!("cannot read `{}`: {why}", path.display())))?;
+    let name = path.file_name().filter(|_| path != Path::new("-"));
     let name = name.map_or("stdin".into(), |name| name.to_string_lossy());
     Ok(Text { name: name.into_owned(), text })
 }

@@ -2,11 +2,12 @@
 
 use std::ops::ControlFlow;
 
-use mmscale_document::{Document, FailureRecord, Robustness};
+use mmscale_document::{Document, FailureRecord, Robustness, plain};
+use mmscale_files::{Folder, Written};
 use mmscale_harness::{Plan, RunError};
 use mmscale_report::{
-    CSV_HEAD, Folder, Notes, Written, brief, csv_rows, foot_text, json_line, markdown,
-    markdown_page, page, robust_brief, robust_text, sweep_text, text,
+    CSV_HEAD, Notes, brief, csv_rows, foot_text, json_line, markdown, markdown_page, page,
+    robust_brief, robust_text, sweep_text, text,
 };
 use serde::Serialize;
 
@@ -214,7 +215,7 @@ fn write_files(
 ) -> Result<[Written; 2], Failure> {
     let [json, text] = files_of(name);
     let json = folder.write(&json, json_line(document))?;
-    let text = folder.write(&text, shown)?;
+    let text = folder.write(&text, plain(shown).as_bytes())?;
     output::tell(&format!("wrote {} and {}", json.path.display(), text.path.display()));
     Ok([json, text])
 }

@@ -4,15 +4,16 @@ mod spec;
 mod store;
 mod tasks;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use anyhow::{Context, anyhow};
 use mmscale_document::Document;
+use mmscale_files::{Existing, Folder};
 use mmscale_harness::{Interrupt, Origin, ProgressSink, Registry, RunError, execute, gathered};
-use mmscale_report::{CSV_HEAD, Existing, Folder, Notes, brief, csv_rows, json_line, sweep_text};
+use mmscale_report::{CSV_HEAD, Notes, brief, csv_rows, json_line, sweep_text};
 use serde_json::json;
 
 use crate::args::{Format, SweepArgs};
@@ -21,7 +22,7 @@ use crate::interrupt::{self, Grace};
 use crate::output;
 use crate::progress::Many;
 use spec::{Spec, call};
-use store::Store;
+use store::{Found, Store};
 use tasks::{Task, tasks};
 
 /// The name and version of the list of runs.
@@ -44,8 +45,25 @@ pub(crate) fn sweep(registry: Registry, origin: Origin, args: &SweepArgs) -> Res
     if let Some(key) = &args.one {
         return one(&tasks, key, &store, &interrupt);
     }
-    let lost = if args.collect { vec![] } else { all(&tasks, args, &store, &interrupt)? };
-    let documents = finished(&tasks, &store)?;
+    let (kept, others) = kept(&tasks, &store);
+    for (task, why) in &others {
+        output::tell(&again(why));
+        store.may_replace(task)?;
+    }
+    let lost = if args.collect {
+        if let [(_, first), ..] = &others[..] {
+            return Err(Failure::Run(anyhow!(
+                "{} of the kept files are not the documents of their runs: {first}; the same call \
+                 without --collect executes these runs again",
+                others.len()
+            )));
+        }
+        vec![]
+    } else {
+        let left: Vec<&Task> = tasks.iter().filter(|task| !kept.contains(&task.key)).collect();
+        all(&tasks, left, args, &store, &interrupt)?
+    };
+    let documents = finished(&tasks, &store);
     if !args.collect {
         write_csv(folder, &tasks, &documents)?;
     }
@@ -68,9 +86,29 @@ fn one(tasks: &[Task], key: &str, store: &Store, interrupt: &Interrupt) -> Resul
             task.key
         )));
     }
+    if let Found::Other(why) = store.find(task) {
+        output::tell(&again(&why));
+    }
     let progress = Many::new([1.0]);
-    let executed = store.once(key, || run(task, interrupt, &progress.of_run(0)))?;
+    let executed = store.once(task, || run(task, interrupt, &progress.of_run(0)))?;
     output::print(&format!("{}\n", json!({"key": key, "executed": executed})))
+}
+
+/// Returns the keys of finished runs, and the runs whose file is not their document, with the reason.
+fn kept<'a>(tasks: &'a [Task], store: &Store) -> (BTreeSet<&'a String>, Vec<(&'a Task, String)>) {
+    let (mut kept, mut others) = (BTreeSet::new(), vec![]);
+    for task in tasks {
+        match store.find(task) {
+            Found::Nothing => {}
+            Found::Finished(_) => _ = kept.insert(&task.key),
+            Found::Other(why) => others.push((task, why)),
+        }
+    }
+    (kept, others)
+}
+
+fn again(why: &str) -> String {
+    format!("note: not the document of its run, {why}")
 }
 
 fn run(
@@ -90,11 +128,11 @@ fn run(
 /// Executes all runs that are not finished, several at a time, and returns why some failed.
 fn all(
     tasks: &[Task],
+    left: Vec<&Task>,
     args: &SweepArgs,
     store: &Store,
     interrupt: &Interrupt,
 ) -> Result<Vec<String>, Failure> {
-    let left: Vec<&Task> = tasks.iter().filter(|task| !store.has(&task.key)).collect();
     let kept = tasks.len() - left.len();
     output::tell(&format!("{} runs, {kept} of them finished before", tasks.len()));
     let progress = Many::new(left.iter().map(|task| task.plan.cpus as f64));
@@ -105,7 +143,7 @@ fn all(
             let next = queue.lock().unwrap_or_else(PoisonError::into_inner).next();
             let Some((place, task)) = next else { break };
             let sink = progress.of_run(place);
-            if let Err(why) = store.once(&task.key, || run(task, interrupt, &sink)) {
+            if let Err(why) = store.once(task, || run(task, interrupt, &sink)) {
                 lost.lock().unwrap_or_else(PoisonError::into_inner).push(why.to_string());
             }
             progress.ended(place);
@@ -119,7 +157,7 @@ fn all(
     });
     progress.end();
     if interrupt.is_set() {
-        let finished = tasks.iter().filter(|task| store.has(&task.key)).count();
+        let finished = tasks.iter().filter(|task| store.finished(task).is_some()).count();
         return Err(Failure::Run(anyhow!(
             "interrupted: {finished} of {} runs are finished; the same call continues",
             tasks.len()
@@ -129,14 +167,9 @@ fn all(
 }
 
 /// Returns the documents of finished runs by their place in the sweep.
-fn finished(tasks: &[Task], store: &Store) -> Result<BTreeMap<usize, Document>, Failure> {
-    let mut documents = BTreeMap::new();
-    for (place, task) in tasks.iter().enumerate() {
-        if let Some(document) = store.read(&task.key)? {
-            documents.insert(place, document);
-        }
-    }
-    Ok(documents)
+fn finished(tasks: &[Task], store: &Store) -> BTreeMap<usize, Document> {
+    let all = tasks.iter().enumerate();
+    all.filter_map(|(place, task)| Some((place, store.finished(task)?))).collect()
 }
 
 /// Writes the values of all runs to `results.csv`.

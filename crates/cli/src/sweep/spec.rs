@@ -1,12 +1,11 @@
 //! The spec of a sweep: options of `mmscale run` as keys of a TOML or JSON file.
 
 use std::collections::BTreeMap;
-use std::io::Read;
 use std::path::Path;
-use std::{fs, io};
 
 use anyhow::anyhow;
 use mmscale_document::Target;
+use mmscale_files::{Limit, Pipe};
 use mmscale_harness::{
     CallError, Checks, Costs, Length, Origin, PolicyArm, Request, Settings, Shape, linux_version,
 };
@@ -15,6 +14,9 @@ use serde_json::Value;
 
 use crate::args::ShapeArg;
 use crate::failure::Failure;
+
+/// Some thousand times the size of a usual one.
+const LIMIT: Limit = Limit::new("a sweep", 1 << 20);
 
 /// A sweep. A list of values of any key makes runs with each of them.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
@@ -54,12 +56,7 @@ impl Spec {
     /// Reads a file; `-` is stdin. A text that begins with `{` is JSON.
     pub(super) fn read(path: &Path) -> Result<Self, Failure> {
         let shown = path.display();
-        let text = if path == Path::new("-") {
-            let mut text = String::new();
-            io::stdin().read_to_string(&mut text).map(|_| text)
-        } else {
-            fs::read_to_string(path)
-        };
+        let text = mmscale_files::text(path, LIMIT, Pipe::Read);
         let text = text.map_err(|why| call(format!("cannot read the sweep `{shown}`: {why}")))?;
         Self::parse(&text).map_err(|why| call(format!("the sweep `{shown}` is wrong: {why}")))
     }

@@ -3,94 +3,104 @@
 //! A document is written under another name and renamed, so that a file is whole or not there. A
 //! run is executed under a lock, which ends with the process that holds it: two processes with one
 //! folder do not execute a run twice, and a killed process blocks none.
+//!
+//! A file is believed only if it is the document of its key: of the same run, with the checksum of
+//! its contents. Files come from other computers, too, and a wrong copy must not become a result.
 
-use std::fs::{self, File};
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use anyhow::anyhow;
-use mmscale_document::Document;
-use mmscale_report::{Existing, Folder, json_line};
+use mmscale_document::{Document, Kept};
+use mmscale_files::{Existing, Folder, Limit};
+use mmscale_report::compare::verify;
+use mmscale_report::json_line;
 
+use super::tasks::Task;
 use crate::failure::Failure;
 use crate::interrupt;
 
+/// The document of a run has some KiB for each CPU.
+const LIMIT: Limit = Limit::new("the document of a run", 64 << 20);
+
 pub(super) struct Store {
-    runs: PathBuf,
-    folder: Folder,
+    runs: Folder,
+}
+
+/// What a folder has for a run.
+pub(super) enum Found {
+    /// Nothing.
+    Nothing,
+    /// The document of the run.
+    Finished(Box<Document>),
+    /// A file that is not the document of the run, with the reason.
+    Other(String),
 }
 
 impl Store {
     /// Opens the folder `runs` of a sweep, which is created if it is missing.
     pub(super) fn open(path: &Path) -> Result<Self, Failure> {
-        let runs = path.join("runs");
-        let folder = Folder::open(&runs, Existing::Replace)?;
-        Ok(Self { runs, folder })
+        Ok(Self { runs: Folder::open(path, Existing::Replace)?.inside("runs")? })
     }
 
-    fn file(&self, key: &str) -> PathBuf {
-        self.runs.join(format!("{key}.json"))
-    }
-
-    /// Returns whether a run is finished.
-    pub(super) fn has(&self, key: &str) -> bool {
-        self.file(key).exists()
+    /// Returns what the folder has for a run.
+    pub(super) fn find(&self, task: &Task) -> Found {
+        let name = file(&task.key);
+        let text = match self.runs.read(&name, LIMIT) {
+            Ok(None) => return Found::Nothing,
+            Ok(Some(text)) => Ok(text),
+            Err(why) => Err(why.to_string()),
+        };
+        let document = text.and_then(|text| {
+            let document: Document = serde_json::from_str(&text)
+                .map_err(|why| format!("it is not a complete document ({why})"))?;
+            of_task(&document, task)?;
+            Ok(document)
+        });
+        match document {
+            Ok(document) => Found::Finished(document.into()),
+            Err(why) => Found::Other(format!("`{}`: {why}", self.runs.path(&name).display())),
+        }
     }
 
     /// Returns the document of a finished run.
-    pub(super) fn read(&self, key: &str) -> Result<Option<Document>, Failure> {
-        let file = self.file(key);
-        let text = match fs::read_to_string(&file) {
-            Ok(text) => text,
-            Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(why) => return Err(fail(&file, &why)),
-        };
-        let document = serde_json::from_str(&text);
-        document.map(Some).map_err(|why| fail(&file, &format!("{why}; remove it")))
+    pub(super) fn finished(&self, task: &Task) -> Option<Document> {
+        match self.find(task) {
+            Found::Finished(document) => Some(*document),
+            Found::Nothing | Found::Other(_) => None,
+        }
     }
 
-    /// Executes a run, unless it is finished by now, and keeps its document. Returns whether it was
-    /// executed.
+    /// Refuses a directory that has the name of a run's document.
+    pub(super) fn may_replace(&self, task: &Task) -> Result<(), Failure> {
+        Ok(self.runs.free(&file(&task.key))?)
+    }
+
+    /// Executes a run, unless it is finished by now, and keeps its document in place of a file that
+    /// is not. Returns whether it was executed.
     pub(super) fn once(
         &self,
-        key: &str,
+        task: &Task,
         run: impl FnOnce() -> Result<Document, Failure>,
     ) -> Result<bool, Failure> {
-        let path = self.runs.join(format!("{key}.lock"));
-        let lock = File::create(&path).and_then(|file| file.lock().map(|()| file));
-        let _lock = lock.map_err(|why| fail(&path, &why))?;
-        let executed = !self.has(key);
-        if executed {
-            let document = run()?;
-            interrupt::whole(|| self.folder.write(&format!("{key}.json"), json_line(&document)))?;
+        let _lock = self.runs.lock(&format!("{}.lock", task.key))?;
+        if self.finished(task).is_some() {
+            return Ok(false);
         }
-        // Only after the document is there: another process that opens a new lock then sees it.
-        let _ = fs::remove_file(&path);
-        Ok(executed)
+        let name = file(&task.key);
+        let document = run()?;
+        interrupt::whole(|| self.runs.write(&name, json_line(&document)))?;
+        Ok(true)
     }
 }
 
-fn fail(path: &Path, why: &dyn std::fmt::Display) -> Failure {
-    Failure::Run(anyhow!("cannot use `{}`: {why}", path.display()))
+fn file(key: &str) -> String {
+    format!("{key}.json")
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_finished_run_is_not_executed_and_a_failed_one_is_again() {
-        let root = tempfile::tempdir().unwrap();
-        let store = Store::open(root.path()).unwrap();
-        let failed = || Err(Failure::Run(anyhow!("no")));
-        store.once("a", failed).unwrap_err();
-        assert!(!store.has("a"));
-        store.once("a", failed).unwrap_err();
-        fs::write(store.file("a"), "{}").unwrap();
-        assert!(!store.once("a", failed).unwrap());
-        assert!(!root.path().join("runs/a.lock").exists());
-        let why = store.read("a").unwrap_err().to_string();
-        assert!(why.contains("missing field") && why.ends_with("remove it"), "{why}");
-        assert!(store.read("b").unwrap().is_none());
+/// Returns why a document is not that of a task.
+fn of_task(document: &Document, task: &Task) -> Result<(), String> {
+    verify(document)?;
+    if document.is_intact().is_none() {
+        return Err("it has no checksum, so that a change cannot be seen".to_owned());
     }
+    task.plan.owns(task.arm, task.seed, document)
 }

@@ -71,6 +71,7 @@ pub(super) fn tasks(
 fn known(origin: &Origin) -> Result<Origin, Failure> {
     let mut origin = origin.clone();
     if origin.build.commit == "unknown" {
+        // tidy: opened: this program
         let program = std::env::current_exe().and_then(std::fs::read);
         let program = program.map_err(|why| call(format!("cannot read this program: {why}")))?;
         let mut hash = Fingerprint::new();

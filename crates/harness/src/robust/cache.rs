@@ -1,10 +1,13 @@
 //! Results of runs, kept by their content: a run whose inputs are all equal is not repeated.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::mem;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use mmscale_document::{Fingerprint, Robustness};
+use mmscale_document::{Fingerprint, Kept, Robustness, checksum, short};
+use mmscale_files::{Existing, Folder, Limit};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::plan::Plan;
@@ -12,6 +15,8 @@ use crate::study::ArmId;
 
 /// The beginning of the name of a wait for spin locks; the class follows.
 pub(super) const WAIT_SHARE: &str = "wait_share:";
+/// An analysis has some hundred bytes for each claim and number.
+const LIMIT: Limit = Limit::new("a kept analysis", 16 << 20);
 
 /// The results of a run that an analysis needs.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
@@ -47,40 +52,99 @@ impl Outcome {
     }
 }
 
+/// An outcome in a file, which is used only for the run that it is of.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct KeptOutcome {
+    /// The key of the run.
+    key: String,
+    outcome: Outcome,
+    /// The checksum of both.
+    checksum: String,
+}
+
 /// A folder with the outcomes of earlier runs, a file for each.
 #[derive(Clone, Debug, Default)]
 pub struct Cache {
-    folder: Option<PathBuf>,
+    path: Option<PathBuf>,
+    folder: Arc<OnceLock<Folder>>,
+    /// What is wrong with files that were not used.
+    unused: Arc<Mutex<Vec<String>>>,
 }
 
 impl Cache {
     /// Returns a cache without a folder, which keeps nothing.
-    pub const fn none() -> Self {
-        Self { folder: None }
+    pub fn none() -> Self {
+        Self::default()
     }
-    /// Returns a cache in a folder, which is created when something is kept.
-    pub const fn at(folder: PathBuf) -> Self {
-        Self { folder: Some(folder) }
+    /// Returns a cache in a folder, which is created if it is missing.
+    pub fn at(folder: PathBuf) -> Self {
+        Self { path: Some(folder), ..Self::default() }
     }
-    fn file(&self, plan: &Plan, arm: ArmId, seed: u64) -> Option<PathBuf> {
-        // A build of unknown sources cannot be recognised.
-        if plan.origin.build.commit == "unknown" {
-            return None;
+    fn folder(&self) -> Option<&Folder> {
+        if self.folder.get().is_none() {
+            let path = self.path.as_ref()?;
+            let folder = Folder::open(path, Existing::Replace).ok();
+            let folder = folder.or_else(|| Folder::only_read(path).ok())?;
+            return Some(self.folder.get_or_init(|| folder));
         }
-        Some(self.folder.as_ref()?.join(format!("{}.json", plan.key(arm, seed))))
+        self.folder.get()
     }
-    /// Returns the outcome of a run. A file that cannot be read is as good as none.
+    /// Returns what is wrong with files that were not used so far, a line each, and forgets it.
+    pub fn unused(&self) -> Vec<String> {
+        // Each change is one step, so that the list of a thread that panicked is whole, too.
+        mem::take(&mut self.unused.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+    /// Returns the value of a file, unless something is wrong with it.
+    fn read<T: DeserializeOwned>(
+        &self,
+        name: &str,
+        check: impl FnOnce(&T) -> Result<(), String>,
+    ) -> Option<T> {
+        let folder = self.folder()?;
+        let value = folder.read(name, LIMIT).map_err(|why| why.to_string()).and_then(|text| {
+            let Some(text) = text else { return Ok(None) };
+            let value = serde_json::from_str(&text);
+            let value: T = value.map_err(|why| format!("it is not a complete file ({why})"))?;
+            check(&value).map(|()| Some(value))
+        });
+        value.unwrap_or_else(|why| {
+            let what = format!("`{}`: {why}", folder.path(name).display());
+            self.unused.lock().unwrap_or_else(PoisonError::into_inner).push(what);
+            None
+        })
+    }
+    /// Writes a value to a file. Errors are ignored: the run is done again the next time.
+    fn write(&self, name: &str, value: &impl Serialize) {
+        let Some(folder) = self.folder() else { return };
+        let Ok(text) = serde_json::to_string(value) else { return };
+        let _ = folder.write(name, text);
+    }
+    /// Returns the key of a run. A build of unknown sources cannot be recognised.
+    fn key(plan: &Plan, arm: ArmId, seed: u64) -> Option<String> {
+        (plan.origin.build.commit != "unknown").then(|| plan.key(arm, seed))
+    }
+    /// Returns the outcome of a run. A file that is damaged or of another run is as good as none.
     pub(super) fn get(&self, plan: &Plan, arm: ArmId, seed: u64) -> Option<Outcome> {
-        let text = fs::read_to_string(self.file(plan, arm, seed)?).ok()?;
-        serde_json::from_str(&text).ok()
+        let key = Self::key(plan, arm, seed)?;
+        let check = |kept: &KeptOutcome| {
+            if kept.key != key {
+                return Err(format!("it is the file of the run {}", short(&kept.key)));
+            }
+            if kept.checksum != checksum(&(&kept.key, &kept.outcome)) {
+                return Err("its checksum is not that of its contents".to_owned());
+            }
+            Ok(())
+        };
+        self.read(&format!("{key}.json"), check).map(|kept| kept.outcome)
     }
-    /// Keeps an outcome. Errors are ignored: the run is done again the next time.
+    /// Keeps an outcome.
     pub(super) fn keep(&self, plan: &Plan, arm: ArmId, seed: u64, outcome: &Outcome) {
-        if let Some(file) = self.file(plan, arm, seed) {
-            write(&file, outcome);
-        }
+        let Some(key) = Self::key(plan, arm, seed) else { return };
+        let (outcome, checksum) = (outcome.clone(), checksum(&(&key, outcome)));
+        self.write(&format!("{key}.json"), &KeptOutcome { key: key.clone(), outcome, checksum });
     }
-    fn analysis_file(&self, plan: &Plan) -> Option<PathBuf> {
+    fn analysis_file(plan: &Plan) -> String {
         let mut key = Fingerprint::new();
         for (name, value) in plan.shown_params() {
             key.add_str(&name);
@@ -88,31 +152,29 @@ impl Cache {
         }
         let hash = plan.profile.as_ref().map_or(0, |profile| profile.hash);
         [hash, plan.cpus as u64, u64::from(plan.hz)].into_iter().for_each(|n| key.add(n));
-        let name = format!("robust-{}-{}.json", plan.study.name(), key.to_hex());
-        Some(self.folder.as_ref()?.join(name))
+        format!("robust-{}-{}.json", plan.study.name(), key.to_hex())
     }
     /// Returns the last analysis of the plan's study on its machine with its parameters. It may be
     /// of another build, which it names, and of other arms.
     pub fn analysis(&self, plan: &Plan) -> Option<Robustness> {
-        let text = fs::read_to_string(self.analysis_file(plan)?).ok()?;
-        serde_json::from_str(&text).ok()
+        let hash = plan.profile.as_ref().map_or(String::new(), |p| format!("{:016x}", p.hash));
+        let check = |kept: &Robustness| match kept.is_intact() {
+            None => Err("it has no checksum, so that a change cannot be seen".to_owned()),
+            Some(false) => Err("its checksum is not that of its contents".to_owned()),
+            Some(true)
+                if kept.study == plan.study.name()
+                    && kept.profile_hash == hash
+                    && kept.cpus as usize == plan.cpus
+                    && kept.params == plan.shown_params() =>
+            {
+                Ok(())
+            }
+            Some(true) => Err("it is the analysis of another study or machine".to_owned()),
+        };
+        self.read(&Self::analysis_file(plan), check)
     }
-    /// Keeps an analysis in place of an earlier one. Errors are ignored.
+    /// Keeps an analysis in place of an earlier one.
     pub fn keep_analysis(&self, plan: &Plan, analysis: &Robustness) {
-        if let Some(file) = self.analysis_file(plan) {
-            write(&file, analysis);
-        }
-    }
-}
-
-/// Writes a value to a file. Errors are ignored.
-fn write(file: &Path, value: &impl Serialize) {
-    let Some(folder) = file.parent() else { return };
-    let Ok(text) = serde_json::to_string(value) else { return };
-    // A new file is renamed when it is complete, so that no reader finds half of it.
-    let new = file.with_extension(format!("{}.tmp", std::process::id()));
-    let written = fs::create_dir_all(folder).and_then(|()| fs::write(&new, text));
-    if written.and_then(|()| fs::rename(&new, file)).is_err() {
-        let _ = fs::remove_file(&new);
+        self.write(&Self::analysis_file(plan), analysis);
     }
 }

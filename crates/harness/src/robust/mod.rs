@@ -15,7 +15,7 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 use mmscale_document::{
-    Claim, LIMITING_SHARE, MovedLimit, MovedNumber, ROBUST_SCHEMA, ROUNDS_METRIC, Robustness,
+    Claim, Kept, LIMITING_SHARE, MovedLimit, MovedNumber, ROBUST_SCHEMA, ROUNDS_METRIC, Robustness,
     Target, WaitShare,
 };
 use mmscale_sim::profile::{Merged, ProfileError};
@@ -122,7 +122,9 @@ pub fn robust(
         rounds_min: rounds_min(plan, &own),
         own_seeds,
         failures,
-    })
+        checksum: None,
+    }
+    .sealed())
 }
 
 /// The outcomes of all arms and seeds on one machine.

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use mmscale_document::{
     ArmRecord, Average, BlameRecord, CallRecord, CpuTimeRecord, CriticalPath, Document,
-    FailureRecord, Fingerprint, GapRecord, Histogram, LockRecord, Metric, NamedLockRecord, PerCpu,
-    SCHEMA, Value,
+    FailureRecord, Fingerprint, GapRecord, Histogram, Kept, LockRecord, Metric, NamedLockRecord,
+    PerCpu, SCHEMA, Value,
 };
 
 use mmscale_kernel::coverage::{CallSet, Gap, Scope};
@@ -65,7 +65,9 @@ pub(super) fn document(
         fingerprint: fingerprint(&arms, plan.study.script()),
         arms: plan.arms.iter().zip(&arms).map(|(&id, runs)| arm(plan, id, runs, &rates)).collect(),
         failures,
+        checksum: None,
     }
+    .sealed()
 }
 
 /// Returns the metrics that no run has, with what each needs: a longer run, or a machine that

@@ -38,6 +38,7 @@ pub(super) struct Kernel {
 }
 
 pub(super) fn read(path: &str) -> Result<String, CountsError> {
+    // tidy: opened: a file of the kernel
     fs::read_to_string(path).map_err(|why| needs(format!("reading {path}: {why}")))
 }
 
@@ -58,6 +59,7 @@ fn needs(what: impl Into<String>) -> CountsError {
 impl Kernel {
     /// Looks at the kernel; says in a sentence what is missing.
     pub(super) fn look() -> Result<Self, CountsError> {
+        // tidy: opened: a file of the kernel
         let open = |at: &&str| fs::read_dir(format!("{at}/events")).is_ok();
         let tracefs = ROOTS.into_iter().find(open).ok_or_else(|| {
             needs(

@@ -66,6 +66,7 @@ fn mark(edge: &str, step: Step) -> String {
 impl Marks {
     fn write(&self, edge: &str, step: Step) {
         // A mark that is missing is noticed when the trace is read.
+        // tidy: opened: a file of tracefs
         let _ = std::fs::write(&*self.path, mark(edge, step));
     }
     /// Notes the page cache of CPU 0 as the first or the second one.

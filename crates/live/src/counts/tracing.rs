@@ -42,6 +42,7 @@ impl Instance {
         let root = &kernel.tracefs;
         clear();
         let path = format!("{root}/instances/{NAME}{}", std::process::id());
+        // tidy: opened: a file of tracefs
         fs::create_dir(&path).map_err(wrong(format!("making the tracing instance {path}")))?;
         let instance = Self { path };
         instance.write("buffer_size_kb", &BUFFER_OF_OTHERS_KB.to_string())?;
@@ -51,6 +52,7 @@ impl Instance {
     }
     fn write(&self, file: &str, text: &str) -> Result<(), CountsError> {
         let path = format!("{}/{file}", self.path);
+        // tidy: opened: a file of tracefs
         fs::write(&path, text).map_err(wrong(format!("writing {text:?} to {path}")))
     }
     /// The file whose writers put marks into the trace.
@@ -90,6 +92,7 @@ impl Instance {
 impl Drop for Instance {
     fn drop(&mut self) {
         // The kernel switches the instance's events off itself. Nothing can be done if it refuses.
+        // tidy: opened: a file of tracefs
         let _ = fs::remove_dir(&self.path);
     }
 }
@@ -100,6 +103,7 @@ pub(crate) fn clear() -> Leftovers {
     let Some(root) = ROOTS.iter().find(|root| exists(&format!("{root}/instances"))) else {
         return found;
     };
+    // tidy: opened: a file of tracefs
     let Ok(instances) = fs::read_dir(format!("{root}/instances")) else { return found };
     for instance in instances.flatten() {
         let name = instance.file_name();
@@ -109,6 +113,7 @@ pub(crate) fn clear() -> Leftovers {
             continue;
         }
         let path = instance.path();
+        // tidy: opened: a file of tracefs
         match fs::remove_dir(&path) {
             Ok(()) => found.done.push(format!("removed the tracing instance {}", path.display())),
             Err(why) => found.failed.push(format!("{}: {why}", path.display())),

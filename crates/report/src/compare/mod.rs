@@ -6,17 +6,20 @@ mod differences;
 mod gate;
 mod read;
 mod show;
+mod verify;
 mod waits;
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 
-use mmscale_document::{ArmRecord, Document, Metric};
+use mmscale_document::{ArmRecord, Document, Metric, Value};
 use thiserror::Error;
 
 pub use gate::{Gate, GateError, Regression};
 pub use read::{Matched, Measured, ReadError, Saved, Side, matched, read};
 pub use show::{csv, markdown, text};
+pub use verify::verify;
 pub use waits::{Waits, waits_csv, waits_text};
 
 use crate::changes::{MetricChange, Verdict, changes};
@@ -78,6 +81,19 @@ pub enum CompareError {
         /// The arms after.
         after: String,
     },
+    /// The fingerprints are equal, and the results are not.
+    #[error(
+        "`{before}` and `{after}` have the fingerprint {fingerprint}, but not the same results: one \
+         of them was changed after it was written; run it again"
+    )]
+    Contradiction {
+        /// The fingerprint of both.
+        fingerprint: String,
+        /// The path of one file.
+        before: PathBuf,
+        /// The path of the other file.
+        after: PathBuf,
+    },
     /// There is no run with the same seed.
     #[error(
         "the documents of `{study}` have no common seed: before {before}, after {after}; run both \
@@ -123,6 +139,12 @@ impl<'a> Comparison<'a> {
             let names = one.arms.iter().map(|arm| arm.arm.as_str());
             names.filter(|name| other(two, name).is_none()).collect()
         };
+        let fingerprint = &from.fingerprint;
+        if *fingerprint == to.fingerprint && !is_same(from, to) {
+            let (before, after) = (before.path.clone(), after.path.clone());
+            let fingerprint = fingerprint.clone();
+            return Err(CompareError::Contradiction { fingerprint, before, after });
+        }
         Ok(Self {
             before,
             after,
@@ -136,6 +158,21 @@ impl<'a> Comparison<'a> {
     pub fn is_equal(&self) -> bool {
         self.before.document.fingerprint == self.after.document.fingerprint
     }
+}
+
+/// Returns whether the results that a document has by seed, lock and call are the same. The names of
+/// arms are no results.
+fn is_same(one: &Document, other: &Document) -> bool {
+    let same = |(one, other): (&ArmRecord, &ArmRecord)| {
+        let values = |arm: &'_ ArmRecord| -> Vec<(String, Vec<Option<Value>>)> {
+            arm.metrics.iter().map(|(name, of)| (name.clone(), of.values.clone())).collect()
+        };
+        one.seeds == other.seeds
+            && values(one) == values(other)
+            && one.locks == other.locks
+            && one.calls == other.calls
+    };
+    one.arms.len() == other.arms.len() && one.arms.iter().zip(&other.arms).all(same)
 }
 
 impl<'a> ArmComparison<'a> {

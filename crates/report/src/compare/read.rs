@@ -1,17 +1,23 @@
 //! Saved documents, and which of two sets belong together.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 
 use mmscale_document::{
     Document, MEASURED_SCHEMA, Measurement, ParamValue, ROBUST_SCHEMA, Robustness, SCHEMA, Target,
+    short,
 };
+use mmscale_files::{Folder, Limit, Pipe};
+use serde::Deserialize;
+use serde_json::value::RawValue;
 use thiserror::Error;
 
 use super::amounts::add_up;
+use super::verify::{intact, verify};
 use crate::html::documents_of;
+
+/// Several times the size of the largest pages.
+const LIMIT: Limit = Limit::new("documents", 64 << 20);
 
 /// A document of a file.
 #[derive(Clone, Debug)]
@@ -51,14 +57,35 @@ impl Side {
 /// Why documents cannot be read, or do not belong together.
 #[derive(Debug, Error)]
 pub enum ReadError {
-    /// The operating system returned an error.
+    /// The file cannot be read.
     #[error("cannot read `{path}`: {source}; give a document, or a folder that `-o` wrote")]
-    Io {
+    Unreadable {
         /// The path.
         path: PathBuf,
-        /// The error of the operating system.
+        /// The reason.
         #[source]
-        source: io::Error,
+        source: mmscale_files::ReadError,
+    },
+    /// The document is not what the program wrote.
+    #[error(
+        "`{path}` was changed or damaged after it was written: {why}; write it again with \
+         `mmscale run`"
+    )]
+    Changed {
+        /// The path of the file.
+        path: PathBuf,
+        /// What does not agree.
+        why: String,
+    },
+    /// The file is not JSON at all.
+    #[error(
+        "`{path}` is not a document of mmscale; if it is the report of another tool, read it with \
+         `mmscale import {path} -o report.json`, and if not, `mmscale run STUDY -o DIR` writes a \
+         document"
+    )]
+    Foreign {
+        /// The path of the file.
+        path: PathBuf,
     },
     /// There is no document.
     #[error("no document in `{path}`; write some with `mmscale run STUDY -o {path}`")]
@@ -135,20 +162,21 @@ fn other(path: &Path, found: Option<&str>) -> String {
 /// Reads a file with one or more documents, a page of `mmscale report`, or all `.json` files of a
 /// folder, by name.
 pub fn read(path: &Path) -> Result<Side, ReadError> {
-    let fail = |source| ReadError::Io { path: path.to_owned(), source };
-    let mut files = Vec::new();
-    if path.is_dir() {
-        for entry in fs::read_dir(path).map_err(fail)? {
-            let file = entry.map_err(fail)?.path();
-            files.extend(file.extension().is_some_and(|kind| kind == "json").then_some(file));
-        }
-        files.sort();
-    } else {
-        files.push(path.to_owned());
-    }
+    let fail = |path: &Path, source: mmscale_files::ReadError| ReadError::Unreadable {
+        path: path.into(),
+        source,
+    };
     let mut side = Side::default();
-    for file in files {
-        read_file(&file, &mut side)?;
+    if path.is_dir() {
+        let folder = Folder::only_read(path).map_err(|why| fail(path, why.into()))?;
+        for name in folder.names(".json").map_err(|why| fail(path, why.into()))? {
+            let file = folder.path(&name);
+            let text = folder.read(&name, LIMIT).map_err(|why| fail(&file, why))?;
+            read_text(&file, &text.unwrap_or_default(), &mut side)?;
+        }
+    } else {
+        let text = mmscale_files::text(path, LIMIT, Pipe::Refuse);
+        read_text(path, &text.map_err(|why| fail(path, why))?, &mut side)?;
     }
     if side.len() == 0 {
         return Err(ReadError::Empty { path: path.to_owned() });
@@ -156,38 +184,56 @@ pub fn read(path: &Path) -> Result<Side, ReadError> {
     Ok(side)
 }
 
-/// Adds the documents of a file.
-fn read_file(path: &Path, side: &mut Side) -> Result<(), ReadError> {
-    let fail = |source| ReadError::Io { path: path.to_owned(), source };
-    let broken =
-        |why: serde_json::Error| ReadError::Broken { path: path.to_owned(), why: why.to_string() };
-    let text = fs::read_to_string(path).map_err(fail)?;
-    let text = documents_of(&text).unwrap_or(text);
-    let values = serde_json::Deserializer::from_str(&text).into_iter::<serde_json::Value>();
+/// The field that every document has.
+#[derive(Deserialize)]
+struct Head {
+    #[serde(default)]
+    schema: Option<serde_json::Value>,
+}
+
+/// Adds the documents of a file with this text.
+fn read_text(path: &Path, text: &str, side: &mut Side) -> Result<(), ReadError> {
+    let path = || path.to_owned();
+    let broken = |why: serde_json::Error| ReadError::Broken { path: path(), why: why.to_string() };
+    let changed = |why| ReadError::Changed { path: path(), why };
+    let documents = documents_of(text);
+    let text = documents.as_deref().unwrap_or(text);
+    if !text.trim_start().is_empty() && !text.trim_start().starts_with('{') {
+        return Err(ReadError::Foreign { path: path() });
+    }
     let before = side.len();
-    for value in values {
-        let value = value.map_err(broken)?;
-        let path = path.to_owned();
-        if !add_up(&value) {
-            return Err(ReadError::Amounts { path });
+    for value in serde_json::Deserializer::from_str(text).into_iter::<&RawValue>() {
+        let text = value.map_err(broken)?.get();
+        let head: Head = serde_json::from_str(text).map_err(broken)?;
+        if !add_up(&serde_json::from_str(text).map_err(broken)?) {
+            return Err(ReadError::Amounts { path: path() });
         }
-        match value.get("schema").and_then(|schema| schema.as_str()) {
+        match head.schema.as_ref().and_then(|schema| schema.as_str()) {
             Some(SCHEMA) => {
-                let document = serde_json::from_value(value).map_err(broken)?;
-                side.runs.push(Saved { path, document });
+                let document = serde_json::from_str(text).map_err(broken)?;
+                verify(&document).map_err(changed)?;
+                side.runs.push(Saved { path: path(), document });
             }
             Some(MEASURED_SCHEMA) => {
-                let measurement = serde_json::from_value(value).map_err(broken)?;
-                side.measured.push(Measured { path, measurement });
+                let measurement = serde_json::from_str(text).map_err(broken)?;
+                intact(&measurement).map_err(changed)?;
+                side.measured.push(Measured { path: path(), measurement });
             }
             Some(ROBUST_SCHEMA) => {
-                side.analyses.push(serde_json::from_value(value).map_err(broken)?);
+                let analysis = serde_json::from_str(text).map_err(broken)?;
+                intact(&analysis).map_err(changed)?;
+                side.analyses.push(analysis);
             }
-            found => return Err(ReadError::Other { path, found: found.map(str::to_owned) }),
+            found => {
+                return Err(ReadError::Other {
+                    path: path(),
+                    found: found.map(|found| short(found).into()),
+                });
+            }
         }
     }
     if side.len() == before {
-        return Err(ReadError::Empty { path: path.to_owned() });
+        return Err(ReadError::Empty { path: path() });
     }
     Ok(())
 }

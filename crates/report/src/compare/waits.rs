@@ -290,7 +290,7 @@ pub fn waits_csv(names: [&str; 2], sides: [&Waits; 2]) -> String {
             for (function, ns) in &sum.by_function {
                 let contentions = sum.contentions.map_or(String::new(), |n| n.to_string());
                 let max_ns = sum.max_ns;
-                let function = crate::csv::quoted(function);
+                let [class, function] = [class, function].map(|name| crate::csv::quoted(name));
                 text.push_str(&format!(
                     "{name},{class},{function},{ns:.0},{contentions},{max_ns}\n"
                 ));

@@ -18,7 +18,7 @@ mod waits;
 use std::collections::BTreeMap;
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
-use mmscale_document::{Document, Robustness, machine_name};
+use mmscale_document::{Document, Robustness, machine_name, plain};
 use thiserror::Error;
 
 pub(crate) use embed::documents_of;
@@ -90,7 +90,8 @@ pub fn html_page(
             }
         }
     };
-    let page = page.into_string();
+    // Documents have their control characters as numbers.
+    let page = plain(&page.into_string()).into_owned();
     fits(page.len()).map(|()| page)
 }
 

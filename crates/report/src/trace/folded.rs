@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use mmscale_document::{Interval, Stretch, Timeline, WaitSpan};
+use mmscale_document::{Interval, Stretch, Timeline, WaitSpan, plain};
 
 /// Formats the call paths of a timeline within `window`, each with its time in ns. A wait is a
 /// frame below the function that waits.
@@ -25,7 +25,7 @@ pub fn folded(timeline: &Timeline, window: Interval) -> String {
         *sums.entry(stack(stretch)).or_default() += at.ps().saturating_sub(waited);
     }
     let lines = sums.into_iter().filter(|(_, ps)| *ps >= 1000);
-    lines.map(|(stack, ps)| format!("{stack} {}\n", ps / 1000)).collect()
+    lines.map(|(stack, ps)| format!("{} {}\n", plain(&stack), ps / 1000)).collect()
 }
 
 fn stack(stretch: &Stretch) -> String {

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use mmscale_document::plain;
+
 use super::message::{
     CounterDescriptor, Kind, ProcessDescriptor, ThreadDescriptor, Trace, TracePacket,
     TrackDescriptor, TrackEvent,
@@ -58,8 +60,10 @@ pub(super) struct Writer {
 impl Writer {
     pub(super) fn new(process_name: &str) -> Self {
         let mut writer = Self { packets: vec![], tracks: BTreeSet::new(), flows: 0 };
-        let process =
-            ProcessDescriptor { pid: Some(PID), process_name: Some(process_name.to_owned()) };
+        let process = ProcessDescriptor {
+            pid: Some(PID),
+            process_name: Some(plain(process_name).into_owned()),
+        };
         writer.describe(TrackDescriptor {
             uuid: Some(PROCESS),
             process: Some(process),

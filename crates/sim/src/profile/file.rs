@@ -2,12 +2,10 @@
 
 use super::{Basis, ProfileError};
 use mmscale_arch::Op;
+use mmscale_files::{Limit, Pipe, ReadError};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::fs::OpenOptions;
-use std::io::{self, Read};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 /// A number of a profile with its range and its source.
@@ -94,24 +92,12 @@ pub fn op_key(op: Op) -> String {
     format!("{}_ns", op.name())
 }
 
-/// The most bytes of a profile file: some twenty times the size of one with all keys and sources.
-const MAX_BYTES: u64 = 1 << 20;
+/// Some twenty times the size of a file with all keys and sources.
+const LIMIT: Limit = Limit::new("a profile", 1 << 20);
 
-/// Returns the text of a regular file of at most [`MAX_BYTES`]. Any other file might have no end.
-/// The file is opened without waiting for a writer.
-pub(super) fn read(path: &Path) -> io::Result<String> {
-    let mut options = OpenOptions::new();
-    let file = options.read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
-    let about = file.metadata()?;
-    if !about.is_file() {
-        return Err(io::Error::other("it is no regular file"));
-    }
-    let mut text = String::new();
-    file.take(MAX_BYTES + 1).read_to_string(&mut text)?;
-    if text.len() as u64 > MAX_BYTES {
-        return Err(io::Error::other(format!("it has more than {MAX_BYTES} bytes")));
-    }
-    Ok(text)
+/// Returns the text of a profile file.
+pub(super) fn read(path: &Path) -> Result<String, ReadError> {
+    mmscale_files::text(path, LIMIT, Pipe::Refuse)
 }
 
 /// Parses the text of a profile file; `file` is the name in messages. [`super::resolve`] checks the
