@@ -178,7 +178,8 @@ Examples:
   mmscale run vmstat -o before
   mmscale compare before after
   mmscale compare before after --fail-on-regression 'zone_lock_*=5%'
-  mmscale compare production.json after";
+  mmscale compare production.json after
+  mmscale compare after --base stock";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = COMPARE_EXAMPLES)]
@@ -186,9 +187,12 @@ pub(crate) struct CompareArgs {
     /// A document that `mmscale run -o` or `mmscale import -o` wrote, or a folder of them
     #[arg(value_name = "BEFORE")]
     pub(crate) before: PathBuf,
-    /// The document or folder to compare with it
+    /// The document or folder to compare with it; the arms of BEFORE with each other if not given
     #[arg(value_name = "AFTER")]
-    pub(crate) after: PathBuf,
+    pub(crate) after: Option<PathBuf>,
+    /// Without AFTER: the arm to compare the other arms with; the first if not given
+    #[arg(long, value_name = "ARM", conflicts_with = "after")]
+    pub(crate) base: Option<String>,
     /// The form of the output
     #[arg(long, value_enum, default_value_t = CompareFormat::Text)]
     pub(crate) format: CompareFormat,

@@ -2,8 +2,8 @@
 
 use anyhow::anyhow;
 use mmscale_report::compare::{
-    Comparison, Gate, GateError, Matched, ReadError, Saved, Side, Waits, csv, markdown, matched,
-    read, text, waits_csv, waits_text,
+    Comparison, Gate, GateError, Matched, ReadError, Saved, Side, Waits, by_arm, csv, markdown,
+    matched, read, text, waits_csv, waits_text,
 };
 
 use crate::args::{CompareArgs, CompareFormat};
@@ -26,11 +26,17 @@ impl From<GateError> for Failure {
 pub(crate) fn compare(args: &CompareArgs) -> Result<(), Failure> {
     let gates = args.fail_on_regression.iter().map(|text| Gate::parse(text));
     let gates = gates.collect::<Result<Vec<_>, _>>()?;
-    let (before, after) = (read(&args.before)?, read(&args.after)?);
-    if !before.measured.is_empty() || !after.measured.is_empty() {
-        return measured(args, &before, &after);
-    }
-    let (before, after) = (before.runs, after.runs);
+    let before = read(&args.before)?;
+    let (before, after) = match &args.after {
+        Some(after) => {
+            let after = read(after)?;
+            if !before.measured.is_empty() || !after.measured.is_empty() {
+                return measured(args, &before, &after);
+            }
+            (before.runs, after.runs)
+        }
+        None => arms(&before, args.base.as_deref())?,
+    };
     let Matched { pairs, only } = matched(&before, &after)?;
     for (side, rest) in ["before", "after"].into_iter().zip(&only) {
         rest.iter().for_each(|saved| output::tell(&format!("only {side}: {}", named(saved))));
@@ -58,6 +64,22 @@ pub(crate) fn compare(args: &CompareArgs) -> Result<(), Failure> {
             Err(Failure::Run(anyhow!("{what} beyond the limit: {}", found.join("; "))))
         }
     }
+}
+
+/// Returns the runs of a side with the base in place of each arm, and the same runs with the other
+/// arms.
+fn arms(side: &Side, base: Option<&str>) -> Result<(Vec<Saved>, Vec<Saved>), Failure> {
+    if side.runs.is_empty() {
+        let what = "the documents have no arms to compare with each other: give a second document";
+        return Err(Failure::Call(anyhow!(what)));
+    }
+    let mut sides = (vec![], vec![]);
+    for saved in &side.runs {
+        let [before, after] = by_arm(saved, base).map_err(|why| Failure::Call(why.into()))?;
+        sides.0.push(before);
+        sides.1.push(after);
+    }
+    Ok(sides)
 }
 
 /// Compares measured waits with other measured waits or with those of runs.

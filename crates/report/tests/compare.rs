@@ -10,7 +10,8 @@ use mmscale_document::{
 };
 use mmscale_report::WIDTH;
 use mmscale_report::compare::{
-    CompareError, Comparison, Gate, GateError, ReadError, Saved, csv, markdown, matched, read, text,
+    CompareError, Comparison, Gate, GateError, ReadError, Saved, by_arm, csv, markdown, matched, read,
+    text,
 };
 
 const SEEDS: [u64; 7] = [1, 2, 3, 4, 5, 6, 7];
@@ -301,4 +302,30 @@ fn equal_fingerprints_of_different_values_are_a_contradiction() {
     metric.values[0] = Some(Value::Real(0.5));
     let why = Comparison::new(&before, &after).unwrap_err().to_string();
     assert!(why.contains("`a.json` and `b.json` have the fingerprint"), "{why}");
+}
+
+#[test]
+fn arms_of_one_document_are_compared_with_each_other() {
+    let mut one = saved("a.json", 1.0);
+    one.document.arms = vec![arm("stock", 1.0), arm("lazy", 0.5), arm("slow", 2.0)];
+    let [before, after] = by_arm(&one, None).unwrap();
+    let comparison = Comparison::new(&before, &after).unwrap();
+    assert!(!comparison.is_equal());
+    let changes: Vec<(&str, f64)> = comparison
+        .arms
+        .iter()
+        .map(|arm| {
+            let row = arm.rows.iter().find(|row| row.metric == "wait_ns").unwrap();
+            (arm.arm, row.found.change.percent.unwrap().round())
+        })
+        .collect();
+    assert_eq!(changes, [("lazy", -50.0), ("slow", 100.0)]);
+    assert!(text(&[comparison]).contains("before    a.json, arm stock\n"));
+    let [before, after] = by_arm(&one, Some("lazy")).unwrap();
+    let back = Comparison::new(&before, &after).unwrap();
+    assert_eq!(back.arms.iter().map(|arm| arm.arm).collect::<Vec<_>>(), ["stock", "slow"]);
+    let why = by_arm(&one, Some("frozen")).unwrap_err().to_string();
+    assert!(why.ends_with("has no arm `frozen` (known: stock, lazy, slow)"), "{why}");
+    one.document.arms.truncate(1);
+    assert!(by_arm(&one, None).unwrap_err().to_string().contains("one arm only, stock"));
 }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import csv
 import io
 import json
@@ -90,45 +89,29 @@ def _cell(name: str, text: str) -> Any:
     return text == "true" if name in _FLAGS else text
 
 
-def _sides(document: Mapping[str, Any], base: str | None) -> list[dict[str, Any]] | None:
-    """Returns two documents in which the base and the other arms have equal names."""
-    arms = document["arms"]
-    names = [arm["arm"] for arm in arms]
-    chosen = names[0] if base is None and names else base
-    if chosen not in names:
-        known = ", ".join(names)
-        raise CallError(f"there is no arm `{chosen}` in the results (known: {known})")
-    from_arm = arms[names.index(chosen)]
-    others = [arm for arm in arms if arm is not from_arm]
-    if not others:
-        return None
-    before, after = ({k: v for k, v in document.items() if k != "arms"} for _ in range(2))
-    before["arms"] = [{**copy.copy(from_arm), "arm": arm["arm"]} for arm in others]
-    after["arms"] = others
-    return [before, after]
-
-
 def compare_arms(documents: Sequence[Mapping[str, Any]], base: str | None) -> Changes:
     """Returns the changes from an arm to all others of the same document."""
     params, rows = varying(documents), []
-    for document in documents:
-        sides = _sides(document, base)
-        if sides is None:
-            continue
+    with_others = [document for document in documents if len(document["arms"]) > 1]
+    if not with_others:
+        raise CallError("the results have one arm only: there is no change to show")
+    for document in with_others:
         shown = {name: document["params"].get(name) for name in params}
         with tempfile.TemporaryDirectory() as folder:
-            for name, side in zip(("before.json", "after.json"), sides):
-                Path(folder, name).write_text(json.dumps(side))
-            found = compare_files(Path(folder, "before.json"), Path(folder, "after.json"))
+            file = Path(folder, "run.json")
+            file.write_text(json.dumps(document), "utf-8")
+            found = _compared([str(file), *([f"--base={base}"] if base is not None else [])])
         rows += [{**row, **shown} for row in found]
-    if not rows:
-        raise CallError("the results have one arm only: there is no change to show")
-    return Changes(rows, base or documents[0]["arms"][0]["arm"])
+    return Changes(rows, base or with_others[0]["arms"][0]["arm"])
 
 
 def compare_files(before: Path, after: Path) -> list[dict[str, Any]]:
     """Returns the changes between two saved runs, as ``mmscale compare`` computes them."""
-    text = call(["compare", str(before), str(after), "--format", "csv"]).check()
+    return _compared([str(before), str(after)])
+
+
+def _compared(words: list[str]) -> list[dict[str, Any]]:
+    text = call(["compare", "--format", "csv", *words]).check()
     rows = csv.DictReader(io.StringIO(text))
     left_out = "document"
     return [{k: _cell(k, v) for k, v in row.items() if k != left_out} for row in rows]

@@ -2,6 +2,7 @@
 //! that both runs have; and of measured waits with those of a run.
 
 mod amounts;
+mod by_arm;
 mod differences;
 mod gate;
 mod read;
@@ -16,6 +17,7 @@ use std::path::PathBuf;
 use mmscale_document::{ArmRecord, Document, Metric, Value};
 use thiserror::Error;
 
+pub use by_arm::by_arm;
 pub use gate::{Gate, GateError, Regression};
 pub use read::{Matched, Measured, ReadError, Saved, Side, matched, read};
 pub use show::{csv, markdown, text};
@@ -80,6 +82,27 @@ pub enum CompareError {
         before: String,
         /// The arms after.
         after: String,
+    },
+    /// The arm to compare with does not exist.
+    #[error("the document of `{study}` has no arm `{base}` (known: {known})")]
+    NoSuchArm {
+        /// The name of the study.
+        study: String,
+        /// The name that was given.
+        base: String,
+        /// The arms of the document.
+        known: String,
+    },
+    /// A document that is compared with itself has no second arm.
+    #[error(
+        "the document of `{study}` has one arm only, {arm}: give a second document, or run it with \
+         two arms"
+    )]
+    OneArm {
+        /// The name of the study.
+        study: String,
+        /// The arm.
+        arm: String,
     },
     /// The fingerprints are equal, and the results are not.
     #[error(
