@@ -48,11 +48,11 @@ impl Counts {
     }
     /// Returns the number of cases.
     pub fn cases(&self) -> u64 {
-        self.accepted + self.refused + self.output + self.failed()
+        self.accepted + self.refused + self.failed()
     }
-    /// Returns the number of cases that fail the search. Wrong output is counted only.
+    /// Returns the number of cases that fail the search.
     pub fn failed(&self) -> u64 {
-        self.panics + self.ended + self.hangs + self.memory
+        self.panics + self.ended + self.hangs + self.memory + self.output
     }
 }
 
