@@ -2,9 +2,9 @@
 //!
 //! There are two kinds of files, and each has its rules.
 //!
-//! A file that a call *names* ([`text`], [`bytes`]) may belong to any user. Links are followed, as by
-//! `cat`. Folders and devices are refused, and so are pipes, except for those of the shell (`<(..)`)
-//! and where [`Pipe::Read`] is given.
+//! A file that a call *names* ([`text`], [`bytes`]) may belong to any user. Links are followed, as
+//! by `cat`. Folders and devices are refused, and so are pipes, except for those of the shell
+//! (`<(..)`) and where [`Pipe::Read`] is given.
 //!
 //! A file that is *kept* in a folder ([`Folder`]) is a regular file. Links, pipes, devices and
 //! folders are refused. In a folder that is written, it belongs to the user as whom this process
