@@ -125,8 +125,8 @@ pub struct Document {
     /// exclude these runs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub failures: Vec<FailureRecord>,
-    /// 16 hexadecimal digits over all other fields. A document whose values have another checksum was
-    /// damaged or changed after it was written. Absent in documents of earlier versions.
+    /// 16 hexadecimal digits over all other fields. A document whose values have another checksum
+    /// was damaged or changed after it was written. Absent in documents of earlier versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(regex(pattern = r"^[0-9a-f]{16}$"))]
     pub checksum: Option<String>,

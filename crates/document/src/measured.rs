@@ -34,8 +34,8 @@ pub struct Measurement {
     /// Limits of the report: rows that were left out, missing figures.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
-    /// 16 hexadecimal digits over all other fields. A document whose values have another checksum was
-    /// damaged or changed after it was written. Absent in documents of earlier versions.
+    /// 16 hexadecimal digits over all other fields. A document whose values have another checksum
+    /// was damaged or changed after it was written. Absent in documents of earlier versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(regex(pattern = r"^[0-9a-f]{16}$"))]
     pub checksum: Option<String>,

@@ -1,6 +1,6 @@
 //! Text from outside, made safe to show.
 //!
-//! A document, a profile, a script, a report or a file name may have been written by anyone. Its
+//! A document, a profile, a script, a report or a file name may come from a stranger. Its
 //! control characters could move the cursor of a terminal, change its title or the order in which
 //! its text appears, so none of them is written.
 

@@ -48,7 +48,7 @@ pub enum FolderError {
     Lock {
         /// The path of the lock.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The reason.
         #[source]
         why: ReadError,
     },

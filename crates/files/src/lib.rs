@@ -2,10 +2,13 @@
 //!
 //! There are two kinds of files, and each has its rules.
 //!
-//! | file | links | pipes, devices, folders | owner |
-//! |---|---|---|---|
-//! | *named* in a call ([`text`], [`bytes`]) | followed, as by `cat` | refused; pipes of the shell (`<(..)`) are read, others where [`Pipe::Read`] is given | any |
-//! | *kept* in a folder ([`Folder`]) | refused | refused | any in a folder that is only read; in one that is written, the user as whom this process writes there, or root |
+//! A file that a call *names* ([`text`], [`bytes`]) may belong to any user. Links are followed, as
+//! by `cat`. Folders and devices are refused, and so are pipes, except for those of the shell
+//! (`<(..)`) and where [`Pipe::Read`] is given.
+//!
+//! A file that is *kept* in a folder ([`Folder`]) is a regular file. Links, pipes, devices and
+//! folders are refused. In a folder that is written, it belongs to the user as whom this process
+//! writes there, or to root; in one that is only read, to any user.
 //!
 //! A named file is what the caller asked for, and following a link shows nothing that the caller
 //! could not read. The names of kept files can be known in advance, so another user with access to

@@ -48,8 +48,8 @@ impl Plan {
         key.to_hex()
     }
 
-    /// Returns what differs between a document and the one that a run of this plan makes, apart from
-    /// its results.
+    /// Returns what differs between a document and the one that a run of this plan makes, apart
+    /// from its results.
     pub fn owns(&self, arm: ArmId, seed: u64, document: &Document) -> Result<(), String> {
         let arms: Vec<&str> = document.arms.iter().map(|arm| arm.arm.as_str()).collect();
         let seeds: Vec<u64> = document.arms.iter().flat_map(|arm| arm.seeds.clone()).collect();

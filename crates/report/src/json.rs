@@ -3,8 +3,8 @@
 use mmscale_document::is_control;
 use serde::Serialize;
 
-/// Formats a document, of a run or of an analysis, as one line of JSON, including the newline. Control
-/// characters are written as numbers.
+/// Formats a document, of a run or of an analysis, as one line of JSON, including the newline.
+/// Control characters are written as numbers.
 pub fn json_line(document: &impl Serialize) -> String {
     let mut line =
         serde_json::to_string(document).expect("a document has text keys and finite numbers");

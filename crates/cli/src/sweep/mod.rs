@@ -94,7 +94,8 @@ fn one(tasks: &[Task], key: &str, store: &Store, interrupt: &Interrupt) -> Resul
     output::print(&format!("{}\n", json!({"key": key, "executed": executed})))
 }
 
-/// Returns the keys of finished runs, and the runs whose file is not their document, with the reason.
+/// Returns the keys of finished runs, and the runs whose file is not their document, with the
+/// reason.
 fn kept<'a>(tasks: &'a [Task], store: &Store) -> (BTreeSet<&'a String>, Vec<(&'a Task, String)>) {
     let (mut kept, mut others) = (BTreeSet::new(), vec![]);
     for task in tasks {

@@ -25,7 +25,7 @@ pub(super) struct Store {
     runs: Folder,
 }
 
-/// What a folder has for a run.
+/// The contents of a folder for a run.
 pub(super) enum Found {
     /// Nothing.
     Nothing,

@@ -68,7 +68,7 @@ struct KeptOutcome {
 pub struct Cache {
     path: Option<PathBuf>,
     folder: Arc<OnceLock<Folder>>,
-    /// What is wrong with files that were not used.
+    /// Files that were not used, each with the reason.
     unused: Arc<Mutex<Vec<String>>>,
 }
 

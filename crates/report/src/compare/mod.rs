@@ -106,8 +106,8 @@ pub enum CompareError {
     },
     /// The fingerprints are equal, and the results are not.
     #[error(
-        "`{before}` and `{after}` have the fingerprint {fingerprint}, but not the same results: one \
-         of them was changed after it was written; run it again"
+        "`{before}` and `{after}` have the fingerprint {fingerprint}, but not the same results: \
+         one of them was changed after it was written; run it again"
     )]
     Contradiction {
         /// The fingerprint of both.
@@ -183,8 +183,8 @@ impl<'a> Comparison<'a> {
     }
 }
 
-/// Returns whether the results that a document has by seed, lock and call are the same. The names of
-/// arms are no results.
+/// Returns whether the results that a document has by seed, lock and call are the same. The names
+/// of arms are no results.
 fn is_same(one: &Document, other: &Document) -> bool {
     let same = |(one, other): (&ArmRecord, &ArmRecord)| {
         let values = |arm: &'_ ArmRecord| -> Vec<(String, Vec<Option<Value>>)> {

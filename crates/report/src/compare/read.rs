@@ -74,7 +74,7 @@ pub enum ReadError {
     Changed {
         /// The path of the file.
         path: PathBuf,
-        /// What does not agree.
+        /// The contradiction.
         why: String,
     },
     /// The file is not JSON at all.
