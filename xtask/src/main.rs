@@ -17,8 +17,10 @@ const USAGE: &str = "usage: cargo xtask COMMAND
            random runs in ways that must agree: lazy and naive schedule,
            release and a build with assertions; reduces cases that differ
   kernels [--quick] [--cpus N,..] [--kernel IMAGE] [--program FILE]
+          [--icount]
            boots kernels of Debian in an emulator, and checks that mmscale
-           works on them; --quick: that one accepts the BPF programs
+           works on them; --quick: that one accepts the BPF programs;
+           --icount: time passes with instructions (not on Linux 6.1)
   fuzz TARGET|all [--for TIME | --cases N] [--seed N] [--case SEED/N]
            random scripts, documents, profiles and reports (the targets) for
            the code that reads them: no panic, no hang, bounded memory

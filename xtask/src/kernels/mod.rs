@@ -36,15 +36,27 @@ struct Call {
     program: Option<PathBuf>,
     /// Only [`DOCTOR`], on the first kernel.
     quick: bool,
+    /// See [`Machine::counts_instructions`].
+    counts_instructions: bool,
 }
 
 impl Call {
     fn parse(args: &[&str]) -> Result<Self, String> {
-        let mut call = Self { images: vec![], cpus: vec![4], program: None, quick: false };
+        let mut call = Self {
+            images: vec![],
+            cpus: vec![4],
+            program: None,
+            quick: false,
+            counts_instructions: false,
+        };
         let mut args = args.iter();
         while let Some(&key) = args.next() {
-            if key == "--quick" {
-                call.quick = true;
+            match key {
+                "--quick" => call.quick = true,
+                "--icount" => call.counts_instructions = true,
+                _ => {}
+            }
+            if ["--quick", "--icount"].contains(&key) {
                 continue;
             }
             let value = args.next().ok_or_else(|| format!("{key} needs a value"))?;
@@ -111,7 +123,7 @@ pub fn run(root: &Path, args: &[&str]) -> Result<String, String> {
     let mut failed = 0;
     for image in &images {
         for &cpus in &call.cpus {
-            let (limit, counts_instructions) = (call.limit(cpus), !call.quick);
+            let (limit, counts_instructions) = (call.limit(cpus), call.counts_instructions);
             let machine = Machine { image, files: &files, cpus, counts_instructions, limit };
             failed += usize::from(!passes(&machine, &call.checks(), &folder)?);
         }

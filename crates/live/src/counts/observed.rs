@@ -30,6 +30,8 @@ pub(super) struct Observed {
     pub(super) returned_by_ticks: Vec<u32>,
     /// Folios of each batch that was added to the LRU lists while the program took pages.
     pub(super) lru_batches: Vec<u32>,
+    /// Folios in these batches that the program had not taken: the CPU's batch had them before.
+    pub(super) earlier_folios: u32,
     /// For each CPU, the jiffies from the start of one tick to the start of the next.
     pub(super) tick_gaps: Vec<Vec<u64>>,
     /// For each kind of call, what its calls did.

@@ -7,7 +7,7 @@ use super::program::{self, FOREIGN, KINDS, PAST_EMPTY, Part, Step, Watcher, busy
 use super::tracing::{Event, Instance};
 use mmscale_harness::Interrupt;
 use mmscale_linux::{Config, Failure, Linux, Shared};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -145,6 +145,7 @@ pub(super) fn run(
         used_by_others: sizes.used_by_others,
         returned_by_ticks: sizes.ticks,
         lru_batches: sizes.lru_batches,
+        earlier_folios: sizes.earlier_folios,
         tick_gaps: armings.iter().map(|runs| tick_gaps(kernel, runs, &busy_us)).collect(),
         calls,
     };
@@ -215,6 +216,8 @@ struct Sizes {
     /// Pages that other tasks took, freed and drained while the program only computed.
     used_by_others: u32,
     lru_batches: Vec<u32>,
+    /// Folios of these batches that the program had not taken.
+    earlier_folios: u32,
 }
 
 /// A kind of hold.
@@ -238,6 +241,7 @@ impl Sizes {
                     Hold::Lru => sizes.lru_batches.push(count),
                 }
             }
+            sizes.earlier_folios += earlier_folios(part, pid, start_pfn);
         }
         for (pid, part, _) in within(events, Step::Rest)? {
             sizes.ticks.extend(returned_by_ticks(part, start_pfn));
@@ -256,7 +260,8 @@ impl Sizes {
 /// each free has its own.
 fn holds(events: &[Event], pid: u32, start_pfn: u64) -> Vec<(Hold, u32)> {
     let mut holds: Vec<(Hold, u32)> = Vec::new();
-    let mut open = None;
+    // A hold may begin with pages of a lower zone, which do not count.
+    let (mut open, mut counted) = (None, false);
     for event in events.iter().filter(|event| event.pid == pid) {
         let hold = match event.name.as_str() {
             REFILL if is_single_movable(event) => Some(Hold::Refill),
@@ -264,19 +269,30 @@ fn holds(events: &[Event], pid: u32, start_pfn: u64) -> Vec<(Hold, u32)> {
             "mm_lru_insertion" => Some(Hold::Lru),
             _ => None,
         };
+        counted &= open == hold;
+        open = hold;
         if let Some(hold) = hold
             && is_from(event, start_pfn)
         {
             let count = if hold == Hold::Lru { 1 } else { pages(event) };
-            if open == Some(hold) {
-                holds.last_mut().expect("it is open").1 += count;
-            } else {
-                holds.push((hold, count));
+            match holds.last_mut() {
+                Some((_, sum)) if counted => *sum += count,
+                _ => holds.push((hold, count)),
             }
+            counted = true;
         }
-        open = hold;
     }
     holds
+}
+
+/// The folios that a thread added to LRU lists and did not take in these events.
+fn earlier_folios(events: &[Event], pid: u32, start_pfn: u64) -> u32 {
+    let of = |name: &'static str| {
+        let own = events.iter().filter(move |event| event.pid == pid && event.name == name);
+        own.filter(|event| is_from(event, start_pfn)).filter_map(|event| event.number("pfn"))
+    };
+    let taken: BTreeSet<i64> = of("mm_page_alloc").collect();
+    of("mm_lru_insertion").filter(|pfn| !taken.contains(pfn)).count() as u32
 }
 
 /// The pages that each tick returned to the zone, of the ticks that returned any.
@@ -457,6 +473,8 @@ mod tests {
             (1, ALLOC),
             (2, FREE),
             (1, REFILLED),
+            (1, "mm_lru_insertion: page=1 pfn=0x1000 lru=1"),
+            (1, "mm_lru_insertion: page=2 pfn=0x2000 lru=1"),
             (1, FREE),
             (1, DRAIN),
             (1, DRAIN),
@@ -472,13 +490,16 @@ mod tests {
         ]);
         let sizes = Sizes::of(&events, 0x1000).unwrap();
         assert_eq!(sizes.refills, [2, 1]);
+        assert_eq!((sizes.lru_batches.as_slice(), sizes.earlier_folios), (&[2][..], 1));
         assert_eq!(sizes.frees, [4]);
         assert_eq!(sizes.used_by_others, 3);
         assert_eq!(sizes.ticks, [4], "what another task drains is not the tick's");
         assert_eq!(movable(&events, 9).unwrap(), 1, "taken before the first refill");
         assert!(freed_between_refills(&events).unwrap());
-        let below = Sizes::of(&events, 0x1001).unwrap();
+        let below = Sizes::of(&events, 0x2001).unwrap();
         assert_eq!(below, Sizes::default(), "pages of a lower zone do not count");
+        let upper = Sizes::of(&events, 0x1001).unwrap();
+        assert_eq!(upper.lru_batches, [1], "a batch may begin with a folio of a lower zone");
     }
 
     #[test]

@@ -49,6 +49,7 @@ pub(super) fn run(
         used_by_others: 0,
         returned_by_ticks: simulator.returned_by_ticks()?,
         lru_batches: Vec::new(),
+        earlier_folios: 0,
         tick_gaps: busy.iter().map(|events| tick_gaps(kernel, &seen, events)).collect(),
         calls: Vec::new(),
     };
@@ -384,6 +385,7 @@ mod tests {
             used_by_others: 0,
             returned_by_ticks: vec![],
             lru_batches: vec![],
+            earlier_folios: 0,
             tick_gaps: vec![],
             calls: vec![],
         };
