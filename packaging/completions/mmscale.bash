@@ -204,12 +204,16 @@ _mmscale() {
             return 0
             ;;
         mmscale__subcmd__compare)
-            opts="-h --format --fail-on-regression --help"
+            opts="-h --base --format --fail-on-regression --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
+                --base)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --format)
                     COMPREPLY=($(compgen -W "text md csv" -- "${cur}"))
                     return 0
@@ -828,7 +832,7 @@ _mmscale() {
             return 0
             ;;
         mmscale__subcmd__profile__subcmd__new)
-            opts="-o -h --base --cpus --nodes --cluster --smt --lscpu --latencies --description --output --replace --help"
+            opts="-o -h --base --cpus --nodes --cluster --smt --memory --lscpu --latencies --description --output --replace --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -851,6 +855,10 @@ _mmscale() {
                     return 0
                     ;;
                 --smt)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --memory)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -53,7 +53,7 @@ fill\t'The first CPUs of the profile\'s machine, as if they came online in order
 flat\t'One node, one cache, one thread a core'"
 complete -c mmscale -n "__fish_mmscale_using_subcommand run" -l arm -d 'The arms to run, starting with the one to compare with; all if not given' -r
 complete -c mmscale -n "__fish_mmscale_using_subcommand run" -l policy -d 'Add an arm with these policies to the study\'s first arm, or to those of --arm; may be repeated. `mmscale list policies` shows all' -r
-complete -c mmscale -n "__fish_mmscale_using_subcommand run" -l linux -d 'Simulate the mechanisms of this version of Linux: 5.10, 5.15, 6.1, 6.12 or 6.18. Policies of an arm and of --policy replace them; an arm that is another version is left out' -r
+complete -c mmscale -n "__fish_mmscale_using_subcommand run" -l linux -d 'Simulate the mechanisms of this version of Linux, 5.10 to 6.19 (mmscale list linux). Policies of an arm and of --policy replace them; an arm that is another version is left out' -r
 complete -c mmscale -n "__fish_mmscale_using_subcommand run" -l profile -d 'The simulated machine: a built-in profile, or the path of a profile file' -r -F
 complete -c mmscale -n "__fish_mmscale_using_subcommand run" -l cost -d 'Another value of a cost of the profile, within its range; several values (KEY=110,575) make a sweep; may be repeated. `mmscale profile show NAME` has all costs with their ranges' -r
 complete -c mmscale -n "__fish_mmscale_using_subcommand run" -l hz -d 'Timer interrupts a second: 100, 250, 300 or 1000' -r
@@ -64,7 +64,7 @@ complete -c mmscale -n "__fish_mmscale_using_subcommand run" -l format -d 'The f
 json\t'For programs; one document a line'
 md\t'Markdown tables'
 csv\t'A row for each arm, seed and metric'"
-complete -c mmscale -n "__fish_mmscale_using_subcommand run" -s o -l output -d 'Also write each document to DIR, as text and as JSON' -r -F
+complete -c mmscale -n "__fish_mmscale_using_subcommand run" -s o -l output -d 'Also write each document to the folder DIR, as text and as JSON; a name that ends in .json is the file of the only document' -r -F
 complete -c mmscale -n "__fish_mmscale_using_subcommand run" -l ab -d 'Run two values of a kernel setting or of a parameter in turn, and compare them' -r
 complete -c mmscale -n "__fish_mmscale_using_subcommand run" -l with -d 'Run an installed stress-ng in place of the study\'s own workload (vmstat, churn)' -r -f -a "stress-ng\t'The stress-ng that is installed here'"
 complete -c mmscale -n "__fish_mmscale_using_subcommand run" -l scale -d 'Number of stress-ng workers: for this machine, or as in the report' -r -f -a "machine\t'As many for each CPU as in the report'
@@ -96,14 +96,14 @@ complete -c mmscale -n "__fish_mmscale_using_subcommand robust" -l cost -d 'Anot
 complete -c mmscale -n "__fish_mmscale_using_subcommand robust" -l hz -d 'Timer interrupts a second: 100, 250, 300 or 1000' -r
 complete -c mmscale -n "__fish_mmscale_using_subcommand robust" -l arm -d 'The arms to compare, the one to compare with first; all if none is named' -r
 complete -c mmscale -n "__fish_mmscale_using_subcommand robust" -l policy -d 'Add an arm with these policies to the study\'s first arm, or to those of --arm; may be repeated' -r
-complete -c mmscale -n "__fish_mmscale_using_subcommand robust" -l linux -d 'Simulate the mechanisms of this version of Linux: 5.10, 5.15, 6.1, 6.12 or 6.18. Policies of an arm and of --policy replace them; an arm that is another version is left out' -r
+complete -c mmscale -n "__fish_mmscale_using_subcommand robust" -l linux -d 'Simulate the mechanisms of this version of Linux, 5.10 to 6.19 (mmscale list linux). Policies of an arm and of --policy replace them; an arm that is another version is left out' -r
 complete -c mmscale -n "__fish_mmscale_using_subcommand robust" -l set -d 'Set a parameter of the study; several values (key=8,16) make an analysis each' -r
 complete -c mmscale -n "__fish_mmscale_using_subcommand robust" -l machines -d 'How many machines to draw, each with all costs from their ranges' -r
 complete -c mmscale -n "__fish_mmscale_using_subcommand robust" -l seeds -d 'How many seeds each machine runs' -r
 complete -c mmscale -n "__fish_mmscale_using_subcommand robust" -l seed -d 'The first seed; the others follow it' -r
 complete -c mmscale -n "__fish_mmscale_using_subcommand robust" -l format -d 'The form of the output' -r -f -a "text\t'For readers and mails, 72 columns'
 json\t'For programs; one document a line'"
-complete -c mmscale -n "__fish_mmscale_using_subcommand robust" -s o -l output -d 'Also write each analysis to DIR, as text and as JSON' -r -F
+complete -c mmscale -n "__fish_mmscale_using_subcommand robust" -s o -l output -d 'Also write each analysis to the folder DIR, as text and as JSON; a name that ends in .json is the file of the only analysis' -r -F
 complete -c mmscale -n "__fish_mmscale_using_subcommand robust" -l cache -d 'Where results of runs are kept, so that equal ones are not run again; $XDG_CACHE_HOME/mmscale or ~/.cache/mmscale if not given' -r -F
 complete -c mmscale -n "__fish_mmscale_using_subcommand robust" -l quick -d 'Runs as short as those of `mmscale run --quick`; this is the default'
 complete -c mmscale -n "__fish_mmscale_using_subcommand robust" -l full -d 'Runs of full length'
@@ -120,13 +120,13 @@ complete -c mmscale -n "__fish_mmscale_using_subcommand whatif" -l cost -d 'Anot
 complete -c mmscale -n "__fish_mmscale_using_subcommand whatif" -l hz -d 'Timer interrupts a second: 100, 250, 300 or 1000' -r
 complete -c mmscale -n "__fish_mmscale_using_subcommand whatif" -l arm -d 'The arm; the study\'s first one if none is named' -r
 complete -c mmscale -n "__fish_mmscale_using_subcommand whatif" -l policy -d 'Use an arm with these policies' -r
-complete -c mmscale -n "__fish_mmscale_using_subcommand whatif" -l linux -d 'Simulate the mechanisms of this version of Linux: 5.10, 5.15, 6.1, 6.12 or 6.18' -r
+complete -c mmscale -n "__fish_mmscale_using_subcommand whatif" -l linux -d 'Simulate the mechanisms of this version of Linux, 5.10 to 6.19 (mmscale list linux)' -r
 complete -c mmscale -n "__fish_mmscale_using_subcommand whatif" -l set -d 'Set a parameter of the study' -r
 complete -c mmscale -n "__fish_mmscale_using_subcommand whatif" -l seeds -d 'How many seeds each point runs' -r
 complete -c mmscale -n "__fish_mmscale_using_subcommand whatif" -l seed -d 'The first seed; the others follow it' -r
 complete -c mmscale -n "__fish_mmscale_using_subcommand whatif" -l format -d 'The form of the output' -r -f -a "text\t'For readers and mails, 72 columns'
 json\t'For programs; one document a line'"
-complete -c mmscale -n "__fish_mmscale_using_subcommand whatif" -s o -l output -d 'Also write each analysis to DIR, as text and as JSON' -r -F
+complete -c mmscale -n "__fish_mmscale_using_subcommand whatif" -s o -l output -d 'Also write each analysis to the folder DIR, as text and as JSON; a name that ends in .json is the file of the only analysis' -r -F
 complete -c mmscale -n "__fish_mmscale_using_subcommand whatif" -l quick -d 'Runs as short as those of `mmscale run --quick`; this is the default'
 complete -c mmscale -n "__fish_mmscale_using_subcommand whatif" -l full -d 'Runs of full length'
 complete -c mmscale -n "__fish_mmscale_using_subcommand whatif" -l replace -d 'Replace files of the same names in DIR; otherwise they are an error'
@@ -141,14 +141,15 @@ complete -c mmscale -n "__fish_mmscale_using_subcommand trace" -l cost -d 'Anoth
 complete -c mmscale -n "__fish_mmscale_using_subcommand trace" -l hz -d 'Timer interrupts a second: 100, 250, 300 or 1000' -r
 complete -c mmscale -n "__fish_mmscale_using_subcommand trace" -l arm -d 'The arm; the study\'s first one if none is named' -r
 complete -c mmscale -n "__fish_mmscale_using_subcommand trace" -l policy -d 'Use an arm with these policies' -r
-complete -c mmscale -n "__fish_mmscale_using_subcommand trace" -l linux -d 'Simulate the mechanisms of this version of Linux: 5.10, 5.15, 6.1, 6.12 or 6.18' -r
+complete -c mmscale -n "__fish_mmscale_using_subcommand trace" -l linux -d 'Simulate the mechanisms of this version of Linux, 5.10 to 6.19 (mmscale list linux)' -r
 complete -c mmscale -n "__fish_mmscale_using_subcommand trace" -l set -d 'Set a parameter of the study' -r
 complete -c mmscale -n "__fish_mmscale_using_subcommand trace" -l seed -d 'The seed' -r
-complete -c mmscale -n "__fish_mmscale_using_subcommand trace" -s o -l output -d 'The file of the trace' -r -F
+complete -c mmscale -n "__fish_mmscale_using_subcommand trace" -s o -l output -d 'The file of the trace, or a folder for trace.perfetto-trace' -r -F
 complete -c mmscale -n "__fish_mmscale_using_subcommand trace" -l folded -d 'Also write the call paths of that time, with their times, as folded stacks (FILE.folded)' -r -F
 complete -c mmscale -n "__fish_mmscale_using_subcommand trace" -l quick -d 'A shorter run'
 complete -c mmscale -n "__fish_mmscale_using_subcommand trace" -l replace -d 'Replace the files if they exist; otherwise that is an error'
 complete -c mmscale -n "__fish_mmscale_using_subcommand trace" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c mmscale -n "__fish_mmscale_using_subcommand compare" -l base -d 'Without AFTER: the arm to compare the other arms with; the first if not given' -r
 complete -c mmscale -n "__fish_mmscale_using_subcommand compare" -l format -d 'The form of the output' -r -f -a "text\t'For readers and mails, 72 columns'
 md\t'Markdown, a table for each arm'
 csv\t'A row for each metric of each arm'"
@@ -156,17 +157,17 @@ complete -c mmscale -n "__fish_mmscale_using_subcommand compare" -l fail-on-regr
 complete -c mmscale -n "__fish_mmscale_using_subcommand compare" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c mmscale -n "__fish_mmscale_using_subcommand letter" -l arm -d 'The arms that the letter is about; all if not given' -r
 complete -c mmscale -n "__fish_mmscale_using_subcommand letter" -s h -l help -d 'Print help'
-complete -c mmscale -n "__fish_mmscale_using_subcommand report" -s o -l output -d 'The file to write' -r -F
+complete -c mmscale -n "__fish_mmscale_using_subcommand report" -s o -l output -d 'The file to write, or a folder for report.html' -r -F
 complete -c mmscale -n "__fish_mmscale_using_subcommand report" -l replace -d 'Replace FILE if it exists; otherwise that is an error'
 complete -c mmscale -n "__fish_mmscale_using_subcommand report" -s h -l help -d 'Print help'
 complete -c mmscale -n "__fish_mmscale_using_subcommand import" -l cpus -d 'CPUs of the computer, if the report does not have them' -r
-complete -c mmscale -n "__fish_mmscale_using_subcommand import" -l seconds -d 'Duration of the measurement, if the report does not have it' -r
+complete -c mmscale -n "__fish_mmscale_using_subcommand import" -l seconds -d 'Duration of the measurement, if the report does not have it: 10, 10s, 2min' -r
 complete -c mmscale -n "__fish_mmscale_using_subcommand import" -l table -d 'The number of the table, in the order of the file, if the file has several' -r
-complete -c mmscale -n "__fish_mmscale_using_subcommand import" -s o -l output -d 'The file to write, such as production.json; stdout if not given' -r -F
+complete -c mmscale -n "__fish_mmscale_using_subcommand import" -s o -l output -d 'The file to write, such as production.json, or a folder for it; stdout if not given' -r -F
 complete -c mmscale -n "__fish_mmscale_using_subcommand import" -l replace -d 'Replace FILE if it exists; otherwise that is an error'
 complete -c mmscale -n "__fish_mmscale_using_subcommand import" -s h -l help -d 'Print help'
 complete -c mmscale -n "__fish_mmscale_using_subcommand explain" -l cpus -d 'CPUs of the computer, if the report does not have them' -r
-complete -c mmscale -n "__fish_mmscale_using_subcommand explain" -l seconds -d 'Duration of the measurement, if the report does not have it' -r
+complete -c mmscale -n "__fish_mmscale_using_subcommand explain" -l seconds -d 'Duration of the measurement, if the report does not have it: 10, 10s, 2min' -r
 complete -c mmscale -n "__fish_mmscale_using_subcommand explain" -l table -d 'The number of the table, in the order of the file, if the file has several' -r
 complete -c mmscale -n "__fish_mmscale_using_subcommand explain" -l run -d 'Run the study that the report resembles, and show its waits next to the measured ones'
 complete -c mmscale -n "__fish_mmscale_using_subcommand explain" -s h -l help -d 'Print help'
@@ -188,7 +189,7 @@ complete -c mmscale -n "__fish_mmscale_using_subcommand counts" -l for -d 'How l
 complete -c mmscale -n "__fish_mmscale_using_subcommand counts" -l format -d 'The form of the output' -r -f -a "text\t'For readers and mails, 72 columns'
 json\t'For programs; one document a line'"
 complete -c mmscale -n "__fish_mmscale_using_subcommand counts" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c mmscale -n "__fish_mmscale_using_subcommand live" -l for -d 'How long: 30s, 500ms, 2m' -r
+complete -c mmscale -n "__fish_mmscale_using_subcommand live" -l for -d 'How long: 30s, 500ms, 2min' -r
 complete -c mmscale -n "__fish_mmscale_using_subcommand live" -l study -d 'Observe only the problems of these studies: vmstat, churn, reap, pcp, ipi; all if not given' -r
 complete -c mmscale -n "__fish_mmscale_using_subcommand live" -l format -d 'The form of the output' -r -f -a "text\t'For readers and mails, 72 columns'
 json\t'For programs; one document a line'"
@@ -198,7 +199,7 @@ json\t'For programs; one document a line'"
 complete -c mmscale -n "__fish_mmscale_using_subcommand doctor" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c mmscale -n "__fish_mmscale_using_subcommand calibrate" -l of -d 'The part of this computer that the profile describes' -r -f -a "threads\t'Its threads as a machine, for comparison with --on threads'
 kernel\t'Its kernel, for comparison with --on linux'"
-complete -c mmscale -n "__fish_mmscale_using_subcommand calibrate" -s o -l output -d 'The file to write, such as this-computer.toml; stdout if not given' -r -F
+complete -c mmscale -n "__fish_mmscale_using_subcommand calibrate" -s o -l output -d 'The file to write, such as this-computer.toml, or a folder for it; stdout if not given' -r -F
 complete -c mmscale -n "__fish_mmscale_using_subcommand calibrate" -l replace -d 'Replace FILE if it exists; otherwise that is an error'
 complete -c mmscale -n "__fish_mmscale_using_subcommand calibrate" -l quick -d 'Take half a second instead of some seconds, for a first look'
 complete -c mmscale -n "__fish_mmscale_using_subcommand calibrate" -s h -l help -d 'Print help (see more with \'--help\')'
@@ -212,10 +213,11 @@ complete -c mmscale -n "__fish_mmscale_using_subcommand profile; and __fish_seen
 complete -c mmscale -n "__fish_mmscale_using_subcommand profile; and __fish_seen_subcommand_from new" -l nodes -d 'Memory nodes; the base\'s if not given' -r
 complete -c mmscale -n "__fish_mmscale_using_subcommand profile; and __fish_seen_subcommand_from new" -l cluster -d 'CPUs behind one last-level cache, each hardware thread counted; the base\'s if not given' -r
 complete -c mmscale -n "__fish_mmscale_using_subcommand profile; and __fish_seen_subcommand_from new" -l smt -d 'Hardware threads of a core; the base\'s if not given' -r
+complete -c mmscale -n "__fish_mmscale_using_subcommand profile; and __fish_seen_subcommand_from new" -l memory -d 'Memory of a node, such as 256GiB; the base\'s if not given' -r
 complete -c mmscale -n "__fish_mmscale_using_subcommand profile; and __fish_seen_subcommand_from new" -l lscpu -d 'Take CPUs, nodes, caches and threads from that machine\'s output of `lscpu -J -e` (or `lscpu -J`); `-` is stdin' -r -F
 complete -c mmscale -n "__fish_mmscale_using_subcommand profile; and __fish_seen_subcommand_from new" -l latencies -d 'Take line_*_ns from a matrix of one-way latencies in ns, as `core-to-core-latency --csv` (nviennot) writes it: medians by distance. Halve round trips first. With --lscpu, rows are CPUs in Linux\'s numbering; without, in the order of a profile' -r -F
 complete -c mmscale -n "__fish_mmscale_using_subcommand profile; and __fish_seen_subcommand_from new" -l description -d 'A description of the machine' -r
-complete -c mmscale -n "__fish_mmscale_using_subcommand profile; and __fish_seen_subcommand_from new" -s o -l output -d 'The file to write, such as epyc192.toml; stdout if not given' -r -F
+complete -c mmscale -n "__fish_mmscale_using_subcommand profile; and __fish_seen_subcommand_from new" -s o -l output -d 'The file to write, such as epyc192.toml, or a folder for it; stdout if not given' -r -F
 complete -c mmscale -n "__fish_mmscale_using_subcommand profile; and __fish_seen_subcommand_from new" -l replace -d 'Replace FILE if it exists; otherwise that is an error'
 complete -c mmscale -n "__fish_mmscale_using_subcommand profile; and __fish_seen_subcommand_from new" -s h -l help -d 'Print help'
 complete -c mmscale -n "__fish_mmscale_using_subcommand profile; and __fish_seen_subcommand_from check" -s h -l help -d 'Print help'

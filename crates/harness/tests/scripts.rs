@@ -201,7 +201,7 @@ fn policies_and_parameters_apply_to_scripts() {
     request.policies = vec![PolicyArm::parse("lru=lazy").expect("it is one")];
     let document = run(&request).expect("it runs");
     let arms: Vec<&str> = document.arms.iter().map(|arm| arm.arm.as_str()).collect();
-    assert_eq!(arms, ["stock", "lazy"]);
+    assert_eq!(arms, ["stock", "lru=lazy"]);
     assert_eq!(metric(&document, "accesses_per_op"), 8.0);
     assert_eq!(metric(&document, "calls_per_op"), 1.0);
     assert!(document.not_simulated.iter().any(|gap| gap.name == "large folios"));
