@@ -52,8 +52,8 @@ fn version_0_3_has_no_means() {
 #[test]
 fn counts_beyond_64_bits_do_not_overflow() {
     let huge = LOCK_STAT
-        .replace("            900          [", "18446744073709551615          [")
-        .replace("            600          [", "18446744073709551615          [");
+        .replace("            900          [", " 18446744073709551615          [")
+        .replace("            600          [", " 18446744073709551615          [");
     let report = read(huge.as_bytes()).expect("a text");
     assert_eq!(report.tables[0].waits[0].waiters[0].contentions, u64::MAX);
     let found = resemble(&report, &report.tables.iter().collect::<Vec<_>>());
