@@ -161,18 +161,22 @@ named! {
     /// is allowed in any order. `mmscale-sim` (`Rule::LockOrder`) and `mmscale-stepped` check
     /// every spin lock that is waited for.
     ///
+    /// An interrupt may wait for a lock while the interrupted task holds any lock that is taken
+    /// with interrupts on. So all of these come before those that interrupts wait for
+    /// (`Rule::InterruptSafety`).
+    ///
     /// | class | lock | interrupts in tasks |
     /// |---|---|---|
     /// | `Hotplug`, `Mutex`, `MmapLock`, `IMmap`, `AnonVma`, `Rwsem` | sleeping locks (1) | on |
     /// | `Osq` | queue of tasks that spin for a sleeping lock | on |
     /// | `PageTable`, `Pmd`, `Pte` | page tables, upper levels first | on: a flush may wait |
     /// | `Swap` | a cluster of slots, or the list of clusters | on |
+    /// | `Pidmap` | the numbers of tasks | on |
     /// | `Pcp` | a CPU's page cache | on |
     /// | `Zone` | a zone's free lists | off |
     /// | `Lruvec` | LRU lists of a group on a node (2) | off |
     /// | `Rstat` | the folded statistics of memory groups | off |
     /// | `Tasklist`, `Siglock` | the list of processes, and the signals of one | off |
-    /// | `Pidmap` | the numbers of tasks | on |
     /// | `Work`, `Timer`, `Rcu`, `WaitQueue` | queues | off |
     /// | `Other` | tables and lists, held for moments (3) | on |
     ///
@@ -205,6 +209,8 @@ named! {
         Pte = "pte",
         /// A cluster of swap slots, or the list of clusters.
         Swap = "swap",
+        /// The numbers of tasks (`pidmap_lock`). Since Linux 6.15 it is taken with interrupts on.
+        Pidmap = "pidmap",
         /// A CPU's page cache.
         Pcp = "pcp",
         /// A zone's buddy allocator.
@@ -218,8 +224,6 @@ named! {
         Tasklist = "tasklist",
         /// The signals of one process (`siglock`).
         Siglock = "siglock",
-        /// The numbers of tasks (`pidmap_lock`).
-        Pidmap = "pidmap",
         /// A work queue of one CPU.
         Work = "work",
         /// A timer base of one CPU.

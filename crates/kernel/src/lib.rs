@@ -180,6 +180,7 @@ impl<A: Machine> Kernel<A> {
     /// Checks that all frames are free and all structures are consistent. Panics if not: the
     /// machine then reports where and when.
     fn verify(&self) {
+        self.mm.settle();
         let backing = self.mm.mm_ref();
         let spaces = match backing.verify() {
             Ok(audit) => audit,

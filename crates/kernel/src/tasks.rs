@@ -13,6 +13,7 @@
 //! | a released process | `tasklist_lock`, and in it its `siglock`: unlinking; `pidmap_lock` |
 //!
 //! `tasklist_lock` is a reader-writer lock in Linux; here a look of wait excludes others, too.
+//! Interrupts stay on under `pidmap_lock`, as in Linux since 6.15.
 //! The costs of the sections are [`Op::PidEdit`], [`Op::TaskLink`] and [`Op::SignalEdit`].
 
 use crate::Kernel;

@@ -7,7 +7,8 @@
 //! 2. Callbacks and allocations, while the machine runs. CPUs may start idle; a CPU that runs its
 //!    first task has left idle, with or without a call of [`Mm::idle_exit`].
 //! 3. [`Mm::shutdown`] in some task: sleepers wake, workers return, no new work is queued.
-//! 4. [`Mm::quiesce`] once nothing else runs, then the verifiers.
+//! 4. [`Mm::settle`]: the device and all other CPUs are idle, and nothing changes any more.
+//! 5. [`Mm::quiesce`], which frees what has no owner. Verifiers run before and after it.
 //!
 //! Lock order: it has no lock of its own.
 
@@ -377,9 +378,17 @@ impl<A: Machine> Mm<A> {
         self.work.wait_for_workers();
     }
 
-    /// After [`Mm::shutdown`], when nothing else runs: drains LRU batches, page caches and stocks
-    /// of charges, and folds counters. Memory that is not free then has an owner. Offline CPUs are
-    /// not drained: whatever they still have was lost on hotplug ([`Violation::LeftBehind`]).
+    /// After [`Mm::shutdown`], when all programs have ended: waits until the swap device has
+    /// finished its requests, and until every other CPU is idle. A CPU that ended a write, or whose
+    /// worker has just returned, may change counters and lists until then. Sleeps.
+    pub fn settle(&self) {
+        self.swap.wait_for_writes(self.memory());
+        self.rcu.wait_for_idle();
+    }
+
+    /// After [`Mm::settle`]: drains LRU batches, page caches and stocks of charges, and folds
+    /// counters. Memory that is not free then has an owner. Offline CPUs are not drained: whatever
+    /// they still have was lost on hotplug ([`Violation::LeftBehind`]).
     pub fn quiesce(&self) {
         let mut online = CpuMask::EMPTY;
         A::online(&mut online);

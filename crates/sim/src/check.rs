@@ -5,6 +5,9 @@ use crate::outcome::{Failure, Location, Rule, Violation};
 use crate::topology::NO_CPU;
 use mmscale_arch::{CpuId, LockClass, Order, Pfn, Trace};
 
+/// The bit of the class whose locks may nest.
+const OTHER: u32 = 1 << LockClass::Other as u32;
+
 impl Engine {
     /// Records a broken rule, once for each rule, message and call path.
     #[cold]
@@ -19,7 +22,7 @@ impl Engine {
         if !self.checker.on {
             return;
         }
-        let held = self.checker.held[self.cur].mask & !(1 << LockClass::Other as u32);
+        let held = self.checker.held[self.cur].mask & !OTHER;
         let wrong = if class == LockClass::Other { 0 } else { held >> class as u32 };
         if wrong != 0 {
             let inner = LockClass::ALL[held.ilog2() as usize];
@@ -55,6 +58,26 @@ impl Engine {
         if in_irq & irqs_on & 1 << class as u32 != 0 {
             let what = "is waited for in interrupts and taken with interrupts on";
             self.broken(Rule::InterruptSafety, format!("a {} lock {what}", class.name()));
+        }
+        self.check_ranks(class);
+    }
+    /// Checks that interrupts wait for no lock that comes before one taken with interrupts on: it
+    /// would be taken against the order as soon as such an interrupt came at that moment. `class`
+    /// is new in one of the two sets.
+    fn check_ranks(&mut self, class: LockClass) {
+        let (in_irq, irqs_on) = (self.checker.in_irq, self.checker.irqs_on & !OTHER);
+        if in_irq == 0 || irqs_on == 0 {
+            return;
+        }
+        let waited = LockClass::ALL[in_irq.trailing_zeros() as usize];
+        let held = LockClass::ALL[irqs_on.ilog2() as usize];
+        if waited < held && (waited == class || held == class) {
+            let (waited, held) = (waited.name(), held.name());
+            let what = format!(
+                "interrupts wait for a {waited} lock, and a {held} lock, which comes after it, is \
+                 taken with interrupts on"
+            );
+            self.broken(Rule::InterruptSafety, what);
         }
     }
     /// Notes that the running CPU has taken a lock of `class`.

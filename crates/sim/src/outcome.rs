@@ -92,7 +92,8 @@ impl std::fmt::Display for Violation {
 pub enum Rule {
     /// A lock is taken only while every lock held has a smaller rank.
     LockOrder,
-    /// A class that an interrupt waits for is never taken with interrupts on.
+    /// A class that an interrupt waits for is never taken with interrupts on, and comes after all
+    /// that are.
     InterruptSafety,
     /// Code that sleeps has preemption and interrupts on and is in no interrupt.
     SleepWhileAtomic,

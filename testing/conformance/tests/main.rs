@@ -1,6 +1,7 @@
 //! The suite on the simulated machine and on threads, tests of a system that has run out of memory,
-//! and the stacks of tasks.
+//! the stacks of tasks, and the end of a run.
 
+mod ending;
 mod machines;
 mod oom;
 mod policies;

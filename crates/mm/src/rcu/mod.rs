@@ -344,6 +344,21 @@ impl<A: Machine> Rcu<A> {
         }
     }
 
+    /// Waits until every other CPU is idle and in no interrupt. The caller knows that nothing keeps
+    /// them from that. A grace period is less: a CPU has reported to it before it folds its
+    /// counters on its way to idle.
+    pub fn wait_for_idle(&self) {
+        let mut others = CpuMask::EMPTY;
+        A::online(&mut others);
+        others.remove(A::cpu());
+        for cpu in others.iter() {
+            // Pairs with the store in `idle_enter`: the caller sees what the CPU did before.
+            while self.seen.of(cpu).idle.load(SeqCst) == 0 {
+                A::relax();
+            }
+        }
+    }
+
     // -- Hotplug.
 
     /// Counts `cpu`, which is online, in later grace periods.

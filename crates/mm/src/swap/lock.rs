@@ -70,6 +70,20 @@ impl<A: Machine> Swap<A> {
         }
     }
 
+    /// Waits until no folio is under writeback. The caller knows that no task starts to write one
+    /// meanwhile. The interrupt that ended the last one may still run. Sleeps.
+    pub fn wait_for_writes(&self, memory: LruRef<'_, A>) {
+        if !self.is_on() {
+            return;
+        }
+        for (pfn, word) in memory.folios.iter() {
+            if word.has(FolioFlags::WRITEBACK) && memory.folios.try_get(pfn) {
+                self.wait_writeback(memory, pfn);
+                memory.put(pfn);
+            }
+        }
+    }
+
     fn wait(&self, memory: LruRef<'_, A>, pfn: Pfn, flag: FolioFlags) {
         let mark =
             if planted!(FolioWaiterUnmarked) { FolioFlags::empty() } else { FolioFlags::WAITERS };

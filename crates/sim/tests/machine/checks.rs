@@ -78,6 +78,40 @@ fn a_class_taken_in_interrupts_and_with_interrupts_on_is_named() {
     }
 }
 
+/// The interrupt comes at another moment. It could come while the task holds its lock.
+#[test]
+fn a_lock_that_comes_after_one_of_interrupts_is_never_taken_with_interrupts_on() {
+    let run = |task: LockClass, irqs_off: bool, task_first: bool| {
+        let outcome = run_script(config(1), |script| {
+            let zone = lock(LockClass::Zone);
+            *script.on_timer.borrow_mut() = Some(Box::new(move || drop(zone.lock())));
+            script.spawn(0, move || {
+                let mine = lock(task);
+                let take = || if irqs_off { drop(mine.lock_irqsave()) } else { drop(mine.lock()) };
+                if task_first {
+                    take();
+                }
+                Sim::timer_arm(Sim::now_ns() + 1_000);
+                Sim::user(5_000);
+                if !task_first {
+                    take();
+                }
+            });
+        });
+        outcome.violations
+    };
+    for first in [true, false] {
+        let text = "interrupts wait for a zone lock, and a rstat lock, which comes after it, is \
+                    taken with interrupts on";
+        only(&run(LockClass::Rstat, false, first), Rule::InterruptSafety, text);
+        for (task, irqs_off) in
+            [(LockClass::Rstat, true), (LockClass::Pcp, false), (LockClass::Other, false)]
+        {
+            assert_eq!(run(task, irqs_off, first), [], "{task:?}");
+        }
+    }
+}
+
 /// An interrupt that only tries a lock never waits for the task that it interrupted. A task that
 /// got the lock by trying holds it like any other.
 #[test]

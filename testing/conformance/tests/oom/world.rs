@@ -68,10 +68,14 @@ pub(crate) fn sim_with(
     config: &MmConfig,
     program: fn(&Kernel<Sim>),
 ) -> u64 {
-    let mut machine = SimConfig::new(sample_profile(cpus), cpus);
-    machine.seed = seed;
-    machine.policy = policy;
-    machine.limit_ns = 60_000_000_000;
+    let machine = SimConfig { seed, policy, ..SimConfig::new(sample_profile(cpus), cpus) };
+    sim_on(machine, config, program)
+}
+
+#[track_caller]
+pub(crate) fn sim_on(machine: SimConfig, config: &MmConfig, program: fn(&Kernel<Sim>)) -> u64 {
+    let seed = machine.seed;
+    let machine = SimConfig { limit_ns: 60_000_000_000, ..machine };
     let config = config.clone();
     let outcome = mmscale_sim::run(machine, deaf, move || Rc::new(kernel::<Sim>(&config, program)));
     if let Some(failure) = outcome.failure {
