@@ -118,14 +118,14 @@ fn scaled_holds_are_in_the_document_and_reach_the_machine() {
         let locks = arm(&document, "stock").locks.iter().filter(|lock| lock.class == "zone");
         (locks.map(|lock| lock.hold_total_ns).sum::<u64>(), document.params)
     };
-    let small = ["cpus=4", "duration_s=2"];
+    let small = ["cpus=4", "duration_s=2", "warm_s=0"];
     let (plain, params) = held(&quick("vmstat", 1, Checks::Off, &small));
     assert!(!params.contains_key("--hold"));
     let (doubled, params) = held(&scaled("zone=2", &small));
     assert_eq!(params["--hold"].to_string(), "zone=2");
     assert!(doubled as f64 > 1.5 * plain as f64, "{doubled} and {plain}");
     // The parameter and the option multiply.
-    let six = ["cpus=4", "duration_s=2", "hold_scale=6"];
+    let six = ["cpus=4", "duration_s=2", "warm_s=0", "hold_scale=6"];
     assert_eq!(held(&scaled("zone=0.5", &six)).0, held(&scaled("zone=3", &small)).0);
     let why = try_run(mmscale_studies::all(), &scaled("lruvec=2", &six)).unwrap_err();
     assert!(why.contains("scale the holds of zone already"), "{why}");
