@@ -14,7 +14,7 @@ use crate::output;
 /// Steps of the bar per run.
 const STEPS: f64 = 1000.0;
 
-/// What makes a call shorter.
+/// Options that make a call shorter.
 const SHORTER: &str = "--quick, fewer --cpus, --seeds or --arm, or --set duration_ms where the \
                        study has it";
 

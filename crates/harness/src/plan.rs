@@ -122,7 +122,7 @@ pub struct Plan {
     pub study: &'static dyn Study,
     /// The machine.
     pub on: Target,
-    /// What the machine has unless the call sets it.
+    /// The settings of the machine unless the call sets them.
     pub(crate) usual: Usual,
     /// The profile's name; `host` if the machine is this computer.
     pub profile_name: String,

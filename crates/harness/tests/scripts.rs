@@ -273,7 +273,8 @@ fn tasks_share_cpus_next_to_idle_ones_only_on_request() {
 #[test]
 fn the_share_of_waits_has_no_waits_asleep() {
     let text = "profile \"x86-512\" cpus 8; window 8ms after 1ms;
-        process p { threads 8 { start; loop { n = mmap(32 pages); write(n); munmap(n); count; } } }";
+        process p { threads 8 { start;
+            loop { n = mmap(32 pages); write(n); munmap(n); count; } } }";
     let document = run(&request(&written("asleep", text), &[])).expect("it ends");
     assert!(metric(&document, "lock_wait_share") < 1.0);
     assert!(metric(&document, "lock_sleep_ns_per_op") > 1000.0, "they wait for mmap_lock");

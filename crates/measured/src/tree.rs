@@ -243,7 +243,8 @@ mod tests {
     #[test]
     fn the_screen_of_perf_report_is_a_tree() {
         let screen = "- 60.00% unmap_page_range\n   - 40.00% release_pages\n      \
-                      - 30.00% folio_lruvec_lock_irqsave\n           _raw_spin_lock_irqsave\n           \
+                      - 30.00% folio_lruvec_lock_irqsave\n           \
+                      _raw_spin_lock_irqsave\n           \
                       native_queued_spin_lock_slowpath\n   - 10.00% free_unref_folios\n";
         assert_eq!(
             of(screen),

@@ -10,8 +10,8 @@ use mmscale_document::{
 };
 use mmscale_report::WIDTH;
 use mmscale_report::compare::{
-    CompareError, Comparison, Gate, GateError, ReadError, Saved, by_arm, csv, markdown, matched, read,
-    text,
+    CompareError, Comparison, Gate, GateError, ReadError, Saved, by_arm, csv, markdown, matched,
+    read, text,
 };
 
 const SEEDS: [u64; 7] = [1, 2, 3, 4, 5, 6, 7];

@@ -118,7 +118,7 @@ fn a_tree_counts_once_and_only_its_waits() {
     assert!((found.weight() - 0.2577).abs() < 1e-3, "{}", found.weight());
 }
 
-/// The same host in another form: a list of `perf report` in place of a table of waits.
+/// A list of `perf report` in place of a table of waits of the host.
 #[test]
 fn a_list_of_samples_is_placed_by_its_largest_part() {
     let list = "On our hosts perf report shows:\n\n  18.10%  folio_lruvec_relock_irqsave\n   \

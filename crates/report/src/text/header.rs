@@ -20,21 +20,7 @@ pub(super) fn lines(document: &Document, notes: &Notes<'_>, extent: Extent) -> V
     let mut entry = |key: &str, text: String| {
         lines.extend(wrap(&text, &format!("{key:<9} "), "          "));
     };
-    let machine = match document.on {
-        Target::Sim => match &document.profile_hash {
-            // Enough digits to distinguish two profiles; the JSON form has all digits.
-            Some(hash) => format!(
-                "simulated, profile {} ({}{})",
-                document.machine(),
-                hash.get(..8).unwrap_or(hash),
-                document.profile_bases.first().map_or("".into(), |base| format!(", from {base}"))
-            ),
-            None => format!("simulated, profile {}", document.machine()),
-        },
-        Target::Threads => "threads of this computer".to_owned(),
-        Target::Linux => "live kernel".to_owned(),
-    };
-    entry("machine", format!("{machine}: {} CPUs, HZ={}", document.cpus, document.hz));
+    entry("machine", format!("{}: {} CPUs, HZ={}", machine(document), document.cpus, document.hz));
     if let Some(topology) = &document.topology {
         if whole || topology.profile.is_some() {
             entry("topology", groups(document.cpus, topology));
@@ -84,6 +70,24 @@ pub(super) fn lines(document: &Document, notes: &Notes<'_>, extent: Extent) -> V
     }
     lines.push(String::new());
     lines
+}
+
+/// Names the machine.
+fn machine(document: &Document) -> String {
+    match document.on {
+        Target::Sim => match &document.profile_hash {
+            // Enough digits to distinguish two profiles; the JSON form has all digits.
+            Some(hash) => format!(
+                "simulated, profile {} ({}{})",
+                document.machine(),
+                hash.get(..8).unwrap_or(hash),
+                document.profile_bases.first().map_or("".into(), |base| format!(", from {base}"))
+            ),
+            None => format!("simulated, profile {}", document.machine()),
+        },
+        Target::Threads => "threads of this computer".to_owned(),
+        Target::Linux => "live kernel".to_owned(),
+    }
 }
 
 /// Returns the entries that are needed to reproduce the results.
