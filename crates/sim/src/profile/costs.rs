@@ -51,10 +51,10 @@ impl Merged {
             return Err(ProfileError::CostRange {
                 profile: self.name.clone(),
                 key: key.to_owned(),
-                value: value.to_string(),
-                low: low.to_string(),
-                high: high.to_string(),
-                usual: number.value.to_string(),
+                value,
+                low,
+                high,
+                usual: number.value,
             });
         }
         number.value = value;

@@ -4,7 +4,7 @@ use thiserror::Error;
 
 /// Why a profile cannot be used. Each message names the file and the key, and says what is wrong
 /// and what to do.
-#[derive(Clone, PartialEq, Eq, Debug, Error)]
+#[derive(Clone, PartialEq, Debug, Error)]
 pub enum ProfileError {
     /// No profile of this name is built in.
     #[error(
@@ -100,13 +100,13 @@ pub enum ProfileError {
         /// The key of the cost.
         key: String,
         /// The requested value.
-        value: String,
+        value: f64,
         /// The smallest value of the range.
-        low: String,
+        low: f64,
         /// The largest value of the range.
-        high: String,
+        high: f64,
         /// The value in the profile.
-        usual: String,
+        usual: f64,
     },
     /// The base of a file could not be used.
     #[error("base of profile `{file}`: {why}")]
