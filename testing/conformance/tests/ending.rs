@@ -1,12 +1,16 @@
 //! The end of a run while the swap device still writes, and interrupts of the device while tasks
 //! start and end.
 
-use crate::oom::world::{self, LRU, ends, grow, sim_on, start};
+use crate::oom::world::{self, LRU, PAUSE_NS, ends, grow, sim_on, start};
+use mmscale_arch::Machine;
 use mmscale_kernel::Kernel;
 use mmscale_mm::folio::FolioFlags;
 use mmscale_mm::mm::MmConfig;
 use mmscale_sim::{Policy, Sim, SimConfig, sample_profile};
 use mmscale_system::{Advice, Exit, PAGE_BYTES, System};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::SeqCst;
 
 const CPUS: usize = 8;
 /// Pages of a process: many batches of folios that interrupts move on their lists.
@@ -35,6 +39,29 @@ fn leave_writes(system: &Kernel<Sim>) {
     let folios = system.mm().memory().folios;
     let writing = folios.iter().filter(|(_, word)| word.has(FolioFlags::WRITEBACK)).count();
     assert!(writing > 100, "{writing} folios are under writeback");
+}
+
+/// A process on another CPU has begun to compute when the caller waits for idle CPUs.
+fn wait_for_a_busy_cpu<A: Machine>(system: &Kernel<A>) {
+    let [begun, done] = [(); 2].map(|()| Arc::new(AtomicBool::new(false)));
+    let (tell_begun, tell_done) = (Arc::clone(&begun), Arc::clone(&done));
+    let process = start(system, 1, move |system: &Kernel<A>| {
+        tell_begun.store(true, SeqCst);
+        assert_eq!(system.compute_ns(20 * PAUSE_NS), Ok(()));
+        tell_done.store(true, SeqCst);
+    });
+    while !begun.load(SeqCst) {
+        assert_eq!(system.sleep_ns(PAUSE_NS), Ok(()));
+    }
+    system.mm().rcu().wait_for_idle();
+    assert!(done.load(SeqCst), "a CPU that computes is not idle");
+    ends(system, process, Exit::Returned);
+}
+
+#[test]
+fn a_cpu_is_waited_for_until_it_is_idle() {
+    world::sim(1, &world::config(), wait_for_a_busy_cpu);
+    world::threads(&world::config(), wait_for_a_busy_cpu);
 }
 
 /// Without the wait, one run in four fails: interrupts move folios while their lists are checked.
