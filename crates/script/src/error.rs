@@ -72,19 +72,23 @@ pub(crate) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) 
     all.max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, name)| name)
 }
 
-/// Returns the error that `given` is not the name of a `what`, with the nearest and all names.
+/// Number of names above which a list hides the nearest one.
+const LISTED: usize = 8;
+
+/// Returns the error that `given` is not the name of a `what`, with the nearest name, and with all
+/// names unless they are many and one is near.
 pub(crate) fn unknown<'a>(
     what: &str,
     given: &str,
     known: impl IntoIterator<Item = &'a str> + Clone,
 ) -> String {
-    let hint = nearest(given, known.clone());
-    let hint = hint.map_or(String::new(), |name| format!("; did you mean `{name}`?"));
+    let nearest = nearest(given, known.clone());
+    let hint = nearest.map_or(String::new(), |name| format!("; did you mean `{name}`?"));
     let known: Vec<&str> = known.into_iter().collect();
-    let known = if known.is_empty() {
-        "none exists".to_owned()
-    } else {
-        format!("known: {}", known.join(", "))
+    let known = match known.len() {
+        0 => " (none exists)".to_owned(),
+        LISTED.. if nearest.is_some() => String::new(),
+        _ => format!(" (known: {})", known.join(", ")),
     };
-    format!("there is no {what} named `{given}`{hint} ({known})")
+    format!("there is no {what} named `{given}`{hint}{known}")
 }
