@@ -158,3 +158,76 @@ fn a_wrong_spec_starts_nothing() {
         assert!(!folder.path().join("out").exists());
     }
 }
+
+/// Returns the keys of the runs of a sweep.
+fn keys(folder: &Path, spec: &str) -> Vec<String> {
+    let planned = command(folder, spec, &[]).arg("--plan").output().unwrap();
+    let plan: serde_json::Value = serde_json::from_slice(&planned.stdout).unwrap();
+    let runs = plan["runs"].as_array().unwrap();
+    runs.iter().map(|run| run["key"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn a_kept_file_that_is_not_the_document_of_its_run_is_named_and_executed_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let first = sweep(folder.path(), SPEC, &[]);
+    assert!(first.status.success(), "{}", stderr(&first));
+    let keys = keys(folder.path(), SPEC);
+    let file = |at: usize| folder.path().join(format!("out/runs/{}.json", keys[at]));
+    let whole = fs::read_to_string(file(0)).unwrap();
+    // A copy of another run, an edited value, half a document, and nothing.
+    fs::copy(file(0), file(1)).unwrap();
+    let edited = whole.replacen("\"mean\":", "\"mean\":1", 1);
+    assert_ne!(edited, whole);
+    fs::write(file(0), edited).unwrap();
+    fs::write(file(2), &whole[..whole.len() / 2]).unwrap();
+    fs::write(file(3), "").unwrap();
+    let collected = sweep(folder.path(), SPEC, &["--collect"]);
+    assert_eq!(collected.status.code(), Some(1), "{}", stderr(&collected));
+    let again = sweep(folder.path(), SPEC, &[]);
+    let told = stderr(&again);
+    assert!(again.status.success(), "{told}");
+    assert_eq!(told.matches("note: not the document of its run").count(), 4, "{told}");
+    let executed = told.find("4 of them finished before").expect("the other four are kept");
+    assert!(told.rfind("note: not the").unwrap() < executed, "before anything runs: {told}");
+    assert_eq!(again.stdout, first.stdout);
+}
+
+/// A folder of another user has files under the names that a sweep uses.
+#[test]
+fn planted_files_are_neither_followed_nor_emptied_nor_waited_for() {
+    use std::os::unix::fs::symlink;
+    let folder = tempfile::tempdir().unwrap();
+    let runs = folder.path().join("out/runs");
+    fs::create_dir_all(&runs).unwrap();
+    let [secret, absent] = ["secret", "absent"].map(|name| folder.path().join(name));
+    fs::write(&secret, "precious").unwrap();
+    let keys = keys(folder.path(), SPEC);
+    let place = |at: usize, end: &str| runs.join(format!("{}.{end}", keys[at]));
+    symlink(&secret, place(0, "lock")).unwrap();
+    symlink(&absent, place(1, "lock")).unwrap();
+    let pipe = |path: &Path| Command::new("mkfifo").arg(path).status().unwrap().success();
+    assert!(pipe(&place(2, "lock")) && pipe(&place(3, "json")));
+    symlink("/dev/zero", place(4, "json")).unwrap();
+    symlink(&secret, place(5, "json")).unwrap();
+    let output = sweep(folder.path(), SPEC, &[]);
+    assert!(!output.status.success(), "{}", stderr(&output));
+    assert_eq!(fs::read_to_string(&secret).unwrap(), "precious");
+    assert!(!absent.exists(), "a link created its target");
+    // The folder of runs itself may be a link as well.
+    let other = tempfile::tempdir().unwrap();
+    fs::create_dir(other.path().join("out")).unwrap();
+    symlink(&runs, other.path().join("out/runs")).unwrap();
+    let output = sweep(other.path(), SPEC, &[]);
+    assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+}
+
+#[test]
+fn a_sweep_of_too_many_runs_is_refused_before_it_is_planned() {
+    let folder = tempfile::tempdir().unwrap();
+    let many = "study = 'fake'\ncpus = [1, 2, 3, 4, 5, 6, 7, 8]\nseeds = 10000\n\
+                set.factor = [1, 2, 3, 4, 5]\n";
+    let output = sweep(folder.path(), many, &["--plan"]);
+    assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+    assert!(stderr(&output).contains("allows at most 200000"), "{}", stderr(&output));
+}

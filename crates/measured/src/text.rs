@@ -92,7 +92,8 @@ pub(crate) fn lines(text: &str) -> Vec<Line> {
     unified.lines().enumerate().map(line).collect()
 }
 
-/// Removes escape sequences of terminals: `ESC [ .. letter`.
+/// Removes escape sequences of terminals: `ESC [ .. letter`, and those that set titles,
+/// `ESC ] .. BEL` or `ESC ] .. ESC \\`, which end with their line at the latest.
 fn without_colours(text: &str) -> String {
     if !text.contains('\u{1b}') {
         return text.to_owned();
@@ -105,6 +106,11 @@ fn without_colours(text: &str) -> String {
         } else if letters.next_if_eq(&'[').is_some() {
             while letters.next_if(|c| !c.is_ascii_alphabetic() && *c != '\n').is_some() {}
             letters.next_if(char::is_ascii_alphabetic);
+        } else if letters.next_if_eq(&']').is_some() {
+            while letters.next_if(|c| !['\u{7}', '\u{1b}', '\n'].contains(c)).is_some() {}
+            if letters.next_if_eq(&'\u{7}').is_none() && letters.next_if_eq(&'\u{1b}').is_some() {
+                letters.next_if_eq(&'\\');
+            }
         }
     }
     plain
@@ -195,6 +201,7 @@ mod tests {
     #[test]
     fn colours_are_removed() {
         assert_eq!(without_colours("a\u{1b}[1;31mb\u{1b}[mc\u{1b}"), "abc");
+        assert_eq!(without_colours("a\u{1b}]0;title\u{7}b\u{1b}]2;x\u{1b}\\c\u{1b}]"), "abc");
     }
 
     #[test]

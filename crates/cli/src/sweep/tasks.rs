@@ -10,6 +10,9 @@ use serde_json::{Value, json};
 use super::spec::{Spec, call};
 use crate::failure::Failure;
 
+/// Maximum number of runs of a sweep. Each has a key and a file.
+const MAX_RUNS: usize = 200_000;
+
 /// One run: an arm of a plan with a seed.
 #[derive(Clone, Debug)]
 pub(super) struct Task {
@@ -51,11 +54,18 @@ pub(super) fn tasks(
     origin: &Origin,
 ) -> Result<Vec<Task>, Failure> {
     let origin = &known(origin)?;
-    let (mut tasks, mut known) = (vec![], BTreeSet::new());
+    let (mut tasks, mut known, mut runs) = (vec![], BTreeSet::new(), 0_usize);
     for study in spec.studies()? {
         for profile in spec.profiles()? {
             let request = spec.request(&study, profile.as_deref(), origin.clone())?;
             let plans = plan(registry, &request)?;
+            runs = plans.iter().map(Plan::runs).fold(runs, usize::saturating_add);
+            if runs > MAX_RUNS {
+                return Err(call(format!(
+                    "the sweep has {runs} runs and more, and one call allows at most {MAX_RUNS}: \
+                     use fewer points or seeds, or distribute them over several folders"
+                )));
+            }
             fits_host(&plans)?;
             for plan in plans {
                 let all = of_plan(spec, &study, profile.as_deref(), plan)?;
