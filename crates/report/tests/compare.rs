@@ -174,6 +174,7 @@ fn gates_refuse_what_they_cannot_see() {
     let why = of(&few).unwrap_err();
     assert!(matches!(why, GateError::TooFew { pairs: 5, .. }), "{why}");
     let mut lost = saved("a.json", 1.0);
+    lost.document.fingerprint = "0000000000000002".into();
     lost.document.arms[1].metrics.remove("wait_ns");
     assert!(of(&lost).unwrap_err().to_string().starts_with("`wait_ns` of `vmstat`, arm `phased`"));
     lost.document.arms.truncate(1);
