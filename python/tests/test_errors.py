@@ -133,6 +133,11 @@ def test_a_damaged_run_of_a_sweep_is_named(tmp_path):
     spec = {"study": "churn", "cpus": 2, "shape": "fill", "quick": True, "seeds": 1, "arm": "stock"}
     found = mmscale.sweep(spec, folder=tmp_path, progress=False, parquet=False)
     (file,) = (tmp_path / "runs").glob("*.json")
+    document = json.loads(file.read_text())
+    document["arms"][0]["seeds"] = [2]
+    file.write_text(json.dumps(document))
+    with pytest.raises(mmscale.CallError, match="the document of another run"):
+        mmscale.Sweep(spec, tmp_path, found.tasks).finished
     file.write_text(json.dumps({"schema": "mmscale/run/3"}))
     with pytest.raises(mmscale.CallError, match="not a complete document"):
         mmscale.Sweep(spec, tmp_path, found.tasks).runs

@@ -101,13 +101,18 @@ class Sweep(_Tables):
     def runs(self) -> Results:
         """The finished runs, each with one arm and one seed."""
         if self._runs is None:
-            self._runs = Results(Result(self._kept(file)) for _, file in self._finished())
+            self._runs = Results(Result(self._kept(task, file)) for task, file in self._finished())
         return self._runs
 
     @staticmethod
-    def _kept(file: Path) -> Mapping[str, Any]:
-        """Returns the document of a finished run."""
-        return parsed(file, read_text(file))
+    def _kept(task: Task, file: Path) -> Mapping[str, Any]:
+        """Returns the document of a finished run; that of another run is an error."""
+        document = parsed(file, read_text(file))
+        arms = [(arm.get("arm"), arm.get("seeds")) for arm in document.get("arms", [])]
+        same = all(document.get(name) == task[name] for name in ("study", "profile", "cpus", "hz"))
+        if not same or arms != [(task["arm"], [task["seed"]])]:
+            raise CallError(f"`{file}` is the document of another run: the same sweep replaces it")
+        return document
 
     def _finished(self) -> Iterator[tuple[Task, Path]]:
         return ((task, file) for task, file in self._files() if file.exists())
@@ -119,7 +124,7 @@ class Sweep(_Tables):
     @property
     def finished(self) -> dict[str, str]:
         """The fingerprints of finished runs by key."""
-        return {task["key"]: self._kept(file)["fingerprint"] for task, file in self._finished()}
+        return {task["key"]: self._kept(task, file)["fingerprint"] for task, file in self._finished()}
 
     @property
     def missing(self) -> list[Task]:
