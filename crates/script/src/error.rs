@@ -13,8 +13,27 @@ pub struct ScriptError {
     pub column: usize,
     /// The problem, and what to do.
     pub what: String,
-    /// The text of the line.
+    /// The text of the line, or the part of a long one around the place.
     source: String,
+    /// The number of characters before the place in it.
+    before: usize,
+}
+
+/// Most characters of a line that an error shows before and after its place.
+const AROUND: usize = 80;
+/// Most characters of a problem. A name in it may be as long as the script.
+const LONGEST: usize = 600;
+
+/// Returns text without characters that change what a terminal does.
+fn plain(text: impl Iterator<Item = char>) -> String {
+    let is_plain = |letter: char| letter == '\t' || !letter.is_control();
+    text.map(|letter| if is_plain(letter) { letter } else { char::REPLACEMENT_CHARACTER }).collect()
+}
+
+/// Returns the beginning of a problem, with a mark where it was cut.
+fn short(what: &str) -> String {
+    let cut = what.chars().nth(LONGEST).map_or("", |_| " ..");
+    format!("{}{cut}", plain(what.chars().take(LONGEST)))
 }
 
 impl ScriptError {
@@ -27,23 +46,26 @@ impl ScriptError {
         let before = &text[..at];
         let begin = before.rfind('\n').map_or(0, |newline| newline + 1);
         let line = text[begin..].lines().next().unwrap_or("");
+        let column = text[begin..at].chars().count();
+        let skipped = column.saturating_sub(AROUND);
         Self {
             file: file.to_owned(),
             line: before.matches('\n').count() + 1,
-            column: text[begin..at].chars().count() + 1,
-            what,
-            source: line.to_owned(),
+            column: column + 1,
+            what: short(&what),
+            source: plain(line.chars().skip(skipped).take(2 * AROUND)),
+            before: column - skipped,
         }
     }
 }
 
 impl fmt::Display for ScriptError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { file, line, column, what, source } = self;
+        let Self { file, line, column, what, source, before } = self;
         writeln!(f, "{file}:{line}:{column}: {what}")?;
         // A tab stays one, so that the mark is below its character.
         let blank = |letter: char| if letter == '\t' { '\t' } else { ' ' };
-        let indent: String = source.chars().take(column - 1).map(blank).collect();
+        let indent: String = source.chars().take(*before).map(blank).collect();
         let width = line.to_string().len();
         writeln!(f, "{line} | {source}")?;
         write!(f, "{:width$} | {indent}^", "")
@@ -91,4 +113,22 @@ pub(crate) fn unknown<'a>(
         _ => format!(" (known: {})", known.join(", ")),
     };
     format!("there is no {what} named `{given}`{hint}{known}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_of_any_text_is_short_and_without_escapes() {
+        let text = format!("a\n{}\u{1b}]0;x\u{7}{}", "b".repeat(5000), "c".repeat(5000));
+        let error = ScriptError::new("x.mms", &text, 5002, "d\u{1b}[2J".repeat(10_000));
+        let shown = error.to_string();
+        assert!(shown.len() < 2000, "{} bytes", shown.len());
+        assert!(!shown.chars().any(|letter| letter.is_control() && letter != '\n'), "{shown:?}");
+        let lines: Vec<&str> = shown.lines().collect();
+        let mark = lines[2].chars().position(|letter| letter == '^').unwrap();
+        assert_eq!(lines[1].chars().nth(mark), Some(char::REPLACEMENT_CHARACTER), "{shown}");
+        assert!(lines[0].starts_with("x.mms:2:5001: d"), "{shown}");
+    }
 }

@@ -25,7 +25,7 @@ fn a_misspelt_word_leads_to_the_nearest_one() {
     let cases = [
         ("lop { }", "2:5: expected", "did you mean `loop` for `lop`?"),
         ("loop { cont; }", "2:12: expected", "did you mean `count` for `cont`?"),
-        ("munmmap(1);", "2:1: there is no call named `munmmap`; did you mean `munmap`?", "known: "),
+        ("munmmap(1);", "2:1: there is no call named `munmmap`", "; did you mean `munmap`?"),
         ("m = mmap(1 page); write(n);", "2:25: there is no value named `n`", "known: cpu, "),
         (
             "m = mmap(1 page); madvise(m, DONTNED);",
