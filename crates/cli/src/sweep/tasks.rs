@@ -62,7 +62,7 @@ pub(super) fn tasks(
             runs = plans.iter().map(Plan::runs).fold(runs, usize::saturating_add);
             if runs > MAX_RUNS {
                 return Err(call(format!(
-                    "the sweep has {runs} runs and more, and one call allows at most {MAX_RUNS}: \
+                    "the sweep has at least {runs} runs, and one call allows at most {MAX_RUNS}: \
                      use fewer points or seeds, or distribute them over several folders"
                 )));
             }

@@ -2,7 +2,7 @@
 
 use super::kernel::{Kernel, Source};
 use super::observed::{Effects, Observed, usual};
-use super::on_kernel::{Arming, OnKernel};
+use super::on_kernel::{Armed, Arming, OnKernel};
 use super::program::{Call, KINDS};
 use super::{Row, Section, Verdict};
 use mmscale_frames::pcp::PcpLimits;
@@ -220,9 +220,8 @@ fn some(words: Vec<String>) -> String {
 fn ticks(kernel: &Kernel, live: &OnKernel, simulated: &Observed) -> Vec<Row> {
     let mut rows = Vec::new();
     for (cpu, runs) in live.armings.iter().enumerate() {
-        let armed: Vec<[u64; 3]> = runs.iter().filter_map(|run: &Arming| run.again).collect();
-        let ours: Vec<[u64; 3]> = armed.iter().map(|live| again(kernel.hz, cpu, live[0])).collect();
-        let equal = armed.iter().zip(&ours).filter(|(live, ours)| live == ours).count();
+        let armed: Vec<Armed> = runs.iter().filter_map(|run: &Arming| run.again).collect();
+        let equal = armed.iter().filter(|live| is_ours(kernel.hz, cpu, live)).count();
         let alike = format!("CPU {cpu}: timers alike");
         let number = |n: usize| if n == 0 { NONE.to_owned() } else { n.to_string() };
         rows.push(row(alike, number(armed.len()), number(equal), None));
@@ -239,11 +238,17 @@ fn ticks(kernel: &Kernel, live: &OnKernel, simulated: &Observed) -> Vec<Row> {
     rows
 }
 
-/// The expiry and the bucket that our rounding and our wheel give a tick that arms itself in jiffy
-/// `now`.
-fn again(hz: Hz, cpu: usize, now: u64) -> [u64; 3] {
+/// How our rounding and our wheel arm a tick again in jiffy `now`.
+fn again(hz: Hz, cpu: usize, now: u64) -> Armed {
     let expires = now + hz.round_relative(now, u64::from(hz.get()), cpu);
-    [now, expires, hz.bucket_expiry(now, expires)]
+    Armed { now, expires, bucket_expires: Some(hz.bucket_expiry(now, expires)) }
+}
+
+/// Returns whether our tick arms itself like this one, as far as the kernel shows it.
+fn is_ours(hz: Hz, cpu: usize, live: &Armed) -> bool {
+    let ours = again(hz, cpu, live.now);
+    live.expires == ours.expires
+        && live.bucket_expires.is_none_or(|bucket| Some(bucket) == ours.bucket_expires)
 }
 
 fn lru(kernel: &Kernel, real: &Observed, simulated: &Observed) -> Row {
@@ -393,10 +398,20 @@ mod tests {
     #[test]
     fn a_tick_at_250_hz_comes_after_992_or_1024_ms() {
         let hz = Hz::new(250).unwrap();
-        let firings = std::iter::successors(Some(1_000_003), |&now| Some(again(hz, 1, now)[2]));
+        let firings = std::iter::successors(Some(1_000_003), |&now| again(hz, 1, now).bucket_expires);
         // The first one is not the firing of a timer.
         let firings: Vec<u64> = firings.skip(1).take(100).collect();
         let gaps: Vec<u64> = firings.windows(2).map(|pair| (pair[1] - pair[0]) * 4).collect();
         assert!(gaps.iter().all(|gap| [992, 1024].contains(gap)), "{gaps:?}");
+    }
+
+    #[test]
+    fn a_bucket_that_the_kernel_does_not_print_is_not_compared() {
+        let hz = Hz::new(250).unwrap();
+        let ours = again(hz, 1, 1_000_003);
+        assert!(is_ours(hz, 1, &ours));
+        assert!(is_ours(hz, 1, &Armed { bucket_expires: None, ..ours }));
+        assert!(!is_ours(hz, 1, &Armed { expires: ours.expires + 1, bucket_expires: None, ..ours }));
+        assert!(!is_ours(hz, 1, &Armed { bucket_expires: Some(1), ..ours }));
     }
 }

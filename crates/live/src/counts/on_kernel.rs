@@ -41,8 +41,17 @@ pub(super) struct OnKernel {
 pub(super) struct Arming {
     /// When the run began, in us.
     pub(super) begun_us: u64,
-    /// Jiffies: now, the expiry that was asked for, the jiffy in which the wheel's bucket goes off.
-    pub(super) again: Option<[u64; 3]>,
+    pub(super) again: Option<Armed>,
+}
+
+/// How a timer was armed, in jiffies.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Armed {
+    pub(super) now: u64,
+    /// The expiry that was asked for.
+    pub(super) expires: u64,
+    /// The jiffy in which the bucket of the wheel goes off. Older kernels do not print it.
+    pub(super) bucket_expires: Option<u64>,
 }
 
 /// Puts marks into the trace.
@@ -394,7 +403,7 @@ fn acquisitions<'a>(events: impl Iterator<Item = &'a Event>) -> u32 {
 /// The runs of the tick of a CPU. Interrupts during a run may arm timers of other delayed work:
 /// the tick's timer is the one that was armed in most runs.
 fn armings(events: &[Event]) -> Vec<Arming> {
-    let mut runs: Vec<(Arming, BTreeMap<&str, [u64; 3]>)> = Vec::new();
+    let mut runs: Vec<(Arming, BTreeMap<&str, Armed>)> = Vec::new();
     let mut ticking = None;
     for event in events {
         match event.name.as_str() {
@@ -415,18 +424,20 @@ fn armings(events: &[Event]) -> Vec<Arming> {
     let timers = runs.iter().flat_map(|(_, timers)| timers.keys());
     timers.for_each(|timer| *armed.entry(timer).or_default() += 1);
     let own = armed.into_iter().max_by_key(|&(_, times)| times).map(|(timer, _)| timer);
-    let again = |(run, timers): (Arming, BTreeMap<&str, [u64; 3]>)| Arming {
+    let again = |(run, timers): (Arming, BTreeMap<&str, Armed>)| Arming {
         again: own.and_then(|own| timers.get(own).copied()),
         ..run
     };
     runs.into_iter().map(again).collect()
 }
 
-/// The timer of a `timer_start`, and its times as in [`Arming::again`].
-fn armed(event: &Event) -> Option<(&str, [u64; 3])> {
-    let number = |key| event.number(key).map(|number| number as u64);
-    let (expires, timeout) = (number("expires")?, number("timeout")?);
-    Some((event.arg("timer")?, [expires - timeout, expires, number("bucket_expiry")?]))
+/// The timer of a `timer_start`, and how it was armed.
+fn armed(event: &Event) -> Option<(&str, Armed)> {
+    let jiffies = |key| event.number(key).map(|number| number as u64);
+    let expires = jiffies("expires")?;
+    let now = expires.checked_sub(jiffies("timeout")?)?;
+    let bucket_expires = jiffies("bucket_expiry");
+    Some((event.arg("timer")?, Armed { now, expires, bucket_expires }))
 }
 
 #[cfg(test)]
@@ -549,6 +560,11 @@ mod tests {
         let events = trace(&[(7, start), (7, &own), (7, end), (7, start), (7, &other), (7, &own)]);
         let found = armings(&events);
         assert_eq!(found.len(), 2);
-        assert!(found.iter().all(|run| run.again == Some([250, 500, 600])), "{found:?}");
+        let again = Armed { now: 250, expires: 500, bucket_expires: Some(600) };
+        assert!(found.iter().all(|run| run.again == Some(again)), "{found:?}");
+        // Older kernels print no bucket.
+        let older = own.replace(" bucket_expiry=600", "");
+        let found = armings(&trace(&[(7, start), (7, &older), (7, end)]));
+        assert_eq!(found[0].again, Some(Armed { bucket_expires: None, ..again }));
     }
 }

@@ -110,6 +110,11 @@ fn long_files_without_an_end_are_read_in_linear_time() {
         "> > x\n",
         "                               Caller  Avg Wait    Count   Max Wait   Total Wait\n",
         "# output: contended, type, caller\n",
+        "=\n",
+        "x=\n",
+        "-\n",
+        "%\n",
+        "- 5.00% a_b\n",
     ] {
         let report = read(line.repeat(rows).as_bytes()).unwrap();
         assert_eq!(report.lines, rows, "{line}");
