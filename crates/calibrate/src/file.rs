@@ -174,8 +174,9 @@ fn piece_name(piece: Piece) -> &'static str {
 pub(super) fn taken(quantity: Quantity, how: &str) -> Number {
     let Quantity { median, low, high, rounds } = quantity;
     let round = |ns: f64| (ns * 1000.0).round() / 1000.0;
-    let source =
-        format!("measured by `mmscale calibrate`: {how}; median and quartiles of {rounds} rounds");
+    let source = format!(
+        "measured by `mmscale profile calibrate`: {how}; median and quartiles of {rounds} rounds"
+    );
     Number { value: round(median), range: [round(low), round(high)], source }
 }
 

@@ -49,7 +49,8 @@ fn memory(measured: &Measured) -> Section {
 /// Returns the ticks per second, from the resolution of the kernel's coarse clock.
 fn hz(guest: &Section) -> Number {
     let Some(hz) = mmscale_linux::tick_hz() else { return not_measured(guest, "hz") };
-    let source = "measured by `mmscale calibrate`: the resolution of the kernel's coarse clock";
+    let source =
+        "measured by `mmscale profile calibrate`: the resolution of the kernel's coarse clock";
     Number { value: f64::from(hz), range: [100.0, 1000.0], source: source.to_owned() }
 }
 

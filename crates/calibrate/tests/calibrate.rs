@@ -22,7 +22,8 @@ fn the_profile_of_this_computer_is_whole_and_can_be_read_back() {
     let ops = [Op::AllocEntry, Op::PcpTake, Op::PagePrep];
     assert!(ops.iter().map(|&op| resolved.costs.op_ps[op as usize]).sum::<u64>() > 0);
     for (key, number) in file.costs.iter().chain(&file.ops) {
-        let from = ["measured by `mmscale calibrate`", "not measured here; ", "assumption: "];
+        let from =
+            ["measured by `mmscale profile calibrate`", "not measured here; ", "assumption: "];
         assert!(from.iter().any(|from| number.source.starts_with(from)), "{key}: {number:?}");
     }
     // The speed may have changed since calibration; only plausibility is checked.

@@ -1,9 +1,9 @@
 //! The commands and options of the command line.
 
 mod analyses;
-mod costs;
-mod counts;
 mod explain;
+mod groups;
+mod live;
 mod one_arm;
 #[cfg(test)]
 mod pages;
@@ -12,14 +12,16 @@ mod sweep;
 
 use std::path::PathBuf;
 
-pub(crate) use analyses::{MACHINES, RobustArgs, SEEDS, WhatIfArgs};
+pub(crate) use analyses::{CacheArgs, MACHINES, RobustArgs, WhatIfArgs};
 use clap::{Parser, Subcommand, ValueEnum};
-use costs::CostArgs;
-pub(crate) use counts::CountsArgs;
-pub(crate) use explain::{ExplainArgs, ImportArgs, ReportArgs};
+pub(crate) use explain::{ExplainArgs, SourceArgs};
+pub(crate) use groups::{
+    AnalysisArgs, ArmArgs, ChangeArgs, DocumentsArgs, FileArgs, FirstSeed, MachineArgs, SEEDS, Size,
+};
+pub(crate) use live::{AbArgs, CountsArgs, LiveCommand, StressArgs, WatchArgs, Workers};
 use mmscale_harness::{Shape, Unit};
 pub(crate) use one_arm::OneArm;
-pub(crate) use pictures::{PageArgs, TraceArgs};
+pub(crate) use pictures::{ReportArgs, TraceArgs};
 pub(crate) use sweep::SweepArgs;
 
 /// The version, and the sources that the program was built from.
@@ -37,31 +39,21 @@ Examples:
   mmscale run vmstat --policy tick=phased,caches=blockmap --robust
   mmscale run churn --cpus 32 --arm stock,lazy --cost handoff_ns=110,575,1200
   mmscale run pcp --profile ./mine.toml -o results
-  mmscale run vmstat --cpus 8,72 --format csv
-  mmscale run pcp --set workload=purger --arm stock \\
-      --ab vm.percpu_pagelist_high_fraction=0,100000";
+  mmscale run vmstat --cpus 8,72 --format csv";
 const LIST_EXAMPLES: &str = "\
 Examples:
   mmscale list churn
   mmscale list policies";
 const FIDELITY_EXAMPLES: &str = "\
 Examples:
-  mmscale fidelity --quick
-  mmscale fidelity A4-2s-skl A6-2x2
-  mmscale fidelity --kept --format md
-  mmscale fidelity --profile ./this-computer.toml";
-const LIVE_EXAMPLES: &str = "\
-Examples (as root):
-  mmscale live --for 30s
-  mmscale live --study churn,pcp --format json";
-const DOCTOR_EXAMPLES: &str = "\
-Examples:
-  mmscale doctor
-  mmscale doctor --format json";
+  mmscale profile fidelity --quick
+  mmscale profile fidelity A4-2s-skl A6-2x2
+  mmscale profile fidelity --kept --format md
+  mmscale profile fidelity --profile ./this-computer.toml";
 const CALIBRATE_EXAMPLES: &str = "\
 Examples:
-  mmscale calibrate -o this-computer.toml
-  mmscale calibrate --of kernel --quick";
+  mmscale profile calibrate -o this-computer.toml
+  mmscale profile calibrate --of kernel --quick";
 const PROFILE_EXAMPLES: &str = "\
 Examples:
   mmscale profile new --base x86-512 --cpus 192 --nodes 2 --smt 2 -o mine.toml
@@ -103,29 +95,18 @@ pub(crate) enum Command {
     Trace(Box<TraceArgs>),
     /// Compare two saved runs, before and after a change; or measured waits with a run
     Compare(CompareArgs),
-    /// Write the block for the cover letter of a change, from saved runs
-    Letter(LetterArgs),
-    /// Write one HTML page with the pictures of saved runs and analyses
-    Report(PageArgs),
-    /// Read another tool's report of lock contention, for `compare`
-    Import(ImportArgs),
+    /// Write one HTML page with the pictures of saved runs; or the block for a cover letter
+    Report(ReportArgs),
     /// Say which known problem a report or a mail resembles, and how to reproduce it
     Explain(ExplainArgs),
     /// List studies, policies, versions of Linux and machine profiles; describe one of them
     List(ListArgs),
-    /// Compare predictions with measurements: published ones, and those of this computer
-    Fidelity(FidelityArgs),
-    /// Compare how often this kernel and the simulator do things for one program
-    Counts(CountsArgs),
-    /// Watch the running kernel and report which of the contention problems it shows
-    Live(LiveArgs),
-    /// Show what this computer allows, and how to enable the rest
-    Doctor(DoctorArgs),
-    /// Measure single steps on this computer and write a machine profile
-    Calibrate(CalibrateArgs),
-    /// Write a machine profile of another computer; check and show profiles
+    /// Observe, measure and check the kernel of this computer
     #[command(subcommand)]
-    Profile(ProfileCommand),
+    Live(LiveCommand),
+    /// Write, check and show machine profiles; measure this computer; test predictions
+    #[command(subcommand)]
+    Profile(Box<ProfileCommand>),
 }
 
 /// The form of results on stdout.
@@ -184,7 +165,7 @@ Examples:
 #[derive(Debug, clap::Args)]
 #[command(after_help = COMPARE_EXAMPLES)]
 pub(crate) struct CompareArgs {
-    /// A document that `mmscale run -o` or `mmscale import -o` wrote, or a folder of them
+    /// A document that `mmscale run -o` or `mmscale explain --save` wrote, or a folder of them
     #[arg(value_name = "BEFORE")]
     pub(crate) before: PathBuf,
     /// The document or folder to compare with it; the arms of BEFORE with each other if not given
@@ -201,54 +182,12 @@ pub(crate) struct CompareArgs {
     pub(crate) fail_on_regression: Vec<String>,
 }
 
-/// Examples of `letter`.
-const LETTER_EXAMPLES: &str = "\
-Examples:
-  mmscale run churn --cpus 32 --arm stock,lazy -o results
-  mmscale robust churn --cpus 32 --arm stock,lazy -o results
-  mmscale letter results
-  mmscale letter results/churn-x86-512-cpus32.json results --arm lazy";
-
-#[derive(Debug, clap::Args)]
-#[command(after_help = LETTER_EXAMPLES)]
-pub(crate) struct LetterArgs {
-    /// The document that the letter is about, or a folder: its run with the most CPUs. Documents of
-    /// the other files and folders show other machines, other workloads, and robustness
-    #[arg(value_name = "FILE|DIR", required = true)]
-    pub(crate) paths: Vec<PathBuf>,
-    /// The arms that the letter is about; all if not given
-    #[arg(long = "arm", value_name = "A,B", value_delimiter = ',')]
-    pub(crate) arms: Vec<String>,
-}
-
-#[derive(Debug, clap::Args)]
-#[command(after_help = DOCTOR_EXAMPLES)]
-pub(crate) struct DoctorArgs {
-    /// The form of the output
-    #[arg(long, value_enum, default_value_t = Format::Text)]
-    pub(crate) format: Format,
-}
-
 #[derive(Debug, clap::Args)]
 #[command(after_help = LIST_EXAMPLES)]
 pub(crate) struct ListArgs {
     /// A study or script, `policies`, `linux` or `profiles`; an overview if none is given
     #[arg(value_name = "STUDY|LIST")]
     pub(crate) what: Vec<String>,
-    /// The form of the output
-    #[arg(long, value_enum, default_value_t = Format::Text)]
-    pub(crate) format: Format,
-}
-
-#[derive(Debug, clap::Args)]
-#[command(after_help = LIVE_EXAMPLES)]
-pub(crate) struct LiveArgs {
-    /// How long: 30s, 500ms, 2min
-    #[arg(long = "for", value_name = "TIME", default_value = "10s")]
-    pub(crate) length: String,
-    /// Observe only the problems of these studies: vmstat, churn, reap, pcp, ipi; all if not given
-    #[arg(long = "study", value_name = "A,B", value_delimiter = ',')]
-    pub(crate) studies: Vec<String>,
     /// The form of the output
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub(crate) format: Format,
@@ -269,12 +208,8 @@ pub(crate) struct CalibrateArgs {
     /// The part of this computer that the profile describes
     #[arg(long, value_enum, default_value_t = ProfileOf::Threads)]
     pub(crate) of: ProfileOf,
-    /// The file to write, such as this-computer.toml, or a folder for it; stdout if not given
-    #[arg(short = 'o', long = "output", value_name = "FILE")]
-    pub(crate) output: Option<PathBuf>,
-    /// Replace FILE if it exists; otherwise that is an error
-    #[arg(long, requires = "output")]
-    pub(crate) replace: bool,
+    #[command(flatten)]
+    pub(crate) file: FileArgs,
     /// Take half a second instead of some seconds, for a first look
     #[arg(long)]
     pub(crate) quick: bool,
@@ -302,15 +237,10 @@ pub(crate) struct FidelityArgs {
     /// gallery/kept.json
     #[arg(short = 'o', long = "output", value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
-    /// Where results of runs are kept, so that equal ones are not run again;
-    /// $XDG_CACHE_HOME/mmscale or ~/.cache/mmscale if not given
-    #[arg(long, value_name = "DIR", conflicts_with = "no_cache")]
-    pub(crate) cache: Option<PathBuf>,
-    /// Keep no results and use none
-    #[arg(long)]
-    pub(crate) no_cache: bool,
+    #[command(flatten)]
+    pub(crate) cache: CacheArgs,
     /// Also compare this computer's threads with the prediction of its profile, as `mmscale
-    /// calibrate` writes it
+    /// profile calibrate` writes it
     #[arg(long, value_name = "NAME|FILE")]
     pub(crate) profile: Option<PathBuf>,
 }
@@ -319,11 +249,15 @@ pub(crate) struct FidelityArgs {
 #[command(after_help = PROFILE_EXAMPLES)]
 pub(crate) enum ProfileCommand {
     /// Write a profile of another computer: its CPUs, and a base for all other numbers
-    New(Box<NewArgs>),
+    New(NewArgs),
     /// Count the numbers of a profile by the kind of source, and list errors (exit code 1)
     Check(CheckArgs),
     /// Show every number of a profile with its source, as a file that needs no base
     Show(ShowArgs),
+    /// Measure single steps on this computer and write its profile
+    Calibrate(CalibrateArgs),
+    /// Compare predictions with measurements: published ones, and those of this computer
+    Fidelity(FidelityArgs),
 }
 
 #[derive(Debug, clap::Args)]
@@ -359,12 +293,8 @@ pub(crate) struct NewArgs {
     /// A description of the machine
     #[arg(long, value_name = "TEXT")]
     pub(crate) description: Option<String>,
-    /// The file to write, such as epyc192.toml, or a folder for it; stdout if not given
-    #[arg(short = 'o', long = "output", value_name = "FILE")]
-    pub(crate) output: Option<PathBuf>,
-    /// Replace FILE if it exists; otherwise that is an error
-    #[arg(long, requires = "output")]
-    pub(crate) replace: bool,
+    #[command(flatten)]
+    pub(crate) file: FileArgs,
 }
 
 #[derive(Debug, clap::Args)]
@@ -398,8 +328,9 @@ pub(crate) enum Machine {
 }
 
 /// How the CPUs of a simulated machine are grouped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ShapeArg {
+    #[default]
     /// With the profile's nodes, threads of a core and cache size; other --cpus are refused
     Keep,
     /// The first CPUs of the profile's machine, as if they came online in order
@@ -418,28 +349,11 @@ impl From<ShapeArg> for Shape {
     }
 }
 
-/// The program whose workload is run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Tool {
-    /// The stress-ng that is installed here
-    StressNg,
-}
-
-/// The size of the external workload.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Workers {
-    /// As many for each CPU as in the report
-    Machine,
-    /// As many as in the report
-    Report,
-}
-
 /// The headings of the groups of options, in the order of the help text.
 const MACHINE: &str = "Where it runs";
 const ARMS: &str = "What is compared";
 const SIZE: &str = "How much";
 const OUTPUT: &str = "Output";
-const LIVE: &str = "Only on the live kernel";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = RUN_EXAMPLES)]
@@ -450,32 +364,11 @@ pub(crate) struct RunArgs {
     /// The machine; the simulator if not given
     #[arg(help_heading = MACHINE, long, value_enum)]
     pub(crate) on: Option<Machine>,
-    /// CPUs of the machine, 1 to 4096; several values make a sweep
-    #[arg(help_heading = MACHINE, long, value_name = "N", allow_negative_numbers = true)]
-    pub(crate) cpus: Option<String>,
-    /// How CPUs are grouped if --cpus is not the profile's
-    #[arg(help_heading = MACHINE, long, value_enum, default_value_t = ShapeArg::Keep)]
-    pub(crate) shape: ShapeArg,
-    /// The arms to run, starting with the one to compare with; all if not given
-    #[arg(help_heading = ARMS, long = "arm", value_name = "A,B", value_delimiter = ',')]
-    pub(crate) arms: Vec<String>,
-    /// Add an arm with these policies to the study's first arm, or to those of --arm; may be
-    /// repeated. `mmscale list policies` shows all
-    #[arg(help_heading = ARMS, long = "policy", value_name = "[NAME:]KEY=POLICY,..")]
-    pub(crate) policies: Vec<String>,
-    /// Simulate the mechanisms of this version of Linux, 5.10 to 6.19 (mmscale list linux).
-    /// Policies of an arm and of --policy replace them; an arm that is another version is left out
-    #[arg(help_heading = ARMS, long, value_name = "VERSION")]
-    pub(crate) linux: Option<String>,
-    /// The simulated machine: a built-in profile, or the path of a profile file
-    #[arg(help_heading = MACHINE, long, value_name = "NAME|FILE")]
-    pub(crate) profile: Option<PathBuf>,
     #[command(flatten)]
-    pub(crate) costs: CostArgs,
-    /// Timer interrupts a second: 100, 250, 300 or 1000
-    #[arg(help_heading = MACHINE, long, value_name = "N", allow_negative_numbers = true)]
-    pub(crate) hz: Option<String>,
-    /// Number of seeds, one run each: 7 if not given, 2 with --quick; with --ab, 9 pairs
+    pub(crate) machine: MachineArgs,
+    #[command(flatten)]
+    pub(crate) arms: ArmArgs,
+    /// Number of seeds, one run each: 7 if not given, 2 with --quick
     #[arg(
         help_heading = SIZE,
         long,
@@ -484,84 +377,32 @@ pub(crate) struct RunArgs {
         value_parser = whole
     )]
     pub(crate) seeds: Option<u64>,
-    /// The first seed; the others follow it
-    #[arg(
-        help_heading = SIZE,
-        long,
-        value_name = "BASE",
-        default_value_t = 1,
-        allow_negative_numbers = true,
-        value_parser = whole
-    )]
-    pub(crate) seed: u64,
-    /// Set a parameter of the study; several values (key=8,16) make a sweep
-    #[arg(help_heading = ARMS, long = "set", value_name = "KEY=VALUE", allow_hyphen_values = true)]
-    pub(crate) set: Vec<String>,
+    #[command(flatten)]
+    pub(crate) first: FirstSeed,
     /// The form of the output
     #[arg(help_heading = OUTPUT, long, value_enum, default_value_t = RunFormat::Text)]
     pub(crate) format: RunFormat,
-    /// Also write each document to the folder DIR, as text and as JSON; a name that ends in .json
-    /// is the file of the only document
-    #[arg(help_heading = OUTPUT, short = 'o', long = "output", value_name = "DIR")]
-    pub(crate) output: Option<PathBuf>,
-    /// Replace documents of the same names in DIR; otherwise they are an error
-    #[arg(help_heading = OUTPUT, long, requires = "output")]
-    pub(crate) replace: bool,
-    /// Run two values of a kernel setting or of a parameter in turn, and compare them
-    #[arg(help_heading = LIVE, long, value_name = "KEY=V1,V2", conflicts_with = "output")]
-    pub(crate) ab: Option<String>,
-    /// Run an installed stress-ng in place of the study's own workload (vmstat, churn)
-    #[arg(
-        help_heading = LIVE,
-        long,
-        value_enum,
-        conflicts_with_all = [
-            "output", "ab", "set", "check", "arms", "policies", "linux", "hz", "shape"
-        ]
-    )]
-    pub(crate) with: Option<Tool>,
-    /// Number of stress-ng workers: for this machine, or as in the report
-    #[arg(
-        help_heading = LIVE,
-        long,
-        value_enum,
-        requires = "with",
-        default_value_t = Workers::Machine
-    )]
-    pub(crate) scale: Workers,
-    /// Duration of each run of stress-ng: 30s, 2m; 30s if not given, 5s with --quick
-    #[arg(help_heading = LIVE, long = "for", value_name = "TIME", requires = "with")]
-    pub(crate) length: Option<String>,
+    #[command(flatten)]
+    pub(crate) documents: DocumentsArgs,
     /// Show everything: all metrics, locks, call paths, distributions
-    #[arg(help_heading = OUTPUT, long, conflicts_with = "ab")]
+    #[arg(help_heading = OUTPUT, long)]
     pub(crate) details: bool,
     /// Show only metrics and locks that match one of the patterns; `*` is any text
-    #[arg(
-        help_heading = OUTPUT,
-        long,
-        value_name = "PATTERN,..",
-        value_delimiter = ',',
-        conflicts_with = "ab"
-    )]
+    #[arg(help_heading = OUTPUT, long, value_name = "PATTERN,..", value_delimiter = ',')]
     pub(crate) only: Vec<String>,
     /// Also move the costs of the machine, as `mmscale robust` does with these options, and say
     /// whether the conclusions hold
-    #[arg(help_heading = OUTPUT, long, conflicts_with_all = ["ab", "with"])]
+    #[arg(help_heading = OUTPUT, long)]
     pub(crate) robust: bool,
     /// Run with checkers (lock order, frame ownership, leaks); a violation fails the run
     #[arg(help_heading = OUTPUT, long)]
     pub(crate) check: bool,
     /// Show the work of the holders of locks while others waited
-    #[arg(help_heading = OUTPUT, long, conflicts_with = "ab")]
+    #[arg(help_heading = OUTPUT, long)]
     pub(crate) blame: bool,
     /// Holds of spin locks of a class take FACTOR times as long: operations and lines, not the
     /// handoff. Simulated machines only
-    #[arg(
-        help_heading = MACHINE,
-        long,
-        value_name = "CLASS=FACTOR",
-        conflicts_with_all = ["ab", "robust"]
-    )]
+    #[arg(help_heading = MACHINE, long, value_name = "CLASS=FACTOR", conflicts_with = "robust")]
     pub(crate) hold: Option<String>,
     /// Fewer seeds and shorter runs, for a first look
     #[arg(help_heading = SIZE, long)]

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::anyhow;
 use mmscale_files::{Existing, Folder};
 
+use crate::args::DocumentsArgs;
 use crate::failure::Failure;
 use crate::output;
 
@@ -118,10 +119,20 @@ pub(crate) fn files_of(name: &str) -> [String; 2] {
     SUFFIXES.map(|suffix| format!("{name}.{suffix}"))
 }
 
+impl DocumentsArgs {
+    /// Returns the folder for documents, if the call names one, and their names in it.
+    pub(crate) fn open(
+        &self,
+        names: Vec<String>,
+    ) -> Result<(Option<Folder>, Vec<String>), Failure> {
+        for_documents(self.output.as_deref(), names, output::existing(self.replace))
+    }
+}
+
 /// Returns the folder of `-o` for documents, if there is one, and their names in it, which are
 /// free. A path that ends in .json or .txt is the file of the only document, whose other file is
 /// next to it.
-pub(crate) fn for_documents(
+fn for_documents(
     path: Option<&Path>,
     names: Vec<String>,
     existing: Existing,

@@ -4,61 +4,29 @@
 //! Results go to stdout, everything else to stderr. The exit code is 0 on success, 1 if a run or a
 //! check failed, 2 if the call was wrong. A reader that closes stdout early is not a failure.
 
-#[cfg(feature = "live")]
-mod ab;
-#[cfg(not(feature = "live"))]
-mod absent;
-mod again;
 mod args;
-mod calibrate;
 mod compare;
-#[cfg(feature = "live")]
-mod counts;
 mod destination;
-#[cfg(feature = "live")]
-mod doctor;
 mod estimate;
 mod explain;
 mod failure;
-mod fidelity;
 mod file_names;
-mod import;
 mod interrupt;
-#[cfg(feature = "live")]
-mod leftovers;
-mod letter;
 mod list;
-#[cfg(feature = "live")]
+#[cfg_attr(not(feature = "live"), path = "absent.rs")]
 mod live;
 mod memory;
-mod one_arm;
 mod output;
 mod policies;
 mod profile;
 mod progress;
 mod report;
+mod request;
 mod robust;
 mod run;
-mod settings;
 mod sweep;
 mod trace;
-#[cfg(feature = "live")]
-mod unwatched;
 mod whatif;
-#[cfg(feature = "live")]
-mod with;
-
-/// Commands that need the live kernel, or their replacements in a program that was built without
-/// it.
-mod kernel {
-    #[cfg(not(feature = "live"))]
-    pub(crate) use crate::absent::{ab, clear, counts, doctor, live, tell, with};
-    #[cfg(feature = "live")]
-    pub(crate) use crate::{
-        ab::ab, counts::counts, doctor::doctor, leftovers::clear, live::live, unwatched::tell,
-        with::with,
-    };
-}
 
 use std::ffi::OsString;
 use std::io::IsTerminal;
@@ -162,18 +130,12 @@ fn dispatch(registry: Registry, origin: Origin, command: Option<Command>) -> Res
         Some(Command::Sweep(args)) => sweep::sweep(registry, origin, &args),
         Some(Command::Robust(args)) => robust::robust(registry, origin, &args),
         Some(Command::Whatif(args)) => whatif::whatif(registry, origin, &args),
-        Some(Command::Compare(args)) => compare::compare(&args),
-        Some(Command::Letter(args)) => letter::letter(registry, &args),
         Some(Command::Trace(args)) => trace::trace(registry, origin, &args),
+        Some(Command::Compare(args)) => compare::compare(&args),
         Some(Command::Report(args)) => report::report(registry, &args),
-        Some(Command::Import(args)) => import::import(origin, &args),
         Some(Command::Explain(args)) => explain::explain(registry, origin, &args),
         Some(Command::List(args)) => list::list(registry, &args),
-        Some(Command::Fidelity(args)) => fidelity::fidelity(registry, origin, &args),
-        Some(Command::Counts(args)) => kernel::counts(&origin.build, &args),
-        Some(Command::Live(args)) => kernel::live(&args),
-        Some(Command::Doctor(args)) => kernel::doctor(args.format),
-        Some(Command::Calibrate(args)) => calibrate::calibrate(&args),
-        Some(Command::Profile(command)) => profile::profile(registry.profiles(), &command),
+        Some(Command::Live(command)) => live::live(registry, origin, &command),
+        Some(Command::Profile(command)) => profile::profile(registry, origin, &command),
     }
 }

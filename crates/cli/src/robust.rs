@@ -4,26 +4,31 @@ use std::env;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow};
-use mmscale_document::{Robustness, Target, plain};
+use mmscale_document::{Robustness, plain};
 use mmscale_harness::{
-    Cache, CallError, Checks, Interrupt, Length, Merged, MetricSpec, Origin, Plan, PolicyArm,
-    Profiles, Registry, Request, RobustError, RobustRequest, RunError, fits_host, linux_version,
-    plan, robust as analyse, with_costs,
+    Cache, CallError, Interrupt, Merged, MetricSpec, Origin, Plan, Profiles, Registry, RobustError,
+    RobustRequest, RunError, fits_host, plan, robust as analyse, with_costs,
 };
 use mmscale_report::{json_line, robust_text};
 
-use crate::args::{Format, MACHINES, RobustArgs};
-use crate::destination::for_documents;
+use crate::args::{AnalysisArgs, CacheArgs, Format, MACHINES, RobustArgs};
 use crate::failure::Failure;
 use crate::file_names::stems;
 use crate::interrupt::{self, Grace};
 use crate::output;
 use crate::progress::Analysis;
-use crate::settings::settings;
 
 /// Analyses what the conclusions of studies depend on.
 pub(crate) fn robust(registry: Registry, origin: Origin, args: &RobustArgs) -> Result<(), Failure> {
-    let request = request(args, origin)?;
+    let RobustArgs { machine, arms, analysis, .. } = args;
+    let AnalysisArgs { format, documents, .. } = analysis;
+    let request = machine.request(
+        args.studies.clone(),
+        arms.arms.clone(),
+        &arms.changes,
+        analysis.size(),
+        origin,
+    )?;
     let interrupt = interrupt::on_signals(Grace::Computing)
         .context("cannot watch for Ctrl-C")
         .map_err(Failure::Run)?;
@@ -31,11 +36,12 @@ pub(crate) fn robust(registry: Registry, origin: Origin, args: &RobustArgs) -> R
     fits_host(&plans)?;
     let names: Vec<String> =
         stems(&plans).into_iter().map(|name| format!("{name}-robust")).collect();
-    let (folder, names) =
-        for_documents(args.output.as_deref(), names, output::existing(args.replace))?;
-    let cache = if args.no_cache { Cache::none() } else { cache(args.cache.clone()) };
-    let move_costs =
-        MoveCosts { profile: args.profile.clone(), machines: usize::from(args.machines), cache };
+    let (folder, names) = documents.open(names)?;
+    let move_costs = MoveCosts {
+        profile: args.machine.profile.clone(),
+        machines: usize::from(args.machines),
+        cache: args.cache.open(),
+    };
     let mut written = Vec::new();
     for (place, (plan, name)) in plans.iter().zip(&names).enumerate() {
         let result = move_costs.analyse(registry, plan, &interrupt)?;
@@ -46,7 +52,7 @@ pub(crate) fn robust(registry: Registry, origin: Origin, args: &RobustArgs) -> R
                 written.push(folder.write(&format!("{name}.json"), json_line(&result))?);
                 written.push(folder.write(&format!("{name}.txt"), plain(&shown).as_bytes())?);
             }
-            match args.format {
+            match format {
                 Format::Text => output::print(&format!("{separator}{shown}")),
                 Format::Json => output::print(&json_line(&result)),
             }
@@ -113,6 +119,13 @@ fn profile_of(profiles: Profiles, plan: &Plan, named: Option<&Path>) -> Result<M
     merged.map_err(|why| Failure::from(CallError::from(why)))
 }
 
+impl CacheArgs {
+    /// Returns the cache of a call.
+    pub(crate) fn open(&self) -> Cache {
+        if self.no_cache { Cache::none() } else { cache(self.cache.clone()) }
+    }
+}
+
 /// Returns the cache in the chosen folder, or in the usual one. Without a home there is none.
 pub(crate) fn cache(chosen: Option<PathBuf>) -> Cache {
     let home = || Some(PathBuf::from(env::var_os("HOME")?).join(".cache"));
@@ -141,27 +154,4 @@ fn failure(why: RobustError) -> Failure {
         }
         RobustError::Run(why) => Failure::Run(why.into()),
     }
-}
-
-fn request(args: &RobustArgs, origin: Origin) -> Result<Request, Failure> {
-    let settings = settings(&args.set, args.cpus.as_deref(), args.hz.as_deref())?;
-    let policies = args.policies.iter().map(|text| PolicyArm::parse(text));
-    Ok(Request {
-        studies: args.studies.clone(),
-        on: Some(Target::Sim),
-        arms: args.arms.clone(),
-        policies: policies.collect::<Result<_, _>>().map_err(CallError::from)?,
-        linux: args.linux.as_deref().map(linux_version).transpose().map_err(CallError::from)?,
-        profile: args.profile.clone(),
-        settings,
-        seeds: Some(args.seeds),
-        first_seed: args.seed,
-        length: if args.full { Length::Full } else { Length::Quick },
-        checks: Checks::Off,
-        blame: false,
-        costs: args.costs.parsed()?,
-        hold_scale: None,
-        shape: args.shape.into(),
-        origin,
-    })
 }

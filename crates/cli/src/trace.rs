@@ -6,11 +6,10 @@ use anyhow::{Context, anyhow};
 use mmscale_harness::{Length, Origin, Registry, fits_host, lock_class, plan, trace as run_again};
 use mmscale_report::{folded, perfetto, story};
 
-use crate::args::TraceArgs;
+use crate::args::{Size, TraceArgs};
 use crate::destination::{Destination, FOLDED, TRACE};
 use crate::failure::Failure;
 use crate::interrupt::{self, Grace};
-use crate::one_arm::Seeds;
 use crate::output;
 
 /// The time before and after a wait that a trace has, in ps.
@@ -32,8 +31,8 @@ pub(crate) fn trace(registry: Registry, origin: Origin, args: &TraceArgs) -> Res
         .context("cannot watch for Ctrl-C")
         .map_err(Failure::Run)?;
     let length = if args.quick { Length::Quick } else { Length::Full };
-    let seeds = Seeds { first: args.seed, number: 1 };
-    let request = args.of_arm.request(vec![args.study.clone()], seeds, length, origin)?;
+    let size = Size { seeds: Some(1), first: args.first.seed, length };
+    let request = args.of_arm.request(vec![args.study.clone()], size, origin)?;
     let plans = plan(registry, &request)?;
     fits_host(&plans)?;
     let [plan] = &plans[..] else {
@@ -41,8 +40,8 @@ pub(crate) fn trace(registry: Registry, origin: Origin, args: &TraceArgs) -> Res
     };
     let arm = args.of_arm.of(&plan.arms);
     let name = plan.study.name();
-    output::tell(&format!("{name}: running seed {} twice", args.seed));
-    let traced = run_again(plan, (arm, args.seed), class, AROUND_PS, &interrupt)?;
+    output::tell(&format!("{name}: running seed {} twice", args.first.seed));
+    let traced = run_again(plan, (arm, args.first.seed), class, AROUND_PS, &interrupt)?;
     if let [first, second] = traced.fingerprints
         && first != second
     {

@@ -7,18 +7,16 @@ use std::time::Instant;
 use anyhow::Context;
 use mmscale_document::plain;
 use mmscale_harness::{
-    Length, Origin, Plan, ProgressSink, Registry, Scalable, Step, WhatIfRequest, fits_host, plan,
+    Origin, Plan, ProgressSink, Registry, Scalable, Step, WhatIfRequest, fits_host, plan,
     whatif as analyse,
 };
 use mmscale_report::{json_line, whatif_text};
 
-use crate::args::{Format, WhatIfArgs};
-use crate::destination::for_documents;
+use crate::args::{AnalysisArgs, Format, WhatIfArgs};
 use crate::estimate::time_left;
 use crate::failure::Failure;
 use crate::file_names::stems;
 use crate::interrupt::{self, Grace};
-use crate::one_arm::Seeds;
 use crate::output;
 use crate::progress;
 use crate::robust::headlines;
@@ -27,9 +25,8 @@ use crate::robust::headlines;
 pub(crate) fn whatif(registry: Registry, origin: Origin, args: &WhatIfArgs) -> Result<(), Failure> {
     let parts = args.of.iter().map(|name| Scalable::parse(name));
     let parts = parts.collect::<Result<Vec<_>, _>>()?;
-    let length = if args.full { Length::Full } else { Length::Quick };
-    let seeds = Seeds { first: args.seed, number: args.seeds };
-    let request = args.of_arm.request(args.studies.clone(), seeds, length, origin)?;
+    let AnalysisArgs { format, documents, .. } = &args.analysis;
+    let request = args.of_arm.request(args.studies.clone(), args.analysis.size(), origin)?;
     let interrupt = interrupt::on_signals(Grace::Computing)
         .context("cannot watch for Ctrl-C")
         .map_err(Failure::Run)?;
@@ -38,8 +35,7 @@ pub(crate) fn whatif(registry: Registry, origin: Origin, args: &WhatIfArgs) -> R
     fits_host(&plans)?;
     let names: Vec<String> =
         stems(&plans).into_iter().map(|name| format!("{name}-whatif")).collect();
-    let (folder, names) =
-        for_documents(args.output.as_deref(), names, output::existing(args.replace))?;
+    let (folder, names) = documents.open(names)?;
     let mut written = Vec::new();
     for (place, (plan, name)) in plans.iter().zip(&names).enumerate() {
         let began = Instant::now();
@@ -58,7 +54,7 @@ pub(crate) fn whatif(registry: Registry, origin: Origin, args: &WhatIfArgs) -> R
                 written.push(folder.write(&format!("{name}.json"), json_line(&result))?);
                 written.push(folder.write(&format!("{name}.txt"), plain(&shown).as_bytes())?);
             }
-            match args.format {
+            match format {
                 Format::Text => output::print(&format!("{separator}{shown}")),
                 Format::Json => output::print(&json_line(&result)),
             }

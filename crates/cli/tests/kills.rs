@@ -1,7 +1,7 @@
 //! Kills parts of runs on the live kernel: the tool, its warden, its guardian, the first process
 //! and others, one to three of them together, at seeded times. All processes must end by
 //! themselves. Settings, memory groups and folders must be restored or removed by the next run or
-//! `mmscale doctor`; if the tool, or its warden and its guardian, survive, without those.
+//! `mmscale live doctor`; if the tool, or its warden and its guardian, survive, without those.
 //!
 //! By default 12 runs are killed; `MMSCALE_DEPTH=17` kills 204, and `MMSCALE_KILL_SEED` selects
 //! others.
@@ -153,8 +153,8 @@ const RUNS: [&str; 5] = [
     "run churn --on linux --arm stock --seeds 1 --cpus 2 --set duration_ms=60000",
     "run vmstat --on linux --arm stock --seeds 1 --cpus 2 --set duration_s=60",
     "run ipi --on linux --arm stock --seeds 1 --cpus 2 --set window_s=20",
-    "run churn --with stress-ng --for 1000s --seeds 1 --cpus 2",
-    "run vmstat --arm stock --set watch=off --seeds 1000 --ab kernel.domainname=one,two",
+    "live stress churn --for 1000s --runs 1 --cpus 2",
+    "live ab vmstat kernel.domainname=one,two --arm stock --set watch=off --seeds 1000",
 ];
 
 /// A short run, which cleans up at its beginning.
@@ -313,7 +313,7 @@ fn check_leftovers(
     // A tool that was killed before it had a guardian has stored a value, but changed nothing.
     let files = || [remembered(), place.folders()].concat();
     count.left += u64::from(!left().is_empty() || !files().is_empty());
-    let next = if doctor { "doctor" } else { NEXT };
+    let next = if doctor { "live doctor" } else { NEXT };
     let said = place.mmscale("next", next).output().unwrap().stderr;
     let said = String::from_utf8_lossy(&said).into_owned();
     assert!(left().is_empty(), "{story}: {:?} is left after {next}: {said}", left());

@@ -69,14 +69,14 @@ const METRICS: &str = "printf 'metrics:\\n    - stressor: mremap\\n      bogo-op
 
 fn run_with(path: &str, arguments: &[&str]) -> Output {
     let mut run = mmscale();
-    run.args(["run", "churn", "--with", "stress-ng", "--for", "1s"]).args(arguments);
+    run.args(["live", "stress", "churn", "--for", "1s"]).args(arguments);
     run.env("PATH", path).output().unwrap()
 }
 
 #[test]
 fn figures_of_stress_ng_are_its_own_and_say_which_it_was() {
     let (_folder, path) = with_program("stress-ng", &stress_ng(METRICS));
-    let output = run_with(&path, &["--seeds", "2", "--format", "json", "--cpus", "1"]);
+    let output = run_with(&path, &["--runs", "2", "--format", "json", "--cpus", "1"]);
     assert!(output.status.success(), "{}", said(&output));
     let found: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(found["schema"], "mmscale/with/1");
@@ -90,7 +90,7 @@ fn figures_of_stress_ng_are_its_own_and_say_which_it_was() {
     };
     assert_eq!(figure("bogo_ops_per_s"), serde_json::json!([2500.0, 2500.0]));
     assert_eq!(figure("cpu_ns_per_bogo_op"), serde_json::json!([400_000.0, 400_000.0]));
-    let text = run_with(&path, &["--quick", "--scale", "report"]);
+    let text = run_with(&path, &["--quick", "--workers", "report"]);
     let text = said(&text);
     assert!(text.contains("--mremap 8192 ") || text.contains("needs"), "{text}");
 }
@@ -98,7 +98,7 @@ fn figures_of_stress_ng_are_its_own_and_say_which_it_was() {
 #[test]
 fn a_stress_ng_that_is_missing_or_fails_is_told_of() {
     let failure = |path: &str| {
-        let output = run_with(path, &["--seeds", "1"]);
+        let output = run_with(path, &["--runs", "1"]);
         assert_eq!(output.status.code(), Some(1), "{}", said(&output));
         assert!(output.stdout.is_empty(), "no figures");
         said(&output)
@@ -172,7 +172,7 @@ fn whenever_a_run_is_ended_nothing_of_it_is_left() {
         let temporary = tempfile::tempdir().unwrap();
         let known = pids().lines().count();
         let mut run = mmscale();
-        run.args(["run", "churn", "--with", "stress-ng", "--for", "1000s"]);
+        run.args(["live", "stress", "churn", "--for", "1000s"]);
         run.env("PATH", &path).env("TMPDIR", temporary.path()).env("NOTED", noted.path());
         let mut child = run.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         match nth / 4 {
@@ -209,8 +209,8 @@ fn a_comparison_that_is_killed_puts_its_setting_back() {
     }
     for signal in [Signal::KILL, Signal::INT] {
         let mut run = mmscale();
-        run.args(["run", "vmstat", "--arm", "stock", "--set", "watch=off"]);
-        run.args(["--ab", "kernel.domainname=one,two", "--seeds", "1000"]);
+        run.args(["live", "ab", "vmstat", "kernel.domainname=one,two", "--arm", "stock"]);
+        run.args(["--set", "watch=off", "--seeds", "1000"]);
         let mut child = run.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         let setting = || fs::read_to_string(PATH).unwrap().trim().to_owned();
         until("it is not set", || setting() != "before");
@@ -234,8 +234,8 @@ fn a_comparison_whose_guardian_is_killed_ends_and_restores_its_setting() {
     }
     for signalled in [false, true] {
         let mut run = mmscale();
-        run.args(["run", "vmstat", "--arm", "stock", "--set", "watch=off"]);
-        run.args(["--ab", "kernel.domainname=one,two", "--seeds", "1000"]);
+        run.args(["live", "ab", "vmstat", "kernel.domainname=one,two", "--arm", "stock"]);
+        run.args(["--set", "watch=off", "--seeds", "1000"]);
         let mut child = run.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let setting = || fs::read_to_string(PATH).unwrap().trim().to_owned();
         until("it is not set", || setting() != "before");
@@ -289,15 +289,15 @@ fn without_rights_rates_are_measured_and_the_rest_is_said_to_be_missing() {
     let (_folder, program) = for_everybody();
     let run =
         |processes, arguments: &[&str]| as_nobody(&program, processes).args(arguments).output();
-    let Some(doctor) = run(4096, &["doctor"]).ok().filter(|_| is_root()) else {
+    let Some(doctor) = run(4096, &["live", "doctor"]).ok().filter(|_| is_root()) else {
         skipped("without rights", "needs root and setpriv to run as another user");
         return;
     };
     assert!(doctor.status.success(), "{}", said(&doctor));
     assert!(said(&doctor).contains("missing  live kernel"), "{}", said(&doctor));
-    let live = run(4096, &["live", "--for", "100ms"]).unwrap();
+    let live = run(4096, &["live", "watch", "--for", "100ms"]).unwrap();
     assert_eq!(live.status.code(), Some(1));
-    assert!(said(&live).contains("mmscale doctor"), "{}", said(&live));
+    assert!(said(&live).contains("mmscale live doctor"), "{}", said(&live));
     let arguments = ["run", "churn", "--on", "linux", "--arm", "stock", "--quick", "--seeds", "1"];
     let ran = run(4096, &[&arguments[..], &["--details"]].concat()).unwrap();
     let text = said(&ran);
@@ -319,7 +319,8 @@ fn without_rights_rates_are_measured_and_the_rest_is_said_to_be_missing() {
 /// not checked here.
 #[test]
 fn calls_have_the_same_effects_on_this_kernel_and_on_the_simulator() {
-    let output = mmscale().args(["counts", "--for", "10s", "--format", "json"]).output().unwrap();
+    let output =
+        mmscale().args(["live", "counts", "--for", "10s", "--format", "json"]).output().unwrap();
     let text = said(&output);
     let cannot = ["tracefs cannot be read", "has no tracepoints", "must be online", "were lost"];
     if !is_root() || cannot.iter().any(|why| text.contains(why)) {
@@ -351,7 +352,7 @@ fn without_btf_nothing_is_watched_and_it_is_said_why() {
         Ok(output) if output.status.code() == Some(1) && !said(&output).starts_with("unshare") => {
             let text = said(&output);
             assert!(text.contains("does not describe its types"), "{text}");
-            assert!(text.contains("mmscale doctor"), "{text}");
+            assert!(text.contains("mmscale live doctor"), "{text}");
         }
         other => skipped("without BTF", &format!("no mount namespace here: {other:?}")),
     }
@@ -372,7 +373,7 @@ fn more_processes_than_there_may_be_are_refused() {
 fn a_comparison_names_the_program_whose_study_it_is() {
     let asked = |more: &[&str]| {
         let mut run = Command::new(fake::path());
-        run.args(["run", "other", "--ab", "factor=3,6", "--seeds", "2"]).args(more);
+        run.args(["live", "ab", "other", "factor=3,6", "--seeds", "2"]).args(more);
         run.output().unwrap()
     };
     let output = asked(&["--format", "json"]);

@@ -249,7 +249,7 @@ fn a_place_where_nothing_can_be_made_is_found_before_the_run() {
 #[test]
 fn a_closed_pipe_is_no_failure() {
     let folder = tempfile::tempdir().unwrap();
-    for arguments in ["run fake --quick --format json", "list", "doctor", ""] {
+    for arguments in ["run fake --quick --format json", "list", "live doctor", ""] {
         let line = format!("set -o pipefail; (sleep 0.2; $FAKE {arguments}) | true");
         let output = shell(&line, folder.path());
         assert!(output.status.success(), "{arguments}: {}", stderr(&output));

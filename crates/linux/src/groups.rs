@@ -1,5 +1,5 @@
 //! Memory groups of runs. A run makes one and removes it. If all of its processes are killed, a
-//! later run or `doctor` finds the group, kills the processes in it and removes it.
+//! later run or `live doctor` finds the group, kills the processes in it and removes it.
 
 use crate::proof::{Identity, lock_of_dead};
 use std::fs::{self, File};

@@ -1,6 +1,6 @@
 //! Settings of the kernel that are changed temporarily, and restored in all cases. The tool
 //! restores them and reads them back. If the tool is killed, a *guardian* process does, which holds
-//! the other end of a pipe. If both are killed, a later run or `mmscale doctor` does, from a file
+//! the other end of a pipe. If both are killed, a later run or `mmscale live doctor` does, from a file
 //! (`remembered`).
 
 use crate::end::{await_end, has_ended};
@@ -68,7 +68,7 @@ pub enum SysctlError {
     /// It does not have its old value.
     #[error(
         "cannot restore {key}: it is `{has}`, and the kernel refuses its old value `{before}`; set \
-         it by hand, or repeat `mmscale doctor` (the old value is in {})", file.display()
+         it by hand, or repeat `mmscale live doctor` (the old value is in {})", file.display()
     )]
     NotRestored {
         /// The setting.

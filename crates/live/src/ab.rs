@@ -99,11 +99,11 @@ pub struct Answer {
 }
 
 impl Question {
-    /// Parses `KEY=V1,V2`.
+    /// Parses `KEY=A,B`.
     pub fn parse(text: &str) -> Result<Self, CallError> {
         let wrong = || {
             CallError::Other(format!(
-                "cannot read `{text}`: --ab takes KEY=V1,V2 with a kernel setting such as \
+                "cannot read `{text}`: a question is KEY=A,B with a kernel setting such as \
                  vm.percpu_pagelist_high_fraction=0,100000, or a parameter such as watch=off,auto"
             ))
         };
@@ -139,13 +139,13 @@ pub fn prepare(
         }
         let mut plans = plan(registry, &request).map_err(|why| match why {
             CallError::Param(why @ ParamError::Unknown(_)) => CallError::Other(format!(
-                "{why}; --ab compares settings of the kernel too, by their names with a point, as \
+                "{why}; `live ab` compares settings of the kernel too, by their names with a point, as \
                  in vm.stat_interval=1,10"
             )),
             why => why,
         })?;
         let one = (plans.len() == 1).then(|| plans.remove(0)).ok_or_else(|| {
-            let what = "--ab compares runs of one study with one set of parameters: name one \
+            let what = "a question is about one study with one set of parameters: name one \
                         study, and select one of its workloads or layouts by --set";
             CallError::Other(what.to_owned())
         })?;

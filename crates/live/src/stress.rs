@@ -54,8 +54,8 @@ pub enum StressError {
     /// stress-ng is not installed.
     #[error(
         "stress-ng is not on the PATH: install it (Debian and Ubuntu: apt-get install stress-ng; \
-         Fedora: dnf install stress-ng), or leave --with out: the study's own workload does the \
-         same"
+         Fedora: dnf install stress-ng); the study's own workload does the same: mmscale run STUDY --on \
+         linux"
     )]
     Missing,
     /// The program is not stress-ng, or cannot be executed.
@@ -201,8 +201,8 @@ pub fn prepare(request: StressRequest) -> Result<Prepared, StressError> {
     let call = |text: String| Err(StressError::Call(text));
     let Some(workload) = WORKLOADS.iter().position(|known| known.study == request.study) else {
         return call(format!(
-            "stress-ng can replace the workloads of vmstat and churn, but not of `{}`: leave \
-             --with out",
+            "stress-ng can replace the workloads of vmstat and churn, but not of `{}`: use \
+             mmscale run {0} --on linux",
             request.study
         ));
     };
@@ -213,7 +213,7 @@ pub fn prepare(request: StressRequest) -> Result<Prepared, StressError> {
         (Scale::Report, None) => {
             return call(format!(
                 "the report of `{}` used stress-ng --{} with an unknown number of workers: leave \
-                 --scale out",
+                 --workers out",
                 known.study, known.stressor
             ));
         }

@@ -13,7 +13,7 @@
 //! | `perf`, `perf_csv` | `perf lock contention`, as a table and with `-x` |
 //! | `lock_stat` | `/proc/lock_stat` |
 //! | `klockstat` | klockstat of bcc, in Python and with libbpf |
-//! | `live` | documents of `mmscale live --format json` |
+//! | `live` | documents of `mmscale live watch --format json` |
 //! | `summary` | small tables of contentions and waits, as mails have them |
 //! | `stacks`, `tree` | call paths in mails: stacks, chains with arrows, trees of `perf report` |
 //! | `prose` | functions, locks, sizes and commands in the rest of the text |

@@ -1,4 +1,4 @@
-//! Documents of `mmscale live --format json`.
+//! Documents of `mmscale live watch --format json`.
 
 use mmscale_document::MeasuredWait;
 use serde::Deserialize;

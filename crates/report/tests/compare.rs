@@ -235,7 +235,7 @@ fn files_that_are_no_documents_are_told_with_advice() {
         (&line.replace("run/3", "run/2"), "version `mmscale/run/2`, and this program reads"),
         (&line.replace("run/3", "ab/2"), "is a `mmscale/ab/2`, not the document of a run"),
         ("{}", "is not a document of mmscale"),
-        ("=== Lock contention ===", "read it with `mmscale import "),
+        ("=== Lock contention ===", "read it with `mmscale explain "),
         (&line.replace("\"cpus\"", "\"cups\""), "is not a complete document: unknown field"),
     ] {
         let why = why(&file("x.json", text));

@@ -5,8 +5,8 @@
 //! order of virtual time. That order is sequentially consistent, so the memory orderings that
 //! callers pass have no further effect.
 
-use crate::context::with_any;
 use crate::engine::Engine;
+use crate::engine::context::with_any;
 use crate::irq::at_turn_if_any;
 use crate::lines::{LineState, Usage};
 use mmscale_arch::{Atomic, CpuId, OwnedCounter, OwnedValue};

@@ -1,8 +1,8 @@
 //! The configuration of a run.
 
 use crate::profile::{Noise, Profile};
-use crate::timeline::TimelineOf;
-use crate::trail::TrailOf;
+use crate::record::timeline::TimelineOf;
+use crate::record::trail::TrailOf;
 use mmscale_arch::LockClass;
 use std::fmt;
 use std::sync::Arc;

@@ -1,10 +1,10 @@
 //! One virtual CPU.
 
 use crate::heap::{NEVER, order_of};
+use crate::record::sections::SectionStats;
+use crate::record::stats::ROOT_PATH;
 use crate::rng::SplitMix64;
-use crate::sections::SectionStats;
 use crate::spin::{NO_WAITER, SimSpin};
-use crate::stats::ROOT_PATH;
 use crate::task::Yielder;
 use mmscale_arch::{Ipi, LockClass, Pfn};
 use std::collections::VecDeque;

@@ -4,9 +4,9 @@
 //! `cpu_down_prepare` runs; its tasks move to other CPUs, and it stops in its idle task, with no
 //! lock held (preemption was on) and every interrupt handled that was sent to it; `cpu_dead` runs.
 
-use crate::context::{callbacks, with};
 use crate::cpu::{Reason, WaitState};
 use crate::engine::Engine;
+use crate::engine::context::{callbacks, with};
 use crate::heap::NEVER;
 use crate::irq::at_turn;
 use crate::park::park;

@@ -1,13 +1,13 @@
 //! The idle loop of a CPU.
 
-use crate::context::{callbacks, suspend, with};
 use crate::cpu::WaitState;
 use crate::engine::Engine;
+use crate::engine::context::{callbacks, suspend, with};
+use crate::engine::turn::turn;
 use crate::heap::NEVER;
 use crate::irq::{charge, deliver};
 use crate::sched::{SwitchReason, schedule};
 use crate::task::Switch;
-use crate::turn::turn;
 
 /// The body of a CPU's idle task. Preemption is off in it; it calls the scheduler itself.
 pub(crate) fn idle_loop() {

@@ -12,15 +12,15 @@
 //! on at 330 with its next checkpoint at 500, so the interrupt waits for the atomic load, the next
 //! operation on shared state. How late interrupts are is part of the outcome.
 
-use crate::context::{callbacks, outside, suspend, with, with_any};
 use crate::cpu::{Reason, WaitState};
+use crate::engine::context::{callbacks, outside, suspend, with, with_any};
+use crate::engine::turn::turn;
 use crate::engine::{Engine, ReadyState};
 use crate::heap::{NEVER, order_of};
 use crate::prefetch::NO_ADDRESS;
+use crate::record::stats::INTERRUPT_PATH;
 use crate::sched;
-use crate::stats::INTERRUPT_PATH;
 use crate::task::Switch;
-use crate::turn::turn;
 use mmscale_arch::{CpuId, Ipi, IrqState, Op};
 
 /// How a charge ended.

@@ -8,33 +8,24 @@
 //!
 //! | module | what it does |
 //! |---|---|
-//! | `engine`, `heap`, `cpu`, `turn` | clocks, turns, the queue of events |
+//! | `engine`, `heap`, `cpu` | clocks, turns, costs, checks, the queue of events |
+//! | `record` | what a run leaves: statistics, waits and holders, sections, trails, timelines |
+//! | `machine` | all of it as the memory manager sees it |
 //! | `prefetch` | host memory that is fetched before a turn |
 //! | `irq` | charges, checkpoints, interrupts, timers |
 //! | `sched`, `task`, `park`, `idle` | run queues, park and unpark, idle |
-//! | `lock`, `spin`, `atomics`, `lines`, `memory`, `cost` | shared state and what it costs |
+//! | `lock`, `spin`, `sleeping`, `atomics`, `lines`, `memory` | shared state and what it costs |
 //! | `device`, `io` | the swap device |
-//! | `stats`, `noise`, `hotplug` | statistics, disturbance, CPUs that go offline |
-//! | `sections`, `watch` | how long CPUs can run no other task, and why |
-//! | `blame`, `blaming` | for every wait for a lock, what its holders did meanwhile |
-//! | `check`, `checker`, `ledger` | checkers: locks and contexts; frames and counters |
+//! | `noise`, `hotplug`, `sharing` | disturbance, CPUs that go offline, idle CPUs next to waiting tasks |
 //! | `tables`, `tlbs`, `paging` | words of page tables, and the CPUs' TLBs |
-//! | `trail` | the order of events, to find where two runs differ |
 //! | `stack`, `slab` | stacks of coroutines |
-//! | `context`, `run` | coroutines, and access to the engine from `Sim`'s functions |
+//! | `run` | a run from boot to its end |
 //!
 //! Architecture invariant: nothing here knows a study, an arm or a policy of the memory manager.
 //! Waits emerge from the locks that code takes.
 
-mod arch;
 mod atomics;
-mod blame;
-mod blaming;
-mod check;
-mod checker;
 mod config;
-mod context;
-mod cost;
 mod cpu;
 mod device;
 mod engine;
@@ -43,9 +34,9 @@ mod hotplug;
 mod idle;
 mod io;
 mod irq;
-mod ledger;
 mod lines;
 mod lock;
+mod machine;
 mod memory;
 mod noise;
 mod outcome;
@@ -53,39 +44,34 @@ mod paging;
 mod park;
 mod prefetch;
 pub mod profile;
-mod recording;
+mod record;
 mod rng;
 mod run;
 mod sample;
 mod sched;
-mod sections;
 mod sharing;
 mod slab;
-mod sleep_lock;
+mod sleeping;
 mod spin;
 mod stack;
-mod stats;
 mod tables;
 mod task;
-mod timeline;
 mod tlbs;
 mod topology;
-mod trail;
-mod turn;
-mod watch;
 
-pub use arch::Sim;
-pub use arch::table_host_bytes;
 pub use atomics::{SimAtomic, SimOwnedI8, SimOwnedI64, Word};
 pub use config::{Checks, Faults, HoldScale, Listener, Policy, SimConfig, Windows};
+pub use machine::{Sim, table_host_bytes};
 pub use noise::random_u64;
 pub use outcome::{Failure, Lateness, Location, Outcome, Rule, Violation};
 pub use profile::{Disturbance, Gaps, Lengths, Noise};
+pub use record::sections::{
+    CpuSections, LoopRow, SECTION_BUCKETS, SECTION_LIMITS_NS, Section, Waited,
+};
+pub use record::timeline::TimelineOf;
+pub use record::trail::{TRAIL_BLOCK, Trail, TrailEvent, TrailOf};
 pub use run::run;
 pub use sample::sample_profile;
-pub use sections::{CpuSections, LoopRow, SECTION_BUCKETS, SECTION_LIMITS_NS, Section, Waited};
 pub use spin::{SimOsq, SimSpin};
 pub use stack::{StackNeeds, stack_needs};
-pub use timeline::TimelineOf;
 pub use topology::scaled as scaled_topology;
-pub use trail::{TRAIL_BLOCK, Trail, TrailEvent, TrailOf};

@@ -32,13 +32,13 @@
 //! switch of tasks. In the simple version a later release finds it gone. So the release of a
 //! `SimOsq` waits for its turn in both versions.
 
-use crate::context::{suspend, with, with_any};
 use crate::cpu::{LockResult, WaitState, Waiter};
+use crate::engine::context::{suspend, with, with_any};
 use crate::engine::{Engine, ReadyState};
 use crate::heap::{NEVER, time_of};
 use crate::irq::{at_turn, at_turn_if_any, charge, deliver};
+use crate::record::stats::QueuePlace;
 use crate::spin::{NO_WAITER, SimOsq, SimSpin};
-use crate::stats::QueuePlace;
 use crate::task::{Switch, Yielder};
 use crate::topology::NO_CPU;
 use mmscale_arch::{LockClass, LockInstance, RawOsq, RawSpin};
@@ -253,6 +253,13 @@ impl Engine {
             }
             return self.wait_for_grant(lock, grant);
         }
+        self.take_free(lock, row);
+        LockAttempt::Mine
+    }
+    /// The running CPU takes a lock that is free at its time.
+    #[inline]
+    fn take_free(&mut self, lock: &SimSpin, row: u32) {
+        let at = self.cur;
         let transfer_ps = self.transfer(lock, at);
         let cost = self.costs.lock_ps + transfer_ps;
         let last = lock.last.get();
@@ -271,7 +278,6 @@ impl Engine {
         if self.blame.is_some() {
             self.blame_taken(lock.since.get());
         }
-        LockAttempt::Mine
     }
     fn leave_in_queue(&mut self) -> LockStep {
         let Switch { yielder, next } = self.leave_cpu();
@@ -463,24 +469,7 @@ impl Engine {
         }
         self.check_trylock(lock.class);
         let row = self.stats.row_of(self.cpus[at].path, lock.class, self.cpus[at].clock);
-        let transfer_ps = self.transfer(lock, at);
-        let cost = self.costs.lock_ps + transfer_ps;
-        let last = lock.last.get();
-        if last != NO_CPU && usize::from(last) != at {
-            self.stats.fetched(self.cpus[at].path, self.cpus[at].clock, transfer_ps);
-        }
-        let cpu = &mut self.cpus[at];
-        cpu.clock += cost;
-        lock.since.set(cpu.clock);
-        lock.row.set(row);
-        lock.owner.set(at as u16);
-        lock.before.set(NO_CPU);
-        lock.last.set(at as u16);
-        self.stats.row(row).acquisitions += 1;
-        self.hold(lock.class);
-        if self.blame.is_some() {
-            self.blame_taken(lock.since.get());
-        }
+        self.take_free(lock, row);
         true
     }
     fn spin_is_locked(&mut self, lock: &SimSpin) -> bool {

@@ -1,12 +1,12 @@
 //! Disturbance from outside and injected faults. They draw from generators of their own, so that
 //! turning them on changes nothing else.
 
-use crate::context::with;
 use crate::engine::Engine;
+use crate::engine::context::with;
 use crate::heap::NEVER;
 use crate::profile::{Disturbance, Gaps, Lengths};
+use crate::record::sections::Waited;
 use crate::rng::SplitMix64;
-use crate::sections::Waited;
 
 impl Disturbance {
     fn gap_ps(&self, rng: &mut SplitMix64) -> u64 {

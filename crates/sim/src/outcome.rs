@@ -1,7 +1,7 @@
 //! The outcome of a run.
 
-use crate::sections::CpuSections;
-use crate::trail::Trail;
+use crate::record::sections::CpuSections;
+use crate::record::trail::Trail;
 use mmscale_arch::{CpuId, Probe};
 use mmscale_document::{BlameRows, CallRow, LockRow, Timeline};
 

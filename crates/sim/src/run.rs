@@ -1,8 +1,8 @@
 //! Running a machine: coroutines, and the loop that resumes them.
 
 use crate::config::SimConfig;
-use crate::context::{callbacks, enter, with};
 use crate::engine::Engine;
+use crate::engine::context::{callbacks, enter, with};
 use crate::idle::idle_loop;
 use crate::outcome::{Failure, Lateness, Outcome};
 use crate::rng::Mix64;

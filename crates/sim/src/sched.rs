@@ -1,13 +1,13 @@
 //! The scheduler: each CPU runs its most urgent task; fair tasks alternate.
 
-use crate::context::{callbacks, suspend, with};
 use crate::cpu::{Reason, WaitState};
 use crate::engine::Engine;
+use crate::engine::context::{callbacks, suspend, with};
+use crate::engine::turn::turn;
 use crate::heap::order_of;
+use crate::record::stats::ROOT_PATH;
 use crate::sharing::Load;
-use crate::stats::ROOT_PATH;
 use crate::task::{FAIR_URGENCY, IDLE_URGENCY, STOP, Switch, TaskState, Yielder};
-use crate::turn::turn;
 
 /// How long a fair task keeps its CPU while another waits: Linux's default base slice on machines
 /// with eight CPUs or more (0.7 ms, times 1 + log2 of at most 8 CPUs).

@@ -176,7 +176,7 @@ class Results(_Tables):
         return Results(filter(has, self))
 
     def save(self, folder: Any) -> None:
-        """Writes all documents to a folder, for ``mmscale compare``, ``report`` and ``letter``."""
+        """Writes all documents to a folder, for ``mmscale compare`` and ``report``."""
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         for at, result in enumerate(self):

@@ -49,7 +49,7 @@ def letter(saved: Saved, *, arm: str | None = None) -> str:
     """Returns the block for a cover letter about saved runs."""
     with _path(saved) as path:
         words = [f"--arm={arm}"] if arm is not None else []
-        return call(["letter", *words, "--", path]).check()
+        return call(["report", "--letter", *words, "--", path]).check()
 
 
 def explain(report: str | os.PathLike[str], *, cpus: int | None = None, run: bool = False) -> str:

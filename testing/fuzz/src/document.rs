@@ -26,7 +26,7 @@ const WRITERS: &[&[&str]] = &[
     &["robust", "reap", "--cpus", "2", "--arm", "stock,claims", REAP[0], REAP[1], "--seeds", "2"],
 ];
 
-/// A measurement, as `import` reads it.
+/// A measurement, as `explain --save` reads it.
 const MEASURED: &str = "\
  contended   total wait     max wait     avg wait         type   caller\n\n\
       1638      7.80 ms     37.40 us      4.76 us     spinlock   folio_lruvec_lock_irqsave+0x5f\n\
@@ -54,7 +54,7 @@ pub(crate) fn prepare(seeds: &Path) {
     std::fs::write(&report, MEASURED).expect("the folder can be written");
     let (report, place) = (report.to_string_lossy(), seeds.join("measured.json"));
     let place = place.to_string_lossy();
-    call(&["import", &report, "--cpus", "4", "--seconds", "2", "--replace", "-o", &place]);
+    call(&["explain", &report, "--cpus", "4", "--seconds", "2", "--replace", "--save", &place]);
 }
 
 /// Replaces what is not the same in each run and on each computer.
@@ -118,7 +118,7 @@ impl Target for Documents {
         match random.below(6) {
             0 | 1 => calls.call(&["compare", sides[0], sides[1], "--format", format]).outcome(),
             2 => calls.call(&["compare", &file, &file, "--fail-on-regression", "*=5%"]).outcome(),
-            3 => calls.call(&["letter", &file, &other]).outcome(),
+            3 => calls.call(&["report", "--letter", &file, &other]).outcome(),
             _ => {
                 let page = calls.no_file("page.html");
                 let shown = calls.call(&["report", sides[0], sides[1], "-o", &page]).outcome();

@@ -46,14 +46,14 @@ impl Target for Reports {
     }
     fn check(&self, calls: &Calls, input: &Input, random: &mut Random) -> Outcome {
         let file = calls.file("case.txt", &input.bytes);
-        let import = ["import", &file, "--cpus", "4", "--seconds", "2"];
+        let explain = ["explain", &file, "--cpus", "4", "--seconds", "2"];
         match random.below(6) {
             0..=2 => calls.call(&["explain", &file]).outcome(),
             3 => calls.call(&["explain", &file, "--cpus", "8", "--table", "1"]).outcome(),
-            4 => calls.call(&import).outcome(),
+            4 => calls.call(&explain).outcome(),
             _ => {
                 let place = calls.no_file("measured.json");
-                let words = [&import[..], &["--table", "1", "-o", &place]].concat();
+                let words = [&explain[..], &["--table", "1", "--save", &place]].concat();
                 calls.call(&words).outcome().and(|| {
                     if !std::path::Path::new(&place).exists() {
                         return Outcome::Refused("there is nothing to compare".to_owned());

@@ -19,7 +19,9 @@ pub struct Kept {
 
 /// The kept results cannot be read.
 #[derive(Debug, Error)]
-#[error("gallery/kept.json: {0}; write it again with `mmscale fidelity -o gallery/kept.json`")]
+#[error(
+    "gallery/kept.json: {0}; write it again with `mmscale profile fidelity -o gallery/kept.json`"
+)]
 pub struct KeptError(#[from] serde_json::Error);
 
 /// Returns the results that are kept with the sources, one for each call that made some of them.

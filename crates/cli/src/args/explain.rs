@@ -1,28 +1,22 @@
-//! The options of `import` and `explain`, which read a report of another tool.
+//! The options of `explain`, which reads a report of another tool.
 
 use std::path::PathBuf;
 
 use mmscale_harness::Unit;
-
-/// Examples of `import`.
-const IMPORT_EXAMPLES: &str = "\
-Examples:
-  mmscale import contention.txt --cpus 72 --seconds 10 -o production.json
-  mmscale import lock_stat.txt --cpus 72 -o production.json
-  mmscale import live.json -o production.json";
 
 /// Examples of `explain`.
 const EXPLAIN_EXAMPLES: &str = "\
 Examples:
   mmscale explain contention.txt --cpus 72 --seconds 10
   mmscale explain mail.txt --run
+  mmscale explain lock_stat.txt --cpus 72 --seconds 10 --save production.json
   mmscale explain -";
 
 /// A report of another tool, and what it may not have.
 #[derive(Debug, clap::Args)]
-pub(crate) struct ReportArgs {
+pub(crate) struct SourceArgs {
     /// The report: output of `perf lock contention`, /proc/lock_stat, klockstat of bcc, or `mmscale
-    /// live --format json`; `-` is stdin
+    /// live watch --format json`; `-` is stdin
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
     /// CPUs of the computer, if the report does not have them
@@ -37,24 +31,17 @@ pub(crate) struct ReportArgs {
 }
 
 #[derive(Debug, clap::Args)]
-#[command(after_help = IMPORT_EXAMPLES)]
-pub(crate) struct ImportArgs {
-    #[command(flatten)]
-    pub(crate) report: ReportArgs,
-    /// The file to write, such as production.json, or a folder for it; stdout if not given
-    #[arg(short = 'o', long = "output", value_name = "FILE")]
-    pub(crate) output: Option<PathBuf>,
-    /// Replace FILE if it exists; otherwise that is an error
-    #[arg(long, requires = "output")]
-    pub(crate) replace: bool,
-}
-
-#[derive(Debug, clap::Args)]
 #[command(after_help = EXPLAIN_EXAMPLES)]
 pub(crate) struct ExplainArgs {
     #[command(flatten)]
-    pub(crate) report: ReportArgs,
+    pub(crate) source: SourceArgs,
     /// Run the study that the report resembles, and show its waits next to the measured ones
     #[arg(long)]
     pub(crate) run: bool,
+    /// Write the waits of a table to FILE, or to a folder, for `mmscale compare`; explain nothing
+    #[arg(long, value_name = "FILE", conflicts_with = "run")]
+    pub(crate) save: Option<PathBuf>,
+    /// Replace FILE if it exists; otherwise that is an error
+    #[arg(long, requires = "save")]
+    pub(crate) replace: bool,
 }

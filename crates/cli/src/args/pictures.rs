@@ -1,27 +1,44 @@
-//! The options of the commands that draw: `report` and `trace`.
+//! The options of the commands that show saved runs and single ones: `report` and `trace`.
 
 use std::path::PathBuf;
 
-use super::{OUTPUT, OneArm, SIZE, whole};
+use super::groups::FirstSeed;
+use super::{OUTPUT, OneArm, SIZE};
 
 /// Examples of `report`.
-const PAGE_EXAMPLES: &str = "\
+const REPORT_EXAMPLES: &str = "\
 Examples:
-  mmscale run churn --set madvise=none --cpus 1,8,32 --blame -o results
-  mmscale report results -o report.html";
+  mmscale run churn --set madvise=none --cpus 1,8,32 --arm stock,lazy -o results
+  mmscale report results -o report.html
+  mmscale report --letter results
+  mmscale report --letter results/churn-x86-512-cpus32.json results --arm lazy";
 
 #[derive(Debug, clap::Args)]
-#[command(after_help = PAGE_EXAMPLES)]
-pub(crate) struct PageArgs {
+#[command(after_help = REPORT_EXAMPLES)]
+pub(crate) struct ReportArgs {
     /// Documents that `mmscale run -o` or `mmscale robust -o` wrote, and folders of them
     #[arg(value_name = "FILE|DIR", required = true)]
     pub(crate) paths: Vec<PathBuf>,
-    /// The file to write, or a folder for report.html
-    #[arg(short = 'o', long = "output", value_name = "FILE", default_value = "report.html")]
+    /// The file of the page, or a folder for report.html
+    #[arg(
+        short = 'o',
+        long = "output",
+        value_name = "FILE",
+        default_value = "report.html",
+        conflicts_with = "letter"
+    )]
     pub(crate) output: PathBuf,
     /// Replace FILE if it exists; otherwise that is an error
-    #[arg(long)]
+    #[arg(long, conflicts_with = "letter")]
     pub(crate) replace: bool,
+    /// Print the block for the cover letter of a change, about the first document, or about the run
+    /// of the first folder with the most CPUs. Documents of the other files and folders show other
+    /// machines, other workloads, and robustness
+    #[arg(long)]
+    pub(crate) letter: bool,
+    /// The arms that the letter is about; all if not given
+    #[arg(long = "arm", value_name = "A,B", value_delimiter = ',', requires = "letter")]
+    pub(crate) arms: Vec<String>,
 }
 
 /// Examples of `trace`.
@@ -41,15 +58,8 @@ pub(crate) struct TraceArgs {
     pub(crate) around: String,
     #[command(flatten)]
     pub(crate) of_arm: OneArm,
-    /// The seed
-    #[arg(
-        help_heading = SIZE,
-        long,
-        value_name = "SEED",
-        default_value_t = 1,
-        value_parser = whole
-    )]
-    pub(crate) seed: u64,
+    #[command(flatten)]
+    pub(crate) first: FirstSeed,
     /// A shorter run
     #[arg(help_heading = SIZE, long)]
     pub(crate) quick: bool,

@@ -365,7 +365,7 @@ fn sizes(case: &Case<'_>, registry: Registry, recipe: &Recipe) -> Vec<String> {
         && ["vmstat", "churn"].contains(&recipe.study)
     {
         lines.push(format!(
-            "the text runs `{command}`; on this computer's kernel: mmscale run {} --with stress-ng",
+            "the text runs `{command}`; on this computer's kernel: mmscale live stress {}",
             recipe.study
         ));
     }

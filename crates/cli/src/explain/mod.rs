@@ -3,6 +3,7 @@
 
 mod answer;
 mod simulate;
+mod source;
 mod start;
 
 use mmscale_document::Problem;
@@ -12,7 +13,6 @@ use mmscale_report::wrap;
 
 use crate::args::ExplainArgs;
 use crate::failure::Failure;
-use crate::import;
 use crate::output;
 
 /// A report with the choices of the call.
@@ -43,7 +43,10 @@ pub(crate) fn explain(
     origin: Origin,
     args: &ExplainArgs,
 ) -> Result<(), Failure> {
-    let report = import::open(&args.report)?;
+    if let Some(path) = &args.save {
+        return source::save(origin, args, path);
+    }
+    let report = source::open(&args.source)?;
     let case = case(&report, args)?;
     let found = resemble(&report, &case.tables);
     let mut recipe = found.best().map(|best| recipe(best.problem, &report));
@@ -82,7 +85,7 @@ fn joined(lines: &[String]) -> String {
 }
 
 fn case<'a>(report: &'a Report, args: &ExplainArgs) -> Result<Case<'a>, Failure> {
-    let tables: Vec<&Table> = match args.report.table {
+    let tables: Vec<&Table> = match args.source.table {
         None => report.tables.iter().collect(),
         Some(n) => vec![report.tables.get(n as usize - 1).ok_or_else(|| {
             let (all, plural) =
@@ -93,11 +96,11 @@ fn case<'a>(report: &'a Report, args: &ExplainArgs) -> Result<Case<'a>, Failure>
     let mut sizes = report.prose.cpus.keys();
     let only = sizes.next().copied().filter(|_| sizes.next().is_none());
     let of_table = tables.iter().find_map(|table| table.cpus);
-    let given_ns = args.report.seconds.map(|s| (s * 1e9).round() as u64);
+    let given_ns = args.source.seconds.map(|s| (s * 1e9).round() as u64);
     let window_ns = tables.iter().find_map(|table| table.window_ns);
     Ok(Case {
         report,
-        cpus: args.report.cpus.or(of_table).or(only),
+        cpus: args.source.cpus.or(of_table).or(only),
         window_ns: given_ns.or(window_ns).or(report.prose.window_ns),
         tables,
     })

@@ -1,23 +1,21 @@
 //! The run of the study that a report resembles, with its waits next to the measured ones.
 
 use anyhow::Context;
-use mmscale_document::{ArmRecord, Document, MEASURED_SCHEMA, Measurement, Target};
-use mmscale_harness::{
-    Checks, Costs, Length, Origin, Plan, Registry, Request, Shape, execute, fits_host, plan,
-};
+use mmscale_document::{ArmRecord, Document, MEASURED_SCHEMA, Measurement};
+use mmscale_harness::{Length, Origin, Plan, Registry, Request, Shape, execute, fits_host, plan};
 use mmscale_measured::Table;
 use mmscale_report::compare::{Waits, waits_text};
 use mmscale_report::{Notes, brief, robust_brief, wrap};
 
 use super::answer::{options, time};
-use super::{Case, Recipe};
+use super::{Case, Recipe, source};
 use crate::args::ExplainArgs;
 use crate::failure::Failure;
 use crate::interrupt::{self, Grace};
 use crate::output;
 use crate::progress;
+use crate::request::{settings, simulated};
 use crate::robust::cache;
-use crate::settings::settings;
 
 /// Seeds of a run: a first look, as with `--quick`.
 const SEEDS: u64 = 2;
@@ -80,22 +78,12 @@ pub(super) fn fit(
 fn request(case: &Case<'_>, recipe: &Recipe, origin: Origin) -> Result<Request, Failure> {
     let cpus = case.cpus.map(|cpus| cpus.to_string());
     Ok(Request {
-        studies: vec![recipe.study.to_owned()],
-        on: Some(Target::Sim),
         arms: recipe.arms.iter().map(|&arm| arm.to_owned()).collect(),
-        policies: vec![],
-        linux: None,
-        profile: None,
         settings: settings(&recipe.settings, cpus.as_deref(), None)?,
         seeds: Some(SEEDS),
-        first_seed: 1,
         length: Length::Quick,
-        checks: Checks::Off,
-        blame: false,
-        costs: Costs::default(),
-        hold_scale: None,
         shape: recipe.shape,
-        origin,
+        ..simulated(vec![recipe.study.to_owned()], origin)
     })
 }
 
@@ -127,7 +115,7 @@ fn notes(plan: &Plan) -> Notes<'static> {
 /// Returns the waits of the first table with locks, as a document.
 fn measurement(case: &Case<'_>, args: &ExplainArgs, origin: &Origin) -> Option<Measurement> {
     let table = case.tables.iter().find(|table| table.tool != "summary")?;
-    let mut measured = crate::import::measurement(case.report, table, &args.report, origin.clone());
+    let mut measured = source::measurement(case.report, table, &args.source, origin.clone());
     measured.schema = MEASURED_SCHEMA.to_owned();
     measured.cpus = case.cpus;
     measured.window_ns = case.window_ns;

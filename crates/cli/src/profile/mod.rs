@@ -1,20 +1,29 @@
-//! `mmscale profile`: profiles of other computers.
+//! `mmscale profile`: profiles of computers, and predictions that are compared with measurements.
 
+mod calibrate;
 mod check;
+mod fidelity;
 mod new;
 
-use mmscale_calibrate::{Profiles, WrongProfile, review};
-use mmscale_harness::CallError;
+use mmscale_calibrate::{WrongProfile, review};
+use mmscale_harness::{CallError, Origin, Registry};
 
 use crate::args::{Format, ProfileCommand};
 use crate::failure::Failure;
 use crate::output;
 
-/// Creates, checks or shows a profile.
-pub(crate) fn profile(profiles: Profiles, command: &ProfileCommand) -> Result<(), Failure> {
+/// Executes a command.
+pub(crate) fn profile(
+    registry: Registry,
+    origin: Origin,
+    command: &ProfileCommand,
+) -> Result<(), Failure> {
+    let profiles = registry.profiles();
     match command {
         ProfileCommand::New(args) => new::new(profiles, args),
         ProfileCommand::Check(args) => check::check(profiles, args),
+        ProfileCommand::Calibrate(args) => calibrate::calibrate(args),
+        ProfileCommand::Fidelity(args) => fidelity::fidelity(registry, origin, args),
         ProfileCommand::Show(args) => {
             let merged = profiles.open(&args.profile).map_err(wrong)?;
             output::print(&match args.format {

@@ -17,9 +17,9 @@ const LIMIT: Limit = Limit::new("a description of a machine", 256 << 20);
 
 /// Derives a profile from the known properties of a machine, and writes it to a file or to stdout.
 pub(super) fn new(profiles: Profiles, args: &NewArgs) -> Result<(), Failure> {
-    let place = args.output.as_deref();
+    let place = args.file.output.as_deref();
     let place = place
-        .map(|path| Destination::open(path, output::existing(args.replace), PROFILE))
+        .map(|path| Destination::open(path, output::existing(args.file.replace), PROFILE))
         .transpose()?;
     let known = Known {
         profiles,
@@ -42,7 +42,7 @@ pub(super) fn new(profiles: Profiles, args: &NewArgs) -> Result<(), Failure> {
 /// Returns the base as the file names it. A relative path is relative to the folder of the file, so
 /// a path from the current folder is made absolute if the file is written elsewhere.
 fn base(args: &NewArgs) -> Result<String, Failure> {
-    let elsewhere = args.output.as_deref().is_some_and(|path| {
+    let elsewhere = args.file.output.as_deref().is_some_and(|path| {
         is_folder(path) || path.parent().is_some_and(|folder| !folder.as_os_str().is_empty())
     });
     let path = args.base.contains('/') || args.base.ends_with(".toml");

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::anyhow;
-use mmscale_document::Target;
 use mmscale_files::{Limit, Pipe};
 use mmscale_harness::{
     CallError, Checks, Costs, Length, Origin, PolicyArm, Request, Settings, Shape, linux_version,
@@ -14,6 +13,7 @@ use serde_json::Value;
 
 use crate::args::ShapeArg;
 use crate::failure::Failure;
+use crate::request::simulated;
 
 /// Some thousand times the size of a usual one.
 const LIMIT: Limit = Limit::new("a sweep", 1 << 20);
@@ -110,8 +110,6 @@ impl Spec {
         let policies = self.policies()?;
         let policies = policies.iter().map(|text| PolicyArm::parse(text));
         Ok(Request {
-            studies: vec![study.to_owned()],
-            on: Some(Target::Sim),
             arms: words("arm", self.arm.as_ref())?,
             policies: policies.collect::<Result<_, _>>().map_err(CallError::from)?,
             linux: self.linux.as_deref().map(linux_version).transpose().map_err(CallError::from)?,
@@ -121,11 +119,9 @@ impl Spec {
             first_seed: self.seed.unwrap_or(1),
             length: if self.quick { Length::Quick } else { Length::Full },
             checks: if self.check { Checks::On } else { Checks::Off },
-            blame: false,
             costs: self.costs()?,
-            hold_scale: None,
             shape: self.shape()?,
-            origin,
+            ..simulated(vec![study.to_owned()], origin)
         })
     }
 

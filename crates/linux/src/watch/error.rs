@@ -15,7 +15,7 @@ pub enum WatchError {
     /// too much.
     #[error(
         "this kernel's verifier refuses the BPF program {program} of mmscale: report it with the \
-         output of `mmscale doctor --format json`; --set watch=off measures without"
+         output of `mmscale live doctor --format json`; --set watch=off measures without"
     )]
     Rejected {
         /// The program.

@@ -1,7 +1,7 @@
 //! Measurements in the live kernel during a run: waits for locks by class and call path, batches of
 //! the LRU lists, calls between CPUs, phases of exits, delays of task switches.
 //!
-//! Everything is added up in the kernel, so that the measurement disturbs little. `--ab` with the
+//! Everything is added up in the kernel, so that the measurement disturbs little. `live ab` with the
 //! parameter `watch` measures how much.
 
 mod class;

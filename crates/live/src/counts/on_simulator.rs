@@ -394,7 +394,7 @@ mod tests {
     }
 
     /// Flushes, pages, interrupts, acquisitions of mmap_lock and faults of a call on Linux 6.18,
-    /// on a computer with 2 CPUs (`mmscale counts`).
+    /// on a computer with 2 CPUs (`mmscale live counts`).
     const ON_LINUX: [[u32; 5]; KINDS.len()] = [
         [1, 1, 1, 1, 0],
         [1, 33, 1, 1, 0],

@@ -1,4 +1,4 @@
-//! Documents of `mmscale live`.
+//! Documents of `mmscale live watch`.
 
 use mmscale_measured::read;
 

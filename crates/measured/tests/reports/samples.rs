@@ -118,7 +118,7 @@ Tracing lock events... Hit Ctrl-C to end.
                        pipe_write+0x35        481   4134      20006    1990080
 ";
 
-/// `mmscale live --format json`, shortened.
+/// `mmscale live watch --format json`, shortened.
 pub(crate) const LIVE: &str = "{\"schema\":\"mmscale/live/1\",\"seconds\":2.5,\"cpus\":2,\
 \"classes\":[],\"waits\":[{\"class\":\"lruvec\",\"path\":[\"lru_add_drain\",\
 \"folio_batch_move_lru\"],\"contentions\":31,\"wait_total_ns\":120000,\"wait_max_ns\":9000}],\

@@ -42,7 +42,7 @@ pub struct Measured {
 pub struct Side {
     /// Documents of runs.
     pub runs: Vec<Saved>,
-    /// Measured waits, as `mmscale import` writes them.
+    /// Measured waits, as `mmscale explain --save` writes them.
     pub measured: Vec<Measured>,
     /// Robustness analyses, which a letter uses.
     pub analyses: Vec<Robustness>,
@@ -80,8 +80,8 @@ pub enum ReadError {
     /// The file is not JSON at all.
     #[error(
         "`{path}` is not a document of mmscale; if it is the report of another tool, read it with \
-         `mmscale import {path} -o report.json`, and if not, `mmscale run STUDY -o DIR` writes a \
-         document"
+         `mmscale explain {path} --save report.json`, and if not, `mmscale run STUDY -o DIR` \
+         writes a document"
     )]
     Foreign {
         /// The path of the file.

@@ -1,0 +1,132 @@
+//! Tests whether the live kernel can be observed and how idle this computer is, by trying both.
+
+use std::time::{Duration, Instant};
+
+use mmscale_live::observe::ObserveError;
+use mmscale_live::{Leftovers, clear_leftovers};
+
+use super::system::System;
+use super::{Finding, State};
+
+/// Duration of the search for gaps.
+const LOOK: Duration = Duration::from_millis(200);
+/// Minimum length of a gap in which this program did not run, in ns.
+const GAP_NS: u128 = 50_000;
+
+/// Examines the kernel. `watchable` is the result of an attempt to load the BPF programs.
+pub(super) fn examine(
+    system: &System,
+    watchable: &Result<Vec<String>, ObserveError>,
+) -> Vec<Finding> {
+    let mut findings = vec![watching(watchable), leftovers(clear_leftovers()), gaps()];
+    findings.extend(neighbours(system));
+    findings
+}
+
+fn watching(watchable: &Result<Vec<String>, ObserveError>) -> Finding {
+    const WHAT: &str = "live kernel";
+    match watchable {
+        Ok(missing) if missing.is_empty() => {
+            let seen =
+                "lock waits and holders, LRU batches, calls between CPUs and exits can be observed";
+            Finding::good(WHAT, seen.to_owned())
+        }
+        Ok(missing) => Finding {
+            what: WHAT,
+            state: State::Limited,
+            seen: format!(
+                "observation works, but these functions are hidden: {}",
+                missing.join(", ")
+            ),
+            means: "waits below these functions are attributed to their callers, or to `other`",
+            remedy: "use a kernel that lists them in /proc/kallsyms, or read the call paths",
+        },
+        Err(why) => Finding {
+            what: WHAT,
+            state: State::Missing,
+            seen: why.to_string(),
+            means: "--on linux measures rates and CPU time only, and `mmscale live watch` does not work",
+            remedy: match why.verifier_log() {
+                Some(_) => {
+                    "report it with the output of `mmscale live doctor --format json`, which has the \
+                     verifier's log"
+                }
+                None => {
+                    "run as root, or give the binary cap_bpf,cap_perfmon with setcap; in a \
+                     container the host must grant both"
+                }
+            },
+        },
+    }
+}
+
+/// Reports remains of killed runs. Those that could be removed are already gone.
+fn leftovers(found: Leftovers) -> Finding {
+    const WHAT: &str = "leftovers";
+    let Leftovers { done, failed } = found;
+    if failed.is_empty() {
+        let nothing = "killed runs have left no setting, group or folder behind".to_owned();
+        return Finding::good(WHAT, if done.is_empty() { nothing } else { done.join("; ") });
+    }
+    Finding {
+        what: WHAT,
+        state: State::Limited,
+        seen: [failed, done].concat().join("; "),
+        means: "a killed run has changed this computer: a setting was not restored, or its \
+                processes or files still exist",
+        remedy: "restore the setting or remove the listed items by hand, then repeat `mmscale \
+                 doctor`",
+    }
+}
+
+/// Reads the clock as often as possible and reports gaps.
+fn gaps() -> Finding {
+    let (begun, mut last) = (Instant::now(), Instant::now());
+    let (mut count, mut longest) = (0_u32, 0_u128);
+    while begun.elapsed() < LOOK {
+        let now = Instant::now();
+        let gap = now.duration_since(last).as_nanos();
+        if gap > GAP_NS {
+            count += 1;
+            longest = longest.max(gap);
+        }
+        last = now;
+    }
+    let seen = format!(
+        "{count} gaps of more than 50 us in {} ms, the longest {} us",
+        LOOK.as_millis(),
+        longest / 1000
+    );
+    if longest < 1_000_000 {
+        return Finding::good("quiet", seen);
+    }
+    Finding {
+        what: "quiet",
+        state: State::Limited,
+        seen,
+        means: "other programs or the hypervisor take the CPU for milliseconds: the longest waits \
+                on real machines are partly caused by them",
+        remedy: "stop other programs, use medians, and compare pairs with `mmscale live ab`",
+    }
+}
+
+/// Reports runnable tasks and time stolen by the hypervisor.
+fn neighbours(system: &System) -> Option<Finding> {
+    let load: f64 = system.read("/proc/loadavg")?.split(' ').next()?.parse().ok()?;
+    let stat = system.read("/proc/stat")?;
+    let cpu: Vec<u64> =
+        stat.lines().next()?.split_whitespace().skip(1).filter_map(|n| n.parse().ok()).collect();
+    let stolen = *cpu.get(7)? as f64 / cpu.iter().sum::<u64>().max(1) as f64;
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from) as f64;
+    let seen = format!("load {load}, {:.2} % of time stolen since boot", stolen * 100.0);
+    if load < cpus / 4.0 && stolen < 0.01 {
+        return Some(Finding::good("neighbours", seen));
+    }
+    Some(Finding {
+        what: "neighbours",
+        state: State::Limited,
+        seen,
+        means: "runs on real machines share their CPUs with other programs",
+        remedy: "stop other programs, or compare with `mmscale live ab`, so that both sides are affected alike",
+    })
+}
