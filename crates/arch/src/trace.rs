@@ -79,3 +79,11 @@ pub trait Probe: Any + Send {
     /// Converts the probe to `Any` at the end of a run, for a downcast to its own type.
     fn into_any(self: Box<Self>) -> Box<dyn Any>;
 }
+
+/// The probe that ignores all events.
+impl Probe for () {
+    fn event(&mut self, _: u64, _: &Trace) {}
+    fn into_any(self: Box<Self>) -> Box<dyn Any> {
+        self
+    }
+}

@@ -99,15 +99,6 @@ fn the_cache_of_a_cpu_that_leaves_is_freed() {
     }
 }
 
-struct Deaf;
-
-impl Probe for Deaf {
-    fn event(&mut self, _: u64, _: &Trace) {}
-    fn into_any(self: Box<Self>) -> Box<dyn std::any::Any> {
-        self
-    }
-}
-
 /// Threads, processes and forks on all CPUs, of which some cannot be made.
 fn starved(system: &Kernel<Sim>) {
     let (mut made, mut refused) = (0, 0);
@@ -134,7 +125,7 @@ fn starved(system: &Kernel<Sim>) {
 
 #[test]
 fn a_task_for_which_memory_fails_is_refused_and_nothing_is_lost() {
-    let deaf = |_: CpuId| -> Box<dyn Probe> { Box::new(Deaf) };
+    let deaf = |_: CpuId| -> Box<dyn Probe> { Box::new(()) };
     for seed in 1..4 {
         let mut machine = SimConfig { seed, ..SimConfig::new(sample_profile(4), 4) };
         machine.limit_ns = 60_000 * MS;

@@ -60,16 +60,6 @@ impl Callbacks for Load {
     fn cpu_online(&self, _: CpuId) {}
 }
 
-/// A probe without listeners.
-struct Deaf;
-
-impl Probe for Deaf {
-    fn event(&mut self, _: u64, _: &Trace) {}
-    fn into_any(self: Box<Self>) -> Box<dyn Any> {
-        self
-    }
-}
-
 /// Runs `total` iterations, spread over all CPUs.
 ///
 /// # Panics
@@ -91,7 +81,7 @@ pub(crate) fn simulate(cpus: usize, total: u64, locks: Locks) -> Outcome {
             iterations: total / cpus as u64,
         })
     };
-    let outcome = run(config, |_| Box::new(Deaf), boot);
+    let outcome = run(config, |_| Box::new(()), boot);
     assert_eq!(outcome.failure, None);
     outcome
 }

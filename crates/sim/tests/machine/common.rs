@@ -90,16 +90,6 @@ impl Callbacks for Script {
     }
 }
 
-/// A probe that records nothing.
-pub(crate) struct Deaf;
-
-impl Probe for Deaf {
-    fn event(&mut self, _: u64, _: &Trace) {}
-    fn into_any(self: Box<Self>) -> Box<dyn Any> {
-        self
-    }
-}
-
 /// A small machine.
 pub(crate) fn config(cpus: usize) -> SimConfig {
     SimConfig { limit_ns: 100_000_000, ..SimConfig::new(sample_profile(cpus), cpus) }
@@ -109,7 +99,7 @@ pub(crate) fn config(cpus: usize) -> SimConfig {
 pub(crate) fn run_script(config: SimConfig, boot: impl FnOnce(&Rc<Script>)) -> Outcome {
     run(
         config,
-        |_| Box::new(Deaf),
+        |_| Box::new(()),
         || {
             let script = Rc::new(Script::default());
             boot(&script);

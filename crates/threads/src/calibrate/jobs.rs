@@ -80,15 +80,6 @@ impl Callbacks for Jobs {
     fn cpu_online(&self, _: CpuId) {}
 }
 
-struct Deaf;
-
-impl Probe for Deaf {
-    fn event(&mut self, _: u64, _: &Trace) {}
-    fn into_any(self: Box<Self>) -> Box<dyn std::any::Any> {
-        self
-    }
-}
-
 /// Runs the jobs that `start` starts, on `cpus` CPUs; returns the words that they share.
 pub(super) fn go(
     cpus: usize,
@@ -109,7 +100,7 @@ pub(super) fn go(
     let shared = Arc::clone(&signal);
     let outcome = run(
         &config,
-        |_| Box::new(Deaf),
+        |_| Box::new(()),
         move || {
             let jobs = Arc::new(Jobs { jobs: Mutex::new(Vec::new()), ipi, signal: shared });
             start(&jobs);

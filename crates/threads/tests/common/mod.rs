@@ -82,16 +82,7 @@ impl Callbacks for Kernel {
 
 /// Makes a probe that records nothing.
 pub(crate) fn deaf() -> Box<dyn Probe> {
-    Box::new(Deaf)
-}
-
-struct Deaf;
-
-impl Probe for Deaf {
-    fn event(&mut self, _: u64, _: &Trace) {}
-    fn into_any(self: Box<Self>) -> Box<dyn Any> {
-        self
-    }
+    Box::new(())
 }
 
 /// `cpus` CPUs with a little memory, and a limit of a minute as the guard against hangs.
@@ -110,7 +101,7 @@ pub(crate) fn config(cpus: usize) -> ThreadsConfig {
 pub(crate) fn run(config: &ThreadsConfig, boot: impl FnOnce(&Arc<Kernel>) + Send) -> Outcome {
     mmscale_threads::run(
         config,
-        |_| Box::new(Deaf),
+        |_| Box::new(()),
         || {
             let kernel = Arc::new(Kernel::default());
             boot(&kernel);

@@ -27,17 +27,8 @@ pub(crate) const PAUSE_NS: u64 = 1_000_000;
 pub(crate) const CACHES: [PcpPolicy; PcpPolicy::ALL.len()] = PcpPolicy::ALL;
 pub(crate) const LRU: [LruPolicy; LruPolicy::ALL.len()] = LruPolicy::ALL;
 
-struct Deaf;
-
-impl Probe for Deaf {
-    fn event(&mut self, _: u64, _: &Trace) {}
-    fn into_any(self: Box<Self>) -> Box<dyn std::any::Any> {
-        self
-    }
-}
-
 fn deaf(_: CpuId) -> Box<dyn Probe> {
-    Box::new(Deaf)
+    Box::new(())
 }
 
 /// One node of [`FRAMES`] frames, without swap.

@@ -14,16 +14,6 @@ use std::sync::Arc;
 /// The frame allocator; each thread of a program is a task on a CPU of its own.
 pub struct OursOnMachine(FrameAllocator<Threads>);
 
-/// A probe without a listener; tracepoints are emitted all the same.
-struct Deaf;
-
-impl Probe for Deaf {
-    fn event(&mut self, _: u64, _: &Trace) {}
-    fn into_any(self: Box<Self>) -> Box<dyn Any> {
-        self
-    }
-}
-
 /// An allocator, and the program of the tasks.
 struct Program<F> {
     ours: OursOnMachine,
@@ -69,7 +59,7 @@ impl Peer for OursOnMachine {
             }
             Arc::new(Program { ours, body })
         };
-        let outcome = run(&config, |_| Box::new(Deaf), boot);
+        let outcome = run(&config, |_| Box::new(()), boot);
         assert_eq!(outcome.failure, None, "the machine ran to its end");
     }
     #[inline]

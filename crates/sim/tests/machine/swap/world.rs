@@ -1,7 +1,6 @@
 //! A memory manager with reclaim on the machine, and programs as closures.
 
 use super::paged::Paged;
-use crate::common::Deaf;
 use mmscale_arch::{
     Atomic, Callbacks, CpuId, Ipi, Machine as _, NodeId, Priority, TaskEntry, TaskSpec,
 };
@@ -133,7 +132,7 @@ pub(super) fn well(
     let keep = Rc::clone(&kept);
     let outcome = run(
         config,
-        |_| Box::new(Deaf),
+        |_| Box::new(()),
         move || {
             let map = MemoryMap::nodes(nodes, sizes.node_frames);
             let mut config = MmConfig::new(map, TickPolicy::Stock);
