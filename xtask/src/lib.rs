@@ -5,20 +5,15 @@ use std::path::PathBuf;
 pub mod bpf;
 pub mod differ;
 pub mod dist;
-mod folder;
 pub mod fuzz;
 pub mod kernels;
 pub mod mutants;
 pub mod no_std;
 pub mod pages;
-pub mod paired;
 pub mod plain;
 pub mod planted;
-pub mod robust;
-pub mod same;
 pub mod tables;
 pub mod tidy;
-pub mod tokens;
 
 /// Returns the workspace's root: the folder above this package.
 pub fn root() -> PathBuf {

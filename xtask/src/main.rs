@@ -24,23 +24,12 @@ const USAGE: &str = "usage: cargo xtask COMMAND
   fuzz TARGET|all [--for TIME | --cases N] [--seed N] [--case SEED/N]
            random scripts, documents, profiles and reports (the targets) for
            the code that reads them: no panic, no hang, bounded memory
-  paired DIR..
-           prints how wide the intervals of headlines are with and without
-           pairs of seeds, for the documents in these folders
-  robust DIR..
-           prints which conclusions keep their sign on other machines, for
-           the robustness analyses in these folders
-  same OLD NEW
-           compares the results in two folders of documents, except for
-           fields on the build and the host, and host times
   planted [--only PATTERN] [--quick] [--list]
            runs the tests with one protocol error at a time enabled, and
            reports which test catches which
   plain [PATH.. | --phrases]
            lists hits of the phrases that the rule `plain` refuses, below
            paths; with --phrases: lists the phrases
-  tokens REVISION
-           checks that Rust files differ from a revision in comments only
   mutants [--sample N] [--seed N] [--resume]
            runs the tests with one small change of arch, frames or mm at a
            time, as cargo-mutants lists them, and reports what catches which
@@ -68,17 +57,9 @@ fn main() -> ExitCode {
         ["differ", ref args @ ..] => told("differ", xtask::differ::run(&root, args)),
         ["kernels", ref args @ ..] => told("kernels", xtask::kernels::run(&root, args)),
         ["fuzz", ref args @ ..] => told("fuzz", xtask::fuzz::run(&root, args)),
-        ["paired", ref folders @ ..] if !folders.is_empty() => {
-            told("paired", xtask::paired::table(folders))
-        }
-        ["robust", ref folders @ ..] if !folders.is_empty() => {
-            told("robust", xtask::robust::table(folders))
-        }
-        ["same", old, new] => told("same", xtask::same::check(Path::new(old), Path::new(new))),
         ["planted", ref args @ ..] => told("planted", xtask::planted::run(&root, args)),
         ["plain", "--phrases"] => told("plain", Ok(xtask::plain::phrases())),
         ["plain", ref paths @ ..] => told("plain", xtask::plain::list(&root, paths)),
-        ["tokens", revision] => told("tokens", xtask::tokens::check(&root, revision)),
         ["mutants", ref args @ ..] => told("mutants", xtask::mutants::run(&root, args)),
         ["pages"] => told("pages", xtask::pages::write(&root)),
         ["dist"] => told("dist", xtask::dist::run(&root)),

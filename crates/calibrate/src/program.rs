@@ -3,14 +3,13 @@
 
 use super::CalibrateError;
 use mmscale_arch::{Callbacks, CpuId, Ipi, Machine, Order, Pfn, Priority, Probe};
-use mmscale_arch::{TaskEntry, TaskSpec, Trace};
+use mmscale_arch::{TaskEntry, TaskSpec};
 use mmscale_frames::frame::MigrateType;
 use mmscale_frames::page_alloc::{AllocConfig, FrameAllocator, Gfp, MemoryMap};
 use mmscale_sim::profile::Profile;
 use mmscale_sim::{Sim, SimConfig};
 use mmscale_threads::calibrate::on_each_cpu;
 use mmscale_threads::{Threads, ThreadsConfig};
-use std::any::Any;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
 

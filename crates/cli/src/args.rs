@@ -159,6 +159,7 @@ Examples:
   mmscale run vmstat -o before
   mmscale compare before after
   mmscale compare before after --fail-on-regression 'zone_lock_*=5%'
+  mmscale compare before after --exact
   mmscale compare production.json after
   mmscale compare after --base stock";
 
@@ -177,6 +178,9 @@ pub(crate) struct CompareArgs {
     /// The form of the output
     #[arg(long, value_enum, default_value_t = CompareFormat::Text)]
     pub(crate) format: CompareFormat,
+    /// Exit with 1 unless all results are equal bit for bit, as after a change of structure
+    #[arg(long, requires = "after", conflicts_with = "fail_on_regression")]
+    pub(crate) exact: bool,
     /// Exit with 1 if a metric is worse by more than this; `*` stands for any text; may be repeated
     #[arg(long, value_name = "PATTERN=5%")]
     pub(crate) fail_on_regression: Vec<String>,

@@ -49,6 +49,9 @@ pub(crate) fn compare(args: &CompareArgs) -> Result<(), Failure> {
         CompareFormat::Md => markdown(&compared),
         CompareFormat::Csv => csv(&compared),
     })?;
+    if args.exact {
+        return exact(&compared, &only);
+    }
     if let (false, Some(lost)) = (gates.is_empty(), only[0].first()) {
         return Err(GateError::Lost(named(lost)).into());
     }
@@ -64,6 +67,19 @@ pub(crate) fn compare(args: &CompareArgs) -> Result<(), Failure> {
             Err(Failure::Run(anyhow!("{what} beyond the limit: {}", found.join("; "))))
         }
     }
+}
+
+/// Fails unless both sides have the same runs with equal results.
+fn exact(compared: &[Comparison<'_>], only: &[Vec<&Saved>; 2]) -> Result<(), Failure> {
+    let alone = only.iter().flatten().map(|saved| format!("only on one side: {}", named(saved)));
+    let differ = compared.iter().filter(|comparison| !comparison.is_equal());
+    let differ = differ.map(|comparison| format!("differs: {}", named(comparison.after)));
+
+    let found: Vec<String> = alone.chain(differ).collect();
+    if found.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::Run(anyhow!("the results are not equal: {}", found.join("; "))))
 }
 
 /// Returns the runs of a side with the base in place of each arm, and the same runs with the other
@@ -84,9 +100,9 @@ fn arms(side: &Side, base: Option<&str>) -> Result<(Vec<Saved>, Vec<Saved>), Fai
 
 /// Compares measured waits with other measured waits or with those of runs.
 fn measured(args: &CompareArgs, before: &Side, after: &Side) -> Result<(), Failure> {
-    if !args.fail_on_regression.is_empty() {
-        let what = "--fail-on-regression compares metrics of runs, which measured waits do not \
-                    have: leave it out";
+    if !args.fail_on_regression.is_empty() || args.exact {
+        let what = "--fail-on-regression and --exact compare metrics of runs, which measured waits \
+                    do not have: leave them out";
         return Err(Failure::Call(anyhow!(what)));
     }
     let (before, after) = (waits(before)?, waits(after)?);

@@ -2,9 +2,7 @@
 
 use crate::config::{Failure, ThreadsConfig};
 use crate::{Threads, run};
-use mmscale_arch::{
-    Callbacks, CpuId, Ipi, Machine as _, Priority, Probe, TaskEntry, TaskId, TaskSpec, Trace,
-};
+use mmscale_arch::{Callbacks, CpuId, Ipi, Machine as _, Priority, TaskEntry, TaskId, TaskSpec};
 use std::sync::{Arc, Mutex, PoisonError};
 
 type Job = Box<dyn FnOnce() + Send>;
