@@ -1,4 +1,4 @@
-//! Tests of the command line's output: `cmd/*.md`, and the output that the README shows.
+//! Tests of the command line's output: `cmd/*.md`, and the output that the README and pages show.
 
 mod fake;
 
@@ -14,4 +14,11 @@ fn commands_answer_as_written_down() {
 #[test]
 fn the_readme_shows_what_a_run_prints() {
     trycmd::TestCases::new().case("../../README.md");
+}
+
+#[test]
+fn the_page_about_waits_shows_what_runs_print() {
+    trycmd::TestCases::new()
+        .env("XDG_CACHE_HOME", env!("CARGO_TARGET_TMPDIR"))
+        .case("../../docs/who-waits.md");
 }

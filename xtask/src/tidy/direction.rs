@@ -1,4 +1,5 @@
 //! Dependencies between crates have one direction, from the command line down to the two waists.
+//! `ARCHITECTURE.md` has the list of allowed dependencies as it is here.
 
 use super::{Finding, Tree};
 use toml::{Table, Value};
@@ -26,6 +27,13 @@ impl Room {
     const fn tested_with(mut self, tests_may_use: &'static [&'static str]) -> Self {
         self.tests_may_use = tests_may_use;
         self
+    }
+    /// Returns the line of the page for this crate.
+    fn row(&self) -> String {
+        let uses = if self.may_use.is_empty() { "nothing".into() } else { self.may_use.join(", ") };
+        let tests = self.tests_may_use.join(", ");
+        let in_tests = if tests.is_empty() { tests } else { format!("; in tests: {tests}") };
+        format!("{} -> {uses}{in_tests}", self.name)
     }
     fn may_use(&self, other: &str, dev: bool) -> bool {
         self.may_use.contains(&other) || dev && self.tests_may_use.contains(&other)
@@ -109,8 +117,11 @@ const LIBRARIES: [(&str, &[&str], &str); 3] = [
     ("clap", &["cli"], "only the command line parses the command line"),
 ];
 
+/// The page with the list of allowed dependencies.
+const PAGE: &str = "ARCHITECTURE.md";
+
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
-    let mut found = Vec::new();
+    let mut found = tree.source(PAGE).map_or_else(Vec::new, |page| listed(&page.text));
     for source in tree.sources().filter(|source| source.path.ends_with("Cargo.toml")) {
         let Some(krate) = source.krate().filter(|krate| *krate != "xtask") else { continue };
         let manifest = Manifest { path: &source.path, text: &source.text, krate };
@@ -119,6 +130,27 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
             Err(why) => found.push(Finding::new(&source.path, 0, format!("not TOML: {why}"))),
         }
     }
+    found
+}
+
+/// Compares the page's lines of the form `CRATE -> CRATE, ..` with [`HOUSE`]. These are the
+/// indented lines with an arrow after the first word.
+fn listed(page: &str) -> Vec<Finding> {
+    let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
+    let is_row =
+        |line: &str| line.starts_with("    ") && line.split_whitespace().nth(1) == Some("->");
+    let rows = page.lines().enumerate().filter(|(_, line)| is_row(line));
+    let rows: Vec<(usize, String)> = rows.map(|(at, line)| (at + 1, words(line))).collect();
+    let wanted: Vec<String> = HOUSE.iter().map(Room::row).collect();
+    let missing = wanted.iter().filter(|row| !rows.iter().any(|(_, shown)| shown == *row));
+    let mut found: Vec<Finding> = missing
+        .map(|row| Finding::new(PAGE, 0, format!("has no line `{row}`: add it to the list")))
+        .collect();
+    let wrong = rows.iter().filter(|(_, shown)| !wanted.contains(shown));
+    found.extend(wrong.map(|(line, shown)| {
+        let what = format!("`{shown}` differs from the list in xtask/src/tidy/direction.rs");
+        Finding::new(PAGE, *line, what)
+    }));
     found
 }
 
@@ -297,6 +329,19 @@ mod tests {
         assert_eq!(found("attic", "").len(), 1);
         let text = "[package]\nname = \"mm\"\n";
         assert_eq!(check(&Tree::of(&[("crates/mm/Cargo.toml", text)])).len(), 2);
+    }
+
+    #[test]
+    fn the_page_has_every_crate_with_what_it_may_use() {
+        let rows: Vec<String> = HOUSE.iter().map(|room| format!("    {}\n", room.row())).collect();
+        let page = |rows: &[String]| check(&Tree::of(&[(PAGE, &rows.concat())]));
+        assert!(page(&rows).is_empty());
+        assert_eq!(page(&rows[1..]).len(), 1, "a crate is missing");
+        let mut more = rows.clone();
+        more.push("    mm -> arch\n".to_owned());
+        assert_eq!(page(&more).len(), 1, "a line that is not so");
+        assert_eq!(page(&more)[0].line, rows.len() + 1);
+        assert!(rows.concat().contains("    sim -> arch, document, files; in tests: frames, mm\n"));
     }
 
     #[test]

@@ -8,6 +8,7 @@ mod attributes;
 mod circles;
 mod determinism;
 mod direction;
+mod figures;
 mod floats;
 mod functions;
 mod links;
@@ -47,6 +48,7 @@ pub const RULES: &[(&str, Rule)] = &[
     ("places", places::check),
     ("opened", opened::check),
     ("pages", pages::check),
+    ("figures", figures::check),
     ("plain", plain::check),
     ("links", links::check),
     ("studies", studies::check),

@@ -142,7 +142,7 @@ pub(super) fn markdown(items: &[Item], kept: &[Kept]) -> String {
 }
 
 /// Returns the counts of verdicts in one sentence.
-fn summary(kept: &[Kept]) -> String {
+pub(super) fn summary(kept: &[Kept]) -> String {
     let rows: Vec<Row> = rows_of(kept).cloned().collect();
     let counts = counts(&rows);
     if counts.items == 0 {
