@@ -45,6 +45,14 @@ pub(crate) const PAGE: Kind = Kind {
     use_with: "a browser, or mmscale compare",
 };
 
+/// A picture.
+pub(crate) const PICTURE: Kind = Kind {
+    what: "picture",
+    extension: "svg",
+    name: "report.svg",
+    use_with: "a browser, or in Markdown",
+};
+
 /// A timeline.
 pub(crate) const TRACE: Kind = Kind {
     what: "trace",

@@ -21,7 +21,7 @@ mod words;
 
 pub use changes::{MetricChange, Verdict, changes};
 pub use csv::{CSV_HEAD, csv_rows};
-pub use html::{HtmlError, html_page};
+pub use html::{HtmlError, curves_svg, html_page};
 pub use json::json_line;
 pub use markdown::{markdown, markdown_page};
 pub use text::{

@@ -16,10 +16,11 @@ pub(super) struct Check {
 }
 
 /// The kernel accepts all BPF programs.
-pub(super) const DOCTOR: Check = Check { args: "doctor --format json", read: observes };
+pub(super) const DOCTOR: Check = Check { args: "live doctor --format json", read: observes };
 
 /// Counts of the kernel agree with those of the simulator.
-pub(super) const COUNTS: Check = Check { args: "counts --for 10s --format json", read: agrees };
+pub(super) const COUNTS: Check =
+    Check { args: "live counts --for 10s --format json", read: agrees };
 
 const fn study(args: &'static str) -> Check {
     Check { args, read: waits }
@@ -53,7 +54,8 @@ impl Check {
         Ok(format!("{name}: {shown}"))
     }
     fn name(&self) -> &'static str {
-        let args = self.args.strip_prefix("run ").unwrap_or(self.args);
+        let args = ["run ", "live "].iter().find_map(|above| self.args.strip_prefix(above));
+        let args = args.unwrap_or(self.args);
         args.split(' ').next().unwrap_or(args)
     }
 }

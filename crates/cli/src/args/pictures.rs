@@ -10,6 +10,7 @@ const REPORT_EXAMPLES: &str = "\
 Examples:
   mmscale run churn --set madvise=none --cpus 1,8,32 --arm stock,lazy -o results
   mmscale report results -o report.html
+  mmscale report results -o curves.svg
   mmscale report --letter results
   mmscale report --letter results/churn-x86-512-cpus32.json results --arm lazy";
 
@@ -19,7 +20,8 @@ pub(crate) struct ReportArgs {
     /// Documents that `mmscale run -o` or `mmscale robust -o` wrote, and folders of them
     #[arg(value_name = "FILE|DIR", required = true)]
     pub(crate) paths: Vec<PathBuf>,
-    /// The file of the page, or a folder for report.html
+    /// The file of the page, or a folder for report.html; a file that ends in .svg has only the
+    /// headlines against the number of CPUs
     #[arg(
         short = 'o',
         long = "output",

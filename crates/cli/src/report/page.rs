@@ -4,19 +4,21 @@ use anyhow::anyhow;
 use mmscale_document::{Document, Robustness};
 use mmscale_harness::Registry;
 use mmscale_report::compare::read;
-use mmscale_report::{Notes, html_page, robust_brief};
+use mmscale_report::{Notes, curves_svg, html_page, robust_brief};
 
 use crate::args::ReportArgs;
-use crate::destination::{Destination, PAGE};
+use crate::destination::{Destination, PAGE, PICTURE};
 use crate::failure::Failure;
 use crate::output;
 
 use super::letter::notes;
 
-/// Writes a page with the documents of all paths.
+/// Writes a page with the documents of all paths, or a picture of the curves of their runs.
 pub(super) fn page(registry: Registry, args: &ReportArgs) -> Result<(), Failure> {
     let existing = output::existing(args.replace);
-    let place = Destination::open(&args.output, existing, PAGE)?;
+    let is_picture = args.output.extension().is_some_and(|suffix| suffix == "svg");
+    let kind = if is_picture { PICTURE } else { PAGE };
+    let place = Destination::open(&args.output, existing, kind)?;
     let (mut runs, mut analyses) = (vec![], vec![]);
     for path in &args.paths {
         let side = read(path)?;
@@ -33,6 +35,16 @@ pub(super) fn page(registry: Registry, args: &ReportArgs) -> Result<(), Failure>
     // A file that two paths name is shown once.
     dedup(&mut runs);
     dedup(&mut analyses);
+    if is_picture {
+        let runs: Vec<&Document> = runs.iter().collect();
+        return match curves_svg(&runs) {
+            Some(svg) => place.write(svg),
+            None => Err(Failure::Call(anyhow!(
+                "there are no curves to draw: they are over numbers of CPUs, as of `mmscale run \
+                 STUDY --cpus 1,8,32 -o DIR`"
+            ))),
+        };
+    }
     let with_notes = |document| (document, whole(registry, document, &analyses));
     let runs: Vec<(&Document, Notes<'_>)> = runs.iter().map(with_notes).collect();
     let analyses: Vec<&Robustness> = analyses.iter().collect();

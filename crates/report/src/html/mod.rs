@@ -95,6 +95,12 @@ pub fn html_page(
     fits(page.len()).map(|()| page)
 }
 
+/// Formats the headlines of runs against their number of CPUs as an SVG file. `None` if all runs
+/// have one number of CPUs, or no headline.
+pub fn curves_svg(runs: &[&Document]) -> Option<String> {
+    curves::file(runs).map(|svg| plain(&svg).into_owned())
+}
+
 fn fits(bytes: usize) -> Result<(), HtmlError> {
     if bytes > MOST_BYTES { Err(HtmlError::TooLarge { mib: bytes >> 20 }) } else { Ok(()) }
 }
