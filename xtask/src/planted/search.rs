@@ -103,7 +103,7 @@ mod tests {
     const SOURCE: &str = "
         /// Ends it.
         fn end(a: [u8; 2]) -> u8 {
-            // Twice.
+            // a ≥ 1.
             f( a,
                 // b
                 1);
