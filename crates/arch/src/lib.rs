@@ -36,7 +36,6 @@ mod io;
 mod machine;
 mod mask;
 mod names;
-pub mod planted;
 mod policy;
 mod random;
 pub mod sync;

@@ -16,7 +16,7 @@ use crate::zone::ZoneId;
 use alloc::boxed::Box;
 use core::sync::atomic::Ordering::Relaxed;
 use mmscale_arch::sync::{EachCpu, IrqGuard, NoPreempt, SpinGuard};
-use mmscale_arch::{Atomic, CounterEvent, Cpu, CpuId, NodeId, Op, OwnedCounter, Trace, planted};
+use mmscale_arch::{Atomic, CounterEvent, Cpu, CpuId, NodeId, Op, OwnedCounter, Trace};
 
 /// Proof that interrupts are off on this CPU.
 ///
@@ -227,8 +227,7 @@ impl<A: Cpu, const N: usize> Pair<'_, A, N> {
             let old = self.deltas.items[item].get();
             if old != 0 {
                 A::work(Op::CounterFold, 1);
-                let left = if planted!(VmstatFoldedTwice) { old } else { 0 };
-                self.store_delta(item, old, left, old.into());
+                self.store_delta(item, old, 0, old.into());
                 folded += 1;
             }
         }
@@ -386,8 +385,7 @@ impl<A: Cpu> Stats<A> {
     pub fn fold_dead(&self, dead: CpuId) -> u32 {
         let zones = (0..self.zones.len()).map(|z| self.zone_pair(dead, ZoneId::new(z)).fold());
         let nodes = (0..self.nodes.len()).map(|n| self.node_pair(dead, NodeId::new(n)).fold());
-        let folded = zones.sum::<u32>();
-        if planted!(VmstatDeadNodesLeft) { folded } else { folded + nodes.sum::<u32>() }
+        zones.sum::<u32>() + nodes.sum::<u32>()
     }
     /// Whether any byte of `cpu` is not zero. Any CPU may call it.
     pub fn needs_update(&self, cpu: CpuId) -> bool {
@@ -397,7 +395,6 @@ impl<A: Cpu> Stats<A> {
     /// As [`Stats::needs_update`], without cost: for checks.
     pub(crate) fn has_deltas(&self, cpu: CpuId) -> bool {
         let deltas = self.cpus.of(cpu);
-        deltas.zones.iter().any(Deltas::any)
-            || !planted!(VmstatNodesUnseen) && deltas.nodes.iter().any(Deltas::any)
+        deltas.zones.iter().any(Deltas::any) || deltas.nodes.iter().any(Deltas::any)
     }
 }

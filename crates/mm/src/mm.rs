@@ -29,7 +29,7 @@ use crate::vmstat_work::{Requeue, TickPolicy, Upkeep, VmstatRef};
 use crate::work::{Work, WorkItem};
 use mmscale_arch::{
     CpuId, CpuMask, Func, IdleEvent, Ipi, Machine, NodeId, Priority, Span, TaskEntry, TaskSpec,
-    Trace, planted,
+    Trace,
 };
 use mmscale_frames::page_alloc::{
     AllocConfig, AllocError, Audit, ConfigError, FrameAllocator, Gfp, MemoryMap, Violation,
@@ -531,9 +531,7 @@ impl<A: Machine> Mm<A> {
         self.tlb.cpu_dead(cpu);
         self.rcu.cpu_dead(cpu);
         self.time.cpu_dead(cpu, |slot, expiry| self.work.adopt(&self.time, cpu, slot, expiry));
-        if !planted!(LruDeadBatchesKept) {
-            self.memory().drain_stopped(cpu);
-        }
+        self.memory().drain_stopped(cpu);
         self.swap.cpu_dead(cpu);
         self.stacks.cpu_dead(self.paging(), &self.work, cpu);
         self.frames.cpu_dead(cpu);

@@ -3,6 +3,7 @@
 use super::list::Mutant;
 use super::weave::{Switch, Woven, weave};
 use crate::planted::build;
+use crate::planted::tree_copy::TreeCopy;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -21,7 +22,7 @@ const ENVIRONMENT: [(&str, &str); 2] =
 
 /// The copy of the tree.
 pub(super) struct Scratch<'a> {
-    pub(super) root: PathBuf,
+    copy: TreeCopy,
     /// The sources of the sample, read once: the user may edit them while the tests run.
     originals: BTreeMap<String, String>,
     target: PathBuf,
@@ -37,60 +38,15 @@ impl<'a> Scratch<'a> {
     /// # Errors
     /// Fails if a file cannot be read or written.
     pub(super) fn new(root: &Path, folder: &Path, sample: &'a [Mutant]) -> Result<Self, String> {
-        let (tree, target) = (folder.join("tree"), folder.join("build"));
-        let mut scratch = Self { root: tree, originals: BTreeMap::new(), target, sample };
-        for file in scratch.files() {
+        let mut originals = BTreeMap::new();
+        for file in files(sample) {
             let text =
                 fs::read_to_string(root.join(file)).map_err(|why| format!("{file}: {why}"))?;
-            scratch.originals.insert(file.to_owned(), text);
+            originals.insert(file.to_owned(), text);
         }
-        let mut git = Command::new("git");
-        git.current_dir(root).args(["ls-files", "-co", "--exclude-standard", "-z"]);
-        let listed = git.output().map_err(|why| format!("starting git: {why}"))?.stdout;
-        let listed = String::from_utf8_lossy(&listed).into_owned();
-        let listed: BTreeSet<&str> = listed.split_terminator('\0').collect();
-        let had = folder.join("files");
-        for old in fs::read_to_string(&had).unwrap_or_default().lines() {
-            if !listed.contains(old) {
-                let _ = fs::remove_file(scratch.root.join(old));
-            }
-        }
-        for file in listed.iter().filter(|file| root.join(file).exists()) {
-            // `weave` writes the woven sources, and leaves an unchanged one untouched.
-            if !scratch.originals.contains_key(*file) {
-                scratch.copy(root, file)?;
-            }
-        }
-        fs::write(&had, listed.into_iter().collect::<Vec<_>>().join("\n"))
-            .map_err(|why| format!("{}: {why}", had.display()))?;
-        Ok(scratch)
-    }
-    /// Copies a file, or a link to a folder, of which `git` lists no more than the link.
-    fn copy(&self, root: &Path, file: &str) -> Result<(), String> {
-        let told = |why: std::io::Error| format!("{file}: {why}");
-        let (from, to) = (root.join(file), self.root.join(file));
-        if from.is_file() {
-            return self.write(file, &fs::read(from).map_err(told)?);
-        }
-        if to.exists() {
-            return Ok(());
-        }
-        let parent = to.parent().map_or(Ok(()), fs::create_dir_all);
-        let link = parent.and_then(|()| fs::read_link(from));
-        link.and_then(|link| std::os::unix::fs::symlink(link, to)).map_err(told)
-    }
-    /// Writes a file of the copy, unless it has this content.
-    fn write(&self, file: &str, bytes: &[u8]) -> Result<(), String> {
-        let path = self.root.join(file);
-        if fs::read(&path).is_ok_and(|old| old == bytes) {
-            return Ok(());
-        }
-        let written = path.parent().map_or(Ok(()), fs::create_dir_all);
-        written.and_then(|()| fs::write(&path, bytes)).map_err(|why| format!("{file}: {why}"))
-    }
-    /// Returns the files of the sample's mutants, and the one to which [`ON`] is appended.
-    fn files(&self) -> BTreeSet<&'a str> {
-        self.sample.iter().map(|mutant| mutant.file.as_str()).chain([ON_IN]).collect()
+        // `weave` writes the woven sources, and leaves an unchanged one untouched.
+        let copy = TreeCopy::new(root, folder, |file| originals.contains_key(file))?;
+        Ok(Self { copy, originals, target: folder.join("build"), sample })
     }
     /// Writes all mutants of the sample except for `alone` into the sources, as switches. Adds to
     /// `alone` the mutants that do not compile as switches.
@@ -100,7 +56,7 @@ impl<'a> Scratch<'a> {
     pub(super) fn weave(&self, alone: &mut BTreeSet<usize>) -> Result<(), String> {
         loop {
             let mut woven = BTreeMap::new();
-            for file in self.files() {
+            for file in files(self.sample) {
                 let mutants: Vec<(usize, &Mutant)> = (self.sample.iter().enumerate())
                     .filter(|(id, mutant)| mutant.file == file && !alone.contains(id))
                     .collect();
@@ -110,7 +66,7 @@ impl<'a> Scratch<'a> {
                 if file == ON_IN {
                     one.text += &ON.replace("COUNT", &self.sample.len().to_string());
                 }
-                self.write(file, one.text.as_bytes())?;
+                self.copy.write(file, one.text.as_bytes())?;
                 alone.extend(one.alone.iter());
                 woven.insert(file, one);
             }
@@ -162,22 +118,27 @@ impl<'a> Scratch<'a> {
     /// # Errors
     /// Fails if a file cannot be written.
     pub(super) fn only(&self, mutant: Option<&Mutant>) -> Result<(), String> {
-        for file in self.files() {
+        for file in files(self.sample) {
             let text = &self.originals[file];
             let text = match mutant {
                 Some(mutant) if mutant.file == file => mutant.applied(text),
                 _ => text.clone(),
             };
-            self.write(file, text.as_bytes())?;
+            self.copy.write(file, text.as_bytes())?;
         }
         Ok(())
     }
     fn cargo(&self, command: &str) -> Command {
         let mut cargo = Command::new("cargo");
-        cargo.current_dir(&self.root).arg(command).envs(ENVIRONMENT);
+        cargo.current_dir(&self.copy.root).arg(command).envs(ENVIRONMENT);
         cargo.env("CARGO_TARGET_DIR", &self.target).env("CARGO_INCREMENTAL", "1");
         cargo
     }
+}
+
+/// Returns the files of the sample's mutants, and the one to which [`ON`] is appended.
+fn files(sample: &[Mutant]) -> BTreeSet<&str> {
+    sample.iter().map(|mutant| mutant.file.as_str()).chain([ON_IN]).collect()
 }
 
 /// Returns the places of a compiler message.
@@ -223,29 +184,4 @@ fn blamed(woven: &BTreeMap<&str, Woven>, objections: &[Objection]) -> BTreeSet<u
         })
     });
     around.min_by_key(|switch| switch.whole.len()).map(|switch| switch.id).into_iter().collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_copy_has_the_files_behind_links_to_folders() {
-        let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-        fs::create_dir_all(from.path().join("machines")).unwrap();
-        fs::create_dir_all(from.path().join("crates")).unwrap();
-        fs::write(from.path().join("machines/one.toml"), "cpus = 1").unwrap();
-        std::os::unix::fs::symlink("../machines", from.path().join("crates/machines")).unwrap();
-        let root = to.path().to_owned();
-        let (originals, target) = (BTreeMap::new(), root.join("build"));
-        let scratch = Scratch { root, originals, target, sample: &[] };
-        // The second time everything is there.
-        for _ in 0..2 {
-            for file in ["machines/one.toml", "crates/machines"] {
-                scratch.copy(from.path(), file).unwrap();
-            }
-        }
-        let copied = fs::read_to_string(to.path().join("crates/machines/one.toml")).unwrap();
-        assert_eq!(copied, "cpus = 1");
-    }
 }

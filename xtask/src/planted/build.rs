@@ -1,5 +1,6 @@
-//! The test programs, built once with every fault compiled in.
+//! The test programs, built once from the copy of the tree with all faults.
 
+use super::tree_copy::TreeCopy;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -56,18 +57,22 @@ impl Suite {
     }
 }
 
-/// Builds the suites.
+/// Builds the suites of the copy in the folder `target`.
 ///
 /// # Errors
 /// The messages of cargo.
-pub(super) fn suites(root: &Path, quick: bool) -> Result<Vec<Suite>, String> {
+pub(super) fn suites(copy: &TreeCopy, target: &Path, quick: bool) -> Result<Vec<Suite>, String> {
     let wanted = |package: &&str| !quick || !DEAR.contains(package);
     let mut packages: Vec<&str> = SUITES.iter().map(|(package, _)| *package).collect();
     packages.sort_unstable();
     packages.dedup();
     packages.retain(wanted);
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    cargo.current_dir(root).args(["test", "--features", "mmscale-mm/planted"]);
+    cargo.current_dir(&copy.root).args(["test", "--tests"]).env("CARGO_TARGET_DIR", target);
+    // A switch is in parentheses, and not all code of a fault is reached.
+    cargo.env("RUSTFLAGS", "-Awarnings");
+    // Debug information takes a third of the time of a build.
+    cargo.env("CARGO_PROFILE_DEV_DEBUG", "false").env("CARGO_PROFILE_TEST_DEBUG", "false");
     tests(cargo.stderr(Stdio::inherit()), &packages)
 }
 

@@ -1,30 +1,43 @@
 //! `cargo xtask planted`: which test catches which planted fault.
 //!
-//! The faults are those of [`mmscale_arch::planted`]. The tests are built once, with all faults
-//! compiled in. Then they run for each fault with only this one selected, until a test fails or
-//! hangs. Tests of the fault's protocol run first, then all others; in both rounds suites run in
-//! ascending order of run time. A fault that no test catches, although it is declared to be caught,
-//! is an error. For a fault that is declared as missed, only the first round runs.
+//! `testing/faults.toml` declares the faults as changes of sources. All of them are woven into a
+//! copy of the tree ([`weave`]), each behind a switch, and the tests are built once. Then they run
+//! for each fault with only this one selected, until a test fails or hangs. Tests of the fault's
+//! protocol run first, then all others; in both rounds suites run in ascending order of run time. A
+//! fault that no test catches, although it is declared to be caught, is an error. For a fault that
+//! is declared as missed, only the first round runs.
 
 pub(crate) mod build;
+pub(crate) mod fault;
+mod search;
 mod suite;
 mod table;
+pub(crate) mod tree_copy;
+pub(crate) mod weave;
 
 use build::Suite;
-use mmscale_arch::planted::{Declared, Expected, Fault};
-use std::path::Path;
+use fault::{Expected, Fault};
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use suite::{Round, SuiteResult};
 use table::FaultRow;
+use tree_copy::TreeCopy;
 
 pub(crate) const USAGE: &str = "usage: cargo xtask planted [--only PATTERN] [--quick] [--list]
 
-  --only PATTERN  faults with this in their name or their crate's name
+  --only PATTERN  faults with this in their name, or those of this crate
   --quick         faults that the tests of their protocol catch in seconds,
                   and those tests only
   --list          shows the faults and runs nothing";
+
+/// The module that selects a fault.
+const SELECTED: &str = include_str!("selected.rs.in");
+/// The source to which [`SELECTED`] is appended.
+const SELECTED_IN: &str = "crates/arch/src/lib.rs";
 
 /// Number of faults that are tested concurrently.
 const AT_ONCE: usize = 2;
@@ -55,9 +68,28 @@ impl<'a> PlantedArgs<'a> {
         }
         Some(asked)
     }
-    fn concerns(&self, fault: &Declared) -> bool {
-        let named = |pattern: &str| fault.name.contains(pattern) || fault.krate == pattern;
+    fn concerns(&self, fault: &Fault) -> bool {
+        let named = |pattern: &str| fault.name.contains(pattern) || fault.krate() == pattern;
         self.only.is_none_or(named) && (!self.quick || fault.expected == Expected::Quick)
+    }
+    /// Returns the faults to test, with their number.
+    ///
+    /// # Errors
+    /// The most similar name if no fault matches.
+    fn chosen<'f>(&self, faults: &'f [Fault]) -> Result<Vec<(usize, &'f Fault)>, String> {
+        let chosen: Vec<_> =
+            faults.iter().enumerate().filter(|(_, fault)| self.concerns(fault)).collect();
+        if !chosen.is_empty() {
+            return Ok(chosen);
+        }
+        let asked = self.only.unwrap_or_default();
+        let names = faults.iter().map(|fault| fault.name.as_str());
+        let nearest = names.min_by_key(|name| strsim::damerau_levenshtein(name, asked));
+        Err(format!(
+            "no such fault is called `{asked}`: did you mean `{}`? \
+             `cargo xtask planted --list` shows all",
+            nearest.unwrap_or_default()
+        ))
     }
 }
 
@@ -68,21 +100,22 @@ impl<'a> PlantedArgs<'a> {
 /// they are declared as missed; or the reason why nothing could be run.
 pub fn run(root: &Path, args: &[&str]) -> Result<String, String> {
     let asked = PlantedArgs::parse(args).ok_or_else(|| USAGE.to_owned())?;
-    let faults: Vec<&Declared> = Fault::ALL.iter().filter(|fault| asked.concerns(fault)).collect();
-    if faults.is_empty() {
-        return Err("no fault matches this name; `cargo xtask planted --list` shows all".to_owned());
-    }
+    let all = fault::parse(&read(root, fault::DECLARED)?)?;
+    let faults = asked.chosen(&all)?;
     if asked.list {
         return Ok(table::list(&faults));
     }
-    let suites = build::suites(root, asked.quick)?;
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or("target".into(), PathBuf::from);
+    let folder = root.join(target).join("planted");
+    let copy = woven(root, &folder, &all)?;
+    let suites = build::suites(&copy, &folder.join("build"), asked.quick)?;
     all_name_tests(&suites, &faults)?;
     let (next, rows) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     std::thread::scope(|scope| {
         for _ in 0..AT_ONCE {
             scope.spawn(|| {
-                while let Some(&fault) = faults.get(next.fetch_add(1, Relaxed)) {
-                    let row = judge(&suites, fault, asked.quick);
+                while let Some(&(number, fault)) = faults.get(next.fetch_add(1, Relaxed)) {
+                    let row = judge(&suites, number, fault, asked.quick);
                     eprintln!("planted: {}", row.short());
                     rows.lock().unwrap_or_else(PoisonError::into_inner).push(row);
                 }
@@ -90,33 +123,61 @@ pub fn run(root: &Path, args: &[&str]) -> Result<String, String> {
         }
     });
     let mut rows = rows.into_inner().unwrap_or_else(PoisonError::into_inner);
-    rows.sort_by_key(|row| row.fault.fault as usize);
+    rows.sort_by_key(|row| row.number);
     println!("{}", table::markdown(&rows));
     table::verdict(&rows)
 }
 
+fn read(root: &Path, file: &str) -> Result<String, String> {
+    fs::read_to_string(root.join(file)).map_err(|why| format!("{file}: {why}"))
+}
+
+/// Copies the tree to `folder` and weaves all faults into the copy, so that it stays the same
+/// whichever of them are tested.
+fn woven(root: &Path, folder: &Path, faults: &[Fault]) -> Result<TreeCopy, String> {
+    let by_file = fault::by_file(faults);
+    let files: BTreeSet<&str> = by_file.keys().copied().chain([SELECTED_IN]).collect();
+    let copy = TreeCopy::new(root, folder, |file| files.contains(file))?;
+    for file in files {
+        let own = by_file.get(file).map_or(&[][..], Vec::as_slice);
+        let on = weave::switch(file);
+        let mut source = weave::weave(&read(root, file)?, on, own).map_err(|problems| {
+            let lines =
+                problems.iter().map(|problem| format!("{}: {}", problem.fault, problem.what));
+            format!("{file}\n{}", lines.collect::<Vec<_>>().join("\n"))
+        })?;
+        if file == SELECTED_IN {
+            let names: Vec<String> =
+                faults.iter().map(|fault| format!("{:?}", fault.name)).collect();
+            source += &SELECTED.replace("FAULTS", &names.join(", "));
+        }
+        copy.write(file, source.as_bytes())?;
+    }
+    Ok(copy)
+}
+
 /// Fails if a fault names no test: its first round would run nothing.
-fn all_name_tests(suites: &[Suite], faults: &[&Declared]) -> Result<(), String> {
+fn all_name_tests(suites: &[Suite], faults: &[(usize, &Fault)]) -> Result<(), String> {
     let mut tests = Vec::new();
     for suite in suites {
         tests.push((suite, suite.tests()?));
     }
     let nameless: Vec<String> = faults
         .iter()
-        .filter(|fault| !names_one(fault, &tests))
-        .map(|fault| format!("{}: no test has `{}` in its name", fault.name, fault.tests))
+        .filter(|(_, fault)| !names_one(fault, &tests))
+        .map(|(_, fault)| format!("{}: no test has `{}` in its name", fault.name, fault.tests))
         .collect();
     if nameless.is_empty() { Ok(()) } else { Err(nameless.join("\n")) }
 }
 
 /// Returns whether a test that can reach the fault's crate is one of its protocol.
-fn names_one(fault: &Declared, tests: &[(&Suite, Vec<String>)]) -> bool {
-    let reached = tests.iter().filter(|(suite, _)| suite.reaches(fault.krate));
-    reached.flat_map(|(_, tests)| tests).any(|test| test.contains(fault.tests))
+fn names_one(fault: &Fault, tests: &[(&Suite, Vec<String>)]) -> bool {
+    let reached = tests.iter().filter(|(suite, _)| suite.reaches(fault.krate()));
+    reached.flat_map(|(_, tests)| tests).any(|test| test.contains(&fault.tests))
 }
 
 /// Runs suites until one catches the fault.
-fn judge<'a>(suites: &[Suite], fault: &'a Declared, quick: bool) -> FaultRow<'a> {
+fn judge<'a>(suites: &[Suite], number: usize, fault: &'a Fault, quick: bool) -> FaultRow<'a> {
     let since = Instant::now();
     // If no test is expected to fail, all tests of all suites would pass, which takes minutes for a
     // known result.
@@ -127,13 +188,13 @@ fn judge<'a>(suites: &[Suite], fault: &'a Declared, quick: bool) -> FaultRow<'a>
     };
     let patience = if quick { QUICK_PATIENCE } else { PATIENCE };
     let caught = rounds.iter().find_map(|round| {
-        let mut reached = suites.iter().filter(|suite| suite.reaches(fault.krate));
+        let mut reached = suites.iter().filter(|suite| suite.reaches(fault.krate()));
         reached.find_map(|suite| match suite::run(suite, fault, *round, patience) {
             SuiteResult::Passed => None,
             outcome => Some((suite.name.clone(), outcome)),
         })
     });
-    FaultRow { fault, caught, seconds: since.elapsed().as_secs_f64() }
+    FaultRow { number, fault, caught, seconds: since.elapsed().as_secs_f64() }
 }
 
 #[cfg(test)]
@@ -142,19 +203,27 @@ mod tests {
 
     #[test]
     fn arguments_choose_faults() {
+        let faults = fault::some();
         let of = |args: &[&'static str]| {
-            let asked = PlantedArgs::parse(args)?;
-            Some(Fault::ALL.iter().filter(|fault| asked.concerns(fault)).count())
+            PlantedArgs::parse(args)?.chosen(&faults).ok().map(|chosen| chosen.len())
         };
-        assert_eq!(of(&[]), Some(Fault::ALL.len()));
-        assert_eq!(of(&["--only", "rcu-enough-early"]), Some(1));
-        assert!(of(&["--only", "arch"]) > Some(5) && of(&["--quick"]) > Some(0));
+        assert_eq!((of(&[]), of(&["--quick"])), (Some(3), Some(1)));
+        assert_eq!((of(&["--only", "grace"]), of(&["--only", "arch"])), (Some(2), Some(1)));
         assert!(of(&["--only"]).is_none() && of(&["--fast"]).is_none());
     }
 
     #[test]
+    fn an_unknown_name_is_answered_with_the_nearest() {
+        let faults = fault::some();
+        let unknown = PlantedArgs { only: Some("grace-laet"), ..PlantedArgs::default() };
+        let refused = unknown.chosen(&faults).unwrap_err();
+        assert!(refused.contains("did you mean `grace-late`?"), "{refused}");
+    }
+
+    #[test]
     fn a_fault_of_mm_needs_a_test_that_reaches_it() {
-        let fault = Fault::ALL.iter().find(|fault| fault.krate == "mm").expect("mm has some");
+        let faults = fault::some();
+        let fault = faults.iter().find(|fault| fault.krate() == "mm").expect("mm has some");
         let names = |krate, test: &str| {
             let (program, folder) = Default::default();
             let suite = Suite { name: String::new(), program, folder, krate };

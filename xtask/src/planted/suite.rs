@@ -1,7 +1,7 @@
 //! One run of a suite with one fault selected, which ends at the first test that fails.
 
 use super::build::Suite;
-use mmscale_arch::planted::Declared;
+use super::fault::Fault;
 use std::io::Read;
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -58,19 +58,14 @@ impl Text {
 
 /// Runs a suite with `fault` selected, one test at a time. `patience` is the maximum time without a
 /// finished test.
-pub(super) fn run(
-    suite: &Suite,
-    fault: &Declared,
-    round: Round,
-    patience: Duration,
-) -> SuiteResult {
+pub(super) fn run(suite: &Suite, fault: &Fault, round: Round, patience: Duration) -> SuiteResult {
     let mut tests = Command::new(&suite.program);
-    tests.current_dir(&suite.folder).arg("--test-threads=1").env("MMSCALE_PLANTED", fault.name);
+    tests.current_dir(&suite.folder).arg("--test-threads=1").env("MMSCALE_PLANTED", &fault.name);
     tests.env("RUST_BACKTRACE", "0").env_remove("MMSCALE_DEPTH").env_remove("SHUTTLE_RANDOM_SEED");
     if round == Round::Others {
         tests.arg("--skip");
     }
-    tests.arg(fault.tests).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    tests.arg(&fault.tests).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let died = || SuiteResult::Died { test: String::new() };
     let Ok(mut child) = tests.spawn() else { return died() };
     let (Some(stdout), Some(stderr)) = (child.stdout.take(), child.stderr.take()) else {

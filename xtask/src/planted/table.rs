@@ -1,12 +1,14 @@
 //! Output of the faults, and of the tests that caught them.
 
+use super::fault::{Expected, Fault};
 use super::suite::SuiteResult;
-use mmscale_arch::planted::{Declared, Expected};
 use std::fmt::Write;
 
 /// The result of one fault.
 pub(super) struct FaultRow<'a> {
-    pub(super) fault: &'a Declared,
+    /// Its place among all faults.
+    pub(super) number: usize,
+    pub(super) fault: &'a Fault,
     /// The suite that caught the fault, with its result.
     pub(super) caught: Option<(String, SuiteResult)>,
     pub(super) seconds: f64,
@@ -15,7 +17,7 @@ pub(super) struct FaultRow<'a> {
 impl FaultRow<'_> {
     fn by(&self) -> String {
         let Some((suite, outcome)) = &self.caught else {
-            return match self.fault.expected {
+            return match &self.fault.expected {
                 Expected::Missed(why) => format!("not caught: {why}"),
                 _ => "**not caught**".to_owned(),
             };
@@ -42,16 +44,17 @@ impl FaultRow<'_> {
 }
 
 /// Lists the faults without running tests.
-pub(super) fn list(faults: &[&Declared]) -> String {
+pub(super) fn list(faults: &[(usize, &Fault)]) -> String {
     let mut text = String::new();
-    for Declared { name, krate, what, expected, .. } in faults {
-        let expected = match expected {
+    for (_, fault) in faults {
+        let Fault { name, what, .. } = fault;
+        let expected = match &fault.expected {
             Expected::Quick => "caught in seconds".to_owned(),
             Expected::Caught => "caught".to_owned(),
             Expected::Missed(why) => format!("missed: {why}"),
         };
         // Writing to a string does not fail.
-        let _ = writeln!(text, "{name} ({krate}, {expected})\n    {what}");
+        let _ = writeln!(text, "{name} ({}, {expected})\n    {what}", fault.krate());
     }
     text + &format!("{} faults", faults.len())
 }
@@ -62,7 +65,7 @@ pub(super) fn markdown(rows: &[FaultRow<'_>]) -> String {
                     |---|---|---|---|---|\n"
         .to_owned();
     for row in rows {
-        let Declared { name, what, .. } = row.fault;
+        let Fault { name, what, .. } = row.fault;
         let (by, schedule) = (row.by(), row.schedule());
         let _ = writeln!(text, "| {name} | {what} | {by} | {schedule} | {:.1} |", row.seconds);
     }
@@ -88,20 +91,16 @@ pub(super) fn verdict(rows: &[FaultRow<'_>]) -> Result<String, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mmscale_arch::planted::Fault;
 
     #[test]
     fn a_fault_that_is_not_as_declared_is_an_error() {
-        let of = |expected: fn(Expected) -> bool, caught: bool| {
-            let fault = Fault::ALL.iter().find(|fault| expected(fault.expected));
-            let fault = fault.expect("there is one");
+        let [due, quick, missed] = &super::super::fault::some()[..] else { panic!("three") };
+        let of = |fault: &Fault, caught: bool| {
             let failed = SuiteResult::Failed { test: "a::b".to_owned(), schedule: None };
             let caught = caught.then(|| ("mm".to_owned(), failed));
-            verdict(&[FaultRow { fault, caught, seconds: 0.0 }]).is_ok()
+            verdict(&[FaultRow { number: 0, fault, caught, seconds: 0.0 }]).is_ok()
         };
-        let is_missed = |expected| matches!(expected, Expected::Missed(_));
-        let is_caught = |expected| matches!(expected, Expected::Caught | Expected::Quick);
-        assert!(of(is_caught, true) && !of(is_caught, false));
-        assert!(of(is_missed, false) && !of(is_missed, true));
+        assert!(of(due, true) && !of(due, false) && of(quick, true) && !of(quick, false));
+        assert!(of(missed, false) && !of(missed, true));
     }
 }

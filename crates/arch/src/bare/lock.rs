@@ -1,6 +1,6 @@
 //! A spin lock on one byte.
 
-use crate::{Atomic, Cpu, LockClass, RawSpin, planted};
+use crate::{Atomic, Cpu, LockClass, RawSpin};
 use core::sync::atomic::Ordering;
 
 /// A test-and-test-and-set lock: an exchange takes it, waiters poll with loads and
@@ -30,8 +30,7 @@ unsafe impl<A: Cpu> RawSpin for BareSpin<A> {
     }
     #[inline]
     unsafe fn unlock(&self) {
-        let order = if planted!(SpinUnlockRelaxed) { Ordering::Relaxed } else { Ordering::Release };
-        self.taken.store(0, order);
+        self.taken.store(0, Ordering::Release);
     }
     #[inline]
     fn is_locked(&self) -> bool {

@@ -17,7 +17,7 @@
 
 use super::SpinLock;
 use super::optimistic::{Spin, spin_in_queue};
-use crate::{Atomic, LockClass, LockHold, Machine, RawOsq, TaskId, planted};
+use crate::{Atomic, LockClass, LockHold, Machine, RawOsq, TaskId};
 use alloc::collections::VecDeque;
 use core::cell::UnsafeCell;
 use core::marker::PhantomData;
@@ -131,9 +131,7 @@ impl<A: Machine, T> Mutex<A, T> {
             {
                 let mut queue = self.queue.lock_irqsave();
                 let first = queue.front() == Some(&task);
-                let seen = planted!(MutexWaiterSeenLate).then(|| self.word.load(Ordering::Acquire));
-                let word = self.word.fetch_or(WAITERS, Ordering::Acquire);
-                let word = seen.unwrap_or(word) | WAITERS;
+                let word = self.word.fetch_or(WAITERS, Ordering::Acquire) | WAITERS;
                 if self.take_queued(me, word, first) {
                     queue.retain(|waiter| *waiter != task);
                     if queue.is_empty() {
@@ -175,9 +173,7 @@ impl<A: Machine, T> Mutex<A, T> {
     fn unlock(&self) {
         let me = owner_bits(A::current());
         // Pairs with the `Acquire` in `lock`, `steal` and `take_queued`.
-        let order =
-            if planted!(MutexUnlockRelaxed) { Ordering::Relaxed } else { Ordering::Release };
-        if self.word.compare_exchange(me, 0, order, Ordering::Relaxed).is_ok() {
+        if self.word.compare_exchange(me, 0, Ordering::Release, Ordering::Relaxed).is_ok() {
             return;
         }
         let queue = self.queue.lock_irqsave();

@@ -1,7 +1,7 @@
 //! Allocator of small numbers, with a cache for each CPU.
 
 use super::{EachCpu, SpinLock};
-use crate::{Cpu, LockClass, planted};
+use crate::{Cpu, LockClass};
 use alloc::vec::Vec;
 use core::ops::Range;
 
@@ -40,11 +40,6 @@ impl<A: Cpu> Numbers<A> {
     }
     fn take_here(&self) -> Option<usize> {
         let kept = self.kept.of(A::cpu());
-        let seen = planted!(NumbersTakenInTwoSteps).then(|| kept.lock().last().copied());
-        if let Some(number) = seen.flatten() {
-            kept.lock().pop();
-            return Some(number);
-        }
         if let Some(number) = kept.lock().pop() {
             return Some(number);
         }

@@ -39,7 +39,7 @@
 //! ```
 
 use super::EachCpu;
-use crate::{Atomic, CpuId, Machine, RawOsq, planted};
+use crate::{Atomic, CpuId, Machine, RawOsq};
 use core::sync::atomic::Ordering;
 
 /// The name of no CPU.
@@ -112,7 +112,7 @@ impl<A: Machine> Osq<A> {
             A::relax();
         };
         let behind = self.take_next(me, before);
-        if behind != NONE && !planted!(OsqLeaverLosesNext) {
+        if behind != NONE {
             self.node(behind).prev.store(before, Ordering::Relaxed);
             // Pairs with the `Acquire` in `take_next`.
             self.node(before).next.store(behind, Ordering::Release);
@@ -130,11 +130,7 @@ impl<A: Machine> Osq<A> {
             if last.is_ok() {
                 return NONE;
             }
-            let behind = if planted!(OsqHandsToLeaver) {
-                own.next.load(Ordering::Acquire)
-            } else {
-                own.next.swap(NONE, Ordering::Acquire)
-            };
+            let behind = own.next.swap(NONE, Ordering::Acquire);
             if behind != NONE {
                 return behind;
             }
@@ -161,9 +157,7 @@ impl<A: Machine> RawOsq for Osq<A> {
         let behind = self.take_next(A::cpu().index() as u32 + 1, NONE);
         if behind != NONE {
             // Pairs with the `Acquire` in `wait` and `leave`.
-            let order =
-                if planted!(OsqUnlockRelaxed) { Ordering::Relaxed } else { Ordering::Release };
-            self.node(behind).first.store(1, order);
+            self.node(behind).first.store(1, Ordering::Release);
         }
     }
 }

@@ -16,7 +16,7 @@
 //! under it.
 
 use super::SpinLock;
-use crate::{Atomic, LockClass, Machine, TaskId, planted};
+use crate::{Atomic, LockClass, Machine, TaskId};
 use alloc::collections::VecDeque;
 use core::sync::atomic::Ordering;
 
@@ -50,7 +50,7 @@ impl<A: Machine> WaitQueue<A> {
                     waiters.push_back(me);
                 }
             }
-            if !planted!(WaitUnchecked) && condition() {
+            if condition() {
                 self.waiters.lock_irqsave().retain(|task| *task != me);
                 return;
             }
@@ -90,12 +90,7 @@ impl<A: Machine> Completion<A> {
     /// Marks it done: every waiter returns, and every later wait returns immediately.
     pub fn complete(&self) {
         // Pairs with the `Acquire` in `is_done`.
-        // Pairs with the `Acquire` in `is_done`.
-        let order = if planted!(CompletionRelaxed) { Ordering::Relaxed } else { Ordering::Release };
-        self.done.store(1, order);
-        if planted!(CompletionWakesOne) {
-            return self.waiters.wake_one();
-        }
+        self.done.store(1, Ordering::Release);
         self.waiters.wake_all();
     }
     /// Whether it is done.

@@ -31,7 +31,7 @@ use super::BlockMap;
 use super::head::Head;
 use core::cell::Cell;
 use core::sync::atomic::Ordering::{Acquire, Release, SeqCst};
-use mmscale_arch::{Atomic, Cpu, CpuId, planted};
+use mmscale_arch::{Atomic, Cpu, CpuId};
 
 /// A section in which a CPU changes the heads of pageblocks of which it frees all frames. It ends
 /// when this is dropped.
@@ -73,8 +73,7 @@ impl<A: Cpu> Batch<'_, A> {
     fn begin(&self, map: &BlockMap<A>) {
         // (1) and (2) of the module's documentation.
         self.inside.swap(1, SeqCst);
-        let order = if planted!(BlockmapBatchAcquired) { Acquire } else { SeqCst };
-        if map.isolating.load(order) == 0 {
+        if map.isolating.load(SeqCst) == 0 {
             self.mode.set(Mode::Plain);
         } else {
             self.inside.store(0, Release);

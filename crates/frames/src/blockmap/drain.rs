@@ -38,7 +38,7 @@ use super::BlockMap;
 use super::cpu::CpuCache;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Release, SeqCst};
 use mmscale_arch::sync::NoPreempt;
-use mmscale_arch::{Atomic, Cpu, CpuId, OwnedCounter, planted};
+use mmscale_arch::{Atomic, Cpu, CpuId, OwnedCounter};
 
 impl<A: Cpu> BlockMap<A> {
     /// Frees all frames of a cache to the map, and gives up its blocks; returns the pages freed.
@@ -120,10 +120,7 @@ impl<A: Cpu> BlockMap<A> {
         // Pairs with the fence in `mark_empty`.
         A::fence(Acquire);
         // The pages are in the map, but perhaps not in the counter yet.
-        while A::is_online(cpu)
-            && shared.folding.load(Acquire) != 0
-            && !planted!(BlockmapCountUnawaited)
-        {
+        while A::is_online(cpu) && shared.folding.load(Acquire) != 0 {
             A::relax();
         }
     }
@@ -189,9 +186,7 @@ impl<A: Cpu> BlockMap<A> {
         let nonempty = &self.shared.of(cpu).nonempty;
         if nonempty.get() == 0 {
             nonempty.set(1);
-            if !planted!(BlockmapFilledUnfenced) {
-                A::fence(SeqCst);
-            }
+            A::fence(SeqCst);
         }
     }
 }

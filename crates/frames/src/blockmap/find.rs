@@ -7,7 +7,7 @@ use super::order_hints::LARGEST_HINT;
 use super::{AllocRequest, BlockMap, Refill, ReserveAccess, Where};
 use crate::frame::MigrateType;
 use core::sync::atomic::Ordering::{Release, SeqCst};
-use mmscale_arch::{Atomic, Cpu, Op, Order, PAGEBLOCK_ORDER, planted};
+use mmscale_arch::{Atomic, Cpu, Op, Order, PAGEBLOCK_ORDER};
 
 /// Blocks without a free block of the requested order after which a search gives up; then a whole
 /// block is broken up.
@@ -104,9 +104,7 @@ impl<A: Cpu> BlockMap<A> {
                 self.order_hints.forget(block, req.order);
                 // Pairs with the `SeqCst` in `clear` and the fence in `order_words`: a CPU that
                 // frees pages sees that the hint is cleared, or its pages are seen here.
-                if !planted!(BlockmapForgetUnfenced) {
-                    A::fence(SeqCst);
-                }
+                A::fence(SeqCst);
                 if self.word_with(block, req.order).is_some() {
                     // A free made it just now, perhaps as part of a larger block. `used` does not
                     // limit the order: bits are cleared before frames are subtracted.
@@ -230,8 +228,7 @@ impl<A: Cpu> BlockMap<A> {
     ) -> Result<usize, Head> {
         loop {
             let head = self.head(block);
-            let is_idle = !head.is_busy() || planted!(BlockmapBusyEntered);
-            let free = !head.is_owned() || owners == Owners::Any && is_idle;
+            let free = !head.is_owned() || owners == Owners::Any && !head.is_busy();
             let open = free && !head.is_isolated() && kind.is_none_or(|kind| head.kind() == kind);
             if !open || head.is_unowned_free() || head.free() < req.order.pages() as u64 {
                 return Err(head);

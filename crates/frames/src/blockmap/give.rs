@@ -12,7 +12,7 @@ use super::{BlockMap, Refill, block_of, freed_twice};
 use crate::frame::MigrateType;
 use core::sync::atomic::Ordering::Acquire;
 use mmscale_arch::sync::{Local, LocalGuard, NoPreempt};
-use mmscale_arch::{Atomic, Cpu, CpuId, Op, Order, Pfn, planted};
+use mmscale_arch::{Atomic, Cpu, CpuId, Op, Order, Pfn};
 
 /// A CPU's cache, in use by the caller alone.
 pub(crate) struct Entered<'a>(LocalGuard<'a, CpuCache>);
@@ -153,13 +153,10 @@ impl<A: Cpu> BlockMap<A> {
     fn choose_free_to(&self, cache: &CpuCache, block: usize, cpu: CpuId) -> Option<FreeTo> {
         // Before the head is read: an isolator drains CPUs whose flag is set. It is set already if
         // a pageblock is recorded.
-        if cache.has_no_recent() && !planted!(BlockmapFilledLate) {
+        if cache.has_no_recent() {
             self.mark_nonempty(cpu);
         }
         let head = self.head(block);
-        if planted!(BlockmapFilledLate) {
-            self.mark_nonempty(cpu);
-        }
         self.remember_free_to(cache, block, head, cpu)
     }
 

@@ -37,7 +37,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::ops::Range;
 use core::sync::atomic::Ordering::SeqCst;
-use mmscale_arch::{Atomic, Cpu, planted};
+use mmscale_arch::{Atomic, Cpu};
 
 /// Blocks of a word of level 0.
 pub(super) const BITS: usize = u64::BITS as usize;
@@ -162,7 +162,7 @@ impl<A: Cpu> Index<A> {
             let bit = 1 << (at % BITS);
             let word = self.upper[level - 1].start + at / BITS;
             let before = self.words[word].fetch_and(!bit, SeqCst);
-            if !planted!(BlockmapSummaryLost) && self.load(level - 1, at) != 0 {
+            if self.load(level - 1, at) != 0 {
                 // Another CPU set a bit below meanwhile, perhaps before this summary was cleared.
                 return self.raise(level, at);
             }

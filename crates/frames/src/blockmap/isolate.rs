@@ -6,7 +6,7 @@ use crate::frame::MigrateType;
 use crate::zone::IsolateError;
 use core::sync::atomic::Ordering::SeqCst;
 use mmscale_arch::sync::PreemptGuard;
-use mmscale_arch::{Atomic, Cpu, Pfn, planted};
+use mmscale_arch::{Atomic, Cpu, Pfn};
 
 impl<A: Cpu> BlockMap<A> {
     /// Isolates the pageblock at `pfn` and ends its ownership: no CPU takes frames of it, and
@@ -39,7 +39,7 @@ impl<A: Cpu> BlockMap<A> {
                     self.heads[block].store(head.with_isolated(true).0, SeqCst);
                     return Some(head);
                 }
-            } else if (!head.is_busy() || planted!(BlockmapBusyIsolated))
+            } else if !head.is_busy()
                 && self.change(block, head, head.disowned().with_isolated(true))
             {
                 return Some(head);

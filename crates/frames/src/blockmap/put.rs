@@ -9,8 +9,8 @@ use super::head::{BLOCK_PAGES, Head};
 use super::order_hints::LARGEST_HINT;
 use super::{BlockMap, WORDS, block_of, freed_twice};
 use core::ops::Range;
-use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
-use mmscale_arch::{Atomic, Cpu, CpuId, Op, Order, planted};
+use core::sync::atomic::Ordering::{Acquire, Release, SeqCst};
+use mmscale_arch::{Atomic, Cpu, CpuId, Op, Order};
 
 impl<A: Cpu> BlockMap<A> {
     /// Frees a block of at most a pageblock's order to the map; returns the increase of the zone's
@@ -43,11 +43,6 @@ impl<A: Cpu> BlockMap<A> {
     #[inline(always)]
     pub(super) fn put_back(&self, run: Run, pages: u32) -> i64 {
         let (block, at) = (run.word as usize / WORDS, run.word as usize % WORDS);
-        if planted!(BlockmapCountedFirst) {
-            let gained = self.release_frames(block, pages.into(), || 0);
-            self.clear(block, at, run.frames);
-            return gained;
-        }
         let free = self.clear(block, at, run.frames);
         let largest = || bits::largest_with(free, run.frames, pages);
         self.release_frames(block, pages.into(), largest)
@@ -60,8 +55,7 @@ impl<A: Cpu> BlockMap<A> {
         // All bits are set, so subtracting clears them. On x86 that is one instruction, while an
         // and whose old value is used is a loop. If a bit is clear, the subtraction is undone
         // before the panic. Pairs with the taker's `Acquire` loads: the last user is done.
-        let order = if planted!(BlockmapClearRelaxed) { Relaxed } else { SeqCst };
-        let before = self.words[block].0[at].fetch_sub(frames, order);
+        let before = self.words[block].0[at].fetch_sub(frames, SeqCst);
         if frames & !before != 0 {
             self.words[block].0[at].fetch_add(frames, SeqCst);
         }
@@ -98,9 +92,7 @@ impl<A: Cpu> BlockMap<A> {
     /// with the fence in `find_among`.
     #[inline(always)]
     pub(super) fn order_words() {
-        if !planted!(BlockmapWordsUnfenced) {
-            A::fence(SeqCst);
-        }
+        A::fence(SeqCst);
     }
 
     /// Clears `COUNT` words of which all frames are in use. Returns `false`, and changes nothing,
@@ -111,8 +103,7 @@ impl<A: Cpu> BlockMap<A> {
         let used = words.iter().fold(!0, |used, word| used & word.load(Acquire)) == !0;
         if used {
             // Pairs with the `Acquire` in `starts`.
-            let order = if planted!(BlockmapWordsRelaxed) { Relaxed } else { Release };
-            words.iter().for_each(|word| word.store(0, order));
+            words.iter().for_each(|word| word.store(0, Release));
         }
         used
     }

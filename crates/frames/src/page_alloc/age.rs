@@ -4,7 +4,7 @@ use super::{FrameAllocator, Zone};
 use crate::pcp::{Pcp, PcpList};
 use crate::zone::ZoneId;
 use mmscale_arch::sync::{IrqGuard, NoPreempt, PreemptGuard};
-use mmscale_arch::{Cpu, CpuId, CpuMask, Func, Span, planted};
+use mmscale_arch::{Cpu, CpuId, CpuMask, Func, Span};
 
 /// Runs of the upkeep tick after which an unused page cache of a remote zone is drained.
 const REMOTE_EXPIRE: u8 = 3;
@@ -237,14 +237,9 @@ impl<A: Cpu> FrameAllocator<A> {
     /// its counters, and adapts limits and thresholds to the remaining CPUs.
     pub fn cpu_dead(&self, dead: CpuId) {
         // First: no other CPU may free pages into its caches any more.
-        if !planted!(PostedDisownedLate) {
-            self.disown(dead);
-        }
+        self.disown(dead);
         self.drain_pages(dead);
         self.drain_dead(dead);
-        if planted!(PostedDisownedLate) {
-            self.disown(dead);
-        }
         self.stats.fold_dead(dead);
         self.refresh_limits();
         self.refresh_thresholds();

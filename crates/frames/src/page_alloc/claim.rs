@@ -8,7 +8,6 @@ use crate::pcp::{Pcp, PcpList};
 use crate::vmstat::ZoneItem;
 use crate::zone::{RmqueueMode, ZoneId};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use mmscale_arch::planted;
 use mmscale_arch::sync::{NoPreempt, PreemptGuard};
 use mmscale_arch::{Atomic, Cpu, Func, NodeId, Op, Order, PageEvent, PcpEvent, Pfn, Span, Trace};
 
@@ -171,9 +170,7 @@ impl<A: Cpu> FrameAllocator<A> {
             }
             A::relax();
         }
-        if !planted!(DrainNeverEnds) {
-            self.draining.store(0, Release);
-        }
+        self.draining.store(0, Release);
         found
     }
 
@@ -284,7 +281,7 @@ impl<A: Cpu> FrameAllocator<A> {
         let free = self.stats.zone(zone.id, ZoneItem::FreePages);
         let usable = free.saturating_sub(request.order.pages() as u64 - 1);
         let kept = u64::from(mark) + u64::from(reserve);
-        usable > kept || planted!(WatermarkAtMark) && usable == kept
+        usable > kept
     }
 
     /// Whether an allocation that may go down to the min watermark would find a page now, by the

@@ -6,7 +6,7 @@ use crate::vmstat::ZoneItem;
 use crate::zone::{Geometry, IsolateError};
 use core::sync::atomic::Ordering::Relaxed;
 use mmscale_arch::sync::Sparse;
-use mmscale_arch::{Atomic, Cpu, CpuId, Pfn, planted};
+use mmscale_arch::{Atomic, Cpu, CpuId, Pfn};
 
 /// A bit for each pageblock of zones with lists: set while the pageblock is isolated. A free reads
 /// it without the zone lock, as Linux's `free_unref_page` reads the migrate type of a pageblock.
@@ -97,9 +97,7 @@ impl<A: Cpu> FrameAllocator<A> {
     /// the block gets into a cache.
     fn drain_isolated(&self, zone: &Zone<A>) {
         for cpu in (0..A::cpus_possible()).map(CpuId::new) {
-            if !planted!(IsolateCachesKept) {
-                self.drain_pages_zone(zone.id, cpu);
-            }
+            self.drain_pages_zone(zone.id, cpu);
         }
         if let Some(map) = zone.map() {
             map.wait_for_dying();

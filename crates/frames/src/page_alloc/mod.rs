@@ -277,7 +277,7 @@ impl<A: Cpu> FrameAllocator<A> {
                     pcp.lock().set_limits(limits);
                 }
                 let then = core::mem::replace(&mut now, seen());
-                if now == then || mmscale_arch::planted!(PcpLimitsSetOnce) {
+                if now == then {
                     break;
                 }
             }

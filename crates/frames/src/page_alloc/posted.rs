@@ -12,7 +12,7 @@ use crate::frame::FrameWord;
 use crate::pcp::{Home, Pcp, PcpList, RefillPhase};
 use crate::vmstat::ZoneItem;
 use mmscale_arch::sync::{NoPreempt, PreemptGuard, SpinGuard};
-use mmscale_arch::{Cpu, CpuId, Func, PcpEvent, Pfn, Span, Trace, planted};
+use mmscale_arch::{Cpu, CpuId, Func, PcpEvent, Pfn, Span, Trace};
 
 /// Pageblocks that one hold of the zone lock searches for those of an offline CPU.
 const DISOWN_STEP: usize = 1024;
@@ -79,7 +79,7 @@ impl<A: Cpu> FrameAllocator<A> {
             }
         };
         let (pressure, isolating) = zone.condition();
-        if isolating && !planted!(PostedIsolationIgnored) && self.isolated.has(pfn) {
+        if isolating && self.isolated.has(pfn) {
             return false;
         }
         if cpu != pcp.cpu() {
@@ -139,8 +139,7 @@ fn lock_for<A: Cpu>(
         let cpu = owner.unwrap_or(pinned.cpu());
         let pcp = lists.pcps.of(cpu).try_lock_with(pinned).ok_or(cpu)?;
         // A pageblock without owner gets none while a page of it is not free.
-        let is_same = || planted!(PostedOwnerReadOnce) || lists.owners.get(pfn) == owner;
-        if owner.is_none() || is_same() {
+        if owner.is_none() || lists.owners.get(pfn) == owner {
             let home = if owner.is_some() { Home::Owner } else { Home::Other };
             return Ok((cpu, home, pcp));
         }

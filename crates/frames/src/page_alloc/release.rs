@@ -7,9 +7,7 @@ use crate::pcp::{Pcp, PcpList};
 use crate::vmstat::ZoneItem;
 use crate::zone::ZoneId;
 use mmscale_arch::sync::{NoPreempt, PreemptGuard};
-use mmscale_arch::{
-    Access, Cpu, CpuId, Func, Op, Order, PageEvent, PcpEvent, Pfn, Span, Trace, planted,
-};
+use mmscale_arch::{Access, Cpu, CpuId, Func, Op, Order, PageEvent, PcpEvent, Pfn, Span, Trace};
 
 impl<A: Cpu> FrameAllocator<A> {
     /// Frees a block that [`FrameAllocator::alloc_pages`] returned for the same `order`.
@@ -111,7 +109,7 @@ impl<A: Cpu> FrameAllocator<A> {
         let cpu = pinned.cpu();
         let Some(mut pcp) = lists.pcps.of(cpu).try_lock_with(pinned) else { return false };
         let (pressure, isolating) = zone.condition();
-        if isolating && !planted!(PcpIsolationIgnored) && self.isolated.has(pfn) {
+        if isolating && self.isolated.has(pfn) {
             return false;
         }
         let old = pcp.count();

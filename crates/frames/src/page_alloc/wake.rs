@@ -3,7 +3,7 @@
 
 use super::FrameAllocator;
 use core::sync::atomic::Ordering::SeqCst;
-use mmscale_arch::{Atomic, Cpu, NodeId, TaskId, planted};
+use mmscale_arch::{Atomic, Cpu, NodeId, TaskId};
 
 /// The background reclaimer of a node.
 ///
@@ -38,7 +38,7 @@ impl<A: Cpu> FrameAllocator<A> {
         let Some(reclaimer) = self.reclaimers.get(node.index()) else { return };
         let Some(task) = reclaimer.task.load(SeqCst).checked_sub(1) else { return };
         let first = reclaimer.wanted.load(SeqCst) == 0 && reclaimer.wanted.swap(1, SeqCst) == 0;
-        if first && !planted!(KswapdUnwoken) {
+        if first {
             A::unpark(TaskId::new(task as usize));
         }
     }

@@ -7,7 +7,7 @@ use crate::frame::{FrameList, FrameState, FrameTable, FrameWord, MigrateType};
 use alloc::boxed::Box;
 use core::marker::PhantomData;
 use core::ops::Range;
-use mmscale_arch::{Access, Cpu, Line, ORDERS, Op, Order, Pfn, planted};
+use mmscale_arch::{Access, Cpu, Line, ORDERS, Op, Order, Pfn};
 
 /// The bits of a pageblock's byte that are its type.
 pub(super) const TYPE_MASK: u8 = 3;
@@ -325,9 +325,7 @@ impl<A: Cpu> Buddy<A> {
         }
         let (mut pfn, mut order) = (pfn, order);
         let max = self.geometry.max;
-        while let Some(up) = order.up().filter(|&up| up <= max)
-            && !(planted!(BuddyMergeShort) && up == max)
-        {
+        while let Some(up) = order.up().filter(|&up| up <= max) {
             let buddy = pfn.buddy(order);
             if !self.spans(buddy, order) {
                 break;

@@ -12,7 +12,7 @@
 use alloc::boxed::Box;
 use core::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicU32};
-use mmscale_arch::{Atomic, CpuId, Machine, OwnedCounter, Pfn, planted};
+use mmscale_arch::{Atomic, CpuId, Machine, OwnedCounter, Pfn};
 
 /// Maximum of folios in a batch (`PAGEVEC_SIZE`).
 pub const BATCH: usize = 31;
@@ -139,13 +139,6 @@ impl<A: Machine> CpuBatches<A> {
     /// [`CpuBatches::sweep`].
     pub(super) fn claim(&self, slot: usize, pfn: Pfn) -> bool {
         let there = pfn.index() as u32 + 1;
-        if planted!(LruClaimInTwoSteps) {
-            let found = self.slots[slot].load(Relaxed) == there;
-            if found {
-                self.slots[slot].store(0, Release);
-            }
-            return found;
-        }
         self.slots[slot].compare_exchange(there, 0, AcqRel, Relaxed).is_ok()
     }
 

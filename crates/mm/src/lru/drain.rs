@@ -30,7 +30,7 @@ use super::{BatchKind, LruRef, Pending};
 use crate::work::WorkItem;
 use core::sync::atomic::Ordering::SeqCst;
 use mmscale_arch::sync::{IrqGuard, NoPreempt, PreemptGuard};
-use mmscale_arch::{Atomic, CpuId, CpuMask, Func, Machine, Span, planted};
+use mmscale_arch::{Atomic, CpuId, CpuMask, Func, Machine, Span};
 
 /// Whether a drain of all CPUs by another task, which began after the call, serves the caller.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -93,9 +93,7 @@ impl<'a, A: Machine> LruRef<'a, A> {
         let _span = Span::<A>::enter(Func::LruAddDrainAll);
         // Pairs with the fence below: `busy` flags that this CPU has set or seen come before the
         // load.
-        if !planted!(LruDrainUnfenced) {
-            A::fence(SeqCst);
-        }
+        A::fence(SeqCst);
         let seen = self.lru.generation.load(SeqCst);
         // Before the mutex: a drain that has the mutex now finds this CPU empty.
         self.drain();
@@ -105,9 +103,7 @@ impl<'a, A: Machine> LruRef<'a, A> {
             return;
         }
         // First: a later caller is not served by flags that this drain has read already.
-        if !planted!(LruDrainGenerationLate) {
-            self.lru.generation.fetch_add(1, SeqCst);
-        }
+        self.lru.generation.fetch_add(1, SeqCst);
         // Pairs with the fence above: the increment comes before the loads of the `busy` flags.
         A::fence(SeqCst);
         self.lru.tally().drains_of_all.add(1);
@@ -120,10 +116,7 @@ impl<'a, A: Machine> LruRef<'a, A> {
             }
         }
         self.lru.tally().cpus_drained.add(asked.count() as u64);
-        if planted!(LruDrainGenerationLate) {
-            self.lru.generation.fetch_add(1, SeqCst);
-        }
-        for cpu in asked.iter().filter(|_| !planted!(LruDrainUnawaited)) {
+        for cpu in asked.iter() {
             self.work.flush(WorkItem::LruDrain(cpu));
         }
     }
@@ -148,9 +141,7 @@ impl<'a, A: Machine> LruRef<'a, A> {
         let _span = Span::<A>::enter(Func::LruAddDrain);
         let _pinned = PreemptGuard::<A>::new();
         self.drain_batches(cpu);
-        if !planted!(GroupDeadStockKept) {
-            self.groups.drain_stopped(cpu);
-        }
+        self.groups.drain_stopped(cpu);
     }
 
     /// Disables the batches on all CPUs until the returned value is dropped, and drains them
@@ -159,9 +150,7 @@ impl<'a, A: Machine> LruRef<'a, A> {
         let _span = Span::<A>::enter(Func::LruCacheDisable);
         self.lru.disabled.fetch_add(1, SeqCst);
         // After the grace period every add has seen the count.
-        if !planted!(LruBatchesOffNoGrace) {
-            self.rcu.synchronize_expedited();
-        }
+        self.rcu.synchronize_expedited();
         self.drain_cpus(Sharing::Forced);
         BatchesOff { memory: *self }
     }

@@ -9,7 +9,7 @@ use super::lists::{End, Relock};
 use super::{LruList, LruRef, Pending};
 use crate::folio::{FolioFlags, FolioWord};
 use crate::memcg::GroupId;
-use mmscale_arch::{Func, Machine, NodeId, Pfn, Span, planted};
+use mmscale_arch::{Func, Machine, NodeId, Pfn, Span};
 
 /// Result of a scan of the tail of a list.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -31,12 +31,6 @@ impl<A: Machine> LruRef<'_, A> {
             if word.has(FolioFlags::LRU) {
                 let taken = word.with_refs(word.refs() + 1);
                 let taken = taken.with(FolioFlags::empty(), FolioFlags::LRU);
-                if planted!(LruIsolatedInTwoSteps) {
-                    self.folios.get(pfn);
-                    self.folios.clear(pfn, FolioFlags::LRU);
-                    self.take_off(pfn);
-                    return true;
-                }
                 if self.folios.exchange(pfn, word, taken).is_ok() {
                     self.take_off(pfn);
                     return true;
@@ -120,8 +114,7 @@ impl<A: Machine> LruRef<'_, A> {
             let there = |word: FolioWord| {
                 let taken = word.with_refs(word.refs() + 1);
                 let taken = taken.with(FolioFlags::empty(), FolioFlags::LRU);
-                let is_used = word.refs() > 0 || planted!(LruDyingRevived);
-                (is_used && word.has(FolioFlags::LRU)).then_some(taken)
+                (word.refs() > 0 && word.has(FolioFlags::LRU)).then_some(taken)
             };
             if self.folios.update(pfn, there).is_ok() {
                 relock.unlink(pfn, list);

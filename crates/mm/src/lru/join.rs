@@ -7,7 +7,7 @@ use crate::folio::{FolioFlags, FolioInit, FolioWord};
 use crate::memcg::{GroupEvent, OverLimit};
 use core::sync::atomic::Ordering::Acquire;
 use mmscale_arch::sync::{IrqGuard, NoPreempt};
-use mmscale_arch::{Atomic, Func, LruEvent, Machine, NodeId, Op, Order, Pfn, Span, Trace, planted};
+use mmscale_arch::{Atomic, Func, LruEvent, Machine, NodeId, Op, Order, Pfn, Span, Trace};
 use mmscale_frames::frame::MigrateType;
 use mmscale_frames::page_alloc::{AllocError, Gfp};
 
@@ -166,7 +166,7 @@ impl<A: Machine> LruRef<'_, A> {
         }
         let last = |word: FolioWord| {
             let after = word.without_refs().with(FolioFlags::empty(), FolioFlags::PENDING);
-            (word.refs() == 1 || planted!(LruReapUnchecked)).then_some(after)
+            (word.refs() == 1).then_some(after)
         };
         self.folios.update(pfn, last).ok()
     }
@@ -191,9 +191,6 @@ impl<A: Machine> LruRef<'_, A> {
     /// Makes `UNEVICTABLE` match `MLOCKED` for a folio whose state was `old` and whose lruvec lock
     /// the caller holds. Returns a state that names the right list.
     pub(super) fn agree(&self, pfn: Pfn, old: FolioWord) -> FolioWord {
-        if planted!(LruMlockUnreconciled) {
-            return old;
-        }
         let (set, clear) = match (old.has(FolioFlags::MLOCKED), old.has(FolioFlags::UNEVICTABLE)) {
             (true, false) => (FolioFlags::UNEVICTABLE, FolioFlags::ACTIVE),
             (false, true) => (FolioFlags::empty(), FolioFlags::UNEVICTABLE),

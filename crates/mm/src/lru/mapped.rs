@@ -8,7 +8,7 @@ use super::lists::LruLocation;
 use crate::folio::{FolioFlags, FolioWord};
 use crate::memcg::GroupId;
 use mmscale_arch::sync::{IrqGuard, NoPreempt, PreemptGuard};
-use mmscale_arch::{Machine, Op, Pfn, planted};
+use mmscale_arch::{Machine, Op, Pfn};
 use mmscale_frames::vmstat::{IrqOff, NodeItem};
 
 impl<A: Machine> LruRef<'_, A> {
@@ -27,7 +27,7 @@ impl<A: Machine> LruRef<'_, A> {
     #[inline]
     pub fn remove_maps(&self, pfn: Pfn, count: u32) -> FolioWord {
         let left = self.folios.remove_maps(pfn, count);
-        if left.maps() == 0 && !planted!(MappedForgotten) {
+        if left.maps() == 0 {
             self.count_mapped(pfn, left.flags(), -1);
         }
         left

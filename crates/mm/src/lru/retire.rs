@@ -6,7 +6,7 @@ use super::{LruList, LruRef, Pending};
 use crate::folio::{FolioFlags, FolioWord};
 use crate::memcg::GroupEvent;
 use mmscale_arch::sync::IrqGuard;
-use mmscale_arch::{Func, LruEvent, Machine, Order, Pfn, Span, Trace, planted};
+use mmscale_arch::{Func, LruEvent, Machine, Order, Pfn, Span, Trace};
 use mmscale_frames::vmstat::ZoneItem;
 
 /// Maximum of folios that [`LruRef::release_many`] takes off their lists together: four batches.
@@ -63,9 +63,7 @@ impl<A: Machine> LruRef<'_, A> {
             let gone = &gone[..count];
             let on_lists = gone.iter().zip(listed).filter_map(|(&pfn, list)| Some((pfn, list?)));
             Relock::new(*self).unlink_all(on_lists);
-            if !planted!(LruUnchargeForgotten) {
-                self.uncharge_all(gone);
-            }
+            self.uncharge_all(gone);
             let is_large = |pfn: Pfn| self.table().word(pfn).order() == LARGE;
             let alike = |&one: &Pfn, &next: &Pfn| is_large(one) && is_large(next);
             for some in gone.chunk_by(alike) {

@@ -8,7 +8,7 @@ use super::lists::Relock;
 use super::{LruRef, Pending};
 use crate::folio::{FolioFlags, FolioWord};
 use mmscale_arch::sync::{NoPreempt, PreemptGuard};
-use mmscale_arch::{CpuId, LruEvent, Machine, Op, Pfn, Trace, planted};
+use mmscale_arch::{CpuId, LruEvent, Machine, Op, Pfn, Trace};
 
 impl<A: Machine> LruRef<'_, A> {
     /// Returns whether a folio in this state is in a slot, or has just been claimed from one.
@@ -84,8 +84,7 @@ impl<A: Machine> LruRef<'_, A> {
         let mut owned = refs;
         if ends(word) && self.claim(pfn) {
             let after = word.without_refs().with(FolioFlags::empty(), FolioFlags::PENDING);
-            let exchanged = self.folios.exchange(pfn, word, after).is_ok();
-            if exchanged || planted!(LruNewUserIgnored) {
+            if self.folios.exchange(pfn, word, after).is_ok() {
                 self.note_freed_pending();
                 return Some(after);
             }
@@ -112,7 +111,7 @@ impl<A: Machine> LruRef<'_, A> {
         }
         let last = |word: FolioWord| {
             let after = word.without_refs().with(FolioFlags::empty(), FolioFlags::PENDING);
-            (word.refs() == 1 || planted!(LruLastPutUnchecked)).then_some(after)
+            (word.refs() == 1).then_some(after)
         };
         if let Ok(word) = self.folios.update(pfn, last) {
             self.note_freed_pending();

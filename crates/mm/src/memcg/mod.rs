@@ -32,7 +32,7 @@ use alloc::vec;
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicU16, AtomicU32};
 use mmscale_arch::sync::{EachCpu, NoPreempt, PreemptGuard};
-use mmscale_arch::{Atomic, CpuId, Func, Machine, Op, Pfn, Span, planted};
+use mmscale_arch::{Atomic, CpuId, Func, Machine, Op, Pfn, Span};
 use tree::Tree;
 
 /// Pages that a CPU charges in one step (`MEMCG_CHARGE_BATCH`).
@@ -218,9 +218,6 @@ impl<A: Machine> Groups<A> {
         let pages = u64::from(pages);
         let before = counted.pages.fetch_add(pages, Relaxed);
         if before + pages > counted.limit.load(Relaxed) {
-            if planted!(GroupRefusalCounted) {
-                return Err(OverLimit { group });
-            }
             counted.pages.fetch_sub(pages, Relaxed);
             return Err(OverLimit { group });
         }

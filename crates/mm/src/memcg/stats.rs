@@ -33,9 +33,7 @@ use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicI64, AtomicU32};
 use mmscale_arch::sync::{EachCpu, NoPreempt, Once, SpinLock};
-use mmscale_arch::{
-    Atomic, CpuId, Func, LockClass, Machine, NodeId, Op, OwnedValue, Span, planted,
-};
+use mmscale_arch::{Atomic, CpuId, Func, LockClass, Machine, NodeId, Op, OwnedValue, Span};
 use mmscale_frames::vmstat::NodeItem;
 
 /// The time between two flushes of the worker, in ns (`FLUSH_TIME`).
@@ -206,10 +204,6 @@ impl<A: Machine> GroupStats<A> {
         loop {
             stats.next.store(first, Relaxed);
             let new = slot as u32 + 1;
-            if planted!(StatListedInTwoSteps) {
-                head.store(new, Release);
-                return;
-            }
             // `Release` pairs with the `Acquire` in `flush_cpu`.
             match head.compare_exchange(first, new, Release, Relaxed) {
                 Ok(_) => return,
@@ -255,9 +249,6 @@ impl<A: Machine> GroupStats<A> {
         while let Some(slot) = next.checked_sub(1) {
             let slot = slot as usize;
             let stats = self.of(cpu, slot);
-            if planted!(StatNextReadLate) {
-                stats.listed.store(0, Relaxed);
-            }
             next = stats.next.load(Relaxed);
             // After this the CPU may list the group again, and overwrite `next`.
             stats.listed.store(0, Relaxed);

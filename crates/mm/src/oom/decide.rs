@@ -7,7 +7,7 @@ use super::{
 use crate::time::NSEC_PER_SEC;
 use crate::work::WorkItem;
 use alloc::sync::Arc;
-use mmscale_arch::{CpuMask, Func, Machine, OomEvent, Span, Trace, planted};
+use mmscale_arch::{CpuMask, Func, Machine, OomEvent, Span, Trace};
 use mmscale_frames::page_alloc::Gfp;
 
 /// How long one allocation waits for processes that exit by themselves, in ns. It is long for an
@@ -72,11 +72,11 @@ impl<A: Machine> Oom<A> {
     ) -> Decision {
         let exits = on.exits();
         let dying = self.find_dying(on, short, retries);
-        if matches!(dying, Dying::Soon) && !planted!(OomKillsTwice) {
+        if matches!(dying, Dying::Soon) {
             return Decision::Wait;
         }
         // After the check for dying processes: what they have freed by now is found.
-        if self.config.drains == Drains::All && !planted!(OomUnsettled) {
+        if self.config.drains == Drains::All {
             drain_everything(on);
         }
         if self.has_room(on, short) {
@@ -175,9 +175,7 @@ impl<A: Machine> Oom<A> {
         victim.kill();
         if victim.mark(A::now_ns() + self.config.delay_ns) {
             A::trace(Trace::Oom(OomEvent::MarkVictim { asid, pages }));
-            if !planted!(OomReaperUnwoken) {
-                self.wake_reaper();
-            }
+            self.wake_reaper();
         }
     }
 }

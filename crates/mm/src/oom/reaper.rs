@@ -3,7 +3,7 @@
 use super::{Oom, OomContext, Victim};
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering::SeqCst;
-use mmscale_arch::{Atomic, Func, Machine, OomEvent, Span, TaskId, Trace, planted};
+use mmscale_arch::{Atomic, Func, Machine, OomEvent, Span, TaskId, Trace};
 
 /// The result of one attempt to reap.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -76,9 +76,7 @@ impl<A: Machine> Oom<A> {
         }
         let tally = self.tally();
         if reaped { &tally.reaped } else { &tally.given_up }.add(1);
-        if !planted!(OomReapedAgain) {
-            space.skip();
-        }
+        space.skip();
     }
 
     fn try_reap<S: OomContext<A>>(&self, on: S, space: &Arc<S::Space>) -> Attempt {

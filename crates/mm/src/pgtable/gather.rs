@@ -11,9 +11,9 @@
 
 use super::{ENTRIES, PageTable, PtRef};
 use crate::smp::{GatherPolicy, Wait};
-use crate::tlb::{Extent, Flushed, Parked, Retired, Tables};
+use crate::tlb::{Extent, Flushed, Parked, Tables};
 use core::sync::atomic::Ordering::{AcqRel, SeqCst};
-use mmscale_arch::{Atomic, Func, Machine, Order, PageSize, Pfn, Span, VmaRange, Vpn, planted};
+use mmscale_arch::{Atomic, Func, Machine, Order, PageSize, Pfn, Span, VmaRange, Vpn};
 use mmscale_frames::frame::MigrateType;
 use mmscale_frames::page_alloc::Gfp;
 
@@ -256,11 +256,7 @@ impl<'t, A: Machine> Gather<'t, A> {
         if self.park(on) {
             return;
         }
-        let proof = if planted!(GatherUnflushed) {
-            Retired::again(self.table.asid).flushed()
-        } else {
-            self.flush_tlb_for(on, Wait::Sleep)
-        };
+        let proof = self.flush_tlb_for(on, Wait::Sleep);
         let mut chunk = [Gathered { pfn: Pfn::new(0), count: 0 }; CHUNK];
         let mut filled = 0;
         for at in 0..self.len {
@@ -311,7 +307,7 @@ impl<'t, A: Machine> Gather<'t, A> {
     pub fn finish(mut self, on: PtRef<'_, A>, sink: &mut impl Sink) {
         let _span = Span::<A>::enter(Func::TlbFinishMmu);
         let promised = self.promise == Promise::Gone && self.table.retired().is_none();
-        if promised && self.table.gathers.load(SeqCst) > 1 && !planted!(GatherOthersIgnored) {
+        if promised && self.table.gathers.load(SeqCst) > 1 {
             self.whole = true;
             self.note(Vpn::ZERO, PageSize::Base);
         }

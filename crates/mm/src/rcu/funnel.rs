@@ -25,7 +25,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::SeqCst;
 use mmscale_arch::sync::{SpinLock, WaitQueue};
-use mmscale_arch::{Atomic, CpuId, LockClass, Machine, planted};
+use mmscale_arch::{Atomic, CpuId, LockClass, Machine};
 
 /// CPUs of a leaf; Linux's `RCU_FANOUT_LEAF`.
 const LEAF_CPUS: usize = 16;
@@ -56,8 +56,7 @@ impl<A: Machine> FunnelNode<A> {
     /// Requests grace period `number`; returns whether the caller is the first to do so here.
     fn request(&self, number: u64) -> bool {
         let _held = self.lock.lock_irqsave();
-        let found = self.requested.load(SeqCst) + u64::from(planted!(RcuFunnelJoinsEarlier));
-        let first = found < number;
+        let first = self.requested.load(SeqCst) < number;
         if first {
             self.requested.store(number, SeqCst);
         }
@@ -117,9 +116,7 @@ impl<A: Machine> Funnel<A> {
 
     /// Wakes the callers that wait for grace period `number`, which has ended.
     pub(super) fn wake(&self, number: u64) {
-        if !planted!(RcuFunnelUnwoken) {
-            self.0.iter().for_each(|node| node.sleepers(number).wake_all());
-        }
+        self.0.iter().for_each(|node| node.sleepers(number).wake_all());
     }
 }
 

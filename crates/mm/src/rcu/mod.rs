@@ -47,10 +47,10 @@
 mod funnel;
 
 use core::cell::Cell;
-use core::sync::atomic::Ordering::{Relaxed, SeqCst};
+use core::sync::atomic::Ordering::SeqCst;
 use funnel::Funnel;
 use mmscale_arch::sync::{Completion, EachCpu, Mutex, MutexGuard, NoPreempt, PerCpu, PreemptGuard};
-use mmscale_arch::{Atomic, CpuId, CpuMask, Func, Ipi, LockClass, Machine, Span, planted};
+use mmscale_arch::{Atomic, CpuId, CpuMask, Func, Ipi, LockClass, Machine, Span};
 
 /// The way in which a grace period gets the CPUs' quiescent states.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -141,7 +141,7 @@ impl<A: Machine> Rcu<A> {
         let own = self.own.get(pinned);
         // A machine that is interrupted drops the guards of all CPUs on the last one.
         own.depth.set(own.depth.get().saturating_sub(1));
-        if (own.depth.get() == 0 || planted!(RcuNestedReports)) && own.asked.replace(false) {
+        if own.depth.get() == 0 && own.asked.replace(false) {
             self.report(pinned.cpu());
         }
     }
@@ -169,7 +169,7 @@ impl<A: Machine> Rcu<A> {
     fn report_if_outside(&self, ask: bool) {
         let pinned = PreemptGuard::new();
         let own = self.own.get(&pinned);
-        if own.depth.get() == 0 || !ask && planted!(RcuTickReports) {
+        if own.depth.get() == 0 {
             self.report(pinned.cpu());
         } else if ask {
             own.asked.set(true);
@@ -185,13 +185,10 @@ impl<A: Machine> Rcu<A> {
 
     /// Marks this CPU as not idle, before it runs a reader.
     pub fn idle_exit(&self) {
-        let left = u32::from(planted!(RcuIdleForever));
-        self.seen.of(A::cpu()).idle.swap(left, SeqCst);
+        self.seen.of(A::cpu()).idle.swap(0, SeqCst);
         // Pairs with the fence in `grace_period`: later readers see the changes that preceded the
         // load of the flag that passed this CPU over.
-        if !planted!(RcuIdleUnfenced) {
-            A::fence(SeqCst);
-        }
+        A::fence(SeqCst);
     }
 
     /// Records that `cpu` has passed a quiescent state.
@@ -214,8 +211,7 @@ impl<A: Machine> Rcu<A> {
 
     fn one_less(&self) {
         // Pairs with itself on other CPUs and with `all_passed`: earlier readers precede the end.
-        let order = if planted!(RcuCountRelaxed) { Relaxed } else { SeqCst };
-        if self.owing.fetch_sub(1, order) == 1 {
+        if self.owing.fetch_sub(1, SeqCst) == 1 {
             self.all_passed.complete();
         }
     }
@@ -237,14 +233,8 @@ impl<A: Machine> Rcu<A> {
     fn wait(&self, speed: Speed) {
         // Pairs with the fence in `grace_period`: a grace period that begins after the load of
         // `begun` covers the caller's changes.
-        if !planted!(RcuLookUnfenced) {
-            A::fence(SeqCst);
-        }
-        let enough = if planted!(RcuEnoughEarly) {
-            self.ended.load(SeqCst) + 1
-        } else {
-            self.begun.load(SeqCst) + 1
-        };
+        A::fence(SeqCst);
+        let enough = self.begun.load(SeqCst) + 1;
         let one = match speed {
             Speed::Normal => self.one_at_a_time.lock(),
             Speed::Expedited => match self.pass_funnel(enough) {
@@ -270,8 +260,7 @@ impl<A: Machine> Rcu<A> {
         {
             return Some(one);
         }
-        let early = u64::from(planted!(RcuFunnelServedEarly));
-        if self.funnel.climb(cpu, enough, || self.ended.load(SeqCst) + early >= enough) {
+        if self.funnel.climb(cpu, enough, || self.ended.load(SeqCst) >= enough) {
             return None;
         }
         // A normal grace period in progress must end first: expedite it too. Pairs with the load of
@@ -292,19 +281,18 @@ impl<A: Machine> Rcu<A> {
         // Pairs with the fences in `wait` and `idle_exit`.
         A::fence(SeqCst);
         self.all_passed.reset();
-        self.owing.store(u32::from(!planted!(RcuUnbiased)), SeqCst);
+        self.owing.store(1, SeqCst);
         let mut online = CpuMask::EMPTY;
         A::online(&mut online);
         for (cpu, seen) in self.seen.iter() {
-            let is_gone = || planted!(RcuLeavingSkipped) || seen.alive.load(SeqCst) == 0;
-            if !online.contains(cpu) && is_gone() {
+            if !online.contains(cpu) && seen.alive.load(SeqCst) == 0 {
                 continue;
             }
             self.owing.fetch_add(1, SeqCst);
             let before = seen.owes.swap(OWES, SeqCst);
             // A CPU that died after the mask was read reported to no grace period. One that is
             // online again may have readers.
-            if before == DEAD && !A::is_online(cpu) && !planted!(RcuDiedUnseen) {
+            if before == DEAD && !A::is_online(cpu) {
                 self.bury(cpu);
                 continue;
             }
@@ -315,13 +303,10 @@ impl<A: Machine> Rcu<A> {
                 self.report(cpu);
             }
         }
-        if !planted!(RcuUnbiased) {
-            self.one_less();
-        }
+        self.one_less();
         // Pairs with the store of a request in the funnel: its caller sees the CPUs that owe, or
         // this load sees the request.
-        let requested = || !planted!(RcuRequestUnseen) && self.funnel.requested() >= number;
-        if speed == Speed::Expedited || requested() {
+        if speed == Speed::Expedited || self.funnel.requested() >= number {
             self.interrupt_remaining();
         }
         self.all_passed.wait();
@@ -371,9 +356,7 @@ impl<A: Machine> Rcu<A> {
         let seen = self.seen.of(cpu);
         seen.alive.store(0, SeqCst);
         seen.idle.store(0, SeqCst);
-        if !planted!(RcuDeadOwes) {
-            self.bury(cpu);
-        }
+        self.bury(cpu);
     }
 }
 

@@ -4,7 +4,7 @@ use super::{Reclaim, ReclaimRef, Rmap, UnmapTo};
 use crate::folio::{FolioFlags, FolioWord};
 use crate::swap::WriteOut;
 use crate::tlb::{Leave, UnmapBatch};
-use mmscale_arch::{Func, Machine, Op, Order, Pfn, Span, planted};
+use mmscale_arch::{Func, Machine, Op, Order, Pfn, Span};
 use mmscale_frames::vmstat::ZoneItem;
 
 /// Folios of one batch (`SWAP_CLUSTER_MAX`).
@@ -111,9 +111,7 @@ impl<A: Machine> Reclaim<A> {
             shrunk.freed += self.park(on, &mut batch, unmapped.as_slice());
         } else {
             // Before a folio is freed, or put where another task may free it.
-            if !planted!(ReclaimUnflushed) {
-                on.rmap.flush(&mut batch);
-            }
+            on.rmap.flush(&mut batch);
             for &pfn in unmapped.as_slice() {
                 match self.take_away(on, pfn) {
                     ShrinkOutcome::Freed => gone.push(pfn),
@@ -312,7 +310,7 @@ impl<A: Machine> Reclaim<A> {
             if word.refs() != 2 {
                 return self.keep(on, pfn);
             }
-            if batch.is_dirty() && !planted!(ReclaimWritesUnflushed) {
+            if batch.is_dirty() {
                 on.rmap.flush(batch);
             }
             memory.folios.set(pfn, FolioFlags::RECLAIM);

@@ -18,7 +18,7 @@ use super::{SmpConfig, may_call};
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use mmscale_arch::sync::{EachCpu, IrqGuard, NoPreempt, PreemptGuard, Sparse};
-use mmscale_arch::{Atomic, CallEvent, CpuId, CpuMask, Func, Ipi, Machine, Span, Trace, planted};
+use mmscale_arch::{Atomic, CallEvent, CpuId, CpuMask, Func, Ipi, Machine, Span, Trace};
 
 /// Size of a record on hardware: its link, state, function and words.
 const RECORD_BYTES: u64 = 32;
@@ -143,7 +143,7 @@ impl<A: Machine> Csds<A> {
     ) -> Queued {
         let index = self.index(source, target);
         let csd = self.csd(index);
-        if csd.state.load(Acquire) != FREE && !planted!(CsdOverwritten) {
+        if csd.state.load(Acquire) != FREE {
             let _span = Span::<A>::enter(Func::CsdLock);
             let mut watch = Watch::<A>::begin(config, source, csd.call.get().func);
             while csd.state.load(Acquire) != FREE {
@@ -201,13 +201,9 @@ impl<A: Machine> Csds<A> {
             next = Head::<A>::after(&csd.next);
             if csd.state.load(Acquire) == SYNC {
                 let call = csd.call.get();
-                if planted!(CsdFreedBeforeRun) {
-                    csd.state.store(FREE, Release);
-                }
                 run(call);
                 // Pairs with the `Acquire` in `wait`: the caller sees what the call has done.
-                let order = if planted!(CsdDoneRelaxed) { Relaxed } else { Release };
-                csd.state.store(FREE, order);
+                csd.state.store(FREE, Release);
                 continue;
             }
             Head::<A>::link(&csd.next, None);

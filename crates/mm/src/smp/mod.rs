@@ -40,7 +40,7 @@ pub(crate) use watch::Watch;
 use core::cell::Cell;
 use csd::{Csds, PreemptOff};
 use mmscale_arch::sync::{IrqGuard, NoPreempt, PerCpu};
-use mmscale_arch::{CpuId, CpuMask, Func, Machine, Span, planted};
+use mmscale_arch::{CpuId, CpuMask, Func, Machine, Span};
 use requests::{Requests, SetBit};
 
 /// Time that a caller with `requests` that may sleep spins first, in ns: about the cost of one
@@ -243,7 +243,7 @@ impl<A: Machine> Smp<A> {
     /// Opens this CPU's queue, if it had closed it, before it runs anything.
     pub fn idle_exit(&self) {
         let off = IrqGuard::<A>::new();
-        if self.closed.get(&off).replace(false) && !planted!(SmpStaysClosed) {
+        if self.closed.get(&off).replace(false) {
             self.open(off.cpu());
         }
     }

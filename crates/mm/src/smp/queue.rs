@@ -9,8 +9,8 @@
 //! has stopped, and pushes fail.
 
 use core::sync::atomic::AtomicU32;
-use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use mmscale_arch::{Atomic, Machine, planted};
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+use mmscale_arch::{Atomic, Machine};
 
 const EMPTY: u32 = 0;
 const CLOSED: u32 = u32::MAX;
@@ -74,9 +74,6 @@ impl<A: Machine> Head<A> {
     }
     /// Closes the queue if it is empty; returns whether it is closed.
     pub(super) fn close(&self) -> bool {
-        if planted!(CsdQueueClosedFull) {
-            self.top.store(CLOSED, Release);
-        }
         matches!(self.top.compare_exchange(EMPTY, CLOSED, AcqRel, Acquire), Ok(_) | Err(CLOSED))
     }
     /// Opens the queue if it was closed.

@@ -59,7 +59,7 @@ use alloc::boxed::Box;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use core::sync::atomic::{AtomicU32, AtomicU64};
 use mmscale_arch::sync::{EachCpu, NoPreempt, WaitQueue};
-use mmscale_arch::{Atomic, CallEvent, CpuId, Func, Ipi, Machine, Span, TaskId, Trace, planted};
+use mmscale_arch::{Atomic, CallEvent, CpuId, Func, Ipi, Machine, Span, TaskId, Trace};
 
 /// Maximum of requests in flight.
 pub(super) const SLOTS: usize = 62;
@@ -139,8 +139,7 @@ impl<A: Machine> Requests<A> {
     fn try_slot(&self) -> Option<usize> {
         // The load is sequentially consistent too: either it finds the slot that `give_slot`
         // frees, or `give_slot` sees that this task waits.
-        let order = if planted!(RequestsSlotAcquired) { Acquire } else { SeqCst };
-        let taken = self.free.fetch_update(SeqCst, order, |free| {
+        let taken = self.free.fetch_update(SeqCst, SeqCst, |free| {
             // Clears the lowest bit.
             (free != 0).then(|| free & (free - 1))
         });
@@ -167,8 +166,7 @@ impl<A: Machine> Requests<A> {
             },
             Wait::Sleep => {
                 let mut found = None;
-                let counted = u32::from(!planted!(RequestsWaiterUncounted));
-                self.waiting.fetch_add(counted, SeqCst);
+                self.waiting.fetch_add(1, SeqCst);
                 tally.here().sleeps.add(1);
                 self.slot_freed.wait_until(|| {
                     found = self.try_slot();
@@ -177,7 +175,7 @@ impl<A: Machine> Requests<A> {
                     }
                     found.is_some()
                 });
-                self.waiting.fetch_sub(counted, SeqCst);
+                self.waiting.fetch_sub(1, SeqCst);
                 found.unwrap_or_else(|| unreachable!("the wait ends with a slot"))
             }
         };
@@ -186,10 +184,8 @@ impl<A: Machine> Requests<A> {
         slot
     }
     fn free_slot(&self, slot: usize) {
-        let is_waited_for = || self.waiting.load(SeqCst) != 0;
-        let early = planted!(RequestsWaitersLookedAtFirst).then(is_waited_for);
         self.free.fetch_or(1 << slot, SeqCst);
-        if early.unwrap_or_else(is_waited_for) {
+        if self.waiting.load(SeqCst) != 0 {
             self.slot_freed.wake_one();
         }
     }
@@ -215,9 +211,7 @@ impl<A: Machine> Requests<A> {
         match before {
             Ok(0) => {
                 tally.here().ipis_sent.add(1);
-                if bit != FLUSH || !planted!(RequestsNudgeUnsent) {
-                    A::ipi_send(cpu, Ipi::CallFunction);
-                }
+                A::ipi_send(cpu, Ipi::CallFunction);
                 SetBit::Sent
             }
             Err(word) if word & CLOSED != 0 => SetBit::Closed,
@@ -254,14 +248,9 @@ impl<A: Machine> Requests<A> {
     fn complete(&self, at: usize, count: u64) -> bool {
         let slot = &self.slots[at];
         // Read before the subtraction: when the count is 0 the slot may belong to another request.
-        let mut unattended = slot.unattended.load(Relaxed) != 0;
+        let unattended = slot.unattended.load(Relaxed) != 0;
         if slot.remaining.fetch_sub(count, SeqCst) != count {
             return false;
-        }
-        if planted!(RequestsUnattendedLate) {
-            // The flag is no atomic of the machine: let another CPU run before it is read.
-            A::relax();
-            unattended = slot.unattended.load(Relaxed) != 0;
         }
         if unattended {
             self.free_slot(at);
@@ -273,9 +262,6 @@ impl<A: Machine> Requests<A> {
     }
     pub(super) fn close(&self) -> bool {
         let word = self.words.of(A::cpu());
-        if planted!(RequestsClosedFull) {
-            word.store(CLOSED, SeqCst);
-        }
         matches!(word.compare_exchange(0, CLOSED, SeqCst, SeqCst), Ok(_) | Err(CLOSED))
     }
     pub(super) fn open(&self, cpu: CpuId) {
@@ -312,7 +298,7 @@ impl<A: Machine> Requests<A> {
         }
         let over = self.complete(at, QUEUEING - u64::from(reached.others));
         if wait != Wait::No {
-            if !over && !planted!(RequestsSlotFreedEarly) {
+            if !over {
                 self.wait(config, tally, at, wait, caller);
             }
             self.free_slot(at);
@@ -363,9 +349,7 @@ impl<A: Machine> Requests<A> {
             if wait == Wait::Sleep && watch.age_ns() >= SPIN_NS {
                 slot.waiter.store(A::current().index() as u32 + 1, SeqCst);
                 tally.here().sleeps.add(1);
-                let mut unchecked = planted!(RequestsSleepUnchecked);
-                while unchecked || slot.remaining.load(SeqCst) != 0 {
-                    unchecked = false;
+                while slot.remaining.load(SeqCst) != 0 {
                     watch.look(|| self.cpu_not_done(at));
                     A::park();
                 }

@@ -4,7 +4,7 @@ use super::registry::Mapping;
 use super::{FaultError, MmRef, Space, Vma, VmaFlags, Vpn};
 use crate::folio::{FolioFlags, FolioInit};
 use crate::pgtable::{Pte, PteFlags, PteTable};
-use mmscale_arch::{Func, Machine, NodeId, Order, Pfn, Span, planted};
+use mmscale_arch::{Func, Machine, NodeId, Order, Pfn, Span};
 use mmscale_frames::page_alloc::Gfp;
 
 /// Flags of a page that only its program has.
@@ -58,7 +58,7 @@ impl<A: Machine> Space<A> {
             }
         };
         let stable = self.stable();
-        if stable.is_ok() && (ptes.get(page).is_none() || planted!(FaultUnchecked)) {
+        if stable.is_ok() && ptes.get(page).is_none() {
             on.memory.add_mapped(pfn, what.flags);
             self.enter(on, vma, &mut ptes, page, pfn);
             return Ok(());

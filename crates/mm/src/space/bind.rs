@@ -6,7 +6,7 @@ use crate::folio::FolioFlags;
 use crate::lru::Pending;
 use crate::pgtable::{Direction, Gather, Leaf, PteFlags};
 use alloc::vec::Vec;
-use mmscale_arch::{Func, Machine, NodeId, Order, PageSize, Pfn, Span, planted};
+use mmscale_arch::{Func, Machine, NodeId, Order, PageSize, Pfn, Span};
 use mmscale_frames::page_alloc::Gfp;
 use mmscale_frames::zone::ZoneId;
 
@@ -151,9 +151,7 @@ impl<A: Machine> Space<A> {
         let old = ptes.take(page);
         gather.note(page, PageSize::Base);
         // After the flush no CPU writes to the old page.
-        if !planted!(MigrateCopiesBeforeFlush) {
-            let _ = gather.flush_tlb(on.paging);
-        }
+        let _ = gather.flush_tlb(on.paging);
         let word = on.memory.folios.word(folio);
         // The references are the entry's and the isolation's. While the folio is frozen, no other
         // task gets a reference.
@@ -163,9 +161,6 @@ impl<A: Machine> Space<A> {
             return false;
         }
         A::copy_page(folio, new);
-        if planted!(MigrateCopiesBeforeFlush) {
-            let _ = gather.flush_tlb(on.paging);
-        }
         let passed = FolioFlags::ACTIVE | FolioFlags::REFERENCED | FolioFlags::DIRTY;
         on.memory.folios.set(new, word.flags() & passed);
         if !word.has(FolioFlags::SWAP_BACKED) {

@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 use core::ops::Deref;
 use core::sync::atomic::Ordering::AcqRel;
 use mmscale_arch::sync::{ReadGuard, WriteGuard};
-use mmscale_arch::{Atomic, Machine, Op, planted};
+use mmscale_arch::{Atomic, Machine, Op};
 
 /// The data that mmap_lock protects.
 pub(super) struct Vmas<A: Machine> {
@@ -294,11 +294,6 @@ impl<'a, A: Machine> Change<'a, A> {
         // The id ends before the lock is released: a reader that gets the lock sees that the id is
         // dead.
         let lock = self.space.lookup.get(id).expect("the id of a VMA in the tree is live");
-        if planted!(VmaUnlockedAlive) {
-            lock.write_done();
-            self.vmas().slots.free(id);
-            return;
-        }
         self.vmas().slots.free(id);
         lock.write_done();
     }

@@ -52,7 +52,7 @@ use crate::tlb::Flushed;
 use core::ops::Range;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 use mmscale_arch::sync::ReadGuard;
-use mmscale_arch::{Atomic, ExitEvent, Func, Machine, Op, Pfn, Span, Trace, ZapBy, planted};
+use mmscale_arch::{Atomic, ExitEvent, Func, Machine, Op, Pfn, Span, Trace, ZapBy};
 
 /// Pages that one lowest-level table maps.
 const UNIT_PAGES: u64 = ENTRIES as u64;
@@ -147,10 +147,6 @@ impl<A: Machine> Claims<A> {
                 (Some(found), ClaimEnd::Low) => found.end..left.end,
                 (Some(found), ClaimEnd::High) => left.start..found.start,
             };
-            if planted!(ClaimInTwoSteps) {
-                self.left.store(pack(rest), Release);
-                return found;
-            }
             match self.left.compare_exchange(seen, pack(rest), AcqRel, Acquire) {
                 Ok(_) => return found,
                 Err(other) => seen = other,

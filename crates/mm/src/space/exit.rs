@@ -61,7 +61,7 @@ use super::{EXITING, ExitPolicy, MmRef, Space, VmaRange};
 use crate::pgtable::Gather;
 use crate::tlb::FlushBy;
 use core::sync::atomic::Ordering::AcqRel;
-use mmscale_arch::{Atomic, ExitEvent, Func, Machine, Op, Span, Trace, planted};
+use mmscale_arch::{Atomic, ExitEvent, Func, Machine, Op, Span, Trace};
 
 impl<A: Machine> Space<A> {
     /// Frees everything. The caller was the last user of the address space. Only tasks that
@@ -90,7 +90,6 @@ impl<A: Machine> Space<A> {
         let mut change = self.last_change();
         match self.config.exit {
             ExitPolicy::Claims => self.zap_left(on, &change, &mut gather),
-            ExitPolicy::Stock | ExitPolicy::Posted if planted!(ExitTablesFirst) => {}
             // The reverse map locks VMAs without mmap_lock: it must not reach a table any more.
             ExitPolicy::Stock | ExitPolicy::Posted => change.lock_all_for_good(),
         }
@@ -125,9 +124,7 @@ impl<A: Machine> Space<A> {
     /// Unmaps the pages that no other walker has claimed (`claims`).
     fn zap_by_claims<'t>(&'t self, on: MmRef<'_, A>, gather: &mut Gather<'t, A>) {
         let mut change = self.last_change();
-        if !planted!(ExitClaimsVmasOpen) {
-            change.lock_all_for_good();
-        }
+        change.lock_all_for_good();
         self.die(on);
         let vmas = change.downgrade();
         let _span = Span::<A>::enter(Func::UnmapVmas);

@@ -8,7 +8,7 @@ use super::zap::PIECE;
 use super::{FaultError, KILLED, MmRef, Space, Vma, VmaFlags, VmaLockPolicy, Vpn};
 use crate::pgtable::{MemAccess, Miss, Pte, PteFlags};
 use core::sync::atomic::Ordering::Acquire;
-use mmscale_arch::{Atomic, Func, Machine, Op, Pfn, Span, planted};
+use mmscale_arch::{Atomic, Func, Machine, Op, Pfn, Span};
 
 impl Miss {
     /// The entry as the page-table walk found it.
@@ -207,7 +207,7 @@ impl<A: Machine> Space<A> {
         };
         let now = ptes.get(page);
         let is_other = now.pfn() != seen.pfn() || now.flags().contains(PteFlags::WRITE);
-        if is_other && !planted!(CowUnchecked) {
+        if is_other {
             drop(ptes);
             on.memory.put(new);
             return false;
@@ -216,9 +216,7 @@ impl<A: Machine> Space<A> {
         let one = super::VmaRange::raw(page.get(), page.get() + 1);
         // No CPU may read the old page by this entry once the new page can be written to.
         let extent = crate::tlb::Extent::Range(one, mmscale_arch::PageSize::Base);
-        if !planted!(CowUnflushed) {
-            let _ = self.table.flush(on.paging, extent);
-        }
+        let _ = self.table.flush(on.paging, extent);
         self.map_anonymous(on, vma, &mut ptes, page, new);
         drop(ptes);
         if let Some(pfn) = old.pfn().filter(|_| !old.flags().contains(PteFlags::ZERO)) {

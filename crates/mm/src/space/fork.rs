@@ -6,7 +6,7 @@ use super::{MmRef, Space, SpaceError, Vma, VmaFlags, VmaRange};
 use crate::folio::FolioFlags;
 use crate::pgtable::{CopyError, CopyPte, Downgraded, PageTable, Pte, PteFlags};
 use alloc::sync::Arc;
-use mmscale_arch::{Func, Machine, Span, planted};
+use mmscale_arch::{Func, Machine, Span};
 
 impl<A: Machine> Space<A> {
     /// Returns a new address space with the same mappings. On `NoMemory` or `Interrupted` there is
@@ -24,9 +24,7 @@ impl<A: Machine> Space<A> {
         on.spaces.enter(&child);
         let mut downgraded = Downgraded::default();
         let copied = self.copy_vmas(on, &mut change, &child, &mut downgraded);
-        if !planted!(ForkUnflushed) {
-            downgraded.flush(on.paging, &self.table);
-        }
+        downgraded.flush(on.paging, &self.table);
         drop(change);
         match copied {
             Ok(()) => Ok(child),

@@ -5,7 +5,7 @@ use super::{MmRef, Prot, Space, SpaceError, Vma, VmaFlags, VmaRange, Vpn};
 use crate::folio::FolioFlags;
 use crate::pgtable::{Direction, Leaf, Pte, PteFlags};
 use crate::tlb::Extent;
-use mmscale_arch::{Func, Machine, PageSize, Span, planted};
+use mmscale_arch::{Func, Machine, PageSize, Span};
 
 impl<A: Machine> Space<A> {
     /// Changes the protection of `range` (`mprotect`).
@@ -79,9 +79,6 @@ impl<A: Machine> Space<A> {
         if let Some((start, end)) = lost
             && let Some(lost) = VmaRange::new(start, end)
         {
-            if planted!(ProtectUnflushed) {
-                return;
-            }
             let _ = self.table.flush(on.paging, Extent::Range(lost, PageSize::Base));
         } else {
             on.paging.tlb.flush_batched_pending(self.asid());

@@ -14,7 +14,7 @@ use crate::pgtable::Gather;
 use crate::tlb::Leave;
 use core::sync::atomic::Ordering::{AcqRel, Acquire};
 use mmscale_arch::sync::ReadGuard;
-use mmscale_arch::{Atomic, Func, Machine, Span, planted};
+use mmscale_arch::{Atomic, Func, Machine, Span};
 
 /// How a reaper takes mmap_lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -144,7 +144,7 @@ impl<A: Machine> Space<A> {
     /// table that gets the entry: if the flag is not seen, the reaper has not locked this table
     /// yet, and unmaps the page later.
     pub(super) fn stable(&self) -> Result<(), FaultError> {
-        if self.state.load_uncharged(Acquire) & UNSTABLE == 0 || planted!(ReapedRefilled) {
+        if self.state.load_uncharged(Acquire) & UNSTABLE == 0 {
             Ok(())
         } else {
             Err(FaultError::Bus)

@@ -20,7 +20,7 @@ use crate::smp::Wait;
 use crate::tlb::{Extent, Leave, UnmapBatch};
 use alloc::vec::Vec;
 use mmscale_arch::sync::ReadGuard;
-use mmscale_arch::{Func, Machine, PageSize, Pfn, Span, planted};
+use mmscale_arch::{Func, Machine, PageSize, Pfn, Span};
 
 /// A range of folio indices that mremap has moved.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -106,7 +106,7 @@ impl<'a, A: Machine> RootHold<'a, A> {
     /// may visit the VMA.
     fn lock(&mut self, on: MmRef<'a, A>, vma: &Vma) -> bool {
         let root = vma.anon.map(|chain| chain.root);
-        if root == self.root || planted!(RmapRootUnlocked) {
+        if root == self.root {
             return true;
         }
         (self.root, self.guard) = (None, None);
@@ -179,19 +179,10 @@ impl<A: Machine> Space<A> {
             if found != Some(folio) || pte.flags().contains(PteFlags::ZERO) {
                 return None;
             }
-            if planted!(RmapTableUnlocked) {
-                drop(ptes);
-                ptes = self.table.find_pte(on.paging, page)?;
-            }
             Some(see(self, vma, &mut ptes, page))
         };
         let mut step = |page: Vpn| {
             let guard: VmaReadGuard<'_, A> = self.lock_vma(page)?;
-            if planted!(RmapVmaUnlocked) {
-                let vma = *guard.vma();
-                drop(guard);
-                return visit(&vma, page);
-            }
             visit(guard.vma(), page)
         };
         if step(Vpn::new(index)) == Some(Walk::Enough) {
@@ -250,7 +241,6 @@ impl<A: Machine> Rmap<A> for MmRef<'_, A> {
                 // A fault on the swap entry finds the same folio in the swap cache.
                 UnmapTo::Swap(_) => on.paging.tlb.defer(batch, space.asid(), one(page)),
                 // A fault gets another folio: after the entry is gone, no CPU may read this one.
-                UnmapTo::Drop if planted!(RmapDropUnflushed) => {}
                 UnmapTo::Drop => {
                     let _ = on.paging.tlb.flush(space.asid(), one(page));
                 }
@@ -259,12 +249,10 @@ impl<A: Machine> Rmap<A> for MmRef<'_, A> {
             if dirty {
                 // Until the flush a CPU whose translation is marked dirty may go on writing. A CPU
                 // whose translation is clean reads the entry before it writes, and faults.
-                if !planted!(RmapDirtyUnnoted) {
-                    batch.note_dirty();
-                }
+                batch.note_dirty();
                 on.memory.folios.set(pfn, FolioFlags::DIRTY);
             }
-            if to == UnmapTo::Drop && dirty && !planted!(RmapDropsDirty) {
+            if to == UnmapTo::Drop && dirty {
                 ptes.fill(page, pte);
                 return Walk::Enough;
             }

@@ -1,7 +1,7 @@
 //! The locks of the roots of `anon_vma`s, and the place of a VMA in the tree of one: see `links`.
 
 use mmscale_arch::sync::{Numbers, ReadGuard, RwSem, RwsemPolicy, Sparse};
-use mmscale_arch::{LockClass, Machine, Op, planted};
+use mmscale_arch::{LockClass, Machine, Op};
 
 /// The most roots of a machine.
 const ROOTS_MAX: usize = 1 << 20;
@@ -59,7 +59,7 @@ impl<A: Machine> Roots<A> {
     }
     /// Holds a root's lock for the time of `links` links.
     pub(super) fn link(&self, chain: AnonChain, links: u32) {
-        let _tree = (!planted!(RmapLinkUnlocked)).then(|| self.of(chain.root).write());
+        let _tree = self.of(chain.root).write();
         A::work(Op::RmapLink, links);
     }
     /// Allocates a root.

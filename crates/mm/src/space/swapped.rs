@@ -10,7 +10,7 @@ use crate::reclaim::ReclaimRef;
 use crate::swap::{SwapEntry, SwapError};
 use crate::tlb::Leave;
 use alloc::vec::Vec;
-use mmscale_arch::{Func, Machine, NodeId, Order, Pfn, Span, planted};
+use mmscale_arch::{Func, Machine, NodeId, Order, Pfn, Span};
 use mmscale_frames::page_alloc::{AllocError, Gfp};
 
 /// Rounds of reclaim that free something but not enough, before the OOM killer is called
@@ -88,8 +88,8 @@ impl<A: Machine> Space<A> {
             Err(SwapError::Gone) => return Ok(()),
         };
         on.swap.lock_folio(on.memory, pfn);
-        let holds = planted!(SwapInUnasked) || on.swap.holds(on.memory, pfn, entry);
-        let mapped = holds && self.map_swapped(on, vma, page, seen, pfn, entry);
+        let mapped = on.swap.holds(on.memory, pfn, entry)
+            && self.map_swapped(on, vma, page, seen, pfn, entry);
         if mapped && self.drops_slot(on, vma) {
             on.swap.free_swap(on.memory, pfn);
         }
@@ -115,7 +115,7 @@ impl<A: Machine> Space<A> {
         entry: SwapEntry,
     ) -> bool {
         let Some(mut ptes) = self.table.find_pte(on.paging, page) else { return false };
-        if ptes.get(page) != seen && !planted!(SwapInUnchecked) {
+        if ptes.get(page) != seen {
             return false;
         }
         let folios = on.memory.folios;

@@ -33,7 +33,7 @@ use super::vma::VmaCell;
 use super::{Space, Vma, VmaId, Vpn};
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use mmscale_arch::{Atomic, Machine, Op, planted};
+use mmscale_arch::{Atomic, Machine, Op};
 
 /// A writer holds the VMA or waits for its readers. The bits below count readers.
 const WRITER: u32 = 1 << 31;
@@ -69,7 +69,7 @@ impl<A: Machine> VmaLock<A> {
         if self.held.swap(true, Relaxed) {
             return false;
         }
-        if self.lock.fetch_or(WRITER, AcqRel) != 0 && !planted!(VmaWriterImpatient) {
+        if self.lock.fetch_or(WRITER, AcqRel) != 0 {
             space.vma_waiters.wait_until(|| self.lock.load(Acquire) == WRITER);
         }
         true
@@ -90,7 +90,7 @@ impl<A: Machine> VmaLock<A> {
     }
     fn read_done(&self, space: &Space<A>) {
         let before = self.lock.fetch_sub(1, Release);
-        if before == WRITER + 1 && !planted!(VmaWriterUnwoken) {
+        if before == WRITER + 1 {
             space.vma_waiters.wake_all();
         }
     }
@@ -134,9 +134,7 @@ impl<A: Machine> Space<A> {
         }
         // A change that removes the VMA or moves its ends holds the lock for writing.
         let guard = VmaReadGuard { space: self, lock, vma: lock.vma() };
-        let is_it = || self.lookup.is_live(id) && guard.vma.range.contains(page);
-        let is_right = planted!(VmaUnchecked) || is_it();
-        is_right.then_some(guard)
+        (self.lookup.is_live(id) && guard.vma.range.contains(page)).then_some(guard)
     }
     /// Searches the tree if it is not being changed. `Acquire` pairs with the `AcqRel` in
     /// `Change::open`. The load of `changes` takes its turn in the simulator's order and nothing is

@@ -29,9 +29,7 @@ use core::sync::atomic::Ordering::SeqCst;
 use list::CpuStacks;
 use mmscale_arch::counters::Counters;
 use mmscale_arch::sync::{Completion, EachCpu, Mutex, NoPreempt, Once, PreemptGuard, SpinLock};
-use mmscale_arch::{
-    Atomic, CpuId, CpuMask, Func, LockClass, Machine, Order, Pfn, Span, TaskId, planted,
-};
+use mmscale_arch::{Atomic, CpuId, CpuMask, Func, LockClass, Machine, Order, Pfn, Span, TaskId};
 use mmscale_frames::page_alloc::AllocError;
 
 pub use list::{STACK_PAGES, Stack};
@@ -243,9 +241,7 @@ impl<A: Machine> Stacks<A> {
                 A::park();
                 continue;
             }
-            if !planted!(StackGraceSkipped) {
-                rcu.synchronize();
-            }
+            rcu.synchronize();
             for cpu in cpus.iter() {
                 self.cpus_stacks.of(cpu).stacks.lock().pass();
                 work.queue_on(cpu, WorkItem::FreeStacks(cpu));
@@ -258,13 +254,9 @@ impl<A: Machine> Stacks<A> {
     fn begin(&self) -> CpuMask {
         let mut cpus = CpuMask::EMPTY;
         for (cpu, lists) in self.cpus_stacks.iter() {
-            let late = planted!(StackWaitsClearedLate);
-            if lists.waits.load(SeqCst) != 0 && (late || lists.waits.swap(0, SeqCst) != 0) {
+            if lists.waits.load(SeqCst) != 0 && lists.waits.swap(0, SeqCst) != 0 {
                 lists.stacks.lock().begin();
                 cpus.insert(cpu);
-                if late {
-                    lists.waits.store(0, SeqCst);
-                }
             }
         }
         cpus
@@ -333,10 +325,8 @@ impl<A: Machine> Stacks<A> {
         cached.into_iter().flatten().for_each(|stack| self.free(on, work, stack));
         for list in [&mut waiting, &mut passing, &mut ready] {
             while let Some(stack) = list.pop() {
-                if !planted!(StackDeadWaitersLost) {
-                    let pinned = PreemptGuard::<A>::new();
-                    self.wait_for_readers(self.cpus_stacks.of(pinned.cpu()), stack);
-                }
+                let pinned = PreemptGuard::<A>::new();
+                self.wait_for_readers(self.cpus_stacks.of(pinned.cpu()), stack);
             }
         }
     }

@@ -9,7 +9,7 @@ use super::{Swap, SwapEntry};
 use crate::folio::FolioFlags;
 use crate::lru::LruRef;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use mmscale_arch::{Atomic, Func, Machine, Pfn, Span, planted};
+use mmscale_arch::{Atomic, Func, Machine, Pfn, Span};
 
 /// Clusters that are pruned when slots run out.
 const PRUNED_AT_ONCE: usize = 4;
@@ -63,13 +63,13 @@ impl<A: Machine> Swap<A> {
     /// Returns whether it was removed. The caller has the folio's lock and a reference.
     pub fn free_swap(&self, memory: LruRef<'_, A>, pfn: Pfn) -> bool {
         let _span = Span::<A>::enter(Func::FolioFreeSwap);
-        if memory.folios.word(pfn).has(FolioFlags::WRITEBACK) && !planted!(SwapWritingFreed) {
+        if memory.folios.word(pfn).has(FolioFlags::WRITEBACK) {
             return false;
         }
         let Some(entry) = self.entry_of(memory, pfn) else { return false };
         let slot = self.slot(entry);
         let mut cluster = self.clusters[entry.index() / SLOTS].lock();
-        if slot.count() > 0 && !planted!(SwapNamedFreed) {
+        if slot.count() > 0 {
             return false;
         }
         slot.cached.store(0, Release);
@@ -110,8 +110,7 @@ impl<A: Machine> Swap<A> {
             return false;
         }
         let busy = FolioFlags::DIRTY | FolioFlags::WRITEBACK;
-        let is_busy = || memory.folios.word(pfn).flags().intersects(busy);
-        if !planted!(SwapDirtyTaken) && is_busy() {
+        if memory.folios.word(pfn).flags().intersects(busy) {
             memory.folios.unfreeze(pfn, 2);
             return false;
         }

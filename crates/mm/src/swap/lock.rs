@@ -9,7 +9,7 @@ use super::Swap;
 use crate::folio::FolioFlags;
 use crate::lru::LruRef;
 use mmscale_arch::sync::WaitQueue;
-use mmscale_arch::{Func, Machine, Pfn, Span, planted};
+use mmscale_arch::{Func, Machine, Pfn, Span};
 
 impl<A: Machine> Swap<A> {
     fn queue(&self, pfn: Pfn) -> &WaitQueue<A> {
@@ -48,7 +48,7 @@ impl<A: Machine> Swap<A> {
     pub(super) fn end(&self, memory: LruRef<'_, A>, pfn: Pfn, flag: FolioFlags) {
         let old = memory.folios.clear(pfn, flag | FolioFlags::WAITERS);
         debug_assert!(old.has(flag), "the folio at {pfn:?} is not {flag:?}: {old:?}");
-        if old.has(FolioFlags::WAITERS) && !planted!(FolioUnlockWakesNone) {
+        if old.has(FolioFlags::WAITERS) {
             self.queue(pfn).wake_all();
         }
     }
@@ -85,9 +85,7 @@ impl<A: Machine> Swap<A> {
     }
 
     fn wait(&self, memory: LruRef<'_, A>, pfn: Pfn, flag: FolioFlags) {
-        let mark =
-            if planted!(FolioWaiterUnmarked) { FolioFlags::empty() } else { FolioFlags::WAITERS };
-        let over = || !memory.folios.set(pfn, mark).has(flag);
+        let over = || !memory.folios.set(pfn, FolioFlags::WAITERS).has(flag);
         self.queue(pfn).wait_until(over);
     }
 }

@@ -7,7 +7,7 @@ use crate::lru::{FolioError, LruRef};
 use crate::memcg::GroupId;
 use core::sync::atomic::Ordering::Relaxed;
 use mmscale_arch::{
-    Atomic, Func, IoDirection, IoDone, Machine, NodeId, Op, Order, PageIo, Pfn, Span, planted,
+    Atomic, Func, IoDirection, IoDone, Machine, NodeId, Op, Order, PageIo, Pfn, Span,
 };
 use mmscale_frames::page_alloc::Gfp;
 
@@ -123,10 +123,10 @@ impl<A: Machine> Swap<A> {
     fn join(&self, memory: LruRef<'_, A>, pfn: Pfn, entry: SwapEntry) -> Joined {
         let slot = self.slot(entry);
         let cluster = self.clusters[entry.index() / SLOTS].lock();
-        if slot.cached.load(Relaxed) != 0 && !planted!(SwapJoinUnchecked) {
+        if slot.cached.load(Relaxed) != 0 {
             return Joined::Other;
         }
-        if slot.count() == 0 && !planted!(SwapFreedRead) {
+        if slot.count() == 0 {
             return Joined::Gone;
         }
         self.publish(memory, pfn, entry);

@@ -15,7 +15,7 @@ use alloc::vec::Vec;
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use mmscale_arch::sync::{NoPreempt, PreemptGuard};
-use mmscale_arch::{Atomic, CpuId, Func, Machine, Op, Pfn, Span, planted};
+use mmscale_arch::{Atomic, CpuId, Func, Machine, Op, Pfn, Span};
 
 /// Slots in a cluster (`SWAPFILE_CLUSTER` with 2 MiB huge pages).
 pub(super) const SLOTS: usize = 512;
@@ -243,11 +243,6 @@ impl<A: Machine> Swap<A> {
         let slot = self.slot(entry);
         let mut cluster = self.clusters[entry.index() / SLOTS].lock();
         let old = slot.count();
-        if planted!(SwapClusterUnlockedEarly) {
-            drop(cluster);
-            A::relax();
-            cluster = self.clusters[entry.index() / SLOTS].lock();
-        }
         assert!(old >= entries, "{entry:?}: freed {entries} times, named {old} times");
         slot.set_count(old - entries);
         let cached = slot.cached.load(Relaxed);

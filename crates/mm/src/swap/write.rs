@@ -6,7 +6,7 @@ use crate::folio::FolioFlags;
 use crate::lru::{LruRef, Pending};
 use core::sync::atomic::Ordering::SeqCst;
 use mmscale_arch::sync::{PreemptGuard, WaitQueue};
-use mmscale_arch::{Atomic, Func, IoDirection, IoDone, Machine, Op, PageIo, Pfn, Span, planted};
+use mmscale_arch::{Atomic, Func, IoDirection, IoDone, Machine, Op, PageIo, Pfn, Span};
 
 /// Result of writing a folio out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -52,9 +52,7 @@ impl<A: Machine> Swap<A> {
             return WriteOut::Unneeded;
         }
         // Cleared before the page is read: a later write to it makes the folio dirty again.
-        let late = planted!(SwapCleanLate);
-        let first = if late { FolioFlags::empty() } else { FolioFlags::DIRTY };
-        let old = memory.folios.clear(pfn, first);
+        let old = memory.folios.clear(pfn, FolioFlags::DIRTY);
         debug_assert!(
             old.has(FolioFlags::LOCKED | FolioFlags::SWAP_CACHE),
             "the folio at {pfn:?} is not in the cache, or its lock is not held: {old:?}"
@@ -91,9 +89,6 @@ impl<A: Machine> Swap<A> {
         memory.folios.set(pfn, FolioFlags::WRITEBACK);
         self.unlock_folio(memory, pfn);
         self.submit(io);
-        if late {
-            memory.folios.clear(pfn, FolioFlags::DIRTY);
-        }
         WriteOut::Started
     }
 
@@ -109,10 +104,9 @@ impl<A: Machine> Swap<A> {
         }
         let queue = &self.device_waiters[A::cpu().index() % DEVICE_QUEUES];
         // Counted before the next try: if that fails too, a later completion sees the waiter.
-        let counted = u32::from(!planted!(SwapRoomUncounted));
-        queue.waiting.fetch_add(counted, SeqCst);
+        queue.waiting.fetch_add(1, SeqCst);
         queue.waiters.wait_until(given);
-        queue.waiting.fetch_sub(counted, SeqCst);
+        queue.waiting.fetch_sub(1, SeqCst);
     }
 
     /// Completes the device's finished requests of this CPU, for

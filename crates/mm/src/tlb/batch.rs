@@ -10,7 +10,7 @@ use super::cpu::ActiveMm;
 use super::{Extent, FlushBy, Tlb, trace};
 use crate::smp::{Call, CallFunc, Here, Wait};
 use core::sync::atomic::Ordering::{Acquire, SeqCst};
-use mmscale_arch::{Asid, Atomic, CpuMask, Func, Machine, Span, planted};
+use mmscale_arch::{Asid, Atomic, CpuMask, Func, Machine, Span};
 
 /// Address spaces that a batch can hold. For one more, [`Tlb::defer`] flushes immediately.
 const SPACES: usize = 8;
@@ -49,7 +49,7 @@ impl UnmapBatch {
     /// Records that a page whose entry was deferred stays in use. After the batch no record shows
     /// that CPUs may still use that page by the old entry, so the caller must wait for the flush.
     pub fn note_kept(&mut self) {
-        self.kept = !planted!(TlbKeptForgotten);
+        self.kept = true;
     }
     /// Returns whether all pages of the batch are clean and owned by the caller. Such pages may
     /// wait in limbo, and the caller need not wait for the flush.
@@ -171,7 +171,7 @@ impl<A: Machine> Tlb<A> {
     /// spin locks.
     #[inline]
     pub fn flush_batched_pending(&self, asid: Asid) {
-        if self.is_deferred(asid) && !planted!(TlbNeverSettled) {
+        if self.is_deferred(asid) {
             let _ = self.flush(asid, Extent::All);
         }
     }

@@ -40,7 +40,7 @@ use super::{BROADCAST_CEILING, Extent, FlushBy, SINGLE_FLUSH_CEILING, Tables, Tl
 use crate::smp::BroadcastPolicy;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 use mmscale_arch::sync::PreemptGuard;
-use mmscale_arch::{Asid, Atomic, Broadcast, Machine, Op, planted};
+use mmscale_arch::{Asid, Atomic, Broadcast, Machine, Op};
 
 /// Other CPUs that a flush has interrupted when the address space joins: it is then active on four
 /// (`consider_global_asid`).
@@ -116,10 +116,9 @@ impl<A: Machine> Tlb<A> {
             return;
         }
         let Some(spaces) = A::tlb_broadcast_spaces() else { return };
-        let next = if planted!(TlbGlobalEarly) { GLOBAL } else { JOINING };
         // Relaxed: only a count.
         if self.globals.fetch_add(1, Relaxed) >= spaces
-            || context.global.compare_exchange(LOCAL, next, SeqCst, SeqCst).is_err()
+            || context.global.compare_exchange(LOCAL, JOINING, SeqCst, SeqCst).is_err()
         {
             self.globals.fetch_sub(1, Relaxed);
         }

@@ -10,11 +10,10 @@ use super::cpu::ActiveMm;
 use super::mm_context::{FlushInfo, MmContext};
 use super::{Extent, FlushBy, Flushed, SINGLE_FLUSH_CEILING, Tables, Tlb, trace};
 use crate::smp::{Call, CallFunc, Here, SPIN_NS, Wait, Watch, in_pieces};
-use core::sync::atomic::Ordering::{Acquire, SeqCst};
+use core::sync::atomic::Ordering::SeqCst;
 use mmscale_arch::sync::{NoPreempt, WaitQueue};
 use mmscale_arch::{
     Asid, Atomic, CallEvent, CpuId, CpuMask, Func, Machine, PageSize, Span, Trace, VmaRange,
-    planted,
 };
 
 /// Tasks that sleep until one CPU has flushed.
@@ -57,8 +56,7 @@ impl<A: Machine> Tlb<A> {
         }
         let extent = extent.at_most(SINGLE_FLUSH_CEILING);
         let context = self.context(asid);
-        let late = planted!(TlbGenerationLate).then(|| context.generation.load(SeqCst) + 1);
-        let generation = late.unwrap_or_else(|| context.begin());
+        let generation = context.begin();
         let interrupted = match self.flush_by() {
             FlushBy::Call => self.reach_others(asid, generation, extent, tables, wait),
             FlushBy::Generation => {
@@ -68,9 +66,6 @@ impl<A: Machine> Tlb<A> {
                 behind.count() as u32
             }
         };
-        if planted!(TlbGenerationLate) {
-            context.begin();
-        }
         context.complete_deferred(generation);
         trace::<A>(extent, interrupted);
         Flushed { asid }
@@ -107,10 +102,8 @@ impl<A: Machine> Tlb<A> {
     /// Returns whether a flush calls `cpu` (`should_flush_tlb`).
     pub(super) fn is_called(&self, cpu: CpuId, asid: Asid, tables: Tables) -> bool {
         // Pairs with the store in `switch`: see `flush_to_current_gen`.
-        let order = if planted!(TlbLoadedAcquired) { Acquire } else { SeqCst };
-        let loaded = ActiveMm::of(self.loaded_on(cpu).load(order));
-        loaded.asid() == Some(asid)
-            && (tables == Tables::Freed && !planted!(TlbLazySkipped) || !loaded.is_lazy())
+        let loaded = ActiveMm::of(self.loaded_on(cpu).load(SeqCst));
+        loaded.asid() == Some(asid) && (tables == Tables::Freed || !loaded.is_lazy())
     }
     fn call_others(
         &self,
@@ -202,7 +195,7 @@ impl<A: Machine> Tlb<A> {
     pub(super) fn wake_sleepers(&self, cpu: CpuId) {
         if self.flush_by() == FlushBy::Generation {
             let sleepers = self.sleepers.of(cpu);
-            if sleepers.waiting.load(SeqCst) != 0 && !planted!(TlbSleepersUnwoken) {
+            if sleepers.waiting.load(SeqCst) != 0 {
                 sleepers.queue.wake_all();
             }
         }

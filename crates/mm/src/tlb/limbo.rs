@@ -19,7 +19,7 @@ use crate::smp::Wait;
 use alloc::collections::VecDeque;
 use core::sync::atomic::Ordering::{Acquire, Release, SeqCst};
 use mmscale_arch::sync::SpinLock;
-use mmscale_arch::{Asid, Atomic, CpuMask, LockClass, Machine, Pfn, planted};
+use mmscale_arch::{Asid, Atomic, CpuMask, LockClass, Machine, Pfn};
 
 /// Capacity of limbo in frames, on any machine: 16 MiB of base pages.
 pub const LIMBO_FRAMES: usize = 4096;
@@ -122,11 +122,9 @@ impl<A: Machine> Tlb<A> {
         while self.flush_by() == FlushBy::Generation && !self.limbo.is_empty() {
             let Some((asid, generation)) = self.oldest() else { break };
             let behind = self.behind(asid, generation);
-            let proven = planted!(LimboUnproven);
-            if leave == Leave::Passed && behind.count() > 0 && !proven {
+            if leave == Leave::Passed && behind.count() > 0 {
                 break;
             }
-            let behind = if proven { CpuMask::EMPTY } else { behind };
             self.wait_for_all(asid, generation, &behind, Wait::Sleep);
             let mut chunk = [Parked { pfn: Pfn::new(0), count: 0 }; CHUNK];
             let mut len = CHUNK;

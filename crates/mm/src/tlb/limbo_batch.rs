@@ -21,7 +21,7 @@ use crate::smp::Wait;
 use alloc::collections::VecDeque;
 use core::sync::atomic::Ordering::{Acquire, Release};
 use mmscale_arch::sync::SpinLock;
-use mmscale_arch::{Atomic, LockClass, Machine, Pfn, planted};
+use mmscale_arch::{Atomic, LockClass, Machine, Pfn};
 
 /// Maximum of pages in a batch: the number that reclaim scans in one step.
 pub const LIMBO_BATCH_PAGES: usize = 32;
@@ -105,9 +105,6 @@ impl<A: Machine> Tlb<A> {
             let Some((ticket, batch)) = self.oldest_batch() else { break };
             for (asid, generation) in batch.iter() {
                 let behind = self.behind(asid, generation);
-                if planted!(ParcelUnproven) {
-                    continue;
-                }
                 if leave == Leave::Passed && behind.count() > 0 {
                     return freed;
                 }

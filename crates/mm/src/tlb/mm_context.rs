@@ -4,7 +4,7 @@ use super::cpu::{NEVER, stored};
 use super::{Extent, SINGLE_FLUSH_CEILING};
 use alloc::boxed::Box;
 use core::sync::atomic::Ordering::{Acquire, Release, SeqCst};
-use mmscale_arch::{Asid, Atomic, CpuId, Machine, Op, PageSize, VmaRange, Vpn, planted};
+use mmscale_arch::{Asid, Atomic, CpuId, Machine, Op, PageSize, VmaRange, Vpn};
 
 /// Generation of a new address space. A CPU that never flushed it is at [`NEVER`].
 pub(super) const FIRST: u64 = 1;
@@ -81,7 +81,7 @@ impl FlushInfo {
     pub(super) fn range(self, generation: u64) -> Option<(VmaRange, u64)> {
         let units = self.0 >> PAGE_BITS & ALL_UNITS;
         let is_tagged = self.0 >> TAG_SHIFT == generation << TAG_SHIFT >> TAG_SHIFT;
-        if !is_tagged && !planted!(TlbTagIgnored) || units == ALL_UNITS {
+        if !is_tagged || units == ALL_UNITS {
             return None;
         }
         let start = Vpn::new(self.0 & ((1 << PAGE_BITS) - 1));
@@ -138,9 +138,6 @@ impl<A: Machine> MmContext<A> {
     /// Records that the invalidation `generation` is deferred. The caller holds the lock of one
     /// table only, so another task may have recorded a later generation meanwhile: that one stays.
     pub(super) fn record_deferred(&self, generation: u64) {
-        if planted!(TlbDeferredOverwritten) {
-            return self.deferred.store(generation, SeqCst);
-        }
         let later = |deferred| (deferred < generation).then_some(generation);
         let _ = self.deferred.fetch_update(SeqCst, SeqCst, later);
     }

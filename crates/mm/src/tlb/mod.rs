@@ -80,7 +80,7 @@ use limbo::Limbo;
 use limbo_batch::LimboBatches;
 use mm_context::MmContext;
 use mmscale_arch::sync::{EachCpu, IrqGuard, NoPreempt, Numbers, PerCpu, Sparse};
-use mmscale_arch::{Asid, Atomic, CpuId, Func, Machine, Op, PageSize, Span, TlbEvent, planted};
+use mmscale_arch::{Asid, Atomic, CpuId, Func, Machine, Op, PageSize, Span, TlbEvent};
 use mmscale_arch::{Trace, VmaRange};
 
 /// Maximum of translations that a flush invalidates one by one; for more it invalidates all
@@ -239,9 +239,7 @@ impl<A: Machine> Tlb<A> {
     }
     /// Frees an ASID. The caller guarantees that no CPU uses or loads the address space.
     pub fn free_asid(&self, asid: Asid) {
-        if !planted!(TlbAsidUnflushed) {
-            let _ = self.flush_with(asid, Extent::All, Tables::Freed, Wait::Sleep);
-        }
+        let _ = self.flush_with(asid, Extent::All, Tables::Freed, Wait::Sleep);
         self.leave_global(self.context(asid));
         self.numbers.give(asid.index());
     }
@@ -292,22 +290,11 @@ impl<A: Machine> Tlb<A> {
             }
             self.context(asid).enter(cpu);
         }
-        let known = if planted!(TlbSwitchForgetsNothing) {
-            self.context(asid).generation.load(SeqCst)
-        } else if before.asid() == Some(asid) {
+        let known = if before.asid() == Some(asid) {
             before.generation()
         } else {
             own.recall(asid).unwrap_or(NEVER)
         };
-        if planted!(TlbLoadedLate) {
-            // Planted bug: reads the generation before it publishes what it loads.
-            let generation = self.context(asid).generation.load(SeqCst);
-            let missed = ActiveMm::new(asid, known).missed(generation);
-            self.context(asid).flush_missed(asid, missed, generation);
-            word.store(ActiveMm::new(asid, generation).word(), SeqCst);
-            A::tlb_load(Some(asid));
-            return;
-        }
         // Pairs with `is_called` and `is_behind`: see `flush_to_current_gen`.
         word.store(ActiveMm::new(asid, known).word(), SeqCst);
         self.wake_sleepers(cpu);
@@ -357,9 +344,7 @@ impl<A: Machine> Tlb<A> {
     pub fn cpu_dead(&self, cpu: CpuId) {
         // SAFETY: the CPU has stopped, and its hotplug operation is still under way here.
         let own = unsafe { self.own.get_stopped(cpu) };
-        if !planted!(TlbDeadRemembers) {
-            own.reset();
-        }
+        own.reset();
         let word = self.loaded_on(cpu);
         let loaded = ActiveMm::of(word.swap(ActiveMm::NOTHING.word(), SeqCst));
         if let Some(asid) = loaded.asid() {

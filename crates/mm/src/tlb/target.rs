@@ -6,7 +6,7 @@ use super::{FlushBy, SINGLE_FLUSH_CEILING, Tlb};
 use crate::smp::{Call, CallFunc};
 use core::sync::atomic::Ordering::{Acquire, SeqCst};
 use mmscale_arch::sync::{IrqGuard, NoPreempt};
-use mmscale_arch::{Asid, Atomic, Func, Machine, Op, Span, VmaRange, Vpn, planted};
+use mmscale_arch::{Asid, Atomic, Func, Machine, Op, Span, VmaRange, Vpn};
 
 impl<A: Machine> Tlb<A> {
     /// Handles an IPI on this CPU, all of whose calls are the TLB's.
@@ -53,8 +53,7 @@ impl<A: Machine> Tlb<A> {
         if missed == 0 {
             return;
         }
-        let only =
-            wanted.missed(generation) == 0 && missed == 1 || planted!(TlbOneGenerationAssumed);
+        let only = wanted.missed(generation) == 0 && missed == 1;
         match what.range(generation).filter(|_| only) {
             Some((range, units)) => {
                 A::work(Op::TlbFlushPage, units as u32);
@@ -82,8 +81,7 @@ impl<A: Machine> Tlb<A> {
         let context = self.context(asid);
         // Pairs with `begin`: a flush makes a generation and then loads what CPUs run on; this CPU
         // has published what it runs on before this load. All four are sequentially consistent.
-        let order = if planted!(TlbGenerationAcquired) { Acquire } else { SeqCst };
-        let generation = context.generation.load(order);
+        let generation = context.generation.load(SeqCst);
         let missed = loaded.missed(generation);
         if missed == 0 {
             return;

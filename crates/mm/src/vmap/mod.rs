@@ -27,7 +27,7 @@ use crate::pgtable::{
 use crate::smp::Wait;
 use crate::tlb::Flushed;
 use mmscale_arch::sync::{Mutex, SpinLock};
-use mmscale_arch::{LockClass, Machine, Pfn, VmaRange, Vpn, planted};
+use mmscale_arch::{LockClass, Machine, Pfn, VmaRange, Vpn};
 use ranges::{KERNEL_RANGE, RangeStorage, Ranges, Refusal, lazy_max_of};
 
 /// The reason why frames were not mapped. Nothing has changed.
@@ -195,9 +195,6 @@ impl<A: Machine> Vmap<A> {
         // A statement of its own, so that the lock is released before the flush.
         let begun = self.addresses.lock().ranges.begin_flush();
         let Some((generation, hull)) = begun else { return false };
-        if planted!(VmapFreedBeforeFlush) {
-            self.addresses.lock().ranges.end_flush(generation);
-        }
         on.tlb.flush_kernel_range(hull, Wait::Sleep);
         let mut addresses = self.addresses.lock();
         let oldest_ns = addresses.ranges.end_flush(generation);

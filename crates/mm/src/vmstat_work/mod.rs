@@ -26,7 +26,7 @@ use crate::time::{Expiry, Hz, Time};
 use crate::work::{Work, WorkItem};
 use core::sync::atomic::Ordering::Relaxed;
 use mmscale_arch::sync::{EachCpu, Mutex, PerCpu};
-use mmscale_arch::{Atomic, CpuId, Func, LockClass, Machine, Span, TickEvent, Trace, planted};
+use mmscale_arch::{Atomic, CpuId, Func, LockClass, Machine, Span, TickEvent, Trace};
 use mmscale_frames::page_alloc::{FrameAllocator, Refresh};
 use phased::{Phase, Progress};
 
@@ -183,7 +183,7 @@ impl<A: Machine> Upkeep<A> {
         {
             A::trace(Trace::Tick(TickEvent::PendingInIdle { expires_ns }));
         }
-        if pending && parts.frames.stats().needs_update(cpu) && !planted!(IdleUnfolded) {
+        if pending && parts.frames.stats().needs_update(cpu) {
             let _span = Span::<A>::enter(Func::QuietVmstat);
             parts.frames.fold_counters();
         }
@@ -210,9 +210,7 @@ impl<A: Machine> Upkeep<A> {
     /// Enables the tick of `cpu`, which is online again.
     pub(crate) fn cpu_online(&self, parts: &VmstatRef<'_, A>, cpu: CpuId) {
         self.rank_cpus();
-        if !planted!(TickNeverBack) {
-            parts.work.enable(WorkItem::VmstatTick(cpu));
-        }
+        parts.work.enable(WorkItem::VmstatTick(cpu));
         match self.ticks {
             // The shepherd will start it.
             Ticks::Plain(_) => {}

@@ -21,7 +21,7 @@ use crate::time::{Expiry, Time, TimerSlot};
 use item::Items;
 use mmscale_arch::sync::{EachCpu, IrqGuard, SpinLock, WaitQueue};
 use mmscale_arch::{
-    CpuId, Func, LockClass, LockInstance, Machine, Op, Priority, Span, TaskEntry, TaskSpec, planted,
+    CpuId, Func, LockClass, LockInstance, Machine, Op, Priority, Span, TaskEntry, TaskSpec,
 };
 use queue::{Next, Queue};
 
@@ -100,7 +100,7 @@ impl<A: Machine> Work<A> {
         let others = others.filter(|_| item.bound_to().is_none());
         let placed = core::iter::once(cpu).chain(others).any(|cpu| {
             let mut queue = self.queues.of(cpu).lock_irqsave();
-            if !queue.is_open() && !planted!(WorkClosedAccepts) {
+            if !queue.is_open() {
                 return false;
             }
             self.items.of(item).set_home(cpu);
@@ -169,7 +169,7 @@ impl<A: Machine> Work<A> {
         };
         let ran_on = state.ran_on();
         let running = self.queues.of(ran_on).lock_irqsave().running_ticket(item);
-        if let Some(ticket) = running.filter(|_| !planted!(WorkCancelUnawaited)) {
+        if let Some(ticket) = running {
             self.wait_for(ran_on, ticket);
         }
         state.clear_pending();
@@ -190,10 +190,9 @@ impl<A: Machine> Work<A> {
     /// Sleeps until the work of `ticket` of `cpu` is done.
     fn wait_for(&self, cpu: CpuId, ticket: u64) {
         let queue = self.queues.of(cpu);
-        let counted = u32::from(!planted!(WorkFlusherUncounted));
-        queue.lock_irqsave().flushers += counted;
+        queue.lock_irqsave().flushers += 1;
         self.flushers.of(cpu).wait_until(|| !queue.lock_irqsave().has(ticket));
-        queue.lock_irqsave().flushers -= counted;
+        queue.lock_irqsave().flushers -= 1;
     }
 
     // -- Workers.
@@ -237,17 +236,12 @@ impl<A: Machine> Work<A> {
         };
         let state = self.items.of(item);
         state.set_ran_on(cpu);
-        if !planted!(WorkPendingClearedLate) {
-            state.clear_pending();
-        }
+        state.clear_pending();
         drop(queue);
         {
             let _span = Span::<A>::enter(Func::ProcessOneWork);
             A::work(Op::WorkRun, 1);
             run(item);
-        }
-        if planted!(WorkPendingClearedLate) {
-            state.clear_pending();
         }
         let mut queue = self.queues.of(cpu).lock_irqsave();
         queue.finished();
@@ -302,9 +296,6 @@ impl<A: Machine> Work<A> {
             return;
         }
         let home = mmscale_arch::sync::NoPreempt::cpu(&here);
-        if planted!(WorkDeadTimerLost) {
-            return;
-        }
         state.set_home(home);
         time.arm(home, slot, expiry);
     }

@@ -85,7 +85,7 @@ pub use guard::{ReadGuard, WriteGuard};
 
 use super::optimistic::{Place, Spin, spin_in_queue};
 use super::{PreemptGuard, SpinLock};
-use crate::{Atomic, Func, LockClass, Machine, RawOsq, Span, TaskId, planted};
+use crate::{Atomic, Func, LockClass, Machine, RawOsq, Span, TaskId};
 use core::cell::UnsafeCell;
 use core::sync::atomic::Ordering;
 use queue::{Queue, Ticket, ToWake, Waiter};
@@ -200,9 +200,8 @@ impl<A: Machine, T> RwSem<A, T> {
         if count & (WRITER | WAITERS | HANDOFF) == 0 {
             return true;
         }
-        let allowed = if planted!(RwsemStealsPromised) { WAITERS | HANDOFF } else { WAITERS };
         let steals = match self.policy {
-            RwsemPolicy::Stock => count & !allowed == 0,
+            RwsemPolicy::Stock => count & !WAITERS == 0,
             RwsemPolicy::ReadersSpin | RwsemPolicy::NoHandoff => false,
         };
         if steals {
@@ -325,8 +324,7 @@ impl<A: Machine, T> RwSem<A, T> {
         // semaphore and seen no `WAITERS`.
         let readers = left & WRITER == 0 && queue.reader_is_first();
         let free = readers || left & TAKEN == 0;
-        let check = free && !planted!(RwsemQueuedReaderUnchecked);
-        let to_wake = if check { self.pass_on(&mut queue) } else { ToWake::NONE };
+        let to_wake = if free { self.pass_on(&mut queue) } else { ToWake::NONE };
         drop(queue);
         to_wake.wake::<A>();
         // The granting task adds `READER`. Pairs with the `Release` in `let_readers_in`.
@@ -487,10 +485,8 @@ impl<A: Machine, T> RwSem<A, T> {
 
     fn read_done(&self) {
         // Pairs with the `Acquire` with which a writer takes the semaphore.
-        let order =
-            if planted!(RwsemReaderRelaxed) { Ordering::Relaxed } else { Ordering::Release };
-        let left = self.count.fetch_sub(READER, order) - READER;
-        if left & TAKEN == 0 && left & WAITERS != 0 && !planted!(RwsemReaderWakesNone) {
+        let left = self.count.fetch_sub(READER, Ordering::Release) - READER;
+        if left & TAKEN == 0 && left & WAITERS != 0 {
             self.wake_first();
         }
     }
@@ -499,11 +495,9 @@ impl<A: Machine, T> RwSem<A, T> {
         let pinned = PreemptGuard::<A>::new();
         self.owner.store(NO_WRITER, Ordering::Relaxed);
         // Pairs with the `Acquire` with which a reader or a writer takes the semaphore.
-        let order =
-            if planted!(RwsemWriterRelaxed) { Ordering::Relaxed } else { Ordering::Release };
-        let left = self.count.fetch_and(!WRITER, order);
+        let left = self.count.fetch_and(!WRITER, Ordering::Release);
         drop(pinned);
-        if left & WAITERS != 0 && !planted!(RwsemWriterWakesNone) {
+        if left & WAITERS != 0 {
             self.wake_first();
         }
     }
@@ -514,7 +508,7 @@ impl<A: Machine, T> RwSem<A, T> {
         // One addition clears `WRITER` and adds a reader, so no task sees the semaphore free.
         let old = self.count.fetch_add(READER - WRITER, Ordering::AcqRel);
         drop(pinned);
-        if old & WAITERS != 0 && !planted!(RwsemDowngradeWakesNone) {
+        if old & WAITERS != 0 {
             self.grant_to_readers();
         }
     }
@@ -568,8 +562,7 @@ impl<A: Machine, T> RwSem<A, T> {
             self.count.fetch_and(!over, Ordering::Relaxed);
         }
         // Pairs with the `Acquire` in `read_slow`.
-        let order = if planted!(RwsemGrantRelaxed) { Ordering::Relaxed } else { Ordering::Release };
-        self.granted.store(granted.0, order);
+        self.granted.store(granted.0, Ordering::Release);
         to_wake
     }
 }

@@ -33,7 +33,7 @@ fn a_cpu_that_leaves_the_mask_is_waited_for() {
 /// `ended`, and the mutex.
 #[test]
 fn a_writer_that_needs_no_grace_period_of_its_own_sees_what_readers_read() {
-    check_weak(300, || {
+    check_weak(1500, || {
         run(3, || {
             let both = Arc::new((Shared::new(), Shared::new()));
             let writer = |first: bool| {
