@@ -1,6 +1,6 @@
 //! Tests of checks at the end of a run: programs with planted bugs on a whole simulated system.
 
-use mmscale_arch::{CpuId, Machine as _, Order, Pfn, Probe, Trace};
+use mmscale_arch::{CpuId, Machine as _, Order, Pfn, Probe};
 use mmscale_frames::frame::MigrateType;
 use mmscale_frames::page_alloc::{Gfp, MemoryMap};
 use mmscale_kernel::{FinalCheck, Kernel};

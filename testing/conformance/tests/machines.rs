@@ -2,7 +2,7 @@
 //! a machine of its own, which is checked at the end: the structures are consistent, and all memory
 //! is freed.
 
-use mmscale_arch::{CpuId, Machine, Probe, Trace};
+use mmscale_arch::{CpuId, Machine, Probe};
 use mmscale_conformance::{Case, cases};
 use mmscale_frames::page_alloc::MemoryMap;
 use mmscale_kernel::{FinalCheck, Kernel};

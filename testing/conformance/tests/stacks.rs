@@ -2,7 +2,7 @@
 //! CPU goes offline or memory is short. Every run ends with all frames free.
 
 use crate::oom::world::{self, start};
-use mmscale_arch::{CpuId, Machine, Probe, Trace};
+use mmscale_arch::{CpuId, Machine, Probe};
 use mmscale_kernel::{FinalCheck, Kernel};
 use mmscale_mm::mm::MmConfig;
 use mmscale_mm::smp::CallPolicy;

@@ -5,11 +5,10 @@
 //! are ordered. Making the machine and its stacks is part of each run.
 
 use mmscale_arch::{
-    Callbacks, Cpu as _, CpuId, Ipi, LockClass, Machine as _, Op, Priority, Probe, RawSpin,
-    TaskEntry, TaskSpec, Trace,
+    Callbacks, Cpu as _, CpuId, Ipi, LockClass, Machine as _, Op, Priority, RawSpin, TaskEntry,
+    TaskSpec,
 };
 use mmscale_sim::{Checks, Outcome, Sim, SimConfig, SimSpin, run, sample_profile};
-use std::any::Any;
 use std::rc::Rc;
 use std::time::Instant;
 

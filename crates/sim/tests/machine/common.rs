@@ -1,10 +1,7 @@
 //! A scripted owner of the callbacks: tasks and handlers are closures.
 
-use mmscale_arch::{
-    Callbacks, CpuId, Ipi, Machine as _, Priority, Probe, TaskEntry, TaskId, TaskSpec, Trace,
-};
+use mmscale_arch::{Callbacks, CpuId, Ipi, Machine as _, Priority, TaskEntry, TaskId, TaskSpec};
 use mmscale_sim::{Outcome, Sim, SimConfig, run, sample_profile};
-use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 

@@ -1,10 +1,9 @@
 //! A kernel of closures, for tests of the machine.
 
 use mmscale_arch::{
-    Callbacks, CpuId, Ipi, Machine as _, Priority, Probe, TaskEntry, TaskId, TaskSpec, Trace,
+    Callbacks, CpuId, Ipi, Machine as _, Priority, Probe, TaskEntry, TaskId, TaskSpec,
 };
 use mmscale_threads::{Outcome, Threads, ThreadsConfig};
-use std::any::Any;
 use std::sync::{Arc, Mutex, OnceLock};
 
 type Hook<T> = OnceLock<Box<dyn Fn(T) + Send + Sync>>;

@@ -1,6 +1,6 @@
 //! Small machines, and programs that fill them.
 
-use mmscale_arch::{CpuId, Machine, Probe, Trace};
+use mmscale_arch::{CpuId, Machine, Probe};
 use mmscale_frames::page_alloc::{MemoryMap, PcpPolicy};
 use mmscale_frames::vmstat::ZoneItem;
 use mmscale_frames::zone::ZoneId;

@@ -3,12 +3,11 @@
 
 use super::Peer;
 use mmscale_arch::{
-    Callbacks, CpuId, Ipi, Machine as _, Order, Pfn, Priority, Probe, TaskEntry, TaskSpec, Trace,
+    Callbacks, CpuId, Ipi, Machine as _, Order, Pfn, Priority, TaskEntry, TaskSpec,
 };
 use mmscale_frames::frame::MigrateType;
 use mmscale_frames::page_alloc::{AllocConfig, FrameAllocator, Gfp, MemoryMap};
 use mmscale_threads::{Threads, ThreadsConfig, run};
-use std::any::Any;
 use std::sync::Arc;
 
 /// The frame allocator; each thread of a program is a task on a CPU of its own.
