@@ -4,7 +4,6 @@
 //! planted violation is found. A line that must break a rule has a reason on the same line or on
 //! the one above: `// tidy: RULE: the reason`, with the rule's name in [`RULES`].
 
-mod attributes;
 mod circles;
 mod determinism;
 mod direction;
@@ -24,7 +23,6 @@ mod reached;
 mod size;
 mod studies;
 mod tree;
-mod without_std;
 
 pub use tree::{Source, Tree};
 
@@ -39,8 +37,6 @@ pub const RULES: &[(&str, Rule)] = &[
     ("functions", functions::check),
     ("determinism", determinism::check),
     ("floats", floats::check),
-    ("attributes", attributes::check),
-    ("without_std", without_std::check),
     ("direction", direction::check),
     ("circles", circles::check),
     ("reached", reached::check),
