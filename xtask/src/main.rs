@@ -12,7 +12,8 @@ const USAGE: &str = "usage: cargo xtask COMMAND
            with --check: verifies the compiled object
   tables DIR..
            checks the marked tables of pages against the documents in
-           these folders; with --write: updates the tables
+           these folders, or with --run, against those of the runs of
+           testing/tables.txt; with --write: updates the tables
   differ [--for TIME | --cases N] [--seed N]
            random runs in ways that must agree: lazy and naive schedule,
            release and a build with assertions; reduces cases that differ
@@ -48,6 +49,10 @@ fn main() -> ExitCode {
         ["tidy"] => tidy(&root),
         ["bpf"] => told("bpf", xtask::bpf::build(&root)),
         ["bpf", "--check"] => told("bpf", xtask::bpf::check(&root)),
+        ["tables", "--run"] => told("tables", xtask::tables::run_all(&root, Mode::Check)),
+        ["tables", "--run", "--write"] | ["tables", "--write", "--run"] => {
+            told("tables", xtask::tables::run_all(&root, Mode::Write))
+        }
         ["tables", "--write", ref folders @ ..] if !folders.is_empty() => {
             told("tables", tables(&root, folders, Mode::Write))
         }

@@ -22,6 +22,7 @@
 mod cell;
 mod documents;
 mod page;
+mod runs;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -36,6 +37,14 @@ pub enum Mode {
     Check,
     /// Replace it.
     Write,
+}
+
+/// Executes the runs of the tables, and treats their documents as [`run`] does.
+///
+/// # Errors
+/// As [`run`], or a run that fails.
+pub fn run_all(root: &Path, mode: Mode) -> Result<String, String> {
+    run(root, &runs::execute(root)?, mode)
 }
 
 /// Checks the marked tables of all pages below `root`. `folders` have the documents, as written by

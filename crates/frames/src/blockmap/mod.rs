@@ -346,7 +346,7 @@ impl<A: Cpu> BlockMap<A> {
     }
     /// Whether more than three quarters of the zone are free, so that whole blocks need not be
     /// saved. With a limit of one half a random mix of small blocks left 95 % of the possible whole
-    /// blocks, instead of 99 % (`cargo bench -p mmscale-peers -- --fragmentation`).
+    /// blocks, instead of 99 % (the benchmark of `testing/peers`, with `--fragmentation`).
     fn is_plenty(&self, req: AllocRequest) -> bool {
         let free = u64::from(req.spare_pages) * A::cpus_possible() as u64;
         req.refill == Refill::Batch && free > u64::from(self.pages) / 4 * 3

@@ -11,7 +11,7 @@
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 
-/// Entries of a node: measured, see `cargo bench -p mmscale-peers --bench vma`.
+/// Entries of a node: measured, see the benchmark `vma` of `testing/peers`.
 pub(super) const CAP: usize = 15;
 /// The fewest entries of a node that is not the root.
 pub(super) const MIN: usize = CAP / 3;
