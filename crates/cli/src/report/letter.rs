@@ -15,7 +15,7 @@ use crate::args::ReportArgs;
 use crate::failure::Failure;
 use crate::output;
 
-use super::again::Again;
+use super::calls::SimilarCalls;
 
 /// Writes a letter about the first run of a call.
 pub(super) fn letter(registry: Registry, args: &ReportArgs) -> Result<(), Failure> {
@@ -137,26 +137,26 @@ fn about(registry: Registry, document: &Document) -> About<'static> {
         .iter()
         .map(|arm| (arm.name, arm.help))
         .collect();
-    let again = Again::of(document);
+    let call = SimilarCalls::of(document);
     let others: Vec<&str> =
         registry.all().map(|study| study.name()).filter(|name| *name != document.study).collect();
-    let again = again.as_ref();
+    let call = call.as_ref();
     let smaller: Vec<String> =
         [2, 8].into_iter().filter(|n| *n < document.cpus).map(|n| n.to_string()).collect();
     let calls = Calls {
-        smaller: again
+        smaller: call
             .filter(|_| !smaller.is_empty())
             .and_then(|call| call.on_cpus(&smaller.join(","))),
-        profile: again.and_then(|call| call.on_profile("PROFILE")),
-        workloads: again.and_then(|call| call.of_studies(&others, &document.arms[1].arm)),
-        robust: again.and_then(Again::robust),
-        check: again.map(|call| call.run("--check")),
+        profile: call.and_then(|call| call.on_profile("PROFILE")),
+        workloads: call.and_then(|call| call.of_studies(&others, &document.arms[1].arm)),
+        robust: call.and_then(SimilarCalls::robust),
+        check: call.map(|call| call.run("--check")),
     };
     About {
         notes: notes(registry, document),
         link: study.and_then(|study| study.report()).map(|report| report.link),
         arms,
-        sources: sources(registry.profiles(), document, again.and_then(Again::profile)),
+        sources: sources(registry.profiles(), document, call.and_then(SimilarCalls::profile)),
         calls,
     }
 }

@@ -1,6 +1,6 @@
 //! `mmscale report`: saved runs as one page with pictures, or as the block for a cover letter.
 
-mod again;
+mod calls;
 mod letter;
 mod page;
 

@@ -9,12 +9,12 @@ use mmscale_harness::{MECHANISMS, SCRIPT_SUFFIX};
 use crate::args::{Args, ArmArgs, ChangeArgs, Command, MachineArgs, RunArgs, ShapeArg};
 
 /// The call of a document, with the values of its own point of a sweep.
-pub(super) struct Again<'a> {
+pub(super) struct SimilarCalls<'a> {
     document: &'a Document,
     args: Box<RunArgs>,
 }
 
-impl<'a> Again<'a> {
+impl<'a> SimilarCalls<'a> {
     /// Parses the call of a document. `None` if it is not a call of `run`, or of another version of
     /// the program.
     pub(super) fn of(document: &'a Document) -> Option<Self> {
