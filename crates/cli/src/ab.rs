@@ -26,7 +26,7 @@ impl From<AbError> for Failure {
 
 /// Runs the comparison and shows its result.
 pub(crate) fn ab(
-    registry: Registry,
+    registry: &Registry,
     request: &Request,
     question: &str,
     format: Format,

@@ -12,7 +12,7 @@ fn refused(what: &str) -> Result<(), Failure> {
     )))
 }
 
-pub(crate) fn ab(_: Registry, _: &Request, _: &str, _: Format) -> Result<(), Failure> {
+pub(crate) fn ab(_: &Registry, _: &Request, _: &str, _: Format) -> Result<(), Failure> {
     refused("--ab")
 }
 pub(crate) fn with(_: &RunArgs, _: Format) -> Result<(), Failure> {

@@ -13,7 +13,7 @@ use crate::letter::notes;
 use crate::output;
 
 /// Writes a page with the documents of all paths.
-pub(crate) fn report(registry: Registry, args: &PageArgs) -> Result<(), Failure> {
+pub(crate) fn report(registry: &Registry, args: &PageArgs) -> Result<(), Failure> {
     let existing = output::existing(args.replace);
     let place = Destination::open(&args.output, existing, PAGE)?;
     let (mut runs, mut analyses) = (vec![], vec![]);
@@ -50,7 +50,7 @@ fn dedup<T: PartialEq>(all: &mut Vec<T>) {
 }
 
 /// Returns the additions of a document's study, with what an analysis of the same point found.
-fn whole(registry: Registry, document: &Document, analyses: &[Robustness]) -> Notes<'static> {
+fn whole(registry: &Registry, document: &Document, analyses: &[Robustness]) -> Notes<'static> {
     let same = |analysis: &&Robustness| {
         analysis.study == document.study
             && analysis.cpus == document.cpus

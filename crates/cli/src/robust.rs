@@ -22,7 +22,11 @@ use crate::progress::Analysis;
 use crate::settings::settings;
 
 /// Analyses what the conclusions of studies depend on.
-pub(crate) fn robust(registry: Registry, origin: Origin, args: &RobustArgs) -> Result<(), Failure> {
+pub(crate) fn robust(
+    registry: &Registry,
+    origin: Origin,
+    args: &RobustArgs,
+) -> Result<(), Failure> {
     let request = request(args, origin)?;
     let interrupt = interrupt::on_signals(Grace::Computing)
         .context("cannot watch for Ctrl-C")
@@ -73,7 +77,7 @@ impl MoveCosts {
     /// Runs an analysis, and shows its progress.
     pub(crate) fn analyse(
         &self,
-        registry: Registry,
+        registry: &Registry,
         plan: &Plan,
         interrupt: &Interrupt,
     ) -> Result<Robustness, Failure> {
@@ -106,8 +110,8 @@ pub(crate) fn headlines(metrics: &[MetricSpec]) -> Vec<&'static str> {
 }
 
 /// Returns the plan's profile with its costs, and with the ranges of all numbers.
-fn profile_of(profiles: Profiles, plan: &Plan, named: Option<&Path>) -> Result<Merged, Failure> {
-    let default = plan.study.defaults().profile;
+fn profile_of(profiles: &Profiles, plan: &Plan, named: Option<&Path>) -> Result<Merged, Failure> {
+    let default = &plan.study.defaults().profile;
     let path = named.unwrap_or(default.as_ref());
     let merged = profiles.open(path).and_then(|merged| with_costs(&merged, &plan.costs));
     merged.map_err(|why| Failure::from(CallError::from(why)))

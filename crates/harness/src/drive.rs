@@ -1,18 +1,18 @@
 //! Runs one seed of one arm of a [`Workload`] and computes its metrics.
 
 use crate::allocator_params::set_allocator;
-use crate::arm::Arm;
-use crate::hold;
 #[cfg(feature = "live")]
 use crate::look::LiveRequest;
 use crate::machine::{self, HostCost, MachineRun, MachineSpec, Program, set_machine};
 use crate::meters::Idle;
+use crate::study::Arm;
 use crate::study::{RunContext, SeedResult, StudyError};
 use crate::workload::seen::{FinishedRun, KernelRan, Source};
 use crate::workload::{Env, Meter, Phases, Run, Seen, Verdict, Workload};
 use mmscale_arch::{CpuId, Machine, Probe, Trace, TraceGroup};
 use mmscale_document::{CpuTimeRecord, CriticalPath, Target};
 use mmscale_kernel::Kernel;
+use mmscale_sim::HoldScale;
 use std::any::Any;
 use std::ops::Range;
 
@@ -124,7 +124,7 @@ fn on_kernel<W: Workload>(
     spec.simulated(|config| {
         set_machine(env.common(), config);
         W::simulate(env, &plan, config);
-        scale = hold::combined(config.hold_scale, env.ctx.hold_scale);
+        scale = combined_hold(config.hold_scale, env.ctx.hold_scale);
         config.hold_scale = scale.clone().ok().flatten();
     });
     scale.map_err(StudyError::Machine)?;
@@ -143,6 +143,28 @@ fn on_kernel<W: Workload>(
     W::Meter::close(&mut meters, machine.end_ns);
     let source = Source::Kernel(Box::new(KernelRan { machine, idle, meters }));
     Ok(FinishedRun { env: env.clone(), run, source })
+}
+
+/// Returns the scale of a run whose study has one of its own.
+///
+/// # Errors
+/// Both scale another class: a machine scales one.
+fn combined_hold(
+    own: Option<HoldScale>,
+    asked: Option<HoldScale>,
+) -> Result<Option<HoldScale>, String> {
+    let own = own.filter(|own| own.factor_1024 != 1024);
+    let (Some(own), Some(asked)) = (own, asked) else { return Ok(asked.or(own)) };
+    if own.class != asked.class {
+        return Err(format!(
+            "the parameters of the study scale the holds of {} already, and a run scales one class \
+             only: leave them at their defaults, or leave out those of {}",
+            own.class.name(),
+            asked.class.name()
+        ));
+    }
+    let factor_1024 = (u64::from(own.factor_1024) * u64::from(asked.factor_1024)) >> 10;
+    Ok(Some(HoldScale { factor_1024: u32::try_from(factor_1024).unwrap_or(u32::MAX), ..own }))
 }
 
 #[cfg(feature = "live")]
@@ -247,4 +269,26 @@ fn measured<W: Workload>(seen: &Seen<'_, W>) -> Result<SeedResult, StudyError> {
     }
     W::details(seen, &mut result);
     Ok(result)
+}
+
+#[cfg(test)]
+mod tests {
+    use mmscale_arch::LockClass;
+
+    use super::*;
+
+    fn scale(class: LockClass, factor: u32) -> HoldScale {
+        HoldScale { class, factor_1024: factor * 512 }
+    }
+
+    #[test]
+    fn scales_of_one_class_multiply_and_those_of_two_are_refused() {
+        let zone = |halves| Some(scale(LockClass::Zone, halves));
+        let lruvec = Some(scale(LockClass::Lruvec, 4));
+        assert_eq!(combined_hold(zone(12), zone(1)), Ok(zone(6)));
+        assert_eq!(combined_hold(zone(12), None), Ok(zone(12)));
+        assert_eq!(combined_hold(zone(2), lruvec), Ok(lruvec), "a factor of 1 scales nothing");
+        let why = combined_hold(zone(12), lruvec).unwrap_err();
+        assert!(why.contains("zone") && why.contains("lruvec"), "{why}");
+    }
 }

@@ -5,10 +5,9 @@
 //! starts, so that a default can be changed without a build. The documents of such runs contain a
 //! hash of the file.
 
-use crate::arm::{self, Arm, Choice};
 use crate::names::UnknownName;
 use crate::param::{Kind, ParamSpec};
-use crate::study::MetricSpec;
+use crate::study::{Arm, ArmSpec, Choice, MetricSpec, Report, keys, value};
 use mmscale_arch::MAX_CPUS;
 use mmscale_document::Fingerprint;
 use mmscale_files::{Limit, Pipe};
@@ -117,7 +116,7 @@ pub(crate) enum Section {
     Defaults,
     /// Quick runs on simulated machines and on threads.
     Quick,
-    /// Quick runs of simulated machines with more than [`LARGE_CPUS`](crate::plan::LARGE_CPUS).
+    /// Quick runs of simulated machines with more than 512 CPUs.
     QuickLarge,
     /// Full runs on the live kernel, whose windows are shorter because time is real.
     Linux,
@@ -149,7 +148,7 @@ pub(crate) struct StudyFile {
     /// The start of a run, before its window, in which nothing counts.
     pub(crate) start: Option<String>,
     /// The mail that the study began with.
-    pub(crate) report: Option<ReportFile>,
+    pub(crate) report: Option<Report>,
     /// The default machine profile.
     pub(crate) profile: String,
     /// Default number of CPUs of a simulated machine; `None`: that of the profile.
@@ -158,27 +157,7 @@ pub(crate) struct StudyFile {
     headlines: Vec<String>,
     defaults: [Table; Section::ALL.len()],
     /// All arms. The other arms are compared with the first.
-    pub(crate) arms: Vec<ArmFile>,
-}
-
-/// The section `[report]`.
-#[derive(Debug)]
-pub(crate) struct ReportFile {
-    /// The subject of the mail.
-    pub(crate) subject: String,
-    /// Its address in a public archive.
-    pub(crate) link: String,
-}
-
-/// An arm of the file.
-#[derive(Debug)]
-pub(crate) struct ArmFile {
-    /// The name of the arm, for display only.
-    pub(crate) name: String,
-    /// A description of the arm, in one line.
-    pub(crate) help: String,
-    /// The choices of the arm.
-    pub(crate) arm: Arm,
+    pub(crate) arms: Vec<ArmSpec>,
 }
 
 /// A table of the file and its location, for error messages.
@@ -317,11 +296,9 @@ impl StudyFile {
             let place = format!(", [{}]", section.key());
             let error = |what| FileError { study: self.study, place: place.clone(), what };
             for (name, value) in &self.defaults[section as usize] {
-                let names = || declared.iter().map(|spec| spec.name);
+                let names = || declared.iter().map(|spec| &*spec.name);
                 let Some(at) = names().position(|other| other == name) else {
-                    let names: Vec<_> = names().collect();
-                    let names = names.iter().copied();
-                    return Err(error(UnknownName::new("parameter", name, names).to_string()));
+                    return Err(error(UnknownName::new("parameter", name, names()).to_string()));
                 };
                 let spec = &mut declared[at];
                 if set_default(spec, length, section, value).is_none() {
@@ -334,7 +311,7 @@ impl StudyFile {
     }
 }
 
-fn report(file: &FileTable) -> Result<Option<ReportFile>, FileError> {
+fn report(file: &FileTable) -> Result<Option<Report>, FileError> {
     if !file.table.contains_key("report") {
         return Ok(None);
     }
@@ -342,7 +319,7 @@ fn report(file: &FileTable) -> Result<Option<ReportFile>, FileError> {
     let section = FileTable { study: file.study, place, table: file.table("report")? };
     section.only(["subject", "link"].into_iter())?;
     let text = |key| section.text(key).map(str::to_owned);
-    Ok(Some(ReportFile { subject: text("subject")?, link: text("link")? }))
+    Ok(Some(Report { subject: text("subject")?, link: text("link")? }))
 }
 
 fn cpus(file: &FileTable) -> Result<Option<usize>, FileError> {
@@ -370,8 +347,8 @@ fn headlines(file: &FileTable) -> Result<Vec<String>, FileError> {
     Ok(names)
 }
 
-fn arms(file: &FileTable, own: &[Choice]) -> Result<Vec<ArmFile>, FileError> {
-    let mut arms: Vec<ArmFile> = Vec::new();
+fn arms(file: &FileTable, own: &[Choice]) -> Result<Vec<ArmSpec>, FileError> {
+    let mut arms: Vec<ArmSpec> = Vec::new();
     let entries = file.table.get("arm").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
     if entries.is_empty() {
         return Err(file.error("no arm is defined; add one or more sections [[arm]]"));
@@ -382,18 +359,18 @@ fn arms(file: &FileTable, own: &[Choice]) -> Result<Vec<ArmFile>, FileError> {
         let name = table.get("name").and_then(Value::as_str);
         let place = name.map_or(format!(", arm {}", nth + 1), |name| format!(", arm `{name}`"));
         let entry = FileTable { study: file.study, place, table };
-        entry.only(["name", "help"].into_iter().chain(arm::keys(own)))?;
+        entry.only(["name", "help"].into_iter().chain(keys(own)))?;
         let (name, help) = (entry.text("name")?.to_owned(), entry.text("help")?.to_owned());
         if arms.iter().any(|other| other.name == name) {
             return Err(entry.error("another arm has this name; names must differ"));
         }
-        let mut arm = Arm::default();
-        for key in arm::keys(own).filter(|key| entry.table.contains_key(*key)) {
-            let value = arm::value(key, entry.text(key)?, own);
-            let wrong = |why: UnknownName| entry.error(format!("key `{key}`: {why}"));
-            arm.choose(key, value.map_err(wrong)?);
+        let mut choices = Arm::default();
+        for key in keys(own).filter(|key| entry.table.contains_key(*key)) {
+            let chosen = value(key, entry.text(key)?, own)
+                .map_err(|why| entry.error(format!("key `{key}`: {why}")))?;
+            choices.choose(key, chosen);
         }
-        arms.push(ArmFile { name, help, arm });
+        arms.push(ArmSpec { name, help, choices });
     }
     Ok(arms)
 }
@@ -417,10 +394,10 @@ fn set_default(spec: &mut ParamSpec, length: usize, section: Section, value: &Va
             let wanted: Vec<_> = value.as_array()?.iter().map(|name| name.as_str()).collect();
             let kept: Vec<_> =
                 names.iter().copied().filter(|name| wanted.contains(&Some(*name))).collect();
-            *in_turn = (kept.len() == wanted.len() && !kept.is_empty()).then(|| &*kept.leak())?;
+            *in_turn = (kept.len() == wanted.len() && !kept.is_empty()).then_some(kept)?;
             if matches!(section, Section::Linux | Section::LinuxQuick) {
                 // The live kernel does not have the others.
-                *names = in_turn;
+                names.clone_from(in_turn);
             }
             Some(())
         }
@@ -465,7 +442,7 @@ mod tests {
     #[test]
     fn a_file_gives_arms_and_both_defaults() {
         let file = parse(TEXT).unwrap();
-        let arm = &file.arms[0].arm;
+        let arm = &file.arms[0].choices;
         assert_eq!(
             ["tick", "depth", "lru"].map(|key| arm.chosen(key)),
             [Some("phased"), Some("deep"), None]

@@ -27,13 +27,11 @@
 //! | `schedules`, `trails` | a run under both schedules, and the first event that differs |
 
 mod allocator_params;
-mod arm;
 mod board;
 mod costs;
 mod drive;
 mod file;
 mod file_study;
-mod hold;
 mod host;
 #[cfg(feature = "live")]
 mod live;
@@ -41,36 +39,29 @@ mod look;
 pub mod machine;
 mod meters;
 mod names;
-mod needs;
 mod origin;
-mod page_size;
 pub mod param;
 mod plan;
-mod policy_arm;
 mod profiles;
 mod registry;
 mod robust;
 mod runner;
 mod schedules;
 mod scripted;
-mod shape;
 mod single;
 mod spread;
 mod study;
 mod timelines;
 mod traced;
 mod trails;
-pub mod versions;
 mod whatif;
 mod workload;
 
-pub use crate::arm::{Arm, Choice};
 pub use crate::look::{LiveRun, Needs, Releases, Waits};
 pub use crate::meters::Level;
 pub use board::{Board, Samples, Times};
 pub use costs::{CostError, Costs, CostsSet, costs_of, with_costs};
 pub use file::{FileError, MAX_HEADLINES, Source};
-pub use file_study::FileStudy;
 pub use host::host;
 pub use mmscale_arch::About;
 pub use mmscale_document::Watch;
@@ -81,25 +72,24 @@ pub use mmscale_sim::profile::{Merged, Profiles, Shape};
 pub use mmscale_system as system;
 pub use mmscale_system::plain;
 pub use names::{UnknownName, nearest};
-pub use needs::fits_host;
 pub use origin::Origin;
 pub use param::{Length, Named, ParamError, ParamSet, ParamSpec, Params, Settings, Unit};
-pub use plan::{CallError, MAX_CPUS, Plan, Request, SEEDS, plan};
-pub use policy_arm::{PolicyArm, PolicyError};
+pub use plan::{CallError, MAX_CPUS, Plan, Request, SEEDS, fits_host, plan};
 pub use profiles::{ProfileSummary, profiles};
-pub use registry::{NoStudy, Registry, Shelf};
+pub use registry::{NoStudy, Registry};
 pub use robust::{Cache, RobustError, RobustRequest, Told, figures, on_drawn_machines, robust};
 pub use runner::{RunError, execute, execute_each, run_alone};
 pub use single::gathered;
 pub use spread::{Spread, powers_of_two};
+pub use study::versions::{VersionError, linux_version, policies_in, running_kernel};
 pub use study::{
-    ArmId, ArmSpec, Checks, Defaults, Interrupt, MetricSpec, Progress, ProgressSink, Report,
-    RunContext, RunEvent, SeedResult, Study, StudyError, TooShort,
+    Arm, ArmId, ArmSpec, Checks, Choice, Defaults, ErasedWorkload, Interrupt, MetricSpec,
+    PolicyArm, PolicyError, Progress, ProgressSink, Report, RunContext, RunEvent, SeedResult,
+    Study, StudyError, StudyInfo, TooShort, versions,
 };
 pub use timelines::Timelines;
 pub use traced::{Traced, lock_class, trace};
 pub use trails::Trails;
-pub use versions::{VersionError, linux_version, policies_in, running_kernel};
 pub use whatif::{CallOrRun, FACTORS, Scalable, Step, WhatIfRequest, hold_scale, whatif};
 pub use workload::{
     Env, Locks, Measured, Meter, Metric, Missing, Part, Phases, Run, SAMPLES, SETTLE_NS, Seen,

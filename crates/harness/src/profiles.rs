@@ -16,7 +16,7 @@ pub struct ProfileSummary {
 }
 
 /// Returns summaries of all named profiles.
-pub fn profiles(of: Profiles) -> Result<Vec<ProfileSummary>, ProfileError> {
+pub fn profiles(of: &Profiles) -> Result<Vec<ProfileSummary>, ProfileError> {
     let summary = |name: &str| {
         let profile = of.load(name)?;
         Ok(ProfileSummary {

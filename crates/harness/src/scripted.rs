@@ -5,7 +5,7 @@ use crate::allocator_params::allocator_params;
 use crate::file::Source;
 use crate::look::Needs;
 use crate::machine::machine_params;
-use crate::param::{ParamSet, ParamSpec, Params, Unit};
+use crate::param::{Kind, ParamSet, ParamSpec, Params, Unit};
 use crate::study::{SeedResult, StudyError};
 use crate::workload::{
     Env, Measured, Metric, Missing, Part, Phases, Run, Seen, Verdict, Window, Workload, higher,
@@ -23,7 +23,7 @@ pub(crate) struct Scripted;
 /// The parameters of a script, and those that every script has.
 #[derive(Clone, Debug)]
 pub(crate) struct ScriptParams {
-    script: &'static Script,
+    script: Arc<Script>,
     /// The values of the script's own parameters, in bytes, ns, or without a unit.
     values: Vec<i64>,
     duration_ms: f64,
@@ -67,7 +67,7 @@ impl ParamSet for ScriptParams {
         ]
     }
     fn read(params: &Params) -> Self {
-        let script = params.script();
+        let script = Arc::clone(params.script());
         let values = script.params().iter().map(|param| {
             let unit = if param.unit == mmscale_script::Unit::Pages { PAGE_BYTES } else { 1 };
             match params.values().get(&param.name) {
@@ -76,8 +76,8 @@ impl ParamSet for ScriptParams {
             }
         });
         Self {
-            script,
             values: values.collect(),
+            script,
             duration_ms: params.real("duration_ms"),
             warm_ms: params.real("warm_ms"),
             prepare_ms: params.real("prepare_ms"),
@@ -110,19 +110,15 @@ pub(crate) fn specs_of(script: &Script) -> Result<[Vec<ParamSpec>; 2], String> {
             mmscale_script::Unit::Time => (Unit::Ns, 1),
         };
         let natural = |number: i64| (number / per).max(0) as u64;
-        specs.push(ParamSpec::count(
-            param.name.clone().leak(),
-            unit,
-            natural(param.default),
-            param.range.map(natural),
-            param.help.clone().leak(),
-        ));
+        let (default, range) = ([natural(param.default); 2], param.range.map(natural));
+        let kind = Kind::Count { unit, default, range };
+        specs.push(ParamSpec::new(param.name.clone(), kind, param.help.clone()));
     }
     let window = script.window();
     let ms = |ns: u64| ns as f64 / 1e6;
     let with = |specs: &mut [ParamSpec], name: &str, full: f64| {
         let spec = specs.iter_mut().find(|spec| spec.name == name);
-        if let Some(crate::param::Kind::Real { default, .. }) = spec.map(|spec| &mut spec.kind) {
+        if let Some(Kind::Real { default, .. }) = spec.map(|spec| &mut spec.kind) {
             *default = [full, full * QUICK];
         }
     };

@@ -30,7 +30,7 @@ impl Plan {
             key.add_str(name);
             key.add_str(&value.to_string());
         }
-        key.add_str(self.study.arms()[arm.0].name);
+        key.add_str(&self.study.arms()[arm.0].name);
         for (name, policy) in self.study.policies(arm, &self.params, self.on) {
             key.add_str(&name);
             key.add_str(&policy);
@@ -56,7 +56,7 @@ impl Plan {
         let policies: Vec<_> = document.arms.iter().map(|arm| &arm.policies).collect();
         let program = |of: &Option<Build>| of.as_ref().map(Build::to_string);
         let hash = self.profile.as_ref().map(|profile| format!("{:016x}", profile.hash));
-        let own = &self.study.arms()[arm.0].name;
+        let own = self.study.arms()[arm.0].name.as_str();
         let of_arm = self.study.policies(arm, &self.params, self.on);
         let same = [
             ("study", document.study == self.study.name()),
@@ -68,7 +68,7 @@ impl Plan {
             ("topology", document.topology == self.topology),
             ("HZ", document.hz == self.hz),
             ("set of parameters", document.params == self.shown_params()),
-            ("arm", arms == [*own]),
+            ("arm", arms == [own]),
             ("set of policies", policies == [&of_arm]),
             ("seed", seeds == [seed]),
             ("build", document.build == self.origin.build),

@@ -11,7 +11,7 @@ use crate::failure::Failure;
 use crate::output;
 
 /// Creates, checks or shows a profile.
-pub(crate) fn profile(profiles: Profiles, command: &ProfileCommand) -> Result<(), Failure> {
+pub(crate) fn profile(profiles: &Profiles, command: &ProfileCommand) -> Result<(), Failure> {
     match command {
         ProfileCommand::New(args) => new::new(profiles, args),
         ProfileCommand::Check(args) => check::check(profiles, args),

@@ -22,7 +22,7 @@ use crate::settings::settings;
 use results::{Results, robust_name};
 
 /// Runs studies. Each document is written as soon as it is complete.
-pub(crate) fn run(registry: Registry, origin: Origin, args: &RunArgs) -> Result<(), Failure> {
+pub(crate) fn run(registry: &Registry, origin: Origin, args: &RunArgs) -> Result<(), Failure> {
     if args.with.is_some() {
         return kernel::with(args, plain(args, "--with")?);
     }
@@ -81,7 +81,7 @@ fn plain(args: &RunArgs, option: &str) -> Result<Format, Failure> {
 
 /// Compares two values on the live kernel.
 fn ab(
-    registry: Registry,
+    registry: &Registry,
     request: &Request,
     question: &str,
     format: Format,
@@ -99,17 +99,17 @@ fn ab(
 }
 
 /// Analyses of the conclusions of a call, one for each plan.
-struct Robust {
-    registry: Registry,
+struct Robust<'a> {
+    registry: &'a Registry,
     plans: Vec<Plan>,
     move_costs: MoveCosts,
 }
 
-impl Robust {
+impl<'a> Robust<'a> {
     /// Plans the analyses that a call asks for: with its settings, and the seeds and length that
     /// `mmscale robust` has by default.
     fn of(
-        registry: Registry,
+        registry: &'a Registry,
         args: &RunArgs,
         request: &Request,
         plans: &[Plan],

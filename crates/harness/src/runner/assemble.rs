@@ -15,8 +15,8 @@ use mmscale_stats as stats;
 use super::Job;
 use crate::host::host;
 use crate::plan::Plan;
+use crate::study::versions::linux_record;
 use crate::study::{ArmId, MetricSpec, SeedResult, TooShort};
-use crate::versions::linux_record;
 
 /// Results of one arm, with their seeds.
 type Runs<'a> = [(u64, &'a SeedResult)];

@@ -13,8 +13,8 @@ use mmscale_document::{Document, FailureRecord, Target};
 use thiserror::Error;
 
 use self::pool::Pool;
-use crate::needs::fit_together;
-use crate::plan::{Plan, host_cpus};
+use crate::host::host_cpus;
+use crate::plan::{Plan, fit_together};
 use crate::study::{
     ArmId, Interrupt, Progress, ProgressSink, RunContext, SeedResult, StudyError, TooShort,
 };

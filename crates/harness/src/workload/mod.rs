@@ -8,11 +8,11 @@ pub use metric::{Measured, Metric, higher, lower, metric, value};
 pub use seen::{Locks, Seen};
 pub use window::{Window, counted, start_on, wait_for};
 
-use crate::arm::{Arm, Choice};
 use crate::board::{Board, Samples};
 use crate::file::Source;
 use crate::look::Needs;
 use crate::param::{ParamSet, Params};
+use crate::study::{Arm, Choice};
 use crate::study::{RunContext, SeedResult, StudyError, TooShort};
 use mmscale_arch::{CpuId, Machine, Trace, TraceGroup};
 use mmscale_document::{Target, Watch};

@@ -398,7 +398,8 @@ mod tests {
     #[test]
     fn a_tick_at_250_hz_comes_after_992_or_1024_ms() {
         let hz = Hz::new(250).unwrap();
-        let firings = std::iter::successors(Some(1_000_003), |&now| again(hz, 1, now).bucket_expires);
+        let firings =
+            std::iter::successors(Some(1_000_003), |&now| again(hz, 1, now).bucket_expires);
         // The first one is not the firing of a timer.
         let firings: Vec<u64> = firings.skip(1).take(100).collect();
         let gaps: Vec<u64> = firings.windows(2).map(|pair| (pair[1] - pair[0]) * 4).collect();
@@ -411,7 +412,11 @@ mod tests {
         let ours = again(hz, 1, 1_000_003);
         assert!(is_ours(hz, 1, &ours));
         assert!(is_ours(hz, 1, &Armed { bucket_expires: None, ..ours }));
-        assert!(!is_ours(hz, 1, &Armed { expires: ours.expires + 1, bucket_expires: None, ..ours }));
+        assert!(!is_ours(
+            hz,
+            1,
+            &Armed { expires: ours.expires + 1, bucket_expires: None, ..ours }
+        ));
         assert!(!is_ours(hz, 1, &Armed { bucket_expires: Some(1), ..ours }));
     }
 }

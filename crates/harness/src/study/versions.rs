@@ -1,6 +1,6 @@
 //! Versions of Linux: the arms that one of them has, and the version of the running kernel.
 
-use crate::arm::Arm;
+use super::Arm;
 use crate::host::release;
 use mmscale_document::LinuxRecord;
 use mmscale_mm::policy::Mechanism;
