@@ -312,8 +312,7 @@ fn parameter_json(spec: &ParamSpec) -> Value {
         Kind::Count { range, .. } => (json!(range), json!(null)),
         Kind::Real { range, .. } => (json!(range), json!(null)),
         Kind::Switch { .. } => (json!(null), json!(["on", "off"])),
-        Kind::Choice { names, .. } => (json!(null), json!(names)),
-        Kind::Each { names, .. } => (json!(null), json!(names)),
+        Kind::Choice { names, .. } | Kind::Each { names, .. } => (json!(null), json!(names)),
     };
     json!({
         "name": spec.name,

@@ -6,5 +6,5 @@ use std::process::ExitCode;
 static MEMORY: mmscale_cli::Memory = mmscale_cli::Memory;
 
 fn main() -> ExitCode {
-    mmscale_cli::main(mmscale_studies::all().clone())
+    mmscale_cli::main(mmscale_studies::all())
 }

@@ -60,7 +60,7 @@ pub enum Kind {
         /// The default name.
         default: &'static str,
         /// All allowed names.
-        names: &'static [&'static str],
+        names: Vec<&'static str>,
     },
     /// One of several names. If the parameter is not set, several of them in turn, each in a
     /// document of its own.
@@ -113,10 +113,10 @@ impl ParamSpec {
     pub fn choice(
         name: &'static str,
         default: &'static str,
-        names: &'static [&'static str],
+        names: &[&'static str],
         help: &'static str,
     ) -> Self {
-        Self::new(name, Kind::Choice { default, names }, help)
+        Self::new(name, Kind::Choice { default, names: names.to_vec() }, help)
     }
 
     /// Declares a choice of one of `names`; all of them, in a document each, unless the parameter
@@ -171,8 +171,9 @@ impl ParamSpec {
             Kind::Count { unit, range: [lo, hi], .. } => format!("{lo} to {hi}{}", unit.suffix()),
             Kind::Real { unit, range: [lo, hi], .. } => format!("{lo} to {hi}{}", unit.suffix()),
             Kind::Switch { .. } => "on or off".to_owned(),
-            Kind::Choice { names, .. } => format!("one of {}", names.join(", ")),
-            Kind::Each { names, .. } => format!("one of {}", names.join(", ")),
+            Kind::Choice { names, .. } | Kind::Each { names, .. } => {
+                format!("one of {}", names.join(", "))
+            }
         }
     }
 
@@ -200,8 +201,7 @@ impl ParamSpec {
                 "off" | "false" | "no" | "0" => Ok(ParamValue::Switch(false)),
                 _ => Err(fail("allowed: on or off".to_owned())),
             },
-            Kind::Choice { names, .. } => self.named(names, given),
-            Kind::Each { names, .. } => self.named(names, given),
+            Kind::Choice { names, .. } | Kind::Each { names, .. } => self.named(names, given),
         }
     }
 

@@ -5,8 +5,7 @@ use mmscale_frames::page_alloc::AllocConfig;
 use mmscale_mm::policy::MECHANISMS;
 
 use super::{CallError, Plan, Request};
-use crate::allocator_params::{BATCH, BATCH_SCALE, HIGH_FRACTION, allocator_params};
-use crate::machine::MachineSpec;
+use crate::machine::{BATCH, BATCH_SCALE, HIGH_FRACTION, MachineSpec, allocator_params};
 use crate::names::UnknownName;
 use crate::param::Length;
 use crate::study::versions::{self, OtherVersion};
@@ -59,10 +58,11 @@ fn named_arms(study: &Study, on: Target, names: &[String]) -> Result<Vec<ArmId>,
     }
     let mut arms = Vec::new();
     for name in names {
-        let place = all.iter().position(|arm| arm.name == *name);
-        let place =
-            place.ok_or_else(|| UnknownName::new("arm", name, all.iter().map(|a| &*a.name)));
-        let arm = ArmId(place?);
+        let place = all
+            .iter()
+            .position(|arm| arm.name == *name)
+            .ok_or_else(|| UnknownName::new("arm", name, all.iter().map(|arm| &*arm.name)))?;
+        let arm = ArmId(place);
         if let Some(OtherVersion { chosen: (key, policy), has }) = study.of_another_version(arm)
             && on != Target::Linux
         {
@@ -125,8 +125,8 @@ impl Plan {
             let pages = AllocConfig { page_kib: mm.alloc.page_kib, ..AllocConfig::default() };
             AllocConfig { caches: mm.alloc.caches, ..pages }.check().map_err(|why| {
                 format!(
-                    "arm `{}` of study `{}` cannot run on profile `{}`: {why}; leave the arm out, or \
-                     use a profile with pages of 4 KiB (`mmscale list profiles`)",
+                    "arm `{}` of study `{}` cannot run on profile `{}`: {why}; leave the arm out, \
+                     or use a profile with pages of 4 KiB (`mmscale list profiles`)",
                     self.study.arms()[arm.0].name,
                     self.study.name(),
                     profile.name
@@ -152,8 +152,8 @@ impl Plan {
                     continue;
                 };
                 return Err(format!(
-                    "{name} has no effect in arm `{}` of study `{}`, which has {mechanism}={policy}: \
-                     {why}; leave the arm out, as in --arm {}",
+                    "{name} has no effect in arm `{}` of study `{}`, which has \
+                     {mechanism}={policy}: {why}; leave the arm out, as in --arm {}",
                     self.study.arms()[arm.0].name,
                     self.study.name(),
                     self.study.arms()[0].name

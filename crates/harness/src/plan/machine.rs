@@ -3,8 +3,8 @@
 use mmscale_document::{self as record, Target};
 use mmscale_sim::profile::{Profile, ProfileError, Profiles, Shape, Topology};
 
+use super::costs::CostsSet;
 use super::{CallError, Request};
-use crate::costs::CostsSet;
 use crate::host::host_cpus;
 use crate::param::{ParamSpec, Params, Unit};
 use crate::study::{Checks, Study};
@@ -170,7 +170,7 @@ fn live_hz(request: &Request) -> Result<u32, CallError> {
         return Err(CallError::Other(what.to_owned()));
     }
     #[cfg(feature = "live")]
-    let hz = crate::live::hz();
+    let hz = crate::machine::live::hz();
     #[cfg(not(feature = "live"))]
     let hz = None;
     Ok(hz.unwrap_or(1000))

@@ -1,11 +1,13 @@
 //! Plans: a request is checked as a whole before anything starts.
 
 mod arms;
+mod costs;
 mod machine;
 mod needs;
-mod one_pass;
 mod params;
+mod planner;
 mod request;
+mod single;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,20 +17,19 @@ use mmscale_mm::versions::Version;
 use mmscale_sim::HoldScale;
 use mmscale_sim::profile::{Profile, Shape};
 
+pub use costs::{CostError, Costs, CostsSet, costs_of, with_costs};
 pub use machine::MAX_CPUS;
 use machine::Usual;
 pub(crate) use needs::fit_together;
 pub use needs::fits_host;
-pub use one_pass::{SEEDS, plan};
-pub use request::{CallError, Request};
+pub use planner::{SEEDS, plan};
+pub use request::{CallError, Origin, Request};
 
-use crate::costs::{self, CostsSet};
 use crate::host::host_cpus;
-use crate::origin::Origin;
 use crate::param::{Length, Params};
-use crate::study::{ArmId, Checks, Interrupt, Progress, RunContext, Study, versions};
-use crate::timelines::Timelines;
-use crate::trails::Trails;
+use crate::study::{
+    ArmId, Checks, Interrupt, Progress, RunContext, Study, Timelines, Trails, versions,
+};
 
 /// The runs behind one document: one study, one machine, one set of parameters.
 #[derive(Clone, Debug)]

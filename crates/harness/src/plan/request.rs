@@ -1,16 +1,15 @@
-//! What a call asks for, and why it cannot be run.
+//! The request of a call, and the reasons why it cannot be run.
 
 use std::path::PathBuf;
 
-use mmscale_document::Target;
+use mmscale_document::{Build, Target};
 use mmscale_mm::versions::Version;
 use mmscale_sim::HoldScale;
 use mmscale_sim::profile::{ProfileError, Shape};
 use thiserror::Error;
 
-use crate::costs::{CostError, Costs};
+use super::costs::{CostError, Costs};
 use crate::names::UnknownName;
-use crate::origin::Origin;
 use crate::param::{Length, ParamError, Settings};
 use crate::registry::NoStudy;
 use crate::study::versions::VersionError;
@@ -54,6 +53,25 @@ pub struct Request {
     pub shape: Shape,
     /// The program and command line of the request.
     pub origin: Origin,
+}
+
+/// The origin of runs: the program, its build, and its command line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Origin {
+    /// The build of mmscale.
+    pub build: Build,
+    /// The program that contains mmscale, if it is not the `mmscale` binary.
+    pub program: Option<Build>,
+    /// The command line, word by word.
+    pub command: Vec<String>,
+}
+
+impl Default for Origin {
+    /// The origin of library callers: this version, unknown commit.
+    fn default() -> Self {
+        let build = Build::new("mmscale", env!("CARGO_PKG_VERSION"), "unknown");
+        Self { build, program: None, command: Vec::new() }
+    }
 }
 
 /// Why a request cannot be run. Nothing was started or written.

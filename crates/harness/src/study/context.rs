@@ -8,10 +8,8 @@ use mmscale_document::Target;
 use mmscale_sim::HoldScale;
 use mmscale_sim::profile::Profile;
 
-use super::ArmId;
+use super::{ArmId, Timelines, Trails};
 use crate::param::{Length, Params};
-use crate::timelines::Timelines;
-use crate::trails::Trails;
 
 /// Whether checkers are on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

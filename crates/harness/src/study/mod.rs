@@ -3,7 +3,9 @@
 mod arm;
 mod context;
 mod policy_arm;
+mod records;
 mod result;
+mod source;
 mod spec;
 pub mod versions;
 
@@ -19,7 +21,10 @@ pub use arm::{Arm, Choice};
 pub(crate) use arm::{keys, value};
 pub use context::{Checks, Interrupt, Progress, ProgressSink, RunContext, RunEvent};
 pub use policy_arm::{PolicyArm, PolicyError};
+pub(crate) use records::TrailRequest;
+pub use records::{Timelines, Trails};
 pub use result::{SeedResult, StudyError};
+pub use source::{FileError, Source};
 pub use spec::{ArmId, ArmSpec, Defaults, MetricSpec, Report, TooShort};
 
 use crate::param::{ParamSpec, Params};
@@ -32,7 +37,7 @@ pub struct StudyInfo {
     pub name: String,
     /// The question that the study answers, in one line.
     pub summary: String,
-    /// What a run does before its window, in which nothing counts.
+    /// The start of a run, before its window, in which nothing counts.
     pub start: Option<String>,
     /// The mail that the study began with, if it did.
     pub report: Option<Report>,
@@ -79,7 +84,8 @@ impl StudyInfo {
     }
 }
 
-/// A workload without its types, as a [`Study`] holds it. Each [`Workload`](crate::Workload) is one.
+/// A workload without its types, as a [`Study`] holds it: any [`Workload`](crate::Workload), or a
+/// fake of a test.
 pub trait ErasedWorkload: Send + Sync {
     /// Runs one arm, which makes these choices, with one seed. Called concurrently from several
     /// host threads on simulated machines, one call at a time on real ones.

@@ -1,22 +1,16 @@
 //! Studies of their sources: a `study.toml` with a [`Workload`], or a script.
 
-use crate::allocator_params::allocator_params;
-use crate::file::{FileError, Source, StudyFile};
-use crate::machine::machine_params;
+use super::file::StudyFile;
+use super::scripted::{HEADLINES, Scripted, specs_of};
+use crate::machine::{allocator_params, machine_params, watch_param};
 use crate::names::UnknownName;
-use crate::param::{ParamSet, Params};
-use crate::scripted::{HEADLINES, Scripted, specs_of};
+use crate::param::ParamSet;
 use crate::study::versions::running;
-use crate::study::{
-    self, Arm, ArmId, ArmSpec, Defaults, ErasedWorkload, MetricSpec, RunContext, SeedResult, Study,
-    StudyError, StudyInfo, TooShort,
-};
-use crate::workload::Workload;
-use crate::{drive, look, schedules};
+use crate::study::{self, Arm, ArmSpec, Defaults, FileError, MetricSpec, Source, Study, StudyInfo};
+use crate::workload::{Typed, Workload};
 use mmscale_document::{Fingerprint, Target};
 use mmscale_script::Script;
 use mmscale_sim::profile::Profiles;
-use std::marker::PhantomData;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -42,7 +36,7 @@ pub(crate) fn of_file<W: Workload>(
     let mut params_on_linux = file.params_on_linux(&params)?;
     params.extend(machine_params());
     params.extend(allocator_params());
-    params_on_linux.push(look::watch_param());
+    params_on_linux.push(watch_param());
     for name in W::Params::NOT_LIVE {
         assert!(params.iter().any(|spec| spec.name == *name), "there is no parameter {name}");
     }
@@ -67,7 +61,7 @@ pub(crate) fn of_file<W: Workload>(
         start: file.start,
         report: file.report,
     };
-    Ok(Study::new(info, file.arms, Typed::<W> { script: None, workload: PhantomData }))
+    Ok(Study::new(info, file.arms, Typed::<W>::new(None)))
 }
 
 /// Returns the study of a script, which has the arm `stock` and those of the script. The error is
@@ -83,7 +77,7 @@ pub(crate) fn of_script(script: Script, profiles: &Profiles) -> Result<Study, St
     let [mut params, mut params_on_linux] = specs_of(&script)?;
     params.extend(machine_params());
     params.extend(allocator_params());
-    params_on_linux.push(look::watch_param());
+    params_on_linux.push(watch_param());
 
     let arms = arms_of_script(&script)?;
     let metrics = Scripted::METRICS.iter().map(|metric| MetricSpec {
@@ -109,7 +103,7 @@ pub(crate) fn of_script(script: Script, profiles: &Profiles) -> Result<Study, St
         file_hash: Some(hash.to_hex()),
         script: Some(Arc::clone(&script)),
     };
-    Ok(Study::new(info, arms, Typed::<Scripted> { script: Some(script), workload: PhantomData }))
+    Ok(Study::new(info, arms, Typed::<Scripted>::new(Some(script))))
 }
 
 fn arms_of_script(script: &Script) -> Result<Vec<ArmSpec>, String> {
@@ -136,52 +130,5 @@ fn machines(arms: &[ArmSpec]) -> &'static [Target] {
         &[Target::Sim, Target::Threads, Target::Linux]
     } else {
         &[Target::Sim, Target::Threads]
-    }
-}
-
-/// A workload, with the script that it runs if it is [`Scripted`].
-struct Typed<W> {
-    script: Option<Arc<Script>>,
-    workload: PhantomData<fn() -> W>,
-}
-
-impl<W: Workload> Typed<W> {
-    /// Returns the parameters as the workload reads them.
-    fn read(&self, params: &Params) -> W::Params {
-        W::Params::read(&params.of_script(self.script.clone()))
-    }
-
-    /// Returns the inputs of a run as the workload reads them.
-    fn context(&self, ctx: &RunContext) -> RunContext {
-        RunContext { params: ctx.params.of_script(self.script.clone()), ..ctx.clone() }
-    }
-}
-
-impl<W: Workload> ErasedWorkload for Typed<W> {
-    fn run(
-        &self,
-        ctx: &RunContext,
-        _arm: ArmId,
-        choices: &Arm,
-        seed: u64,
-    ) -> Result<SeedResult, StudyError> {
-        let ctx = &self.context(ctx);
-        if ctx.on == Target::Sim && ctx.params.choice("sched") == "both" {
-            schedules::both(ctx, |ctx| drive::run::<W>(ctx, choices, seed))
-        } else {
-            drive::run::<W>(ctx, choices, seed)
-        }
-    }
-    fn refuse(&self, ctx: &RunContext) -> Result<(), String> {
-        drive::refuse::<W>(&self.context(ctx))
-    }
-    fn too_short(&self, params: &Params, on: Target) -> Vec<TooShort> {
-        W::too_short(&self.read(params), on)
-    }
-    fn remarks(&self, params: &Params, on: Target) -> Vec<String> {
-        W::remarks(&self.read(params), on)
-    }
-    fn tasks(&self, params: &Params, cpus: usize) -> u64 {
-        W::tasks(&self.read(params), cpus)
     }
 }

@@ -1,4 +1,4 @@
-//! From a request to plans, in one pass.
+//! From a request to plans: study, machine, version, arms, parameters.
 
 use std::sync::Arc;
 

@@ -1,13 +1,17 @@
-//! The registry of studies.
+//! The registry of studies: those of files with a workload, and scripts.
 
-use crate::file::{FileError, Source};
-use crate::file_study;
+mod file;
+mod scripted;
+mod sources;
+
+pub use file::MAX_HEADLINES;
+
 use crate::names::UnknownName;
-use crate::study::Study;
+use crate::study::{FileError, Source, Study};
 use crate::workload::Workload;
 use mmscale_files::{Limit, Pipe};
 use mmscale_script::{SUFFIX, Script, ScriptError};
-use mmscale_sim::profile::Profiles;
+use mmscale_sim::profile::{ProfileError, Profiles};
 use std::path::Path;
 use thiserror::Error;
 
@@ -46,7 +50,7 @@ impl Registry {
     /// Adds a study with another file, for tests of files.
     #[must_use]
     pub fn with_file<W: Workload>(mut self, file: Source) -> Self {
-        match file_study::of_file::<W>(file, &self.profiles) {
+        match sources::of_file::<W>(file, &self.profiles) {
             Ok(study) => self.studies.push(study),
             Err(why) => self.broken.push(why),
         }
@@ -60,7 +64,7 @@ impl Registry {
     #[must_use]
     pub fn with_script(mut self, file: &str, text: &str) -> Self {
         let script = Script::parse(file, text).unwrap_or_else(|why| panic!("{why}"));
-        let study = file_study::of_script(script, &self.profiles);
+        let study = sources::of_script(script, &self.profiles);
         self.scripts.push(study.unwrap_or_else(|why| panic!("{file}: {why}")));
         self
     }
@@ -110,7 +114,7 @@ impl Registry {
     pub fn script_of(&self, name: &str, text: &str) -> Result<Study, NoStudy> {
         let path = format!("{name}{SUFFIX}");
         let script = Script::parse(&path, text)?;
-        file_study::of_script(script, &self.profiles).map_err(|why| NoStudy::File { path, why })
+        sources::of_script(script, &self.profiles).map_err(|why| NoStudy::File { path, why })
     }
 
     /// Reads the script of a file.
@@ -123,7 +127,13 @@ impl Registry {
             let name = script.name();
             return Err(error(format!("there is a study named `{name}`; rename the file")));
         }
-        file_study::of_script(script, &self.profiles).map_err(error)
+        sources::of_script(script, &self.profiles).map_err(error)
+    }
+}
+
+impl From<&Registry> for Registry {
+    fn from(all: &Registry) -> Self {
+        all.clone()
     }
 }
 
@@ -147,4 +157,31 @@ pub enum NoStudy {
         /// The reason.
         why: String,
     },
+}
+
+/// A summary of a machine profile.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProfileSummary {
+    /// The name of the profile.
+    pub name: String,
+    /// A description of the machine.
+    pub description: String,
+    /// Number of CPUs.
+    pub cpus: usize,
+    /// Number of memory nodes.
+    pub nodes: usize,
+}
+
+/// Returns summaries of all named profiles.
+pub fn profiles(of: &Profiles) -> Result<Vec<ProfileSummary>, ProfileError> {
+    let summary = |name: &str| {
+        let profile = of.load(name)?;
+        Ok(ProfileSummary {
+            name: profile.name,
+            description: profile.description,
+            cpus: profile.topology.cpus,
+            nodes: profile.topology.nodes,
+        })
+    };
+    of.names().into_iter().map(summary).collect()
 }

@@ -1,14 +1,13 @@
 //! Runs one seed of one arm of a [`Workload`] and computes its metrics.
 
-use crate::allocator_params::set_allocator;
+use super::seen::{FinishedRun, KernelRan, Source};
+use super::{Env, Meter, Phases, Run, Seen, Verdict, Workload};
 #[cfg(feature = "live")]
-use crate::look::LiveRequest;
-use crate::machine::{self, HostCost, MachineRun, MachineSpec, Program, set_machine};
-use crate::meters::Idle;
-use crate::study::Arm;
-use crate::study::{RunContext, SeedResult, StudyError};
-use crate::workload::seen::{FinishedRun, KernelRan, Source};
-use crate::workload::{Env, Meter, Phases, Run, Seen, Verdict, Workload};
+use crate::machine::LiveRequest;
+use crate::machine::{
+    self, HostCost, Idle, MachineRun, MachineSpec, Program, set_allocator, set_machine,
+};
+use crate::study::{Arm, RunContext, SeedResult, StudyError};
 use mmscale_arch::{CpuId, Machine, Probe, Trace, TraceGroup};
 use mmscale_document::{CpuTimeRecord, CriticalPath, Target};
 use mmscale_kernel::Kernel;
@@ -23,13 +22,13 @@ pub(crate) fn run<W: Workload>(
     seed: u64,
 ) -> Result<SeedResult, StudyError> {
     let env = Env::<W>::new(ctx, arm, seed);
-    let second = W::second(&env)?;
-    let shares = shares(&env, second.as_ref())?;
-    let first = tried(env, shares[0].clone())?;
-    let second = second.map(|env| tried(env, shares[1].clone())).transpose()?;
-    let second = second.as_ref().map(|ran| Seen::of(ran, None));
-    let seen = Seen::of(&first, second.as_ref());
-    measured(&seen)
+    let other = W::second(&env)?;
+    let [share, other_share] = shares(&env, other.as_ref())?;
+    let first = tried(env, share)?;
+    let second = other.map(|env| tried(env, other_share)).transpose()?;
+
+    let compared = second.as_ref().map(|ran| Seen::of(ran, None));
+    measured(&Seen::of(&first, compared.as_ref()))
 }
 
 /// Returns the share of each run in the progress, weighted by its length and CPUs.
@@ -38,13 +37,15 @@ fn shares<W: Workload>(
     second: Option<&Env<W>>,
 ) -> Result<[Range<f64>; 2], StudyError> {
     let Some(second) = second else { return Ok([0.0..1.0, 1.0..1.0]) };
-    let weight = |env: &Env<W>| {
-        let plan = W::plan(env).map_err(StudyError::Machine)?;
-        Ok(W::phases(&plan).end_ns as f64 * env.cpus() as f64)
-    };
-    let (first, second) = (weight(first)?, weight(second)?);
-    let end = first / (first + second).max(1.0);
+    let weights = [weight(first)?, weight(second)?];
+    let end = weights[0] / (weights[0] + weights[1]).max(1.0);
     Ok([0.0..end, end..1.0])
+}
+
+/// Returns the approximate length of a run times its CPUs.
+fn weight<W: Workload>(env: &Env<W>) -> Result<f64, StudyError> {
+    let plan = W::plan(env).map_err(StudyError::Machine)?;
+    Ok(W::phases(&plan).end_ns as f64 * env.cpus() as f64)
 }
 
 /// Runs `env` until its verdict is good or the attempts are used up.
@@ -176,7 +177,7 @@ fn on_linux<W: Workload>(mut env: Env<W>) -> Result<FinishedRun<W>, StudyError> 
     let look = LiveRequest { watches, window_ns: W::watched_ns(&plan), needs, blame };
     let run = Run::new(&env, plan);
     let programs = run.clone();
-    let live = crate::live::run(&env.ctx, &look, move |system| W::run(&programs, system))?;
+    let live = machine::live::run(&env.ctx, &look, move |system| W::run(&programs, system))?;
     Ok(FinishedRun { env, run, source: Source::Live(Box::new(live)) })
 }
 
