@@ -14,20 +14,20 @@ mod scripts;
 #[path = "vmstat/vmstat.rs"]
 pub mod vmstat;
 
-use mmscale_harness::{Registry, Shelf};
+use mmscale_harness::Registry;
 pub use scripts::SCRIPTS;
 use std::sync::LazyLock;
 
 /// Returns all studies, in the order in which `run all` runs them, and the scripts.
-pub fn all() -> Registry {
-    static SHELF: LazyLock<Shelf> = LazyLock::new(|| {
-        let shelf = Shelf::default()
+pub fn all() -> &'static Registry {
+    static REGISTRY: LazyLock<Registry> = LazyLock::new(|| {
+        let studies = Registry::default()
             .with::<vmstat::Vmstat>()
             .with::<churn::Churn>()
             .with::<pcp::Pcp>()
             .with::<reap::Reap>()
             .with::<ipi::Ipi>();
-        SCRIPTS.iter().fold(shelf, |shelf, (file, text)| shelf.with_script(file, text))
+        SCRIPTS.iter().fold(studies, |all, (file, text)| all.with_script(file, text))
     });
-    Registry::of(&SHELF)
+    &REGISTRY
 }

@@ -24,7 +24,7 @@ fn short() -> &'static Document {
     &RUNS
 }
 
-fn study() -> &'static dyn Study {
+fn study() -> Study {
     mmscale_studies::all().find("ipi").expect("it is there")
 }
 

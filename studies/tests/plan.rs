@@ -1,7 +1,7 @@
 //! Tests of planning: requests that are refused before anything starts, and plans of valid
 //! requests.
 
-use crate::fake::{REGISTRY, request, single};
+use crate::fake::{registry, request, single};
 use mmscale_document::{self as record, ParamValue, Target};
 use mmscale_harness::{
     ArmId, CallError, Checks, Length, Plan, PolicyArm, Request, Settings, Shape, linux_version,
@@ -12,7 +12,7 @@ use mmscale_live::ab::{self, Question};
 fn refusal(change: impl FnOnce(&mut Request)) -> String {
     let mut request = request();
     change(&mut request);
-    plan(REGISTRY, &request).unwrap_err().to_string()
+    plan(&registry(), &request).unwrap_err().to_string()
 }
 
 fn set(items: &[&str]) -> Settings {
@@ -112,7 +112,7 @@ fn cpus_that_cannot_have_the_profiles_groups_are_refused_unless_a_shape_is_named
         shape,
         ..request()
     };
-    let why = plan(REGISTRY, &of(95, Shape::Keep)).unwrap_err().to_string();
+    let why = plan(&registry(), &of(95, Shape::Keep)).unwrap_err().to_string();
     assert!(why.contains("use 64 or 96 CPUs") && why.contains("--shape fill"), "{why}");
     let groups = |cpus, shape| {
         let topology = single(&of(cpus, shape)).topology.unwrap();
@@ -175,7 +175,7 @@ fn this_computer_has_its_own_cpus_and_no_profile() {
 fn a_sweep_is_one_plan_for_each_value_and_study() {
     let settings = set(&["cpus=8,16,72"]);
     let studies = vec!["all".into()];
-    let plans = plan(REGISTRY, &Request { studies, settings, ..request() }).unwrap();
+    let plans = plan(&registry(), &Request { studies, settings, ..request() }).unwrap();
     let what: Vec<_> = plans.iter().map(|plan| (plan.study.name(), plan.cpus)).collect();
     let fake = [("fake", 8), ("fake", 16), ("fake", 72)];
     assert_eq!(what[..3], fake);

@@ -2,7 +2,7 @@
 
 use crate::shipped::{arm, quick, try_run};
 use mmscale_document::Document;
-use mmscale_harness::{Checks, FileStudy, PolicyArm, Profiles, Registry, Request, Source, Study};
+use mmscale_harness::{Checks, PolicyArm, Registry, Request, Source, Workload};
 use mmscale_studies::{churn::Churn, pcp::Pcp, reap::Reap, vmstat::Vmstat};
 
 /// An arm with a non-default policy for every mechanism, one that chooses nothing, two that choose
@@ -37,11 +37,11 @@ fn with_arms(study: &'static str, text: &str) -> Source {
 }
 
 /// Runs the arms on a small machine, with checkers on.
-fn run(study: &'static dyn Study, settings: &[&str]) -> Document {
-    let registry = Registry::new(Box::leak(Box::new([study])));
+fn run<W: Workload>(study: &'static str, text: &str, settings: &[&str]) -> Document {
+    let registry = Registry::default().with_file::<W>(with_arms(study, text));
     let arms = ["stock", "plain", "ours", "frozen", "late"].map(str::to_owned).into();
-    let request = Request { arms, ..quick(study.name(), 1, Checks::On, settings) };
-    try_run(registry, &request).unwrap_or_else(|why| panic!("{why}")).remove(0)
+    let request = Request { arms, ..quick(study, 1, Checks::On, settings) };
+    try_run(&registry, &request).unwrap_or_else(|why| panic!("{why}")).remove(0)
 }
 
 /// Returns the results of an arm, except for its cost on the host.
@@ -65,33 +65,23 @@ fn an_arm_of_a_call_gives_what_the_same_arm_of_the_file_gives() {
     assert_eq!(document.arms[2].policies, document.arms[0].policies);
 }
 
-macro_rules! study {
-    ($type:ident, $name:literal) => {{
-        let text = include_str!(concat!("../", $name, "/study.toml"));
-        let study = FileStudy::<$type>::of_file(with_arms($name, text), Profiles::default());
-        let study = study.expect("the file is whole");
-        &*Box::leak(Box::new(study))
-    }};
+macro_rules! run {
+    ($type:ident, $name:literal, $settings:expr) => {
+        ($name, run::<$type>($name, include_str!(concat!("../", $name, "/study.toml")), &$settings))
+    };
 }
 
 /// `ipi` has such an arm. In the other studies, an arm with these policies must use them.
 #[test]
 fn each_study_runs_with_a_policy_of_each_mechanism() {
-    let vmstat = study!(Vmstat, "vmstat");
-    let churn = study!(Churn, "churn");
-    let pcp = study!(Pcp, "pcp");
-    let reap = study!(Reap, "reap");
-    let small = |settings: &'static [&'static str]| settings;
-    let runs: [(&'static dyn Study, &[&str]); 4] = [
-        (vmstat, small(&["cpus=8", "duration_s=2.5", "burst_pages=512", "period_ms=500"])),
-        (churn, small(&["cpus=8", "processes_per_cpu=2", "duration_ms=0.5"])),
-        (pcp, small(&["cpus=8", "workload=build", "build_ms=1", "memory_gib=1"])),
-        (reap, small(&["layout=app", "pages=2048"])),
+    let runs = [
+        run!(Vmstat, "vmstat", ["cpus=8", "duration_s=2.5", "burst_pages=512", "period_ms=500"]),
+        run!(Churn, "churn", ["cpus=8", "processes_per_cpu=2", "duration_ms=0.5"]),
+        run!(Pcp, "pcp", ["cpus=8", "workload=build", "build_ms=1", "memory_gib=1"]),
+        run!(Reap, "reap", ["layout=app", "pages=2048"]),
     ];
-    for (study, settings) in runs {
-        let document = run(study, settings);
+    for (name, document) in runs {
         let of = |name| results(&document, name);
-        let name = study.name();
         assert!(of("stock") == of("plain"), "{name}: an arm that chooses nothing is Linux");
         assert!(of("plain") != of("ours"), "{name}: policies are read");
         // The LRU policy is a parameter in two studies, and the arm's choice takes precedence. One

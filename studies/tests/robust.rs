@@ -1,11 +1,13 @@
 //! Tests of the analysis of what conclusions depend on.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use mmscale_document::{Build, CpuTimeRecord, LockRow, Robustness, Target};
 use mmscale_harness::{
-    ArmId, ArmSpec, Cache, Defaults, Interrupt, MetricSpec, Origin, ParamSpec, Profiles, Registry,
-    Request, RobustError, RobustRequest, RunContext, SeedResult, Study, StudyError, plan, robust,
+    Arm, ArmId, ArmSpec, Cache, Defaults, ErasedWorkload, Interrupt, MetricSpec, Origin, Profiles,
+    Registry, Request, RobustError, RobustRequest, RunContext, SeedResult, Study, StudyError,
+    StudyInfo, plan, robust,
 };
 
 use crate::fake;
@@ -13,30 +15,31 @@ use crate::fake;
 /// A study whose first arm costs a handoff, and whose second arm costs a task switch and an exit
 /// from idle.
 struct Costly {
-    name: &'static str,
-    runs: AtomicUsize,
+    runs: Arc<AtomicUsize>,
 }
 
-impl Study for Costly {
-    fn name(&self) -> &'static str {
-        self.name
-    }
-    fn summary(&self) -> &'static str {
-        "which of two costs is higher?"
-    }
-    fn params(&self) -> &'static [ParamSpec] {
-        &[]
-    }
-    fn arms(&self) -> &'static [ArmSpec] {
-        &[ArmSpec { name: "spin", help: "" }, ArmSpec { name: "sleep", help: "" }]
-    }
-    fn metrics(&self) -> &'static [MetricSpec] {
-        &const { [MetricSpec::new("cost_ns", "ns", "")] }
-    }
-    fn defaults(&self) -> Defaults {
-        Defaults { machines: &[Target::Sim], profile: "x86-512", cpus: 512, hz: 1000 }
-    }
-    fn run(&self, ctx: &RunContext, arm: ArmId, seed: u64) -> Result<SeedResult, StudyError> {
+/// Returns the study, and the number of its runs.
+fn costly(name: &str) -> (Registry, Arc<AtomicUsize>) {
+    let machines = &[Target::Sim];
+    let defaults = Defaults { machines, profile: "x86-512".to_owned(), cpus: 512, hz: 1000 };
+    let info = StudyInfo {
+        metrics: vec![MetricSpec::new("cost_ns", "ns", "")],
+        ..StudyInfo::new(name, "which of two costs is higher?", defaults, vec![])
+    };
+    let arms = ["spin", "sleep"].map(|name| ArmSpec::new(name, ""));
+    let runs = Arc::new(AtomicUsize::new(0));
+    let study = Study::new(info, arms.into(), Costly { runs: Arc::clone(&runs) });
+    (Registry::new([study]), runs)
+}
+
+impl ErasedWorkload for Costly {
+    fn run(
+        &self,
+        ctx: &RunContext,
+        arm: ArmId,
+        _choices: &Arm,
+        seed: u64,
+    ) -> Result<SeedResult, StudyError> {
         if ctx.interrupt.is_set() {
             return Err(StudyError::Interrupted);
         }
@@ -57,15 +60,13 @@ impl Study for Costly {
     }
 }
 
-impl Costly {
-    const fn named(name: &'static str) -> Self {
-        Self { name, runs: AtomicUsize::new(0) }
-    }
-}
-
-fn analyse(registry: Registry, request: &Request, cache: Cache) -> Result<Robustness, RobustError> {
+fn analyse(
+    registry: &Registry,
+    request: &Request,
+    cache: Cache,
+) -> Result<Robustness, RobustError> {
     let plan = plan(registry, request).unwrap().remove(0);
-    let profile = Profiles::default().open(plan.study.defaults().profile).unwrap();
+    let profile = Profiles::default().open(&plan.study.defaults().profile).unwrap();
     let request = RobustRequest {
         plan: &plan,
         profile: &profile,
@@ -92,9 +93,8 @@ fn request(study: &str) -> Request {
 
 #[test]
 fn the_numbers_that_a_conclusion_depends_on_are_found_and_no_others() {
-    static STUDY: Costly = Costly::named("costly");
-    static REGISTRY: Registry = Registry::new(&[&STUDY]);
-    let result = analyse(REGISTRY, &request("costly"), Cache::none()).unwrap();
+    let (registry, _) = costly("costly");
+    let result = analyse(&registry, &request("costly"), Cache::none()).unwrap();
     let [claim] = &result.claims[..] else { panic!("{:?}", result.claims) };
     let mut names: Vec<&str> = claim.moved.iter().map(|number| number.name.as_str()).collect();
     names.sort_unstable();
@@ -125,37 +125,34 @@ fn the_numbers_that_a_conclusion_depends_on_are_found_and_no_others() {
 
 #[test]
 fn what_is_in_the_cache_is_not_run_again() {
-    static STUDY: Costly = Costly::named("kept");
-    static REGISTRY: Registry = Registry::new(&[&STUDY]);
+    let (registry, runs) = costly("kept");
     let folder = std::env::temp_dir().join(format!("mmscale-cache-{}", std::process::id()));
     let cache = || Cache::at(folder.clone());
-    let first = analyse(REGISTRY, &request("kept"), cache()).unwrap();
-    let runs = STUDY.runs.load(Ordering::Relaxed);
-    assert!(runs > 200, "{runs}");
-    assert_eq!(analyse(REGISTRY, &request("kept"), cache()).unwrap(), first);
-    assert_eq!(STUDY.runs.load(Ordering::Relaxed), runs, "all came from the cache");
+    let first = analyse(&registry, &request("kept"), cache()).unwrap();
+    let before = runs.load(Ordering::Relaxed);
+    assert!(before > 200, "{before}");
+    assert_eq!(analyse(&registry, &request("kept"), cache()).unwrap(), first);
+    assert_eq!(runs.load(Ordering::Relaxed), before, "all came from the cache");
     // Half a file is as good as none.
     let file = std::fs::read_dir(&folder).unwrap().next().unwrap().unwrap().path();
     std::fs::write(&file, r#"{"metric_bits":{"cost_"#).unwrap();
-    assert_eq!(analyse(REGISTRY, &request("kept"), cache()).unwrap(), first);
-    assert_eq!(STUDY.runs.load(Ordering::Relaxed), runs + 1);
+    assert_eq!(analyse(&registry, &request("kept"), cache()).unwrap(), first);
+    assert_eq!(runs.load(Ordering::Relaxed), before + 1);
     std::fs::remove_dir_all(folder).unwrap();
 }
 
 #[test]
 fn one_arm_makes_no_conclusion() {
-    static STUDY: Costly = Costly::named("alone");
-    static REGISTRY: Registry = Registry::new(&[&STUDY]);
+    let (registry, _) = costly("alone");
     let request = Request { arms: vec!["spin".into()], ..request("alone") };
-    let why = analyse(REGISTRY, &request, Cache::none()).unwrap_err();
+    let why = analyse(&registry, &request, Cache::none()).unwrap_err();
     assert!(why.to_string().contains("name at least two"), "{why}");
 }
 
 #[test]
 fn an_interrupted_analysis_is_no_analysis() {
-    static STUDY: Costly = Costly::named("stopped");
-    static REGISTRY: Registry = Registry::new(&[&STUDY]);
-    let plan = plan(REGISTRY, &request("stopped")).unwrap().remove(0);
+    let (registry, _) = costly("stopped");
+    let plan = plan(&registry, &request("stopped")).unwrap().remove(0);
     let profile = Profiles::default().open("x86-512").unwrap();
     let request = RobustRequest {
         plan: &plan,

@@ -168,7 +168,7 @@ impl ProgressSink for Teller {
 /// Returns plans of both fake studies.
 fn both(request: Request) -> Vec<Plan> {
     let studies = vec!["fake".into(), "other".into()];
-    plan(fake::REGISTRY, &Request { studies, ..request }).unwrap()
+    plan(&fake::registry(), &Request { studies, ..request }).unwrap()
 }
 
 /// Executes plans; returns their results, and all events and results in their order.

@@ -3,8 +3,8 @@
 use crate::shipped::{quick, try_run};
 use mmscale_document::{Document, Target};
 use mmscale_harness::{
-    Checks, Env, Measured, Metric, Missing, Needs, Part, Phases, Registry, Request, Run, Shelf,
-    Source, StudyError, Unit, Verdict, Workload, metric, params, tally, value,
+    Checks, Env, Measured, Metric, Missing, Needs, Part, Phases, Registry, Request, Run, Source,
+    StudyError, Unit, Verdict, Workload, metric, params, tally, value,
 };
 use mmscale_system::{MapSpec, System};
 
@@ -96,9 +96,9 @@ impl Workload for Tiny {
 }
 
 fn run(on: Target, settings: &[&str]) -> Result<Document, String> {
-    let registry = Registry::from(Shelf::default().with::<Tiny>());
+    let registry = Registry::default().with::<Tiny>();
     let request = Request { on: Some(on), ..quick("tiny", 1, Checks::Off, settings) };
-    try_run(registry, &request).map(|mut documents| documents.remove(0))
+    try_run(&registry, &request).map(|mut documents| documents.remove(0))
 }
 
 fn figure(document: &Document, name: &str) -> f64 {

@@ -3,7 +3,7 @@
 
 use crate::shipped::{self, arm, mean, quick};
 use mmscale_document::Document;
-use mmscale_harness::{Checks, FileStudy, Profiles, Registry, Request, Source, Study};
+use mmscale_harness::{Checks, Registry, Request, Source};
 use mmscale_studies::vmstat::Vmstat;
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ fn run(arms: &[&str], seeds: u64, checks: Checks, settings: &[&str]) -> Document
 
 /// Runs a study of `registry` on the simulated machine.
 fn run_of(
-    registry: Registry,
+    registry: &Registry,
     study: &str,
     arms: &[&str],
     seeds: u64,
@@ -51,15 +51,10 @@ fn other_names_for_study_and_arms_change_no_figure() {
         .replace("name = \"stock\"", "name = \"zebra\"")
         .replace("name = \"posted\"", "name = \"a\"")
         .replace("name = \"phased\"", "name = \"stock\"");
-    let other: &'static dyn Study = {
-        let source = Source::compiled("other", renamed.leak());
-        Box::leak(Box::new(
-            FileStudy::<Vmstat>::of_file(source, Profiles::default()).expect("the file is whole"),
-        ))
-    };
-    let registry = Registry::new(Box::leak(Box::new([other])));
+    let source = Source::compiled("other", renamed.leak());
+    let registry = Registry::default().with_file::<Vmstat>(source);
     let first = run(&["stock", "posted", "phased"], 2, Checks::Off, &SMALL);
-    let second = run_of(registry, "other", &["zebra", "a", "stock"], 2, Checks::Off, &SMALL);
+    let second = run_of(&registry, "other", &["zebra", "a", "stock"], 2, Checks::Off, &SMALL);
     assert_eq!(first.fingerprint, second.fingerprint);
     for (one, two) in first.arms.iter().zip(&second.arms) {
         assert_ne!(one.arm, two.arm);

@@ -6,65 +6,49 @@ use std::time::Duration;
 use mmscale_cli::{Build, main_of};
 use mmscale_document::{Better, LockRow, Target};
 use mmscale_harness::{
-    ArmId, ArmSpec, Checks, Defaults, MetricSpec, ParamSpec, Params, Registry, RunContext,
-    SeedResult, Study, StudyError, Unit,
+    Arm, ArmId, ArmSpec, Checks, Defaults, ErasedWorkload, MetricSpec, ParamSpec, Params, Registry,
+    RunContext, SeedResult, Study, StudyError, StudyInfo, Unit,
 };
 
-struct Fake(&'static str);
+struct Fake;
 
-impl Study for Fake {
-    fn name(&self) -> &'static str {
-        self.0
-    }
+/// Returns a study of this name that runs on these machines.
+fn fake(name: &str, machines: &'static [Target]) -> Study {
+    let defaults = Defaults { machines, profile: "arm64-72".to_owned(), cpus: 72, hz: 1000 };
+    let params = vec![
+        ParamSpec::count("factor", Unit::One, 7, [1, 100], "factor of the multiplication")
+            .quick_count(3),
+        ParamSpec::real("pause_s", Unit::Seconds, 0.0, [0.0, 60.0], "duration of a run"),
+        ParamSpec::switch("loud", false, "has no effect"),
+    ];
+    let waits = MetricSpec {
+        better: Some(Better::Lower),
+        headline: true,
+        ..MetricSpec::new("waits", "1", "number of waits")
+    };
+    let metrics = vec![waits, MetricSpec::new("wait_total_ns", "ns", "total wait")];
+    let arms = vec![
+        ArmSpec::new("stock", "the current behaviour"),
+        ArmSpec::new("posted", "as posted on the mailing list"),
+        ArmSpec::new("phased", "a possible improvement"),
+    ];
+    let summary = "the effect of multiplication on waits";
+    let info = StudyInfo { metrics, ..StudyInfo::new(name, summary, defaults, params) };
+    Study::new(info, arms, Fake)
+}
 
-    fn summary(&self) -> &'static str {
-        "the effect of multiplication on waits"
-    }
-
-    fn params(&self) -> &'static [ParamSpec] {
-        const PARAMS: &[ParamSpec] = &[
-            ParamSpec::count("factor", Unit::One, 7, [1, 100], "factor of the multiplication")
-                .quick_count(3),
-            ParamSpec::real("pause_s", Unit::Seconds, 0.0, [0.0, 60.0], "duration of a run"),
-            ParamSpec::switch("loud", false, "has no effect"),
-        ];
-        PARAMS
-    }
-
-    fn arms(&self) -> &'static [ArmSpec] {
-        &[
-            ArmSpec { name: "stock", help: "the current behaviour" },
-            ArmSpec { name: "posted", help: "as posted on the mailing list" },
-            ArmSpec { name: "phased", help: "a possible improvement" },
-        ]
-    }
-
-    fn metrics(&self) -> &'static [MetricSpec] {
-        const METRICS: &[MetricSpec] = &[
-            MetricSpec {
-                better: Some(Better::Lower),
-                headline: true,
-                ..MetricSpec::new("waits", "1", "number of waits")
-            },
-            MetricSpec::new("wait_total_ns", "ns", "total wait"),
-        ];
-        METRICS
-    }
-
-    fn defaults(&self) -> Defaults {
-        // One of the two runs on the live kernel too: the other is refused there.
-        let machines: &'static [Target] = match self.0 {
-            "other" => &[Target::Sim, Target::Threads, Target::Linux],
-            _ => &[Target::Sim, Target::Threads],
-        };
-        Defaults { machines, profile: "arm64-72", cpus: 72, hz: 1000 }
-    }
-
+impl ErasedWorkload for Fake {
     fn remarks(&self, params: &Params, _on: Target) -> Vec<String> {
         vec![format!("Each run lasted {} s.", params.real("pause_s"))]
     }
 
-    fn run(&self, ctx: &RunContext, arm: ArmId, seed: u64) -> Result<SeedResult, StudyError> {
+    fn run(
+        &self,
+        ctx: &RunContext,
+        arm: ArmId,
+        _choices: &Arm,
+        seed: u64,
+    ) -> Result<SeedResult, StudyError> {
         let pause = Duration::from_secs_f64(ctx.params.real("pause_s")) / 1000;
         for step in 0..1000 {
             if ctx.interrupt.is_set() && std::env::var_os("FAKE_IS_DEAF").is_none() {
@@ -103,5 +87,10 @@ impl Study for Fake {
 fn main() -> ExitCode {
     // A real program obtains this from its build script.
     let build = Build::new("fake", "1.2.3", "0123456789ab+ba9876543210");
-    main_of(Registry::new(&[&Fake("fake"), &Fake("other")]), build)
+    // One of the two runs on the live kernel too: the other is refused there.
+    let fakes = [
+        fake("fake", &[Target::Sim, Target::Threads]),
+        fake("other", &[Target::Sim, Target::Threads, Target::Linux]),
+    ];
+    main_of(Registry::new(fakes), build)
 }

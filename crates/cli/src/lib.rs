@@ -68,7 +68,7 @@ fn start(registry: Registry, program: Option<Build>) -> ExitCode {
 
 fn executed(registry: Registry, program: Option<Build>, words: Vec<OsString>) -> ExitCode {
     let done = match Args::try_parse_from(&words) {
-        Ok(args) => dispatch(registry, origin(program, &words), args.command),
+        Ok(args) => dispatch(&registry, origin(program, &words), args.command),
         Err(wrong) if wrong.kind() == ErrorKind::InvalidSubcommand => Err(unknown_command(&wrong)),
         // A wrong call: clap exits with 2.
         Err(wrong) if wrong.use_stderr() => {
@@ -123,7 +123,7 @@ fn origin(program: Option<Build>, words: &[OsString]) -> Origin {
     Origin { build, program, command }
 }
 
-fn dispatch(registry: Registry, origin: Origin, command: Option<Command>) -> Result<(), Failure> {
+fn dispatch(registry: &Registry, origin: Origin, command: Option<Command>) -> Result<(), Failure> {
     match command {
         None => output::print(&Args::command().render_help().to_string()),
         Some(Command::Run(args)) => run::run(registry, origin, &args),

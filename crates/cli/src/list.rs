@@ -17,16 +17,16 @@ use crate::policies;
 
 /// The selected parts of the list.
 struct Shown {
-    studies: Vec<&'static dyn Study>,
+    studies: Vec<Study>,
     /// Scripts that are part of the program.
-    scripts: Vec<&'static dyn Study>,
+    scripts: Vec<Study>,
     policies: bool,
     linux: bool,
     profiles: Option<Vec<ProfileSummary>>,
 }
 
 /// Shows studies, policies and profiles: all, or the named ones.
-pub(crate) fn list(registry: Registry, args: &ListArgs) -> Result<(), Failure> {
+pub(crate) fn list(registry: &Registry, args: &ListArgs) -> Result<(), Failure> {
     let shown = shown(registry, &args.what)?;
     output::print(&match args.format {
         Format::Text if args.what.is_empty() => overview(registry, &shown),
@@ -39,11 +39,11 @@ pub(crate) fn list(registry: Registry, args: &ListArgs) -> Result<(), Failure> {
     }
 }
 
-fn shown(registry: Registry, names: &[String]) -> Result<Shown, CallError> {
+fn shown(registry: &Registry, names: &[String]) -> Result<Shown, CallError> {
     let all = || profiles(registry.profiles()).map(Some);
     if names.is_empty() {
-        let studies = registry.all().collect();
-        let scripts = registry.scripts().collect();
+        let studies = registry.all().cloned().collect();
+        let scripts = registry.scripts().cloned().collect();
         return Ok(Shown { studies, scripts, policies: true, linux: true, profiles: all()? });
     }
     let mut shown =
@@ -59,7 +59,7 @@ fn shown(registry: Registry, names: &[String]) -> Result<Shown, CallError> {
             }
             (_, Ok(study)) => shown.studies.push(study),
             (_, Err(NoStudy::Unknown(_))) => {
-                let known = registry.all().chain(registry.scripts()).map(|study| study.name());
+                let known = registry.all().chain(registry.scripts()).map(Study::name);
                 let known = known.chain(["policies", "linux", "profiles"]);
                 return Err(UnknownName::new("study or list", name, known).into());
             }
@@ -70,7 +70,7 @@ fn shown(registry: Registry, names: &[String]) -> Result<Shown, CallError> {
 }
 
 /// Returns one page: the studies with their questions and reports, and the names of the rest.
-fn overview(registry: Registry, shown: &Shown) -> String {
+fn overview(registry: &Registry, shown: &Shown) -> String {
     let mut lines = vec!["studies (mmscale list STUDY: arms, parameters, metrics)".to_owned()];
     let width = shown.studies.iter().map(|study| study.name().len()).max().unwrap_or(0);
     let rest = " ".repeat(width + 4);
@@ -80,7 +80,7 @@ fn overview(registry: Registry, shown: &Shown) -> String {
             lines.extend(wrap(&format!("report: {}", report.subject), &rest, &rest));
             lines.push(format!("{rest}{}", report.link));
         }
-        let arms: Vec<&str> = study.arms().iter().map(|arm| arm.name).collect();
+        let arms: Vec<&str> = study.arms().iter().map(|arm| &*arm.name).collect();
         lines.extend(wrap(&format!("arms: {}", arms.join(", ")), &rest, &rest));
     }
     if !shown.scripts.is_empty() {
@@ -115,9 +115,8 @@ fn overview(registry: Registry, shown: &Shown) -> String {
     lines.join("\n") + "\n"
 }
 
-fn text(registry: Registry, shown: &Shown) -> String {
-    let mut sections: Vec<Vec<String>> =
-        shown.studies.iter().map(|study| describe(*study)).collect();
+fn text(registry: &Registry, shown: &Shown) -> String {
+    let mut sections: Vec<Vec<String>> = shown.studies.iter().map(describe).collect();
     if shown.policies {
         sections.push(of_policies(registry));
     }
@@ -129,7 +128,7 @@ fn text(registry: Registry, shown: &Shown) -> String {
     sections.join("\n")
 }
 
-fn of_policies(registry: Registry) -> Vec<String> {
+fn of_policies(registry: &Registry) -> Vec<String> {
     let mut lines = vec!["policies (--policy KEY=POLICY, in any study)".to_owned()];
     for (mechanism, policies) in policies::mechanisms(registry) {
         let title = format!("{}: {}", mechanism.key, mechanism.summary);
@@ -149,7 +148,7 @@ fn of_profiles(profiles: &[ProfileSummary]) -> Vec<String> {
     lines
 }
 
-fn describe(study: &dyn Study) -> Vec<String> {
+fn describe(study: &Study) -> Vec<String> {
     let mut lines = wrap(&format!("{}: {}", study.name(), study.summary()), "", "  ");
     if let Some(report) = study.report() {
         lines.extend(wrap(&format!("report: {}", report.subject), "  ", "    "));
@@ -170,11 +169,11 @@ fn describe(study: &dyn Study) -> Vec<String> {
     }
     lines.extend(section(
         "arms (--arm A,B)",
-        study.arms().iter().map(|arm| (arm.name, arm.help.to_owned())).collect(),
+        study.arms().iter().map(|arm| (&*arm.name, arm.help.clone())).collect(),
     ));
     lines.extend(section(
         "parameters (--set key=value; every study also has cpus and hz)",
-        study.params().iter().map(|spec| (spec.name, parameter(spec))).collect(),
+        study.params().iter().map(|spec| (&*spec.name, parameter(spec))).collect(),
     ));
     let on_linux: Vec<(&str, String)> = parameters_on_linux(study).collect();
     if !on_linux.is_empty() {
@@ -212,29 +211,29 @@ fn section(title: &str, entries: Vec<(&str, String)>) -> Vec<String> {
 
 /// Returns the parameters of a simulated machine that do not apply to the live kernel, if the study
 /// runs there.
-fn not_on_linux(study: &dyn Study) -> Vec<&'static str> {
+fn not_on_linux(study: &Study) -> Vec<&str> {
     if !study.defaults().machines.contains(&Target::Linux) {
         return vec![];
     }
     let there = |name: &str| study.params_on(Target::Linux).iter().any(|spec| spec.name == name);
-    let names = study.params().iter().map(|spec| spec.name);
+    let names = study.params().iter().map(|spec| &*spec.name);
     names.filter(|&name| !(there(name) && study.takes(name, Target::Linux))).collect()
 }
 
 /// Returns the parameters that are specific to the live kernel or have other defaults there.
-fn parameters_on_linux(study: &dyn Study) -> impl Iterator<Item = (&'static str, String)> + '_ {
+fn parameters_on_linux(study: &Study) -> impl Iterator<Item = (&str, String)> {
     let there = study.defaults().machines.contains(&Target::Linux);
     let specs = if there { study.params_on(Target::Linux) } else { &[] };
     let known = |spec: &ParamSpec| {
         let same = |other: &&ParamSpec| other.name == spec.name;
         study.params().iter().find(same).map(parameter) == Some(parameter(spec))
     };
-    let taken = move |spec: &&ParamSpec| study.takes(spec.name, Target::Linux);
+    let taken = move |spec: &&ParamSpec| study.takes(&spec.name, Target::Linux);
     specs
         .iter()
         .filter(taken)
         .filter(move |spec| !known(spec))
-        .map(|spec| (spec.name, parameter(spec)))
+        .map(|spec| (&*spec.name, parameter(spec)))
 }
 
 fn parameter(spec: &ParamSpec) -> String {
@@ -261,18 +260,17 @@ fn entry(name: &str, width: usize, text: &str) -> Vec<String> {
     }
 }
 
-fn as_json(registry: Registry, shown: &Shown) -> Value {
+fn as_json(registry: &Registry, shown: &Shown) -> Value {
     let profile = |p: &ProfileSummary| {
         let ProfileSummary { name, description, cpus, nodes } = p;
         json!({"name": name, "description": description, "cpus": cpus, "nodes": nodes})
     };
     let mut list = json!({"schema": "mmscale/list/1"});
     if !shown.studies.is_empty() {
-        let studies = shown.studies.iter().map(|study| study_json(*study));
-        list["studies"] = studies.collect();
+        list["studies"] = shown.studies.iter().map(study_json).collect();
     }
     if !shown.scripts.is_empty() {
-        list["scripts"] = shown.scripts.iter().map(|study| study_json(*study)).collect();
+        list["scripts"] = shown.scripts.iter().map(study_json).collect();
     }
     if shown.policies {
         list["policies"] = policies::as_json(registry).into();
@@ -286,7 +284,7 @@ fn as_json(registry: Registry, shown: &Shown) -> Value {
     list
 }
 
-fn study_json(study: &dyn Study) -> Value {
+fn study_json(study: &Study) -> Value {
     let defaults = study.defaults();
     let arms = study.arms().iter().map(|arm| json!({"name": arm.name, "help": arm.help}));
     let metrics = study.metrics().iter().map(|m| {

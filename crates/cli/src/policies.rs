@@ -20,15 +20,15 @@ pub(crate) struct Listed {
 
 /// Returns all mechanisms with their policies.
 pub(crate) fn mechanisms(
-    registry: Registry,
-) -> impl Iterator<Item = (&'static Mechanism, Vec<Listed>)> {
+    registry: &Registry,
+) -> impl Iterator<Item = (&'static Mechanism, Vec<Listed>)> + '_ {
     MECHANISMS.iter().map(move |mechanism| {
         let policies = mechanism.policies.iter().map(|policy| listed(registry, mechanism, policy));
         (mechanism, policies.collect())
     })
 }
 
-fn listed(registry: Registry, mechanism: &'static Mechanism, policy: &'static About) -> Listed {
+fn listed(registry: &Registry, mechanism: &'static Mechanism, policy: &'static About) -> Listed {
     let About { name, help } = *policy;
     let arms: Vec<_> = registry.all().flat_map(|study| arms(study, mechanism, name)).collect();
     let json_arms = arms.iter().map(|(study, arm)| json!({"study": study, "arm": arm}));
@@ -98,7 +98,7 @@ pub(crate) fn linux_json() -> Value {
 }
 
 /// Returns all mechanisms with their policies as JSON.
-pub(crate) fn as_json(registry: Registry) -> Vec<Value> {
+pub(crate) fn as_json(registry: &Registry) -> Vec<Value> {
     let each = mechanisms(registry).map(|(mechanism, policies)| {
         json!({
             "key": mechanism.key,
@@ -111,16 +111,16 @@ pub(crate) fn as_json(registry: Registry) -> Vec<Value> {
 }
 
 /// Returns the arms of a study in which a policy is in effect, unless a parameter overrides it.
-fn arms(
-    study: &'static dyn Study,
+fn arms<'a>(
+    study: &'a Study,
     mechanism: &'static Mechanism,
     policy: &'static str,
-) -> impl Iterator<Item = (&'static str, &'static str)> {
+) -> impl Iterator<Item = (&'a str, &'a str)> {
     let params = Params::defaults(study.params(), Length::Full);
     let arms = study.arms().iter().enumerate();
     let has = move |&(place, _): &(usize, _)| {
         let chosen = study.policies(ArmId(place), &params, Target::Sim);
         chosen.get(mechanism.key).is_some_and(|chosen| chosen == policy)
     };
-    arms.filter(has).map(move |(_, arm)| (study.name(), arm.name))
+    arms.filter(has).map(move |(_, arm)| (study.name(), &*arm.name))
 }

@@ -144,7 +144,7 @@ fn watch(
     of: usize,
     (clock, first): (Arc<Clock>, usize),
 ) -> Arc<dyn ProgressSink> {
-    let arms: Vec<&str> = plan.arms.iter().map(|arm| plan.study.arms()[arm.0].name).collect();
+    let arms: Vec<&str> = plan.arms.iter().map(|arm| &*plan.study.arms()[arm.0].name).collect();
     let cpus = if plan.cpus == 1 { "1 CPU".to_owned() } else { format!("{} CPUs", plan.cpus) };
     let mut title = format!("{} on {}, {cpus}", plan.study.name(), plan.on);
     if of > 1 {
@@ -157,7 +157,7 @@ fn watch(
     let noun = if runs == 1 { "run" } else { "runs" };
     output::tell(&format!("{title}: {} ({runs} {noun})", arms.join(", ")));
     let told = Mutex::new(ProgressState { finished: 0, at: Instant::now() });
-    Arc::new(Lines { study: plan.study.name(), runs, told, clock, first })
+    Arc::new(Lines { study: plan.study.name().to_owned(), runs, told, clock, first })
 }
 
 /// Maximum time without a message while runs are in progress.
@@ -209,7 +209,7 @@ impl Drop for Analysis {
 }
 
 struct Lines {
-    study: &'static str,
+    study: String,
     runs: usize,
     told: Mutex<ProgressState>,
     clock: Arc<Clock>,
@@ -228,7 +228,7 @@ impl ProgressSink for Lines {
         // Held while printing, so that lines are in order. A poisoned lock still protects
         // consistent numbers.
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        let study = self.study;
+        let study = &self.study;
         match event {
             RunEvent::Started { .. } => {}
             RunEvent::Advanced { run, fraction } => {

@@ -19,7 +19,11 @@ use crate::output;
 use crate::progress::Analysis;
 
 /// Analyses what the conclusions of studies depend on.
-pub(crate) fn robust(registry: Registry, origin: Origin, args: &RobustArgs) -> Result<(), Failure> {
+pub(crate) fn robust(
+    registry: &Registry,
+    origin: Origin,
+    args: &RobustArgs,
+) -> Result<(), Failure> {
     let RobustArgs { machine, arms, analysis, .. } = args;
     let AnalysisArgs { format, documents, .. } = analysis;
     let request = machine.request(
@@ -79,7 +83,7 @@ impl MoveCosts {
     /// Runs an analysis, and shows its progress.
     pub(crate) fn analyse(
         &self,
-        registry: Registry,
+        registry: &Registry,
         plan: &Plan,
         interrupt: &Interrupt,
     ) -> Result<Robustness, Failure> {
@@ -112,8 +116,8 @@ pub(crate) fn headlines(metrics: &[MetricSpec]) -> Vec<&'static str> {
 }
 
 /// Returns the plan's profile with its costs, and with the ranges of all numbers.
-fn profile_of(profiles: Profiles, plan: &Plan, named: Option<&Path>) -> Result<Merged, Failure> {
-    let default = plan.study.defaults().profile;
+fn profile_of(profiles: &Profiles, plan: &Plan, named: Option<&Path>) -> Result<Merged, Failure> {
+    let default = &plan.study.defaults().profile;
     let path = named.unwrap_or(default.as_ref());
     let merged = profiles.open(path).and_then(|merged| with_costs(&merged, &plan.costs));
     merged.map_err(|why| Failure::from(CallError::from(why)))

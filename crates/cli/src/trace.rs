@@ -16,7 +16,7 @@ use crate::output;
 const AROUND_PS: u64 = 100_000_000;
 
 /// Runs a seed again, and writes what happened around its worst wait.
-pub(crate) fn trace(registry: Registry, origin: Origin, args: &TraceArgs) -> Result<(), Failure> {
+pub(crate) fn trace(registry: &Registry, origin: Origin, args: &TraceArgs) -> Result<(), Failure> {
     let wrong = |what: String| Failure::Call(anyhow!(what));
     let Some(lock) = args.around.strip_prefix("worst:") else {
         let what = format!("--around {}: say worst:LOCK, as in --around worst:zone", args.around);

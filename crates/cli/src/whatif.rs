@@ -22,7 +22,11 @@ use crate::progress;
 use crate::robust::headlines;
 
 /// Scales one thing after another and shows what each would gain.
-pub(crate) fn whatif(registry: Registry, origin: Origin, args: &WhatIfArgs) -> Result<(), Failure> {
+pub(crate) fn whatif(
+    registry: &Registry,
+    origin: Origin,
+    args: &WhatIfArgs,
+) -> Result<(), Failure> {
     let parts = args.of.iter().map(|name| Scalable::parse(name));
     let parts = parts.collect::<Result<Vec<_>, _>>()?;
     let AnalysisArgs { format, documents, .. } = &args.analysis;

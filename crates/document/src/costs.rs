@@ -8,6 +8,10 @@ use crate::ParamValue;
 /// script can declare such a name.
 pub const COST_OPTION: &str = "--cost ";
 
+/// The name under which a document has the scale of the holds of one lock class. No study and no
+/// script can declare it.
+pub const HOLD_OPTION: &str = "--hold";
+
 /// Names a machine: its profile, and the costs that differ, as in `x86-512 with handoff_ns=110`.
 pub fn machine_name(profile: &str, params: &BTreeMap<String, ParamValue>) -> String {
     let costs = params.iter().filter_map(|(name, value)| {

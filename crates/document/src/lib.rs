@@ -33,7 +33,7 @@ mod whatif;
 pub use blame::{BlameRecord, BlameRow, BlameRows, Doing, NamedLockRecord, NamedLockRow};
 pub use call::{CallRecord, CallRow};
 pub use checksum::{Kept, sum as checksum};
-pub use costs::{COST_OPTION, machine_name};
+pub use costs::{COST_OPTION, HOLD_OPTION, machine_name};
 pub use critical::{CriticalPath, PathPart};
 pub use document::{
     ArmRecord, CpuTimeRecord, Document, FailureRecord, GapRecord, Histogram, Host, LinuxRecord,

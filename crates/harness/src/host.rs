@@ -24,6 +24,11 @@ pub fn host() -> Host {
     }
 }
 
+/// Returns the CPUs of this computer that this process may use.
+pub(crate) fn host_cpus() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
 /// Returns the memory available to programs, in bytes. `None` if unknown.
 pub(crate) fn available_bytes() -> Option<u64> {
     #[cfg(feature = "live")]

@@ -6,72 +6,37 @@
 //! several at a time on simulated machines, and assembles the document. Runs know their arm only by
 //! a number: no name of a study or arm can influence a cost or a fingerprint.
 //!
-//! | module | content |
+//! Each room uses only those above it:
+//!
+//! | room | content |
 //! |---|---|
-//! | `workload` | the trait, its inputs and results, rows of metrics |
-//! | `drive` | one seed of one arm: boot, run, retry, measure |
-//! | `board`, `spread` | data shared by programs: sums, and times by CPU |
-//! | `machine`, `live`, `look` | the machines with this program's memory manager; the live kernel |
-//! | `meters` | idle time, maximum of a quantity over all CPUs |
-//! | `costs` | costs of a simulated machine that a call sets |
-//! | `param` | parameters, their declaration, sweeps |
-//! | `arm`, `policy_arm` | arms: lists of policies, from files and from `--policy` |
-//! | `file`, `file_study`, `registry` | `study.toml`; a study of file and workload; all studies |
-//! | `scripted` | scripts as studies |
-//! | `plan`, `needs`, `shape` | from a request to plans; their host requirements; CPU counts |
-//! | `runner` | runs over seeds; documents |
-//! | `single` | single runs of plans: their keys; points gathered from their documents |
-//! | `robust` | conclusions on machines with other costs |
-//! | `whatif` | results with one lock or cost scaled |
-//! | `versions` | arms as a version of Linux has them; the version of the running kernel |
-//! | `schedules`, `trails` | a run under both schedules, and the first event that differs |
+//! | `names`, `host` | unknown names with suggestions; the computer that executes the runs |
+//! | [`param`] | parameters: their declaration, their values, sweeps |
+//! | `study` | [`Study`], its arms, the inputs and results of a run; versions of Linux |
+//! | [`machine`] | the machines with this program's memory manager; the live kernel |
+//! | `workload` | the interface of authors, and one seed of one arm: boot, run, retry, measure |
+//! | `registry` | all studies: of a `study.toml` and a workload, or of a script |
+//! | `plan` | from a request to plans; costs that a call sets; requirements; keys of single runs |
+//! | `runner` | plans over seeds; documents |
+//! | `analysis` | machines with other costs; one lock or cost scaled; the worst wait |
 
-mod allocator_params;
-mod arm;
-mod board;
-mod costs;
-mod drive;
-mod file;
-mod file_study;
-mod hold;
+mod analysis;
 mod host;
-#[cfg(feature = "live")]
-mod live;
-mod look;
 pub mod machine;
-mod meters;
 mod names;
-mod needs;
-mod origin;
-mod page_size;
 pub mod param;
 mod plan;
-mod policy_arm;
-mod profiles;
 mod registry;
-mod robust;
 mod runner;
-mod schedules;
-mod scripted;
-mod shape;
-mod single;
-mod spread;
 mod study;
-mod timelines;
-mod traced;
-mod trails;
-pub mod versions;
-mod whatif;
 mod workload;
 
-pub use crate::arm::{Arm, Choice};
-pub use crate::look::{LiveRun, Needs, Releases, Waits};
-pub use crate::meters::Level;
-pub use board::{Board, Samples, Times};
-pub use costs::{CostError, Costs, CostsSet, costs_of, with_costs};
-pub use file::{FileError, MAX_HEADLINES, Source};
-pub use file_study::FileStudy;
+pub use analysis::{
+    Cache, CallOrRun, FACTORS, RobustError, RobustRequest, Scalable, Step, Told, Traced,
+    WhatIfRequest, figures, hold_scale, lock_class, on_drawn_machines, robust, trace, whatif,
+};
 pub use host::host;
+pub use machine::{Level, LiveRun, Needs, Releases, Waits};
 pub use mmscale_arch::About;
 pub use mmscale_document::Watch;
 pub use mmscale_kernel::coverage;
@@ -81,28 +46,21 @@ pub use mmscale_sim::profile::{Merged, Profiles, Shape};
 pub use mmscale_system as system;
 pub use mmscale_system::plain;
 pub use names::{UnknownName, nearest};
-pub use needs::fits_host;
-pub use origin::Origin;
 pub use param::{Length, Named, ParamError, ParamSet, ParamSpec, Params, Settings, Unit};
-pub use plan::{CallError, MAX_CPUS, Plan, Request, SEEDS, plan};
-pub use policy_arm::{PolicyArm, PolicyError};
-pub use profiles::{ProfileSummary, profiles};
-pub use registry::{NoStudy, Registry, Shelf};
-pub use robust::{Cache, RobustError, RobustRequest, Told, figures, on_drawn_machines, robust};
-pub use runner::{RunError, execute, execute_each, run_alone};
-pub use single::gathered;
-pub use spread::{Spread, powers_of_two};
-pub use study::{
-    ArmId, ArmSpec, Checks, Defaults, Interrupt, MetricSpec, Progress, ProgressSink, Report,
-    RunContext, RunEvent, SeedResult, Study, StudyError, TooShort,
+pub use plan::{
+    CallError, CostError, Costs, CostsSet, MAX_CPUS, Origin, Plan, Request, SEEDS, costs_of,
+    fits_host, plan, with_costs,
 };
-pub use timelines::Timelines;
-pub use traced::{Traced, lock_class, trace};
-pub use trails::Trails;
-pub use versions::{VersionError, linux_version, policies_in, running_kernel};
-pub use whatif::{CallOrRun, FACTORS, Scalable, Step, WhatIfRequest, hold_scale, whatif};
+pub use registry::{MAX_HEADLINES, NoStudy, ProfileSummary, Registry, profiles};
+pub use runner::{RunError, execute, execute_each, gathered, run_alone};
+pub use study::versions::{VersionError, linux_version, policies_in, running_kernel};
+pub use study::{
+    Arm, ArmId, ArmSpec, Checks, Choice, Defaults, ErasedWorkload, FileError, Interrupt,
+    MetricSpec, PolicyArm, PolicyError, Progress, ProgressSink, Report, RunContext, RunEvent,
+    SeedResult, Source, Study, StudyError, StudyInfo, Timelines, TooShort, Trails, versions,
+};
 pub use workload::{
-    Env, Locks, Measured, Meter, Metric, Missing, Part, Phases, Run, SAMPLES, SETTLE_NS, Seen,
-    Verdict, Window, Workload, counted, higher, insist, lower, making_ns, metric, ready_ns,
-    start_on, value, wait_for,
+    Board, Env, Locks, Measured, Meter, Metric, Missing, Part, Phases, Run, SAMPLES, SETTLE_NS,
+    Samples, Seen, Spread, Times, Verdict, Window, Workload, counted, higher, insist, lower,
+    making_ns, metric, powers_of_two, ready_ns, start_on, value, wait_for,
 };

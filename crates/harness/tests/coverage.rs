@@ -97,7 +97,7 @@ fn run(name: &str, body: &str) -> Document {
         shape: Shape::Keep,
         origin: Origin::default(),
     };
-    let plans = plan(Registry::new(&[]), &request).unwrap_or_else(|why| panic!("{name}: {why}"));
+    let plans = plan(&Registry::default(), &request).unwrap_or_else(|why| panic!("{name}: {why}"));
     let sink: Arc<dyn ProgressSink> = Arc::new(Silent);
     execute(&plans[0], &Interrupt::default(), &sink).unwrap_or_else(|why| panic!("{name}: {why}"))
 }

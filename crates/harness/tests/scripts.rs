@@ -38,7 +38,7 @@ fn request(script: &Path, settings: &[&str]) -> Request {
 }
 
 fn run(request: &Request) -> Result<Document, String> {
-    let plans = plan(Registry::new(&[]), request).map_err(|why| why.to_string())?;
+    let plans = plan(&Registry::default(), request).map_err(|why| why.to_string())?;
     let sink: Arc<dyn ProgressSink> = Arc::new(Silent);
     execute(&plans[0], &Interrupt::default(), &sink).map_err(|why| why.to_string())
 }

@@ -119,7 +119,7 @@ impl Question {
 
 /// Checks a comparison without starting anything.
 pub fn prepare(
-    registry: Registry,
+    registry: &Registry,
     request: &Request,
     question: &Question,
 ) -> Result<[Plan; 2], CallError> {
@@ -209,7 +209,7 @@ fn told_of(
     mut found: MetricPairs,
 ) -> Answer {
     let (arm, pairs) = (plans[0].arms[0], plans[0].seeds.len());
-    let study = plans[0].study;
+    let study = &plans[0].study;
     let mut params = plans[0].shown_params();
     params.remove(&question.key);
     let metrics = study.metrics().iter().filter_map(|spec| {

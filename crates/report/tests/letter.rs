@@ -158,7 +158,7 @@ fn analysis() -> Robustness {
 
 fn notes() -> Notes<'static> {
     Notes {
-        summary: "what does the LRU lock cost?",
+        summary: "what does the LRU lock cost?".to_owned(),
         order: vec!["cpu_ns_per_op"],
         defaults: BTreeMap::from([("pages".into(), ParamValue::Count(1))]),
         ..Notes::default()
@@ -227,7 +227,7 @@ fn what_is_missing_is_named_with_the_call_for_it() {
 #[test]
 fn a_summary_that_is_no_sentence_ends_before_the_limit() {
     let (main, mut about) = (document("churn", 64), about());
-    about.notes.summary = "barriers of a collector";
+    about.notes.summary = "barriers of a collector".to_owned();
     let letter = Letter { document: &main, others: vec![], analyses: vec![], about };
     let text = shown(&letter).replace("\n  ", " ");
     assert!(text.starts_with("Problem: churn: barriers of a collector. With 64 CPUs, "), "{text}");

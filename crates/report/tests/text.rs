@@ -128,7 +128,7 @@ fn notes() -> Notes<'static> {
         ("hotplug", ParamValue::Switch(false)),
     ];
     Notes {
-        summary: "the upkeep tick of every CPU and zone->lock",
+        summary: "the upkeep tick of every CPU and zone->lock".to_owned(),
         order: vec!["zone_lock_contentions", "zone_lock_wait_total_ns"],
         defaults: defaults.map(|(name, value)| (name.to_owned(), value)).into(),
         remarks: vec!["Maxima want longer runs: --set duration_s=60.".into()],

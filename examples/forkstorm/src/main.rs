@@ -4,7 +4,7 @@
 use mmscale_cli::{Build, main_of};
 use mmscale_harness::system::{Errno, MapSpec, PAGE_BYTES, System, ThreadSpec};
 use mmscale_harness::{
-    Env, Metric, Needs, Phases, Run, Shelf, Source, Unit, Window, Workload, counted, metric,
+    Env, Metric, Needs, Phases, Registry, Run, Source, Unit, Window, Workload, counted, metric,
     params, ready_ns, start_on, study_file, tally, value, wait_for,
 };
 use std::process::ExitCode;
@@ -90,5 +90,5 @@ fn storm<S: System>(run: &Run<Forkstorm>, system: &S, cpu: usize) {
 
 fn main() -> ExitCode {
     let build = Build::new("forkstorm", env!("CARGO_PKG_VERSION"), env!("FORKSTORM_SOURCES"));
-    main_of(Shelf::default().with::<Forkstorm>(), build)
+    main_of(Registry::default().with::<Forkstorm>(), build)
 }

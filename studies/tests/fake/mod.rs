@@ -7,71 +7,47 @@ use std::time::{Duration, Instant};
 use mmscale_document::{Histogram, LockRow, PerCpu, Span, Target};
 
 use mmscale_harness::{
-    ArmId, ArmSpec, Checks, Costs, Defaults, Length, MetricSpec, Origin, ParamSpec, Plan, Registry,
-    Request, RunContext, SeedResult, Settings, Shape, Study, StudyError, Unit, plan,
+    Arm, ArmId, ArmSpec, Checks, Costs, Defaults, ErasedWorkload, Length, MetricSpec, Origin,
+    ParamSpec, Plan, Registry, Request, RunContext, SeedResult, Settings, Shape, Study, StudyError,
+    StudyInfo, Unit, plan,
 };
 
-/// Arms are configurable. Seed 666 fails, 667 panics, 668 returns NaN. With seed 669 the first arm
-/// of `fake` waits until a run of `other` has begun.
-pub(crate) struct Fake {
-    pub(crate) name: &'static str,
-    pub(crate) arms: &'static [ArmSpec],
+/// Seed 666 fails, 667 panics, 668 returns NaN. With seed 669 the first arm of `fake` waits until a
+/// run of `other` has begun.
+struct Fake {
+    name: &'static str,
 }
 
-pub(crate) static FAKE: Fake = Fake {
-    name: "fake",
-    arms: &[
-        ArmSpec { name: "stock", help: "the current behaviour" },
-        ArmSpec { name: "better", help: "a possible improvement" },
-    ],
-};
+/// Returns the studies `fake` and `other`.
+pub(crate) fn registry() -> Registry {
+    let better = ["stock", "better"].map(|name| ArmSpec::new(name, "a possible improvement"));
+    let posted = ["posted", "phased"].map(|name| ArmSpec::new(name, ""));
+    Registry::new([fake("fake", better.into()), fake("other", posted.into())])
+}
 
-pub(crate) static RENAMED: Fake = Fake {
-    name: "other",
-    arms: &[ArmSpec { name: "posted", help: "" }, ArmSpec { name: "phased", help: "" }],
-};
+fn fake(name: &'static str, arms: Vec<ArmSpec>) -> Study {
+    let machines = &[Target::Sim, Target::Threads];
+    let defaults = Defaults { machines, profile: "arm64-72".to_owned(), cpus: 72, hz: 1000 };
+    let factor = ParamSpec::count("factor", Unit::One, 7, [1, 100], "factor of the multiplication");
+    let params = vec![factor.quick_count(3)];
+    let metrics = vec![
+        MetricSpec::new("waits", "1", ""),
+        MetricSpec::new("odd_wait_ns", "ns", ""),
+        MetricSpec::new("share", "1", ""),
+    ];
+    let summary = "the effect of multiplication";
+    let info = StudyInfo { metrics, ..StudyInfo::new(name, summary, defaults, params) };
+    Study::new(info, arms, Fake { name })
+}
 
-pub(crate) static REGISTRY: Registry = Registry::new(&[&FAKE, &RENAMED]);
-
-impl Study for Fake {
-    fn name(&self) -> &'static str {
-        self.name
-    }
-
-    fn summary(&self) -> &'static str {
-        "the effect of multiplication"
-    }
-
-    fn params(&self) -> &'static [ParamSpec] {
-        const PARAMS: &[ParamSpec] =
-            &[ParamSpec::count("factor", Unit::One, 7, [1, 100], "factor of the multiplication")
-                .quick_count(3)];
-        PARAMS
-    }
-
-    fn arms(&self) -> &'static [ArmSpec] {
-        self.arms
-    }
-
-    fn metrics(&self) -> &'static [MetricSpec] {
-        const METRICS: &[MetricSpec] = &[
-            MetricSpec::new("waits", "1", ""),
-            MetricSpec::new("odd_wait_ns", "ns", ""),
-            MetricSpec::new("share", "1", ""),
-        ];
-        METRICS
-    }
-
-    fn defaults(&self) -> Defaults {
-        Defaults {
-            machines: &[Target::Sim, Target::Threads],
-            profile: "arm64-72",
-            cpus: 72,
-            hz: 1000,
-        }
-    }
-
-    fn run(&self, ctx: &RunContext, arm: ArmId, seed: u64) -> Result<SeedResult, StudyError> {
+impl ErasedWorkload for Fake {
+    fn run(
+        &self,
+        ctx: &RunContext,
+        arm: ArmId,
+        _choices: &Arm,
+        seed: u64,
+    ) -> Result<SeedResult, StudyError> {
         if ctx.interrupt.is_set() {
             return Err(StudyError::Interrupted);
         }
@@ -144,7 +120,7 @@ pub(crate) fn request() -> Request {
 
 /// Returns the only plan of a request.
 pub(crate) fn single(request: &Request) -> Plan {
-    let mut plans = plan(REGISTRY, request).unwrap();
+    let mut plans = plan(&registry(), request).unwrap();
     assert_eq!(plans.len(), 1);
     plans.remove(0)
 }

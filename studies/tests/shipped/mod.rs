@@ -43,7 +43,7 @@ impl ProgressSink for Silent {
 
 /// Returns all documents of a request for studies of this registry, or an error if one of them
 /// lacks a run.
-pub(crate) fn try_run(registry: Registry, request: &Request) -> Result<Vec<Document>, String> {
+pub(crate) fn try_run(registry: &Registry, request: &Request) -> Result<Vec<Document>, String> {
     let plans = plan(registry, request).map_err(|why| why.to_string())?;
     let sink: Arc<dyn ProgressSink> = Arc::new(Silent);
     let reason = |why: RunError| {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
-use mmscale_harness::{Profiles, Registry, Shelf};
+use mmscale_harness::{Profiles, Registry};
 use serde::Deserialize;
 use thiserror::Error;
 
@@ -61,16 +61,18 @@ const SCRIPTS: [(&str, &str); 13] = [
 
 /// Returns the machine profiles of the gallery, in addition to those of `machines/`.
 pub fn profiles() -> Profiles {
-    const ALL: &[(&str, &str)] = &MACHINES;
-    Profiles::with(ALL)
+    Profiles::with(&MACHINES)
 }
 
 /// Returns the scripts of the gallery.
-pub fn scripts() -> Registry {
-    static SHELF: LazyLock<Shelf> = LazyLock::new(|| {
-        SCRIPTS.iter().fold(Shelf::default(), |shelf, (file, text)| shelf.with_script(file, text))
+pub fn scripts() -> &'static Registry {
+    static REGISTRY: LazyLock<Registry> = LazyLock::new(|| {
+        SCRIPTS
+            .iter()
+            .fold(Registry::default(), |all, (file, text)| all.with_script(file, text))
+            .with_profiles(profiles())
     });
-    Registry::of(&SHELF).with_profiles(profiles())
+    &REGISTRY
 }
 
 /// Why the items cannot be used.

@@ -29,7 +29,7 @@ pub struct GalleryRequest<'a> {
     /// The items.
     pub items: &'a [Item],
     /// The studies that items may use.
-    pub registry: Registry,
+    pub registry: &'a Registry,
     /// The program and command line.
     pub origin: Origin,
     /// Results of earlier runs.
@@ -212,9 +212,10 @@ fn plan_of(
     let script = arm.script.as_ref().or(item.script.as_ref()).cloned().unwrap_or_default();
     let own = scripts();
     let known = own.find(&script).is_ok();
-    let registry = if known { own } else { request.registry.with_profiles(profiles()) };
+    let registry =
+        if known { own.clone() } else { request.registry.clone().with_profiles(profiles()) };
     let asked = asked(request, item, arm, script, x).map_err(wrong)?;
-    let plans = plan(registry, &asked).map_err(wrong)?;
+    let plans = plan(&registry, &asked).map_err(wrong)?;
     let [plan] = <[Plan; 1]>::try_from(plans).map_err(|plans| {
         let what = format!("its parameters are those of {} runs: set them all", plans.len());
         wrong(CallError::Other(what))

@@ -4,7 +4,7 @@
 
 use mmscale_harness::system::{Advice, MapSpec, PAGE_BYTES, System, ThreadSpec};
 use mmscale_harness::{
-    Env, Metric, Needs, Phases, Run, Shelf, Source, Unit, Window, Workload, counted, metric,
+    Env, Metric, Needs, Phases, Registry, Run, Source, Unit, Window, Workload, counted, metric,
     params, ready_ns, study_file, tally, value,
 };
 use std::process::ExitCode;
@@ -107,5 +107,5 @@ fn discard<S: System>(run: &Run<TlbFlush2>, system: &S) {
 }
 
 fn main() -> ExitCode {
-    mmscale_cli::main(Shelf::default().with::<TlbFlush2>())
+    mmscale_cli::main(Registry::default().with::<TlbFlush2>())
 }

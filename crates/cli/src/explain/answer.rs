@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use mmscale_document::{Counterpart, LOCK_CLASSES, counterpart};
-use mmscale_harness::{Registry, Shape, coverage};
+use mmscale_harness::{Defaults, Registry, Shape, coverage};
 use mmscale_measured::{Basis, CALLS, Item, Likeness, Resemblance, Table};
 use mmscale_report::wrap;
 
@@ -18,7 +18,7 @@ const STEPS: usize = 4;
 
 /// Returns the lines of an explanation.
 pub(super) fn lines(
-    registry: Registry,
+    registry: &Registry,
     case: &Case<'_>,
     found: &Resemblance,
     recipe: Option<&Recipe>,
@@ -44,8 +44,9 @@ pub(super) fn lines(
     }
     match found.best() {
         Some(best) => {
-            let summary = registry.find(best.problem.study()).map(|study| study.summary());
-            let summary = summary.unwrap_or("a study that this program does not have");
+            let study = registry.find(best.problem.study()).ok();
+            let unknown = "a study that this program does not have";
+            let summary = study.as_ref().map_or(unknown, |study| study.summary());
             entry("resembles", format!("{}: {summary}", best.problem.study()));
             because(best, found).into_iter().for_each(|text| entry("because", text));
         }
@@ -334,13 +335,14 @@ pub(super) fn options(case: &Case<'_>, recipe: &Recipe) -> String {
 }
 
 /// Says where the size is from, and what may change it.
-fn sizes(case: &Case<'_>, registry: Registry, recipe: &Recipe) -> Vec<String> {
+fn sizes(case: &Case<'_>, registry: &Registry, recipe: &Recipe) -> Vec<String> {
     let prose = &case.report.prose;
     let mut lines = vec![];
-    let defaults = registry.find(recipe.study).map(|study| study.defaults());
+    let study = registry.find(recipe.study).ok();
     if case.cpus.is_none() {
-        let own = defaults.map_or(String::new(), |defaults| {
-            format!(": the study has {} ({})", defaults.cpus, defaults.profile)
+        let own = study.as_ref().map_or(String::new(), |study| {
+            let Defaults { cpus, profile, .. } = study.defaults();
+            format!(": the study has {cpus} ({profile})")
         });
         let named: Vec<String> =
             prose.cpus.iter().map(|(n, line)| format!("{n} (line {line})")).collect();

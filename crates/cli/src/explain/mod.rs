@@ -39,7 +39,7 @@ pub(crate) struct Recipe {
 
 /// Explains a report.
 pub(crate) fn explain(
-    registry: Registry,
+    registry: &Registry,
     origin: Origin,
     args: &ExplainArgs,
 ) -> Result<(), Failure> {

@@ -22,7 +22,7 @@ const SEEDS: u64 = 2;
 
 /// Runs the study and prints its result after the explanation.
 pub(super) fn run(
-    registry: Registry,
+    registry: &Registry,
     origin: Origin,
     args: &ExplainArgs,
     case: &Case<'_>,
@@ -55,7 +55,7 @@ pub(super) fn run(
 /// Chooses a shape with which the study runs at the size of the report. Returns the error if it
 /// runs with none.
 pub(super) fn fit(
-    registry: Registry,
+    registry: &Registry,
     case: &Case<'_>,
     recipe: &mut Recipe,
     origin: &Origin,
@@ -103,7 +103,7 @@ fn lines(key: &str, text: &str) -> String {
 
 fn notes(plan: &Plan) -> Notes<'static> {
     Notes {
-        summary: plan.study.summary(),
+        summary: plan.study.summary().to_owned(),
         order: plan.study.metrics().iter().map(|metric| metric.name).collect(),
         defaults: plan.defaults(),
         remarks: vec![],

@@ -23,7 +23,7 @@ const SCRIPTS: [(&str, &[&str]); 7] = [
 const SHARE: f64 = 0.5;
 
 /// Returns what to do next. `None` if less than half of the waits are for simulated locks.
-pub(super) fn script(case: &Case<'_>, found: &Resemblance, registry: Registry) -> Option<String> {
+pub(super) fn script(case: &Case<'_>, found: &Resemblance, registry: &Registry) -> Option<String> {
     let own = found.items.iter().filter(|item| {
         matches!(counterpart(&item.class), Counterpart::Class(_)) && !item.path.is_empty()
     });

@@ -24,7 +24,7 @@ impl From<AbError> for Failure {
 }
 
 /// Runs the comparison and shows its result.
-pub(super) fn ab(registry: Registry, origin: Origin, args: &AbArgs) -> Result<(), Failure> {
+pub(super) fn ab(registry: &Registry, origin: Origin, args: &AbArgs) -> Result<(), Failure> {
     let question = Question::parse(&args.question)?;
     let plans = prepare(registry, &request(args, origin)?, &question)?;
     let interrupt = interrupt::on_signals(Grace::Live)

@@ -15,7 +15,7 @@ use crate::output;
 
 /// Executes a command.
 pub(crate) fn live(
-    registry: Registry,
+    registry: &Registry,
     origin: Origin,
     command: &LiveCommand,
 ) -> Result<(), Failure> {

@@ -6,7 +6,7 @@ use crate::args::LiveCommand;
 use crate::failure::Failure;
 
 /// Refuses the command.
-pub(crate) fn live(_: Registry, _: Origin, _: &LiveCommand) -> Result<(), Failure> {
+pub(crate) fn live(_: &Registry, _: Origin, _: &LiveCommand) -> Result<(), Failure> {
     Err(Failure::Call(anyhow::anyhow!(
         "this program was built without the feature `live`, which `mmscale live watch` needs: build it \
          on Linux with default features"

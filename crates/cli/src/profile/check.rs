@@ -11,7 +11,7 @@ use crate::failure::Failure;
 use crate::output;
 
 /// Shows the review of a profile. Fails if the profile has problems.
-pub(super) fn check(profiles: Profiles, args: &CheckArgs) -> Result<(), Failure> {
+pub(super) fn check(profiles: &Profiles, args: &CheckArgs) -> Result<(), Failure> {
     let merged = profiles.open(&args.profile).map_err(|why| match why {
         WrongProfile::Unknown { .. } | WrongProfile::Read { .. } => wrong(why),
         why => Failure::Run(why.into()),

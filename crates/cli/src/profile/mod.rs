@@ -14,7 +14,7 @@ use crate::output;
 
 /// Executes a command.
 pub(crate) fn profile(
-    registry: Registry,
+    registry: &Registry,
     origin: Origin,
     command: &ProfileCommand,
 ) -> Result<(), Failure> {

@@ -16,13 +16,13 @@ use crate::output;
 const LIMIT: Limit = Limit::new("a description of a machine", 256 << 20);
 
 /// Derives a profile from the known properties of a machine, and writes it to a file or to stdout.
-pub(super) fn new(profiles: Profiles, args: &NewArgs) -> Result<(), Failure> {
+pub(super) fn new(profiles: &Profiles, args: &NewArgs) -> Result<(), Failure> {
     let place = args.file.output.as_deref();
     let place = place
         .map(|path| Destination::open(path, output::existing(args.file.replace), PROFILE))
         .transpose()?;
     let known = Known {
-        profiles,
+        profiles: profiles.clone(),
         base: base(args)?,
         description: args.description.clone(),
         groups: Groups { cpus: args.cpus, nodes: args.nodes, cluster: args.cluster, smt: args.smt },

@@ -18,7 +18,7 @@ use crate::output;
 use super::calls::SimilarCalls;
 
 /// Writes a letter about the first run of a call.
-pub(super) fn letter(registry: Registry, args: &ReportArgs) -> Result<(), Failure> {
+pub(super) fn letter(registry: &Registry, args: &ReportArgs) -> Result<(), Failure> {
     let (mut runs, mut analyses) = (vec![], vec![]);
     let mut first = 0;
     for (place, path) in args.paths.iter().enumerate() {
@@ -35,7 +35,8 @@ pub(super) fn letter(registry: Registry, args: &ReportArgs) -> Result<(), Failur
     let others = others.iter().map(|other| (other, notes(registry, other))).collect();
     let analyses: Vec<&Robustness> =
         analyses.iter().filter(|found| found.study == document.study).collect();
-    let about = about(registry, &document);
+    let study = study(registry, &document);
+    let about = about(study.as_ref(), registry, &document);
     output::print(&letter_text(&Letter { document: &document, others, analyses, about }))
 }
 
@@ -111,7 +112,7 @@ fn others(subject: &Saved, runs: &[Saved], document: &Document) -> Vec<Document>
 }
 
 /// Returns the study of a document. That of a script is made from the text in the document.
-fn study(registry: Registry, document: &Document) -> Option<&'static dyn Study> {
+fn study(registry: &Registry, document: &Document) -> Option<Study> {
     match &document.script {
         Some(text) => registry.script_of(&document.study, text).ok(),
         None => registry.find(&document.study).ok(),
@@ -119,23 +120,22 @@ fn study(registry: Registry, document: &Document) -> Option<&'static dyn Study> 
 }
 
 /// Returns the additions of a document's study, if this program has it.
-pub(super) fn notes(registry: Registry, document: &Document) -> Notes<'static> {
+pub(super) fn notes(registry: &Registry, document: &Document) -> Notes<'static> {
     let Some(study) = study(registry, document) else { return Notes::default() };
     Notes {
-        summary: study.summary(),
+        summary: study.summary().to_owned(),
         order: study.metrics().iter().map(|metric| metric.name).collect(),
         defaults: Params::defaults(study.params_on(document.on), Length::Full).values().clone(),
         ..Notes::default()
     }
 }
 
-fn about(registry: Registry, document: &Document) -> About<'static> {
-    let study = study(registry, document);
+fn about<'a>(study: Option<&'a Study>, registry: &Registry, document: &Document) -> About<'a> {
     let arms: BTreeMap<&str, &str> = study
-        .map(|study| study.arms())
+        .map(Study::arms)
         .unwrap_or_default()
         .iter()
-        .map(|arm| (arm.name, arm.help))
+        .map(|arm| (&*arm.name, &*arm.help))
         .collect();
     let call = SimilarCalls::of(document);
     let others: Vec<&str> =
@@ -154,7 +154,7 @@ fn about(registry: Registry, document: &Document) -> About<'static> {
     };
     About {
         notes: notes(registry, document),
-        link: study.and_then(|study| study.report()).map(|report| report.link),
+        link: study.and_then(Study::report).map(|report| &*report.link),
         arms,
         sources: sources(registry.profiles(), document, call.and_then(SimilarCalls::profile)),
         calls,
@@ -162,7 +162,7 @@ fn about(registry: Registry, document: &Document) -> About<'static> {
 }
 
 /// Formats the kinds of source of the profile's numbers. `None` if the machine is not simulated.
-fn sources(profiles: Profiles, document: &Document, path: Option<&Path>) -> Option<String> {
+fn sources(profiles: &Profiles, document: &Document, path: Option<&Path>) -> Option<String> {
     let hash = document.profile_hash.as_deref().filter(|_| document.on == Target::Sim)?;
     let merged = profiles.open(path.unwrap_or(document.profile.as_ref())).ok();
     let merged = merged.and_then(|merged| with_costs(&merged, &costs_of(&document.params)).ok());

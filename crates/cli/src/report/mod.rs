@@ -10,6 +10,6 @@ use crate::args::ReportArgs;
 use crate::failure::Failure;
 
 /// Writes the page, or prints the letter.
-pub(crate) fn report(registry: Registry, args: &ReportArgs) -> Result<(), Failure> {
+pub(crate) fn report(registry: &Registry, args: &ReportArgs) -> Result<(), Failure> {
     if args.letter { letter::letter(registry, args) } else { page::page(registry, args) }
 }

@@ -14,7 +14,7 @@ use crate::output;
 use super::letter::notes;
 
 /// Writes a page with the documents of all paths, or a picture of the curves of their runs.
-pub(super) fn page(registry: Registry, args: &ReportArgs) -> Result<(), Failure> {
+pub(super) fn page(registry: &Registry, args: &ReportArgs) -> Result<(), Failure> {
     let existing = output::existing(args.replace);
     let is_picture = args.output.extension().is_some_and(|suffix| suffix == "svg");
     let kind = if is_picture { PICTURE } else { PAGE };
@@ -63,7 +63,7 @@ fn dedup<T: PartialEq>(all: &mut Vec<T>) {
 }
 
 /// Returns the additions of a document's study, with what an analysis of the same point found.
-fn whole(registry: Registry, document: &Document, analyses: &[Robustness]) -> Notes<'static> {
+fn whole(registry: &Registry, document: &Document, analyses: &[Robustness]) -> Notes<'static> {
     let same = |analysis: &&Robustness| {
         analysis.study == document.study
             && analysis.cpus == document.cpus

@@ -20,7 +20,7 @@ use crate::robust::MoveCosts;
 use results::{Results, robust_name};
 
 /// Runs studies. Each document is written as soon as it is complete.
-pub(crate) fn run(registry: Registry, origin: Origin, args: &RunArgs) -> Result<(), Failure> {
+pub(crate) fn run(registry: &Registry, origin: Origin, args: &RunArgs) -> Result<(), Failure> {
     let request = request(args, origin)?;
     // Planning reads files and may take a moment, so signals are handled already before it.
     let grace = if args.on == Some(Machine::Linux) { Grace::Live } else { Grace::Computing };
@@ -53,17 +53,17 @@ pub(crate) fn run(registry: Registry, origin: Origin, args: &RunArgs) -> Result<
 }
 
 /// Analyses of the conclusions of a call, one for each plan.
-struct Robust {
-    registry: Registry,
+struct Robust<'a> {
+    registry: &'a Registry,
     plans: Vec<Plan>,
     move_costs: MoveCosts,
 }
 
-impl Robust {
+impl<'a> Robust<'a> {
     /// Plans the analyses that a call asks for: with its settings, and the seeds and length that
     /// `mmscale robust` has by default.
     fn of(
-        registry: Registry,
+        registry: &'a Registry,
         args: &RunArgs,
         request: &Request,
         plans: &[Plan],

@@ -237,7 +237,7 @@ fn stopped(error: RunError, complete: usize, all: usize) -> Failure {
 
 fn notes(plan: &Plan, only: &[String]) -> Notes<'static> {
     Notes {
-        summary: plan.study.summary(),
+        summary: plan.study.summary().to_owned(),
         order: plan.study.metrics().iter().map(|metric| metric.name).collect(),
         defaults: plan.defaults(),
         remarks: plan.remarks(),

@@ -29,7 +29,7 @@ use tasks::{Task, tasks};
 const SCHEMA: &str = "mmscale/sweep/1";
 
 /// Executes the runs of a spec that are not finished, or lists them, or shows their results.
-pub(crate) fn sweep(registry: Registry, origin: Origin, args: &SweepArgs) -> Result<(), Failure> {
+pub(crate) fn sweep(registry: &Registry, origin: Origin, args: &SweepArgs) -> Result<(), Failure> {
     let spec = Spec::read(&args.spec)?;
     let tasks = tasks(registry, &spec, &origin)?;
     if args.plan {

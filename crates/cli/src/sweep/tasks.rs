@@ -26,8 +26,8 @@ pub(super) struct Task {
 
 impl Task {
     /// Returns the name of the arm.
-    pub(super) fn arm_name(&self) -> &'static str {
-        self.plan.study.arms()[self.arm.0].name
+    pub(super) fn arm_name(&self) -> &str {
+        &self.plan.study.arms()[self.arm.0].name
     }
 
     /// Returns what another program needs to have this run executed.
@@ -49,7 +49,7 @@ impl Task {
 /// Returns all runs of a sweep: studies and profiles in the order of the spec, then points, arms,
 /// seeds. A run that the spec has twice is there once.
 pub(super) fn tasks(
-    registry: Registry,
+    registry: &Registry,
     spec: &Spec,
     origin: &Origin,
 ) -> Result<Vec<Task>, Failure> {
@@ -106,7 +106,7 @@ fn of_plan(
     let plan = Arc::new(plan);
     let mut tasks = vec![];
     for &arm in &plan.arms {
-        let name = Value::from(plan.study.arms()[arm.0].name);
+        let name = Value::from(&*plan.study.arms()[arm.0].name);
         let policy = arm.0.checked_sub(own).map(|at| Value::from(policies[at].clone()));
         let single = Arc::new(Spec {
             study: Some(study.into()),

@@ -9,6 +9,7 @@ mod spec;
 mod sweep;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use mmscale_document::ParamValue;
 use mmscale_script::Script;
@@ -67,18 +68,18 @@ pub enum ParamError {
 pub struct Params {
     values: BTreeMap<String, ParamValue>,
     /// The script that they are parameters of, for the workload of scripts.
-    script: Option<&'static Script>,
+    script: Option<Arc<Script>>,
 }
 
 impl Params {
     /// Returns all parameters with their defaults.
     pub fn defaults(specs: &[ParamSpec], length: Length) -> Self {
-        let values = specs.iter().map(|spec| (spec.name.to_owned(), spec.default(length)));
+        let values = specs.iter().map(|spec| (spec.name.to_string(), spec.default(length)));
         Self { values: values.collect(), script: None }
     }
 
     /// Returns these parameters as those of a script.
-    pub(crate) fn of_script(&self, script: Option<&'static Script>) -> Self {
+    pub(crate) fn of_script(&self, script: Option<Arc<Script>>) -> Self {
         Self { values: self.values.clone(), script }
     }
 
@@ -86,8 +87,8 @@ impl Params {
     ///
     /// # Panics
     /// If these are not the parameters of a script; that is a bug.
-    pub(crate) fn script(&self) -> &'static Script {
-        self.script.expect("the study of a script sets it")
+    pub(crate) fn script(&self) -> &Arc<Script> {
+        self.script.as_ref().expect("the study of a script sets it")
     }
 
     /// Sets a parameter.

@@ -1,5 +1,7 @@
 //! Declarations of parameters.
 
+use std::borrow::Cow;
+
 use mmscale_document::ParamValue;
 
 use super::number::Unit;
@@ -10,9 +12,9 @@ use crate::names::nearest;
 #[derive(Clone, Debug)]
 pub struct ParamSpec {
     /// The name, in snake_case, with the unit last if it has one.
-    pub name: &'static str,
+    pub name: Cow<'static, str>,
     /// A description of the effect, in one line.
-    pub help: &'static str,
+    pub help: Cow<'static, str>,
     /// The allowed values and the default.
     pub kind: Kind,
 }
@@ -58,67 +60,76 @@ pub enum Kind {
         /// The default name.
         default: &'static str,
         /// All allowed names.
-        names: &'static [&'static str],
+        names: Vec<&'static str>,
     },
     /// One of several names. If the parameter is not set, several of them in turn, each in a
     /// document of its own.
     Each {
         /// All allowed names.
-        names: &'static [&'static str],
+        names: Vec<&'static str>,
         /// The names that run in turn.
-        in_turn: &'static [&'static str],
+        in_turn: Vec<&'static str>,
     },
 }
 
 impl ParamSpec {
-    /// A whole number within `range`, both ends included.
-    pub const fn count(
+    /// Creates the declaration of a parameter.
+    pub fn new(
+        name: impl Into<Cow<'static, str>>,
+        kind: Kind,
+        help: impl Into<Cow<'static, str>>,
+    ) -> Self {
+        Self { name: name.into(), help: help.into(), kind }
+    }
+
+    /// Declares a whole number within `range`, both ends included.
+    pub fn count(
         name: &'static str,
         unit: Unit,
         default: u64,
         range: [u64; 2],
         help: &'static str,
     ) -> Self {
-        Self { name, help, kind: Kind::Count { unit, default: [default; 2], range } }
+        Self::new(name, Kind::Count { unit, default: [default; 2], range }, help)
     }
 
-    /// A number within `range`, both ends included.
-    pub const fn real(
+    /// Declares a number within `range`, both ends included.
+    pub fn real(
         name: &'static str,
         unit: Unit,
         default: f64,
         range: [f64; 2],
         help: &'static str,
     ) -> Self {
-        Self { name, help, kind: Kind::Real { unit, default: [default; 2], range } }
+        Self::new(name, Kind::Real { unit, default: [default; 2], range }, help)
     }
 
-    /// An on/off switch.
-    pub const fn switch(name: &'static str, default: bool, help: &'static str) -> Self {
-        Self { name, help, kind: Kind::Switch { default } }
+    /// Declares an on/off switch.
+    pub fn switch(name: &'static str, default: bool, help: &'static str) -> Self {
+        Self::new(name, Kind::Switch { default }, help)
     }
 
-    /// One of `names`.
-    pub const fn choice(
+    /// Declares a choice of one of `names`.
+    pub fn choice(
         name: &'static str,
         default: &'static str,
-        names: &'static [&'static str],
+        names: &[&'static str],
         help: &'static str,
     ) -> Self {
-        Self { name, help, kind: Kind::Choice { default, names } }
+        Self::new(name, Kind::Choice { default, names: names.to_vec() }, help)
     }
 
-    /// One of `names`; all of them, in a document each, unless the parameter is set.
-    pub const fn each(
-        name: &'static str,
-        names: &'static [&'static str],
-        help: &'static str,
-    ) -> Self {
-        Self { name, help, kind: Kind::Each { names, in_turn: names } }
+    /// Declares a choice of one of `names`; all of them, in a document each, unless the parameter
+    /// is set.
+    pub fn each(name: &'static str, names: &[&'static str], help: &'static str) -> Self {
+        Self::new(name, Kind::Each { names: names.to_vec(), in_turn: names.to_vec() }, help)
     }
 
     /// Returns this count with another default for quick runs.
-    pub const fn quick_count(mut self, quick: u64) -> Self {
+    ///
+    /// # Panics
+    /// If the parameter is no count.
+    pub fn quick_count(mut self, quick: u64) -> Self {
         match &mut self.kind {
             Kind::Count { default, .. } => default[1] = quick,
             _ => panic!("only a count has a count as its default"),
@@ -128,8 +139,8 @@ impl ParamSpec {
 
     /// Returns the values that are run in turn if the parameter is not set; empty if it has a
     /// default.
-    pub fn in_turn(&self) -> &'static [&'static str] {
-        match self.kind {
+    pub fn in_turn(&self) -> &[&'static str] {
+        match &self.kind {
             Kind::Each { in_turn, .. } => in_turn,
             _ => &[],
         }
@@ -137,11 +148,11 @@ impl ParamSpec {
 
     /// Returns the default for a run of that length; for [`Kind::Each`] the first value.
     pub fn default(&self, length: Length) -> ParamValue {
-        match self.kind {
+        match &self.kind {
             Kind::Count { default, .. } => ParamValue::Count(default[length as usize]),
             Kind::Real { default, .. } => ParamValue::Real(default[length as usize]),
-            Kind::Switch { default } => ParamValue::Switch(default),
-            Kind::Choice { default, .. } => ParamValue::Choice(default.to_owned()),
+            Kind::Switch { default } => ParamValue::Switch(*default),
+            Kind::Choice { default, .. } => ParamValue::Choice((*default).to_owned()),
             Kind::Each { in_turn, .. } => ParamValue::Choice(in_turn[0].to_owned()),
         }
     }
@@ -169,7 +180,7 @@ impl ParamSpec {
     /// Parses a value.
     pub fn parse(&self, given: &str) -> Result<ParamValue, ParamError> {
         let fail = |problem: String| ParamError::Value {
-            name: self.name.to_owned(),
+            name: self.name.to_string(),
             given: given.to_owned(),
             problem,
         };
@@ -190,24 +201,31 @@ impl ParamSpec {
                 "off" | "false" | "no" | "0" => Ok(ParamValue::Switch(false)),
                 _ => Err(fail("allowed: on or off".to_owned())),
             },
-            Kind::Choice { names, .. } | Kind::Each { names, .. } => {
-                if names.contains(&given) {
-                    return Ok(ParamValue::Choice(given.to_owned()));
-                }
-                // Suggestions are for words only, not for numbers.
-                let word = given.parse::<f64>().is_err().then_some(given);
-                let hint = word
-                    .and_then(|word| nearest(word, names.iter().copied()))
-                    .map_or(String::new(), |name| format!("did you mean `{name}`? "));
-                Err(fail(format!("{hint}allowed: {}", self.range())))
-            }
+            Kind::Choice { names, .. } | Kind::Each { names, .. } => self.named(names, given),
         }
+    }
+
+    /// Returns the value if it is one of `names`.
+    fn named(&self, names: &[&str], given: &str) -> Result<ParamValue, ParamError> {
+        if names.contains(&given) {
+            return Ok(ParamValue::Choice(given.to_owned()));
+        }
+        // Suggestions are for words only, not for numbers.
+        let word = given.parse::<f64>().is_err().then_some(given);
+        let hint = word
+            .and_then(|word| nearest(word, names.iter().copied()))
+            .map_or(String::new(), |name| format!("did you mean `{name}`? "));
+        Err(ParamError::Value {
+            name: self.name.to_string(),
+            given: given.to_owned(),
+            problem: format!("{hint}allowed: {}", self.range()),
+        })
     }
 
     /// Returns the declaration with this name. The error contains the nearest name.
     pub fn find<'a>(specs: &'a [Self], name: &str) -> Result<&'a Self, ParamError> {
         specs.iter().find(|spec| spec.name == name).ok_or_else(|| {
-            ParamError::Unknown(UnknownName::new("parameter", name, specs.iter().map(|s| s.name)))
+            ParamError::Unknown(UnknownName::new("parameter", name, specs.iter().map(|s| &*s.name)))
         })
     }
 }
@@ -216,26 +234,27 @@ impl ParamSpec {
 mod tests {
     use super::*;
 
-    const BURST: ParamSpec =
+    fn burst() -> ParamSpec {
         ParamSpec::count("burst_pages", Unit::Pages, 4096, [1, 65_536], "pages per burst")
-            .quick_count(1024);
+            .quick_count(1024)
+    }
 
     #[test]
     fn values_outside_the_range_are_refused_with_the_range() {
-        assert_eq!(BURST.parse("64k").unwrap(), ParamValue::Count(65_536));
-        let error = BURST.parse("65537").unwrap_err().to_string();
+        assert_eq!(burst().parse("64k").unwrap(), ParamValue::Count(65_536));
+        let error = burst().parse("65537").unwrap_err().to_string();
         assert_eq!(
             error,
             "cannot set burst_pages to `65537`: 65537 is outside its range, 1 to 65536 pages"
         );
-        let error = BURST.parse("-1").unwrap_err().to_string();
+        let error = burst().parse("-1").unwrap_err().to_string();
         assert!(error.contains("must not be negative; allowed: 1 to 65536 pages"), "{error}");
     }
 
     #[test]
     fn quick_runs_have_their_own_defaults() {
-        assert_eq!(BURST.default(Length::Full), ParamValue::Count(4096));
-        assert_eq!(BURST.default(Length::Quick), ParamValue::Count(1024));
+        assert_eq!(burst().default(Length::Full), ParamValue::Count(4096));
+        assert_eq!(burst().default(Length::Quick), ParamValue::Count(1024));
     }
 
     #[test]

@@ -71,12 +71,12 @@ pub fn sweep(
     }
     let mut swept = Vec::new();
     for spec in specs {
-        let values = match settings.0.get(spec.name) {
+        let values = match settings.0.get(&*spec.name) {
             Some(given) => each_once(spec, given)?,
             None if spec.in_turn().is_empty() => continue,
             None => spec.in_turn().iter().map(|v| spec.parse(v)).collect::<Result<_, _>>()?,
         };
-        swept.push((spec.name, values));
+        swept.push((&*spec.name, values));
     }
     let count =
         swept.iter().fold(1, |count: usize, (_, values)| count.saturating_mul(values.len()));
@@ -105,7 +105,7 @@ fn each_once(spec: &ParamSpec, given: &[String]) -> Result<Vec<ParamValue>, Para
         let value = spec.parse(given)?;
         // The text of a value has all its digits.
         if !known.insert(value.to_string()) {
-            let (name, given) = (spec.name.to_owned(), given.clone());
+            let (name, given) = (spec.name.to_string(), given.clone());
             return Err(ParamError::SameValue { name, given });
         }
         values.push(value);

@@ -15,8 +15,8 @@ use mmscale_stats as stats;
 use super::Job;
 use crate::host::host;
 use crate::plan::Plan;
+use crate::study::versions::linux_record;
 use crate::study::{ArmId, MetricSpec, SeedResult, TooShort};
-use crate::versions::linux_record;
 
 /// Results of one arm, with their seeds.
 type Runs<'a> = [(u64, &'a SeedResult)];
@@ -168,14 +168,7 @@ fn arm(plan: &Plan, id: ArmId, runs: &Runs<'_>, rates: &BTreeSet<&str>) -> ArmRe
     let metrics = specs.iter().filter_map(|spec| {
         let values: Vec<Option<Value>> =
             runs.iter().map(|run| run.metrics.get(spec.name).copied()).collect();
-        let present: Vec<f64> = values.iter().flatten().map(|v| v.as_f64()).collect();
-        let (average, mean, ci95) = if rates.contains(spec.name) {
-            let (mean, ci95) =
-                (stats::harmonic_mean(&present), stats::harmonic_mean_ci95(&present));
-            (Average::Harmonic, mean, ci95)
-        } else {
-            (Average::Arithmetic, stats::mean(&present), stats::mean_ci95(&present))
-        };
+        let (average, mean, ci95) = mean_of(&values, rates.contains(spec.name));
         let MetricSpec { name, unit, better, headline, .. } = *spec;
         let (mean, unit) = (mean?, unit.to_owned());
         Some((name.to_owned(), Metric { unit, better, headline, average, mean, ci95, values }))
@@ -196,6 +189,19 @@ fn arm(plan: &Plan, id: ArmId, runs: &Runs<'_>, rates: &BTreeSet<&str>) -> ArmRe
         sections: runs.iter().flat_map(|run| run.sections.iter().cloned()).collect(),
         spans: runs.iter().flat_map(|run| run.spans.iter().cloned()).collect(),
         host_metrics: host_metrics(runs),
+    }
+}
+
+/// Returns the mean of the values that are there, with its kind and its interval.
+pub(super) fn mean_of(
+    values: &[Option<Value>],
+    is_rate: bool,
+) -> (Average, Option<f64>, Option<[f64; 2]>) {
+    let there: Vec<f64> = values.iter().flatten().map(|value| value.as_f64()).collect();
+    if is_rate {
+        (Average::Harmonic, stats::harmonic_mean(&there), stats::harmonic_mean_ci95(&there))
+    } else {
+        (Average::Arithmetic, stats::mean(&there), stats::mean_ci95(&there))
     }
 }
 

@@ -1,7 +1,10 @@
 //! Executes plans: every arm with every seed.
 
 mod assemble;
+mod gathered;
 mod pool;
+
+pub use gathered::gathered;
 
 use std::any::Any;
 use std::ops::ControlFlow;
@@ -13,12 +16,12 @@ use mmscale_document::{Document, FailureRecord, Target};
 use thiserror::Error;
 
 use self::pool::Pool;
-use crate::needs::fit_together;
-use crate::plan::{Plan, host_cpus};
+use crate::host::host_cpus;
+use crate::plan::{Plan, fit_together};
 use crate::study::{
-    ArmId, Interrupt, Progress, ProgressSink, RunContext, SeedResult, StudyError, TooShort,
+    ArmId, Interrupt, Progress, ProgressSink, RunContext, SeedResult, StudyError, Timelines,
+    TooShort,
 };
-use crate::timelines::Timelines;
 
 /// Why a plan gave no document.
 #[derive(Debug, Error)]

@@ -1,19 +1,24 @@
 //! The interface of study authors: [`Workload`]. The harness does the rest.
 
+mod board;
+mod drive;
+mod erased;
 mod metric;
-pub(crate) mod seen;
+mod schedules;
+mod seen;
+mod spread;
 mod window;
 
+pub use board::{Board, Samples, Times};
+pub(crate) use erased::Typed;
 pub use metric::{Measured, Metric, higher, lower, metric, value};
 pub use seen::{Locks, Seen};
+pub use spread::{Spread, powers_of_two};
 pub use window::{Window, counted, start_on, wait_for};
 
-use crate::arm::{Arm, Choice};
-use crate::board::{Board, Samples};
-use crate::file::Source;
-use crate::look::Needs;
+use crate::machine::Needs;
 use crate::param::{ParamSet, Params};
-use crate::study::{RunContext, SeedResult, StudyError, TooShort};
+use crate::study::{Arm, Choice, RunContext, SeedResult, Source, StudyError, TooShort};
 use mmscale_arch::{CpuId, Machine, Trace, TraceGroup};
 use mmscale_document::{Target, Watch};
 use mmscale_kernel::Kernel;

@@ -1,11 +1,8 @@
 //! The results of a run in a form that does not depend on the machine. Metrics are computed from
 //! them.
 
-use super::{Env, Missing, Phases, Run, Workload};
-use crate::board::{Samples, Times};
-use crate::look::{LiveRun, Waits};
-use crate::machine::{HostCost, MachineRun};
-use crate::meters::Idle;
+use super::{Env, Missing, Phases, Run, Samples, Times, Workload};
+use crate::machine::{HostCost, Idle, LiveRun, MachineRun, Waits};
 use mmscale_document::{CallRow, LockRow, Side, Target, Wait};
 use mmscale_sim::CpuSections;
 use std::sync::{MutexGuard, PoisonError};

@@ -42,7 +42,7 @@ pub const WIDTH: usize = 72;
 #[derive(Clone, Debug, Default)]
 pub struct Notes<'a> {
     /// The question that the study answers, in one line.
-    pub summary: &'a str,
+    pub summary: String,
     /// Metrics in the order in which they are shown; others follow, sorted by name.
     pub order: Vec<&'a str>,
     /// Default values of the parameters.

@@ -78,7 +78,7 @@ pub(super) enum ProfileSource {
 impl ProfileSource {
     /// Returns the location for a name or a path. A relative path begins at `folder`.
     pub(super) fn of(
-        profiles: Profiles,
+        profiles: &Profiles,
         name_or_path: &Path,
         folder: &Path,
     ) -> Result<Self, ProfileError> {
@@ -112,7 +112,7 @@ impl ProfileSource {
     }
 
     /// Reads the file without its bases.
-    pub(super) fn file(&self, profiles: Profiles) -> Result<ProfileFile, ProfileError> {
+    pub(super) fn file(&self, profiles: &Profiles) -> Result<ProfileFile, ProfileError> {
         let shown = self.shown();
         match self {
             Self::BuiltIn(name) => parse(name, profiles.text(name).unwrap_or_default()),
@@ -138,7 +138,7 @@ impl ProfileSource {
 
 /// Merges `file`, which is at `place`, with its bases. The nearer file's number wins.
 pub(super) fn merge(
-    profiles: Profiles,
+    profiles: &Profiles,
     name: &str,
     file: ProfileFile,
     place: ProfileSource,

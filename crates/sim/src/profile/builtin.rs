@@ -18,35 +18,40 @@ const BUILTIN: [(&str, &str); 10] = [
 ];
 
 /// The built-in profiles: those of `machines/`, and a program's own, as names and texts of files.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Profiles {
-    own: &'static [(&'static str, &'static str)],
+    own: Vec<(&'static str, &'static str)>,
 }
 
 impl Profiles {
     /// Adds a program's own profiles to those of `machines/`. They win where names are equal.
-    pub const fn with(own: &'static [(&'static str, &'static str)]) -> Self {
-        Self { own }
+    pub fn with(own: &[(&'static str, &'static str)]) -> Self {
+        Self { own: own.to_vec() }
+    }
+
+    /// Adds a profile: its name, and the text of its file.
+    pub fn add(&mut self, name: &'static str, text: &'static str) {
+        self.own.push((name, text));
     }
 
     /// Returns the names: those of `machines/` sorted, then the program's own.
-    pub fn names(self) -> Vec<&'static str> {
+    pub fn names(&self) -> Vec<&'static str> {
         let own = self.own.iter().map(|(name, _)| *name);
         BUILTIN.iter().map(|(name, _)| *name).filter(|name| !self.is_own(name)).chain(own).collect()
     }
 
-    fn is_own(self, name: &str) -> bool {
+    fn is_own(&self, name: &str) -> bool {
         self.own.iter().any(|(own, _)| *own == name)
     }
 
     /// Returns the text of a profile.
-    pub(super) fn text(self, name: &str) -> Option<&'static str> {
+    pub(super) fn text(&self, name: &str) -> Option<&'static str> {
         let all = self.own.iter().chain(&BUILTIN);
         all.clone().find(|(of, _)| *of == name).map(|(_, text)| *text)
     }
 
     /// Returns the error for a name that is not built in.
-    pub(super) fn unknown(self, name: &str) -> ProfileError {
+    pub(super) fn unknown(&self, name: &str) -> ProfileError {
         ProfileError::Unknown {
             name: name.to_owned(),
             nearest: nearest(name, self.names()),

@@ -21,7 +21,7 @@ const MAX_NS: f64 = 1e10;
 impl Profiles {
     /// Merges `file` with its bases, and resolves it as [`Merged::resolve`] does. `name` is the
     /// profile's name, also in messages. The path of a base begins at the current folder.
-    pub fn resolve(self, name: &str, file: &ProfileFile) -> Result<Profile, ProfileError> {
+    pub fn resolve(&self, name: &str, file: &ProfileFile) -> Result<Profile, ProfileError> {
         merge(self, name, file.clone(), ProfileSource::Memory)?.resolve()
     }
 }

@@ -20,7 +20,7 @@ use crate::output;
 /// of LLFree's benchmark and of one CPU come first; with a profile of this computer only these, and
 /// this computer's own threads.
 pub(super) fn fidelity(
-    registry: Registry,
+    registry: &Registry,
     origin: Origin,
     args: &FidelityArgs,
 ) -> Result<(), Failure> {
@@ -81,7 +81,7 @@ fn chosen(args: &FidelityArgs) -> Result<Vec<Item>, Failure> {
 
 /// Runs the items, and shows the progress.
 fn predicted(
-    registry: Registry,
+    registry: &Registry,
     origin: Origin,
     args: &FidelityArgs,
     items: &[Item],

@@ -18,7 +18,7 @@ const REPEATS: usize = 7;
 /// Returns the rows of LLFree's benchmark and of one CPU, with their predictions; with a profile of
 /// this computer also its own threads with their prediction.
 pub(super) fn text(
-    profiles: Profiles,
+    profiles: &Profiles,
     own: Option<&Path>,
     interrupt: &Interrupt,
 ) -> Result<String, Failure> {
@@ -117,7 +117,7 @@ fn holds_table(holds: &[Hold]) -> String {
 }
 
 /// Formats the times of a page on one CPU, with the published ones.
-fn pages_table(profiles: Profiles, interrupt: &Interrupt) -> Result<String, Failure> {
+fn pages_table(profiles: &Profiles, interrupt: &Interrupt) -> Result<String, Failure> {
     let mut text = String::from(
         "\nOne CPU, anonymous memory in pages of 4 KiB. Published: LLFree's raw\n\
          results (x86-26); David Hildenbrand's cover letters of 2024, 1 GiB on a\n\

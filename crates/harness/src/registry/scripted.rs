@@ -1,29 +1,26 @@
 //! Scripts as studies: a workload whose programs are those of a script, and the figures that each
 //! script gets.
 
-use crate::allocator_params::allocator_params;
-use crate::file::Source;
-use crate::look::Needs;
-use crate::machine::machine_params;
-use crate::param::{ParamSet, ParamSpec, Params, Unit};
-use crate::study::{SeedResult, StudyError};
+use crate::machine::{Needs, allocator_params, machine_params};
+use crate::param::{Kind, ParamSet, ParamSpec, Params, Unit};
+use crate::study::{SeedResult, Source, StudyError};
 use crate::workload::{
     Env, Measured, Metric, Missing, Part, Phases, Run, Seen, Verdict, Window, Workload, higher,
     lower, metric, ready_ns, value,
 };
 use mmscale_document::{ParamValue, ROUNDS_METRIC, Target};
-use mmscale_script::{Report, Script, ScriptNeeds, Sink, Times};
+use mmscale_script::{Report, Script, ScriptNeeds, ScriptParam, Sink, Times};
 use mmscale_system::{PAGE_BYTES, System};
 use std::sync::Arc;
 
 /// The workload of any script.
 #[derive(Clone, Debug)]
-pub(crate) struct Scripted;
+pub(super) struct Scripted;
 
 /// The parameters of a script, and those that every script has.
 #[derive(Clone, Debug)]
-pub(crate) struct ScriptParams {
-    script: &'static Script,
+pub(super) struct ScriptParams {
+    script: Arc<Script>,
     /// The values of the script's own parameters, in bytes, ns, or without a unit.
     values: Vec<i64>,
     duration_ms: f64,
@@ -67,7 +64,7 @@ impl ParamSet for ScriptParams {
         ]
     }
     fn read(params: &Params) -> Self {
-        let script = params.script();
+        let script = Arc::clone(params.script());
         let values = script.params().iter().map(|param| {
             let unit = if param.unit == mmscale_script::Unit::Pages { PAGE_BYTES } else { 1 };
             match params.values().get(&param.name) {
@@ -76,8 +73,8 @@ impl ParamSet for ScriptParams {
             }
         });
         Self {
-            script,
             values: values.collect(),
+            script,
             duration_ms: params.real("duration_ms"),
             warm_ms: params.real("warm_ms"),
             prepare_ms: params.real("prepare_ms"),
@@ -92,47 +89,54 @@ impl ScriptParams {
 }
 
 /// Returns the parameters of a script on simulated machines and threads, and on the live kernel.
-pub(crate) fn specs_of(script: &Script) -> Result<[Vec<ParamSpec>; 2], String> {
+pub(super) fn specs_of(script: &Script) -> Result<[Vec<ParamSpec>; 2], String> {
     let mut specs = ScriptParams::specs();
+    let common = machine_params().into_iter().chain(allocator_params());
+    let mut taken: Vec<_> = specs.iter().cloned().chain(common).map(|spec| spec.name).collect();
+    taken.extend(["cpus", "hz", "watch"].map(Into::into));
+
     for param in script.params() {
-        let known = |name: &str| specs.iter().any(|spec| spec.name == name);
-        let mut of_machine = machine_params().into_iter().chain(allocator_params());
-        if known(&param.name)
-            || of_machine.any(|spec| spec.name == param.name)
-            || ["cpus", "hz", "watch"].contains(&&*param.name)
-        {
+        if taken.iter().any(|name| *name == param.name) {
             return Err(format!("every script has a parameter `{}`; rename yours", param.name));
         }
-        let (unit, per) = match param.unit {
-            mmscale_script::Unit::One => (Unit::One, 1),
-            mmscale_script::Unit::Pages => (Unit::Pages, PAGE_BYTES as i64),
-            mmscale_script::Unit::Bytes => (Unit::Bytes, 1),
-            mmscale_script::Unit::Time => (Unit::Ns, 1),
-        };
-        let natural = |number: i64| (number / per).max(0) as u64;
-        specs.push(ParamSpec::count(
-            param.name.clone().leak(),
-            unit,
-            natural(param.default),
-            param.range.map(natural),
-            param.help.clone().leak(),
-        ));
+        taken.push(param.name.clone().into());
+        specs.push(spec_of(param));
     }
+
     let window = script.window();
-    let ms = |ns: u64| ns as f64 / 1e6;
-    let with = |specs: &mut [ParamSpec], name: &str, full: f64| {
-        let spec = specs.iter_mut().find(|spec| spec.name == name);
-        if let Some(crate::param::Kind::Real { default, .. }) = spec.map(|spec| &mut spec.kind) {
-            *default = [full, full * QUICK];
-        }
-    };
-    with(&mut specs, "duration_ms", ms(window.length_ns));
-    with(&mut specs, "warm_ms", ms(window.after_ns));
+    set_default(&mut specs, "duration_ms", ms(window.length_ns));
+    set_default(&mut specs, "warm_ms", ms(window.after_ns));
     let mut on_linux = specs.clone();
-    with(&mut on_linux, "duration_ms", ms(window.linux_ns));
+    set_default(&mut on_linux, "duration_ms", ms(window.linux_ns));
     // Tasks of a real computer start within a tick of each other.
-    with(&mut on_linux, "warm_ms", ms(window.after_ns).max(20.0));
+    set_default(&mut on_linux, "warm_ms", ms(window.after_ns).max(20.0));
     Ok([specs, on_linux])
+}
+
+/// Returns the declaration of a script's own parameter.
+fn spec_of(param: &ScriptParam) -> ParamSpec {
+    let (unit, per) = match param.unit {
+        mmscale_script::Unit::One => (Unit::One, 1),
+        mmscale_script::Unit::Pages => (Unit::Pages, PAGE_BYTES as i64),
+        mmscale_script::Unit::Bytes => (Unit::Bytes, 1),
+        mmscale_script::Unit::Time => (Unit::Ns, 1),
+    };
+    let [default, least, most] =
+        [param.default, param.range[0], param.range[1]].map(|number| (number / per).max(0) as u64);
+    let kind = Kind::Count { unit, default: [default; 2], range: [least, most] };
+    ParamSpec::new(param.name.clone(), kind, param.help.clone())
+}
+
+/// Sets the default of a parameter for full runs, and a share of it for quick ones.
+fn set_default(specs: &mut [ParamSpec], name: &str, full: f64) {
+    let spec = specs.iter_mut().find(|spec| spec.name == name);
+    if let Some(Kind::Real { default, .. }) = spec.map(|spec| &mut spec.kind) {
+        *default = [full, full * QUICK];
+    }
+}
+
+fn ms(ns: u64) -> f64 {
+    ns as f64 / 1e6
 }
 
 fn ops(seen: &Seen<'_, Scripted>) -> f64 {
@@ -266,7 +270,7 @@ fn script_share(seen: &Seen<'_, Scripted>) -> Measured {
 }
 
 /// The metrics that are tested.
-pub(crate) const HEADLINES: [&str; 2] = ["ops_per_s", "cpu_ns_per_op"];
+pub(super) const HEADLINES: [&str; 2] = ["ops_per_s", "cpu_ns_per_op"];
 
 impl Workload for Scripted {
     /// Not used: a script is its own file.

@@ -1,7 +1,7 @@
 //! Tests of the registered studies, and of one with an error in its file.
 
 use crate::shipped::request;
-use mmscale_harness::{Registry, Request, Shelf, Source, plan};
+use mmscale_harness::{Registry, Request, Source, plan};
 use mmscale_studies::{churn::Churn, vmstat::Vmstat};
 
 /// A file with an error is found by this test; a program reports it and runs the other studies.
@@ -16,7 +16,7 @@ fn a_broken_file_is_reported_where_its_study_is_asked_for_and_spares_the_others(
     let text =
         include_str!("../vmstat/study.toml").replace("tick = \"phased\"", "tick = \"jitter\"");
     let broken = Source::compiled("vmstat", text.leak());
-    let registry = Registry::from(Shelf::default().with::<Churn>().with_file::<Vmstat>(broken));
+    let registry = Registry::default().with::<Churn>().with_file::<Vmstat>(broken);
     assert!(registry.find("churn").is_ok());
     let why = registry.find("vmstat").unwrap_err().to_string();
     assert_eq!(
@@ -34,13 +34,14 @@ fn a_development_build_reads_files_from_the_source_tree() {
     let package = env!("CARGO_MANIFEST_DIR");
     let of = |source: &'static str| {
         let file = Source::on_disk("vmstat", source, package);
-        Registry::from(Shelf::default().with_file::<Vmstat>(file))
+        Registry::default().with_file::<Vmstat>(file)
     };
     // Compilers name the source of a workspace member relative to the top of the workspace.
     for source in ["vmstat/vmstat.rs", "studies/vmstat/vmstat.rs"] {
         let study = of(source).find("vmstat").expect("its file is there");
-        let hash = study.file_hash().expect("it was read");
-        assert_eq!(mmscale_studies::all().find("vmstat").unwrap().file_hash(), Some(hash));
+        assert!(study.file_hash().is_some(), "it was read");
+        let known = mmscale_studies::all().find("vmstat").unwrap();
+        assert_eq!(known.file_hash(), study.file_hash());
     }
     let why = of("nowhere/vmstat.rs").find("vmstat").unwrap_err().to_string();
     assert!(why.starts_with("study.toml of vmstat: no study.toml next to"), "{why}");
@@ -55,11 +56,13 @@ fn a_program_brings_profiles_along() {
         cluster = { value = 4, range = [4, 4], source = \"mine\" }\n";
     const SLOWER: &str = "base = \"mine\"\ndescription = \"slower\"\n[costs]\n\
         atomic_ns = { value = 12, range = [12, 12], source = \"assumption: slower\" }\n";
-    let shelf = Shelf::default().with_profile("mine", MINE).with_profile("slower", SLOWER);
-    let registry = Registry::from(shelf.with::<Churn>());
+    let registry = Registry::default()
+        .with_profile("mine", MINE)
+        .with_profile("slower", SLOWER)
+        .with::<Churn>();
     let on = |profile: &str| {
         let profile = Some(profile.into());
-        plan(registry, &Request { profile, ..request("churn", &[]) })
+        plan(&registry, &Request { profile, ..request("churn", &[]) })
     };
     let plans = on("slower").unwrap();
     assert_eq!((plans[0].cpus, plans[0].profile_name.as_str()), (4, "slower"));

@@ -1,6 +1,6 @@
 //! Runs on the live kernel: one program in real processes, with observation of the kernel.
 
-use crate::look::{LiveRequest, LiveRun, Releases};
+use super::{LiveRequest, LiveRun, Releases};
 use crate::param::Params;
 use crate::study::{RunContext, StudyError};
 use mmscale_document::{Watch, Watched};

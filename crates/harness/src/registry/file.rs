@@ -5,106 +5,12 @@
 //! starts, so that a default can be changed without a build. The documents of such runs contain a
 //! hash of the file.
 
-use crate::arm::{self, Arm, Choice};
 use crate::names::UnknownName;
 use crate::param::{Kind, ParamSpec};
-use crate::study::MetricSpec;
+use crate::study::{Arm, ArmSpec, Choice, FileError, MetricSpec, Report, keys, value};
 use mmscale_arch::MAX_CPUS;
-use mmscale_document::Fingerprint;
-use mmscale_files::{Limit, Pipe};
-use std::borrow::Cow;
 use std::fmt::Display;
-use std::path::Path;
-use thiserror::Error;
 use toml::{Table, Value};
-
-/// Some hundred times the size of the largest.
-const LIMIT: Limit = Limit::new("a study.toml", 1 << 20);
-
-/// The name of a study and the location of its file; see [`study_file!`](crate::study_file).
-#[derive(Clone, Copy, Debug)]
-pub struct Source {
-    pub(crate) study: &'static str,
-    at: At,
-}
-
-#[derive(Clone, Copy, Debug)]
-enum At {
-    /// The text was compiled in.
-    Compiled(&'static str),
-    /// Next to a source file of a package.
-    Disk { source: &'static str, package: &'static str },
-}
-
-impl Source {
-    /// The file of `study` with compiled-in text.
-    pub const fn compiled(study: &'static str, text: &'static str) -> Self {
-        Self { study, at: At::Compiled(text) }
-    }
-
-    /// The file `study.toml` next to `source` (a path as `file!` returns it) of the package in the
-    /// folder `package`.
-    pub const fn on_disk(study: &'static str, source: &'static str, package: &'static str) -> Self {
-        Self { study, at: At::Disk { source, package } }
-    }
-
-    /// Returns the text, and its hash if it was read from disk.
-    pub(crate) fn read(self) -> Result<(Cow<'static, str>, Option<String>), FileError> {
-        let (source, package) = match self.at {
-            At::Compiled(text) => return Ok((text.into(), None)),
-            At::Disk { source, package } => (source, package),
-        };
-        // The compiler gets paths relative to the top of the workspace, which is the package's
-        // folder or a folder above it.
-        let beside = |folder: &Path| folder.join(source).with_file_name("study.toml");
-        let path = Path::new(package).ancestors().map(beside).find(|path| path.is_file());
-        let text = path
-            .ok_or_else(|| "no study.toml next to the study's source".to_owned())
-            .and_then(|path| {
-                let text = mmscale_files::text(&path, LIMIT, Pipe::Refuse);
-                text.map_err(|why| why.to_string())
-            });
-        let text = text.map_err(|why| FileError {
-            study: self.study,
-            place: String::new(),
-            what: format!(
-                "{why}: a development build reads the file from the source tree; restore it, or \
-                 build with --release"
-            ),
-        })?;
-        let mut hash = Fingerprint::new();
-        hash.add_str(&text);
-        Ok((text.into(), Some(hash.to_hex())))
-    }
-}
-
-/// The [`Source`] for a `study.toml` next to the file that invokes this macro.
-#[cfg(not(debug_assertions))]
-#[macro_export]
-macro_rules! study_file {
-    ($study:literal) => {
-        $crate::Source::compiled($study, include_str!("study.toml"))
-    };
-}
-
-/// The [`Source`] for a `study.toml` next to the file that invokes this macro.
-#[cfg(debug_assertions)]
-#[macro_export]
-macro_rules! study_file {
-    ($study:literal) => {
-        $crate::Source::on_disk($study, file!(), env!("CARGO_MANIFEST_DIR"))
-    };
-}
-
-/// An error in a `study.toml`.
-#[derive(Clone, PartialEq, Eq, Debug, Error)]
-#[error("study.toml of {study}{place}: {what}")]
-pub struct FileError {
-    /// The name of the study, which is that of its folder.
-    pub study: &'static str,
-    place: String,
-    what: String,
-}
 
 /// Maximum number of headlines of a study. With three, the default number of seeds is enough for
 /// each of them to hold.
@@ -117,7 +23,7 @@ pub(crate) enum Section {
     Defaults,
     /// Quick runs on simulated machines and on threads.
     Quick,
-    /// Quick runs of simulated machines with more than [`LARGE_CPUS`](crate::plan::LARGE_CPUS).
+    /// Quick runs of simulated machines with more than 512 CPUs.
     QuickLarge,
     /// Full runs on the live kernel, whose windows are shorter because time is real.
     Linux,
@@ -149,7 +55,7 @@ pub(crate) struct StudyFile {
     /// The start of a run, before its window, in which nothing counts.
     pub(crate) start: Option<String>,
     /// The mail that the study began with.
-    pub(crate) report: Option<ReportFile>,
+    pub(crate) report: Option<Report>,
     /// The default machine profile.
     pub(crate) profile: String,
     /// Default number of CPUs of a simulated machine; `None`: that of the profile.
@@ -158,27 +64,7 @@ pub(crate) struct StudyFile {
     headlines: Vec<String>,
     defaults: [Table; Section::ALL.len()],
     /// All arms. The other arms are compared with the first.
-    pub(crate) arms: Vec<ArmFile>,
-}
-
-/// The section `[report]`.
-#[derive(Debug)]
-pub(crate) struct ReportFile {
-    /// The subject of the mail.
-    pub(crate) subject: String,
-    /// Its address in a public archive.
-    pub(crate) link: String,
-}
-
-/// An arm of the file.
-#[derive(Debug)]
-pub(crate) struct ArmFile {
-    /// The name of the arm, for display only.
-    pub(crate) name: String,
-    /// A description of the arm, in one line.
-    pub(crate) help: String,
-    /// The choices of the arm.
-    pub(crate) arm: Arm,
+    pub(crate) arms: Vec<ArmSpec>,
 }
 
 /// A table of the file and its location, for error messages.
@@ -317,11 +203,9 @@ impl StudyFile {
             let place = format!(", [{}]", section.key());
             let error = |what| FileError { study: self.study, place: place.clone(), what };
             for (name, value) in &self.defaults[section as usize] {
-                let names = || declared.iter().map(|spec| spec.name);
+                let names = || declared.iter().map(|spec| &*spec.name);
                 let Some(at) = names().position(|other| other == name) else {
-                    let names: Vec<_> = names().collect();
-                    let names = names.iter().copied();
-                    return Err(error(UnknownName::new("parameter", name, names).to_string()));
+                    return Err(error(UnknownName::new("parameter", name, names()).to_string()));
                 };
                 let spec = &mut declared[at];
                 if set_default(spec, length, section, value).is_none() {
@@ -334,7 +218,7 @@ impl StudyFile {
     }
 }
 
-fn report(file: &FileTable) -> Result<Option<ReportFile>, FileError> {
+fn report(file: &FileTable) -> Result<Option<Report>, FileError> {
     if !file.table.contains_key("report") {
         return Ok(None);
     }
@@ -342,7 +226,7 @@ fn report(file: &FileTable) -> Result<Option<ReportFile>, FileError> {
     let section = FileTable { study: file.study, place, table: file.table("report")? };
     section.only(["subject", "link"].into_iter())?;
     let text = |key| section.text(key).map(str::to_owned);
-    Ok(Some(ReportFile { subject: text("subject")?, link: text("link")? }))
+    Ok(Some(Report { subject: text("subject")?, link: text("link")? }))
 }
 
 fn cpus(file: &FileTable) -> Result<Option<usize>, FileError> {
@@ -370,8 +254,8 @@ fn headlines(file: &FileTable) -> Result<Vec<String>, FileError> {
     Ok(names)
 }
 
-fn arms(file: &FileTable, own: &[Choice]) -> Result<Vec<ArmFile>, FileError> {
-    let mut arms: Vec<ArmFile> = Vec::new();
+fn arms(file: &FileTable, own: &[Choice]) -> Result<Vec<ArmSpec>, FileError> {
+    let mut arms: Vec<ArmSpec> = Vec::new();
     let entries = file.table.get("arm").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
     if entries.is_empty() {
         return Err(file.error("no arm is defined; add one or more sections [[arm]]"));
@@ -382,18 +266,18 @@ fn arms(file: &FileTable, own: &[Choice]) -> Result<Vec<ArmFile>, FileError> {
         let name = table.get("name").and_then(Value::as_str);
         let place = name.map_or(format!(", arm {}", nth + 1), |name| format!(", arm `{name}`"));
         let entry = FileTable { study: file.study, place, table };
-        entry.only(["name", "help"].into_iter().chain(arm::keys(own)))?;
+        entry.only(["name", "help"].into_iter().chain(keys(own)))?;
         let (name, help) = (entry.text("name")?.to_owned(), entry.text("help")?.to_owned());
         if arms.iter().any(|other| other.name == name) {
             return Err(entry.error("another arm has this name; names must differ"));
         }
-        let mut arm = Arm::default();
-        for key in arm::keys(own).filter(|key| entry.table.contains_key(*key)) {
-            let value = arm::value(key, entry.text(key)?, own);
-            let wrong = |why: UnknownName| entry.error(format!("key `{key}`: {why}"));
-            arm.choose(key, value.map_err(wrong)?);
+        let mut choices = Arm::default();
+        for key in keys(own).filter(|key| entry.table.contains_key(*key)) {
+            let chosen = value(key, entry.text(key)?, own)
+                .map_err(|why| entry.error(format!("key `{key}`: {why}")))?;
+            choices.choose(key, chosen);
         }
-        arms.push(ArmFile { name, help, arm });
+        arms.push(ArmSpec { name, help, choices });
     }
     Ok(arms)
 }
@@ -417,10 +301,10 @@ fn set_default(spec: &mut ParamSpec, length: usize, section: Section, value: &Va
             let wanted: Vec<_> = value.as_array()?.iter().map(|name| name.as_str()).collect();
             let kept: Vec<_> =
                 names.iter().copied().filter(|name| wanted.contains(&Some(*name))).collect();
-            *in_turn = (kept.len() == wanted.len() && !kept.is_empty()).then(|| &*kept.leak())?;
+            *in_turn = (kept.len() == wanted.len() && !kept.is_empty()).then_some(kept)?;
             if matches!(section, Section::Linux | Section::LinuxQuick) {
                 // The live kernel does not have the others.
-                *names = in_turn;
+                names.clone_from(in_turn);
             }
             Some(())
         }
@@ -465,7 +349,7 @@ mod tests {
     #[test]
     fn a_file_gives_arms_and_both_defaults() {
         let file = parse(TEXT).unwrap();
-        let arm = &file.arms[0].arm;
+        let arm = &file.arms[0].choices;
         assert_eq!(
             ["tick", "depth", "lru"].map(|key| arm.chosen(key)),
             [Some("phased"), Some("deep"), None]

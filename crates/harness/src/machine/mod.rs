@@ -1,10 +1,22 @@
 //! Boots a kernel on the requested machine, runs one program on it, and collects the results. No
 //! other module depends on which machines exist.
 
+mod allocator;
+#[cfg(feature = "live")]
+pub(crate) mod live;
+mod live_run;
+mod meters;
+
+pub(crate) use allocator::{BATCH, BATCH_SCALE, HIGH_FRACTION, allocator_params, set_allocator};
+#[cfg(feature = "live")]
+pub(crate) use live_run::LiveRequest;
+pub(crate) use live_run::watch_param;
+pub use live_run::{LiveRun, Needs, Releases, Waits};
+pub(crate) use meters::Idle;
+pub use meters::Level;
+
 use crate::param::{ParamSpec, Params, Unit};
-use crate::study::{Checks, RunContext, StudyError};
-use crate::timelines::Timelines;
-use crate::trails::Trails;
+use crate::study::{Checks, RunContext, StudyError, Timelines, Trails};
 use mmscale_arch::{CpuId, Machine, Probe};
 use mmscale_document::{BlameRows, CallRow, LockRow, Target};
 use mmscale_frames::page_alloc::MemoryMap;

@@ -1,19 +1,18 @@
 //! Parameters of every simulated kernel's page allocator: the settings of an administrator.
 //!
 //! A parameter has the name of the setting in Linux. At 0 the kernel, or the study, chooses. A
-//! parameter that an arm's policies ignore is refused.
+//! plan refuses a parameter that an arm's policies ignore.
 
 use mmscale_frames::pcp::BATCH_SCALE_MAX;
 use mmscale_mm::mm::MmConfig;
 
-use crate::param::{Length, ParamSpec, Params, Unit};
-use crate::study::{ArmId, RunContext, Study};
+use crate::param::{ParamSpec, Params, Unit};
 
 const MIN_FREE: &str = "min_free_kbytes";
 const WATERMARKS: &str = "watermark_scale_factor";
-const HIGH_FRACTION: &str = "percpu_pagelist_high_fraction";
-const BATCH: &str = "pcp_batch";
-const BATCH_SCALE: &str = "pcp_batch_scale_max";
+pub(crate) const HIGH_FRACTION: &str = "percpu_pagelist_high_fraction";
+pub(crate) const BATCH: &str = "pcp_batch";
+pub(crate) const BATCH_SCALE: &str = "pcp_batch_scale_max";
 
 /// Returns the parameters.
 pub(crate) fn allocator_params() -> [ParamSpec; 5] {
@@ -85,38 +84,4 @@ pub(crate) fn set_allocator(params: &Params, mm: &mut MmConfig) -> Result<(), St
     }
     alloc.batch_scale_max = params.count(BATCH_SCALE) as u8;
     alloc.check().map_err(|why| why.to_string())
-}
-
-/// Policies that ignore parameters: mechanism, policy, parameters, and why.
-const IGNORED: [(&str, &str, &[&str], &str); 3] = [
-    ("caches", "blockmap", &[HIGH_FRACTION, BATCH, BATCH_SCALE], "CPUs own blocks of bits"),
-    ("high", "watermark", &[BATCH_SCALE], "a refill has one batch"),
-    ("high", "batches", &[BATCH_SCALE], "a refill has one batch"),
-];
-
-/// Returns an error for the first arm in which a parameter that was set has no effect.
-pub(crate) fn heeded(study: &dyn Study, arms: &[ArmId], ctx: &RunContext) -> Result<(), String> {
-    let specs = allocator_params();
-    let set = |name: &str| {
-        let spec = specs.iter().find(|spec| spec.name == name)?;
-        let value = ctx.params.values().get(name)?;
-        (*value != spec.default(Length::Full)).then_some(value)
-    };
-    for &arm in arms {
-        let policies = study.policies(arm, &ctx.params, ctx.on);
-        for (mechanism, policy, ignored, why) in IGNORED {
-            let has = policies.get(mechanism).is_some_and(|name| name == policy);
-            let Some(name) = ignored.iter().find(|name| has && set(name).is_some()) else {
-                continue;
-            };
-            return Err(format!(
-                "{name} has no effect in arm `{}` of study `{}`, which has {mechanism}={policy}: \
-                 {why}; leave the arm out, as in --arm {}",
-                study.arms()[arm.0].name,
-                study.name(),
-                study.arms()[0].name
-            ));
-        }
-    }
-    Ok(())
 }

@@ -10,7 +10,8 @@ use std::path::Path;
 use mmscale_document::Target;
 use mmscale_sim::{StackNeeds, stack_needs};
 
-use crate::plan::{CallError, Plan, host_cpus};
+use super::{CallError, Plan};
+use crate::host::host_cpus;
 
 /// The program itself, with a machine of the smallest profile.
 const BASE_BYTES: u64 = 48 << 20;

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use mmscale_document::{COST_OPTION, ParamValue};
+use mmscale_sim::HoldScale;
 use mmscale_sim::profile::{Merged, Profile, ProfileError};
 use thiserror::Error;
 
@@ -108,6 +109,13 @@ pub(crate) fn shown(costs: &CostsSet) -> impl Iterator<Item = (String, ParamValu
     costs.iter().map(|(key, &value)| (format!("{COST_OPTION}{key}"), ParamValue::Real(value)))
 }
 
+/// Returns a scale of holds as a document has it among its parameters, with the factor that the run
+/// uses.
+pub(crate) fn shown_hold(scale: HoldScale) -> ParamValue {
+    let factor = f64::from(scale.factor_1024) / 1024.0;
+    ParamValue::Choice(format!("{}={factor}", scale.class.name()))
+}
+
 /// Returns the costs among a document's parameters.
 pub fn costs_of(params: &BTreeMap<String, ParamValue>) -> CostsSet {
     let cost = |(name, value): (&String, &ParamValue)| match value {
@@ -139,6 +147,12 @@ mod tests {
         assert_eq!(named, ["--cost handoff_ns=110", "--cost lock_ns=9"]);
         assert_eq!(costs_of(&shown(&machines[0].0).collect()), machines[0].0);
         assert_eq!(Costs::default().machines(&open("x86-512").unwrap()).unwrap().len(), 1);
+    }
+
+    #[test]
+    fn a_scale_is_shown_as_the_option_has_it() {
+        let scale = HoldScale { class: mmscale_arch::LockClass::Zone, factor_1024: 512 };
+        assert_eq!(shown_hold(scale).to_string(), "zone=0.5");
     }
 
     #[test]

@@ -5,11 +5,10 @@ use mmscale_arch::LockClass;
 use mmscale_document::{Interval, Target, Timeline};
 use mmscale_sim::TimelineOf;
 
+use super::whatif::{CallOrRun, spin_class};
 use crate::plan::{CallError, Plan};
 use crate::runner::{RunError, run_recorded};
-use crate::study::{ArmId, Interrupt};
-use crate::timelines::Timelines;
-use crate::whatif::{CallOrRun, spin_class};
+use crate::study::{ArmId, Interrupt, Timelines};
 
 /// Returns the spin locks of a name: of the class itself, or of a metric of it, such as
 /// `zone_lock_wait_max_ns`.

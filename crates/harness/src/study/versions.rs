@@ -1,6 +1,6 @@
 //! Versions of Linux: the arms that one of them has, and the version of the running kernel.
 
-use crate::arm::Arm;
+use super::Arm;
 use crate::host::release;
 use mmscale_document::LinuxRecord;
 use mmscale_mm::policy::Mechanism;
@@ -116,10 +116,11 @@ pub fn simulated_as(version: Version) -> String {
         let mut all = policies_of(base);
         all.find(|(of, _)| of.key == mechanism.key).map_or("", |(_, policy)| policy.name)
     };
-    match list(version, of_base) {
-        same if same.is_empty() => format!("--linux {base}"),
-        policies => format!("--linux {base} --policy {}", policies.join(",")),
+    let policies = list(version, of_base);
+    if policies.is_empty() {
+        return format!("--linux {base}");
     }
+    format!("--linux {base} --policy {}", policies.join(","))
 }
 
 /// Returns the remark for simulated runs of `version`.

@@ -5,7 +5,7 @@
 //! while the lock is held. On the live kernel the programs are processes of their own, which share
 //! a mapping.
 
-use crate::spread::{Spread, powers_of_two};
+use super::spread::{Spread, powers_of_two};
 use mmscale_document::{Histogram, Target};
 #[cfg(feature = "live")]
 use mmscale_linux::Shared;

@@ -1,6 +1,6 @@
 //! Arms created on the command line (`--policy`): the first arm of a study with other policies.
 
-use crate::arm::{self, Arm, Choice};
+use super::{Arm, Choice, keys, value};
 use crate::names::UnknownName;
 use std::fmt;
 use thiserror::Error;
@@ -53,7 +53,7 @@ pub enum PolicyError {
         /// The name of the arm.
         name: String,
         /// The name of the study.
-        study: &'static str,
+        study: String,
     },
     /// Two `--policy` arms have the same name.
     #[error("two --policy arms are named `{name}`; give one another name, as in NAME:{list}")]
@@ -74,7 +74,7 @@ pub enum PolicyError {
     },
     /// The arms of the study do not consist of policies.
     #[error("study `{0}` has no policies to choose from; leave --policy out")]
-    NoPolicies(&'static str),
+    NoPolicies(String),
 }
 
 impl fmt::Display for PolicyArm {
@@ -129,11 +129,11 @@ impl PolicyArm {
     pub(crate) fn on(&self, base: &Arm, own: &[Choice]) -> Result<Arm, PolicyError> {
         let unknown = |why| PolicyError::Unknown { arm: self.to_string(), why: Box::new(why) };
         let mut arm = base.clone();
-        for (given, value) in &self.choices {
-            let key = arm::keys(own).find(|key| key == given);
-            let key =
-                key.ok_or_else(|| unknown(UnknownName::new("mechanism", given, arm::keys(own))))?;
-            arm.choose(key, arm::value(key, value, own).map_err(unknown)?);
+        for (given, policy) in &self.choices {
+            let key = keys(own)
+                .find(|key| key == given)
+                .ok_or_else(|| unknown(UnknownName::new("mechanism", given, keys(own))))?;
+            arm.choose(key, value(key, policy, own).map_err(unknown)?);
         }
         Ok(arm)
     }
@@ -143,14 +143,15 @@ impl PolicyArm {
     /// the same name. `+` joins them, because commas separate arms in options.
     pub(crate) fn names(
         arms: &[Self],
-        study: &'static str,
+        study: &str,
         taken: &[&str],
     ) -> Result<Vec<String>, PolicyError> {
         let mut names: Vec<String> = Vec::new();
         for arm in arms {
             let name = arm.name.clone().unwrap_or_else(|| arm.joined("+"));
             if taken.contains(&name.as_str()) {
-                return Err(PolicyError::Taken { arm: arm.to_string(), name, study });
+                let (arm, study) = (arm.to_string(), study.to_owned());
+                return Err(PolicyError::Taken { arm, name, study });
             }
             if names.contains(&name) {
                 return Err(PolicyError::SameName { name, list: arm.list() });

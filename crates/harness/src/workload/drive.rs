@@ -1,18 +1,17 @@
 //! Runs one seed of one arm of a [`Workload`] and computes its metrics.
 
-use crate::allocator_params::set_allocator;
-use crate::arm::Arm;
-use crate::hold;
+use super::seen::{FinishedRun, KernelRan, Source};
+use super::{Env, Meter, Phases, Run, Seen, Verdict, Workload};
 #[cfg(feature = "live")]
-use crate::look::LiveRequest;
-use crate::machine::{self, HostCost, MachineRun, MachineSpec, Program, set_machine};
-use crate::meters::Idle;
-use crate::study::{RunContext, SeedResult, StudyError};
-use crate::workload::seen::{FinishedRun, KernelRan, Source};
-use crate::workload::{Env, Meter, Phases, Run, Seen, Verdict, Workload};
+use crate::machine::LiveRequest;
+use crate::machine::{
+    self, HostCost, Idle, MachineRun, MachineSpec, Program, set_allocator, set_machine,
+};
+use crate::study::{Arm, RunContext, SeedResult, StudyError};
 use mmscale_arch::{CpuId, Machine, Probe, Trace, TraceGroup};
 use mmscale_document::{CpuTimeRecord, CriticalPath, Target};
 use mmscale_kernel::Kernel;
+use mmscale_sim::HoldScale;
 use std::any::Any;
 use std::ops::Range;
 
@@ -23,13 +22,13 @@ pub(crate) fn run<W: Workload>(
     seed: u64,
 ) -> Result<SeedResult, StudyError> {
     let env = Env::<W>::new(ctx, arm, seed);
-    let second = W::second(&env)?;
-    let shares = shares(&env, second.as_ref())?;
-    let first = tried(env, shares[0].clone())?;
-    let second = second.map(|env| tried(env, shares[1].clone())).transpose()?;
-    let second = second.as_ref().map(|ran| Seen::of(ran, None));
-    let seen = Seen::of(&first, second.as_ref());
-    measured(&seen)
+    let other = W::second(&env)?;
+    let [share, other_share] = shares(&env, other.as_ref())?;
+    let first = tried(env, share)?;
+    let second = other.map(|env| tried(env, other_share)).transpose()?;
+
+    let compared = second.as_ref().map(|ran| Seen::of(ran, None));
+    measured(&Seen::of(&first, compared.as_ref()))
 }
 
 /// Returns the share of each run in the progress, weighted by its length and CPUs.
@@ -38,13 +37,15 @@ fn shares<W: Workload>(
     second: Option<&Env<W>>,
 ) -> Result<[Range<f64>; 2], StudyError> {
     let Some(second) = second else { return Ok([0.0..1.0, 1.0..1.0]) };
-    let weight = |env: &Env<W>| {
-        let plan = W::plan(env).map_err(StudyError::Machine)?;
-        Ok(W::phases(&plan).end_ns as f64 * env.cpus() as f64)
-    };
-    let (first, second) = (weight(first)?, weight(second)?);
-    let end = first / (first + second).max(1.0);
+    let weights = [weight(first)?, weight(second)?];
+    let end = weights[0] / (weights[0] + weights[1]).max(1.0);
     Ok([0.0..end, end..1.0])
+}
+
+/// Returns the approximate length of a run times its CPUs.
+fn weight<W: Workload>(env: &Env<W>) -> Result<f64, StudyError> {
+    let plan = W::plan(env).map_err(StudyError::Machine)?;
+    Ok(W::phases(&plan).end_ns as f64 * env.cpus() as f64)
 }
 
 /// Runs `env` until its verdict is good or the attempts are used up.
@@ -124,7 +125,7 @@ fn on_kernel<W: Workload>(
     spec.simulated(|config| {
         set_machine(env.common(), config);
         W::simulate(env, &plan, config);
-        scale = hold::combined(config.hold_scale, env.ctx.hold_scale);
+        scale = combined_hold(config.hold_scale, env.ctx.hold_scale);
         config.hold_scale = scale.clone().ok().flatten();
     });
     scale.map_err(StudyError::Machine)?;
@@ -145,6 +146,28 @@ fn on_kernel<W: Workload>(
     Ok(FinishedRun { env: env.clone(), run, source })
 }
 
+/// Returns the scale of a run whose study has one of its own.
+///
+/// # Errors
+/// Both scale another class: a machine scales one.
+fn combined_hold(
+    own: Option<HoldScale>,
+    asked: Option<HoldScale>,
+) -> Result<Option<HoldScale>, String> {
+    let own = own.filter(|own| own.factor_1024 != 1024);
+    let (Some(own), Some(asked)) = (own, asked) else { return Ok(asked.or(own)) };
+    if own.class != asked.class {
+        return Err(format!(
+            "the parameters of the study scale the holds of {} already, and a run scales one class \
+             only: leave them at their defaults, or leave out those of {}",
+            own.class.name(),
+            asked.class.name()
+        ));
+    }
+    let factor_1024 = (u64::from(own.factor_1024) * u64::from(asked.factor_1024)) >> 10;
+    Ok(Some(HoldScale { factor_1024: u32::try_from(factor_1024).unwrap_or(u32::MAX), ..own }))
+}
+
 #[cfg(feature = "live")]
 fn on_linux<W: Workload>(mut env: Env<W>) -> Result<FinishedRun<W>, StudyError> {
     env.pages = crate::host::available_bytes().unwrap_or(u64::MAX) / 4096;
@@ -154,7 +177,7 @@ fn on_linux<W: Workload>(mut env: Env<W>) -> Result<FinishedRun<W>, StudyError> 
     let look = LiveRequest { watches, window_ns: W::watched_ns(&plan), needs, blame };
     let run = Run::new(&env, plan);
     let programs = run.clone();
-    let live = crate::live::run(&env.ctx, &look, move |system| W::run(&programs, system))?;
+    let live = machine::live::run(&env.ctx, &look, move |system| W::run(&programs, system))?;
     Ok(FinishedRun { env, run, source: Source::Live(Box::new(live)) })
 }
 
@@ -247,4 +270,26 @@ fn measured<W: Workload>(seen: &Seen<'_, W>) -> Result<SeedResult, StudyError> {
     }
     W::details(seen, &mut result);
     Ok(result)
+}
+
+#[cfg(test)]
+mod tests {
+    use mmscale_arch::LockClass;
+
+    use super::*;
+
+    fn scale(class: LockClass, factor: u32) -> HoldScale {
+        HoldScale { class, factor_1024: factor * 512 }
+    }
+
+    #[test]
+    fn scales_of_one_class_multiply_and_those_of_two_are_refused() {
+        let zone = |halves| Some(scale(LockClass::Zone, halves));
+        let lruvec = Some(scale(LockClass::Lruvec, 4));
+        assert_eq!(combined_hold(zone(12), zone(1)), Ok(zone(6)));
+        assert_eq!(combined_hold(zone(12), None), Ok(zone(12)));
+        assert_eq!(combined_hold(zone(2), lruvec), Ok(lruvec), "a factor of 1 scales nothing");
+        let why = combined_hold(zone(12), lruvec).unwrap_err();
+        assert!(why.contains("zone") && why.contains("lruvec"), "{why}");
+    }
 }

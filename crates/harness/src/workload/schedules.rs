@@ -8,8 +8,7 @@ use mmscale_arch::CpuId;
 use mmscale_document::ParamValue;
 use mmscale_sim::{Trail, TrailEvent};
 
-use crate::study::{RunContext, SeedResult, StudyError};
-use crate::trails::{TrailRequest, Trails};
+use crate::study::{RunContext, SeedResult, StudyError, TrailRequest, Trails};
 
 /// The result under one schedule.
 struct ScheduleResult {
