@@ -24,7 +24,6 @@
 //! the page's map count is not 0, and must retry.
 //!
 //! Lock order: [`LockClass`]. Tables are allocated with no lock of a table held.
-//! Lock order: [`LockClass`]. Tables are allocated with no lock of a table held.
 
 mod access;
 mod copy;
