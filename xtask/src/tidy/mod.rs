@@ -13,6 +13,7 @@ mod functions;
 mod links;
 mod marks;
 mod opened;
+mod orderings;
 mod pages;
 mod papers;
 mod places;
@@ -43,6 +44,7 @@ pub const RULES: &[(&str, Rule)] = &[
     ("marks", marks::check),
     ("places", places::check),
     ("opened", opened::check),
+    ("orderings", orderings::check),
     ("pages", pages::check),
     ("figures", figures::check),
     ("plain", plain::check),

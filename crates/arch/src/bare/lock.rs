@@ -26,10 +26,12 @@ unsafe impl<A: Cpu> RawSpin for BareSpin<A> {
     }
     #[inline]
     fn try_lock(&self) -> bool {
+        // Pairs with the store in `unlock`: this thread sees what the last holder wrote.
         self.taken.swap(1, Ordering::Acquire) == 0
     }
     #[inline]
     unsafe fn unlock(&self) {
+        // Pairs with the exchange in `try_lock`.
         self.taken.store(0, Ordering::Release);
     }
     #[inline]

@@ -55,6 +55,8 @@ impl<T> core::ops::Deref for LocalGuard<'_, T> {
 impl<T> Drop for LocalGuard<'_, T> {
     #[inline]
     fn drop(&mut self) {
+        // Counterpart of the fence in `enter`: an interrupt that finds `used` clear finds the data
+        // complete.
         compiler_fence(Ordering::SeqCst);
         self.local.used.store(false, Ordering::Relaxed);
     }

@@ -74,6 +74,8 @@ impl<A: Machine, T> Mutex<A, T> {
     /// Takes the mutex; sleeps until it is free.
     pub fn lock(&self) -> MutexGuard<'_, A, T> {
         let me = owner_bits(A::current());
+        // Pairs with the `Release` operations in `unlock`: this task sees what the last owner
+        // wrote.
         let free = self.word.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed);
         let mut since = None;
         if free.is_err() {
@@ -101,6 +103,7 @@ impl<A: Machine, T> Mutex<A, T> {
     fn steal(&self, me: u64) -> bool {
         let word = self.word.load(Ordering::Relaxed);
         word & !WAITERS == 0
+            // Pairs with the `Release` operations in `unlock`, as in `lock`.
             && self
                 .word
                 .compare_exchange(word, word | me, Ordering::Acquire, Ordering::Relaxed)
@@ -131,6 +134,8 @@ impl<A: Machine, T> Mutex<A, T> {
             {
                 let mut queue = self.queue.lock_irqsave();
                 let first = queue.front() == Some(&task);
+                // Pairs with the handoff in `unlock`: a task that finds itself as the owner sees
+                // what the last owner wrote.
                 let word = self.word.fetch_or(WAITERS, Ordering::Acquire) | WAITERS;
                 if self.take_queued(me, word, first) {
                     queue.retain(|waiter| *waiter != task);
@@ -154,8 +159,7 @@ impl<A: Machine, T> Mutex<A, T> {
     /// Tries to take the mutex as a waiter, under the queue's lock; `word` was just read.
     fn take_queued(&self, me: u64, word: u64, first: bool) -> bool {
         if word & !FLAGS == me {
-            // The unlock handed it over. `sleep`'s `Acquire` read of `word` pairs with the
-            // `Release` in `unlock`.
+            // The unlock handed it over; `sleep` has read `word` with `Acquire`.
             self.word.fetch_and(!HANDOFF, Ordering::Relaxed);
             return true;
         }
@@ -164,12 +168,12 @@ impl<A: Machine, T> Mutex<A, T> {
             return false;
         }
         let mine = me | WAITERS;
+        // Pairs with the `Release` operations in `unlock`, as in `lock`.
         self.word.compare_exchange(word, mine, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
-    /// Releases the mutex. Its `Release` operations pair with the `Acquire` operations that take
-    /// the mutex: in `lock`, `steal`, `sleep` and `take_queued`. All changes of the word are
-    /// read-modify-writes, so a relaxed one in between does not break the release sequence.
+    /// Releases the mutex. All changes of the word are read-modify-writes, so a relaxed one between
+    /// a `Release` here and the `Acquire` that takes the mutex does not break the release sequence.
     fn unlock(&self) {
         let me = owner_bits(A::current());
         // Pairs with the `Acquire` in `lock`, `steal` and `take_queued`.
@@ -183,9 +187,11 @@ impl<A: Machine, T> Mutex<A, T> {
         match first {
             Some(task) if word & HANDOFF != 0 => {
                 let theirs = owner_bits(task).wrapping_sub(word & !FLAGS);
+                // Pairs with the `Acquire` in `sleep`.
                 self.word.fetch_add(theirs, Ordering::Release);
             }
             _ => {
+                // Pairs with the `Acquire` in `lock`, `steal` and `take_queued`.
                 self.word.fetch_and(FLAGS, Ordering::Release);
             }
         }

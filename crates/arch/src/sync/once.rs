@@ -30,6 +30,7 @@ impl<T> Once<T> {
     /// Puts a value there. Panics if there is one already.
     pub fn put(&self, value: T) -> &T {
         let new = Box::into_raw(Box::new(value));
+        // Pairs with the `Acquire` in `get`: a reader of the pointer sees the value.
         let before = self.0.compare_exchange(null_mut(), new, Ordering::AcqRel, Ordering::Acquire);
         if before.is_err() {
             // SAFETY: it was just made from a box, and no other thread has seen it.

@@ -71,6 +71,8 @@ impl<A: Machine> Osq<A> {
         let own = self.node(me);
         own.first.store(0, Ordering::Relaxed);
         own.next.store(NONE, Ordering::Relaxed);
+        // (1) and (2). Pairs with the exchange of `tail` in `take_next`, and with this one on the
+        // next CPU, which sees the fields of this node as reset.
         let before = self.tail.swap(me, Ordering::AcqRel);
         if before != NONE {
             own.prev.store(before, Ordering::Relaxed);
@@ -102,6 +104,7 @@ impl<A: Machine> Osq<A> {
         let before = loop {
             let before = own.prev.load(Ordering::Relaxed);
             let link = &self.node(before).next;
+            // Against the swap in `take_next` of the CPU before: one of the two gets the link.
             if link.compare_exchange(me, NONE, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
                 break before;
             }
@@ -130,6 +133,8 @@ impl<A: Machine> Osq<A> {
             if last.is_ok() {
                 return NONE;
             }
+            // (2). Pairs with the `Release` in `join` and `leave`: the CPU behind has written its
+            // fields, which this CPU changes next.
             let behind = own.next.swap(NONE, Ordering::Acquire);
             if behind != NONE {
                 return behind;

@@ -95,10 +95,12 @@ impl<A: Machine> Completion<A> {
     }
     /// Whether it is done.
     pub fn is_done(&self) -> bool {
+        // Pairs with the `Release` in `complete`: the waiter sees what was done before it.
         self.done.load(Ordering::Acquire) != 0
     }
     /// Marks it not done, for the next use. The caller guarantees that no task waits.
     pub fn reset(&self) {
+        // No partner: no task waits, and the caller orders this before the next `complete`.
         self.done.store(0, Ordering::Release);
     }
     /// Sleeps until it is done.

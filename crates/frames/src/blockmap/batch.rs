@@ -76,6 +76,7 @@ impl<A: Cpu> Batch<'_, A> {
         if map.isolating.load(SeqCst) == 0 {
             self.mode.set(Mode::Plain);
         } else {
+            // Pairs with (b), as (3) does.
             self.inside.store(0, Release);
             self.mode.set(Mode::Cas);
         }
@@ -111,13 +112,18 @@ impl<A: Cpu> BlockMap<A> {
         change: impl FnOnce(Head) -> Option<Head>,
     ) -> bool {
         let head = &self.heads[block];
+        // Pairs with the changes of heads on other CPUs. After (2) has read 0 it sees `isolated`:
+        // (c).
         let from = head.load(SeqCst);
         let Some(to) = change(Head(from)) else { return false };
         match write {
+            // Pairs with the loads of heads: a CPU that finds the block free finds its bits clear.
             HeadWrite::Plain => {
                 head.store(to.0, Release);
                 true
             }
+            // Pairs with the loads of heads, and with `mark_isolated` (isolate.rs) on the same
+            // word.
             HeadWrite::Cas => head.compare_exchange(from, to.0, SeqCst, Acquire).is_ok(),
         }
     }

@@ -45,6 +45,7 @@ fn first(map: &Map, block: usize) -> Pfn {
 #[test]
 fn a_frame_in_use_that_its_block_does_not_count() {
     caught(|map, _| {
+        // One thread: no partner.
         map.words[FRESH].0[3].store(1 << 9, SeqCst);
         MapError::Count(first(map, FRESH))
     });
@@ -63,6 +64,7 @@ fn a_free_block_without_a_hint() {
 fn an_allocated_frame_whose_bit_is_clear() {
     caught(|map, held| {
         let (word, bit) = bits::split(map.index(held));
+        // One thread: no partner.
         map.word(word).fetch_and(!(1 << bit), SeqCst);
         MapError::Count(held.align_down(Order::PAGEBLOCK))
     });
@@ -72,6 +74,7 @@ fn an_allocated_frame_whose_bit_is_clear() {
 fn a_block_that_is_still_busy() {
     caught(|map, held| {
         let block = map.block_of(held);
+        // One thread: no partner.
         map.heads[block].fetch_or(BUSY, SeqCst);
         MapError::Owner(first(map, block))
     });

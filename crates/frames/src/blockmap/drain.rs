@@ -103,16 +103,20 @@ impl<A: Cpu> BlockMap<A> {
     pub(crate) fn drain_remote(&self, cpu: CpuId) {
         let shared = self.shared.of(cpu);
         while shared.nonempty.is_nonzero() {
+            // Row 4: pairs with `ack_drain`. The request that follows adds to one of the counts.
             let before = (shared.emptied.load(Acquire), shared.refused.load(Acquire));
             if !A::request_drain(cpu) {
                 return;
             }
+            // Row 4: the CPU has answered.
             while (shared.emptied.load(Acquire), shared.refused.load(Acquire)) == before {
                 if !A::is_online(cpu) || !shared.nonempty.is_nonzero() {
                     break;
                 }
                 A::relax();
             }
+            // Row 4: pairs with `ack_drain`. If `emptied` has changed, the drained pages are in the
+            // map.
             if !A::is_online(cpu) || shared.emptied.load(Acquire) != before.0 {
                 break;
             }
@@ -172,20 +176,22 @@ impl<A: Cpu> BlockMap<A> {
         (delta != 0).then_some(delta)
     }
 
-    /// Clears the flag `nonempty` of a CPU whose cache is empty. A CPU that reads 0 and then
-    /// executes an acquire fence finds the pages in the map.
+    /// Clears the flag `nonempty` of a CPU whose cache is empty.
     fn mark_empty(&self, cpu: CpuId) {
+        // Row 2: pairs with the fences in `drain_remote` and `wait_for_dying`. A CPU that reads 0
+        // before its fence finds the pages in the map.
         A::fence(Release);
         self.shared.of(cpu).nonempty.set(0);
     }
 
     /// Sets this CPU's flag `nonempty`, before it puts pages or a delta into its cache. Later reads
-    /// of heads are ordered after it: the fence pairs with the one in [`BlockMap::isolate`].
+    /// of heads are ordered after it.
     #[inline(always)]
     pub(super) fn mark_nonempty(&self, cpu: CpuId) {
         let nonempty = &self.shared.of(cpu).nonempty;
         if nonempty.get() == 0 {
             nonempty.set(1);
+            // Row 1: pairs with the fence in `isolate` (isolate.rs).
             A::fence(SeqCst);
         }
     }

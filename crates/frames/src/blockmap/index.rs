@@ -95,6 +95,8 @@ impl<A: Cpu> Index<A> {
     /// Loads a word of a level; 0 past its end.
     #[inline]
     fn load(&self, level: usize, at: usize) -> u64 {
+        // Pairs with `set_some`, `clear`, `take_some`, `raise` and `lower` on other CPUs. In
+        // `lower` it is (3): SeqCst keeps it after (2).
         self.word(level, at).map_or(0, |word| word.load(SeqCst))
     }
     /// The size of all levels in bytes, if an atomic has the size of its value.
@@ -117,6 +119,7 @@ impl<A: Cpu> Index<A> {
     fn raise(&self, level: usize, mut at: usize) {
         for level in &self.upper[level - 1..] {
             let word = &self.words[level.start + at / BITS];
+            // (b): pairs with (2) in `lower`.
             if word.fetch_or(1 << (at % BITS), SeqCst) != 0 {
                 return;
             }
@@ -127,6 +130,8 @@ impl<A: Cpu> Index<A> {
     #[inline]
     pub(super) fn clear(&self, at: usize) -> bool {
         let bit = 1 << (at % BITS);
+        // (1). Pairs with (a), and with the load in `set`: this CPU sees the head that the CPU that
+        // set the bit wrote before.
         let before = self.words[at / BITS].fetch_and(!bit, SeqCst);
         if before == bit {
             self.lower(at / BITS);
@@ -140,6 +145,7 @@ impl<A: Cpu> Index<A> {
     pub(super) fn take_some(&self, from: usize, most: u32) -> Option<(usize, u64)> {
         let first = self.next(from)?;
         let word = &self.words[first / BITS];
+        // The load is a hint. The exchange is (1), as in `clear`.
         let there = word.load(SeqCst) >> (first % BITS);
         let wanted = lowest(there, most);
         let before = word.fetch_and(!(wanted << (first % BITS)), SeqCst);
@@ -152,6 +158,8 @@ impl<A: Cpu> Index<A> {
     /// Adds the blocks whose bits are set in `some`, counted from `first`; all are of one word.
     pub(super) fn set_some(&self, first: usize, some: u64) {
         let bits = some << (first % BITS);
+        // (a). Pairs with `clear` and `take_some`: the CPU that clears the bit sees the block's
+        // head.
         if self.words[first / BITS].fetch_or(bits, SeqCst) == 0 && self.levels() > 1 {
             self.raise(1, first / BITS);
         }
@@ -161,6 +169,7 @@ impl<A: Cpu> Index<A> {
         for level in 1..self.levels() {
             let bit = 1 << (at % BITS);
             let word = self.upper[level - 1].start + at / BITS;
+            // (2): pairs with (b) in `raise`, and precedes (3).
             let before = self.words[word].fetch_and(!bit, SeqCst);
             if self.load(level - 1, at) != 0 {
                 // Another CPU set a bit below meanwhile, perhaps before this summary was cleared.
@@ -216,6 +225,8 @@ impl<A: Cpu> Index<A> {
     /// Whether the set has at least `least` blocks. Reads the word of `near` first, then all words
     /// with blocks until there are enough.
     pub(super) fn has(&self, least: usize, near: usize) -> bool {
+        // Pairs with `clear` and `take_some` on other CPUs: of two CPUs that clear a bit and then
+        // count, one sees the other's.
         if self.words[near / BITS].load(SeqCst).count_ones() as usize >= least {
             return true;
         }
@@ -224,6 +235,7 @@ impl<A: Cpu> Index<A> {
             && let Some(at) = self.next(from)
         {
             let word = at / BITS;
+            // Pairs like the load above.
             count += self.words[word].load(SeqCst).count_ones() as usize;
             from = (word + 1) * BITS;
         }
@@ -249,6 +261,7 @@ impl<A: Cpu> Index<A> {
             let bits = also.map_or(bits, |also| bits & also.load(level, at));
             match without {
                 // In upper levels a bit means that some block is in `without`, not that all are.
+                // Pairs like the load in `load`.
                 Some(without) if level == 0 => bits & !without.words[at].load(SeqCst),
                 _ => bits,
             }
@@ -259,10 +272,12 @@ impl<A: Cpu> Index<A> {
     /// Whether the set is empty.
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
+        // A hint. Pairs with `raise` and `lower`.
         self.words[self.words.len() - 1].load(SeqCst) == 0
     }
     /// Whether the set has `at`, which is below its length.
     pub(super) fn contains(&self, at: usize) -> bool {
+        // Pairs with `clear` and `take_some`: see `set`.
         self.words[at / BITS].load(SeqCst) & 1 << (at % BITS) != 0
     }
 }

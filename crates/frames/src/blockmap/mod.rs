@@ -299,11 +299,14 @@ impl<A: Cpu> BlockMap<A> {
     /// by the CPU that set the bit or found it set: see [`Index::set`].
     #[inline]
     fn head(&self, block: usize) -> Head {
+        // Pairs with the changes of heads on other CPUs: `change`, `leave`, frees and plain stores.
         Head(self.heads[block].load(SeqCst))
     }
     /// Changes a head from `from` to `to`; returns `false` if it is not `from`.
     #[inline]
     fn change(&self, block: usize, from: Head, to: Head) -> bool {
+        // Pairs with the loads of heads, and with `leave`: the CPU that enters a block sees the
+        // bits that the CPU before it has set.
         self.heads[block].compare_exchange(from.0, to.0, SeqCst, Acquire).is_ok()
     }
     /// Word `word` of the zone.
@@ -374,10 +377,11 @@ impl<A: Cpu> BlockMap<A> {
     }
     /// Leaves a block that the caller has entered, and adds `taken` frames to `used`; the caller
     /// stays its owner. One addition does both, since the sum is `taken - BUSY`: no CPU sees `busy`
-    /// clear with the old count. `Release` pairs with the compare-exchange of the next CPU that
-    /// enters, which sees the bits set before.
+    /// clear with the old count.
     #[inline]
     fn leave(&self, block: usize, taken: u64) {
+        // `Release` pairs with `change` of the next CPU that enters the block: it sees the bits
+        // set.
         self.heads[block].fetch_add(taken.wrapping_sub(head::BUSY), AcqRel);
     }
     /// Gives up the ownership of a block, if `cpu` still owns it and has left it.

@@ -83,15 +83,16 @@ impl<A: Cpu> BlockMap<A> {
         };
         if !cleared {
             for (at, word) in at.zip(words) {
+                // Only finds the frame to name in the panic: no partner.
                 self.check_used(block, at, !word.load(Acquire));
             }
         }
     }
 
-    /// Orders the stores of `clear_words` before the load of the hints in `release_frames`. Pairs
-    /// with the fence in `find_among`.
+    /// Orders the stores of `clear_words` before the load of the hints in `release_frames`.
     #[inline(always)]
     pub(super) fn order_words() {
+        // Row 7 of the table in `drain`: pairs with the fence in `find_among` (find.rs).
         A::fence(SeqCst);
     }
 
@@ -100,6 +101,7 @@ impl<A: Cpu> BlockMap<A> {
     #[inline(always)]
     fn clear_used<const COUNT: usize>(words: &[A::AtomicU64]) -> bool {
         let words = words.first_chunk::<COUNT>().expect("the number of words of a block");
+        // Pairs with the `Release` in `mark_used` and `mark_all_used` (take.rs).
         let used = words.iter().fold(!0, |used, word| used & word.load(Acquire)) == !0;
         if used {
             // Pairs with the `Acquire` in `starts`.
@@ -125,6 +127,9 @@ impl<A: Cpu> BlockMap<A> {
         pages: u64,
         largest: impl FnOnce() -> u8,
     ) -> i64 {
+        // Pairs with the loads of heads: a CPU that finds frames free finds their bits clear.
+        // SeqCst keeps it before the loads of hints (row 7 of `drain`) and of the index
+        // (`Index::set`).
         let before = Head(self.heads[block].fetch_sub(pages, SeqCst));
         let after = Head(before.0 - pages);
         if !self.order_hints.is_in_all(block) {

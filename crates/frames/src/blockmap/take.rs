@@ -189,6 +189,8 @@ impl<A: Cpu> BlockMap<A> {
     /// Sets all bits of a block of which this CPU has all frames, and whose head says full.
     #[inline]
     pub(super) fn mark_all_used(&self, block: usize) {
+        // Pairs with the `Acquire` loads of the bits, as in `clear_used` (put.rs). The head was
+        // written first.
         self.words[block].0.iter().for_each(|bits| bits.store(!0, Release));
     }
 
@@ -201,6 +203,7 @@ impl<A: Cpu> BlockMap<A> {
             // frame of the word is in use, and no CPU can clear a bit.
             words.iter().for_each(|bits| bits.store(!0, Release));
         } else if frames != 0 {
+            // Against `clear` (put.rs) of other CPUs, which free other frames of the word.
             words.iter().for_each(|bits| _ = bits.fetch_or(frames, AcqRel));
         }
     }
@@ -211,6 +214,8 @@ impl<A: Cpu> BlockMap<A> {
     fn starts(&self, block: usize, at: usize, order: Order) -> u64 {
         let words = &self.words[block].0;
         if order.get() <= WORD_ORDER {
+            // Row 6 of `drain`: pairs with `clear` and `clear_used` (put.rs). The last user of the
+            // frames is done with them.
             return bits::starts(!words[at].load(Acquire), order);
         }
         let step = order.pages() >> WORD_ORDER;
@@ -367,6 +372,8 @@ impl<A: Cpu> BlockMap<A> {
         if order.get() <= WORD_ORDER {
             let mut any = None;
             for (at, word) in words.iter().enumerate() {
+                // Rows 6 and 7 of `drain`: pairs with `clear` and `clear_used` (put.rs), as in
+                // `starts`.
                 match bits::fit(!word.load(Acquire), order) {
                     Fit::Exact => return Some(at),
                     Fit::Larger => any = any.or(Some(at)),
@@ -376,6 +383,7 @@ impl<A: Cpu> BlockMap<A> {
             return any;
         }
         let step = order.pages() >> WORD_ORDER;
+        // Rows 6 and 7, as above.
         let free = |at: &usize| words[*at..*at + step].iter().all(|word| word.load(Acquire) == 0);
         (0..WORDS).step_by(step).find(free)
     }

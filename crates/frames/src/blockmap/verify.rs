@@ -81,6 +81,7 @@ impl<A: Cpu> BlockMap<A> {
             let mut before = None;
             for &(word, frames) in words {
                 let free = match held {
+                    // No CPU allocates or frees: no partner.
                     None => !self.word(word).load(Acquire),
                     Some(Order::PAGEBLOCK) if words.len() == WORDS => 0,
                     Some(_) => !0,
@@ -106,6 +107,7 @@ impl<A: Cpu> BlockMap<A> {
 
     fn verify_block(&self, block: usize) -> Result<u64, MapError> {
         let (head, at) = (self.head(block), self.frame((block * WORDS) as u32, 0));
+        // No CPU allocates or frees: no partner.
         let bits = self.words[block].0.iter().map(|word| word.load(Acquire).count_ones());
         let used = if head.held().is_some() { BLOCK_PAGES } else { bits.sum::<u32>().into() };
         if used != head.used() {
@@ -158,6 +160,7 @@ impl<A: Cpu> BlockMap<A> {
             move |(block, word)| {
                 let at = (block * WORDS + word) as u32;
                 let all = self.head(block).held().is_some();
+                // No CPU allocates or frees: no partner.
                 let mut held = if all { !0 } else { self.word(at).load(Acquire) };
                 while let Some((word, frames)) = kept.next_if(|&(word, _)| word <= at) {
                     held &= if word == at { !frames } else { !0 };
@@ -178,6 +181,7 @@ impl<A: Cpu> BlockMap<A> {
                 piece(self.frame((block * WORDS) as u32, 0), Order::PAGEBLOCK, false);
                 continue;
             }
+            // Pairs with `clear` and `clear_used` (put.rs). For checks and statistics.
             let mut free: [u64; WORDS] =
                 core::array::from_fn(|word| !self.words[block].0[word].load(Acquire));
             for order in Order::all().rev().skip_while(|&order| order >= Order::PAGEBLOCK) {

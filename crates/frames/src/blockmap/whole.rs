@@ -165,6 +165,8 @@ impl<A: Cpu> BlockMap<A> {
         if head.is_unowned_free() {
             let mine = self.whole.clear(block);
             if mine {
+                // A plain store: clearing the index bit made the block this CPU's. Pairs with the
+                // loads of heads.
                 self.heads[block].store(to(self.head(block)).0, Release);
             }
             return mine;

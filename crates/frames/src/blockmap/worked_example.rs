@@ -22,6 +22,7 @@ fn free(map: &BlockMap<Stepped>, cpu: CpuId, frame: u32) -> i64 {
 
 /// The words of pageblock 0.
 fn words(map: &BlockMap<Stepped>) -> [u64; 8] {
+    // One thread: no partner.
     core::array::from_fn(|at| map.words[0].0[at].load(SeqCst))
 }
 

@@ -170,6 +170,8 @@ impl<A: Cpu> FrameAllocator<A> {
             }
             A::relax();
         }
+        // Pairs with the `Acquire` exchanges above and in `alloc_slowpath`: the next task that
+        // drains sees the pages of this drain.
         self.draining.store(0, Release);
         found
     }

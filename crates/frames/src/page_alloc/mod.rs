@@ -224,12 +224,15 @@ impl<A: Cpu> FrameAllocator<A> {
     }
     /// Reports that a node is being balanced: counters are more exact until no node is.
     pub fn node_is_short(&self) {
+        // Pairs with the load in `set_thresholds`. It comes before `refresh_thresholds` counts the
+        // change, so a round that misses it is repeated.
         if self.short_nodes.fetch_add(1, SeqCst) == 0 {
             self.refresh_thresholds();
         }
     }
     /// Reports that a node is no longer being balanced.
     pub fn node_is_balanced(&self) {
+        // Pairs with the load in `set_thresholds`, as in `node_is_short`.
         if self.short_nodes.fetch_sub(1, SeqCst) == 1 {
             self.refresh_thresholds();
         }
@@ -238,6 +241,7 @@ impl<A: Cpu> FrameAllocator<A> {
     /// If there was another change meanwhile, it starts again, so that the values of the last
     /// change remain.
     fn refresh_thresholds(&self) {
+        // Pairs with the read-modify-write below in other tasks: their next round sees the change.
         let mut seen = self.threshold_changes.fetch_add(1, SeqCst) + 1;
         loop {
             self.set_thresholds();
@@ -251,6 +255,7 @@ impl<A: Cpu> FrameAllocator<A> {
     }
     fn set_thresholds(&self) {
         let online = online_cpus::<A>();
+        // Pairs with `node_is_short` and `node_is_balanced`.
         let (cpus, short) = (online.count(), self.short_nodes.load(SeqCst) != 0);
         self.stats.set_thresholds(self.zones.iter().map(|zone| {
             let threshold = if short {

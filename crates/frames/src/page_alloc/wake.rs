@@ -28,6 +28,8 @@ impl<A: Cpu> FrameAllocator<A> {
     /// never be woken again.
     pub fn set_reclaimer(&self, node: NodeId, task: Option<TaskId>) {
         let number = task.map_or(0, |task| task.index() as u32 + 1);
+        // Pairs with the load in `wake_reclaimer`: the waker finds the task, or the task sees later
+        // what the waker stored before, for instance that it must stop.
         let before = self.reclaimers[node.index()].task.swap(number, SeqCst);
         assert!(before == 0 || number == 0, "node {} has a reclaimer already", node.index());
     }
@@ -36,6 +38,9 @@ impl<A: Cpu> FrameAllocator<A> {
     /// interrupts.
     pub fn wake_reclaimer(&self, node: NodeId) {
         let Some(reclaimer) = self.reclaimers.get(node.index()) else { return };
+        // `task` pairs with the swap in `set_reclaimer`. `wanted` pairs with the swap in
+        // `take_wake`: if this finds 1, that swap comes later, and the task sees what this CPU
+        // stored before.
         let Some(task) = reclaimer.task.load(SeqCst).checked_sub(1) else { return };
         let first = reclaimer.wanted.load(SeqCst) == 0 && reclaimer.wanted.swap(1, SeqCst) == 0;
         if first {
@@ -44,6 +49,7 @@ impl<A: Cpu> FrameAllocator<A> {
     }
     /// Returns whether the task of `node` was woken since the last call.
     pub fn take_wake(&self, node: NodeId) -> bool {
+        // Pairs with the operations on `wanted` in `wake_reclaimer`: see there.
         self.reclaimers[node.index()].wanted.swap(0, SeqCst) != 0
     }
 }

@@ -88,6 +88,7 @@ impl<A: Machine> Folios<A> {
     #[inline]
     fn at(&self, pfn: Pfn) -> &Folio<A> {
         let slot = &self.chunks[pfn.index() / CHUNK];
+        // Pairs with the exchange in `make`: the records are initialized.
         let mut chunk = slot.load(Acquire);
         if chunk.is_null() {
             chunk = Self::make(slot);
@@ -102,6 +103,8 @@ impl<A: Machine> Folios<A> {
         let folios: Box<[Folio<A>]> = (0..CHUNK).map(|_| Folio::new()).collect();
         let Ok(chunk) = Box::<Chunk<A>>::try_from(folios) else { unreachable!("of that length") };
         let new = Box::into_raw(chunk);
+        // Pairs with the loads in `at` and `iter`. On failure `Acquire` makes the records of the
+        // CPU that was faster visible.
         match slot.compare_exchange(ptr::null_mut(), new, AcqRel, Acquire) {
             Ok(_) => new,
             Err(other) => {
@@ -115,10 +118,11 @@ impl<A: Machine> Folios<A> {
     // -- Creation and references.
 
     /// Makes the block at `pfn`, which the caller owns, a folio with one reference, the caller's.
-    /// The Release store pairs with the Acquire load in [`Folios::word`].
     #[inline]
     pub fn init(&self, pfn: Pfn, what: FolioInit) {
         self.prepare(pfn, what);
+        // Pairs with the `Acquire` operations on the word, as in `word` and `try_get`: a CPU that
+        // finds a reference sees the fields that `prepare` wrote.
         self.at(pfn).word.store(FolioWord::new(1, 0, what.flags).0, Release);
     }
     /// Writes the initial fields of a folio at `pfn`, a block that the caller owns. The folio is
@@ -136,16 +140,19 @@ impl<A: Machine> Folios<A> {
     #[inline]
     pub(crate) fn start_mapped(&self, pfn: Pfn, flags: FolioFlags) {
         let word = FolioWord::new(2, 1, flags.union(FolioFlags::PENDING));
+        // Pairs like the store in `init`.
         self.at(pfn).word.store_uncharged(word.0, Release);
     }
     /// Returns the current state. No references: there is no such folio.
     #[inline]
     pub fn word(&self, pfn: Pfn) -> FolioWord {
+        // Pairs with `init` and with every change of the word: what the CPU wrote before is seen.
         FolioWord(self.at(pfn).word.load(Acquire))
     }
     /// Returns the current state without charging its cost: see [`Atomic::load_uncharged`].
     #[inline]
     pub(crate) fn load_uncharged(&self, pfn: Pfn) -> FolioWord {
+        // Pairs like the load in `word`.
         FolioWord(self.at(pfn).word.load_uncharged(Acquire))
     }
     /// Takes another reference. The caller has one, or another user keeps one meanwhile.
@@ -182,6 +189,8 @@ impl<A: Machine> Folios<A> {
     #[inline]
     pub fn remove_maps(&self, pfn: Pfn, count: u32) -> FolioWord {
         let maps = u64::from(count) * ONE_MAP;
+        // Pairs with itself on other CPUs: the one that removes the last mapping sees what the
+        // users of the other mappings wrote.
         let old = FolioWord(self.at(pfn).word.fetch_sub(maps, AcqRel));
         debug_assert!(old.maps() >= count, "the folio at {pfn:?} has fewer mappings: {old:?}");
         FolioWord(old.0.wrapping_sub(maps))
@@ -203,11 +212,15 @@ impl<A: Machine> Folios<A> {
     /// Sets `flags`; returns the state before.
     #[inline]
     pub fn set(&self, pfn: Pfn, flags: FolioFlags) -> FolioWord {
+        // Pairs with `clear` and `set` on other CPUs. `LOCKED` and `LRU` hand over what they
+        // protect: `Swap::end` clears the lock for `Swap::trylock_folio`, `LruRef::restore` sets
+        // `LRU` for `move_others`.
         FolioWord(self.at(pfn).word.fetch_or(flag_bits(flags), AcqRel))
     }
     /// Clears `flags`; returns the state before.
     #[inline]
     pub fn clear(&self, pfn: Pfn, flags: FolioFlags) -> FolioWord {
+        // Pairs with `set` and `word` on other CPUs: see `set`.
         FolioWord(self.at(pfn).word.fetch_and(!flag_bits(flags), AcqRel))
     }
     /// Sets `flag`; returns whether it was set.
@@ -249,11 +262,15 @@ impl<A: Machine> Folios<A> {
     /// Adds to the word; returns the state before.
     #[inline]
     pub(crate) fn add(&self, pfn: Pfn, number: u64) -> FolioWord {
+        // Pairs with the other changes of the word, for instance `pending_to_lru` with the CPU that
+        // clears `LRU`: it sees the folio on its list.
         FolioWord(self.at(pfn).word.fetch_add(number, AcqRel))
     }
     /// Drops `count` references; returns the state before.
     #[inline]
     pub(crate) fn drop_refs(&self, pfn: Pfn, count: u32) -> FolioWord {
+        // Pairs with itself on other CPUs and with `freeze`: the CPU that drops or freezes the last
+        // reference sees what the other holders wrote.
         let old = FolioWord(self.at(pfn).word.fetch_sub(u64::from(count), AcqRel));
         assert!(old.refs() >= count, "the folio at {pfn:?} is used, and has no reference: {old:?}");
         old
@@ -283,6 +300,8 @@ impl<A: Machine> Folios<A> {
         from: FolioWord,
         to: FolioWord,
     ) -> Result<(), FolioWord> {
+        // Pairs with the other changes of the word. On failure `Acquire` does so for the state that
+        // the caller decides on next.
         let result = self.at(pfn).word.compare_exchange(from.0, to.0, AcqRel, Acquire);
         result.map(|_| ()).map_err(FolioWord)
     }
@@ -294,6 +313,8 @@ impl<A: Machine> Folios<A> {
         change: impl Fn(FolioWord) -> Option<FolioWord>,
     ) -> Result<FolioWord, FolioWord> {
         let change = |word| change(FolioWord(word)).map(|next| next.0);
+        // Pairs with the other changes of the word: in `try_get` with `init`, in `freeze` with
+        // `drop_refs`.
         let result = self.at(pfn).word.fetch_update(AcqRel, Acquire, change);
         result.map(FolioWord).map_err(FolioWord)
     }
@@ -321,6 +342,7 @@ impl<A: Machine> Folios<A> {
     /// Iterates over all folios and their states by frame number, for checks while nothing changes.
     pub fn iter(&self) -> impl Iterator<Item = (Pfn, FolioWord)> + '_ {
         let made = self.chunks.iter().enumerate().filter_map(|(at, slot)| {
+            // Pairs with the exchange in `make`.
             let chunk = slot.load(Acquire);
             // SAFETY: a pointer that is not null came from `Box::into_raw`, and chunks live as long
             // as `self`.
@@ -329,6 +351,7 @@ impl<A: Machine> Folios<A> {
         made.flat_map(|(at, chunk)| {
             let folios = chunk.iter().enumerate();
             folios.map(move |(inner, folio)| {
+                // Nothing changes meanwhile: no partner.
                 (Pfn::new(at * CHUNK + inner), FolioWord(folio.word.load(Acquire)))
             })
         })

@@ -134,11 +134,11 @@ impl<A: Machine> CpuBatches<A> {
         let batches = self.busy.iter().map(|busy| &busy.shown);
         batches.chain(&self.unused).any(OwnedCounter::is_nonzero)
     }
-    /// Takes `pfn` from `slot` if it is there; the caller then owns the slot's reference. AcqRel
-    /// pairs with the Release store in [`CpuBatches::fill`] and the exchange in
-    /// [`CpuBatches::sweep`].
+    /// Takes `pfn` from `slot` if it is there; the caller then owns the slot's reference.
     pub(super) fn claim(&self, slot: usize, pfn: Pfn) -> bool {
         let there = pfn.index() as u32 + 1;
+        // Pairs with the store in `fill`: the folio's place is seen. Of this and `sweep` one gets
+        // the slot's reference.
         self.slots[slot].compare_exchange(there, 0, AcqRel, Relaxed).is_ok()
     }
 
@@ -180,10 +180,11 @@ impl<A: Machine> CpuBatches<A> {
         (filled != ALL_FILLED).then(|| (!filled).trailing_zeros() as usize)
     }
     /// Fills a slot returned by [`CpuBatches::free_slot`] with a folio whose place already names
-    /// it. The Release store pairs with the exchange in [`CpuBatches::claim`].
+    /// it.
     pub(super) fn fill(&self, slot: usize, pfn: Pfn) {
         self.filled.store(self.filled.load(Relaxed) | 1 << slot, Relaxed);
         self.note_some(BatchKind::Add);
+        // Pairs with the exchanges in `claim` and `sweep`.
         self.slots[slot].store(pfn.index() as u32 + 1, Release);
     }
     /// Records that the owner has claimed one of its own slots, which it may fill again.
@@ -198,6 +199,8 @@ impl<A: Machine> CpuBatches<A> {
         while filled != 0 {
             let slot = filled.trailing_zeros() as usize;
             filled &= filled - 1;
+            // Against the exchange in `claim` on other CPUs: one of the two gets the slot's
+            // reference.
             if let Some(pfn) = self.slots[slot].swap(0, AcqRel).checked_sub(1) {
                 taken.push(Pfn::new(pfn as usize));
             }

@@ -148,6 +148,7 @@ impl<'a, A: Machine> LruRef<'a, A> {
     /// (`lru_cache_disable`): for a caller that needs many folios on their lists. Sleeps.
     pub fn batches_off(&self) -> BatchesOff<'a, A> {
         let _span = Span::<A>::enter(Func::LruCacheDisable);
+        // Pairs with the load in `moves_at_once` (join.rs).
         self.lru.disabled.fetch_add(1, SeqCst);
         // After the grace period every add has seen the count.
         self.rcu.synchronize_expedited();
@@ -164,6 +165,7 @@ pub struct BatchesOff<'a, A: Machine> {
 
 impl<A: Machine> Drop for BatchesOff<'_, A> {
     fn drop(&mut self) {
+        // No partner: an add that reads the old count only moves its folio immediately.
         self.memory.lru.disabled.fetch_sub(1, SeqCst);
     }
 }

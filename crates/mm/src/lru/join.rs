@@ -111,6 +111,8 @@ impl<A: Machine> LruRef<'_, A> {
     /// Returns whether this folio does not wait for a full batch.
     #[inline]
     pub(super) fn moves_at_once(&self, pfn: Pfn) -> bool {
+        // Pairs with the add in `batches_off` (drain.rs), whose grace period waits for CPUs that
+        // miss it.
         self.table().word(pfn).order() > Order::ZERO
             || self.lru.disabled.load_uncharged(Acquire) != 0
     }

@@ -245,6 +245,7 @@ impl<A: Machine> GroupStats<A> {
             return;
         }
         let mut totals = self.totals.lock_irqsave();
+        // Pairs with the `Release` in `list`: the flush sees the `next` of each listed group.
         let mut next = head.swap(0, Acquire);
         while let Some(slot) = next.checked_sub(1) {
             let slot = slot as usize;

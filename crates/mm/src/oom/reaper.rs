@@ -19,6 +19,8 @@ pub enum Attempt {
 impl<A: Machine> Oom<A> {
     /// The body of the reaper's task; returns after [`Oom::stop`]. Run by one task.
     pub fn reaper<S: OomContext<A>>(&self, on: S) {
+        // Store buffering with `stop`. Here: the task, then `stopping`. There: `stopping`, then the
+        // task. This sees `stopping`, or `stop` sees the task and waits.
         self.reaper.store(A::current().index() as u32 + 1, SeqCst);
         while self.stopping.load(SeqCst) == 0 {
             match next_due(on) {
@@ -32,10 +34,8 @@ impl<A: Machine> Oom<A> {
 
     /// Stops the reaper and waits until it has returned. If its task has not run yet, it returns as
     /// soon as it runs. Sleeps.
-    ///
-    /// `SeqCst`: either this sees the task number that the reaper stores first, and waits, or the
-    /// reaper sees `stopping` when it starts.
     pub fn stop(&self) {
+        // Pairs with the loads in `reaper`, `rest_until` and `oom_reap`: see `reaper`.
         self.stopping.store(1, SeqCst);
         if self.wake_reaper() {
             self.ended.wait();
@@ -44,11 +44,13 @@ impl<A: Machine> Oom<A> {
 
     /// Wakes the reaper; returns `false` if its task has not run yet.
     pub(super) fn wake_reaper(&self) -> bool {
+        // Pairs with the store in `reaper`: see there.
         let task = self.reaper.load(SeqCst).checked_sub(1);
         task.map(|task| A::unpark(TaskId::new(task as usize))).is_some()
     }
 
     fn rest_until<S: OomContext<A>>(&self, on: S, due_ns: u64) {
+        // Pairs with the store in `stop`, which wakes this task afterwards.
         on.time().sleep_until(due_ns, || self.stopping.load(SeqCst) != 0);
     }
 
@@ -62,6 +64,7 @@ impl<A: Machine> Oom<A> {
             if attempt > 0 {
                 self.rest_until(on, A::now_ns() + self.config.pause_ns);
             }
+            // Pairs with the store in `stop`.
             if self.stopping.load(SeqCst) != 0 {
                 return;
             }

@@ -102,6 +102,8 @@ enum Promise {
 impl<'t, A: Machine> Gather<'t, A> {
     /// Creates a gather for unmapping a part of an address space (`tlb_gather_mmu`).
     pub fn new(table: &'t PageTable<A>) -> Self {
+        // Before the first entry is cleared. Pairs with the load in `finish` of another gather: one
+        // that finds an entry cleared, under the table's lock, sees this count too.
         table.gathers.fetch_add(1, SeqCst);
         Self {
             table,
@@ -217,6 +219,7 @@ impl<'t, A: Machine> Gather<'t, A> {
         table: Pfn,
     ) {
         self.note(page, PageSize::Base);
+        // A count. Other tasks read it relaxed: see `PageTable::free`.
         self.table.tables.fetch_sub(1, AcqRel);
         self.tables = Tables::Freed;
         self.push(TABLE | table.index() as u64);
@@ -307,6 +310,8 @@ impl<'t, A: Machine> Gather<'t, A> {
     pub fn finish(mut self, on: PtRef<'_, A>, sink: &mut impl Sink) {
         let _span = Span::<A>::enter(Func::TlbFinishMmu);
         let promised = self.promise == Promise::Gone && self.table.retired().is_none();
+        // Pairs with the add in `new` and the subtraction below: if this gather is alone, entries
+        // that others have cleared are flushed.
         if promised && self.table.gathers.load(SeqCst) > 1 {
             self.whole = true;
             self.note(Vpn::ZERO, PageSize::Base);
@@ -316,6 +321,7 @@ impl<'t, A: Machine> Gather<'t, A> {
             A::table_drop(page);
             on.frames.free_pages(page, Order::ZERO);
         }
+        // Pairs with the load above, in another gather: the flush of this one is over.
         self.table.gathers.fetch_sub(1, SeqCst);
     }
 }

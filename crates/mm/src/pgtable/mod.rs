@@ -24,7 +24,6 @@
 //! the page's map count is not 0, and must retry.
 //!
 //! Lock order: [`LockClass`]. Tables are allocated with no lock of a table held.
-//! Lock order: [`LockClass`]. Tables are allocated with no lock of a table held.
 
 mod access;
 mod copy;
@@ -202,26 +201,29 @@ impl<A: Machine> PageTable<A> {
     /// Invalidates all translations of the address space, in which no thread runs or will run
     /// ([`Tlb::retire`]). Gathers need no flush afterwards.
     ///
-    /// For the kernel's tables the caller has flushed already, and no CPU uses them any more. The
-    /// Release store pairs with the Acquire load in [`PageTable::retired`].
+    /// For the kernel's tables the caller has flushed already, and no CPU uses them any more.
     pub fn retire(&self, on: PtRef<'_, A>) {
         if self.asid != Asid::KERNEL {
             let _ = on.tlb.retire(self.asid);
         }
+        // Pairs with the load in `retired`: its caller comes after the flush.
         self.retired.store(1, Release);
     }
     /// Returns the proof of [`PageTable::retire`], if that was done.
     pub fn retired(&self) -> Option<Retired> {
+        // Pairs with the store in `retire`.
         (self.retired.load(Acquire) == 1).then(|| Retired::again(self.asid))
     }
     /// Allocates a table of `level` that is not linked yet.
     fn alloc(&self, on: PtRef<'_, A>, level: Level) -> Result<Pfn, TableError> {
         let pfn = alloc_table(on, level)?;
+        // A count, like the subtraction in `free`.
         self.tables.fetch_add(1, AcqRel);
         Ok(pfn)
     }
     /// Frees a table that is not linked.
     fn free(&self, on: PtRef<'_, A>, table: Pfn) {
+        // A count that is read relaxed. mmap_lock, held for writing, orders it before `destroy`.
         self.tables.fetch_sub(1, AcqRel);
         free_table(on, table);
     }

@@ -56,6 +56,9 @@ impl<A: Machine> FunnelNode<A> {
     /// Requests grace period `number`; returns whether the caller is the first to do so here.
     fn request(&self, number: u64) -> bool {
         let _held = self.lock.lock_irqsave();
+        // Both are under the lock. The store at the root pairs with the load in
+        // `Funnel::requested`: the grace period sees the request, or the caller sees the CPUs that
+        // owe.
         let first = self.requested.load(SeqCst) < number;
         if first {
             self.requested.store(number, SeqCst);
@@ -88,11 +91,13 @@ impl<A: Machine> Funnel<A> {
     /// Whether neither the leaf of `cpu` nor the root has a request for grace period `number`. A
     /// hint: if so, the caller may try the mutex before it climbs.
     pub(super) fn is_unrequested(&self, cpu: CpuId, number: u64) -> bool {
+        // Hints. Pairs with the store in `request`: a caller that reads old numbers climbs.
         self.0[cpu.index() / LEAF_CPUS].requested.load(SeqCst) < number && self.requested() < number
     }
 
     /// The last grace period that was requested at the root.
     pub(super) fn requested(&self) -> u64 {
+        // Pairs with the store in `request`: see there.
         self.0[self.0.len() - 1].requested.load(SeqCst)
     }
 

@@ -179,12 +179,16 @@ impl<A: Machine> Rcu<A> {
     /// Reports that this CPU goes idle.
     pub fn idle_enter(&self) {
         let seen = self.seen.of(A::cpu());
+        // Pairs with the loads in `grace_period` and `wait_for_idle`: the writer sees what earlier
+        // readers on this CPU did.
         seen.idle.store(1, SeqCst);
         self.report(A::cpu());
     }
 
     /// Marks this CPU as not idle, before it runs a reader.
     pub fn idle_exit(&self) {
+        // Pairs with the load in `grace_period`. If that still finds the CPU idle, the fence below
+        // makes the writer's changes visible.
         self.seen.of(A::cpu()).idle.swap(0, SeqCst);
         // Pairs with the fence in `grace_period`: later readers see the changes that preceded the
         // load of the flag that passed this CPU over.
@@ -204,6 +208,7 @@ impl<A: Machine> Rcu<A> {
     /// Records that `cpu` is dead: it owes nothing to the current grace period, nor to one that
     /// reads the mask of online CPUs before and asks it afterwards.
     fn bury(&self, cpu: CpuId) {
+        // Pairs with the swap in `grace_period`: it finds `DEAD`, or this finds `OWES`.
         if self.seen.of(cpu).owes.swap(DEAD, SeqCst) == OWES {
             self.one_less();
         }
@@ -242,6 +247,8 @@ impl<A: Machine> Rcu<A> {
                 None => return,
             },
         };
+        // Pairs with the store in `grace_period`; this task holds the mutex, under which `ended`
+        // changes.
         let late = self.ended.load(SeqCst) < enough;
         let number = late.then(|| self.grace_period(speed));
         // The next grace period may begin before the callers of this one have been woken.
@@ -260,6 +267,8 @@ impl<A: Machine> Rcu<A> {
         {
             return Some(one);
         }
+        // `ended` pairs with its store in `grace_period`, here without the mutex: the caller sees
+        // what the readers did.
         if self.funnel.climb(cpu, enough, || self.ended.load(SeqCst) >= enough) {
             return None;
         }
@@ -273,10 +282,15 @@ impl<A: Machine> Rcu<A> {
 
     /// Runs a grace period and returns its number. The caller holds the mutex.
     fn grace_period(&self, speed: Speed) -> u64 {
+        // Only the holder of the mutex changes `begun`.
         let number = self.begun.load(SeqCst) + 1;
         if speed == Speed::Expedited {
+            // Pairs with the load in `pass_funnel`. If that misses it and finds the new `begun`, it
+            // sends interrupts that this grace period sends too.
             self.expedited.store(number, SeqCst);
         }
+        // Pairs with the loads in `wait` and `pass_funnel`: a caller that reads this number needs
+        // the next grace period.
         self.begun.store(number, SeqCst);
         // Pairs with the fences in `wait` and `idle_exit`.
         A::fence(SeqCst);
@@ -285,9 +299,13 @@ impl<A: Machine> Rcu<A> {
         let mut online = CpuMask::EMPTY;
         A::online(&mut online);
         for (cpu, seen) in self.seen.iter() {
+            // Pairs with the stores in `cpu_online` and `cpu_dead`: a CPU that has left the mask is
+            // waited for until it is dead.
             if !online.contains(cpu) && seen.alive.load(SeqCst) == 0 {
                 continue;
             }
+            // The count first: a CPU that finds `OWES` subtracts. The swap pairs with those in
+            // `report` and `bury`: later readers of the CPU see the writer's changes.
             self.owing.fetch_add(1, SeqCst);
             let before = seen.owes.swap(OWES, SeqCst);
             // A CPU that died after the mask was read reported to no grace period. One that is
@@ -310,6 +328,7 @@ impl<A: Machine> Rcu<A> {
             self.interrupt_remaining();
         }
         self.all_passed.wait();
+        // Pairs with the loads of `ended` in `wait` and `pass_funnel`: see there.
         self.ended.store(number, SeqCst);
         number
     }
@@ -317,6 +336,8 @@ impl<A: Machine> Rcu<A> {
     /// Sends an interrupt to every CPU that the current grace period waits for.
     fn interrupt_remaining(&self) {
         for (cpu, seen) in self.seen.iter() {
+            // Pairs with the swaps in `grace_period` and `report`. A CPU that is marked later is
+            // interrupted by the grace period, which sees the request then.
             if seen.owes.load(SeqCst) != OWES {
                 continue;
             }
@@ -354,6 +375,7 @@ impl<A: Machine> Rcu<A> {
     /// Excludes `cpu`, which is dead, from grace periods.
     pub fn cpu_dead(&self, cpu: CpuId) {
         let seen = self.seen.of(cpu);
+        // The CPU is dead. Pairs with the loads in `grace_period`, which then passes it over.
         seen.alive.store(0, SeqCst);
         seen.idle.store(0, SeqCst);
         self.bury(cpu);

@@ -20,6 +20,8 @@ impl<A: Machine> Reclaim<A> {
     /// for each node.
     pub fn kswapd<R: Rmap<A>>(&self, on: ReclaimRef<'_, A, R>, node: NodeId) {
         let own = &self.nodes[node.index()];
+        // Store buffering with `stop`. Here: `begun`, then `stopping`. There: `stopping`, then
+        // `begun`. This sees `stopping`, or `stop` sees `begun` and waits.
         own.begun.store(1, SeqCst);
         on.memory.frames.set_reclaimer(node, Some(A::current()));
         while self.stopping.load(SeqCst) == 0 {
@@ -36,6 +38,7 @@ impl<A: Machine> Reclaim<A> {
     /// Makes all background reclaimers return, and waits for those that have started. A task that
     /// has not run yet returns as soon as it does. Sleeps.
     pub fn stop(&self, memory: LruRef<'_, A>) {
+        // Pairs with the loads in `kswapd` and `balance_slowly`: see `kswapd`.
         self.stopping.store(1, SeqCst);
         for (at, node) in self.nodes.iter().enumerate() {
             // A task that starts later sees `stopping`.

@@ -143,6 +143,8 @@ impl<A: Machine> Csds<A> {
     ) -> Queued {
         let index = self.index(source, target);
         let csd = self.csd(index);
+        // Pairs with the `Release` stores in `run_queued`: the target has read the call's words,
+        // and this CPU may write them again.
         if csd.state.load(Acquire) != FREE {
             let _span = Span::<A>::enter(Func::CsdLock);
             let mut watch = Watch::<A>::begin(config, source, csd.call.get().func);
@@ -175,6 +177,8 @@ impl<A: Machine> Csds<A> {
         let mut last = None;
         for target in sent.iter() {
             let csd = self.csd(self.index(source, target));
+            // Pairs with the `Release` store after `run` in `run_queued`: the caller sees what the
+            // call did.
             while csd.state.load(Acquire) != FREE {
                 last = Some(target);
                 watch.turn(|| target);
@@ -199,6 +203,8 @@ impl<A: Machine> Csds<A> {
         while let Some(index) = next {
             let csd = self.csd(index);
             next = Head::<A>::after(&csd.next);
+            // Written before the exchange in `Head::push`; the one in `Head::take` makes it
+            // visible.
             if csd.state.load(Acquire) == SYNC {
                 let call = csd.call.get();
                 run(call);
@@ -216,6 +222,7 @@ impl<A: Machine> Csds<A> {
             let csd = self.csd(index);
             later = Head::<A>::after(&csd.next);
             let call = csd.call.get();
+            // Pairs with the loads in `queue`: the words were read before the source writes them.
             csd.state.store(FREE, Release);
             run(call);
         }

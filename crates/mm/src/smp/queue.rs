@@ -39,9 +39,10 @@ impl<A: Machine> Head<A> {
     pub(super) fn new() -> Self {
         Self { top: A::AtomicU32::new(EMPTY) }
     }
-    /// Pushes record `index`, whose link is `next` and which no other CPU uses. The AcqRel exchange
-    /// pairs with the one in `take`: the owner sees the record as filled.
+    /// Pushes record `index`, whose link is `next` and which no other CPU uses.
     pub(super) fn push(&self, index: usize, next: &AtomicU32) -> Queued {
+        // `AcqRel` pairs with the exchange in `take`: the owner sees the record as filled. Against
+        // `close`: this finds `CLOSED`, or `close` finds the record and fails.
         let pushed = self.top.fetch_update(AcqRel, Acquire, |top| {
             next.store(top, Relaxed);
             (top != CLOSED).then_some(index as u32 + 1)
@@ -54,6 +55,7 @@ impl<A: Machine> Head<A> {
     }
     /// Takes all records; returns the oldest, from which [`Head::after`] leads to the others.
     pub(super) fn take<'a>(&self, link_of: impl Fn(usize) -> &'a AtomicU32) -> Option<usize> {
+        // Pairs with the exchange in `push`: the records and their links are seen as filled.
         let mut top = self.top.swap(EMPTY, AcqRel);
         let mut turned = EMPTY;
         while top != EMPTY {
@@ -74,13 +76,16 @@ impl<A: Machine> Head<A> {
     }
     /// Closes the queue if it is empty; returns whether it is closed.
     pub(super) fn close(&self) -> bool {
+        // Against the exchange in `push` of the same word: see there.
         matches!(self.top.compare_exchange(EMPTY, CLOSED, AcqRel, Acquire), Ok(_) | Err(CLOSED))
     }
     /// Opens the queue if it was closed.
     pub(super) fn open(&self) {
+        // The exchange in `push` succeeds again after this.
         let _ = self.top.compare_exchange(CLOSED, EMPTY, AcqRel, Acquire);
     }
     pub(super) fn is_queued(&self) -> bool {
+        // Pairs with the exchanges in `push` and `take`. A hint, for tests.
         !matches!(self.top.load(Acquire), EMPTY | CLOSED)
     }
 }

@@ -137,8 +137,8 @@ impl<A: Machine> Requests<A> {
     // -- Slots.
 
     fn try_slot(&self) -> Option<usize> {
-        // The load is sequentially consistent too: either it finds the slot that `give_slot`
-        // frees, or `give_slot` sees that this task waits.
+        // The load is sequentially consistent too: either it finds the slot that `free_slot`
+        // frees, or `free_slot` sees that this task waits.
         let taken = self.free.fetch_update(SeqCst, SeqCst, |free| {
             // Clears the lowest bit.
             (free != 0).then(|| free & (free - 1))
@@ -166,6 +166,9 @@ impl<A: Machine> Requests<A> {
             },
             Wait::Sleep => {
                 let mut found = None;
+                // Store buffering with `free_slot`. Here: this add, then the load of `free` in
+                // `try_slot`. There: the bit in `free`, then the load of `waiting`. One of the two
+                // sees the other.
                 self.waiting.fetch_add(1, SeqCst);
                 tally.here().sleeps.add(1);
                 self.slot_freed.wait_until(|| {
@@ -175,6 +178,7 @@ impl<A: Machine> Requests<A> {
                     }
                     found.is_some()
                 });
+                // No partner: a `free_slot` that reads the old count only wakes once too often.
                 self.waiting.fetch_sub(1, SeqCst);
                 found.unwrap_or_else(|| unreachable!("the wait ends with a slot"))
             }
@@ -184,6 +188,8 @@ impl<A: Machine> Requests<A> {
         slot
     }
     fn free_slot(&self, slot: usize) {
+        // `free` pairs with the exchange in `try_slot`: the next request in the slot comes after
+        // the last use. `waiting`: store buffering with `slot`.
         self.free.fetch_or(1 << slot, SeqCst);
         if self.waiting.load(SeqCst) != 0 {
             self.slot_freed.wake_one();
@@ -205,6 +211,8 @@ impl<A: Machine> Requests<A> {
     /// Sets a bit of the word of `cpu`, and interrupts the CPU if it is the first bit. Preemption
     /// is off.
     fn set(&self, tally: &CallCounters<A>, cpu: CpuId, bit: u64) -> SetBit {
+        // Pairs with the exchange in `run_queued`: the target sees the filled slot, or the new
+        // generation. Against `close`: this finds `CLOSED`, or `close` finds the bit and fails.
         let before = self.words.of(cpu).fetch_update(SeqCst, SeqCst, |word| {
             (word & (CLOSED | bit) == 0).then_some(word | bit)
         });
@@ -230,6 +238,8 @@ impl<A: Machine> Requests<A> {
     /// Called once for each interrupt, and from no other place.
     pub(super) fn run_queued(&self, run: &impl Fn(Call)) {
         let _span = Span::<A>::enter(Func::FlushSmpCallFunctionQueue);
+        // Pairs with the exchange in `set`: this CPU sees the slots as filled, and the generations
+        // that flushers have begun.
         let word = self.words.of(A::cpu()).swap(0, SeqCst);
         if word & FLUSH != 0 {
             run(Call::bare(super::CallFunc::FlushToCurrentGen));
@@ -249,10 +259,12 @@ impl<A: Machine> Requests<A> {
         let slot = &self.slots[at];
         // Read before the subtraction: when the count is 0 the slot may belong to another request.
         let unattended = slot.unattended.load(Relaxed) != 0;
+        // Pairs with the loads in `wait`: the caller sees what the calls did.
         if slot.remaining.fetch_sub(count, SeqCst) != count {
             return false;
         }
         if unattended {
+            // If it is attended, `waiter` is loaded after `remaining` was subtracted: see `wait`.
             self.free_slot(at);
         } else if let Some(task) = slot.waiter.load(SeqCst).checked_sub(1) {
             // The slot may belong to another request by now: its waiter checks, and parks again.
@@ -262,12 +274,16 @@ impl<A: Machine> Requests<A> {
     }
     pub(super) fn close(&self) -> bool {
         let word = self.words.of(A::cpu());
+        // Against the exchange in `set` of the same word: `set` finds `CLOSED`, or this finds its
+        // bit and fails.
         matches!(word.compare_exchange(0, CLOSED, SeqCst, SeqCst), Ok(_) | Err(CLOSED))
     }
     pub(super) fn open(&self, cpu: CpuId) {
+        // The exchange in `set` succeeds again after this.
         let _ = self.words.of(cpu).compare_exchange(CLOSED, 0, SeqCst, SeqCst);
     }
     pub(super) fn is_queued(&self, cpu: CpuId) -> bool {
+        // Pairs with the exchanges in `set` and `run_queued`. A hint, for tests.
         self.words.of(cpu).load(Acquire) & !CLOSED != 0
     }
 
@@ -291,6 +307,8 @@ impl<A: Machine> Requests<A> {
         slot.unattended.store(u32::from(wait == Wait::No), Relaxed);
         slot.waiter.store(0, Relaxed);
         slot.remaining.store(QUEUEING, Relaxed);
+        // Pairs with itself on other CPUs: a request that begins after another one gets the higher
+        // ticket. The exchange in `set` publishes it.
         slot.ticket.store(self.tickets.fetch_add(1, SeqCst), Relaxed);
         let (caller, reached) = self.queue(tally, at, targets, cond, (call, here), run);
         if reached.others > 0 {
@@ -344,15 +362,19 @@ impl<A: Machine> Requests<A> {
         let slot = &self.slots[at];
         let mut watch = Watch::<A>::begin(config, caller, slot.call.get().func);
         let mut last = None;
+        // Pairs with the subtraction in `complete`: this task sees what the calls did.
         while slot.remaining.load(SeqCst) != 0 {
             last.get_or_insert_with(|| self.cpu_not_done(at));
             if wait == Wait::Sleep && watch.age_ns() >= SPIN_NS {
+                // Store buffering with `complete`. Here: the task, then `remaining`. There:
+                // `remaining`, then the task. This finds 0, or `complete` finds the task.
                 slot.waiter.store(A::current().index() as u32 + 1, SeqCst);
                 tally.here().sleeps.add(1);
                 while slot.remaining.load(SeqCst) != 0 {
                     watch.look(|| self.cpu_not_done(at));
                     A::park();
                 }
+                // No partner: a CPU that reads the old task only wakes it too early.
                 slot.waiter.store(0, SeqCst);
                 break;
             }
@@ -368,10 +390,12 @@ impl<A: Machine> Requests<A> {
     /// Wakes all tasks that sleep for a slot or for a target, so that they check for a timeout.
     pub(super) fn wake_all(&self) {
         for slot in &self.slots {
+            // Pairs with the store in `wait`. A task that is missed is woken an interval later.
             if let Some(task) = slot.waiter.load(SeqCst).checked_sub(1) {
                 A::unpark(TaskId::new(task as usize));
             }
         }
+        // Pairs with the add in `slot`, in the same way.
         if self.waiting.load(SeqCst) != 0 {
             self.slot_freed.wake_all();
         }

@@ -59,11 +59,11 @@ impl<T> Arena<T> {
     pub(super) const fn new() -> Self {
         Self { chunks: [const { AtomicPtr::new(ptr::null_mut()) }; CHUNKS], owns: PhantomData }
     }
-    /// Returns slot `number`, or `None` if there is no such slot yet. `Acquire` pairs with the
-    /// `AcqRel` in [`Arena::ensure`]: the slots are initialised.
+    /// Returns slot `number`, or `None` if there is no such slot yet.
     #[inline]
     pub(super) fn get(&self, number: u32) -> Option<&T> {
         let (chunk, offset) = place(number);
+        // Pairs with the exchange in `ensure`: the slots are initialised.
         let first = self.chunks.get(chunk)?.load(Acquire);
         if first.is_null() || offset >= FIRST << chunk {
             return None;
@@ -83,6 +83,7 @@ impl<T: Default> Arena<T> {
         let number = number_of(nth);
         let (chunk, _) = place(number);
         let slot = self.chunks.get(chunk).ok_or(NoMemory)?;
+        // One task at a time makes chunks, and `&mut` or mmap_lock orders these: no partner.
         if !slot.load(Acquire).is_null() {
             return Ok(number);
         }
@@ -91,6 +92,7 @@ impl<T: Default> Arena<T> {
         made.try_reserve_exact(count).map_err(|_| NoMemory)?;
         made.resize_with(count, T::default);
         let made = Box::into_raw(made.into_boxed_slice()).cast::<T>();
+        // Pairs with the load in `get`.
         if slot.compare_exchange(ptr::null_mut(), made, AcqRel, Acquire).is_err() {
             // SAFETY: made above with this length, and not published, because the exchange failed.
             drop(unsafe { Box::from_raw(slice_from_raw_parts_mut(made, count)) });

@@ -185,15 +185,19 @@ impl<'a, A: Machine> Change<'a, A> {
         vmas.slots.reserve(adds as u32)?;
         Ok(())
     }
-    /// Marks the tree as changing. `AcqRel` pairs with the `Acquire` in `find_vma`.
+    /// Marks the tree as changing.
     fn shut(&mut self) {
         if !self.shut {
+            // Step c of the table in `vma_lock`: against the load in `find_vma`. The tree changes
+            // after it.
             self.space.changes.fetch_add(1, AcqRel);
             self.shut = true;
         }
     }
     fn open(&mut self) {
         if core::mem::take(&mut self.shut) {
+            // Step f: pairs with the load in `find_vma`, which sees the whole new tree with the
+            // even count.
             self.space.changes.fetch_add(1, AcqRel);
         }
     }

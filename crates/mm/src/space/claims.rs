@@ -38,8 +38,8 @@
 //!
 //! Lock order: as for zapping; the word itself is not a lock.
 //!
-//! Orderings: the claim word is read with `Acquire` and written with `AcqRel`. A walker reads
-//! nothing that another walker wrote before its claim; mmap_lock and `state` order everything else.
+//! Orderings: a walker reads nothing that another walker wrote before its claim; mmap_lock and
+//! `state` order everything else.
 
 use super::change::Vmas;
 use super::mmap::locked_of;
@@ -119,6 +119,7 @@ impl<A: Machine> Claims<A> {
     }
     /// The range that is neither claimed nor skipped.
     pub fn left(&self) -> Range<u32> {
+        // Pairs with the exchange in `take` on other CPUs; no other data passes.
         unpack(self.left.load(Acquire))
     }
     /// Claims the first numbers, counted from `end`, for which there is work: `find` returns them
@@ -129,6 +130,7 @@ impl<A: Machine> Claims<A> {
         end: ClaimEnd,
         find: impl Fn(Range<u32>) -> Option<Range<u32>>,
     ) -> Option<Range<u32>> {
+        // Pairs with the exchange below on other CPUs, and by way of mmap_lock with `reset`.
         let mut seen = self.left.load(Acquire);
         loop {
             let left = unpack(seen);
@@ -147,6 +149,7 @@ impl<A: Machine> Claims<A> {
                 (Some(found), ClaimEnd::Low) => found.end..left.end,
                 (Some(found), ClaimEnd::High) => left.start..found.start,
             };
+            // Pairs with itself on other CPUs: each number goes to one walker.
             match self.left.compare_exchange(seen, pack(rest), AcqRel, Acquire) {
                 Ok(_) => return found,
                 Err(other) => seen = other,
@@ -155,6 +158,7 @@ impl<A: Machine> Claims<A> {
     }
     /// Makes everything below `count` unclaimed again. No walker claims meanwhile.
     fn reset(&self, count: u32) {
+        // Pairs with the loads in `take`, by way of mmap_lock, which is held for writing.
         self.left.store(pack(0..count), Release);
     }
 }
@@ -210,6 +214,7 @@ impl<A: Machine> Space<A> {
         units: Range<u32>,
     ) {
         let range = pages_of(units.clone());
+        // Pairs with the exchange in `die`. mmap_lock keeps it unchanged during the claim.
         let dead = self.state.load(Acquire) & DEAD != 0;
         let how = Zap::claimed(if dead { Hold::Claim } else { Hold::Lock });
         for (vma, part) in vmas.in_range(range) {
@@ -217,6 +222,7 @@ impl<A: Machine> Space<A> {
                 let done = self.zap_with(on, gather, part, locked_of(&vma), how);
                 debug_assert!(done, "no huge page extends across the end of a VMA");
             } else {
+                // Pairs with the load in `zap_left`, by way of mmap_lock.
                 self.state.fetch_or(LEFT, AcqRel);
             }
         }
@@ -277,10 +283,12 @@ impl<A: Machine> Space<A> {
     }
     /// Whether the exit has started and the address space is not dead yet.
     fn exit_begins(&self) -> bool {
+        // Pairs with `Space::exit` (exit.rs) and `die`. A hint: mmap_lock orders the rest.
         self.state.load(Acquire) & (EXITING | DEAD) == EXITING
     }
     /// Takes mmap_lock for reading again, for a reaper that has released it.
     fn lock_again(&self, how: ReapLock) -> Option<ReadGuard<'_, A, Vmas<A>>> {
+        // Pairs with `Space::exit` (exit.rs). A hint, as in `exit_begins`.
         if self.state.load(Acquire) & EXITING == 0 {
             return self.lock_to_reap(how);
         }
@@ -309,6 +317,7 @@ impl<A: Machine> Space<A> {
         vmas: &Vmas<A>,
         gather: &mut Gather<'t, A>,
     ) {
+        // Pairs with the exchange in `zap_claimed`, by way of mmap_lock: no reaper holds it.
         if self.state.load(Acquire) & LEFT == 0 {
             return;
         }
@@ -323,6 +332,8 @@ impl<A: Machine> Space<A> {
     /// Makes the address space dead. mmap_lock is held for writing, and every VMA's lock too.
     pub(super) fn die(&self, on: MmRef<'_, A>) {
         self.table.retire(on.paging);
+        // Pairs with the load in `zap_claimed`: its walker sees the address space retired. Sees
+        // `CHANGED` of `Space::change` (mod.rs) by way of mmap_lock.
         let before = self.state.fetch_or(DEAD, AcqRel);
         if before & CHANGED != 0 {
             // Pages may have moved to a table that a reaper has passed.

@@ -49,6 +49,7 @@ impl<A: Machine> Space<A> {
         seen: Pte,
     ) -> Result<(), FaultError> {
         A::work(Op::VmaFind, 1);
+        // Pairs with the exchange in `Space::kill` (victim.rs); no other data passes.
         if self.state.load_uncharged(Acquire) & KILLED != 0 {
             return Err(FaultError::Killed);
         }

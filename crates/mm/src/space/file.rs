@@ -66,10 +66,12 @@ impl<A: Machine> File<A> {
     }
     /// Adds a user. The caller is a user or knows of one.
     pub fn get(&self) {
+        // No partner: the user that the caller knows of keeps the file.
         self.users.fetch_add(1, AcqRel);
     }
     /// Removes a user. The last one frees the file's pages.
     pub fn put(&self, on: MmRef<'_, A>) {
+        // Pairs with itself in other tasks: the last user sees what the others did with the file.
         if self.users.fetch_sub(1, AcqRel) > 1 {
             return;
         }

@@ -281,6 +281,7 @@ impl<A: Machine> Space<A> {
     }
     /// Whether SIGKILL is pending.
     pub fn is_killed(&self) -> bool {
+        // Pairs with the exchange in `kill` (victim.rs).
         self.state.load(Acquire) & KILLED != 0
     }
     fn alive(&self) -> Result<(), SpaceError> {
@@ -288,6 +289,8 @@ impl<A: Machine> Space<A> {
     }
     fn change(&self) -> Change<'_, A> {
         let change = Change::begin(self);
+        // `UNSTABLE` pairs with the exchange in `reap_pages` (reap.rs), `CHANGED` with the one in
+        // `die` (claims.rs). mmap_lock orders both.
         if self.state.load_uncharged(Acquire) & (UNSTABLE | DEAD) == UNSTABLE {
             self.state.fetch_or(CHANGED, AcqRel);
         }

@@ -94,6 +94,7 @@ impl<A: Machine> Space<A> {
             return Reaped::Skipped;
         }
         let _span = Span::<A>::enter(Func::OomReapTaskMm);
+        // Pairs with the loads in `stable` and in `Space::change` (mod.rs): see there.
         self.state.fetch_or(UNSTABLE, AcqRel);
         match self.config.exit {
             ExitPolicy::Stock => self.reap_vmas(on, vmas.in_range(VmaRange::USER), more),
@@ -130,20 +131,25 @@ impl<A: Machine> Space<A> {
     /// Marks it as done (`MMF_OOM_SKIP`): reapers return immediately, and the OOM killer neither
     /// chooses nor waits for it. Called when all pages are out, or when the OOM reaper gives up.
     pub fn skip(&self) {
+        // Pairs with the loads in `is_skipped`, and in `state` and `due_ns` (victim.rs): the pages
+        // are out, or the reaper has given up.
         self.state.fetch_or(SKIP, AcqRel);
     }
     /// Whether [`Space::skip`] was called.
     pub fn is_skipped(&self) -> bool {
+        // Pairs with the exchange in `skip`.
         self.state.load(Acquire) & SKIP != 0
     }
     /// Whether a reaper has started: pages may be missing.
     pub fn is_unstable(&self) -> bool {
+        // Pairs with the exchange in `reap_pages`. A hint.
         self.state.load(Acquire) & UNSTABLE != 0
     }
     /// Whether a fault may make a page (`check_stable_address_space`). Called with the lock of the
     /// table that gets the entry: if the flag is not seen, the reaper has not locked this table
     /// yet, and unmaps the page later.
     pub(super) fn stable(&self) -> Result<(), FaultError> {
+        // Pairs with the exchange in `reap_pages`, by way of the table's lock.
         if self.state.load_uncharged(Acquire) & UNSTABLE == 0 {
             Ok(())
         } else {

@@ -184,18 +184,20 @@ impl<A: Machine> Spaces<A> {
     pub fn start(&self, frames: &FrameAllocator<A>) -> Result<(), AllocError> {
         let pfn = frames.alloc_pages(Order::ZERO, MigrateType::Unmovable, Gfp::KERNEL)?;
         A::clear_block(pfn, Order::ZERO);
+        // Pairs with the load in `zero`: the page is cleared.
         self.zero.store(pfn.index() as u64 + 1, Release);
         Ok(())
     }
     /// Frees the zero page, after the last address space has ended.
     pub fn stop(&self, frames: &FrameAllocator<A>) {
+        // No partner: the last address space has ended.
         if let Some(pfn) = self.zero.swap(0, Release).checked_sub(1) {
             frames.free_pages(Pfn::new(pfn as usize), Order::ZERO);
         }
     }
-    /// The zero page, which is mapped where a program has only read. `Acquire` pairs with the
-    /// `Release` in [`Spaces::start`].
+    /// The zero page, which is mapped where a program has only read.
     pub(super) fn zero(&self) -> Pfn {
+        // Pairs with the store in `start`.
         let word = self.zero.load(Acquire);
         assert!(word > 0, "the memory manager was not started");
         Pfn::new(word as usize - 1)
@@ -266,10 +268,12 @@ impl<A: Machine> Spaces<A> {
     }
     /// Counts an address space that starts to exit.
     pub(super) fn begin_exit(&self) {
+        // Pairs with the load in `exits`: see `Space::exit` (exit.rs).
         self.exits.fetch_add(1, AcqRel);
     }
     /// The number of address spaces that have started to exit.
     pub(super) fn exits(&self) -> u32 {
+        // Pairs with the add in `begin_exit`: see `Space::exit` (exit.rs).
         self.exits.load(Acquire)
     }
     fn running(&self) -> &Inside<Space<A>> {

@@ -25,6 +25,8 @@ impl<A: Machine> Space<A> {
     }
     /// Sends SIGKILL: populating and copying stop, and sleeping tasks wake to see it.
     pub fn kill(&self) {
+        // Pairs with the loads in `is_killed` (mod.rs) and `fault` (fault.rs). Before the wake-ups,
+        // so that a task that wakes sees it.
         self.state.fetch_or(KILLED, AcqRel);
         self.tasks.lock().iter().for_each(|&task| A::unpark(task));
     }
@@ -33,12 +35,14 @@ impl<A: Machine> Space<A> {
     pub fn set_oom_adjustment(&self, thousandths: i32) -> bool {
         let fine = (ADJ_MIN..=ADJ_MAX).contains(&thousandths);
         if fine {
+            // Pairs with the load in `oom_adjustment`; no other data passes.
             self.adjustment.store(thousandths as u32, Release);
         }
         fine
     }
     /// Returns `oom_score_adj`.
     pub fn oom_adjustment(&self) -> i32 {
+        // Pairs with the store in `set_oom_adjustment`.
         self.adjustment.load(Acquire) as i32
     }
 }
@@ -51,6 +55,7 @@ impl<A: Machine> Victim for Space<A> {
         self.group
     }
     fn state(&self) -> VictimState {
+        // Pairs with the exchanges that set the flags: see the table in mod.rs.
         let state = self.state.load(Acquire);
         let marked = state & VICTIM != 0;
         if state & EXITING != 0 {
@@ -74,9 +79,11 @@ impl<A: Machine> Victim for Space<A> {
     }
     fn mark(&self, due_ns: u64) -> bool {
         self.due_ns.store(due_ns, Relaxed);
+        // Pairs with the load in `due_ns`: a task that sees the flag sees the time.
         self.state.fetch_or(VICTIM, AcqRel) & VICTIM == 0
     }
     fn due_ns(&self) -> Option<u64> {
+        // Pairs with the exchange in `mark`: the time was stored before.
         let state = self.state.load(Acquire);
         (state & (VICTIM | SKIP) == VICTIM).then(|| self.due_ns.load(Relaxed))
     }
@@ -117,6 +124,7 @@ impl<A: Machine> Spaces<A> {
     /// victim, so that it may use the reserve and exit.
     pub(super) fn is_caller_dying(&self, on: MmRef<'_, A>) -> bool {
         let Some(own) = self.current() else { return false };
+        // Pairs with the exchanges in `kill` and `mark`.
         let state = own.state.load(Acquire);
         if state & KILLED != 0 && state & VICTIM == 0 {
             on.oom.mark_victim(own);

@@ -63,25 +63,26 @@ impl<A: Machine> VmaLock<A> {
         self.vma.set(vma);
     }
     /// Takes the lock for writing; sleeps until the readers have released it. Returns `false` if
-    /// the current change holds it already. The `Acquire` load pairs with the `Release` in
-    /// `read_done`.
+    /// the current change holds it already.
     pub(super) fn write(&self, space: &Space<A>) -> bool {
         if self.held.swap(true, Relaxed) {
             return false;
         }
+        // Steps a and b: pair with 4 and 7 in `try_read` and `read_done`.
         if self.lock.fetch_or(WRITER, AcqRel) != 0 {
             space.vma_waiters.wait_until(|| self.lock.load(Acquire) == WRITER);
         }
         true
     }
-    /// Releases the lock. `Release` pairs with the `Acquire` in `try_read`.
+    /// Releases the lock.
     pub(super) fn write_done(&self) {
         self.held.store(false, Relaxed);
+        // Step g: pairs with the add in `try_read`, which then sees the change.
         self.lock.fetch_and(!WRITER, Release);
     }
-    /// Takes the lock for reading. Fails if a writer holds it or waits for it. `Acquire` pairs with
-    /// the `Release` in `write_done`.
+    /// Takes the lock for reading. Fails if a writer holds it or waits for it.
     pub(super) fn try_read(&self, space: &Space<A>) -> bool {
+        // Step 4: pairs with `write_done`, and against `write` on the same word.
         if self.lock.fetch_add(1, Acquire) & WRITER == 0 {
             return true;
         }
@@ -89,6 +90,7 @@ impl<A: Machine> VmaLock<A> {
         false
     }
     fn read_done(&self, space: &Space<A>) {
+        // Step 7: pairs with `write`, whose change begins after this reader's last access.
         let before = self.lock.fetch_sub(1, Release);
         if before == WRITER + 1 {
             space.vma_waiters.wake_all();
@@ -136,11 +138,12 @@ impl<A: Machine> Space<A> {
         let guard = VmaReadGuard { space: self, lock, vma: lock.vma() };
         (self.lookup.is_live(id) && guard.vma.range.contains(page)).then_some(guard)
     }
-    /// Searches the tree if it is not being changed. `Acquire` pairs with the `AcqRel` in
-    /// `Change::open`. The load of `changes` takes its turn in the simulator's order and nothing is
-    /// charged before the search, so the answer is the tree's at that time.
+    /// Searches the tree if it is not being changed. The load of `changes` takes its turn in the
+    /// simulator's order and nothing is charged before the search, so the answer is the tree's at
+    /// that time.
     #[inline]
     fn find_vma(&self, page: Vpn) -> Option<VmaId> {
+        // Step 1: pairs with the add in `Change::open` (change.rs).
         (self.changes.load_uncharged(Acquire) & 1 == 0).then(|| self.finder.find(page))?
     }
 }

@@ -58,11 +58,11 @@ impl<T> Clone for VmaLookup<T> {
 
 impl<T> VmaLookup<T> {
     /// Returns the slot of `id` if `id` is live. The id may die until the VMA's lock is held: then
-    /// check [`VmaLookup::is_live`]. The `Acquire` load pairs with the `Release` stores in
-    /// [`VmaSlots::alloc`] and [`VmaSlots::free`].
+    /// check [`VmaLookup::is_live`].
     #[inline]
     pub fn get(&self, id: VmaId) -> Option<&T> {
         let slot = self.0.get(id.slot)?;
+        // Steps 3 and 5 of the table in `vma_lock`: pairs with the stores in `alloc` and `free`.
         (id.generation & 1 == 1 && slot.generation.load(Acquire) == id.generation)
             .then_some(&slot.value)
     }
@@ -119,9 +119,8 @@ impl<T: Default> VmaSlots<T> {
         Ok(())
     }
     /// Takes a free slot, calls `init` with its value, and starts a new id. `init` gets the value
-    /// that the last VMA has left. The `Release` store of the generation follows it and pairs with
-    /// the `Acquire` load in [`VmaLookup::get`]: a reader that finds the id live sees what `init`
-    /// has written, even if it finds the id in the tree before the change is over.
+    /// that the last VMA has left. A reader that finds the id live sees what `init` has written,
+    /// even if it finds the id in the tree before the change is over.
     pub fn alloc(&mut self, init: impl FnOnce(&T)) -> Result<VmaId, NoMemory> {
         self.reserve(1)?;
         let number = self.free.checked_sub(1).ok_or(NoMemory)?;
@@ -131,6 +130,7 @@ impl<T: Default> VmaSlots<T> {
         self.live += 1;
         init(&slot.value);
         let generation = slot.generation.load(Relaxed).wrapping_add(1);
+        // Pairs with the load in `VmaLookup::get`.
         slot.generation.store(generation, Release);
         Ok(VmaId { slot: number, generation })
     }
@@ -142,6 +142,7 @@ impl<T: Default> VmaSlots<T> {
             return false;
         }
         if let Some(slot) = self.lookup.0.get(id.slot) {
+            // Step e of the table in `vma_lock`: pairs with the load in `VmaLookup::get`.
             slot.generation.store(id.generation.wrapping_add(1), Release);
         }
         self.live -= 1;

@@ -225,6 +225,8 @@ impl<A: Machine> Stacks<A> {
     /// Adds `stack` to the stacks of one CPU that wait for a grace period.
     fn wait_for_readers(&self, lists: &StackLists<A>, stack: Stack) {
         lists.stacks.lock().waiting.push(stack);
+        // Pairs with the exchange in `begin`, whose caller sees the stack in the list. Then
+        // `wake_reaper`: store buffering with `reaper`.
         if lists.waits.swap(1, SeqCst) == 0 {
             self.wake_reaper();
         }
@@ -234,6 +236,8 @@ impl<A: Machine> Stacks<A> {
 
     /// Body of the task that waits for grace periods for stacks; returns after [`Stacks::stop`].
     pub fn reaper(&self, rcu: &Rcu<A>, work: &Work<A>) {
+        // Store buffering with `stop` and with `wait_for_readers`. Here: the task, then `stopping`
+        // and `waits`. There: one of these, then the task. One of the two sees the other.
         self.reaper.store(A::current().index() as u32 + 1, SeqCst);
         while self.stopping.load(SeqCst) == 0 {
             let cpus = self.begin();
@@ -254,6 +258,7 @@ impl<A: Machine> Stacks<A> {
     fn begin(&self) -> CpuMask {
         let mut cpus = CpuMask::EMPTY;
         for (cpu, lists) in self.cpus_stacks.iter() {
+            // Pairs with the swap in `wait_for_readers`: the stack was added to the list before.
             if lists.waits.load(SeqCst) != 0 && lists.waits.swap(0, SeqCst) != 0 {
                 lists.stacks.lock().begin();
                 cpus.insert(cpu);
@@ -262,6 +267,7 @@ impl<A: Machine> Stacks<A> {
         cpus
     }
     fn wake_reaper(&self) {
+        // Pairs with the store in `reaper`: see there.
         if let Some(task) = self.reaper.load(SeqCst).checked_sub(1) {
             A::unpark(TaskId::new(task as usize));
         }
@@ -271,6 +277,7 @@ impl<A: Machine> Stacks<A> {
         if !self.are_mapped() {
             return;
         }
+        // Store buffering with `reaper`: see there.
         self.stopping.store(1, SeqCst);
         if self.reaper.load(SeqCst) != 0 {
             self.wake_reaper();

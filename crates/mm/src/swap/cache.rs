@@ -26,12 +26,12 @@ enum Writing {
 impl<A: Machine> Swap<A> {
     /// Returns the folio that has the slot's content, with a reference for the caller
     /// (`swap_cache_get_folio`). It may leave the cache until the caller has its lock; then check
-    /// [`Swap::holds`]. The Acquire loads pair with the Release stores in `publish` and in the
-    /// removals.
+    /// [`Swap::holds`].
     pub fn lookup(&self, memory: LruRef<'_, A>, entry: SwapEntry) -> Option<Pfn> {
         let _span = Span::<A>::enter(Func::SwapCacheGet);
         let slot = self.slots.get(entry.index())?;
         loop {
+            // Pairs with the store in `publish` (slots.rs): the folio is ready.
             let cached = slot.cached.load(Acquire);
             let pfn = Pfn::new(cached.checked_sub(1)? as usize);
             if !memory.folios.try_get(pfn) {
@@ -39,6 +39,8 @@ impl<A: Machine> Swap<A> {
                 A::relax();
                 continue;
             }
+            // Pairs with the stores of 0 in the removals: if the reference is to a later folio of
+            // the same frame, this finds another value.
             if slot.cached.load(Acquire) == cached {
                 self.tally().cache_hits.add(1);
                 return Some(pfn);
@@ -72,6 +74,7 @@ impl<A: Machine> Swap<A> {
         if slot.count() > 0 {
             return false;
         }
+        // Pairs with the second load in `lookup`: see there.
         slot.cached.store(0, Release);
         let freed = self.free_if_unused(&mut cluster, entry);
         drop(cluster);
@@ -86,6 +89,7 @@ impl<A: Machine> Swap<A> {
     pub(super) fn delete(&self, memory: LruRef<'_, A>, pfn: Pfn) {
         let Some(entry) = self.entry_of(memory, pfn) else { return };
         let mut cluster = self.clusters[entry.index() / SLOTS].lock();
+        // Pairs with the second load in `lookup`: see there.
         self.slot(entry).cached.store(0, Release);
         let freed = self.free_if_unused(&mut cluster, entry);
         drop(cluster);
@@ -114,6 +118,7 @@ impl<A: Machine> Swap<A> {
             memory.folios.unfreeze(pfn, 2);
             return false;
         }
+        // Pairs with the second load in `lookup`: see there.
         self.slot(entry).cached.store(0, Release);
         let freed = self.free_if_unused(&mut cluster, entry);
         drop(cluster);

@@ -145,6 +145,7 @@ impl<A: Machine> Swap<A> {
 
     /// Reserves a slot.
     fn reserve(&self) -> bool {
+        // Pairs with the add in `finish_free`: the slot that it counts is free in its cluster.
         if self.free.fetch_sub(1, Acquire) > 0 {
             return true;
         }
@@ -198,12 +199,13 @@ impl<A: Machine> Swap<A> {
     }
 
     /// Adds the folio to the cache for the slot; the cache takes a reference. The cluster's lock is
-    /// held. The Release store pairs with the Acquire load in `lookup`.
+    /// held.
     pub(super) fn publish(&self, memory: LruRef<'_, A>, pfn: Pfn, entry: SwapEntry) {
         memory.folios.get(pfn);
         memory.folios.set_slot(pfn, entry.slot());
         memory.folios.set(pfn, FolioFlags::SWAP_CACHE);
         memory.count_swap_cache(pfn, 1);
+        // Pairs with the load in `lookup` (cache.rs): the flag and the slot's number are seen.
         self.slot(entry).cached.store(pfn.index() as u32 + 1, Release);
     }
 
@@ -273,6 +275,7 @@ impl<A: Machine> Swap<A> {
             self.lists.lock().partial.push_back((entry.index() / SLOTS) as u32);
         }
         if freed != Freed::No {
+            // Pairs with the subtraction in `reserve`.
             self.free.fetch_add(1, Release);
         }
     }

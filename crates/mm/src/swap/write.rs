@@ -134,6 +134,8 @@ impl<A: Machine> Swap<A> {
         let own = A::cpu().index();
         let mut queues =
             (0..DEVICE_QUEUES).map(|step| &self.device_waiters[(own + step) % DEVICE_QUEUES]);
+        // Store buffering with `submit`. There: `waiting`, then the next try. Here: the free place,
+        // then `waiting`. The try finds the place, or this finds the waiter.
         if let Some(queue) = queues.find(|queue| queue.waiting.load(SeqCst) != 0) {
             queue.waiters.wake_one();
         }

@@ -149,6 +149,7 @@ impl<A: Machine> Time<A> {
     /// another task unparks it and `over` returns true. A task that makes `over` true unparks this
     /// one afterwards. `over` is false at the call; it is evaluated only after an early wakeup.
     pub fn sleep_until(&self, deadline_ns: u64, over: impl Fn() -> bool) {
+        // Pairs with the store in `stop_sleeping`. A hint: it is loaded again below.
         if self.stopped.load(Ordering::Acquire) != 0 || A::now_ns() >= deadline_ns {
             return;
         }
@@ -160,6 +161,8 @@ impl<A: Machine> Time<A> {
                 program::<A>(&mut base);
             }
         }
+        // Pairs with the store in `stop_sleeping`, by way of the base's lock: this sees it, or the
+        // sleeper is popped and woken.
         while A::now_ns() < deadline_ns && self.stopped.load(Ordering::Acquire) == 0 {
             A::park();
             if A::now_ns() < deadline_ns && over() {
@@ -177,6 +180,7 @@ impl<A: Machine> Time<A> {
 
     /// Wakes every sleeper for good: the machine is about to stop.
     pub fn stop_sleeping(&self) {
+        // Pairs with the loads in `sleep_until`. Before the sleepers are popped under the locks.
         self.stopped.store(1, Ordering::SeqCst);
         for (_, base) in self.bases.iter() {
             let mut base = base.lock_irqsave();

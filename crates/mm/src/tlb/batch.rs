@@ -154,6 +154,7 @@ impl<A: Machine> Tlb<A> {
             return 0;
         }
         let awake = |cpu| {
+            // Step 3 of the table in mod.rs: pairs with the store in `switch`.
             let loaded = ActiveMm::of(self.loaded_on(cpu).load(SeqCst));
             loaded.asid().is_some() && !loaded.is_lazy()
         };
@@ -164,6 +165,8 @@ impl<A: Machine> Tlb<A> {
     /// Returns whether an invalidation of `asid` was deferred and has not completed yet.
     #[inline]
     pub fn is_deferred(&self, asid: Asid) -> bool {
+        // Pairs with `complete_deferred` (mm_context.rs): if this reads 0, the flush is over. A
+        // deferral is seen by way of the table's lock: see `defer`.
         self.context(asid).deferred.load_uncharged(Acquire) != 0
     }
     /// Completes the deferred invalidations of `asid`, if there are any. To be called after the

@@ -74,6 +74,7 @@ impl<A: Machine> Tlb<A> {
     /// Returns how a flush reaches the CPUs, after it has cleared entries and started a generation.
     pub(super) fn reach(&self, context: &MmContext<A>) -> Reach {
         let Some(broadcast) = self.broadcast_for_some() else { return Reach::Calls };
+        // Step 3: against the exchange in `consider_global` (a). Pairs with the store in `joined`.
         match context.global.load_uncharged(SeqCst) {
             LOCAL => Reach::Calls,
             JOINING => Reach::Both(broadcast),
@@ -82,6 +83,7 @@ impl<A: Machine> Tlb<A> {
     }
     /// Returns whether a CPU that loads the address space needs no flush.
     pub(super) fn is_global(&self, context: &MmContext<A>) -> bool {
+        // Pairs with the store in `joined` (c): the broadcast has removed old translations.
         self.broadcast_for_some().is_some() && context.global.load_uncharged(SeqCst) == GLOBAL
     }
     /// Broadcasts an invalidation and waits until all CPUs have applied it.
@@ -126,10 +128,13 @@ impl<A: Machine> Tlb<A> {
     /// Records that a broadcast of everything and the calls after it have completed since the
     /// address space was `JOINING`.
     pub(super) fn joined(&self, context: &MmContext<A>) {
+        // Step c: pairs with the loads in `reach` and `is_global`.
         context.global.store(GLOBAL, SeqCst);
     }
     /// Takes the global number back, at the end of the address space.
     pub(super) fn leave_global(&self, context: &MmContext<A>) {
+        // No partner: no CPU uses or loads the address space, and the locks of `Numbers` pass its
+        // number on.
         if self.broadcast_for_some().is_some() && context.global.load(SeqCst) != LOCAL {
             context.global.store(LOCAL, SeqCst);
             self.globals.fetch_sub(1, Relaxed);

@@ -177,6 +177,7 @@ impl<A: Machine> Tlb<A> {
     fn sleep_for(&self, cpu: CpuId, watch: &Watch<A>, over: impl Fn() -> bool) {
         let sleepers = self.sleepers.of(cpu);
         self.smp.tally().sleeps.add(1);
+        // Store buffering with `wake_sleepers`: see there.
         sleepers.waiting.fetch_add(1, SeqCst);
         sleepers.queue.wait_until(|| {
             let over = over();
@@ -185,6 +186,7 @@ impl<A: Machine> Tlb<A> {
             }
             over
         });
+        // No partner: a CPU that reads the old count only wakes once too often.
         sleepers.waiting.fetch_sub(1, SeqCst);
     }
     /// Wakes the tasks that sleep for `cpu`, after its loaded word has changed. Pairs with
@@ -195,6 +197,7 @@ impl<A: Machine> Tlb<A> {
     pub(super) fn wake_sleepers(&self, cpu: CpuId) {
         if self.flush_by() == FlushBy::Generation {
             let sleepers = self.sleepers.of(cpu);
+            // Pairs with the add in `sleep_for`.
             if sleepers.waiting.load(SeqCst) != 0 {
                 sleepers.queue.wake_all();
             }
@@ -204,6 +207,8 @@ impl<A: Machine> Tlb<A> {
     pub fn watch(&self) {
         self.smp.watch();
         for (_, sleepers) in self.sleepers.iter() {
+            // Pairs with the add in `sleep_for`. A sleeper that is missed is woken an interval
+            // later.
             if sleepers.waiting.load(SeqCst) != 0 {
                 sleepers.queue.wake_all();
             }

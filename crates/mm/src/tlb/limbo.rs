@@ -70,6 +70,7 @@ impl<A: Machine> Limbo<A> {
         Self { line, len: A::AtomicU32::new(0) }
     }
     fn is_empty(&self) -> bool {
+        // A hint. Pairs with the stores in `park` and `take`; frames are read under the lock.
         self.len.load_uncharged(Acquire) == 0
     }
 }
@@ -100,6 +101,7 @@ impl<A: Machine> Tlb<A> {
         }
         let PendingFlush { asid, generation } = begun;
         line.extend(frames.map(|what| LimboEntry { what, asid, generation, since_ns }));
+        // Pairs with the loads in `is_empty`, `in_limbo` and `note_limbo`, which are hints.
         self.limbo.len.store(line.len() as u32, Release);
         drop(line);
         self.note_limbo();
@@ -107,10 +109,12 @@ impl<A: Machine> Tlb<A> {
     }
     /// Returns the number of frames in limbo, those of reclaim included.
     pub fn in_limbo(&self) -> usize {
+        // Pairs with the stores in `park` and `take`, as in `is_empty`.
         self.limbo.len.load(Acquire) as usize + self.limbo_batches.pages()
     }
     /// Updates the maximum after frames were added.
     pub(super) fn note_limbo(&self) {
+        // Pairs with the stores in `park` and `take`, as in `is_empty`.
         let frames = self.limbo.len.load_uncharged(Acquire) as usize + self.limbo_batches.pages();
         self.smp.tally().frames_in_limbo_max.note(frames as u64);
     }
@@ -159,6 +163,7 @@ impl<A: Machine> Tlb<A> {
             line.pop_front();
             taken += 1;
         }
+        // Pairs with the loads in `is_empty`, `in_limbo` and `note_limbo`, which are hints.
         self.limbo.len.store(line.len() as u32, Release);
         taken
     }
@@ -166,6 +171,8 @@ impl<A: Machine> Tlb<A> {
     pub(super) fn behind(&self, asid: Asid, generation: u64) -> CpuMask {
         let mut behind = CpuMask::EMPTY;
         for cpu in self.context(asid).cpus() {
+            // Step 3 of the table in mod.rs: pairs with the stores of loaded words in `switch` and
+            // `enter_lazy` (mod.rs) and `flush_to_current_gen` (target.rs).
             if ActiveMm::of(self.loaded_on(cpu).load(SeqCst)).is_behind(asid, generation) {
                 behind.insert(cpu);
             }

@@ -60,6 +60,8 @@ impl<A: Machine> LimboBatches<A> {
         Self { line: SpinLock::new(LockClass::Other, line), pages: A::AtomicU32::new(0) }
     }
     pub(super) fn pages(&self) -> usize {
+        // A hint. Pairs with the changes in `park_batch` and `take_batch`; batches are read under
+        // the lock.
         self.pages.load_uncharged(Acquire) as usize
     }
 }
@@ -89,6 +91,7 @@ impl<A: Machine> Tlb<A> {
         entry.pages[..pages.len()].copy_from_slice(pages);
         line.next += 1;
         line.batches.push_back(entry);
+        // Pairs with the load in `LimboBatches::pages`.
         self.limbo_batches.pages.fetch_add(pages.len() as u32, Release);
         drop(line);
         self.smp.tally().flushes.add(1);
@@ -131,6 +134,7 @@ impl<A: Machine> Tlb<A> {
         }
         let entry = line.batches.pop_front();
         let pages = entry.as_ref().map_or(0, |entry| entry.len as u32);
+        // Pairs with the load in `LimboBatches::pages`.
         self.limbo_batches.pages.fetch_sub(pages, Release);
         entry
     }

@@ -104,16 +104,19 @@ impl<A: Machine> MmContext<A> {
     }
     /// Sets the bit of `cpu`, before it loads the address space.
     pub(super) fn enter(&self, cpu: CpuId) {
+        // Step a of the table in mod.rs: pairs with the load in `cpus`.
         self.cpus[cpu.index() / 64].fetch_or(1 << (cpu.index() % 64), SeqCst);
     }
     /// Clears the bit of `cpu`, after it has unloaded the address space.
     pub(super) fn leave(&self, cpu: CpuId) {
+        // Pairs with the load in `cpus`: a flusher that misses the CPU comes after the unload.
         self.cpus[cpu.index() / 64].fetch_and(!(1 << (cpu.index() % 64)), SeqCst);
     }
     /// Iterates over the CPUs that may have the address space loaded, lowest first. Loads each word
     /// once, when the iteration reaches it.
     pub(super) fn cpus(&self) -> impl Iterator<Item = CpuId> + '_ {
         self.cpus.iter().enumerate().flat_map(|(at, word)| {
+            // Step 3 of the table in mod.rs: pairs with `enter` and `leave`.
             let mut rest = word.load(SeqCst);
             core::iter::from_fn(move || {
                 let bit = rest.trailing_zeros() as usize;
@@ -122,28 +125,32 @@ impl<A: Machine> MmContext<A> {
             })
         })
     }
-    /// Starts an invalidation; returns its generation. SeqCst: pairs with the load in
-    /// `flush_to_current_gen` after a CPU has published what it loads.
+    /// Starts an invalidation; returns its generation.
     pub(super) fn begin(&self) -> u64 {
+        // Step 2 of the table in mod.rs: pairs with the loads in target.rs (step c), after a CPU
+        // has published what it loads.
         let next = || self.generation.fetch_add(1, SeqCst) + 1;
         let generation = next();
         if stored(generation) == NEVER { next() } else { generation }
     }
-    /// Publishes the range of the invalidation `generation`, for CPUs that are not passed it. The
-    /// Release store pairs with the Acquire load in `flush_missed`.
+    /// Publishes the range of the invalidation `generation`, for CPUs that are not passed it.
     pub(super) fn publish(&self, generation: u64, extent: Extent) {
         let slot = &self.recent[(generation % RECENT) as usize];
+        // Pairs with the load in `flush_missed`.
         slot.store(FlushInfo::new(generation, extent).0, Release);
     }
     /// Records that the invalidation `generation` is deferred. The caller holds the lock of one
     /// table only, so another task may have recorded a later generation meanwhile: that one stays.
     pub(super) fn record_deferred(&self, generation: u64) {
         let later = |deferred| (deferred < generation).then_some(generation);
+        // Pairs with `is_deferred` (batch.rs) and `complete_deferred`.
         let _ = self.deferred.fetch_update(SeqCst, SeqCst, later);
     }
     /// Records that all CPUs have flushed up to `generation`; a later deferred generation stays.
     pub(super) fn complete_deferred(&self, generation: u64) {
         let is_over = |deferred| deferred != 0 && deferred <= generation;
+        // Pairs with `is_deferred` (batch.rs): 0 is stored after the flush. Against
+        // `record_deferred` of other tasks, whose later generation stays.
         if is_over(self.deferred.load_uncharged(Acquire)) {
             let over = |deferred| is_over(deferred).then_some(0);
             let _ = self.deferred.fetch_update(SeqCst, SeqCst, over);
@@ -156,6 +163,7 @@ impl<A: Machine> MmContext<A> {
         if missed <= RECENT {
             let mut units = 0;
             for (range, generation) in ranges.iter_mut().zip(to - missed + 1..=to) {
+                // Pairs with the store in `publish`.
                 let recent = FlushInfo(self.recent[(generation % RECENT) as usize].load(Acquire));
                 let Some((known, of)) = recent.range(generation) else {
                     units = u64::MAX;

@@ -254,6 +254,7 @@ impl<A: Machine> Tlb<A> {
     }
     /// Returns how often translations of the address space were invalidated.
     pub fn generation(&self, asid: Asid) -> u64 {
+        // A statistic. Pairs with the add in `begin` (mm_context.rs).
         self.context(asid).generation.load(SeqCst) - mm_context::FIRST
     }
     /// Returns the number of CPUs that have the address space loaded, lazy ones included.
@@ -315,6 +316,9 @@ impl<A: Machine> Tlb<A> {
         A::tlb_load(None);
         if Self::broadcast_for_all().is_none() {
             let word = self.loaded_on(off.cpu());
+            // Only this CPU stores its word: the load has no partner. The store pairs with the
+            // loads in `is_called` and `is_behind` (flush.rs): the CPU has stopped using
+            // translations.
             let loaded = ActiveMm::of(word.load(Acquire));
             word.store(loaded.lazily().word(), SeqCst);
             if self.flush_by() == FlushBy::Generation {

@@ -42,12 +42,15 @@ impl<A: Machine> Tlb<A> {
     /// otherwise everything. Unloads a lazy address space.
     fn flush_func(&self, off: &IrqGuard<A>, wanted: ActiveMm, what: FlushInfo) {
         let word = self.loaded_on(off.cpu());
+        // Only this CPU stores its word: no partner.
         let loaded = ActiveMm::of(word.load(Acquire));
         let Some(asid) = loaded.asid().filter(|&asid| wanted.asid() == Some(asid)) else { return };
         if loaded.is_lazy() {
             self.leave(off, self.own.get(off), asid, loaded);
             return;
         }
+        // Pairs with `begin` (mm_context.rs): the entries of all generations up to this one are
+        // cleared.
         let generation = self.context(asid).generation.load(SeqCst);
         let missed = loaded.missed(generation);
         if missed == 0 {
@@ -64,18 +67,23 @@ impl<A: Machine> Tlb<A> {
                 A::tlb_flush_local(asid, None);
             }
         }
+        // Pairs with the loads in `is_called` (flush.rs) and `awake` (batch.rs). The flusher itself
+        // waits for the end of the call.
         word.store(loaded.at(generation).word(), SeqCst);
     }
     /// Unloads the address space, also a lazy one (`leave_mm`).
     fn leave(&self, off: &IrqGuard<A>, own: &CpuContexts, asid: Asid, loaded: ActiveMm) {
         A::work(Op::MmSwitch, 1);
         own.remember(asid, loaded.generation());
+        // Pairs with the loads in `is_called` (flush.rs): a flusher that sees it need not call this
+        // CPU.
         self.loaded_on(off.cpu()).store(ActiveMm::NOTHING.word(), SeqCst);
         self.context(asid).leave(off.cpu());
     }
     /// Flushes the loaded address space up to its current generation, if this CPU is behind.
     pub(super) fn flush_to_current_gen(&self, off: &IrqGuard<A>) {
         let word = self.loaded_on(off.cpu());
+        // Only this CPU stores its word: no partner.
         let loaded = ActiveMm::of(word.load(Acquire));
         let Some(asid) = loaded.asid() else { return };
         let context = self.context(asid);
@@ -93,6 +101,8 @@ impl<A: Machine> Tlb<A> {
             }
             FlushBy::Generation => context.flush_missed(asid, missed, generation),
         }
+        // Pairs with the loads in `is_behind` (flush.rs) and `behind` (limbo.rs): a flusher that
+        // sees the generation comes after the flush.
         word.store(loaded.at(generation).word(), SeqCst);
     }
 }

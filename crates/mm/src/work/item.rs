@@ -91,35 +91,46 @@ impl<A: Machine> ItemState<A> {
     }
     /// Sets the pending bit, unless it is set or the work is disabled; returns whether it did.
     pub(super) fn take_pending(&self) -> bool {
+        // Pairs with `clear_pending`: the task that sets the bit comes after the last user of it.
         self.flags.compare_exchange(0, PENDING, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
     /// Sets the pending bit like [`ItemState::take_pending`], for a cancel: also of a disabled
     /// item.
     pub(super) fn grab(&self) -> bool {
+        // Pairs with `clear_pending`, as in `take_pending`: `Work::cancel_sync` sees `ran_on`.
         self.flags.fetch_or(PENDING, Ordering::AcqRel) & PENDING == 0
     }
     pub(super) fn clear_pending(&self) {
+        // Pairs with `take_pending` and `grab`: the next user of the bit sees what this one wrote.
         self.flags.fetch_and(!PENDING, Ordering::AcqRel);
     }
     pub(super) fn is_pending(&self) -> bool {
+        // A hint. Pairs with `take_pending`, `grab` and `clear_pending`.
         self.flags.load(Ordering::Acquire) & PENDING != 0
     }
     pub(super) fn disable(&self) {
+        // Against the exchange in `take_pending` of the same word: it fails, or its work is found
+        // by the cancel that follows.
         self.flags.fetch_or(DISABLED, Ordering::AcqRel);
     }
     pub(super) fn enable(&self) {
+        // The exchange in `take_pending` succeeds again after this.
         self.flags.fetch_and(!DISABLED, Ordering::AcqRel);
     }
     pub(super) fn home(&self) -> CpuId {
+        // Pairs with the store in `set_home`. A hint: the caller checks under the queue's lock.
         CpuId::new(self.home.load(Ordering::Acquire) as usize)
     }
     pub(super) fn set_home(&self, cpu: CpuId) {
+        // Pairs with the load in `home`.
         self.home.store(cpu.index() as u32, Ordering::Release);
     }
     pub(super) fn ran_on(&self) -> CpuId {
+        // Pairs with the store in `set_ran_on`, which precedes `clear_pending`.
         CpuId::new(self.ran_on.load(Ordering::Acquire) as usize)
     }
     pub(super) fn set_ran_on(&self, cpu: CpuId) {
+        // Pairs with the load in `ran_on`.
         self.ran_on.store(cpu.index() as u32, Ordering::Release);
     }
 }

@@ -196,6 +196,8 @@ impl<A: Machine, T> RwSem<A, T> {
     /// Adds a reader to the word. Returns whether that took or stole the semaphore: no writer takes
     /// it while the word has a reader.
     fn add_reader(&self) -> bool {
+        // Pairs with the `Release` in `write_done` and `write_to_read`: a reader sees what the last
+        // writer wrote.
         let count = self.count.fetch_add(READER, Ordering::Acquire);
         if count & (WRITER | WAITERS | HANDOFF) == 0 {
             return true;
@@ -269,6 +271,7 @@ impl<A: Machine, T> RwSem<A, T> {
                 return false;
             }
             let more = count + READER;
+            // Pairs with the `Release` in `write_done` and `write_to_read`, as in `add_reader`.
             let got =
                 self.count.compare_exchange(count, more, Ordering::Acquire, Ordering::Relaxed);
             if got.is_ok() {
@@ -372,6 +375,8 @@ impl<A: Machine, T> RwSem<A, T> {
     /// task that spins on this CPU would wait without end for a writer that it keeps from running.
     fn take(&self, count: u64, new: u64) -> bool {
         let _pinned = PreemptGuard::<A>::new();
+        // Pairs with the `Release` in `read_done` and `write_done`: a writer comes after the last
+        // holders.
         let taken = self.count.compare_exchange(count, new, Ordering::Acquire, Ordering::Relaxed);
         if taken.is_ok() {
             self.owner.store(A::current().index() as u32 + 1, Ordering::Relaxed);
@@ -438,6 +443,7 @@ impl<A: Machine, T> RwSem<A, T> {
         let count = self.count.load(Ordering::Relaxed);
         let more = count + READER;
         count & (WRITER | HANDOFF) == 0
+            // Pairs with the `Release` in `write_done` and `write_to_read`, as in `add_reader`.
             && self
                 .count
                 .compare_exchange(count, more, Ordering::Acquire, Ordering::Relaxed)
@@ -545,6 +551,7 @@ impl<A: Machine, T> RwSem<A, T> {
         // Add one reader first: after that no writer can take the semaphore. If a writer has just
         // taken it, it sees `WAITERS` when it releases it, and wakes the queue after this task has
         // released the queue's lock.
+        // `Acquire` pairs with the `Release` in `write_done`; `granted` passes that on.
         let count = self.count.fetch_add(READER, Ordering::Acquire);
         if count & WRITER != 0 {
             if queue.first().is_some_and(|first| self.is_overdue(first)) {
