@@ -8,7 +8,6 @@ pub mod dist;
 mod folder;
 pub mod fuzz;
 pub mod kernels;
-pub mod mutants;
 pub mod no_std;
 pub mod pages;
 pub mod paired;

@@ -41,9 +41,6 @@ const USAGE: &str = "usage: cargo xtask COMMAND
            paths; with --phrases: lists the phrases
   tokens REVISION
            checks that Rust files differ from a revision in comments only
-  mutants [--sample N] [--seed N] [--resume]
-           runs the tests with one small change of arch, frames or mm at a
-           time, as cargo-mutants lists them, and reports what catches which
   pages    writes the man pages and shell completions in packaging/
   dist     makes the files of a release in target/dist: a static binary,
            packages for Debian and Python, a list of crates, sums
@@ -79,7 +76,6 @@ fn main() -> ExitCode {
         ["plain", "--phrases"] => told("plain", Ok(xtask::plain::phrases())),
         ["plain", ref paths @ ..] => told("plain", xtask::plain::list(&root, paths)),
         ["tokens", revision] => told("tokens", xtask::tokens::check(&root, revision)),
-        ["mutants", ref args @ ..] => told("mutants", xtask::mutants::run(&root, args)),
         ["pages"] => told("pages", xtask::pages::write(&root)),
         ["dist"] => told("dist", xtask::dist::run(&root)),
         ["no-std"] => told("no-std", xtask::no_std::check(&root)),
