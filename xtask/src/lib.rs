@@ -7,7 +7,6 @@ pub mod differ;
 pub mod dist;
 pub mod fuzz;
 pub mod kernels;
-pub mod mutants;
 pub mod no_std;
 pub mod pages;
 pub mod plain;

@@ -31,9 +31,6 @@ const USAGE: &str = "usage: cargo xtask COMMAND
   plain [PATH.. | --phrases]
            lists hits of the phrases that the rule `plain` refuses, below
            paths; with --phrases: lists the phrases
-  mutants [--sample N] [--seed N] [--resume]
-           runs the tests with one small change of arch, frames or mm at a
-           time, as cargo-mutants lists them, and reports what catches which
   pages    writes the man pages and shell completions in packaging/
   dist     makes the files of a release in target/dist: a static binary,
            packages for Debian and Python, a list of crates, sums
@@ -65,7 +62,6 @@ fn main() -> ExitCode {
         ["planted", ref args @ ..] => told("planted", xtask::planted::run(&root, args)),
         ["plain", "--phrases"] => told("plain", Ok(xtask::plain::phrases())),
         ["plain", ref paths @ ..] => told("plain", xtask::plain::list(&root, paths)),
-        ["mutants", ref args @ ..] => told("mutants", xtask::mutants::run(&root, args)),
         ["pages"] => told("pages", xtask::pages::write(&root)),
         ["dist"] => told("dist", xtask::dist::run(&root)),
         ["no-std"] => told("no-std", xtask::no_std::check(&root)),

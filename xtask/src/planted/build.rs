@@ -21,19 +21,19 @@ const SUITES: [(&str, &str); 7] = [
 const DEAR: [&str; 1] = ["conformance"];
 
 /// A test program.
-pub(crate) struct Suite {
+pub(super) struct Suite {
     /// The name in tables.
-    pub(crate) name: String,
-    pub(crate) program: PathBuf,
+    pub(super) name: String,
+    pub(super) program: PathBuf,
     /// The working directory of the tests, which is the folder of their package.
-    pub(crate) folder: PathBuf,
+    pub(super) folder: PathBuf,
     /// The package, without the prefix of all packages.
-    pub(crate) krate: &'static str,
+    pub(super) krate: &'static str,
 }
 
 impl Suite {
     /// Returns whether the tests run code of this crate.
-    pub(crate) fn reaches(&self, krate: &str) -> bool {
+    pub(super) fn reaches(&self, krate: &str) -> bool {
         match self.krate {
             "arch" => krate == "arch",
             "frames" => krate != "mm",
@@ -44,7 +44,7 @@ impl Suite {
     ///
     /// # Errors
     /// Fails if the program cannot be started.
-    pub(crate) fn tests(&self) -> Result<Vec<String>, String> {
+    pub(super) fn tests(&self) -> Result<Vec<String>, String> {
         let mut program = Command::new(&self.program);
         program.current_dir(&self.folder).args(["--list", "--format", "terse"]);
         let listed = program.output().map_err(|why| format!("starting {}: {why}", self.name))?;
@@ -80,7 +80,7 @@ pub(super) fn suites(copy: &TreeCopy, target: &Path, quick: bool) -> Result<Vec<
 ///
 /// # Errors
 /// That they do not build.
-pub(crate) fn tests(cargo: &mut Command, packages: &[&str]) -> Result<Vec<Suite>, String> {
+fn tests(cargo: &mut Command, packages: &[&str]) -> Result<Vec<Suite>, String> {
     cargo.args(["--no-run", "--message-format=json"]);
     packages.iter().for_each(|package| _ = cargo.arg("-p").arg(format!("mmscale-{package}")));
     let output = cargo.output().map_err(|why| format!("starting cargo: {why}"))?;

@@ -7,12 +7,12 @@
 //! fault that no test catches, although it is declared to be caught, is an error. For a fault that
 //! is declared as missed, only the first round runs.
 
-pub(crate) mod build;
+mod build;
 pub(crate) mod fault;
 mod search;
 mod suite;
 mod table;
-pub(crate) mod tree_copy;
+mod tree_copy;
 pub(crate) mod weave;
 
 use build::Suite;

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The copy of the tree.
-pub(crate) struct TreeCopy {
-    pub(crate) root: PathBuf,
+pub(super) struct TreeCopy {
+    pub(super) root: PathBuf,
 }
 
 impl TreeCopy {
@@ -17,7 +17,7 @@ impl TreeCopy {
     ///
     /// # Errors
     /// Fails if a file cannot be read or written.
-    pub(crate) fn new(
+    pub(super) fn new(
         root: &Path,
         folder: &Path,
         is_written: impl Fn(&str) -> bool,
@@ -61,7 +61,7 @@ impl TreeCopy {
     ///
     /// # Errors
     /// Fails if the file cannot be written.
-    pub(crate) fn write(&self, file: &str, bytes: &[u8]) -> Result<(), String> {
+    pub(super) fn write(&self, file: &str, bytes: &[u8]) -> Result<(), String> {
         let path = self.root.join(file);
         if fs::read(&path).is_ok_and(|old| old == bytes) {
             return Ok(());

@@ -19,7 +19,8 @@
 //! of online ones.
 //!
 //! # Ordering
-//! The push releases `next` with the head of the list; the flush acquires the head. A change
+//! The push releases `next` with the head of the list; the flush acquires the head. The flush
+//! releases `listed` after its read of `next`; the next push acquires it. A change
 //! reads `listed` without a fence after it has added, as in Linux. If a flush clears `listed` at
 //! that time, it may miss the change, and the group is listed by the next one. So totals lag, but
 //! no count is lost. Everything else is relaxed: statistics order no other data.
@@ -194,8 +195,9 @@ impl<A: Machine> GroupStats<A> {
     /// may do so at any step.
     fn list(&self, cpu: CpuId, slot: usize) {
         let stats = self.of(cpu, slot);
+        // Pairs with the `Release` in `flush_cpu`, which has read the `next` of the last time.
         if stats.listed.load_uncharged(Relaxed) != 0
-            || stats.listed.compare_exchange(0, 1, Relaxed, Relaxed).is_err()
+            || stats.listed.compare_exchange(0, 1, Acquire, Relaxed).is_err()
         {
             return;
         }
@@ -251,8 +253,9 @@ impl<A: Machine> GroupStats<A> {
             let slot = slot as usize;
             let stats = self.of(cpu, slot);
             next = stats.next.load(Relaxed);
-            // After this the CPU may list the group again, and overwrite `next`.
-            stats.listed.store(0, Relaxed);
+            // After this the CPU may list the group again, and overwrite `next`, which has been read:
+            // pairs with the `Acquire` in `list`.
+            stats.listed.store(0, Release);
             if self.tree.is_leaf(slot) {
                 self.fold(cpu, slot, &mut totals);
             }
