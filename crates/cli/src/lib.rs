@@ -13,7 +13,6 @@ mod failure;
 mod file_names;
 mod interrupt;
 mod list;
-#[cfg_attr(not(feature = "live"), path = "live/refused.rs")]
 mod live;
 mod memory;
 mod output;

@@ -1,7 +1,7 @@
 //! Settings of the kernel that are changed temporarily, and restored in all cases. The tool
 //! restores them and reads them back. If the tool is killed, a *guardian* process does, which holds
-//! the other end of a pipe. If both are killed, a later run or `mmscale live doctor` does, from a file
-//! (`remembered`).
+//! the other end of a pipe. If both are killed, a later run or `mmscale live doctor` does, from a
+//! file (`remembered`).
 
 use crate::end::{await_end, has_ended};
 use crate::remembered::{Locked, Record, Remembered};

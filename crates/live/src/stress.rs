@@ -54,8 +54,8 @@ pub enum StressError {
     /// stress-ng is not installed.
     #[error(
         "stress-ng is not on the PATH: install it (Debian and Ubuntu: apt-get install stress-ng; \
-         Fedora: dnf install stress-ng); the study's own workload does the same: mmscale run STUDY --on \
-         linux"
+         Fedora: dnf install stress-ng); the study's own workload does the same: mmscale run STUDY \
+         --on linux"
     )]
     Missing,
     /// The program is not stress-ng, or cannot be executed.

@@ -1,6 +1,7 @@
 //! The configuration of a run.
 
 use crate::profile::{Noise, Profile};
+use crate::record::sections::Windows;
 use crate::record::timeline::TimelineOf;
 use crate::record::trail::TrailOf;
 use mmscale_arch::LockClass;
@@ -93,17 +94,6 @@ impl SimConfig {
             progress: None,
         }
     }
-}
-
-/// Consecutive windows; for each of them every CPU reports its longest section.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Windows {
-    /// The begin of the first window, in ns of virtual time.
-    pub from_ns: u64,
-    /// The length of each window, in ns; not 0.
-    pub window_ns: u64,
-    /// The number of windows.
-    pub count: usize,
 }
 
 /// When a CPU waits for CPUs with earlier clocks.

@@ -16,7 +16,7 @@
 //! | `sched`, `task`, `park`, `idle` | run queues, park and unpark, idle |
 //! | `lock`, `spin`, `sleeping`, `atomics`, `lines`, `memory` | shared state and what it costs |
 //! | `device`, `io` | the swap device |
-//! | `noise`, `hotplug`, `sharing` | disturbance, CPUs that go offline, idle CPUs next to waiting tasks |
+//! | `noise`, `hotplug`, `sharing` | disturbance, CPUs that go offline, CPUs that stay idle |
 //! | `tables`, `tlbs`, `paging` | words of page tables, and the CPUs' TLBs |
 //! | `stack`, `slab` | stacks of coroutines |
 //! | `run` | a run from boot to its end |
@@ -60,7 +60,7 @@ mod tlbs;
 mod topology;
 
 pub use atomics::{SimAtomic, SimOwnedI8, SimOwnedI64, Word};
-pub use config::{Checks, Faults, HoldScale, Listener, Policy, SimConfig, Windows};
+pub use config::{Checks, Faults, HoldScale, Listener, Policy, SimConfig};
 pub use machine::{Sim, table_host_bytes};
 pub use noise::random_u64;
 pub use outcome::{Failure, Lateness, Location, Outcome, Rule, Violation};

@@ -4,8 +4,8 @@
 //! Two comparisons use one program ([`bulk`]). The published rows are those of the LLFree paper's
 //! benchmark for Linux 6.0 on a Xeon Gold 5320. The profile `x86-26` was fitted to the rows of one
 //! core, published hold times of zone->lock, and the rows of 8 cores (see `machines/x86-26.toml`);
-//! the other rows are predictions. The profile of this computer comes from `mmscale profile calibrate`,
-//! which measures single CPUs and transfers between two CPUs, never this program.
+//! the other rows are predictions. The profile of this computer comes from `mmscale profile
+//! calibrate`, which measures single CPUs and transfers between two CPUs, never this program.
 //! The third comparison is of single pages on one CPU ([`pages`]), from which some costs are
 //! derived.
 

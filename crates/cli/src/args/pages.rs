@@ -1,4 +1,5 @@
-//! Man pages and shell completions of all commands. `cargo xtask pages` writes them to `packaging/`.
+//! Man pages and shell completions of all commands. `cargo xtask pages` writes them to
+//! `packaging/`.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -81,8 +81,8 @@ fn chosen<'a>(report: &'a Report, args: &SourceArgs) -> Result<&'a Table, Failur
             Err(wrong(others.cloned().unwrap_or_else(|| {
                 format!(
                     "no table found in its {} lines; known are `perf lock contention` (also -x), \
-                     /proc/lock_stat, klockstat and `mmscale live watch --format json`; to look for \
-                     stacks and names in a mail, leave --save out",
+                     /proc/lock_stat, klockstat and `mmscale live watch --format json`; to look \
+                     for stacks and names in a mail, leave --save out",
                     report.lines
                 )
             })))

@@ -1,51 +1,21 @@
 //! `mmscale live`: what the kernel of this computer is asked.
 
+#[cfg(feature = "live")]
 mod ab;
+#[cfg(feature = "live")]
+mod commands;
+#[cfg(feature = "live")]
 mod counts;
+#[cfg(feature = "live")]
 mod doctor;
+#[cfg(not(feature = "live"))]
+mod refused;
+#[cfg(feature = "live")]
 mod stress;
+#[cfg(feature = "live")]
 mod watch;
 
-use mmscale_harness::{Origin, Registry};
-use mmscale_live::{clear_leftovers, observe};
-
-use crate::args::LiveCommand;
-use crate::failure::Failure;
-use crate::output;
-
-/// Executes a command.
-pub(crate) fn live(
-    registry: &Registry,
-    origin: Origin,
-    command: &LiveCommand,
-) -> Result<(), Failure> {
-    match command {
-        LiveCommand::Doctor(args) => doctor::doctor(args.format),
-        LiveCommand::Watch(args) => watch::watch(args),
-        LiveCommand::Counts(args) => counts::counts(&origin.build, args),
-        LiveCommand::Ab(args) => ab::ab(registry, origin, args),
-        LiveCommand::Stress(args) => stress::stress(args),
-    }
-}
-
-/// Prepares the kernel for runs of studies: removes what earlier runs left, and reports what it
-/// does not show.
-pub(crate) fn prepare() {
-    clear();
-    if let Err(why) = observe::watchable() {
-        output::tell(&format!("cannot observe waits, batches and calls of the kernel: {why}"));
-        output::tell("rates and CPU time are measured; see `mmscale live doctor` for a remedy");
-    }
-}
-
-/// Restores settings and removes what runs left that were killed together with their guardians,
-/// with a message for each.
-fn clear() {
-    let found = clear_leftovers();
-    for line in &found.done {
-        output::tell(&format!("cleaned up after a killed run: {line}"));
-    }
-    for line in &found.failed {
-        output::tell(&format!("warning: cannot clean up after a killed run: {line}"));
-    }
-}
+#[cfg(feature = "live")]
+pub(crate) use commands::{live, prepare};
+#[cfg(not(feature = "live"))]
+pub(crate) use refused::{live, prepare};

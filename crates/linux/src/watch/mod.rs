@@ -1,8 +1,8 @@
 //! Measurements in the live kernel during a run: waits for locks by class and call path, batches of
 //! the LRU lists, calls between CPUs, phases of exits, delays of task switches.
 //!
-//! Everything is added up in the kernel, so that the measurement disturbs little. `live ab` with the
-//! parameter `watch` measures how much.
+//! Everything is added up in the kernel, so that the measurement disturbs little. `live ab` with
+//! the parameter `watch` measures how much.
 
 mod class;
 mod error;

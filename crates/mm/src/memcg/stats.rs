@@ -253,8 +253,8 @@ impl<A: Machine> GroupStats<A> {
             let slot = slot as usize;
             let stats = self.of(cpu, slot);
             next = stats.next.load(Relaxed);
-            // After this the CPU may list the group again, and overwrite `next`, which has been read:
-            // pairs with the `Acquire` in `list`.
+            // After this the CPU may list the group again, and overwrite `next`. Pairs with the
+            // `Acquire` in `list`.
             stats.listed.store(0, Release);
             if self.tree.is_leaf(slot) {
                 self.fold(cpu, slot, &mut totals);

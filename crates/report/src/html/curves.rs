@@ -131,7 +131,9 @@ impl<'a> Curves<'a> {
     fn picture(&self) -> Picture {
         let ideal_too = if self.ideal.is_some() { "; dashes: in proportion to CPUs" } else { "" };
         let plot = html! {
-            svg.plot viewBox=(format!("0 -6 {WIDTH} {}", HEIGHT + 6.0)) role="img" { (self.drawn()) }
+            svg.plot viewBox=(format!("0 -6 {WIDTH} {}", HEIGHT + 6.0)) role="img" {
+                (self.drawn())
+            }
         };
         Picture {
             title: self.title(),

@@ -1,8 +1,8 @@
 //! The state of the checkers.
 
 use crate::config::Checks;
+use crate::engine::ledger::Ledger;
 use crate::outcome::Violation;
-use crate::record::ledger::Ledger;
 use crate::record::stats::CLASSES;
 use crate::topology::NO_CPU;
 

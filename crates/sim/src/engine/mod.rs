@@ -5,8 +5,8 @@
 //! | `turn` | the wait for a turn |
 //! | `context` | coroutines, and access to the engine from the functions of `Sim` |
 //! | `cost` | what operations, cache lines and atomics cost |
-//! | `check`, `checker` | checkers: locks and contexts; frames and counters |
-//! | `blaming`, `watch`, `recording` | what the engine tells the records of waits, sections, timelines |
+//! | `check`, `checker`, `ledger` | checkers: locks and contexts; frames and counters |
+//! | `blaming`, `watch`, `recording` | calls that add to the records of a run |
 //!
 //! # The simple version
 //! Each CPU has a clock. Always run the CPU with the smallest clock, for one step; ties go by a
@@ -64,6 +64,7 @@ mod check;
 mod checker;
 pub(crate) mod context;
 mod cost;
+mod ledger;
 mod recording;
 pub(crate) mod turn;
 mod watch;

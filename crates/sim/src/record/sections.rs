@@ -6,9 +6,19 @@
 //! a section, and is invisible otherwise, as it is to a kernel. Nothing is recorded unless a run
 //! asks for it ([`crate::SimConfig::sections`]).
 
-use crate::config::Windows;
 use crate::record::stats::{CLASSES, Stats};
 use mmscale_arch::{CpuId, LockClass};
+
+/// Consecutive windows; for each of them every CPU reports its longest section.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Windows {
+    /// The begin of the first window, in ns of virtual time.
+    pub from_ns: u64,
+    /// The length of each window, in ns; not 0.
+    pub window_ns: u64,
+    /// The number of windows.
+    pub count: usize,
+}
 
 /// Buckets of the histogram: lengths of up to 2^40 ns.
 pub const SECTION_BUCKETS: usize = 40;

@@ -2,8 +2,8 @@
 //! window of time.
 //!
 //! A first run of a seed finds the worst wait, a second one records the window around it. Both
-//! charge no virtual time and change no result. The hooks are those of [`crate::record::blame`], so a run
-//! without either pays for neither.
+//! charge no virtual time and change no result. The hooks are those of [`crate::record::blame`], so
+//! a run without either pays for neither.
 
 use crate::record::stats::Stats;
 use mmscale_arch::{Ipi, LockClass, LockInstance, NamedLock};

@@ -45,11 +45,12 @@ fn watching(watchable: &Result<Vec<String>, ObserveError>) -> Finding {
             what: WHAT,
             state: State::Missing,
             seen: why.to_string(),
-            means: "--on linux measures rates and CPU time only, and `mmscale live watch` does not work",
+            means: "--on linux measures rates and CPU time only, and `mmscale live watch` does not \
+                    work",
             remedy: match why.verifier_log() {
                 Some(_) => {
-                    "report it with the output of `mmscale live doctor --format json`, which has the \
-                     verifier's log"
+                    "report it with the output of `mmscale live doctor --format json`, which has \
+                     the verifier's log"
                 }
                 None => {
                     "run as root, or give the binary cap_bpf,cap_perfmon with setcap; in a \
@@ -127,6 +128,7 @@ fn neighbours(system: &System) -> Option<Finding> {
         state: State::Limited,
         seen,
         means: "runs on real machines share their CPUs with other programs",
-        remedy: "stop other programs, or compare with `mmscale live ab`, so that both sides are affected alike",
+        remedy: "stop other programs, or compare with `mmscale live ab`, so that both sides are \
+                 affected alike",
     })
 }

@@ -1,5 +1,5 @@
-//! `mmscale live doctor`: the capabilities of this computer, with consequences and remedies for missing
-//! ones.
+//! `mmscale live doctor`: the capabilities of this computer, with consequences and remedies for
+//! missing ones.
 
 mod cpu;
 mod kernel;
