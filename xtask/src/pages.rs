@@ -1,6 +1,6 @@
 //! `cargo xtask pages`: man pages and shell completions from the commands, in `packaging/`, which
-//! git ignores. A test of the command line writes them, so that this program need not compile the whole
-//! workspace.
+//! git ignores. A test of the command line writes them, so that this program need not compile the
+//! whole workspace.
 
 use std::path::Path;
 use std::process::Command;

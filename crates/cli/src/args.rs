@@ -18,7 +18,9 @@ pub(crate) use explain::{ExplainArgs, SourceArgs};
 pub(crate) use groups::{
     AnalysisArgs, ArmArgs, ChangeArgs, DocumentsArgs, FileArgs, FirstSeed, MachineArgs, SEEDS, Size,
 };
-pub(crate) use live::{AbArgs, CountsArgs, LiveCommand, StressArgs, WatchArgs, Workers};
+pub(crate) use live::LiveCommand;
+#[cfg(feature = "live")]
+pub(crate) use live::{AbArgs, CountsArgs, StressArgs, WatchArgs, Workers};
 use mmscale_harness::{Shape, Unit};
 pub(crate) use one_arm::OneArm;
 pub(crate) use pictures::{ReportArgs, TraceArgs};

@@ -139,8 +139,8 @@ pub fn prepare(
         }
         let mut plans = plan(registry, &request).map_err(|why| match why {
             CallError::Param(why @ ParamError::Unknown(_)) => CallError::Other(format!(
-                "{why}; `live ab` compares settings of the kernel too, by their names with a point, \
-                 as in vm.stat_interval=1,10"
+                "{why}; `live ab` compares settings of the kernel too, by their names with a \
+                 point, as in vm.stat_interval=1,10"
             )),
             why => why,
         })?;

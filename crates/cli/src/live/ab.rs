@@ -13,6 +13,8 @@ use crate::failure::Failure;
 use crate::interrupt::{self, Grace};
 use crate::output;
 
+use super::preparation::prepare as prepare_kernel;
+
 impl From<AbError> for Failure {
     fn from(error: AbError) -> Self {
         match error {
@@ -30,7 +32,7 @@ pub(super) fn ab(registry: &Registry, origin: Origin, args: &AbArgs) -> Result<(
     let interrupt = interrupt::on_signals(Grace::Live)
         .context("cannot watch for Ctrl-C")
         .map_err(Failure::Run)?;
-    super::prepare();
+    prepare_kernel();
     let pairs = plans[0].seeds.len();
     let name = plans[0].study.name();
     let told = |pair: usize| output::tell(&format!("{name}: pair {} of {pairs}", pair + 1));

@@ -13,7 +13,7 @@ use crate::failure::Failure;
 use crate::interrupt::{self, Grace};
 use crate::output;
 
-use super::commands::clear;
+use super::preparation::clear;
 use super::watch::seconds;
 
 /// Characters of a line.

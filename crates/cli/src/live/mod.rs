@@ -8,6 +8,8 @@ mod commands;
 mod counts;
 #[cfg(feature = "live")]
 mod doctor;
+#[cfg(feature = "live")]
+mod preparation;
 #[cfg(not(feature = "live"))]
 mod refused;
 #[cfg(feature = "live")]
@@ -16,6 +18,8 @@ mod stress;
 mod watch;
 
 #[cfg(feature = "live")]
-pub(crate) use commands::{live, prepare};
+pub(crate) use commands::live;
+#[cfg(feature = "live")]
+pub(crate) use preparation::prepare;
 #[cfg(not(feature = "live"))]
 pub(crate) use refused::{live, prepare};

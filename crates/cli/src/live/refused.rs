@@ -8,8 +8,8 @@ use crate::failure::Failure;
 /// Refuses the command.
 pub(crate) fn live(_: &Registry, _: Origin, _: &LiveCommand) -> Result<(), Failure> {
     Err(Failure::Call(anyhow::anyhow!(
-        "this program was built without the feature `live`, which `mmscale live` needs: build it on \
-         Linux with default features"
+        "this program was built without the feature `live`, which `mmscale live` needs: build it \
+         on Linux with default features"
     )))
 }
 
