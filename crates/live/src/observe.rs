@@ -176,8 +176,8 @@ const KINDS: [Kind; 4] = [
         name: "page caches",
         problem: Problem::Pcp,
         limits: ASKED_FOR,
-        advice: "enlarge page caches by vm.percpu_pagelist_high_fraction (compare with `mmscale \
-                 live ab`); free memory on the CPU that allocated it; compare with: mmscale run pcp",
+        advice: "enlarge page caches by vm.percpu_pagelist_high_fraction (compare with `live \
+                 ab`); free memory on the CPU that allocated it; compare with: mmscale run pcp",
     },
 ];
 

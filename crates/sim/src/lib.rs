@@ -66,7 +66,7 @@ pub use noise::random_u64;
 pub use outcome::{Failure, Lateness, Location, Outcome, Rule, Violation};
 pub use profile::{Disturbance, Gaps, Lengths, Noise};
 pub use record::sections::{
-    CpuSections, LoopRow, SECTION_BUCKETS, SECTION_LIMITS_NS, Section, Waited,
+    CpuSections, LoopRow, SECTION_BUCKETS, SECTION_LIMITS_NS, Section, Waited, Windows,
 };
 pub use record::timeline::TimelineOf;
 pub use record::trail::{TRAIL_BLOCK, Trail, TrailEvent, TrailOf};

@@ -1,4 +1,4 @@
-//! What happens before a run on the live kernel.
+//! Preparation of the live kernel for a run.
 
 use mmscale_live::{clear_leftovers, observe};
 
