@@ -100,6 +100,13 @@ fn unknown_command(wrong: &clap::Error) -> Failure {
     // Of the commands with commands below them, the one that the call names.
     let words: Vec<String> = std::env::args().skip(1).collect();
     let above = words.first().and_then(|word| command.find_subcommand(word)).unwrap_or(&command);
+    let is_below = |outer: &&clap::Command| outer.find_subcommand(&given).is_some();
+    if let Some(outer) = command.get_subcommands().find(is_below).map(clap::Command::get_name) {
+        let program = command.get_bin_name().unwrap_or(command.get_name());
+        return Failure::Call(anyhow::anyhow!(
+            "there is no command named `{given}`; it is below `{outer}`: {program} {outer} {given}"
+        ));
+    }
     let names: Vec<&str> = above.get_subcommands().map(clap::Command::get_name).collect();
     Failure::Call(UnknownName::new("command", &given, names).into())
 }
