@@ -22,6 +22,7 @@
 mod cell;
 mod documents;
 mod page;
+mod pictures;
 mod runs;
 
 use std::fs;
@@ -64,6 +65,7 @@ pub fn run(root: &Path, folders: &[PathBuf], mode: Mode) -> Result<String, Strin
         }
         all.add(seen);
     }
+    written += pictures::treat(root, folders, mode, &mut all.errors)?;
     let counts = format!("{} figures in {} marked tables", all.figures, all.tables);
     if !all.errors.is_empty() {
         let errors = all.errors.join("\n");
