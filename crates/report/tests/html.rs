@@ -9,7 +9,7 @@ use mmscale_document::{
     Value,
 };
 use mmscale_report::compare::read;
-use mmscale_report::{HtmlError, Notes, html_page};
+use mmscale_report::{HtmlError, Notes, curves_svg, html_page};
 
 /// A name that would break a page that does not escape it, everywhere a name can be.
 const HOSTILE: &str = r#"</script></style><img src=x onerror="alert('1')">&"#;
@@ -243,6 +243,18 @@ fn values_that_are_no_numbers_break_no_picture() {
     for attribute in ["x=\"NaN", "cx=\"NaN", "y=\"NaN", "width=\"NaN", "NaN,", "inf%", "inf,"] {
         assert!(!shown.contains(attribute), "{attribute}");
     }
+}
+
+#[test]
+fn the_curves_alone_are_a_picture_with_a_line_for_each_arm() {
+    let (small, large) = (document(1, HOSTILE), document(8, HOSTILE));
+    let picture = curves_svg(&[&small, &large]).unwrap();
+    assert!(picture.starts_with("<svg xmlns=") && picture.ends_with("</svg>\n"), "{picture}");
+    assert_eq!(picture.matches("<svg").count(), 1);
+    let headlines = small.arms[0].metrics.values().filter(|metric| metric.headline).count();
+    assert_eq!(picture.matches("polyline class=\"curve").count(), small.arms.len() * headlines);
+    assert!(!picture.contains(HOSTILE) && !picture.contains("NaN"));
+    assert_eq!(curves_svg(&[&small, &small]), None);
 }
 
 #[test]
