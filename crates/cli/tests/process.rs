@@ -214,10 +214,10 @@ fn a_profile_never_overwrites_what_a_link_leads_to() {
     let (secret, link) = (folder.path().join("secret"), folder.path().join("own.toml"));
     fs::write(&secret, "precious").unwrap();
     std::os::unix::fs::symlink(&secret, &link).unwrap();
-    let output = shell("$FAKE calibrate --quick -o $DIR/own.toml", folder.path());
+    let output = shell("$FAKE profile calibrate --quick -o $DIR/own.toml", folder.path());
     assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
     assert!(stderr(&output).contains("--replace"), "{}", stderr(&output));
-    let output = shell("$FAKE calibrate --quick --replace -o $DIR/own.toml", folder.path());
+    let output = shell("$FAKE profile calibrate --quick --replace -o $DIR/own.toml", folder.path());
     assert_eq!(fs::read_to_string(&secret).unwrap(), "precious");
     assert!(output.status.success(), "{}", stderr(&output));
     assert!(fs::symlink_metadata(&link).unwrap().is_file());
