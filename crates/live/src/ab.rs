@@ -270,10 +270,7 @@ mod tests {
             ("vm.stat_interval", ["1", "10"].map(str::to_owned))
         );
         for wrong in ["", "a", "a=1", "a=1,", "a=1,2,3", "=1,2"] {
-            assert!(
-                Question::parse(wrong).unwrap_err().to_string().contains("KEY=V1,V2"),
-                "{wrong}"
-            );
+            assert!(Question::parse(wrong).unwrap_err().to_string().contains("KEY=A,B"), "{wrong}");
         }
     }
 
