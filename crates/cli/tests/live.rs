@@ -345,7 +345,8 @@ fn calls_have_the_same_effects_on_this_kernel_and_on_the_simulator() {
 /// Runs in a separate mount namespace, in which the kernel's types are hidden.
 #[test]
 fn without_btf_nothing_is_watched_and_it_is_said_why() {
-    let script = "mount -t tmpfs none /sys/kernel/btf || exit 77; exec \"$0\" live watch --for 100ms";
+    let script =
+        "mount -t tmpfs none /sys/kernel/btf || exit 77; exec \"$0\" live watch --for 100ms";
     let mut hidden = Command::new("unshare");
     hidden.args(["--mount", "sh", "-c", script, env!("CARGO_BIN_EXE_mmscale")]);
     match hidden.output() {
