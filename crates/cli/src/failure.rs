@@ -13,6 +13,8 @@ pub(crate) enum Failure {
     Call(anyhow::Error),
     /// The run or a check failed.
     Run(anyhow::Error),
+    /// A command in a virtual machine ended with this exit code, and has said why.
+    Command(i32),
 }
 
 impl Failure {
@@ -20,6 +22,7 @@ impl Failure {
     pub(crate) fn exit_code(&self) -> ExitCode {
         match self {
             Self::Run(_) => ExitCode::from(1),
+            Self::Command(code) => ExitCode::from(u8::try_from(*code).unwrap_or(1)),
             Self::Call(_) => ExitCode::from(2),
         }
     }
@@ -29,6 +32,7 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Call(error) | Self::Run(error) => write!(f, "{error}"),
+            Self::Command(code) => write!(f, "the command ended with exit code {code}"),
         }
     }
 }

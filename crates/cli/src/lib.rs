@@ -12,6 +12,7 @@ mod explain;
 mod failure;
 mod file_names;
 mod interrupt;
+mod kernel;
 mod list;
 mod live;
 mod memory;
@@ -60,6 +61,10 @@ pub fn call(studies: impl Into<Registry>, words: &[String]) -> ExitCode {
 }
 
 fn start(registry: Registry, program: Option<Build>) -> ExitCode {
+    #[cfg(feature = "live")]
+    if mmscale_vm::guest::is_guest() {
+        return mmscale_vm::guest::main();
+    }
     memory::end_with_a_sentence();
     output::prepare();
     executed(registry, program, std::env::args_os().collect())
@@ -141,6 +146,7 @@ fn dispatch(registry: &Registry, origin: Origin, command: Option<Command>) -> Re
         Some(Command::Report(args)) => report::report(registry, &args),
         Some(Command::Explain(args)) => explain::explain(registry, origin, &args),
         Some(Command::List(args)) => list::list(registry, &args),
+        Some(Command::Kernel(command)) => kernel::kernel(registry, &command),
         Some(Command::Live(command)) => live::live(registry, origin, &command),
         Some(Command::Profile(command)) => profile::profile(registry, origin, &command),
     }

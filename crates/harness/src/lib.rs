@@ -41,7 +41,9 @@ pub use mmscale_arch::About;
 pub use mmscale_document::Watch;
 pub use mmscale_kernel::coverage;
 pub use mmscale_mm::policy::{MECHANISMS, Mechanism};
-pub use mmscale_script::{SUFFIX as SCRIPT_SUFFIX, Script, ScriptError};
+pub use mmscale_script::{
+    Report as ScriptReport, SUFFIX as SCRIPT_SUFFIX, Script, ScriptError, Times as ScriptTimes,
+};
 pub use mmscale_sim::profile::{Merged, Profiles, Shape};
 pub use mmscale_system as system;
 pub use mmscale_system::plain;

@@ -33,7 +33,7 @@ pub use error::ScriptError;
 pub use estimate::ScriptNeeds;
 pub use items::{ScriptArm, ScriptParam, ScriptWindow};
 pub use parse::MAX_BYTES;
-pub use run::{Fault, Report, Sink, Times};
+pub use run::{Fault, Report, Rounds, Sink, Times};
 
 use mmscale_system::System;
 use op::Program;
@@ -127,9 +127,37 @@ impl Script {
     /// Runs the script as the first program of a system. `params` are the values of the parameters,
     /// in bytes, ns, or without a unit.
     pub fn run<S: System>(&self, params: &[i64], seed: u64, times: Times, sink: Sink, system: &S) {
+        self.run_with(params, seed, times, run::Hooks { sink, rounds: None }, system);
+    }
+    /// Runs the script like [`Self::run`], and calls `rounds` at the start of each round of an
+    /// outermost `loop`.
+    pub fn run_rounds<S: System>(
+        &self,
+        params: &[i64],
+        seed: u64,
+        times: Times,
+        sink: Sink,
+        rounds: Rounds,
+        system: &S,
+    ) {
+        self.run_with(params, seed, times, run::Hooks { sink, rounds: Some(rounds) }, system);
+    }
+    fn run_with<S: System>(
+        &self,
+        params: &[i64],
+        seed: u64,
+        times: Times,
+        hooks: run::Hooks,
+        system: &S,
+    ) {
         let cpus = system.cpus();
         let needs = self.needs(params, cpus);
         let crowd = run::Crowd::new(needs.groups, needs.standing, cpus);
-        run::run(&self.program, params, seed, times, sink, crowd, system);
+        run::run(&self.program, params, seed, times, hooks, crowd, system);
+    }
+    /// Whether a program of the script has a `loop`.
+    pub fn loops(&self) -> bool {
+        let is_loop = |op: &op::Op| matches!(op.code, op::Code::Ends { outermost: true, .. });
+        self.program.ops.iter().any(is_loop)
     }
 }

@@ -23,3 +23,5 @@ pub(crate) use commands::live;
 pub(crate) use preparation::prepare;
 #[cfg(not(feature = "live"))]
 pub(crate) use refused::{live, prepare};
+#[cfg(feature = "live")]
+pub(crate) use watch::seconds;

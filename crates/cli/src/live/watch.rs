@@ -49,7 +49,7 @@ fn studies(names: &[String]) -> Result<Vec<&'static str>, Failure> {
 }
 
 /// Parses `30s`, `500ms`, `2min`, or a number of seconds.
-pub(super) fn seconds(text: &str) -> Result<Duration, Failure> {
+pub(crate) fn seconds(text: &str) -> Result<Duration, Failure> {
     const DAY_S: f64 = 86_400.0;
     match Unit::Seconds.parse_real(text.trim()) {
         Ok(s) if (0.1..=DAY_S).contains(&s) => Ok(Duration::from_secs_f64(s)),

@@ -12,7 +12,7 @@ use crate::workload::Workload;
 use mmscale_files::{Limit, Pipe};
 use mmscale_script::{SUFFIX, Script, ScriptError};
 use mmscale_sim::profile::{ProfileError, Profiles};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use thiserror::Error;
 
 /// As many bytes as the parser accepts.
@@ -24,6 +24,7 @@ pub struct Registry {
     studies: Vec<Study>,
     scripts: Vec<Study>,
     broken: Vec<FileError>,
+    files: Vec<PathBuf>,
     profiles: Profiles,
 }
 
@@ -50,6 +51,7 @@ impl Registry {
     /// Adds a study with another file, for tests of files.
     #[must_use]
     pub fn with_file<W: Workload>(mut self, file: Source) -> Self {
+        self.files.extend(file.path());
         match sources::of_file::<W>(file, &self.profiles) {
             Ok(study) => self.studies.push(study),
             Err(why) => self.broken.push(why),
@@ -90,6 +92,12 @@ impl Registry {
     /// Returns the named machine profiles.
     pub fn profiles(&self) -> &Profiles {
         &self.profiles
+    }
+
+    /// Returns the files of studies that this program reads from the source tree, as a development
+    /// build does.
+    pub fn files(&self) -> &[PathBuf] {
+        &self.files
     }
 
     /// Returns the errors in the files of studies that cannot be run.

@@ -1,7 +1,7 @@
 //! The location of a study's file.
 
 use std::borrow::Cow;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use mmscale_document::Fingerprint;
 use mmscale_files::{Limit, Pipe};
@@ -37,17 +37,22 @@ impl Source {
         Self { study, at: At::Disk { source, package } }
     }
 
-    /// Returns the text, and its hash if it was read from disk.
-    pub(crate) fn read(self) -> Result<(Cow<'static, str>, Option<String>), FileError> {
-        let (source, package) = match self.at {
-            At::Compiled(text) => return Ok((text.into(), None)),
-            At::Disk { source, package } => (source, package),
-        };
+    /// Returns the path of a file on disk, if it is there.
+    pub(crate) fn path(self) -> Option<PathBuf> {
+        let At::Disk { source, package } = self.at else { return None };
         // The compiler gets paths relative to the top of the workspace, which is the package's
         // folder or a folder above it.
         let beside = |folder: &Path| folder.join(source).with_file_name("study.toml");
-        let path = Path::new(package).ancestors().map(beside).find(|path| path.is_file());
-        let text = path
+        Path::new(package).ancestors().map(beside).find(|path| path.is_file())
+    }
+
+    /// Returns the text, and its hash if it was read from disk.
+    pub(crate) fn read(self) -> Result<(Cow<'static, str>, Option<String>), FileError> {
+        if let At::Compiled(text) = self.at {
+            return Ok((text.into(), None));
+        }
+        let text = self
+            .path()
             .ok_or_else(|| "no study.toml next to the study's source".to_owned())
             .and_then(|path| {
                 let text = mmscale_files::text(&path, LIMIT, Pipe::Refuse);

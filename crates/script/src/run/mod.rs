@@ -41,6 +41,16 @@ impl Times {
 /// Receives the reports of programs, each at its end.
 pub type Sink = Arc<dyn Fn(Report) + Send + Sync>;
 
+/// Is called by a program at the start of each round of its outermost `loop`, with the operations
+/// that it has counted so far. The loop ends if it returns `false`.
+pub type Rounds = Arc<dyn Fn(u64) -> bool + Send + Sync>;
+
+/// What a run calls.
+pub(crate) struct Hooks {
+    pub(crate) sink: Sink,
+    pub(crate) rounds: Option<Rounds>,
+}
+
 /// Runs a script as the first program of a system. `params` are the values of its parameters, in
 /// bytes, ns or without a unit.
 pub(crate) fn run<S: System>(
@@ -48,7 +58,7 @@ pub(crate) fn run<S: System>(
     params: &[i64],
     seed: u64,
     times: Times,
-    sink: Sink,
+    Hooks { sink, rounds }: Hooks,
     crowd: Crowd,
     system: &S,
 ) {
@@ -56,10 +66,11 @@ pub(crate) fn run<S: System>(
     for (slot, value) in values.iter_mut().zip(params) {
         *slot = Value::Number(*value);
     }
-    let step_ps = step_ps(times, system);
+    // Rounds are counted, not timed.
+    let step_ps = if rounds.is_some() { 0 } else { step_ps(times, system) };
     sink(Report { step_ps, ..Report::default() });
     let first = Worker::first(Arc::clone(program), values, seed, times, Arc::clone(&sink), crowd);
-    first.run(system, 0);
+    first.watched(rounds).run(system, 0);
     // This program only starts the others.
     sink(Report { prepared_faults: system.faults().unwrap_or(0), ..Report::default() });
 }

@@ -3,7 +3,7 @@
 use super::place::{Crowd, Relation, Seats};
 use super::report::{Fault, Kind, Report};
 use super::value::{Value, binary, unary};
-use super::{Sink, Times};
+use super::{Rounds, Sink, Times};
 use crate::ast::TaskKind;
 use crate::op::{Begin, Code, Known, NONE, NOWHERE, Op, Place, Program, Slot, Start};
 use mmscale_system::{Body, Errno, ProcessId, System, ThreadId, ThreadSpec};
@@ -65,6 +65,7 @@ pub(super) struct Worker {
     rng: Xoshiro256PlusPlus,
     pub(super) times: Times,
     sink: Sink,
+    watcher: Option<Rounds>,
     pub(super) report: Report,
     pub(super) pending: Pending,
     /// The CPU that it was started on.
@@ -115,6 +116,7 @@ impl Worker {
             rng: Xoshiro256PlusPlus::seed_from_u64(seed),
             times,
             sink,
+            watcher: None,
             report: Report::default(),
             pending: Pending::default(),
             cpu: 0,
@@ -140,6 +142,11 @@ impl Worker {
         }
     }
 
+    /// Sets the watcher of rounds, which tasks inherit.
+    pub(super) fn watched(self, watcher: Option<Rounds>) -> Self {
+        Self { watcher, ..self }
+    }
+
     /// Returns the program of a new task.
     fn child(&mut self, cpu: usize, kind: Start) -> Self {
         let seed = self.rng.next_u64();
@@ -159,6 +166,7 @@ impl Worker {
         if kind == Start::Task(TaskKind::Fork) {
             ancestors.push(self.writer);
         }
+        let first = first.watched(self.watcher.clone());
         Self { cpu, number: seed, is_group: kind == Start::Group, ancestors, ..first }
     }
 
@@ -262,7 +270,10 @@ impl Worker {
                     self.looping_since_ns.get_or_insert(now_ns);
                     self.window_rounds += u64::from(self.counts(now_ns));
                 }
-                return Ok(if now_ns >= self.times.until_ns { to(place) } else { next });
+                let watcher = self.watcher.as_ref().filter(|_| outermost);
+                let is_over = watcher.is_some_and(|watcher| !watcher(self.report.ops_ever));
+                let ends = is_over || now_ns >= self.times.until_ns;
+                return Ok(if ends { to(place) } else { next });
             }
             Code::Past(end, place) => {
                 let now_ns = self.look(system)?;

@@ -1,0 +1,134 @@
+//! The options of `kernel`: an image of a kernel, in a virtual machine.
+
+use clap::Subcommand;
+use mmscale_harness::Unit;
+use std::path::PathBuf;
+
+use super::{Format, MACHINE, OUTPUT};
+
+/// Examples of `kernel`.
+const KERNEL_EXAMPLES: &str = "\
+Examples:
+  mmscale kernel boot --kernel debian:6.12 -- live doctor
+  mmscale kernel boot --kernel arch/x86/boot/bzImage --cpus 64 -- run churn --on linux --quick
+  mmscale kernel instructions --kernel debian:6.1,debian:6.12";
+
+#[derive(Debug, Subcommand)]
+#[command(after_help = KERNEL_EXAMPLES)]
+pub(crate) enum KernelCommand {
+    /// Boot an image in a virtual machine, and run a command of this program there
+    Boot(BootArgs),
+    /// Count an image's instructions, by function and by hold of a lock; or compare two images
+    Instructions(InstructionsArgs),
+    /// Run scripts for a number of rounds between marks: what `instructions` runs in the machine
+    #[command(hide = true)]
+    Rounds(RoundsArgs),
+}
+
+/// A virtual machine.
+#[derive(Debug, clap::Args)]
+pub(crate) struct VmArgs {
+    /// CPUs of the virtual machine, 1 to 255
+    #[arg(help_heading = MACHINE, long, value_name = "N", default_value_t = 4)]
+    pub(crate) cpus: usize,
+    /// Its memory nodes, which divide CPUs and memory
+    #[arg(help_heading = MACHINE, long, value_name = "N", default_value_t = 1)]
+    pub(crate) nodes: usize,
+    /// The distance between two nodes, as firmware gives it
+    #[arg(help_heading = MACHINE, long, value_name = "N", default_value_t = 21)]
+    pub(crate) distance: u32,
+    /// Its memory, of which only what is touched is used
+    #[arg(
+        help_heading = MACHINE,
+        long,
+        value_name = "SIZE",
+        default_value = "4GiB",
+        value_parser = |text: &str| Unit::Bytes.parse_count(text)
+    )]
+    pub(crate) memory: u64,
+    /// Further parameters of the kernel, such as `nohz=off transparent_hugepage=never`
+    #[arg(
+        help_heading = MACHINE,
+        long,
+        value_name = "TEXT",
+        default_value = "",
+        hide_default_value = true,
+        allow_hyphen_values = true
+    )]
+    pub(crate) append: String,
+    /// The most CPU time that the machine may use; 5min and 10 s a CPU if not given
+    #[arg(help_heading = MACHINE, long, value_name = "TIME")]
+    pub(crate) limit: Option<String>,
+}
+
+/// Examples of `kernel boot`.
+const BOOT_EXAMPLES: &str = "\
+Examples:
+  mmscale kernel boot --kernel debian:6.12 -- live doctor
+  mmscale kernel boot --kernel ./linux.deb --cpus 64 --nodes 2 -- live counts --for 10s
+  mmscale kernel boot --kernel ./bzImage -- run ./mine.mms --on linux --quick
+Files that the command names are there under the same path. The exit code is that of the command, \
+or 1 if the machine failed.";
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = BOOT_EXAMPLES)]
+pub(crate) struct BootArgs {
+    /// The image: a bzImage, a vmlinux with CONFIG_PVH, a Debian package, or debian:VERSION
+    #[arg(long, value_name = "IMAGE")]
+    pub(crate) kernel: String,
+    #[command(flatten)]
+    pub(crate) machine: VmArgs,
+    /// Let time pass with instructions, not with this computer's clock: jiffies are exact then, and
+    /// the machine takes two to three times as long
+    #[arg(help_heading = MACHINE, long)]
+    pub(crate) icount: bool,
+    /// Emulate, even if this computer has KVM
+    #[arg(help_heading = MACHINE, long)]
+    pub(crate) emulate: bool,
+    /// Write all that the kernel says to FILE
+    #[arg(help_heading = OUTPUT, long, value_name = "FILE")]
+    pub(crate) console: Option<PathBuf>,
+    /// A command of this program and its arguments
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<String>,
+}
+
+/// Examples of `kernel instructions`.
+const INSTRUCTIONS_EXAMPLES: &str = "\
+Examples:
+  mmscale kernel instructions --kernel debian:6.12
+  mmscale kernel instructions --kernel before/bzImage,after/bzImage
+  mmscale kernel instructions --kernel ./bzImage page_fault1 ./mine.mms --format json";
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = INSTRUCTIONS_EXAMPLES)]
+pub(crate) struct InstructionsArgs {
+    /// The image, or two to compare: bzImages, vmlinux with CONFIG_PVH, Debian packages, or
+    /// debian:VERSION
+    #[arg(long, value_name = "A[,B]", value_delimiter = ',', required = true)]
+    pub(crate) kernel: Vec<String>,
+    /// Scripts by name or files, each with a `loop`; one for each basic operation if none is given
+    #[arg(value_name = "SCRIPT")]
+    pub(crate) scripts: Vec<String>,
+    /// Rounds of the outermost `loop` that are counted, after two that are not
+    #[arg(long, value_name = "N", default_value_t = 7)]
+    pub(crate) rounds: usize,
+    #[command(flatten)]
+    pub(crate) machine: VmArgs,
+    /// Rows of each table
+    #[arg(help_heading = OUTPUT, long, value_name = "N", default_value_t = 12)]
+    pub(crate) rows: usize,
+    /// The form of the output
+    #[arg(help_heading = OUTPUT, long, value_enum, default_value_t = Format::Text)]
+    pub(crate) format: Format,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct RoundsArgs {
+    /// Scripts by name or files
+    #[arg(value_name = "SCRIPT", required = true)]
+    pub(crate) scripts: Vec<String>,
+    /// Rounds that count
+    #[arg(long, value_name = "N")]
+    pub(crate) rounds: usize,
+}

@@ -1,0 +1,99 @@
+//! What a call found.
+
+use mmscale_harness::Study;
+use mmscale_vm::Image;
+use mmscale_vm::instructions::{Counted, Summary};
+use serde::Serialize;
+
+/// The document; its schema is `mmscale/instructions/1`.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Document {
+    schema: &'static str,
+    /// The images, one or two.
+    pub(super) images: Vec<Side>,
+    /// The scripts.
+    pub(super) scripts: Vec<Script>,
+}
+
+/// An image.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Side {
+    /// What the user named.
+    pub(super) image: String,
+    /// The package that it is from, with its version.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) package: Option<String>,
+    /// The release of the kernel.
+    pub(super) release: String,
+    /// Settings of its build that change many functions.
+    pub(super) settings: Vec<String>,
+    /// CPUs of the machine.
+    pub(super) cpus: usize,
+}
+
+/// The operations of a script, on each image.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Script {
+    pub(super) name: String,
+    pub(super) summary: String,
+    /// In the order of the images.
+    pub(super) operations: Vec<Summary>,
+}
+
+/// A script's operation on an image.
+pub(super) struct Operation {
+    pub(super) script: String,
+    pub(super) summary: Summary,
+}
+
+impl Document {
+    /// Creates a document without images.
+    pub(super) fn new(studies: &[(String, Study)]) -> Self {
+        let script = |(_, study): &(String, Study)| Script {
+            name: study.name().to_owned(),
+            summary: study.summary().to_owned(),
+            operations: Vec::new(),
+        };
+        let scripts = studies.iter().map(script).collect();
+        Self { schema: "mmscale/instructions/1", images: Vec::new(), scripts }
+    }
+    /// Adds an image.
+    pub(super) fn add(&mut self, side: Side, operations: Vec<Operation>) {
+        self.images.push(side);
+        for (script, operation) in self.scripts.iter_mut().zip(operations) {
+            debug_assert_eq!(script.name, operation.script);
+            script.operations.push(operation.summary);
+        }
+    }
+}
+
+impl Side {
+    /// Describes an image by what its kernel said.
+    pub(super) fn new(image: &Image, counted: &Counted) -> Self {
+        let up = &counted.ended.up;
+        let mut settings = Vec::new();
+        let models = ["PREEMPT_RT", "PREEMPT_DYNAMIC", "PREEMPT_LAZY", "PREEMPT"];
+        let words: Vec<&str> = up.version.split_whitespace().collect();
+        let model = models.iter().find(|model| words.contains(model));
+        settings.push((*model.unwrap_or(&"PREEMPT_NONE or PREEMPT_VOLUNTARY")).to_owned());
+        // The checks of lists are functions of their own, under one of these names.
+        let checks = ["__list_add_valid_or_report", "__list_add_valid"];
+        if checks.iter().any(|name| counted.has_function(name)) {
+            settings.push("LIST_HARDENED or DEBUG_LIST".to_owned());
+        }
+        if up.auto_init.contains("heap alloc:on") {
+            settings.push("init_on_alloc".to_owned());
+        }
+        if up.auto_init.contains("heap free:on") {
+            settings.push("init_on_free".to_owned());
+        }
+        settings.push(if up.mglru { "MGLRU" } else { "no MGLRU" }.to_owned());
+        Self {
+            image: image.name.clone(),
+            package: image.package.clone(),
+            release: up.release.clone(),
+            settings,
+            cpus: up.cpus,
+        }
+    }
+}

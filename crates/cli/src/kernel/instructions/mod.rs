@@ -1,0 +1,121 @@
+//! `mmscale kernel instructions`: what an operation costs a kernel image, in instructions.
+//!
+//! | module | what it has |
+//! |---|---|
+//! | `operations` | the scripts of basic operations |
+//! | `document` | what a call found |
+//! | `locks` | the name of a lock, by the functions that take it |
+//! | `text` | tables of one image |
+//! | `change` | tables of two images |
+
+mod change;
+mod document;
+mod locks;
+mod operations;
+mod text;
+
+use anyhow::{Context, anyhow};
+use mmscale_harness::{Registry, Study};
+use mmscale_vm::instructions::{Counted, count};
+use mmscale_vm::{Accelerator, JobFile, Machine};
+
+use super::machine::{again, failure, image, job, machine};
+use super::rounds::Ran;
+use crate::args::{Format, InstructionsArgs};
+use crate::failure::Failure;
+use crate::interrupt::{self, Grace};
+use crate::output;
+use document::{Document, Operation, Side};
+
+/// Parameters of the kernel that the counts need: huge pages only where a script asks for them.
+const PARAMETERS: &str = "transparent_hugepage=madvise";
+
+/// The smallest number of CPUs: with one, the kernel takes the locked prefix away.
+const MIN_CPUS: usize = 2;
+
+/// Counts the instructions of the images, and shows them.
+pub(super) fn instructions(registry: &Registry, args: &InstructionsArgs) -> Result<(), Failure> {
+    let cpus = args.machine.cpus;
+    if cpus < MIN_CPUS {
+        let why = "with one CPU, Linux removes the locked prefix from its own code";
+        return Err(Failure::Call(anyhow!("--cpus {cpus}: use {MIN_CPUS} or more: {why}")));
+    }
+    let most = mmscale_live::rounds::MAX_ROUNDS;
+    if !(1..=most).contains(&args.rounds) {
+        return Err(Failure::Call(anyhow!("--rounds {}: use 1 to {most}", args.rounds)));
+    }
+    if args.kernel.len() > 2 {
+        return Err(Failure::Call(anyhow!("--kernel: give one image, or two to compare")));
+    }
+    let machine = machine(&args.machine, Accelerator::Emulation)?;
+    let parameters = format!("{PARAMETERS} {}", machine.parameters);
+    let machine = Machine { parameters, ..machine };
+    let (studies, files) = scripts(registry, &args.scripts)?;
+    let interrupt = interrupt::on_signals(Grace::Live)
+        .context("cannot watch for Ctrl-C")
+        .map_err(Failure::Run)?;
+    let mut document = Document::new(&studies);
+    for name in &args.kernel {
+        let image = image(name)?;
+        output::tell(&format!("counting instructions of {}", image.name));
+        let names = studies.iter().map(|(word, _)| word.clone());
+        let words = ["kernel", "rounds", "--rounds"].map(str::to_owned).into_iter();
+        let words = words.chain([args.rounds.to_string()]).chain(names).collect();
+        let (job, carried) = job(registry, words)?;
+        let files = [&carried[..], &files].concat();
+        let is_interrupted = || interrupt.is_set();
+        let counted = count(&machine, &image, &job, &files, &is_interrupted, &again);
+        let counted = counted.map_err(failure)?;
+        document.add(Side::new(&image, &counted), summaries(&counted, args.rounds)?);
+    }
+    output::print(&match args.format {
+        Format::Text if args.kernel.len() == 2 => change::text(&document, args.rows),
+        Format::Text => text::text(&document, args.rows),
+        Format::Json => {
+            let line = serde_json::to_string(&document).expect("plain data");
+            format!("{line}\n")
+        }
+    })
+}
+
+/// A script as its name in the machine, and its study.
+type Named = (String, Study);
+
+/// Returns the scripts of a call, and the files of those that the machine's program does not have.
+fn scripts(registry: &Registry, names: &[String]) -> Result<(Vec<Named>, Vec<JobFile>), Failure> {
+    let wrong = |why: String| Failure::Call(anyhow!("{why}"));
+    if names.is_empty() {
+        return operations::all(registry).map_err(wrong);
+    }
+    let mut named = Vec::new();
+    for name in names {
+        let study = registry.find(name).map_err(|why| wrong(why.to_string()))?;
+        if study.script().is_none_or(|script| !script.loops()) {
+            return Err(wrong(format!("`{name}` is no script with a `loop`: no rounds to count")));
+        }
+        named.push((name.clone(), study));
+    }
+    Ok((named, Vec::new()))
+}
+
+/// Returns the operations of each script, in order.
+fn summaries(counted: &Counted, rounds: usize) -> Result<Vec<Operation>, Failure> {
+    let said = String::from_utf8_lossy(&counted.error);
+    let failed = |why: &str| {
+        let last = said.trim().lines().next_back().unwrap_or("no message");
+        Failure::Run(anyhow!("{why}: {last}"))
+    };
+    if counted.ended.code != 0 {
+        return Err(failed("the scripts did not run in the machine"));
+    }
+    let output = String::from_utf8_lossy(&counted.output);
+    let ran: Vec<Ran> = output.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    if counted.rounds() != ran.len() * rounds {
+        return Err(failed("the plugin did not see all rounds"));
+    }
+    let summary = |(at, ran): (usize, &Ran)| {
+        let summary = counted.summary(at * rounds..(at + 1) * rounds, &ran.ops);
+        Operation { script: ran.script.clone(), summary }
+    };
+    Ok(ran.iter().enumerate().map(summary).collect())
+}

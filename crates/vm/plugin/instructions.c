@@ -1,0 +1,745 @@
+/*
+ * A plugin of QEMU that counts the instructions of a kernel by function and by
+ * hold of a lock, between two marks that the first CPU's program executes.
+ *
+ * SPDX-License-Identifier: MIT OR Apache-2.0
+ *
+ * Arguments: symbols=PATH and out=PATH.
+ *
+ * Marks are instructions without an effect: a NOP whose displacement is MARK
+ * plus one of ARM, BEGIN and END. At ARM the plugin reads the table of symbols,
+ * which the host has by then, and translates all code anew; until then the
+ * machine runs at its full speed. Between BEGIN and END it counts what the CPU
+ * that armed it executes in the kernel. At END it writes lines, and forgets
+ * them:
+ *
+ *   R instructions locked                       the round
+ *   F symbol calls inclusive self locked        a function; see `frame`
+ *   f symbol instructions count                 calls of one length
+ *   D symbol count                              calls that were disturbed
+ *   H outer caller acquire count instructions locked   holds of a lock
+ *   h outer caller acquire instructions count   holds of one length
+ *   A outer caller acquire address count        holds of the lock at an address
+ *   L kind count                                what was lost: see `lost`
+ *
+ * Symbols are numbers of rows of the table, -1 for none. `caller` calls the
+ * function that acquires, and `outer` calls `caller`.
+ *
+ * What is counted: instructions, a repeated string instruction once. What is
+ * not: interrupts (from their entry to their return), user space. A call or a
+ * hold in which the CPU went to another task is disturbed, and only counted.
+ *
+ * The declarations follow QEMU's documentation of plugins; its header is not
+ * used. From version 3 of the interface on, qemu_plugin_insn_data copies.
+ */
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+typedef uint64_t plugin_id;
+struct tb;
+struct insn;
+
+extern void qemu_plugin_register_vcpu_tb_trans_cb(plugin_id,
+		void (*)(plugin_id, struct tb *));
+extern void qemu_plugin_register_vcpu_tb_exec_cb(struct tb *,
+		void (*)(unsigned, void *), int flags, void *);
+extern void qemu_plugin_register_vcpu_insn_exec_cb(struct insn *,
+		void (*)(unsigned, void *), int flags, void *);
+extern void qemu_plugin_register_vcpu_mem_cb(struct insn *,
+		void (*)(unsigned, uint32_t, uint64_t, void *), int flags,
+		int rw, void *);
+extern size_t qemu_plugin_tb_n_insns(const struct tb *);
+extern uint64_t qemu_plugin_tb_vaddr(const struct tb *);
+extern struct insn *qemu_plugin_tb_get_insn(const struct tb *, size_t);
+extern size_t qemu_plugin_insn_size(const struct insn *);
+extern uint64_t qemu_plugin_insn_vaddr(const struct insn *);
+/* One name, two types: the version of the interface decides. */
+extern const void *insn_data(const struct insn *)
+		__asm__("qemu_plugin_insn_data");
+extern size_t insn_data_to(const struct insn *, void *, size_t)
+		__asm__("qemu_plugin_insn_data");
+extern void qemu_plugin_reset(plugin_id, void (*)(plugin_id));
+
+#define EXPORT __attribute__((visibility("default")))
+
+/*
+ * The host writes the version that its QEMU asks for behind the words. QEMU's
+ * name for it is that of the number alone.
+ */
+struct versioned {
+	char words[24];
+	int version;
+};
+struct versioned versioned = { "mmscale plugin version ", 1 };
+EXPORT extern int qemu_plugin_version;
+__asm__(".globl qemu_plugin_version\n"
+	".set qemu_plugin_version, versioned + 24\n"
+	".type qemu_plugin_version, @object\n"
+	".size qemu_plugin_version, 4\n");
+
+/* Flags and directions of callbacks, as QEMU numbers them. */
+enum { NO_REGISTERS = 0, READS_AND_WRITES = 3 };
+
+#define KERNEL_BASE 0xffff800000000000ULL
+#define MARK 0x4d4d5300u
+enum { ARM = 1, BEGIN = 2, END = 3 };
+
+enum kind { PLAIN, ACQUIRE, RELEASE, INTERRUPT, EXCEPTION, SWITCH };
+
+struct symbol {
+	uint64_t address;
+	uint64_t kind;
+};
+
+static struct symbol *symbols;
+static int nr_symbols;
+static const char *symbols_path;
+static FILE *out;
+
+static int symbol_at(uint64_t address)
+{
+	int low = 0, high = nr_symbols - 1, found = -1;
+
+	while (low <= high) {
+		int middle = low + (high - low) / 2;
+
+		if (symbols[middle].address <= address) {
+			found = middle;
+			low = middle + 1;
+		} else {
+			high = middle - 1;
+		}
+	}
+	return found;
+}
+
+/* ---- sums of a round ---- */
+
+struct function {
+	uint64_t calls, inclusive, self, locked, disturbed;
+};
+
+static struct function *functions;
+
+/* A key with a count: an open table that is emptied at the end of a round. */
+enum count_kind { FREE, LENGTH, HOLD, HOLD_LENGTH, HOLD_ADDRESS };
+
+struct count {
+	enum count_kind kind;
+	int outer, caller, acquire;
+	uint64_t value;
+	uint64_t count, sum, locked;
+};
+
+#define NR_COUNTS (1u << 18)
+static struct count *counts;
+static unsigned nr_used;
+
+/* What did not fit: counts, frames of a stack, holds of a stack. */
+enum { LOST_COUNTS, LOST_FRAMES, LOST_HOLDS, NR_LOST };
+static uint64_t lost[NR_LOST];
+
+static void count(struct count key, uint64_t sum, uint64_t locked)
+{
+	uint64_t hash = key.kind;
+
+	hash = hash * 0x9e3779b97f4a7c15ULL + (uint32_t)key.outer;
+	hash = hash * 0x9e3779b97f4a7c15ULL + (uint32_t)key.caller;
+	hash = hash * 0x9e3779b97f4a7c15ULL + (uint32_t)key.acquire;
+	hash = hash * 0x9e3779b97f4a7c15ULL + key.value;
+	hash ^= hash >> 29;
+	hash *= 0x9e3779b97f4a7c15ULL;
+	for (unsigned at = hash >> 40;; at++) {
+		struct count *c = &counts[at % NR_COUNTS];
+
+		if (c->kind == FREE) {
+			if (nr_used >= NR_COUNTS / 2) {
+				lost[LOST_COUNTS]++;
+				return;
+			}
+			nr_used++;
+			*c = key;
+		} else if (c->kind != key.kind || c->outer != key.outer ||
+			   c->caller != key.caller ||
+			   c->acquire != key.acquire || c->value != key.value) {
+			continue;
+		}
+		c->count++;
+		c->sum += sum;
+		c->locked += locked;
+		return;
+	}
+}
+
+static void write_round(uint64_t instructions, uint64_t locked)
+{
+	fprintf(out, "R %lu %lu\n", instructions, locked);
+	for (int i = 0; i < nr_symbols; i++) {
+		struct function *f = &functions[i];
+
+		if (f->calls)
+			fprintf(out, "F %d %lu %lu %lu %lu\n", i, f->calls,
+				f->inclusive, f->self, f->locked);
+		if (f->disturbed)
+			fprintf(out, "D %d %lu\n", i, f->disturbed);
+	}
+	for (unsigned i = 0; i < NR_COUNTS; i++) {
+		struct count *c = &counts[i];
+
+		switch (c->kind) {
+		case FREE:
+			break;
+		case LENGTH:
+			fprintf(out, "f %d %lu %lu\n", c->caller, c->value,
+				c->count);
+			break;
+		case HOLD:
+			fprintf(out, "H %d %d %d %lu %lu %lu\n", c->outer,
+				c->caller, c->acquire, c->count, c->sum,
+				c->locked);
+			break;
+		case HOLD_LENGTH:
+			fprintf(out, "h %d %d %d %lu %lu\n", c->outer,
+				c->caller, c->acquire, c->value, c->count);
+			break;
+		case HOLD_ADDRESS:
+			fprintf(out, "A %d %d %d %lx %lu\n", c->outer,
+				c->caller, c->acquire, c->value, c->count);
+			break;
+		}
+	}
+	for (int i = 0; i < NR_LOST; i++)
+		if (lost[i])
+			fprintf(out, "L %d %lu\n", i, lost[i]);
+	fflush(out);
+}
+
+static void forget(void)
+{
+	memset(functions, 0, nr_symbols * sizeof(*functions));
+	memset(counts, 0, NR_COUNTS * sizeof(*counts));
+	memset(lost, 0, sizeof(lost));
+	nr_used = 0;
+}
+
+/* ---- the state of the CPU that is counted ---- */
+
+/*
+ * A call whose return address is at `sp`. Its function is known when the first
+ * block of it runs; a function that it jumps to at its end is part of it.
+ */
+struct frame {
+	uint64_t sp, begun, locked_begun, switches, children;
+	/* The function, and the one that calls it; -1: not known yet. */
+	int function, caller;
+	/* The lock that it has acquired, if it is a function that does. */
+	uint64_t lock;
+	int acquire;
+};
+
+struct hold {
+	uint64_t lock, begun, locked_begun, switches;
+	int outer, caller, acquire;
+};
+
+#define NR_FRAMES 256
+#define NR_HOLDS 32
+
+/* A kernel stack: frames from the outermost on, and the locks held. */
+struct stack {
+	uint64_t base;
+	int nr_frames, nr_holds;
+	struct frame frames[NR_FRAMES];
+	struct hold holds[NR_HOLDS];
+};
+
+/* Linux on x86-64 has stacks of 16 KiB that begin at a multiple of it. */
+#define STACK_SHIFT 14
+#define NR_STACKS (1u << 14)
+static struct stack *stacks[NR_STACKS];
+
+static struct {
+	int cpu;
+	bool counts;
+	/* Instructions and locked ones since the mark, without interrupts. */
+	uint64_t n, locked;
+	/* Entries of interrupts and, within them, of exceptions. */
+	int interrupts;
+	/* Times at which the CPU went to another task. */
+	uint64_t switches;
+	/* `n` and `locked` when the last function began that releases. */
+	uint64_t release_n, release_locked;
+	/* Where the last block ended, if by a repeated string instruction. */
+	uint64_t repeated;
+	struct stack *stack;
+} now = { .cpu = -1 };
+
+static struct stack *stack_of(uint64_t address)
+{
+	uint64_t base = address >> STACK_SHIFT;
+	unsigned at = (base * 0x9e3779b97f4a7c15ULL) >> 50;
+
+	for (unsigned tried = 0; tried < NR_STACKS; tried++, at++) {
+		struct stack **s = &stacks[at % NR_STACKS];
+
+		if (!*s) {
+			*s = calloc(1, sizeof(**s));
+			(*s)->base = base;
+		}
+		if ((*s)->base == base)
+			return *s;
+	}
+	lost[LOST_FRAMES]++;
+	return stacks[at % NR_STACKS];
+}
+
+static void forget_stacks(void)
+{
+	for (unsigned i = 0; i < NR_STACKS; i++)
+		if (stacks[i])
+			stacks[i]->nr_frames = stacks[i]->nr_holds = 0;
+	now.stack = NULL;
+}
+
+static bool is_counted(unsigned cpu)
+{
+	return now.counts && (int)cpu == now.cpu && now.interrupts == 0;
+}
+
+static void hold_begins(struct stack *s, const struct frame *f)
+{
+	struct hold *h;
+
+	/* An attempt that failed left one. */
+	for (int i = 0; i < s->nr_holds; i++)
+		if (s->holds[i].lock == f->lock)
+			s->holds[i] = s->holds[--s->nr_holds];
+	if (s->nr_holds == NR_HOLDS) {
+		lost[LOST_HOLDS]++;
+		return;
+	}
+	h = &s->holds[s->nr_holds++];
+	*h = (struct hold){
+		.lock = f->lock,
+		.begun = now.n,
+		.locked_begun = now.locked,
+		.switches = now.switches,
+		.outer = s->nr_frames > 0 ?
+			s->frames[s->nr_frames - 1].caller : -1,
+		.caller = f->caller,
+		.acquire = f->acquire,
+	};
+}
+
+static void hold_ends(struct stack *s, struct hold *h)
+{
+	uint64_t length = now.release_n - h->begun;
+	struct count key = {
+		.outer = h->outer, .caller = h->caller, .acquire = h->acquire,
+	};
+
+	if (h->switches == now.switches) {
+		key.kind = HOLD;
+		count(key, length, now.release_locked - h->locked_begun);
+		key.kind = HOLD_LENGTH;
+		key.value = length;
+		count(key, 0, 0);
+		key.kind = HOLD_ADDRESS;
+		key.value = h->lock;
+		count(key, 0, 0);
+	}
+	*h = s->holds[--s->nr_holds];
+}
+
+static void frame_ends(struct stack *s, const struct frame *f)
+{
+	uint64_t inclusive = now.n - f->begun;
+	struct function *function;
+
+	if (f->function < 0)
+		return;
+	function = &functions[f->function];
+	if (f->switches != now.switches) {
+		function->disturbed++;
+		return;
+	}
+	function->calls++;
+	function->inclusive += inclusive;
+	function->self += inclusive - f->children;
+	function->locked += now.locked - f->locked_begun;
+	count((struct count){ .kind = LENGTH, .caller = f->function,
+			      .value = inclusive }, 0, 0);
+	if (s->nr_frames > 0)
+		s->frames[s->nr_frames - 1].children += inclusive;
+}
+
+/* ---- callbacks while code runs ---- */
+
+struct block {
+	uint32_t n, locked;
+	/* The function that begins with it, and its kind; -1 for none. */
+	int function;
+	enum kind kind;
+	bool returns_from_interrupt;
+	/* The address of the repeated string instruction at its end, or 0. */
+	uint64_t repeated;
+};
+
+static void function_begins(const struct block *b)
+{
+	struct stack *s = now.stack;
+	struct frame *f;
+
+	if (b->kind == SWITCH)
+		now.switches++;
+	if (b->kind == RELEASE) {
+		now.release_n = now.n;
+		now.release_locked = now.locked;
+	}
+	if (!s || s->nr_frames == 0)
+		return;
+	f = &s->frames[s->nr_frames - 1];
+	if (f->function < 0)
+		f->function = b->function;
+}
+
+static void on_block(unsigned cpu, void *data)
+{
+	const struct block *b = data;
+
+	if (!now.counts || (int)cpu != now.cpu)
+		return;
+	if (b->kind == INTERRUPT || (b->kind == EXCEPTION && now.interrupts))
+		now.interrupts++;
+	if (now.interrupts) {
+		if (b->returns_from_interrupt)
+			now.interrupts--;
+		return;
+	}
+	if (b->function >= 0)
+		function_begins(b);
+	/* Each repetition is a block of its own. */
+	if (b->repeated && b->repeated == now.repeated)
+		now.n += b->n - 1;
+	else
+		now.n += b->n;
+	now.repeated = b->repeated;
+	now.locked += b->locked;
+}
+
+/* `data` is the function that calls, plus one. */
+static void on_call(unsigned cpu, uint32_t info, uint64_t sp, void *data)
+{
+	struct stack *s;
+	struct frame *f;
+
+	(void)info;
+	if (!is_counted(cpu))
+		return;
+	s = stack_of(sp);
+	now.stack = s;
+	while (s->nr_frames > 0 && s->frames[s->nr_frames - 1].sp <= sp)
+		s->nr_frames--;
+	if (s->nr_frames == NR_FRAMES) {
+		lost[LOST_FRAMES]++;
+		return;
+	}
+	f = &s->frames[s->nr_frames++];
+	*f = (struct frame){
+		.sp = sp,
+		.begun = now.n,
+		.locked_begun = now.locked,
+		.switches = now.switches,
+		.function = -1,
+		.caller = (int)(intptr_t)data - 1,
+	};
+}
+
+static void on_return(unsigned cpu, uint32_t info, uint64_t sp, void *data)
+{
+	struct stack *s;
+
+	(void)info;
+	(void)data;
+	if (!is_counted(cpu))
+		return;
+	s = stack_of(sp);
+	now.stack = s;
+	while (s->nr_frames > 0 && s->frames[s->nr_frames - 1].sp <= sp) {
+		const struct frame f = s->frames[--s->nr_frames];
+
+		if (f.sp != sp)
+			continue;
+		frame_ends(s, &f);
+		if (f.lock)
+			hold_begins(s, &f);
+	}
+	if (s->nr_frames == 0)
+		s->nr_holds = 0;
+}
+
+/* A locked instruction of a function that acquires; `data` as in `on_call`. */
+static void on_acquire(unsigned cpu, uint32_t info, uint64_t lock, void *data)
+{
+	struct stack *s = now.stack;
+	struct frame *f;
+
+	(void)info;
+	if (!is_counted(cpu) || !s || s->nr_frames == 0)
+		return;
+	f = &s->frames[s->nr_frames - 1];
+	if (f->lock)
+		return;
+	f->lock = lock;
+	f->acquire = (int)(intptr_t)data - 1;
+}
+
+/* An access to memory of a function that releases. */
+static void on_release(unsigned cpu, uint32_t info, uint64_t lock, void *data)
+{
+	struct stack *s = now.stack;
+
+	(void)info;
+	(void)data;
+	if (!is_counted(cpu) || !s)
+		return;
+	for (int i = s->nr_holds - 1; i >= 0; i--) {
+		if (s->holds[i].lock == lock) {
+			hold_ends(s, &s->holds[i]);
+			return;
+		}
+	}
+}
+
+/* ---- translation ---- */
+
+/* Returns whether the instruction is a mark, and which. */
+static int mark_of(const uint8_t *code, size_t size)
+{
+	uint32_t displacement;
+
+	if (size != 7 || code[0] != 0x0f || code[1] != 0x1f || code[2] != 0x80)
+		return 0;
+	memcpy(&displacement, code + 3, sizeof(displacement));
+	return (displacement & ~0xffu) == MARK ? (int)(displacement & 0xff) : 0;
+}
+
+struct code {
+	bool locked, call, returns, interrupt_return, repeated;
+};
+
+/* Looks at the prefixes, the operation and the byte after it. */
+static struct code look(const uint8_t *code, size_t size)
+{
+	struct code is = { 0 };
+	bool repeat = false;
+	size_t at = 0;
+	uint8_t op, after;
+
+	for (; at < size; at++) {
+		switch (code[at]) {
+		case 0xf0:
+			is.locked = true;
+			continue;
+		case 0xf2: case 0xf3:
+			repeat = true;
+			continue;
+		case 0x26: case 0x2e: case 0x36: case 0x3e:
+		case 0x64: case 0x65: case 0x66: case 0x67:
+			continue;
+		}
+		break;
+	}
+	if (at < size && (code[at] & 0xf0) == 0x40)
+		at++;
+	if (at >= size)
+		return is;
+	op = code[at];
+	after = at + 1 < size ? code[at + 1] : 0;
+	/* An exchange with memory is locked without a prefix. */
+	if ((op == 0x86 || op == 0x87) && (after >> 6) != 3)
+		is.locked = true;
+	is.call = op == 0xe8 || (op == 0xff && ((after >> 3) & 7) == 2);
+	is.returns = op == 0xc3 || op == 0xc2;
+	is.interrupt_return = op == 0xcf;
+	is.repeated = repeat && ((op >= 0xa4 && op <= 0xa7) ||
+				 (op >= 0xaa && op <= 0xaf));
+	return is;
+}
+
+static size_t code_of(const struct insn *insn, uint8_t *to, size_t room)
+{
+	size_t size = qemu_plugin_insn_size(insn);
+
+	if (size > room)
+		size = room;
+	if (qemu_plugin_version >= 3)
+		return insn_data_to(insn, to, size);
+	memcpy(to, insn_data(insn), size);
+	return size;
+}
+
+static void on_mark(unsigned cpu, void *data);
+
+static void translate_user(struct tb *tb)
+{
+	for (size_t i = 0; i < qemu_plugin_tb_n_insns(tb); i++) {
+		struct insn *insn = qemu_plugin_tb_get_insn(tb, i);
+		uint8_t code[16];
+		int mark;
+
+		if (qemu_plugin_insn_size(insn) != 7)
+			continue;
+		mark = mark_of(code, code_of(insn, code, sizeof(code)));
+		if (mark)
+			qemu_plugin_register_vcpu_insn_exec_cb(insn, on_mark,
+				NO_REGISTERS, (void *)(intptr_t)mark);
+	}
+}
+
+static void translate_kernel(struct tb *tb, uint64_t address)
+{
+	size_t n = qemu_plugin_tb_n_insns(tb);
+	int within = symbol_at(address);
+	enum kind kind = within < 0 ? PLAIN : symbols[within].kind;
+	struct block *b = calloc(1, sizeof(*b));
+
+	b->n = n;
+	b->function = -1;
+	if (within >= 0 && symbols[within].address == address) {
+		b->function = within;
+		b->kind = kind;
+	}
+	for (size_t i = 0; i < n; i++) {
+		struct insn *insn = qemu_plugin_tb_get_insn(tb, i);
+		void *here = (void *)(intptr_t)(within + 1);
+		uint8_t bytes[16];
+		struct code is;
+
+		is = look(bytes, code_of(insn, bytes, sizeof(bytes)));
+		b->locked += is.locked;
+		if (kind == ACQUIRE && is.locked)
+			qemu_plugin_register_vcpu_mem_cb(insn, on_acquire,
+				NO_REGISTERS, READS_AND_WRITES, here);
+		if (kind == RELEASE && !is.call && !is.returns)
+			qemu_plugin_register_vcpu_mem_cb(insn, on_release,
+				NO_REGISTERS, READS_AND_WRITES, b);
+		/* These end a block. */
+		if (is.call)
+			qemu_plugin_register_vcpu_mem_cb(insn, on_call,
+				NO_REGISTERS, READS_AND_WRITES, here);
+		if (is.returns)
+			qemu_plugin_register_vcpu_mem_cb(insn, on_return,
+				NO_REGISTERS, READS_AND_WRITES, b);
+		b->returns_from_interrupt |= is.interrupt_return;
+		b->repeated = is.repeated ? qemu_plugin_insn_vaddr(insn) : 0;
+	}
+	qemu_plugin_register_vcpu_tb_exec_cb(tb, on_block, NO_REGISTERS, b);
+}
+
+static void on_translation(plugin_id id, struct tb *tb)
+{
+	uint64_t address = qemu_plugin_tb_vaddr(tb);
+
+	(void)id;
+	if (address < KERNEL_BASE)
+		translate_user(tb);
+	else if (symbols)
+		translate_kernel(tb, address);
+}
+
+/* ---- marks ---- */
+
+static plugin_id own_id;
+
+static void again(plugin_id id)
+{
+	qemu_plugin_register_vcpu_tb_trans_cb(id, on_translation);
+}
+
+static void read_all(int fd, void *to, size_t size)
+{
+	char *at = to;
+
+	while (size > 0) {
+		ssize_t got = read(fd, at, size);
+
+		if (got <= 0) {
+			fprintf(stderr, "plugin: no symbols\n");
+			exit(1);
+		}
+		at += got;
+		size -= got;
+	}
+}
+
+/* Waits until the host has written the table. */
+static void read_symbols(void)
+{
+	int fd = open(symbols_path, O_RDONLY);
+	uint64_t n = 0;
+
+	if (fd < 0) {
+		perror(symbols_path);
+		exit(1);
+	}
+	read_all(fd, &n, sizeof(n));
+	symbols = calloc(n + 1, sizeof(*symbols));
+	functions = calloc(n + 1, sizeof(*functions));
+	counts = calloc(NR_COUNTS, sizeof(*counts));
+	read_all(fd, symbols, n * sizeof(*symbols));
+	nr_symbols = (int)n;
+	close(fd);
+}
+
+static void on_mark(unsigned cpu, void *data)
+{
+	switch ((intptr_t)data) {
+	case ARM:
+		if (symbols)
+			return;
+		read_symbols();
+		now.cpu = (int)cpu;
+		qemu_plugin_reset(own_id, again);
+		break;
+	case BEGIN:
+		if (!symbols || (int)cpu != now.cpu)
+			return;
+		forget();
+		forget_stacks();
+		now.n = now.locked = now.switches = now.repeated = 0;
+		now.interrupts = 0;
+		now.counts = true;
+		break;
+	case END:
+		if (!now.counts || (int)cpu != now.cpu)
+			return;
+		now.counts = false;
+		write_round(now.n, now.locked);
+		break;
+	}
+}
+
+EXPORT int qemu_plugin_install(plugin_id id, const void *info, int argc,
+			       char **argv)
+{
+	(void)info;
+	for (int i = 0; i < argc; i++) {
+		if (!strncmp(argv[i], "symbols=", 8))
+			symbols_path = strdup(argv[i] + 8);
+		if (!strncmp(argv[i], "out=", 4))
+			out = fopen(argv[i] + 4, "w");
+	}
+	if (!symbols_path || !out) {
+		fprintf(stderr, "plugin: needs symbols=PATH and out=PATH\n");
+		return 1;
+	}
+	own_id = id;
+	again(id);
+	return 0;
+}

@@ -1,0 +1,89 @@
+//! The console of a machine: what its kernel wrote, and panics in it.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::thread::{self, JoinHandle};
+
+/// The most bytes that are kept: the last ones.
+const KEPT_BYTES: usize = 4 << 20;
+/// Lines of its end that a message shows.
+const SHOWN_LINES: usize = 30;
+
+/// Words of the kernel that mean its end, the most telling first.
+const DEADLY: [&str; 4] =
+    ["Kernel panic - not syncing", "Oops: ", "BUG: ", "general protection fault"];
+
+/// A console that is read by a thread.
+pub(super) struct Console(JoinHandle<Vec<u8>>);
+
+/// All that a kernel wrote.
+pub(super) struct Log(String);
+
+impl Console {
+    /// Reads a console until its end.
+    pub(super) fn read(mut from: File) -> io::Result<Self> {
+        let read = move || {
+            let (mut kept, mut part) = (Vec::new(), vec![0; 1 << 16]);
+            while let Ok(size @ 1..) = from.read(&mut part) {
+                kept.extend(&part[..size]);
+                if kept.len() > 2 * KEPT_BYTES {
+                    kept.drain(..kept.len() - KEPT_BYTES);
+                }
+            }
+            kept
+        };
+        thread::Builder::new().name("console".to_owned()).spawn(read).map(Self)
+    }
+    /// Returns the log; the machine has ended.
+    pub(super) fn finish(self) -> Log {
+        let bytes = self.0.join().unwrap_or_default();
+        // A terminal writes line ends as two characters.
+        Log(String::from_utf8_lossy(&bytes).replace('\r', ""))
+    }
+}
+
+impl Log {
+    /// Returns the whole text.
+    pub(super) fn text(self) -> String {
+        self.0
+    }
+    /// Returns its end, for messages.
+    pub(super) fn end(&self) -> String {
+        let lines: Vec<&str> = self.0.lines().filter(|line| !line.trim().is_empty()).collect();
+        match lines.is_empty() {
+            true => "  (nothing)".to_owned(),
+            false => lines[lines.len().saturating_sub(SHOWN_LINES)..].join("\n"),
+        }
+    }
+    /// Returns the line that tells of the kernel's end.
+    pub(super) fn panic(&self) -> Option<String> {
+        let line = DEADLY.iter().find_map(|words| {
+            let line = self.0.lines().find(|line| line.contains(words))?;
+            line.find(words).map(|at| line[at..].trim().to_owned())
+        });
+        line.map(|line| line.trim_start_matches("Kernel panic - not syncing: ").to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_is_found() {
+        let text = "[    1.0] BUG: unable to handle page fault\n[    1.1] Oops: 0000 [#1]\n\
+                    [    2.0] Kernel panic - not syncing: VFS: Unable to mount root fs\n";
+        assert_eq!(Log(text.to_owned()).panic().unwrap(), "VFS: Unable to mount root fs");
+        assert_eq!(Log("[ 1.1] Oops: 0000 [#1]\n".to_owned()).panic().unwrap(), "Oops: 0000 [#1]");
+        assert_eq!(Log("fine\n".to_owned()).panic(), None);
+    }
+
+    #[test]
+    fn the_end_of_a_console_is_shown() {
+        let text: String = (0..100).map(|line| format!("{line}\n\n")).collect();
+        let end = Log(text).end();
+        assert_eq!(end.lines().count(), SHOWN_LINES);
+        assert!(end.ends_with("\n99") || end.ends_with("99"));
+        assert_eq!(Log(String::new()).end(), "  (nothing)");
+    }
+}
