@@ -2,12 +2,12 @@
 
 use std::path::PathBuf;
 
-pub mod bpf;
 pub mod differ;
 pub mod dist;
 pub mod fuzz;
 pub mod kernels;
 pub mod no_std;
+pub mod objects;
 pub mod pages;
 pub mod plain;
 pub mod planted;

@@ -8,8 +8,8 @@ const USAGE: &str = "usage: cargo xtask COMMAND
 
   tidy     house rules: sizes, banned calls, crate direction, module
            circles, pages, links
-  bpf      compiles the programs that observe the live kernel;
-           with --check: verifies the compiled object
+  objects  compiles the BPF programs and the plugin of QEMU;
+           with --check: verifies the compiled files
   tables DIR..
            checks the marked tables of pages against the documents in
            these folders, or with --run, against those of the runs of
@@ -44,8 +44,8 @@ fn main() -> ExitCode {
     let root = xtask::root();
     match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["tidy"] => tidy(&root),
-        ["bpf"] => told("bpf", xtask::bpf::build(&root)),
-        ["bpf", "--check"] => told("bpf", xtask::bpf::check(&root)),
+        ["objects"] => told("objects", xtask::objects::build(&root)),
+        ["objects", "--check"] => told("objects", xtask::objects::check(&root)),
         ["tables", "--run"] => told("tables", xtask::tables::run_all(&root, Mode::Check)),
         ["tables", "--run", "--write"] | ["tables", "--write", "--run"] => {
             told("tables", xtask::tables::run_all(&root, Mode::Write))

@@ -50,7 +50,7 @@ pub enum RoundsError {
     Run(String),
 }
 
-/// What happens at the edges of rounds, on the CPU of the program.
+/// Calls at the edges of rounds, on the CPU of the program.
 #[derive(Clone, Copy, Debug)]
 pub struct Marks {
     /// Before the first round that counts; again for each script.
@@ -61,7 +61,7 @@ pub struct Marks {
     pub end: fn(),
 }
 
-/// What the processes of a run share.
+/// The state that the processes of a run share.
 #[derive(Clone, Copy)]
 struct State {
     /// The process whose rounds count; 0 until one begins.

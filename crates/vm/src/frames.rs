@@ -29,7 +29,7 @@ pub(crate) enum Frame {
     Failed(String),
 }
 
-/// What a guest says of its machine and kernel.
+/// The properties of a machine and its kernel, as the guest sees them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Up {
     /// The release of the kernel, as `uname -r` has it.

@@ -18,6 +18,7 @@
 //! | `guest` | the first process of a machine, and the file system that it starts in |
 //! | `frames` | the messages from a guest |
 //! | `instructions` | counts of instructions by function and by hold of a lock |
+//! | `symbols` | the functions and variables of a kernel |
 //! | `marks` | the marks between which instructions are counted |
 
 #![forbid(unsafe_op_in_unsafe_fn)]
@@ -28,6 +29,7 @@ mod image;
 pub mod instructions;
 mod machine;
 pub mod marks;
+mod symbols;
 
 pub use frames::Up;
 pub use guest::{Job, JobFile};

@@ -13,13 +13,13 @@ macro_rules! mark {
     };
 }
 
-/// Makes the plugin read its table of symbols. The calling thread stays on its CPU from here on.
+/// Makes the plugin read its table of symbols. After it, the calling thread stays on its CPU.
 #[inline]
 pub fn arm() {
     mark!("1");
 }
 
-/// Begins a round: what this CPU executes in the kernel from here on counts.
+/// Begins a round: all that this CPU executes in the kernel after it counts.
 #[inline]
 pub fn begin() {
     mark!("2");

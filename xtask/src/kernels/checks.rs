@@ -1,7 +1,17 @@
 //! Calls of `mmscale` on a kernel, and the conditions that their output must fulfil.
 
-use super::guest::Job;
 use serde_json::Value;
+
+/// A call of the program in a machine that has ended.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Job {
+    /// Its arguments.
+    pub(super) args: String,
+    /// Its exit code, or the signal that ended it.
+    pub(super) ended: String,
+    /// Its standard output.
+    pub(super) output: String,
+}
 
 /// A call of `mmscale`, and what its output must show.
 #[derive(Clone, Copy)]

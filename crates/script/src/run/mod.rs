@@ -45,7 +45,7 @@ pub type Sink = Arc<dyn Fn(Report) + Send + Sync>;
 /// that it has counted so far. The loop ends if it returns `false`.
 pub type Rounds = Arc<dyn Fn(u64) -> bool + Send + Sync>;
 
-/// What a run calls.
+/// The functions that a run calls.
 pub(crate) struct Hooks {
     pub(crate) sink: Sink,
     pub(crate) rounds: Option<Rounds>,

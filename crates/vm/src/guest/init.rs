@@ -1,9 +1,9 @@
-//! What the first process of a machine does.
+//! The work of the first process of a machine.
 
 use super::Job;
 use super::port::Port;
 use crate::frames::{Frame, Up};
-use crate::instructions::symbols;
+use crate::symbols;
 use flate2::Compression;
 use flate2::write::DeflateEncoder;
 use rustix::fs::OFlags;

@@ -24,11 +24,11 @@ use serde::{Deserialize, Serialize};
 pub struct JobFile {
     /// Its absolute path, the same in the machine.
     pub path: String,
-    /// What it has.
+    /// Its bytes.
     pub bytes: Vec<u8>,
 }
 
-/// What a machine does.
+/// The work of a machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Job {
     /// The arguments of this program in the machine.

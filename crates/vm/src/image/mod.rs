@@ -21,7 +21,8 @@ use thiserror::Error;
 /// Several times the largest image or package.
 const LIMIT: Limit = Limit::new("a kernel image", 1 << 30);
 
-/// The name of a note that has the entry of a kernel for virtual machines, `XEN_ELFNOTE_PHYS32_ENTRY`.
+/// The number of the note with the entry of a kernel for virtual machines,
+/// `XEN_ELFNOTE_PHYS32_ENTRY`.
 const PVH_ENTRY: u32 = 18;
 
 /// Why there is no image.
@@ -37,13 +38,14 @@ pub enum ImageError {
     },
     /// The file is something else.
     #[error(
-        "{} is no kernel image ({what}): give a bzImage (/boot/vmlinuz-*, arch/x86/boot/bzImage), a \
-         vmlinux with CONFIG_PVH, a Debian package (.deb) or debian:VERSION", path.display()
+        "{} is no kernel image ({what}): give a bzImage (/boot/vmlinuz-*, \
+         arch/x86/boot/bzImage), a vmlinux with CONFIG_PVH, a Debian package (.deb) or \
+         debian:VERSION", path.display()
     )]
     Unknown {
         /// The file.
         path: PathBuf,
-        /// What it seems to be.
+        /// Its apparent kind.
         what: String,
     },
     /// The archive of Debian does not give it.
@@ -58,13 +60,13 @@ pub struct Image {
     pub name: String,
     /// The package that it is from, with its version; `None` for a file.
     pub package: Option<String>,
-    /// What QEMU boots: an ELF file, or a compressed image whose kernel unpacks itself.
+    /// The bytes that QEMU boots: an ELF file, or a compressed image whose kernel unpacks itself.
     pub(crate) bytes: Vec<u8>,
 }
 
 impl Image {
-    /// Opens what `--kernel` names: a file, or `debian:VERSION`, which is fetched once into the
-    /// user's cache. `tell` gets a line on long work.
+    /// Opens the image that `--kernel` names: a file, or `debian:VERSION`, which is fetched once
+    /// into the user's cache. `tell` gets a line on long work.
     ///
     /// # Errors
     /// Why there is no image.
@@ -96,7 +98,8 @@ impl Image {
             return Err(unknown("neither a bzImage, nor an ELF file, nor a package"));
         };
         let payload = payload.map_err(|why| unknown(&why))?;
-        // Unpacked here, the kernel is up in less time. One that needs its own start unpacks itself.
+        // Unpacked here, the kernel is up in less time. One that needs its own start unpacks
+        // itself.
         let unpacked = unpack::unpacked(payload, LIMIT).ok().filter(|elf| is_bootable(elf).is_ok());
         Ok(image(unpacked.unwrap_or(bytes), None))
     }

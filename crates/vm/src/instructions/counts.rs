@@ -1,4 +1,4 @@
-//! What the plugin writes for each round; `plugin/instructions.c` has the form of the lines.
+//! The lines of the plugin for each round; `plugin/instructions.c` has the form of the lines.
 
 use std::collections::HashMap;
 use std::io;

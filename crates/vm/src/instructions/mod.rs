@@ -4,15 +4,13 @@
 //!
 //! | module | what it has |
 //! |---|---|
-//! | `symbols` | the kernel's functions, and those that acquire, release, interrupt or switch |
 //! | `plugin` | the plugin of QEMU (`plugin/instructions.c`) |
-//! | `counts` | what the plugin writes for each round |
+//! | `counts` | the lines of the plugin for each round |
 //! | `summary` | medians over rounds |
 
 mod counts;
 mod plugin;
 mod summary;
-pub(crate) mod symbols;
 
 pub use summary::{Function, Hold, Spread, Summary};
 
@@ -20,19 +18,19 @@ use crate::frames::Frame;
 use crate::guest::{Job, JobFile};
 use crate::image::Image;
 use crate::machine::{Accelerator, BootError, Ended, Machine, Pipe, Plugin, host};
+use crate::symbols::Table;
 use counts::Round;
 use std::io::{self, Read, Write};
 use std::thread;
-use symbols::Table;
 
-/// What a machine's plugin counted.
+/// The counts of a machine's plugin.
 #[derive(Clone, Debug)]
 pub struct Counted {
     /// How the machine ended.
     pub ended: Ended,
-    /// What its command wrote to its standard output and its standard error.
+    /// The command's standard output.
     pub output: Vec<u8>,
-    /// See `output`.
+    /// Its standard error.
     pub error: Vec<u8>,
     /// The functions of its kernel.
     table: Table,
@@ -106,12 +104,15 @@ fn attempt(
             Frame::Symbols(deflated) => {
                 table = Table::inflate(&deflated)?;
                 // The plugin waits for it. It ends the machine if it gets none.
-                to_plugin.take().map_or(Ok(()), |mut to| to.write_all(&table.for_plugin()))
+                if let Some(mut to) = to_plugin.take() {
+                    to.write_all(&table.for_plugin())?;
+                }
             }
-            Frame::Output(bytes) => Ok(output.extend(bytes)),
-            Frame::Error(bytes) => Ok(error.extend(bytes)),
-            Frame::Up(_) | Frame::Exit(_) | Frame::Failed(_) => Ok(()),
+            Frame::Output(bytes) => output.extend(bytes),
+            Frame::Error(bytes) => error.extend(bytes),
+            Frame::Up(_) | Frame::Exit(_) | Frame::Failed(_) => {}
         }
+        Ok(())
     };
     let ended = machine.boot(image, job, files, Some(&plugin), is_interrupted, &mut seen);
     drop(plugin);

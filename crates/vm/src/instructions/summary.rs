@@ -1,7 +1,7 @@
 //! Medians over rounds, of an operation each.
 
 use super::counts::{Calls, Held, Round, Site};
-use super::symbols::Table;
+use crate::symbols::Table;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -56,7 +56,7 @@ pub struct Hold {
     pub names: Vec<String>,
 }
 
-/// What an operation costs the kernel.
+/// The cost of an operation for the kernel.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
     /// The number of rounds.

@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
-/// What every machine needs.
+/// The files and ports of every machine.
 pub(super) struct Carried {
     kernel: File,
     archive: File,

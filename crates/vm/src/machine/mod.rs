@@ -8,8 +8,8 @@
 //! | `process` | QEMU as a process that ends with this one |
 //! | `console` | the kernel's messages, and panics in them |
 //!
-//! What a run starts ends with it: QEMU is killed when this process ends, and its files have no
-//! names.
+//! All that a run starts ends with it: QEMU is killed when this process ends, and its files have
+//! no names.
 
 mod carried;
 mod console;
@@ -66,7 +66,7 @@ pub struct Machine {
     pub limit: Duration,
 }
 
-/// What a machine writes while it runs.
+/// A part of the output of a machine while it runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {
     /// It is up.
@@ -91,7 +91,7 @@ impl Output {
 /// A machine that did its job.
 #[derive(Clone, Debug)]
 pub struct Ended {
-    /// What its kernel said of itself.
+    /// Its properties.
     pub up: Up,
     /// The exit code of the command.
     pub code: i32,
@@ -260,7 +260,7 @@ impl Machine {
         command.args(self.topology.options());
         command.args(self.accelerator.options());
         if self.counts_instructions {
-            command.args(["-icount", CLOCK]);
+            command.args(["-icount", CLOCK, "-rtc", "base=2026-01-01,clock=vm"]);
         }
         command.arg("-kernel").arg(carried.kernel_path());
         command.arg("-initrd").arg(carried.archive_path());
@@ -294,7 +294,7 @@ fn frames(mut port: File) -> io::Result<mpsc::Receiver<Frame>> {
     Ok(from)
 }
 
-/// What the machine said of its job so far.
+/// The messages of the machine on its job so far.
 #[derive(Default)]
 struct Told {
     up: Option<Up>,

@@ -31,8 +31,8 @@ impl Topology {
     /// costs nothing.
     pub const MEMORY_BYTES: u64 = 4 << 30;
 
-    /// Creates a topology: CPUs are divided equally among nodes, and so is memory. `distance` is the
-    /// one between any two nodes, as the firmware gives it (10 is a node itself).
+    /// Creates a topology: CPUs are divided equally among nodes, and so is memory. `distance` is
+    /// the one between any two nodes, as the firmware gives it (10 is a node itself).
     ///
     /// # Errors
     /// The numbers do not fit together.
@@ -46,7 +46,7 @@ impl Topology {
         if cpus == 0 || cpus > MAX_CPUS {
             return wrong(format!("--cpus {cpus}: a virtual machine has 1 to {MAX_CPUS}"));
         }
-        if nodes == 0 || cpus % nodes != 0 {
+        if nodes == 0 || !cpus.is_multiple_of(nodes) {
             return wrong(format!("--nodes {nodes}: {cpus} CPUs are not divided equally by it"));
         }
         if !(OWN_DISTANCE + 1..=254).contains(&distance) {

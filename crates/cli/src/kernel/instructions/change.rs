@@ -90,7 +90,7 @@ impl Changed {
 }
 
 /// Joins two sides by name, the largest differences first.
-fn joined<'a>(sides: [Vec<(String, f64)>; 2]) -> Vec<Changed> {
+fn joined(sides: [Vec<(String, f64)>; 2]) -> Vec<Changed> {
     let mut rows: BTreeMap<String, [Option<f64>; 2]> = BTreeMap::new();
     for (at, side) in sides.into_iter().enumerate() {
         for (name, value) in side {

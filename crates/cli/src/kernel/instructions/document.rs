@@ -1,4 +1,4 @@
-//! What a call found.
+//! The result of a call.
 
 use mmscale_harness::Study;
 use mmscale_vm::Image;
@@ -18,7 +18,7 @@ pub(super) struct Document {
 /// An image.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Side {
-    /// What the user named.
+    /// The name that the user gave.
     pub(super) image: String,
     /// The package that it is from, with its version.
     #[serde(skip_serializing_if = "Option::is_none")]

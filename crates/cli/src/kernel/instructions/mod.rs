@@ -28,7 +28,7 @@ use crate::output;
 use document::{Document, Operation, Side};
 
 /// Parameters of the kernel that the counts need: huge pages only where a script asks for them.
-const PARAMETERS: &str = "transparent_hugepage=madvise";
+const PARAMETERS: &str = "transparent_hugepage=madvise norandmaps";
 
 /// The smallest number of CPUs: with one, the kernel takes the locked prefix away.
 const MIN_CPUS: usize = 2;
@@ -49,7 +49,8 @@ pub(super) fn instructions(registry: &Registry, args: &InstructionsArgs) -> Resu
     }
     let machine = machine(&args.machine, Accelerator::Emulation)?;
     let parameters = format!("{PARAMETERS} {}", machine.parameters);
-    let machine = Machine { parameters, ..machine };
+    // Time passes with instructions, so that interrupts come at the same places each time.
+    let machine = Machine { parameters, counts_instructions: true, ..machine };
     let (studies, files) = scripts(registry, &args.scripts)?;
     let interrupt = interrupt::on_signals(Grace::Live)
         .context("cannot watch for Ctrl-C")

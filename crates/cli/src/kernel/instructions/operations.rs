@@ -1,7 +1,9 @@
 //! Scripts of basic operations of the memory manager, one each.
 
-use mmscale_harness::{Registry, Study};
+use mmscale_harness::Registry;
 use mmscale_vm::JobFile;
+
+use super::Named;
 
 macro_rules! operations {
     ($($name:literal)*) => {
@@ -16,7 +18,7 @@ const OPERATIONS: [(&str, &str); 8] =
 ///
 /// # Errors
 /// A study has the name of a script.
-pub(super) fn all(registry: &Registry) -> Result<(Vec<(String, Study)>, Vec<JobFile>), String> {
+pub(super) fn all(registry: &Registry) -> Result<(Vec<Named>, Vec<JobFile>), String> {
     let (mut studies, mut files) = (Vec::new(), Vec::new());
     for (name, text) in OPERATIONS {
         let path = format!("/operations/{name}.mms");

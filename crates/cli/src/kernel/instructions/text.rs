@@ -37,9 +37,9 @@ pub(super) fn image(word: &str, side: &Side) -> Vec<String> {
 
 /// The lines on what was counted.
 pub(super) fn counted(lines: &mut Vec<String>) {
-    let text = "instructions that the kernel executes on one CPU for an operation of a script, by an \
-                emulator: the same each time and everywhere. No interrupts, no cache misses, no \
-                waits, no times. A repeated string instruction is one";
+    let text = "instructions that the kernel executes on one CPU for an operation of a script, \
+                counted by an emulator: the same each time and everywhere. No interrupts, no \
+                cache misses, no waits, no times. A repeated string instruction is one";
     lines.extend(wrap(text, "counted   ", "          "));
 }
 

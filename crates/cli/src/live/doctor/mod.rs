@@ -2,6 +2,7 @@
 //! missing ones.
 
 mod cpu;
+mod images;
 mod kernel;
 mod live;
 mod system;
@@ -56,6 +57,7 @@ pub(crate) fn doctor(format: Format) -> Result<(), Failure> {
     let mut findings = examine(&system);
     let watchable = mmscale_live::observe::watchable();
     findings.extend(live::examine(&system, &watchable));
+    findings.push(images::examine());
     output::print(&match format {
         Format::Text => text(&findings),
         Format::Json => {

@@ -1,4 +1,5 @@
-//! The functions of a kernel, by address, and what the plugin has to know of them.
+//! The functions and variables of a kernel, by address, and the kinds of functions that the plugin
+//! has to know.
 
 use flate2::read::DeflateDecoder;
 use std::collections::HashMap;
@@ -9,7 +10,7 @@ const MAX_BYTES: u64 = 64 << 20;
 /// More than the largest variable of a kernel has.
 const VARIABLE_BYTES: u64 = 16 << 20;
 
-/// What a function is to the plugin; the numbers are those of its `enum kind`.
+/// The kind of a function, for the plugin; the numbers are those of its `enum kind`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Plain = 0,
@@ -66,7 +67,7 @@ impl Kind {
         let begins = |first: &&str| name.starts_with(*first);
         if ACQUIRES.contains(&name) {
             Self::Acquire
-        } else if RELEASES.iter().any(|first| begins(first)) {
+        } else if RELEASES.iter().any(begins) {
             Self::Release
         } else if name.starts_with("asm_sysvec_") || name == "asm_common_interrupt" {
             Self::Interrupt
@@ -96,7 +97,7 @@ pub(crate) fn of_kernel(kallsyms: &str) -> String {
 
 /// The functions of a kernel, by address.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Table {
+pub(crate) struct Table {
     addresses: Vec<u64>,
     names: Vec<String>,
     /// Variables of the kernel, by address.
@@ -108,7 +109,7 @@ impl Table {
     ///
     /// # Errors
     /// It is broken, or has no addresses: a kernel may hide them.
-    pub(super) fn inflate(deflated: &[u8]) -> io::Result<Self> {
+    pub(crate) fn inflate(deflated: &[u8]) -> io::Result<Self> {
         let mut text = String::new();
         DeflateDecoder::new(deflated).take(MAX_BYTES).read_to_string(&mut text)?;
         let table = Self::of(&text);
@@ -118,7 +119,7 @@ impl Table {
         }
     }
 
-    pub(super) fn of(text: &str) -> Self {
+    pub(crate) fn of(text: &str) -> Self {
         let (mut rows, mut variables) = (Vec::new(), Vec::new());
         for line in text.lines() {
             let mut words = line.split_whitespace();
@@ -148,7 +149,7 @@ impl Table {
 
     /// Returns the table as the plugin reads it: the number of rows, then the address and the kind
     /// of each.
-    pub(super) fn for_plugin(&self) -> Vec<u8> {
+    pub(crate) fn for_plugin(&self) -> Vec<u8> {
         let rows = self.addresses.iter().zip(&self.names);
         let words = rows.flat_map(|(address, name)| [*address, Kind::of(name) as u64]);
         let all = std::iter::once(self.addresses.len() as u64).chain(words);
@@ -156,13 +157,13 @@ impl Table {
     }
 
     /// Returns the name of a row, without what a compiler put behind it; `?` for none.
-    pub(super) fn name(&self, row: i32) -> &str {
+    pub(crate) fn name(&self, row: i32) -> &str {
         let name = self.full_name(row);
         name.split('.').next().unwrap_or(name)
     }
 
     /// Returns the variable of the kernel at an address; `None` for other memory.
-    pub(super) fn variable(&self, address: u64) -> Option<&str> {
+    pub(crate) fn variable(&self, address: u64) -> Option<&str> {
         let after = self.variables.partition_point(|(at, _)| *at <= address);
         // Behind the last one is other memory, and so it is far behind another.
         self.variables.get(after)?;
@@ -171,18 +172,18 @@ impl Table {
     }
 
     /// Returns the whole name of a row; `?` for none.
-    pub(super) fn full_name(&self, row: i32) -> &str {
+    pub(crate) fn full_name(&self, row: i32) -> &str {
         let name = usize::try_from(row).ok().and_then(|row| self.names.get(row));
         name.map_or("?", String::as_str)
     }
 
     /// Whether a function is among the rows.
-    pub(super) fn has(&self, name: &str) -> bool {
+    pub(crate) fn has(&self, name: &str) -> bool {
         self.names.iter().any(|known| known == name)
     }
 
     /// Returns the rows of each name; a function and its parts are one.
-    pub(super) fn by_name(&self) -> HashMap<&str, Vec<usize>> {
+    pub(crate) fn by_name(&self) -> HashMap<&str, Vec<usize>> {
         let mut rows: HashMap<&str, Vec<usize>> = HashMap::new();
         for row in 0..self.names.len() {
             rows.entry(self.name(row as i32)).or_default().push(row);
