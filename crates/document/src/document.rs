@@ -26,7 +26,8 @@ pub enum Target {
     /// This computer's threads.
     Threads,
     /// The live kernel.
-    Linux,
+    #[serde(alias = "linux")]
+    Live,
 }
 
 impl Target {
@@ -35,7 +36,7 @@ impl Target {
         match self {
             Self::Sim => "sim",
             Self::Threads => "threads",
-            Self::Linux => "linux",
+            Self::Live => "live",
         }
     }
 }

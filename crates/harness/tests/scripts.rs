@@ -223,7 +223,7 @@ fn scripts_run_on_threads() {
 fn scripts_run_on_the_live_kernel_with_a_fault_for_each_page() {
     let script = written("live", &STORM.replace('@', ""));
     let mut request = request(&script, &["cpus=1", "duration_ms=100"]);
-    (request.on, request.checks) = (Some(Target::Linux), Checks::Off);
+    (request.on, request.checks) = (Some(Target::Live), Checks::Off);
     request.settings.add("watch", "off").expect("it is new");
     let document = run_live(&request);
     assert_eq!(

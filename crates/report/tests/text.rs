@@ -177,7 +177,7 @@ fn the_live_kernel_does_not_tell_how_often_a_lock_was_taken() {
         ..arm(name, 1.0)
     };
     let mut live = document(vec![waits("stock", "exp_funnel_lock"), waits("numa", "do_exit")]);
-    live.on = Target::Linux;
+    live.on = Target::Live;
     let text = text(&live, &notes());
     let locks = text.split_once("\nlocks").expect("locks").1;
     let rows =
