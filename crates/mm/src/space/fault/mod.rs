@@ -4,6 +4,14 @@
 //! lock, prepares what the page needs, takes the lock, and reads the entry again. If the entry has
 //! changed, the fault returns without a change, and the program retries the access.
 
+mod anon;
+mod huge;
+mod populate;
+mod swapped;
+
+pub(super) use huge::huge_range;
+pub(super) use swapped::{ALONE, SHARED};
+
 use super::zap::PIECE;
 use super::{FaultError, KILLED, MmRef, Space, Vma, VmaFlags, VmaLockPolicy, Vpn};
 use crate::pgtable::{MemAccess, Miss, Pte, PteFlags};
@@ -222,7 +230,7 @@ impl<A: Machine> Space<A> {
         drop(ptes);
         if let Some(pfn) = old.pfn().filter(|_| !old.flags().contains(PteFlags::ZERO)) {
             let folio = super::zap::folio_of(pfn, old.flags());
-            self.unmap_folio(on, folio, 1, super::mmap::locked_of(vma));
+            self.unmap_folio(on, folio, 1, super::zap::locked_of(vma));
         }
         true
     }

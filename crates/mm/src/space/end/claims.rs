@@ -41,13 +41,12 @@
 //! Orderings: a walker reads nothing that another walker wrote before its claim; mmap_lock and
 //! `state` order everything else.
 
-use super::change::Vmas;
-use super::mmap::locked_of;
 use super::reap::is_reapable;
-use super::zap::Zap;
-use super::{CHANGED, DEAD, EXITING, LEFT, MmRef, ReapLock, Reaped, Space, VmaRange, Vpn};
 use crate::lru::MANY;
 use crate::pgtable::{Direction, ENTRIES, Gather, Gathered, HUGE_AT_ONCE, Hold, Sink};
+use crate::space::change::Vmas;
+use crate::space::zap::{Zap, locked_of};
+use crate::space::{CHANGED, DEAD, EXITING, LEFT, MmRef, ReapLock, Reaped, Space, VmaRange, Vpn};
 use crate::tlb::Flushed;
 use core::ops::Range;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Release};
@@ -170,7 +169,7 @@ fn pages_of(units: Range<u32>) -> VmaRange {
 
 impl<A: Machine> Space<A> {
     /// Creates the claims of an address space: all tables are unclaimed.
-    pub(super) fn new_claims() -> Claims<A> {
+    pub(crate) fn new_claims() -> Claims<A> {
         Claims::new(UNITS)
     }
     /// Claims a table, or a row of huge pages. mmap_lock is held.

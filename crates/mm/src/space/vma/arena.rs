@@ -4,7 +4,7 @@
 //! other tasks at the same time. A slot is found by its number, so references to slots are numbers
 //! too. A wrong or outdated number leads to another slot of the arena or to none.
 
-use super::NoMemory;
+use crate::space::NoMemory;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::marker::PhantomData;
@@ -20,14 +20,14 @@ const CHUNKS: usize = 22;
 const OFFSET_BITS: u32 = 23;
 
 /// The most slots that an arena can have.
-pub(super) const MAX_SLOTS: u32 = FIRST * ((1 << CHUNKS) - 1);
+pub(crate) const MAX_SLOTS: u32 = FIRST * ((1 << CHUNKS) - 1);
 /// Bits of a slot's number.
-pub(super) const NUMBER_BITS: u32 = OFFSET_BITS + 5;
+pub(crate) const NUMBER_BITS: u32 = OFFSET_BITS + 5;
 
 const _: () = assert!(CHUNKS <= 1 << 5 && FIRST << (CHUNKS - 1) <= 1 << OFFSET_BITS);
 
 /// A growing array of `T` with shared access.
-pub(super) struct Arena<T> {
+pub(crate) struct Arena<T> {
     chunks: [AtomicPtr<T>; CHUNKS],
     owns: PhantomData<T>,
 }
@@ -56,12 +56,12 @@ const fn place(number: u32) -> (usize, u32) {
 
 impl<T> Arena<T> {
     /// Creates an arena without slots.
-    pub(super) const fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Self { chunks: [const { AtomicPtr::new(ptr::null_mut()) }; CHUNKS], owns: PhantomData }
     }
     /// Returns slot `number`, or `None` if there is no such slot yet.
     #[inline]
-    pub(super) fn get(&self, number: u32) -> Option<&T> {
+    pub(crate) fn get(&self, number: u32) -> Option<&T> {
         let (chunk, offset) = place(number);
         // Pairs with the exchange in `ensure`: the slots are initialised.
         let first = self.chunks.get(chunk)?.load(Acquire);
@@ -76,7 +76,7 @@ impl<T> Arena<T> {
 
 impl<T: Default> Arena<T> {
     /// Makes sure that the `nth` slot and its whole chunk exist; returns its number.
-    pub(super) fn ensure(&self, nth: u32) -> Result<u32, NoMemory> {
+    pub(crate) fn ensure(&self, nth: u32) -> Result<u32, NoMemory> {
         if nth >= MAX_SLOTS {
             return Err(NoMemory);
         }

@@ -1,4 +1,5 @@
-//! The locks of the roots of `anon_vma`s, and the place of a VMA in the tree of one: see `links`.
+//! The locks of the roots of `anon_vma`s, and the place of a VMA in the tree of one: see
+//! `reverse::links`.
 
 use mmscale_arch::sync::{Numbers, ReadGuard, RwSem, RwsemPolicy, Sparse};
 use mmscale_arch::{LockClass, Machine, Op};
@@ -13,9 +14,9 @@ pub struct RootId(u32);
 /// The place of a VMA in a tree of `anon_vma`s.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AnonChain {
-    pub(super) root: RootId,
+    pub(crate) root: RootId,
     /// The number of `anon_vma`s that the VMA is linked to: one for each fork, and the root.
-    pub(super) links: u32,
+    pub(crate) links: u32,
 }
 
 impl AnonChain {
@@ -35,14 +36,14 @@ impl AnonChain {
 }
 
 /// The locks of all roots.
-pub(super) struct Roots<A: Machine> {
+pub(crate) struct Roots<A: Machine> {
     locks: Sparse<RwSem<A, ()>>,
     policy: RwsemPolicy,
     numbers: Numbers<A>,
 }
 
 impl<A: Machine> Roots<A> {
-    pub(super) fn new(policy: RwsemPolicy) -> Self {
+    pub(crate) fn new(policy: RwsemPolicy) -> Self {
         Self { locks: Sparse::new(ROOTS_MAX), policy, numbers: Numbers::new(0..ROOTS_MAX) }
     }
     fn of(&self, root: RootId) -> &RwSem<A, ()> {
@@ -50,24 +51,24 @@ impl<A: Machine> Roots<A> {
         self.locks.get_or_make(root.0 as usize, make)
     }
     /// Locks a root for a walk.
-    pub(super) fn read(&self, root: RootId) -> ReadGuard<'_, A, ()> {
+    pub(crate) fn read(&self, root: RootId) -> ReadGuard<'_, A, ()> {
         self.of(root).read()
     }
     /// Locks a root for a walk, unless that would wait.
-    pub(super) fn try_read(&self, root: RootId) -> Option<ReadGuard<'_, A, ()>> {
+    pub(crate) fn try_read(&self, root: RootId) -> Option<ReadGuard<'_, A, ()>> {
         self.of(root).try_read()
     }
     /// Holds a root's lock for the time of `links` links.
-    pub(super) fn link(&self, chain: AnonChain, links: u32) {
+    pub(crate) fn link(&self, chain: AnonChain, links: u32) {
         let _tree = self.of(chain.root).write();
         A::work(Op::RmapLink, links);
     }
     /// Allocates a root.
-    pub(super) fn take(&self) -> Option<RootId> {
+    pub(crate) fn take(&self) -> Option<RootId> {
         self.numbers.take().map(|number| RootId(number as u32))
     }
     /// Frees the number of a root that no VMA has any more.
-    pub(super) fn give(&self, root: RootId) {
+    pub(crate) fn give(&self, root: RootId) {
         self.numbers.give(root.0 as usize);
     }
 }

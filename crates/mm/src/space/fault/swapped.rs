@@ -1,12 +1,12 @@
 //! Pages in swap, and memory for pages that are read back.
 
-use super::zap::folio_of;
-use super::{FaultError, MmRef, Space, SpaceError, Vma, VmaFlags, VmaRange, Vpn};
 use crate::folio::{FolioFlags, FolioInit};
 use crate::lru::FolioError;
 use crate::oom::{OomResult, OomRetries, Shortage};
 use crate::pgtable::{Direction, Leaf, MakeRoom, Pte, PteFlags, TableError};
 use crate::reclaim::ReclaimRef;
+use crate::space::zap::folio_of;
+use crate::space::{FaultError, MmRef, Space, SpaceError, Vma, VmaFlags, VmaRange, Vpn};
 use crate::swap::{SwapEntry, SwapError};
 use crate::tlb::Leave;
 use alloc::vec::Vec;
@@ -25,19 +25,19 @@ const COSTLY_ORDER: Order = match Order::new(3) {
 const BATCH: usize = 32;
 
 /// Swap entry whose page other address spaces may have too.
-pub(super) const SHARED: u8 = 0;
+pub(crate) const SHARED: u8 = 0;
 /// Swap entry whose page its address space had exclusively, and still has (`pte_swp_exclusive`).
 /// The program may write to the page after swap-in even if the folio has other references.
-pub(super) const ALONE: u8 = 1;
+pub(crate) const ALONE: u8 = 1;
 
 impl<A: Machine> Space<A> {
     /// Frees the reference of a swap entry that was taken from the tables.
-    pub(super) fn forget_swap(&self, on: MmRef<'_, A>, (_, word): (u8, u64)) {
+    pub(crate) fn forget_swap(&self, on: MmRef<'_, A>, (_, word): (u8, u64)) {
         on.swap.free(on.memory, SwapEntry::from_word(word), 1);
     }
     /// Like [`Space::forget_swap`], but does not free a folio that only the swap cache has: returns
     /// its reference for the caller to drop.
-    pub(super) fn forget_swap_but_folio(
+    pub(crate) fn forget_swap_but_folio(
         &self,
         on: MmRef<'_, A>,
         (_, word): (u8, u64),
@@ -45,17 +45,17 @@ impl<A: Machine> Space<A> {
         on.swap.free_but_folio(on.memory, SwapEntry::from_word(word))
     }
     /// Takes a reference for a copy of a swap entry.
-    pub(super) fn share_swap(&self, on: MmRef<'_, A>, (_, word): (u8, u64)) {
+    pub(crate) fn share_swap(&self, on: MmRef<'_, A>, (_, word): (u8, u64)) {
         on.swap.dup(SwapEntry::from_word(word));
     }
     /// Whether the page of a swap entry is in the swap cache.
-    pub(super) fn is_cached(&self, on: MmRef<'_, A>, (_, word): (u8, u64)) -> bool {
+    pub(crate) fn is_cached(&self, on: MmRef<'_, A>, (_, word): (u8, u64)) -> bool {
         let found = on.swap.lookup(on.memory, SwapEntry::from_word(word));
         found.inspect(|&pfn| on.memory.put(pfn)).is_some()
     }
     /// Frees the folio's swap slot if no other entry names it. Called under a page-table lock, so
     /// the folio lock is only tried.
-    pub(super) fn drop_swap_cache(&self, on: MmRef<'_, A>, folio: Pfn) -> bool {
+    pub(crate) fn drop_swap_cache(&self, on: MmRef<'_, A>, folio: Pfn) -> bool {
         if !on.swap.trylock_folio(on.memory, folio) {
             return false;
         }
@@ -64,7 +64,7 @@ impl<A: Machine> Space<A> {
         freed
     }
     /// Handles a fault on a page in swap (`do_swap_page`).
-    pub(super) fn swap_in(
+    pub(crate) fn swap_in(
         &self,
         on: MmRef<'_, A>,
         vma: &Vma,
@@ -144,7 +144,7 @@ impl<A: Machine> Space<A> {
     }
     /// `MADV_PAGEOUT`: isolates the folios of a part of a VMA and reclaims them, except shared
     /// ones. Does so without swap too, as Linux does: then they are put back.
-    pub(super) fn page_out(&self, on: MmRef<'_, A>, part: VmaRange) -> Result<(), SpaceError> {
+    pub(crate) fn page_out(&self, on: MmRef<'_, A>, part: VmaRange) -> Result<(), SpaceError> {
         // Folios in limbo are on no LRU list and cannot be isolated, though they may be in use
         // again.
         on.leave_limbo(Leave::Passed);
@@ -178,7 +178,7 @@ impl<A: Machine> Space<A> {
         Ok(())
     }
     /// `MADV_WILLNEED`: reads pages from swap into the swap cache.
-    pub(super) fn will_need(
+    pub(crate) fn will_need(
         &self,
         on: MmRef<'_, A>,
         vma: &Vma,
@@ -205,11 +205,11 @@ impl<A: Machine> Space<A> {
 
 impl<A: Machine> MmRef<'_, A> {
     /// Whether the folio is anonymous.
-    pub(super) fn is_anonymous(self, folio: Pfn) -> bool {
+    pub(crate) fn is_anonymous(self, folio: Pfn) -> bool {
         self.memory.folios.word(folio).has(FolioFlags::ANON)
     }
     /// Takes another reference to the slot.
-    pub(super) fn dup_swap(self, entry: SwapEntry) {
+    pub(crate) fn dup_swap(self, entry: SwapEntry) {
         self.swap.dup(entry);
     }
     fn page_out(self, isolated: &[Pfn]) {
@@ -217,7 +217,7 @@ impl<A: Machine> MmRef<'_, A> {
         self.reclaim.reclaim_pages(scope, isolated);
     }
     /// Allocates a folio, and reclaims memory if there is none.
-    pub(super) fn new_folio(
+    pub(crate) fn new_folio(
         self,
         node: NodeId,
         order: Order,
@@ -228,7 +228,7 @@ impl<A: Machine> MmRef<'_, A> {
         self.with_room(node, order, alloc)
     }
     /// Like [`MmRef::new_folio`], for a folio of one page that is not initialised yet.
-    pub(super) fn new_initializing(
+    pub(crate) fn new_initializing(
         self,
         node: NodeId,
         gfp: Gfp,
@@ -318,7 +318,7 @@ impl<A: Machine> MmRef<'_, A> {
     /// Converts a failure to get a page table into the result of a fault. If another task has
     /// mapped a page of the other size, the program retries the access; otherwise there is no
     /// memory.
-    pub(super) fn table_or_oom(self, why: TableError) -> Result<(), FaultError> {
+    pub(crate) fn table_or_oom(self, why: TableError) -> Result<(), FaultError> {
         match why {
             TableError::Huge | TableError::Table => Ok(()),
             TableError::NoMemory(_) if self.spaces.is_caller_dying(self) => Err(FaultError::Killed),

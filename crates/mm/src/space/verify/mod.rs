@@ -1,5 +1,8 @@
 //! Checks that address spaces, page tables and folios agree: for tests, and for the end of a run.
 
+#[cfg(test)]
+mod corruption_tests;
+
 use super::zap::{PIECE, folio_of};
 use super::{MmRef, Space, TreeDefect, VmaRange, Vpn};
 use crate::folio::FolioFlags;
@@ -213,7 +216,7 @@ impl<A: Machine> Space<A> {
             return Ok(());
         }
         let vma = vmas.at(page).ok_or(SpaceDefect::Stray(page))?;
-        if pte.is_huge() && !vma.range.covers(super::huge::huge_range(page)) {
+        if pte.is_huge() && !vma.range.covers(super::fault::huge_range(page)) {
             return Err(SpaceDefect::Stray(page));
         }
         if let Some((_, word)) = pte.as_swap() {

@@ -1,7 +1,7 @@
 //! Queries about an address space.
 
-use super::{MmRef, Space, SpaceError, Vma, VmaRange, Vpn};
 use crate::pgtable::{Direction, Leaf};
+use crate::space::{MmRef, Space, SpaceError, Vma, VmaRange, Vpn};
 use alloc::vec::Vec;
 use mmscale_arch::{Func, Machine, Span};
 

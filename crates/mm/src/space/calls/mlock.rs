@@ -1,8 +1,8 @@
 //! mlock and munlock.
 
-use super::zap::folio_of;
-use super::{MmRef, Space, SpaceError, VmaFlags, VmaRange};
 use crate::pgtable::{Direction, Leaf, PteFlags};
+use crate::space::zap::folio_of;
+use crate::space::{MmRef, Space, SpaceError, VmaFlags, VmaRange};
 use mmscale_arch::{Func, Machine, Span};
 
 /// The pages that mlock locks.

@@ -1,11 +1,9 @@
 //! mmap and munmap.
 
-use super::zap::{Locked, Retire};
-use super::{ADDRESS_BITS, PAGE_SHIFT, VmaRange, Vpn};
-use super::{FileId, FileMap, MmRef, Prot, Space, SpaceError, Vma, VmaFlags};
 use crate::pgtable::Gather;
-use crate::space::GapRequest;
-use crate::space::zap::HUGE_PAGES;
+use crate::space::zap::{HUGE_PAGES, Retire, locked_of};
+use crate::space::{ADDRESS_BITS, GapRequest, PAGE_SHIFT, VmaRange, Vpn};
+use crate::space::{FileId, FileMap, MmRef, Prot, Space, SpaceError, Vma, VmaFlags};
 use alloc::vec::Vec;
 use mmscale_arch::{Func, Machine, Op, Span};
 
@@ -157,7 +155,7 @@ impl<A: Machine> Space<A> {
     /// Chooses the range (`get_unmapped_area`).
     pub(super) fn place(
         &self,
-        vmas: &super::change::Vmas<A>,
+        vmas: &crate::space::change::Vmas<A>,
         request: &MapRequest,
     ) -> Result<VmaRange, SpaceError> {
         let at = |page| VmaRange::with_pages(page, request.pages).ok_or(SpaceError::NoMemory);
@@ -190,7 +188,7 @@ impl<A: Machine> Space<A> {
     pub(super) fn unmap(
         &self,
         on: MmRef<'_, A>,
-        change: &mut super::change::Change<'_, A>,
+        change: &mut crate::space::change::Change<'_, A>,
         range: VmaRange,
     ) {
         let taken = self.remove_vmas(change, range, Op::VmaEdit);
@@ -198,9 +196,9 @@ impl<A: Machine> Space<A> {
     }
     /// Removes the VMAs of `range` from the tree; splits VMAs at its ends. The work for each is
     /// `op`.
-    pub(super) fn remove_vmas(
+    pub(crate) fn remove_vmas(
         &self,
-        change: &mut super::change::Change<'_, A>,
+        change: &mut crate::space::change::Change<'_, A>,
         range: VmaRange,
         op: Op,
     ) -> RemovedVmas {
@@ -268,7 +266,7 @@ impl<A: Machine> Space<A> {
     pub(super) fn split_ends(
         &self,
         on: MmRef<'_, A>,
-        change: &mut super::change::Change<'_, A>,
+        change: &mut crate::space::change::Change<'_, A>,
         range: VmaRange,
     ) -> Result<(), SpaceError> {
         for end in [range.start(), range.end()] {
@@ -281,12 +279,8 @@ impl<A: Machine> Space<A> {
     }
 }
 
-pub(super) fn locked_of(vma: &Vma) -> Locked {
-    if vma.flags.contains(VmaFlags::LOCKED) { Locked::Yes } else { Locked::No }
-}
-
 /// VMAs that were removed from the tree. One VMA, the common case, needs no allocation.
-pub(super) struct RemovedVmas {
+pub(crate) struct RemovedVmas {
     first: Option<Vma>,
     more: Vec<Vma>,
 }

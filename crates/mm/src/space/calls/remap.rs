@@ -1,10 +1,10 @@
 //! mremap: growing, shrinking and moving.
 
-use super::change::Change;
-use super::zap::{HUGE_PAGES, Retire};
-use super::{GapRequest, MapRequest, MmRef, Place, Space, SpaceError, Vma, VmaFlags};
-use super::{MAP_MIN, VmaRange, Vpn};
 use crate::pgtable::Gather;
+use crate::space::change::Change;
+use crate::space::zap::{HUGE_PAGES, Retire};
+use crate::space::{GapRequest, MapRequest, MmRef, Place, Space, SpaceError, Vma, VmaFlags};
+use crate::space::{MAP_MIN, VmaRange, Vpn};
 use mmscale_arch::{Func, Machine, Span};
 
 /// Where the pages may end up.

@@ -54,11 +54,10 @@
 //! Page tables: each is visited once, by the walker that has claimed it (`claims`). After `DEAD` no
 //! table is locked and no flush is needed: the address space is retired.
 
-use super::change::Change;
-use super::mmap::locked_of;
-use super::zap::Retire;
-use super::{EXITING, ExitPolicy, MmRef, Space, VmaRange};
 use crate::pgtable::Gather;
+use crate::space::change::Change;
+use crate::space::zap::{Retire, locked_of};
+use crate::space::{EXITING, ExitPolicy, MmRef, Space, VmaRange};
 use crate::tlb::FlushBy;
 use core::sync::atomic::Ordering::AcqRel;
 use mmscale_arch::{Atomic, ExitEvent, Func, Machine, Op, Span, Trace};

@@ -6,11 +6,10 @@
 //! before it frees page tables, so no table is freed under a reaper. (With `claims` a walker frees
 //! a table that it has claimed: no other walker uses that table.)
 
-use super::change::Vmas;
-use super::mmap::locked_of;
-use super::zap::Retire;
-use super::{ExitPolicy, FaultError, MmRef, SKIP, Space, UNSTABLE, Vma, VmaFlags, VmaRange};
 use crate::pgtable::Gather;
+use crate::space::change::Vmas;
+use crate::space::zap::{Retire, locked_of};
+use crate::space::{ExitPolicy, FaultError, MmRef, SKIP, Space, UNSTABLE, Vma, VmaFlags, VmaRange};
 use crate::tlb::Leave;
 use core::sync::atomic::Ordering::{AcqRel, Acquire};
 use mmscale_arch::sync::ReadGuard;
@@ -148,7 +147,7 @@ impl<A: Machine> Space<A> {
     /// Whether a fault may make a page (`check_stable_address_space`). Called with the lock of the
     /// table that gets the entry: if the flag is not seen, the reaper has not locked this table
     /// yet, and unmaps the page later.
-    pub(super) fn stable(&self) -> Result<(), FaultError> {
+    pub(crate) fn stable(&self) -> Result<(), FaultError> {
         // Pairs with the exchange in `reap_pages`, by way of the table's lock.
         if self.state.load_uncharged(Acquire) & UNSTABLE == 0 {
             Ok(())

@@ -5,18 +5,18 @@
 //! the family, the last exclusive owner first, until it has seen as many entries as the folio has
 //! mappings. It locks each VMA as a page fault does: it only tries, and skips a VMA that it cannot
 //! lock. The caller then sees that mappings are left. If a VMA was forked, the walk also holds the
-//! lock of its root (`roots`) until its end.
+//! lock of its root (`vma::roots`) until its end.
 
-use super::registry::Mapping;
-use super::roots::RootId;
-use super::swapped::{ALONE, SHARED};
-use super::vma_lock::VmaReadGuard;
-use super::zap::folio_of;
-use super::{MmRef, Space, Vma, VmaFlags, Vpn};
 use crate::folio::FolioFlags;
 use crate::pgtable::{Pte, PteFlags, PteTable};
 use crate::reclaim::{References, Rmap, UnmapTo};
 use crate::smp::Wait;
+use crate::space::fault::{ALONE, SHARED};
+use crate::space::registry::Mapping;
+use crate::space::vma::RootId;
+use crate::space::vma::VmaReadGuard;
+use crate::space::zap::folio_of;
+use crate::space::{MmRef, Space, Vma, VmaFlags, Vpn};
 use crate::tlb::{Extent, Leave, UnmapBatch};
 use alloc::vec::Vec;
 use mmscale_arch::sync::ReadGuard;
@@ -31,21 +31,21 @@ struct Stretch {
 }
 
 /// Where mremap has moved pages. More than one page may have the same index.
-pub(super) struct Moved {
+pub(crate) struct Moved {
     stretches: Vec<Stretch>,
 }
 
 impl Moved {
-    pub(super) const fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Self { stretches: Vec::new() }
     }
     /// Records the range of `vma`, which was moved.
-    pub(super) fn note(&mut self, vma: &Vma) {
+    pub(crate) fn note(&mut self, vma: &Vma) {
         let (pages, to) = (vma.range.pages(), vma.range.start());
         self.stretches.push(Stretch { index: vma.origin, pages, to });
     }
     /// Removes the range of `vma`.
-    pub(super) fn forget(&mut self, vma: &Vma) {
+    pub(crate) fn forget(&mut self, vma: &Vma) {
         let (from, to) = (vma.range.start().get(), vma.range.end().get());
         let mut kept = Vec::new();
         self.stretches.retain(|stretch| {
@@ -202,7 +202,7 @@ impl<A: Machine> Space<A> {
 
 /// The extent of a single page.
 fn one(page: Vpn) -> Extent {
-    Extent::Range(super::VmaRange::raw(page.get(), page.get() + 1), PageSize::Base)
+    Extent::Range(crate::space::VmaRange::raw(page.get(), page.get() + 1), PageSize::Base)
 }
 
 impl<A: Machine> Rmap<A> for MmRef<'_, A> {

@@ -1,9 +1,9 @@
 //! Anonymous pages: a new folio for a page, and write access to a folio.
 
-use super::registry::Mapping;
-use super::{FaultError, MmRef, Space, Vma, VmaFlags, Vpn};
 use crate::folio::{FolioFlags, FolioInit};
 use crate::pgtable::{Pte, PteFlags, PteTable};
+use crate::space::registry::Mapping;
+use crate::space::{FaultError, MmRef, Space, Vma, VmaFlags, Vpn};
 use mmscale_arch::{Func, Machine, NodeId, Order, Pfn, Span};
 use mmscale_frames::page_alloc::Gfp;
 
@@ -15,10 +15,10 @@ pub(super) const OWN: FolioFlags = FolioFlags::ANON
 
 impl<A: Machine> Space<A> {
     /// The node for new pages of the VMA: the one set by mbind, or this CPU's.
-    pub(super) fn node_for(&self, vma: &Vma) -> NodeId {
+    pub(crate) fn node_for(&self, vma: &Vma) -> NodeId {
         vma.node.unwrap_or_else(|| A::node_of(A::cpu()))
     }
-    pub(super) fn init_for(&self, vma: &Vma, page: Vpn) -> FolioInit {
+    pub(crate) fn init_for(&self, vma: &Vma, page: Vpn) -> FolioInit {
         FolioInit {
             group: self.group,
             flags: OWN,
@@ -30,7 +30,7 @@ impl<A: Machine> Space<A> {
         Mapping { family: self.family, owner: self.asid() }
     }
     /// Allocates a folio for `page`; its content is not set.
-    pub(super) fn new_page(
+    pub(crate) fn new_page(
         &self,
         on: MmRef<'_, A>,
         vma: &Vma,
@@ -70,7 +70,7 @@ impl<A: Machine> Space<A> {
     }
     /// Maps a new folio at `page`, whose entry is not present. The mapping takes over its
     /// reference.
-    pub(super) fn map_anonymous(
+    pub(crate) fn map_anonymous(
         &self,
         on: MmRef<'_, A>,
         vma: &Vma,
@@ -91,7 +91,7 @@ impl<A: Machine> Space<A> {
         ptes.fill(page, Pte::page(pfn, marks | self.rights(vma)));
     }
     /// The write permission of an exclusive page's entry.
-    pub(super) fn rights(&self, vma: &Vma) -> PteFlags {
+    pub(crate) fn rights(&self, vma: &Vma) -> PteFlags {
         if vma.prot.is_writable() { PteFlags::WRITE } else { PteFlags::empty() }
     }
     /// Marks the folio as exclusive to this address space.

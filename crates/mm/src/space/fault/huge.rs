@@ -5,16 +5,16 @@
 //! each entry then counts as a mapping and a reference. The folio itself is not split into folios
 //! of single pages. It is freed when the last entry is gone, and never goes to swap.
 
-use super::registry::HugePages;
-use super::zap::{HUGE_ORDER, HUGE_PAGES, PIECE};
-use super::{FaultError, MmRef, Space, SpaceError, Vma, VmaFlags, VmaRange, Vpn};
 use crate::folio::FolioFlags;
 use crate::pgtable::{Pte, PteFlags, TableError};
+use crate::space::registry::HugePages;
+use crate::space::zap::{HUGE_ORDER, HUGE_PAGES, PIECE};
+use crate::space::{FaultError, MmRef, Space, SpaceError, Vma, VmaFlags, VmaRange, Vpn};
 use mmscale_arch::{Machine, PageSize};
 use mmscale_frames::page_alloc::Gfp;
 
 /// The huge page that holds `page`.
-pub(super) const fn huge_range(page: Vpn) -> VmaRange {
+pub(crate) const fn huge_range(page: Vpn) -> VmaRange {
     let start = page.get() & !(HUGE_PAGES - 1);
     VmaRange::raw(start, start + HUGE_PAGES)
 }
@@ -100,7 +100,7 @@ impl<A: Machine> Space<A> {
         self.split_huge_page(on, start).map_err(|_| FaultError::Oom)
     }
     /// Replaces the huge page at `page`, if there is one, by entries of single pages.
-    pub(super) fn split_huge_page(&self, on: MmRef<'_, A>, page: Vpn) -> Result<(), SpaceError> {
+    pub(crate) fn split_huge_page(&self, on: MmRef<'_, A>, page: Vpn) -> Result<(), SpaceError> {
         if !matches!(self.table.lookup(page), Some((_, PageSize::Huge))) {
             return Ok(());
         }

@@ -1,6 +1,16 @@
 //! VMAs: their pages, their protection and flags, and which VMAs can be merged.
 
-use super::roots::AnonChain;
+mod arena;
+mod lock;
+mod roots;
+mod slots;
+
+pub(super) use arena::{Arena, MAX_SLOTS, NUMBER_BITS};
+pub(super) use lock::{VmaLock, VmaReadGuard};
+pub(super) use roots::Roots;
+pub use roots::{AnonChain, RootId};
+pub use slots::{VmaId, VmaLookup, VmaSlots};
+
 use super::{VmaRange, Vpn};
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicU32, AtomicU64};

@@ -1,10 +1,10 @@
 //! Copying an address space (`dup_mmap`): every page is shared until one of the two address spaces
 //! writes to it.
 
-use super::swapped::{ALONE, SHARED};
-use super::{MmRef, Space, SpaceError, Vma, VmaFlags, VmaRange};
 use crate::folio::FolioFlags;
 use crate::pgtable::{CopyError, CopyPte, Downgraded, PageTable, Pte, PteFlags};
+use crate::space::fault::{ALONE, SHARED};
+use crate::space::{MmRef, Space, SpaceError, Vma, VmaFlags, VmaRange};
 use alloc::sync::Arc;
 use mmscale_arch::{Func, Machine, Span};
 
@@ -37,7 +37,7 @@ impl<A: Machine> Space<A> {
     fn copy_vmas(
         &self,
         on: MmRef<'_, A>,
-        change: &mut super::change::Change<'_, A>,
+        change: &mut crate::space::change::Change<'_, A>,
         child: &Self,
         downgraded: &mut Downgraded,
     ) -> Result<(), SpaceError> {
@@ -98,7 +98,7 @@ impl<A: Machine> Space<A> {
         if vma.flags.contains(VmaFlags::SHARED) || pte.flags().contains(PteFlags::ZERO) {
             return false;
         }
-        let folio = || pte.pfn().map(|pfn| super::zap::folio_of(pfn, pte.flags()));
+        let folio = || pte.pfn().map(|pfn| crate::space::zap::folio_of(pfn, pte.flags()));
         let copied = || folio().is_some_and(|folio| on.is_anonymous(folio));
         vma.file.is_none() || pte.as_swap().is_some() || copied()
     }
@@ -116,7 +116,7 @@ impl<A: Machine> Space<A> {
         let Some(pfn) = pte.pfn().filter(|_| !flags.contains(PteFlags::ZERO)) else {
             return CopyPte::Copy(pte);
         };
-        let folio = super::zap::folio_of(pfn, flags);
+        let folio = crate::space::zap::folio_of(pfn, flags);
         on.memory.folios.add_pieces(folio, 1);
         if vma.flags.contains(VmaFlags::SHARED) {
             return CopyPte::Copy(pte);

@@ -1,9 +1,9 @@
 //! mprotect.
 
-use super::zap::HUGE_PAGES;
-use super::{MmRef, Prot, Space, SpaceError, Vma, VmaFlags, VmaRange, Vpn};
 use crate::folio::FolioFlags;
 use crate::pgtable::{Direction, Leaf, Pte, PteFlags};
+use crate::space::zap::HUGE_PAGES;
+use crate::space::{MmRef, Prot, Space, SpaceError, Vma, VmaFlags, VmaRange, Vpn};
 use crate::tlb::Extent;
 use mmscale_arch::{Func, Machine, PageSize, Span};
 
@@ -98,7 +98,7 @@ impl<A: Machine> Space<A> {
         let flags = pte.flags();
         let dirty = flags.contains(PteFlags::DIRTY) && !flags.contains(PteFlags::ZERO);
         let Some(pfn) = pte.pfn().filter(|_| dirty) else { return shown };
-        let word = on.memory.folios.word(super::zap::folio_of(pfn, flags));
+        let word = on.memory.folios.word(crate::space::zap::folio_of(pfn, flags));
         if word.has(FolioFlags::EXCLUSIVE) { shown.with(PteFlags::WRITE) } else { shown }
     }
     /// Returns a copy of the VMA at `page`.

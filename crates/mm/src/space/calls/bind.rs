@@ -1,10 +1,10 @@
 //! mbind: the node of new pages, and migration of present ones.
 
-use super::zap::{Locked, Retire, folio_of};
-use super::{MmRef, Space, SpaceError, Vma, VmaRange, Vpn};
 use crate::folio::FolioFlags;
 use crate::lru::Pending;
 use crate::pgtable::{Direction, Gather, Leaf, PteFlags};
+use crate::space::zap::{Locked, Retire, folio_of};
+use crate::space::{MmRef, Space, SpaceError, Vma, VmaRange, Vpn};
 use alloc::vec::Vec;
 use mmscale_arch::{Func, Machine, NodeId, Order, PageSize, Pfn, Span};
 use mmscale_frames::page_alloc::Gfp;
@@ -44,7 +44,12 @@ impl<A: Machine> Space<A> {
         drop(off);
         Ok(failed + misplaced.left)
     }
-    fn set_node(&self, change: &mut super::change::Change<'_, A>, range: VmaRange, node: NodeId) {
+    fn set_node(
+        &self,
+        change: &mut crate::space::change::Change<'_, A>,
+        range: VmaRange,
+        node: NodeId,
+    ) {
         let mut at = range.start();
         while let Some(rest) = VmaRange::new(at, range.end()) {
             let Some(vma) = change.at(at) else { break };
@@ -170,7 +175,7 @@ impl<A: Machine> Space<A> {
         self.unmap_folio(on, folio, 1, Locked::No);
         on.memory.add_map(new);
         on.memory.add(new);
-        if vma.flags.contains(super::VmaFlags::LOCKED) {
+        if vma.flags.contains(crate::space::VmaFlags::LOCKED) {
             on.memory.mlock(new);
         }
         ptes.fill(page, old.to(new));

@@ -1,10 +1,9 @@
 //! madvise.
 
-use super::mmap::locked_of;
-use super::zap::{HUGE_PAGES, Retire, folio_of};
-use super::{MmRef, Space, SpaceError, Vma, VmaFlags, VmaLockPolicy, VmaRange};
 use crate::folio::FolioFlags;
 use crate::pgtable::{Direction, Gather, Leaf, MemAccess, PteFlags, PteTable};
+use crate::space::zap::{HUGE_PAGES, Retire, folio_of, locked_of};
+use crate::space::{MmRef, Space, SpaceError, Vma, VmaFlags, VmaLockPolicy, VmaRange};
 use mmscale_arch::{Func, Machine, PageSize, Span};
 
 /// Advice of a program about its pages.

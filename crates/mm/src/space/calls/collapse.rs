@@ -1,11 +1,11 @@
 //! Replacing 512 single pages by a huge page (`MADV_COLLAPSE`).
 
-use super::change::Change;
-use super::huge::huge_range;
-use super::zap::{HUGE_ORDER, HUGE_PAGES, Locked, Retire};
-use super::{MmRef, Space, SpaceError, Vma, VmaFlags, VmaRange, Vpn};
 use crate::folio::FolioFlags;
 use crate::pgtable::{Direction, Gather, Pte, PteFlags, TableError};
+use crate::space::change::Change;
+use crate::space::fault::huge_range;
+use crate::space::zap::{HUGE_ORDER, HUGE_PAGES, Locked, Retire};
+use crate::space::{MmRef, Space, SpaceError, Vma, VmaFlags, VmaRange, Vpn};
 use alloc::vec::Vec;
 use mmscale_arch::{Func, Machine, Order, PageSize, Pfn, Span};
 use mmscale_frames::page_alloc::Gfp;
@@ -98,7 +98,7 @@ impl<A: Machine> Space<A> {
             };
             let word = on.memory.folios.word(pfn);
             let busy = FolioFlags::SWAP_CACHE | FolioFlags::WRITEBACK | FolioFlags::LOCKED;
-            let whole = flags.contains(super::zap::PIECE) || word.maps() != 1;
+            let whole = flags.contains(crate::space::zap::PIECE) || word.maps() != 1;
             if whole || word.flags().intersects(busy) || !on.memory.is_exclusive(pfn, 1) {
                 return Err(SpaceError::Again);
             }

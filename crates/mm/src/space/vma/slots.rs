@@ -7,8 +7,8 @@
 //! the id live, has the VMA that it looked up: a VMA is removed only with that lock held for
 //! writing.
 
-use super::NoMemory;
 use super::arena::{Arena, nth_of, number_of};
+use crate::space::NoMemory;
 use alloc::sync::Arc;
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -62,7 +62,7 @@ impl<T> VmaLookup<T> {
     #[inline]
     pub fn get(&self, id: VmaId) -> Option<&T> {
         let slot = self.0.get(id.slot)?;
-        // Steps 3 and 5 of the table in `vma_lock`: pairs with the stores in `alloc` and `free`.
+        // Steps 3 and 5 of the table in `vma::lock`: pairs with the stores in `alloc` and `free`.
         (id.generation & 1 == 1 && slot.generation.load(Acquire) == id.generation)
             .then_some(&slot.value)
     }
@@ -142,7 +142,7 @@ impl<T: Default> VmaSlots<T> {
             return false;
         }
         if let Some(slot) = self.lookup.0.get(id.slot) {
-            // Step e of the table in `vma_lock`: pairs with the load in `VmaLookup::get`.
+            // Step e of the table in `vma::lock`: pairs with the load in `VmaLookup::get`.
             slot.generation.store(id.generation.wrapping_add(1), Release);
         }
         self.live -= 1;

@@ -25,9 +25,9 @@
 //! Lock order: mmap_lock and the locks of VMAs, then one of these. A writer waits for nothing and
 //! allocates no memory, so a walk may wait for it with a VMA's lock held.
 
-use super::registry::FamilyId;
-use super::roots::{AnonChain, RootId, Roots};
-use super::{FileId, MmRef, Space, Vma};
+use crate::space::registry::FamilyId;
+use crate::space::vma::{AnonChain, RootId, Roots};
+use crate::space::{FileId, MmRef, Space, Vma};
 use alloc::sync::Arc;
 use mmscale_arch::{Func, Machine, Op, Span};
 
@@ -37,7 +37,7 @@ const UNLINK_BATCH: u32 = 8;
 impl<A: Machine> Space<A> {
     /// Links the entries of `vma` in the reverse map, or links them again after a change of its
     /// ends. `vmas`: how many VMAs that concerns.
-    pub(super) fn link(&self, vma: &Vma, vmas: u32) {
+    pub(crate) fn link(&self, vma: &Vma, vmas: u32) {
         if let Some(map) = vma.file {
             self.link_file(Func::VmaLinkFile, map.id, vmas);
         }
@@ -55,7 +55,7 @@ impl<A: Machine> Space<A> {
         }
     }
     /// Unlinks VMAs, of which no page is mapped any more (`free_pgtables`).
-    pub(super) fn unlink(&self, vmas: impl Iterator<Item = Vma>) {
+    pub(crate) fn unlink(&self, vmas: impl Iterator<Item = Vma>) {
         let (mut id, mut count) = (None, 0);
         let flush = |id: Option<FileId>, count: u32| {
             if let Some(id) = id {
@@ -79,7 +79,7 @@ impl<A: Machine> Space<A> {
     /// Links the copy of `vma` that a fork has made in a space of the same family
     /// (`anon_vma_fork`). Returns the chains of `vma` and of the copy; `None` if there are too many
     /// roots.
-    pub(super) fn link_copy(&self, on: MmRef<'_, A>, vma: &Vma) -> Option<(AnonChain, AnonChain)> {
+    pub(crate) fn link_copy(&self, on: MmRef<'_, A>, vma: &Vma) -> Option<(AnonChain, AnonChain)> {
         let chain = match vma.anon {
             Some(chain) => chain,
             None => AnonChain { root: on.spaces.new_root(self.family)?, links: 1 },
@@ -94,7 +94,7 @@ impl<A: Machine> Space<A> {
     }
 }
 
-impl<A: Machine> super::Spaces<A> {
+impl<A: Machine> crate::space::Spaces<A> {
     /// Makes a root that ends with the family.
     fn new_root(&self, family: FamilyId) -> Option<RootId> {
         let root = self.roots().take()?;
@@ -102,7 +102,7 @@ impl<A: Machine> super::Spaces<A> {
         Some(root)
     }
     /// Returns the locks of the reverse map, for a new address space.
-    pub(super) fn shared_roots(&self) -> Arc<Roots<A>> {
+    pub(crate) fn shared_roots(&self) -> Arc<Roots<A>> {
         Arc::clone(self.roots())
     }
 }

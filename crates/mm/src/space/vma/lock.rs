@@ -29,8 +29,8 @@
 //! * 4 and a are read-modify-writes of one word: either the reader sees `WRITER` and retreats, or
 //!   the writer sees the reader and waits. The reader that retreats last wakes the writer.
 
-use super::vma::VmaCell;
-use super::{Space, Vma, VmaId, Vpn};
+use super::VmaCell;
+use crate::space::{Space, Vma, VmaId, Vpn};
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use mmscale_arch::{Atomic, Machine, Op};
@@ -39,7 +39,7 @@ use mmscale_arch::{Atomic, Machine, Op};
 const WRITER: u32 = 1 << 31;
 
 /// The content of a slot: a VMA and its lock.
-pub(super) struct VmaLock<A: Machine> {
+pub(crate) struct VmaLock<A: Machine> {
     lock: A::AtomicU32,
     /// Whether the current change holds it. Accessed with mmap_lock held for writing, hence
     /// relaxed.
@@ -55,16 +55,16 @@ impl<A: Machine> Default for VmaLock<A> {
 
 impl<A: Machine> VmaLock<A> {
     /// Returns the VMA. The caller holds its lock or mmap_lock, or no other task runs.
-    pub(super) fn vma(&self) -> Vma {
+    pub(crate) fn vma(&self) -> Vma {
         self.vma.get()
     }
     /// Sets the VMA. Both locks are held for writing, or it is not in the tree yet.
-    pub(super) fn set(&self, vma: &Vma) {
+    pub(crate) fn set(&self, vma: &Vma) {
         self.vma.set(vma);
     }
     /// Takes the lock for writing; sleeps until the readers have released it. Returns `false` if
     /// the current change holds it already.
-    pub(super) fn write(&self, space: &Space<A>) -> bool {
+    pub(crate) fn write(&self, space: &Space<A>) -> bool {
         if self.held.swap(true, Relaxed) {
             return false;
         }
@@ -75,13 +75,13 @@ impl<A: Machine> VmaLock<A> {
         true
     }
     /// Releases the lock.
-    pub(super) fn write_done(&self) {
+    pub(crate) fn write_done(&self) {
         self.held.store(false, Relaxed);
         // Step g: pairs with the add in `try_read`, which then sees the change.
         self.lock.fetch_and(!WRITER, Release);
     }
     /// Takes the lock for reading. Fails if a writer holds it or waits for it.
-    pub(super) fn try_read(&self, space: &Space<A>) -> bool {
+    pub(crate) fn try_read(&self, space: &Space<A>) -> bool {
         // Step 4: pairs with `write_done`, and against `write` on the same word.
         if self.lock.fetch_add(1, Acquire) & WRITER == 0 {
             return true;
@@ -99,14 +99,14 @@ impl<A: Machine> VmaLock<A> {
 }
 
 /// A VMA that is held for reading until this is dropped: its range and flags do not change.
-pub(super) struct VmaReadGuard<'a, A: Machine> {
+pub(crate) struct VmaReadGuard<'a, A: Machine> {
     space: &'a Space<A>,
     lock: &'a VmaLock<A>,
     vma: Vma,
 }
 
 impl<A: Machine> VmaReadGuard<'_, A> {
-    pub(super) fn vma(&self) -> &Vma {
+    pub(crate) fn vma(&self) -> &Vma {
         &self.vma
     }
 }
@@ -122,13 +122,13 @@ impl<A: Machine> Space<A> {
     /// (`lock_vma_under_rcu`). Returns `None` if there is none, if it is locked for writing, or if
     /// the tree is being changed: the caller then takes mmap_lock to find out.
     #[inline]
-    pub(super) fn lock_vma(&self, page: Vpn) -> Option<VmaReadGuard<'_, A>> {
+    pub(crate) fn lock_vma(&self, page: Vpn) -> Option<VmaReadGuard<'_, A>> {
         A::work(Op::VmaFind, 1);
         self.lock_vma_now(page)
     }
     /// Like [`Space::lock_vma`], with the lookup charged by the caller.
     #[inline]
-    pub(super) fn lock_vma_now(&self, page: Vpn) -> Option<VmaReadGuard<'_, A>> {
+    pub(crate) fn lock_vma_now(&self, page: Vpn) -> Option<VmaReadGuard<'_, A>> {
         let id = self.find_vma(page)?;
         let lock = self.lookup.get(id)?;
         if !lock.try_read(self) {
@@ -150,7 +150,7 @@ impl<A: Machine> Space<A> {
 
 impl<A: Machine> VmaLock<A> {
     /// Whether the lock is free: for checks, while no other task runs.
-    pub(super) fn is_free(&self) -> bool {
+    pub(crate) fn is_free(&self) -> bool {
         self.lock.load(Relaxed) == 0
     }
 }

@@ -1,7 +1,7 @@
 //! Faulting pages in before they are touched (`mm_populate`).
 
-use super::{FaultError, MmRef, Space, SpaceError, Vma, VmaFlags, VmaRange};
 use crate::pgtable::{MemAccess, Pte, PteFlags};
+use crate::space::{FaultError, MmRef, Space, SpaceError, Vma, VmaFlags, VmaRange};
 use mmscale_arch::{Func, Machine, PageSize, Span};
 
 /// Pages between two calls of `cond_resched`.
@@ -10,7 +10,7 @@ const RESCHED_EVERY: u64 = 256;
 impl<A: Machine> Space<A> {
     /// Faults in the pages of `range`, with the access that each VMA allows, and drains this CPU's
     /// batches after each VMA, as Linux does. Stops at a hole or at a VMA without access.
-    pub(super) fn populate(&self, on: MmRef<'_, A>, range: VmaRange) -> Result<(), SpaceError> {
+    pub(crate) fn populate(&self, on: MmRef<'_, A>, range: VmaRange) -> Result<(), SpaceError> {
         let _span = Span::<A>::enter(Func::MmPopulate);
         let vmas = self.lock.read();
         let mut at = range.start();
@@ -33,7 +33,7 @@ impl<A: Machine> Space<A> {
     }
     /// `MADV_POPULATE_READ` and `MADV_POPULATE_WRITE`: faults in all of `range`. Stops at a hole or
     /// at a VMA that does not allow the access; the pages before it stay.
-    pub(super) fn populate_for(
+    pub(crate) fn populate_for(
         &self,
         on: MmRef<'_, A>,
         range: VmaRange,

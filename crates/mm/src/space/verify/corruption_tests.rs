@@ -1,8 +1,8 @@
 //! Corrupted address spaces: [`MmRef::verify`] must report each corruption. Also VMA locks,
 //! tested from inside the module.
 
-use super::{MapRequest, MmRef, Place, Prot, Space, SpaceConfig, SpaceDefect, VmaFlags};
-use super::{Spaces, VmaRange, Vpn};
+use crate::space::{MapRequest, MmRef, Place, Prot, Space, SpaceConfig, SpaceDefect, VmaFlags};
+use crate::space::{Spaces, VmaRange, Vpn};
 
 use crate::folio::{FolioFlags, Folios};
 use crate::lru::{Lru, LruPolicy, LruRef};
@@ -126,7 +126,7 @@ fn a_vma_with_another_range_than_its_place() {
         let id = vmas.tree.get(AT).unwrap().value;
         let vma = vmas.vma(id);
         let range = VmaRange::with_pages(AT, 3).unwrap();
-        vmas.slots().get(id).unwrap().set(&super::Vma { range, ..vma });
+        vmas.slots().get(id).unwrap().set(&crate::space::Vma { range, ..vma });
         SpaceDefect::Range(AT)
     });
 }
@@ -194,7 +194,7 @@ fn a_page_with_more_rights_than_its_vma() {
         let id = world.space.lock.read().tree.get(AT).unwrap().value;
         let vmas = world.space.lock.write();
         let vma = vmas.vma(id);
-        vmas.slots().get(id).unwrap().set(&super::Vma { prot: Prot::NONE, ..vma });
+        vmas.slots().get(id).unwrap().set(&crate::space::Vma { prot: Prot::NONE, ..vma });
         SpaceDefect::Rights(AT)
     });
 }
@@ -287,7 +287,7 @@ fn a_vma_that_waits_for_its_pages_is_locked_before_it_can_be_found() {
     let space = &world.space;
     let vma = space.vma_at(AT).unwrap();
     let range = VmaRange::with_pages(AT.offset(100), 4).unwrap();
-    let vma = super::Vma { range, prot: Prot::READ, ..vma };
+    let vma = crate::space::Vma { range, prot: Prot::READ, ..vma };
     let mut change = space.change();
     change.plan(1).unwrap();
     change.add_held(vma);
@@ -308,7 +308,7 @@ fn a_fault_that_has_seen_a_part_of_a_huge_page_finds_the_folio_that_is_there_now
         let mut ptes = space.table.find_pte(on.paging, AT.offset(1)).unwrap();
         ptes.clear(AT.offset(1), PteFlags::WRITE);
     }
-    let seen = Pte::page(pfn, PteFlags::ACCESSED | super::zap::PIECE);
+    let seen = Pte::page(pfn, PteFlags::ACCESSED | crate::space::zap::PIECE);
     let vma = space.vma_at(AT).unwrap();
     let page = AT.offset(1);
     space.handle_fault(on, &vma, page, MemAccess::Write, seen).unwrap();

@@ -1,9 +1,9 @@
 //! An address space and its tasks, as the OOM killer sees them.
 
-use super::{EXITING, KILLED, MmRef, ReapLock, Reaped, SKIP, Space, Spaces, VICTIM};
 use crate::lru::LruRef;
 use crate::memcg::GroupId;
 use crate::oom::{ADJ_MAX, ADJ_MIN, Attempt, OomContext, Victim, VictimState};
+use crate::space::{EXITING, KILLED, MmRef, ReapLock, Reaped, SKIP, Space, Spaces, VICTIM};
 use crate::time::Time;
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -122,7 +122,7 @@ impl<A: Machine> OomContext<A> for MmRef<'_, A> {
 impl<A: Machine> Spaces<A> {
     /// Whether the calling task is a thread of a killed process. If so, marks this process as a
     /// victim, so that it may use the reserve and exit.
-    pub(super) fn is_caller_dying(&self, on: MmRef<'_, A>) -> bool {
+    pub(crate) fn is_caller_dying(&self, on: MmRef<'_, A>) -> bool {
         let Some(own) = self.current() else { return false };
         // Pairs with the exchanges in `kill` and `mark`.
         let state = own.state.load(Acquire);
