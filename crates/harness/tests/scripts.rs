@@ -3,8 +3,8 @@
 
 use mmscale_document::{Document, Target};
 use mmscale_harness::{
-    Checks, Costs, Interrupt, Length, Origin, PolicyArm, ProgressSink, Registry, Request, RunEvent,
-    Settings, Shape, execute, plan,
+    Checks, Interrupt, Length, PolicyArm, ProgressSink, Registry, Request, RunEvent, Settings,
+    execute, plan,
 };
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,22 +18,12 @@ impl ProgressSink for Silent {
 
 fn request(script: &Path, settings: &[&str]) -> Request {
     Request {
-        studies: vec![script.display().to_string()],
-        on: None,
         arms: vec!["stock".to_owned()],
-        policies: vec![],
-        linux: None,
-        profile: None,
         settings: Settings::parse(settings).expect("they are fine"),
         seeds: Some(1),
-        first_seed: 1,
         length: Length::Quick,
         checks: Checks::On,
-        blame: false,
-        costs: Costs::default(),
-        hold_scale: None,
-        shape: Shape::Keep,
-        origin: Origin::default(),
+        ..Request::of([script.display().to_string()])
     }
 }
 
