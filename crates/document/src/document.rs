@@ -218,7 +218,7 @@ pub struct Host {
 }
 
 /// The results of one arm.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ArmRecord {
     /// The name of the arm, which is a named set of policies.

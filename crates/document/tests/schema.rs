@@ -30,17 +30,9 @@ fn arm() -> ArmRecord {
         policies: BTreeMap::from([("tick".into(), "stock".into())]),
         seeds: vec![1, 2, 3],
         metrics: BTreeMap::from([("zone_lock_contentions".into(), metric)]),
-        cpu_time: None,
         locks: LockRecord::aggregate([&row]),
-        blame: vec![],
-        named_locks: vec![],
-        critical_paths: vec![],
-        calls: vec![],
-        per_cpu: BTreeMap::new(),
-        histograms: BTreeMap::new(),
-        sections: vec![],
-        spans: vec![],
         host_metrics: BTreeMap::from([("host_ns_per_event".into(), 71.5)]),
+        ..ArmRecord::default()
     }
 }
 
