@@ -14,7 +14,7 @@ from test_binary import script
 TINY = dict(cpus=2, shape="fill", quick=True, seeds=1, arm="stock", progress=False)
 
 
-@pytest.mark.parametrize("word", ["--help", "--version", "--on=linux", "-o"])
+@pytest.mark.parametrize("word", ["--help", "--version", "--on=live", "-o"])
 def test_a_name_is_never_an_option(word):
     with pytest.raises(mmscale.CallError, match="no study or script named"):
         mmscale.run(word, **TINY)

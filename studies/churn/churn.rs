@@ -230,7 +230,7 @@ impl Workload for Churn {
         let begin_ns = begin_ns + WARMING_NS * (params.pages - 1);
         let warm_ns = match env.on() {
             Target::Sim => WARM_SIM_NS.max((duration_ms * 1e6) as u64 / 4),
-            Target::Threads | Target::Linux => 0,
+            Target::Threads | Target::Live => 0,
         };
         Ok(Plan {
             per_cpu: per_cpu as usize,
@@ -278,14 +278,14 @@ impl Workload for Churn {
         let first = seen.env.part == Part::First;
         let (op_ns, window_ns) = (took_ns / ended.max(1), seen.window_ns());
         match seen.on() {
-            Target::Linux if begun == 0 => Verdict::Useless(format!(
+            Target::Live if begun == 0 => Verdict::Useless(format!(
                 "no op started in the window: {late} processes were not ready when it began, {:.1} \
                  s after the start, and {unmade} could not be created; repeat when the computer \
                  is idle, use fewer --cpus, or increase --set {}",
                 Self::phases(seen.plan).from_ns as f64 / 1e9,
                 window_key(seen.env)
             )),
-            Target::Linux if late > 0 => Verdict::Poor,
+            Target::Live if late > 0 => Verdict::Poor,
             _ if !first => Verdict::Good,
             _ if ended == 0 => Verdict::Useless(format!(
                 "no op ended in the window of {:.1} ms: increase --set {}",

@@ -15,13 +15,13 @@ fn ops(seen: &Seen<'_, Churn>) -> f64 {
 fn cpu_ns_per_op(seen: &Seen<'_, Churn>) -> Result<f64, Missing> {
     let Tally { cpu_user_ns, cpu_system_ns, begun, .. } = seen.tally;
     match seen.on() {
-        Target::Linux => Ok((cpu_user_ns + cpu_system_ns) as f64 / begun as f64),
+        Target::Live => Ok((cpu_user_ns + cpu_system_ns) as f64 / begun as f64),
         Target::Sim | Target::Threads => Ok(seen.busy_ns()? / ops(seen)),
     }
 }
 fn usr_ns_per_op(seen: &Seen<'_, Churn>) -> f64 {
     let Tally { cpu_user_ns, user_ns, begun, .. } = seen.tally;
-    (if seen.on() == Target::Linux { cpu_user_ns } else { user_ns }) as f64 / begun as f64
+    (if seen.on() == Target::Live { cpu_user_ns } else { user_ns }) as f64 / begun as f64
 }
 /// Returns the number of ops during which locks were counted.
 fn lock_ops(seen: &Seen<'_, Churn>) -> f64 {
@@ -95,7 +95,7 @@ pub(super) const METRICS: &[Metric<Churn>] = &[
     lower(
         "lruvec_waits_per_op",
         "1",
-        "contended acquisitions of lruvec->lru_lock per op (linux)",
+        "contended acquisitions of lruvec->lru_lock per op (live)",
         |seen| {
             seen.live()?;
             value(lruvec(seen)?.count as f64 / seen.tally.begun as f64)
@@ -127,7 +127,7 @@ pub(super) const METRICS: &[Metric<Churn>] = &[
     metric(
         "lru_batches_per_op",
         "1",
-        "batches added to LRU lists per op; each takes lruvec->lru_lock once (linux)",
+        "batches added to LRU lists per op; each takes lruvec->lru_lock once (live)",
         |seen| {
             seen.live()?;
             value(batches(seen)?[0] / seen.tally.begun as f64)

@@ -153,7 +153,7 @@ impl Workload for Ipi {
 
     fn plan(env: &Env<Self>) -> Result<Plan, String> {
         let params = &env.params;
-        if env.on() == Target::Linux && params.workload == Work::Reclaim && !has_swap() {
+        if env.on() == Target::Live && params.workload == Work::Reclaim && !has_swap() {
             let what = "this computer has no swap, so pages of programs cannot be reclaimed: \
                         enable swap, or select another workload";
             return Err(what.to_owned());

@@ -228,19 +228,19 @@ pub(super) const METRICS: &[Metric<Ipi>] = &[
     metric(
         "flush_calls",
         "1",
-        "cross-CPU calls of the run's processes to flush translations (linux)",
+        "cross-CPU calls of the run's processes to flush translations (live)",
         |seen| value(calls(seen, true)?.map(|call| call.total.count).sum::<u64>()),
     ),
     metric(
         "other_calls",
         "1",
-        "cross-CPU calls of the run's processes other than flushes (linux)",
+        "cross-CPU calls of the run's processes other than flushes (live)",
         |seen| value(calls(seen, false)?.map(|call| call.total.count).sum::<u64>()),
     ),
     lower(
         "flush_delivery_mean_ns",
         "ns",
-        "mean time from a flush call until its function starts on the target CPU (linux)",
+        "mean time from a flush call until its function starts on the target CPU (live)",
         |seen| {
             let total_ns: u64 = calls(seen, true)?.map(|call| call.delivery.total_ns).sum();
             value(total_ns as f64 / delivered(seen)? as f64)
@@ -249,7 +249,7 @@ pub(super) const METRICS: &[Metric<Ipi>] = &[
     lower(
         "flush_delivery_max_ns",
         "ns",
-        "longest time from a flush call until its function starts on the target CPU (linux)",
+        "longest time from a flush call until its function starts on the target CPU (live)",
         |seen| {
             delivered(seen)?;
             value(calls(seen, true)?.map(|call| call.delivery.max_ns).max().unwrap_or(0))
@@ -258,7 +258,7 @@ pub(super) const METRICS: &[Metric<Ipi>] = &[
     lower(
         "flush_run_max_ns",
         "ns",
-        "longest run time of a flush function on a target CPU (linux)",
+        "longest run time of a flush function on a target CPU (live)",
         |seen| {
             delivered(seen)?;
             value(calls(seen, true)?.map(|call| call.run.max_ns).max().unwrap_or(0))
@@ -267,13 +267,13 @@ pub(super) const METRICS: &[Metric<Ipi>] = &[
     lower(
         "resched_delay_mean_ns",
         "ns",
-        "mean time from a reschedule request until the next task runs (linux)",
+        "mean time from a reschedule request until the next task runs (live)",
         |seen| value(resched(seen)?.mean_ns()),
     ),
     lower(
         "resched_delay_max_ns",
         "ns",
-        "longest time from a reschedule request until the next task runs (linux)",
+        "longest time from a reschedule request until the next task runs (live)",
         |seen| value(resched(seen)?.max_ns),
     ),
 ];

@@ -9,7 +9,7 @@ const NEEDED_WINDOWS: u64 = 100;
 
 /// Returns the metrics for which a run has too few windows.
 pub(super) fn too_short(params: &Params, on: Target) -> Vec<TooShort> {
-    let has_windows = on != Target::Linux && params.workload != Work::Flush;
+    let has_windows = on != Target::Live && params.workload != Work::Flush;
     let few = has_windows && params.windows < NEEDED_WINDOWS;
     let p99 = few.then(|| TooShort {
         metrics: vec!["preempt_off_max_window_p99_ns"],
@@ -64,7 +64,7 @@ fn seen_on(on: Target) -> &'static str {
              preemption off cannot be observed. p50 and p99 of wake-ups are those of the worst \
              CPU. Calls, waits and interrupts are counted by the memory manager."
         }
-        Target::Linux => {
+        Target::Live => {
             "p50 and p99 of wake-ups are those of the worst CPU. Sections with preemption off \
              cannot be observed without a tracer in each section; resched_delay, the time from a \
              reschedule request until the next task runs, replaces those in which a task was \

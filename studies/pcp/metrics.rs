@@ -81,7 +81,7 @@ pub(super) const METRICS: &[Metric<Pcp>] = &[
     lower(
         "system_ns_per_page",
         "ns",
-        "CPU time in the kernel per touched page, including clearing and exits (linux)",
+        "CPU time in the kernel per touched page, including clearing and exits (live)",
         |seen| value(seen.live()?.cpu.system_ns as f64 / touched(seen)),
     ),
     lower(
@@ -121,7 +121,7 @@ pub(super) const METRICS: &[Metric<Pcp>] = &[
     lower(
         "zone_lock_waits_per_page",
         "1",
-        "contended acquisitions of zone->lock per touched page (linux)",
+        "contended acquisitions of zone->lock per touched page (live)",
         |seen| {
             seen.live()?;
             value(zone_waits(seen)?.count as f64 / touched(seen))

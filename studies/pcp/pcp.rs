@@ -231,7 +231,7 @@ impl Workload for Pcp {
             Kind::Edge => format!("{} ms", params.edge_ms),
             Kind::Compile => format!("{} ms", params.compile_ms),
         };
-        if on == Target::Linux {
+        if on == Target::Live {
             return vec![format!(
                 "Pages and waits are counted in a window: {window}. Pages are those that programs \
                  touched. system_ns_per_page includes the system time of all processes of the run, \
@@ -245,7 +245,7 @@ impl Workload for Pcp {
         )]
     }
     fn too_short(params: &Params, on: Target) -> Vec<TooShort> {
-        let edge = on != Target::Linux && params.workload == Kind::Edge;
+        let edge = on != Target::Live && params.workload == Kind::Edge;
         let of_failures = (edge && params.edge_ms < NEEDED_EDGE_MS).then(|| TooShort {
             metrics: vec![
                 "alloc_failures",

@@ -148,7 +148,7 @@ pub(super) fn stretch(env: &Env<Pcp>) -> u64 {
 pub(super) fn plan(env: &Env<Pcp>) -> Result<Plan, String> {
     let (params, cpus, pages) = (&env.params, env.cpus() as u64, env.pages);
     let frames = params.workload == Kind::Edge || params.through == AllocPath::Frames;
-    if frames && env.on() == Target::Linux {
+    if frames && env.on() == Target::Live {
         let what = "the live kernel does not hand out single frames: use through=system with \
                     workload build, purger, exit or mixed";
         return Err(what.to_owned());

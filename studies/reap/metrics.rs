@@ -260,7 +260,7 @@ pub(super) const METRICS: &[Metric<Reap>] = &[
     lower(
         "wall_to_end_ns",
         "ns",
-        "time from the kill until the victim had exited and its helpers had finished (linux)",
+        "time from the kill until the victim had exited and its helpers had finished (live)",
         |seen| {
             seen.live()?;
             let life_ns = life_ns(seen)?;
@@ -270,38 +270,38 @@ pub(super) const METRICS: &[Metric<Reap>] = &[
     lower(
         "pte_lock_waits",
         "1",
-        "contended acquisitions of page-table locks, exit and reapers (linux)",
+        "contended acquisitions of page-table locks, exit and reapers (live)",
         |seen| value(waited(seen, |wait| is_table(wait.class))?.count),
     ),
     lower(
         "exit_zap_ns",
         "ns",
-        "time exit_mmap held mmap_lock for reading, to unmap; longest of any process (linux)",
+        "time exit_mmap held mmap_lock for reading, to unmap; longest of any process (live)",
         // The killer exits, too, but has nothing to tear down: the longest is the victim's.
         |seen| value(watched(seen)?.exit_zap.max_ns),
     ),
     lower(
         "exit_tables_ns",
         "ns",
-        "time exit_mmap held mmap_lock for writing, to free page tables; longest (linux)",
+        "time exit_mmap held mmap_lock for writing, to free page tables; longest (live)",
         |seen| value(watched(seen)?.exit_tables.max_ns),
     ),
     metric(
         "mrelease_ns",
         "ns",
-        "total time process_mrelease held mmap_lock, which is its unmapping (linux)",
+        "total time process_mrelease held mmap_lock, which is its unmapping (live)",
         |seen| value(watched_helpers(seen)?.mrelease.total_ns),
     ),
     lower(
         "mrelease_await_ns",
         "ns",
-        "total wait of process_mrelease for mmap_lock (linux)",
+        "total wait of process_mrelease for mmap_lock (live)",
         |seen| value(watched_helpers(seen)?.mrelease_await.total_ns),
     ),
     lower(
         "mrelease_call_ns",
         "ns",
-        "duration of the longest call of process_mrelease (linux)",
+        "duration of the longest call of process_mrelease (live)",
         |seen| match seen.live()?.releases {
             calls if calls.count > 0 => value(calls.max_ns),
             _ => Err(Missing::Nothing),

@@ -110,7 +110,7 @@ pub(super) fn plan(env: &Env<Reap>) -> Result<Plan, String> {
     // observation of a live kernel starts at the planned time.
     let making_ns = match env.on() {
         Target::Sim => params.pages * page_ns,
-        Target::Linux => params.pages * page_ns * HOST_TIMES,
+        Target::Live => params.pages * page_ns * HOST_TIMES,
         Target::Threads => 0,
     };
     Ok(Plan {

@@ -199,7 +199,7 @@ impl Workload for Reap {
                 "reaper_* metrics are those of process_mrelease in {helpers} threads together"
             ),
         };
-        if on == Target::Linux {
+        if on == Target::Live {
             return vec![format!(
                 "Measured from the signal to the end of the victim. exit_zap_ns and exit_tables_ns \
                  are the longest of any process of the run, in real time; {other}."

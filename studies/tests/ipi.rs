@@ -35,7 +35,7 @@ fn real_machines_are_not_said_to_be_disturbed_by_a_profile() {
         study().remarks(&params, on).join("\n")
     };
     assert!(text(Target::Sim).contains("times as often as in the profile"));
-    for text in [Target::Threads, Target::Linux].map(text) {
+    for text in [Target::Threads, Target::Live].map(text) {
         assert!(!text.contains("profile") && !text.contains("Stolen"), "{text}");
         assert!(text.contains("preemption off cannot be observed"), "{text}");
     }
@@ -45,7 +45,7 @@ fn real_machines_are_not_said_to_be_disturbed_by_a_profile() {
 fn the_live_kernel_is_stock() {
     let live = |name: &str| {
         let arm = study().arms().iter().position(|arm| arm.name == name).expect("it is an arm");
-        study().has_arm(ArmId(arm), Target::Linux)
+        study().has_arm(ArmId(arm), Target::Live)
     };
     assert_eq!(["stock", "posted", "requests", "all"].map(live), [true, false, false, false]);
 }

@@ -268,7 +268,7 @@ fn what_contradicts_a_version_is_refused() {
     assert!(why.contains("has exit=posted, and the version of --linux has exit=stock"), "{why}");
     let why = refused("pcp", "6.12", |request| request.settings = set(&["lru=lazy"]));
     assert!(why.starts_with("--set lru=lazy contradicts --linux 6.12, which has lru=stock;"));
-    let why = refused("churn", "6.12", |request| request.on = Some(Target::Linux));
+    let why = refused("churn", "6.12", |request| request.on = Some(Target::Live));
     assert!(why.starts_with("--linux 6.12 chooses the mechanisms of a simulated kernel"), "{why}");
     let why = refused("churn", "4.9", |_| ());
     assert!(why.ends_with("older than the known changes: use 5.10 to 6.19"), "{why}");
@@ -287,12 +287,12 @@ fn arms_of_policies_that_cannot_be_made_are_refused() {
     let why = refused("churn", "bidn=move", Target::Sim);
     assert!(why.contains("no mechanism named `bidn`; did you mean `bind`?"), "{why}");
     // The live kernel has its own policies, but a workload's choices apply there, too.
-    let why = refused("churn", "mine:lru=lazy", Target::Linux);
+    let why = refused("churn", "mine:lru=lazy", Target::Live);
     assert!(
         why.starts_with("--policy mine:lru=lazy cannot be applied to the running kernel"),
         "{why}"
     );
-    let plan = with_policies("churn", &[], &["mine:bind=move"], Target::Linux).unwrap();
+    let plan = with_policies("churn", &[], &["mine:bind=move"], Target::Live).unwrap();
     assert_eq!(arms_of(&plan), ["stock: ", "mine: bind=move"]);
     let why = refusal(|r| r.policies = vec![PolicyArm::parse("tick=phased").unwrap()]);
     assert_eq!(why, "study `fake` has no policies to choose from; leave --policy out");
@@ -311,7 +311,7 @@ fn what_can_never_give_a_result_is_refused_before_anything_runs() {
     assert!(shipped("reap", &["cpus=8,1", "walkers=1"]).is_ok());
     let why = shipped("pcp", &["memory_gib=1", "cpus=4096"]).unwrap_err().to_string();
     assert!(why.contains("increase --set memory_gib"), "{why}");
-    let (studies, on) = (vec!["pcp".to_owned()], Some(Target::Linux));
+    let (studies, on) = (vec!["pcp".to_owned()], Some(Target::Live));
     let live = Request { studies, on, settings: set(&["through=frames"]), ..request() };
     let why = plan(mmscale_studies::all(), &live).unwrap_err().to_string();
     assert!(why.contains("use through=system"), "{why}");
@@ -348,7 +348,7 @@ fn what_makes_no_sense_is_refused_with_a_way_out() {
         (refusal(|r| r.seeds = Some(0)), "allowed: --seeds 1 to 10000"),
         (refusal(|r| r.first_seed = u64::MAX), "cannot run 7 seeds"),
         (
-            refusal(|r| r.on = Some(Target::Linux)),
+            refusal(|r| r.on = Some(Target::Live)),
             "does not run on the live kernel; use --on sim or --on threads",
         ),
     ];
@@ -386,12 +386,12 @@ fn what_the_live_kernel_has_by_itself_cannot_be_set_there_and_is_not_shown() {
         ("ipi", "noise", "off"),
     ] {
         let items = [format!("{key}={value}")];
-        let why = shipped(study, Target::Linux, &[&items[0]]).unwrap_err().to_string();
+        let why = shipped(study, Target::Live, &[&items[0]]).unwrap_err().to_string();
         assert_eq!(
             why,
-            format!("parameter `{key}` of `{study}` does not apply to --on linux; leave it out")
+            format!("parameter `{key}` of `{study}` does not apply to --on live; leave it out")
         );
-        for (on, there) in [(Target::Linux, false), (Target::Threads, true), (Target::Sim, true)] {
+        for (on, there) in [(Target::Live, false), (Target::Threads, true), (Target::Sim, true)] {
             for plan in shipped(study, on, &[]).unwrap() {
                 assert_eq!(plan.shown_params().contains_key(key), there, "{key} on {on}");
                 assert!(plan.params.values().contains_key(key), "runs read {key}");
@@ -402,7 +402,7 @@ fn what_the_live_kernel_has_by_itself_cannot_be_set_there_and_is_not_shown() {
 
 #[test]
 fn nothing_checks_the_live_kernel() {
-    let (studies, on) = (vec!["vmstat".to_owned()], Some(Target::Linux));
+    let (studies, on) = (vec!["vmstat".to_owned()], Some(Target::Live));
     let request = Request { studies, on, checks: Checks::On, ..request() };
     let why = plan(mmscale_studies::all(), &request).unwrap_err().to_string();
     assert!(why.contains("leave one of them out"), "{why}");

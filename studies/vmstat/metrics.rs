@@ -44,7 +44,7 @@ const NEEDED_INTERVALS: [(u64, &[&str]); 2] = [
 /// Returns the metrics for which a run has too few intervals. The live kernel has only metrics that
 /// can be counted there.
 pub(super) fn too_short(params: &Params, on: Target) -> Vec<TooShort> {
-    if on == Target::Linux {
+    if on == Target::Live {
         return Vec::new();
     }
     let short = NEEDED_INTERVALS.iter().filter_map(|&(intervals, metrics)| {

@@ -167,7 +167,7 @@ impl Workload for Vmstat {
     fn plan(env: &Env<Self>) -> Result<Plan, String> {
         let params = &env.params;
         // The ticks of a live kernel have begun long before.
-        let from_ns = if env.on() == Target::Linux { 0 } else { params.warm_ns() };
+        let from_ns = if env.on() == Target::Live { 0 } else { params.warm_ns() };
         let plan = Plan {
             burst_pages: params.burst_pages,
             period_ns: params.period_ms * 1_000_000,
@@ -220,7 +220,7 @@ impl Workload for Vmstat {
     }
     /// The decay of page caches cannot be observed on the live kernel.
     fn second(env: &Env<Self>) -> Result<Option<Env<Self>>, StudyError> {
-        Ok((env.on() != Target::Linux && env.params.decay_ns() > 0).then(|| env.second()))
+        Ok((env.on() != Target::Live && env.params.decay_ns() > 0).then(|| env.second()))
     }
     fn damaged_pages(tally: &Tally) -> u64 {
         tally.damaged
@@ -231,14 +231,14 @@ impl Workload for Vmstat {
     fn remarks(params: &Params, on: Target) -> Vec<String> {
         let Params { warm_s, duration_s, decay_s, .. } = params;
         let mut remark = format!("The window of each run is {duration_s} s");
-        if on != Target::Linux {
+        if on != Target::Live {
             remark += &format!(", after a start of {warm_s} s that no metric counts");
         }
         if *decay_s > 0.0 {
             remark += &format!("; high_decay_ns is from a second run of at most {decay_s} s");
         }
         remark.push('.');
-        if on != Target::Linux && warm_s + duration_s < SETTLED_S {
+        if on != Target::Live && warm_s + duration_s < SETTLED_S {
             remark += &format!(
                 " Page caches are initially empty and need about {SETTLED_S} s to reach a steady \
                  state: pages returned, pages held and waits are closer to their long-run values \

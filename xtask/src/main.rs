@@ -2,83 +2,108 @@
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use xtask::differ::DifferArgs;
+use xtask::kernels::KernelsArgs;
+use xtask::planted::PlantedArgs;
 use xtask::tables::Mode;
 
-const USAGE: &str = "usage: cargo xtask COMMAND
+/// Checks that the compiler does not make
+#[derive(Parser)]
+#[command(
+    bin_name = "cargo xtask",
+    after_help = "exit codes: 0 success, 1 a check failed, 2 the call was wrong"
+)]
+struct Call {
+    #[command(subcommand)]
+    command: Command,
+}
 
-  tidy     house rules: sizes, banned calls, crate direction, module
-           circles, pages, links
-  objects  compiles the BPF programs and the plugin of QEMU;
-           with --check: verifies the compiled files
-  tables DIR..
-           checks the marked tables of pages against the documents in
-           these folders, or with --run, against those of the runs of
-           testing/tables.txt; with --write: updates the tables
-  differ [--for TIME | --cases N] [--seed N]
-           random runs in ways that must agree: lazy and naive schedule,
-           release and a build with assertions; reduces cases that differ
-  kernels [--quick] [--cpus N,..] [--kernel IMAGE] [--program FILE]
-          [--icount]
-           boots kernels of Debian in an emulator, and checks that mmscale
-           works on them; --quick: that one accepts the BPF programs;
-           --icount: time passes with instructions (not on Linux 6.1)
-  fuzz TARGET|all [--for TIME | --cases N] [--seed N] [--case SEED/N]
-           random scripts, documents, profiles and reports (the targets) for
-           the code that reads them: no panic, no hang, bounded memory
-  planted [--only PATTERN] [--quick] [--list]
-           runs the tests with one protocol error at a time enabled, and
-           reports which test catches which
-  plain [PATH.. | --phrases]
-           lists hits of the phrases that the rule `plain` refuses, below
-           paths; with --phrases: lists the phrases
-  pages    writes the man pages and shell completions in packaging/
-  dist     makes the files of a release in target/dist: a static binary,
-           packages for Debian and Python, a list of crates, sums
-  no-std   builds the crates of a kernel into a program without std,
-           and runs it
-
-exit codes: 0 success, 1 a check failed, 2 the call was wrong";
+#[derive(Subcommand)]
+enum Command {
+    /// House rules: sizes, banned calls, crate direction, module circles, pages, links
+    Tidy,
+    /// Compile the BPF programs and the plugin of QEMU
+    Objects {
+        /// Only verify the compiled files
+        #[arg(long)]
+        check: bool,
+    },
+    /// Check the marked tables of pages against documents
+    Tables {
+        /// Folders of documents
+        #[arg(value_name = "DIR", required_unless_present = "run")]
+        folders: Vec<PathBuf>,
+        /// Make the documents first: the runs of testing/tables.txt
+        #[arg(long, conflicts_with = "folders")]
+        run: bool,
+        /// Update the tables
+        #[arg(long)]
+        write: bool,
+    },
+    /// Random runs in ways that must agree; reduces cases that differ
+    ///
+    /// The ways are the lazy and the naive schedule, and for some cases also a build with
+    /// assertions.
+    Differ(DifferArgs),
+    /// Boot kernel images in virtual machines, and check that mmscale works on them
+    Kernels(KernelsArgs),
+    /// Random inputs for the code that reads scripts, documents, profiles and reports
+    #[command(disable_help_flag = true)]
+    Fuzz {
+        #[arg(value_name = "OPTION", allow_hyphen_values = true, trailing_var_arg = true)]
+        options: Vec<String>,
+    },
+    /// Run the tests with one protocol error at a time, and report which test catches which
+    Planted(PlantedArgs),
+    /// List hits of the phrases that the rule `plain` refuses
+    Plain {
+        /// Only below these paths
+        paths: Vec<String>,
+        /// List the phrases instead
+        #[arg(long, conflicts_with = "paths")]
+        phrases: bool,
+    },
+    /// Write the man pages and shell completions to packaging/
+    Pages,
+    /// Make the files of a release in target/dist
+    ///
+    /// A static binary, packages for Debian and Python, a list of crates, sums.
+    Dist,
+    /// Build the crates of a kernel into a program without std, and run it
+    NoStd,
+}
 
 fn main() -> ExitCode {
-    let args: Vec<String> = std::env::args().skip(1).collect();
     let root = xtask::root();
-    match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        ["tidy"] => tidy(&root),
-        ["objects"] => told("objects", xtask::objects::build(&root)),
-        ["objects", "--check"] => told("objects", xtask::objects::check(&root)),
-        ["tables", "--run"] => told("tables", xtask::tables::run_all(&root, Mode::Check)),
-        ["tables", "--run", "--write"] | ["tables", "--write", "--run"] => {
-            told("tables", xtask::tables::run_all(&root, Mode::Write))
+    match Call::parse().command {
+        Command::Tidy => tidy(&root),
+        Command::Objects { check: false } => told("objects", xtask::objects::build(&root)),
+        Command::Objects { check: true } => told("objects", xtask::objects::check(&root)),
+        Command::Tables { folders, run, write } => {
+            let mode = if write { Mode::Write } else { Mode::Check };
+            let done = if run {
+                xtask::tables::run_all(&root, mode)
+            } else {
+                xtask::tables::run(&root, &folders, mode)
+            };
+            told("tables", done)
         }
-        ["tables", "--write", ref folders @ ..] if !folders.is_empty() => {
-            told("tables", tables(&root, folders, Mode::Write))
-        }
-        ["tables", ref folders @ ..] if !folders.is_empty() => {
-            told("tables", tables(&root, folders, Mode::Check))
-        }
-        ["differ", ref args @ ..] => told("differ", xtask::differ::run(&root, args)),
-        ["kernels", ref args @ ..] => told("kernels", xtask::kernels::run(&root, args)),
-        ["fuzz", ref args @ ..] => told("fuzz", xtask::fuzz::run(&root, args)),
-        ["planted", ref args @ ..] => told("planted", xtask::planted::run(&root, args)),
-        ["plain", "--phrases"] => told("plain", Ok(xtask::plain::phrases())),
-        ["plain", ref paths @ ..] => told("plain", xtask::plain::list(&root, paths)),
-        ["pages"] => told("pages", xtask::pages::write(&root)),
-        ["dist"] => told("dist", xtask::dist::run(&root)),
-        ["no-std"] => told("no-std", xtask::no_std::check(&root)),
-        ["help" | "--help" | "-h"] => {
-            println!("{USAGE}");
-            ExitCode::SUCCESS
-        }
-        _ => {
-            eprintln!("{USAGE}");
-            ExitCode::from(2)
-        }
+        Command::Differ(args) => told("differ", xtask::differ::run(&root, &args)),
+        Command::Kernels(args) => told("kernels", xtask::kernels::run(&root, &args)),
+        Command::Fuzz { options } => told("fuzz", xtask::fuzz::run(&root, &words(&options))),
+        Command::Planted(args) => told("planted", xtask::planted::run(&root, &args)),
+        Command::Plain { phrases: true, .. } => told("plain", Ok(xtask::plain::phrases())),
+        Command::Plain { paths, .. } => told("plain", xtask::plain::list(&root, &words(&paths))),
+        Command::Pages => told("pages", xtask::pages::write(&root)),
+        Command::Dist => told("dist", xtask::dist::run(&root)),
+        Command::NoStd => told("no-std", xtask::no_std::check(&root)),
     }
 }
 
-fn tables(root: &Path, folders: &[&str], mode: Mode) -> Result<String, String> {
-    let folders: Vec<PathBuf> = folders.iter().map(PathBuf::from).collect();
-    xtask::tables::run(root, &folders, mode)
+fn words(given: &[String]) -> Vec<&str> {
+    given.iter().map(String::as_str).collect()
 }
 
 fn told(command: &str, result: Result<String, String>) -> ExitCode {

@@ -1,5 +1,5 @@
 //! Creates a profile of this computer from measurements of single steps: of its threads, as `--on
-//! threads` uses them, or of its kernel, as `--on linux` does.
+//! threads` uses them, or of its kernel, as `--on live` does.
 //!
 //! Costs of atomics, locks, cache lines, interrupts and switches come from
 //! [`mmscale_threads::calibrate`]. Costs of operations come from the frame allocator's pieces on

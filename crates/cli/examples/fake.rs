@@ -90,7 +90,7 @@ fn main() -> ExitCode {
     // One of the two runs on the live kernel too: the other is refused there.
     let fakes = [
         fake("fake", &[Target::Sim, Target::Threads]),
-        fake("other", &[Target::Sim, Target::Threads, Target::Linux]),
+        fake("other", &[Target::Sim, Target::Threads, Target::Live]),
     ];
     main_of(Registry::new(fakes), build)
 }

@@ -14,6 +14,7 @@ mod sweep;
 use std::path::PathBuf;
 
 pub(crate) use analyses::{CacheArgs, MACHINES, RobustArgs, WhatIfArgs};
+use clap::builder::{EnumValueParser, TypedValueParser as _};
 use clap::{Parser, Subcommand, ValueEnum};
 pub(crate) use explain::{ExplainArgs, SourceArgs};
 pub(crate) use groups::{
@@ -25,6 +26,7 @@ pub(crate) use kernel::{BootArgs, InstructionsArgs, RoundsArgs, VmArgs};
 pub(crate) use live::LiveCommand;
 #[cfg(feature = "live")]
 pub(crate) use live::{AbArgs, CountsArgs, StressArgs, WatchArgs, Workers};
+use mmscale_document::Target;
 use mmscale_harness::{Shape, Unit};
 pub(crate) use one_arm::OneArm;
 pub(crate) use pictures::{ReportArgs, TraceArgs};
@@ -211,7 +213,7 @@ pub(crate) struct ListArgs {
 pub(crate) enum ProfileOf {
     /// Its threads as a machine, for comparison with --on threads
     Threads,
-    /// Its kernel, for comparison with --on linux
+    /// Its kernel, for comparison with --on live
     Kernel,
 }
 
@@ -331,13 +333,27 @@ pub(crate) struct ShowArgs {
 
 /// Where a study runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Machine {
+enum Machine {
     /// The simulated machine of a profile
     Sim,
     /// This computer's threads
     Threads,
     /// The live kernel: real processes and system calls, and the waits for its locks
+    Live,
+    /// The earlier word for `live`, which is refused
+    #[value(hide = true)]
     Linux,
+}
+
+/// Returns the target of `machine`, or says which word replaces the one that was given.
+fn target(machine: Machine) -> Result<Target, &'static str> {
+    match machine {
+        Machine::Sim => Ok(Target::Sim),
+        Machine::Threads => Ok(Target::Threads),
+        Machine::Live => Ok(Target::Live),
+        Machine::Linux => Err("use --on live for the live kernel, or --linux VERSION for the \
+                               mechanisms of a simulated one"),
+    }
 }
 
 /// How the CPUs of a simulated machine are grouped.
@@ -375,8 +391,9 @@ pub(crate) struct RunArgs {
     #[arg(value_name = "STUDY", default_value = "all")]
     pub(crate) studies: Vec<String>,
     /// The machine; the simulator if not given
-    #[arg(help_heading = MACHINE, long, value_enum)]
-    pub(crate) on: Option<Machine>,
+    #[arg(help_heading = MACHINE, long)]
+    #[arg(value_parser = EnumValueParser::<Machine>::new().try_map(target))]
+    pub(crate) on: Option<Target>,
     #[command(flatten)]
     pub(crate) machine: MachineArgs,
     #[command(flatten)]

@@ -175,14 +175,14 @@ fn describe(study: &Study) -> Vec<String> {
         "parameters (--set key=value; every study also has cpus and hz)",
         study.params().iter().map(|spec| (&*spec.name, parameter(spec))).collect(),
     ));
-    let on_linux: Vec<(&str, String)> = parameters_on_linux(study).collect();
-    if !on_linux.is_empty() {
-        lines.extend(section("additional or different with --on linux", on_linux));
+    let on_live: Vec<(&str, String)> = parameters_on_live(study).collect();
+    if !on_live.is_empty() {
+        lines.extend(section("additional or different with --on live", on_live));
     }
-    let not_on_linux = not_on_linux(study);
-    if !not_on_linux.is_empty() {
-        let names = not_on_linux.join(", ");
-        lines.extend(wrap(&names, "  not with --on linux: ", "    "));
+    let not_on_live = not_on_live(study);
+    if !not_on_live.is_empty() {
+        let names = not_on_live.join(", ");
+        lines.extend(wrap(&names, "  not with --on live: ", "    "));
     }
     lines.extend(section("metrics", study.metrics().iter().map(|m| (m.name, metric(m))).collect()));
     lines
@@ -211,24 +211,24 @@ fn section(title: &str, entries: Vec<(&str, String)>) -> Vec<String> {
 
 /// Returns the parameters of a simulated machine that do not apply to the live kernel, if the study
 /// runs there.
-fn not_on_linux(study: &Study) -> Vec<&str> {
-    if !study.defaults().machines.contains(&Target::Linux) {
+fn not_on_live(study: &Study) -> Vec<&str> {
+    if !study.defaults().machines.contains(&Target::Live) {
         return vec![];
     }
-    let there = |name: &str| study.params_on(Target::Linux).iter().any(|spec| spec.name == name);
+    let there = |name: &str| study.params_on(Target::Live).iter().any(|spec| spec.name == name);
     let names = study.params().iter().map(|spec| &*spec.name);
-    names.filter(|&name| !(there(name) && study.takes(name, Target::Linux))).collect()
+    names.filter(|&name| !(there(name) && study.takes(name, Target::Live))).collect()
 }
 
 /// Returns the parameters that are specific to the live kernel or have other defaults there.
-fn parameters_on_linux(study: &Study) -> impl Iterator<Item = (&str, String)> {
-    let there = study.defaults().machines.contains(&Target::Linux);
-    let specs = if there { study.params_on(Target::Linux) } else { &[] };
+fn parameters_on_live(study: &Study) -> impl Iterator<Item = (&str, String)> {
+    let there = study.defaults().machines.contains(&Target::Live);
+    let specs = if there { study.params_on(Target::Live) } else { &[] };
     let known = |spec: &ParamSpec| {
         let same = |other: &&ParamSpec| other.name == spec.name;
         study.params().iter().find(same).map(parameter) == Some(parameter(spec))
     };
-    let taken = move |spec: &&ParamSpec| study.takes(&spec.name, Target::Linux);
+    let taken = move |spec: &&ParamSpec| study.takes(&spec.name, Target::Live);
     specs
         .iter()
         .filter(taken)

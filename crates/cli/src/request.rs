@@ -1,30 +1,13 @@
 //! Requests of simulated runs, before the options of a command change them.
 
 use mmscale_document::Target;
-use mmscale_harness::{CallError, Checks, Costs, Length, Origin, Request, Settings, Shape};
+use mmscale_harness::{CallError, Origin, Request, Settings};
 
 use crate::failure::Failure;
 
 /// Returns the request of studies as they are: all arms, full runs, no checkers.
 pub(crate) fn simulated(studies: Vec<String>, origin: Origin) -> Request {
-    Request {
-        studies,
-        on: Some(Target::Sim),
-        arms: vec![],
-        policies: vec![],
-        linux: None,
-        profile: None,
-        settings: Settings::default(),
-        seeds: None,
-        first_seed: 1,
-        length: Length::Full,
-        checks: Checks::Off,
-        blame: false,
-        costs: Costs::default(),
-        hold_scale: None,
-        shape: Shape::Keep,
-        origin,
-    }
+    Request { on: Some(Target::Sim), origin, ..Request::of(studies) }
 }
 
 /// Returns the settings of a call: those of `--set`, with CPUs and HZ.

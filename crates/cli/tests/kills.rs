@@ -150,15 +150,15 @@ impl Setup {
 }
 
 const RUNS: [&str; 5] = [
-    "run churn --on linux --arm stock --seeds 1 --cpus 2 --set duration_ms=60000",
-    "run vmstat --on linux --arm stock --seeds 1 --cpus 2 --set duration_s=60",
-    "run ipi --on linux --arm stock --seeds 1 --cpus 2 --set window_s=20",
+    "run churn --on live --arm stock --seeds 1 --cpus 2 --set duration_ms=60000",
+    "run vmstat --on live --arm stock --seeds 1 --cpus 2 --set duration_s=60",
+    "run ipi --on live --arm stock --seeds 1 --cpus 2 --set window_s=20",
     "live stress churn --for 1000s --runs 1 --cpus 2",
     "live ab vmstat kernel.domainname=one,two --arm stock --set watch=off --seeds 1000",
 ];
 
 /// A short run, which cleans up at its beginning.
-const NEXT: &str = "run vmstat --on linux --arm stock --quick --seeds 1 --set watch=off \
+const NEXT: &str = "run vmstat --on live --arm stock --quick --seeds 1 --set watch=off \
     --set duration_s=0.2";
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

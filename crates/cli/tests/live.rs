@@ -298,7 +298,7 @@ fn without_rights_rates_are_measured_and_the_rest_is_said_to_be_missing() {
     let live = run(4096, &["live", "watch", "--for", "100ms"]).unwrap();
     assert_eq!(live.status.code(), Some(1));
     assert!(said(&live).contains("mmscale live doctor"), "{}", said(&live));
-    let arguments = ["run", "churn", "--on", "linux", "--arm", "stock", "--quick", "--seeds", "1"];
+    let arguments = ["run", "churn", "--on", "live", "--arm", "stock", "--quick", "--seeds", "1"];
     let ran = run(4096, &[&arguments[..], &["--details"]].concat()).unwrap();
     let text = said(&ran);
     assert!(ran.status.success(), "{text}");
@@ -362,7 +362,7 @@ fn without_btf_nothing_is_watched_and_it_is_said_why() {
 #[test]
 fn more_processes_than_there_may_be_are_refused() {
     let mut run = mmscale();
-    run.args(["run", "churn", "--on", "linux", "--arm", "stock", "--quick", "--seeds", "1"]);
+    run.args(["run", "churn", "--on", "live", "--arm", "stock", "--quick", "--seeds", "1"]);
     run.args(["--cpus", "4096", "--set", "processes_per_cpu=8192"]);
     let output = run.output().unwrap();
     assert_eq!(output.status.code(), Some(1), "{}", said(&output));

@@ -33,15 +33,31 @@ pub trait Kept: Clone + Serialize {
 
 /// Returns the checksum of a value as 16 hexadecimal digits.
 pub fn sum(of: &impl Serialize) -> String {
-    let text = serde_json::to_vec(of).expect("a document has text keys and finite numbers");
+    sum_of_text(&json(of))
+}
+
+fn json(of: &impl Serialize) -> String {
+    serde_json::to_string(of).expect("a document has text keys and finite numbers")
+}
+
+fn sum_of_text(text: &str) -> String {
     let mut sum = Fingerprint::new();
-    sum.add_bytes(&text);
+    sum.add_bytes(text.as_bytes());
     sum.to_hex()
 }
 
 impl Kept for Document {
     fn checksum_mut(&mut self) -> &mut Option<String> {
         &mut self.checksum
+    }
+
+    /// A document of an earlier version has `linux` for `live`, and a checksum over that word.
+    fn is_intact(&self) -> Option<bool> {
+        let mut rest = self.clone();
+        let kept = rest.checksum.take()?;
+        let text = json(&rest);
+        let earlier = text.replacen(r#""on":"live""#, r#""on":"linux""#, 1);
+        Some([text, earlier].iter().any(|text| kept == sum_of_text(text)))
     }
 }
 

@@ -26,7 +26,8 @@ pub enum Target {
     /// This computer's threads.
     Threads,
     /// The live kernel.
-    Linux,
+    #[serde(alias = "linux")]
+    Live,
 }
 
 impl Target {
@@ -35,7 +36,7 @@ impl Target {
         match self {
             Self::Sim => "sim",
             Self::Threads => "threads",
-            Self::Linux => "linux",
+            Self::Live => "live",
         }
     }
 }
@@ -217,7 +218,7 @@ pub struct Host {
 }
 
 /// The results of one arm.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ArmRecord {
     /// The name of the arm, which is a named set of policies.

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use mmscale_document::{
-    ArmRecord, Average, Better, Build, CallRecord, Document, FailureRecord, Histogram, Host,
-    LinuxRecord, LockRecord, LockRow, Metric, ParamValue, PerCpu, SCHEMA, Span, Target, Topology,
-    Value, schema_json,
+    ArmRecord, Average, Better, Build, CallRecord, Document, FailureRecord, Fingerprint, Histogram,
+    Host, Kept, LinuxRecord, LockRecord, LockRow, Metric, ParamValue, PerCpu, SCHEMA, Span, Target,
+    Topology, Value, schema_json,
 };
 use serde_json::json;
 
@@ -30,17 +30,9 @@ fn arm() -> ArmRecord {
         policies: BTreeMap::from([("tick".into(), "stock".into())]),
         seeds: vec![1, 2, 3],
         metrics: BTreeMap::from([("zone_lock_contentions".into(), metric)]),
-        cpu_time: None,
         locks: LockRecord::aggregate([&row]),
-        blame: vec![],
-        named_locks: vec![],
-        critical_paths: vec![],
-        calls: vec![],
-        per_cpu: BTreeMap::new(),
-        histograms: BTreeMap::new(),
-        sections: vec![],
-        spans: vec![],
         host_metrics: BTreeMap::from([("host_ns_per_event".into(), 71.5)]),
+        ..ArmRecord::default()
     }
 }
 
@@ -111,6 +103,25 @@ fn the_form_is_the_documented_one() {
     );
     assert_eq!(text, expected);
     assert_eq!(serde_json::from_str::<Document>(&text).unwrap(), document());
+}
+
+#[test]
+fn a_document_of_the_earlier_word_for_the_live_kernel_is_read() {
+    let live = Document { on: Target::Live, ..document() };
+    let text = serde_json::to_string(&live).unwrap();
+    assert!(text.contains(r#""on":"live""#), "{text}");
+
+    let text = text.replace(r#""on":"live""#, r#""on":"linux""#);
+    let mut sum = Fingerprint::new();
+    sum.add_bytes(text.as_bytes());
+    let sum = sum.to_hex();
+    let text = text.replace("}}]}", &format!(r#"}}}}],"checksum":"{sum}"}}"#));
+    let read: Document = serde_json::from_str(&text).unwrap();
+    assert_eq!(read, Document { checksum: Some(sum), ..live.clone() });
+    assert_eq!(read.is_intact(), Some(true));
+    assert_eq!(Document { hz: 250, ..read.clone() }.is_intact(), Some(false));
+    assert_eq!(Document { on: Target::Sim, ..read }.is_intact(), Some(false));
+    assert_eq!(live.sealed().is_intact(), Some(true));
 }
 
 #[test]

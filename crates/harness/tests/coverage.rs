@@ -7,8 +7,7 @@
 use mmscale_document::{Document, GapRecord};
 use mmscale_harness::coverage::{COMPLETE, Call, GAPS};
 use mmscale_harness::{
-    Checks, Costs, Interrupt, Length, Origin, ProgressSink, Registry, Request, RunEvent, Settings,
-    Shape, execute, plan,
+    Checks, Interrupt, Length, ProgressSink, Registry, Request, RunEvent, Settings, execute, plan,
 };
 use mmscale_script::call_names;
 use std::fs;
@@ -80,22 +79,12 @@ fn run(name: &str, body: &str) -> Document {
     fs::write(&path, text).expect("it can be written");
     let settings = ["cpus=4", "duration_ms=0.5", "warm_ms=0"];
     let request = Request {
-        studies: vec![path.display().to_string()],
-        on: None,
         arms: vec!["stock".to_owned()],
-        policies: vec![],
-        linux: None,
-        profile: None,
         settings: Settings::parse(settings.as_slice()).expect("they are fine"),
         seeds: Some(1),
-        first_seed: 1,
         length: Length::Quick,
         checks: Checks::On,
-        blame: false,
-        costs: Costs::default(),
-        hold_scale: None,
-        shape: Shape::Keep,
-        origin: Origin::default(),
+        ..Request::of([path.display().to_string()])
     };
     let plans = plan(&Registry::default(), &request).unwrap_or_else(|why| panic!("{name}: {why}"));
     let sink: Arc<dyn ProgressSink> = Arc::new(Silent);

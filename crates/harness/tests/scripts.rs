@@ -3,8 +3,8 @@
 
 use mmscale_document::{Document, Target};
 use mmscale_harness::{
-    Checks, Costs, Interrupt, Length, Origin, PolicyArm, ProgressSink, Registry, Request, RunEvent,
-    Settings, Shape, execute, plan,
+    Checks, Interrupt, Length, PolicyArm, ProgressSink, Registry, Request, RunEvent, Settings,
+    execute, plan,
 };
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,22 +18,12 @@ impl ProgressSink for Silent {
 
 fn request(script: &Path, settings: &[&str]) -> Request {
     Request {
-        studies: vec![script.display().to_string()],
-        on: None,
         arms: vec!["stock".to_owned()],
-        policies: vec![],
-        linux: None,
-        profile: None,
         settings: Settings::parse(settings).expect("they are fine"),
         seeds: Some(1),
-        first_seed: 1,
         length: Length::Quick,
         checks: Checks::On,
-        blame: false,
-        costs: Costs::default(),
-        hold_scale: None,
-        shape: Shape::Keep,
-        origin: Origin::default(),
+        ..Request::of([script.display().to_string()])
     }
 }
 
@@ -223,7 +213,7 @@ fn scripts_run_on_threads() {
 fn scripts_run_on_the_live_kernel_with_a_fault_for_each_page() {
     let script = written("live", &STORM.replace('@', ""));
     let mut request = request(&script, &["cpus=1", "duration_ms=100"]);
-    (request.on, request.checks) = (Some(Target::Linux), Checks::Off);
+    (request.on, request.checks) = (Some(Target::Live), Checks::Off);
     request.settings.add("watch", "off").expect("it is new");
     let document = run_live(&request);
     assert_eq!(

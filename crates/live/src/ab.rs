@@ -130,7 +130,7 @@ pub fn prepare(
     }
     let side = |value: &String| -> Result<Plan, CallError> {
         let mut request = request.clone();
-        request.on = Some(Target::Linux);
+        request.on = Some(Target::Live);
         if request.length == Length::Full {
             request.seeds.get_or_insert(PAIRS);
         }

@@ -55,7 +55,7 @@ pub enum StressError {
     #[error(
         "stress-ng is not on the PATH: install it (Debian and Ubuntu: apt-get install stress-ng; \
          Fedora: dnf install stress-ng); the study's own workload does the same: mmscale run STUDY \
-         --on linux"
+         --on live"
     )]
     Missing,
     /// The program is not stress-ng, or cannot be executed.
@@ -202,7 +202,7 @@ pub fn prepare(request: StressRequest) -> Result<Prepared, StressError> {
     let Some(workload) = WORKLOADS.iter().position(|known| known.study == request.study) else {
         return call(format!(
             "stress-ng can replace the workloads of vmstat and churn, but not of `{}`: use \
-             mmscale run {0} --on linux",
+             mmscale run {0} --on live",
             request.study
         ));
     };

@@ -119,20 +119,10 @@ mod tests {
         };
         ArmRecord {
             arm: "a".into(),
-            policies: BTreeMap::new(),
             seeds: seeds.to_vec(),
             metrics: metrics.iter().map(metric).collect(),
-            cpu_time: None,
-            locks: vec![],
-            blame: vec![],
-            named_locks: vec![],
-            critical_paths: vec![],
-            calls: vec![],
-            per_cpu: BTreeMap::new(),
-            histograms: BTreeMap::new(),
-            sections: vec![],
-            spans: vec![],
             host_metrics: BTreeMap::new(),
+            ..ArmRecord::default()
         }
     }
 

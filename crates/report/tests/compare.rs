@@ -1,12 +1,13 @@
 //! Tests of comparisons of saved documents.
 
+mod records;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 
 use mmscale_document::{
-    ArmRecord, Average, Better, Build, Document, Host, Kept, Metric, ParamValue, SCHEMA, Target,
-    Value,
+    ArmRecord, Average, Better, Build, Document, Host, Kept, Metric, ParamValue, Value,
 };
 use mmscale_report::WIDTH;
 use mmscale_report::compare::{
@@ -48,46 +49,23 @@ fn arm(name: &str, factor: f64) -> ArmRecord {
         policies: BTreeMap::from([("tick".into(), name.into())]),
         seeds: SEEDS.to_vec(),
         metrics: metrics.map(|(name, metric)| (name.to_owned(), metric)).into(),
-        cpu_time: None,
-        locks: vec![],
-        blame: vec![],
-        named_locks: vec![],
-        critical_paths: vec![],
-        calls: vec![],
-        per_cpu: BTreeMap::new(),
-        histograms: BTreeMap::new(),
-        sections: vec![],
-        spans: vec![],
-        host_metrics: BTreeMap::new(),
+        ..ArmRecord::default()
     }
 }
 
 fn saved(file: &str, factor: f64) -> Saved {
     let document = Document {
-        schema: SCHEMA.into(),
-        build: Build::new("mmscale", "0.1.0", "0123456789ab"),
-        program: None,
         command: ["mmscale", "run", "vmstat"].map(str::to_owned).into(),
         study: "vmstat".into(),
-        study_file_hash: None,
-        script: None,
-        on: Target::Sim,
         profile: "arm64-72".into(),
         profile_hash: Some("0123456789abcdef".into()),
-        profile_bases: vec![],
-        linux: None,
         cpus: 72,
-        topology: None,
-        hz: 1000,
         window_ns: Some(4_000_000_000),
         params: BTreeMap::from([("pages".into(), ParamValue::Count(4096))]),
         host: Host { kernel: "Linux 6.18.0".into(), cpu: "A CPU".into() },
         fingerprint: format!("{:016x}", factor.to_bits()),
         arms: vec![arm("stock", factor), arm("phased", 1.0)],
-        failures: vec![],
-        checksum: None,
-        left_out: BTreeMap::new(),
-        not_simulated: vec![],
+        ..records::empty()
     };
     Saved { path: PathBuf::from(file), document }
 }

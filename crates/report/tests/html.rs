@@ -1,12 +1,13 @@
 //! Tests of the HTML page.
 
+mod records;
+
 use std::collections::BTreeMap;
 use std::fs;
 
 use mmscale_document::{
     ArmRecord, Average, Better, BlameRecord, Build, CallRecord, Claim, Document, Doing, Histogram,
-    Host, LockRecord, Metric, MovedNumber, ParamValue, ROBUST_SCHEMA, Robustness, SCHEMA, Target,
-    Value,
+    Host, LockRecord, Metric, MovedNumber, ParamValue, ROBUST_SCHEMA, Robustness, Value,
 };
 use mmscale_report::compare::read;
 use mmscale_report::{HtmlError, Notes, curves_svg, html_page};
@@ -37,13 +38,11 @@ fn arm(name: &str, scale: f64, text: &str) -> ArmRecord {
     };
     ArmRecord {
         arm: name.into(),
-        policies: BTreeMap::new(),
         seeds: vec![1, 2, 3],
         metrics: BTreeMap::from([(
             format!("{text}_per_s"),
             metric(&[10.0 * scale, 11.0 * scale, 12.0 * scale]),
         )]),
-        cpu_time: None,
         locks: vec![LockRecord {
             class: text.into(),
             site: text.into(),
@@ -53,8 +52,6 @@ fn arm(name: &str, scale: f64, text: &str) -> ArmRecord {
             wait_max_ns: 3_000,
             ..LockRecord::default()
         }],
-        named_locks: vec![],
-        critical_paths: vec![],
         blame: vec![BlameRecord {
             class: text.into(),
             waiter: text.into(),
@@ -64,7 +61,6 @@ fn arm(name: &str, scale: f64, text: &str) -> ArmRecord {
             wait_total_ns: 5_000,
         }],
         calls: vec![call(&["root", text], (60.0 * scale) as u64), call(&["root", "other"], 40)],
-        per_cpu: BTreeMap::new(),
         histograms: BTreeMap::from([(
             text.to_owned(),
             Histogram {
@@ -72,38 +68,19 @@ fn arm(name: &str, scale: f64, text: &str) -> ArmRecord {
                 buckets: vec![[0, 64, 9], [64, 128, 3], [512, 1024, 1]],
             },
         )]),
-        sections: vec![],
-        spans: vec![],
-        host_metrics: BTreeMap::new(),
+        ..ArmRecord::default()
     }
 }
 
 fn document(cpus: u32, text: &str) -> Document {
     Document {
-        schema: SCHEMA.into(),
-        build: Build::new("mmscale", "0.1.0", "0123456789ab"),
-        program: None,
         command: vec!["mmscale".into(), "run".into(), text.into()],
         study: text.into(),
-        study_file_hash: None,
-        script: None,
-        on: Target::Sim,
         profile: text.into(),
-        profile_hash: None,
-        profile_bases: vec![],
-        linux: None,
         cpus,
-        topology: None,
-        hz: 1000,
-        window_ns: None,
-        params: BTreeMap::new(),
-        left_out: BTreeMap::new(),
-        not_simulated: vec![],
         host: Host { kernel: text.into(), cpu: text.into() },
-        fingerprint: "00112233aabbccdd".into(),
         arms: vec![arm("stock", 1.0, text), arm(&format!("other {text}"), 2.0, text)],
-        failures: vec![],
-        checksum: None,
+        ..records::empty()
     }
 }
 

@@ -1,11 +1,12 @@
 //! Tests of the block for a cover letter, of Markdown and of CSV.
 
+mod records;
+
 use std::collections::BTreeMap;
 
 use mmscale_document::{
     ArmRecord, Average, Better, Build, Claim, CpuTimeRecord, Document, GapRecord, Host, LockRecord,
-    Metric, MovedLimit, MovedNumber, ParamValue, ROBUST_SCHEMA, Robustness, SCHEMA, Target, Value,
-    WaitShare,
+    Metric, MovedLimit, MovedNumber, ParamValue, ROBUST_SCHEMA, Robustness, Value, WaitShare,
 };
 use mmscale_report::{
     About, CSV_HEAD, Calls, Letter, Notes, WIDTH, csv_rows, letter_text, markdown, markdown_page,
@@ -61,49 +62,29 @@ fn arm(name: &str, factor: f64) -> ArmRecord {
             ..CpuTimeRecord::default()
         }),
         locks: vec![lock("folio_add", wait(4e6)), lock("release_pages", wait(3e6))],
-        blame: vec![],
-        named_locks: vec![],
-        critical_paths: vec![],
-        calls: vec![],
-        per_cpu: BTreeMap::new(),
-        histograms: BTreeMap::new(),
-        sections: vec![],
-        spans: vec![],
-        host_metrics: BTreeMap::new(),
+        ..ArmRecord::default()
     }
 }
 
 fn document(study: &str, cpus: u32) -> Document {
     Document {
-        schema: SCHEMA.into(),
-        build: Build::new("mmscale", "0.1.0", "0123456789ab"),
-        program: None,
         command: ["mmscale", "run", study].map(str::to_owned).into(),
         study: study.into(),
-        study_file_hash: None,
-        script: None,
-        on: Target::Sim,
         profile: "x86-512".into(),
         profile_hash: Some("0123456789abcdef".into()),
-        profile_bases: vec![],
-        linux: None,
         cpus,
-        topology: None,
-        hz: 1000,
         window_ns: Some(2_000_000),
         params: BTreeMap::from([("pages".into(), ParamValue::Count(4))]),
         host: Host { kernel: "Linux 6.18.0".into(), cpu: "A CPU".into() },
         fingerprint: "0123456789abcdef".into(),
         arms: vec![arm("stock", 1.0), arm("lazy", 0.25)],
-        failures: vec![],
-        checksum: None,
-        left_out: BTreeMap::new(),
         not_simulated: vec![GapRecord {
             name: "vm_committed_as".into(),
             shared_by: "machine".into(),
             what: "accounts memory".into(),
             file: "mm/util.c".into(),
         }],
+        ..records::empty()
     }
 }
 

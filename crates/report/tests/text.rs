@@ -1,11 +1,13 @@
 //! Tests of the text form.
 
+mod records;
+
 use std::collections::BTreeMap;
 
 use mmscale_document::{
     ArmRecord, Average, Better, Build, CallRecord, CpuTimeRecord, Document, FailureRecord, Groups,
-    Histogram, Host, LockRecord, Metric, ParamValue, ROUNDS_METRIC, SCHEMA, SectionRecord,
-    SectionWait, Target, Topology, Value,
+    Histogram, Host, LockRecord, Metric, ParamValue, ROUNDS_METRIC, SectionRecord, SectionWait,
+    Target, Topology, Value,
 };
 use mmscale_report::{Notes, WIDTH, json_line, page, sweep_text, text};
 
@@ -57,21 +59,13 @@ fn arm(name: &str, scale: f64) -> ArmRecord {
         policies: BTreeMap::from([("tick".into(), name.into()), ("lru".into(), "lazy".into())]),
         seeds: (1..=7).collect(),
         metrics: metrics.map(|(name, metric)| (name.to_owned(), metric)).into(),
-        cpu_time: None,
         locks: vec![
             lock("pcp", "free_pages", 9_000_000, 0),
             lock("zone", "free_pcppages_bulk", 412_345, contentions),
             lock("zone", "rmqueue_bulk", 398_000, contentions / 2),
         ],
-        blame: vec![],
-        named_locks: vec![],
-        critical_paths: vec![],
-        calls: vec![],
-        per_cpu: BTreeMap::new(),
-        histograms: BTreeMap::new(),
-        sections: vec![],
-        spans: vec![],
         host_metrics: BTreeMap::from([("host_ns_per_event".into(), 71.523)]),
+        ..ArmRecord::default()
     }
 }
 
@@ -83,18 +77,10 @@ fn document(arms: Vec<ArmRecord>) -> Document {
         ("hotplug", ParamValue::Switch(false)),
     ];
     Document {
-        schema: SCHEMA.into(),
-        build: Build::new("mmscale", "0.1.0", "0123456789ab"),
-        program: None,
         command: "mmscale run vmstat --set hold_scale=6".split(' ').map(str::to_owned).collect(),
         study: "vmstat".into(),
-        study_file_hash: None,
-        script: None,
-        on: Target::Sim,
         profile: "arm64-72".into(),
         profile_hash: Some("0123456789abcdef".into()),
-        profile_bases: vec![],
-        linux: None,
         cpus: 72,
         topology: Some(Topology {
             shape: "keep".into(),
@@ -104,19 +90,14 @@ fn document(arms: Vec<ArmRecord>) -> Document {
             core_threads: 1,
             profile: None,
         }),
-        hz: 1000,
         window_ns: Some(4_000_000_000),
         params: params.map(|(name, value)| (name.to_owned(), value)).into(),
         host: Host {
             kernel: "Linux 6.18.0 x86_64".into(),
             cpu: "A CPU of some maker at 2.50GHz with a long name".into(),
         },
-        fingerprint: "00112233aabbccdd".into(),
         arms,
-        failures: vec![],
-        checksum: None,
-        left_out: BTreeMap::new(),
-        not_simulated: vec![],
+        ..records::empty()
     }
 }
 
@@ -177,7 +158,7 @@ fn the_live_kernel_does_not_tell_how_often_a_lock_was_taken() {
         ..arm(name, 1.0)
     };
     let mut live = document(vec![waits("stock", "exp_funnel_lock"), waits("numa", "do_exit")]);
-    live.on = Target::Linux;
+    live.on = Target::Live;
     let text = text(&live, &notes());
     let locks = text.split_once("\nlocks").expect("locks").1;
     let rows =

@@ -1,12 +1,13 @@
 //! Measured waits next to those of a run.
 
+mod records;
+
 use mmscale_document::{
     ArmRecord, Build, CpuTimeRecord, Document, Host, LockRecord, MEASURED_SCHEMA, MeasuredWait,
-    Measurement, SCHEMA, Target,
+    Measurement,
 };
 use mmscale_report::WIDTH;
 use mmscale_report::compare::{Waits, waits_csv, waits_text};
-use std::collections::BTreeMap;
 
 fn wait(class: &str, function: &str, n: u64, total_ns: u64, max_ns: u64) -> MeasuredWait {
     MeasuredWait {
@@ -54,9 +55,7 @@ fn run() -> Document {
     };
     let arm = ArmRecord {
         arm: "stock".into(),
-        policies: BTreeMap::new(),
         seeds: vec![1, 2],
-        metrics: BTreeMap::new(),
         cpu_time: Some(CpuTimeRecord {
             all_ns: 10_000_000,
             busy_ns: 10_000_000,
@@ -67,41 +66,16 @@ fn run() -> Document {
             lock("mmap_lock", "do_munmap", 10, 100_000),
             lock("pcp", "free_pages", 0, 0),
         ],
-        blame: vec![],
-        named_locks: vec![],
-        critical_paths: vec![],
-        calls: vec![],
-        per_cpu: BTreeMap::new(),
-        histograms: BTreeMap::new(),
-        sections: vec![],
-        spans: vec![],
-        host_metrics: BTreeMap::new(),
+        ..ArmRecord::default()
     };
     Document {
-        schema: SCHEMA.into(),
-        build: Build::new("mmscale", "0.1.0", "9ccc9e473612"),
-        program: None,
-        command: vec![],
         study: "pcp".into(),
-        study_file_hash: None,
-        script: None,
-        on: Target::Sim,
         profile: "x86-32".into(),
-        profile_hash: None,
-        profile_bases: vec![],
-        linux: None,
         cpus: 32,
-        topology: None,
-        hz: 1000,
         window_ns: Some(5_000_000),
-        params: BTreeMap::new(),
-        left_out: BTreeMap::new(),
-        not_simulated: vec![],
         host: Host { kernel: "Linux".into(), cpu: "CPU".into() },
-        fingerprint: "00112233aabbccdd".into(),
         arms: vec![arm],
-        failures: vec![],
-        checksum: None,
+        ..records::empty()
     }
 }
 

@@ -40,7 +40,7 @@ pub(crate) struct Tree {
 pub(crate) struct WindowItem {
     pub(crate) length: Literal,
     pub(crate) after: Option<Literal>,
-    pub(crate) linux: Option<Literal>,
+    pub(crate) live: Option<Literal>,
 }
 
 #[derive(Debug)]

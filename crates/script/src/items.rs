@@ -35,13 +35,13 @@ pub struct ScriptWindow {
     /// The time from the start of the programs to the window.
     pub after_ns: u64,
     /// Its length on the live kernel.
-    pub linux_ns: u64,
+    pub live_ns: u64,
 }
 
 /// The length of a window that a script does not choose.
 const LENGTH_NS: u64 = 20_000_000;
 /// Its length on the live kernel, where a tick is 1 to 10 ms long.
-const LINUX_NS: u64 = 1_000_000_000;
+const LIVE_NS: u64 = 1_000_000_000;
 /// The longest window.
 const MAX_WINDOW_NS: i64 = 600_000_000_000;
 /// The largest value of a parameter without a range: pages of 1 TiB, or 2^28 of other things.
@@ -102,12 +102,12 @@ pub(crate) fn check(tree: &Tree) -> Result<(), Wrong> {
         return wrong(cpus.at, "the number of CPUs is 1 to 4096");
     }
     let Some(window) = &tree.window else { return Ok(()) };
-    for length in [Some(window.length), window.after, window.linux].into_iter().flatten() {
+    for length in [Some(window.length), window.after, window.live].into_iter().flatten() {
         if length.unit != Unit::Time || length.value > MAX_WINDOW_NS {
             return wrong(length.at, "a time of at most 600s is needed here, such as 20ms");
         }
     }
-    for length in [Some(window.length), window.linux].into_iter().flatten() {
+    for length in [Some(window.length), window.live].into_iter().flatten() {
         if length.value < 100_000 {
             return wrong(length.at, "a window is 0.1ms long or longer");
         }
@@ -124,7 +124,7 @@ pub(crate) fn window(tree: &Tree) -> ScriptWindow {
     ScriptWindow {
         length_ns,
         after_ns: of(item.and_then(|item| item.after), length_ns / 4),
-        linux_ns: of(item.and_then(|item| item.linux), LINUX_NS),
+        live_ns: of(item.and_then(|item| item.live), LIVE_NS),
     }
 }
 

@@ -191,11 +191,11 @@ fn add_item(tree: &mut Tree, item: Node<'_>) -> Parsed<()> {
         Rule::window => {
             once(tree.window.is_some())?;
             let length = parts.next().map(literal).transpose()?;
-            let mut window = WindowItem { length: must(length, at)?, after: None, linux: None };
+            let mut window = WindowItem { length: must(length, at)?, after: None, live: None };
             for part in parts {
                 let is_after = part.as_rule() == Rule::after;
                 let value = Some(literal(only(part))?);
-                if is_after { window.after = value } else { window.linux = value }
+                if is_after { window.after = value } else { window.live = value }
             }
             tree.window = Some(window);
         }

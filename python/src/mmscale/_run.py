@@ -114,7 +114,7 @@ def run(
         linux: The version of Linux whose mechanisms are simulated.
         seeds: Number of seeds; 7 if not given, 2 with ``quick``.
         seed: The first seed.
-        on: ``sim``, ``threads`` or ``linux``.
+        on: ``sim``, ``threads`` or ``live``.
         quick: Fewer seeds and shorter runs.
         check: Run with checkers.
         blame: Record what holders of locks did while others waited.

@@ -7,9 +7,8 @@ use std::time::{Duration, Instant};
 use mmscale_document::{Histogram, LockRow, PerCpu, Span, Target};
 
 use mmscale_harness::{
-    Arm, ArmId, ArmSpec, Checks, Costs, Defaults, ErasedWorkload, Length, MetricSpec, Origin,
-    ParamSpec, Plan, Registry, Request, RunContext, SeedResult, Settings, Shape, Study, StudyError,
-    StudyInfo, Unit, plan,
+    Arm, ArmId, ArmSpec, Defaults, ErasedWorkload, MetricSpec, ParamSpec, Plan, Registry, Request,
+    RunContext, SeedResult, Study, StudyError, StudyInfo, Unit, plan,
 };
 
 /// Seed 666 fails, 667 panics, 668 returns NaN. With seed 669 the first arm of `fake` waits until a
@@ -98,24 +97,7 @@ fn wait_for_other() -> Result<(), StudyError> {
 
 /// Returns a request for the fake study with all defaults.
 pub(crate) fn request() -> Request {
-    Request {
-        studies: vec!["fake".into()],
-        on: None,
-        arms: vec![],
-        linux: None,
-        policies: vec![],
-        profile: None,
-        settings: Settings::default(),
-        seeds: None,
-        first_seed: 1,
-        length: Length::Full,
-        checks: Checks::Off,
-        blame: false,
-        costs: Costs::default(),
-        hold_scale: None,
-        shape: Shape::Keep,
-        origin: Origin::default(),
-    }
+    Request::of(["fake"])
 }
 
 /// Returns the only plan of a request.

@@ -2,30 +2,19 @@
 
 use mmscale_document::{ArmRecord, Document, Target};
 use mmscale_harness::{
-    Checks, Costs, Interrupt, Length, Origin, ProgressSink, Registry, Request, RunError, RunEvent,
-    Settings, Shape, execute, plan,
+    Checks, Interrupt, Length, ProgressSink, Registry, Request, RunError, RunEvent, Settings,
+    execute, plan,
 };
 use std::sync::Arc;
 
 /// Returns a request at full length, with checks, on the simulated machine: all arms, one seed.
 pub(crate) fn request(study: &str, settings: &[&str]) -> Request {
     Request {
-        studies: vec![study.to_owned()],
         on: Some(Target::Sim),
-        arms: vec![],
-        linux: None,
-        policies: Vec::new(),
-        profile: None,
         settings: Settings::parse(settings).expect("the test's settings are spelt well"),
         seeds: Some(1),
-        first_seed: 1,
-        length: Length::Full,
         checks: Checks::On,
-        blame: false,
-        costs: Costs::default(),
-        hold_scale: None,
-        shape: Shape::Keep,
-        origin: Origin::default(),
+        ..Request::of([study])
     }
 }
 

@@ -34,7 +34,7 @@ mod worker;
 
 use std::path::{Path, PathBuf};
 
-pub use frame::{Counts, Search, USAGE, command};
+pub use frame::{Counts, Search, command};
 pub use outcome::Outcome;
 pub use targets::NAMES;
 

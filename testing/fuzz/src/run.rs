@@ -7,8 +7,8 @@ use std::thread;
 use std::time::Duration;
 
 use mmscale_harness::{
-    Checks, Costs, Interrupt, Length, Origin, ProgressSink, Request, RunEvent, Settings, Shape,
-    execute, fits_host, plan,
+    Checks, Interrupt, Length, ProgressSink, Request, RunEvent, Settings, Shape, execute,
+    fits_host, plan,
 };
 
 use crate::outcome::Outcome;
@@ -85,11 +85,7 @@ pub(crate) fn request(
     random: &mut Random,
 ) -> Request {
     Request {
-        studies: vec![study.to_owned()],
-        on: None,
         arms: vec!["stock".to_owned()],
-        policies: vec![],
-        linux: None,
         profile: Some(PathBuf::from(profile)),
         settings: Settings::parse(settings).expect("the settings are well-formed"),
         seeds: Some(1),
@@ -97,9 +93,7 @@ pub(crate) fn request(
         length: Length::Quick,
         checks: if random.percent(50) { Checks::On } else { Checks::Off },
         blame: random.percent(20),
-        costs: Costs::default(),
-        hold_scale: None,
         shape: Shape::Fill,
-        origin: Origin::default(),
+        ..Request::of([study])
     }
 }

@@ -18,29 +18,24 @@ use case::Case;
 use draw::Menu;
 use verdict::{Binaries, Verdict};
 
-pub(crate) const USAGE: &str = "usage:
-  cargo xtask differ [--for TIME | --cases N] [--seed N] [--program FILE]
-
-  --for TIME      how long: 90s, 10m, 2h; 10m if nothing is given
-  --cases N       how many cases instead
-  --seed N        which cases: the same seed, the same cases; 1 if not given
-  --program FILE  this build of mmscale alone, which has assertions; nothing is
-                  built, and only the two schedules are compared";
-
 /// One in this many cases also runs in the build with assertions, which is slower.
 const ASSERTED_EVERY: u64 = 8;
 
-/// The end of a search.
-enum End {
-    At(Instant),
-    After(u64),
-}
-
 /// The arguments of the command.
-struct DifferArgs {
-    end: End,
+#[derive(clap::Args)]
+pub struct DifferArgs {
+    /// How long: 90s, 10m, 2h
+    #[arg(long = "for", value_name = "TIME", default_value = "10m")]
+    #[arg(value_parser = humantime::parse_duration)]
+    time: Duration,
+    /// How many cases instead
+    #[arg(long, value_name = "N", conflicts_with = "time")]
+    cases: Option<u64>,
+    /// Which cases: the same seed, the same cases
+    #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// A build with assertions, if it alone runs.
+    /// Only this build of mmscale, which has assertions, and only the two schedules
+    #[arg(long, value_name = "FILE")]
     program: Option<PathBuf>,
 }
 
@@ -85,12 +80,9 @@ impl VerdictCounts {
 /// Executes the search. A case that differs is returned as the error.
 ///
 /// # Errors
-/// A wrong call, a build that fails, or a case that differs.
-pub fn run(root: &Path, args: &[&str]) -> Result<String, String> {
-    if let ["--help" | "-h"] = args {
-        return Ok(USAGE.to_owned());
-    }
-    let asked = parse(args)?;
+/// A build that fails, or a case that differs.
+pub fn run(root: &Path, asked: &DifferArgs) -> Result<String, String> {
+    let start = Instant::now();
     let binaries = Binaries::of(root, asked.program.as_deref())?;
     let menu = Menu::read(&binaries)?;
     let (tally, next, stop) = (VerdictCounts::default(), AtomicU64::new(0), AtomicBool::new(false));
@@ -98,11 +90,8 @@ pub fn run(root: &Path, args: &[&str]) -> Result<String, String> {
     let worker = || {
         while !stop.load(Relaxed) {
             let number = next.fetch_add(1, Relaxed);
-            let over = match asked.end {
-                End::At(when) => Instant::now() >= when,
-                End::After(cases) => number >= cases,
-            };
-            if over {
+            let over = |cases| number >= cases;
+            if asked.cases.map_or_else(|| start.elapsed() >= asked.time, over) {
                 return;
             }
             let case = menu.draw(asked.seed, number);
@@ -147,55 +136,7 @@ fn report(binaries: &Binaries, case: &Case, what: &str, tally: &VerdictCounts) -
     format!("{}\n{what}\nto repeat: {case}", tally.text())
 }
 
-fn parse(args: &[&str]) -> Result<DifferArgs, String> {
-    let wrong = |what: String| format!("{what}\n{USAGE}");
-    let mut asked = DifferArgs { end: after("10m").map_err(wrong)?, seed: 1, program: None };
-    let mut args = args.iter();
-    while let Some(&arg) = args.next() {
-        let value = args.next().ok_or_else(|| wrong(format!("{arg} needs a value")))?;
-        let whole =
-            || value.parse::<u64>().map_err(|_| wrong(format!("{arg} {value}: not a number")));
-        match arg {
-            "--for" => asked.end = after(value).map_err(wrong)?,
-            "--cases" => asked.end = End::After(whole()?),
-            "--seed" => asked.seed = whole()?,
-            "--program" => asked.program = Some(value.into()),
-            _ => return Err(wrong(format!("unknown option {arg}"))),
-        }
-    }
-    Ok(asked)
-}
-
-fn after(time: &str) -> Result<End, String> {
-    let unit = |suffix: &str, seconds: u64| {
-        let count: u64 = time.strip_suffix(suffix)?.parse().ok()?;
-        count.checked_mul(seconds)
-    };
-    let seconds = unit("s", 1).or_else(|| unit("m", 60)).or_else(|| unit("h", 3600));
-    let seconds = seconds.filter(|&seconds| seconds <= 1_000_000);
-    let seconds = seconds
-        .ok_or_else(|| format!("--for {time}: not a time; allowed: such as 90s, 10m or 2h"))?;
-    Ok(End::At(Instant::now() + Duration::from_secs(seconds)))
-}
-
 /// Returns a command's output; an error contains the command.
 fn output(command: &mut Command) -> Result<std::process::Output, String> {
     command.output().map_err(|why| format!("cannot run {command:?}: {why}"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn wrong_calls_are_refused_with_the_usage() {
-        for args in [&["--for"][..], &["--for", "10"], &["--cases", "x"], &["--fore", "1m"]] {
-            let error = parse(args).err().expect("it is wrong");
-            assert!(error.contains("cargo xtask differ [--for"), "{error}");
-        }
-        let plain = parse(&["--cases", "3"]);
-        assert!(matches!(plain, Ok(DifferArgs { end: End::After(3), seed: 1, program: None })));
-        let given = parse(&["--program", "there", "--seed", "4", "--cases", "3"]).unwrap();
-        assert_eq!((given.program, given.seed), (Some("there".into()), 4));
-    }
 }

@@ -38,11 +38,11 @@ const fn study(args: &'static str) -> Check {
 
 /// A study on the live kernel observes waits.
 pub(super) const STUDIES: [Check; 5] = [
-    study("run churn --on linux --quick --seeds 1 --arm stock --format json"),
-    study("run vmstat --on linux --quick --seeds 1 --format json"),
-    study("run pcp --on linux --quick --seeds 1 --format json"),
-    study("run ipi --on linux --quick --seeds 1 --format json"),
-    study("run reap --on linux --quick --seeds 1 --arm stock --format json"),
+    study("run churn --on live --quick --seeds 1 --arm stock --format json"),
+    study("run vmstat --on live --quick --seeds 1 --format json"),
+    study("run pcp --on live --quick --seeds 1 --format json"),
+    study("run ipi --on live --quick --seeds 1 --format json"),
+    study("run reap --on live --quick --seeds 1 --arm stock --format json"),
 ];
 
 impl Check {

@@ -14,53 +14,27 @@ const IMAGES: [&str; 3] = ["debian:6.1", "debian:6.12", "debian:7.3"];
 /// processes takes in an emulator.
 const CPUS_OF_STUDIES: usize = 4;
 
-/// The options of a call.
-struct Call {
-    /// Images of kernels; none: those of packages.
+/// The arguments of the command.
+#[derive(Clone, clap::Args)]
+pub struct KernelsArgs {
+    /// Images of kernels; 6.1, 6.12 and 7.3 of Debian if none is given
+    #[arg(long = "kernel", value_name = "IMAGE,..", value_delimiter = ',')]
     images: Vec<String>,
+    /// CPUs of the machines
+    #[arg(long, value_name = "N,..", value_delimiter = ',', default_value = "4")]
     cpus: Vec<usize>,
-    /// The program; none: it is built.
+    /// The program; it is built if none is given
+    #[arg(long, value_name = "FILE")]
     program: Option<PathBuf>,
-    /// Only [`DOCTOR`], on the first kernel.
+    /// Only that the first kernel accepts the BPF programs
+    #[arg(long)]
     quick: bool,
-    /// Whether time passes with instructions.
-    counts_instructions: bool,
+    /// Let time pass with instructions
+    #[arg(long)]
+    icount: bool,
 }
 
-impl Call {
-    fn parse(args: &[&str]) -> Result<Self, String> {
-        let mut call = Self {
-            images: vec![],
-            cpus: vec![4],
-            program: None,
-            quick: false,
-            counts_instructions: false,
-        };
-        let mut args = args.iter();
-        while let Some(&key) = args.next() {
-            match key {
-                "--quick" => call.quick = true,
-                "--icount" => call.counts_instructions = true,
-                _ => {}
-            }
-            if ["--quick", "--icount"].contains(&key) {
-                continue;
-            }
-            let value = args.next().ok_or_else(|| format!("{key} needs a value"))?;
-            match key {
-                "--kernel" => call.images.push((*value).to_owned()),
-                "--program" => call.program = Some(value.into()),
-                "--cpus" => {
-                    let numbers = value.split(',').map(str::parse);
-                    call.cpus = numbers
-                        .collect::<Result<_, _>>()
-                        .map_err(|_| format!("--cpus {value}: use numbers such as 4,16"))?;
-                }
-                _ => return Err(format!("unknown option {key}")),
-            }
-        }
-        Ok(call)
-    }
+impl KernelsArgs {
     fn checks(&self, cpus: usize) -> Vec<Check> {
         match (self.quick, cpus <= CPUS_OF_STUDIES) {
             (true, _) => vec![DOCTOR],
@@ -82,8 +56,7 @@ impl Call {
 ///
 /// # Errors
 /// The checks that failed, or why none could be made.
-pub fn run(root: &Path, args: &[&str]) -> Result<String, String> {
-    let call = Call::parse(args)?;
+pub fn run(root: &Path, call: &KernelsArgs) -> Result<String, String> {
     let program = match &call.program {
         Some(program) => root.join(program),
         None => built(root)?,
@@ -92,7 +65,7 @@ pub fn run(root: &Path, args: &[&str]) -> Result<String, String> {
     for image in call.images() {
         for &cpus in &call.cpus {
             machines += 1;
-            match passes(&program, &image, cpus, &call)? {
+            match passes(&program, &image, cpus, call)? {
                 Passed::Yes => {}
                 Passed::No => failed += 1,
                 Passed::Skipped(why) => return Ok(format!("kernels: skipped: {why}")),
@@ -113,7 +86,7 @@ enum Passed {
 }
 
 /// Makes the checks on one machine, which is booted for each.
-fn passes(program: &Path, image: &str, cpus: usize, call: &Call) -> Result<Passed, String> {
+fn passes(program: &Path, image: &str, cpus: usize, call: &KernelsArgs) -> Result<Passed, String> {
     let mut shown = Vec::new();
     let mut wrong = Vec::new();
     for check in call.checks(cpus) {
@@ -147,13 +120,13 @@ fn booted(
     program: &Path,
     image: &str,
     cpus: usize,
-    call: &Call,
+    call: &KernelsArgs,
     args: &str,
 ) -> Result<(Job, String), String> {
     let mut command = Command::new(program);
     command.args(["kernel", "boot", "--emulate", "--kernel", image, "--cpus", &cpus.to_string()]);
     command.args(["--limit", &format!("{} s", 900 + 30 * cpus)]);
-    if call.counts_instructions {
+    if call.icount {
         command.arg("--icount");
     }
     command.arg("--").args(args.split(' ')).stdin(Stdio::null());
@@ -187,19 +160,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_call_names_kernels_cpus_and_program() {
-        let call = Call::parse(&["--cpus", "4,16", "--kernel", "a", "--program", "b"]).unwrap();
-        assert_eq!(
-            (call.cpus.as_slice(), call.images().len(), call.quick),
-            (&[4, 16][..], 1, false)
-        );
-        assert_eq!(call.checks(4).len(), 2 + STUDIES.len());
-        assert_eq!(call.checks(64).len(), 2);
-        let quick = Call::parse(&["--quick"]).unwrap();
-        assert_eq!((quick.checks(4).len(), quick.images().len()), (1, 1));
-        for wrong in [&["--cpus"][..], &["--cpus", "many"], &["--fast", "1"]] {
-            assert!(Call::parse(wrong).is_err(), "{wrong:?}");
-        }
+    fn checks_depend_on_the_number_of_cpus() {
+        let args = |quick| KernelsArgs {
+            images: vec![],
+            cpus: vec![],
+            program: None,
+            quick,
+            icount: false,
+        };
+        let whole = args(false);
+        assert_eq!((whole.images().len(), whole.checks(4).len()), (3, 2 + STUDIES.len()));
+        assert_eq!(whole.checks(64).len(), 2);
+        let quick = args(true);
+        assert_eq!((quick.images().len(), quick.checks(4).len()), (1, 1));
     }
 
     #[test]

@@ -27,13 +27,6 @@ use suite::{Round, SuiteResult};
 use table::FaultRow;
 use tree_copy::TreeCopy;
 
-pub(crate) const USAGE: &str = "usage: cargo xtask planted [--only PATTERN] [--quick] [--list]
-
-  --only PATTERN  faults with this in their name, or those of this crate
-  --quick         faults that the tests of their protocol catch in seconds,
-                  and those tests only
-  --list          shows the faults and runs nothing";
-
 /// The module that selects a fault.
 const SELECTED: &str = include_str!("selected.rs.in");
 /// The source to which [`SELECTED`] is appended.
@@ -48,29 +41,23 @@ const PATIENCE: Duration = Duration::from_secs(300);
 const QUICK_PATIENCE: Duration = Duration::from_secs(30);
 
 /// The arguments of the command.
-#[derive(Default)]
-struct PlantedArgs<'a> {
-    only: Option<&'a str>,
+#[derive(clap::Args, Default)]
+pub struct PlantedArgs {
+    /// Only faults with this in their name, or those of this crate
+    #[arg(long, value_name = "PATTERN")]
+    only: Option<String>,
+    /// Only faults that the tests of their protocol catch in seconds, and those tests
+    #[arg(long)]
     quick: bool,
+    /// List the faults and run nothing
+    #[arg(long)]
     list: bool,
 }
 
-impl<'a> PlantedArgs<'a> {
-    fn parse(args: &[&'a str]) -> Option<Self> {
-        let (mut asked, mut args) = (Self::default(), args.iter());
-        while let Some(&arg) = args.next() {
-            match arg {
-                "--only" => asked.only = Some(args.next()?),
-                "--quick" => asked.quick = true,
-                "--list" => asked.list = true,
-                _ => return None,
-            }
-        }
-        Some(asked)
-    }
+impl PlantedArgs {
     fn concerns(&self, fault: &Fault) -> bool {
         let named = |pattern: &str| fault.name.contains(pattern) || fault.krate() == pattern;
-        self.only.is_none_or(named) && (!self.quick || fault.expected == Expected::Quick)
+        self.only.as_deref().is_none_or(named) && (!self.quick || fault.expected == Expected::Quick)
     }
     /// Returns the faults to test, with their number.
     ///
@@ -82,7 +69,7 @@ impl<'a> PlantedArgs<'a> {
         if !chosen.is_empty() {
             return Ok(chosen);
         }
-        let asked = self.only.unwrap_or_default();
+        let asked = self.only.as_deref().unwrap_or_default();
         let names = faults.iter().map(|fault| fault.name.as_str());
         let nearest = names.min_by_key(|name| strsim::damerau_levenshtein(name, asked));
         Err(format!(
@@ -98,8 +85,7 @@ impl<'a> PlantedArgs<'a> {
 /// # Errors
 /// The faults that were not caught although they should be, and those that were caught although
 /// they are declared as missed; or the reason why nothing could be run.
-pub fn run(root: &Path, args: &[&str]) -> Result<String, String> {
-    let asked = PlantedArgs::parse(args).ok_or_else(|| USAGE.to_owned())?;
+pub fn run(root: &Path, asked: &PlantedArgs) -> Result<String, String> {
     let all = fault::parse(&read(root, fault::DECLARED)?)?;
     let faults = asked.chosen(&all)?;
     if asked.list {
@@ -204,18 +190,18 @@ mod tests {
     #[test]
     fn arguments_choose_faults() {
         let faults = fault::some();
-        let of = |args: &[&'static str]| {
-            PlantedArgs::parse(args)?.chosen(&faults).ok().map(|chosen| chosen.len())
+        let of = |only: &str, quick| {
+            let only = (!only.is_empty()).then(|| only.to_owned());
+            PlantedArgs { only, quick, list: false }.chosen(&faults).map(|chosen| chosen.len())
         };
-        assert_eq!((of(&[]), of(&["--quick"])), (Some(3), Some(1)));
-        assert_eq!((of(&["--only", "grace"]), of(&["--only", "arch"])), (Some(2), Some(1)));
-        assert!(of(&["--only"]).is_none() && of(&["--fast"]).is_none());
+        assert_eq!((of("", false), of("", true)), (Ok(3), Ok(1)));
+        assert_eq!((of("grace", false), of("arch", false)), (Ok(2), Ok(1)));
     }
 
     #[test]
     fn an_unknown_name_is_answered_with_the_nearest() {
         let faults = fault::some();
-        let unknown = PlantedArgs { only: Some("grace-laet"), ..PlantedArgs::default() };
+        let unknown = PlantedArgs { only: Some("grace-laet".into()), ..PlantedArgs::default() };
         let refused = unknown.chosen(&faults).unwrap_err();
         assert!(refused.contains("did you mean `grace-late`?"), "{refused}");
     }

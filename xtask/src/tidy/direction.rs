@@ -116,7 +116,7 @@ const BOUND: [&str; 2] = ["linux", "live"];
 const LIBRARIES: [(&str, &[&str], &str); 3] = [
     ("aya", &["linux"], "it needs Linux, which only `linux` may"),
     ("anyhow", &["cli"], "libraries have typed errors: use thiserror"),
-    ("clap", &["cli"], "only the command line parses the command line"),
+    ("clap", &["cli", "fuzz"], "only programs parse command lines"),
 ];
 
 /// The page with the list of allowed dependencies.

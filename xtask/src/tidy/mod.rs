@@ -9,7 +9,6 @@ mod determinism;
 mod direction;
 mod figures;
 mod floats;
-mod functions;
 mod links;
 mod marks;
 mod opened;
@@ -35,7 +34,6 @@ pub type Rule = fn(&Tree) -> Vec<Finding>;
 /// All rules by name.
 pub const RULES: &[(&str, Rule)] = &[
     ("size", size::check),
-    ("functions", functions::check),
     ("determinism", determinism::check),
     ("floats", floats::check),
     ("direction", direction::check),

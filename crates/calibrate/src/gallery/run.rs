@@ -10,9 +10,8 @@ use std::thread;
 
 use mmscale_document::Target;
 use mmscale_harness::{
-    ArmId, Cache, CallError, Checks, Costs, Interrupt, Length, Merged, Origin, Plan, PolicyArm,
-    Registry, Request, RunError, Settings, Shape, StudyError, figures, linux_version,
-    on_drawn_machines, plan,
+    ArmId, Cache, CallError, Interrupt, Merged, Origin, Plan, PolicyArm, Registry, Request,
+    RunError, Settings, StudyError, figures, linux_version, on_drawn_machines, plan,
 };
 use mmscale_sim::profile::ProfileError;
 use thiserror::Error;
@@ -240,7 +239,6 @@ fn asked(
         settings.add(key, value)?;
     }
     Ok(Request {
-        studies: vec![script],
         on: Some(Target::Sim),
         arms: vec!["stock".to_owned()],
         policies: arm.policy.iter().map(|text| PolicyArm::parse(text)).collect::<Result<_, _>>()?,
@@ -249,12 +247,7 @@ fn asked(
         settings,
         seeds: Some(1),
         first_seed: SEED,
-        length: Length::Full,
-        checks: Checks::Off,
-        blame: false,
-        costs: Costs::default(),
-        hold_scale: None,
-        shape: Shape::Keep,
         origin: request.origin.clone(),
+        ..Request::of([script])
     })
 }

@@ -10,7 +10,7 @@ use super::{Format, MACHINE, OUTPUT};
 const KERNEL_EXAMPLES: &str = "\
 Examples:
   mmscale kernel boot --kernel debian:6.12 -- live doctor
-  mmscale kernel boot --kernel arch/x86/boot/bzImage --cpus 64 -- run churn --on linux --quick
+  mmscale kernel boot --kernel arch/x86/boot/bzImage --cpus 64 -- run churn --on live --quick
   mmscale kernel instructions --kernel debian:6.1,debian:6.12";
 
 #[derive(Debug, Subcommand)]
@@ -66,7 +66,7 @@ const BOOT_EXAMPLES: &str = "\
 Examples:
   mmscale kernel boot --kernel debian:6.12 -- live doctor
   mmscale kernel boot --kernel ./linux.deb --cpus 64 --nodes 2 -- live counts --for 10s
-  mmscale kernel boot --kernel ./bzImage -- run ./mine.mms --on linux --quick
+  mmscale kernel boot --kernel ./bzImage -- run ./mine.mms --on live --quick
 Files that the command names are there under the same path. The exit code is that of the command, \
 or 1 if the machine failed.";
 

@@ -57,7 +57,7 @@ fn request(args: &AbArgs, origin: Origin) -> Result<Request, Failure> {
     let machine = MachineArgs { cpus: args.cpus.clone(), ..MachineArgs::default() };
     let changes = ChangeArgs { set: args.set.clone(), ..ChangeArgs::default() };
     let request = machine.request(vec![args.study.clone()], arms, &changes, size, origin)?;
-    Ok(Request { on: Some(Target::Linux), ..request })
+    Ok(Request { on: Some(Target::Live), ..request })
 }
 
 fn text(answer: &Answer) -> String {

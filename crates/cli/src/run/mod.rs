@@ -9,7 +9,7 @@ use mmscale_harness::{
     hold_scale, plan,
 };
 
-use crate::args::{Machine, RunArgs, RunFormat, SEEDS, Size};
+use crate::args::{RunArgs, RunFormat, SEEDS, Size};
 use crate::destination::files_of;
 use crate::failure::Failure;
 use crate::file_names::stems;
@@ -23,7 +23,7 @@ use results::{Results, robust_name};
 pub(crate) fn run(registry: &Registry, origin: Origin, args: &RunArgs) -> Result<(), Failure> {
     let request = request(args, origin)?;
     // Planning reads files and may take a moment, so signals are handled already before it.
-    let grace = if args.on == Some(Machine::Linux) { Grace::Live } else { Grace::Computing };
+    let grace = if args.on == Some(Target::Live) { Grace::Live } else { Grace::Computing };
     let interrupt =
         interrupt::on_signals(grace).context("cannot watch for Ctrl-C").map_err(Failure::Run)?;
     let plans = plan(registry, &request)?;
@@ -39,7 +39,7 @@ pub(crate) fn run(registry: &Registry, origin: Origin, args: &RunArgs) -> Result
         let mut files = names.iter().flat_map(|name| files_of(&robust_name(name)));
         files.try_for_each(|file| folder.free(&file))?;
     }
-    if plans.iter().any(|plan| plan.on == Target::Linux) {
+    if plans.iter().any(|plan| plan.on == Target::Live) {
         live::prepare();
     }
     let call = progress::Call::new(&plans);
@@ -108,11 +108,7 @@ fn request(args: &RunArgs, origin: Origin) -> Result<Request, Failure> {
         machine.request(args.studies.clone(), arms.arms.clone(), &arms.changes, size, origin)?;
 
     Ok(Request {
-        on: args.on.map(|machine| match machine {
-            Machine::Sim => Target::Sim,
-            Machine::Threads => Target::Threads,
-            Machine::Linux => Target::Linux,
-        }),
+        on: args.on,
         checks: if args.check { Checks::On } else { Checks::Off },
         blame: args.blame,
         hold_scale: args.hold.as_deref().map(hold_scale).transpose()?,

@@ -122,6 +122,6 @@ const WATCH: &[&str] = &["auto", "off", "locks", "holders", "all"];
 pub(crate) fn watch_param() -> ParamSpec {
     let help = "observation of the kernel by BPF: auto (all events, if permitted), off, locks \
                 (lock waits), holders (lock waits and zone lock holders), all (every event, or \
-                fail) (linux)";
+                fail) (live)";
     ParamSpec::choice("watch", "auto", WATCH, help)
 }

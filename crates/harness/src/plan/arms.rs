@@ -14,9 +14,9 @@ use crate::study::{ArmId, Interrupt, PolicyError, Progress, RunContext, Study};
 /// Returns the study with the policies of the requested version of Linux.
 pub(super) fn on_version(study: &Study, on: Target, request: &Request) -> Result<Study, CallError> {
     let Some(version) = request.linux else { return Ok(study.clone()) };
-    if on == Target::Linux {
+    if on == Target::Live {
         return Err(CallError::Other(format!(
-            "--linux {version} chooses the mechanisms of a simulated kernel, and --on linux runs \
+            "--linux {version} chooses the mechanisms of a simulated kernel, and --on live runs \
              the installed one, Linux {}; leave one of them out",
             versions::running()
         )));
@@ -64,7 +64,7 @@ fn named_arms(study: &Study, on: Target, names: &[String]) -> Result<Vec<ArmId>,
             .ok_or_else(|| UnknownName::new("arm", name, all.iter().map(|arm| &*arm.name)))?;
         let arm = ArmId(place);
         if let Some(OtherVersion { chosen: (key, policy), has }) = study.of_another_version(arm)
-            && on != Target::Linux
+            && on != Target::Live
         {
             return Err(CallError::Other(format!(
                 "arm `{name}` of study `{}` has {key}={policy}, and the version of --linux has \

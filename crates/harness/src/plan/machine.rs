@@ -24,8 +24,8 @@ type Machine = (CostsSet, Option<Profile>);
 pub(super) fn target(study: &Study, request: &Request) -> Result<Target, CallError> {
     let can = study.defaults().machines;
     let on = request.on.unwrap_or(can[0]);
-    if on == Target::Linux && !cfg!(feature = "live") {
-        let what = "this program was built without the feature `live`, which --on linux needs; use \
+    if on == Target::Live && !cfg!(feature = "live") {
+        let what = "this program was built without the feature `live`, which --on live needs; use \
                     --on sim or --on threads";
         return Err(CallError::Other(what.to_owned()));
     }
@@ -34,7 +34,7 @@ pub(super) fn target(study: &Study, request: &Request) -> Result<Target, CallErr
     }
     let names: Vec<_> = can.iter().map(|on| on.name()).collect();
     let why = match on {
-        Target::Linux => format!("study `{}` does not run on the live kernel", study.name()),
+        Target::Live => format!("study `{}` does not run on the live kernel", study.name()),
         Target::Sim | Target::Threads => format!("study `{}` does not run on {on}", study.name()),
     };
     Err(CallError::Other(format!("{why}; use --on {}", names.join(" or --on "))))
@@ -42,8 +42,8 @@ pub(super) fn target(study: &Study, request: &Request) -> Result<Target, CallErr
 
 /// Returns an error if something is asked for that this machine cannot do.
 pub(super) fn check_options(on: Target, request: &Request) -> Result<(), CallError> {
-    if on == Target::Linux && request.checks == Checks::On {
-        let what = "--check verifies this program's memory manager, which --on linux does not run; \
+    if on == Target::Live && request.checks == Checks::On {
+        let what = "--check verifies this program's memory manager, which --on live does not run; \
                     leave one of them out";
         return Err(CallError::Other(what.to_owned()));
     }
@@ -53,7 +53,7 @@ pub(super) fn check_options(on: Target, request: &Request) -> Result<(), CallErr
     }
     if on == Target::Threads && request.blame {
         let what = "--blame needs the simulator, which knows the holder at each moment, or a live \
-                    kernel that shows some: use --on sim or --on linux";
+                    kernel that shows some: use --on sim or --on live";
         return Err(CallError::Other(what.to_owned()));
     }
     Ok(())
@@ -73,26 +73,26 @@ pub(super) fn machines(
             let machines = request.costs.machines(&profiles.open(profile)?)?;
             machines.into_iter().map(|(costs, profile)| (costs, Some(profile))).collect()
         }
-        Target::Threads | Target::Linux if !request.costs.is_empty() => {
+        Target::Threads | Target::Live if !request.costs.is_empty() => {
             return Err(CallError::Other(format!(
                 "--cost is a cost of a simulated machine and --on {on} is this computer; leave \
                  one of them out"
             )));
         }
-        Target::Threads | Target::Linux if request.profile.is_some() => {
+        Target::Threads | Target::Live if request.profile.is_some() => {
             return Err(CallError::Other(format!(
                 "--profile describes a simulated machine and --on {on} is this computer; \
                  leave one of them out"
             )));
         }
-        Target::Threads | Target::Linux if request.shape != Shape::default() => {
+        Target::Threads | Target::Live if request.shape != Shape::default() => {
             return Err(CallError::Other(format!(
                 "--shape {} groups the CPUs of a simulated machine and --on {on} is this \
                  computer; leave one of them out",
                 request.shape.name()
             )));
         }
-        Target::Threads | Target::Linux => vec![(CostsSet::new(), None)],
+        Target::Threads | Target::Live => vec![(CostsSet::new(), None)],
     })
 }
 
@@ -125,7 +125,7 @@ impl Usual {
             Some(_) => defaults.cpus,
             None => host_cpus(),
         };
-        let hz = if on == Target::Linux { live_hz(request)? } else { defaults.hz };
+        let hz = if on == Target::Live { live_hz(request)? } else { defaults.hz };
         Ok(Self { cpus, hz })
     }
 
@@ -166,7 +166,7 @@ impl Usual {
 fn live_hz(request: &Request) -> Result<u32, CallError> {
     if request.settings.keys().any(|key| key == "hz") {
         let what =
-            "--hz cannot be set with --on linux, which measures the running kernel; leave it out";
+            "--hz cannot be set with --on live, which measures the running kernel; leave it out";
         return Err(CallError::Other(what.to_owned()));
     }
     #[cfg(feature = "live")]

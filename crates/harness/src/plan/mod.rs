@@ -82,7 +82,7 @@ impl Plan {
     pub(crate) fn at_once(&self) -> usize {
         match self.on {
             Target::Sim => host_cpus().min(self.runs()),
-            Target::Threads | Target::Linux => 1,
+            Target::Threads | Target::Live => 1,
         }
     }
 
@@ -120,7 +120,7 @@ impl Plan {
     pub fn remarks(&self) -> Vec<String> {
         let mut remarks = self.study.remarks(&self.params, self.on);
         remarks.extend(self.linux.map(versions::remark));
-        if self.on == Target::Linux {
+        if self.on == Target::Live {
             remarks.extend(versions::running_kernel().map(|what| format!("{what}.")));
         }
         let here = host_cpus();

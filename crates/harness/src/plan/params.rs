@@ -13,7 +13,7 @@ use crate::study::Study;
 pub(super) fn check_keys(studies: &[Study], settings: &Settings) -> Result<(), CallError> {
     let mut known: Vec<ParamSpec> = Usual::ANY.params().into();
     for study in studies {
-        for spec in study.params().iter().chain(study.params_on(Target::Linux)) {
+        for spec in study.params().iter().chain(study.params_on(Target::Live)) {
             if !known.iter().any(|other| other.name == spec.name) {
                 known.push(spec.clone());
             }
@@ -34,7 +34,7 @@ pub(super) fn check_machine(
 ) -> Result<(), CallError> {
     let elsewhere = |key: &&str| {
         let has = |specs: &[ParamSpec]| specs.iter().any(|spec| spec.name == *key);
-        let known = has(study.params()) || has(study.params_on(Target::Linux));
+        let known = has(study.params()) || has(study.params_on(Target::Live));
         known && !(has(specs) && study.takes(key, on))
     };
     match settings.keys().find(elsewhere) {

@@ -55,6 +55,30 @@ pub struct Request {
     pub origin: Origin,
 }
 
+impl Request {
+    /// Creates a request of these studies as they are: all arms, full runs, no checkers.
+    pub fn of(studies: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        Self {
+            studies: studies.into_iter().map(Into::into).collect(),
+            on: None,
+            arms: vec![],
+            policies: vec![],
+            linux: None,
+            profile: None,
+            costs: Costs::default(),
+            settings: Settings::default(),
+            seeds: None,
+            first_seed: 1,
+            length: Length::Full,
+            checks: Checks::Off,
+            blame: false,
+            hold_scale: None,
+            shape: Shape::Keep,
+            origin: Origin::default(),
+        }
+    }
+}
+
 /// The origin of runs: the program, its build, and its command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Origin {

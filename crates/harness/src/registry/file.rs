@@ -26,22 +26,22 @@ pub(crate) enum Section {
     /// Quick runs of simulated machines with more than 512 CPUs.
     QuickLarge,
     /// Full runs on the live kernel, whose windows are shorter because time is real.
-    Linux,
+    Live,
     /// Quick runs on the live kernel.
-    LinuxQuick,
+    LiveQuick,
 }
 
 impl Section {
     const ALL: [Self; 5] =
-        [Self::Defaults, Self::Quick, Self::QuickLarge, Self::Linux, Self::LinuxQuick];
+        [Self::Defaults, Self::Quick, Self::QuickLarge, Self::Live, Self::LiveQuick];
 
     const fn key(self) -> &'static str {
         match self {
             Self::Defaults => "defaults",
             Self::Quick => "quick",
             Self::QuickLarge => "quick_large",
-            Self::Linux => "linux",
-            Self::LinuxQuick => "linux_quick",
+            Self::Live => "live",
+            Self::LiveQuick => "live_quick",
         }
     }
 }
@@ -131,8 +131,8 @@ impl StudyFile {
                 "the name is `{given}`, but the folder is `{study}`; both must be equal"
             )));
         }
-        let [full, quick, large, linux, linux_quick] = sections.map(|key| file.table(key));
-        let defaults = [full?, quick?, large?, linux?, linux_quick?];
+        let [full, quick, large, live, live_quick] = sections.map(|key| file.table(key));
+        let defaults = [full?, quick?, large?, live?, live_quick?];
         let (summary, profile) = (file.text("summary")?, file.text("profile")?);
         let (arms, report) = (arms(&file, own)?, report(&file)?);
         let (summary, profile, cpus) = (summary.to_owned(), profile.to_owned(), cpus(&file)?);
@@ -156,11 +156,8 @@ impl StudyFile {
     }
 
     /// Returns `params` with the file's defaults for the live kernel.
-    pub(crate) fn params_on_linux(
-        &self,
-        params: &[ParamSpec],
-    ) -> Result<Vec<ParamSpec>, FileError> {
-        self.with_defaults(params.to_vec(), [(0, Section::Linux), (1, Section::LinuxQuick)])
+    pub(crate) fn params_on_live(&self, params: &[ParamSpec]) -> Result<Vec<ParamSpec>, FileError> {
+        self.with_defaults(params.to_vec(), [(0, Section::Live), (1, Section::LiveQuick)])
     }
 
     /// Marks the file's headlines among the metrics of the workload.
@@ -302,7 +299,7 @@ fn set_default(spec: &mut ParamSpec, length: usize, section: Section, value: &Va
             let kept: Vec<_> =
                 names.iter().copied().filter(|name| wanted.contains(&Some(*name))).collect();
             *in_turn = (kept.len() == wanted.len() && !kept.is_empty()).then_some(kept)?;
-            if matches!(section, Section::Linux | Section::LinuxQuick) {
+            if matches!(section, Section::Live | Section::LiveQuick) {
                 // The live kernel does not have the others.
                 names.clone_from(in_turn);
             }
@@ -374,11 +371,11 @@ mod tests {
     fn a_value_that_does_not_run_in_turn_can_be_chosen() {
         let load = || vec![ParamSpec::each("load", &["a", "b", "c"], "")];
         let text = TEXT.replace("pages = 7", "load = [\"a\", \"b\"]").replace("pages = 3", "");
-        let file = parse(&text.replace("[[arm]]", "[linux]\nload = [\"b\"]\n[[arm]]")).unwrap();
+        let file = parse(&text.replace("[[arm]]", "[live]\nload = [\"b\"]\n[[arm]]")).unwrap();
         let spec = file.params(load()).unwrap().remove(0);
         assert_eq!(spec.in_turn(), ["a", "b"]);
         assert_eq!(spec.parse("c").unwrap(), ParamValue::Choice("c".into()));
-        let live = file.with_defaults(load(), [(0, Section::Linux)]).unwrap().remove(0);
+        let live = file.with_defaults(load(), [(0, Section::Live)]).unwrap().remove(0);
         assert_eq!(live.in_turn(), ["b"]);
         assert!(live.parse("c").is_err());
         assert!(parse(&text.replace("[\"a\", \"b\"]", "[]")).unwrap().params(load()).is_err());

@@ -106,11 +106,11 @@ pub(super) fn specs_of(script: &Script) -> Result<[Vec<ParamSpec>; 2], String> {
     let window = script.window();
     set_default(&mut specs, "duration_ms", ms(window.length_ns));
     set_default(&mut specs, "warm_ms", ms(window.after_ns));
-    let mut on_linux = specs.clone();
-    set_default(&mut on_linux, "duration_ms", ms(window.linux_ns));
+    let mut on_live = specs.clone();
+    set_default(&mut on_live, "duration_ms", ms(window.live_ns));
     // Tasks of a real computer start within a tick of each other.
-    set_default(&mut on_linux, "warm_ms", ms(window.after_ns).max(20.0));
-    Ok([specs, on_linux])
+    set_default(&mut on_live, "warm_ms", ms(window.after_ns).max(20.0));
+    Ok([specs, on_live])
 }
 
 /// Returns the declaration of a script's own parameter.
@@ -173,7 +173,7 @@ fn faults_per_op(seen: &Seen<'_, Scripted>) -> Result<f64, Missing> {
 fn in_window(seen: &Seen<'_, Scripted>) -> f64 {
     match seen.on() {
         Target::Threads => ops(seen) / seen.tally.ops_ever as f64,
-        Target::Sim | Target::Linux => 1.0,
+        Target::Sim | Target::Live => 1.0,
     }
 }
 /// Returns the time of the interpreter per operation, in ns. None on simulated machines.
@@ -192,7 +192,7 @@ const METRICS: &[Metric<Scripted>] = &[
     lower(
         "cpu_ns_per_op",
         "ns",
-        "non-idle CPU time per operation (linux: CPU time of the whole run per operation)",
+        "non-idle CPU time per operation (live: CPU time of the whole run per operation)",
         |seen| value(cpu_ns_per_op(seen)?),
     ),
     lower(
@@ -235,7 +235,7 @@ const METRICS: &[Metric<Scripted>] = &[
     metric(
         "faults_per_op",
         "1",
-        "page faults per operation (linux: of all processes, after the common start)",
+        "page faults per operation (live: of all processes, after the common start)",
         |seen| value(faults_per_op(seen)?),
     ),
     metric(

@@ -33,10 +33,10 @@ pub(crate) fn of_file<W: Workload>(
 
     let mut params = file.params(W::Params::specs())?;
     let params_quick_large = file.params_quick_large(&params)?;
-    let mut params_on_linux = file.params_on_linux(&params)?;
+    let mut params_on_live = file.params_on_live(&params)?;
     params.extend(machine_params());
     params.extend(allocator_params());
-    params_on_linux.push(watch_param());
+    params_on_live.push(watch_param());
     for name in W::Params::NOT_LIVE {
         assert!(params.iter().any(|spec| spec.name == *name), "there is no parameter {name}");
     }
@@ -51,7 +51,7 @@ pub(crate) fn of_file<W: Workload>(
         },
         params,
         params_quick_large,
-        params_on_linux,
+        params_on_live,
         not_live: W::Params::NOT_LIVE,
         metrics: file.metrics(W::METRICS.iter().map(|metric| metric.spec).collect())?,
         choices: Some(W::CHOICES),
@@ -74,10 +74,10 @@ pub(crate) fn of_script(script: Script, profiles: &Profiles) -> Result<Study, St
         None => SCRIPT_MACHINE.1,
     };
 
-    let [mut params, mut params_on_linux] = specs_of(&script)?;
+    let [mut params, mut params_on_live] = specs_of(&script)?;
     params.extend(machine_params());
     params.extend(allocator_params());
-    params_on_linux.push(watch_param());
+    params_on_live.push(watch_param());
 
     let arms = arms_of_script(&script)?;
     let metrics = Scripted::METRICS.iter().map(|metric| MetricSpec {
@@ -96,7 +96,7 @@ pub(crate) fn of_script(script: Script, profiles: &Profiles) -> Result<Study, St
         defaults: Defaults { machines: machines(&arms), profile, cpus, hz: 1000 },
         params_quick_large: params.clone(),
         params,
-        params_on_linux,
+        params_on_live,
         not_live: &[],
         metrics: metrics.collect(),
         choices: Some(&[]),
@@ -127,7 +127,7 @@ fn arms_of_script(script: &Script) -> Result<Vec<ArmSpec>, String> {
 /// Returns the machines on which any of the arms can run, the default first.
 fn machines(arms: &[ArmSpec]) -> &'static [Target] {
     if arms.iter().any(|arm| arm.choices.is_linux(running())) {
-        &[Target::Sim, Target::Threads, Target::Linux]
+        &[Target::Sim, Target::Threads, Target::Live]
     } else {
         &[Target::Sim, Target::Threads]
     }

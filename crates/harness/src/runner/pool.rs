@@ -32,7 +32,7 @@ impl Queue {
     fn next(&mut self, jobs: &[Job]) -> Option<usize> {
         let cost = |&run: &usize| match self.on {
             Target::Sim => self.took.get(&jobs[run].arm).copied().unwrap_or(Duration::MAX),
-            Target::Threads | Target::Linux => Duration::MAX,
+            Target::Threads | Target::Live => Duration::MAX,
         };
         let longest = self.left.iter().map(cost).max()?;
         let at = self.left.iter().position(|run| cost(run) == longest)?;
@@ -230,9 +230,6 @@ mod tests {
     #[test]
     fn on_real_machines_arms_take_turns() {
         let turns = [(0, 1), (1, 1), (0, 2), (1, 2), (0, 3), (1, 3)];
-        assert_eq!(
-            (order(Target::Threads), order(Target::Linux)),
-            (turns.to_vec(), turns.to_vec())
-        );
+        assert_eq!((order(Target::Threads), order(Target::Live)), (turns.to_vec(), turns.to_vec()));
     }
 }

@@ -67,7 +67,7 @@ impl Arm {
         on: Target,
         elsewhere: impl Fn(&str) -> Option<String>,
     ) -> BTreeMap<String, String> {
-        let mechanisms = if on == Target::Linux { &[] } else { MECHANISMS };
+        let mechanisms = if on == Target::Live { &[] } else { MECHANISMS };
         let defaults = mechanisms.iter().map(|of| (of.key, of.default().name));
         let defaults = defaults.chain(own.iter().map(|of| (of.key, of.values[0])));
         let of = |(key, default): (&'static str, &str)| {
@@ -108,7 +108,7 @@ mod tests {
         let mut known: Vec<_> = MECHANISMS.iter().map(|of| of.key).chain(["bind"]).collect();
         known.sort_unstable();
         assert_eq!(keys(Target::Sim), known);
-        assert_eq!(keys(Target::Linux), ["bind"]);
+        assert_eq!(keys(Target::Live), ["bind"]);
         let of = arm.in_force(&own, Target::Sim, param);
         let of = ["lru", "exit", "tick", "bind"].map(|key| of[key].as_str());
         assert_eq!(of, ["freeze", "lazy", "stock", "stay"]);

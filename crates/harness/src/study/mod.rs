@@ -49,7 +49,7 @@ pub struct StudyInfo {
     /// windows would take minutes.
     pub params_quick_large: Vec<ParamSpec>,
     /// The parameters with the defaults for the live kernel.
-    pub params_on_linux: Vec<ParamSpec>,
+    pub params_on_live: Vec<ParamSpec>,
     /// Names of the parameters that do not apply to the live kernel.
     pub not_live: &'static [&'static str],
     /// All metrics that [`SeedResult::metrics`] may contain, in display order.
@@ -73,7 +73,7 @@ impl StudyInfo {
             report: None,
             defaults,
             params_quick_large: params.clone(),
-            params_on_linux: params.clone(),
+            params_on_live: params.clone(),
             params,
             not_live: &[],
             metrics: Vec::new(),
@@ -192,13 +192,13 @@ impl Study {
     }
     /// Returns the parameters with the defaults for a machine.
     pub fn params_on(&self, on: Target) -> &[ParamSpec] {
-        if on == Target::Linux { &self.info.params_on_linux } else { &self.info.params }
+        if on == Target::Live { &self.info.params_on_live } else { &self.info.params }
     }
     /// Returns whether a parameter applies to a machine. Parameters of a simulated machine or its
     /// memory manager do not apply to the live kernel: they cannot be set there, and documents do
     /// not contain them.
     pub fn takes(&self, param: &str, on: Target) -> bool {
-        on != Target::Linux || !self.info.not_live.contains(&param)
+        on != Target::Live || !self.info.not_live.contains(&param)
     }
 
     /// Returns the arms. The other arms are compared with the first.
@@ -209,7 +209,7 @@ impl Study {
     /// version of Linux.
     pub fn has_arm(&self, arm: ArmId, on: Target) -> bool {
         match on {
-            Target::Linux => self.arms[arm.0].choices.is_linux(running()),
+            Target::Live => self.arms[arm.0].choices.is_linux(running()),
             Target::Sim | Target::Threads => self.of_another_version(arm).is_none(),
         }
     }

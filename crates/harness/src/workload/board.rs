@@ -44,7 +44,7 @@ impl<T: Plain + Copy + Default> Board<T> {
     pub(crate) fn on(machine: Target) -> Self {
         Self(match machine {
             #[cfg(feature = "live")]
-            Target::Linux => Storage::Shared(Shared::default()),
+            Target::Live => Storage::Shared(Shared::default()),
             _ => Storage::Here(Arc::default()),
         })
     }
@@ -82,7 +82,7 @@ impl Samples {
     pub(crate) fn on(machine: Target, cpus: usize) -> Self {
         Self(match machine {
             #[cfg(feature = "live")]
-            Target::Linux => SampleStore::Shared((0..cpus).map(|_| Shared::default()).collect()),
+            Target::Live => SampleStore::Shared((0..cpus).map(|_| Shared::default()).collect()),
             _ => {
                 let _ = cpus;
                 SampleStore::Here(Arc::default())
@@ -225,7 +225,7 @@ mod tests {
     #[cfg(feature = "live")]
     #[test]
     fn each_time_and_counts_by_size_say_the_same() {
-        let kept = [Target::Sim, Target::Linux].map(|on| {
+        let kept = [Target::Sim, Target::Live].map(|on| {
             let samples = Samples::on(on, 2);
             samples.add(1, [0, 1, 2, 3]);
             samples.add(1, [16, 31]);

@@ -65,7 +65,7 @@ fn tried<W: Workload>(mut env: Env<W>, share: Range<f64>) -> Result<FinishedRun<
 
 fn once<W: Workload>(mut env: Env<W>, share: Range<f64>) -> Result<FinishedRun<W>, StudyError> {
     let ran = match env.on() {
-        Target::Linux => on_linux(env)?,
+        Target::Live => on_live(env)?,
         Target::Sim | Target::Threads => on_kernel(&mut env, share)?,
     };
     match W::damaged_pages(&ran.run.tally.get()) {
@@ -93,7 +93,7 @@ fn machine_of<W: Workload>(env: &mut Env<W>) -> MachineSpec {
 /// available resources are not known before the run.
 pub(crate) fn refuse<W: Workload>(ctx: &RunContext) -> Result<(), String> {
     let mut env = Env::<W>::new(ctx, &Arm::default(), 0);
-    if ctx.on != Target::Linux {
+    if ctx.on != Target::Live {
         let mut spec = machine_of(&mut env);
         set_allocator(env.common(), &mut spec.mm)?;
     }
@@ -169,7 +169,7 @@ fn combined_hold(
 }
 
 #[cfg(feature = "live")]
-fn on_linux<W: Workload>(mut env: Env<W>) -> Result<FinishedRun<W>, StudyError> {
+fn on_live<W: Workload>(mut env: Env<W>) -> Result<FinishedRun<W>, StudyError> {
     env.pages = crate::host::available_bytes().unwrap_or(u64::MAX) / 4096;
     let plan = W::plan(&env).map_err(StudyError::Machine)?;
     let needs = W::needs(&env, &plan);
@@ -183,9 +183,9 @@ fn on_linux<W: Workload>(mut env: Env<W>) -> Result<FinishedRun<W>, StudyError> 
 
 /// Never called: planning refuses such runs.
 #[cfg(not(feature = "live"))]
-fn on_linux<W: Workload>(_: Env<W>) -> Result<FinishedRun<W>, StudyError> {
+fn on_live<W: Workload>(_: Env<W>) -> Result<FinishedRun<W>, StudyError> {
     Err(StudyError::Machine(
-        "this program was built without the feature `live`, which --on linux needs".to_owned(),
+        "this program was built without the feature `live`, which --on live needs".to_owned(),
     ))
 }
 

@@ -180,7 +180,7 @@ pub fn making_ns<W: Workload>(env: &Env<W>, processes: u64) -> u64 {
     const HOST_NS: u64 = 200_000;
     match env.on() {
         Target::Sim => SIM_NS * processes,
-        Target::Threads | Target::Linux => HOST_NS * processes * 8_u64.pow(env.attempt),
+        Target::Threads | Target::Live => HOST_NS * processes * 8_u64.pow(env.attempt),
     }
 }
 

@@ -200,7 +200,7 @@ impl<'a, W: Workload> Seen<'a, W> {
     pub fn live(&self) -> Result<&'a LiveRun, Missing> {
         match &self.ran.source {
             Source::Live(live) => Ok(live),
-            Source::Kernel(_) => Err(Missing::Source("the live kernel (--on linux)")),
+            Source::Kernel(_) => Err(Missing::Source("the live kernel (--on live)")),
         }
     }
     /// Returns the recorded times of kind `which`, by CPU.

@@ -10,7 +10,7 @@ use aya::{Btf, Ebpf, EbpfLoader, Pod};
 use mmscale_document::LOG2_BUCKETS;
 use std::collections::BTreeMap;
 
-/// The compiled programs; `cargo xtask bpf` compiles them from `bpf/watch.bpf.c`.
+/// The compiled programs; `cargo xtask objects` compiles them from `bpf/watch.bpf.c`.
 static OBJECT: &[u8] = aya::include_bytes_aligned!("../../bpf/watch.bpf.o");
 
 /// Corresponds to `struct config` in the program.

@@ -4,7 +4,7 @@
 //! ([`Change::plan`]); after that no step fails. It locks each VMA that it touches, and releases
 //! all of these locks when it ends or when it downgrades mmap_lock.
 
-use super::vma_lock::VmaLock;
+use super::vma::VmaLock;
 use super::{AnonChain, NoMemory, Space, SpaceError, Vma, VmaId, VmaRange, VmaSlots, VmaTree, Vpn};
 use alloc::vec::Vec;
 use core::ops::Deref;
@@ -13,7 +13,7 @@ use mmscale_arch::sync::{ReadGuard, WriteGuard};
 use mmscale_arch::{Atomic, Machine, Op};
 
 /// The data that mmap_lock protects.
-pub(super) struct Vmas<A: Machine> {
+pub(crate) struct Vmas<A: Machine> {
     pub(super) tree: VmaTree<VmaId>,
     slots: VmaSlots<VmaLock<A>>,
     /// VMAs that the current change has locked.
@@ -41,21 +41,21 @@ impl<A: Machine> Vmas<A> {
         self.slots.get(id).expect("the id of a VMA in the tree is live")
     }
     /// Returns the VMA of `id`, which is in the tree.
-    pub(super) fn vma(&self, id: VmaId) -> Vma {
+    pub(crate) fn vma(&self, id: VmaId) -> Vma {
         self.lock_of(id).vma()
     }
     /// Returns the VMA that holds `page`.
-    pub(super) fn at(&self, page: Vpn) -> Option<Vma> {
+    pub(crate) fn at(&self, page: Vpn) -> Option<Vma> {
         A::work(Op::VmaFind, 1);
         self.tree.get(page).map(|entry| self.vma(entry.value))
     }
     /// Returns the first VMA with a page of `range`, whole.
-    pub(super) fn first_in(&self, range: VmaRange) -> Option<Vma> {
+    pub(crate) fn first_in(&self, range: VmaRange) -> Option<Vma> {
         A::work(Op::VmaFind, 1);
         self.tree.first_in(range).map(|entry| self.vma(entry.value))
     }
     /// The VMAs that have a page of `range`, in order: each whole, and its part of `range`.
-    pub(super) fn in_range(
+    pub(crate) fn in_range(
         &self,
         range: VmaRange,
     ) -> impl DoubleEndedIterator<Item = (Vma, VmaRange)> + '_ {
@@ -76,12 +76,12 @@ impl<A: Machine> Vmas<A> {
         VmaRange::new(range.start(), end)
     }
     /// Whether all of `range` is mapped.
-    pub(super) fn covers(&self, range: VmaRange) -> bool {
+    pub(crate) fn covers(&self, range: VmaRange) -> bool {
         self.in_range(range).map(|(_, part)| part.pages()).sum::<u64>() == range.pages()
     }
     /// From the end of the VMA before `range` to the start of the VMA after it. A table that maps
     /// pages of this range only may be freed with `range`.
-    pub(super) fn bounds_of(&self, range: VmaRange) -> VmaRange {
+    pub(crate) fn bounds_of(&self, range: VmaRange) -> VmaRange {
         let before = self.tree.find_before(range.start());
         let after = self.tree.find(range.end());
         let low = before.map_or(Vpn::ZERO, |entry| entry.range.end().min(range.start()));
@@ -92,7 +92,7 @@ impl<A: Machine> Vmas<A> {
 
 /// mmap_lock, held for writing, and what the change has done so far.
 #[must_use]
-pub(super) struct Change<'a, A: Machine> {
+pub(crate) struct Change<'a, A: Machine> {
     space: &'a Space<A>,
     /// `None` after the downgrade only.
     vmas: Option<WriteGuard<'a, A, Vmas<A>>>,
@@ -188,7 +188,7 @@ impl<'a, A: Machine> Change<'a, A> {
     /// Marks the tree as changing.
     fn shut(&mut self) {
         if !self.shut {
-            // Step c of the table in `vma_lock`: against the load in `find_vma`. The tree changes
+            // Step c of the table in `vma::lock`: against the load in `find_vma`. The tree changes
             // after it.
             self.space.changes.fetch_add(1, AcqRel);
             self.shut = true;

@@ -1,20 +1,17 @@
 //! Address spaces: which pages of a process are mapped, and how.
 //!
-//! | file | content |
+//! | module | content |
 //! |---|---|
-//! | `tree`, `arena` | the VMAs of an address space in order: a B-tree that knows its gaps |
-//! | `vma_slots`, `vma`, `vma_lock` | VMAs by id, what a VMA is, and the lock of one VMA |
+//! | `tree` | the VMAs of an address space in order: a B-tree that knows its gaps |
+//! | `vma` | what a VMA is: its slot by id, its lock, its place in the reverse map |
 //! | `change` | changing VMAs: memory first, then locks, then the tree |
-//! | `mmap`, `protect`, `remap`, `advise`, `mlock`, `bind`, `query` | the system calls |
-//! | `fault`, `anon`, `huge`, `populate` | how a page gets its frame |
-//! | `zap`, `exit` | how frames leave: clear the entry, gather, flush, free |
-//! | `reap` | unmapping pages of a dying process, concurrently with its exit |
-//! | `claims` | how the exit and reapers divide the page tables among themselves |
-//! | `victim` | an address space as the OOM killer sees it |
+//! | `calls` | the system calls on memory, and fork |
+//! | `fault` | how a page gets its frame, also from swap |
 //! | `file` | files in memory, and faults in them |
-//! | `fork` | copying an address space |
-//! | `registry`, `rmap` | all address spaces, and from a folio to the pages that map it |
-//! | `links`, `roots` | the locks of the reverse map |
+//! | `zap` | how frames leave: clear the entry, gather, flush, free |
+//! | `end` | the exit, and tasks that unmap pages of a dying process at the same time |
+//! | `registry` | all address spaces |
+//! | `reverse` | from a folio to the pages that map it, and the locks of that |
 //! | `verify` | consistency checks |
 //!
 //! Memory is private and anonymous, or of a file, private or shared.
@@ -24,7 +21,7 @@
 //! reading, a change takes it for writing (`change`). Then all page faults of a process write one
 //! cache line.
 //!
-//! The real version: a page fault does not take mmap_lock (`vma_lock`). It
+//! The real version: a page fault does not take mmap_lock (`vma::lock`). It
 //!
 //! 1. checks that the tree is not being changed, and looks up the id of the VMA at the page;
 //! 2. looks up the slot of this id; the id of a VMA that was removed leads to nothing;
@@ -37,7 +34,7 @@
 //! changes the range or flags of that VMA, removes it from the tree or ends its id, and holds the
 //! lock until the whole change is done. Hence a fault that has passed step 4 has a VMA that stays
 //! in the tree until the fault releases the lock. The reverse map looks up VMAs in the same way,
-//! and skips a VMA that it cannot lock. The orderings are listed in `vma_lock`.
+//! and skips a VMA that it cannot lock. The orderings are listed in `vma::lock`.
 //!
 //! # Flags of the end of an address space
 //! `Space::state` has a bit for each step of the end of an address space. No bit is ever cleared:
@@ -69,65 +66,38 @@
 //! * `SKIP` is set by the exit after the last page is out, or by the OOM reaper after its last
 //!   attempt; then threads may still run, and the exit is still to come.
 //!
-//! The whole sequence is in `docs/internals/exit.md`, and by policy in `exit`.
+//! The whole sequence is in `docs/internals/exit.md`, and by policy in `end::exit`.
 //!
 //! Lock order: [`LockClass`]. A task that holds a VMA's lock for reading may wait for memory, but
 //! not for mmap_lock.
 
-mod advise;
-mod anon;
-mod arena;
-mod bind;
+mod calls;
 mod change;
-mod claims;
-mod collapse;
-#[cfg(test)]
-mod corruption_tests;
+mod end;
 mod error;
-mod exit;
 mod fault;
 mod file;
-mod fork;
-mod huge;
-mod links;
-mod mlock;
-mod mmap;
-mod populate;
-mod protect;
-mod query;
-mod reap;
 mod registry;
-mod remap;
-mod rmap;
-mod roots;
-mod swapped;
+mod reverse;
 mod tree;
 mod verify;
-mod victim;
 mod vma;
-mod vma_lock;
-mod vma_slots;
 mod zap;
 
-pub use advise::Advice;
-pub use bind::Present;
-pub use claims::{ClaimEnd, Claims};
+pub use calls::{Advice, LockWhat, MAP_MIN, MapRequest, MayMove, Place, Present, RemapRequest};
+pub use end::{ClaimEnd, Claims, ReapLock, Reaped};
 pub use error::{FaultError, SpaceError};
 pub use file::File;
-pub use mlock::LockWhat;
-pub use mmap::{MAP_MIN, MapRequest, Place};
 pub use mmscale_arch::{ADDRESS_BITS, PAGE_SHIFT, PAGE_SIZE, USER_END, VmaRange, Vpn};
-pub use reap::{ReapLock, Reaped};
 pub use registry::{ExitPolicy, HugePages, SpaceConfig, Spaces, UnmapPolicy, VmaLockPolicy};
-pub use remap::{MayMove, RemapRequest};
-pub use roots::{AnonChain, RootId};
 pub use tree::{
     Edit, GapRequest, InsertError, Iter, Overlap, TreeAudit, TreeDefect, TreeWord, VmaCursor,
     VmaEntry, VmaFinder, VmaTree,
 };
 pub use verify::{SpaceAudit, SpaceDefect};
-pub use vma::{FileId, FileMap, Prot, Vma, VmaFlags};
-pub use vma_slots::{VmaId, VmaLookup, VmaSlots};
+pub use vma::{
+    AnonChain, FileId, FileMap, Prot, RootId, Vma, VmaFlags, VmaId, VmaLookup, VmaSlots,
+};
 
 use crate::lru::LruRef;
 use crate::memcg::GroupId;
@@ -144,9 +114,8 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire};
 use mmscale_arch::sync::{RwSem, SpinLock, WaitQueue};
 use mmscale_arch::{Asid, Atomic, LockClass, Machine, TaskId};
 use registry::FamilyId;
-use rmap::Moved;
-use roots::Roots;
-use vma_lock::VmaLock;
+use reverse::Moved;
+use vma::{Roots, VmaLock};
 
 /// No memory for a tree node or a slot. Nothing was changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

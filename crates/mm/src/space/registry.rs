@@ -6,7 +6,7 @@
 //! Locks: each table entry has its own (class Other), held briefly, with no lock inside.
 
 use super::file::Files;
-use super::roots::{RootId, Roots};
+use super::vma::{RootId, Roots};
 use super::{File, FileId, Space};
 use alloc::sync::Arc;
 use alloc::vec::Vec;

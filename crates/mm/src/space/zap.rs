@@ -1,7 +1,7 @@
 //! Unmapping pages: entries are taken out of the tables, frames go into the gather, and after the
 //! flush the LRU drops their references.
 
-use super::{MmRef, Space, UnmapPolicy, VmaRange, Vpn};
+use super::{MmRef, Space, UnmapPolicy, Vma, VmaFlags, VmaRange, Vpn};
 use crate::lru::BATCH;
 use crate::pgtable::{
     Direction, Gather, Gathered, Hold, Leaf, PmdTable, PteFlags, PteTable, Room, Sink,
@@ -73,6 +73,11 @@ pub(super) fn folio_of(pfn: Pfn, flags: PteFlags) -> Pfn {
 pub(super) enum Locked {
     No,
     Yes,
+}
+
+/// Whether the pages of `vma` are locked in memory.
+pub(super) fn locked_of(vma: &Vma) -> Locked {
+    if vma.flags.contains(VmaFlags::LOCKED) { Locked::Yes } else { Locked::No }
 }
 
 /// The treatment of a folio that only the swap cache has, when its slot's last entry is taken.

@@ -76,7 +76,7 @@ impl Waits {
         );
         let mut all = Self {
             title,
-            simulated: document.on != Target::Linux,
+            simulated: document.on != Target::Live,
             cpu_time_ns: arm.cpu_time.map(|time| time.all_ns as f64).or(whole),
             classes: BTreeMap::new(),
         };

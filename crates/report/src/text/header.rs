@@ -86,7 +86,7 @@ fn machine(document: &Document) -> String {
             None => format!("simulated, profile {}", document.machine()),
         },
         Target::Threads => "threads of this computer".to_owned(),
-        Target::Linux => "live kernel".to_owned(),
+        Target::Live => "live kernel".to_owned(),
     }
 }
 

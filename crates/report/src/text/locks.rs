@@ -89,7 +89,7 @@ fn row(on: Target, arm: &str, lock: &LockRecord) -> String {
     };
     let mut counts = [lock.acquisitions, lock.contentions].map(|n| scaled(n as f64, "1"));
     // The live kernel reports waits only, so the number of acquisitions is unknown.
-    if on == Target::Linux {
+    if on == Target::Live {
         counts[0] = "-".to_owned();
     }
     let times = [lock.wait_total_ns, lock.wait_max_ns].map(|ns| scaled(ns as f64, "ns"));

@@ -74,7 +74,7 @@ fn machine(document: &Document) -> String {
     match document.on {
         Target::Sim => format!("{} CPUs of {}, simulated", document.cpus, document.machine()),
         Target::Threads => format!("{} threads of this computer", document.cpus),
-        Target::Linux => format!("{} CPUs of the live kernel", document.cpus),
+        Target::Live => format!("{} CPUs of the live kernel", document.cpus),
     }
 }
 

@@ -243,7 +243,7 @@ fn what_takes_too_long_is_cut_some_time_after_the_run() {
 
 #[test]
 fn what_a_script_declares_is_told() {
-    let text = "summary \"a question\"; profile \"x86-26\" cpus 8; window 2ms after 1ms linux 3s;
+    let text = "summary \"a question\"; profile \"x86-26\" cpus 8; window 2ms after 1ms live 3s;
         param pages = 4 pages [1 page..8 pages] \"their number\";
         param think = 20us \"a time\";
         arm both lru=lazy, vma-locks=faults;
@@ -253,7 +253,7 @@ fn what_a_script_declares_is_told() {
     assert_eq!((script.profile(), script.cpus()), (Some("x86-26"), Some(8)));
     let window = script.window();
     assert_eq!(
-        [window.length_ns, window.after_ns, window.linux_ns],
+        [window.length_ns, window.after_ns, window.live_ns],
         [2_000_000, 1_000_000, 3_000_000_000]
     );
     let param = &script.params()[0];

@@ -1,25 +1,58 @@
 //! The arguments of the command, and of its workers.
 
-use std::path::Path;
+use std::path::PathBuf;
 use std::time::Duration;
+
+use clap::builder::PossibleValuesParser;
 
 use super::Search;
 use crate::targets::NAMES;
-use crate::worker::Cases;
 
-/// The usage of the command.
-pub const USAGE: &str = "usage:
-  cargo xtask fuzz TARGET|all [--for TIME | --cases N] [--seed N] [--first N]
-  cargo xtask fuzz TARGET --case SEED/N
+/// Random inputs for the code that reads scripts, documents, profiles and reports
+#[derive(clap::Parser)]
+#[command(
+    bin_name = "cargo xtask fuzz",
+    args_conflicts_with_subcommands = true,
+    subcommand_negates_reqs = true,
+    after_help = "cargo xtask fuzz .. --program FILE: this build of mmscale-fuzz; nothing is built"
+)]
+pub(super) struct FuzzArgs {
+    #[command(subcommand)]
+    pub(super) order: Option<Order>,
+    /// The code that is tested
+    #[arg(required = true)]
+    #[arg(value_parser = PossibleValuesParser::new(NAMES.into_iter().chain(["all"])))]
+    target: Option<String>,
+    /// How long, all targets together: 90s, 10m, 2h
+    #[arg(long = "for", value_name = "TIME", default_value = "1m")]
+    #[arg(value_parser = humantime::parse_duration)]
+    time: Duration,
+    /// How many cases of each target instead
+    #[arg(long, value_name = "N", conflicts_with = "time")]
+    cases: Option<u64>,
+    /// Which cases: the same seed, the same cases
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// The number of the first case, to continue a search
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    first: u64,
+    /// One case again, whose input is kept
+    #[arg(long, value_name = "SEED/N", value_parser = seed_and_number)]
+    #[arg(conflicts_with_all = ["time", "cases", "seed", "first"])]
+    case: Option<(u64, u64)>,
+}
 
-  TARGET           script, document, profile or report
-  --for TIME       how long, all targets together: 90s, 10m, 2h; 1m if nothing
-                   is given
-  --cases N        how many cases of each target instead
-  --seed N         which cases: the same seed, the same cases; 1 if not given
-  --first N        the number of the first case, to continue a search
-  --case SEED/N    one case again, whose input is kept
-  --program FILE   this build of mmscale-fuzz; nothing is built";
+/// Orders to processes that a search starts.
+#[derive(clap::Subcommand)]
+#[command(disable_help_subcommand = true)]
+pub(super) enum Order {
+    /// The work of a worker
+    #[command(hide = true)]
+    Worker { target: String, seed: u64, from: u64, until: u64, folder: PathBuf, seeds: PathBuf },
+    /// Make the files that inputs start from
+    #[command(hide = true)]
+    Prepare { seeds: PathBuf },
+}
 
 /// The end of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,108 +61,59 @@ pub(super) enum End {
     Cases(u64),
 }
 
-/// An order of the command line.
-pub(super) enum Order<'a> {
-    Help,
-    Search(Search),
-    /// The work of a worker.
-    Work {
-        cases: Cases<'a>,
-        folder: &'a Path,
-        seeds: &'a Path,
-    },
-    /// Makes the files that inputs start from.
-    Prepare(&'a Path),
-}
-
-pub(super) fn parse<'a>(args: &[&'a str]) -> Result<Order<'a>, String> {
-    let number = |text: &str| text.parse().map_err(|_| format!("{text} is not a number\n{USAGE}"));
-    match *args {
-        ["--help" | "-h"] => Ok(Order::Help),
-        ["prepare", seeds] => Ok(Order::Prepare(Path::new(seeds))),
-        ["worker", target, seed, from, until, folder, seeds] => {
-            let (folder, seeds) = (Path::new(folder), Path::new(seeds));
-            let numbers = number(from)?..number(until)?;
-            let cases = Cases { target, seed: number(seed)?, numbers };
-            Ok(Order::Work { cases, folder, seeds })
+impl FuzzArgs {
+    pub(super) fn search(&self) -> Search {
+        let is_meant =
+            |name: &&str| self.target.as_deref().is_some_and(|t| [name, "all"].contains(&t));
+        let targets: Vec<&'static str> = NAMES.into_iter().filter(is_meant).collect();
+        if let Some((seed, first)) = self.case {
+            return Search { first, ..Search::of(&targets, seed, 1) };
         }
-        [targets, ref options @ ..] => search(targets, options),
-        [] => Err(USAGE.to_owned()),
+        let end = self.cases.map_or(End::After(self.time), End::Cases);
+        Search { end, first: self.first, ..Search::of(&targets, self.seed, 0) }
     }
 }
 
-fn search(targets: &str, options: &[&str]) -> Result<Order<'static>, String> {
-    let wrong = |what: String| format!("{what}\n{USAGE}");
-    let targets: Vec<&'static str> =
-        NAMES.into_iter().filter(|name| targets == "all" || targets == *name).collect();
-    if targets.is_empty() {
-        return Err(wrong("there is no such target".to_owned()));
-    }
-    let end = End::After(Duration::from_secs(60));
-    let mut search = Search { end, ..Search::of(&targets, 1, 0) };
-    let mut options = options.iter();
-    while let Some(option) = options.next() {
-        let value = options.next().ok_or_else(|| wrong(format!("{option} needs a value")))?;
-        let whole = |text: &str| {
-            text.parse::<u64>().map_err(|_| wrong(format!("{option} {value}: not a number")))
-        };
-        match *option {
-            "--for" => search.end = End::After(time(value).map_err(wrong)?),
-            "--cases" => search.end = End::Cases(whole(value)?),
-            "--seed" => search.seed = whole(value)?,
-            "--first" => search.first = whole(value)?,
-            "--case" => {
-                let (seed, number) = value
-                    .split_once('/')
-                    .ok_or_else(|| wrong(format!("{option} {value}: give SEED/NUMBER")))?;
-                (search.seed, search.first) = (whole(seed)?, whole(number)?);
-                search.end = End::Cases(1);
-            }
-            _ => return Err(wrong(format!("unknown option {option}"))),
-        }
-    }
-    Ok(Order::Search(search))
-}
-
-fn time(text: &str) -> Result<Duration, String> {
-    let unit = |suffix: &str, seconds: u64| {
-        let count: u64 = text.strip_suffix(suffix)?.parse().ok()?;
-        count.checked_mul(seconds)
-    };
-    let seconds = unit("s", 1).or_else(|| unit("m", 60)).or_else(|| unit("h", 3600));
-    seconds
-        .map(Duration::from_secs)
-        .ok_or_else(|| format!("--for {text}: not a time; allowed: such as 90s, 10m or 2h"))
+fn seed_and_number(text: &str) -> Result<(u64, u64), String> {
+    let parts =
+        text.split_once('/').and_then(|(seed, n)| Some((seed.parse().ok()?, n.parse().ok()?)));
+    parts.ok_or_else(|| "give SEED/N, such as 1/250".to_owned())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use clap::Parser;
+
+    fn parse(args: &str) -> Result<FuzzArgs, clap::Error> {
+        FuzzArgs::try_parse_from(["fuzz"].into_iter().chain(args.split_whitespace()))
+    }
 
     #[test]
-    fn wrong_calls_are_refused_with_the_usage() {
-        let wrong: [&[&str]; 6] = [
-            &[],
-            &["scripts"],
-            &["script", "--for", "10"],
-            &["all", "--cases"],
-            &["script", "--case", "7"],
-            &["script", "--fore", "1m"],
-        ];
-        for args in wrong {
-            let error = parse(args).err().expect("it is wrong");
-            assert!(error.contains("cargo xtask fuzz TARGET"), "{error}");
+    fn wrong_calls_are_refused() {
+        for args in ["", "scripts", "script --for 10", "all --cases", "script --case 7"] {
+            assert!(parse(args).is_err(), "{args}");
         }
+        assert!(parse("script --case 7/1 --cases 3").is_err());
     }
 
     #[test]
     fn a_call_chooses_targets_and_cases() {
-        let Ok(Order::Search(all)) = parse(&["all", "--seed", "4"]) else { panic!("a search") };
-        assert_eq!((all.targets.len(), all.seed, all.end), (4, 4, End::After(time("1m").unwrap())));
-        let Ok(Order::Search(one)) = parse(&["script", "--case", "7/12"]) else {
-            panic!("a search")
-        };
+        let all = parse("all --seed 4").unwrap().search();
+        let minute = End::After(Duration::from_secs(60));
+        assert_eq!((all.targets.len(), all.seed, all.end), (4, 4, minute));
+        let one = parse("script --case 7/12").unwrap().search();
         assert_eq!((one.targets, one.seed, one.first), (vec!["script"], 7, 12));
         assert_eq!(one.end, End::Cases(1));
+    }
+
+    #[test]
+    fn a_worker_has_an_order_and_no_search() {
+        let Some(Order::Worker { target, seed, from, until, .. }) =
+            parse("worker script 4 250 500 a b").unwrap().order
+        else {
+            panic!("a worker")
+        };
+        assert_eq!((target.as_str(), seed, from..until), ("script", 4, 250..500));
     }
 }

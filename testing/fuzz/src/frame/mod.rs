@@ -11,13 +11,13 @@ use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
+use clap::Parser;
 use tempfile::TempDir;
 
-pub use args::USAGE;
 pub use counts::Counts;
 
 use crate::worker::Cases;
-use args::{End, Order};
+use args::{End, FuzzArgs, Order};
 use watch::{Finding, Watched};
 
 /// Cases of a worker. A new process then starts, so that what one case leaves does not add up.
@@ -26,23 +26,19 @@ const CHUNK: u64 = 250;
 const LONGEST: Duration = Duration::from_secs(20);
 
 /// Executes the command line.
-pub fn command(args: &[&str]) -> ExitCode {
-    let done = args::parse(args).and_then(|order| match order {
-        Order::Help => Ok(USAGE.to_owned()),
-        Order::Work { cases, folder, seeds } => {
+pub fn command() -> ExitCode {
+    let args = FuzzArgs::parse();
+    let done = match &args.order {
+        Some(Order::Worker { target, seed, from, until, folder, seeds }) => {
+            let cases = Cases { target, seed: *seed, numbers: *from..*until };
             cases.work(folder, seeds).map(|()| String::new()).map_err(|why| why.to_string())
         }
-        Order::Prepare(seeds) => {
+        Some(Order::Prepare { seeds }) => {
             crate::targets::prepare(seeds);
             Ok(String::new())
         }
-        Order::Search(search) => {
-            let program = std::env::current_exe().map_err(|why| why.to_string())?;
-            let all = search.run(&program, &folder())?;
-            let text = counts::table(&all);
-            if all.iter().all(|(_, counts)| counts.failed() == 0) { Ok(text) } else { Err(text) }
-        }
-    });
+        None => searched(&args.search()),
+    };
     match done {
         Ok(text) if text.is_empty() => ExitCode::SUCCESS,
         Ok(text) => {
@@ -54,6 +50,13 @@ pub fn command(args: &[&str]) -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+fn searched(search: &Search) -> Result<String, String> {
+    let program = std::env::current_exe().map_err(|why| why.to_string())?;
+    let all = search.run(&program, &folder())?;
+    let text = counts::table(&all);
+    if all.iter().all(|(_, counts)| counts.failed() == 0) { Ok(text) } else { Err(text) }
 }
 
 /// A search for inputs that cause something that must not happen.

@@ -215,7 +215,7 @@ impl Text<'_> {
         };
         let length = time(self);
         self.put(&format!("window {length}"));
-        for word in ["after", "linux"] {
+        for word in ["after", "live"] {
             if self.random.percent(40) {
                 let (word, time) = (self.word(word), time(self));
                 self.put(&format!("{word} {time}"));

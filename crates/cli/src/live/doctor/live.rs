@@ -45,7 +45,7 @@ fn watching(watchable: &Result<Vec<String>, ObserveError>) -> Finding {
             what: WHAT,
             state: State::Missing,
             seen: why.to_string(),
-            means: "--on linux measures rates and CPU time only, and `mmscale live watch` does not \
+            means: "--on live measures rates and CPU time only, and `mmscale live watch` does not \
                     work",
             remedy: match why.verifier_log() {
                 Some(_) => {

@@ -20,7 +20,7 @@ pub(super) fn root_word(root: u32, height: usize) -> u64 {
 /// While the tree is not being changed, the result is that of [`super::VmaTree::get`]. During a
 /// change it is a hint: it may be missing, outdated, or a word that is no value. The search ends
 /// after at most as many steps as a tree can have levels, and reads only nodes. All loads are
-/// `Relaxed`: the caller orders them, see the table in `space::vma_lock`.
+/// `Relaxed`: the caller orders them, see the table in `space::vma::lock`.
 ///
 /// It charges nothing to the machine: the caller charges the lookup and touches the cache lines.
 pub struct VmaFinder<V> {

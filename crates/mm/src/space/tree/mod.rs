@@ -21,7 +21,7 @@ pub use gap::GapRequest;
 pub use iter::Iter;
 pub use verify::{TreeAudit, TreeDefect};
 
-use super::arena::Arena;
+use super::vma::Arena;
 use super::{NoMemory, VmaId, VmaRange, Vpn};
 use alloc::sync::Arc;
 use core::marker::PhantomData;

@@ -20,13 +20,13 @@ pub(super) const MERGE: usize = CAP * 3 / 4;
 /// Levels for as many nodes as an arena can have.
 pub(super) const MAX_HEIGHT: usize = 13;
 /// Bits of a word that hold a child's number; the other bits hold the gap.
-const CHILD_BITS: u32 = crate::space::arena::NUMBER_BITS;
+const CHILD_BITS: u32 = crate::space::vma::NUMBER_BITS;
 
 /// Start and end of an unused entry: after every page.
 pub(super) const UNUSED: u64 = u64::MAX;
 
 const _: () = assert!(MIN >= 2 && MERGE.div_ceil(2) >= MIN && MERGE <= CAP);
-const _: () = assert!(2 * MIN.pow(MAX_HEIGHT as u32 - 1) > crate::space::arena::MAX_SLOTS as usize);
+const _: () = assert!(2 * MIN.pow(MAX_HEIGHT as u32 - 1) > crate::space::vma::MAX_SLOTS as usize);
 const _: () = assert!(crate::space::Vpn::USER_END.get() < 1 << (64 - CHILD_BITS));
 
 /// An entry by value.

@@ -125,7 +125,7 @@ fn origin(letter: &Letter<'_>) -> Vec<String> {
     if let Some(sources) = &letter.about.sources {
         entry("sources", sources);
     }
-    if letter.document.on == Target::Linux {
+    if letter.document.on == Target::Live {
         entry("kernel", &letter.document.host.kernel);
     }
     for arm in &letter.document.arms {

@@ -73,7 +73,7 @@ pub(super) fn checked(letter: &Letter<'_>) -> Vec<String> {
         "  ",
     );
     let checks = "lock order, frame ownership, leaks";
-    if document.on == Target::Linux {
+    if document.on == Target::Live {
         return lines;
     }
     if document.command.iter().any(|word| word == "--check") {
@@ -92,7 +92,7 @@ pub(super) fn checked(letter: &Letter<'_>) -> Vec<String> {
 
 /// Returns the locks and mechanisms of Linux without a counterpart here.
 pub(super) fn not_covered(document: &Document) -> Vec<String> {
-    if document.on == Target::Linux {
+    if document.on == Target::Live {
         return wrap("measured on one kernel and one computer.", "", "  ");
     }
     let gaps = not_simulated(&document.not_simulated);
@@ -109,7 +109,7 @@ pub(super) fn not_covered(document: &Document) -> Vec<String> {
 pub(super) fn tool(document: &Document) -> Vec<String> {
     let build = &document.build;
     let text = match document.on {
-        Target::Linux => format!(
+        Target::Live => format!(
             "The problem was measured with mmscale {build}, which runs one workload on a live \
              kernel and on simulated machines."
         ),

@@ -1,0 +1,9 @@
+//! The end of an address space, and the tasks that help it.
+
+mod claims;
+mod exit;
+mod reap;
+mod victim;
+
+pub use claims::{ClaimEnd, Claims};
+pub use reap::{ReapLock, Reaped};
