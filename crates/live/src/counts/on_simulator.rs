@@ -7,19 +7,19 @@ use super::observed::{Effects, Observed, PageCache};
 use super::on_kernel::OnKernel;
 use super::program::{self, KINDS, Part, ROUNDS, Step, Watcher};
 use mmscale_arch::{
-    CpuId, Func, LockClass, LruEvent, Machine, Order, PcpEvent, Pfn, Probe, TickEvent, TlbEvent,
-    Trace, TraceGroup,
+    CpuId, Func, LockClass, LruEvent, Order, PcpEvent, Pfn, Probe, TickEvent, TlbEvent, Trace,
+    TraceGroup,
 };
 use mmscale_document::{CallRow, LockRow};
 use mmscale_frames::frame::MigrateType;
-use mmscale_frames::page_alloc::{FrameAllocator, Gfp, MemoryMap};
-use mmscale_frames::pcp::{Pcp, PcpLimits};
+use mmscale_frames::page_alloc::MemoryMap;
+use mmscale_frames::pcp::PcpLimits;
 use mmscale_frames::zone::{ZoneId, ZoneKind};
-use mmscale_harness::machine::{self, MachineRun, MachineSpec, Program};
+use mmscale_harness::machine::{self, MachineRun, MachineSpec};
 use mmscale_harness::{Checks, Interrupt, Profiles, RunContext, Shape, StudyError};
-use mmscale_kernel::Kernel as System;
+use mmscale_kernel::{Inside, Os};
 use mmscale_mm::versions::policies_of;
-use mmscale_system::{System as _, ThreadSpec};
+use mmscale_system::{System, ThreadSpec};
 use std::any::Any;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -85,8 +85,11 @@ impl Simulator<'_> {
         };
         let notes =
             Notes { seen: Arc::default(), part, live: [self.live.start, self.live.at_rest] };
-        let program = Own { part, notes: notes.clone() };
-        let probe = |_| Box::new(Recorder::default()) as Box<dyn Probe>;
+        let own = notes.clone();
+        let program = Box::new(move |os: &Os| {
+            program::run(os, part, &own).expect("the calls of the program succeed");
+        });
+        let probe = &mut |_| Box::new(Recorder::default()) as Box<dyn Probe>;
         let run = machine::run(self.machine(), probe, program).map_err(failed)?;
         let seen = notes.seen.lock().unwrap_or_else(PoisonError::into_inner).clone();
         Ok((run, seen))
@@ -173,27 +176,27 @@ impl Notes {
     }
 }
 
-impl<A: Machine> Watcher<System<A>> for Notes {
-    fn begin(&self, system: &System<A>, step: Step) {
+impl Watcher<Os> for Notes {
+    fn begin(&self, os: &Os, step: Step) {
         if self.part == Part::Rest {
-            bring_to(system, normal(system), self.live[1]);
+            bring_to(os, normal(os), self.live[1]);
         }
-        let now_ns = system.clock_ns();
+        let now_ns = os.clock_ns();
         self.change(|seen| seen.steps.push((step, now_ns, u64::MAX)));
     }
-    fn end(&self, system: &System<A>, step: Step) {
-        let now_ns = system.clock_ns();
+    fn end(&self, os: &Os, step: Step) {
+        let now_ns = os.clock_ns();
         self.change(|seen| {
             let open = seen.steps.iter_mut().rev().find(|(of, ..)| *of == step);
             open.expect("it has begun").2 = now_ns;
         });
     }
-    fn cached_pages(&self, system: &System<A>) -> u64 {
-        let (frames, zone) = (system.mm().frames(), normal(system));
-        bring_to(system, zone, self.live[0]);
-        let limits = frames.inspect_pcp(zone, CPU, Pcp::limits);
+    fn cached_pages(&self, os: &Os) -> u64 {
+        let zone = normal(os);
+        bring_to(os, zone, self.live[0]);
+        let limits = os.inside().pcp_limits(zone, CPU);
         // The time of this is not the program's.
-        let now_ns = system.clock_ns();
+        let now_ns = os.clock_ns();
         self.change(|seen| {
             seen.limits = Some(limits);
             let open = seen.steps.last_mut().expect("the step of the pages has begun");
@@ -204,53 +207,34 @@ impl<A: Machine> Watcher<System<A>> for Notes {
 }
 
 /// The program's zone.
-fn normal<A: Machine>(system: &System<A>) -> ZoneId {
-    let zones = system.mm().frames().zones();
-    let normal = zones.iter().find(|zone| zone.kind() == ZoneKind::Normal);
-    normal.expect("the map has a normal zone").id()
+fn normal(os: &Os) -> ZoneId {
+    os.inside().zone_of_kind(ZoneKind::Normal).expect("the map has a normal zone")
 }
 
 /// Gives the page cache of CPU 0 the pages and the `high` that the kernel's had.
-fn bring_to<A: Machine>(system: &System<A>, zone: ZoneId, state: PageCache) {
-    let frames = system.mm().frames();
-    frames.drain_pages_zone(zone, CPU);
+fn bring_to(os: &Os, zone: ZoneId, state: PageCache) {
+    let inside = os.inside();
+    inside.drain_pages_zone(zone, CPU);
     // A free that reaches `high` would drain some of the pages.
-    frames.set_pcp_high(zone, CPU, state.high.max(state.count + 1));
+    inside.set_pcp_high(zone, CPU, state.high.max(state.count + 1));
     // Pages that CPU 0 took would raise its `high`.
     let taken = Arc::new(Mutex::new(Vec::new()));
     let pages = Arc::clone(&taken);
-    let body = move |system: &System<A>| {
-        let frames = system.mm().frames();
-        let mut all = take(frames, state.count - state.movable, MigrateType::Unmovable);
-        all.extend(take(frames, state.movable, MigrateType::Movable));
+    let body = move |os: &Os| {
+        let mut all = take(os.inside(), state.count - state.movable, MigrateType::Unmovable);
+        all.extend(take(os.inside(), state.movable, MigrateType::Movable));
         *pages.lock().unwrap_or_else(PoisonError::into_inner) = all;
     };
-    let thread = system.spawn(ThreadSpec::on(1), Box::new(body)).expect("there is memory");
-    system.join(thread).expect("it is a thread of this process");
-    free(frames, std::mem::take(&mut *taken.lock().unwrap_or_else(PoisonError::into_inner)));
-    frames.set_pcp_high(zone, CPU, state.high);
+    let thread = os.spawn(ThreadSpec::on(1), Box::new(body)).expect("there is memory");
+    os.join(thread).expect("it is a thread of this process");
+    let taken = std::mem::take(&mut *taken.lock().unwrap_or_else(PoisonError::into_inner));
+    taken.into_iter().for_each(|pfn| inside.free_pages(pfn, Order::ZERO));
+    inside.set_pcp_high(zone, CPU, state.high);
 }
 
-fn take<A: Machine>(frames: &FrameAllocator<A>, pages: u32, kind: MigrateType) -> Vec<Pfn> {
-    let take = |_| frames.alloc_pages(Order::ZERO, kind, Gfp::KERNEL);
+fn take(inside: &dyn Inside, pages: u32, kind: MigrateType) -> Vec<Pfn> {
+    let take = |_| inside.alloc_pages(Order::ZERO, kind);
     (0..pages).map(|at| take(at).expect("the zone is large")).collect()
-}
-
-fn free<A: Machine>(frames: &FrameAllocator<A>, pages: Vec<Pfn>) {
-    pages.into_iter().for_each(|pfn| frames.free_pages(pfn, Order::ZERO));
-}
-
-/// The program as the first one of a machine.
-struct Own {
-    part: Part,
-    notes: Notes,
-}
-
-impl Program for Own {
-    fn run<A: Machine>(self, kernel: &System<A>) {
-        let ran = program::run(kernel, self.part, &self.notes);
-        ran.expect("the calls of the program succeed");
-    }
 }
 
 /// Records the events that are compared.
