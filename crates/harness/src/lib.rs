@@ -41,7 +41,7 @@ pub use mmscale_arch::About;
 pub use mmscale_document::Watch;
 pub use mmscale_kernel::coverage;
 pub use mmscale_mm::policy::{MECHANISMS, Mechanism};
-pub use mmscale_script::{SUFFIX as SCRIPT_SUFFIX, Script, ScriptError};
+pub use mmscale_script::{ProgramSpec, Reproduction, SUFFIX as SCRIPT_SUFFIX, Script, ScriptError};
 pub use mmscale_sim::profile::{Merged, Profiles, Shape};
 pub use mmscale_system as system;
 pub use mmscale_system::plain;
@@ -51,7 +51,7 @@ pub use plan::{
     CallError, CostError, Costs, CostsSet, MAX_CPUS, Origin, Plan, Request, SEEDS, costs_of,
     fits_host, plan, with_costs,
 };
-pub use registry::{MAX_HEADLINES, NoStudy, ProfileSummary, Registry, profiles};
+pub use registry::{MAX_HEADLINES, NoStudy, ProfileSummary, Registry, profiles, script_values};
 pub use runner::{RunError, execute, execute_each, gathered, run_alone};
 pub use study::versions::{VersionError, linux_version, policies_in, running_kernel};
 pub use study::{
