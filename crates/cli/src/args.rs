@@ -3,6 +3,7 @@
 mod analyses;
 mod explain;
 mod groups;
+mod kernel;
 mod live;
 mod one_arm;
 #[cfg(test)]
@@ -18,6 +19,7 @@ pub(crate) use explain::{ExplainArgs, SourceArgs};
 pub(crate) use groups::{
     AnalysisArgs, ArmArgs, ChangeArgs, DocumentsArgs, FileArgs, FirstSeed, MachineArgs, SEEDS, Size,
 };
+pub(crate) use kernel::{KernelCommand, ReproduceArgs};
 pub(crate) use live::LiveCommand;
 #[cfg(feature = "live")]
 pub(crate) use live::{AbArgs, CountsArgs, StressArgs, WatchArgs, Workers};
@@ -106,6 +108,9 @@ pub(crate) enum Command {
     /// Observe, measure and check the kernel of this computer
     #[command(subcommand)]
     Live(LiveCommand),
+    /// Reproduce a workload on a kernel without mmscale
+    #[command(subcommand)]
+    Kernel(KernelCommand),
     /// Write, check and show machine profiles; measure this computer; test predictions
     #[command(subcommand)]
     Profile(Box<ProfileCommand>),

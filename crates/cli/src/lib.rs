@@ -12,6 +12,7 @@ mod explain;
 mod failure;
 mod file_names;
 mod interrupt;
+mod kernel;
 mod list;
 mod live;
 mod memory;
@@ -141,6 +142,7 @@ fn dispatch(registry: &Registry, origin: Origin, command: Option<Command>) -> Re
         Some(Command::Report(args)) => report::report(registry, &args),
         Some(Command::Explain(args)) => explain::explain(registry, origin, &args),
         Some(Command::List(args)) => list::list(registry, &args),
+        Some(Command::Kernel(command)) => kernel::kernel(registry, &command),
         Some(Command::Live(command)) => live::live(registry, origin, &command),
         Some(Command::Profile(command)) => profile::profile(registry, origin, &command),
     }
