@@ -47,6 +47,8 @@ pub(super) struct Emitter<'a> {
     /// The name of the function that is written.
     pub(super) function: String,
     pub(super) ending: Ending,
+    /// The place of the statement that is written.
+    pub(super) at: usize,
     /// Whether a comment of the function says that a call may fail.
     pub(super) told: bool,
     /// Whether it waits for its children at its end, and whether threads go on then.
@@ -99,6 +101,7 @@ impl<'a> Emitter<'a> {
             names: BTreeSet::new(),
             function: String::new(),
             ending: Ending::Group,
+            at: 0,
             told: false,
             leaves: (false, false),
             opening: String::new(),
@@ -175,6 +178,7 @@ impl<'a> Emitter<'a> {
     /// Writes a statement that is the declaration of its variable, too.
     fn first(&mut self, node: &Node, var: VarId, out: &mut Lines) -> Done<Goes> {
         node.comment.iter().for_each(|comment| out.comment(comment));
+        self.at = node.at;
         let name = self.declaration(var);
         match &node.what {
             What::Set(_, value) => {
@@ -256,6 +260,7 @@ impl<'a> Emitter<'a> {
 
     pub(super) fn node(&mut self, node: &Node, out: &mut Lines) -> Done<()> {
         let mut lines = Lines::at(out.indent);
+        self.at = node.at;
         self.what(&node.what, &mut lines)?;
         if !lines.is_empty() {
             node.comment.iter().for_each(|comment| out.comment(comment));

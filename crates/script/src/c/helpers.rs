@@ -132,7 +132,8 @@ fn fork(facts: Facts<'_>) -> String {
     if facts.has(Helper::Random) {
         text.push_str("\tunsigned long seed = next_random();\n");
     }
-    text.push_str("\tpid_t pid = fork();\n\n\tif (pid < 0)\n\t\terr(1, \"fork\");\n");
+    text.push_str("\tpid_t parent = getpid(), pid = fork();\n\n");
+    text.push_str("\tif (pid < 0)\n\t\terr(1, \"fork\");\n");
     if facts.has(Helper::Children) {
         text.push_str("\tif (pid) {\n\t\tchildren++;\n\t\treturn pid;\n\t}\n\tchildren = 0;\n");
     } else {
@@ -148,6 +149,7 @@ fn fork(facts: Facts<'_>) -> String {
         text.push_str("\tmark = getpid();\n");
     }
     text.push_str("\tif (prctl(PR_SET_PDEATHSIG, SIGKILL))\n\t\terr(1, \"prctl\");\n");
+    text.push_str("\tif (getppid() != parent)\n\t\t_exit(1);\n");
     text.push_str("\tpin(to);\n\treturn 0;\n}\n");
     text
 }

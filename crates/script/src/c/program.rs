@@ -169,7 +169,16 @@ fn starter(emitter: &mut Emitter<'_>, script: &Lowered) -> Done<String> {
         let id = emitter.name(group.id);
         let single = amount == ONE;
         let cpu = match &group.on {
-            Some(on) => emitter.expr(on),
+            Some(on) => {
+                let mut on = on.clone();
+                // The only one has the number 0, and no variable for it.
+                sizes::visit(&mut on, &mut |part| {
+                    if single && *part == Expr::Var(group.id) {
+                        *part = ZERO;
+                    }
+                });
+                emitter.expr(&on)
+            }
             None if group.per_cpu && amount == Expr::Cpus => id.clone(),
             None if several && !group.per_cpu => "placed++ % cpus".to_owned(),
             None if single => "0".to_owned(),
@@ -178,7 +187,6 @@ fn starter(emitter: &mut Emitter<'_>, script: &Lowered) -> Done<String> {
         let count = emitter.expr(&amount);
         let argument = if emitter.is_read(group.id) { id.clone() } else { String::new() };
         let argument = if single && !argument.is_empty() { "0".to_owned() } else { argument };
-        let cpu = if single && group.on.is_some() { cpu.replace(&id, "0") } else { cpu };
         if !single {
             out.line(&format!("for (long {id} = 0; {id} < {count}; {id}++) {{"));
             out.indent += 1;

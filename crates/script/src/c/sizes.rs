@@ -172,7 +172,8 @@ fn of_call(call: &mut Calls, with: &mut impl FnMut(&mut Expr)) {
     }
 }
 
-fn visit(expr: &mut Expr, with: &mut impl FnMut(&mut Expr)) {
+/// Calls `with` with each part of a value, inner ones first.
+pub(super) fn visit(expr: &mut Expr, with: &mut impl FnMut(&mut Expr)) {
     match expr {
         Expr::Unary(_, of) | Expr::PagesIn(of) => visit(of, with),
         Expr::Binary(_, sides) | Expr::Pick(_, sides) | Expr::Random(sides) => {

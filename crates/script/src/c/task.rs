@@ -75,7 +75,7 @@ impl Emitter<'_> {
         match task.kind {
             Kind::Fork | Kind::Process => {
                 self.need(Helper::Fork);
-                let cpu = self.child_cpu(task);
+                let cpu = self.child_cpu(task)?;
                 Ok(format!("start_child({cpu})"))
             }
             Kind::Thread | Kind::Team => {
@@ -85,7 +85,7 @@ impl Emitter<'_> {
                     Some(on) => self.expr(on),
                     None => {
                         self.need(Helper::Threads);
-                        self.near("threads + 1", number, first)
+                        self.near("threads + 1", number, first)?
                     }
                 };
                 if self.needs.contains(&Helper::Threads) {
@@ -100,12 +100,12 @@ impl Emitter<'_> {
         }
     }
 
-    fn child_cpu(&mut self, task: &Task) -> String {
+    fn child_cpu(&mut self, task: &Task) -> Done<String> {
         if let Some(on) = &task.on {
-            return self.expr(on);
+            return Ok(self.expr(on));
         }
         match self.layout.tasks {
-            Number::EachCpu => "cpu".to_owned(),
+            Number::EachCpu => Ok("cpu".to_owned()),
             number => {
                 self.need(Helper::Children);
                 self.near("children + 1", number, false)
@@ -114,11 +114,15 @@ impl Emitter<'_> {
     }
 
     /// Returns the CPU of the nth task near this one.
-    fn near(&mut self, nth: &str, number: Number, is_first: bool) -> String {
+    fn near(&mut self, nth: &str, number: Number, is_first: bool) -> Done<String> {
         let apart = match number {
-            Number::EachCpu | Number::Always(0 | 1) => return format!("(cpu + {nth}) % cpus"),
+            Number::EachCpu | Number::Always(0 | 1) => return Ok(format!("(cpu + {nth}) % cpus")),
             Number::Always(apart) => apart,
-            Number::Other => 1,
+            Number::Other => {
+                let what = "the CPU of this task depends on a number of tasks that is neither \
+                            fixed nor that of CPUs; place it with `on CPU`";
+                return wrong(self.at, what);
+            }
         };
         self.need(Helper::NextCpu);
         let full = if is_first || nth != "children + 1" {
@@ -126,7 +130,7 @@ impl Emitter<'_> {
         } else {
             "cpu".to_owned()
         };
-        format!("cpus > {apart} ? next_cpu({nth}, {apart}) : {full}")
+        Ok(format!("cpus > {apart} ? next_cpu({nth}, {apart}) : {full}"))
     }
 
     /// Writes the body of a fork whose number is in its variable.
@@ -177,7 +181,7 @@ impl Emitter<'_> {
         let number = if first { self.layout.groups } else { self.layout.tasks };
         let cpu = match &task.on {
             Some(on) => self.expr(on),
-            None => self.near("id", number, first),
+            None => self.near("id", number, first)?,
         };
         let constant = self.teams.get(id).cloned();
         let amount = self.expr(amount);
