@@ -67,7 +67,10 @@ pub(super) fn readme(how: &ProgramSpec<'_>, summary: Option<&str>, has_threads: 
     paragraph(&mut out, "On a kernel of yours with 8 CPUs, by virtme-ng, in its source:");
     command(
         &mut out,
-        &["vng --run . --cpus 8 --memory 8G --user root \\", "    -- /path/to/repro -n 8"],
+        &[
+            "vng --run arch/x86/boot/bzImage --cpus 8 --memory 8G \\",
+            "    --user root -- /path/to/repro -n 8 -t 30",
+        ],
     );
     paragraph(&mut out, "With QEMU alone, as the only program:");
     command(
@@ -78,7 +81,7 @@ pub(super) fn readme(how: &ProgramSpec<'_>, summary: Option<&str>, has_threads: 
             "(cd root && echo init | cpio -o -H newc) > initrd.cpio",
             "qemu-system-x86_64 -enable-kvm -cpu host -smp 8 -m 8G \\",
             "    -kernel bzImage -initrd initrd.cpio -nographic -no-reboot \\",
-            "    -append \"console=ttyS0 panic=-1 -- -n 8 -t 30\"",
+            "    -append \"console=ttyS0 quiet panic=-1 -- -n 8 -t 30\"",
         ],
     );
     paragraph(&mut out, "There the end of the program is a panic of the kernel, which ends QEMU.");
