@@ -7,7 +7,7 @@
 //! | module | content |
 //! |---|---|
 //! | `tree` | statements without programs, variables, parts of memory |
-//! | `lower`, `lower_call` | from the syntax tree to it |
+//! | `lower`, `lower_expr`, `lower_call` | from the syntax tree to it |
 //! | `sizes`, `homes` | how memory knows its size, and where variables are declared |
 //! | `emit`, `expr`, `call`, `task` | statements, values, calls and tasks in C |
 //! | `layout` | on which CPUs tasks are that a script does not place |
@@ -28,6 +28,7 @@ mod homes;
 mod layout;
 mod lower;
 mod lower_call;
+mod lower_expr;
 mod main_part;
 mod names;
 mod near;
