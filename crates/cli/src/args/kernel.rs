@@ -11,7 +11,8 @@ const KERNEL_EXAMPLES: &str = "\
 Examples:
   mmscale kernel boot --kernel debian:6.12 -- live doctor
   mmscale kernel boot --kernel arch/x86/boot/bzImage --cpus 64 -- run churn --on live --quick
-  mmscale kernel instructions --kernel debian:6.1,debian:6.12";
+  mmscale kernel instructions --kernel debian:6.1,debian:6.12
+  mmscale kernel reproduce page_fault1 -o repro";
 
 #[derive(Debug, Subcommand)]
 #[command(after_help = KERNEL_EXAMPLES)]
@@ -20,6 +21,8 @@ pub(crate) enum KernelCommand {
     Boot(BootArgs),
     /// Count an image's instructions, by function and by hold of a lock; or compare two images
     Instructions(InstructionsArgs),
+    /// Write a workload as a program in C with a Makefile and a README, for a mail to the list
+    Reproduce(ReproduceArgs),
     /// Run scripts for a number of rounds between marks: what `instructions` runs in the machine
     #[command(hide = true)]
     Rounds(RoundsArgs),
@@ -131,4 +134,30 @@ pub(crate) struct RoundsArgs {
     /// Rounds that count
     #[arg(long, value_name = "N")]
     pub(crate) rounds: usize,
+}
+
+/// Examples of `kernel reproduce`.
+const REPRODUCE_EXAMPLES: &str = "\
+Examples:
+  mmscale kernel reproduce page_fault1 -o repro
+  mmscale kernel reproduce page_fault1 --set in_threads=1 --set bytes=128MiB -o repro
+  mmscale kernel reproduce churn -o repro
+  mmscale kernel reproduce ./mine.mms -o repro
+Then: make -C repro run";
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = REPRODUCE_EXAMPLES)]
+pub(crate) struct ReproduceArgs {
+    /// The study or script by name, or the file of a script
+    #[arg(value_name = "STUDY|SCRIPT")]
+    pub(crate) study: String,
+    /// The folder for repro.c, Makefile and README: a new one, or an empty one
+    #[arg(short = 'o', long = "output", value_name = "DIR")]
+    pub(crate) output: PathBuf,
+    /// Replace these files if they exist; otherwise files in DIR are an error
+    #[arg(long)]
+    pub(crate) replace: bool,
+    /// Set a parameter of the script to another value than its default; may be repeated
+    #[arg(long = "set", value_name = "KEY=VALUE", allow_hyphen_values = true)]
+    pub(crate) set: Vec<String>,
 }

@@ -12,13 +12,15 @@ use rustix::system::{RebootCommand, reboot};
 use std::fs;
 use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 use std::thread;
 
 /// This program in a machine.
 pub(super) const PROGRAM: &str = "/init";
+/// Its name, for documents.
+const NAME: &str = "mmscale";
 /// Its job.
 pub(super) const JOB: &str = "/mmscale-job";
 /// The folder of its libraries, which the kernel's parameters name.
@@ -80,7 +82,12 @@ fn run(port: &Port) -> io::Result<i32> {
         port.drain();
     }
     let mut command = Command::new(PROGRAM);
-    command.args(&job.args).current_dir(&job.folder).env("HOME", "/tmp").stdin(Stdio::null());
+    command
+        .arg0(NAME)
+        .args(&job.args)
+        .current_dir(&job.folder)
+        .env("HOME", "/tmp")
+        .stdin(Stdio::null());
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
     let (out, error) = (child.stdout.take(), child.stderr.take());
     let status = thread::scope(|scope| {
