@@ -101,7 +101,8 @@ const INSTRUCTIONS_EXAMPLES: &str = "\
 Examples:
   mmscale kernel instructions --kernel debian:6.12
   mmscale kernel instructions --kernel before/bzImage,after/bzImage
-  mmscale kernel instructions --kernel ./bzImage page_fault1 ./mine.mms --format json";
+  mmscale kernel instructions --kernel ./bzImage page_fault1 ./mine.mms --format json
+  mmscale kernel instructions --kernel debian:6.12 --profile x86-2 --rows 5";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = INSTRUCTIONS_EXAMPLES)]
@@ -116,6 +117,10 @@ pub(crate) struct InstructionsArgs {
     /// Rounds of the outermost `loop` that are counted, after two that are not
     #[arg(long, value_name = "N", default_value_t = 7)]
     pub(crate) rounds: usize,
+    /// Also run the scripts on one simulated CPU of this profile, and show ns next to instructions,
+    /// for operations, holds and costs; one image
+    #[arg(long, value_name = "NAME|FILE")]
+    pub(crate) profile: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) machine: VmArgs,
     /// Rows of each table

@@ -5,6 +5,8 @@ use mmscale_vm::Image;
 use mmscale_vm::instructions::{Counted, Summary};
 use serde::Serialize;
 
+use super::model::Model;
+
 /// The document; its schema is `mmscale/instructions/1`.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Document {
@@ -13,6 +15,9 @@ pub(super) struct Document {
     pub(super) images: Vec<Side>,
     /// The scripts.
     pub(super) scripts: Vec<Script>,
+    /// The model of the first image.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) model: Option<Model>,
 }
 
 /// An image.
@@ -55,7 +60,15 @@ impl Document {
             operations: Vec::new(),
         };
         let scripts = studies.iter().map(script).collect();
-        Self { schema: "mmscale/instructions/1", images: Vec::new(), scripts }
+        Self { schema: "mmscale/instructions/1", images: Vec::new(), scripts, model: None }
+    }
+    /// Adds a script that has run on the only image.
+    pub(super) fn add_script(&mut self, study: &Study, operation: Operation) {
+        self.scripts.push(Script {
+            name: operation.script,
+            summary: study.summary().to_owned(),
+            operations: vec![operation.summary],
+        });
     }
     /// Adds an image.
     pub(super) fn add(&mut self, side: Side, operations: Vec<Operation>) {

@@ -5,6 +5,7 @@ use mmscale_vm::instructions::{Function, Hold, Spread, Summary};
 
 use super::document::{Document, Script, Side};
 use super::locks::{class, place};
+use super::model::Model;
 
 /// Characters of the name of a function, or of a lock with its place.
 const NAME: usize = 42;
@@ -20,6 +21,7 @@ pub(super) fn text(document: &Document, rows: usize) -> String {
             lines.extend(operation(summary, rows));
         }
     }
+    lines.extend(document.model.iter().flat_map(Model::lines));
     lines.join("\n") + "\n"
 }
 
