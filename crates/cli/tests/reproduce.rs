@@ -66,12 +66,13 @@ fn a_program_runs_and_leaves_no_process() {
         assert!(reproduce(name, &folder, &[]).status.success());
         let Some(program) = built(&folder) else { return };
         let mut run = Command::new(&program);
-        let output = run.args(["-n", "1", "-t", "0.1", "-w", "0"]).output().unwrap();
+        let output = run.args(["-n", "1", "-t", "1", "-w", "0"]).output().unwrap();
         let text = String::from_utf8_lossy(&output.stdout);
         assert!(output.status.success(), "{name}: {output:?}");
         assert!(text.starts_with("1 CPUs, 1 processes\n"), "{text}");
-        let median = text.lines().find_map(|line| line.strip_prefix("median "));
-        assert!(median.is_some_and(|rest| !rest.starts_with("0 ")), "{text}");
+        // How many depends on the computer's load.
+        let all = text.lines().find_map(|line| line.strip_suffix(" operations in all"));
+        assert!(all.is_some_and(|all| all != "0"), "{text}");
         // A killed program takes its processes with it.
         let mut running = Command::new(&program).args(["-n", "1", "-t", "100"]).spawn().unwrap();
         while !has_process_of(&program, 2) {

@@ -102,15 +102,26 @@ Examples:
   mmscale kernel instructions --kernel debian:6.12
   mmscale kernel instructions --kernel before/bzImage,after/bzImage
   mmscale kernel instructions --kernel ./bzImage page_fault1 ./mine.mms --format json
-  mmscale kernel instructions --kernel debian:6.12 --profile x86-2 --rows 5";
+  mmscale kernel instructions --kernel debian:6.12 --profile x86-2 --rows 5
+  mmscale kernel instructions --kept 6.1,6.12 touch";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = INSTRUCTIONS_EXAMPLES)]
 pub(crate) struct InstructionsArgs {
     /// The image, or two to compare: bzImages, vmlinux with CONFIG_PVH, Debian packages, or
     /// debian:VERSION
-    #[arg(long, value_name = "A[,B]", value_delimiter = ',', required = true)]
+    #[arg(
+        long,
+        value_name = "A[,B]",
+        value_delimiter = ',',
+        required_unless_present = "kept",
+        conflicts_with = "kept"
+    )]
     pub(crate) kernel: Vec<String>,
+    /// Show counts that were kept with the sources, or compare two, without a machine: 6.1, 6.12,
+    /// 7.3 (Debian's kernels)
+    #[arg(long, value_name = "A[,B]", value_delimiter = ',', conflicts_with = "profile")]
+    pub(crate) kept: Vec<String>,
     /// Scripts by name or files, each with a `loop`; one for each basic operation if none is given
     #[arg(value_name = "SCRIPT")]
     pub(crate) scripts: Vec<String>,
@@ -131,7 +142,13 @@ pub(crate) struct InstructionsArgs {
     pub(crate) format: Format,
 }
 
+/// Examples of `kernel rounds`.
+const ROUNDS_EXAMPLES: &str = "\
+Examples:
+  mmscale kernel rounds page_fault1 --rounds 3";
+
 #[derive(Debug, clap::Args)]
+#[command(after_help = ROUNDS_EXAMPLES)]
 pub(crate) struct RoundsArgs {
     /// Scripts by name or files
     #[arg(value_name = "SCRIPT", required = true)]

@@ -21,6 +21,12 @@ pub(super) fn boot(registry: &Registry, args: &BootArgs) -> Result<(), Failure> 
     let machine =
         Machine { counts_instructions: args.icount, ..machine(&args.machine, accelerator)? };
     let image = image(&args.kernel)?;
+    if args.icount && !image.runs_by_instructions() {
+        return Err(Failure::Call(anyhow!(
+            "--icount: Linux before 6.5 does not start its CPUs if time passes with instructions; \
+             leave it out"
+        )));
+    }
     let (job, files) = job(registry, args.command.clone())?;
     let interrupt = interrupt::on_signals(Grace::Live)
         .context("cannot watch for Ctrl-C")

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `operations` | the scripts of basic operations |
 //! | `document` | what a call found |
+//! | `kept` | counts that are kept with the sources |
 //! | `locks` | the name of a lock, by the functions that take it |
 //! | `model` | the same scripts on a simulated CPU, and the costs of a profile |
 //! | `text` | tables of one image |
@@ -11,6 +12,7 @@
 
 mod change;
 mod document;
+mod kept;
 mod locks;
 mod model;
 mod operations;
@@ -37,6 +39,9 @@ const MIN_CPUS: usize = 2;
 
 /// Counts the instructions of the images, and shows them.
 pub(super) fn instructions(registry: &Registry, args: &InstructionsArgs) -> Result<(), Failure> {
+    if !args.kept.is_empty() {
+        return show(&kept::document(&args.kept, &args.scripts)?, args);
+    }
     let cpus = args.machine.cpus;
     if cpus < MIN_CPUS {
         let why = "with one CPU, Linux removes the locked prefix from its own code";
@@ -56,8 +61,7 @@ pub(super) fn instructions(registry: &Registry, args: &InstructionsArgs) -> Resu
     }
     let machine = machine(&args.machine, Accelerator::Emulation)?;
     let parameters = format!("{PARAMETERS} {}", machine.parameters);
-    // Time passes with instructions, so that interrupts come at the same places each time.
-    let machine = Machine { parameters, counts_instructions: true, ..machine };
+    let machine = Machine { parameters, ..machine };
     let (studies, files) = scripts(registry, &args.scripts)?;
     let interrupt = interrupt::on_signals(Grace::Live)
         .context("cannot watch for Ctrl-C")
@@ -76,11 +80,16 @@ pub(super) fn instructions(registry: &Registry, args: &InstructionsArgs) -> Resu
             document.model = Some(model);
         }
     }
+    show(&document, args)
+}
+
+/// Shows a document.
+fn show(document: &Document, args: &InstructionsArgs) -> Result<(), Failure> {
     output::print(&match args.format {
-        Format::Text if args.kernel.len() == 2 => change::text(&document, args.rows),
-        Format::Text => text::text(&document, args.rows),
+        Format::Text if document.images.len() == 2 => change::text(document, args.rows),
+        Format::Text => text::text(document, args.rows),
         Format::Json => {
-            let line = serde_json::to_string(&document).expect("plain data");
+            let line = serde_json::to_string(document).expect("plain data");
             format!("{line}\n")
         }
     })
@@ -108,7 +117,10 @@ impl Counting<'_> {
         let words = words.chain([self.rounds.to_string()]).chain(names).collect();
         let (job, carried) = job(self.registry, words)?;
         let parameters = format!("{} {parameters}", self.machine.parameters);
-        let machine = Machine { parameters, ..self.machine.clone() };
+        // Time passes with instructions where it can, so that interrupts come at the same places
+        // each time. Elsewhere counts differ by a few instructions from call to call.
+        let counts_instructions = image.runs_by_instructions();
+        let machine = Machine { parameters, counts_instructions, ..self.machine.clone() };
         let files = [&carried[..], files].concat();
         let is_interrupted = || self.interrupt.is_set();
         let counted = count(&machine, image, &job, &files, &is_interrupted, &again);

@@ -7,17 +7,15 @@ use mmscale_harness::{
     Interrupt, Length, Merged, Profiles, Registry, Request, Settings, execute_each, linux_version,
     plan,
 };
-use mmscale_report::wrap;
 use mmscale_vm::instructions::Summary;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use super::document::Document;
+use super::document::{Document, Model, Row};
 use super::locks::class;
 use super::operations;
-use super::text::{cut, number};
 use crate::failure::Failure;
 use crate::progress;
 
@@ -42,24 +40,6 @@ struct Cost {
 #[derive(Debug, Deserialize)]
 struct Costs {
     cost: Vec<Cost>,
-}
-
-/// The model of an image.
-#[derive(Clone, Debug, Serialize)]
-pub(super) struct Model {
-    profile: String,
-    linux: String,
-    rows: Vec<Row>,
-    costs: Vec<Row>,
-}
-
-/// Instructions of the kernel, and time of the model.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-struct Row {
-    script: String,
-    what: String,
-    instructions: f64,
-    ns: f64,
 }
 
 /// Runs the scripts on one CPU of a simulated machine, and compares them with the first image.
@@ -179,38 +159,6 @@ fn value(profile: &Merged, name: &str) -> Option<f64> {
 fn call_of(summary: &Summary, names: &str) -> Option<f64> {
     let named = |name: &str| summary.functions.iter().find(|function| function.name == name);
     names.split('|').find_map(named).map(|function| function.call.median)
-}
-
-impl Model {
-    /// Writes the tables.
-    pub(super) fn lines(&self) -> Vec<String> {
-        let head =
-            |title: &str| format!("{title:<38} {:>9} {:>9} {:>9}", "instr.", "ns", "ns/instr.");
-        let line = |name: &str, row: &Row| {
-            let Row { instructions, ns, .. } = row;
-            let ratio = ns / instructions;
-            let [a, b] = [instructions, ns].map(|value| number(*value));
-            format!("{} {a:>9} {b:>9} {ratio:>9.3}", cut(name, 38))
-        };
-        let what = format!(
-            "profile {}, one CPU, policies of Linux {}. Its ns have the clearing of pages, which is \
-             one instruction here; a lock that both sides name alike may protect more on one of them",
-            self.profile, self.linux
-        );
-        let mut lines = vec![String::new()];
-        lines.extend(wrap(&what, "model     ", "          "));
-        lines.push(head("an operation, and its holds by lock"));
-        lines.extend(self.rows.iter().map(|row| {
-            let name = match row.what.as_str() {
-                "all" => format!("  {}", row.script),
-                what => format!("    {what}"),
-            };
-            line(&name, row)
-        }));
-        lines.push(head("a cost, and the functions of it"));
-        lines.extend(self.costs.iter().map(|row| line(&format!("  {}", row.what), row)));
-        lines
-    }
 }
 
 #[cfg(test)]
