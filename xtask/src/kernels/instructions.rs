@@ -170,7 +170,7 @@ mod tests {
 
     #[test]
     fn small_rows_and_digits_are_not_kept() {
-        let mut document = document(4089.664_062_5, 398.004);
+        let mut document = document(4089.664, 398.004);
         trim(&mut document);
         let operation = &document["scripts"][0]["operations"][0];
         assert_eq!(operation["instructions"]["median"], json!(4089.66));
