@@ -148,8 +148,8 @@ mod tests {
 
     #[test]
     fn numbers_have_the_digits_that_matter() {
-        let shown = [0.0, 1.0, 0.5, 3.14159, 12.34, 99.97, 2938.29].map(number);
-        assert_eq!(shown, ["0", "1", "0.50", "3.14", "12.3", "100", "2938"]);
+        let shown = [0.0, 1.0, 0.5, 3.456, 12.34, 99.97, 2938.29].map(number);
+        assert_eq!(shown, ["0", "1", "0.50", "3.46", "12.3", "100", "2938"]);
     }
 
     #[test]
