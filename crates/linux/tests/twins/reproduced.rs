@@ -6,9 +6,6 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Lengths of the two runs of a program, in seconds, as those of a script.
-pub(crate) const LENGTHS: [&str; 2] = ["0.05", "0.2"];
-
 /// Writes the program of a script and compiles it; a warning is an error.
 pub(crate) fn compile(script: &Script, folder: &Path) -> Result<PathBuf, String> {
     let params: Vec<i64> = script.params().iter().map(|param| param.default).collect();
@@ -33,10 +30,11 @@ pub(crate) fn compile(script: &Script, folder: &Path) -> Result<PathBuf, String>
     }
 }
 
-/// Runs a program on one CPU.
-pub(crate) fn run(program: &Path, seconds: &str) -> Result<Done, String> {
+/// Runs a program on one CPU for a time.
+pub(crate) fn run(program: &Path, window_ns: u64) -> Result<Done, String> {
     let mut command = Command::new(program);
-    command.args(["-n", "1", "-w", "0", "-t", seconds]);
+    let seconds = (window_ns as f64 / 1e9).to_string();
+    command.args(["-n", "1", "-w", "0", "-t", &seconds]);
     let (text, counts) = programs::counted(&mut command)?;
     let last = text.lines().last().unwrap_or("");
     let ops = last.strip_suffix(" operations in all").and_then(|ops| ops.parse().ok());
