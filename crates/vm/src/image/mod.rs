@@ -83,6 +83,11 @@ impl Image {
         Self::of(name, &path, bytes)
     }
 
+    /// Returns what QEMU boots: an unpacked vmlinux where that is possible.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
     /// Whether time of a machine can pass with its instructions. Before Linux 6.5, which brings up
     /// CPUs in parallel, a CPU waits for another one in a loop that lets no time pass for it.
     pub fn runs_by_instructions(&self) -> bool {
