@@ -69,6 +69,7 @@ fn prologue(code: &[u8]) -> usize {
             [0x50..=0x57, ..] => 1,
             [0x41, 0x50..=0x57, ..] => 2,
             [0x48..=0x4f, 0x89 | 0x8b | 0x31 | 0x85, 0xc0..=0xff, ..] => 3,
+            [0x41 | 0x44 | 0x45, 0x31 | 0x89 | 0x85, 0xc0..=0xff, ..] => 3,
             [0x31 | 0x89 | 0x85, 0xc0..=0xff, ..] => 2,
             [0x48 | 0x49 | 0x4c, 0x8b, 0x40..=0x7f, ..] => 4,
             _ => panic!("another prologue: {:02x?}", &code[at..at + 16]),
@@ -84,9 +85,10 @@ fn changed(mut bytes: Vec<u8>, address: u64) -> Vec<u8> {
     if code(&bytes, from).starts_with(&[0xf3, 0x0f, 0x1e, 0xfa]) {
         from += 4;
     }
-    // The kernel changes this call of tracers when it boots.
-    assert_eq!(code(&bytes, from)[0], 0xe8);
-    from += 5;
+    // The kernel changes a call of tracers when it boots.
+    if code(&bytes, from)[0] == 0xe8 {
+        from += 5;
+    }
     let moved = code(&bytes, from);
     let moved = moved[..prologue(&moved)].to_vec();
     let mut added = vec![0x51, 0xb9];
