@@ -1,5 +1,5 @@
-//! Kernel images in an emulator: a change of a kernel's code is found, named and has its size. Needs
-//! QEMU and packages of Debian, and minutes: `.ci/run --deep` runs it.
+//! Kernel images in an emulator: a change of a kernel's code is found, named and has its size.
+//! Needs QEMU and packages of Debian, and minutes: `.ci/run --deep` runs it.
 #![cfg(feature = "live")]
 
 use mmscale_vm::Image;
