@@ -27,18 +27,19 @@ pub(super) const JOB: &str = "/mmscale-job";
 pub(crate) const LIBRARIES: &str = "/lib/mmscale";
 
 /// File systems, each with its place.
-const MOUNTS: [(&str, &str); 10] = [
+const MOUNTS: [(&str, &str); 7] = [
     ("proc", "/proc"),
     ("sysfs", "/sys"),
     ("devtmpfs", "/dev"),
     ("tracefs", "/sys/kernel/tracing"),
     ("debugfs", "/sys/kernel/debug"),
     ("cgroup2", "/sys/fs/cgroup"),
-    ("tmpfs", "/tmp"),
-    ("tmpfs", "/run"),
-    ("tmpfs", "/var/tmp"),
     ("tmpfs", "/dev/shm"),
 ];
+
+/// Folders that programs expect. The first file system is a tmpfs itself, and another one would hide
+/// the files of a job.
+const FOLDERS: [&str; 3] = ["/tmp", "/run", "/var/tmp"];
 
 /// Whether this process is the first one of a machine that [`crate::Machine`] boots.
 pub fn is_guest() -> bool {
@@ -51,6 +52,9 @@ pub fn main() -> ExitCode {
         // Those that a kernel lacks are missed by the command, which says so.
         let _ = fs::create_dir_all(at);
         let _ = mount(kind, at, kind, MountFlags::empty(), None);
+    }
+    for folder in FOLDERS {
+        let _ = fs::create_dir_all(folder);
     }
     match Port::open() {
         Ok(port) => {
