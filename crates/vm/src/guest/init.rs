@@ -37,8 +37,8 @@ const MOUNTS: [(&str, &str); 7] = [
     ("tmpfs", "/dev/shm"),
 ];
 
-/// Folders that programs expect. The first file system is a tmpfs itself, and another one would hide
-/// the files of a job.
+/// Folders that programs expect. The first file system is a tmpfs itself, and another one would
+/// hide the files of a job.
 const FOLDERS: [&str; 3] = ["/tmp", "/run", "/var/tmp"];
 
 /// Whether this process is the first one of a machine that [`crate::Machine`] boots.
