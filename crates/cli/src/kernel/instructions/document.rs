@@ -139,6 +139,9 @@ impl Side {
         if up.auto_init.contains("heap free:on") {
             settings.push("init_on_free".to_owned());
         }
+        if !counted.has_function("_raw_spin_unlock") {
+            settings.push("unlocks are inlined: holds of spin locks cannot be seen".to_owned());
+        }
         settings.push(if up.mglru { "MGLRU" } else { "no MGLRU" }.to_owned());
         Self {
             image: image.name.clone(),

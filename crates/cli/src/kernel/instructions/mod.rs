@@ -76,7 +76,8 @@ pub(super) fn instructions(registry: &Registry, args: &InstructionsArgs) -> Resu
         if let Some(profile) = &args.profile {
             counting.add_bulk(&image, &mut document)?;
             let registry = operations::with_all(registry);
-            let model = model::model(&registry, &document, profile, &counting.interrupt)?;
+            let model =
+                model::model(&registry, &document, &args.scripts, profile, &counting.interrupt)?;
             document.model = Some(model);
         }
     }

@@ -46,6 +46,7 @@ struct Costs {
 pub(super) fn model(
     registry: &Registry,
     document: &Document,
+    given: &[String],
     profile: &Path,
     interrupt: &Interrupt,
 ) -> Result<Model, Failure> {
@@ -53,8 +54,10 @@ pub(super) fn model(
     let version = version_of(release);
     let linux = Some(linux_version(&version).map_err(|why| Failure::Call(why.into()))?);
     let mut plans = Vec::new();
-    for script in &document.scripts {
+    for (at, script) in document.scripts.iter().enumerate() {
         let settings = operations::settings(&script.name);
+        // A script of the call is its file; an operation is known by its name.
+        let name = given.get(at).unwrap_or(&script.name);
         let request = Request {
             on: Some(Target::Sim),
             linux,
@@ -62,7 +65,7 @@ pub(super) fn model(
             settings: Settings::parse(&settings).map_err(|why| Failure::Run(anyhow!("{why}")))?,
             seeds: Some(1),
             length: Length::Quick,
-            ..Request::of([script.name.as_str()])
+            ..Request::of([name.as_str()])
         };
         plans.extend(plan(registry, &request)?);
     }
