@@ -243,8 +243,18 @@ pub(crate) struct FidelityArgs {
     #[arg(long, conflicts_with = "profile")]
     pub(crate) blind: bool,
     /// Show the results that were kept with the sources, without runs
-    #[arg(long, conflicts_with_all = ["profile", "quick", "output"])]
+    #[arg(long, conflicts_with_all = ["profile", "quick", "output", "machines"])]
     pub(crate) kept: bool,
+    /// Show the results in FILE, which -o wrote, without runs
+    #[arg(long, value_name = "FILE",
+          conflicts_with_all = ["kept", "profile", "quick", "output", "machines"])]
+    pub(crate) read: Option<PathBuf>,
+    /// Show what differs from the results in FILE, which -o wrote
+    #[arg(long, value_name = "FILE", conflicts_with = "profile")]
+    pub(crate) against: Option<PathBuf>,
+    /// A folder of profiles (NAME.toml), which replace those of the same name
+    #[arg(long, value_name = "DIR", conflicts_with = "profile")]
+    pub(crate) machines: Option<PathBuf>,
     /// The form of the output
     #[arg(long, value_enum, default_value_t = GalleryFormat::Text)]
     pub(crate) format: GalleryFormat,

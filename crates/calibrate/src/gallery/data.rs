@@ -61,7 +61,13 @@ const SCRIPTS: [(&str, &str); 13] = [
 
 /// Returns the machine profiles of the gallery, in addition to those of `machines/`.
 pub fn profiles() -> Profiles {
-    Profiles::with(&MACHINES)
+    profiles_with(&[])
+}
+
+/// Returns the same profiles, with others that win where names are equal.
+pub fn profiles_with(others: &[(&'static str, &'static str)]) -> Profiles {
+    let all: Vec<_> = others.iter().chain(&MACHINES).copied().collect();
+    Profiles::with(&all)
 }
 
 /// Returns the scripts of the gallery.

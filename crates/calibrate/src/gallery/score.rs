@@ -72,6 +72,20 @@ pub struct Row {
     pub verdict: Verdict,
     /// The point at which a curve parts.
     pub parts_at: Option<u64>,
+    /// All points of a curve.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub points: Vec<Point>,
+}
+
+/// A point of a curve, in the published unit.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Point {
+    /// The parameter.
+    pub x: u64,
+    /// The published value; `None` if it is not known.
+    pub published: Option<f64>,
+    /// The predicted value.
+    pub predicted: f64,
 }
 
 /// The kind of a comparison.
@@ -156,6 +170,7 @@ impl Scored<'_> {
             sign: None,
             verdict: Verdict::Blind,
             parts_at: None,
+            points: Vec::new(),
         }
     }
 
@@ -181,9 +196,13 @@ impl Scored<'_> {
             .filter_map(|place| Some((place, self.value(arm, place, 0)? / self.value(arm, 0, 0)?)))
             .collect();
         let &(last, at_last) = predicted.last()?;
+        let values = (0..points.len()).filter_map(|place| {
+            let (x, predicted) = (points[place]?, self.value(arm, place, 0)?);
+            Some(Point { x, published: self.published(arm, place), predicted })
+        });
         if self.item.seen == Knowledge::Blind {
             let row = self.row(What::Curve, self.span(arm, last), None, at_last);
-            return Some(row);
+            return Some(Row { points: values.collect(), ..row });
         }
         let shape = |place| Some(self.published(arm, place)? / self.published(arm, 0)?);
         let leaves = predicted.iter().find(|&&(place, predicted)| {
@@ -192,7 +211,7 @@ impl Scored<'_> {
         let parts_at = leaves.and_then(|&(place, _)| points[place]);
         let verdict = if leaves.is_some() { Verdict::Parts } else { Verdict::Holds };
         let row = self.row(What::Curve, self.span(arm, last), shape(last), at_last);
-        Some(Row { verdict, parts_at, ..row })
+        Some(Row { verdict, parts_at, points: values.collect(), ..row })
     }
 
     /// Returns the label of a curve up to a place.

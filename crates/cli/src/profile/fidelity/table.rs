@@ -141,6 +141,51 @@ pub(super) fn markdown(items: &[Item], kept: &[Kept]) -> String {
     text
 }
 
+/// A prediction that differs by less than this share has not moved.
+const MOVED_BEYOND: f64 = 0.01;
+
+/// Formats the rows that differ from earlier results, in 72 columns.
+pub(super) fn moved(items: &[Item], before: &[Kept], after: &[Kept]) -> String {
+    let mut text = String::new();
+    let mut equal = 0;
+    for item in items {
+        for row in rows_of(after).filter(|row| row.item == item.id) {
+            let is_same = |old: &&Row| (old.what, &old.label) == (row.what, &row.label);
+            let old = rows_of(before).filter(|old| old.item == item.id).find(is_same);
+            let has_moved = old.is_none_or(|old| {
+                (row.predicted / old.predicted - 1.0).abs() > MOVED_BEYOND
+                    || verdict(old) != verdict(row)
+            });
+            if !has_moved {
+                equal += 1;
+                continue;
+            }
+            push(&mut text, &format!("{:11} {:6} {}", item.id, row.what.name(), row.label));
+            let of = |row: &Row| form(item, row.what, row.predicted);
+            let published = row.published.map(|published| form(item, row.what, published));
+            let published = published.map(|published| format!("published {published}, "));
+            let (was, judged) = old.map_or(("none".to_owned(), String::new()), |old| {
+                (of(old), format!(", before {}", verdict(old)))
+            });
+            let line = format!(
+                "{}predicted {was} -> {}: {}{judged}",
+                published.unwrap_or_default(),
+                of(row),
+                verdict(row)
+            );
+            wrap(&line, "    ", "    ").iter().for_each(|line| push(&mut text, line));
+        }
+    }
+    let line = format!("{equal} rows are as before.");
+    push(&mut text, &line);
+    for (word, kept) in [("before", before), ("after", after)] {
+        wrap(&format!("{word}: {}", summary(kept)), "", "  ")
+            .iter()
+            .for_each(|line| push(&mut text, line));
+    }
+    text
+}
+
 /// Returns the counts of verdicts in one sentence.
 pub(super) fn summary(kept: &[Kept]) -> String {
     let rows: Vec<Row> = rows_of(kept).cloned().collect();
@@ -205,6 +250,7 @@ mod tests {
             sign: None,
             verdict,
             parts_at: None,
+            points: Vec::new(),
         };
         let rows = vec![row(Verdict::Holds), row(Verdict::Off)];
         let build = mmscale_document::Build::new("mmscale", "0", "unknown");
