@@ -45,7 +45,7 @@ Examples:
   mmscale run churn --cpus 1,8,32,128 --arm stock --seeds 8
   mmscale run ./mine.mms --cpus 1,8,32,96
   mmscale run vmstat --policy tick=phased,caches=blockmap --robust
-  mmscale run churn --cpus 32 --arm stock,lazy --cost handoff_ns=110,575,1200
+  mmscale run churn --cpus 32 --arm stock,lazy --cost handoff_fixed_ns=110,575,1200
   mmscale run pcp --profile ./mine.toml -o results
   mmscale run vmstat --cpus 8,72 --format csv";
 const LIST_EXAMPLES: &str = "\

@@ -130,6 +130,12 @@ pub(crate) fn nodes() -> usize {
     count.max(1)
 }
 
+/// Returns the CPUs that this process may use, by the kernel's numbers, with their positions.
+pub fn cpu_positions() -> std::io::Result<Vec<(usize, CpuPosition)>> {
+    let count = std::thread::available_parallelism()?.get();
+    Ok(cpus(count)?.into_iter().map(|cpu| (cpu, position(cpu))).collect())
+}
+
 /// Returns where a CPU is, by the kernel's number.
 pub(crate) fn position(cpu: usize) -> CpuPosition {
     let folder = format!("/sys/devices/system/cpu/cpu{cpu}");
