@@ -14,6 +14,6 @@ pub use data::{Compare, DataError, Item, Knowledge, items, profiles, profiles_wi
 pub use kept::{Kept, KeptError, kept, read};
 pub use run::{Figures, GalleryError, GalleryRequest, SEED, run};
 pub use score::{
-    CURVE_WITHIN, Counts, EFFECT_WITHIN, LEVEL_WITHIN, Point, Row, SHARE_WITHIN, Verdict, What,
-    counts, rows,
+    CURVE_WITHIN, Counts, EFFECT_WITHIN, Held, LEVEL_WITHIN, Point, Row, SHARE_WITHIN, Verdict,
+    What, counts, rows,
 };

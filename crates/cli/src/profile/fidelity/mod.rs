@@ -83,9 +83,12 @@ fn chosen(args: &FidelityArgs) -> Result<Vec<Item>, Failure> {
         let what = format!("the gallery has no item `{unknown}`; it has {known}");
         return Err(Failure::Call(anyhow!(what)));
     }
-    let seen = if args.blind { Knowledge::Blind } else { Knowledge::Open };
     let is_chosen = |item: &Item| {
-        if args.items.is_empty() { item.seen == seen } else { args.items.contains(&item.id) }
+        if args.items.is_empty() {
+            (item.seen == Knowledge::Blind) == args.blind
+        } else {
+            args.items.contains(&item.id)
+        }
     };
     let is_short = |item: &Item| !(args.quick && item.slow && args.items.is_empty());
     Ok(all.into_iter().filter(|item| is_chosen(item) && is_short(item)).collect())
