@@ -157,7 +157,7 @@ fn an_error_names_the_file_that_has_it() {
     let number = "value = 300, range = [200, 400], source = \"a test\"";
     let above = "value = 500, range = [200, 400], source = \"a test\"";
     let folder = Folder::of(&[
-        ("key.toml", &derived("x86-2", &wrong("handof_ns", number))),
+        ("key.toml", &derived("x86-2", &wrong("handof_fixed_ns", number))),
         ("range.toml", &derived("x86-2", &wrong("handoff_fixed_ns", above))),
         (
             "source.toml",
@@ -173,7 +173,7 @@ fn an_error_names_the_file_that_has_it() {
     ]);
     let message = folder.refusal("key.toml");
     assert!(message.contains(
-        "unknown key `costs.handof_ns`: correct or remove it; did you mean `handoff_fixed_ns`?"
+        "unknown key `costs.handof_fixed_ns`: correct or remove it; did you mean `handoff_fixed_ns`?"
     ));
     assert!(message.starts_with("profile `key.toml`"), "{message}");
     let message = folder.refusal("range.toml");

@@ -248,7 +248,8 @@ impl Scored<'_> {
         let places = if self.item.seen == Knowledge::Open { 1 } else { self.item.points().len() };
         let level = |place| {
             let row = self.level(What::Level, arm, place)?;
-            let verdict = if self.item.arm[arm].level_is_input { Verdict::Input } else { row.verdict };
+            let verdict =
+                if self.item.arm[arm].level_is_input { Verdict::Input } else { row.verdict };
             Some(Row { verdict, ..row })
         };
         (0..places).filter_map(level).collect()

@@ -1,6 +1,6 @@
 //! The numbers of a profile that are costs, and another value for one of them.
 
-use super::error::nearest;
+use super::error::{nearest, replaced};
 use super::{Merged, Number, ProfileError, ProfileFile};
 
 /// Sections whose numbers are costs. Those of other sections describe the machine that was asked
@@ -41,6 +41,10 @@ impl Merged {
     pub fn with_cost(&self, key: &str, value: f64) -> Result<Self, ProfileError> {
         let mut other = self.clone();
         let Some(number) = other.file.cost_mut(key) else {
+            if let Some(now) = replaced(key) {
+                let (file, key) = (self.name.clone(), format!("--cost {key}"));
+                return Err(ProfileError::OldKey { file, key, now });
+            }
             let profile = self.name.clone();
             let nearest = nearest(key, self.file.costs().map(|(_, key, _)| key));
             return Err(ProfileError::UnknownCost { profile, key: key.to_owned(), nearest });
@@ -101,6 +105,7 @@ mod tests {
         let range = why("handoff_fixed_ns", 5.0);
         assert!(range.contains("handoff_fixed_ns=5") && range.contains("10 to 120"), "{range}");
         assert!(why("handoff_fixed_ns", f64::NAN).contains("10 to 120"));
+        assert!(why("handoff_ns", 110.0).contains("is now `handoff_fixed_ns` and"));
         assert!(why("handof_fixed_ns", 110.0).contains("did you mean `handoff_fixed_ns`?"));
         assert!(why("cpus", 8.0).contains("no cost named `cpus`"));
     }

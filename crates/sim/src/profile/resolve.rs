@@ -1,7 +1,7 @@
 //! Conversion of a file's numbers to the engine's form.
 
 use super::base::{ProfileSource, merge, title};
-use super::error::nearest;
+use super::error::{nearest, replaced};
 use super::{
     Clock, Costs, Disturbance, Gaps, Lengths, LineCosts, Merged, Noise, Profile, ProfileError,
     ProfileFile, Profiles, Section, SwapDevice, Topology, op_key,
@@ -295,6 +295,9 @@ impl<'a> Reader<'a> {
             let nearest = nearest(key, missing().map(String::as_str))
                 .or_else(|| nearest(key, asked.iter().map(String::as_str)));
             let file = self.of.file_of(self.section, key).to_owned();
+            if let Some(now) = replaced(key) {
+                return Err(ProfileError::OldKey { file, key: self.full(key), now });
+            }
             return Err(ProfileError::UnknownKey { file, key: self.full(key), nearest });
         }
         match asked.iter().find(|key| !self.numbers.contains_key(*key)) {
