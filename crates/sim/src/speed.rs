@@ -48,9 +48,14 @@ impl Speeds {
         (0..cpus).for_each(|cpu| speeds.change(cpu, true));
         Some(speeds)
     }
+    /// Returns the node of a CPU's core: that of the core's first CPU.
+    fn node_of(&self, cpu: usize) -> usize {
+        self.node[cpu / self.smt * self.smt]
+    }
     /// CPU `cpu` leaves idle (`true`), or goes idle.
     fn change(&mut self, cpu: usize, wakes: bool) {
-        let (awake, active) = (&mut self.awake[cpu / self.smt], &mut self.active[self.node[cpu]]);
+        let node = self.node_of(cpu);
+        let (awake, active) = (&mut self.awake[cpu / self.smt], &mut self.active[node]);
         if wakes {
             *active += usize::from(*awake == 0);
             *awake += 1;
@@ -61,7 +66,7 @@ impl Speeds {
     }
     /// Returns the time of an operation on `cpu` next to that in the profile, in 1/1024.
     fn times_1024(&self, cpu: usize, cpus: &[Cpu]) -> u32 {
-        let active = self.active[self.node[cpu]];
+        let active = self.active[self.node_of(cpu)];
         let clock = self.by_active_1024[active.min(self.by_active_1024.len() - 1)];
         if self.awake[cpu / self.smt] <= 1 {
             return clock;
