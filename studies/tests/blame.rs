@@ -35,8 +35,8 @@ fn waits(document: &Document) -> [Waits; 2] {
 
 #[test]
 fn blame_adds_up_to_the_waits_of_a_study_and_changes_no_result() {
-    let with = run(&Request { blame: true, ..churn(16) });
-    let without = run(&churn(16));
+    let with = run(&Request { blame: true, ..churn(64) });
+    let without = run(&churn(64));
     assert_eq!(with.fingerprint, without.fingerprint);
     assert!(arm(&without, "stock").blame.is_empty());
     let [locks, blamed] = waits(&with);
@@ -70,7 +70,7 @@ fn analyse(request: &Request, parts: Vec<Scalable>) -> Result<WhatIf, CallOrRun>
 
 #[test]
 fn the_lock_that_limits_gains_most_and_then_another_thing_limits() {
-    let result = analyse(&churn(16), Vec::new()).unwrap();
+    let result = analyse(&churn(64), Vec::new()).unwrap();
     assert_eq!(result.limits[0].class, "lruvec");
     let what: Vec<&str> = result.scaled.iter().map(|scaled| scaled.what.as_str()).collect();
     assert!(what.contains(&"hold lruvec") && what.ends_with(&["handoff", "lines"]), "{what:?}");

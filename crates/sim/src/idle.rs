@@ -57,6 +57,22 @@ fn idle_stop() {
 }
 
 impl Engine {
+    /// The running CPU leaves idle or goes idle, at its turn.
+    fn note_idle(&mut self, wakes: bool) {
+        if let Some(speeds) = &mut self.speeds {
+            speeds.change(self.cur, wakes);
+            if wakes {
+                self.set_speed();
+            }
+        }
+    }
+    /// Sets the running CPU's speed, at its turn.
+    pub(crate) fn set_speed(&mut self) {
+        if let Some(speeds) = &self.speeds {
+            let times_1024 = speeds.times_1024(self.cur, &self.cpus);
+            self.cpus[self.cur].op_times_1024 = u64::from(times_1024);
+        }
+    }
     /// Whether the idle task, at its turn, has neither an interrupt nor a task.
     fn idle_may_stop(&mut self) -> bool {
         let cpu = self.cpu_at_turn();

@@ -6,7 +6,6 @@
 //! that happened before is complete. So both schedules give each CPU the same speeds.
 
 use crate::cpu::{Cpu, WaitState};
-use crate::engine::Engine;
 use crate::profile::Clock;
 
 /// The number of CPUs that work, by core and node, and what that means for their speed.
@@ -21,14 +20,14 @@ pub(crate) struct Speeds {
     /// The time of an operation next to that in the profile, by the number of active cores of the
     /// node, in 1/1024.
     by_active_1024: Vec<u32>,
-    /// The same, while a sibling works, and while all others that do not idle spin.
+    /// That time while a sibling works, and while all others that do not idle spin.
     work_1024: u32,
     spin_1024: u32,
 }
 
 impl Speeds {
-    /// Returns the speeds of a machine with CPUs on these nodes, none of which is idle; `None` if it
-    /// has one speed.
+    /// Returns the speeds of a machine with CPUs on these nodes, none of which is idle; `None` if
+    /// it has one speed.
     pub(crate) fn of(clock: &Clock, smt: usize, node: Vec<usize>) -> Option<Self> {
         let nodes = node.iter().max().map_or(1, |last| last + 1);
         let of_node = |wanted| node.iter().filter(|&&of| of == wanted).count();
@@ -53,7 +52,7 @@ impl Speeds {
         self.node[cpu / self.smt * self.smt]
     }
     /// CPU `cpu` leaves idle (`true`), or goes idle.
-    fn change(&mut self, cpu: usize, wakes: bool) {
+    pub(crate) fn change(&mut self, cpu: usize, wakes: bool) {
         let node = self.node_of(cpu);
         let (awake, active) = (&mut self.awake[cpu / self.smt], &mut self.active[node]);
         if wakes {
@@ -65,7 +64,7 @@ impl Speeds {
         }
     }
     /// Returns the time of an operation on `cpu` next to that in the profile, in 1/1024.
-    fn times_1024(&self, cpu: usize, cpus: &[Cpu]) -> u32 {
+    pub(crate) fn times_1024(&self, cpu: usize, cpus: &[Cpu]) -> u32 {
         let active = self.active[self.node_of(cpu)];
         let clock = self.by_active_1024[active.min(self.by_active_1024.len() - 1)];
         if self.awake[cpu / self.smt] <= 1 {
@@ -78,25 +77,6 @@ impl Speeds {
             .any(|(_, of)| matches!(of.wait, WaitState::No | WaitState::User));
         let shared = if works { self.work_1024 } else { self.spin_1024 };
         (u64::from(clock) * u64::from(shared) >> 10) as u32
-    }
-}
-
-impl Engine {
-    /// The running CPU leaves idle or goes idle, at its turn.
-    pub(crate) fn note_idle(&mut self, wakes: bool) {
-        if let Some(speeds) = &mut self.speeds {
-            speeds.change(self.cur, wakes);
-            if wakes {
-                self.set_speed();
-            }
-        }
-    }
-    /// Sets the running CPU's speed, at its turn.
-    pub(crate) fn set_speed(&mut self) {
-        if let Some(speeds) = &self.speeds {
-            let times_1024 = speeds.times_1024(self.cur, &self.cpus);
-            self.cpus[self.cur].op_times_1024 = u64::from(times_1024);
-        }
     }
 }
 

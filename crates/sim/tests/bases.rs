@@ -39,7 +39,8 @@ fn derived(base: &str, more: &str) -> String {
     format!("base = \"{base}\"\ndescription = \"mine\"\n{more}\n")
 }
 
-const HANDOFF: &str = "[costs]\nhandoff_fixed_ns = { value = 300, range = [200, 400], source = \"measured: a test\" }";
+const HANDOFF: &str = "[costs]\nhandoff_fixed_ns = { value = 300, range = [200, 400], \
+                       source = \"measured: a test\" }";
 
 #[test]
 fn a_file_with_a_base_has_what_differs_and_inherits_the_rest() {
@@ -173,7 +174,8 @@ fn an_error_names_the_file_that_has_it() {
     ]);
     let message = folder.refusal("key.toml");
     assert!(message.contains(
-        "unknown key `costs.handof_fixed_ns`: correct or remove it; did you mean `handoff_fixed_ns`?"
+        "unknown key `costs.handof_fixed_ns`: correct or remove it; did you mean \
+         `handoff_fixed_ns`?"
     ));
     assert!(message.starts_with("profile `key.toml`"), "{message}");
     let message = folder.refusal("range.toml");

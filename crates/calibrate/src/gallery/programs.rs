@@ -55,7 +55,7 @@ fn rwsem(
     fidelity::ops_per_s(profile, policy, cpus, held_ns, interrupt).map(Some)
 }
 
-/// What a thread does between two turns of the lock, in ns: two system calls.
+/// The time of a thread between two turns of the lock, in ns: two system calls.
 const OUTSIDE_NS: u64 = 300;
 
 /// Runs the microbenchmark of a spin lock; x is the number of threads.

@@ -59,7 +59,8 @@ impl Orders {
         fixed[(begin + seat) % fixed.len()]
     }
 
-    /// Returns all CPUs by their distance from one: the CPU itself, its core, its cache, its node, the next node.
+    /// Returns all CPUs by their distance from one: the CPU itself, its core, its cache, its node,
+    /// the next node.
     fn near(&self, from: usize) -> Vec<usize> {
         let (own, count) = (self.cpus[from].at, self.cpus.len());
         sorted(&self.cpus, |cpu, of| {

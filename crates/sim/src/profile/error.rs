@@ -61,7 +61,7 @@ pub enum ProfileError {
         file: String,
         /// Section and key.
         key: String,
-        /// What is in its place.
+        /// The keys in its place.
         now: &'static str,
     },
     /// A key that every profile must have.

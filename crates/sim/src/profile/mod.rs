@@ -80,7 +80,7 @@ pub struct Clock {
     /// The time of an operation while a hardware thread of the same core works, next to that of a
     /// core of its own, in 1/1024.
     pub smt_work_1024: u32,
-    /// The same, while the other thread spins for a lock.
+    /// That time while the other thread spins for a lock.
     pub smt_spin_1024: u32,
 }
 

@@ -129,8 +129,8 @@ fn after_the_other(work: impl Fn() -> f64 + Sync) -> f64 {
 
 /// Measures from one CPU's unlock to the other's first step under the lock. Both take the lock all
 /// the time and hold it long enough for the other to be waiting. The times are read under the lock,
-/// and only rounds in which it changed owners count. The owner writes `lines` lines of data, each of
-/// which the next one writes before its first step.
+/// and only rounds in which it changed owners count. The owner writes `lines` lines of data, each
+/// of which the next one writes before its first step.
 pub(super) fn handoff_ns(lines: usize) -> Result<f64, Failure> {
     const TURNS: u64 = 2_000;
     const HOLD_NS: u64 = 600;

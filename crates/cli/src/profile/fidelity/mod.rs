@@ -9,7 +9,7 @@ use std::{fs, io};
 use anyhow::{Context, anyhow};
 use indicatif::{ProgressBar, ProgressStyle};
 use mmscale_calibrate::gallery::{self, GalleryError, GalleryRequest, Item, Kept, Knowledge, rows};
-use mmscale_files::{Existing, Folder};
+use mmscale_files::{Existing, Folder, Limit, Pipe};
 use mmscale_harness::{Interrupt, Origin, Profiles, Registry};
 
 use crate::args::{FidelityArgs, GalleryFormat};
@@ -94,22 +94,27 @@ fn chosen(args: &FidelityArgs) -> Result<Vec<Item>, Failure> {
     Ok(all.into_iter().filter(|item| is_chosen(item) && is_short(item)).collect())
 }
 
+/// Some ten times the size of the results of the whole gallery.
+const RESULTS: Limit = Limit::new("results of the gallery", 4 << 20);
+/// Some twenty times the size of a profile with all keys and sources.
+const PROFILE: Limit = Limit::new("a profile", 1 << 20);
+
 /// Reads results that an earlier call wrote.
 fn read(path: &Path) -> Result<Vec<Kept>, Failure> {
-    let text = fs::read_to_string(path).map_err(|why| {
-        Failure::Call(anyhow!("{}: {why}; -o FILE writes such a file", path.display()))
-    })?;
+    let text = mmscale_files::text(path, RESULTS, Pipe::Refuse)
+        .map_err(|why| Failure::Call(anyhow!("{why}; -o FILE writes such a file")))?;
     gallery::read(&path.display().to_string(), &text).map_err(|why| Failure::Call(why.into()))
 }
 
 /// Reads the profiles of a folder. Their texts live as long as the program, as built-in ones do.
 fn machines(folder: &Path) -> Result<Vec<(&'static str, &'static str)>, Failure> {
-    let wrong = |path: &Path, why: io::Error| {
-        Failure::Call(anyhow!("--machines {}: {why}; name a folder of profiles", path.display()))
+    let wrong = |why: io::Error| {
+        Failure::Call(anyhow!("--machines {}: {why}; name a folder of profiles", folder.display()))
     };
-    let entries = fs::read_dir(folder).map_err(|why| wrong(folder, why))?;
+    // tidy: opened: names of files
+    let entries = fs::read_dir(folder).map_err(wrong)?;
     let paths = entries.map(|entry| entry.map(|entry| entry.path()));
-    let mut paths: Vec<_> = paths.collect::<Result<_, _>>().map_err(|why| wrong(folder, why))?;
+    let mut paths: Vec<_> = paths.collect::<Result<_, _>>().map_err(wrong)?;
     paths.retain(|path| path.extension().is_some_and(|end| end == "toml"));
     paths.sort();
     if paths.is_empty() {
@@ -118,7 +123,8 @@ fn machines(folder: &Path) -> Result<Vec<(&'static str, &'static str)>, Failure>
         return Err(Failure::Call(anyhow!(what)));
     }
     let one = |path: &PathBuf| {
-        let text = fs::read_to_string(path).map_err(|why| wrong(path, why))?;
+        let text = mmscale_files::text(path, PROFILE, Pipe::Refuse)
+            .map_err(|why| Failure::Call(anyhow!("--machines: {why}")))?;
         let name = path.file_stem().map(|name| name.to_string_lossy().into_owned());
         let name: &'static str = name.unwrap_or_default().leak();
         Ok((name, &*text.leak()))
