@@ -1,14 +1,15 @@
 //! The rows of the comparison, and why the sides of a row may differ.
 
+use super::armings::{Armed, Arming};
 use super::kernel::{Kernel, Source};
 use super::observed::{Effects, Observed, usual};
-use super::on_kernel::{Armed, Arming, OnKernel};
+use super::on_kernel::OnKernel;
 use super::program::{Call, KINDS};
 use super::{Row, Section, Verdict};
-use mmscale_frames::pcp::PcpLimits;
+use mmscale_frames::pcp::{PcpLimits, decayed_by_run};
 use mmscale_mm::time::Hz;
 use mmscale_mm::versions::{GAPS, Gap};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 
 /// Why refills may differ.
@@ -27,17 +28,20 @@ const GATHER: &str = "a page that the gather of an munmap takes halves the count
 /// Why a row may have nothing to compare.
 const UNREACHED: &str = "the page cache did not reach `high` in these frees, so neither side \
                          drained pages, and nothing is compared";
-/// Why ticks may return a little more or less.
-const HIGH: &str = "the end of a thread frees some pages on the kernel after the state of the page \
-                    cache was read";
 /// Why ticks may return something else.
-const OTHERS: &str = "other tasks took, freed or drained more than a batch of pages on the CPU \
-                      meanwhile: repeat on an idle computer";
+const FOUND: &str = "other tasks took, freed or drained pages on the CPU between the ticks; by the \
+                     trace each tick returned what ours does with the pages that it found";
+/// Why ticks may return nothing.
+const FIXED: &str = "no tick returns pages where `high` is fixed, on neither side";
 /// Why ticks may begin at other times.
-const KWORKER: &str = "a tick begins when its kworker runs, after the timer";
+const LATE: &str =
+    "by the trace some ticks began later than the jiffy of their timer, none earlier";
+/// Why gaps of ticks may occur in other numbers.
+const PHASE: &str = "by the trace each tick began in the jiffy of its timer, and each gap is one of \
+                     ours; how many of each kind there are depends on when the CPUs began";
 /// Why some calls may differ from most.
-const SOME_CALLS: &str = "some calls differ from most, which agree: another task or an interrupt \
-                          disturbed a CPU";
+const SOME_CALLS: &str = "some calls differ from most, which agree: by the trace an interrupt or \
+                          another task did something on the CPU during each of these calls";
 /// Why calls may interrupt no CPU.
 const DESCHEDULED: &str = "in these calls the hypervisor had the other CPU descheduled, which \
                            flushes when it runs again without an interrupt";
@@ -119,18 +123,42 @@ fn page_cache(live: &OnKernel, simulated: &Observed) -> Vec<Row> {
         true => Some(UNREACHED),
         false => is_about(&real.drains, &simulated.drains, most).then_some(GATHER),
     };
-    let (of_kernel, of_simulator) = (&real.returned_by_ticks, &simulated.returned_by_ticks);
-    let returned = match is_near(of_kernel, of_simulator, most, batch) {
-        true => Some(HIGH),
-        false => (real.used_by_others > batch).then_some(OTHERS),
+    let is_fixed = real.limits.high_min == real.limits.high_max;
+    let returned = match is_fixed && real.returned_by_ticks().is_empty() {
+        true => Some(FIXED),
+        false => is_by_rule(live).then_some(FOUND),
     };
+    let high_after = drains.filter(|_| real.drains != simulated.drains);
+    let of_ticks = |of: &Observed| runs(&of.returned_by_ticks());
     let mut rows = limits(live, simulated.limits);
     rows.extend([
         sizes("each refill", |of| &of.refills, refills),
         sizes("each drain by frees", |of| &of.drains, drains),
-        sizes("returned by each tick", |of| &of.returned_by_ticks, returned),
+        row(
+            "high after these frees",
+            real.high_after.to_string(),
+            simulated.high_after.to_string(),
+            high_after,
+        ),
+        row("returned by each tick", of_ticks(real), of_ticks(simulated), returned),
     ]);
     rows
+}
+
+/// Returns whether each tick on the kernel returned what ours returns with the pages that it found.
+fn is_by_rule(live: &OnKernel) -> bool {
+    let limits = live.observed.limits;
+    let (mut count, mut high) = (i64::from(live.at_rest.pages()), live.at_rest.high);
+    let mut grown = None;
+    live.observed.ticks.iter().all(|tick| {
+        // The pages at rest are those that the first tick found.
+        count += grown.replace(tick.grown).map_or(0, |_| tick.grown);
+        let found = u32::try_from(count).unwrap_or(0);
+        high = decayed_by_run(high, found, limits);
+        let returned = found.saturating_sub(high);
+        count -= i64::from(returned);
+        returned == tick.returned
+    })
 }
 
 /// The limits of the page cache; of those that the kernel does not print, with their source.
@@ -181,21 +209,6 @@ fn is_about(real: &[u32], simulated: &[u32], most: u32) -> bool {
         && sum(real).abs_diff(sum(simulated)) <= 2 * most
 }
 
-/// Returns whether the numbers of both sides differ by at most `step`, the first ones by three
-/// times that; one side may have one more at its end, and one more or less of `most` at its
-/// beginning.
-fn is_near(real: &[u32], simulated: &[u32], most: u32, step: u32) -> bool {
-    let close = |real: &[u32], simulated: &[u32]| {
-        let differences = real.iter().zip(simulated).map(|(a, b)| a.abs_diff(*b));
-        let mut most = std::iter::once(3 * step).chain(std::iter::repeat(step));
-        real.len().abs_diff(simulated.len()) <= 1
-            && differences.zip(&mut most).all(|(difference, most)| difference <= most)
-    };
-    let split = |of: &[u32]| of.iter().position(|&pages| pages < most).unwrap_or(of.len());
-    let (a, b) = (split(real), split(simulated));
-    close(real, simulated) || a.abs_diff(b) <= 1 && close(&real[a..], &simulated[b..])
-}
-
 /// Lists numbers in their order; several equal ones in a row as `3 x 2016`.
 fn runs(numbers: &[u32]) -> String {
     let equal = numbers.chunk_by(|a, b| a == b).map(|chunk| times(chunk.len(), chunk[0]));
@@ -232,10 +245,36 @@ fn ticks(kernel: &Kernel, live: &OnKernel, simulated: &Observed) -> Vec<Row> {
             format!("CPU {cpu}: gaps in ms"),
             ms(&live.observed.tick_gaps[cpu]),
             ms(&simulated.tick_gaps[cpu]),
-            (equal == armed.len() && equal > 0).then_some(KWORKER),
+            (equal == armed.len()).then(|| starts(kernel.hz, cpu, live)).flatten(),
         ));
     }
     rows
+}
+
+/// Why gaps of the starts of a CPU's ticks may differ, by the starts and the timers of the trace.
+fn starts(hz: Hz, cpu: usize, live: &OnKernel) -> Option<&'static str> {
+    let busy = |run: &&Arming| live.busy_us.contains(&run.begun_us);
+    let armed = live.armings[cpu].iter().filter(busy).map(|run| run.again);
+    let armed = armed.collect::<Option<Vec<Armed>>>()?;
+    let bucket = |of: &Armed| of.bucket_expires.or(again(hz, cpu, of.now).bucket_expires);
+    let due: Vec<u64> = armed.iter().map(bucket).collect::<Option<_>>()?;
+    let mut late = armed.iter().skip(1).zip(&due).map(|(next, &due)| next.now.checked_sub(due));
+    let is_late = late.try_fold(false, |any, late| late.map(|late| any || late > 0))?;
+    let ours = steady_gaps(hz, cpu);
+    let is_ours = due.windows(2).all(|pair| ours.contains(&(pair[1] - pair[0])));
+    match is_late {
+        true => Some(LATE),
+        false => is_ours.then_some(PHASE),
+    }
+}
+
+/// The gaps between the buckets of our ticks that begin in the jiffies of their buckets.
+fn steady_gaps(hz: Hz, cpu: usize) -> BTreeSet<u64> {
+    let next = |&now: &u64| again(hz, cpu, now).bucket_expires;
+    // The first one is not the firing of a timer.
+    let firings: Vec<u64> =
+        std::iter::successors(Some(1_000_003), next).skip(1).take(100).collect();
+    firings.windows(2).map(|pair| pair[1] - pair[0]).collect()
 }
 
 /// How our rounding and our wheel arm a tick again in jiffy `now`.
@@ -297,7 +336,7 @@ fn calls(kernel: &Kernel, real: &Observed, simulated: &Observed) -> Vec<Row> {
             if column == INTERRUPTS && kernel.is_guest && is_descheduled(real, simulated) {
                 descheduled = of_real != of_simulated;
             } else {
-                known &= usual(of_real) == usual(of_simulated);
+                known &= usual(of_real) == usual(of_simulated) && is_disturbed(of_real, real);
             }
         }
         let why = if descheduled { DESCHEDULED } else { SOME_CALLS };
@@ -305,6 +344,13 @@ fn calls(kernel: &Kernel, real: &Observed, simulated: &Observed) -> Vec<Row> {
         rows.push(row(what, as_real, as_simulated, known.then_some(why)));
     }
     rows
+}
+
+/// Returns whether something disturbed each call that differs from most.
+fn is_disturbed(numbers: &[u32], real: &Effects) -> bool {
+    let most = usual(numbers);
+    let mut calls = numbers.iter().zip(&real.disturbed);
+    calls.all(|(&number, &is_disturbed)| is_disturbed || Some(number) == most)
 }
 
 /// Returns whether the kernel interrupted no CPU in some calls in which it had to flush another.
@@ -329,6 +375,8 @@ fn pages(pages: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::counts::observed::{Blocks, PageCache, TickDrain};
+    use mmscale_frames::frame::MigrateType;
 
     #[test]
     fn a_reason_covers_its_own_differences_only() {
@@ -342,27 +390,51 @@ mod tests {
         assert!(!is_about(&[63; 192], &[2016; 6], 2016), "drains that do not grow");
         let seen = [71, 142, 284, 568, 1136, 2016, 2016, 2016, 2016, 1667, 2016];
         assert!(is_about(&seen, &[2016; 6], 2016), "as on Linux 6.18");
-        let real = [2016, 2016, 1768, 1547];
-        assert!(is_near(&real, &[2016, 1827, 1599, 9], 2016, 63));
-        assert!(!is_near(&real, &[2016, 2016, 1768, 1640], 2016, 63), "more than a batch");
-        assert!(!is_near(&[1200, 900], &[1400, 900], 2016, 63), "more than three");
-        assert!(!is_near(&real, &[1768, 1547], 2016, 63), "two largest ones less");
-        assert!(is_near(&[2016, 1943], &[1969, 1941], 2016, 63));
+    }
+
+    #[test]
+    fn a_tick_that_found_other_pages_is_by_the_rule_if_it_returned_what_ours_does() {
+        let ticks = |second: TickDrain| {
+            let blocks = vec![Blocks::single(MigrateType::Movable, 10_000)];
+            let ticks = vec![TickDrain { grown: 9, returned: 2000 }, second];
+            OnKernel {
+                observed: Observed { ticks, ..empty() },
+                source: Source::Printed,
+                zone_pages: 1 << 20,
+                start: PageCache { blocks: vec![], high: 8000 },
+                at_rest: PageCache { blocks, high: 9142 },
+                armings: vec![],
+                busy_us: 0..0,
+            }
+        };
+        // `high` is 8000 after the first tick, and 7000 after the second.
+        assert!(is_by_rule(&ticks(TickDrain { grown: 0, returned: 1000 })));
+        assert!(is_by_rule(&ticks(TickDrain { grown: 50, returned: 1050 })));
+        assert!(is_by_rule(&ticks(TickDrain { grown: -1200, returned: 0 })));
+        assert!(!is_by_rule(&ticks(TickDrain { grown: 50, returned: 1000 })));
+    }
+
+    fn empty() -> Observed {
+        Observed {
+            limits: PcpLimits::of(1 << 20, 1, 1, 63, None),
+            refills: vec![],
+            freed_between_refills: false,
+            drains: vec![],
+            high_after: 0,
+            ticks: vec![],
+            lru_batches: vec![],
+            earlier_folios: 0,
+            tick_gaps: vec![],
+            calls: vec![],
+        }
     }
 
     #[test]
     fn folios_that_the_batch_had_before_explain_as_many_and_no_more() {
         let of = |lru_batches: &[u32], earlier_folios| Observed {
-            limits: PcpLimits::of(1, 1, 1, 63, None),
-            refills: vec![],
-            freed_between_refills: false,
-            drains: vec![],
-            used_by_others: 0,
-            returned_by_ticks: vec![],
             lru_batches: lru_batches.to_vec(),
             earlier_folios,
-            tick_gaps: vec![],
-            calls: vec![],
+            ..empty()
         };
         let simulated = of(&[31, 31, 20], 0);
         assert!(is_carried_over(&of(&[31, 31, 31], 11), &simulated));
@@ -398,12 +470,8 @@ mod tests {
     #[test]
     fn a_tick_at_250_hz_comes_after_992_or_1024_ms() {
         let hz = Hz::new(250).unwrap();
-        let firings =
-            std::iter::successors(Some(1_000_003), |&now| again(hz, 1, now).bucket_expires);
-        // The first one is not the firing of a timer.
-        let firings: Vec<u64> = firings.skip(1).take(100).collect();
-        let gaps: Vec<u64> = firings.windows(2).map(|pair| (pair[1] - pair[0]) * 4).collect();
-        assert!(gaps.iter().all(|gap| [992, 1024].contains(gap)), "{gaps:?}");
+        let gaps: Vec<u64> = steady_gaps(hz, 1).into_iter().map(|jiffies| jiffies * 4).collect();
+        assert_eq!(gaps, [992, 1024]);
     }
 
     #[test]

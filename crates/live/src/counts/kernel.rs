@@ -2,12 +2,14 @@
 
 use super::CountsError;
 use super::events::sees_interrupts;
-use mmscale_frames::pcp::PcpLimits;
+use super::program::Wait;
+use mmscale_frames::pcp::{DrainSize, PcpLimits};
 use mmscale_frames::zone::Watermarks;
 use mmscale_harness::versions::{Version, running};
 use mmscale_mm::time::Hz;
 use mmscale_mm::versions::History;
 use std::fs;
+use std::io::{Read, Seek};
 use std::path::Path;
 
 /// Where tracefs is mounted.
@@ -35,6 +37,8 @@ pub(super) struct Kernel {
     pub(super) low_pages: u64,
     /// The watermarks of the job's zone.
     pub(super) marks: Watermarks,
+    /// How threads wait such that their CPUs have a tick.
+    pub(super) wait: Wait,
 }
 
 pub(super) fn read(path: &str) -> Result<String, CountsError> {
@@ -117,7 +121,16 @@ impl Kernel {
                 .map(Zone::managed)
                 .sum(),
             marks: cache.marks,
+            wait: wait(&read("/proc/cmdline")?),
         })
+    }
+}
+
+/// How threads wait on a kernel with these parameters: idle CPUs have a tick only with nohz=off.
+fn wait(parameters: &str) -> Wait {
+    match parameters.split_whitespace().any(|word| word == "nohz=off") {
+        true => Wait::Sleep,
+        false => Wait::Compute,
     }
 }
 
@@ -203,6 +216,22 @@ impl Cache {
     pub(super) fn look(cpu: usize) -> Result<Self, CountsError> {
         Self::of(&zones()?, cpu)
     }
+    /// Looks at the page cache of a CPU, and calls `mark` before the end of the reading changes it.
+    /// The second reading of an open file needs no memory.
+    pub(super) fn look_and(cpu: usize, mark: impl FnOnce()) -> Result<Self, CountsError> {
+        let path = "/proc/zoneinfo";
+        let failed = |why| needs(format!("reading {path}: {why}"));
+        // tidy: opened: a file of the kernel
+        let mut file = fs::File::open(path).map_err(failed)?;
+        let mut text = String::new();
+        file.read_to_string(&mut text).map_err(failed)?;
+        text.clear();
+        file.rewind().map_err(failed)?;
+        file.read_to_string(&mut text).map_err(failed)?;
+        mark();
+        drop(file);
+        Self::of(&zones_in(&text), cpu)
+    }
     fn of(zones: &[Zone], cpu: usize) -> Result<Self, CountsError> {
         let zone = zones.iter().find(|zone| zone.name == "Normal");
         let zone = zone.ok_or_else(|| needs("/proc/zoneinfo has no zone Normal on node 0"))?;
@@ -241,7 +270,7 @@ impl Cache {
             Some([high_min, high_max]) => {
                 (PcpLimits { high_min, high_max, ..computed }, Source::Printed)
             }
-            None if !is_tuned => (computed.fixed(high), Source::Fixed),
+            None if !is_tuned => (computed.fixed(high, DrainSize::Doubled), Source::Fixed),
             None => (computed, Source::Computed { least_high: self.least_high }),
         }
     }
@@ -287,6 +316,12 @@ Node 0, zone   Normal
         assert_eq!((limits.high_min, limits.high_max), (3620, 15_935));
         assert_eq!(source, Source::Computed { least_high: 3620 });
         assert_eq!(found.marks, Watermarks { min: 11_584, low: 14_480, high: 17_376 });
+    }
+
+    #[test]
+    fn threads_sleep_where_idle_cpus_have_a_tick() {
+        assert_eq!(wait("quiet nohz=off root=/dev/vda"), Wait::Sleep);
+        assert_eq!(wait("quiet nohz=on"), Wait::Compute);
     }
 
     #[test]

@@ -8,18 +8,24 @@
 //! | `kernel` | facts about the running kernel; its page caches |
 //! | `events` | the tracepoints of a trace |
 //! | `tracing` | a tracing instance, and the lines of its trace |
-//! | `on_kernel` | the program on the kernel, and what the trace says |
+//! | `on_kernel` | the program on the kernel |
+//! | `reading` | what a trace says of pages and folios |
+//! | `armings` | what it says of upkeep ticks |
+//! | `effects` | what it says of the effects of calls |
 //! | `on_simulator` | the program on the simulator, on a machine like this computer |
 //! | `observed` | the counts of one side |
 //! | `compare` | the rows, and why sides may differ |
 
+mod armings;
 mod compare;
+mod effects;
 mod events;
 mod kernel;
 mod observed;
 mod on_kernel;
 mod on_simulator;
 mod program;
+mod reading;
 mod tracing;
 
 pub(crate) use tracing::clear;
@@ -132,7 +138,7 @@ pub fn counts(busy: Duration, interrupt: &Interrupt) -> Result<Counts, CountsErr
         policies: mmscale_harness::policies_in(kernel.version),
         hz: kernel.hz.get(),
         zone_pages: live.zone_pages,
-        cached_pages: live.start.count,
+        cached_pages: live.start.pages(),
         high_pages: live.start.high,
         sections: compare::sections(&kernel, &live, &simulated),
     })

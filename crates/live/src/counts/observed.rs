@@ -1,16 +1,50 @@
 //! The counts of one side: the kernel, or the simulator.
 
+use mmscale_arch::Order;
+use mmscale_frames::frame::MigrateType;
 use mmscale_frames::pcp::PcpLimits;
 
-/// The state of the page cache of CPU 0 in the program's zone.
+/// Blocks of a page cache that are on one list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct PageCache {
-    /// Pages in it.
+pub(super) struct Blocks {
+    pub(super) order: Order,
+    pub(super) list: MigrateType,
     pub(super) count: u32,
-    /// Those of them that the program could take: single movable ones.
-    pub(super) movable: u32,
+}
+
+impl Blocks {
+    /// Single pages.
+    pub(super) fn single(list: MigrateType, count: u32) -> Self {
+        Self { order: Order::ZERO, list, count }
+    }
+    pub(super) fn pages(self) -> u32 {
+        self.count << self.order.get()
+    }
+}
+
+/// The state of the page cache of CPU 0 in the program's zone.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct PageCache {
+    /// The blocks in it.
+    pub(super) blocks: Vec<Blocks>,
     /// The most pages that it may hold.
     pub(super) high: u32,
+}
+
+impl PageCache {
+    /// Returns the number of pages in it.
+    pub(super) fn pages(&self) -> u32 {
+        self.blocks.iter().map(|blocks| blocks.pages()).sum()
+    }
+}
+
+/// A tick while the program takes and frees no page.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(super) struct TickDrain {
+    /// The pages by which the page cache grew since the tick before.
+    pub(super) grown: i64,
+    /// The pages that the tick returned to the zone.
+    pub(super) returned: u32,
 }
 
 /// The counts of one side.
@@ -24,10 +58,10 @@ pub(super) struct Observed {
     pub(super) freed_between_refills: bool,
     /// Pages moved by each drain of the program's frees.
     pub(super) drains: Vec<u32>,
-    /// Pages that other tasks took, freed and drained on the CPU while the program only computed.
-    pub(super) used_by_others: u32,
-    /// Pages that each tick returned while the program only computed.
-    pub(super) returned_by_ticks: Vec<u32>,
+    /// `high` of the page cache after these frees.
+    pub(super) high_after: u32,
+    /// The ticks after that, while the program takes and frees no page.
+    pub(super) ticks: Vec<TickDrain>,
     /// Folios of each batch that was added to the LRU lists while the program took pages.
     pub(super) lru_batches: Vec<u32>,
     /// Folios in these batches that the program had not taken: the CPU's batch had them before.
@@ -53,6 +87,15 @@ pub(super) struct Effects {
     pub(super) mmap_locks: Vec<u32>,
     /// Page faults.
     pub(super) faults: Vec<u32>,
+    /// Whether an interrupt or another task did something on the CPU meanwhile.
+    pub(super) disturbed: Vec<bool>,
+}
+
+impl Observed {
+    /// Pages that each tick returned, of the ticks that returned any.
+    pub(super) fn returned_by_ticks(&self) -> Vec<u32> {
+        self.ticks.iter().map(|tick| tick.returned).filter(|&pages| pages > 0).collect()
+    }
 }
 
 impl Effects {

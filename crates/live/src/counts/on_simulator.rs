@@ -3,15 +3,14 @@
 
 use super::CountsError;
 use super::kernel::Kernel;
-use super::observed::{Effects, Observed, PageCache};
+use super::observed::{Blocks, Effects, Observed, PageCache, TickDrain};
 use super::on_kernel::OnKernel;
-use super::program::{self, KINDS, Part, ROUNDS, Step, Watcher};
+use super::program::{self, KINDS, Part, ROUNDS, Step, Wait, Watcher};
 use mmscale_arch::{
     CpuId, Func, LockClass, LruEvent, Machine, Order, PcpEvent, Pfn, Probe, TickEvent, TlbEvent,
     Trace, TraceGroup,
 };
 use mmscale_document::{CallRow, LockRow};
-use mmscale_frames::frame::MigrateType;
 use mmscale_frames::page_alloc::{FrameAllocator, Gfp, MemoryMap};
 use mmscale_frames::pcp::{Pcp, PcpLimits};
 use mmscale_frames::zone::{ZoneId, ZoneKind};
@@ -28,6 +27,10 @@ const PROFILE: &str = "x86-32";
 /// The kind of batch that adds folios to the LRU lists, as `LruEvent::Move` numbers it.
 const ADDED: u8 = 0;
 const CPU: CpuId = CpuId::new(0);
+/// How threads wait: a simulated CPU that is idle has no tick, and its time costs nothing here.
+const WAIT: Wait = Wait::Compute;
+/// Pages of a machine whose memory does not matter: 1 GiB.
+const SMALL_PAGES: u64 = 1 << 18;
 
 /// Runs the program on the simulator.
 pub(super) fn run(
@@ -37,7 +40,7 @@ pub(super) fn run(
     interrupt: &Interrupt,
 ) -> Result<Observed, CountsError> {
     let simulator = Simulator { kernel, live, interrupt };
-    let (ran, seen) = simulator.run(Part::Busy { busy_ns })?;
+    let (ran, seen) = simulator.run(Part::Busy { busy_ns, wait: WAIT })?;
     let busy = events_of(ran);
     let (ran, taken) = simulator.run(Part::Pages)?;
     let events = events_of(ran).swap_remove(0);
@@ -46,8 +49,8 @@ pub(super) fn run(
         refills: Vec::new(),
         freed_between_refills: false,
         drains: Vec::new(),
-        used_by_others: 0,
-        returned_by_ticks: simulator.returned_by_ticks()?,
+        high_after: taken.high_after,
+        ticks: simulator.ticks()?,
         lru_batches: Vec::new(),
         earlier_folios: 0,
         tick_gaps: busy.iter().map(|events| tick_gaps(kernel, &seen, events)).collect(),
@@ -83,33 +86,34 @@ impl Simulator<'_> {
             StudyError::Interrupted => CountsError::Interrupted,
             why => CountsError::Run(why.to_string()),
         };
-        let notes =
-            Notes { seen: Arc::default(), part, live: [self.live.start, self.live.at_rest] };
+        let notes = Notes { seen: Arc::default(), part, live: Arc::new(Left::by(self.live)) };
         let program = Own { part, notes: notes.clone() };
         let probe = |_| Box::new(Recorder::default()) as Box<dyn Probe>;
-        let run = machine::run(self.machine(), probe, program).map_err(failed)?;
+        let run = machine::run(self.machine(part), probe, program).map_err(failed)?;
         let seen = notes.seen.lock().unwrap_or_else(PoisonError::into_inner).clone();
         Ok((run, seen))
     }
-    /// The pages that each tick returns, of the ticks that return any. The cache has the state of
-    /// the kernel's when its CPU begins to rest.
-    fn returned_by_ticks(&self) -> Result<Vec<u32>, CountsError> {
-        let (ran, seen) = self.run(Part::Rest)?;
+    /// The ticks of a CPU that takes and frees no page. The cache has the state of the kernel's at
+    /// its first tick.
+    fn ticks(&self) -> Result<Vec<TickDrain>, CountsError> {
+        let (ran, seen) = self.run(Part::Rest { wait: WAIT })?;
         let events = events_of(ran);
-        let mut returned = Vec::new();
+        let mut ticks = Vec::<TickDrain>::new();
         for event in seen.within(&events[0], Step::Rest) {
-            match (event, returned.last_mut()) {
-                (Trace::Tick(TickEvent::Begin), _) => returned.push(0),
-                (Trace::Pcp(PcpEvent::Drain { pages, .. }), Some(last)) => *last += pages,
+            match (event, ticks.last_mut()) {
+                (Trace::Tick(TickEvent::Begin), _) => ticks.push(TickDrain::default()),
+                (Trace::Pcp(PcpEvent::Drain { pages, .. }), Some(last)) => last.returned += pages,
                 _ => {}
             }
         }
-        returned.retain(|&pages| pages > 0);
-        Ok(returned)
+        Ok(ticks)
     }
-    fn machine(&self) -> MachineSpec {
+    fn machine(&self, part: Part) -> MachineSpec {
         let kernel = self.kernel;
-        let pages = kernel.low_pages + self.live.zone_pages;
+        // Timers and the effects of calls do not depend on the memory, which takes time to set up.
+        let is_small = matches!(part, Part::Busy { .. } | Part::Calls { .. });
+        let low_pages = if is_small { 0 } else { kernel.low_pages };
+        let pages = if is_small { SMALL_PAGES } else { low_pages + self.live.zone_pages };
         let profile = Profiles::with(&[]).load(PROFILE).expect("the profile is a built-in one");
         let mut profile =
             profile.with_cpus(kernel.cpus, Shape::Flat).expect("any number of CPUs fits");
@@ -121,12 +125,14 @@ impl Simulator<'_> {
         for (mechanism, policy) in policies_of(kernel.version) {
             mechanism.choose(&mut spec.mm, policy);
         }
-        let (low, all) = (kernel.low_pages as u32, pages as u32);
+        let (low, all) = (low_pages as u32, pages as u32);
         let map = MemoryMap::single(all);
         spec.mm.map = if low > 0 { map.with_dma32(low) } else { map };
-        spec.mm.alloc.min_free_kb = Some(kernel.min_free_kb);
-        spec.mm.alloc.watermark_scale = kernel.watermark_scale;
-        spec.mm.alloc.normal_marks = Some(kernel.marks);
+        if !is_small {
+            spec.mm.alloc.min_free_kb = Some(kernel.min_free_kb);
+            spec.mm.alloc.watermark_scale = kernel.watermark_scale;
+            spec.mm.alloc.normal_marks = Some(kernel.marks);
+        }
         spec
     }
 }
@@ -137,6 +143,8 @@ struct Seen {
     /// Each step with its begin and its end, in ns.
     steps: Vec<(Step, u64, u64)>,
     limits: Option<PcpLimits>,
+    /// `high` of the page cache after the program's frees.
+    high_after: u32,
 }
 
 impl Seen {
@@ -158,13 +166,27 @@ fn between(events: &[(u64, Trace)], begin_ns: u64, end_ns: u64) -> impl Iterator
     inside.map(|(_, event)| event)
 }
 
-/// Notes when the steps of the program are, and gives the page cache the state of the kernel's.
+/// What the kernel's CPU 0 had from earlier work.
+struct Left {
+    /// Its page cache before the program takes pages, and when it begins to rest.
+    caches: [PageCache; 2],
+    /// Folios in its batch for the LRU lists, before the program takes pages.
+    folios: u32,
+}
+
+impl Left {
+    fn by(live: &OnKernel) -> Self {
+        let caches = [live.start.clone(), live.at_rest.clone()];
+        Self { caches, folios: live.observed.earlier_folios }
+    }
+}
+
+/// Notes when the steps of the program are, and gives CPU 0 the state of the kernel's.
 #[derive(Clone)]
 struct Notes {
     seen: Arc<Mutex<Seen>>,
     part: Part,
-    /// The kernel's page cache before the program takes pages, and when it begins to rest.
-    live: [PageCache; 2],
+    live: Arc<Left>,
 }
 
 impl Notes {
@@ -175,8 +197,16 @@ impl Notes {
 
 impl<A: Machine> Watcher<System<A>> for Notes {
     fn begin(&self, system: &System<A>, step: Step) {
-        if self.part == Part::Rest {
-            bring_to(system, normal(system), self.live[1]);
+        match (self.part, step) {
+            (Part::Rest { .. }, Step::Rest) => {
+                let blocks = on_cpu_1(system, &self.live.caches[1]);
+                put(system.mm().frames(), normal(system), &self.live.caches[1], blocks);
+            }
+            (Part::Pages, Step::Rest) => {
+                let high = system.mm().frames().inspect_pcp(normal(system), CPU, Pcp::high);
+                self.change(|seen| seen.high_after = high);
+            }
+            _ => {}
         }
         let now_ns = system.clock_ns();
         self.change(|seen| seen.steps.push((step, now_ns, u64::MAX)));
@@ -190,7 +220,13 @@ impl<A: Machine> Watcher<System<A>> for Notes {
     }
     fn cached_pages(&self, system: &System<A>) -> u64 {
         let (frames, zone) = (system.mm().frames(), normal(system));
-        bring_to(system, zone, self.live[0]);
+        let blocks = on_cpu_1(system, &self.live.caches[0]);
+        system.mm().memory().drain();
+        if self.live.folios > 0 {
+            let at = program::touched(system, u64::from(self.live.folios));
+            at.expect("there is memory");
+        }
+        put(frames, zone, &self.live.caches[0], blocks);
         let limits = frames.inspect_pcp(zone, CPU, Pcp::limits);
         // The time of this is not the program's.
         let now_ns = system.clock_ns();
@@ -199,7 +235,7 @@ impl<A: Machine> Watcher<System<A>> for Notes {
             let open = seen.steps.last_mut().expect("the step of the pages has begun");
             open.1 = now_ns;
         });
-        u64::from(self.live[0].count)
+        u64::from(self.live.caches[0].pages())
     }
 }
 
@@ -210,34 +246,38 @@ fn normal<A: Machine>(system: &System<A>) -> ZoneId {
     normal.expect("the map has a normal zone").id()
 }
 
-/// Gives the page cache of CPU 0 the pages and the `high` that the kernel's had.
-fn bring_to<A: Machine>(system: &System<A>, zone: ZoneId, state: PageCache) {
-    let frames = system.mm().frames();
-    frames.drain_pages_zone(zone, CPU);
-    // A free that reaches `high` would drain some of the pages.
-    frames.set_pcp_high(zone, CPU, state.high.max(state.count + 1));
-    // Pages that CPU 0 took would raise its `high`.
+/// Allocates the blocks of a page cache on CPU 1: blocks that CPU 0 allocated would raise its
+/// `high`.
+fn on_cpu_1<A: Machine>(system: &System<A>, state: &PageCache) -> Vec<(Pfn, Order)> {
     let taken = Arc::new(Mutex::new(Vec::new()));
-    let pages = Arc::clone(&taken);
+    let (all, blocks) = (Arc::clone(&taken), state.blocks.clone());
     let body = move |system: &System<A>| {
         let frames = system.mm().frames();
-        let mut all = take(frames, state.count - state.movable, MigrateType::Unmovable);
-        all.extend(take(frames, state.movable, MigrateType::Movable));
-        *pages.lock().unwrap_or_else(PoisonError::into_inner) = all;
+        let mut all = all.lock().unwrap_or_else(PoisonError::into_inner);
+        blocks.iter().for_each(|&blocks| all.extend(take(frames, blocks)));
     };
     let thread = system.spawn(ThreadSpec::on(1), Box::new(body)).expect("there is memory");
     system.join(thread).expect("it is a thread of this process");
-    free(frames, std::mem::take(&mut *taken.lock().unwrap_or_else(PoisonError::into_inner)));
+    std::mem::take(&mut *taken.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// Gives the page cache of CPU 0 these blocks and the `high` that the kernel's had.
+fn put<A: Machine>(
+    frames: &FrameAllocator<A>,
+    zone: ZoneId,
+    state: &PageCache,
+    blocks: Vec<(Pfn, Order)>,
+) {
+    frames.drain_pages_zone(zone, CPU);
+    // A free that reaches `high` would drain some of the pages.
+    frames.set_pcp_high(zone, CPU, state.high.max(state.pages() + 1));
+    blocks.into_iter().for_each(|(pfn, order)| frames.free_pages(pfn, order));
     frames.set_pcp_high(zone, CPU, state.high);
 }
 
-fn take<A: Machine>(frames: &FrameAllocator<A>, pages: u32, kind: MigrateType) -> Vec<Pfn> {
-    let take = |_| frames.alloc_pages(Order::ZERO, kind, Gfp::KERNEL);
-    (0..pages).map(|at| take(at).expect("the zone is large")).collect()
-}
-
-fn free<A: Machine>(frames: &FrameAllocator<A>, pages: Vec<Pfn>) {
-    pages.into_iter().for_each(|pfn| frames.free_pages(pfn, Order::ZERO));
+fn take<A: Machine>(frames: &FrameAllocator<A>, blocks: Blocks) -> Vec<(Pfn, Order)> {
+    let take = |_| frames.alloc_pages(blocks.order, blocks.list, Gfp::KERNEL);
+    (0..blocks.count).map(|at| (take(at).expect("the zone is large"), blocks.order)).collect()
 }
 
 /// The program as the first one of a machine.
@@ -353,6 +393,7 @@ mod tests {
     use super::*;
     use crate::counts::kernel::Source;
     use crate::counts::observed::usual;
+    use mmscale_frames::frame::MigrateType;
     use mmscale_frames::zone::Watermarks;
     use mmscale_mm::time::Hz;
     use mmscale_mm::versions::Version;
@@ -372,25 +413,27 @@ mod tests {
             low_pages: 776_758,
             sees_interrupts: true,
             marks: Watermarks { min: 9148, low: 11_436, high: 13_723 },
+            wait: Wait::Compute,
         }
     }
 
     fn live(start: PageCache, at_rest: PageCache) -> OnKernel {
-        let limits = PcpLimits { batch: 63, high_min: 0, high_max: 0, scale_max: 5 };
+        let limits = PcpLimits::of(917_504, 0, 2, 63, None);
         let observed = Observed {
             limits,
             refills: vec![],
             freed_between_refills: false,
             drains: vec![],
-            used_by_others: 0,
-            returned_by_ticks: vec![],
+            high_after: 0,
+            ticks: vec![],
             lru_batches: vec![],
             earlier_folios: 0,
             tick_gaps: vec![],
             calls: vec![],
         };
         let source = Source::Printed;
-        OnKernel { observed, source, zone_pages: 917_504, start, at_rest, armings: vec![] }
+        let (armings, busy_us) = (vec![], 0..0);
+        OnKernel { observed, source, zone_pages: 917_504, start, at_rest, armings, busy_us }
     }
 
     /// Flushes, pages, interrupts, acquisitions of mmap_lock and faults of a call on Linux 6.18,
@@ -423,15 +466,17 @@ mod tests {
 
     #[test]
     fn counts_are_those_that_linux_had() {
-        let start = PageCache { count: 4873, movable: 4384, high: 5718 };
-        let at_rest = PageCache { count: 16_098, movable: 16_098, high: 17_751 };
+        let of = |list, count| Blocks::single(list, count);
+        let blocks = vec![of(MigrateType::Movable, 4384), of(MigrateType::Unmovable, 489)];
+        let start = PageCache { blocks, high: 5718 };
+        let at_rest = PageCache { blocks: vec![of(MigrateType::Movable, 16_098)], high: 17_751 };
         let (kernel, live) = (kernel(), live(start, at_rest));
         let seen = run(&kernel, &live, 3_000_000_000, &Interrupt::default()).unwrap();
         let PcpLimits { batch, high_min, high_max, .. } = seen.limits;
         assert_eq!([batch, high_min, high_max], [63, 5718, 57_344]);
         assert_eq!(seen.refills[..5], [63, 126, 252, 504, 1008]);
         assert!(seen.refills[5..].iter().all(|&pages| pages == 2016), "{:?}", seen.refills);
-        assert_eq!(seen.returned_by_ticks[1..], [1941, 1699, 1486, 1300, 1138, 996, 871, 384]);
+        assert_eq!(seen.returned_by_ticks()[1..], [1941, 1699, 1486, 1300, 1138, 996, 871, 384]);
         assert!(seen.lru_batches.iter().all(|&folios| folios == 31), "{:?}", seen.lru_batches);
         let calls = seen.calls.iter().map(|effects| effects.counts().map(|n| usual(n).unwrap()));
         assert_eq!(calls.collect::<Vec<_>>(), ON_LINUX);

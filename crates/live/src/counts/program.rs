@@ -18,17 +18,30 @@ pub(super) const ROUNDS: u32 = 16;
 /// How long a busy thread computes before it takes another page, in ns: each tick finds something
 /// to do.
 const BUSY_NS: u64 = 5_000_000;
+/// The shortest time that a sleeping thread sleeps before it takes another page, in ns, and how
+/// many multiples of it follow each other.
+const SLEEP_NS: u64 = 10_000_000;
+const SLEEPS: u64 = 3;
 /// How long the second thread computes between two looks at its flag, in ns.
 const LOOK_NS: u64 = 100_000;
+
+/// What a thread does while it waits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Wait {
+    /// It computes: its CPU is never idle, and so never without a tick.
+    Compute,
+    /// It sleeps. The tick of an idle CPU has to go on.
+    Sleep,
+}
 
 /// A part of the program.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Step {
-    /// Every CPU is busy, so that no tick is skipped.
+    /// Every CPU takes page after page, so that its ticks have something to do.
     Busy,
     /// CPU 0 takes and frees pages.
     Pages,
-    /// CPU 0 only computes.
+    /// CPU 0 takes and frees no page.
     Rest,
     /// One call of a kind, by its index in [`KINDS`].
     Call(usize),
@@ -78,7 +91,8 @@ pub(super) const KINDS: [Kind; 16] = [
 
 /// A counter of the effects of the program.
 pub(super) trait Watcher<S>: Clone + Send + 'static {
-    /// A step begins, on the CPU of the calling thread.
+    /// A step begins, on the CPU of the calling thread. [`Step::Pages`] begins with the call of
+    /// [`Watcher::cached_pages`].
     fn begin(&self, system: &S, step: Step);
     /// The step ends, in the same thread.
     fn end(&self, system: &S, step: Step);
@@ -90,13 +104,13 @@ pub(super) trait Watcher<S>: Clone + Send + 'static {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Part {
     /// All of them. Every CPU is busy for so long first, in ns.
-    All { busy_ns: u64 },
+    All { busy_ns: u64, wait: Wait },
     /// Every CPU is busy for so long, in ns.
-    Busy { busy_ns: u64 },
+    Busy { busy_ns: u64, wait: Wait },
     /// CPU 0 takes and frees pages.
     Pages,
-    /// CPU 0 only computes.
-    Rest,
+    /// CPU 0 takes and frees no page.
+    Rest { wait: Wait },
     /// The calls of one kind, by its index in [`KINDS`]; or only what surrounds them.
     Calls { kind: usize, made: bool },
 }
@@ -108,23 +122,19 @@ pub(super) fn run<S: System, W: Watcher<S>>(
     watcher: &W,
 ) -> Result<(), Errno> {
     match part {
-        Part::All { busy_ns } => {
-            keep_busy(system, busy_ns, watcher)?;
+        Part::All { busy_ns, wait } => {
+            keep_busy(system, busy_ns, wait, watcher)?;
             take_and_free(system, watcher)?;
-            rest(system, watcher)?;
+            rest(system, wait, watcher, |_| ())?;
             beside_a_thread(system, watcher, |system, watcher| {
                 (0..KINDS.len()).try_for_each(|kind| make_calls(system, watcher, kind, true))
             })
         }
-        Part::Busy { busy_ns } => keep_busy(system, busy_ns, watcher),
+        Part::Busy { busy_ns, wait } => keep_busy(system, busy_ns, wait, watcher),
         Part::Pages => take_and_free(system, watcher),
-        Part::Rest => {
+        Part::Rest { wait } => {
             let own = watcher.clone();
-            within(system, ThreadSpec::on(0), move |system| {
-                own.begin(system, Step::Rest);
-                Ok(())
-            })?;
-            rest(system, watcher)
+            rest(system, wait, watcher, move |system| own.begin(system, Step::Rest))
         }
         Part::Calls { kind, made } => beside_a_thread(system, watcher, move |system, watcher| {
             make_calls(system, watcher, kind, made)
@@ -147,7 +157,7 @@ fn checked<S: System>(body: impl FnOnce(&S) -> Result<(), Errno> + Send + 'stati
 }
 
 /// Maps single pages and touches them.
-fn touched<S: System>(system: &S, pages: u64) -> Result<Addr, Errno> {
+pub(super) fn touched<S: System>(system: &S, pages: u64) -> Result<Addr, Errno> {
     let at = mapped(system, pages)?;
     touch(system, at, pages)?;
     Ok(at)
@@ -180,8 +190,13 @@ pub(super) const fn busy_pages(busy_ns: u64) -> u64 {
     busy_ns / BUSY_NS + 1
 }
 
-/// A thread on every CPU that computes, and takes page after page.
-fn keep_busy<S: System, W: Watcher<S>>(system: &S, busy_ns: u64, watcher: &W) -> Result<(), Errno> {
+/// A thread on every CPU that waits, and takes page after page.
+fn keep_busy<S: System, W: Watcher<S>>(
+    system: &S,
+    busy_ns: u64,
+    wait: Wait,
+    watcher: &W,
+) -> Result<(), Errno> {
     watcher.begin(system, Step::Busy);
     let end_ns = system.clock_ns() + busy_ns;
     let thread = move |system: &S| {
@@ -192,7 +207,10 @@ fn keep_busy<S: System, W: Watcher<S>>(system: &S, busy_ns: u64, watcher: &W) ->
                 break;
             }
             system.write(at.page(page), 1)?;
-            system.compute_ns(BUSY_NS)?;
+            match wait {
+                Wait::Compute => system.compute_ns(BUSY_NS)?,
+                Wait::Sleep => system.sleep_ns(SLEEP_NS * (1 + page % SLEEPS))?,
+            }
         }
         system.munmap(at, bytes(pages))
     };
@@ -223,13 +241,22 @@ fn take_and_free<S: System, W: Watcher<S>>(system: &S, watcher: &W) -> Result<()
     })
 }
 
-/// CPU 0 computes. The step has begun.
-fn rest<S: System, W: Watcher<S>>(system: &S, watcher: &W) -> Result<(), Errno> {
+/// CPU 0 takes and frees no page. `begin` is called first.
+fn rest<S: System, W: Watcher<S>>(
+    system: &S,
+    wait: Wait,
+    watcher: &W,
+    begin: impl FnOnce(&S) + Send + 'static,
+) -> Result<(), Errno> {
     let own = watcher.clone();
     within(system, ThreadSpec::on(0), move |system| {
+        begin(system);
         let end_ns = system.clock_ns() + REST_NS;
         while system.clock_ns() < end_ns {
-            system.compute_ns(BUSY_NS)?;
+            match wait {
+                Wait::Compute => system.compute_ns(BUSY_NS)?,
+                Wait::Sleep => system.sleep_ns(end_ns - system.clock_ns())?,
+            }
         }
         own.end(system, Step::Rest);
         Ok(())
