@@ -219,6 +219,25 @@ fn before_linux_6_7_drains_double_up_to_high_less_a_batch() {
 }
 
 #[test]
+fn doubled_drains_are_32_batches_at_most() {
+    let config = AllocConfig {
+        high: HighPolicy::Watermark,
+        hold: BulkHold::Whole,
+        min_free_kb: Some(65_536),
+        ..AllocConfig::default()
+    };
+    let frames = boot(config);
+    let pages = take_many(&frames, Order::ZERO, 16_000);
+    stepped::set_cpu(1);
+    stepped::record(true);
+    assert!(high(&frames, 1) > 4096 + 63, "there is room for 64 batches");
+    pages.into_iter().for_each(|page| frames.free_pages(page, Order::ZERO));
+    let drained = drains();
+    assert_eq!(drained[..7], [63, 126, 252, 504, 1008, 2016, 2016]);
+    assert!(drained[7..].iter().all(|&pages| pages == 2016), "{drained:?}");
+}
+
+#[test]
 fn before_linux_5_14_each_drain_has_a_batch() {
     // `high` is six batches.
     let (_, _, drained) = drained_with(HighPolicy::Batches, 6 * 63 + 2 * 63);

@@ -5,8 +5,8 @@
 pub enum DrainSize {
     /// One batch (before Linux 5.14).
     Batch,
-    /// Twice as many as by the drain before, from one batch to `high` less a batch. An allocation
-    /// halves the next one (`free_factor`, Linux 5.14 to 6.6).
+    /// Twice as many as by the drain before, from one batch to 32, or to `high` less a batch. An
+    /// allocation halves the next one (`free_factor`, Linux 5.14 to 6.6).
     Doubled,
     /// As many as were freed recently (`free_count`).
     Counted,

@@ -1,6 +1,6 @@
 //! Tuning of `high`, refills and drains by a CPU's allocations and frees (`mm/page_alloc.c`, 6.19).
 
-use super::{COSTLY_ORDER, DrainSize, Pcp};
+use super::{BATCH_SCALE_MAX, COSTLY_ORDER, DrainSize, Pcp};
 use mmscale_arch::Order;
 
 /// The memory pressure of a zone.
@@ -71,7 +71,9 @@ impl Pcp {
         if self.count < high { 0 } else { self.drain_size(high, storm) }
     }
     /// Does the work of [`Pcp::note_free`] where drains double (`free_unref_page_commit` and
-    /// `nr_pcp_free` of Linux 6.1). While drains grow, a free of order 1 to 3 drains everything.
+    /// `nr_pcp_free` of Linux 6.1). While drains grow, a free of order 1 to 3 drains everything. The
+    /// stable releases of these versions have the largest drain of 6.7, which their first ones
+    /// lacked.
     fn note_free_doubled(&mut self, order: Order, pressure: Pressure) -> u32 {
         self.high = self.clamped(self.high);
         let (batch, high) = (self.limits.batch, self.high);
@@ -86,9 +88,8 @@ impl Pcp {
         if high < batch {
             return 1;
         }
-        // The shift cannot overflow: the factor grows only while the drain is below `high`.
         let (doubled, most) = (batch << self.free_factor, high - batch);
-        if doubled < most {
+        if doubled <= most && self.free_factor < BATCH_SCALE_MAX {
             self.free_factor += 1;
         }
         doubled.min(most).max(batch)

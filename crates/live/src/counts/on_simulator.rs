@@ -29,8 +29,10 @@ const ADDED: u8 = 0;
 const CPU: CpuId = CpuId::new(0);
 /// How threads wait: a simulated CPU that is idle has no tick, and its time costs nothing here.
 const WAIT: Wait = Wait::Compute;
-/// Pages of a machine whose memory does not matter: 1 GiB.
-const SMALL_PAGES: u64 = 1 << 18;
+/// Pages of machines whose memory does not matter: 4 GiB, as busy CPUs take page after page, and
+/// 256 MiB.
+const BUSY_PAGES: u64 = 1 << 20;
+const CALL_PAGES: u64 = 1 << 16;
 
 /// Runs the program on the simulator.
 pub(super) fn run(
@@ -111,9 +113,13 @@ impl Simulator<'_> {
     fn machine(&self, part: Part) -> MachineSpec {
         let kernel = self.kernel;
         // Timers and the effects of calls do not depend on the memory, which takes time to set up.
-        let is_small = matches!(part, Part::Busy { .. } | Part::Calls { .. });
-        let low_pages = if is_small { 0 } else { kernel.low_pages };
-        let pages = if is_small { SMALL_PAGES } else { low_pages + self.live.zone_pages };
+        let small = match part {
+            Part::Busy { .. } => Some(BUSY_PAGES),
+            Part::Calls { .. } => Some(CALL_PAGES),
+            Part::All { .. } | Part::Pages | Part::Rest { .. } => None,
+        };
+        let low_pages = if small.is_some() { 0 } else { kernel.low_pages };
+        let pages = small.unwrap_or(low_pages + self.live.zone_pages);
         let profile = Profiles::with(&[]).load(PROFILE).expect("the profile is a built-in one");
         let mut profile =
             profile.with_cpus(kernel.cpus, Shape::Flat).expect("any number of CPUs fits");
@@ -128,7 +134,7 @@ impl Simulator<'_> {
         let (low, all) = (low_pages as u32, pages as u32);
         let map = MemoryMap::single(all);
         spec.mm.map = if low > 0 { map.with_dma32(low) } else { map };
-        if !is_small {
+        if small.is_none() {
             spec.mm.alloc.min_free_kb = Some(kernel.min_free_kb);
             spec.mm.alloc.watermark_scale = kernel.watermark_scale;
             spec.mm.alloc.normal_marks = Some(kernel.marks);
