@@ -71,8 +71,8 @@ impl Pcp {
         if self.count < high { 0 } else { self.drain_size(high, storm) }
     }
     /// Does the work of [`Pcp::note_free`] where drains double (`free_unref_page_commit` and
-    /// `nr_pcp_free` of Linux 6.1). While drains grow, a free of order 1 to 3 drains everything. The
-    /// stable releases of these versions have the largest drain of 6.7, which their first ones
+    /// `nr_pcp_free` of Linux 6.1). While drains grow, a free of order 1 to 3 drains everything.
+    /// The stable releases of these versions have the largest drain of 6.7, which their first ones
     /// lacked.
     fn note_free_doubled(&mut self, order: Order, pressure: Pressure) -> u32 {
         self.high = self.clamped(self.high);

@@ -43,6 +43,8 @@ impl PageCache {
 pub(super) struct TickDrain {
     /// The pages by which the page cache grew since the tick before.
     pub(super) grown: i64,
+    /// The pages that others' refills and drains moved since the tick before.
+    pub(super) moved: u32,
     /// The pages that the tick returned to the zone.
     pub(super) returned: u32,
 }
@@ -64,7 +66,8 @@ pub(super) struct Observed {
     pub(super) ticks: Vec<TickDrain>,
     /// Folios of each batch that was added to the LRU lists while the program took pages.
     pub(super) lru_batches: Vec<u32>,
-    /// Folios in these batches that the program had not taken: the CPU's batch had them before.
+    /// Folios in these batches beyond those of the pages that the program touches: the CPU's batch
+    /// had them before, or they are of the program's stack and heap.
     pub(super) earlier_folios: u32,
     /// For each CPU, the jiffies from the start of one tick to the start of the next.
     pub(super) tick_gaps: Vec<Vec<u64>>,

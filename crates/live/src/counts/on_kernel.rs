@@ -6,7 +6,7 @@ use super::effects::effects;
 use super::kernel::{Cache, Kernel, Source};
 use super::observed::{Blocks, Observed, PageCache};
 use super::program::{self, FOREIGN, KINDS, PAST_EMPTY, Part, Step, Watcher, busy_pages};
-use super::reading::{Sizes, contents, freed_between_refills, within};
+use super::reading::{Sizes, contents, freed_between_refills, mark, within};
 use super::tracing::Instance;
 use mmscale_frames::frame::MigrateType;
 use mmscale_harness::Interrupt;
@@ -42,16 +42,6 @@ struct Marks {
     /// Pages in the page cache of CPU 0, and its `high`: before the program takes pages, and when
     /// it begins to rest.
     cached: Shared<[[u32; 2]; 2]>,
-}
-
-/// The text of a mark.
-pub(super) fn mark(edge: &str, step: Step) -> String {
-    match step {
-        Step::Busy => format!("{edge} busy"),
-        Step::Pages => format!("{edge} pages"),
-        Step::Rest => format!("{edge} rest"),
-        Step::Call(at) => format!("{edge} call {at}"),
-    }
 }
 
 impl Marks {
@@ -134,6 +124,8 @@ pub(super) fn run(
     let rested = u32::try_from(i64::from(at_rest[0]) + grown).unwrap_or(0);
     let blocks = vec![Blocks::single(MigrateType::Movable, rested)];
     let at_rest = PageCache { blocks, high: at_rest[1] };
+    // Pages of the program's stack and heap are in the batches too.
+    let others = sizes.taken.saturating_sub(count + PAST_EMPTY as u32);
     let busy = within(&events[0], Step::Busy)?;
     let busy_us = busy.first().map_or(0..0, |(_, _, us)| us.clone());
     let calls = (0..KINDS.len()).map(|at| effects(&events[0], at)).collect::<Result<_, _>>()?;
@@ -145,7 +137,7 @@ pub(super) fn run(
         high_after: at_rest.high,
         ticks: sizes.ticks,
         lru_batches: sizes.lru_batches,
-        earlier_folios: sizes.earlier_folios,
+        earlier_folios: sizes.earlier_folios + others,
         tick_gaps: armings.iter().map(|runs| tick_gaps(kernel, runs, &busy_us)).collect(),
         calls,
     };

@@ -172,7 +172,7 @@ fn between(events: &[(u64, Trace)], begin_ns: u64, end_ns: u64) -> impl Iterator
     inside.map(|(_, event)| event)
 }
 
-/// What the kernel's CPU 0 had from earlier work.
+/// The state of the kernel's CPU 0 from earlier work.
 struct Left {
     /// Its page cache before the program takes pages, and when it begins to rest.
     caches: [PageCache; 2],

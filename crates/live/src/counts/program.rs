@@ -25,7 +25,7 @@ const SLEEPS: u64 = 3;
 /// How long the second thread computes between two looks at its flag, in ns.
 const LOOK_NS: u64 = 100_000;
 
-/// What a thread does while it waits.
+/// The way in which a thread waits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Wait {
     /// It computes: its CPU is never idle, and so never without a tick.

@@ -2,7 +2,6 @@
 
 use super::CountsError;
 use super::observed::{Blocks, TickDrain};
-use super::on_kernel::mark;
 use super::program::Step;
 use super::tracing::Event;
 use mmscale_arch::Order;
@@ -16,6 +15,16 @@ pub(super) const REFILL: &str = "mm_page_alloc_zone_locked";
 
 /// The tracepoint of each block of a drain.
 pub(super) const DRAINED: &str = "mm_page_pcpu_drain";
+
+/// The text of a mark.
+pub(super) fn mark(edge: &str, step: Step) -> String {
+    match step {
+        Step::Busy => format!("{edge} busy"),
+        Step::Pages => format!("{edge} pages"),
+        Step::Rest => format!("{edge} rest"),
+        Step::Call(at) => format!("{edge} call {at}"),
+    }
+}
 
 /// The thread that made a step's marks, the events between them, and the times of the marks, in us.
 pub(super) type StepEvents<'a> = (u32, &'a [Event], Range<u64>);
@@ -40,7 +49,7 @@ pub(super) fn within(events: &[Event], step: Step) -> Result<Vec<StepEvents<'_>>
     Ok(pairs.map(step).collect())
 }
 
-/// What the trace tells of the list of one order and one type: the blocks that it had at first.
+/// The blocks of the list of one order and one type, less those that it had at first.
 #[derive(Clone, Copy, Default)]
 struct Level {
     now: i64,
@@ -157,6 +166,8 @@ pub(super) struct Sizes {
     pub(super) lru_batches: Vec<u32>,
     /// Folios of these batches that the program had not taken.
     pub(super) earlier_folios: u32,
+    /// Single movable pages that the program took.
+    pub(super) taken: u32,
 }
 
 /// A kind of hold.
@@ -181,6 +192,9 @@ impl Sizes {
                 }
             }
             sizes.earlier_folios += earlier_folios(part, pid, start_pfn);
+            let own = part.iter().filter(|event| event.pid == pid && is_from(event, start_pfn));
+            let taken = own.filter(|event| event.name == "mm_page_alloc");
+            sizes.taken += taken.filter(|event| is_single_movable(event)).count() as u32;
         }
         for (_, part, _) in within(events, Step::Rest)? {
             sizes.ticks.extend(ticks(part, start_pfn));
@@ -231,13 +245,14 @@ fn earlier_folios(events: &[Event], pid: u32, start_pfn: u64) -> u32 {
 
 /// The ticks of a part of a trace.
 fn ticks(events: &[Event], start_pfn: u64) -> Vec<TickDrain> {
-    let (mut ticks, mut ticking, mut grown) = (Vec::<TickDrain>::new(), None, 0);
+    let (mut ticks, mut ticking) = (Vec::<TickDrain>::new(), None);
+    let (mut grown, mut moved) = (0, 0);
     for event in events {
         match event.name.as_str() {
             "workqueue_execute_start" => {
                 ticking = Some(event.pid);
-                ticks.push(TickDrain { grown, returned: 0 });
-                grown = 0;
+                ticks.push(TickDrain { grown, moved, returned: 0 });
+                (grown, moved) = (0, 0);
                 continue;
             }
             "workqueue_execute_end" => ticking = None,
@@ -250,9 +265,16 @@ fn ticks(events: &[Event], start_pfn: u64) -> Vec<TickDrain> {
         match event.name.as_str() {
             DRAINED => match ticks.last_mut() {
                 Some(tick) if ticking == Some(event.pid) => tick.returned += pages(event),
-                _ => grown -= change,
+                _ => {
+                    grown -= change;
+                    moved += pages(event);
+                }
             },
-            REFILL | "mm_page_free" => grown += change,
+            REFILL => {
+                grown += change;
+                moved += pages(event);
+            }
+            "mm_page_free" => grown += change,
             "mm_page_alloc" => grown -= change,
             _ => {}
         }
@@ -322,8 +344,8 @@ mod tests {
         let sizes = Sizes::of(&events, 0x1000).unwrap();
         assert_eq!(sizes.refills, [2, 1]);
         assert_eq!((sizes.lru_batches.as_slice(), sizes.earlier_folios), (&[2][..], 1));
-        assert_eq!(sizes.frees, [4]);
-        let tick = TickDrain { grown: 0, returned: 4 };
+        assert_eq!((sizes.frees.as_slice(), sizes.taken), (&[4][..], 2));
+        let tick = TickDrain { returned: 4, ..TickDrain::default() };
         assert_eq!(sizes.ticks, [tick], "what another task drains is not the tick's");
         let [taken, rest] = contents(&events, 0x1000, 9).unwrap()[..] else { panic!() };
         assert_eq!(taken, Blocks::single(MigrateType::Movable, 1), "before the first refill");
