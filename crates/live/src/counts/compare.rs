@@ -15,6 +15,9 @@ use std::fmt::Display;
 /// Why refills may differ.
 const FREES: &str = "pages were freed on the CPU between these refills, by interrupts or other \
                      tasks, and a free halves the next refill";
+/// Why refills and drains may differ.
+const TICKED: &str = "by the trace an upkeep tick ran meanwhile, which shrinks the page cache: the \
+                      program took longer than real-time threads may run";
 /// Why refills may be one more or less.
 const ONE_MORE: &str = "the first one had begun before, or the last one was not complete";
 /// Why LRU batches may have other sizes at their begin and end.
@@ -118,13 +121,14 @@ fn page_cache(live: &OnKernel, simulated: &Observed) -> Vec<Row> {
     let sizes = |what, of: fn(&Observed) -> &[u32], why| {
         row(what, runs(of(real)), runs(of(simulated)), why)
     };
+    let ticked = real.ticked.then_some(TICKED);
     let refills = match is_one_more(&real.refills, &simulated.refills) {
         true => Some(ONE_MORE),
-        false => real.freed_between_refills.then_some(FREES),
+        false => real.freed_between_refills.then_some(FREES).or(ticked),
     };
     let drains = match real.drains.is_empty() && simulated.drains.is_empty() {
         true => Some(UNREACHED),
-        false => is_about(&real.drains, &simulated.drains, most).then_some(GATHER),
+        false => is_about(&real.drains, &simulated.drains, most).then_some(GATHER).or(ticked),
     };
     let is_fixed = real.limits.high_min == real.limits.high_max;
     let returned = match is_fixed && real.returned_by_ticks().is_empty() {
@@ -424,6 +428,7 @@ mod tests {
             limits: PcpLimits::of(1 << 20, 1, 1, 63, None),
             refills: vec![],
             freed_between_refills: false,
+            ticked: false,
             drains: vec![],
             high_after: 0,
             ticks: vec![],

@@ -58,6 +58,8 @@ pub(super) struct Observed {
     pub(super) refills: Vec<u32>,
     /// Whether pages were freed on the CPU between two refills.
     pub(super) freed_between_refills: bool,
+    /// Whether an upkeep tick ran on the CPU between these: it shrinks the page cache.
+    pub(super) ticked: bool,
     /// Pages moved by each drain of the program's frees.
     pub(super) drains: Vec<u32>,
     /// `high` of the page cache after these frees.

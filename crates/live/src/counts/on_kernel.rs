@@ -133,6 +133,7 @@ pub(super) fn run(
         limits,
         refills: sizes.refills,
         freed_between_refills: freed_between_refills(&events[0])?,
+        ticked: sizes.ticked,
         drains: sizes.frees,
         high_after: at_rest.high,
         ticks: sizes.ticks,

@@ -13,6 +13,9 @@ use std::ops::Range;
 /// The tracepoint of each page of a refill.
 pub(super) const REFILL: &str = "mm_page_alloc_zone_locked";
 
+/// The tracepoint of the begin of a tick.
+const TICK: &str = "workqueue_execute_start";
+
 /// The tracepoint of each block of a drain.
 pub(super) const DRAINED: &str = "mm_page_pcpu_drain";
 
@@ -168,6 +171,8 @@ pub(super) struct Sizes {
     pub(super) earlier_folios: u32,
     /// Single movable pages that the program took.
     pub(super) taken: u32,
+    /// Whether a tick ran while it took and freed pages.
+    pub(super) ticked: bool,
 }
 
 /// A kind of hold.
@@ -192,6 +197,7 @@ impl Sizes {
                 }
             }
             sizes.earlier_folios += earlier_folios(part, pid, start_pfn);
+            sizes.ticked |= part.iter().any(|event| event.name == TICK);
             let own = part.iter().filter(|event| event.pid == pid && is_from(event, start_pfn));
             let taken = own.filter(|event| event.name == "mm_page_alloc");
             sizes.taken += taken.filter(|event| is_single_movable(event)).count() as u32;
@@ -249,7 +255,7 @@ fn ticks(events: &[Event], start_pfn: u64) -> Vec<TickDrain> {
     let (mut grown, mut moved) = (0, 0);
     for event in events {
         match event.name.as_str() {
-            "workqueue_execute_start" => {
+            TICK => {
                 ticking = Some(event.pid);
                 ticks.push(TickDrain { grown, moved, returned: 0 });
                 (grown, moved) = (0, 0);
@@ -350,6 +356,7 @@ mod tests {
         let [taken, rest] = contents(&events, 0x1000, 9).unwrap()[..] else { panic!() };
         assert_eq!(taken, Blocks::single(MigrateType::Movable, 1), "before the first refill");
         assert_eq!(rest, Blocks::single(MigrateType::Reclaimable, 8));
+        assert!(!sizes.ticked, "the tick ran later");
         assert!(freed_between_refills(&events).unwrap());
         let below = Sizes::of(&events, 0x2001).unwrap();
         let ticks = vec![TickDrain::default()];
