@@ -1,4 +1,4 @@
-//! The scripts of `scripts/`, compiled in.
+//! The scripts of `scripts/`, and those next to studies, compiled in.
 
 macro_rules! script {
     ($name:literal) => {
@@ -26,3 +26,13 @@ pub const SCRIPTS: [(&str, &str); 17] = [
     script!("purge"),
     script!("shell-storm"),
 ];
+
+macro_rules! like {
+    ($study:literal) => {
+        ($study, include_str!(concat!($study, "/", $study, ".mms")))
+    };
+}
+
+/// Scripts that make the calls of studies, for programs in C (`mmscale kernel reproduce`).
+pub(crate) const LIKE: [(&str, &str); 5] =
+    [like!("vmstat"), like!("churn"), like!("pcp"), like!("reap"), like!("ipi")];

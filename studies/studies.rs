@@ -27,6 +27,8 @@ pub fn all() -> &'static Registry {
             .with::<pcp::Pcp>()
             .with::<reap::Reap>()
             .with::<ipi::Ipi>();
+        let studies =
+            scripts::LIKE.iter().fold(studies, |all, (study, text)| all.with_likeness(study, text));
         SCRIPTS.iter().fold(studies, |all, (file, text)| all.with_script(file, text))
     });
     &REGISTRY

@@ -16,13 +16,13 @@ mod threads;
 pub use meter::CallWaits;
 
 use crate::kept::Kept;
-use mmscale_arch::{Machine, PAGE_SHIFT};
+use mmscale_arch::PAGE_SHIFT;
 use mmscale_document::Target;
 use mmscale_harness::{
     Env, Metric, Needs, Phases, Run, SETTLE_NS, SeedResult, Seen, Source, TooShort, Unit, Verdict,
     Watch, Workload, making_ns, names, params, study_file, tally,
 };
-use mmscale_kernel::Kernel;
+use mmscale_kernel::Os;
 use mmscale_mm::mm::MmConfig;
 use mmscale_mm::smp::CallStats;
 use mmscale_mm::stack::{StackConfig, StackStats};
@@ -228,40 +228,37 @@ impl Workload for Ipi {
         }
     }
     /// Like `run`, and records the counters of calls at the start and the end of the windows.
-    fn run_inside<A: Machine>(run: &Run<Self>, kernel: &Kernel<A>) {
-        let frames = kernel.mm().frames();
-        let kept = hog_room(run, kernel).map(|room| Kept::all_but(frames, room));
+    fn run_inside(run: &Run<Self>, os: &Os) {
+        let inside = os.inside();
+        let kept = hog_room(run, os).map(|room| Kept::all_but(room, inside));
         let watching = run.clone();
-        let watch = move |system: &Kernel<A>| _ = watch(&watching, system, monitor_on);
-        let processes = start(run, kernel, watch);
+        let watch = move |os: &Os| _ = watch(&watching, os, monitor_on);
+        let processes = start(run, os, watch);
         let Range { start, end } = run.plan.window_ns;
         for (at, when_ns) in [start, end].into_iter().enumerate() {
-            let _ = kernel.sleep_ns(when_ns.saturating_sub(kernel.clock_ns()));
-            let mm = kernel.mm();
+            let _ = os.sleep_ns(when_ns.saturating_sub(os.clock_ns()));
             let now = Counted {
-                calls: mm.call_stats(),
-                call_memory_bytes: mm.tlb().call_memory_bytes(),
-                stacks: mm.stacks().stats(),
-                kernel_range: mm.stacks().range_stats(),
+                calls: inside.call_stats(),
+                call_memory_bytes: inside.call_memory_bytes(),
+                stacks: inside.stack_stats(),
+                kernel_range: inside.kernel_range_stats(),
             };
             run.inside(|counted| counted[at] = now);
         }
         for process in processes {
-            let _ = kernel.wait(process);
+            let _ = os.wait(process);
         }
         if let Some(kept) = kept {
-            kept.release(frames);
+            kept.release(inside);
         }
     }
 }
 
 /// Returns the pages that are free for the programs if hogs shall lack memory: three quarters of
 /// what they write, above the high watermark.
-fn hog_room<A: Machine>(run: &Run<Ipi>, kernel: &Kernel<A>) -> Option<u64> {
-    let hogs = workers(kernel.cpus()).len() as u64;
-    let zones = kernel.mm().frames().zones();
-    let high: u64 = zones.iter().map(|zone| u64::from(zone.watermarks().high)).sum();
-    (run.plan.hog_pages > 0).then(|| hogs * run.plan.hog_pages * 3 / 4 + high)
+fn hog_room(run: &Run<Ipi>, os: &Os) -> Option<u64> {
+    let hogs = workers(os.cpus()).len() as u64;
+    (run.plan.hog_pages > 0).then(|| hogs * run.plan.hog_pages * 3 / 4 + os.inside().high_pages())
 }
 
 /// Returns whether the live kernel has swap.

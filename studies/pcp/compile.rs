@@ -5,11 +5,9 @@
 
 use super::Tally;
 use super::worker::{Worker, sleep_until};
-use mmscale_arch::{Machine, Order, Pfn};
+use mmscale_arch::{Order, Pfn};
 use mmscale_frames::frame::MigrateType;
-use mmscale_frames::page_alloc::Gfp;
-use mmscale_frames::vmstat::ZoneItem;
-use mmscale_kernel::Kernel;
+use mmscale_kernel::Os;
 use mmscale_system::{Addr, Advice, Body, Errno, MapSpec, PAGE_BYTES, System, ThreadSpec};
 use rand_xoshiro::rand_core::Rng;
 
@@ -60,14 +58,13 @@ impl<S> Clone for Slabs<S> {
 impl<S> Copy for Slabs<S> {}
 
 /// Slabs of a machine with this program's memory manager.
-pub(super) fn slabs<A: Machine>() -> Slabs<Kernel<A>> {
+pub(super) fn slabs() -> Slabs<Os> {
     Slabs {
-        take: |system, order| {
-            let block =
-                system.mm().frames().alloc_pages(order, MigrateType::Unmovable, Gfp::KERNEL);
+        take: |os, order| {
+            let block = os.inside().alloc_pages(order, MigrateType::Unmovable);
             block.ok().map(|pfn| Slab(pfn, order))
         },
-        give_back: |system, Slab(pfn, order)| system.mm().frames().free_pages(pfn, order),
+        give_back: |os, Slab(pfn, order)| os.inside().free_pages(pfn, order),
     }
 }
 
@@ -204,28 +201,22 @@ const READ_EVERY_NS: u64 = 5_000_000;
 /// Linux and this kernel keep on the list of inactive file pages. When processes are in the middle
 /// of their lives all free memory above the high watermark becomes page cache. Later files are read
 /// at the given rate.
-pub(super) fn file_cache<A: Machine>(
-    system: &Kernel<A>,
-    plan: FileCache,
-    worker: &Worker,
-) -> Result<(), Errno> {
+pub(super) fn file_cache(os: &Os, plan: FileCache, worker: &Worker) -> Result<(), Errno> {
     let (cpus, mut rng) = (worker.cpus as u64, worker.rng());
-    worker.begin(system)?;
-    read_files(system, plan.first_pages / cpus, &mut rng)?;
-    sleep_until(system, worker.at().warm_ns)?;
-    let frames = system.mm().frames();
-    let high: u64 = frames.zones().iter().map(|zone| u64::from(zone.watermarks().high)).sum();
-    let free = frames.stats().all_zones(ZoneItem::FreePages);
-    read_files(system, free.saturating_sub(high) / cpus, &mut rng)?;
-    let (begin_ns, mut read_pages) = (system.clock_ns(), 0);
-    while worker.has_time(system) {
-        system.sleep_ns(READ_EVERY_NS)?;
-        let reading_ns = system.clock_ns() - begin_ns;
+    worker.begin(os)?;
+    read_files(os, plan.first_pages / cpus, &mut rng)?;
+    sleep_until(os, worker.at().warm_ns)?;
+    let spare_pages = os.inside().free_count().saturating_sub(os.inside().high_pages());
+    read_files(os, spare_pages / cpus, &mut rng)?;
+    let (begin_ns, mut read_pages) = (os.clock_ns(), 0);
+    while worker.has_time(os) {
+        os.sleep_ns(READ_EVERY_NS)?;
+        let reading_ns = os.clock_ns() - begin_ns;
         let due_pages = plan.read_pages_per_s * reading_ns / 1_000_000_000 / cpus;
-        read_files(system, due_pages - read_pages, &mut rng)?;
+        read_files(os, due_pages - read_pages, &mut rng)?;
         read_pages = due_pages;
     }
-    worker.rest(system)
+    worker.rest(os)
 }
 
 /// Takes clean pages. Neighbours in memory are at random places of their list, as in a page cache

@@ -5,9 +5,9 @@
 
 use super::Tally;
 use super::worker::{Worker, wait};
-use mmscale_arch::{Machine, Order, Pfn};
+use mmscale_arch::{Order, Pfn};
 use mmscale_frames::frame::MigrateType;
-use mmscale_frames::page_alloc::{FrameAllocator, Gfp};
+use mmscale_kernel::{Inside, Os};
 use mmscale_system::System;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::Rng;
@@ -120,8 +120,9 @@ impl Object {
 }
 
 /// A program and its blocks.
-struct Holder<'a, A: Machine> {
-    frames: &'a FrameAllocator<A>,
+struct Holder<'a> {
+    os: &'a Os,
+    inside: &'a dyn Inside,
     worker: &'a Worker,
     edge: Edge,
     rng: Xoshiro256PlusPlus,
@@ -131,14 +132,10 @@ struct Holder<'a, A: Machine> {
 }
 
 /// The program.
-pub(super) fn program<A: Machine, S: System>(
-    system: &S,
-    frames: &FrameAllocator<A>,
-    edge: &Edge,
-    worker: &Worker,
-) {
+pub(super) fn program(os: &Os, edge: &Edge, worker: &Worker) {
     let mut holder = Holder {
-        frames,
+        os,
+        inside: os.inside(),
         worker,
         edge: *edge,
         rng: worker.rng(),
@@ -147,11 +144,11 @@ pub(super) fn program<A: Machine, S: System>(
         tally: EdgeTally::default(),
     };
     // The run may end during any wait; then no time is left.
-    let _ = worker.begin(system);
+    let _ = worker.begin(os);
     holder.fill();
-    let _ = wait(system, worker.at().warm_ns);
-    while A::now_ns() < worker.at().until_ns {
-        if holder.pages < holder.wanted(A::now_ns()) {
+    let _ = wait(os, worker.at().warm_ns);
+    while os.clock_ns() < worker.at().until_ns {
+        if holder.pages < holder.wanted(os.clock_ns()) {
             holder.take();
         } else {
             holder.release();
@@ -160,13 +157,13 @@ pub(super) fn program<A: Machine, S: System>(
     let tally = std::mem::take(&mut holder.tally);
     worker.add(&Tally { user_ns: tally.user_ns, ..Tally::default() });
     worker.run.inside(|memory| memory.edge.add(tally));
-    let _ = worker.rest(system);
+    let _ = worker.rest(os);
     while !holder.objects.is_empty() {
         holder.release();
     }
 }
 
-impl<A: Machine> Holder<'_, A> {
+impl Holder<'_> {
     fn fill(&mut self) {
         let goal = self.edge.share_pages;
         while self.pages < goal {
@@ -212,10 +209,10 @@ impl<A: Machine> Holder<'_, A> {
         self.release();
     }
     fn compute(&mut self, ns: u64) {
-        if self.worker.at().counts(A::now_ns()) {
+        if self.worker.at().counts(self.os.clock_ns()) {
             self.tally.user_ns += ns;
         }
-        A::user(ns);
+        self.inside.compute(ns);
     }
     /// Allocates up to `count` single pages, as many as are available.
     fn object(&mut self, count: usize) -> Object {
@@ -223,14 +220,14 @@ impl<A: Machine> Holder<'_, A> {
         Object { blocks, order: Order::ZERO }
     }
     fn block(&mut self, order: Order) -> Option<Pfn> {
-        let (pages, from_ns) = (order.pages() as i64, A::now_ns());
+        let (pages, from_ns) = (order.pages() as i64, self.os.clock_ns());
         self.tally.taken.push((from_ns, pages));
         let kind = match self.rng.next_u64() % 4 {
             0 => MigrateType::Unmovable,
             _ => MigrateType::Movable,
         };
-        let block = self.frames.alloc_pages(order, kind, Gfp::KERNEL).ok();
-        let to_ns = A::now_ns();
+        let block = self.inside.alloc_pages(order, kind).ok();
+        let to_ns = self.os.clock_ns();
         let counts = self.worker.at().counts(from_ns);
         if counts {
             let tries = match order {
@@ -265,8 +262,8 @@ impl<A: Machine> Holder<'_, A> {
         let object = self.objects.swap_remove(at);
         self.pages -= object.pages();
         for &block in &object.blocks {
-            self.frames.free_pages(block, object.order);
-            self.tally.taken.push((A::now_ns(), -(object.order.pages() as i64)));
+            self.inside.free_pages(block, object.order);
+            self.tally.taken.push((self.os.clock_ns(), -(object.order.pages() as i64)));
         }
     }
 }

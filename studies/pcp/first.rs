@@ -9,9 +9,8 @@ use super::purger::{self, SourceFactory, Turn};
 use super::worker::{Worker, sleep_until};
 use super::{AllocPath, AllocatorData, Pcp, build, edge, mixed, offline};
 use crate::kept::Kept;
-use mmscale_arch::Machine;
 use mmscale_harness::Run;
-use mmscale_kernel::Kernel;
+use mmscale_kernel::Os;
 use mmscale_system::{Errno, ProcessId, System, ThreadId, ThreadSpec};
 
 /// Threads and processes that were started.
@@ -34,82 +33,74 @@ pub(super) fn run<S: System>(run: &Run<Pcp>, system: &S) {
 }
 
 /// Runs the workload on a machine with this program's memory manager.
-pub(super) fn run_inside<A: Machine>(run: &Run<Pcp>, kernel: &Kernel<A>) {
-    let frames = kernel.mm().frames();
-    let high: u64 = frames.zones().iter().map(|zone| u64::from(zone.watermarks().high)).sum();
-    let above = if matches!(run.plan.load, LoadKind::Compile(_)) { high } else { 0 };
-    let kept = run.plan.room_pages.map(|room| Kept::all_but(frames, room + above));
-    let min_mark = frames.zones().iter().map(|zone| u64::from(zone.watermarks().min)).sum();
-    let before = Some(frames.census());
+pub(super) fn run_inside(run: &Run<Pcp>, os: &Os) {
+    let inside = os.inside();
+    let is_compile = matches!(run.plan.load, LoadKind::Compile(_));
+    let above = if is_compile { inside.high_pages() } else { 0 };
+    let kept = run.plan.room_pages.map(|room| Kept::all_but(room + above, inside));
+    let (min_mark, before) = (inside.min_pages(), Some(inside.census()));
     run.inside(|memory| *memory = AllocatorData { before, min_mark, ..AllocatorData::default() });
     let mut started = Started::default();
     // The end of the run may come first.
-    let _ =
-        start(run, kernel, &mut started).and_then(|()| start_offline(run, kernel, &mut started));
-    if sleep_until(kernel, run.plan.at.census_ns).is_ok() {
-        let after = Some(frames.census());
+    let _ = start(run, os, &mut started).and_then(|()| start_offline(run, os, &mut started));
+    if sleep_until(os, run.plan.at.census_ns).is_ok() {
+        let after = Some(inside.census());
         run.inside(|memory| memory.after = after);
     }
     for process in started.processes {
-        let _ = kernel.wait(process);
+        let _ = os.wait(process);
     }
     for thread in started.threads {
-        let _ = kernel.join(thread);
+        let _ = os.join(thread);
     }
     if let Some(kept) = kept {
-        kept.release(frames);
+        kept.release(inside);
     }
 }
 
-fn start<A: Machine>(
-    run: &Run<Pcp>,
-    kernel: &Kernel<A>,
-    started: &mut Started,
-) -> Result<(), Errno> {
+fn start(run: &Run<Pcp>, os: &Os, started: &mut Started) -> Result<(), Errno> {
     if let LoadKind::Edge(plan) = run.plan.load {
-        return start_edge(run, kernel, plan, started);
+        return start_edge(run, os, plan, started);
     }
     if let LoadKind::Compile(Compile { cache: Some(cache), .. }) = run.plan.load {
-        start_file_cache(run, kernel, cache, started)?;
+        start_file_cache(run, os, cache, started)?;
     }
-    let (make, give_back): (SourceFactory<Kernel<A>>, _) = match run.plan.through {
+    let (make, give_back): (SourceFactory<Os>, _) = match run.plan.through {
         AllocPath::System => (purger::mapped, GiveBack::Exit),
         AllocPath::Frames => (frames, GiveBack::Itself),
     };
     let slabs = compile::slabs();
-    start_processes(run, kernel, started, Sources { make, give_back, turn: turn::<A>, slabs })
+    start_processes(run, os, started, Sources { make, give_back, turn, slabs })
 }
 
-fn start_edge<A: Machine>(
+fn start_edge(
     run: &Run<Pcp>,
-    kernel: &Kernel<A>,
+    os: &Os,
     plan: edge::Edge,
     started: &mut Started,
 ) -> Result<(), Errno> {
-    (0..kernel.cpus()).try_for_each(|cpu| {
-        let worker = Worker { number: cpu, cpu, cpus: kernel.cpus(), run: run.clone() };
-        let body = move |system: &Kernel<A>| {
-            edge::program(system, system.mm().frames(), &plan, &worker);
-        };
-        started.threads.push(kernel.spawn(ThreadSpec::on(cpu), Box::new(body))?);
+    (0..os.cpus()).try_for_each(|cpu| {
+        let worker = Worker { number: cpu, cpu, cpus: os.cpus(), run: run.clone() };
+        let body = move |os: &Os| edge::program(os, &plan, &worker);
+        started.threads.push(os.spawn(ThreadSpec::on(cpu), Box::new(body))?);
         Ok(())
     })
 }
 
 /// Starts a process on each CPU that is its share of the page cache of files of `compile`.
-fn start_file_cache<A: Machine>(
+fn start_file_cache(
     run: &Run<Pcp>,
-    kernel: &Kernel<A>,
+    os: &Os,
     plan: FileCache,
     started: &mut Started,
 ) -> Result<(), Errno> {
-    let cpus = kernel.cpus();
+    let cpus = os.cpus();
     (0..cpus).try_for_each(|cpu| {
         let number = MAKES_PER_CPU * cpus + 1 + cpu;
         let worker = Worker { number, cpu, cpus, run: run.clone() };
         // An error means the end of the run.
-        let body = move |system: &Kernel<A>| _ = compile::file_cache(system, plan, &worker);
-        match kernel.process(ThreadSpec::on(cpu), Box::new(body)) {
+        let body = move |os: &Os| _ = compile::file_cache(os, plan, &worker);
+        match os.process(ThreadSpec::on(cpu), Box::new(body)) {
             Ok(process) => started.processes.push(process),
             Err(Errno::Nomem) => {}
             Err(other) => return Err(other),
@@ -119,17 +110,13 @@ fn start_file_cache<A: Machine>(
 }
 
 /// Starts the thread that takes memory offline, if requested, on the last CPU.
-fn start_offline<A: Machine>(
-    run: &Run<Pcp>,
-    kernel: &Kernel<A>,
-    started: &mut Started,
-) -> Result<(), Errno> {
+fn start_offline(run: &Run<Pcp>, os: &Os, started: &mut Started) -> Result<(), Errno> {
     let Some(plan) = run.plan.offline else { return Ok(()) };
-    let (cpus, cpu) = (kernel.cpus(), kernel.cpus() - 1);
+    let (cpus, cpu) = (os.cpus(), os.cpus() - 1);
     let number = MAKES_PER_CPU * cpus;
     let worker = Worker { number, cpu, cpus, run: run.clone() };
-    let body = move |system: &Kernel<A>| offline::program(system, plan, &worker);
-    started.threads.push(kernel.spawn(ThreadSpec::on(cpu), Box::new(body))?);
+    let body = move |os: &Os| offline::program(os, plan, &worker);
+    started.threads.push(os.spawn(ThreadSpec::on(cpu), Box::new(body))?);
     Ok(())
 }
 
@@ -138,7 +125,7 @@ fn start_offline<A: Machine>(
 struct Sources<S> {
     make: SourceFactory<S>,
     give_back: GiveBack,
-    turn: Turn,
+    turn: Turn<S>,
     /// Memory that the kernel allocates for programs.
     slabs: Slabs<S>,
 }
@@ -197,9 +184,9 @@ fn start_processes<S: System>(
 }
 
 /// Takes a turn: orders the following accesses after earlier actions of other CPUs.
-fn turn<A: Machine>() {
-    let _ = A::need_resched();
+fn turn(os: &Os) {
+    os.inside().take_turn();
 }
 
 /// CPUs of a real machine observe each other's stores in order without help.
-fn no_turn() {}
+fn no_turn<S: System>(_: &S) {}

@@ -3,10 +3,9 @@
 
 use super::Tally;
 use super::purger::Source;
-use mmscale_arch::{Machine, Order, Pfn};
+use mmscale_arch::{Order, Pfn};
 use mmscale_frames::frame::MigrateType;
-use mmscale_frames::page_alloc::Gfp;
-use mmscale_kernel::Kernel;
+use mmscale_kernel::Os;
 use mmscale_system::Errno;
 use std::sync::Mutex;
 
@@ -17,11 +16,7 @@ struct Frames {
 }
 
 /// Creates a source of frames.
-pub(super) fn frames<A: Machine>(
-    _: &Kernel<A>,
-    chunks: u64,
-    chunk_pages: u64,
-) -> Result<Box<dyn Source<Kernel<A>>>, Errno> {
+pub(super) fn frames(_: &Os, chunks: u64, chunk_pages: u64) -> Result<Box<dyn Source<Os>>, Errno> {
     let chunk = |_| Mutex::new(Vec::with_capacity(chunk_pages as usize));
     Ok(Box::new(Frames { chunks: (0..chunks).map(chunk).collect() }))
 }
@@ -36,18 +31,12 @@ impl Frames {
     }
 }
 
-impl<A: Machine> Source<Kernel<A>> for Frames {
-    fn touch(
-        &self,
-        system: &Kernel<A>,
-        chunk: u64,
-        _: u64,
-        tally: &mut Tally,
-    ) -> Result<(), Errno> {
-        let frames = system.mm().frames();
-        match frames.alloc_pages(Order::ZERO, MigrateType::Movable, Gfp::KERNEL) {
+impl Source<Os> for Frames {
+    fn touch(&self, os: &Os, chunk: u64, _: u64, tally: &mut Tally) -> Result<(), Errno> {
+        let inside = os.inside();
+        match inside.alloc_pages(Order::ZERO, MigrateType::Movable) {
             Ok(pfn) => {
-                A::clear_block(pfn, Order::ZERO);
+                inside.clear_block(pfn, Order::ZERO);
                 let mut own = self.take(chunk);
                 own.push(pfn);
                 self.put(chunk, own);
@@ -56,9 +45,9 @@ impl<A: Machine> Source<Kernel<A>> for Frames {
         }
         Ok(())
     }
-    fn give_back(&self, system: &Kernel<A>, chunk: u64) -> Result<(), Errno> {
+    fn give_back(&self, os: &Os, chunk: u64) -> Result<(), Errno> {
         let mut own = self.take(chunk);
-        own.drain(..).for_each(|pfn| system.mm().frames().free_pages(pfn, Order::ZERO));
+        own.drain(..).for_each(|pfn| os.inside().free_pages(pfn, Order::ZERO));
         self.put(chunk, own);
         Ok(())
     }

@@ -7,10 +7,9 @@
 
 use super::worker::{Worker, wait};
 use super::{AllocatorData, Tally};
-use mmscale_arch::{Machine, Order, Pfn};
-use mmscale_frames::page_alloc::FrameAllocator;
+use mmscale_arch::{Order, Pfn};
 use mmscale_frames::zone::IsolateError;
-use mmscale_kernel::Kernel;
+use mmscale_kernel::{Inside, Os};
 use mmscale_system::{Errno, System};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::Rng;
@@ -44,37 +43,32 @@ pub(super) struct OfflineTally {
 }
 
 /// The thread that takes memory offline until the window ends.
-pub(super) fn program<A: Machine>(system: &Kernel<A>, plan: Offline, worker: &Worker) {
+pub(super) fn program(os: &Os, plan: Offline, worker: &Worker) {
     let mut tally = OfflineTally::default();
     // The end of the run ends the thread.
-    let _ = go(system, plan, worker, &mut tally);
+    let _ = go(os, plan, worker, &mut tally);
     worker.run.inside(|memory: &mut AllocatorData| memory.offline = tally);
 }
 
-fn go<A: Machine>(
-    system: &Kernel<A>,
-    plan: Offline,
-    worker: &Worker,
-    tally: &mut OfflineTally,
-) -> Result<(), Errno> {
-    let (frames, at, mut computed) = (system.mm().frames(), worker.at(), Tally::default());
+fn go(os: &Os, plan: Offline, worker: &Worker, tally: &mut OfflineTally) -> Result<(), Errno> {
+    let (inside, at, mut computed) = (os.inside(), worker.at(), Tally::default());
     let mut rng = worker.rng();
-    wait(system, at.warm_ns)?;
-    while worker.has_time(system) {
+    wait(os, at.warm_ns)?;
+    while worker.has_time(os) {
         let range = plan.choose(&mut rng);
-        let begin_ns = system.clock_ns();
-        let busy = take(frames, &range);
-        let end_ns = system.clock_ns();
+        let begin_ns = os.clock_ns();
+        let busy = take(inside, &range);
+        let end_ns = os.clock_ns();
         if at.counts(begin_ns) {
             tally.count(&busy, end_ns - begin_ns);
         }
         if busy == Ok(0) {
             // The range must come back online even if the run ends meanwhile.
-            let stayed = computed.compute(system, at, STAY_NS);
-            range.iter().for_each(|&block| put(frames.online_pageblock(block)));
+            let stayed = computed.compute(os, at, STAY_NS);
+            range.iter().for_each(|&block| put(inside.online_pageblock(block)));
             stayed?;
         }
-        computed.compute(system, at, PAUSE_NS)?;
+        computed.compute(os, at, PAUSE_NS)?;
     }
     worker.add(&computed);
     Ok(())
@@ -110,11 +104,11 @@ impl OfflineTally {
 }
 
 /// Takes a range offline. Returns the number of used pages; if it is not 0, the range stays online.
-fn take<A: Machine>(frames: &FrameAllocator<A>, range: &[Pfn]) -> Result<u64, IsolateError> {
-    frames.isolate_pageblocks(range)?;
+fn take(inside: &dyn Inside, range: &[Pfn]) -> Result<u64, IsolateError> {
+    inside.isolate_pageblocks(range)?;
     let (mut gone, mut stayed, mut busy) = (Vec::new(), Vec::new(), 0);
     for &block in range {
-        match frames.offline_pageblock(block) {
+        match inside.offline_pageblock(block) {
             Ok(()) => gone.push(block),
             Err(why) => {
                 stayed.push(block);
@@ -125,8 +119,8 @@ fn take<A: Machine>(frames: &FrameAllocator<A>, range: &[Pfn]) -> Result<u64, Is
         }
     }
     if busy > 0 {
-        gone.into_iter().for_each(|block| put(frames.online_pageblock(block)));
-        stayed.into_iter().for_each(|block| put(frames.unisolate_pageblock(block)));
+        gone.into_iter().for_each(|block| put(inside.online_pageblock(block)));
+        stayed.into_iter().for_each(|block| put(inside.unisolate_pageblock(block)));
     }
     Ok(busy)
 }

@@ -31,14 +31,13 @@ mod worker;
 
 use edge::EdgeTally;
 use meter::PageMeter;
-use mmscale_arch::Machine;
 use mmscale_document::Target;
 use mmscale_frames::page_alloc::Census;
 use mmscale_harness::{
     Env, Metric, Needs, Phases, Run, SeedResult, Seen, Source, TooShort, Unit, Verdict, Workload,
     names, params, study_file, tally,
 };
-use mmscale_kernel::Kernel;
+use mmscale_kernel::Os;
 use mmscale_mm::lru::LruPolicy;
 use mmscale_mm::memcg::GroupId;
 use mmscale_mm::mm::MmConfig;
@@ -273,7 +272,7 @@ impl Workload for Pcp {
     fn run<S: System>(run: &Run<Self>, system: &S) {
         first::run(run, system);
     }
-    fn run_inside<A: Machine>(run: &Run<Self>, kernel: &Kernel<A>) {
-        first::run_inside(run, kernel);
+    fn run_inside(run: &Run<Self>, os: &Os) {
+        first::run_inside(run, os);
     }
 }

@@ -75,21 +75,21 @@ impl<S: System> Source<S> for Mapped {
 struct Arena<S> {
     source: Box<dyn Source<S>>,
     full: [AtomicBool; CHUNKS as usize],
-    turn: Turn,
+    turn: Turn<S>,
 }
 
 /// Waits until all earlier actions of other CPUs are complete and no later one has been executed.
 /// On a machine whose CPUs run one after another on the host, CPUs run ahead of each other between
 /// such points. The next access after this call is in order.
-pub(super) type Turn = fn();
+pub(super) type Turn<S> = fn(&S);
 
 impl<S> Arena<S> {
-    fn is_full(&self, chunk: u64) -> bool {
-        (self.turn)();
+    fn is_full(&self, system: &S, chunk: u64) -> bool {
+        (self.turn)(system);
         self.full[chunk as usize].load(Acquire)
     }
-    fn set_full(&self, chunk: u64, full: bool) {
-        (self.turn)();
+    fn set_full(&self, system: &S, chunk: u64, full: bool) {
+        (self.turn)(system);
         self.full[chunk as usize].store(full, Release);
     }
 }
@@ -103,7 +103,7 @@ pub(super) fn process<S: System>(
     purger: &Purger,
     worker: &Worker,
     cpus: usize,
-    (make, turn): (SourceFactory<S>, Turn),
+    (make, turn): (SourceFactory<S>, Turn<S>),
 ) -> Result<(), Errno> {
     let purgers = (cpus / PURGES).max(1);
     let allocators = (cpus - purgers).max(1);
@@ -152,7 +152,7 @@ fn allocate<S: System>(
 ) -> Result<(), Errno> {
     worker.begin(system)?;
     for chunk in (0..CHUNKS).cycle() {
-        while arena.is_full(chunk) && worker.has_time(system) {
+        while arena.is_full(system, chunk) && worker.has_time(system) {
             tally.compute(system, worker.at(), PAUSE_NS)?;
         }
         if !worker.has_time(system) {
@@ -162,7 +162,7 @@ fn allocate<S: System>(
             arena.source.touch(system, chunk, page, tally)?;
             tally.compute(system, worker.at(), plan.user_ns)?;
         }
-        arena.set_full(chunk, true);
+        arena.set_full(system, chunk, true);
     }
     Ok(())
 }
@@ -178,9 +178,9 @@ fn purge<S: System>(
     while worker.has_time(system) {
         let mut found = false;
         for (arena, chunk) in arenas.iter().zip(&mut next) {
-            if arena.is_full(*chunk) {
+            if arena.is_full(system, *chunk) {
                 arena.source.give_back(system, *chunk)?;
-                arena.set_full(*chunk, false);
+                arena.set_full(system, *chunk, false);
                 *chunk = (*chunk + 1) % CHUNKS;
                 found = true;
             }

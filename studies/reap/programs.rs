@@ -3,9 +3,8 @@
 use super::layout::{Filled, Mapping, Of};
 use super::plan::{Plan, REST_NS};
 use super::{EventTimes, Reap, Via};
-use mmscale_arch::Machine;
 use mmscale_harness::Run;
-use mmscale_kernel::Kernel;
+use mmscale_kernel::Os;
 use mmscale_mm::memcg::GroupId;
 use mmscale_system::{
     Addr, Advice, CpuTime, Errno, Fd, MapSpec, PAGE_BYTES, Place, Populate, ProcessId, System,
@@ -50,10 +49,10 @@ pub(super) fn all<S: System>(
 
 /// Limits the group's memory to its current usage just before the kill is due, as when an
 /// administrator lowers a limit.
-pub(super) fn limit<A: Machine>(run: &Run<Reap>, kernel: &Kernel<A>) -> Result<(), Errno> {
-    wait_for(run, kernel, REST_NS / 4, |happened| happened.kill_at_ns)?;
-    let groups = kernel.mm().memory().groups;
-    groups.set_limit(GROUP, Some(groups.usage(GROUP)));
+pub(super) fn limit(run: &Run<Reap>, os: &Os) -> Result<(), Errno> {
+    wait_for(run, os, REST_NS / 4, |happened| happened.kill_at_ns)?;
+    let inside = os.inside();
+    inside.set_group_limit(GROUP, Some(inside.group_usage(GROUP)));
     run.tally.change(|happened| happened.limited = true);
     Ok(())
 }

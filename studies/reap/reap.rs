@@ -11,14 +11,13 @@ mod programs;
 
 use layout::Layout;
 use meter::ReapMeter;
-use mmscale_arch::Machine;
 use mmscale_document::OomEvents;
 use mmscale_document::Target;
 use mmscale_harness::{
     Env, Metric, Needs, Phases, Run, SeedResult, Seen, Source, Unit, Verdict, Watch, Workload,
     names, params, study_file,
 };
-use mmscale_kernel::Kernel;
+use mmscale_kernel::Os;
 use mmscale_mm::lru::LruPolicy;
 use mmscale_mm::mm::MmConfig;
 use mmscale_mm::oom::OomPolicy;
@@ -230,9 +229,9 @@ impl Workload for Reap {
         // An error means that the victim ended by itself, which the verdict reports.
         let _ = programs::all(run, system, || Ok(()));
     }
-    fn run_inside<A: Machine>(run: &Run<Self>, kernel: &Kernel<A>) {
+    fn run_inside(run: &Run<Self>, os: &Os) {
         // The end of the run may come first.
-        let _ = programs::all(run, kernel, || programs::limit(run, kernel));
+        let _ = programs::all(run, os, || programs::limit(run, os));
     }
 }
 

@@ -1,14 +1,14 @@
 //! Tests of checks at the end of a run: programs with planted bugs on a whole simulated system.
 
 use mmscale_arch::{CpuId, Machine as _, Order, Pfn, Probe};
+use mmscale_boot::{Boot, on_sim};
 use mmscale_frames::frame::MigrateType;
-use mmscale_frames::page_alloc::{Gfp, MemoryMap};
-use mmscale_kernel::{FinalCheck, Kernel};
+use mmscale_frames::page_alloc::MemoryMap;
+use mmscale_kernel::Os;
 use mmscale_mm::mm::MmConfig;
 use mmscale_mm::vmstat_work::TickPolicy;
 use mmscale_sim::{Outcome, Sim, SimConfig, sample_profile};
 use mmscale_system::{Advice, Exit, MapSpec, MayMove, PAGE_BYTES, System, ThreadSpec};
-use std::rc::Rc;
 
 const TWO: Order = Order::new(1).unwrap();
 
@@ -17,34 +17,30 @@ fn probe(_: CpuId) -> Box<dyn Probe> {
 }
 
 /// Runs `program` as the first thread of a system of four CPUs, which checks itself at the end.
-fn run(program: fn(&Kernel<Sim>)) -> Outcome {
+fn run(program: fn(&Os)) -> Outcome {
     let machine = SimConfig { limit_ns: 60_000_000_000, ..SimConfig::new(sample_profile(4), 4) };
-    mmscale_sim::run(machine, probe, || {
-        let mm = MmConfig::new(MemoryMap::single(1 << 15), TickPolicy::Stock);
-        let kernel = Kernel::<Sim>::boot(&mm, FinalCheck::Run, Box::new(program));
-        Rc::new(kernel.expect("the configuration is sound"))
-    })
+    let mm = MmConfig::new(MemoryMap::single(1 << 15), TickPolicy::Stock);
+    on_sim(machine, &mut probe, Boot::checked(&mm, program))
 }
 
 #[track_caller]
-fn fails(program: fn(&Kernel<Sim>), text: &str) {
+fn fails(program: fn(&Os), text: &str) {
     let failure = run(program).failure.expect("the bug is seen").to_string();
     assert!(failure.contains(text), "{failure}");
 }
 
 /// Allocates a block straight from the frame allocator, which only a buggy program does.
-fn block(system: &Kernel<Sim>, order: Order) -> Pfn {
-    let frames = system.mm().frames();
-    frames.alloc_pages(order, MigrateType::Movable, Gfp::KERNEL).expect("there is memory")
+fn block(system: &Os, order: Order) -> Pfn {
+    system.inside().alloc_pages(order, MigrateType::Movable).expect("there is memory")
 }
 
 /// Maps, writes, forks, checks on both sides, advises, moves and unmaps.
-fn sound(system: &Kernel<Sim>) {
+fn sound(system: &Os) {
     for pages in [1, 8, 1, 512, 16, 3] {
         let bytes = pages * PAGE_BYTES;
         let at = system.mmap(MapSpec::new(bytes)).expect("there is room");
         (0..pages).for_each(|page| system.write(at.page(page), 7 + page).expect("there is memory"));
-        let child = move |system: &Kernel<Sim>| {
+        let child = move |system: &Os| {
             assert_eq!(system.read(at), Ok(7));
             system.write(at, 8).expect("there is memory");
             assert_eq!(system.read(at.page(pages - 1)), Ok(if pages == 1 { 8 } else { 6 + pages }));
@@ -83,21 +79,21 @@ fn a_block_that_is_never_freed_is_lost_at_exit() {
 
 #[test]
 fn a_block_freed_twice_ends_the_run() {
-    let program = |system: &Kernel<Sim>| {
+    let program = |system: &Os| {
         let pfn = block(system, TWO);
-        system.mm().frames().free_pages(pfn, TWO);
-        system.mm().frames().free_pages(pfn, TWO);
+        system.inside().free_pages(pfn, TWO);
+        system.inside().free_pages(pfn, TWO);
     };
     fails(program, "freed twice");
 }
 
 #[test]
 fn a_page_that_is_freed_under_its_owner_is_seen() {
-    let program = |system: &Kernel<Sim>| {
+    let program = |system: &Os| {
         let mine = block(system, Order::ZERO);
         Sim::write_stamp(mine, 1);
-        let thief = move |system: &Kernel<Sim>| {
-            system.mm().frames().free_pages(mine, Order::ZERO);
+        let thief = move |system: &Os| {
+            system.inside().free_pages(mine, Order::ZERO);
             Sim::write_stamp(block(system, Order::ZERO), 2);
         };
         let thief = system.spawn(ThreadSpec::on(0), Box::new(thief)).expect("the CPU exists");

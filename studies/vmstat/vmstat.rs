@@ -18,13 +18,13 @@ mod worker;
 pub use ticks::Ticks;
 
 use crate::kept::Kept;
-use mmscale_arch::{LockClass, Machine, Op};
+use mmscale_arch::{LockClass, Op};
 use mmscale_document::{PerCpu, Target};
 use mmscale_harness::{
     Env, Metric, Needs, Part, Phases, Run, SeedResult, Seen, Source, StudyError, TooShort, Unit,
     Workload, names, params, start_on, study_file, tally, wait_for,
 };
-use mmscale_kernel::Kernel;
+use mmscale_kernel::Os;
 use mmscale_mm::mm::MmConfig;
 use mmscale_mm::vmstat_work;
 use mmscale_sim::{HoldScale, SimConfig};
@@ -265,13 +265,13 @@ impl Workload for Vmstat {
     }
 
     /// Like [`Workload::run`], where a part of the memory is in use.
-    fn run_inside<A: Machine>(run: &Run<Self>, kernel: &Kernel<A>) {
-        let frames = kernel.mm().frames();
-        let high: u64 = frames.zones().iter().map(|zone| u64::from(zone.watermarks().high)).sum();
-        let kept = run.plan.spare_pages.map(|spare| Kept::all_but(frames, spare + high));
-        Self::run(run, kernel);
+    fn run_inside(run: &Run<Self>, os: &Os) {
+        let inside = os.inside();
+        let room = run.plan.spare_pages.map(|spare| spare + inside.high_pages());
+        let kept = room.map(|room| Kept::all_but(room, inside));
+        Self::run(run, os);
         if let Some(kept) = kept {
-            kept.release(frames);
+            kept.release(inside);
         }
     }
     fn run<S: System>(run: &Run<Self>, system: &S) {

@@ -20,9 +20,9 @@ pub(crate) use explain::{ExplainArgs, SourceArgs};
 pub(crate) use groups::{
     AnalysisArgs, ArmArgs, ChangeArgs, DocumentsArgs, FileArgs, FirstSeed, MachineArgs, SEEDS, Size,
 };
-pub(crate) use kernel::KernelCommand;
 #[cfg(feature = "live")]
 pub(crate) use kernel::{BootArgs, InstructionsArgs, RoundsArgs, VmArgs};
+pub(crate) use kernel::{KernelCommand, ReproduceArgs};
 pub(crate) use live::LiveCommand;
 #[cfg(feature = "live")]
 pub(crate) use live::{AbArgs, CountsArgs, StressArgs, WatchArgs, Workers};
@@ -112,7 +112,7 @@ pub(crate) enum Command {
     /// Observe, measure and check the kernel of this computer
     #[command(subcommand)]
     Live(LiveCommand),
-    /// Boot an image of a kernel, and count its instructions
+    /// Boot images of kernels and count their instructions; write a workload as a C program
     #[command(subcommand)]
     Kernel(KernelCommand),
     /// Write, check and show machine profiles; measure this computer; test predictions

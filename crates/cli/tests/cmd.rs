@@ -17,6 +17,11 @@ fn the_readme_shows_what_a_run_prints() {
 }
 
 #[test]
+fn the_page_about_images_shows_what_is_kept() {
+    trycmd::TestCases::new().case("../../docs/kernel-images.md");
+}
+
+#[test]
 fn the_page_about_waits_shows_what_runs_print() {
     trycmd::TestCases::new()
         .env("XDG_CACHE_HOME", env!("CARGO_TARGET_TMPDIR"))

@@ -6,17 +6,17 @@
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use mmscale_arch::{CpuId, Probe, Trace, TraceGroup};
+use mmscale_boot::{Boot, on_sim};
 use mmscale_frames::page_alloc::MemoryMap;
-use mmscale_kernel::{FinalCheck, Kernel};
+use mmscale_kernel::{FinalCheck, Os};
 use mmscale_mm::lru::LruPolicy;
 use mmscale_mm::mm::MmConfig;
 use mmscale_mm::vmstat_work::TickPolicy;
 use mmscale_sim::profile::{Profile, load};
-use mmscale_sim::{Checks, Sim, SimConfig, run};
+use mmscale_sim::{Checks, SimConfig};
 use mmscale_system::{Errno, MapSpec, PAGE_BYTES, System, ThreadSpec};
 use std::any::Any;
 use std::hint::black_box;
-use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -57,7 +57,7 @@ fn page_time(profile: &Profile, cpus: usize, lru: LruPolicy) -> Duration {
     let rounds = RUN_PAGES.div_ceil(PAGES * cpus as u64);
     let taken_ns = Arc::new(AtomicU64::new(0));
     let told = Arc::clone(&taken_ns);
-    let program = move |system: &Kernel<Sim>| {
+    let program = move |system: &Os| {
         let begin = Instant::now();
         let start = |cpu| {
             let body = Box::new(move |system: &_| fault(system, rounds).expect("memory is enough"));
@@ -74,8 +74,8 @@ fn page_time(profile: &Profile, cpus: usize, lru: LruPolicy) -> Duration {
     let pages = u32::try_from(profile.node_pages).expect("profiles are checked");
     let mut mm = MmConfig::new(MemoryMap::nodes(profile.topology.nodes, pages), TickPolicy::Stock);
     mm.lru = lru;
-    let boot = || Kernel::boot(&mm, FinalCheck::Skip, Box::new(program)).expect("it is a good one");
-    let outcome = run(config, |_: CpuId| Box::new(Deaf), || Rc::new(boot()));
+    let boot = Boot { mm, final_check: FinalCheck::Skip, program: Box::new(program) };
+    let outcome = on_sim(config, &mut |_: CpuId| Box::new(Deaf), boot);
     assert!(outcome.failure.is_none(), "{:?}", outcome.failure);
     let pages = rounds * PAGES * cpus as u64;
     Duration::from_nanos(taken_ns.load(Ordering::Relaxed)).div_f64(pages as f64)

@@ -5,18 +5,18 @@
 //! is the CPU time of this thread if the kernel shows that, so that other programs matter little.
 
 use mmscale_arch::{CpuId, Probe, Trace, TraceGroup};
+use mmscale_boot::{Boot, on_sim};
 use mmscale_frames::page_alloc::MemoryMap;
-use mmscale_kernel::{FinalCheck, Kernel};
+use mmscale_kernel::{FinalCheck, Os};
 use mmscale_mm::mm::MmConfig;
 use mmscale_mm::vmstat_work::TickPolicy;
 use mmscale_script::{Report, Script, Sink, Times};
 use mmscale_sim::profile::load;
-use mmscale_sim::{Checks, Sim, SimConfig, run};
+use mmscale_sim::{Checks, SimConfig};
 use mmscale_system::{Addr, Errno, MapSpec, PAGE_BYTES, System, ThreadSpec};
 use std::any::Any;
 use std::fs;
 use std::hint::black_box;
-use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
@@ -25,11 +25,9 @@ const RUNS: usize = 5;
 /// The common start of the programs, in ns.
 const BEGIN_NS: u64 = 20_000_000;
 
-type Simulated = Kernel<Sim>;
 /// Operations in Rust, each of which calls `counted`, with memory that was mapped before the start,
 /// on this CPU.
-type Operations =
-    fn(&Simulated, mem: Addr, cpu: usize, counted: &mut dyn FnMut()) -> Result<(), Errno>;
+type Operations = fn(&Os, mem: Addr, cpu: usize, counted: &mut dyn FnMut()) -> Result<(), Errno>;
 
 /// A program in both forms.
 struct Case {
@@ -110,7 +108,7 @@ const CASES: &[Case] = &[
         name: "forkstorm: fork, write, wait",
         pages: 64,
         operations: |system, mem, cpu, counted| {
-            let child = move |system: &Simulated| {
+            let child = move |system: &Os| {
                 let _ = (0..8).try_for_each(|page| system.write(mem.page(page), 0));
             };
             let child = system.fork(ThreadSpec::on(cpu), Box::new(child))?;
@@ -159,7 +157,7 @@ impl Probe for Deaf {
 }
 
 /// Runs the first program of a machine, and returns the sum of what its programs report.
-fn simulate(cpus: usize, program: impl FnOnce(&Simulated, Sink) + Send + 'static) -> Took {
+fn simulate(cpus: usize, program: impl FnOnce(&Os, Sink) + Send + 'static) -> Took {
     let (sum, begun) = (Arc::new(Mutex::new(Report::default())), Instant::now());
     let board = Arc::clone(&sum);
     let sink: Sink = Arc::new(move |report| *board.lock().expect("no panic") += report);
@@ -168,10 +166,10 @@ fn simulate(cpus: usize, program: impl FnOnce(&Simulated, Sink) + Send + 'static
     let mm = MmConfig::new(MemoryMap::nodes(profile.topology.nodes, pages), TickPolicy::Stock);
     let mut config = SimConfig::new(profile, cpus);
     config.checks = Checks::Off;
-    let program = Box::new(move |system: &Simulated| program(system, sink));
+    let program = Box::new(move |system: &Os| program(system, sink));
     let before_ns = host_ns(begun);
-    let boot = || Kernel::boot(&mm, FinalCheck::Skip, program).expect("it is a good one");
-    let outcome = run(config, |_: CpuId| Box::new(Deaf), || Rc::new(boot()));
+    let boot = Boot { mm, final_check: FinalCheck::Skip, program };
+    let outcome = on_sim(config, &mut |_: CpuId| Box::new(Deaf), boot);
     assert!(outcome.failure.is_none(), "{:?}", outcome.failure);
     let report = *sum.lock().expect("no panic");
     assert_eq!(report.fault, None, "the script has no error");
@@ -179,13 +177,7 @@ fn simulate(cpus: usize, program: impl FnOnce(&Simulated, Sink) + Send + 'static
 }
 
 /// A program of the Rust form.
-fn program(
-    case: &Case,
-    times: Times,
-    cpu: usize,
-    system: &Simulated,
-    sink: &Sink,
-) -> Result<(), Errno> {
+fn program(case: &Case, times: Times, cpu: usize, system: &Os, sink: &Sink) -> Result<(), Errno> {
     let mut report = Report::default();
     let bytes = case.pages.max(1) * PAGE_BYTES;
     let mem = system.mmap(MapSpec::populated(bytes))?;
@@ -206,7 +198,7 @@ fn in_rust(case: &'static Case, times: Times, cpus: usize) -> Took {
     simulate(cpus, move |system, sink| {
         let start = |cpu| {
             let sink = Arc::clone(&sink);
-            let body = move |system: &Simulated| {
+            let body = move |system: &Os| {
                 program(case, times, cpu, system, &sink).expect("memory is enough");
             };
             system.process(ThreadSpec::on(cpu), Box::new(body)).expect("memory is enough")

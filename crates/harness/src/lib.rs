@@ -42,7 +42,8 @@ pub use mmscale_document::Watch;
 pub use mmscale_kernel::coverage;
 pub use mmscale_mm::policy::{MECHANISMS, Mechanism};
 pub use mmscale_script::{
-    Report as ScriptReport, SUFFIX as SCRIPT_SUFFIX, Script, ScriptError, Times as ScriptTimes,
+    ProgramSpec, Report as ScriptReport, Reproduction, SUFFIX as SCRIPT_SUFFIX, Script,
+    ScriptError, Times as ScriptTimes,
 };
 pub use mmscale_sim::profile::{Merged, Profiles, Shape};
 pub use mmscale_system as system;
@@ -53,7 +54,7 @@ pub use plan::{
     CallError, CostError, Costs, CostsSet, MAX_CPUS, Origin, Plan, Request, SEEDS, costs_of,
     fits_host, plan, with_costs,
 };
-pub use registry::{MAX_HEADLINES, NoStudy, ProfileSummary, Registry, profiles};
+pub use registry::{MAX_HEADLINES, NoStudy, ProfileSummary, Registry, profiles, script_values};
 pub use runner::{RunError, execute, execute_each, gathered, run_alone};
 pub use study::versions::{VersionError, linux_version, policies_in, running_kernel};
 pub use study::{

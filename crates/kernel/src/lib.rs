@@ -3,9 +3,12 @@
 //!
 //! A machine boots a [`Kernel`] and calls it back; the kernel forwards interrupts, timers and
 //! hotplug to the memory manager, and runs programs as threads of processes. It knows no workload.
+//! Programs see an [`Os`]: a kernel without the type of its machine.
 //!
 //! | file | content |
 //! |---|---|
+//! | `os` | the kernel as its programs see it |
+//! | `inside` | what studies look at and change inside the memory manager |
 //! | `callbacks` | callbacks of the machine |
 //! | `coverage` | what Linux does in these calls that is not simulated |
 //! | `process`, `thread` | the tables of processes and threads |
@@ -23,14 +26,18 @@ extern crate alloc;
 mod callbacks;
 pub mod coverage;
 mod descriptor;
+mod inside;
 mod memory;
 mod open;
+mod os;
 mod process;
 mod program;
 mod tasks;
 mod thread;
 
-use alloc::boxed::Box;
+pub use inside::Inside;
+pub use os::Os;
+
 use alloc::sync::Arc;
 use coverage::{Call, Calls};
 use descriptor::Descriptors;
@@ -81,7 +88,7 @@ impl<A: Machine> Kernel<A> {
     pub fn boot(
         config: &MmConfig,
         final_check: FinalCheck,
-        program: Body<Self>,
+        program: Body<Os>,
     ) -> Result<Self, MmError> {
         let kernel = Self {
             mm: Mm::new(config)?,
@@ -94,8 +101,7 @@ impl<A: Machine> Kernel<A> {
             groups: config.groups,
             final_check,
         };
-        let body: Body<Self> = Box::new(|system: &Self| system.init(program));
-        let first = kernel.threads.insert(Start { process: None, body });
+        let first = kernel.threads.insert(Start { process: None, body: program });
         A::spawn(TaskSpec {
             cpu: CpuId::new(0),
             per_cpu: false,
@@ -105,20 +111,10 @@ impl<A: Machine> Kernel<A> {
         Ok(kernel)
     }
 
-    /// Returns the memory manager, for inspection.
-    pub fn mm(&self) -> &Mm<A> {
-        &self.mm
-    }
-
-    /// Returns the kinds of calls that programs made.
-    pub fn calls(&self) -> &Calls {
-        &self.calls
-    }
-
     /// Runs the whole system from its first thread. Ends before `program` starts if there is no
     /// memory for the memory manager or for the first process, for example because all allocations
     /// are made to fail.
-    fn init(&self, program: Body<Self>) {
+    fn init(&self, program: Body<Os>) {
         if self.mm.start().is_err() {
             return;
         }
@@ -128,7 +124,7 @@ impl<A: Machine> Kernel<A> {
         // As with init in Unix, the OOM killer never chooses the first process.
         process.space.set_oom_adjustment(ADJ_MIN);
         self.current.run(self.mm.mm_ref(), &process, || {
-            program(self);
+            os::run(self, program);
             self.stop();
         });
         if process.end_thread(self.mm.mm_ref()) {
@@ -206,13 +202,13 @@ impl<A: Machine> Kernel<A> {
         match start {
             Some(Start { process: Some((process, stack)), body }) => {
                 self.mm.run_on_stack(stack, || {
-                    self.current.run(self.mm.mm_ref(), &process, || body(self));
+                    self.current.run(self.mm.mm_ref(), &process, || os::run(self, body));
                     self.calls.add::<A>(Call::Exit);
                     let last = process.end_thread(self.mm.mm_ref());
                     self.exit_notify(&process, last);
                 });
             }
-            Some(Start { process: None, body }) => body(self),
+            Some(Start { process: None, body }) => self.init(body),
             None => {}
         }
         let waiter = self.threads.finish(thread);

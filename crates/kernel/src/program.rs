@@ -1,11 +1,12 @@
 //! System calls on the machine, threads and processes.
 
-use crate::Kernel;
-use crate::coverage::Call;
+use crate::coverage::{Call, Calls};
 use crate::descriptor::Descriptors;
 use crate::memory;
+use crate::os::Serve;
 use crate::process::Process;
 use crate::thread::{self, JoinStep, Start};
+use crate::{Kernel, Os};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use mmscale_arch::{CpuId, HotplugError, Machine, TaskSpec};
@@ -13,10 +14,13 @@ use mmscale_mm::space::Space;
 use mmscale_mm::stack::Stack;
 use mmscale_system::{
     Addr, Advice, Body, Errno, Exit, Fd, LockWhat, MapSpec, MayMove, Present, Priority, ProcessId,
-    Prot, System, ThreadId, ThreadSpec,
+    Prot, ThreadId, ThreadSpec,
 };
 
-impl<A: Machine> System for Kernel<A> {
+impl<A: Machine> Serve for Kernel<A> {
+    fn calls(&self) -> &Calls {
+        &self.calls
+    }
     fn cpus(&self) -> usize {
         A::cpus_possible()
     }
@@ -47,7 +51,7 @@ impl<A: Machine> System for Kernel<A> {
         A::cpu_online(existing_cpu::<A>(cpu)?).map_err(refused)
     }
 
-    fn spawn(&self, spec: ThreadSpec, body: Body<Self>) -> Result<ThreadId, Errno> {
+    fn spawn(&self, spec: ThreadSpec, body: Body<Os>) -> Result<ThreadId, Errno> {
         self.calls.add::<A>(Call::Spawn);
         let own = self.running()?;
         let cpu = existing_cpu::<A>(spec.cpu)?;
@@ -60,7 +64,7 @@ impl<A: Machine> System for Kernel<A> {
         let own = self.current.process();
         self.join_unless(thread, || own.is_stopped())
     }
-    fn process(&self, spec: ThreadSpec, body: Body<Self>) -> Result<ProcessId, Errno> {
+    fn process(&self, spec: ThreadSpec, body: Body<Os>) -> Result<ProcessId, Errno> {
         let parent = self.enter(Call::Process)?;
         let cpu = existing_cpu::<A>(spec.cpu)?;
         let new_space = || {
@@ -72,7 +76,7 @@ impl<A: Machine> System for Kernel<A> {
         let parts = (space, Descriptors::new(), stack);
         Ok(self.start_process(cpu, spec, parts, parent, body))
     }
-    fn fork(&self, spec: ThreadSpec, body: Body<Self>) -> Result<ProcessId, Errno> {
+    fn fork(&self, spec: ThreadSpec, body: Body<Os>) -> Result<ProcessId, Errno> {
         let parent = self.enter(Call::Fork)?;
         let cpu = existing_cpu::<A>(spec.cpu)?;
         let fork = || {
@@ -215,7 +219,7 @@ impl<A: Machine> Kernel<A> {
         cpu: CpuId,
         spec: ThreadSpec,
         process: (Arc<Process<A>>, Option<Stack>),
-        body: Body<Self>,
+        body: Body<Os>,
     ) -> ThreadId {
         let priority = match spec.priority {
             Priority::Fair => mmscale_arch::Priority::Fair,
@@ -232,7 +236,7 @@ impl<A: Machine> Kernel<A> {
         spec: ThreadSpec,
         (space, descriptors, stack): Parts<A>,
         parent: &Process<A>,
-        body: Body<Self>,
+        body: Body<Os>,
     ) -> ProcessId {
         self.alloc_pid();
         let process = self.link_process(space, descriptors, parent);

@@ -1,6 +1,6 @@
 //! The table of threads. A slot is never reused within a run.
 
-use crate::Kernel;
+use crate::Os;
 use crate::process::{Process, TASKS_MAX};
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering::{AcqRel, Acquire};
@@ -25,7 +25,7 @@ pub(crate) struct Start<A: Machine> {
     /// The thread's process and stack. `None` for the first thread, which creates its process
     /// itself and has a stack that was never allocated (`init_stack`).
     pub(crate) process: Option<(Arc<Process<A>>, Option<Stack>)>,
-    pub(crate) body: Body<Kernel<A>>,
+    pub(crate) body: Body<Os>,
 }
 
 struct Thread<A: Machine> {

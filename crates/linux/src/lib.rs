@@ -6,6 +6,7 @@
 //! | `run` | starts, watches and ends a run's processes |
 //! | `apart` | inherited state that a run must not have |
 //! | `command` | a run of a foreign program |
+//! | `emulated` | whether an emulator executes this program |
 //! | `end` | how processes end |
 //! | `limits`, `task_limits`, `groups` | the resources that a run may use |
 //! | `scratch` | folders for temporary files |
@@ -24,6 +25,7 @@
 mod apart;
 mod command;
 mod compute;
+mod emulated;
 mod end;
 mod errno;
 mod groups;
@@ -45,6 +47,8 @@ mod table;
 mod task_limits;
 mod user;
 mod watch;
+
+pub use emulated::is_emulated;
 
 pub use command::{Foreign, find_program, run_command};
 pub use leftovers::{Leftovers, clear};

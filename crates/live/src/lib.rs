@@ -14,7 +14,7 @@ pub mod observe;
 pub mod rounds;
 pub mod stress;
 
-pub use mmscale_linux::Leftovers;
+pub use mmscale_linux::{Leftovers, is_emulated};
 
 use std::collections::BTreeMap;
 

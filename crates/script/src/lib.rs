@@ -12,6 +12,7 @@
 //! | `items` | what the top of a script declares: machine, window, parameters, arms |
 //! | `compile` | names and types are checked, and become numbered slots and operations |
 //! | `op` | the operations |
+//! | `c` | the same as a program in C |
 //! | `run` | the interpreter, and what programs report |
 //! | `estimate` | how many processes and pages a run needs at most |
 //!
@@ -19,6 +20,7 @@
 //! with the run, others some time after it, and a loop in which no time passes is an error.
 
 mod ast;
+mod c;
 mod compile;
 mod error;
 mod estimate;
@@ -28,6 +30,7 @@ mod parse;
 mod run;
 
 pub use ast::Unit;
+pub use c::{ProgramSpec, Reproduction};
 pub use compile::call_names;
 pub use error::ScriptError;
 pub use estimate::ScriptNeeds;

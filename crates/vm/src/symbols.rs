@@ -171,6 +171,12 @@ impl Table {
         (address - at < VARIABLE_BYTES).then_some(name)
     }
 
+    /// Returns the address of a row; 0 for none.
+    pub(crate) fn address(&self, row: i32) -> u64 {
+        let address = usize::try_from(row).ok().and_then(|row| self.addresses.get(row));
+        address.copied().unwrap_or(0)
+    }
+
     /// Returns the whole name of a row; `?` for none.
     pub(crate) fn full_name(&self, row: i32) -> &str {
         let name = usize::try_from(row).ok().and_then(|row| self.names.get(row));

@@ -2,8 +2,7 @@
 //! start and end.
 
 use crate::oom::world::{self, LRU, PAUSE_NS, ends, grow, sim_on, start};
-use mmscale_arch::Machine;
-use mmscale_kernel::Kernel;
+use mmscale_kernel::Os;
 use mmscale_mm::folio::FolioFlags;
 use mmscale_mm::mm::MmConfig;
 use mmscale_sim::{Policy, Sim, SimConfig, sample_profile};
@@ -29,23 +28,23 @@ fn slow_device(seed: u64, policy: Policy) -> SimConfig {
 }
 
 /// Each CPU has a process that writes its memory to the device, and ends without waiting for that.
-fn leave_writes(system: &Kernel<Sim>) {
-    let body = |system: &Kernel<Sim>| {
+fn leave_writes(system: &Os) {
+    let body = |system: &Os| {
         let at = grow(system, PAGES).expect("there is memory");
         assert_eq!(system.madvise(at, PAGES * PAGE_BYTES, Advice::PageOut), Ok(()));
     };
     let all: Vec<_> = (0..CPUS).map(|cpu| start(system, cpu, body)).collect();
     all.into_iter().for_each(|one| ends(system, one, Exit::Returned));
-    let folios = system.mm().memory().folios;
+    let folios = system.mm::<Sim>().memory().folios;
     let writing = folios.iter().filter(|(_, word)| word.has(FolioFlags::WRITEBACK)).count();
     assert!(writing > 100, "{writing} folios are under writeback");
 }
 
 /// A process on another CPU has begun to compute when the caller waits for idle CPUs.
-fn wait_for_a_busy_cpu<A: Machine>(system: &Kernel<A>) {
+fn wait_for_a_busy_cpu(system: &Os) {
     let [begun, done] = [(); 2].map(|()| Arc::new(AtomicBool::new(false)));
     let (tell_begun, tell_done) = (Arc::clone(&begun), Arc::clone(&done));
-    let process = start(system, 1, move |system: &Kernel<A>| {
+    let process = start(system, 1, move |system: &Os| {
         tell_begun.store(true, SeqCst);
         assert_eq!(system.compute_ns(20 * PAUSE_NS), Ok(()));
         tell_done.store(true, SeqCst);
@@ -53,7 +52,7 @@ fn wait_for_a_busy_cpu<A: Machine>(system: &Kernel<A>) {
     while !begun.load(SeqCst) {
         assert_eq!(system.sleep_ns(PAUSE_NS), Ok(()));
     }
-    system.mm().rcu().wait_for_idle();
+    system.inside().wait_for_idle();
     assert!(done.load(SeqCst), "a CPU that computes is not idle");
     ends(system, process, Exit::Returned);
 }

@@ -2,20 +2,19 @@
 //! a machine of its own, which is checked at the end: the structures are consistent, and all memory
 //! is freed.
 
-use mmscale_arch::{CpuId, Machine, Probe};
+use mmscale_arch::{CpuId, Probe};
+use mmscale_boot::Boot;
 use mmscale_conformance::{Case, cases};
 use mmscale_frames::page_alloc::MemoryMap;
-use mmscale_kernel::{FinalCheck, Kernel};
+use mmscale_kernel::Os;
 use mmscale_mm::lru::LruPolicy;
 use mmscale_mm::mm::MmConfig;
 use mmscale_mm::space::HugePages;
 use mmscale_mm::swap::SwapConfig;
 use mmscale_mm::vmstat_work::TickPolicy;
-use mmscale_sim::{Policy, Sim, SimConfig, sample_profile};
+use mmscale_sim::{Policy, SimConfig, sample_profile};
 use mmscale_system::{Exit, System, ThreadSpec};
-use mmscale_threads::{Threads, ThreadsConfig};
-use std::rc::Rc;
-use std::sync::Arc;
+use mmscale_threads::ThreadsConfig;
 
 const LRU: [LruPolicy; LruPolicy::ALL.len()] = LruPolicy::ALL;
 const PAGES: u32 = 1 << 15;
@@ -24,25 +23,24 @@ fn deaf(_: CpuId) -> Box<dyn Probe> {
     Box::new(())
 }
 
-/// Makes a kernel that runs one case in a process of its own.
-fn kernel<A: Machine>(nodes: usize, lru: LruPolicy, case: fn(&Kernel<A>)) -> Kernel<A> {
+/// Makes a system that runs one case in a process of its own.
+fn boot(nodes: usize, lru: LruPolicy, case: fn(&Os)) -> Boot {
     let mut mm = MmConfig::new(MemoryMap::nodes(nodes, PAGES / nodes as u32), TickPolicy::Stock);
     mm.lru = lru;
     mm.swap = SwapConfig { pages: 1 << 12, ..SwapConfig::default() };
     mm.space.huge = HugePages::Advised;
-    let init = move |system: &Kernel<A>| {
+    let init = move |system: &Os| {
         let process = system.process(ThreadSpec::on(0), Box::new(case)).expect("there is memory");
         assert_eq!(system.wait(process), Ok(Exit::Returned));
     };
-    Kernel::boot(&mm, FinalCheck::Run, Box::new(init)).expect("the configuration is sound")
+    Boot::checked(&mm, init)
 }
 
-fn on_sim(case: &Case<Kernel<Sim>>, lru: LruPolicy, policy: Policy) -> Result<u64, String> {
+fn on_sim(case: &Case<Os>, lru: LruPolicy, policy: Policy) -> Result<u64, String> {
     let mut config = SimConfig::new(sample_profile(4), 4);
     config.policy = policy;
     config.limit_ns = 60_000_000_000;
-    let run = case.run;
-    let outcome = mmscale_sim::run(config, deaf, || Rc::new(kernel::<Sim>(2, lru, run)));
+    let outcome = mmscale_boot::on_sim(config, &mut deaf, boot(2, lru, case.run));
     match (outcome.failure, outcome.violations.first()) {
         (Some(failure), _) => Err(format!("{} ({lru:?}): {failure}", case.name)),
         (None, Some(violation)) => Err(format!("{} ({lru:?}): {violation}", case.name)),
@@ -50,7 +48,7 @@ fn on_sim(case: &Case<Kernel<Sim>>, lru: LruPolicy, policy: Policy) -> Result<u6
     }
 }
 
-fn on_threads(case: &Case<Kernel<Threads>>, lru: LruPolicy) -> Result<(), String> {
+fn on_threads(case: &Case<Os>, lru: LruPolicy) -> Result<(), String> {
     let config = ThreadsConfig {
         cpus: 2,
         hz: 250,
@@ -59,8 +57,7 @@ fn on_threads(case: &Case<Kernel<Threads>>, lru: LruPolicy) -> Result<(), String
         limit_ns: 60_000_000_000,
         interrupt: None,
     };
-    let run = case.run;
-    let outcome = mmscale_threads::run(&config, deaf, || Arc::new(kernel::<Threads>(1, lru, run)));
+    let outcome = mmscale_boot::on_threads(&config, &mut deaf, boot(1, lru, case.run));
     outcome.failure.map_or(Ok(()), |why| Err(format!("{} ({lru:?}): {why}", case.name)))
 }
 
@@ -72,7 +69,7 @@ fn none(failures: &[String]) {
 #[test]
 fn every_case_holds_on_the_simulated_machine_and_lazy_is_naive() {
     let mut failures = Vec::new();
-    for case in cases::<Kernel<Sim>>() {
+    for case in cases::<Os>() {
         for lru in LRU {
             let lazy = on_sim(&case, lru, Policy::Lazy);
             let naive = on_sim(&case, lru, Policy::Naive);
@@ -88,7 +85,7 @@ fn every_case_holds_on_the_simulated_machine_and_lazy_is_naive() {
 
 #[test]
 fn every_case_holds_on_real_threads() {
-    let each = |case: &Case<Kernel<Threads>>| LRU.map(|lru| on_threads(case, lru).err());
+    let each = |case: &Case<Os>| LRU.map(|lru| on_threads(case, lru).err());
     let failures: Vec<_> = cases().iter().flat_map(each).flatten().collect();
     none(&failures);
 }

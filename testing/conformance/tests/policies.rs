@@ -9,8 +9,9 @@
 
 use crate::oom::world::{check, grow, holder, start};
 use mmscale_arch::{About, CounterEvent, CpuId, Probe, TickEvent, Trace};
+use mmscale_boot::{Boot, on_sim};
 use mmscale_frames::page_alloc::MemoryMap;
-use mmscale_kernel::{FinalCheck, Kernel};
+use mmscale_kernel::Os;
 use mmscale_mm::mm::MmConfig;
 use mmscale_mm::oom::OomPolicy;
 use mmscale_mm::policy::{MECHANISMS, Mechanism};
@@ -19,7 +20,6 @@ use mmscale_sim::{Outcome, Policy, Sim, SimConfig, sample_profile};
 use mmscale_system::{Addr, Advice, Errno, Exit, PAGE_BYTES, System, ThreadSpec};
 use std::any::Any;
 use std::collections::BTreeMap;
-use std::rc::Rc;
 
 const MS: u64 = 1_000_000;
 const INTERVAL_NS: u64 = 1_000 * MS;
@@ -72,19 +72,19 @@ fn seen(_: CpuId) -> Box<dyn Probe> {
 }
 
 /// Computes, alternating with other programs of the same CPU.
-fn compute_until(system: &Kernel<Sim>, when_ns: u64) -> Result<(), Errno> {
+fn compute_until(system: &Os, when_ns: u64) -> Result<(), Errno> {
     while system.clock_ns() < when_ns {
         system.compute_ns((when_ns - system.clock_ns()).min(100 * MS))?;
     }
     Ok(())
 }
 
-fn until(system: &Kernel<Sim>, when_ns: u64) -> Result<(), Errno> {
+fn until(system: &Os, when_ns: u64) -> Result<(), Errno> {
     system.sleep_ns(when_ns.saturating_sub(system.clock_ns()))
 }
 
 /// Uses memory in all ways in which mechanisms differ until [`REST_NS`], then computes.
-fn worker(system: &Kernel<Sim>, cpu: usize) -> Result<(), Errno> {
+fn worker(system: &Os, cpu: usize) -> Result<(), Errno> {
     // These stay: pageblocks have pages in use while the machine is quiet.
     let kept = grow(system, 50)?;
     let mut round = cpu as u64;
@@ -113,13 +113,13 @@ fn worker(system: &Kernel<Sim>, cpu: usize) -> Result<(), Errno> {
     Ok(())
 }
 
-fn give_up(system: &Kernel<Sim>, at: Addr, advice: Advice) -> Result<(), Errno> {
+fn give_up(system: &Os, at: Addr, advice: Advice) -> Result<(), Errno> {
     system.madvise(at, PAGES / 2 * PAGE_BYTES, advice)
 }
 
 /// Forks a child that has the pages too, copies some of them, and ends.
-fn share(system: &Kernel<Sim>, at: Addr) -> Result<(), Errno> {
-    let body = move |system: &Kernel<Sim>| {
+fn share(system: &Os, at: Addr) -> Result<(), Errno> {
+    let body = move |system: &Os| {
         check(system, at, PAGES);
         for page in 0..100 {
             assert_eq!(system.write(at.page(page), 7), Ok(()));
@@ -131,11 +131,11 @@ fn share(system: &Kernel<Sim>, at: Addr) -> Result<(), Errno> {
 }
 
 /// Kills a process, and lets two others help to free its memory.
-fn reap(system: &Kernel<Sim>) {
+fn reap(system: &Os) {
     let victim = holder(system, 2, PAGES);
     let fd = system.pidfd_open(victim).expect("it is there");
     let helpers = [0, 1].map(|cpu| {
-        let body = move |system: &Kernel<Sim>| {
+        let body = move |system: &Os| {
             let fd = system.pidfd_open(victim).expect("it was not waited for");
             while system.process_mrelease(fd, 0) == Err(Errno::Inval) {
                 assert_eq!(system.sleep_ns(MS / 10), Ok(()));
@@ -153,15 +153,15 @@ fn reap(system: &Kernel<Sim>) {
 }
 
 /// The first thread of a run.
-fn program(system: &Kernel<Sim>, mechanism: &Mechanism) {
+fn program(system: &Os, mechanism: &Mechanism) {
     let run = |cpu| {
-        start(system, cpu, move |system: &Kernel<Sim>| {
+        start(system, cpu, move |system: &Os| {
             assert_eq!(worker(system, cpu), Ok(()), "there is memory");
         })
     };
     let mut workers: Vec<_> = (1..CPUS).map(run).collect();
     // The shepherd of ticks is deferrable, as in Linux: on an idle CPU it would be late.
-    workers.push(start(system, 0, |system: &Kernel<Sim>| {
+    workers.push(start(system, 0, |system: &Os| {
         assert_eq!(compute_until(system, END_NS), Ok(()));
     }));
     let sleep = |when_ns| assert_eq!(until(system, when_ns), Ok(()));
@@ -184,16 +184,16 @@ fn program(system: &Kernel<Sim>, mechanism: &Mechanism) {
 
 /// Checks what every policy promises on a machine on which programs only compute, and of a CPU that
 /// is offline.
-fn all_adds_up(system: &Kernel<Sim>) {
-    let mm = system.mm();
+fn all_adds_up(system: &Os) {
+    let mm = system.mm::<Sim>();
     mm.verify().unwrap_or_else(|why| panic!("the frames: {why:?}"));
     mm.memory().verify().unwrap_or_else(|why| panic!("the LRU lists: {why}"));
     mm.mm_ref().verify().unwrap_or_else(|why| panic!("the address spaces: {why}"));
 }
 
 /// Checks what one mechanism promises on such a machine.
-fn at_rest(system: &Kernel<Sim>, mechanism: &Mechanism) {
-    let mm = system.mm();
+fn at_rest(system: &Os, mechanism: &Mechanism) {
+    let mm = system.mm::<Sim>();
     match mechanism.key {
         "tick" => {}
         "lru" | "release" | "unmap" => {
@@ -287,11 +287,9 @@ fn run(mechanism: &'static Mechanism, policy: &About, schedule: Policy) -> Resul
     mechanism.choose(&mut mm, policy);
     let mut machine = SimConfig::new(sample_profile(CPUS), CPUS);
     (machine.policy, machine.hz, machine.limit_ns) = (schedule, 250, 2 * END_NS);
-    let first = move |system: &Kernel<Sim>| program(system, mechanism);
-    let boot =
-        || Kernel::boot(&mm, FinalCheck::Run, Box::new(first)).expect("a sound configuration");
+    let first = move |system: &Os| program(system, mechanism);
     let Outcome { failure, violations, fingerprint, probes, .. } =
-        mmscale_sim::run(machine, seen, || Rc::new(boot()));
+        on_sim(machine, &mut seen, Boot::checked(&mm, first));
     match (failure, violations.first()) {
         (Some(failure), _) => return Err(failure.to_string()),
         (None, Some(violation)) => return Err(violation.to_string()),

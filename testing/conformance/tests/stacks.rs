@@ -2,14 +2,14 @@
 //! CPU goes offline or memory is short. Every run ends with all frames free.
 
 use crate::oom::world::{self, start};
-use mmscale_arch::{CpuId, Machine, Probe};
-use mmscale_kernel::{FinalCheck, Kernel};
+use mmscale_arch::{CpuId, Probe};
+use mmscale_boot::{Boot, on_sim};
+use mmscale_kernel::Os;
 use mmscale_mm::mm::MmConfig;
 use mmscale_mm::smp::CallPolicy;
 use mmscale_mm::stack::{StackConfig, StackStats};
-use mmscale_sim::{Policy, Sim, SimConfig, sample_profile};
+use mmscale_sim::{Policy, SimConfig, sample_profile};
 use mmscale_system::{Errno, Exit, System, ThreadSpec};
-use std::rc::Rc;
 
 const MS: u64 = 1_000_000;
 /// Threads that exist at a time on a CPU: more than its cache holds.
@@ -24,12 +24,12 @@ fn config(policy: CallPolicy) -> MmConfig {
     config
 }
 
-fn stats<A: Machine>(system: &Kernel<A>) -> StackStats {
-    system.mm().stacks().stats()
+fn stats(system: &Os) -> StackStats {
+    system.inside().stack_stats()
 }
 
 /// Makes threads on the CPU `cpu`, and waits for their ends; returns how many could be made.
-fn burst<A: Machine>(system: &Kernel<A>, cpu: usize) -> u64 {
+fn burst(system: &Os, cpu: usize) -> u64 {
     let spawn = |_| system.spawn(ThreadSpec::on(cpu), Box::new(|_| {}));
     let all: Vec<_> = (0..BURST).map(spawn).collect();
     let mut made = 0;
@@ -46,10 +46,10 @@ fn burst<A: Machine>(system: &Kernel<A>, cpu: usize) -> u64 {
 }
 
 /// A process on each CPU repeatedly makes threads there.
-fn churn<A: Machine>(system: &Kernel<A>) {
+fn churn(system: &Os) {
     let cpus = system.cpus();
     let body = |cpu| {
-        move |system: &Kernel<A>| {
+        move |system: &Os| {
             for _ in 0..ROUNDS {
                 assert_eq!(burst(system, cpu), BURST, "there is memory");
                 assert_eq!(system.sleep_ns(5 * MS), Ok(()));
@@ -62,21 +62,21 @@ fn churn<A: Machine>(system: &Kernel<A>) {
     assert_eq!(stats.given, cpus as u64 * (1 + ROUNDS * BURST));
     assert!(stats.reused >= cpus as u64 * (ROUNDS - 1), "{stats:?}");
     assert!(stats.freed > 0 && stats.reused + stats.freed < stats.given, "{stats:?}");
-    let range = system.mm().stacks().range_stats();
+    let range = system.inside().kernel_range_stats();
     assert!(range.purges > 0 && range.lazy_pages_max > 64, "{range:?}");
 }
 
 #[test]
 fn stacks_are_reused_and_what_caches_have_no_room_for_is_purged() {
     for policy in CallPolicy::ALL {
-        let run = |schedule| world::sim_with(5, 4, schedule, &config(policy), churn::<Sim>);
+        let run = |schedule| world::sim_with(5, 4, schedule, &config(policy), churn);
         assert_eq!(run(Policy::Lazy), run(Policy::Naive), "{policy:?}");
         world::threads(&config(policy), churn);
     }
 }
 
 /// CPU 3 goes offline with stacks in its cache, and others that wait for a grace period.
-fn unplug(system: &Kernel<Sim>) {
+fn unplug(system: &Os) {
     for round in 0..6 {
         assert_eq!(burst(system, 3), BURST, "there is memory");
         if round % 2 == 0 {
@@ -88,7 +88,7 @@ fn unplug(system: &Kernel<Sim>) {
         assert_eq!(system.cpu_online(3), Ok(()));
     }
     assert_eq!(stats(system).given, 6 * BURST);
-    let range = system.mm().stacks().range_stats();
+    let range = system.inside().kernel_range_stats();
     assert!(range.purges > 0, "{range:?}");
 }
 
@@ -100,11 +100,11 @@ fn the_cache_of_a_cpu_that_leaves_is_freed() {
 }
 
 /// Threads, processes and forks on all CPUs, of which some cannot be made.
-fn starved(system: &Kernel<Sim>) {
+fn starved(system: &Os) {
     let (mut made, mut refused) = (0, 0);
     for round in 0..60 {
         made += burst(system, round % 4);
-        let (spec, nothing) = (ThreadSpec::on(round % 4), Box::new(|_: &Kernel<Sim>| {}));
+        let (spec, nothing) = (ThreadSpec::on(round % 4), Box::new(|_: &Os| {}));
         let child = match round % 2 {
             0 => system.process(spec, nothing),
             _ => system.fork(spec, nothing),
@@ -130,11 +130,8 @@ fn a_task_for_which_memory_fails_is_refused_and_nothing_is_lost() {
         let mut machine = SimConfig { seed, ..SimConfig::new(sample_profile(4), 4) };
         machine.limit_ns = 60_000 * MS;
         machine.faults.alloc_fail_1024 = 200;
-        let outcome = mmscale_sim::run(machine, deaf, || {
-            let program = Box::new(starved);
-            let config = config(CallPolicy::Stock);
-            Rc::new(Kernel::boot(&config, FinalCheck::Run, program).expect("a sound machine"))
-        });
+        let boot = Boot::checked(&config(CallPolicy::Stock), starved);
+        let outcome = on_sim(machine, &mut { deaf }, boot);
         assert_eq!((outcome.failure, outcome.violations), (None, vec![]), "seed {seed}");
     }
 }

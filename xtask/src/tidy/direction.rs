@@ -45,7 +45,7 @@ const MEMORY_MANAGER: &[&str] = &["frames", "mm"];
 
 /// All crates. `linux` does not depend on `mm`, `report` not on a machine, machines depend on
 /// `arch` but not on `mm`, and `arch` and `system` on no other crate.
-const HOUSE: [Room; 26] = [
+const HOUSE: [Room; 27] = [
     room("arch", &[]),
     room("frames", &["arch"]),
     room("mm", &["arch", "frames"]),
@@ -59,18 +59,19 @@ const HOUSE: [Room; 26] = [
     room("kernel", &["arch", "frames", "mm", "system"]),
     room("sim", &["arch", "document", "files"]).tested_with(MEMORY_MANAGER),
     room("threads", &["arch", "document"]).tested_with(MEMORY_MANAGER),
+    room("boot", &["arch", "kernel", "mm", "sim", "system", "threads"]),
     room("linux", &["system", "document"]).tested_with(&["script"]),
     room("report", &["document", "files", "stats"]),
     room("measured", &["document"]),
     room(
         "harness",
         &[
-            "arch", "document", "files", "frames", "kernel", "linux", "mm", "script", "sim",
-            "stats", "system", "threads",
+            "arch", "boot", "document", "files", "frames", "kernel", "linux", "mm", "script",
+            "sim", "stats", "system", "threads",
         ],
     ),
     room("studies", &["arch", "document", "frames", "harness", "kernel", "mm", "sim", "system"])
-        .tested_with(&["live"]),
+        .tested_with(&["boot", "live"]),
     room(
         "live",
         &[
@@ -101,7 +102,10 @@ const HOUSE: [Room; 26] = [
             "vm",
         ],
     ),
-    dev_room("conformance", &["arch", "frames", "kernel", "mm", "sim", "system", "threads"]),
+    dev_room(
+        "conformance",
+        &["arch", "boot", "frames", "kernel", "mm", "sim", "system", "threads"],
+    ),
     dev_room("fuzz", &["cli", "harness", "script", "studies"]),
     dev_room("stepped", &["arch"]),
     dev_room("interleave", &["arch"]).tested_with(MEMORY_MANAGER),

@@ -4,12 +4,11 @@
 
 use std::sync::{Arc, Mutex};
 
-use mmscale_arch::{Machine, Order, Pfn};
+use mmscale_arch::{Order, Pfn};
 use mmscale_frames::frame::MigrateType;
-use mmscale_frames::page_alloc::Gfp;
-use mmscale_harness::machine::{self, MachineSpec, Program};
+use mmscale_harness::machine::{self, MachineSpec};
 use mmscale_harness::{Interrupt, RunContext, StudyError};
-use mmscale_kernel::Kernel;
+use mmscale_kernel::Os;
 use mmscale_sim::profile::Profile;
 use mmscale_system::{Priority, System, ThreadSpec};
 
@@ -79,8 +78,8 @@ pub(crate) fn ns_per_op(
     let room = pages * MEMORY_PERCENT / 100 / profile.topology.cpus / order.pages();
     let blocks = BLOCKS.min(room);
     let got = Arc::new(Mutex::new(Times::default()));
-    let program = Timed { buddy: Buddy { phase, order, cpus, blocks }, got: Arc::clone(&got) };
-    machine::run(spec, machine::silent, program)?;
+    let (buddy, own) = (Buddy { phase, order, cpus, blocks }, Arc::clone(&got));
+    machine::run(spec, &mut machine::silent, Box::new(move |os: &Os| all(os, buddy, &own)))?;
     let got = got.lock().expect("the run is over");
     if got.overruns > 0 {
         let what = format!("{} phases were longer than {} ms", got.overruns, SLOT_NS / 1_000_000);
@@ -89,73 +88,60 @@ pub(crate) fn ns_per_op(
     Ok(got.total_ns as f64 / (cpus * blocks) as f64)
 }
 
-struct Timed {
-    buddy: Buddy,
-    got: Arc<Mutex<Times>>,
-}
-
-impl Program for Timed {
-    fn run<A: Machine>(self, kernel: &Kernel<A>) {
-        let Self { buddy, got } = self;
-        let pool = Arc::new(Mutex::new(vec![Vec::new(); buddy.cpus]));
-        let start_ns = (kernel.clock_ns() / SLOT_NS + 1) * SLOT_NS;
-        let threads: Vec<_> = (0..buddy.cpus)
-            .map(|cpu| {
-                let (got, pool) = (Arc::clone(&got), Arc::clone(&pool));
-                let spec = ThreadSpec { cpu, priority: Priority::Fair };
-                let body = Box::new(move |kernel: &Kernel<A>| {
-                    let mine = worker(kernel, buddy, cpu, start_ns, &pool);
-                    let mut got = got.lock().expect("no worker panics while it adds");
-                    got.total_ns += mine.total_ns;
-                    got.overruns += mine.overruns;
-                });
-                kernel.spawn(spec, body).expect("the CPU exists and the run goes on")
-            })
-            .collect();
-        threads.into_iter().for_each(|thread| kernel.join(thread).expect("one waiter a thread"));
-    }
+/// Runs a worker on each CPU.
+fn all(os: &Os, buddy: Buddy, got: &Arc<Mutex<Times>>) {
+    let pool = Arc::new(Mutex::new(vec![Vec::new(); buddy.cpus]));
+    let start_ns = (os.clock_ns() / SLOT_NS + 1) * SLOT_NS;
+    let threads: Vec<_> = (0..buddy.cpus)
+        .map(|cpu| {
+            let (got, pool) = (Arc::clone(got), Arc::clone(&pool));
+            let spec = ThreadSpec { cpu, priority: Priority::Fair };
+            let body = Box::new(move |os: &Os| {
+                let mine = worker(os, buddy, cpu, start_ns, &pool);
+                let mut got = got.lock().expect("no worker panics while it adds");
+                got.total_ns += mine.total_ns;
+                got.overruns += mine.overruns;
+            });
+            os.spawn(spec, body).expect("the CPU exists and the run goes on")
+        })
+        .collect();
+    threads.into_iter().for_each(|thread| os.join(thread).expect("one waiter a thread"));
 }
 
 /// The first round warms the caches; the second is measured.
-fn worker<A: Machine>(
-    kernel: &Kernel<A>,
-    buddy: Buddy,
-    cpu: usize,
-    start_ns: u64,
-    pool: &Mutex<Vec<Vec<Pfn>>>,
-) -> Times {
-    let frames = kernel.mm().frames();
+fn worker(os: &Os, buddy: Buddy, cpu: usize, start_ns: u64, pool: &Mutex<Vec<Vec<Pfn>>>) -> Times {
+    let inside = os.inside();
     let Buddy { phase, order, blocks, .. } = buddy;
     let alloc = || {
-        let pfn = frames.alloc_pages(order, MigrateType::Movable, Gfp::KERNEL);
+        let pfn = inside.alloc_pages(order, MigrateType::Movable);
         pfn.expect("the machine has memory for all workers")
     };
     let mut times = Times::default();
     for round in 0..2 {
         let at_ns = start_ns + 3 * round * SLOT_NS;
         let mut timed = |is_timed: bool, body: &mut dyn FnMut()| {
-            let begin_ns = kernel.clock_ns();
+            let begin_ns = os.clock_ns();
             body();
             if is_timed && round == 1 {
-                times.total_ns += kernel.clock_ns() - begin_ns;
+                times.total_ns += os.clock_ns() - begin_ns;
             }
         };
-        let mut late = u64::from(!wait_until(kernel, at_ns));
+        let mut late = u64::from(!wait_until(os, at_ns));
         let mut held = Vec::with_capacity(blocks);
         if phase == Phase::Repeat {
-            timed(true, &mut || (0..blocks).for_each(|_| frames.free_pages(alloc(), order)));
+            timed(true, &mut || (0..blocks).for_each(|_| inside.free_pages(alloc(), order)));
         } else {
             timed(phase == Phase::BulkAlloc, &mut || held.extend((0..blocks).map(|_| alloc())));
         }
         pool.lock().expect("no worker panics while it has it")[cpu] = held;
-        late += u64::from(!wait_until(kernel, at_ns + SLOT_NS));
+        late += u64::from(!wait_until(os, at_ns + SLOT_NS));
         if cpu == 0 && phase == Phase::RandFree {
             shuffle(&mut pool.lock().expect("as above"), round + 1);
         }
-        late += u64::from(!wait_until(kernel, at_ns + 2 * SLOT_NS));
+        late += u64::from(!wait_until(os, at_ns + 2 * SLOT_NS));
         let held = std::mem::take(&mut pool.lock().expect("as above")[cpu]);
         timed(matches!(phase, Phase::BulkFree | Phase::RandFree), &mut || {
-            held.iter().for_each(|&pfn| frames.free_pages(pfn, order));
+            held.iter().for_each(|&pfn| inside.free_pages(pfn, order));
         });
         times.overruns += late;
     }

@@ -3,10 +3,9 @@
 //! LLFree paper: it calls the page allocator directly, without system calls and without touching
 //! the pages.
 
-use mmscale_arch::{Machine, Order, Pfn};
+use mmscale_arch::{Order, Pfn};
 use mmscale_frames::frame::MigrateType;
-use mmscale_frames::page_alloc::Gfp;
-use mmscale_kernel::Kernel;
+use mmscale_kernel::Os;
 use mmscale_system::{Priority, System, ThreadSpec};
 use std::sync::{Arc, Mutex};
 
@@ -76,50 +75,50 @@ fn median(stretches_ns: &mut [u64]) -> f64 {
 }
 
 /// Runs the measurement on a booted kernel, in its first thread.
-pub(crate) fn run<A: Machine>(kernel: &Kernel<A>, bulk: Bulk) -> NsPerPage {
+pub(crate) fn run(os: &Os, bulk: Bulk) -> NsPerPage {
     let found = Arc::new(Mutex::new(BulkTimes::default()));
-    let start_ns = (kernel.clock_ns() / bulk.slot_ns + 1) * bulk.slot_ns;
+    let start_ns = (os.clock_ns() / bulk.slot_ns + 1) * bulk.slot_ns;
     let threads: Vec<_> = (0..bulk.cpus)
         .map(|cpu| {
             let found = Arc::clone(&found);
             let spec = ThreadSpec { cpu, priority: Priority::Fair };
-            let body = Box::new(move |kernel: &Kernel<A>| {
-                let mine = worker(kernel, bulk, start_ns);
+            let body = Box::new(move |os: &Os| {
+                let mine = worker(os, bulk, start_ns);
                 found.lock().expect("no worker panics while it adds").add(mine);
             });
-            kernel.spawn(spec, body).expect("the CPU exists and the run goes on")
+            os.spawn(spec, body).expect("the CPU exists and the run goes on")
         })
         .collect();
-    threads.into_iter().for_each(|thread| kernel.join(thread).expect("one waiter a thread"));
+    threads.into_iter().for_each(|thread| os.join(thread).expect("one waiter a thread"));
     let found = std::mem::take(&mut *found.lock().expect("all workers have returned"));
     found.ns_per_page()
 }
 
-fn worker<A: Machine>(kernel: &Kernel<A>, bulk: Bulk, start_ns: u64) -> BulkTimes {
+fn worker(os: &Os, bulk: Bulk, start_ns: u64) -> BulkTimes {
     assert!(bulk.pages_per_cpu.is_multiple_of(STRETCH));
-    let frames = kernel.mm().frames();
+    let inside = os.inside();
     let mut held: Vec<Pfn> = Vec::with_capacity(bulk.pages_per_cpu);
     let mut found = BulkTimes::default();
     for round in 0..=bulk.rounds {
         let alloc_at_ns = start_ns + 2 * round * bulk.slot_ns;
-        found.overruns += u64::from(!wait_until(kernel, alloc_at_ns));
+        found.overruns += u64::from(!wait_until(os, alloc_at_ns));
         if round == 1 {
             found.alloc_ns.clear();
             found.free_ns.clear();
         }
         for _ in 0..bulk.pages_per_cpu / STRETCH {
-            let begin_ns = kernel.clock_ns();
+            let begin_ns = os.clock_ns();
             for _ in 0..STRETCH {
-                let pfn = frames.alloc_pages(Order::ZERO, MigrateType::Movable, Gfp::KERNEL);
+                let pfn = inside.alloc_pages(Order::ZERO, MigrateType::Movable);
                 held.push(pfn.expect("the machine has memory for all workers"));
             }
-            found.alloc_ns.push(kernel.clock_ns() - begin_ns);
+            found.alloc_ns.push(os.clock_ns() - begin_ns);
         }
-        found.overruns += u64::from(!wait_until(kernel, alloc_at_ns + bulk.slot_ns));
+        found.overruns += u64::from(!wait_until(os, alloc_at_ns + bulk.slot_ns));
         for stretch in held.chunks(STRETCH) {
-            let begin_ns = kernel.clock_ns();
-            stretch.iter().for_each(|&pfn| frames.free_pages(pfn, Order::ZERO));
-            found.free_ns.push(kernel.clock_ns() - begin_ns);
+            let begin_ns = os.clock_ns();
+            stretch.iter().for_each(|&pfn| inside.free_pages(pfn, Order::ZERO));
+            found.free_ns.push(os.clock_ns() - begin_ns);
         }
         held.clear();
     }
@@ -127,9 +126,9 @@ fn worker<A: Machine>(kernel: &Kernel<A>, bulk: Bulk, start_ns: u64) -> BulkTime
 }
 
 /// Computes until `when_ns`. Returns false if that time has already passed.
-pub(super) fn wait_until<A: Machine>(kernel: &Kernel<A>, when_ns: u64) -> bool {
-    match when_ns.checked_sub(kernel.clock_ns()) {
-        Some(rest_ns) => kernel.compute_ns(rest_ns).is_ok(),
+pub(super) fn wait_until(os: &Os, when_ns: u64) -> bool {
+    match when_ns.checked_sub(os.clock_ns()) {
+        Some(rest_ns) => os.compute_ns(rest_ns).is_ok(),
         None => false,
     }
 }

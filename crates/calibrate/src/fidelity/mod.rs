@@ -15,14 +15,13 @@ mod pages;
 mod rwsem;
 
 use crate::{CalibrateError, Speed};
-use mmscale_arch::Machine;
 use mmscale_document::{LockRecord, LockRow, Target};
-use mmscale_harness::machine::{self, MachineSpec, Program};
+use mmscale_harness::machine::{self, MachineSpec};
 
 pub(crate) use buddy::{Phase, ns_per_op};
 use bulk::{Bulk, NsPerPage};
 use mmscale_harness::{Interrupt, RunContext, StudyError};
-use mmscale_kernel::Kernel;
+use mmscale_kernel::Os;
 use mmscale_mm::mm::MmConfig;
 use mmscale_sim::profile::Profile;
 pub use pages::{ONE_CPU, Step, one_cpu, one_step};
@@ -174,22 +173,15 @@ fn simulated(
     measure(&RunContext::on_simulator(profile.clone(), interrupt), bulk)
 }
 
-struct Measure {
-    bulk: Bulk,
-    got: Arc<Mutex<NsPerPage>>,
-}
-
-impl Program for Measure {
-    fn run<A: Machine>(self, kernel: &Kernel<A>) {
-        *self.got.lock().expect("only this program uses it") = bulk::run(kernel, self.bulk);
-    }
-}
-
 fn measure(ctx: &RunContext, bulk: Bulk) -> Result<(NsPerPage, Vec<LockRow>), StudyError> {
     let got = Arc::new(Mutex::new(NsPerPage::default()));
     let mut spec = MachineSpec::new(ctx, SEED);
     as_of_6_0(&mut spec.mm);
-    let run = machine::run(spec, machine::silent, Measure { bulk, got: Arc::clone(&got) })?;
+    let own = Arc::clone(&got);
+    let program = Box::new(move |os: &Os| {
+        *own.lock().expect("only this program uses it") = bulk::run(os, bulk);
+    });
+    let run = machine::run(spec, &mut machine::silent, program)?;
     let got = *got.lock().expect("the run is over");
     if got.overruns > 0 {
         return Err(StudyError::Machine(format!(

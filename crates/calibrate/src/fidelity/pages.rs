@@ -2,10 +2,9 @@
 //! Each is a sum of operations, so it limits the costs of all of them together.
 
 use super::{Pair, SEED};
-use mmscale_arch::Machine;
-use mmscale_harness::machine::{self, MachineSpec, Program};
+use mmscale_harness::machine::{self, MachineSpec};
 use mmscale_harness::{Interrupt, RunContext, StudyError};
-use mmscale_kernel::Kernel;
+use mmscale_kernel::Os;
 use mmscale_sim::profile::Profile;
 use mmscale_system::{Addr, Advice, Errno, MapSpec, PAGE_BYTES, System, ThreadSpec};
 use std::sync::{Arc, Mutex};
@@ -81,21 +80,14 @@ pub fn one_step(
 fn times(profile: &Profile, interrupt: &Interrupt) -> Result<[f64; Step::COUNT], StudyError> {
     let got = Arc::new(Mutex::new([0.0; Step::COUNT]));
     let ctx = RunContext::on_simulator(profile.clone(), interrupt);
-    let program = Timed { got: Arc::clone(&got) };
-    machine::run(MachineSpec::new(&ctx, SEED), machine::silent, program)?;
+    let own = Arc::clone(&got);
+    let program = Box::new(move |os: &Os| {
+        let got = timed(os).expect("the machine has memory for the program");
+        *own.lock().expect("only this program uses it") = got;
+    });
+    machine::run(MachineSpec::new(&ctx, SEED), &mut machine::silent, program)?;
     let got = *got.lock().expect("the run is over");
     Ok(got)
-}
-
-struct Timed {
-    got: Arc<Mutex<[f64; Step::COUNT]>>,
-}
-
-impl Program for Timed {
-    fn run<A: Machine>(self, kernel: &Kernel<A>) {
-        let got = timed(kernel).expect("the machine has memory for the program");
-        *self.got.lock().expect("only this program uses it") = got;
-    }
 }
 
 fn timed<S: System>(system: &S) -> Result<[f64; Step::COUNT], Errno> {

@@ -11,7 +11,8 @@ const KERNEL_EXAMPLES: &str = "\
 Examples:
   mmscale kernel boot --kernel debian:6.12 -- live doctor
   mmscale kernel boot --kernel arch/x86/boot/bzImage --cpus 64 -- run churn --on live --quick
-  mmscale kernel instructions --kernel debian:6.1,debian:6.12";
+  mmscale kernel instructions --kernel debian:6.1,debian:6.12
+  mmscale kernel reproduce page_fault1 -o repro";
 
 #[derive(Debug, Subcommand)]
 #[command(after_help = KERNEL_EXAMPLES)]
@@ -20,6 +21,8 @@ pub(crate) enum KernelCommand {
     Boot(BootArgs),
     /// Count an image's instructions, by function and by hold of a lock; or compare two images
     Instructions(InstructionsArgs),
+    /// Write a workload as a program in C with a Makefile and a README, for a mail to the list
+    Reproduce(ReproduceArgs),
     /// Run scripts for a number of rounds between marks: what `instructions` runs in the machine
     #[command(hide = true)]
     Rounds(RoundsArgs),
@@ -98,21 +101,37 @@ const INSTRUCTIONS_EXAMPLES: &str = "\
 Examples:
   mmscale kernel instructions --kernel debian:6.12
   mmscale kernel instructions --kernel before/bzImage,after/bzImage
-  mmscale kernel instructions --kernel ./bzImage page_fault1 ./mine.mms --format json";
+  mmscale kernel instructions --kernel ./bzImage page_fault1 ./mine.mms --format json
+  mmscale kernel instructions --kernel debian:6.12 --profile x86-2 --rows 5
+  mmscale kernel instructions --kept 6.1,6.12 touch";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = INSTRUCTIONS_EXAMPLES)]
 pub(crate) struct InstructionsArgs {
     /// The image, or two to compare: bzImages, vmlinux with CONFIG_PVH, Debian packages, or
     /// debian:VERSION
-    #[arg(long, value_name = "A[,B]", value_delimiter = ',', required = true)]
+    #[arg(
+        long,
+        value_name = "A[,B]",
+        value_delimiter = ',',
+        required_unless_present = "kept",
+        conflicts_with = "kept"
+    )]
     pub(crate) kernel: Vec<String>,
+    /// Show counts that were kept with the sources, or compare two, without a machine: 6.1, 6.12,
+    /// 7.3 (Debian's kernels)
+    #[arg(long, value_name = "A[,B]", value_delimiter = ',', conflicts_with = "profile")]
+    pub(crate) kept: Vec<String>,
     /// Scripts by name or files, each with a `loop`; one for each basic operation if none is given
     #[arg(value_name = "SCRIPT")]
     pub(crate) scripts: Vec<String>,
     /// Rounds of the outermost `loop` that are counted, after two that are not
     #[arg(long, value_name = "N", default_value_t = 7)]
     pub(crate) rounds: usize,
+    /// Also run the scripts on one simulated CPU of this profile, and show ns next to instructions,
+    /// for operations, holds and costs; one image
+    #[arg(long, value_name = "NAME|FILE")]
+    pub(crate) profile: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) machine: VmArgs,
     /// Rows of each table
@@ -123,7 +142,13 @@ pub(crate) struct InstructionsArgs {
     pub(crate) format: Format,
 }
 
+/// Examples of `kernel rounds`.
+const ROUNDS_EXAMPLES: &str = "\
+Examples:
+  mmscale kernel rounds page_fault1 --rounds 3";
+
 #[derive(Debug, clap::Args)]
+#[command(after_help = ROUNDS_EXAMPLES)]
 pub(crate) struct RoundsArgs {
     /// Scripts by name or files
     #[arg(value_name = "SCRIPT", required = true)]
@@ -131,4 +156,30 @@ pub(crate) struct RoundsArgs {
     /// Rounds that count
     #[arg(long, value_name = "N")]
     pub(crate) rounds: usize,
+}
+
+/// Examples of `kernel reproduce`.
+const REPRODUCE_EXAMPLES: &str = "\
+Examples:
+  mmscale kernel reproduce page_fault1 -o repro
+  mmscale kernel reproduce page_fault1 --set in_threads=1 --set bytes=128MiB -o repro
+  mmscale kernel reproduce churn -o repro
+  mmscale kernel reproduce ./mine.mms -o repro
+Then: make -C repro run";
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = REPRODUCE_EXAMPLES)]
+pub(crate) struct ReproduceArgs {
+    /// The study or script by name, or the file of a script
+    #[arg(value_name = "STUDY|SCRIPT")]
+    pub(crate) study: String,
+    /// The folder for repro.c, Makefile and README: a new one, or an empty one
+    #[arg(short = 'o', long = "output", value_name = "DIR")]
+    pub(crate) output: PathBuf,
+    /// Replace these files if they exist; otherwise files in DIR are an error
+    #[arg(long)]
+    pub(crate) replace: bool,
+    /// Set a parameter of the script to another value than its default; may be repeated
+    #[arg(long = "set", value_name = "KEY=VALUE", allow_hyphen_values = true)]
+    pub(crate) set: Vec<String>,
 }

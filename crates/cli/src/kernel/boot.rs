@@ -3,8 +3,10 @@
 use anyhow::{Context, anyhow};
 use mmscale_harness::Registry;
 use mmscale_vm::{Accelerator, Machine, Output, accelerator};
+use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
+use std::sync::Arc;
 
 use super::machine::{again, failure, image, job, machine};
 use crate::args::BootArgs;
@@ -21,6 +23,14 @@ pub(super) fn boot(registry: &Registry, args: &BootArgs) -> Result<(), Failure> 
     let machine =
         Machine { counts_instructions: args.icount, ..machine(&args.machine, accelerator)? };
     let image = image(&args.kernel)?;
+    if args.icount && !image.runs_by_instructions() {
+        return Err(Failure::Call(anyhow!(
+            "--icount: Linux before 6.5 does not start its CPUs if time passes with instructions; \
+             leave it out"
+        )));
+    }
+    let console = args.console.as_deref().map(console).transpose()?;
+    let machine = Machine { console, ..machine };
     let (job, files) = job(registry, args.command.clone())?;
     let interrupt = interrupt::on_signals(Grace::Live)
         .context("cannot watch for Ctrl-C")
@@ -35,9 +45,6 @@ pub(super) fn boot(registry: &Registry, args: &BootArgs) -> Result<(), Failure> 
     let mut shown = |written: Output| show(&written);
     let ended = machine.run(&image, &job, &files, &|| interrupt.is_set(), &mut shown, &again);
     let ended = ended.map_err(failure)?;
-    if let Some(path) = &args.console {
-        write_console(path, &ended.console)?;
-    }
     output::tell(&format!("the machine used {:.0} s of CPU time", ended.cpu_time.as_secs_f64()));
     match ended.code {
         0 => Ok(()),
@@ -60,8 +67,10 @@ fn show(written: &Output) {
     };
 }
 
-fn write_console(path: &Path, text: &str) -> Result<(), Failure> {
+/// Opens the file for the console.
+fn console(path: &Path) -> Result<Arc<File>, Failure> {
     // tidy: opened: the user names the file
-    std::fs::write(path, text)
-        .map_err(|why| Failure::Run(anyhow!("cannot write {}: {why}", path.display())))
+    let file = File::create(path);
+    file.map(Arc::new)
+        .map_err(|why| Failure::Call(anyhow!("cannot write {}: {why}", path.display())))
 }

@@ -31,6 +31,7 @@ pub(super) fn machine(args: &VmArgs, accelerator: Accelerator) -> Result<Machine
         counts_instructions: false,
         accelerator,
         limit,
+        console: None,
     })
 }
 

@@ -1,19 +1,40 @@
-//! `mmscale kernel`: an image of a kernel, in a virtual machine.
+//! `mmscale kernel`: images of kernels in virtual machines, and workloads for kernels without
+//! mmscale.
 
 #[cfg(feature = "live")]
 mod boot;
 #[cfg(feature = "live")]
-mod commands;
-#[cfg(feature = "live")]
 mod instructions;
 #[cfg(feature = "live")]
 mod machine;
-#[cfg(not(feature = "live"))]
-mod refused;
+mod reproduce;
 #[cfg(feature = "live")]
 mod rounds;
 
+use mmscale_harness::Registry;
+
+use crate::args::KernelCommand;
+use crate::failure::Failure;
+
+/// Executes a command.
 #[cfg(feature = "live")]
-pub(crate) use commands::kernel;
+pub(crate) fn kernel(registry: &Registry, command: &KernelCommand) -> Result<(), Failure> {
+    match command {
+        KernelCommand::Boot(args) => boot::boot(registry, args),
+        KernelCommand::Instructions(args) => instructions::instructions(registry, args),
+        KernelCommand::Reproduce(args) => reproduce::reproduce(registry, args),
+        KernelCommand::Rounds(args) => rounds::rounds(registry, args),
+    }
+}
+
+/// Executes a command; in a program that was built without the live kernel, only `reproduce`.
 #[cfg(not(feature = "live"))]
-pub(crate) use refused::kernel;
+pub(crate) fn kernel(registry: &Registry, command: &KernelCommand) -> Result<(), Failure> {
+    match command {
+        KernelCommand::Reproduce(args) => reproduce::reproduce(registry, args),
+        _ => Err(Failure::Call(anyhow::anyhow!(
+            "this program was built without the feature `live`, which virtual machines need: \
+             build it on Linux with default features"
+        ))),
+    }
+}

@@ -5,6 +5,7 @@ use mmscale_harness::{Origin, Registry};
 use crate::args::LiveCommand;
 use crate::failure::Failure;
 
+use super::preparation::refuse_emulated;
 use super::{ab, counts, doctor, stress, watch};
 
 /// Executes a command.
@@ -13,6 +14,12 @@ pub(crate) fn live(
     origin: Origin,
     command: &LiveCommand,
 ) -> Result<(), Failure> {
+    match command {
+        LiveCommand::Watch(_) => refuse_emulated("live watch")?,
+        LiveCommand::Ab(_) => refuse_emulated("live ab")?,
+        LiveCommand::Stress(_) => refuse_emulated("live stress")?,
+        LiveCommand::Doctor(_) | LiveCommand::Counts(_) => {}
+    }
     match command {
         LiveCommand::Doctor(args) => doctor::doctor(args.format),
         LiveCommand::Watch(args) => watch::watch(args),

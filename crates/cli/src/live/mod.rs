@@ -20,7 +20,7 @@ mod watch;
 #[cfg(feature = "live")]
 pub(crate) use commands::live;
 #[cfg(feature = "live")]
-pub(crate) use preparation::prepare;
+pub(crate) use preparation::{prepare, refuse_emulated};
 #[cfg(not(feature = "live"))]
 pub(crate) use refused::{live, prepare};
 #[cfg(feature = "live")]

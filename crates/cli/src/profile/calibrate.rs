@@ -12,6 +12,8 @@ use crate::output;
 
 /// Measures this computer and writes its profile to a file or to stdout.
 pub(super) fn calibrate(args: &CalibrateArgs) -> Result<(), Failure> {
+    #[cfg(feature = "live")]
+    crate::live::refuse_emulated("profile calibrate")?;
     let existing = output::existing(args.file.replace);
     let place = args
         .file

@@ -17,28 +17,23 @@ pub use meters::Level;
 
 use crate::param::{ParamSpec, Params, Unit};
 use crate::study::{Checks, RunContext, StudyError, Timelines, Trails};
-use mmscale_arch::{CpuId, Machine, Probe};
+use mmscale_arch::{CpuId, Probe};
+use mmscale_boot::{Boot, Probes, on_sim, on_threads};
 use mmscale_document::{BlameRows, CallRow, LockRow, Target};
 use mmscale_frames::page_alloc::MemoryMap;
 use mmscale_kernel::coverage::CallSet;
-use mmscale_kernel::{FinalCheck, Kernel};
+use mmscale_kernel::{FinalCheck, Os};
 use mmscale_mm::mm::MmConfig;
 use mmscale_mm::oom::OomPolicy;
 use mmscale_mm::space::HugePages;
 use mmscale_mm::vmstat_work::TickPolicy;
 use mmscale_sim::profile::Profile;
-use mmscale_sim::{CpuSections, Listener, Policy, Sim, SimConfig};
-use mmscale_threads::{MEMORY_PAGES, Threads, ThreadsConfig};
+use mmscale_sim::{CpuSections, Listener, Policy, SimConfig};
+use mmscale_system::Body;
+use mmscale_threads::{MEMORY_PAGES, ThreadsConfig};
 use std::ops::Range;
-use std::rc::Rc;
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
-
-/// A program for a machine: the same source on each.
-pub trait Program: Send + 'static {
-    /// The body of the system's first thread. The run ends when it returns.
-    fn run<A: Machine>(self, kernel: &Kernel<A>);
-}
 
 /// A machine and the configuration of its memory manager.
 #[derive(Clone, Debug)]
@@ -240,26 +235,29 @@ fn final_check_of(ctx: &RunContext) -> FinalCheck {
     }
 }
 
-/// Runs `program` on its own machine, from boot until the last task returns.
-pub fn run<P: Program>(
+/// Runs `program` on its own machine, from boot until the last task returns. It is the body of the
+/// system's first thread, and the run ends when it returns.
+pub fn run(
     spec: MachineSpec,
-    probe: impl FnMut(CpuId) -> Box<dyn Probe>,
-    program: P,
+    probes: Probes<'_>,
+    program: Body<Os>,
 ) -> Result<MachineRun, StudyError> {
     let begin = Instant::now();
-    let first = Arc::new(FirstThread::default());
-    let booting = Booting {
-        mm: spec.mm,
-        final_check: spec.final_check,
-        program,
-        first: Arc::clone(&first),
-        measured_ns: spec.measured_ns,
+    // Set when the first thread returns, so not set if it could not start.
+    let calls = Arc::new(OnceLock::new());
+    let (told, (from_ns, until_ns)) = (Arc::clone(&calls), spec.measured_ns);
+    let first = move |os: &Os| {
+        os.calls().measure(from_ns, until_ns);
+        program(os);
+        told.set(os.calls().made()).expect("a kernel boots once");
     };
+    let (mm, final_check, program) = (spec.mm, spec.final_check, Box::new(first));
+    let boot = Boot { mm, final_check, program };
     let mut run = match spec.kind {
-        Kind::Sim(config) => on_sim(*config, (&spec.trails, &spec.timelines), booting, probe)?,
-        Kind::Threads(config) => on_threads(&config, booting, probe)?,
+        Kind::Sim(config) => simulated(*config, (&spec.trails, &spec.timelines), probes, boot)?,
+        Kind::Threads(config) => threaded(&config, probes, boot)?,
     };
-    let Some(&made) = first.made.get() else {
+    let Some(&made) = calls.get() else {
         let what = "the first process could not start: 100 attempts to allocate its memory failed; \
                     lower --set alloc_fail_1024";
         return Err(StudyError::Machine(what.to_owned()));
@@ -269,48 +267,15 @@ pub fn run<P: Program>(
     Ok(run)
 }
 
-/// The inputs of a kernel on a machine that is being started.
-struct Booting<P> {
-    mm: MmConfig,
-    final_check: FinalCheck,
-    program: P,
-    first: Arc<FirstThread>,
-    measured_ns: (u64, u64),
-}
-
-/// The result of the first thread of a kernel.
-#[derive(Default)]
-struct FirstThread {
-    /// The kinds of calls of all programs; set when the first thread returns, so not set if it
-    /// could not start.
-    made: OnceLock<CallSet>,
-}
-
-impl<P: Program> Booting<P> {
-    /// Boots the kernel. Panics, which ends the run with the message, if the memory manager refuses
-    /// its configuration; parameters were checked before.
-    fn kernel<A: Machine>(self) -> Kernel<A> {
-        let (program, thread) = (self.program, self.first);
-        let (from_ns, until_ns) = self.measured_ns;
-        let first = move |kernel: &Kernel<A>| {
-            kernel.calls().measure(from_ns, until_ns);
-            program.run(kernel);
-            thread.made.set(kernel.calls().made()).expect("a kernel boots once");
-        };
-        Kernel::boot(&self.mm, self.final_check, Box::new(first))
-            .unwrap_or_else(|why| panic!("the memory manager cannot start: {why}"))
-    }
-}
-
-fn on_sim<P: Program>(
+fn simulated(
     mut config: SimConfig,
     (trails, timelines): (&Trails, &Timelines),
-    booting: Booting<P>,
-    probe: impl FnMut(CpuId) -> Box<dyn Probe>,
+    probes: Probes<'_>,
+    boot: Boot,
 ) -> Result<MachineRun, StudyError> {
     config.trail = trails.next();
     config.timeline = timelines.next();
-    let outcome = mmscale_sim::run(config, probe, || Rc::new(booting.kernel::<Sim>()));
+    let outcome = on_sim(config, probes, boot);
     trails.keep(outcome.trail);
     timelines.keep(outcome.timeline);
     match outcome.failure {
@@ -336,12 +301,12 @@ fn on_sim<P: Program>(
     })
 }
 
-fn on_threads<P: Program>(
+fn threaded(
     config: &ThreadsConfig,
-    booting: Booting<P>,
-    probe: impl FnMut(CpuId) -> Box<dyn Probe>,
+    probes: Probes<'_>,
+    boot: Boot,
 ) -> Result<MachineRun, StudyError> {
-    let outcome = mmscale_threads::run(config, probe, || Arc::new(booting.kernel::<Threads>()));
+    let outcome = on_threads(config, probes, boot);
     match outcome.failure {
         Some(mmscale_threads::Failure::Interrupted { .. }) => return Err(StudyError::Interrupted),
         Some(failure) => return Err(StudyError::Machine(failure.to_string())),

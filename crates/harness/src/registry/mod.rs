@@ -5,6 +5,7 @@ mod scripted;
 mod sources;
 
 pub use file::MAX_HEADLINES;
+pub use scripted::script_values;
 
 use crate::names::UnknownName;
 use crate::study::{FileError, Source, Study};
@@ -23,6 +24,8 @@ const SCRIPT_LIMIT: Limit = Limit::new("a script", mmscale_script::MAX_BYTES as 
 pub struct Registry {
     studies: Vec<Study>,
     scripts: Vec<Study>,
+    /// Scripts that make the calls of studies, with the names of the studies.
+    likenesses: Vec<(String, Study)>,
     broken: Vec<FileError>,
     files: Vec<PathBuf>,
     profiles: Profiles,
@@ -71,6 +74,21 @@ impl Registry {
         self
     }
 
+    /// Adds a script that makes the calls of a study which is none: its text. Its comments of the
+    /// form `// Not reproduced: ..` say what it lacks.
+    ///
+    /// # Panics
+    /// If the script has an error.
+    #[must_use]
+    pub fn with_likeness(mut self, study: &str, text: &str) -> Self {
+        let file = format!("{study}{SUFFIX}");
+        let script = Script::parse(&file, text).unwrap_or_else(|why| panic!("{why}"));
+        let like = sources::of_script(script, &self.profiles);
+        self.likenesses
+            .push((study.to_owned(), like.unwrap_or_else(|why| panic!("{file}: {why}"))));
+        self
+    }
+
     /// Returns these studies and scripts with other named machine profiles.
     #[must_use]
     pub fn with_profiles(self, profiles: Profiles) -> Self {
@@ -87,6 +105,16 @@ impl Registry {
     /// Returns the scripts that are part of the program. `all` does not run them.
     pub fn scripts(&self) -> impl Iterator<Item = &Study> + Clone {
         self.scripts.iter()
+    }
+
+    /// Returns the script that makes the calls of a study: the study itself if it is a script, and
+    /// otherwise one that was added for it.
+    pub fn script_like(&self, study: &Study) -> Option<Study> {
+        if study.script().is_some() {
+            return Some(study.clone());
+        }
+        let like = self.likenesses.iter().find(|(name, _)| name == study.name());
+        like.map(|(_, script)| script.clone())
     }
 
     /// Returns the named machine profiles.

@@ -2,8 +2,8 @@
 //! script gets.
 
 use crate::machine::{Needs, allocator_params, machine_params};
-use crate::param::{Kind, ParamSet, ParamSpec, Params, Unit};
-use crate::study::{SeedResult, Source, StudyError};
+use crate::param::{Kind, Length, ParamError, ParamSet, ParamSpec, Params, Settings, Unit, sweep};
+use crate::study::{SeedResult, Source, Study, StudyError};
 use crate::workload::{
     Env, Measured, Metric, Missing, Part, Phases, Run, Seen, Verdict, Window, Workload, higher,
     lower, metric, ready_ns, value,
@@ -65,21 +65,36 @@ impl ParamSet for ScriptParams {
     }
     fn read(params: &Params) -> Self {
         let script = Arc::clone(params.script());
-        let values = script.params().iter().map(|param| {
-            let unit = if param.unit == mmscale_script::Unit::Pages { PAGE_BYTES } else { 1 };
-            match params.values().get(&param.name) {
-                Some(&ParamValue::Count(count)) => (count * unit) as i64,
-                other => panic!("parameter {} is not a count but {other:?}", param.name),
-            }
-        });
         Self {
-            values: values.collect(),
+            values: values(&script, params),
             script,
             duration_ms: params.real("duration_ms"),
             warm_ms: params.real("warm_ms"),
             prepare_ms: params.real("prepare_ms"),
         }
     }
+}
+
+/// Returns the values of a script's own parameters, in bytes, ns, or without a unit.
+fn values(script: &Script, params: &Params) -> Vec<i64> {
+    let value = |param: &ScriptParam| {
+        let unit = if param.unit == mmscale_script::Unit::Pages { PAGE_BYTES } else { 1 };
+        match params.values().get(&param.name) {
+            Some(&ParamValue::Count(count)) => (count * unit) as i64,
+            other => panic!("parameter {} is not a count but {other:?}", param.name),
+        }
+    };
+    script.params().iter().map(value).collect()
+}
+
+/// Returns the values of the parameters that the script of a study has itself, for each combination
+/// of the given values.
+pub fn script_values(study: &Study, settings: &Settings) -> Result<Vec<Vec<i64>>, ParamError> {
+    let Some(script) = study.script() else { return Ok(vec![]) };
+    let is_own = |spec: &&ParamSpec| script.params().iter().any(|own| own.name == spec.name);
+    let own: Vec<ParamSpec> = study.params().iter().filter(is_own).cloned().collect();
+    let all = sweep(&own, settings, Length::Full)?;
+    Ok(all.iter().map(|params| values(script, params)).collect())
 }
 
 impl ScriptParams {

@@ -2,6 +2,8 @@
 
 mod arm;
 mod context;
+#[cfg(feature = "live")]
+mod emulated;
 mod policy_arm;
 mod records;
 mod result;
@@ -259,7 +261,12 @@ impl Study {
 
     /// Runs one arm with one seed.
     pub fn run(&self, ctx: &RunContext, arm: ArmId, seed: u64) -> Result<SeedResult, StudyError> {
-        self.workload.run(ctx, arm, &self.arms[arm.0].choices, seed)
+        let result = self.workload.run(ctx, arm, &self.arms[arm.0].choices, seed)?;
+        #[cfg(feature = "live")]
+        if ctx.on != Target::Sim && mmscale_linux::is_emulated() {
+            return Ok(result.without_times(self.metrics()));
+        }
+        Ok(result)
     }
     /// Returns an error if runs with these parameters can never give a result.
     pub fn refuse(&self, ctx: &RunContext) -> Result<(), String> {

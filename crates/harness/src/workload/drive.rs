@@ -4,13 +4,11 @@ use super::seen::{FinishedRun, KernelRan, Source};
 use super::{Env, Meter, Phases, Run, Seen, Verdict, Workload};
 #[cfg(feature = "live")]
 use crate::machine::LiveRequest;
-use crate::machine::{
-    self, HostCost, Idle, MachineRun, MachineSpec, Program, set_allocator, set_machine,
-};
+use crate::machine::{self, HostCost, Idle, MachineRun, MachineSpec, set_allocator, set_machine};
 use crate::study::{Arm, RunContext, SeedResult, StudyError};
-use mmscale_arch::{CpuId, Machine, Probe, Trace, TraceGroup};
+use mmscale_arch::{CpuId, Probe, Trace, TraceGroup};
 use mmscale_document::{CpuTimeRecord, CriticalPath, Target};
-use mmscale_kernel::Kernel;
+use mmscale_kernel::Os;
 use mmscale_sim::HoldScale;
 use std::any::Any;
 use std::ops::Range;
@@ -100,15 +98,6 @@ pub(crate) fn refuse<W: Workload>(ctx: &RunContext) -> Result<(), String> {
     W::plan(&env).map(|_| ())
 }
 
-/// The first program of a machine.
-struct FirstProgram<W: Workload>(Run<W>);
-
-impl<W: Workload> Program for FirstProgram<W> {
-    fn run<A: Machine>(self, kernel: &Kernel<A>) {
-        W::run_inside(&self.0, kernel);
-    }
-}
-
 fn on_kernel<W: Workload>(
     env: &mut Env<W>,
     share: Range<f64>,
@@ -131,11 +120,14 @@ fn on_kernel<W: Workload>(
     scale.map_err(StudyError::Machine)?;
     let run = Run::new(env, plan);
     let mut meters = W::Meter::of_cpus(env, &run.plan);
-    let probe = move |cpu: CpuId| {
+    let mut probe = move |cpu: CpuId| {
         let idle = Idle::within((from_ns, until_ns));
         Box::new(CpuProbe::<W> { idle, meter: meters(cpu) }) as Box<dyn Probe>
     };
-    let mut machine = machine::run(spec, probe, FirstProgram(run.clone()))?;
+    let programs = run.clone();
+    let first = Box::new(move |os: &Os| W::run_inside(&programs, os));
+    let mut machine = machine::run(spec, &mut probe, first)?;
+    drop(probe);
     let own = |probe: Box<dyn Probe>| probe.into_any().downcast::<CpuProbe<W>>();
     let probes = machine.probes.drain(..).map(|probe| *own(probe).expect("made above"));
     let (mut idle, mut meters): (Vec<Idle>, Vec<W::Meter>) =

@@ -19,9 +19,9 @@ pub use window::{Window, counted, start_on, wait_for};
 use crate::machine::Needs;
 use crate::param::{ParamSet, Params};
 use crate::study::{Arm, Choice, RunContext, SeedResult, Source, StudyError, TooShort};
-use mmscale_arch::{CpuId, Machine, Trace, TraceGroup};
+use mmscale_arch::{CpuId, Trace, TraceGroup};
 use mmscale_document::{Target, Watch};
-use mmscale_kernel::Kernel;
+use mmscale_kernel::Os;
 use mmscale_mm::mm::MmConfig;
 use mmscale_sim::SimConfig;
 use mmscale_sim::profile::Shape;
@@ -68,8 +68,8 @@ pub trait Workload: Clone + Debug + Send + Sync + 'static {
     fn run<S: System>(run: &Run<Self>, system: &S);
     /// Like [`Workload::run`] on machines with this program's memory manager, for studies that
     /// inspect it. The default calls [`Workload::run`].
-    fn run_inside<A: Machine>(run: &Run<Self>, kernel: &Kernel<A>) {
-        Self::run(run, kernel);
+    fn run_inside(run: &Run<Self>, os: &Os) {
+        Self::run(run, os);
     }
     /// Returns the number of pages that did not contain the values written to them. If it is not 0,
     /// the run fails.

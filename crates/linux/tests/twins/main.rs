@@ -5,11 +5,15 @@
 //! between, so that starting and ending cancel out. Invariants: a script makes as many calls per
 //! operation as its twin and as it counts itself, and takes as many faults in its memory.
 //!
+//! The program in C that `mmscale kernel reproduce` writes from a script is counted in the same
+//! way.
+//!
 //! `MMSCALE_UPDATE=1 cargo test -p mmscale-linux --test twins` writes the table of
 //! scripts/README.md from what was counted.
 
 mod count;
 mod programs;
+mod reproduced;
 #[path = "../skip/mod.rs"]
 mod skip;
 mod table;
@@ -107,15 +111,75 @@ fn compare(script: &Script, folder: &Path) -> Result<Compared, String> {
     Ok(Compared { name, script: PerOp::between(short, long)?, twin, stressor: None })
 }
 
-/// Returns how a script differs from its twin.
-fn difference(script: &Script, of: &Compared) -> Option<String> {
-    let ops = of.script.ops as f64;
+/// Returns the share by which calls per operation may differ, of those that were compared.
+fn tolerance(script: &Script, ops: u64) -> f64 {
+    let ops = ops as f64;
     // One operation is incomplete at the end. Lots that a script draws differ from their mean.
     let lots = if script.text().contains("choose") { 0.05 + 1.0 / ops.sqrt() } else { 0.002 };
-    let share = lots + 1.0 / ops;
+    lots + 1.0 / ops
+}
+
+/// Whether two counts per operation are as different as they may not be.
+fn is_far(a: f64, b: f64, share: f64) -> bool {
+    (a - b).abs() > 0.02 + share * b.abs()
+}
+
+/// Counts the calls per operation of a script, and of the program in C that is written from it, in
+/// windows that are `times` as long as the shortest.
+fn compare_reproduced(script: &Script, folder: &Path, times: u64) -> Result<[PerOp; 2], String> {
+    let windows_ns = WINDOWS_NS.map(|window_ns| window_ns * times);
+    let [short, long] = windows_ns.map(|window_ns| programs::script(script, window_ns));
+    let program = reproduced::compile(script, folder)?;
+    let [first, second] = windows_ns.map(|window_ns| reproduced::run(&program, window_ns));
+    Ok([PerOp::between(short?, long?)?, PerOp::between(first?, second?)?])
+}
+
+/// Returns how a script differs from the program in C that is written from it.
+fn unlike(script: &Script, folder: &Path, times: u64) -> Option<String> {
+    let name = script.name();
+    match compare_reproduced(script, folder, times) {
+        Err(why) => Some(format!("{name}: {why}")),
+        Ok([own, program]) => {
+            println!("{name}: {:.3} calls per operation, {:.3} in C", own.calls, program.calls);
+            let share = tolerance(script, own.ops.min(program.ops));
+            is_far(own.calls, program.calls, share).then(|| {
+                format!(
+                    "{name}: calls per operation: {:.3}, and {:.3} in C",
+                    own.calls, program.calls
+                )
+            })
+        }
+    }
+}
+
+#[test]
+fn a_program_in_c_makes_the_calls_of_its_script() {
+    let _kept = match counter() {
+        Ok(counter) => counter,
+        Err(why) => return skip::skipped("scripts against their programs in C", &why),
+    };
+    let made = tempfile::tempdir().expect("there is a temporary folder");
+    let differs = |script: &Script| {
+        let mut why = None;
+        // On a busy computer few operations fit into a short window.
+        for times in [1, 2, 4, 8] {
+            why = unlike(script, made.path(), times);
+            if why.is_none() {
+                break;
+            }
+        }
+        why
+    };
+    let wrong: Vec<String> = scripts().iter().filter_map(differs).collect();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Returns how a script differs from its twin.
+fn difference(script: &Script, of: &Compared) -> Option<String> {
+    let share = tolerance(script, of.script.ops);
     let differ = |what: &str, a: f64, b: f64| {
-        let far = (a - b).abs() > 0.02 + share * b.abs();
-        far.then(|| format!("{}: {what} per operation: {a:.3}, and {b:.3}", of.name))
+        is_far(a, b, share)
+            .then(|| format!("{}: {what} per operation: {a:.3}, and {b:.3}", of.name))
     };
     let added = NOT_COUNTED.iter().find(|(name, _)| *name == of.name).map_or(0.0, |row| row.1);
     differ("calls of the script and the twin", of.script.calls, of.twin.calls)

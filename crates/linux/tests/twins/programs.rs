@@ -82,7 +82,7 @@ pub(crate) fn compile(source: &Path, folder: &Path) -> Result<PathBuf, String> {
 }
 
 /// Runs a command, and counts what it and its children do.
-fn counted(command: &mut Command) -> Result<(String, Counts), String> {
+pub(crate) fn counted(command: &mut Command) -> Result<(String, Counts), String> {
     let counter = Counter::of(0).map_err(|why| why.to_string())?;
     let output = command.output().map_err(|why| why.to_string())?;
     if output.status.success() {

@@ -7,18 +7,18 @@ use super::observed::{Blocks, Effects, Observed, PageCache, TickDrain};
 use super::on_kernel::OnKernel;
 use super::program::{self, KINDS, Part, ROUNDS, Step, Wait, Watcher};
 use mmscale_arch::{
-    CpuId, Func, LockClass, LruEvent, Machine, Order, PcpEvent, Pfn, Probe, TickEvent, TlbEvent,
-    Trace, TraceGroup,
+    CpuId, Func, LockClass, LruEvent, Order, PcpEvent, Pfn, Probe, TickEvent, TlbEvent, Trace,
+    TraceGroup,
 };
 use mmscale_document::{CallRow, LockRow};
-use mmscale_frames::page_alloc::{FrameAllocator, Gfp, MemoryMap};
-use mmscale_frames::pcp::{Pcp, PcpLimits};
+use mmscale_frames::page_alloc::MemoryMap;
+use mmscale_frames::pcp::PcpLimits;
 use mmscale_frames::zone::{ZoneId, ZoneKind};
-use mmscale_harness::machine::{self, MachineRun, MachineSpec, Program};
+use mmscale_harness::machine::{self, MachineRun, MachineSpec};
 use mmscale_harness::{Checks, Interrupt, Profiles, RunContext, Shape, StudyError};
-use mmscale_kernel::Kernel as System;
+use mmscale_kernel::{Inside, Os};
 use mmscale_mm::versions::policies_of;
-use mmscale_system::{System as _, ThreadSpec};
+use mmscale_system::{System, ThreadSpec};
 use std::any::Any;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -90,8 +90,11 @@ impl Simulator<'_> {
             why => CountsError::Run(why.to_string()),
         };
         let notes = Notes { seen: Arc::default(), part, live: Arc::new(Left::by(self.live)) };
-        let program = Own { part, notes: notes.clone() };
-        let probe = |_| Box::new(Recorder::default()) as Box<dyn Probe>;
+        let own = notes.clone();
+        let program = Box::new(move |os: &Os| {
+            program::run(os, part, &own).expect("the calls of the program succeed");
+        });
+        let probe = &mut |_| Box::new(Recorder::default()) as Box<dyn Probe>;
         let run = machine::run(self.machine(part), probe, program).map_err(failed)?;
         let seen = notes.seen.lock().unwrap_or_else(PoisonError::into_inner).clone();
         Ok((run, seen))
@@ -202,41 +205,41 @@ impl Notes {
     }
 }
 
-impl<A: Machine> Watcher<System<A>> for Notes {
-    fn begin(&self, system: &System<A>, step: Step) {
+impl Watcher<Os> for Notes {
+    fn begin(&self, os: &Os, step: Step) {
         match (self.part, step) {
             (Part::Rest { .. }, Step::Rest) => {
-                let blocks = on_cpu_1(system, &self.live.caches[1]);
-                put(system.mm().frames(), normal(system), &self.live.caches[1], blocks);
+                let blocks = on_cpu_1(os, &self.live.caches[1]);
+                put(os.inside(), normal(os), &self.live.caches[1], blocks);
             }
             (Part::Pages, Step::Rest) => {
-                let high = system.mm().frames().inspect_pcp(normal(system), CPU, Pcp::high);
+                let high = os.inside().pcp_high(normal(os), CPU);
                 self.change(|seen| seen.high_after = high);
             }
             _ => {}
         }
-        let now_ns = system.clock_ns();
+        let now_ns = os.clock_ns();
         self.change(|seen| seen.steps.push((step, now_ns, u64::MAX)));
     }
-    fn end(&self, system: &System<A>, step: Step) {
-        let now_ns = system.clock_ns();
+    fn end(&self, os: &Os, step: Step) {
+        let now_ns = os.clock_ns();
         self.change(|seen| {
             let open = seen.steps.iter_mut().rev().find(|(of, ..)| *of == step);
             open.expect("it has begun").2 = now_ns;
         });
     }
-    fn cached_pages(&self, system: &System<A>) -> u64 {
-        let (frames, zone) = (system.mm().frames(), normal(system));
-        let blocks = on_cpu_1(system, &self.live.caches[0]);
-        system.mm().memory().drain();
+    fn cached_pages(&self, os: &Os) -> u64 {
+        let (inside, zone) = (os.inside(), normal(os));
+        let blocks = on_cpu_1(os, &self.live.caches[0]);
+        inside.drain_lists();
         if self.live.folios > 0 {
-            let at = program::touched(system, u64::from(self.live.folios));
+            let at = program::touched(os, u64::from(self.live.folios));
             at.expect("there is memory");
         }
-        put(frames, zone, &self.live.caches[0], blocks);
-        let limits = frames.inspect_pcp(zone, CPU, Pcp::limits);
+        put(inside, zone, &self.live.caches[0], blocks);
+        let limits = inside.pcp_limits(zone, CPU);
         // The time of this is not the program's.
-        let now_ns = system.clock_ns();
+        let now_ns = os.clock_ns();
         self.change(|seen| {
             seen.limits = Some(limits);
             let open = seen.steps.last_mut().expect("the step of the pages has begun");
@@ -247,57 +250,36 @@ impl<A: Machine> Watcher<System<A>> for Notes {
 }
 
 /// The program's zone.
-fn normal<A: Machine>(system: &System<A>) -> ZoneId {
-    let zones = system.mm().frames().zones();
-    let normal = zones.iter().find(|zone| zone.kind() == ZoneKind::Normal);
-    normal.expect("the map has a normal zone").id()
+fn normal(os: &Os) -> ZoneId {
+    os.inside().zone_of_kind(ZoneKind::Normal).expect("the map has a normal zone")
 }
 
 /// Allocates the blocks of a page cache on CPU 1: blocks that CPU 0 allocated would raise its
 /// `high`.
-fn on_cpu_1<A: Machine>(system: &System<A>, state: &PageCache) -> Vec<(Pfn, Order)> {
+fn on_cpu_1(os: &Os, state: &PageCache) -> Vec<(Pfn, Order)> {
     let taken = Arc::new(Mutex::new(Vec::new()));
     let (all, blocks) = (Arc::clone(&taken), state.blocks.clone());
-    let body = move |system: &System<A>| {
-        let frames = system.mm().frames();
+    let body = move |os: &Os| {
         let mut all = all.lock().unwrap_or_else(PoisonError::into_inner);
-        blocks.iter().for_each(|&blocks| all.extend(take(frames, blocks)));
+        blocks.iter().for_each(|&blocks| all.extend(take(os.inside(), blocks)));
     };
-    let thread = system.spawn(ThreadSpec::on(1), Box::new(body)).expect("there is memory");
-    system.join(thread).expect("it is a thread of this process");
+    let thread = os.spawn(ThreadSpec::on(1), Box::new(body)).expect("there is memory");
+    os.join(thread).expect("it is a thread of this process");
     std::mem::take(&mut *taken.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
 /// Gives the page cache of CPU 0 these blocks and the `high` that the kernel's had.
-fn put<A: Machine>(
-    frames: &FrameAllocator<A>,
-    zone: ZoneId,
-    state: &PageCache,
-    blocks: Vec<(Pfn, Order)>,
-) {
-    frames.drain_pages_zone(zone, CPU);
+fn put(inside: &dyn Inside, zone: ZoneId, state: &PageCache, blocks: Vec<(Pfn, Order)>) {
+    inside.drain_pages_zone(zone, CPU);
     // A free that reaches `high` would drain some of the pages.
-    frames.set_pcp_high(zone, CPU, state.high.max(state.pages() + 1));
-    blocks.into_iter().for_each(|(pfn, order)| frames.free_pages(pfn, order));
-    frames.set_pcp_high(zone, CPU, state.high);
+    inside.set_pcp_high(zone, CPU, state.high.max(state.pages() + 1));
+    blocks.into_iter().for_each(|(pfn, order)| inside.free_pages(pfn, order));
+    inside.set_pcp_high(zone, CPU, state.high);
 }
 
-fn take<A: Machine>(frames: &FrameAllocator<A>, blocks: Blocks) -> Vec<(Pfn, Order)> {
-    let take = |_| frames.alloc_pages(blocks.order, blocks.list, Gfp::KERNEL);
+fn take(inside: &dyn Inside, blocks: Blocks) -> Vec<(Pfn, Order)> {
+    let take = |_| inside.alloc_pages(blocks.order, blocks.list);
     (0..blocks.count).map(|at| (take(at).expect("the zone is large"), blocks.order)).collect()
-}
-
-/// The program as the first one of a machine.
-struct Own {
-    part: Part,
-    notes: Notes,
-}
-
-impl Program for Own {
-    fn run<A: Machine>(self, kernel: &System<A>) {
-        let ran = program::run(kernel, self.part, &self.notes);
-        ran.expect("the calls of the program succeed");
-    }
 }
 
 /// Records the events that are compared.

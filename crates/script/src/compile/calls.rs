@@ -79,7 +79,7 @@ struct Args<'a> {
 }
 
 /// Returns the name of a flag: capital letters, without the prefix that C gives it.
-fn flag(expr: &Expr) -> Option<&str> {
+pub(crate) fn flag(expr: &Expr) -> Option<&str> {
     let ExprKind::Name(name) = &expr.kind else { return None };
     let is_flag = |name: &str| name.chars().all(|c| c.is_ascii_uppercase() || c == '_');
     let prefixes = ["MADV_", "MAP_", "PROT_", "MREMAP_", "MLOCK_", "MPOL_MF_"];

@@ -11,6 +11,7 @@ use crate::ast::{
 use crate::error::{Wrong, nearest, unknown, wrong};
 use crate::op::{Begin, Code, Known, NONE, NOWHERE, Op, Place, Program, Slot, Start, Verb};
 pub use calls::call_names;
+pub(crate) use calls::flag;
 pub(crate) use types::Type;
 
 type Done<T> = Result<T, Wrong>;

@@ -1,7 +1,7 @@
 //! Texts that are nearly scripts: reading them gives an error with a place, or a script that ends.
 
 use crate::fake::Fake;
-use mmscale_script::{Script, Sink, Times};
+use mmscale_script::{ProgramSpec, Script, Sink, Times};
 use proptest::prelude::{ProptestConfig, any, prop, proptest};
 use proptest::test_runner::RngSeed;
 use std::fs;
@@ -104,6 +104,15 @@ fn survive(text: &str) {
             let params: Vec<i64> = script.params().iter().map(|param| param.default).collect();
             let ignored: Sink = Arc::new(|_| ());
             script.needs(&params, 4);
+            let spec = ProgramSpec {
+                name: "fuzz",
+                params: &params,
+                written_by: "",
+                simulated_by: &[],
+                remarks: &[],
+            };
+            // A program in C, or why there is none.
+            let _ = script.reproduce(&spec);
             script.run(&params, 1, TIMES, ignored, &Fake::default());
         }
         Err(why) => {

@@ -1,5 +1,6 @@
 //! Tests of the language, one program.
 
+mod c;
 mod errors;
 mod fake;
 mod fuzz;

@@ -12,31 +12,34 @@ use rustix::system::{RebootCommand, reboot};
 use std::fs;
 use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 use std::thread;
 
 /// This program in a machine.
 pub(super) const PROGRAM: &str = "/init";
+/// Its name, for documents.
+const NAME: &str = "mmscale";
 /// Its job.
 pub(super) const JOB: &str = "/mmscale-job";
 /// The folder of its libraries, which the kernel's parameters name.
 pub(crate) const LIBRARIES: &str = "/lib/mmscale";
 
 /// File systems, each with its place.
-const MOUNTS: [(&str, &str); 10] = [
+const MOUNTS: [(&str, &str); 7] = [
     ("proc", "/proc"),
     ("sysfs", "/sys"),
     ("devtmpfs", "/dev"),
     ("tracefs", "/sys/kernel/tracing"),
     ("debugfs", "/sys/kernel/debug"),
     ("cgroup2", "/sys/fs/cgroup"),
-    ("tmpfs", "/tmp"),
-    ("tmpfs", "/run"),
-    ("tmpfs", "/var/tmp"),
     ("tmpfs", "/dev/shm"),
 ];
+
+/// Folders that programs expect. The first file system is a tmpfs itself, and another one would
+/// hide the files of a job.
+const FOLDERS: [&str; 3] = ["/tmp", "/run", "/var/tmp"];
 
 /// Whether this process is the first one of a machine that [`crate::Machine`] boots.
 pub fn is_guest() -> bool {
@@ -49,6 +52,9 @@ pub fn main() -> ExitCode {
         // Those that a kernel lacks are missed by the command, which says so.
         let _ = fs::create_dir_all(at);
         let _ = mount(kind, at, kind, MountFlags::empty(), None);
+    }
+    for folder in FOLDERS {
+        let _ = fs::create_dir_all(folder);
     }
     match Port::open() {
         Ok(port) => {
@@ -80,7 +86,12 @@ fn run(port: &Port) -> io::Result<i32> {
         port.drain();
     }
     let mut command = Command::new(PROGRAM);
-    command.args(&job.args).current_dir(&job.folder).env("HOME", "/tmp").stdin(Stdio::null());
+    command
+        .arg0(NAME)
+        .args(&job.args)
+        .current_dir(&job.folder)
+        .env("HOME", "/tmp")
+        .stdin(Stdio::null());
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
     let (out, error) = (child.stdout.take(), child.stderr.take());
     let status = thread::scope(|scope| {

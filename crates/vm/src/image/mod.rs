@@ -25,6 +25,9 @@ const LIMIT: Limit = Limit::new("a kernel image", 1 << 30);
 /// `XEN_ELFNOTE_PHYS32_ENTRY`.
 const PVH_ENTRY: u32 = 18;
 
+/// The begin of the kernel's banner; the release follows.
+const BANNER: &[u8] = b"Linux version ";
+
 /// Why there is no image.
 #[derive(Debug, Error)]
 pub enum ImageError {
@@ -78,6 +81,26 @@ impl Image {
         let bytes = mmscale_files::bytes(&path, LIMIT, Pipe::Refuse)
             .map_err(|why| ImageError::Read { path: path.clone(), why })?;
         Self::of(name, &path, bytes)
+    }
+
+    /// Returns what QEMU boots: an unpacked vmlinux where that is possible.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Whether time of a machine can pass with its instructions. Before Linux 6.5, which brings up
+    /// CPUs in parallel, a CPU waits for another one in a loop that lets no time pass for it.
+    pub fn runs_by_instructions(&self) -> bool {
+        self.version().is_none_or(|version| version >= (6, 5))
+    }
+
+    /// Returns the version, from the banner of an unpacked image.
+    fn version(&self) -> Option<(u32, u32)> {
+        let at = self.bytes.windows(BANNER.len()).position(|bytes| bytes == BANNER)?;
+        let rest = self.bytes.get(at + BANNER.len()..)?;
+        let text = String::from_utf8_lossy(&rest[..rest.len().min(16)]).into_owned();
+        let mut numbers = text.split(|c: char| !c.is_ascii_digit()).map(str::parse);
+        Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
     }
 
     fn of(name: &str, path: &Path, bytes: Vec<u8>) -> Result<Self, ImageError> {
@@ -145,6 +168,17 @@ mod tests {
         assert!(refused(&own).contains("CONFIG_PVH"));
         assert!(refused(&own[..60]).contains("cut off"));
         assert!(refused(b"!<arch>\n").contains("no kernel"), "{}", refused(b"!<arch>\n"));
+    }
+
+    #[test]
+    fn an_old_kernel_needs_the_clock_of_this_computer() {
+        let image =
+            |bytes: &[u8]| Image { name: "x".to_owned(), package: None, bytes: bytes.to_vec() };
+        assert!(!image(b"..Linux version 6.1.0-56-cloud").runs_by_instructions());
+        assert!(image(b"Linux version 6.12.117").runs_by_instructions());
+        assert!(image(b"Linux version 7.3").runs_by_instructions());
+        assert!(image(b"Linux version ").runs_by_instructions());
+        assert!(image(b"compressed").runs_by_instructions());
     }
 
     #[test]

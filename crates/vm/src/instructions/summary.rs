@@ -21,6 +21,9 @@ pub struct Spread {
 pub struct Function {
     /// Its name.
     pub name: String,
+    /// Its address in the image, in hexadecimal digits, as `objdump` and `addr2line` take it.
+    #[serde(default)]
+    pub address: String,
     /// Calls an operation.
     pub calls: f64,
     /// Instructions an operation, with those of the functions that it calls.
@@ -99,8 +102,10 @@ pub(super) fn summary(table: &Table, rounds: &[Round], ops: &[u64]) -> Summary {
         };
         let lengths = rounds.iter().flat_map(|round| &round.functions);
         let lengths = lengths.filter(|(row, _)| rows.contains(row)).flat_map(|(_, c)| &c.lengths);
+        let first = rows.first().copied().unwrap_or(-1);
         summary.functions.push(Function {
             name,
+            address: format!("{:x}", table.address(first)),
             calls: sum(|calls| calls.calls).median,
             instructions: sum(|calls| calls.inclusive).median,
             own: sum(|calls| calls.own).median,

@@ -1,7 +1,7 @@
 //! The console of a machine: what its kernel wrote, and panics in it.
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::thread::{self, JoinHandle};
 
 /// The most bytes that are kept: the last ones.
@@ -20,11 +20,13 @@ pub(super) struct Console(JoinHandle<Vec<u8>>);
 pub(super) struct Log(String);
 
 impl Console {
-    /// Reads a console until its end.
-    pub(super) fn read(mut from: File) -> io::Result<Self> {
+    /// Reads a console until its end, and copies it to a file as it comes.
+    pub(super) fn read(mut from: File, mut copy: Option<File>) -> io::Result<Self> {
         let read = move || {
             let (mut kept, mut part) = (Vec::new(), vec![0; 1 << 16]);
             while let Ok(size @ 1..) = from.read(&mut part) {
+                // A copy that cannot be written ends, and the machine goes on; the size tells.
+                copy = copy.filter(|mut file| file.write_all(&part[..size]).is_ok());
                 kept.extend(&part[..size]);
                 if kept.len() > 2 * KEPT_BYTES {
                     kept.drain(..kept.len() - KEPT_BYTES);
@@ -43,10 +45,6 @@ impl Console {
 }
 
 impl Log {
-    /// Returns the whole text.
-    pub(super) fn text(self) -> String {
-        self.0
-    }
     /// Returns its end, for messages.
     pub(super) fn end(&self) -> String {
         let lines: Vec<&str> = self.0.lines().filter(|line| !line.trim().is_empty()).collect();
@@ -76,6 +74,17 @@ mod tests {
         assert_eq!(Log(text.to_owned()).panic().unwrap(), "VFS: Unable to mount root fs");
         assert_eq!(Log("[ 1.1] Oops: 0000 [#1]\n".to_owned()).panic().unwrap(), "Oops: 0000 [#1]");
         assert_eq!(Log("fine\n".to_owned()).panic(), None);
+    }
+
+    #[test]
+    fn a_console_is_copied_as_it_comes() {
+        let folder = tempfile::tempdir().unwrap();
+        let (from, to) = (folder.path().join("from"), folder.path().join("to"));
+        std::fs::write(&from, "one\r\ntwo\r\n").unwrap();
+        let copy = Some(File::create(&to).unwrap());
+        let log = Console::read(File::open(&from).unwrap(), copy).unwrap().finish();
+        assert_eq!(log.0, "one\ntwo\n");
+        assert_eq!(std::fs::read_to_string(&to).unwrap(), "one\r\ntwo\r\n");
     }
 
     #[test]

@@ -30,6 +30,7 @@ use process::Emulator;
 use std::fs::File;
 use std::io;
 use std::process::Command;
+use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -64,6 +65,8 @@ pub struct Machine {
     pub accelerator: Accelerator,
     /// The most CPU time that QEMU may use.
     pub limit: Duration,
+    /// A file for all that the kernel writes to its console, also if the machine fails.
+    pub console: Option<Arc<File>>,
 }
 
 /// A part of the output of a machine while it runs.
@@ -97,8 +100,6 @@ pub struct Ended {
     pub code: i32,
     /// The CPU time that QEMU used.
     pub cpu_time: Duration,
-    /// All that the kernel wrote to its console.
-    pub console: String,
 }
 
 /// Why a machine did not do its job.
@@ -215,7 +216,9 @@ impl Machine {
         let command = self.command(&carried, plugin);
         let mut emulator = Emulator::start(command, carried.inherited(plugin))?;
         let (console, port) = carried.ports();
-        let console = Console::read(console).map_err(host("start a thread"))?;
+        let copy = self.console.as_ref().map(|file| file.try_clone()).transpose();
+        let copy = copy.map_err(host("copy the console"))?;
+        let console = Console::read(console, copy).map_err(host("start a thread"))?;
         let frames = frames(port).map_err(host("start a thread"))?;
         let begun = Instant::now();
         let mut told = Told::default();
@@ -320,7 +323,7 @@ impl Told {
         console: console::Log,
     ) -> Result<Ended, BootError> {
         if let (Some(up), Some(code)) = (self.up.clone(), self.code) {
-            return Ok(Ended { up, code, cpu_time, console: console.text() });
+            return Ok(Ended { up, code, cpu_time });
         }
         if let Some(why) = self.failed {
             return Err(BootError::Guest(why));

@@ -1,15 +1,14 @@
 //! The choice of the victim.
 
 use super::world::*;
-use mmscale_arch::Machine;
-use mmscale_kernel::Kernel;
+use mmscale_kernel::Os;
 use mmscale_mm::memcg::GroupId;
 use mmscale_mm::oom::OomPolicy;
 use mmscale_sim::Policy;
 use mmscale_system::{Errno, Exit, MapSpec, PAGE_BYTES, System, ThreadSpec};
 
 /// A large process sleeps, and a smaller one needs more memory than there is.
-fn the_largest_dies<A: Machine>(system: &Kernel<A>) {
+fn the_largest_dies(system: &Os) {
     let large = holder(system, 1, 2000);
     let small = holder(system, 2, 400);
     let grows = grower(system, 3, 1900);
@@ -35,20 +34,20 @@ fn one_is_killed_where_one_is_enough_whatever_keeps_pages() {
 
 #[test]
 fn swap_is_filled_first() {
-    fn program<A: Machine>(system: &Kernel<A>) {
+    fn program(system: &Os) {
         let large = holder(system, 1, 2500);
         let grows = grower(system, 2, 2400);
         ends(system, grows, Exit::Returned);
         ends(system, large, Exit::Killed);
         let seen = counters(system);
         assert_eq!((seen.kills, seen.no_victim), (1, 0), "{seen:?}");
-        assert!(system.mm().mm_ref().swap.counters().writes >= 512);
+        assert!(system.inside().swap_counters().writes >= 512);
     }
     for seed in 0..3 {
         sim(seed, &with_swap(config(), 512), program);
     }
     // With swap for all of it no process is killed.
-    fn enough<A: Machine>(system: &Kernel<A>) {
+    fn enough(system: &Os) {
         let large = holder(system, 1, 2500);
         let grows = grower(system, 2, 2400);
         ends(system, grows, Exit::Returned);
@@ -59,9 +58,9 @@ fn swap_is_filled_first() {
 }
 
 /// The victim is the process that allocates: it is killed in the slow path, and leaves it.
-fn who_wants_too_much_dies_of_it<A: Machine>(system: &Kernel<A>) {
+fn who_wants_too_much_dies_of_it(system: &Os) {
     let small = holder(system, 1, 300);
-    let hog = start(system, 2, |system: &Kernel<A>| {
+    let hog = start(system, 2, |system: &Os| {
         assert_eq!(grow(system, 2 * u64::from(FRAMES)), Err(Errno::Stopped));
     });
     ends(system, hog, Exit::Killed);
@@ -82,11 +81,11 @@ fn a_victim_gets_out_of_its_own_slow_path() {
 
 #[test]
 fn populating_and_threads_die_together() {
-    fn program<A: Machine>(system: &Kernel<A>) {
-        let hog = start(system, 1, |system: &Kernel<A>| {
+    fn program(system: &Os) {
+        let hog = start(system, 1, |system: &Os| {
             let mut threads = Vec::new();
             for cpu in 0..system.cpus() {
-                let body = |system: &Kernel<A>| {
+                let body = |system: &Os| {
                     let spec = MapSpec::populated(u64::from(FRAMES) * PAGE_BYTES);
                     let _ = system.mmap(spec);
                     assert_eq!(system.sleep_ns(FOR_EVER_NS), Err(Errno::Stopped));
@@ -105,16 +104,16 @@ fn populating_and_threads_die_together() {
 
 #[test]
 fn an_adjustment_changes_the_victim_and_is_inherited() {
-    fn program<A: Machine>(system: &Kernel<A>) {
+    fn program(system: &Os) {
         let large = holder(system, 1, 1800);
         let small = holder(system, 2, 700);
         assert_eq!(system.set_oom_score_adj(small, 1001), Err(Errno::Inval));
         assert_eq!(system.set_oom_score_adj(small, -1001), Err(Errno::Inval));
         assert_eq!(system.set_oom_score_adj(small, 500), Ok(()));
-        let grows = start(system, 3, |system: &Kernel<A>| {
+        let grows = start(system, 3, |system: &Os| {
             let me = system.own_process();
             assert_eq!(system.set_oom_score_adj(me, -1000), Ok(()));
-            let child = |system: &Kernel<A>| {
+            let child = |system: &Os| {
                 grow(system, 1700).map(|_| ()).expect("others die for it");
             };
             let child = system.fork(ThreadSpec::on(3), Box::new(child)).expect("there is memory");
@@ -132,10 +131,10 @@ fn an_adjustment_changes_the_victim_and_is_inherited() {
 }
 
 /// No process may be killed: the allocation fails, and the system continues.
-fn nobody_may_die<A: Machine>(system: &Kernel<A>) {
+fn nobody_may_die(system: &Os) {
     let safe = holder(system, 1, 800);
     assert_eq!(system.set_oom_score_adj(safe, -1000), Ok(()));
-    let grows = start(system, 2, |system: &Kernel<A>| {
+    let grows = start(system, 2, |system: &Os| {
         let me = system.own_process();
         assert_eq!(system.set_oom_score_adj(me, -1000), Ok(()));
         assert_eq!(grow(system, u64::from(FRAMES)), Err(Errno::Nomem));
@@ -155,14 +154,14 @@ fn without_a_victim_the_allocation_fails() {
     sim(1, &config(), nobody_may_die);
     sim(2, &with_swap(config(), 128), nobody_may_die);
     // The first process is never a victim.
-    fn first<A: Machine>(system: &Kernel<A>) {
+    fn first(system: &Os) {
         assert_eq!(grow(system, u64::from(FRAMES)), Err(Errno::Nomem));
         assert_eq!(counters(system).kills, 0);
     }
     sim(1, &config(), first);
     // No process is killed where that was not wanted.
-    fn unwanted<A: Machine>(system: &Kernel<A>) {
-        let hog = start(system, 1, |system: &Kernel<A>| {
+    fn unwanted(system: &Os) {
+        let hog = start(system, 1, |system: &Os| {
             assert_eq!(grow(system, u64::from(FRAMES)), Err(Errno::Nomem));
         });
         ends(system, hog, Exit::Returned);
@@ -173,9 +172,9 @@ fn without_a_victim_the_allocation_fails() {
 }
 
 /// Processes of CPU 0 are in group 1, those of CPU 1 in group 2.
-fn a_group_dies_alone<A: Machine>(system: &Kernel<A>) {
-    let mm = system.mm();
-    mm.memory().groups.set_limit(GroupId::new(1), Some(900));
+fn a_group_dies_alone(system: &Os) {
+    let inside = system.inside();
+    inside.set_group_limit(GroupId::new(1), Some(900));
     let other = holder(system, 1, 1500);
     let mate = holder(system, 0, 600);
     let grows = grower(system, 0, 500);
@@ -184,7 +183,7 @@ fn a_group_dies_alone<A: Machine>(system: &Kernel<A>) {
     end(system, other);
     let seen = counters(system);
     assert_eq!((seen.kills, seen.group_kills), (0, 1), "{seen:?}");
-    assert!(mm.memory().groups.usage(GroupId::new(1)) <= 900);
+    assert!(inside.group_usage(GroupId::new(1)) <= 900);
 }
 
 #[test]
@@ -202,16 +201,16 @@ fn a_group_at_its_limit_kills_its_own() {
 #[test]
 fn a_fork_kills_for_its_tables_or_dies_itself() {
     /// Touches a page in each of `regions` stretches of 2 MiB: a fork needs as many tables.
-    fn spread<A: Machine>(system: &Kernel<A>, regions: u64) -> Result<(), Errno> {
+    fn spread(system: &Os, regions: u64) -> Result<(), Errno> {
         for _ in 0..regions {
             let at = system.mmap(MapSpec::new(512 * PAGE_BYTES))?;
             system.write(at, 7)?;
         }
         Ok(())
     }
-    fn others<A: Machine>(system: &Kernel<A>) {
+    fn others(system: &Os) {
         let large = holder(system, 1, 1600);
-        let forks = start(system, 2, |system: &Kernel<A>| {
+        let forks = start(system, 2, |system: &Os| {
             spread(system, 500).expect("there is memory");
             let left = available(system).saturating_sub(200);
             grow(system, left).expect("there is memory");
@@ -224,8 +223,8 @@ fn a_fork_kills_for_its_tables_or_dies_itself() {
         ends(system, large, Exit::Killed);
         assert_eq!(counters(system).kills, 1);
     }
-    fn itself<A: Machine>(system: &Kernel<A>) {
-        let forks = start(system, 2, |system: &Kernel<A>| {
+    fn itself(system: &Os) {
+        let forks = start(system, 2, |system: &Os| {
             spread(system, 1500).expect("there is memory");
             let child = system.fork(ThreadSpec::on(3), Box::new(|_| {}));
             assert!(matches!(child, Err(Errno::Intr | Errno::Nomem)), "{child:?}");
@@ -243,10 +242,10 @@ fn a_fork_kills_for_its_tables_or_dies_itself() {
 /// A process that was killed by another one is waited for.
 #[test]
 fn the_dying_are_waited_for() {
-    fn program<A: Machine>(system: &Kernel<A>) {
+    fn program(system: &Os) {
         let large = holder(system, 1, 2400);
         let bystander = holder(system, 2, 300);
-        let grows = start(system, 3, move |system: &Kernel<A>| {
+        let grows = start(system, 3, move |system: &Os| {
             let left = available(system).saturating_sub(100);
             grow(system, left).expect("there is memory");
             assert_eq!(system.kill(large), Ok(()));

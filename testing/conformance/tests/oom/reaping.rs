@@ -1,8 +1,7 @@
 //! Victims that do not end by themselves.
 
 use super::world::*;
-use mmscale_arch::Machine;
-use mmscale_kernel::Kernel;
+use mmscale_kernel::Os;
 use mmscale_system::{Errno, Exit, MapSpec, PAGE_BYTES, Share, System};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -14,15 +13,15 @@ const REAPED: Result<u64, Errno> = Err(Errno::Stopped);
 
 /// Starts a process with `pages` pages that computes for `ns`, and notices nothing meanwhile. It
 /// expects `after` in its memory then.
-fn stubborn<A: Machine>(
-    system: &Kernel<A>,
+fn stubborn(
+    system: &Os,
     pages: u64,
     ns: u64,
     after: Result<u64, Errno>,
 ) -> mmscale_system::ProcessId {
     let done = Arc::new(AtomicU64::new(0));
     let told = Arc::clone(&done);
-    let process = start(system, 1, move |system: &Kernel<A>| {
+    let process = start(system, 1, move |system: &Os| {
         let at = grow(system, pages).expect("there is memory for it");
         told.store(1, SeqCst);
         let _ = system.compute_ns(ns);
@@ -37,7 +36,7 @@ fn stubborn<A: Machine>(
 
 #[test]
 fn a_victim_that_does_not_end_is_reaped_after_two_seconds() {
-    fn program<A: Machine>(system: &Kernel<A>) {
+    fn program(system: &Os) {
         let victim = stubborn(system, 2400, 5 * SECOND_NS, REAPED);
         let bystander = holder(system, 2, 300);
         let before = system.clock_ns();
@@ -62,7 +61,7 @@ fn a_victim_that_does_not_end_is_reaped_after_two_seconds() {
 
 #[test]
 fn a_victim_that_ends_in_time_is_not_reaped() {
-    fn program<A: Machine>(system: &Kernel<A>) {
+    fn program(system: &Os) {
         let victim = stubborn(system, 2400, SECOND_NS, Ok(1));
         let grows = grower(system, 3, 2000);
         ends(system, grows, Exit::Returned);
@@ -80,10 +79,10 @@ fn a_victim_that_ends_in_time_is_not_reaped() {
 /// too.
 #[test]
 fn a_reaped_victim_is_not_waited_for_again() {
-    fn program<A: Machine>(system: &Kernel<A>) {
+    fn program(system: &Os) {
         let first = stubborn(system, 1700, 8 * SECOND_NS, REAPED);
         let second = holder(system, 2, 1300);
-        let grows = start(system, 3, |system: &Kernel<A>| {
+        let grows = start(system, 3, |system: &Os| {
             let me = system.own_process();
             assert_eq!(system.set_oom_score_adj(me, -1000), Ok(()));
             grow(system, 3400).map(|_| ()).expect("two die for it");
@@ -104,10 +103,10 @@ fn a_reaped_victim_is_not_waited_for_again() {
 #[test]
 fn shared_mappings_of_files_are_not_reaped() {
     const SHARED: u64 = 300;
-    fn program<A: Machine>(system: &Kernel<A>) {
+    fn program(system: &Os) {
         let done = Arc::new(AtomicU64::new(0));
         let told = Arc::clone(&done);
-        let victim = start(system, 1, move |system: &Kernel<A>| {
+        let victim = start(system, 1, move |system: &Os| {
             let file = system.file(SHARED * PAGE_BYTES).expect("there is memory");
             let shared = MapSpec::new(SHARED * PAGE_BYTES).of(file, 0, Share::Shared);
             let shared = system.mmap(shared).expect("there is room");

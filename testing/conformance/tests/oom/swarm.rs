@@ -1,9 +1,7 @@
 //! Many processes that need more memory than there is, on machines of all kinds.
 
 use super::world::*;
-use mmscale_arch::Machine;
-use mmscale_kernel::Kernel;
-use mmscale_sim::Sim;
+use mmscale_kernel::Os;
 use mmscale_system::{Exit, MapSpec, PAGE_BYTES, System, ThreadSpec};
 
 const PROCESSES: u64 = 6;
@@ -19,7 +17,7 @@ fn draw(state: &mut u64) -> u64 {
 }
 
 /// Grows, shrinks, forks, sleeps and computes; ends when a call fails.
-fn restless<A: Machine>(system: &Kernel<A>, mut state: u64) {
+fn restless(system: &Os, mut state: u64) {
     let mut held = Vec::new();
     for _ in 0..ROUNDS {
         let pages = 100 + draw(&mut state) % 900;
@@ -37,7 +35,7 @@ fn restless<A: Machine>(system: &Kernel<A>, mut state: u64) {
             3 => {
                 let spec = ThreadSpec::on(draw(&mut state) as usize % system.cpus());
                 let seed = draw(&mut state);
-                let child = move |system: &Kernel<A>| {
+                let child = move |system: &Os| {
                     let _ = grow(system, 50 + seed % 200);
                 };
                 system.fork(spec, Box::new(child)).map(|_| ())
@@ -59,11 +57,11 @@ fn restless<A: Machine>(system: &Kernel<A>, mut state: u64) {
     }
 }
 
-fn program<A: Machine>(system: &Kernel<A>) {
+fn program(system: &Os) {
     let mut state = system.clock_ns();
     let start_one = |at: u64, state: &mut u64| {
         let seed = draw(state);
-        start(system, at as usize % 4, move |system: &Kernel<A>| restless(system, seed))
+        start(system, at as usize % 4, move |system: &Os| restless(system, seed))
     };
     let processes: Vec<_> = (0..PROCESSES).map(|at| start_one(at, &mut state)).collect();
     let mut killed = 0;
@@ -81,8 +79,8 @@ fn program<A: Machine>(system: &Kernel<A>) {
 }
 
 /// Like the test without, while a CPU goes offline and comes back.
-fn with_hotplug<A: Machine>(system: &Kernel<A>) {
-    let switch = start(system, 0, |system: &Kernel<A>| {
+fn with_hotplug(system: &Os) {
+    let switch = start(system, 0, |system: &Os| {
         for _ in 0..12 {
             if system.cpu_offline(3).is_err() || system.sleep_ns(2 * PAUSE_NS).is_err() {
                 break;
@@ -98,7 +96,7 @@ fn with_hotplug<A: Machine>(system: &Kernel<A>) {
     ends(system, switch, Exit::Returned);
 }
 
-fn swarm(seeds: core::ops::Range<u64>, program: fn(&Kernel<Sim>)) {
+fn swarm(seeds: core::ops::Range<u64>, program: fn(&Os)) {
     for seed in seeds {
         let pick = seed as usize;
         let mut config = config();

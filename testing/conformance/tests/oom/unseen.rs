@@ -1,12 +1,11 @@
 //! Free memory that is in LRU batches: no process is killed before it is found.
 
 use super::world::*;
-use mmscale_arch::Machine;
-use mmscale_kernel::Kernel;
+use mmscale_kernel::Os;
 use mmscale_mm::lru::LruPolicy;
 use mmscale_mm::mm::MmConfig;
 use mmscale_mm::oom::Drains;
-use mmscale_sim::{Policy, Sim};
+use mmscale_sim::Policy;
 use mmscale_system::{Errno, ProcessId, System, ThreadSpec};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -20,12 +19,12 @@ const HELD: u64 = CPUS as u64 * PAGES;
 
 /// Starts a process that gets [`PAGES`] pages on each CPU, all of which are in LRU batches then,
 /// and ends or sleeps.
-fn scattered<A: Machine>(system: &Kernel<A>, ends: bool) -> ProcessId {
+fn scattered(system: &Os, ends: bool) -> ProcessId {
     let done = Arc::new(AtomicU64::new(0));
     let told = Arc::clone(&done);
-    let process = start(system, 1, move |system: &Kernel<A>| {
+    let process = start(system, 1, move |system: &Os| {
         for cpu in 0..system.cpus() {
-            let body = |system: &Kernel<A>| {
+            let body = |system: &Os| {
                 grow(system, PAGES).map(|_| ()).expect("there is memory for it");
             };
             let thread = system.spawn(ThreadSpec::on(cpu), Box::new(body)).expect("a thread");
@@ -43,10 +42,10 @@ fn scattered<A: Machine>(system: &Kernel<A>, ends: bool) -> ProcessId {
 }
 
 /// A process that is never killed takes all visible memory, and half of what batches hold.
-fn take_more_than_is_seen<A: Machine>(system: &Kernel<A>) -> Result<(), Errno> {
+fn take_more_than_is_seen(system: &Os) -> Result<(), Errno> {
     let got = Arc::new(AtomicU64::new(0));
     let told = Arc::clone(&got);
-    let grows = start(system, 2, move |system: &Kernel<A>| {
+    let grows = start(system, 2, move |system: &Os| {
         let me = system.own_process();
         assert_eq!(system.set_oom_score_adj(me, -1000), Ok(()));
         match grow(system, available(system) + HELD / 2) {
@@ -60,7 +59,7 @@ fn take_more_than_is_seen<A: Machine>(system: &Kernel<A>) -> Result<(), Errno> {
 
 /// A process that ended by itself has left pages in the batches; another could be killed
 /// needlessly.
-fn left_behind<A: Machine>(system: &Kernel<A>) -> (u64, Result<(), Errno>) {
+fn left_behind(system: &Os) -> (u64, Result<(), Errno>) {
     let decoy = holder(system, 0, 20);
     let gone = scattered(system, true);
     assert!(system.wait(gone).is_ok());
@@ -71,7 +70,7 @@ fn left_behind<A: Machine>(system: &Kernel<A>) -> (u64, Result<(), Errno>) {
 }
 
 /// A victim leaves pages in the batches; a second one could be killed needlessly.
-fn victims<A: Machine>(system: &Kernel<A>) -> (u64, Result<(), Errno>) {
+fn victims(system: &Os) -> (u64, Result<(), Errno>) {
     let decoy = holder(system, 0, 20);
     let victim = scattered(system, false);
     assert_eq!(system.set_oom_score_adj(victim, 500), Ok(()));
@@ -83,7 +82,7 @@ fn victims<A: Machine>(system: &Kernel<A>) -> (u64, Result<(), Errno>) {
     (counters(system).kills, got)
 }
 
-fn on(seed: u64, config: &MmConfig, program: fn(&Kernel<Sim>)) {
+fn on(seed: u64, config: &MmConfig, program: fn(&Os)) {
     sim_with(seed, CPUS, Policy::Lazy, config, program);
 }
 
@@ -99,7 +98,7 @@ fn kinds() -> impl Iterator<Item = MmConfig> {
 
 #[test]
 fn pages_in_batches_are_found_before_a_process_is_killed() {
-    fn program<A: Machine>(system: &Kernel<A>) {
+    fn program(system: &Os) {
         assert_eq!(left_behind(system), (0, Ok(())));
         assert!(counters(system).drained >= 1);
     }
@@ -110,7 +109,7 @@ fn pages_in_batches_are_found_before_a_process_is_killed() {
 
 #[test]
 fn a_victims_memory_is_found_before_the_next_is_killed() {
-    fn program<A: Machine>(system: &Kernel<A>) {
+    fn program(system: &Os) {
         assert_eq!(victims(system), (1, Ok(())));
     }
     kinds().for_each(|config| on(2, &config, program));
@@ -119,10 +118,10 @@ fn a_victims_memory_is_found_before_the_next_is_killed() {
 /// The results of the tests above on a machine that does not drain before it kills.
 #[test]
 fn without_a_look_everywhere_others_die_for_nothing() {
-    fn behind<A: Machine>(system: &Kernel<A>) {
+    fn behind(system: &Os) {
         assert!(left_behind(system).0 >= 1);
     }
-    fn second<A: Machine>(system: &Kernel<A>) {
+    fn second(system: &Os) {
         assert_eq!(victims(system).0, 2);
     }
     let mut config = config();

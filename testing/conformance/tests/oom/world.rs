@@ -1,19 +1,17 @@
 //! Small machines, and programs that fill them.
 
-use mmscale_arch::{CpuId, Machine, Probe};
+use mmscale_arch::{CpuId, Probe};
+use mmscale_boot::{Boot, on_sim, on_threads};
 use mmscale_frames::page_alloc::{MemoryMap, PcpPolicy};
-use mmscale_frames::vmstat::ZoneItem;
-use mmscale_frames::zone::ZoneId;
-use mmscale_kernel::{FinalCheck, Kernel};
+use mmscale_kernel::Os;
 use mmscale_mm::lru::LruPolicy;
 use mmscale_mm::mm::MmConfig;
 use mmscale_mm::oom::OomCounters;
 use mmscale_mm::swap::{SwapConfig, Zeromap};
 use mmscale_mm::vmstat_work::TickPolicy;
-use mmscale_sim::{Policy, Sim, SimConfig, sample_profile};
+use mmscale_sim::{Policy, SimConfig, sample_profile};
 use mmscale_system::{Addr, Body, Errno, Exit, MapSpec, PAGE_BYTES, ProcessId, System, ThreadSpec};
-use mmscale_threads::{Threads, ThreadsConfig};
-use std::rc::Rc;
+use mmscale_threads::ThreadsConfig;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::SeqCst;
@@ -41,13 +39,9 @@ pub(crate) fn with_swap(mut config: MmConfig, pages: u32) -> MmConfig {
     config
 }
 
-fn kernel<A: Machine>(config: &MmConfig, program: fn(&Kernel<A>)) -> Kernel<A> {
-    Kernel::boot(config, FinalCheck::Run, Box::new(program)).expect("the configuration is sound")
-}
-
 /// Runs `program` as the first thread of a simulated machine of four CPUs; returns the fingerprint.
 #[track_caller]
-pub(crate) fn sim(seed: u64, config: &MmConfig, program: fn(&Kernel<Sim>)) -> u64 {
+pub(crate) fn sim(seed: u64, config: &MmConfig, program: fn(&Os)) -> u64 {
     sim_with(seed, 4, Policy::Lazy, config, program)
 }
 
@@ -57,18 +51,17 @@ pub(crate) fn sim_with(
     cpus: usize,
     policy: Policy,
     config: &MmConfig,
-    program: fn(&Kernel<Sim>),
+    program: fn(&Os),
 ) -> u64 {
     let machine = SimConfig { seed, policy, ..SimConfig::new(sample_profile(cpus), cpus) };
     sim_on(machine, config, program)
 }
 
 #[track_caller]
-pub(crate) fn sim_on(machine: SimConfig, config: &MmConfig, program: fn(&Kernel<Sim>)) -> u64 {
+pub(crate) fn sim_on(machine: SimConfig, config: &MmConfig, program: fn(&Os)) -> u64 {
     let seed = machine.seed;
     let machine = SimConfig { limit_ns: 60_000_000_000, ..machine };
-    let config = config.clone();
-    let outcome = mmscale_sim::run(machine, deaf, move || Rc::new(kernel::<Sim>(&config, program)));
+    let outcome = on_sim(machine, &mut deaf, Boot::checked(config, program));
     if let Some(failure) = outcome.failure {
         panic!("seed {seed}: {failure}");
     }
@@ -80,7 +73,7 @@ pub(crate) fn sim_on(machine: SimConfig, config: &MmConfig, program: fn(&Kernel<
 
 /// Runs `program` on two CPUs of this computer.
 #[track_caller]
-pub(crate) fn threads(config: &MmConfig, program: fn(&Kernel<Threads>)) {
+pub(crate) fn threads(config: &MmConfig, program: fn(&Os)) {
     let machine = ThreadsConfig {
         cpus: 2,
         hz: 250,
@@ -89,9 +82,8 @@ pub(crate) fn threads(config: &MmConfig, program: fn(&Kernel<Threads>)) {
         limit_ns: 60_000_000_000,
         interrupt: None,
     };
-    let config = config.clone();
-    let boot = move || Arc::new(kernel::<Threads>(&config, program));
-    if let Some(failure) = mmscale_threads::run(&machine, deaf, boot).failure {
+    let boot = Boot::checked(config, program);
+    if let Some(failure) = on_threads(&machine, &mut deaf, boot).failure {
         panic!("{failure}");
     }
 }
@@ -150,17 +142,15 @@ pub(crate) fn grower<S: System>(system: &S, cpu: usize, pages: u64) -> ProcessId
 }
 
 /// Returns the pages that allocations can still have, by the counters.
-pub(crate) fn available<A: Machine>(system: &Kernel<A>) -> u64 {
-    let frames = system.mm().frames();
-    let zone = ZoneId::new(0);
-    let free = frames.stats().zone(zone, ZoneItem::FreePages);
-    let cached: u32 =
-        (0..system.cpus()).map(|cpu| frames.cached_pages(zone, CpuId::new(cpu))).sum();
-    (free + u64::from(cached)).saturating_sub(frames.zone(zone).watermarks().min.into())
+pub(crate) fn available(system: &Os) -> u64 {
+    let inside = system.inside();
+    let free = inside.free_count();
+    let cached: u64 = (0..system.cpus()).map(|cpu| inside.cached_count(CpuId::new(cpu))).sum();
+    (free + cached).saturating_sub(inside.min_pages())
 }
 
-pub(crate) fn counters<A: Machine>(system: &Kernel<A>) -> OomCounters {
-    system.mm().oom().counters()
+pub(crate) fn counters(system: &Os) -> OomCounters {
+    system.inside().oom_counters()
 }
 
 #[track_caller]

@@ -4,20 +4,24 @@
 //! |---|---|
 //! | `operations` | the scripts of basic operations |
 //! | `document` | what a call found |
+//! | `kept` | counts that are kept with the sources |
 //! | `locks` | the name of a lock, by the functions that take it |
+//! | `model` | the same scripts on a simulated CPU, and the costs of a profile |
 //! | `text` | tables of one image |
 //! | `change` | tables of two images |
 
 mod change;
 mod document;
+mod kept;
 mod locks;
+mod model;
 mod operations;
 mod text;
 
 use anyhow::{Context, anyhow};
-use mmscale_harness::{Registry, Study};
+use mmscale_harness::{Interrupt, Registry, Study};
 use mmscale_vm::instructions::{Counted, count};
-use mmscale_vm::{Accelerator, JobFile, Machine};
+use mmscale_vm::{Accelerator, Image, JobFile, Machine};
 
 use super::machine::{again, failure, image, job, machine};
 use super::rounds::Ran;
@@ -35,6 +39,9 @@ const MIN_CPUS: usize = 2;
 
 /// Counts the instructions of the images, and shows them.
 pub(super) fn instructions(registry: &Registry, args: &InstructionsArgs) -> Result<(), Failure> {
+    if !args.kept.is_empty() {
+        return show(&kept::document(&args.kept, &args.scripts)?, args);
+    }
     let cpus = args.machine.cpus;
     if cpus < MIN_CPUS {
         let why = "with one CPU, Linux removes the locked prefix from its own code";
@@ -47,36 +54,91 @@ pub(super) fn instructions(registry: &Registry, args: &InstructionsArgs) -> Resu
     if args.kernel.len() > 2 {
         return Err(Failure::Call(anyhow!("--kernel: give one image, or two to compare")));
     }
+    if args.profile.is_some() && args.kernel.len() > 1 {
+        return Err(Failure::Call(anyhow!(
+            "--profile compares one image with the model: give one"
+        )));
+    }
     let machine = machine(&args.machine, Accelerator::Emulation)?;
     let parameters = format!("{PARAMETERS} {}", machine.parameters);
-    // Time passes with instructions, so that interrupts come at the same places each time.
-    let machine = Machine { parameters, counts_instructions: true, ..machine };
+    let machine = Machine { parameters, ..machine };
     let (studies, files) = scripts(registry, &args.scripts)?;
     let interrupt = interrupt::on_signals(Grace::Live)
         .context("cannot watch for Ctrl-C")
         .map_err(Failure::Run)?;
+    let counting = Counting { registry, machine, rounds: args.rounds, interrupt };
     let mut document = Document::new(&studies);
     for name in &args.kernel {
         let image = image(name)?;
         output::tell(&format!("counting instructions of {}", image.name));
-        let names = studies.iter().map(|(word, _)| word.clone());
-        let words = ["kernel", "rounds", "--rounds"].map(str::to_owned).into_iter();
-        let words = words.chain([args.rounds.to_string()]).chain(names).collect();
-        let (job, carried) = job(registry, words)?;
-        let files = [&carried[..], &files].concat();
-        let is_interrupted = || interrupt.is_set();
-        let counted = count(&machine, &image, &job, &files, &is_interrupted, &again);
-        let counted = counted.map_err(failure)?;
-        document.add(Side::new(&image, &counted), summaries(&counted, args.rounds)?);
+        let (side, operations) = counting.count(&image, &studies, &files, "")?;
+        document.add(side, operations);
+        if let Some(profile) = &args.profile {
+            counting.add_bulk(&image, &mut document)?;
+            let registry = operations::with_all(registry);
+            let model =
+                model::model(&registry, &document, &args.scripts, profile, &counting.interrupt)?;
+            document.model = Some(model);
+        }
     }
+    show(&document, args)
+}
+
+/// Shows a document.
+fn show(document: &Document, args: &InstructionsArgs) -> Result<(), Failure> {
     output::print(&match args.format {
-        Format::Text if args.kernel.len() == 2 => change::text(&document, args.rows),
-        Format::Text => text::text(&document, args.rows),
+        Format::Text if document.images.len() == 2 => change::text(document, args.rows),
+        Format::Text => text::text(document, args.rows),
         Format::Json => {
-            let line = serde_json::to_string(&document).expect("plain data");
+            let line = serde_json::to_string(document).expect("plain data");
             format!("{line}\n")
         }
     })
+}
+
+/// Counts of a call.
+struct Counting<'a> {
+    registry: &'a Registry,
+    machine: Machine,
+    rounds: usize,
+    interrupt: Interrupt,
+}
+
+impl Counting<'_> {
+    /// Counts the instructions of scripts on an image, in a machine with further parameters.
+    fn count(
+        &self,
+        image: &Image,
+        studies: &[Named],
+        files: &[JobFile],
+        parameters: &str,
+    ) -> Result<(Side, Vec<Operation>), Failure> {
+        let names = studies.iter().map(|(word, _)| word.clone());
+        let words = ["kernel", "rounds", "--rounds"].map(str::to_owned).into_iter();
+        let words = words.chain([self.rounds.to_string()]).chain(names).collect();
+        let (job, carried) = job(self.registry, words)?;
+        let parameters = format!("{} {parameters}", self.machine.parameters);
+        // Time passes with instructions where it can, so that interrupts come at the same places
+        // each time. Elsewhere counts differ by a few instructions from call to call.
+        let counts_instructions = image.runs_by_instructions();
+        let machine = Machine { parameters, counts_instructions, ..self.machine.clone() };
+        let files = [&carried[..], files].concat();
+        let is_interrupted = || self.interrupt.is_set();
+        let counted = count(&machine, image, &job, &files, &is_interrupted, &again);
+        let counted = counted.map_err(failure)?;
+        Ok((Side::new(image, &counted), summaries(&counted, self.rounds)?))
+    }
+
+    /// Adds the script whose pages come from the zone.
+    fn add_bulk(&self, image: &Image, document: &mut Document) -> Result<(), Failure> {
+        let (named, file) = operations::named(self.registry, operations::BULK)
+            .map_err(|why| Failure::Call(anyhow!("{why}")))?;
+        let parameters = operations::parameters_of_bulk();
+        let study = named.1.clone();
+        let (_, operations) = self.count(image, &[named], &[file], &parameters)?;
+        operations.into_iter().for_each(|operation| document.add_script(&study, operation));
+        Ok(())
+    }
 }
 
 /// A script as its name in the machine, and its study.

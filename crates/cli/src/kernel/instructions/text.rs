@@ -3,7 +3,7 @@
 use mmscale_report::wrap;
 use mmscale_vm::instructions::{Function, Hold, Spread, Summary};
 
-use super::document::{Document, Script, Side};
+use super::document::{Document, Model, Row, Script, Side};
 use super::locks::{class, place};
 
 /// Characters of the name of a function, or of a lock with its place.
@@ -20,6 +20,7 @@ pub(super) fn text(document: &Document, rows: usize) -> String {
             lines.extend(operation(summary, rows));
         }
     }
+    lines.extend(document.model.iter().flat_map(model));
     lines.join("\n") + "\n"
 }
 
@@ -46,6 +47,35 @@ pub(super) fn counted(lines: &mut Vec<String>) {
 /// The lines on a script.
 pub(super) fn head(script: &Script) -> Vec<String> {
     wrap(&script.summary, &format!("{:<10}", script.name), &" ".repeat(10))
+}
+
+/// The model next to the kernel.
+fn model(model: &Model) -> Vec<String> {
+    let head = |title: &str| format!("{title:<38} {:>9} {:>9} {:>9}", "instr.", "ns", "ns/instr.");
+    let line = |name: &str, row: &Row| {
+        let Row { instructions, ns, .. } = row;
+        let ratio = ns / instructions;
+        let [a, b] = [instructions, ns].map(|value| number(*value));
+        format!("{} {a:>9} {b:>9} {ratio:>9.3}", cut(name, 38))
+    };
+    let what = format!(
+        "profile {}, one CPU, policies of Linux {}. Its ns have the clearing of pages, which is \
+         one instruction here; a lock that both sides name alike may protect more on one of them",
+        model.profile, model.linux
+    );
+    let mut lines = vec![String::new()];
+    lines.extend(wrap(&what, "model     ", "          "));
+    lines.push(head("an operation, and its holds by lock"));
+    lines.extend(model.rows.iter().map(|row| {
+        let name = match row.what.as_str() {
+            "all" => format!("  {}", row.script),
+            what => format!("    {what}"),
+        };
+        line(&name, row)
+    }));
+    lines.push(head("a cost, and the functions of it"));
+    lines.extend(model.costs.iter().map(|row| line(&format!("  {}", row.what), row)));
+    lines
 }
 
 fn operation(summary: &Summary, rows: usize) -> Vec<String> {
@@ -118,8 +148,8 @@ mod tests {
 
     #[test]
     fn numbers_have_the_digits_that_matter() {
-        let shown = [0.0, 1.0, 0.5, 3.14159, 12.34, 99.97, 2938.29].map(number);
-        assert_eq!(shown, ["0", "1", "0.50", "3.14", "12.3", "100", "2938"]);
+        let shown = [0.0, 1.0, 0.5, 3.456, 12.34, 99.97, 2938.29].map(number);
+        assert_eq!(shown, ["0", "1", "0.50", "3.46", "12.3", "100", "2938"]);
     }
 
     #[test]

@@ -100,7 +100,10 @@ fn guest(system: &System) -> Option<Finding> {
     flags.split_whitespace().any(|flag| flag == "hypervisor").then(|| Finding {
         what: "hypervisor",
         state: State::Limited,
-        seen: "this is a virtual machine".to_owned(),
+        seen: match mmscale_live::is_emulated() {
+            true => "this machine is emulated: only counts mean something".to_owned(),
+            false => "this is a virtual machine".to_owned(),
+        },
         means: "the host can deschedule its CPUs at any time: maxima and tails of --on threads are \
                 partly caused by the host",
         remedy: "compare arms of the same run only, use medians, or use a physical machine",

@@ -1,0 +1,85 @@
+//! A script as a program in C, which a mail can carry: the same system calls in the same order.
+//!
+//! ```text
+//! syntax tree --lower--> tree of C --sizes--> .. --emit--> functions --program--> repro.c
+//! ```
+//!
+//! | module | content |
+//! |---|---|
+//! | `tree` | statements without programs, variables, parts of memory |
+//! | `lower`, `lower_expr`, `lower_call` | from the syntax tree to it |
+//! | `sizes`, `homes` | how memory knows its size, and where variables are declared |
+//! | `emit`, `expr`, `call`, `task` | statements, values, calls and tasks in C |
+//! | `layout` | on which CPUs tasks are that a script does not place |
+//! | `helpers`, `main_part`, `program` | the functions around tasks, and the whole |
+//! | `text`, `names`, `symbols` | lines of 80 columns; names that C allows; operators, numbers |
+//! | `near`, `readme` | benchmarks that do nearly the same; the files next to the program |
+//!
+//! A program has what a run on the live kernel has: placement, the common start, the loops that end
+//! with the run. It differs in three things: its random numbers are others, checks compare a page
+//! with a number of its process and not with a word of its own, and a part of memory that is not
+//! within it is not found.
+
+mod call;
+mod emit;
+mod expr;
+mod helpers;
+mod homes;
+mod layout;
+mod lower;
+mod lower_call;
+mod lower_expr;
+mod main_part;
+mod names;
+mod near;
+mod program;
+mod readme;
+mod sizes;
+mod symbols;
+mod task;
+mod text;
+mod tree;
+
+use crate::{Script, ScriptError};
+use layout::Layout;
+
+/// A program that is wanted.
+#[derive(Clone, Debug)]
+pub struct ProgramSpec<'a> {
+    /// The name of the script or study.
+    pub name: &'a str,
+    /// The values of the parameters, in bytes, ns, or without a unit.
+    pub params: &'a [i64],
+    /// The command that writes the program.
+    pub written_by: &'a str,
+    /// The commands that simulate the same.
+    pub simulated_by: &'a [String],
+    /// Parts of the workload that the program does not have.
+    pub remarks: &'a [String],
+}
+
+/// The files of a program.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Reproduction {
+    /// `repro.c`.
+    pub program: String,
+    /// `Makefile`.
+    pub makefile: &'static str,
+    /// `README`.
+    pub readme: String,
+}
+
+impl Script {
+    /// Writes the script as a program in C. Fails at a statement that has no form there.
+    pub fn reproduce(&self, how: &ProgramSpec<'_>) -> Result<Reproduction, ScriptError> {
+        let layout = Layout::of(|cpus| self.needs(how.params, cpus));
+        let program = program::program(&self.tree, &self.text, layout, how);
+        let file = format!("{}{}", self.name, crate::SUFFIX);
+        let program =
+            program.map_err(|why| ScriptError::new(&file, &self.text, why.at, why.what))?;
+        let summary = self.tree.summary.as_ref().map(|summary| summary.text.as_str());
+        let threads = program.contains("pthread_create");
+        let readme = readme::readme(how, summary, threads);
+        Ok(Reproduction { program, makefile: readme::MAKEFILE, readme })
+    }
+}

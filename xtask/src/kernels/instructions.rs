@@ -1,0 +1,187 @@
+//! Counts of instructions that are kept in `gallery/kernels`, and the same counts now.
+
+use super::{KernelsArgs, Passed, is_absence};
+use serde_json::{Value, json};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// Versions of Debian's kernels with kept counts.
+pub(super) const VERSIONS: [&str; 3] = ["6.1", "6.12", "7.3"];
+/// The largest relative difference of a median: the program's own files move some addresses.
+const TOLERANCE: f64 = 0.01;
+/// That of operations whose rounds are so short that other work of the kernel on the CPU shows.
+const TOLERANCE_OF_SHORT: f64 = 0.05;
+/// These operations.
+const SHORT: [&str; 3] = ["single", "move", "huge"];
+/// Rows with fewer instructions an operation are not kept.
+const LEAST: f64 = 1.0;
+/// The most rows of a table that are kept: those with most instructions of their own.
+const ROWS: usize = 60;
+
+fn path(root: &Path, version: &str) -> PathBuf {
+    root.join("gallery/kernels").join(version).with_added_extension("json")
+}
+
+/// Counts on an image; the message of a call that failed.
+fn counted(program: &Path, version: &str) -> Result<Value, String> {
+    let kernel = format!("debian:{version}");
+    let output = Command::new(program)
+        .args(["kernel", "instructions", "--kernel", &kernel, "--format", "json"])
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|why| format!("cannot run {}: {why}", program.display()))?;
+    if !output.status.success() {
+        return Err(String::from_utf8_lossy(&output.stderr).trim().to_owned());
+    }
+    serde_json::from_slice(&output.stdout).map_err(|why| why.to_string())
+}
+
+/// Counts on each version, and keeps the counts.
+pub(super) fn keep(root: &Path, program: &Path) -> Result<String, String> {
+    for version in VERSIONS {
+        let mut document = counted(program, version)?;
+        trim(&mut document);
+        let path = path(root, version);
+        let text = serde_json::to_string(&document).expect("a document");
+        // A line for each row, so that a change of the counts can be read.
+        let text =
+            text.replace("{\"acquire\"", "\n{\"acquire\"").replace("{\"call\":", "\n{\"call\":");
+        fs::create_dir_all(path.parent().expect("a folder"))
+            .and_then(|()| fs::write(&path, text + "\n"))
+            .map_err(|why| format!("{}: {why}", path.display()))?;
+    }
+    Ok(format!("kernels: kept the counts of {}", VERSIONS.join(", ")))
+}
+
+/// Removes small rows, and digits that mean nothing.
+fn trim(document: &mut Value) {
+    let is_large = |row: &Value| row["instructions"].as_f64().is_some_and(|n| n >= LEAST);
+    for script in document["scripts"].as_array_mut().into_iter().flatten() {
+        for operation in script["operations"].as_array_mut().into_iter().flatten() {
+            for rows in ["functions", "holds"] {
+                if let Some(rows) = operation[rows].as_array_mut() {
+                    rows.retain(is_large);
+                    let own = |row: &Value| row["own"].as_f64().or(row["instructions"].as_f64());
+                    rows.sort_by(|a, b| own(b).unwrap_or(0.0).total_cmp(&own(a).unwrap_or(0.0)));
+                    rows.truncate(ROWS);
+                }
+            }
+            round(operation);
+        }
+    }
+}
+
+fn round(value: &mut Value) {
+    match value {
+        Value::Number(number) => {
+            if let Some(real) = number.as_f64().filter(|_| number.is_f64()) {
+                *value = json!((real * 100.0).round() / 100.0);
+            }
+        }
+        Value::Array(all) => all.iter_mut().for_each(round),
+        Value::Object(all) => all.values_mut().for_each(round),
+        _ => {}
+    }
+}
+
+/// Compares counts of an image with the kept ones.
+pub(super) fn check(root: &Path, program: &Path, call: &KernelsArgs) -> Result<Passed, String> {
+    let versions = if call.quick { &VERSIONS[1..2] } else { &VERSIONS };
+    let mut passed = Passed::Yes;
+    for version in versions {
+        let now = match counted(program, version) {
+            Ok(now) => now,
+            Err(why) if is_absence(&why) => return Ok(Passed::Skipped(why)),
+            Err(why) => return Err(why),
+        };
+        let path = path(root, version);
+        let text = fs::read(&path).map_err(|why| format!("{}: {why}", path.display()))?;
+        let kept: Value = serde_json::from_slice(&text).map_err(|why| why.to_string())?;
+        let packages = [&kept, &now].map(|document| document["images"][0]["package"].clone());
+        if packages[0] != packages[1] {
+            let [kept, now] = packages;
+            return Ok(Passed::Skipped(format!(
+                "instructions: {kept} is gone, Debian has {now}: `cargo xtask kernels --keep`"
+            )));
+        }
+        let differ = differences(&kept, &now);
+        match differ.is_empty() {
+            true => println!("kernels: debian:{version}: instructions are those that are kept"),
+            false => {
+                println!("kernels: debian:{version}: instructions differ: {}", differ.join("; "));
+                passed = Passed::No;
+            }
+        }
+    }
+    Ok(passed)
+}
+
+/// Operations, and holds of them, whose instructions differ.
+fn differences(kept: &Value, now: &Value) -> Vec<String> {
+    let number = |value: &Value| value.as_f64().unwrap_or(0.0);
+    let beyond =
+        |a: f64, b: f64, share: f64| (a - b).abs() > share * a.max(b) && (a - b).abs() > LEAST;
+    let far = |a: f64, b: f64| beyond(a, b, TOLERANCE);
+    let mut found = Vec::new();
+    for script in kept["scripts"].as_array().into_iter().flatten() {
+        let is_same = |other: &&Value| other["name"] == script["name"];
+        let other = now["scripts"].as_array().and_then(|all| all.iter().find(is_same));
+        let Some(other) = other else {
+            found.push(format!("{} is missing", script["name"]));
+            continue;
+        };
+        let (a, b) = (&script["operations"][0], &other["operations"][0]);
+        let medians = [a, b].map(|operation| number(&operation["instructions"]["median"]));
+        // What the scheduler does around a fork depends on more than the operation.
+        let is_short = SHORT.iter().any(|name| script["name"] == *name);
+        let share = if is_short { TOLERANCE_OF_SHORT } else { TOLERANCE };
+        if beyond(medians[0], medians[1], share) && script["name"] != "fork" {
+            found.push(format!("{}: {medians:?}", script["name"]));
+        }
+        let touch = script["name"] == "touch";
+        for hold in a["holds"].as_array().into_iter().flatten().filter(|_| touch) {
+            let is_same = |other: &&Value| {
+                ["acquire", "caller", "outer"].iter().all(|key| other[*key] == hold[*key])
+            };
+            let same = b["holds"].as_array().and_then(|all| all.iter().find(is_same));
+            let of = |hold: &Value| number(&hold["instructions"]);
+            let (a, b) = (of(hold), same.map_or(0.0, of));
+            if far(a, b) {
+                found.push(format!("touch, {}: {a} and {b}", hold["caller"]));
+            }
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn document(all: f64, hold: f64) -> Value {
+        let hold = json!({ "acquire": "l", "caller": "f", "outer": "g", "instructions": hold });
+        let small = json!({ "instructions": 0.3 });
+        json!({ "scripts": [{ "name": "touch", "operations": [{
+            "instructions": { "median": all }, "holds": [hold, small], "functions": []
+        }] }] })
+    }
+
+    #[test]
+    fn a_longer_hold_is_found() {
+        let kept = document(4089.0, 398.0);
+        assert!(differences(&kept, &document(4089.9, 398.4)).is_empty());
+        assert_eq!(differences(&kept, &document(4300.0, 398.0)).len(), 1);
+        assert_eq!(differences(&kept, &document(4110.0, 420.0)).len(), 1);
+        assert_eq!(differences(&kept, &json!({ "scripts": [] })).len(), 1);
+    }
+
+    #[test]
+    fn small_rows_and_digits_are_not_kept() {
+        let mut document = document(4089.664, 398.004);
+        trim(&mut document);
+        let operation = &document["scripts"][0]["operations"][0];
+        assert_eq!(operation["instructions"]["median"], json!(4089.66));
+        assert_eq!(operation["holds"].as_array().unwrap().len(), 1);
+    }
+}
