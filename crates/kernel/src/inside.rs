@@ -7,6 +7,7 @@ use mmscale_frames::page_alloc::{AllocError, Census, Gfp, Zone};
 use mmscale_frames::pcp::{Pcp, PcpLimits};
 use mmscale_frames::vmstat::ZoneItem;
 use mmscale_frames::zone::{IsolateError, ZoneId, ZoneKind};
+use mmscale_mm::lru::LruCounters;
 use mmscale_mm::memcg::GroupId;
 use mmscale_mm::oom::OomCounters;
 use mmscale_mm::smp::CallStats;
@@ -76,6 +77,8 @@ pub trait Inside {
 
     // -- Statistics.
 
+    /// Returns those of LRU lists.
+    fn lru_counters(&self) -> LruCounters;
     /// Returns those of OOM kills.
     fn oom_counters(&self) -> OomCounters;
     /// Returns those of swap.
@@ -170,6 +173,9 @@ impl<A: Machine> Inside for Kernel<A> {
         self.mm.memory().groups.set_limit(group, pages);
     }
 
+    fn lru_counters(&self) -> LruCounters {
+        self.mm.mm_ref().memory.lru.counters()
+    }
     fn oom_counters(&self) -> OomCounters {
         self.mm.oom().counters()
     }

@@ -56,10 +56,10 @@ pub(super) struct Observed {
     pub(super) limits: PcpLimits,
     /// Pages moved by each refill of single movable pages.
     pub(super) refills: Vec<u32>,
-    /// Whether pages were freed on the CPU between two refills.
-    pub(super) freed_between_refills: bool,
-    /// Whether an upkeep tick ran on the CPU between these: it shrinks the page cache.
+    /// Whether an upkeep tick ran on the CPU meanwhile: it shrinks the page cache.
     pub(super) ticked: bool,
+    /// Whether another task or an interrupt used the page cache or the LRU batch meanwhile.
+    pub(super) used_by_others: bool,
     /// Pages moved by each drain of the program's frees.
     pub(super) drains: Vec<u32>,
     /// `high` of the page cache after these frees.
@@ -73,8 +73,11 @@ pub(super) struct Observed {
     pub(super) earlier_folios: u32,
     /// For each CPU, the jiffies from the start of one tick to the start of the next.
     pub(super) tick_gaps: Vec<Vec<u64>>,
-    /// For each kind of call, what its calls did.
-    pub(super) calls: Vec<Effects>,
+    /// For each kind of call that was made, by its index, what its calls did.
+    pub(super) calls: Vec<(usize, Effects)>,
+    /// For each number of other CPUs with folios in their LRU batches, the works that each mbind
+    /// queued.
+    pub(super) works: Vec<Vec<u32>>,
 }
 
 /// The effects of the calls of one kind: a number for each call.
@@ -92,8 +95,16 @@ pub(super) struct Effects {
     pub(super) mmap_locks: Vec<u32>,
     /// Page faults.
     pub(super) faults: Vec<u32>,
+    /// Single pages, huge pages, and blocks of other sizes that were allocated for the program.
+    pub(super) taken: [Vec<u32>; 3],
+    /// Page tables that were allocated.
+    pub(super) tables: Vec<u32>,
+    /// Page tables that were freed afterwards, with all that the call used.
+    pub(super) freed_tables: Vec<u32>,
     /// Whether an interrupt or another task did something on the CPU meanwhile.
     pub(super) disturbed: Vec<bool>,
+    /// Whether CPU 1 ran another task than the program's thread at some time of the call.
+    pub(super) elsewhere: Vec<bool>,
 }
 
 impl Observed {
@@ -107,6 +118,11 @@ impl Effects {
     /// The counts, in the order of the columns of the comparison.
     pub(super) fn counts(&self) -> [&[u32]; 5] {
         [&self.flushes, &self.flushed_pages, &self.interrupts, &self.mmap_locks, &self.faults]
+    }
+    /// The counts of memory, in the order of the columns of the comparison.
+    pub(super) fn memory(&self) -> [&[u32]; 5] {
+        let [single, huge, others] = &self.taken;
+        [single, huge, others, &self.tables, &self.freed_tables]
     }
 }
 

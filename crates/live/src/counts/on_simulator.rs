@@ -5,14 +5,15 @@ use super::CountsError;
 use super::kernel::Kernel;
 use super::observed::{Blocks, Effects, Observed, PageCache, TickDrain};
 use super::on_kernel::OnKernel;
-use super::program::{self, KINDS, Part, ROUNDS, Step, Wait, Watcher};
+use super::program::{self, KINDS, OTHERS, Part, Step, Wait, Watcher};
 use mmscale_arch::{
-    CpuId, Func, LockClass, LruEvent, Order, PcpEvent, Pfn, Probe, TickEvent, TlbEvent, Trace,
-    TraceGroup,
+    CounterEvent, CpuId, Func, LockClass, LruEvent, Order, PageEvent, PcpEvent, Pfn, Probe,
+    TickEvent, TlbEvent, Trace, TraceGroup,
 };
 use mmscale_document::{CallRow, LockRow};
 use mmscale_frames::page_alloc::MemoryMap;
 use mmscale_frames::pcp::PcpLimits;
+use mmscale_frames::vmstat::NodeItem;
 use mmscale_frames::zone::{ZoneId, ZoneKind};
 use mmscale_harness::machine::{self, MachineRun, MachineSpec};
 use mmscale_harness::{Checks, Interrupt, Profiles, RunContext, Shape, StudyError};
@@ -49,8 +50,8 @@ pub(super) fn run(
     let mut observed = Observed {
         limits: taken.limits.expect("the program has looked at its page cache"),
         refills: Vec::new(),
-        freed_between_refills: false,
         ticked: false,
+        used_by_others: false,
         drains: Vec::new(),
         high_after: taken.high_after,
         ticks: simulator.ticks()?,
@@ -58,20 +59,30 @@ pub(super) fn run(
         earlier_folios: 0,
         tick_gaps: busy.iter().map(|events| tick_gaps(kernel, &seen, events)).collect(),
         calls: Vec::new(),
+        works: simulator.works()?,
     };
+    let mut is_same_free = false;
     for event in taken.within(&events, Step::Pages) {
         match *event {
+            Trace::Page(_) => is_same_free = false,
             Trace::Pcp(PcpEvent::Refill { pages, .. }) => observed.refills.push(pages),
-            Trace::Pcp(PcpEvent::Drain { pages, .. }) => observed.drains.push(pages),
+            Trace::Pcp(PcpEvent::Drain { pages, .. }) => match observed.drains.last_mut() {
+                // The kernel's trace does not show where one hold ends and the next one begins.
+                Some(last) if is_same_free && !kernel.sees_drains => *last += pages,
+                _ => {
+                    observed.drains.push(pages);
+                    is_same_free = true;
+                }
+            },
             Trace::Lru(LruEvent::Move { kind: ADDED, folios, .. }) => {
                 observed.lru_batches.push(u32::from(folios));
             }
             _ => {}
         }
     }
-    for at in 0..KINDS.len() {
+    for &(at, _) in &live.observed.calls {
         let of = |made| simulator.run(Part::Calls { kind: at, made });
-        observed.calls.push(effects(of(true)?, of(false)?, at)?);
+        observed.calls.push((at, effects(of(true)?, of(false)?, at)?));
     }
     Ok(observed)
 }
@@ -114,12 +125,19 @@ impl Simulator<'_> {
         }
         Ok(ticks)
     }
+    /// The works of each mbind, for each number of other CPUs with folios in their batches.
+    fn works(&self) -> Result<Vec<Vec<u32>>, CountsError> {
+        let (_, seen) = self.run(Part::Works)?;
+        let of = |step| seen.works.iter().filter(move |(own, _)| *own == step);
+        let of = |step| of(step).map(|&(_, works)| works as u32).collect();
+        Ok(OTHERS.iter().map(|&others| of(Step::Works(others))).collect())
+    }
     fn machine(&self, part: Part) -> MachineSpec {
         let kernel = self.kernel;
         // Timers and the effects of calls do not depend on the memory, which takes time to set up.
         let small = match part {
             Part::Busy { .. } => Some(BUSY_PAGES),
-            Part::Calls { .. } => Some(CALL_PAGES),
+            Part::Calls { .. } | Part::Works => Some(CALL_PAGES),
             Part::All { .. } | Part::Pages | Part::Rest { .. } => None,
         };
         let low_pages = if small.is_some() { 0 } else { kernel.low_pages };
@@ -141,7 +159,7 @@ impl Simulator<'_> {
         if small.is_none() {
             spec.mm.alloc.min_free_kb = Some(kernel.min_free_kb);
             spec.mm.alloc.watermark_scale = kernel.watermark_scale;
-            spec.mm.alloc.normal_marks = Some(kernel.marks);
+            spec.mm.alloc.normal_marks = Some(kernel.cache.marks);
         }
         spec
     }
@@ -155,6 +173,8 @@ struct Seen {
     limits: Option<PcpLimits>,
     /// `high` of the page cache after the program's frees.
     high_after: u32,
+    /// For each mbind, the works that it queued; until it ends, those queued before.
+    works: Vec<(Step, u64)>,
 }
 
 impl Seen {
@@ -216,6 +236,10 @@ impl Watcher<Os> for Notes {
                 let high = os.inside().pcp_high(normal(os), CPU);
                 self.change(|seen| seen.high_after = high);
             }
+            (_, Step::Works(_)) => {
+                let before = os.inside().lru_counters().cpus_drained;
+                self.change(|seen| seen.works.push((step, before)));
+            }
             _ => {}
         }
         let now_ns = os.clock_ns();
@@ -223,6 +247,13 @@ impl Watcher<Os> for Notes {
     }
     fn end(&self, os: &Os, step: Step) {
         let now_ns = os.clock_ns();
+        if let Step::Works(_) = step {
+            let all = os.inside().lru_counters().cpus_drained;
+            self.change(|seen| {
+                let works = &mut seen.works.last_mut().expect("it has begun").1;
+                *works = all - *works;
+            });
+        }
         self.change(|seen| {
             let open = seen.steps.iter_mut().rev().find(|(of, ..)| *of == step);
             open.expect("it has begun").2 = now_ns;
@@ -246,6 +277,9 @@ impl Watcher<Os> for Notes {
             open.1 = now_ns;
         });
         u64::from(self.live.caches[0].pages())
+    }
+    fn is_enough(&self) -> bool {
+        true
     }
 }
 
@@ -288,7 +322,8 @@ struct Recorder(Vec<(u64, Trace)>);
 
 impl Probe for Recorder {
     fn hears(&self, group: TraceGroup) -> bool {
-        [TraceGroup::Pcp, TraceGroup::Tick, TraceGroup::Lru, TraceGroup::Tlb].contains(&group)
+        use TraceGroup::{Counter, Lru, Page, Pcp, Tick, Tlb};
+        [Counter, Lru, Page, Pcp, Tick, Tlb].contains(&group)
     }
     fn event(&mut self, now_ns: u64, event: &Trace) {
         let compared = matches!(
@@ -296,14 +331,29 @@ impl Probe for Recorder {
             Trace::Pcp(PcpEvent::Refill { .. } | PcpEvent::Drain { .. })
                 | Trace::Tick(TickEvent::Begin)
                 | Trace::Lru(LruEvent::Move { .. })
+                | Trace::Page(PageEvent::Alloc { .. } | PageEvent::Free { .. })
                 | Trace::Tlb(_)
-        );
+        ) || tables(event) != 0;
         if compared {
             self.0.push((now_ns, *event));
         }
     }
     fn into_any(self: Box<Self>) -> Box<dyn Any> {
         self
+    }
+}
+
+/// The page tables that an event adds: the change of their counter.
+fn tables(event: &Trace) -> i64 {
+    /// The domains of nodes.
+    const NODE: u16 = 0x8000;
+    match *event {
+        Trace::Counter(CounterEvent::Delta { domain, item, old, new, folded, .. })
+            if domain & NODE != 0 && usize::from(item) == NodeItem::PageTable as usize =>
+        {
+            i64::from(new) - i64::from(old) + i64::from(folded)
+        }
+        _ => 0,
     }
 }
 
@@ -335,7 +385,7 @@ fn effects(
             let kind = KINDS[at];
             CountsError::Run(format!("the simulator does less with the calls of {kind:?}"))
         })?;
-        Ok::<_, CountsError>(shared_out(more))
+        Ok::<_, CountsError>(shared_out(more, KINDS[at].rounds()))
     };
     let (locks, faults) = (of_calls(mmap_locks)?, of_calls(faults)?);
     let (run, seen) = with;
@@ -343,24 +393,40 @@ fn effects(
     let events = events_of(run).swap_remove(0);
     for (begin_ns, end_ns) in seen.times(Step::Call(at)) {
         let (mut flushes, mut flushed_pages, mut interrupts) = (0, 0, 0);
+        let (mut blocks, mut made) = ([0; 3], 0);
         for event in between(&events, begin_ns, end_ns) {
-            if let Trace::Tlb(TlbEvent::Flush { pages, interrupted }) = *event {
-                flushes += 1;
-                flushed_pages += pages;
-                interrupts += interrupted;
+            made += tables(event).max(0) as u32;
+            match *event {
+                Trace::Tlb(TlbEvent::Flush { pages, interrupted }) => {
+                    flushes += 1;
+                    flushed_pages += pages;
+                    interrupts += interrupted;
+                }
+                Trace::Page(PageEvent::Alloc { order: Order::ZERO, .. }) => blocks[0] += 1,
+                Trace::Page(PageEvent::Alloc { order: Order::PAGEBLOCK, .. }) => blocks[1] += 1,
+                Trace::Page(PageEvent::Alloc { .. }) => blocks[2] += 1,
+                _ => {}
             }
         }
+        // Page tables are single pages too.
+        blocks[0] -= made;
+        all.taken.iter_mut().zip(blocks).for_each(|(all, blocks)| all.push(blocks));
+        all.tables.push(made);
         all.flushes.push(flushes);
         all.flushed_pages.push(flushed_pages);
         all.remote_flushes.push(u32::from(interrupts > 0));
         all.interrupts.push(interrupts);
     }
-    Ok(Effects { mmap_locks: locks, faults, ..all })
+    let freed = seen.times(Step::Release(at)).map(|(begin_ns, end_ns)| {
+        let changes = between(&events, begin_ns, end_ns).map(tables);
+        changes.map(|change| (-change).max(0) as u32).sum()
+    });
+    Ok(Effects { mmap_locks: locks, faults, freed_tables: freed.collect(), ..all })
 }
 
 /// Shares a sum out among the calls of a kind: a remainder shows as calls that differ.
-fn shared_out(sum: u64) -> Vec<u32> {
-    let rounds = u64::from(ROUNDS);
+fn shared_out(sum: u64, rounds: u32) -> Vec<u32> {
+    let rounds = u64::from(rounds);
     (0..rounds).map(|at| (sum / rounds + u64::from(at < sum % rounds)) as u32).collect()
 }
 
@@ -370,40 +436,57 @@ fn mmap_locks(run: &MachineRun) -> u64 {
     run.locks.iter().filter(own).map(|row| row.acquisitions).sum()
 }
 
-/// Page faults in a run.
+/// Page faults in a run, without those that a call does itself.
 fn faults(run: &MachineRun) -> u64 {
-    let fault = Func::HandleMmFault.name();
-    let own = |row: &&CallRow| row.path.last().is_some_and(|last| last == fault);
+    let [fault, populate] = [Func::HandleMmFault, Func::MmPopulate].map(Func::name);
+    let own = |row: &&CallRow| {
+        let is_fault = row.path.last().is_some_and(|last| last == fault);
+        is_fault && row.path.iter().all(|above| above != populate)
+    };
     run.calls.iter().filter(own).map(|row| row.entered).sum()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::counts::kernel::Source;
+    use crate::counts::kernel::{Facts, Source};
     use crate::counts::observed::usual;
     use mmscale_frames::frame::MigrateType;
-    use mmscale_frames::zone::Watermarks;
-    use mmscale_mm::time::Hz;
-    use mmscale_mm::versions::Version;
+
+    /// /proc/zoneinfo of a guest with 2 CPUs and Linux 6.18, cut.
+    const ZONEINFO: &str = "\
+Node 0, zone    DMA32
+        managed  776758
+Node 0, zone   Normal
+        min      9148
+        low      11436
+        high     13723
+        managed  917504
+    cpu: 0
+              count:    4873
+              high:     5718
+              batch:    63
+              high_min: 5718
+              high_max: 57344
+  start_pfn:           1048576
+";
 
     fn kernel() -> Kernel {
-        Kernel {
-            release: String::new(),
-            version: Version::new(6, 18),
-            hz: Hz::new(250).unwrap(),
+        Kernel::of(&Facts {
+            release: "6.18.1".to_owned(),
+            hz: 250,
             is_guest: false,
+            is_emulated: false,
             cpus: 2,
-            tracefs: String::new(),
-            vmstat_update: 0,
-            delayed_work_timer_fn: 0,
+            sees_interrupts: true,
+            sees_drains: true,
+            has_huge: true,
             min_free_kb: 67_584,
             watermark_scale: 10,
-            low_pages: 776_758,
-            sees_interrupts: true,
-            marks: Watermarks { min: 9148, low: 11_436, high: 13_723 },
-            wait: Wait::Compute,
-        }
+            parameters: String::new(),
+            zoneinfo: ZONEINFO.to_owned(),
+        })
+        .unwrap()
     }
 
     fn live(start: PageCache, at_rest: PageCache) -> OnKernel {
@@ -411,24 +494,32 @@ mod tests {
         let observed = Observed {
             limits,
             refills: vec![],
-            freed_between_refills: false,
             ticked: false,
+            used_by_others: false,
             drains: vec![],
             high_after: 0,
             ticks: vec![],
             lru_batches: vec![],
             earlier_folios: 0,
             tick_gaps: vec![],
-            calls: vec![],
+            calls: (0..KINDS.len()).map(|at| (at, Effects::default())).collect(),
+            works: vec![],
         };
-        let source = Source::Printed;
-        let (armings, busy_us) = (vec![], 0..0);
-        OnKernel { observed, source, zone_pages: 917_504, start, at_rest, armings, busy_us }
+        OnKernel {
+            observed,
+            source: Source::Printed,
+            zone_pages: 917_504,
+            start,
+            at_rest,
+            armings: vec![],
+            busy_us: 0..0,
+            is_stolen: false,
+        }
     }
 
     /// Flushes, pages, interrupts, acquisitions of mmap_lock and faults of a call on Linux 6.18,
     /// on a computer with 2 CPUs (`mmscale live counts`).
-    const ON_LINUX: [[u32; 5]; KINDS.len()] = [
+    const ON_LINUX: [[u32; 5]; 16] = [
         [1, 1, 1, 1, 0],
         [1, 33, 1, 1, 0],
         [1, 0, 1, 1, 0],
@@ -449,9 +540,9 @@ mod tests {
 
     #[test]
     fn a_sum_that_is_not_equal_for_all_calls_shows() {
-        assert_eq!(shared_out(2 * u64::from(ROUNDS)), [2; ROUNDS as usize]);
-        let uneven = shared_out(u64::from(ROUNDS) + 3);
-        assert_eq!((uneven[2], uneven[3], uneven.iter().sum::<u32>()), (2, 1, ROUNDS + 3));
+        assert_eq!(shared_out(32, 16), [2; 16]);
+        let uneven = shared_out(19, 16);
+        assert_eq!((uneven[2], uneven[3], uneven.iter().sum::<u32>()), (2, 1, 19));
     }
 
     #[test]
@@ -468,7 +559,8 @@ mod tests {
         assert!(seen.refills[5..].iter().all(|&pages| pages == 2016), "{:?}", seen.refills);
         assert_eq!(seen.returned_by_ticks()[1..], [1941, 1699, 1486, 1300, 1138, 996, 871, 384]);
         assert!(seen.lru_batches.iter().all(|&folios| folios == 31), "{:?}", seen.lru_batches);
-        let calls = seen.calls.iter().map(|effects| effects.counts().map(|n| usual(n).unwrap()));
-        assert_eq!(calls.collect::<Vec<_>>(), ON_LINUX);
+        let calls = seen.calls.iter();
+        let calls: Vec<_> = calls.map(|(_, of)| of.counts().map(|n| usual(n).unwrap())).collect();
+        assert_eq!(calls[..ON_LINUX.len()], ON_LINUX);
     }
 }

@@ -19,6 +19,9 @@ const TICK: &str = "workqueue_execute_start";
 /// The tracepoint of each block of a drain.
 pub(super) const DRAINED: &str = "mm_page_pcpu_drain";
 
+/// The function of the kernel that drains pages of a page cache in one hold of the zone's lock.
+pub(super) const DRAIN: &str = "free_pcppages_bulk";
+
 /// The text of a mark.
 pub(super) fn mark(edge: &str, step: Step) -> String {
     match step {
@@ -26,7 +29,53 @@ pub(super) fn mark(edge: &str, step: Step) -> String {
         Step::Pages => format!("{edge} pages"),
         Step::Rest => format!("{edge} rest"),
         Step::Call(at) => format!("{edge} call {at}"),
+        Step::Release(at) => format!("{edge} release {at}"),
+        Step::Beside => format!("{edge} beside"),
+        Step::Works(others) => format!("{edge} works {others:?}"),
     }
+}
+
+/// The number of the first time that the program took and freed pages without a tick and without
+/// others who did; the first one of all if there is none.
+pub(super) fn undisturbed(events: &[Event]) -> Result<usize, CountsError> {
+    let mut times = within(events, Step::Pages)?.into_iter();
+    Ok(times.position(|(pid, part, _)| !has_tick(part) && !is_used(pid, part)).unwrap_or(0))
+}
+
+/// The events of a CPU that a comparison reads. Of the times that the program took and freed pages,
+/// only this one.
+pub(super) fn kept(events: Vec<Event>, cpu: usize, time: usize) -> Vec<Event> {
+    let (mut times, mut inside) = (0, false);
+    let mut tables = BTreeSet::new();
+    let mut is_kept = |event: &Event| {
+        if let Some(text) = event.mark() {
+            let is_pages = text.ends_with(" pages");
+            let is_other = is_pages && times != time;
+            times += usize::from(is_pages && text.starts_with("end"));
+            // Until the next step nothing counts, and a busy CPU takes many pages.
+            inside = !is_other && text.starts_with("begin") && text != "begin busy";
+            return !is_other;
+        }
+        let is_table = match event.name.as_str() {
+            "mm_page_alloc" if is_table(event) => {
+                tables.insert(event.number("pfn"));
+                true
+            }
+            "mm_page_free" => tables.remove(&event.number("pfn")),
+            name => ["workqueue_", "timer_start", "sched_switch"]
+                .iter()
+                .any(|kept| name.starts_with(kept)),
+        };
+        is_table || (cpu == 0 && inside)
+    };
+    events.into_iter().filter(|event| is_kept(event)).map(Event::shortened).collect()
+}
+
+/// Whether an event is the allocation of a page table of a process: these are cleared and charged.
+pub(super) fn is_table(event: &Event) -> bool {
+    let flags = event.arg("gfp_flags").unwrap_or_default();
+    let has = |flag: &str| flags.split('|').any(|one| one == flag);
+    event.number("order") == Some(0) && has("GFP_KERNEL_ACCOUNT") && has("__GFP_ZERO")
 }
 
 /// The thread that made a step's marks, the events between them, and the times of the marks, in us.
@@ -149,15 +198,15 @@ fn is_cached(event: &Event, start_pfn: u64) -> bool {
     is_from(event, start_pfn) && has_list && event.number("percpu_refill") != Some(0)
 }
 
-/// Whether pages were freed on this CPU between two of the program's refills.
-pub(super) fn freed_between_refills(events: &[Event]) -> Result<bool, CountsError> {
-    let mut steps = within(events, Step::Pages)?.into_iter();
-    Ok(steps.any(|(pid, part, _)| {
-        let is_refill = |event: &Event| event.pid == pid && event.name == REFILL;
-        let first = part.iter().position(is_refill).unwrap_or(0);
-        let last = part.iter().rposition(is_refill).unwrap_or(0);
-        part[first..last].iter().any(|event| event.name.starts_with("mm_page_free"))
-    }))
+/// Whether another task or an interrupt used the page cache or the LRU batch of the CPU.
+fn is_used(pid: u32, part: &[Event]) -> bool {
+    let is_others = |event: &Event| event.pid != pid || event.in_interrupt;
+    let uses = |event: &Event| event.name.starts_with("mm_");
+    part.iter().any(|event| is_others(event) && uses(event))
+}
+
+fn has_tick(part: &[Event]) -> bool {
+    part.iter().any(|event| event.name == TICK)
 }
 
 /// Pages and folios moved in one hold, hold after hold.
@@ -171,8 +220,9 @@ pub(super) struct Sizes {
     pub(super) earlier_folios: u32,
     /// Single movable pages that the program took.
     pub(super) taken: u32,
-    /// Whether a tick ran while it took and freed pages.
+    /// Whether a tick ran while it took and freed pages, and whether others did the same.
     pub(super) ticked: bool,
+    pub(super) used_by_others: bool,
 }
 
 /// A kind of hold.
@@ -197,7 +247,8 @@ impl Sizes {
                 }
             }
             sizes.earlier_folios += earlier_folios(part, pid, start_pfn);
-            sizes.ticked |= part.iter().any(|event| event.name == TICK);
+            sizes.ticked |= has_tick(part);
+            sizes.used_by_others |= is_used(pid, part);
             let own = part.iter().filter(|event| event.pid == pid && is_from(event, start_pfn));
             let taken = own.filter(|event| event.name == "mm_page_alloc");
             sizes.taken += taken.filter(|event| is_single_movable(event)).count() as u32;
@@ -210,8 +261,8 @@ impl Sizes {
 }
 
 /// The holds of a thread, with the number of pages or folios of each. These are traced one by one.
-/// Between two holds of one kind there is another event of the thread, since each allocation and
-/// each free has its own.
+/// Between two holds of one kind there is another event of the thread: each allocation and each
+/// free has its own, and of several drains in one free, each is a call of [`DRAIN`].
 fn holds(events: &[Event], pid: u32, start_pfn: u64) -> Vec<(Hold, u32)> {
     let mut holds: Vec<(Hold, u32)> = Vec::new();
     // A hold may begin with pages of a lower zone, which do not count.
@@ -298,8 +349,11 @@ fn pages(event: &Event) -> u32 {
 
 /// Migratetype 1 is movable.
 fn is_single_movable(event: &Event) -> bool {
-    let is = |key, value| event.number(key) == Some(value);
-    is("order", 0) && is("migratetype", 1)
+    event.number("order") == Some(0) && is_movable(event)
+}
+
+pub(super) fn is_movable(event: &Event) -> bool {
+    event.number("migratetype") == Some(MOVABLE)
 }
 
 /// A trace of events, each of a thread.
@@ -319,7 +373,7 @@ mod tests {
     const REFILLED: &str = "mm_page_alloc_zone_locked: page=1 pfn=0x1000 order=0 migratetype=1 \
                             percpu_refill=1";
     const FREE: &str = "mm_page_free: page=1 pfn=0x1000 order=0";
-    const DRAIN: &str = "mm_page_pcpu_drain: page=1 pfn=0x1000 order=1 migratetype=1";
+    const BLOCK: &str = "mm_page_pcpu_drain: page=1 pfn=0x1000 order=1 migratetype=1";
 
     #[test]
     fn pages_of_one_hold_are_summed_and_other_tasks_do_not_split_it() {
@@ -335,35 +389,67 @@ mod tests {
             (1, "mm_lru_insertion: page=1 pfn=0x1000 lru=1"),
             (1, "mm_lru_insertion: page=2 pfn=0x2000 lru=1"),
             (1, FREE),
-            (1, DRAIN),
-            (1, DRAIN),
+            (1, "free_pcppages_bulk <-free_unref_page_commit"),
+            (1, BLOCK),
+            (1, BLOCK),
+            (1, "free_pcppages_bulk <-free_unref_page_commit"),
+            (1, BLOCK),
             (1, "tracing_mark_write: end pages"),
             (1, "tracing_mark_write: begin rest"),
             (7, "workqueue_execute_start: work struct 1: function vmstat_update"),
-            (7, DRAIN),
+            (7, BLOCK),
             (3, FREE),
-            (7, DRAIN),
+            (7, BLOCK),
             (7, "workqueue_execute_end: work struct 1"),
-            (3, DRAIN),
+            (3, BLOCK),
             (2, "tracing_mark_write: end rest"),
         ]);
         let sizes = Sizes::of(&events, 0x1000).unwrap();
         assert_eq!(sizes.refills, [2, 1]);
         assert_eq!((sizes.lru_batches.as_slice(), sizes.earlier_folios), (&[2][..], 1));
-        assert_eq!((sizes.frees.as_slice(), sizes.taken), (&[4][..], 2));
+        assert_eq!((sizes.frees.as_slice(), sizes.taken), (&[4, 2][..], 2));
         let tick = TickDrain { returned: 4, ..TickDrain::default() };
         assert_eq!(sizes.ticks, [tick], "what another task drains is not the tick's");
         let [taken, rest] = contents(&events, 0x1000, 9).unwrap()[..] else { panic!() };
         assert_eq!(taken, Blocks::single(MigrateType::Movable, 1), "before the first refill");
         assert_eq!(rest, Blocks::single(MigrateType::Reclaimable, 8));
         assert!(!sizes.ticked, "the tick ran later");
-        assert!(freed_between_refills(&events).unwrap());
+        assert!(sizes.used_by_others, "another task freed a page");
         let below = Sizes::of(&events, 0x2001).unwrap();
         let ticks = vec![TickDrain::default()];
         let none = Sizes { ticks, ..Sizes::default() };
         assert_eq!(below, none, "pages of a lower zone do not count");
         let upper = Sizes::of(&events, 0x1001).unwrap();
         assert_eq!(upper.lru_batches, [1], "a batch may begin with a folio of a lower zone");
+    }
+
+    #[test]
+    fn a_recording_keeps_one_attempt_and_the_lives_of_page_tables() {
+        let table = "mm_page_alloc: page=1 pfn=0x9 order=0 migratetype=0 \
+                     gfp_flags=GFP_KERNEL_ACCOUNT|__GFP_ZERO";
+        let events = trace(&[
+            (1, "tracing_mark_write: begin busy"),
+            (1, ALLOC),
+            (1, "tracing_mark_write: end busy"),
+            (1, "tracing_mark_write: begin pages"),
+            (7, "workqueue_execute_start: work struct 1: function vmstat_update"),
+            (1, ALLOC),
+            (1, "tracing_mark_write: end pages"),
+            (1, table),
+            (1, "tracing_mark_write: begin pages"),
+            (1, ALLOC),
+            (1, "tracing_mark_write: end pages"),
+            (1, "mm_page_free: page=1 pfn=0x9 order=0"),
+            (1, FREE),
+        ]);
+        assert_eq!(undisturbed(&events).unwrap(), 1, "a tick ran in the first one");
+        let names = |cpu| {
+            let kept = kept(events.clone(), cpu, 1);
+            kept.into_iter().map(|event| event.name).collect::<Vec<_>>()
+        };
+        let mark = "tracing_mark_write";
+        let [alloc, free, tick] = ["mm_page_alloc", "mm_page_free", "workqueue_execute_start"];
+        assert_eq!(names(0), [mark, mark, tick, alloc, mark, alloc, mark, free]);
     }
 
     #[test]
