@@ -5,13 +5,11 @@ window 6ms after 1ms;
 
 param bytes = 256 MiB        "memory of each thread";
 param chunk = 2 MiB          "memory of a call";
-param tasks = 1 [1..4096]   "processes or threads, spread over nodes, cores first";
-param smt = 2 [1..2]         "hardware threads of a core, for the places of tasks";
+param tasks = 1 [1..4096]   "processes or threads: one on each core, node after node";
 
 process one {
     all = mmap(bytes * tasks);
-    threads tasks
-        on id % nodes * (cpus / nodes) + id / nodes % (cpus / nodes / smt) * smt + id / nodes / (cpus / nodes / smt) {
+    threads tasks on cores {
         part = all[id * bytes..(id + 1) * bytes];
         write(part);
         start;

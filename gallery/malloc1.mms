@@ -5,8 +5,7 @@ window 10ms after 5ms;
 
 param bytes = 128 MiB      "size of the block";
 param in_threads = 0 [0..1]  "1: the threads of one process; 0: a process on each CPU";
-param tasks = 1 [1..4096]   "processes or threads, spread over nodes, cores first";
-param smt = 2 [1..2]         "hardware threads of a core, for the places of tasks";
+param tasks = 1 [1..4096]   "processes or threads: one on each core, node after node";
 
 program work {
     start;
@@ -18,8 +17,7 @@ program work {
     }
 }
 
-process each (1 - in_threads) * tasks
-    on id % nodes * (cpus / nodes) + id / nodes % (cpus / nodes / smt) * smt + id / nodes / (cpus / nodes / smt) { work(); }
+process each (1 - in_threads) * tasks on cores { work(); }
 process one in_threads {
-    threads tasks on id % nodes * (cpus / nodes) + id / nodes % (cpus / nodes / smt) * smt + id / nodes / (cpus / nodes / smt) { work(); }
+    threads tasks on cores { work(); }
 }

@@ -7,12 +7,10 @@ window 8ms after 4ms;
 param bytes = 64 MiB         "memory of each thread";
 param own = 0 [0..1]         "1: each thread maps a region of its own; 0: all have parts of one";
 param tasks = 1 [1..4096]   "processes or threads, spread over nodes, cores first";
-param smt = 2 [1..2]         "hardware threads of a core, for the places of tasks";
 
 process one {
     all = mmap(bytes * tasks);
-    threads tasks
-        on id % nodes * (cpus / nodes) + id / nodes % (cpus / nodes / smt) * smt + id / nodes / (cpus / nodes / smt) {
+    threads tasks spread {
         part = all[id * bytes..(id + 1) * bytes];
         if own {
             // Neighbours would merge into one VMA: a page without memory separates them.

@@ -83,8 +83,8 @@ def test_equal_calls_have_equal_fingerprints_and_save_reads_back(pair, tmp_path)
 
 
 def test_costs_are_options_of_the_call():
-    words = _run.arguments(cost={"handoff_ns": [110, 575], "lock_ns": 9.5})
-    assert words == ["--cost=handoff_ns=110,575", "--cost=lock_ns=9.5"]
+    words = _run.arguments(cost={"handoff_fixed_ns": [110, 575], "lock_ns": 9.5})
+    assert words == ["--cost=handoff_fixed_ns=110,575", "--cost=lock_ns=9.5"]
 
 
 def test_several_profiles_run_one_by_one():

@@ -12,7 +12,10 @@ use mmscale_harness::{
 
 use crate::fake;
 
-/// A study whose first arm costs a handoff, and whose second arm costs a task switch and an exit
+/// The fixed parts of handoffs that an operation of the first arm costs.
+const HANDOFFS: u64 = 15;
+
+/// A study whose first arm costs handoffs, and whose second arm costs a task switch and an exit
 /// from idle.
 struct Costly {
     runs: Arc<AtomicUsize>,
@@ -46,15 +49,15 @@ impl ErasedWorkload for Costly {
         self.runs.fetch_add(1, Ordering::Relaxed);
         let costs = &ctx.profile.as_ref().expect("simulated").costs;
         let ps = match arm.0 {
-            0 => costs.handoff_ps,
+            0 => HANDOFFS * costs.handoff_fixed_ps,
             _ => (costs.switch_ps + costs.idle_exit_ps) / 4,
         };
         let mut result = SeedResult { fingerprint: ps, ..SeedResult::default() };
         result.metric("cost_ns", (ps + seed) as f64 / 1e3);
         result.cpu_time =
             Some(CpuTimeRecord { all_ns: 10_000, busy_ns: 10_000, ..CpuTimeRecord::default() });
-        // A handoff of 575 ns is waited for 5.75 % of the time.
-        let wait_total_ns = if arm.0 == 0 { costs.handoff_ps / 1000 } else { 0 };
+        // Handoffs of 600 ns are waited for 6 % of the time.
+        let wait_total_ns = if arm.0 == 0 { ps / 1000 } else { 0 };
         result.locks.push(LockRow { class: "lruvec".into(), wait_total_ns, ..LockRow::default() });
         Ok(result)
     }
@@ -98,15 +101,15 @@ fn the_numbers_that_a_conclusion_depends_on_are_found_and_no_others() {
     let [claim] = &result.claims[..] else { panic!("{:?}", result.claims) };
     let mut names: Vec<&str> = claim.moved.iter().map(|number| number.name.as_str()).collect();
     names.sort_unstable();
-    assert_eq!(names, ["handoff_ns", "idle_exit_ns", "switch_ns"]);
+    assert_eq!(names, ["handoff_fixed_ns", "idle_exit_ns", "switch_ns"]);
     assert_eq!(result.without_effect.len(), result.numbers as usize - 3);
     // With all other numbers as they are, an end of the range is computed by hand.
-    let handoff = claim.moved.iter().find(|number| number.name == "handoff_ns").unwrap();
+    let handoff = claim.moved.iter().find(|number| number.name == "handoff_fixed_ns").unwrap();
     let profile = mmscale_sim::profile::load("x86-512").unwrap().costs;
     let sleep_ns = ((profile.switch_ps + profile.idle_exit_ps) / 4) as f64 / 1e3;
-    let at = |handoff_ns: f64| 100.0 * (sleep_ns / handoff_ns - 1.0);
-    for (percent, handoff_ns) in handoff.percent.into_iter().zip(handoff.range) {
-        assert!((percent - at(handoff_ns)).abs() < 0.1, "{percent} {}", at(handoff_ns));
+    let at = |fixed_ns: f64| 100.0 * (sleep_ns / (HANDOFFS as f64 * fixed_ns) - 1.0);
+    for (percent, fixed_ns) in handoff.percent.into_iter().zip(handoff.range) {
+        assert!((percent - at(fixed_ns)).abs() < 0.1, "{percent} {}", at(fixed_ns));
     }
     // Seven seeds show the scatter; only the low end of the handoff takes the limit away.
     assert_eq!(result.own_seeds, [1, 2, 3, 4, 5, 6, 7]);
@@ -114,7 +117,7 @@ fn the_numbers_that_a_conclusion_depends_on_are_found_and_no_others() {
     assert_eq!(result.limit.as_ref().map(|limit| limit.class.as_str()), Some("lruvec"));
     let moved = result.moved_limits.iter();
     let moved: Vec<_> = moved.map(|moved| (moved.name.as_str(), moved.value)).collect();
-    assert_eq!(moved, [("handoff_ns", 110.0)]);
+    assert_eq!(moved, [("handoff_fixed_ns", 10.0)]);
     assert!(result.moved_limits[0].limit.is_none() && result.rounds_min.is_none());
     // A handoff can cost more than a sleep, and a sleep more than a handoff.
     let share = claim.holds_share().unwrap();

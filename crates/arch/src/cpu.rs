@@ -50,6 +50,14 @@ pub unsafe trait Cpu: Sized + 'static {
     fn cpus_possible() -> usize;
     /// The memory node nearest to `cpu`.
     fn node_of(cpu: CpuId) -> NodeId;
+    /// The core of `cpu`: its hardware threads have the same number.
+    fn core_of(cpu: CpuId) -> usize {
+        cpu.index()
+    }
+    /// The last-level cache of `cpu`: CPUs that share it have the same number.
+    fn cluster_of(cpu: CpuId) -> usize {
+        Self::node_of(cpu).index()
+    }
     /// Copies the mask of CPUs that are online now.
     fn online(mask: &mut CpuMask);
     /// Whether `cpu` is online now. Stable only with preemption off.

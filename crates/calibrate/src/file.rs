@@ -1,12 +1,13 @@
 //! The profile file of this computer, with a source for each number.
 
 use super::fit::{FITTED, decided_by};
+use super::pairs;
 use super::program::Piece;
 use super::{CalibrateError, Measured, OpCosts};
 use mmscale_arch::{MAX_CPUS, Op};
 use mmscale_frames::frame::FrameTable;
 use mmscale_sim::profile::{self, Number, ProfileFile, Section, op_key};
-use mmscale_threads::calibrate::Quantity;
+use mmscale_threads::calibrate::{Apart, MeasuredPair, Quantity};
 
 /// Bytes per cache line.
 const LINE_BYTES: f64 = 64.0;
@@ -32,6 +33,7 @@ pub(super) fn write(
         costs: costs(measured, &guest.costs, &metal.costs),
         swap: swap(&metal.swap),
         noise: Section::new(),
+        clock: Section::new(),
         ops: operations(measured, ops, &metal.ops),
     })
 }
@@ -42,7 +44,11 @@ pub(super) fn topology(host_cpus: usize) -> Section {
         range: [1.0, MAX_CPUS as f64],
         source: format!("this computer: {host_cpus} CPUs available to the process"),
     };
-    let keys = [("cpus", host_cpus), ("smt", 1), ("cluster", host_cpus), ("nodes", 1)];
+    let [smt, cluster, nodes] = pairs::groups(&pairs::cpus());
+    // Groups that do not divide the CPUs, as where the process may use only some of them.
+    let fits = host_cpus.is_multiple_of(cluster * nodes) && cluster.is_multiple_of(smt);
+    let [smt, cluster, nodes] = if fits { [smt, cluster, nodes] } else { [1, host_cpus, 1] };
+    let keys = [("cpus", host_cpus), ("smt", smt), ("cluster", cluster), ("nodes", nodes)];
     keys.into_iter().map(|(key, value)| (key.to_owned(), number(value))).collect()
 }
 
@@ -94,30 +100,119 @@ pub(super) fn costs(measured: &Measured, guest: &Section, metal: &Section) -> Se
         ("switch_ns", taken(measured.switch_ns, "two tasks of one CPU wake each other")),
         ("wake_ns", taken(measured.wake_ns, "waking a task of the own CPU")),
         ("line_memory_ns", not_measured(metal, "line_memory_ns")),
+        ("entry_extra_ns", assumed(0.0, [0.0, 0.0], "entries are measured with all mitigations")),
         ("jitter_percent", not_measured(metal, "jitter_percent")),
         ("tlb_broadcast_ns", not_measured(metal, "tlb_broadcast_ns")),
     ];
-    const OTHERS: [&str; 4] = ["line_smt_ns", "line_cluster_ns", "line_node_ns", "line_remote_ns"];
     if let Some(pair) = &measured.pair {
-        let line = taken(pair.line_ns, "a chase along lines that the other CPU wrote");
-        costs.extend(OTHERS.map(|key| (key, line.clone())));
+        costs.extend(OTHERS.map(|(key, _)| key).into_iter().zip(lines(measured, pair)));
+        costs.extend(handoff(measured, pair));
         let line_ns = pair.line_ns.median;
         let after_send = less(pair.ipi_ns, pair.ipi_send_ns.median);
         let started_ns = measured.wake_ns.median + measured.switch_ns.median;
         let after_wake = less(pair.idle_wake_ns, started_ns);
         costs.extend([
             ("frame_hidden_percent", frame_hidden(pair.line_in_row_ns, line_ns)),
-            ("handoff_ns", taken(less(pair.handoff_ns, line_ns), "unlock to owner, less a line")),
             ("ipi_send_ns", taken(pair.ipi_send_ns, "the sender's part")),
             ("ipi_delivery_ns", taken(after_send, "send to handler, less ipi_send_ns")),
             ("idle_exit_ns", taken(after_wake, "a sleeping CPU, less wake_ns and switch_ns")),
         ]);
     } else {
-        let keys = ["frame_hidden_percent", "handoff_ns", "ipi_send_ns", "ipi_delivery_ns"];
-        let keys = OTHERS.into_iter().chain(keys).chain(["idle_exit_ns"]);
+        let keys = ["frame_hidden_percent", "handoff_fixed_ns", "handoff_lines", "ipi_send_ns"];
+        let keys = OTHERS.map(|(key, _)| key).into_iter().chain(keys);
+        let keys = keys.chain(["ipi_delivery_ns", "idle_exit_ns"]);
         costs.extend(keys.map(|key| (key, not_measured(guest, key))));
     }
     costs.into_iter().map(|(key, number)| (key.to_owned(), number)).collect()
+}
+
+/// Lines between two CPUs, by where these part.
+const OTHERS: [(&str, Apart); 4] = [
+    ("line_smt_ns", Apart::Thread),
+    ("line_cluster_ns", Apart::Cluster),
+    ("line_node_ns", Apart::Node),
+    ("line_remote_ns", Apart::Remote),
+];
+
+/// Returns the costs of [`OTHERS`]. Those of a pair that the computer does not have are those of
+/// the next wider one, or of the widest.
+fn lines(measured: &Measured, usual: &MeasuredPair) -> [Number; OTHERS.len()] {
+    OTHERS.map(|(_, apart)| {
+        let at_least = measured.pairs.iter().find(|(of, _)| *of >= apart);
+        let found = at_least.or(measured.pairs.last());
+        let line = found.map_or(usual.line_ns, |(_, lines)| lines.line_ns);
+        taken(line, "a chase along lines that the other CPU wrote")
+    })
+}
+
+/// The ways of a line in a handoff, where only one distance was measured: the owner's store takes
+/// the line from the waiter, which takes it back.
+const HANDOFF_LINES: f64 = 2.0;
+
+/// Returns the costs of a handoff: the straight line through the handoffs of all pairs, over the
+/// time of a line between the two.
+fn handoff(measured: &Measured, usual: &MeasuredPair) -> [(&'static str, Number); 2] {
+    let points: Vec<(f64, Quantity)> = measured
+        .pairs
+        .iter()
+        .map(|(_, lines)| (lines.line_ns.median, lines.handoff_ns[0]))
+        .collect();
+    let fits = [|of: Quantity| of.median, |of: Quantity| of.low, |of: Quantity| of.high]
+        .map(|of| fitted(points.iter().map(|&(line_ns, handoff)| (line_ns, of(handoff)))));
+    let data = measured.pairs.iter().map(|(apart, lines)| {
+        let [_, one, eight] = lines.handoff_ns.map(|with| with.median);
+        format!("{}: {one:.0} ns with a line of data, {eight:.0} with 8", apart.name())
+    });
+    let data: Vec<String> = data.collect();
+    let data = if data.is_empty() { String::new() } else { format!(" ({})", data.join("; ")) };
+    if let [Some(median), Some(low), Some(high)] = fits {
+        let quantity = |of: fn(Fit) -> f64| {
+            let all = [of(median), of(low), of(high)];
+            Quantity {
+                median: all[0],
+                low: all.into_iter().fold(f64::INFINITY, f64::min),
+                high: all.into_iter().fold(0.0, f64::max),
+                ..points[0].1
+            }
+        };
+        let how = format!("unlock to owner, at {} distances{data}", points.len());
+        return [
+            ("handoff_fixed_ns", taken(quantity(|fit| fit.fixed_ns), &how)),
+            ("handoff_lines", taken(quantity(|fit| fit.lines), &how)),
+        ];
+    }
+    let (line_ns, handoff) =
+        points.first().copied().unwrap_or((usual.line_ns.median, usual.handoff_ns));
+    let how = format!("unlock to owner, less {HANDOFF_LINES} lines{data}");
+    let lines = "one distance was measured: a store takes the line from the waiter, which takes it \
+                 back";
+    [
+        ("handoff_fixed_ns", taken(less(handoff, HANDOFF_LINES * line_ns), &how)),
+        ("handoff_lines", assumed(HANDOFF_LINES, [1.0, 5.0], lines)),
+    ]
+}
+
+/// A straight line through handoffs.
+#[derive(Clone, Copy)]
+struct Fit {
+    fixed_ns: f64,
+    lines: f64,
+}
+
+/// Returns the line of least squares; `None` where the distances are nearly equal.
+fn fitted(points: impl Iterator<Item = (f64, f64)> + Clone) -> Option<Fit> {
+    let count = points.clone().count() as f64;
+    let mean = |of: fn((f64, f64)) -> f64| points.clone().map(of).sum::<f64>() / count;
+    let (x, y) = (mean(|point| point.0), mean(|point| point.1));
+    let spread = points.clone().map(|(at, _)| (at - x).powi(2)).sum::<f64>();
+    if count < 2.0 || spread.sqrt() < x / 4.0 {
+        return None;
+    }
+    let lines = points.map(|(at, of)| (at - x) * (of - y)).sum::<f64>() / spread;
+    let lines = lines.max(0.0);
+    // A handoff is never shorter than the ways of its lines.
+    let fixed_ns = (y - lines * x).max(0.0);
+    Some(Fit { fixed_ns, lines: (y - fixed_ns) / x })
 }
 
 /// Returns the swap device, which is not measured.

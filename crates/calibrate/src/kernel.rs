@@ -31,6 +31,7 @@ pub(super) fn measure(
         costs: kernel_costs(measured, &steps, &guest.costs),
         swap: swap(&guest.swap),
         noise: Section::new(),
+        clock: Section::new(),
         ops: operations(measured, &steps, &guest.ops),
     })
 }

@@ -19,6 +19,7 @@ mod fit;
 pub mod gallery;
 #[cfg(feature = "live")]
 mod kernel;
+mod pairs;
 mod program;
 pub mod review;
 
@@ -94,10 +95,12 @@ pub fn calibrate(
         Effort::Full => 21,
     };
     let mut before = 0;
-    let measured = mmscale_threads::calibrate::measure(effort, |done, all| {
-        before = all;
-        progress(done, all + rounds);
-    })?;
+    let cpus = pairs::cpus();
+    let measured =
+        mmscale_threads::calibrate::measure(effort, &pairs::pairs(&cpus), |done, all| {
+            before = all;
+            progress(done, all + rounds);
+        })?;
     let mut done = |round| progress(before + round, before + rounds);
     let file = match of {
         Of::Threads => of_threads(&measured, rounds, &mut done)?,

@@ -6,8 +6,9 @@ use serde_json::{Value, json};
 
 /// The numbers with the largest influence on simulations: lock handoffs, cache-line transfers,
 /// shared atomics, list links under a lock, interrupts to other CPUs.
-const FIRST: [(&str, &str); 11] = [
-    ("costs", "handoff_ns"),
+const FIRST: [(&str, &str); 12] = [
+    ("costs", "handoff_fixed_ns"),
+    ("costs", "handoff_lines"),
     ("costs", "line_own_ns"),
     ("costs", "line_smt_ns"),
     ("costs", "line_cluster_ns"),

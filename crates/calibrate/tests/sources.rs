@@ -44,7 +44,8 @@ fn handoffs_are_measured_for_three_machines() {
     let known = builtin_names().into_iter().filter(|name| {
         let merged = Profiles::default().open(Path::new(name)).unwrap();
         let review = review(&merged);
-        let handoff = review.numbers.iter().find(|entry| entry.key == "costs.handoff_ns").unwrap();
+        let handoff =
+            review.numbers.iter().find(|entry| entry.key == "costs.handoff_fixed_ns").unwrap();
         let of = [Basis::Measured, Basis::Published, Basis::Derived];
         handoff.base.is_none() && handoff.basis.is_some_and(|basis| of.contains(&basis))
     });

@@ -45,7 +45,7 @@ Examples:
   mmscale run churn --cpus 1,8,32,128 --arm stock --seeds 8
   mmscale run ./mine.mms --cpus 1,8,32,96
   mmscale run vmstat --policy tick=phased,caches=blockmap --robust
-  mmscale run churn --cpus 32 --arm stock,lazy --cost handoff_ns=110,575,1200
+  mmscale run churn --cpus 32 --arm stock,lazy --cost handoff_fixed_ns=110,575,1200
   mmscale run pcp --profile ./mine.toml -o results
   mmscale run vmstat --cpus 8,72 --format csv";
 const LIST_EXAMPLES: &str = "\
@@ -243,8 +243,18 @@ pub(crate) struct FidelityArgs {
     #[arg(long, conflicts_with = "profile")]
     pub(crate) blind: bool,
     /// Show the results that were kept with the sources, without runs
-    #[arg(long, conflicts_with_all = ["profile", "quick", "output"])]
+    #[arg(long, conflicts_with_all = ["profile", "quick", "output", "machines"])]
     pub(crate) kept: bool,
+    /// Show the results in FILE, which -o wrote, without runs
+    #[arg(long, value_name = "FILE",
+          conflicts_with_all = ["kept", "profile", "quick", "output", "machines"])]
+    pub(crate) read: Option<PathBuf>,
+    /// Show what differs from the results in FILE, which -o wrote
+    #[arg(long, value_name = "FILE", conflicts_with = "profile")]
+    pub(crate) against: Option<PathBuf>,
+    /// A folder of profiles (NAME.toml), which replace those of the same name
+    #[arg(long, value_name = "DIR", conflicts_with = "profile")]
+    pub(crate) machines: Option<PathBuf>,
     /// The form of the output
     #[arg(long, value_enum, default_value_t = GalleryFormat::Text)]
     pub(crate) format: GalleryFormat,

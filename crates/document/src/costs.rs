@@ -12,7 +12,7 @@ pub const COST_OPTION: &str = "--cost ";
 /// script can declare it.
 pub const HOLD_OPTION: &str = "--hold";
 
-/// Names a machine: its profile, and the costs that differ, as in `x86-512 with handoff_ns=110`.
+/// Names a machine: its profile, and the costs that differ, as in `x86-512 with handoff_fixed_ns=110`.
 pub fn machine_name(profile: &str, params: &BTreeMap<String, ParamValue>) -> String {
     let costs = params.iter().filter_map(|(name, value)| {
         let key = name.strip_prefix(COST_OPTION)?;
@@ -33,7 +33,7 @@ mod tests {
     fn a_machine_is_named_with_its_own_costs() {
         let mut params = BTreeMap::from([("pages".to_owned(), ParamValue::Count(4))]);
         assert_eq!(machine_name("x86-512", &params), "x86-512");
-        params.insert("--cost handoff_ns".to_owned(), ParamValue::Real(110.0));
-        assert_eq!(machine_name("x86-512", &params), "x86-512 with handoff_ns=110");
+        params.insert("--cost handoff_fixed_ns".to_owned(), ParamValue::Real(110.0));
+        assert_eq!(machine_name("x86-512", &params), "x86-512 with handoff_fixed_ns=110");
     }
 }

@@ -12,8 +12,8 @@ use core::ptr::NonNull;
 use mmscale_arch::Machine;
 use mmscale_mm::mm::Mm;
 use mmscale_system::{
-    Addr, Advice, Body, Errno, Exit, Fd, LockWhat, MapSpec, MayMove, Present, ProcessId, Prot,
-    System, ThreadId, ThreadSpec,
+    Addr, Advice, Body, CpuPosition, Errno, Exit, Fd, LockWhat, MapSpec, MayMove, Present,
+    ProcessId, Prot, System, ThreadId, ThreadSpec,
 };
 
 /// A running system as its programs see it, on any machine.
@@ -68,6 +68,7 @@ macro_rules! served {
 served! {
     fn cpus() -> usize;
     fn nodes() -> usize;
+    fn position(cpu: usize) -> CpuPosition;
     fn clock_ns() -> u64;
     fn sleep_ns(ns: u64) -> Result<(), Errno>;
     fn compute_ns(ns: u64) -> Result<(), Errno>;

@@ -13,8 +13,8 @@ use mmscale_arch::{CpuId, HotplugError, Machine, TaskSpec};
 use mmscale_mm::space::Space;
 use mmscale_mm::stack::Stack;
 use mmscale_system::{
-    Addr, Advice, Body, Errno, Exit, Fd, LockWhat, MapSpec, MayMove, Present, Priority, ProcessId,
-    Prot, ThreadId, ThreadSpec,
+    Addr, Advice, Body, CpuPosition, Errno, Exit, Fd, LockWhat, MapSpec, MayMove, Present,
+    Priority, ProcessId, Prot, ThreadId, ThreadSpec,
 };
 
 impl<A: Machine> Serve for Kernel<A> {
@@ -26,6 +26,11 @@ impl<A: Machine> Serve for Kernel<A> {
     }
     fn nodes(&self) -> usize {
         self.nodes
+    }
+    fn position(&self, cpu: usize) -> CpuPosition {
+        let cpu = CpuId::new(cpu);
+        let node = A::node_of(cpu).index();
+        CpuPosition { core: A::core_of(cpu), cluster: A::cluster_of(cpu), node }
     }
     fn clock_ns(&self) -> u64 {
         A::now_ns()

@@ -2,6 +2,7 @@
 
 use crate::groups;
 use crate::task_limits::{Host, TooMuch, check_tasks, task_limits};
+use mmscale_system::CpuPosition;
 use std::fs::{self, File};
 use std::path::PathBuf;
 
@@ -127,6 +128,36 @@ pub(crate) fn nodes() -> usize {
         entries.flatten().filter(|entry| entry.file_name().to_str().is_some_and(is_node)).count()
     });
     count.max(1)
+}
+
+/// Returns the CPUs that this process may use, by the kernel's numbers, with their positions.
+pub fn cpu_positions() -> std::io::Result<Vec<(usize, CpuPosition)>> {
+    let count = std::thread::available_parallelism()?.get();
+    Ok(cpus(count)?.into_iter().map(|cpu| (cpu, position(cpu))).collect())
+}
+
+/// Returns where a CPU is, by the kernel's number.
+pub(crate) fn position(cpu: usize) -> CpuPosition {
+    let folder = format!("/sys/devices/system/cpu/cpu{cpu}");
+    let entries = |path: &str| {
+        let entries = fs::read_dir(path).into_iter().flatten().flatten();
+        entries.filter_map(|entry| entry.file_name().into_string().ok()).collect::<Vec<_>>()
+    };
+    let numbered = |name: &str, begin: &str| name.strip_prefix(begin)?.parse::<usize>().ok();
+    // A list begins with the lowest number of the CPUs that share something.
+    let first_of = |path: &str| {
+        let list = fs::read_to_string(path).ok()?;
+        list.split(['-', ',']).next()?.trim().parse::<usize>().ok()
+    };
+    let node = entries(&folder).iter().find_map(|name| numbered(name, "node")).unwrap_or(0);
+    let caches = format!("{folder}/cache");
+    let last = entries(&caches).iter().filter_map(|name| numbered(name, "index")).max();
+    let shared = last.and_then(|last| first_of(&format!("{caches}/index{last}/shared_cpu_list")));
+    CpuPosition {
+        core: first_of(&format!("{folder}/topology/thread_siblings_list")).unwrap_or(cpu),
+        cluster: shared.unwrap_or(node),
+        node,
+    }
 }
 
 /// Capabilities that programs keep, from capabilities(7): to set priorities, and to lower their

@@ -3,7 +3,7 @@
 use crate::errno::last;
 use crate::shared::Region;
 use crate::table::Table;
-use mmscale_system::{Errno, Fd, ProcessId, ThreadId};
+use mmscale_system::{CpuPosition, Errno, Fd, ProcessId, ThreadId};
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::{AcqRel, Relaxed};
 use std::sync::atomic::{AtomicU32, AtomicU64};
@@ -23,6 +23,8 @@ pub(crate) struct RunState {
     pub(crate) table: Region<Table>,
     /// The kernel's numbers of the CPUs, by ours.
     pub(crate) cpus: Vec<usize>,
+    /// Where these CPUs are.
+    pub(crate) positions: Vec<CpuPosition>,
     pub(crate) nodes: usize,
     /// Rounds of the computing loop in 1024 ns.
     pub(crate) turns_1024: u64,

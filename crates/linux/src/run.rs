@@ -158,9 +158,11 @@ fn run_of(
     apart::keep_ended_children();
     let limits = Limits::set_up(config.memory_bytes, config.processes)?;
     let table = Table::new().map_err(setup("share memory between processes"))?;
+    let cpus = limits::cpus(config.cpus).map_err(setup("ask which CPUs may be used"))?;
     let state = Arc::new(RunState {
         table,
-        cpus: limits::cpus(config.cpus).map_err(setup("ask which CPUs may be used"))?,
+        positions: cpus.iter().map(|&cpu| limits::position(cpu)).collect(),
+        cpus,
         nodes: limits::nodes(),
         turns_1024: compute::turns_in_1024_ns(),
     });

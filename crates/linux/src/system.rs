@@ -6,8 +6,8 @@ use crate::errno::check;
 use crate::process::{Forked, Keep, ProcessState, RunState, Thread};
 use crate::user;
 use mmscale_system::{
-    Addr, Advice, Body, CpuTime, Errno, Exit, Fd, LockWhat, MapSpec, MayMove, Present, Priority,
-    ProcessId, Prot, System, ThreadId, ThreadSpec,
+    Addr, Advice, Body, CpuPosition, CpuTime, Errno, Exit, Fd, LockWhat, MapSpec, MayMove, Present,
+    Priority, ProcessId, Prot, System, ThreadId, ThreadSpec,
 };
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -174,6 +174,9 @@ impl System for Linux {
     }
     fn nodes(&self) -> usize {
         self.run.nodes
+    }
+    fn position(&self, cpu: usize) -> CpuPosition {
+        self.run.positions[cpu]
     }
     fn clock_ns(&self) -> u64 {
         clock_ns(libc::CLOCK_MONOTONIC) - self.run.table.begin_ns()

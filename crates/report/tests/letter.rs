@@ -90,7 +90,7 @@ fn document(study: &str, cpus: u32) -> Document {
 
 fn analysis() -> Robustness {
     let moved = MovedNumber {
-        name: "handoff_ns".into(),
+        name: "handoff_fixed_ns".into(),
         value: 575.0,
         range: [110.0, 1200.0],
         basis: "assumed".into(),
@@ -304,23 +304,23 @@ fn an_analysis_says_what_a_change_holds_against() {
     let limit = |class: &str, share| WaitShare { class: class.into(), share };
     analysis.limit = Some(limit("lruvec", 0.7));
     analysis.moved_limits =
-        vec![MovedLimit { name: "handoff_ns".into(), value: 110.0, limit: None }];
+        vec![MovedLimit { name: "handoff_fixed_ns".into(), value: 110.0, limit: None }];
     let text = robust_text(&analysis).replace("\n  ", " ");
     assert!(text.contains("holds over costs on 3 of 4 drawn machines"), "{text}");
     assert!(text.contains("(least and most)"), "four machines have no percentiles: {text}");
     assert!(
         text.contains(
-            "stock waits for lruvec (70% of the CPU time); with handoff_ns = 110 for no spin lock."
+            "stock waits for lruvec (70% of the CPU time); with handoff_fixed_ns = 110 for no spin lock."
         ),
         "{text}"
     );
-    assert!(text.contains("A single number reverses it: handoff_ns = 110"), "{text}");
+    assert!(text.contains("A single number reverses it: handoff_fixed_ns = 110"), "{text}");
     let brief = robust_brief(&analysis);
     assert!(
-        brief.contains("cpu_ns_per_op is +3.0% to -85.0% with handoff_ns 110 to 1200"),
+        brief.contains("cpu_ns_per_op is +3.0% to -85.0% with handoff_fixed_ns 110 to 1200"),
         "{brief}"
     );
-    assert!(brief.contains("stock waits with handoff_ns = 110 for no spin lock"), "{brief}");
+    assert!(brief.contains("stock waits with handoff_fixed_ns = 110 for no spin lock"), "{brief}");
 
     // The same change, which other seeds reverse.
     analysis.claims[0].ci95 = Some([-80.0, 9.0]);

@@ -74,10 +74,11 @@ pub(crate) struct Amount {
     pub(crate) per_cpu: bool,
 }
 
-/// `on CPU` and `priority LEVEL`.
+/// Where tasks are, and `priority LEVEL`.
 #[derive(Debug, Default)]
 pub(crate) struct Placing {
-    pub(crate) on: Option<Expr>,
+    /// `None`: near the task that starts them, on CPUs without a task while there are any.
+    pub(crate) on: Option<On>,
     pub(crate) priority: Option<Expr>,
 }
 
@@ -139,6 +140,45 @@ pub(crate) enum Change {
 pub(crate) enum Given {
     Task(Task),
     Expr(Expr),
+}
+
+/// Where a task is.
+#[derive(Clone, Debug)]
+pub(crate) enum On<E = Expr> {
+    /// `on CPU`.
+    Cpu(E),
+    /// The next CPU of an order.
+    Order(Order),
+}
+
+/// An order of CPUs in which tasks are placed, one after the other.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Order {
+    /// `on cores`: one hardware thread of each core, node after node; then the others.
+    Cores,
+    /// `on nodes`: all CPUs of a node, whole cores first, then those of the next node.
+    Nodes,
+    /// `spread`: one CPU of each node in turn, whole cores first.
+    Spread,
+    /// `near`: the CPU of the task that starts them, its core, its cache, its node, the next node.
+    Near,
+}
+
+impl<E> On<E> {
+    /// Returns the CPU, if it is given by its number.
+    pub(crate) const fn cpu(&self) -> Option<&E> {
+        match self {
+            Self::Cpu(cpu) => Some(cpu),
+            Self::Order(_) => None,
+        }
+    }
+    /// Returns the same, to change it.
+    pub(crate) const fn cpu_mut(&mut self) -> Option<&mut E> {
+        match self {
+            Self::Cpu(cpu) => Some(cpu),
+            Self::Order(_) => None,
+        }
+    }
 }
 
 /// The start of a task that runs a block.

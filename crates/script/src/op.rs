@@ -4,7 +4,7 @@
 //! copy of them. Expressions were checked, so that a slot always has the type that its operation
 //! needs, or no value at all.
 
-use crate::ast::{Binary, TaskKind, Unary};
+use crate::ast::{Binary, Order, TaskKind, Unary};
 use mmscale_system::{Advice, LockWhat, Populate, Present, Prot, Share};
 
 /// The number of a value.
@@ -125,6 +125,13 @@ pub(crate) enum Code {
     },
 }
 
+impl Program {
+    /// Whether a task is placed by an order of CPUs.
+    pub(crate) fn has_orders(&self) -> bool {
+        self.ops.iter().any(|op| matches!(op.code, Code::Begin(Begin { order: Some(_), .. })))
+    }
+}
+
 impl Code {
     /// Returns the place that an operation names.
     pub(crate) fn place_mut(&mut self) -> Option<&mut Place> {
@@ -146,6 +153,8 @@ pub(crate) struct Begin {
     pub(crate) body: Place,
     /// [`NONE`]: the interpreter chooses it.
     pub(crate) cpu: Slot,
+    /// The order in which it chooses.
+    pub(crate) order: Option<Order>,
     /// [`NONE`]: a fair share of the CPU.
     pub(crate) priority: Slot,
     /// [`NONE`]: the task has no name.

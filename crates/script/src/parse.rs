@@ -2,7 +2,7 @@
 
 use crate::ast::{
     Amount, ArmItem, Binary, Block, Call, Change, Expr, ExprKind, Given, GroupItem, Literal, Name,
-    ParamItem, Placing, Statement, Task, TaskKind, Tree, Unary, Unit, What, WindowItem,
+    On, Order, ParamItem, Placing, Statement, Task, TaskKind, Tree, Unary, Unit, What, WindowItem,
 };
 use crate::error::{Wrong, nearest, wrong};
 use pest::Parser as _;
@@ -292,11 +292,12 @@ fn placed<'a>(parts: impl Iterator<Item = Node<'a>>) -> Parsed<(Placing, Block)>
         if part.as_rule() == Rule::attribute {
             let at = self::place(&part);
             let attribute = only(part);
-            let field = match attribute.as_rule() {
-                Rule::on => &mut place.on,
-                _ => &mut place.priority,
+            let is_second = match attribute.as_rule() {
+                Rule::on => place.on.replace(On::Cpu(expr(only(attribute))?)).is_some(),
+                Rule::order => place.on.replace(On::Order(order(attribute))).is_some(),
+                _ => place.priority.replace(expr(only(attribute))?).is_some(),
             };
-            if field.replace(expr(only(attribute))?).is_some() {
+            if is_second {
                 return wrong(at, "this attribute is here a second time; write it once");
             }
         } else {
@@ -304,6 +305,16 @@ fn placed<'a>(parts: impl Iterator<Item = Node<'a>>) -> Parsed<(Placing, Block)>
         }
     }
     Ok((place, body))
+}
+
+fn order(node: Node<'_>) -> Order {
+    let rules: Vec<Rule> = node.into_inner().map(|part| part.as_rule()).collect();
+    match rules[..] {
+        [.., Rule::kw_cores] => Order::Cores,
+        [.., Rule::kw_nodes] => Order::Nodes,
+        [.., Rule::kw_spread] => Order::Spread,
+        _ => Order::Near,
+    }
 }
 
 fn block(node: Node<'_>) -> Parsed<Block> {

@@ -141,6 +141,9 @@ pub(crate) struct Cpu {
     pub(crate) wait: WaitState,
     /// The start of the section in which it can run no other task; `NEVER` if there is none.
     pub(crate) section_since: u64,
+    /// The time of an operation next to that in the profile, in 1/1024; see
+    /// [`crate::speed::Speeds`].
+    pub(crate) op_times_1024: u64,
     /// The earliest pending interrupt, without its timer.
     pub(crate) ipi_at: u64,
     /// When each kind of interrupt arrives.
@@ -201,6 +204,7 @@ impl Cpu {
             lock_result: LockResult::None,
             wait: WaitState::No,
             queued: NEVER,
+            op_times_1024: 1024,
             timer: NEVER,
             timer_queued: NEVER,
             path_since: 0,

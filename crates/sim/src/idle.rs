@@ -69,6 +69,7 @@ impl Engine {
     /// Ends the running CPU's halt.
     fn go_on_from_halt(&mut self) {
         if !self.quiet {
+            self.note_idle(true);
             self.noise_while_halted();
             self.cpu().open_section();
         }
@@ -78,6 +79,7 @@ impl Engine {
         if self.quiet || !self.idle_may_stop() {
             return None;
         }
+        self.note_idle(false);
         self.cpu().close_section();
         if dies && self.may_go_offline() {
             return Some(self.go_offline());

@@ -179,6 +179,9 @@ pub(crate) fn deliver() {
             Pending::Nothing => return,
             Pending::Preempt => sched::schedule(sched::SwitchReason::Preempt),
             Pending::Interrupt(interrupted) => {
+                if interrupted.started_irq.is_none() {
+                    with(Engine::set_speed);
+                }
                 if let Some(callbacks) = callbacks() {
                     match interrupted.started_irq {
                         None => callbacks.timer(),

@@ -52,6 +52,7 @@ mod sched;
 mod sharing;
 mod slab;
 mod sleeping;
+mod speed;
 mod spin;
 mod stack;
 mod tables;

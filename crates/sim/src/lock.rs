@@ -3,7 +3,7 @@
 //! # The simple version
 //! `lock` and `unlock` both wait for the CPU's turn. `lock` takes a free lock, or puts the CPU into
 //! the lock's queue. `unlock` hands the lock to the first waiter, which resumes at release +
-//! handoff + transfer of the line between the two CPUs.
+//! handoff: a fixed part, and a number of ways of a line between the two CPUs.
 //!
 //! # The real one
 //! Only `lock` waits for its turn. `unlock` records the time of the release (`free_at`, an order
@@ -14,7 +14,7 @@
 //! ```text
 //! owner    free_at          the CPU
 //! none     not later        takes the lock at its own time
-//! none     later            waits: granted at free_at + handoff + transfer
+//! none     later            waits: granted at free_at + handoff
 //! another  any              joins the queue: granted by that owner's release
 //! ```
 //!
@@ -246,7 +246,7 @@ impl Engine {
         }
         let free = lock.free_at.get();
         if free > cpu.order() {
-            let grant = time_of(free) + self.costs.handoff_ps + self.transfer(lock, at);
+            let grant = time_of(free) + self.handoff(lock, at);
             self.hand_over(lock, at, row, self.cpus[at].clock, grant);
             if self.blame.is_some() {
                 self.blame_granted(lock, at, row, (self.cpus[at].clock, grant), false);
@@ -290,6 +290,13 @@ impl Engine {
             NO_CPU => self.distances.own_ps(),
             last => self.distances.transfer_ps(last, to),
         }
+    }
+    /// Returns the time from the release of a lock to the first step of its next owner: a part that
+    /// does not depend on where the two are, and the ways of lines between them.
+    #[inline]
+    fn handoff(&self, lock: &SimSpin, to: usize) -> u64 {
+        let ways_ps = self.transfer(lock, to) * u64::from(self.costs.handoff_lines_1024);
+        self.costs.handoff_fixed_ps + (ways_ps >> 10)
     }
     /// Grants the lock to CPU `to`, which requested it at `arrived` and holds it after `grant`.
     #[inline]
@@ -513,7 +520,7 @@ impl Engine {
             return;
         }
         let to = place as usize / 2;
-        let grant = cpu.clock + self.costs.handoff_ps + self.transfer(lock, to);
+        let grant = cpu.clock + self.handoff(lock, to);
         let waiter = &mut self.waiters[place as usize];
         waiter.grant = grant;
         let (row, arrived, after) = (waiter.row, waiter.arrived, waiter.next);

@@ -47,6 +47,12 @@ unsafe impl Cpu for Sim {
     fn node_of(cpu: CpuId) -> NodeId {
         NodeId::new(with(|engine| engine.distances.node_of(cpu.index())))
     }
+    fn core_of(cpu: CpuId) -> usize {
+        with(|engine| engine.distances.core_of(cpu.index()))
+    }
+    fn cluster_of(cpu: CpuId) -> usize {
+        with(|engine| engine.distances.cluster_of(cpu.index()))
+    }
     fn online(mask: &mut CpuMask) {
         at_turn(|engine| mask.clone_from(&engine.online));
     }

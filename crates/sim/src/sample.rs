@@ -1,6 +1,6 @@
 //! A made-up machine for tests, examples and benchmarks of the engine.
 
-use crate::profile::{Costs, LineCosts, Noise, Profile, SwapDevice, Topology};
+use crate::profile::{Clock, Costs, LineCosts, Noise, Profile, SwapDevice, Topology};
 use mmscale_arch::Op;
 
 /// Returns a machine of two nodes with round costs that model no real machine; not for results.
@@ -29,7 +29,8 @@ pub fn sample_profile(cpus: usize) -> Profile {
             atomic_ps: 6_000,
             lock_ps: 10_000,
             unlock_ps: 3_000,
-            handoff_ps: 60_000,
+            handoff_fixed_ps: 60_000,
+            handoff_lines_1024: 1024,
             ipi_send_ps: 150_000,
             ipi_delivery_ps: 900_000,
             irq_ps: 300_000,
@@ -47,5 +48,6 @@ pub fn sample_profile(cpus: usize) -> Profile {
             depth: 64,
         },
         noise: Noise::default(),
+        clock: Clock::default(),
     }
 }

@@ -57,6 +57,12 @@ impl Distances {
     pub(crate) fn node_of(&self, cpu: usize) -> usize {
         self.distances[cpu].node as usize
     }
+    pub(crate) fn core_of(&self, cpu: usize) -> usize {
+        self.distances[cpu].core as usize
+    }
+    pub(crate) fn cluster_of(&self, cpu: usize) -> usize {
+        self.distances[cpu].cluster as usize
+    }
     /// Returns the cost of moving a line from `from` (`NO_CPU`: from memory) to `to`, in ps.
     #[inline]
     pub(crate) fn transfer_ps(&self, from: u16, to: usize) -> u64 {

@@ -39,8 +39,7 @@ fn derived(base: &str, more: &str) -> String {
     format!("base = \"{base}\"\ndescription = \"mine\"\n{more}\n")
 }
 
-const HANDOFF: &str =
-    "[costs]\nhandoff_ns = { value = 300, range = [200, 400], source = \"measured: a test\" }";
+const HANDOFF: &str = "[costs]\nhandoff_fixed_ns = { value = 300, range = [200, 400], source = \"measured: a test\" }";
 
 #[test]
 fn a_file_with_a_base_has_what_differs_and_inherits_the_rest() {
@@ -52,7 +51,7 @@ fn a_file_with_a_base_has_what_differs_and_inherits_the_rest() {
     for ((section, mine_of), (_, base_of)) in mine.file.sections().zip(base.file.sections()) {
         assert!(mine_of.keys().eq(base_of.keys()), "{section}");
         for (key, number) in mine_of {
-            let own = (section, key.as_str()) == ("costs", "handoff_ns");
+            let own = (section, key.as_str()) == ("costs", "handoff_fixed_ns");
             assert_eq!(mine.inherited_from(section, key).is_none(), own, "{section}.{key}");
             // An inherited number equals the base's in every field.
             assert_eq!(*number == base_of[key], !own, "{section}.{key}");
@@ -61,7 +60,7 @@ fn a_file_with_a_base_has_what_differs_and_inherits_the_rest() {
     assert_eq!(mine.inherited_from("costs", "line_node_ns"), Some("x86-512"));
     assert_eq!(mine.inherited_from("costs", "switch_ns"), Some("x86-2"));
     let (resolved, before) = (mine.resolve().unwrap(), base.resolve().unwrap());
-    assert_eq!(resolved.costs.handoff_ps, 300_000);
+    assert_eq!(resolved.costs.handoff_fixed_ps, 300_000);
     assert_eq!((resolved.description.as_str(), resolved.topology), ("mine", before.topology));
     assert_ne!(resolved.hash, before.hash);
     assert_eq!((resolved.bases, before.bases), (vec!["x86-512".into(), "x86-2".into()], vec![]));
@@ -96,8 +95,8 @@ fn a_path_of_a_base_begins_at_the_folder_of_its_file() {
     let mine = folder.open("rack/mine.toml").unwrap();
     let common = folder.path("rack/../common.toml");
     assert_eq!(mine.bases, [&*common.to_string_lossy(), "x86-26", "x86-2"]);
-    assert_eq!(mine.inherited_from("costs", "handoff_ns"), Some(&*common.to_string_lossy()));
-    assert_eq!(mine.resolve().unwrap().costs.handoff_ps, 300_000);
+    assert_eq!(mine.inherited_from("costs", "handoff_fixed_ns"), Some(&*common.to_string_lossy()));
+    assert_eq!(mine.resolve().unwrap().costs.handoff_fixed_ps, 300_000);
 }
 
 #[test]
@@ -158,24 +157,30 @@ fn an_error_names_the_file_that_has_it() {
     let number = "value = 300, range = [200, 400], source = \"a test\"";
     let above = "value = 500, range = [200, 400], source = \"a test\"";
     let folder = Folder::of(&[
-        ("key.toml", &derived("x86-2", &wrong("handof_ns", number))),
-        ("range.toml", &derived("x86-2", &wrong("handoff_ns", above))),
-        ("source.toml", &derived("x86-2", &wrong("handoff_ns", &number.replace("a test", "")))),
-        ("kind.toml", &derived("x86-2", &wrong("handoff_ns", &number.replace("a test", "guess")))),
+        ("key.toml", &derived("x86-2", &wrong("handof_fixed_ns", number))),
+        ("range.toml", &derived("x86-2", &wrong("handoff_fixed_ns", above))),
+        (
+            "source.toml",
+            &derived("x86-2", &wrong("handoff_fixed_ns", &number.replace("a test", ""))),
+        ),
+        (
+            "kind.toml",
+            &derived("x86-2", &wrong("handoff_fixed_ns", &number.replace("a test", "guess"))),
+        ),
         ("over.toml", &derived("./range.toml", "")),
         ("section.toml", &derived("x86-2", "[cots]")),
         ("words.toml", "base = \"x86-2\"\n"),
     ]);
     let message = folder.refusal("key.toml");
     assert!(message.contains(
-        "unknown key `costs.handof_ns`: correct or remove it; did you mean `handoff_ns`?"
+        "unknown key `costs.handof_fixed_ns`: correct or remove it; did you mean `handoff_fixed_ns`?"
     ));
     assert!(message.starts_with("profile `key.toml`"), "{message}");
     let message = folder.refusal("range.toml");
-    assert!(message.contains("`costs.handoff_ns` = 500 is outside its range [200, 400]"));
+    assert!(message.contains("`costs.handoff_fixed_ns` = 500 is outside its range [200, 400]"));
     let message = folder.refusal("over.toml");
-    assert!(message.starts_with("profile `range.toml`: `costs.handoff_ns`"), "{message}");
-    assert!(folder.refusal("source.toml").contains("`costs.handoff_ns` has no source"));
+    assert!(message.starts_with("profile `range.toml`: `costs.handoff_fixed_ns`"), "{message}");
+    assert!(folder.refusal("source.toml").contains("`costs.handoff_fixed_ns` has no source"));
     assert!(folder.refusal("kind.toml").contains("whose kind is unclear"));
     assert!(folder.refusal("section.toml").contains("unknown field `cots`"));
     assert!(folder.refusal("words.toml").contains("missing field `description`"));

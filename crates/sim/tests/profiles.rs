@@ -22,7 +22,9 @@ fn text() -> String {
         "atomic_ns",
         "lock_ns",
         "unlock_ns",
-        "handoff_ns",
+        "handoff_fixed_ns",
+        "handoff_lines",
+        "entry_extra_ns",
         "ipi_send_ns",
         "ipi_delivery_ns",
         "irq_ns",
@@ -51,6 +53,7 @@ fn text() -> String {
             ("bytes_per_us", 3_000.0),
             ("depth", 1024.0),
         ]),
+        clock: profile::Section::new(),
         noise: section(&[
             ("stolen_gap_ms", 1000.0),
             ("stolen_least_ns", 5000.0),
@@ -113,7 +116,7 @@ fn what_is_written_is_read_back() {
     assert_eq!((profile.topology.cpus, profile.topology.smt), (8, 2));
     assert_eq!((profile.hz, profile.node_pages), (250, 262144));
     assert_eq!(profile.costs.op_ps[Op::BuddyStep as usize], 3000);
-    assert_eq!((profile.costs.handoff_ps, profile.costs.jitter_1024), (12_500, 128));
+    assert_eq!((profile.costs.handoff_fixed_ps, profile.costs.jitter_1024), (12_500, 128));
 }
 
 #[test]
@@ -138,9 +141,9 @@ fn wrong_files_are_refused_with_key_and_reason() {
     assert!(message.contains("unknown key `costs.line_nod_ns`"), "{message}");
     assert!(message.contains("did you mean `line_node_ns`"), "{message}");
 
-    let line = text().lines().find(|line| line.starts_with("handoff_ns")).unwrap().to_owned();
+    let line = text().lines().find(|line| line.starts_with("handoff_fixed_ns")).unwrap().to_owned();
     let message = broken(&line, "");
-    assert!(message.contains("`mine`") && message.contains("`costs.handoff_ns` is missing"));
+    assert!(message.contains("`mine`") && message.contains("`costs.handoff_fixed_ns` is missing"));
 
     let message = broken("cpus = { value = 8, range = [8,", "cpus = { value = 0, range = [0,");
     assert!(message.contains("`topology.cpus` = 0 is not between 1 and 4096"), "{message}");
@@ -212,7 +215,10 @@ fn unknown_names_come_with_the_nearest_and_all() {
 fn scaling_moves_costs_and_nothing_else() {
     let base = profile::load("x86-26").unwrap();
     let dear = base.scaled_costs(1.3);
-    assert_eq!(dear.costs.handoff_ps, (base.costs.handoff_ps as f64 * 1.3).round() as u64);
+    assert_eq!(
+        dear.costs.handoff_fixed_ps,
+        (base.costs.handoff_fixed_ps as f64 * 1.3).round() as u64
+    );
     assert_eq!(dear.costs.line.node_ps, 62_400);
     assert_eq!(dear.costs.op_ps[Op::PagePrep as usize], 72_540);
     assert_eq!(dear.costs.node_bytes_per_us, 92_308);

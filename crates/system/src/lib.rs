@@ -19,7 +19,7 @@ pub use memory::{
     Present, Prot, Share,
 };
 pub use plain::Plain;
-pub use process::{CpuTime, Exit, Fd, Priority, ProcessId, ThreadId, ThreadSpec};
+pub use process::{CpuPosition, CpuTime, Exit, Fd, Priority, ProcessId, ThreadId, ThreadSpec};
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -40,6 +40,8 @@ pub trait System: Sized + 'static {
     fn cpus(&self) -> usize;
     /// Returns the number of memory nodes.
     fn nodes(&self) -> usize;
+    /// Returns where a CPU below [`Self::cpus`] is.
+    fn position(&self, cpu: usize) -> CpuPosition;
     /// Returns monotonic time in ns.
     fn clock_ns(&self) -> u64;
     /// Returns the CPU time used by the calling process. `None` if the machine accounts CPU time

@@ -44,6 +44,18 @@ impl ThreadSpec {
     }
 }
 
+/// Where a CPU is in its machine. Numbers say which CPUs are together; they have no order beyond
+/// that of CPU numbers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CpuPosition {
+    /// The core; hardware threads of one core have the same number.
+    pub core: usize,
+    /// The CPUs of one last-level cache.
+    pub cluster: usize,
+    /// The memory node.
+    pub node: usize,
+}
+
 /// How a process ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Exit {

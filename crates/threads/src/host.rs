@@ -21,6 +21,15 @@ impl HostCpus {
         Self(system::allowed())
     }
 
+    /// Runs `work` on a thread that may use only some CPUs, by the system's numbers, and so may all
+    /// that it starts. `None`: the system did not allow it.
+    pub(crate) fn only<T: Send>(cpus: &[usize], work: impl FnOnce() -> T + Send) -> Option<T> {
+        std::thread::scope(|scope| {
+            let thread = scope.spawn(|| system::restrict(cpus).then(work));
+            thread.join().unwrap_or_else(|payload| std::panic::resume_unwind(payload))
+        })
+    }
+
     /// Returns their number; at least 1.
     pub(crate) fn count(&self) -> usize {
         self.0.len().max(1)
@@ -47,8 +56,11 @@ mod system {
         (0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect()
     }
     pub(super) fn pin(cpu: usize) -> bool {
+        restrict(&[cpu])
+    }
+    pub(super) fn restrict(cpus: &[usize]) -> bool {
         let mut set = CpuSet::new();
-        set.set(cpu);
+        cpus.iter().for_each(|&cpu| set.set(cpu));
         sched_setaffinity(None, &set).is_ok()
     }
     pub(super) fn punctual_sleeps() {
@@ -63,6 +75,9 @@ mod system {
         (0..std::thread::available_parallelism().map_or(1, usize::from)).collect()
     }
     pub(super) fn pin(_: usize) -> bool {
+        false
+    }
+    pub(super) fn restrict(_: &[usize]) -> bool {
         false
     }
     pub(super) fn punctual_sleeps() {}

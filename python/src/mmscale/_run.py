@@ -106,7 +106,7 @@ def run(
             those of ``arm``. ``"lru=stock"`` equals that first arm where it has the same policies.
         arm: Arms of the study, starting with the one to compare with; all if not given.
         set: Parameters of the study; a list of values makes a sweep.
-        cost: Other values of costs of the profile, within their ranges (``{"handoff_ns": 110}``);
+        cost: Other values of costs of the profile, within their ranges (``{"handoff_fixed_ns": 110}``);
             a list of values makes a sweep.
         profile: The simulated machine: a built-in profile or a file. Several run one by one.
         hz: Timer interrupts a second.

@@ -204,5 +204,5 @@ const COSTS: &str = "
 # A number of your own: its value, the range that is possible, and a source, which begins with
 # `measured: `, `derived from `, `assumption: ` or the name of what was published.
 # [costs]
-# handoff_ns = { value = 300, range = [200, 600], source = \"assumption: as on a machine like it\" }
+# handoff_fixed_ns = { value = 60, range = [20, 200], source = \"assumption: as on a machine like it\" }
 ";

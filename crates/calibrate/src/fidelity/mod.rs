@@ -9,10 +9,12 @@
 //! The third comparison is of single pages on one CPU ([`pages`]), from which some costs are
 //! derived.
 
+mod alone;
 mod buddy;
 mod bulk;
 mod pages;
 mod rwsem;
+mod spin;
 
 use crate::{CalibrateError, Speed};
 use mmscale_document::{LockRecord, LockRow, Target};
@@ -26,6 +28,7 @@ use mmscale_mm::mm::MmConfig;
 use mmscale_sim::profile::Profile;
 pub use pages::{ONE_CPU, Step, one_cpu, one_step};
 pub(crate) use rwsem::ops_per_s;
+pub(crate) use spin::turns_per_s;
 use std::sync::{Arc, Mutex};
 
 /// Linux 6.0, order 0, bulk: cores, ns per page allocated, ns per page freed. Source: the LLFree

@@ -6,19 +6,16 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use mmscale_arch::sync::{RwSem, RwsemPolicy};
-use mmscale_arch::{Callbacks, CpuId, Ipi, LockClass, Machine as _, Priority, TaskEntry, TaskSpec};
-use mmscale_harness::machine::silent;
+use mmscale_arch::{Callbacks, CpuId, Ipi, LockClass, Machine as _, TaskEntry};
 use mmscale_harness::{Interrupt, StudyError};
-use mmscale_sim::profile::{Profile, Topology};
-use mmscale_sim::{Checks, Failure, Sim, SimConfig};
+use mmscale_sim::Sim;
+use mmscale_sim::profile::Profile;
 
-use super::SEED;
+use super::alone::{self, Window};
 
-/// Time before operations count, in ns: several times the time after which a waiter gets the
-/// semaphore in any case.
-const WARM_UP_NS: u64 = 20_000_000;
-/// Time in which operations count, in ns.
-const WINDOW_NS: u64 = 40_000_000;
+/// The time before operations count is several times that after which a waiter gets the semaphore
+/// in any case.
+const WINDOW: Window = Window { warm_up_ns: 20_000_000, length_ns: 40_000_000 };
 
 /// Returns the operations per second of `cpus` CPUs that have the semaphore for `held_ns` each
 /// time.
@@ -29,36 +26,10 @@ pub(crate) fn ops_per_s(
     held_ns: u64,
     interrupt: &Interrupt,
 ) -> Result<f64, StudyError> {
-    let mut config = SimConfig::new(profile.clone(), profile.topology.cpus);
-    config.seed = SEED;
-    config.checks = Checks::Off;
-    config.interrupt = Some(interrupt.flag());
     let semaphore = RwSem::with_policy(policy, LockClass::Rwsem, ());
     let machine = Rc::new(Taken { semaphore, held_ns, done: Cell::new(0) });
-    let (own, topology) = (Rc::clone(&machine), profile.topology);
-    let outcome = mmscale_sim::run(config, silent, move || {
-        for (thread, cpu) in cores_first(&topology).take(cpus).enumerate() {
-            Sim::spawn(TaskSpec {
-                cpu,
-                per_cpu: false,
-                priority: Priority::Fair,
-                entry: TaskEntry(thread as u64),
-            });
-        }
-        own
-    });
-    match outcome.failure {
-        Some(Failure::Interrupted { .. }) => Err(StudyError::Interrupted),
-        Some(failure) => Err(StudyError::Machine(failure.to_string())),
-        None => Ok(machine.done.get() as f64 * 1e9 / WINDOW_NS as f64),
-    }
-}
-
-/// All CPUs in the order in which Linux numbers those of servers: a thread of each core, node by
-/// node, then the other threads.
-fn cores_first(of: &Topology) -> impl Iterator<Item = CpuId> {
-    let (cpus, smt) = (of.cpus, of.smt);
-    (0..smt).flat_map(move |thread| (thread..cpus).step_by(smt).map(CpuId::new))
+    alone::run(profile, cpus, Rc::clone(&machine), interrupt)?;
+    Ok(WINDOW.per_s(machine.done.get()))
 }
 
 /// The program, which is all that the machine has.
@@ -81,10 +52,10 @@ impl Callbacks for Taken {
                 Sim::user(self.held_ns);
             }
             let now_ns = Sim::now_ns();
-            if now_ns >= WARM_UP_NS + WINDOW_NS {
+            if WINDOW.is_over(now_ns) {
                 break;
             }
-            self.done.set(self.done.get() + u64::from(now_ns >= WARM_UP_NS));
+            self.done.set(self.done.get() + u64::from(WINDOW.counts(now_ns)));
         }
     }
     fn ipi(&self, _: Ipi) {}
@@ -107,13 +78,6 @@ mod tests {
 
     fn machine() -> Profile {
         Profiles::with(&[]).load("x86-32").unwrap()
-    }
-
-    #[test]
-    fn threads_take_cores_before_siblings() {
-        let two_cores = Topology { cpus: 4, smt: 2, cluster: 4, nodes: 1 };
-        let cpus: Vec<usize> = cores_first(&two_cores).map(CpuId::index).collect();
-        assert_eq!(cpus, [0, 2, 1, 3]);
     }
 
     /// One task never waits: an operation is its hold and a little. A reader and a writer exclude

@@ -19,12 +19,20 @@ pub struct Kept {
 
 /// The kept results cannot be read.
 #[derive(Debug, Error)]
-#[error(
-    "gallery/kept.json: {0}; write it again with `mmscale profile fidelity -o gallery/kept.json`"
-)]
-pub struct KeptError(#[from] serde_json::Error);
+#[error("{file}: {why}; write it again with `mmscale profile fidelity -o FILE`")]
+pub struct KeptError {
+    /// The file.
+    file: String,
+    /// The reason.
+    why: serde_json::Error,
+}
 
 /// Returns the results that are kept with the sources, one for each call that made some of them.
 pub fn kept() -> Result<Vec<Kept>, KeptError> {
-    Ok(serde_json::from_str(include_str!("../../gallery/kept.json"))?)
+    read("gallery/kept.json", include_str!("../../gallery/kept.json"))
+}
+
+/// Returns the results in the text of a file.
+pub fn read(file: &str, text: &str) -> Result<Vec<Kept>, KeptError> {
+    serde_json::from_str(text).map_err(|why| KeptError { file: file.to_owned(), why })
 }

@@ -10,10 +10,10 @@ mod programs;
 mod run;
 mod score;
 
-pub use data::{Compare, DataError, Item, Knowledge, items, profiles, scripts};
-pub use kept::{Kept, KeptError, kept};
+pub use data::{Compare, DataError, Item, Knowledge, items, profiles, profiles_with, scripts};
+pub use kept::{Kept, KeptError, kept, read};
 pub use run::{Figures, GalleryError, GalleryRequest, SEED, run};
 pub use score::{
-    CURVE_WITHIN, Counts, EFFECT_WITHIN, LEVEL_WITHIN, Row, SHARE_WITHIN, Verdict, What, counts,
-    rows,
+    CURVE_WITHIN, Counts, EFFECT_WITHIN, Held, LEVEL_WITHIN, Point, Row, SHARE_WITHIN, Verdict,
+    What, counts, rows,
 };

@@ -24,6 +24,7 @@ pub(super) fn run(
         "one-cpu" => fidelity::one_step(profile, arm, interrupt)?,
         "buddy" => buddy(arm, x, profile, interrupt)?,
         "rwsem" => rwsem(arm, x, profile, interrupt)?,
+        "spin" => spin(x, profile, interrupt)?,
         _ => None,
     };
     let what =
@@ -52,6 +53,19 @@ fn rwsem(
     let (Some(pauses), Some(cpus)) = (pauses, cpus) else { return Ok(None) };
     let held_ns = (f64::from(pauses) * PAUSE_NS).round() as u64;
     fidelity::ops_per_s(profile, policy, cpus, held_ns, interrupt).map(Some)
+}
+
+/// What a thread does between two turns of the lock, in ns: two system calls.
+const OUTSIDE_NS: u64 = 300;
+
+/// Runs the microbenchmark of a spin lock; x is the number of threads.
+fn spin(
+    x: Option<u64>,
+    profile: &Profile,
+    interrupt: &Interrupt,
+) -> Result<Option<f64>, StudyError> {
+    let Some(cpus) = x.and_then(|x| usize::try_from(x).ok()) else { return Ok(None) };
+    fidelity::turns_per_s(profile, cpus, OUTSIDE_NS, interrupt).map(Some)
 }
 
 /// CPUs of the machine on which orders are compared.

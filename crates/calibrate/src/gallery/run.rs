@@ -10,13 +10,13 @@ use std::thread;
 
 use mmscale_document::Target;
 use mmscale_harness::{
-    ArmId, Cache, CallError, Interrupt, Merged, Origin, Plan, PolicyArm, Registry, Request,
-    RunError, Settings, StudyError, figures, linux_version, on_drawn_machines, plan,
+    ArmId, Cache, CallError, Interrupt, Merged, Origin, Plan, PolicyArm, Profiles, Registry,
+    Request, RunError, Settings, StudyError, figures, linux_version, on_drawn_machines, plan,
 };
 use mmscale_sim::profile::ProfileError;
 use thiserror::Error;
 
-use super::data::{ArmFigures, Item, profiles, scripts};
+use super::data::{ArmFigures, Item, scripts};
 use super::programs;
 
 /// The seed of all runs. Virtual time needs no repetition; machines with drawn costs give the
@@ -27,6 +27,8 @@ pub const SEED: u64 = 1;
 pub struct GalleryRequest<'a> {
     /// The items.
     pub items: &'a [Item],
+    /// The machines.
+    pub profiles: Profiles,
     /// The studies that items may use.
     pub registry: &'a Registry,
     /// The program and command line.
@@ -157,7 +159,7 @@ fn one(
         Work::Plan(plan, arm) => figures(plan, *arm, SEED, &request.cache, interrupt)
             .map_err(|why| GalleryError::Run { item: item(), why: Box::new(why) }),
         Work::Program { name, arm, x, machine } => {
-            let profile = profiles().load(machine)?;
+            let profile = request.profiles.load(machine)?;
             let found = programs::run(name, arm, *x, &profile, interrupt);
             found.map_err(|why| GalleryError::Program { item: item(), why: Box::new(why) })
         }
@@ -187,7 +189,7 @@ fn jobs_of(
             }
             let (plan, id) = plan_of(request, of, arm, x)?;
             if compared && !request.quick && of.drawn > 0 {
-                let merged: Merged = profiles().open(machine)?;
+                let merged: Merged = request.profiles.open(machine)?;
                 let plans = on_drawn_machines(&plan, &merged, of.drawn)?;
                 for (drawn, plan) in plans.into_iter().enumerate() {
                     let work = Work::Plan(Box::new(plan), id);
@@ -211,8 +213,8 @@ fn plan_of(
     let script = arm.script.as_ref().or(item.script.as_ref()).cloned().unwrap_or_default();
     let own = scripts();
     let known = own.find(&script).is_ok();
-    let registry =
-        if known { own.clone() } else { request.registry.clone().with_profiles(profiles()) };
+    let registry = if known { own } else { request.registry };
+    let registry = registry.clone().with_profiles(request.profiles.clone());
     let asked = asked(request, item, arm, script, x).map_err(wrong)?;
     let plans = plan(&registry, &asked).map_err(wrong)?;
     let [plan] = <[Plan; 1]>::try_from(plans).map_err(|plans| {

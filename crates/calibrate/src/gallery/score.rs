@@ -1,5 +1,7 @@
 //! Predictions next to published figures, and a verdict for each.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 use super::data::{Compare, Item, Knowledge};
@@ -13,6 +15,8 @@ pub const CURVE_WITHIN: f64 = 0.15;
 pub const LEVEL_WITHIN: f64 = 0.25;
 /// A share of CPU time holds if it is this near.
 pub const SHARE_WITHIN: f64 = 0.10;
+/// A lock limits if CPUs wait for it for this share of their time or more.
+const LIMITS_FROM: f64 = 0.05;
 /// A published change of less than this counts as none.
 const NONE_BELOW: f64 = 0.01;
 
@@ -30,6 +34,8 @@ pub enum Verdict {
     Size,
     /// It holds.
     Holds,
+    /// The published value is an input of the profile.
+    Input,
     /// The published result was not known.
     Blind,
 }
@@ -43,6 +49,7 @@ impl Verdict {
             Self::Off => "off",
             Self::Size => "size differs",
             Self::Holds => "holds",
+            Self::Input => "input",
             Self::Blind => "blind",
         }
     }
@@ -72,6 +79,23 @@ pub struct Row {
     pub verdict: Verdict,
     /// The point at which a curve parts.
     pub parts_at: Option<u64>,
+    /// Whether the result was not known when it was first predicted.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub predicted_blind: bool,
+    /// All points of a curve.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub points: Vec<Point>,
+}
+
+/// A point of a curve, in the published unit.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Point {
+    /// The parameter.
+    pub x: u64,
+    /// The published value; `None` if it is not known.
+    pub published: Option<f64>,
+    /// The predicted value.
+    pub predicted: f64,
 }
 
 /// The kind of a comparison.
@@ -84,6 +108,11 @@ pub enum What {
     Curve,
     /// A value, in the published unit.
     Level,
+    /// The value at the last point of a curve, in the published unit.
+    Last,
+    /// The share of the CPU time that was not idle in which the lock was waited for that the source
+    /// has as the most waited for.
+    Limiter,
     /// A share of the CPU time that was not idle.
     Share,
 }
@@ -95,6 +124,8 @@ impl What {
             Self::Effect => "effect",
             Self::Curve => "curve",
             Self::Level => "level",
+            Self::Last => "last",
+            Self::Limiter => "lock",
             Self::Share => "share",
         }
     }
@@ -110,9 +141,13 @@ pub fn rows(item: &Item, figures: &Figures) -> Vec<Row> {
         }
         if item.compares(Compare::Curve) {
             rows.extend(scored.curve(arm));
+            rows.extend(scored.last(arm));
         }
         if item.compares(Compare::Level) {
             rows.extend(scored.levels(arm));
+        }
+        if item.compares(Compare::Shares) || item.compares(Compare::Limiter) {
+            rows.extend(scored.limiter(arm));
         }
         if item.compares(Compare::Shares) {
             rows.extend(scored.shares(arm));
@@ -156,6 +191,8 @@ impl Scored<'_> {
             sign: None,
             verdict: Verdict::Blind,
             parts_at: None,
+            predicted_blind: self.item.seen == Knowledge::Predicted,
+            points: Vec::new(),
         }
     }
 
@@ -181,9 +218,13 @@ impl Scored<'_> {
             .filter_map(|place| Some((place, self.value(arm, place, 0)? / self.value(arm, 0, 0)?)))
             .collect();
         let &(last, at_last) = predicted.last()?;
+        let values = (0..points.len()).filter_map(|place| {
+            let (x, predicted) = (points[place]?, self.value(arm, place, 0)?);
+            Some(Point { x, published: self.published(arm, place), predicted })
+        });
         if self.item.seen == Knowledge::Blind {
             let row = self.row(What::Curve, self.span(arm, last), None, at_last);
-            return Some(row);
+            return Some(Row { points: values.collect(), ..row });
         }
         let shape = |place| Some(self.published(arm, place)? / self.published(arm, 0)?);
         let leaves = predicted.iter().find(|&&(place, predicted)| {
@@ -192,7 +233,7 @@ impl Scored<'_> {
         let parts_at = leaves.and_then(|&(place, _)| points[place]);
         let verdict = if leaves.is_some() { Verdict::Parts } else { Verdict::Holds };
         let row = self.row(What::Curve, self.span(arm, last), shape(last), at_last);
-        Some(Row { verdict, parts_at, ..row })
+        Some(Row { verdict, parts_at, points: values.collect(), ..row })
     }
 
     /// Returns the label of a curve up to a place.
@@ -202,23 +243,53 @@ impl Scored<'_> {
         format!("{}, {} to {}", self.item.arm[arm].name, x(0), x(last))
     }
 
-    /// Returns the value at the first point; in a blind item at each.
+    /// Returns the value at the first point; at each of an item that was predicted blind.
     fn levels(&self, arm: usize) -> Vec<Row> {
-        let blind = self.item.seen == Knowledge::Blind;
-        let places = if blind { self.item.points().len() } else { 1 };
-        (0..places).filter_map(|place| self.level(arm, place)).collect()
+        let places = if self.item.seen == Knowledge::Open { 1 } else { self.item.points().len() };
+        let level = |place| {
+            let row = self.level(What::Level, arm, place)?;
+            let verdict =
+                if self.item.arm[arm].level_is_input { Verdict::Input } else { row.verdict };
+            Some(Row { verdict, ..row })
+        };
+        (0..places).filter_map(level).collect()
     }
 
-    fn level(&self, arm: usize, place: usize) -> Option<Row> {
+    /// Returns the value at the last point of a curve.
+    fn last(&self, arm: usize) -> Option<Row> {
+        let places = self.item.points().len();
+        let place = (1..places).rev().find(|&place| self.value(arm, place, 0).is_some())?;
+        self.level(What::Last, arm, place)
+    }
+
+    fn level(&self, what: What, arm: usize, place: usize) -> Option<Row> {
         let predicted = self.value(arm, place, 0)?;
         let published = self.published(arm, place);
         let label = format!("{}{}", self.item.arm[arm].name, self.at(place));
-        let row = self.row(What::Level, label, published, predicted);
+        let row = self.row(what, label, published, predicted);
         let verdict = row.part.map_or(Verdict::Blind, |part| {
             if (part - 1.0).abs() <= LEVEL_WITHIN { Verdict::Holds } else { Verdict::Off }
         });
         let interval = self.interval(|machine| self.value(arm, place, machine));
         Some(Row { verdict, interval, ..row })
+    }
+
+    /// Compares the lock that is waited for most.
+    fn limiter(&self, arm: usize) -> Option<Row> {
+        let (published, share) = self.item.arm[arm].limiter()?;
+        let place = self.item.effect_place();
+        let runs = self.figures.0.get(&(arm, place, 0))?;
+        let waits =
+            runs.iter().filter_map(|(key, share)| Some((key.strip_prefix("wait_share:")?, *share)));
+        let most = waits.max_by(|one, other| one.1.total_cmp(&other.1));
+        let most = most.filter(|(_, share)| *share >= LIMITS_FROM);
+        let predicted = most.map_or("none", |(class, _)| class);
+        let own = runs.get(&format!("wait_share:{published}")).copied().unwrap_or(0.0);
+        let (name, at) = (&self.item.arm[arm].name, self.at(place));
+        let label = format!("{name}{at}: {published} is waited for most, here {predicted}");
+        let row = self.row(What::Limiter, label, share, own);
+        let verdict = if predicted == published { Verdict::Holds } else { Verdict::Off };
+        Some(Row { verdict, ..row })
     }
 
     fn shares(&self, arm: usize) -> Vec<Row> {
@@ -228,8 +299,8 @@ impl Scored<'_> {
             Some(runs.get(&format!("wait_share:{class}")).copied().unwrap_or(0.0))
         };
         let classes: Vec<&str> = match self.item.seen {
-            Knowledge::Open => self.item.arm[arm].shares.keys().map(String::as_str).collect(),
             Knowledge::Blind => vec!["zone", "lruvec"],
+            _ => self.item.arm[arm].shares.keys().map(String::as_str).collect(),
         };
         let row = |class: &str| {
             let published = self.item.arm[arm].shares.get(class).copied();
@@ -261,45 +332,97 @@ fn judged(published: f64, predicted: f64) -> (Option<bool>, Option<f64>, Verdict
     (Some(sign), Some(part), verdict)
 }
 
+/// A number of comparisons, and of those that hold.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Held {
+    /// Those that hold.
+    pub held: usize,
+    /// All.
+    pub all: usize,
+}
+
+impl Held {
+    fn add(&mut self, holds: bool) {
+        self.all += 1;
+        self.held += usize::from(holds);
+    }
+}
+
+impl fmt::Display for Held {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} of {}", self.held, self.all)
+    }
+}
+
 /// Counts of verdicts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Items with at least one comparison.
     pub items: usize,
-    /// Effects, those with the right sign, and those that hold.
-    pub effects: [usize; 3],
-    /// Curves, and those that hold.
-    pub curves: [usize; 2],
-    /// Values, and those that hold.
-    pub levels: [usize; 2],
-    /// Shares, and those that hold.
-    pub shares: [usize; 2],
+    /// Arms of which the lock is known that is waited for most.
+    pub limiters: Held,
+    /// Signs of effects.
+    pub signs: Held,
+    /// Sizes of effects.
+    pub effects: Held,
+    /// Curves.
+    pub curves: Held,
+    /// Points of curves, next to the first.
+    pub points: Held,
+    /// Values at the last points of curves.
+    pub lasts: Held,
+    /// Values at first points that are not inputs.
+    pub levels: Held,
+    /// Shares.
+    pub shares: Held,
+    /// Published values within the interval of machines with drawn costs.
+    pub covered: Held,
 }
 
-/// Counts the verdicts on items whose results were known.
-pub fn counts(rows: &[Row]) -> Counts {
+/// Counts the verdicts on items whose results are known, of those that were predicted blind, or of
+/// the others.
+pub fn counts(rows: &[Row], predicted_blind: bool) -> Counts {
     let mut counts = Counts::default();
     let mut items: Vec<&str> = Vec::new();
-    for row in rows.iter().filter(|row| row.verdict != Verdict::Blind) {
+    let scored = |row: &&Row| {
+        row.predicted_blind == predicted_blind
+            && !matches!(row.verdict, Verdict::Blind | Verdict::Input)
+    };
+    for row in rows.iter().filter(scored) {
         if !items.contains(&row.item.as_str()) {
             items.push(&row.item);
         }
-        let holds = usize::from(row.verdict == Verdict::Holds);
-        let two = match row.what {
+        let holds = row.verdict == Verdict::Holds;
+        match row.what {
             What::Effect => {
-                let [all, sign, of] = &mut counts.effects;
-                (*all, *sign, *of) =
-                    (*all + 1, *sign + usize::from(row.sign == Some(true)), *of + holds);
-                continue;
+                counts.signs.add(row.sign == Some(true));
+                counts.effects.add(holds);
             }
-            What::Curve => &mut counts.curves,
-            What::Level => &mut counts.levels,
-            What::Share => &mut counts.shares,
-        };
-        *two = [two[0] + 1, two[1] + holds];
+            What::Curve => {
+                counts.curves.add(holds);
+                growths(row).for_each(|holds| counts.points.add(holds));
+            }
+            What::Level => counts.levels.add(holds),
+            What::Last => counts.lasts.add(holds),
+            What::Limiter => counts.limiters.add(holds),
+            What::Share => counts.shares.add(holds),
+        }
+        if let (Some([least, greatest]), Some(published)) = (row.interval, row.published) {
+            counts.covered.add(least <= published && published <= greatest);
+        }
     }
     counts.items = items.len();
     counts
+}
+
+/// Returns for each later point of a curve whether its growth from the first one holds.
+fn growths(row: &Row) -> impl Iterator<Item = bool> {
+    let first = row.points.first().copied();
+    row.points.iter().skip(1).filter_map(move |point| {
+        let first = first?;
+        let published = point.published? / first.published?;
+        Some((point.predicted / first.predicted / published - 1.0).abs() <= CURVE_WITHIN)
+    })
 }
 
 #[cfg(test)]

@@ -84,7 +84,12 @@ impl Scalable {
         let scale = |ps: &mut u64| *ps = (*ps as f64 * factor).round() as u64;
         match self {
             Self::Hold(_) => {}
-            Self::Handoff => scale(&mut machine.costs.handoff_ps),
+            Self::Handoff => {
+                let costs = &mut machine.costs;
+                scale(&mut costs.handoff_fixed_ps);
+                let lines = (f64::from(costs.handoff_lines_1024) * factor).round();
+                costs.handoff_lines_1024 = lines as u32;
+            }
             Self::Lines => machine.costs.line.transfers_mut().into_iter().for_each(scale),
             Self::Op(op) => scale(&mut machine.costs.op_ps[op as usize]),
         }

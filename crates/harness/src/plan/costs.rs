@@ -38,7 +38,7 @@ impl Costs {
     pub fn parse<T: AsRef<str>>(items: &[T]) -> Result<Self, CostError> {
         let settings = Settings::parse(items).map_err(|why| match why {
             ParamError::Malformed(item) => CostError::Item(format!(
-                "{item}: a cost and its value are needed, as in --cost handoff_ns=110"
+                "{item}: a cost and its value are needed, as in --cost handoff_fixed_ns=20"
             )),
             other => other.into(),
         })?;
@@ -136,15 +136,15 @@ mod tests {
 
     #[test]
     fn values_make_every_combination_and_a_machine_each() {
-        let costs = Costs::parse(&["handoff_ns=110,575", "lock_ns=9"]).unwrap();
+        let costs = Costs::parse(&["handoff_fixed_ns=20,110", "lock_ns=9"]).unwrap();
         let machines = costs.machines(&open("x86-512").unwrap()).unwrap();
         let handoffs: Vec<u64> =
-            machines.iter().map(|(_, profile)| profile.costs.handoff_ps).collect();
-        assert_eq!(handoffs, [110_000, 575_000]);
+            machines.iter().map(|(_, profile)| profile.costs.handoff_fixed_ps).collect();
+        assert_eq!(handoffs, [20_000, 110_000]);
         assert_ne!(machines[0].1.hash, machines[1].1.hash);
         let named: Vec<String> =
             shown(&machines[0].0).map(|(key, value)| format!("{key}={value}")).collect();
-        assert_eq!(named, ["--cost handoff_ns=110", "--cost lock_ns=9"]);
+        assert_eq!(named, ["--cost handoff_fixed_ns=20", "--cost lock_ns=9"]);
         assert_eq!(costs_of(&shown(&machines[0].0).collect()), machines[0].0);
         assert_eq!(Costs::default().machines(&open("x86-512").unwrap()).unwrap().len(), 1);
     }
@@ -158,8 +158,8 @@ mod tests {
     #[test]
     fn what_is_no_cost_is_refused() {
         let why = |item: &str| Costs::parse(&[item]).unwrap_err().to_string();
-        assert!(why("handoff_ns").contains("--cost handoff_ns: a cost and its value"));
-        assert!(why("handoff_ns=fast").contains("`fast` is not a number"));
-        assert!(why("handoff_ns=110,110.0").contains("110 twice"));
+        assert!(why("handoff_fixed_ns").contains("--cost handoff_fixed_ns: a cost and its value"));
+        assert!(why("handoff_fixed_ns=fast").contains("`fast` is not a number"));
+        assert!(why("handoff_fixed_ns=110,110.0").contains("110 twice"));
     }
 }

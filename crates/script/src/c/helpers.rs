@@ -1,5 +1,6 @@
 //! Functions of the program that its tasks use. Those that no task uses are left out.
 
+use crate::ast::Order;
 use std::collections::BTreeSet;
 
 /// A function, or a few lines that belong together, in the order of the program.
@@ -16,6 +17,7 @@ pub(super) enum Helper {
     SinceStart,
     Realtime,
     NextCpu,
+    NextInOrder,
     Fork,
     WaitFor,
     WaitForAll,
@@ -46,6 +48,16 @@ pub(super) struct Facts<'a> {
 impl Facts<'_> {
     fn has(&self, helper: Helper) -> bool {
         self.needs.contains(&helper)
+    }
+}
+
+/// Returns the name of an order of CPUs.
+pub(super) const fn order(order: Order) -> &'static str {
+    match order {
+        Order::Cores => "on_cores",
+        Order::Nodes => "on_nodes",
+        Order::Spread => "spread",
+        Order::Near => "near",
     }
 }
 
@@ -97,6 +109,7 @@ pub(super) fn function(helper: Helper, facts: Facts<'_>) -> String {
         Helper::SinceStart => SINCE_START,
         Helper::Realtime => REALTIME,
         Helper::NextCpu => NEXT_CPU,
+        Helper::NextInOrder => NEXT_IN_ORDER,
         Helper::Fork => return fork(facts),
         Helper::WaitFor => return wait_for(facts),
         Helper::WaitForAll => WAIT_FOR_ALL,
@@ -228,6 +241,123 @@ static int next_cpu(long nth, int stride)
 	}
 	round = cpus / common;
 	return (cpu + nth % round * stride + nth / round % common) % cpus;
+}
+";
+const NEXT_IN_ORDER: &str = "\
+enum order {
+	on_cores,	/* the first thread of each core, node after node; then the others */
+	on_nodes,	/* all CPUs of a node, then those of the next one */
+	spread,		/* one CPU of each node in turn */
+	near,		/* the core of this task, its cache, its node, the next node */
+};
+
+static struct {
+	int core, cache, node;
+	int thread;	/* number in the core */
+	int turn;	/* number in the node, first threads of cores first */
+} place[MAX_CPUS];
+
+/* The number at the beginning of a file that describes a CPU. */
+static int number_in(int id, const char *name)
+{
+	char path[128];
+	int number = -1;
+	FILE *file;
+
+	snprintf(path, sizeof(path), \"/sys/devices/system/cpu/cpu%d/%s\", id, name);
+	file = fopen(path, \"r\");
+	if (file) {
+		if (fscanf(file, \"%d\", &number) != 1)
+			number = -1;
+		fclose(file);
+	}
+	return number;
+}
+
+static void find_places(void)
+{
+	char name[64];
+
+	for (int i = 0; i < cpus; i++) {
+		int id = cpu_ids[i], number = number_in(id, \"topology/thread_siblings_list\");
+
+		place[i].core = number < 0 ? id : number;
+		for (int node = 0; node < 1024; node++) {
+			sprintf(name, \"/sys/devices/system/cpu/cpu%d/node%d\", id, node);
+			if (!access(name, F_OK)) {
+				place[i].node = node;
+				break;
+			}
+		}
+		place[i].cache = place[i].node;
+		for (int level = 0; level < 8; level++) {
+			sprintf(name, \"cache/index%d/shared_cpu_list\", level);
+			number = number_in(id, name);
+			if (number >= 0)
+				place[i].cache = number;
+		}
+		for (int j = 0; j < i; j++)
+			place[i].thread += place[j].core == place[i].core;
+	}
+	for (int i = 0; i < cpus; i++)
+		for (int j = 0; j < cpus; j++)
+			place[i].turn += place[j].node == place[i].node &&
+				(place[j].thread < place[i].thread ||
+				 (place[j].thread == place[i].thread && j < i));
+}
+
+static __thread enum order sort_by;
+
+static long key_of(int to)
+{
+	int from = cpu < 0 ? 0 : cpu;
+	long key;
+
+	switch (sort_by) {
+	case on_cores:
+		key = place[to].thread * 1024L + place[to].node;
+		break;
+	case on_nodes:
+		key = place[to].node * (long)MAX_CPUS + place[to].turn;
+		break;
+	case spread:
+		key = place[to].turn * 1024L + place[to].node;
+		break;
+	default:
+		if (to == from)
+			return -1;
+		key = (place[to].node - place[from].node + 1024) % 1024;
+		key = key * 2 + (place[to].core != place[from].core);
+		key = key * 2 + (place[to].cache != place[from].cache);
+		key = key * 64 + place[to].thread;
+		return key * MAX_CPUS + (to - from + cpus) % cpus;
+	}
+	return key * MAX_CPUS + to;
+}
+
+static int by_key(const void *a, const void *b)
+{
+	long one = key_of(*(const int *)a), other = key_of(*(const int *)b);
+
+	return (one > other) - (one < other);
+}
+
+/* The CPU that is \"nth\" places behind this task in an order. */
+static int next_in_order(enum order order, long nth)
+{
+	static __thread int sorted[4][MAX_CPUS], sorted_for[4];
+	int from = cpu < 0 ? 0 : cpu, begin = 0;
+
+	if (sorted_for[order] != from + 1) {
+		for (int i = 0; i < cpus; i++)
+			sorted[order][i] = i;
+		sort_by = order;
+		qsort(sorted[order], cpus, sizeof(int), by_key);
+		sorted_for[order] = from + 1;
+	}
+	while (cpu >= 0 && sorted[order][begin] != from)
+		begin++;
+	return sorted[order][(begin + nth) % cpus];
 }
 ";
 const WAIT_FOR_ALL: &str = "\

@@ -5,7 +5,7 @@ use super::tree::{
     Block, Calls, Expr, GLOBAL, Group, Kind, Node, ONE, Owner, Range, Task, Var, VarId, What, ZERO,
     has, walk,
 };
-use crate::ast::{self, At, Binary, Change, ExprKind, Given, Statement, TaskKind, Tree, Unit};
+use crate::ast::{self, At, Binary, Change, ExprKind, Given, On, Statement, TaskKind, Tree, Unit};
 use crate::compile::Type;
 use crate::error::{Wrong, wrong};
 use std::collections::BTreeSet;
@@ -79,7 +79,7 @@ impl<'a> Lowering<'a> {
         if !before.is_empty() || !number.is_constant() {
             return wrong(group.name.at, "the number of these processes is not known before a run");
         }
-        let on = self.placed(group.place.on.as_ref(), &mut before)?;
+        let on = self.on(group.place.on.as_ref(), &mut before)?;
         let priority = self.placed(group.place.priority.as_ref(), &mut before)?;
         let own_cpu = per_cpu && on.is_none();
         let amount =
@@ -102,6 +102,14 @@ impl<'a> Lowering<'a> {
             }
             _ => None,
         }
+    }
+
+    fn on(&mut self, on: Option<&'a On>, out: &mut Block) -> Done<Option<On<Expr>>> {
+        on.map(|on| match on {
+            On::Cpu(cpu) => self.expr(cpu, out).map(|(cpu, _)| On::Cpu(cpu)),
+            On::Order(order) => Ok(On::Order(*order)),
+        })
+        .transpose()
     }
 
     fn placed(&mut self, expr: Option<&'a ast::Expr>, out: &mut Block) -> Done<Option<Expr>> {
@@ -366,7 +374,7 @@ impl<'a> Lowering<'a> {
         }
         let kept = self.scope.len();
         let id = self.declare("id", Type::Number);
-        let on = self.placed(place.on.as_ref(), out)?;
+        let on = self.on(place.on.as_ref(), out)?;
         let priority = self.placed(place.priority.as_ref(), out)?;
         let name = self.program_of(body);
         let (owner, body) = self.thread_body(body)?;
@@ -416,7 +424,7 @@ impl<'a> Lowering<'a> {
         if self.attempt {
             return wrong(at, "`try` before the start of a task is not written in C");
         }
-        let on = self.placed(task.place.on.as_ref(), out)?;
+        let on = self.on(task.place.on.as_ref(), out)?;
         let priority = self.placed(task.place.priority.as_ref(), out)?;
         let (kind, of) = match task.kind {
             TaskKind::Fork => (Kind::Fork, Type::Process),

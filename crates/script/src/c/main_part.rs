@@ -165,6 +165,7 @@ pub(super) fn main(facts: Facts<'_>, starter: &str) -> String {
     let seed = if random { "\trng = 1;\n" } else { "" };
     let begin =
         if facts.needs.contains(&Helper::SinceStart) { "\tshared->begin = now();\n" } else { "" };
+    let places = if facts.needs.contains(&Helper::NextInOrder) { "\tfind_places();\n" } else { "" };
     let (placed, starter) = match starter.strip_prefix("\tplaced = 0;\n") {
         Some(rest) => (", placed = 0", rest),
         None => ("", starter),
@@ -181,7 +182,7 @@ pub(super) fn main(facts: Facts<'_>, starter: &str) -> String {
          \t\tdefault:\n\t\t\tusage();\n\t\t}}\n\t}}\n\
          \tif (optind < argc || cpus < 0 || seconds <= 0 || warmup < 0)\n\t\tusage();\n\
          \tif (sysconf(_SC_PAGESIZE) != PAGE)\n\t\terrx(1, \"pages are not of %ld bytes\", PAGE);\n\
-         \tfind_cpus();\n\
+         \tfind_cpus();\n{places}\
          \tshared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE,\n\
          \t\t      MAP_SHARED | MAP_ANONYMOUS, -1, 0);\n\
          \tif (shared == MAP_FAILED)\n\t\terr(1, \"mmap\");\n\

@@ -9,7 +9,7 @@ use super::symbols::of_macro;
 use super::text::{Lines, filled, plain};
 use super::tree::{Calls, Expr, Group, ONE, What, ZERO, walk};
 use super::{ProgramSpec, names, sizes};
-use crate::ast::{Binary, Tree, Unit};
+use crate::ast::{Binary, On, Tree, Unit};
 use crate::error::wrong;
 use crate::run::binary;
 use std::fmt::Write as _;
@@ -147,6 +147,11 @@ fn group_function(emitter: &mut Emitter<'_>, group: &Group) -> Done<String> {
     Ok(format!("static void {name}({given})\n{{\n{body}}}\n"))
 }
 
+/// Whether the program chooses the CPU.
+fn is_placed(group: &Group) -> bool {
+    !group.per_cpu && group.on.as_ref().is_none_or(|on| on.cpu().is_none())
+}
+
 /// Returns the part of `main` that starts the tasks.
 fn starter(emitter: &mut Emitter<'_>, script: &Lowered) -> Done<String> {
     let mut out = Lines::at(1);
@@ -156,8 +161,7 @@ fn starter(emitter: &mut Emitter<'_>, script: &Lowered) -> Done<String> {
         out.line(&format!("{} = new_file({size});", emitter.name(*file)));
     }
     let mut ready = ZERO;
-    let several =
-        script.groups.iter().filter(|group| !group.per_cpu && group.on.is_none()).count() > 1;
+    let several = script.groups.iter().filter(|group| is_placed(group)).count() > 1;
     if several {
         out.line("placed = 0;");
     }
@@ -169,7 +173,15 @@ fn starter(emitter: &mut Emitter<'_>, script: &Lowered) -> Done<String> {
         let id = emitter.name(group.id);
         let single = amount == ONE;
         let cpu = match &group.on {
-            Some(on) => {
+            Some(On::Order(order)) => {
+                let nth = match several {
+                    true => "placed++",
+                    false if single => "0",
+                    false => id.as_str(),
+                };
+                emitter.next(*order, nth)
+            }
+            Some(On::Cpu(on)) => {
                 let mut on = on.clone();
                 // The only one has the number 0, and no variable for it.
                 sizes::visit(&mut on, &mut |part| {

@@ -3,6 +3,7 @@
 
 use super::lower::Lowered;
 use super::tree::{Block, Calls, Expr, Task, Var, VarId, What, walk};
+use crate::ast::On;
 
 /// Replaces the sizes of memory by the expressions that they were mapped with, where these still
 /// have that value.
@@ -133,7 +134,8 @@ fn change(block: &mut Block, with: &mut impl FnMut(&mut Expr)) {
             What::Call(call) => of_call(&mut call.what, with),
             What::Task(task) => {
                 let amount = task.amount.iter_mut().map(|(amount, _)| amount);
-                amount.chain(&mut task.on).chain(&mut task.priority).for_each(|e| visit(e, with));
+                let on = task.on.iter_mut().filter_map(On::cpu_mut);
+                amount.chain(on).chain(&mut task.priority).for_each(|e| visit(e, with));
                 task.dropped.iter_mut().for_each(|range| visit(&mut range.size, with));
                 change(&mut task.body, with);
             }

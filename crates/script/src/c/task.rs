@@ -1,12 +1,12 @@
 //! Forks and threads in C.
 
 use super::emit::{Emitter, Ending};
-use super::helpers::Helper;
+use super::helpers::{self, Helper};
 use super::layout::Number;
 use super::lower::Done;
 use super::text::Lines;
 use super::tree::{Block, Calls, Expr, GLOBAL, Kind, ONE, Task, VarId, What, ZERO, walk};
-use crate::ast::Binary;
+use crate::ast::{Binary, On, Order};
 use crate::compile::Type;
 use crate::error::wrong;
 use std::collections::BTreeSet;
@@ -82,7 +82,11 @@ impl Emitter<'_> {
                 let first = self.ending == Ending::Group;
                 let number = if first { self.layout.groups } else { self.layout.tasks };
                 let cpu = match &task.on {
-                    Some(on) => self.expr(on),
+                    Some(On::Cpu(on)) => self.expr(on),
+                    Some(On::Order(order)) => {
+                        self.need(Helper::Threads);
+                        self.next(*order, "threads + 1")
+                    }
                     None => {
                         self.need(Helper::Threads);
                         self.near("threads + 1", number, first)?
@@ -101,8 +105,13 @@ impl Emitter<'_> {
     }
 
     fn child_cpu(&mut self, task: &Task) -> Done<String> {
-        if let Some(on) = &task.on {
-            return Ok(self.expr(on));
+        match &task.on {
+            Some(On::Cpu(on)) => return Ok(self.expr(on)),
+            Some(On::Order(order)) => {
+                self.need(Helper::Children);
+                return Ok(self.next(*order, "children + 1"));
+            }
+            None => {}
         }
         match self.layout.tasks {
             Number::EachCpu => Ok("cpu".to_owned()),
@@ -111,6 +120,12 @@ impl Emitter<'_> {
                 self.near("children + 1", number, false)
             }
         }
+    }
+
+    /// Returns the CPU that is `nth` places behind this one in an order.
+    pub(super) fn next(&mut self, order: Order, nth: &str) -> String {
+        self.need(Helper::NextInOrder);
+        format!("next_in_order({}, {nth})", helpers::order(order))
     }
 
     /// Returns the CPU of the nth task near this one.
@@ -180,7 +195,11 @@ impl Emitter<'_> {
         let first = self.ending == Ending::Group;
         let number = if first { self.layout.groups } else { self.layout.tasks };
         let cpu = match &task.on {
-            Some(on) => self.expr(on),
+            Some(On::Cpu(on)) => self.expr(on),
+            Some(On::Order(order)) => {
+                let id = self.name(*id);
+                self.next(*order, &id)
+            }
             None => self.near("id", number, first)?,
         };
         let constant = self.teams.get(id).cloned();

@@ -1,7 +1,7 @@
 //! The form of a program in C: statements with the programs of the script in place of their names,
 //! each variable once, and sizes of memory as expressions.
 
-use crate::ast::{At, Binary, Change, Unary, Unit};
+use crate::ast::{At, Binary, Change, On, Unary, Unit};
 use crate::compile::Type;
 
 /// The number of a variable.
@@ -239,7 +239,7 @@ pub(super) struct Task {
     pub(super) kind: Kind,
     /// The number of threads of a team, and the variable that numbers them.
     pub(super) amount: Option<(Expr, VarId)>,
-    pub(super) on: Option<Expr>,
+    pub(super) on: Option<On<Expr>>,
     pub(super) priority: Option<Expr>,
     pub(super) to: Option<VarId>,
     /// The program that is the whole of its body.
@@ -259,7 +259,7 @@ pub(super) struct Group {
     pub(super) amount: Expr,
     /// Whether each is on a CPU of its own.
     pub(super) per_cpu: bool,
-    pub(super) on: Option<Expr>,
+    pub(super) on: Option<On<Expr>>,
     pub(super) priority: Option<Expr>,
     pub(super) id: VarId,
     pub(super) body: Block,
@@ -300,7 +300,11 @@ impl What {
             Self::Task(task) => {
                 let amount = task.amount.iter().map(|(amount, _)| amount);
                 let dropped = task.dropped.iter().map(|range| &range.size);
-                amount.chain(&task.on).chain(&task.priority).chain(dropped).collect()
+                amount
+                    .chain(task.on.iter().filter_map(On::cpu))
+                    .chain(&task.priority)
+                    .chain(dropped)
+                    .collect()
             }
             _ => vec![],
         }

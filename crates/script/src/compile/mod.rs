@@ -6,7 +6,7 @@ mod statement;
 mod types;
 
 use crate::ast::{
-    Amount, At, Binary, Block, Expr, ExprKind, GroupItem, Name, Placing, TaskKind, Tree,
+    Amount, At, Binary, Block, Expr, ExprKind, GroupItem, Name, On, Placing, TaskKind, Tree,
 };
 use crate::error::{Wrong, nearest, unknown, wrong};
 use crate::op::{Begin, Code, Known, NONE, NOWHERE, Op, Place, Program, Slot, Start, Verb};
@@ -326,16 +326,17 @@ impl<'a> Compiler<'a> {
         body: &'a Block,
         at: At,
     ) -> Done<()> {
-        let cpu = match &place.on {
-            Some(on) => self.typed(on, Type::Number)?,
-            None => cpu,
+        let (cpu, order) = match &place.on {
+            Some(On::Cpu(on)) => (self.typed(on, Type::Number)?, None),
+            Some(On::Order(order)) => (NONE, Some(*order)),
+            None => (cpu, None),
         };
         let priority = match &place.priority {
             Some(priority) => self.typed(priority, Type::Number)?,
             None => NONE,
         };
         let (start, over) = (self.label(), self.label());
-        self.emit(Code::Begin(Begin { kind, body: start, cpu, priority, to }), at)?;
+        self.emit(Code::Begin(Begin { kind, body: start, cpu, order, priority, to }), at)?;
         self.emit(Code::Goto(over), at)?;
         self.mark(start);
         let kept = self.variables.len();

@@ -4,12 +4,14 @@
 //! memory do.
 
 mod calls;
+mod order;
 mod place;
 mod report;
 mod value;
 mod worker;
 
 use crate::op::{Place, Program};
+use order::Orders;
 pub(crate) use place::Crowd;
 pub use report::{Fault, Report};
 use std::sync::Arc;
@@ -70,7 +72,8 @@ pub(crate) fn run<S: System>(
     let step_ps = if rounds.is_some() { 0 } else { step_ps(times, system) };
     sink(Report { step_ps, ..Report::default() });
     let first = Worker::first(Arc::clone(program), values, seed, times, Arc::clone(&sink), crowd);
-    first.watched(rounds).run(system, 0);
+    let orders = program.has_orders().then(|| Arc::new(Orders::of(system)));
+    first.watched(rounds).ordered(orders).run(system, 0);
     // This program only starts the others.
     sink(Report { prepared_faults: system.faults().unwrap_or(0), ..Report::default() });
 }

@@ -1,5 +1,6 @@
 //! A program: the interpreter of operations that are not calls.
 
+use super::order::Orders;
 use super::place::{Crowd, Relation, Seats};
 use super::report::{Fault, Kind, Report};
 use super::value::{Value, binary, unary};
@@ -81,6 +82,7 @@ pub(super) struct Worker {
     /// Files that it created and did not close.
     pub(super) files: u32,
     crowd: Crowd,
+    orders: Option<Arc<Orders>>,
     /// Whether it is a process at the top of the script.
     is_group: bool,
     /// Tasks that it started and did not wait for, with their seats.
@@ -126,6 +128,7 @@ impl Worker {
             ancestors: Vec::new(),
             files: 0,
             crowd,
+            orders: None,
             is_group: false,
             children: Vec::new(),
             threads: Vec::new(),
@@ -147,6 +150,11 @@ impl Worker {
         Self { watcher, ..self }
     }
 
+    /// Sets the orders of CPUs, which tasks inherit.
+    pub(super) fn ordered(self, orders: Option<Arc<Orders>>) -> Self {
+        Self { orders, ..self }
+    }
+
     /// Returns the program of a new task.
     fn child(&mut self, cpu: usize, kind: Start) -> Self {
         let seed = self.rng.next_u64();
@@ -166,7 +174,7 @@ impl Worker {
         if kind == Start::Task(TaskKind::Fork) {
             ancestors.push(self.writer);
         }
-        let first = first.watched(self.watcher.clone());
+        let first = first.watched(self.watcher.clone()).ordered(self.orders.clone());
         Self { cpu, number: seed, is_group: kind == Start::Group, ancestors, ..first }
     }
 
@@ -496,8 +504,12 @@ impl Worker {
             let cpu = usize::try_from(wanted).ok().filter(|cpu| *cpu < cpus);
             return cpu.ok_or(Kind::Cpu(wanted, cpus as i64));
         }
-        let relation = match begin.kind {
+        if let (Some(order), Some(orders)) = (begin.order, &self.orders) {
             // The program that starts them has ended its work then, and its CPU is free.
+            let seat = if begin.kind == Start::Group { seat - 1 } else { seat };
+            return Ok(orders.cpu(order, self.cpu, seat));
+        }
+        let relation = match begin.kind {
             Start::Group => return Ok((seat - 1) % self.crowd.cpus),
             Start::Team | Start::Task(TaskKind::Thread) if self.is_group => Relation::FirstThread,
             Start::Team | Start::Task(TaskKind::Thread) => Relation::Thread,

@@ -102,6 +102,9 @@ fn statements_become_those_of_c() {
             "if (x > 3 && (x < 5 || x == 7))",
         ),
         ("linux = 1; EOF = linux + 1; sleep(1us * EOF);", "EOF_ = linux_ + 1;"),
+        ("threads 2 on cores { compute(1us); }", "next_in_order(on_cores, id)"),
+        ("t = thread near { compute(1us); } join(t);", ".cpu = next_in_order(near,"),
+        ("c = fork spread priority 3 { } wait(c);", "next_in_order(spread, children + 1)"),
         ("return;", "return;"),
     ];
     for (script, wanted) in cases {

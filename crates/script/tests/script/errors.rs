@@ -245,6 +245,8 @@ const AROUND: &[&str] = &[
     "try fork {}",
     "threads 2 {}",
     "threads per_cpu on cpu {}",
+    "threads 2 near {}",
+    "c = fork on cores priority 5 {}",
 ];
 
 /// Wrong statements, in which `!` marks the place of the error, and part of their errors.
@@ -260,6 +262,8 @@ const WRONG: &[(&str, &str)] = &[
     ("choose { !1us: { } }", "expected a number"),
     ("fork on !1us { }", "expected a number"),
     ("threads !1us { }", "expected a number"),
+    ("threads 2 near !spread { }", "a second time"),
+    ("fork on !core { }", "there is no value named `core`"),
     ("x = fork { } !x += 1;", "the other side is a number"),
     ("count !1us;", "expected a number"),
     ("lop !{ }", "did you mean `loop` for `lop`?"),

@@ -2,8 +2,8 @@
 //! takes a microsecond, and memory is a map.
 
 use mmscale_system::{
-    Addr, Advice, Body, Errno, Exit, Fd, LockWhat, MapSpec, MayMove, Place, Present, ProcessId,
-    Prot, System, ThreadId, ThreadSpec,
+    Addr, Advice, Body, CpuPosition, Errno, Exit, Fd, LockWhat, MapSpec, MayMove, Place, Present,
+    ProcessId, Prot, System, ThreadId, ThreadSpec,
 };
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -65,6 +65,10 @@ impl System for Fake {
     }
     fn nodes(&self) -> usize {
         2
+    }
+    /// CPUs 0 and 1, 2 and 3 share a core; each core is a node.
+    fn position(&self, cpu: usize) -> CpuPosition {
+        CpuPosition { core: cpu / 2, cluster: cpu / 2, node: cpu / 2 }
     }
     fn clock_ns(&self) -> u64 {
         self.clock_ns.get()

@@ -301,6 +301,16 @@ fn tasks_without_on_go_to_different_cpus_near_the_one_that_starts_them() {
     assert_eq!(process("a = fork { } b = fork { } wait(a); fork { }"), ["0", "1", "2", "1"]);
     assert_eq!(process("loop 2 { threads 2 { } }"), ["0", "0", "1", "0", "1"]);
     assert_eq!(process("fork on 3 { } fork { }"), ["0", "3", "1"]);
+    assert_eq!(process("fork on cores { } fork on cores { }"), ["0", "2", "1"]);
+    assert_eq!(process("fork on nodes { } fork spread { }"), ["0", "1", "1"]);
+    assert_eq!(
+        process("threads 4 spread { } fork near priority 2 { }"),
+        ["0", "0", "2", "1", "3", "1"]
+    );
+    assert_eq!(
+        cpus_of("process a 3 on cores { } process b 2 on nodes { count; }"),
+        ["0", "2", "1", "3", "0"]
+    );
     assert_eq!(cpus_of("process a { count; } process b 2 { }"), ["0", "1", "2"]);
     assert_eq!(cpus_of("process a 2 { threads 2 { count; } }"), ["0", "0", "2", "1", "1", "3"]);
 }

@@ -161,7 +161,11 @@ impl Engine {
     pub(crate) fn op_ps(&mut self, op: Op, count: u32) -> u64 {
         let base = self.costs.op_ps[op as usize] * u64::from(count);
         let cpu = &mut self.cpus[self.cur];
-        let factor = self.jitter.factor_1024(&mut cpu.rng);
+        let times_1024 = match op {
+            Op::ClearPage | Op::CopyPage => 1024,
+            _ => cpu.op_times_1024,
+        };
+        let factor = self.jitter.factor_1024(&mut cpu.rng) * times_1024 >> 10;
         // No overflow: a piece of work takes less than 2^53 ps, two and a half hours.
         self.scaled(base.wrapping_mul(factor) >> 10)
     }

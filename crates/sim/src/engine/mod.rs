@@ -86,6 +86,7 @@ use crate::record::timeline::{Recorder, TimelineOf};
 use crate::record::trail::Tracker;
 use crate::rng::{Jitter, SplitMix64};
 use crate::sharing::Sharing;
+use crate::speed::Speeds;
 use crate::tables::Tables;
 use crate::task::{Body, IDLE_URGENCY, STOP, Switch, Task, TaskState, Yielder};
 use crate::tlbs::{Broadcasts, Tlbs};
@@ -137,6 +138,8 @@ pub(crate) struct Engine {
     pub(crate) naive: bool,
     pub(crate) costs: Costs,
     pub(crate) jitter: Jitter,
+    /// `None`: all CPUs have one speed.
+    pub(crate) speeds: Option<Speeds>,
     pub(crate) hold_scale: Option<HoldScale>,
     pub(crate) distances: Distances,
     pub(crate) stats: Stats,
@@ -190,6 +193,8 @@ impl Engine {
     pub(crate) fn new(config: SimConfig, probe: impl FnMut(CpuId) -> Box<dyn Probe>) -> Self {
         let cpus = config.cpus;
         let distances = Distances::new(&config.profile.topology, cpus, config.profile.costs.line);
+        let nodes = (0..cpus).map(|cpu| distances.node_of(cpu)).collect();
+        let speeds = Speeds::of(&config.profile.clock, config.profile.topology.smt.max(1), nodes);
         let limit_ps = config.limit_ns.saturating_mul(1000).min(END_PS - (1 << 44));
         let ranks = ranks(cpus, config.seed);
         let by_rank = by_rank(&ranks);
@@ -237,6 +242,7 @@ impl Engine {
             probes,
             traced,
             jitter: Jitter::new(config.profile.costs.jitter_1024),
+            speeds,
             costs: config.profile.costs,
             distances,
             prefetch: Prefetcher::new(cpus),

@@ -75,7 +75,7 @@ impl Profile {
                 &mut costs.atomic_ps,
                 &mut costs.lock_ps,
                 &mut costs.unlock_ps,
-                &mut costs.handoff_ps,
+                &mut costs.handoff_fixed_ps,
             ],
             CostGroup::Interrupts => {
                 vec![

@@ -1,11 +1,11 @@
 //! The numbers of a profile that are costs, and another value for one of them.
 
-use super::error::nearest;
+use super::error::{nearest, replaced};
 use super::{Merged, Number, ProfileError, ProfileFile};
 
 /// Sections whose numbers are costs. Those of other sections describe the machine that was asked
 /// for.
-const SECTIONS: [&str; 4] = ["costs", "ops", "swap", "noise"];
+const SECTIONS: [&str; 5] = ["costs", "ops", "swap", "noise", "clock"];
 /// A cost in a section of other numbers.
 const BANDWIDTH: (&str, &str) = ("memory", "node_bytes_per_us");
 
@@ -41,6 +41,10 @@ impl Merged {
     pub fn with_cost(&self, key: &str, value: f64) -> Result<Self, ProfileError> {
         let mut other = self.clone();
         let Some(number) = other.file.cost_mut(key) else {
+            if let Some(now) = replaced(key) {
+                let (file, key) = (self.name.clone(), format!("--cost {key}"));
+                return Err(ProfileError::OldKey { file, key, now });
+            }
             let profile = self.name.clone();
             let nearest = nearest(key, self.file.costs().map(|(_, key, _)| key));
             return Err(ProfileError::UnknownCost { profile, key: key.to_owned(), nearest });
@@ -76,7 +80,10 @@ mod tests {
             for (section, key, _) in profile.file.costs() {
                 assert!(keys.insert(key), "{name}: `{section}.{key}` is in two sections");
             }
-            assert!(keys.contains("handoff_ns") && keys.contains("node_bytes_per_us"), "{name}");
+            assert!(
+                keys.contains("handoff_fixed_ns") && keys.contains("node_bytes_per_us"),
+                "{name}"
+            );
             assert!(!keys.contains("cpus") && !keys.contains("node_pages"), "{name}");
         }
     }
@@ -84,21 +91,22 @@ mod tests {
     #[test]
     fn another_cost_is_another_machine() {
         let profile = open("x86-512").unwrap();
-        let other = profile.with_cost("handoff_ns", 110.0).unwrap().resolve().unwrap();
+        let other = profile.with_cost("handoff_fixed_ns", 110.0).unwrap().resolve().unwrap();
         let own = profile.resolve().unwrap();
-        assert_eq!(other.costs.handoff_ps, 110_000);
+        assert_eq!(other.costs.handoff_fixed_ps, 110_000);
         assert_ne!(other.hash, own.hash);
-        assert_eq!(profile.with_cost("handoff_ns", 575.0).unwrap().resolve().unwrap(), own);
+        assert_eq!(profile.with_cost("handoff_fixed_ns", 40.0).unwrap().resolve().unwrap(), own);
     }
 
     #[test]
     fn a_wrong_cost_is_refused_with_what_is_allowed() {
         let profile = open("x86-512").unwrap();
         let why = |key, value| profile.with_cost(key, value).unwrap_err().to_string();
-        let range = why("handoff_ns", 50.0);
-        assert!(range.contains("handoff_ns=50") && range.contains("110 to 1200"), "{range}");
-        assert!(why("handoff_ns", f64::NAN).contains("110 to 1200"));
-        assert!(why("handof_ns", 110.0).contains("did you mean `handoff_ns`?"));
+        let range = why("handoff_fixed_ns", 5.0);
+        assert!(range.contains("handoff_fixed_ns=5") && range.contains("10 to 120"), "{range}");
+        assert!(why("handoff_fixed_ns", f64::NAN).contains("10 to 120"));
+        assert!(why("handoff_ns", 110.0).contains("is now `handoff_fixed_ns` and"));
+        assert!(why("handof_fixed_ns", 110.0).contains("did you mean `handoff_fixed_ns`?"));
         assert!(why("cpus", 8.0).contains("no cost named `cpus`"));
     }
 }

@@ -54,6 +54,16 @@ pub enum ProfileError {
         /// The most similar known key.
         nearest: Option<String>,
     },
+    /// A key that older profiles have.
+    #[error("profile `{file}`: `{key}` is now {now}; see docs/your-machine.md")]
+    OldKey {
+        /// The file or the built-in name.
+        file: String,
+        /// Section and key.
+        key: String,
+        /// What is in its place.
+        now: &'static str,
+    },
     /// A key that every profile must have.
     #[error(
         "profile `{file}`: the key `{key}` is missing; add it with value, range and source, or \
@@ -192,6 +202,11 @@ fn plural(n: usize) -> &'static str {
 
 fn near(nearest: &Option<String>) -> String {
     nearest.as_ref().map_or(String::new(), |name| format!("; did you mean `{name}`?"))
+}
+
+/// Returns what is in the place of a key of older profiles.
+pub(super) fn replaced(key: &str) -> Option<&'static str> {
+    (key == "handoff_ns").then_some("`handoff_fixed_ns` and `handoff_lines`")
 }
 
 /// Returns the candidate most similar to `name`, if one is similar enough.

@@ -63,6 +63,10 @@ pub struct ProfileFile {
     /// Disturbance from outside, where it is known or fitted; otherwise empty.
     #[serde(default)]
     pub noise: Section,
+    /// The clock at which the operations are stated, and those of the machine; empty for a machine
+    /// of one speed, that of its costs.
+    #[serde(default)]
+    pub clock: Section,
     /// The straight-line operations of the memory manager, see [`op_key`].
     #[serde(default)]
     pub ops: Section,
@@ -71,21 +75,23 @@ pub struct ProfileFile {
 impl ProfileFile {
     /// Returns all sections with their names, in the order of writing.
     pub fn sections(&self) -> impl Iterator<Item = (&'static str, &Section)> {
-        let Self { base: _, description: _, topology, memory, timer, costs, swap, noise, ops } =
+        let Self { base: _, description: _, topology, memory, timer, costs, swap, noise, .. } =
             self;
-        NAMES.into_iter().zip([topology, memory, timer, costs, swap, noise, ops])
+        let Self { clock, ops, .. } = self;
+        NAMES.into_iter().zip([topology, memory, timer, costs, swap, noise, clock, ops])
     }
 
     /// Returns [`Self::sections`] as mutable references.
     pub fn sections_mut(&mut self) -> impl Iterator<Item = (&'static str, &mut Section)> {
-        let Self { base: _, description: _, topology, memory, timer, costs, swap, noise, ops } =
+        let Self { base: _, description: _, topology, memory, timer, costs, swap, noise, .. } =
             self;
-        NAMES.into_iter().zip([topology, memory, timer, costs, swap, noise, ops])
+        let Self { clock, ops, .. } = self;
+        NAMES.into_iter().zip([topology, memory, timer, costs, swap, noise, clock, ops])
     }
 }
 
 /// The names of the sections, in the order of [`ProfileFile::sections`].
-const NAMES: [&str; 7] = ["topology", "memory", "timer", "costs", "swap", "noise", "ops"];
+const NAMES: [&str; 8] = ["topology", "memory", "timer", "costs", "swap", "noise", "clock", "ops"];
 
 /// Returns the key of an operation's cost.
 pub fn op_key(op: Op) -> String {

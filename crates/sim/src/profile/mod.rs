@@ -60,6 +60,60 @@ pub struct Profile {
     pub swap: SwapDevice,
     /// Disturbance from outside. It applies only if a run asks for it.
     pub noise: Noise,
+    /// The clock of its CPUs.
+    pub clock: Clock,
+}
+
+/// The clock at which the costs of operations are stated, and those that the CPUs have. Operations
+/// that clear or copy pages wait for memory: their time does not depend on it, nor does that of
+/// lines, locks and interrupts.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Clock {
+    /// The clock of the CPU whose costs are in the profile.
+    pub reference_mhz: f64,
+    /// The clock of a node of which one core works.
+    pub one_core_mhz: f64,
+    /// The clock of a node of which half of the cores work; in between it is on a straight line.
+    pub half_cores_mhz: f64,
+    /// The clock of a node of which all cores work.
+    pub all_cores_mhz: f64,
+    /// The time of an operation while a hardware thread of the same core works, next to that of a
+    /// core of its own, in 1/1024.
+    pub smt_work_1024: u32,
+    /// The same, while the other thread spins for a lock.
+    pub smt_spin_1024: u32,
+}
+
+impl Default for Clock {
+    /// A machine of one speed.
+    fn default() -> Self {
+        Self {
+            reference_mhz: 1.0,
+            one_core_mhz: 1.0,
+            half_cores_mhz: 1.0,
+            all_cores_mhz: 1.0,
+            smt_work_1024: 1024,
+            smt_spin_1024: 1024,
+        }
+    }
+}
+
+impl Clock {
+    /// Returns the time of an operation next to that at the reference clock, in 1/1024, while
+    /// `active` cores work of a node of `cores`.
+    pub(crate) fn times_1024(&self, active: usize, cores: usize) -> u32 {
+        let (active, cores) = (active.clamp(1, cores) as f64, cores as f64);
+        let half = (cores / 2.0).max(1.0);
+        let between = |[from, to]: [f64; 2], at: f64, length: f64| {
+            if length > 0.0 { from + (to - from) * at / length } else { to }
+        };
+        let mhz = if active <= half {
+            between([self.one_core_mhz, self.half_cores_mhz], active - 1.0, half - 1.0)
+        } else {
+            between([self.half_cores_mhz, self.all_cores_mhz], active - half, cores - half)
+        };
+        (1024.0 * self.reference_mhz / mhz).round() as u32
+    }
 }
 
 /// The swap device: one queue for the whole machine.
@@ -108,8 +162,12 @@ pub struct Costs {
     pub lock_ps: u64,
     /// Releasing a spin lock.
     pub unlock_ps: u64,
-    /// Passing a contended lock to the next waiter, on top of the line transfer between the two.
-    pub handoff_ps: u64,
+    /// Passing a contended lock to the next waiter: the part that does not depend on where the two
+    /// are.
+    pub handoff_fixed_ps: u64,
+    /// The ways of a line between the old owner and the new one in that, in 1/1024. An owner's
+    /// store takes the line from the waiter, which reads it, and takes it to write.
+    pub handoff_lines_1024: u32,
     /// The sender's part of an interrupt to another CPU.
     pub ipi_send_ps: u64,
     /// From send to the handler's first instruction on a running target.

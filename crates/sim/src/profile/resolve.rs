@@ -1,9 +1,9 @@
 //! Conversion of a file's numbers to the engine's form.
 
 use super::base::{ProfileSource, merge, title};
-use super::error::nearest;
+use super::error::{nearest, replaced};
 use super::{
-    Costs, Disturbance, Gaps, Lengths, LineCosts, Merged, Noise, Profile, ProfileError,
+    Clock, Costs, Disturbance, Gaps, Lengths, LineCosts, Merged, Noise, Profile, ProfileError,
     ProfileFile, Profiles, Section, SwapDevice, Topology, op_key,
 };
 use mmscale_arch::{MAX_CPUS, MAX_NODES, Op};
@@ -48,15 +48,22 @@ impl Merged {
             page_bytes: page_bytes(&memory)?,
             tlb_broadcast_spaces: memory.count("tlb_broadcast_spaces", 0, MAX_SPACES)? as u32,
             hz: timer.count("hz", 1, 10_000)? as u32,
-            costs: priced(&costs, &memory, ops(self)?)?,
+            costs: priced(&costs, &memory, entered(ops(self)?, costs.ps("entry_extra_ns")?))?,
             swap: swap(self)?,
             noise: noise(self)?,
+            clock: clock(self)?,
         };
         memory.finish()?;
         timer.finish()?;
         costs.finish()?;
         Ok(profile)
     }
+}
+
+/// Adds what mitigations cost to each entry into the kernel.
+fn entered(mut op_ps: [u64; Op::ALL.len()], extra_ps: u64) -> [u64; Op::ALL.len()] {
+    [Op::Syscall, Op::FaultEntry].into_iter().for_each(|op| op_ps[op as usize] += extra_ps);
+    op_ps
 }
 
 fn priced(
@@ -71,7 +78,8 @@ fn priced(
         atomic_ps: costs.ps("atomic_ns")?,
         lock_ps: costs.ps("lock_ns")?,
         unlock_ps: costs.ps("unlock_ns")?,
-        handoff_ps: costs.ps("handoff_ns")?,
+        handoff_fixed_ps: costs.ps("handoff_fixed_ns")?,
+        handoff_lines_1024: costs.times("handoff_lines", 64.0)?,
         ipi_send_ps: costs.ps("ipi_send_ns")?,
         ipi_delivery_ps: costs.ps("ipi_delivery_ns")?,
         irq_ps: costs.ps("irq_ns")?,
@@ -131,6 +139,25 @@ fn swap(of: &Merged) -> Result<SwapDevice, ProfileError> {
     };
     swap.finish()?;
     Ok(device)
+}
+
+/// Reads the clock. If the section is not empty, all of its keys are required.
+fn clock(of: &Merged) -> Result<Clock, ProfileError> {
+    if of.file.clock.is_empty() {
+        return Ok(Clock::default());
+    }
+    let clock = Reader::new(of, "clock", &of.file.clock);
+    let mhz = |key| clock.number(key, 100.0, 10_000.0);
+    let read = Clock {
+        reference_mhz: mhz("reference_mhz")?,
+        one_core_mhz: mhz("one_core_mhz")?,
+        half_cores_mhz: mhz("half_cores_mhz")?,
+        all_cores_mhz: mhz("all_cores_mhz")?,
+        smt_work_1024: clock.share("smt_work_percent", 400.0)?,
+        smt_spin_1024: clock.share("smt_spin_percent", 400.0)?,
+    };
+    clock.finish()?;
+    Ok(read)
 }
 
 /// Reads the noise. If the section is not empty, all of its keys are required.
@@ -228,6 +255,11 @@ impl<'a> Reader<'a> {
         Ok((self.number(key, 0.0, high)? * 10.24).round() as u32)
     }
 
+    /// Reads a number up to `high`; returns it in 1/1024.
+    fn times(&self, key: &str, high: f64) -> Result<u32, ProfileError> {
+        Ok((self.number(key, 0.0, high)? * 1024.0).round() as u32)
+    }
+
     fn number(&self, key: &str, low: f64, high: f64) -> Result<f64, ProfileError> {
         self.asked.borrow_mut().insert(key.to_owned());
         let Some(number) = self.numbers.get(key) else {
@@ -263,6 +295,9 @@ impl<'a> Reader<'a> {
             let nearest = nearest(key, missing().map(String::as_str))
                 .or_else(|| nearest(key, asked.iter().map(String::as_str)));
             let file = self.of.file_of(self.section, key).to_owned();
+            if let Some(now) = replaced(key) {
+                return Err(ProfileError::OldKey { file, key: self.full(key), now });
+            }
             return Err(ProfileError::UnknownKey { file, key: self.full(key), nearest });
         }
         match asked.iter().find(|key| !self.numbers.contains_key(*key)) {

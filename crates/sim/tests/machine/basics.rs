@@ -74,7 +74,7 @@ fn a_wait_is_queued_if_another_cpu_waits_already() {
     for policy in [Policy::Lazy, Policy::Naive] {
         let arrivals = |starts: &[u64]| {
             let config = SimConfig { policy, ..exact(4) };
-            let handoff_ns = config.profile.costs.handoff_ps / 1000;
+            let handoff_ns = config.profile.costs.handoff_fixed_ps / 1000;
             let outcome = run_well(config, |script| {
                 let lock = Rc::new(SpinLock::<Sim, ()>::new(LockClass::Zone, ()));
                 for (cpu, &start) in starts.iter().enumerate() {

@@ -18,7 +18,7 @@ fn two_cpus(seed: u64, policy: Policy) -> SimConfig {
     let costs = &mut config.profile.costs;
     costs.op_ps[Op::Syscall as usize] = 1_000;
     (costs.line.own_ps, costs.line.cluster_ps) = (5_000, 25_000);
-    (costs.lock_ps, costs.unlock_ps, costs.handoff_ps) = (10_000, 5_000, 60_000);
+    (costs.lock_ps, costs.unlock_ps, costs.handoff_fixed_ps) = (10_000, 5_000, 60_000);
     (costs.ipi_send_ps, costs.ipi_delivery_ps, costs.irq_ps) = (20_000, 100_000, 50_000);
     costs.jitter_1024 = 0;
     config

@@ -6,6 +6,7 @@ use mmscale_arch::{
     Access, Atomic, Cpu as _, CpuId, Func, IoDirection, Ipi, Line, LockClass, Machine as _, Op,
     Order, OwnedCounter, PageIo, Pfn, Priority, RawSpin, Span, TaskId, TaskSpec,
 };
+use mmscale_sim::profile::Clock;
 use mmscale_sim::{
     Disturbance, Faults, Gaps, HoldScale, Lengths, Noise, Outcome, Policy, Sim, SimAtomic,
     SimConfig, SimOwnedI8, SimSpin, Windows,
@@ -302,6 +303,25 @@ fn lazy_is_naive_without_jitter_where_ties_are_common() {
         let mut config = SimConfig { seed, ..roomy(8) };
         config.profile.costs.jitter_1024 = 0;
         same(&config, 60);
+    }
+}
+
+/// Every CPU's speed depends on which others idle, spin or work when it was set.
+#[test]
+fn lazy_is_naive_where_clocks_fall_and_cores_have_two_threads() {
+    for seed in 0..150 {
+        let cpus = [2, 4, 6, 8, 16][seed as usize % 5];
+        let mut config = SimConfig { seed, ..roomy(cpus) };
+        config.profile.clock = Clock {
+            reference_mhz: 2200.0,
+            one_core_mhz: 3900.0,
+            half_cores_mhz: 3100.0,
+            all_cores_mhz: 2700.0,
+            smt_work_1024: 1628,
+            smt_spin_1024: 1126,
+        };
+        let plain = SimConfig { seed, ..roomy(cpus) };
+        assert_ne!(same(&config, 60).fingerprint, outcome(&plain, Policy::Lazy, 60).fingerprint);
     }
 }
 

@@ -48,12 +48,16 @@ impl LineRow {
     fn new(lines: usize) -> Self {
         Self((0..lines).map(|_| Line::default()).collect())
     }
-    /// Reads and writes every line; returns ns a line.
-    fn walk(&self) -> f64 {
-        let start = Instant::now();
+    /// Reads and writes every line.
+    fn write(&self) {
         for line in &self.0 {
             line.0.store(line.0.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         }
+    }
+    /// Reads and writes every line; returns ns a line.
+    fn walk(&self) -> f64 {
+        let start = Instant::now();
+        self.write();
         ns_each(start, self.0.len() as u64)
     }
 }
@@ -125,8 +129,9 @@ fn after_the_other(work: impl Fn() -> f64 + Sync) -> f64 {
 
 /// Measures from one CPU's unlock to the other's first step under the lock. Both take the lock all
 /// the time and hold it long enough for the other to be waiting. The times are read under the lock,
-/// and only rounds in which it changed owners count.
-pub(super) fn handoff_ns() -> Result<f64, Failure> {
+/// and only rounds in which it changed owners count. The owner writes `lines` lines of data, each of
+/// which the next one writes before its first step.
+pub(super) fn handoff_ns(lines: usize) -> Result<f64, Failure> {
     const TURNS: u64 = 2_000;
     const HOLD_NS: u64 = 600;
     struct Shared {
@@ -135,6 +140,7 @@ pub(super) fn handoff_ns() -> Result<f64, Failure> {
         released_ns: AtomicU64,
         by: AtomicU64,
         here: AtomicU64,
+        data: LineRow,
     }
     let signal = go(
         2,
@@ -145,6 +151,7 @@ pub(super) fn handoff_ns() -> Result<f64, Failure> {
                 released_ns: AtomicU64::new(0),
                 by: AtomicU64::new(0),
                 here: AtomicU64::new(0),
+                data: LineRow::new(lines),
             });
             for cpu in 0..2 {
                 let (shared, signal) = (Arc::clone(&shared), Arc::clone(&jobs.signal));
@@ -158,6 +165,7 @@ pub(super) fn handoff_ns() -> Result<f64, Failure> {
                     for _ in 0..TURNS {
                         Threads::preempt_disable();
                         shared.lock.lock();
+                        shared.data.write();
                         let taken_ns = Threads::now_ns();
                         if shared.by.load(Ordering::Relaxed) == 3 - me {
                             let released_ns = shared.released_ns.load(Ordering::Relaxed);

@@ -49,6 +49,54 @@ pub struct Measured {
     pub clear_bytes_per_us: Quantity,
     /// Steps between two CPUs.
     pub pair: Option<MeasuredPair>,
+    /// Lines and the lock between two CPUs of each pair that was asked for.
+    pub pairs: Vec<(Apart, MeasuredLines)>,
+}
+
+/// Where two CPUs part.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Apart {
+    /// Two hardware threads of a core.
+    Thread,
+    /// Two cores behind one last-level cache that is smaller than a node.
+    Cluster,
+    /// Two caches of a node; or two cores, if a node has one cache.
+    Node,
+    /// Two nodes.
+    Remote,
+}
+
+impl Apart {
+    /// Returns what the two are, for a text.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Thread => "threads of a core",
+            Self::Cluster => "cores of a cache",
+            Self::Node => "cores of a node",
+            Self::Remote => "nodes",
+        }
+    }
+}
+
+/// Two CPUs, by the system's numbers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Pair {
+    /// Where they part.
+    pub apart: Apart,
+    /// The CPUs.
+    pub cpus: [usize; 2],
+}
+
+/// Lines of data that the owner of a lock writes, of which the next owner writes all.
+pub const DATA_LINES: [usize; 3] = [0, 1, 8];
+
+/// Lines and the lock between two CPUs, in ns.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MeasuredLines {
+    /// A cache line, as [`MeasuredPair::line_ns`].
+    pub line_ns: Quantity,
+    /// A handoff, as [`MeasuredPair::handoff_ns`], with as many lines of data as [`DATA_LINES`].
+    pub handoff_ns: [Quantity; DATA_LINES.len()],
 }
 
 /// The cost of steps between two CPUs, in ns.
@@ -132,8 +180,12 @@ fn singles() -> Result<Singles, Failure> {
 }
 
 /// Runs all measurements. `progress` receives the numbers of finished rounds and of all rounds.
+///
+/// Steps between CPUs are those of the nearest two of different cores in `pairs`, or of the first
+/// two CPUs if there are none.
 pub fn measure(
     effort: Effort,
+    pairs: &[Pair],
     mut progress: impl FnMut(usize, usize),
 ) -> Result<Measured, Failure> {
     let host_cpus = host_cpus();
@@ -143,6 +195,9 @@ pub fn measure(
     let [mut clear, mut bandwidth] = [const { Samples::new() }; 2];
     let [mut line, mut in_row, mut handoff] = [const { Samples::new() }; 3];
     let [mut send, mut ipi, mut idle_wake] = [const { Samples::new() }; 3];
+    let mut lines: Vec<PairSamples> = pairs.iter().map(|_| PairSamples::default()).collect();
+    let usual =
+        pairs.iter().filter(|pair| pair.apart > Apart::Thread).min_by_key(|pair| pair.apart);
     for round in 0..rounds {
         progress(round, rounds);
         let of_cpus: Vec<Singles> = on_each_cpu(singles).into_iter().collect::<Result<_, _>>()?;
@@ -154,12 +209,19 @@ pub fn measure(
         clear.add(clears.page_ns());
         bandwidth.add(clears.bytes_per_us(host_cpus));
         if host_cpus > 1 {
-            line.add(cross::line_ns());
-            in_row.add(cross::line_in_row_ns());
-            handoff.add(less_clock(cross::handoff_ns()?));
-            send.add(less_clock(tasks::ipi_send_ns()?));
-            ipi.add(less_clock(tasks::ipi_ns()?));
-            idle_wake.add(less_clock(tasks::idle_wake_ns()?));
+            let [one, row, lock, sent, handled, woken] = on_pair(usual, steps_of_two)?;
+            line.add(one);
+            in_row.add(row);
+            handoff.add(less_clock(lock));
+            send.add(less_clock(sent));
+            ipi.add(less_clock(handled));
+            idle_wake.add(less_clock(woken));
+        }
+        for (pair, samples) in pairs.iter().zip(&mut lines) {
+            samples.line.add(on_pair(Some(pair), || Ok(cross::line_ns()))?);
+            for (handoff, lines) in samples.handoff.iter_mut().zip(DATA_LINES) {
+                handoff.add(less_clock(on_pair(Some(pair), || cross::handoff_ns(lines))?));
+            }
         }
     }
     progress(rounds, rounds);
@@ -185,5 +247,40 @@ pub fn measure(
         clear_page_ns: clear.quantity(),
         clear_bytes_per_us: bandwidth.quantity(),
         pair,
+        pairs: pairs.iter().map(|pair| pair.apart).zip(lines.into_iter().map(found)).collect(),
     })
+}
+
+/// Rounds of lines and the lock between two CPUs.
+#[derive(Default)]
+struct PairSamples {
+    line: Samples,
+    handoff: [Samples; DATA_LINES.len()],
+}
+
+fn found(of: PairSamples) -> MeasuredLines {
+    let PairSamples { line, handoff } = of;
+    MeasuredLines { line_ns: line.quantity(), handoff_ns: handoff.map(Samples::quantity) }
+}
+
+/// One round of the steps between two CPUs: a line, a line in a row, a handoff, the send of an
+/// interrupt, its handling, and a wake-up of an idle CPU, in ns.
+fn steps_of_two() -> Result<[f64; 6], Failure> {
+    Ok([
+        cross::line_ns(),
+        cross::line_in_row_ns(),
+        cross::handoff_ns(0)?,
+        tasks::ipi_send_ns()?,
+        tasks::ipi_ns()?,
+        tasks::idle_wake_ns()?,
+    ])
+}
+
+/// Measures on two CPUs; on the first two if there is no pair, or the system does not allow it.
+fn on_pair<T: Send>(
+    pair: Option<&Pair>,
+    steps: impl Fn() -> Result<T, Failure> + Sync + Send,
+) -> Result<T, Failure> {
+    let placed = pair.and_then(|pair| HostCpus::only(&pair.cpus, &steps));
+    placed.unwrap_or_else(steps)
 }

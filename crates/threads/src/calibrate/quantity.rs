@@ -14,6 +14,7 @@ pub struct Quantity {
 }
 
 /// The values of the rounds so far.
+#[derive(Default)]
 pub(super) struct Samples(Vec<f64>);
 
 impl Samples {

@@ -3,13 +3,14 @@
 mod own;
 mod table;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use anyhow::{Context, anyhow};
 use indicatif::{ProgressBar, ProgressStyle};
 use mmscale_calibrate::gallery::{self, GalleryError, GalleryRequest, Item, Kept, Knowledge, rows};
 use mmscale_files::{Existing, Folder};
-use mmscale_harness::{Interrupt, Origin, Registry};
+use mmscale_harness::{Interrupt, Origin, Profiles, Registry};
 
 use crate::args::{FidelityArgs, GalleryFormat};
 use crate::failure::Failure;
@@ -25,10 +26,16 @@ pub(super) fn fidelity(
     args: &FidelityArgs,
 ) -> Result<(), Failure> {
     let items = chosen(args)?;
-    if args.kept {
-        let kept = gallery::kept().map_err(|why| Failure::Run(why.into()))?;
-        return output::print(&shown(args, &items, &kept));
+    let before = args.against.as_deref().map(read).transpose()?;
+    let kept = match &args.read {
+        Some(file) => Some(read(file)?),
+        None if args.kept => Some(gallery::kept().map_err(|why| Failure::Run(why.into()))?),
+        None => None,
+    };
+    if let Some(kept) = kept {
+        return output::print(&shown(args, &items, &kept, before.as_deref()));
     }
+    let machines = args.machines.as_deref().map(machines).transpose()?.unwrap_or_default();
     if let Some(path) = args.output.as_ref().filter(|path| path.is_dir()) {
         let what = format!("-o {}: this is a folder; name a file in it", path.display());
         return Err(Failure::Call(anyhow!(what)));
@@ -36,7 +43,10 @@ pub(super) fn fidelity(
     let interrupt = interrupt::on_signals(Grace::Computing)
         .context("cannot watch for Ctrl-C")
         .map_err(Failure::Run)?;
-    let plain = args.format == GalleryFormat::Text && args.items.is_empty() && !args.blind;
+    let plain = args.format == GalleryFormat::Text
+        && args.items.is_empty()
+        && !args.blind
+        && before.is_none();
     if plain {
         let rows = own::text(registry.profiles(), args.profile.as_deref(), &interrupt)?;
         output::print(&rows)?;
@@ -44,13 +54,15 @@ pub(super) fn fidelity(
     if args.profile.is_some() {
         return Ok(());
     }
-    let kept = [predicted(registry, origin, args, &items, &interrupt)?];
+    let predicted =
+        Predicted { registry, origin, args, profiles: gallery::profiles_with(&machines) };
+    let kept = [predicted.of(&items, &interrupt)?];
     if let Some(path) = &args.output {
         let text = serde_json::to_string_pretty(&kept).context("cannot format the results");
         keep(path, &(text.map_err(Failure::Run)? + "\n"))?;
     }
     let separator = if plain { "\n" } else { "" };
-    output::print(&format!("{separator}{}", shown(args, &items, &kept)))
+    output::print(&format!("{separator}{}", shown(args, &items, &kept, before.as_deref())))
 }
 
 /// Writes the results to a file, in place of those of an earlier call.
@@ -71,38 +83,78 @@ fn chosen(args: &FidelityArgs) -> Result<Vec<Item>, Failure> {
         let what = format!("the gallery has no item `{unknown}`; it has {known}");
         return Err(Failure::Call(anyhow!(what)));
     }
-    let seen = if args.blind { Knowledge::Blind } else { Knowledge::Open };
     let is_chosen = |item: &Item| {
-        if args.items.is_empty() { item.seen == seen } else { args.items.contains(&item.id) }
+        if args.items.is_empty() {
+            (item.seen == Knowledge::Blind) == args.blind
+        } else {
+            args.items.contains(&item.id)
+        }
     };
     let is_short = |item: &Item| !(args.quick && item.slow && args.items.is_empty());
     Ok(all.into_iter().filter(|item| is_chosen(item) && is_short(item)).collect())
 }
 
-/// Runs the items, and shows the progress.
-fn predicted(
-    registry: &Registry,
-    origin: Origin,
-    args: &FidelityArgs,
-    items: &[Item],
-    interrupt: &Interrupt,
-) -> Result<Kept, Failure> {
-    let cache = args.cache.open();
-    let request =
-        GalleryRequest { items, registry, origin: origin.clone(), cache, quick: args.quick };
-    // The bar hides itself if stderr is not a terminal.
-    let bar = ProgressBar::new(0);
-    let style = ProgressStyle::with_template("[{wide_bar}] {pos}/{len} runs {elapsed}");
-    bar.set_style(style.expect("the template is well-formed"));
-    let told = |done: usize, all: usize| {
-        bar.set_length(all as u64);
-        bar.set_position(done as u64);
+/// Reads results that an earlier call wrote.
+fn read(path: &Path) -> Result<Vec<Kept>, Failure> {
+    let text = fs::read_to_string(path).map_err(|why| {
+        Failure::Call(anyhow!("{}: {why}; -o FILE writes such a file", path.display()))
+    })?;
+    gallery::read(&path.display().to_string(), &text).map_err(|why| Failure::Call(why.into()))
+}
+
+/// Reads the profiles of a folder. Their texts live as long as the program, as built-in ones do.
+fn machines(folder: &Path) -> Result<Vec<(&'static str, &'static str)>, Failure> {
+    let wrong = |path: &Path, why: io::Error| {
+        Failure::Call(anyhow!("--machines {}: {why}; name a folder of profiles", path.display()))
     };
-    let figures = gallery::run(&request, interrupt, &told);
-    bar.finish_and_clear();
-    let figures = figures.map_err(|why| failed(&why))?;
-    let rows = items.iter().zip(&figures).flat_map(|(item, figures)| rows(item, figures));
-    Ok(Kept { build: origin.build, command: origin.command, rows: rows.collect() })
+    let entries = fs::read_dir(folder).map_err(|why| wrong(folder, why))?;
+    let paths = entries.map(|entry| entry.map(|entry| entry.path()));
+    let mut paths: Vec<_> = paths.collect::<Result<_, _>>().map_err(|why| wrong(folder, why))?;
+    paths.retain(|path| path.extension().is_some_and(|end| end == "toml"));
+    paths.sort();
+    if paths.is_empty() {
+        let what =
+            format!("--machines {}: there is no profile (NAME.toml) in it", folder.display());
+        return Err(Failure::Call(anyhow!(what)));
+    }
+    let one = |path: &PathBuf| {
+        let text = fs::read_to_string(path).map_err(|why| wrong(path, why))?;
+        let name = path.file_stem().map(|name| name.to_string_lossy().into_owned());
+        let name: &'static str = name.unwrap_or_default().leak();
+        Ok((name, &*text.leak()))
+    };
+    paths.iter().map(one).collect()
+}
+
+/// Predictions of items.
+struct Predicted<'a> {
+    registry: &'a Registry,
+    origin: Origin,
+    args: &'a FidelityArgs,
+    profiles: Profiles,
+}
+
+impl Predicted<'_> {
+    /// Runs the items, and shows the progress.
+    fn of(self, items: &[Item], interrupt: &Interrupt) -> Result<Kept, Failure> {
+        let Self { registry, origin, args, profiles } = self;
+        let (cache, quick) = (args.cache.open(), args.quick);
+        let request =
+            GalleryRequest { items, profiles, registry, origin: origin.clone(), cache, quick };
+        // The bar hides itself if stderr is not a terminal.
+        let bar = ProgressBar::new(0);
+        let style = ProgressStyle::with_template("[{wide_bar}] {pos}/{len} runs {elapsed}");
+        bar.set_style(style.expect("the template is well-formed"));
+        let told = |done: usize, all: usize| {
+            bar.set_length(all as u64);
+            bar.set_position(done as u64);
+        };
+        let figures = gallery::run(&request, interrupt, &told);
+        bar.finish_and_clear();
+        let figures = figures.map_err(|why| failed(&why))?;
+        let rows = items.iter().zip(&figures).flat_map(|(item, figures)| rows(item, figures));
+        Ok(Kept { build: origin.build, command: origin.command, rows: rows.collect() })
+    }
 }
 
 fn failed(why: &GalleryError) -> Failure {
@@ -116,7 +168,10 @@ fn failed(why: &GalleryError) -> Failure {
 }
 
 /// Formats the results of the chosen items.
-fn shown(args: &FidelityArgs, items: &[Item], kept: &[Kept]) -> String {
+fn shown(args: &FidelityArgs, items: &[Item], kept: &[Kept], before: Option<&[Kept]>) -> String {
+    if let Some(before) = before {
+        return table::moved(items, before, kept);
+    }
     match args.format {
         GalleryFormat::Text => table::text(items, kept),
         GalleryFormat::Md => table::markdown(items, kept),
@@ -127,7 +182,6 @@ fn shown(args: &FidelityArgs, items: &[Item], kept: &[Kept]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fs;
 
     fn open_items() -> Vec<Item> {
         let items = gallery::items().unwrap_or_else(|why| panic!("{why}"));

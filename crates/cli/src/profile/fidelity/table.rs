@@ -3,7 +3,8 @@
 use std::fmt::Write;
 
 use mmscale_calibrate::gallery::{
-    CURVE_WITHIN, EFFECT_WITHIN, Item, Kept, LEVEL_WITHIN, Row, SHARE_WITHIN, Verdict, What, counts,
+    CURVE_WITHIN, Counts, EFFECT_WITHIN, Item, Kept, LEVEL_WITHIN, Row, SHARE_WITHIN, Verdict,
+    What, counts,
 };
 use mmscale_report::wrap;
 
@@ -76,8 +77,8 @@ fn form(item: &Item, what: What, value: f64) -> String {
     match what {
         What::Effect if (0.5..2.0).contains(&value) => format!("{:+.1} %", (value - 1.0) * 100.0),
         What::Effect | What::Curve => format!("x {value:.3}"),
-        What::Share => format!("{:.1} %", value * 100.0),
-        What::Level => {
+        What::Share | What::Limiter => format!("{:.1} %", value * 100.0),
+        What::Level | What::Last => {
             let (scaled, prefix) = match value.abs() {
                 v if v >= 1e9 => (value / 1e9, "G"),
                 v if v >= 1e6 => (value / 1e6, "M"),
@@ -141,20 +142,83 @@ pub(super) fn markdown(items: &[Item], kept: &[Kept]) -> String {
     text
 }
 
-/// Returns the counts of verdicts in one sentence.
+/// A prediction that differs by less than this share has not moved.
+const MOVED_BEYOND: f64 = 0.01;
+
+/// Formats the rows that differ from earlier results, in 72 columns.
+pub(super) fn moved(items: &[Item], before: &[Kept], after: &[Kept]) -> String {
+    let mut text = String::new();
+    let mut equal = 0;
+    for item in items {
+        for row in rows_of(after).filter(|row| row.item == item.id) {
+            let is_same = |old: &&Row| (old.what, &old.label) == (row.what, &row.label);
+            let old = rows_of(before).filter(|old| old.item == item.id).find(is_same);
+            let has_moved = old.is_none_or(|old| {
+                (row.predicted / old.predicted - 1.0).abs() > MOVED_BEYOND
+                    || verdict(old) != verdict(row)
+            });
+            if !has_moved {
+                equal += 1;
+                continue;
+            }
+            push(&mut text, &format!("{:11} {:6} {}", item.id, row.what.name(), row.label));
+            let of = |row: &Row| form(item, row.what, row.predicted);
+            let published = row.published.map(|published| form(item, row.what, published));
+            let published = published.map(|published| format!("published {published}, "));
+            let (was, judged) = old.map_or(("none".to_owned(), String::new()), |old| {
+                (of(old), format!(", before {}", verdict(old)))
+            });
+            let line = format!(
+                "{}predicted {was} -> {}: {}{judged}",
+                published.unwrap_or_default(),
+                of(row),
+                verdict(row)
+            );
+            wrap(&line, "    ", "    ").iter().for_each(|line| push(&mut text, line));
+        }
+    }
+    let line = format!("{equal} rows are as before.");
+    push(&mut text, &line);
+    for (word, kept) in [("before", before), ("after", after)] {
+        wrap(&format!("{word}: {}", summary(kept)), "", "  ")
+            .iter()
+            .for_each(|line| push(&mut text, line));
+    }
+    text
+}
+
+/// Returns the counts of verdicts, in a sentence for each half of the gallery.
 pub(super) fn summary(kept: &[Kept]) -> String {
     let rows: Vec<Row> = rows_of(kept).cloned().collect();
-    let counts = counts(&rows);
-    if counts.items == 0 {
+    let halves = [("", false), ("Predicted blind: ", true)].map(|(head, blind)| {
+        let counts = counts(&rows, blind);
+        (counts.items > 0).then(|| format!("{head}{}", counted(&counts)))
+    });
+    let halves: Vec<String> = halves.into_iter().flatten().collect();
+    if halves.is_empty() {
         return "Predictions; the published results were not known when they were made.".to_owned();
     }
-    let ([all, sign, holds], [curves, curve]) = (counts.effects, counts.curves);
-    let ([levels, level], [shares, share]) = (counts.levels, counts.shares);
-    format!(
-        "{} items: {sign} of {all} effects have the right sign, {holds} of {all} the size; {curve} \
-         of {curves} curves, {level} of {levels} levels and {share} of {shares} shares hold.",
-        counts.items
-    )
+    halves.join(" ")
+}
+
+fn counted(counts: &Counts) -> String {
+    let parts = [
+        (counts.limiters, "limiters are right"),
+        (counts.signs, "effects have the right sign"),
+        (counts.effects, "effects the size"),
+        (counts.points, "points of curves the growth"),
+        (counts.curves, "curves hold as a whole"),
+        (counts.lasts, "last points hold"),
+        (counts.levels, "levels hold"),
+        (counts.shares, "shares hold"),
+        (counts.covered, "published values are within the interval of drawn machines"),
+    ];
+    let parts: Vec<String> = parts
+        .iter()
+        .filter(|(held, _)| held.all > 0)
+        .map(|(held, what)| format!("{held} {what}"))
+        .collect();
+    format!("{} items: {}.", counts.items, parts.join(", "))
 }
 
 /// Returns what counts as a prediction that holds.
@@ -205,6 +269,8 @@ mod tests {
             sign: None,
             verdict,
             parts_at: None,
+            predicted_blind: false,
+            points: Vec::new(),
         };
         let rows = vec![row(Verdict::Holds), row(Verdict::Off)];
         let build = mmscale_document::Build::new("mmscale", "0", "unknown");

@@ -64,9 +64,9 @@ pub(super) fn moved<'a>(
     for (Moving { key, .. }, value) in values {
         other.file.cost_mut(key).expect("the number is of this profile").value = value;
     }
-    let Profile { costs, swap, noise, hash, .. } = other.resolve()?;
+    let Profile { costs, swap, noise, clock, hash, .. } = other.resolve()?;
     let own = plan.profile.as_deref().expect("the plan is of a simulated machine");
-    let machine = Profile { costs, swap, noise, hash, ..own.clone() };
+    let machine = Profile { costs, swap, noise, clock, hash, ..own.clone() };
     Ok(Plan { profile: Some(Arc::new(machine)), ..plan.clone() })
 }
 
@@ -104,7 +104,7 @@ mod tests {
     fn numbers_that_describe_the_machine_do_not_move() {
         let numbers = moving(&open("x86-512").unwrap());
         let has = |key: &str| numbers.iter().any(|number| number.key == key);
-        assert!(has("handoff_ns") && has("clear_page_ns") && has("node_bytes_per_us"));
+        assert!(has("handoff_fixed_ns") && has("clear_page_ns") && has("node_bytes_per_us"));
         assert!(!has("cpus") && !has("node_pages") && !has("hz"));
     }
 
