@@ -42,6 +42,9 @@ const LATE: &str = "by the trace some ticks began later than the jiffy of their 
 /// Why gaps of ticks may occur in other numbers.
 const PHASE: &str = "by the trace each tick began in the jiffy of its timer, and each gap is one \
                      of ours; how many of each there are depends on when the CPUs began";
+/// Why timers may differ.
+const PASSED: &str = "by the trace the other timers are those of ours if a jiffy passes between \
+                      the rounding of the time and the start of the timer";
 /// Why gaps of ticks may be of other sizes.
 const STOPPED: &str = "by the trace a tick did not arm its timer again, as it found nothing to do: \
                        the next one begins when another task sees that the CPU is busy";
@@ -55,8 +58,8 @@ const ELSEWHERE: &str = "in these calls, by the trace, CPU 1 ran another task: t
 const DESCHEDULED: &str = "by its ticks a hypervisor took time of CPU 1 during the calls: such a \
                            CPU flushes when it runs again, without an interrupt";
 /// Why page tables of huge pages may differ.
-const DEPOSITS: &str = "the model lacks this: by the trace Linux keeps one page table for each huge \
-                        page, to split it later, and frees it with the page";
+const DEPOSITS: &str = "the model lacks this: by the trace Linux keeps one page table for each \
+                        huge page, to split it later, and frees it with the page";
 /// Why all `high` may lie above the lower limit.
 const ALL_TUNED: &str = "the page caches of all CPUs have grown";
 /// Shown for a count that the kernel has no tracepoint of.
@@ -242,8 +245,8 @@ fn disturbed(real: &Observed) -> Option<&'static str> {
 }
 
 /// Returns whether both sides drained `most` pages a hold equally often, and the same number of
-/// pages, both up to what two frees drain, `largest` pages each. Before drains grow to `most` again,
-/// there are at most [`SMALLER`] smaller ones.
+/// pages, both up to what two frees drain, `largest` pages each. Before drains grow to `most`
+/// again, there are at most [`SMALLER`] smaller ones.
 fn is_about(real: &[u32], simulated: &[u32], most: u32, largest: u32) -> bool {
     let sum = |of: &[u32]| of.iter().sum::<u32>();
     let full = |of: &[u32]| of.iter().filter(|&&pages| pages == most).count();
@@ -283,10 +286,13 @@ fn ticks(kernel: &Kernel, live: &OnKernel, simulated: &Observed) -> Vec<Row> {
     for (cpu, runs) in live.armings.iter().enumerate() {
         let armed: Vec<Armed> = runs.iter().filter_map(|run: &Arming| run.again).collect();
         let equal = armed.iter().filter(|live| is_ours(kernel.hz, cpu, live)).count();
+        let late = armed.iter().filter(|live| is_ours_late(kernel.hz, cpu, live)).count();
+        let is_known = equal + late == armed.len();
         let alike = format!("CPU {cpu}: timers alike");
         // Without a timer nothing is compared.
         let all = armed.len().max(1);
-        rows.push(row(alike, all.to_string(), equal.to_string(), None));
+        let why = is_known.then_some(PASSED);
+        rows.push(row(alike, all.to_string(), equal.to_string(), why));
         let ms = |gaps: &[u64]| {
             listed(gaps.iter().map(|jiffies| jiffies * 1000 / u64::from(kernel.hz.get())))
         };
@@ -294,7 +300,7 @@ fn ticks(kernel: &Kernel, live: &OnKernel, simulated: &Observed) -> Vec<Row> {
             format!("CPU {cpu}: gaps in ms"),
             ms(&live.observed.tick_gaps[cpu]),
             ms(&simulated.tick_gaps[cpu]),
-            (equal == armed.len()).then(|| starts(kernel.hz, cpu, live)).flatten(),
+            is_known.then(|| starts(kernel.hz, cpu, live)).flatten(),
         ));
     }
     rows
@@ -337,6 +343,17 @@ fn is_ours(hz: Hz, cpu: usize, live: &Armed) -> bool {
     let ours = again(hz, cpu, live.now);
     live.expires == ours.expires
         && live.bucket_expires.is_none_or(|bucket| Some(bucket) == ours.bucket_expires)
+}
+
+/// Returns whether our tick would arm itself like this one if it rounded in one jiffy and armed its
+/// timer in the next one.
+fn is_ours_late(hz: Hz, cpu: usize, live: &Armed) -> bool {
+    let Some(rounded) = live.now.checked_sub(1) else { return false };
+    let expires = live.now + hz.round_relative(rounded, u64::from(hz.get()), cpu);
+    let bucket = hz.bucket_expiry(live.now, expires);
+    !is_ours(hz, cpu, live)
+        && live.expires == expires
+        && live.bucket_expires.is_none_or(|of_kernel| of_kernel == bucket)
 }
 
 fn lru(kernel: &Kernel, real: &Observed, simulated: &Observed) -> Row {
@@ -599,6 +616,17 @@ mod tests {
         let hz = Hz::new(250).unwrap();
         let gaps: Vec<u64> = steady_gaps(hz, 1).into_iter().map(|jiffies| jiffies * 4).collect();
         assert_eq!(gaps, [992, 1024]);
+    }
+
+    #[test]
+    fn a_jiffy_may_pass_between_rounding_and_arming() {
+        let hz = Hz::new(250).unwrap();
+        let ours = again(hz, 1, 1_000_003);
+        let now = ours.now + 1;
+        let late = Armed { now, expires: ours.expires + 1, bucket_expires: None };
+        assert!(is_ours_late(hz, 1, &late) && !is_ours(hz, 1, &late));
+        assert!(!is_ours_late(hz, 1, &ours), "no jiffy passed");
+        assert!(!is_ours_late(hz, 1, &Armed { expires: late.expires + 1, ..late }));
     }
 
     #[test]

@@ -68,8 +68,8 @@ fn ran_another(switches: &[Event], pid: u32, us: &Range<u64>) -> bool {
     found || !own
 }
 
-/// For each call of a kind, the page tables that were allocated for it, and before it since the call
-/// before, and freed at any time later: a grace period after the munmap of what it used.
+/// For each call of a kind, the page tables that were allocated for it, and before it since the
+/// last call, and freed at any time later: a grace period after the munmap of what it used.
 fn freed_tables(events: &[Event], at: usize) -> Vec<u32> {
     let (end, mut of_calls) = (mark("end", Step::Call(at)), Vec::new());
     let (mut fresh, mut owned) = (Vec::new(), BTreeMap::new());
@@ -162,7 +162,7 @@ mod tests {
 
     /// A trace of CPU 1 on which only the program's thread runs.
     fn beside() -> Vec<Event> {
-        trace(&[(2, "tracing_mark_write: begin beside"), (2, "tracing_mark_write: end beside")])
+        trace(&[(2, "tracing_mark_write: begin second"), (2, "tracing_mark_write: end second")])
     }
 
     #[test]

@@ -1,6 +1,10 @@
 //! The tracepoints of a trace.
 
 use super::CountsError;
+
+/// The function of the kernel that drains pages of a page cache in one hold of the zone's lock.
+pub(super) const DRAIN: &str = "free_pcppages_bulk";
+
 /// The tracepoints that are watched on CPU 0, where the program makes its calls.
 pub(super) const EVENTS: [&str; 9] = [
     "kmem/mm_page_alloc",

@@ -1,9 +1,8 @@
 //! Facts about the running kernel.
 
 use super::CountsError;
-use super::events::sees_interrupts;
+use super::events::{DRAIN, sees_interrupts};
 use super::program::Wait;
-use super::reading::DRAIN;
 use mmscale_frames::pcp::{DrainSize, PcpLimits};
 use mmscale_frames::zone::Watermarks;
 use mmscale_mm::time::Hz;
@@ -15,7 +14,7 @@ use std::path::Path;
 
 const ZONEINFO: &str = "/proc/zoneinfo";
 
-/// What a comparison needs to know of a kernel, in its own words.
+/// Facts about a kernel that a comparison needs, in the kernel's own words.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Facts {

@@ -19,9 +19,6 @@ const TICK: &str = "workqueue_execute_start";
 /// The tracepoint of each block of a drain.
 pub(super) const DRAINED: &str = "mm_page_pcpu_drain";
 
-/// The function of the kernel that drains pages of a page cache in one hold of the zone's lock.
-pub(super) const DRAIN: &str = "free_pcppages_bulk";
-
 /// The text of a mark.
 pub(super) fn mark(edge: &str, step: Step) -> String {
     match step {
@@ -30,7 +27,7 @@ pub(super) fn mark(edge: &str, step: Step) -> String {
         Step::Rest => format!("{edge} rest"),
         Step::Call(at) => format!("{edge} call {at}"),
         Step::Release(at) => format!("{edge} release {at}"),
-        Step::Beside => format!("{edge} beside"),
+        Step::Beside => format!("{edge} second"),
         Step::Works(others) => format!("{edge} works {others:?}"),
     }
 }
@@ -168,7 +165,9 @@ fn filled(levels: &BTreeMap<(i64, i64), Level>, count: u32) -> Vec<Blocks> {
         all.push(found);
     }
     let is_refilled = |list| levels.get(&(0, list)).is_some_and(|level| level.is_refilled);
-    let rest = [RECLAIMABLE, UNMOVABLE].into_iter().find(|&list| !is_refilled(list));
+    // Page tables come from the first of these: the simulator must not refill it where the kernel
+    // did not.
+    let rest = [UNMOVABLE, RECLAIMABLE].into_iter().find(|&list| !is_refilled(list));
     let list = rest.and_then(list_of).unwrap_or(MigrateType::Reclaimable);
     all.push(Blocks::single(list, left));
     all.retain(|blocks| blocks.count > 0);
@@ -262,7 +261,7 @@ impl Sizes {
 
 /// The holds of a thread, with the number of pages or folios of each. These are traced one by one.
 /// Between two holds of one kind there is another event of the thread: each allocation and each
-/// free has its own, and of several drains in one free, each is a call of [`DRAIN`].
+/// free has its own, and of several drains in one free, each is a call of `free_pcppages_bulk`.
 fn holds(events: &[Event], pid: u32, start_pfn: u64) -> Vec<(Hold, u32)> {
     let mut holds: Vec<(Hold, u32)> = Vec::new();
     // A hold may begin with pages of a lower zone, which do not count.
@@ -412,12 +411,12 @@ mod tests {
         assert_eq!(sizes.ticks, [tick], "what another task drains is not the tick's");
         let [taken, rest] = contents(&events, 0x1000, 9).unwrap()[..] else { panic!() };
         assert_eq!(taken, Blocks::single(MigrateType::Movable, 1), "before the first refill");
-        assert_eq!(rest, Blocks::single(MigrateType::Reclaimable, 8));
+        assert_eq!(rest, Blocks::single(MigrateType::Unmovable, 8));
         assert!(!sizes.ticked, "the tick ran later");
         assert!(sizes.used_by_others, "another task freed a page");
         let below = Sizes::of(&events, 0x2001).unwrap();
         let ticks = vec![TickDrain::default()];
-        let none = Sizes { ticks, ..Sizes::default() };
+        let none = Sizes { ticks, used_by_others: true, ..Sizes::default() };
         assert_eq!(below, none, "pages of a lower zone do not count");
         let upper = Sizes::of(&events, 0x1001).unwrap();
         assert_eq!(upper.lru_batches, [1], "a batch may begin with a folio of a lower zone");

@@ -1,5 +1,5 @@
-//! What the kernel did for the program, as a document: a comparison needs nothing else, so it can
-//! be made on another computer than the one that was traced.
+//! A recording of the kernel's side as a document: a comparison needs nothing else, so it can be
+//! made on another computer than the one that was traced.
 
 use super::CountsError;
 use super::kernel::{Cache, Facts, Kernel, read};
@@ -30,7 +30,7 @@ const SPARE_PAGES: u64 = 65_536;
 /// Page tables are freed after a grace period.
 const GRACE: Duration = Duration::from_millis(200);
 
-/// What the kernel did for the program.
+/// A recording of the kernel's side: facts about it, and the events that the program caused.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Recording {
@@ -70,7 +70,8 @@ struct Marks {
     caches: Shared<Notes>,
     /// Attempts that have ended.
     attempts: Shared<u32>,
-    /// Times that another task ran on the CPU until its last attempt began, and whether it did since.
+    /// Times that another task ran on the CPU until the last attempt began, and whether it did
+    /// since.
     losses: Shared<u64>,
     is_undisturbed: Shared<bool>,
     /// The masks of all CPUs, and of all but CPU 0.
@@ -167,7 +168,7 @@ impl Watcher<Linux> for Marks {
             }
             Step::Call(at) => {
                 self.write("end", step);
-                // Page tables of calls that take pages are traced from before the call to their end.
+                // Page tables of calls that take pages are traced from before the call.
                 let next = KINDS.get(at + 1);
                 self.trace_cpu_0(next.is_none_or(|next| next.call.takes_pages()));
             }

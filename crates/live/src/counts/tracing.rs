@@ -1,9 +1,8 @@
 //! A tracing instance of our own, and the lines of its trace.
 
 use super::CountsError;
-use super::events::{EVENTS, INTERRUPTS};
+use super::events::{DRAIN, EVENTS, INTERRUPTS};
 use super::kernel::{Facts, needs, read};
-use super::reading::DRAIN;
 use mmscale_linux::Leftovers;
 use serde::{Deserialize, Serialize};
 use std::fs;
@@ -162,8 +161,8 @@ impl Instance {
 
 impl Drop for Instance {
     fn drop(&mut self) {
-        // The kernel switches the instance's events and its tracer off itself. Nothing can be done if
-        // it refuses.
+        // The kernel switches the instance's events and its tracer off itself. Nothing can be done
+        // if it refuses.
         // tidy: opened: a file of tracefs
         let _ = fs::remove_dir(&self.path);
     }
