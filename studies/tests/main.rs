@@ -2,6 +2,7 @@
 
 mod blame;
 mod churn;
+mod emulated;
 mod fake;
 mod ipi;
 mod pcp;

@@ -36,16 +36,16 @@ pub(crate) use sweep::SweepArgs;
 const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (", env!("MMSCALE_SOURCES"), ")");
 
 /// A run of some seconds whose answer stays the same in longer ones. The README shows it too.
-const FIRST: &str = "Try first: mmscale run churn --set madvise=none --cpus 32 --arm stock,lazy";
+const FIRST: &str = "Try first: mmscale run churn --set madvise=none --cpus 64 --arm stock,lazy";
 
 /// Examples of `run`, one of each group of options.
 const RUN_EXAMPLES: &str = "\
 Examples:
-  mmscale run churn --set madvise=none --cpus 32 --arm stock,lazy
+  mmscale run churn --set madvise=none --cpus 64 --arm stock,lazy
   mmscale run churn --cpus 1,8,32,128 --arm stock --seeds 8
   mmscale run ./mine.mms --cpus 1,8,32,96
   mmscale run vmstat --policy tick=phased,caches=blockmap --robust
-  mmscale run churn --cpus 32 --arm stock,lazy --cost handoff_fixed_ns=110,575,1200
+  mmscale run churn --cpus 32 --arm stock,lazy --cost handoff_lines=1.5,2,5
   mmscale run pcp --profile ./mine.toml -o results
   mmscale run vmstat --cpus 8,72 --format csv";
 const LIST_EXAMPLES: &str = "\

@@ -56,6 +56,6 @@ pub use stack::{is_locking, path_of, plain_function};
 pub use timeline::{HoldSpan, Interval, LockName, SentInterrupt, Stretch, Timeline, WaitSpan};
 pub use value::{ParamValue, Value};
 pub use watched::{
-    Call, Durations, LOG2_BUCKETS, OomEvents, Side, Wait, Watch, Watched, passes, stand_ins,
+    Call, Durations, Hold, LOG2_BUCKETS, OomEvents, Side, Wait, Watch, Watched, passes, stand_ins,
 };
 pub use whatif::{PlainMetric, Scaled, ScaledPoint, WHATIF_SCHEMA, WaitShare, WhatIf};

@@ -1,8 +1,9 @@
 //! Names of functions on the stacks of Linux.
 
-/// Functions on every path to a lock, and those of the tracepoint or of the program that records
-/// it. All other functions that begin with one of these names implement locks, too.
-const LOCKING: [&str; 34] = [
+/// Functions on every path to a lock and to its release, and those of the tracepoint or of the
+/// program that records it. All other functions that begin with one of these names implement locks,
+/// too.
+const LOCKING: [&str; 48] = [
     "native_queued_spin_lock_slowpath",
     "queued_",
     "__pv_queued_spin_lock_slowpath",
@@ -32,6 +33,20 @@ const LOCKING: [&str; 34] = [
     "percpu_rwsem_wait",
     "queue_spin_lock_slowpath",
     "__ticket_spin_lock",
+    "native_queued_spin_unlock",
+    "pv_queued_spin_unlock",
+    "_raw_spin_unlock",
+    "_raw_read_unlock",
+    "_raw_write_unlock",
+    "do_raw_spin_unlock",
+    "rt_spin_unlock",
+    "up_read",
+    "up_write",
+    "__up_",
+    "mutex_unlock",
+    "__mutex_unlock",
+    "percpu_up_",
+    "__percpu_up_",
     "contention_begin",
     "perf_trace_",
     "schedule_preempt_disabled",
@@ -96,5 +111,11 @@ mod tests {
         ];
         assert_eq!(path_of(stack), ["__page_cache_release", "folio_lruvec_lock_irqsave"]);
         assert_eq!(path_of(["_raw_spin_lock"]), [""; 0]);
+        let stack = [
+            "pv_queued_spin_unlock_traced+0x3a",
+            "_raw_spin_unlock_irqrestore+0x1d",
+            "free_pcppages_bulk+0x1f0",
+        ];
+        assert_eq!(path_of(stack), ["free_pcppages_bulk"]);
     }
 }

@@ -43,8 +43,9 @@ pub enum Watch {
     Oom,
     /// Delay between a reschedule request and the task switch.
     Resched,
-    /// Holders of a zone's lock while other tasks wait for it. Makes allocating and freeing a page
-    /// three times as slow.
+    /// Holders of locks while other tasks wait for them: of all locks if the kernel reports their
+    /// releases (`lock:contended_release`), otherwise of a zone's lock. The latter makes allocating
+    /// and freeing a page three times as slow.
     Holders,
 }
 
@@ -93,6 +94,26 @@ impl Wait {
     pub fn histogram(&self) -> Histogram {
         histogram(&self.log2)
     }
+}
+
+/// Waits that ended with a release by one call path. Waits with a known release are a sample, and
+/// each counts for the others.
+#[derive(Clone, Debug)]
+pub struct Hold {
+    /// The lock's class.
+    pub class: &'static str,
+    /// Functions of the waiter, from the outermost to the one that requested the lock.
+    pub path: Vec<String>,
+    /// The kind of the waiting task.
+    pub side: Side,
+    /// Functions of the task that released the lock to the waiter, outermost first. Empty if the
+    /// kernel had no room for its stack.
+    pub holder: Vec<String>,
+    /// The waits.
+    pub waits: Durations,
+    /// Lengths of whole holds: those that began after a wait of the holder, with this waiter
+    /// already waiting.
+    pub whole: Durations,
 }
 
 /// Converts counts by powers of two into a distribution.
@@ -146,6 +167,9 @@ pub struct Call {
 pub struct Watched {
     /// Waits for locks, the largest total first.
     pub waits: Vec<Wait>,
+    /// Waits with their holders, the largest total first; `None` if the kernel does not report
+    /// releases of contended locks.
+    pub holds: Option<Vec<Hold>>,
     /// Calls between CPUs, the most frequent function first.
     pub calls: Vec<Call>,
     /// Batches that were added to LRU lists.

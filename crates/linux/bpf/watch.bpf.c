@@ -22,6 +22,7 @@ typedef long long s64;
 #define BPF_MAP_TYPE_PERCPU_HASH 5
 #define BPF_MAP_TYPE_PERCPU_ARRAY 6
 #define BPF_MAP_TYPE_STACK_TRACE 7
+#define BPF_MAP_TYPE_LRU_HASH 9
 #define BPF_ANY 0
 #define BPF_NOEXIST 1
 
@@ -90,6 +91,9 @@ struct config {
 	// Of very frequent events one in sparse + 1 is recorded, and counts for all of them. A
 	// power of two less one.
 	u32 sparse;
+	// Whether the kernel reports releases of contended locks.
+	u32 releases;
+	u32 padding;
 };
 
 struct sums {
@@ -140,6 +144,26 @@ struct spins {
 	u32 random;
 	struct spin at[SPINS];
 	u32 shorts[1 << SHORTS_LOG2];
+};
+
+// A lock's last release with a waiter, and its last acquisition after a wait.
+struct handover {
+	u64 acquired_ns;
+	// When the task that released it had acquired it, if that was after a wait too.
+	u64 held_from_ns;
+	u64 released_ns;
+	s32 stack;
+	// How many releases this one stands for; 0: its stack was not taken.
+	u32 times;
+	// Whether waiters of this lock sleep: their releases are rare, and all are recorded.
+	u64 sleeps;
+};
+
+// Waits that ended with the releases of one call path, and the holds before these releases, as far
+// as their length is known.
+struct holds {
+	struct sums waits;
+	struct sums whole;
 };
 
 struct batch {
@@ -203,6 +227,28 @@ struct {
 	__type(key, u32);
 	__type(value, struct spins);
 } SPINNING SEC(".maps");
+
+// By lock. Those that are used least recently make room for others.
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 4096);
+	__type(key, u64);
+	__type(value, struct handover);
+} HANDOVERS SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 2048);
+	__type(key, struct path);
+	__type(value, struct holds);
+} HELD_BY SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct holds);
+} EMPTY_HOLDS SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -380,6 +426,18 @@ INLINE struct waiter sleeper(u64 lock)
 	return waiter;
 }
 
+// Returns the record of a lock, which is made if there is none.
+INLINE struct handover *handover(u64 lock)
+{
+	struct handover *found = bpf_map_lookup_elem(&HANDOVERS, &lock);
+	struct handover none = {};
+
+	if (found)
+		return found;
+	bpf_map_update_elem(&HANDOVERS, &lock, &none, BPF_NOEXIST);
+	return bpf_map_lookup_elem(&HANDOVERS, &lock);
+}
+
 // No stack was taken.
 #define NOT_TAKEN (-1000)
 // Waits for spin locks of at least this length are all recorded, in ns.
@@ -425,6 +483,12 @@ int contention_begin(u64 *ctx)
 	// A waiter that spins first and then sleeps has two of these events.
 	if (bpf_map_lookup_elem(&WAITING, &who))
 		return 0;
+	if (conf->releases) {
+		struct handover *last = handover(ctx[0]);
+
+		if (last)
+			last->sleeps = 1;
+	}
 	entry.stack = bpf_get_stackid(ctx, &STACKS, 0);
 	bpf_map_update_elem(&WAITING, &who, &entry, BPF_ANY);
 	return 0;
@@ -478,15 +542,53 @@ int mm_page_alloc_zone_locked(u64 *ctx)
 	return holds(ctx);
 }
 
-INLINE void waited(const struct config *conf, const struct waiting *entry, u64 now, u64 times)
+// Returns whether a wait ended with the recorded release. Any other release of the lock during the
+// wait would have been recorded later.
+INLINE int ended_with(const struct handover *last, u64 since_ns)
+{
+	return last && last->released_ns >= since_ns;
+}
+
+// Adds a wait to those that ended with this release.
+INLINE void held_by(const struct path *path, const struct waiting *entry,
+		    const struct handover *last, u64 now)
+{
+	struct holds *holds = bpf_map_lookup_elem(&HELD_BY, path);
+	u32 zero = 0;
+
+	if (!holds) {
+		struct holds *empty = bpf_map_lookup_elem(&EMPTY_HOLDS, &zero);
+
+		if (!empty)
+			return;
+		bpf_map_update_elem(&HELD_BY, path, empty, BPF_NOEXIST);
+		holds = bpf_map_lookup_elem(&HELD_BY, path);
+		if (!holds)
+			return;
+	}
+	add(&holds->waits, now - entry->since_ns, last->times);
+	// The lock may have been free in the meantime unless this task waited all along.
+	if (last->held_from_ns && entry->since_ns <= last->held_from_ns)
+		add(&holds->whole, last->released_ns - last->held_from_ns, last->times);
+}
+
+INLINE void waited(const struct config *conf, const struct waiting *entry,
+		   const struct handover *last, u64 now, u64 times)
 {
 	struct path path = { .stack = entry->stack, .flags = entry->flags };
 	u32 zero = 0;
 	struct sums *sums;
 
 	path.side = side(conf);
-	if (conf->holders)
+	if (ended_with(last, entry->since_ns) && last->times) {
+		path.holder = last->stack < 0 ? 0 : (u32)last->stack + 1;
+		held_by(&path, entry, last, now);
+		// Of releases that are not all recorded, the sums of waits do without.
+		if (conf->sparse)
+			path.holder = 0;
+	} else if (conf->holders) {
 		path.holder = holder(conf, entry->since_ns);
+	}
 	sums = bpf_map_lookup_elem(&WAITS, &path);
 	if (!sums) {
 		struct sums *empty = bpf_map_lookup_elem(&EMPTY, &zero);
@@ -515,59 +617,108 @@ INLINE u32 stands_for(const struct config *conf, struct spins *spins, u64 lock)
 	return (spins->random >> 16) & (one_in - 1) ? 0 : one_in;
 }
 
-// The waiter has its lock now, and others wait for it: stacks are taken for long waits only, and
-// for a sample of the others.
-INLINE int end_spin(u64 *ctx, const struct config *conf, u64 now)
-{
-	u32 zero = 0;
-	struct spins *spins = bpf_map_lookup_elem(&SPINNING, &zero);
-	u64 times = 1;
+// Readers hold a lock together: the start of one's hold says nothing of the others.
+#define LCB_F_READ 2
 
-	if (!spins)
-		return 0;
+// The waiter has its lock now.
+INLINE void acquires(struct handover *last, u32 flags, u64 now)
+{
+	if (last)
+		last->acquired_ns = flags & LCB_F_READ ? 0 : now;
+}
+
+// Removes the wait for a spin lock that has ended. Returns whether there is one.
+INLINE int end_spin(struct spins *spins, u64 lock, struct waiting *entry)
+{
 #pragma unroll
 	for (u32 down = 1; down <= SPINS; down++) {
 		u32 at = spins->depth - down;
 		struct spin *spin = &spins->at[at & (SPINS - 1)];
-		struct waiting entry;
 
 		if (at >= SPINS)
 			return 0;
-		if (spin->lock != ctx[0])
+		if (spin->lock != lock)
 			continue;
 		spins->depth = at;
-		entry.since_ns = spin->since_ns;
-		entry.stack = spin->stack;
-		entry.flags = spin->flags;
-		if (conf->sparse) {
-			if (now - entry.since_ns < LONG_NS)
-				times = stands_for(conf, spins, ctx[0]);
-			if (!times)
-				return 1;
-			entry.stack = bpf_get_stackid(ctx, &STACKS, 0);
-		}
-		waited(conf, &entry, now, times);
+		entry->since_ns = spin->since_ns;
+		entry->stack = spin->stack;
+		entry->flags = spin->flags;
 		return 1;
 	}
 	return 0;
 }
 
+// Removes the wait of a task that has ended. Returns whether there is one.
+INLINE int end_sleep(u64 lock, struct waiting *entry)
+{
+	struct waiter who = sleeper(lock);
+	struct waiting *found = bpf_map_lookup_elem(&WAITING, &who);
+
+	if (!found)
+		return 0;
+	*entry = *found;
+	bpf_map_delete_elem(&WAITING, &who);
+	return 1;
+}
+
+// The waiter has its lock now, and others wait for it: stacks are taken for long waits only, and
+// for a sample of the others. There is one call of `waited`: the verifier follows each by itself.
 SEC("tp_btf/contention_end")
 int contention_end(u64 *ctx)
 {
 	const struct config *conf = config();
-	u64 now = bpf_ktime_get_ns();
-	struct waiting *entry;
-	struct waiter who;
+	u64 now = bpf_ktime_get_ns(), lock = ctx[0], times = 1;
+	struct handover *last = 0;
+	struct waiting entry = {};
+	struct spins *spins;
+	u32 zero = 0;
 
-	if (!conf || end_spin(ctx, conf, now))
+	spins = bpf_map_lookup_elem(&SPINNING, &zero);
+	if (!conf || !spins)
 		return 0;
-	who = sleeper(ctx[0]);
-	entry = bpf_map_lookup_elem(&WAITING, &who);
-	if (entry) {
-		waited(conf, entry, now, 1);
-		bpf_map_delete_elem(&WAITING, &who);
+	if (conf->releases)
+		last = bpf_map_lookup_elem(&HANDOVERS, &lock);
+	if (end_spin(spins, lock, &entry)) {
+		// A wait is recorded with the release that ended it, or without.
+		if (conf->sparse && now - entry.since_ns < LONG_NS)
+			times = ended_with(last, entry.since_ns) ? last->times :
+								   stands_for(conf, spins, lock);
+		if (conf->sparse && times)
+			entry.stack = bpf_get_stackid(ctx, &STACKS, 0);
+	} else if (!end_sleep(lock, &entry)) {
+		return 0;
 	}
+	acquires(last, entry.flags, now);
+	if (times)
+		waited(conf, &entry, last, now, times);
+	return 0;
+}
+
+// Fires in the task that releases a lock while others wait for it, mostly before they have it.
+SEC("tp_btf/contended_release")
+int contended_release(u64 *ctx)
+{
+	const struct config *conf = config();
+	u64 now = bpf_ktime_get_ns(), held_from_ns;
+	struct spins *spins;
+	struct handover *last;
+	u32 zero = 0, times = 1;
+
+	if (!counts(conf, now))
+		return 0;
+	last = handover(ctx[0]);
+	spins = bpf_map_lookup_elem(&SPINNING, &zero);
+	if (!last || !spins)
+		return 0;
+	held_from_ns = last->acquired_ns;
+	// A sample of short holds is enough, as of short waits.
+	if (conf->sparse && !last->sleeps && !(held_from_ns && now - held_from_ns >= LONG_NS))
+		times = stands_for(conf, spins, ctx[0]);
+	last->acquired_ns = 0;
+	last->held_from_ns = held_from_ns;
+	last->times = times;
+	last->stack = times ? bpf_get_stackid(ctx, &STACKS, 0) : NOT_TAKEN;
+	last->released_ns = now;
 	return 0;
 }
 

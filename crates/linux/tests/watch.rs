@@ -37,7 +37,9 @@ fn begin_at(test: &str, watches: &[Watch], sampling: Sampling) -> Option<Watchin
             return None;
         }
     };
-    let missing = watching.seen().expect("it can be read").missing;
+    let mut missing = watching.seen().expect("it can be read").missing;
+    // Most kernels do not bear this one.
+    missing.retain(|program| program != "need_resched");
     if !missing.is_empty() {
         skipped(test, &format!("this kernel does not have: {}", missing.join(", ")));
         return None;
@@ -262,6 +264,40 @@ fn waits_have_a_class_and_a_path() {
     let wait = seen.waits.iter().find(mmap).expect("one was counted");
     let counted: u64 = wait.histogram().buckets.iter().map(|bucket| bucket[2]).sum();
     assert_eq!(counted, wait.count, "each wait is in one bucket");
+}
+
+/// Threads that drop one region hold the lock of its page table for each other. Where the kernel
+/// reports releases of contended locks, the holder is one of them.
+#[test]
+fn a_contended_lock_has_its_holder_where_releases_are_reported() {
+    const TEST: &str = "holders";
+    const REGION_BYTES: u64 = 2 << 20;
+    fn fight(system: &Linux) {
+        let at = system.mmap(MapSpec::new(REGION_BYTES)).unwrap();
+        let drop = move |system: &Linux| {
+            for _ in 0..20_000 {
+                system.write(at, 1).unwrap();
+                system.madvise(at, REGION_BYTES, Advice::DontNeed).unwrap();
+            }
+        };
+        let threads = [0, 1].map(|cpu| system.spawn(ThreadSpec::on(cpu), Box::new(drop)).unwrap());
+        threads.into_iter().for_each(|thread| system.join(thread).unwrap());
+    }
+    if !two_cpus(TEST) {
+        return;
+    }
+    let Some(watching) = begin(TEST, &[Watch::Locks]) else { return };
+    if !watching.sees_releases() {
+        let seen = run_under(watching, fight).expect("it was begun");
+        assert!(seen.holds.is_none() && seen.waits.iter().all(|wait| wait.holder.is_empty()));
+        return skipped(TEST, "this kernel has no lock:contended_release");
+    }
+    let holds = run_under(watching, fight).expect("it was begun").holds.expect("they are seen");
+    let zap = |path: &[String]| path.iter().any(|step| step.contains("madvise"));
+    let hold = holds.iter().find(|hold| hold.side == Side::Ours && zap(&hold.path));
+    let hold = hold.unwrap_or_else(|| panic!("no wait has a holder: {holds:?}"));
+    assert!(zap(&hold.holder) && hold.waits.count > 0, "{hold:?}");
+    assert!(hold.whole.count <= hold.waits.count, "{hold:?}");
 }
 
 /// A victim's end is seen from both sides: its exit, and the call that helps it.

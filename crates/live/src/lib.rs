@@ -4,12 +4,14 @@
 //! |---|---|
 //! | `ab` | compares two values of a kernel setting, or of a parameter, run by run in pairs |
 //! | `counts` | compares counts of the kernel's mechanisms with those of the simulator |
+//! | `holders` | says which holders of contended locks the kernel reports |
 //! | `observe` | shows what the kernel does while other programs run on it |
 //! | `rounds` | runs a script for a number of rounds, between marks of the caller |
 //! | `stress` | runs stress-ng as the load of an observation |
 
 pub mod ab;
 pub mod counts;
+pub mod holders;
 pub mod observe;
 pub mod rounds;
 pub mod stress;

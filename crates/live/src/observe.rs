@@ -3,12 +3,14 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use mmscale_document::{MeasuredWait, Problem, Wait, Watch, Watched};
+use mmscale_document::{Hold, MeasuredWait, Problem, Wait, Watch, Watched};
 use mmscale_linux::{Plan, Sampling, Symbols, WatchError, Watching};
 use serde::Serialize;
 use thiserror::Error;
 
 use mmscale_harness::Interrupt;
+
+use crate::holders::{self, Holder, short};
 
 /// Why an observation has no result.
 #[derive(Debug, Error)]
@@ -86,6 +88,9 @@ pub struct Class {
     pub paths: Vec<(String, f64)>,
     /// The thresholds of the verdict.
     pub limits: Limits,
+    /// The holders that these waits ended with, if the kernel reports releases of contended locks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub holders: Option<Vec<Holder>>,
     /// Advice on what to try.
     pub advice: &'static str,
 }
@@ -125,10 +130,14 @@ pub struct Observation {
     pub classes: Vec<Class>,
     /// All waits for locks by class and call path, if waits were observed, the largest total first.
     pub waits: Vec<MeasuredWait>,
+    /// Waits by the holder that they ended with, the largest total first, if the kernel reports
+    /// releases of contended locks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub holders: Option<Vec<Holder>>,
     /// Exits of address spaces, if they were observed.
     pub ends: Option<Ends>,
     /// The longest time from a reschedule request until the next task ran, in ns, if it was
-    /// observed.
+    /// observed: kernels whose RCU readers are preempted do not bear it.
     pub resched_max_ns: Option<u64>,
     /// Functions and tracepoints that this kernel hides.
     pub missing: Vec<String>,
@@ -255,8 +264,9 @@ pub fn observe(
         cpus,
         classes,
         waits: waits(&seen),
+        holders: seen.holds.as_deref().map(|holds| holders::rows(holds, |_| true)),
         ends: studies.contains(&"reap").then(|| ends(&seen)),
-        resched_max_ns: studies.contains(&"ipi").then_some(seen.resched.max_ns),
+        resched_max_ns: Some(&seen.resched).filter(|times| times.count > 0).map(|t| t.max_ns),
         missing,
         provenance: crate::provenance(),
     })
@@ -330,7 +340,23 @@ fn classes(seen: &Watched, all_ns: f64) -> Vec<Class> {
         let Kind { name, problem, limits, advice } = *kind;
         let study = problem.study();
         let verdict = verdict(&limits, share, max_ns);
-        Class { name, study, verdict, count, total_ns, max_ns, share, paths, limits, advice }
+        let holders = seen.holds.as_deref().map(|holds| {
+            let is_of = |hold: &Hold| Problem::of(hold.class, &hold.path) == Some(problem);
+            holders::rows(holds, is_of)
+        });
+        Class {
+            name,
+            study,
+            verdict,
+            count,
+            total_ns,
+            max_ns,
+            share,
+            paths,
+            limits,
+            holders,
+            advice,
+        }
     });
     waits.chain([calls(seen, all_ns)]).collect()
 }
@@ -366,6 +392,7 @@ fn calls(seen: &Watched, all_ns: f64) -> Class {
         share,
         paths,
         limits: ASKED_FOR,
+        holders: None,
         advice: "change mappings that several CPUs use less often, in larger ranges; long sections \
                  with interrupts off and a busy hypervisor slow the calls down",
     }
@@ -384,12 +411,6 @@ pub(crate) fn paths(seen: &Watched, meant: impl Fn(&Wait) -> bool) -> Vec<(Strin
     paths.sort_by(|a, b| b.1.total_cmp(&a.1));
     paths.truncate(3);
     paths
-}
-
-/// Returns the innermost functions of a path.
-fn short(path: &[String]) -> String {
-    let inner: Vec<&str> = path.iter().rev().take(5).map(String::as_str).collect();
-    if inner.is_empty() { "unknown".to_owned() } else { inner.join(" < ") }
 }
 
 #[cfg(test)]
@@ -417,12 +438,5 @@ mod tests {
         for kind in &KINDS {
             assert!(STUDIES.contains(&kind.problem.study()), "{}", kind.name);
         }
-    }
-
-    #[test]
-    fn paths_are_shown_from_the_lock_outwards() {
-        let path = ["a", "b", "c", "d", "e", "f"].map(str::to_owned);
-        assert_eq!(short(&path), "f < e < d < c < b");
-        assert_eq!(short(&[]), "unknown");
     }
 }

@@ -28,9 +28,13 @@ pub(super) struct Check {
 /// The kernel accepts all BPF programs.
 pub(super) const DOCTOR: Check = Check { args: "live doctor --format json", read: observes };
 
-/// Counts of the kernel agree with those of the simulator.
-pub(super) const COUNTS: Check =
-    Check { args: "live counts --for 10s --format json", read: agrees };
+const COUNTS_ARGS: &str = "live counts --for 10s --format json";
+
+/// The kernel's upkeep ticks expire when those of the simulator do.
+pub(super) const TICK: Check = Check { args: COUNTS_ARGS, read: ticks };
+
+/// All counts of the kernel agree with those of the simulator, those of the upkeep tick among them.
+pub(super) const COUNTS: Check = Check { args: COUNTS_ARGS, read: agrees };
 
 const fn study(args: &'static str) -> Check {
     Check { args, read: waits }
@@ -63,7 +67,7 @@ impl Check {
         let shown = (self.read)(first).map_err(|why| format!("{name}: {why}"))?;
         Ok(format!("{name}: {shown}"))
     }
-    fn name(&self) -> &'static str {
+    pub(super) fn name(&self) -> &'static str {
         let args = ["run ", "live "].iter().find_map(|above| self.args.strip_prefix(above));
         let args = args.unwrap_or(self.args);
         args.split(' ').next().unwrap_or(args)
@@ -93,9 +97,26 @@ fn waits(document: &Value) -> Result<String, String> {
 }
 
 fn agrees(document: &Value) -> Result<String, String> {
+    equal(document, "")
+}
+
+/// The begin of the title of the counts of upkeep ticks.
+const TICKS: &str = "upkeep tick";
+
+fn ticks(document: &Value) -> Result<String, String> {
+    equal(document, TICKS).map(|shown| format!("ticks: {shown}"))
+}
+
+/// Returns how many rows are equal, of the sections whose title begins so.
+///
+/// # Errors
+/// The rows that differ for no known reason.
+fn equal(document: &Value, title: &str) -> Result<String, String> {
     let sections = document["sections"].as_array().ok_or("no sections")?;
-    let rows: Vec<&Value> =
-        sections.iter().filter_map(|section| section["rows"].as_array()).flatten().collect();
+    let is_meant =
+        |section: &&Value| section["title"].as_str().unwrap_or_default().starts_with(title);
+    let rows = sections.iter().filter(is_meant).filter_map(|section| section["rows"].as_array());
+    let rows: Vec<&Value> = rows.flatten().collect();
     let is = |row: &&&Value, verdict: &str| row["verdict"] == verdict;
     let equal = rows.iter().filter(|row| is(row, "equal")).count();
     let different: Vec<String> = rows
@@ -160,5 +181,12 @@ mod tests {
         assert_eq!(agrees(&explained).unwrap(), "1 of 2 equal, the others explained");
         assert!(agrees(&of(json!("different"))).unwrap_err().contains("1 of 2 rows differ"));
         assert!(agrees(&json!({ "sections": [] })).is_err(), "nothing was compared");
+        let row = |verdict: &str| json!({ "what": "a", "verdict": verdict });
+        let sections = json!({ "sections": [
+            { "title": "calls", "rows": [row("different")] },
+            { "title": "upkeep tick: expiry", "rows": [row("equal")] },
+        ] });
+        assert!(agrees(&sections).is_err());
+        assert_eq!(ticks(&sections).unwrap(), "ticks: 1 of 1 equal, the others explained");
     }
 }

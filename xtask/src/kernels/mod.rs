@@ -1,19 +1,29 @@
 //! `cargo xtask kernels`: runs `mmscale` on kernel images in virtual machines (`mmscale kernel
-//! boot`): does each accept the BPF programs, do studies observe its waits, do its counts agree
-//! with those of the simulator?
+//! boot`), each with several numbers of CPUs. A cell of this matrix is one image and one number:
+//! does the kernel accept the BPF programs, do its upkeep ticks expire as the simulator's, and,
+//! with as many CPUs as the kept ones, are its instructions those that are kept? On request also:
+//! do studies observe its waits, do all of its counts agree with the simulator's?
 
 mod checks;
 mod instructions;
 
-use checks::{COUNTS, Check, DOCTOR, Job, STUDIES};
+use checks::{COUNTS, Check, DOCTOR, Job, STUDIES, TICK};
+use instructions::Compared;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 /// The images if none is given: the kernels of Debian's releases, and the newest.
 const IMAGES: [&str; 3] = ["debian:6.1", "debian:6.12", "debian:7.3"];
+/// The numbers of CPUs if none is given.
+const CPUS: [usize; 4] = [2, 4, 16, 64];
 /// Most CPUs with which studies run: with more, their windows are shorter than the start of their
 /// processes takes in an emulator.
 const CPUS_OF_STUDIES: usize = 4;
+/// The CPU time that a machine may use, and that of each of its CPUs: three times what the largest
+/// check takes.
+const LIMIT_S: usize = 300;
+const LIMIT_OF_CPU_S: usize = 15;
 
 /// The arguments of the command.
 #[derive(Clone, clap::Args)]
@@ -21,15 +31,24 @@ pub struct KernelsArgs {
     /// Images of kernels; 6.1, 6.12 and 7.3 of Debian if none is given
     #[arg(long = "kernel", value_name = "IMAGE,..", value_delimiter = ',')]
     images: Vec<String>,
-    /// CPUs of the machines
-    #[arg(long, value_name = "N,..", value_delimiter = ',', default_value = "4")]
+    /// CPUs of the machines; 2, 4, 16 and 64 if none is given
+    #[arg(long, value_name = "N,..", value_delimiter = ',')]
     cpus: Vec<usize>,
     /// The program; it is built if none is given
     #[arg(long, value_name = "FILE")]
     program: Option<PathBuf>,
-    /// Only that the first kernel accepts the BPF programs
+    /// Only that the first kernel accepts the BPF programs, and the instructions of the second
     #[arg(long)]
     quick: bool,
+    /// Also the studies, with 4 CPUs or fewer
+    #[arg(long)]
+    studies: bool,
+    /// All counts, in place of those of the upkeep tick alone
+    #[arg(long)]
+    counts: bool,
+    /// The most minutes for a cell: checks that did not begin until then are skipped
+    #[arg(long, value_name = "N", default_value_t = 30)]
+    minutes: u64,
     /// Let time pass with instructions
     #[arg(long)]
     icount: bool,
@@ -40,23 +59,71 @@ pub struct KernelsArgs {
 
 impl KernelsArgs {
     fn checks(&self, cpus: usize) -> Vec<Check> {
-        match (self.quick, cpus <= CPUS_OF_STUDIES) {
-            (true, _) => vec![DOCTOR],
-            (false, true) => [&[DOCTOR][..], &STUDIES, &[COUNTS]].concat(),
-            (false, false) => vec![DOCTOR, COUNTS],
+        if self.quick {
+            return vec![DOCTOR];
         }
+        let ticks = if self.counts { COUNTS } else { TICK };
+        let studies: &[Check] = match self.studies && cpus <= CPUS_OF_STUDIES {
+            true => &STUDIES,
+            false => &[],
+        };
+        [&[DOCTOR, ticks], studies].concat()
     }
     fn images(&self) -> Vec<String> {
-        match (self.images.is_empty(), self.quick) {
-            (false, _) => self.images.clone(),
-            (true, true) => vec![IMAGES[0].to_owned()],
-            (true, false) => IMAGES.map(str::to_owned).to_vec(),
+        match self.images.is_empty() {
+            false => self.images.clone(),
+            true => IMAGES.map(str::to_owned).to_vec(),
         }
+    }
+    fn cpus(&self) -> Vec<usize> {
+        match self.cpus.is_empty() {
+            false => self.cpus.clone(),
+            true => CPUS.to_vec(),
+        }
+    }
+    /// Returns the cells, each with whether its instructions are compared.
+    fn cells(&self) -> Vec<Cell> {
+        if self.quick {
+            let [first, second, _] = IMAGES.map(str::to_owned);
+            let of = |image, boots, counts| Cell { image, cpus: instructions::CPUS, boots, counts };
+            return vec![of(first, true, false), of(second, false, true)];
+        }
+        let cell = |(image, cpus): (&String, usize)| Cell {
+            image: image.clone(),
+            cpus,
+            boots: true,
+            counts: cpus == instructions::CPUS && version_of(image).is_some(),
+        };
+        let images = self.images();
+        let all = images.iter().flat_map(|image| self.cpus().into_iter().map(move |n| (image, n)));
+        all.map(cell).collect()
     }
 }
 
-/// Runs the checks. Prints a line for each kernel and number of CPUs. A computer without QEMU or
-/// the packages skips them.
+/// Returns the version of an image with kept counts.
+fn version_of(image: &str) -> Option<&str> {
+    image.strip_prefix("debian:").filter(|version| instructions::VERSIONS.contains(version))
+}
+
+/// One image with one number of CPUs.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Cell {
+    image: String,
+    cpus: usize,
+    /// Whether it is booted for checks.
+    boots: bool,
+    /// Whether its instructions are compared.
+    counts: bool,
+}
+
+impl std::fmt::Display for Cell {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}, {} CPUs", self.image, self.cpus)
+    }
+}
+
+/// Runs the checks. Prints a line for each cell, and one for each check that was skipped. A
+/// computer without QEMU or the packages skips all.
 ///
 /// # Errors
 /// The checks that failed, or why none could be made.
@@ -68,59 +135,95 @@ pub fn run(root: &Path, call: &KernelsArgs) -> Result<String, String> {
     if call.keep {
         return instructions::keep(root, &program);
     }
-    let (mut machines, mut failed) = (0, 0);
-    for image in call.images() {
-        for &cpus in &call.cpus {
-            machines += 1;
-            match passes(&program, &image, cpus, call)? {
-                Passed::Yes => {}
-                Passed::No => failed += 1,
-                Passed::Skipped(why) => return Ok(format!("kernels: skipped: {why}")),
+    let mut results = Vec::new();
+    for cell in call.cells() {
+        let result = Checked::of(&cell, root, &program, call)?;
+        result.print(&cell);
+        results.push(result);
+    }
+    let failed = results.iter().filter(|result| !result.wrong.is_empty()).count();
+    let skipped = results.iter().map(|result| result.skipped.len()).sum::<usize>();
+    match (failed, skipped) {
+        (0, 0) => Ok("kernels: all checks passed".to_owned()),
+        (0, _) => Ok(format!("kernels: all checks passed but {skipped} that were skipped")),
+        _ => Err(format!("checks failed on {failed} of {} machines", results.len())),
+    }
+}
+
+/// The outcome of the checks of a cell.
+#[derive(Default)]
+struct Checked {
+    shown: Vec<String>,
+    wrong: Vec<String>,
+    skipped: Vec<String>,
+}
+
+impl Checked {
+    /// Makes the checks of a cell. A machine is booted for each.
+    fn of(cell: &Cell, root: &Path, program: &Path, call: &KernelsArgs) -> Result<Self, String> {
+        let begun = Instant::now();
+        let is_late = || begun.elapsed() > Duration::from_secs(call.minutes * 60);
+        let late = |what: &str| format!("{what}: the cell has used its {} minutes", call.minutes);
+        let mut checked = Self::default();
+        let checks = if cell.boots { call.checks(cell.cpus) } else { vec![] };
+        for check in checks {
+            match is_late() {
+                true => checked.skipped.push(late(check.name())),
+                false => checked.boot(cell, &check, program, call)?,
             }
         }
-    }
-    if call.images.is_empty() {
-        machines += 1;
-        match instructions::check(root, &program, call)? {
-            Passed::Yes => {}
-            Passed::No => failed += 1,
-            Passed::Skipped(why) => return Ok(format!("kernels: skipped: {why}")),
+        if cell.counts && is_late() {
+            checked.skipped.push(late("instructions"));
+        } else if let Some(version) = version_of(&cell.image).filter(|_| cell.counts) {
+            let options = limit(cell);
+            match instructions::check(root, program, version, &options)? {
+                Compared::Same => checked.shown.push("instructions: as kept".to_owned()),
+                Compared::Different(how) => {
+                    checked.wrong.push(format!("instructions differ: {how}"));
+                }
+                Compared::Skipped(why) => checked.skipped.push(why),
+            }
         }
+        let seconds = begun.elapsed().as_secs();
+        checked.shown.push(format!("{seconds} s"));
+        Ok(checked)
     }
-    match failed {
-        0 => Ok("kernels: all checks passed".to_owned()),
-        _ => Err(format!("checks failed on {failed} of {machines} machines")),
-    }
-}
 
-enum Passed {
-    Yes,
-    No,
-    /// Why nothing can be checked here.
-    Skipped(String),
-}
-
-/// Makes the checks on one machine, which is booted for each.
-fn passes(program: &Path, image: &str, cpus: usize, call: &KernelsArgs) -> Result<Passed, String> {
-    let mut shown = Vec::new();
-    let mut wrong = Vec::new();
-    for check in call.checks(cpus) {
-        let (job, said) = booted(program, image, cpus, call, check.args)?;
+    fn boot(
+        &mut self,
+        cell: &Cell,
+        check: &Check,
+        program: &Path,
+        call: &KernelsArgs,
+    ) -> Result<(), String> {
+        let (job, said) = booted(program, cell, call, check.args)?;
         let refused = said.lines().find_map(|line| line.strip_prefix("error: "));
         if let Some(why) = refused.filter(|why| is_absence(why)) {
-            return Ok(Passed::Skipped(why.to_owned()));
+            self.skipped.push(format!("{}: {why}", check.name()));
+            return Ok(());
         }
         match check.of(&job) {
-            Ok(what) => shown.push(what),
+            Ok(what) => self.shown.push(what),
             Err(why) => {
                 println!("{said}");
-                wrong.push(why);
+                self.wrong.push(why);
             }
         }
+        Ok(())
     }
-    let all = [&shown[..], &wrong].concat().join("; ");
-    println!("kernels: {image}, {cpus} CPUs: {all}");
-    Ok(if wrong.is_empty() { Passed::Yes } else { Passed::No })
+
+    fn print(&self, cell: &Cell) {
+        for why in &self.skipped {
+            println!("kernels: skipped: {cell}: {why}");
+        }
+        let all = [&self.wrong[..], &self.shown].concat().join("; ");
+        println!("kernels: {cell}: {all}");
+    }
+}
+
+/// Returns the option with the CPU time that a machine of the cell may use.
+fn limit(cell: &Cell) -> [String; 2] {
+    ["--limit".to_owned(), format!("{} s", LIMIT_S + LIMIT_OF_CPU_S * cell.cpus)]
 }
 
 /// Whether a message says that QEMU or a package cannot be had.
@@ -133,16 +236,15 @@ fn is_absence(why: &str) -> bool {
 /// Boots a machine for a call of the program. Returns the call, and what was said meanwhile.
 fn booted(
     program: &Path,
-    image: &str,
-    cpus: usize,
+    cell: &Cell,
     call: &KernelsArgs,
     args: &str,
 ) -> Result<(Job, String), String> {
     let mut command = Command::new(program);
-    command.args(["kernel", "boot", "--emulate", "--kernel", image, "--cpus", &cpus.to_string()]);
-    command.args(["--limit", &format!("{} s", 900 + 30 * cpus)]);
+    command.args(["kernel", "boot", "--emulate", "--kernel", &cell.image]);
+    command.args(["--cpus", &cell.cpus.to_string()]).args(limit(cell));
     // Linux before 6.5 does not start its CPUs with it.
-    if call.icount && image != IMAGES[0] {
+    if call.icount && cell.image != IMAGES[0] {
         command.arg("--icount");
     }
     command.arg("--").args(args.split(' ')).stdin(Stdio::null());
@@ -175,21 +277,42 @@ fn built(root: &Path) -> Result<PathBuf, String> {
 mod tests {
     use super::*;
 
-    #[test]
-    fn checks_depend_on_the_number_of_cpus() {
-        let args = |quick| KernelsArgs {
+    fn args() -> KernelsArgs {
+        KernelsArgs {
             images: vec![],
             cpus: vec![],
             program: None,
-            quick,
+            quick: false,
+            studies: false,
+            counts: false,
+            minutes: 30,
             icount: false,
             keep: false,
-        };
-        let whole = args(false);
-        assert_eq!((whole.images().len(), whole.checks(4).len()), (3, 2 + STUDIES.len()));
-        assert_eq!(whole.checks(64).len(), 2);
-        let quick = args(true);
-        assert_eq!((quick.images().len(), quick.checks(4).len()), (1, 1));
+        }
+    }
+
+    #[test]
+    fn checks_depend_on_the_number_of_cpus() {
+        let whole = args();
+        let cells = whole.cells();
+        assert_eq!(cells.len(), IMAGES.len() * CPUS.len());
+        assert!(cells.iter().all(|cell| cell.boots && cell.counts == (cell.cpus == 4)));
+        assert_eq!((whole.checks(4).len(), whole.checks(64).len()), (2, 2));
+        let studies = KernelsArgs { studies: true, ..args() };
+        assert_eq!(studies.checks(4).len(), 2 + STUDIES.len());
+        assert_eq!(studies.checks(64).len(), 2);
+    }
+
+    #[test]
+    fn the_quick_form_boots_the_oldest_and_counts_the_next() {
+        let quick = KernelsArgs { quick: true, ..args() };
+        let cells = quick.cells();
+        let what: Vec<_> =
+            cells.iter().map(|cell| (cell.image.as_str(), cell.boots, cell.counts)).collect();
+        assert_eq!(what, [("debian:6.1", true, false), ("debian:6.12", false, true)]);
+        assert_eq!(quick.checks(4).len(), 1);
+        let own = KernelsArgs { images: vec!["./bzImage".to_owned()], ..args() };
+        assert!(own.cells().iter().all(|cell| !cell.counts), "nothing of it is kept");
     }
 
     #[test]

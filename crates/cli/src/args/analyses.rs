@@ -48,7 +48,7 @@ pub(crate) struct CacheArgs {
 /// Examples of `whatif`.
 const WHATIF_EXAMPLES: &str = "\
 Examples:
-  mmscale whatif churn --set madvise=none --cpus 32
+  mmscale whatif churn --set madvise=none --cpus 64
   mmscale whatif vmstat --arm posted --of zone,handoff";
 
 #[derive(Debug, clap::Args)]

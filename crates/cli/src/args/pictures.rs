@@ -46,7 +46,7 @@ pub(crate) struct ReportArgs {
 /// Examples of `trace`.
 const TRACE_EXAMPLES: &str = "\
 Examples:
-  mmscale trace churn --set madvise=none --cpus 32 --around worst:lruvec
+  mmscale trace churn --set madvise=none --cpus 64 --around worst:lruvec
   mmscale trace vmstat --arm posted --around worst:zone_lock_wait_max_ns -o tick.perfetto-trace";
 
 #[derive(Debug, clap::Args)]

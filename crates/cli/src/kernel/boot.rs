@@ -3,6 +3,7 @@
 use anyhow::{Context, anyhow};
 use mmscale_harness::Registry;
 use mmscale_vm::{Accelerator, Machine, Output, accelerator};
+use std::cell::RefCell;
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
@@ -42,10 +43,27 @@ pub(super) fn boot(registry: &Registry, args: &BootArgs) -> Result<(), Failure> 
     };
     let name = image.package.as_deref().unwrap_or(&image.name);
     output::tell(&format!("booting {name} with {cpus} CPUs, {how}"));
-    let mut shown = |written: Output| show(&written);
-    let ended = machine.run(&image, &job, &files, &|| interrupt.is_set(), &mut shown, &again);
+    // A machine whose output cannot be written is ended.
+    let full = RefCell::new(None);
+    let mut shown = |written: Output| {
+        if let Err(why) = show(&written) {
+            full.borrow_mut().get_or_insert(why);
+        }
+    };
+    let stops = || interrupt.is_set() || full.borrow().is_some();
+    let ended = machine.run(&image, &job, &files, &stops, &mut shown, &again);
+    if let Some(why) = full.take() {
+        return Err(Failure::Run(anyhow!("cannot write to standard output: {why}")));
+    }
     let ended = ended.map_err(failure)?;
     output::tell(&format!("the machine used {:.0} s of CPU time", ended.cpu_time.as_secs_f64()));
+    if let (Some(why), Some(path)) = (ended.console, &args.console) {
+        return Err(Failure::Run(anyhow!(
+            "cannot write the console to {}: {why}; give --console a file on a disk with room, the \
+             rest of the output is whole",
+            path.display()
+        )));
+    }
     match ended.code {
         0 => Ok(()),
         code => Err(Failure::Command(code)),
@@ -53,8 +71,8 @@ pub(super) fn boot(registry: &Registry, args: &BootArgs) -> Result<(), Failure> 
 }
 
 /// Shows a part of the output. A reader that has closed standard output has seen enough.
-fn show(written: &Output) {
-    let _ = match written {
+fn show(written: &Output) -> io::Result<()> {
+    let shown = match written {
         Output::Up(up) => {
             output::tell(&format!("up: Linux {}, {} CPUs", up.release, up.cpus));
             Ok(())
@@ -63,8 +81,16 @@ fn show(written: &Output) {
             let mut out = io::stdout().lock();
             out.write_all(bytes).and_then(|()| out.flush())
         }
-        Output::Error(bytes) => io::stderr().lock().write_all(bytes),
+        Output::Error(bytes) => {
+            // As other messages.
+            let _ = io::stderr().lock().write_all(bytes);
+            Ok(())
+        }
     };
+    shown.or_else(|why| match why.kind() {
+        io::ErrorKind::BrokenPipe => Ok(()),
+        _ => Err(why),
+    })
 }
 
 /// Opens the file for the console.

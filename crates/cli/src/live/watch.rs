@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use mmscale_harness::Unit;
+use mmscale_live::holders::Holder;
 use mmscale_live::observe::{Class, Ends, Observation, STUDIES, Verdict, observe};
 use mmscale_report::wrap;
 
@@ -87,6 +88,7 @@ fn text(seen: &Observation) -> String {
         for (path, share) in &class.paths {
             lines.extend(wrap(path, &format!("  {:>3.0} % ", share * 100.0), "        "));
         }
+        lines.extend(class.holders.as_deref().map_or(vec![], of_holders));
         lines.extend(wrap(class.advice, "  try: ", "       "));
     }
     if let Some(ends) = &seen.ends {
@@ -121,6 +123,26 @@ fn row(class: &Class) -> String {
         time(class.max_ns),
         class.share * 100.0
     )
+}
+
+/// Formats the holders with the longest waits, by their share of the waits whose end was seen.
+fn of_holders(holders: &[Holder]) -> Vec<String> {
+    const SHOWN: usize = 3;
+    let all_ns = holders.iter().map(|holder| holder.wait_total_ns).sum::<u64>().max(1);
+    let waits = holders.iter().map(|holder| holder.waits).sum::<u64>();
+    if waits == 0 {
+        return vec![];
+    }
+    let mut lines = vec![format!("  held by, of {waits} waits whose end was seen")];
+    for holder in holders.iter().take(SHOWN) {
+        let share = holder.wait_total_ns as f64 / all_ns as f64;
+        let held = holder.hold_mean_ns().map_or(String::new(), |mean_ns| {
+            format!("; held {} on average, {} at most", time(mean_ns), time(holder.hold_max_ns))
+        });
+        let text = format!("{}{held}", holder.name());
+        lines.extend(wrap(&text, &format!("  {:>3.0} % ", share * 100.0), "        "));
+    }
+    lines
 }
 
 /// Formats the phases that occurred, and the events of the OOM killer.
@@ -189,6 +211,31 @@ mod tests {
     }
 
     #[test]
+    fn holders_have_shares_and_lengths_where_these_are_known() {
+        let holder = |function: &str, wait_total_ns, holds| Holder {
+            class: "zone",
+            path: vec!["kthread".to_owned(), function.to_owned()],
+            waits: 4,
+            wait_total_ns,
+            wait_max_ns: 1000,
+            holds,
+            hold_total_ns: holds * 2000,
+            hold_max_ns: 3000,
+        };
+        let holders = [holder("free_pcppages_bulk", 9000, 2), holder("rmqueue_bulk", 1000, 0)];
+        let lines = of_holders(&holders);
+        assert_eq!(lines[0], "  held by, of 8 waits whose end was seen");
+        let text: Vec<&str> = lines[1..].iter().flat_map(|line| line.split_whitespace()).collect();
+        assert_eq!(
+            text.join(" "),
+            "90 % free_pcppages_bulk < kthread; held 2.0 us on average, 3.0 us at most 10 % \
+             rmqueue_bulk < kthread"
+        );
+        assert!(lines.iter().all(|line| line.len() <= 72), "{lines:?}");
+        assert!(of_holders(&[]).is_empty());
+    }
+
+    #[test]
     fn rows_fit_a_mail() {
         let class = Class {
             name: "calls between CPUs",
@@ -204,6 +251,7 @@ mod tests {
                 visible_share: 0.001,
                 long_ns: 1_000_000,
             },
+            holders: None,
             advice: "",
         };
         assert!(row(&class).len() <= 72, "{}", row(&class));

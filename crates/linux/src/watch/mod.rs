@@ -11,8 +11,8 @@ mod stretch;
 mod symbols;
 
 use crate::system::clock_ns;
-use mmscale_document::{Call, Durations, OomEvents, Side, Wait, Watch, Watched, passes};
-use object::{Calls, Config, Path, Programs, Sums};
+use mmscale_document::{Call, Durations, Hold, OomEvents, Side, Wait, Watch, Watched, passes};
+use object::{Calls, Config, Holds, Path, Programs, Sums};
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
@@ -97,7 +97,8 @@ impl Watching {
     /// Starts to watch; events count only after [`Watching::count`].
     pub fn begin(plan: &Plan) -> Result<Self, WatchError> {
         let programs = Programs::load(plan)?;
-        let holders = if plan.watches.contains(&Watch::Holders) { HOLDERS_MAX } else { 0 };
+        let infers = plan.watches.contains(&Watch::Holders) && !programs.releases;
+        let holders = if infers { HOLDERS_MAX } else { 0 };
         let one_in = plan.sampling().one_in();
         Ok(Self { programs, symbols: OnceLock::new(), holders, one_in })
     }
@@ -111,12 +112,19 @@ impl Watching {
             batch_gap_ns: BATCH_GAP_NS,
             holders: self.holders,
             sparse: self.one_in - 1,
+            releases: self.programs.releases.into(),
+            padding: 0,
         })
     }
     /// Counts the events of all processes for `ns`, starting now.
     pub fn count_all(&mut self, ns: u64) -> Result<(), WatchError> {
         let now_ns = clock_ns(libc::CLOCK_MONOTONIC);
         self.count((now_ns, now_ns.saturating_add(ns)), None)
+    }
+    /// Whether this kernel reports the releases of contended locks (`lock:contended_release`), so
+    /// that the holders of all locks are seen.
+    pub fn sees_releases(&self) -> bool {
+        self.programs.releases
     }
     /// Returns the kernel's functions.
     pub fn symbols(&self) -> &Symbols {
@@ -137,6 +145,7 @@ impl Watching {
         let batches = self.programs.batches()?;
         Ok(Watched {
             waits: self.waits()?,
+            holds: self.holds()?,
             calls: self.calls()?,
             lru_batches: batches.count,
             lru_folios: batches.folios,
@@ -166,15 +175,10 @@ impl Watching {
         type Key = (&'static str, Vec<String>, Side, Vec<String>);
         let mut merged = BTreeMap::<Key, Sums>::new();
         for (path, sums) in self.programs.waits()? {
-            let mut steps = self.path(path.stack);
-            let class = class::of(&steps, path.flags);
-            // Only holders of zone locks are recorded.
-            let holder = path.holder.checked_sub(1).filter(|_| class == "zone");
-            let holder = holder.map_or(Vec::new(), |id| self.path(id as i32));
-            // Its caller is more informative.
-            if steps.last().is_some_and(|step| step.starts_with("folio_lruvec_")) {
-                steps.pop();
-            }
+            let (class, steps) = self.waiter(&path);
+            // Holders that are inferred are those of zone locks.
+            let is_known = self.programs.releases || class == "zone";
+            let holder = if is_known { self.holder(&path) } else { Vec::new() };
             merged.entry((class, steps, side_of(path.side), holder)).or_default().add(&sums);
         }
         let wait = |((class, path, side, holder), sums): (Key, Sums)| {
@@ -184,6 +188,42 @@ impl Watching {
         let mut waits: Vec<Wait> = merged.into_iter().map(wait).collect();
         waits.sort_by_key(|wait| std::cmp::Reverse(wait.total_ns));
         Ok(waits)
+    }
+    /// Returns waits and holds by class, waiter and holder, those with the longest waits first.
+    /// Empty if this kernel does not report releases.
+    fn holds(&self) -> Result<Option<Vec<Hold>>, WatchError> {
+        type Key = (&'static str, Vec<String>, Side, Vec<String>);
+        if !self.programs.releases {
+            return Ok(None);
+        }
+        let mut merged = BTreeMap::<Key, Holds>::new();
+        for (path, holds) in self.programs.holds()? {
+            let (class, steps) = self.waiter(&path);
+            let key = (class, steps, side_of(path.side), self.holder(&path));
+            let sums = merged.entry(key).or_default();
+            sums.waits.add(&holds.waits);
+            sums.whole.add(&holds.whole);
+        }
+        let hold = |((class, path, side, holder), holds): (Key, Holds)| {
+            let (waits, whole) = (durations(&holds.waits), durations(&holds.whole));
+            Hold { class, path, side, holder, waits, whole }
+        };
+        let mut holds: Vec<Hold> = merged.into_iter().map(hold).collect();
+        holds.sort_by_key(|hold| std::cmp::Reverse(hold.waits.total_ns));
+        Ok(Some(holds))
+    }
+    /// Returns the class of a lock, and the call path of a task that waited for it.
+    fn waiter(&self, path: &Path) -> (&'static str, Vec<String>) {
+        let mut steps = self.path(path.stack);
+        let class = class::of(&steps, path.flags);
+        // Its caller is more informative.
+        if steps.last().is_some_and(|step| step.starts_with("folio_lruvec_")) {
+            steps.pop();
+        }
+        (class, steps)
+    }
+    fn holder(&self, path: &Path) -> Vec<String> {
+        path.holder.checked_sub(1).map_or(Vec::new(), |id| self.path(id as i32))
     }
     fn path(&self, stack: i32) -> Vec<String> {
         match u32::try_from(stack) {

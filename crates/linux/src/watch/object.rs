@@ -9,6 +9,8 @@ use aya::programs::{BtfTracePoint, ProgramError};
 use aya::{Btf, Ebpf, EbpfLoader, Pod};
 use mmscale_document::LOG2_BUCKETS;
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{BufRead, BufReader};
 
 /// The compiled programs; `cargo xtask objects` compiles them from `bpf/watch.bpf.c`.
 static OBJECT: &[u8] = aya::include_bytes_aligned!("../../bpf/watch.bpf.o");
@@ -23,6 +25,8 @@ pub(crate) struct Config {
     pub(crate) batch_gap_ns: u32,
     pub(crate) holders: u32,
     pub(crate) sparse: u32,
+    pub(crate) releases: u32,
+    pub(crate) padding: u32,
 }
 
 /// Corresponds to `struct sums`.
@@ -89,9 +93,18 @@ pub(crate) struct Calls {
     pub(crate) total: Sums,
 }
 
+/// Corresponds to `struct holds`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Holds {
+    pub(crate) waits: Sums,
+    pub(crate) whole: Sums,
+}
+
 // No padding: its bytes would have no value, and the kernel copies them.
 const _: () = {
-    assert!(size_of::<Config>() == 2 * 8 + 4 * 4);
+    assert!(size_of::<Config>() == 2 * 8 + 6 * 4);
+    assert!(size_of::<Holds>() == 2 * size_of::<Sums>());
     assert!(size_of::<Sums>() == (3 + LOG2_BUCKETS) * 8);
     assert!(size_of::<Path>() == 4 * 4);
     assert!(size_of::<Batch>() == 3 * 8);
@@ -108,12 +121,16 @@ unsafe impl Pod for Path {}
 unsafe impl Pod for Batch {}
 // SAFETY: as above.
 unsafe impl Pod for Calls {}
+// SAFETY: as above.
+unsafe impl Pod for Holds {}
 
 /// The programs, loaded and attached; dropping this unloads them.
 pub(crate) struct Programs {
     ebpf: Ebpf,
     /// Tracepoints that this kernel does not have.
     pub(crate) missing: Vec<String>,
+    /// Whether this kernel reports releases of contended locks, and they are observed.
+    pub(crate) releases: bool,
     /// The program that is attached for a part of the time only.
     stretches: Option<Stretches>,
 }
@@ -138,7 +155,17 @@ impl Programs {
         let mut ebpf = EbpfLoader::new().btf(Some(&btf)).load(OBJECT).map_err(refused)?;
         let mut missing = Vec::new();
         let mut stretches = None;
+        let releases =
+            plan.watches.contains(&Watch::Locks) && offers(&mut ebpf, &btf, CONTENDED_RELEASE)?;
         for watch in &plan.watches {
+            // The releases say more, of all locks.
+            if *watch == Watch::Holders && releases {
+                continue;
+            }
+            if *watch == Watch::Resched && may_recurse() {
+                missing.push(NEED_RESCHED.to_owned());
+                continue;
+            }
             let sparse = *watch == Watch::Lru && plan.sampling() == Sampling::Sparse;
             for (program, points) in programs_of(*watch) {
                 match attach(&mut ebpf, &btf, program, points) {
@@ -155,7 +182,7 @@ impl Programs {
             Array::<_, Sums>::try_from(ebpf.map_mut("EMPTY")?).ok()?.set(0, Sums::default(), 0).ok()
         };
         empty(&mut ebpf).ok_or_else(|| read("the map EMPTY"))?;
-        Ok(Self { ebpf, missing, stretches })
+        Ok(Self { ebpf, missing, releases, stretches })
     }
     /// Sets what counts.
     pub(crate) fn configure(&mut self, config: Config) -> Result<(), WatchError> {
@@ -190,6 +217,11 @@ impl Programs {
     /// Returns phases of exits, and delays of task switches.
     pub(crate) fn phases(&self) -> Result<BTreeMap<Path, Sums>, WatchError> {
         self.sums("PHASES")
+    }
+    /// Returns waits by the release that ended them, and the holds before it.
+    pub(crate) fn holds(&self) -> Result<Vec<(Path, Holds)>, WatchError> {
+        let map: HashMap<&MapData, Path, Holds> = self.map("HELD_BY")?;
+        map.iter().map(|entry| entry.map_err(read)).collect()
     }
     /// Returns calls between CPUs.
     pub(crate) fn calls(&self) -> Result<BTreeMap<Path, Calls>, WatchError> {
@@ -244,6 +276,39 @@ fn not_loaded(program: &str, why: &std::io::Error, log: &dyn std::fmt::Display) 
     }
 }
 
+/// The program that sees requests to reschedule.
+const NEED_RESCHED: &str = "need_resched";
+
+/// Whether a program on the tracepoint of requests to reschedule would panic this kernel. A task
+/// that was preempted inside RCU requests a reschedule when it leaves RCU with preemption off. The
+/// kernel enters and leaves RCU around each program, so the program's end requests again, before
+/// the first request is noted: without end, until the stack is full. Kernels whose readers are not
+/// preempted have no such function. Without the list of functions it is assumed.
+fn may_recurse() -> bool {
+    // tidy: opened: a file of /proc
+    let functions = File::open("/proc/kallsyms").map(BufReader::new);
+    functions.map_or(true, has_preemptible_readers)
+}
+
+fn has_preemptible_readers(functions: impl BufRead) -> bool {
+    let mut names = functions.lines().map_while(Result::ok);
+    names.any(|line| line.ends_with(" rcu_read_unlock_special"))
+}
+
+/// The program and the tracepoint of releases of locks for which others wait. Kernels before
+/// Linux 7 do not have it, and nothing is missing then.
+const CONTENDED_RELEASE: &str = "contended_release";
+
+/// Attaches a program to the tracepoint of its name if this kernel has it, with the lock as its one
+/// argument. Returns whether it has.
+fn offers(ebpf: &mut Ebpf, btf: &Btf, program: &str) -> Result<bool, WatchError> {
+    match attach(ebpf, btf, program, &[program]) {
+        Ok(_) => Ok(true),
+        Err(Attach::NoSuchPoint) => Ok(false),
+        Err(Attach::Failed(why)) => Err(why),
+    }
+}
+
 /// Attaches a program to the first of some tracepoints that this kernel has.
 fn attach(
     ebpf: &mut Ebpf,
@@ -291,7 +356,7 @@ fn programs_of(watch: Watch) -> &'static [(&'static str, &'static [&'static str]
             ("oom_score_adj_update", &["oom_score_adj_update"]),
         ],
         Watch::Resched => &[
-            ("need_resched", &["sched_set_need_resched_tp", "sched_set_need_resched"]),
+            (NEED_RESCHED, &["sched_set_need_resched_tp", "sched_set_need_resched"]),
             ("sched_switch", &["sched_switch"]),
         ],
         Watch::Holders => &[
@@ -320,6 +385,29 @@ mod tests {
         assert!(matches!(attach(&["no_such_tracepoint"]), Err(Attach::NoSuchPoint)));
         // It is found under another name.
         assert!(attach(&["no_such_tracepoint", "contention_begin"]).is_ok());
+    }
+
+    /// The kernel follows each path through a program, and gives up after a million instructions.
+    /// More CPUs make more paths.
+    #[test]
+    fn programs_are_far_below_the_limit_of_the_verifier() {
+        const MOST: u32 = 100_000;
+        let plan = Plan { watches: vec![Watch::Locks, Watch::Holders], ..Plan::default() };
+        let Ok(programs) = Programs::load(&plan) else { return };
+        for (name, program) in programs.ebpf.programs() {
+            let Ok(info) = program.info() else { continue };
+            if let Some(count) = info.verified_instruction_count() {
+                assert!(count < MOST, "{name}: {count}");
+                println!("{name}: {count}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_kernel_whose_readers_are_preempted_is_known_by_a_function() {
+        let of = |text: &str| has_preemptible_readers(text.as_bytes());
+        assert!(of("0 T schedule\n0 t rcu_read_unlock_special\n0 T x\n"));
+        assert!(!of("0 T schedule\n0 t rcu_read_unlock_special_of_another\n"));
     }
 
     #[test]

@@ -32,7 +32,10 @@ const BANNER: &[u8] = b"Linux version ";
 #[derive(Debug, Error)]
 pub enum ImageError {
     /// The file cannot be read.
-    #[error("cannot read {}: {why}", path.display())]
+    #[error(
+        "cannot read {}: {why}; --kernel is a bzImage (/boot/vmlinuz-*), a vmlinux, a Debian \
+         package (.deb) or debian:VERSION", path.display()
+    )]
     Read {
         /// The file.
         path: PathBuf,
@@ -117,6 +120,9 @@ impl Image {
         if bytes.len() > 0x40 && bytes[0x38..0x3c] == *b"ARM\x64" {
             return Err(unknown("an image for arm64, and only x86-64 is emulated"));
         }
+        if bytes.is_empty() {
+            return Err(unknown("an empty file"));
+        }
         let Some(payload) = bzimage::payload(&bytes) else {
             return Err(unknown("neither a bzImage, nor an ELF file, nor a package"));
         };
@@ -158,7 +164,7 @@ mod tests {
 
     #[test]
     fn other_files_are_refused_with_what_they_are() {
-        assert!(refused(b"").contains("neither a bzImage"));
+        assert!(refused(b"").contains("an empty file"));
         assert!(refused(b"#!/bin/sh\n").contains("neither a bzImage"));
         assert!(refused(&[0; 4096]).contains("neither a bzImage"));
         let mut arm = vec![0; 0x100];

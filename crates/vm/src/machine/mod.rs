@@ -100,6 +100,8 @@ pub struct Ended {
     pub code: i32,
     /// The CPU time that QEMU used.
     pub cpu_time: Duration,
+    /// Why the file for the console is not whole.
+    pub console: Option<Arc<io::Error>>,
 }
 
 /// Why a machine did not do its job.
@@ -323,7 +325,7 @@ impl Told {
         console: console::Log,
     ) -> Result<Ended, BootError> {
         if let (Some(up), Some(code)) = (self.up.clone(), self.code) {
-            return Ok(Ended { up, code, cpu_time });
+            return Ok(Ended { up, code, cpu_time, console: console.copy.map(Arc::new) });
         }
         if let Some(why) = self.failed {
             return Err(BootError::Guest(why));

@@ -54,7 +54,11 @@ impl Topology {
         }
         if memory_bytes < MIN_BYTES * nodes as u64 {
             let (has, needs) = (memory_bytes / MIB, MIN_BYTES / MIB);
-            return wrong(format!("--memory: {has} MiB; each node needs {needs} MiB at least"));
+            let least = needs * nodes as u64;
+            return wrong(format!(
+                "--memory: {has} MiB; each node needs {needs} MiB at least, such as --memory \
+                 {least}MiB"
+            ));
         }
         Ok(Self { cpus, nodes, distance, memory_bytes })
     }

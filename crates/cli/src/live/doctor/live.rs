@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use mmscale_live::holders::{Releases, releases};
 use mmscale_live::observe::ObserveError;
 use mmscale_live::{Leftovers, clear_leftovers};
 
@@ -18,7 +19,11 @@ pub(super) fn examine(
     system: &System,
     watchable: &Result<Vec<String>, ObserveError>,
 ) -> Vec<Finding> {
-    let mut findings = vec![watching(watchable), leftovers(clear_leftovers()), gaps()];
+    let mut findings = vec![watching(watchable)];
+    if watchable.is_ok() {
+        findings.extend(releases().ok().map(|found| holders(&found)));
+    }
+    findings.extend([leftovers(clear_leftovers()), gaps()]);
     findings.extend(neighbours(system));
     findings
 }
@@ -57,6 +62,36 @@ fn watching(watchable: &Result<Vec<String>, ObserveError>) -> Finding {
                      container the host must grant both"
                 }
             },
+        },
+    }
+}
+
+/// Reports whether holders of contended locks are seen, from a lock that was contended for it.
+fn holders(found: &Releases) -> Finding {
+    const WHAT: &str = "holders";
+    match found {
+        Releases::Seen(holder) => {
+            let (class, path) = (holder.class, holder.name());
+            let seen = format!(
+                "lock:contended_release: yes; the test's {class} was held by {path}; waits: {}",
+                holder.waits
+            );
+            Finding::good(WHAT, seen)
+        }
+        Releases::NoneSeen => Finding {
+            what: WHAT,
+            state: State::Limited,
+            seen: "lock:contended_release: yes, but no wait of the test ended with one".to_owned(),
+            means: "holders of contended locks may be seen or not",
+            remedy: "repeat on an idle computer with two CPUs or more",
+        },
+        Releases::NotReported => Finding {
+            what: WHAT,
+            state: State::Limited,
+            seen: "lock:contended_release: no".to_owned(),
+            means: "holders of contended locks and the lengths of their holds are not seen; \
+                    holders of zone locks can be inferred by --set watch=holders",
+            remedy: "use a kernel with this tracepoint in /sys/kernel/tracing/events/lock",
         },
     }
 }

@@ -1,14 +1,11 @@
-//! Kernel images in an emulator: a change of a kernel's code is found, named and has its size.
-//! Needs QEMU and packages of Debian, and minutes: `.ci/run --deep` runs it.
-#![cfg(feature = "live")]
+//! A change of a kernel's code is found, named and has its size.
 
+use crate::{IMAGE, is_absent, kernel, skipped, stderr};
 use mmscale_vm::Image;
 use object::read::elf::{ElfFile64, ProgramHeader};
 use object::{Endianness, elf};
 use serde_json::Value;
-use std::process::Command;
 
-const IMAGE: &str = "debian:6.12";
 /// A function that runs once for each folio, with the LRU lock held.
 const CHANGED: &str = "lru_gen_add_folio";
 /// Rounds of the loop that is added: two instructions each.
@@ -18,12 +15,11 @@ const AROUND: u32 = 5;
 
 /// Counts instructions of an image for one script; `None` without QEMU or the package.
 fn counted(image: &str) -> Option<Value> {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_mmscale"));
-    command.args(["kernel", "instructions", "--kernel", image, "--cpus", "2"]);
+    let mut command = kernel(&["instructions", "--kernel", image, "--cpus", "2"]);
     let output = command.args(["--format", "json"]).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    if said.contains("is not installed") || said.contains("apt") {
-        println!("live-test skipped: a changed kernel: {said}");
+    let said = stderr(&output);
+    if is_absent(&said) {
+        skipped("a changed kernel", &said);
         return None;
     }
     assert!(output.status.success(), "{said}");
