@@ -50,12 +50,17 @@ pub(crate) fn prepare() {
 
 /// Writes to stdout and flushes it. Control characters are replaced.
 pub(crate) fn write(text: &str) -> Result<Reader, Failure> {
-    write_to(&mut io::stdout().lock(), &plain(text))
+    write_to(&mut io::stdout().lock(), plain(text).as_bytes())
+}
+
+/// Writes a compressed document to stdout.
+pub(crate) fn print_bytes(bytes: &[u8]) -> Result<(), Failure> {
+    write_to(&mut io::stdout().lock(), bytes).map(|_| ())
 }
 
 /// Writes the help, which may have colours, to stdout.
 pub(crate) fn print_help(text: &str) -> Result<(), Failure> {
-    write_to(&mut io::stdout().lock(), text).map(|_| ())
+    write_to(&mut io::stdout().lock(), text.as_bytes()).map(|_| ())
 }
 
 /// Writes to stdout; a missing reader is not an error.
@@ -120,12 +125,12 @@ pub(crate) fn as_named<'a>(all: impl IntoIterator<Item = &'a Written>) -> Result
     )))
 }
 
-fn write_to(out: &mut impl Write, text: &str) -> Result<Reader, Failure> {
+fn write_to(out: &mut impl Write, bytes: &[u8]) -> Result<Reader, Failure> {
     // Relaxed: written before `main`.
     if CLOSED.load(Ordering::Relaxed) {
         return Err(Failure::Run(anyhow!("cannot write to standard output: it is closed")));
     }
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+    match out.write_all(bytes).and_then(|()| out.flush()) {
         Ok(()) => Ok(Reader::There),
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(Reader::Gone),
         Err(error) => Err(Failure::Run(anyhow!("cannot write to standard output: {error}"))),
@@ -160,9 +165,9 @@ mod tests {
 
     #[test]
     fn a_closed_pipe_is_no_failure_and_a_full_disk_is() {
-        let gone = write_to(&mut Broken(io::ErrorKind::BrokenPipe), "x").unwrap();
+        let gone = write_to(&mut Broken(io::ErrorKind::BrokenPipe), b"x").unwrap();
         assert_eq!(gone, Reader::Gone);
-        let full = write_to(&mut Broken(io::ErrorKind::StorageFull), "x").unwrap_err();
+        let full = write_to(&mut Broken(io::ErrorKind::StorageFull), b"x").unwrap_err();
         assert!(matches!(&full, Failure::Run(_)), "{full}");
         assert!(full.to_string().starts_with("cannot write to standard output: "), "{full}");
     }

@@ -3,9 +3,9 @@
 use mmscale_arch::{CpuId, LockClass, Order, PcpEvent, Pfn, Trace};
 use mmscale_frames::frame::MigrateType;
 use mmscale_frames::page_alloc::{
-    AllocConfig, BatchPolicy, BulkHold, FrameAllocator, Gfp, MemoryMap,
+    AllocConfig, BatchPolicy, BulkHold, FrameAllocator, Gfp, HighPolicy, MemoryMap,
 };
-use mmscale_frames::pcp::{PcpLimits, batch_size};
+use mmscale_frames::pcp::{DrainSize, PcpLimits, batch_size};
 use mmscale_frames::zone::ZoneId;
 use mmscale_stepped::{self as stepped, Stepped};
 
@@ -76,11 +76,15 @@ fn batches_follow_the_size_of_the_zone() {
 #[test]
 fn limits_share_the_low_watermark_and_an_eighth_of_the_zone() {
     let limits = PcpLimits::of(PAGES_4G.into(), 3096, 4, 63, None);
-    assert_eq!(limits, PcpLimits { batch: 63, high_min: 774, high_max: 32_768, scale_max: 5 });
+    let of = |high_min, high_max| {
+        let (scale_max, drains) = (5, DrainSize::Counted);
+        PcpLimits { batch: 63, high_min, high_max, scale_max, drains }
+    };
+    assert_eq!(limits, of(774, 32_768));
     let many = PcpLimits::of(PAGES_4G.into(), 3096, 512, 63, None);
-    assert_eq!(many, PcpLimits { batch: 63, high_min: 252, high_max: 256, scale_max: 5 });
+    assert_eq!(many, of(252, 256));
     let fixed = PcpLimits::of(PAGES_4G.into(), 3096, 4, 63, Some(16));
-    assert_eq!(fixed, PcpLimits { batch: 63, high_min: 16_384, high_max: 16_384, scale_max: 5 });
+    assert_eq!(fixed, of(16_384, 16_384));
     let frames = boot(AllocConfig::default());
     assert_eq!(frames.inspect_pcp(ZONE, CpuId::new(3), |pcp| pcp.limits()), limits);
     assert_eq!(high(&frames, 3), 774);
@@ -184,6 +188,60 @@ fn free_count_is_halved_by_allocations_and_capped() {
     take(&frames, Order::ZERO);
     take(&frames, Order::ZERO);
     assert_eq!(freed(&frames), 504);
+}
+
+/// Allocates pages on CPU 0, frees these on CPU 1, whose `high` is 774, and returns the drains.
+fn drained_with(high: HighPolicy, frees: usize) -> (Frames, Vec<Pfn>, Vec<u32>) {
+    let frames = boot(AllocConfig { high, hold: BulkHold::Whole, ..AllocConfig::default() });
+    let mut pages = take_many(&frames, Order::ZERO, 6000);
+    stepped::set_cpu(1);
+    stepped::record(true);
+    pages.drain(..frees).for_each(|page| frames.free_pages(page, Order::ZERO));
+    let drained = drains();
+    (frames, pages, drained)
+}
+
+#[test]
+fn before_linux_6_7_drains_double_up_to_high_less_a_batch() {
+    let frees = 774 + 63 + 126 + 252 + 504 + 711;
+    let (frames, mut pages, drained) = drained_with(HighPolicy::Watermark, frees);
+    assert_eq!(drained, [63, 126, 252, 504, 711, 711]);
+    // An allocation halves the exponent, 4 by now. There is room for 712 pages.
+    take(&frames, Order::ZERO);
+    pages.drain(..712 + 252).for_each(|page| frames.free_pages(page, Order::ZERO));
+    assert_eq!(drains(), [252, 504]);
+    // While the exponent is positive, a free of a small higher order drains everything.
+    let block = take(&frames, order(1));
+    stepped::take_traces();
+    frames.free_pages(block, order(1));
+    assert_eq!(drains(), [774 - 504 + 31 * 2]);
+    assert_eq!(count(&frames, 1), 0);
+}
+
+#[test]
+fn doubled_drains_are_32_batches_at_most() {
+    let config = AllocConfig {
+        high: HighPolicy::Watermark,
+        hold: BulkHold::Whole,
+        min_free_kb: Some(65_536),
+        ..AllocConfig::default()
+    };
+    let frames = boot(config);
+    let pages = take_many(&frames, Order::ZERO, 16_000);
+    stepped::set_cpu(1);
+    stepped::record(true);
+    assert!(high(&frames, 1) > 4096 + 63, "there is room for 64 batches");
+    pages.into_iter().for_each(|page| frames.free_pages(page, Order::ZERO));
+    let drained = drains();
+    assert_eq!(drained[..7], [63, 126, 252, 504, 1008, 2016, 2016]);
+    assert!(drained[7..].iter().all(|&pages| pages == 2016), "{drained:?}");
+}
+
+#[test]
+fn before_linux_5_14_each_drain_has_a_batch() {
+    // `high` is six batches.
+    let (_, _, drained) = drained_with(HighPolicy::Batches, 6 * 63 + 2 * 63);
+    assert_eq!(drained, [63, 63, 63]);
 }
 
 #[test]

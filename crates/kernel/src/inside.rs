@@ -7,6 +7,7 @@ use mmscale_frames::page_alloc::{AllocError, Census, Gfp, Zone};
 use mmscale_frames::pcp::{Pcp, PcpLimits};
 use mmscale_frames::vmstat::ZoneItem;
 use mmscale_frames::zone::{IsolateError, ZoneId, ZoneKind};
+use mmscale_mm::lru::LruCounters;
 use mmscale_mm::memcg::GroupId;
 use mmscale_mm::oom::OomCounters;
 use mmscale_mm::smp::CallStats;
@@ -47,10 +48,14 @@ pub trait Inside {
     fn zone_of_kind(&self, kind: ZoneKind) -> Option<ZoneId>;
     /// Returns the limits of a page cache. Panics if there is none, as with policy `blockmap`.
     fn pcp_limits(&self, zone: ZoneId, cpu: CpuId) -> PcpLimits;
+    /// Returns the `high` of a page cache. Panics if there is none, as with policy `blockmap`.
+    fn pcp_high(&self, zone: ZoneId, cpu: CpuId) -> u32;
     /// Sets the `high` of a page cache. Panics if there is none, as with policy `blockmap`.
     fn set_pcp_high(&self, zone: ZoneId, cpu: CpuId, high: u32);
     /// Returns the pages of a page cache to their zone.
     fn drain_pages_zone(&self, zone: ZoneId, cpu: CpuId);
+    /// Adds the folios of all batches to the LRU lists.
+    fn drain_lists(&self);
 
     // -- Pageblocks, each named by its first frame.
 
@@ -72,6 +77,8 @@ pub trait Inside {
 
     // -- Statistics.
 
+    /// Returns those of LRU lists.
+    fn lru_counters(&self) -> LruCounters;
     /// Returns those of OOM kills.
     fn oom_counters(&self) -> OomCounters;
     /// Returns those of swap.
@@ -133,11 +140,17 @@ impl<A: Machine> Inside for Kernel<A> {
     fn pcp_limits(&self, zone: ZoneId, cpu: CpuId) -> PcpLimits {
         self.mm.frames().inspect_pcp(zone, cpu, Pcp::limits)
     }
+    fn pcp_high(&self, zone: ZoneId, cpu: CpuId) -> u32 {
+        self.mm.frames().inspect_pcp(zone, cpu, Pcp::high)
+    }
     fn set_pcp_high(&self, zone: ZoneId, cpu: CpuId, high: u32) {
         self.mm.frames().set_pcp_high(zone, cpu, high);
     }
     fn drain_pages_zone(&self, zone: ZoneId, cpu: CpuId) {
         self.mm.frames().drain_pages_zone(zone, cpu);
+    }
+    fn drain_lists(&self) {
+        self.mm.memory().drain();
     }
 
     fn isolate_pageblocks(&self, blocks: &[Pfn]) -> Result<(), IsolateError> {
@@ -160,6 +173,9 @@ impl<A: Machine> Inside for Kernel<A> {
         self.mm.memory().groups.set_limit(group, pages);
     }
 
+    fn lru_counters(&self) -> LruCounters {
+        self.mm.mm_ref().memory.lru.counters()
+    }
     fn oom_counters(&self) -> OomCounters {
         self.mm.oom().counters()
     }

@@ -68,7 +68,7 @@ pub(crate) struct VmArgs {
 const BOOT_EXAMPLES: &str = "\
 Examples:
   mmscale kernel boot --kernel debian:6.12 -- live doctor
-  mmscale kernel boot --kernel ./linux.deb --cpus 64 --nodes 2 -- live counts --for 10s
+  mmscale kernel boot --kernel ./linux.deb --cpus 64 --icount -- live counts --for 10s
   mmscale kernel boot --kernel ./bzImage -- run ./mine.mms --on live --quick
 Files that the command names are there under the same path. The exit code is that of the command, \
 or 1 if the machine failed.";

@@ -1,6 +1,7 @@
 //! The options of `live`: what the kernel of this computer is asked.
 
 use clap::{Subcommand, ValueEnum};
+use std::path::PathBuf;
 
 use super::groups::FirstSeed;
 use super::{Format, whole};
@@ -66,7 +67,9 @@ pub(crate) struct WatchArgs {
 const COUNTS_EXAMPLES: &str = "\
 Examples (as root, on an idle computer):
   mmscale live counts
-  mmscale live counts --for 60s --format json";
+  mmscale live counts --for 60s --format json
+  mmscale live counts --record > seen.gz
+  mmscale live counts --of seen.gz";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = COUNTS_EXAMPLES)]
@@ -74,6 +77,12 @@ pub(crate) struct CountsArgs {
     /// How long every CPU is kept busy first, so that its upkeep ticks are seen: 10s to 10m
     #[arg(long = "for", value_name = "TIME", default_value = "30s")]
     pub(crate) length: String,
+    /// Write what this kernel did to standard output, compressed, and compare nothing
+    #[arg(long, conflicts_with = "of")]
+    pub(crate) record: bool,
+    /// Compare what another computer's kernel did, as `--record` wrote it, with the simulator
+    #[arg(long, value_name = "FILE", conflicts_with = "length")]
+    pub(crate) of: Option<PathBuf>,
     /// The form of the output
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub(crate) format: Format,

@@ -1,10 +1,14 @@
 //! `mmscale live counts`: compares counts of this kernel's mechanisms with those of the simulator.
 
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use mmscale_document::Build;
-use mmscale_live::counts::{Counts, Row, Section, Verdict, counts as compared};
+use mmscale_files::{Limit, Pipe};
+use mmscale_harness::Interrupt;
+use mmscale_live::counts::counts as compared;
+use mmscale_live::counts::{Counts, CountsError, Recording, Row, Section, Verdict};
 use mmscale_report::wrap;
 use serde::Serialize;
 
@@ -23,22 +27,25 @@ const NAME: usize = 24;
 const SHORTEST: Duration = Duration::from_secs(10);
 const LONGEST: Duration = Duration::from_secs(600);
 
-/// Runs the program on both sides, then shows the comparison.
+/// The most bytes of a recording.
+const RECORDING: Limit = Limit::new("a recording of `live counts`", 256 << 20);
+
+/// Runs the program on both sides, then shows the comparison; or does one half of it.
 pub(super) fn counts(build: &Build, args: &CountsArgs) -> Result<(), Failure> {
-    let busy = seconds(&args.length)?;
-    if !(SHORTEST..=LONGEST).contains(&busy) {
-        let text = &args.length;
-        return Err(Failure::Call(anyhow!("--for {text}: each CPU must be busy for 10s to 10m")));
-    }
     let interrupt = interrupt::on_signals(Grace::Live)
         .context("cannot watch for Ctrl-C")
         .map_err(Failure::Run)?;
-    clear();
-    output::tell(&format!(
-        "running one program on this kernel and on the simulator, for about {} s",
-        busy.as_secs() + 20
-    ));
-    let found = compared(busy, &interrupt).map_err(|why| Failure::Run(anyhow!("{why}")))?;
+    let failed = |why: CountsError| Failure::Run(anyhow!("{why}"));
+    let recording = match &args.of {
+        Some(file) => read(file)?,
+        None => record(args, &interrupt)?,
+    };
+    if args.record {
+        let mut bytes = Vec::new();
+        recording.write(&mut bytes).context("writing to memory").map_err(Failure::Run)?;
+        return output::print_bytes(&bytes);
+    }
+    let found = compared(&recording, &interrupt).map_err(failed)?;
     output::print(&match args.format {
         Format::Text => text(build, &found),
         Format::Json => {
@@ -47,6 +54,27 @@ pub(super) fn counts(build: &Build, args: &CountsArgs) -> Result<(), Failure> {
             format!("{line}\n")
         }
     })
+}
+
+/// Runs the program on this kernel.
+fn record(args: &CountsArgs, interrupt: &Interrupt) -> Result<Recording, Failure> {
+    let busy = seconds(&args.length)?;
+    if !(SHORTEST..=LONGEST).contains(&busy) {
+        let text = &args.length;
+        return Err(Failure::Call(anyhow!("--for {text}: each CPU must be busy for 10s to 10m")));
+    }
+    clear();
+    let sides = if args.record { "on this kernel" } else { "on this kernel and on the simulator" };
+    let about = busy.as_secs() + 20;
+    output::tell(&format!("running one program {sides}, for about {about} s"));
+    Recording::make(busy, interrupt).map_err(|why| Failure::Run(anyhow!("{why}")))
+}
+
+fn read(file: &Path) -> Result<Recording, Failure> {
+    let shown = file.display();
+    let bytes = mmscale_files::bytes(file, RECORDING, Pipe::Read)
+        .map_err(|why| Failure::Call(anyhow!("reading {shown}: {why}")))?;
+    Recording::read(&bytes).map_err(|why| Failure::Call(anyhow!("{shown}: {why}")))
 }
 
 /// A comparison with the build that made it.
@@ -83,7 +111,7 @@ fn text(build: &Build, found: &Counts) -> String {
 }
 
 fn of_section(section: &Section) -> Vec<String> {
-    let mut lines = vec![section.title.to_owned()];
+    let mut lines = wrap(section.title, "", "");
     if let Some(columns) = &section.columns {
         lines.push(format!("{:NAME$}{columns}", ""));
     }

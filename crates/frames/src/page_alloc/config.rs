@@ -105,9 +105,10 @@ mmscale_arch::policies! {
     pub enum HighPolicy: "high", "size of per-CPU page caches and of their refills" {
         /// Tunes `high` and refills by a CPU's allocations and frees.
         Tuned = "stock",
-        /// Fixes `high` at the CPU's share of the low watermark; a refill has one batch.
+        /// Fixes `high` at the CPU's share of the low watermark; a refill has one batch, and drains
+        /// double while the CPU only frees.
         Watermark = "watermark",
-        /// Fixes `high` at six batches; a refill has one batch.
+        /// Fixes `high` at six batches; refills and drains have one batch.
         Batches = "batches",
     }
 }

@@ -64,7 +64,7 @@ use zone::{FreeLists, ZoneFree};
 
 use crate::blockmap::ReservePages;
 use crate::frame::FrameTable;
-use crate::pcp::{Pcp, PcpLimits, batch_size};
+use crate::pcp::{DrainSize, Pcp, PcpLimits, batch_size};
 use crate::vmstat::{Stats, normal_threshold, pressure_threshold};
 use crate::zone::{
     Buddy, Geometry, LOWMEM_RESERVE_RATIO, Watermarks, ZoneId, ZoneKind, default_min_free_kb,
@@ -386,8 +386,10 @@ fn pcp_limits<A: Cpu>(
     let limits = PcpLimits::of(pages, marks.low, cpus, batch, fraction);
     match config.high {
         HighPolicy::Tuned => PcpLimits { scale_max: config.batch_scale_max, ..limits },
-        HighPolicy::Watermark => limits.fixed(limits.high_min),
-        HighPolicy::Batches if fraction.is_some() => limits.fixed(limits.high_min),
-        HighPolicy::Batches => limits.fixed(6 * limits.batch),
+        HighPolicy::Watermark => limits.fixed(limits.high_min, DrainSize::Doubled),
+        HighPolicy::Batches if fraction.is_some() => {
+            limits.fixed(limits.high_min, DrainSize::Batch)
+        }
+        HighPolicy::Batches => limits.fixed(6 * limits.batch, DrainSize::Batch),
     }
 }

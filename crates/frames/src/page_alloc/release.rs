@@ -230,7 +230,7 @@ impl<A: Cpu> FrameAllocator<A> {
             if old == 0 {
                 return drained;
             }
-            let step = pcp.largest_drain();
+            let step = pcp.limits.largest_drain();
             drained += self.free_pcppages_bulk((zone, lists), &mut pcp, step, PcpList::FIRST);
             self.trace_count(zone, cpu, &pcp, old);
         }

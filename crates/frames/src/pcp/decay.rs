@@ -1,6 +1,6 @@
 //! Shrinking of a page cache with time.
 
-use super::Pcp;
+use super::{Pcp, PcpLimits};
 
 /// (7/8)^(2^-k) for k = 1..=16, as fractions of 2^32, rounded.
 const ROOTS: [u64; 16] = [
@@ -62,17 +62,23 @@ const fn scale(a: u64, b: u64) -> u64 {
     ((a as u128 * b as u128) >> 32) as u64
 }
 
+/// Returns `high` after one run of the stock decay (`decay_pcp_high`) in a page cache of `count`
+/// pages: an eighth less, but never so much that more than `batch << 5` pages have to be freed.
+pub fn decayed_by_run(high: u32, count: u32, limits: PcpLimits) -> u32 {
+    let floor = limits.high_min;
+    if high <= floor {
+        return high;
+    }
+    (high - high / 8).max(count.saturating_sub(limits.largest_drain())).max(floor)
+}
+
 impl Pcp {
     fn may_drop_to(&self) -> u32 {
-        self.count.saturating_sub(self.largest_drain())
+        self.count.saturating_sub(self.limits.largest_drain())
     }
-    /// Does one run of the stock decay (`decay_pcp_high`): lowers `high` by an eighth, but never so
-    /// far that more than `batch << 5` pages have to be freed. Returns the pages above `high`.
+    /// Does one run of the stock decay. Returns the pages above `high`.
     pub(crate) fn decay_by_run(&mut self) -> u32 {
-        let floor = self.limits.high_min;
-        if self.high > floor {
-            self.high = (self.high - self.high / 8).max(self.may_drop_to()).max(floor);
-        }
+        self.high = decayed_by_run(self.high, self.count, self.limits);
         self.count.saturating_sub(self.high)
     }
     /// The value of `high` that is due after `elapsed_ns`: the stock decay, in proportion to time,

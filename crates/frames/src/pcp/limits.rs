@@ -1,5 +1,17 @@
 //! Size limits of a page cache, by the kernel's formulas (`mm/page_alloc.c`, 6.19).
 
+/// The number of pages that a free drains when the page cache is full.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum DrainSize {
+    /// One batch (before Linux 5.14).
+    Batch,
+    /// Twice as many as by the drain before, from one batch to 32, or to `high` less a batch. An
+    /// allocation halves the next one (`free_factor`, Linux 5.14 to 6.6).
+    Doubled,
+    /// As many as were freed recently (`free_count`).
+    Counted,
+}
+
 /// Limits of a page cache; they change only when CPUs go online or offline.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PcpLimits {
@@ -9,8 +21,10 @@ pub struct PcpLimits {
     pub high_min: u32,
     /// The upper bound of `high`, in pages.
     pub high_max: u32,
-    /// Refills grow up to `batch << scale_max`, and no drain is larger.
+    /// Refills grow up to `batch << scale_max`, and no counted drain is larger.
     pub scale_max: u8,
+    /// The size of drains.
+    pub drains: DrainSize,
 }
 
 /// The kernel's default for [`PcpLimits::scale_max`] (`CONFIG_PCP_BATCH_SCALE_MAX`). At 0 refills
@@ -35,22 +49,28 @@ pub const fn batch_size(managed: u64, page_kib: u32) -> u32 {
 }
 
 impl PcpLimits {
+    /// Returns the largest counted drain, in pages.
+    pub(crate) const fn largest_drain(self) -> u32 {
+        self.batch << self.scale_max
+    }
     /// The limits for each of `cpus` CPUs local to a zone of `managed` pages with the low
     /// watermark `low`, with `batch` pages in a batch. With `fraction` the administrator fixes
     /// `high`: the CPU's share of the zone divided by `fraction`. The growth of refills is the
     /// kernel's default.
     pub fn of(managed: u64, low: u32, cpus: usize, batch: u32, fraction: Option<u32>) -> Self {
         let share = |pages: u64| ((pages / cpus.max(1) as u64) as u32).max(batch * 4);
+        let (scale_max, drains) = (BATCH_SCALE_MAX, DrainSize::Counted);
         if let Some(fraction) = fraction {
             let high = share(managed / u64::from(fraction).max(HIGH_MAX_FRACTION));
-            return Self { batch, high_min: high, high_max: high, scale_max: BATCH_SCALE_MAX };
+            return Self { batch, high_min: high, high_max: high, scale_max, drains };
         }
         let high_min = share(u64::from(low));
         let high_max = share(managed / HIGH_MAX_FRACTION).max(high_min);
-        Self { batch, high_min, high_max, scale_max: BATCH_SCALE_MAX }
+        Self { batch, high_min, high_max, scale_max, drains }
     }
-    /// Returns these limits with a fixed `high` and refills of one batch, as before Linux 6.7.
-    pub const fn fixed(self, high: u32) -> Self {
-        Self { high_min: high, high_max: high, scale_max: 0, ..self }
+    /// Returns these limits with a fixed `high`, refills of one batch and drains of this size, as
+    /// before Linux 6.7.
+    pub const fn fixed(self, high: u32, drains: DrainSize) -> Self {
+        Self { high_min: high, high_max: high, scale_max: 0, drains, ..self }
     }
 }

@@ -11,8 +11,8 @@ mod merge;
 mod owned;
 mod tune;
 
-pub use decay::decayed;
-pub use limits::{BATCH_SCALE_MAX, PcpLimits, batch_size};
+pub use decay::{decayed, decayed_by_run};
+pub use limits::{BATCH_SCALE_MAX, DrainSize, PcpLimits, batch_size};
 pub(crate) use owned::Home;
 pub use owned::{REMEMBERED_BLOCKS, RefillPhase};
 pub use tune::Pressure;
@@ -77,6 +77,8 @@ pub struct Pcp {
     alloc_factor: u8,
     /// Pages freed recently; halves with each allocation.
     free_count: u32,
+    /// Doubled drains are `batch << free_factor`; grows with drains, halves with each allocation.
+    free_factor: u8,
     /// Runs of the upkeep tick until a cache of a remote zone is drained; 0: not counting.
     pub(crate) expire: u8,
     /// The last free was of order 1 to 3.
@@ -111,6 +113,7 @@ impl Pcp {
             limits,
             alloc_factor: 0,
             free_count: 0,
+            free_factor: 0,
             expire: 0,
             prev_free_high: false,
             free_high_batch: cache_slice_pages > 3 * limits.batch,

@@ -1,6 +1,6 @@
 //! Tuning of `high`, refills and drains by a CPU's allocations and frees (`mm/page_alloc.c`, 6.19).
 
-use super::{COSTLY_ORDER, Pcp};
+use super::{BATCH_SCALE_MAX, COSTLY_ORDER, DrainSize, Pcp};
 use mmscale_arch::Order;
 
 /// The memory pressure of a zone.
@@ -13,16 +13,14 @@ pub struct Pressure {
 }
 
 impl Pcp {
-    pub(crate) fn largest_drain(&self) -> u32 {
-        self.limits.batch << self.limits.scale_max
-    }
     fn clamped(&self, high: u32) -> u32 {
         high.clamp(self.limits.high_min, self.limits.high_max)
     }
-    /// Records an allocation: halves the count of recent frees.
+    /// Records an allocation: halves the count of recent frees, and the exponent of drains.
     #[inline]
     pub(crate) fn note_alloc(&mut self) {
         self.free_count >>= 1;
+        self.free_factor >>= 1;
     }
     /// The number of blocks of a refill of an empty list (`nr_pcp_alloc`).
     ///
@@ -54,6 +52,9 @@ impl Pcp {
     pub(crate) fn note_free(&mut self, order: Order, pressure: Pressure) -> u32 {
         self.alloc_factor >>= 1;
         let batch = self.limits.batch;
+        if self.limits.drains == DrainSize::Doubled {
+            return self.note_free_doubled(order, pressure);
+        }
         let mut storm = false;
         if order > Order::ZERO && order.get() <= COSTLY_ORDER {
             storm = self.prev_free_high
@@ -63,11 +64,35 @@ impl Pcp {
         } else {
             self.prev_free_high = false;
         }
-        if self.free_count < self.largest_drain() {
+        if self.free_count < self.limits.largest_drain() {
             self.free_count += order.pages() as u32;
         }
         let high = self.high_at_free(pressure, storm);
         if self.count < high { 0 } else { self.drain_size(high, storm) }
+    }
+    /// Does the work of [`Pcp::note_free`] where drains double (`free_unref_page_commit` and
+    /// `nr_pcp_free` of Linux 6.1). While drains grow, a free of order 1 to 3 drains everything.
+    /// The stable releases of these versions have the largest drain of 6.7, which their first ones
+    /// lacked.
+    fn note_free_doubled(&mut self, order: Order, pressure: Pressure) -> u32 {
+        self.high = self.clamped(self.high);
+        let (batch, high) = (self.limits.batch, self.high);
+        let is_small = order > Order::ZERO && order.get() <= COSTLY_ORDER;
+        if self.free_factor > 0 && is_small {
+            return self.count;
+        }
+        let high = if pressure.reclaim_active { (batch << 2).min(high) } else { high };
+        if self.count < high {
+            return 0;
+        }
+        if high < batch {
+            return 1;
+        }
+        let (doubled, most) = (batch << self.free_factor, high - batch);
+        if doubled <= most && self.free_factor < BATCH_SCALE_MAX {
+            self.free_factor += 1;
+        }
+        doubled.min(most).max(batch)
     }
     /// Tunes `high`, and returns the limit for a free (`nr_pcp_high`).
     #[inline]
@@ -78,7 +103,7 @@ impl Pcp {
             return 0;
         }
         if storm {
-            self.high = self.high.saturating_sub(self.largest_drain()).max(floor);
+            self.high = self.high.saturating_sub(self.limits.largest_drain()).max(floor);
             return 0;
         }
         if pressure.reclaim_active {
@@ -105,7 +130,7 @@ impl Pcp {
     fn drain_size(&self, high: u32, storm: bool) -> u32 {
         let batch = self.limits.batch;
         if storm {
-            return self.count.min(self.largest_drain());
+            return self.count.min(self.limits.largest_drain());
         }
         if high < batch {
             return 1;

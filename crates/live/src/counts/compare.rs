@@ -1,21 +1,27 @@
 //! The rows of the comparison, and why the sides of a row may differ.
 
+use super::armings::{Armed, Arming};
 use super::kernel::{Kernel, Source};
 use super::observed::{Effects, Observed, usual};
-use super::on_kernel::{Armed, Arming, OnKernel};
-use super::program::{Call, KINDS};
+use super::on_kernel::OnKernel;
+use super::program::{Call, KINDS, Kind, OTHERS, Others};
 use super::{Row, Section, Verdict};
-use mmscale_frames::pcp::PcpLimits;
+use mmscale_frames::pcp::{BATCH_SCALE_MAX, PcpLimits, decayed_by_run};
 use mmscale_mm::time::Hz;
 use mmscale_mm::versions::{GAPS, Gap};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 
-/// Why refills may differ.
-const FREES: &str = "pages were freed on the CPU between these refills, by interrupts or other \
-                     tasks, and a free halves the next refill";
+/// Why all that depends on the page cache and the LRU batch may differ.
+const OTHERS_USED: &str = "by the trace an interrupt or another task took, freed or moved pages on \
+                           the CPU meanwhile, which changes the next refills, drains and batches";
+/// Why refills and drains may differ.
+const TICKED: &str = "by the trace an upkeep tick ran meanwhile, which shrinks the page cache: the \
+                      program took longer than real-time threads may run";
 /// Why refills may be one more or less.
 const ONE_MORE: &str = "the first one had begun before, or the last one was not complete";
+/// Why `high` may differ.
+const REFILLED: &str = "on both sides `high` grew by the pages of the refills, which differ";
 /// Why LRU batches may have other sizes at their begin and end.
 const CARRIED_OVER: &str = "the first batch had folios of earlier work, so the last one differs";
 /// Why LRU batches may be smaller.
@@ -24,23 +30,36 @@ const SMALLER_LRU: &str = "before Linux 6.9 most LRU batches have 15 folios, as 
 /// Why drains may differ.
 const GATHER: &str = "a page that the gather of an munmap takes halves the count of recent frees, \
                       and where that falls depends on the pages in the cache before";
-/// Why a row may have nothing to compare.
-const UNREACHED: &str = "the page cache did not reach `high` in these frees, so neither side \
-                         drained pages, and nothing is compared";
-/// Why ticks may return a little more or less.
-const HIGH: &str = "the end of a thread frees some pages on the kernel after the state of the page \
-                    cache was read";
 /// Why ticks may return something else.
-const OTHERS: &str = "other tasks took, freed or drained more than a batch of pages on the CPU \
-                      meanwhile: repeat on an idle computer";
+const FOUND: &str = "other tasks took, freed or drained pages on the CPU between the ticks; by the \
+                     trace each tick returned what ours does with the pages that it found";
+/// Why ticks may return what the rule does not tell.
+const MOVED: &str = "by the trace other tasks refilled or drained the page cache between ticks, \
+                     which changes `high` too: repeat on an idle computer";
 /// Why ticks may begin at other times.
-const KWORKER: &str = "a tick begins when its kworker runs, after the timer";
+const LATE: &str = "by the trace some ticks began later than the jiffy of their timers, and none \
+                    began earlier";
+/// Why gaps of ticks may occur in other numbers.
+const PHASE: &str = "by the trace each tick began in the jiffy of its timer, and each gap is one \
+                     of ours; how many of each there are depends on when the CPUs began";
+/// Why timers may differ.
+const PASSED: &str = "by the trace the other timers are those of ours if a jiffy passes between \
+                      the rounding of the time and the start of the timer";
+/// Why gaps of ticks may be of other sizes.
+const STOPPED: &str = "by the trace a tick did not arm its timer again, as it found nothing to do: \
+                       the next one begins when another task sees that the CPU is busy";
 /// Why some calls may differ from most.
-const SOME_CALLS: &str = "some calls differ from most, which agree: another task or an interrupt \
-                          disturbed a CPU";
+const SOME_CALLS: &str = "some calls differ from most, which agree: by the trace an interrupt or \
+                          another task did something on the CPU during each of these calls";
 /// Why calls may interrupt no CPU.
-const DESCHEDULED: &str = "in these calls the hypervisor had the other CPU descheduled, which \
-                           flushes when it runs again without an interrupt";
+const ELSEWHERE: &str = "in these calls, by the trace, CPU 1 ran another task: the kernel had to \
+                         interrupt no CPU of the program";
+/// Why calls may interrupt no CPU.
+const DESCHEDULED: &str = "by its ticks a hypervisor took time of CPU 1 during the calls: such a \
+                           CPU flushes when it runs again, without an interrupt";
+/// Why page tables of huge pages may differ.
+const DEPOSITS: &str = "the model lacks this: by the trace Linux keeps one page table for each \
+                        huge page, to split it later, and frees it with the page";
 /// Why all `high` may lie above the lower limit.
 const ALL_TUNED: &str = "the page caches of all CPUs have grown";
 /// Shown for a count that the kernel has no tracepoint of.
@@ -51,6 +70,10 @@ const UNSEEN: &str = "-";
 /// [`Effects::counts`]: super::observed::Effects::counts
 const COLUMNS: [(&str, usize); 5] =
     [("flushes", 9), ("pages", 8), ("interrupts", 11), ("mmap_lock", 11), ("faults", 8)];
+
+/// The counts of [`Effects::memory`], and the widths of their columns.
+const MEMORY: [(&str, usize); 5] =
+    [("single", 9), ("huge", 8), ("other", 8), ("tables", 11), ("freed", 11)];
 
 /// The column of interrupts.
 const INTERRUPTS: usize = 2;
@@ -78,17 +101,44 @@ pub(super) fn sections(kernel: &Kernel, live: &OnKernel, simulated: &Observed) -
                      interrupts are not compared: Linux has tracepoints of them since 6.4"
                 }
             },
-            columns: Some(COLUMNS.map(|(name, width)| format!("{name:>width$}")).concat()),
-            rows: calls(kernel, real, simulated),
+            columns: Some(names(COLUMNS)),
+            rows: pairs(real, simulated)
+                .map(|(kind, real, simulated)| call(kernel, live, kind, real, simulated))
+                .collect(),
         },
+        Section {
+            title: "memory that calls take: single and huge pages, other blocks; page tables, and \
+                    those freed by the munmap of it all",
+            columns: Some(names(MEMORY)),
+            rows: pairs(real, simulated)
+                .filter(|(kind, ..)| kind.call.takes_pages())
+                .map(|(kind, real, simulated)| memory(kind, real, simulated))
+                .collect(),
+        },
+        plain(
+            "works that mbind(MPOL_MF_MOVE) queues, to drain LRU batches",
+            works(real, simulated),
+        ),
     ]
+}
+
+fn names(columns: [(&str, usize); 5]) -> String {
+    columns.map(|(name, width)| format!("{name:>width$}")).concat()
+}
+
+/// The kinds of calls, each with the effects on both sides.
+fn pairs<'a>(
+    real: &'a Observed,
+    simulated: &'a Observed,
+) -> impl Iterator<Item = (&'static Kind, &'a Effects, &'a Effects)> {
+    let both = real.calls.iter().zip(&simulated.calls);
+    both.map(|((at, real), (_, simulated))| (&KINDS[*at], real, simulated))
 }
 
 /// The numbers of a side that did nothing.
 const NONE: &str = "none";
 
-/// A row whose sides differ for the reason `why`, unless they are equal. Two sides that did nothing
-/// do not agree on anything.
+/// A row whose sides differ for the reason `why`, unless they are equal.
 fn row(
     what: impl Into<String>,
     kernel: String,
@@ -96,8 +146,7 @@ fn row(
     why: Option<&'static str>,
 ) -> Row {
     let verdict = match why {
-        None if kernel == NONE => Verdict::Different,
-        _ if kernel == simulated && kernel != NONE => Verdict::Equal,
+        _ if kernel == simulated => Verdict::Equal,
         Some(why) => Verdict::Explained(why),
         None => Verdict::Different,
     };
@@ -106,31 +155,55 @@ fn row(
 
 fn page_cache(live: &OnKernel, simulated: &Observed) -> Vec<Row> {
     let real = &live.observed;
-    let PcpLimits { batch, scale_max, .. } = real.limits;
-    let most = batch << scale_max;
+    // One batch a hold, or the largest number of pages that a free may drain.
+    let most = simulated.drains.iter().copied().max().unwrap_or(0);
     let sizes = |what, of: fn(&Observed) -> &[u32], why| {
         row(what, runs(of(real)), runs(of(simulated)), why)
     };
-    let refills = match is_one_more(&real.refills, &simulated.refills) {
-        true => Some(ONE_MORE),
-        false => real.freed_between_refills.then_some(FREES),
+    let largest = real.limits.batch << BATCH_SCALE_MAX;
+    let disturbed = disturbed(real);
+    let one_more = is_one_more(&real.refills, &simulated.refills);
+    let refills = disturbed.or(one_more.then_some(ONE_MORE));
+    let about = is_about(&real.drains, &simulated.drains, most, largest.max(most));
+    let drains = disturbed.or(about.then_some(GATHER));
+    let returned = match is_by_rule(live) {
+        true => Some(FOUND),
+        false => real.ticks.iter().any(|tick| tick.moved > 0).then_some(MOVED),
     };
-    let drains = match real.drains.is_empty() && simulated.drains.is_empty() {
-        true => Some(UNREACHED),
-        false => is_about(&real.drains, &simulated.drains, most).then_some(GATHER),
-    };
-    let (of_kernel, of_simulator) = (&real.returned_by_ticks, &simulated.returned_by_ticks);
-    let returned = match is_near(of_kernel, of_simulator, most, batch) {
-        true => Some(HIGH),
-        false => (real.used_by_others > batch).then_some(OTHERS),
-    };
+    let grown = |of: &Observed| live.start.high + of.refills.iter().sum::<u32>() == of.high_after;
+    let refilled = (grown(real) && grown(simulated)).then_some(REFILLED);
+    let high_after = disturbed.or(refilled);
+    let high_after = high_after.or(drains.filter(|_| real.drains != simulated.drains));
+    let of_ticks = |of: &Observed| runs(&of.returned_by_ticks());
     let mut rows = limits(live, simulated.limits);
     rows.extend([
         sizes("each refill", |of| &of.refills, refills),
         sizes("each drain by frees", |of| &of.drains, drains),
-        sizes("returned by each tick", |of| &of.returned_by_ticks, returned),
+        row(
+            "high after these frees",
+            real.high_after.to_string(),
+            simulated.high_after.to_string(),
+            high_after,
+        ),
+        row("returned by each tick", of_ticks(real), of_ticks(simulated), returned),
     ]);
     rows
+}
+
+/// Returns whether each tick on the kernel returned what ours returns with the pages that it found.
+fn is_by_rule(live: &OnKernel) -> bool {
+    let limits = live.observed.limits;
+    let (mut count, mut high) = (i64::from(live.at_rest.pages()), live.at_rest.high);
+    let mut grown = None;
+    live.observed.ticks.iter().all(|tick| {
+        // The pages at rest are those that the first tick found.
+        count += grown.replace(tick.grown).map_or(0, |_| tick.grown);
+        let found = u32::try_from(count).unwrap_or(0);
+        high = decayed_by_run(high, found, limits);
+        let returned = found.saturating_sub(high);
+        count -= i64::from(returned);
+        returned == tick.returned
+    })
 }
 
 /// The limits of the page cache; of those that the kernel does not print, with their source.
@@ -165,35 +238,26 @@ fn is_one_more(real: &[u32], simulated: &[u32]) -> bool {
     long.len() == short.len() + 1 && (long.starts_with(short) || long.ends_with(short))
 }
 
-/// Returns whether both sides drained `most` pages equally often, up to two times, and the same
-/// number of pages, up to twice `most`. Before drains grow to `most` again, there are at most
-/// [`SMALLER`] smaller ones.
-fn is_about(real: &[u32], simulated: &[u32], most: u32) -> bool {
+/// Why what the program took and freed may have changed the page cache in another way.
+fn disturbed(real: &Observed) -> Option<&'static str> {
+    let used = real.used_by_others.then_some(OTHERS_USED);
+    real.ticked.then_some(TICKED).or(used)
+}
+
+/// Returns whether both sides drained `most` pages a hold equally often, and the same number of
+/// pages, both up to what two frees drain, `largest` pages each. Before drains grow to `most`
+/// again, there are at most [`SMALLER`] smaller ones.
+fn is_about(real: &[u32], simulated: &[u32], most: u32, largest: u32) -> bool {
     let sum = |of: &[u32]| of.iter().sum::<u32>();
-    let largest = |of: &[u32]| of.iter().filter(|&&pages| pages == most).count();
+    let full = |of: &[u32]| of.iter().filter(|&&pages| pages == most).count();
     let grows = |of: &[u32]| {
-        let smaller = of.len() - largest(of);
-        smaller <= SMALLER && largest(of) > 0 && of.iter().all(|&pages| pages <= most)
+        let smaller = of.len() - full(of);
+        smaller <= SMALLER && full(of) > 0 && of.iter().all(|&pages| pages <= most)
     };
     grows(real)
         && grows(simulated)
-        && largest(real).abs_diff(largest(simulated)) <= 2
-        && sum(real).abs_diff(sum(simulated)) <= 2 * most
-}
-
-/// Returns whether the numbers of both sides differ by at most `step`, the first ones by three
-/// times that; one side may have one more at its end, and one more or less of `most` at its
-/// beginning.
-fn is_near(real: &[u32], simulated: &[u32], most: u32, step: u32) -> bool {
-    let close = |real: &[u32], simulated: &[u32]| {
-        let differences = real.iter().zip(simulated).map(|(a, b)| a.abs_diff(*b));
-        let mut most = std::iter::once(3 * step).chain(std::iter::repeat(step));
-        real.len().abs_diff(simulated.len()) <= 1
-            && differences.zip(&mut most).all(|(difference, most)| difference <= most)
-    };
-    let split = |of: &[u32]| of.iter().position(|&pages| pages < most).unwrap_or(of.len());
-    let (a, b) = (split(real), split(simulated));
-    close(real, simulated) || a.abs_diff(b) <= 1 && close(&real[a..], &simulated[b..])
+        && full(real).abs_diff(full(simulated)) as u32 <= 2 * largest / most
+        && sum(real).abs_diff(sum(simulated)) <= 2 * largest
 }
 
 /// Lists numbers in their order; several equal ones in a row as `3 x 2016`.
@@ -222,9 +286,13 @@ fn ticks(kernel: &Kernel, live: &OnKernel, simulated: &Observed) -> Vec<Row> {
     for (cpu, runs) in live.armings.iter().enumerate() {
         let armed: Vec<Armed> = runs.iter().filter_map(|run: &Arming| run.again).collect();
         let equal = armed.iter().filter(|live| is_ours(kernel.hz, cpu, live)).count();
+        let late = armed.iter().filter(|live| is_ours_late(kernel.hz, cpu, live)).count();
+        let is_known = equal + late == armed.len();
         let alike = format!("CPU {cpu}: timers alike");
-        let number = |n: usize| if n == 0 { NONE.to_owned() } else { n.to_string() };
-        rows.push(row(alike, number(armed.len()), number(equal), None));
+        // Without a timer nothing is compared.
+        let all = armed.len().max(1);
+        let why = is_known.then_some(PASSED);
+        rows.push(row(alike, all.to_string(), equal.to_string(), why));
         let ms = |gaps: &[u64]| {
             listed(gaps.iter().map(|jiffies| jiffies * 1000 / u64::from(kernel.hz.get())))
         };
@@ -232,10 +300,36 @@ fn ticks(kernel: &Kernel, live: &OnKernel, simulated: &Observed) -> Vec<Row> {
             format!("CPU {cpu}: gaps in ms"),
             ms(&live.observed.tick_gaps[cpu]),
             ms(&simulated.tick_gaps[cpu]),
-            (equal == armed.len() && equal > 0).then_some(KWORKER),
+            is_known.then(|| starts(kernel.hz, cpu, live)).flatten(),
         ));
     }
     rows
+}
+
+/// Why gaps of the starts of a CPU's ticks may differ, by the starts and the timers of the trace.
+fn starts(hz: Hz, cpu: usize, live: &OnKernel) -> Option<&'static str> {
+    let busy = |run: &&Arming| live.busy_us.contains(&run.begun_us);
+    let armed = live.armings[cpu].iter().filter(busy).map(|run| run.again);
+    let Some(armed) = armed.collect::<Option<Vec<Armed>>>() else { return Some(STOPPED) };
+    let bucket = |of: &Armed| of.bucket_expires.or(again(hz, cpu, of.now).bucket_expires);
+    let due: Vec<u64> = armed.iter().map(bucket).collect::<Option<_>>()?;
+    let mut late = armed.iter().skip(1).zip(&due).map(|(next, &due)| next.now.checked_sub(due));
+    let is_late = late.try_fold(false, |any, late| late.map(|late| any || late > 0))?;
+    let ours = steady_gaps(hz, cpu);
+    let is_ours = due.windows(2).all(|pair| ours.contains(&(pair[1] - pair[0])));
+    match is_late {
+        true => Some(LATE),
+        false => is_ours.then_some(PHASE),
+    }
+}
+
+/// The gaps between the buckets of our ticks that begin in the jiffies of their buckets.
+fn steady_gaps(hz: Hz, cpu: usize) -> BTreeSet<u64> {
+    let next = |&now: &u64| again(hz, cpu, now).bucket_expires;
+    // The first one is not the firing of a timer.
+    let firings: Vec<u64> =
+        std::iter::successors(Some(1_000_003), next).skip(1).take(100).collect();
+    firings.windows(2).map(|pair| pair[1] - pair[0]).collect()
 }
 
 /// How our rounding and our wheel arm a tick again in jiffy `now`.
@@ -251,13 +345,25 @@ fn is_ours(hz: Hz, cpu: usize, live: &Armed) -> bool {
         && live.bucket_expires.is_none_or(|bucket| Some(bucket) == ours.bucket_expires)
 }
 
+/// Returns whether our tick would arm itself like this one if it rounded in one jiffy and armed its
+/// timer in the next one.
+fn is_ours_late(hz: Hz, cpu: usize, live: &Armed) -> bool {
+    let Some(rounded) = live.now.checked_sub(1) else { return false };
+    let expires = live.now + hz.round_relative(rounded, u64::from(hz.get()), cpu);
+    let bucket = hz.bucket_expiry(live.now, expires);
+    !is_ours(hz, cpu, live)
+        && live.expires == expires
+        && live.bucket_expires.is_none_or(|of_kernel| of_kernel == bucket)
+}
+
 fn lru(kernel: &Kernel, real: &Observed, simulated: &Observed) -> Row {
     let batches = |of: &Observed| listed(of.lru_batches.iter().copied());
     let smaller =
         |gap: &Gap| gap.what.starts_with("LRU batches of 15") && gap.is_of(kernel.version);
     let why = match GAPS.iter().any(smaller) && usual(&real.lru_batches) == Some(15) {
         true => Some(SMALLER_LRU),
-        false => is_carried_over(real, simulated).then_some(CARRIED_OVER),
+        false if is_carried_over(real, simulated) => Some(CARRIED_OVER),
+        false => disturbed(real),
     };
     row("folios of each batch", batches(real), batches(simulated), why)
 }
@@ -272,45 +378,108 @@ fn is_carried_over(real: &Observed, simulated: &Observed) -> bool {
     real.earlier_folios > 0 && short <= 2 && own.abs_diff(sum(simulated)) < full
 }
 
-fn calls(kernel: &Kernel, real: &Observed, simulated: &Observed) -> Vec<Row> {
-    let mut rows = Vec::new();
-    for (at, kind) in KINDS.iter().enumerate() {
-        let name = match kind.call {
-            Call::Munmap => "munmap",
-            Call::DontNeed => "madvise",
-            Call::Mprotect => "mprotect",
-            Call::Mremap => "mremap",
-            Call::Touch => "first access",
-        };
-        let (real, simulated) = (&real.calls[at], &simulated.calls[at]);
-        let (mut as_real, mut as_simulated) = (String::new(), String::new());
-        let (mut known, mut descheduled) = (true, false);
-        for (column, (_, width)) in COLUMNS.into_iter().enumerate() {
-            if column == INTERRUPTS && !kernel.sees_interrupts {
-                as_real += &format!("{UNSEEN:>width$}");
-                as_simulated += &format!("{UNSEEN:>width$}");
-                continue;
-            }
-            let (of_real, of_simulated) = (real.counts()[column], simulated.counts()[column]);
-            as_real += &format!("{:>width$}", of_calls(of_real));
-            as_simulated += &format!("{:>width$}", of_calls(of_simulated));
-            if column == INTERRUPTS && kernel.is_guest && is_descheduled(real, simulated) {
-                descheduled = of_real != of_simulated;
-            } else {
-                known &= usual(of_real) == usual(of_simulated);
-            }
+/// The row of one kind of call.
+fn call(kernel: &Kernel, live: &OnKernel, kind: &Kind, real: &Effects, simulated: &Effects) -> Row {
+    let (mut as_real, mut as_simulated) = (String::new(), String::new());
+    let (mut known, mut uninterrupted) = (true, None);
+    for (column, (_, width)) in COLUMNS.into_iter().enumerate() {
+        if column == INTERRUPTS && !kernel.sees_interrupts {
+            as_real += &format!("{UNSEEN:>width$}");
+            as_simulated += &format!("{UNSEEN:>width$}");
+            continue;
         }
-        let why = if descheduled { DESCHEDULED } else { SOME_CALLS };
-        let what = format!("{name}, {}", pages(kind.pages));
-        rows.push(row(what, as_real, as_simulated, known.then_some(why)));
+        let (of_real, of_simulated) = (real.counts()[column], simulated.counts()[column]);
+        as_real += &format!("{:>width$}", of_calls(of_real));
+        as_simulated += &format!("{:>width$}", of_calls(of_simulated));
+        if column == INTERRUPTS && of_real != of_simulated {
+            uninterrupted = why_uninterrupted(kernel, live, real, simulated);
+            known &= uninterrupted.is_some() || is_disturbed(of_real, real);
+        } else {
+            known &= usual(of_real) == usual(of_simulated) && is_disturbed(of_real, real);
+        }
     }
-    rows
+    let why = uninterrupted.unwrap_or(SOME_CALLS);
+    row(name(kind), as_real, as_simulated, known.then_some(why))
 }
 
-/// Returns whether the kernel interrupted no CPU in some calls in which it had to flush another.
-fn is_descheduled(real: &Effects, simulated: &Effects) -> bool {
-    let no_more = real.interrupts.iter().max() <= simulated.interrupts.iter().max();
-    no_more && usual(&real.remote_flushes) == usual(&simulated.remote_flushes)
+fn name(kind: &Kind) -> String {
+    let call = match kind.call {
+        Call::Munmap => "munmap",
+        Call::DontNeed => "madvise",
+        Call::Mprotect => "mprotect",
+        Call::Mremap => "mremap",
+        Call::Touch => "touch",
+        Call::Populate => "populate",
+        Call::Huge => "huge",
+    };
+    format!("{call}, {}", pages(kind.pages))
+}
+
+/// The row of the memory that one kind of call takes.
+fn memory(kind: &Kind, real: &Effects, simulated: &Effects) -> Row {
+    let text = |of: &Effects| {
+        let columns = of.memory().into_iter().zip(MEMORY);
+        columns.map(|(counts, (_, width))| format!("{:>width$}", of_calls(counts))).collect()
+    };
+    let both = real.memory().into_iter().zip(simulated.memory());
+    let is_known = |(of_real, of_simulated)| {
+        usual(of_real) == usual(of_simulated) && is_disturbed(of_real, real)
+    };
+    let known = { both }.all(is_known).then_some(SOME_CALLS);
+    row(name(kind), text(real), text(simulated), known.or(has_deposits(real, simulated)))
+}
+
+/// Returns why page tables differ if the kernel has one more for each huge page, and no other count
+/// differs.
+fn has_deposits(real: &Effects, simulated: &Effects) -> Option<&'static str> {
+    let most = |of: &[u32]| usual(of).unwrap_or(0);
+    let huge = most(&real.taken[1]);
+    let is_more = |real: &[u32], simulated: &[u32]| most(real) == most(simulated) + huge;
+    let is_same = (0..3).all(|at| real.taken[at] == simulated.taken[at]);
+    let is_known = huge > 0
+        && is_same
+        && is_more(&real.tables, &simulated.tables)
+        && is_more(&real.freed_tables, &simulated.freed_tables);
+    is_known.then_some(DEPOSITS)
+}
+
+/// The rows of works, for each number of other CPUs with folios in their batches.
+fn works(real: &Observed, simulated: &Observed) -> Vec<Row> {
+    let both = OTHERS.iter().zip(real.works.iter().zip(&simulated.works));
+    both.map(|(others, (real, simulated))| {
+        let what = match others {
+            Others::None => "folios on no CPU",
+            Others::One => "folios on 1 other CPU",
+            Others::All => "folios on all others",
+        };
+        row(what, runs(real), runs(simulated), None)
+    })
+    .collect()
+}
+
+/// Returns whether something disturbed each call that differs from most.
+fn is_disturbed(numbers: &[u32], real: &Effects) -> bool {
+    let most = usual(numbers);
+    let mut calls = numbers.iter().zip(&real.disturbed);
+    calls.all(|(&number, &is_disturbed)| is_disturbed || Some(number) == most)
+}
+
+/// Why the kernel interrupted no CPU in some calls in which it had to flush another.
+fn why_uninterrupted(
+    kernel: &Kernel,
+    live: &OnKernel,
+    real: &Effects,
+    simulated: &Effects,
+) -> Option<&'static str> {
+    let most = simulated.interrupts.iter().max();
+    let mut calls = real.interrupts.iter().zip(&real.elsewhere);
+    if calls.all(|(number, &elsewhere)| Some(number) == most || (*number == 0 && elsewhere)) {
+        return Some(ELSEWHERE);
+    }
+    let no_more = real.interrupts.iter().max() <= most;
+    let is_asked = usual(&real.remote_flushes) == usual(&simulated.remote_flushes);
+    let is_stolen = kernel.is_guest && !kernel.is_emulated && live.is_stolen;
+    (no_more && is_asked && is_stolen).then_some(DESCHEDULED)
 }
 
 /// The number that all calls had, or the one that most had with how many did: `1 (15/16)`.
@@ -329,40 +498,73 @@ fn pages(pages: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::counts::observed::{Blocks, PageCache, TickDrain};
+    use mmscale_frames::frame::MigrateType;
 
     #[test]
     fn a_reason_covers_its_own_differences_only() {
         assert!(is_one_more(&[63, 126, 252], &[63, 126]));
         assert!(is_one_more(&[63, 126], &[9, 63, 126]));
         assert!(!is_one_more(&[63, 126], &[63, 252]));
-        assert!(is_about(&[71, 142, 2016], &[2016, 2016], 2016));
-        assert!(!is_about(&[2017], &[2016], 2016), "no drain is larger than the largest");
-        assert!(!is_about(&[2016; 6], &[2016; 3], 2016));
-        assert!(!is_about(&[], &[63], 2016));
-        assert!(!is_about(&[63; 192], &[2016; 6], 2016), "drains that do not grow");
+        assert!(is_about(&[71, 142, 2016], &[2016, 2016], 2016, 2016));
+        assert!(!is_about(&[2017], &[2016], 2016, 2016), "no drain is larger than the largest");
+        assert!(!is_about(&[2016; 6], &[2016; 3], 2016, 2016));
+        let one_batch = [&[63; 124][..], &[8], &[63; 32]].concat();
+        assert!(is_about(&one_batch, &[63; 160], 63, 2016), "as on Linux 7.3");
+        assert!(!is_about(&one_batch, &[63; 240], 63, 2016));
+        assert!(!is_about(&[], &[63], 2016, 2016));
+        assert!(!is_about(&[63; 192], &[2016; 6], 2016, 2016), "drains that do not grow");
         let seen = [71, 142, 284, 568, 1136, 2016, 2016, 2016, 2016, 1667, 2016];
-        assert!(is_about(&seen, &[2016; 6], 2016), "as on Linux 6.18");
-        let real = [2016, 2016, 1768, 1547];
-        assert!(is_near(&real, &[2016, 1827, 1599, 9], 2016, 63));
-        assert!(!is_near(&real, &[2016, 2016, 1768, 1640], 2016, 63), "more than a batch");
-        assert!(!is_near(&[1200, 900], &[1400, 900], 2016, 63), "more than three");
-        assert!(!is_near(&real, &[1768, 1547], 2016, 63), "two largest ones less");
-        assert!(is_near(&[2016, 1943], &[1969, 1941], 2016, 63));
+        assert!(is_about(&seen, &[2016; 6], 2016, 2016), "as on Linux 6.18");
+    }
+
+    #[test]
+    fn a_tick_that_found_other_pages_is_by_the_rule_if_it_returned_what_ours_does() {
+        let ticks = |second: TickDrain| {
+            let blocks = vec![Blocks::single(MigrateType::Movable, 10_000)];
+            let ticks = vec![TickDrain { grown: 9, moved: 0, returned: 2000 }, second];
+            OnKernel {
+                observed: Observed { ticks, ..empty() },
+                source: Source::Printed,
+                zone_pages: 1 << 20,
+                start: PageCache { blocks: vec![], high: 8000 },
+                at_rest: PageCache { blocks, high: 9142 },
+                armings: vec![],
+                busy_us: 0..0,
+                is_stolen: false,
+            }
+        };
+        let of = |grown, returned| TickDrain { grown, moved: 0, returned };
+        // `high` is 8000 after the first tick, and 7000 after the second.
+        assert!(is_by_rule(&ticks(of(0, 1000))));
+        assert!(is_by_rule(&ticks(of(50, 1050))));
+        assert!(is_by_rule(&ticks(of(-1200, 0))));
+        assert!(!is_by_rule(&ticks(of(50, 1000))));
+    }
+
+    fn empty() -> Observed {
+        Observed {
+            limits: PcpLimits::of(1 << 20, 1, 1, 63, None),
+            refills: vec![],
+            ticked: false,
+            used_by_others: false,
+            drains: vec![],
+            high_after: 0,
+            ticks: vec![],
+            lru_batches: vec![],
+            earlier_folios: 0,
+            tick_gaps: vec![],
+            calls: vec![],
+            works: vec![],
+        }
     }
 
     #[test]
     fn folios_that_the_batch_had_before_explain_as_many_and_no_more() {
         let of = |lru_batches: &[u32], earlier_folios| Observed {
-            limits: PcpLimits::of(1, 1, 1, 63, None),
-            refills: vec![],
-            freed_between_refills: false,
-            drains: vec![],
-            used_by_others: 0,
-            returned_by_ticks: vec![],
             lru_batches: lru_batches.to_vec(),
             earlier_folios,
-            tick_gaps: vec![],
-            calls: vec![],
+            ..empty()
         };
         let simulated = of(&[31, 31, 20], 0);
         assert!(is_carried_over(&of(&[31, 31, 31], 11), &simulated));
@@ -380,8 +582,22 @@ mod tests {
         assert_eq!(of("1", "1", Some(GATHER)), Verdict::Equal);
         assert_eq!(of("1", "2", Some(GATHER)), Verdict::Explained(GATHER));
         assert_eq!(of("1", "2", None), Verdict::Different);
-        assert_eq!(of(NONE, NONE, None), Verdict::Different, "nothing was compared");
-        assert_eq!(of(NONE, NONE, Some(UNREACHED)), Verdict::Explained(UNREACHED));
+        assert_eq!(of(NONE, NONE, Some(GATHER)), Verdict::Equal, "neither side drained");
+    }
+
+    #[test]
+    fn a_page_table_for_each_huge_page_is_known_and_no_other_difference_is() {
+        let of = |huge, tables, freed| Effects {
+            taken: [vec![0], vec![huge], vec![0]],
+            tables: vec![tables],
+            freed_tables: vec![freed],
+            ..Effects::default()
+        };
+        let simulated = of(2, 1, 2);
+        assert_eq!(has_deposits(&of(2, 3, 4), &simulated), Some(DEPOSITS));
+        assert_eq!(has_deposits(&of(2, 3, 3), &simulated), None);
+        assert_eq!(has_deposits(&of(1, 2, 3), &simulated), None);
+        assert_eq!(has_deposits(&of(0, 1, 2), &of(0, 1, 2)), None);
     }
 
     #[test]
@@ -398,12 +614,19 @@ mod tests {
     #[test]
     fn a_tick_at_250_hz_comes_after_992_or_1024_ms() {
         let hz = Hz::new(250).unwrap();
-        let firings =
-            std::iter::successors(Some(1_000_003), |&now| again(hz, 1, now).bucket_expires);
-        // The first one is not the firing of a timer.
-        let firings: Vec<u64> = firings.skip(1).take(100).collect();
-        let gaps: Vec<u64> = firings.windows(2).map(|pair| (pair[1] - pair[0]) * 4).collect();
-        assert!(gaps.iter().all(|gap| [992, 1024].contains(gap)), "{gaps:?}");
+        let gaps: Vec<u64> = steady_gaps(hz, 1).into_iter().map(|jiffies| jiffies * 4).collect();
+        assert_eq!(gaps, [992, 1024]);
+    }
+
+    #[test]
+    fn a_jiffy_may_pass_between_rounding_and_arming() {
+        let hz = Hz::new(250).unwrap();
+        let ours = again(hz, 1, 1_000_003);
+        let now = ours.now + 1;
+        let late = Armed { now, expires: ours.expires + 1, bucket_expires: None };
+        assert!(is_ours_late(hz, 1, &late) && !is_ours(hz, 1, &late));
+        assert!(!is_ours_late(hz, 1, &ours), "no jiffy passed");
+        assert!(!is_ours_late(hz, 1, &Armed { expires: late.expires + 1, ..late }));
     }
 
     #[test]

@@ -1,12 +1,15 @@
 //! The tracepoints of a trace.
 
 use super::CountsError;
+
+/// The function of the kernel that drains pages of a page cache in one hold of the zone's lock.
+pub(super) const DRAIN: &str = "free_pcppages_bulk";
+
 /// The tracepoints that are watched on CPU 0, where the program makes its calls.
-pub(super) const EVENTS: [&str; 10] = [
+pub(super) const EVENTS: [&str; 9] = [
     "kmem/mm_page_alloc",
     "kmem/mm_page_alloc_zone_locked",
     "kmem/mm_page_free",
-    "kmem/mm_page_free_batched",
     "kmem/mm_page_pcpu_drain",
     "pagemap/mm_lru_insertion",
     "tlb/tlb_flush",
@@ -33,8 +36,9 @@ mod tests {
 
     #[test]
     fn a_kernel_may_lack_those_of_interrupts_only() {
-        let why = sees_interrupts(|event| !event.starts_with("kmem/mm_page_f")).unwrap_err();
-        assert!(why.to_string().contains("kmem/mm_page_free, kmem/mm_page_free_batched:"), "{why}");
+        let why = sees_interrupts(|event| !event.starts_with("kmem/mm_page_a")).unwrap_err();
+        let names = "kmem/mm_page_alloc, kmem/mm_page_alloc_zone_locked:";
+        assert!(why.to_string().contains(names), "{why}");
         assert!(!sees_interrupts(|event| !event.starts_with("ipi/")).unwrap());
         assert!(sees_interrupts(|_| true).unwrap());
     }

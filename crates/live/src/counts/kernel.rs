@@ -1,40 +1,65 @@
 //! Facts about the running kernel.
 
 use super::CountsError;
-use super::events::sees_interrupts;
-use mmscale_frames::pcp::PcpLimits;
+use super::events::{DRAIN, sees_interrupts};
+use super::program::Wait;
+use mmscale_frames::pcp::{DrainSize, PcpLimits};
 use mmscale_frames::zone::Watermarks;
-use mmscale_harness::versions::{Version, running};
 use mmscale_mm::time::Hz;
-use mmscale_mm::versions::History;
+use mmscale_mm::versions::{History, NEWEST, Version};
+use serde::{Deserialize, Serialize};
 use std::fs;
+use std::io::{Read, Seek};
 use std::path::Path;
 
-/// Where tracefs is mounted.
-pub(super) const ROOTS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
+const ZONEINFO: &str = "/proc/zoneinfo";
 
-/// The running kernel.
+/// Facts about a kernel that a comparison needs, in the kernel's own words.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Facts {
+    pub(super) release: String,
+    pub(super) hz: u32,
+    /// Whether it runs under a hypervisor, which may deschedule a CPU.
+    pub(super) is_guest: bool,
+    /// Whether the CPUs are emulated one after another.
+    pub(super) is_emulated: bool,
+    /// Online CPUs, numbered from 0.
+    pub(super) cpus: usize,
+    /// Whether it has tracepoints of interrupts to other CPUs.
+    pub(super) sees_interrupts: bool,
+    /// Whether its trace shows each call of the function that drains page caches.
+    pub(super) sees_drains: bool,
+    /// Whether a program gets huge pages if it asks for them.
+    pub(super) has_huge: bool,
+    pub(super) min_free_kb: u64,
+    pub(super) watermark_scale: u32,
+    /// /proc/cmdline.
+    pub(super) parameters: String,
+    /// /proc/zoneinfo.
+    pub(super) zoneinfo: String,
+}
+
+/// The compared kernel.
 pub(super) struct Kernel {
     pub(super) release: String,
     /// The version; of a kernel that tells none, the newest that is known.
     pub(super) version: Version,
     pub(super) hz: Hz,
-    /// Whether it runs under a hypervisor, which may deschedule a CPU.
     pub(super) is_guest: bool,
-    /// Online CPUs, numbered from 0.
+    pub(super) is_emulated: bool,
     pub(super) cpus: usize,
-    pub(super) tracefs: String,
-    /// Whether it has tracepoints of interrupts to other CPUs.
     pub(super) sees_interrupts: bool,
-    /// Addresses of functions that tracepoints name.
-    pub(super) vmstat_update: u64,
-    pub(super) delayed_work_timer_fn: u64,
+    pub(super) sees_drains: bool,
+    pub(super) has_huge: bool,
     pub(super) min_free_kb: u64,
     pub(super) watermark_scale: u32,
     /// Pages of the zones of node 0 below the job's.
     pub(super) low_pages: u64,
-    /// The watermarks of the job's zone.
-    pub(super) marks: Watermarks,
+    /// The page cache of CPU 0 before anything ran.
+    pub(super) cache: Cache,
+    /// How threads wait such that their CPUs have a tick.
+    pub(super) wait: Wait,
 }
 
 pub(super) fn read(path: &str) -> Result<String, CountsError> {
@@ -52,21 +77,14 @@ fn is_guest(cpuinfo: &str) -> bool {
     flags.is_some_and(|flags| flags.split_whitespace().any(|flag| flag == "hypervisor"))
 }
 
-fn needs(what: impl Into<String>) -> CountsError {
+pub(super) fn needs(what: impl Into<String>) -> CountsError {
     CountsError::Needs(what.into())
 }
 
-impl Kernel {
-    /// Looks at the kernel; says in a sentence what is missing.
-    pub(super) fn look() -> Result<Self, CountsError> {
-        // tidy: opened: a file of the kernel
-        let open = |at: &&str| fs::read_dir(format!("{at}/events")).is_ok();
-        let tracefs = ROOTS.into_iter().find(open).ok_or_else(|| {
-            needs(
-                "tracefs cannot be read: run this as root, and mount it with `mount -t tracefs \
-                 nodev /sys/kernel/tracing`",
-            )
-        })?;
+impl Facts {
+    /// Looks at the running kernel, whose tracepoints are in `tracefs`. An error says in a sentence
+    /// what is missing.
+    pub(super) fn look(tracefs: &str) -> Result<Self, CountsError> {
         let online = read("/sys/devices/system/cpu/online")?;
         let cpus = match online.trim().split_once('-') {
             Some(("0", last)) => last.parse::<usize>().map_or(0, |last| last + 1),
@@ -93,40 +111,60 @@ impl Kernel {
             ));
         }
         let has = |event: &str| Path::new(tracefs).join("events").join(event).exists();
-        let sees_interrupts = sees_interrupts(has)?;
-        let symbols = read("/proc/kallsyms")?;
-        let hz = mmscale_linux::tick_hz().and_then(Hz::new);
-        let version = running();
-        // What the comparison reads later is read before anything runs: this may fail.
-        let cache = Cache::look(0)?;
+        let huge = read("/sys/kernel/mm/transparent_hugepage/enabled").unwrap_or_default();
         Ok(Self {
-            version,
             release: read("/proc/sys/kernel/osrelease")?.trim().to_owned(),
+            hz: mmscale_linux::tick_hz().unwrap_or(0),
             is_guest: is_guest(&read("/proc/cpuinfo")?),
-            hz: hz.ok_or_else(|| needs("the tick of this kernel has no usual rate"))?,
+            is_emulated: mmscale_linux::is_emulated(),
             cpus,
-            tracefs: tracefs.to_owned(),
-            sees_interrupts,
-            vmstat_update: address(&symbols, "vmstat_update")?,
-            delayed_work_timer_fn: address(&symbols, "delayed_work_timer_fn")?,
+            sees_interrupts: sees_interrupts(has)?,
+            sees_drains: sees_drains(tracefs),
+            has_huge: ["[always]", "[madvise]"].iter().any(|chosen| huge.contains(chosen)),
             min_free_kb: number("/proc/sys/vm/min_free_kbytes")?,
             watermark_scale: number("/proc/sys/vm/watermark_scale_factor")?,
-            low_pages: zones()?
-                .iter()
-                .filter(|zone| zone.name != "Normal")
-                .map(Zone::managed)
-                .sum(),
-            marks: cache.marks,
+            parameters: read("/proc/cmdline")?,
+            zoneinfo: read(ZONEINFO)?,
         })
     }
 }
 
-fn address(symbols: &str, name: &str) -> Result<u64, CountsError> {
-    let line = symbols.lines().find(|line| line.split(' ').nth(2) == Some(name));
-    let address = line.and_then(|line| u64::from_str_radix(line.split(' ').next()?, 16).ok());
-    address.filter(|&at| at != 0).ok_or_else(|| {
-        needs(format!("/proc/kallsyms has no address of {name}: set kernel.kptr_restrict to 0"))
-    })
+/// Whether the kernel can trace calls of the function that drains page caches.
+fn sees_drains(tracefs: &str) -> bool {
+    let all = read(&format!("{tracefs}/available_filter_functions")).unwrap_or_default();
+    all.lines().any(|line| line.split(' ').next() == Some(DRAIN))
+}
+
+impl Kernel {
+    /// Returns the kernel that these facts describe.
+    pub(super) fn of(facts: &Facts) -> Result<Self, CountsError> {
+        let hz = Hz::new(facts.hz);
+        let zones = zones_in(&facts.zoneinfo);
+        Ok(Self {
+            version: Version::of_release(&facts.release).unwrap_or(NEWEST),
+            release: facts.release.clone(),
+            hz: hz.ok_or_else(|| needs("the tick of this kernel has no usual rate"))?,
+            is_guest: facts.is_guest,
+            is_emulated: facts.is_emulated,
+            cpus: facts.cpus,
+            sees_interrupts: facts.sees_interrupts,
+            sees_drains: facts.sees_drains,
+            has_huge: facts.has_huge,
+            min_free_kb: facts.min_free_kb,
+            watermark_scale: facts.watermark_scale,
+            low_pages: zones.iter().filter(|zone| zone.name != "Normal").map(Zone::managed).sum(),
+            cache: Cache::of(&zones, 0)?,
+            wait: wait(&facts.parameters),
+        })
+    }
+}
+
+/// How threads wait on a kernel with these parameters: idle CPUs have a tick only with nohz=off.
+fn wait(parameters: &str) -> Wait {
+    match parameters.split_whitespace().any(|word| word == "nohz=off") {
+        true => Wait::Sleep,
+        false => Wait::Compute,
+    }
 }
 
 /// A zone of node 0 in /proc/zoneinfo, as its lines.
@@ -150,10 +188,6 @@ impl Zone {
     fn managed(&self) -> u64 {
         self.value("managed ", 0).unwrap_or(0)
     }
-}
-
-fn zones() -> Result<Vec<Zone>, CountsError> {
-    Ok(zones_in(&read("/proc/zoneinfo")?))
 }
 
 /// Returns the zones of node 0.
@@ -200,8 +234,22 @@ pub(super) enum Source {
 }
 
 impl Cache {
-    pub(super) fn look(cpu: usize) -> Result<Self, CountsError> {
-        Self::of(&zones()?, cpu)
+    /// Looks at the page cache of a CPU, and calls `mark` before the end of the reading changes it.
+    /// The second reading of an open file needs no memory.
+    pub(super) fn look_and(cpu: usize, mark: impl FnOnce()) -> Result<Self, CountsError> {
+        let failed = |why| needs(format!("reading {ZONEINFO}: {why}"));
+        // tidy: opened: a file of the kernel
+        let mut file = fs::File::open(ZONEINFO).map_err(failed)?;
+        let mut text = String::new();
+        file.read_to_string(&mut text).map_err(failed)?;
+        // The program's heap grows now, not after the mark.
+        drop(zones_in(&text));
+        text.clear();
+        file.rewind().map_err(failed)?;
+        file.read_to_string(&mut text).map_err(failed)?;
+        mark();
+        drop(file);
+        Self::of(&zones_in(&text), cpu)
     }
     fn of(zones: &[Zone], cpu: usize) -> Result<Self, CountsError> {
         let zone = zones.iter().find(|zone| zone.name == "Normal");
@@ -241,7 +289,7 @@ impl Cache {
             Some([high_min, high_max]) => {
                 (PcpLimits { high_min, high_max, ..computed }, Source::Printed)
             }
-            None if !is_tuned => (computed.fixed(high), Source::Fixed),
+            None if !is_tuned => (computed.fixed(high, DrainSize::Doubled), Source::Fixed),
             None => (computed, Source::Computed { least_high: self.least_high }),
         }
     }
@@ -287,6 +335,12 @@ Node 0, zone   Normal
         assert_eq!((limits.high_min, limits.high_max), (3620, 15_935));
         assert_eq!(source, Source::Computed { least_high: 3620 });
         assert_eq!(found.marks, Watermarks { min: 11_584, low: 14_480, high: 17_376 });
+    }
+
+    #[test]
+    fn threads_sleep_where_idle_cpus_have_a_tick() {
+        assert_eq!(wait("quiet nohz=off root=/dev/vda"), Wait::Sleep);
+        assert_eq!(wait("quiet nohz=on"), Wait::Compute);
     }
 
     #[test]

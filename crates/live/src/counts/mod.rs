@@ -8,25 +8,33 @@
 //! | `kernel` | facts about the running kernel; its page caches |
 //! | `events` | the tracepoints of a trace |
 //! | `tracing` | a tracing instance, and the lines of its trace |
-//! | `on_kernel` | the program on the kernel, and what the trace says |
+//! | `recording` | the program on the kernel: facts and traces, as a document |
+//! | `on_kernel` | the counts of a recording |
+//! | `reading` | what a trace says of pages and folios |
+//! | `armings` | what it says of upkeep ticks |
+//! | `effects` | what it says of the effects of calls |
 //! | `on_simulator` | the program on the simulator, on a machine like this computer |
 //! | `observed` | the counts of one side |
 //! | `compare` | the rows, and why sides may differ |
 
+mod armings;
 mod compare;
+mod effects;
 mod events;
 mod kernel;
 mod observed;
 mod on_kernel;
 mod on_simulator;
 mod program;
+mod reading;
+mod recording;
 mod tracing;
 
+pub use recording::Recording;
 pub(crate) use tracing::clear;
 
 use mmscale_harness::Interrupt;
 use serde::Serialize;
-use std::time::Duration;
 use thiserror::Error;
 
 /// Why there is no comparison.
@@ -44,6 +52,9 @@ pub enum CountsError {
     /// Events of a CPU were lost.
     #[error("events of CPU {0} were lost: stop other programs and repeat")]
     Lost(usize),
+    /// A document of a recording could not be read.
+    #[error("it is no recording of `live counts --record`: {0}")]
+    Recording(String),
     /// The program could not run.
     #[error("{0}")]
     Run(String),
@@ -118,13 +129,11 @@ impl Counts {
     }
 }
 
-/// Runs the program on this computer's kernel and on the simulator, and compares them. Every CPU is
-/// kept busy for `busy` first, so that its ticks are seen.
-pub fn counts(busy: Duration, interrupt: &Interrupt) -> Result<Counts, CountsError> {
-    let kernel = kernel::Kernel::look()?;
-    let busy_ns = busy.as_nanos() as u64;
-    let live = on_kernel::run(&kernel, busy_ns, interrupt)?;
-    let simulated = on_simulator::run(&kernel, &live, busy_ns, interrupt)?;
+/// Runs the program of a recording on the simulator, and compares both sides.
+pub fn counts(recording: &Recording, interrupt: &Interrupt) -> Result<Counts, CountsError> {
+    let kernel = kernel::Kernel::of(&recording.facts)?;
+    let live = on_kernel::OnKernel::of(recording, &kernel)?;
+    let simulated = on_simulator::run(&kernel, &live, recording.busy_ns, interrupt)?;
     Ok(Counts {
         schema: "mmscale/counts/1",
         release: kernel.release.clone(),
@@ -132,7 +141,7 @@ pub fn counts(busy: Duration, interrupt: &Interrupt) -> Result<Counts, CountsErr
         policies: mmscale_harness::policies_in(kernel.version),
         hz: kernel.hz.get(),
         zone_pages: live.zone_pages,
-        cached_pages: live.start.count,
+        cached_pages: live.start.pages(),
         high_pages: live.start.high,
         sections: compare::sections(&kernel, &live, &simulated),
     })

@@ -1,16 +1,52 @@
 //! The counts of one side: the kernel, or the simulator.
 
+use mmscale_arch::Order;
+use mmscale_frames::frame::MigrateType;
 use mmscale_frames::pcp::PcpLimits;
 
-/// The state of the page cache of CPU 0 in the program's zone.
+/// Blocks of a page cache that are on one list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct PageCache {
-    /// Pages in it.
+pub(super) struct Blocks {
+    pub(super) order: Order,
+    pub(super) list: MigrateType,
     pub(super) count: u32,
-    /// Those of them that the program could take: single movable ones.
-    pub(super) movable: u32,
+}
+
+impl Blocks {
+    /// Single pages.
+    pub(super) fn single(list: MigrateType, count: u32) -> Self {
+        Self { order: Order::ZERO, list, count }
+    }
+    pub(super) fn pages(self) -> u32 {
+        self.count << self.order.get()
+    }
+}
+
+/// The state of the page cache of CPU 0 in the program's zone.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct PageCache {
+    /// The blocks in it.
+    pub(super) blocks: Vec<Blocks>,
     /// The most pages that it may hold.
     pub(super) high: u32,
+}
+
+impl PageCache {
+    /// Returns the number of pages in it.
+    pub(super) fn pages(&self) -> u32 {
+        self.blocks.iter().map(|blocks| blocks.pages()).sum()
+    }
+}
+
+/// A tick while the program takes and frees no page.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(super) struct TickDrain {
+    /// The pages by which the page cache grew since the tick before.
+    pub(super) grown: i64,
+    /// The pages that others' refills and drains moved since the tick before.
+    pub(super) moved: u32,
+    /// The pages that the tick returned to the zone.
+    pub(super) returned: u32,
 }
 
 /// The counts of one side.
@@ -20,22 +56,28 @@ pub(super) struct Observed {
     pub(super) limits: PcpLimits,
     /// Pages moved by each refill of single movable pages.
     pub(super) refills: Vec<u32>,
-    /// Whether pages were freed on the CPU between two refills.
-    pub(super) freed_between_refills: bool,
+    /// Whether an upkeep tick ran on the CPU meanwhile: it shrinks the page cache.
+    pub(super) ticked: bool,
+    /// Whether another task or an interrupt used the page cache or the LRU batch meanwhile.
+    pub(super) used_by_others: bool,
     /// Pages moved by each drain of the program's frees.
     pub(super) drains: Vec<u32>,
-    /// Pages that other tasks took, freed and drained on the CPU while the program only computed.
-    pub(super) used_by_others: u32,
-    /// Pages that each tick returned while the program only computed.
-    pub(super) returned_by_ticks: Vec<u32>,
+    /// `high` of the page cache after these frees.
+    pub(super) high_after: u32,
+    /// The ticks after that, while the program takes and frees no page.
+    pub(super) ticks: Vec<TickDrain>,
     /// Folios of each batch that was added to the LRU lists while the program took pages.
     pub(super) lru_batches: Vec<u32>,
-    /// Folios in these batches that the program had not taken: the CPU's batch had them before.
+    /// Folios in these batches beyond those of the pages that the program touches: the CPU's batch
+    /// had them before, or they are of the program's stack and heap.
     pub(super) earlier_folios: u32,
     /// For each CPU, the jiffies from the start of one tick to the start of the next.
     pub(super) tick_gaps: Vec<Vec<u64>>,
-    /// For each kind of call, what its calls did.
-    pub(super) calls: Vec<Effects>,
+    /// For each kind of call that was made, by its index, what its calls did.
+    pub(super) calls: Vec<(usize, Effects)>,
+    /// For each number of other CPUs with folios in their LRU batches, the works that each mbind
+    /// queued.
+    pub(super) works: Vec<Vec<u32>>,
 }
 
 /// The effects of the calls of one kind: a number for each call.
@@ -53,12 +95,34 @@ pub(super) struct Effects {
     pub(super) mmap_locks: Vec<u32>,
     /// Page faults.
     pub(super) faults: Vec<u32>,
+    /// Single pages, huge pages, and blocks of other sizes that were allocated for the program.
+    pub(super) taken: [Vec<u32>; 3],
+    /// Page tables that were allocated.
+    pub(super) tables: Vec<u32>,
+    /// Page tables that were freed afterwards, with all that the call used.
+    pub(super) freed_tables: Vec<u32>,
+    /// Whether an interrupt or another task did something on the CPU meanwhile.
+    pub(super) disturbed: Vec<bool>,
+    /// Whether CPU 1 ran another task than the program's thread at some time of the call.
+    pub(super) elsewhere: Vec<bool>,
+}
+
+impl Observed {
+    /// Pages that each tick returned, of the ticks that returned any.
+    pub(super) fn returned_by_ticks(&self) -> Vec<u32> {
+        self.ticks.iter().map(|tick| tick.returned).filter(|&pages| pages > 0).collect()
+    }
 }
 
 impl Effects {
     /// The counts, in the order of the columns of the comparison.
     pub(super) fn counts(&self) -> [&[u32]; 5] {
         [&self.flushes, &self.flushed_pages, &self.interrupts, &self.mmap_locks, &self.faults]
+    }
+    /// The counts of memory, in the order of the columns of the comparison.
+    pub(super) fn memory(&self) -> [&[u32]; 5] {
+        let [single, huge, others] = &self.taken;
+        [single, huge, others, &self.tables, &self.freed_tables]
     }
 }
 
