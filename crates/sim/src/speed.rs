@@ -76,7 +76,7 @@ impl Speeds {
             .filter(|(other, _)| *other != cpu)
             .any(|(_, of)| matches!(of.wait, WaitState::No | WaitState::User));
         let shared = if works { self.work_1024 } else { self.spin_1024 };
-        (u64::from(clock) * u64::from(shared) >> 10) as u32
+        ((u64::from(clock) * u64::from(shared)) >> 10) as u32
     }
 }
 

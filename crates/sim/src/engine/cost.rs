@@ -165,7 +165,7 @@ impl Engine {
             Op::ClearPage | Op::CopyPage => 1024,
             _ => cpu.op_times_1024,
         };
-        let factor = self.jitter.factor_1024(&mut cpu.rng) * times_1024 >> 10;
+        let factor = (self.jitter.factor_1024(&mut cpu.rng) * times_1024) >> 10;
         // No overflow: a piece of work takes less than 2^53 ps, two and a half hours.
         self.scaled(base.wrapping_mul(factor) >> 10)
     }
