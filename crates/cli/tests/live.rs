@@ -334,7 +334,7 @@ fn calls_have_the_same_effects_on_this_kernel_and_on_the_simulator() {
     let sections = found["sections"].as_array().unwrap();
     let calls = sections.iter().find(|section| !section["columns"].is_null()).unwrap();
     let rows = calls["rows"].as_array().unwrap();
-    assert_eq!(rows.len(), 16, "{text}");
+    assert_eq!(rows.len(), 22, "{text}");
     let differ: Vec<_> = rows.iter().filter(|row| row["verdict"] == "different").collect();
     assert!(differ.is_empty(), "{differ:?}");
     let instances = fs::read_dir("/sys/kernel/tracing/instances");

@@ -68,7 +68,6 @@ const COUNTS_EXAMPLES: &str = "\
 Examples (as root, on an idle computer):
   mmscale live counts
   mmscale live counts --for 60s --format json
-  mmscale live counts --record > seen.gz
   mmscale live counts --of seen.gz";
 
 #[derive(Debug, clap::Args)]
