@@ -19,5 +19,6 @@ mod random;
 mod sections;
 mod sleeping;
 mod space;
+mod speed;
 mod swap;
 mod timeline;
