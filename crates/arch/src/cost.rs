@@ -138,4 +138,15 @@ pub enum Access {
     Peek,
     /// Write: this CPU becomes the owner.
     Write,
+    /// A write of which nothing that follows depends, such as a link in a neighbour on a list: this
+    /// CPU becomes the owner, and goes on while the line comes.
+    Store,
+}
+
+impl Access {
+    /// Whether this CPU becomes the owner of the line.
+    #[inline]
+    pub const fn writes(self) -> bool {
+        matches!(self, Self::Write | Self::Store)
+    }
 }

@@ -25,7 +25,7 @@ pub(super) fn write(
         base: None,
         description: format!("this computer: {}", mmscale_harness::host().cpu),
         topology: topology(measured.host_cpus),
-        memory: memory(measured),
+        memory: memory(measured, &metal.memory),
         timer: Section::from([(
             "hz".to_owned(),
             assumed(1000.0, [100.0, 1000.0], "chosen by the run"),
@@ -52,7 +52,7 @@ pub(super) fn topology(host_cpus: usize) -> Section {
     keys.into_iter().map(|(key, value)| (key.to_owned(), number(value))).collect()
 }
 
-fn memory(measured: &Measured) -> Section {
+fn memory(measured: &Measured, metal: &Section) -> Section {
     let pages = mmscale_threads::MEMORY_PAGES as f64;
     Section::from([
         (
@@ -64,20 +64,39 @@ fn memory(measured: &Measured) -> Section {
             assumed(4096.0, [4096.0, 65536.0], "frame size of the threads machine"),
         ),
         ("tlb_broadcast_spaces".to_owned(), assumed(0.0, [0.0, 0.0], "no broadcast is used")),
-        bandwidth(measured),
     ])
+    .into_iter()
+    .chain(caches(measured, metal))
+    .collect()
 }
 
-/// Returns the clearing bandwidth of all CPUs together, with its key.
-pub(super) fn bandwidth(measured: &Measured) -> (String, Number) {
-    let bandwidth = measured.clear_bytes_per_us;
+/// Returns the bandwidth of memory, from the rate at which all CPUs together clear, what it moves
+/// for a byte that is written, and the size of the last-level cache.
+pub(super) fn caches(measured: &Measured, metal: &Section) -> [(String, Number); 3] {
+    let (traffic, rate) = (not_measured(metal, "write_traffic"), measured.clear_bytes_per_us);
     let whole = Quantity {
-        median: bandwidth.median.round(),
-        low: bandwidth.low.floor(),
-        high: bandwidth.high.ceil(),
-        ..bandwidth
+        median: (rate.median * traffic.value).round(),
+        low: (rate.low * traffic.value).floor(),
+        high: (rate.high * traffic.value).ceil(),
+        ..rate
     };
-    ("node_bytes_per_us".to_owned(), taken(whole, "all CPUs clear concurrently"))
+    let how = format!("all CPUs clear at the same time, {} bytes moved for each", traffic.value);
+    let size = match pairs::cache_kib() {
+        Some(kib) => Number {
+            value: kib as f64,
+            range: [kib as f64 / 4.0, kib as f64 * 2.0],
+            source:
+                "measured by `mmscale profile calibrate`: the last-level cache of the first CPU, \
+                     as the kernel has it; range: shared with other guests, private caches added"
+                    .to_owned(),
+        },
+        None => not_measured(metal, "cluster_cache_kib"),
+    };
+    [
+        ("node_bytes_per_us".to_owned(), taken(whole, &how)),
+        ("write_traffic".to_owned(), traffic),
+        ("cluster_cache_kib".to_owned(), size),
+    ]
 }
 
 pub(super) fn costs(measured: &Measured, guest: &Section, metal: &Section) -> Section {

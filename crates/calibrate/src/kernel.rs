@@ -1,6 +1,6 @@
 //! The profile file of this computer's kernel.
 
-use super::file::{assumed, bandwidth, costs, less, not_measured, swap, taken, topology};
+use super::file::{assumed, caches, costs, less, not_measured, swap, taken, topology};
 use super::{CalibrateError, Measured, quantile};
 use mmscale_arch::Op;
 use mmscale_linux::steps::{PairRound, Round, measure_round};
@@ -26,7 +26,7 @@ pub(super) fn measure(
         base: None,
         description: format!("this computer's kernel: {cpu}"),
         topology: topology(measured.host_cpus),
-        memory: memory(measured),
+        memory: memory(measured, &guest.memory),
         timer: Section::from([("hz".to_owned(), hz(&guest.timer))]),
         costs: kernel_costs(measured, &steps, &guest.costs),
         swap: swap(&guest.swap),
@@ -36,15 +36,17 @@ pub(super) fn measure(
     })
 }
 
-fn memory(measured: &Measured) -> Section {
+fn memory(measured: &Measured, guest: &Section) -> Section {
     let pages = (mmscale_linux::available_bytes().unwrap_or(1 << 32) >> 12) as f64;
     let range = [(pages / 8.0).floor().max(1.0), pages * 8.0];
     Section::from([
         ("node_pages".to_owned(), assumed(pages, range, "the memory available during calibration")),
         ("page_bytes".to_owned(), assumed(4096.0, [4096.0, 65536.0], "the usual base page size")),
         ("tlb_broadcast_spaces".to_owned(), assumed(0.0, [0.0, 4087.0], "no broadcast is used")),
-        bandwidth(measured),
     ])
+    .into_iter()
+    .chain(caches(measured, guest))
+    .collect()
 }
 
 /// Returns the ticks per second, from the resolution of the kernel's coarse clock.

@@ -15,6 +15,14 @@ pub(super) fn cpus() -> Cpus {
     Vec::new()
 }
 
+/// Asks the system for the size of the last-level cache, in KiB.
+pub(super) fn cache_kib() -> Option<u64> {
+    #[cfg(feature = "live")]
+    return mmscale_linux::last_level_cache_kib();
+    #[cfg(not(feature = "live"))]
+    None
+}
+
 /// Returns one pair for each way in which two CPUs part.
 pub(super) fn pairs(cpus: &Cpus) -> Vec<Pair> {
     let one_cache_a_node = cpus.iter().all(|(_, one)| {

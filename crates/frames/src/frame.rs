@@ -277,6 +277,12 @@ fn write_line<A: Cpu>(index: u32) {
     A::touch(Line::Frame(Pfn::new(index as usize)), Access::Write);
 }
 
+/// Charges a store of a link in a neighbour, which nothing waits for.
+#[inline]
+fn store_link<A: Cpu>(index: u32) {
+    A::touch(Line::Frame(Pfn::new(index as usize)), Access::Store);
+}
+
 /// A doubly linked list of blocks, linked through the records of their heads.
 ///
 /// The lock of the list (a zone lock, a page cache's lock) protects the links of all blocks on it.
@@ -314,7 +320,7 @@ impl FrameList {
         if next == NIL {
             self.tail = at;
         } else {
-            write_line::<A>(next);
+            store_link::<A>(next);
             frames.at(next).prev.store(at, Relaxed);
         }
         self.head = at;
@@ -329,7 +335,7 @@ impl FrameList {
         if prev == NIL {
             self.head = at;
         } else {
-            write_line::<A>(prev);
+            store_link::<A>(prev);
             frames.at(prev).next.store(at, Relaxed);
         }
         self.tail = at;
@@ -344,14 +350,20 @@ impl FrameList {
             debug_assert!(self.head == at, "frame {at} is not on this list");
             self.head = next;
         } else {
-            write_line::<A>(prev);
+            store_link::<A>(prev);
             frames.at(prev).next.store(next, Relaxed);
         }
         if next == NIL {
             debug_assert!(self.tail == at, "frame {at} is not on this list");
             self.tail = prev;
         } else {
-            write_line::<A>(next);
+            // Whoever takes the new head waits for its line: a walk along a list is a chain.
+            let is_first = prev == NIL;
+            if is_first {
+                write_line::<A>(next)
+            } else {
+                store_link::<A>(next)
+            }
             frames.at(next).prev.store(prev, Relaxed);
         }
     }

@@ -52,7 +52,7 @@ pub use emulated::is_emulated;
 
 pub use command::{Foreign, find_program, run_command};
 pub use leftovers::{Leftovers, clear};
-pub use limits::{LimitedBy, PROCESS_BYTES, available_bytes, cpu_positions};
+pub use limits::{LimitedBy, PROCESS_BYTES, available_bytes, cpu_positions, last_level_cache_kib};
 
 pub use provenance::provenance;
 pub use run::{Begun, Config, Failure, Outcome, run, run_watched};

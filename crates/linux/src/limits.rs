@@ -160,6 +160,15 @@ pub(crate) fn position(cpu: usize) -> CpuPosition {
     }
 }
 
+/// Returns the size of the last-level cache of the first CPU, in KiB; `None` if the kernel does not
+/// say.
+pub fn last_level_cache_kib() -> Option<u64> {
+    let sizes = (0..8).map_while(|index| {
+        fs::read_to_string(format!("/sys/devices/system/cpu/cpu0/cache/index{index}/size")).ok()
+    });
+    sizes.last()?.trim().strip_suffix('K')?.parse().ok()
+}
+
 /// Capabilities that programs keep, from capabilities(7): to set priorities, and to lower their
 /// `oom_score_adj` again. All others are dropped, so that manual pages hold for root too.
 const KEPT: [u32; 2] = [23, 24];

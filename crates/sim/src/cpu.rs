@@ -1,6 +1,8 @@
 //! One virtual CPU.
 
+use crate::caches::Age;
 use crate::heap::{NEVER, order_of};
+use crate::lines::FrameLine;
 use crate::record::sections::SectionStats;
 use crate::record::stats::ROOT_PATH;
 use crate::rng::SplitMix64;
@@ -12,6 +14,9 @@ use std::ptr::NonNull;
 
 /// The longest time, in ps, that a CPU with interrupts on runs without a check for interrupts.
 pub(crate) const UNDIVIDED_PS: u64 = 500_000;
+
+/// Pairs of lines that are this close may be part of a walk in a row.
+const ROW_PAIRS: u32 = 4;
 
 /// Reason of an interrupt from one CPU to another.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -55,14 +60,14 @@ pub(crate) enum WaitState {
     Offline,
 }
 
-/// A frame's cache line moved to another CPU.
+/// A CPU became the last writer of a frame's line, or marked its line as used again.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Moved {
     pub(crate) pfn: Pfn,
     /// When, in ps.
     pub(crate) time_ps: u64,
-    /// The CPU that had it before.
-    pub(crate) before: u16,
+    /// The line before.
+    pub(crate) before: FrameLine,
 }
 
 /// A counter byte of a CPU changed without a turn.
@@ -144,6 +149,13 @@ pub(crate) struct Cpu {
     /// The time of an operation next to that in the profile, in 1/1024; see
     /// [`crate::speed::Speeds`].
     pub(crate) op_times_1024: u64,
+    /// Its cluster's count of lines as of the last turn at which it added its own; see
+    /// [`crate::caches`].
+    pub(crate) cache_age: Age,
+    /// Lines that it has brought in since then.
+    pub(crate) brought: u32,
+    /// The last two pairs of frames whose lines it waited for.
+    pub(crate) last_pairs: [u32; 2],
     /// The earliest pending interrupt, without its timer.
     pub(crate) ipi_at: u64,
     /// When each kind of interrupt arrives.
@@ -205,6 +217,9 @@ impl Cpu {
             wait: WaitState::No,
             queued: NEVER,
             op_times_1024: 1024,
+            cache_age: Age(0),
+            brought: 0,
+            last_pairs: [0; 2],
             timer: NEVER,
             timer_queued: NEVER,
             path_since: 0,
@@ -225,6 +240,14 @@ impl Cpu {
     #[inline]
     pub(crate) fn order(&self) -> u64 {
         order_of(self.clock, self.rank)
+    }
+    /// Whether the records of a pair of frames are fetched ahead of their use: a processor brings
+    /// in the other line of a pair, and those after two that are close to each other.
+    #[inline]
+    pub(crate) fn is_in_row(&self, pair: u32) -> bool {
+        let [last, before] = self.last_pairs;
+        let close = |one: u32, other: u32| one.abs_diff(other) <= ROW_PAIRS;
+        pair == last || pair == before || close(pair, last) && close(last, before)
     }
     /// The index of its entry in `Engine::waiters`; its own number is `number`.
     #[inline]

@@ -68,9 +68,12 @@ impl Engine {
     }
     /// Sets the running CPU's speed, at its turn.
     pub(crate) fn set_speed(&mut self) {
+        self.set_speed_of(self.cur);
+    }
+    /// Sets a CPU's speed: at its turn, or before the machine starts.
+    pub(crate) fn set_speed_of(&mut self, cpu: usize) {
         if let Some(speeds) = &self.speeds {
-            let times_1024 = speeds.times_1024(self.cur, &self.cpus);
-            self.cpus[self.cur].op_times_1024 = u64::from(times_1024);
+            self.cpus[cpu].op_times_1024 = u64::from(speeds.times_1024(cpu, &self.cpus));
         }
     }
     /// Whether the idle task, at its turn, has neither an interrupt nor a task.

@@ -25,6 +25,7 @@
 //! Waits emerge from the locks that code takes.
 
 mod atomics;
+mod caches;
 mod config;
 mod cpu;
 mod device;

@@ -10,9 +10,13 @@
 //! writer or the last reader. A write costs the longer of two transfers: from the last writer, and
 //! from the last reader, whose copy it invalidates. A line without a user comes from memory.
 //!
+//! A frame's line that a CPU of the own cluster used last comes from memory again if the cluster's
+//! caches have been filled since then; see [`crate::caches`].
+//!
 //! Approximations: of several readers since the last write only the latest is known, and the others
 //! pay for the line again. A CPU that peeks twice pays twice, and the owner pays nothing for it.
 
+use crate::caches::{Age, Caches};
 use crate::topology::{Distances, NO_CPU};
 use mmscale_arch::{Access, Line};
 use std::cell::Cell;
@@ -20,10 +24,32 @@ use std::cell::Cell;
 /// The last writer and the last reader since, as CPU number plus 1; 0 if there is none.
 type Users = u32;
 
+/// The line of a frame: its users, and when its last writer used it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct FrameLine {
+    users: Users,
+    used: Age,
+}
+
+impl FrameLine {
+    #[inline]
+    fn of(word: u64) -> Self {
+        Self { users: word as u32, used: Age((word >> 32) as u32) }
+    }
+    #[inline]
+    fn word(self) -> u64 {
+        u64::from(self.users) | u64::from(self.used.0) << 32
+    }
+    pub(crate) fn writer(self) -> u16 {
+        writer(self.users)
+    }
+}
+
 /// All named lines. The lines of frames use host memory only after the first touch: a vector of
 /// zeros comes from the host as untouched pages.
 pub(crate) struct Lines {
-    frames: Vec<Users>,
+    /// A [`FrameLine`] each.
+    frames: Vec<u64>,
     free_areas: Vec<Users>,
     shared: Vec<Users>,
 }
@@ -52,7 +78,7 @@ fn take(users: &mut Users, at: usize, access: Access, distances: &Distances) -> 
     let (writer, reader) = (writer(*users), reader(*users));
     let me = at as u16;
     let mine = at as u32 + 1;
-    if access != Access::Write {
+    if !access.writes() {
         if writer == me || reader == me {
             return Fetched { from: me, cost_ps: distances.own_ps() };
         }
@@ -76,17 +102,61 @@ impl Lines {
     pub(crate) fn new(frames: usize) -> Self {
         Self { frames: vec![0; frames], free_areas: Vec::new(), shared: Vec::new() }
     }
-    /// Whether CPU `at` is the last writer of the frame's line, without readers since. Then every
-    /// use costs a hit in the own cache and leaves the line as it is.
+    /// Whether CPU `at` is the last writer of the frame's line, without readers since, and used it
+    /// a short time before `now`. Then every use costs a hit in the own cache and leaves the line
+    /// as it is.
     #[inline]
-    pub(crate) fn is_own(&self, index: usize, at: usize) -> bool {
-        self.frames.get(index).is_some_and(|&users| users == at as Users + 1)
+    pub(crate) fn is_own(&self, index: usize, at: usize, now: Age, caches: &Caches) -> bool {
+        self.frames.get(index).is_some_and(|&word| {
+            let line = FrameLine::of(word);
+            line.users == at as Users + 1 && caches.is_fresh(line.used, now)
+        })
     }
-    /// Returns the last writer of a frame's line.
+    /// Returns the line of a frame.
     #[inline]
-    pub(crate) fn frame_writer(&self, index: usize) -> u16 {
-        self.frames.get(index).map_or(NO_CPU, |&users| writer(users))
+    pub(crate) fn frame(&self, index: usize) -> FrameLine {
+        FrameLine::of(self.frames.get(index).copied().unwrap_or(0))
     }
+    /// Returns whether the line of a frame left the caches of the cluster of CPU `at`, in which it
+    /// was used last.
+    #[inline]
+    pub(crate) fn is_lost(
+        line: FrameLine,
+        at: usize,
+        now: Age,
+        (caches, distances): (&Caches, &Distances),
+    ) -> bool {
+        let writer = writer(line.users);
+        writer != NO_CPU
+            && distances.cluster_of(usize::from(writer)) == distances.cluster_of(at)
+            && caches.is_lost(line.used, now)
+    }
+    /// Uses the line of a frame on CPU `at`, which is its owner.
+    pub(crate) fn touch_frame(
+        &mut self,
+        index: usize,
+        at: usize,
+        access: Access,
+        now: Age,
+        (caches, distances): (&Caches, &Distances),
+    ) -> Fetched {
+        if index >= self.frames.len() {
+            self.frames.resize(index + 1, 0);
+        }
+        let mut line = FrameLine::of(self.frames[index]);
+        let is_lost = Self::is_lost(line, at, now, (caches, distances));
+        let mut fetched = take(&mut line.users, at, access, distances);
+        if is_lost {
+            fetched = Fetched { from: NO_CPU, cost_ps: distances.memory_ps() };
+        }
+        // Other readers leave no mark: a CPU that peeks looks at the notes of the writer only.
+        if access.writes() || usize::from(writer(line.users)) == at {
+            line.used = now;
+        }
+        self.frames[index] = line.word();
+        fetched
+    }
+    /// Uses a line that is not a frame's.
     #[inline]
     pub(crate) fn touch(
         &mut self,
@@ -96,8 +166,9 @@ impl Lines {
         distances: &Distances,
     ) -> Fetched {
         let (of, index) = match line {
-            Line::Cold(_) => return Fetched { from: NO_CPU, cost_ps: distances.memory_ps() },
-            Line::Frame(pfn) => (&mut self.frames, pfn.index()),
+            Line::Cold(_) | Line::Frame(_) => {
+                return Fetched { from: NO_CPU, cost_ps: distances.memory_ps() };
+            }
             Line::FreeArea(index) => (&mut self.free_areas, index as usize),
             Line::Shared(index) => (&mut self.shared, index as usize),
         };
@@ -214,7 +285,7 @@ pub(crate) enum Usage {
 mod tests {
     use super::*;
     use crate::profile::{LineCosts, Topology};
-    use mmscale_arch::{NodeId, Pfn};
+    use mmscale_arch::NodeId;
 
     fn distances() -> Distances {
         let line = LineCosts {
@@ -228,14 +299,32 @@ mod tests {
         Distances::new(&Topology { cpus: 8, smt: 1, cluster: 2, nodes: 2 }, 8, line)
     }
 
+    const CACHE_KIB: u32 = 64;
+
     #[test]
     fn a_frame_costs_the_distance_to_the_last_cpu_that_touched_it() {
         let (distances, mut lines) = (distances(), Lines::new(4));
-        let frame = Line::Frame(Pfn::new(2));
-        let mut write = |at| lines.touch(frame, at, Access::Write, &distances).cost_ps;
+        let caches = Caches::new(CACHE_KIB, 4);
+        let mut write =
+            |at| lines.touch_frame(2, at, Access::Write, Age(0), (&caches, &distances)).cost_ps;
         assert_eq!([write(0), write(0), write(1), write(3), write(7)], [6, 1, 3, 4, 5]);
         let cold = lines.touch(Line::Cold(NodeId::new(0)), 0, Access::Read, &distances);
         assert_eq!(cold, Fetched { from: NO_CPU, cost_ps: 6 });
+    }
+
+    #[test]
+    fn a_line_comes_from_memory_after_the_caches_were_filled() {
+        let (distances, mut lines) = (distances(), Lines::new(4));
+        let caches = Caches::new(CACHE_KIB, 4);
+        let mut write = |at, kib| {
+            lines.touch_frame(2, at, Access::Write, Age(kib), (&caches, &distances)).cost_ps
+        };
+        assert_eq!(write(0, u32::MAX - 9), 6);
+        assert_eq!([write(0, 54), write(0, 119)], [1, 6], "64 KiB later, past the wrap; 65 later");
+        assert_eq!([write(1, 183), write(0, 248)], [3, 6], "the same cluster");
+        assert_eq!([write(2, 999), write(0, 5)], [4, 4], "another cluster counts by itself");
+        let own = |lines: &Lines, kib| lines.is_own(2, 0, Age(kib), &caches);
+        assert!(own(&lines, 13) && !own(&lines, 14), "an eighth of it is fresh");
     }
 
     #[test]

@@ -239,6 +239,7 @@ impl Engine {
         }
         let at = self.cur;
         self.check_lock(lock.class);
+        self.settle_caches(0);
         let cpu = &self.cpus[at];
         let row = self.stats.row_of(cpu.path, lock.class, cpu.clock);
         if lock.owner.get() != NO_CPU {
@@ -385,9 +386,6 @@ impl Engine {
     fn spin_poll(&mut self, lock: &SimSpin) -> LockStep {
         let cpu = &mut self.cpus[self.cur];
         let Waiter { grant, class, .. } = self.waiters[cpu.waiter_index(self.cur)];
-        if cpu.irq_off && grant != NEVER {
-            cpu.clock = cpu.clock.max(grant);
-        }
         if grant > cpu.clock && !self.quiet {
             return self.spin_on(lock, grant);
         }
@@ -412,7 +410,8 @@ impl Engine {
             return LockStep::Mine;
         }
         let cpu = self.cpu();
-        let until = if cpu.irq_off { NEVER } else { grant.min(cpu.ipi_at) };
+        // A grant for later may be known already: the CPU still waits for its time, as others see.
+        let until = if cpu.irq_off { grant } else { grant.min(cpu.ipi_at) };
         self.begin_queue_wait(until);
         self.leave_in_queue()
     }

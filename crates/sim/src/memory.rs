@@ -14,6 +14,8 @@ pub(crate) struct Memory {
     node_pages: usize,
     page_bytes: u64,
     bytes_per_us: u64,
+    /// Bytes moved for each byte that is written, in 1/1024.
+    write_traffic_1024: u64,
 }
 
 impl Memory {
@@ -24,6 +26,7 @@ impl Memory {
             node_pages: profile.node_pages.max(1) as usize,
             page_bytes: u64::from(profile.page_bytes),
             bytes_per_us: profile.costs.node_bytes_per_us,
+            write_traffic_1024: u64::from(profile.costs.write_traffic_1024),
         }
     }
     pub(crate) fn write_stamp(&mut self, pfn: Pfn, stamp: u64) {
@@ -57,14 +60,18 @@ impl Memory {
     /// finished.
     pub(crate) fn clear(&mut self, pfn: Pfn, order: Order, now_ps: u64) -> u64 {
         self.clear_stamps(pfn, order.pages());
-        self.pass(pfn, self.bytes(order), now_ps)
+        self.write(pfn, self.bytes(order), now_ps)
     }
     /// Copies a stamp and uses the bandwidth of both nodes; returns when both have finished.
     pub(crate) fn copy(&mut self, from: Pfn, to: Pfn, now_ps: u64) -> u64 {
         self.write_stamp(to, self.read_stamp(from));
         let bytes = self.bytes(Order::ZERO);
         let read_ps = self.pass(from, bytes, now_ps);
-        read_ps.max(self.pass(to, bytes, now_ps))
+        read_ps.max(self.write(to, bytes, now_ps))
+    }
+    /// Writes bytes to the memory of the node of `pfn`; returns when that has finished.
+    fn write(&mut self, pfn: Pfn, bytes: u64, now_ps: u64) -> u64 {
+        self.pass(pfn, (bytes * self.write_traffic_1024) >> 10, now_ps)
     }
     /// Moves bytes to or from the memory of the node of `pfn`; returns when that has finished.
     fn pass(&mut self, pfn: Pfn, bytes: u64, now_ps: u64) -> u64 {

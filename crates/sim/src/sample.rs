@@ -39,6 +39,8 @@ pub fn sample_profile(cpus: usize) -> Profile {
             wake_ps: 300_000,
             idle_exit_ps: 2_000_000,
             node_bytes_per_us: 20_000,
+            write_traffic_1024: 1024,
+            cluster_cache_kib: 32_768,
             jitter_1024: 32,
         },
         swap: SwapDevice {

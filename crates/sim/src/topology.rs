@@ -53,6 +53,9 @@ impl Distances {
     pub(crate) fn nodes(&self) -> usize {
         self.nodes
     }
+    pub(crate) fn clusters(&self) -> usize {
+        self.distances.last().map_or(1, |last| usize::from(last.cluster) + 1)
+    }
     #[inline]
     pub(crate) fn node_of(&self, cpu: usize) -> usize {
         self.distances[cpu].node as usize

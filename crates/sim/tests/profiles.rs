@@ -43,6 +43,8 @@ fn text() -> String {
             ("node_pages", 262144.0),
             ("page_bytes", 4096.0),
             ("node_bytes_per_us", 10_000.0),
+            ("write_traffic", 2.0),
+            ("cluster_cache_kib", 16_384.0),
             ("tlb_broadcast_spaces", 0.0),
         ]),
         timer: section(&[("hz", 250.0)]),
@@ -131,8 +133,9 @@ fn the_single_core_costs_of_the_fitted_machine_match_their_derivation() {
     use Op::{AllocEntry, BuddyPut, BuddyStep, BuddyTake, PagePrep, PcpPut, PcpTake};
     let alloc = sum(&[AllocEntry, PcpTake, PagePrep, BuddyTake, BuddyStep, BuddyPut, PcpPut]);
     let free = sum(&[PagePrep, PcpPut, PcpTake, BuddyPut, BuddyStep, BuddyTake]);
-    assert!(alloc.abs_diff(94_000) < 94_000 / 20, "{alloc} ps an allocation");
-    assert!(free.abs_diff(90_000) < 90_000 / 20, "{free} ps a free");
+    // 18 ns of each are misses, which `page_prep_ns` leaves out.
+    assert!(alloc.abs_diff(76_000) < 76_000 / 20, "{alloc} ps an allocation");
+    assert!(free.abs_diff(72_000) < 72_000 / 20, "{free} ps a free");
 }
 
 #[test]
@@ -220,8 +223,8 @@ fn scaling_moves_costs_and_nothing_else() {
         (base.costs.handoff_fixed_ps as f64 * 1.3).round() as u64
     );
     assert_eq!(dear.costs.line.node_ps, 62_400);
-    assert_eq!(dear.costs.op_ps[Op::PagePrep as usize], 72_540);
-    assert_eq!(dear.costs.node_bytes_per_us, 92_308);
+    assert_eq!(dear.costs.op_ps[Op::PagePrep as usize], 49_140);
+    assert_eq!(dear.costs.node_bytes_per_us, 112_308);
     assert_eq!(dear.costs.jitter_1024, base.costs.jitter_1024);
     assert_eq!((dear.swap.read_ps, dear.swap.bytes_per_us), (110_500_000, 2_462));
     assert_eq!(dear.swap.depth, base.swap.depth);

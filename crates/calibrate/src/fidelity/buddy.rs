@@ -13,7 +13,7 @@ use mmscale_sim::profile::Profile;
 use mmscale_system::{Priority, System, ThreadSpec};
 
 use super::bulk::wait_until;
-use super::{SEED, as_of_6_0};
+use super::{SEED, as_of_6_0, with_caches_for};
 
 /// Length of a phase. All CPUs begin a phase at a multiple of it.
 const SLOT_NS: u64 = 400_000_000;
@@ -71,12 +71,12 @@ pub(crate) fn ns_per_op(
     cpus: usize,
     interrupt: &Interrupt,
 ) -> Result<f64, StudyError> {
-    let ctx = RunContext::on_simulator(profile.clone(), interrupt);
-    let mut spec = MachineSpec::new(&ctx, SEED);
-    as_of_6_0(&mut spec.mm);
     let pages = profile.node_pages as usize * profile.topology.nodes;
     let room = pages * MEMORY_PERCENT / 100 / profile.topology.cpus / order.pages();
     let blocks = BLOCKS.min(room);
+    let ctx = RunContext::on_simulator(with_caches_for(profile, blocks * order.pages()), interrupt);
+    let mut spec = MachineSpec::new(&ctx, SEED);
+    as_of_6_0(&mut spec.mm);
     let got = Arc::new(Mutex::new(Times::default()));
     let (buddy, own) = (Buddy { phase, order, cpus, blocks }, Arc::clone(&got));
     machine::run(spec, &mut machine::silent, Box::new(move |os: &Os| all(os, buddy, &own)))?;

@@ -87,6 +87,20 @@ impl Pair {
     }
 }
 
+/// Pages of a thread here.
+const PUBLISHED_PAGES: usize = 16_384;
+/// Pages of a thread in llfree-bench: `allocs` of its meta.json.
+const LLFREE_PAGES: usize = 1_290_555;
+
+/// Returns the profile for a run of `pages` pages a thread in place of [`LLFREE_PAGES`]: caches
+/// that are smaller by the same factor keep as large a part of the records.
+fn with_caches_for(profile: &Profile, pages: usize) -> Profile {
+    let mut profile = profile.clone();
+    let kib = &mut profile.costs.cluster_cache_kib;
+    *kib = (*kib as usize * pages).div_ceil(LLFREE_PAGES).max(1) as u32;
+    profile
+}
+
 /// Returns the CPUs of this computer that the process may use.
 pub fn host_cpus() -> usize {
     mmscale_threads::host_cpus()
@@ -99,8 +113,9 @@ pub fn published(
     interrupt: &Interrupt,
 ) -> Result<(Vec<ComparisonRow>, Vec<Hold>), StudyError> {
     let (mut rows, mut holds) = (Vec::new(), Vec::new());
+    let profile = &with_caches_for(profile, PUBLISHED_PAGES);
     for (cpus, alloc, free) in LINUX_6_0_BULK {
-        let bulk = Bulk { cpus, pages_per_cpu: 16_384, rounds: 2, slot_ns: 100_000_000 };
+        let bulk = Bulk { cpus, pages_per_cpu: PUBLISHED_PAGES, rounds: 2, slot_ns: 100_000_000 };
         let (got, locks) = simulated(profile, bulk, interrupt)?;
         rows.push(ComparisonRow {
             cpus,

@@ -3,9 +3,12 @@
 use crate::cpu::{Counted, Moved};
 use crate::engine::Engine;
 use crate::heap::order_of;
-use crate::lines::{Fetched, LineState, Usage};
+use crate::lines::{Fetched, FrameLine, LineState, Lines, Usage};
 use crate::topology::NO_CPU;
 use mmscale_arch::{Access, Line, Op, Order, Pfn};
+
+/// Lines in 4 KiB.
+const PAGE_LINES: u64 = 64;
 
 impl Engine {
     /// Uses `line` on the running CPU; returns the cost, in ps.
@@ -17,33 +20,55 @@ impl Engine {
             self.note_miss(fetched, cost);
             return cost;
         };
-        if self.lines.is_own(pfn.index(), self.cur) {
+        let (index, cpu) = (pfn.index(), &mut self.cpus[self.cur]);
+        let pair = index as u32 / 2;
+        let is_in_row = cpu.is_in_row(pair);
+        if access != Access::Store && pair != cpu.last_pairs[0] {
+            cpu.last_pairs = [pair, cpu.last_pairs[0]];
+        }
+        if self.lines.is_own(index, self.cur, cpu.cache_age, &self.caches) {
             return self.scaled(self.distances.own_ps());
         }
-        self.touch_frame(pfn, access)
+        self.touch_frame(pfn, access, is_in_row)
     }
+    /// Uses the line of a frame that is not fresh in the running CPU's cache.
     #[inline(never)]
-    fn touch_frame(&mut self, pfn: Pfn, access: Access) -> u64 {
-        let line = Line::Frame(pfn);
+    fn touch_frame(&mut self, pfn: Pfn, access: Access, is_in_row: bool) -> u64 {
+        let (at, index) = (self.cur, pfn.index());
+        let now = self.cpus[at].cache_age;
         let fetched = if access == Access::Peek {
-            let from = self.frame_writer_now(pfn);
-            Fetched { from, cost_ps: self.distances.transfer_ps(from, self.cur) }
+            let line = self.frame_line_now(pfn);
+            let is_lost = Lines::is_lost(line, at, now, (&self.caches, &self.distances));
+            let from = if is_lost { NO_CPU } else { line.writer() };
+            Fetched { from, cost_ps: self.distances.transfer_ps(from, at) }
         } else {
-            if access == Access::Write {
-                self.note_move(pfn);
-            }
-            self.lines.touch(line, self.cur, access, &self.distances)
+            self.note_move(pfn, access);
+            self.lines.touch_frame(index, at, access, now, (&self.caches, &self.distances))
         };
-        let seen = u64::from(1024_u32.saturating_sub(self.costs.frame_hidden_1024));
+        let cpu = &mut self.cpus[at];
+        cpu.brought += u32::from(usize::from(fetched.from) != at);
+        let is_hidden = is_in_row || access == Access::Store;
+        let hidden = if is_hidden { self.costs.frame_hidden_1024 } else { 0 };
+        let seen = u64::from(1024_u32.saturating_sub(hidden));
         let cost = self.scaled(((fetched.cost_ps * seen) >> 10).max(self.distances.own_ps()));
         self.note_miss(fetched, cost);
         cost
     }
-    /// Records the last writer of the frame's line before the running CPU writes to it.
+    /// Adds the lines that the running CPU has brought in, and `more`, to those of its cluster, at
+    /// its turn.
     #[inline]
-    fn note_move(&mut self, pfn: Pfn) {
-        let before = self.lines.frame_writer(pfn.index());
-        if usize::from(before) == self.cur {
+    pub(crate) fn settle_caches(&mut self, more: u64) {
+        let cluster = self.distances.cluster_of(self.cur);
+        let cpu = &mut self.cpus[self.cur];
+        let lines = u64::from(std::mem::take(&mut cpu.brought)) + more;
+        cpu.cache_age = self.caches.bring(cluster, lines);
+    }
+    /// Records the line of a frame before the running CPU marks it as its own.
+    #[inline]
+    fn note_move(&mut self, pfn: Pfn, access: Access) {
+        let before = self.lines.frame(pfn.index());
+        let is_own = usize::from(before.writer()) == self.cur;
+        if !is_own && !access.writes() {
             return;
         }
         let floor = self.heap.first_time_ps();
@@ -54,19 +79,19 @@ impl Engine {
         }
         cpu.moved.push(Moved { pfn, time_ps: cpu.clock, before });
     }
-    /// Returns the last writer of a frame's line at the running CPU's time. At its turn, everything
-    /// that happened before is complete. Later writes of a writer that runs ahead are in its notes.
-    /// No third CPU can have used the line in between: it would have obtained the frame at a turn
-    /// of its own.
-    fn frame_writer_now(&self, pfn: Pfn) -> u16 {
-        let writer = self.lines.frame_writer(pfn.index());
+    /// Returns the line of a frame as of the running CPU's time. At its turn, everything that
+    /// happened before is complete. Later writes of a writer that runs ahead are in its notes. No
+    /// third CPU can have used the line in between: it would have obtained the frame at a turn of
+    /// its own.
+    fn frame_line_now(&self, pfn: Pfn) -> FrameLine {
+        let line = self.lines.frame(pfn.index());
         let now = self.cpus[self.cur].order();
-        let Some(cpu) = self.cpus.get(usize::from(writer)) else { return writer };
+        let Some(cpu) = self.cpus.get(usize::from(line.writer())) else { return line };
         if cpu.order() <= now {
-            return writer;
+            return line;
         }
         let later = |moved: &&Moved| moved.pfn == pfn && order_of(moved.time_ps, cpu.rank) > now;
-        cpu.moved.iter().find(later).map_or(writer, |moved| moved.before)
+        cpu.moved.iter().find(later).map_or(line, |moved| moved.before)
     }
     /// Records a byte or number of the running CPU before a change without a turn.
     #[inline]
@@ -146,6 +171,7 @@ impl Engine {
         let work_ps = self.op_ps(Op::ClearPage, pages as u32);
         let now_ps = self.cpu().clock;
         self.tables.clear(pfn, order);
+        self.settle_caches(PAGE_LINES * pages);
         work_ps.max(self.memory.clear(pfn, order, now_ps) - now_ps)
     }
     /// Copies a frame, at the running CPU's turn. Returns the time as for clearing, but every byte
@@ -154,6 +180,7 @@ impl Engine {
         let pages = self.memory.bytes(Order::ZERO).div_ceil(4096);
         let work_ps = self.op_ps(Op::CopyPage, pages as u32);
         let now_ps = self.cpu().clock;
+        self.settle_caches(2 * PAGE_LINES * pages);
         work_ps.max(self.memory.copy(from, to, now_ps) - now_ps)
     }
     /// Returns the time of `count` times `op` on the running CPU, jitter included, in ps.

@@ -69,6 +69,7 @@ mod recording;
 pub(crate) mod turn;
 mod watch;
 
+use crate::caches::Caches;
 use crate::config::{Checks, Faults, HoldScale, Listener, Policy, SimConfig};
 use crate::cpu::{Cpu, WaitState, Waiter};
 use crate::device::Device;
@@ -80,7 +81,7 @@ use crate::outcome::{Failure, Location};
 use crate::prefetch::{NO_ADDRESS, Prefetcher};
 use crate::profile::{Costs, Noise};
 use crate::record::blame::Blame;
-use crate::record::sections::SectionStats;
+use crate::record::sections::{SectionStats, Windows};
 use crate::record::stats::Stats;
 use crate::record::timeline::{Recorder, TimelineOf};
 use crate::record::trail::Tracker;
@@ -157,6 +158,7 @@ pub(crate) struct Engine {
     /// When the last task returned, in ps.
     pub(crate) end_ps: u64,
     pub(crate) lines: Lines,
+    pub(crate) caches: Caches,
     pub(crate) memory: Memory,
     pub(crate) device: Device,
     pub(crate) tables: Tables,
@@ -224,6 +226,7 @@ impl Engine {
             live: 0,
             end_ps: 0,
             lines: Lines::new(config.profile.node_pages as usize * distances.nodes()),
+            caches: Caches::new(config.profile.costs.cluster_cache_kib, distances.clusters()),
             memory: Memory::new(&config.profile, distances.nodes()),
             device: Device::new(config.profile.swap, config.profile.page_bytes, cpus),
             tables: Tables::new(cpus, config.profile.node_pages as usize * distances.nodes()),
@@ -253,15 +256,21 @@ impl Engine {
             progress: config.progress,
             polls: 0,
         };
-        (0..cpus).for_each(|cpu| engine.plan_noise(cpu, 0));
-        let recorded = engine.recorder.is_some();
-        engine.cpus.iter_mut().for_each(|cpu| cpu.logged = recorded);
-        if let Some(windows) = config.sections {
-            for cpu in &mut engine.cpus {
+        engine.prepare_cpus(config.sections);
+        engine
+    }
+    /// Prepares the CPUs of a new machine.
+    fn prepare_cpus(&mut self, sections: Option<Windows>) {
+        let recorded = self.recorder.is_some();
+        for at in 0..self.cpus.len() {
+            self.plan_noise(at, 0);
+            self.set_speed_of(at);
+            let cpu = &mut self.cpus[at];
+            cpu.logged = recorded;
+            if let Some(windows) = sections {
                 (cpu.watched, cpu.watch) = (true, Some(Box::new(SectionStats::new(windows))));
             }
         }
-        engine
     }
     #[inline]
     pub(crate) fn cpu(&mut self) -> &mut Cpu {

@@ -6,11 +6,11 @@ use super::{Merged, Number, ProfileError, ProfileFile};
 /// Sections whose numbers are costs. Those of other sections describe the machine that was asked
 /// for.
 const SECTIONS: [&str; 5] = ["costs", "ops", "swap", "noise", "clock"];
-/// A cost in a section of other numbers.
-const BANDWIDTH: (&str, &str) = ("memory", "node_bytes_per_us");
+/// Costs in a section of other numbers.
+const OF_MEMORY: [&str; 3] = ["node_bytes_per_us", "write_traffic", "cluster_cache_kib"];
 
 fn is_cost(section: &str, key: &str) -> bool {
-    SECTIONS.contains(&section) || (section, key) == BANDWIDTH
+    SECTIONS.contains(&section) || section == "memory" && OF_MEMORY.contains(&key)
 }
 
 impl ProfileFile {

@@ -152,9 +152,9 @@ pub struct Costs {
     /// Moving a cache line from the CPU that has it.
     pub line: LineCosts,
     /// The part of the transfer of a frame's metadata line ([`mmscale_arch::Line::Frame`])
-    /// that a CPU hides behind other work, in 1/1024: bulk loops walk frames in order, so their
-    /// misses overlap and are prefetched. Charge `transfer * (1024 - hidden) / 1024`, never less
-    /// than `own_ps`.
+    /// that a CPU hides behind other work, in 1/1024, if the frame is next to the one before: the
+    /// misses of a walk in order overlap and are prefetched. Charge `transfer * (1024 - hidden) /
+    /// 1024`, never less than `own_ps`. Others, such as the neighbours on a list, are waited for.
     pub frame_hidden_1024: u32,
     /// An atomic read-modify-write on a line this CPU owns.
     pub atomic_ps: u64,
@@ -183,8 +183,13 @@ pub struct Costs {
     pub wake_ps: u64,
     /// From waking an idle CPU to its first instruction (exit from idle included).
     pub idle_exit_ps: u64,
-    /// Bytes that a node's memory can clear in a microsecond.
+    /// Bytes that a node's memory can move in a microsecond.
     pub node_bytes_per_us: u64,
+    /// Bytes that memory moves for each byte that a clear or a copy writes, in 1/1024: the line is
+    /// read before it is written, and written back. A copy also reads its source.
+    pub write_traffic_1024: u32,
+    /// What the caches of a cluster hold together, in KiB.
+    pub cluster_cache_kib: u32,
     /// Seeded jitter on each charged operation, in 1/1024 of it, up and down.
     pub jitter_1024: u32,
 }

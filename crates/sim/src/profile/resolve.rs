@@ -88,6 +88,8 @@ fn priced(
         wake_ps: costs.ps("wake_ns")?,
         idle_exit_ps: costs.ps("idle_exit_ns")?,
         node_bytes_per_us: memory.count("node_bytes_per_us", 1, u64::from(u32::MAX))?,
+        write_traffic_1024: memory.times("write_traffic", 4.0)?,
+        cluster_cache_kib: memory.count("cluster_cache_kib", 1, u64::from(u32::MAX / 2))? as u32,
         jitter_1024: costs.share("jitter_percent", 50.0)?,
     })
 }
