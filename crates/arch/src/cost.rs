@@ -18,6 +18,11 @@ named! {
         PcpTake = "pcp_take",
         /// Preparing one block for use, or checking it when it is freed, per block.
         PagePrep = "page_prep",
+        /// Checking the record of one page before it is handed out; the records of a block are in a
+        /// row.
+        PageCheck = "page_check",
+        /// Preparing one page of a block when it is freed, its first page not included.
+        PageTail = "page_tail",
         /// Linking one block into a page cache's list.
         PcpPut = "pcp_put",
         /// Unlinking one block from a buddy free list.

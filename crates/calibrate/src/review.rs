@@ -5,8 +5,8 @@ use mmscale_sim::profile::{self, Basis, Merged, Number, ProfileError};
 use serde_json::{Value, json};
 
 /// The numbers with the largest influence on simulations: lock handoffs, cache-line transfers,
-/// shared atomics, list links under a lock, interrupts to other CPUs.
-const FIRST: [(&str, &str); 12] = [
+/// shared atomics, list links under a lock, interrupts to other CPUs, clocks, caches.
+const FIRST: [(&str, &str); 17] = [
     ("costs", "handoff_fixed_ns"),
     ("costs", "handoff_lines"),
     ("costs", "line_own_ns"),
@@ -19,6 +19,11 @@ const FIRST: [(&str, &str); 12] = [
     ("ops", "lru_link_ns"),
     ("costs", "ipi_send_ns"),
     ("costs", "ipi_delivery_ns"),
+    ("clock", "reference_mhz"),
+    ("clock", "one_core_mhz"),
+    ("clock", "all_cores_mhz"),
+    ("clock", "smt_work_percent"),
+    ("memory", "cluster_cache_kib"),
 ];
 
 /// A number of a profile.
@@ -95,6 +100,7 @@ pub fn review(merged: &Merged) -> Review {
     let used = |key: &str| match key {
         "line_smt_ns" => count(merged, "smt") > 1.0,
         "line_remote_ns" => count(merged, "nodes") > 1.0,
+        "smt_work_percent" => count(merged, "smt") > 1.0,
         _ => true,
     };
     let first = FIRST.iter().filter(|(_, key)| used(key)).filter_map(|(section, key)| {

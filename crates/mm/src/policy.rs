@@ -19,7 +19,7 @@ use crate::space::{ExitPolicy, UnmapPolicy, VmaLockPolicy};
 use crate::vmstat_work::TickPolicy;
 use mmscale_arch::sync::RwsemPolicy;
 use mmscale_arch::{About, Policy};
-use mmscale_frames::page_alloc::{BatchPolicy, BulkHold, HighPolicy, PcpPolicy};
+use mmscale_frames::page_alloc::{BatchPolicy, BulkHold, HighPolicy, PageCheck, PcpPolicy};
 
 /// A mechanism of the memory manager, and where its policy is in a configuration.
 #[derive(Clone, Copy, Debug)]
@@ -56,6 +56,7 @@ pub const MECHANISMS: &[Mechanism] = &[
     mechanism!(HighPolicy, alloc.high),
     mechanism!(BatchPolicy, alloc.batch),
     mechanism!(BulkHold, alloc.hold),
+    mechanism!(PageCheck, alloc.check),
     mechanism!(CallPolicy, smp.policy),
     mechanism!(BroadcastPolicy, smp.broadcast),
     mechanism!(ExitPolicy, space.exit),

@@ -121,6 +121,15 @@ pub const HISTORIES: &[History] = &[
         )],
     },
     History {
+        key: "check",
+        first: "refill",
+        steps: &[step(
+            v(6, 3),
+            "stock",
+            "6.3: mm, page_alloc: reduce page alloc/free sanity checks",
+        )],
+    },
+    History {
         key: "vma-locks",
         first: "none",
         steps: &[

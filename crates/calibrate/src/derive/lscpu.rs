@@ -13,6 +13,8 @@ pub(super) struct Lscpu {
     pub(super) groups: Groups,
     /// The processor's name, if present.
     pub(super) model: Option<String>,
+    /// The size of one last-level cache, if present.
+    pub(super) cache_kib: Option<u64>,
     /// The number in a profile of each online CPU, in the order of Linux's numbers. `None` if the
     /// output has only counts.
     pub(super) places: Option<Vec<usize>>,
@@ -91,6 +93,7 @@ fn of_rows(rows: &[Value], cluster: Option<usize>) -> Result<Lscpu, String> {
             smt: Some(smt),
         },
         model: None,
+        cache_kib: None,
         places: Some(cpus.iter().map(|cpu| place[&cpu.number]).collect()),
         notes,
     })
@@ -161,8 +164,9 @@ fn of_fields(fields: &[Value], cluster: Option<usize>) -> Result<Lscpu, String> 
             .ok_or_else(|| format!("it has no number `{name}`; create it with `lscpu -J -e`"))
     };
     let cpus = needed("CPU(s)")?;
-    let caches = text("L3 cache").and_then(instances);
-    let of_cache = caches.filter(|&caches| caches > 0 && cpus.is_multiple_of(caches));
+    let all_caches = text("L3 cache");
+    let caches = all_caches.and_then(instances).filter(|&caches| caches > 0);
+    let of_cache = caches.filter(|&caches| cpus.is_multiple_of(caches));
     let cluster = cluster.or(of_cache.map(|caches| cpus / caches)).ok_or_else(|| {
         "it does not list the CPUs of a last-level cache; create it with `lscpu -J -e`, or also \
          give --cluster"
@@ -176,6 +180,7 @@ fn of_fields(fields: &[Value], cluster: Option<usize>) -> Result<Lscpu, String> 
             smt: Some(needed("Thread(s) per core")?),
         },
         model: text("Model name").map(str::to_owned),
+        cache_kib: all_caches.and_then(kib).zip(caches).map(|(all, caches)| all / caches as u64),
         places: None,
         notes: Vec::new(),
     })
@@ -196,6 +201,19 @@ fn collect<'a>(fields: &'a [Value], all: &mut BTreeMap<&'a str, &'a str>) {
 /// Returns the number of caches in `384 MiB (12 instances)`.
 fn instances(text: &str) -> Option<usize> {
     text.split_once('(')?.1.split_whitespace().next()?.parse().ok()
+}
+
+/// Returns the size of all caches in `384 MiB (12 instances)`, in KiB.
+fn kib(text: &str) -> Option<u64> {
+    let mut words = text.split_whitespace();
+    let size: f64 = words.next()?.parse().ok()?;
+    let unit = match words.next()? {
+        "KiB" => 1.0,
+        "MiB" => 1024.0,
+        "GiB" => 1024.0 * 1024.0,
+        _ => return None,
+    };
+    Some((size * unit) as u64).filter(|kib| *kib > 0)
 }
 
 #[cfg(test)]
@@ -280,6 +298,7 @@ mod tests {
         let said = read(text, None).unwrap();
         assert_eq!(groups(said.groups), [Some(192), Some(2), Some(16), Some(2)]);
         assert_eq!((said.model.as_deref(), said.places), (Some("AMD EPYC 9654"), None));
+        assert_eq!(said.cache_kib, Some(32 << 10));
         let old = text.replace(" (12 instances)", "");
         assert!(read(&old, None).unwrap_err().contains("also give --cluster"));
         assert_eq!(read(&old, Some(16)).unwrap().groups.cluster, Some(16));

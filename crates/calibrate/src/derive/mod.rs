@@ -120,8 +120,11 @@ pub fn derive(known: &Known) -> Result<Derived, DeriveError> {
             return Err(DeriveError::Memory { bytes, page });
         }
         let pages = (bytes / u64::from(page)) as f64;
-        file.memory = [("node_pages".to_owned(), exactly(pages, &source))].into();
+        file.memory.insert("node_pages".to_owned(), exactly(pages, &source));
         known.profiles.resolve("new", &file)?;
+    }
+    if let Some(kib) = said.as_ref().and_then(|said| said.cache_kib) {
+        file.memory.insert("cluster_cache_kib".to_owned(), exactly(kib as f64, &source));
     }
     file.description = known.description.clone().unwrap_or_else(|| {
         let model = said.as_ref().and_then(|said| said.model.as_deref());

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use mmscale_arch::{Order, Pfn};
 use mmscale_frames::frame::MigrateType;
+use mmscale_frames::page_alloc::PageCheck;
 use mmscale_harness::machine::{self, MachineSpec};
 use mmscale_harness::{Interrupt, RunContext, StudyError};
 use mmscale_kernel::Os;
@@ -63,12 +64,14 @@ struct Times {
     overruns: u64,
 }
 
-/// Returns ns per operation of one CPU, as a mean over all CPUs that work.
+/// Returns ns per operation of one CPU, as a mean over all CPUs that work, of a Linux 6.0 that
+/// checks pages as `check` says.
 pub(crate) fn ns_per_op(
     profile: &Profile,
     phase: Phase,
     order: Order,
     cpus: usize,
+    check: PageCheck,
     interrupt: &Interrupt,
 ) -> Result<f64, StudyError> {
     let pages = profile.node_pages as usize * profile.topology.nodes;
@@ -77,6 +80,7 @@ pub(crate) fn ns_per_op(
     let ctx = RunContext::on_simulator(with_caches_for(profile, blocks * order.pages()), interrupt);
     let mut spec = MachineSpec::new(&ctx, SEED);
     as_of_6_0(&mut spec.mm);
+    spec.mm.alloc.check = check;
     let got = Arc::new(Mutex::new(Times::default()));
     let (buddy, own) = (Buddy { phase, order, cpus, blocks }, Arc::clone(&got));
     machine::run(spec, &mut machine::silent, Box::new(move |os: &Os| all(os, buddy, &own)))?;

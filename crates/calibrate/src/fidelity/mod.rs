@@ -22,6 +22,7 @@ use mmscale_harness::machine::{self, MachineSpec};
 
 pub(crate) use buddy::{Phase, ns_per_op};
 use bulk::{Bulk, NsPerPage};
+use mmscale_frames::page_alloc::{BulkHold, HighPolicy, PageCheck};
 use mmscale_harness::{Interrupt, RunContext, StudyError};
 use mmscale_kernel::Os;
 use mmscale_mm::mm::MmConfig;
@@ -212,10 +213,13 @@ fn measure(ctx: &RunContext, bulk: Bulk) -> Result<(NsPerPage, Vec<LockRow>), St
     Ok((got, run.locks))
 }
 
-/// Linux 6.0 did not tune its page caches: refills were of one batch, and `high` was the low
-/// watermark divided by the number of CPUs, which is 1/672 of a machine with 64 GiB.
+/// Linux 6.0 did not tune its page caches: refills were of one batch, drains doubled, and `high`
+/// was the low watermark divided by the number of CPUs, which is 1/672 of a machine with 64 GiB. A
+/// refill checked its pages.
 fn as_of_6_0(mm: &mut MmConfig) {
-    mm.alloc.batch_scale_max = 0;
+    mm.alloc.high = HighPolicy::Watermark;
+    mm.alloc.hold = BulkHold::Whole;
+    mm.alloc.check = PageCheck::Refill;
     mm.alloc.high_fraction = Some(672);
 }
 

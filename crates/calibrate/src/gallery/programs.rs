@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use mmscale_arch::Order;
 use mmscale_arch::sync::RwsemPolicy;
+use mmscale_frames::page_alloc::PageCheck;
 use mmscale_harness::{Interrupt, StudyError};
 use mmscale_sim::profile::Profile;
 
@@ -72,13 +73,21 @@ fn spin(
 const CPUS_OF_ORDERS: usize = 8;
 
 /// Runs a benchmark of the page allocator. The arm is its phase, and the order unless that is the
-/// point: then x is the order, else the number of CPUs.
+/// point: then x is the order, else the number of CPUs. After a comma the arm may say where pages
+/// are checked.
 fn buddy(
     arm: &str,
     x: Option<u64>,
     profile: &Profile,
     interrupt: &Interrupt,
 ) -> Result<Option<f64>, StudyError> {
+    let (arm, check) = match arm.split_once(", ") {
+        None => (arm, PageCheck::Refill),
+        Some((arm, "checked in the hold")) => (arm, PageCheck::Refill),
+        Some((arm, "checked outside")) => (arm, PageCheck::Alloc),
+        Some((arm, "not checked")) => (arm, PageCheck::Never),
+        Some(_) => return Ok(None),
+    };
     let (name, order) = match arm.rsplit_once(' ') {
         Some((name, order)) if order.parse::<u8>().is_ok() => (name, order.parse().ok()),
         _ => (arm, None),
@@ -92,5 +101,5 @@ fn buddy(
     let (Some(phase), Some(order), Some(cpus)) = (Phase::of(name), order, cpus) else {
         return Ok(None);
     };
-    fidelity::ns_per_op(profile, phase, order, cpus, interrupt).map(Some)
+    fidelity::ns_per_op(profile, phase, order, cpus, check, interrupt).map(Some)
 }

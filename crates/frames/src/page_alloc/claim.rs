@@ -1,7 +1,7 @@
 //! Allocation of pages: zonelist, watermarks, the CPU's page cache, the zone.
 
 use super::zone::{BELOW_HIGH, FreeLists, FreesTo, ZoneFree};
-use super::{AllocError, FrameAllocator, Gfp, Records, Zone};
+use super::{AllocError, FrameAllocator, Gfp, PageCheck, Records, Zone};
 use crate::blockmap::ReserveAccess;
 use crate::frame::{FrameState, MigrateType};
 use crate::pcp::{Pcp, PcpList};
@@ -37,15 +37,18 @@ enum Mark {
     Min,
 }
 
-/// Charges and traces the preparation of an allocated block.
-#[inline]
-fn prepared<A: Cpu>(pfn: Pfn, order: Order) -> Pfn {
-    A::work(Op::PagePrep, 1);
-    A::trace(Trace::Page(PageEvent::Alloc { pfn, order }));
-    pfn
-}
-
 impl<A: Cpu> FrameAllocator<A> {
+    /// Charges and traces the preparation of an allocated block.
+    #[inline]
+    fn prepared(&self, pfn: Pfn, order: Order) -> Pfn {
+        A::work(Op::PagePrep, 1);
+        if self.config.check == PageCheck::Alloc {
+            A::work(Op::PageCheck, order.pages() as u32);
+        }
+        A::trace(Trace::Page(PageEvent::Alloc { pfn, order }));
+        pfn
+    }
+
     /// Allocates a block of 2^`order` frames for `wanted`, from the nearest memory first. The
     /// content is undefined. The holder of the block owns the record of its head.
     #[inline]
@@ -77,7 +80,7 @@ impl<A: Cpu> FrameAllocator<A> {
             return self.alloc_recorded(request);
         }
         match self.take_cached(request) {
-            Some((_, pfn)) => Ok(prepared::<A>(pfn, order)),
+            Some((_, pfn)) => Ok(self.prepared(pfn, order)),
             None => self.alloc_uncached(request),
         }
     }
@@ -88,7 +91,7 @@ impl<A: Cpu> FrameAllocator<A> {
         match self.take_cached(request) {
             Some((zone, pfn)) => {
                 self.note_held(zone, pfn, request);
-                Ok(prepared::<A>(pfn, request.order))
+                Ok(self.prepared(pfn, request.order))
             }
             None => self.alloc_uncached(request),
         }
@@ -98,7 +101,7 @@ impl<A: Cpu> FrameAllocator<A> {
     fn alloc_uncached(&self, request: Request) -> Result<Pfn, AllocError> {
         let found = self.get_page_from_freelist(request, Mark::Low);
         let pfn = found.or_else(|| self.alloc_slowpath(request)).ok_or(AllocError::NoMemory)?;
-        Ok(prepared::<A>(pfn, request.order))
+        Ok(self.prepared(pfn, request.order))
     }
 
     /// Allocates where memory is low: wakes reclaim, tries again with the min watermark, and drains
@@ -363,6 +366,9 @@ impl<A: Cpu> FrameAllocator<A> {
         let _span = Span::<A>::enter(Func::RmqueueBulk);
         let mut buddy = lists.buddy.lock_irqsave();
         let moved = pcp.refill(&self.frames, &mut *buddy, list, request.wanted, blocks);
+        if self.config.check == PageCheck::Refill {
+            A::work(Op::PageCheck, moved);
+        }
         self.stats.mod_zone_singly(&buddy, zone.id, ZoneItem::FreePages, -i64::from(moved));
         drop(buddy);
         A::trace(Trace::Pcp(PcpEvent::Refill { zone: zone.id.index() as u16, pages: moved }));
@@ -375,6 +381,10 @@ impl<A: Cpu> FrameAllocator<A> {
         let mut buddy = lists.buddy.lock_irqsave();
         let pfn = buddy.take(&self.frames, order, request.wanted, &mut mode, FrameState::Held)?;
         self.stats.mod_zone(&buddy, zone.id, ZoneItem::FreePages, -(order.pages() as i64));
+        drop(buddy);
+        if self.config.check == PageCheck::Refill {
+            A::work(Op::PageCheck, order.pages() as u32);
+        }
         Some(pfn)
     }
 }

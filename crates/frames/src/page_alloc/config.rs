@@ -114,6 +114,20 @@ mmscale_arch::policies! {
 }
 
 mmscale_arch::policies! {
+    /// Where each page of a block is checked before it is handed out: that nobody has written to
+    /// its record since it was freed.
+    pub enum PageCheck: "check", "checks of free pages" {
+        /// Nowhere.
+        Never = "stock",
+        /// In a refill of a page cache, under zone->lock; a block that passes page caches by is
+        /// checked after the lock.
+        Refill = "refill",
+        /// When a block is handed out, with no lock.
+        Alloc = "alloc",
+    }
+}
+
+mmscale_arch::policies! {
     /// The batch of a per-CPU page cache: the least number of pages moved in one step.
     pub enum BatchPolicy: "batch", "pages that a per-CPU page cache moves in one step" {
         /// Moves up to 63 pages of 4 KiB.
@@ -203,6 +217,8 @@ pub struct AllocConfig {
     pub high: HighPolicy,
     /// The policy of the batch.
     pub batch: BatchPolicy,
+    /// Where pages are checked.
+    pub check: PageCheck,
     /// The policy of per-CPU page caches.
     pub caches: PcpPolicy,
     /// Whether each frame has a record.
@@ -223,6 +239,7 @@ impl Default for AllocConfig {
             hold: BulkHold::Batch,
             high: HighPolicy::Tuned,
             batch: BatchPolicy::Stock,
+            check: PageCheck::Never,
             caches: PcpPolicy::Stock,
             records: Records::Kept,
         }

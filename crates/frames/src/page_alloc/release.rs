@@ -9,6 +9,15 @@ use crate::zone::ZoneId;
 use mmscale_arch::sync::{NoPreempt, PreemptGuard};
 use mmscale_arch::{Access, Cpu, CpuId, Func, Op, Order, PageEvent, PcpEvent, Pfn, Span, Trace};
 
+/// Charges the checks of a block that is freed, and the reset of its pages' records.
+#[inline]
+fn prepare_free<A: Cpu>(order: Order) {
+    A::work(Op::PagePrep, 1);
+    if order > Order::ZERO {
+        A::work(Op::PageTail, order.pages() as u32 - 1);
+    }
+}
+
 impl<A: Cpu> FrameAllocator<A> {
     /// Frees a block that [`FrameAllocator::alloc_pages`] returned for the same `order`.
     ///
@@ -27,7 +36,7 @@ impl<A: Cpu> FrameAllocator<A> {
     #[inline(never)]
     fn free_recorded(&self, pfn: Pfn, order: Order) {
         let word = self.check_held(pfn, order);
-        A::work(Op::PagePrep, 1);
+        prepare_free::<A>(order);
         A::trace(Trace::Page(PageEvent::Free { pfn, order }));
         let zone = &self.zones[usize::from(word.zone())];
         match &zone.free {
@@ -70,7 +79,7 @@ impl<A: Cpu> FrameAllocator<A> {
         let _span = Span::<A>::enter(Func::FreeOnePage);
         for &pfn in blocks {
             self.check_held(pfn, order);
-            A::work(Op::PagePrep, 1);
+            prepare_free::<A>(order);
         }
         let zone_of = |pfn: Pfn| usize::from(self.frames.word(pfn).zone());
         for some in blocks.chunk_by(|&one, &next| zone_of(one) == zone_of(next)) {
