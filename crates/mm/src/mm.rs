@@ -13,7 +13,7 @@
 //! Lock order: it has no lock of its own.
 
 use crate::folio::Folios;
-use crate::lru::{Lru, LruPolicy, LruRef, ReleasePolicy};
+use crate::lru::{FoliosPolicy, Lru, LruPolicy, LruRef, ReleasePolicy};
 use crate::memcg::{FLUSH_NS, GroupId, Groups, GroupsConfig};
 use crate::oom::{Oom, OomConfig, OomRetries};
 use crate::pgtable::{MakeRoom, PtRef, TableLocks};
@@ -70,6 +70,8 @@ pub struct MmConfig {
     pub lru: LruPolicy,
     /// How many folios leave their lists in one hold of the lists' lock.
     pub release: ReleasePolicy,
+    /// The policy of LRU batches.
+    pub folios: FoliosPolicy,
     /// Memory groups, including the root: 1 to [`GroupId::MAX`].
     pub groups: usize,
     /// Levels of memory groups below the root: 1 to [`GroupsConfig::MAX_DEPTH`].
@@ -97,6 +99,7 @@ impl MmConfig {
             requeue: Requeue::Needed,
             lru: LruPolicy::Stock,
             release: ReleasePolicy::Stock,
+            folios: FoliosPolicy::Stock,
             groups: 1,
             group_depth: 1,
             space: SpaceConfig::default(),
@@ -201,7 +204,7 @@ impl<A: Machine> Mm<A> {
             oom: Oom::new(config.oom),
             stacks: Stacks::new(config.stacks),
             nodes: config.map.node_count(),
-            lru: Lru::new(config.lru, config.groups, config.map.node_count())
+            lru: Lru::gathering(config.lru, config.folios, config.groups, config.map.node_count())
                 .releasing(config.release),
         })
     }

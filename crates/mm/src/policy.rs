@@ -12,7 +12,7 @@
 //!
 //! Which policies a version of Linux has is in [`versions`](crate::versions).
 
-use crate::lru::{LruPolicy, ReleasePolicy};
+use crate::lru::{FoliosPolicy, LruPolicy, ReleasePolicy};
 use crate::mm::MmConfig;
 use crate::smp::{BroadcastPolicy, CallPolicy, GatherPolicy};
 use crate::space::{ExitPolicy, UnmapPolicy, VmaLockPolicy};
@@ -52,6 +52,7 @@ pub const MECHANISMS: &[Mechanism] = &[
     mechanism!(TickPolicy, tick),
     mechanism!(LruPolicy, lru),
     mechanism!(ReleasePolicy, release),
+    mechanism!(FoliosPolicy, folios),
     mechanism!(PcpPolicy, alloc.caches),
     mechanism!(HighPolicy, alloc.high),
     mechanism!(BatchPolicy, alloc.batch),

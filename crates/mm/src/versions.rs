@@ -130,6 +130,11 @@ pub const HISTORIES: &[History] = &[
         )],
     },
     History {
+        key: "folios",
+        first: "fifteen",
+        steps: &[step(v(6, 9), "stock", "9cecde80aae0 mm: increase folio batch size")],
+    },
+    History {
         key: "vma-locks",
         first: "none",
         steps: &[
@@ -256,11 +261,6 @@ pub const GAPS: &[Gap] = &[
         "6168d0da2b47 mm/lru: replace pgdat lru_lock with lruvec lock",
     ),
     before(v(6, 1), "VMAs are in a red-black tree and a list", "6.1: the maple tree"),
-    before(
-        v(6, 9),
-        "LRU batches of 15 folios, not 31",
-        "9cecde80aae0 mm: increase folio batch size",
-    ),
     Gap {
         at: v(6, 14),
         missing: Missing::Since,

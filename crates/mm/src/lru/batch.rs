@@ -77,6 +77,8 @@ impl FolioBatch {
 /// All batches and slots of one CPU.
 pub(super) struct CpuBatches<A: Machine> {
     batches: [FolioBatch; BatchKind::COUNT],
+    /// Folios with which a batch is full, up to [`BATCH`].
+    full: usize,
     /// `Lazy`: frame number plus one, or 0. Without elements under the other policies.
     slots: Box<[A::AtomicU32]>,
     /// Slots that the owner has filled and not emptied, one bit each.
@@ -116,8 +118,9 @@ impl<A: Machine> Busy<A> {
 const ALL_FILLED: u32 = (1 << BATCH) - 1;
 
 impl<A: Machine> CpuBatches<A> {
-    pub(super) fn new(slots: usize) -> Self {
+    pub(super) fn new(slots: usize, full: usize) -> Self {
         Self {
+            full,
             batches: core::array::from_fn(|_| FolioBatch::new()),
             slots: (0..slots).map(|_| A::AtomicU32::new(0)).collect(),
             filled: AtomicU32::new(0),
@@ -151,7 +154,7 @@ impl<A: Machine> CpuBatches<A> {
         batch.pfns[len].store(pfn.index() as u32, Relaxed);
         batch.len.store(len as u32 + 1, Relaxed);
         self.note_some(kind);
-        len + 1 == BATCH
+        len + 1 == self.full
     }
     /// Takes all folios from a batch.
     pub(super) fn take(&self, kind: BatchKind) -> Taken {

@@ -1,8 +1,8 @@
 //! The LRU: lists of folios by age, the batches in front of them, and the release of folios.
 //!
 //! A *lruvec* is five lists of one memory group on one node, with one lock. Because that lock is
-//! shared, each CPU gathers operations on folios in batches of 31, each with a reference of its
-//! own. A folio in an add batch is *pending*: its state has the flag.
+//! shared, each CPU gathers operations on folios in batches of 31 ([`FoliosPolicy`]), each with a
+//! reference of its own. A folio in an add batch is *pending*: its state has the flag.
 //!
 //! | policy | a folio joins its list | one that dies while pending |
 //! |---|---|---|
@@ -73,6 +73,25 @@ mmscale_arch::policies! {
         /// Lists a folio only if it survives its batch or is wanted on its list; no drain of all
         /// CPUs as a precaution.
         Lazy = "lazy",
+    }
+}
+
+mmscale_arch::policies! {
+    /// Folios that a CPU gathers before it takes the lists' lock (`PAGEVEC_SIZE`).
+    pub enum FoliosPolicy: "folios", "folios that a CPU gathers for lruvec->lru_lock" {
+        /// Gathers 31.
+        Stock = "stock",
+        /// Gathers 15.
+        Fifteen = "fifteen",
+    }
+}
+
+impl FoliosPolicy {
+    const fn folios(self) -> usize {
+        match self {
+            Self::Stock => BATCH,
+            Self::Fifteen => 15,
+        }
     }
 }
 
@@ -178,6 +197,10 @@ pub struct Lru<A: Machine> {
 impl<A: Machine> Lru<A> {
     /// Creates empty lists for `groups` memory groups on `nodes` nodes.
     pub fn new(policy: LruPolicy, groups: usize, nodes: usize) -> Self {
+        Self::gathering(policy, FoliosPolicy::default(), groups, nodes)
+    }
+    /// Creates empty lists, and batches of another size.
+    pub fn gathering(policy: LruPolicy, folios: FoliosPolicy, groups: usize, nodes: usize) -> Self {
         let slots = match policy.pending() {
             Pending::Batch => 0,
             Pending::Slot => BATCH,
@@ -189,7 +212,7 @@ impl<A: Machine> Lru<A> {
             lruvecs: (0..groups * nodes)
                 .map(|at| new_lruvec(at / nodes, NodeId::new(at % nodes)))
                 .collect(),
-            cpus: EachCpu::new::<A>(|_| CpuBatches::new(slots)),
+            cpus: EachCpu::new::<A>(|_| CpuBatches::new(slots, folios.folios())),
             disabled: A::AtomicU32::new(0),
             generation: A::AtomicU64::new(0),
             one_drain: Mutex::new(LockClass::Mutex, ()),
