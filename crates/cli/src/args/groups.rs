@@ -46,7 +46,7 @@ pub(crate) struct ChangeArgs {
     /// repeated. `mmscale list policies` shows all
     #[arg(help_heading = ARMS, long = "policy", value_name = "[NAME:]KEY=POLICY,..")]
     pub(crate) policies: Vec<String>,
-    /// Simulate the mechanisms of this version of Linux, 5.10 to 6.19 (mmscale list linux).
+    /// Simulate the mechanisms of this version of Linux, 5.0 to 7.3 (mmscale list linux).
     /// Policies of an arm and of --policy replace them; an arm that is another version is left out
     #[arg(help_heading = ARMS, long, value_name = "VERSION")]
     pub(crate) linux: Option<String>,

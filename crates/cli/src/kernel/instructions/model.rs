@@ -23,7 +23,7 @@ use crate::progress;
 const COSTS: &str = include_str!("costs.toml");
 
 /// The newest version of Linux whose policies are known; later kernels are compared with it.
-const NEWEST: &str = "6.19";
+const NEWEST: &str = "7.3";
 
 /// A cost, and the functions that do its work in a script.
 #[derive(Clone, Debug, Deserialize)]
@@ -97,7 +97,7 @@ pub(super) fn model(
 fn version_of(release: &str) -> String {
     let mut numbers = release.split(['.', '-', '+']).map(str::parse::<u32>);
     match (numbers.next(), numbers.next()) {
-        (Some(Ok(major)), Some(Ok(minor))) if (major, minor) <= (6, 19) => {
+        (Some(Ok(major)), Some(Ok(minor))) if (major, minor) <= (7, 3) => {
             format!("{major}.{minor}")
         }
         _ => NEWEST.to_owned(),
