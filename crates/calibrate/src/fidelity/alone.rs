@@ -1,8 +1,9 @@
-//! A machine without a kernel, on which one program runs on a number of cores.
+//! A machine without a kernel, on which one operation is repeated on a number of cores.
 
+use std::cell::Cell;
 use std::rc::Rc;
 
-use mmscale_arch::{Callbacks, CpuId, Machine as _, Priority, TaskEntry, TaskSpec};
+use mmscale_arch::{Callbacks, CpuId, Ipi, Machine as _, Priority, TaskEntry, TaskSpec};
 use mmscale_harness::machine::silent;
 use mmscale_harness::{Interrupt, StudyError};
 use mmscale_sim::profile::{Profile, Topology};
@@ -18,30 +19,41 @@ pub(super) struct Window {
 }
 
 impl Window {
-    pub(super) const fn is_over(self, now_ns: u64) -> bool {
+    const fn is_over(self, now_ns: u64) -> bool {
         now_ns >= self.warm_up_ns + self.length_ns
     }
-    pub(super) const fn counts(self, now_ns: u64) -> bool {
+    const fn counts(self, now_ns: u64) -> bool {
         now_ns >= self.warm_up_ns
     }
-    pub(super) fn per_s(self, operations: u64) -> f64 {
+    fn per_s(self, operations: u64) -> f64 {
         operations as f64 * 1e9 / self.length_ns as f64
     }
 }
 
-/// Runs a program as one task on each of the first `cpus` CPUs, whole cores first. The entry of a
-/// task is its number.
-pub(super) fn run<P: Callbacks + 'static>(
+/// All that the machine has: an operation, which is called with the number of the task.
+struct Alone<F> {
+    operation: F,
+    window: Window,
+    /// Operations of all CPUs within the window.
+    done: Cell<u64>,
+}
+
+/// Repeats an operation in one task on each of the first `cpus` CPUs, whole cores first; returns
+/// operations per second.
+pub(super) fn ops_per_s(
     profile: &Profile,
     cpus: usize,
-    program: Rc<P>,
+    window: Window,
+    operation: impl Fn(u64) + 'static,
     interrupt: &Interrupt,
-) -> Result<(), StudyError> {
+) -> Result<f64, StudyError> {
     let mut config = SimConfig::new(profile.clone(), profile.topology.cpus);
     config.seed = SEED;
     config.checks = Checks::Off;
     config.interrupt = Some(interrupt.flag());
     let topology = profile.topology;
+    let machine = Rc::new(Alone { operation, window, done: Cell::new(0) });
+    let program = Rc::clone(&machine);
     let outcome = mmscale_sim::run(config, silent, move || {
         for (thread, cpu) in cores_first(&topology).take(cpus).enumerate() {
             Sim::spawn(TaskSpec {
@@ -56,8 +68,32 @@ pub(super) fn run<P: Callbacks + 'static>(
     match outcome.failure {
         Some(Failure::Interrupted { .. }) => Err(StudyError::Interrupted),
         Some(failure) => Err(StudyError::Machine(failure.to_string())),
-        None => Ok(()),
+        None => Ok(window.per_s(machine.done.get())),
     }
+}
+
+impl<F: Fn(u64)> Callbacks for Alone<F> {
+    fn task(&self, entry: TaskEntry) {
+        loop {
+            (self.operation)(entry.0);
+            let now_ns = Sim::now_ns();
+            if self.window.is_over(now_ns) {
+                break;
+            }
+            self.done.set(self.done.get() + u64::from(self.window.counts(now_ns)));
+        }
+    }
+    fn ipi(&self, _: Ipi) {}
+    fn timer(&self) {}
+    fn idle_enter(&self) {}
+    fn idle_exit(&self) {}
+    fn context_switch(&self) {}
+    fn cpu_dying(&self) -> bool {
+        true
+    }
+    fn cpu_down_prepare(&self, _: CpuId) {}
+    fn cpu_dead(&self, _: CpuId) {}
+    fn cpu_online(&self, _: CpuId) {}
 }
 
 /// All CPUs in the order in which Linux numbers those of servers: a thread of each core, node by

@@ -169,3 +169,27 @@ fn shuffle(pool: &mut [Vec<Pfn>], seed: u64) {
     pool.iter_mut()
         .for_each(|held| held.iter_mut().for_each(|pfn| *pfn = all.next().expect("as many")));
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mmscale_sim::profile;
+
+    /// A block of order 9 has 512 pages of 5.1 ns, at the clock of the profile.
+    #[test]
+    fn checks_in_the_hold_are_waited_for_by_all_and_others_by_one() {
+        let profile = profile::load("x86-26").expect("it is built in");
+        let ns = |cpus, check| {
+            let order = Order::new(9).expect("it is an order");
+            let interrupt = Interrupt::default();
+            ns_per_op(&profile, Phase::BulkAlloc, order, cpus, check, &interrupt).expect("it runs")
+        };
+        let [one, four] = [1, 4].map(|cpus| {
+            let never = ns(cpus, PageCheck::Never);
+            [PageCheck::Refill, PageCheck::Alloc].map(|check| ns(cpus, check) - never)
+        });
+        let is_near = |got: f64, ns: f64| (got / ns - 1.0).abs() < 0.15;
+        assert!(one.iter().all(|&ns| is_near(ns, 512.0 * 5.1)), "{one:?}");
+        assert!(four[0] > 3.0 * one[0] && four[1] < 1.5 * one[1], "{four:?} {one:?}");
+    }
+}

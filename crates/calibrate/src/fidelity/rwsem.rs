@@ -2,11 +2,8 @@
 //! them for reading and half for writing, and computes while it has it. The machine has no kernel:
 //! nothing else runs.
 
-use std::cell::Cell;
-use std::rc::Rc;
-
 use mmscale_arch::sync::{RwSem, RwsemPolicy};
-use mmscale_arch::{Callbacks, CpuId, Ipi, LockClass, Machine as _, TaskEntry};
+use mmscale_arch::{LockClass, Machine as _};
 use mmscale_harness::{Interrupt, StudyError};
 use mmscale_sim::Sim;
 use mmscale_sim::profile::Profile;
@@ -26,49 +23,17 @@ pub(crate) fn ops_per_s(
     held_ns: u64,
     interrupt: &Interrupt,
 ) -> Result<f64, StudyError> {
-    let semaphore = RwSem::with_policy(policy, LockClass::Rwsem, ());
-    let machine = Rc::new(Taken { semaphore, held_ns, done: Cell::new(0) });
-    alone::run(profile, cpus, Rc::clone(&machine), interrupt)?;
-    Ok(WINDOW.per_s(machine.done.get()))
-}
-
-/// The program, which is all that the machine has.
-struct Taken {
-    semaphore: RwSem<Sim, ()>,
-    held_ns: u64,
-    /// Operations of all CPUs within the window.
-    done: Cell<u64>,
-}
-
-impl Callbacks for Taken {
-    fn task(&self, entry: TaskEntry) {
-        let is_reader = entry.0.is_multiple_of(2);
-        loop {
-            if is_reader {
-                let _held = self.semaphore.read();
-                Sim::user(self.held_ns);
-            } else {
-                let _held = self.semaphore.write();
-                Sim::user(self.held_ns);
-            }
-            let now_ns = Sim::now_ns();
-            if WINDOW.is_over(now_ns) {
-                break;
-            }
-            self.done.set(self.done.get() + u64::from(WINDOW.counts(now_ns)));
+    let semaphore = RwSem::<Sim, ()>::with_policy(policy, LockClass::Rwsem, ());
+    let turn = move |thread: u64| {
+        if thread.is_multiple_of(2) {
+            let _held = semaphore.read();
+            Sim::user(held_ns);
+        } else {
+            let _held = semaphore.write();
+            Sim::user(held_ns);
         }
-    }
-    fn ipi(&self, _: Ipi) {}
-    fn timer(&self) {}
-    fn idle_enter(&self) {}
-    fn idle_exit(&self) {}
-    fn context_switch(&self) {}
-    fn cpu_dying(&self) -> bool {
-        true
-    }
-    fn cpu_down_prepare(&self, _: CpuId) {}
-    fn cpu_dead(&self, _: CpuId) {}
-    fn cpu_online(&self, _: CpuId) {}
+    };
+    alone::ops_per_s(profile, cpus, WINDOW, turn, interrupt)
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use crate::lru::machine::{ALL, ANON, FILE, Machine, locks, moves};
 use mmscale_arch::Order;
 use mmscale_mm::folio::FolioFlags;
-use mmscale_mm::lru::{BATCH, LruList, LruPolicy};
+use mmscale_mm::lru::{BATCH, FoliosPolicy, LruList, LruPolicy};
 
 const ITERATIONS: u64 = 1000;
 
@@ -23,6 +23,16 @@ fn a_batch_moves_when_it_has_31_folios() {
         folios.iter().for_each(|&pfn| machine.unmap(pfn));
         machine.end();
     }
+}
+
+#[test]
+fn before_linux_6_9_a_batch_moves_when_it_has_15_folios() {
+    let machine = Machine::with(1, |config| config.folios = FoliosPolicy::Fifteen);
+    let folios: Vec<_> = (0..31).map(|_| machine.fault(ANON)).collect();
+    let moved = moves();
+    assert_eq!((moved.batches, moved.folios, locks()), (2, 30, 2));
+    folios.iter().for_each(|&pfn| machine.unmap(pfn));
+    machine.end();
 }
 
 #[test]

@@ -204,7 +204,7 @@ mod tests {
             page.split_once(begin).and_then(|(before, rest)| Some((before, rest.split_once(end)?)));
         let (before, (shown, after)) = parts.expect("the page has the marks");
         let kept = gallery::kept().unwrap_or_else(|why| panic!("{why}"));
-        let counts = table::summary(&kept);
+        let counts = format!("{}\n\n{}", table::by_question(&kept), table::summary(&kept));
         if std::env::var_os("MMSCALE_UPDATE").is_some() {
             let page = format!("{before}{begin}{counts}{end}{after}");
             fs::write(path, page).expect("the page can be written");

@@ -3,8 +3,8 @@
 use std::fmt::Write;
 
 use mmscale_calibrate::gallery::{
-    CURVE_WITHIN, Counts, EFFECT_WITHIN, Item, Kept, LEVEL_WITHIN, Row, SHARE_WITHIN, Verdict,
-    What, counts,
+    CURVE_WITHIN, Counts, EFFECT_WITHIN, Held, Item, Kept, LEVEL_WITHIN, Row, SHARE_WITHIN,
+    Verdict, What, counts,
 };
 use mmscale_report::wrap;
 
@@ -98,7 +98,8 @@ pub(super) fn markdown(items: &[Item], kept: &[Kept]) -> String {
         rows_of(kept).filter_map(|row| Some((row, of(row)?))).collect();
     rows.sort_by_key(|(row, _)| row.verdict);
     let blind = rows.iter().all(|(row, _)| row.verdict == Verdict::Blind);
-    let mut text = format!("{}\n\n", summary(kept));
+    let scores = if blind { String::new() } else { format!("{}\n\n", by_question(kept)) };
+    let mut text = format!("{scores}{}\n\n", summary(kept));
     if blind {
         text.push_str("| item | what | of | predicted | interval |\n|---|---|---|---|---|\n");
     } else {
@@ -199,6 +200,34 @@ pub(super) fn summary(kept: &[Kept]) -> String {
         return "Predictions; the published results were not known when they were made.".to_owned();
     }
     halves.join(" ")
+}
+
+/// Returns the scores by kind of question, as a Markdown table: items whose results were known when
+/// the model was made, and those that were predicted before.
+pub(super) fn by_question(kept: &[Kept]) -> String {
+    let rows: Vec<Row> = rows_of(kept).cloned().collect();
+    let (open, blind) = (counts(&rows, false), counts(&rows, true));
+    let score = |of: fn(&Counts) -> Held| {
+        let cell = |held: Held| if held.all == 0 { "-".to_owned() } else { held.to_string() };
+        format!("{} | {}", cell(of(&open)), cell(of(&blind)))
+    };
+    let questions: [(&str, fn(&Counts) -> Held); 8] = [
+        ("Which lock is waited for most?", |counts| counts.limiters),
+        ("Is it better or worse with the change?", |counts| counts.signs),
+        ("By how much? (25 %)", |counts| counts.effects),
+        ("How does it grow with CPUs? (each point next to the first, 15 %)", |counts| {
+            counts.points
+        }),
+        ("The same, the whole curve", |counts| counts.curves),
+        ("What is the rate on all CPUs? (25 %)", |counts| counts.lasts),
+        ("What is the rate or the time at the first point? (25 %)", |counts| counts.levels),
+        ("What share of CPU time goes into a lock? (10 points)", |counts| counts.shares),
+    ];
+    let mut text = "| question | known before | predicted blind |\n|---|---|---|".to_owned();
+    for (question, of) in questions {
+        text.push_str(&format!("\n| {question} | {} |", score(of)));
+    }
+    text
 }
 
 fn counted(counts: &Counts) -> String {
