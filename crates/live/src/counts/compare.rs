@@ -1,6 +1,7 @@
 //! The rows of the comparison, and why the sides of a row may differ.
 
 use super::armings::{Armed, Arming};
+use super::effects::Works;
 use super::kernel::{Kernel, Source};
 use super::observed::{Effects, Observed, usual};
 use super::on_kernel::OnKernel;
@@ -62,6 +63,9 @@ const DEPOSITS: &str = "the model lacks this: by the trace Linux keeps one page 
                         huge page, to split it later, and frees it with the page";
 /// Why all `high` may lie above the lower limit.
 const ALL_TUNED: &str = "the page caches of all CPUs have grown";
+/// Why there may be one work more.
+const OWN_FOLIOS: &str = "by the trace one of these works is for CPU 0 itself, and found folios \
+                          there: the page of another task, or of the program's stack or heap";
 /// Shown for a count that the kernel has no tracepoint of.
 const UNSEEN: &str = "-";
 
@@ -452,7 +456,10 @@ fn works(real: &Observed, simulated: &Observed) -> Vec<Row> {
             Others::One => "folios on 1 other CPU",
             Others::All => "folios on all others",
         };
-        row(what, runs(real), runs(simulated), None)
+        let all = |works: &[Works]| works.iter().map(|works| works.all).collect::<Vec<_>>();
+        let of_others: Vec<u32> = real.iter().map(|works| works.all - works.own).collect();
+        let why = (of_others == all(simulated)).then_some(OWN_FOLIOS);
+        row(what, runs(&all(real)), runs(&all(simulated)), why)
     })
     .collect()
 }
@@ -527,6 +534,7 @@ mod tests {
                 observed: Observed { ticks, ..empty() },
                 source: Source::Printed,
                 zone_pages: 1 << 20,
+                looked: 0,
                 start: PageCache { blocks: vec![], high: 8000 },
                 at_rest: PageCache { blocks, high: 9142 },
                 armings: vec![],
@@ -598,6 +606,20 @@ mod tests {
         assert_eq!(has_deposits(&of(2, 3, 3), &simulated), None);
         assert_eq!(has_deposits(&of(1, 2, 3), &simulated), None);
         assert_eq!(has_deposits(&of(0, 1, 2), &of(0, 1, 2)), None);
+    }
+
+    #[test]
+    fn a_work_for_the_own_cpu_explains_one_more_and_no_other() {
+        let of = |all: [(u32, u32); 2]| {
+            let row = all.map(|(all, own)| Works { all, own }).to_vec();
+            Observed { works: vec![row; OTHERS.len()], ..empty() }
+        };
+        let simulated = of([(63, 0), (63, 0)]);
+        let verdict = |real| works(&real, &simulated)[2].verdict.clone();
+        assert_eq!(verdict(of([(63, 0), (63, 0)])), Verdict::Equal);
+        assert_eq!(verdict(of([(64, 1), (63, 0)])), Verdict::Explained(OWN_FOLIOS));
+        assert_eq!(verdict(of([(64, 0), (63, 0)])), Verdict::Different);
+        assert_eq!(verdict(of([(65, 1), (63, 0)])), Verdict::Different);
     }
 
     #[test]

@@ -95,13 +95,33 @@ fn freed_tables(events: &[Event], at: usize) -> Vec<u32> {
     of_calls
 }
 
+/// Works that a call queued to drain LRU batches.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Works {
+    /// All of them.
+    pub(super) all: u32,
+    /// Those for CPU 0 itself that found folios there.
+    pub(super) own: u32,
+}
+
 /// Returns the works that each call queued to drain LRU batches.
-pub(super) fn works(events: &[Event], others: Others) -> Result<Vec<u32>, CountsError> {
-    let queued = |event: &&Event| event.name == "workqueue_queue_work";
+pub(super) fn works(events: &[Event], others: Others) -> Result<Vec<Works>, CountsError> {
     let each = within(events, Step::Works(others))?.into_iter();
     Ok(each
         .map(|(pid, part, _)| {
-            part.iter().filter(|event| event.pid == pid).filter(queued).count() as u32
+            let mut works = Works::default();
+            let mut is_own_queued = false;
+            for event in part {
+                match event.name.as_str() {
+                    "workqueue_queue_work" if event.pid == pid => {
+                        works.all += 1;
+                        is_own_queued |= event.number("cpu") == Some(0);
+                    }
+                    "mm_lru_insertion" if event.pid != pid && is_own_queued => works.own = 1,
+                    _ => {}
+                }
+            }
+            works
         })
         .collect())
 }
@@ -211,7 +231,26 @@ mod tests {
             (2, queued),
             (1, "tracing_mark_write: end works One"),
         ]);
-        assert_eq!(works(&events, Others::One).unwrap(), [1]);
+        assert_eq!(works(&events, Others::One).unwrap(), [Works { all: 1, own: 0 }]);
+    }
+
+    #[test]
+    fn a_work_for_the_calling_cpu_counts_if_it_found_folios() {
+        let queued = |cpu| {
+            format!(
+                "workqueue_queue_work: work struct=1 function=lru_add_drain_per_cpu req_cpu={cpu} \
+                 cpu={cpu}"
+            )
+        };
+        let (own, other) = (queued(0), queued(1));
+        let begin = (1, "tracing_mark_write: begin works All");
+        let end = (1, "tracing_mark_write: end works All");
+        let added = (7, "mm_lru_insertion: pfn=0x1 lru=1");
+        let of = |events: &[(u32, &str)]| works(&trace(events), Others::All).unwrap()[0];
+        let found = of(&[begin, (1, &own), (1, &other), added, end]);
+        assert_eq!(found, Works { all: 2, own: 1 });
+        assert_eq!(of(&[begin, (1, &own), (1, &other), end]).own, 0, "it found none");
+        assert_eq!(of(&[begin, (1, &other), added, end]).own, 0, "it is for another CPU");
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The counts of one side: the kernel, or the simulator.
 
+use super::effects::Works;
 use mmscale_arch::Order;
 use mmscale_frames::frame::MigrateType;
 use mmscale_frames::pcp::PcpLimits;
@@ -77,7 +78,7 @@ pub(super) struct Observed {
     pub(super) calls: Vec<(usize, Effects)>,
     /// For each number of other CPUs with folios in their LRU batches, the works that each mbind
     /// queued.
-    pub(super) works: Vec<Vec<u32>>,
+    pub(super) works: Vec<Vec<Works>>,
 }
 
 /// The effects of the calls of one kind: a number for each call.

@@ -426,8 +426,16 @@ fn make_calls<S: System, W: Watcher<S>>(
     Ok(())
 }
 
+/// Values of the flag of all threads that fill LRU batches: each takes its page, and ends. That of
+/// a thread says that it runs, and that it has its page.
+const TAKE: u64 = 1;
+const LEAVE: u64 = 2;
+const RUNS: u64 = 3;
+
 /// CPU 0 moves a page to its own node, which drains the LRU batches of all CPUs, while threads on
-/// some of them have taken a page each: the end of such a thread would drain its batch.
+/// some of them have taken a page each: the end of such a thread would drain its batch. The start
+/// of a thread leaves folios in the batches of both CPUs, and that of many takes long, so all of
+/// them run when the batches are drained first.
 fn queue_works<S: System, W: Watcher<S>>(system: &S, watcher: &W) -> Result<(), Errno> {
     let own = watcher.clone();
     within(system, ThreadSpec::on(0), move |system| {
@@ -436,15 +444,18 @@ fn queue_works<S: System, W: Watcher<S>>(system: &S, watcher: &W) -> Result<(), 
         system.write(pages, 1)?;
         for others in OTHERS {
             for _ in 0..WORKS {
-                drain_batches(system, pages)?;
                 system.write(flags, 0)?;
-                let thread = |cpu| fill_batch(system, pages, flags, cpu);
                 let cpus = 1..=others.count(system.cpus());
-                let threads = cpus.map(thread).collect::<Result<Vec<_>, _>>()?;
+                let thread = |cpu| fill_batch(system, pages, flags, cpu);
+                let threads = cpus.clone().map(thread).collect::<Result<Vec<_>, _>>()?;
+                drain_batches(system, pages)?;
+                system.write(flags, TAKE)?;
+                let has_page = |cpu: usize| sleep_until(system, flags.page(cpu as u64), TAKE);
+                cpus.clone().try_for_each(has_page)?;
                 own.begin(system, Step::Works(others));
                 drain_batches(system, pages)?;
                 own.end(system, Step::Works(others));
-                system.write(flags, 1)?;
+                system.write(flags, LEAVE)?;
                 threads.into_iter().try_for_each(|thread| system.join(thread))?;
             }
         }
@@ -452,8 +463,8 @@ fn queue_works<S: System, W: Watcher<S>>(system: &S, watcher: &W) -> Result<(), 
     })
 }
 
-/// Starts a thread on a CPU that takes a page and sleeps until the first flag is set. Returns when
-/// it has the page.
+/// Starts a thread on a CPU that takes a page when the first flag says so, sets its own flag, and
+/// sleeps until it may end. Returns when it runs.
 fn fill_batch<S: System>(
     system: &S,
     pages: Addr,
@@ -464,17 +475,20 @@ fn fill_batch<S: System>(
     system.write(flag, 0)?;
     let body = checked(move |system: &S| {
         system.madvise(page, PAGE_BYTES, Advice::DontNeed)?;
+        system.write(flag, RUNS)?;
+        sleep_until(system, flags, TAKE)?;
         system.write(page, 1)?;
-        system.write(flag, 1)?;
-        sleep_until(system, flags)
+        system.write(flag, TAKE)?;
+        sleep_until(system, flags, LEAVE)
     });
     let thread = system.spawn(ThreadSpec::on(cpu), body)?;
-    sleep_until(system, flag)?;
+    sleep_until(system, flag, RUNS)?;
     Ok(thread)
 }
 
-fn sleep_until<S: System>(system: &S, flag: Addr) -> Result<(), Errno> {
-    while system.read(flag)? == 0 {
+/// Sleeps until a flag has a value.
+fn sleep_until<S: System>(system: &S, flag: Addr, value: u64) -> Result<(), Errno> {
+    while system.read(flag)? != value {
         system.sleep_ns(FLAG_NS)?;
     }
     Ok(())

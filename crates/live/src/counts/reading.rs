@@ -106,6 +106,17 @@ struct Level {
     is_refilled: bool,
 }
 
+/// Returns the pages that the program freed into its CPU's page cache before it took any: the end of
+/// its look at the page cache frees the text, which takes several pages if there are many CPUs.
+pub(super) fn freed_first(events: &[Event], start_pfn: u64) -> Result<u32, CountsError> {
+    let freed = within(events, Step::Pages)?.into_iter().map(|(pid, part, _)| {
+        let own = part.iter().filter(|event| event.pid == pid && is_cached(event, start_pfn));
+        let first = own.take_while(|event| event.name == "mm_page_free");
+        first.map(pages).sum::<u32>()
+    });
+    Ok(freed.sum())
+}
+
 /// Returns the blocks that the page cache of `count` pages had when the program began to take
 /// pages. A list had what was taken from it before its first refill. The blocks that nothing took
 /// are on a list that was not refilled.
@@ -420,6 +431,21 @@ mod tests {
         assert_eq!(below, none, "pages of a lower zone do not count");
         let upper = Sizes::of(&events, 0x1001).unwrap();
         assert_eq!(upper.lru_batches, [1], "a batch may begin with a folio of a lower zone");
+    }
+
+    #[test]
+    fn what_the_look_at_the_page_cache_frees_is_in_it() {
+        let events = trace(&[
+            (1, "tracing_mark_write: begin pages"),
+            (1, "mm_page_free: page=1 pfn=0x1000 order=3"),
+            (2, FREE),
+            (1, "mm_page_free: page=1 pfn=0x10 order=0"),
+            (1, FREE),
+            (1, ALLOC),
+            (1, FREE),
+            (1, "tracing_mark_write: end pages"),
+        ]);
+        assert_eq!(freed_first(&events, 0x1000).unwrap(), 9, "of this zone and this thread");
     }
 
     #[test]
