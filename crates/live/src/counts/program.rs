@@ -29,8 +29,10 @@ const BUSY_NS: u64 = 5_000_000;
 /// many multiples of it follow each other.
 const SLEEP_NS: u64 = 10_000_000;
 const SLEEPS: u64 = 3;
-/// How long a thread sleeps between two looks at a flag, in ns.
+/// How long the first thread sleeps between two looks at a flag, and how long each of many, in ns:
+/// these share one clock where time passes with instructions.
 const FLAG_NS: u64 = 2_000_000;
+const FLAG_OF_MANY_NS: u64 = 20_000_000;
 /// Pages of a huge page.
 const HUGE_PAGES: u64 = HUGE_BYTES / PAGE_BYTES;
 /// How long the second thread computes between two looks at its flag, in ns.
@@ -450,7 +452,8 @@ fn queue_works<S: System, W: Watcher<S>>(system: &S, watcher: &W) -> Result<(), 
                 let threads = cpus.clone().map(thread).collect::<Result<Vec<_>, _>>()?;
                 drain_batches(system, pages)?;
                 system.write(flags, TAKE)?;
-                let has_page = |cpu: usize| sleep_until(system, flags.page(cpu as u64), TAKE);
+                let has_page =
+                    |cpu: usize| sleep_until(system, flags.page(cpu as u64), TAKE, FLAG_NS);
                 cpus.clone().try_for_each(has_page)?;
                 own.begin(system, Step::Works(others));
                 drain_batches(system, pages)?;
@@ -476,20 +479,20 @@ fn fill_batch<S: System>(
     let body = checked(move |system: &S| {
         system.madvise(page, PAGE_BYTES, Advice::DontNeed)?;
         system.write(flag, RUNS)?;
-        sleep_until(system, flags, TAKE)?;
+        sleep_until(system, flags, TAKE, FLAG_OF_MANY_NS)?;
         system.write(page, 1)?;
         system.write(flag, TAKE)?;
-        sleep_until(system, flags, LEAVE)
+        sleep_until(system, flags, LEAVE, FLAG_OF_MANY_NS)
     });
     let thread = system.spawn(ThreadSpec::on(cpu), body)?;
-    sleep_until(system, flag, RUNS)?;
+    sleep_until(system, flag, RUNS, FLAG_NS)?;
     Ok(thread)
 }
 
-/// Sleeps until a flag has a value.
-fn sleep_until<S: System>(system: &S, flag: Addr, value: u64) -> Result<(), Errno> {
+/// Sleeps until a flag has a value, which it looks for each `look_ns`.
+fn sleep_until<S: System>(system: &S, flag: Addr, value: u64, look_ns: u64) -> Result<(), Errno> {
     while system.read(flag)? != value {
-        system.sleep_ns(FLAG_NS)?;
+        system.sleep_ns(look_ns)?;
     }
     Ok(())
 }
