@@ -63,6 +63,8 @@ pub(super) struct Observed {
     pub(super) used_by_others: bool,
     /// Pages moved by each drain of the program's frees.
     pub(super) drains: Vec<u32>,
+    /// On the kernel, the pages of the last block of each of these.
+    pub(super) last_blocks: Vec<u32>,
     /// `high` of the page cache after these frees.
     pub(super) high_after: u32,
     /// The ticks after that, while the program takes and frees no page.

@@ -60,6 +60,7 @@ impl OnKernel {
             ticked: sizes.ticked,
             used_by_others: sizes.used_by_others,
             drains: sizes.frees,
+            last_blocks: sizes.last_blocks,
             high_after: caches.after[1],
             ticks: sizes.ticks,
             lru_batches: sizes.lru_batches,

@@ -224,6 +224,8 @@ fn has_tick(part: &[Event]) -> bool {
 pub(super) struct Sizes {
     pub(super) refills: Vec<u32>,
     pub(super) frees: Vec<u32>,
+    /// Pages of the last block of each of these.
+    pub(super) last_blocks: Vec<u32>,
     pub(super) ticks: Vec<TickDrain>,
     pub(super) lru_batches: Vec<u32>,
     /// Folios of these batches that the program had not taken.
@@ -249,10 +251,13 @@ impl Sizes {
     pub(super) fn of(events: &[Event], start_pfn: u64) -> Result<Self, CountsError> {
         let mut sizes = Self::default();
         for (pid, part, _) in within(events, Step::Pages)? {
-            for (hold, count) in holds(part, pid, start_pfn) {
+            for (hold, count, last) in holds(part, pid, start_pfn) {
                 match hold {
                     Hold::Refill => sizes.refills.push(count),
-                    Hold::Free => sizes.frees.push(count),
+                    Hold::Free => {
+                        sizes.frees.push(count);
+                        sizes.last_blocks.push(last);
+                    }
                     Hold::Lru => sizes.lru_batches.push(count),
                 }
             }
@@ -270,11 +275,12 @@ impl Sizes {
     }
 }
 
-/// The holds of a thread, with the number of pages or folios of each. These are traced one by one.
+/// The holds of a thread, with the number of pages or folios of each, and of the last block among
+/// them. These are traced one by one.
 /// Between two holds of one kind there is another event of the thread: each allocation and each
 /// free has its own, and of several drains in one free, each is a call of `free_pcppages_bulk`.
-fn holds(events: &[Event], pid: u32, start_pfn: u64) -> Vec<(Hold, u32)> {
-    let mut holds: Vec<(Hold, u32)> = Vec::new();
+fn holds(events: &[Event], pid: u32, start_pfn: u64) -> Vec<(Hold, u32, u32)> {
+    let mut holds: Vec<(Hold, u32, u32)> = Vec::new();
     // A hold may begin with pages of a lower zone, which do not count.
     let (mut open, mut counted) = (None, false);
     for event in events.iter().filter(|event| event.pid == pid) {
@@ -291,8 +297,8 @@ fn holds(events: &[Event], pid: u32, start_pfn: u64) -> Vec<(Hold, u32)> {
         {
             let count = if hold == Hold::Lru { 1 } else { pages(event) };
             match holds.last_mut() {
-                Some((_, sum)) if counted => *sum += count,
-                _ => holds.push((hold, count)),
+                Some((_, sum, last)) if counted => (*sum, *last) = (*sum + count, count),
+                _ => holds.push((hold, count, count)),
             }
             counted = true;
         }
@@ -418,6 +424,7 @@ mod tests {
         assert_eq!(sizes.refills, [2, 1]);
         assert_eq!((sizes.lru_batches.as_slice(), sizes.earlier_folios), (&[2][..], 1));
         assert_eq!((sizes.frees.as_slice(), sizes.taken), (&[4, 2][..], 2));
+        assert_eq!(sizes.last_blocks, [2, 2]);
         let tick = TickDrain { returned: 4, ..TickDrain::default() };
         assert_eq!(sizes.ticks, [tick], "what another task drains is not the tick's");
         let [taken, rest] = contents(&events, 0x1000, 9).unwrap()[..] else { panic!() };
