@@ -1,9 +1,8 @@
 //! The rows of the comparison, and why the sides of a row may differ.
 
 use super::armings::{Armed, Arming};
-use super::effects::Works;
 use super::kernel::{Kernel, Source};
-use super::observed::{Effects, Observed, usual};
+use super::observed::{Effects, Observed, Works, usual};
 use super::on_kernel::OnKernel;
 use super::program::{Call, KINDS, Kind, OTHERS, Others};
 use super::{Row, Section, Verdict};

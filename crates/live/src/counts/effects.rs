@@ -1,7 +1,7 @@
 //! The effects of calls in a trace.
 
 use super::CountsError;
-use super::observed::Effects;
+use super::observed::{Effects, Works};
 use super::program::{Others, Step};
 use super::reading::{is_movable, is_table, mark, within};
 use super::tracing::Event;
@@ -93,15 +93,6 @@ fn freed_tables(events: &[Event], at: usize) -> Vec<u32> {
         }
     }
     of_calls
-}
-
-/// Works that a call queued to drain LRU batches.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(super) struct Works {
-    /// All of them.
-    pub(super) all: u32,
-    /// Those for CPU 0 itself that found folios there.
-    pub(super) own: u32,
 }
 
 /// Returns the works that each call queued to drain LRU batches.

@@ -1,6 +1,5 @@
 //! The counts of one side: the kernel, or the simulator.
 
-use super::effects::Works;
 use mmscale_arch::Order;
 use mmscale_frames::frame::MigrateType;
 use mmscale_frames::pcp::PcpLimits;
@@ -108,6 +107,15 @@ pub(super) struct Effects {
     pub(super) disturbed: Vec<bool>,
     /// Whether CPU 1 ran another task than the program's thread at some time of the call.
     pub(super) elsewhere: Vec<bool>,
+}
+
+/// Works that a call queued to drain LRU batches.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Works {
+    /// All of them.
+    pub(super) all: u32,
+    /// Those for CPU 0 itself that found folios there.
+    pub(super) own: u32,
 }
 
 impl Observed {

@@ -2,9 +2,8 @@
 //! page cache had.
 
 use super::CountsError;
-use super::effects::Works;
 use super::kernel::Kernel;
-use super::observed::{Blocks, Effects, Observed, PageCache, TickDrain};
+use super::observed::{Blocks, Effects, Observed, PageCache, TickDrain, Works};
 use super::on_kernel::OnKernel;
 use super::program::{self, KINDS, OTHERS, Part, Step, Wait, Watcher};
 use mmscale_arch::{

@@ -319,8 +319,10 @@ fn take_and_free<S: System, W: Watcher<S>>(system: &S, watcher: &W) -> Result<()
     within(system, ThreadSpec::on(0).real_time(PRIORITY), move |system| {
         own.begin(system, Step::Pages);
         let pages = own.cached_pages(system) + PAST_EMPTY;
-        let at = touched(system, pages)?;
-        system.munmap(at, bytes(pages))?;
+        // Page tables are taken after the same pages on both sides.
+        let (whole, at) = within_tables(system, pages)?;
+        touch(system, at, pages)?;
+        system.munmap(whole, whole_bytes(pages))?;
         system.munmap(of_cpu_1, bytes(FOREIGN))?;
         own.end(system, Step::Pages);
         if own.is_enough() {

@@ -106,8 +106,8 @@ struct Level {
     is_refilled: bool,
 }
 
-/// Returns the pages that the program freed into its CPU's page cache before it took any: the end of
-/// its look at the page cache frees the text, which takes several pages if there are many CPUs.
+/// Returns the pages that the program freed into its CPU's page cache before it took any: the end
+/// of its look at the page cache frees the text, which takes several pages if there are many CPUs.
 pub(super) fn freed_first(events: &[Event], start_pfn: u64) -> Result<u32, CountsError> {
     let freed = within(events, Step::Pages)?.into_iter().map(|(pid, part, _)| {
         let own = part.iter().filter(|event| event.pid == pid && is_cached(event, start_pfn));
@@ -278,15 +278,21 @@ impl Sizes {
 /// The holds of a thread, with the number of pages or folios of each, and of the last block among
 /// them. These are traced one by one.
 /// Between two holds of one kind there is another event of the thread: each allocation and each
-/// free has its own, and of several drains in one free, each is a call of `free_pcppages_bulk`.
+/// free has its own, and of several drains in one free, each is a call of `free_pcppages_bulk`. The
+/// drains of a block of several pages are left out: the program frees single pages, and Linux before
+/// 6.7 drains the whole cache when the text of a look at it is freed.
 fn holds(events: &[Event], pid: u32, start_pfn: u64) -> Vec<(Hold, u32, u32)> {
     let mut holds: Vec<(Hold, u32, u32)> = Vec::new();
     // A hold may begin with pages of a lower zone, which do not count.
     let (mut open, mut counted) = (None, false);
+    let mut frees_block = false;
     for event in events.iter().filter(|event| event.pid == pid) {
+        if event.name == "mm_page_free" {
+            frees_block = pages(event) > 1;
+        }
         let hold = match event.name.as_str() {
             REFILL if is_single_movable(event) => Some(Hold::Refill),
-            DRAINED => Some(Hold::Free),
+            DRAINED if !frees_block => Some(Hold::Free),
             "mm_lru_insertion" => Some(Hold::Lru),
             _ => None,
         };
@@ -408,6 +414,9 @@ mod tests {
             (1, "free_pcppages_bulk <-free_unref_page_commit"),
             (1, BLOCK),
             (1, BLOCK),
+            (1, "free_pcppages_bulk <-free_unref_page_commit"),
+            (1, BLOCK),
+            (1, "mm_page_free: page=1 pfn=0x1000 order=2"),
             (1, "free_pcppages_bulk <-free_unref_page_commit"),
             (1, BLOCK),
             (1, "tracing_mark_write: end pages"),

@@ -45,7 +45,7 @@ const FOLDERS: [&str; 3] = ["/tmp", "/run", "/var/tmp"];
 /// The request that adds to the kernel's random numbers, `RNDADDENTROPY`.
 const ADD_ENTROPY: Opcode = opcode::write::<[i32; 2]>(b'R', 3);
 
-/// What it adds, as `struct rand_pool_info`.
+/// The bytes that it adds, as `struct rand_pool_info`.
 #[repr(C)]
 struct Entropy {
     bits: i32,
