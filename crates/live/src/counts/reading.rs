@@ -279,8 +279,8 @@ impl Sizes {
 /// them. These are traced one by one.
 /// Between two holds of one kind there is another event of the thread: each allocation and each
 /// free has its own, and of several drains in one free, each is a call of `free_pcppages_bulk`. The
-/// drains of a block of several pages are left out: the program frees single pages, and Linux before
-/// 6.7 drains the whole cache when the text of a look at it is freed.
+/// drains of a block of several pages are left out: the program frees single pages, and Linux
+/// before 6.7 drains the whole cache when the text of a look at it is freed.
 fn holds(events: &[Event], pid: u32, start_pfn: u64) -> Vec<(Hold, u32, u32)> {
     let mut holds: Vec<(Hold, u32, u32)> = Vec::new();
     // A hold may begin with pages of a lower zone, which do not count.
