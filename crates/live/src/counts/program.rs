@@ -356,17 +356,21 @@ fn rest<S: System, W: Watcher<S>>(
 }
 
 /// Runs `body` in a thread on CPU 0 while another thread of the process computes on CPU 1: a flush
-/// has to reach that CPU too. Both have real-time priority, so that no other task runs meanwhile.
+/// has to reach that CPU too, from the first call on. Both have real-time priority, so that no other
+/// task runs meanwhile.
 fn beside_a_thread<S: System, W: Watcher<S>>(
     system: &S,
     watcher: &W,
     body: impl FnOnce(&S, &W) -> Result<(), Errno> + Send + 'static,
 ) -> Result<(), Errno> {
-    let over = touched(system, 1)?;
+    let flags = touched(system, 2)?;
+    let (over, runs) = (flags, flags.page(1));
     system.write(over, 0)?;
+    system.write(runs, 0)?;
     let own = watcher.clone();
     let beside = checked(move |system: &S| {
         own.begin(system, Step::Beside);
+        system.write(runs, RUNS)?;
         while system.read(over)? == 0 {
             system.compute_ns(LOOK_NS)?;
         }
@@ -374,6 +378,7 @@ fn beside_a_thread<S: System, W: Watcher<S>>(
         Ok(())
     });
     let beside = system.spawn(ThreadSpec::on(1).real_time(PRIORITY), beside)?;
+    sleep_until(system, runs, RUNS, FLAG_NS)?;
     let own = watcher.clone();
     within(system, ThreadSpec::on(0).real_time(PRIORITY), move |system| {
         body(system, &own)?;
