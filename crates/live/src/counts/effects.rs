@@ -46,7 +46,11 @@ pub(super) fn effects(
         all.taken[1].push(allocated(&|order| order == huge));
         all.taken[2].push(allocated(&|order| order != 0 && order != huge));
         all.tables.push(count(&|event| event.name == "mm_page_alloc" && is_table(event)));
-        let is_elsewhere = beside.iter().all(|(pid, part, _)| ran_another(part, *pid, &us));
+        let sent = events.iter().filter(|event| event.pid == pid && interrupted(event) > 0);
+        let sent: Vec<u64> = sent.map(|event| event.time_us).collect();
+        let is_elsewhere = beside.iter().all(|(pid, part, _)| {
+            ran_another(part, *pid, &us) || is_switching(part, *pid, &us, &sent)
+        });
         all.elsewhere.push(is_elsewhere);
         all.disturbed.push(part.iter().any(|event| event.pid != pid || event.in_interrupt));
     }
@@ -66,6 +70,18 @@ fn ran_another(switches: &[Event], pid: u32, us: &Range<u64>) -> bool {
         own = event.number("next_pid") == Some(i64::from(pid));
     }
     found || !own
+}
+
+/// Whether a CPU may still be on its way back to `pid`, by its switches: none of the interrupts that
+/// were sent since then shows that it has arrived. The kernel traces a switch before it makes it,
+/// and an emulated CPU may stand still in between.
+fn is_switching(switches: &[Event], pid: u32, us: &Range<u64>, sent: &[u64]) -> bool {
+    let is_back = |event: &&Event| {
+        event.name == "sched_switch" && event.number("next_pid") == Some(i64::from(pid))
+    };
+    let before = switches.iter().filter(|event| event.time_us <= us.end);
+    let back = before.filter(is_back).last().map(|event| event.time_us);
+    back.is_some_and(|back| !sent.iter().any(|at| (back..us.start).contains(at)))
 }
 
 /// For each call of a kind, the page tables that were allocated for it, and before it since the
@@ -187,6 +203,10 @@ mod tests {
         assert!(!is(from - 10..from - 5) && is(from - 1..from + 1) && is(from + 1..from + 1));
         assert!(!is(from + 4..from + 9), "back for good");
         assert!(ran_another(&switches[..3], 2, &(from + 8..from + 9)), "away for good");
+        let arrives = |sent: &[u64]| !is_switching(&switches, 2, &(from + 8..from + 9), sent);
+        assert!(!arrives(&[]) && !arrives(&[from + 2]), "no interrupt since it went back");
+        assert!(arrives(&[from + 2, from + 6]));
+        assert!(!is_switching(&switches[..1], 2, &(from + 8..from + 9), &[]), "it never went back");
     }
 
     #[test]
