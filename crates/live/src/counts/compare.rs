@@ -59,8 +59,9 @@ const STOPPED: &str = "by the trace a tick did not arm its timer again, as it fo
 const SOME_CALLS: &str = "some calls differ from most, which agree: by the trace an interrupt or \
                           another task did something on the CPU during each of these calls";
 /// Why calls may interrupt no CPU.
-const ELSEWHERE: &str = "in these calls, by the trace, CPU 1 ran another task, or was on its way \
-                         back from one: the kernel had to interrupt no CPU of the program";
+const ELSEWHERE: &str = "in these calls, by the trace, CPU 1 ran another task, or had not \
+                         completed its switch back: the kernel had to interrupt no CPU of the \
+                         program";
 /// Why calls may interrupt no CPU.
 const DESCHEDULED: &str = "by its ticks a hypervisor took time of CPU 1 during the calls: such a \
                            CPU flushes when it runs again, without an interrupt";

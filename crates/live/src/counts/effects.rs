@@ -72,15 +72,15 @@ fn ran_another(switches: &[Event], pid: u32, us: &Range<u64>) -> bool {
     found || !own
 }
 
-/// Whether a CPU may still be on its way back to `pid`, by its switches: none of the interrupts that
-/// were sent since then shows that it has arrived. The kernel traces a switch before it makes it,
-/// and an emulated CPU may stand still in between.
+/// Whether a CPU may not have completed its last switch to `pid`, by its switches: none of the
+/// interrupts that were sent since then shows that it has. The kernel traces a switch before it
+/// makes it, and an emulated CPU may stand still in between.
 fn is_switching(switches: &[Event], pid: u32, us: &Range<u64>, sent: &[u64]) -> bool {
     let is_back = |event: &&Event| {
         event.name == "sched_switch" && event.number("next_pid") == Some(i64::from(pid))
     };
-    let before = switches.iter().filter(|event| event.time_us <= us.end);
-    let back = before.filter(is_back).last().map(|event| event.time_us);
+    let mut before = switches.iter().filter(|event| event.time_us <= us.end);
+    let back = before.rfind(is_back).map(|event| event.time_us);
     back.is_some_and(|back| !sent.iter().any(|at| (back..us.start).contains(at)))
 }
 

@@ -356,8 +356,8 @@ fn rest<S: System, W: Watcher<S>>(
 }
 
 /// Runs `body` in a thread on CPU 0 while another thread of the process computes on CPU 1: a flush
-/// has to reach that CPU too, from the first call on. Both have real-time priority, so that no other
-/// task runs meanwhile.
+/// has to reach that CPU too, from the first call on. Both have real-time priority, so that no
+/// other task runs meanwhile.
 fn beside_a_thread<S: System, W: Watcher<S>>(
     system: &S,
     watcher: &W,
