@@ -11,7 +11,7 @@ pub const LOG2_BUCKETS: usize = 32;
 const ALIASES: [(&str, &[&str]); 10] = [
     ("rmqueue_bulk", &["__rmqueue_pcplist", "rmqueue_pcplist"]),
     ("folio_batch_move_lru", &["lru_add_drain_cpu", "__folio_batch_add_and_move"]),
-    ("zap_pte_range", &["unmap_page_range"]),
+    ("zap_pte_range", &["unmap_page_range", "__zap_vma_range"]),
     ("free_pcppages_bulk", &["free_pcp_pages_bulk"]),
     ("csd_lock_wait", &["smp_call_function_many_cond", "smp_call_function_single"]),
     ("__page_cache_release", &["page_cache_release"]),

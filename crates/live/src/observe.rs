@@ -218,14 +218,23 @@ const ANCHORS: [&str; 6] = [
     "vmstat_update",
 ];
 
-/// Checks whether this kernel can be observed. Returns the functions that its stacks do not show.
-pub fn watchable() -> Result<Vec<String>, ObserveError> {
+/// The parts of a kernel that can be observed only in part.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Unseen {
+    /// Events without a program: the kernel has no such tracepoint, or a program on it would panic
+    /// the kernel.
+    pub events: Vec<String>,
+    /// Functions that its stacks do not show.
+    pub functions: Vec<String>,
+}
+
+/// Checks whether this kernel can be observed. Returns what of it cannot.
+pub fn watchable() -> Result<Unseen, ObserveError> {
     let mut watches = watches(&STUDIES);
     watches.extend([Watch::Lru, Watch::Holders]);
     let watching = Watching::begin(&Plan { watches, sampling: Sampling::All })?;
-    let mut missing = watching.seen()?.missing;
-    missing.extend(hidden(watching.symbols()));
-    Ok(missing)
+    let events = watching.seen()?.missing;
+    Ok(Unseen { events, functions: hidden(watching.symbols()) })
 }
 
 fn hidden(symbols: &Symbols) -> Vec<String> {

@@ -46,7 +46,7 @@ pub(super) const STUDIES: [Check; 5] = [
     study("run vmstat --on live --quick --seeds 1 --format json"),
     study("run pcp --on live --quick --seeds 1 --format json"),
     study("run ipi --on live --quick --seeds 1 --format json"),
-    study("run reap --on live --quick --seeds 1 --arm stock --format json"),
+    study("run reap --on live --quick --seeds 1 --format json"),
 ];
 
 impl Check {

@@ -8,9 +8,9 @@ use std::process::{Command, Stdio};
 
 /// Versions of Debian's kernels with kept counts.
 pub(super) const VERSIONS: [&str; 3] = ["6.1", "6.12", "7.3"];
-/// The largest relative difference of a median: the program's own files move some addresses.
+/// The largest relative difference of a median: the program's own size moves some addresses.
 const TOLERANCE: f64 = 0.01;
-/// That of operations whose rounds are so short that other work of the kernel on the CPU shows.
+/// That of operations whose rounds are so short that the number of new slabs in a round shows.
 const TOLERANCE_OF_SHORT: f64 = 0.05;
 /// These operations.
 const SHORT: [&str; 3] = ["single", "move", "huge"];
@@ -147,7 +147,7 @@ fn differences(kept: &Value, now: &Value) -> Vec<String> {
         };
         let (a, b) = (&script["operations"][0], &other["operations"][0]);
         let medians = [a, b].map(|operation| number(&operation["instructions"]["median"]));
-        // What the scheduler does around a fork depends on more than the operation.
+        // A fork also copies the page tables of this program, whose size depends on its build.
         let is_short = SHORT.iter().any(|name| script["name"] == *name);
         let share = if is_short { TOLERANCE_OF_SHORT } else { TOLERANCE };
         if beyond(medians[0], medians[1], share) && script["name"] != "fork" {

@@ -125,8 +125,9 @@ pub(crate) struct InstructionsArgs {
     /// Scripts by name or files, each with a `loop`; one for each basic operation if none is given
     #[arg(value_name = "SCRIPT")]
     pub(crate) scripts: Vec<String>,
-    /// Rounds of the outermost `loop` that are counted, after two that are not
-    #[arg(long, value_name = "N", default_value_t = 7)]
+    /// Rounds of the outermost `loop` that are counted, after two that are not; with 31, as many as
+    /// a folio batch has folios, every state of the batch at the begin of a round is counted
+    #[arg(long, value_name = "N", default_value_t = 31)]
     pub(crate) rounds: usize,
     /// Also run the scripts on one simulated CPU of this profile, and show ns next to instructions,
     /// for operations, holds and costs; one image

@@ -60,6 +60,7 @@ pub const LOCK_CLASSES: &[LockClassRow] = &[
         functions: &[
             "zap_pte_range",
             "unmap_page_range",
+            "__zap_vma_range",
             "__pte_offset_map_lock",
             "pte_offset_map_lock",
             "do_anonymous_page",

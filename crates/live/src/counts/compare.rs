@@ -2,7 +2,7 @@
 
 use super::armings::{Armed, Arming};
 use super::kernel::{Kernel, Source};
-use super::observed::{Effects, Observed, usual};
+use super::observed::{Effects, Observed, Works, usual};
 use super::on_kernel::OnKernel;
 use super::program::{Call, KINDS, Kind, OTHERS, Others};
 use super::{Row, Section, Verdict};
@@ -30,6 +30,13 @@ const SMALLER_LRU: &str = "before Linux 6.9 most LRU batches have 15 folios, as 
 /// Why drains may differ.
 const GATHER: &str = "a page that the gather of an munmap takes halves the count of recent frees, \
                       and where that falls depends on the pages in the cache before";
+/// Why drains may be larger by a few pages.
+const BLOCK: &str = "by the trace the last block of each larger drain has several pages, of which \
+                     some are beyond the end; the simulator's cache has single pages only";
+/// Why drains may differ for both reasons.
+const GATHER_AND_BLOCK: &str = "a page that the gather of an munmap takes halves the count of \
+                                recent frees, and by the trace the last block of each drain that \
+                                is too large has several pages";
 /// Why ticks may return something else.
 const FOUND: &str = "other tasks took, freed or drained pages on the CPU between the ticks; by the \
                      trace each tick returned what ours does with the pages that it found";
@@ -52,8 +59,9 @@ const STOPPED: &str = "by the trace a tick did not arm its timer again, as it fo
 const SOME_CALLS: &str = "some calls differ from most, which agree: by the trace an interrupt or \
                           another task did something on the CPU during each of these calls";
 /// Why calls may interrupt no CPU.
-const ELSEWHERE: &str = "in these calls, by the trace, CPU 1 ran another task: the kernel had to \
-                         interrupt no CPU of the program";
+const ELSEWHERE: &str = "in these calls, by the trace, CPU 1 ran another task, or had not \
+                         completed its switch back: the kernel had to interrupt no CPU of the \
+                         program";
 /// Why calls may interrupt no CPU.
 const DESCHEDULED: &str = "by its ticks a hypervisor took time of CPU 1 during the calls: such a \
                            CPU flushes when it runs again, without an interrupt";
@@ -62,6 +70,9 @@ const DEPOSITS: &str = "the model lacks this: by the trace Linux keeps one page 
                         huge page, to split it later, and frees it with the page";
 /// Why all `high` may lie above the lower limit.
 const ALL_TUNED: &str = "the page caches of all CPUs have grown";
+/// Why there may be one work more.
+const OWN_FOLIOS: &str = "by the trace one of these works is for CPU 0 itself, and found folios \
+                          there: the page of another task, or of the program's stack or heap";
 /// Shown for a count that the kernel has no tracepoint of.
 const UNSEEN: &str = "-";
 
@@ -164,8 +175,13 @@ fn page_cache(live: &OnKernel, simulated: &Observed) -> Vec<Row> {
     let disturbed = disturbed(real);
     let one_more = is_one_more(&real.refills, &simulated.refills);
     let refills = disturbed.or(one_more.then_some(ONE_MORE));
-    let about = is_about(&real.drains, &simulated.drains, most, largest.max(most));
-    let drains = disturbed.or(about.then_some(GATHER));
+    let largest = largest.max(most);
+    let about = is_about(&real.drains, &simulated.drains, most, largest);
+    let is_about_but_blocks =
+        is_about(&without_blocks(real, most), &simulated.drains, most, largest);
+    let drains = is_block_more(real, &simulated.drains).then_some(BLOCK);
+    let drains = drains.or(disturbed).or(about.then_some(GATHER));
+    let drains = drains.or(is_about_but_blocks.then_some(GATHER_AND_BLOCK));
     let returned = match is_by_rule(live) {
         true => Some(FOUND),
         false => real.ticks.iter().any(|tick| tick.moved > 0).then_some(MOVED),
@@ -242,6 +258,27 @@ fn is_one_more(real: &[u32], simulated: &[u32]) -> bool {
 fn disturbed(real: &Observed) -> Option<&'static str> {
     let used = real.used_by_others.then_some(OTHERS_USED);
     real.ticked.then_some(TICKED).or(used)
+}
+
+/// Returns whether each drain of the kernel is as large as that of the simulator, or larger by less
+/// than its last block, which has several pages.
+fn is_block_more(real: &Observed, simulated: &[u32]) -> bool {
+    let sizes = real.drains.iter().zip(&real.last_blocks).zip(simulated);
+    let is_known = |((&real, &last), &simulated): ((&u32, &u32), &u32)| {
+        real == simulated || (real > simulated && real - simulated < last)
+    };
+    real.drains.len() == simulated.len() && { sizes }.all(is_known)
+}
+
+/// Returns the drains of the kernel, those of more than `most` pages as `most` if their last block
+/// alone is beyond it.
+fn without_blocks(real: &Observed, most: u32) -> Vec<u32> {
+    let sizes = real.drains.iter().zip(&real.last_blocks);
+    let whole = |(&pages, &last): (&u32, &u32)| match pages > most && pages - most < last {
+        true => most,
+        false => pages,
+    };
+    sizes.map(whole).collect()
 }
 
 /// Returns whether both sides drained `most` pages a hold equally often, and the same number of
@@ -452,7 +489,10 @@ fn works(real: &Observed, simulated: &Observed) -> Vec<Row> {
             Others::One => "folios on 1 other CPU",
             Others::All => "folios on all others",
         };
-        row(what, runs(real), runs(simulated), None)
+        let all = |works: &[Works]| works.iter().map(|works| works.all).collect::<Vec<_>>();
+        let of_others: Vec<u32> = real.iter().map(|works| works.all - works.own).collect();
+        let why = (of_others == all(simulated)).then_some(OWN_FOLIOS);
+        row(what, runs(&all(real)), runs(&all(simulated)), why)
     })
     .collect()
 }
@@ -527,6 +567,7 @@ mod tests {
                 observed: Observed { ticks, ..empty() },
                 source: Source::Printed,
                 zone_pages: 1 << 20,
+                looked: 0,
                 start: PageCache { blocks: vec![], high: 8000 },
                 at_rest: PageCache { blocks, high: 9142 },
                 armings: vec![],
@@ -549,6 +590,7 @@ mod tests {
             ticked: false,
             used_by_others: false,
             drains: vec![],
+            last_blocks: vec![],
             high_after: 0,
             ticks: vec![],
             lru_batches: vec![],
@@ -598,6 +640,37 @@ mod tests {
         assert_eq!(has_deposits(&of(2, 3, 3), &simulated), None);
         assert_eq!(has_deposits(&of(1, 2, 3), &simulated), None);
         assert_eq!(has_deposits(&of(0, 1, 2), &of(0, 1, 2)), None);
+    }
+
+    #[test]
+    fn a_block_at_the_end_of_a_drain_explains_less_than_its_pages() {
+        let of = |drains: &[u32], last_blocks: &[u32]| Observed {
+            drains: drains.to_vec(),
+            last_blocks: last_blocks.to_vec(),
+            ..empty()
+        };
+        let is = |real: Observed| is_block_more(&real, &[504, 952, 952]);
+        assert!(is(of(&[504, 954, 955], &[1, 4, 4])), "as on Linux 6.1");
+        assert!(!is(of(&[504, 954, 956], &[1, 4, 4])), "a whole block more");
+        assert!(!is(of(&[504, 953, 952], &[1, 1, 1])), "a single page is never too many");
+        assert!(!is(of(&[504, 951, 952], &[1, 4, 4])), "smaller");
+        assert!(!is(of(&[504, 954], &[1, 4])), "one hold less");
+        let real = of(&[958, 1432, 1428, 1430], &[1, 8, 1, 2]);
+        assert_eq!(without_blocks(&real, 1428), [958, 1428, 1428, 1430], "as on Linux 6.12");
+    }
+
+    #[test]
+    fn a_work_for_the_own_cpu_explains_one_more_and_no_other() {
+        let of = |all: [(u32, u32); 2]| {
+            let row = all.map(|(all, own)| Works { all, own }).to_vec();
+            Observed { works: vec![row; OTHERS.len()], ..empty() }
+        };
+        let simulated = of([(63, 0), (63, 0)]);
+        let verdict = |real| works(&real, &simulated)[2].verdict.clone();
+        assert_eq!(verdict(of([(63, 0), (63, 0)])), Verdict::Equal);
+        assert_eq!(verdict(of([(64, 1), (63, 0)])), Verdict::Explained(OWN_FOLIOS));
+        assert_eq!(verdict(of([(64, 0), (63, 0)])), Verdict::Different);
+        assert_eq!(verdict(of([(65, 1), (63, 0)])), Verdict::Different);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The effects of calls in a trace.
 
 use super::CountsError;
-use super::observed::Effects;
+use super::observed::{Effects, Works};
 use super::program::{Others, Step};
 use super::reading::{is_movable, is_table, mark, within};
 use super::tracing::Event;
@@ -46,7 +46,11 @@ pub(super) fn effects(
         all.taken[1].push(allocated(&|order| order == huge));
         all.taken[2].push(allocated(&|order| order != 0 && order != huge));
         all.tables.push(count(&|event| event.name == "mm_page_alloc" && is_table(event)));
-        let is_elsewhere = beside.iter().all(|(pid, part, _)| ran_another(part, *pid, &us));
+        let sent = events.iter().filter(|event| event.pid == pid && interrupted(event) > 0);
+        let sent: Vec<u64> = sent.map(|event| event.time_us).collect();
+        let is_elsewhere = beside.iter().all(|(pid, part, _)| {
+            ran_another(part, *pid, &us) || is_switching(part, *pid, &us, &sent)
+        });
         all.elsewhere.push(is_elsewhere);
         all.disturbed.push(part.iter().any(|event| event.pid != pid || event.in_interrupt));
     }
@@ -66,6 +70,18 @@ fn ran_another(switches: &[Event], pid: u32, us: &Range<u64>) -> bool {
         own = event.number("next_pid") == Some(i64::from(pid));
     }
     found || !own
+}
+
+/// Whether a CPU may not have completed its last switch to `pid`, by its switches: none of the
+/// interrupts that were sent since then shows that it has. The kernel traces a switch before it
+/// makes it, and an emulated CPU may stand still in between.
+fn is_switching(switches: &[Event], pid: u32, us: &Range<u64>, sent: &[u64]) -> bool {
+    let is_back = |event: &&Event| {
+        event.name == "sched_switch" && event.number("next_pid") == Some(i64::from(pid))
+    };
+    let mut before = switches.iter().filter(|event| event.time_us <= us.end);
+    let back = before.rfind(is_back).map(|event| event.time_us);
+    back.is_some_and(|back| !sent.iter().any(|at| (back..us.start).contains(at)))
 }
 
 /// For each call of a kind, the page tables that were allocated for it, and before it since the
@@ -96,12 +112,23 @@ fn freed_tables(events: &[Event], at: usize) -> Vec<u32> {
 }
 
 /// Returns the works that each call queued to drain LRU batches.
-pub(super) fn works(events: &[Event], others: Others) -> Result<Vec<u32>, CountsError> {
-    let queued = |event: &&Event| event.name == "workqueue_queue_work";
+pub(super) fn works(events: &[Event], others: Others) -> Result<Vec<Works>, CountsError> {
     let each = within(events, Step::Works(others))?.into_iter();
     Ok(each
         .map(|(pid, part, _)| {
-            part.iter().filter(|event| event.pid == pid).filter(queued).count() as u32
+            let mut works = Works::default();
+            let mut is_own_queued = false;
+            for event in part {
+                match event.name.as_str() {
+                    "workqueue_queue_work" if event.pid == pid => {
+                        works.all += 1;
+                        is_own_queued |= event.number("cpu") == Some(0);
+                    }
+                    "mm_lru_insertion" if event.pid != pid && is_own_queued => works.own = 1,
+                    _ => {}
+                }
+            }
+            works
         })
         .collect())
 }
@@ -176,6 +203,10 @@ mod tests {
         assert!(!is(from - 10..from - 5) && is(from - 1..from + 1) && is(from + 1..from + 1));
         assert!(!is(from + 4..from + 9), "back for good");
         assert!(ran_another(&switches[..3], 2, &(from + 8..from + 9)), "away for good");
+        let arrives = |sent: &[u64]| !is_switching(&switches, 2, &(from + 8..from + 9), sent);
+        assert!(!arrives(&[]) && !arrives(&[from + 2]), "no interrupt since it went back");
+        assert!(arrives(&[from + 2, from + 6]));
+        assert!(!is_switching(&switches[..1], 2, &(from + 8..from + 9), &[]), "it never went back");
     }
 
     #[test]
@@ -211,7 +242,26 @@ mod tests {
             (2, queued),
             (1, "tracing_mark_write: end works One"),
         ]);
-        assert_eq!(works(&events, Others::One).unwrap(), [1]);
+        assert_eq!(works(&events, Others::One).unwrap(), [Works { all: 1, own: 0 }]);
+    }
+
+    #[test]
+    fn a_work_for_the_calling_cpu_counts_if_it_found_folios() {
+        let queued = |cpu| {
+            format!(
+                "workqueue_queue_work: work struct=1 function=lru_add_drain_per_cpu req_cpu={cpu} \
+                 cpu={cpu}"
+            )
+        };
+        let (own, other) = (queued(0), queued(1));
+        let begin = (1, "tracing_mark_write: begin works All");
+        let end = (1, "tracing_mark_write: end works All");
+        let added = (7, "mm_lru_insertion: pfn=0x1 lru=1");
+        let of = |events: &[(u32, &str)]| works(&trace(events), Others::All).unwrap()[0];
+        let found = of(&[begin, (1, &own), (1, &other), added, end]);
+        assert_eq!(found, Works { all: 2, own: 1 });
+        assert_eq!(of(&[begin, (1, &own), (1, &other), end]).own, 0, "it found none");
+        assert_eq!(of(&[begin, (1, &other), added, end]).own, 0, "it is for another CPU");
     }
 
     #[test]

@@ -141,7 +141,7 @@ pub fn counts(recording: &Recording, interrupt: &Interrupt) -> Result<Counts, Co
         policies: mmscale_harness::policies_in(kernel.version),
         hz: kernel.hz.get(),
         zone_pages: live.zone_pages,
-        cached_pages: live.start.pages(),
+        cached_pages: live.looked,
         high_pages: live.start.high,
         sections: compare::sections(&kernel, &live, &simulated),
     })

@@ -62,6 +62,8 @@ pub(super) struct Observed {
     pub(super) used_by_others: bool,
     /// Pages moved by each drain of the program's frees.
     pub(super) drains: Vec<u32>,
+    /// On the kernel, the pages of the last block of each of these.
+    pub(super) last_blocks: Vec<u32>,
     /// `high` of the page cache after these frees.
     pub(super) high_after: u32,
     /// The ticks after that, while the program takes and frees no page.
@@ -77,7 +79,7 @@ pub(super) struct Observed {
     pub(super) calls: Vec<(usize, Effects)>,
     /// For each number of other CPUs with folios in their LRU batches, the works that each mbind
     /// queued.
-    pub(super) works: Vec<Vec<u32>>,
+    pub(super) works: Vec<Vec<Works>>,
 }
 
 /// The effects of the calls of one kind: a number for each call.
@@ -105,6 +107,15 @@ pub(super) struct Effects {
     pub(super) disturbed: Vec<bool>,
     /// Whether CPU 1 ran another task than the program's thread at some time of the call.
     pub(super) elsewhere: Vec<bool>,
+}
+
+/// Works that a call queued to drain LRU batches.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Works {
+    /// All of them.
+    pub(super) all: u32,
+    /// Those for CPU 0 itself that found folios there.
+    pub(super) own: u32,
 }
 
 impl Observed {

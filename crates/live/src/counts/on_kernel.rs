@@ -6,7 +6,7 @@ use super::effects::{effects, works};
 use super::kernel::{Kernel, Source};
 use super::observed::{Blocks, Observed, PageCache};
 use super::program::{KINDS, OTHERS, PAST_EMPTY, Step};
-use super::reading::{Sizes, contents, within};
+use super::reading::{Sizes, contents, freed_first, within};
 use super::recording::Recording;
 use mmscale_frames::frame::MigrateType;
 use std::ops::Range;
@@ -18,6 +18,8 @@ pub(super) struct OnKernel {
     pub(super) source: Source,
     /// Pages of the program's zone.
     pub(super) zone_pages: u64,
+    /// Pages in the page cache of CPU 0 by the program's look, before it took pages.
+    pub(super) looked: u32,
     /// The page cache of CPU 0 before the program took pages, and when it began to rest.
     pub(super) start: PageCache,
     pub(super) at_rest: PageCache,
@@ -39,7 +41,8 @@ impl OnKernel {
         let armings: Vec<_> = traces.iter().map(|events| armings(events)).collect();
         let sizes = Sizes::of(events, start_pfn)?;
         let [count, high] = caches.start;
-        let start = PageCache { blocks: contents(events, start_pfn, count)?, high };
+        let there = count + freed_first(events, start_pfn)?;
+        let start = PageCache { blocks: contents(events, start_pfn, there)?, high };
         // What the CPU frees until its first tick is in the cache by then.
         let grown = sizes.ticks.first().map_or(0, |tick| tick.grown);
         let rested = u32::try_from(i64::from(caches.at_rest[0]) + grown).unwrap_or(0);
@@ -57,6 +60,7 @@ impl OnKernel {
             ticked: sizes.ticked,
             used_by_others: sizes.used_by_others,
             drains: sizes.frees,
+            last_blocks: sizes.last_blocks,
             high_after: caches.after[1],
             ticks: sizes.ticks,
             lru_batches: sizes.lru_batches,
@@ -67,6 +71,16 @@ impl OnKernel {
         };
         let zone_pages = kernel.cache.managed;
         let is_stolen = recording.stolen_ticks[1] > recording.stolen_ticks[0];
-        Ok(Self { observed, source, zone_pages, start, at_rest, armings, busy_us, is_stolen })
+        Ok(Self {
+            observed,
+            source,
+            zone_pages,
+            looked: count,
+            start,
+            at_rest,
+            armings,
+            busy_us,
+            is_stolen,
+        })
     }
 }

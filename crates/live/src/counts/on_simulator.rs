@@ -3,7 +3,7 @@
 
 use super::CountsError;
 use super::kernel::Kernel;
-use super::observed::{Blocks, Effects, Observed, PageCache, TickDrain};
+use super::observed::{Blocks, Effects, Observed, PageCache, TickDrain, Works};
 use super::on_kernel::OnKernel;
 use super::program::{self, KINDS, OTHERS, Part, Step, Wait, Watcher};
 use mmscale_arch::{
@@ -53,6 +53,7 @@ pub(super) fn run(
         ticked: false,
         used_by_others: false,
         drains: Vec::new(),
+        last_blocks: Vec::new(),
         high_after: taken.high_after,
         ticks: simulator.ticks()?,
         lru_batches: Vec::new(),
@@ -126,10 +127,10 @@ impl Simulator<'_> {
         Ok(ticks)
     }
     /// The works of each mbind, for each number of other CPUs with folios in their batches.
-    fn works(&self) -> Result<Vec<Vec<u32>>, CountsError> {
+    fn works(&self) -> Result<Vec<Vec<Works>>, CountsError> {
         let (_, seen) = self.run(Part::Works)?;
         let of = |step| seen.works.iter().filter(move |(own, _)| *own == step);
-        let of = |step| of(step).map(|&(_, works)| works as u32).collect();
+        let of = |step| of(step).map(|&(_, works)| Works { all: works as u32, own: 0 }).collect();
         Ok(OTHERS.iter().map(|&others| of(Step::Works(others))).collect())
     }
     fn machine(&self, part: Part) -> MachineSpec {
@@ -200,6 +201,8 @@ fn between(events: &[(u64, Trace)], begin_ns: u64, end_ns: u64) -> impl Iterator
 struct Left {
     /// Its page cache before the program takes pages, and when it begins to rest.
     caches: [PageCache; 2],
+    /// Pages in it by the program's look, before the program takes pages.
+    looked: u32,
     /// Folios in its batch for the LRU lists, before the program takes pages.
     folios: u32,
 }
@@ -207,7 +210,7 @@ struct Left {
 impl Left {
     fn by(live: &OnKernel) -> Self {
         let caches = [live.start.clone(), live.at_rest.clone()];
-        Self { caches, folios: live.observed.earlier_folios }
+        Self { caches, looked: live.looked, folios: live.observed.earlier_folios }
     }
 }
 
@@ -276,7 +279,7 @@ impl Watcher<Os> for Notes {
             let open = seen.steps.last_mut().expect("the step of the pages has begun");
             open.1 = now_ns;
         });
-        u64::from(self.live.caches[0].pages())
+        u64::from(self.live.looked)
     }
     fn is_enough(&self) -> bool {
         true
@@ -497,6 +500,7 @@ Node 0, zone   Normal
             ticked: false,
             used_by_others: false,
             drains: vec![],
+            last_blocks: vec![],
             high_after: 0,
             ticks: vec![],
             lru_batches: vec![],
@@ -509,6 +513,7 @@ Node 0, zone   Normal
             observed,
             source: Source::Printed,
             zone_pages: 917_504,
+            looked: start.pages(),
             start,
             at_rest,
             armings: vec![],

@@ -29,8 +29,10 @@ const BUSY_NS: u64 = 5_000_000;
 /// many multiples of it follow each other.
 const SLEEP_NS: u64 = 10_000_000;
 const SLEEPS: u64 = 3;
-/// How long a thread sleeps between two looks at a flag, in ns.
+/// How long the first thread sleeps between two looks at a flag, and how long each of many, in ns:
+/// these share one clock where time passes with instructions.
 const FLAG_NS: u64 = 2_000_000;
+const FLAG_OF_MANY_NS: u64 = 20_000_000;
 /// Pages of a huge page.
 const HUGE_PAGES: u64 = HUGE_BYTES / PAGE_BYTES;
 /// How long the second thread computes between two looks at its flag, in ns.
@@ -317,8 +319,10 @@ fn take_and_free<S: System, W: Watcher<S>>(system: &S, watcher: &W) -> Result<()
     within(system, ThreadSpec::on(0).real_time(PRIORITY), move |system| {
         own.begin(system, Step::Pages);
         let pages = own.cached_pages(system) + PAST_EMPTY;
-        let at = touched(system, pages)?;
-        system.munmap(at, bytes(pages))?;
+        // Page tables are taken after the same pages on both sides.
+        let (whole, at) = within_tables(system, pages)?;
+        touch(system, at, pages)?;
+        system.munmap(whole, whole_bytes(pages))?;
         system.munmap(of_cpu_1, bytes(FOREIGN))?;
         own.end(system, Step::Pages);
         if own.is_enough() {
@@ -352,17 +356,21 @@ fn rest<S: System, W: Watcher<S>>(
 }
 
 /// Runs `body` in a thread on CPU 0 while another thread of the process computes on CPU 1: a flush
-/// has to reach that CPU too. Both have real-time priority, so that no other task runs meanwhile.
+/// has to reach that CPU too, from the first call on. Both have real-time priority, so that no
+/// other task runs meanwhile.
 fn beside_a_thread<S: System, W: Watcher<S>>(
     system: &S,
     watcher: &W,
     body: impl FnOnce(&S, &W) -> Result<(), Errno> + Send + 'static,
 ) -> Result<(), Errno> {
-    let over = touched(system, 1)?;
+    let flags = touched(system, 2)?;
+    let (over, runs) = (flags, flags.page(1));
     system.write(over, 0)?;
+    system.write(runs, 0)?;
     let own = watcher.clone();
     let beside = checked(move |system: &S| {
         own.begin(system, Step::Beside);
+        system.write(runs, RUNS)?;
         while system.read(over)? == 0 {
             system.compute_ns(LOOK_NS)?;
         }
@@ -370,6 +378,7 @@ fn beside_a_thread<S: System, W: Watcher<S>>(
         Ok(())
     });
     let beside = system.spawn(ThreadSpec::on(1).real_time(PRIORITY), beside)?;
+    sleep_until(system, runs, RUNS, FLAG_NS)?;
     let own = watcher.clone();
     within(system, ThreadSpec::on(0).real_time(PRIORITY), move |system| {
         body(system, &own)?;
@@ -426,8 +435,16 @@ fn make_calls<S: System, W: Watcher<S>>(
     Ok(())
 }
 
+/// Values of the flag of all threads that fill LRU batches: each takes its page, and ends. That of
+/// a thread says that it runs, and that it has its page.
+const TAKE: u64 = 1;
+const LEAVE: u64 = 2;
+const RUNS: u64 = 3;
+
 /// CPU 0 moves a page to its own node, which drains the LRU batches of all CPUs, while threads on
-/// some of them have taken a page each: the end of such a thread would drain its batch.
+/// some of them have taken a page each: the end of such a thread would drain its batch. The start
+/// of a thread leaves folios in the batches of both CPUs, and that of many takes long, so all of
+/// them run when the batches are drained first.
 fn queue_works<S: System, W: Watcher<S>>(system: &S, watcher: &W) -> Result<(), Errno> {
     let own = watcher.clone();
     within(system, ThreadSpec::on(0), move |system| {
@@ -436,15 +453,19 @@ fn queue_works<S: System, W: Watcher<S>>(system: &S, watcher: &W) -> Result<(), 
         system.write(pages, 1)?;
         for others in OTHERS {
             for _ in 0..WORKS {
-                drain_batches(system, pages)?;
                 system.write(flags, 0)?;
-                let thread = |cpu| fill_batch(system, pages, flags, cpu);
                 let cpus = 1..=others.count(system.cpus());
-                let threads = cpus.map(thread).collect::<Result<Vec<_>, _>>()?;
+                let thread = |cpu| fill_batch(system, pages, flags, cpu);
+                let threads = cpus.clone().map(thread).collect::<Result<Vec<_>, _>>()?;
+                drain_batches(system, pages)?;
+                system.write(flags, TAKE)?;
+                let has_page =
+                    |cpu: usize| sleep_until(system, flags.page(cpu as u64), TAKE, FLAG_NS);
+                cpus.clone().try_for_each(has_page)?;
                 own.begin(system, Step::Works(others));
                 drain_batches(system, pages)?;
                 own.end(system, Step::Works(others));
-                system.write(flags, 1)?;
+                system.write(flags, LEAVE)?;
                 threads.into_iter().try_for_each(|thread| system.join(thread))?;
             }
         }
@@ -452,8 +473,8 @@ fn queue_works<S: System, W: Watcher<S>>(system: &S, watcher: &W) -> Result<(), 
     })
 }
 
-/// Starts a thread on a CPU that takes a page and sleeps until the first flag is set. Returns when
-/// it has the page.
+/// Starts a thread on a CPU that takes a page when the first flag says so, sets its own flag, and
+/// sleeps until it may end. Returns when it runs.
 fn fill_batch<S: System>(
     system: &S,
     pages: Addr,
@@ -464,18 +485,21 @@ fn fill_batch<S: System>(
     system.write(flag, 0)?;
     let body = checked(move |system: &S| {
         system.madvise(page, PAGE_BYTES, Advice::DontNeed)?;
+        system.write(flag, RUNS)?;
+        sleep_until(system, flags, TAKE, FLAG_OF_MANY_NS)?;
         system.write(page, 1)?;
-        system.write(flag, 1)?;
-        sleep_until(system, flags)
+        system.write(flag, TAKE)?;
+        sleep_until(system, flags, LEAVE, FLAG_OF_MANY_NS)
     });
     let thread = system.spawn(ThreadSpec::on(cpu), body)?;
-    sleep_until(system, flag)?;
+    sleep_until(system, flag, RUNS, FLAG_NS)?;
     Ok(thread)
 }
 
-fn sleep_until<S: System>(system: &S, flag: Addr) -> Result<(), Errno> {
-    while system.read(flag)? == 0 {
-        system.sleep_ns(FLAG_NS)?;
+/// Sleeps until a flag has a value, which it looks for each `look_ns`.
+fn sleep_until<S: System>(system: &S, flag: Addr, value: u64, look_ns: u64) -> Result<(), Errno> {
+    while system.read(flag)? != value {
+        system.sleep_ns(look_ns)?;
     }
     Ok(())
 }

@@ -106,6 +106,17 @@ struct Level {
     is_refilled: bool,
 }
 
+/// Returns the pages that the program freed into its CPU's page cache before it took any: the end
+/// of its look at the page cache frees the text, which takes several pages if there are many CPUs.
+pub(super) fn freed_first(events: &[Event], start_pfn: u64) -> Result<u32, CountsError> {
+    let freed = within(events, Step::Pages)?.into_iter().map(|(pid, part, _)| {
+        let own = part.iter().filter(|event| event.pid == pid && is_cached(event, start_pfn));
+        let first = own.take_while(|event| event.name == "mm_page_free");
+        first.map(pages).sum::<u32>()
+    });
+    Ok(freed.sum())
+}
+
 /// Returns the blocks that the page cache of `count` pages had when the program began to take
 /// pages. A list had what was taken from it before its first refill. The blocks that nothing took
 /// are on a list that was not refilled.
@@ -213,6 +224,8 @@ fn has_tick(part: &[Event]) -> bool {
 pub(super) struct Sizes {
     pub(super) refills: Vec<u32>,
     pub(super) frees: Vec<u32>,
+    /// Pages of the last block of each of these.
+    pub(super) last_blocks: Vec<u32>,
     pub(super) ticks: Vec<TickDrain>,
     pub(super) lru_batches: Vec<u32>,
     /// Folios of these batches that the program had not taken.
@@ -238,10 +251,13 @@ impl Sizes {
     pub(super) fn of(events: &[Event], start_pfn: u64) -> Result<Self, CountsError> {
         let mut sizes = Self::default();
         for (pid, part, _) in within(events, Step::Pages)? {
-            for (hold, count) in holds(part, pid, start_pfn) {
+            for (hold, count, last) in holds(part, pid, start_pfn) {
                 match hold {
                     Hold::Refill => sizes.refills.push(count),
-                    Hold::Free => sizes.frees.push(count),
+                    Hold::Free => {
+                        sizes.frees.push(count);
+                        sizes.last_blocks.push(last);
+                    }
                     Hold::Lru => sizes.lru_batches.push(count),
                 }
             }
@@ -259,17 +275,24 @@ impl Sizes {
     }
 }
 
-/// The holds of a thread, with the number of pages or folios of each. These are traced one by one.
+/// The holds of a thread, with the number of pages or folios of each, and of the last block among
+/// them. These are traced one by one.
 /// Between two holds of one kind there is another event of the thread: each allocation and each
-/// free has its own, and of several drains in one free, each is a call of `free_pcppages_bulk`.
-fn holds(events: &[Event], pid: u32, start_pfn: u64) -> Vec<(Hold, u32)> {
-    let mut holds: Vec<(Hold, u32)> = Vec::new();
+/// free has its own, and of several drains in one free, each is a call of `free_pcppages_bulk`. The
+/// drains of a block of several pages are left out: the program frees single pages, and Linux
+/// before 6.7 drains the whole cache when the text of a look at it is freed.
+fn holds(events: &[Event], pid: u32, start_pfn: u64) -> Vec<(Hold, u32, u32)> {
+    let mut holds: Vec<(Hold, u32, u32)> = Vec::new();
     // A hold may begin with pages of a lower zone, which do not count.
     let (mut open, mut counted) = (None, false);
+    let mut frees_block = false;
     for event in events.iter().filter(|event| event.pid == pid) {
+        if event.name == "mm_page_free" {
+            frees_block = pages(event) > 1;
+        }
         let hold = match event.name.as_str() {
             REFILL if is_single_movable(event) => Some(Hold::Refill),
-            DRAINED => Some(Hold::Free),
+            DRAINED if !frees_block => Some(Hold::Free),
             "mm_lru_insertion" => Some(Hold::Lru),
             _ => None,
         };
@@ -280,8 +303,8 @@ fn holds(events: &[Event], pid: u32, start_pfn: u64) -> Vec<(Hold, u32)> {
         {
             let count = if hold == Hold::Lru { 1 } else { pages(event) };
             match holds.last_mut() {
-                Some((_, sum)) if counted => *sum += count,
-                _ => holds.push((hold, count)),
+                Some((_, sum, last)) if counted => (*sum, *last) = (*sum + count, count),
+                _ => holds.push((hold, count, count)),
             }
             counted = true;
         }
@@ -393,6 +416,9 @@ mod tests {
             (1, BLOCK),
             (1, "free_pcppages_bulk <-free_unref_page_commit"),
             (1, BLOCK),
+            (1, "mm_page_free: page=1 pfn=0x1000 order=2"),
+            (1, "free_pcppages_bulk <-free_unref_page_commit"),
+            (1, BLOCK),
             (1, "tracing_mark_write: end pages"),
             (1, "tracing_mark_write: begin rest"),
             (7, "workqueue_execute_start: work struct 1: function vmstat_update"),
@@ -407,6 +433,7 @@ mod tests {
         assert_eq!(sizes.refills, [2, 1]);
         assert_eq!((sizes.lru_batches.as_slice(), sizes.earlier_folios), (&[2][..], 1));
         assert_eq!((sizes.frees.as_slice(), sizes.taken), (&[4, 2][..], 2));
+        assert_eq!(sizes.last_blocks, [2, 2]);
         let tick = TickDrain { returned: 4, ..TickDrain::default() };
         assert_eq!(sizes.ticks, [tick], "what another task drains is not the tick's");
         let [taken, rest] = contents(&events, 0x1000, 9).unwrap()[..] else { panic!() };
@@ -420,6 +447,21 @@ mod tests {
         assert_eq!(below, none, "pages of a lower zone do not count");
         let upper = Sizes::of(&events, 0x1001).unwrap();
         assert_eq!(upper.lru_batches, [1], "a batch may begin with a folio of a lower zone");
+    }
+
+    #[test]
+    fn what_the_look_at_the_page_cache_frees_is_in_it() {
+        let events = trace(&[
+            (1, "tracing_mark_write: begin pages"),
+            (1, "mm_page_free: page=1 pfn=0x1000 order=3"),
+            (2, FREE),
+            (1, "mm_page_free: page=1 pfn=0x10 order=0"),
+            (1, FREE),
+            (1, ALLOC),
+            (1, FREE),
+            (1, "tracing_mark_write: end pages"),
+        ]);
+        assert_eq!(freed_first(&events, 0x1000).unwrap(), 9, "of this zone and this thread");
     }
 
     #[test]

@@ -7,6 +7,7 @@ use crate::symbols;
 use flate2::Compression;
 use flate2::write::DeflateEncoder;
 use rustix::fs::OFlags;
+use rustix::ioctl::{Opcode, Setter, ioctl, opcode};
 use rustix::mount::{MountFlags, mount};
 use rustix::system::{RebootCommand, reboot};
 use std::fs;
@@ -41,6 +42,29 @@ const MOUNTS: [(&str, &str); 7] = [
 /// hide the files of a job.
 const FOLDERS: [&str; 3] = ["/tmp", "/run", "/var/tmp"];
 
+/// The request that adds to the kernel's random numbers, `RNDADDENTROPY`.
+const ADD_ENTROPY: Opcode = opcode::write::<[i32; 2]>(b'R', 3);
+
+/// The bytes that it adds, as `struct rand_pool_info`.
+#[repr(C)]
+struct Entropy {
+    bits: i32,
+    bytes: i32,
+    seed: [u8; 32],
+}
+
+/// Makes the kernel's random numbers ready, as they are on every computer that is up for some
+/// seconds. Until then each new slab, whose objects it shuffles, costs 13,000 instructions more.
+fn seed() {
+    let entropy = Entropy { bits: 256, bytes: 32, seed: [0x6d; 32] };
+    // tidy: opened: a device of the machine
+    let Ok(device) = fs::OpenOptions::new().write(true).open("/dev/random") else { return };
+    // SAFETY: the request reads such a structure, with as many bytes as it says.
+    let request = unsafe { Setter::<ADD_ENTROPY, Entropy>::new(entropy) };
+    // SAFETY: the request changes no memory of this process.
+    let _ = unsafe { ioctl(device, request) };
+}
+
 /// Whether this process is the first one of a machine that [`crate::Machine`] boots.
 pub fn is_guest() -> bool {
     std::process::id() == 1 && Path::new(JOB).exists()
@@ -56,6 +80,7 @@ pub fn main() -> ExitCode {
     for folder in FOLDERS {
         let _ = fs::create_dir_all(folder);
     }
+    seed();
     match Port::open() {
         Ok(port) => {
             let done = run(&port).and_then(|code| port.send(&Frame::Exit(code)));

@@ -70,7 +70,7 @@ pub fn count(
     match attempt(&machine, image, &job, files, is_interrupted) {
         Err(why) if why.may_be_of_the_emulator() => {
             again(&why);
-            attempt(&machine, image, &job, files, is_interrupted)
+            attempt(&machine.once_more(), image, &job, files, is_interrupted)
         }
         done => done,
     }

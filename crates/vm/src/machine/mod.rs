@@ -42,6 +42,9 @@ use thiserror::Error;
 const PARAMETERS: &str = "console=ttyS0 quiet panic=-1 nokaslr mitigations=off nowatchdog \
                           rcupdate.rcu_cpu_stall_suppress=1 tsc=reliable no_timer_check";
 
+/// The parameter of another attempt. Kernels ignore unknown ones with a dot.
+const AGAIN: &str = "mmscale.again=1";
+
 /// The clock of a machine whose time passes with its instructions, 4 ns each, and jumps while all
 /// CPUs are idle: windows and time limits of programs do not depend on this computer's load.
 const CLOCK: &str = "shift=2,sleep=off";
@@ -184,6 +187,7 @@ impl Machine {
         again: &dyn Fn(&BootError),
     ) -> Result<Ended, BootError> {
         let mut may_repeat = self.accelerator == Accelerator::Emulation;
+        let mut machine = self.clone();
         loop {
             let mut has_written = false;
             let mut seen = |frame: Frame| {
@@ -193,14 +197,23 @@ impl Machine {
                 }
                 Ok(())
             };
-            match self.boot(image, job, files, None, is_interrupted, &mut seen) {
+            match machine.boot(image, job, files, None, is_interrupted, &mut seen) {
                 Err(why) if may_repeat && !has_written && why.may_be_of_the_emulator() => {
                     again(&why);
                     may_repeat = false;
+                    machine = self.once_more();
                 }
                 done => return done,
             }
         }
+    }
+
+    /// The machine of another attempt. Where time passes with instructions, the same machine would
+    /// fail at the same place again: a parameter that no kernel knows moves all that follows its
+    /// parsing.
+    pub(crate) fn once_more(&self) -> Self {
+        let parameters = format!("{} {AGAIN}", self.parameters);
+        Self { parameters, ..self.clone() }
     }
 
     /// Boots an image once. `seen` gets each frame; with an error of it the machine is ended.

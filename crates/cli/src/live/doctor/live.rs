@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use mmscale_live::holders::{Releases, releases};
-use mmscale_live::observe::ObserveError;
+use mmscale_live::observe::{ObserveError, Unseen};
 use mmscale_live::{Leftovers, clear_leftovers};
 
 use super::system::System;
@@ -15,12 +15,10 @@ const LOOK: Duration = Duration::from_millis(200);
 const GAP_NS: u128 = 50_000;
 
 /// Examines the kernel. `watchable` is the result of an attempt to load the BPF programs.
-pub(super) fn examine(
-    system: &System,
-    watchable: &Result<Vec<String>, ObserveError>,
-) -> Vec<Finding> {
+pub(super) fn examine(system: &System, watchable: &Result<Unseen, ObserveError>) -> Vec<Finding> {
     let mut findings = vec![watching(watchable)];
-    if watchable.is_ok() {
+    if let Ok(unseen) = watchable {
+        findings.extend(events(&unseen.events));
         findings.extend(releases().ok().map(|found| holders(&found)));
     }
     findings.extend([leftovers(clear_leftovers()), gaps()]);
@@ -28,20 +26,21 @@ pub(super) fn examine(
     findings
 }
 
-fn watching(watchable: &Result<Vec<String>, ObserveError>) -> Finding {
+fn watching(watchable: &Result<Unseen, ObserveError>) -> Finding {
     const WHAT: &str = "live kernel";
     match watchable {
-        Ok(missing) if missing.is_empty() => {
-            let seen =
-                "lock waits and holders, LRU batches, calls between CPUs and exits can be observed";
+        Ok(unseen) if unseen.functions.is_empty() => {
+            let seen = "lock waits and holders, LRU batches, calls between CPUs and exits can be \
+                        observed";
+            let seen = if unseen.events.is_empty() { seen } else { "observation works" };
             Finding::good(WHAT, seen.to_owned())
         }
-        Ok(missing) => Finding {
+        Ok(unseen) => Finding {
             what: WHAT,
             state: State::Limited,
             seen: format!(
                 "observation works, but these functions are hidden: {}",
-                missing.join(", ")
+                unseen.functions.join(", ")
             ),
             means: "waits below these functions are attributed to their callers, or to `other`",
             remedy: "use a kernel that lists them in /proc/kallsyms, or read the call paths",
@@ -64,6 +63,43 @@ fn watching(watchable: &Result<Vec<String>, ObserveError>) -> Finding {
             },
         },
     }
+}
+
+/// Reports events that this kernel does not show, by what is measured with them.
+fn events(unseen: &[String]) -> Vec<Finding> {
+    let (calls, others): (Vec<&str>, Vec<&str>) =
+        unseen.iter().map(String::as_str).partition(|event| event.starts_with("csd_"));
+    let (resched, others): (Vec<&str>, Vec<&str>) =
+        others.into_iter().partition(|event| *event == "need_resched");
+    let limited = |what, events: Vec<&str>, means, remedy| {
+        let seen = format!("no events: {}", events.join(", "));
+        (!events.is_empty()).then_some(Finding { what, state: State::Limited, seen, means, remedy })
+    };
+    let findings = [
+        limited(
+            "calls",
+            calls,
+            "calls of functions on other CPUs and their times are not seen: runs leave these \
+             metrics out",
+            "use Linux 6.4 or later, which has these tracepoints",
+        ),
+        limited(
+            "reschedule",
+            resched,
+            "the time from a request to reschedule to the next task (`resched_delay`) is not \
+             seen; all else is",
+            "use a kernel with the tracepoint sched_set_need_resched_tp whose RCU readers are not \
+             preempted (no rcu_read_unlock_special in /proc/kallsyms): on others a BPF program \
+             on it would panic the kernel",
+        ),
+        limited(
+            "tracepoints",
+            others,
+            "what these events count or time is left out",
+            "use a kernel that has them in /sys/kernel/tracing/available_events",
+        ),
+    ];
+    findings.into_iter().flatten().collect()
 }
 
 /// Reports whether holders of contended locks are seen, from a lock that was contended for it.
@@ -166,4 +202,30 @@ fn neighbours(system: &System) -> Option<Finding> {
         remedy: "stop other programs, or compare with `mmscale live ab`, so that both sides are \
                  affected alike",
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn unseen(events: &[&str], functions: &[&str]) -> Unseen {
+        let all = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        Unseen { events: all(events), functions: all(functions) }
+    }
+
+    #[test]
+    fn an_event_that_is_not_seen_is_no_hidden_function() {
+        let without = unseen(&["csd_queue_cpu", "csd_function_exit", "need_resched"], &[]);
+        let rows = events(&without.events);
+        let whats: Vec<_> = rows.iter().map(|row| row.what).collect();
+        assert_eq!(whats, ["calls", "reschedule"]);
+        assert_eq!(rows[0].seen, "no events: csd_queue_cpu, csd_function_exit");
+        assert!(rows[0].remedy.contains("6.4") && rows[1].remedy.contains("RCU readers"));
+        assert_eq!(watching(&Ok(without)).state, State::Good);
+        assert!(events(&[]).is_empty());
+        assert_eq!(events(&unseen(&["mark_victim"], &[]).events)[0].what, "tracepoints");
+        let hidden = watching(&Ok(unseen(&[], &["zap_pte_range"])));
+        assert_eq!(hidden.state, State::Limited);
+        assert!(hidden.seen.ends_with("hidden: zap_pte_range"), "{}", hidden.seen);
+    }
 }
