@@ -8,7 +8,6 @@ use super::program::{Call, KINDS, Kind, OTHERS, Others};
 use super::{Row, Section, Verdict};
 use mmscale_frames::pcp::{BATCH_SCALE_MAX, PcpLimits, decayed_by_run};
 use mmscale_mm::time::Hz;
-use mmscale_mm::versions::{GAPS, Gap};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 
@@ -24,9 +23,6 @@ const ONE_MORE: &str = "the first one had begun before, or the last one was not 
 const REFILLED: &str = "on both sides `high` grew by the pages of the refills, which differ";
 /// Why LRU batches may have other sizes at their begin and end.
 const CARRIED_OVER: &str = "the first batch had folios of earlier work, so the last one differs";
-/// Why LRU batches may be smaller.
-const SMALLER_LRU: &str = "before Linux 6.9 most LRU batches have 15 folios, as here, and those of \
-                           the simulator always have 31";
 /// Why drains may differ.
 const GATHER: &str = "a page that the gather of an munmap takes halves the count of recent frees, \
                       and where that falls depends on the pages in the cache before";
@@ -103,7 +99,7 @@ pub(super) fn sections(kernel: &Kernel, live: &OnKernel, simulated: &Observed) -
             "upkeep tick: expiry and bucket of its timers, gaps of its starts",
             ticks(kernel, live, simulated),
         ),
-        plain("LRU lists", vec![lru(kernel, real, simulated)]),
+        plain("LRU lists", vec![lru(real, simulated)]),
         Section {
             title: match kernel.sees_interrupts {
                 true => "calls (madvise: MADV_DONTNEED), another thread of the process on CPU 1",
@@ -393,13 +389,10 @@ fn is_ours_late(hz: Hz, cpu: usize, live: &Armed) -> bool {
         && live.bucket_expires.is_none_or(|of_kernel| of_kernel == bucket)
 }
 
-fn lru(kernel: &Kernel, real: &Observed, simulated: &Observed) -> Row {
+fn lru(real: &Observed, simulated: &Observed) -> Row {
     let batches = |of: &Observed| listed(of.lru_batches.iter().copied());
-    let smaller =
-        |gap: &Gap| gap.what.starts_with("LRU batches of 15") && gap.is_of(kernel.version);
-    let why = match GAPS.iter().any(smaller) && usual(&real.lru_batches) == Some(15) {
-        true => Some(SMALLER_LRU),
-        false if is_carried_over(real, simulated) => Some(CARRIED_OVER),
+    let why = match is_carried_over(real, simulated) {
+        true => Some(CARRIED_OVER),
         false => disturbed(real),
     };
     row("folios of each batch", batches(real), batches(simulated), why)
