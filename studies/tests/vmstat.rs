@@ -205,8 +205,10 @@ fn pressure_monitors_time_outs_and_slow_kernels_are_seen_in_the_waits() {
     // Bursts that are active when time is up are freed earlier: other holds of the lock.
     let together = with("at_end=together");
     assert_ne!(together.fingerprint, plain.fingerprint);
+    // Operations take four times as long, and the misses that holds consist of do not.
     let slow = with("work_scale=4");
-    assert!(of(&slow, "zone_lock_wait_mean_ns") > 1.5 * of(&plain, "zone_lock_wait_mean_ns"));
+    let [slow_ns, plain_ns] = [&slow, &plain].map(|run| of(run, "zone_lock_wait_mean_ns"));
+    assert!(slow_ns > 1.1 * plain_ns, "{slow_ns} {plain_ns}");
     for document in [&plain, &short, &read, &together, &slow] {
         let (all, queued) = ("zone_lock_contentions", "zone_lock_queued");
         assert!(of(document, queued) <= of(document, all));

@@ -357,7 +357,7 @@ impl FrameList {
             debug_assert!(self.tail == at, "frame {at} is not on this list");
             self.tail = prev;
         } else {
-            // Whoever takes the new head waits for its line: a walk along a list is a chain.
+            // The CPU that takes the new head waits for its line: a walk along a list is a chain.
             let is_first = prev == NIL;
             if is_first {
                 write_line::<A>(next)

@@ -470,7 +470,7 @@ fn a_list_writes_the_lines_of_a_block_and_of_its_neighbours() {
         let mut lines: Vec<usize> = touches
             .iter()
             .map(|touch| match touch {
-                (Line::Frame(pfn), Access::Write) => pfn.index(),
+                (Line::Frame(pfn), access) if access.writes() => pfn.index(),
                 other => panic!("{other:?}"),
             })
             .collect();

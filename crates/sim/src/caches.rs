@@ -1,8 +1,8 @@
 //! Caches have a size: how long a line stays in the caches of its cluster.
 //!
 //! Each cluster (the CPUs that share a last-level cache) counts the lines that its CPUs bring in:
-//! 64 for each 4 KiB that they clear, twice that for a copy, and each frame's line that they did not
-//! have. A line that was used before the last so many others is lost, as if the caches of the
+//! 64 for each 4 KiB that they clear, twice that for a copy, and each frame's line that they did
+//! not have. A line that was used before the last so many others is lost, as if the caches of the
 //! cluster were one, which drops the line that was not used for longest.
 //!
 //! A CPU counts its lines by itself, and adds them to the cluster's at operations on shared state:

@@ -196,13 +196,13 @@ fn at_rest(system: &Os, mechanism: &Mechanism) {
     let mm = system.mm::<Sim>();
     match mechanism.key {
         "tick" => {}
-        "lru" | "release" | "unmap" => {
+        "lru" | "release" | "folios" | "unmap" => {
             mm.memory().drain_all();
             let audit = mm.memory().verify().unwrap_or_else(|why| panic!("the LRU lists: {why}"));
             assert_eq!((audit.pending, audit.gathered), (0, 0), "after a drain of all CPUs");
             assert_eq!(audit.listed, audit.folios, "each folio is on a list then");
         }
-        "caches" | "batch" | "high" | "bulk" => {
+        "caches" | "batch" | "high" | "bulk" | "check" => {
             mm.drain_all_pages();
             for (zone, cpu) in mm
                 .frames()

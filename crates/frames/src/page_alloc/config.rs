@@ -114,15 +114,14 @@ mmscale_arch::policies! {
 }
 
 mmscale_arch::policies! {
-    /// Where each page of a block is checked before it is handed out: that nobody has written to
-    /// its record since it was freed.
+    /// Checks of the pages of a block before it is handed out: whether their records are as the
+    /// allocator left them.
     pub enum PageCheck: "check", "checks of free pages" {
-        /// Nowhere.
+        /// Checks no page at all.
         Never = "stock",
-        /// In a refill of a page cache, under zone->lock; a block that passes page caches by is
-        /// checked after the lock.
+        /// Checks in a refill of a page cache, under zone->lock, and after it if there is none.
         Refill = "refill",
-        /// When a block is handed out, with no lock.
+        /// Checks when a block is handed out, without a lock.
         Alloc = "alloc",
     }
 }

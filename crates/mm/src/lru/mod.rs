@@ -79,9 +79,9 @@ mmscale_arch::policies! {
 mmscale_arch::policies! {
     /// Folios that a CPU gathers before it takes the lists' lock (`PAGEVEC_SIZE`).
     pub enum FoliosPolicy: "folios", "folios that a CPU gathers for lruvec->lru_lock" {
-        /// Gathers 31.
+        /// Gathers 31 folios on each CPU.
         Stock = "stock",
-        /// Gathers 15.
+        /// Gathers 15 folios on each CPU.
         Fifteen = "fifteen",
     }
 }

@@ -188,7 +188,7 @@ pub struct Costs {
     /// Bytes that memory moves for each byte that a clear or a copy writes, in 1/1024: the line is
     /// read before it is written, and written back. A copy also reads its source.
     pub write_traffic_1024: u32,
-    /// What the caches of a cluster hold together, in KiB.
+    /// The size of a cluster's caches together, in KiB.
     pub cluster_cache_kib: u32,
     /// Seeded jitter on each charged operation, in 1/1024 of it, up and down.
     pub jitter_1024: u32,
