@@ -207,11 +207,12 @@ pub(super) fn summary(kept: &[Kept]) -> String {
 pub(super) fn by_question(kept: &[Kept]) -> String {
     let rows: Vec<Row> = rows_of(kept).cloned().collect();
     let (open, blind) = (counts(&rows, false), counts(&rows, true));
-    let score = |of: fn(&Counts) -> Held| {
+    type Score = fn(&Counts) -> Held;
+    let score = |of: Score| {
         let cell = |held: Held| if held.all == 0 { "-".to_owned() } else { held.to_string() };
         format!("{} | {}", cell(of(&open)), cell(of(&blind)))
     };
-    let questions: [(&str, fn(&Counts) -> Held); 8] = [
+    let questions: [(&str, Score); 8] = [
         ("Which lock is waited for most?", |counts| counts.limiters),
         ("Is it better or worse with the change?", |counts| counts.signs),
         ("By how much? (25 %)", |counts| counts.effects),
