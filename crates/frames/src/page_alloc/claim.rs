@@ -1,7 +1,7 @@
 //! Allocation of pages: zonelist, watermarks, the CPU's page cache, the zone.
 
 use super::zone::{BELOW_HIGH, FreeLists, FreesTo, ZoneFree};
-use super::{AllocError, FrameAllocator, Gfp, PageCheck, Records, Zone};
+use super::{AllocError, FrameAllocator, Gfp, PageCheck, PcpPolicy, Records, Zone};
 use crate::blockmap::ReserveAccess;
 use crate::frame::{FrameState, MigrateType};
 use crate::pcp::{Pcp, PcpList};
@@ -38,13 +38,26 @@ enum Mark {
 }
 
 impl<A: Cpu> FrameAllocator<A> {
+    /// Charges the checks of `pages` pages at a place, if the configuration has them there. The maps
+    /// of pageblocks have no refills: their blocks are checked when they are handed out.
+    #[inline]
+    pub(super) fn checked(&self, place: PageCheck, pages: u32) {
+        let config = &self.config;
+        let has_refills = config.caches != PcpPolicy::Blockmap;
+        let where_it_is = match config.check {
+            PageCheck::Refill if !has_refills => PageCheck::Alloc,
+            check => check,
+        };
+        if where_it_is == place {
+            A::work(Op::PageCheck, pages);
+        }
+    }
+
     /// Charges and traces the preparation of an allocated block.
     #[inline]
     fn prepared(&self, pfn: Pfn, order: Order) -> Pfn {
         A::work(Op::PagePrep, 1);
-        if self.config.check == PageCheck::Alloc {
-            A::work(Op::PageCheck, order.pages() as u32);
-        }
+        self.checked(PageCheck::Alloc, order.pages() as u32);
         A::trace(Trace::Page(PageEvent::Alloc { pfn, order }));
         pfn
     }
@@ -366,9 +379,7 @@ impl<A: Cpu> FrameAllocator<A> {
         let _span = Span::<A>::enter(Func::RmqueueBulk);
         let mut buddy = lists.buddy.lock_irqsave();
         let moved = pcp.refill(&self.frames, &mut *buddy, list, request.wanted, blocks);
-        if self.config.check == PageCheck::Refill {
-            A::work(Op::PageCheck, moved);
-        }
+        self.checked(PageCheck::Refill, moved);
         self.stats.mod_zone_singly(&buddy, zone.id, ZoneItem::FreePages, -i64::from(moved));
         drop(buddy);
         A::trace(Trace::Pcp(PcpEvent::Refill { zone: zone.id.index() as u16, pages: moved }));
@@ -382,9 +393,7 @@ impl<A: Cpu> FrameAllocator<A> {
         let pfn = buddy.take(&self.frames, order, request.wanted, &mut mode, FrameState::Held)?;
         self.stats.mod_zone(&buddy, zone.id, ZoneItem::FreePages, -(order.pages() as i64));
         drop(buddy);
-        if self.config.check == PageCheck::Refill {
-            A::work(Op::PageCheck, order.pages() as u32);
-        }
+        self.checked(PageCheck::Refill, order.pages() as u32);
         Some(pfn)
     }
 }

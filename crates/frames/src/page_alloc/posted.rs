@@ -7,7 +7,7 @@
 
 use super::claim::Request;
 use super::zone::{BELOW_HIGH, FreeLists};
-use super::{FrameAllocator, Zone};
+use super::{FrameAllocator, PageCheck, Zone};
 use crate::frame::FrameWord;
 use crate::pcp::{Home, Pcp, PcpList, RefillPhase};
 use crate::vmstat::ZoneItem;
@@ -48,6 +48,7 @@ impl<A: Cpu> FrameAllocator<A> {
         let _span = Span::<A>::enter(Func::RmqueueBulk);
         let mut buddy = lists.buddy.lock_irqsave();
         let moved = pcp.refill_owned(&self.frames, &mut *buddy, order, wanted, blocks);
+        self.checked(PageCheck::Refill, moved.total());
         let change = -i64::from(moved.total());
         self.stats.mod_zone_singly(&buddy, zone.id, ZoneItem::FreePages, change);
         drop(buddy);

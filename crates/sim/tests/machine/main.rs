@@ -11,6 +11,7 @@ mod example;
 mod ledger;
 mod limbo;
 mod lru;
+mod misses;
 mod oracle;
 mod pageblocks;
 mod paging;
