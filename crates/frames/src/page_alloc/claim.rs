@@ -38,7 +38,7 @@ enum Mark {
 }
 
 impl<A: Cpu> FrameAllocator<A> {
-    /// Charges the checks of `pages` pages at a place, if the configuration has them there. The maps
+    /// Charges checks of `pages` pages at a place, if the configuration has them there. The maps
     /// of pageblocks have no refills: their blocks are checked when they are handed out.
     #[inline]
     pub(super) fn checked(&self, place: PageCheck, pages: u32) {
