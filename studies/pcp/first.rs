@@ -5,7 +5,7 @@ use super::compile::{self, Compile, FileCache, Slabs};
 use super::exit::{self, GiveBack};
 use super::frames::frames;
 use super::plan::{LoadKind, MAKES_PER_CPU};
-use super::purger::{self, SourceFactory, Turn};
+use super::purger::{self, SourceFactory};
 use super::worker::{Worker, sleep_until};
 use super::{AllocPath, AllocatorData, Pcp, build, edge, mixed, offline};
 use crate::kept::Kept;
@@ -24,7 +24,7 @@ struct Started {
 pub(super) fn run<S: System>(run: &Run<Pcp>, system: &S) {
     let mut started = Started::default();
     let slabs = compile::no_slabs();
-    let sources = Sources { make: purger::mapped, give_back: GiveBack::Exit, turn: no_turn, slabs };
+    let sources = Sources { make: purger::mapped, give_back: GiveBack::Exit, slabs };
     // Wait only for those that could be started.
     let _ = start_processes(run, system, &mut started, sources);
     for process in started.processes {
@@ -70,7 +70,7 @@ fn start(run: &Run<Pcp>, os: &Os, started: &mut Started) -> Result<(), Errno> {
         AllocPath::Frames => (frames, GiveBack::Itself),
     };
     let slabs = compile::slabs();
-    start_processes(run, os, started, Sources { make, give_back, turn, slabs })
+    start_processes(run, os, started, Sources { make, give_back, slabs })
 }
 
 fn start_edge(
@@ -120,12 +120,10 @@ fn start_offline(run: &Run<Pcp>, os: &Os, started: &mut Started) -> Result<(), E
     Ok(())
 }
 
-/// Where pages come from, how they are freed, and how programs observe each other's actions in
-/// order.
+/// Where pages come from, and how they are freed.
 struct Sources<S> {
     make: SourceFactory<S>,
     give_back: GiveBack,
-    turn: Turn<S>,
     /// Memory that the kernel allocates for programs.
     slabs: Slabs<S>,
 }
@@ -140,7 +138,7 @@ fn start_processes<S: System>(
     sources: Sources<S>,
 ) -> Result<(), Errno> {
     let cpus = system.cpus();
-    let Sources { make, give_back, turn, slabs } = sources;
+    let Sources { make, give_back, slabs } = sources;
     let mut process = |number: usize, body: Start<S>| -> Result<(), Errno> {
         let worker = Worker { number, cpu: number % cpus, cpus, run: run.clone() };
         let body = move |system: &S| _ = body(system, &worker);
@@ -164,9 +162,8 @@ fn start_processes<S: System>(
         }),
         LoadKind::Purger(plan) => (0..cpus).step_by(purger::GROUP).try_for_each(|first| {
             let size = purger::GROUP.min(cpus - first);
-            let body: Start<S> = Box::new(move |system, worker| {
-                purger::process(system, &plan, worker, size, (make, turn))
-            });
+            let body: Start<S> =
+                Box::new(move |system, worker| purger::process(system, &plan, worker, size, make));
             process(first, body)
         }),
         LoadKind::Exit(plan) => (0..cpus).step_by(exit::THREADS).try_for_each(|first| {
@@ -182,11 +179,3 @@ fn start_processes<S: System>(
         LoadKind::Edge(_) => Err(Errno::Inval),
     }
 }
-
-/// Takes a turn: orders the following accesses after earlier actions of other CPUs.
-fn turn(os: &Os) {
-    os.inside().take_turn();
-}
-
-/// CPUs of a real machine observe each other's stores in order without help.
-fn no_turn<S: System>(_: &S) {}

@@ -75,21 +75,15 @@ impl<S: System> Source<S> for Mapped {
 struct Arena<S> {
     source: Box<dyn Source<S>>,
     full: [AtomicBool; CHUNKS as usize],
-    turn: Turn<S>,
 }
 
-/// Waits until all earlier actions of other CPUs are complete and no later one has been executed.
-/// On a machine whose CPUs run one after another on the host, CPUs run ahead of each other between
-/// such points. The next access after this call is in order.
-pub(super) type Turn<S> = fn(&S);
-
-impl<S> Arena<S> {
+impl<S: System> Arena<S> {
     fn is_full(&self, system: &S, chunk: u64) -> bool {
-        (self.turn)(system);
+        system.take_turn();
         self.full[chunk as usize].load(Acquire)
     }
     fn set_full(&self, system: &S, chunk: u64, full: bool) {
-        (self.turn)(system);
+        system.take_turn();
         self.full[chunk as usize].store(full, Release);
     }
 }
@@ -103,14 +97,14 @@ pub(super) fn process<S: System>(
     purger: &Purger,
     worker: &Worker,
     cpus: usize,
-    (make, turn): (SourceFactory<S>, Turn<S>),
+    make: SourceFactory<S>,
 ) -> Result<(), Errno> {
     let purgers = (cpus / PURGES).max(1);
     let allocators = (cpus - purgers).max(1);
     let mut arenas = Vec::new();
     for _ in 0..allocators {
         let source = make(system, CHUNKS, purger.chunk_pages)?;
-        arenas.push(Arc::new(Arena { source, full: Default::default(), turn }));
+        arenas.push(Arc::new(Arena { source, full: Default::default() }));
     }
     let mut threads = Vec::new();
     let mut start = |nth: usize, body: Part<S>| {

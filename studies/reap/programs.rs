@@ -53,7 +53,7 @@ pub(super) fn limit(run: &Run<Reap>, os: &Os) -> Result<(), Errno> {
     wait_for(run, os, REST_NS / 4, |happened| happened.kill_at_ns)?;
     let inside = os.inside();
     inside.set_group_limit(GROUP, Some(inside.group_usage(GROUP)));
-    run.tally.change(|happened| happened.limited = true);
+    run.tally.tell(os, |happened| happened.limited = true);
     Ok(())
 }
 
@@ -82,7 +82,7 @@ fn wait_for<S: System, T>(
     what: impl Fn(EventTimes) -> Option<T>,
 ) -> Result<T, Errno> {
     loop {
-        match what(run.tally.get()) {
+        match what(run.tally.look(system)) {
             Some(found) => return Ok(found),
             None => system.sleep_ns(every_ns)?,
         }
@@ -129,11 +129,11 @@ fn parent<S: System>(run: &Run<Reap>, system: &S) -> Result<(), Errno> {
     let own = run.clone();
     let body = move |system: &S| _ = victim(&own, system, file);
     let child = insist(|| system.fork(spec, Box::new(body.clone())))?;
-    run.tally.change(|happened| happened.victim = Some(child));
+    run.tally.tell(system, |happened| happened.victim = Some(child));
     system.wait(child)?;
     wait_for(run, system, LOOK_NS, |happened| happened.done.then_some(()))?;
     let now_ns = system.clock_ns();
-    run.tally.change(|happened| happened.over_ns = Some(now_ns));
+    run.tally.tell(system, |happened| happened.over_ns = Some(now_ns));
     file.map_or(Ok(()), |file| system.close(file))
 }
 
@@ -151,7 +151,7 @@ fn victim<S: System>(run: &Run<Reap>, system: &S, file: Option<Fd>) -> Result<()
     make(plan, system, file, 0, makers)?;
     threads.into_iter().try_for_each(|thread| system.join(thread))?;
     let kill_at_ns = plan.kill_ns.max(system.clock_ns() + plan.rest_ns);
-    run.tally.change(|happened| happened.kill_at_ns = Some(kill_at_ns));
+    run.tally.tell(system, |happened| happened.kill_at_ns = Some(kill_at_ns));
     wait_for_signal(plan, system, kill_at_ns)
 }
 
@@ -241,7 +241,7 @@ fn killer<S: System>(run: &Run<Reap>, system: &S) -> Result<(), Errno> {
             // A helper may start before the signal, and retries until the signal was sent.
             let _ = wait_to_kill(&run, system);
             let _ = help(&run, system, descriptor);
-            run.tally.change(|happened| happened.finished += 1);
+            run.tally.tell(system, |happened| happened.finished += 1);
             // The memory that its end frees must not count as the victim's.
             let _ = wait_for(&run, system, POLL_NS, |happened| happened.over_ns);
         };
@@ -254,11 +254,11 @@ fn killer<S: System>(run: &Run<Reap>, system: &S) -> Result<(), Errno> {
     if run.plan.helpers > 0 {
         help(run, system, descriptor)?;
     }
-    run.tally.change(|happened| happened.killed_ns = Some(now_ns));
+    run.tally.tell(system, |happened| happened.killed_ns = Some(now_ns));
     let others = threads.len() as u32;
     wait_for(run, system, LOOK_NS, |happened| (happened.finished == others).then_some(()))?;
     let used = used(before, system.cpu_time());
-    run.tally.change(|happened| (happened.killer_cpu, happened.done) = (used, true));
+    run.tally.tell(system, |happened| (happened.killer_cpu, happened.done) = (used, true));
     wait_for(run, system, POLL_NS, |happened| happened.over_ns)?;
     threads.into_iter().try_for_each(|thread| system.join(thread))
 }
@@ -279,7 +279,7 @@ fn hog<S: System>(run: &Run<Reap>, system: &S) -> Result<(), Errno> {
     wait_for(run, system, LOOK_NS, |happened| happened.limited.then_some(()))?;
     let at = insist(|| system.mmap(MapSpec::new(HOG_PAGES * PAGE_BYTES)))?;
     (0..HOG_PAGES).try_for_each(|page| insist(|| system.write(at.page(page), 1)))?;
-    run.tally.change(|happened| happened.done = true);
+    run.tally.tell(system, |happened| happened.done = true);
     // The memory that it frees must not count as the victim's.
     wait_for(run, system, POLL_NS, |happened| happened.over_ns)?;
     system.munmap(at, HOG_PAGES * PAGE_BYTES)
@@ -289,10 +289,10 @@ fn hog<S: System>(run: &Run<Reap>, system: &S) -> Result<(), Errno> {
 fn help<S: System>(run: &Run<Reap>, system: &S, descriptor: Fd) -> Result<(), Errno> {
     loop {
         match system.process_mrelease(descriptor, 0) {
-            Ok(()) => run.tally.change(|happened| happened.helped += 1),
+            Ok(()) => run.tally.tell(system, |happened| happened.helped += 1),
             // The victim has not been killed yet.
             Err(Errno::Inval) => continue,
-            Err(Errno::Srch) => run.tally.change(|happened| happened.too_late += 1),
+            Err(Errno::Srch) => run.tally.tell(system, |happened| happened.too_late += 1),
             Err(other) => return Err(other),
         }
         return Ok(());

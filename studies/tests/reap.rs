@@ -4,7 +4,8 @@ use std::sync::LazyLock;
 
 use crate::shipped::{self, mean};
 use mmscale_document::{ArmRecord, Document};
-use mmscale_harness::{PolicyArm, Request};
+use mmscale_harness::{Checks, PolicyArm, Request};
+use mmscale_sim::profile::Shape;
 
 fn run(settings: &[&str]) -> Document {
     shipped::run(&shipped::request("reap", settings))
@@ -168,4 +169,20 @@ fn costs_ten_times_as_high_are_planned_for() {
     let document = run(&["cost_scale=10", "layout=app"]);
     assert_eq!(document.params["cost_scale"].to_string(), "10");
     assert!(document.arms.iter().all(|arm| arm.seeds.len() == 1), "{document:?}");
+}
+
+/// Programs tell each other in order who the victim is and when it is killed, under both schedules.
+/// The seed is that of a difference between them.
+#[test]
+fn programs_tell_each_other_in_order() {
+    let settings = ["layout=sparse", "pcp_batch=7", "cpus=12", "hz=1000", "sched=both"];
+    let quick = shipped::quick("reap", 1, Checks::On, &settings);
+    let document = shipped::run(&Request {
+        arms: vec!["stock".to_owned()],
+        profile: Some("x86-26".into()),
+        first_seed: 130_598,
+        shape: Shape::Fill,
+        ..quick
+    });
+    assert_eq!(document.arms[0].seeds.len(), 1);
 }

@@ -21,8 +21,6 @@ pub trait Inside {
 
     /// Computes for `ns` of CPU time, whether or not the caller is being stopped.
     fn compute(&self, ns: u64);
-    /// Takes a turn: orders the following accesses after earlier actions of other CPUs.
-    fn take_turn(&self);
     /// Waits until every other CPU is idle. Sleeps.
     fn wait_for_idle(&self);
     /// Clears a block of frames.
@@ -102,9 +100,6 @@ impl<A: Machine> Kernel<A> {
 impl<A: Machine> Inside for Kernel<A> {
     fn compute(&self, ns: u64) {
         A::user(ns);
-    }
-    fn take_turn(&self) {
-        let _ = A::need_resched();
     }
     fn wait_for_idle(&self) {
         self.mm.rcu().wait_for_idle();

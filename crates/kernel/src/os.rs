@@ -70,6 +70,7 @@ served! {
     fn nodes() -> usize;
     fn position(cpu: usize) -> CpuPosition;
     fn clock_ns() -> u64;
+    fn take_turn() -> ();
     fn sleep_ns(ns: u64) -> Result<(), Errno>;
     fn compute_ns(ns: u64) -> Result<(), Errno>;
     fn cpu_offline(cpu: usize) -> Result<(), Errno>;

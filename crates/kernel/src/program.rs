@@ -35,6 +35,9 @@ impl<A: Machine> Serve for Kernel<A> {
     fn clock_ns(&self) -> u64 {
         A::now_ns()
     }
+    fn take_turn(&self) {
+        let _ = A::need_resched();
+    }
     fn sleep_ns(&self, ns: u64) -> Result<(), Errno> {
         let process = self.enter(Call::Sleep)?;
         self.mm.sleep_ns_unless(ns, || process.is_stopped());

@@ -54,6 +54,10 @@ pub trait System: Sized + 'static {
     fn faults(&self) -> Option<u64> {
         None
     }
+    /// Waits until all that other programs did before now has happened, so that the caller's next
+    /// access to memory outside the system is in order: CPUs of a simulated machine run ahead of
+    /// each other on the host. It takes no time. On real CPUs there is nothing to wait for.
+    fn take_turn(&self) {}
     /// Sleeps for at least `ns`, or until the caller's process is killed.
     fn sleep_ns(&self, ns: u64) -> Result<(), Errno>;
     /// Computes for `ns` of CPU time without a system call.

@@ -9,10 +9,14 @@ use super::spread::{Spread, powers_of_two};
 use mmscale_document::{Histogram, Target};
 #[cfg(feature = "live")]
 use mmscale_linux::Shared;
-use mmscale_system::Plain;
+use mmscale_system::{Plain, System};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// A value that all programs of a run can read and change.
+/// A value that all programs of a run can change.
+///
+/// CPUs of a simulated machine run ahead of each other on the host, so what a program finds here is
+/// in order only at its turn. A sum, which is read after the run, needs no turns. Values that other
+/// programs act on are changed by [`Board::tell`] and read by [`Board::look`].
 #[derive(Debug)]
 pub struct Board<T: Plain>(Storage<T>);
 
@@ -48,7 +52,7 @@ impl<T: Plain + Copy + Default> Board<T> {
             _ => Storage::Here(Arc::default()),
         })
     }
-    /// Changes the value atomically.
+    /// Changes the value atomically, in a way that gives the same result in any order.
     pub fn change<R>(&self, change: impl FnOnce(&mut T) -> R) -> R {
         match &self.0 {
             Storage::Here(value) => change(&mut locked(value)),
@@ -56,8 +60,18 @@ impl<T: Plain + Copy + Default> Board<T> {
             Storage::Shared(value) => value.change(change),
         }
     }
-    /// Returns the current value.
-    pub fn get(&self) -> T {
+    /// Changes the value at the caller's turn: for what other programs look up.
+    pub fn tell<R>(&self, system: &impl System, change: impl FnOnce(&mut T) -> R) -> R {
+        system.take_turn();
+        self.change(change)
+    }
+    /// Returns the value as of the caller's turn: for what other programs tell.
+    pub fn look(&self, system: &impl System) -> T {
+        system.take_turn();
+        self.get()
+    }
+    /// Returns the value after the run.
+    pub(crate) fn get(&self) -> T {
         match &self.0 {
             Storage::Here(value) => *locked(value),
             #[cfg(feature = "live")]
