@@ -4,7 +4,7 @@
 //! waits until its CPU is the earliest in virtual time, and costs what moving the line costs. In
 //! the model checker it is a scheduling point.
 
-use super::{CpuId, LockInstance};
+use super::{CpuId, LineName, LockInstance};
 use crate::names::named;
 use core::sync::atomic::Ordering;
 
@@ -12,6 +12,14 @@ use core::sync::atomic::Ordering;
 pub trait Atomic<T: Copy> {
     /// A new atomic that holds `value`; it is its own cache line as far as costs go.
     fn new(value: T) -> Self;
+    /// Like [`Atomic::new`], for machines whose statistics name cache lines.
+    #[inline]
+    fn named(value: T, _name: impl Into<LineName>) -> Self
+    where
+        Self: Sized,
+    {
+        Self::new(value)
+    }
     /// Reads the value.
     fn load(&self, order: Ordering) -> T;
     /// Writes the value.

@@ -128,8 +128,10 @@ pub enum Line {
     Frame(Pfn),
     /// The list head of a zone's free lists of one order (`zone index * 16 + order`).
     FreeArea(u32),
-    /// Another shared line, numbered by the caller; the numbers should be small and dense.
-    Shared(u32),
+    /// The list heads of a lruvec, by its number. A hit is part of `Op::LruLink`.
+    LruLists(u32),
+    /// The sizes of a lruvec's lists, by its number. A hit is part of `Op::LruLink`.
+    LruSizes(u32),
     /// A line of a node's memory that is in no cache.
     Cold(NodeId),
 }

@@ -33,6 +33,7 @@ mod func;
 mod ids;
 mod instance;
 mod io;
+mod line;
 mod machine;
 mod mask;
 mod names;
@@ -57,6 +58,7 @@ pub use ids::{
 };
 pub use instance::NamedLock;
 pub use io::{IoBusy, IoDirection, IoDone, PageIo};
+pub use line::{DataLine, LineName};
 pub use machine::{
     Broadcast, Callbacks, HotplugError, Ipi, LockHold, Machine, Priority, TaskEntry, TaskSpec,
 };

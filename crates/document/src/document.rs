@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::call::is_zero;
 use crate::{
-    BlameRecord, Build, CallRecord, CriticalPath, LockRecord, Metric, NamedLockRecord, ParamValue,
-    SectionRecord, Topology, machine_name,
+    BlameRecord, Build, CallRecord, CriticalPath, LineRecord, LockRecord, Metric, NamedLockRecord,
+    ParamValue, SectionRecord, Topology, machine_name,
 };
 
 /// The name and version of the document format, as in its `schema` field.
@@ -249,6 +249,10 @@ pub struct ArmRecord {
     /// CPU time by call path, summed over seeds. Empty if the study does not collect it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub calls: Vec<CallRecord>,
+    /// Transfers of cache lines between CPUs by what the lines hold, summed over seeds, in
+    /// descending order of their time. Simulated machines only.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lines: Vec<LineRecord>,
     /// Values of single CPUs, by name. Empty if the study does not collect them.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub per_cpu: BTreeMap<String, PerCpu>,

@@ -15,6 +15,7 @@ mod costs;
 mod critical;
 mod document;
 mod fingerprint;
+mod line;
 mod lock;
 mod lock_class;
 mod measured;
@@ -40,6 +41,7 @@ pub use document::{
     PerCpu, SCHEMA, Span, Target, schema_json,
 };
 pub use fingerprint::Fingerprint;
+pub use line::LineRecord;
 pub use lock::{LIMITING_SHARE, LockRecord, LockRow};
 pub use lock_class::{
     Counterpart, LOCK_CLASSES, LockClassRow, LockKind, OTHER_CLASS, class_of, class_of_name,

@@ -16,7 +16,7 @@ use crate::zone::ZoneId;
 use alloc::boxed::Box;
 use core::sync::atomic::Ordering::Relaxed;
 use mmscale_arch::sync::{EachCpu, IrqGuard, NoPreempt, SpinGuard};
-use mmscale_arch::{Atomic, CounterEvent, Cpu, CpuId, NodeId, Op, OwnedCounter, Trace};
+use mmscale_arch::{Atomic, CounterEvent, Cpu, CpuId, DataLine, NodeId, Op, OwnedCounter, Trace};
 
 /// Proof that interrupts are off on this CPU.
 ///
@@ -121,13 +121,16 @@ struct Totals<A: Cpu, const N: usize> {
 impl<A: Cpu, const N: usize> Totals<A, N> {
     /// Creates totals: the first counter starts at `first`, the others at 0.
     fn new(threshold: u8, first: i64) -> Self {
-        Self { items: starting_at(first), threshold: A::AtomicU8::new(threshold) }
+        Self {
+            items: starting_at(first, DataLine::ZoneStat),
+            threshold: A::AtomicU8::new(threshold),
+        }
     }
 }
 
 /// Creates counters: the first starts at `first`, the others at 0.
-fn starting_at<C: Atomic<i64>, const N: usize>(first: i64) -> [C; N] {
-    core::array::from_fn(|item| C::new(if item == 0 { first } else { 0 }))
+fn starting_at<C: Atomic<i64>, const N: usize>(first: i64, name: DataLine) -> [C; N] {
+    core::array::from_fn(|item| C::named(if item == 0 { first } else { 0 }, name))
 }
 
 struct CpuDeltas<A: Cpu> {
@@ -249,8 +252,11 @@ impl<A: Cpu> Stats<A> {
             }),
             zones: zones.iter().map(|zone| Totals::new(zone.1, zone.2.into())).collect(),
             nodes: (0..nodes).map(|node| Totals::new(node_threshold(node), 0)).collect(),
-            all_zones: starting_at(zones.iter().map(|zone| i64::from(zone.2)).sum()),
-            all_nodes: starting_at(0),
+            all_zones: starting_at(
+                zones.iter().map(|zone| i64::from(zone.2)).sum(),
+                DataLine::ZoneStat,
+            ),
+            all_nodes: starting_at(0, DataLine::NodeStat),
         }
     }
     /// Sets the thresholds of all zones, in their order, and of the nodes to their zones' largest.

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use mmscale_document::{ArmRecord, CpuTimeRecord, LIMITING_SHARE, LockRecord};
+use mmscale_document::{ArmRecord, CpuTimeRecord, LIMITING_SHARE, LineRecord, LockRecord};
 
 /// Minimum share of idle time that is worth a remark.
 const IDLE: f64 = 0.5;
@@ -19,6 +19,9 @@ pub(crate) struct Lines<'a> {
     /// The functions that waited, with their shares of these waits; the longest first. Empty if
     /// the study does not collect call paths.
     pub functions: Vec<(&'a str, f64)>,
+    /// What the lines hold, with their shares of the transfers' time; the longest first. Empty if
+    /// the document does not say it.
+    pub data: Vec<(&'a str, f64)>,
 }
 
 /// Returns the waits for cache lines, if they are long enough to limit the arm.
@@ -32,7 +35,10 @@ pub(crate) fn line_waits(arm: &ArmRecord) -> Option<Lines<'_>> {
     let share = |(name, ns)| (name, ns as f64 / time.lines_ns.max(1) as f64);
     let mut functions: Vec<(&str, f64)> = sums.into_iter().map(share).collect();
     functions.sort_by(|a, b| b.1.total_cmp(&a.1));
-    (wait_share >= LIMITING_SHARE).then_some(Lines { wait_share, functions })
+    let all_ns: u64 = arm.lines.iter().map(|line| line.wait_ns).sum();
+    let share = |line: &'_ LineRecord| line.wait_ns as f64 / all_ns.max(1) as f64;
+    let data = arm.lines.iter().map(|line| (line.line.as_str(), share(line))).collect();
+    (wait_share >= LIMITING_SHARE).then_some(Lines { wait_share, functions, data })
 }
 
 /// Returns the share of the time of all CPUs in which they were idle.

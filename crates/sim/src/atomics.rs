@@ -9,7 +9,7 @@ use crate::engine::Engine;
 use crate::engine::context::with_any;
 use crate::irq::at_turn_if_any;
 use crate::lines::{LineState, Usage};
-use mmscale_arch::{Atomic, CpuId, OwnedCounter, OwnedValue};
+use mmscale_arch::{Atomic, CpuId, DataLine, LineName, OwnedCounter, OwnedValue};
 use std::cell::Cell;
 use std::sync::atomic::Ordering;
 
@@ -81,7 +81,10 @@ impl<T: Word> SimAtomic<T> {
 
 impl<T: Word> Atomic<T> for SimAtomic<T> {
     fn new(value: T) -> Self {
-        Self { value: Cell::new(value), line: LineState::new() }
+        Self::named(value, DataLine::Other)
+    }
+    fn named(value: T, name: impl Into<LineName>) -> Self {
+        Self { value: Cell::new(value), line: LineState::new(name.into()) }
     }
     #[inline]
     fn load(&self, _: Ordering) -> T {

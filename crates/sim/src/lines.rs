@@ -18,7 +18,7 @@
 
 use crate::caches::{Age, Caches};
 use crate::topology::{Distances, NO_CPU};
-use mmscale_arch::{Access, Line};
+use mmscale_arch::{Access, DataLine, Line, LineName};
 use std::cell::Cell;
 
 /// The last writer and the last reader since, as CPU number plus 1; 0 if there is none.
@@ -51,7 +51,8 @@ pub(crate) struct Lines {
     /// A [`FrameLine`] each.
     frames: Vec<u64>,
     free_areas: Vec<Users>,
-    shared: Vec<Users>,
+    lru_lists: Vec<Users>,
+    lru_sizes: Vec<Users>,
 }
 
 const fn writer(users: Users) -> u16 {
@@ -98,9 +99,25 @@ fn take(users: &mut Users, at: usize, access: Access, distances: &Distances) -> 
     }
 }
 
+/// Returns the name of a line.
+pub(crate) fn name_of(line: Line) -> LineName {
+    LineName::Data(match line {
+        Line::Frame(_) => DataLine::StructPage,
+        Line::FreeArea(_) => DataLine::FreeArea,
+        Line::LruLists(_) => DataLine::LruLists,
+        Line::LruSizes(_) => DataLine::LruSizes,
+        Line::Cold(_) => DataLine::Other,
+    })
+}
+
 impl Lines {
     pub(crate) fn new(frames: usize) -> Self {
-        Self { frames: vec![0; frames], free_areas: Vec::new(), shared: Vec::new() }
+        Self {
+            frames: vec![0; frames],
+            free_areas: Vec::new(),
+            lru_lists: Vec::new(),
+            lru_sizes: Vec::new(),
+        }
     }
     /// Whether CPU `at` is the last writer of the frame's line, without readers since, and used it
     /// a short time before `now`. Then every use costs a hit in the own cache and leaves the line
@@ -170,7 +187,8 @@ impl Lines {
                 return Fetched { from: NO_CPU, cost_ps: distances.memory_ps() };
             }
             Line::FreeArea(index) => (&mut self.free_areas, index as usize),
-            Line::Shared(index) => (&mut self.shared, index as usize),
+            Line::LruLists(index) => (&mut self.lru_lists, index as usize),
+            Line::LruSizes(index) => (&mut self.lru_sizes, index as usize),
         };
         if index >= of.len() {
             of.resize(index + 1, 0);
@@ -185,6 +203,8 @@ impl Lines {
 /// Approximation: readers are kept in 64 bits, by CPU number modulo 64. With more than 64 CPUs a
 /// reader may find the line shared though another CPU brought it in.
 pub(crate) struct LineState {
+    /// The number of its [`LineName`].
+    name: u8,
     writer: Cell<u16>,
     reader: Cell<u16>,
     readers: Cell<u64>,
@@ -192,13 +212,19 @@ pub(crate) struct LineState {
 }
 
 impl LineState {
-    pub(crate) const fn new() -> Self {
+    pub(crate) const fn new(name: LineName) -> Self {
+        const { assert!(LineName::COUNT <= 256) };
         Self {
+            name: name.number() as u8,
             writer: Cell::new(NO_CPU),
             reader: Cell::new(NO_CPU),
             readers: Cell::new(0),
             busy_until: Cell::new(0),
         }
+    }
+    /// Returns the number of its [`LineName`].
+    pub(crate) fn name(&self) -> usize {
+        usize::from(self.name)
     }
     /// Like [`LineState::take`], if `cpu` is the last writer and the line has no readers since.
     #[inline]
@@ -330,7 +356,7 @@ mod tests {
     #[test]
     fn a_reader_keeps_its_copy_until_the_next_write() {
         let (distances, mut lines) = (distances(), Lines::new(0));
-        let line = Line::Shared(5);
+        let line = Line::LruLists(5);
         let mut use_it = |at, access| lines.touch(line, at, access, &distances).cost_ps;
         use_it(0, Access::Write);
         assert_eq!([use_it(1, Access::Read), use_it(1, Access::Read)], [3, 1]);

@@ -41,7 +41,7 @@ use crate::record::stats::QueuePlace;
 use crate::spin::{NO_WAITER, SimOsq, SimSpin};
 use crate::task::{Switch, Yielder};
 use crate::topology::NO_CPU;
-use mmscale_arch::{LockClass, LockInstance, RawOsq, RawSpin};
+use mmscale_arch::{LineName, LockClass, LockInstance, RawOsq, RawSpin};
 use std::ptr::NonNull;
 
 /// Result of an attempt to take a lock.
@@ -265,7 +265,8 @@ impl Engine {
         let cost = self.costs.lock_ps + transfer_ps;
         let last = lock.last.get();
         if last != NO_CPU && usize::from(last) != at {
-            self.stats.fetched(self.cpus[at].path, self.cpus[at].clock, transfer_ps);
+            let name = LineName::Lock(lock.class).number();
+            self.stats.fetched(self.cpus[at].path, name, self.cpus[at].clock, transfer_ps);
         }
         let cpu = &mut self.cpus[at];
         cpu.clock += cost;

@@ -3,7 +3,7 @@
 use crate::record::sections::CpuSections;
 use crate::record::trail::Trail;
 use mmscale_arch::{CpuId, Probe};
-use mmscale_document::{BlameRows, CallRow, LockRow, Timeline};
+use mmscale_document::{BlameRows, CallRow, LineRecord, LockRow, Timeline};
 
 /// The outcome of a run.
 pub struct Outcome {
@@ -20,6 +20,8 @@ pub struct Outcome {
     /// CPU time by call path, sorted, while locks are counted. Spinning is included, sleeping is
     /// not.
     pub calls: Vec<CallRow>,
+    /// Transfers of cache lines between CPUs by what the lines hold.
+    pub lines: Vec<LineRecord>,
     /// Time for which CPUs were idle while tasks that could run there waited for others, in ns,
     /// while locks are counted.
     pub stranded_ns: u64,

@@ -165,6 +165,7 @@ impl Engine {
             fingerprint: mix.finish(),
             locks,
             calls: self.stats.call_rows(),
+            lines: self.stats.line_rows(),
             stranded_ns: self.sharing.finish(self.end_ps) / 1000,
             lateness: Lateness {
                 interrupts: self.delays.interrupts,

@@ -63,7 +63,7 @@ impl<A: Machine, T> Mutex<A, T> {
     /// A free mutex of `class` around `data`.
     pub fn new(class: LockClass, data: T) -> Self {
         Self {
-            word: A::AtomicU64::new(0),
+            word: A::AtomicU64::named(0, class),
             spinners: A::Osq::new(),
             queue: SpinLock::new(LockClass::WaitQueue, VecDeque::with_capacity(4)),
             class,

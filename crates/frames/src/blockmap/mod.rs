@@ -82,7 +82,7 @@ use cpu::{CpuCache, Limits, List};
 use head::{BLOCK_PAGES, Fill, Head};
 use index::Index;
 use mmscale_arch::sync::{EachCpu, Local};
-use mmscale_arch::{Atomic, Cpu, CpuId, Order, OwnedCounter, PAGEBLOCK_ORDER, Pfn};
+use mmscale_arch::{Atomic, Cpu, CpuId, DataLine, Order, OwnedCounter, PAGEBLOCK_ORDER, Pfn};
 use order_hints::OrderHints;
 
 /// Words of a block.
@@ -248,9 +248,15 @@ impl<A: Cpu> BlockMap<A> {
             first: Pfn::new(first_block << PAGEBLOCK_ORDER),
             complete: from.div_ceil(BLOCK_PAGES as usize) - first_block
                 ..to / BLOCK_PAGES as usize - first_block,
-            heads: (0..blocks).map(|at| A::AtomicU64::new(missing_in(at))).collect(),
+            heads: (0..blocks)
+                .map(|at| A::AtomicU64::named(missing_in(at), DataLine::Blockmap))
+                .collect(),
             words: (0..blocks)
-                .map(|at| Words(core::array::from_fn(|w| A::AtomicU64::new(word(at, w)))))
+                .map(|at| {
+                    Words(core::array::from_fn(|w| {
+                        A::AtomicU64::named(word(at, w), DataLine::Blockmap)
+                    }))
+                })
                 .collect(),
             whole: Index::new(blocks, |block| missing_in(block) == 0),
             partial: MigrateType::ALL.map(|kind| {

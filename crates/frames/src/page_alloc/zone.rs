@@ -7,7 +7,7 @@ use crate::pcp::{Pcp, Pressure};
 use crate::zone::{Buddy, Geometry, Owners, Watermarks, ZoneId, ZoneKind};
 use core::sync::atomic::Ordering;
 use mmscale_arch::sync::{EachCpu, SpinLock};
-use mmscale_arch::{Atomic, Cpu, LockClass, LockInstance, NodeId, Pfn};
+use mmscale_arch::{Atomic, Cpu, DataLine, LockClass, LockInstance, NodeId, Pfn};
 
 /// The zone has fewer free pages than its high watermark: page caches must not grow.
 pub(super) const BELOW_HIGH: u32 = 1;
@@ -136,7 +136,7 @@ impl<A: Cpu> Zone<A> {
             pages,
             marks,
             reserve,
-            flags: A::AtomicU32::new(0),
+            flags: A::AtomicU32::named(0, DataLine::ZoneFlags),
             offline: A::AtomicU32::new(0),
             free,
             lag_pages: (marks.low - marks.min) / A::cpus_possible() as u32,

@@ -19,7 +19,7 @@ use crate::param::{ParamSpec, Params, Unit};
 use crate::study::{Checks, RunContext, StudyError, Timelines, Trails};
 use mmscale_arch::{CpuId, Probe};
 use mmscale_boot::{Boot, Probes, on_sim, on_threads};
-use mmscale_document::{BlameRows, CallRow, LockRow, Target};
+use mmscale_document::{BlameRows, CallRow, LineRecord, LockRow, Target};
 use mmscale_frames::page_alloc::MemoryMap;
 use mmscale_kernel::coverage::CallSet;
 use mmscale_kernel::{FinalCheck, Os};
@@ -66,6 +66,8 @@ pub struct MachineRun {
     pub blame: BlameRows,
     /// CPU time by call path.
     pub calls: Vec<CallRow>,
+    /// Transfers of cache lines between CPUs by what the lines hold; simulated machines only.
+    pub lines: Vec<LineRecord>,
     /// Idle time that tasks which waited for other CPUs could have used, in ns; simulated machines
     /// only.
     pub stranded_ns: u64,
@@ -292,6 +294,7 @@ fn simulated(
         locks: outcome.locks,
         blame: outcome.blame,
         calls: outcome.calls,
+        lines: outcome.lines,
         stranded_ns: outcome.stranded_ns,
         made: CallSet::default(),
         probes: outcome.probes,
@@ -319,6 +322,7 @@ fn threaded(
         locks: outcome.locks,
         blame: BlameRows::default(),
         calls: outcome.calls,
+        lines: vec![],
         stranded_ns: 0,
         made: CallSet::default(),
         probes: outcome.probes,

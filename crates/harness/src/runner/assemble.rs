@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use mmscale_document::{
     ArmRecord, Average, BlameRecord, CallRecord, CpuTimeRecord, CriticalPath, Document,
-    FailureRecord, Fingerprint, GapRecord, Histogram, Kept, LockRecord, Metric, NamedLockRecord,
-    PerCpu, SCHEMA, Value,
+    FailureRecord, Fingerprint, GapRecord, Histogram, Kept, LineRecord, LockRecord, Metric,
+    NamedLockRecord, PerCpu, SCHEMA, Value,
 };
 
 use mmscale_kernel::coverage::{CallSet, Gap, Scope};
@@ -184,6 +184,7 @@ fn arm(plan: &Plan, id: ArmId, runs: &Runs<'_>, rates: &BTreeSet<&str>) -> ArmRe
         named_locks: NamedLockRecord::aggregate(runs.iter().flat_map(|run| &run.blame.locks)),
         critical_paths: CriticalPath::aggregate(runs.iter().flat_map(|run| &run.critical_paths)),
         calls: CallRecord::aggregate(runs.iter().flat_map(|run| &run.calls)),
+        lines: LineRecord::aggregate(runs.iter().flat_map(|run| &run.lines)),
         per_cpu: per_cpu(runs),
         histograms: histograms(runs),
         sections: runs.iter().flat_map(|run| run.sections.iter().cloned()).collect(),

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use mmscale_document::{
-    ArmRecord, CpuTimeRecord, Document, Fingerprint, Kept, LockRecord, Metric, Value,
+    ArmRecord, CpuTimeRecord, Document, Fingerprint, Kept, LineRecord, LockRecord, Metric, Value,
 };
 
 use super::assemble::mean_of;
@@ -112,6 +112,7 @@ fn arm(records: &[&ArmRecord], rates: &BTreeSet<&str>) -> ArmRecord {
         named_locks: vec![],
         critical_paths: vec![],
         calls: vec![],
+        lines: LineRecord::aggregate(records.iter().flat_map(|record| &record.lines)),
         per_cpu: Default::default(),
         histograms: Default::default(),
         sections: vec![],

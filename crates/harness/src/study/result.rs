@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use mmscale_document::{
-    BlameRows, CallRow, CpuTimeRecord, CriticalPath, Histogram, LockRow, PerCpu, SectionRecord,
-    Span, Value,
+    BlameRows, CallRow, CpuTimeRecord, CriticalPath, Histogram, LineRecord, LockRow, PerCpu,
+    SectionRecord, Span, Value,
 };
 use mmscale_kernel::coverage::CallSet;
 use thiserror::Error;
@@ -22,6 +22,8 @@ pub struct SeedResult {
     pub blame: BlameRows,
     /// The time of each operation of the programs; with `blame`.
     pub critical_paths: Vec<CriticalPath>,
+    /// Transfers of cache lines between CPUs while locks were counted; simulated machines only.
+    pub lines: Vec<LineRecord>,
     /// CPU time while locks were counted; simulated machines only.
     pub cpu_time: Option<CpuTimeRecord>,
     /// The kinds of calls that the programs made; machines with this memory manager only.

@@ -244,6 +244,7 @@ fn measured<W: Workload>(seen: &Seen<'_, W>) -> Result<SeedResult, StudyError> {
             result.critical_paths = critical_paths(&kernel.machine);
             result.made = kernel.machine.made;
             result.cpu_time = cpu_time(seen, &kernel.machine);
+            result.lines = kernel.machine.lines.clone();
             result.fingerprint = kernel.machine.fingerprint;
         }
     }

@@ -20,7 +20,7 @@ use core::marker::PhantomData;
 use core::ptr;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicPtr, AtomicU16, AtomicU32, AtomicU64};
-use mmscale_arch::{Atomic, Machine, Pfn};
+use mmscale_arch::{Atomic, DataLine, Machine, Pfn};
 use word::{ONE_MAP, ONE_REF, flag_bits};
 
 /// Frames whose records are allocated together.
@@ -58,7 +58,7 @@ struct Folio<A: Machine> {
 impl<A: Machine> Folio<A> {
     fn new() -> Self {
         Self {
-            word: A::AtomicU64::new(0),
+            word: A::AtomicU64::named(0, DataLine::StructPage),
             mapping: AtomicU64::new(0),
             index: AtomicU64::new(0),
             place: AtomicU32::new(0),

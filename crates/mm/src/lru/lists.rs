@@ -3,7 +3,7 @@
 use super::LruRef;
 use crate::folio::{FolioFlags, FolioWord};
 use mmscale_arch::sync::{IrqGuard, SpinGuard, SpinLock};
-use mmscale_arch::{LockClass, LockInstance, Machine, NodeId, Op, Pfn};
+use mmscale_arch::{Access, Line, LockClass, LockInstance, Machine, NodeId, Op, Pfn};
 use mmscale_frames::frame::{FrameList, FrameTable};
 use mmscale_frames::vmstat::{IrqOff, NodeItem, ZoneItem};
 use mmscale_frames::zone::ZoneId;
@@ -126,6 +126,13 @@ impl<'a, A: Machine> LruRef<'a, A> {
     }
 }
 
+/// Adds `pages`, which may be negative, to the size of `list`.
+fn count_pages<A: Machine>(lists: &mut Lists, at: LruLocation, list: LruList, pages: i64) {
+    A::touch(Line::LruSizes(at.lruvec as u32), Access::Write);
+    let size = &mut lists.pages[list as usize];
+    *size = size.wrapping_add_signed(pages);
+}
+
 type LockedLists<'a, A> = SpinGuard<'a, A, Lists, IrqGuard<A>>;
 
 /// The lruvec lock of the last folio, if any. It stays locked while the next folio belongs to the
@@ -163,12 +170,13 @@ impl<'a, A: Machine> Relock<'a, A> {
     pub(super) fn link_at(&mut self, location: LruLocation, pfn: Pfn, list: LruList, end: End) {
         let memory = self.memory;
         let lists = self.hold(location.lruvec);
+        A::touch(Line::LruLists(location.lruvec as u32), Access::Write);
         A::work(Op::LruLink, 1);
         match end {
             End::Head => lists.lists[list as usize].push_front::<A>(memory.table(), pfn),
             End::Tail => lists.lists[list as usize].push_back::<A>(memory.table(), pfn),
         }
-        lists.pages[list as usize] += u64::from(location.pages);
+        count_pages::<A>(lists, location, list, location.pages.into());
         memory.count(lists, location, list, location.pages.into());
     }
     /// Takes the folio off `list`, on which it is.
@@ -177,7 +185,7 @@ impl<'a, A: Machine> Relock<'a, A> {
         let lists = self.hold(location.lruvec);
         A::work(Op::LruLink, 1);
         lists.lists[list as usize].unlink::<A>(memory.table(), pfn);
-        lists.pages[list as usize] -= u64::from(location.pages);
+        count_pages::<A>(lists, location, list, -i64::from(location.pages));
         memory.count(lists, location, list, -i64::from(location.pages));
     }
     /// Takes folios off the lists on which they are. Updates sizes and counters once for each run
@@ -208,7 +216,7 @@ impl<'a, A: Machine> Relock<'a, A> {
         let Some((location, list, pages)) = row else { return };
         let memory = self.memory;
         let lists = self.hold(location.lruvec);
-        lists.pages[list as usize] -= pages;
+        count_pages::<A>(lists, location, list, -(pages as i64));
         memory.count(lists, location, list, -(pages as i64));
     }
     /// Returns the folio that reclaim would scan first.

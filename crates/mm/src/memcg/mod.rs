@@ -32,7 +32,7 @@ use alloc::vec;
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicU16, AtomicU32};
 use mmscale_arch::sync::{EachCpu, NoPreempt, PreemptGuard};
-use mmscale_arch::{Atomic, CpuId, Func, Machine, Op, Pfn, Span};
+use mmscale_arch::{Atomic, CpuId, DataLine, Func, Machine, Op, Pfn, Span};
 use tree::Tree;
 
 /// Pages that a CPU charges in one step (`MEMCG_CHARGE_BATCH`).
@@ -145,7 +145,10 @@ impl<A: Machine> Groups<A> {
     /// Creates groups on `nodes` memory nodes; none has a limit. Panics if `config` is not valid.
     pub fn new(config: GroupsConfig, nodes: usize) -> Self {
         assert!(config.is_valid(), "creating memory groups: {config:?} is not valid");
-        let group = |_| Group { pages: A::AtomicU64::new(0), limit: A::AtomicU64::new(NO_LIMIT) };
+        let group = |_| Group {
+            pages: A::AtomicU64::named(0, DataLine::PageCounter),
+            limit: A::AtomicU64::named(NO_LIMIT, DataLine::PageCounter),
+        };
         let tree = Tree::new(config.count, config.depth);
         Self {
             tree,

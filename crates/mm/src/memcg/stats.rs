@@ -34,7 +34,9 @@ use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicI64, AtomicU32};
 use mmscale_arch::sync::{EachCpu, NoPreempt, Once, SpinLock};
-use mmscale_arch::{Atomic, CpuId, Func, LockClass, Machine, NodeId, Op, OwnedValue, Span};
+use mmscale_arch::{
+    Atomic, CpuId, DataLine, Func, LockClass, Machine, NodeId, Op, OwnedValue, Span,
+};
 use mmscale_frames::vmstat::NodeItem;
 
 /// The time between two flushes of the worker, in ns (`FLUSH_TIME`).
@@ -83,8 +85,8 @@ impl<A: Machine> CpuStats<A> {
             values: (0..len).map(|_| A::OwnedI64::zero()).collect(),
             flushed: (0..len).map(|_| AtomicI64::new(0)).collect(),
             changes: AtomicU32::new(0),
-            listed: A::AtomicU8::new(0),
-            next: A::AtomicU32::new(0),
+            listed: A::AtomicU8::named(0, DataLine::StatsUpdates),
+            next: A::AtomicU32::named(0, DataLine::StatsUpdates),
         }
     }
     fn add(&self, at: usize, count: i64) {
@@ -133,9 +135,9 @@ impl<A: Machine> GroupStats<A> {
             len,
             cpus: EachCpu::new::<A>(|_| Cpu {
                 groups: (0..slots).map(|_| Once::nothing()).collect(),
-                updated: A::AtomicU32::new(0),
+                updated: A::AtomicU32::named(0, DataLine::StatsUpdates),
             }),
-            changes: (0..slots).map(|_| A::AtomicU32::new(0)).collect(),
+            changes: (0..slots).map(|_| A::AtomicU32::named(0, DataLine::StatsUpdates)).collect(),
             totals: SpinLock::new(LockClass::Rstat, vec![total; slots]),
             flushed_ns: A::AtomicU64::new(0),
         }

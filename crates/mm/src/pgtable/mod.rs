@@ -57,7 +57,7 @@ use crate::oom::OomRetries;
 use crate::tlb::{Extent, Retired, Tlb};
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use mmscale_arch::sync::{IrqGuard, SpinLock};
-use mmscale_arch::{Asid, Atomic, Func, LockClass, Machine, Order, Pfn, Span};
+use mmscale_arch::{Asid, Atomic, DataLine, Func, LockClass, Machine, Order, Pfn, Span};
 use mmscale_frames::frame::MigrateType;
 use mmscale_frames::page_alloc::{AllocError, FrameAllocator, Gfp};
 use mmscale_frames::vmstat::NodeItem;
@@ -163,8 +163,8 @@ impl<A: Machine> PageTable<A> {
             root,
             asid,
             upper: SpinLock::new(LockClass::PageTable, ()),
-            tables: A::AtomicU32::new(1),
-            gathers: A::AtomicU32::new(0),
+            tables: A::AtomicU32::named(1, DataLine::TableCount),
+            gathers: A::AtomicU32::named(0, DataLine::FlushPending),
             resident: Resident::new(),
             retired: A::AtomicU32::new(0),
         }

@@ -10,7 +10,7 @@
 use core::sync::atomic::AtomicI32;
 use core::sync::atomic::Ordering::Relaxed;
 use mmscale_arch::sync::{NoPreempt, Sparse};
-use mmscale_arch::{Atomic, Machine};
+use mmscale_arch::{Atomic, DataLine, Machine};
 
 /// A CPU's part, on cache lines of its own.
 #[repr(align(128))]
@@ -30,7 +30,7 @@ impl<A: Machine> Resident<A> {
     pub(super) fn new() -> Self {
         let cpus = A::cpus_possible();
         Self {
-            total: A::AtomicI64::new(0),
+            total: A::AtomicI64::named(0, DataLine::Rss),
             parts: Sparse::new(cpus),
             batch: (2 * cpus as i32).max(32),
         }

@@ -25,7 +25,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::SeqCst;
 use mmscale_arch::sync::{SpinLock, WaitQueue};
-use mmscale_arch::{Atomic, CpuId, LockClass, Machine};
+use mmscale_arch::{Atomic, CpuId, DataLine, LockClass, Machine};
 
 /// CPUs of a leaf; Linux's `RCU_FANOUT_LEAF`.
 const LEAF_CPUS: usize = 16;
@@ -46,7 +46,7 @@ struct FunnelNode<A: Machine> {
 impl<A: Machine> FunnelNode<A> {
     fn new(parent: Option<usize>) -> Self {
         Self {
-            requested: A::AtomicU64::new(0),
+            requested: A::AtomicU64::named(0, DataLine::Rcu),
             lock: SpinLock::new(LockClass::Rcu, ()),
             sleepers: [WaitQueue::new(), WaitQueue::new()],
             parent,

@@ -50,7 +50,7 @@ use core::cell::Cell;
 use core::sync::atomic::Ordering::SeqCst;
 use funnel::Funnel;
 use mmscale_arch::sync::{Completion, EachCpu, Mutex, MutexGuard, NoPreempt, PerCpu, PreemptGuard};
-use mmscale_arch::{Atomic, CpuId, CpuMask, Func, Ipi, LockClass, Machine, Span};
+use mmscale_arch::{Atomic, CpuId, CpuMask, DataLine, Func, Ipi, LockClass, Machine, Span};
 
 /// The way in which a grace period gets the CPUs' quiescent states.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -109,18 +109,18 @@ impl<A: Machine> Rcu<A> {
     #[expect(clippy::new_without_default, reason = "it looks at the machine")]
     pub fn new() -> Self {
         let seen = |cpu| GraceState {
-            owes: A::AtomicU32::new(0),
-            idle: A::AtomicU32::new(0),
+            owes: A::AtomicU32::named(0, DataLine::Rcu),
+            idle: A::AtomicU32::named(0, DataLine::Rcu),
             alive: A::AtomicU32::new(A::is_online(cpu).into()),
         };
         Self {
             seen: EachCpu::new::<A>(seen),
             own: PerCpu::new(|_| ReaderState::default()),
-            begun: A::AtomicU64::new(0),
-            ended: A::AtomicU64::new(0),
-            expedited: A::AtomicU64::new(0),
+            begun: A::AtomicU64::named(0, DataLine::Rcu),
+            ended: A::AtomicU64::named(0, DataLine::Rcu),
+            expedited: A::AtomicU64::named(0, DataLine::Rcu),
             funnel: Funnel::new(A::cpus_possible()),
-            owing: A::AtomicU32::new(0),
+            owing: A::AtomicU32::named(0, DataLine::Rcu),
             all_passed: Completion::new(),
             one_at_a_time: Mutex::new(LockClass::Mutex, ()),
         }

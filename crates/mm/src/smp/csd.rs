@@ -18,7 +18,7 @@ use super::{SmpConfig, may_call};
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use mmscale_arch::sync::{EachCpu, IrqGuard, NoPreempt, PreemptGuard, Sparse};
-use mmscale_arch::{Atomic, CallEvent, CpuId, CpuMask, Func, Ipi, Machine, Span, Trace};
+use mmscale_arch::{Atomic, CallEvent, CpuId, CpuMask, DataLine, Func, Ipi, Machine, Span, Trace};
 
 /// Size of a record on hardware: its link, state, function and words.
 const RECORD_BYTES: u64 = 32;
@@ -76,7 +76,7 @@ impl<A: Machine> Csds<A> {
     }
     fn csd(&self, index: usize) -> &Csd<A> {
         self.csds.get_or_make(index, |_| Csd {
-            state: A::AtomicU32::new(FREE),
+            state: A::AtomicU32::named(FREE, DataLine::CallState),
             next: AtomicU32::new(0),
             call: CallWords::default(),
         })

@@ -10,7 +10,7 @@
 
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
-use mmscale_arch::{Atomic, Machine};
+use mmscale_arch::{Atomic, DataLine, Machine};
 
 const EMPTY: u32 = 0;
 const CLOSED: u32 = u32::MAX;
@@ -37,7 +37,7 @@ impl<A: Machine> Head<A> {
     pub(super) const BYTES: u64 = 64;
 
     pub(super) fn new() -> Self {
-        Self { top: A::AtomicU32::new(EMPTY) }
+        Self { top: A::AtomicU32::named(EMPTY, DataLine::CallQueue) }
     }
     /// Pushes record `index`, whose link is `next` and which no other CPU uses.
     pub(super) fn push(&self, index: usize, next: &AtomicU32) -> Queued {

@@ -59,7 +59,7 @@ use alloc::boxed::Box;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use core::sync::atomic::{AtomicU32, AtomicU64};
 use mmscale_arch::sync::{EachCpu, NoPreempt, WaitQueue};
-use mmscale_arch::{Atomic, CallEvent, CpuId, Func, Ipi, Machine, Span, TaskId, Trace};
+use mmscale_arch::{Atomic, CallEvent, CpuId, DataLine, Func, Ipi, Machine, Span, TaskId, Trace};
 
 /// Maximum of requests in flight.
 pub(super) const SLOTS: usize = 62;
@@ -115,7 +115,7 @@ pub(super) struct Requests<A: Machine> {
 impl<A: Machine> Requests<A> {
     pub(super) fn new() -> Self {
         let slot = |_| CallSlot {
-            remaining: A::AtomicU64::new(0),
+            remaining: A::AtomicU64::named(0, DataLine::CallState),
             waiter: A::AtomicU32::new(0),
             ticket: AtomicU64::new(0),
             unattended: AtomicU32::new(0),
@@ -123,11 +123,11 @@ impl<A: Machine> Requests<A> {
         };
         Self {
             slots: (0..SLOTS).map(slot).collect(),
-            free: A::AtomicU64::new(SLOT_BITS),
+            free: A::AtomicU64::named(SLOT_BITS, DataLine::CallState),
             waiting: A::AtomicU32::new(0),
             slot_freed: WaitQueue::new(),
-            tickets: A::AtomicU64::new(0),
-            words: EachCpu::new::<A>(|_| A::AtomicU64::new(0)),
+            tickets: A::AtomicU64::named(0, DataLine::CallQueue),
+            words: EachCpu::new::<A>(|_| A::AtomicU64::named(0, DataLine::CallQueue)),
         }
     }
     pub(super) fn bytes() -> u64 {

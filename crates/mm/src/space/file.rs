@@ -21,7 +21,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::AcqRel;
 use mmscale_arch::sync::{RwSem, SpinLock};
-use mmscale_arch::{Atomic, Func, LockClass, Machine, NodeId, Order, Pfn, Span};
+use mmscale_arch::{Atomic, DataLine, Func, LockClass, Machine, NodeId, Order, Pfn, Span};
 use mmscale_frames::page_alloc::Gfp;
 
 /// A file in memory.
@@ -49,7 +49,7 @@ impl<A: Machine> File<A> {
             files.len() - 1
         });
         let mappings = RwSem::with_policy(on.spaces.config().rwsem, LockClass::IMmap, ());
-        let users = A::AtomicU32::new(1);
+        let users = A::AtomicU32::named(1, DataLine::FileUsers);
         let file = Arc::new(Self { id: FileId::new(at), cache, mappings, users });
         files[at] = Some(Arc::clone(&file));
         drop(files);

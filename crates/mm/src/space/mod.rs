@@ -112,7 +112,7 @@ use change::{Change, Vmas};
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{AcqRel, Acquire};
 use mmscale_arch::sync::{RwSem, SpinLock, WaitQueue};
-use mmscale_arch::{Asid, Atomic, LockClass, Machine, TaskId};
+use mmscale_arch::{Asid, Atomic, DataLine, LockClass, Machine, TaskId};
 use registry::FamilyId;
 use reverse::Moved;
 use vma::{Roots, VmaLock};
@@ -221,7 +221,7 @@ impl<A: Machine> Space<A> {
     fn with(on: MmRef<'_, A>, table: PageTable<A>, family: FamilyId, group: GroupId) -> Self {
         let vmas = Vmas::new();
         Self {
-            changes: A::AtomicU32::new(0),
+            changes: A::AtomicU32::named(0, DataLine::MmLockSeq),
             finder: vmas.tree.finder(),
             lookup: vmas.slots().lookup(),
             vma_waiters: WaitQueue::new(),
@@ -230,7 +230,7 @@ impl<A: Machine> Space<A> {
             family,
             group,
             config: *on.spaces.config(),
-            state: A::AtomicU32::new(0),
+            state: A::AtomicU32::named(0, DataLine::MmFlags),
             claims: Self::new_claims(),
             roots: on.spaces.shared_roots(),
             files: SpinLock::new(LockClass::Other, Vec::new()),

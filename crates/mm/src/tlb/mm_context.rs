@@ -4,7 +4,7 @@ use super::cpu::{NEVER, stored};
 use super::{Extent, SINGLE_FLUSH_CEILING};
 use alloc::boxed::Box;
 use core::sync::atomic::Ordering::{Acquire, Release, SeqCst};
-use mmscale_arch::{Asid, Atomic, CpuId, Machine, Op, PageSize, VmaRange, Vpn};
+use mmscale_arch::{Asid, Atomic, CpuId, DataLine, Machine, Op, PageSize, VmaRange, Vpn};
 
 /// Generation of a new address space. A CPU that never flushed it is at [`NEVER`].
 pub(super) const FIRST: u64 = 1;
@@ -95,11 +95,11 @@ impl<A: Machine> MmContext<A> {
     pub(super) fn new() -> Self {
         let words = A::cpus_possible().div_ceil(64);
         Self {
-            deferred: A::AtomicU64::new(0),
-            generation: A::AtomicU64::new(FIRST),
-            recent: core::array::from_fn(|_| A::AtomicU64::new(0)),
-            global: A::AtomicU32::new(LOCAL),
-            cpus: (0..words).map(|_| A::AtomicU64::new(0)).collect(),
+            deferred: A::AtomicU64::named(0, DataLine::TlbGen),
+            generation: A::AtomicU64::named(FIRST, DataLine::TlbGen),
+            recent: core::array::from_fn(|_| A::AtomicU64::named(0, DataLine::TlbGen)),
+            global: A::AtomicU32::named(LOCAL, DataLine::TlbGen),
+            cpus: (0..words).map(|_| A::AtomicU64::named(0, DataLine::MmCpumask)).collect(),
         }
     }
     /// Sets the bit of `cpu`, before it loads the address space.

@@ -80,7 +80,7 @@ use limbo::Limbo;
 use limbo_batch::LimboBatches;
 use mm_context::MmContext;
 use mmscale_arch::sync::{EachCpu, IrqGuard, NoPreempt, Numbers, PerCpu, Sparse};
-use mmscale_arch::{Asid, Atomic, CpuId, Func, Machine, Op, PageSize, Span, TlbEvent};
+use mmscale_arch::{Asid, Atomic, CpuId, DataLine, Func, Machine, Op, PageSize, Span, TlbEvent};
 use mmscale_arch::{Trace, VmaRange};
 
 /// Maximum of translations that a flush invalidates one by one; for more it invalidates all
@@ -206,7 +206,9 @@ impl<A: Machine> Tlb<A> {
         Self {
             contexts: Sparse::new(Asid::COUNT),
             numbers: Numbers::new(1..Asid::KERNEL.index()),
-            loaded: EachCpu::new::<A>(|_| A::AtomicU64::new(ActiveMm::NOTHING.word())),
+            loaded: EachCpu::new::<A>(|_| {
+                A::AtomicU64::named(ActiveMm::NOTHING.word(), DataLine::LoadedMm)
+            }),
             own: PerCpu::new(|_| CpuContexts::default()),
             sleepers: EachCpu::new::<A>(|_| FlushSleepers::new()),
             limbo: Limbo::new(FlushBy::of(config.policy)),

@@ -100,9 +100,11 @@ fn by_nothing(limits: &[Limit<'_>], busy: f64) -> String {
 /// Formats waits for cache lines.
 fn by_lines(lines: &Lines<'_>) -> String {
     let share = percent(100.0 * lines.wait_share);
-    let functions = named(&lines.functions);
-    let functions = if functions.is_empty() { functions } else { format!(", in {functions}") };
-    format!("CPU time goes into waiting for cache lines from other CPUs ({share}){functions}")
+    let of = |before: &str, named: String| {
+        if named.is_empty() { named } else { format!("{before}{named}") }
+    };
+    let (data, functions) = (of(": ", named(&lines.data)), of(", in ", named(&lines.functions)));
+    format!("CPU time goes into waiting for cache lines from other CPUs ({share}){data}{functions}")
 }
 
 /// Formats the first functions with their shares.

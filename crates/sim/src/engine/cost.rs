@@ -3,7 +3,7 @@
 use crate::cpu::{Counted, Moved};
 use crate::engine::Engine;
 use crate::heap::order_of;
-use crate::lines::{Fetched, FrameLine, LineState, Lines, Usage};
+use crate::lines::{Fetched, FrameLine, LineState, Lines, Usage, name_of};
 use crate::topology::NO_CPU;
 use mmscale_arch::{Access, Line, Op, Order, Pfn};
 
@@ -16,8 +16,12 @@ impl Engine {
     pub(crate) fn touch(&mut self, line: Line, access: Access) -> u64 {
         let Line::Frame(pfn) = line else {
             let fetched = self.lines.touch(line, self.cur, access, &self.distances);
+            let hit = usize::from(fetched.from) == self.cur;
+            if hit && matches!(line, Line::LruLists(_) | Line::LruSizes(_)) {
+                return 0;
+            }
             let cost = self.scaled(fetched.cost_ps);
-            self.note_miss(fetched, cost);
+            self.note_miss(fetched, name_of(line).number(), cost);
             return cost;
         };
         let (index, cpu) = (pfn.index(), &mut self.cpus[self.cur]);
@@ -51,7 +55,7 @@ impl Engine {
         let hidden = if is_hidden { self.costs.frame_hidden_1024 } else { 0 };
         let seen = u64::from(1024_u32.saturating_sub(hidden));
         let cost = self.scaled(((fetched.cost_ps * seen) >> 10).max(self.distances.own_ps()));
-        self.note_miss(fetched, cost);
+        self.note_miss(fetched, name_of(Line::Frame(pfn)).number(), cost);
         cost
     }
     /// Adds the lines that the running CPU has brought in, and `more`, to those of its cluster, at
@@ -137,18 +141,19 @@ impl Engine {
         let clock = self.cpus[self.cur].clock;
         let (distances, atomic_ps) = (&self.distances, self.costs.atomic_ps);
         let fetched = line.take(self.cur, usage, clock, distances, atomic_ps);
-        self.note_miss(fetched, self.scaled(fetched.cost_ps));
+        self.note_miss(fetched, line.name(), self.scaled(fetched.cost_ps));
         fetched.cost_ps
     }
-    /// Records a line that was not in the running CPU's cache and costs it the next `ps`.
+    /// Records a line, by the number of its name, that was not in the running CPU's cache and costs
+    /// it the next `ps`.
     #[inline]
-    fn note_miss(&mut self, fetched: Fetched, ps: u64) {
+    fn note_miss(&mut self, fetched: Fetched, name: usize, ps: u64) {
         let cpu = &self.cpus[self.cur];
         if usize::from(fetched.from) == self.cur {
             return;
         }
         if fetched.from != NO_CPU {
-            self.stats.fetched(cpu.path, cpu.clock, ps);
+            self.stats.fetched(cpu.path, name, cpu.clock, ps);
         }
         if cpu.logged {
             self.blame_missed(fetched.from, ps);

@@ -1,7 +1,7 @@
 //! Call paths and lock statistics.
 
-use mmscale_arch::{Func, LockClass};
-use mmscale_document::{CallRow, LockRow};
+use mmscale_arch::{Func, LineName, LockClass};
+use mmscale_document::{CallRow, LineRecord, LockRow};
 use std::ops::Range;
 
 /// The number of lock classes.
@@ -67,6 +67,8 @@ pub(crate) struct Stats {
     nodes: Vec<Node>,
     /// The first row is for locks that are not counted.
     rows: Vec<LockStatsRow>,
+    /// Transfers of lines by the number of their name: how many, and the time in ps.
+    lines: [(u64, u64); LineName::COUNT],
     /// The time in which locks are counted.
     counted_ps: Range<u64>,
 }
@@ -78,7 +80,8 @@ impl Stats {
     /// Counts locks that are requested within `counted_ps`.
     pub(crate) fn new(counted_ps: Range<u64>) -> Self {
         let nodes = vec![Node::new(NONE, Func::Root), Node::new(NONE, Func::Interrupt)];
-        Self { nodes, rows: vec![LockStatsRow::default()], counted_ps }
+        let lines = [(0, 0); LineName::COUNT];
+        Self { nodes, rows: vec![LockStatsRow::default()], lines, counted_ps }
     }
     /// Returns the path one function deeper.
     #[inline]
@@ -99,11 +102,25 @@ impl Stats {
         let (from_ps, to_ps) = (from_ps.max(self.counted_ps.start), to_ps.min(self.counted_ps.end));
         self.nodes[path as usize].self_ps += to_ps.saturating_sub(from_ps);
     }
-    /// Records that a cache line from another CPU cost `path` the next `ps`.
+    /// Records that a cache line from another CPU, by the number of its name, cost `path` the next
+    /// `ps`.
     #[inline]
-    pub(crate) fn fetched(&mut self, path: u32, now_ps: u64, ps: u64) {
-        let counted = self.counted_ps.contains(&now_ps);
-        self.nodes[path as usize].lines_ps += if counted { ps } else { 0 };
+    pub(crate) fn fetched(&mut self, path: u32, name: usize, now_ps: u64, ps: u64) {
+        if self.counted_ps.contains(&now_ps) {
+            self.nodes[path as usize].lines_ps += ps;
+            let (moves, all_ps) = &mut self.lines[name];
+            *moves += 1;
+            *all_ps += ps;
+        }
+    }
+    /// Returns the transfers of lines by what they hold, those without any left out.
+    pub(crate) fn line_rows(&self) -> Vec<LineRecord> {
+        let rows = self.lines.iter().enumerate().map(|(number, &(moves, ps))| LineRecord {
+            line: LineName::of_number(number).name().to_owned(),
+            moves,
+            wait_ns: ps / 1000,
+        });
+        rows.filter(|row| row.moves > 0).collect()
     }
     /// Records that `path` is entered.
     #[inline]

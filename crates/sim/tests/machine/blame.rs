@@ -134,14 +134,14 @@ fn lines_that_a_holder_waits_for_have_their_distance() {
         let zone = lock(LockClass::Zone);
         let of_holder = Rc::clone(&zone);
         for cpu in [1, 2, 4, 8] {
-            script.spawn(cpu, move || Sim::touch(Line::Shared(cpu as u32), Access::Write));
+            script.spawn(cpu, move || Sim::touch(Line::LruLists(cpu as u32), Access::Write));
         }
         script.spawn(0, move || {
             work(1_000);
             let _span = Span::<Sim>::enter(Func::RmqueueBulk);
             let _held = of_holder.lock();
             work(100);
-            [1, 2, 4, 8].iter().for_each(|&at| Sim::touch(Line::Shared(at), Access::Write));
+            [1, 2, 4, 8].iter().for_each(|&at| Sim::touch(Line::LruLists(at), Access::Write));
             Sim::touch(Line::Cold(NodeId::new(0)), Access::Read);
             work(500);
         });

@@ -171,11 +171,11 @@ impl<A: Machine, T> RwSem<A, T> {
     /// A free semaphore of `class` around `data`.
     pub fn with_policy(policy: RwsemPolicy, class: LockClass, data: T) -> Self {
         Self {
-            count: A::AtomicU64::new(0),
-            owner: A::AtomicU32::new(NO_WRITER),
+            count: A::AtomicU64::named(0, class),
+            owner: A::AtomicU32::named(NO_WRITER, class),
             spinners: A::Osq::new(),
             queue: SpinLock::new(LockClass::WaitQueue, Queue::new()),
-            granted: A::AtomicU64::new(0),
+            granted: A::AtomicU64::named(0, class),
             class,
             policy,
             data: UnsafeCell::new(data),

@@ -33,7 +33,7 @@ use super::VmaCell;
 use crate::space::{Space, Vma, VmaId, Vpn};
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use mmscale_arch::{Atomic, Machine, Op};
+use mmscale_arch::{Atomic, DataLine, Machine, Op};
 
 /// A writer holds the VMA or waits for its readers. The bits below count readers.
 const WRITER: u32 = 1 << 31;
@@ -49,7 +49,11 @@ pub(crate) struct VmaLock<A: Machine> {
 
 impl<A: Machine> Default for VmaLock<A> {
     fn default() -> Self {
-        Self { lock: A::AtomicU32::new(0), held: AtomicBool::new(false), vma: VmaCell::default() }
+        Self {
+            lock: A::AtomicU32::named(0, DataLine::VmaLock),
+            held: AtomicBool::new(false),
+            vma: VmaCell::default(),
+        }
     }
 }
 
