@@ -4,11 +4,24 @@ use super::ProfileError;
 use super::error::nearest;
 
 /// Name and text of each built-in profile, sorted by name.
-const BUILTIN: [(&str, &str); 10] = [
+const BUILTIN: [(&str, &str); 23] = [
+    ("altra", include_str!("../../machines/altra.toml")),
     ("arm64-480g-64k-72", include_str!("../../machines/arm64-480g-64k-72.toml")),
     ("arm64-480g-72", include_str!("../../machines/arm64-480g-72.toml")),
     ("arm64-72", include_str!("../../machines/arm64-72.toml")),
     ("arm64-8", include_str!("../../machines/arm64-8.toml")),
+    ("cascadelake", include_str!("../../machines/cascadelake.toml")),
+    ("cooperlake", include_str!("../../machines/cooperlake.toml")),
+    ("genoa", include_str!("../../machines/genoa.toml")),
+    ("grace", include_str!("../../machines/grace.toml")),
+    ("graviton2", include_str!("../../machines/graviton2.toml")),
+    ("graviton3", include_str!("../../machines/graviton3.toml")),
+    ("icelake", include_str!("../../machines/icelake.toml")),
+    ("milan", include_str!("../../machines/milan.toml")),
+    ("rome", include_str!("../../machines/rome.toml")),
+    ("sapphirerapids", include_str!("../../machines/sapphirerapids.toml")),
+    ("skylake", include_str!("../../machines/skylake.toml")),
+    ("turin", include_str!("../../machines/turin.toml")),
     ("x86-16", include_str!("../../machines/x86-16.toml")),
     ("x86-2", include_str!("../../machines/x86-2.toml")),
     ("x86-2-live", include_str!("../../machines/x86-2-live.toml")),
