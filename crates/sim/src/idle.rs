@@ -36,6 +36,7 @@ fn idle_stop() {
     if let Some(callbacks) = callbacks() {
         callbacks.idle_enter();
     }
+    let since_ps = with(|engine| engine.cpu().clock);
     loop {
         turn();
         // A CPU that stops for good must have no pending interrupt.
@@ -50,13 +51,23 @@ fn idle_stop() {
         }
         with(Engine::go_on_from_halt);
     }
-    charge(with(|engine| engine.costs.idle_exit_ps));
+    charge(with(|engine| engine.idle_exit_ps(since_ps)));
     if let Some(callbacks) = callbacks() {
         callbacks.idle_exit();
     }
 }
 
 impl Engine {
+    /// Returns the time of the running CPU's exit from idle, where it has been since `since_ps`: from
+    /// a deep state if that is long enough, and drawn.
+    fn idle_exit_ps(&mut self, since_ps: u64) -> u64 {
+        let costs = &self.costs;
+        let (spread_1024, after_ps) = (costs.idle_spread_1024, costs.idle_deep_after_ps);
+        let cpu = &mut self.cpus[self.cur];
+        let is_deep = costs.idle_deep_exit_ps > 0 && cpu.clock - since_ps >= after_ps;
+        let median_ps = if is_deep { costs.idle_deep_exit_ps } else { costs.idle_exit_ps };
+        (median_ps * cpu.rng.long_tail_1024(spread_1024)) >> 10
+    }
     /// The running CPU leaves idle or goes idle, at its turn.
     fn note_idle(&mut self, wakes: bool) {
         if let Some(speeds) = &mut self.speeds {

@@ -1,5 +1,14 @@
 //! Random numbers and hashes of the engine: splitmix64 and its finalizer, fixed for good.
 
+/// Quantiles of a log-normal distribution with a median of 1 and a 99th percentile of 5, in 1/1024,
+/// at i / 64; the ends are at 1 / 256 and 255 / 256. By a table: a host's exponential may differ from another host's.
+const LONG_TAIL_1024: [u32; 65] = [
+    163, 231, 282, 321, 354, 384, 411, 437, 462, 486, 509, 532, 554, 576, 598, 620, 642, 664, 686,
+    708, 730, 753, 775, 798, 821, 845, 869, 893, 918, 944, 970, 997, 1024, 1052, 1081, 1111, 1142,
+    1174, 1207, 1241, 1277, 1314, 1353, 1393, 1436, 1481, 1529, 1579, 1633, 1690, 1752, 1819, 1892,
+    1971, 2059, 2158, 2270, 2398, 2549, 2731, 2960, 3265, 3715, 4544, 6450,
+];
+
 /// Sebastiano Vigna's splitmix64: eight bytes of state, one multiply-xor chain per number.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SplitMix64(u64);
@@ -51,6 +60,19 @@ impl SplitMix64 {
             }
         }
         most
+    }
+    /// Returns a factor in 1/1024 for a time whose median is known: log-normal with a median of 1
+    /// and a 99th percentile of 5 if `spread_1024` is 1024; 1 if it is 0, and then draws nothing.
+    pub(crate) fn long_tail_1024(&mut self, spread_1024: u32) -> u64 {
+        if spread_1024 == 0 {
+            return 1024;
+        }
+        let parts = LONG_TAIL_1024.len() as u64 - 1;
+        let drawn = self.below(parts << 10);
+        let (at, part) = ((drawn >> 10) as usize, (drawn & 1023) as i64);
+        let [low, high] = [LONG_TAIL_1024[at], LONG_TAIL_1024[at + 1]].map(i64::from);
+        let factor = low + (((high - low) * part) >> 10);
+        (1024 + (((factor - 1024) * i64::from(spread_1024)) >> 10)).max(1) as u64
     }
     pub(crate) const fn state(&self) -> u64 {
         self.0
@@ -133,6 +155,19 @@ mod tests {
         let mut rng = SplitMix64::new(1_234_567);
         assert_eq!(rng.next(), 6_457_827_717_110_365_317);
         assert_eq!(rng.next(), 3_203_168_211_198_807_973);
+    }
+
+    #[test]
+    fn long_tails_have_their_median_and_their_99th_percentile() {
+        let mut rng = SplitMix64::new(1);
+        let mut drawn: Vec<u64> = (0..10_000).map(|_| rng.long_tail_1024(1024)).collect();
+        drawn.sort_unstable();
+        assert!((985..1065).contains(&drawn[5_000]), "{}", drawn[5_000]);
+        assert!((4_600..5_600).contains(&drawn[9_900]), "{}", drawn[9_900]);
+        let state = rng.state();
+        assert_eq!((rng.long_tail_1024(0), rng.state()), (1024, state), "nothing is drawn");
+        let half = rng.long_tail_1024(512);
+        assert!((512..3_300).contains(&half), "half of the way from 1: {half}");
     }
 
     #[test]

@@ -86,7 +86,12 @@ impl Profile {
                 ]
             }
             CostGroup::Tasks => {
-                vec![&mut costs.switch_ps, &mut costs.wake_ps, &mut costs.idle_exit_ps]
+                vec![
+                    &mut costs.switch_ps,
+                    &mut costs.wake_ps,
+                    &mut costs.idle_exit_ps,
+                    &mut costs.idle_deep_exit_ps,
+                ]
             }
             CostGroup::Bandwidth => {
                 let bandwidth = costs.node_bytes_per_us as f64 / factor;

@@ -183,6 +183,13 @@ pub struct Costs {
     pub wake_ps: u64,
     /// From waking an idle CPU to its first instruction (exit from idle included).
     pub idle_exit_ps: u64,
+    /// How widely that time is spread, in 1/1024: at 1024 it is the median of a long tail, whose
+    /// 99th percentile is five times as long.
+    pub idle_spread_1024: u32,
+    /// The exit from a deep idle state; 0: the CPUs have none, or do not use it.
+    pub idle_deep_exit_ps: u64,
+    /// How long a CPU is idle before its exit is that from the deep state.
+    pub idle_deep_after_ps: u64,
     /// Bytes that a node's memory can move in a microsecond.
     pub node_bytes_per_us: u64,
     /// Bytes that memory moves for each byte that a clear or a copy writes, in 1/1024: the line is

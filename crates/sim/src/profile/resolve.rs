@@ -87,6 +87,9 @@ fn priced(
         switch_ps: costs.ps("switch_ns")?,
         wake_ps: costs.ps("wake_ns")?,
         idle_exit_ps: costs.ps("idle_exit_ns")?,
+        idle_spread_1024: costs.or(0, "idle_spread_percent", |key| costs.share(key, 200.0))?,
+        idle_deep_exit_ps: costs.or(0, "idle_deep_exit_ns", |key| costs.ps(key))?,
+        idle_deep_after_ps: costs.or(0, "idle_deep_after_ns", |key| costs.ps(key))?,
         node_bytes_per_us: memory.count("node_bytes_per_us", 1, u64::from(u32::MAX))?,
         write_traffic_1024: memory.times("write_traffic", 4.0)?,
         cluster_cache_kib: memory.count("cluster_cache_kib", 1, u64::from(u32::MAX / 2))? as u32,
@@ -236,6 +239,16 @@ struct Reader<'a> {
 impl<'a> Reader<'a> {
     fn new(of: &'a Merged, section: &'a str, numbers: &'a Section) -> Self {
         Self { of, section, numbers, asked: RefCell::default() }
+    }
+
+    /// Reads a number that need not be there.
+    fn or<T>(
+        &self,
+        absent: T,
+        key: &str,
+        read: impl FnOnce(&str) -> Result<T, ProfileError>,
+    ) -> Result<T, ProfileError> {
+        if self.numbers.contains_key(key) { read(key) } else { Ok(absent) }
     }
 
     /// Reads a time in ns; returns picoseconds.

@@ -237,6 +237,55 @@ fn park_and_unpark_hand_a_token_over() {
     assert!((woken + 10_000..woken + 10_500).contains(&again), "{log:?}");
 }
 
+/// Returns how long a CPU that was idle for each of these times takes from a wake-up to its task.
+fn wakes_after(config: SimConfig, idle_us: &'static [u64]) -> Vec<u64> {
+    let took = Rc::new(RefCell::new(Vec::new()));
+    run_well(config, |script| {
+        let (from, log) = (Rc::new(Cell::new(0)), Rc::clone(&took));
+        let sent = Rc::clone(&from);
+        let sleeper = script.spawn(0, move || {
+            for _ in idle_us {
+                Sim::park();
+                log.borrow_mut().push(Sim::now_ns() - sent.get());
+            }
+        });
+        script.spawn(1, move || {
+            for idle_us in idle_us {
+                Sim::user(idle_us * 1000);
+                from.set(Sim::now_ns());
+                Sim::unpark(sleeper);
+            }
+        });
+    });
+    took.take()
+}
+
+#[test]
+fn a_cpu_that_was_idle_for_long_leaves_a_deep_state() {
+    let mut config = exact(2);
+    config.profile.costs.idle_deep_exit_ps = 133_000_000;
+    config.profile.costs.idle_deep_after_ps = 600_000_000;
+    let took = wakes_after(config, &[590, 620, 1000, 400]);
+    // wake 300 + idle exit 2000 or 133,000 + switch 800 ns. The third time counts from its wake-up.
+    let shallow = |ns: u64| (3_000..4_000).contains(&ns);
+    let deep = |ns: u64| (134_000..135_000).contains(&ns);
+    assert!(shallow(took[0]) && deep(took[1]) && deep(took[2]) && shallow(took[3]), "{took:?}");
+}
+
+#[test]
+fn exits_from_idle_are_drawn_around_their_median() {
+    let mut config = exact(2);
+    config.profile.costs.idle_spread_1024 = 1024;
+    let took = wakes_after(config.clone(), &[100; 200]);
+    // The median is 2000 ns, and 1100 ns for the rest.
+    let below = |ns| took.iter().filter(|&&took| took < ns).count();
+    assert!(below(2_700) < 100 && below(3_500) > 100, "{took:?}");
+    assert!(below(2_000) > 10 && below(7_000) < 195, "{took:?}");
+    config.profile.costs.idle_spread_1024 = 0;
+    let equal = wakes_after(config, &[100; 20]);
+    assert!(equal.iter().all(|&ns| ns == equal[0]), "{equal:?}");
+}
+
 #[test]
 fn a_real_time_task_preempts_a_fair_one_on_another_cpu_but_not_under_a_lock() {
     let woken_at = Rc::new(Cell::new(0));

@@ -313,6 +313,9 @@ fn with_clocks_and_caches(seed: u64) -> SimConfig {
     let mut config = SimConfig { seed, ..roomy(cpus) };
     config.profile.topology.cluster = cpus / 2;
     config.profile.costs.cluster_cache_kib = [1, 16, 256][seed as usize % 3];
+    config.profile.costs.idle_spread_1024 = 1024;
+    config.profile.costs.idle_deep_exit_ps = 9_000_000;
+    config.profile.costs.idle_deep_after_ps = [3_000_000, 20_000_000][seed as usize % 2];
     config.profile.clock = Clock {
         reference_mhz: 2200.0,
         one_core_mhz: 3900.0,
