@@ -3,8 +3,8 @@
 use crate::common::{config, fair, run_script, run_well};
 use mmscale_arch::sync::{IrqGuard, SpinLock};
 use mmscale_arch::{
-    Access, Atomic, Cpu as _, CpuId, Ipi, Line, LockClass, Machine as _, Op, Pfn, Priority,
-    RawSpin, TaskSpec,
+    Access, Atomic, Cpu as _, CpuId, DataLine, Ipi, Line, LockClass, Machine as _, Op, Pfn,
+    Priority, RawSpin, TaskSpec,
 };
 use mmscale_sim::{Failure, Policy, Sim, SimAtomic, SimConfig, SimSpin};
 use std::cell::{Cell, RefCell};
@@ -235,6 +235,38 @@ fn park_and_unpark_hand_a_token_over() {
     // wake 300 + idle exit 2000 + switch 800 ns.
     assert!((wakes + 3_000..wakes + 4_000).contains(&woken), "{log:?}");
     assert!((woken + 10_000..woken + 10_500).contains(&again), "{log:?}");
+}
+
+#[test]
+fn transfers_are_counted_by_what_the_line_holds() {
+    let words = Rc::new([
+        SimAtomic::<u64>::named(0, DataLine::TlbGen),
+        SimAtomic::named(0, LockClass::MmapLock),
+        SimAtomic::new(0),
+    ]);
+    let outcome = run_well(exact(2), |script| {
+        for cpu in 0..2 {
+            let words = Rc::clone(&words);
+            script.spawn(cpu, move || {
+                let times = [10, 20, 0].map(|times| if cpu == 0 { times } else { times / 2 });
+                for (word, times) in words.iter().zip(times) {
+                    for _ in 0..times {
+                        word.fetch_add(1, Ordering::Relaxed);
+                        Sim::user(1000);
+                    }
+                }
+                Sim::touch(Line::LruLists(7), Access::Write);
+                Sim::touch(Line::LruLists(7), Access::Write);
+            });
+        }
+    });
+    let found: Vec<_> = outcome.lines.iter().map(|row| (&*row.line, row.moves)).collect();
+    let [("mmap_lock", mmap_lock), ("lruvec->lists", 1), ("tlb_gen", tlb_gen)] = found[..] else {
+        panic!("{found:?}")
+    };
+    // Each CPU takes the line from the other one, until one of them is through.
+    assert!([tlb_gen, mmap_lock].iter().all(|moves| (9..=12).contains(moves)), "{found:?}");
+    assert!(outcome.lines.iter().all(|row| row.wait_ns >= 8 * row.moves), "{:?}", outcome.lines);
 }
 
 /// Returns how long a CPU that was idle for each of these times takes from a wake-up to its task.
