@@ -113,16 +113,20 @@ impl Claim {
     pub fn is_noise(&self) -> bool {
         self.ci95.is_some_and(|[low, high]| low <= 0.0 && 0.0 <= high)
     }
-    /// Returns the numbers that alone reverse the change or undo it, each with the end of its range
-    /// where it does. None do if seeds alone do, and none whose effect is no larger than theirs.
-    pub fn reversed_by(&self) -> impl Iterator<Item = (&MovedNumber, f64)> {
+    /// Returns the numbers that alone reverse the change or undo it at an end of their range, each
+    /// with the value at which the change is zero, on a straight line from the profile's value to
+    /// that end, and whether that end is the high one. None do if seeds alone do, and none whose
+    /// effect is no larger than theirs.
+    pub fn reversed_by(&self) -> impl Iterator<Item = (&MovedNumber, f64, bool)> {
         let width = self.ci95.map_or(0.0, |[low, high]| high - low);
         let moved = self.moved.iter().filter(|_| !self.is_noise());
         moved.filter_map(move |number| {
             let mut ends = number.percent.into_iter().zip(number.range);
             let reverses =
                 |percent: f64| !self.agrees(percent) && (percent - self.percent).abs() > width;
-            ends.find(|&(percent, _)| reverses(percent)).map(|(_, end)| (number, end))
+            let (percent, end) = ends.find(|&(percent, _)| reverses(percent))?;
+            let way = self.percent / (self.percent - percent);
+            Some((number, number.value + way * (end - number.value), end > number.value))
         })
     }
 }
@@ -187,13 +191,14 @@ mod tests {
 
     #[test]
     fn a_cost_reverses_only_what_seeds_do_not() {
-        let reversing = |ci95, end| -> Vec<f64> {
-            claim(ci95, end).reversed_by().map(|(_, value)| value).collect()
+        let reversing = |ci95, end| -> Vec<(f64, bool)> {
+            claim(ci95, end).reversed_by().map(|(_, value, above)| (value, above)).collect()
         };
-        assert_eq!(reversing(None, -1.0), [20.0], "nothing is known of seeds");
-        assert_eq!(reversing(Some([1.5, 2.5]), -1.0), [20.0]);
-        assert_eq!(reversing(Some([1.5, 2.5]), 1.0), [] as [f64; 0], "the sign is the same");
-        assert_eq!(reversing(Some([0.5, 4.5]), -1.0), [] as [f64; 0], "seeds move it as far");
-        assert_eq!(reversing(Some([-3.0, 4.5]), -60.0), [] as [f64; 0], "seeds alone reverse it");
+        // From +2 % with 9 to -2 % with 20.
+        assert_eq!(reversing(None, -2.0), [(14.5, true)], "nothing is known of seeds");
+        assert_eq!(reversing(Some([1.5, 2.5]), -2.0), [(14.5, true)]);
+        assert_eq!(reversing(Some([1.5, 2.5]), 1.0), [], "the sign is the same");
+        assert_eq!(reversing(Some([0.5, 4.5]), -1.0), [], "seeds move it as far");
+        assert_eq!(reversing(Some([-3.0, 4.5]), -60.0), [], "seeds alone reverse it");
     }
 }

@@ -177,8 +177,9 @@ pub fn robust_brief(robust: &Robustness) -> String {
             if claim.is_noise() {
                 return format!("{} {}", claim.metric, words::NO_CHANGE_SHOWN);
             }
-            let all = claim.drawn_percent.len();
-            format!("{} {}", claim.metric, words::holds_over_costs(agreeing(claim), all))
+            let holds = words::holds_over_costs(agreeing(claim), claim.drawn_percent.len());
+            let unless = unless(claim).map_or(String::new(), |unless| format!(" unless {unless}"));
+            format!("{} {holds}{unless}", claim.metric)
         });
         let counts = counts.collect::<Vec<_>>().join(", ");
         let shown = claims.iter().find(|claim| !claim.is_noise());
@@ -219,14 +220,28 @@ fn reversed(claim: &Claim, own_seeds: usize) -> String {
             change(high)
         );
     }
-    let flips: Vec<String> = claim
-        .reversed_by()
-        .map(|(number, end)| format!("{} = {}", number.name, digits(end)))
-        .collect();
-    match &flips[..] {
-        [] => "No single number reverses it.".to_owned(),
-        some => format!("A single number reverses it: {}.", some.join(", ")),
+    match unless(claim) {
+        None => "No single number reverses it.".to_owned(),
+        Some(unless) => format!("It holds unless {unless}."),
     }
+}
+
+/// Formats the values of single numbers that reverse a conclusion, between the three values that
+/// were simulated on a straight line. `None` if none does.
+fn unless(claim: &Claim) -> Option<String> {
+    let flips = claim.reversed_by().map(|(number, at, above)| {
+        let side = if above { "above" } else { "below" };
+        // Two digits: more would say that it was simulated there.
+        let unit = 10_f64.powf(at.abs().max(1e-9).log10().floor() - 1.0);
+        format!("{} is {side} {}", number.name, digits((at / unit).round() * unit))
+    });
+    let mut flips: Vec<String> = flips.collect();
+    let more = flips.len().saturating_sub(IN_SHORT);
+    flips.truncate(IN_SHORT);
+    if more > 0 {
+        flips.push(format!("one of {more} more numbers is near an end of its range"));
+    }
+    (!flips.is_empty()).then(|| flips.join(" or "))
 }
 
 /// Formats where a conclusion holds among the drawn machines.
