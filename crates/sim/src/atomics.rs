@@ -74,6 +74,10 @@ impl<T: Word> SimAtomic<T> {
         move |_| here
     }
     #[inline]
+    fn add(&self, f: impl Fn(T) -> T) -> T {
+        self.at_turn(Usage::Add, |value| value.replace(f(value.get())))
+    }
+    #[inline]
     fn update(&self, f: impl Fn(T) -> T) -> T {
         self.at_turn(Usage::Update, |value| value.replace(f(value.get())))
     }
@@ -144,19 +148,19 @@ impl<T: Word> Atomic<T> for SimAtomic<T> {
     }
     #[inline]
     fn fetch_add(&self, value: T, _: Ordering) -> T {
-        self.update(|found| found.plus(value))
+        self.add(|found| found.plus(value))
     }
     #[inline]
     fn fetch_sub(&self, value: T, _: Ordering) -> T {
-        self.update(|found| found.minus(value))
+        self.add(|found| found.minus(value))
     }
     #[inline]
     fn fetch_or(&self, value: T, _: Ordering) -> T {
-        self.update(|found| found.or(value))
+        self.add(|found| found.or(value))
     }
     #[inline]
     fn fetch_and(&self, value: T, _: Ordering) -> T {
-        self.update(|found| found.and(value))
+        self.add(|found| found.and(value))
     }
 }
 

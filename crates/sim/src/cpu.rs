@@ -149,6 +149,8 @@ pub(crate) struct Cpu {
     /// The time of an operation next to that in the profile, in 1/1024; see
     /// [`crate::speed::Speeds`].
     pub(crate) op_times_1024: u64,
+    /// That time of clearing or copying a page, which does not depend on the clock.
+    pub(crate) page_times_1024: u32,
     /// Its cluster's count of lines as of the last turn at which it added its own; see
     /// [`crate::caches`].
     pub(crate) cache_age: Age,
@@ -217,6 +219,7 @@ impl Cpu {
             wait: WaitState::No,
             queued: NEVER,
             op_times_1024: 1024,
+            page_times_1024: 1024,
             cache_age: Age(0),
             brought: 0,
             last_pairs: [0; 2],

@@ -84,6 +84,7 @@ impl Engine {
     /// Sets a CPU's speed: at its turn, or before the machine starts.
     pub(crate) fn set_speed_of(&mut self, cpu: usize) {
         if let Some(speeds) = &self.speeds {
+            self.cpus[cpu].page_times_1024 = speeds.core_times_1024(cpu);
             self.cpus[cpu].op_times_1024 = u64::from(speeds.times_1024(cpu, &self.cpus));
         }
     }

@@ -200,6 +200,10 @@ impl Lines {
 /// The state of an atomic's line: its last writer, the readers since and, for writes, the time
 /// until which it is busy.
 ///
+/// Where the interconnect does additions, one to a line that another CPU has used leaves the line
+/// there: each further one costs the way to it, but keeps it busy for a short time only. Any other
+/// write brings it back into a cache.
+///
 /// Approximation: readers are kept in 64 bits, by CPU number modulo 64. With more than 64 CPUs a
 /// reader may find the line shared though another CPU brought it in.
 pub(crate) struct LineState {
@@ -209,6 +213,8 @@ pub(crate) struct LineState {
     reader: Cell<u16>,
     readers: Cell<u64>,
     busy_until: Cell<u64>,
+    /// Whether the last writer's add was done in the interconnect, so that no cache has the line.
+    far: Cell<bool>,
 }
 
 impl LineState {
@@ -220,6 +226,7 @@ impl LineState {
             reader: Cell::new(NO_CPU),
             readers: Cell::new(0),
             busy_until: Cell::new(0),
+            far: Cell::new(false),
         }
     }
     /// Returns the number of its [`LineName`].
@@ -236,7 +243,8 @@ impl LineState {
         own_ps: u64,
         atomic_ps: u64,
     ) -> Option<u64> {
-        if usize::from(self.writer.get()) != cpu || self.reader.get() != NO_CPU {
+        let is_own = usize::from(self.writer.get()) == cpu && !self.far.get();
+        if !is_own || self.reader.get() != NO_CPU {
             return None;
         }
         let busy = self.busy_until.get().saturating_sub(clock);
@@ -245,7 +253,7 @@ impl LineState {
             Usage::LoadUncharged => return Some(0),
             Usage::StoreUncharged if busy == 0 => return Some(0),
             Usage::Store | Usage::StoreUncharged => busy + own_ps,
-            Usage::Update => busy + own_ps + atomic_ps,
+            Usage::Update | Usage::Add => busy + own_ps + atomic_ps,
         };
         self.busy_until.set(clock + cost);
         Some(cost)
@@ -258,19 +266,32 @@ impl LineState {
         usage: Usage,
         clock: u64,
         distances: &Distances,
-        atomic_ps: u64,
+        Atomics { atomic_ps, far_add_ps }: Atomics,
     ) -> Fetched {
         let me = cpu as u16;
         let bit = 1 << (cpu % 64);
         let writer = self.writer.get();
-        let owner = usize::from(writer) == cpu || writer == NO_CPU;
+        let far = self.far.get();
+        let owner = (usize::from(writer) == cpu || writer == NO_CPU) && !far;
         let reads = matches!(usage, Usage::Load | Usage::LoadUncharged);
         if reads && (owner || self.readers.get() & bit != 0) {
             let cost_ps = if usage == Usage::Load { distances.own_ps() } else { 0 };
             return Fetched { from: me, cost_ps };
         }
         let busy = self.busy_until.get().saturating_sub(clock);
-        let move_ps = if owner { distances.own_ps() } else { distances.transfer_ps(writer, cpu) };
+        let move_ps = match (owner, far) {
+            (true, _) => distances.own_ps(),
+            (false, false) => distances.transfer_ps(writer, cpu),
+            (false, true) => distances.far_ps(writer, cpu),
+        };
+        if usage == Usage::Add && far_add_ps > 0 && !owner {
+            self.busy_until.set(clock + busy + far_add_ps);
+            self.writer.set(me);
+            self.reader.set(NO_CPU);
+            self.readers.set(0);
+            self.far.set(true);
+            return Fetched { from: writer, cost_ps: busy + distances.far_ps(writer, cpu) };
+        }
         if reads {
             self.readers.set(self.readers.get() | bit);
             self.reader.set(me);
@@ -280,7 +301,9 @@ impl LineState {
         let invalidate_ps = if reader == NO_CPU { 0 } else { distances.transfer_ps(reader, cpu) };
         self.writer.set(me);
         self.readers.set(0);
-        let extra_ps = if usage == Usage::Update { atomic_ps } else { 0 };
+        self.far.set(false);
+        let updates = matches!(usage, Usage::Update | Usage::Add);
+        let extra_ps = if updates { atomic_ps } else { 0 };
         let cost = busy + move_ps.max(invalidate_ps) + extra_ps;
         self.busy_until.set(clock + cost);
         let from = match (invalidate_ps > move_ps, owner) {
@@ -305,6 +328,18 @@ pub(crate) enum Usage {
     StoreUncharged,
     /// A read and a write in one step.
     Update,
+    /// An update that the interconnect can do, without moving the line: an addition, or bits that
+    /// are set or cleared.
+    Add,
+}
+
+/// The costs of atomics, in ps.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Atomics {
+    /// An update of a line in the own cache.
+    pub(crate) atomic_ps: u64,
+    /// How long the interconnect is busy with an addition; 0: it does none.
+    pub(crate) far_add_ps: u64,
 }
 
 #[cfg(test)]

@@ -118,10 +118,14 @@ impl Engine {
         Some(found.translation)
     }
     /// Invalidates translations on all CPUs, at the running CPU's turn; returns the time of that,
-    /// in ps.
+    /// in ps. Broadcasts of several CPUs follow one another as far as the machine takes one at a
+    /// time.
     pub(crate) fn tlb_broadcast(&mut self, asid: Asid, range: Option<VmaRange>) -> u64 {
         self.tlbs.flush_everywhere(asid, range);
-        self.costs.tlb_broadcast_ps
+        let now_ps = self.cpus[self.cur].clock;
+        let begins_ps = self.broadcast_free_ps.max(now_ps);
+        self.broadcast_free_ps = begins_ps + self.costs.tlb_serial_ps;
+        begins_ps - now_ps + self.costs.tlb_broadcast_ps
     }
     /// Checks that no CPU reaches a frame that is freed. A translation of the CPU's active address
     /// space is a violation; any other is marked, and using it is the violation.

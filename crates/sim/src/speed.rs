@@ -1,5 +1,5 @@
-//! The speed of CPUs: the clock of their node, which is lower the more of its cores work, and the
-//! hardware threads of a core, which share it.
+//! The speed of CPUs: the clock of their node, which is lower the more of its cores work, the kind of
+//! their core, and the hardware threads of a core, which share it.
 //!
 //! A CPU's speed is set when it leaves idle and at each of its timer interrupts: a processor, too,
 //! changes its clock at intervals of about a millisecond. Both are turns of the CPU, at which all
@@ -20,6 +20,8 @@ pub(crate) struct Speeds {
     /// The time of an operation next to that in the profile, by the number of active cores of the
     /// node, in 1/1024.
     by_active_1024: Vec<u32>,
+    /// The time of an operation on each CPU next to that on a large core, in 1/1024.
+    core_1024: Vec<u32>,
     /// That time while a sibling works, and while all others that do not idle spin.
     work_1024: u32,
     spin_1024: u32,
@@ -38,12 +40,14 @@ impl Speeds {
         let (work_1024, spin_1024) = (clock.smt_work_1024, clock.smt_spin_1024);
         let is_plain = |times: &u32| *times == 1024;
         let is_alone = smt == 1 || [work_1024, spin_1024].iter().all(is_plain);
-        if is_alone && by_active_1024.iter().all(is_plain) {
+        let core_1024: Vec<u32> = (0..node.len()).map(|cpu| clock.core_times_1024(cpu)).collect();
+        if is_alone && by_active_1024.iter().chain(&core_1024).all(is_plain) {
             return None;
         }
         let (awake, active) = (vec![0; node.len().div_ceil(smt)], vec![0; nodes]);
         let cpus = node.len();
-        let mut speeds = Self { smt, node, awake, active, by_active_1024, work_1024, spin_1024 };
+        let mut speeds =
+            Self { smt, node, awake, active, by_active_1024, core_1024, work_1024, spin_1024 };
         (0..cpus).for_each(|cpu| speeds.change(cpu, true));
         Some(speeds)
     }
@@ -63,10 +67,16 @@ impl Speeds {
             *active -= usize::from(*awake == 0);
         }
     }
+    /// Returns the time of clearing or copying on `cpu` next to that in the profile, in 1/1024. It
+    /// does not depend on the clock, but on the kind of the core.
+    pub(crate) fn core_times_1024(&self, cpu: usize) -> u32 {
+        self.core_1024[cpu]
+    }
     /// Returns the time of an operation on `cpu` next to that in the profile, in 1/1024.
     pub(crate) fn times_1024(&self, cpu: usize, cpus: &[Cpu]) -> u32 {
         let active = self.active[self.node_of(cpu)];
         let clock = self.by_active_1024[active.min(self.by_active_1024.len() - 1)];
+        let clock = ((u64::from(clock) * u64::from(self.core_1024[cpu])) >> 10) as u32;
         if self.awake[cpu / self.smt] <= 1 {
             return clock;
         }
@@ -91,6 +101,8 @@ mod tests {
         all_cores_mhz: 2500.0,
         smt_work_1024: 1536,
         smt_spin_1024: 1126,
+        small: (0, 1024),
+        middle: (0, 1024),
     };
 
     #[test]
@@ -102,6 +114,15 @@ mod tests {
             Speeds::of(&flat, 1, vec![0; 8]).is_none()
                 && Speeds::of(&flat, 2, vec![0; 8]).is_some()
         );
+    }
+
+    #[test]
+    fn small_and_middle_cores_take_longer() {
+        let clock = Clock { small: (2, 256), middle: (1, 512), ..Clock::default() };
+        let speeds = Speeds::of(&clock, 1, vec![0; 4]).unwrap();
+        assert_eq!([0, 1, 2, 3].map(|cpu| speeds.core_times_1024(cpu)), [4096, 4096, 2048, 1024]);
+        let cpus: Vec<Cpu> = (0..4).map(|rank| Cpu::new(rank, 1, 0)).collect();
+        assert_eq!([0, 2, 3].map(|cpu| speeds.times_1024(cpu, &cpus)), [4096, 2048, 1024]);
     }
 
     #[test]

@@ -81,6 +81,12 @@ impl Distances {
         let core = usize::from(a.core != b.core);
         self.apart_ps[cluster | node << 1 | core << 2]
     }
+    /// Returns the way of `to` to a line that is in no CPU's cache, but in the interconnect of the
+    /// node of `from`, which used it last.
+    pub(crate) fn far_ps(&self, from: u16, to: usize) -> u64 {
+        let way_ps = if from == NO_CPU { 0 } else { self.transfer_ps(from, to) };
+        way_ps.max(self.line.node_ps)
+    }
     /// Returns where a line comes from that `to` does not have, and `from` has.
     pub(crate) fn miss(&self, from: u16, to: usize) -> Doing {
         let Some(a) = self.distances.get(usize::from(from)) else { return Doing::MissMemory };

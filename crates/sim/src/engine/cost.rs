@@ -3,7 +3,8 @@
 use crate::cpu::{Counted, Moved};
 use crate::engine::Engine;
 use crate::heap::order_of;
-use crate::lines::{Fetched, FrameLine, LineState, Lines, Usage, name_of};
+use crate::lines::{Atomics, Fetched, FrameLine, LineState, Lines, Usage, name_of};
+use crate::profile::Costs;
 use crate::topology::NO_CPU;
 use mmscale_arch::{Access, Line, Op, Order, Pfn};
 
@@ -139,8 +140,9 @@ impl Engine {
     #[inline(never)]
     fn fetch_atomic(&mut self, line: &LineState, usage: Usage) -> u64 {
         let clock = self.cpus[self.cur].clock;
-        let (distances, atomic_ps) = (&self.distances, self.costs.atomic_ps);
-        let fetched = line.take(self.cur, usage, clock, distances, atomic_ps);
+        let Costs { atomic_ps, far_add_ps, .. } = self.costs;
+        let atomics = Atomics { atomic_ps, far_add_ps };
+        let fetched = line.take(self.cur, usage, clock, &self.distances, atomics);
         self.note_miss(fetched, line.name(), self.scaled(fetched.cost_ps));
         fetched.cost_ps
     }
@@ -194,7 +196,7 @@ impl Engine {
         let base = self.costs.op_ps[op as usize] * u64::from(count);
         let cpu = &mut self.cpus[self.cur];
         let times_1024 = match op {
-            Op::ClearPage | Op::CopyPage => 1024,
+            Op::ClearPage | Op::CopyPage => u64::from(cpu.page_times_1024),
             _ => cpu.op_times_1024,
         };
         let factor = (self.jitter.factor_1024(&mut cpu.rng) * times_1024) >> 10;

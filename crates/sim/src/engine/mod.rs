@@ -164,6 +164,8 @@ pub(crate) struct Engine {
     pub(crate) tables: Tables,
     /// Address spaces whose invalidations can be broadcast at a time.
     pub(crate) tlb_broadcast_spaces: u32,
+    /// When the machine takes the next broadcast, in ps.
+    pub(crate) broadcast_free_ps: u64,
     pub(crate) tlbs: Tlbs,
     pub(crate) online: CpuMask,
     /// CPUs that are asked to stop, each with the task to wake when it has stopped.
@@ -231,6 +233,7 @@ impl Engine {
             device: Device::new(config.profile.swap, config.profile.page_bytes, cpus),
             tables: Tables::new(cpus, config.profile.node_pages as usize * distances.nodes()),
             tlb_broadcast_spaces: config.profile.tlb_broadcast_spaces,
+            broadcast_free_ps: 0,
             tlbs: Tlbs::new(cpus, Broadcasts::of(&config.profile), config.checks),
             online: CpuMask::first(cpus),
             leaving: Vec::new(),

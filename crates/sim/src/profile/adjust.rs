@@ -73,6 +73,7 @@ impl Profile {
             ],
             CostGroup::Locks => vec![
                 &mut costs.atomic_ps,
+                &mut costs.far_add_ps,
                 &mut costs.lock_ps,
                 &mut costs.unlock_ps,
                 &mut costs.handoff_fixed_ps,
@@ -83,6 +84,7 @@ impl Profile {
                     &mut costs.ipi_delivery_ps,
                     &mut costs.irq_ps,
                     &mut costs.tlb_broadcast_ps,
+                    &mut costs.tlb_serial_ps,
                 ]
             }
             CostGroup::Tasks => {

@@ -4,7 +4,7 @@ use super::ProfileError;
 use super::error::nearest;
 
 /// Name and text of each built-in profile, sorted by name.
-const BUILTIN: [(&str, &str); 23] = [
+const BUILTIN: [(&str, &str); 24] = [
     ("altra", include_str!("../../machines/altra.toml")),
     ("arm64-480g-64k-72", include_str!("../../machines/arm64-480g-64k-72.toml")),
     ("arm64-480g-72", include_str!("../../machines/arm64-480g-72.toml")),
@@ -18,6 +18,7 @@ const BUILTIN: [(&str, &str); 23] = [
     ("graviton3", include_str!("../../machines/graviton3.toml")),
     ("icelake", include_str!("../../machines/icelake.toml")),
     ("milan", include_str!("../../machines/milan.toml")),
+    ("phone", include_str!("../../machines/phone.toml")),
     ("rome", include_str!("../../machines/rome.toml")),
     ("sapphirerapids", include_str!("../../machines/sapphirerapids.toml")),
     ("skylake", include_str!("../../machines/skylake.toml")),

@@ -82,6 +82,11 @@ pub struct Clock {
     pub smt_work_1024: u32,
     /// That time while the other thread spins for a lock.
     pub smt_spin_1024: u32,
+    /// CPUs of small cores, which have the lowest numbers, and their speed next to that of a large
+    /// core, in 1/1024.
+    pub small: (usize, u32),
+    /// CPUs of middle cores, which have the next numbers, and their speed.
+    pub middle: (usize, u32),
 }
 
 impl Default for Clock {
@@ -94,11 +99,22 @@ impl Default for Clock {
             all_cores_mhz: 1.0,
             smt_work_1024: 1024,
             smt_spin_1024: 1024,
+            small: (0, 1024),
+            middle: (0, 1024),
         }
     }
 }
 
 impl Clock {
+    /// Returns the time of an operation on `cpu` next to that on a large core, in 1/1024.
+    pub(crate) fn core_times_1024(&self, cpu: usize) -> u32 {
+        let speed_1024 = match cpu {
+            _ if cpu < self.small.0 => self.small.1,
+            _ if cpu < self.small.0 + self.middle.0 => self.middle.1,
+            _ => 1024,
+        };
+        1024 * 1024 / speed_1024
+    }
     /// Returns the time of an operation next to that at the reference clock, in 1/1024, while
     /// `active` cores work of a node of `cores`.
     pub(crate) fn times_1024(&self, active: usize, cores: usize) -> u32 {
@@ -158,6 +174,9 @@ pub struct Costs {
     pub frame_hidden_1024: u32,
     /// An atomic read-modify-write on a line this CPU owns.
     pub atomic_ps: u64,
+    /// How long the interconnect is busy with an addition to a line, which then stays there; 0: a
+    /// CPU that adds takes the line.
+    pub far_add_ps: u64,
     /// Taking a free spin lock whose line this CPU owns.
     pub lock_ps: u64,
     /// Releasing a spin lock.
@@ -175,6 +194,8 @@ pub struct Costs {
     /// From a broadcast that invalidates translations until all CPUs have applied it; 0 if there is
     /// no such broadcast and CPUs are interrupted instead.
     pub tlb_broadcast_ps: u64,
+    /// The part of a broadcast in which the machine takes no other one.
+    pub tlb_serial_ps: u64,
     /// Entry to and exit from an interrupt.
     pub irq_ps: u64,
     /// Switching between two tasks on a CPU.

@@ -76,6 +76,7 @@ fn priced(
         line: lines(costs)?,
         frame_hidden_1024: costs.share("frame_hidden_percent", 100.0)?,
         atomic_ps: costs.ps("atomic_ns")?,
+        far_add_ps: costs.or(0, "far_add_ns", |key| costs.ps(key))?,
         lock_ps: costs.ps("lock_ns")?,
         unlock_ps: costs.ps("unlock_ns")?,
         handoff_fixed_ps: costs.ps("handoff_fixed_ns")?,
@@ -84,6 +85,7 @@ fn priced(
         ipi_delivery_ps: costs.ps("ipi_delivery_ns")?,
         irq_ps: costs.ps("irq_ns")?,
         tlb_broadcast_ps: costs.ps("tlb_broadcast_ns")?,
+        tlb_serial_ps: costs.or(0, "tlb_serial_ns", |key| costs.ps(key))?,
         switch_ps: costs.ps("switch_ns")?,
         wake_ps: costs.ps("wake_ns")?,
         idle_exit_ps: costs.ps("idle_exit_ns")?,
@@ -160,9 +162,21 @@ fn clock(of: &Merged) -> Result<Clock, ProfileError> {
         all_cores_mhz: mhz("all_cores_mhz")?,
         smt_work_1024: clock.share("smt_work_percent", 400.0)?,
         smt_spin_1024: clock.share("smt_spin_percent", 400.0)?,
+        small: cores(&clock, ["small_cpus", "small_speed_percent"])?,
+        middle: cores(&clock, ["middle_cpus", "middle_speed_percent"])?,
     };
     clock.finish()?;
     Ok(read)
+}
+
+/// Reads the number of CPUs of one kind of core, and their speed; none if the file does not say it.
+fn cores(clock: &Reader<'_>, [cpus, speed]: [&str; 2]) -> Result<(usize, u32), ProfileError> {
+    if !clock.numbers.contains_key(cpus) && !clock.numbers.contains_key(speed) {
+        return Ok((0, 1024));
+    }
+    let count = clock.count(cpus, 0, MAX_CPUS as u64)? as usize;
+    let speed_1024 = (clock.number(speed, 1.0, 400.0)? * 10.24).round() as u32;
+    Ok((count, speed_1024))
 }
 
 /// Reads the noise. If the section is not empty, all of its keys are required.

@@ -2,15 +2,16 @@
 //! which policies of page caches check pages.
 
 use crate::common::{config, run_well};
-use mmscale_arch::{Access, Cpu as _, Line, Machine as _, Op, Order, Pfn};
+use mmscale_arch::{Access, Asid, Atomic as _, Cpu as _, Line, Machine as _, Op, Order, Pfn};
 use mmscale_frames::frame::MigrateType;
 use mmscale_frames::page_alloc::{
     AllocConfig, FrameAllocator, Gfp, MemoryMap, PageCheck, PcpPolicy,
 };
-use mmscale_sim::profile::Costs;
-use mmscale_sim::{Sim, SimConfig};
+use mmscale_sim::profile::{Costs, Topology};
+use mmscale_sim::{Sim, SimAtomic, SimConfig};
 use std::cell::RefCell;
 use std::rc::Rc;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// Returns the times of some steps on CPU 0, in ns.
 fn timed<const N: usize>(change: impl FnOnce(&mut Costs), steps: [Box<dyn Fn()>; N]) -> Vec<u64> {
@@ -94,4 +95,54 @@ fn every_policy_of_page_caches_checks_pages_where_the_version_does() {
         let checks = (refill - never) / 1000;
         assert!((PAGES..3 * PAGES).contains(&checks), "{caches:?}: {checks}");
     }
+}
+
+/// Sixteen CPUs of one node add to one word, or exchange it, as fast as they can. Returns the time
+/// of an operation of the machine, in ns.
+fn contended(far_add_ns: u64, operation: fn(&SimAtomic<u64>)) -> u64 {
+    const TIMES: u64 = 200;
+    let mut config: SimConfig = config(16);
+    config.profile.topology = Topology { cpus: 16, smt: 1, cluster: 16, nodes: 1 };
+    config.profile.costs.jitter_1024 = 0;
+    config.profile.costs.far_add_ps = far_add_ns * 1000;
+    let word = Rc::new(SimAtomic::new(0));
+    let outcome = run_well(config, |script| {
+        for cpu in 0..16 {
+            let word = Rc::clone(&word);
+            script.spawn(cpu, move || (0..TIMES).for_each(|_| operation(&word)));
+        }
+    });
+    outcome.virtual_ns / (16 * TIMES)
+}
+
+/// A line takes 25 ns from one CPU of the cluster to another, 50 to the interconnect; an atomic
+/// takes 6.
+#[test]
+fn the_interconnect_adds_faster_than_a_line_moves_and_exchanges_nothing() {
+    let add = |word: &SimAtomic<u64>| _ = word.fetch_add(1, Relaxed);
+    let exchange = |word: &SimAtomic<u64>| _ = word.swap(1, Relaxed);
+    let got =
+        [contended(0, add), contended(9, add), contended(0, exchange), contended(9, exchange)];
+    assert_eq!(got, [31, 9, 31, 31]);
+}
+
+/// Eight CPUs each flush twenty times at once.
+#[test]
+fn broadcasts_follow_one_another_as_far_as_the_machine_takes_one_at_a_time() {
+    let took = |serial_ns: u64| {
+        let mut config: SimConfig = config(8);
+        config.profile.costs.jitter_1024 = 0;
+        config.profile.costs.tlb_broadcast_ps = 300_000;
+        config.profile.costs.tlb_serial_ps = serial_ns * 1000;
+        let outcome = run_well(config, |script| {
+            for cpu in 0..8 {
+                script.spawn(cpu, || {
+                    let flush = Sim::tlb_broadcast().expect("the machine broadcasts");
+                    (0..20).for_each(|_| flush(Asid::new(1 + Sim::cpu().index()), None));
+                });
+            }
+        });
+        outcome.virtual_ns / 1000
+    };
+    assert_eq!([took(0), took(300)], [6, 48], "20 of 300 ns; 160 one after another");
 }

@@ -313,6 +313,7 @@ fn with_clocks_and_caches(seed: u64) -> SimConfig {
     let mut config = SimConfig { seed, ..roomy(cpus) };
     config.profile.topology.cluster = cpus / 2;
     config.profile.costs.cluster_cache_kib = [1, 16, 256][seed as usize % 3];
+    config.profile.costs.far_add_ps = [0, 9_400][seed as usize % 2];
     config.profile.costs.idle_spread_1024 = 1024;
     config.profile.costs.idle_deep_exit_ps = 9_000_000;
     config.profile.costs.idle_deep_after_ps = [3_000_000, 20_000_000][seed as usize % 2];
@@ -323,6 +324,8 @@ fn with_clocks_and_caches(seed: u64) -> SimConfig {
         all_cores_mhz: 2700.0,
         smt_work_1024: 1628,
         smt_spin_1024: 1126,
+        small: [(0, 1024), (1, 284)][seed as usize % 2],
+        middle: (1, 871),
     };
     config
 }
