@@ -113,7 +113,7 @@ pub(crate) enum Command {
     /// Boot images of kernels and count their instructions; write a workload as a C program
     #[command(subcommand)]
     Kernel(KernelCommand),
-    /// Write, check and show machine profiles; measure this computer; test predictions
+    /// Write, fit, check and show machine profiles; measure this computer; test predictions
     #[command(subcommand)]
     Profile(Box<ProfileCommand>),
 }

@@ -104,8 +104,8 @@ pub fn derive(known: &Known) -> Result<Derived, DeriveError> {
     derived(known, "new")
 }
 
-/// Derives a profile as [`derive()`] does, for `mmscale profile fit`. The CPUs are those of the base if
-/// they are not known.
+/// Derives a profile as [`derive()`] does, for `mmscale profile fit`. Without known CPUs it has
+/// those of the base.
 pub fn derive_or_inherit(known: &Known) -> Result<Derived, DeriveError> {
     derived(known, "fit")
 }
@@ -197,8 +197,10 @@ fn numbering(topology: &Topology) -> String {
 /// Returns the text of a derived file, with comments on further steps.
 pub fn text(derived: &Derived) -> String {
     let whole = profile::write(&derived.file);
-    let (head, sections) = whole.split_once("\n[topology]\n").unwrap_or((&whole, ""));
-    let mut text = format!("{HEAD}{head}\n{TOPOLOGY}[topology]\n{sections}");
+    let mut text = match whole.split_once("\n[topology]\n") {
+        Some((head, sections)) => format!("{HEAD}{head}\n{TOPOLOGY}[topology]\n{sections}"),
+        None => format!("{HEAD}{whole}"),
+    };
     if derived.file.costs.is_empty() {
         text.push_str(COSTS);
     }

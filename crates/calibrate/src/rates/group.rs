@@ -29,7 +29,7 @@ impl Group {
     /// Returns what the group contains, in words.
     pub const fn name(self) -> &'static str {
         match self {
-            Self::Entry => "entry to the kernel",
+            Self::Entry => "kernel entry and exit",
             Self::Vma => "VMAs",
             Self::Pages => "faults, page tables, page allocation, LRU",
             Self::Tasks => "fork and exit without their memory",
@@ -85,6 +85,9 @@ impl Group {
 
 /// A factor for each group, indexed as in [`Group::ALL`].
 pub(super) type Factors = [f64; Group::ALL.len()];
+
+/// Whether rates decide the factor of a group, indexed as in [`Group::ALL`].
+pub(super) type Decided = [bool; Group::ALL.len()];
 
 /// A number that is fitted.
 pub(super) struct Fitted<'a> {

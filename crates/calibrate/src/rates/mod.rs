@@ -41,7 +41,7 @@ pub const PLAUSIBLE: [f64; 2] = [0.5, 2.0];
 /// A rate is reproduced if the simulated one differs by no more than this part of it.
 pub const REPRODUCED: f64 = 0.02;
 
-/// What is fitted to what.
+/// A request to fit a profile to rates.
 pub struct FitRequest<'a> {
     /// The known properties of the machine. Without CPUs, those of the base are used.
     pub known: &'a Known,
@@ -100,7 +100,7 @@ pub enum FitError {
         program: String,
     },
     /// A run failed, or the user interrupted it.
-    #[error("cannot run the program of a rate on one CPU: {why}")]
+    #[error("cannot run the program of a rate on one CPU, with the window of its script: {why}")]
     Run {
         /// The reason.
         #[from]

@@ -53,7 +53,7 @@ pub(super) fn programs(request: &FitRequest<'_>) -> Result<Vec<Program>, FitErro
     Ok(programs)
 }
 
-/// Returns the studies among which a program is: those of the binary, or the scripts of the gallery.
+/// Returns the studies that have a program: those of the binary, or the scripts of the gallery.
 fn registry_of(own: &Registry, program: &str) -> Result<Registry, FitError> {
     let study = match own.find(program) {
         Ok(study) => study,

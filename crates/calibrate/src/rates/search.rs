@@ -4,10 +4,10 @@ use mmscale_arch::Op;
 use mmscale_harness::Interrupt;
 use mmscale_sim::profile::{Merged, Profile};
 
-use super::group::{Factors, Group};
+use super::group::{Decided, Factors, Group};
 use super::programs::{Program, rates_on};
 use super::solve::{COMMON, ERRORS, Times, solve};
-use super::written::rounded;
+use super::written::{Scaling, rounded};
 use super::{FACTORS, FitError, FitRequest, Fitted, FittedRate, PLAUSIBLE, REPRODUCED, Rate};
 use crate::derive::Derived;
 
@@ -38,7 +38,7 @@ pub(super) struct Parts {
     /// The time of an operation of each program.
     times: Vec<Times>,
     /// Whether the rates decide the factor of a group. All others have the common factor.
-    decided: [bool; Group::ALL.len()],
+    decided: Decided,
 }
 
 /// Returns whether `value` is in a range.
@@ -116,14 +116,19 @@ impl Search<'_> {
         })
     }
 
+    fn scaling<'b>(&'b self, parts: &'b Parts) -> Scaling<'b> {
+        let (rates, decided) = (self.request.rates, &parts.decided);
+        Scaling { file: &self.derived.file, base: &self.base, rates, decided }
+    }
+
     /// Returns the machine of the file with these factors.
     fn machine(&self, parts: &Parts, factors: &Factors) -> Result<Profile, FitError> {
-        let file = self.written(parts, factors);
+        let file = self.scaling(parts).by(factors);
         Ok(self.request.known.profiles.resolve("fit", &file)?)
     }
 
-    /// Returns the factors, and the rates of a simulation with them. Times are sums of costs but for
-    /// clears that wait for memory, and for the rounding of numbers; each round corrects these.
+    /// Returns the factors, and the rates of a simulation with them. Times are sums of costs except
+    /// for clears that wait for memory and for rounded numbers; each round corrects these.
     pub(super) fn factors(&self, parts: &Parts) -> Result<(Factors, Vec<f64>), FitError> {
         let rates = self.request.rates;
         let mut times = parts.times.clone();
@@ -191,7 +196,7 @@ impl Search<'_> {
 
     /// Returns the fitted profile.
     pub(super) fn fitted(&self, parts: &Parts, factors: &Factors, after_per_s: &[f64]) -> Fitted {
-        let file = self.written(parts, factors);
+        let file = self.scaling(parts).by(factors);
         let rates = self.request.rates.iter().zip(&parts.before_per_s).zip(after_per_s);
         let rates = rates.map(|((rate, &before_per_s), &after_per_s)| FittedRate {
             rate: rate.clone(),

@@ -2,10 +2,9 @@
 
 use std::fmt::Write as _;
 
-use mmscale_sim::profile::{Number, ProfileFile};
+use mmscale_sim::profile::{Merged, Number, ProfileFile};
 
-use super::group::{self, Factors};
-use super::search::{Parts, Search};
+use super::group::{self, Decided, Factors};
 use super::{Fitted, REPRODUCED, Rate};
 use crate::derive;
 
@@ -30,16 +29,28 @@ fn significant(value: f64, round: fn(f64) -> f64) -> f64 {
     if digits >= 0 { round(value * power) / power } else { round(value / power) * power }
 }
 
-impl Search<'_> {
-    /// Returns the derived file with scaled costs.
-    pub(super) fn written(&self, parts: &Parts, factors: &Factors) -> ProfileFile {
-        let mut file = self.derived.file.clone();
-        for fitted in group::numbers(&self.base) {
+/// A profile whose costs are scaled.
+pub(super) struct Scaling<'a> {
+    /// The derived file, with the costs of the base.
+    pub(super) file: &'a ProfileFile,
+    /// The base with all numbers.
+    pub(super) base: &'a Merged,
+    /// The rates that the costs are fitted to.
+    pub(super) rates: &'a [Rate],
+    /// Whether the rates decide the factor of a group. All others have the common factor.
+    pub(super) decided: &'a Decided,
+}
+
+impl Scaling<'_> {
+    /// Returns the file with scaled costs.
+    pub(super) fn by(&self, factors: &Factors) -> ProfileFile {
+        let mut file = self.file.clone();
+        for fitted in group::numbers(self.base) {
             let factor = factors[fitted.group.place()];
             if factor == 1.0 {
                 continue;
             }
-            let source = self.source(&fitted, factor, parts);
+            let source = self.source(&fitted, factor);
             let numbers = if fitted.section == "ops" { &mut file.ops } else { &mut file.costs };
             numbers.insert(fitted.key, scaled(fitted.number, factor, source));
         }
@@ -47,13 +58,13 @@ impl Search<'_> {
     }
 
     /// Returns the source of a scaled number: the fit, and then the value and source of the base.
-    fn source(&self, of: &group::Fitted<'_>, factor: f64, parts: &Parts) -> String {
-        let to = self.list();
-        let group = of.group.name();
-        let fit = if self.is_single() {
+    fn source(&self, of: &group::Fitted<'_>, factor: f64) -> String {
+        let rates = self.rates.iter().map(|rate| format!("`{rate}`"));
+        let to = rates.collect::<Vec<_>>().join(" and ");
+        let fit = if self.rates.len() == 1 {
             format!("fitted to {to} with factor {factor} of all operations")
-        } else if parts.decide(of.group) {
-            format!("fitted to {to} with factor {factor} of {group}")
+        } else if self.decided[of.group.place()] {
+            format!("fitted to {to} with factor {factor} of {}", of.group.name())
         } else {
             format!("derived from the common factor {factor} of {to}, which do not decide it")
         };
@@ -61,12 +72,6 @@ impl Search<'_> {
         let base = base.map_or_else(|| self.base.title(), str::to_owned);
         let Number { value, source, .. } = of.number;
         format!("{fit}; {value} in {base}: {source}")
-    }
-
-    /// Returns the rates in a row.
-    fn list(&self) -> String {
-        let rates = self.request.rates.iter().map(|rate| format!("`{rate}`"));
-        rates.collect::<Vec<_>>().join(" and ")
     }
 }
 

@@ -18,13 +18,13 @@ Examples:
       --rate page_fault1=720k --rate mmap1=390k --linux 6.12 -o mine.toml
   mmscale profile fit --base ./mine.toml --rate ./my-server.mms=52k -o fitted.toml";
 
-/// What is known of a machine, and the profile that has the other numbers.
+/// Known properties of a machine, and the profile that has the other numbers.
 #[derive(Debug, clap::Args)]
 pub(crate) struct KnownArgs {
     /// The profile from which all other numbers are inherited: a built-in one, or a file
     #[arg(long, value_name = "NAME|FILE")]
     pub(crate) base: String,
-    /// CPUs, each hardware thread counted
+    /// CPUs, each hardware thread counted; `fit` takes the base's if not given
     #[arg(long, value_name = "N")]
     pub(crate) cpus: Option<usize>,
     /// Memory nodes; the base's if not given

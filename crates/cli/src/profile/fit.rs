@@ -79,8 +79,8 @@ fn notes(fitted: &Fitted) -> Vec<String> {
         let left = of.remainder();
         if left.abs() > REPRODUCED {
             notes.push(format!(
-                "{} is not reproduced: the fitted profile differs by {:+.1} %; the rates contradict \
-                 each other on this base",
+                "{} is not reproduced: the fitted profile differs by {:+.1} %; no plausible costs \
+                 of this base have all rates",
                 of.rate,
                 left * 100.0
             ));
@@ -93,8 +93,8 @@ fn notes(fitted: &Fitted) -> Vec<String> {
         let (s, are) = if far.len() == 1 { ("", "is") } else { ("s", "are") };
         notes.push(format!(
             "factor{s} {} {are} outside {least} to {most}, which is not plausible: the base is a \
-             machine of another kind, the script is not the program that was measured, or a rate is \
-             not that of one program on one CPU",
+             machine of another kind, the script is not the program that was measured, or a rate \
+             is not that of one program on one CPU",
             far.join(", ")
         ));
     }
