@@ -12,11 +12,12 @@ const FAULTS: &str = "\
 summary \"faults\";
 profile \"x86-26\" cpus 26;
 window 4ms after 1ms;
+param pages = 64 pages \"memory that is mapped\";
 process each per_cpu {
     start;
     loop {
-        mem = mmap(64 pages);
-        for i in 0..64 { write(mem[i]); count; }
+        mem = mmap(pages);
+        for i in 0..pages(mem) { write(mem[i]); count; }
         munmap(mem);
     }
 }";
@@ -53,9 +54,15 @@ fn known(base: &str, slow: Option<&ProfileFile>) -> Known {
 }
 
 fn fit_on(known: &Known, rates: &[String]) -> Result<Fitted, FitError> {
+    fit_with(known, rates, &[])
+}
+
+fn fit_with(known: &Known, rates: &[String], set: &[&str]) -> Result<Fitted, FitError> {
+    let set: Vec<String> = set.iter().map(|&item| item.to_owned()).collect();
     let rates: Vec<Rate> = rates.iter().map(|text| Rate::parse(text).unwrap()).collect();
     let (registry, interrupt) = (registry(), Interrupt::default());
-    fit(&FitRequest { known, rates: &rates, registry: &registry, linux: None }, &interrupt)
+    let request = FitRequest { known, rates: &rates, registry: &registry, linux: None, set: &set };
+    fit(&request, &interrupt)
 }
 
 /// Returns the simulated rates of programs on one CPU of a profile.
@@ -185,4 +192,28 @@ fn rates_that_cannot_be_used_are_refused() {
     assert!(matches!(why(&["edits=1k", "faults=500k"]), FitError::NoFactor { .. }));
     // Scripts of the gallery are known, too.
     assert!(why(&["dontned=1k"]).to_string().contains("did you mean `dontneed`?"));
+}
+
+#[test]
+fn parameters_apply_to_the_programs_that_have_them() {
+    let known = known(BASE, None);
+    let rates = ["faults=500k".to_owned(), "edits=250k".to_owned()];
+    let before = |set: &[&str]| {
+        let fitted = fit_with(&known, &rates, set).unwrap();
+        (fitted.rates[0].before_per_s, fitted.rates[1].before_per_s, text(&fitted))
+    };
+    let (usual, few) = (before(&[]), before(&["pages=2"]));
+    assert!(few.0 < usual.0 / 1.2, "two pages for each mapping: {few:?}");
+    assert_eq!(few.1, usual.1);
+    assert!(few.2.contains("# The programs ran with pages=2.\n"), "{}", few.2);
+    let why = |set: &[&str]| fit_with(&known, &rates, set).unwrap_err().to_string();
+    assert!(why(&["page=2"]).contains("did you mean `pages`?"));
+    // A rate is that of one program.
+    for several in ["pages=2,4", "tasks=2", "cpus=2"] {
+        let why = why(&[several]);
+        assert!(
+            why.contains("a rate is that of one") || why.contains("no parameter named"),
+            "{why}"
+        );
+    }
 }

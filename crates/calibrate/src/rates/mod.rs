@@ -51,6 +51,8 @@ pub struct FitRequest<'a> {
     pub registry: &'a Registry,
     /// The version of Linux on which they were measured; `None`: the default policies.
     pub linux: Option<Version>,
+    /// Parameters of the programs, as `key=value`. Each applies to the programs that have it.
+    pub set: &'a [String],
 }
 
 /// Why no costs were fitted.
@@ -100,7 +102,7 @@ pub enum FitError {
         program: String,
     },
     /// A run failed, or the user interrupted it.
-    #[error("cannot run the program of a rate on one CPU, with the window of its script: {why}")]
+    #[error("cannot run the program of a rate on one CPU: {why}")]
     Run {
         /// The reason.
         #[from]
@@ -164,6 +166,8 @@ pub struct Fitted {
     /// The factors of the groups that the rates decide. The common factor of all others is the
     /// last, as that of [`Group::Rest`]; with one rate it is the only one.
     pub factors: Vec<(Group, f64)>,
+    /// Settings of the programs that are not their defaults: parameters, the version of Linux.
+    pub with: Vec<String>,
     /// The clocks of the base with one active core and with half of them, in MHz, if they differ.
     pub clocks_mhz: Option<[f64; 2]>,
 }

@@ -9,12 +9,12 @@ use std::thread;
 
 use mmscale_document::{ParamValue, ROUNDS_METRIC, Target};
 use mmscale_harness::{
-    CallError, Interrupt, NoStudy, Plan, Registry, Request, SCRIPT_SUFFIX, Settings, Shape,
-    UnknownName, plan, run_alone,
+    CallError, Interrupt, NoStudy, ParamSpec, Plan, Registry, Request, SCRIPT_SUFFIX, Settings,
+    Shape, Study, UnknownName, plan, run_alone,
 };
 use mmscale_sim::profile::Profile;
 
-use super::{FitError, FitRequest};
+use super::{FitError, FitRequest, Rate};
 use crate::gallery;
 
 /// The metric that is compared with a rate.
@@ -38,17 +38,25 @@ pub(super) struct Program {
 
 /// Returns the programs of the rates.
 pub(super) fn programs(request: &FitRequest<'_>) -> Result<Vec<Program>, FitError> {
-    let mut names: BTreeMap<String, String> = BTreeMap::new();
-    let mut programs = Vec::new();
+    let set = Settings::parse(request.set).map_err(CallError::from)?;
+    let mut names: BTreeMap<String, &Rate> = BTreeMap::new();
+    let (mut programs, mut known) = (Vec::new(), Vec::new());
     for rate in request.rates {
         let registry = registry_of(request.registry, &rate.program)?;
         let registry = registry.with_profiles(request.known.profiles.clone());
-        let program = Program { plan: plan_of(&registry, request, &rate.program)? };
-        let name = program.plan.study.name().to_owned();
-        if let Some(before) = names.insert(name, rate.to_string()) {
-            return Err(FitError::Twice { before, again: rate.to_string() });
+        let study = registry.find(&rate.program).map_err(CallError::from)?;
+        if let Some(before) = names.insert(study.name().to_owned(), rate) {
+            let (before, again) = (before.to_string(), rate.to_string());
+            return Err(FitError::Twice { before, again });
         }
-        programs.push(program);
+        let own = study.params().iter().filter(|spec| spec.name != TASKS);
+        let own: Vec<ParamSpec> = own.cloned().collect();
+        let plan = plan_of(&registry, request, &study, (&rate.program, set.only(&own)))?;
+        programs.push(Program { plan });
+        known.extend(own);
+    }
+    for key in set.keys() {
+        ParamSpec::find(&known, key).map_err(CallError::from)?;
     }
     Ok(programs)
 }
@@ -76,10 +84,13 @@ fn registry_of(own: &Registry, program: &str) -> Result<Registry, FitError> {
     Ok(own.clone())
 }
 
-/// Returns the plan of a program on one CPU.
-fn plan_of(registry: &Registry, request: &FitRequest<'_>, program: &str) -> Result<Plan, FitError> {
-    let study = registry.find(program).map_err(CallError::from)?;
-    let mut settings = Settings::default();
+/// Returns the plan of a program on one CPU, with these settings.
+fn plan_of(
+    registry: &Registry,
+    request: &FitRequest<'_>,
+    study: &Study,
+    (program, mut settings): (&str, Settings),
+) -> Result<Plan, FitError> {
     settings.add("cpus", "1").map_err(CallError::from)?;
     if study.params().iter().any(|spec| spec.name == TASKS) {
         settings.add(TASKS, "1").map_err(CallError::from)?;
@@ -95,6 +106,10 @@ fn plan_of(registry: &Registry, request: &FitRequest<'_>, program: &str) -> Resu
         ..Request::of([program])
     };
     let mut plans = plan(registry, &asked)?;
+    if plans.len() > 1 {
+        let what = "--set has several values of a parameter, but a rate is that of one";
+        return Err(CallError::Other(what.to_owned()).into());
+    }
     Ok(plans.remove(0))
 }
 

@@ -101,6 +101,9 @@ pub fn text(fitted: &Fitted) -> String {
         let _ =
             writeln!(text, "#   {}: {before} with the base's costs, {after} here{left}", of.rate);
     }
+    if !fitted.with.is_empty() {
+        let _ = writeln!(text, "# The programs ran with {}.", fitted.with.join(", "));
+    }
     text + rest
 }
 

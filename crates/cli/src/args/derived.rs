@@ -16,6 +16,7 @@ Examples:
   mmscale profile fit --base x86-512 --cpus 192 --rate page_fault1=720k -o mine.toml
   mmscale profile fit --base x86-512 --lscpu lscpu.json --latencies lines.csv \\
       --rate page_fault1=720k --rate mmap1=390k --linux 6.12 -o mine.toml
+  mmscale profile fit --base ./mine.toml --rate page_fault1=690k --set bytes=128MiB
   mmscale profile fit --base ./mine.toml --rate ./my-server.mms=52k -o fitted.toml";
 
 /// Known properties of a machine, and the profile that has the other numbers.
@@ -74,6 +75,10 @@ pub(crate) struct FitArgs {
     /// programs run with its mechanisms
     #[arg(long, value_name = "VERSION")]
     pub(crate) linux: Option<String>,
+    /// Set a parameter of the programs as it was in the measurement, such as bytes=128MiB; applies
+    /// to the programs that have it, and may be repeated
+    #[arg(long = "set", value_name = "KEY=VALUE", allow_hyphen_values = true)]
+    pub(crate) set: Vec<String>,
     #[command(flatten)]
     pub(crate) known: KnownArgs,
 }

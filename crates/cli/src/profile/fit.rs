@@ -29,7 +29,7 @@ pub(super) fn fit(registry: &Registry, args: &FitArgs) -> Result<(), Failure> {
     bar.set_style(style.expect("the template is well-formed"));
     bar.set_message("running the programs on one simulated CPU");
     bar.enable_steady_tick(Duration::from_millis(200));
-    let request = FitRequest { known: &known, rates: &rates, registry, linux };
+    let request = FitRequest { known: &known, rates: &rates, registry, linux, set: &args.set };
     let fitted = rates::fit(&request, &interrupt);
     bar.finish_and_clear();
     let fitted = fitted.map_err(failed)?;
