@@ -30,10 +30,21 @@ process each tasks on cores {
     start;
     loop { munmap(mmap(1 MiB)); count; }
 }";
+/// A program that ends.
+const ENDS: &str = "\
+summary \"faults of a number of pages\";
+profile \"x86-26\" cpus 26;
+window 1ms after 0ms;
+process one {
+    mem = mmap(2048 pages);
+    start;
+    for i in 0..2048 { write(mem[i]); count; }
+}";
 const BASE: &str = "x86-26";
 
 fn registry() -> Registry {
-    let scripts = [("faults.mms", FAULTS), ("edits.mms", EDITS), ("again.mms", EDITS)];
+    let scripts =
+        [("faults.mms", FAULTS), ("edits.mms", EDITS), ("again.mms", EDITS), ("ends.mms", ENDS)];
     scripts.into_iter().fold(Registry::default(), |all, (file, text)| all.with_script(file, text))
 }
 
@@ -190,6 +201,11 @@ fn rates_that_cannot_be_used_are_refused() {
     let far = why(&["faults=40M"]);
     assert!(!far.is_call() && matches!(far, FitError::NoFactor { .. }), "{far}");
     assert!(matches!(why(&["edits=1k", "faults=500k"]), FitError::NoFactor { .. }));
+    // 2048 faults take more than 1 ms, and less than 10 ms.
+    assert!(fit_on(&known, &["ends=500k".to_owned()]).is_ok());
+    let rates = ["ends=500k".to_owned()];
+    let ended = fit_with(&known, &rates, &["duration_ms=10"]).unwrap_err();
+    assert!(!ended.is_call() && matches!(ended, FitError::Ended { .. }), "{ended}");
     // Scripts of the gallery are known, too.
     assert!(why(&["dontned=1k"]).to_string().contains("did you mean `dontneed`?"));
 }

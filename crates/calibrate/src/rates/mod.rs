@@ -101,6 +101,15 @@ pub enum FitError {
         /// The program.
         program: String,
     },
+    /// A program that does not loop ended within its window.
+    #[error(
+        "`{program}` ended before its window on one CPU was over, so its rate is too low; give it \
+         more to do, or a shorter window with --set duration_ms"
+    )]
+    Ended {
+        /// The program.
+        program: String,
+    },
     /// A run failed, or the user interrupted it.
     #[error("cannot run the program of a rate on one CPU: {why}")]
     Run {
@@ -110,7 +119,7 @@ pub enum FitError {
     },
     /// No factor reaches a rate.
     #[error(
-        "no factor of {} to {} reaches --rate {rate}: with these, one CPU of the machine has \
+        "no factor of {} to {} reaches --rate {rate}: with these, one CPU of the machine has about \
          {slowest} to {fastest} operations a second; check that the rate is that of one program on \
          one CPU, or take a --base of the same kind of machine",
         FACTORS[0], FACTORS[1]
@@ -118,9 +127,9 @@ pub enum FitError {
     NoFactor {
         /// The rate.
         rate: String,
-        /// The simulated rate with the largest factor.
+        /// The rate with the largest factor.
         slowest: String,
-        /// The simulated rate with the smallest factor.
+        /// The rate with the smallest factor.
         fastest: String,
     },
 }
@@ -129,6 +138,7 @@ impl FitError {
     /// Returns whether the call is wrong; otherwise a run failed or found no solution.
     pub const fn is_call(&self) -> bool {
         !matches!(self, Self::Run { .. } | Self::Nothing { .. } | Self::NoFactor { .. })
+            && !matches!(self, Self::Ended { .. })
     }
 }
 

@@ -19,6 +19,9 @@ use crate::gallery;
 
 /// The metric that is compared with a rate.
 const METRIC: &str = "ops_per_s";
+/// The length of a second window next to the first one. A program without a loop that has ended
+/// counts nothing more in it.
+const LONGER: f64 = 1.5;
 /// The parameter of scripts whose tasks are not one for each CPU.
 const TASKS: &str = "tasks";
 /// The parameter of every script that is the length of its window, in ms.
@@ -123,13 +126,29 @@ struct Figures {
 impl Program {
     /// Runs the program on one CPU of a machine.
     fn run(&self, machine: &Profile, interrupt: &Interrupt) -> Result<Figures, FitError> {
-        let mut plan = self.plan.clone();
-        plan.profile = Some(Arc::new(alone(machine, plan.hz)?));
-        let result = run_alone(&plan, plan.arms[0], SEED, interrupt)?;
-        let figure = |name| result.metrics.get(name).map(|value| value.as_f64());
-        let per_s = figure(METRIC).filter(|per_s| *per_s > 0.0);
-        let nothing = || FitError::Nothing { program: plan.study.name().to_owned() };
-        Ok(Figures { per_s: per_s.ok_or_else(nothing)?, rounds: figure(ROUNDS_METRIC) })
+        let machine = Arc::new(alone(machine, self.plan.hz)?);
+        let run = |window_ms: f64| {
+            let mut plan = self.plan.clone();
+            plan.profile = Some(Arc::clone(&machine));
+            plan.params.set(WINDOW, ParamValue::Real(window_ms));
+            let result = run_alone(&plan, plan.arms[0], SEED, interrupt)?;
+            let figure = |name| result.metrics.get(name).map(|value| value.as_f64());
+            let figures = (figure(METRIC).unwrap_or(0.0), figure(ROUNDS_METRIC));
+            Ok::<_, FitError>(figures)
+        };
+        let program = || self.plan.study.name().to_owned();
+        let window_ms = self.plan.params.real(WINDOW);
+        let (per_s, rounds) = run(window_ms)?;
+        if per_s <= 0.0 {
+            return Err(FitError::Nothing { program: program() });
+        }
+        if rounds.is_none() {
+            let more = run(LONGER * window_ms)?.0 * LONGER / per_s;
+            if (more - 1.0).abs() < 1e-9 {
+                return Err(FitError::Ended { program: program() });
+            }
+        }
+        Ok(Figures { per_s, rounds })
     }
 
     /// Makes the window as long as the program needs on this machine for [`ROUNDS`].

@@ -108,12 +108,9 @@ impl Search<'_> {
         };
         let rates = self.request.rates;
         let Some(at) = rates.iter().zip(&parts.times).position(is_far) else { return Ok(()) };
-        let ends = self.rates_on(&[self.machine(parts, &most)?, self.machine(parts, &least)?])?;
-        Err(FitError::NoFactor {
-            rate: rates[at].to_string(),
-            slowest: Rate::shown(ends[0][at]),
-            fastest: Rate::shown(ends[1][at]),
-        })
+        let per_s = |factors: &Factors| Rate::shown(1e9 / parts.times[at].with(factors));
+        let (slowest, fastest) = (per_s(&most), per_s(&least));
+        Err(FitError::NoFactor { rate: rates[at].to_string(), slowest, fastest })
     }
 
     fn scaling<'b>(&'b self, parts: &'b Parts) -> Scaling<'b> {

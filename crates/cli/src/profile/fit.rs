@@ -78,11 +78,14 @@ fn notes(fitted: &Fitted) -> Vec<String> {
     for of in &fitted.rates {
         let left = of.remainder();
         if left.abs() > REPRODUCED {
+            let why = if fitted.rates.len() > 1 {
+                "no plausible costs of this base have all rates"
+            } else {
+                "its window has few counts; make it longer with --set duration_ms"
+            };
+            let (rate, percent) = (&of.rate, left * 100.0);
             notes.push(format!(
-                "{} is not reproduced: the fitted profile differs by {:+.1} %; no plausible costs \
-                 of this base have all rates",
-                of.rate,
-                left * 100.0
+                "{rate} is not reproduced: the fitted profile differs by {percent:+.1} %; {why}"
             ));
         }
     }
