@@ -21,6 +21,7 @@ pub mod gallery;
 mod kernel;
 mod pairs;
 mod program;
+pub mod rates;
 pub mod review;
 
 use fit::{Charges, FITTED};

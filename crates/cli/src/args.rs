@@ -1,6 +1,7 @@
 //! The commands and options of the command line.
 
 mod analyses;
+mod derived;
 mod explain;
 mod groups;
 mod kernel;
@@ -16,6 +17,7 @@ use std::path::PathBuf;
 pub(crate) use analyses::{CacheArgs, MACHINES, RobustArgs, WhatIfArgs};
 use clap::builder::{EnumValueParser, TypedValueParser as _};
 use clap::{Parser, Subcommand, ValueEnum};
+pub(crate) use derived::{FitArgs, KnownArgs, NewArgs};
 pub(crate) use explain::{ExplainArgs, SourceArgs};
 pub(crate) use groups::{
     AnalysisArgs, ArmArgs, ChangeArgs, DocumentsArgs, FileArgs, FirstSeed, MachineArgs, SEEDS, Size,
@@ -27,7 +29,7 @@ pub(crate) use live::LiveCommand;
 #[cfg(feature = "live")]
 pub(crate) use live::{AbArgs, CountsArgs, StressArgs, WatchArgs, Workers};
 use mmscale_document::Target;
-use mmscale_harness::{Shape, Unit};
+use mmscale_harness::Shape;
 pub(crate) use one_arm::OneArm;
 pub(crate) use pictures::{ReportArgs, TraceArgs};
 pub(crate) use sweep::SweepArgs;
@@ -65,13 +67,9 @@ Examples:
 const PROFILE_EXAMPLES: &str = "\
 Examples:
   mmscale profile new --base x86-512 --cpus 192 --nodes 2 --smt 2 -o mine.toml
+  mmscale profile fit --base x86-512 --cpus 192 --rate page_fault1=720k -o mine.toml
   mmscale profile check ./mine.toml
   mmscale profile show x86-26";
-const NEW_EXAMPLES: &str = "\
-Examples:
-  mmscale profile new --base x86-512 --cpus 192 --nodes 2 --smt 2 -o mine.toml
-  mmscale profile new --base x86-512 --cpus 192 --nodes 8 --memory 96GiB
-  mmscale profile new --base x86-512 --lscpu lscpu.json --latencies lines.csv";
 const CHECK_EXAMPLES: &str = "\
 Examples:
   mmscale profile check x86-26
@@ -115,7 +113,7 @@ pub(crate) enum Command {
     /// Boot images of kernels and count their instructions; write a workload as a C program
     #[command(subcommand)]
     Kernel(KernelCommand),
-    /// Write, check and show machine profiles; measure this computer; test predictions
+    /// Write, fit, check and show machine profiles; measure this computer; test predictions
     #[command(subcommand)]
     Profile(Box<ProfileCommand>),
 }
@@ -275,6 +273,9 @@ pub(crate) struct FidelityArgs {
 pub(crate) enum ProfileCommand {
     /// Write a profile of another computer: its CPUs, and a base for all other numbers
     New(NewArgs),
+    /// Write a profile of another computer as `new` does, and fit its costs to rates of programs
+    /// that were measured there on one CPU
+    Fit(FitArgs),
     /// Count the numbers of a profile by the kind of source, and list errors (exit code 1)
     Check(CheckArgs),
     /// Show every number of a profile with its source, as a file that needs no base
@@ -283,43 +284,6 @@ pub(crate) enum ProfileCommand {
     Calibrate(CalibrateArgs),
     /// Compare predictions with measurements: published ones, and those of this computer
     Fidelity(FidelityArgs),
-}
-
-#[derive(Debug, clap::Args)]
-#[command(after_help = NEW_EXAMPLES)]
-pub(crate) struct NewArgs {
-    /// The profile from which all other numbers are inherited: a built-in one, or a file
-    #[arg(long, value_name = "NAME|FILE")]
-    pub(crate) base: String,
-    /// CPUs, each hardware thread counted
-    #[arg(long, value_name = "N")]
-    pub(crate) cpus: Option<usize>,
-    /// Memory nodes; the base's if not given
-    #[arg(long, value_name = "N")]
-    pub(crate) nodes: Option<usize>,
-    /// CPUs behind one last-level cache, each hardware thread counted; the base's if not given
-    #[arg(long, value_name = "N")]
-    pub(crate) cluster: Option<usize>,
-    /// Hardware threads of a core; the base's if not given
-    #[arg(long, value_name = "N")]
-    pub(crate) smt: Option<usize>,
-    /// Memory of a node, such as 256GiB; the base's if not given
-    #[arg(long, value_name = "SIZE", value_parser = |text: &str| Unit::Bytes.parse_count(text))]
-    pub(crate) memory: Option<u64>,
-    /// Take CPUs, nodes, caches and threads from that machine's output of `lscpu -J -e` (or `lscpu
-    /// -J`); `-` is stdin
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["cpus", "nodes", "smt"])]
-    pub(crate) lscpu: Option<PathBuf>,
-    /// Take line_*_ns from a matrix of one-way latencies in ns, as `core-to-core-latency --csv`
-    /// (nviennot) writes it: medians by distance. Halve round trips first. With --lscpu, rows are
-    /// CPUs in Linux's numbering; without, in the order of a profile
-    #[arg(long, value_name = "FILE")]
-    pub(crate) latencies: Option<PathBuf>,
-    /// A description of the machine
-    #[arg(long, value_name = "TEXT")]
-    pub(crate) description: Option<String>,
-    #[command(flatten)]
-    pub(crate) file: FileArgs,
 }
 
 #[derive(Debug, clap::Args)]

@@ -27,3 +27,8 @@ fn the_page_about_waits_shows_what_runs_print() {
         .env("XDG_CACHE_HOME", env!("CARGO_TARGET_TMPDIR"))
         .case("../../docs/who-waits.md");
 }
+
+#[test]
+fn the_page_about_machines_shows_what_a_fit_prints() {
+    trycmd::TestCases::new().case("../../docs/your-machine.md");
+}

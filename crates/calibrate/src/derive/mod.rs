@@ -98,21 +98,32 @@ pub struct Derived {
 
 /// Derives a profile and verifies that it resolves.
 pub fn derive(known: &Known) -> Result<Derived, DeriveError> {
+    if known.groups.cpus.is_none() && known.lscpu.is_none() {
+        return Err(DeriveError::NoCpus);
+    }
+    derived(known, "new")
+}
+
+/// Derives a profile as [`derive()`] does, for `mmscale profile fit`. Without known CPUs it has
+/// those of the base.
+pub fn derive_or_inherit(known: &Known) -> Result<Derived, DeriveError> {
+    derived(known, "fit")
+}
+
+/// Derives a profile for a command below `mmscale profile`.
+fn derived(known: &Known, command: &str) -> Result<Derived, DeriveError> {
     let said = known.lscpu.as_ref().map(|text| Lscpu::read(text, known.groups.cluster));
     let said = said.transpose()?;
     let (groups, source) = match (&said, &known.lscpu) {
         (Some(said), Some(text)) => (said.groups, format!("lscpu of the machine: {}", text.name)),
-        _ => (known.groups, "the machine, as given to `mmscale profile new`".to_owned()),
+        _ => (known.groups, format!("the machine, as given to `mmscale profile {command}`")),
     };
-    if groups.cpus.is_none() {
-        return Err(DeriveError::NoCpus);
-    }
     let mut file = ProfileFile {
         base: Some(known.base.clone()),
         topology: topology(groups, &source),
         ..ProfileFile::default()
     };
-    let inherited = known.profiles.resolve("new", &file)?;
+    let inherited = known.profiles.resolve(command, &file)?;
     let topology = inherited.topology;
     if let Some(bytes) = known.node_bytes {
         let page = inherited.page_bytes;
@@ -121,7 +132,7 @@ pub fn derive(known: &Known) -> Result<Derived, DeriveError> {
         }
         let pages = (bytes / u64::from(page)) as f64;
         file.memory.insert("node_pages".to_owned(), exactly(pages, &source));
-        known.profiles.resolve("new", &file)?;
+        known.profiles.resolve(command, &file)?;
     }
     if let Some(kib) = said.as_ref().and_then(|said| said.cache_kib) {
         file.memory.insert("cluster_cache_kib".to_owned(), exactly(kib as f64, &source));
@@ -137,7 +148,7 @@ pub fn derive(known: &Known) -> Result<Derived, DeriveError> {
             notes.push(numbering(&topology));
         }
         file.costs = latencies::costs(text, &topology, places, &mut notes)?;
-        known.profiles.resolve("new", &file)?;
+        known.profiles.resolve(command, &file)?;
     }
     Ok(Derived { file, notes })
 }
@@ -186,8 +197,10 @@ fn numbering(topology: &Topology) -> String {
 /// Returns the text of a derived file, with comments on further steps.
 pub fn text(derived: &Derived) -> String {
     let whole = profile::write(&derived.file);
-    let (head, sections) = whole.split_once("\n[topology]\n").unwrap_or((&whole, ""));
-    let mut text = format!("{HEAD}{head}\n{TOPOLOGY}[topology]\n{sections}");
+    let mut text = match whole.split_once("\n[topology]\n") {
+        Some((head, sections)) => format!("{HEAD}{head}\n{TOPOLOGY}[topology]\n{sections}"),
+        None => format!("{HEAD}{whole}"),
+    };
     if derived.file.costs.is_empty() {
         text.push_str(COSTS);
     }

@@ -53,6 +53,7 @@ fn every_command_has_a_page_with_its_options() {
     assert!(files["man/mmscale.1"].contains("mmscale"));
     assert!(files["man/mmscale-sweep.1"].contains("\\-\\-jobs"));
     assert!(files.contains_key("man/mmscale-profile-new.1"));
+    assert!(files["man/mmscale-profile-fit.1"].contains("\\-\\-rate"));
     assert!(files.contains_key("man/mmscale-live-ab.1"));
     assert!(files["completions/mmscale.bash"].contains("--fail-on-regression"));
     if env::var_os("MMSCALE_PAGES").is_some() {

@@ -3,6 +3,7 @@
 mod calibrate;
 mod check;
 mod fidelity;
+mod fit;
 mod new;
 
 use mmscale_calibrate::{WrongProfile, review};
@@ -21,6 +22,7 @@ pub(crate) fn profile(
     let profiles = registry.profiles();
     match command {
         ProfileCommand::New(args) => new::new(profiles, args),
+        ProfileCommand::Fit(args) => fit::fit(registry, args),
         ProfileCommand::Check(args) => check::check(profiles, args),
         ProfileCommand::Calibrate(args) => calibrate::calibrate(args),
         ProfileCommand::Fidelity(args) => fidelity::fidelity(registry, origin, args),
