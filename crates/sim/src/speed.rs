@@ -117,6 +117,12 @@ mod tests {
     }
 
     #[test]
+    fn a_core_alone_has_the_clock_of_one_core() {
+        assert_eq!(CLOCK.times_1024(1, 1), 512);
+        assert_eq!([1, 2].map(|active| CLOCK.times_1024(active, 2)), [512, 819]);
+    }
+
+    #[test]
     fn small_and_middle_cores_take_longer() {
         let clock = Clock { small: (2, 256), middle: (1, 512), ..Clock::default() };
         let speeds = Speeds::of(&clock, 1, vec![0; 4]).unwrap();

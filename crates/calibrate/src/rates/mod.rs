@@ -178,8 +178,6 @@ pub struct Fitted {
     pub factors: Vec<(Group, f64)>,
     /// Settings of the programs that are not their defaults: parameters, the version of Linux.
     pub with: Vec<String>,
-    /// The clocks of the base with one active core and with half of them, in MHz, if they differ.
-    pub clocks_mhz: Option<[f64; 2]>,
 }
 
 /// Fits the costs of operations to the rates, and verifies the result by simulation.

@@ -166,12 +166,10 @@ impl Program {
     }
 }
 
-/// Returns the machine of one CPU, whose clock is that of a single active core.
+/// Returns the machine of one CPU.
 fn alone(machine: &Profile, hz: u32) -> Result<Profile, CallError> {
     let mut one = machine.with_cpus(1, Shape::Keep)?;
     one.hz = hz;
-    one.clock.half_cores_mhz = one.clock.one_core_mhz;
-    one.clock.all_cores_mhz = one.clock.one_core_mhz;
     Ok(one)
 }
 

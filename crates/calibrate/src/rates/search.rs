@@ -202,14 +202,11 @@ impl Search<'_> {
         });
         let is_shown = |(group, _): &(Group, f64)| parts.decide(*group) || *group == Group::Rest;
         let linux = self.request.linux.map(|version| format!("--linux {version}"));
-        let clock = self.start.clock;
-        let clocks_mhz = [clock.one_core_mhz, clock.half_cores_mhz];
         Fitted {
             derived: Derived { file, notes: self.derived.notes.clone() },
             rates: rates.collect(),
             factors: Group::ALL.into_iter().zip(*factors).filter(is_shown).collect(),
             with: self.request.set.iter().cloned().chain(linux).collect(),
-            clocks_mhz: (clocks_mhz[0] != clocks_mhz[1]).then_some(clocks_mhz),
         }
     }
 }

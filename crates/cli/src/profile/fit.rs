@@ -101,11 +101,5 @@ fn notes(fitted: &Fitted) -> Vec<String> {
             far.join(", ")
         ));
     }
-    if let Some([one, half]) = fitted.clocks_mhz {
-        notes.push(format!(
-            "the rates are those of one active core at {one} MHz (one_core_mhz); a run with --cpus \
-             1 has half_cores_mhz, {half} MHz, and another rate"
-        ));
-    }
     notes
 }

@@ -121,7 +121,7 @@ impl Clock {
         let (active, cores) = (active.clamp(1, cores) as f64, cores as f64);
         let half = (cores / 2.0).max(1.0);
         let between = |[from, to]: [f64; 2], at: f64, length: f64| {
-            if length > 0.0 { from + (to - from) * at / length } else { to }
+            if length > 0.0 { from + (to - from) * at / length } else { from }
         };
         let mhz = if active <= half {
             between([self.one_core_mhz, self.half_cores_mhz], active - 1.0, half - 1.0)
