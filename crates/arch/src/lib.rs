@@ -34,6 +34,7 @@ mod ids;
 mod instance;
 mod io;
 mod line;
+mod lock_class;
 mod machine;
 mod mask;
 mod names;
@@ -44,7 +45,7 @@ mod tlb;
 mod trace;
 
 pub use addr::{ADDRESS_BITS, PAGE_SHIFT, PAGE_SIZE, USER_END, VmaRange, Vpn};
-pub use atomic::{Atomic, LockClass, OwnedCounter, OwnedValue, RawOsq, RawSpin};
+pub use atomic::{Atomic, OwnedCounter, OwnedValue, RawOsq, RawSpin};
 pub use cost::{Access, Line, Op};
 pub use cpu::{Cpu, IrqState, PathId, Span};
 pub use event::{
@@ -59,6 +60,7 @@ pub use ids::{
 pub use instance::NamedLock;
 pub use io::{IoBusy, IoDirection, IoDone, PageIo};
 pub use line::{DataLine, LineName};
+pub use lock_class::LockClass;
 pub use machine::{
     Broadcast, Callbacks, HotplugError, Ipi, LockHold, Machine, Priority, TaskEntry, TaskSpec,
 };

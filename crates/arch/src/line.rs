@@ -1,4 +1,4 @@
-//! What cache lines hold, for statistics of transfers between CPUs.
+//! Names of the data in cache lines, for statistics of transfers between CPUs.
 
 use crate::LockClass;
 use crate::names::named;
@@ -10,7 +10,7 @@ named! {
         StructPage = "struct page",
         /// The list head of a zone's free blocks of one order.
         FreeArea = "zone->free_area",
-        /// The list heads of a lruvec, beside its lock.
+        /// The list heads of a lruvec, next to its lock.
         LruLists = "lruvec->lists",
         /// The sizes of a lruvec's lists.
         LruSizes = "lru_zone_size",
@@ -57,12 +57,12 @@ named! {
     }
 }
 
-/// What a cache line holds.
+/// The data in a cache line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LineName {
     /// The word of a lock of this class.
     Lock(LockClass),
-    /// Data without a lock of its own, or beside its lock.
+    /// Data without a lock of its own, or next to its lock.
     Data(DataLine),
 }
 

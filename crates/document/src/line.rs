@@ -10,7 +10,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LineRecord {
-    /// What the lines hold: data by its name in Linux, or the word of a lock by the lock's class.
+    /// The content of the lines: data by its name in Linux, or the word of a lock by the lock's
+    /// class.
     pub line: String,
     /// Times that a CPU got such a line from another CPU.
     pub moves: u64,

@@ -19,8 +19,8 @@ pub(crate) struct Lines<'a> {
     /// The functions that waited, with their shares of these waits; the longest first. Empty if
     /// the study does not collect call paths.
     pub functions: Vec<(&'a str, f64)>,
-    /// What the lines hold, with their shares of the transfers' time; the longest first. Empty if
-    /// the document does not say it.
+    /// The data in the lines, with their shares of the transfers' time; the longest first. Empty if
+    /// the document does not have it.
     pub data: Vec<(&'a str, f64)>,
 }
 

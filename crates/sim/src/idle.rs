@@ -58,15 +58,16 @@ fn idle_stop() {
 }
 
 impl Engine {
-    /// Returns the time of the running CPU's exit from idle, where it has been since `since_ps`: from
-    /// a deep state if that is long enough, and drawn.
+    /// Returns the time of the running CPU's exit from idle, where it has been since `since_ps`. If
+    /// that is long enough, it is from a deep state, whose time is the longest that was measured;
+    /// otherwise it is drawn.
     fn idle_exit_ps(&mut self, since_ps: u64) -> u64 {
         let costs = &self.costs;
-        let (spread_1024, after_ps) = (costs.idle_spread_1024, costs.idle_deep_after_ps);
         let cpu = &mut self.cpus[self.cur];
-        let is_deep = costs.idle_deep_exit_ps > 0 && cpu.clock - since_ps >= after_ps;
-        let median_ps = if is_deep { costs.idle_deep_exit_ps } else { costs.idle_exit_ps };
-        (median_ps * cpu.rng.long_tail_1024(spread_1024)) >> 10
+        if costs.idle_deep_exit_ps > 0 && cpu.clock - since_ps >= costs.idle_deep_after_ps {
+            return costs.idle_deep_exit_ps;
+        }
+        (costs.idle_exit_ps * cpu.rng.long_tail_1024(costs.idle_spread_1024)) >> 10
     }
     /// The running CPU leaves idle or goes idle, at its turn.
     fn note_idle(&mut self, wakes: bool) {

@@ -1,7 +1,8 @@
 //! Random numbers and hashes of the engine: splitmix64 and its finalizer, fixed for good.
 
 /// Quantiles of a log-normal distribution with a median of 1 and a 99th percentile of 5, in 1/1024,
-/// at i / 64; the ends are at 1 / 256 and 255 / 256. By a table: a host's exponential may differ from another host's.
+/// at i / 64; the ends are at 1 / 256 and 255 / 256. By a table: a host's exponential may differ
+/// from another host's.
 const LONG_TAIL_1024: [u32; 65] = [
     163, 231, 282, 321, 354, 384, 411, 437, 462, 486, 509, 532, 554, 576, 598, 620, 642, 664, 686,
     708, 730, 753, 775, 798, 821, 845, 869, 893, 918, 944, 970, 997, 1024, 1052, 1081, 1111, 1142,

@@ -1,5 +1,5 @@
-//! The speed of CPUs: the clock of their node, which is lower the more of its cores work, the kind of
-//! their core, and the hardware threads of a core, which share it.
+//! The speed of CPUs: the clock of their node, which is lower the more of its cores work, the kind
+//! of their core, and the hardware threads of a core, which share it.
 //!
 //! A CPU's speed is set when it leaves idle and at each of its timer interrupts: a processor, too,
 //! changes its clock at intervals of about a millisecond. Both are turns of the CPU, at which all

@@ -126,7 +126,7 @@ fn the_interconnect_adds_faster_than_a_line_moves_and_exchanges_nothing() {
     assert_eq!(got, [31, 9, 31, 31]);
 }
 
-/// Eight CPUs each flush twenty times at once.
+/// Eight CPUs each flush twenty times, without a pause.
 #[test]
 fn broadcasts_follow_one_another_as_far_as_the_machine_takes_one_at_a_time() {
     let took = |serial_ns: u64| {
