@@ -143,7 +143,7 @@ fn a_copy_under_the_lock_of_its_table_locks_others_out_whatever_the_policy() {
 #[test]
 fn a_flush_takes_longer_the_more_cpus_have_to_hear_of_it() {
     let of = |cpus: &str| {
-        let document = run(&["workload=flush", "flush_ms=0.2", "noise=off", cpus]);
+        let document = run(&["workload=flush", "flush_ms=0.6", "noise=off", cpus]);
         document.arms.iter().map(|arm| mean(arm, "call_mean_ns")).collect::<Vec<_>>()
     };
     for (few, many) in of("cpus=2").into_iter().zip(of("cpus=16")) {
