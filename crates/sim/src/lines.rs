@@ -233,6 +233,11 @@ impl LineState {
     pub(crate) fn name(&self) -> usize {
         usize::from(self.name)
     }
+    /// Whether the line may stay in the interconnect. A CPU that changes the count of a page writes
+    /// other fields of its record too, which bring the line into its cache.
+    fn may_stay_far(&self) -> bool {
+        self.name() != LineName::Data(DataLine::StructPage).number()
+    }
     /// Like [`LineState::take`], if `cpu` is the last writer and the line has no readers since.
     #[inline]
     pub(crate) fn take_own(
@@ -284,7 +289,7 @@ impl LineState {
             (false, false) => distances.transfer_ps(writer, cpu),
             (false, true) => distances.far_ps(writer, cpu),
         };
-        if usage == Usage::Add && far_add_ps > 0 && !owner {
+        if usage == Usage::Add && far_add_ps > 0 && !owner && self.may_stay_far() {
             self.busy_until.set(clock + busy + far_add_ps);
             self.writer.set(me);
             self.reader.set(NO_CPU);

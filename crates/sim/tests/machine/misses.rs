@@ -2,7 +2,9 @@
 //! which policies of page caches check pages.
 
 use crate::common::{config, run_well};
-use mmscale_arch::{Access, Asid, Atomic as _, Cpu as _, Line, Machine as _, Op, Order, Pfn};
+use mmscale_arch::{
+    Access, Asid, Atomic as _, Cpu as _, DataLine, Line, Machine as _, Op, Order, Pfn,
+};
 use mmscale_frames::frame::MigrateType;
 use mmscale_frames::page_alloc::{
     AllocConfig, FrameAllocator, Gfp, MemoryMap, PageCheck, PcpPolicy,
@@ -99,13 +101,13 @@ fn every_policy_of_page_caches_checks_pages_where_the_version_does() {
 
 /// Sixteen CPUs of one node add to one word, or exchange it, as fast as they can. Returns the time
 /// of an operation of the machine, in ns.
-fn contended(far_add_ns: u64, operation: fn(&SimAtomic<u64>)) -> u64 {
+fn contended(far_add_ns: u64, line: DataLine, operation: fn(&SimAtomic<u64>)) -> u64 {
     const TIMES: u64 = 200;
     let mut config: SimConfig = config(16);
     config.profile.topology = Topology { cpus: 16, smt: 1, cluster: 16, nodes: 1 };
     config.profile.costs.jitter_1024 = 0;
     config.profile.costs.far_add_ps = far_add_ns * 1000;
-    let word = Rc::new(SimAtomic::new(0));
+    let word = Rc::new(SimAtomic::named(0, line));
     let outcome = run_well(config, |script| {
         for cpu in 0..16 {
             let word = Rc::clone(&word);
@@ -121,9 +123,10 @@ fn contended(far_add_ns: u64, operation: fn(&SimAtomic<u64>)) -> u64 {
 fn the_interconnect_adds_faster_than_a_line_moves_and_exchanges_nothing() {
     let add = |word: &SimAtomic<u64>| _ = word.fetch_add(1, Relaxed);
     let exchange = |word: &SimAtomic<u64>| _ = word.swap(1, Relaxed);
-    let got =
-        [contended(0, add), contended(9, add), contended(0, exchange), contended(9, exchange)];
-    assert_eq!(got, [31, 9, 31, 31]);
+    let (count, page) = (DataLine::PageCounter, DataLine::StructPage);
+    assert_eq!([0, 9].map(|far_ns| contended(far_ns, count, add)), [31, 9]);
+    assert_eq!([0, 9].map(|far_ns| contended(far_ns, count, exchange)), [31, 31]);
+    assert_eq!(contended(9, page, add), 31, "other fields of the record are written too");
 }
 
 /// Eight CPUs each flush twenty times, without a pause.
