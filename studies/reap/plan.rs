@@ -104,8 +104,9 @@ pub(super) fn plan(env: &Env<Reap>) -> Result<Plan, String> {
     refuse(env, &mappings)?;
     let swapped_1024 = if params.layout == Layout::Huge { 0 } else { params.swapped_1024 };
     let page_ns = PAGE_NS + SWAP_NS * swapped_1024 / 1024;
-    // Creating the victim's memory takes longer if all costs are higher.
-    let page_ns = (page_ns as f64 * env.cost_scale().max(1.0)) as u64;
+    // Creating the victim's memory takes longer if all costs are higher, or cores small.
+    let times = env.cost_scale().max(1.0) * env.slowest_times();
+    let page_ns = (page_ns as f64 * times) as u64;
     // The time is unknown on a real computer, so the victim reports when it is ready. The
     // observation of a live kernel starts at the planned time.
     let making_ns = match env.on() {

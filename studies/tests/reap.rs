@@ -168,6 +168,10 @@ fn pages_of_files_are_unmapped_and_not_freed() {
 fn costs_ten_times_as_high_are_planned_for() {
     let document = run(&["cost_scale=10", "layout=app"]);
     assert_eq!(document.params["cost_scale"].to_string(), "10");
+    let phone =
+        Request { profile: Some("phone".into()), ..shipped::request("reap", &["layout=app"]) };
+    let phone = shipped::run(&phone);
+    assert!(phone.arms.iter().all(|arm| arm.seeds.len() == 1), "small cores are planned for");
     assert!(document.arms.iter().all(|arm| arm.seeds.len() == 1), "{document:?}");
 }
 

@@ -259,6 +259,10 @@ impl<W: Workload> Env<W> {
     pub fn cost_scale(&self) -> f64 {
         if self.on() == Target::Sim { self.common().real("cost_scale") } else { 1.0 }
     }
+    /// Returns the time of an operation on the slowest kind of core next to that on a large one.
+    pub fn slowest_times(&self) -> f64 {
+        self.ctx.profile.as_ref().map_or(1.0, |profile| profile.clock.slowest_times())
+    }
     /// Returns the second run of the seed, with otherwise equal inputs.
     pub fn second(&self) -> Self {
         Self { part: Part::Second, attempt: 0, ..self.clone() }

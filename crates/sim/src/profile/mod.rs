@@ -106,6 +106,11 @@ impl Default for Clock {
 }
 
 impl Clock {
+    /// Returns the time of an operation on the slowest kind of core next to that on a large one.
+    pub fn slowest_times(&self) -> f64 {
+        let kinds = [self.small, self.middle].into_iter().filter(|(cpus, _)| *cpus > 0);
+        kinds.map(|(_, speed_1024)| 1024.0 / f64::from(speed_1024)).fold(1.0, f64::max)
+    }
     /// Returns the time of an operation on `cpu` next to that on a large core, in 1/1024.
     pub(crate) fn core_times_1024(&self, cpu: usize) -> u32 {
         let speed_1024 = match cpu {
