@@ -97,6 +97,20 @@ fn every_builtin_profile_resolves() {
 }
 
 #[test]
+fn a_machine_has_no_more_small_and_middle_cores_than_cpus() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../machines");
+    let phone = std::fs::read_to_string(format!("{folder}/phone.toml")).unwrap();
+    let with = |cpus: &str| {
+        let from = "small_cpus = { value = 4, range = [4, 4]";
+        assert!(phone.contains(from));
+        load(&phone.replace(from, &format!("small_cpus = {{ value = {cpus}, range = [0, 99]")))
+    };
+    assert_eq!(with("5").unwrap().clock.small.0, 5);
+    let why = with("6").unwrap_err().to_string();
+    assert!(why.contains("small_cpus") && why.contains("makes 9 of 8 CPUs"), "{why}");
+}
+
+#[test]
 fn every_file_of_the_folder_is_built_in() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../machines");
     let mut files: Vec<String> = std::fs::read_dir(folder)

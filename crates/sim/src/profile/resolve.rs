@@ -51,7 +51,7 @@ impl Merged {
             costs: priced(&costs, &memory, entered(ops(self)?, costs.ps("entry_extra_ns")?))?,
             swap: swap(self)?,
             noise: noise(self)?,
-            clock: clock(self)?,
+            clock: clock(self, &topology)?,
         };
         memory.finish()?;
         timer.finish()?;
@@ -149,7 +149,7 @@ fn swap(of: &Merged) -> Result<SwapDevice, ProfileError> {
 }
 
 /// Reads the clock. If the section is not empty, all of its keys are required.
-fn clock(of: &Merged) -> Result<Clock, ProfileError> {
+fn clock(of: &Merged, topology: &Topology) -> Result<Clock, ProfileError> {
     if of.file.clock.is_empty() {
         return Ok(Clock::default());
     }
@@ -166,6 +166,12 @@ fn clock(of: &Merged) -> Result<Clock, ProfileError> {
         middle: cores(&clock, ["middle_cpus", "middle_speed_percent"])?,
     };
     clock.finish()?;
+    let smaller = read.small.0 + read.middle.0;
+    if smaller > topology.cpus {
+        let reason =
+            format!("with middle_cpus makes {smaller} of {} CPUs; make it less", topology.cpus);
+        return Err(clock.wrong("small_cpus", reason));
+    }
     Ok(read)
 }
 
@@ -317,7 +323,7 @@ impl<'a> Reader<'a> {
         format!("{}.{key}", self.section)
     }
 
-    fn finish(self) -> Result<(), ProfileError> {
+    fn finish(&self) -> Result<(), ProfileError> {
         let asked = self.asked.borrow();
         if let Some(key) = self.numbers.keys().find(|key| !asked.contains(*key)) {
             let missing = || asked.iter().filter(|key| !self.numbers.contains_key(*key));

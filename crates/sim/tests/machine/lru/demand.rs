@@ -1,7 +1,7 @@
 //! Drains, demand and hotplug, while CPUs are active.
 
 use super::world::{ALL, ANON, GROUP, World, config, well};
-use mmscale_arch::{CpuId, LockClass, Machine as _, NodeId, Pfn};
+use mmscale_arch::{CpuId, DataLine, LockClass, Machine as _, NodeId, Pfn};
 use mmscale_mm::folio::FolioFlags;
 use mmscale_mm::lru::{LruCounters, LruList, LruPolicy};
 use mmscale_sim::{Outcome, Sim};
@@ -42,6 +42,20 @@ fn populate_churn_takes_two_lruvec_locks_a_page_and_none_under_lazy() {
         } else {
             assert_eq!((locks, counters.added, counters.add_batches), (2 * pages, pages, pages));
         }
+    }
+}
+
+/// The data of a lruvec follows its lock from CPU to CPU: the list heads when a folio is listed,
+/// the sizes when it is listed and when it is taken off.
+#[test]
+fn the_lists_of_a_lruvec_are_lines_that_follow_its_lock() {
+    let moves = |cpus: usize, line: &str| -> u64 {
+        let (outcome, _) = churn(LruPolicy::Stock, cpus, 200);
+        outcome.lines.iter().filter(|row| row.line == line).map(|row| row.moves).sum()
+    };
+    for line in [DataLine::LruLists, DataLine::LruSizes].map(DataLine::name) {
+        let (alone, together) = (moves(2, line), moves(8, line));
+        assert!(alone < 10 && together > 700, "{line}: {alone} and {together}");
     }
 }
 
