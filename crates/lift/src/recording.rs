@@ -1,0 +1,254 @@
+//! The types of a recording.
+
+use serde::{Deserialize, Serialize};
+
+macro_rules! ids {
+    ($($(#[$doc:meta])* $name:ident;)*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+        #[derive(Default, Serialize, Deserialize)]
+        pub struct $name(pub u32);
+
+        impl $name {
+            /// The index in the recording's list.
+            pub const fn index(self) -> usize {
+                self.0 as usize
+            }
+        }
+    )*};
+}
+
+ids! {
+    /// A function of the kernel.
+    FunctionId;
+    /// A place in the code.
+    SiteId;
+    /// A cache line that CPUs share.
+    LineId;
+    /// A lock.
+    LockId;
+}
+
+/// The operations of a kernel image on each CPU.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Recording {
+    /// Where it is from.
+    pub origin: Origin,
+    /// Names of functions.
+    pub functions: Vec<Function>,
+    /// Places in the code.
+    pub sites: Vec<Site>,
+    /// The lines that several CPUs use and at least one writes.
+    pub lines: Vec<Line>,
+    /// All locks, also those that one CPU alone takes.
+    pub locks: Vec<Lock>,
+    /// The operations of each recorded CPU, in the order in which it did them. All CPUs have some.
+    pub cpus: Vec<Vec<Operation>>,
+}
+
+/// Where a recording is from.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Origin {
+    /// The image, as the user named it.
+    pub image: String,
+    /// The package of the image, with its version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub package: Option<String>,
+    /// The release of the kernel, as `uname -r` has it.
+    pub release: String,
+    /// Its version, as `uname -v` has it.
+    pub version: String,
+    /// Settings of its build that change many functions.
+    pub settings: Vec<String>,
+    /// The parameters of the kernel that the user gave.
+    pub parameters: String,
+    /// The script that ran: its name and its summary.
+    pub script: String,
+    /// Its summary.
+    pub summary: String,
+    /// The text of the script.
+    pub text: String,
+    /// The node of each recorded CPU.
+    pub node_of_cpu: Vec<u8>,
+    /// Bytes of memory of the machine.
+    pub memory_bytes: u64,
+    /// Operations that are not part of the recording.
+    pub dropped: Dropped,
+    /// Instructions of interrupts, of all operations together. They are not part of operations.
+    pub interrupt_instructions: u64,
+}
+
+/// Operations that were recorded and left out, by reason.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Dropped {
+    /// The CPU went to other tasks more often than in most operations.
+    pub switched: u64,
+    /// A lock was held at their end, or released without having been taken.
+    pub unbalanced: u64,
+    /// They did not fit into the recording.
+    pub too_long: u64,
+}
+
+/// A function of the kernel.
+pub type Function = String;
+
+/// A place in the code: a function, and the function that calls it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+pub struct Site {
+    /// The function.
+    pub function: FunctionId,
+    /// Its caller.
+    pub caller: FunctionId,
+}
+
+/// Which CPUs use data, and so which data a CPU of a larger machine has in its place.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Share {
+    /// One CPU: each CPU of a larger machine has its own.
+    Private,
+    /// Few CPUs of the recording: each group of as many CPUs as were recorded has its own.
+    Few,
+    /// Many CPUs of one node: each node has its own.
+    Node,
+    /// Many CPUs of several nodes: there is one.
+    All,
+}
+
+/// A cache line of 64 bytes that several CPUs use.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Line {
+    /// The address of its first byte.
+    pub address: u64,
+    /// The data in it, as far as that is known: a variable, a kind of object, a function that uses
+    /// it.
+    pub object: String,
+    /// Which CPUs use it.
+    pub share: Share,
+    /// Numbers of recorded CPUs that use it, and that write it.
+    pub users: u32,
+    /// See `users`.
+    pub writers: u32,
+}
+
+/// The kind of a lock.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LockKind {
+    /// CPUs spin for it; readers of a spinning lock exclude one another in a replay.
+    Spin,
+    /// A semaphore with readers and writers, which sleep.
+    Rwsem,
+    /// A mutex, whose waiters sleep.
+    Mutex,
+}
+
+/// A lock.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Lock {
+    /// The address of its word.
+    pub address: u64,
+    /// Its kind.
+    pub kind: LockKind,
+    /// Its class, or the function that takes it.
+    pub class: String,
+    /// Which CPUs take it.
+    pub share: Share,
+    /// Its line, if that is among the lines of the recording.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub line: Option<LineId>,
+}
+
+/// The kind of an event.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[repr(u8)]
+pub enum What {
+    /// A read of a line.
+    Read = 0,
+    /// A write to a line.
+    Write = 1,
+    /// A locked instruction on a line.
+    Atomic = 2,
+    /// A lock is taken, alone.
+    Acquire = 3,
+    /// A lock is taken for reading.
+    AcquireShared = 4,
+    /// A lock is released.
+    Release = 5,
+    /// A semaphore that is held alone is held for reading after it.
+    Downgrade = 6,
+}
+
+impl What {
+    /// All of them, by their numbers.
+    pub const ALL: [Self; 7] = [
+        Self::Read,
+        Self::Write,
+        Self::Atomic,
+        Self::Acquire,
+        Self::AcquireShared,
+        Self::Release,
+        Self::Downgrade,
+    ];
+    /// Whether the target is a line; else it is a lock.
+    pub const fn is_access(self) -> bool {
+        (self as u8) < (Self::Acquire as u8)
+    }
+}
+
+/// An event of an operation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Event {
+    /// Instructions of the operation since the event before, or since its begin.
+    pub after: u32,
+    /// Its kind.
+    pub what: What,
+    /// The byte of the line, 0 to 63; 0 for locks.
+    pub offset: u8,
+    /// The number of a line or of a lock, as `what` says.
+    pub target: u32,
+    /// Where in the code.
+    pub site: SiteId,
+}
+
+/// The work of a CPU in the kernel in one round of the script's loop.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Operation {
+    /// Operations that the script counted in the round.
+    pub count: u64,
+    /// Instructions of the kernel, without those of interrupts.
+    pub instructions: u64,
+    /// Locked instructions, those of locks included.
+    pub locked: u64,
+    /// Lines that only this CPU uses, and lines that CPUs share and no CPU writes.
+    pub private_lines: u64,
+    /// See `private_lines`.
+    pub read_only_lines: u64,
+    /// Times at which the CPU went to another task.
+    pub switches: u64,
+    /// The events, in order.
+    pub events: Vec<Event>,
+}
+
+impl Recording {
+    /// Returns all operations.
+    pub fn operations(&self) -> impl Iterator<Item = &Operation> {
+        self.cpus.iter().flatten()
+    }
+    /// Returns the number of nodes of the recorded CPUs.
+    pub fn nodes(&self) -> usize {
+        self.origin.node_of_cpu.iter().max().map_or(1, |node| usize::from(*node) + 1)
+    }
+    /// Returns the name of a function.
+    pub fn function(&self, id: FunctionId) -> &str {
+        &self.functions[id.index()]
+    }
+    /// Returns the name of the function of a place.
+    pub fn function_at(&self, site: SiteId) -> &str {
+        self.function(self.sites[site.index()].function)
+    }
+    /// Returns the name of the caller of a place's function.
+    pub fn caller_at(&self, site: SiteId) -> &str {
+        self.function(self.sites[site.index()].caller)
+    }
+}
