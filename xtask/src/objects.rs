@@ -10,38 +10,52 @@ use std::process::Command;
 /// A compiled file.
 struct Object {
     source: &'static str,
+    /// The headers that it includes.
+    headers: &'static [&'static str],
     object: &'static str,
     /// Compiler version, flags and hashes, one `key: value` per line.
     sum: &'static str,
     flags: &'static [&'static str],
 }
 
-const OBJECTS: [Object; 2] = [
+const PLUGIN_HEADERS: &[&str] = &["crates/vm/plugin/kernel.h"];
+/// The C library of a plugin is that of QEMU's process.
+const PLUGIN_FLAGS: &[&str] = &[
+    "-target",
+    "x86_64-linux-gnu",
+    "-std=gnu11",
+    "-O2",
+    "-Wall",
+    "-Wextra",
+    "-Werror",
+    "-shared",
+    "-fPIC",
+    "-fvisibility=hidden",
+    "-nostdlib",
+    "-Wl,--build-id=none",
+];
+
+const OBJECTS: [Object; 3] = [
     Object {
         source: "crates/linux/bpf/watch.bpf.c",
+        headers: &[],
         object: "crates/linux/bpf/watch.bpf.o",
         sum: "crates/linux/bpf/watch.bpf.sum",
         flags: &["-target", "bpf", "-O2", "-g", "-Wall", "-Werror", "-mcpu=v3", "-c"],
     },
-    // The C library is that of QEMU's process.
     Object {
         source: "crates/vm/plugin/instructions.c",
+        headers: PLUGIN_HEADERS,
         object: "crates/vm/plugin/instructions.so",
         sum: "crates/vm/plugin/instructions.sum",
-        flags: &[
-            "-target",
-            "x86_64-linux-gnu",
-            "-std=gnu11",
-            "-O2",
-            "-Wall",
-            "-Wextra",
-            "-Werror",
-            "-shared",
-            "-fPIC",
-            "-fvisibility=hidden",
-            "-nostdlib",
-            "-Wl,--build-id=none",
-        ],
+        flags: PLUGIN_FLAGS,
+    },
+    Object {
+        source: "crates/vm/plugin/operations.c",
+        headers: PLUGIN_HEADERS,
+        object: "crates/vm/plugin/operations.so",
+        sum: "crates/vm/plugin/operations.sum",
+        flags: PLUGIN_FLAGS,
     },
 ];
 
@@ -106,7 +120,14 @@ impl Object {
     fn sums(&self, root: &Path, version: &str) -> Result<String, String> {
         let (source, object) = (sum_of(&root.join(self.source))?, sum_of(&root.join(self.object))?);
         let flags = self.flags.join(" ");
-        Ok(format!("clang: {version}\nflags: {flags}\nsource: {source}\nobject: {object}\n"))
+        let headers = self
+            .headers
+            .iter()
+            .map(|header| sum_of(&root.join(header)).map(|sum| format!("header: {sum}\n")));
+        let headers = headers.collect::<Result<String, _>>()?;
+        Ok(format!(
+            "clang: {version}\nflags: {flags}\nsource: {source}\n{headers}object: {object}\n"
+        ))
     }
 
     fn build(&self, root: &Path, tools: &Tools) -> Result<(), String> {
@@ -176,6 +197,9 @@ mod tests {
         let root = folder.path();
         fs::create_dir_all(root.join(object.object).parent().unwrap()).unwrap();
         fs::write(root.join(object.source), "abc").unwrap();
+        for header in object.headers {
+            fs::write(root.join(header), "header").unwrap();
+        }
         fs::write(root.join(object.object), "object").unwrap();
         fs::write(root.join(object.sum), object.sums(root, VERSION).unwrap()).unwrap();
         folder

@@ -5,6 +5,7 @@ mod derived;
 mod explain;
 mod groups;
 mod kernel;
+mod lift;
 mod live;
 mod one_arm;
 #[cfg(test)]
@@ -23,8 +24,9 @@ pub(crate) use groups::{
     AnalysisArgs, ArmArgs, ChangeArgs, DocumentsArgs, FileArgs, FirstSeed, MachineArgs, SEEDS, Size,
 };
 #[cfg(feature = "live")]
-pub(crate) use kernel::{BootArgs, InstructionsArgs, RoundsArgs, VmArgs};
+pub(crate) use kernel::{BootArgs, InstructionsArgs, RoundsArgs, TurnsArgs, VmArgs};
 pub(crate) use kernel::{KernelCommand, ReproduceArgs};
+pub(crate) use lift::{LiftCommand, LiftShowArgs, RecordArgs};
 pub(crate) use live::LiveCommand;
 #[cfg(feature = "live")]
 pub(crate) use live::{AbArgs, CountsArgs, StressArgs, WatchArgs, Workers};
@@ -113,6 +115,9 @@ pub(crate) enum Command {
     /// Boot images of kernels and count their instructions; write a workload as a C program
     #[command(subcommand)]
     Kernel(KernelCommand),
+    /// Record what a kernel image does in an operation, for replays on machines of any size
+    #[command(subcommand)]
+    Lift(LiftCommand),
     /// Write, fit, check and show machine profiles; measure this computer; test predictions
     #[command(subcommand)]
     Profile(Box<ProfileCommand>),

@@ -65,6 +65,15 @@ pub(crate) const TRACE: Kind = Kind {
 pub(crate) const FOLDED: Kind =
     Kind { what: "stacks", extension: "folded", name: "trace.folded", use_with: "flamegraph.pl" };
 
+/// A recording of a kernel's operations.
+#[cfg(feature = "live")]
+pub(crate) const RECORDING: Kind = Kind {
+    what: "recording",
+    extension: "lift",
+    name: "recording.lift",
+    use_with: "mmscale lift show",
+};
+
 /// A writable location, checked before the work begins.
 pub(crate) struct Destination {
     folder: Folder,

@@ -13,6 +13,7 @@ mod failure;
 mod file_names;
 mod interrupt;
 mod kernel;
+mod lift;
 mod list;
 mod live;
 mod memory;
@@ -147,6 +148,7 @@ fn dispatch(registry: &Registry, origin: Origin, command: Option<Command>) -> Re
         Some(Command::Explain(args)) => explain::explain(registry, origin, &args),
         Some(Command::List(args)) => list::list(registry, &args),
         Some(Command::Kernel(command)) => kernel::kernel(registry, &command),
+        Some(Command::Lift(command)) => lift::lift(registry, &command),
         Some(Command::Live(command)) => live::live(registry, origin, &command),
         Some(Command::Profile(command)) => profile::profile(registry, origin, &command),
     }

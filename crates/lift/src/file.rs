@@ -139,8 +139,12 @@ impl Recording {
         let lines = self.locks.iter().filter_map(|lock| lock.line);
         let events = self.operations().flat_map(|operation| &operation.events);
         let is_known = |event: &Event| {
-            let targets = if event.what.is_access() { self.lines.len() } else { self.locks.len() };
-            known(event.target, targets) && known(event.site.0, self.sites.len())
+            let target = match event.what {
+                what if what.is_access() => known(event.target, self.lines.len()),
+                what if what.is_of_lock() => known(event.target, self.locks.len()),
+                _ => true,
+            };
+            target && known(event.site.0, self.sites.len())
         };
         let all = sites.into_iter().all(|id| known(id.0, functions))
             && lines.into_iter().all(|line| known(line.0, self.lines.len()))
@@ -225,7 +229,7 @@ fn damaged(why: impl ToString) -> LiftError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::recording::{FunctionId, LineId, LockId, LockKind, Share};
+    use crate::recording::{FunctionId, LineId, LockKind, Share};
 
     pub(crate) fn small() -> Recording {
         let event = |after, what, target| Event { after, what, offset: 8, target, site: SiteId(0) };
@@ -336,6 +340,5 @@ mod tests {
             let why = Recording::read(&written(&wrong)).unwrap_err();
             assert!(matches!(why, LiftError::Damaged(_)), "{why}");
         }
-        let _ = LockId(0);
     }
 }

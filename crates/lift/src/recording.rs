@@ -66,6 +66,8 @@ pub struct Origin {
     pub script: String,
     /// Its summary.
     pub summary: String,
+    /// Values of its parameters that the user gave, such as `bytes=2MiB`.
+    pub set: Vec<String>,
     /// The text of the script.
     pub text: String,
     /// The node of each recorded CPU.
@@ -177,11 +179,18 @@ pub enum What {
     Release = 5,
     /// A semaphore that is held alone is held for reading after it.
     Downgrade = 6,
+    /// Memory is cleared or filled; the target is its length in bytes.
+    Clear = 7,
+    /// Memory is copied; the target is its length in bytes.
+    Copy = 8,
+    /// The CPU waits for other CPUs, such as for the end of a call of theirs; the target is 0. How
+    /// long is not known: the emulator's CPUs take turns.
+    Wait = 9,
 }
 
 impl What {
     /// All of them, by their numbers.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 10] = [
         Self::Read,
         Self::Write,
         Self::Atomic,
@@ -189,10 +198,17 @@ impl What {
         Self::AcquireShared,
         Self::Release,
         Self::Downgrade,
+        Self::Clear,
+        Self::Copy,
+        Self::Wait,
     ];
-    /// Whether the target is a line; else it is a lock.
+    /// Whether the target is a line.
     pub const fn is_access(self) -> bool {
         (self as u8) < (Self::Acquire as u8)
+    }
+    /// Whether the target is a lock.
+    pub const fn is_of_lock(self) -> bool {
+        !self.is_access() && (self as u8) < (Self::Clear as u8)
     }
 }
 
@@ -203,9 +219,9 @@ pub struct Event {
     pub after: u32,
     /// Its kind.
     pub what: What,
-    /// The byte of the line, 0 to 63; 0 for locks.
+    /// The byte of the line, 0 to 63; 0 for others.
     pub offset: u8,
-    /// The number of a line or of a lock, as `what` says.
+    /// The number of a line or of a lock, or a length, as `what` says.
     pub target: u32,
     /// Where in the code.
     pub site: SiteId,

@@ -1,7 +1,9 @@
 //! Sums over the operations of a recording: what an operation does without other CPUs.
 
-use crate::recording::{LineId, LockId, Operation, Recording, Share, SiteId, What};
-use std::collections::BTreeMap;
+use crate::recording::{
+    FunctionId, Line, LineId, LockId, Operation, Recording, Share, SiteId, What,
+};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Means over the operations that the script counts.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -26,7 +28,13 @@ pub struct Sums {
     pub many_lines: f64,
     /// Locks by class, place and kind of sharing; the longest holds an operation first.
     pub locks: Vec<LockSum>,
-    /// Shared lines by what they hold; the most accesses first.
+    /// Bytes that an operation clears, and that it copies.
+    pub cleared_bytes: f64,
+    /// See `cleared_bytes`.
+    pub copied_bytes: f64,
+    /// Waits for other CPUs in an operation.
+    pub waits: f64,
+    /// Shared lines by name; the most accesses first.
     pub lines: Vec<LineSum>,
 }
 
@@ -49,23 +57,32 @@ pub struct LockSum {
     pub hold_accesses: f64,
 }
 
-/// The accesses to a line.
+/// The accesses to the lines of one name and one kind of sharing.
 #[derive(Clone, PartialEq, Debug)]
 pub struct LineSum {
-    /// The line.
-    pub line: LineId,
+    /// The data in the lines.
+    pub object: String,
+    /// Which CPUs use them.
+    pub share: Share,
+    /// Lines.
+    pub lines: u64,
+    /// The most CPUs that use one of them.
+    pub users: u32,
     /// Accesses an operation.
     pub accesses: f64,
     /// Those that write, atomics included.
     pub writes: f64,
     /// Atomics.
     pub atomics: f64,
-    /// The places of most accesses, with their accesses an operation.
-    pub sites: Vec<(SiteId, f64)>,
+    /// The functions of most accesses, with their accesses an operation.
+    pub functions: Vec<(FunctionId, f64)>,
 }
 
 /// The class of a lock, whether it is taken for reading, where, and its kind of sharing.
 type Taken = (String, bool, SiteId, Share);
+
+/// The name of lines, and their kind of sharing.
+type Named = (String, Share);
 
 /// A hold that has begun.
 struct Hold {
@@ -90,16 +107,18 @@ struct Used {
     accesses: u64,
     writes: u64,
     atomics: u64,
-    sites: BTreeMap<SiteId, u64>,
+    functions: BTreeMap<FunctionId, u64>,
+    lines: BTreeSet<LineId>,
 }
 
 /// Sums the operations of a recording.
 pub fn sums(recording: &Recording) -> Sums {
     let mut held: BTreeMap<Taken, Held> = BTreeMap::new();
-    let mut used: BTreeMap<LineId, Used> = BTreeMap::new();
+    let mut used: BTreeMap<Named, Used> = BTreeMap::new();
     let mut sums = Sums::default();
     let mut instructions = Vec::new();
     let (mut locked, mut lines) = (0, [0; 4]);
+    let (mut cleared, mut copied, mut waits) = (0, 0, 0);
     for operation in recording.operations() {
         sums.rounds += 1;
         sums.count += operation.count;
@@ -107,6 +126,14 @@ pub fn sums(recording: &Recording) -> Sums {
         locked += operation.locked;
         let shared = add(recording, operation, &mut held, &mut used);
         let all = [operation.private_lines, operation.read_only_lines, shared[0], shared[1]];
+        for event in &operation.events {
+            match event.what {
+                What::Clear => cleared += u64::from(event.target),
+                What::Copy => copied += u64::from(event.target),
+                What::Wait => waits += 1,
+                _ => {}
+            }
+        }
         lines.iter_mut().zip(all).for_each(|(sum, lines)| *sum += lines);
     }
     let per_op = |number: u64| number as f64 / sums.count.max(1) as f64;
@@ -116,6 +143,7 @@ pub fn sums(recording: &Recording) -> Sums {
         sums.instructions_range = [*first, *last];
     }
     sums.locked = per_op(locked);
+    [sums.cleared_bytes, sums.copied_bytes, sums.waits] = [cleared, copied, waits].map(per_op);
     [sums.private_lines, sums.read_only_lines, sums.few_lines, sums.many_lines] = lines.map(per_op);
     sums.locks = held
         .into_iter()
@@ -131,21 +159,31 @@ pub fn sums(recording: &Recording) -> Sums {
         .collect();
     let length = |lock: &LockSum| lock.acquisitions * lock.hold_instructions;
     sums.locks.sort_by(|a, b| length(b).total_cmp(&length(a)));
-    sums.lines = used.into_iter().map(|(line, used)| line_sum(line, &used, &per_op)).collect();
+    let sum = |(name, used): (Named, Used)| line_sum(recording, name, &used, &per_op);
+    sums.lines = used.into_iter().map(sum).collect();
     sums.lines.sort_by(|a, b| b.accesses.total_cmp(&a.accesses));
     sums
 }
 
-fn line_sum(line: LineId, used: &Used, per_op: &impl Fn(u64) -> f64) -> LineSum {
-    let mut sites: Vec<(SiteId, f64)> =
-        used.sites.iter().map(|(site, number)| (*site, per_op(*number))).collect();
-    sites.sort_by(|a, b| b.1.total_cmp(&a.1));
+fn line_sum(
+    recording: &Recording,
+    (object, share): Named,
+    used: &Used,
+    per_op: &impl Fn(u64) -> f64,
+) -> LineSum {
+    let mut functions: Vec<(FunctionId, f64)> =
+        used.functions.iter().map(|(function, number)| (*function, per_op(*number))).collect();
+    functions.sort_by(|a, b| b.1.total_cmp(&a.1));
+    let users = used.lines.iter().map(|line| recording.lines[line.index()].users).max();
     LineSum {
-        line,
+        object,
+        share,
+        lines: used.lines.len() as u64,
+        users: users.unwrap_or(0),
         accesses: per_op(used.accesses),
         writes: per_op(used.writes),
         atomics: per_op(used.atomics),
-        sites,
+        functions,
     }
 }
 
@@ -154,7 +192,7 @@ fn add(
     recording: &Recording,
     operation: &Operation,
     held: &mut BTreeMap<Taken, Held>,
-    used: &mut BTreeMap<LineId, Used>,
+    used: &mut BTreeMap<Named, Used>,
 ) -> [u64; 2] {
     let mut holds: Vec<Hold> = Vec::new();
     let (mut now, mut accesses) = (0_u64, 0_u64);
@@ -165,11 +203,17 @@ fn add(
             accesses += 1;
             let line = LineId(event.target);
             lines.push(line);
-            let used = used.entry(line).or_default();
+            let Line { object, share, .. } = &recording.lines[line.index()];
+            let used = used.entry((object.clone(), *share)).or_default();
+            used.lines.insert(line);
             used.accesses += 1;
             used.writes += u64::from(event.what != What::Read);
             used.atomics += u64::from(event.what == What::Atomic);
-            *used.sites.entry(event.site).or_default() += 1;
+            let function = recording.sites[event.site.index()].function;
+            *used.functions.entry(function).or_default() += 1;
+            continue;
+        }
+        if !event.what.is_of_lock() {
             continue;
         }
         let (id, lock) = (LockId(event.target), &recording.locks[event.target as usize]);
@@ -192,11 +236,84 @@ fn add(
                     sum.accesses += accesses - hold.accesses;
                 }
             }
-            What::Read | What::Write | What::Atomic => {}
+            _ => {}
         }
     }
     lines.sort_unstable();
     lines.dedup();
     let few = lines.iter().filter(|line| recording.lines[line.index()].share == Share::Few).count();
     [few as u64, (lines.len() - few) as u64]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::recording::{Event, Lock, LockKind, Site};
+
+    /// An operation that holds a semaphore over a spin lock under which it writes a line.
+    fn recording() -> Recording {
+        let event = |after, what, target, site| Event {
+            after,
+            what,
+            offset: 0,
+            target,
+            site: SiteId(site),
+        };
+        let operation = Operation {
+            count: 2,
+            instructions: 100,
+            locked: 4,
+            private_lines: 6,
+            events: vec![
+                event(10, What::Acquire, 0, 0),
+                event(10, What::Acquire, 1, 1),
+                event(5, What::Write, 0, 1),
+                event(5, What::Atomic, 1, 1),
+                event(10, What::Release, 1, 1),
+                event(1, What::Clear, 4096, 1),
+                event(9, What::Release, 0, 0),
+            ],
+            ..Operation::default()
+        };
+        let line =
+            Line { address: 0, object: "zone".to_owned(), share: Share::All, users: 2, writers: 1 };
+        let lock = |class: &str, kind| Lock {
+            address: 0,
+            kind,
+            class: class.to_owned(),
+            share: Share::All,
+            line: None,
+        };
+        Recording {
+            functions: vec!["munmap".to_owned(), "drain".to_owned()],
+            sites: [0, 1]
+                .map(|id| Site { function: FunctionId(id), caller: FunctionId(0) })
+                .to_vec(),
+            lines: vec![line.clone(), Line { users: 7, ..line }],
+            locks: vec![lock("mmap_lock", LockKind::Rwsem), lock("zone", LockKind::Spin)],
+            cpus: vec![vec![operation.clone(), operation]],
+            ..Recording::default()
+        }
+    }
+
+    #[test]
+    fn holds_and_lines_are_summed_by_operation() {
+        let sums = sums(&recording());
+        assert_eq!((sums.rounds, sums.count, sums.instructions), (2, 4, 50.0));
+        assert_eq!((sums.locked, sums.private_lines, sums.cleared_bytes), (2.0, 3.0, 2048.0));
+        let holds: Vec<(&str, f64, f64, f64)> = sums
+            .locks
+            .iter()
+            .map(|lock| {
+                let LockSum { class, acquisitions, hold_instructions, hold_accesses, .. } = lock;
+                (class.as_str(), *acquisitions, *hold_instructions, *hold_accesses)
+            })
+            .collect();
+        assert_eq!(holds, [("mmap_lock", 0.5, 40.0, 2.0), ("zone", 0.5, 20.0, 2.0)]);
+        let [zone] = &sums.lines[..] else { panic!("{:?}", sums.lines) };
+        assert_eq!((zone.lines, zone.users, zone.accesses), (2, 7, 1.0));
+        assert_eq!((zone.writes, zone.atomics), (1.0, 0.5));
+        assert_eq!(zone.functions, [(FunctionId(1), 1.0)]);
+        assert_eq!((sums.few_lines, sums.many_lines), (0.0, 1.0));
+    }
 }

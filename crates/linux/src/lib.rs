@@ -58,7 +58,7 @@ pub use provenance::provenance;
 pub use run::{Begun, Config, Failure, Outcome, run, run_watched};
 pub use scratch::Scratch;
 pub use setting::is_sysctl;
-pub use shared::Shared;
+pub use shared::{Shared, SharedNumbers};
 pub use sysctl::{Sysctl, SysctlError};
 pub use system::{Linux, tick_hz};
 pub use table::CallTimes;

@@ -7,8 +7,8 @@ use std::ops::Deref;
 use std::path::Path;
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::time::{Duration, Instant};
 
 /// A value in a mapping of its own, which forks share. It is unmapped when it is dropped, or its
@@ -199,6 +199,42 @@ impl<T: Plain> Shared<T> {
     /// Returns the value.
     pub fn get(&self) -> T {
         self.change(|value| *value)
+    }
+}
+
+// SAFETY: numbers.
+unsafe impl<const N: usize> Zeroed for [AtomicU64; N] {}
+
+/// Numbers that all processes of a run see and change, made before they start, each at first 0.
+/// They have no lock: a process that looks at one all the time makes no system call.
+pub struct SharedNumbers<const N: usize>(Arc<Region<[AtomicU64; N]>>);
+
+impl<const N: usize> SharedNumbers<N> {
+    /// Makes shared memory with zeros in it.
+    ///
+    /// # Panics
+    /// If no memory can be mapped.
+    pub fn zeroed() -> Self {
+        Self(Arc::new(Region::zeroed().expect("there is a page for what processes share")))
+    }
+}
+
+impl<const N: usize> Clone for SharedNumbers<N> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<const N: usize> Deref for SharedNumbers<N> {
+    type Target = [AtomicU64; N];
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
+}
+
+impl<const N: usize> std::fmt::Debug for SharedNumbers<N> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("SharedNumbers")
     }
 }
 

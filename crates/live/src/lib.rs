@@ -8,6 +8,7 @@
 //! | `observe` | shows what the kernel does while other programs run on it |
 //! | `rounds` | runs a script for a number of rounds, between marks of the caller |
 //! | `stress` | runs stress-ng as the load of an observation |
+//! | `turns` | runs a script on all CPUs, whose programs take turns |
 
 pub mod ab;
 pub mod counts;
@@ -15,6 +16,7 @@ pub mod holders;
 pub mod observe;
 pub mod rounds;
 pub mod stress;
+pub mod turns;
 
 pub use mmscale_linux::{Leftovers, is_emulated};
 

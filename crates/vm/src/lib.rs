@@ -18,8 +18,10 @@
 //! | `guest` | the first process of a machine, and the file system that it starts in |
 //! | `frames` | the messages from a guest |
 //! | `instructions` | counts of instructions by function and by hold of a lock |
+//! | `recording` | operations: accesses to lines, locks, and the instructions between them |
+//! | `plugins` | the plugins of QEMU that both need (`plugin`) |
 //! | `symbols` | the functions and variables of a kernel |
-//! | `marks` | the marks between which instructions are counted |
+//! | `marks` | the marks between which instructions are counted, or operations recorded |
 
 #![forbid(unsafe_op_in_unsafe_fn)]
 
@@ -29,6 +31,8 @@ mod image;
 pub mod instructions;
 mod machine;
 pub mod marks;
+mod plugins;
+pub mod recording;
 mod symbols;
 
 pub use frames::Up;

@@ -23,6 +23,8 @@ enum Kind {
     Exception = 4,
     /// It goes to another task.
     Switch = 5,
+    /// It makes a hold of a semaphore that of a reader.
+    Downgrade = 6,
 }
 
 /// Functions that return with a lock (include/linux/spinlock.h, rwsem.h, mutex.h).
@@ -75,6 +77,8 @@ impl Kind {
             Self::Exception
         } else if name == "__schedule" {
             Self::Switch
+        } else if name == "downgrade_write" {
+            Self::Downgrade
         } else {
             Self::Plain
         }
@@ -169,6 +173,12 @@ impl Table {
         self.variables.get(after)?;
         let (at, name) = self.variables[..after].last()?;
         (address - at < VARIABLE_BYTES).then_some(name)
+    }
+
+    /// Returns the variable of the kernel at or before an address of its image.
+    pub(crate) fn variable_near(&self, address: u64) -> Option<&str> {
+        let after = self.variables.partition_point(|(at, _)| *at <= address);
+        self.variables[..after].last().map(|(_, name)| name.as_str())
     }
 
     /// Returns the address of a row; 0 for none.

@@ -95,6 +95,7 @@ const HOUSE: [Room; 28] = [
             "files",
             "harness",
             "identity",
+            "lift",
             "live",
             "measured",
             "report",

@@ -26,6 +26,9 @@ pub(crate) enum KernelCommand {
     /// Run scripts for a number of rounds between marks: what `instructions` runs in the machine
     #[command(hide = true)]
     Rounds(RoundsArgs),
+    /// Run a script on all CPUs in turns between marks: what `lift record` runs in the machine
+    #[command(hide = true)]
+    Turns(TurnsArgs),
 }
 
 /// A virtual machine.
@@ -157,6 +160,25 @@ pub(crate) struct RoundsArgs {
     /// Rounds that count
     #[arg(long, value_name = "N")]
     pub(crate) rounds: usize,
+}
+
+/// Examples of `kernel turns`.
+const TURNS_EXAMPLES: &str = "\
+Examples:
+  mmscale kernel turns page_fault1 --ops 3";
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = TURNS_EXAMPLES)]
+pub(crate) struct TurnsArgs {
+    /// The script by name, or its file
+    #[arg(value_name = "SCRIPT")]
+    pub(crate) script: String,
+    /// The value of a parameter of the script; may be repeated
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub(crate) set: Vec<String>,
+    /// Rounds of each program that count
+    #[arg(long, value_name = "N")]
+    pub(crate) ops: Option<u64>,
 }
 
 /// Examples of `kernel reproduce`.

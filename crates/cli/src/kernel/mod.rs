@@ -6,10 +6,17 @@ mod boot;
 #[cfg(feature = "live")]
 mod instructions;
 #[cfg(feature = "live")]
-mod machine;
+mod lock_names;
+#[cfg(feature = "live")]
+pub(crate) mod machine;
 mod reproduce;
 #[cfg(feature = "live")]
 mod rounds;
+#[cfg(feature = "live")]
+mod turns;
+
+#[cfg(feature = "live")]
+pub(crate) use lock_names::class_at;
 
 use mmscale_harness::Registry;
 
@@ -24,6 +31,7 @@ pub(crate) fn kernel(registry: &Registry, command: &KernelCommand) -> Result<(),
         KernelCommand::Instructions(args) => instructions::instructions(registry, args),
         KernelCommand::Reproduce(args) => reproduce::reproduce(registry, args),
         KernelCommand::Rounds(args) => rounds::rounds(registry, args),
+        KernelCommand::Turns(args) => turns::turns(registry, args),
     }
 }
 

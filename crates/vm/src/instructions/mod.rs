@@ -4,12 +4,10 @@
 //!
 //! | module | what it has |
 //! |---|---|
-//! | `plugin` | the plugin of QEMU (`plugin/instructions.c`) |
-//! | `counts` | the lines of the plugin for each round |
+//! | `counts` | the lines of the plugin (`plugin/instructions.c`) for each round |
 //! | `summary` | medians over rounds |
 
 mod counts;
-mod plugin;
 mod summary;
 
 pub use summary::{Function, Hold, Spread, Summary};
@@ -18,6 +16,7 @@ use crate::frames::Frame;
 use crate::guest::{Job, JobFile};
 use crate::image::Image;
 use crate::machine::{Accelerator, BootError, Ended, Machine, Pipe, Plugin, host};
+use crate::plugins::{self, Kind};
 use crate::symbols::Table;
 use counts::Round;
 use std::io::{self, Read, Write};
@@ -83,10 +82,10 @@ fn attempt(
     files: &[JobFile],
     is_interrupted: &dyn Fn() -> bool,
 ) -> Result<Counted, BootError> {
-    let version = plugin::interface()?;
+    let version = plugins::interface()?;
     let pipes = host("make a pipe");
     let (symbols, counts) = (Pipe::new().map_err(&pipes)?, Pipe::new().map_err(&pipes)?);
-    let library = plugin::library(version);
+    let library = plugins::library(Kind::Instructions, version);
     let plugin =
         Plugin::new(&library, symbols.from, counts.to).map_err(host("make a file in memory"))?;
     let mut to_plugin = Some(std::fs::File::from(symbols.to));

@@ -5,6 +5,8 @@ use mmscale_vm::Image;
 use mmscale_vm::instructions::{Counted, Summary};
 use serde::{Deserialize, Serialize};
 
+use crate::kernel::machine::settings;
+
 /// The schema of the document.
 const SCHEMA: &str = "mmscale/instructions/1";
 
@@ -123,26 +125,7 @@ impl Side {
     /// Describes an image by what its kernel said.
     pub(super) fn new(image: &Image, counted: &Counted) -> Self {
         let up = &counted.ended.up;
-        let mut settings = Vec::new();
-        let models = ["PREEMPT_RT", "PREEMPT_DYNAMIC", "PREEMPT_LAZY", "PREEMPT"];
-        let words: Vec<&str> = up.version.split_whitespace().collect();
-        let model = models.iter().find(|model| words.contains(model));
-        settings.push((*model.unwrap_or(&"PREEMPT_NONE or PREEMPT_VOLUNTARY")).to_owned());
-        // The checks of lists are functions of their own, under one of these names.
-        let checks = ["__list_add_valid_or_report", "__list_add_valid"];
-        if checks.iter().any(|name| counted.has_function(name)) {
-            settings.push("LIST_HARDENED or DEBUG_LIST".to_owned());
-        }
-        if up.auto_init.contains("heap alloc:on") {
-            settings.push("init_on_alloc".to_owned());
-        }
-        if up.auto_init.contains("heap free:on") {
-            settings.push("init_on_free".to_owned());
-        }
-        if !counted.has_function("_raw_spin_unlock") {
-            settings.push("unlocks are inlined: holds of spin locks cannot be seen".to_owned());
-        }
-        settings.push(if up.mglru { "MGLRU" } else { "no MGLRU" }.to_owned());
+        let settings = settings(up, &|name| counted.has_function(name));
         Self {
             image: image.name.clone(),
             package: image.package.clone(),

@@ -1,19 +1,36 @@
-//! The plugin as QEMU loads it. `cargo xtask plugin` compiles it; it is the same for all versions
-//! of QEMU's interface for plugins, but for the number of the version that it asks for.
+//! The plugins as QEMU loads them. `cargo xtask objects` compiles them; they are the same for all
+//! versions of QEMU's interface for plugins, but for the number of the version that they ask for.
 
 use crate::machine::{BootError, EMULATOR, in_memory, path_of};
 use std::process::{Command, Stdio};
 
-const LIBRARY: &[u8] = include_bytes!("../../plugin/instructions.so");
+/// A plugin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// It counts instructions.
+    Instructions,
+    /// It records operations.
+    Operations,
+}
+
+impl Kind {
+    const fn bytes(self) -> &'static [u8] {
+        match self {
+            Self::Instructions => include_bytes!("../plugin/instructions.so"),
+            Self::Operations => include_bytes!("../plugin/operations.so"),
+        }
+    }
+}
+
 /// The bytes in front of the version, and the version that the compiled plugin asks for.
 const MARK: &[u8] = b"mmscale plugin version ";
 const COMPILED: i32 = 1;
 /// Versions that were looked at: 1 is QEMU 7.2, 2 is 9.0, 3 is 9.1.
 const NEWEST: i32 = 64;
 
-/// Returns the plugin for a version of the interface.
-pub(super) fn library(version: i32) -> Vec<u8> {
-    let mut library = LIBRARY.to_vec();
+/// Returns a plugin for a version of the interface.
+pub(crate) fn library(kind: Kind, version: i32) -> Vec<u8> {
+    let mut library = kind.bytes().to_vec();
     let at = library.windows(MARK.len()).position(|bytes| bytes == MARK);
     let at = at.expect("the mark of the version") + MARK.len().next_multiple_of(4);
     debug_assert_eq!(library[at..at + 4], COMPILED.to_ne_bytes());
@@ -26,7 +43,7 @@ pub(super) fn library(version: i32) -> Vec<u8> {
 ///
 /// # Errors
 /// QEMU is missing, or has no plugins.
-pub(super) fn interface() -> Result<i32, BootError> {
+pub(crate) fn interface() -> Result<i32, BootError> {
     let mut version = COMPILED;
     for _ in 0..3 {
         let said = said_of(version)?;
@@ -35,7 +52,7 @@ pub(super) fn interface() -> Result<i32, BootError> {
                 // It was loaded, and refused its arguments.
                 true => Ok(version),
                 false => Err(BootError::Emulator(format!(
-                    "it cannot load plugins, which counts of instructions need: {}",
+                    "it cannot load plugins, which this command needs: {}",
                     said.trim()
                 ))),
             };
@@ -56,7 +73,7 @@ fn offered(said: &str) -> Option<i32> {
 /// Returns what QEMU says of the plugin without arguments.
 fn said_of(version: i32) -> Result<String, BootError> {
     let why = |why| BootError::Host { what: "ask QEMU for its plugins", why };
-    let library = in_memory("plugin", &library(version)).map_err(why)?;
+    let library = in_memory("plugin", &library(Kind::Instructions, version)).map_err(why)?;
     // QEMU inherits standard input, and opens the plugin by it.
     let path = path_of(&rustix::stdio::stdin());
     let mut command = Command::new(EMULATOR);
@@ -76,10 +93,12 @@ mod tests {
 
     #[test]
     fn a_plugin_differs_in_its_version_only() {
-        let (first, third) = (library(COMPILED), library(3));
-        assert_eq!(first, LIBRARY);
-        let differ = first.iter().zip(&third).filter(|(a, b)| a != b).count();
-        assert_eq!(differ, 1);
+        for kind in [Kind::Instructions, Kind::Operations] {
+            let (first, third) = (library(kind, COMPILED), library(kind, 3));
+            assert_eq!(first, kind.bytes());
+            let differ = first.iter().zip(&third).filter(|(a, b)| a != b).count();
+            assert_eq!(differ, 1);
+        }
     }
 
     #[test]

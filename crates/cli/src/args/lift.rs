@@ -1,0 +1,105 @@
+//! The options of `lift`: recordings of a kernel image's operations.
+
+use clap::Subcommand;
+use mmscale_harness::Unit;
+use std::path::PathBuf;
+
+use super::{Format, MACHINE, OUTPUT};
+
+/// Examples of `lift`.
+const LIFT_EXAMPLES: &str = "\
+Examples:
+  mmscale lift record --kernel debian:6.12 mmap1 -o mmap1.lift
+  mmscale lift show mmap1.lift
+  mmscale run mmap1.lift --profile x86-512 --cpus 1,16,64,256";
+
+#[derive(Debug, Subcommand)]
+#[command(after_help = LIFT_EXAMPLES)]
+pub(crate) enum LiftCommand {
+    /// Record what a kernel image does in the rounds of a script, in a virtual machine
+    Record(RecordArgs),
+    /// Show what an operation of a recording does: locks, holds, shared lines
+    Show(LiftShowArgs),
+}
+
+/// Examples of `lift record`.
+const RECORD_EXAMPLES: &str = "\
+Examples:
+  mmscale lift record --kernel debian:6.12 page_fault1 --set bytes=2MiB -o pf1.lift
+  mmscale lift record --kernel ./bzImage --cpus 4 --nodes 1 ./mine.mms -o mine.lift
+  mmscale lift record --kernel debian:6.12 --append cgroup_disable=memory mmap1 -o nocg.lift
+Programs on all CPUs take turns, round by round, so that no lock is found taken. Waits are not \
+recorded: a replay with `mmscale run` has them.";
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = RECORD_EXAMPLES)]
+pub(crate) struct RecordArgs {
+    /// The image: a bzImage, a vmlinux with CONFIG_PVH, a Debian package, or debian:VERSION
+    #[arg(long, value_name = "IMAGE")]
+    pub(crate) kernel: String,
+    /// The script by name, or its file; with a `loop`, whose rounds are recorded
+    #[arg(value_name = "SCRIPT")]
+    pub(crate) script: String,
+    /// The value of a parameter of the script, such as bytes=2MiB; may be repeated
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub(crate) set: Vec<String>,
+    /// Rounds of each program that are recorded, after twice as many that are not; 4 to 50 if not
+    /// given, fewer if a round has many operations
+    #[arg(long, value_name = "N")]
+    pub(crate) ops: Option<u64>,
+    /// CPUs of the virtual machine, 2 to 255
+    #[arg(help_heading = MACHINE, long, value_name = "N", default_value_t = 16)]
+    pub(crate) cpus: usize,
+    /// Its memory nodes, which divide CPUs and memory; one node does not show what belongs to a
+    /// node
+    #[arg(help_heading = MACHINE, long, value_name = "N", default_value_t = 2)]
+    pub(crate) nodes: usize,
+    /// Its memory, of which only what is touched is used
+    #[arg(
+        help_heading = MACHINE,
+        long,
+        value_name = "SIZE",
+        default_value = "4GiB",
+        value_parser = |text: &str| Unit::Bytes.parse_count(text)
+    )]
+    pub(crate) memory: u64,
+    /// Further parameters of the kernel, such as `cgroup_disable=memory`
+    #[arg(
+        help_heading = MACHINE,
+        long,
+        value_name = "TEXT",
+        default_value = "",
+        hide_default_value = true,
+        allow_hyphen_values = true
+    )]
+    pub(crate) append: String,
+    /// The most CPU time that the machine may use; 5min and 10 s a CPU if not given
+    #[arg(help_heading = MACHINE, long, value_name = "TIME")]
+    pub(crate) limit: Option<String>,
+    /// The file to write, whose name ends in .lift, or a folder for it
+    #[arg(help_heading = OUTPUT, short = 'o', long = "output", value_name = "FILE")]
+    pub(crate) output: PathBuf,
+    /// Replace FILE if it exists; otherwise that is an error
+    #[arg(help_heading = OUTPUT, long)]
+    pub(crate) replace: bool,
+}
+
+/// Examples of `lift show`.
+const LIFT_SHOW_EXAMPLES: &str = "\
+Examples:
+  mmscale lift show mmap1.lift
+  mmscale lift show mmap1.lift --rows 40";
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = LIFT_SHOW_EXAMPLES)]
+pub(crate) struct LiftShowArgs {
+    /// A file that `mmscale lift record` wrote
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// Rows of each table
+    #[arg(help_heading = OUTPUT, long, value_name = "N", default_value_t = 12)]
+    pub(crate) rows: usize,
+    /// The form of the output
+    #[arg(help_heading = OUTPUT, long, value_enum, default_value_t = Format::Text)]
+    pub(crate) format: Format,
+}

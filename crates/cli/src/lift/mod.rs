@@ -1,0 +1,27 @@
+//! `mmscale lift`: recordings of what a kernel image does in an operation.
+
+#[cfg(feature = "live")]
+mod record;
+mod show;
+
+use mmscale_harness::Registry;
+
+use crate::args::LiftCommand;
+use crate::failure::Failure;
+
+/// Executes a command.
+pub(crate) fn lift(registry: &Registry, command: &LiftCommand) -> Result<(), Failure> {
+    match command {
+        #[cfg(feature = "live")]
+        LiftCommand::Record(args) => record::record(registry, args),
+        #[cfg(not(feature = "live"))]
+        LiftCommand::Record(_) => {
+            let _ = registry;
+            Err(Failure::Call(anyhow::anyhow!(
+                "this program was built without the feature `live`, which virtual machines need: \
+                 build it on Linux with default features"
+            )))
+        }
+        LiftCommand::Show(args) => show::show(args),
+    }
+}

@@ -1,0 +1,142 @@
+//! `mmscale lift record`.
+
+use anyhow::{Context, anyhow};
+use mmscale_harness::{CallError, Registry, Settings, script_values};
+use mmscale_lift::{Origin, Recording};
+use mmscale_live::turns::Turns;
+use mmscale_vm::recording::{Recorded, Taken, record as record_operations};
+use mmscale_vm::{Accelerator, Image, Machine, Topology};
+
+use crate::args::{RecordArgs, VmArgs};
+use crate::destination::{Destination, RECORDING};
+use crate::failure::Failure;
+use crate::interrupt::{self, Grace};
+use crate::kernel::class_at;
+use crate::kernel::machine::{again, failure, image, job, machine, settings};
+use crate::output;
+
+/// Parameters of the kernel that recordings need: huge pages only where a script asks for them,
+/// and page tables of four levels, so that addresses say what is there. Pages stay on their node.
+const PARAMETERS: &str =
+    "transparent_hugepage=madvise norandmaps no5lvl numa_balancing=disable cpu_init_udelay=0";
+
+/// The smallest number of CPUs: one alone shares nothing.
+const MIN_CPUS: usize = 2;
+
+/// Records a script on an image, and writes the file.
+pub(super) fn record(registry: &Registry, args: &RecordArgs) -> Result<(), Failure> {
+    if args.cpus < MIN_CPUS {
+        return Err(Failure::Call(anyhow!(
+            "--cpus {}: use {MIN_CPUS} or more: one CPU alone shares nothing",
+            args.cpus
+        )));
+    }
+    let study = registry.find(&args.script).map_err(CallError::from)?;
+    let script = study.script().filter(|script| script.loops()).ok_or_else(|| {
+        let why = "is no script with a `loop`: it has no rounds to record";
+        Failure::Call(anyhow!("`{}` {why}", args.script))
+    })?;
+    let known = Settings::parse(&args.set).map_err(CallError::from)?;
+    script_values(&study, &known).map_err(CallError::from)?;
+    let place = Destination::open(&args.output, output::existing(args.replace), RECORDING)?;
+    let machine = machine_of(args)?;
+    let image = image(&args.kernel)?;
+    let interrupt = interrupt::on_signals(Grace::Live)
+        .context("cannot watch for Ctrl-C")
+        .map_err(Failure::Run)?;
+    let mut words = ["kernel", "turns"].map(str::to_owned).to_vec();
+    words.push(args.script.clone());
+    words.extend(args.set.iter().map(|set| format!("--set={set}")));
+    words.extend(args.ops.map(|ops| format!("--ops={ops}")));
+    let (job, files) = job(registry, words)?;
+    output::tell(&format!(
+        "recording `{}` on {} with {} CPUs; this takes one to some minutes",
+        study.name(),
+        image.package.as_deref().unwrap_or(&image.name),
+        args.cpus
+    ));
+    let is_interrupted = || interrupt.is_set();
+    let recorded = record_operations(&machine, &image, &job, &files, &is_interrupted, &again);
+    let recorded = recorded.map_err(failure)?;
+    let origin = Origin {
+        script: study.name().to_owned(),
+        summary: study.summary().to_owned(),
+        text: script.text().to_owned(),
+        ..origin_of(args, &image, &recorded)
+    };
+    let recording = reduced(&recorded, origin)?;
+    tell_of(&recording);
+    let mut bytes = Vec::new();
+    recording.write(&mut bytes).map_err(|why| Failure::Run(why.into()))?;
+    place.write(bytes)
+}
+
+fn machine_of(args: &RecordArgs) -> Result<Machine, Failure> {
+    let vm = VmArgs {
+        cpus: args.cpus,
+        nodes: args.nodes,
+        distance: Topology::DISTANCE,
+        memory: args.memory,
+        append: args.append.clone(),
+        limit: args.limit.clone(),
+    };
+    let machine = machine(&vm, Accelerator::Emulation)?;
+    let parameters = format!("{PARAMETERS} {}", machine.parameters);
+    Ok(Machine { parameters, ..machine })
+}
+
+/// Returns the origin without the script.
+fn origin_of(args: &RecordArgs, image: &Image, recorded: &Recorded) -> Origin {
+    let up = &recorded.ended.up;
+    Origin {
+        image: image.name.clone(),
+        package: image.package.clone(),
+        release: up.release.clone(),
+        version: up.version.clone(),
+        settings: settings(up, &|name| recorded.has_function(name)),
+        parameters: args.append.clone(),
+        set: args.set.clone(),
+        node_of_cpu: (0..args.cpus).map(|cpu| (cpu * args.nodes / args.cpus) as u8).collect(),
+        memory_bytes: args.memory,
+        ..Origin::default()
+    }
+}
+
+/// Returns the recording of what the machine wrote.
+fn reduced(recorded: &Recorded, origin: Origin) -> Result<Recording, Failure> {
+    let said = String::from_utf8_lossy(&recorded.error);
+    let last = said.trim().lines().next_back().unwrap_or("no message");
+    if recorded.ended.code != 0 {
+        return Err(Failure::Run(anyhow!("the script did not run in the machine: {last}")));
+    }
+    let written = String::from_utf8_lossy(&recorded.output);
+    let turns: Option<Turns> = written.lines().find_map(|line| serde_json::from_str(line).ok());
+    let turns = turns.ok_or_else(|| {
+        Failure::Run(anyhow!("the script said nothing of its rounds in the machine: {last}"))
+    })?;
+    let class_of = |taken: &Taken<'_>| {
+        let Taken { acquire, caller, outer, variable } = *taken;
+        match (class_at(acquire, caller, outer), variable) {
+            (mmscale_document::OTHER_CLASS, Some(variable)) => variable.to_owned(),
+            (mmscale_document::OTHER_CLASS | "mutex" | "rwsem", None) => {
+                format!("{} of {caller}", class_at(acquire, "", ""))
+            }
+            (class, _) => class.to_owned(),
+        }
+    };
+    let recording = recorded.recording(origin, &turns.ops, &class_of);
+    recording.map_err(|why| Failure::Run(anyhow!("{why}")))
+}
+
+/// Says how much was recorded.
+fn tell_of(recording: &Recording) {
+    let rounds = recording.operations().count();
+    let events: usize = recording.operations().map(|operation| operation.events.len()).sum();
+    let dropped = recording.origin.dropped;
+    let left_out = dropped.switched + dropped.unbalanced + dropped.too_long;
+    output::tell(&format!(
+        "recorded {rounds} rounds on {} CPUs, {} events a round; left out {left_out}",
+        recording.cpus.len(),
+        events / rounds.max(1)
+    ));
+}

@@ -1,0 +1,594 @@
+/*
+ * A plugin of QEMU that records what a CPU does in the kernel in operations:
+ * accesses to memory, locks taken and released, and the instructions between
+ * them.
+ *
+ * SPDX-License-Identifier: MIT OR Apache-2.0
+ *
+ * Arguments: symbols=PATH and out=PATH.
+ *
+ * An operation is between BEGIN and END on one CPU. Programs take turns: at any
+ * time one CPU at most is in an operation. From ARM on the plugin knows which
+ * CPUs use each line of memory. At END it writes the records of the operation;
+ * `struct record` has their form.
+ *
+ * An access is recorded
+ *   - once in an operation, and again at its first write, while no other CPU has
+ *     used the line, or none has written to it;
+ *   - each time, if CPUs share the line and one has written to it. Accesses of one
+ *     instruction to one line are one.
+ * Not recorded: the stack that the CPU runs on, memory of user space, interrupts
+ * (from their entry to their return; their instructions are summed), and what
+ * functions that take or release a lock do with memory. What a repeated string
+ * instruction writes is one record with the number of bytes.
+ *
+ * A CPU that waits for others in a loop with PAUSE executes it as often as the
+ * emulator likes: all rounds but the first are taken back, and WAITED is noted.
+ */
+#include "kernel.h"
+
+extern bool qemu_plugin_mem_is_store(uint32_t info);
+extern unsigned qemu_plugin_mem_size_shift(uint32_t info);
+
+/* ---- records ---- */
+
+enum type { BEGUN = 1, ACCESS, TAKEN, RELEASED, DOWNGRADED, SWITCHED, WAITED,
+	    CLEARED, COPIED, STACK, ENDED };
+
+enum { WRITES = 1, LOCKED = 2 };
+
+/*
+ * What happens, after so many instructions since the record before.
+ *
+ * ACCESS             address, flags; function and caller: the code
+ * TAKEN              the lock's address; function and caller: those that call
+ *                    `acquire`, which takes it
+ * RELEASED, DOWNGRADED   the lock's address
+ * CLEARED, COPIED    address: bytes
+ * STACK              address: the stack that the CPU is on from here on, which is
+ *                    another one than before, in units of its size
+ * ENDED              address: instructions; value: locked instructions;
+ *                    acquire: records that did not fit
+ *
+ * `value` of BEGUN: instructions of interrupts on this CPU since the last one.
+ * Functions are numbers of rows of the table of symbols, -1 for none.
+ */
+struct record {
+	uint64_t address;
+	uint32_t after;
+	int32_t function, caller, acquire;
+	uint32_t value;
+	uint16_t cpu;
+	uint8_t type, flags;
+};
+
+/* The most records of an operation. */
+#define NR_RECORDS (1u << 21)
+static struct record *records;
+static uint32_t nr_records;
+static uint32_t nr_lost;
+
+/* ---- which CPUs use a line ---- */
+
+enum { SHARED = 1, WRITTEN = 2 };
+
+struct line {
+	/* The address without its 6 lowest bits, plus 1; 0: none. */
+	uint64_t number;
+	/* The last operation that recorded it, times two, plus one if a write. */
+	uint32_t seen;
+	uint16_t first_cpu;
+	uint16_t flags;
+};
+
+#define LINE_SHIFT 6
+#define NR_LINES (1u << 22)
+static struct line *lines;
+static uint32_t nr_known;
+static struct line no_line;
+
+static struct line *line_of(uint64_t address, unsigned cpu)
+{
+	uint64_t number = (address >> LINE_SHIFT) + 1;
+	uint64_t hash = number * 0x9e3779b97f4a7c15ULL;
+
+	for (uint32_t at = hash >> 42;; at++) {
+		struct line *l = &lines[at % NR_LINES];
+
+		if (l->number == number)
+			return l;
+		if (l->number)
+			continue;
+		if (nr_known >= NR_LINES / 4 * 3) {
+			nr_lost++;
+			no_line = (struct line){ .first_cpu = cpu };
+			return &no_line;
+		}
+		nr_known++;
+		l->number = number;
+		l->first_cpu = cpu;
+		return l;
+	}
+}
+
+/* ---- the operation ---- */
+
+/* A call whose return address is at `sp`. */
+struct frame {
+	uint64_t sp, lock;
+	int caller, acquire;
+};
+
+#define NR_FRAMES 256
+
+struct stack {
+	uint64_t base;
+	int nr_frames;
+	struct frame frames[NR_FRAMES];
+};
+
+/* Linux on x86-64 has stacks of 16 KiB that begin at a multiple of it. */
+#define STACK_SHIFT 14
+#define NR_STACKS 64
+static struct stack stacks[NR_STACKS];
+static int nr_stacks;
+
+#define MAX_CPUS 256
+static uint64_t interrupt_instructions[MAX_CPUS];
+
+static struct {
+	int cpu;
+	bool runs;
+	uint32_t number;
+	/* Instructions without interrupts: all, those before the last block. */
+	uint64_t n, base, locked;
+	/* `n` at the last record. */
+	uint64_t recorded;
+	/* The instruction and the line of the last access. */
+	uint64_t last_instruction, last_line;
+	int interrupts;
+	uint64_t repeated;
+	/* The string instruction at work, and its record. */
+	const void *string;
+	struct stack *stack;
+	/* The last PAUSE, and the state before it. */
+	const void *paused;
+	uint64_t paused_sp, paused_n, paused_locked, paused_recorded;
+	uint32_t paused_records;
+} now = { .cpu = -1 };
+
+static struct stack *stack_of(uint64_t address)
+{
+	uint64_t base = address >> STACK_SHIFT;
+	struct stack *s;
+
+	for (int i = 0; i < nr_stacks; i++)
+		if (stacks[i].base == base)
+			return &stacks[i];
+	if (nr_stacks == NR_STACKS) {
+		nr_lost++;
+		nr_stacks--;
+	}
+	s = &stacks[nr_stacks++];
+	s->base = base;
+	s->nr_frames = 0;
+	return s;
+}
+
+static struct record *add(enum type type, uint64_t at);
+
+/* Notes the stack that the CPU is on. */
+static struct stack *on_stack(uint64_t address)
+{
+	struct stack *s = stack_of(address);
+
+	if (s != now.stack) {
+		now.stack = s;
+		add(STACK, now.base)->address = s->base;
+	}
+	return s;
+}
+
+static bool is_recorded(unsigned cpu)
+{
+	return now.runs && (int)cpu == now.cpu && now.interrupts == 0;
+}
+
+static struct record *add(enum type type, uint64_t at)
+{
+	struct record *r = &records[nr_records];
+
+	if (nr_records == NR_RECORDS) {
+		nr_lost++;
+		return r;
+	}
+	nr_records++;
+	/* A repeated instruction is known by the block that it is in. */
+	if (at < now.recorded)
+		at = now.recorded;
+	*r = (struct record){
+		.after = at - now.recorded,
+		.function = -1,
+		.caller = -1,
+		.acquire = -1,
+		.cpu = now.cpu,
+		.type = type,
+	};
+	now.recorded = at;
+	now.last_instruction = 0;
+	now.string = NULL;
+	return r;
+}
+
+static int caller_now(void)
+{
+	struct stack *s = now.stack;
+
+	return s && s->nr_frames ? s->frames[s->nr_frames - 1].caller : -1;
+}
+
+/* ---- callbacks while code runs ---- */
+
+struct block {
+	uint32_t n, locked;
+	enum kind kind;
+	/* Whether a function begins with it. */
+	bool begins;
+	bool returns_from_interrupt, pauses;
+	/* The address of the repeated string instruction at its end, or 0. */
+	uint64_t repeated;
+};
+
+/* Takes back what happened since the last time at this PAUSE. */
+static void paused(const struct block *b)
+{
+	struct stack *s = now.stack;
+	uint64_t sp = s && s->nr_frames ? s->frames[s->nr_frames - 1].sp : 0;
+
+	if (now.paused == b && now.paused_sp == sp) {
+		now.n = now.paused_n;
+		now.locked = now.paused_locked;
+		now.recorded = now.paused_recorded;
+		nr_records = now.paused_records;
+		return;
+	}
+	add(WAITED, now.n);
+	now.paused = b;
+	now.paused_sp = sp;
+	now.paused_n = now.n;
+	now.paused_locked = now.locked;
+	now.paused_recorded = now.recorded;
+	now.paused_records = nr_records;
+}
+
+static void on_block(unsigned cpu, void *data)
+{
+	const struct block *b = data;
+
+	if (!now.runs || (int)cpu != now.cpu)
+		return;
+	if (b->kind == INTERRUPT && b->begins)
+		now.interrupts++;
+	else if (b->kind == EXCEPTION && b->begins && now.interrupts)
+		now.interrupts++;
+	if (now.interrupts) {
+		interrupt_instructions[cpu % MAX_CPUS] += b->n;
+		if (b->returns_from_interrupt)
+			now.interrupts--;
+		return;
+	}
+	if (b->pauses)
+		paused(b);
+	if (b->kind == SWITCH && b->begins)
+		add(SWITCHED, now.n);
+	now.base = now.n;
+	/* Each repetition is a block of its own. */
+	if (b->repeated && b->repeated == now.repeated)
+		now.n += b->n - 1;
+	else
+		now.n += b->n;
+	now.repeated = b->repeated;
+	now.locked += b->locked;
+}
+
+/* `data` is the function that calls, plus one. */
+static void on_call(unsigned cpu, uint32_t info, uint64_t sp, void *data)
+{
+	struct stack *s;
+
+	/* It may read where it goes to, too. */
+	if (!is_recorded(cpu) || sp < KERNEL_BASE ||
+	    !qemu_plugin_mem_is_store(info))
+		return;
+	s = on_stack(sp);
+	now.paused = NULL;
+	while (s->nr_frames > 0 && s->frames[s->nr_frames - 1].sp <= sp)
+		s->nr_frames--;
+	if (s->nr_frames == NR_FRAMES) {
+		nr_lost++;
+		return;
+	}
+	s->frames[s->nr_frames++] = (struct frame){
+		.sp = sp,
+		.caller = (int)(intptr_t)data - 1,
+		.acquire = -1,
+	};
+}
+
+static void on_return(unsigned cpu, uint32_t info, uint64_t sp, void *data)
+{
+	struct stack *s;
+
+	(void)info;
+	(void)data;
+	if (!is_recorded(cpu) || sp < KERNEL_BASE)
+		return;
+	s = on_stack(sp);
+	now.paused = NULL;
+	while (s->nr_frames > 0 && s->frames[s->nr_frames - 1].sp <= sp) {
+		const struct frame f = s->frames[--s->nr_frames];
+
+		if (f.sp == sp && f.lock) {
+			struct record *r = add(TAKEN, now.n);
+
+			r->address = f.lock;
+			r->function = f.caller;
+			r->caller = caller_now();
+			r->acquire = f.acquire;
+		}
+	}
+}
+
+/* An instruction that accesses memory. */
+struct instruction {
+	/* Its place in the block, and the function that it is in. */
+	uint32_t index;
+	int function;
+	enum kind kind;
+	bool locked;
+	/* Whether it is repeated, and copies. */
+	bool repeated, copies;
+};
+
+/* A function that takes or releases a lock, at work on memory. */
+static void on_lock(const struct instruction *i, uint64_t address)
+{
+	struct stack *s = now.stack;
+
+	switch (i->kind) {
+	case ACQUIRE:
+		if (i->locked && s && s->nr_frames > 0) {
+			struct frame *f = &s->frames[s->nr_frames - 1];
+
+			if (!f->lock) {
+				f->lock = address;
+				f->acquire = i->function;
+			}
+		}
+		break;
+	case DOWNGRADE:
+		if (i->locked)
+			add(DOWNGRADED, now.base + i->index)->address = address;
+		break;
+	case RELEASE:
+		/* The host takes the one that is of a lock that is held. */
+		add(RELEASED, now.base + i->index)->address = address;
+		break;
+	default:
+		break;
+	}
+}
+
+static void on_string(const struct instruction *i, uint32_t info)
+{
+	if (!qemu_plugin_mem_is_store(info))
+		return;
+	if (now.string != i) {
+		struct record *r = add(i->copies ? COPIED : CLEARED, now.base);
+
+		r->function = i->function;
+		r->caller = caller_now();
+		now.string = i;
+	}
+	if (nr_records)
+		records[nr_records - 1].address +=
+			1ull << qemu_plugin_mem_size_shift(info);
+}
+
+static void on_access(unsigned cpu, uint32_t info, uint64_t address, void *data)
+{
+	const struct instruction *i = data;
+	bool writes = i->locked || qemu_plugin_mem_is_store(info);
+	struct line *l;
+	struct record *r;
+
+	if (i->repeated) {
+		if (is_recorded(cpu))
+			on_string(i, info);
+		return;
+	}
+	if (address < KERNEL_BASE)
+		return;
+	l = line_of(address, cpu);
+	if (l->first_cpu != cpu)
+		l->flags |= SHARED;
+	if (writes)
+		l->flags |= WRITTEN;
+	if (!is_recorded(cpu))
+		return;
+	if (now.stack && address >> STACK_SHIFT == now.stack->base)
+		return;
+	if (i->kind == ACQUIRE || i->kind == RELEASE || i->kind == DOWNGRADE) {
+		on_lock(i, address);
+		return;
+	}
+	if (l->flags != (SHARED | WRITTEN)) {
+		uint32_t seen = now.number * 2 + writes;
+
+		if (l->seen >= seen && l->seen <= now.number * 2 + 1)
+			return;
+		l->seen = seen;
+	} else if (now.last_instruction == (uint64_t)(uintptr_t)i &&
+		   now.last_line == address >> LINE_SHIFT && nr_records) {
+		records[nr_records - 1].flags |=
+			(writes ? WRITES : 0) | (i->locked ? LOCKED : 0);
+		return;
+	}
+	r = add(ACCESS, now.base + i->index);
+	r->address = address;
+	r->function = i->function;
+	r->caller = caller_now();
+	r->flags = (writes ? WRITES : 0) | (i->locked ? LOCKED : 0);
+	now.last_instruction = (uint64_t)(uintptr_t)i;
+	now.last_line = address >> LINE_SHIFT;
+}
+
+/* ---- translation ---- */
+
+static void on_mark(unsigned cpu, void *data);
+
+static void translate_user(struct tb *tb)
+{
+	for (size_t i = 0; i < qemu_plugin_tb_n_insns(tb); i++) {
+		struct insn *insn = qemu_plugin_tb_get_insn(tb, i);
+		uint8_t code[16];
+		int mark;
+
+		if (qemu_plugin_insn_size(insn) != 7)
+			continue;
+		mark = mark_of(code, code_of(insn, code, sizeof(code)));
+		if (mark)
+			qemu_plugin_register_vcpu_insn_exec_cb(insn, on_mark,
+				NO_REGISTERS, (void *)(intptr_t)mark);
+	}
+}
+
+static void translate_kernel(struct tb *tb, uint64_t address)
+{
+	size_t n = qemu_plugin_tb_n_insns(tb);
+	int within = symbol_at(address);
+	enum kind kind = within < 0 ? PLAIN : symbols[within].kind;
+	struct block *b = calloc(1, sizeof(*b));
+
+	b->n = n;
+	b->kind = kind;
+	b->begins = within >= 0 && symbols[within].address == address;
+	for (size_t at = 0; at < n; at++) {
+		struct insn *insn = qemu_plugin_tb_get_insn(tb, at);
+		struct instruction *i = calloc(1, sizeof(*i));
+		uint8_t bytes[16];
+		struct code is;
+
+		is = look(bytes, code_of(insn, bytes, sizeof(bytes)));
+		*i = (struct instruction){
+			.index = at,
+			.function = within,
+			.kind = kind,
+			.locked = is.locked,
+			.repeated = is.repeated,
+			.copies = is.copies,
+		};
+		b->locked += is.locked;
+		b->pauses |= is.pauses;
+		b->returns_from_interrupt |= is.interrupt_return;
+		b->repeated = is.repeated ? qemu_plugin_insn_vaddr(insn) : 0;
+		/* A block ends with these; what they access is the stack. */
+		if (is.call)
+			qemu_plugin_register_vcpu_mem_cb(insn, on_call,
+				NO_REGISTERS, READS_AND_WRITES,
+				(void *)(intptr_t)(within + 1));
+		else if (is.returns)
+			qemu_plugin_register_vcpu_mem_cb(insn, on_return,
+				NO_REGISTERS, READS_AND_WRITES, b);
+		else if (!is.interrupt_return)
+			qemu_plugin_register_vcpu_mem_cb(insn, on_access,
+				NO_REGISTERS, READS_AND_WRITES, i);
+	}
+	qemu_plugin_register_vcpu_tb_exec_cb(tb, on_block, NO_REGISTERS, b);
+}
+
+static void on_translation(plugin_id id, struct tb *tb)
+{
+	uint64_t address = qemu_plugin_tb_vaddr(tb);
+
+	(void)id;
+	if (address < KERNEL_BASE)
+		translate_user(tb);
+	else if (symbols)
+		translate_kernel(tb, address);
+}
+
+/* ---- marks ---- */
+
+static plugin_id own_id;
+
+static void again(plugin_id id)
+{
+	qemu_plugin_register_vcpu_tb_trans_cb(id, on_translation);
+}
+
+static void begin(unsigned cpu)
+{
+	struct record *r;
+	uint32_t number = now.number + 1;
+
+	memset(&now, 0, sizeof(now));
+	now.cpu = (int)cpu;
+	now.number = number;
+	now.runs = true;
+	nr_records = nr_lost = 0;
+	nr_stacks = 0;
+	r = add(BEGUN, 0);
+	r->value = interrupt_instructions[cpu % MAX_CPUS];
+	interrupt_instructions[cpu % MAX_CPUS] = 0;
+}
+
+static void end(void)
+{
+	struct record *r;
+
+	now.runs = false;
+	if (nr_records == NR_RECORDS) {
+		nr_records--;
+		nr_lost++;
+	}
+	r = add(ENDED, now.n);
+	r->address = now.n;
+	r->value = now.locked;
+	r->acquire = nr_lost;
+	fwrite(records, sizeof(*records), nr_records, out);
+	fflush(out);
+}
+
+static void on_mark(unsigned cpu, void *data)
+{
+	switch ((intptr_t)data) {
+	case ARM:
+		if (symbols)
+			return;
+		read_symbols();
+		records = calloc(NR_RECORDS, sizeof(*records));
+		lines = calloc(NR_LINES, sizeof(*lines));
+		qemu_plugin_reset(own_id, again);
+		break;
+	case BEGIN:
+		if (symbols)
+			begin(cpu);
+		break;
+	case END:
+		if (now.runs && (int)cpu == now.cpu)
+			end();
+		break;
+	}
+}
+
+EXPORT int qemu_plugin_install(plugin_id id, const void *info, int argc,
+			       char **argv)
+{
+	(void)info;
+	if (!read_arguments(argc, argv))
+		return 1;
+	own_id = id;
+	again(id);
+	return 0;
+}

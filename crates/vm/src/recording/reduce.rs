@@ -1,0 +1,482 @@
+//! From records to operations: shared lines and locks stay, the rest becomes sums.
+
+use super::objects::{self, Region, region};
+use super::raw::{Raw, RawOperation, Type};
+use super::usage::{Usage, address_of, line_at};
+use crate::symbols::Table;
+use mmscale_lift::{
+    Dropped, Event, FunctionId, Line, LineId, Lock, LockId, LockKind, Operation, Origin, Recording,
+    Share, Site, SiteId, What,
+};
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+/// Where a lock is taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Taken<'a> {
+    /// The function that takes it, such as `_raw_spin_lock`.
+    pub acquire: &'a str,
+    /// Its caller.
+    pub caller: &'a str,
+    /// The caller of that.
+    pub outer: &'a str,
+    /// The variable that the lock is, or is part of.
+    pub variable: Option<&'a str>,
+}
+
+/// An operation's records with what the script counted in it.
+struct Counted<'a> {
+    raw: &'a RawOperation,
+    count: u64,
+}
+
+/// Returns the recording of operations. See [`super::Recorded::recording`].
+pub(super) fn recording(
+    table: &Table,
+    operations: &[RawOperation],
+    origin: Origin,
+    ops: &[u64],
+    class_of: &dyn Fn(&Taken<'_>) -> String,
+) -> Result<Recording, String> {
+    let cpus = origin.node_of_cpu.len();
+    if operations.len() != ops.len() {
+        return Err(format!(
+            "the plugin saw {} rounds, and the script counted {}",
+            operations.len(),
+            ops.len()
+        ));
+    }
+    let mut dropped = Dropped::default();
+    let usual = usual_switches(operations);
+    // Where an operation usually stays with its task, work of other tasks is none of it.
+    let alone: Vec<RawOperation>;
+    let operations = match usual {
+        0 => {
+            alone = operations.iter().map(without_others).collect();
+            &alone[..]
+        }
+        _ => operations,
+    };
+    let mut kept: Vec<Counted<'_>> = Vec::new();
+    for (raw, &count) in operations.iter().zip(ops) {
+        if !raw.is_whole {
+            dropped.too_long += 1;
+        } else if switches(raw) != usual {
+            dropped.switched += 1;
+        } else if !is_balanced(raw) {
+            dropped.unbalanced += 1;
+        } else if usize::from(raw.cpu) < cpus {
+            kept.push(Counted { raw, count });
+        }
+    }
+    let usage = Usage::of(kept.iter().map(|counted| counted.raw), cpus);
+    let interrupts = operations.iter().map(|raw| raw.interrupts).sum();
+    let origin = Origin { dropped, interrupt_instructions: interrupts, ..origin };
+    let mut reduction = Reduction::new(table, &usage, origin);
+    for counted in &kept {
+        reduction.add(counted);
+    }
+    reduction.finish(class_of)
+}
+
+fn switches(raw: &RawOperation) -> u64 {
+    raw.records.iter().filter(|record| record.what == Type::Switched).count() as u64
+}
+
+/// Returns how often the CPU goes to another task in most operations that are whole.
+fn usual_switches(operations: &[RawOperation]) -> u64 {
+    let mut numbers: BTreeMap<u64, usize> = BTreeMap::new();
+    for raw in operations.iter().filter(|raw| raw.is_whole) {
+        *numbers.entry(switches(raw)).or_default() += 1;
+    }
+    let most = numbers.iter().max_by_key(|(switches, number)| (**number, u64::MAX - **switches));
+    most.map_or(0, |(switches, _)| *switches)
+}
+
+/// Returns an operation without what other tasks did on its CPU while its own did not run.
+fn without_others(raw: &RawOperation) -> RawOperation {
+    if switches(raw) == 0 {
+        return raw.clone();
+    }
+    let mut own = None;
+    let mut is_own = true;
+    let mut left_out = 0;
+    let mut held: Vec<u64> = Vec::new();
+    let mut records: Vec<Raw> = Vec::with_capacity(raw.records.len());
+    for record in &raw.records {
+        // The time up to this record.
+        let after = if is_own { record.after } else { 0 };
+        left_out += u64::from(record.after - after);
+        let at = held.iter().position(|lock| *lock == record.address);
+        match (record.what, at) {
+            (Type::Stack, _) => is_own = record.address == *own.get_or_insert(record.address),
+            (Type::Taken, _) if is_own => held.push(record.address),
+            // The scheduler takes the lock of its queue in one task, and releases it in the next.
+            (Type::Released, Some(at)) => _ = held.swap_remove(at),
+            _ if !is_own => continue,
+            _ => {}
+        }
+        let what = if record.what == Type::Switched { Type::Stack } else { record.what };
+        records.push(Raw { after, what, ..*record });
+    }
+    let instructions = raw.instructions.saturating_sub(left_out);
+    RawOperation { instructions, records, ..*raw }
+}
+
+/// Whether all that it takes it releases, and once.
+fn is_balanced(raw: &RawOperation) -> bool {
+    let mut held: Vec<u64> = Vec::new();
+    for record in &raw.records {
+        let at = held.iter().position(|lock| *lock == record.address);
+        match (record.what, at) {
+            (Type::Taken, Some(_)) => return false,
+            (Type::Taken, None) => held.push(record.address),
+            (Type::Released, Some(at)) => _ = held.swap_remove(at),
+            _ => {}
+        }
+    }
+    held.is_empty()
+}
+
+/// A recording in the making.
+struct Reduction<'a> {
+    table: &'a Table,
+    usage: &'a Usage,
+    recording: Recording,
+    functions: HashMap<i32, FunctionId>,
+    sites: HashMap<Site, SiteId>,
+    /// By number of line.
+    lines: HashMap<u64, LineId>,
+    /// By address.
+    locks: HashMap<u64, LockId>,
+    /// The places at which a lock is taken: function that takes it, caller, caller of that.
+    taken: Vec<BTreeMap<[i32; 3], u64>>,
+    /// Accesses to a line by function.
+    used: Vec<BTreeMap<i32, u64>>,
+}
+
+impl<'a> Reduction<'a> {
+    fn new(table: &'a Table, usage: &'a Usage, origin: Origin) -> Self {
+        let cpus = vec![Vec::new(); origin.node_of_cpu.len()];
+        Self {
+            table,
+            usage,
+            recording: Recording { origin, cpus, ..Recording::default() },
+            functions: HashMap::new(),
+            sites: HashMap::new(),
+            lines: HashMap::new(),
+            locks: HashMap::new(),
+            taken: Vec::new(),
+            used: Vec::new(),
+        }
+    }
+
+    fn function(&mut self, row: i32) -> FunctionId {
+        let functions = &mut self.recording.functions;
+        *self.functions.entry(row).or_insert_with(|| {
+            functions.push(self.table.name(row).to_owned());
+            FunctionId(functions.len() as u32 - 1)
+        })
+    }
+
+    fn site(&mut self, record: &Raw) -> SiteId {
+        let function = self.function(record.function);
+        let site = Site { function, caller: self.function(record.caller) };
+        let sites = &mut self.recording.sites;
+        *self.sites.entry(site).or_insert_with(|| {
+            sites.push(site);
+            SiteId(sites.len() as u32 - 1)
+        })
+    }
+
+    fn share_of(&self, address: u64) -> Share {
+        let node_of_cpu = &self.recording.origin.node_of_cpu;
+        match region(address) {
+            // A page goes from hand to hand, and other CPUs have other pages.
+            Region::Pages => Share::Few,
+            _ => self.usage.lines[&line_at(address)].share(node_of_cpu),
+        }
+    }
+
+    fn line(&mut self, address: u64) -> LineId {
+        let number = line_at(address);
+        if let Some(id) = self.lines.get(&number) {
+            return *id;
+        }
+        let users = &self.usage.lines[&number];
+        let line = Line {
+            address: address_of(number),
+            object: String::new(),
+            share: self.share_of(address),
+            users: users.users() as u32,
+            writers: users.writers() as u32,
+        };
+        self.recording.lines.push(line);
+        self.used.push(BTreeMap::new());
+        let id = LineId(self.recording.lines.len() as u32 - 1);
+        self.lines.insert(number, id);
+        id
+    }
+
+    fn lock(&mut self, address: u64, acquire: &str) -> LockId {
+        if let Some(id) = self.locks.get(&address) {
+            return *id;
+        }
+        let kind = match acquire {
+            name if name.starts_with("down_") => LockKind::Rwsem,
+            name if name.starts_with("mutex_") => LockKind::Mutex,
+            _ => LockKind::Spin,
+        };
+        let node_of_cpu = &self.recording.origin.node_of_cpu;
+        let users = &self.usage.locks[&address];
+        let share = match region(address) {
+            Region::Pages if users.users() > 1 => Share::Few,
+            _ => users.share(node_of_cpu),
+        };
+        let line = self.usage.is_shared(address).then(|| self.line(address));
+        self.recording.locks.push(Lock { address, kind, class: String::new(), share, line });
+        self.taken.push(BTreeMap::new());
+        let id = LockId(self.recording.locks.len() as u32 - 1);
+        self.locks.insert(address, id);
+        id
+    }
+
+    fn add(&mut self, counted: &Counted<'_>) {
+        let raw = counted.raw;
+        let mut events = Vec::new();
+        let mut lines: [HashSet<u64>; 2] = Default::default();
+        let mut held: Vec<u64> = Vec::new();
+        // Instructions since the last event.
+        let mut after = 0_u32;
+        for record in &raw.records {
+            after = after.saturating_add(record.after);
+            let Some((what, target)) = self.event(record, &mut held, &mut lines) else { continue };
+            let site = self.site(record);
+            let offset = if what.is_access() { (record.address & 63) as u8 } else { 0 };
+            events.push(Event { after, what, offset, target, site });
+            after = 0;
+        }
+        self.recording.cpus[usize::from(raw.cpu)].push(Operation {
+            count: counted.count,
+            instructions: raw.instructions,
+            locked: raw.locked,
+            private_lines: lines[0].len() as u64,
+            read_only_lines: lines[1].len() as u64,
+            switches: switches(raw),
+            events,
+        });
+    }
+
+    /// Returns the kind and the target of a record's event, if it is one. Lines that are none are
+    /// added to `lines`: those of one CPU, and those that no CPU writes.
+    fn event(
+        &mut self,
+        record: &Raw,
+        held: &mut Vec<u64>,
+        lines: &mut [HashSet<u64>; 2],
+    ) -> Option<(What, u32)> {
+        let address = record.address;
+        match record.what {
+            Type::Access if self.usage.is_shared(address) => {
+                let line = self.line(address);
+                *self.used[line.index()].entry(record.function).or_default() += 1;
+                let what = match (record.locked, record.writes) {
+                    (true, _) => What::Atomic,
+                    (_, true) => What::Write,
+                    _ => What::Read,
+                };
+                Some((what, line.0))
+            }
+            Type::Access => {
+                let number = line_at(address);
+                let users = self.usage.lines[&number].users();
+                lines[usize::from(users > 1)].insert(number);
+                None
+            }
+            Type::Taken => {
+                let acquire = self.table.name(record.acquire);
+                let lock = self.lock(address, acquire);
+                let place = [record.acquire, record.function, record.caller];
+                *self.taken[lock.index()].entry(place).or_default() += 1;
+                held.push(address);
+                let is_shared = acquire.contains("read");
+                Some((if is_shared { What::AcquireShared } else { What::Acquire }, lock.0))
+            }
+            Type::Released => {
+                let at = held.iter().position(|lock| *lock == address)?;
+                held.swap_remove(at);
+                Some((What::Release, self.locks[&address].0))
+            }
+            Type::Downgraded => {
+                held.contains(&address).then(|| (What::Downgrade, self.locks[&address].0))
+            }
+            Type::Cleared | Type::Copied => {
+                let what = if record.what == Type::Cleared { What::Clear } else { What::Copy };
+                Some((what, u32::try_from(address).unwrap_or(u32::MAX)))
+            }
+            Type::Waited => Some((What::Wait, 0)),
+            Type::Switched | Type::Stack | Type::Begun | Type::Ended => None,
+        }
+    }
+
+    fn finish(mut self, class_of: &dyn Fn(&Taken<'_>) -> String) -> Result<Recording, String> {
+        let most = |places: &BTreeMap<[i32; 3], u64>| {
+            places.iter().max_by_key(|(_, number)| **number).map(|(place, _)| *place)
+        };
+        for (lock, places) in self.recording.locks.iter_mut().zip(&self.taken) {
+            let [acquire, caller, outer] =
+                most(places).unwrap_or([-1; 3]).map(|row| self.table.name(row));
+            let variable = match region(lock.address) {
+                Region::Image => self.table.variable_near(lock.address),
+                _ => None,
+            };
+            lock.class = class_of(&Taken { acquire, caller, outer, variable });
+        }
+        let mut locks: HashMap<u64, Vec<&str>> = HashMap::new();
+        for lock in &self.recording.locks {
+            locks.entry(line_at(lock.address)).or_default().push(&lock.class);
+        }
+        let none = Vec::new();
+        let lines = self.recording.lines.iter_mut().zip(&self.used);
+        for (line, used) in lines {
+            // A check of a list says nothing of the list.
+            let says = |row: &i32| !self.table.name(*row).starts_with("__list_");
+            let function = used
+                .iter()
+                .filter(|(row, _)| says(row) || used.len() == 1)
+                .max_by_key(|(_, number)| **number);
+            let function = function.map_or("?", |(row, _)| self.table.name(*row));
+            let own = locks.get(&line_at(line.address)).unwrap_or(&none);
+            line.object = objects::name(self.table, line.address, own, function);
+        }
+        match self.recording.cpus.iter().position(Vec::is_empty) {
+            Some(cpu) => {
+                let Dropped { switched, unbalanced, too_long } = self.recording.origin.dropped;
+                Err(format!(
+                    "no operation of CPU {cpu} is left: of all CPUs {switched} went to other \
+                     tasks, {unbalanced} left a lock held, {too_long} were too long; try more \
+                     --ops, or a script with shorter rounds on each CPU"
+                ))
+            }
+            None => Ok(self.recording),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DATA: u64 = 0xffff_8880_0000_1000;
+    const LOCK: u64 = 0xffff_8880_0000_2000;
+
+    fn raw(what: Type, address: u64) -> Raw {
+        Raw {
+            address,
+            after: 10,
+            function: 0,
+            caller: 1,
+            acquire: 2,
+            value: 0,
+            what,
+            writes: true,
+            locked: false,
+        }
+    }
+
+    fn operation(cpu: u16, records: &[Raw]) -> RawOperation {
+        RawOperation {
+            cpu,
+            instructions: 10 * records.len() as u64 + 5,
+            locked: 1,
+            interrupts: 3,
+            rest: 5,
+            is_whole: true,
+            records: records.to_vec(),
+        }
+    }
+
+    fn table() -> Table {
+        Table::of(
+            "ffffffff81000000 T free_pages\nffffffff81000100 T zap\n\
+             ffffffff81000200 T _raw_spin_lock\n",
+        )
+    }
+
+    fn reduced(operations: &[RawOperation]) -> Result<Recording, String> {
+        let origin = Origin { node_of_cpu: vec![0, 0], ..Origin::default() };
+        let ops = vec![1; operations.len()];
+        recording(&table(), operations, origin, &ops, &|taken| taken.caller.to_owned())
+    }
+
+    fn own(cpu: u64) -> Raw {
+        raw(Type::Access, DATA + 64 + 64 * cpu)
+    }
+
+    /// Both CPUs write a line under a lock, and each a line of its own.
+    fn both(cpu: u16) -> Vec<Raw> {
+        let shared = raw(Type::Access, DATA);
+        let (taken, released) = (raw(Type::Taken, LOCK), raw(Type::Released, LOCK));
+        vec![raw(Type::Stack, 7), own(cpu.into()), taken, shared, released]
+    }
+
+    #[test]
+    fn shared_lines_and_locks_are_events_and_the_rest_are_sums() {
+        let recording = reduced(&[operation(0, &both(0)), operation(1, &both(1))]).unwrap();
+        let operation = &recording.cpus[1][0];
+        let events: Vec<(u32, What)> =
+            operation.events.iter().map(|event| (event.after, event.what)).collect();
+        assert_eq!(events, [(30, What::Acquire), (10, What::Write), (10, What::Release)]);
+        assert_eq!((operation.private_lines, operation.instructions), (1, 55));
+        assert_eq!((recording.lines.len(), recording.locks.len()), (1, 1));
+        let lock = &recording.locks[0];
+        assert_eq!(
+            (lock.class.as_str(), lock.share, lock.kind),
+            ("free_pages", Share::All, LockKind::Spin)
+        );
+        assert_eq!(recording.lines[0].object, "data of free_pages");
+        assert_eq!(recording.origin.interrupt_instructions, 6);
+    }
+
+    #[test]
+    fn other_tasks_on_the_cpu_are_left_out() {
+        let mut records = both(0);
+        let queue = raw(Type::Taken, LOCK + 64);
+        let away = [queue, raw(Type::Switched, 0), raw(Type::Stack, 8)];
+        let there = [raw(Type::Released, LOCK + 64), raw(Type::Access, DATA + 640)];
+        let back = [raw(Type::Stack, 7), own(0)];
+        records.extend(away.iter().chain(&there).chain(&back));
+        let whole = [operation(0, &both(0)), operation(1, &both(1)), operation(1, &both(1))];
+        let cut = operation(0, &records);
+        let recording = reduced(&[&whole[..], std::slice::from_ref(&cut)].concat()).unwrap();
+        let operation = &recording.cpus[0][1];
+        assert_eq!(operation.instructions, cut.instructions - 30);
+        let sum: u32 = operation.events.iter().map(|event| event.after).sum();
+        assert!(operation.events.iter().all(|event| event.what != What::Read) && sum <= 90);
+        assert_eq!(recording.origin.dropped, Dropped::default());
+    }
+
+    #[test]
+    fn operations_that_go_to_other_tasks_by_nature_are_kept_with_them() {
+        let mut forks = both(0);
+        forks.extend([raw(Type::Switched, 0), raw(Type::Stack, 8), own(0), raw(Type::Stack, 7)]);
+        let other = RawOperation { cpu: 1, ..operation(1, &forks) };
+        let long = RawOperation { is_whole: false, records: vec![], ..operation(0, &forks) };
+        let all = [operation(0, &forks), other, operation(0, &both(0)), long.clone(), long];
+        let recording = reduced(&all).unwrap();
+        assert_eq!(recording.cpus[0].len(), 1);
+        assert_eq!(recording.cpus[0][0].instructions, all[0].instructions);
+        assert_eq!((recording.cpus[0][0].switches, recording.origin.dropped.switched), (1, 1));
+    }
+
+    #[test]
+    fn broken_operations_are_counted_and_left_out() {
+        let whole = [operation(0, &both(0)), operation(1, &both(1))];
+        let held = operation(0, &[raw(Type::Stack, 7), raw(Type::Taken, LOCK)]);
+        let long = RawOperation { is_whole: false, ..held.clone() };
+        let all = [&whole[..], &[held.clone(), long.clone(), long.clone(), long]].concat();
+        let Dropped { switched, unbalanced, too_long } = reduced(&all).unwrap().origin.dropped;
+        assert_eq!((switched, unbalanced, too_long), (0, 1, 3));
+        let why = reduced(&[held, operation(1, &both(1))]).unwrap_err();
+        assert!(why.contains("no operation of CPU 0 is left"), "{why}");
+    }
+}
