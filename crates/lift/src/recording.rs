@@ -83,7 +83,7 @@ pub struct Origin {
 /// Operations that were recorded and left out, by reason.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Dropped {
-    /// The CPU went to other tasks more often than in most operations.
+    /// The CPU went to other tasks less than half, or more than twice as often as in the median.
     pub switched: u64,
     /// A lock was held at their end, or released without having been taken.
     pub unbalanced: u64,

@@ -36,7 +36,7 @@ const SETTLED: Duration = Duration::from_millis(400);
 const LOOK: Duration = Duration::from_millis(50);
 /// Looks for a turn between two looks at the clock, and the longest time of a turn of another.
 const SPINS: u32 = 1 << 14;
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The time that programs have to come to their start, in ns.
 const BEGIN_NS: u64 = 300_000_000;
@@ -267,7 +267,14 @@ pub fn run(
     let body = move |system: &Linux| {
         let begin_ns = system.clock_ns() + BEGIN_NS;
         let times = ScriptTimes { begin_ns, from_ns: begin_ns, until_ns: NEVER_NS };
-        let sink = move |report: ScriptReport| own_report.change(|all| *all += report);
+        let faulty = own_order.clone();
+        let sink = move |report: ScriptReport| {
+            // The others would wait for its turn.
+            if report.fault.is_some() {
+                faulty.set(At::Failed, 1);
+            }
+            own_report.change(|all| *all += report);
+        };
         let edge = move |ops: u64| own_order.edge(ops);
         let script = own.script().expect("it is a script, as above");
         script.run_rounds(&params, 0, times, Arc::new(sink), Arc::new(edge), system);

@@ -60,7 +60,7 @@ pub(super) fn recording(
     for (raw, &count) in operations.iter().zip(ops) {
         if !raw.is_whole {
             dropped.too_long += 1;
-        } else if switches(raw) != usual {
+        } else if !is_usual(raw, usual) {
             dropped.switched += 1;
         } else if !is_balanced(raw) {
             dropped.unbalanced += 1;
@@ -82,14 +82,19 @@ fn switches(raw: &RawOperation) -> u64 {
     raw.records.iter().filter(|record| record.what == Type::Switched).count() as u64
 }
 
-/// Returns how often the CPU goes to another task in most operations that are whole.
+/// Returns how often the CPU goes to another task in an operation: the median of whole ones.
 fn usual_switches(operations: &[RawOperation]) -> u64 {
-    let mut numbers: BTreeMap<u64, usize> = BTreeMap::new();
-    for raw in operations.iter().filter(|raw| raw.is_whole) {
-        *numbers.entry(switches(raw)).or_default() += 1;
-    }
-    let most = numbers.iter().max_by_key(|(switches, number)| (**number, u64::MAX - **switches));
-    most.map_or(0, |(switches, _)| *switches)
+    let whole = operations.iter().filter(|raw| raw.is_whole);
+    let mut numbers: Vec<u64> = whole.map(switches).collect();
+    numbers.sort_unstable();
+    numbers.get(numbers.len() / 2).copied().unwrap_or(0)
+}
+
+/// Whether an operation goes to other tasks as often as others do. Tasks of the kernel that run in
+/// between add to the number.
+fn is_usual(raw: &RawOperation, usual: u64) -> bool {
+    let number = switches(raw);
+    usual.div_ceil(2) <= number && number <= usual * 2
 }
 
 /// Returns an operation without what other tasks did on its CPU while its own did not run.
