@@ -11,6 +11,7 @@ const LIFT_EXAMPLES: &str = "\
 Examples:
   mmscale lift record --kernel debian:6.12 mmap1 -o mmap1.lift
   mmscale lift show mmap1.lift
+  mmscale lift diff before.lift after.lift
   mmscale run mmap1.lift --profile x86-512 --cpus 1,16,64,256";
 
 #[derive(Debug, Subcommand)]
@@ -20,6 +21,8 @@ pub(crate) enum LiftCommand {
     Record(RecordArgs),
     /// Show what an operation of a recording does: locks, holds, shared lines
     Show(LiftShowArgs),
+    /// Compare the operations of two recordings: two images, or two settings of one
+    Diff(LiftDiffArgs),
 }
 
 /// Examples of `lift record`.
@@ -102,4 +105,24 @@ pub(crate) struct LiftShowArgs {
     /// The form of the output
     #[arg(help_heading = OUTPUT, long, value_enum, default_value_t = Format::Text)]
     pub(crate) format: Format,
+}
+
+/// Examples of `lift diff`.
+const LIFT_DIFF_EXAMPLES: &str = "\
+Examples:
+  mmscale lift diff before.lift after.lift
+Rows that differ by less than 1 % are left out.";
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = LIFT_DIFF_EXAMPLES)]
+pub(crate) struct LiftDiffArgs {
+    /// A file that `mmscale lift record` wrote
+    #[arg(value_name = "BEFORE")]
+    pub(crate) before: PathBuf,
+    /// The file to compare with it
+    #[arg(value_name = "AFTER")]
+    pub(crate) after: PathBuf,
+    /// Rows of each table
+    #[arg(help_heading = OUTPUT, long, value_name = "N", default_value_t = 12)]
+    pub(crate) rows: usize,
 }

@@ -1,5 +1,6 @@
 //! `mmscale lift`: recordings of what a kernel image does in an operation.
 
+mod diff;
 #[cfg(feature = "live")]
 mod record;
 mod show;
@@ -23,5 +24,6 @@ pub(crate) fn lift(registry: &Registry, command: &LiftCommand) -> Result<(), Fai
             )))
         }
         LiftCommand::Show(args) => show::show(args),
+        LiftCommand::Diff(args) => diff::diff(args),
     }
 }

@@ -56,7 +56,7 @@ fn text(recording: &Recording, sums: &Sums, rows: usize) -> String {
     lines.join("\n") + "\n"
 }
 
-fn head(recording: &Recording) -> Vec<String> {
+pub(super) fn head(recording: &Recording) -> Vec<String> {
     let origin = &recording.origin;
     let package = origin.package.as_ref().unwrap_or(&origin.image);
     let nodes = recording.nodes();
@@ -143,7 +143,7 @@ fn line(recording: &Recording, sum: &LineSum) -> Vec<String> {
     rows
 }
 
-const fn share(share: Share) -> &'static str {
+pub(super) const fn share(share: Share) -> &'static str {
     match share {
         Share::Private => "own",
         Share::Few => "few",
@@ -168,7 +168,7 @@ fn row(name: &str, cells: [impl AsRef<str>; 3]) -> String {
 }
 
 /// A number with three digits at least.
-fn number(value: f64) -> String {
+pub(super) fn number(value: f64) -> String {
     match value.abs() {
         value_abs if value_abs >= 99.95 || value.fract() == 0.0 => format!("{value:.0}"),
         value_abs if value_abs >= 9.995 => format!("{value:.1}"),
