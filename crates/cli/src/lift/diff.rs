@@ -46,17 +46,13 @@ fn text(sides: &[Recording; 2], rows: usize) -> String {
         let named = sums.locks.iter().filter(|lock| lock.acquisitions >= LEAST);
         named.map(|lock| (lock_name(lock), get(lock))).filter(|row| row.1 >= least).collect()
     };
-    let table = |title: &str, rows_of: &dyn Fn(&Sums, &Recording) -> Vec<(String, f64)>| {
-        let rows_of = [rows_of(a, &sides[0]), rows_of(b, &sides[1])];
-        changed(title, joined(rows_of), rows)
-    };
-    lines.extend(table("locks, acquisitions an op", &|sums, _| {
-        locks(|lock| lock.acquisitions, sums, LEAST)
-    }));
-    lines.extend(table("locks, instructions held an op", &|sums, _| {
-        locks(|lock| lock.acquisitions * lock.hold_instructions, sums, 1.0)
-    }));
-    lines.extend(table("accesses to shared lines an op, by function", &by_function));
+    let table = |title: &str, sides: [Vec<(String, f64)>; 2]| changed(title, joined(sides), rows);
+    let taken = |sums: &Sums| locks(|lock| lock.acquisitions, sums, LEAST);
+    let held = |sums: &Sums| locks(|lock| lock.acquisitions * lock.hold_instructions, sums, 1.0);
+    lines.extend(table("locks, acquisitions an op", [taken(a), taken(b)]));
+    lines.extend(table("locks, instructions held an op", [held(a), held(b)]));
+    let accesses = [by_function(a, &sides[0]), by_function(b, &sides[1])];
+    lines.extend(table("accesses to shared lines, by function", accesses));
     lines.join("\n") + "\n"
 }
 
