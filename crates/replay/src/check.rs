@@ -1,5 +1,5 @@
-//! What a recording must be so that its replay ends: locks are taken and released in pairs and in
-//! one order, and operations take time.
+//! Checks that the replay of a recording ends: locks are taken and released in pairs and in one
+//! order, and operations take time.
 
 use mmscale_lift::{Event, LockId, LockKind, Operation, Recording, What};
 use std::collections::{BTreeMap, BTreeSet};
@@ -43,7 +43,7 @@ pub enum ReplayError {
     Unbalanced {
         /// The operation.
         place: Place,
-        /// What is wrong.
+        /// The error, as a verb.
         what: &'static str,
         /// The class of the lock.
         class: String,

@@ -15,7 +15,7 @@ pub(crate) struct Code {
     /// All lines and locks, by their numbers.
     pub(crate) lines: Vec<CodeLine>,
     pub(crate) locks: Vec<CodeLock>,
-    /// What is counted: names of lines, locks with the path that takes them, paths.
+    /// Names to count by: of lines, of locks with the path that takes them, paths.
     pub(crate) line_names: Vec<String>,
     pub(crate) lock_rows: Vec<LockName>,
     pub(crate) paths: Vec<Vec<String>>,
@@ -38,7 +38,7 @@ pub(crate) struct Step {
     pub(crate) path: u32,
 }
 
-/// What follows instructions.
+/// A step behind instructions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Act {
     /// Nothing that other CPUs see.

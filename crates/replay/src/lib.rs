@@ -3,8 +3,8 @@
 //!
 //! A recording has the operations of each CPU without other CPUs: instructions, accesses to shared
 //! lines, locks. Here each CPU of a simulated machine has one task, bound to it, that repeats the
-//! operations of a recorded CPU until the end of the run. Time, turns, queues of locks, transfers of
-//! lines, topology and clocks are those of `mmscale-sim`, so all waits emerge from the locks and
+//! operations of a recorded CPU until the end of the run. Time, turns, queues of locks, transfers
+//! of lines, topology and clocks are those of `mmscale-sim`, so all waits emerge from the locks and
 //! lines that the operations use. No memory manager is booted.
 //!
 //! | module | what it has |
@@ -13,12 +13,12 @@
 //! | `code` | operations in the form in which they are played |
 //! | `place` | the recorded CPU of each CPU, and its copies of data |
 //! | `shared` | the lines and locks of a machine |
-//! | `stores` | stores that are not waited for at once |
+//! | `stores` | stores that are waited for later |
 //! | `player` | the task of a CPU, and the callbacks of the machine |
 //! | `tally` | what is counted, and its form in documents |
 //! | `play` | a run |
 //!
-//! # What costs what
+//! # Costs
 //! - Instructions have one of two costs of the profile: `hold_instruction_ns` while the operation
 //!   holds a spin lock, `instruction_ns` otherwise. Both follow the clock of the CPU.
 //! - A read or an atomic of a shared line is one of `mmscale-sim`: it waits for the transfer. A hit

@@ -28,6 +28,8 @@ pub struct Window {
 
 /// The results of a run. They are those of the window.
 pub struct Played {
+    /// The window.
+    pub window: Window,
     /// Operations that the recorded script counted.
     pub ops: u64,
     /// Recorded operations that ended. One of them is a round of the script's loop.
@@ -71,7 +73,8 @@ impl Replay {
         let all_ns = cpus * (window.until_ns - window.from_ns);
         let cpu_time = CpuTimeRecord { all_ns, ..CpuTimeRecord::default() };
         let (locks, lines, calls) = (vec![], vec![], vec![]);
-        let mut played = Played { ops: 0, rounds: 0, cpu_time, locks, lines, calls, outcome };
+        let mut played =
+            Played { window, ops: 0, rounds: 0, cpu_time, locks, lines, calls, outcome };
         if let Some(player) = player.filter(|_| played.outcome.failure.is_none()) {
             let (tally, idle_ps) = player.counted();
             played.ops = tally.ops;

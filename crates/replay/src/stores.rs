@@ -1,4 +1,4 @@
-//! Stores that are not waited for at once.
+//! Stores that are waited for later.
 //!
 //! A processor puts a store into a buffer and goes on while the line moves to it. Stores leave the
 //! buffer in their order. So a CPU waits for the lines of its stores in three cases: at an atomic

@@ -1,4 +1,4 @@
-//! What a player of recorded operations calls in addition to [`mmscale_arch::Machine`]:
+//! Functions for players of recorded operations, in addition to [`mmscale_arch::Machine`]:
 //! instructions, stores that are waited for later, and whether a lock was found taken.
 
 use crate::atomics::{SimAtomic, Word};

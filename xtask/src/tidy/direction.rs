@@ -68,8 +68,8 @@ const HOUSE: [Room; 29] = [
     room(
         "harness",
         &[
-            "arch", "boot", "document", "files", "frames", "kernel", "linux", "mm", "script",
-            "sim", "stats", "system", "threads",
+            "arch", "boot", "document", "files", "frames", "kernel", "lift", "linux", "mm",
+            "replay", "script", "sim", "stats", "system", "threads",
         ],
     ),
     room("studies", &["arch", "document", "frames", "harness", "kernel", "mm", "sim", "system"])
