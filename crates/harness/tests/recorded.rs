@@ -125,6 +125,7 @@ fn a_recording_runs_like_any_study() {
     let path = written("like-any.lift", &recording());
     let document = run(&request(&path, &["cpus=64"]));
     assert_eq!((document.study.as_str(), document.on), ("like-any.lift", Target::Sim));
+    assert!(document.is_recording());
     let arm = &document.arms[0];
     assert_eq!((arm.arm.as_str(), &arm.seeds[..]), ("recorded", &[1, 2][..]));
     for name in ["ops_per_s", "cpu_ns_per_op"] {
@@ -185,6 +186,34 @@ fn costs_of_instructions_are_costs() {
 }
 
 #[test]
+fn holds_of_a_class_are_scaled() {
+    let path = written("holds.lift", &recording());
+    let hold_ns = |text: &str| {
+        let scale = mmscale_harness::hold_scale(text).expect("it is a spin lock");
+        let document = run(&Request { hold_scale: Some(scale), ..request(&path, &["cpus=1"]) });
+        let lock = document.arms[0].locks.iter().find(|lock| lock.class == "lruvec");
+        lock.map(|lock| lock.hold_total_ns as f64 / lock.acquisitions as f64).expect("it is held")
+    };
+    let (short, long) = (hold_ns("lruvec=1"), hold_ns("lruvec=4"));
+    assert!((3.8..4.1).contains(&(long / short)), "{short} and {long}");
+}
+
+#[test]
+fn rounds_that_take_long_have_a_long_window() {
+    let mut slow = recording();
+    slow.cpus.iter_mut().flatten().for_each(|operation| operation.instructions = 2_000_000);
+    let path = written("slow.lift", &slow);
+    let study = Registry::default().find(&path.display().to_string()).expect("it is one");
+    let of = mmscale_harness::Params::defaults(study.params(), Length::Full);
+    assert_eq!((of.real("duration_ms"), of.real("warm_ms")), (20.0, 3.0));
+    let document = run(&request(&path, &["cpus=1", "duration_ms=1.1", "warm_ms=0.3"]));
+    // 2 operations in a round of about 0.5 ms: a part of a round counts.
+    let round_ms = clock() * 0.7;
+    let ops = metric(&document, "ops_per_s") / 1e3;
+    assert!((ops * round_ms / 2.0 - 1.0).abs() < 0.05, "{ops}");
+}
+
+#[test]
 fn a_replay_refuses_other_machines_and_policies() {
     let path = written("refused.lift", &recording());
     let of = || request(&path, &["cpus=4"]);
@@ -198,9 +227,9 @@ fn a_replay_refuses_other_machines_and_policies() {
     assert!(why.contains("has no policies to choose from"), "{why}");
     let why = refused(&Request { blame: true, ..of() });
     assert!(why.contains("leave --blame out"), "{why}");
-    let scale = mmscale_harness::hold_scale("lruvec=0.5").expect("it is a spin lock");
+    let scale = mmscale_harness::hold_scale("zone=0.5").expect("it is a spin lock");
     let why = refused(&Request { hold_scale: Some(scale), ..of() });
-    assert!(why.contains("leave --hold out"), "{why}");
+    assert!(why.contains("no spin lock `zone`") && why.contains("it has lruvec"), "{why}");
     let why = refused(&request(&path, &["bytes=1"]));
     assert!(why.contains("bytes"), "{why}");
 }

@@ -192,9 +192,12 @@ impl Translation<'_> {
             What::Downgrade => Act::Downgrade(lock),
         }
     }
-    /// Whether a line is one of the CPU alone, or that of a lock that it holds.
+    /// Whether a line is one of the CPU alone, or that of a lock that it holds and others take.
     fn is_own(&self, line: LineId, held: &[LockId]) -> bool {
-        let of_lock = |lock: &LockId| self.recording.locks[lock.index()].line == Some(line);
+        let of_lock = |lock: &LockId| {
+            let lock = &self.recording.locks[lock.index()];
+            lock.line == Some(line) && lock.share != Share::Private
+        };
         self.recording.lines[line.index()].share == Share::Private || held.iter().any(of_lock)
     }
     fn row(&mut self, lock: LockId, site: SiteId) -> u32 {

@@ -6,9 +6,10 @@ use crate::player::Player;
 use crate::tally::Counted;
 use mmscale_arch::{CpuId, Probe, Trace, TraceGroup};
 use mmscale_document::{CallRow, CpuTimeRecord, LineRecord, LockRow};
-use mmscale_lift::Recording;
+use mmscale_lift::{LockKind, Recording};
 use mmscale_sim::{Outcome, SimConfig};
 use std::any::Any;
+use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -30,8 +31,9 @@ pub struct Window {
 pub struct Played {
     /// The window.
     pub window: Window,
-    /// Operations that the recorded script counted.
-    pub ops: u64,
+    /// Operations that the recorded script counted. Of those that are not all in the window, as
+    /// much counts as is.
+    pub ops: f64,
     /// Recorded operations that ended. One of them is a round of the script's loop.
     pub rounds: u64,
     /// Time of all CPUs: in all, not idle, and stalled for lines.
@@ -57,6 +59,16 @@ impl Replay {
         Ok(Self(Arc::new(Code::of(recording))))
     }
 
+    /// Returns the classes of the spin locks of the recording, sorted.
+    pub fn spin_classes(&self) -> Vec<&str> {
+        let spins = self.0.locks.iter().filter(|lock| lock.kind == LockKind::Spin);
+        let classes: BTreeSet<u32> = spins.map(|lock| lock.name).collect();
+        let mut names: Vec<&str> =
+            classes.into_iter().map(|name| self.0.line_names[name as usize].as_str()).collect();
+        names.sort_unstable();
+        names
+    }
+
     /// Replays the recording on all CPUs of a machine until the end of the window. A run that ended
     /// early has no results but the outcome.
     pub fn play(&self, mut config: SimConfig, window: Window) -> Played {
@@ -64,9 +76,10 @@ impl Replay {
         let counted = Counted { from_ps: ps(window.from_ns), until_ps: ps(window.until_ns) };
         let cpus = config.cpus as u64;
         config.locks_ns = (window.from_ns, window.until_ns);
+        let scaled = config.hold_scale.map(|scale| scale.class.name());
         let mut player = None;
         let outcome = mmscale_sim::run(config, silent, || {
-            let booted = Rc::new(Player::boot(Arc::clone(&self.0), counted));
+            let booted = Rc::new(Player::boot(Arc::clone(&self.0), counted, scaled));
             player = Some(Rc::clone(&booted));
             booted
         });
@@ -74,10 +87,10 @@ impl Replay {
         let cpu_time = CpuTimeRecord { all_ns, ..CpuTimeRecord::default() };
         let (locks, lines, calls) = (vec![], vec![], vec![]);
         let mut played =
-            Played { window, ops: 0, rounds: 0, cpu_time, locks, lines, calls, outcome };
+            Played { window, ops: 0.0, rounds: 0, cpu_time, locks, lines, calls, outcome };
         if let Some(player) = player.filter(|_| played.outcome.failure.is_none()) {
             let (tally, idle_ps) = player.counted();
-            played.ops = tally.ops;
+            played.ops = tally.ops();
             played.rounds = tally.rounds;
             played.cpu_time.busy_ns = all_ns - idle_ps / 1000;
             played.cpu_time.lines_ns = tally.lines_ns();

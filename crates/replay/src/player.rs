@@ -6,7 +6,7 @@ use crate::shared::{Guard, Line, Shared};
 use crate::stores::{Stall, Stores};
 use crate::tally::{Counted, Tally, now_ps};
 use mmscale_arch::{Atomic, Callbacks, Cpu, CpuId, Ipi, Machine, Priority, TaskEntry, TaskSpec};
-use mmscale_lift::{LineId, LockId};
+use mmscale_lift::{LineId, LockId, LockKind};
 use mmscale_sim::Sim;
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -27,11 +27,14 @@ pub(crate) struct Player {
     shared: Shared,
     idle: Vec<Idle>,
     tally: RefCell<Tally>,
+    /// Whether the run scales the holds of each lock.
+    scaled: Vec<bool>,
 }
 
 impl Player {
-    /// Makes the player of the machine that boots, and a task on each of its CPUs.
-    pub(crate) fn boot(code: Arc<Code>, counted: Counted) -> Self {
+    /// Makes the player of the machine that boots, and a task on each of its CPUs. The run scales
+    /// the holds of spin locks of the class `scaled`.
+    pub(crate) fn boot(code: Arc<Code>, counted: Counted, scaled: Option<&str>) -> Self {
         let places = code.recorded.places();
         let shared = Shared::new(&code, &places);
         let tally = RefCell::new(Tally::new(&code, counted));
@@ -41,7 +44,12 @@ impl Player {
             let cpu = CpuId::new(cpu);
             Sim::spawn(TaskSpec { cpu, per_cpu: true, priority: Priority::Fair, entry });
         }
-        Self { code, places, shared, idle, tally }
+        let scaled = code.locks.iter().map(|lock| {
+            let class = code.line_names[lock.name as usize].as_str();
+            lock.kind == LockKind::Spin && scaled == Some(class)
+        });
+        let scaled = scaled.collect();
+        Self { code, places, shared, idle, tally, scaled }
     }
     /// Returns what was counted, and the idle time of all CPUs in the window, in ps.
     pub(crate) fn counted(&self) -> (std::cell::Ref<'_, Tally>, u64) {
@@ -135,9 +143,9 @@ impl Worker<'_> {
         // Another one on each CPU, so that equal CPUs do not run in step.
         let mut at = (Sim::random_u64(0) % operations.len() as u64) as usize;
         while now_ps() < until_ps {
-            let operation = &operations[at];
+            let (operation, begin_ps) = (&operations[at], now_ps());
             operation.steps.iter().for_each(|step| self.step(step));
-            self.player.tally.borrow_mut().done(operation.count);
+            self.player.tally.borrow_mut().done(operation.count, begin_ps);
             at = (at + 1) % operations.len();
         }
     }
@@ -208,6 +216,9 @@ impl Worker<'_> {
         let guard = player.shared.lock(lock, &place, shared);
         let waited = !matches!(guard, Guard::Private) && Sim::found_taken();
         let (since_ps, after) = (now_ps(), Sim::fetched());
+        if player.scaled[lock.index()] {
+            Sim::scale_hold(true);
+        }
         let mut tally = player.tally.borrow_mut();
         if !waited && after.0 > before.0 {
             let name = player.code.locks[lock.index()].name;
@@ -226,6 +237,9 @@ impl Worker<'_> {
         }
         if counts {
             self.player.tally.borrow_mut().released(row, since_ps);
+        }
+        if self.player.scaled[lock.index()] {
+            Sim::scale_hold(false);
         }
         let name = self.player.code.locks[lock.index()].name;
         self.fetching(path, name, || drop(guard));

@@ -53,11 +53,15 @@ struct PathSums {
     lines_ps: u64,
 }
 
+/// Parts of an operation, as whole numbers: their sum does not depend on their order.
+const PARTS: u128 = 1 << 20;
+
 /// All sums of a run.
 pub(crate) struct Tally {
     pub(crate) counted: Counted,
-    /// Operations that the script counted, and rounds.
-    pub(crate) ops: u64,
+    /// Operations that the script counted, in parts of [`PARTS`].
+    ops: u128,
+    /// Rounds that ended in the window.
     pub(crate) rounds: u64,
     locks: Vec<LockSums>,
     lines: Vec<LineSums>,
@@ -75,12 +79,17 @@ impl Tally {
             paths: vec![PathSums::default(); code.paths.len()],
         }
     }
-    /// Counts an operation that ends now.
-    pub(crate) fn done(&mut self, count: u64) {
-        if self.counted.contains(now_ps()) {
-            self.ops += count;
-            self.rounds += 1;
-        }
+    /// Counts a round with `count` operations that began at `begin_ps` and ends now. Of one that is
+    /// not all in the window, as much counts as is: rounds may be long.
+    pub(crate) fn done(&mut self, count: u64, begin_ps: u64) {
+        let now = now_ps();
+        let within = u128::from(self.counted.within(begin_ps, now));
+        self.ops += u128::from(count) * PARTS * within / u128::from((now - begin_ps).max(1));
+        self.rounds += u64::from(self.counted.contains(now));
+    }
+    /// Returns the operations that the script counted.
+    pub(crate) fn ops(&self) -> f64 {
+        self.ops as f64 / PARTS as f64
     }
     /// Counts that a lock that was requested at `asked_ps` is held now. Returns whether it counts.
     pub(crate) fn acquired(&mut self, row: u32, asked_ps: u64, waited: bool) -> bool {

@@ -18,6 +18,14 @@ impl Sim {
     pub fn stall_until(until_ps: u64) {
         charge(with(|engine| until_ps.saturating_sub(engine.cpu().clock)));
     }
+    /// The running CPU begins (`true`) or ends the hold of a recorded lock of the class whose holds
+    /// the run scales ([`HoldScale`](crate::HoldScale)): the machine does not know its class.
+    pub fn scale_hold(begins: bool) {
+        with(|engine| {
+            let scaled = &mut engine.cpu().scaled;
+            *scaled = if begins { *scaled + 1 } else { scaled.saturating_sub(1) };
+        });
+    }
     /// Whether the running CPU's last acquisition of a spin lock, a semaphore or a mutex found it
     /// taken. Costs no time and waits for no turn.
     pub fn found_taken() -> bool {

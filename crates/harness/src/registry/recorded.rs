@@ -27,6 +27,9 @@ const START: &str = "all CPUs begin at the same time, each with another one of i
 /// The longest window, in ms.
 const MAX_MS: f64 = 60_000.0;
 
+/// The time of an instruction for the default length of a window, in ms.
+const ROUND_INSTRUCTION_MS: f64 = 0.5e-6;
+
 /// The only arm: recordings of several kernels are documents of one arm, which can be compared.
 const ARM: &str = "recorded";
 
@@ -51,7 +54,7 @@ pub(super) fn study_of(path: &str, bytes: &[u8]) -> Result<Study, String> {
         origin.release,
         origin.summary
     );
-    let mut params = own_params();
+    let mut params = own_params(&recording);
     params.extend(bare_machine_params());
     let mut hash = Fingerprint::new();
     bytes.chunks(8).for_each(|word| {
@@ -72,8 +75,12 @@ pub(super) fn study_of(path: &str, bytes: &[u8]) -> Result<Study, String> {
     Ok(Study::new(info, vec![arm], Recorded { replay, dropped }))
 }
 
-/// Returns the parameters of every recording.
-fn own_params() -> Vec<ParamSpec> {
+/// Returns the parameters of every recording. By default a window has some rounds.
+fn own_params(recording: &Recording) -> Vec<ParamSpec> {
+    let rounds = recording.operations().count().max(1) as f64;
+    let instructions: u64 = recording.operations().map(|of| of.instructions).sum();
+    let round_ms = instructions as f64 / rounds * ROUND_INSTRUCTION_MS;
+    let least = |ms: f64, times: f64| ms.max((times * round_ms).ceil()).min(MAX_MS);
     let real = |name: &'static str, default, least, help: &'static str| {
         let kind = Kind::Real { unit: Unit::Ms, default, range: [least, MAX_MS] };
         ParamSpec::new(name, kind, help)
@@ -81,11 +88,16 @@ fn own_params() -> Vec<ParamSpec> {
     vec![
         real(
             "duration_ms",
-            [4.0, 1.0],
+            [least(4.0, 20.0), least(1.0, 5.0)],
             0.1,
             "length of the window in which operations are counted",
         ),
-        real("warm_ms", [1.0, 0.5], 0.0, "time from the start of the CPUs to the window"),
+        real(
+            "warm_ms",
+            [least(1.0, 3.0), least(0.5, 2.0)],
+            0.0,
+            "time from the start of the CPUs to the window",
+        ),
     ]
 }
 
@@ -135,7 +147,7 @@ const METRICS: &[Metric] = &[
             better: Some(Better::Higher),
             ..MetricSpec::new("ops_per_s", "1/s", "operations of all CPUs per second")
         },
-        measure: |played, _| Some(played.ops as f64 * 1e9 / window_ns(played)),
+        measure: |played, _| Some(played.ops * 1e9 / window_ns(played)),
     }
     .headline(),
     lower("cpu_ns_per_op", "ns", "non-idle CPU time per operation", |played, _| {
@@ -169,7 +181,7 @@ const METRICS: &[Metric] = &[
         "time that tasks wait for sleeping locks, mostly without a CPU, per operation",
         |played, _| {
             let slept = played.locks.iter().filter(|row| row.sleeps).map(|row| row.wait_total_ns);
-            Some(slept.sum::<u64>() as f64 / played.ops as f64)
+            Some(slept.sum::<u64>() as f64 / played.ops)
         },
     ),
     lower(
@@ -188,7 +200,7 @@ fn window_ns(played: &Played) -> f64 {
 }
 
 fn cpu_ns_per_op(played: &Played) -> f64 {
-    played.cpu_time.busy_ns as f64 / played.ops as f64
+    played.cpu_time.busy_ns as f64 / played.ops
 }
 
 impl ErasedWorkload for Recorded {
@@ -212,12 +224,15 @@ impl ErasedWorkload for Recorded {
                         increase instruction_ns and hold_instruction_ns"
                 .to_owned());
         }
-        if ctx.hold_scale.is_some() {
-            return Err(
-                "a replay scales no holds: leave --hold out, or scale the handoff or lines \
-                        (`mmscale whatif`)"
-                    .to_owned(),
-            );
+        let classes = self.replay.spin_classes();
+        if let Some(scale) = ctx.hold_scale
+            && !classes.contains(&scale.class.name())
+        {
+            return Err(format!(
+                "the recording has no spin lock `{}` whose holds could be scaled; it has {}",
+                scale.class.name(),
+                classes.join(", ")
+            ));
         }
         if ctx.blame {
             let what = "a replay does not record what holders of locks do: leave --blame out";
@@ -303,6 +318,7 @@ impl Recorded {
         let mut config = machine::sim_config(ctx, profile, seed);
         set_bare_machine(&ctx.params, &mut config);
         config.progress = Some(machine::listener(ctx, window.until_ns, share));
+        config.hold_scale = ctx.hold_scale;
         config.trail = ctx.trails.next();
         config.timeline = ctx.timelines.next();
         let begin = Instant::now();
@@ -311,9 +327,10 @@ impl Recorded {
         ctx.trails.keep(std::mem::take(&mut played.outcome.trail));
         ctx.timelines.keep(std::mem::take(&mut played.outcome.timeline));
         machine::failed(&played.outcome)?;
-        if played.ops == 0 {
+        if played.ops == 0.0 {
             return Err(StudyError::Machine(format!(
-                "no operation ended in the window of {} ms on {} CPUs: increase --set duration_ms",
+                "no operation was counted in the window of {} ms on {} CPUs: increase --set \
+                 duration_ms",
                 ctx.params.real("duration_ms"),
                 ctx.cpus
             )));

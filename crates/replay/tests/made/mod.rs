@@ -64,7 +64,7 @@ pub(crate) fn play(recording: &Recording, config: SimConfig) -> Played {
 
 /// Returns the operations of a run on `nodes` nodes of `cpus` CPUs in all.
 pub(crate) fn ops(recording: &Recording, cpus: usize, nodes: usize) -> f64 {
-    play(recording, machine(cpus, nodes)).ops as f64
+    play(recording, machine(cpus, nodes)).ops
 }
 
 /// Random numbers from a seed.
