@@ -96,7 +96,7 @@ fn request(path: &Path, settings: &[&str]) -> Request {
 
 fn refused(request: &Request) -> String {
     let plans: Result<_, CallError> = plan(&Registry::default(), request);
-    plans.err().expect("it is refused").to_string()
+    plans.expect_err("it is refused").to_string()
 }
 
 fn run(request: &Request) -> Document {
@@ -238,7 +238,7 @@ fn a_replay_refuses_other_machines_and_policies() {
 fn a_file_that_is_no_recording_is_refused_with_what_to_do() {
     let find = |path: &Path| {
         let found = Registry::default().find(&path.display().to_string());
-        found.err().expect("it is refused").to_string()
+        found.expect_err("it is refused").to_string()
     };
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let text = folder.join("text.lift");

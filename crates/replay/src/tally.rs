@@ -1,5 +1,6 @@
-//! Counts of the window of a run, by the names of the recording, and their form in documents. Counting takes no virtual time. It only adds to sums and maxima, so the order on the
-//! host does not matter.
+//! Counts of the window of a run, by the names of the recording, and their form in documents.
+//! Counting takes no virtual time. It only adds to sums and maxima, so the order on the host does
+//! not matter.
 
 use crate::code::{Code, LockName};
 use mmscale_arch::Machine;
