@@ -299,7 +299,7 @@ fn arms_of_policies_that_cannot_be_made_are_refused() {
     let plan = with_policies("churn", &[], &["mine:bind=move"], Target::Live).unwrap();
     assert_eq!(arms_of(&plan), ["stock: ", "mine: bind=move"]);
     let why = refusal(|r| r.policies = vec![PolicyArm::parse("tick=phased").unwrap()]);
-    assert_eq!(why, "study `fake` has no policies to choose from; leave --policy out");
+    assert_eq!(why, "study `fake` has no policies to choose from; leave --policy and --linux out");
 }
 
 #[test]

@@ -138,6 +138,11 @@ impl Document {
     pub fn machine(&self) -> String {
         machine_name(&self.profile, &self.params)
     }
+    /// Returns whether the runs replayed the recording of a kernel image: the study has the name of
+    /// its file.
+    pub fn is_recording(&self) -> bool {
+        self.study.ends_with(".lift")
+    }
 }
 
 /// A version of Linux whose mechanisms a simulated machine has.

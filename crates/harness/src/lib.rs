@@ -54,7 +54,9 @@ pub use plan::{
     CallError, CostError, Costs, CostsSet, MAX_CPUS, Origin, Plan, Request, SEEDS, costs_of,
     fits_host, plan, with_costs,
 };
-pub use registry::{MAX_HEADLINES, NoStudy, ProfileSummary, Registry, profiles, script_values};
+pub use registry::{
+    MAX_HEADLINES, NoStudy, ProfileSummary, RECORDING_SUFFIX, Registry, profiles, script_values,
+};
 pub use runner::{RunError, execute, execute_each, gathered, run_alone};
 pub use study::versions::{VersionError, linux_version, policies_in, running_kernel};
 pub use study::{

@@ -18,6 +18,8 @@ use thiserror::Error;
 
 /// The schema of the file.
 pub const SCHEMA: &str = "mmscale/lift/1";
+/// The end of the name of a file.
+pub const SUFFIX: &str = ".lift";
 /// The first bytes of every gzip file.
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 /// The most bytes of a file when it is unpacked: some fifty million events.

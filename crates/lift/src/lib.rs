@@ -20,7 +20,7 @@ mod file;
 mod recording;
 mod sums;
 
-pub use file::{LiftError, SCHEMA};
+pub use file::{LiftError, SCHEMA, SUFFIX};
 pub use recording::{
     Dropped, Event, Function, FunctionId, Line, LineId, Lock, LockId, LockKind, Operation, Origin,
     Recording, Share, Site, SiteId, What,

@@ -67,9 +67,15 @@ impl<T: Word> SimAtomic<T> {
         });
         done.unwrap_or_else(|| f(&self.value))
     }
+    pub(crate) fn set(&self, value: T) {
+        self.value.set(value);
+    }
+    pub(crate) fn line(&self) -> &LineState {
+        &self.line
+    }
     /// Returns its host address, for [`crate::prefetch`].
     #[inline]
-    fn near(&self) -> impl Fn(&Engine) -> usize {
+    pub(crate) fn near(&self) -> impl Fn(&Engine) -> usize {
         let here = (&raw const self.line).addr();
         move |_| here
     }

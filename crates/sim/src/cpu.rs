@@ -166,6 +166,10 @@ pub(crate) struct Cpu {
     pub(crate) timer_queued: u64,
     /// For noise and faults: separate, so that they do not shift the jitter.
     pub(crate) noise_rng: SplitMix64,
+    /// Whether its last acquisition of a lock found the lock taken.
+    pub(crate) found_taken: bool,
+    /// Lines that it got from other CPUs: how many, and the time for which it waited, in ps.
+    pub(crate) fetched: (u64, u64),
     /// When the call path last changed.
     pub(crate) path_since: u64,
     /// When the time slice of the current task began, without the time of more urgent tasks.
@@ -225,6 +229,8 @@ impl Cpu {
             last_pairs: [0; 2],
             timer: NEVER,
             timer_queued: NEVER,
+            found_taken: false,
+            fetched: (0, 0),
             path_since: 0,
             ipi_at: NEVER,
             ipi: [NEVER; Reason::ALL.len()],
@@ -264,6 +270,12 @@ impl Cpu {
             WaitState::Spin => !self.irq_off,
             WaitState::No | WaitState::Offline => false,
         }
+    }
+    /// Notes that it got a line from another CPU, after a wait of `ps`.
+    #[inline]
+    pub(crate) fn note_fetched(&mut self, ps: u64) {
+        self.fetched.0 += 1;
+        self.fetched.1 += ps;
     }
     #[inline]
     pub(crate) fn irq_due(&self) -> bool {

@@ -19,6 +19,7 @@
 //! | `noise`, `hotplug`, `sharing` | disturbance, CPUs that go offline, CPUs that stay idle |
 //! | `tables`, `tlbs`, `paging` | words of page tables, and the CPUs' TLBs |
 //! | `stack`, `slab` | stacks of coroutines |
+//! | `replay` | what a player of recorded operations calls in addition |
 //! | `run` | a run from boot to its end |
 //!
 //! Architecture invariant: nothing here knows a study, an arm or a policy of the memory manager.
@@ -46,6 +47,7 @@ mod park;
 mod prefetch;
 pub mod profile;
 mod record;
+mod replay;
 mod rng;
 mod run;
 mod sample;
@@ -74,6 +76,7 @@ pub use record::timeline::TimelineOf;
 pub use record::trail::{TRAIL_BLOCK, Trail, TrailEvent, TrailOf};
 pub use run::run;
 pub use sample::sample_profile;
+pub use speed::Pace;
 pub use spin::{SimOsq, SimSpin};
 pub use stack::{StackNeeds, stack_needs};
 pub use topology::scaled as scaled_topology;

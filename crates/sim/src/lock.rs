@@ -267,9 +267,11 @@ impl Engine {
         if last != NO_CPU && usize::from(last) != at {
             let name = LineName::Lock(lock.class).number();
             self.stats.fetched(self.cpus[at].path, name, self.cpus[at].clock, transfer_ps);
+            self.cpus[at].note_fetched(transfer_ps);
         }
         let cpu = &mut self.cpus[at];
         cpu.clock += cost;
+        cpu.found_taken = false;
         lock.since.set(cpu.clock);
         lock.row.set(row);
         lock.owner.set(at as u16);
@@ -312,6 +314,7 @@ impl Engine {
         lock.since.set(grant);
         lock.row.set(row);
         self.stats.waited(row, arrived, grant, place);
+        self.cpus[to].found_taken = true;
         self.section_waited(to, lock.class, grant - arrived);
         if lock.id.get() != 0 {
             self.checker.lock_owner(lock.id.get(), to as u16);

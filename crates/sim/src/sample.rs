@@ -47,6 +47,8 @@ pub fn sample_profile(cpus: usize) -> Profile {
             write_traffic_1024: 1024,
             cluster_cache_kib: 32_768,
             jitter_1024: 32,
+            instruction_ps: 350,
+            hold_instruction_ps: 200,
         },
         swap: SwapDevice {
             read_ps: 80_000_000,

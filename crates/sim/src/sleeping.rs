@@ -39,6 +39,7 @@ impl Engine {
             Some(since) => self.stats.waited(row, since, now, QueuePlace::Behind),
             None => self.stats.row(row).acquisitions += 1,
         }
+        self.cpu().found_taken = since.is_some();
         LockHold { row, since: now }
     }
 }

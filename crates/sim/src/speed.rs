@@ -8,6 +8,15 @@
 use crate::cpu::{Cpu, WaitState};
 use crate::profile::Clock;
 
+/// How fast a CPU executes recorded instructions.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Pace {
+    /// At `instruction_ns` of the profile.
+    Usual,
+    /// At `hold_instruction_ns`: the CPU holds a spin lock.
+    InHold,
+}
+
 /// The number of CPUs that work, by core and node, and what that means for their speed.
 pub(crate) struct Speeds {
     smt: usize,

@@ -337,3 +337,23 @@ fn servers_of_480_gb_have_pages_of_two_sizes() {
         assert_eq!(server.costs, profile::load("arm64-72").unwrap().costs, "{name}");
     }
 }
+
+#[test]
+fn instructions_have_usual_costs_which_are_no_other_machine() {
+    let plain = load(&text()).unwrap();
+    let costs = |profile: &Profile| {
+        let costs = &profile.costs;
+        (costs.instruction_ps, costs.hold_instruction_ps)
+    };
+    assert_eq!(costs(&plain), (350, 200));
+    let with = |key: &str, value: f64| {
+        let line = format!("{key} = {{ value = {value}, range = [0, 200], source = \"a test\" }}");
+        load(&text().replacen("[costs]", &format!("[costs]\n{line}"), 1))
+    };
+    let (same, other) =
+        (with("instruction_ns", 0.35).unwrap(), with("instruction_ns", 0.3).unwrap());
+    assert_eq!((same.hash, costs(&same)), (plain.hash, (350, 200)));
+    assert!(other.hash != plain.hash && costs(&other) == (300, 200));
+    let slow = with("hold_instruction_ns", 101.0).unwrap_err().to_string();
+    assert!(slow.contains("not between 0 and 100"), "{slow}");
+}

@@ -6,7 +6,7 @@ use proc_macro2::{Span, TokenStream, TokenTree};
 use syn::visit::{self, Visit};
 
 /// The crates whose results are bit-identical between runs.
-const CRATES: [&str; 5] = ["arch", "frames", "mm", "sim", "document"];
+const CRATES: [&str; 6] = ["arch", "frames", "mm", "sim", "replay", "document"];
 
 /// Forbidden paths, with the alternative. The words are separated by `::`.
 const PATHS: [(&[&str], &str); 7] = [

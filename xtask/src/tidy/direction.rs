@@ -45,7 +45,7 @@ const MEMORY_MANAGER: &[&str] = &["frames", "mm"];
 
 /// All crates. `linux` does not depend on `mm`, `report` not on a machine, machines depend on
 /// `arch` but not on `mm`, and `arch` and `system` on no other crate.
-const HOUSE: [Room; 28] = [
+const HOUSE: [Room; 29] = [
     room("arch", &[]),
     room("frames", &["arch"]),
     room("mm", &["arch", "frames"]),
@@ -60,6 +60,7 @@ const HOUSE: [Room; 28] = [
     room("kernel", &["arch", "frames", "mm", "system"]),
     room("sim", &["arch", "document", "files"]).tested_with(MEMORY_MANAGER),
     room("threads", &["arch", "document"]).tested_with(MEMORY_MANAGER),
+    room("replay", &["arch", "document", "lift", "sim"]),
     room("boot", &["arch", "kernel", "mm", "sim", "system", "threads"]),
     room("linux", &["system", "document"]).tested_with(&["script"]),
     room("report", &["document", "files", "stats"]),
@@ -67,8 +68,8 @@ const HOUSE: [Room; 28] = [
     room(
         "harness",
         &[
-            "arch", "boot", "document", "files", "frames", "kernel", "linux", "mm", "script",
-            "sim", "stats", "system", "threads",
+            "arch", "boot", "document", "files", "frames", "kernel", "lift", "linux", "mm",
+            "replay", "script", "sim", "stats", "system", "threads",
         ],
     ),
     room("studies", &["arch", "document", "frames", "harness", "kernel", "mm", "sim", "system"])

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use clap::Parser;
 use mmscale_document::{Document, Target};
-use mmscale_harness::{MECHANISMS, SCRIPT_SUFFIX};
+use mmscale_harness::{MECHANISMS, RECORDING_SUFFIX, SCRIPT_SUFFIX};
 
 use crate::args::{Args, ArmArgs, ChangeArgs, Command, MachineArgs, RunArgs, ShapeArg};
 
@@ -80,13 +80,15 @@ impl<'a> SimilarCalls<'a> {
         Some(format!("{program} run {studies} --policy {policy}{hold} -o DIR"))
     }
 
-    /// Returns the name of the study, or the path of its script as the call had it.
+    /// Returns the name of the study, or the path of its script or recording as the call had it.
     fn study(&self) -> String {
-        let file = format!("{}{SCRIPT_SUFFIX}", self.document.study);
+        let study = &self.document.study;
+        let suffix = if study.ends_with(RECORDING_SUFFIX) { "" } else { SCRIPT_SUFFIX };
+        let file = format!("{study}{suffix}");
         let is_file =
             |path: &&String| Path::new(path).file_name().is_some_and(|name| name == &*file);
         let path = self.args.studies.iter().find(is_file);
-        quoted(path.unwrap_or(&self.document.study))
+        quoted(path.unwrap_or(study))
     }
 
     fn is_simulated(&self) -> Option<()> {

@@ -133,16 +133,7 @@ impl MachineSpec {
 
     fn sim(ctx: &RunContext, profile: &Profile, seed: u64) -> Self {
         let pages = u32::try_from(profile.node_pages).expect("profiles are checked");
-        let mut config = SimConfig::new(profile.clone(), ctx.cpus);
-        config.hz = ctx.hz;
-        config.seed = seed;
-        config.limit_ns = LIMIT_NS;
-        config.interrupt = Some(ctx.interrupt.flag());
-        config.checks = match ctx.checks {
-            Checks::On => mmscale_sim::Checks::On,
-            Checks::Off => mmscale_sim::Checks::Off,
-        };
-        config.blame = ctx.blame;
+        let config = sim_config(ctx, profile, seed);
         let mut mm = mm_of(MemoryMap::nodes(profile.topology.nodes, pages));
         mm.alloc.page_kib = profile.page_bytes >> 10;
         if profile.page_bytes > BASE_PAGE_BYTES {
@@ -197,13 +188,8 @@ impl MachineSpec {
     /// Makes a simulated machine report its progress as the part `share` of the progress of `ctx`.
     /// The program is expected to end at `end_ns`.
     pub fn expect_end(&mut self, ctx: &RunContext, end_ns: u64, share: Range<f64>) {
-        let progress = ctx.progress.clone();
-        self.simulated(|config| {
-            config.progress = Some(Listener::new(move |now_ns| {
-                let done = (now_ns as f64 / end_ns.max(1) as f64).min(1.0);
-                progress.set(share.start + done * (share.end - share.start));
-            }));
-        });
+        let listener = listener(ctx, end_ns, share);
+        self.simulated(|config| config.progress = Some(listener));
     }
 
     /// Sets the time that the run measures, in ns of the machine's clock.
@@ -218,6 +204,45 @@ impl MachineSpec {
             change(config);
         }
     }
+}
+
+/// Returns the configuration of the simulated machine of a run.
+pub(crate) fn sim_config(ctx: &RunContext, profile: &Profile, seed: u64) -> SimConfig {
+    let mut config = SimConfig::new(profile.clone(), ctx.cpus);
+    config.hz = ctx.hz;
+    config.seed = seed;
+    config.limit_ns = LIMIT_NS;
+    config.interrupt = Some(ctx.interrupt.flag());
+    config.checks = match ctx.checks {
+        Checks::On => mmscale_sim::Checks::On,
+        Checks::Off => mmscale_sim::Checks::Off,
+    };
+    config.blame = ctx.blame;
+    config
+}
+
+/// Returns a listener that reports the progress of a simulated machine as the part `share` of that
+/// of `ctx`. The program is expected to end at `end_ns`.
+pub(crate) fn listener(ctx: &RunContext, end_ns: u64, share: Range<f64>) -> Listener {
+    let progress = ctx.progress.clone();
+    Listener::new(move |now_ns| {
+        let done = (now_ns as f64 / end_ns.max(1) as f64).min(1.0);
+        progress.set(share.start + done * (share.end - share.start));
+    })
+}
+
+/// Returns why the run of a simulated machine gives no result, if it does not.
+pub(crate) fn failed(outcome: &mmscale_sim::Outcome) -> Result<(), StudyError> {
+    match &outcome.failure {
+        Some(mmscale_sim::Failure::Interrupted { .. }) => return Err(StudyError::Interrupted),
+        Some(failure) => return Err(StudyError::Machine(failure.to_string())),
+        None => {}
+    }
+    if !outcome.violations.is_empty() {
+        let findings = outcome.violations.iter().map(ToString::to_string);
+        return Err(StudyError::Check(findings.collect()));
+    }
+    Ok(())
 }
 
 /// Returns the kernel's default configuration, except that an allocation fails instead of killing a
@@ -278,17 +303,10 @@ fn simulated(
     config.trail = trails.next();
     config.timeline = timelines.next();
     let outcome = on_sim(config, probes, boot);
+    let failed = failed(&outcome);
     trails.keep(outcome.trail);
     timelines.keep(outcome.timeline);
-    match outcome.failure {
-        Some(mmscale_sim::Failure::Interrupted { .. }) => return Err(StudyError::Interrupted),
-        Some(failure) => return Err(StudyError::Machine(failure.to_string())),
-        None => {}
-    }
-    if !outcome.violations.is_empty() {
-        let findings = outcome.violations.iter().map(ToString::to_string);
-        return Err(StudyError::Check(findings.collect()));
-    }
+    failed?;
     Ok(MachineRun {
         end_ns: outcome.virtual_ns,
         locks: outcome.locks,
@@ -359,12 +377,23 @@ pub(crate) fn machine_params() -> [ParamSpec; 3] {
     ]
 }
 
-/// Applies the parameters of every simulated machine.
-pub(crate) fn set_machine(params: &Params, config: &mut SimConfig) {
+/// Returns those of them that do not depend on a memory manager.
+pub(crate) fn bare_machine_params() -> [ParamSpec; 2] {
+    let [cost_scale, sched, _] = machine_params();
+    [cost_scale, sched]
+}
+
+/// Applies the parameters of machines without a memory manager.
+pub(crate) fn set_bare_machine(params: &Params, config: &mut SimConfig) {
     config.profile = config.profile.scaled_costs(params.real("cost_scale"));
     config.policy = match params.choice("sched") {
         "naive" => Policy::Naive,
         _ => Policy::Lazy,
     };
+}
+
+/// Applies the parameters of every simulated machine.
+pub(crate) fn set_machine(params: &Params, config: &mut SimConfig) {
+    set_bare_machine(params, config);
     config.faults.alloc_fail_1024 = params.count("alloc_fail_1024") as u32;
 }

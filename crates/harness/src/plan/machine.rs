@@ -32,6 +32,12 @@ pub(super) fn target(study: &Study, request: &Request) -> Result<Target, CallErr
     if can.contains(&on) {
         return Ok(on);
     }
+    if study.replays() {
+        return Err(CallError::Other(format!(
+            "`{}` is a recording, which replays on the simulator only; leave --on out",
+            study.name()
+        )));
+    }
     let names: Vec<_> = can.iter().map(|on| on.name()).collect();
     let why = match on {
         Target::Live => format!("study `{}` does not run on the live kernel", study.name()),

@@ -1,10 +1,12 @@
-//! The registry of studies: those of files with a workload, and scripts.
+//! The registry of studies: those of files with a workload, scripts, and recordings.
 
 mod file;
+mod recorded;
 mod scripted;
 mod sources;
 
 pub use file::MAX_HEADLINES;
+pub use recorded::RECORDING_SUFFIX;
 pub use scripted::script_values;
 
 use crate::names::UnknownName;
@@ -18,6 +20,9 @@ use thiserror::Error;
 
 /// As many bytes as the parser accepts.
 const SCRIPT_LIMIT: Limit = Limit::new("a script", mmscale_script::MAX_BYTES as u64);
+
+/// The most bytes of a recording as a file.
+const RECORDING_LIMIT: Limit = Limit::new("a recording", 256 << 20);
 
 /// All studies and scripts of a program, by name, and its machine profiles.
 #[derive(Clone, Debug, Default)]
@@ -133,8 +138,11 @@ impl Registry {
         &self.broken
     }
 
-    /// Returns the study or script with this name, or the script of a file.
+    /// Returns the study or script with this name, or the script or recording of a file.
     pub fn find(&self, name: &str) -> Result<Study, NoStudy> {
+        if name.ends_with(RECORDING_SUFFIX) {
+            return recording(name);
+        }
         if name.ends_with(SUFFIX) {
             return self.script(name);
         }
@@ -167,6 +175,14 @@ impl Registry {
     }
 }
 
+/// Reads the recording of a file.
+fn recording(path: &str) -> Result<Study, NoStudy> {
+    let error = |why: String| NoStudy::File { path: path.to_owned(), why };
+    let bytes = mmscale_files::bytes(Path::new(path), RECORDING_LIMIT, Pipe::Refuse)
+        .map_err(|why| error(why.to_string()))?;
+    recorded::study_of(path, &bytes).map_err(error)
+}
+
 impl From<&Registry> for Registry {
     fn from(all: &Registry) -> Self {
         all.clone()
@@ -185,7 +201,7 @@ pub enum NoStudy {
     /// The script has an error.
     #[error("{0}")]
     Script(#[from] ScriptError),
-    /// The file of a script cannot be used.
+    /// The file of a script or of a recording cannot be used.
     #[error("{path}: {why}")]
     File {
         /// The path as given.

@@ -19,7 +19,7 @@ const SCRIPT_START: &str = "programs are created and prepare, all begin together
                             warm_ms later the window opens; nothing before it counts";
 
 /// The machine of a script that chooses none: its profile and number of CPUs.
-const SCRIPT_MACHINE: (&str, usize) = ("x86-512", 32);
+pub(super) const SCRIPT_MACHINE: (&str, usize) = ("x86-512", 32);
 
 /// Returns the study of a file and a workload: names, arms and defaults are from the file, programs
 /// and metrics from the workload.

@@ -118,6 +118,10 @@ pub trait ErasedWorkload: Send + Sync {
     fn tasks(&self, _params: &Params, cpus: usize) -> u64 {
         4 * cpus as u64
     }
+    /// Whether it replays the recording of a kernel image, without a memory manager.
+    fn replays(&self) -> bool {
+        false
+    }
 }
 
 /// A study: a workload, the arms that it compares, and its metrics. A clone shares all of them.
@@ -182,6 +186,11 @@ impl Study {
     /// Returns the script that the study runs, if it is one.
     pub fn script(&self) -> Option<&Script> {
         self.info.script.as_deref()
+    }
+
+    /// Returns whether the study replays the recording of a kernel image.
+    pub fn replays(&self) -> bool {
+        self.workload.replays()
     }
 
     /// Returns the parameters, except CPUs and HZ, which every study has.

@@ -73,7 +73,7 @@ pub enum PolicyError {
         arm: String,
     },
     /// The arms of the study do not consist of policies.
-    #[error("study `{0}` has no policies to choose from; leave --policy out")]
+    #[error("study `{0}` has no policies to choose from; leave --policy and --linux out")]
     NoPolicies(String),
 }
 

@@ -12,6 +12,7 @@ mod window;
 pub use board::{Board, Samples, Times};
 pub(crate) use erased::Typed;
 pub use metric::{Measured, Metric, higher, lower, metric, value};
+pub(crate) use schedules::both;
 pub use seen::{Locks, Seen};
 pub use spread::{Spread, powers_of_two};
 pub use window::{Window, counted, start_on, wait_for};

@@ -98,7 +98,11 @@ fn made(document: &Document) -> Vec<(&'static str, String)> {
         entries.push(("command", words.collect::<Vec<_>>().join(" ")));
     }
     if let Some(hash) = &document.study_file_hash {
-        let what = if document.script.is_some() { "script" } else { "study.toml" };
+        let what = match document.script {
+            Some(_) => "script",
+            None if document.is_recording() => "recording",
+            None => "study.toml",
+        };
         entries.push(("study", format!("{what} {hash}, read when the run began")));
     }
     if let Some(program) = &document.program {

@@ -5,6 +5,7 @@ use crate::engine::Engine;
 use crate::heap::order_of;
 use crate::lines::{Atomics, Fetched, FrameLine, LineState, Lines, Usage, name_of};
 use crate::profile::Costs;
+use crate::speed::Pace;
 use crate::topology::NO_CPU;
 use mmscale_arch::{Access, Line, Op, Order, Pfn};
 
@@ -154,10 +155,12 @@ impl Engine {
         if usize::from(fetched.from) == self.cur {
             return;
         }
+        let logged = cpu.logged;
         if fetched.from != NO_CPU {
             self.stats.fetched(cpu.path, name, cpu.clock, ps);
+            self.cpu().note_fetched(ps);
         }
-        if cpu.logged {
+        if logged {
             self.blame_missed(fetched.from, ps);
         }
     }
@@ -194,11 +197,38 @@ impl Engine {
     #[inline]
     pub(crate) fn op_ps(&mut self, op: Op, count: u32) -> u64 {
         let base = self.costs.op_ps[op as usize] * u64::from(count);
-        let cpu = &mut self.cpus[self.cur];
+        let cpu = &self.cpus[self.cur];
         let times_1024 = match op {
             Op::ClearPage | Op::CopyPage => u64::from(cpu.page_times_1024),
             _ => cpu.op_times_1024,
         };
+        self.jittered(base, times_1024)
+    }
+    /// Returns the time of `count` instructions on the running CPU, jitter included, in ps.
+    pub(crate) fn instructions_ps(&mut self, count: u32, pace: Pace) -> u64 {
+        let each_ps = match pace {
+            Pace::Usual => self.costs.instruction_ps,
+            Pace::InHold => self.costs.hold_instruction_ps,
+        };
+        let times_1024 = self.cpus[self.cur].op_times_1024;
+        self.jittered(each_ps * u64::from(count), times_1024)
+    }
+    /// Uses the line of an atomic for a store, at the running CPU's turn; charges nothing. Returns
+    /// the time at which the CPU has the line, in ps.
+    pub(crate) fn store_later(&mut self, line: &LineState) -> u64 {
+        let (at, clock) = (self.cur, self.cpus[self.cur].clock);
+        let Costs { atomic_ps, far_add_ps, .. } = self.costs;
+        let usage = Usage::StoreUncharged;
+        let own = line.take_own(at, usage, clock, self.distances.own_ps(), atomic_ps);
+        let atomics = Atomics { atomic_ps, far_add_ps };
+        let cost = || line.take(at, usage, clock, &self.distances, atomics).cost_ps;
+        clock + own.unwrap_or_else(cost)
+    }
+    /// Returns `base` ps of the running CPU's work, which takes `times_1024` times as long on it,
+    /// with jitter.
+    #[inline]
+    fn jittered(&mut self, base: u64, times_1024: u64) -> u64 {
+        let cpu = &mut self.cpus[self.cur];
         let factor = (self.jitter.factor_1024(&mut cpu.rng) * times_1024) >> 10;
         // No overflow: a piece of work takes less than 2^53 ps, two and a half hours.
         self.scaled(base.wrapping_mul(factor) >> 10)

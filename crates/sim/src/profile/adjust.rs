@@ -62,7 +62,10 @@ impl Profile {
         let costs = &mut scaled.costs;
         let line = &mut costs.line;
         let members: Vec<&mut u64> = match group {
-            CostGroup::Ops => costs.op_ps.iter_mut().collect(),
+            CostGroup::Ops => {
+                let recorded = [&mut costs.instruction_ps, &mut costs.hold_instruction_ps];
+                costs.op_ps.iter_mut().chain(recorded).collect()
+            }
             CostGroup::Lines => vec![
                 &mut line.own_ps,
                 &mut line.smt_ps,

@@ -225,6 +225,11 @@ pub struct Costs {
     pub cluster_cache_kib: u32,
     /// Seeded jitter on each charged operation, in 1/1024 of it, up and down.
     pub jitter_1024: u32,
+    /// An instruction of a recorded operation, outside of the holds of spin locks: the mean, misses
+    /// in the CPU's own caches included.
+    pub instruction_ps: u64,
+    /// An instruction of a recorded operation while its CPU holds a spin lock.
+    pub hold_instruction_ps: u64,
 }
 
 /// The cost of moving a cache line, one way, by its location.
@@ -242,6 +247,13 @@ pub struct LineCosts {
     pub remote_ps: u64,
     /// In no cache: from the node's own memory.
     pub memory_ps: u64,
+}
+
+impl Costs {
+    /// Costs of a profile that does not state them, in ns by key. Only replays of recordings use
+    /// them.
+    pub(crate) const UNSTATED: [(&'static str, f64); 2] =
+        [("instruction_ns", 0.35), ("hold_instruction_ns", 0.2)];
 }
 
 impl LineCosts {

@@ -17,6 +17,8 @@ pub(super) const MAX_FRAMES: u64 = u32::MAX as u64 - 1;
 const MAX_SPACES: u64 = 1 << 12;
 /// The slowest step in a profile: 10 s. It keeps sums far from overflow.
 const MAX_NS: f64 = 1e10;
+/// The slowest instruction in a profile: 100 ns.
+const MAX_INSTRUCTION_NS: f64 = 100.0;
 
 impl Profiles {
     /// Merges `file` with its bases, and resolves it as [`Merged::resolve`] does. `name` is the
@@ -96,15 +98,29 @@ fn priced(
         write_traffic_1024: memory.times("write_traffic", 4.0)?,
         cluster_cache_kib: memory.count("cluster_cache_kib", 1, u64::from(u32::MAX / 2))? as u32,
         jitter_1024: costs.share("jitter_percent", 50.0)?,
+        instruction_ps: instruction(costs, 0)?,
+        hold_instruction_ps: instruction(costs, 1)?,
     })
 }
 
-/// Hashes every key and value; ranges, sources and descriptions are left out.
+/// Reads one of [`Costs::UNSTATED`].
+fn instruction(costs: &Reader<'_>, which: usize) -> Result<u64, ProfileError> {
+    let (key, usual_ns) = Costs::UNSTATED[which];
+    let ns = costs.or(usual_ns, key, |key| costs.number(key, 0.0, MAX_INSTRUCTION_NS))?;
+    Ok((ns * 1000.0).round() as u64)
+}
+
+/// Hashes every key and value; ranges, sources and descriptions are left out, and so is a number
+/// that a profile would have if it did not state it.
 fn hash(file: &ProfileFile) -> u64 {
     let mut hash = Fingerprint::new();
     for (_, section) in file.sections() {
-        hash.add(section.len() as u64);
-        for (key, number) in section {
+        let stated = || {
+            let usual = |key: &str, value| Costs::UNSTATED.contains(&(key, value));
+            section.iter().filter(move |(key, number)| !usual(key, number.value))
+        };
+        hash.add(stated().count() as u64);
+        for (key, number) in stated() {
             hash.add_str(key);
             hash.add(number.value.to_bits());
         }

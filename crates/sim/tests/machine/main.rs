@@ -17,6 +17,7 @@ mod pageblocks;
 mod paging;
 mod plugging;
 mod random;
+mod replayed;
 mod sections;
 mod sleeping;
 mod space;

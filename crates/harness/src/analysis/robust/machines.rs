@@ -39,12 +39,15 @@ impl Moving {
     }
 }
 
-/// Returns the costs of a profile that can move.
-pub(super) fn moving(profile: &Merged) -> Vec<Moving> {
+/// Returns the costs of a profile that can move and that runs use. Those of recorded instructions
+/// change replays alone.
+pub(super) fn moving(profile: &Merged, replays: bool) -> Vec<Moving> {
     let can_move = |number: &Number| {
         number.range[0] < number.range[1] && Basis::of(&number.source) != Ok(Basis::Unused)
     };
-    let costs = profile.file.costs().filter(|(_, _, number)| can_move(number));
+    let of_replays = |key: &str| key == "instruction_ns" || key == "hold_instruction_ns";
+    let costs = profile.file.costs();
+    let costs = costs.filter(|(_, key, number)| can_move(number) && (replays || !of_replays(key)));
     costs
         .map(|(section, key, number)| Moving {
             section,
@@ -102,16 +105,23 @@ mod tests {
 
     #[test]
     fn numbers_that_describe_the_machine_do_not_move() {
-        let numbers = moving(&open("x86-512").unwrap());
+        let numbers = moving(&open("x86-512").unwrap(), false);
         let has = |key: &str| numbers.iter().any(|number| number.key == key);
         assert!(has("handoff_fixed_ns") && has("clear_page_ns") && has("node_bytes_per_us"));
         assert!(!has("cpus") && !has("node_pages") && !has("hz"));
+        let more = moving(&open("x86-512").unwrap(), true);
+        let keys = |numbers: &[Moving]| -> Vec<String> {
+            numbers.iter().map(|number| number.key.clone()).collect()
+        };
+        let only: Vec<String> =
+            keys(&more).into_iter().filter(|key| !keys(&numbers).contains(key)).collect();
+        assert_eq!(only, ["hold_instruction_ns", "instruction_ns"]);
     }
 
     #[test]
     fn a_profile_with_disturbances_can_be_drawn() {
         let mut profile = open("x86-16").unwrap();
-        let numbers = moving(&profile);
+        let numbers = moving(&profile, true);
         for set in drawn(&numbers, 3) {
             for (Moving { key, .. }, value) in numbers.iter().zip(set) {
                 profile.file.cost_mut(key).unwrap().value = value;
@@ -122,7 +132,7 @@ mod tests {
 
     #[test]
     fn each_part_of_a_range_is_drawn_once() {
-        let numbers = moving(&open("x86-512").unwrap());
+        let numbers = moving(&open("x86-512").unwrap(), false);
         let sets = drawn(&numbers, 8);
         for (at, number) in numbers.iter().enumerate() {
             let [low, high] = number.number.range;

@@ -1,0 +1,341 @@
+//! Recordings as studies: each replays the recorded operations of a kernel image on all CPUs of a
+//! simulated machine.
+
+use super::sources::SCRIPT_MACHINE;
+use crate::machine::{self, HostCost, bare_machine_params, set_bare_machine};
+use crate::param::{Kind, ParamSpec, Params, Unit};
+use crate::study::{
+    Arm, ArmId, ArmSpec, Defaults, ErasedWorkload, MetricSpec, RunContext, SeedResult, Study,
+    StudyError, StudyInfo,
+};
+use crate::workload::both;
+use mmscale_document::{Better, Fingerprint, LockRow, Target};
+use mmscale_lift::{Dropped, Recording};
+use mmscale_replay::{Played, Replay, Window};
+use mmscale_sim::profile::{Profile, Shape};
+use std::ops::Range;
+use std::path::Path;
+use std::time::Instant;
+
+/// The end of the name of a recording.
+pub use mmscale_lift::SUFFIX as RECORDING_SUFFIX;
+
+/// The start of a run, before its window.
+const START: &str = "all CPUs begin at the same time, each with another one of its recorded \
+                     operations, and warm_ms later the window opens; nothing before it counts";
+
+/// The longest window, in ms.
+const MAX_MS: f64 = 60_000.0;
+
+/// The time of an instruction for the default length of a window, in ms.
+const ROUND_INSTRUCTION_MS: f64 = 0.5e-6;
+
+/// The only arm: recordings of several kernels are documents of one arm, which can be compared.
+const ARM: &str = "recorded";
+
+/// Returns the study of a recording: the path as the call has it, and the bytes of the file. The
+/// error says what to do.
+pub(super) fn study_of(path: &str, bytes: &[u8]) -> Result<Study, String> {
+    let recording = Recording::read(bytes).map_err(|why| why.to_string())?;
+    let replay = Replay::new(&recording).map_err(|why| format!("it cannot be replayed: {why}"))?;
+    if recording.operations().all(|operation| operation.count == 0) {
+        let what = "its script counts no operation: record a script whose loop has a `count`";
+        return Err(what.to_owned());
+    }
+    let file = Path::new(path).file_name().unwrap_or(path.as_ref()).to_string_lossy();
+    let origin = &recording.origin;
+    let (profile, cpus) = SCRIPT_MACHINE;
+    let defaults =
+        Defaults { machines: &[Target::Sim], profile: profile.to_owned(), cpus, hz: 1000 };
+    let summary = format!(
+        "the kernel's part of the script `{}`, recorded on {} CPUs of Linux {} and replayed: {}",
+        origin.script,
+        recording.cpus.len(),
+        origin.release,
+        origin.summary
+    );
+    let mut params = own_params(&recording);
+    params.extend(bare_machine_params());
+    let mut hash = Fingerprint::new();
+    bytes.chunks(8).for_each(|word| {
+        let mut padded = [0; 8];
+        padded[..word.len()].copy_from_slice(word);
+        hash.add(u64::from_le_bytes(padded));
+    });
+    hash.add(bytes.len() as u64);
+    let info = StudyInfo {
+        start: Some(START.to_owned()),
+        metrics: METRICS.iter().map(|metric| metric.spec).collect(),
+        file_hash: Some(hash.to_hex()),
+        ..StudyInfo::new(&file, summary.trim_end_matches([':', ' ']), defaults, params)
+    };
+    let version = origin.package.as_deref().unwrap_or(&origin.version);
+    let arm = ArmSpec::new(ARM, format!("Linux {} {version}", origin.release).trim_end());
+    let dropped = origin.dropped;
+    Ok(Study::new(info, vec![arm], Recorded { replay, dropped }))
+}
+
+/// Returns the parameters of every recording. By default a window has some rounds.
+fn own_params(recording: &Recording) -> Vec<ParamSpec> {
+    let rounds = recording.operations().count().max(1) as f64;
+    let instructions: u64 = recording.operations().map(|of| of.instructions).sum();
+    let round_ms = instructions as f64 / rounds * ROUND_INSTRUCTION_MS;
+    let least = |ms: f64, times: f64| ms.max((times * round_ms).ceil()).min(MAX_MS);
+    let real = |name: &'static str, default, least, help: &'static str| {
+        let kind = Kind::Real { unit: Unit::Ms, default, range: [least, MAX_MS] };
+        ParamSpec::new(name, kind, help)
+    };
+    vec![
+        real(
+            "duration_ms",
+            [least(4.0, 20.0), least(1.0, 5.0)],
+            0.1,
+            "length of the window in which operations are counted",
+        ),
+        real(
+            "warm_ms",
+            [least(1.0, 3.0), least(0.5, 2.0)],
+            0.0,
+            "time from the start of the CPUs to the window",
+        ),
+    ]
+}
+
+/// A recording as a workload.
+struct Recorded {
+    replay: Replay,
+    dropped: Dropped,
+}
+
+/// A metric of every recording.
+struct Metric {
+    spec: MetricSpec,
+    /// Computes it; the second run is that on one CPU. `None`: there was none.
+    measure: fn(&Played, Option<&Played>) -> Option<f64>,
+}
+
+const fn metric(
+    name: &'static str,
+    unit: &'static str,
+    help: &'static str,
+    measure: fn(&Played, Option<&Played>) -> Option<f64>,
+) -> Metric {
+    Metric { spec: MetricSpec::new(name, unit, help), measure }
+}
+
+const fn lower(
+    name: &'static str,
+    unit: &'static str,
+    help: &'static str,
+    measure: fn(&Played, Option<&Played>) -> Option<f64>,
+) -> Metric {
+    let spec = MetricSpec { better: Some(Better::Lower), ..MetricSpec::new(name, unit, help) };
+    Metric { spec, measure }
+}
+
+impl Metric {
+    const fn headline(mut self) -> Self {
+        self.spec.headline = true;
+        self
+    }
+}
+
+/// The figures of every recording.
+const METRICS: &[Metric] = &[
+    Metric {
+        spec: MetricSpec {
+            better: Some(Better::Higher),
+            ..MetricSpec::new("ops_per_s", "1/s", "operations of all CPUs per second")
+        },
+        measure: |played, _| Some(played.ops * 1e9 / window_ns(played)),
+    }
+    .headline(),
+    lower("cpu_ns_per_op", "ns", "non-idle CPU time per operation", |played, _| {
+        Some(cpu_ns_per_op(played))
+    })
+    .headline(),
+    lower("cpu_ns_per_op_alone", "ns", "cpu_ns_per_op of a second run on one CPU", |_, alone| {
+        alone.map(cpu_ns_per_op)
+    }),
+    lower("amplification", "1", "cpu_ns_per_op / cpu_ns_per_op_alone", |played, alone| {
+        alone.map(|alone| cpu_ns_per_op(played) / cpu_ns_per_op(alone))
+    }),
+    metric(
+        "idle_share",
+        "1",
+        "share of the CPU time of all CPUs in which they were idle",
+        |played, _| Some(1.0 - played.cpu_time.busy_ns as f64 / played.cpu_time.all_ns as f64),
+    ),
+    lower(
+        "lock_wait_share",
+        "1",
+        "share of the CPU time of all CPUs spent waiting for spin locks",
+        |played, _| {
+            let spun = played.locks.iter().filter(|row| !row.sleeps).map(LockRow::wait_within_ns);
+            Some(spun.sum::<u64>() as f64 / played.cpu_time.all_ns as f64)
+        },
+    ),
+    lower(
+        "lock_sleep_ns_per_op",
+        "ns",
+        "time that tasks wait for sleeping locks, mostly without a CPU, per operation",
+        |played, _| {
+            let slept = played.locks.iter().filter(|row| row.sleeps).map(|row| row.wait_total_ns);
+            Some(slept.sum::<u64>() as f64 / played.ops)
+        },
+    ),
+    lower(
+        "line_wait_share",
+        "1",
+        "share of the CPU time of all CPUs spent waiting for cache lines of other CPUs",
+        |played, _| Some(played.cpu_time.lines_ns as f64 / played.cpu_time.all_ns as f64),
+    ),
+    metric("rounds", "1", "recorded operations that ended in the window", |played, _| {
+        Some(played.rounds as f64)
+    }),
+];
+
+fn window_ns(played: &Played) -> f64 {
+    (played.window.until_ns - played.window.from_ns) as f64
+}
+
+fn cpu_ns_per_op(played: &Played) -> f64 {
+    played.cpu_time.busy_ns as f64 / played.ops
+}
+
+impl ErasedWorkload for Recorded {
+    fn run(
+        &self,
+        ctx: &RunContext,
+        _: ArmId,
+        _: &Arm,
+        seed: u64,
+    ) -> Result<SeedResult, StudyError> {
+        if ctx.params.choice("sched") == "both" {
+            both(ctx, |ctx| self.measured(ctx, seed))
+        } else {
+            self.measured(ctx, seed)
+        }
+    }
+    fn refuse(&self, ctx: &RunContext) -> Result<(), String> {
+        let profile = profile_of(ctx).map_err(|why| why.to_string())?;
+        if profile.costs.instruction_ps == 0 || profile.costs.hold_instruction_ps == 0 {
+            return Err("an instruction of the profile takes no time, so a replay would not end: \
+                        increase instruction_ns and hold_instruction_ns"
+                .to_owned());
+        }
+        let classes = self.replay.spin_classes();
+        if let Some(scale) = ctx.hold_scale
+            && !classes.contains(&scale.class.name())
+        {
+            return Err(format!(
+                "the recording has no spin lock `{}` whose holds could be scaled; it has {}",
+                scale.class.name(),
+                classes.join(", ")
+            ));
+        }
+        if ctx.blame {
+            let what = "a replay does not record what holders of locks do: leave --blame out";
+            return Err(what.to_owned());
+        }
+        Ok(())
+    }
+    fn remarks(&self, _: &Params, _: Target) -> Vec<String> {
+        let Dropped { switched, unbalanced, too_long } = self.dropped;
+        let dropped = switched + unbalanced + too_long;
+        let dropped = if dropped == 0 {
+            String::new()
+        } else {
+            format!(" {dropped} operations that were recorded are not part of the recording.")
+        };
+        vec![format!(
+            "Waits for interrupts, interrupts and RCU callbacks are not replayed.{dropped}"
+        )]
+    }
+    fn tasks(&self, _: &Params, cpus: usize) -> u64 {
+        cpus as u64
+    }
+    fn replays(&self) -> bool {
+        true
+    }
+}
+
+fn profile_of(ctx: &RunContext) -> Result<&Profile, StudyError> {
+    let missing = || StudyError::Machine("a replay needs a simulated machine".to_owned());
+    ctx.profile.as_deref().ok_or_else(missing)
+}
+
+impl Recorded {
+    /// Runs a seed, and a second time on one CPU, and computes all figures.
+    fn measured(&self, ctx: &RunContext, seed: u64) -> Result<SeedResult, StudyError> {
+        let profile = profile_of(ctx)?;
+        let end = ctx.cpus as f64 / (ctx.cpus as f64 + 1.0);
+        let (played, mut cost) = self.once(ctx, profile, seed, 0.0..end)?;
+        let mut alone = None;
+        if ctx.cpus > 1 {
+            let one = profile.with_cpus(1, Shape::Keep);
+            let mut one = one.map_err(|why| StudyError::Machine(why.to_string()))?;
+            one.hz = ctx.hz;
+            let ctx = RunContext { cpus: 1, ..ctx.clone() };
+            let (second, more) = self.once(&ctx, &one, seed, end..1.0)?;
+            cost.add(&more);
+            alone = Some(second);
+        }
+        let mut result = SeedResult {
+            window_ns: Some(window_ns(&played) as u64),
+            fingerprint: played.outcome.fingerprint,
+            cpu_time: Some(played.cpu_time),
+            ..SeedResult::default()
+        };
+        for metric in METRICS {
+            let name = metric.spec.name;
+            match (metric.measure)(&played, alone.as_ref()) {
+                Some(value) => {
+                    metric.spec.check(value.into())?;
+                    result.metric(name, value);
+                }
+                None => _ = result.missing.insert(name, "a machine of several CPUs"),
+            }
+        }
+        if let Some(second) = alone {
+            result.fingerprint = result.fingerprint.rotate_left(1) ^ second.outcome.fingerprint;
+        }
+        result.host_metrics.insert("host_ns_per_event".to_owned(), cost.ns_per_event());
+        Ok(SeedResult { locks: played.locks, lines: played.lines, calls: played.calls, ..result })
+    }
+
+    /// Runs a machine with the CPUs of `ctx`.
+    fn once(
+        &self,
+        ctx: &RunContext,
+        profile: &Profile,
+        seed: u64,
+        share: Range<f64>,
+    ) -> Result<(Played, HostCost), StudyError> {
+        let ns = |name| (ctx.params.real(name) * 1e6) as u64;
+        let from_ns = ns("warm_ms");
+        let window = Window { from_ns, until_ns: from_ns + ns("duration_ms") };
+        let mut config = machine::sim_config(ctx, profile, seed);
+        set_bare_machine(&ctx.params, &mut config);
+        config.progress = Some(machine::listener(ctx, window.until_ns, share));
+        config.hold_scale = ctx.hold_scale;
+        config.trail = ctx.trails.next();
+        config.timeline = ctx.timelines.next();
+        let begin = Instant::now();
+        let mut played = self.replay.play(config, window);
+        let host_ns = begin.elapsed().as_nanos() as u64;
+        ctx.trails.keep(std::mem::take(&mut played.outcome.trail));
+        ctx.timelines.keep(std::mem::take(&mut played.outcome.timeline));
+        machine::failed(&played.outcome)?;
+        if played.ops == 0.0 {
+            return Err(StudyError::Machine(format!(
+                "no operation was counted in the window of {} ms on {} CPUs: increase --set \
+                 duration_ms",
+                ctx.params.real("duration_ms"),
+                ctx.cpus
+            )));
+        }
+        let cost = HostCost { host_ns, events: played.outcome.events };
+        Ok((played, cost))
+    }
+}

@@ -1,0 +1,240 @@
+//! Operations in the form in which they are played: which lock a step takes and which row counts
+//! it, at which pace its instructions run. All CPUs that play a recorded CPU share them.
+
+use crate::check::length_of;
+use crate::place::Recorded;
+use mmscale_lift::{Event, LineId, LockId, LockKind, Recording, Share, SiteId, What};
+use mmscale_sim::Pace;
+use std::collections::BTreeMap;
+
+/// The operations of a recording.
+pub(crate) struct Code {
+    pub(crate) recorded: Recorded,
+    /// The operations of each recorded CPU.
+    pub(crate) cpus: Vec<Vec<Played>>,
+    /// All lines and locks, by their numbers.
+    pub(crate) lines: Vec<CodeLine>,
+    pub(crate) locks: Vec<CodeLock>,
+    /// Names to count by: of lines, of locks with the path that takes them, paths.
+    pub(crate) line_names: Vec<String>,
+    pub(crate) lock_rows: Vec<LockName>,
+    pub(crate) paths: Vec<Vec<String>>,
+}
+
+/// An operation.
+pub(crate) struct Played {
+    /// Operations that the script counted.
+    pub(crate) count: u64,
+    pub(crate) steps: Box<[Step]>,
+}
+
+/// Instructions, and what follows them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Step {
+    pub(crate) instructions: u32,
+    pub(crate) pace: Pace,
+    pub(crate) act: Act,
+    /// The index of the path that the time counts for.
+    pub(crate) path: u32,
+}
+
+/// A step behind instructions.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Act {
+    /// Nothing that other CPUs see.
+    Nothing,
+    Read(LineId),
+    Write(LineId),
+    Atomic(LineId),
+    /// A lock is taken, which the row counts.
+    Acquire {
+        lock: LockId,
+        row: u32,
+        shared: bool,
+    },
+    Release(LockId),
+    Downgrade(LockId),
+}
+
+/// A line.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CodeLine {
+    pub(crate) share: Share,
+    /// The index of its name.
+    pub(crate) name: u32,
+}
+
+/// A lock.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CodeLock {
+    pub(crate) share: Share,
+    pub(crate) kind: LockKind,
+    /// The index of the name of its word among those of lines: its class.
+    pub(crate) name: u32,
+}
+
+/// A lock, and the path that takes it.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct LockName {
+    pub(crate) class: String,
+    pub(crate) path: Vec<String>,
+    pub(crate) sleeps: bool,
+}
+
+/// The path of the instructions after the last event of an operation.
+const REST: &str = "(after the last event)";
+
+/// Numbers in the order of first use.
+struct Numbers<K>(BTreeMap<K, u32>);
+
+impl<K: Ord + Clone> Numbers<K> {
+    fn new() -> Self {
+        Self(BTreeMap::new())
+    }
+    fn of(&mut self, key: K) -> u32 {
+        let next = self.0.len() as u32;
+        *self.0.entry(key).or_insert(next)
+    }
+    /// Returns all keys by their numbers.
+    fn keys(self) -> Vec<K> {
+        let mut all: Vec<(u32, K)> =
+            self.0.into_iter().map(|(key, number)| (number, key)).collect();
+        all.sort_by_key(|(number, _)| *number);
+        all.into_iter().map(|(_, key)| key).collect()
+    }
+}
+
+/// A recording whose operations are translated.
+struct Translation<'a> {
+    recording: &'a Recording,
+    locks: Numbers<LockName>,
+    /// The row of each class, path and kind that was seen; class and kind by a lock of them.
+    rows: BTreeMap<(LockId, SiteId), u32>,
+    paths: Numbers<Vec<String>>,
+    sites: BTreeMap<SiteId, u32>,
+}
+
+impl Code {
+    /// Translates a recording that was checked.
+    pub(crate) fn of(recording: &Recording) -> Self {
+        let mut names = Numbers::new();
+        let lines = recording.lines.iter();
+        let lines = lines
+            .map(|line| CodeLine { share: line.share, name: names.of(line.object.clone()) })
+            .collect();
+        let locks = recording.locks.iter();
+        let locks = locks
+            .map(|lock| {
+                let name = names.of(lock.class.clone());
+                CodeLock { share: lock.share, kind: lock.kind, name }
+            })
+            .collect();
+        let mut translation = Translation {
+            recording,
+            locks: Numbers::new(),
+            rows: BTreeMap::new(),
+            paths: Numbers::new(),
+            sites: BTreeMap::new(),
+        };
+        let cpus = recording.cpus.iter();
+        let cpus = cpus
+            .map(|operations| operations.iter().map(|of| translation.operation(of)).collect())
+            .collect();
+        Self {
+            recorded: Recorded::of(recording),
+            cpus,
+            lines,
+            locks,
+            line_names: names.keys(),
+            lock_rows: translation.locks.keys(),
+            paths: translation.paths.keys(),
+        }
+    }
+}
+
+impl Translation<'_> {
+    fn operation(&mut self, of: &mmscale_lift::Operation) -> Played {
+        let mut held: Vec<LockId> = Vec::new();
+        let mut steps: Vec<Step> = Vec::with_capacity(of.events.len() + 1);
+        let mut executed = 0;
+        for event in &of.events {
+            let pace = self.pace(&held);
+            let act = self.act(event, &mut held);
+            executed += u64::from(event.after);
+            let path = self.path(event.site);
+            push(&mut steps, Step { instructions: event.after, pace, act, path });
+        }
+        let rest = (length_of(of) - executed) as u32;
+        let path = self.paths.of(vec![REST.to_owned()]);
+        push(&mut steps, Step { instructions: rest, pace: Pace::Usual, act: Act::Nothing, path });
+        Played { count: of.count, steps: steps.into() }
+    }
+    fn pace(&self, held: &[LockId]) -> Pace {
+        let spins = |lock: &LockId| self.recording.locks[lock.index()].kind == LockKind::Spin;
+        if held.iter().any(spins) { Pace::InHold } else { Pace::Usual }
+    }
+    fn act(&mut self, event: &Event, held: &mut Vec<LockId>) -> Act {
+        let (line, lock) = (LineId(event.target), LockId(event.target));
+        match event.what {
+            What::Read | What::Write | What::Atomic if self.is_own(line, held) => Act::Nothing,
+            What::Read => Act::Read(line),
+            What::Write => Act::Write(line),
+            What::Atomic => Act::Atomic(line),
+            What::Acquire | What::AcquireShared => {
+                held.push(lock);
+                let shared = event.what == What::AcquireShared;
+                Act::Acquire { lock, row: self.row(lock, event.site), shared }
+            }
+            What::Release => {
+                held.retain(|other| *other != lock);
+                Act::Release(lock)
+            }
+            What::Downgrade => Act::Downgrade(lock),
+        }
+    }
+    /// Whether a line is one of the CPU alone, or that of a lock that it holds and others take.
+    fn is_own(&self, line: LineId, held: &[LockId]) -> bool {
+        let of_lock = |lock: &LockId| {
+            let lock = &self.recording.locks[lock.index()];
+            lock.line == Some(line) && lock.share != Share::Private
+        };
+        self.recording.lines[line.index()].share == Share::Private || held.iter().any(of_lock)
+    }
+    fn row(&mut self, lock: LockId, site: SiteId) -> u32 {
+        if let Some(&row) = self.rows.get(&(lock, site)) {
+            return row;
+        }
+        let of = &self.recording.locks[lock.index()];
+        let sleeps = of.kind != LockKind::Spin;
+        let name = LockName { class: of.class.clone(), path: self.names(site), sleeps };
+        let row = self.locks.of(name);
+        self.rows.insert((lock, site), row);
+        row
+    }
+    fn path(&mut self, site: SiteId) -> u32 {
+        if let Some(&path) = self.sites.get(&site) {
+            return path;
+        }
+        let path = self.paths.of(self.names(site));
+        self.sites.insert(site, path);
+        path
+    }
+    fn names(&self, site: SiteId) -> Vec<String> {
+        let of = self.recording;
+        vec![of.caller_at(site).to_owned(), of.function_at(site).to_owned()]
+    }
+}
+
+/// Adds a step. Instructions alone are joined with those of the same kind before them.
+fn push(steps: &mut Vec<Step>, step: Step) {
+    let same = |last: &&mut Step| {
+        last.act == Act::Nothing && (last.pace, last.path) == (step.pace, step.path)
+    };
+    match steps.last_mut().filter(same) {
+        Some(last) => {
+            last.instructions += step.instructions;
+            last.act = step.act;
+        }
+        None => steps.push(step),
+    }
+}

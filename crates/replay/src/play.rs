@@ -1,0 +1,119 @@
+//! A run: a recording on a simulated machine.
+
+use crate::check::{ReplayError, check};
+use crate::code::Code;
+use crate::player::Player;
+use crate::tally::Counted;
+use mmscale_arch::{CpuId, Probe, Trace, TraceGroup};
+use mmscale_document::{CallRow, CpuTimeRecord, LineRecord, LockRow};
+use mmscale_lift::{LockKind, Recording};
+use mmscale_sim::{Outcome, SimConfig};
+use std::any::Any;
+use std::collections::BTreeSet;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// A recording that can be replayed.
+#[derive(Clone)]
+pub struct Replay(Arc<Code>);
+
+/// The part of a run that counts, in ns of virtual time. CPUs begin at 0 and end with the operation
+/// in which the window ends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Window {
+    /// The start.
+    pub from_ns: u64,
+    /// The end.
+    pub until_ns: u64,
+}
+
+/// The results of a run. They are those of the window.
+pub struct Played {
+    /// The window.
+    pub window: Window,
+    /// Operations that the recorded script counted. Of those that are not all in the window, as
+    /// much counts as is.
+    pub ops: f64,
+    /// Recorded operations that ended. One of them is a round of the script's loop.
+    pub rounds: u64,
+    /// Time of all CPUs: in all, not idle, and stalled for lines.
+    pub cpu_time: CpuTimeRecord,
+    /// Locks by class and by the function that takes them, with its caller.
+    pub locks: Vec<LockRow>,
+    /// Lines that came from other CPUs, by what they hold.
+    pub lines: Vec<LineRecord>,
+    /// CPU time: that of the instructions before an event counts for the function of the event.
+    /// Times at which functions are entered are not known.
+    pub calls: Vec<CallRow>,
+    /// The outcome of the machine. Its own statistics do not know the names of the recording.
+    pub outcome: Outcome,
+}
+
+impl Replay {
+    /// Prepares a recording.
+    ///
+    /// # Errors
+    /// A replay of it would not end.
+    pub fn new(recording: &Recording) -> Result<Self, ReplayError> {
+        check(recording)?;
+        Ok(Self(Arc::new(Code::of(recording))))
+    }
+
+    /// Returns the classes of the spin locks of the recording, sorted.
+    pub fn spin_classes(&self) -> Vec<&str> {
+        let spins = self.0.locks.iter().filter(|lock| lock.kind == LockKind::Spin);
+        let classes: BTreeSet<u32> = spins.map(|lock| lock.name).collect();
+        let mut names: Vec<&str> =
+            classes.into_iter().map(|name| self.0.line_names[name as usize].as_str()).collect();
+        names.sort_unstable();
+        names
+    }
+
+    /// Replays the recording on all CPUs of a machine until the end of the window. A run that ended
+    /// early has no results but the outcome.
+    pub fn play(&self, mut config: SimConfig, window: Window) -> Played {
+        let ps = |ns: u64| ns.saturating_mul(1000);
+        let counted = Counted { from_ps: ps(window.from_ns), until_ps: ps(window.until_ns) };
+        let cpus = config.cpus as u64;
+        config.locks_ns = (window.from_ns, window.until_ns);
+        let scaled = config.hold_scale.map(|scale| scale.class.name());
+        let mut player = None;
+        let outcome = mmscale_sim::run(config, silent, || {
+            let booted = Rc::new(Player::boot(Arc::clone(&self.0), counted, scaled));
+            player = Some(Rc::clone(&booted));
+            booted
+        });
+        let all_ns = cpus * (window.until_ns - window.from_ns);
+        let cpu_time = CpuTimeRecord { all_ns, ..CpuTimeRecord::default() };
+        let (locks, lines, calls) = (vec![], vec![], vec![]);
+        let mut played =
+            Played { window, ops: 0.0, rounds: 0, cpu_time, locks, lines, calls, outcome };
+        if let Some(player) = player.filter(|_| played.outcome.failure.is_none()) {
+            let (tally, idle_ps) = player.counted();
+            played.ops = tally.ops();
+            played.rounds = tally.rounds;
+            played.cpu_time.busy_ns = all_ns - idle_ps / 1000;
+            played.cpu_time.lines_ns = tally.lines_ns();
+            played.cpu_time.stranded_ns = played.outcome.stranded_ns;
+            played.locks = tally.lock_rows(&self.0);
+            played.lines = tally.line_rows(&self.0);
+            played.calls = tally.call_rows(&self.0);
+        }
+        played
+    }
+}
+
+/// Returns a probe that hears nothing.
+fn silent(_: CpuId) -> Box<dyn Probe> {
+    struct Silent;
+    impl Probe for Silent {
+        fn hears(&self, _: TraceGroup) -> bool {
+            false
+        }
+        fn event(&mut self, _: u64, _: &Trace) {}
+        fn into_any(self: Box<Self>) -> Box<dyn Any> {
+            self
+        }
+    }
+    Box::new(Silent)
+}

@@ -1,0 +1,112 @@
+//! The lines and locks of a machine: those of the recording, as often as its CPUs need copies.
+
+use crate::code::{Code, CodeLock};
+use crate::place::{CpuPlace, Places};
+use mmscale_arch::sync::{
+    Mutex, MutexGuard, PreemptGuard, ReadGuard, RwSem, SpinGuard, SpinLock, WriteGuard,
+};
+use mmscale_arch::{Atomic, Cpu, LockClass};
+use mmscale_lift::{LineId, LockId, LockKind, Share};
+use mmscale_sim::Sim;
+
+/// A line of the machine.
+pub(crate) type Line = <Sim as Cpu>::AtomicU64;
+
+/// A lock of the machine. Their order is not known: they are of classes that the machine does not
+/// order.
+enum Lock {
+    Spin(SpinLock<Sim, ()>),
+    Rwsem(RwSem<Sim, ()>),
+    Mutex(Mutex<Sim, ()>),
+}
+
+impl Lock {
+    fn new(of: &CodeLock) -> Self {
+        match of.kind {
+            LockKind::Spin => Self::Spin(SpinLock::new(LockClass::Other, ())),
+            LockKind::Rwsem => Self::Rwsem(RwSem::new(LockClass::Rwsem, ())),
+            LockKind::Mutex => Self::Mutex(Mutex::new(LockClass::Mutex, ())),
+        }
+    }
+}
+
+/// A lock that is held until this is dropped. The guards are only dropped.
+pub(crate) enum Guard<'a> {
+    /// One that no other CPU takes.
+    Private,
+    /// A spin lock, with preemption off.
+    Spin { _guard: SpinGuard<'a, Sim, (), PreemptGuard<Sim>> },
+    /// A semaphore, for writing.
+    Write(WriteGuard<'a, Sim, ()>),
+    /// A semaphore, for reading.
+    Read { _guard: ReadGuard<'a, Sim, ()> },
+    /// A mutex.
+    Mutex { _guard: MutexGuard<'a, Sim, ()> },
+}
+
+impl Guard<'_> {
+    /// Holds a semaphore for reading that was held for writing.
+    pub(crate) fn downgraded(self) -> Self {
+        match self {
+            Self::Write(guard) => Self::Read { _guard: guard.downgrade() },
+            other => other,
+        }
+    }
+}
+
+/// Objects of which a machine has copies, each with the first of its copies.
+struct Copies<T> {
+    first: Vec<(Share, usize)>,
+    all: Vec<T>,
+}
+
+impl<T> Copies<T> {
+    fn new<S>(
+        of: &[S],
+        share: impl Fn(&S) -> Share,
+        places: &Places,
+        make: impl Fn(&S) -> T,
+    ) -> Self {
+        let mut copies = Self { first: Vec::with_capacity(of.len()), all: Vec::new() };
+        for object in of {
+            let share = share(object);
+            copies.first.push((share, copies.all.len()));
+            copies.all.extend((0..places.copies(share)).map(|_| make(object)));
+        }
+        copies
+    }
+    /// Returns the copy of a CPU; `None` if it is of this CPU alone.
+    fn of(&self, index: usize, place: &CpuPlace) -> Option<&T> {
+        let (share, first) = self.first[index];
+        (share != Share::Private).then(|| &self.all[first + place.copy(share)])
+    }
+}
+
+/// The lines and locks of a machine.
+pub(crate) struct Shared {
+    lines: Copies<Line>,
+    locks: Copies<Lock>,
+}
+
+impl Shared {
+    pub(crate) fn new(code: &Code, places: &Places) -> Self {
+        Self {
+            lines: Copies::new(&code.lines, |line| line.share, places, |_| Line::new(0)),
+            locks: Copies::new(&code.locks, |lock| lock.share, places, Lock::new),
+        }
+    }
+    /// Returns a line as a CPU has it; `None` if it is of this CPU alone.
+    pub(crate) fn line(&self, line: LineId, place: &CpuPlace) -> Option<&Line> {
+        self.lines.of(line.index(), place)
+    }
+    /// Takes a lock.
+    pub(crate) fn lock(&self, lock: LockId, place: &CpuPlace, shared: bool) -> Guard<'_> {
+        match (self.locks.of(lock.index(), place), shared) {
+            (None, _) => Guard::Private,
+            (Some(Lock::Spin(lock)), _) => Guard::Spin { _guard: lock.lock() },
+            (Some(Lock::Rwsem(lock)), true) => Guard::Read { _guard: lock.read() },
+            (Some(Lock::Rwsem(lock)), false) => Guard::Write(lock.write()),
+            (Some(Lock::Mutex(lock)), _) => Guard::Mutex { _guard: lock.lock() },
+        }
+    }
+}

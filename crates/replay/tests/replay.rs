@@ -1,0 +1,307 @@
+//! Replays of small recordings: what limits them, and what does not.
+
+mod made;
+
+use made::{
+    WINDOW, all_of, event, line, lock, machine, operation, ops, play, random, recording, under,
+};
+use mmscale_lift::{LineId, LockKind, Operation, Recording, Share, What};
+use mmscale_replay::{Replay, ReplayError};
+use mmscale_sim::Policy;
+
+/// An operation of 2 us, 90 % of which holds the lock.
+fn held(what: What) -> Operation {
+    operation(9571, &[event(100, what, 0), event(9000, What::Release, 0)])
+}
+
+/// Asserts that `value` is `low` to `high` times `of`.
+fn assert_times(value: f64, of: f64, [low, high]: [f64; 2]) {
+    assert!((low * of..=high * of).contains(&value), "{value} is {} of {of}", value / of);
+}
+
+#[test]
+fn the_hold_of_a_lock_limits_two_cpus() {
+    let of = recording(&[0, 0], LockKind::Spin, Share::All, &held(What::Acquire));
+    // 1 ms; 1.8 us of 2 us, and what the lock costs.
+    assert_times(ops(&of, 1, 1), 500.0, [0.98, 1.0]);
+    let two = play(&of, machine(2, 1));
+    assert_times(two.ops, 1e6 / 1888.0, [0.99, 1.01]);
+    let [row] = &two.locks[..] else { panic!("one lock: {:?}", two.locks) };
+    assert_eq!((row.class.as_str(), row.sleeps), ("lruvec", false));
+    assert_eq!(row.path, ["sys_call", "do_Acquire"]);
+    assert!(row.acquisitions.abs_diff(two.rounds) <= 2, "{row:?}");
+    assert!(row.contentions.abs_diff(row.acquisitions) <= 2, "{row:?}");
+    assert_times(row.hold_total_ns as f64, row.acquisitions as f64 * 1803.0, [0.99, 1.01]);
+    assert!(row.wait_max_ns > 1500 && row.wait_max_ns < 2500, "{row:?}");
+    assert_eq!(two.cpu_time.busy_ns, two.cpu_time.all_ns);
+    let by_path: u64 = two.calls.iter().map(|call| call.self_ns).sum();
+    assert_times(by_path as f64, two.cpu_time.all_ns as f64, [0.999, 1.0]);
+}
+
+#[test]
+fn instructions_cost_less_in_holds() {
+    let with = |what| operation(1000, &[event(0, what, 0), event(1000, What::Release, 0)]);
+    let of = |kind, what| {
+        let private = recording(&[0], kind, Share::Private, &with(what));
+        ops(&private, 1, 1)
+    };
+    assert_times(of(LockKind::Spin, What::Acquire), 5000.0, [0.99, 1.01]);
+    assert_times(of(LockKind::Rwsem, What::Acquire), 1e6 / 350.0, [0.99, 1.01]);
+}
+
+#[test]
+fn private_data_scale() {
+    let mut of = recording(&[0, 0], LockKind::Spin, Share::Private, &held(What::Acquire));
+    for operations in &mut of.cpus {
+        operations[0].events.insert(1, event(100, What::Atomic, 0));
+    }
+    let alone = ops(&of, 1, 1);
+    assert_times(ops(&of, 16, 2), 16.0 * alone, [0.99, 1.01]);
+    let played = play(&of, machine(16, 2));
+    assert_eq!(played.lines, []);
+    let rows: Vec<u64> = played.locks.iter().map(|row| row.contentions).collect();
+    assert_eq!(rows, [0]);
+}
+
+#[test]
+fn data_of_nodes_and_groups_scale_with_them() {
+    let of = |share| recording(&[0, 0], LockKind::Spin, share, &held(What::Acquire));
+    let saturated = ops(&of(Share::All), 4, 1);
+    for (share, cpus, nodes, copies) in [
+        (Share::All, 8, 2, 1.0),
+        (Share::Node, 4, 1, 1.0),
+        (Share::Node, 8, 2, 2.0),
+        (Share::Few, 4, 1, 2.0),
+        (Share::Few, 8, 2, 4.0),
+    ] {
+        // A handoff to the other node takes longer.
+        assert_times(ops(&of(share), cpus, nodes), copies * saturated, [0.93, 1.02]);
+    }
+}
+
+#[test]
+fn readers_of_a_semaphore_scale_and_writers_do_not() {
+    let of = |kind, what| {
+        let operation = operation(60_000, &[event(100, what, 0), event(50_000, What::Release, 0)]);
+        recording(&[0, 0], kind, Share::All, &operation)
+    };
+    // Operations of 21 us, 17.5 us of which hold it.
+    let alone = ops(&of(LockKind::Rwsem, What::AcquireShared), 1, 1);
+    assert_times(alone, 1e6 / 21_000.0, [0.95, 1.02]);
+    let readers = play(&of(LockKind::Rwsem, What::AcquireShared), machine(16, 1));
+    assert_times(readers.ops, 16.0 * alone, [0.95, 1.0]);
+    assert_eq!(readers.locks[0].contentions, 0);
+    assert!(readers.locks[0].sleeps);
+    for kind in [LockKind::Rwsem, LockKind::Mutex] {
+        let writers = play(&of(kind, What::Acquire), machine(16, 1));
+        assert!(writers.ops <= 1e6 / 17_500.0 + 1.0, "{kind:?}: {}", writers.ops);
+        let row = &writers.locks[0];
+        assert!(row.contentions * 10 >= row.acquisitions * 9, "{row:?}");
+        assert!(row.wait_total_ns > 10 * row.hold_total_ns, "{row:?}");
+        // The owner runs, so the others spin.
+        assert_eq!(writers.cpu_time.busy_ns, writers.cpu_time.all_ns);
+    }
+}
+
+#[test]
+fn a_writer_that_downgrades_lets_readers_in() {
+    let downgraded = operation(
+        60_000,
+        &[
+            event(100, What::Acquire, 0),
+            event(1000, What::Downgrade, 0),
+            event(49_000, What::Release, 0),
+        ],
+    );
+    let of = recording(&[0, 0], LockKind::Rwsem, Share::All, &downgraded);
+    let mut mixed = of.clone();
+    mixed.cpus[1] = vec![operation(
+        60_000,
+        &[event(100, What::AcquireShared, 0), event(50_000, What::Release, 0)],
+    )];
+    let (writers, both) = (ops(&of, 8, 1), play(&mixed, machine(8, 1)));
+    let ops = both.ops;
+    assert!(writers <= 1e6 / 17_500.0 + 1.0 && ops > 1.3 * writers, "{writers} and {ops}");
+    // Readers sleep, without a CPU and on no path.
+    let busy_ns = both.cpu_time.busy_ns;
+    assert!(busy_ns * 10 < both.cpu_time.all_ns * 9, "{:?}", both.cpu_time);
+    let by_path: u64 = both.calls.iter().map(|call| call.self_ns).sum();
+    assert_times(by_path as f64, busy_ns as f64, [0.95, 1.001]);
+}
+
+#[test]
+fn a_line_that_all_cpus_write_limits_and_is_named() {
+    for what in [What::Atomic, What::Write] {
+        let touched = operation(400, &[event(100, what, 0)]);
+        let of = recording(&[0, 0], LockKind::Spin, Share::All, &touched);
+        let (alone, all) = (ops(&of, 1, 1), play(&of, machine(16, 1)));
+        assert!(all.ops < 6.0 * alone, "{what:?}: {} of {alone}", all.ops);
+        let [line] = &all.lines[..] else { panic!("one line: {:?}", all.lines) };
+        assert_eq!(line.line, "struct file");
+        assert!(
+            line.moves * 10 > all.rounds * 9 && line.moves <= all.rounds + 32,
+            "{what:?}: {line:?}"
+        );
+        assert_eq!(line.wait_ns, all.cpu_time.lines_ns);
+        assert!(all.cpu_time.lines_ns * 2 > all.cpu_time.busy_ns, "{:?}", all.cpu_time);
+        let of_path: u64 = all.calls.iter().map(|call| call.lines_ns).sum();
+        assert_times(of_path as f64, line.wait_ns as f64, [0.999, 1.001]);
+    }
+}
+
+#[test]
+fn a_read_of_a_line_that_no_cpu_writes_costs_nothing() {
+    let read = operation(400, &[event(100, What::Read, 0), event(0, What::Read, 0)]);
+    let of = recording(&[0, 0], LockKind::Spin, Share::All, &read);
+    assert_times(ops(&of, 16, 1), 16.0 * ops(&of, 1, 1), [0.99, 1.01]);
+}
+
+/// Rounds in which a CPU stores once, 400 instructions before their end.
+#[test]
+fn a_store_is_waited_for_later_than_an_atomic() {
+    let with = |what, instructions| {
+        let touched = operation(instructions, &[event(100, what, 0)]);
+        let of = recording(&[0, 0], LockKind::Spin, Share::All, &touched);
+        play(&of, machine(4, 1)).cpu_time.lines_ns
+    };
+    assert_eq!(with(What::Write, 4000), 0, "the line is there before the buffer is full");
+    assert!(with(What::Atomic, 4000) > 0);
+    let locked = |what| {
+        let then = [event(3900, what, 0), event(0, What::Acquire, 0), event(0, What::Release, 0)];
+        let mut of = recording(&[0, 0], LockKind::Spin, Share::All, &operation(4000, &then));
+        of.locks[0].share = Share::Private;
+        play(&of, machine(4, 1)).cpu_time.lines_ns
+    };
+    assert_times(locked(What::Write) as f64, locked(What::Atomic) as f64, [0.7, 1.3]);
+}
+
+#[test]
+fn the_line_of_a_lock_comes_with_it() {
+    let with = |own: bool, share| {
+        let events = [
+            event(100, What::Acquire, 0),
+            event(0, What::Atomic, 0),
+            event(0, What::Atomic, 0),
+            event(100, What::Release, 0),
+        ];
+        let mut of = recording(&[0, 0], LockKind::Spin, Share::All, &operation(2000, &events));
+        of.locks[0].line = own.then_some(LineId(0));
+        of.locks[0].share = share;
+        let played = play(&of, machine(4, 1));
+        played.lines.iter().map(|line| line.line.clone()).collect::<Vec<_>>()
+    };
+    let all = Share::All;
+    assert_eq!(with(true, all), ["lruvec"], "the word of the lock, where it was not waited for");
+    assert_eq!(with(true, Share::Private), ["struct file"], "others use the line without the lock");
+    let mut both = with(false, all);
+    both.sort();
+    assert_eq!(both, ["lruvec", "struct file"]);
+}
+
+#[test]
+fn lines_of_one_object_are_one_row() {
+    let events = [event(100, What::Atomic, 0), event(100, What::Atomic, 1)];
+    let mut of = recording(&[0, 0], LockKind::Spin, Share::All, &operation(2000, &events));
+    of.lines.push(line("struct file", Share::Node));
+    let played = play(&of, machine(4, 2));
+    assert_eq!(played.lines.len(), 1);
+    assert!(played.lines[0].moves > played.rounds, "{:?}", played.lines);
+}
+
+#[test]
+fn both_schedules_give_the_same() {
+    let mut waits = 0;
+    for seed in 0..50 {
+        let [lazy, naive] = [Policy::Lazy, Policy::Naive].map(|policy| under(seed, policy));
+        assert_eq!(all_of(&lazy), all_of(&naive), "seed {seed}");
+        waits += lazy.locks.iter().map(|row| row.contentions).sum::<u64>();
+    }
+    assert!(waits > 1000, "{waits} waits");
+}
+
+#[test]
+fn a_seed_gives_one_result_and_another_seed_another() {
+    let of = |seed| {
+        let config = mmscale_sim::SimConfig { seed, ..machine(8, 2) };
+        play(&random(3), config)
+    };
+    assert_eq!(all_of(&of(1)), all_of(&of(1)));
+    assert_ne!(of(1).outcome.fingerprint, of(2).outcome.fingerprint);
+}
+
+/// Returns the reason for which operations of one lock are refused.
+fn refused(kind: LockKind, events: &[mmscale_lift::Event]) -> String {
+    let mut of = recording(&[0, 0], kind, Share::All, &operation(1000, events));
+    of.locks.push(lock("mmap_lock", LockKind::Rwsem, Share::All));
+    of.cpus[0] = vec![operation(10, &[])];
+    let why = Replay::new(&of).err().expect("it is refused").to_string();
+    assert!(why.contains("operation 0 of CPU 1"), "{why}");
+    why
+}
+
+/// The kind of the first lock, events with their locks, and a part of the reason.
+type Unbalanced<'a> = (LockKind, &'a [(What, u32)], &'a str);
+
+#[test]
+fn operations_whose_locks_are_not_balanced_are_refused() {
+    use What::{Acquire, AcquireShared, Downgrade, Release};
+    let each: [Unbalanced<'_>; 7] = [
+        (LockKind::Spin, &[(Acquire, 0)], "does not release the lock `lruvec` in do_Acquire"),
+        (LockKind::Spin, &[(Release, 0)], "releases, without having taken it, the lock `lruvec`"),
+        (LockKind::Spin, &[(Acquire, 0), (AcquireShared, 0)], "takes twice the lock `lruvec`"),
+        (LockKind::Spin, &[(Acquire, 0), (Downgrade, 0)], "downgrades"),
+        (LockKind::Rwsem, &[(AcquireShared, 0), (Downgrade, 0)], "downgrades"),
+        (LockKind::Mutex, &[(AcquireShared, 0)], "though it is a mutex"),
+        (LockKind::Spin, &[(Acquire, 0), (Acquire, 1)], "under a spin lock, for the lock `mmap"),
+    ];
+    for (kind, events, what) in each {
+        let events: Vec<_> = events.iter().map(|&(what, target)| event(10, what, target)).collect();
+        let why = refused(kind, &events);
+        assert!(why.contains(what), "{why}");
+    }
+}
+
+/// Returns a recording whose two CPUs take three locks in these orders.
+fn ordered(orders: [[u32; 3]; 2]) -> Recording {
+    let in_order = |order: &[u32; 3]| {
+        let events = |what| order.map(|lock| event(10, what, lock));
+        operation(1000, &[events(What::Acquire), events(What::Release)].concat())
+    };
+    let mut of = recording(&[0, 0], LockKind::Spin, Share::All, &operation(1, &[]));
+    of.locks = ["a", "b", "c"].map(|class| lock(class, LockKind::Spin, Share::All)).into();
+    of.cpus = orders.iter().map(|order| vec![in_order(order)]).collect();
+    of
+}
+
+#[test]
+fn locks_in_both_orders_are_refused() {
+    assert!(Replay::new(&ordered([[0, 1, 2], [0, 1, 2]])).is_ok());
+    assert!(play(&ordered([[2, 0, 1], [2, 0, 1]]), machine(4, 1)).rounds > 0);
+    for other in [[1, 0, 2], [2, 0, 1], [2, 1, 0]] {
+        let why = Replay::new(&ordered([[0, 1, 2], other])).err().expect("it is refused");
+        assert!(matches!(why, ReplayError::Order(..)), "{why}");
+    }
+}
+
+#[test]
+fn operations_that_take_no_time_are_refused() {
+    let mut of = recording(&[0, 0], LockKind::Spin, Share::All, &operation(10, &[]));
+    of.cpus[1].push(operation(0, &[]));
+    let why = Replay::new(&of).err().expect("it is refused").to_string();
+    assert!(why.contains("operation 1 of CPU 1 has 0 instructions"), "{why}");
+    of.cpus[1].clear();
+    assert_eq!(Replay::new(&of).err(), Some(ReplayError::Empty(1)));
+    of.cpus[1] = vec![operation(10, &[event(1, What::Read, 9)])];
+    assert!(matches!(Replay::new(&of).err(), Some(ReplayError::Unknown(_))));
+}
+
+#[test]
+fn an_operation_counts_what_the_script_counted() {
+    let twelve = Operation { count: 12, ..operation(1000, &[]) };
+    let of = recording(&[0], LockKind::Spin, Share::All, &twelve);
+    let played = play(&of, machine(2, 1));
+    assert!((played.ops - 12.0 * played.rounds as f64).abs() <= 24.0, "{}", played.ops);
+    let all_ns = (WINDOW.until_ns - WINDOW.from_ns) * 2;
+    assert_eq!(played.cpu_time.all_ns, all_ns);
+    assert_times(played.rounds as f64, all_ns as f64 / 350.0, [0.99, 1.01]);
+}
