@@ -219,12 +219,20 @@ pub struct Event {
     pub after: u32,
     /// Its kind.
     pub what: What,
-    /// The byte of the line, 0 to 63; 0 for others.
+    /// The byte of the line, 0 to 63. Of a lock that is taken: 1 if the code only tries it, and goes
+    /// another way if it is held. 0 for others.
     pub offset: u8,
     /// The number of a line or of a lock, or a length, as `what` says.
     pub target: u32,
     /// Where in the code.
     pub site: SiteId,
+}
+
+impl Event {
+    /// Whether a lock is taken by an attempt, after which the code goes another way if it fails.
+    pub const fn is_tried(&self) -> bool {
+        matches!(self.what, What::Acquire | What::AcquireShared) && self.offset == 1
+    }
 }
 
 /// The work of a CPU in the kernel in one round of the script's loop.

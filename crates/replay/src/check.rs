@@ -1,7 +1,7 @@
 //! Checks that the replay of a recording ends: locks are taken and released in pairs and in one
 //! order, and operations take time.
 
-use mmscale_lift::{Event, LockId, LockKind, Operation, Recording, What};
+use mmscale_lift::{Event, LockId, LockKind, Operation, Recording, Share, What};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use thiserror::Error;
@@ -123,7 +123,11 @@ impl Checked<'_> {
     }
     fn knows(&self, event: &Event) -> Result<(), ReplayError> {
         let Recording { lines, locks, sites, functions, .. } = self.recording;
-        let targets = if event.what.is_access() { lines.len() } else { locks.len() };
+        let targets = match event.what {
+            what if what.is_access() => lines.len(),
+            what if what.is_of_lock() => locks.len(),
+            _ => usize::MAX,
+        };
         let site = sites.get(event.site.index());
         let named = |site: &mmscale_lift::Site| {
             [site.function, site.caller].iter().all(|id| id.index() < functions.len())
@@ -133,7 +137,7 @@ impl Checked<'_> {
     }
     /// Applies an event. Returns what is wrong with it.
     fn step(&mut self, event: &Event, order: &mut Order) -> Option<&'static str> {
-        if event.what.is_access() {
+        if !event.what.is_of_lock() {
             return None;
         }
         let kind = self.recording.locks[LockId(event.target).index()].kind;
@@ -145,10 +149,15 @@ impl Checked<'_> {
                 if !alone && kind == LockKind::Mutex {
                     return Some("takes for reading, though it is a mutex,");
                 }
-                if kind != LockKind::Spin && self.spins > 0 {
+                if kind != LockKind::Spin && self.spins > 0 && !event.is_tried() {
                     return Some("waits, under a spin lock, for");
                 }
-                self.held.iter().for_each(|&(outer, _)| order.add(outer, event.target));
+                // Nothing waits for a lock that is only tried, or that other CPUs never take.
+                let waits = |lock: u32| self.recording.locks[lock as usize].share != Share::Private;
+                if !event.is_tried() && waits(event.target) {
+                    let outer = self.held.iter().map(|(lock, _)| *lock).filter(|lock| waits(*lock));
+                    outer.for_each(|outer| order.add(outer, event.target));
+                }
                 self.held.push((event.target, alone));
                 self.spins += usize::from(kind == LockKind::Spin);
             }
@@ -161,7 +170,7 @@ impl Checked<'_> {
                 self.held[at].1 = false;
             }
             (What::Downgrade, _) => return Some("downgrades, without having it for writing,"),
-            (What::Read | What::Write | What::Atomic, _) => {}
+            _ => {}
         }
         None
     }

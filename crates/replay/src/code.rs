@@ -51,9 +51,14 @@ pub(crate) enum Act {
         lock: LockId,
         row: u32,
         shared: bool,
+        /// Whether it is left out if it is held.
+        tried: bool,
     },
     Release(LockId),
     Downgrade(LockId),
+    /// So many bytes.
+    Clear(u32),
+    Copy(u32),
 }
 
 /// A line.
@@ -176,20 +181,24 @@ impl Translation<'_> {
     fn act(&mut self, event: &Event, held: &mut Vec<LockId>) -> Act {
         let (line, lock) = (LineId(event.target), LockId(event.target));
         match event.what {
-            What::Read | What::Write | What::Atomic if self.is_own(line, held) => Act::Nothing,
+            _ if event.what.is_access() && self.is_own(line, held) => Act::Nothing,
             What::Read => Act::Read(line),
             What::Write => Act::Write(line),
             What::Atomic => Act::Atomic(line),
             What::Acquire | What::AcquireShared => {
                 held.push(lock);
                 let shared = event.what == What::AcquireShared;
-                Act::Acquire { lock, row: self.row(lock, event.site), shared }
+                let (row, tried) = (self.row(lock, event.site), event.is_tried());
+                Act::Acquire { lock, row, shared, tried }
             }
             What::Release => {
                 held.retain(|other| *other != lock);
                 Act::Release(lock)
             }
             What::Downgrade => Act::Downgrade(lock),
+            What::Clear => Act::Clear(event.target),
+            What::Copy => Act::Copy(event.target),
+            What::Wait => Act::Nothing,
         }
     }
     /// Whether a line is one of the CPU alone, or that of a lock that it holds and others take.

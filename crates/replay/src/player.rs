@@ -127,6 +127,21 @@ struct Held<'a> {
     counts: bool,
 }
 
+/// A lock that was taken.
+struct Taken<'a> {
+    lock: LockId,
+    guard: Guard<'a>,
+    row: u32,
+    /// Whether it was found taken.
+    waited: bool,
+    /// When it was asked for, and when it was there.
+    asked_ps: u64,
+    since_ps: u64,
+    /// Lines that had come from other CPUs at these times.
+    before: (u64, u64),
+    after: (u64, u64),
+}
+
 /// The task of a CPU.
 struct Worker<'a> {
     player: &'a Player,
@@ -136,7 +151,7 @@ struct Worker<'a> {
     stores: Stores,
 }
 
-impl Worker<'_> {
+impl<'a> Worker<'a> {
     fn run(mut self) {
         let operations = &self.player.code.cpus[self.place.recorded];
         let until_ps = self.player.until_ps();
@@ -163,9 +178,16 @@ impl Worker<'_> {
                 self.wait_for_stores(step.path);
                 self.use_line(line, step.path, |word| _ = word.fetch_add(1, Relaxed));
             }
-            Act::Acquire { lock, row, shared } => self.acquire(lock, row, shared, step.path),
+            Act::Acquire { lock, row, shared, tried: false } => {
+                self.acquire(lock, row, shared, step.path);
+            }
+            Act::Acquire { lock, row, shared, tried: true } => {
+                self.try_acquire(lock, row, shared, step.path);
+            }
             Act::Release(lock) => self.release(lock, step.path),
             Act::Downgrade(lock) => self.downgrade(lock, step.path),
+            Act::Clear(bytes) => Sim::clear_bytes(bytes),
+            Act::Copy(bytes) => Sim::copy_bytes(bytes),
         }
         let idled = self.idle.counted_ps.get() - idle;
         let mut tally = self.player.tally.borrow_mut();
@@ -216,6 +238,24 @@ impl Worker<'_> {
         let guard = player.shared.lock(lock, &place, shared);
         let waited = !matches!(guard, Guard::Private) && Sim::found_taken();
         let (since_ps, after) = (now_ps(), Sim::fetched());
+        self.taken(Taken { lock, guard, row, waited, asked_ps, since_ps, before, after }, path);
+    }
+    /// Takes a lock if it is free. Else the operation goes on without it: which way the kernel goes
+    /// then is not recorded.
+    fn try_acquire(&mut self, lock: LockId, row: u32, shared: bool, path: u32) {
+        self.wait_for_stores(path);
+        let (player, place) = (self.player, self.place);
+        let (asked_ps, before) = (now_ps(), Sim::fetched());
+        let guard = player.shared.try_lock(lock, &place, shared);
+        let (since_ps, after) = (now_ps(), Sim::fetched());
+        if let Some(guard) = guard {
+            let waited = false;
+            self.taken(Taken { lock, guard, row, waited, asked_ps, since_ps, before, after }, path);
+        }
+    }
+    fn taken(&mut self, taken: Taken<'a>, path: u32) {
+        let Taken { lock, guard, row, waited, asked_ps, since_ps, before, after } = taken;
+        let player = self.player;
         if player.scaled[lock.index()] {
             Sim::scale_hold(true);
         }

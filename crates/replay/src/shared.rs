@@ -99,6 +99,27 @@ impl Shared {
     pub(crate) fn line(&self, line: LineId, place: &CpuPlace) -> Option<&Line> {
         self.lines.of(line.index(), place)
     }
+    /// Takes a lock if it is free.
+    pub(crate) fn try_lock(
+        &self,
+        lock: LockId,
+        place: &CpuPlace,
+        shared: bool,
+    ) -> Option<Guard<'_>> {
+        match (self.locks.of(lock.index(), place), shared) {
+            (None, _) => Some(Guard::Private),
+            (Some(Lock::Spin(lock)), _) => {
+                lock.try_lock().map(|guard| Guard::Spin { _guard: guard })
+            }
+            (Some(Lock::Rwsem(lock)), true) => {
+                lock.try_read().map(|guard| Guard::Read { _guard: guard })
+            }
+            (Some(Lock::Rwsem(lock)), false) => lock.try_write().map(Guard::Write),
+            (Some(Lock::Mutex(lock)), _) => {
+                lock.try_lock().map(|guard| Guard::Mutex { _guard: guard })
+            }
+        }
+    }
     /// Takes a lock.
     pub(crate) fn lock(&self, lock: LockId, place: &CpuPlace, shared: bool) -> Guard<'_> {
         match (self.locks.of(lock.index(), place), shared) {

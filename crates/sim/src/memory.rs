@@ -75,7 +75,20 @@ impl Memory {
     }
     /// Moves bytes to or from the memory of the node of `pfn`; returns when that has finished.
     fn pass(&mut self, pfn: Pfn, bytes: u64, now_ps: u64) -> u64 {
-        let node = (pfn.index() / self.node_pages).min(self.busy_until.len() - 1);
+        self.pass_node(pfn.index() / self.node_pages, bytes, now_ps)
+    }
+    /// Clears bytes of a node, or copies them within it, frame or not; returns when that has
+    /// finished.
+    pub(crate) fn clear_on(&mut self, node: usize, bytes: u64, now_ps: u64) -> u64 {
+        self.pass_node(node, (bytes * self.write_traffic_1024) >> 10, now_ps)
+    }
+    /// See [`Self::clear_on`].
+    pub(crate) fn copy_on(&mut self, node: usize, bytes: u64, now_ps: u64) -> u64 {
+        let read_ps = self.pass_node(node, bytes, now_ps);
+        read_ps.max(self.clear_on(node, bytes, now_ps))
+    }
+    fn pass_node(&mut self, node: usize, bytes: u64, now_ps: u64) -> u64 {
+        let node = node.min(self.busy_until.len() - 1);
         let Some(ps) = (bytes * 1_000_000).checked_div(self.bytes_per_us) else { return now_ps };
         let until = self.busy_until[node].max(now_ps) + ps;
         self.busy_until[node] = until;

@@ -3,15 +3,25 @@
 
 use crate::atomics::{SimAtomic, Word};
 use crate::engine::context::with;
-use crate::irq::{at_turn_if_any, charge, charge_of};
+use crate::irq::{at_turn, at_turn_if_any, charge, charge_of};
 use crate::machine::Sim;
 use crate::speed::Pace;
+use mmscale_arch::Op;
 
 impl Sim {
     /// The running CPU executes `count` instructions of a recorded operation. Their time follows
     /// the CPU's clock, and has the jitter of an operation.
     pub fn execute(count: u32, pace: Pace) {
         charge_of(|engine| engine.instructions_ps(count, pace));
+    }
+    /// The running CPU clears so many bytes of memory, with the cost of pages and the bandwidth of
+    /// its node.
+    pub fn clear_bytes(bytes: u32) {
+        charge(at_turn(|engine| engine.move_bytes(Op::ClearPage, bytes.into())));
+    }
+    /// The running CPU copies so many bytes, as it clears them.
+    pub fn copy_bytes(bytes: u32) {
+        charge(at_turn(|engine| engine.move_bytes(Op::CopyPage, bytes.into())));
     }
     /// The running CPU stalls until `until_ps`, in the unit of
     /// [`wait_clock`](mmscale_arch::Machine::wait_clock); not at all if that has passed.

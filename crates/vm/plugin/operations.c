@@ -351,7 +351,8 @@ struct instruction {
 };
 
 /* A function that takes or releases a lock, at work on memory. */
-static void on_lock(const struct instruction *i, uint64_t address)
+static void on_lock(const struct instruction *i, uint32_t info,
+		    uint64_t address)
 {
 	struct stack *s = now.stack;
 
@@ -367,7 +368,7 @@ static void on_lock(const struct instruction *i, uint64_t address)
 		}
 		break;
 	case DOWNGRADE:
-		if (i->locked)
+		if (i->locked && qemu_plugin_mem_is_store(info))
 			add(DOWNGRADED, now.base + i->index)->address = address;
 		break;
 	case RELEASE:
@@ -419,7 +420,7 @@ static void on_access(unsigned cpu, uint32_t info, uint64_t address, void *data)
 	if (now.stack && address >> STACK_SHIFT == now.stack->base)
 		return;
 	if (i->kind == ACQUIRE || i->kind == RELEASE || i->kind == DOWNGRADE) {
-		on_lock(i, address);
+		on_lock(i, info, address);
 		return;
 	}
 	if (l->flags != (SHARED | WRITTEN)) {

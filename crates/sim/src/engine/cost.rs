@@ -11,6 +11,8 @@ use mmscale_arch::{Access, Line, Op, Order, Pfn};
 
 /// Lines in 4 KiB.
 const PAGE_LINES: u64 = 64;
+/// Bytes of a page whose clearing costs `clear_page_ns`.
+const PAGE_BYTES: u64 = 4096;
 
 impl Engine {
     /// Uses `line` on the running CPU; returns the cost, in ps.
@@ -177,7 +179,7 @@ impl Engine {
     /// Clears a block, at the running CPU's turn. Returns the time, in ps: the work, or the wait
     /// for the node's memory if that is longer.
     pub(crate) fn clear(&mut self, pfn: Pfn, order: Order) -> u64 {
-        let pages = self.memory.bytes(order).div_ceil(4096);
+        let pages = self.memory.bytes(order).div_ceil(PAGE_BYTES);
         let work_ps = self.op_ps(Op::ClearPage, pages as u32);
         let now_ps = self.cpu().clock;
         self.tables.clear(pfn, order);
@@ -187,11 +189,26 @@ impl Engine {
     /// Copies a frame, at the running CPU's turn. Returns the time as for clearing, but every byte
     /// is moved twice.
     pub(crate) fn copy(&mut self, from: Pfn, to: Pfn) -> u64 {
-        let pages = self.memory.bytes(Order::ZERO).div_ceil(4096);
+        let pages = self.memory.bytes(Order::ZERO).div_ceil(PAGE_BYTES);
         let work_ps = self.op_ps(Op::CopyPage, pages as u32);
         let now_ps = self.cpu().clock;
         self.settle_caches(2 * PAGE_LINES * pages);
         work_ps.max(self.memory.copy(from, to, now_ps) - now_ps)
+    }
+    /// Clears bytes that are of no frame, or copies them, as [`Self::clear`] does. Fewer than a page
+    /// stay in the CPU's cache.
+    pub(crate) fn move_bytes(&mut self, op: Op, bytes: u64) -> u64 {
+        let work_ps = self.op_ps(op, 1) * bytes / PAGE_BYTES;
+        if bytes < PAGE_BYTES {
+            return work_ps;
+        }
+        let (node, now_ps) = (self.distances.node_of(self.cur), self.cpu().clock);
+        self.settle_caches(PAGE_LINES * bytes / PAGE_BYTES);
+        let there_ps = match op {
+            Op::CopyPage => self.memory.copy_on(node, bytes, now_ps),
+            _ => self.memory.clear_on(node, bytes, now_ps),
+        };
+        work_ps.max(there_ps - now_ps)
     }
     /// Returns the time of `count` times `op` on the running CPU, jitter included, in ps.
     #[inline]

@@ -256,7 +256,13 @@ impl<'a> Reduction<'a> {
             after = after.saturating_add(record.after);
             let Some((what, target)) = self.event(record, &mut held, &mut lines) else { continue };
             let site = self.site(record);
-            let offset = if what.is_access() { (record.address & 63) as u8 } else { 0 };
+            let offset = match what {
+                _ if what.is_access() => (record.address & 63) as u8,
+                What::Acquire | What::AcquireShared => {
+                    u8::from(self.table.name(record.acquire).contains("trylock"))
+                }
+                _ => 0,
+            };
             events.push(Event { after, what, offset, target, site });
             after = 0;
         }
