@@ -17,11 +17,11 @@ fn two_cpus() -> SimConfig {
     config
 }
 
+/// The job of a CPU, which gets a word and stores what it finds.
+type Job<R> = fn(&Rc<SimAtomic<u64>>, &RefCell<Vec<R>>);
+
 /// Runs a job on each CPU. Returns what they found.
-fn found<R: 'static>(
-    config: SimConfig,
-    jobs: [fn(&Rc<SimAtomic<u64>>, &RefCell<Vec<R>>); 2],
-) -> Vec<R> {
+fn found<R: 'static>(config: SimConfig, jobs: [Job<R>; 2]) -> Vec<R> {
     let word = Rc::new(SimAtomic::named(0, DataLine::Other));
     let found = Rc::new(RefCell::new(Vec::new()));
     run_well(config, |script| {
