@@ -66,7 +66,6 @@ pub(crate) const FOLDED: Kind =
     Kind { what: "stacks", extension: "folded", name: "trace.folded", use_with: "flamegraph.pl" };
 
 /// A recording of a kernel's operations.
-#[cfg(feature = "live")]
 pub(crate) const RECORDING: Kind = Kind {
     what: "recording",
     extension: "lift",

@@ -22,6 +22,11 @@ fn the_page_about_images_shows_what_is_kept() {
 }
 
 #[test]
+fn the_page_about_recordings_shows_what_commands_print() {
+    trycmd::TestCases::new().case("../../docs/lift.md");
+}
+
+#[test]
 fn the_page_about_waits_shows_what_runs_print() {
     trycmd::TestCases::new()
         .env("XDG_CACHE_HOME", env!("CARGO_TARGET_TMPDIR"))

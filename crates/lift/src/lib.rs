@@ -10,6 +10,7 @@
 //! |---|---|
 //! | `recording` | the types |
 //! | `file` | a recording as a file, and its errors |
+//! | `split` | words of a line on a line of their own |
 //! | `sums` | sums over operations: locks, lines, instructions |
 //!
 //! Architecture invariant: nothing here knows the emulator or a simulated machine.
@@ -18,6 +19,7 @@
 
 mod file;
 mod recording;
+mod split;
 mod sums;
 
 pub use file::{LiftError, SCHEMA, SUFFIX};
@@ -25,4 +27,5 @@ pub use recording::{
     Dropped, Event, Function, FunctionId, Line, LineId, Lock, LockId, LockKind, Operation, Origin,
     Recording, Share, Site, SiteId, What,
 };
-pub use sums::{LineSum, LockSum, Sums, sums};
+pub use split::{SplitError, Words};
+pub use sums::{LineSum, LockSum, Sums, WordSum, sums};

@@ -76,6 +76,19 @@ pub struct LineSum {
     pub atomics: f64,
     /// The functions of most accesses, with their accesses an operation.
     pub functions: Vec<(FunctionId, f64)>,
+    /// The words of 8 bytes in a line that are used, by their first byte.
+    pub words: Vec<WordSum>,
+}
+
+/// The accesses to a word of 8 bytes.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct WordSum {
+    /// Its first byte in the line.
+    pub offset: u8,
+    /// Accesses an operation.
+    pub accesses: f64,
+    /// Those that write, atomics included.
+    pub writes: f64,
 }
 
 /// The class of a lock, whether it is taken for reading, where, and its kind of sharing.
@@ -109,6 +122,8 @@ struct Used {
     atomics: u64,
     functions: BTreeMap<FunctionId, u64>,
     lines: BTreeSet<LineId>,
+    /// Accesses and writes, by word.
+    words: [[u64; 2]; 8],
 }
 
 /// Sums the operations of a recording.
@@ -174,6 +189,12 @@ fn line_sum(
     let mut functions: Vec<(FunctionId, f64)> =
         used.functions.iter().map(|(function, number)| (*function, per_op(*number))).collect();
     functions.sort_by(|a, b| b.1.total_cmp(&a.1));
+    let words = used.words.iter().enumerate().filter(|(_, word)| word[0] > 0);
+    let words = words.map(|(at, word)| WordSum {
+        offset: at as u8 * 8,
+        accesses: per_op(word[0]),
+        writes: per_op(word[1]),
+    });
     let users = used.lines.iter().map(|line| recording.lines[line.index()].users).max();
     LineSum {
         object,
@@ -184,6 +205,7 @@ fn line_sum(
         writes: per_op(used.writes),
         atomics: per_op(used.atomics),
         functions,
+        words: words.collect(),
     }
 }
 
@@ -209,6 +231,9 @@ fn add(
             used.accesses += 1;
             used.writes += u64::from(event.what != What::Read);
             used.atomics += u64::from(event.what == What::Atomic);
+            let word = &mut used.words[usize::from(event.offset / 8)];
+            word[0] += 1;
+            word[1] += u64::from(event.what != What::Read);
             let function = recording.sites[event.site.index()].function;
             *used.functions.entry(function).or_default() += 1;
             continue;
@@ -314,6 +339,7 @@ mod tests {
         assert_eq!((zone.lines, zone.users, zone.accesses), (2, 7, 1.0));
         assert_eq!((zone.writes, zone.atomics), (1.0, 0.5));
         assert_eq!(zone.functions, [(FunctionId(1), 1.0)]);
+        assert_eq!(zone.words, [WordSum { offset: 0, accesses: 1.0, writes: 1.0 }]);
         assert_eq!((sums.few_lines, sums.many_lines), (0.0, 1.0));
     }
 }

@@ -1,11 +1,13 @@
 //! `cargo xtask kernels`: runs `mmscale` on kernel images in virtual machines (`mmscale kernel
 //! boot`), each with several numbers of CPUs. A cell of this matrix is one image and one number:
 //! does the kernel accept the BPF programs, do its upkeep ticks expire as the simulator's, and,
-//! with as many CPUs as the kept ones, are its instructions those that are kept? On request also:
+//! with as many CPUs as the kept ones, are its instructions those that are kept, and is a recording
+//! of it? On request also:
 //! do studies observe its waits, do all of its counts agree with the simulator's?
 
 mod checks;
 mod instructions;
+mod recording;
 
 use checks::{COUNTS, Check, DOCTOR, Job, STUDIES, TICK};
 use instructions::Compared;
@@ -37,7 +39,7 @@ pub struct KernelsArgs {
     /// The program; it is built if none is given
     #[arg(long, value_name = "FILE")]
     program: Option<PathBuf>,
-    /// Only that the first kernel accepts the BPF programs, and the instructions of the second
+    /// Only that the first kernel accepts the BPF programs, and what is kept of the second
     #[arg(long)]
     quick: bool,
     /// Also the studies, with 4 CPUs or fewer
@@ -52,7 +54,7 @@ pub struct KernelsArgs {
     /// Let time pass with instructions
     #[arg(long)]
     icount: bool,
-    /// Count the instructions of Debian's kernels, and keep the counts in gallery/kernels
+    /// Keep counts of instructions of Debian's kernels, and a recording, in gallery/kernels
     #[arg(long)]
     keep: bool,
 }
@@ -133,6 +135,7 @@ pub fn run(root: &Path, call: &KernelsArgs) -> Result<String, String> {
         None => built(root)?,
     };
     if call.keep {
+        recording::keep(root, &program)?;
         return instructions::keep(root, &program);
     }
     let mut results = Vec::new();
@@ -182,6 +185,15 @@ impl Checked {
                     checked.wrong.push(format!("instructions differ: {how}"));
                 }
                 Compared::Skipped(why) => checked.skipped.push(why),
+            }
+            if version == recording::VERSION {
+                match recording::check(root, program)? {
+                    Compared::Same => checked.shown.push("recording: as kept".to_owned()),
+                    Compared::Different(how) => {
+                        checked.wrong.push(format!("recording differs: {how}"));
+                    }
+                    Compared::Skipped(why) => checked.skipped.push(why),
+                }
             }
         }
         let seconds = begun.elapsed().as_secs();

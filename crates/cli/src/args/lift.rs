@@ -23,6 +23,8 @@ pub(crate) enum LiftCommand {
     Show(LiftShowArgs),
     /// Compare the operations of two recordings: two images, or two settings of one
     Diff(LiftDiffArgs),
+    /// Move words to lines of their own: what another layout of a structure would change
+    Split(LiftSplitArgs),
 }
 
 /// Examples of `lift record`.
@@ -57,15 +59,15 @@ pub(crate) struct RecordArgs {
     /// node
     #[arg(help_heading = MACHINE, long, value_name = "N", default_value_t = 2)]
     pub(crate) nodes: usize,
-    /// Its memory, of which only what is touched is used
+    /// Its memory, of which only what is touched is used; 1GiB a CPU if not given. Sizes of page
+    /// caches and of batches of counters follow it
     #[arg(
         help_heading = MACHINE,
         long,
         value_name = "SIZE",
-        default_value = "4GiB",
         value_parser = |text: &str| Unit::Bytes.parse_count(text)
     )]
-    pub(crate) memory: u64,
+    pub(crate) memory: Option<u64>,
     /// Further parameters of the kernel, such as `cgroup_disable=memory`
     #[arg(
         help_heading = MACHINE,
@@ -125,4 +127,28 @@ pub(crate) struct LiftDiffArgs {
     /// Rows of each table
     #[arg(help_heading = OUTPUT, long, value_name = "N", default_value_t = 12)]
     pub(crate) rows: usize,
+}
+
+/// Examples of `lift split`.
+const LIFT_SPLIT_EXAMPLES: &str = "\
+Examples:
+  mmscale lift split pf1.lift 'line of lruvec+0:16' -o split.lift
+  mmscale run pf1.lift --profile x86-512 --cpus 64
+  mmscale run split.lift --profile x86-512 --cpus 64";
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = LIFT_SPLIT_EXAMPLES)]
+pub(crate) struct LiftSplitArgs {
+    /// A file that `mmscale lift record` wrote
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// The name of a line in `lift show`, its first byte to move, and how many
+    #[arg(value_name = "NAME+OFFSET:LENGTH")]
+    pub(crate) words: String,
+    /// The file to write, whose name ends in .lift, or a folder for it
+    #[arg(help_heading = OUTPUT, short = 'o', long = "output", value_name = "FILE")]
+    pub(crate) output: PathBuf,
+    /// Replace FILE if it exists; otherwise that is an error
+    #[arg(help_heading = OUTPUT, long)]
+    pub(crate) replace: bool,
 }

@@ -4,6 +4,7 @@ mod diff;
 #[cfg(feature = "live")]
 mod record;
 mod show;
+mod split;
 
 use mmscale_harness::Registry;
 
@@ -25,5 +26,6 @@ pub(crate) fn lift(registry: &Registry, command: &LiftCommand) -> Result<(), Fai
         }
         LiftCommand::Show(args) => show::show(args),
         LiftCommand::Diff(args) => diff::diff(args),
+        LiftCommand::Split(args) => split::split(args),
     }
 }

@@ -20,6 +20,10 @@ use crate::output;
 const PARAMETERS: &str =
     "transparent_hugepage=madvise norandmaps no5lvl numa_balancing=disable cpu_init_udelay=0";
 
+/// Memory of each CPU, if the call names no size: as little as servers have, so that sizes that
+/// depend on both are theirs.
+const MEMORY_OF_CPU: u64 = 1 << 30;
+
 /// The smallest number of CPUs: one alone shares nothing.
 const MIN_CPUS: usize = 2;
 
@@ -71,12 +75,17 @@ pub(super) fn record(registry: &Registry, args: &RecordArgs) -> Result<(), Failu
     place.write(bytes)
 }
 
+/// Returns the bytes of memory of the machine.
+fn memory_of(args: &RecordArgs) -> u64 {
+    args.memory.unwrap_or(args.cpus as u64 * MEMORY_OF_CPU)
+}
+
 fn machine_of(args: &RecordArgs) -> Result<Machine, Failure> {
     let vm = VmArgs {
         cpus: args.cpus,
         nodes: args.nodes,
         distance: Topology::DISTANCE,
-        memory: args.memory,
+        memory: memory_of(args),
         append: args.append.clone(),
         limit: args.limit.clone(),
     };
@@ -97,7 +106,7 @@ fn origin_of(args: &RecordArgs, image: &Image, recorded: &Recorded) -> Origin {
         parameters: args.append.clone(),
         set: args.set.clone(),
         node_of_cpu: (0..args.cpus).map(|cpu| (cpu * args.nodes / args.cpus) as u8).collect(),
-        memory_bytes: args.memory,
+        memory_bytes: memory_of(args),
         ..Origin::default()
     }
 }

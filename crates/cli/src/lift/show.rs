@@ -2,7 +2,7 @@
 
 use anyhow::anyhow;
 use mmscale_files::{Limit, Pipe};
-use mmscale_lift::{LineSum, LockSum, Recording, Share, Sums, sums};
+use mmscale_lift::{LineSum, LockSum, Recording, Share, Sums, WordSum, sums};
 use mmscale_report::wrap;
 use std::path::Path;
 
@@ -140,6 +140,17 @@ fn line(recording: &Recording, sum: &LineSum) -> Vec<String> {
         })
         .collect();
     rows.extend(wrap(&functions.join(", "), "          ", "          "));
+    let words = sum.words.iter().filter(|word| word.accesses >= SHOWN);
+    let words: Vec<String> = words
+        .map(|word| {
+            let WordSum { offset, accesses, writes } = word;
+            format!("+{offset}: {} ({})", number(*accesses), number(*writes))
+        })
+        .collect();
+    if words.len() > 1 {
+        let text = format!("words (writes) {}", words.join(", "));
+        rows.extend(wrap(&text, "          ", "          "));
+    }
     rows
 }
 
@@ -195,6 +206,12 @@ fn json(recording: &Recording, sums: &Sums) -> String {
             let function = recording.function(*function);
             serde_json::json!({"function": function, "accesses_per_op": accesses})
         });
+        let words = sum.words.iter().map(|word| {
+            let WordSum { offset, accesses, writes } = word;
+            serde_json::json!({
+                "offset": offset, "accesses_per_op": accesses, "writes_per_op": writes
+            })
+        });
         serde_json::json!({
             "object": sum.object,
             "share": sum.share,
@@ -204,6 +221,7 @@ fn json(recording: &Recording, sums: &Sums) -> String {
             "writes_per_op": sum.writes,
             "atomics_per_op": sum.atomics,
             "functions": functions.collect::<Vec<_>>(),
+            "words": words.collect::<Vec<_>>(),
         })
     });
     let document = serde_json::json!({

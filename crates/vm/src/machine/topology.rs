@@ -82,7 +82,8 @@ impl Topology {
         }
         for node in 0..nodes {
             let (first, last) = (node * cpus / nodes, (node + 1) * cpus / nodes - 1);
-            let memory = format!("memory-backend-ram,id=m{node},size={}M", node_bytes / MIB);
+            let memory =
+                format!("memory-backend-ram,id=m{node},size={}M,reserve=off", node_bytes / MIB);
             let numa = format!("node,nodeid={node},cpus={first}-{last},memdev=m{node}");
             options.extend(["-object".to_owned(), memory, "-numa".to_owned(), numa]);
         }
