@@ -19,7 +19,9 @@ use crate::space::{ExitPolicy, UnmapPolicy, VmaLockPolicy};
 use crate::vmstat_work::TickPolicy;
 use mmscale_arch::sync::RwsemPolicy;
 use mmscale_arch::{About, Policy};
-use mmscale_frames::page_alloc::{BatchPolicy, BulkHold, HighPolicy, PageCheck, PcpPolicy};
+use mmscale_frames::page_alloc::{
+    BatchPolicy, BulkHold, CachedOrders, HighPolicy, PageCheck, PcpPolicy,
+};
 
 /// A mechanism of the memory manager, and where its policy is in a configuration.
 #[derive(Clone, Copy, Debug)]
@@ -58,6 +60,7 @@ pub const MECHANISMS: &[Mechanism] = &[
     mechanism!(BatchPolicy, alloc.batch),
     mechanism!(BulkHold, alloc.hold),
     mechanism!(PageCheck, alloc.check),
+    mechanism!(CachedOrders, alloc.orders),
     mechanism!(CallPolicy, smp.policy),
     mechanism!(BroadcastPolicy, smp.broadcast),
     mechanism!(ExitPolicy, space.exit),

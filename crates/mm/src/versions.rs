@@ -131,6 +131,15 @@ pub const HISTORIES: &[History] = &[
         )],
     },
     History {
+        key: "orders",
+        first: "zone",
+        steps: &[step(
+            v(5, 14),
+            "stock",
+            "44042b449872 mm/page_alloc: allow high-order pages to be stored on the per-cpu lists",
+        )],
+    },
+    History {
         key: "folios",
         first: "fifteen",
         steps: &[step(v(6, 9), "stock", "9cecde80aae0 mm: increase folio batch size")],
@@ -261,6 +270,11 @@ pub const GAPS: &[Gap] = &[
         "one LRU lock for all memory cgroups of a node",
         "6168d0da2b47 mm/lru: replace pgdat lru_lock with lruvec lock",
     ),
+    before(
+        v(5, 18),
+        "zone->lock is held while the pages of a block that no page cache has are checked",
+        "3313204c8ad5 mm: call check_new_pages() while zone spinlock is not held",
+    ),
     before(v(6, 1), "VMAs are in a red-black tree and a list", "6.1: the maple tree"),
     Gap {
         at: v(6, 14),
@@ -296,8 +310,8 @@ mod tests {
     fn each_version_has_its_own_set_of_policies() {
         let all = VERSIONS.map(|version| format!("{version} {}", set(version)));
         let expected = [
-            "5.10 folios=fifteen,high=batches,bulk=whole,check=refill,broadcast=none,unmap=drain,\
-             vma-locks=none,rwsem=readers-spin",
+            "5.10 folios=fifteen,high=batches,bulk=whole,check=refill,orders=zone,broadcast=none,\
+             unmap=drain,vma-locks=none,rwsem=readers-spin",
             "5.15 folios=fifteen,high=watermark,bulk=whole,check=refill,broadcast=none,\
              unmap=drain,vma-locks=none",
             "6.1 folios=fifteen,high=watermark,bulk=whole,check=refill,broadcast=none,\
@@ -330,6 +344,27 @@ mod tests {
         assert_eq!([v(6, 1), v(6, 6), v(6, 7)].map(high), ["watermark", "watermark", "stock"]);
         for unknown in [v(4, 20), v(5, 20), v(6, 20), v(7, 4)] {
             assert!(!unknown.is_known(), "{unknown}");
+        }
+    }
+
+    /// Any version can be named. Each has the policies of the last change at or before it.
+    #[test]
+    fn policies_change_with_the_versions_of_the_table_and_with_no_other() {
+        let minors = |major| (0..=LAST_MINOR).map(move |minor| v(major, minor));
+        let all: Vec<_> = (OLDEST.major..=NEWEST.major)
+            .flat_map(minors)
+            .filter(|version| version.is_known())
+            .collect();
+        assert_eq!(all.len(), 20 + 20 + 4);
+        let is_change = |version| {
+            HISTORIES.iter().flat_map(|history| history.steps).any(|step| step.since == version)
+        };
+        for pair in all.windows(2) {
+            let [before, version] = [pair[0], pair[1]];
+            assert_eq!(set(before) != set(version), is_change(version), "{version}");
+            assert_eq!(set(version), set(unchanged_since(version)), "{version}");
+            let is_edge = is_change(version) || GAPS.iter().any(|gap| gap.at == version);
+            assert_eq!(unchanged_since(version) == version, is_edge, "{version}");
         }
     }
 
@@ -372,7 +407,7 @@ mod tests {
     #[test]
     fn a_gap_is_of_the_versions_on_its_side() {
         let gaps = |version| GAPS.iter().filter(|gap| gap.is_of(version)).count();
-        assert_eq!(VERSIONS.map(gaps), [2, 1, 0, 0, 0, 1]);
+        assert_eq!(VERSIONS.map(gaps), [3, 2, 0, 0, 0, 1]);
         assert!(GAPS.iter().all(|gap| gap.at <= NEWEST));
     }
 }
