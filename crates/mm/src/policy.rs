@@ -13,8 +13,10 @@
 //! Which policies a version of Linux has is in [`versions`](crate::versions).
 
 use crate::lru::{FoliosPolicy, LruPolicy, ReleasePolicy};
+use crate::memcg::ThresholdPolicy;
 use crate::mm::MmConfig;
-use crate::smp::{BroadcastPolicy, CallPolicy, GatherPolicy};
+use crate::pgtable::RssPolicy;
+use crate::smp::{BroadcastPolicy, CallPolicy, GatherPolicy, ShootdownPolicy};
 use crate::space::{ExitPolicy, UnmapPolicy, VmaLockPolicy};
 use crate::vmstat_work::TickPolicy;
 use mmscale_arch::sync::RwsemPolicy;
@@ -63,11 +65,14 @@ pub const MECHANISMS: &[Mechanism] = &[
     mechanism!(CachedOrders, alloc.orders),
     mechanism!(CallPolicy, smp.policy),
     mechanism!(BroadcastPolicy, smp.broadcast),
+    mechanism!(ShootdownPolicy, smp.shootdown),
     mechanism!(ExitPolicy, space.exit),
     mechanism!(UnmapPolicy, space.unmap),
     mechanism!(GatherPolicy, smp.gather),
     mechanism!(VmaLockPolicy, space.vma_locks),
     mechanism!(RwsemPolicy, space.rwsem),
+    mechanism!(RssPolicy, space.rss),
+    mechanism!(ThresholdPolicy, stat_threshold),
 ];
 
 impl Mechanism {

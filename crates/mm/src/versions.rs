@@ -165,7 +165,38 @@ pub const HISTORIES: &[History] = &[
                 "readers-spin",
                 "5.3: locking/rwsem: Implement lock handoff, and Enable readers spinning on writer",
             ),
-            step(v(5, 11), "stock", "5.11: locking/rwsem: Remove reader optimistic spinning"),
+            step(v(5, 11), "first-wakes", "5.11: locking/rwsem: Remove reader optimistic spinning"),
+            step(
+                v(5, 19),
+                "stock",
+                "5.19: locking/rwsem: Conditionally wake waiters in reader/writer slowpaths",
+            ),
+        ],
+    },
+    History {
+        key: "rss",
+        first: "tasks",
+        steps: &[step(
+            v(6, 2),
+            "stock",
+            "f1a7941243c1 mm: convert mm's rss stats into percpu_counter",
+        )],
+    },
+    History {
+        key: "stat-threshold",
+        first: "none",
+        steps: &[
+            step(v(5, 16), "uncapped", "11192d9c124d memcg: flush stats only if updated"),
+            step(
+                v(6, 0),
+                "global",
+                "873f64b791a2 mm/memcontrol.c: remove the redundant updating of stats_flush_threshold",
+            ),
+            step(
+                v(6, 8),
+                "stock",
+                "8d59d2214c23 mm: memcg: make stats flushing threshold per-memcg",
+            ),
         ],
     },
     History {
@@ -175,6 +206,15 @@ pub const HISTORIES: &[History] = &[
             v(6, 14),
             "stock",
             "1aa43598c03b mm: remove unnecessary calls to lru_add_drain",
+        )],
+    },
+    History {
+        key: "shootdown",
+        first: "in-turn",
+        steps: &[step(
+            v(5, 13),
+            "stock",
+            "4ce94eabac16 x86/mm/tlb: Flush remote and local TLBs concurrently",
         )],
     },
     History {
@@ -275,6 +315,13 @@ pub const GAPS: &[Gap] = &[
         "zone->lock is held while the pages of a block that no page cache has are checked",
         "3313204c8ad5 mm: call check_new_pages() while zone spinlock is not held",
     ),
+    before(
+        v(5, 16),
+        "changes of groups' statistics are added to shared counters in batches of 32 (before 5.13), \
+         or each 64th of a CPU queues a flush (5.15)",
+        "2d146aa3aa84 mm: memcontrol: switch to rstat; aa48e47e3906 memcg: infrastructure to flush \
+         memcg stats",
+    ),
     before(v(6, 1), "VMAs are in a red-black tree and a list", "6.1: the maple tree"),
     Gap {
         at: v(6, 14),
@@ -311,13 +358,13 @@ mod tests {
         let all = VERSIONS.map(|version| format!("{version} {}", set(version)));
         let expected = [
             "5.10 folios=fifteen,high=batches,bulk=whole,check=refill,orders=zone,broadcast=none,\
-             unmap=drain,vma-locks=none,rwsem=readers-spin",
+             shootdown=in-turn,unmap=drain,vma-locks=none,rwsem=readers-spin,rss=tasks,stat-threshold=none",
             "5.15 folios=fifteen,high=watermark,bulk=whole,check=refill,broadcast=none,\
-             unmap=drain,vma-locks=none",
+             unmap=drain,vma-locks=none,rwsem=first-wakes,rss=tasks,stat-threshold=none",
             "6.1 folios=fifteen,high=watermark,bulk=whole,check=refill,broadcast=none,\
-             unmap=drain,vma-locks=none",
+             unmap=drain,vma-locks=none,rss=tasks,stat-threshold=global",
             "6.6 folios=fifteen,high=watermark,bulk=whole,broadcast=none,unmap=drain,\
-             vma-locks=faults",
+             vma-locks=faults,stat-threshold=global",
             "6.12 bulk=whole,broadcast=none,unmap=drain,vma-locks=faults",
             "6.18 bulk=whole,exit=posted",
         ];
@@ -329,10 +376,10 @@ mod tests {
     #[test]
     fn a_version_between_two_of_the_list_has_the_changes_up_to_it() {
         for (version, same, since) in [
-            (v(6, 2), v(6, 1), v(6, 1)),
+            (v(5, 17), v(5, 16), v(5, 16)),
             (v(7, 1), v(6, 19), v(6, 19)),
             (v(6, 6), v(6, 4), v(6, 4)),
-            (v(6, 8), v(6, 7), v(6, 7)),
+            (v(5, 12), v(5, 11), v(5, 11)),
             (v(6, 11), v(6, 9), v(6, 9)),
             (v(5, 10), v(5, 3), v(5, 3)),
         ] {
@@ -407,7 +454,7 @@ mod tests {
     #[test]
     fn a_gap_is_of_the_versions_on_its_side() {
         let gaps = |version| GAPS.iter().filter(|gap| gap.is_of(version)).count();
-        assert_eq!(VERSIONS.map(gaps), [3, 2, 0, 0, 0, 1]);
+        assert_eq!(VERSIONS.map(gaps), [4, 3, 0, 0, 0, 1]);
         assert!(GAPS.iter().all(|gap| gap.at <= NEWEST));
     }
 }
