@@ -190,7 +190,8 @@ pub const HISTORIES: &[History] = &[
             step(
                 v(6, 0),
                 "global",
-                "873f64b791a2 mm/memcontrol.c: remove the redundant updating of stats_flush_threshold",
+                "873f64b791a2 mm/memcontrol.c: remove the redundant updating of \
+                 stats_flush_threshold",
             ),
             step(
                 v(6, 8),
@@ -317,8 +318,8 @@ pub const GAPS: &[Gap] = &[
     ),
     before(
         v(5, 16),
-        "changes of groups' statistics are added to shared counters in batches of 32 (before 5.13), \
-         or each 64th of a CPU queues a flush (5.15)",
+        "changes of groups' statistics are added to shared counters in batches of 32 (before \
+         5.13), or each 64th of a CPU queues a flush (5.15)",
         "2d146aa3aa84 mm: memcontrol: switch to rstat; aa48e47e3906 memcg: infrastructure to flush \
          memcg stats",
     ),
@@ -358,7 +359,8 @@ mod tests {
         let all = VERSIONS.map(|version| format!("{version} {}", set(version)));
         let expected = [
             "5.10 folios=fifteen,high=batches,bulk=whole,check=refill,orders=zone,broadcast=none,\
-             shootdown=in-turn,unmap=drain,vma-locks=none,rwsem=readers-spin,rss=tasks,stat-threshold=none",
+             shootdown=in-turn,unmap=drain,vma-locks=none,rwsem=readers-spin,rss=tasks,\
+             stat-threshold=none",
             "5.15 folios=fifteen,high=watermark,bulk=whole,check=refill,broadcast=none,\
              unmap=drain,vma-locks=none,rwsem=first-wakes,rss=tasks,stat-threshold=none",
             "6.1 folios=fifteen,high=watermark,bulk=whole,check=refill,broadcast=none,\

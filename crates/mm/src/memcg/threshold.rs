@@ -1,9 +1,9 @@
 //! The threshold of readers before Linux 6.8: one count of changes for all groups
 //! (`stats_flush_threshold`).
 //!
-//! Each CPU counts its changes, and adds them to the shared count in whole batches. A reader flushes
-//! if that has more batches than there are CPUs. The flush covers all groups, and the count begins
-//! again.
+//! Each CPU counts its changes, and adds them to the shared count in whole batches. A reader
+//! flushes if that has more batches than there are CPUs. The flush covers all groups, and the count
+//! begins again.
 
 use super::CHARGE_BATCH;
 use core::sync::atomic::AtomicU32;

@@ -230,9 +230,9 @@ impl<A: Machine> Smp<A> {
         run(call);
         Reached { here: 1, ..others }
     }
-    /// Runs a flush on the CPUs of `targets` for which `cond` holds, this one included, in the order
-    /// of the policy; returns the number of other CPUs. `own` tells whether the CPU that it gets,
-    /// this one, is among them.
+    /// Runs a flush on the CPUs of `targets` for which `cond` holds, this one included, in the
+    /// order of the policy; returns the number of other CPUs. `own` returns whether the CPU that it
+    /// gets, this one, is among them.
     pub(crate) fn flush_by_call(
         &self,
         targets: impl Iterator<Item = CpuId>,

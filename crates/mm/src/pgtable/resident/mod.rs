@@ -6,8 +6,9 @@
 //!
 //! Relaxed: the count publishes no other data.
 //!
-//! Differences from Linux: it counts pages of files, anonymous pages, shared memory and swap in four
-//! words, which are one here. So a page that goes to swap or comes from it changes nothing here.
+//! Differences from Linux: it counts pages of files, anonymous pages, shared memory and swap in
+//! four words, which are one here. So a page that goes to swap or comes from it changes nothing
+//! here.
 
 mod cpus;
 mod tasks;
