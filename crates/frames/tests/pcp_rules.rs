@@ -3,7 +3,7 @@
 use mmscale_arch::{CpuId, LockClass, Order, PcpEvent, Pfn, Trace};
 use mmscale_frames::frame::MigrateType;
 use mmscale_frames::page_alloc::{
-    AllocConfig, BatchPolicy, BulkHold, FrameAllocator, Gfp, HighPolicy, MemoryMap,
+    AllocConfig, BatchPolicy, BulkHold, CachedOrders, FrameAllocator, Gfp, HighPolicy, MemoryMap,
 };
 use mmscale_frames::pcp::{DrainSize, PcpLimits, batch_size};
 use mmscale_frames::zone::ZoneId;
@@ -137,6 +137,24 @@ fn refills_of_higher_orders_are_a_batch_of_pages_and_at_least_two_blocks() {
         take(&frames, order(size));
         assert_eq!(refills(), [], "order {size} has no list");
     }
+}
+
+/// As before Linux 5.14.
+#[test]
+fn single_pages_alone_are_cached_if_the_policy_says_so() {
+    let frames = boot(AllocConfig { orders: CachedOrders::Single, ..AllocConfig::default() });
+    stepped::record(true);
+    for size in [1, 2, 3, 9] {
+        let block = take(&frames, order(size));
+        assert_eq!((refills(), count(&frames, 0)), (vec![], 0), "order {size}: from the zone");
+        frames.free_pages(block, order(size));
+        assert_eq!((drains(), count(&frames, 0)), (vec![], 0), "order {size}: to the zone");
+    }
+    let page = take(&frames, Order::ZERO);
+    assert_eq!((refills(), count(&frames, 0)), (vec![63], 62));
+    frames.free_pages(page, Order::ZERO);
+    assert_eq!(count(&frames, 0), 63);
+    assert!(frames.verify().is_ok());
 }
 
 #[test]

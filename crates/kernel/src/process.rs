@@ -48,6 +48,7 @@ impl<A: Machine> Process<A> {
     /// Counts one thread less. The last thread frees the memory and closes the descriptors. Returns
     /// whether it was the last: the caller then calls [`Process::end`].
     pub(crate) fn end_thread(&self, on: MmRef<'_, A>) -> bool {
+        self.space.thread_ends();
         on.paging.tlb.exit_mm();
         let last = self.threads.fetch_sub(1, AcqRel) == 1;
         if last {

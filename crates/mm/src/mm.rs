@@ -14,7 +14,7 @@
 
 use crate::folio::Folios;
 use crate::lru::{FoliosPolicy, Lru, LruPolicy, LruRef, ReleasePolicy};
-use crate::memcg::{FLUSH_NS, GroupId, Groups, GroupsConfig};
+use crate::memcg::{FLUSH_NS, GroupId, Groups, GroupsConfig, ThresholdPolicy};
 use crate::oom::{Oom, OomConfig, OomRetries};
 use crate::pgtable::{MakeRoom, PtRef, TableLocks};
 use crate::rcu::Rcu;
@@ -76,6 +76,8 @@ pub struct MmConfig {
     pub groups: usize,
     /// Levels of memory groups below the root: 1 to [`GroupsConfig::MAX_DEPTH`].
     pub group_depth: usize,
+    /// When readers flush the statistics of memory groups.
+    pub stat_threshold: ThresholdPolicy,
     /// The configuration of address spaces.
     pub space: SpaceConfig,
     /// The swap area.
@@ -102,6 +104,7 @@ impl MmConfig {
             folios: FoliosPolicy::Stock,
             groups: 1,
             group_depth: 1,
+            stat_threshold: ThresholdPolicy::default(),
             space: SpaceConfig::default(),
             swap: SwapConfig::default(),
             oom: OomConfig::default(),
@@ -195,7 +198,7 @@ impl<A: Machine> Mm<A> {
             rcu: Rcu::new(),
             upkeep,
             folios: Folios::new(config.map.frames()),
-            groups: Groups::new(groups, config.map.node_count()),
+            groups: Groups::with_threshold(groups, config.map.node_count(), config.stat_threshold),
             tlb: Tlb::new(config.smp),
             tables: TableLocks::new(config.map.frames()),
             spaces: Spaces::new(config.space),

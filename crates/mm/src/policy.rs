@@ -13,13 +13,17 @@
 //! Which policies a version of Linux has is in [`versions`](crate::versions).
 
 use crate::lru::{FoliosPolicy, LruPolicy, ReleasePolicy};
+use crate::memcg::ThresholdPolicy;
 use crate::mm::MmConfig;
-use crate::smp::{BroadcastPolicy, CallPolicy, GatherPolicy};
+use crate::pgtable::RssPolicy;
+use crate::smp::{BroadcastPolicy, CallPolicy, GatherPolicy, ShootdownPolicy};
 use crate::space::{ExitPolicy, UnmapPolicy, VmaLockPolicy};
 use crate::vmstat_work::TickPolicy;
 use mmscale_arch::sync::RwsemPolicy;
 use mmscale_arch::{About, Policy};
-use mmscale_frames::page_alloc::{BatchPolicy, BulkHold, HighPolicy, PageCheck, PcpPolicy};
+use mmscale_frames::page_alloc::{
+    BatchPolicy, BulkHold, CachedOrders, HighPolicy, PageCheck, PcpPolicy,
+};
 
 /// A mechanism of the memory manager, and where its policy is in a configuration.
 #[derive(Clone, Copy, Debug)]
@@ -58,13 +62,17 @@ pub const MECHANISMS: &[Mechanism] = &[
     mechanism!(BatchPolicy, alloc.batch),
     mechanism!(BulkHold, alloc.hold),
     mechanism!(PageCheck, alloc.check),
+    mechanism!(CachedOrders, alloc.orders),
     mechanism!(CallPolicy, smp.policy),
     mechanism!(BroadcastPolicy, smp.broadcast),
+    mechanism!(ShootdownPolicy, smp.shootdown),
     mechanism!(ExitPolicy, space.exit),
     mechanism!(UnmapPolicy, space.unmap),
     mechanism!(GatherPolicy, smp.gather),
     mechanism!(VmaLockPolicy, space.vma_locks),
     mechanism!(RwsemPolicy, space.rwsem),
+    mechanism!(RssPolicy, space.rss),
+    mechanism!(ThresholdPolicy, stat_threshold),
 ];
 
 impl Mechanism {

@@ -131,6 +131,15 @@ pub const HISTORIES: &[History] = &[
         )],
     },
     History {
+        key: "orders",
+        first: "zone",
+        steps: &[step(
+            v(5, 14),
+            "stock",
+            "44042b449872 mm/page_alloc: allow high-order pages to be stored on the per-cpu lists",
+        )],
+    },
+    History {
         key: "folios",
         first: "fifteen",
         steps: &[step(v(6, 9), "stock", "9cecde80aae0 mm: increase folio batch size")],
@@ -156,7 +165,39 @@ pub const HISTORIES: &[History] = &[
                 "readers-spin",
                 "5.3: locking/rwsem: Implement lock handoff, and Enable readers spinning on writer",
             ),
-            step(v(5, 11), "stock", "5.11: locking/rwsem: Remove reader optimistic spinning"),
+            step(v(5, 11), "first-wakes", "5.11: locking/rwsem: Remove reader optimistic spinning"),
+            step(
+                v(5, 19),
+                "stock",
+                "5.19: locking/rwsem: Conditionally wake waiters in reader/writer slowpaths",
+            ),
+        ],
+    },
+    History {
+        key: "rss",
+        first: "tasks",
+        steps: &[step(
+            v(6, 2),
+            "stock",
+            "f1a7941243c1 mm: convert mm's rss stats into percpu_counter",
+        )],
+    },
+    History {
+        key: "stat-threshold",
+        first: "none",
+        steps: &[
+            step(v(5, 16), "uncapped", "11192d9c124d memcg: flush stats only if updated"),
+            step(
+                v(6, 0),
+                "global",
+                "873f64b791a2 mm/memcontrol.c: remove the redundant updating of \
+                 stats_flush_threshold",
+            ),
+            step(
+                v(6, 8),
+                "stock",
+                "8d59d2214c23 mm: memcg: make stats flushing threshold per-memcg",
+            ),
         ],
     },
     History {
@@ -166,6 +207,15 @@ pub const HISTORIES: &[History] = &[
             v(6, 14),
             "stock",
             "1aa43598c03b mm: remove unnecessary calls to lru_add_drain",
+        )],
+    },
+    History {
+        key: "shootdown",
+        first: "in-turn",
+        steps: &[step(
+            v(5, 13),
+            "stock",
+            "4ce94eabac16 x86/mm/tlb: Flush remote and local TLBs concurrently",
         )],
     },
     History {
@@ -261,6 +311,18 @@ pub const GAPS: &[Gap] = &[
         "one LRU lock for all memory cgroups of a node",
         "6168d0da2b47 mm/lru: replace pgdat lru_lock with lruvec lock",
     ),
+    before(
+        v(5, 18),
+        "zone->lock is held while the pages of a block that no page cache has are checked",
+        "3313204c8ad5 mm: call check_new_pages() while zone spinlock is not held",
+    ),
+    before(
+        v(5, 16),
+        "changes of groups' statistics are added to shared counters in batches of 32 (before \
+         5.13), or each 64th of a CPU queues a flush (5.15)",
+        "2d146aa3aa84 mm: memcontrol: switch to rstat; aa48e47e3906 memcg: infrastructure to flush \
+         memcg stats",
+    ),
     before(v(6, 1), "VMAs are in a red-black tree and a list", "6.1: the maple tree"),
     Gap {
         at: v(6, 14),
@@ -296,14 +358,15 @@ mod tests {
     fn each_version_has_its_own_set_of_policies() {
         let all = VERSIONS.map(|version| format!("{version} {}", set(version)));
         let expected = [
-            "5.10 folios=fifteen,high=batches,bulk=whole,check=refill,broadcast=none,unmap=drain,\
-             vma-locks=none,rwsem=readers-spin",
+            "5.10 folios=fifteen,high=batches,bulk=whole,check=refill,orders=zone,broadcast=none,\
+             shootdown=in-turn,unmap=drain,vma-locks=none,rwsem=readers-spin,rss=tasks,\
+             stat-threshold=none",
             "5.15 folios=fifteen,high=watermark,bulk=whole,check=refill,broadcast=none,\
-             unmap=drain,vma-locks=none",
+             unmap=drain,vma-locks=none,rwsem=first-wakes,rss=tasks,stat-threshold=none",
             "6.1 folios=fifteen,high=watermark,bulk=whole,check=refill,broadcast=none,\
-             unmap=drain,vma-locks=none",
+             unmap=drain,vma-locks=none,rss=tasks,stat-threshold=global",
             "6.6 folios=fifteen,high=watermark,bulk=whole,broadcast=none,unmap=drain,\
-             vma-locks=faults",
+             vma-locks=faults,stat-threshold=global",
             "6.12 bulk=whole,broadcast=none,unmap=drain,vma-locks=faults",
             "6.18 bulk=whole,exit=posted",
         ];
@@ -315,10 +378,10 @@ mod tests {
     #[test]
     fn a_version_between_two_of_the_list_has_the_changes_up_to_it() {
         for (version, same, since) in [
-            (v(6, 2), v(6, 1), v(6, 1)),
+            (v(5, 17), v(5, 16), v(5, 16)),
             (v(7, 1), v(6, 19), v(6, 19)),
             (v(6, 6), v(6, 4), v(6, 4)),
-            (v(6, 8), v(6, 7), v(6, 7)),
+            (v(5, 12), v(5, 11), v(5, 11)),
             (v(6, 11), v(6, 9), v(6, 9)),
             (v(5, 10), v(5, 3), v(5, 3)),
         ] {
@@ -330,6 +393,27 @@ mod tests {
         assert_eq!([v(6, 1), v(6, 6), v(6, 7)].map(high), ["watermark", "watermark", "stock"]);
         for unknown in [v(4, 20), v(5, 20), v(6, 20), v(7, 4)] {
             assert!(!unknown.is_known(), "{unknown}");
+        }
+    }
+
+    /// Any version can be named. Each has the policies of the last change at or before it.
+    #[test]
+    fn policies_change_with_the_versions_of_the_table_and_with_no_other() {
+        let minors = |major| (0..=LAST_MINOR).map(move |minor| v(major, minor));
+        let all: Vec<_> = (OLDEST.major..=NEWEST.major)
+            .flat_map(minors)
+            .filter(|version| version.is_known())
+            .collect();
+        assert_eq!(all.len(), 20 + 20 + 4);
+        let is_change = |version| {
+            HISTORIES.iter().flat_map(|history| history.steps).any(|step| step.since == version)
+        };
+        for pair in all.windows(2) {
+            let [before, version] = [pair[0], pair[1]];
+            assert_eq!(set(before) != set(version), is_change(version), "{version}");
+            assert_eq!(set(version), set(unchanged_since(version)), "{version}");
+            let is_edge = is_change(version) || GAPS.iter().any(|gap| gap.at == version);
+            assert_eq!(unchanged_since(version) == version, is_edge, "{version}");
         }
     }
 
@@ -372,7 +456,7 @@ mod tests {
     #[test]
     fn a_gap_is_of_the_versions_on_its_side() {
         let gaps = |version| GAPS.iter().filter(|gap| gap.is_of(version)).count();
-        assert_eq!(VERSIONS.map(gaps), [2, 1, 0, 0, 0, 1]);
+        assert_eq!(VERSIONS.map(gaps), [4, 3, 0, 0, 0, 1]);
         assert!(GAPS.iter().all(|gap| gap.at <= NEWEST));
     }
 }

@@ -5,4 +5,5 @@ mod ending;
 mod machines;
 mod oom;
 mod policies;
+mod shared_lines;
 mod stacks;

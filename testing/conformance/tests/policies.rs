@@ -196,13 +196,13 @@ fn at_rest(system: &Os, mechanism: &Mechanism) {
     let mm = system.mm::<Sim>();
     match mechanism.key {
         "tick" => {}
-        "lru" | "release" | "folios" | "unmap" => {
+        "lru" | "release" | "folios" | "unmap" | "stat-threshold" => {
             mm.memory().drain_all();
             let audit = mm.memory().verify().unwrap_or_else(|why| panic!("the LRU lists: {why}"));
             assert_eq!((audit.pending, audit.gathered), (0, 0), "after a drain of all CPUs");
             assert_eq!(audit.listed, audit.folios, "each folio is on a list then");
         }
-        "caches" | "batch" | "high" | "bulk" | "check" => {
+        "caches" | "batch" | "high" | "bulk" | "check" | "orders" => {
             mm.drain_all_pages();
             for (zone, cpu) in mm
                 .frames()
@@ -217,12 +217,12 @@ fn at_rest(system: &Os, mechanism: &Mechanism) {
             let pages: u64 = mm.frames().zones().iter().map(|zone| u64::from(zone.pages())).sum();
             assert_eq!((audit.cached, audit.free + audit.held), (0, pages));
         }
-        "calls" => {
+        "calls" | "shootdown" => {
             let stats = mm.call_stats();
             assert!(stats.flushes > 100, "{stats:?}");
             assert!(stats.csd_wait_max_ns < INTERVAL_NS, "a call has waited for long: {stats:?}");
         }
-        "exit" | "gather" | "vma-locks" | "rwsem" | "broadcast" => {
+        "exit" | "gather" | "vma-locks" | "rwsem" | "rss" | "broadcast" => {
             // Those of the first process and of the workers.
             let audit = mm.mm_ref().verify().unwrap_or_else(|why| panic!("{why}"));
             assert_eq!(audit.spaces, CPUS as u64 + 2, "an address space outlives its process");

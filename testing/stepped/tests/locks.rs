@@ -1,6 +1,8 @@
 //! Sleeping locks and the queue of their spinners: which task gets a lock, step by step.
 
-use mmscale_arch::sync::{HANDOFF_AFTER_NS, Mutex, Osq, ReadGuard, RwSem, RwsemPolicy, WriteGuard};
+use mmscale_arch::sync::{
+    HANDOFF_AFTER_NS, Mutex, Osq, READERS_AT_ONCE, ReadGuard, RwSem, RwsemPolicy, WriteGuard,
+};
 use mmscale_arch::{Cpu as _, LockClass, Machine as _, RawOsq as _, TaskId};
 use mmscale_stepped::{self as stepped, Stepped};
 use std::cell::{Cell, RefCell};
@@ -124,6 +126,43 @@ fn readers_steal_a_free_semaphore_until_the_first_waiter_is_promised_it() {
     assert!(!world.sem.is_promised() && !world.sem.has_waiters() && world.reads(2));
     world.reader_ends();
     stepped::assert_quiet();
+}
+
+/// One reader more than a grant has waits for a writer. The writer leaves, and another reader comes
+/// while the others of the grant hold the semaphore.
+fn comes_next_to_a_grant(policy: RwsemPolicy) -> bool {
+    const WAIT: u32 = READERS_AT_ONCE as u32 + 1;
+    let world = World::with_policy(policy);
+    let (over, came) = (leak(Cell::new(false)), leak(Cell::new(false)));
+    let wait = move || {
+        let step = world.step.replace(world.step.get() + 1);
+        stepped::set_task(TaskId::new(1000 + step as usize));
+        world.sem.read_unless(|| over.get()).is_some()
+    };
+    stepped::on_park(move || {
+        if world.step.get() < WAIT {
+            let is_left_over = world.step.get() == WAIT - 1;
+            assert_eq!(wait(), !is_left_over || came.get());
+            return;
+        }
+        let writer = world.writer.borrow_mut().take();
+        on(0, || drop(writer));
+        came.set(world.reads(2));
+        over.set(true);
+        Stepped::unpark(Stepped::current());
+    });
+    assert!(wait());
+    if came.get() {
+        world.reader_ends();
+    }
+    assert!(world.sem.try_write().is_some(), "all have left");
+    came.get()
+}
+
+#[test]
+fn a_reader_behind_others_lets_them_in_since_5_19_and_waits_with_them_before() {
+    assert!(comes_next_to_a_grant(RwsemPolicy::Stock));
+    assert!(!comes_next_to_a_grant(RwsemPolicy::FirstWakes));
 }
 
 /// Lets a reader hold the semaphore, which it releases in turn `turns` of a spinner. Turns take 1

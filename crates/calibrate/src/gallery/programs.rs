@@ -47,7 +47,7 @@ fn rwsem(
 ) -> Result<Option<f64>, StudyError> {
     let (load, policy) = match arm.strip_suffix(", readers spin") {
         Some(load) => (load, RwsemPolicy::ReadersSpin),
-        None => (arm, RwsemPolicy::Stock),
+        None => (arm, RwsemPolicy::FirstWakes),
     };
     let pauses = load.strip_prefix("load ").and_then(|text| text.parse::<u32>().ok());
     let cpus = x.and_then(|x| usize::try_from(x).ok());

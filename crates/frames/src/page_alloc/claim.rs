@@ -1,7 +1,7 @@
 //! Allocation of pages: zonelist, watermarks, the CPU's page cache, the zone.
 
 use super::zone::{BELOW_HIGH, FreeLists, FreesTo, ZoneFree};
-use super::{AllocError, FrameAllocator, Gfp, PageCheck, PcpPolicy, Records, Zone};
+use super::{AllocError, CachedOrders, FrameAllocator, Gfp, PageCheck, PcpPolicy, Records, Zone};
 use crate::blockmap::ReserveAccess;
 use crate::frame::{FrameState, MigrateType};
 use crate::pcp::{Pcp, PcpList};
@@ -335,7 +335,7 @@ impl<A: Cpu> FrameAllocator<A> {
         lists: &FreeLists<A>,
         request: Request,
     ) -> Option<Pfn> {
-        if let Some(list) = PcpList::of(request.order, request.wanted) {
+        if let Some(list) = self.pcp_list(lists, request.order, request.wanted) {
             let pfn = match lists.frees_to {
                 FreesTo::FreeingCpu => self.rmqueue_pcplist(zone, lists, request, list),
                 FreesTo::Owner => self.rmqueue_owned(zone, lists, request),
@@ -345,6 +345,20 @@ impl<A: Cpu> FrameAllocator<A> {
             }
         }
         self.rmqueue_buddy(zone, lists, request)
+    }
+
+    /// The list of page caches for a block; `None` if they have no such blocks.
+    #[inline]
+    pub(super) fn pcp_list(
+        &self,
+        lists: &FreeLists<A>,
+        order: Order,
+        list_type: MigrateType,
+    ) -> Option<PcpList> {
+        let single =
+            self.config.orders == CachedOrders::Single && lists.frees_to == FreesTo::FreeingCpu;
+        let cached = order == Order::ZERO || !single;
+        if cached { PcpList::of(order, list_type) } else { None }
     }
 
     #[inline]

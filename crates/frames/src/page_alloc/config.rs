@@ -162,6 +162,18 @@ impl BatchPolicy {
 }
 
 mmscale_arch::policies! {
+    /// The blocks that per-CPU page caches have with `caches=stock`; the others go to the buddy
+    /// allocator and come from it.
+    pub enum CachedOrders: "orders", "blocks that per-CPU page caches have" {
+        /// Caches blocks of orders 0 to 3, and huge pages.
+        Low = "stock",
+        /// Caches single pages alone, with caches=stock: each larger block takes zone->lock when it
+        /// is allocated and when it is freed.
+        Single = "zone",
+    }
+}
+
+mmscale_arch::policies! {
     /// Policy of per-CPU page caches. `Posted` is "mm: page_alloc: pcp buddy allocator" of
     /// linux-mm; `Blockmap` is the module [`blockmap`](crate::blockmap).
     pub enum PcpPolicy: "caches", "per-CPU page caches and the free memory of a zone" {
@@ -218,6 +230,8 @@ pub struct AllocConfig {
     pub batch: BatchPolicy,
     /// Where pages are checked.
     pub check: PageCheck,
+    /// The orders of blocks in page caches.
+    pub orders: CachedOrders,
     /// The policy of per-CPU page caches.
     pub caches: PcpPolicy,
     /// Whether each frame has a record.
@@ -239,6 +253,7 @@ impl Default for AllocConfig {
             high: HighPolicy::Tuned,
             batch: BatchPolicy::Stock,
             check: PageCheck::Never,
+            orders: CachedOrders::Low,
             caches: PcpPolicy::Stock,
             records: Records::Kept,
         }

@@ -55,8 +55,8 @@ pub use age::{DecayRequest, Refresh};
 pub use audit::{Audit, Violation};
 pub use census::Census;
 pub use config::{
-    AllocConfig, BatchPolicy, BulkHold, ConfigError, HighPolicy, MemoryMap, PageCheck, PcpPolicy,
-    Records, ZoneSpec,
+    AllocConfig, BatchPolicy, BulkHold, CachedOrders, ConfigError, HighPolicy, MemoryMap,
+    PageCheck, PcpPolicy, Records, ZoneSpec,
 };
 pub use gfp::{AllocError, Gfp};
 pub use zone::Zone;

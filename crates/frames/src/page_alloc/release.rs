@@ -53,7 +53,7 @@ impl<A: Cpu> FrameAllocator<A> {
     #[inline(never)]
     fn free_to_lists(&self, zone: &Zone<A>, lists: &FreeLists<A>, pfn: Pfn, word: FrameWord) {
         let order = word.order();
-        if let Some(list) = PcpList::of(order, word.list())
+        if let Some(list) = self.pcp_list(lists, order, word.list())
             && match lists.frees_to {
                 FreesTo::FreeingCpu => self.free_to_pcp((zone, lists), pfn, word, list),
                 FreesTo::Owner => self.free_to_owner((zone, lists), pfn, word),

@@ -15,6 +15,7 @@
 //! |---|---|
 //! | `tree` | the hierarchy |
 //! | `stats` | statistics of groups and lruvecs |
+//! | `threshold` | the count of changes before Linux 6.8 |
 //!
 //! A CPU's stock is used only on that CPU with preemption off, or after the CPU has gone offline.
 //! The counters are relaxed: each is one word, and no other data depends on it.
@@ -22,10 +23,12 @@
 //! Lock order: no lock for charges; for statistics, see there.
 
 mod stats;
+mod threshold;
 mod tree;
 
 pub(crate) use stats::FLUSH_NS;
 pub use stats::{GroupEvent, GroupStats};
+pub use threshold::ThresholdPolicy;
 
 use alloc::boxed::Box;
 use alloc::vec;
@@ -144,6 +147,10 @@ pub struct Groups<A: Machine> {
 impl<A: Machine> Groups<A> {
     /// Creates groups on `nodes` memory nodes; none has a limit. Panics if `config` is not valid.
     pub fn new(config: GroupsConfig, nodes: usize) -> Self {
+        Self::with_threshold(config, nodes, ThresholdPolicy::default())
+    }
+    /// Creates groups like [`Groups::new`], with the policy of the flushes of their statistics.
+    pub fn with_threshold(config: GroupsConfig, nodes: usize, threshold: ThresholdPolicy) -> Self {
         assert!(config.is_valid(), "creating memory groups: {config:?} is not valid");
         let group = |_| Group {
             pages: A::AtomicU64::named(0, DataLine::PageCounter),
@@ -154,7 +161,7 @@ impl<A: Machine> Groups<A> {
             tree,
             count: config.count,
             groups: (0..tree.slots()).map(group).collect(),
-            stats: GroupStats::new(tree, nodes),
+            stats: GroupStats::new(tree, nodes, threshold),
             stocks: EachCpu::new::<A>(|_| Stock {
                 group: AtomicU16::new(0),
                 pages: AtomicU32::new(0),

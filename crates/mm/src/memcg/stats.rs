@@ -12,7 +12,8 @@
 //! A flush is expensive, so readers avoid it. The changes since the last one are counted at each
 //! level up to the root, by CPU, and passed on to the group's shared count in batches of 64. A
 //! reader flushes if that exceeds 64 a CPU. Changes after that are not counted, at this level and
-//! above. A worker flushes every 2 s in any case.
+//! above. A worker flushes every 2 s in any case. That is [`ThresholdPolicy::Group`]; before Linux
+//! 6.8 there was one count for all groups (`threshold`).
 //!
 //! Differences from Linux 6.18: a flush covers all groups, not only the subtree of the reader, and
 //! leaves the CPUs' counts of changes as they are. The threshold depends on possible CPUs instead
@@ -27,6 +28,7 @@
 //!
 //! Lock order: the totals (class Rstat, interrupts off) are locked alone, for one CPU at a time.
 
+use super::threshold::{AllChanges, ThresholdPolicy};
 use super::{CHARGE_BATCH, GroupId, Tree};
 use alloc::boxed::Box;
 use alloc::vec;
@@ -95,6 +97,11 @@ impl<A: Machine> CpuStats<A> {
     }
 }
 
+/// Whether the changes of a group have reached its threshold.
+fn is_full<A: Machine>(changes: &A::AtomicU32) -> bool {
+    changes.load_uncharged(Relaxed) > CHARGE_BATCH * A::cpus_possible() as u32
+}
+
 /// One CPU's part of the statistics.
 struct Cpu<A: Machine> {
     /// By group; made with the first change.
@@ -112,23 +119,37 @@ struct Total {
     pending: Box<[i64]>,
 }
 
+/// The changes since the last flush, for readers.
+enum Threshold<A: Machine> {
+    /// By group, in whole batches.
+    Groups(Box<[A::AtomicU32]>),
+    All(AllChanges<A>),
+    None,
+}
+
 /// The statistics of all groups.
 pub struct GroupStats<A: Machine> {
     tree: Tree,
     /// Values of one group.
     len: usize,
     cpus: EachCpu<Cpu<A>>,
-    /// By group: changes since the last flush, in whole batches.
-    changes: Box<[A::AtomicU32]>,
+    threshold: Threshold<A>,
     totals: SpinLock<A, Vec<Total>>,
     /// When the worker flushed last, in ns.
     flushed_ns: A::AtomicU64,
 }
 
 impl<A: Machine> GroupStats<A> {
-    pub(super) fn new(tree: Tree, nodes: usize) -> Self {
+    pub(super) fn new(tree: Tree, nodes: usize, policy: ThresholdPolicy) -> Self {
         let len = OF_GROUP + nodes * NodeItem::COUNT;
         let slots = tree.slots();
+        let changes = |_| A::AtomicU32::named(0, DataLine::StatsUpdates);
+        let threshold = match policy {
+            ThresholdPolicy::Group => Threshold::Groups((0..slots).map(changes).collect()),
+            ThresholdPolicy::Global => Threshold::All(AllChanges::new(true)),
+            ThresholdPolicy::Uncapped => Threshold::All(AllChanges::new(false)),
+            ThresholdPolicy::None => Threshold::None,
+        };
         let total = Total { values: vec![0; len].into(), pending: vec![0; len].into() };
         Self {
             tree,
@@ -137,7 +158,7 @@ impl<A: Machine> GroupStats<A> {
                 groups: (0..slots).map(|_| Once::nothing()).collect(),
                 updated: A::AtomicU32::named(0, DataLine::StatsUpdates),
             }),
-            changes: (0..slots).map(|_| A::AtomicU32::named(0, DataLine::StatsUpdates)).collect(),
+            threshold,
             totals: SpinLock::new(LockClass::Rstat, vec![total; slots]),
             flushed_ns: A::AtomicU64::new(0),
         }
@@ -176,22 +197,34 @@ impl<A: Machine> GroupStats<A> {
     /// (`memcg_rstat_updated`).
     fn note_change(&self, cpu: CpuId, slot: usize, count: u32) {
         self.list(cpu, slot);
+        match &self.threshold {
+            Threshold::Groups(shared) => self.note_in_groups(shared, cpu, slot, count),
+            Threshold::All(all) => all.note(cpu, count),
+            Threshold::None => {}
+        }
+    }
+    /// Counts a change of a group for readers of the group and of those above it.
+    fn note_in_groups(&self, shared: &[A::AtomicU32], cpu: CpuId, slot: usize, count: u32) {
         let mut level = Some(slot);
-        while let Some(slot) = level.filter(|&slot| !self.is_flushable(slot)) {
+        while let Some(slot) = level.filter(|&slot| !is_full::<A>(&shared[slot])) {
             A::work(Op::PercpuAdd, 1);
             let changes = &self.of(cpu, slot).changes;
             let sum = changes.load(Relaxed).saturating_add(count);
             let full = sum >= CHARGE_BATCH;
             changes.store(if full { 0 } else { sum }, Relaxed);
             if full {
-                self.changes[slot].fetch_add(sum, Relaxed);
+                shared[slot].fetch_add(sum, Relaxed);
             }
             level = self.tree.parent(slot);
         }
     }
     /// Whether a reader of the group flushes. Then a reader of an ancestor does, too.
     fn is_flushable(&self, slot: usize) -> bool {
-        self.changes[slot].load_uncharged(Relaxed) > CHARGE_BATCH * A::cpus_possible() as u32
+        match &self.threshold {
+            Threshold::Groups(shared) => is_full::<A>(&shared[slot]),
+            Threshold::All(all) => all.is_due(),
+            Threshold::None => true,
+        }
     }
     /// Puts the group into the CPU's list, unless it is there (`css_rstat_updated`). An interrupt
     /// may do so at any step.
@@ -224,10 +257,13 @@ impl<A: Machine> GroupStats<A> {
         for (cpu, _) in self.cpus.iter() {
             self.flush_cpu(cpu);
         }
-        for changes in &self.changes {
-            if changes.load(Relaxed) != 0 {
-                changes.store(0, Relaxed);
+        match &self.threshold {
+            Threshold::Groups(shared) => {
+                let changed = shared.iter().filter(|changes| changes.load(Relaxed) != 0);
+                changed.for_each(|changes| changes.store(0, Relaxed));
             }
+            Threshold::All(all) => all.reset(),
+            Threshold::None => {}
         }
     }
     /// Flushes and remembers when, for [`GroupStats::flush_late`]: the worker.
@@ -239,7 +275,8 @@ impl<A: Machine> GroupStats<A> {
     /// (`mem_cgroup_flush_stats_ratelimited`).
     pub(crate) fn flush_late(&self, group: GroupId) {
         let due_ns = self.flushed_ns.load_uncharged(Relaxed) + 2 * FLUSH_NS;
-        if A::now_ns() > due_ns && self.is_flushable(group.index()) {
+        let reclaim_flushes = !matches!(self.threshold, Threshold::None);
+        if reclaim_flushes && A::now_ns() > due_ns && self.is_flushable(group.index()) {
             self.flush();
         }
     }

@@ -63,6 +63,7 @@ use mmscale_frames::page_alloc::{AllocError, FrameAllocator, Gfp};
 use mmscale_frames::vmstat::NodeItem;
 use mmscale_frames::zone::ZoneId;
 use resident::Resident;
+pub use resident::RssPolicy;
 
 /// The parts of the memory manager that page tables use.
 pub struct PtRef<'a, A: Machine> {
@@ -145,27 +146,32 @@ pub struct PageTable<A: Machine> {
 }
 
 impl<A: Machine> PageTable<A> {
-    /// Creates an address space that maps nothing. Ended by [`PageTable::destroy`].
+    /// Creates an address space that maps nothing, with the default policy of its page count. Ended
+    /// by [`PageTable::destroy`].
     pub fn new(on: PtRef<'_, A>) -> Result<Self, TableError> {
+        Self::with_rss(on, RssPolicy::default())
+    }
+    /// Creates an address space like [`PageTable::new`], whose pages are counted by `rss`.
+    pub fn with_rss(on: PtRef<'_, A>, rss: RssPolicy) -> Result<Self, TableError> {
         let root = alloc_table(on, Level::Pgd)?;
         let Ok(asid) = on.tlb.alloc_asid() else {
             free_table(on, root);
             return Err(TableError::NoAsid);
         };
-        Ok(Self::of(root, asid))
+        Ok(Self::of(root, asid, rss))
     }
     /// Creates the kernel's own tables, which map nothing. All CPUs use them at any time.
     pub(crate) fn new_kernel(on: PtRef<'_, A>) -> Result<Self, TableError> {
-        Ok(Self::of(alloc_table(on, Level::Pgd)?, Asid::KERNEL))
+        Ok(Self::of(alloc_table(on, Level::Pgd)?, Asid::KERNEL, RssPolicy::default()))
     }
-    fn of(root: Pfn, asid: Asid) -> Self {
+    fn of(root: Pfn, asid: Asid, rss: RssPolicy) -> Self {
         Self {
             root,
             asid,
             upper: SpinLock::new(LockClass::PageTable, ()),
             tables: A::AtomicU32::named(1, DataLine::TableCount),
             gathers: A::AtomicU32::named(0, DataLine::FlushPending),
-            resident: Resident::new(),
+            resident: Resident::new(rss),
             retired: A::AtomicU32::new(0),
         }
     }
@@ -189,8 +195,17 @@ impl<A: Machine> PageTable<A> {
     pub fn tables(&self) -> u32 {
         self.tables.load(Relaxed)
     }
+    /// Counts a page fault of the calling task, one of this address space's.
+    #[inline]
+    pub(crate) fn note_fault(&self) {
+        self.resident.note_fault();
+    }
+    /// Adds the page faults of the calling task, which ends, to the number of mapped pages.
+    pub(crate) fn task_ends(&self) {
+        self.resident.task_ends();
+    }
     /// Returns the number of mapped and swapped-out pages, the zero page excluded. The error is at
-    /// most max(32, 2 * CPUs) pages for each CPU.
+    /// most max(32, 2 * CPUs) pages for each CPU, or with `rss=tasks` 65 pages for each task.
     pub fn resident_pages(&self) -> u64 {
         self.resident.pages()
     }

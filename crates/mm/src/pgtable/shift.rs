@@ -81,6 +81,7 @@ impl<A: Machine> PageTable<A> {
         }
         let source = self.pmd_table(on, page)?;
         let mut locked = PmdTable::<A>::lock(self, on, source, page);
+        locked.by_move();
         if locked.raw(page).is_none() {
             return Ok(true);
         }
@@ -88,6 +89,7 @@ impl<A: Machine> PageTable<A> {
         let _ = self.flush(on, Extent::Range(found, size));
         drop(locked);
         let mut locked = PmdTable::<A>::lock(self, on, target, to);
+        locked.by_move();
         if entry.is_table() {
             locked.put_table(to, entry.frame());
         } else {
@@ -110,6 +112,7 @@ impl<A: Machine> PageTable<A> {
         let mut translated = None;
         {
             let mut ptes = PteTable::<A>::lock(self, on, source, found.start());
+            ptes.by_move();
             for (slot, at) in batch.iter_mut().zip(0..pages) {
                 *slot = ptes.take(found.start().offset(at));
                 if slot.is_present() {
@@ -127,6 +130,7 @@ impl<A: Machine> PageTable<A> {
             }
         }
         let mut ptes = PteTable::<A>::lock(self, on, target, to);
+        ptes.by_move();
         for (pte, at) in batch.into_iter().zip(0..pages).filter(|(pte, _)| !pte.is_none()) {
             ptes.fill(to.offset(at), pte);
         }

@@ -3,6 +3,7 @@
 use super::entry::{Pte, PteFlags};
 use super::level::Level;
 use super::lock::TableGuard;
+use super::resident::Cause;
 use super::{PageTable, PtRef};
 use mmscale_arch::sync::PreemptGuard;
 use mmscale_arch::{Machine, Op, Pfn, Vpn};
@@ -33,6 +34,8 @@ pub struct LockedTable<'a, A: Machine, const LEVEL: u8> {
     of: &'a PageTable<A>,
     /// Change of the page count since the lock was taken.
     change: i32,
+    /// The operation that makes the change.
+    cause: Cause,
     held: Exclusion<'a, A>,
 }
 
@@ -41,8 +44,10 @@ impl<A: Machine, const LEVEL: u8> Drop for LockedTable<'_, A, LEVEL> {
     fn drop(&mut self) {
         if self.change != 0 {
             match &self.held {
-                Exclusion::Locked(guard) => self.of.resident.add(guard, self.change),
-                Exclusion::Claimed(pinned) => self.of.resident.add(pinned, self.change),
+                Exclusion::Locked(guard) => self.of.resident.add(guard, self.change, self.cause),
+                Exclusion::Claimed(pinned) => {
+                    self.of.resident.add(pinned, self.change, self.cause);
+                }
             }
         }
     }
@@ -61,7 +66,7 @@ impl<'a, A: Machine, const LEVEL: u8> LockedTable<'a, A, LEVEL> {
     #[inline]
     pub(super) fn lock(of: &'a PageTable<A>, on: PtRef<'a, A>, pfn: Pfn, page: Vpn) -> Self {
         let held = Exclusion::Locked(on.locks.lock(pfn));
-        Self { pfn, start: Self::OF.table_start(page), of, change: 0, held }
+        Self { pfn, start: Self::OF.table_start(page), of, change: 0, cause: Cause::Other, held }
     }
     /// Locks the table, or only disables preemption, as `hold` requires.
     #[inline]
@@ -76,7 +81,16 @@ impl<'a, A: Machine, const LEVEL: u8> LockedTable<'a, A, LEVEL> {
             return Self::lock(of, on, pfn, page);
         }
         let held = Exclusion::Claimed(PreemptGuard::new());
-        Self { pfn, start: Self::OF.table_start(page), of, change: 0, held }
+        Self { pfn, start: Self::OF.table_start(page), of, change: 0, cause: Cause::Other, held }
+    }
+    /// Notes that the entries are changed by a page fault of a task of the address space.
+    #[inline]
+    pub(crate) fn by_fault(&mut self) {
+        self.cause = Cause::Fault;
+    }
+    /// Notes that entries are moved from this table to another one, or from there to this one.
+    pub(super) fn by_move(&mut self) {
+        self.cause = Cause::Move;
     }
     /// Returns the index of the entry. Panics if `page` belongs to another table.
     #[inline]

@@ -39,7 +39,7 @@ pub(crate) use watch::Watch;
 
 use core::cell::Cell;
 use csd::{Csds, PreemptOff};
-use mmscale_arch::sync::{IrqGuard, NoPreempt, PerCpu};
+use mmscale_arch::sync::{IrqGuard, NoPreempt, PerCpu, PreemptGuard};
 use mmscale_arch::{CpuId, CpuMask, Func, Machine, Span};
 use requests::{Requests, SetBit};
 
@@ -75,6 +75,17 @@ mmscale_arch::policies! {
 }
 
 mmscale_arch::policies! {
+    /// When a TLB flush, or a call to all CPUs, does the part of the calling CPU.
+    pub enum ShootdownPolicy: "shootdown", "the calling CPU's part of a TLB flush" {
+        /// Flushes the calling CPU while the others flush.
+        Together = "stock",
+        /// Flushes the calling CPU before the others are called, or, for the kernel's range, after
+        /// they have answered, with calls=stock.
+        InTurn = "in-turn",
+    }
+}
+
+mmscale_arch::policies! {
     /// How many unmapped frames wait for one TLB flush
     /// ([`Gather`](crate::pgtable::Gather)).
     pub enum GatherPolicy: "gather", "unmapped frames that wait for one TLB flush" {
@@ -93,6 +104,8 @@ pub struct SmpConfig {
     pub policy: CallPolicy,
     /// The policy of broadcast invalidations.
     pub broadcast: BroadcastPolicy,
+    /// The policy of the calling CPU's part of a flush.
+    pub shootdown: ShootdownPolicy,
     /// The policy of gathers.
     pub gather: GatherPolicy,
     /// Timeout in ns: a CPU that has not answered by then ends the run with a message that names
@@ -102,9 +115,13 @@ pub struct SmpConfig {
 
 impl Default for SmpConfig {
     fn default() -> Self {
-        let broadcast = BroadcastPolicy::Stock;
-        let gather = GatherPolicy::Stock;
-        Self { policy: CallPolicy::Stock, broadcast, gather, timeout_ns: CSD_LOCK_TIMEOUT_NS }
+        Self {
+            policy: CallPolicy::Stock,
+            broadcast: BroadcastPolicy::Stock,
+            shootdown: ShootdownPolicy::Together,
+            gather: GatherPolicy::Stock,
+            timeout_ns: CSD_LOCK_TIMEOUT_NS,
+        }
     }
 }
 
@@ -204,7 +221,40 @@ impl<A: Machine> Smp<A> {
     pub fn on_each_cpu(&self, call: Call, wait: Wait, run: &impl Fn(Call)) -> Reached {
         let mut online = CpuMask::EMPTY;
         A::online(&mut online);
-        self.call_function_many(online.iter(), |_| true, call, Here::Run, wait, run)
+        if !self.is_in_turn() {
+            return self.call_function_many(online.iter(), |_| true, call, Here::Run, wait, run);
+        }
+        let _pinned = PreemptGuard::<A>::new();
+        let others = self.call_function_many(online.iter(), |_| true, call, Here::Skip, wait, run);
+        let _off = IrqGuard::<A>::new();
+        run(call);
+        Reached { here: 1, ..others }
+    }
+    /// Runs a flush on the CPUs of `targets` for which `cond` holds, this one included, in the
+    /// order of the policy; returns the number of other CPUs. `own` returns whether the CPU that it
+    /// gets, this one, is among them.
+    pub(crate) fn flush_by_call(
+        &self,
+        targets: impl Iterator<Item = CpuId>,
+        cond: impl Fn(CpuId) -> bool,
+        own: impl Fn(CpuId) -> bool,
+        (call, wait): (Call, Wait),
+        run: &impl Fn(Call),
+    ) -> u32 {
+        if !self.is_in_turn() {
+            return self.call_function_many(targets, cond, call, Here::Run, wait, run).others;
+        }
+        let pinned = PreemptGuard::<A>::new();
+        let here = pinned.cpu();
+        if own(here) {
+            let _off = IrqGuard::<A>::new();
+            run(call);
+        }
+        let others = targets.filter(|&cpu| cpu != here);
+        self.call_function_many(others, cond, call, Here::Skip, wait, run).others
+    }
+    fn is_in_turn(&self) -> bool {
+        self.config.shootdown == ShootdownPolicy::InTurn && self.config.policy == CallPolicy::Stock
     }
     /// Requests [`CallFunc::FlushToCurrentGen`] from `cpu` and does not wait; one request serves
     /// all callers until the CPU runs it. Returns `false` if the CPU has stopped. Only with

@@ -195,6 +195,7 @@ impl<A: Machine> Space<A> {
             } else {
                 on.memory.add_map(folio);
                 let rights = if shared { self.rights(vma) } else { PteFlags::empty() };
+                ptes.by_fault();
                 ptes.fill(page, Pte::page(folio, PteFlags::ACCESSED | rights));
             }
             return Ok(());

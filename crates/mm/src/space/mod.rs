@@ -213,7 +213,7 @@ impl<A: Machine> Space<A> {
     /// Creates an address space that maps nothing and whose pages are charged to `group`. End it
     /// with [`Space::exit`].
     pub fn new(on: MmRef<'_, A>, group: GroupId) -> Result<Arc<Self>, SpaceError> {
-        let table = PageTable::new(on.paging)?;
+        let table = PageTable::with_rss(on.paging, on.spaces.config().rss)?;
         let space = Arc::new(Self::with(on, table, on.spaces.new_family(), group));
         on.spaces.enter(&space);
         Ok(space)
@@ -239,6 +239,11 @@ impl<A: Machine> Space<A> {
             due_ns: AtomicU64::new(0),
             lock: RwSem::with_policy(on.spaces.config().rwsem, LockClass::MmapLock, vmas),
         }
+    }
+    /// Ends the part of the calling task, a thread that returns, in the count of its pages
+    /// (`sync_mm_rss`).
+    pub fn thread_ends(&self) {
+        self.table.task_ends();
     }
     /// Its number.
     pub fn asid(&self) -> Asid {

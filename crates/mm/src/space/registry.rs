@@ -8,6 +8,7 @@
 use super::file::Files;
 use super::vma::{RootId, Roots};
 use super::{File, FileId, Space};
+use crate::pgtable::RssPolicy;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::AtomicU64;
@@ -83,6 +84,8 @@ pub struct SpaceConfig {
     pub unmap: UnmapPolicy,
     /// How mmap_lock and the locks of the reverse map are passed on.
     pub rwsem: RwsemPolicy,
+    /// Where the pages of an address space are counted first.
+    pub rss: RssPolicy,
 }
 
 impl Default for SpaceConfig {
@@ -95,6 +98,7 @@ impl Default for SpaceConfig {
             vma_locks: VmaLockPolicy::default(),
             unmap: UnmapPolicy::default(),
             rwsem: RwsemPolicy::default(),
+            rss: RssPolicy::default(),
         }
     }
 }

@@ -8,7 +8,7 @@
 use super::broadcast::Reach;
 use super::cpu::ActiveMm;
 use super::{Extent, FlushBy, Tlb, trace};
-use crate::smp::{Call, CallFunc, Here, Wait};
+use crate::smp::{Call, CallFunc, Wait};
 use core::sync::atomic::Ordering::{Acquire, SeqCst};
 use mmscale_arch::{Asid, Atomic, CpuMask, Func, Machine, Span};
 
@@ -160,7 +160,8 @@ impl<A: Machine> Tlb<A> {
         };
         let call = Call::bare(CallFunc::FlushTlbBatch);
         let run = |call| self.run(call);
-        self.smp.call_function_many(cpus.iter(), awake, call, Here::Run, wait, &run).others
+        let own = |cpu| cpus.contains(cpu) && awake(cpu);
+        self.smp.flush_by_call(cpus.iter(), awake, own, (call, wait), &run)
     }
     /// Returns whether an invalidation of `asid` was deferred and has not completed yet.
     #[inline]

@@ -9,7 +9,7 @@ use super::broadcast::Reach;
 use super::cpu::ActiveMm;
 use super::mm_context::{FlushInfo, MmContext};
 use super::{Extent, FlushBy, Flushed, SINGLE_FLUSH_CEILING, Tables, Tlb, trace};
-use crate::smp::{Call, CallFunc, Here, SPIN_NS, Wait, Watch, in_pieces};
+use crate::smp::{Call, CallFunc, SPIN_NS, Wait, Watch, in_pieces};
 use core::sync::atomic::Ordering::SeqCst;
 use mmscale_arch::sync::{NoPreempt, WaitQueue};
 use mmscale_arch::{
@@ -119,7 +119,7 @@ impl<A: Machine> Tlb<A> {
         let called = |cpu| self.is_called(cpu, asid, tables);
         let targets = self.context(asid).cpus();
         let run = |call| self.run(call);
-        self.smp.call_function_many(targets, called, call, Here::Run, wait, &run).others
+        self.smp.flush_by_call(targets, called, called, (call, wait), &run)
     }
 
     // -- `requests`.

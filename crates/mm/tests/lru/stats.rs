@@ -2,11 +2,11 @@
 
 use crate::lru::machine::{ANON, FILE, Machine, NODE};
 use mmscale_arch::sync::{IrqGuard, PreemptGuard};
-use mmscale_arch::{Op, Order};
+use mmscale_arch::{Op, Order, Policy as _};
 use mmscale_frames::vmstat::NodeItem;
 use mmscale_mm::folio::FolioInit;
 use mmscale_mm::lru::{LruPolicy, LruViolation};
-use mmscale_mm::memcg::{CHARGE_BATCH, GroupEvent, GroupId};
+use mmscale_mm::memcg::{CHARGE_BATCH, GroupEvent, GroupId, ThresholdPolicy};
 use mmscale_mm::work::WorkItem;
 use mmscale_stepped::{self as stepped, Stepped};
 
@@ -113,6 +113,40 @@ fn changes_are_counted_at_all_levels_up_to_the_threshold() {
     assert_eq!(additions(10), 10 * 2);
     machine.memory().groups.stats().flush();
     assert_eq!(additions(10), 10 * (2 + 4));
+}
+
+/// Before Linux 6.8 readers of all groups flush after more than one batch of changes a CPU, of any
+/// group. Before 5.16 they always do.
+#[test]
+fn a_global_threshold_counts_the_changes_of_all_groups() {
+    let most = CHARGE_BATCH + 1;
+    for policy in ThresholdPolicy::ALL {
+        let machine = Machine::with(2, |config| {
+            (config.groups, config.group_depth, config.stat_threshold) = (3, 3, policy);
+        });
+        let stats = machine.memory().groups.stats();
+        let flushes = |group| {
+            let before = stepped::work_count(Op::StatFlush);
+            let _ = stats.read(group, NodeItem::AnonMapped);
+            stepped::work_count(Op::StatFlush) > before
+        };
+        let additions = stepped::work_count(Op::PercpuAdd);
+        map(&machine, GROUP, 2 * most);
+        let additions = stepped::work_count(Op::PercpuAdd) - additions;
+        let levels = [4, 1, 1, 0][policy.place()];
+        assert_eq!(additions, u64::from(2 * most) * (2 + levels), "{policy:?}");
+        let always = policy == ThresholdPolicy::None;
+        assert_eq!(flushes(GROUP), always, "{policy:?}: not enough for any");
+        if !always {
+            stats.flush();
+        }
+        map(&machine, GROUP, 3 * CHARGE_BATCH);
+        machine.on(1, || map(&machine, GroupId::new(2), most));
+        // Group 2 has few changes of its own.
+        assert_eq!(flushes(GroupId::new(2)), policy != ThresholdPolicy::Group, "{policy:?}");
+        // For all other policies that flush was of all groups.
+        assert_eq!(flushes(GROUP), policy == ThresholdPolicy::Group, "{policy:?}");
+    }
 }
 
 /// Few changes are flushed too, after two seconds.

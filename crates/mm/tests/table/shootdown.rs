@@ -5,18 +5,24 @@ use mmscale_arch::{
     Asid, Cpu as _, CpuId, Machine as _, Op, PageSize, Pfn, Translation, VmaRange, Vpn,
 };
 use mmscale_mm::pgtable::{Gather, MemAccess, PageTable};
-use mmscale_mm::smp::{CallPolicy, Wait};
+use mmscale_mm::smp::{CallPolicy, ShootdownPolicy, SmpConfig, Wait};
 use mmscale_mm::tlb::{
     Extent, LIMBO_BATCH_PAGES, LIMBO_BATCHES, Leave, Parked, Tables, UnmapBatch,
 };
 use mmscale_stepped::{self as stepped, Stepped};
+use std::cell::Cell;
+use std::rc::Rc;
 
 const POLICIES: [CallPolicy; CallPolicy::ALL.len()] = CallPolicy::ALL;
 const AT: Vpn = Vpn::new(5);
 
 /// Two pages that all CPUs have used; the caller is on CPU 0.
 fn used_on_all(cpus: usize, policy: CallPolicy) -> (World, PageTable<Stepped>) {
-    let world = World::with(cpus, policy);
+    used_by(cpus, SmpConfig { policy, ..SmpConfig::default() })
+}
+
+fn used_by(cpus: usize, smp: SmpConfig) -> (World, PageTable<Stepped>) {
+    let world = World::with_smp(cpus, smp);
     let table = world.table();
     map(&world, &table, AT.get(), page(Pfn::new(3)));
     map(&world, &table, AT.get() + 1, page(Pfn::new(4)));
@@ -65,6 +71,46 @@ fn a_cpu_that_uses_the_address_space_is_interrupted_and_flushes_only_the_pages()
         let stats = world.tlb.stats();
         assert_eq!((stats.ipis_sent, stats.flushes), (2, 1), "{policy:?}");
         stepped::assert_quiet();
+    }
+}
+
+/// The CPU that flushes first, and whether interrupts were sent before, as Linux had it before
+/// 5.13 and since.
+#[test]
+fn the_calling_cpu_flushes_while_the_others_do_or_in_turn() {
+    type Flush = fn(&World, &PageTable<Stepped>);
+    let of_pages: Flush = |world, table| _ = table.flush(world.on(), one(AT));
+    let of_a_batch: Flush = |world, table| {
+        let mut batch = UnmapBatch::new();
+        world.tlb.defer(&mut batch, table.asid(), one(AT));
+        world.tlb.flush_batch(&mut batch, Wait::Spin);
+    };
+    let of_the_kernel: Flush = |world, _| {
+        let range = VmaRange::with_pages(AT, 1).expect("a page");
+        world.tlb.flush_kernel_range(range, Wait::Spin);
+    };
+    for (flush, op, in_turn) in [
+        (of_pages, Op::TlbFlushPage, (0, 0)),
+        (of_a_batch, Op::TlbFlushAll, (0, 0)),
+        (of_the_kernel, Op::TlbFlushPage, (1, 1)),
+    ] {
+        for (shootdown, expected) in
+            [(ShootdownPolicy::Together, (0, 1)), (ShootdownPolicy::InTurn, in_turn)]
+        {
+            let (world, table) = used_by(2, SmpConfig { shootdown, ..SmpConfig::default() });
+            take(&world, &table, AT);
+            let first = Rc::new(Cell::new(None));
+            let (seen, tlb) = (Rc::clone(&first), Rc::clone(&world.tlb));
+            let now = move || (Stepped::cpu().index(), tlb.stats().ipis_sent);
+            let flushes = stepped::work_count(op);
+            stepped::at_op(op, move || seen.set(Some(now())));
+            flush(&world, &table);
+            assert_eq!(first.get(), Some(expected), "{shootdown:?} {op:?}");
+            let flushes = stepped::work_count(op) - flushes;
+            assert_eq!(flushes, 2, "{shootdown:?}: each CPU flushes once");
+            assert_eq!(world.tlb.stats().ipis_sent, 1);
+            stepped::assert_quiet();
+        }
     }
 }
 

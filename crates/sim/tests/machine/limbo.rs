@@ -4,7 +4,7 @@ use crate::calls::{POLICIES, seeds};
 use crate::paging::{World, machine, range};
 use mmscale_arch::{Atomic, Cpu, Ipi, Machine as _, Order, PageSize, Pfn, Vpn};
 use mmscale_mm::pgtable::MemAccess;
-use mmscale_mm::smp::{BroadcastPolicy, CallPolicy, GatherPolicy, SmpConfig};
+use mmscale_mm::smp::{BroadcastPolicy, CallPolicy, GatherPolicy, ShootdownPolicy, SmpConfig};
 use mmscale_mm::tlb::{Extent, Leave, UnmapBatch};
 use mmscale_mm::vmap::{Purge, Vmap};
 use mmscale_sim::{Outcome, Policy, Rule, Sim, SimConfig, random_u64};
@@ -17,6 +17,7 @@ use crate::common::run_script;
 const REQUESTS: SmpConfig = SmpConfig {
     policy: CallPolicy::Requests,
     broadcast: BroadcastPolicy::Stock,
+    shootdown: ShootdownPolicy::Together,
     gather: GatherPolicy::Stock,
     timeout_ns: 5_000_000_000,
 };

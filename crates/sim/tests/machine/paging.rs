@@ -12,7 +12,7 @@ use mmscale_mm::pgtable::{
     Direction, Gather, Gathered, Leaf, MemAccess, Miss, PageTable, PtRef, Pte, PteFlags, PteTable,
     Room, TableLocks,
 };
-use mmscale_mm::smp::{CallPolicy, SmpConfig};
+use mmscale_mm::smp::{CallPolicy, ShootdownPolicy, SmpConfig};
 use mmscale_mm::tlb::{Extent, Flushed, Leave, Parked, Tlb};
 use mmscale_sim::{Outcome, Policy, Rule, Sim, SimConfig, random_u64, table_host_bytes};
 use std::cell::{Cell, RefCell};
@@ -466,11 +466,12 @@ fn a_frame_that_leaves_limbo_early_is_caught_and_one_that_leaves_in_time_is_not(
 
 #[test]
 fn under_all_policies_no_cpu_reads_a_freed_frame() {
-    for policy in POLICIES {
+    let by_calls = POLICIES.map(|policy| SmpConfig { policy, ..SmpConfig::default() });
+    let in_turn = SmpConfig { shootdown: ShootdownPolicy::InTurn, ..SmpConfig::default() };
+    for smp in by_calls.into_iter().chain([in_turn]) {
         for seed in seeds(10) {
-            let smp = SmpConfig { policy, ..SmpConfig::default() };
             let outcome = crowd_by(smp, SimConfig { seed, ..machine(8, false) }, 8, 10);
-            assert_eq!((outcome.failure, outcome.violations), (None, vec![]), "{policy:?} {seed}");
+            assert_eq!((outcome.failure, outcome.violations), (None, vec![]), "{smp:?} {seed}");
         }
     }
 }

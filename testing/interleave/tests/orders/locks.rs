@@ -69,6 +69,11 @@ fn a_semaphore_keeps_writers_alone_and_lets_everybody_in() {
 }
 
 #[test]
+fn a_semaphore_whose_first_readers_enter_alone_keeps_writers_alone() {
+    keeps_writers_alone(RwsemPolicy::FirstWakes, 2000);
+}
+
+#[test]
 fn a_semaphore_whose_readers_spin_keeps_writers_alone() {
     keeps_writers_alone(RwsemPolicy::ReadersSpin, 2000);
 }
@@ -202,6 +207,11 @@ fn who_spins_for_readers_or_for_a_writer_is_no_more_than_they_are() {
 #[test]
 fn a_reader_that_gives_up_keeps_nobody_waiting() {
     a_reader_gives_up(RwsemPolicy::Stock, 4000);
+}
+
+#[test]
+fn a_reader_that_gives_up_and_is_not_first_keeps_nobody_waiting() {
+    a_reader_gives_up(RwsemPolicy::FirstWakes, 2000);
 }
 
 #[test]

@@ -129,6 +129,9 @@ crate::policies! {
         /// Lets a reader that finds no other reader, and spinning writers, overtake the queue,
         /// until its first task has waited for 4 ms.
         Stock = "stock",
+        /// As stock, except that a reader that queues behind others does not let in those at the
+        /// head of the queue next to the readers that hold it.
+        FirstWakes = "first-wakes",
         /// Lets readers spin before they sleep, as writers do, and overtake the queue next to other
         /// readers, unless a writer has spun for readers without success.
         ReadersSpin = "readers-spin",
@@ -203,7 +206,7 @@ impl<A: Machine, T> RwSem<A, T> {
             return true;
         }
         let steals = match self.policy {
-            RwsemPolicy::Stock => count & !WAITERS == 0,
+            RwsemPolicy::Stock | RwsemPolicy::FirstWakes => count & !WAITERS == 0,
             RwsemPolicy::ReadersSpin | RwsemPolicy::NoHandoff => false,
         };
         if steals {
@@ -325,7 +328,7 @@ impl<A: Machine, T> RwSem<A, T> {
         // Check again, since other tasks may have seen the word before. A writer may have seen this
         // reader's `READER` and gone to sleep. Or the holder has released or downgraded the
         // semaphore and seen no `WAITERS`.
-        let readers = left & WRITER == 0 && queue.reader_is_first();
+        let readers = left & WRITER == 0 && self.joined_readers_enter(&queue);
         let free = readers || left & TAKEN == 0;
         let to_wake = if free { self.pass_on(&mut queue) } else { ToWake::NONE };
         drop(queue);
@@ -338,6 +341,14 @@ impl<A: Machine, T> RwSem<A, T> {
             A::park();
         }
         true
+    }
+
+    /// Whether a reader that has just queued lets in the readers at the head of the queue, itself
+    /// included if there is no writer before it, while readers hold the semaphore
+    /// (`rwsem_cond_wake_waiter`; before 5.19 the first in the queue only).
+    fn joined_readers_enter(&self, queue: &Queue) -> bool {
+        let is_due = self.policy == RwsemPolicy::Stock || queue.len() == 1;
+        is_due && queue.reader_is_first()
     }
 
     /// Whether the first waiter has waited so long that the semaphore is promised to it.

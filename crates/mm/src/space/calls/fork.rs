@@ -17,7 +17,7 @@ impl<A: Machine> Space<A> {
     pub fn fork(&self, on: MmRef<'_, A>) -> Result<Arc<Self>, SpaceError> {
         let _span = Span::<A>::enter(Func::DupMmap);
         let mut change = self.change();
-        let table = PageTable::new(on.paging)?;
+        let table = PageTable::with_rss(on.paging, self.config.rss)?;
         let child = Arc::new(Self::with(on, table, self.family, self.group));
         child.set_oom_adjustment(self.oom_adjustment());
         child.hold_files_of(self);

@@ -88,6 +88,7 @@ impl<A: Machine> Space<A> {
             on.memory.mlock(pfn);
         }
         let marks = PteFlags::ACCESSED | PteFlags::DIRTY;
+        ptes.by_fault();
         ptes.fill(page, Pte::page(pfn, marks | self.rights(vma)));
     }
     /// The write permission of an exclusive page's entry.

@@ -81,6 +81,7 @@ impl<A: Machine> Space<A> {
     ) -> Result<(), FaultError> {
         let _span = Span::<A>::enter(Func::HandleMmFault);
         A::work(Op::FaultHandle, 1);
+        self.table.note_fault();
         let allowed = match access {
             MemAccess::Read => vma.prot.is_readable(),
             MemAccess::Write => vma.prot.is_writable(),
