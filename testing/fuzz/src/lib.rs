@@ -1,4 +1,4 @@
-//! Random scripts, documents, profiles and reports for the code that reads them.
+//! Random scripts, documents, profiles, recordings and reports for the code that reads them.
 //!
 //! Nothing that a file contains may cause a panic, a hang, more memory than [`MOST_MEMORY`], a
 //! control character in the output, or an endless error. Case N of a seed is always the same input.
@@ -11,7 +11,7 @@
 //! | `frame` | the command: which cases, workers and their limits, the summary |
 //! | `worker` | the process that executes cases |
 //! | `target`, `targets`, `outcome` | the interface of a target; all targets; results |
-//! | `script`, `document`, `profile`, `report` | the targets |
+//! | `script`, `document`, `profile`, `recording`, `report` | the targets |
 //! | `planted` | cases that fail in every way, for tests of the frame |
 //! | `random`, `mutate`, `json` | random numbers; damage to texts and to JSON values |
 //! | `call`, `run` | commands of `mmscale` in this process; short runs |
@@ -25,6 +25,7 @@ mod outcome;
 mod planted;
 mod profile;
 mod random;
+mod recording;
 mod report;
 mod run;
 mod script;

@@ -5,12 +5,13 @@ use std::path::Path;
 use crate::document::Documents;
 use crate::planted::Planted;
 use crate::profile::Profiles;
+use crate::recording::Recordings;
 use crate::report::Reports;
 use crate::script::Scripts;
 use crate::target::Target;
 
 /// The names of all targets but the one of the tests.
-pub const NAMES: [&str; 4] = ["script", "document", "profile", "report"];
+pub const NAMES: [&str; 5] = ["script", "document", "profile", "recording", "report"];
 
 /// Returns the target with this name. `root` is the workspace, `seeds` the folder of [`prepare`].
 pub(crate) fn of(name: &str, root: &Path, seeds: &Path) -> Option<Box<dyn Target>> {
@@ -18,6 +19,7 @@ pub(crate) fn of(name: &str, root: &Path, seeds: &Path) -> Option<Box<dyn Target
         "script" => Box::new(Scripts::new(root)),
         "document" => Box::new(Documents::new(seeds)),
         "profile" => Box::new(Profiles::new(root)),
+        "recording" => Box::new(Recordings::new(root)),
         "report" => Box::new(Reports),
         "planted" => Box::new(Planted),
         _ => return None,

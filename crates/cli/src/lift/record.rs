@@ -142,10 +142,19 @@ fn tell_of(recording: &Recording) {
     let rounds = recording.operations().count();
     let events: usize = recording.operations().map(|operation| operation.events.len()).sum();
     let dropped = recording.origin.dropped;
-    let left_out = dropped.switched + dropped.unbalanced + dropped.too_long;
-    output::tell(&format!(
-        "recorded {rounds} rounds on {} CPUs, {} events a round; left out {left_out}",
+    let mut text = format!(
+        "recorded {rounds} rounds on {} CPUs, {} events a round",
         recording.cpus.len(),
         events / rounds.max(1)
-    ));
+    );
+    for (number, why) in [
+        (dropped.switched, "that went to other tasks more or less often than most"),
+        (dropped.unbalanced, "that left a lock held"),
+        (dropped.too_long, "beyond the most that a recording has"),
+    ] {
+        if number > 0 {
+            text += &format!("; left out {number} {why}");
+        }
+    }
+    output::tell(&text);
 }
