@@ -219,8 +219,8 @@ pub struct Event {
     pub after: u32,
     /// Its kind.
     pub what: What,
-    /// The byte of the line, 0 to 63. Of a lock that is taken: 1 if the code only tries it, and goes
-    /// another way if it is held. 0 for others.
+    /// The byte of the line, 0 to 63. Of a lock that is taken: 1 if the code only tries it, and
+    /// goes another way if it is held. 0 for others.
     pub offset: u8,
     /// The number of a line or of a lock, or a length, as `what` says.
     pub target: u32,

@@ -56,8 +56,9 @@ pub(crate) enum Act {
     },
     Release(LockId),
     Downgrade(LockId),
-    /// So many bytes.
+    /// Memory of this many bytes is cleared.
     Clear(u32),
+    /// Memory of this many bytes is copied.
     Copy(u32),
 }
 

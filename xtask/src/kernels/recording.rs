@@ -130,7 +130,8 @@ mod tests {
             "locks": [
                 {"class": "lruvec", "place": ["a", "b"], "share": "node",
                  "acquisitions_per_op": acquisitions},
-                {"class": "pte", "place": ["c", "d"], "share": "private", "acquisitions_per_op": 9.0},
+                {"class": "pte", "place": ["c", "d"], "share": "private",
+                 "acquisitions_per_op": 9.0},
             ],
         })
     }

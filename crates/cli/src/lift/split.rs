@@ -33,8 +33,8 @@ fn words(text: &str) -> Result<Words, Failure> {
     });
     parts.filter(|words| !words.object.is_empty()).ok_or_else(|| {
         Failure::Call(anyhow!(
-            "`{text}`: expected NAME+OFFSET:LENGTH, such as 'line of zone+24:8': the name of a line \
-             in `mmscale lift show`, its first byte to move, and how many"
+            "`{text}`: expected NAME+OFFSET:LENGTH, such as 'line of zone+24:8': the name of a \
+             line in `mmscale lift show`, its first byte to move, and how many"
         ))
     })
 }

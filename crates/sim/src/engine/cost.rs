@@ -195,8 +195,8 @@ impl Engine {
         self.settle_caches(2 * PAGE_LINES * pages);
         work_ps.max(self.memory.copy(from, to, now_ps) - now_ps)
     }
-    /// Clears bytes that are of no frame, or copies them, as [`Self::clear`] does. Fewer than a page
-    /// stay in the CPU's cache.
+    /// Clears bytes that are of no frame, or copies them, as [`Self::clear`] does. Fewer than a
+    /// page stay in the CPU's cache.
     pub(crate) fn move_bytes(&mut self, op: Op, bytes: u64) -> u64 {
         let work_ps = self.op_ps(op, 1) * bytes / PAGE_BYTES;
         if bytes < PAGE_BYTES {

@@ -82,12 +82,16 @@ fn switches(raw: &RawOperation) -> u64 {
     raw.records.iter().filter(|record| record.what == Type::Switched).count() as u64
 }
 
-/// Returns how often the CPU goes to another task in an operation: the median of whole ones.
+/// Returns how often the CPU goes to another task in an operation: the median of whole ones, and 0
+/// if one of them goes to none. Then others do so because they are long, and not by their nature.
 fn usual_switches(operations: &[RawOperation]) -> u64 {
     let whole = operations.iter().filter(|raw| raw.is_whole);
     let mut numbers: Vec<u64> = whole.map(switches).collect();
     numbers.sort_unstable();
-    numbers.get(numbers.len() / 2).copied().unwrap_or(0)
+    match numbers.first() {
+        None | Some(0) => 0,
+        Some(_) => numbers[numbers.len() / 2],
+    }
 }
 
 /// Whether an operation goes to other tasks as often as others do. Tasks of the kernel that run in
@@ -472,11 +476,17 @@ mod tests {
         forks.extend([raw(Type::Switched, 0), raw(Type::Stack, 8), own(0), raw(Type::Stack, 7)]);
         let other = RawOperation { cpu: 1, ..operation(1, &forks) };
         let long = RawOperation { is_whole: false, records: vec![], ..operation(0, &forks) };
-        let all = [operation(0, &forks), other, operation(0, &both(0)), long.clone(), long];
+        let switch = raw(Type::Switched, 0);
+        let often = operation(0, &[&forks[..], &[switch, switch]].concat());
+        let all = [operation(0, &forks), other, often, long.clone(), long];
         let recording = reduced(&all).unwrap();
         assert_eq!(recording.cpus[0].len(), 1);
         assert_eq!(recording.cpus[0][0].instructions, all[0].instructions);
         assert_eq!((recording.cpus[0][0].switches, recording.origin.dropped.switched), (1, 1));
+        // One that stays with its task shows that the others do not switch by their nature.
+        let recording = reduced(&[&all[..], &[operation(0, &both(0))]].concat()).unwrap();
+        assert_eq!(recording.origin.dropped.switched, 0);
+        assert!(recording.operations().all(|operation| operation.switches == 0));
     }
 
     #[test]
