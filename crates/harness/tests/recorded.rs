@@ -152,6 +152,55 @@ fn a_recording_runs_like_any_study() {
     assert_eq!(document.window_ns, Some(1_000_000));
 }
 
+/// Returns the same operations with the LRU lock held for so many instructions more.
+fn longer_holds(more: u32) -> Recording {
+    let mut recording = recording();
+    for operation in recording.cpus.iter_mut().flatten() {
+        let releases = operation.events.iter_mut().filter(|event| event.what == What::Release);
+        releases.filter(|event| event.target == 0).for_each(|event| event.after += more);
+        operation.instructions += 2 * u64::from(more);
+    }
+    recording
+}
+
+#[test]
+fn two_recordings_are_compared_as_arms() {
+    let before = written("before.lift", &recording());
+    let after = written("after.lift", &longer_holds(600));
+    let both = PathBuf::from(format!("{},{}", before.display(), after.display()));
+    let document = run(&request(&both, &["cpus=64"]));
+    assert!(document.is_recording());
+    let names: Vec<&str> = document.arms.iter().map(|arm| arm.arm.as_str()).collect();
+    assert_eq!(
+        (document.study.as_str(), &names[..]),
+        ("before.lift+after.lift", &["before", "after"][..])
+    );
+    let rate = |arm: usize| document.arms[arm].metrics["ops_per_s"].mean;
+    assert!(rate(1) < rate(0) * 0.9, "{} and {}", rate(0), rate(1));
+    // The first arm is that of the recording alone.
+    let alone = run(&request(&before, &["cpus=64"]));
+    assert_eq!(metric(&alone, "ops_per_s"), rate(0));
+}
+
+#[test]
+fn recordings_that_cannot_be_compared_are_refused() {
+    let before = written("one.lift", &recording());
+    let mut other = recording();
+    other.origin.text = "process other { loop { count; } }".to_owned();
+    other.origin.script = "other".to_owned();
+    let other = written("two.lift", &other);
+    let both = |paths: [&Path; 2]| {
+        let paths = paths.map(|path| path.display().to_string()).join(",");
+        refused(&request(Path::new(&paths), &[]))
+    };
+    let why = both([&before, &other]);
+    assert!(why.contains("two.lift: it is of the script `other`"), "{why}");
+    let why = both([&before, &before]);
+    assert!(why.contains("has the name `one` too"), "{why}");
+    let missing = before.with_file_name("none.lift");
+    assert!(both([&before, &missing]).contains("none.lift"));
+}
+
 #[test]
 fn both_schedules_and_both_calls_give_one_fingerprint() {
     let path = written("both.lift", &recording());

@@ -132,7 +132,7 @@ pub(crate) struct LiftDiffArgs {
 /// Examples of `lift split`.
 const LIFT_SPLIT_EXAMPLES: &str = "\
 Examples:
-  mmscale lift split pf1.lift 'line of lruvec+0:16' -o split.lift
+  mmscale lift split pf1.lift vm_node_stat+0:16 -o split.lift
   mmscale run pf1.lift --profile x86-512 --cpus 64
   mmscale run split.lift --profile x86-512 --cpus 64";
 

@@ -138,10 +138,11 @@ impl Registry {
         &self.broken
     }
 
-    /// Returns the study or script with this name, or the script or recording of a file.
+    /// Returns the study or script with this name, the script of a file, or the recordings of files
+    /// with commas between them.
     pub fn find(&self, name: &str) -> Result<Study, NoStudy> {
         if name.ends_with(RECORDING_SUFFIX) {
-            return recording(name);
+            return recordings(name);
         }
         if name.ends_with(SUFFIX) {
             return self.script(name);
@@ -175,12 +176,16 @@ impl Registry {
     }
 }
 
-/// Reads the recording of a file.
-fn recording(path: &str) -> Result<Study, NoStudy> {
-    let error = |why: String| NoStudy::File { path: path.to_owned(), why };
-    let bytes = mmscale_files::bytes(Path::new(path), RECORDING_LIMIT, Pipe::Refuse)
-        .map_err(|why| error(why.to_string()))?;
-    recorded::study_of(path, &bytes).map_err(error)
+/// Reads the recordings of files, with commas between them.
+fn recordings(paths: &str) -> Result<Study, NoStudy> {
+    let error = |path: &str, why: String| NoStudy::File { path: path.to_owned(), why };
+    let mut files = Vec::new();
+    for path in paths.split(',') {
+        let bytes = mmscale_files::bytes(Path::new(path), RECORDING_LIMIT, Pipe::Refuse)
+            .map_err(|why| error(path, why.to_string()))?;
+        files.push((path, bytes));
+    }
+    recorded::study_of(&files).map_err(|(at, why)| error(files[at].0, why))
 }
 
 impl From<&Registry> for Registry {

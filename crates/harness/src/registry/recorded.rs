@@ -1,5 +1,5 @@
-//! Recordings as studies: each replays the recorded operations of a kernel image on all CPUs of a
-//! simulated machine.
+//! Recordings as studies: the recorded operations of a kernel image are replayed on all CPUs of a
+//! simulated machine. Several recordings of one script are arms.
 
 use super::sources::SCRIPT_MACHINE;
 use crate::machine::{self, HostCost, bare_machine_params, set_bare_machine};
@@ -13,6 +13,7 @@ use mmscale_document::{Better, Fingerprint, LockRow, Target};
 use mmscale_lift::{Dropped, Recording};
 use mmscale_replay::{Played, Replay, Window};
 use mmscale_sim::profile::{Profile, Shape};
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::path::Path;
 use std::time::Instant;
@@ -30,56 +31,119 @@ const MAX_MS: f64 = 60_000.0;
 /// The time of an instruction for the default length of a window, in ms.
 const ROUND_INSTRUCTION_MS: f64 = 0.5e-6;
 
-/// The only arm: recordings of several kernels are documents of one arm, which can be compared.
+/// The arm of a single recording, so that documents of several kernels can be compared. Those of
+/// one call are arms with the names of their files.
 const ARM: &str = "recorded";
 
-/// Returns the study of a recording: the path as the call has it, and the bytes of the file. The
-/// error says what to do.
-pub(super) fn study_of(path: &str, bytes: &[u8]) -> Result<Study, String> {
-    let recording = Recording::read(bytes).map_err(|why| why.to_string())?;
-    let replay = Replay::new(&recording).map_err(|why| format!("it cannot be replayed: {why}"))?;
-    if recording.operations().all(|operation| operation.count == 0) {
-        let what = "its script counts no operation: record a script whose loop has a `count`";
-        return Err(what.to_owned());
+/// The file of a recording: the path as the call has it, and the bytes.
+pub(super) type RecordingFile<'a> = (&'a str, Vec<u8>);
+
+/// Returns the study of recordings, an arm each. The error says what to do; it is that of the file
+/// with this number.
+pub(super) fn study_of(files: &[RecordingFile<'_>]) -> Result<Study, (usize, String)> {
+    let mut recordings: Vec<Recording> = Vec::new();
+    let (mut arms, mut replays) = (Vec::new(), Vec::new());
+    let mut hash = Fingerprint::new();
+    for (at, (path, bytes)) in files.iter().enumerate() {
+        let wrong = |why: String| (at, why);
+        let recording = Recording::read(bytes).map_err(|why| wrong(why.to_string()))?;
+        let replay = Replay::new(&recording)
+            .map_err(|why| wrong(format!("it cannot be replayed: {why}")))?;
+        if recording.operations().all(|operation| operation.count == 0) {
+            let what = "its script counts no operation: record a script whose loop has a `count`";
+            return Err(wrong(what.to_owned()));
+        }
+        if let Some(first) = recordings.first().filter(|first| !is_comparable(first, &recording)) {
+            return Err(wrong(format!(
+                "it is of the script `{}`{} and the first recording of `{}`{}: operations of two \
+                 programs cannot be compared",
+                recording.origin.script,
+                set_of(&recording),
+                first.origin.script,
+                set_of(first)
+            )));
+        }
+        let name = if files.len() == 1 { ARM.to_owned() } else { stem(path) };
+        if arms.iter().any(|arm: &ArmSpec| arm.name == name) {
+            let what =
+                format!("another recording has the name `{name}` too: rename one of the files");
+            return Err(wrong(what));
+        }
+        arms.push(arm_of(&name, &recording));
+        replays.push((replay, recording.origin.dropped));
+        add_bytes(&mut hash, bytes);
+        recordings.push(recording);
     }
-    let file = Path::new(path).file_name().unwrap_or(path.as_ref()).to_string_lossy();
-    let origin = &recording.origin;
+    let first = &recordings[0].origin;
     let (profile, cpus) = SCRIPT_MACHINE;
     let defaults =
         Defaults { machines: &[Target::Sim], profile: profile.to_owned(), cpus, hz: 1000 };
+    let kernel = match &recordings[..] {
+        [one] => format!("on {} CPUs of Linux {}", one.cpus.len(), first.release),
+        all => format!("on {} kernels", all.len()),
+    };
     let summary = format!(
-        "the kernel's part of the script `{}`, recorded on {} CPUs of Linux {} and replayed: {}",
-        origin.script,
-        recording.cpus.len(),
-        origin.release,
-        origin.summary
+        "the kernel's part of the script `{}`, recorded {kernel} and replayed: {}",
+        first.script, first.summary
     );
-    let mut params = own_params(&recording);
+    // The longest rounds decide.
+    let longest = recordings.iter().max_by_key(|recording| round_instructions(recording) as u64);
+    let mut params = own_params(longest.unwrap_or(&recordings[0]));
     params.extend(bare_machine_params());
-    let mut hash = Fingerprint::new();
+    let names: Vec<String> = files.iter().map(|(path, _)| file_name(path)).collect();
+    let info = StudyInfo {
+        start: Some(START.to_owned()),
+        metrics: METRICS.iter().map(|metric| metric.spec).collect(),
+        file_hash: Some(hash.to_hex()),
+        ..StudyInfo::new(&names.join("+"), summary.trim_end_matches([':', ' ']), defaults, params)
+    };
+    Ok(Study::new(info, arms, Recorded { replays }))
+}
+
+/// Whether operations of two recordings are those of one program.
+fn is_comparable(one: &Recording, other: &Recording) -> bool {
+    let program = |of: &Recording| (of.origin.text.clone(), of.origin.set.clone());
+    program(one) == program(other)
+}
+
+fn set_of(recording: &Recording) -> String {
+    recording.origin.set.iter().map(|set| format!(" --set {set}")).collect()
+}
+
+fn file_name(path: &str) -> String {
+    Path::new(path).file_name().unwrap_or(path.as_ref()).to_string_lossy().into_owned()
+}
+
+fn stem(path: &str) -> String {
+    file_name(path).trim_end_matches(RECORDING_SUFFIX).to_owned()
+}
+
+fn arm_of(name: &str, recording: &Recording) -> ArmSpec {
+    let origin = &recording.origin;
+    let version = origin.package.as_deref().unwrap_or(&origin.version);
+    let help = format!("Linux {} {version} {}", origin.release, origin.parameters);
+    ArmSpec::new(name, help.trim_end())
+}
+
+fn add_bytes(hash: &mut Fingerprint, bytes: &[u8]) {
     bytes.chunks(8).for_each(|word| {
         let mut padded = [0; 8];
         padded[..word.len()].copy_from_slice(word);
         hash.add(u64::from_le_bytes(padded));
     });
     hash.add(bytes.len() as u64);
-    let info = StudyInfo {
-        start: Some(START.to_owned()),
-        metrics: METRICS.iter().map(|metric| metric.spec).collect(),
-        file_hash: Some(hash.to_hex()),
-        ..StudyInfo::new(&file, summary.trim_end_matches([':', ' ']), defaults, params)
-    };
-    let version = origin.package.as_deref().unwrap_or(&origin.version);
-    let arm = ArmSpec::new(ARM, format!("Linux {} {version}", origin.release).trim_end());
-    let dropped = origin.dropped;
-    Ok(Study::new(info, vec![arm], Recorded { replay, dropped }))
+}
+
+/// Returns the mean number of instructions of a round.
+fn round_instructions(recording: &Recording) -> f64 {
+    let rounds = recording.operations().count().max(1) as f64;
+    let instructions: u64 = recording.operations().map(|of| of.instructions).sum();
+    instructions as f64 / rounds
 }
 
 /// Returns the parameters of every recording. By default a window has some rounds.
 fn own_params(recording: &Recording) -> Vec<ParamSpec> {
-    let rounds = recording.operations().count().max(1) as f64;
-    let instructions: u64 = recording.operations().map(|of| of.instructions).sum();
-    let round_ms = instructions as f64 / rounds * ROUND_INSTRUCTION_MS;
+    let round_ms = round_instructions(recording) * ROUND_INSTRUCTION_MS;
     let least = |ms: f64, times: f64| ms.max((times * round_ms).ceil()).min(MAX_MS);
     let real = |name: &'static str, default, least, help: &'static str| {
         let kind = Kind::Real { unit: Unit::Ms, default, range: [least, MAX_MS] };
@@ -101,10 +165,9 @@ fn own_params(recording: &Recording) -> Vec<ParamSpec> {
     ]
 }
 
-/// A recording as a workload.
+/// Recordings as a workload, in the order of the arms.
 struct Recorded {
-    replay: Replay,
-    dropped: Dropped,
+    replays: Vec<(Replay, Dropped)>,
 }
 
 /// A metric of every recording.
@@ -207,14 +270,15 @@ impl ErasedWorkload for Recorded {
     fn run(
         &self,
         ctx: &RunContext,
-        _: ArmId,
+        arm: ArmId,
         _: &Arm,
         seed: u64,
     ) -> Result<SeedResult, StudyError> {
+        let (replay, _) = &self.replays[arm.0];
         if ctx.params.choice("sched") == "both" {
-            both(ctx, |ctx| self.measured(ctx, seed))
+            both(ctx, |ctx| measured(replay, ctx, seed))
         } else {
-            self.measured(ctx, seed)
+            measured(replay, ctx, seed)
         }
     }
     fn refuse(&self, ctx: &RunContext) -> Result<(), String> {
@@ -224,10 +288,12 @@ impl ErasedWorkload for Recorded {
                         increase instruction_ns and hold_instruction_ns"
                 .to_owned());
         }
-        let classes = self.replay.spin_classes();
+        let classes: BTreeSet<&str> =
+            self.replays.iter().flat_map(|(replay, _)| replay.spin_classes()).collect();
         if let Some(scale) = ctx.hold_scale
             && !classes.contains(&scale.class.name())
         {
+            let classes: Vec<&str> = classes.into_iter().collect();
             return Err(format!(
                 "the recording has no spin lock `{}` whose holds could be scaled; it has {}",
                 scale.class.name(),
@@ -241,8 +307,8 @@ impl ErasedWorkload for Recorded {
         Ok(())
     }
     fn remarks(&self, _: &Params, _: Target) -> Vec<String> {
-        let Dropped { switched, unbalanced, too_long } = self.dropped;
-        let dropped = switched + unbalanced + too_long;
+        let left_out = |dropped: &Dropped| dropped.switched + dropped.unbalanced + dropped.too_long;
+        let dropped: u64 = self.replays.iter().map(|(_, dropped)| left_out(dropped)).sum();
         let dropped = if dropped == 0 {
             String::new()
         } else {
@@ -265,77 +331,75 @@ fn profile_of(ctx: &RunContext) -> Result<&Profile, StudyError> {
     ctx.profile.as_deref().ok_or_else(missing)
 }
 
-impl Recorded {
-    /// Runs a seed, and a second time on one CPU, and computes all figures.
-    fn measured(&self, ctx: &RunContext, seed: u64) -> Result<SeedResult, StudyError> {
-        let profile = profile_of(ctx)?;
-        let end = ctx.cpus as f64 / (ctx.cpus as f64 + 1.0);
-        let (played, mut cost) = self.once(ctx, profile, seed, 0.0..end)?;
-        let mut alone = None;
-        if ctx.cpus > 1 {
-            let one = profile.with_cpus(1, Shape::Keep);
-            let mut one = one.map_err(|why| StudyError::Machine(why.to_string()))?;
-            one.hz = ctx.hz;
-            let ctx = RunContext { cpus: 1, ..ctx.clone() };
-            let (second, more) = self.once(&ctx, &one, seed, end..1.0)?;
-            cost.add(&more);
-            alone = Some(second);
-        }
-        let mut result = SeedResult {
-            window_ns: Some(window_ns(&played) as u64),
-            fingerprint: played.outcome.fingerprint,
-            cpu_time: Some(played.cpu_time),
-            ..SeedResult::default()
-        };
-        for metric in METRICS {
-            let name = metric.spec.name;
-            match (metric.measure)(&played, alone.as_ref()) {
-                Some(value) => {
-                    metric.spec.check(value.into())?;
-                    result.metric(name, value);
-                }
-                None => _ = result.missing.insert(name, "a machine of several CPUs"),
+/// Runs a seed, and a second time on one CPU, and computes all figures.
+fn measured(replay: &Replay, ctx: &RunContext, seed: u64) -> Result<SeedResult, StudyError> {
+    let profile = profile_of(ctx)?;
+    let end = ctx.cpus as f64 / (ctx.cpus as f64 + 1.0);
+    let (played, mut cost) = once(replay, ctx, profile, seed, 0.0..end)?;
+    let mut alone = None;
+    if ctx.cpus > 1 {
+        let one = profile.with_cpus(1, Shape::Keep);
+        let mut one = one.map_err(|why| StudyError::Machine(why.to_string()))?;
+        one.hz = ctx.hz;
+        let ctx = RunContext { cpus: 1, ..ctx.clone() };
+        let (second, more) = once(replay, &ctx, &one, seed, end..1.0)?;
+        cost.add(&more);
+        alone = Some(second);
+    }
+    let mut result = SeedResult {
+        window_ns: Some(window_ns(&played) as u64),
+        fingerprint: played.outcome.fingerprint,
+        cpu_time: Some(played.cpu_time),
+        ..SeedResult::default()
+    };
+    for metric in METRICS {
+        let name = metric.spec.name;
+        match (metric.measure)(&played, alone.as_ref()) {
+            Some(value) => {
+                metric.spec.check(value.into())?;
+                result.metric(name, value);
             }
+            None => _ = result.missing.insert(name, "a machine of several CPUs"),
         }
-        if let Some(second) = alone {
-            result.fingerprint = result.fingerprint.rotate_left(1) ^ second.outcome.fingerprint;
-        }
-        result.host_metrics.insert("host_ns_per_event".to_owned(), cost.ns_per_event());
-        Ok(SeedResult { locks: played.locks, lines: played.lines, calls: played.calls, ..result })
     }
+    if let Some(second) = alone {
+        result.fingerprint = result.fingerprint.rotate_left(1) ^ second.outcome.fingerprint;
+    }
+    result.host_metrics.insert("host_ns_per_event".to_owned(), cost.ns_per_event());
+    Ok(SeedResult { locks: played.locks, lines: played.lines, calls: played.calls, ..result })
+}
 
-    /// Runs a machine with the CPUs of `ctx`.
-    fn once(
-        &self,
-        ctx: &RunContext,
-        profile: &Profile,
-        seed: u64,
-        share: Range<f64>,
-    ) -> Result<(Played, HostCost), StudyError> {
-        let ns = |name| (ctx.params.real(name) * 1e6) as u64;
-        let from_ns = ns("warm_ms");
-        let window = Window { from_ns, until_ns: from_ns + ns("duration_ms") };
-        let mut config = machine::sim_config(ctx, profile, seed);
-        set_bare_machine(&ctx.params, &mut config);
-        config.progress = Some(machine::listener(ctx, window.until_ns, share));
-        config.hold_scale = ctx.hold_scale;
-        config.trail = ctx.trails.next();
-        config.timeline = ctx.timelines.next();
-        let begin = Instant::now();
-        let mut played = self.replay.play(config, window);
-        let host_ns = begin.elapsed().as_nanos() as u64;
-        ctx.trails.keep(std::mem::take(&mut played.outcome.trail));
-        ctx.timelines.keep(std::mem::take(&mut played.outcome.timeline));
-        machine::failed(&played.outcome)?;
-        if played.ops == 0.0 {
-            return Err(StudyError::Machine(format!(
-                "no operation was counted in the window of {} ms on {} CPUs: increase --set \
+/// Runs a machine with the CPUs of `ctx`.
+fn once(
+    replay: &Replay,
+    ctx: &RunContext,
+    profile: &Profile,
+    seed: u64,
+    share: Range<f64>,
+) -> Result<(Played, HostCost), StudyError> {
+    let ns = |name| (ctx.params.real(name) * 1e6) as u64;
+    let from_ns = ns("warm_ms");
+    let window = Window { from_ns, until_ns: from_ns + ns("duration_ms") };
+    let mut config = machine::sim_config(ctx, profile, seed);
+    set_bare_machine(&ctx.params, &mut config);
+    config.progress = Some(machine::listener(ctx, window.until_ns, share));
+    config.hold_scale = ctx.hold_scale;
+    config.trail = ctx.trails.next();
+    config.timeline = ctx.timelines.next();
+    let begin = Instant::now();
+    let mut played = replay.play(config, window);
+    let host_ns = begin.elapsed().as_nanos() as u64;
+    ctx.trails.keep(std::mem::take(&mut played.outcome.trail));
+    ctx.timelines.keep(std::mem::take(&mut played.outcome.timeline));
+    machine::failed(&played.outcome)?;
+    if played.ops == 0.0 {
+        return Err(StudyError::Machine(format!(
+            "no operation was counted in the window of {} ms on {} CPUs: increase --set \
                  duration_ms",
-                ctx.params.real("duration_ms"),
-                ctx.cpus
-            )));
-        }
-        let cost = HostCost { host_ns, events: played.outcome.events };
-        Ok((played, cost))
+            ctx.params.real("duration_ms"),
+            ctx.cpus
+        )));
     }
+    let cost = HostCost { host_ns, events: played.outcome.events };
+    Ok((played, cost))
 }

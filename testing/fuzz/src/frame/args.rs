@@ -101,7 +101,7 @@ mod tests {
     fn a_call_chooses_targets_and_cases() {
         let all = parse("all --seed 4").unwrap().search();
         let minute = End::After(Duration::from_secs(60));
-        assert_eq!((all.targets.len(), all.seed, all.end), (4, 4, minute));
+        assert_eq!((all.targets.len(), all.seed, all.end), (crate::NAMES.len(), 4, minute));
         let one = parse("script --case 7/12").unwrap().search();
         assert_eq!((one.targets, one.seed, one.first), (vec!["script"], 7, 12));
         assert_eq!(one.end, End::Cases(1));
