@@ -366,8 +366,8 @@ const OUTPUT: &str = "Output";
 #[derive(Debug, clap::Args)]
 #[command(after_help = RUN_EXAMPLES)]
 pub(crate) struct RunArgs {
-    /// Studies and scripts by name, or files (`./NAME.mms`, `A.lift`, or `A.lift,B.lift` to compare two
-    /// recordings); all studies if none is given
+    /// Studies and scripts by name, or files (`./NAME.mms`, `A.lift`, or `A.lift,B.lift` to compare
+    /// two recordings); all studies if none is given
     #[arg(value_name = "STUDY", default_value = "all")]
     pub(crate) studies: Vec<String>,
     /// The machine; the simulator if not given

@@ -15,6 +15,7 @@ use crate::output;
 /// Runs the script, and prints the operations of each round.
 pub(super) fn turns(registry: &Registry, args: &TurnsArgs) -> Result<(), Failure> {
     let study = registry.find(&args.script).map_err(CallError::from)?;
+    let study = registry.script_like(&study).unwrap_or(study);
     let settings = Settings::parse(&args.set).map_err(CallError::from)?;
     let mut values = script_values(&study, &settings).map_err(CallError::from)?;
     let (Some(params), None) = (values.pop(), values.pop()) else {

@@ -3,7 +3,7 @@
 use anyhow::{Context, anyhow};
 use mmscale_harness::{CallError, Registry, Settings, script_values};
 use mmscale_lift::{Origin, Recording};
-use mmscale_live::turns::Turns;
+use mmscale_live::turns::{MAX_ROUNDS, Turns};
 use mmscale_vm::recording::{Recorded, Taken, record as record_operations};
 use mmscale_vm::{Accelerator, Image, Machine, Topology};
 
@@ -35,7 +35,12 @@ pub(super) fn record(registry: &Registry, args: &RecordArgs) -> Result<(), Failu
             args.cpus
         )));
     }
+    if args.ops == Some(0) {
+        return Err(Failure::Call(anyhow!("--ops 0: use 1 to {MAX_ROUNDS} rounds")));
+    }
     let study = registry.find(&args.script).map_err(CallError::from)?;
+    // A study may have a script that makes its calls.
+    let study = registry.script_like(&study).unwrap_or(study);
     let script = study.script().filter(|script| script.loops()).ok_or_else(|| {
         let why = "is no script with a `loop`: it has no rounds to record";
         Failure::Call(anyhow!("`{}` {why}", args.script))
