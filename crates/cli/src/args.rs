@@ -26,7 +26,9 @@ pub(crate) use groups::{
 #[cfg(feature = "live")]
 pub(crate) use kernel::{BootArgs, InstructionsArgs, RoundsArgs, TurnsArgs, VmArgs};
 pub(crate) use kernel::{KernelCommand, ReproduceArgs};
-pub(crate) use lift::{LiftCommand, LiftDiffArgs, LiftShowArgs, LiftSplitArgs, RecordArgs};
+#[cfg(feature = "live")]
+pub(crate) use lift::RecordArgs;
+pub(crate) use lift::{LiftCommand, LiftDiffArgs, LiftShowArgs, LiftSplitArgs};
 pub(crate) use live::LiveCommand;
 #[cfg(feature = "live")]
 pub(crate) use live::{AbArgs, CountsArgs, StressArgs, WatchArgs, Workers};
