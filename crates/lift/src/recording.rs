@@ -259,6 +259,16 @@ impl Recording {
     pub fn operations(&self) -> impl Iterator<Item = &Operation> {
         self.cpus.iter().flatten()
     }
+    /// Returns the recording with every second operation of each CPU, beginning with operation 0 or
+    /// 1. A CPU with one operation keeps it.
+    #[must_use]
+    pub fn half(&self, first: usize) -> Self {
+        let of_cpu = |all: &Vec<Operation>| match &all[..] {
+            [only] => vec![only.clone()],
+            all => all.iter().skip(first).step_by(2).cloned().collect(),
+        };
+        Self { cpus: self.cpus.iter().map(of_cpu).collect(), ..self.clone() }
+    }
     /// Returns the number of nodes of the recorded CPUs.
     pub fn nodes(&self) -> usize {
         self.origin.node_of_cpu.iter().max().map_or(1, |node| usize::from(*node) + 1)

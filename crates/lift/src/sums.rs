@@ -322,6 +322,16 @@ mod tests {
     }
 
     #[test]
+    fn halves_are_every_second_operation() {
+        let mut recording = recording();
+        recording.cpus[0][1].instructions = 300;
+        let of = |first: usize| sums(&recording.half(first));
+        assert_eq!([of(0).instructions, of(1).instructions], [50.0, 150.0]);
+        recording.cpus[0].pop();
+        assert_eq!(sums(&recording.half(1)).rounds, 1);
+    }
+
+    #[test]
     fn holds_and_lines_are_summed_by_operation() {
         let sums = sums(&recording());
         assert_eq!((sums.rounds, sums.count, sums.instructions), (2, 4, 50.0));

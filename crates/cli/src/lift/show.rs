@@ -17,6 +17,9 @@ const NAME: usize = 47;
 /// Accesses an operation below which a line is not shown, and acquisitions of a lock.
 const SHOWN: f64 = 0.005;
 
+/// Acquisitions an operation from which on a lock is compared between halves.
+const OFTEN: f64 = 0.02;
+
 /// Shows a recording.
 pub(super) fn show(args: &LiftShowArgs) -> Result<(), Failure> {
     let recording = read(&args.file)?;
@@ -113,7 +116,34 @@ fn operation(recording: &Recording, sums: &Sums) -> Vec<String> {
         dropped.too_long,
     );
     lines.extend(wrap(&text, "left out  ", "          "));
+    lines.extend(wrap(&halves(recording), "repeats   ", "          "));
     lines
+}
+
+/// Returns how much every second operation differs from the others: the error of the recording.
+fn halves(recording: &Recording) -> String {
+    let [a, b] = [0, 1].map(|first| sums(&recording.half(first)));
+    let percent = |a: f64, b: f64| {
+        let larger = a.max(b);
+        if larger > 0.0 { (a - b).abs() / larger * 100.0 } else { 0.0 }
+    };
+    // Locks that CPUs share decide a replay; those that are taken now and then differ by chance.
+    let shared = |sums: &Sums| -> (f64, f64) {
+        let shared = sums.locks.iter().filter(|lock| lock.share != Share::Private);
+        let often = shared.filter(|lock| lock.acquisitions >= OFTEN);
+        often.fold((0.0, 0.0), |(taken, held), lock| {
+            (taken + lock.acquisitions, held + lock.acquisitions * lock.hold_instructions)
+        })
+    };
+    let ((taken_a, held_a), (taken_b, held_b)) = (shared(&a), shared(&b));
+    let mean = |sums: &Sums| sums.instructions;
+    format!(
+        "every second round differs from the others by {:.1} % in instructions, {:.1} % in \
+         acquisitions of locks that CPUs share, {:.1} % in instructions under them",
+        percent(mean(&a), mean(&b)),
+        percent(taken_a, taken_b),
+        percent(held_a, held_b)
+    )
 }
 
 fn lock(recording: &Recording, lock: &LockSum) -> String {
