@@ -24,7 +24,7 @@ struct Call {
 enum Command {
     /// House rules: sizes, banned calls, crate direction, module circles, pages, links
     Tidy,
-    /// Compile the BPF programs and the plugin of QEMU
+    /// Compile the BPF programs and the plugins of QEMU
     Objects {
         /// Only verify the compiled files
         #[arg(long)]

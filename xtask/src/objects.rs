@@ -1,5 +1,5 @@
 //! `cargo xtask objects`: compiles what is kept in the repository in its compiled form, so that a
-//! build needs no compiler of C: the BPF programs that observe the live kernel, and the plugin of
+//! build needs no compiler of C: the BPF programs that observe the live kernel, and the plugins of
 //! QEMU. Checks that each corresponds to its source.
 
 use sha2::{Digest, Sha256};

@@ -132,9 +132,9 @@ pub(crate) struct LiftDiffArgs {
 /// Examples of `lift split`.
 const LIFT_SPLIT_EXAMPLES: &str = "\
 Examples:
-  mmscale lift split pf1.lift vm_node_stat+0:16 -o split.lift
-  mmscale run pf1.lift --profile x86-512 --cpus 64
-  mmscale run split.lift --profile x86-512 --cpus 64";
+  mmscale lift split fork1.lift init_css_set+0:8 -o split.lift
+  mmscale run fork1.lift,split.lift --profile x86-512 --cpus 64
+Names with blanks need quotes: 'data of __mod_node_page_state+16:8'.";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = LIFT_SPLIT_EXAMPLES)]
