@@ -305,3 +305,45 @@ fn an_operation_counts_what_the_script_counted() {
     assert_eq!(played.cpu_time.all_ns, all_ns);
     assert_times(played.rounds as f64, all_ns as f64 / 350.0, [0.99, 1.01]);
 }
+
+/// The same event as an attempt.
+fn tried(event: mmscale_lift::Event) -> mmscale_lift::Event {
+    mmscale_lift::Event { offset: 1, ..event }
+}
+
+#[test]
+fn a_lock_that_is_tried_in_another_order_is_accepted_and_left_out_if_it_is_held() {
+    let mut of = ordered([[0, 1, 2], [2, 1, 0]]);
+    for event in &mut of.cpus[1][0].events {
+        *event = if event.what == What::Acquire { tried(*event) } else { *event };
+    }
+    // Nothing stops in a deadlock.
+    assert!(play(&of, machine(2, 1)).rounds > 100);
+    // Two CPUs that only try do not wait for one another.
+    let mut of = recording(&[0, 0], LockKind::Spin, Share::All, &held(What::Acquire));
+    for operations in &mut of.cpus {
+        operations[0].events[0] = tried(operations[0].events[0]);
+    }
+    let two = play(&of, machine(2, 1));
+    assert!(two.ops > 1.5 * ops(&of, 1, 1), "{}", two.ops);
+    assert_eq!(two.locks[0].contentions, 0);
+}
+
+#[test]
+fn memory_that_is_cleared_and_copied_takes_time() {
+    let with = |events: &[mmscale_lift::Event]| {
+        let of = recording(&[0], LockKind::Spin, Share::Private, &operation(1000, events));
+        1e6 / ops(&of, 1, 1)
+    };
+    let plain = with(&[]);
+    let time = |what, bytes| with(&[event(0, what, bytes); 16]) / 16.0 - plain / 16.0;
+    let costs = mmscale_sim::sample_profile(1).costs;
+    let page = |op: mmscale_arch::Op| costs.op_ps[op as usize] as f64 / 1000.0;
+    // Half a page stays in the cache.
+    assert_times(time(What::Clear, 2048), page(mmscale_arch::Op::ClearPage) / 2.0, [0.95, 1.05]);
+    assert_times(time(What::Copy, 2048), page(mmscale_arch::Op::CopyPage) / 2.0, [0.95, 1.05]);
+    // A page waits for the memory of its node, and a copy moves more bytes.
+    let (cleared, copied) = (time(What::Clear, 4096), time(What::Copy, 4096));
+    assert!(cleared > 2.0 * page(mmscale_arch::Op::ClearPage), "{cleared}");
+    assert!(copied > 1.3 * cleared, "{copied} and {cleared}");
+}

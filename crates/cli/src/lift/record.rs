@@ -128,6 +128,20 @@ fn reduced(recorded: &Recorded, origin: Origin) -> Result<Recording, Failure> {
     let turns = turns.ok_or_else(|| {
         Failure::Run(anyhow!("the script said nothing of its rounds in the machine: {last}"))
     })?;
+    if !recorded.has_function("_raw_spin_unlock") {
+        return Err(Failure::Run(anyhow!(
+            "the image has its unlocks inlined (CONFIG_UNINLINE_SPIN_UNLOCK is not set), so no end \
+             of a hold can be seen: build it with CONFIG_PREEMPT or CONFIG_PREEMPT_DYNAMIC"
+        )));
+    }
+    let cpus = origin.node_of_cpu.len();
+    if turns.members < cpus as u64 {
+        return Err(Failure::Run(anyhow!(
+            "the script has {} programs that loop, and the machine {cpus} CPUs: use a script with a \
+             program on each CPU (`process .. per_cpu`), or fewer --cpus",
+            turns.members
+        )));
+    }
     let class_of = |taken: &Taken<'_>| {
         let Taken { acquire, caller, outer, variable } = *taken;
         match (class_at(acquire, caller, outer), variable) {

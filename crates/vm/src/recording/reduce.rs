@@ -500,4 +500,20 @@ mod tests {
         let why = reduced(&[held, operation(1, &both(1))]).unwrap_err();
         assert!(why.contains("no operation of CPU 0 is left"), "{why}");
     }
+
+    #[test]
+    fn a_lock_that_is_only_tried_is_marked() {
+        let table = Table::of(
+            "ffffffff81000000 T free_pages\nffffffff81000100 T zap\n\
+             ffffffff81000200 T _raw_spin_lock\nffffffff81000300 T _raw_spin_trylock\n",
+        );
+        let with = |acquire: i32| {
+            let records = |cpu| both(cpu).into_iter().map(|raw| Raw { acquire, ..raw });
+            let all = [0, 1].map(|cpu| operation(cpu, &records(cpu).collect::<Vec<Raw>>()));
+            let origin = Origin { node_of_cpu: vec![0, 0], ..Origin::default() };
+            let made = recording(&table, &all, origin, &[1, 1], &|_| String::new()).unwrap();
+            made.cpus[0][0].events[0]
+        };
+        assert!(with(3).is_tried() && !with(2).is_tried());
+    }
 }
