@@ -306,7 +306,7 @@ fn an_operation_counts_what_the_script_counted() {
     assert_times(played.rounds as f64, all_ns as f64 / 350.0, [0.99, 1.01]);
 }
 
-/// The same event as an attempt.
+/// Returns the event as an attempt.
 fn tried(event: mmscale_lift::Event) -> mmscale_lift::Event {
     mmscale_lift::Event { offset: 1, ..event }
 }

@@ -1,8 +1,17 @@
 //! The plugins as QEMU loads them. `cargo xtask objects` compiles them; they are the same for all
 //! versions of QEMU's interface for plugins, but for the number of the version that they ask for.
 
-use crate::machine::{BootError, EMULATOR, in_memory, path_of};
+use crate::frames::Frame;
+use crate::guest::{Job, JobFile};
+use crate::image::Image;
+use crate::machine::{
+    Accelerator, BootError, EMULATOR, Ended, Machine, Pipe, Plugin, host, in_memory, path_of,
+};
+use crate::symbols::Table;
+use std::fs::File;
+use std::io::{self, Write};
 use std::process::{Command, Stdio};
+use std::thread;
 
 /// A plugin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,8 +37,98 @@ const COMPILED: i32 = 1;
 /// Versions that were looked at: 1 is QEMU 7.2, 2 is 9.0, 3 is 9.1.
 const NEWEST: i32 = 64;
 
+/// A machine with a plugin that ended.
+pub(crate) struct Observed<T> {
+    pub(crate) ended: Ended,
+    /// The command's standard output, and its standard error.
+    pub(crate) output: Vec<u8>,
+    pub(crate) error: Vec<u8>,
+    /// The symbols of its kernel.
+    pub(crate) table: Table,
+    /// The plugin's results.
+    pub(crate) results: T,
+}
+
+/// A machine that is to be booted with a plugin, and its job.
+#[derive(Clone, Copy)]
+pub(crate) struct Observation<'a> {
+    pub(crate) kind: Kind,
+    pub(crate) machine: &'a Machine,
+    pub(crate) image: &'a Image,
+    pub(crate) job: &'a Job,
+    pub(crate) files: &'a [JobFile],
+    pub(crate) is_interrupted: &'a dyn Fn() -> bool,
+    /// Receives the reason for which a machine is booted once more.
+    pub(crate) again: &'a dyn Fn(&BootError),
+}
+
+impl Observation<'_> {
+    /// Boots the image, does the job, which places marks ([`crate::marks`]), and reads what the
+    /// plugin writes.
+    ///
+    /// # Errors
+    /// The machine failed, or the plugin.
+    pub(crate) fn run<T: Send + 'static>(
+        self,
+        read: fn(File) -> io::Result<T>,
+    ) -> Result<Observed<T>, BootError> {
+        // Another processor than an emulated one has no plugin.
+        let machine = Machine { accelerator: Accelerator::Emulation, ..self.machine.clone() };
+        let job = Job { wants_symbols: true, ..self.job.clone() };
+        match self.attempt(&machine, &job, read) {
+            Err(why) if why.may_be_of_the_emulator() => {
+                (self.again)(&why);
+                self.attempt(&machine.once_more(), &job, read)
+            }
+            done => done,
+        }
+    }
+
+    fn attempt<T: Send + 'static>(
+        self,
+        machine: &Machine,
+        job: &Job,
+        read: fn(File) -> io::Result<T>,
+    ) -> Result<Observed<T>, BootError> {
+        let library = library(self.kind, interface()?);
+        let pipes = host("make a pipe");
+        let (symbols, results) = (Pipe::new().map_err(&pipes)?, Pipe::new().map_err(&pipes)?);
+        let plugin = Plugin::new(&library, symbols.from, results.to)
+            .map_err(host("make a file in memory"))?;
+        let mut to_plugin = Some(File::from(symbols.to));
+        let from_plugin = results.from;
+        // The pipe ends with QEMU, and with `plugin`, which is dropped below.
+        let reader = thread::Builder::new().name("plugin".to_owned());
+        let reader = reader.spawn(move || read(from_plugin)).map_err(host("start a thread"))?;
+        let mut table = Table::default();
+        let (mut output, mut error) = (Vec::new(), Vec::new());
+        let mut seen = |frame: Frame| -> io::Result<()> {
+            match frame {
+                Frame::Symbols(deflated) => {
+                    table = Table::inflate(&deflated)?;
+                    // The plugin waits for it. It ends the machine if it gets none.
+                    if let Some(mut to) = to_plugin.take() {
+                        to.write_all(&table.for_plugin())?;
+                    }
+                }
+                Frame::Output(bytes) => output.extend(bytes),
+                Frame::Error(bytes) => error.extend(bytes),
+                Frame::Up(_) | Frame::Exit(_) | Frame::Failed(_) => {}
+            }
+            Ok(())
+        };
+        let stops = self.is_interrupted;
+        let ended = machine.boot(self.image, job, self.files, Some(&plugin), stops, &mut seen);
+        drop(plugin);
+        let read = reader.join().map_err(|_| io::Error::other("its reader failed"));
+        let results = read.flatten().map_err(host("read the plugin's results"));
+        let (ended, results) = (ended?, results?);
+        Ok(Observed { ended, output, error, table, results })
+    }
+}
+
 /// Returns a plugin for a version of the interface.
-pub(crate) fn library(kind: Kind, version: i32) -> Vec<u8> {
+fn library(kind: Kind, version: i32) -> Vec<u8> {
     let mut library = kind.bytes().to_vec();
     let at = library.windows(MARK.len()).position(|bytes| bytes == MARK);
     let at = at.expect("the mark of the version") + MARK.len().next_multiple_of(4);
@@ -43,7 +142,7 @@ pub(crate) fn library(kind: Kind, version: i32) -> Vec<u8> {
 ///
 /// # Errors
 /// QEMU is missing, or has no plugins.
-pub(crate) fn interface() -> Result<i32, BootError> {
+fn interface() -> Result<i32, BootError> {
     let mut version = COMPILED;
     for _ in 0..3 {
         let said = said_of(version)?;

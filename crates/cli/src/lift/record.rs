@@ -137,8 +137,8 @@ fn reduced(recorded: &Recorded, origin: Origin) -> Result<Recording, Failure> {
     let cpus = origin.node_of_cpu.len();
     if turns.members < cpus as u64 {
         return Err(Failure::Run(anyhow!(
-            "the script has {} programs that loop, and the machine {cpus} CPUs: use a script with a \
-             program on each CPU (`process .. per_cpu`), or fewer --cpus",
+            "the script has {} programs that loop, and the machine {cpus} CPUs: use a script with \
+             one on each CPU (`process .. per_cpu`), or fewer --cpus",
             turns.members
         )));
     }
