@@ -14,7 +14,7 @@ named! {
         Syscall = "syscall",
         /// Part of an allocation before it accesses a page cache: zone choice, watermark.
         AllocEntry = "alloc_entry",
-        /// Unlinking one block from a page cache's list.
+        /// Taking one block from a page cache's list for an allocation, under the cache's lock.
         PcpTake = "pcp_take",
         /// Preparing one block for use, or checking it when it is freed, per block.
         PagePrep = "page_prep",
@@ -23,8 +23,14 @@ named! {
         PageCheck = "page_check",
         /// Preparing one page of a block when it is freed, its first page not included.
         PageTail = "page_tail",
-        /// Linking one block into a page cache's list.
+        /// Freeing one block to a page cache's list, under the cache's lock.
         PcpPut = "pcp_put",
+        /// Moving one block from a zone to a page cache: its type, its record and the cache's list,
+        /// the work on free lists not included.
+        RefillPage = "refill_page",
+        /// Moving one block from a page cache to a zone: the cache's list, the type of its
+        /// pageblock, the search for its buddy, the work on free lists not included.
+        DrainPage = "drain_page",
         /// Unlinking one block from a buddy free list.
         BuddyTake = "buddy_take",
         /// Linking one block into a buddy free list.
@@ -64,6 +70,12 @@ named! {
         PteScan = "pte_scan",
         /// Taking one entry out of a page table, or changing one that is in use.
         PteClear = "pte_clear",
+        /// Mapping one folio at a fault, under the page-table lock: its reverse map and references,
+        /// the entry, the batch and statistics not included.
+        MapPage = "map_page",
+        /// Unmapping one folio of a range, under the page-table lock: its reverse map, and the list
+        /// of what is freed after the flush, the entry and statistics not included.
+        UnmapPage = "unmap_page",
         /// Invalidating one translation on the own CPU.
         TlbFlushPage = "tlb_flush_page",
         /// Invalidating all translations of an address space on the own CPU.

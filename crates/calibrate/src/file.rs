@@ -35,6 +35,7 @@ pub(super) fn write(
         noise: Section::new(),
         clock: Section::new(),
         ops: operations(measured, ops, &metal.ops),
+        instructions: Section::new(),
     })
 }
 
@@ -263,17 +264,18 @@ fn operations(measured: &Measured, fitted: Option<&OpCosts>, metal: &Section) ->
                 high: fitted.high[at],
                 rounds: fitted.rounds,
             };
-            return taken(quantity, piece_name(decided_by(op)));
+            return Some(taken(quantity, piece_name(decided_by(op))));
         }
         match op {
-            Op::ClearPage => taken(measured.clear_page_ns, "sequentially over 64 MiB"),
+            Op::ClearPage => Some(taken(measured.clear_page_ns, "sequentially over 64 MiB")),
             Op::Syscall => {
-                assumed(2.0, [0.0, 20.0], "a function call, as there is no kernel entry")
+                Some(assumed(2.0, [0.0, 20.0], "a function call, as there is no kernel entry"))
             }
-            _ => not_measured(metal, &op_key(op)),
+            // Others have the time of their instructions.
+            _ => metal.contains_key(&op_key(op)).then(|| not_measured(metal, &op_key(op))),
         }
     };
-    Op::ALL.iter().map(|&op| (op_key(op), number(op))).collect()
+    Op::ALL.iter().filter_map(|&op| Some((op_key(op), number(op)?))).collect()
 }
 
 fn piece_name(piece: Piece) -> &'static str {

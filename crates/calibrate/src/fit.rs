@@ -1,10 +1,9 @@
 //! Costs of operations, fitted to measured pieces.
 //!
-//! Four pieces do not determine seven operations. The fitted costs reproduce each measured piece
-//! exactly. The remaining freedom is resolved by proportions of the profile `x86-26`: between
-//! preparing a page and linking it into the cache's list, and among the three steps on free blocks.
-//! (A refill splits about one block per page and a drain merges one, with a take, a put and a step
-//! each.)
+//! Four pieces do not determine nine operations. The fitted costs reproduce each measured piece
+//! exactly. The remaining freedom is resolved by proportions of the profile `x86-26`: between the
+//! cache's list and the work beside it, and among the steps of a refill. (A refill splits about one
+//! block per page and a drain merges one, with a take, a put and a step each.)
 
 use super::CalibrateError;
 use super::program::{Figures, Piece, simulated};
@@ -12,11 +11,13 @@ use mmscale_arch::Op;
 use mmscale_sim::profile::Profile;
 
 /// The operations of the frame allocator.
-pub(super) const FITTED: [Op; 7] = [
+pub(super) const FITTED: [Op; 9] = [
     Op::AllocEntry,
     Op::PcpTake,
     Op::PagePrep,
     Op::PcpPut,
+    Op::RefillPage,
+    Op::DrainPage,
     Op::BuddyTake,
     Op::BuddyPut,
     Op::BuddyStep,
@@ -25,9 +26,9 @@ pub(super) const FITTED: [Op; 7] = [
 /// The operations whose costs are determined by a piece, in fixed proportions.
 const DECIDES: [(Piece, &[Op]); 4] = [
     (Piece::CachedFree, &[Op::PagePrep, Op::PcpPut]),
-    (Piece::CachedAlloc, &[Op::AllocEntry]),
-    (Piece::BulkAlloc, &[Op::BuddyTake, Op::BuddyPut, Op::BuddyStep]),
-    (Piece::BulkFree, &[Op::PcpTake]),
+    (Piece::CachedAlloc, &[Op::AllocEntry, Op::PcpTake]),
+    (Piece::BulkAlloc, &[Op::RefillPage, Op::BuddyTake, Op::BuddyPut, Op::BuddyStep]),
+    (Piece::BulkFree, &[Op::DrainPage]),
 ];
 
 /// Returns the piece that determines the cost of `op`.
@@ -79,9 +80,8 @@ impl Charges {
     /// exceeds the measurement.
     pub(super) fn solve(&self, measured: &Figures, prior: &Profile) -> [f64; FITTED.len()] {
         let mut ns = [0.0; FITTED.len()];
-        // Taking a page from the cache is part of both an allocation and a drain. The second pass
-        // accounts for that; more passes have no effect unless a cost was cut off at 0.
-        for (piece, ops) in DECIDES.into_iter().cycle().take(4 * DECIDES.len()) {
+        // No piece contains an operation that a later one decides.
+        for (piece, ops) in DECIDES {
             let own = |at: usize| ops.contains(&FITTED[at]);
             let prior_of = |at: usize| prior.costs.op_ps[FITTED[at] as usize] as f64 / 1000.0;
             let with = |own_ns: &dyn Fn(usize) -> f64| -> [f64; FITTED.len()] {
@@ -102,12 +102,14 @@ mod tests {
     use super::*;
 
     fn charges() -> Charges {
-        // Entry, take, prep, put, buddy take, buddy put, step; by piece.
+        // Entry, take, prep, put, refill, drain, buddy take, buddy put, step; by piece.
         let per_page = [
             [1.0, 0.0, 1.0, 0.0],
-            [1.0, 0.0, 1.0, 1.0],
+            [1.0, 0.0, 1.0, 0.0],
             [1.0, 1.0, 1.0, 1.0],
-            [0.0, 1.0, 1.0, 1.0],
+            [0.0, 1.0, 0.0, 1.0],
+            [0.0, 0.0, 1.0, 0.0],
+            [0.0, 0.0, 0.0, 1.0],
             [0.0, 0.0, 1.0, 0.9],
             [0.0, 0.0, 0.9, 1.0],
             [0.0, 0.0, 0.9, 0.9],

@@ -4,7 +4,7 @@ use super::file::{assumed, caches, costs, less, not_measured, swap, taken, topol
 use super::{CalibrateError, Measured, quantile};
 use mmscale_arch::Op;
 use mmscale_linux::steps::{PairRound, Round, measure_round};
-use mmscale_sim::profile::{self, Number, ProfileFile, Section, op_key};
+use mmscale_sim::profile::{self, Merged, Number, ProfileFile, Section, op_key};
 use mmscale_threads::calibrate::Quantity;
 
 /// Measures the kernel's steps and creates a file from them and the lines and locks of this
@@ -20,7 +20,8 @@ pub(super) fn measure(
         done(round);
         steps.push(measure_round()?);
     }
-    let guest = profile::builtin_file("x86-2")?;
+    let merged = profile::open("x86-2")?;
+    let guest = &merged.file;
     let cpu = mmscale_harness::host().cpu;
     Ok(ProfileFile {
         base: None,
@@ -32,7 +33,8 @@ pub(super) fn measure(
         swap: swap(&guest.swap),
         noise: Section::new(),
         clock: Section::new(),
-        ops: operations(measured, &steps, &guest.ops),
+        ops: operations(measured, &steps, &merged),
+        instructions: Section::new(),
     })
 }
 
@@ -103,11 +105,11 @@ fn kernel_costs(measured: &Measured, steps: &[Round], guest: &Section) -> Sectio
 }
 
 /// Operations charged for a fault that finds its page, other than the two that are determined here.
-const OF_A_FAULT: [Op; 3] = [Op::VmaFind, Op::TableWalk, Op::PteSet];
+const OF_A_FAULT: [Op; 4] = [Op::VmaFind, Op::TableWalk, Op::MapPage, Op::PteSet];
 
-fn operations(measured: &Measured, steps: &[Round], guest: &Section) -> Section {
+fn operations(measured: &Measured, steps: &[Round], guest: &Merged) -> Section {
     let of = |of: fn(&Round) -> f64| step(steps, move |round| Some(of(round)));
-    let guest_ns = |op: Op| guest[&op_key(op)].value;
+    let guest_ns = |op: Op| guest.op(op).map_or(0.0, |number| number.value);
     let rest_ns: f64 = OF_A_FAULT.into_iter().map(guest_ns).sum();
     let entry = guest_ns(Op::FaultEntry) / (guest_ns(Op::FaultEntry) + guest_ns(Op::FaultHandle));
     let part = |share: f64| {
@@ -131,7 +133,12 @@ fn operations(measured: &Measured, steps: &[Round], guest: &Section) -> Section 
             Op::FaultHandle => (part(1.0 - entry), "the rest of that write fault"),
             _ => (None, ""),
         };
-        found.map_or_else(|| not_measured(guest, &op_key(op)), |found| taken(found, how))
+        // Others have the time of their instructions.
+        let of_guest = || {
+            let key = op_key(op);
+            guest.file.ops.contains_key(&key).then(|| not_measured(&guest.file.ops, &key))
+        };
+        found.map(|found| taken(found, how)).or_else(of_guest)
     };
-    Op::ALL.iter().map(|&op| (op_key(op), number(op))).collect()
+    Op::ALL.iter().filter_map(|&op| Some((op_key(op), number(op)?))).collect()
 }

@@ -25,12 +25,16 @@ pub mod rates;
 pub mod review;
 
 use fit::{Charges, FITTED};
-use mmscale_sim::profile::{self, ProfileError, ProfileFile};
+use mmscale_sim::profile::{self, ProfileError};
 use mmscale_threads::calibrate::Measured;
 use program::{Figures, Repeats};
 use thiserror::Error;
 
-pub use mmscale_sim::profile::{Basis, Merged, ProfileError as WrongProfile, Profiles};
+pub use mmscale_arch::Op;
+pub use mmscale_sim::profile::{
+    Basis, Merged, Number, ProfileError as WrongProfile, ProfileFile, Profiles, Section,
+    instructions_key, write,
+};
 pub use mmscale_threads::calibrate::Effort;
 
 /// Why there is no profile.

@@ -3,9 +3,9 @@
 use mmscale_calibrate::derive::{Groups, Known};
 use mmscale_calibrate::rates::{FitError, FitRequest, Fitted, Group, Rate, fit, text};
 use mmscale_calibrate::review::review;
-use mmscale_calibrate::{Basis, Profiles};
+use mmscale_calibrate::{Basis, Op, Profiles};
 use mmscale_harness::{Interrupt, Registry};
-use mmscale_sim::profile::{ProfileFile, parse, write};
+use mmscale_sim::profile::{ProfileFile, op_key, parse, write};
 
 /// Short programs: one faults, one edits VMAs.
 const FAULTS: &str = "\
@@ -91,11 +91,11 @@ fn given(rates: &[(&str, f64)]) -> Vec<String> {
 fn scaled(factor: f64, is_scaled: impl Fn(&str) -> bool) -> ProfileFile {
     let base = Profiles::default().open(BASE).unwrap();
     let mut file = ProfileFile { base: Some(BASE.to_owned()), ..ProfileFile::default() };
-    for (key, number) in base.file.ops.iter().filter(|(key, _)| is_scaled(key)) {
-        let mut number = number.clone();
+    for op in Op::ALL.into_iter().filter(|&op| is_scaled(&op_key(op))) {
+        let mut number = base.op(op).unwrap();
         number.value *= factor;
         number.range = number.range.map(|end| end * factor);
-        file.ops.insert(key.clone(), number);
+        file.ops.insert(op_key(op), number);
     }
     file
 }
@@ -173,7 +173,7 @@ fn the_file_is_valid_says_what_it_is_fitted_to_and_is_the_same_each_time() {
     let source = &file.ops["vma_edit_ns"].source;
     let base = Profiles::default().open(BASE).unwrap();
     assert!(source.starts_with("fitted to `faults=500k` with factor "), "{source}");
-    assert!(source.ends_with(&base.file.ops["vma_edit_ns"].source), "{source}");
+    assert!(source.ends_with(&base.op(Op::VmaEdit).unwrap().source), "{source}");
 }
 
 #[test]

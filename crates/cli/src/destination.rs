@@ -29,6 +29,22 @@ pub(crate) const PROFILE: Kind = Kind {
     use_with: "mmscale run --profile",
 };
 
+/// Returns a base as the profile that is written to `file` names it. A relative path is relative to
+/// the folder of the file, so a path from the current folder is made absolute if the file is
+/// written elsewhere.
+pub(crate) fn base_of(base: &str, file: Option<&Path>) -> Result<String, Failure> {
+    let elsewhere = file.is_some_and(|path| {
+        is_folder(path) || path.parent().is_some_and(|folder| !folder.as_os_str().is_empty())
+    });
+    let path = base.contains('/') || base.ends_with(".toml");
+    if !(elsewhere && path) {
+        return Ok(base.to_owned());
+    }
+    let whole = std::path::absolute(base);
+    let whole = whole.map_err(|why| Failure::Call(anyhow!("cannot use --base: {why}")))?;
+    Ok(whole.to_string_lossy().into_owned())
+}
+
 /// Waits that another tool measured.
 pub(crate) const MEASUREMENT: Kind = Kind {
     what: "measurement",

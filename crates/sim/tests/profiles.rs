@@ -67,6 +67,7 @@ fn text() -> String {
             ("handler_doubles_percent", 0.0),
         ]),
         ops: Op::ALL.iter().map(|&op| (profile::op_key(op), number(3.0))).collect(),
+        instructions: profile::Section::new(),
     })
 }
 

@@ -2,9 +2,11 @@
 
 use super::is_absence;
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use toml::Table;
 
 /// Versions of Debian's kernels with kept counts.
 pub(super) const VERSIONS: [&str; 3] = ["6.1", "6.12", "7.3"];
@@ -26,11 +28,29 @@ fn path(root: &Path, version: &str) -> PathBuf {
     root.join("gallery/kernels").join(version).with_added_extension("json")
 }
 
+/// The profile of the model that a call runs beside the image.
+const PROFILE: &str = "x86-26";
+
+/// Counts on an image.
+struct Counts {
+    document: Value,
+    /// The instructions of operations, as `machines/kernels` has them.
+    operations: String,
+}
+
 /// Counts on an image; the message of a call that failed.
-fn counted(program: &Path, version: &str, options: &[String]) -> Result<Value, String> {
+fn counted(
+    root: &Path,
+    program: &Path,
+    version: &str,
+    options: &[String],
+) -> Result<Counts, String> {
     let kernel = format!("debian:{version}");
+    let written = root.join("target/kernels").join(version).with_added_extension("toml");
     let output = Command::new(program)
         .args(["kernel", "instructions", "--kernel", &kernel, "--format", "json"])
+        .args(["--profile", PROFILE, "--replace", "-o"])
+        .arg(&written)
         .args(options)
         .stdin(Stdio::null())
         .output()
@@ -38,13 +58,50 @@ fn counted(program: &Path, version: &str, options: &[String]) -> Result<Value, S
     if !output.status.success() {
         return Err(String::from_utf8_lossy(&output.stderr).trim().to_owned());
     }
-    serde_json::from_slice(&output.stdout).map_err(|why| why.to_string())
+    let document: Value = serde_json::from_slice(&output.stdout).map_err(|why| why.to_string())?;
+    let profile = fs::read_to_string(&written).map_err(|why| why.to_string())?;
+    let release = document["images"][0]["release"].as_str().unwrap_or_default();
+    Ok(Counts { operations: operations(&profile, release)?, document })
+}
+
+/// Returns the instructions of a profile as a kernel's own file.
+fn operations(profile: &str, release: &str) -> Result<String, String> {
+    let (_, numbers) = profile.split_once("[instructions]\n").ok_or("no instructions")?;
+    Ok(format!("{HEAD}description = \"Linux {release}\"\n\n[instructions]\n{numbers}"))
+}
+
+/// The begin of a kernel's file.
+const HEAD: &str = "\
+# Instructions of operations, counted on Debian's image: `cargo xtask kernels --keep` writes this.
+# A range is that between versions from 6.1 to 7.3, with and without checks of lists.
+";
+
+/// The file with the instructions of operations of a version.
+fn operations_path(root: &Path, version: &str) -> PathBuf {
+    root.join("machines/kernels").join(format!("linux-{version}.toml"))
+}
+
+/// Operations whose instructions differ between two files.
+fn moved(kept: &str, now: &str) -> Result<Vec<String>, String> {
+    let read = |text: &str| text.parse::<Table>().map_err(|why| why.to_string());
+    let [kept, now] = [read(kept)?, read(now)?];
+    let of = |table: &Table| table.get("instructions").and_then(|of| of.as_table()).cloned();
+    let [kept, now] = [of(&kept).unwrap_or_default(), of(&now).unwrap_or_default()];
+    let value = |table: &Table, key: &str| table.get(key).and_then(|of| of["value"].as_integer());
+    let names: BTreeSet<&String> = kept.keys().chain(now.keys()).collect();
+    let differs = |key: &&String| match (value(&kept, key), value(&now, key)) {
+        (Some(a), Some(b)) => a.abs_diff(b) as f64 > (TOLERANCE_OF_SHORT * a as f64).max(4.0),
+        _ => true,
+    };
+    let pair = |key: &String| format!("{key}: {:?} and {:?}", value(&kept, key), value(&now, key));
+    Ok(names.into_iter().filter(differs).map(pair).collect())
 }
 
 /// Counts on each version, and keeps the counts.
 pub(super) fn keep(root: &Path, program: &Path) -> Result<String, String> {
     for version in VERSIONS {
-        let mut document = counted(program, version, &[])?;
+        let Counts { mut document, operations } = counted(root, program, version, &[])?;
+        fs::write(operations_path(root, version), operations).map_err(|why| why.to_string())?;
         trim(&mut document);
         let path = path(root, version);
         let text = serde_json::to_string(&document).expect("a document");
@@ -60,6 +117,9 @@ pub(super) fn keep(root: &Path, program: &Path) -> Result<String, String> {
 
 /// Removes small rows, and digits that mean nothing.
 fn trim(document: &mut Value) {
+    if let Some(document) = document.as_object_mut() {
+        document.remove("model");
+    }
     let is_large = |row: &Value| row["instructions"].as_f64().is_some_and(|n| n >= LEAST);
     for script in document["scripts"].as_array_mut().into_iter().flatten() {
         for operation in script["operations"].as_array_mut().into_iter().flatten() {
@@ -109,7 +169,7 @@ pub(super) fn check(
     version: &str,
     options: &[String],
 ) -> Result<Compared, String> {
-    let now = match counted(program, version, options) {
+    let Counts { document: now, operations } = match counted(root, program, version, options) {
         Ok(now) => now,
         Err(why) if is_absence(&why) => return Ok(Compared::Skipped(why)),
         Err(why) => return Err(why),
@@ -124,7 +184,9 @@ pub(super) fn check(
             "instructions: {kept} is gone, Debian has {now}: `cargo xtask kernels --keep`"
         )));
     }
-    let differ = differences(&kept, &now);
+    let path = operations_path(root, version);
+    let of_kept = fs::read_to_string(&path).map_err(|why| format!("{}: {why}", path.display()))?;
+    let differ = [differences(&kept, &now), moved(&of_kept, &operations)?].concat();
     Ok(match differ.is_empty() {
         true => Compared::Same,
         false => Compared::Different(differ.join("; ")),
@@ -188,6 +250,24 @@ mod tests {
         assert_eq!(differences(&kept, &document(4300.0, 398.0)).len(), 1);
         assert_eq!(differences(&kept, &document(4110.0, 420.0)).len(), 1);
         assert_eq!(differences(&kept, &json!({ "scripts": [] })).len(), 1);
+    }
+
+    #[test]
+    fn operations_with_other_instructions_are_found() {
+        let file = |lru_link: i64, more: &str| {
+            let number = format!("{{ value = {lru_link}, range = [1, 900], source = \"x\" }}");
+            let profile = format!(
+                "base = \"x86-26\"\n\n[instructions]\nlru_link_instructions = {number}\n{more}"
+            );
+            operations(&profile, "6.12").unwrap()
+        };
+        let kept = file(259, "");
+        assert!(kept.contains("description = \"Linux 6.12\"") && !kept.contains("base"), "{kept}");
+        assert!(moved(&kept, &file(262, "")).unwrap().is_empty());
+        assert_eq!(moved(&kept, &file(300, "")).unwrap().len(), 1);
+        let more = "map_page_instructions = { value = 7, range = [1, 9], source = \"x\" }";
+        assert_eq!(moved(&kept, &file(259, more)).unwrap().len(), 1);
+        assert!(operations("base = \"x86-26\"", "6.12").is_err());
     }
 
     #[test]

@@ -27,7 +27,7 @@ use mmscale_harness::{Interrupt, RunContext, StudyError};
 use mmscale_kernel::Os;
 use mmscale_mm::mm::MmConfig;
 use mmscale_sim::profile::Profile;
-pub use pages::{ONE_CPU, Step, one_cpu, one_step};
+pub use pages::{ONE_CPU, Step, measured_on, one_cpu, one_step};
 pub(crate) use rwsem::ops_per_s;
 pub(crate) use spin::turns_per_s;
 use std::sync::{Arc, Mutex};

@@ -5,7 +5,7 @@ use super::{Pair, SEED};
 use mmscale_harness::machine::{self, MachineSpec};
 use mmscale_harness::{Interrupt, RunContext, StudyError};
 use mmscale_kernel::Os;
-use mmscale_sim::profile::Profile;
+use mmscale_sim::profile::{Profile, ProfileError, Profiles};
 use mmscale_system::{Addr, Advice, Errno, MapSpec, PAGE_BYTES, System, ThreadSpec};
 use std::sync::{Arc, Mutex};
 
@@ -57,6 +57,14 @@ pub const ONE_CPU: [(&str, Step, f64); 5] = [
     ("x86-16", Step::Fork, 54.7),
     ("x86-16", Step::Munmap, 221.7),
 ];
+
+/// The version of Linux that LLFree's benchmark ran on.
+const LINUX: (u16, u16) = (6, 0);
+
+/// Returns a profile of [`ONE_CPU`] on the kernel that was measured.
+pub fn measured_on(profiles: &Profiles, name: &str) -> Result<Profile, ProfileError> {
+    profiles.open(name)?.on_linux(LINUX.0, LINUX.1).machine()
+}
 
 /// Returns ns a page, measured and simulated, of each row of [`ONE_CPU`] that is of `profile`.
 pub fn one_cpu(profile: &Profile, interrupt: &Interrupt) -> Result<Vec<(Step, Pair)>, StudyError> {

@@ -49,6 +49,8 @@ impl Group {
             | Op::PageCheck
             | Op::PageTail
             | Op::PcpPut
+            | Op::RefillPage
+            | Op::DrainPage
             | Op::BuddyTake
             | Op::BuddyPut
             | Op::BuddyStep
@@ -63,6 +65,8 @@ impl Group {
             | Op::PteSet
             | Op::PteScan
             | Op::PteClear
+            | Op::MapPage
+            | Op::UnmapPage
             | Op::TlbFlushPage
             | Op::TlbFlushAll
             | Op::FaultHandle => Self::Pages,
@@ -90,11 +94,11 @@ pub(super) type Factors = [f64; Group::ALL.len()];
 pub(super) type Decided = [bool; Group::ALL.len()];
 
 /// A number that is fitted.
-pub(super) struct Fitted<'a> {
+pub(super) struct Fitted {
     pub(super) group: Group,
     pub(super) section: &'static str,
     pub(super) key: String,
-    pub(super) number: &'a Number,
+    pub(super) number: Number,
 }
 
 /// Mitigations at each entry: a part of the cost of [`Group::Entry`].
@@ -102,12 +106,12 @@ const EXTRA: &str = "entry_extra_ns";
 
 /// Returns the numbers of a profile that are fitted. A cost of 0 has no factor, and nothing uses a
 /// number whose source says so.
-pub(super) fn numbers(of: &Merged) -> impl Iterator<Item = Fitted<'_>> {
-    let ops = Op::ALL.iter().map(|&op| (Group::of(op), "ops", op_key(op)));
-    let all = ops.chain([(Group::Entry, "costs", EXTRA.to_owned())]);
-    all.filter_map(|(group, section, key)| {
-        let numbers = if section == "ops" { &of.file.ops } else { &of.file.costs };
-        let number = numbers.get(&key)?;
+pub(super) fn numbers(of: &Merged) -> impl Iterator<Item = Fitted> {
+    let op = |&op: &Op| (Group::of(op), "ops", op_key(op), of.op(op));
+    let extra = of.file.costs.get(EXTRA).cloned();
+    let all = Op::ALL.iter().map(op).chain([(Group::Entry, "costs", EXTRA.to_owned(), extra)]);
+    all.filter_map(|(group, section, key, number)| {
+        let number = number?;
         let is_used = number.value > 0.0 && Basis::of(&number.source) != Ok(Basis::Unused);
         is_used.then_some(Fitted { group, section, key, number })
     })
@@ -122,8 +126,9 @@ mod tests {
     fn every_operation_with_a_cost_is_fitted_and_no_line_or_lock() {
         let profile = open("x86-512").unwrap();
         let keys: Vec<String> = numbers(&profile).map(|fitted| fitted.key).collect();
-        for (key, number) in &profile.file.ops {
-            assert_eq!(keys.contains(key), number.value > 0.0, "{key}");
+        for op in Op::ALL {
+            let key = op_key(op);
+            assert_eq!(keys.contains(&key), profile.op(op).unwrap().value > 0.0, "{key}");
         }
         for key in ["atomic_ns", "lock_ns", "line_node_ns", "handoff_fixed_ns", "ipi_send_ns"] {
             assert!(!keys.iter().any(|fitted| fitted == key), "{key}");

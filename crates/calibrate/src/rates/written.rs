@@ -52,13 +52,13 @@ impl Scaling<'_> {
             }
             let source = self.source(&fitted, factor);
             let numbers = if fitted.section == "ops" { &mut file.ops } else { &mut file.costs };
-            numbers.insert(fitted.key, scaled(fitted.number, factor, source));
+            numbers.insert(fitted.key, scaled(&fitted.number, factor, source));
         }
         file
     }
 
     /// Returns the source of a scaled number: the fit, and then the value and source of the base.
-    fn source(&self, of: &group::Fitted<'_>, factor: f64) -> String {
+    fn source(&self, of: &group::Fitted, factor: f64) -> String {
         let rates = self.rates.iter().map(|rate| format!("`{rate}`"));
         let to = rates.collect::<Vec<_>>().join(" and ");
         let fit = if self.rates.len() == 1 {
@@ -70,7 +70,7 @@ impl Scaling<'_> {
         };
         let base = self.base.inherited_from(of.section, &of.key);
         let base = base.map_or_else(|| self.base.title(), str::to_owned);
-        let Number { value, source, .. } = of.number;
+        let Number { value, source, .. } = &of.number;
         format!("{fit}; {value} in {base}: {source}")
     }
 }

@@ -106,6 +106,7 @@ Examples:
   mmscale kernel instructions --kernel before/bzImage,after/bzImage
   mmscale kernel instructions --kernel ./bzImage page_fault1 ./mine.mms --format json
   mmscale kernel instructions --kernel debian:6.12 --profile x86-2 --rows 5
+  mmscale kernel instructions --kernel ./bzImage --profile x86-512 -o mine.toml
   mmscale kernel instructions --kept 6.1,6.12 touch";
 
 #[derive(Debug, clap::Args)]
@@ -144,6 +145,19 @@ pub(crate) struct InstructionsArgs {
     /// The form of the output
     #[arg(help_heading = OUTPUT, long, value_enum, default_value_t = Format::Text)]
     pub(crate) format: Format,
+    /// Also write a profile with this image's instructions, whose base is that of --profile, to
+    /// FILE or into a folder
+    #[arg(
+        help_heading = OUTPUT,
+        short = 'o',
+        long = "output",
+        value_name = "FILE",
+        requires = "profile"
+    )]
+    pub(crate) output: Option<PathBuf>,
+    /// Replace FILE if it exists; otherwise that is an error
+    #[arg(help_heading = OUTPUT, long, requires = "output")]
+    pub(crate) replace: bool,
 }
 
 /// Examples of `kernel rounds`.

@@ -8,7 +8,7 @@ use mmscale_calibrate::derive::{self, DeriveError, Derived, Groups, Known, Text}
 use mmscale_files::{Limit, Pipe};
 
 use crate::args::{KnownArgs, NewArgs};
-use crate::destination::{Destination, PROFILE, is_folder};
+use crate::destination::{Destination, PROFILE, base_of};
 use crate::failure::Failure;
 use crate::output;
 
@@ -48,28 +48,13 @@ pub(super) fn written(
 pub(super) fn known(profiles: &Profiles, args: &KnownArgs) -> Result<Known, Failure> {
     Ok(Known {
         profiles: profiles.clone(),
-        base: base(args)?,
+        base: base_of(&args.base, args.file.output.as_deref())?,
         description: args.description.clone(),
         groups: Groups { cpus: args.cpus, nodes: args.nodes, cluster: args.cluster, smt: args.smt },
         node_bytes: args.memory,
         lscpu: args.lscpu.as_deref().map(text).transpose()?,
         latencies: args.latencies.as_deref().map(text).transpose()?,
     })
-}
-
-/// Returns the base as the file names it. A relative path is relative to the folder of the file, so
-/// a path from the current folder is made absolute if the file is written elsewhere.
-fn base(args: &KnownArgs) -> Result<String, Failure> {
-    let elsewhere = args.file.output.as_deref().is_some_and(|path| {
-        is_folder(path) || path.parent().is_some_and(|folder| !folder.as_os_str().is_empty())
-    });
-    let path = args.base.contains('/') || args.base.ends_with(".toml");
-    if !(elsewhere && path) {
-        return Ok(args.base.clone());
-    }
-    let whole = std::path::absolute(&args.base);
-    let whole = whole.map_err(|why| Failure::Call(anyhow!("cannot use --base: {why}")))?;
-    Ok(whole.to_string_lossy().into_owned())
 }
 
 /// Reads a file, or stdin for `-`.

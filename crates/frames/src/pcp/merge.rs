@@ -38,9 +38,9 @@ impl Pcp {
                     if next == Some(buddy) {
                         next = frames.next(buddy);
                     }
-                    A::work(Op::PcpTake, 2);
+                    A::work(Op::BuddyTake, 2);
                     A::work(Op::BuddyStep, 1);
-                    A::work(Op::PcpPut, 1);
+                    A::work(Op::BuddyPut, 1);
                     owned.list(order, list_type).unlink::<A>(frames, pfn);
                     owned.list(order, list_type).unlink::<A>(frames, buddy);
                     let whole = pfn.min(buddy);

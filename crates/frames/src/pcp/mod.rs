@@ -194,7 +194,7 @@ impl Pcp {
         for _ in 0..blocks {
             let block = buddy.take(frames, order, wanted, &mut mode, FrameState::Cached);
             let Some(pfn) = block else { break };
-            A::work(Op::PcpPut, 1);
+            A::work(Op::RefillPage, 1);
             self.lists[list.0 as usize].push_back::<A>(frames, pfn);
             moved += order.pages() as u32;
         }
@@ -222,7 +222,7 @@ impl Pcp {
             while self.count > goal
                 && let Some(pfn) = self.lists[list.0 as usize].last()
             {
-                A::work(Op::PcpTake, 1);
+                A::work(Op::DrainPage, 1);
                 self.lists[list.0 as usize].unlink::<A>(frames, pfn);
                 self.count -= order.pages() as u32;
                 free += buddy.free_block(frames, pfn, order);

@@ -144,7 +144,7 @@ impl Pcp {
             && let Some(half) = at.down()
         {
             A::work(Op::BuddyStep, 1);
-            A::work(Op::PcpPut, 1);
+            A::work(Op::BuddyPut, 1);
             let upper = pfn.offset(half.pages());
             owned.list(half, wanted).push_front::<A>(frames, upper);
             frames.set_word(upper, word.with_order(half));
@@ -213,7 +213,7 @@ impl Pcp {
                 while drained.pages < pages
                     && let Some(pfn) = owned.list(order, list_type).last()
                 {
-                    A::work(Op::PcpTake, 1);
+                    A::work(Op::DrainPage, 1);
                     owned.list(order, list_type).unlink::<A>(frames, pfn);
                     drained.pages += order.pages() as u32;
                     drained.free += buddy.free_fragment(frames, pfn, order);
@@ -250,7 +250,7 @@ struct Filling<'a> {
 
 impl Filling<'_> {
     fn put<A: Cpu>(&mut self, pfn: Pfn, at: Order, phase: RefillPhase) {
-        A::work(Op::PcpPut, 1);
+        A::work(Op::RefillPage, 1);
         self.owned.list(at, self.wanted).push_back::<A>(self.frames, pfn);
         let pages = at.pages() as u32;
         self.done.pages[phase as usize] += pages;

@@ -1,7 +1,8 @@
 //! The machine of a plan: which one, with which CPUs and timer, and its topology for the document.
 
 use mmscale_document::{self as record, Target};
-use mmscale_sim::profile::{Profile, ProfileError, Profiles, Shape, Topology};
+use mmscale_mm::versions::Version;
+use mmscale_sim::profile::{Merged, Profile, ProfileError, Profiles, Shape, Topology};
 
 use super::costs::CostsSet;
 use super::{CallError, Request};
@@ -76,7 +77,8 @@ pub(super) fn machines(
     Ok(match on {
         Target::Sim => {
             let profile = request.profile.as_deref().unwrap_or(study.defaults().profile.as_ref());
-            let machines = request.costs.machines(&profiles.open(profile)?)?;
+            let profile = on_kernel(&profiles.open(profile)?, request.linux);
+            let machines = request.costs.machines(&profile)?;
             machines.into_iter().map(|(costs, profile)| (costs, Some(profile))).collect()
         }
         Target::Threads | Target::Live if !request.costs.is_empty() => {
@@ -180,6 +182,11 @@ fn live_hz(request: &Request) -> Result<u32, CallError> {
     #[cfg(not(feature = "live"))]
     let hz = None;
     Ok(hz.unwrap_or(1000))
+}
+
+/// Returns a profile with the instructions of a version of Linux, if one is chosen.
+pub(crate) fn on_kernel(profile: &Merged, linux: Option<Version>) -> Merged {
+    linux.map_or_else(|| profile.clone(), |of| profile.on_linux(of.major, of.minor))
 }
 
 /// Returns the machine of a profile with `cpus` CPUs at `hz`, and its CPU topology.

@@ -20,6 +20,7 @@ use mmscale_sim::profile::{Profile, Shape};
 pub use costs::{CostError, Costs, CostsSet, costs_of, with_costs};
 pub use machine::MAX_CPUS;
 use machine::Usual;
+pub(crate) use machine::on_kernel;
 pub(crate) use needs::fit_together;
 pub use needs::fits_host;
 pub use planner::{SEEDS, plan};

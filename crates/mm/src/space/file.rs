@@ -21,7 +21,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::AcqRel;
 use mmscale_arch::sync::{RwSem, SpinLock};
-use mmscale_arch::{Atomic, DataLine, Func, LockClass, Machine, NodeId, Order, Pfn, Span};
+use mmscale_arch::{Atomic, DataLine, Func, LockClass, Machine, NodeId, Op, Order, Pfn, Span};
 use mmscale_frames::page_alloc::Gfp;
 
 /// A file in memory.
@@ -196,6 +196,7 @@ impl<A: Machine> Space<A> {
                 on.memory.add_map(folio);
                 let rights = if shared { self.rights(vma) } else { PteFlags::empty() };
                 ptes.by_fault();
+                A::work(Op::MapPage, 1);
                 ptes.fill(page, Pte::page(folio, PteFlags::ACCESSED | rights));
             }
             return Ok(());

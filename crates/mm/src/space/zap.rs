@@ -273,6 +273,7 @@ impl<A: Machine> Space<A> {
     /// Drops the mappings of `count` entries of the folio that were taken, but not the references.
     pub(super) fn unmap_folio(&self, on: MmRef<'_, A>, folio: Pfn, count: u32, locked: Locked) {
         let _span = Span::<A>::enter(Func::FolioRemoveRmapPtes);
+        A::work(Op::UnmapPage, 1);
         on.memory.remove_maps(folio, count);
         if locked == Locked::Yes && on.is_anonymous(folio) {
             (0..count).for_each(|_| on.memory.munlock(folio));

@@ -2,7 +2,8 @@
 
 use super::builtin::Profiles;
 use super::file::read;
-use super::{ProfileError, ProfileFile, parse};
+use super::kernels::other_key;
+use super::{ProfileError, ProfileFile, Section, kernels, parse};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -16,7 +17,7 @@ pub struct Merged {
     pub name: String,
     /// All numbers. The field `base` is empty.
     pub file: ProfileFile,
-    /// The names of the bases, the nearest first.
+    /// The names of the bases, the nearest first. The last one is a kernel.
     pub bases: Vec<String>,
     /// Whether it comes from a file and is not built in.
     pub(super) own: bool,
@@ -28,6 +29,12 @@ impl Merged {
     /// The name without folder and extension, as records have it.
     pub fn title(&self) -> String {
         title(&self.name)
+    }
+
+    /// The bases that are machines, the nearest first: all but the kernel.
+    pub(super) fn files(&self) -> impl Iterator<Item = &str> {
+        let machines = self.bases.len().saturating_sub(1);
+        self.bases[..machines].iter().map(String::as_str)
     }
 
     /// Returns the base that a number is inherited from; `None` if the profile's own file has it.
@@ -43,9 +50,17 @@ impl Merged {
     }
 
     /// Adds the numbers of a base that are missing.
-    fn inherit(&mut self, name: String, base: ProfileFile) {
+    fn inherit(&mut self, name: String, mut base: ProfileFile) {
         let place = self.bases.len();
         self.bases.push(name);
+        // A nearer file has an operation's time, or the number of its instructions.
+        for (section, numbers) in self.file.sections() {
+            for (other, key) in numbers.keys().filter_map(|key| other_key(section, key)) {
+                base.sections_mut()
+                    .filter(|(of, _)| *of == other)
+                    .for_each(|(_, of_base)| _ = of_base.remove(&key));
+            }
+        }
         for ((section, numbers), (_, of_base)) in self.file.sections_mut().zip(base.sections()) {
             for (key, number) in of_base {
                 if !numbers.contains_key(key) {
@@ -54,6 +69,23 @@ impl Merged {
                 }
             }
         }
+    }
+
+    /// Returns the profile on another kernel, with its instructions in place of those that come
+    /// from the kernel now.
+    pub(super) fn with_kernel(&self, name: &str, numbers: &Section) -> Self {
+        let mut other = self.clone();
+        let Some(place) = other.bases.len().checked_sub(1) else { return other };
+        other.bases[place] = name.to_owned();
+        for (key, number) in &mut other.file.instructions {
+            let from = other.inherited.get(&("instructions", key.clone()));
+            if from == Some(&place)
+                && let Some(of_kernel) = numbers.get(key)
+            {
+                *number = of_kernel.clone();
+            }
+        }
+        other
     }
 }
 
@@ -169,5 +201,8 @@ pub(super) fn merge(
         merged.inherit(place.shown(), layer);
         places.push(place);
     }
+    let (name, instructions) = kernels::usual();
+    let kernel = ProfileFile { instructions, ..ProfileFile::default() };
+    merged.inherit(name.to_owned(), kernel);
     Ok(merged)
 }

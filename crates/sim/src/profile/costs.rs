@@ -1,11 +1,12 @@
 //! The numbers of a profile that are costs, and another value for one of them.
 
 use super::error::{nearest, replaced};
-use super::{Merged, Number, ProfileError, ProfileFile};
+use super::{Merged, Number, ProfileError, ProfileFile, instructions_key, op_key};
+use mmscale_arch::Op;
 
 /// Sections whose numbers are costs. Those of other sections describe the machine that was asked
 /// for.
-const SECTIONS: [&str; 5] = ["costs", "ops", "swap", "noise", "clock"];
+const SECTIONS: [&str; 6] = ["costs", "ops", "instructions", "swap", "noise", "clock"];
 /// Costs in a section of other numbers.
 const OF_MEMORY: [&str; 3] = ["node_bytes_per_us", "write_traffic", "cluster_cache_kib"];
 
@@ -39,7 +40,7 @@ impl Merged {
     /// # Errors
     /// A key of no cost, or a value outside the cost's range.
     pub fn with_cost(&self, key: &str, value: f64) -> Result<Self, ProfileError> {
-        let mut other = self.clone();
+        let mut other = self.in_time(key).unwrap_or_else(|| self.clone());
         let Some(number) = other.file.cost_mut(key) else {
             if let Some(now) = replaced(key) {
                 let (file, key) = (self.name.clone(), format!("--cost {key}"));
@@ -63,6 +64,16 @@ impl Merged {
         }
         number.value = value;
         Ok(other)
+    }
+
+    /// Returns the profile with the time of an operation in place of its instructions, if `key` is
+    /// that of its time.
+    fn in_time(&self, key: &str) -> Option<Self> {
+        let op = Op::ALL.into_iter().find(|&op| op_key(op) == key)?;
+        let mut other = self.clone();
+        other.file.instructions.remove(&instructions_key(op))?;
+        other.file.ops.insert(key.to_owned(), self.op(op)?);
+        Some(other)
     }
 }
 

@@ -70,6 +70,10 @@ pub struct ProfileFile {
     /// The straight-line operations of the memory manager, see [`op_key`].
     #[serde(default)]
     pub ops: Section,
+    /// Instructions of operations whose time the profile does not have, see [`instructions_key`]:
+    /// those of a version of Linux, unless a file has its own.
+    #[serde(default)]
+    pub instructions: Section,
 }
 
 impl ProfileFile {
@@ -77,25 +81,33 @@ impl ProfileFile {
     pub fn sections(&self) -> impl Iterator<Item = (&'static str, &Section)> {
         let Self { base: _, description: _, topology, memory, timer, costs, swap, noise, .. } =
             self;
-        let Self { clock, ops, .. } = self;
-        NAMES.into_iter().zip([topology, memory, timer, costs, swap, noise, clock, ops])
+        let Self { clock, ops, instructions, .. } = self;
+        let all = [topology, memory, timer, costs, swap, noise, clock, ops, instructions];
+        NAMES.into_iter().zip(all)
     }
 
     /// Returns [`Self::sections`] as mutable references.
     pub fn sections_mut(&mut self) -> impl Iterator<Item = (&'static str, &mut Section)> {
         let Self { base: _, description: _, topology, memory, timer, costs, swap, noise, .. } =
             self;
-        let Self { clock, ops, .. } = self;
-        NAMES.into_iter().zip([topology, memory, timer, costs, swap, noise, clock, ops])
+        let Self { clock, ops, instructions, .. } = self;
+        let all = [topology, memory, timer, costs, swap, noise, clock, ops, instructions];
+        NAMES.into_iter().zip(all)
     }
 }
 
 /// The names of the sections, in the order of [`ProfileFile::sections`].
-const NAMES: [&str; 8] = ["topology", "memory", "timer", "costs", "swap", "noise", "clock", "ops"];
+const NAMES: [&str; 9] =
+    ["topology", "memory", "timer", "costs", "swap", "noise", "clock", "ops", "instructions"];
 
 /// Returns the key of an operation's cost.
 pub fn op_key(op: Op) -> String {
     format!("{}_ns", op.name())
+}
+
+/// Returns the key of the number of an operation's instructions.
+pub fn instructions_key(op: Op) -> String {
+    format!("{}_instructions", op.name())
 }
 
 /// Some twenty times the size of a file with all keys and sources.

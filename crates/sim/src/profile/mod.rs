@@ -13,6 +13,7 @@ mod builtin;
 mod costs;
 mod error;
 mod file;
+mod kernels;
 mod noise;
 mod open;
 mod resolve;
@@ -23,7 +24,7 @@ pub use base::Merged;
 pub use basis::Basis;
 pub use builtin::{Profiles, builtin_names};
 pub use error::ProfileError;
-pub use file::{Number, ProfileFile, Section, op_key, parse, write, write_with};
+pub use file::{Number, ProfileFile, Section, instructions_key, op_key, parse, write, write_with};
 pub use noise::{Disturbance, Gaps, Lengths, Noise};
 pub use open::{builtin_file, load, open};
 pub use resolve::resolve;
@@ -225,10 +226,10 @@ pub struct Costs {
     pub cluster_cache_kib: u32,
     /// Seeded jitter on each charged operation, in 1/1024 of it, up and down.
     pub jitter_1024: u32,
-    /// An instruction of a recorded operation, outside of the holds of spin locks: the mean, misses
-    /// in the CPU's own caches included.
+    /// An instruction of a recorded operation, or of one whose instructions the profile has,
+    /// outside of the holds of spin locks: the mean, misses in the CPU's own caches included.
     pub instruction_ps: u64,
-    /// An instruction of a recorded operation while its CPU holds a spin lock.
+    /// An instruction of such an operation while its CPU holds a spin lock.
     pub hold_instruction_ps: u64,
 }
 
@@ -250,8 +251,7 @@ pub struct LineCosts {
 }
 
 impl Costs {
-    /// Costs of a profile that does not state them, in ns by key. Only replays of recordings use
-    /// them.
+    /// Costs of a profile that does not state them, in ns by key.
     pub(crate) const UNSTATED: [(&'static str, f64); 2] =
         [("instruction_ns", 0.35), ("hold_instruction_ns", 0.2)];
 }

@@ -2,9 +2,10 @@
 
 use super::base::{ProfileSource, merge, title};
 use super::error::{nearest, replaced};
+use super::kernels::time_key;
 use super::{
     Clock, Costs, Disturbance, Gaps, Lengths, LineCosts, Merged, Noise, Profile, ProfileError,
-    ProfileFile, Profiles, Section, SwapDevice, Topology, op_key,
+    ProfileFile, Profiles, Section, SwapDevice, Topology, instructions_key, op_key,
 };
 use mmscale_arch::{MAX_CPUS, MAX_NODES, Op};
 use mmscale_document::Fingerprint;
@@ -19,6 +20,8 @@ const MAX_SPACES: u64 = 1 << 12;
 const MAX_NS: f64 = 1e10;
 /// The slowest instruction in a profile: 100 ns.
 const MAX_INSTRUCTION_NS: f64 = 100.0;
+/// The most instructions of an operation.
+const MAX_INSTRUCTIONS: f64 = 1e7;
 
 impl Profiles {
     /// Merges `file` with its bases, and resolves it as [`Merged::resolve`] does. `name` is the
@@ -44,13 +47,17 @@ impl Merged {
             name: self.name.clone(),
             description: self.file.description.clone(),
             hash: hash(&self.file),
-            bases: self.bases.iter().map(|base| title(base)).filter(|_| self.own).collect(),
+            bases: self.files().map(title).filter(|_| self.own).collect(),
             topology,
             node_pages: memory.count("node_pages", 1, MAX_FRAMES / topology.nodes as u64)?,
             page_bytes: page_bytes(&memory)?,
             tlb_broadcast_spaces: memory.count("tlb_broadcast_spaces", 0, MAX_SPACES)? as u32,
             hz: timer.count("hz", 1, 10_000)? as u32,
-            costs: priced(&costs, &memory, entered(ops(self)?, costs.ps("entry_extra_ns")?))?,
+            costs: priced(
+                &costs,
+                &memory,
+                entered(ops(self, &costs)?, costs.ps("entry_extra_ns")?),
+            )?,
             swap: swap(self)?,
             noise: noise(self)?,
             clock: clock(self, &topology)?,
@@ -98,16 +105,22 @@ fn priced(
         write_traffic_1024: memory.times("write_traffic", 4.0)?,
         cluster_cache_kib: memory.count("cluster_cache_kib", 1, u64::from(u32::MAX / 2))? as u32,
         jitter_1024: costs.share("jitter_percent", 50.0)?,
-        instruction_ps: instruction(costs, 0)?,
-        hold_instruction_ps: instruction(costs, 1)?,
+        instruction_ps: unstated(costs, 0)?,
+        hold_instruction_ps: unstated(costs, 1)?,
     })
 }
 
 /// Reads one of [`Costs::UNSTATED`].
-fn instruction(costs: &Reader<'_>, which: usize) -> Result<u64, ProfileError> {
+fn unstated(costs: &Reader<'_>, which: usize) -> Result<u64, ProfileError> {
     let (key, usual_ns) = Costs::UNSTATED[which];
     let ns = costs.or(usual_ns, key, |key| costs.number(key, 0.0, MAX_INSTRUCTION_NS))?;
     Ok((ns * 1000.0).round() as u64)
+}
+
+/// Reads the time of an instruction of an operation, in ns.
+fn instruction(costs: &Reader<'_>, op: Op) -> Result<f64, ProfileError> {
+    let which = Costs::UNSTATED.iter().position(|(key, _)| *key == time_key(op));
+    Ok(unstated(costs, which.expect("it is one of them"))? as f64 / 1000.0)
 }
 
 /// Hashes every key and value; ranges, sources and descriptions are left out, and so is a number
@@ -253,13 +266,27 @@ fn lines(costs: &Reader<'_>) -> Result<LineCosts, ProfileError> {
     })
 }
 
-fn ops(of: &Merged) -> Result<[u64; Op::ALL.len()], ProfileError> {
+/// Reads the time of each operation: its own, or that of its instructions.
+fn ops(of: &Merged, costs: &Reader<'_>) -> Result<[u64; Op::ALL.len()], ProfileError> {
     let ops = Reader::new(of, "ops", &of.file.ops);
+    let counts = Reader::new(of, "instructions", &of.file.instructions);
     let mut op_ps = [0; Op::ALL.len()];
     for op in Op::ALL {
-        op_ps[op as usize] = ops.ps(&op_key(op))?;
+        let (key, count) = (op_key(op), instructions_key(op));
+        op_ps[op as usize] = match (ops.has(&key), counts.has(&count)) {
+            (true, true) => {
+                let reason = format!("and ops.{key} are both stated; remove one of them");
+                return Err(counts.wrong(&count, reason));
+            }
+            (false, true) => {
+                let ns = counts.number(&count, 0.0, MAX_INSTRUCTIONS)? * instruction(costs, op)?;
+                (ns * 1000.0).round() as u64
+            }
+            (_, false) => ops.ps(&key)?,
+        };
     }
     ops.finish()?;
+    counts.finish()?;
     Ok(op_ps)
 }
 
@@ -277,6 +304,10 @@ impl<'a> Reader<'a> {
         Self { of, section, numbers, asked: RefCell::default() }
     }
 
+    fn has(&self, key: &str) -> bool {
+        self.numbers.contains_key(key)
+    }
+
     /// Reads a number that need not be there.
     fn or<T>(
         &self,
@@ -284,7 +315,7 @@ impl<'a> Reader<'a> {
         key: &str,
         read: impl FnOnce(&str) -> Result<T, ProfileError>,
     ) -> Result<T, ProfileError> {
-        if self.numbers.contains_key(key) { read(key) } else { Ok(absent) }
+        if self.has(key) { read(key) } else { Ok(absent) }
     }
 
     /// Reads a time in ns; returns picoseconds.

@@ -6,11 +6,13 @@
 //! | `document` | what a call found |
 //! | `kept` | counts that are kept with the sources |
 //! | `locks` | the name of a lock, by the functions that take it |
-//! | `model` | the same scripts on a simulated CPU, and the costs of a profile |
+//! | `counts` | instructions of the operations that a profile has |
+//! | `model` | the same scripts on a simulated CPU, and the operations of a profile |
 //! | `text` | tables of one image |
 //! | `change` | tables of two images |
 
 mod change;
+mod counts;
 mod document;
 mod kept;
 mod locks;
@@ -19,13 +21,16 @@ mod operations;
 mod text;
 
 use anyhow::{Context, anyhow};
+use mmscale_calibrate::{ProfileFile, write as text_of};
 use mmscale_harness::{Interrupt, Registry, Study};
 use mmscale_vm::instructions::{Counted, count};
 use mmscale_vm::{Accelerator, Image, JobFile, Machine};
+use std::path::Path;
 
 use super::machine::{again, failure, image, job, machine};
 use super::rounds::Ran;
 use crate::args::{Format, InstructionsArgs};
+use crate::destination::{Destination, PROFILE, base_of};
 use crate::failure::Failure;
 use crate::interrupt::{self, Grace};
 use crate::output;
@@ -59,6 +64,9 @@ pub(super) fn instructions(registry: &Registry, args: &InstructionsArgs) -> Resu
             "--profile compares one image with the model: give one"
         )));
     }
+    let place = args.output.as_deref();
+    let place = place.map(|path| Destination::open(path, output::existing(args.replace), PROFILE));
+    let mut place = place.transpose()?;
     let machine = machine(&args.machine, Accelerator::Emulation)?;
     let parameters = format!("{PARAMETERS} {}", machine.parameters);
     let machine = Machine { parameters, ..machine };
@@ -79,9 +87,23 @@ pub(super) fn instructions(registry: &Registry, args: &InstructionsArgs) -> Resu
             let model =
                 model::model(&registry, &document, &args.scripts, profile, &counting.interrupt)?;
             document.model = Some(model);
+            if let (Some(path), Some(place)) = (&args.output, place.take()) {
+                place.write(&written(&document, profile, path)?)?;
+            }
         }
     }
     show(&document, args)
+}
+
+/// The text of a profile that has another one as its base, and the instructions of the image.
+fn written(document: &Document, base: &Path, path: &Path) -> Result<String, Failure> {
+    let release = document.images.first().map_or("", |side| side.release.as_str());
+    Ok(text_of(&ProfileFile {
+        base: Some(base_of(&base.to_string_lossy(), Some(path))?),
+        description: format!("{} with operations of Linux {release}", base.display()),
+        instructions: counts::section(document),
+        ..ProfileFile::default()
+    }))
 }
 
 /// Shows a document.

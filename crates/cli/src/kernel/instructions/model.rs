@@ -4,43 +4,22 @@
 use anyhow::anyhow;
 use mmscale_document::{Document as Run, Target};
 use mmscale_harness::{
-    Interrupt, Length, Merged, Profiles, Registry, Request, Settings, execute_each, linux_version,
-    plan,
+    Interrupt, Length, Profiles, Registry, Request, Settings, execute_each, linux_version, plan,
 };
 use mmscale_vm::instructions::Summary;
-use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::path::Path;
 
+use super::counts::{Count, counts};
 use super::document::{Document, Model, Row};
 use super::locks::class;
 use super::operations;
 use crate::failure::Failure;
 use crate::progress;
 
-/// The costs of a profile whose work is that of whole functions.
-const COSTS: &str = include_str!("costs.toml");
-
 /// The newest version of Linux whose policies are known; later kernels are compared with it.
 const NEWEST: &str = "7.3";
-
-/// A cost, and the functions that do its work in a script.
-#[derive(Clone, Debug, Deserialize)]
-struct Cost {
-    name: String,
-    script: String,
-    /// Functions whose calls are added, and taken away: alternatives of versions are separated by
-    /// `|`.
-    plus: Vec<String>,
-    #[serde(default)]
-    minus: Vec<String>,
-}
-
-#[derive(Debug, Deserialize)]
-struct Costs {
-    cost: Vec<Cost>,
-}
 
 /// Runs the scripts on one CPU of a simulated machine, and compares them with the first image.
 pub(super) fn model(
@@ -133,50 +112,24 @@ fn beside(script: &str, summary: &Summary, run: &Run) -> Vec<Row> {
     rows
 }
 
-/// The costs of the profile whose work is that of functions.
+/// The operations of the profile whose functions the image has.
 fn costs(profiles: &Profiles, document: &Document, profile: &Path) -> Result<Vec<Row>, Failure> {
     let merged = profiles.open(profile).map_err(|why| Failure::Call(why.into()))?;
-    let Costs { cost: all } = toml::from_str(COSTS).expect("a table of this crate");
-    let row = |cost: Cost| {
-        let script = document.scripts.iter().find(|script| script.name == cost.script)?;
-        let summary = script.operations.first()?;
-        let sum = |names: &[String]| -> Option<f64> {
-            names.iter().map(|name| call_of(summary, name)).sum()
-        };
+    let row = |count: &Count| {
+        let number = merged.op(count.op)?;
         Some(Row {
-            instructions: sum(&cost.plus)? - sum(&cost.minus)?,
-            ns: value(&merged, &cost.name)?,
-            what: cost.name,
-            script: cost.script,
+            script: String::new(),
+            what: count.op.name().to_owned(),
+            instructions: count.instructions,
+            ns: number.value,
         })
     };
-    Ok(all.into_iter().filter_map(row).collect())
-}
-
-/// The value of a cost.
-fn value(profile: &Merged, name: &str) -> Option<f64> {
-    profile.file.costs().find(|(_, key, _)| *key == name).map(|(_, _, number)| number.value)
-}
-
-/// Instructions of a call of the first of these functions that the kernel has.
-fn call_of(summary: &Summary, names: &str) -> Option<f64> {
-    let named = |name: &str| summary.functions.iter().find(|function| function.name == name);
-    names.split('|').find_map(named).map(|function| function.call.median)
+    Ok(counts(document).iter().filter_map(row).collect())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn every_cost_is_one_of_the_profiles_and_of_a_script() {
-        let Costs { cost: all } = toml::from_str(COSTS).unwrap();
-        let merged = Profiles::default().open(Path::new("x86-2")).unwrap();
-        for cost in &all {
-            assert!(value(&merged, &cost.name).is_some(), "{}", cost.name);
-        }
-        assert!(all.len() > 8);
-    }
 
     #[test]
     fn a_release_has_a_version() {

@@ -73,7 +73,7 @@ fn model(model: &Model) -> Vec<String> {
         };
         line(&name, row)
     }));
-    lines.push(head("a cost, and the functions of it"));
+    lines.push(head("an operation of profiles"));
     lines.extend(model.costs.iter().map(|row| line(&format!("  {}", row.what), row)));
     lines
 }

@@ -126,7 +126,7 @@ fn pages_table(profiles: &Profiles, interrupt: &Interrupt) -> Result<String, Fai
          profile  step                       ns a page simulated    error\n",
     );
     for name in ["x86-26", "x86-16"] {
-        let profile = profiles.load(Path::new(name)).map_err(CallError::from)?;
+        let profile = fidelity::measured_on(profiles, name).map_err(CallError::from)?;
         for (step, pair) in fidelity::one_cpu(&profile, interrupt).map_err(failed)? {
             writeln!(
                 text,

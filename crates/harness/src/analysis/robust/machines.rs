@@ -7,7 +7,7 @@ use mmscale_sim::profile::{Basis, Merged, Number, Profile, ProfileError};
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use crate::plan::Plan;
+use crate::plan::{Plan, on_kernel};
 
 /// The seed of the drawn machines: arbitrary, but fixed.
 const SEED: u64 = 0x6d6d_7363_616c_6532;
@@ -39,15 +39,16 @@ impl Moving {
     }
 }
 
-/// Returns the costs of a profile that can move and that runs use. Those of recorded instructions
-/// change replays alone.
-pub(super) fn moving(profile: &Merged, replays: bool) -> Vec<Moving> {
+/// Returns the costs of a plan's profile that can move and that runs use.
+pub(super) fn moving(plan: &Plan, profile: &Merged) -> Vec<Moving> {
+    moving_of(&on_kernel(profile, plan.linux))
+}
+
+fn moving_of(profile: &Merged) -> Vec<Moving> {
     let can_move = |number: &Number| {
         number.range[0] < number.range[1] && Basis::of(&number.source) != Ok(Basis::Unused)
     };
-    let of_replays = |key: &str| key == "instruction_ns" || key == "hold_instruction_ns";
-    let costs = profile.file.costs();
-    let costs = costs.filter(|(_, key, number)| can_move(number) && (replays || !of_replays(key)));
+    let costs = profile.file.costs().filter(|(.., number)| can_move(number));
     costs
         .map(|(section, key, number)| Moving {
             section,
@@ -63,7 +64,7 @@ pub(super) fn moved<'a>(
     profile: &Merged,
     values: impl IntoIterator<Item = (&'a Moving, f64)>,
 ) -> Result<Plan, ProfileError> {
-    let mut other = profile.clone();
+    let mut other = on_kernel(profile, plan.linux);
     for (Moving { key, .. }, value) in values {
         other.file.cost_mut(key).expect("the number is of this profile").value = value;
     }
@@ -105,23 +106,17 @@ mod tests {
 
     #[test]
     fn numbers_that_describe_the_machine_do_not_move() {
-        let numbers = moving(&open("x86-512").unwrap(), false);
+        let numbers = moving_of(&open("x86-512").unwrap());
         let has = |key: &str| numbers.iter().any(|number| number.key == key);
         assert!(has("handoff_fixed_ns") && has("clear_page_ns") && has("node_bytes_per_us"));
         assert!(!has("cpus") && !has("node_pages") && !has("hz"));
-        let more = moving(&open("x86-512").unwrap(), true);
-        let keys = |numbers: &[Moving]| -> Vec<String> {
-            numbers.iter().map(|number| number.key.clone()).collect()
-        };
-        let only: Vec<String> =
-            keys(&more).into_iter().filter(|key| !keys(&numbers).contains(key)).collect();
-        assert_eq!(only, ["hold_instruction_ns", "instruction_ns"]);
+        assert!(has("lru_link_instructions") && has("hold_instruction_ns"));
     }
 
     #[test]
     fn a_profile_with_disturbances_can_be_drawn() {
         let mut profile = open("x86-16").unwrap();
-        let numbers = moving(&profile, true);
+        let numbers = moving_of(&profile);
         for set in drawn(&numbers, 3) {
             for (Moving { key, .. }, value) in numbers.iter().zip(set) {
                 profile.file.cost_mut(key).unwrap().value = value;
@@ -132,7 +127,7 @@ mod tests {
 
     #[test]
     fn each_part_of_a_range_is_drawn_once() {
-        let numbers = moving(&open("x86-512").unwrap(), false);
+        let numbers = moving_of(&open("x86-512").unwrap());
         let sets = drawn(&numbers, 8);
         for (at, number) in numbers.iter().enumerate() {
             let [low, high] = number.number.range;

@@ -80,7 +80,7 @@ pub fn robust(
         let what = "a conclusion compares arms: name at least two, as --arm stock,lazy";
         return Err(RobustError::Call(what.to_owned()));
     }
-    let numbers = moving(request.profile, plan.study.replays());
+    let numbers = moving(plan, request.profile);
     let own_seeds = own_seeds(&plan.seeds);
     let runs = Runs::of(request, interrupt, told, numbers.len(), own_seeds.len());
     let own = runs.all(std::slice::from_ref(plan), &own_seeds);
@@ -315,7 +315,7 @@ pub fn on_drawn_machines(
     profile: &Merged,
     machines: usize,
 ) -> Result<Vec<Plan>, ProfileError> {
-    let numbers = moving(profile, plan.study.replays());
+    let numbers = moving(plan, profile);
     let sets = drawn(&numbers, machines);
     let sets = sets.iter().map(|set| numbers.iter().zip(set.iter().copied()));
     sets.map(|values| moved(plan, profile, values)).collect()

@@ -4,7 +4,7 @@ use crate::folio::{FolioFlags, FolioInit};
 use crate::pgtable::{Pte, PteFlags, PteTable};
 use crate::space::registry::Mapping;
 use crate::space::{FaultError, MmRef, Space, Vma, VmaFlags, Vpn};
-use mmscale_arch::{Func, Machine, NodeId, Order, Pfn, Span};
+use mmscale_arch::{Func, Machine, NodeId, Op, Order, Pfn, Span};
 use mmscale_frames::page_alloc::Gfp;
 
 /// Flags of a page that only its program has.
@@ -89,6 +89,7 @@ impl<A: Machine> Space<A> {
         }
         let marks = PteFlags::ACCESSED | PteFlags::DIRTY;
         ptes.by_fault();
+        A::work(Op::MapPage, 1);
         ptes.fill(page, Pte::page(pfn, marks | self.rights(vma)));
     }
     /// The write permission of an exclusive page's entry.

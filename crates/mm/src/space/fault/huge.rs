@@ -10,7 +10,7 @@ use crate::pgtable::{Pte, PteFlags, TableError};
 use crate::space::registry::HugePages;
 use crate::space::zap::{HUGE_ORDER, HUGE_PAGES, PIECE};
 use crate::space::{FaultError, MmRef, Space, SpaceError, Vma, VmaFlags, VmaRange, Vpn};
-use mmscale_arch::{Machine, PageSize};
+use mmscale_arch::{Machine, Op, PageSize};
 use mmscale_frames::page_alloc::Gfp;
 
 /// The huge page that holds `page`.
@@ -65,6 +65,7 @@ impl<A: Machine> Space<A> {
                 on.memory.mlock(pfn);
             }
             let marks = PteFlags::HUGE | PteFlags::ACCESSED | PteFlags::DIRTY;
+            A::work(Op::MapPage, 1);
             pmd.fill(start, Pte::page(pfn, marks | self.rights(vma)));
             return Ok(true);
         }

@@ -10,7 +10,7 @@ use crate::space::{FaultError, MmRef, Space, SpaceError, Vma, VmaFlags, VmaRange
 use crate::swap::{SwapEntry, SwapError};
 use crate::tlb::Leave;
 use alloc::vec::Vec;
-use mmscale_arch::{Func, Machine, NodeId, Order, Pfn, Span};
+use mmscale_arch::{Func, Machine, NodeId, Op, Order, Pfn, Span};
 use mmscale_frames::page_alloc::{AllocError, Gfp};
 
 /// Rounds of reclaim that free something but not enough, before the OOM killer is called
@@ -138,6 +138,7 @@ impl<A: Machine> Space<A> {
         if vma.flags.contains(VmaFlags::LOCKED) {
             on.memory.mlock(pfn);
         }
+        A::work(Op::MapPage, 1);
         ptes.fill(page, Pte::page(pfn, flags));
         on.swap.free(on.memory, entry, 1);
         true
