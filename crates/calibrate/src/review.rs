@@ -49,7 +49,7 @@ pub struct Review {
     pub name: String,
     /// A description of the machine.
     pub description: String,
-    /// The bases, the nearest first.
+    /// The bases, the nearest first, and the kernel.
     pub bases: Vec<String>,
     /// All numbers.
     pub numbers: Vec<Entry>,
@@ -110,7 +110,7 @@ pub fn review(merged: &Merged) -> Review {
     Review {
         name: merged.title(),
         description: merged.file.description.clone(),
-        bases: merged.bases.clone(),
+        bases: merged.bases.iter().chain([&merged.kernel]).cloned().collect(),
         first: first.collect(),
         wrong: wrong(merged),
         numbers,

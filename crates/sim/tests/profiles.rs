@@ -116,7 +116,9 @@ fn every_file_of_the_folder_is_built_in() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../machines");
     let mut files: Vec<String> = std::fs::read_dir(folder)
         .unwrap()
-        .map(|entry| entry.unwrap().path().file_stem().unwrap().to_string_lossy().into_owned())
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.is_file())
+        .map(|path| path.file_stem().unwrap().to_string_lossy().into_owned())
         .collect();
     files.sort();
     assert_eq!(files, builtin_names());

@@ -28,7 +28,7 @@ fn path(root: &Path, version: &str) -> PathBuf {
     root.join("gallery/kernels").join(version).with_added_extension("json")
 }
 
-/// The profile of the model that a call runs beside the image.
+/// The profile of the model that a call runs next to the image.
 const PROFILE: &str = "x86-26";
 
 /// Counts on an image.

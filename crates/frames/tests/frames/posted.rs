@@ -142,10 +142,10 @@ fn buddies_merge_on_the_page_cache_and_leave_it_as_one() {
     let pages = take_many(&frames, BLOCK);
     free_on(&frames, 1, pages.iter().copied());
     assert_eq!(count(&frames, CPU0), BLOCK);
-    let (puts, locks) = (stepped::work_count(Op::BuddyPut), zone_locks());
+    let (drained, locks) = (stepped::work_count(Op::DrainPage), zone_locks());
     assert_eq!(frames.drain_pages(CPU0), BLOCK);
     // One block, which meets its other half: one hold, one list entry.
-    assert_eq!((stepped::work_count(Op::BuddyPut) - puts, zone_locks() - locks), (1, 1));
+    assert_eq!((stepped::work_count(Op::DrainPage) - drained, zone_locks() - locks), (1, 1));
     assert_eq!((owner(&frames, pages[0]), owned(&frames, CPU0)), (None, 0));
     frames.verify().unwrap();
 }

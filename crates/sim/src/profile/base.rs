@@ -17,11 +17,14 @@ pub struct Merged {
     pub name: String,
     /// All numbers. The field `base` is empty.
     pub file: ProfileFile,
-    /// The names of the bases, the nearest first. The last one is a kernel.
+    /// The names of the bases, the nearest first.
     pub bases: Vec<String>,
+    /// The name of the kernel, from which it inherits after all bases.
+    pub kernel: String,
     /// Whether it comes from a file and is not built in.
     pub(super) own: bool,
-    /// The base of each inherited number, by section and key, as an index into `bases`.
+    /// The base of each inherited number, by section and key, as an index into `bases`; the number
+    /// after the last is the kernel.
     inherited: BTreeMap<(&'static str, String), usize>,
 }
 
@@ -31,17 +34,12 @@ impl Merged {
         title(&self.name)
     }
 
-    /// The bases that are machines, the nearest first: all but the kernel.
-    pub(super) fn files(&self) -> impl Iterator<Item = &str> {
-        let machines = self.bases.len().saturating_sub(1);
-        self.bases[..machines].iter().map(String::as_str)
-    }
-
-    /// Returns the base that a number is inherited from; `None` if the profile's own file has it.
+    /// Returns the base, or the kernel, that a number is inherited from; `None` if the profile's own
+    /// file has it.
     pub fn inherited_from(&self, section: &str, key: &str) -> Option<&str> {
         let mut inherited = self.inherited.iter();
         let found = inherited.find(|((of, name), _)| *of == section && name == key);
-        found.map(|(_, &base)| self.bases[base].as_str())
+        found.map(|(_, &base)| self.bases.get(base).unwrap_or(&self.kernel).as_str())
     }
 
     /// Returns the file that has a number, for messages.
@@ -49,10 +47,8 @@ impl Merged {
         self.inherited_from(section, key).unwrap_or(&self.name)
     }
 
-    /// Adds the numbers of a base that are missing.
-    fn inherit(&mut self, name: String, mut base: ProfileFile) {
-        let place = self.bases.len();
-        self.bases.push(name);
+    /// Adds the numbers that are missing, of the base at `place`.
+    fn inherit(&mut self, place: usize, mut base: ProfileFile) {
         // A nearer file has an operation's time, or the number of its instructions.
         for (section, numbers) in self.file.sections() {
             for (other, key) in numbers.keys().filter_map(|key| other_key(section, key)) {
@@ -75,8 +71,8 @@ impl Merged {
     /// from the kernel now.
     pub(super) fn with_kernel(&self, name: &str, numbers: &Section) -> Self {
         let mut other = self.clone();
-        let Some(place) = other.bases.len().checked_sub(1) else { return other };
-        other.bases[place] = name.to_owned();
+        let place = other.bases.len();
+        name.clone_into(&mut other.kernel);
         for (key, number) in &mut other.file.instructions {
             let from = other.inherited.get(&("instructions", key.clone()));
             if from == Some(&place)
@@ -177,7 +173,8 @@ pub(super) fn merge(
 ) -> Result<Merged, ProfileError> {
     let name = name.to_owned();
     let own = !matches!(place, ProfileSource::BuiltIn(_));
-    let mut merged = Merged { name, file, own, bases: Vec::new(), inherited: BTreeMap::new() };
+    let (kernel, inherited) = (String::new(), BTreeMap::new());
+    let mut merged = Merged { name, file, own, bases: Vec::new(), kernel, inherited };
     let mut places = vec![place];
     let mut next = merged.file.base.take();
     while let Some(base) = next {
@@ -198,11 +195,13 @@ pub(super) fn merge(
         }
         let mut layer = place.file(profiles).map_err(wrong)?;
         next = layer.base.take();
-        merged.inherit(place.shown(), layer);
+        merged.bases.push(place.shown());
+        merged.inherit(merged.bases.len() - 1, layer);
         places.push(place);
     }
     let (name, instructions) = kernels::usual();
     let kernel = ProfileFile { instructions, ..ProfileFile::default() };
-    merged.inherit(name.to_owned(), kernel);
+    name.clone_into(&mut merged.kernel);
+    merged.inherit(merged.bases.len(), kernel);
     Ok(merged)
 }

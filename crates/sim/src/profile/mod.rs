@@ -13,6 +13,7 @@ mod builtin;
 mod costs;
 mod error;
 mod file;
+mod instructions;
 mod kernels;
 mod noise;
 mod open;

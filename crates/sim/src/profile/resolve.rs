@@ -47,7 +47,7 @@ impl Merged {
             name: self.name.clone(),
             description: self.file.description.clone(),
             hash: hash(&self.file),
-            bases: self.files().map(title).filter(|_| self.own).collect(),
+            bases: self.bases.iter().map(|base| title(base)).filter(|_| self.own).collect(),
             topology,
             node_pages: memory.count("node_pages", 1, MAX_FRAMES / topology.nodes as u64)?,
             page_bytes: page_bytes(&memory)?,

@@ -66,7 +66,7 @@ fn has(names: Names, name: &str) -> bool {
 }
 
 /// The first of these functions that the kernel has.
-fn function<'a>(of: &'a Summary, names: Names) -> Option<&'a Function> {
+fn function(of: &Summary, names: Names) -> Option<&Function> {
     let named = |name: &str| of.functions.iter().find(|function| function.name == name);
     names.split('|').find_map(named)
 }
@@ -77,7 +77,7 @@ fn call(of: &Summary, names: Names) -> Option<f64> {
 }
 
 /// Holds that these functions begin, called by `outer`; by any if it is empty.
-fn holds<'a>(of: &'a Summary, names: Names, outer: Names) -> impl Iterator<Item = &'a Hold> {
+fn holds(of: &Summary, names: Names, outer: Names) -> impl Iterator<Item = &Hold> {
     let is_from = move |hold: &&Hold| outer.is_empty() || has(outer, &hold.outer);
     of.holds.iter().filter(move |hold| has(names, &hold.caller)).filter(is_from)
 }
