@@ -2,13 +2,16 @@
 //! that is simulated, and the command that reproduces it.
 
 mod answer;
+mod logs;
+mod robot;
+mod seen;
 mod simulate;
 mod source;
 mod start;
 
 use mmscale_document::Problem;
 use mmscale_harness::{Origin, Registry, Shape};
-use mmscale_measured::{Report, Table, resemble};
+use mmscale_measured::{Basis, Report, Robot, Table, resemble};
 use mmscale_report::wrap;
 
 use crate::args::ExplainArgs;
@@ -55,6 +58,15 @@ pub(crate) fn explain(
         refused = simulate::fit(registry, &case, recipe, &origin);
     }
     let mut lines = answer::lines(registry, &case, &found, recipe.as_ref());
+    let is_nothing = found.basis == Basis::None
+        && case.tables.iter().all(|table| table.waits.is_empty())
+        && report.robot.is_none()
+        && report.flat.is_empty();
+    if is_nothing && report.prose.classes.is_empty() {
+        lines.extend(seen::lines(&report));
+        output::print(&joined(&lines))?;
+        return Err(Failure::Nothing);
+    }
     if let Some(why) = refused {
         let what = format!("the study cannot be run at this size: {why}");
         lines.extend(wrap(&what, "size      ", "          "));
@@ -93,14 +105,15 @@ fn case<'a>(report: &'a Report, args: &ExplainArgs) -> Result<Case<'a>, Failure>
             Failure::Call(anyhow::anyhow!("there is no table {n}: {all} table{plural} found"))
         })?],
     };
-    let mut sizes = report.prose.cpus.keys();
+    let mut sizes = report.sizes.cpus.keys();
     let only = sizes.next().copied().filter(|_| sizes.next().is_none());
+    let of_robot = report.robot.as_ref().and_then(Robot::cpus);
     let of_table = tables.iter().find_map(|table| table.cpus);
     let given_ns = args.source.seconds.map(|s| (s * 1e9).round() as u64);
     let window_ns = tables.iter().find_map(|table| table.window_ns);
     Ok(Case {
         report,
-        cpus: args.source.cpus.or(of_table).or(only),
+        cpus: args.source.cpus.or(of_table).or(of_robot).or(only),
         window_ns: given_ns.or(window_ns).or(report.prose.window_ns),
         tables,
     })
