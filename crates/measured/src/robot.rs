@@ -83,7 +83,7 @@ const PARAMETERS: [&str; 12] = [
 ];
 
 /// The most paths of a report.
-const MAX_PATHS: usize = 4000;
+const MAX_PATHS: usize = 1000;
 
 /// Reads the report in the lines of a file. `None` if there is none.
 pub(crate) fn parse(lines: &[Line]) -> Option<Robot> {

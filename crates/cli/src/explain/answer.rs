@@ -27,6 +27,11 @@ pub(super) fn lines(
     let mut entry = |key: &str, text: String| {
         lines.extend(wrap(&text, &format!("{key:<9} "), "          "));
     };
+    if traced(case) {
+        let what = "the callers are functions of the tracepoint, as perf before 6.9 and kernels \
+                    built with LTO have them: record with --stack-skip 5, or with a newer perf";
+        entry("note", what.to_owned());
+    }
     match &case.report.robot {
         Some(robot) => robot::lines(robot).into_iter().for_each(|(key, text)| entry(key, text)),
         None => read(case, found).into_iter().for_each(|text| entry("report", text)),
@@ -78,6 +83,15 @@ pub(super) fn lines(
         entry("next", text);
     }
     lines
+}
+
+/// Returns whether rows name the tracepoint in place of the function that takes the lock.
+fn traced(case: &Case<'_>) -> bool {
+    let mut waits = case.tables.iter().flat_map(|table| &table.waits);
+    waits.any(|wait| {
+        let inner = wait.path.last().map_or("", String::as_str);
+        inner.contains("trace_contention_begin") || inner.starts_with("__traceiter_")
+    })
 }
 
 /// Says what a profile without callers shows.
@@ -150,13 +164,10 @@ fn read(case: &Case<'_>, found: &Resemblance) -> Vec<String> {
         let weights = match (found.basis, found.of_all) {
             (Basis::Samples, Some(all)) => format!(", {} of the samples wait", percent(all)),
             (Basis::Counts, _) => ", with counts or times".to_owned(),
-            (Basis::Tasks, _) => {
-                let (n, s) = match found.items.len() {
-                    1 => (1, "s"),
-                    n => (n, ""),
-                };
-                format!(" of a kernel's log, {n} wait{s}")
-            }
+            (Basis::Tasks, _) => match found.items.len() {
+                1 => " of a kernel's log, one task waits".to_owned(),
+                n => format!(" of a kernel's log, {n} tasks wait"),
+            },
             (Basis::Paths, _) => ", without weights".to_owned(),
             _ => String::new(),
         };

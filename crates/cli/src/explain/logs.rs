@@ -1,6 +1,6 @@
 //! Who waits for what in a kernel's log, and who may hold it.
 
-use mmscale_measured::{Holder, Item, Resemblance};
+use mmscale_measured::{CALLS, Holder, Item, Resemblance};
 
 /// Number of waiters and of holders that are named.
 const NAMED: usize = 4;
@@ -27,7 +27,8 @@ pub(super) fn lines(found: &Resemblance) -> Vec<(&'static str, String)> {
             more => format!("; {more} more"),
         };
         let named: Vec<String> = named.collect();
-        lines.push(("waits", format!("for {class}: {}{more}", named.join("; "))));
+        let what = if class == CALLS { "other CPUs" } else { class };
+        lines.push(("waits", format!("for {what}: {}{more}", named.join("; "))));
     }
     for holder in found.holders.iter().take(NAMED) {
         lines.push(("holder", text(holder)));

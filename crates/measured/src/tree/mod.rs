@@ -32,6 +32,8 @@
 mod order;
 mod row;
 
+use std::collections::BTreeSet;
+
 use mmscale_document::is_acquiring;
 
 use crate::stacks::{Stack, Unit};
@@ -258,13 +260,19 @@ impl Tree {
             self.entry.as_ref().map(|entry| entry.name.as_str()),
             &self.leaves(&paths),
         );
+        let mut spinning = vec![0.0; self.nodes.len()];
+        for (at, node) in self.nodes.iter().enumerate().filter(|(_, n)| is_acquiring(&n.name)) {
+            if let Some(parent) = node.parent {
+                spinning[parent] += shares[at];
+            }
+        }
         let mut stacks = vec![];
         for (at, node) in self.nodes.iter().enumerate() {
             if node.name == ITSELF || own[at] < LEAST {
                 continue;
             }
             // The function that spins has the wait, and those that called it the attempt.
-            if !innermost_first && self.spins_below(at, own[at], &shares) {
+            if !innermost_first && own[at] < spinning[at] {
                 continue;
             }
             let mut path: Vec<String> = paths[at].iter().map(|&name| name.to_owned()).collect();
@@ -276,12 +284,6 @@ impl Tree {
             stacks.push(Stack { path, weight, unit: Unit::Share, line: node.line, who: None });
         }
         stacks
-    }
-
-    fn spins_below(&self, at: usize, own: f64, shares: &[f64]) -> bool {
-        let below = self.nodes.iter().enumerate().filter(|(_, node)| node.parent == Some(at));
-        let below = below.filter(|(_, node)| is_acquiring(&node.name));
-        own < below.map(|(at, _)| shares[at]).sum()
     }
 
     /// Returns the names from the first function of the tree to a function.
@@ -311,13 +313,10 @@ impl Tree {
         }
     }
 
-    /// Returns whether trees are the same, as a mail and its quote are.
-    fn same(&self, other: &Self) -> bool {
-        let rows = |tree: &Self| {
-            let nodes = tree.nodes.iter().map(|node| (node.name.clone(), node.percent));
-            nodes.collect::<Vec<_>>()
-        };
-        self.entry == other.entry && rows(self) == rows(other)
+    /// Returns the contents: equal for a mail and its quote.
+    fn contents(&self) -> String {
+        let nodes: Vec<_> = self.nodes.iter().map(|node| (&node.name, node.percent)).collect();
+        format!("{:?}", (&self.entry, nodes))
     }
 }
 
@@ -336,12 +335,12 @@ pub(crate) struct Profile {
 pub(crate) fn chosen(trees: Vec<Tree>) -> Profile {
     let mut profile = Profile::default();
     let (mut kept, mut left_out): (Vec<Tree>, Option<usize>) = (vec![], None);
+    let (mut seen, mut keys) = (BTreeSet::new(), BTreeSet::new());
     for tree in trees {
-        if kept.iter().any(|other| tree.same(other)) {
+        if !seen.insert(tree.contents()) {
             continue;
         }
-        let again = !tree.nodes.is_empty()
-            && kept.iter().any(|other| !other.nodes.is_empty() && other.key() == tree.key());
+        let again = !tree.nodes.is_empty() && !keys.insert(tree.key());
         if again || left_out.is_some() {
             left_out = left_out.or(Some(tree.line));
         } else {
