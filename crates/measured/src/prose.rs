@@ -55,6 +55,12 @@ impl Prose {
                 self.classes.entry(class).or_default().insert(both);
             }
         }
+        for three in words.windows(3) {
+            let all = three.join(" ").to_lowercase();
+            if let Some(class) = class_of_name(&all) {
+                self.classes.entry(class).or_default().insert(all);
+            }
+        }
         self.commands(line);
     }
 

@@ -89,8 +89,14 @@ const MAX_PATHS: usize = 1000;
 pub(crate) fn parse(lines: &[Line]) -> Option<Robot> {
     let mut robot = Robot::default();
     let mut rows: Vec<PathChange> = vec![];
+    let mut keys: Option<Vec<&str>> = None;
     for line in lines {
         let text = line.text.trim();
+        if let Some(keys) = keys.take() {
+            robot.heading(&keys, text);
+        }
+        let is_heading = text.ends_with(':') && text.contains("/tbox_group");
+        keys = is_heading.then(|| text.trim_end_matches(':').split('/').collect());
         if let Some((name, before, after)) = change(text) {
             match path(name) {
                 Some(path) => {
@@ -121,12 +127,18 @@ impl Robot {
         words[at.checked_sub(1)?].parse().ok()
     }
 
+    /// Enters the values below the heading of the first table.
+    fn heading(&mut self, keys: &[&str], text: &str) {
+        let values: Vec<&str> = text.split('/').collect();
+        if values.len() != keys.len() {
+            return;
+        }
+        keys.iter().zip(values).for_each(|(key, value)| self.fact(&format!("{key}: {value}")));
+    }
+
     fn fact(&mut self, text: &str) {
         let text = text.trim_start_matches(['-', '+', '*', ' ']);
-        let Some((key, value)) = text.split_once(':') else {
-            // `nr_task=100%` in the line of a table.
-            return;
-        };
+        let Some((key, value)) = text.split_once(':') else { return };
         let (key, value) = (key.trim(), value.trim());
         if value.is_empty() || value.len() > 120 {
             return;
@@ -140,8 +152,6 @@ impl Robot {
             _ if PARAMETERS.contains(&key) => {
                 self.parameters.entry(key.to_owned()).or_insert_with(|| value.to_owned());
             }
-            // The heading of the first table:
-            // compiler/cpufreq_governor/mode/nr_task/rootfs/tbox_group/test/testcase:
             _ => {}
         }
     }
@@ -270,6 +280,7 @@ mod tests {
             will-it-scale.per_process_ops on:\n\ntestcase: will-it-scale\n\
             test machine: 104 threads 2 sockets (Skylake) with 192G memory\nparameters:\n\n\
             \tnr_task: 100%\n\tmode: process\n\ttest: page_fault1\n\n\
+            mode/nr_task/tbox_group/testcase:\n  process/100%/lkp-skl-fpga01/will-it-scale\n\n\
             30.0 +5.0 35.0 perf-profile.calltrace.cycles-pp._raw_spin_lock_irqsave.folio_lruvec_\
             lock_irqsave.release_pages.tlb_finish_mmu.unmap_region\n\
             29.0 +5.0 34.0 perf-profile.calltrace.cycles-pp.native_queued_spin_lock_slowpath._raw_\
@@ -278,6 +289,7 @@ mod tests {
         let robot = parse(&lines(text)).expect("a report");
         assert_eq!(robot.claim, Some((-34.3, "will-it-scale.per_process_ops".to_owned())));
         assert_eq!(robot.cpus(), Some(104));
+        assert_eq!(robot.machine.as_deref(), Some("lkp-skl-fpga01"));
         assert_eq!(robot.parameters["test"], "page_fault1");
         assert_eq!((robot.paths.len(), robot.profile_lines), (1, 3), "{:?}", robot.paths);
         assert_eq!((robot.paths[0].before, robot.paths[0].after), (29.0, 34.0));

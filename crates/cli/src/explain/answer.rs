@@ -75,10 +75,6 @@ pub(super) fn lines(
     if let Some(recipe) = recipe {
         entry("repeat", command(case, recipe));
         sizes(case, registry, recipe).into_iter().for_each(|text| entry("size", text));
-    } else if let Some(command) =
-        case.report.robot.as_ref().and_then(|robot| robot::script(robot, registry, case.cpus))
-    {
-        entry("next", format!("the benchmark is built in as a script: {command}"));
     } else if let Some(text) = start::script(case, found, registry) {
         entry("next", text);
     }
@@ -383,7 +379,7 @@ fn command(case: &Case<'_>, recipe: &Recipe) -> String {
 
 /// Returns the study and options of the command.
 pub(super) fn options(case: &Case<'_>, recipe: &Recipe) -> String {
-    let mut words = vec![recipe.study.to_owned()];
+    let mut words = vec![recipe.study.clone()];
     words.extend(case.cpus.map(|cpus| format!("--cpus {cpus}")));
     if recipe.shape != Shape::Keep {
         words.push(format!("--shape {}", recipe.shape.name()));
@@ -398,7 +394,7 @@ fn sizes(case: &Case<'_>, registry: &Registry, recipe: &Recipe) -> Vec<String> {
     let prose = &case.report.prose;
     let known = &case.report.sizes;
     let mut lines = vec![];
-    let study = registry.find(recipe.study).ok();
+    let study = registry.find(&recipe.study).ok();
     if case.cpus.is_none() {
         let own = study.as_ref().map_or(String::new(), |study| {
             let Defaults { cpus, profile, .. } = study.defaults();
@@ -426,7 +422,7 @@ fn sizes(case: &Case<'_>, registry: &Registry, recipe: &Recipe) -> Vec<String> {
         );
     }
     if let Some(command) = &prose.stress_ng
-        && ["vmstat", "churn"].contains(&recipe.study)
+        && ["vmstat", "churn"].contains(&recipe.study.as_str())
     {
         lines.push(format!(
             "the text runs `{command}`; on this computer's kernel: mmscale live stress {}",

@@ -31,7 +31,7 @@ pub(crate) struct Case<'a> {
 
 /// The way in which a study reproduces a problem.
 pub(crate) struct Recipe {
-    study: &'static str,
+    study: String,
     /// The arms: the one with Linux's policies, then those that may help.
     arms: &'static [&'static str],
     /// Settings of parameters, as `--set` takes them.
@@ -52,7 +52,9 @@ pub(crate) fn explain(
     let report = source::open(&args.source)?;
     let case = case(&report, args)?;
     let found = resemble(&report, &case.tables);
-    let mut recipe = found.best().map(|best| recipe(best.problem, &report));
+    let script = report.robot.as_ref().and_then(|robot| robot::script(robot, registry));
+    let study = || found.best().map(|best| recipe(best.problem, &report));
+    let mut recipe = script.or_else(study);
     let mut refused = None;
     if let Some(recipe) = &mut recipe {
         refused = simulate::fit(registry, &case, recipe, &origin);
@@ -128,7 +130,7 @@ fn recipe(problem: Problem, report: &Report) -> Recipe {
         Problem::Reap => (&["stock", "posted", "claims"], vec![]),
         Problem::Ipi => (&["stock", "posted", "requests"], vec![]),
     };
-    Recipe { study: problem.study(), arms, settings, shape: Shape::Keep }
+    Recipe { study: problem.study().to_owned(), arms, settings, shape: Shape::Keep }
 }
 
 /// Returns the workloads of the study of page caches that a report names or has on its paths.

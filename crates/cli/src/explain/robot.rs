@@ -3,12 +3,18 @@
 
 use std::collections::BTreeMap;
 
-use mmscale_document::{CALLING, LockKind, class_of, is_acquiring, is_sleeping};
-use mmscale_harness::Registry;
+use mmscale_document::{
+    CALLING, Counterpart, Document, LockKind, class_of, counterpart, is_acquiring, is_sleeping,
+};
+use mmscale_harness::{Registry, Shape};
 use mmscale_measured::Robot;
+
+use super::Recipe;
 
 /// Number of metrics and locks that are shown.
 const NAMED: usize = 4;
+/// Waits below this are not shown, in percent of the CPU time.
+const LEAST: f64 = 0.1;
 
 /// Returns what a report says, as keys and texts.
 pub(super) fn lines(robot: &Robot) -> Vec<(&'static str, String)> {
@@ -31,8 +37,9 @@ pub(super) fn lines(robot: &Robot) -> Vec<(&'static str, String)> {
     locks.truncate(NAMED);
     for (class, (before, after)) in locks {
         let text = format!("{class}: {before:.1} -> {after:.1} % of all samples");
-        lines.push(("before", text));
+        lines.push(("locks", text));
     }
+    lines.extend(tasks(robot).map(|text| ("note", text)));
     lines
 }
 
@@ -86,14 +93,65 @@ fn lock(path: &[String]) -> String {
     }
 }
 
-/// Returns the command of the built-in script that is nearest to the benchmark.
-pub(super) fn script(robot: &Robot, registry: &Registry, cpus: Option<u32>) -> Option<String> {
+/// Returns the built-in script of the benchmark: it repeats the report at the size of its machine.
+pub(super) fn script(robot: &Robot, registry: &Registry) -> Option<Recipe> {
     let test = robot.parameters.get("test")?;
-    registry.find(test).ok()?;
-    let size = cpus.map_or(String::new(), |cpus| format!(" --cpus {cpus} --shape fill"));
-    let threads = match robot.parameters.get("mode").map(String::as_str) {
-        Some("thread") => " --set in_threads=1",
-        _ => "",
+    let study = match robot.testcase.as_deref()? {
+        "will-it-scale" => test.clone(),
+        "stress-ng" => format!("stress-{test}"),
+        _ => return None,
     };
-    Some(format!("mmscale run {test}{threads}{size}"))
+    registry.find(&study).ok()?;
+    let threads = robot.parameters.get("mode").is_some_and(|mode| mode == "thread");
+    let settings = if threads { vec!["in_threads=1".to_owned()] } else { vec![] };
+    Some(Recipe { study, arms: &["stock"], settings, shape: Shape::Keep })
+}
+
+/// Says how the number of tasks of the report differs from that of the script, which has one on
+/// each CPU.
+fn tasks(robot: &Robot) -> Option<String> {
+    let tasks = robot.parameters.get("nr_task")?;
+    (tasks != "100%").then(|| {
+        format!("the report has nr_task {tasks}; the script runs one program on each CPU: --cpus")
+    })
+}
+
+/// Formats the locks of the report, before and after, next to those of the arms of a run: waiting
+/// in percent of all CPU time.
+pub(super) fn next_to(robot: &Robot, document: &Document) -> String {
+    let mut rows: BTreeMap<String, (Option<(f64, f64)>, Vec<f64>)> = BTreeMap::new();
+    for (class, sides) in locks(robot) {
+        rows.entry(class).or_default().0 = Some(sides);
+    }
+    let arms = document.arms.len();
+    for (at, arm) in document.arms.iter().enumerate() {
+        let all = arm.cpu_time.map_or(f64::NAN, |time| time.all_ns as f64);
+        for lock in &arm.locks {
+            let name = match counterpart(&lock.class) {
+                Counterpart::Class(class) => class.to_owned(),
+                _ => lock.class.clone(),
+            };
+            let row = rows.entry(name).or_default();
+            row.1.resize(arms, 0.0);
+            row.1[at] += 100.0 * lock.wait_total_ns as f64 / all;
+        }
+    }
+    let mut text = format!("{:<24}{:>9}{:>9}", "waits, % of CPU time", "before", "after");
+    document.arms.iter().for_each(|arm| text.push_str(&format!("{:>12.12}", arm.arm)));
+    text.push_str("\n");
+    let largest = |row: &(Option<(f64, f64)>, Vec<f64>)| {
+        let claimed = row.0.map_or(0.0, |(a, b)| a.max(b));
+        row.1.iter().copied().fold(claimed, f64::max)
+    };
+    let mut rows: Vec<_> = rows.into_iter().filter(|(_, row)| largest(row) >= LEAST).collect();
+    rows.sort_by(|a, b| largest(&b.1).total_cmp(&largest(&a.1)));
+    for (class, (claimed, mut simulated)) in rows {
+        simulated.resize(arms, 0.0);
+        let side = |n: Option<f64>| n.map_or("-".to_owned(), |n| format!("{n:.1}"));
+        let (before, after) = (side(claimed.map(|c| c.0)), side(claimed.map(|c| c.1)));
+        text.push_str(&format!("{class:<24.24}{before:>9}{after:>9}"));
+        simulated.iter().for_each(|n| text.push_str(&format!("{n:>12.1}")));
+        text.push_str("\n");
+    }
+    text + "before and after are of the report, the others are simulated\n"
 }
