@@ -207,10 +207,11 @@ impl Entry {
         let Some(frame) = frame(&inner).filter(|frame| frame.offset) else {
             return head::is_other(text) || marked.is_some();
         };
-        if frame.sure && !self.in_nmi {
-            if let Some(frames) = self.contexts.last_mut() {
-                frames.extend(frame.names);
-            }
+        if frame.sure
+            && !self.in_nmi
+            && let Some(frames) = self.contexts.last_mut()
+        {
+            frames.extend(frame.names);
         }
         true
     }

@@ -159,9 +159,7 @@ fn number(text: &str) -> Option<f64> {
 /// Reads the weight on the lines after a stack: `- comm (12)` and a number, a number, or
 /// `} hitcount: 12`. Returns the index of the line after it.
 fn weight_after(lines: &[Line], end: usize) -> (Option<f64>, usize) {
-    let mut at = end;
-    for _ in 0..3 {
-        let Some(line) = lines.get(at) else { break };
+    for (at, line) in lines.iter().enumerate().skip(end).take(3) {
         let text = line.text.trim();
         if let Some(weight) = number(text) {
             return (Some(weight), at + 1);
@@ -177,7 +175,6 @@ fn weight_after(lines: &[Line], end: usize) -> (Option<f64>, usize) {
         if !task {
             break;
         }
-        at += 1;
     }
     (None, end)
 }

@@ -175,6 +175,11 @@ fn read(case: &Case<'_>, found: &Resemblance) -> Vec<String> {
     }
     if parts.is_empty() {
         parts.push(match found.basis {
+            _ if !case.report.flat.is_empty() => {
+                let n = case.report.flat.len();
+                let s = if n == 1 { "" } else { "s" };
+                format!("a profile of {n} function{s} without callers, no table of waits")
+            }
             Basis::Names => "no table and no call path: only what its sentences name".to_owned(),
             _ => "no table, no call path, and no known lock or function".to_owned(),
         });
