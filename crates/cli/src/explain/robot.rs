@@ -116,10 +116,13 @@ fn tasks(robot: &Robot) -> Option<String> {
     })
 }
 
+/// The waits for a lock: those of the report before and after, and those of each arm.
+type Row = (Option<(f64, f64)>, Vec<f64>);
+
 /// Formats the locks of the report, before and after, next to those of the arms of a run: waiting
 /// in percent of all CPU time.
 pub(super) fn next_to(robot: &Robot, document: &Document) -> String {
-    let mut rows: BTreeMap<String, (Option<(f64, f64)>, Vec<f64>)> = BTreeMap::new();
+    let mut rows: BTreeMap<String, Row> = BTreeMap::new();
     for (class, sides) in locks(robot) {
         rows.entry(class).or_default().0 = Some(sides);
     }
@@ -138,8 +141,8 @@ pub(super) fn next_to(robot: &Robot, document: &Document) -> String {
     }
     let mut text = format!("{:<24}{:>9}{:>9}", "waits, % of CPU time", "before", "after");
     document.arms.iter().for_each(|arm| text.push_str(&format!("{:>12.12}", arm.arm)));
-    text.push_str("\n");
-    let largest = |row: &(Option<(f64, f64)>, Vec<f64>)| {
+    text.push('\n');
+    let largest = |row: &Row| {
         let claimed = row.0.map_or(0.0, |(a, b)| a.max(b));
         row.1.iter().copied().fold(claimed, f64::max)
     };
@@ -151,7 +154,7 @@ pub(super) fn next_to(robot: &Robot, document: &Document) -> String {
         let (before, after) = (side(claimed.map(|c| c.0)), side(claimed.map(|c| c.1)));
         text.push_str(&format!("{class:<24.24}{before:>9}{after:>9}"));
         simulated.iter().for_each(|n| text.push_str(&format!("{n:>12.1}")));
-        text.push_str("\n");
+        text.push('\n');
     }
     text + "before and after are of the report, the others are simulated\n"
 }
