@@ -30,7 +30,7 @@ struct Entry {
     line: usize,
 }
 
-/// What was found.
+/// The contents of a log.
 #[derive(Default)]
 pub(crate) struct Found {
     /// A stack for each CPU or task.

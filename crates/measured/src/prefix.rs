@@ -1,4 +1,4 @@
-//! What logs put before each line: time stamps of the kernel, of syslog and of the journal, levels,
+//! Prefixes of the lines of logs: time stamps of the kernel, of syslog and of the journal, levels,
 //! and the task or CPU that printed the line.
 
 const MONTHS: [&str; 12] =

@@ -1,4 +1,4 @@
-//! Who waits for what in a kernel's log, and who may hold it.
+//! Tasks of a kernel's log that wait, and tasks that may hold the locks.
 
 use mmscale_measured::{CALLS, Holder, Item, Resemblance};
 

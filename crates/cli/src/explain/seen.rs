@@ -1,4 +1,4 @@
-//! What was seen in a file in which nothing is known, and what can be read.
+//! The contents of a file in which nothing is known, and the forms that can be read.
 
 use mmscale_measured::{Report, Unit};
 use mmscale_report::wrap;

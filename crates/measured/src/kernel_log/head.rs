@@ -5,7 +5,7 @@ use mmscale_document::plain_function;
 /// The head of a report.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Head {
-    /// What is reported: `soft lockup`. Empty if the line only names a CPU.
+    /// The kind of the report: `soft lockup`. Empty if the line only names a CPU.
     pub(super) what: String,
     pub(super) cpu: Option<u32>,
     pub(super) task: Option<String>,

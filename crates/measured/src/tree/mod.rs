@@ -305,7 +305,7 @@ impl Tree {
         leaves.map(|(path, _)| path.clone()).collect()
     }
 
-    /// The same in two profiles.
+    /// Returns a name that is equal in two profiles.
     fn key(&self) -> String {
         match &self.entry {
             Some(entry) => entry.key.clone(),
@@ -320,7 +320,7 @@ impl Tree {
     }
 }
 
-/// What the trees of a file say.
+/// The stacks and functions of the trees of a file.
 #[derive(Default)]
 pub(crate) struct Profile {
     /// The stacks, with shares of all samples.
