@@ -12,6 +12,7 @@ pub mod pages;
 pub mod plain;
 pub mod planted;
 pub mod tables;
+pub mod takers;
 pub mod tidy;
 
 /// Returns the workspace's root: the folder above this package.

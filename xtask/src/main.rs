@@ -8,6 +8,7 @@ use xtask::differ::DifferArgs;
 use xtask::kernels::KernelsArgs;
 use xtask::planted::PlantedArgs;
 use xtask::tables::Mode;
+use xtask::takers::TakersArgs;
 
 /// Checks that the compiler does not make
 #[derive(Parser)]
@@ -49,6 +50,8 @@ enum Command {
     Differ(DifferArgs),
     /// Boot kernel images in virtual machines, and check that mmscale works on them
     Kernels(KernelsArgs),
+    /// Compare the functions that take locks with the symbols of kernels
+    Takers(TakersArgs),
     /// Random inputs for the code that reads scripts, documents, profiles and reports
     #[command(disable_help_flag = true)]
     Fuzz {
@@ -92,6 +95,7 @@ fn main() -> ExitCode {
         }
         Command::Differ(args) => told("differ", xtask::differ::run(&root, &args)),
         Command::Kernels(args) => told("kernels", xtask::kernels::run(&root, &args)),
+        Command::Takers(args) => told("takers", xtask::takers::run(&root, &args)),
         Command::Fuzz { options } => told("fuzz", xtask::fuzz::run(&root, &words(&options))),
         Command::Planted(args) => told("planted", xtask::planted::run(&root, &args)),
         Command::Plain { phrases: true, .. } => told("plain", Ok(xtask::plain::phrases())),

@@ -13,6 +13,8 @@ pub(crate) enum Failure {
     Call(anyhow::Error),
     /// The run or a check failed.
     Run(anyhow::Error),
+    /// A report has nothing that is known, which was said.
+    Nothing,
     /// A command in a virtual machine ended with this exit code, and has said why.
     Command(i32),
 }
@@ -23,6 +25,7 @@ impl Failure {
         match self {
             Self::Run(_) => ExitCode::from(1),
             Self::Command(code) => ExitCode::from(u8::try_from(*code).unwrap_or(1)),
+            Self::Nothing => ExitCode::from(3),
             Self::Call(_) => ExitCode::from(2),
         }
     }
@@ -33,6 +36,7 @@ impl fmt::Display for Failure {
         match self {
             Self::Call(error) | Self::Run(error) => write!(f, "{error}"),
             Self::Command(code) => write!(f, "the command ended with exit code {code}"),
+            Self::Nothing => write!(f, "nothing in the file is known"),
         }
     }
 }

@@ -41,6 +41,76 @@ pub const CALLING: [&str; 12] = [
     "arch_tlbbatch_flush",
 ];
 
+/// Functions on the paths of reclaim, compaction, writeback and migration, which take the lock of
+/// the LRU lists for other purposes than programs that populate and unmap.
+const OTHER_LRU: [&str; 44] = [
+    "kswapd",
+    "balance_pgdat",
+    "shrink_node",
+    "shrink_lruvec",
+    "shrink_zone",
+    "shrink_inactive_list",
+    "shrink_active_list",
+    "shrink_folio_list",
+    "shrink_page_list",
+    "move_folios_to_lru",
+    "move_pages_to_lru",
+    "putback_inactive_pages",
+    "isolate_lru_pages",
+    "isolate_lru_folios",
+    "evict_folios",
+    "isolate_folios",
+    "try_to_shrink_lruvec",
+    "lru_gen_shrink_lruvec",
+    "try_to_inc_max_seq",
+    "lru_note_cost",
+    "lru_note_cost_refault",
+    "lru_note_cost_folio",
+    "lru_note_cost_page",
+    "lru_note_cost_unlock_irq",
+    "workingset_refault",
+    "try_to_free_pages",
+    "try_to_free_mem_cgroup_pages",
+    "do_try_to_free_pages",
+    "reclaim_pages",
+    "reclaim_folio_list",
+    "isolate_migratepages_block",
+    "isolate_migratepages_range",
+    "isolate_migratepages",
+    "compact_zone",
+    "try_to_compact_pages",
+    "folio_rotate_reclaimable",
+    "rotate_reclaimable_page",
+    "pagevec_move_tail",
+    "lru_move_tail",
+    "folio_end_writeback",
+    "end_page_writeback",
+    "check_move_unevictable_folios",
+    "migrate_pages",
+    "lru_gen_look_around",
+];
+
+/// Functions that take a zone's lock for other purposes than a CPU's page cache.
+const OTHER_ZONE: [&str; 17] = [
+    "compaction_alloc",
+    "isolate_freepages_block",
+    "isolate_freepages",
+    "fast_isolate_freepages",
+    "compact_zone",
+    "set_migratetype_isolate",
+    "unset_migratetype_isolate",
+    "start_isolate_page_range",
+    "setup_per_zone_wmarks",
+    "__setup_per_zone_wmarks",
+    "page_reporting_process",
+    "page_reporting_cycle",
+    "pagetypeinfo_show",
+    "frag_show_print",
+    "walk_zones_in_node",
+    "take_page_off_buddy",
+    "unreserve_highatomic_pageblock",
+];
+
 impl Problem {
     /// All problems, in the order of their studies.
     pub const ALL: [Self; 5] = [Self::Vmstat, Self::Churn, Self::Pcp, Self::Reap, Self::Ipi];
@@ -63,8 +133,10 @@ impl Problem {
     pub fn of(class: &str, path: &[String]) -> Option<Self> {
         let any = |functions: &[&str]| functions.iter().any(|function| passes(path, function));
         match class {
-            "zone" if any(&TICK) => Some(Self::Vmstat),
-            "zone" => Some(Self::Pcp),
+            "zone" | "pcp" if any(&TICK) => Some(Self::Vmstat),
+            "zone" if any(&OTHER_ZONE) => None,
+            "zone" | "pcp" => Some(Self::Pcp),
+            "lruvec" if any(&OTHER_LRU) => None,
             "lruvec" => Some(Self::Churn),
             "pte" | "pmd" | "mmap_lock" if any(&ENDING) => Some(Self::Reap),
             _ => None,
@@ -91,5 +163,8 @@ mod tests {
         assert_eq!(of("pte", &["handle_mm_fault", "do_anonymous_page"]), None);
         assert_eq!(of("mmap_lock", &["do_user_addr_fault"]), None);
         assert_eq!(of("other", &["ext4_iget"]), None);
+        let reclaim = ["kswapd", "balance_pgdat", "shrink_lruvec", "shrink_inactive_list"];
+        assert_eq!(of("lruvec", &reclaim), None, "no study reclaims");
+        assert_eq!(of("zone", &["compact_zone", "isolate_freepages_block"]), None);
     }
 }

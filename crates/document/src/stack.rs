@@ -3,7 +3,7 @@
 /// Functions on every path to a lock and to its release, and those of the tracepoint or of the
 /// program that records it. All other functions that begin with one of these names implement locks,
 /// too.
-const LOCKING: [&str; 48] = [
+const LOCKING: [&str; 82] = [
     "native_queued_spin_lock_slowpath",
     "queued_",
     "__pv_queued_spin_lock_slowpath",
@@ -52,6 +52,60 @@ const LOCKING: [&str; 48] = [
     "schedule_preempt_disabled",
     "ftrace_",
     "preempt_count_",
+    "queue_read_lock",
+    "queue_write_lock",
+    "__raw_read_lock",
+    "__raw_write_lock",
+    "native_queued_read",
+    "native_queued_write",
+    "call_rwsem_down",
+    "__pv_queued",
+    "pv_wait",
+    "kvm_wait",
+    "xen_qlock_wait",
+    "hv_qlock_wait",
+    "__spin_yield",
+    "__pv_spin",
+    "splpar_spin_yield",
+    "spin_yield",
+    "arch_spin_lock",
+    "arch_write_lock",
+    "arch_read_lock",
+    "arch_mcs_spin",
+    "mcs_spin_lock",
+    "ticket_spin_lock",
+    "virt_spin_lock",
+    "osq_",
+    "mutex_optimistic_spin",
+    "__ww_mutex_lock",
+    "ww_mutex_lock",
+    "rwbase_",
+    "rt_read_lock",
+    "rt_write_lock",
+    "do_raw_read_lock",
+    "do_raw_write_lock",
+    "lock_acquired",
+    "_spin_lock",
+];
+
+/// Functions with which a task gives up its CPU, above the lock for which it waits.
+const SLEEPING: [&str; 16] = [
+    "__schedule",
+    "schedule",
+    "schedule_preempt_disabled",
+    "schedule_rtlock",
+    "schedule_timeout",
+    "finish_task_switch",
+    "context_switch",
+    "__switch_to",
+    "__switch_to_asm",
+    "preempt_schedule",
+    "preempt_schedule_common",
+    "preempt_schedule_irq",
+    "io_schedule",
+    "perf_event_task_sched_out",
+    "__perf_event_task_sched_out",
+    "prepare_task_switch",
 ];
 
 /// Frames of tracepoints and of BPF programs.
@@ -71,7 +125,24 @@ pub fn is_locking(name: &str) -> bool {
     LOCKING.iter().any(|prefix| name.starts_with(prefix)) || is_tracing(name)
 }
 
-fn is_tracing(name: &str) -> bool {
+/// Returns whether a function requests a lock, so that a task in it may wait.
+pub fn is_acquiring(name: &str) -> bool {
+    let releases = name.contains("unlock")
+        || ["up_", "__up_", "percpu_up_", "__percpu_up_"].iter().any(|up| name.starts_with(up));
+    let other = ["ftrace_", "preempt_count_", "perf_trace_"];
+    LOCKING.iter().any(|prefix| name.starts_with(prefix))
+        && !releases
+        && !is_sleeping(name)
+        && !other.iter().any(|prefix| name.starts_with(prefix))
+}
+
+/// Returns whether a function gives up the CPU.
+pub fn is_sleeping(name: &str) -> bool {
+    SLEEPING.contains(&name)
+}
+
+/// Returns whether a frame is of a tracepoint or of a program that records it.
+pub fn is_tracing(name: &str) -> bool {
     TRACING.iter().any(|prefix| name.starts_with(prefix))
 }
 

@@ -46,8 +46,12 @@ fn utf8(bytes: &[u8]) -> (String, Option<String>) {
     match std::str::from_utf8(bytes) {
         Ok(text) => (text.to_owned(), None),
         Err(_) => {
-            let text = bytes.iter().map(|&byte| char::from(byte)).collect();
-            (text, Some("the text is not UTF-8 and was read as Latin-1".to_owned()))
+            let text: String = bytes.iter().map(|&byte| char::from(byte)).collect();
+            // A mail that says so needs no remark.
+            let head = text.to_ascii_lowercase();
+            let said = head.contains("iso-8859-1") || head.contains("windows-1252");
+            let note = "the text is not UTF-8 and was read as Latin-1".to_owned();
+            (text, (!said).then_some(note))
         }
     }
 }

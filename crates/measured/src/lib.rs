@@ -15,12 +15,18 @@
 //! | `klockstat` | klockstat of bcc, in Python and with libbpf |
 //! | `live` | documents of `mmscale live watch --format json` |
 //! | `summary` | small tables of contentions and waits, as mails have them |
-//! | `stacks`, `tree` | call paths in mails: stacks, chains with arrows, trees of `perf report` |
-//! | `prose` | functions, locks, sizes and commands in the rest of the text |
+//! | `tree` | call trees of `perf report` in all forms |
+//! | `frame`, `stacks` | stacks with their weights, folded stacks, chains with arrows |
+//! | `prefix`, `kernel_log` | logs of a kernel: lockups, stalls, hung tasks |
+//! | `robot` | reports of the kernel test robot, before and after a commit |
+//! | `size` | the number of CPUs |
+//! | `prose` | functions, locks and commands in the sentences |
 //! | `resemble` | the known problem that a report resembles, and why |
 
 mod bytes;
 mod fault;
+mod frame;
+mod kernel_log;
 mod klockstat;
 mod live;
 mod lock_stat;
@@ -28,9 +34,12 @@ mod mail;
 mod number;
 mod perf;
 mod perf_csv;
+mod prefix;
 mod prose;
 mod report;
 mod resemble;
+mod robot;
+mod size;
 mod stacks;
 mod summary;
 mod table;
@@ -41,6 +50,8 @@ pub use bytes::MAX_BYTES;
 pub use fault::{Fault, ReadError};
 pub use prose::Prose;
 pub use report::{Report, read};
-pub use resemble::{Basis, CALLS, Item, Likeness, Resemblance, resemble};
-pub use stacks::Stack;
+pub use resemble::{Basis, CALLS, Holder, Item, Likeness, Resemblance, resemble};
+pub use robot::{Change, PathChange, Robot};
+pub use size::Sizes;
+pub use stacks::{Stack, Unit};
 pub use table::{Table, UNKNOWN_CLASS};

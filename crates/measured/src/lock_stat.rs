@@ -47,18 +47,44 @@ const COLUMNS: [Heading; 12] = [
 /// Words of a name before its colon; lockdep's names are C expressions with a few blanks.
 const NAME_WORDS: usize = 6;
 
+/// The name of the form.
+pub(crate) const TOOL: &str = "/proc/lock_stat";
+
 const US: f64 = 1e3;
 
 /// Reads the table that begins at a line. `None` if none begins there.
 pub(crate) fn parse(lines: &[Line], from: usize) -> Option<Table> {
     let mut cursor = Cursor::new(lines, from);
     let columns = header(&mut cursor)?;
+    cursor.next_line();
+    Some(rows(lines, from, cursor, &columns))
+}
+
+/// Reads a table that follows another one below the same headings, which are at a line, after a
+/// label such as `AFTER`. `None` if none begins there.
+pub(crate) fn more(lines: &[Line], headings: usize, from: usize) -> Option<Table> {
+    let columns = header(&mut Cursor::new(lines, headings))?;
+    let at = (from..lines.len()).find(|at| !lines[*at].is_blank())?;
+    is_label(lines, at).then(|| rows(lines, at, Cursor::new(lines, at), &columns))
+}
+
+/// Number of lines after a label in which a row begins.
+const NEAR: usize = 4;
+
+/// Returns whether a line is a label, after which rows follow.
+fn is_label(lines: &[Line], at: usize) -> bool {
+    let short = (1..=6).contains(&lines[at].words().len());
+    let mut next = (at + 1..lines.len()).take(NEAR).map(|next| Cursor::new(lines, next));
+    short && !lines[at].text.contains("con-bounces") && next.any(|cursor| name(&cursor).is_some())
+}
+
+/// Reads the rows of a table.
+fn rows(lines: &[Line], from: usize, mut cursor: Cursor<'_>, columns: &[Heading]) -> Table {
     let mut table = Table {
-        tool: "/proc/lock_stat".to_owned(),
+        tool: TOOL.to_owned(),
         lines: (lines[from].number, lines[from].number),
         ..Table::default()
     };
-    cursor.next_line();
     let mut group = 0;
     let mut last = cursor.at();
     while let Some(line) = cursor.line() {
@@ -84,7 +110,7 @@ pub(crate) fn parse(lines: &[Line], from: usize) -> Option<Table> {
         } else if let Some((name, next)) = name(&cursor) {
             cursor = next;
             group = 0;
-            match row(&mut cursor, &name, &columns) {
+            match row(&mut cursor, &name, columns) {
                 Ok(wait) => table.waits.push(wait),
                 Err(fault) => {
                     table.fault = Some(fault);
@@ -93,6 +119,9 @@ pub(crate) fn parse(lines: &[Line], from: usize) -> Option<Table> {
                 }
             }
             cursor.next_line();
+        } else if table.waits.is_empty() && is_label(lines, cursor.at()) {
+            table.caption = line.text.trim().trim_end_matches(':').to_owned();
+            cursor.next_line();
         } else {
             break;
         }
@@ -100,7 +129,7 @@ pub(crate) fn parse(lines: &[Line], from: usize) -> Option<Table> {
     }
     table.end = last.clamp(from + 1, lines.len());
     table.lines.1 = lines[table.end - 1].number;
-    Some(table)
+    table
 }
 
 /// Reads the headings. Versions before 0.4 have no means.

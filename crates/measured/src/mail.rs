@@ -35,7 +35,38 @@ pub(crate) fn body(text: &str) -> (Cow<'_, str>, Option<&'static str>) {
         let note = "the text is quoted-printable: lines are those of the decoded text";
         return (String::from_utf8_lossy(&bytes).into_owned().into(), Some(note));
     }
+    if has_soft_ends(text) {
+        let joined = text.replace("=\r\n", "").replace("=\n", "");
+        let note = "lines end with `=`, as in quoted-printable mails: they are joined";
+        return (joined.into(), Some(note));
+    }
     (text.into(), None)
+}
+
+/// Lengths of lines that mail programs end with `=`.
+const SOFT: std::ops::RangeInclusive<usize> = 60..=80;
+
+/// Returns whether lines end with `=` where quoted-printable mails break them, in a text without
+/// other traces of that form.
+fn has_soft_ends(text: &str) -> bool {
+    let (mut soft, mut last) = (0, false);
+    for line in text.lines() {
+        let line = line.trim_end_matches('\r');
+        if last && line.trim_start_matches(['>', ' ']).is_empty() {
+            return false;
+        }
+        last = line.ends_with('=');
+        if last {
+            let inner = line[..line.len() - 1].chars().last();
+            if !SOFT.contains(&line.len())
+                || !inner.is_some_and(|c| c.is_alphanumeric() || "_-+ ".contains(c))
+            {
+                return false;
+            }
+            soft += 1;
+        }
+    }
+    soft > 0 && !last
 }
 
 /// Returns whether a text begins with the headers of a mail.
@@ -104,6 +135,8 @@ mod tests {
     fn quoted_printable_without_headers_is_decoded() {
         let (text, note) = body("a =3D b=\n c=\n d\n");
         assert_eq!((text.as_ref(), note.is_some()), ("a = b c d\n", true));
+        let row = format!("{:>60} free_pcp=\npages_bulk+0x350\n", "34948");
+        assert!(body(&row).0.ends_with("free_pcppages_bulk+0x350\n"));
         let rule = "title=\n====\nx=3\n";
         assert_eq!(body(rule).0, rule);
     }

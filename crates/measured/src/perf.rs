@@ -58,9 +58,9 @@ pub(crate) const SUBJECTS: [(&str, Subject); 5] = [
 /// Kinds of locks, as perf prints them.
 const KINDS: [(&str, LockKind); 19] = [
     ("spinlock", LockKind::Spin),
-    ("rwlock:R", LockKind::Spin),
-    ("rwlock:W", LockKind::Spin),
-    ("rwlock", LockKind::Spin),
+    ("rwlock:R", LockKind::Rwlock),
+    ("rwlock:W", LockKind::Rwlock),
+    ("rwlock", LockKind::Rwlock),
     ("rwsem:R", LockKind::Rwsem),
     ("rwsem:W", LockKind::Rwsem),
     ("rwsem", LockKind::Rwsem),
@@ -69,8 +69,8 @@ const KINDS: [(&str, LockKind); 19] = [
     ("rtmutex", LockKind::Mutex),
     ("rt-mutex", LockKind::Mutex),
     ("rt=mutex", LockKind::Mutex),
-    ("rwlock-rt:R", LockKind::Spin),
-    ("rwlock-rt:W", LockKind::Spin),
+    ("rwlock-rt:R", LockKind::Rwlock),
+    ("rwlock-rt:W", LockKind::Rwlock),
     ("pcpu-sem:R", LockKind::PercpuRwsem),
     ("pcpu-sem:W", LockKind::PercpuRwsem),
     ("percpu-rwsem", LockKind::PercpuRwsem),

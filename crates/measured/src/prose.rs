@@ -1,4 +1,4 @@
-//! The rest of a text: the functions and locks that it names, the size of the computer, commands.
+//! The rest of a text: the functions and locks that it names, and commands.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,8 +13,6 @@ pub struct Prose {
     pub names: BTreeMap<String, usize>,
     /// Lock classes that are named, with the words that name them.
     pub classes: BTreeMap<&'static str, BTreeSet<String>>,
-    /// Numbers of CPUs that the text names, each with the number of its first line.
-    pub cpus: BTreeMap<u32, usize>,
     /// The duration of the measurement, in ns, from a command such as `perf lock .. sleep 10`.
     pub window_ns: Option<u64>,
     /// The first command of stress-ng.
@@ -27,17 +25,7 @@ impl Prose {
     /// Reads sentences.
     pub(crate) fn of(lines: &[&Line]) -> Self {
         let mut prose = Self::default();
-        let mut rows = BTreeSet::new();
-        for line in lines {
-            prose.line(line);
-            let first = line.words().first().map_or("", |word| word.text);
-            rows.extend(first.strip_prefix("cpu").and_then(|n| n.parse::<u32>().ok()));
-        }
-        // A table with a row for each CPU.
-        if rows.len() >= 4 && rows.first() == Some(&0) {
-            let cpus = rows.last().map_or(0, |last| last + 1);
-            prose.cpus.entry(cpus).or_insert(lines.first().map_or(1, |line| line.number));
-        }
+        lines.iter().for_each(|line| prose.line(line));
         prose
     }
 
@@ -66,14 +54,11 @@ impl Prose {
             if let Some(class) = class_of_name(&both) {
                 self.classes.entry(class).or_default().insert(both);
             }
-            if let (Some(n), true) = (number(pair[0]), is_cpus(pair[1])) {
-                self.cpus.entry(n).or_insert(line.number);
-            }
         }
-        for word in &words {
-            let size = word.split_once('-').filter(|(_, unit)| is_cpus(unit) || *unit == "way");
-            if let Some(n) = size.and_then(|(n, _)| number(n)) {
-                self.cpus.entry(n).or_insert(line.number);
+        for three in words.windows(3) {
+            let all = three.join(" ").to_lowercase();
+            if let Some(class) = class_of_name(&all) {
+                self.classes.entry(class).or_default().insert(all);
             }
         }
         self.commands(line);
@@ -121,16 +106,6 @@ fn class_of_function(word: &str) -> Option<&'static str> {
     LOCK_CLASSES.iter().find(|row| row.functions.contains(&word)).map(|row| row.class)
 }
 
-fn number(word: &str) -> Option<u32> {
-    word.parse().ok().filter(|n| (2..=16_384).contains(n))
-}
-
-/// Returns whether a word counts CPUs. Threads and sockets are not CPUs.
-fn is_cpus(word: &str) -> bool {
-    const UNITS: [&str; 8] = ["cpu", "cpus", "core", "cores", "way", "vcpu", "vcpus", "processors"];
-    UNITS.contains(&word.to_lowercase().as_str())
-}
-
 /// Returns the lines of a text that are no part of a patch. The names in a patch are of code that
 /// it changes, not of what was measured.
 pub(crate) fn without_patches(lines: &[Line]) -> Vec<&Line> {
@@ -174,14 +149,6 @@ mod tests {
     fn of(text: &str) -> Prose {
         let all = lines(text);
         Prose::of(&all.iter().collect::<Vec<_>>())
-    }
-
-    #[test]
-    fn sizes_are_those_of_cpus() {
-        let sizes = |text: &str| of(text).cpus.into_keys().collect::<Vec<_>>();
-        assert_eq!(sizes("on a 72-CPU system, 32-way, 16 cores"), [16, 32, 72]);
-        assert_eq!(sizes("with 8192 processes, 4 threads, per-CPU caches, v6 of 12"), [0; 0]);
-        assert_eq!(sizes("cpu0 1\ncpu1 2\ncpu2 3\ncpu3 9\n"), [4]);
     }
 
     #[test]

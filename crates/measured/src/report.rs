@@ -1,13 +1,18 @@
 //! A file with everything that was found in it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::fault::ReadError;
 use crate::prose::{Prose, without_patches};
-use crate::stacks::Stack;
+use crate::robot::Robot;
+use crate::size::{Sizes, sizes};
+use crate::stacks::{Stack, Unit};
 use crate::table::Table;
 use crate::text::{Line, lines};
-use crate::{bytes, klockstat, live, lock_stat, mail, perf, perf_csv, stacks, summary, tree};
+use crate::{
+    bytes, kernel_log, klockstat, live, lock_stat, mail, perf, perf_csv, robot, stacks, summary,
+    tree,
+};
 
 /// The contents of a file.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -22,6 +27,16 @@ pub struct Report {
     pub notes: Vec<String>,
     /// Number of lines.
     pub lines: usize,
+    /// The number of CPUs.
+    pub sizes: Sizes,
+    /// The report of a robot, before and after a commit.
+    pub robot: Option<Robot>,
+    /// Functions of a profile without callers, with the share of the samples in them.
+    pub flat: Vec<(String, f64)>,
+    /// Holders that a kernel's log names: the lock, which may be empty, and the task.
+    pub holders: Vec<(String, String)>,
+    /// Number of lines of a kernel's log.
+    pub log_lines: usize,
     /// Reports of other commands, which have less than is needed, with advice.
     pub others: Vec<String>,
 }
@@ -42,7 +57,7 @@ pub fn read(bytes: &[u8]) -> Result<Report, ReadError> {
     let (text, note) = mail::body(&text);
     report.notes.extend(note.map(str::to_owned));
     let lines = lines(&text);
-    report.lines = lines.len();
+    report.lines = lines.last().map_or(0, |line| line.number);
     scan(&lines, &mut report);
     Ok(report)
 }
@@ -51,22 +66,36 @@ pub fn read(bytes: &[u8]) -> Result<Report, ReadError> {
 fn scan(lines: &[Line], report: &mut Report) {
     let kept = without_patches(lines);
     let is_kept = |line: &Line| kept.binary_search_by_key(&line.number, |line| line.number).is_ok();
+    let mut sizable: Vec<&Line> = Vec::new();
     let (mut rest, mut at) = (Vec::new(), 0);
-    let (mut seen, mut all) = (BTreeSet::new(), Vec::new());
+    let (mut seen, mut all, mut trees) = (BTreeSet::new(), Vec::new(), Vec::new());
     let mut no_stack_before = 0;
+    report.log_lines = lines.iter().filter(|line| line.log).count();
     while at < lines.len() {
         let line = &lines[at];
         if !is_kept(line) || line.is_blank() {
             rest.push(line);
             at += 1;
         } else if let Some(table) = table(lines, at) {
+            let headings = at;
             at = table.end.max(at + 1);
-            if seen.insert(table.contents()) {
-                report.tables.push(table);
+            let is_lock_stat = table.tool == lock_stat::TOOL;
+            let mut next = Some(table);
+            while let Some(table) = next {
+                at = table.end.max(at);
+                if seen.insert(table.contents()) {
+                    report.tables.push(table);
+                }
+                next = is_lock_stat.then(|| lock_stat::more(lines, headings, at)).flatten();
             }
-        } else if let Some((stacks, end)) = tree::parse(lines, at) {
-            at = end.max(at + 1);
-            all.extend(stacks);
+        } else if let Some(found) = kernel_log::parse(lines, at).filter(kernel_log::Found::any) {
+            sizable.extend(&lines[at..found.end]);
+            at = found.end.max(at + 1);
+            all.extend(found.stacks);
+            report.holders.extend(found.holders);
+        } else if let Some(tree) = tree::parse(lines, at) {
+            at = tree.end.max(at + 1);
+            trees.push(tree);
         } else {
             if at >= no_stack_before {
                 match stacks::parse(lines, at) {
@@ -83,18 +112,73 @@ fn scan(lines: &[Line], report: &mut Report) {
             at += 1;
         }
     }
-    for paragraph in rest.split(|line| line.is_blank()) {
+    let profile = tree::chosen(trees);
+    report.flat = profile.flat;
+    report.notes.extend(profile.notes);
+    let (prose, data): (Vec<&Line>, Vec<&Line>) = rest.iter().partition(|line| !is_data(line));
+    sizable.extend(&rest);
+    sizable.sort_by_key(|line| line.number);
+    sizable.retain(|line| is_kept(line));
+    report.sizes = sizes(&sizable);
+    for paragraph in prose.split(|line| line.is_blank()) {
         all.extend(stacks::chains(paragraph));
     }
-    // Replies quote stacks again.
-    let mut seen = BTreeSet::new();
-    all.retain(|stack| seen.insert((stack.path.clone(), stack.share.map(f64::to_bits))));
+    all.extend(profile.stacks);
+    report.stacks = once(all, lines);
+    report.robot =
+        robot::parse(&data.into_iter().chain(prose.iter().copied()).cloned().collect::<Vec<_>>());
     if report.tables.is_empty() {
         report.others.extend(perf::without_headings(&rest));
     }
-    report.stacks = all;
-    rest.retain(|line| is_kept(line));
-    report.prose = Prose::of(&rest);
+    let mut prose = prose;
+    prose.retain(|line| is_kept(line));
+    report.prose = Prose::of(&prose);
+}
+
+/// Returns stacks without those that replies quote again. A sample counts as often as it is there.
+fn once(mut all: Vec<Stack>, lines: &[Line]) -> Vec<Stack> {
+    let quote = |stack: &Stack| {
+        let at = lines.partition_point(|line| line.number < stack.line);
+        lines.get(at).map_or(0, |line| line.quote)
+    };
+    let mut seen = BTreeMap::new();
+    all.retain(|stack| {
+        let key = (stack.path.clone(), stack.weight.map(f64::to_bits), stack.who.clone());
+        let depth = quote(stack);
+        match seen.get(&key) {
+            None => {
+                seen.insert(key, depth);
+                true
+            }
+            Some(first) => {
+                let is_sample = !matches!(stack.unit, Unit::None | Unit::Task | Unit::Share);
+                is_sample && *first == depth
+            }
+        }
+    });
+    all
+}
+
+/// Returns whether a line is of a tool or of a log. Names in it are not words of the author.
+fn is_data(line: &Line) -> bool {
+    let text = line.text.trim();
+    let words = || text.split_whitespace();
+    let percent = words().any(|word| {
+        word.strip_suffix('%').is_some_and(|n| n.parse::<f64>().is_ok()) && word.contains('.')
+    });
+    let marked = words().any(|word| ["[k]", "[.]"].contains(&word));
+    let folded = words().any(|word| word.matches(';').count() >= 2);
+    let counted = words().count() <= 3
+        && words().next().is_some_and(|word| word.contains('_'))
+        && words().next_back().is_some_and(|word| word.bytes().all(|b| b.is_ascii_digit()));
+    let offset = words().next().is_some_and(|word| word.contains("+0x"));
+    line.log
+        || text.contains("perf-profile.")
+        || percent && (marked || words().count() == 2)
+        || folded
+        || counted
+        || offset
+        || kernel_log::is_head(text)
 }
 
 fn table(lines: &[Line], at: usize) -> Option<Table> {

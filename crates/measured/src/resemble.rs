@@ -5,13 +5,17 @@
 //! belong to two problems; then the functions that the text names decide. Without waits and stacks
 //! the named locks and functions are all there is, which is said.
 
+use std::collections::BTreeMap;
+
 use mmscale_document::{
-    CALLING, ENDING, LockKind, MeasuredWait, Problem, TICK, class_of, is_locking, passes, path_of,
+    CALLING, ENDING, LOCK_CLASSES, LockKind, MeasuredWait, OTHER_CLASS, Problem, TICK, class_of,
+    class_of_name, is_locking, is_sleeping, is_tracing, passes,
 };
 
 use crate::prose::Prose;
 use crate::report::Report;
-use crate::stacks::Stack;
+use crate::robot::Robot;
+use crate::stacks::{Stack, Unit};
 use crate::table::{Table, UNKNOWN_CLASS};
 
 /// The basis of a comparison.
@@ -21,6 +25,10 @@ pub enum Basis {
     Waits,
     /// Samples at locks, by call path.
     Samples,
+    /// Counts or times of waits, by call path.
+    Counts,
+    /// Tasks of a kernel's log that wait.
+    Tasks,
     /// Call paths without shares.
     Paths,
     /// Names in sentences only.
@@ -44,6 +52,22 @@ pub struct Item {
     pub problem: Option<Problem>,
     /// Whether the path is too short to decide and the sentences decided.
     pub by_names: bool,
+    /// The task and CPU, if a kernel's log names them.
+    pub who: Option<String>,
+}
+
+/// A task that may hold a lock for which others wait.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Holder {
+    /// The lock's class, or its name; empty if the log does not say it.
+    pub lock: String,
+    /// The task and CPU.
+    pub who: String,
+    /// Functions from the outermost to the innermost.
+    pub path: Vec<String>,
+    /// Whether the log says that it holds the lock. Otherwise its stack is in a function that
+    /// takes it.
+    pub is_sure: bool,
 }
 
 /// How much of a report belongs to a problem.
@@ -66,6 +90,12 @@ pub struct Resemblance {
     pub items: Vec<Item>,
     /// All problems with a share or with names, the most similar first.
     pub likeness: Vec<Likeness>,
+    /// The part of all samples or counts that are waits, if stacks have weights.
+    pub of_all: Option<f64>,
+    /// Number of stacks of waits that are not counted: they have no weight, or one in another unit.
+    pub left_out: usize,
+    /// Tasks that may hold the locks.
+    pub holders: Vec<Holder>,
 }
 
 /// The class of waits for other CPUs, which are no waits for a lock.
@@ -85,9 +115,10 @@ impl Resemblance {
     pub fn best(&self) -> Option<&Likeness> {
         let best = self.likeness.first()?;
         let enough = match self.basis {
-            Basis::Waits | Basis::Samples | Basis::Paths => best.share >= RESEMBLES,
-            Basis::Names => best.names.len() >= LEAST_NAMES,
-            Basis::None => false,
+            Basis::Names | Basis::None => {
+                best.names.len() >= LEAST_NAMES && self.basis == Basis::Names
+            }
+            _ => best.share >= RESEMBLES,
         };
         enough.then_some(best)
     }
@@ -100,11 +131,17 @@ impl Resemblance {
 /// Compares a report with the problems that have a study. The waits are those of `tables`.
 pub fn resemble(report: &Report, tables: &[&Table]) -> Resemblance {
     let prose = &report.prose;
-    let mut items = of_tables(tables, prose);
+    let mut found = Weighed { items: of_tables(tables, prose), ..Weighed::default() };
     let mut basis = Basis::Waits;
-    if items.is_empty() {
-        (items, basis) = of_stacks(&report.stacks, prose);
+    if found.items.is_empty()
+        && let Some(robot) = &report.robot
+    {
+        (found.items, basis) = (of_robot(robot, prose), Basis::Samples);
     }
+    if found.items.is_empty() {
+        (found, basis) = of_stacks(&report.stacks, prose);
+    }
+    let Weighed { mut items, of_all, left_out } = found;
     items.sort_by(|a, b| b.weight.total_cmp(&a.weight));
     let all: f64 = items.iter().map(|item| item.weight).sum();
     let mut likeness: Vec<Likeness> = Problem::ALL
@@ -122,7 +159,8 @@ pub fn resemble(report: &Report, tables: &[&Table]) -> Resemblance {
     if basis == Basis::Names && likeness.is_empty() {
         basis = Basis::None;
     }
-    Resemblance { basis, items, likeness }
+    let holders = holders(report, &items);
+    Resemblance { basis, items, likeness, of_all, left_out, holders }
 }
 
 fn of_tables(tables: &[&Table], prose: &Prose) -> Vec<Item> {
@@ -137,7 +175,7 @@ fn of_tables(tables: &[&Table], prose: &Prose) -> Vec<Item> {
         let item = |path: Vec<String>, weight: f64| {
             let (problem, by_names) = place(&wait.class, &path, prose);
             let (class, lock) = (wait.class.clone(), wait.lock.clone());
-            Item { class, path, lock, weight, problem, by_names }
+            Item { class, path, lock, weight, problem, by_names, who: None }
         };
         // A sum of any counts, whatever a report has, is a finite number.
         let counts: f64 = wait.waiters.iter().map(|site| site.contentions as f64).sum();
@@ -168,15 +206,73 @@ fn place(class: &str, path: &[String], prose: &Prose) -> (Option<Problem>, bool)
     }
 }
 
-/// Returns the items of stacks: of those with shares, or else of all.
-fn of_stacks(stacks: &[Stack], prose: &Prose) -> (Vec<Item>, Basis) {
-    let of = |stacks: &[&Stack]| -> Vec<Item> {
-        stacks.iter().filter_map(|stack| of_stack(stack, prose)).collect()
+/// Items, and how they were weighed.
+#[derive(Default)]
+struct Weighed {
+    items: Vec<Item>,
+    of_all: Option<f64>,
+    left_out: usize,
+}
+
+/// Returns the items of a robot's report: those of the side with more waits.
+fn of_robot(robot: &Robot, prose: &Prose) -> Vec<Item> {
+    let sum = |of: fn(&crate::robot::PathChange) -> f64| robot.paths.iter().map(of).sum::<f64>();
+    let is_after = sum(|path| path.after) >= sum(|path| path.before);
+    let stack = |path: &crate::robot::PathChange| Stack {
+        path: path.path.clone(),
+        weight: Some(if is_after { path.after } else { path.before } / 100.0),
+        unit: Unit::Share,
+        line: path.line,
+        who: None,
     };
-    let sampled: Vec<&Stack> = stacks.iter().filter(|stack| stack.share.is_some()).collect();
-    let items = of(&sampled);
-    if !items.is_empty() {
-        return (items, Basis::Samples);
+    let items = robot.paths.iter().filter_map(|path| of_stack(&stack(path), prose));
+    items.filter(|item| item.weight > 0.0).collect()
+}
+
+/// Returns how well weights of a unit say how long tasks waited.
+fn fitness(unit: &Unit) -> u8 {
+    let has = |name: &str, parts: &[&str]| parts.iter().any(|part| name.contains(part));
+    match unit {
+        Unit::Map(name) if has(name, &["hold", "held"]) => 1,
+        Unit::Map(name) if has(name, &["wait", "ns", "us", "time", "lat"]) => 5,
+        Unit::Share => 4,
+        Unit::Map(_) | Unit::Event(_) => 3,
+        Unit::Folded => 2,
+        Unit::Task | Unit::None => 0,
+    }
+}
+
+/// Returns the items of stacks: of those with weights of one unit, or else of all.
+fn of_stacks(stacks: &[Stack], prose: &Prose) -> (Weighed, Basis) {
+    let mut units: BTreeMap<&Unit, (Vec<Item>, f64)> = BTreeMap::new();
+    for stack in stacks {
+        if let Some(weight) = stack.weight {
+            let entry = units.entry(&stack.unit).or_default();
+            entry.0.extend(of_stack(stack, prose));
+            entry.1 += weight;
+        }
+    }
+    let waits = stacks.iter().filter(|stack| stack.is_wait()).count();
+    let best = units.into_iter().filter(|(_, (items, _))| !items.is_empty());
+    let best = best.max_by_key(|(unit, _)| (fitness(unit), std::cmp::Reverse((*unit).clone())));
+    if let Some((unit, (items, all))) = best {
+        let counted = stacks.iter().filter(|stack| stack.unit == *unit && stack.is_wait()).count();
+        let sum: f64 = items.iter().map(|item| item.weight).sum();
+        let of_all = match unit {
+            Unit::Share => Some(sum),
+            Unit::Map(_) => None,
+            _ => Some(sum / all),
+        };
+        let basis = if matches!(unit, Unit::Map(_)) { Basis::Counts } else { Basis::Samples };
+        return (Weighed { items, of_all, left_out: waits.saturating_sub(counted) }, basis);
+    }
+    let tasks: Vec<Item> = stacks
+        .iter()
+        .filter(|stack| stack.unit == Unit::Task)
+        .filter_map(|stack| of_stack(stack, prose))
+        .collect();
+    if !tasks.is_empty() {
+        return (Weighed { items: tasks, ..Weighed::default() }, Basis::Tasks);
     }
     // A sentence repeats a part of a stack.
     let part = |part: &Stack, whole: &Stack| {
@@ -184,49 +280,107 @@ fn of_stacks(stacks: &[Stack], prose: &Prose) -> (Vec<Item>, Basis) {
         part.path.len() < whole.path.len()
             && part.path.iter().all(|step| steps.any(|other| other == step))
     };
-    let whole = stacks.iter().take(MAX_STACKS);
-    let whole = whole.filter(|one| !stacks.iter().take(MAX_STACKS).any(|two| part(one, two)));
-    let items = of(&whole.collect::<Vec<_>>());
+    let own = || stacks.iter().filter(|stack| stack.weight.is_none()).take(MAX_STACKS);
+    let whole = own().filter(|one| !own().any(|two| part(one, two)));
+    let items: Vec<Item> = whole.filter_map(|stack| of_stack(stack, prose)).collect();
     let basis = if items.is_empty() { Basis::Names } else { Basis::Paths };
-    (items, basis)
+    (Weighed { items, ..Weighed::default() }, basis)
 }
 
 /// Returns the item of a stack; `None` if it is not one of a wait.
 fn of_stack(stack: &Stack, prose: &Prose) -> Option<Item> {
-    let weight = stack.share.unwrap_or(1.0);
-    let inner = stack.path.iter().rev();
-    let path = path_of(inner.clone().map(String::as_str));
-    let calls = CALLING.iter().any(|function| passes(&stack.path, function));
-    let takes_lock = |name: &String| {
-        is_locking(name)
-            || (name.ends_with("_lock") || name.contains("_lock_") || name.contains("_relock_"))
-                && !name.contains("unlock")
+    let weight = stack.weight.unwrap_or(1.0);
+    let inner = || stack.path.iter().rev().filter(|name| !is_tracing(name));
+    let mut path: Vec<String> =
+        inner().skip_while(|name| is_locking(name) || is_sleeping(name)).cloned().collect();
+    path.reverse();
+    let item = |class: &str, path, problem, by_names| {
+        let (class, who) = (class.to_owned(), stack.who.clone());
+        Some(Item { class, path, lock: None, weight, problem, by_names, who })
     };
-    if calls {
-        let (class, problem) = (CALLS.to_owned(), Some(Problem::Ipi));
-        return Some(Item { class, path, lock: None, weight, problem, by_names: false });
+    let is_wait = stack.is_wait();
+    // Samples and tasks are where they are; a stack in a mail may end in a called function.
+    let is_exact = stack.weight.is_some() || stack.unit == Unit::Task;
+    let calls = match is_exact {
+        true => path.last().is_some_and(|name| CALLING.contains(&name.as_str())),
+        false => CALLING.iter().any(|function| passes(&stack.path, function)),
+    };
+    if calls && !is_wait {
+        return item(CALLS, path, Some(Problem::Ipi), false);
     }
-    let kind = kind_of(&stack.path);
+    let takes_lock = |name: &str| {
+        (name.ends_with("_lock") || name.contains("_lock_") || name.contains("_relock_"))
+            && !name.contains("unlock")
+    };
+    let kind = if is_wait { kind_of(&stack.path) } else { LockKind::Spin };
     let class = class_of(&path, kind);
-    // A chain in a sentence may end before the function that takes the lock, and so does a list of
-    // functions.
-    let is_part = stack.share.is_none() || stack.path.len() == 1;
-    let known = Problem::of(class, &path).is_some() && is_part;
-    if !known && !inner.take(2).any(takes_lock) {
-        return None;
+    if !is_wait {
+        let inside = path.last().is_some_and(|name| takes_lock(name));
+        let is_list = stack.unit == Unit::Share && stack.path.len() == 1;
+        let accepted = match stack.unit {
+            Unit::None => inside || Problem::of(class, &path).is_some(),
+            Unit::Share => inside || is_list && Problem::of(class, &path).is_some(),
+            _ => false,
+        };
+        if stack.is_sleep() || !accepted {
+            return None;
+        }
     }
     let (problem, by_names) = place(class, &path, prose);
-    Some(Item { class: class.to_owned(), path, lock: None, weight, problem, by_names })
+    item(class, path, problem, by_names)
 }
 
 /// Returns the kind of lock by the functions that implement it.
 fn kind_of(path: &[String]) -> LockKind {
-    let any = |parts: &[&str]| path.iter().any(|name| parts.iter().any(|part| name.contains(part)));
+    let inner = path.iter().rev().filter(|name| !is_tracing(name));
+    let inner: Vec<&String> =
+        inner.take_while(|name| is_locking(name) || is_sleeping(name)).collect();
+    let any =
+        |parts: &[&str]| inner.iter().any(|name| parts.iter().any(|part| name.contains(part)));
     match () {
+        () if any(&["percpu_down", "percpu_rwsem"]) => LockKind::PercpuRwsem,
         () if any(&["rwsem_", "down_read", "down_write"]) => LockKind::Rwsem,
-        () if any(&["mutex_lock"]) => LockKind::Mutex,
-        () => LockKind::Spin,
+        () if any(&["mutex"]) => LockKind::Mutex,
+        () if any(&["_read_lock", "_write_lock"]) => LockKind::Rwlock,
+        () if any(&["spin_lock", "spin_wait"]) => LockKind::Spin,
+        () => LockKind::Other,
     }
+}
+
+/// Returns the tasks that may hold the locks for which others wait.
+fn holders(report: &Report, items: &[Item]) -> Vec<Holder> {
+    let mut holders: Vec<Holder> = vec![];
+    for (name, who) in &report.holders {
+        let waits =
+            |item: &&Item| item.who.as_deref().is_some_and(|task| task.contains(who.as_str()));
+        let lock = class_of_name(name).unwrap_or(name.as_str()).to_owned();
+        // The lock for which a task waits is among those that the log calls held.
+        if items.iter().filter(waits).any(|item| item.class == lock) {
+            continue;
+        }
+        let wanted = items.iter().any(|item| item.class == lock) || lock.is_empty();
+        if wanted && !holders.iter().any(|h| h.who == *who && h.lock == lock) {
+            holders.push(Holder { lock, who: who.clone(), path: vec![], is_sure: true });
+        }
+    }
+    let classes: std::collections::BTreeSet<&str> = items
+        .iter()
+        .map(|item| item.class.as_str())
+        .filter(|class| *class != OTHER_CLASS)
+        .collect();
+    for stack in report.stacks.iter().filter(|stack| stack.unit == Unit::Task && !stack.is_wait()) {
+        for class in &classes {
+            let row = LOCK_CLASSES.iter().find(|row| row.class == *class);
+            let takes = row.is_some_and(|row| {
+                stack.path.iter().any(|step| row.functions.contains(&step.as_str()))
+            });
+            if let (true, false, Some(who)) = (takes, stack.is_sleep(), &stack.who) {
+                let (lock, who, path) = ((*class).to_owned(), who.clone(), stack.path.clone());
+                holders.push(Holder { lock, who, path, is_sure: false });
+            }
+        }
+    }
+    holders
 }
 
 /// Words in lower case that belong to a problem besides its functions.

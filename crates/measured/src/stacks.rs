@@ -1,24 +1,73 @@
-//! Call paths in a text: stacks with a function a line, and chains with arrows in sentences.
+//! Call paths in a text: stacks with a function a line, with their weights, and chains with arrows
+//! in sentences.
+//!
+//! | form | weight |
+//! |---|---|
+//! | maps of bpftrace | the number after `]:`, or the counts of a histogram |
+//! | offcputime, profile, stackcount of bcc | the number on the line after the stack |
+//! | `perf script` | the period before the name of the event, or one |
+//! | folded stacks, `a;b;c 12` | the number at the end, or before the stack |
+//! | histograms of the kernel with stacks | `hitcount` |
+//! | anything else | none |
 
 use std::cmp::Ordering;
 
-use mmscale_document::{is_locking, plain_function};
+use mmscale_document::{is_acquiring, is_locking, is_sleeping, is_tracing};
 
+use crate::frame::{Frame, frame};
 use crate::text::{Line, Word};
+
+/// The unit of a weight.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Unit {
+    /// Shares of all samples.
+    Share,
+    /// Samples or periods of `perf script`, by event.
+    Event(String),
+    /// Counts or times of a map, by its name, or of stacks.
+    Map(String),
+    /// Folded stacks.
+    Folded,
+    /// A task of a kernel's log: one.
+    Task,
+    /// None.
+    None,
+}
 
 /// A call path.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Stack {
     /// Functions from the outermost to the innermost.
     pub path: Vec<String>,
-    /// Its share of the samples or counts, if the text has it.
-    pub share: Option<f64>,
+    /// Its weight, if the text has it: a share of the samples, a count or a time.
+    pub weight: Option<f64>,
+    /// The unit of the weight: only weights of one unit have a sum.
+    pub unit: Unit,
     /// The number of the line.
     pub line: usize,
+    /// The task and CPU, if a kernel's log names them.
+    pub who: Option<String>,
+}
+
+impl Stack {
+    /// Returns whether the innermost function requests a lock or sleeps for one.
+    pub fn is_wait(&self) -> bool {
+        let mut inner = self.path.iter().rev().filter(|name| !is_tracing(name)).peekable();
+        while inner.next_if(|name| is_sleeping(name)).is_some() {}
+        inner.peek().is_some_and(|name| is_acquiring(name))
+    }
+    /// Returns whether the innermost function gives up the CPU for something else than a lock.
+    pub fn is_sleep(&self) -> bool {
+        let mut inner = self.path.iter().rev().filter(|name| !is_tracing(name));
+        inner.next().is_some_and(|name| is_sleeping(name)) && !self.is_wait()
+    }
 }
 
 /// Number of frames below which lines are no stack.
 const LEAST: usize = 3;
+
+/// Number of frames below which a stack with a weight is none.
+const LEAST_WEIGHED: usize = 1;
 
 /// The longest stack; the rest of a longer one is another.
 const MOST: usize = 256;
@@ -28,80 +77,226 @@ const MOST: usize = 256;
 /// # Errors
 /// Without a stack, the index of a line before which none begins.
 pub(crate) fn parse(lines: &[Line], from: usize) -> Result<(Stack, usize), usize> {
-    let mut frames: Vec<(Vec<String>, usize)> = Vec::new();
-    let (mut offsets, mut end) = (false, from);
+    if let Some(found) = map(lines, from).or_else(|| sample(lines, from)) {
+        return Ok(found);
+    }
+    if let Some(stack) = folded(&lines[from]) {
+        return Ok((stack, from + 1));
+    }
+    let (frames, end) = frames(lines, from);
+    let (weight, end) = weight_after(lines, end);
+    let named = frames.iter().flat_map(|frame| &frame.names).filter(|name| name.contains('_'));
+    let least = if weight.is_some() { LEAST_WEIGHED + 1 } else { LEAST };
+    if frames.len() < least || named.count() < least.min(2) {
+        return Err(end.max(from + 1));
+    }
+    let indents = frames[0].column.cmp(&frames[frames.len() - 1].column);
+    let ends = |name: Option<&Frame>| {
+        name.is_some_and(|frame| {
+            frame.names.iter().any(|name| is_locking(name) || is_sleeping(name))
+        })
+    };
+    let inner_first = match (ends(frames.first()), ends(frames.last()), indents) {
+        _ if weight.is_some() => true,
+        (true, false, _) => true,
+        (false, true, _) | (_, _, Ordering::Less) => false,
+        (_, _, Ordering::Greater) => true,
+        (first, _, Ordering::Equal) => first || frames.iter().any(|frame| frame.offset),
+    };
+    let unit = if weight.is_some() { Unit::Map("stacks".to_owned()) } else { Unit::None };
+    Ok((stack(frames, inner_first, weight, unit, lines[from].number), end))
+}
+
+/// Reads frames, one a line. Returns the index of the line after them.
+fn frames(lines: &[Line], from: usize) -> (Vec<Frame>, usize) {
+    let (mut frames, mut end): (Vec<Frame>, usize) = (vec![], from);
     for (at, line) in lines.iter().enumerate().skip(from) {
         if frames.len() == MOST {
             break;
         }
-        if line.is_elision() && !frames.is_empty() {
+        if !frames.is_empty() && (line.is_elision() || is_separator(line)) {
             continue;
         }
-        let Some((names, column, offset)) = frame(line) else { break };
-        offsets |= offset;
-        frames.push((names, column));
+        let Some(next) = frame(line) else { break };
+        frames.push(next);
         end = at + 1;
     }
-    let functions = frames.iter().flat_map(|(names, _)| names).filter(|name| name.contains('_'));
-    if frames.len() < LEAST || functions.count() < LEAST {
-        return Err(end.max(from + 1));
+    // Frames with a question mark are what is left of other calls, unless they are the innermost.
+    if frames.iter().any(|frame| frame.sure) {
+        let mut inner = true;
+        frames.retain(|frame| {
+            inner &= !frame.sure && frame.names.iter().any(|name| is_locking(name));
+            frame.sure || inner
+        });
     }
-    let indents = frames[0].1.cmp(&frames[frames.len() - 1].1);
-    let inner_first = match indents {
-        Ordering::Less => false,
-        Ordering::Greater => true,
-        Ordering::Equal => offsets || frames[0].0.iter().any(|name| is_locking(name)),
-    };
-    let mut path: Vec<Vec<String>> = frames.into_iter().map(|(names, _)| names).collect();
+    (frames, end)
+}
+
+/// Returns whether a line is between a kernel's part of a stack and a program's.
+fn is_separator(line: &Line) -> bool {
+    matches!(line.text.trim(), "--" | "-")
+}
+
+fn stack(
+    frames: Vec<Frame>,
+    inner_first: bool,
+    weight: Option<f64>,
+    unit: Unit,
+    line: usize,
+) -> Stack {
+    let mut path: Vec<Vec<String>> = frames.into_iter().map(|frame| frame.names).collect();
     if inner_first {
         path.reverse();
     }
-    let path: Vec<String> = path.concat();
-    Ok((Stack { path, share: None, line: lines[from].number }, end))
+    Stack { path: path.concat(), weight, unit, line, who: None }
 }
 
-/// Returns the functions of a frame (alternatives have slashes between them), the column, and
-/// whether the frame has an offset.
-fn frame(line: &Line) -> Option<(Vec<String>, usize, bool)> {
-    let words = line.words();
-    let is_address = |text: &str| {
-        let hex = text.trim_start_matches("[<").trim_end_matches(">]").trim_start_matches("0x");
-        hex.len() >= 8 && hex.bytes().all(|byte| byte.is_ascii_hexdigit())
-    };
-    let mut rest: &[Word<'_>] = &words;
-    while let [first, more @ ..] = rest
-        && (first.text == "?" || is_address(first.text) || is_ordinal(first.text))
-    {
-        rest = more;
-    }
-    let (name, after) = rest.split_first()?;
-    let module = |word: &Word<'_>| word.text.starts_with(['[', '(']);
-    if !after.iter().all(module) || name.text.len() < 3 {
-        return None;
-    }
-    let offset = name.text.contains('+');
-    let names = name.text.split('/').filter(|part| *part != "...");
-    let mut functions = Vec::new();
-    for part in names {
-        let plain = plain_function(part);
-        let is_function = plain.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
-            && plain.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
-        // The size of the function after its offset.
-        if is_function {
-            functions.push(plain.to_owned());
-        } else if !part.starts_with("0x") {
-            return None;
+fn number(text: &str) -> Option<f64> {
+    let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit() || byte == b',');
+    digits.then(|| text.replace(',', "").parse().ok()).flatten()
+}
+
+/// Reads the weight on the lines after a stack: `- comm (12)` and a number, a number, or
+/// `} hitcount: 12`. Returns the index of the line after it.
+fn weight_after(lines: &[Line], end: usize) -> (Option<f64>, usize) {
+    for (at, line) in lines.iter().enumerate().skip(end).take(3) {
+        let text = line.text.trim();
+        if let Some(weight) = number(text) {
+            return (Some(weight), at + 1);
+        }
+        if let Some(rest) = text.split_once("hitcount:").filter(|_| text.starts_with('}')) {
+            let count = rest.1.split_whitespace().next().and_then(number);
+            return (count, at + 1);
+        }
+        // The task: `-                java (4211)`.
+        let task = text.ends_with(')') && text.contains(" (") && text.starts_with('-')
+            || text.starts_with("b'")
+            || text == "--";
+        if !task {
+            break;
         }
     }
-    (!functions.is_empty()).then_some((functions, name.column, offset))
+    (None, end)
 }
 
-/// Returns whether a word numbers a frame: `#3`, `3)`.
-fn is_ordinal(text: &str) -> bool {
-    let digits = text.trim_start_matches('#').trim_end_matches([')', ':']);
-    digits.len() < text.len()
-        && !digits.is_empty()
-        && digits.bytes().all(|byte| byte.is_ascii_digit())
+/// The most lines of an entry of a map.
+const MAP_LINES: usize = 2 * MOST;
+
+/// Reads an entry of a map of bpftrace: `@name[`, frames, `]: 12`.
+fn map(lines: &[Line], from: usize) -> Option<(Stack, usize)> {
+    let first = lines[from].text.trim();
+    let name = first.strip_prefix('@')?;
+    let (name, key) = name.split_once('[')?;
+    let plain = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    if !plain || key.contains("]:") {
+        return None;
+    }
+    let mut all: Vec<Frame> = vec![];
+    for (at, line) in lines.iter().enumerate().skip(from + 1).take(MAP_LINES) {
+        let text = line.text.trim();
+        if let Some((_, value)) =
+            text.split_once("]:").or_else(|| text.strip_prefix(']').map(|_| ("", "")))
+        {
+            let (weight, end) = match value.split_whitespace().next() {
+                Some(word) => (number(word), at + 1),
+                None => histogram(lines, at + 1),
+            };
+            if all.is_empty() {
+                return None;
+            }
+            let unit = if weight.is_some() { Unit::Map(format!("@{name}")) } else { Unit::None };
+            return Some((stack(all, true, weight, unit, line.number), end));
+        }
+        // Other keys, such as the name of the task, begin or end with a comma.
+        if let Some(next) = frame(line).filter(|_| !text.starts_with(',')) {
+            all.push(next);
+        }
+    }
+    None
+}
+
+/// Reads a histogram: `[1K, 2K)   12 |@@@ |`. Returns the sum of its counts.
+fn histogram(lines: &[Line], from: usize) -> (Option<f64>, usize) {
+    let (mut sum, mut end) = (None, from);
+    for (at, line) in lines.iter().enumerate().skip(from) {
+        let text = line.text.trim();
+        let count = text.strip_prefix(['[', '(']).and_then(|rest| {
+            let (_, rest) = rest.split_once([')', ']'])?;
+            number(rest.split_whitespace().next()?)
+        });
+        let Some(count) = count else { break };
+        sum = Some(sum.unwrap_or(0.0) + count);
+        end = at + 1;
+    }
+    (sum, end)
+}
+
+/// Reads a sample of `perf script`, or a stack of ftrace: a line with task, time and event, then
+/// frames.
+fn sample(lines: &[Line], from: usize) -> Option<(Stack, usize)> {
+    let words = lines[from].words();
+    let time = words.iter().position(|word| {
+        let text = word.text.strip_suffix(':').unwrap_or("");
+        text.contains('.') && text.bytes().all(|b| b.is_ascii_digit() || b == b'.')
+    });
+    let rest = match time {
+        Some(at) => words.get(at + 1..)?,
+        // Without a time, the event ends the line.
+        None if words.len() >= 3 && words.last()?.text.ends_with(':') => {
+            let digits =
+                |word: &Word<'_>| word.text.bytes().all(|b| b.is_ascii_digit() || b == b'/');
+            words.iter().take(words.len() - 1).find(|word| digits(word))?;
+            &words[words.len() - 2..]
+        }
+        None => return None,
+    };
+    let event = rest.iter().position(|word| word.text.len() > 1 && word.text.ends_with(':'));
+    let (event, weight) = match event {
+        Some(at) => {
+            let period = at.checked_sub(1).and_then(|before| number(rest[before].text));
+            (rest[at].text.trim_end_matches(':').to_owned(), period.unwrap_or(1.0))
+        }
+        None if lines[from].text.contains("<stack trace") => ("kernel_stack".to_owned(), 1.0),
+        None => return None,
+    };
+    let (frames, end) = frames(lines, from + 1);
+    if frames.is_empty() {
+        return None;
+    }
+    let line = lines[from].number;
+    Some((stack(frames, true, Some(weight), Unit::Event(event), line), end))
+}
+
+/// Reads a folded stack: functions from the outermost, with semicolons, and a count.
+fn folded(line: &Line) -> Option<Stack> {
+    let text = line.text.trim();
+    if text.matches(';').count() < 2 {
+        return None;
+    }
+    let (path, weight) = match (text.rsplit_once(' '), text.split_once(' ')) {
+        (Some((path, last)), _) if number(last).is_some() => (path, number(last)),
+        (_, Some((first, path))) if number(first).is_some() => (path.trim(), number(first)),
+        _ => (text, None),
+    };
+    let mut steps = vec![];
+    for part in path.split(';') {
+        let part = part.trim();
+        let name =
+            ["_[k]", "_[j]", "_[i]", "_[u]", "_[p]"].iter().find_map(|end| part.strip_suffix(end));
+        let name = name.unwrap_or(part);
+        if name.is_empty() || name.chars().all(|c| c == '-') {
+            continue;
+        }
+        if name.contains("; ") || name.split_whitespace().count() > 6 {
+            return None;
+        }
+        steps.push(mmscale_document::plain_function(name).to_owned());
+    }
+    // A sentence with semicolons has blanks after them.
+    let sentence = path.matches("; ").count() > 0;
+    let unit = if weight.is_some() { Unit::Folded } else { Unit::None };
+    let stack = Stack { path: steps, weight, unit, line: line.number, who: None };
+    (!sentence && stack.path.len() >= LEAST).then_some(stack)
 }
 
 /// Returns the chains of functions with arrows between them in a paragraph: `a() -> b() -> c()`
@@ -129,7 +324,7 @@ pub(crate) fn chains(lines: &[&Line]) -> Vec<Stack> {
             if arrow.starts_with('<') {
                 path.reverse();
             }
-            chains.push(Stack { path, share: None, line });
+            chains.push(Stack { path, weight: None, unit: Unit::None, line, who: None });
         }
     }
     chains
@@ -164,6 +359,33 @@ mod tests {
         let script = "  ffffffff81a0 _raw_spin_lock ([kernel.kallsyms])\n  ffffffff81a1 a_b (x)\n\
                       \x20 ffffffff81a2 c_d (x)\n";
         assert_eq!(of(script).unwrap(), "c_d a_b _raw_spin_lock");
+    }
+
+    #[test]
+    fn weights_of_all_forms_are_read() {
+        let of = |text: &str| {
+            let (stack, _) = parse(&lines(text), 0).ok()?;
+            Some((stack.path.join(" "), stack.weight))
+        };
+        let path = "do_exit exit_mmap _raw_spin_lock".to_owned();
+        let frames = "    _raw_spin_lock+5\n    exit_mmap+1\n    do_exit+2\n";
+        for (text, weight) in [
+            (format!("@wait[\n{frames}, usemem]: 48213\n"), 48213.0),
+            (format!("@wait[usemem,\n{frames}]: 5\n"), 5.0),
+            (format!("@ns[\n{frames}]:\n[1K, 2K)   7 |@@|\n[2K, 4K)   3 |@|\n"), 10.0),
+            (format!("{frames}    -                java (4211)\n        19283746\n"), 19_283_746.0),
+            (format!("{frames}    12\n"), 12.0),
+            (format!("a 12 [001] 1.5:  250000 cpu-clock:ppp: \n{frames}"), 250_000.0),
+            (format!("a 12 [001] 1.5: cycles:  \n{frames}"), 1.0),
+            (format!("{frames}}} hitcount:          4  sum: 3\n"), 4.0),
+            ("do_exit;exit_mmap;_raw_spin_lock 77".to_owned(), 77.0),
+            ("  77 do_exit;exit_mmap;_raw_spin_lock".to_owned(), 77.0),
+            ("do_exit_[k];exit_mmap_[k];-;_raw_spin_lock_[k] 77".to_owned(), 77.0),
+        ] {
+            assert_eq!(of(&text), Some((path.clone(), Some(weight))), "{text}");
+        }
+        assert_eq!(of(frames), Some((path, None)));
+        assert_eq!(of("we saw this; then that; and so on"), None);
     }
 
     #[test]

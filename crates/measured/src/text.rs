@@ -2,6 +2,7 @@
 
 use crate::fault::Fault;
 use crate::mail::quote;
+use crate::prefix::{message, next_stamp};
 
 /// A line of the text, without the marks of quotes.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -12,6 +13,8 @@ pub(crate) struct Line {
     pub(crate) column: usize,
     /// The depth of the quote.
     pub(crate) quote: usize,
+    /// Whether the line had a prefix of a kernel's log, which `text` does not have.
+    pub(crate) log: bool,
     /// The text.
     pub(crate) text: String,
 }
@@ -66,7 +69,11 @@ impl Line {
     pub(crate) fn is_elision(&self) -> bool {
         const MARKS: [&str; 8] =
             ["...", "…", "[...]", "[…]", "<snip>", "[snip]", "<...>", "--snip--"];
+        let word = self.text.trim().trim_matches(|c: char| "<>[](){}.…-*=~ ".contains(c));
+        let words = ["snip", "snipped", "cut", "trimmed", "truncated", "omitted"];
+        let marked = self.text.trim().len() > word.len();
         MARKS.contains(&self.text.trim())
+            || marked && words.contains(&word.to_ascii_lowercase().as_str())
     }
     /// Returns an error behind the last character of the line.
     pub(crate) fn end_fault(&self, what: impl Into<String>) -> Fault {
@@ -75,21 +82,52 @@ impl Line {
     }
 }
 
-/// Returns the lines of a text. A line ends with LF, CR LF or CR. Colours of terminals are removed.
+/// The length of a line of a log from which a mail program may have broken off the rest.
+const LONG: usize = 60;
+
+/// Returns the lines of a text. A line ends with LF, CR LF or CR. Colours of terminals and prefixes
+/// of logs are removed; lines of a log that a mail program joined or broke are as they were.
 pub(crate) fn lines(text: &str) -> Vec<Line> {
     let unified = text.replace("\r\n", "\n").replace('\r', "\n");
     let unified = without_colours(&unified);
-    let line = |(at, line): (usize, &str)| {
-        let (depth, start) = quote(line);
-        Line {
-            number: at + 1,
-            // All marks of quotes are of one byte.
-            column: start + 1,
-            quote: depth,
-            text: line[start..].to_owned(),
+    let mut all: Vec<Line> = Vec::new();
+    // The length of the line before, if it is of a log.
+    let mut before: Option<usize> = None;
+    for (at, raw) in unified.lines().enumerate() {
+        let (quote, start) = quote(raw);
+        let line = |from: usize, text: &str, log: bool| {
+            let column = raw[..start + from].chars().count() + 1;
+            Line { number: at + 1, column, quote, log, text: text.to_owned() }
+        };
+        let inner = &raw[start..];
+        let Some(mut from) = message(inner) else {
+            let whole = line(0, inner, false);
+            match (before.take(), all.last_mut()) {
+                (Some(length), Some(last)) if continues(last, &whole, length) => {
+                    let gap = if last.text.ends_with(['/', '+']) { "" } else { " " };
+                    last.text = format!("{}{gap}{}", last.text.trim_end(), inner.trim_start());
+                    before = Some(raw.len());
+                }
+                _ => all.push(whole),
+            }
+            continue;
+        };
+        while let Some(stamp) = next_stamp(&inner[from..]).map(|stamp| stamp + from) {
+            all.push(line(from, inner[from..stamp].trim_end(), true));
+            from = stamp + message(&inner[stamp..]).unwrap_or(1);
         }
-    };
-    unified.lines().enumerate().map(line).collect()
+        all.push(line(from, &inner[from..], true));
+        before = Some(raw.len());
+    }
+    all
+}
+
+/// Returns whether a line without a prefix is the rest of the line of a log before it.
+fn continues(last: &Line, line: &Line, length: usize) -> bool {
+    let empty = last.text.trim().is_empty();
+    let cut = last.text.trim_end().ends_with(['/', ',', '+']);
+    let frame = line.text.contains("+0x") && !line.text.trim_start().starts_with("0x");
+    last.quote == line.quote && !line.is_blank() && (empty || cut || length >= LONG && !frame)
 }
 
 /// Removes escape sequences of terminals: `ESC [ .. letter`, and those that set titles,

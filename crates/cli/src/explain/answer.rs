@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use mmscale_document::{Counterpart, LOCK_CLASSES, counterpart};
+use mmscale_document::{Counterpart, LOCK_CLASSES, counterpart, is_acquiring};
 use mmscale_harness::{Defaults, Registry, Shape, coverage};
 use mmscale_measured::{Basis, CALLS, Item, Likeness, Resemblance, Table};
 use mmscale_report::wrap;
 
-use super::{Case, Recipe, start};
+use super::{Case, Recipe, logs, robot, start};
 
 /// Number of paths, gaps and other locks to name.
 const NAMED: usize = 3;
@@ -27,8 +27,17 @@ pub(super) fn lines(
     let mut entry = |key: &str, text: String| {
         lines.extend(wrap(&text, &format!("{key:<9} "), "          "));
     };
-    for text in read(case, found) {
-        entry("report", text);
+    if traced(case) {
+        let what = "the callers are functions of the tracepoint, as perf before 6.9 and kernels \
+                    built with LTO have them: record with --stack-skip 5, or with a newer perf";
+        entry("note", what.to_owned());
+    }
+    match &case.report.robot {
+        Some(robot) => robot::lines(robot).into_iter().for_each(|(key, text)| entry(key, text)),
+        None => read(case, found).into_iter().for_each(|text| entry("report", text)),
+    }
+    if let Some(text) = flat(case) {
+        entry("profile", text);
     }
     for text in damage(case) {
         entry("damaged", text);
@@ -59,6 +68,7 @@ pub(super) fn lines(
         }
     }
     without_study(found).into_iter().for_each(|text| entry("also", text));
+    logs::lines(found).into_iter().for_each(|(key, text)| entry(key, text));
     for (key, text) in covered(case, found) {
         entry(key, text);
     }
@@ -71,9 +81,36 @@ pub(super) fn lines(
     lines
 }
 
+/// Returns whether rows name the tracepoint in place of the function that takes the lock.
+fn traced(case: &Case<'_>) -> bool {
+    let mut waits = case.tables.iter().flat_map(|table| &table.waits);
+    waits.any(|wait| {
+        let inner = wait.path.last().map_or("", String::as_str);
+        inner.contains("trace_contention_begin") || inner.starts_with("__traceiter_")
+    })
+}
+
+/// Says what a profile without callers shows.
+fn flat(case: &Case<'_>) -> Option<String> {
+    let spins = |name: &str| is_acquiring(name) && (name.contains("spin") || name.contains("osq"));
+    let own = || case.report.flat.iter().filter(|(name, _)| spins(name));
+    let share: f64 = own().map(|(_, share)| share).sum();
+    let names: Vec<&str> = own().take(2).map(|(name, _)| name.as_str()).collect();
+    (!names.is_empty() && case.report.stacks.iter().all(|stack| stack.weight.is_none())).then(
+        || {
+            format!(
+                "{} of the samples wait for locks ({}); a profile without callers does not say for \
+             which: perf record -g, then perf report --no-children -g caller --stdio",
+                percent(share),
+                names.join(", ")
+            )
+        },
+    )
+}
+
 /// Names locks that are simulated, have a large share, and are in the question of no study.
 fn without_study(found: &Resemblance) -> Option<String> {
-    if found.best().is_none() || found.basis == Basis::Paths {
+    if found.best().is_none() || matches!(found.basis, Basis::Paths | Basis::Tasks) {
         return None;
     }
     let mut shares = BTreeMap::<&str, f64>::new();
@@ -120,10 +157,29 @@ fn read(case: &Case<'_>, found: &Resemblance) -> Vec<String> {
     let stacks = case.report.stacks.len();
     if stacks > 0 && case.tables.is_empty() {
         let plural = if stacks == 1 { "" } else { "s" };
-        parts.push(format!("{stacks} call path{plural}, no table of waits"));
+        let weights = match (found.basis, found.of_all) {
+            (Basis::Samples, Some(all)) => format!(", {} of the samples wait", percent(all)),
+            (Basis::Counts, _) => ", with counts or times".to_owned(),
+            (Basis::Tasks, _) => match found.items.len() {
+                1 => " of a kernel's log, one task waits".to_owned(),
+                n => format!(" of a kernel's log, {n} tasks wait"),
+            },
+            (Basis::Paths, _) => ", without weights".to_owned(),
+            _ => String::new(),
+        };
+        parts.push(format!("{stacks} call path{plural}{weights}, no table of waits"));
+        if found.left_out > 0 {
+            let n = found.left_out;
+            parts.push(format!("{n} call paths to waits have no or other weights: not counted"));
+        }
     }
     if parts.is_empty() {
         parts.push(match found.basis {
+            _ if !case.report.flat.is_empty() => {
+                let n = case.report.flat.len();
+                let s = if n == 1 { "" } else { "s" };
+                format!("a profile of {n} function{s} without callers, no table of waits")
+            }
             Basis::Names => "no table and no call path: only what its sentences name".to_owned(),
             _ => "no table, no call path, and no known lock or function".to_owned(),
         });
@@ -153,12 +209,14 @@ fn because(best: &Likeness, found: &Resemblance) -> Vec<String> {
         let paths = paths.iter().take(NAMED);
         let paths: Vec<String> = paths
             .map(|(path, share)| match found.basis {
-                Basis::Paths => path.clone(),
+                Basis::Paths | Basis::Tasks => path.clone(),
                 _ => format!("{} {path}", percent(*share)),
             })
             .collect();
         let amount = match found.basis {
-            Basis::Paths => format!("{} of {}", own().count(), found.items.len()),
+            Basis::Paths | Basis::Tasks => {
+                format!("{} of {}", own().count(), found.items.len())
+            }
             _ => format!("{} of the", percent(best.share)),
         };
         reasons.push(format!("{amount} {what} belong to it: {}", paths.join("; ")));
@@ -188,7 +246,7 @@ fn nothing(found: &Resemblance) -> String {
     let what = weights(found.basis);
     let names: usize = found.likeness.iter().map(|likeness| likeness.names.len()).sum();
     match found.basis {
-        Basis::Waits | Basis::Samples | Basis::Paths => {
+        Basis::Waits | Basis::Samples | Basis::Counts | Basis::Tasks | Basis::Paths => {
             let best = found.likeness.first().map_or(0.0, |likeness| likeness.share);
             if best > 0.0 {
                 format!(
@@ -210,6 +268,8 @@ const fn weights(basis: Basis) -> &'static str {
     match basis {
         Basis::Waits => "waits",
         Basis::Samples => "samples at locks",
+        Basis::Counts => "counted waits",
+        Basis::Tasks => "tasks that wait",
         Basis::Paths => "call paths to waits",
         Basis::Names | Basis::None => "names",
     }
@@ -324,7 +384,7 @@ fn command(case: &Case<'_>, recipe: &Recipe) -> String {
 
 /// Returns the study and options of the command.
 pub(super) fn options(case: &Case<'_>, recipe: &Recipe) -> String {
-    let mut words = vec![recipe.study.to_owned()];
+    let mut words = vec![recipe.study.clone()];
     words.extend(case.cpus.map(|cpus| format!("--cpus {cpus}")));
     if recipe.shape != Shape::Keep {
         words.push(format!("--shape {}", recipe.shape.name()));
@@ -337,22 +397,25 @@ pub(super) fn options(case: &Case<'_>, recipe: &Recipe) -> String {
 /// Says where the size is from, and what may change it.
 fn sizes(case: &Case<'_>, registry: &Registry, recipe: &Recipe) -> Vec<String> {
     let prose = &case.report.prose;
+    let known = &case.report.sizes;
     let mut lines = vec![];
-    let study = registry.find(recipe.study).ok();
+    let study = registry.find(&recipe.study).ok();
     if case.cpus.is_none() {
         let own = study.as_ref().map_or(String::new(), |study| {
             let Defaults { cpus, profile, .. } = study.defaults();
             format!(": the study has {cpus} ({profile})")
         });
         let named: Vec<String> =
-            prose.cpus.iter().map(|(n, line)| format!("{n} (line {line})")).collect();
+            known.cpus.iter().map(|(n, line)| format!("{n} (line {line})")).collect();
         let named = match named.as_slice() {
-            [] => String::new(),
+            [] => known
+                .at_least
+                .map_or(String::new(), |(n, line)| format!("; it has at least {n} (line {line})")),
             named => format!("; the text names {}", named.join(", ")),
         };
         lines.push(format!("the number of CPUs is not known{own}; give --cpus{named}"));
-    } else if let Some((cpus, line)) = prose.cpus.first_key_value()
-        && prose.cpus.len() == 1
+    } else if let Some((cpus, line)) = known.cpus.first_key_value()
+        && known.cpus.len() == 1
         && case.cpus == Some(*cpus)
         && case.tables.iter().all(|table| table.cpus.is_none())
     {
@@ -364,7 +427,7 @@ fn sizes(case: &Case<'_>, registry: &Registry, recipe: &Recipe) -> Vec<String> {
         );
     }
     if let Some(command) = &prose.stress_ng
-        && ["vmstat", "churn"].contains(&recipe.study)
+        && ["vmstat", "churn"].contains(&recipe.study.as_str())
     {
         lines.push(format!(
             "the text runs `{command}`; on this computer's kernel: mmscale live stress {}",

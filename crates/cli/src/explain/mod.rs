@@ -2,13 +2,16 @@
 //! that is simulated, and the command that reproduces it.
 
 mod answer;
+mod logs;
+mod robot;
+mod seen;
 mod simulate;
 mod source;
 mod start;
 
 use mmscale_document::Problem;
 use mmscale_harness::{Origin, Registry, Shape};
-use mmscale_measured::{Report, Table, resemble};
+use mmscale_measured::{Basis, Report, Robot, Table, resemble};
 use mmscale_report::wrap;
 
 use crate::args::ExplainArgs;
@@ -28,7 +31,7 @@ pub(crate) struct Case<'a> {
 
 /// The way in which a study reproduces a problem.
 pub(crate) struct Recipe {
-    study: &'static str,
+    study: String,
     /// The arms: the one with Linux's policies, then those that may help.
     arms: &'static [&'static str],
     /// Settings of parameters, as `--set` takes them.
@@ -49,12 +52,23 @@ pub(crate) fn explain(
     let report = source::open(&args.source)?;
     let case = case(&report, args)?;
     let found = resemble(&report, &case.tables);
-    let mut recipe = found.best().map(|best| recipe(best.problem, &report));
+    let script = report.robot.as_ref().and_then(|robot| robot::script(robot, registry));
+    let study = || found.best().map(|best| recipe(best.problem, &report));
+    let mut recipe = script.or_else(study);
     let mut refused = None;
     if let Some(recipe) = &mut recipe {
         refused = simulate::fit(registry, &case, recipe, &origin);
     }
     let mut lines = answer::lines(registry, &case, &found, recipe.as_ref());
+    let is_nothing = found.basis == Basis::None
+        && case.tables.iter().all(|table| table.waits.is_empty())
+        && report.robot.is_none()
+        && report.flat.is_empty();
+    if is_nothing && report.prose.classes.is_empty() {
+        lines.extend(seen::lines(&report));
+        output::print(&joined(&lines))?;
+        return Err(Failure::Nothing);
+    }
     if let Some(why) = refused {
         let what = format!("the study cannot be run at this size: {why}");
         lines.extend(wrap(&what, "size      ", "          "));
@@ -93,14 +107,15 @@ fn case<'a>(report: &'a Report, args: &ExplainArgs) -> Result<Case<'a>, Failure>
             Failure::Call(anyhow::anyhow!("there is no table {n}: {all} table{plural} found"))
         })?],
     };
-    let mut sizes = report.prose.cpus.keys();
+    let mut sizes = report.sizes.cpus.keys();
     let only = sizes.next().copied().filter(|_| sizes.next().is_none());
+    let of_robot = report.robot.as_ref().and_then(Robot::cpus);
     let of_table = tables.iter().find_map(|table| table.cpus);
     let given_ns = args.source.seconds.map(|s| (s * 1e9).round() as u64);
     let window_ns = tables.iter().find_map(|table| table.window_ns);
     Ok(Case {
         report,
-        cpus: args.source.cpus.or(of_table).or(only),
+        cpus: args.source.cpus.or(of_table).or(of_robot).or(only),
         window_ns: given_ns.or(window_ns).or(report.prose.window_ns),
         tables,
     })
@@ -115,7 +130,7 @@ fn recipe(problem: Problem, report: &Report) -> Recipe {
         Problem::Reap => (&["stock", "posted", "claims"], vec![]),
         Problem::Ipi => (&["stock", "posted", "requests"], vec![]),
     };
-    Recipe { study: problem.study(), arms, settings, shape: Shape::Keep }
+    Recipe { study: problem.study().to_owned(), arms, settings, shape: Shape::Keep }
 }
 
 /// Returns the workloads of the study of page caches that a report names or has on its paths.

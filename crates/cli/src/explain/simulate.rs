@@ -8,7 +8,7 @@ use mmscale_report::compare::{Waits, waits_text};
 use mmscale_report::{Notes, brief, robust_brief, wrap};
 
 use super::answer::{options, time};
-use super::{Case, Recipe, source};
+use super::{Case, Recipe, robot, source};
 use crate::args::ExplainArgs;
 use crate::failure::Failure;
 use crate::interrupt::{self, Grace};
@@ -61,7 +61,7 @@ pub(super) fn fit(
     origin: &Origin,
 ) -> Option<String> {
     // A program without the study says so elsewhere.
-    registry.find(recipe.study).ok()?;
+    registry.find(&recipe.study).ok()?;
     let refused = |recipe: &Recipe| {
         let request = request(case, recipe, origin.clone()).ok()?;
         plan(registry, &request).err().map(|why| why.to_string())
@@ -83,7 +83,7 @@ fn request(case: &Case<'_>, recipe: &Recipe, origin: Origin) -> Result<Request, 
         seeds: Some(SEEDS),
         length: Length::Quick,
         shape: recipe.shape,
-        ..simulated(vec![recipe.study.to_owned()], origin)
+        ..simulated(vec![recipe.study.clone()], origin)
     })
 }
 
@@ -124,6 +124,9 @@ fn measurement(case: &Case<'_>, args: &ExplainArgs, origin: &Origin) -> Option<M
 
 /// Formats the measured waits next to the simulated ones.
 fn next_to(case: &Case<'_>, measured: Option<&Measurement>, document: &Document) -> String {
+    if let Some(robot) = case.report.robot.as_ref().filter(|_| case.tables.is_empty()) {
+        return robot::next_to(robot, document);
+    }
     let Some(first) = document.arms.first() else { return String::new() };
     if let Some(measured) = measured {
         let sides = [&Waits::of_measurement(measured), &Waits::of_arm(document, first)];

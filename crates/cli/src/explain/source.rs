@@ -121,7 +121,7 @@ pub(super) fn measurement(
         command: origin.command,
         tool: table.tool.clone(),
         file,
-        cpus: args.cpus.or(table.cpus).or_else(|| only(&report.prose.cpus)),
+        cpus: args.cpus.or(table.cpus).or_else(|| only(&report.sizes.cpus)),
         window_ns: given_ns.or(table.window_ns).or(report.prose.window_ns),
         waits,
         notes,

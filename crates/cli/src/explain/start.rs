@@ -22,6 +22,22 @@ const SCRIPTS: [(&str, &[&str]); 7] = [
 /// The least share of simulated waits for which a script is worth writing.
 const SHARE: f64 = 0.5;
 
+/// Returns whether a function reclaims or compacts memory.
+fn is_reclaim(function: &str) -> bool {
+    const BEGINNINGS: [&str; 9] = [
+        "kswapd",
+        "balance_pgdat",
+        "shrink_",
+        "try_to_free_",
+        "compact_zone",
+        "try_to_compact",
+        "evict_folios",
+        "isolate_migratepages",
+        "folio_rotate_reclaimable",
+    ];
+    BEGINNINGS.iter().any(|begin| function.starts_with(begin))
+}
+
 /// Returns what to do next. `None` if less than half of the waits are for simulated locks.
 pub(super) fn script(case: &Case<'_>, found: &Resemblance, registry: &Registry) -> Option<String> {
     let own = found.items.iter().filter(|item| {
@@ -44,6 +60,13 @@ pub(super) fn script(case: &Case<'_>, found: &Resemblance, registry: &Registry) 
     };
     let size = case.cpus.map_or(String::new(), |cpus| format!(" --cpus {cpus} --shape fill"));
     let how = "write the workload as a script (docs/your-workload.md)";
+    let reclaims = own.clone().filter(|item| item.path.iter().any(|step| is_reclaim(step)));
+    if reclaims.map(|item| item.weight).sum::<f64>() / found.weight() >= SHARE {
+        return Some(format!(
+            "{how} with memory pressure: more memory than the machine has, or madvise(m, PAGEOUT); \
+             no study and no built-in script reclaims pages"
+        ));
+    }
     Some(match best.filter(|(name, _)| registry.find(name).is_ok()) {
         Some((name, _)) => format!(
             "{how}; one with such calls is built in: mmscale run {name}{}{size}, and `mmscale list \

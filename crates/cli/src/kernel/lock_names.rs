@@ -23,9 +23,16 @@ pub(crate) fn class_at(acquire: &str, caller: &str, outer: &str) -> &'static str
         return "pcp";
     }
     let kind = match acquire {
+        name if name.starts_with("_raw_read_") || name.starts_with("_raw_write_") => {
+            LockKind::Rwlock
+        }
         name if name.starts_with("down_") => LockKind::Rwsem,
         name if name.starts_with("mutex_") => LockKind::Mutex,
         _ => LockKind::Spin,
     };
-    class_of(&[outer.to_owned(), caller.to_owned()], kind)
+    // The caller may be a wrapper that is in no table.
+    match class_of(&[caller.to_owned()], kind) {
+        "other" | "rwsem" | "mutex" => class_of(&[outer.to_owned()], kind),
+        class => class,
+    }
 }

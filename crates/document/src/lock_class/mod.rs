@@ -7,7 +7,6 @@
 
 mod table;
 
-use crate::passes;
 use Counterpart::Unknown;
 pub use table::LOCK_CLASSES;
 
@@ -35,34 +34,114 @@ pub struct LockClassRow {
     pub functions: &'static [&'static str],
 }
 
-/// Functions below which a reader-writer semaphore is an mmap_lock.
-const MMAP: [&str; 19] = [
-    "exit_mmap",
-    "mmap_read_lock",
-    "mmap_read_lock_killable",
-    "mmap_write_lock",
-    "mmap_write_lock_killable",
-    "vm_mmap_pgoff",
-    "__vm_munmap",
-    "vm_brk_flags",
-    "do_madvise",
-    "do_user_addr_fault",
-    "do_page_fault",
-    "exc_page_fault",
-    "lock_mm_and_find_vma",
-    "__do_sys_process_mrelease",
-    "dup_mmap",
-    "dup_mm",
-    "do_mprotect_pkey",
-    "__mm_populate",
+/// System calls that take an mmap_lock themselves. The names of their functions have prefixes that
+/// depend on the architecture and the version: `__x64_sys_brk`, `__do_sys_brk`, `SyS_brk`.
+const MMAP_CALLS: [&str; 22] = [
+    "brk",
     "mremap",
+    "munmap",
+    "mprotect",
+    "pkey_mprotect",
+    "madvise",
+    "process_madvise",
+    "process_mrelease",
+    "mlock",
+    "mlock2",
+    "mlockall",
+    "munlock",
+    "munlockall",
+    "msync",
+    "mincore",
+    "mbind",
+    "mseal",
+    "remap_file_pages",
+    "shmat",
+    "shmdt",
+    "map_shadow_stack",
+    "set_mempolicy_home_node",
+];
+
+/// Prefixes of the functions of system calls.
+const CALL_PREFIXES: [&str; 12] = [
+    "__x64_sys_",
+    "__ia32_sys_",
+    "__arm64_sys_",
+    "__riscv_sys_",
+    "__s390x_sys_",
+    "__se_sys_",
+    "__do_sys_",
+    "__loongarch_sys_",
+    "SyS_",
+    "SYSC_",
+    "ksys_",
+    "sys_",
+];
+
+/// Functions that take a lock for their caller: a waiter's lock is that of the first function
+/// outside of them. Most are inlined.
+const WRAPPERS: [&str; 53] = [
+    "spin_lock",
+    "spin_lock_bh",
+    "spin_lock_irq",
+    "spin_lock_irqsave",
+    "spin_lock_nested",
+    "raw_spin_lock",
+    "raw_spin_lock_irqsave",
+    "read_lock",
+    "read_lock_irq",
+    "read_lock_irqsave",
+    "write_lock",
+    "write_lock_irq",
+    "write_lock_irqsave",
+    "compact_lock_irqsave",
+    "compact_checklock_irqsave",
+    "compact_trylock_irqsave",
+    "compact_unlock_should_abort",
+    "percpu_counter_add",
+    "percpu_counter_add_batch",
+    "__percpu_counter_add",
+    "__percpu_counter_sum",
+    "percpu_counter_sum",
+    "percpu_counter_sum_positive",
+    "__percpu_counter_compare",
+    "percpu_counter_set",
+    "atomic_dec_and_lock",
+    "_atomic_dec_and_lock",
+    "_atomic_dec_and_lock_irqsave",
+    "_atomic_dec_and_raw_lock",
+    "_atomic_dec_and_raw_lock_irqsave",
+    "refcount_dec_and_lock",
+    "refcount_dec_and_lock_irqsave",
+    "refcount_dec_and_mutex_lock",
+    "xa_lock_irq",
+    "xas_lock_irq",
+    "class_spinlock_constructor",
+    "class_spinlock_irqsave_constructor",
+    "class_raw_spinlock_constructor",
+    "class_raw_spinlock_irqsave_constructor",
+    "class_mutex_constructor",
+    "class_rwsem_read_constructor",
+    "class_rwsem_write_constructor",
+    "__wake_up",
+    "__wake_up_common_lock",
+    "__wake_up_sync_key",
+    "__wake_up_locked_key",
+    "add_wait_queue",
+    "add_wait_queue_exclusive",
+    "remove_wait_queue",
+    "prepare_to_wait",
+    "prepare_to_wait_event",
+    "prepare_to_wait_exclusive",
+    "finish_wait",
 ];
 
 /// The kind of a lock, as far as tools report it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum LockKind {
-    /// A spin lock, or a reader-writer lock whose waiters spin.
+    /// A spin lock.
     Spin,
+    /// A reader-writer lock, whose waiters spin.
+    Rwlock,
     /// A reader-writer semaphore.
     Rwsem,
     /// A mutex.
@@ -82,42 +161,54 @@ const THREADGROUP: &str = "threadgroup";
 /// The class of locks that are in no row of the table.
 pub const OTHER_CLASS: &str = "other";
 
-/// Number of innermost functions that may determine a class. The caller of a caller takes other
-/// locks, too.
-const DEPTH: usize = 4;
+/// Classes of the table that are reader-writer locks.
+const RWLOCKS: [&str; 3] = ["tasklist", "mpol", "ep"];
+
+/// The class of the semaphores that protect an address space.
+const MMAP_LOCK: &str = "mmap_lock";
+
+/// Returns whether locks of a class are of a kind, as far as the kind is known.
+fn fits(class: &str, kind: LockKind) -> bool {
+    let rwsem = RWSEMS.contains(&class) || class == MMAP_LOCK || class == "vma_lock";
+    let rwlock = RWLOCKS.contains(&class);
+    match kind {
+        LockKind::Spin => !rwsem && class != THREADGROUP && (!rwlock || class == "ep"),
+        LockKind::Rwlock => rwlock,
+        LockKind::Rwsem => rwsem,
+        LockKind::Mutex => class == "pcpu",
+        LockKind::PercpuRwsem => class == THREADGROUP,
+        // Tools that do not report the kind see sleeping locks only.
+        LockKind::Other => rwsem || class == "pcpu" || class == THREADGROUP,
+    }
+}
 
 /// Returns the class of the lock that a task waited for, by its call path, outermost function
-/// first, without the functions that implement locks.
+/// first, without the functions that implement locks. The innermost function decides, because a
+/// function further out takes other locks, too: only [`WRAPPERS`] are passed over. So a function
+/// that is in no row is never given the lock of its caller.
 pub fn class_of(path: &[String], kind: LockKind) -> &'static str {
-    let mmap = || MMAP.iter().any(|function| passes(path, function));
-    // A function may take locks of several kinds.
-    let by_function = |is_kind: fn(&str) -> bool| {
-        let of = |step: &String| {
-            let takes = |row: &&LockClassRow| row.functions.contains(&step.as_str());
-            LOCK_CLASSES.iter().filter(|row| is_kind(row.class)).find(takes)
+    let taker = path.iter().rev().find(|step| !WRAPPERS.contains(&step.as_str()));
+    let row = taker.and_then(|taker| {
+        let takes = |row: &&LockClassRow| {
+            fits(row.class, kind)
+                && (row.functions.contains(&taker.as_str())
+                    || row.class == MMAP_LOCK && is_call(taker, &MMAP_CALLS))
         };
-        path.iter().rev().take(DEPTH).find_map(of).map(|row| row.class)
-    };
-    match kind {
-        LockKind::Mutex => by_function(|class| class == "pcpu").unwrap_or("mutex"),
-        LockKind::PercpuRwsem => {
-            by_function(|class| class == THREADGROUP).unwrap_or("percpu_rwsem")
-        }
-        LockKind::Rwsem => match by_function(|class| RWSEMS.contains(&class)) {
-            Some(class) => class,
-            None if mmap() => "mmap_lock",
-            None => "rwsem",
-        },
-        LockKind::Spin => {
-            let spins = |class: &str| !RWSEMS.contains(&class) && class != THREADGROUP;
-            by_function(spins).unwrap_or(OTHER_CLASS)
-        }
-        LockKind::Other => match by_function(|_| true) {
-            Some(class) => class,
-            None if mmap() => "mmap_lock",
-            None => OTHER_CLASS,
-        },
+        LOCK_CLASSES.iter().find(takes)
+    });
+    match (row, kind) {
+        (Some(row), _) => row.class,
+        (None, LockKind::Mutex) => "mutex",
+        (None, LockKind::PercpuRwsem) => "percpu_rwsem",
+        (None, LockKind::Rwsem) => "rwsem",
+        (None, LockKind::Spin | LockKind::Rwlock | LockKind::Other) => OTHER_CLASS,
     }
+}
+
+/// Returns whether a function is one of the system calls with these names.
+fn is_call(function: &str, calls: &[&str]) -> bool {
+    let name = CALL_PREFIXES.iter().find_map(|prefix| function.strip_prefix(prefix));
+    name.is_some_and(|name| calls.contains(&name))
 }
 
 /// Returns the class of a lock by its name in Linux, as lockdep prints it (`&zone->lock`,
@@ -153,7 +244,22 @@ mod tests {
     }
 
     #[test]
-    fn the_innermost_function_that_is_known_decides() {
+    fn an_unknown_function_is_not_given_the_lock_of_its_caller() {
+        let of = |steps: &[&str]| class_of(&path(steps), LockKind::Spin);
+        let steps = ["unmap_page_range", "zap_pte_range", "folio_remove_rmap_ptes", "a_new_one"];
+        assert_eq!(of(&steps), OTHER_CLASS);
+        assert_eq!(of(&["copy_process", "__vmalloc_node_range", "alloc_vmap_area"]), "vmap");
+        assert_eq!(of(&["isolate_migratepages_block", "compact_lock_irqsave"]), "lruvec");
+        assert_eq!(of(&["isolate_freepages_block", "compact_lock_irqsave"]), "zone");
+        assert_eq!(of(&["__vm_enough_memory", "percpu_counter_add_batch"]), "committed");
+        assert_eq!(of(&["ext4_x", "percpu_counter_add_batch"]), OTHER_CLASS);
+        let of = |steps: &[&str]| class_of(&path(steps), LockKind::Rwsem);
+        assert_eq!(of(&["do_syscall_64", "__x64_sys_brk"]), "mmap_lock");
+        assert_eq!(of(&["do_user_addr_fault", "handle_mm_fault", "a_new_one"]), "rwsem");
+    }
+
+    #[test]
+    fn the_function_that_takes_the_lock_decides() {
         let of = |steps: &[&str], kind| class_of(&path(steps), kind);
         let tick = ["vmstat_update", "decay_pcp_high", "free_pcppages_bulk"];
         assert_eq!(of(&tick, LockKind::Spin), "zone");
@@ -181,11 +287,13 @@ mod tests {
         let fork = ["copy_process", "cgroup_can_fork"];
         assert_eq!(of(&fork, LockKind::PercpuRwsem), "threadgroup");
         assert_eq!(of(&["ext4_writepages"], LockKind::PercpuRwsem), "percpu_rwsem");
-        let fork = ["kernel_clone", "copy_process", "queued_write_lock_slowpath"];
-        assert_eq!(of(&fork, LockKind::Spin), "tasklist");
+        let fork = ["kernel_clone", "copy_process"];
+        assert_eq!(of(&fork, LockKind::Rwlock), "tasklist");
+        assert_eq!(of(&fork, LockKind::Spin), OTHER_CLASS, "it takes several spin locks");
         assert_eq!(of(&["copy_process", "alloc_pid"], LockKind::Spin), "pidmap");
         assert_eq!(of(&["something"], LockKind::Spin), OTHER_CLASS);
-        assert_eq!(of(&["__mmput", "x"], LockKind::Other), "mmap_lock");
+        assert_eq!(of(&["__mmput"], LockKind::Other), "mmap_lock");
+        assert_eq!(of(&["__mmput", "x"], LockKind::Other), OTHER_CLASS, "x may take any lock");
     }
 
     #[test]
@@ -207,8 +315,11 @@ mod tests {
         for (at, row) in LOCK_CLASSES.iter().enumerate() {
             for other in &LOCK_CLASSES[..at] {
                 assert_ne!(row.class, other.class);
+                // A function may take locks of several kinds.
+                let kinds = [LockKind::Spin, LockKind::Rwlock, LockKind::Rwsem, LockKind::Mutex];
+                let both = kinds.iter().any(|&k| fits(row.class, k) && fits(other.class, k));
                 let shared = row.functions.iter().find(|f| other.functions.contains(f));
-                assert_eq!(shared, None, "{} and {}", row.class, other.class);
+                assert!(!both || shared.is_none(), "{} and {}: {shared:?}", row.class, other.class);
                 let shared = row.names.iter().find(|name| other.names.contains(name));
                 assert_eq!(shared, None, "{} and {}", row.class, other.class);
             }

@@ -16,6 +16,7 @@ fn kind(flags: u32) -> LockKind {
         _ if has(MUTEX) => LockKind::Mutex,
         _ if has(PERCPU) => LockKind::PercpuRwsem,
         _ if !has(SPIN) && has(READ | WRITE) => LockKind::Rwsem,
+        _ if has(READ | WRITE) => LockKind::Rwlock,
         _ => LockKind::Spin,
     }
 }
@@ -32,7 +33,7 @@ mod tests {
     #[test]
     fn flags_determine_the_kind() {
         assert_eq!(kind(SPIN), LockKind::Spin);
-        assert_eq!(kind(SPIN | WRITE), LockKind::Spin, "a queued rwlock spins");
+        assert_eq!(kind(SPIN | WRITE), LockKind::Rwlock, "a queued rwlock spins");
         assert_eq!([READ, WRITE].map(kind), [LockKind::Rwsem; 2]);
         assert_eq!(kind(MUTEX | SPIN), LockKind::Mutex);
         assert_eq!(kind(PERCPU | READ), LockKind::PercpuRwsem);

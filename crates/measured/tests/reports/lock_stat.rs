@@ -60,3 +60,17 @@ fn counts_beyond_64_bits_do_not_overflow() {
     let shares: Vec<f64> = found.items.iter().map(|item| item.weight / found.weight()).collect();
     assert_eq!(shares[0], shares[1], "equal counts have equal parts of the time");
 }
+
+#[test]
+fn labels_between_rows_begin_tables() {
+    let (head, rows) = LOCK_STAT.split_once("holdtime-avg\n").unwrap();
+    let text =
+        format!("{head}holdtime-avg\nBEFORE\n{rows}\nAFTER:\n{}", rows.replace("1500", "700"));
+    let report = mmscale_measured::read(text.as_bytes()).unwrap();
+    let tables: Vec<(&str, usize, Option<u64>)> = report
+        .tables
+        .iter()
+        .map(|table| (table.caption.as_str(), table.waits.len(), table.waits[0].contentions))
+        .collect();
+    assert_eq!(tables, [("BEFORE", 3, Some(1500)), ("AFTER", 3, Some(700))]);
+}

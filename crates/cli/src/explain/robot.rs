@@ -1,0 +1,160 @@
+//! A report of the kernel test robot: its claim, its locks before and after the commit, and the
+//! script that is nearest to its benchmark.
+
+use std::collections::BTreeMap;
+
+use mmscale_document::{
+    CALLING, Counterpart, Document, LockKind, class_of, counterpart, is_acquiring, is_sleeping,
+};
+use mmscale_harness::{Registry, Shape};
+use mmscale_measured::Robot;
+
+use super::Recipe;
+
+/// Number of metrics and locks that are shown.
+const NAMED: usize = 4;
+/// Waits below this are not shown, in percent of the CPU time.
+const LEAST: f64 = 0.1;
+
+/// Returns what a report says, as keys and texts.
+pub(super) fn lines(robot: &Robot) -> Vec<(&'static str, String)> {
+    let mut lines = vec![("report", what(robot))];
+    if let Some((percent, metric)) = &robot.claim {
+        lines.push(("claim", format!("{metric} {percent:+} %")));
+    }
+    let claimed = robot.claim.as_ref().map(|(_, metric)| metric.as_str());
+    let own = robot.metrics.iter().filter(|metric| {
+        let test = robot.testcase.as_deref().unwrap_or("?");
+        Some(metric.name.as_str()) == claimed || metric.name.starts_with(test)
+    });
+    for metric in own.take(NAMED) {
+        let change = 100.0 * (metric.after / metric.before - 1.0);
+        let change = if change.is_finite() { format!(", {change:+.1} %") } else { String::new() };
+        let text = format!("{}: {} -> {}{change}", metric.name, metric.before, metric.after);
+        lines.push(("metric", text));
+    }
+    let mut locks = locks(robot);
+    locks.truncate(NAMED);
+    for (class, (before, after)) in locks {
+        let text = format!("{class}: {before:.1} -> {after:.1} % of all samples");
+        lines.push(("locks", text));
+    }
+    lines.extend(tasks(robot).map(|text| ("note", text)));
+    lines
+}
+
+/// Describes the benchmark and the machine.
+fn what(robot: &Robot) -> String {
+    let mut parts = vec!["kernel test robot".to_owned()];
+    parts.extend(robot.testcase.clone());
+    let keys = ["test", "mode", "nr_task", "nr_threads"];
+    let of = |key: &&str| robot.parameters.get(*key).map(|value| format!("{key} {value}"));
+    parts.extend(keys.iter().filter_map(of));
+    parts.extend(robot.machine.clone());
+    parts.extend(robot.hardware.clone());
+    parts.join(", ")
+}
+
+/// Returns the classes of locks with their shares before and after, the largest first.
+pub(super) fn locks(robot: &Robot) -> Vec<(String, (f64, f64))> {
+    let mut sums = BTreeMap::<String, (f64, f64)>::new();
+    for row in &robot.paths {
+        let inner = row.path.last().map_or("", String::as_str);
+        let class = match is_acquiring(inner) {
+            true => lock(&row.path),
+            false if CALLING.contains(&inner) => "waits for other CPUs".to_owned(),
+            false => continue,
+        };
+        let sum = sums.entry(class).or_default();
+        *sum = (sum.0 + row.before, sum.1 + row.after);
+    }
+    let mut all: Vec<(String, (f64, f64))> = sums.into_iter().collect();
+    let largest = |(before, after): (f64, f64)| before.max(after);
+    all.sort_by(|a, b| largest(b.1).total_cmp(&largest(a.1)));
+    all
+}
+
+fn lock(path: &[String]) -> String {
+    let is_lock = |name: &&String| is_acquiring(name) || is_sleeping(name);
+    let inner = path.iter().rev().take_while(is_lock).count();
+    let outer = &path[..path.len() - inner];
+    let has = |parts: &[&str]| {
+        path[path.len() - inner..].iter().any(|name| parts.iter().any(|part| name.contains(part)))
+    };
+    let kind = match () {
+        () if has(&["rwsem", "down_"]) => LockKind::Rwsem,
+        () if has(&["mutex"]) => LockKind::Mutex,
+        () if has(&["_read_lock", "_write_lock"]) => LockKind::Rwlock,
+        () => LockKind::Spin,
+    };
+    match (class_of(outer, kind), outer.last()) {
+        ("other" | "rwsem" | "mutex", Some(taker)) => format!("lock in {taker}"),
+        (class, _) => class.to_owned(),
+    }
+}
+
+/// Returns the built-in script of the benchmark: it repeats the report at the size of its machine.
+pub(super) fn script(robot: &Robot, registry: &Registry) -> Option<Recipe> {
+    let test = robot.parameters.get("test")?;
+    let study = match robot.testcase.as_deref()? {
+        "will-it-scale" => test.clone(),
+        "stress-ng" => format!("stress-{test}"),
+        _ => return None,
+    };
+    registry.find(&study).ok()?;
+    let threads = robot.parameters.get("mode").is_some_and(|mode| mode == "thread");
+    let settings = if threads { vec!["in_threads=1".to_owned()] } else { vec![] };
+    Some(Recipe { study, arms: &["stock"], settings, shape: Shape::Keep })
+}
+
+/// Says how the number of tasks of the report differs from that of the script, which has one on
+/// each CPU.
+fn tasks(robot: &Robot) -> Option<String> {
+    let tasks = robot.parameters.get("nr_task")?;
+    (tasks != "100%").then(|| {
+        format!("the report has nr_task {tasks}; the script runs one program on each CPU: --cpus")
+    })
+}
+
+/// The waits for a lock: those of the report before and after, and those of each arm.
+type Row = (Option<(f64, f64)>, Vec<f64>);
+
+/// Formats the locks of the report, before and after, next to those of the arms of a run: waiting
+/// in percent of all CPU time.
+pub(super) fn next_to(robot: &Robot, document: &Document) -> String {
+    let mut rows: BTreeMap<String, Row> = BTreeMap::new();
+    for (class, sides) in locks(robot) {
+        rows.entry(class).or_default().0 = Some(sides);
+    }
+    let arms = document.arms.len();
+    for (at, arm) in document.arms.iter().enumerate() {
+        let all = arm.cpu_time.map_or(f64::NAN, |time| time.all_ns as f64);
+        for lock in &arm.locks {
+            let name = match counterpart(&lock.class) {
+                Counterpart::Class(class) => class.to_owned(),
+                _ => lock.class.clone(),
+            };
+            let row = rows.entry(name).or_default();
+            row.1.resize(arms, 0.0);
+            row.1[at] += 100.0 * lock.wait_total_ns as f64 / all;
+        }
+    }
+    let mut text = format!("{:<24}{:>9}{:>9}", "waits, % of CPU time", "before", "after");
+    document.arms.iter().for_each(|arm| text.push_str(&format!("{:>12.12}", arm.arm)));
+    text.push('\n');
+    let largest = |row: &Row| {
+        let claimed = row.0.map_or(0.0, |(a, b)| a.max(b));
+        row.1.iter().copied().fold(claimed, f64::max)
+    };
+    let mut rows: Vec<_> = rows.into_iter().filter(|(_, row)| largest(row) >= LEAST).collect();
+    rows.sort_by(|a, b| largest(&b.1).total_cmp(&largest(&a.1)));
+    for (class, (claimed, mut simulated)) in rows {
+        simulated.resize(arms, 0.0);
+        let side = |n: Option<f64>| n.map_or("-".to_owned(), |n| format!("{n:.1}"));
+        let (before, after) = (side(claimed.map(|c| c.0)), side(claimed.map(|c| c.1)));
+        text.push_str(&format!("{class:<24.24}{before:>9}{after:>9}"));
+        simulated.iter().for_each(|n| text.push_str(&format!("{n:>12.1}")));
+        text.push('\n');
+    }
+    text + "before and after are of the report, the others are simulated\n"
+}

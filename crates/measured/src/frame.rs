@@ -1,0 +1,64 @@
+//! A frame of a stack.
+
+use mmscale_document::plain_function;
+
+use crate::text::{Line, Word};
+
+/// A frame.
+pub(crate) struct Frame {
+    /// The function; several if the text gives alternatives with slashes between them.
+    pub(crate) names: Vec<String>,
+    /// The column of the name.
+    pub(crate) column: usize,
+    /// Whether it has an offset.
+    pub(crate) offset: bool,
+    /// Whether the kernel is sure of it: no question mark.
+    pub(crate) sure: bool,
+}
+
+/// Reads a line with a frame and nothing else.
+pub(crate) fn frame(line: &Line) -> Option<Frame> {
+    let words = line.words();
+    let is_address = |text: &str| {
+        let hex = text.trim_start_matches("[<").trim_end_matches(">]").trim_start_matches("0x");
+        let long = hex.len() >= 8 || text.starts_with("[<") && text.ends_with(">]");
+        long && hex.bytes().all(|byte| byte.is_ascii_hexdigit())
+    };
+    let (mut rest, mut sure): (&[Word<'_>], bool) = (&words, true);
+    while let [first, more @ ..] = rest
+        && (matches!(first.text, "?" | "=>" | "at")
+            || is_address(first.text)
+            || is_ordinal(first.text))
+    {
+        sure &= first.text != "?";
+        rest = more;
+    }
+    let (name, after) = rest.split_first()?;
+    let module = |word: &Word<'_>| word.text.starts_with(['[', '(', '<']);
+    if !after.iter().all(module) || name.text.len() < 3 {
+        return None;
+    }
+    let text = name.text.strip_prefix("b'").map_or(name.text, |name| name.trim_end_matches('\''));
+    let offset = text.contains('+');
+    let mut names = Vec::new();
+    for part in text.split('/').filter(|part| *part != "...") {
+        let plain = plain_function(part);
+        let is_function = plain.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+            && plain.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+        // The size of the function after its offset.
+        if is_function {
+            names.push(plain.to_owned());
+        } else if !part.starts_with("0x") {
+            return None;
+        }
+    }
+    (!names.is_empty()).then_some(Frame { names, column: name.column, offset, sure })
+}
+
+/// Returns whether a word numbers a frame: `#3`, `3)`.
+fn is_ordinal(text: &str) -> bool {
+    let digits = text.trim_start_matches('#').trim_end_matches([')', ':']);
+    digits.len() < text.len()
+        && !digits.is_empty()
+        && digits.bytes().all(|byte| byte.is_ascii_digit())
+}

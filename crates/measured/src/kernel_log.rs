@@ -1,0 +1,247 @@
+//! Reports of lockups, stalls and hung tasks in the log of a kernel: which task waits on which CPU,
+//! and the stacks of the others.
+//!
+//! A report begins with a line such as `watchdog: BUG: soft lockup - CPU#11 stuck for 22s!
+//! [stress-ng:878]`. Registers and the stack follow. The innermost function is that of `RIP:`
+//! (`pc :` and `NIP` on other architectures); frames with a question mark are what is left of other
+//! calls. The frames of the interrupt that printed the stack are left out; those of an interrupt
+//! that waits are not, and then the interrupted task is.
+
+mod head;
+
+use crate::frame::frame;
+use crate::stacks::{Stack, Unit};
+use crate::text::Line;
+use head::{Head, head, register, task_of};
+
+/// Something that a log reports of one CPU or task.
+#[derive(Clone, Debug, Default)]
+struct Entry {
+    what: String,
+    cpu: Option<u32>,
+    task: Option<String>,
+    seconds: Option<u32>,
+    /// The function in which the CPU was.
+    at: Option<String>,
+    /// Frames by context, innermost first.
+    contexts: Vec<Vec<String>>,
+    /// Whether the context is of a non-maskable interrupt, which prints stacks.
+    in_nmi: bool,
+    line: usize,
+}
+
+/// The contents of a log.
+#[derive(Default)]
+pub(crate) struct Found {
+    /// A stack for each CPU or task.
+    pub(crate) stacks: Vec<Stack>,
+    /// Holders that the log names: the lock and the task.
+    pub(crate) holders: Vec<(String, String)>,
+    /// The index of the line after it.
+    pub(crate) end: usize,
+}
+
+impl Found {
+    /// Returns whether it has a stack or a holder.
+    pub(crate) fn any(&self) -> bool {
+        !self.stacks.is_empty() || !self.holders.is_empty()
+    }
+}
+
+/// Returns whether a line begins a report of a CPU or a task.
+pub(crate) fn is_head(text: &str) -> bool {
+    head(text).is_some()
+}
+
+/// Functions that print a stack.
+const PRINTING: [&str; 24] = [
+    "dump_stack",
+    "dump_stack_lvl",
+    "__dump_stack",
+    "show_stack",
+    "show_regs",
+    "nmi_cpu_backtrace",
+    "nmi_cpu_backtrace_handler",
+    "nmi_trigger_cpumask_backtrace",
+    "arch_trigger_cpumask_backtrace",
+    "watchdog_timer_fn",
+    "watchdog_overflow_callback",
+    "watchdog_hardlockup_check",
+    "watchdog_hardlockup_check.cold",
+    "rcu_dump_cpu_stacks",
+    "print_cpu_stall",
+    "rcu_sched_clock_irq",
+    "rcu_check_callbacks",
+    "sched_show_task",
+    "panic",
+    "hardlockup_panic",
+    "__perf_event_overflow",
+    "check_cpu_stall",
+    "print_other_cpu_stall",
+    "dump_cpu_task",
+];
+
+/// Lines without a frame or a register after which a report has ended, in a log without prefixes.
+const GAP: usize = 1;
+
+/// Reads the reports that begin at a line. `None` if none begins there.
+pub(crate) fn parse(lines: &[Line], from: usize) -> Option<Found> {
+    let mut entries = vec![begin(head(&lines[from].text)?, &lines[from])];
+    let mut found = Found { end: from + 1, ..Found::default() };
+    let (is_log, mut gap, mut holder) = (lines[from].log, 0, None::<String>);
+    for (at, line) in lines.iter().enumerate().skip(from + 1) {
+        if let Some(next) = head(&line.text) {
+            enter(&mut entries, next, line);
+        } else if let Some(current) = entries.last_mut()
+            && current.read(line)
+        {
+        } else if let Some(task) = head::holds(&line.text) {
+            holder = Some(task);
+        } else if let (Some(task), Some(lock)) = (&holder, head::held(&line.text)) {
+            found.holders.push((lock, task.clone()));
+        } else if let Some(owner) = head::owner(&line.text) {
+            found.holders.push((String::new(), owner));
+        } else if is_log {
+            if !line.log && !line.is_blank() {
+                break;
+            }
+            continue;
+        } else if !head::is_other(&line.text) {
+            gap += 1;
+            if gap > GAP || !line.is_blank() {
+                break;
+            }
+            continue;
+        }
+        gap = 0;
+        found.end = at + 1;
+    }
+    found.stacks = entries.iter().filter_map(Entry::stack).collect();
+    Some(found)
+}
+
+fn begin(head: Head, line: &Line) -> Entry {
+    let mut entry = Entry { line: line.number, contexts: vec![vec![]], ..Entry::default() };
+    entry.name(head);
+    entry
+}
+
+/// Enters the head of a report: the same CPU or task again only adds to the last one.
+fn enter(entries: &mut Vec<Entry>, head: Head, line: &Line) {
+    if let Some(last) = entries.last_mut() {
+        let empty = last.at.is_none() && last.contexts.iter().all(Vec::is_empty);
+        let other =
+            |known: Option<u32>, new: Option<u32>| known.zip(new).is_some_and(|(a, b)| a != b);
+        if empty
+            && !other(last.cpu, head.cpu)
+            && (head.what.is_empty() || last.what.is_empty() || last.cpu.is_none())
+        {
+            last.name(head);
+            return;
+        }
+    }
+    entries.push(begin(head, line));
+}
+
+impl Entry {
+    fn name(&mut self, head: Head) {
+        if self.what.is_empty() || self.cpu.is_none() && self.task.is_none() {
+            self.what = if head.what.is_empty() { self.what.clone() } else { head.what };
+        }
+        self.cpu = self.cpu.or(head.cpu);
+        self.seconds = self.seconds.or(head.seconds);
+        self.task = self.task.take().or(head.task);
+    }
+
+    /// Reads a line of the report. Returns `false` if it is none.
+    fn read(&mut self, line: &Line) -> bool {
+        let text = line.text.trim();
+        match text {
+            "<NMI>" | "<#DF>" => {
+                self.in_nmi = true;
+                return true;
+            }
+            "</NMI>" | "<<EOE>>" | "</#DF>" => {
+                self.in_nmi = false;
+                self.contexts.push(vec![]);
+                return true;
+            }
+            "<IRQ>" | "</IRQ>" | "<TASK>" | "</TASK>" | "<EOI>" | "<SOFTIRQ>" | "</SOFTIRQ>"
+            | "<EOE>" => {
+                self.contexts.push(vec![]);
+                return true;
+            }
+            _ => {}
+        }
+        if let Some(function) = register(text) {
+            if self.contexts.last().is_some_and(|frames| !frames.is_empty()) {
+                self.contexts.push(vec![]);
+            }
+            if let Some(function) = function {
+                match self.at {
+                    None => self.at = Some(function),
+                    Some(_) => {
+                        if let Some(frames) = self.contexts.last_mut() {
+                            frames.push(function);
+                        }
+                    }
+                }
+            }
+            return true;
+        }
+        if let Some(task) = task_of(text) {
+            let task = Some(task).filter(|_| self.task.is_none());
+            self.task = self.task.take().or(task);
+            return true;
+        }
+        // A context may begin on the line of its first frame: `<IRQ>  [<..>] f+0x`.
+        let marked = ["<NMI>", "<IRQ>", "<EOI>", "<<EOE>>", "<TASK>"]
+            .into_iter()
+            .find(|mark| text.starts_with(mark));
+        let mut inner = line.clone();
+        if let Some(mark) = marked {
+            self.in_nmi = mark == "<NMI>";
+            self.contexts.push(vec![]);
+            inner.text = text[mark.len()..].to_owned();
+        }
+        let Some(frame) = frame(&inner).filter(|frame| frame.offset) else {
+            return head::is_other(text) || marked.is_some();
+        };
+        if frame.sure
+            && !self.in_nmi
+            && let Some(frames) = self.contexts.last_mut()
+        {
+            frames.extend(frame.names);
+        }
+        true
+    }
+
+    /// Returns the stack of the innermost context that did not print it.
+    fn stack(&self) -> Option<Stack> {
+        let prints = |frames: &&Vec<String>| {
+            frames.is_empty() || frames.iter().any(|name| PRINTING.contains(&name.as_str()))
+        };
+        let frames = self.contexts.iter().find(|frames| !prints(frames));
+        let mut path: Vec<String> = frames.cloned().unwrap_or_default();
+        if let Some(at) = &self.at
+            && path.first() != Some(at)
+        {
+            path.insert(0, at.clone());
+        }
+        path.reverse();
+        let (line, who) = (self.line, Some(self.who()));
+        (!path.is_empty()).then_some(Stack { path, weight: None, unit: Unit::Task, line, who })
+    }
+
+    /// Describes the CPU and the task.
+    fn who(&self) -> String {
+        let cpu = self.cpu.map(|cpu| format!("CPU {cpu}"));
+        let seconds = self.seconds.map(|seconds| format!("{seconds} s"));
+        let what = Some(self.what.clone()).filter(|what| !what.is_empty());
+        let parts = [cpu, self.task.clone(), seconds, what];
+        parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
+    }
+}
+
+#[cfg(test)]
+mod tests;

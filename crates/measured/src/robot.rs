@@ -1,0 +1,298 @@
+//! Reports of the kernel test robot (LKP): a benchmark before and after a commit, with profiles.
+//!
+//! ```text
+//! kernel test robot noticed a -34.3% regression of will-it-scale.per_process_ops on:
+//! testcase: will-it-scale
+//! test machine: 104 threads 2 sockets (Skylake) with 192G memory
+//! parameters:
+//!     nr_task: 100%
+//!     test: page_fault1
+//!          %stddev     %change         %stddev
+//!      41.55 ±  2%     -41.6        0.00        perf-profile.calltrace.cycles-pp.f.g.h
+//! ```
+//!
+//! A path is dotted, the innermost function first, and its share is with callees, so that a path
+//! counts only if no other one goes on to a function that it calls for the same lock.
+
+use std::collections::BTreeMap;
+
+use mmscale_document::{CALLING, is_acquiring, plain_function};
+
+use crate::number::real;
+use crate::text::Line;
+
+/// The report of a robot.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Robot {
+    /// The benchmark: `will-it-scale`.
+    pub testcase: Option<String>,
+    /// Parameters of the benchmark: `nr_task`, `mode`, `test`, ...
+    pub parameters: BTreeMap<String, String>,
+    /// The name of the machine: `lkp-skl-fpga01`.
+    pub machine: Option<String>,
+    /// Its description: `104 threads 2 sockets (Skylake) with 192G memory`.
+    pub hardware: Option<String>,
+    /// The claim: change in percent and metric.
+    pub claim: Option<(f64, String)>,
+    /// Metrics, before and after.
+    pub metrics: Vec<Change>,
+    /// Paths of samples that wait, before and after, outermost function first; in percent.
+    pub paths: Vec<PathChange>,
+    /// Number of lines of profiles.
+    pub profile_lines: usize,
+}
+
+/// A metric of a report, before and after.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Change {
+    /// The metric.
+    pub name: String,
+    /// Before the commit.
+    pub before: f64,
+    /// After it.
+    pub after: f64,
+}
+
+/// A path, before and after.
+#[derive(Clone, PartialEq, Debug)]
+pub struct PathChange {
+    /// Functions from the outermost to the innermost.
+    pub path: Vec<String>,
+    /// Percent of all samples before the commit.
+    pub before: f64,
+    /// After it.
+    pub after: f64,
+    /// The number of the line.
+    pub line: usize,
+}
+
+/// Parameters that are kept. Others are of the robot itself.
+const PARAMETERS: [&str; 12] = [
+    "nr_task",
+    "nr_threads",
+    "mode",
+    "test",
+    "runtime",
+    "testtime",
+    "cpufreq_governor",
+    "class",
+    "disk",
+    "size",
+    "sc_pid_max",
+    "thp_enabled",
+];
+
+/// The most paths of a report.
+const MAX_PATHS: usize = 1000;
+
+/// Reads the report in the lines of a file. `None` if there is none.
+pub(crate) fn parse(lines: &[Line]) -> Option<Robot> {
+    let mut robot = Robot::default();
+    let mut rows: Vec<PathChange> = vec![];
+    let mut keys: Option<Vec<&str>> = None;
+    for line in lines {
+        let text = line.text.trim();
+        if let Some(keys) = keys.take() {
+            robot.heading(&keys, text);
+        }
+        let is_heading = text.ends_with(':') && text.contains("/tbox_group");
+        keys = is_heading.then(|| text.trim_end_matches(':').split('/').collect());
+        if let Some((name, before, after)) = change(text) {
+            match path(name) {
+                Some(path) => {
+                    robot.profile_lines += 1;
+                    let row = PathChange { path, before, after, line: line.number };
+                    if rows.len() < MAX_PATHS && !rows.iter().any(|r| r.path == row.path) {
+                        rows.push(row);
+                    }
+                }
+                None if name.contains("perf-profile.") => robot.profile_lines += 1,
+                None => robot.metrics.push(Change { name: name.to_owned(), before, after }),
+            }
+        }
+        robot.fact(text);
+    }
+    robot.claim = claim(lines);
+    robot.paths = waits(rows);
+    let is_report = robot.profile_lines > 0
+        || robot.testcase.is_some() && (robot.claim.is_some() || !robot.metrics.is_empty());
+    is_report.then_some(robot)
+}
+
+impl Robot {
+    /// Returns the number of CPUs of the machine.
+    pub fn cpus(&self) -> Option<u32> {
+        let words: Vec<&str> = self.hardware.as_deref()?.split_whitespace().collect();
+        let at = words.iter().position(|word| *word == "threads")?;
+        words[at.checked_sub(1)?].parse().ok()
+    }
+
+    /// Enters the values below the heading of the first table.
+    fn heading(&mut self, keys: &[&str], text: &str) {
+        let values: Vec<&str> = text.split('/').collect();
+        if values.len() != keys.len() {
+            return;
+        }
+        keys.iter().zip(values).for_each(|(key, value)| self.fact(&format!("{key}: {value}")));
+    }
+
+    fn fact(&mut self, text: &str) {
+        let text = text.trim_start_matches(['-', '+', '*', ' ']);
+        let Some((key, value)) = text.split_once(':') else { return };
+        let (key, value) = (key.trim(), value.trim());
+        if value.is_empty() || value.len() > 120 {
+            return;
+        }
+        match key {
+            "testcase" => self.testcase = self.testcase.take().or(Some(value.to_owned())),
+            "test machine" | "on test machine" => {
+                self.hardware = self.hardware.take().or(Some(value.to_owned()));
+            }
+            "tbox_group" => self.machine = self.machine.take().or(Some(value.to_owned())),
+            _ if PARAMETERS.contains(&key) => {
+                self.parameters.entry(key.to_owned()).or_insert_with(|| value.to_owned());
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Reads a row: figures before and after with the change between them, and the name. With several
+/// commits, the first and the last.
+fn change(text: &str) -> Option<(&str, f64, f64)> {
+    let name = text.split_whitespace().last()?;
+    let dotted = name.contains('.') && name.starts_with(|c: char| c.is_ascii_alphabetic());
+    if !dotted || name.ends_with('.') || name.contains("//") {
+        return None;
+    }
+    let mut words = text.split_whitespace().peekable();
+    let (mut values, mut changes) = (vec![], 0);
+    while let Some(word) = words.next() {
+        if word == name && words.peek().is_none() {
+            break;
+        }
+        match word {
+            "±" | "+-" => drop(words.next()),
+            // The deviation is in the same word.
+            _ if word.starts_with('±') => {}
+            _ if word.starts_with(['+', '-']) => {
+                let change = word[1..].trim_end_matches('%');
+                real(change).or_else(|| change.parse().ok())?;
+                changes += 1;
+            }
+            _ => values.push(figure(word)?),
+        }
+    }
+    // A row without a change: nothing stands between the figures.
+    let fits = values.len() >= 2 && changes >= 1;
+    fits.then(|| (name, values[0], values[values.len() - 1]))
+}
+
+fn figure(word: &str) -> Option<f64> {
+    let plain = word.bytes().all(|byte| byte.is_ascii_digit() || b".,eE+-".contains(&byte));
+    plain
+        .then(|| real(word).or_else(|| word.parse().ok()))
+        .flatten()
+        .filter(|x: &f64| x.is_finite())
+}
+
+/// Returns the path of a line of a profile, the outermost function first.
+fn path(name: &str) -> Option<Vec<String>> {
+    let rest = name.split_once("perf-profile.calltrace.cycles-pp.")?.1;
+    let mut path: Vec<String> = rest
+        .split('.')
+        // Compilers add parts to names.
+        .filter(|part| {
+            !["isra", "part", "constprop", "cold", "llvm"].contains(part)
+                && !part.bytes().all(|byte| byte.is_ascii_digit())
+        })
+        .map(|part| plain_function(part).to_owned())
+        .collect();
+    path.reverse();
+    Some(path)
+}
+
+/// Returns the paths whose innermost function waits, without those that another one continues.
+fn waits(rows: Vec<PathChange>) -> Vec<PathChange> {
+    let waits = |path: &[String]| {
+        path.last().is_some_and(|name| is_acquiring(name) || CALLING.contains(&name.as_str()))
+    };
+    let rows: Vec<PathChange> = rows.into_iter().filter(|row| waits(&row.path)).collect();
+    // A longer path has one function more inside, and may have lost the outermost ones.
+    let continues = |inner: &PathChange, outer: &PathChange| {
+        (1..inner.path.len()).any(|cut| {
+            let rest = &inner.path[..inner.path.len() - cut];
+            let n = rest.len().min(outer.path.len());
+            n >= 2.min(outer.path.len())
+                && rest[rest.len() - n..] == outer.path[outer.path.len() - n..]
+        })
+    };
+    let is_outer =
+        |row: &PathChange| rows.iter().any(|other| other != row && continues(other, row));
+    rows.iter().filter(|row| !is_outer(row)).cloned().collect()
+}
+
+/// Reads `noticed a -34.3% regression of will-it-scale.per_process_ops on:`, which may be broken.
+fn claim(lines: &[Line]) -> Option<(f64, String)> {
+    for (at, line) in lines.iter().enumerate() {
+        if !line.text.contains(" noticed ") && !line.text.contains("FYI, we noticed") {
+            continue;
+        }
+        let next = lines.get(at + 1).map_or("", |line| line.text.trim());
+        let text = format!("{} {next}", line.text.trim());
+        let (_, rest) = text.split_once("noticed ")?;
+        let words: Vec<&str> = rest.split_whitespace().collect();
+        let of = words.iter().position(|word| *word == "regression" || *word == "improvement")?;
+        let percent = words[..of].iter().find_map(|word| word.strip_suffix('%')?.parse().ok());
+        let metric = words.get(of + 2).filter(|_| words.get(of + 1) == Some(&"of"));
+        if let (Some(percent), Some(metric)) = (percent, metric) {
+            return Some((percent, metric.trim_end_matches([',', ':']).to_owned()));
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::text::lines;
+
+    #[test]
+    fn rows_have_figures_before_and_after() {
+        assert_eq!(change("41.55 ±  2%     -41.6        0.00     a.b"), Some(("a.b", 41.55, 0.0)));
+        assert_eq!(change("0.00            +25.0       25.04 ±3%  a.b"), Some(("a.b", 0.0, 25.04)));
+        assert_eq!(
+            change("1234567 ±  2%     -34.3%     811111        will-it-scale.per_process_ops"),
+            Some(("will-it-scale.per_process_ops", 1_234_567.0, 811_111.0))
+        );
+        assert_eq!(
+            change("1.0  +1.0  2.0 ± 4%  +2.0  3.0  a.b"),
+            Some(("a.b", 1.0, 3.0)),
+            "the first and the last commit"
+        );
+        assert_eq!(change("see mm/vmscan.c"), None);
+        assert_eq!(change("20 and 30 in a.b"), None);
+    }
+
+    #[test]
+    fn a_report_has_a_claim_a_machine_and_waits() {
+        let text = "kernel test robot noticed a -34.3% regression of\n\
+            will-it-scale.per_process_ops on:\n\ntestcase: will-it-scale\n\
+            test machine: 104 threads 2 sockets (Skylake) with 192G memory\nparameters:\n\n\
+            \tnr_task: 100%\n\tmode: process\n\ttest: page_fault1\n\n\
+            mode/nr_task/tbox_group/testcase:\n  process/100%/lkp-skl-fpga01/will-it-scale\n\n\
+            30.0 +5.0 35.0 perf-profile.calltrace.cycles-pp._raw_spin_lock_irqsave.folio_lruvec_\
+            lock_irqsave.release_pages.tlb_finish_mmu.unmap_region\n\
+            29.0 +5.0 34.0 perf-profile.calltrace.cycles-pp.native_queued_spin_lock_slowpath._raw_\
+            spin_lock_irqsave.folio_lruvec_lock_irqsave.release_pages.tlb_finish_mmu\n\
+            60.0 +5.0 65.0 perf-profile.calltrace.cycles-pp.release_pages.tlb_finish_mmu\n";
+        let robot = parse(&lines(text)).expect("a report");
+        assert_eq!(robot.claim, Some((-34.3, "will-it-scale.per_process_ops".to_owned())));
+        assert_eq!(robot.cpus(), Some(104));
+        assert_eq!(robot.machine.as_deref(), Some("lkp-skl-fpga01"));
+        assert_eq!(robot.parameters["test"], "page_fault1");
+        assert_eq!((robot.paths.len(), robot.profile_lines), (1, 3), "{:?}", robot.paths);
+        assert_eq!((robot.paths[0].before, robot.paths[0].after), (29.0, 34.0));
+        assert_eq!(parse(&lines("a mail\nwithout a report\n")), None);
+    }
+}

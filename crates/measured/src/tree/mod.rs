@@ -1,0 +1,401 @@
+//! Call trees of `perf report` and `perf top`, in all forms.
+//!
+//! ```text
+//!     43.10%  usemem  [kernel.kallsyms]  [k] native_queued_spin_lock_slowpath
+//!             |
+//!             ---native_queued_spin_lock_slowpath
+//!                _raw_spin_lock_irqsave
+//!                |
+//!                |--22.10%--release_pages
+//!                |          tlb_batch_pages_flush
+//!                |
+//!                 --21.00%--folio_batch_move_lru
+//! ```
+//!
+//! A name without a share continues the chain above it: it has the share of the branch. The
+//! terminal has signs in place of dashes:
+//!
+//! ```text
+//! -   43.10%  usemem  [kernel.kallsyms]  [k] native_queued_spin_lock_slowpath
+//!    - 43.10% release_pages
+//!         tlb_batch_pages_flush
+//! ```
+//!
+//! Three facts are not in a tree and are inferred from all trees of a file:
+//!
+//! - Shares are of all samples, or of the samples of the caller (versions before 4.4, `-g
+//!   fractal`): they are the latter if callees have more than their caller somewhere.
+//! - The first function is the outermost or the innermost: [`order`].
+//! - A row with two shares is with callees, so that the rows of callers and callees have the same
+//!   samples: [`chosen`].
+
+mod order;
+mod row;
+
+use std::collections::BTreeSet;
+
+use mmscale_document::is_acquiring;
+
+use crate::stacks::{Stack, Unit};
+use crate::text::Line;
+use row::{Branch, Entry, Form, ITSELF, Row, row};
+
+/// A function of a tree.
+struct Node {
+    name: String,
+    /// The share as written, in percent. A function of a chain has none.
+    percent: Option<f64>,
+    /// The index of the function above.
+    parent: Option<usize>,
+    line: usize,
+}
+
+/// A row of the table with its tree, or a tree alone.
+pub(crate) struct Tree {
+    entry: Option<Entry>,
+    nodes: Vec<Node>,
+    /// Whether a branch is written as versions do that give shares of the caller.
+    old: bool,
+    /// Whether it has branches with dashes or bars.
+    has_branches: bool,
+    line: usize,
+    /// The index of the line after it.
+    pub(crate) end: usize,
+}
+
+/// Shares below this are noise of rounding.
+const LEAST: f64 = 0.0005;
+
+/// The longest tree; the rest of a longer one is another.
+const MAX_NODES: usize = 10_000;
+
+/// How far the column of a chain may be from the name of its branch.
+const SLACK: usize = 2;
+
+/// A branch that may have callees still.
+struct Open {
+    mark: usize,
+    column: usize,
+    node: usize,
+    percent: bool,
+    screen: bool,
+}
+
+/// Reads the row and the tree that begin at a line.
+pub(crate) fn parse(lines: &[Line], from: usize) -> Option<Tree> {
+    let mut tree = Tree {
+        entry: None,
+        nodes: vec![],
+        old: false,
+        has_branches: false,
+        line: lines[from].number,
+        end: from + 1,
+    };
+    let mut at = from;
+    match row(&lines[from].text, false)? {
+        Row::Entry(entry) => {
+            tree.entry = Some(entry);
+            at += 1;
+            // A blank line may follow the row.
+            let blank = lines.get(at).is_some_and(Line::is_blank);
+            let next = lines.get(at + 1).and_then(|line| row(&line.text, false));
+            if blank && matches!(next, Some(Row::Branch(_) | Row::Bars)) {
+                at += 1;
+            }
+        }
+        Row::Branch(_) => {}
+        Row::Bars | Row::Chain(..) => return None,
+    }
+    let mut open: Vec<Open> = vec![];
+    for (at, line) in lines.iter().enumerate().skip(at) {
+        let inside = !tree.nodes.is_empty() || tree.entry.is_some();
+        let Some(next) = row(&line.text, inside) else { break };
+        match next {
+            Row::Entry(_) => break,
+            Row::Bars => {}
+            Row::Branch(branch) => {
+                if tree.nodes.len() == MAX_NODES || is_second(&tree, &open, &branch) {
+                    break;
+                }
+                tree.branch(&mut open, branch, line.number);
+            }
+            Row::Chain(column, name) => {
+                if tree.nodes.len() == MAX_NODES || !tree.chain(&mut open, column, name, line) {
+                    break;
+                }
+            }
+        }
+        tree.end = at + 1;
+    }
+    (tree.entry.is_some() || tree.is_tree()).then_some(tree)
+}
+
+/// Returns whether a branch without a share begins another tree.
+fn is_second(tree: &Tree, open: &[Open], branch: &Branch) -> bool {
+    let outer = open.first().is_none_or(|first| branch.mark <= first.mark);
+    branch.form == Form::Root && !tree.nodes.is_empty() && outer
+}
+
+impl Tree {
+    /// A tree without a row has at least two shares.
+    fn is_tree(&self) -> bool {
+        let shares = self.nodes.iter().filter(|node| node.percent.is_some()).count();
+        shares >= 2 || shares == 1 && self.nodes.len() >= 3 && self.has_branches
+    }
+
+    fn branch(&mut self, open: &mut Vec<Open>, branch: Branch, line: usize) {
+        self.old |= branch.form == Form::Old;
+        self.has_branches |= branch.form != Form::Screen;
+        let screen = branch.form == Form::Screen;
+        let percent = branch.percent.is_some();
+        // Numbers of a list end in one column, so that they begin in two.
+        let is_row = |last: &Open| {
+            screen && last.screen && percent && last.percent && last.column == branch.column
+        };
+        let ends = |last: &mut Open| match percent || !screen {
+            true => last.mark >= branch.mark || is_row(last),
+            false => last.mark > branch.mark || last.mark == branch.mark && last.percent,
+        };
+        while open.pop_if(ends).is_some() {}
+        let parent = open.last().map(|last| last.node);
+        let Branch { mark, column, percent: share, name, .. } = branch;
+        open.push(Open { mark, column, node: self.nodes.len(), percent, screen });
+        self.nodes.push(Node { name, percent: share, parent, line });
+    }
+
+    /// Adds a function to a chain. Returns `false` if it is in no column of an open branch.
+    fn chain(&mut self, open: &mut Vec<Open>, column: usize, name: String, line: &Line) -> bool {
+        let least = open.first().map_or(0, |first| first.column.min(first.mark + 2));
+        if column + SLACK < least {
+            return false;
+        }
+        if open.last().is_some_and(|last| last.screen) {
+            // On the screen the functions of a chain are a level to the right of the first.
+            let mark = column.saturating_sub(2);
+            let branch = Branch { mark, column, percent: None, name, form: Form::Screen };
+            self.branch(open, branch, line.number);
+            return true;
+        }
+        while open.len() > 1 && open.last().is_some_and(|last| last.column > column + SLACK) {
+            open.pop();
+        }
+        let Some(last) = open.last_mut() else { return false };
+        let parent = Some(last.node);
+        last.node = self.nodes.len();
+        self.nodes.push(Node { name, percent: None, parent, line: line.number });
+        true
+    }
+
+    /// Returns whether the shares of callees are of the samples of their caller, as far as the
+    /// tree shows it.
+    fn is_relative(&self) -> bool {
+        let whole = self.entry.as_ref().map(|entry| entry.percent);
+        let (mut sums, mut counts) = (vec![0.0; self.nodes.len()], vec![0u32; self.nodes.len()]);
+        let mut first = (0.0, 0u32);
+        for node in &self.nodes {
+            let Some(percent) = node.percent else { continue };
+            match self.above(node) {
+                Some(above) => {
+                    (sums[above], counts[above]) = (sums[above] + percent, counts[above] + 1)
+                }
+                None => first = (first.0 + percent, first.1 + 1),
+            }
+        }
+        let more = |sum: f64, n: u32, own: f64| sum > own + 0.5 + 0.01 * f64::from(n);
+        let nodes = self.nodes.iter().zip(sums.iter().zip(&counts));
+        let mut inner = nodes.filter_map(|(node, (sum, n))| Some((node.percent?, *sum, *n)));
+        inner.any(|(own, sum, n)| more(sum, n, own))
+            || whole.is_some_and(|own| more(first.0, first.1, own))
+    }
+
+    /// Returns the nearest function above that has a share.
+    fn above(&self, node: &Node) -> Option<usize> {
+        let mut next = node.parent;
+        while let Some(at) = next {
+            if self.nodes[at].percent.is_some() {
+                return Some(at);
+            }
+            next = self.nodes[at].parent;
+        }
+        None
+    }
+
+    /// Returns the share of each function.
+    fn shares(&self, relative: bool) -> Vec<f64> {
+        let roots: f64 = self
+            .nodes
+            .iter()
+            .filter(|node| self.above(node).is_none())
+            .filter_map(|node| node.percent)
+            .sum();
+        // Without a row the tree is all there is.
+        let whole = match (&self.entry, relative) {
+            (Some(entry), _) => entry.percent,
+            (None, true) => 100.0,
+            (None, false) => roots,
+        };
+        let mut shares: Vec<f64> = Vec::with_capacity(self.nodes.len());
+        for node in &self.nodes {
+            let above = node.parent.map_or(whole / 100.0, |parent| shares[parent]);
+            shares.push(match node.percent {
+                Some(percent) if relative => above * percent / 100.0,
+                Some(percent) => percent / 100.0,
+                None => above,
+            });
+        }
+        shares
+    }
+
+    /// Returns the stacks of the tree with their shares.
+    fn stacks(&self, relative: bool) -> Vec<Stack> {
+        let shares = self.shares(relative);
+        let mut own = shares.clone();
+        for (at, node) in self.nodes.iter().enumerate() {
+            if let Some(parent) = node.parent.filter(|_| node.name != ITSELF) {
+                own[parent] -= shares[at];
+            }
+        }
+        let paths: Vec<Vec<&str>> = (0..self.nodes.len()).map(|at| self.path(at)).collect();
+        let innermost_first = order::innermost_first(
+            self.entry.as_ref().map(|entry| entry.name.as_str()),
+            &self.leaves(&paths),
+        );
+        let mut spinning = vec![0.0; self.nodes.len()];
+        for (at, node) in self.nodes.iter().enumerate().filter(|(_, n)| is_acquiring(&n.name)) {
+            if let Some(parent) = node.parent {
+                spinning[parent] += shares[at];
+            }
+        }
+        let mut stacks = vec![];
+        for (at, node) in self.nodes.iter().enumerate() {
+            if node.name == ITSELF || own[at] < LEAST {
+                continue;
+            }
+            // The function that spins has the wait, and those that called it the attempt.
+            if !innermost_first && own[at] < spinning[at] {
+                continue;
+            }
+            let mut path: Vec<String> = paths[at].iter().map(|&name| name.to_owned()).collect();
+            path.retain(|name| !name.is_empty());
+            if innermost_first {
+                path.reverse();
+            }
+            let weight = Some(own[at]);
+            stacks.push(Stack { path, weight, unit: Unit::Share, line: node.line, who: None });
+        }
+        stacks
+    }
+
+    /// Returns the names from the first function of the tree to a function.
+    fn path(&self, at: usize) -> Vec<&str> {
+        let mut path = vec![self.nodes[at].name.as_str()];
+        let mut next = self.nodes[at].parent;
+        while let Some(parent) = next {
+            path.push(&self.nodes[parent].name);
+            next = self.nodes[parent].parent;
+        }
+        path.reverse();
+        path
+    }
+
+    fn leaves<'a>(&self, paths: &[Vec<&'a str>]) -> Vec<Vec<&'a str>> {
+        let mut inner = vec![false; self.nodes.len()];
+        self.nodes.iter().filter_map(|node| node.parent).for_each(|parent| inner[parent] = true);
+        let leaves = paths.iter().zip(inner).filter(|(_, inner)| !inner);
+        leaves.map(|(path, _)| path.clone()).collect()
+    }
+
+    /// Returns a name that is equal in two profiles.
+    fn key(&self) -> String {
+        match &self.entry {
+            Some(entry) => entry.key.clone(),
+            None => self.nodes.first().map_or(String::new(), |node| node.name.clone()),
+        }
+    }
+
+    /// Returns the contents: equal for a mail and its quote.
+    fn contents(&self) -> String {
+        let nodes: Vec<_> = self.nodes.iter().map(|node| (&node.name, node.percent)).collect();
+        format!("{:?}", (&self.entry, nodes))
+    }
+}
+
+/// The stacks and functions of the trees of a file.
+#[derive(Default)]
+pub(crate) struct Profile {
+    /// The stacks, with shares of all samples.
+    pub(crate) stacks: Vec<Stack>,
+    /// Rows without a tree: functions, with the share of the samples in them.
+    pub(crate) flat: Vec<(String, f64)>,
+    /// Remarks.
+    pub(crate) notes: Vec<String>,
+}
+
+/// Returns the stacks of the trees of a file, each sample once.
+pub(crate) fn chosen(trees: Vec<Tree>) -> Profile {
+    let mut profile = Profile::default();
+    let (mut kept, mut left_out): (Vec<Tree>, Option<usize>) = (vec![], None);
+    let (mut seen, mut keys) = (BTreeSet::new(), BTreeSet::new());
+    for tree in trees {
+        if !seen.insert(tree.contents()) {
+            continue;
+        }
+        let again = !tree.nodes.is_empty() && !keys.insert(tree.key());
+        if again || left_out.is_some() {
+            left_out = left_out.or(Some(tree.line));
+        } else {
+            kept.push(tree);
+        }
+    }
+    if let Some(line) = left_out {
+        let what = format!("line {line} begins another profile: only the first is counted");
+        profile.notes.push(what);
+    }
+    let relative = kept.iter().any(Tree::is_relative) || kept.iter().any(|tree| tree.old);
+    for tree in &kept {
+        if let Some(entry) = tree.entry.as_ref().filter(|_| tree.nodes.is_empty()) {
+            profile.flat.push((entry.name.clone(), entry.own.unwrap_or(entry.percent) / 100.0));
+        }
+    }
+    kept.retain(|tree| !tree.nodes.is_empty());
+    let mut all: Vec<(&Tree, Vec<Stack>)> =
+        kept.iter().map(|tree| (tree, tree.stacks(relative))).collect();
+    let waits = |stacks: &[Stack]| stacks.iter().any(Stack::is_wait);
+    let with_callees = |tree: &Tree| tree.entry.as_ref().is_some_and(|e| e.own.is_some());
+    if all.iter().any(|(tree, _)| with_callees(tree)) {
+        // Rows with callees have the samples of other rows, too.
+        let inner = |tree: &Tree| {
+            tree.entry.as_ref().is_none_or(|entry| {
+                let own = entry.own.unwrap_or(entry.percent);
+                is_acquiring(&entry.name) && own >= entry.percent / 2.0
+            })
+        };
+        let any = all.iter().any(|(tree, stacks)| inner(tree) && waits(stacks));
+        if any {
+            all.retain(|(tree, _)| inner(tree));
+        } else {
+            let share = |tree: &Tree| tree.entry.as_ref().map_or(0.0, |entry| entry.percent);
+            let best = all.iter().filter(|(_, stacks)| waits(stacks));
+            let best = best.map(|(tree, _)| share(tree)).fold(0.0, f64::max);
+            let at = all.iter().position(|(tree, stacks)| waits(stacks) && share(tree) >= best);
+            all = at.map(|at| all.swap_remove(at)).into_iter().collect();
+        }
+    }
+    let is_list = |tree: &Tree, stacks: &[Stack]| {
+        tree.entry.is_none() && !tree.has_branches && stacks.iter().all(|s| s.path.len() == 1)
+    };
+    for (tree, stacks) in all {
+        let spins =
+            stacks.iter().any(|stack| stack.path.iter().any(|name| name.contains("spin_lock")));
+        if is_list(tree, &stacks) && spins {
+            let flat = stacks.into_iter().filter_map(|s| Some((s.path.last()?.clone(), s.weight?)));
+            profile.flat.extend(flat);
+        } else {
+            profile.stacks.extend(stacks);
+        }
+    }
+    profile
+}
+
+#[cfg(test)]
+mod tests;
