@@ -24,8 +24,8 @@ mod sums;
 
 pub use file::{LiftError, SCHEMA, SUFFIX};
 pub use recording::{
-    Dropped, Event, Function, FunctionId, Line, LineId, Lock, LockId, LockKind, Operation, Origin,
-    Recording, Share, Site, SiteId, What,
+    Answer, AnswerId, Call, Dropped, Event, Function, FunctionId, Line, LineId, Lock, LockId,
+    LockKind, Operation, Origin, Recording, Share, Site, SiteId, What,
 };
 pub use split::{SplitError, Words};
 pub use sums::{LineSum, LockSum, Sums, WordSum, sums};

@@ -27,6 +27,8 @@ ids! {
     LineId;
     /// A lock.
     LockId;
+    /// What a CPU does when it is called.
+    AnswerId;
 }
 
 /// The operations of a kernel image on each CPU.
@@ -42,6 +44,10 @@ pub struct Recording {
     pub lines: Vec<Line>,
     /// All locks, also those that one CPU alone takes.
     pub locks: Vec<Lock>,
+    /// Calls of other CPUs. Equal ones are one.
+    pub calls: Vec<Call>,
+    /// What CPUs do when they are called.
+    pub answers: Vec<Answer>,
     /// The operations of each recorded CPU, in the order in which it did them. All CPUs have some.
     pub cpus: Vec<Vec<Operation>>,
 }
@@ -186,11 +192,13 @@ pub enum What {
     /// The CPU waits for other CPUs, such as for the end of a call of theirs; the target is 0. How
     /// long is not known: the emulator's CPUs take turns.
     Wait = 9,
+    /// Other CPUs are called by interrupts; the target is a call.
+    Call = 10,
 }
 
 impl What {
     /// All of them, by their numbers.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Read,
         Self::Write,
         Self::Atomic,
@@ -201,6 +209,7 @@ impl What {
         Self::Clear,
         Self::Copy,
         Self::Wait,
+        Self::Call,
     ];
     /// Whether the target is a line.
     pub const fn is_access(self) -> bool {
@@ -222,7 +231,7 @@ pub struct Event {
     /// The byte of the line, 0 to 63. Of a lock that is taken: 1 if the code only tries it, and
     /// goes another way if it is held. 0 for others.
     pub offset: u8,
-    /// The number of a line or of a lock, or a length, as `what` says.
+    /// The number of a line, of a lock or of a call, or a length, as `what` says.
     pub target: u32,
     /// Where in the code.
     pub site: SiteId,
@@ -233,6 +242,28 @@ impl Event {
     pub const fn is_tried(&self) -> bool {
         matches!(self.what, What::Acquire | What::AcquireShared) && self.offset == 1
     }
+}
+
+/// A call of other CPUs: all of them execute a function in an interrupt.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize)]
+pub struct Call {
+    /// Whether it is a flush of translations, which a CPU without a task does later.
+    pub is_flush: bool,
+    /// The called CPUs, sorted, each with what it does.
+    pub receivers: Vec<(u32, AnswerId)>,
+}
+
+/// What a CPU does in the interrupt of a call, without locks.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Answer {
+    /// The CPU that calls, and the one that is called.
+    pub sender: u32,
+    /// See `sender`.
+    pub receiver: u32,
+    /// Instructions: the median of those with the same events.
+    pub instructions: u64,
+    /// Accesses to lines, in order.
+    pub events: Vec<Event>,
 }
 
 /// The work of a CPU in the kernel in one round of the script's loop.

@@ -1,12 +1,13 @@
 //! From records to operations: shared lines and locks stay, the rest becomes sums.
 
+use super::answers::Answers;
 use super::objects::{self, Region, region};
 use super::raw::{Raw, RawOperation, Type};
 use super::usage::{Usage, address_of, line_at};
 use crate::symbols::Table;
 use mmscale_lift::{
-    Dropped, Event, FunctionId, Line, LineId, Lock, LockId, LockKind, Operation, Origin, Recording,
-    Share, Site, SiteId, What,
+    Answer, AnswerId, Call, Dropped, Event, FunctionId, Line, LineId, Lock, LockId, LockKind,
+    Operation, Origin, Recording, Share, Site, SiteId, What,
 };
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -128,7 +129,7 @@ fn without_others(raw: &RawOperation) -> RawOperation {
         records.push(Raw { after, what, ..*record });
     }
     let instructions = raw.instructions.saturating_sub(left_out);
-    RawOperation { instructions, records, ..*raw }
+    RawOperation { instructions, records, answers: raw.answers.clone(), ..*raw }
 }
 
 /// Whether all that it takes it releases, and once.
@@ -161,6 +162,7 @@ struct Reduction<'a> {
     taken: Vec<BTreeMap<[i32; 3], u64>>,
     /// Accesses to a line by function.
     used: Vec<BTreeMap<i32, u64>>,
+    answers: Answers,
 }
 
 impl<'a> Reduction<'a> {
@@ -176,6 +178,7 @@ impl<'a> Reduction<'a> {
             locks: HashMap::new(),
             taken: Vec::new(),
             used: Vec::new(),
+            answers: Answers::default(),
         }
     }
 
@@ -256,8 +259,18 @@ impl<'a> Reduction<'a> {
         let mut held: Vec<u64> = Vec::new();
         // Instructions since the last event.
         let mut after = 0_u32;
+        let mut sent = 0_u32;
         for record in &raw.records {
             after = after.saturating_add(record.after);
+            if record.what == Type::Sent {
+                sent += 1;
+                if let Some(call) = self.call(raw, sent) {
+                    let site = self.site(record);
+                    events.push(Event { after, what: What::Call, offset: 0, target: call, site });
+                    after = 0;
+                }
+                continue;
+            }
             let Some((what, target)) = self.event(record, &mut held, &mut lines) else { continue };
             let site = self.site(record);
             let offset = match what {
@@ -279,6 +292,36 @@ impl<'a> Reduction<'a> {
             switches: switches(raw),
             events,
         });
+    }
+
+    /// Returns the number of the call that an operation sends as its `sent`th; `None` if no CPU
+    /// answers it before the operation ends.
+    fn call(&mut self, raw: &RawOperation, sent: u32) -> Option<u32> {
+        let cpus = self.recording.cpus.len();
+        let mut receivers: BTreeMap<u32, AnswerId> = BTreeMap::new();
+        let mut is_flush = false;
+        for answer in raw.answers.iter().filter(|answer| answer.sent == sent) {
+            if answer.cpu == raw.cpu || usize::from(answer.cpu) >= cpus {
+                continue;
+            }
+            let mut events = Vec::new();
+            let mut after = 0_u32;
+            for record in &answer.records {
+                after = after.saturating_add(record.after);
+                // Locks are not recorded here, and so none are looked at.
+                let event = self.event(record, &mut Vec::new(), &mut Default::default());
+                let Some((what, target)) = event else { continue };
+                is_flush |= self.table.name(record.function).starts_with("flush_tlb");
+                let (site, offset) = (self.site(record), (record.address & 63) as u8);
+                events.push(Event { after, what, offset, target, site });
+                after = 0;
+            }
+            let (sender, receiver) = (raw.cpu.into(), answer.cpu.into());
+            let made = Answer { sender, receiver, instructions: answer.instructions, events };
+            receivers.entry(receiver).or_insert(self.answers.answer(made));
+        }
+        let receivers: Vec<(u32, AnswerId)> = receivers.into_iter().collect();
+        (!receivers.is_empty()).then(|| self.answers.call(Call { is_flush, receivers }))
     }
 
     /// Returns the kind and the target of a record's event, if it is one. Lines that are none are
@@ -330,6 +373,7 @@ impl<'a> Reduction<'a> {
             }
             Type::Waited => Some((What::Wait, 0)),
             Type::Switched | Type::Stack | Type::Begun | Type::Ended => None,
+            Type::Sent | Type::Answering | Type::Answered => None,
         }
     }
 
@@ -363,6 +407,7 @@ impl<'a> Reduction<'a> {
             let own = locks.get(&line_at(line.address)).unwrap_or(&none);
             line.object = objects::name(self.table, line.address, own, function);
         }
+        (self.recording.calls, self.recording.answers) = self.answers.done();
         match self.recording.cpus.iter().position(Vec::is_empty) {
             Some(cpu) => {
                 let Dropped { switched, unbalanced, too_long } = self.recording.origin.dropped;
@@ -379,6 +424,7 @@ impl<'a> Reduction<'a> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::raw::RawAnswer;
     use super::*;
 
     const DATA: u64 = 0xffff_8880_0000_1000;
@@ -407,6 +453,7 @@ mod tests {
             rest: 5,
             is_whole: true,
             records: records.to_vec(),
+            answers: Vec::new(),
         }
     }
 
@@ -450,6 +497,39 @@ mod tests {
         );
         assert_eq!(recording.lines[0].object, "data of free_pages");
         assert_eq!(recording.origin.interrupt_instructions, 6);
+    }
+
+    #[test]
+    fn calls_of_other_cpus_have_what_these_do() {
+        let calls = |cpu: u16| {
+            let mut records = both(cpu);
+            records.insert(2, raw(Type::Sent, 0));
+            // It reads what the other CPU writes.
+            records.insert(3, Raw { writes: false, ..raw(Type::Access, DATA + 1024) });
+            let other = 1 - cpu;
+            let answer = |sent: u32, instructions: u64| RawAnswer {
+                cpu: other,
+                sent,
+                instructions,
+                records: vec![raw(Type::Access, DATA + 1024), own(other.into())],
+            };
+            let answers = vec![answer(1, 300 + u64::from(cpu)), answer(0, 77)];
+            RawOperation { answers, ..operation(cpu, &records) }
+        };
+        let recording = reduced(&[calls(0), calls(0), calls(1)]).unwrap();
+        let events = &recording.cpus[0][0].events;
+        assert_eq!(events.iter().filter(|event| event.what == What::Call).count(), 1);
+        let called = |cpu: usize| {
+            let call = recording.cpus[cpu][0].events.iter().find(|event| event.what == What::Call);
+            &recording.calls[call.unwrap().target as usize].receivers
+        };
+        assert_eq!(recording.calls.len(), 2, "equal ones are one");
+        for cpu in [0, 1] {
+            let [(receiver, answer)] = called(cpu)[..] else { panic!("{:?}", called(cpu)) };
+            let answer = &recording.answers[answer.index()];
+            assert_eq!((receiver, answer.sender), (1 - cpu as u32, cpu as u32));
+            assert_eq!((answer.instructions, answer.events.len()), (300 + cpu as u64, 1));
+        }
     }
 
     #[test]

@@ -98,6 +98,13 @@ impl Usage {
                 };
                 users.or_insert_with(|| Users::none(cpus)).add(cpu, writes);
             }
+            for answer in operation.answers.iter().filter(|of| usize::from(of.cpu) < cpus) {
+                for Raw { address, writes, .. } in &answer.records {
+                    let users = usage.lines.entry(line_at(*address));
+                    let users = users.or_insert_with(|| Users::none(cpus));
+                    users.add(answer.cpu.into(), *writes);
+                }
+            }
         }
         usage
     }
