@@ -25,7 +25,7 @@ mod sums;
 pub use file::{LiftError, SCHEMA, SUFFIX};
 pub use recording::{
     Answer, AnswerId, Call, Dropped, Event, Function, FunctionId, Line, LineId, Lock, LockId,
-    LockKind, Operation, Origin, Recording, Share, Site, SiteId, What,
+    LockKind, Operation, Origin, Recording, Share, Site, SiteId, What, is_many,
 };
 pub use split::{SplitError, Words};
 pub use sums::{LineSum, LockSum, Sums, WordSum, sums};

@@ -123,6 +123,15 @@ pub enum Share {
     All,
 }
 
+/// CPUs of a recording, in parts, from which on many share data.
+const MANY: usize = 4;
+
+/// Whether so many of the `cpus` CPUs of a recording are many: what they share, all CPUs of a node
+/// or of a machine share.
+pub fn is_many(users: usize, cpus: usize) -> bool {
+    users >= (cpus / MANY).max(3).min(cpus)
+}
+
 /// A cache line of 64 bytes that several CPUs use.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Line {

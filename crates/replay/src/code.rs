@@ -3,9 +3,12 @@
 
 use crate::check::length_of;
 use crate::place::Recorded;
-use mmscale_lift::{Event, LineId, LockId, LockKind, Recording, Share, SiteId, What};
+use mmscale_lift::{
+    Answer, Call, Event, LineId, LockId, LockKind, Operation, Recording, Share, SiteId, What,
+    is_many,
+};
 use mmscale_sim::Pace;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The operations of a recording.
 pub(crate) struct Code {
@@ -15,6 +18,9 @@ pub(crate) struct Code {
     /// All lines and locks, by their numbers.
     pub(crate) lines: Vec<CodeLine>,
     pub(crate) locks: Vec<CodeLock>,
+    /// All calls of other CPUs and what these do then, by their numbers.
+    pub(crate) calls: Vec<CodeCall>,
+    pub(crate) answers: Vec<CodeAnswer>,
     /// Names to count by: of lines, of locks with the path that takes them, paths.
     pub(crate) line_names: Vec<String>,
     pub(crate) lock_rows: Vec<LockName>,
@@ -60,6 +66,46 @@ pub(crate) enum Act {
     Clear(u32),
     /// Memory of this many bytes is copied.
     Copy(u32),
+    /// Other CPUs are called: the number of the call.
+    Call(u32),
+    /// The CPU waits until those that it has called have answered.
+    Wait,
+}
+
+/// Which CPUs of a larger machine a call is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Scope {
+    /// Those of the caller's group.
+    Group,
+    /// Those of its node.
+    Node,
+    All,
+}
+
+/// A call of other CPUs.
+pub(crate) struct CodeCall {
+    /// Whether CPUs without a task are left out.
+    pub(crate) skips_idle: bool,
+    pub(crate) scope: Scope,
+    /// The recorded CPU that calls.
+    pub(crate) sender: usize,
+    /// The called recorded CPUs, sorted, with their answers.
+    pub(crate) receivers: Vec<(usize, u32)>,
+}
+
+/// What a called CPU does.
+pub(crate) struct CodeAnswer {
+    pub(crate) steps: Box<[AnswerStep]>,
+    /// Steps after which the caller goes on.
+    pub(crate) until_done: usize,
+}
+
+/// A step of an answer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct AnswerStep {
+    pub(crate) step: Step,
+    /// Whether its line is one of the CPU that calls.
+    pub(crate) is_of_sender: bool,
 }
 
 /// A line.
@@ -89,6 +135,8 @@ pub(crate) struct LockName {
 
 /// The path of the instructions after the last event of an operation.
 const REST: &str = "(after the last event)";
+/// That of an interrupt of a call.
+const REST_OF_ANSWER: &str = "(end of a call's interrupt)";
 
 /// Numbers in the order of first use.
 struct Numbers<K>(BTreeMap<K, u32>);
@@ -146,11 +194,18 @@ impl Code {
         let cpus = cpus
             .map(|operations| operations.iter().map(|of| translation.operation(of)).collect())
             .collect();
+        let used = Used::of(recording);
+        let answers = recording.answers.iter();
+        let answers = answers.map(|of| translation.answer(of, &used)).collect();
+        let calls = recording.calls.iter();
+        let calls = calls.map(|of| call(of, recording)).collect();
         Self {
             recorded: Recorded::of(recording),
             cpus,
             lines,
             locks,
+            calls,
+            answers,
             line_names: names.keys(),
             lock_rows: translation.locks.keys(),
             paths: translation.paths.keys(),
@@ -174,6 +229,26 @@ impl Translation<'_> {
         let path = self.paths.of(vec![REST.to_owned()]);
         push(&mut steps, Step { instructions: rest, pace: Pace::Usual, act: Act::Nothing, path });
         Played { count: of.count, steps: steps.into() }
+    }
+    fn answer(&mut self, of: &Answer, used: &Used) -> CodeAnswer {
+        let mut steps: Vec<AnswerStep> = Vec::with_capacity(of.events.len() + 1);
+        let mut executed = 0;
+        for event in &of.events {
+            let act = self.act(event, &mut Vec::new());
+            executed += u64::from(event.after);
+            let (pace, path) = (Pace::Usual, self.path(event.site));
+            let step = Step { instructions: event.after, pace, act, path };
+            let is_of_sender = used.is_of_sender(of, LineId(event.target));
+            steps.push(AnswerStep { step, is_of_sender });
+        }
+        // The last write to the caller's data says that the function has returned.
+        let is_end = |at: &AnswerStep| at.is_of_sender && matches!(at.step.act, Act::Write(_));
+        let end = steps.iter().rposition(is_end).map(|at| at + 1);
+        let path = self.paths.of(vec![REST_OF_ANSWER.to_owned()]);
+        let instructions = of.instructions.saturating_sub(executed).min(u32::MAX.into()) as u32;
+        let step = Step { instructions, pace: Pace::Usual, act: Act::Nothing, path };
+        steps.push(AnswerStep { step, is_of_sender: false });
+        CodeAnswer { until_done: end.unwrap_or(steps.len()), steps: steps.into() }
     }
     fn pace(&self, held: &[LockId]) -> Pace {
         let spins = |lock: &LockId| self.recording.locks[lock.index()].kind == LockKind::Spin;
@@ -199,7 +274,8 @@ impl Translation<'_> {
             What::Downgrade => Act::Downgrade(lock),
             What::Clear => Act::Clear(event.target),
             What::Copy => Act::Copy(event.target),
-            What::Wait => Act::Nothing,
+            What::Wait => Act::Wait,
+            What::Call => Act::Call(event.target),
         }
     }
     /// Whether a line is one of the CPU alone, or that of a lock that it holds and others take.
@@ -233,6 +309,40 @@ impl Translation<'_> {
         let of = self.recording;
         vec![of.caller_at(site).to_owned(), of.function_at(site).to_owned()]
     }
+}
+
+/// The lines that the operations of each recorded CPU use.
+struct Used(Vec<BTreeSet<u32>>);
+
+impl Used {
+    fn of(recording: &Recording) -> Self {
+        let lines = |operations: &Vec<Operation>| {
+            let events = operations.iter().flat_map(|operation| &operation.events);
+            events.filter(|event| event.what.is_access()).map(|event| event.target).collect()
+        };
+        let is_needed = !recording.answers.is_empty();
+        Self(recording.cpus.iter().filter(|_| is_needed).map(lines).collect())
+    }
+    /// Whether a line is data of the CPU that calls: it uses it, and the called one does not.
+    fn is_of_sender(&self, of: &Answer, line: LineId) -> bool {
+        let uses = |cpu: u32| self.0[cpu as usize].contains(&line.0);
+        uses(of.sender) && !uses(of.receiver)
+    }
+}
+
+fn call(of: &Call, recording: &Recording) -> CodeCall {
+    let receivers = of.receivers.iter().map(|(cpu, answer)| (*cpu as usize, answer.0));
+    let receivers: Vec<(usize, u32)> = receivers.collect();
+    let first = receivers.first().map(|(_, answer)| &recording.answers[*answer as usize]);
+    let sender = first.map_or(0, |answer| answer.sender as usize);
+    let node = |cpu: usize| recording.origin.node_of_cpu.get(cpu).copied().unwrap_or(0);
+    let is_of_node = receivers.iter().all(|(cpu, _)| node(*cpu) == node(sender));
+    let scope = match receivers.len() + 1 {
+        few if !is_many(few, recording.cpus.len()) => Scope::Group,
+        _ if is_of_node && recording.nodes() > 1 => Scope::Node,
+        _ => Scope::All,
+    };
+    CodeCall { skips_idle: of.is_flush, scope, sender, receivers }
 }
 
 /// Adds a step. Instructions alone are joined with those of the same kind before them.

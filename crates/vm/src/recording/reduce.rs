@@ -1,7 +1,7 @@
 //! From records to operations: shared lines and locks stay, the rest becomes sums.
 
 use super::answers::Answers;
-use super::objects::{self, Region, region};
+use super::objects::{self, Region, is_device, is_entry_stack, region};
 use super::raw::{Raw, RawOperation, Type};
 use super::usage::{Usage, address_of, line_at};
 use crate::symbols::Table;
@@ -10,6 +10,9 @@ use mmscale_lift::{
     Operation, Origin, Recording, Share, Site, SiteId, What,
 };
 use std::collections::{BTreeMap, HashMap, HashSet};
+
+/// Bytes of a stack, as a shift; as in the plugin.
+const STACK_SHIFT: u32 = 14;
 
 /// Where a lock is taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -118,6 +121,8 @@ fn without_others(raw: &RawOperation) -> RawOperation {
         left_out += u64::from(record.after - after);
         let at = held.iter().position(|lock| *lock == record.address);
         match (record.what, at) {
+            // An exception of any task begins there, and then goes to the task's own.
+            (Type::Stack, _) if is_entry_stack(record.address << STACK_SHIFT) => {}
             (Type::Stack, _) => is_own = record.address == *own.get_or_insert(record.address),
             (Type::Taken, _) if is_own => held.push(record.address),
             // The scheduler takes the lock of its queue in one task, and releases it in the next.
@@ -334,6 +339,7 @@ impl<'a> Reduction<'a> {
     ) -> Option<(What, u32)> {
         let address = record.address;
         match record.what {
+            Type::Access if is_device(address) => None,
             Type::Access if self.usage.is_shared(address) => {
                 let line = self.line(address);
                 *self.used[line.index()].entry(record.function).or_default() += 1;
@@ -548,6 +554,31 @@ mod tests {
         let sum: u32 = operation.events.iter().map(|event| event.after).sum();
         assert!(operation.events.iter().all(|event| event.what != What::Read) && sum <= 90);
         assert_eq!(recording.origin.dropped, Dropped::default());
+    }
+
+    #[test]
+    fn an_exception_begins_on_a_stack_that_is_of_no_task() {
+        let entry = raw(Type::Stack, 0xffff_fe00_0000_4000 >> STACK_SHIFT);
+        let mut records = vec![entry];
+        records.extend(both(0));
+        let away = [raw(Type::Switched, 0), raw(Type::Stack, 8), entry, own(1)];
+        records.extend(away.iter().chain(&[raw(Type::Stack, 7), own(0)]));
+        let cut = without_others(&operation(0, &records));
+        let own = records.len() as u64 - 3;
+        assert_eq!(cut.instructions, 10 * own + 5, "three records are of the other task");
+        assert_eq!(cut.records.iter().filter(|raw| raw.what == Type::Access).count(), 3);
+    }
+
+    #[test]
+    fn registers_of_devices_are_no_lines() {
+        let with = |cpu: u16| {
+            let mut records = both(cpu);
+            records.insert(1, raw(Type::Access, 0xffff_ffff_ff5f_d0b0));
+            operation(cpu, &records)
+        };
+        let recording = reduced(&[with(0), with(1)]).unwrap();
+        assert_eq!((recording.lines.len(), recording.cpus[0][0].private_lines), (1, 1));
+        assert_eq!(recording.cpus[0][0].events[0].after, 40);
     }
 
     #[test]
