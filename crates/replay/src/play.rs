@@ -7,7 +7,7 @@ use crate::tally::{CallSums, Counted};
 use mmscale_arch::{CpuId, Probe, Trace, TraceGroup};
 use mmscale_document::{CallRow, CpuTimeRecord, LineRecord, LockRow};
 use mmscale_lift::{LockKind, Recording};
-use mmscale_sim::{Outcome, SimConfig};
+use mmscale_sim::{LineOrder, Outcome, SimConfig};
 use std::any::Any;
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -77,6 +77,7 @@ impl Replay {
         let ps = |ns: u64| ns.saturating_mul(1000);
         let counted = Counted { from_ps: ps(window.from_ns), until_ps: ps(window.until_ns) };
         let cpus = config.cpus as u64;
+        config.line_order = LineOrder::ByCluster;
         config.locks_ns = (window.from_ns, window.until_ns);
         let scaled = config.hold_scale.map(|scale| scale.class.name());
         let mut player = None;
