@@ -3,7 +3,8 @@
 mod made;
 
 use made::{
-    WINDOW, all_of, event, line, lock, machine, operation, ops, play, random, recording, under,
+    WINDOW, add_calls, all_of, event, line, lock, machine, operation, ops, play, random, recording,
+    under,
 };
 use mmscale_lift::{LineId, LockKind, Operation, Recording, Share, What};
 use mmscale_replay::{Replay, ReplayError};
@@ -346,4 +347,92 @@ fn memory_that_is_cleared_and_copied_takes_time() {
     let (cleared, copied) = (time(What::Clear, 4096), time(What::Copy, 4096));
     assert!(cleared > 2.0 * page(mmscale_arch::Op::ClearPage), "{cleared}");
     assert!(copied > 1.3 * cleared, "{copied} and {cleared}");
+}
+
+/// Returns a recording of CPUs, the first of which calls all others once in 20,000 instructions and
+/// waits. The others execute 10,000 instructions an operation.
+fn calling(cpus: usize, instructions: u64, is_flush: bool) -> Recording {
+    let alone = operation(10_000, &[]);
+    let mut of = recording(&vec![0; cpus], LockKind::Spin, Share::Private, &alone);
+    add_calls(&mut of, instructions, is_flush);
+    of.cpus[0] = vec![operation(20_000, &[event(5000, What::Call, 0), event(10, What::Wait, 0)])];
+    of
+}
+
+#[test]
+fn a_called_cpu_pays_and_the_caller_waits() {
+    let config = machine(2, 1);
+    let (send_ps, delivery_ps) =
+        (config.profile.costs.ipi_send_ps, config.profile.costs.ipi_delivery_ps);
+    let (short, long) =
+        (play(&calling(2, 1000, false), config), play(&calling(2, 9000, false), machine(2, 1)));
+    for (played, instructions) in [(&short, 1000), (&long, 9000)] {
+        let called = played.called;
+        assert!(called.calls > 30 && called.receivers == called.calls, "{called:?}");
+        let answer_ps = called.answer_ps / called.receivers;
+        assert_times(answer_ps as f64, f64::from(instructions) * 350.0, [0.95, 1.2]);
+        // Until the function's last write; the interrupt ends later.
+        let wait_ps = called.wait_ps / called.calls;
+        assert!(wait_ps > delivery_ps - send_ps, "{called:?}");
+        // The time of an answer is neither counted for the operation nor lost.
+        let by_path: u64 = played.calls.iter().map(|call| call.self_ns).sum();
+        assert_times(by_path as f64, played.cpu_time.all_ns as f64, [0.8, 1.0]);
+    }
+    assert!(long.ops < short.ops, "{} and {}", long.ops, short.ops);
+    let none = play(&calling(2, 9000, false), machine(1, 1));
+    assert_eq!(none.called, mmscale_replay::CallSums::default());
+}
+
+#[test]
+fn a_call_reaches_all_cpus_or_those_of_its_group() {
+    let receivers = |of: &Recording, cpus: usize, nodes: usize| {
+        let called = play(of, machine(cpus, nodes)).called;
+        called.receivers as f64 / called.calls as f64
+    };
+    // Three of four CPUs are many: all CPUs, those included that play the caller.
+    assert_times(receivers(&calling(4, 500, false), 8, 1), 7.0, [0.999, 1.001]);
+    assert_times(receivers(&calling(4, 500, false), 8, 2), 7.0, [0.999, 1.001]);
+    let mut few = calling(16, 500, false);
+    few.calls[0].receivers.truncate(2);
+    assert_times(receivers(&few, 48, 1), 2.0, [0.999, 1.001]);
+    let mut node = calling(8, 500, false);
+    node.origin.node_of_cpu = vec![0, 0, 0, 0, 1, 1, 1, 1];
+    node.calls[0].receivers.truncate(3);
+    assert_times(receivers(&node, 16, 2), 7.0, [0.999, 1.001]);
+}
+
+#[test]
+fn a_flush_leaves_out_cpus_without_a_task() {
+    let receivers = |is_flush| {
+        let events = [
+            event(100, What::Acquire, 0),
+            event(40_000, What::Call, 0),
+            event(0, What::Wait, 0),
+            event(100, What::Release, 0),
+        ];
+        let mut of = calling(2, 500, is_flush);
+        of.locks[0] = lock("mmap_lock", LockKind::Rwsem, Share::All);
+        of.cpus[0] = vec![operation(41_000, &events)];
+        // It sleeps until the other one releases the lock.
+        let reads = [event(0, What::AcquireShared, 0), event(10, What::Release, 0)];
+        of.cpus[1] = vec![operation(8000, &reads)];
+        let called = play(&of, machine(2, 1)).called;
+        (called.receivers, called.calls)
+    };
+    let (reached, calls) = receivers(false);
+    assert!(calls > 10 && reached == calls, "{reached} of {calls}");
+    let (flushed, _) = receivers(true);
+    assert!(flushed * 2 < reached, "{flushed} and {reached}");
+}
+
+#[test]
+fn calls_that_name_what_is_not_there_are_refused() {
+    let mut of = calling(2, 500, false);
+    of.cpus[0][0].events[0].target = 9;
+    assert!(matches!(Replay::new(&of).err(), Some(ReplayError::Unknown(_))));
+    let mut of = calling(2, 500, false);
+    of.answers[0].events[0].what = What::Acquire;
+    assert_eq!(Replay::new(&of).err(), Some(ReplayError::Calls));
+    of.answers.clear();
+    assert_eq!(Replay::new(&of).err(), Some(ReplayError::Calls));
 }
