@@ -7,6 +7,7 @@
 //! | 6, 7 | calls of other CPUs, and what these do then; not in files of schema 1 |
 //! | each further one | an operation: its CPU, its sums, its events as numbers, five each |
 
+use crate::fit::Growth;
 use crate::recording::{
     Answer, AnswerId, Call, Event, Function, Line, Lock, Operation, Origin, Recording, Site,
     SiteId, What,
@@ -52,6 +53,8 @@ struct Head {
     origin: Origin,
     cpus: usize,
     operations: usize,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    growth: Option<Growth>,
 }
 
 /// A line of an operation.
@@ -88,6 +91,7 @@ impl Recording {
             origin: self.origin.clone(),
             cpus: self.cpus.len(),
             operations,
+            growth: self.growth.clone(),
         };
         line(&mut to, &head)?;
         line(&mut to, &self.functions)?;
@@ -131,6 +135,7 @@ impl Recording {
             locks: of_json::<Vec<Lock>>(&next()?)?,
             calls: Vec::new(),
             answers: Vec::new(),
+            growth: head.growth,
             cpus: vec![Vec::new(); head.cpus],
         };
         if head.schema != WITHOUT_CALLS {
@@ -188,7 +193,7 @@ impl Recording {
             && sites.into_iter().all(|id| known(id.0, functions))
             && lines.into_iter().all(|line| known(line.0, self.lines.len()))
             && events.into_iter().all(is_known);
-        if !all {
+        if !all || !self.growth.as_ref().is_none_or(|growth| growth.is_of(self)) {
             return Err(damaged("it names what it does not have"));
         }
         match self.cpus.iter().position(Vec::is_empty) {
@@ -288,6 +293,7 @@ fn damaged(why: impl ToString) -> LiftError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fit::Growing;
     use crate::recording::{FunctionId, LineId, LockKind, Share};
 
     pub(crate) fn small() -> Recording {
@@ -313,6 +319,12 @@ mod tests {
         Recording {
             calls: vec![Call { is_flush: true, receivers: vec![(1, AnswerId(0))] }],
             answers: vec![answer],
+            growth: Some(Growth {
+                sizes: vec![1, 2],
+                error: None,
+                places: vec![Growing { site: SiteId(0), instructions: 0.25, accesses: 0.0 }],
+                each: vec![LineId(0)],
+            }),
             origin: Origin { node_of_cpu: vec![0, 0], ..Origin::default() },
             functions: vec!["folio_batch_move_lru".to_owned()],
             sites: vec![Site { function: FunctionId(0), caller: FunctionId(0) }],
@@ -362,7 +374,7 @@ mod tests {
     fn a_recording_without_calls_is_read_too() {
         let mut old = small();
         old.cpus.iter_mut().flatten().for_each(|operation| operation.events.truncate(3));
-        (old.calls, old.answers) = (Vec::new(), Vec::new());
+        (old.calls, old.answers, old.growth) = (Vec::new(), Vec::new(), None);
         let text = unpacked(&written(&old)).replace(SCHEMA, WITHOUT_CALLS);
         let without: String =
             text.lines().filter(|line| *line != "[]").flat_map(|line| [line, "\n"]).collect();
@@ -419,6 +431,10 @@ mod tests {
         with(&|of| of.cpus[1][0].events[1].site = SiteId(1));
         with(&|of| of.sites[0].caller = FunctionId(1));
         with(&|of| of.locks[0].line = Some(LineId(1)));
+        with(&|of| of.growth.as_mut().unwrap().sizes = vec![1]);
+        with(&|of| of.growth.as_mut().unwrap().places[0].site = SiteId(1));
+        with(&|of| of.growth.as_mut().unwrap().places[0].accesses = 1e9);
+        with(&|of| of.growth.as_mut().unwrap().each[0] = LineId(1));
         with(&|of| of.cpus[1].clear());
         with(&|of| of.origin.node_of_cpu.clear());
         for wrong in all {

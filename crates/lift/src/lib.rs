@@ -10,6 +10,7 @@
 //! |---|---|
 //! | `recording` | the types |
 //! | `file` | a recording as a file, and its errors |
+//! | `fit` | what of an operation grows with the number of CPUs |
 //! | `split` | words of a line on a line of their own |
 //! | `sums` | sums over operations: locks, lines, instructions |
 //!
@@ -18,11 +19,13 @@
 #![forbid(unsafe_code)]
 
 mod file;
+mod fit;
 mod recording;
 mod split;
 mod sums;
 
 pub use file::{LiftError, SCHEMA, SUFFIX};
+pub use fit::{FitError, Fitted, Growing, Growth, Row, fit};
 pub use recording::{
     Answer, AnswerId, Call, Dropped, Event, Function, FunctionId, Line, LineId, Lock, LockId,
     LockKind, Operation, Origin, Recording, Share, Site, SiteId, What, is_many,

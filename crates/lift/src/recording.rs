@@ -1,5 +1,6 @@
 //! The types of a recording.
 
+use crate::fit::Growth;
 use serde::{Deserialize, Serialize};
 
 macro_rules! ids {
@@ -48,6 +49,8 @@ pub struct Recording {
     pub calls: Vec<Call>,
     /// What CPUs do when they are called.
     pub answers: Vec<Answer>,
+    /// How operations depend on the number of CPUs, if that was fitted.
+    pub growth: Option<Growth>,
     /// The operations of each recorded CPU, in the order in which it did them. All CPUs have some.
     pub cpus: Vec<Vec<Operation>>,
 }

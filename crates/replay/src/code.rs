@@ -4,8 +4,8 @@
 use crate::check::length_of;
 use crate::place::Recorded;
 use mmscale_lift::{
-    Answer, Call, Event, LineId, LockId, LockKind, Operation, Recording, Share, SiteId, What,
-    is_many,
+    Answer, Call, Event, Growth, LineId, LockId, LockKind, Operation, Recording, Share, SiteId,
+    What, is_many,
 };
 use mmscale_sim::Pace;
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,6 +21,8 @@ pub(crate) struct Code {
     /// All calls of other CPUs and what these do then, by their numbers.
     pub(crate) calls: Vec<CodeCall>,
     pub(crate) answers: Vec<CodeAnswer>,
+    /// How places grow with the number of CPUs.
+    pub(crate) growth: Option<Growth>,
     /// Names to count by: of lines, of locks with the path that takes them, paths.
     pub(crate) line_names: Vec<String>,
     pub(crate) lock_rows: Vec<LockName>,
@@ -42,6 +44,8 @@ pub(crate) struct Step {
     pub(crate) act: Act,
     /// The index of the path that the time counts for.
     pub(crate) path: u32,
+    /// The number of the place that grows with the number of CPUs, plus 1; 0 for others.
+    pub(crate) grows: u32,
 }
 
 /// A step behind instructions.
@@ -166,15 +170,24 @@ struct Translation<'a> {
     rows: BTreeMap<(LockId, SiteId), u32>,
     paths: Numbers<Vec<String>>,
     sites: BTreeMap<SiteId, u32>,
+    /// Places that grow, by their numbers plus 1.
+    grows: BTreeMap<SiteId, u32>,
 }
 
 impl Code {
     /// Translates a recording that was checked.
     pub(crate) fn of(recording: &Recording) -> Self {
         let mut names = Numbers::new();
+        let each = recording.growth.iter().flat_map(|growth| &growth.each);
+        let each: BTreeSet<&LineId> = each.collect();
         let lines = recording.lines.iter();
         let lines = lines
-            .map(|line| CodeLine { share: line.share, name: names.of(line.object.clone()) })
+            .enumerate()
+            .map(|(at, line)| {
+                // A larger machine has more lines of which each CPU has one.
+                let share = if each.contains(&LineId(at as u32)) { Share::Few } else { line.share };
+                CodeLine { share, name: names.of(line.object.clone()) }
+            })
             .collect();
         let locks = recording.locks.iter();
         let locks = locks
@@ -183,12 +196,14 @@ impl Code {
                 CodeLock { share: lock.share, kind: lock.kind, name }
             })
             .collect();
+        let places = recording.growth.iter().flat_map(|growth| &growth.places).enumerate();
         let mut translation = Translation {
             recording,
             locks: Numbers::new(),
             rows: BTreeMap::new(),
             paths: Numbers::new(),
             sites: BTreeMap::new(),
+            grows: places.map(|(at, of)| (of.site, at as u32 + 1)).collect(),
         };
         let cpus = recording.cpus.iter();
         let cpus = cpus
@@ -206,6 +221,7 @@ impl Code {
             locks,
             calls,
             answers,
+            growth: recording.growth.clone(),
             line_names: names.keys(),
             lock_rows: translation.locks.keys(),
             paths: translation.paths.keys(),
@@ -223,11 +239,13 @@ impl Translation<'_> {
             let act = self.act(event, &mut held);
             executed += u64::from(event.after);
             let path = self.path(event.site);
-            push(&mut steps, Step { instructions: event.after, pace, act, path });
+            let grows = self.grows.get(&event.site).copied().unwrap_or(0);
+            push(&mut steps, Step { instructions: event.after, pace, act, path, grows });
         }
         let rest = (length_of(of) - executed) as u32;
         let path = self.paths.of(vec![REST.to_owned()]);
-        push(&mut steps, Step { instructions: rest, pace: Pace::Usual, act: Act::Nothing, path });
+        let (pace, act) = (Pace::Usual, Act::Nothing);
+        push(&mut steps, Step { instructions: rest, pace, act, path, grows: 0 });
         Played { count: of.count, steps: steps.into() }
     }
     fn answer(&mut self, of: &Answer, used: &Used) -> CodeAnswer {
@@ -237,7 +255,7 @@ impl Translation<'_> {
             let act = self.act(event, &mut Vec::new());
             executed += u64::from(event.after);
             let (pace, path) = (Pace::Usual, self.path(event.site));
-            let step = Step { instructions: event.after, pace, act, path };
+            let step = Step { instructions: event.after, pace, act, path, grows: 0 };
             let is_of_sender = used.is_of_sender(of, LineId(event.target));
             steps.push(AnswerStep { step, is_of_sender });
         }
@@ -246,7 +264,8 @@ impl Translation<'_> {
         let end = steps.iter().rposition(is_end).map(|at| at + 1);
         let path = self.paths.of(vec![REST_OF_ANSWER.to_owned()]);
         let instructions = of.instructions.saturating_sub(executed).min(u32::MAX.into()) as u32;
-        let step = Step { instructions, pace: Pace::Usual, act: Act::Nothing, path };
+        let (pace, act) = (Pace::Usual, Act::Nothing);
+        let step = Step { instructions, pace, act, path, grows: 0 };
         steps.push(AnswerStep { step, is_of_sender: false });
         CodeAnswer { until_done: end.unwrap_or(steps.len()), steps: steps.into() }
     }
@@ -348,7 +367,8 @@ fn call(of: &Call, recording: &Recording) -> CodeCall {
 /// Adds a step. Instructions alone are joined with those of the same kind before them.
 fn push(steps: &mut Vec<Step>, step: Step) {
     let same = |last: &&mut Step| {
-        last.act == Act::Nothing && (last.pace, last.path) == (step.pace, step.path)
+        let alike = |of: &Step| (of.pace, of.path, of.grows);
+        last.act == Act::Nothing && alike(last) == alike(&step)
     };
     match steps.last_mut().filter(same) {
         Some(last) => {

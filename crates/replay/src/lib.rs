@@ -14,6 +14,7 @@
 //! | `place` | the recorded CPU of each CPU, and its copies of data |
 //! | `shared` | the lines and locks of a machine |
 //! | `calls` | calls of other CPUs: requests, interrupts, answers |
+//! | `growth` | places that grow with the number of CPUs |
 //! | `stores` | stores that are waited for later |
 //! | `player` | the task of a CPU, and the callbacks of the machine |
 //! | `tally` | what is counted, and its form in documents |
@@ -40,6 +41,7 @@
 mod calls;
 mod check;
 mod code;
+mod growth;
 mod place;
 mod play;
 mod player;

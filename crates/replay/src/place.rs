@@ -78,6 +78,10 @@ pub(crate) struct Places {
 }
 
 impl Places {
+    /// Returns the place of a CPU in another group: as many groups further as `by` says.
+    pub(crate) fn further(&self, place: CpuPlace, by: usize) -> CpuPlace {
+        CpuPlace { group: (place.group + by) % self.groups.max(1), ..place }
+    }
     /// Returns how many copies the machine has of data. Data of one CPU need none: no other CPU
     /// ever uses them.
     pub(crate) fn copies(&self, share: Share) -> usize {

@@ -2,6 +2,7 @@
 
 use crate::calls::{Calls, Request, Ticket};
 use crate::code::{Act, Code, Step};
+use crate::growth::{Factors, Rests};
 use crate::place::{CpuPlace, Places};
 use crate::shared::{Guard, Line, Shared};
 use crate::stores::{Stall, Stores};
@@ -43,6 +44,7 @@ pub(crate) struct Player {
     shared: Shared,
     idle: Vec<Idle>,
     calls: Calls,
+    factors: Factors,
     tally: RefCell<Tally>,
     /// Whether the run scales the holds of each lock.
     scaled: Vec<bool>,
@@ -67,7 +69,8 @@ impl Player {
         });
         let scaled = scaled.collect();
         let calls = Calls::new(places.cpus.len());
-        Self { code, places, shared, idle, calls, tally, scaled }
+        let factors = Factors::new(code.growth.as_ref(), places.cpus.len());
+        Self { code, places, shared, idle, calls, factors, tally, scaled }
     }
     /// Returns what was counted, and the idle time of all CPUs in the window, in ps.
     pub(crate) fn counted(&self) -> (std::cell::Ref<'_, Tally>, u64) {
@@ -90,6 +93,7 @@ impl Player {
             held: Vec::new(),
             stores: Stores::default(),
             tickets: Vec::new(),
+            rests: Rests::new(&self.factors),
         }
     }
     fn own_idle(&self) -> &Idle {
@@ -185,6 +189,8 @@ struct Worker<'a> {
     stores: Stores,
     /// Calls that are not waited for yet.
     tickets: Vec<Ticket>,
+    /// What is left over of the growth of places.
+    rests: Rests,
 }
 
 impl<'a> Worker<'a> {
@@ -203,8 +209,33 @@ impl<'a> Worker<'a> {
     }
     fn step(&mut self, step: &Step) {
         let (begin, away) = (now_ps(), self.idle.away_ps());
-        let stall = self.stores.execute(step.instructions, step.pace);
+        let (instructions, times) = match step.grows {
+            0 => (step.instructions, 1),
+            grows => {
+                let at = grows as usize - 1;
+                self.rests.step(&self.player.factors, at, step.instructions)
+            }
+        };
+        let stall = self.stores.execute(instructions, step.pace);
         self.stalled(step.path, stall);
+        match step.act {
+            Act::Read(_) | Act::Write(_) | Act::Atomic(_) if step.grows > 0 => {
+                let place = self.place;
+                for again in 0..times {
+                    self.place = self.player.places.further(place, again as usize);
+                    self.act(step);
+                }
+                self.place = place;
+            }
+            _ => self.act(step),
+        }
+        let away = self.idle.away_ps() - away;
+        let mut tally = self.player.tally.borrow_mut();
+        let within = tally.counted.within(begin, now_ps());
+        tally.spent(step.path, within.saturating_sub(away));
+    }
+    /// Does what follows the instructions of a step.
+    fn act(&mut self, step: &Step) {
         match step.act {
             Act::Nothing => {}
             Act::Read(line) => {
@@ -228,10 +259,6 @@ impl<'a> Worker<'a> {
             Act::Clear(bytes) => Sim::clear_bytes(bytes),
             Act::Copy(bytes) => Sim::copy_bytes(bytes),
         }
-        let away = self.idle.away_ps() - away;
-        let mut tally = self.player.tally.borrow_mut();
-        let within = tally.counted.within(begin, now_ps());
-        tally.spent(step.path, within.saturating_sub(away));
     }
     /// Calls other CPUs.
     fn call(&mut self, call: u32, path: u32) {

@@ -6,7 +6,7 @@ use made::{
     WINDOW, add_calls, all_of, event, line, lock, machine, operation, ops, play, random, recording,
     under,
 };
-use mmscale_lift::{LineId, LockKind, Operation, Recording, Share, What};
+use mmscale_lift::{Growing, Growth, LineId, LockKind, Operation, Recording, Share, SiteId, What};
 use mmscale_replay::{Replay, ReplayError};
 use mmscale_sim::Policy;
 
@@ -435,4 +435,32 @@ fn calls_that_name_what_is_not_there_are_refused() {
     assert_eq!(Replay::new(&of).err(), Some(ReplayError::Calls));
     of.answers.clear();
     assert_eq!(Replay::new(&of).err(), Some(ReplayError::Calls));
+}
+
+/// A scan of the data of four recorded CPUs, 100 instructions each, which each writes.
+#[test]
+fn a_scan_grows_with_the_machine() {
+    let events: Vec<_> = (0..4).map(|target| event(100, What::Read, target)).collect();
+    let mut of = recording(&[0; 4], LockKind::Spin, Share::All, &operation(1400, &events));
+    of.lines = (0..4).map(|cpu| line(&format!("rq {cpu}"), Share::All)).collect();
+    for (cpu, operations) in of.cpus.iter_mut().enumerate() {
+        operations[0].events.push(event(0, What::Write, cpu as u32));
+    }
+    let site = SiteId(What::Read as u32);
+    let place = Growing { site, instructions: 0.25, accesses: 0.25 };
+    let each = (0..4).map(LineId).collect();
+    let growth = Growth { sizes: vec![2, 4], error: None, places: vec![place], each };
+    let fitted = Recording { growth: Some(growth), ..of.clone() };
+    let moves = |of: &Recording, cpus: usize| {
+        let played = play(of, machine(cpus, 1));
+        let moves: u64 = played.lines.iter().map(|line| line.moves).sum();
+        (played.ops, moves as f64 / played.rounds as f64)
+    };
+    // As it was recorded, to some rounds: the lines are those of each CPU.
+    assert_times(moves(&fitted, 4).1, moves(&of, 4).1, [0.98, 1.02]);
+    assert_times(ops(&fitted, 1, 1), 1e6 / (1100.0 * 0.35), [0.99, 1.01]);
+    // Lines of all CPUs, each of which has written its own since.
+    let (slow, all) = moves(&fitted, 16);
+    let (fast, four) = moves(&of, 16);
+    assert!(slow < fast && all > 15.0 && four < 9.0, "{slow} {fast} {all} {four}");
 }

@@ -35,6 +35,7 @@ pub(crate) fn recording(nodes: &[u8], kind: LockKind, share: Share, of: &Operati
         locks: vec![lock("lruvec", kind, share)],
         calls: Vec::new(),
         answers: Vec::new(),
+        growth: None,
         cpus: vec![vec![of.clone()]; nodes.len()],
     }
 }
