@@ -116,6 +116,8 @@ pub(crate) struct AnswerStep {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CodeLine {
     pub(crate) share: Share,
+    /// Whether it is data of a CPU for the CPUs that it calls: it has some for each group of them.
+    pub(crate) by_called: bool,
     /// The index of its name.
     pub(crate) name: u32,
 }
@@ -180,13 +182,16 @@ impl Code {
         let mut names = Numbers::new();
         let each = recording.growth.iter().flat_map(|growth| &growth.each);
         let each: BTreeSet<&LineId> = each.collect();
+        let used = Used::of(recording);
+        let called = used.of_senders(recording);
         let lines = recording.lines.iter();
         let lines = lines
             .enumerate()
             .map(|(at, line)| {
                 // A larger machine has more lines of which each CPU has one.
                 let share = if each.contains(&LineId(at as u32)) { Share::Few } else { line.share };
-                CodeLine { share, name: names.of(line.object.clone()) }
+                let by_called = share == Share::Few && called.contains(&(at as u32));
+                CodeLine { share, by_called, name: names.of(line.object.clone()) }
             })
             .collect();
         let locks = recording.locks.iter();
@@ -209,7 +214,6 @@ impl Code {
         let cpus = cpus
             .map(|operations| operations.iter().map(|of| translation.operation(of)).collect())
             .collect();
-        let used = Used::of(recording);
         let answers = recording.answers.iter();
         let answers = answers.map(|of| translation.answer(of, &used)).collect();
         let calls = recording.calls.iter();
@@ -341,6 +345,14 @@ impl Used {
         };
         let is_needed = !recording.answers.is_empty();
         Self(recording.cpus.iter().filter(|_| is_needed).map(lines).collect())
+    }
+    /// Returns the lines that called CPUs use as data of the CPU that calls.
+    fn of_senders(&self, recording: &Recording) -> BTreeSet<u32> {
+        let of_answer = |of: &'_ Answer| -> Vec<u32> {
+            let lines = of.events.iter().map(|event| event.target);
+            lines.filter(|line| self.is_of_sender(of, LineId(*line))).collect()
+        };
+        recording.answers.iter().flat_map(of_answer).collect()
     }
     /// Whether a line is data of the CPU that calls: it uses it, and the called one does not.
     fn is_of_sender(&self, of: &Answer, line: LineId) -> bool {

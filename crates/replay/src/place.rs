@@ -25,7 +25,7 @@ impl Recorded {
     fn place(&self, node: usize, index: usize, first_group: usize) -> CpuPlace {
         let cpus = &self.nodes[node % self.nodes.len()];
         let group = first_group + index / cpus.len();
-        CpuPlace { recorded: cpus[index % cpus.len()], node, group }
+        CpuPlace { recorded: cpus[index % cpus.len()], node, group, called: group }
     }
     /// Returns the places of all CPUs of a machine, by the node of each CPU.
     fn places_on(&self, node_of: &[usize]) -> Places {
@@ -57,6 +57,8 @@ pub(crate) struct CpuPlace {
     pub(crate) node: usize,
     /// Its group: as many CPUs of a node as were recorded of one. Numbers differ between nodes.
     pub(crate) group: usize,
+    /// The group of the CPUs that it calls, or its own.
+    pub(crate) called: usize,
 }
 
 impl CpuPlace {
@@ -78,9 +80,15 @@ pub(crate) struct Places {
 }
 
 impl Places {
-    /// Returns the place of a CPU in another group: as many groups further as `by` says.
-    pub(crate) fn further(&self, place: CpuPlace, by: usize) -> CpuPlace {
-        CpuPlace { group: (place.group + by) % self.groups.max(1), ..place }
+    /// Returns the place of a CPU that uses data of another group: of as many groups further as
+    /// `by` says. With `by_called` it is data of its own for CPUs that it calls there.
+    pub(crate) fn further(&self, place: CpuPlace, by: usize, by_called: bool) -> CpuPlace {
+        let group = (place.group + by) % self.groups.max(1);
+        if by_called { CpuPlace { called: group, ..place } } else { CpuPlace { group, ..place } }
+    }
+    /// Returns the number of groups.
+    pub(crate) fn groups(&self) -> usize {
+        self.groups
     }
     /// Returns how many copies the machine has of data. Data of one CPU need none: no other CPU
     /// ever uses them.

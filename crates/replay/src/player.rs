@@ -219,10 +219,11 @@ impl<'a> Worker<'a> {
         let stall = self.stores.execute(instructions, step.pace);
         self.stalled(step.path, stall);
         match step.act {
-            Act::Read(_) | Act::Write(_) | Act::Atomic(_) if step.grows > 0 => {
-                let place = self.place;
+            Act::Read(line) | Act::Write(line) | Act::Atomic(line) if step.grows > 0 => {
+                let (player, place) = (self.player, self.place);
+                let by_called = player.code.lines[line.index()].by_called;
                 for again in 0..times {
-                    self.place = self.player.places.further(place, again as usize);
+                    self.place = player.places.further(place, again as usize, by_called);
                     self.act(step);
                 }
                 self.place = place;
@@ -287,11 +288,12 @@ impl<'a> Worker<'a> {
     fn answer(&mut self, request: Request) {
         let (player, place) = (self.player, self.place);
         let answer = &player.code.answers[request.answer as usize];
+        let sender = CpuPlace { called: place.group, ..request.sender };
         for (at, of) in answer.steps.iter().enumerate() {
             if at == answer.until_done {
                 self.done_with_answer(of.step.path);
             }
-            self.place = if of.is_of_sender { request.sender } else { place };
+            self.place = if of.is_of_sender { sender } else { place };
             self.step(&of.step);
         }
         self.place = place;

@@ -8,6 +8,7 @@ use mmscale_arch::sync::{
 use mmscale_arch::{Atomic, Cpu, LockClass};
 use mmscale_lift::{LineId, LockId, LockKind, Share};
 use mmscale_sim::Sim;
+use std::collections::BTreeMap;
 
 /// A line of the machine.
 pub(crate) type Line = <Sim as Cpu>::AtomicU64;
@@ -85,18 +86,29 @@ impl<T> Copies<T> {
 /// The lines and locks of a machine.
 pub(crate) struct Shared {
     lines: Copies<Line>,
+    /// The lines of CPUs for those that they call: for each, its group and theirs.
+    by_called: BTreeMap<usize, Vec<Line>>,
+    groups: usize,
     locks: Copies<Lock>,
 }
 
 impl Shared {
     pub(crate) fn new(code: &Code, places: &Places) -> Self {
+        let groups = places.groups();
+        let by_called = code.lines.iter().enumerate().filter(|(_, line)| line.by_called);
+        let pairs = || (0..groups * groups).map(|_| Line::new(0)).collect();
         Self {
+            by_called: by_called.map(|(at, _)| (at, pairs())).collect(),
+            groups,
             lines: Copies::new(&code.lines, |line| line.share, places, |_| Line::new(0)),
             locks: Copies::new(&code.locks, |lock| lock.share, places, Lock::new),
         }
     }
     /// Returns a line as a CPU has it; `None` if it is of this CPU alone.
     pub(crate) fn line(&self, line: LineId, place: &CpuPlace) -> Option<&Line> {
+        if let Some(lines) = self.by_called.get(&line.index()) {
+            return Some(&lines[place.group * self.groups + place.called]);
+        }
         self.lines.of(line.index(), place)
     }
     /// Takes a lock if it is free.
