@@ -72,6 +72,7 @@ fn recording() -> Recording {
             lock("mmap_lock", LockKind::Rwsem, Share::Private, None),
         ],
         cpus: vec![vec![operation; 4]; 4],
+        ..Recording::default()
     }
 }
 

@@ -118,6 +118,8 @@ pub(crate) struct CodeLine {
     pub(crate) share: Share,
     /// Whether it is data of a CPU for the CPUs that it calls: it has some for each group of them.
     pub(crate) by_called: bool,
+    /// Whether each CPU has one: a larger machine has more of them.
+    pub(crate) is_of_each: bool,
     /// The index of its name.
     pub(crate) name: u32,
 }
@@ -188,10 +190,13 @@ impl Code {
         let lines = lines
             .enumerate()
             .map(|(at, line)| {
-                // A larger machine has more lines of which each CPU has one.
-                let share = if each.contains(&LineId(at as u32)) { Share::Few } else { line.share };
-                let by_called = share == Share::Few && called.contains(&(at as u32));
-                CodeLine { share, by_called, name: names.of(line.object.clone()) }
+                let at = LineId(at as u32);
+                CodeLine {
+                    share: line.share,
+                    by_called: line.share == Share::Few && called.contains(&at.0),
+                    is_of_each: each.contains(&at),
+                    name: names.of(line.object.clone()),
+                }
             })
             .collect();
         let locks = recording.locks.iter();

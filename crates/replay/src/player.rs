@@ -288,7 +288,7 @@ impl<'a> Worker<'a> {
     fn answer(&mut self, request: Request) {
         let (player, place) = (self.player, self.place);
         let answer = &player.code.answers[request.answer as usize];
-        let sender = CpuPlace { called: place.group, ..request.sender };
+        let sender = CpuPlace { called: place.turn, ..request.sender };
         for (at, of) in answer.steps.iter().enumerate() {
             if at == answer.until_done {
                 self.done_with_answer(of.step.path);

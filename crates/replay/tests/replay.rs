@@ -464,3 +464,36 @@ fn a_scan_grows_with_the_machine() {
     let (fast, four) = moves(&of, 16);
     assert!(slow < fast && all > 15.0 && four < 9.0, "{slow} {fast} {all} {four}");
 }
+
+/// CPUs of both nodes use the data of each CPU, which the machine has once if it is as large as the
+/// recording.
+#[test]
+fn a_fitted_recording_is_as_it_was_on_as_many_cpus() {
+    let mut of = recording(&[0, 0, 1, 1], LockKind::Spin, Share::All, &operation(4000, &[]));
+    add_calls(&mut of, 500, false);
+    of.lines = (0..4).map(|cpu| line(&format!("queue {cpu}"), Share::All)).collect();
+    of.lines.extend((0..4).map(|cpu| line(&format!("csd {cpu}"), Share::Few)));
+    for answer in &mut of.answers {
+        answer.events = vec![
+            event(10, What::Atomic, answer.receiver),
+            event(10, What::Write, 4 + answer.sender),
+        ];
+    }
+    for (cpu, operations) in of.cpus.iter_mut().enumerate() {
+        let own = event(1000, What::Write, 4 + cpu as u32);
+        let queues = (0..4).map(|target| event(10, What::Atomic, target));
+        let sent = [event(0, What::Call, cpu as u32), event(0, What::Wait, 0)];
+        operations[0].events = std::iter::once(own).chain(queues).chain(sent).collect();
+    }
+    let place = Growing { site: SiteId(What::Atomic as u32), instructions: 0.25, accesses: 0.25 };
+    let each = (0..4).map(LineId).collect();
+    let growth = Growth { sizes: vec![2, 4], error: None, places: vec![place], each };
+    let fitted = Recording { growth: Some(growth), ..of.clone() };
+    let on_four = [&of, &fitted].map(|of| all_of(&play(of, machine(4, 2))));
+    assert_eq!(on_four[0], on_four[1]);
+    // What a CPU writes for others moves to those of the other node, too.
+    let played = play(&of, machine(4, 2));
+    let csd: u64 =
+        played.lines.iter().filter(|of| of.line.starts_with("csd")).map(|of| of.moves).sum();
+    assert!(csd > 3 * played.called.calls, "{csd} of {:?}", played.called);
+}
