@@ -267,9 +267,8 @@ const METRICS: &[Metric] = &[
     metric("calls_per_op", "1", "calls of other CPUs by interrupts, per operation", |played, _| {
         Some(played.called.calls as f64 / played.ops)
     }),
-    metric("called_cpus", "1", "CPUs that a call reaches: the mean", |played, _| {
-        let mmscale_replay::CallSums { calls, receivers, .. } = played.called;
-        (calls > 0).then(|| receivers as f64 / calls as f64)
+    metric("called_cpus_per_op", "1", "CPUs that calls reach, per operation", |played, _| {
+        Some(played.called.receivers as f64 / played.ops)
     }),
     lower(
         "call_wait_share",
