@@ -7,10 +7,9 @@
 //! | 6, 7 | calls of other CPUs, and what these do then; not in files of schema 1 |
 //! | each further one | an operation: its CPU, its sums, its events as numbers, five each |
 
-use crate::fit::Growth;
 use crate::recording::{
-    Answer, AnswerId, Call, Event, Function, Line, Lock, Operation, Origin, Recording, Site,
-    SiteId, What,
+    Answer, AnswerId, Call, Event, Function, Growth, Line, Lock, Operation, Origin, Recording,
+    Site, SiteId, What,
 };
 use flate2::Compression;
 use flate2::read::GzDecoder;
@@ -293,7 +292,7 @@ fn damaged(why: impl ToString) -> LiftError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fit::Growing;
+    use crate::recording::Growing;
     use crate::recording::{FunctionId, LineId, LockKind, Share};
 
     pub(crate) fn small() -> Recording {

@@ -1,15 +1,14 @@
-//! What of an operation depends on the number of CPUs: recordings of several sizes of one program,
+//! The parts of an operation that depend on the number of CPUs: recordings of several sizes of one program,
 //! and a line through them for each place in the code, a + b N.
 //!
 //! A place is a function with its caller. Its values are the instructions an operation before its
 //! events, and its accesses to lines that CPUs share: scans of per-CPU data and loops over called
 //! CPUs grow in both. Places that grow, on a line, are part of the fitted recording, which is that
 //! of the largest size; a replay repeats and leaves out their accesses, and scales their
-//! instructions. What grows otherwise, shrinks, or takes locks more often is named and left as it
-//! was recorded.
+//! instructions. A place that grows otherwise, shrinks, or takes locks more often is named and left
+//! as it was recorded.
 
-use crate::recording::{LineId, Operation, Recording, Share, Site, SiteId, What};
-use serde::{Deserialize, Serialize};
+use crate::recording::{Growing, Growth, LineId, Operation, Recording, Share, Site, SiteId, What};
 use std::collections::{BTreeMap, BTreeSet};
 use thiserror::Error;
 
@@ -20,31 +19,6 @@ const STRAIGHT: [f64; 2] = [0.15, 0.03];
 const GROWS: f64 = 0.25;
 /// The smallest growth that counts: instructions, or accesses, an operation.
 const LEAST: [f64; 2] = [8.0, 0.7];
-
-/// How places of a recording grow with the number of CPUs.
-#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
-pub struct Growth {
-    /// CPUs of the recordings, ascending. The last number is that of this one.
-    pub sizes: Vec<u32>,
-    /// The error in instructions an operation when the largest recording is predicted from the
-    /// others, as a share; none of two sizes.
-    pub error: Option<f64>,
-    /// Places that grow.
-    pub places: Vec<Growing>,
-    /// Lines of which each CPU has one, which these places use one after the other.
-    pub each: Vec<LineId>,
-}
-
-/// A place that grows: with each CPU more, by such shares of its values in this recording.
-#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
-pub struct Growing {
-    /// The place.
-    pub site: SiteId,
-    /// Of its instructions.
-    pub instructions: f64,
-    /// Of its accesses.
-    pub accesses: f64,
-}
 
 /// A place, for people.
 #[derive(Clone, PartialEq, Debug)]
@@ -61,7 +35,7 @@ pub struct Row {
     pub line: [f64; 2],
 }
 
-/// What was fitted.
+/// The result of a fit.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Fitted {
     /// The sizes.
@@ -101,27 +75,6 @@ type Values = [f64; 3];
 
 /// A place by its names, so that it is the same in other recordings.
 type Name = (String, String);
-
-impl Growth {
-    /// Returns by how much place `at` is longer on `cpus` CPUs: of instructions, of accesses.
-    pub fn factors(&self, at: usize, cpus: usize) -> [f64; 2] {
-        let Growing { instructions, accesses, .. } = self.places[at];
-        let recorded = f64::from(self.sizes.last().copied().unwrap_or(1));
-        [instructions, accesses].map(|each| (1.0 + each * (cpus as f64 - recorded)).max(0.0))
-    }
-    /// Whether it is one of a recording with these places, lines and CPUs.
-    pub(crate) fn is_of(&self, recording: &Recording) -> bool {
-        let is_share = |value: f64| (0.0..=1.0).contains(&value);
-        let is_place = |of: &Growing| {
-            of.site.index() < recording.sites.len()
-                && is_share(of.instructions)
-                && is_share(of.accesses)
-        };
-        self.sizes.last() == Some(&(recording.cpus.len() as u32))
-            && self.places.iter().all(is_place)
-            && self.each.iter().all(|line| line.index() < recording.lines.len())
-    }
-}
 
 /// Fits recordings of one program on one kernel, of different numbers of CPUs.
 ///
@@ -209,7 +162,7 @@ fn belong_together(all: &[&Recording]) -> Result<(), FitError> {
     }
 }
 
-/// Returns the values of each place, an operation. What follows the last event is a place too.
+/// Returns the values of each place, an operation. The rest after the last event is a place too.
 fn values_of(recording: &Recording) -> BTreeMap<Name, Values> {
     let mut by_site = vec![[0_u64; 3]; recording.sites.len()];
     let (mut count, mut rest) = (0, 0);

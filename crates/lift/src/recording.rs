@@ -1,6 +1,5 @@
 //! The types of a recording.
 
-use crate::fit::Growth;
 use serde::{Deserialize, Serialize};
 
 macro_rules! ids {
@@ -28,7 +27,7 @@ ids! {
     LineId;
     /// A lock.
     LockId;
-    /// What a CPU does when it is called.
+    /// The work of a called CPU.
     AnswerId;
 }
 
@@ -47,7 +46,7 @@ pub struct Recording {
     pub locks: Vec<Lock>,
     /// Calls of other CPUs. Equal ones are one.
     pub calls: Vec<Call>,
-    /// What CPUs do when they are called.
+    /// The work of called CPUs.
     pub answers: Vec<Answer>,
     /// How operations depend on the number of CPUs, if that was fitted.
     pub growth: Option<Growth>,
@@ -265,7 +264,7 @@ pub struct Call {
     pub receivers: Vec<(u32, AnswerId)>,
 }
 
-/// What a CPU does in the interrupt of a call, without locks.
+/// The work of a CPU in the interrupt of a call, without locks.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Answer {
     /// The CPU that calls, and the one that is called.
@@ -276,6 +275,52 @@ pub struct Answer {
     pub instructions: u64,
     /// Accesses to lines, in order.
     pub events: Vec<Event>,
+}
+
+/// How places of a recording grow with the number of CPUs.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Growth {
+    /// CPUs of the recordings, ascending. The last number is that of this one.
+    pub sizes: Vec<u32>,
+    /// The error in instructions an operation when the largest recording is predicted from the
+    /// others, as a share; none of two sizes.
+    pub error: Option<f64>,
+    /// Places that grow.
+    pub places: Vec<Growing>,
+    /// Lines of which each CPU has one, which these places use one after the other.
+    pub each: Vec<LineId>,
+}
+
+/// A place that grows: with each CPU more, by such shares of its values in this recording.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Growing {
+    /// The place.
+    pub site: SiteId,
+    /// Of its instructions.
+    pub instructions: f64,
+    /// Of its accesses.
+    pub accesses: f64,
+}
+
+impl Growth {
+    /// Returns by how much place `at` is longer on `cpus` CPUs: of instructions, of accesses.
+    pub fn factors(&self, at: usize, cpus: usize) -> [f64; 2] {
+        let Growing { instructions, accesses, .. } = self.places[at];
+        let recorded = f64::from(self.sizes.last().copied().unwrap_or(1));
+        [instructions, accesses].map(|each| (1.0 + each * (cpus as f64 - recorded)).max(0.0))
+    }
+    /// Whether it is one of a recording with these places, lines and CPUs.
+    pub(crate) fn is_of(&self, recording: &Recording) -> bool {
+        let is_share = |value: f64| (0.0..=1.0).contains(&value);
+        let is_place = |of: &Growing| {
+            of.site.index() < recording.sites.len()
+                && is_share(of.instructions)
+                && is_share(of.accesses)
+        };
+        self.sizes.last() == Some(&(recording.cpus.len() as u32))
+            && self.places.iter().all(is_place)
+            && self.each.iter().all(|line| line.index() < recording.lines.len())
+    }
 }
 
 /// The work of a CPU in the kernel in one round of the script's loop.

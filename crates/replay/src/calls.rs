@@ -1,13 +1,13 @@
 //! Calls of other CPUs: interrupts that are sent, answered, and waited for.
 //!
-//! A call queues a request to each called CPU, and an interrupt to each whose queue is empty, as the
-//! kernel does. The called CPU takes all requests of its queue and answers them in their order.
-//! Requests are queued and taken at a CPU's turn, so their order is that of virtual time.
+//! A call queues a request to each called CPU, and an interrupt to each whose queue is empty, as
+//! the kernel does. The called CPU takes all requests of its queue and answers them in their
+//! order. Requests are queued and taken at a CPU's turn, so their order is that of virtual time.
 //!
-//! A recorded CPU calls recorded CPUs; which CPUs of a larger machine these are is the call's scope.
-//! CPUs of other groups that play the caller itself are called too, if the call reaches them: they
-//! answer as another CPU does. A flush of translations leaves out a CPU without a task, which
-//! flushes when it gets one (lazy TLB mode).
+//! A recorded CPU calls recorded CPUs; which CPUs of a larger machine these are is the call's
+//! scope. CPUs of other groups that play the caller itself are called too, if the call reaches
+//! them: they answer as another CPU does. A flush of translations leaves out a CPU without a task,
+//! which flushes when it gets one (lazy TLB mode).
 //!
 //! The caller's poll of an answer costs a round of its wait loop. Transfers of the words that tell
 //! it of the answer are part of what is recorded of it.

@@ -96,7 +96,7 @@ pub fn check(recording: &Recording) -> Result<(), ReplayError> {
     }
 }
 
-/// Whether calls and answers name CPUs, lines and places that there are, and answers only use lines.
+/// Whether calls and answers name CPUs, lines and places that exist, and answers only use lines.
 fn has_known_calls(recording: &Recording) -> bool {
     let cpus = recording.cpus.len() as u32;
     let is_event = |event: &Event| {

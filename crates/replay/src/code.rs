@@ -97,7 +97,7 @@ pub(crate) struct CodeCall {
     pub(crate) receivers: Vec<(usize, u32)>,
 }
 
-/// What a called CPU does.
+/// The work of a called CPU.
 pub(crate) struct CodeAnswer {
     pub(crate) steps: Box<[AnswerStep]>,
     /// Steps after which the caller goes on.

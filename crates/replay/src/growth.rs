@@ -23,7 +23,7 @@ impl Factors {
     }
 }
 
-/// What is left over of factors on a CPU, in [`PARTS`].
+/// The remainders of factors on a CPU, in [`PARTS`].
 pub(crate) struct Rests(Vec<[u64; 2]>);
 
 impl Rests {

@@ -84,7 +84,7 @@ pub(crate) struct Places {
 }
 
 impl Places {
-    /// Returns the place of a CPU that uses data of other CPUs: as many groups further as `by` says.
+    /// Returns the place of a CPU that uses data of other CPUs, `by` groups further.
     /// With `by_called` it is data of its own for CPUs that it calls there.
     pub(crate) fn further(&self, place: CpuPlace, by: usize, by_called: bool) -> CpuPlace {
         let turn = (place.turn + by) % self.turns();

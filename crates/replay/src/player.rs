@@ -189,7 +189,7 @@ struct Worker<'a> {
     stores: Stores,
     /// Calls that are not waited for yet.
     tickets: Vec<Ticket>,
-    /// What is left over of the growth of places.
+    /// The remainders of the growth of places.
     rests: Rests,
 }
 

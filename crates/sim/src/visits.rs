@@ -1,11 +1,11 @@
 //! Contended lines visit clusters, if [`LineOrder::ByCluster`](crate::LineOrder) says so.
 //!
 //! While a line is in a cache of a cluster, the cluster's last-level cache answers the requests of
-//! its own CPUs: they do not leave the cluster. Requests of other clusters come by way of the
-//! line's home. Requests of one cluster for a line that is elsewhere are one request to the home;
-//! when the line comes, it goes to each CPU of the cluster that has waited. So the way between
-//! clusters is paid once a visit, by the first CPU of the cluster that asked; others pay the way
-//! within the cluster.
+//! its own CPUs: they do not leave the cluster. Requests of other clusters go to the line's home
+//! first. Requests of one cluster for a line that is elsewhere are one request to the home; when
+//! the line comes, it goes to each CPU of the cluster that has waited. So the way between clusters
+//! is paid once a visit, by the first CPU of the cluster that asked; others pay the way within the
+//! cluster.
 //!
 //! Approximation: the requests of a visit join it at the end of the line's queue, where they were
 //! made, and not all at the time of the visit. The line is busy for as long; which CPU gets it

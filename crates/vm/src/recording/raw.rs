@@ -74,11 +74,11 @@ pub(super) struct RawOperation {
     /// Whether all of it was recorded.
     pub(super) is_whole: bool,
     pub(super) records: Vec<Raw>,
-    /// What other CPUs did that it called.
+    /// The work of CPUs that it called.
     pub(super) answers: Vec<RawAnswer>,
 }
 
-/// What a CPU does in the interrupt of a call.
+/// The work of a CPU in the interrupt of a call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct RawAnswer {
     pub(super) cpu: u16,
