@@ -1,5 +1,5 @@
-//! The parts of an operation that depend on the number of CPUs: recordings of several sizes of one program,
-//! and a line through them for each place in the code, a + b N.
+//! The parts of an operation that depend on the number of CPUs: recordings of several sizes of one
+//! program, and a line through them for each place in the code, a + b N.
 //!
 //! A place is a function with its caller. Its values are the instructions an operation before its
 //! events, and its accesses to lines that CPUs share: scans of per-CPU data and loops over called
