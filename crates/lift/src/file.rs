@@ -4,10 +4,12 @@
 //! |---|---|
 //! | 1 | the schema, the origin, and how many of each follow |
 //! | 2 to 5 | functions, places, lines, locks |
+//! | 6, 7 | calls of other CPUs, and what these do then; not in files of schema 1 |
 //! | each further one | an operation: its CPU, its sums, its events as numbers, five each |
 
 use crate::recording::{
-    Event, Function, Line, Lock, Operation, Origin, Recording, Site, SiteId, What,
+    Answer, AnswerId, Call, Event, Function, Growth, Line, Lock, Operation, Origin, Recording,
+    Site, SiteId, What,
 };
 use flate2::Compression;
 use flate2::read::GzDecoder;
@@ -17,7 +19,9 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use thiserror::Error;
 
 /// The schema of the file.
-pub const SCHEMA: &str = "mmscale/lift/1";
+pub const SCHEMA: &str = "mmscale/lift/2";
+/// An earlier one, without calls of other CPUs, which is read too.
+const WITHOUT_CALLS: &str = "mmscale/lift/1";
 /// The end of the name of a file.
 pub const SUFFIX: &str = ".lift";
 /// The first bytes of every gzip file.
@@ -48,6 +52,8 @@ struct Head {
     origin: Origin,
     cpus: usize,
     operations: usize,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    growth: Option<Growth>,
 }
 
 /// A line of an operation.
@@ -56,6 +62,15 @@ struct Row {
     cpu: usize,
     /// In the order of the fields of [`Operation`].
     sums: [u64; 6],
+    events: Vec<u32>,
+}
+
+/// An answer to a call.
+#[derive(Serialize, Deserialize)]
+struct AnswerRow {
+    sender: u32,
+    receiver: u32,
+    instructions: u64,
     events: Vec<u32>,
 }
 
@@ -75,12 +90,15 @@ impl Recording {
             origin: self.origin.clone(),
             cpus: self.cpus.len(),
             operations,
+            growth: self.growth.clone(),
         };
         line(&mut to, &head)?;
         line(&mut to, &self.functions)?;
         line(&mut to, &self.sites)?;
         line(&mut to, &self.lines)?;
         line(&mut to, &self.locks)?;
+        line(&mut to, &self.calls)?;
+        line(&mut to, &self.answers.iter().map(AnswerRow::of).collect::<Vec<_>>())?;
         for (cpu, operations) in self.cpus.iter().enumerate() {
             for operation in operations {
                 line(&mut to, &Row::of(cpu, operation))?;
@@ -114,8 +132,18 @@ impl Recording {
             sites: of_json::<Vec<Site>>(&next()?)?,
             lines: of_json::<Vec<Line>>(&next()?)?,
             locks: of_json::<Vec<Lock>>(&next()?)?,
+            calls: Vec::new(),
+            answers: Vec::new(),
+            growth: head.growth,
             cpus: vec![Vec::new(); head.cpus],
         };
+        if head.schema != WITHOUT_CALLS {
+            recording.calls = of_json::<Vec<Call>>(&next()?)?;
+            let answers = of_json::<Vec<AnswerRow>>(&next()?)?;
+            let answers = answers.into_iter().map(AnswerRow::answer);
+            let answers = answers.collect::<Option<_>>();
+            recording.answers = answers.ok_or_else(|| damaged("an answer cannot be"))?;
+        }
         for _ in 0..head.operations {
             let row: Row = of_json(&next()?)?;
             let operations = recording.cpus.get_mut(row.cpu);
@@ -144,14 +172,27 @@ impl Recording {
             let target = match event.what {
                 what if what.is_access() => known(event.target, self.lines.len()),
                 what if what.is_of_lock() => known(event.target, self.locks.len()),
+                What::Call => known(event.target, self.calls.len()),
                 _ => true,
             };
             target && known(event.site.0, self.sites.len())
         };
-        let all = sites.into_iter().all(|id| known(id.0, functions))
+        let is_answer = |answer: &Answer| {
+            let cpus = [answer.sender, answer.receiver];
+            let mut events = answer.events.iter();
+            cpus.into_iter().all(|cpu| known(cpu, self.cpus.len()))
+                && events.all(|event| event.what.is_access() && is_known(event))
+        };
+        let is_received = |(cpu, answer): &(u32, AnswerId)| {
+            known(*cpu, self.cpus.len()) && known(answer.0, self.answers.len())
+        };
+        let calls = self.answers.iter().all(is_answer)
+            && self.calls.iter().flat_map(|call| &call.receivers).all(is_received);
+        let all = calls
+            && sites.into_iter().all(|id| known(id.0, functions))
             && lines.into_iter().all(|line| known(line.0, self.lines.len()))
             && events.into_iter().all(is_known);
-        if !all {
+        if !all || !self.growth.as_ref().is_none_or(|growth| growth.is_of(self)) {
             return Err(damaged("it names what it does not have"));
         }
         match self.cpus.iter().position(Vec::is_empty) {
@@ -165,7 +206,7 @@ impl Recording {
 fn head_of(text: &str) -> Result<Head, LiftError> {
     let value: serde_json::Value = serde_json::from_str(text).map_err(|_| LiftError::Foreign)?;
     match value.get("schema").and_then(serde_json::Value::as_str) {
-        Some(SCHEMA) => serde_json::from_value(value).map_err(damaged),
+        Some(SCHEMA | WITHOUT_CALLS) => serde_json::from_value(value).map_err(damaged),
         Some(other) if other.starts_with("mmscale/lift/") => {
             Err(LiftError::Schema(other.to_owned()))
         }
@@ -183,26 +224,12 @@ impl Row {
             operation.read_only_lines,
             operation.switches,
         ];
-        let numbers = |event: &Event| {
-            [event.after, event.what as u32, event.offset.into(), event.target, event.site.0]
-        };
-        Self { cpu, sums, events: operation.events.iter().flat_map(numbers).collect() }
+        Self { cpu, sums, events: numbers_of(&operation.events) }
     }
 
     /// Returns the operation; `None` if an event cannot be.
     fn operation(&self) -> Option<Operation> {
         let [count, instructions, locked, private_lines, read_only_lines, switches] = self.sums;
-        let (events, rest) = self.events.as_chunks::<NUMBERS>();
-        let event = |&[after, what, offset, target, site]: &[u32; NUMBERS]| {
-            Some(Event {
-                after,
-                what: *What::ALL.get(what as usize)?,
-                offset: u8::try_from(offset).ok().filter(|offset| *offset < 64)?,
-                target,
-                site: SiteId(site),
-            })
-        };
-        let events = events.iter().map(event).collect::<Option<_>>().filter(|_| rest.is_empty())?;
         Some(Operation {
             count,
             instructions,
@@ -210,9 +237,43 @@ impl Row {
             private_lines,
             read_only_lines,
             switches,
-            events,
+            events: events_of(&self.events)?,
         })
     }
+}
+
+impl AnswerRow {
+    fn of(answer: &Answer) -> Self {
+        let &Answer { sender, receiver, instructions, .. } = answer;
+        Self { sender, receiver, instructions, events: numbers_of(&answer.events) }
+    }
+    /// Returns the answer; `None` if an event cannot be.
+    fn answer(self) -> Option<Answer> {
+        let Self { sender, receiver, instructions, events } = self;
+        Some(Answer { sender, receiver, instructions, events: events_of(&events)? })
+    }
+}
+
+fn numbers_of(events: &[Event]) -> Vec<u32> {
+    let numbers = |event: &Event| {
+        [event.after, event.what as u32, event.offset.into(), event.target, event.site.0]
+    };
+    events.iter().flat_map(numbers).collect()
+}
+
+/// Returns events from their numbers; `None` if one cannot be.
+fn events_of(numbers: &[u32]) -> Option<Vec<Event>> {
+    let (events, rest) = numbers.as_chunks::<NUMBERS>();
+    let event = |&[after, what, offset, target, site]: &[u32; NUMBERS]| {
+        Some(Event {
+            after,
+            what: *What::ALL.get(what as usize)?,
+            offset: u8::try_from(offset).ok().filter(|offset| *offset < 64)?,
+            target,
+            site: SiteId(site),
+        })
+    };
+    events.iter().map(event).collect::<Option<_>>().filter(|_| rest.is_empty())
 }
 
 fn line(to: &mut impl Write, value: &impl Serialize) -> io::Result<()> {
@@ -231,6 +292,7 @@ fn damaged(why: impl ToString) -> LiftError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::recording::Growing;
     use crate::recording::{FunctionId, LineId, LockKind, Share};
 
     pub(crate) fn small() -> Recording {
@@ -243,10 +305,25 @@ mod tests {
                 event(10, What::Acquire, 0),
                 event(20, What::Write, 0),
                 event(5, What::Release, 0),
+                event(5, What::Call, 0),
             ],
             ..Operation::default()
         };
+        let answer = Answer {
+            sender: 0,
+            receiver: 1,
+            instructions: 300,
+            events: vec![event(30, What::Atomic, 0)],
+        };
         Recording {
+            calls: vec![Call { is_flush: true, receivers: vec![(1, AnswerId(0))] }],
+            answers: vec![answer],
+            growth: Some(Growth {
+                sizes: vec![1, 2],
+                error: None,
+                places: vec![Growing { site: SiteId(0), instructions: 0.25, accesses: 0.0 }],
+                each: vec![LineId(0)],
+            }),
             origin: Origin { node_of_cpu: vec![0, 0], ..Origin::default() },
             functions: vec!["folio_batch_move_lru".to_owned()],
             sites: vec![Site { function: FunctionId(0), caller: FunctionId(0) }],
@@ -293,6 +370,17 @@ mod tests {
     }
 
     #[test]
+    fn a_recording_without_calls_is_read_too() {
+        let mut old = small();
+        old.cpus.iter_mut().flatten().for_each(|operation| operation.events.truncate(3));
+        (old.calls, old.answers, old.growth) = (Vec::new(), Vec::new(), None);
+        let text = unpacked(&written(&old)).replace(SCHEMA, WITHOUT_CALLS);
+        let without: String =
+            text.lines().filter(|line| *line != "[]").flat_map(|line| [line, "\n"]).collect();
+        assert_eq!(Recording::read(&packed(&without)).unwrap(), old);
+    }
+
+    #[test]
     fn every_shorter_file_is_refused() {
         let bytes = written(&small());
         for length in 0..bytes.len() {
@@ -319,8 +407,8 @@ mod tests {
         for foreign in [&b"{}"[..], b"", b"\x7fELF", &packed("hello\n"), &packed("{}\n")] {
             assert!(said(foreign).contains("no recording"), "{foreign:?}");
         }
-        let newer = unpacked(&written(&small())).replace(SCHEMA, "mmscale/lift/2");
-        assert!(said(&packed(&newer)).contains("mmscale/lift/2"));
+        let newer = unpacked(&written(&small())).replace(SCHEMA, "mmscale/lift/3");
+        assert!(said(&packed(&newer)).contains("mmscale/lift/3"));
     }
 
     #[test]
@@ -332,10 +420,20 @@ mod tests {
             all.push(recording);
         };
         with(&|of| of.cpus[0][0].events[0].target = 1);
+        with(&|of| of.cpus[0][0].events[3].target = 1);
+        with(&|of| of.calls[0].receivers[0].0 = 2);
+        with(&|of| of.calls[0].receivers[0].1 = AnswerId(1));
+        with(&|of| of.answers[0].sender = 2);
+        with(&|of| of.answers[0].events[0].target = 1);
+        with(&|of| of.answers[0].events[0].what = What::Acquire);
         with(&|of| of.cpus[0][0].events[1].target = 1);
         with(&|of| of.cpus[1][0].events[1].site = SiteId(1));
         with(&|of| of.sites[0].caller = FunctionId(1));
         with(&|of| of.locks[0].line = Some(LineId(1)));
+        with(&|of| of.growth.as_mut().unwrap().sizes = vec![1]);
+        with(&|of| of.growth.as_mut().unwrap().places[0].site = SiteId(1));
+        with(&|of| of.growth.as_mut().unwrap().places[0].accesses = 1e9);
+        with(&|of| of.growth.as_mut().unwrap().each[0] = LineId(1));
         with(&|of| of.cpus[1].clear());
         with(&|of| of.origin.node_of_cpu.clear());
         for wrong in all {

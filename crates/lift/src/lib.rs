@@ -10,6 +10,7 @@
 //! |---|---|
 //! | `recording` | the types |
 //! | `file` | a recording as a file, and its errors |
+//! | `fit` | what of an operation grows with the number of CPUs |
 //! | `split` | words of a line on a line of their own |
 //! | `sums` | sums over operations: locks, lines, instructions |
 //!
@@ -18,14 +19,16 @@
 #![forbid(unsafe_code)]
 
 mod file;
+mod fit;
 mod recording;
 mod split;
 mod sums;
 
 pub use file::{LiftError, SCHEMA, SUFFIX};
+pub use fit::{FitError, Fitted, Row, fit};
 pub use recording::{
-    Dropped, Event, Function, FunctionId, Line, LineId, Lock, LockId, LockKind, Operation, Origin,
-    Recording, Share, Site, SiteId, What,
+    Answer, AnswerId, Call, Dropped, Event, Function, FunctionId, Growing, Growth, Line, LineId,
+    Lock, LockId, LockKind, Operation, Origin, Recording, Share, Site, SiteId, What, is_many,
 };
 pub use split::{SplitError, Words};
 pub use sums::{LineSum, LockSum, Sums, WordSum, sums};

@@ -27,6 +27,8 @@ ids! {
     LineId;
     /// A lock.
     LockId;
+    /// The work of a called CPU.
+    AnswerId;
 }
 
 /// The operations of a kernel image on each CPU.
@@ -42,6 +44,12 @@ pub struct Recording {
     pub lines: Vec<Line>,
     /// All locks, also those that one CPU alone takes.
     pub locks: Vec<Lock>,
+    /// Calls of other CPUs. Equal ones are one.
+    pub calls: Vec<Call>,
+    /// The work of called CPUs.
+    pub answers: Vec<Answer>,
+    /// How operations depend on the number of CPUs, if that was fitted.
+    pub growth: Option<Growth>,
     /// The operations of each recorded CPU, in the order in which it did them. All CPUs have some.
     pub cpus: Vec<Vec<Operation>>,
 }
@@ -117,6 +125,15 @@ pub enum Share {
     All,
 }
 
+/// CPUs of a recording, in parts, from which on many share data.
+const MANY: usize = 4;
+
+/// Whether so many of the `cpus` CPUs of a recording are many: what they share, all CPUs of a node
+/// or of a machine share.
+pub fn is_many(users: usize, cpus: usize) -> bool {
+    users >= (cpus / MANY).max(3).min(cpus)
+}
+
 /// A cache line of 64 bytes that several CPUs use.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Line {
@@ -186,11 +203,13 @@ pub enum What {
     /// The CPU waits for other CPUs, such as for the end of a call of theirs; the target is 0. How
     /// long is not known: the emulator's CPUs take turns.
     Wait = 9,
+    /// Other CPUs are called by interrupts; the target is a call.
+    Call = 10,
 }
 
 impl What {
     /// All of them, by their numbers.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Read,
         Self::Write,
         Self::Atomic,
@@ -201,6 +220,7 @@ impl What {
         Self::Clear,
         Self::Copy,
         Self::Wait,
+        Self::Call,
     ];
     /// Whether the target is a line.
     pub const fn is_access(self) -> bool {
@@ -222,7 +242,7 @@ pub struct Event {
     /// The byte of the line, 0 to 63. Of a lock that is taken: 1 if the code only tries it, and
     /// goes another way if it is held. 0 for others.
     pub offset: u8,
-    /// The number of a line or of a lock, or a length, as `what` says.
+    /// The number of a line, of a lock or of a call, or a length, as `what` says.
     pub target: u32,
     /// Where in the code.
     pub site: SiteId,
@@ -232,6 +252,74 @@ impl Event {
     /// Whether a lock is taken by an attempt, after which the code goes another way if it fails.
     pub const fn is_tried(&self) -> bool {
         matches!(self.what, What::Acquire | What::AcquireShared) && self.offset == 1
+    }
+}
+
+/// A call of other CPUs: all of them execute a function in an interrupt.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize)]
+pub struct Call {
+    /// Whether it is a flush of translations, which a CPU without a task does later.
+    pub is_flush: bool,
+    /// The called CPUs, sorted, each with what it does.
+    pub receivers: Vec<(u32, AnswerId)>,
+}
+
+/// The work of a CPU in the interrupt of a call, without locks.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Answer {
+    /// The CPU that calls, and the one that is called.
+    pub sender: u32,
+    /// See `sender`.
+    pub receiver: u32,
+    /// Instructions: the median of those with the same events.
+    pub instructions: u64,
+    /// Accesses to lines, in order.
+    pub events: Vec<Event>,
+}
+
+/// How places of a recording grow with the number of CPUs.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Growth {
+    /// CPUs of the recordings, ascending. The last number is that of this one.
+    pub sizes: Vec<u32>,
+    /// The error in instructions an operation when the largest recording is predicted from the
+    /// others, as a share; none of two sizes.
+    pub error: Option<f64>,
+    /// Places that grow.
+    pub places: Vec<Growing>,
+    /// Lines of which each CPU has one, which these places use one after the other.
+    pub each: Vec<LineId>,
+}
+
+/// A place that grows: with each CPU more, by such shares of its values in this recording.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Growing {
+    /// The place.
+    pub site: SiteId,
+    /// Of its instructions.
+    pub instructions: f64,
+    /// Of its accesses.
+    pub accesses: f64,
+}
+
+impl Growth {
+    /// Returns by how much place `at` is longer on `cpus` CPUs: of instructions, of accesses.
+    pub fn factors(&self, at: usize, cpus: usize) -> [f64; 2] {
+        let Growing { instructions, accesses, .. } = self.places[at];
+        let recorded = f64::from(self.sizes.last().copied().unwrap_or(1));
+        [instructions, accesses].map(|each| (1.0 + each * (cpus as f64 - recorded)).max(0.0))
+    }
+    /// Whether it is one of a recording with these places, lines and CPUs.
+    pub(crate) fn is_of(&self, recording: &Recording) -> bool {
+        let is_share = |value: f64| (0.0..=1.0).contains(&value);
+        let is_place = |of: &Growing| {
+            of.site.index() < recording.sites.len()
+                && is_share(of.instructions)
+                && is_share(of.accesses)
+        };
+        self.sizes.last() == Some(&(recording.cpus.len() as u32))
+            && self.places.iter().all(is_place)
+            && self.each.iter().all(|line| line.index() < recording.lines.len())
     }
 }
 

@@ -87,7 +87,10 @@ impl Recording {
                 lock.line = Some(own_line(line));
             }
         }
-        for event in split.cpus.iter_mut().flatten().flat_map(|operation| &mut operation.events) {
+        let answers = split.answers.iter_mut().flat_map(|answer| &mut answer.events);
+        let operations = split.cpus.iter_mut().flatten();
+        let events = operations.flat_map(|operation| &mut operation.events).chain(answers);
+        for event in events {
             let line = LineId(event.target);
             if !event.what.is_access() || !is_meant(&self.lines[line.index()]) {
                 continue;

@@ -34,6 +34,12 @@ pub struct Sums {
     pub copied_bytes: f64,
     /// Waits for other CPUs in an operation.
     pub waits: f64,
+    /// Calls of other CPUs in an operation.
+    pub calls: f64,
+    /// CPUs that are called by a call: the mean.
+    pub receivers: f64,
+    /// Instructions of a called CPU: the mean.
+    pub answer_instructions: f64,
     /// Shared lines by name; the most accesses first.
     pub lines: Vec<LineSum>,
 }
@@ -134,6 +140,7 @@ pub fn sums(recording: &Recording) -> Sums {
     let mut instructions = Vec::new();
     let (mut locked, mut lines) = (0, [0; 4]);
     let (mut cleared, mut copied, mut waits) = (0, 0, 0);
+    let (mut calls, mut receivers, mut answered) = (0, 0, 0);
     for operation in recording.operations() {
         sums.rounds += 1;
         sums.count += operation.count;
@@ -146,6 +153,14 @@ pub fn sums(recording: &Recording) -> Sums {
                 What::Clear => cleared += u64::from(event.target),
                 What::Copy => copied += u64::from(event.target),
                 What::Wait => waits += 1,
+                What::Call => {
+                    let called = &recording.calls[event.target as usize].receivers;
+                    calls += 1;
+                    receivers += called.len() as u64;
+                    let answers = called.iter().map(|(_, answer)| answer.index());
+                    let lengths = answers.map(|answer| recording.answers[answer].instructions);
+                    answered += lengths.sum::<u64>();
+                }
                 _ => {}
             }
         }
@@ -159,6 +174,9 @@ pub fn sums(recording: &Recording) -> Sums {
     }
     sums.locked = per_op(locked);
     [sums.cleared_bytes, sums.copied_bytes, sums.waits] = [cleared, copied, waits].map(per_op);
+    sums.calls = per_op(calls);
+    sums.receivers = receivers as f64 / calls.max(1) as f64;
+    sums.answer_instructions = answered as f64 / receivers.max(1) as f64;
     [sums.private_lines, sums.read_only_lines, sums.few_lines, sums.many_lines] = lines.map(per_op);
     sums.locks = held
         .into_iter()

@@ -1,7 +1,9 @@
 //! Checks that the replay of a recording ends: locks are taken and released in pairs and in one
 //! order, and operations take time.
 
-use mmscale_lift::{Event, LockId, LockKind, Operation, Recording, Share, What};
+use mmscale_lift::{
+    Answer, AnswerId, Call, Event, LockId, LockKind, Operation, Recording, Share, What,
+};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use thiserror::Error;
@@ -38,6 +40,9 @@ pub enum ReplayError {
     /// An event names what the recording does not have.
     #[error("{0} names a line, a lock or a place in the code that the recording does not have")]
     Unknown(Place),
+    /// A call of other CPUs names what the recording does not have.
+    #[error("a call of other CPUs names what the recording does not have: record it again")]
+    Calls,
     /// The locks of an operation are not balanced.
     #[error("{place} {what} the lock `{class}` in {function}: leave the operation out")]
     Unbalanced {
@@ -65,6 +70,9 @@ pub enum ReplayError {
 /// The first reason why it cannot.
 pub fn check(recording: &Recording) -> Result<(), ReplayError> {
     let mut order = Order::default();
+    if !has_known_calls(recording) {
+        return Err(ReplayError::Calls);
+    }
     for (cpu, operations) in recording.cpus.iter().enumerate() {
         if operations.is_empty() {
             return Err(ReplayError::Empty(cpu));
@@ -86,6 +94,25 @@ pub fn check(recording: &Recording) -> Result<(), ReplayError> {
             Err(ReplayError::Order(class(one), class(other)))
         }
     }
+}
+
+/// Whether calls and answers name CPUs, lines and places that exist, and answers only use lines.
+fn has_known_calls(recording: &Recording) -> bool {
+    let cpus = recording.cpus.len() as u32;
+    let is_event = |event: &Event| {
+        event.what.is_access()
+            && (event.target as usize) < recording.lines.len()
+            && event.site.index() < recording.sites.len()
+    };
+    let is_answer =
+        |of: &Answer| of.sender < cpus && of.receiver < cpus && of.events.iter().all(is_event);
+    let is_call = |of: &Call| {
+        let receives = |&(cpu, answer): &(u32, AnswerId)| {
+            cpu < cpus && answer.index() < recording.answers.len()
+        };
+        of.receivers.iter().all(receives)
+    };
+    recording.answers.iter().all(is_answer) && recording.calls.iter().all(is_call)
 }
 
 /// Returns the instructions of an operation: all of them, or those of its events if that is more.
@@ -126,6 +153,7 @@ impl Checked<'_> {
         let targets = match event.what {
             what if what.is_access() => lines.len(),
             what if what.is_of_lock() => locks.len(),
+            What::Call => self.recording.calls.len(),
             _ => usize::MAX,
         };
         let site = sites.get(event.site.index());

@@ -3,9 +3,12 @@
 
 use crate::check::length_of;
 use crate::place::Recorded;
-use mmscale_lift::{Event, LineId, LockId, LockKind, Recording, Share, SiteId, What};
+use mmscale_lift::{
+    Answer, Call, Event, Growth, LineId, LockId, LockKind, Operation, Recording, Share, SiteId,
+    What, is_many,
+};
 use mmscale_sim::Pace;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The operations of a recording.
 pub(crate) struct Code {
@@ -15,6 +18,11 @@ pub(crate) struct Code {
     /// All lines and locks, by their numbers.
     pub(crate) lines: Vec<CodeLine>,
     pub(crate) locks: Vec<CodeLock>,
+    /// All calls of other CPUs and what these do then, by their numbers.
+    pub(crate) calls: Vec<CodeCall>,
+    pub(crate) answers: Vec<CodeAnswer>,
+    /// How places grow with the number of CPUs.
+    pub(crate) growth: Option<Growth>,
     /// Names to count by: of lines, of locks with the path that takes them, paths.
     pub(crate) line_names: Vec<String>,
     pub(crate) lock_rows: Vec<LockName>,
@@ -36,6 +44,8 @@ pub(crate) struct Step {
     pub(crate) act: Act,
     /// The index of the path that the time counts for.
     pub(crate) path: u32,
+    /// The number of the place that grows with the number of CPUs, plus 1; 0 for others.
+    pub(crate) grows: u32,
 }
 
 /// A step behind instructions.
@@ -60,12 +70,56 @@ pub(crate) enum Act {
     Clear(u32),
     /// Memory of this many bytes is copied.
     Copy(u32),
+    /// Other CPUs are called: the number of the call.
+    Call(u32),
+    /// The CPU waits until those that it has called have answered.
+    Wait,
+}
+
+/// Which CPUs of a larger machine a call is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Scope {
+    /// Those of the caller's group.
+    Group,
+    /// Those of its node.
+    Node,
+    All,
+}
+
+/// A call of other CPUs.
+pub(crate) struct CodeCall {
+    /// Whether CPUs without a task are left out.
+    pub(crate) skips_idle: bool,
+    pub(crate) scope: Scope,
+    /// The recorded CPU that calls.
+    pub(crate) sender: usize,
+    /// The called recorded CPUs, sorted, with their answers.
+    pub(crate) receivers: Vec<(usize, u32)>,
+}
+
+/// The work of a called CPU.
+pub(crate) struct CodeAnswer {
+    pub(crate) steps: Box<[AnswerStep]>,
+    /// Steps after which the caller goes on.
+    pub(crate) until_done: usize,
+}
+
+/// A step of an answer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct AnswerStep {
+    pub(crate) step: Step,
+    /// Whether its line is one of the CPU that calls.
+    pub(crate) is_of_sender: bool,
 }
 
 /// A line.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CodeLine {
     pub(crate) share: Share,
+    /// Whether it is data of a CPU for the CPUs that it calls: it has some for each group of them.
+    pub(crate) by_called: bool,
+    /// Whether each CPU has one: a larger machine has more of them.
+    pub(crate) is_of_each: bool,
     /// The index of its name.
     pub(crate) name: u32,
 }
@@ -89,6 +143,8 @@ pub(crate) struct LockName {
 
 /// The path of the instructions after the last event of an operation.
 const REST: &str = "(after the last event)";
+/// That of an interrupt of a call.
+const REST_OF_ANSWER: &str = "(end of a call's interrupt)";
 
 /// Numbers in the order of first use.
 struct Numbers<K>(BTreeMap<K, u32>);
@@ -118,15 +174,30 @@ struct Translation<'a> {
     rows: BTreeMap<(LockId, SiteId), u32>,
     paths: Numbers<Vec<String>>,
     sites: BTreeMap<SiteId, u32>,
+    /// Places that grow, by their numbers plus 1.
+    grows: BTreeMap<SiteId, u32>,
 }
 
 impl Code {
     /// Translates a recording that was checked.
     pub(crate) fn of(recording: &Recording) -> Self {
         let mut names = Numbers::new();
+        let each = recording.growth.iter().flat_map(|growth| &growth.each);
+        let each: BTreeSet<&LineId> = each.collect();
+        let used = Used::of(recording);
+        let called = used.of_senders(recording);
         let lines = recording.lines.iter();
         let lines = lines
-            .map(|line| CodeLine { share: line.share, name: names.of(line.object.clone()) })
+            .enumerate()
+            .map(|(at, line)| {
+                let at = LineId(at as u32);
+                CodeLine {
+                    share: line.share,
+                    by_called: line.share == Share::Few && called.contains(&at.0),
+                    is_of_each: each.contains(&at),
+                    name: names.of(line.object.clone()),
+                }
+            })
             .collect();
         let locks = recording.locks.iter();
         let locks = locks
@@ -135,22 +206,31 @@ impl Code {
                 CodeLock { share: lock.share, kind: lock.kind, name }
             })
             .collect();
+        let places = recording.growth.iter().flat_map(|growth| &growth.places).enumerate();
         let mut translation = Translation {
             recording,
             locks: Numbers::new(),
             rows: BTreeMap::new(),
             paths: Numbers::new(),
             sites: BTreeMap::new(),
+            grows: places.map(|(at, of)| (of.site, at as u32 + 1)).collect(),
         };
         let cpus = recording.cpus.iter();
         let cpus = cpus
             .map(|operations| operations.iter().map(|of| translation.operation(of)).collect())
             .collect();
+        let answers = recording.answers.iter();
+        let answers = answers.map(|of| translation.answer(of, &used)).collect();
+        let calls = recording.calls.iter();
+        let calls = calls.map(|of| call(of, recording)).collect();
         Self {
             recorded: Recorded::of(recording),
             cpus,
             lines,
             locks,
+            calls,
+            answers,
+            growth: recording.growth.clone(),
             line_names: names.keys(),
             lock_rows: translation.locks.keys(),
             paths: translation.paths.keys(),
@@ -168,12 +248,35 @@ impl Translation<'_> {
             let act = self.act(event, &mut held);
             executed += u64::from(event.after);
             let path = self.path(event.site);
-            push(&mut steps, Step { instructions: event.after, pace, act, path });
+            let grows = self.grows.get(&event.site).copied().unwrap_or(0);
+            push(&mut steps, Step { instructions: event.after, pace, act, path, grows });
         }
         let rest = (length_of(of) - executed) as u32;
         let path = self.paths.of(vec![REST.to_owned()]);
-        push(&mut steps, Step { instructions: rest, pace: Pace::Usual, act: Act::Nothing, path });
+        let (pace, act) = (Pace::Usual, Act::Nothing);
+        push(&mut steps, Step { instructions: rest, pace, act, path, grows: 0 });
         Played { count: of.count, steps: steps.into() }
+    }
+    fn answer(&mut self, of: &Answer, used: &Used) -> CodeAnswer {
+        let mut steps: Vec<AnswerStep> = Vec::with_capacity(of.events.len() + 1);
+        let mut executed = 0;
+        for event in &of.events {
+            let act = self.act(event, &mut Vec::new());
+            executed += u64::from(event.after);
+            let (pace, path) = (Pace::Usual, self.path(event.site));
+            let step = Step { instructions: event.after, pace, act, path, grows: 0 };
+            let is_of_sender = used.is_of_sender(of, LineId(event.target));
+            steps.push(AnswerStep { step, is_of_sender });
+        }
+        // The last write to the caller's data says that the function has returned.
+        let is_end = |at: &AnswerStep| at.is_of_sender && matches!(at.step.act, Act::Write(_));
+        let end = steps.iter().rposition(is_end).map(|at| at + 1);
+        let path = self.paths.of(vec![REST_OF_ANSWER.to_owned()]);
+        let instructions = of.instructions.saturating_sub(executed).min(u32::MAX.into()) as u32;
+        let (pace, act) = (Pace::Usual, Act::Nothing);
+        let step = Step { instructions, pace, act, path, grows: 0 };
+        steps.push(AnswerStep { step, is_of_sender: false });
+        CodeAnswer { until_done: end.unwrap_or(steps.len()), steps: steps.into() }
     }
     fn pace(&self, held: &[LockId]) -> Pace {
         let spins = |lock: &LockId| self.recording.locks[lock.index()].kind == LockKind::Spin;
@@ -199,7 +302,8 @@ impl Translation<'_> {
             What::Downgrade => Act::Downgrade(lock),
             What::Clear => Act::Clear(event.target),
             What::Copy => Act::Copy(event.target),
-            What::Wait => Act::Nothing,
+            What::Wait => Act::Wait,
+            What::Call => Act::Call(event.target),
         }
     }
     /// Whether a line is one of the CPU alone, or that of a lock that it holds and others take.
@@ -235,10 +339,53 @@ impl Translation<'_> {
     }
 }
 
+/// The lines that the operations of each recorded CPU use.
+struct Used(Vec<BTreeSet<u32>>);
+
+impl Used {
+    fn of(recording: &Recording) -> Self {
+        let lines = |operations: &Vec<Operation>| {
+            let events = operations.iter().flat_map(|operation| &operation.events);
+            events.filter(|event| event.what.is_access()).map(|event| event.target).collect()
+        };
+        let is_needed = !recording.answers.is_empty();
+        Self(recording.cpus.iter().filter(|_| is_needed).map(lines).collect())
+    }
+    /// Returns the lines that called CPUs use as data of the CPU that calls.
+    fn of_senders(&self, recording: &Recording) -> BTreeSet<u32> {
+        let of_answer = |of: &'_ Answer| -> Vec<u32> {
+            let lines = of.events.iter().map(|event| event.target);
+            lines.filter(|line| self.is_of_sender(of, LineId(*line))).collect()
+        };
+        recording.answers.iter().flat_map(of_answer).collect()
+    }
+    /// Whether a line is data of the CPU that calls: it uses it, and the called one does not.
+    fn is_of_sender(&self, of: &Answer, line: LineId) -> bool {
+        let uses = |cpu: u32| self.0[cpu as usize].contains(&line.0);
+        uses(of.sender) && !uses(of.receiver)
+    }
+}
+
+fn call(of: &Call, recording: &Recording) -> CodeCall {
+    let receivers = of.receivers.iter().map(|(cpu, answer)| (*cpu as usize, answer.0));
+    let receivers: Vec<(usize, u32)> = receivers.collect();
+    let first = receivers.first().map(|(_, answer)| &recording.answers[*answer as usize]);
+    let sender = first.map_or(0, |answer| answer.sender as usize);
+    let node = |cpu: usize| recording.origin.node_of_cpu.get(cpu).copied().unwrap_or(0);
+    let is_of_node = receivers.iter().all(|(cpu, _)| node(*cpu) == node(sender));
+    let scope = match receivers.len() + 1 {
+        few if !is_many(few, recording.cpus.len()) => Scope::Group,
+        _ if is_of_node && recording.nodes() > 1 => Scope::Node,
+        _ => Scope::All,
+    };
+    CodeCall { skips_idle: of.is_flush, scope, sender, receivers }
+}
+
 /// Adds a step. Instructions alone are joined with those of the same kind before them.
 fn push(steps: &mut Vec<Step>, step: Step) {
     let same = |last: &&mut Step| {
-        last.act == Act::Nothing && (last.pace, last.path) == (step.pace, step.path)
+        let alike = |of: &Step| (of.pace, of.path, of.grows);
+        last.act == Act::Nothing && alike(last) == alike(&step)
     };
     match steps.last_mut().filter(same) {
         Some(last) => {

@@ -13,6 +13,8 @@
 //! | `code` | operations in the form in which they are played |
 //! | `place` | the recorded CPU of each CPU, and its copies of data |
 //! | `shared` | the lines and locks of a machine |
+//! | `calls` | calls of other CPUs: requests, interrupts, answers |
+//! | `growth` | places that grow with the number of CPUs |
 //! | `stores` | stores that are waited for later |
 //! | `player` | the task of a CPU, and the callbacks of the machine |
 //! | `tally` | what is counted, and its form in documents |
@@ -28,15 +30,18 @@
 //!   Others that use the line without the lock move it, but not the word of the lock, which the
 //!   machine keeps apart.
 //! - A lock that one CPU alone takes costs its instructions.
-//! - Interrupts other than the tick are not replayed, and waits for them neither.
+//! - Calls of other CPUs are interrupts, which the called CPUs answer and the caller waits for; see
+//!   `calls`. Other interrupts than these and the tick are not replayed.
 //!
 //! Architecture invariant: as in `mmscale-sim`, nothing here asks the host for time, randomness,
 //! hash order or an address. Counting takes no virtual time.
 
 #![forbid(unsafe_code)]
 
+mod calls;
 mod check;
 mod code;
+mod growth;
 mod place;
 mod play;
 mod player;
@@ -46,3 +51,4 @@ mod tally;
 
 pub use check::{Place, ReplayError, check};
 pub use play::{Played, Replay, Window};
+pub use tally::CallSums;

@@ -25,7 +25,8 @@ impl Recorded {
     fn place(&self, node: usize, index: usize, first_group: usize) -> CpuPlace {
         let cpus = &self.nodes[node % self.nodes.len()];
         let group = first_group + index / cpus.len();
-        CpuPlace { recorded: cpus[index % cpus.len()], node, group }
+        let turn = index / cpus.len();
+        CpuPlace { recorded: cpus[index % cpus.len()], node, group, turn, called: turn }
     }
     /// Returns the places of all CPUs of a machine, by the node of each CPU.
     fn places_on(&self, node_of: &[usize]) -> Places {
@@ -57,6 +58,11 @@ pub(crate) struct CpuPlace {
     pub(crate) node: usize,
     /// Its group: as many CPUs of a node as were recorded of one. Numbers differ between nodes.
     pub(crate) group: usize,
+    /// The number of its group among those of its node. CPUs of all nodes with one number are as
+    /// many as were recorded.
+    pub(crate) turn: usize,
+    /// That of the CPUs that it calls, or its own.
+    pub(crate) called: usize,
 }
 
 impl CpuPlace {
@@ -78,6 +84,24 @@ pub(crate) struct Places {
 }
 
 impl Places {
+    /// Returns the place of a CPU that uses data of other CPUs, `by` groups further.
+    /// With `by_called` it is data of its own for CPUs that it calls there.
+    pub(crate) fn further(&self, place: CpuPlace, by: usize, by_called: bool) -> CpuPlace {
+        let turn = (place.turn + by) % self.turns();
+        let first = place.group - place.turn;
+        match by_called {
+            true => CpuPlace { called: turn, ..place },
+            false => CpuPlace { turn, group: (first + turn) % self.groups.max(1), ..place },
+        }
+    }
+    /// Returns the most groups of a node.
+    pub(crate) fn turns(&self) -> usize {
+        self.cpus.iter().map(|place| place.turn + 1).max().unwrap_or(1)
+    }
+    /// Returns the number of groups.
+    pub(crate) fn groups(&self) -> usize {
+        self.groups
+    }
     /// Returns how many copies the machine has of data. Data of one CPU need none: no other CPU
     /// ever uses them.
     pub(crate) fn copies(&self, share: Share) -> usize {

@@ -3,11 +3,11 @@
 use crate::check::{ReplayError, check};
 use crate::code::Code;
 use crate::player::Player;
-use crate::tally::Counted;
+use crate::tally::{CallSums, Counted};
 use mmscale_arch::{CpuId, Probe, Trace, TraceGroup};
 use mmscale_document::{CallRow, CpuTimeRecord, LineRecord, LockRow};
 use mmscale_lift::{LockKind, Recording};
-use mmscale_sim::{Outcome, SimConfig};
+use mmscale_sim::{LineOrder, Outcome, SimConfig};
 use std::any::Any;
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -42,6 +42,8 @@ pub struct Played {
     pub locks: Vec<LockRow>,
     /// Lines that came from other CPUs, by what they hold.
     pub lines: Vec<LineRecord>,
+    /// Calls of other CPUs.
+    pub called: CallSums,
     /// CPU time: that of the instructions before an event counts for the function of the event.
     /// Times at which functions are entered are not known.
     pub calls: Vec<CallRow>,
@@ -75,6 +77,7 @@ impl Replay {
         let ps = |ns: u64| ns.saturating_mul(1000);
         let counted = Counted { from_ps: ps(window.from_ns), until_ps: ps(window.until_ns) };
         let cpus = config.cpus as u64;
+        config.line_order = LineOrder::ByCluster;
         config.locks_ns = (window.from_ns, window.until_ns);
         let scaled = config.hold_scale.map(|scale| scale.class.name());
         let mut player = None;
@@ -86,12 +89,14 @@ impl Replay {
         let all_ns = cpus * (window.until_ns - window.from_ns);
         let cpu_time = CpuTimeRecord { all_ns, ..CpuTimeRecord::default() };
         let (locks, lines, calls) = (vec![], vec![], vec![]);
+        let (ops, rounds, called) = (0.0, 0, CallSums::default());
         let mut played =
-            Played { window, ops: 0.0, rounds: 0, cpu_time, locks, lines, calls, outcome };
+            Played { window, ops, rounds, cpu_time, locks, lines, called, calls, outcome };
         if let Some(player) = player.filter(|_| played.outcome.failure.is_none()) {
             let (tally, idle_ps) = player.counted();
             played.ops = tally.ops();
             played.rounds = tally.rounds;
+            played.called = tally.calls;
             played.cpu_time.busy_ns = all_ns - idle_ps / 1000;
             played.cpu_time.lines_ns = tally.lines_ns();
             played.cpu_time.stranded_ns = played.outcome.stranded_ns;

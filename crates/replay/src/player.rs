@@ -1,6 +1,8 @@
 //! The task of a CPU, and the callbacks of the machine.
 
+use crate::calls::{Calls, Request, Ticket};
 use crate::code::{Act, Code, Step};
+use crate::growth::{Factors, Rests};
 use crate::place::{CpuPlace, Places};
 use crate::shared::{Guard, Line, Shared};
 use crate::stores::{Stall, Stores};
@@ -12,12 +14,27 @@ use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// The idle time of a CPU, in ps.
+/// The time of a CPU in which its task does not run: idle, or in interrupts of calls, in ps.
 #[derive(Clone, Default)]
 struct Idle {
     since_ps: Cell<Option<u64>>,
     /// The time in the window.
     counted_ps: Cell<u64>,
+    /// Time in the window in interrupts of calls, and lines that came in them, with their time.
+    answering_ps: Cell<u64>,
+    answering_lines: Cell<(u64, u64)>,
+}
+
+impl Idle {
+    /// The time in the window in which the CPU's task did not run.
+    fn away_ps(&self) -> u64 {
+        self.counted_ps.get() + self.answering_ps.get()
+    }
+    /// Returns how many lines have come to the task of the running CPU, with their time.
+    fn fetched(&self) -> (u64, u64) {
+        let ((moves, ps), (other, other_ps)) = (Sim::fetched(), self.answering_lines.get());
+        (moves - other, ps - other_ps)
+    }
 }
 
 /// A machine that plays a recording.
@@ -26,6 +43,8 @@ pub(crate) struct Player {
     places: Places,
     shared: Shared,
     idle: Vec<Idle>,
+    calls: Calls,
+    factors: Factors,
     tally: RefCell<Tally>,
     /// Whether the run scales the holds of each lock.
     scaled: Vec<bool>,
@@ -49,7 +68,9 @@ impl Player {
             lock.kind == LockKind::Spin && scaled == Some(class)
         });
         let scaled = scaled.collect();
-        Self { code, places, shared, idle, tally, scaled }
+        let calls = Calls::new(places.cpus.len());
+        let factors = Factors::new(code.growth.as_ref(), places.cpus.len());
+        Self { code, places, shared, idle, calls, factors, tally, scaled }
     }
     /// Returns what was counted, and the idle time of all CPUs in the window, in ps.
     pub(crate) fn counted(&self) -> (std::cell::Ref<'_, Tally>, u64) {
@@ -63,6 +84,17 @@ impl Player {
     }
     fn until_ps(&self) -> u64 {
         self.tally.borrow().counted.until_ps
+    }
+    fn worker(&self, cpu: usize) -> Worker<'_> {
+        Worker {
+            player: self,
+            place: self.places.cpus[cpu],
+            idle: &self.idle[cpu],
+            held: Vec::new(),
+            stores: Stores::default(),
+            tickets: Vec::new(),
+            rests: Rests::new(&self.factors),
+        }
     }
     fn own_idle(&self) -> &Idle {
         &self.idle[Sim::cpu().index()]
@@ -79,15 +111,29 @@ impl Player {
 }
 
 impl Callbacks for Player {
-    fn ipi(&self, _: Ipi) {}
+    /// Answers calls.
+    fn ipi(&self, _: Ipi) {
+        let (idle, begin, before) = (self.own_idle(), now_ps(), Sim::fetched());
+        let mut worker = self.worker(Sim::cpu().index());
+        for request in self.calls.take() {
+            worker.answer(request);
+        }
+        let within = self.tally.borrow().counted.within(begin, now_ps());
+        idle.answering_ps.set(idle.answering_ps.get() + within);
+        let (after, lines) = (Sim::fetched(), idle.answering_lines.get());
+        idle.answering_lines.set((lines.0 + after.0 - before.0, lines.1 + after.1 - before.1));
+        self.tally.borrow_mut().answered(within);
+    }
     fn timer(&self) {
         self.arm_tick();
     }
     fn idle_enter(&self) {
         Sim::timer_cancel();
+        self.calls.set_idle(true);
         self.own_idle().since_ps.set(Some(now_ps()));
     }
     fn idle_exit(&self) {
+        self.calls.set_idle(false);
         let idle = self.own_idle();
         if let Some(since) = idle.since_ps.take() {
             let within = self.tally.borrow().counted.within(since, now_ps());
@@ -97,16 +143,8 @@ impl Callbacks for Player {
     }
     fn context_switch(&self) {}
     fn task(&self, entry: TaskEntry) {
-        let place = self.places.cpus[entry.0 as usize];
         self.arm_tick();
-        let worker = Worker {
-            player: self,
-            place,
-            idle: &self.idle[entry.0 as usize],
-            held: Vec::new(),
-            stores: Stores::default(),
-        };
-        worker.run();
+        self.worker(entry.0 as usize).run();
         Sim::timer_cancel();
     }
     fn cpu_dying(&self) -> bool {
@@ -149,6 +187,10 @@ struct Worker<'a> {
     idle: &'a Idle,
     held: Vec<Held<'a>>,
     stores: Stores,
+    /// Calls that are not waited for yet.
+    tickets: Vec<Ticket>,
+    /// The remainders of the growth of places.
+    rests: Rests,
 }
 
 impl<'a> Worker<'a> {
@@ -160,14 +202,41 @@ impl<'a> Worker<'a> {
         while now_ps() < until_ps {
             let (operation, begin_ps) = (&operations[at], now_ps());
             operation.steps.iter().for_each(|step| self.step(step));
+            self.tickets.clear();
             self.player.tally.borrow_mut().done(operation.count, begin_ps);
             at = (at + 1) % operations.len();
         }
     }
     fn step(&mut self, step: &Step) {
-        let (begin, idle) = (now_ps(), self.idle.counted_ps.get());
-        let stall = self.stores.execute(step.instructions, step.pace);
+        let (begin, away) = (now_ps(), self.idle.away_ps());
+        let (instructions, times) = match step.grows {
+            0 => (step.instructions, 1),
+            grows => {
+                let at = grows as usize - 1;
+                self.rests.step(&self.player.factors, at, step.instructions)
+            }
+        };
+        let stall = self.stores.execute(instructions, step.pace);
         self.stalled(step.path, stall);
+        match step.act {
+            Act::Read(line) | Act::Write(line) | Act::Atomic(line) if step.grows > 0 => {
+                let (player, place) = (self.player, self.place);
+                let by_called = player.code.lines[line.index()].by_called;
+                for again in 0..times {
+                    self.place = player.places.further(place, again as usize, by_called);
+                    self.act(step);
+                }
+                self.place = place;
+            }
+            _ => self.act(step),
+        }
+        let away = self.idle.away_ps() - away;
+        let mut tally = self.player.tally.borrow_mut();
+        let within = tally.counted.within(begin, now_ps());
+        tally.spent(step.path, within.saturating_sub(away));
+    }
+    /// Does what follows the instructions of a step.
+    fn act(&mut self, step: &Step) {
         match step.act {
             Act::Nothing => {}
             Act::Read(line) => {
@@ -186,13 +255,57 @@ impl<'a> Worker<'a> {
             }
             Act::Release(lock) => self.release(lock, step.path),
             Act::Downgrade(lock) => self.downgrade(lock, step.path),
+            Act::Call(call) => self.call(call, step.path),
+            Act::Wait => self.wait_for_answers(),
             Act::Clear(bytes) => Sim::clear_bytes(bytes),
             Act::Copy(bytes) => Sim::copy_bytes(bytes),
         }
-        let idled = self.idle.counted_ps.get() - idle;
+    }
+    /// Calls other CPUs.
+    fn call(&mut self, call: u32, path: u32) {
+        // The interrupt is sent after all that is written.
+        self.wait_for_stores(path);
+        let (player, before) = (self.player, self.tickets.len());
+        let call = &player.code.calls[call as usize];
+        player.calls.send(call, &self.place, &player.places, &mut self.tickets);
+        let receivers = self.tickets.len() - before;
+        player.tally.borrow_mut().called(receivers as u64);
+    }
+    /// Waits until all calls are answered, with interrupts on.
+    fn wait_for_answers(&mut self) {
+        let (begin, away) = (now_ps(), self.idle.away_ps());
+        for ticket in std::mem::take(&mut self.tickets) {
+            while !self.player.calls.is_answered(ticket) {
+                Sim::relax();
+            }
+        }
+        let away = self.idle.away_ps() - away;
         let mut tally = self.player.tally.borrow_mut();
         let within = tally.counted.within(begin, now_ps());
-        tally.spent(step.path, within.saturating_sub(idled));
+        tally.waited_for_answers(within.saturating_sub(away));
+    }
+    /// Answers a call, in an interrupt.
+    fn answer(&mut self, request: Request) {
+        let (player, place) = (self.player, self.place);
+        let answer = &player.code.answers[request.answer as usize];
+        let sender = CpuPlace { called: place.turn, ..request.sender };
+        for (at, of) in answer.steps.iter().enumerate() {
+            if at == answer.until_done {
+                self.done_with_answer(of.step.path);
+            }
+            self.place = if of.is_of_sender { sender } else { place };
+            self.step(&of.step);
+        }
+        self.place = place;
+        let path = answer.steps.last().map_or(0, |of| of.step.path);
+        if answer.until_done >= answer.steps.len() {
+            self.done_with_answer(path);
+        }
+        self.wait_for_stores(path);
+    }
+    fn done_with_answer(&mut self, path: u32) {
+        self.wait_for_stores(path);
+        self.player.calls.answered();
     }
     fn line(&self, line: LineId) -> Option<(&Line, u32)> {
         let name = self.player.code.lines[line.index()].name;
@@ -206,9 +319,9 @@ impl<'a> Worker<'a> {
     }
     /// Counts the lines of one name that `access` brings to the CPU.
     fn fetching<R>(&self, path: u32, name: u32, access: impl FnOnce() -> R) -> R {
-        let before = Sim::fetched();
+        let before = self.idle.fetched();
         let result = access();
-        let (moves, ps) = Sim::fetched();
+        let (moves, ps) = self.idle.fetched();
         if moves > before.0 {
             let mut tally = self.player.tally.borrow_mut();
             tally.stalled(path, name, moves - before.0, ps - before.1);
@@ -234,10 +347,10 @@ impl<'a> Worker<'a> {
     fn acquire(&mut self, lock: LockId, row: u32, shared: bool, path: u32) {
         self.wait_for_stores(path);
         let (player, place) = (self.player, self.place);
-        let (asked_ps, before) = (now_ps(), Sim::fetched());
+        let (asked_ps, before) = (now_ps(), self.idle.fetched());
         let guard = player.shared.lock(lock, &place, shared);
         let waited = !matches!(guard, Guard::Private) && Sim::found_taken();
-        let (since_ps, after) = (now_ps(), Sim::fetched());
+        let (since_ps, after) = (now_ps(), self.idle.fetched());
         self.taken(Taken { lock, guard, row, waited, asked_ps, since_ps, before, after }, path);
     }
     /// Takes a lock if it is free. Else the operation goes on without it: which way the kernel goes
@@ -245,9 +358,9 @@ impl<'a> Worker<'a> {
     fn try_acquire(&mut self, lock: LockId, row: u32, shared: bool, path: u32) {
         self.wait_for_stores(path);
         let (player, place) = (self.player, self.place);
-        let (asked_ps, before) = (now_ps(), Sim::fetched());
+        let (asked_ps, before) = (now_ps(), self.idle.fetched());
         let guard = player.shared.try_lock(lock, &place, shared);
-        let (since_ps, after) = (now_ps(), Sim::fetched());
+        let (since_ps, after) = (now_ps(), self.idle.fetched());
         if let Some(guard) = guard {
             let waited = false;
             self.taken(Taken { lock, guard, row, waited, asked_ps, since_ps, before, after }, path);

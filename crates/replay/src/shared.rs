@@ -1,6 +1,6 @@
 //! The lines and locks of a machine: those of the recording, as often as its CPUs need copies.
 
-use crate::code::{Code, CodeLock};
+use crate::code::{Code, CodeLine, CodeLock};
 use crate::place::{CpuPlace, Places};
 use mmscale_arch::sync::{
     Mutex, MutexGuard, PreemptGuard, ReadGuard, RwSem, SpinGuard, SpinLock, WriteGuard,
@@ -8,6 +8,7 @@ use mmscale_arch::sync::{
 use mmscale_arch::{Atomic, Cpu, LockClass};
 use mmscale_lift::{LineId, LockId, LockKind, Share};
 use mmscale_sim::Sim;
+use std::collections::BTreeMap;
 
 /// A line of the machine.
 pub(crate) type Line = <Sim as Cpu>::AtomicU64;
@@ -85,18 +86,37 @@ impl<T> Copies<T> {
 /// The lines and locks of a machine.
 pub(crate) struct Shared {
     lines: Copies<Line>,
+    /// The lines of CPUs for those that they call: for each group, as often as a node has groups.
+    by_called: BTreeMap<usize, Vec<Line>>,
+    /// The lines of which each CPU has one: as often as a node has groups.
+    of_each: BTreeMap<usize, Vec<Line>>,
+    turns: usize,
     locks: Copies<Lock>,
 }
 
 impl Shared {
     pub(crate) fn new(code: &Code, places: &Places) -> Self {
+        let (groups, turns) = (places.groups(), places.turns());
+        let those = |is: fn(&CodeLine) -> bool, copies: usize| {
+            let lines = code.lines.iter().enumerate().filter(|(_, line)| is(line));
+            lines.map(|(at, _)| (at, (0..copies).map(|_| Line::new(0)).collect())).collect()
+        };
         Self {
+            by_called: those(|line| line.by_called, groups * turns),
+            of_each: those(|line| line.is_of_each, turns),
+            turns,
             lines: Copies::new(&code.lines, |line| line.share, places, |_| Line::new(0)),
             locks: Copies::new(&code.locks, |lock| lock.share, places, Lock::new),
         }
     }
     /// Returns a line as a CPU has it; `None` if it is of this CPU alone.
     pub(crate) fn line(&self, line: LineId, place: &CpuPlace) -> Option<&Line> {
+        if let Some(lines) = self.by_called.get(&line.index()) {
+            return Some(&lines[place.group * self.turns + place.called]);
+        }
+        if let Some(lines) = self.of_each.get(&line.index()) {
+            return Some(&lines[place.turn]);
+        }
         self.lines.of(line.index(), place)
     }
     /// Takes a lock if it is free.

@@ -54,6 +54,19 @@ struct PathSums {
     lines_ps: u64,
 }
 
+/// Calls of other CPUs.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct CallSums {
+    /// Calls that reached another CPU.
+    pub calls: u64,
+    /// CPUs that were called, of all calls together.
+    pub receivers: u64,
+    /// Time in which callers waited for answers, in ps.
+    pub wait_ps: u64,
+    /// Time in which CPUs answered, in ps, without the entry of the interrupt.
+    pub answer_ps: u64,
+}
+
 /// Parts of an operation, as whole numbers: their sum does not depend on their order.
 const PARTS: u128 = 1 << 20;
 
@@ -64,6 +77,8 @@ pub(crate) struct Tally {
     ops: u128,
     /// Rounds that ended in the window.
     pub(crate) rounds: u64,
+    /// Calls of other CPUs.
+    pub(crate) calls: CallSums,
     locks: Vec<LockSums>,
     lines: Vec<LineSums>,
     paths: Vec<PathSums>,
@@ -75,6 +90,7 @@ impl Tally {
             counted,
             ops: 0,
             rounds: 0,
+            calls: CallSums::default(),
             locks: vec![LockSums::default(); code.lock_rows.len()],
             lines: vec![LineSums::default(); code.line_names.len()],
             paths: vec![PathSums::default(); code.paths.len()],
@@ -87,6 +103,21 @@ impl Tally {
         let within = u128::from(self.counted.within(begin_ps, now));
         self.ops += u128::from(count) * PARTS * within / u128::from((now - begin_ps).max(1));
         self.rounds += u64::from(self.counted.contains(now));
+    }
+    /// Counts a call of so many CPUs, made now.
+    pub(crate) fn called(&mut self, receivers: u64) {
+        if receivers > 0 && self.counted.contains(now_ps()) {
+            self.calls.calls += 1;
+            self.calls.receivers += receivers;
+        }
+    }
+    /// Counts a wait for answers of `ps` in the window.
+    pub(crate) fn waited_for_answers(&mut self, ps: u64) {
+        self.calls.wait_ps += ps;
+    }
+    /// Counts answers that took `ps` of the window.
+    pub(crate) fn answered(&mut self, ps: u64) {
+        self.calls.answer_ps += ps;
     }
     /// Returns the operations that the script counted.
     pub(crate) fn ops(&self) -> f64 {

@@ -3,9 +3,10 @@
 mod made;
 
 use made::{
-    WINDOW, all_of, event, line, lock, machine, operation, ops, play, random, recording, under,
+    WINDOW, add_calls, all_of, event, line, lock, machine, operation, ops, play, random, recording,
+    under,
 };
-use mmscale_lift::{LineId, LockKind, Operation, Recording, Share, What};
+use mmscale_lift::{Growing, Growth, LineId, LockKind, Operation, Recording, Share, SiteId, What};
 use mmscale_replay::{Replay, ReplayError};
 use mmscale_sim::Policy;
 
@@ -346,4 +347,153 @@ fn memory_that_is_cleared_and_copied_takes_time() {
     let (cleared, copied) = (time(What::Clear, 4096), time(What::Copy, 4096));
     assert!(cleared > 2.0 * page(mmscale_arch::Op::ClearPage), "{cleared}");
     assert!(copied > 1.3 * cleared, "{copied} and {cleared}");
+}
+
+/// Returns a recording of CPUs, the first of which calls all others once in 20,000 instructions and
+/// waits. The others execute 10,000 instructions an operation.
+fn calling(cpus: usize, instructions: u64, is_flush: bool) -> Recording {
+    let alone = operation(10_000, &[]);
+    let mut of = recording(&vec![0; cpus], LockKind::Spin, Share::Private, &alone);
+    add_calls(&mut of, instructions, is_flush);
+    of.cpus[0] = vec![operation(20_000, &[event(5000, What::Call, 0), event(10, What::Wait, 0)])];
+    of
+}
+
+#[test]
+fn a_called_cpu_pays_and_the_caller_waits() {
+    let config = machine(2, 1);
+    let (send_ps, delivery_ps) =
+        (config.profile.costs.ipi_send_ps, config.profile.costs.ipi_delivery_ps);
+    let (short, long) =
+        (play(&calling(2, 1000, false), config), play(&calling(2, 9000, false), machine(2, 1)));
+    for (played, instructions) in [(&short, 1000), (&long, 9000)] {
+        let called = played.called;
+        assert!(called.calls > 30 && called.receivers == called.calls, "{called:?}");
+        let answer_ps = called.answer_ps / called.receivers;
+        assert_times(answer_ps as f64, f64::from(instructions) * 350.0, [0.95, 1.2]);
+        // Until the function's last write; the interrupt ends later.
+        let wait_ps = called.wait_ps / called.calls;
+        assert!(wait_ps > delivery_ps - send_ps, "{called:?}");
+        // The time of an answer is neither counted for the operation nor lost.
+        let by_path: u64 = played.calls.iter().map(|call| call.self_ns).sum();
+        assert_times(by_path as f64, played.cpu_time.all_ns as f64, [0.8, 1.0]);
+    }
+    assert!(long.ops < short.ops, "{} and {}", long.ops, short.ops);
+    let none = play(&calling(2, 9000, false), machine(1, 1));
+    assert_eq!(none.called, mmscale_replay::CallSums::default());
+}
+
+#[test]
+fn a_call_reaches_all_cpus_or_those_of_its_group() {
+    let receivers = |of: &Recording, cpus: usize, nodes: usize| {
+        let called = play(of, machine(cpus, nodes)).called;
+        called.receivers as f64 / called.calls as f64
+    };
+    // Three of four CPUs are many: all CPUs, those included that play the caller.
+    assert_times(receivers(&calling(4, 500, false), 8, 1), 7.0, [0.999, 1.001]);
+    assert_times(receivers(&calling(4, 500, false), 8, 2), 7.0, [0.999, 1.001]);
+    let mut few = calling(16, 500, false);
+    few.calls[0].receivers.truncate(2);
+    assert_times(receivers(&few, 48, 1), 2.0, [0.999, 1.001]);
+    let mut node = calling(8, 500, false);
+    node.origin.node_of_cpu = vec![0, 0, 0, 0, 1, 1, 1, 1];
+    node.calls[0].receivers.truncate(3);
+    assert_times(receivers(&node, 16, 2), 7.0, [0.999, 1.001]);
+}
+
+#[test]
+fn a_flush_leaves_out_cpus_without_a_task() {
+    let receivers = |is_flush| {
+        let events = [
+            event(100, What::Acquire, 0),
+            event(40_000, What::Call, 0),
+            event(0, What::Wait, 0),
+            event(100, What::Release, 0),
+        ];
+        let mut of = calling(2, 500, is_flush);
+        of.locks[0] = lock("mmap_lock", LockKind::Rwsem, Share::All);
+        of.cpus[0] = vec![operation(41_000, &events)];
+        // It sleeps until the other one releases the lock.
+        let reads = [event(0, What::AcquireShared, 0), event(10, What::Release, 0)];
+        of.cpus[1] = vec![operation(8000, &reads)];
+        let called = play(&of, machine(2, 1)).called;
+        (called.receivers, called.calls)
+    };
+    let (reached, calls) = receivers(false);
+    assert!(calls > 10 && reached == calls, "{reached} of {calls}");
+    let (flushed, _) = receivers(true);
+    assert!(flushed * 2 < reached, "{flushed} and {reached}");
+}
+
+#[test]
+fn calls_that_name_what_is_not_there_are_refused() {
+    let mut of = calling(2, 500, false);
+    of.cpus[0][0].events[0].target = 9;
+    assert!(matches!(Replay::new(&of).err(), Some(ReplayError::Unknown(_))));
+    let mut of = calling(2, 500, false);
+    of.answers[0].events[0].what = What::Acquire;
+    assert_eq!(Replay::new(&of).err(), Some(ReplayError::Calls));
+    of.answers.clear();
+    assert_eq!(Replay::new(&of).err(), Some(ReplayError::Calls));
+}
+
+/// A scan of the data of four recorded CPUs, 100 instructions each, which each writes.
+#[test]
+fn a_scan_grows_with_the_machine() {
+    let events: Vec<_> = (0..4).map(|target| event(100, What::Read, target)).collect();
+    let mut of = recording(&[0; 4], LockKind::Spin, Share::All, &operation(1400, &events));
+    of.lines = (0..4).map(|cpu| line(&format!("rq {cpu}"), Share::All)).collect();
+    for (cpu, operations) in of.cpus.iter_mut().enumerate() {
+        operations[0].events.push(event(0, What::Write, cpu as u32));
+    }
+    let site = SiteId(What::Read as u32);
+    let place = Growing { site, instructions: 0.25, accesses: 0.25 };
+    let each = (0..4).map(LineId).collect();
+    let growth = Growth { sizes: vec![2, 4], error: None, places: vec![place], each };
+    let fitted = Recording { growth: Some(growth), ..of.clone() };
+    let moves = |of: &Recording, cpus: usize| {
+        let played = play(of, machine(cpus, 1));
+        let moves: u64 = played.lines.iter().map(|line| line.moves).sum();
+        (played.ops, moves as f64 / played.rounds as f64)
+    };
+    // As it was recorded, to some rounds: the lines are those of each CPU.
+    assert_times(moves(&fitted, 4).1, moves(&of, 4).1, [0.98, 1.02]);
+    assert_times(ops(&fitted, 1, 1), 1e6 / (1100.0 * 0.35), [0.99, 1.01]);
+    // Lines of all CPUs, each of which has written its own since.
+    let (slow, all) = moves(&fitted, 16);
+    let (fast, four) = moves(&of, 16);
+    assert!(slow < fast && all > 15.0 && four < 9.0, "{slow} {fast} {all} {four}");
+}
+
+/// CPUs of both nodes use the data of each CPU, which the machine has once if it is as large as the
+/// recording.
+#[test]
+fn a_fitted_recording_is_as_it_was_on_as_many_cpus() {
+    let mut of = recording(&[0, 0, 1, 1], LockKind::Spin, Share::All, &operation(4000, &[]));
+    add_calls(&mut of, 500, false);
+    of.lines = (0..4).map(|cpu| line(&format!("queue {cpu}"), Share::All)).collect();
+    of.lines.extend((0..4).map(|cpu| line(&format!("csd {cpu}"), Share::Few)));
+    for answer in &mut of.answers {
+        answer.events = vec![
+            event(10, What::Atomic, answer.receiver),
+            event(10, What::Write, 4 + answer.sender),
+        ];
+    }
+    for (cpu, operations) in of.cpus.iter_mut().enumerate() {
+        let own = event(1000, What::Write, 4 + cpu as u32);
+        let queues = (0..4).map(|target| event(10, What::Atomic, target));
+        let sent = [event(0, What::Call, cpu as u32), event(0, What::Wait, 0)];
+        operations[0].events = std::iter::once(own).chain(queues).chain(sent).collect();
+    }
+    let place = Growing { site: SiteId(What::Atomic as u32), instructions: 0.25, accesses: 0.25 };
+    let each = (0..4).map(LineId).collect();
+    let growth = Growth { sizes: vec![2, 4], error: None, places: vec![place], each };
+    let fitted = Recording { growth: Some(growth), ..of.clone() };
+    let on_four = [&of, &fitted].map(|of| all_of(&play(of, machine(4, 2))));
+    assert_eq!(on_four[0], on_four[1]);
+    // What a CPU writes for others moves to those of the other node, too.
+    let played = play(&of, machine(4, 2));
+    let csd: u64 =
+        played.lines.iter().filter(|of| of.line.starts_with("csd")).map(|of| of.moves).sum();
+    assert!(csd > 3 * played.called.calls, "{csd} of {:?}", played.called);
 }

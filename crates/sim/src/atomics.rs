@@ -123,10 +123,7 @@ impl<T: Word> Atomic<T> for SimAtomic<T> {
         let done = at_turn_if_any(self.near(), |engine| {
             let result = attempt(&self.value);
             if !engine.quiet {
-                engine.use_atomic(&self.line, Usage::Load);
-                if result.is_ok() {
-                    engine.use_atomic(&self.line, Usage::Update);
-                }
+                engine.read_and_update(&self.line, result.is_ok());
             }
             result
         });

@@ -23,6 +23,8 @@ pub struct SimConfig {
     pub seed: u64,
     /// How the engine orders CPUs. Both policies give the same results.
     pub policy: Policy,
+    /// The order in which CPUs get the line of an atomic that several wait for.
+    pub line_order: LineOrder,
     /// Counterfactual: scales the time of work while a lock of one class is held.
     pub hold_scale: Option<HoldScale>,
     /// Disturbance from outside the simulated system.
@@ -80,6 +82,7 @@ impl SimConfig {
             cpus,
             seed: 0,
             policy: Policy::Lazy,
+            line_order: LineOrder::Arrival,
             hold_scale: None,
             noise: Noise::default(),
             faults: Faults::default(),
@@ -104,6 +107,16 @@ pub enum Policy {
     Lazy,
     /// After every charge too: slower, easy to see to be right, the reference for `Lazy`.
     Naive,
+}
+
+/// The order in which CPUs get the line of an atomic that several wait for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum LineOrder {
+    /// That of their requests: each pays the way from the CPU before it.
+    #[default]
+    Arrival,
+    /// On its way from cluster to cluster the line goes to all CPUs of a cluster that wait.
+    ByCluster,
 }
 
 /// Scales the time of a CPU's own work while it holds a lock of `class`: operations, lines and

@@ -62,9 +62,10 @@ mod tables;
 mod task;
 mod tlbs;
 mod topology;
+mod visits;
 
 pub use atomics::{SimAtomic, SimOwnedI8, SimOwnedI64, Word};
-pub use config::{Checks, Faults, HoldScale, Listener, Policy, SimConfig};
+pub use config::{Checks, Faults, HoldScale, LineOrder, Listener, Policy, SimConfig};
 pub use machine::{Sim, table_host_bytes};
 pub use noise::random_u64;
 pub use outcome::{Failure, Lateness, Location, Outcome, Rule, Violation};

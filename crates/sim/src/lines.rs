@@ -215,6 +215,8 @@ pub(crate) struct LineState {
     busy_until: Cell<u64>,
     /// Whether the last writer's add was done in the interconnect, so that no cache has the line.
     far: Cell<bool>,
+    /// Its number in [`crate::visits`], plus 1; 0 if it has none.
+    pub(crate) contended: Cell<u32>,
 }
 
 impl LineState {
@@ -227,11 +229,17 @@ impl LineState {
             readers: Cell::new(0),
             busy_until: Cell::new(0),
             far: Cell::new(false),
+            contended: Cell::new(0),
         }
     }
     /// Returns the number of its [`LineName`].
     pub(crate) fn name(&self) -> usize {
         usize::from(self.name)
+    }
+    /// Returns the last writer, and until when the line is busy; `None` if it had none.
+    pub(crate) fn busy(&self) -> Option<(usize, u64)> {
+        let writer = self.writer.get();
+        (writer != NO_CPU).then(|| (usize::from(writer), self.busy_until.get()))
     }
     /// Whether the line may stay in the interconnect. A CPU that changes the count of a page writes
     /// other fields of its record too, which bring the line into its cache.
@@ -263,7 +271,8 @@ impl LineState {
         self.busy_until.set(clock + cost);
         Some(cost)
     }
-    /// Brings the line to `cpu` at `clock`. The time includes the wait for a busy line.
+    /// Brings the line to `cpu` at `clock`. The time includes the wait for a busy line. With
+    /// `joins`, another CPU of the cluster has the line by then.
     #[inline]
     pub(crate) fn take(
         &self,
@@ -271,7 +280,7 @@ impl LineState {
         usage: Usage,
         clock: u64,
         distances: &Distances,
-        Atomics { atomic_ps, far_add_ps }: Atomics,
+        Atomics { atomic_ps, far_add_ps, joins }: Atomics,
     ) -> Fetched {
         let me = cpu as u16;
         let bit = 1 << (cpu % 64);
@@ -286,6 +295,9 @@ impl LineState {
         let busy = self.busy_until.get().saturating_sub(clock);
         let move_ps = match (owner, far) {
             (true, _) => distances.own_ps(),
+            (false, false) if joins => {
+                distances.transfer_ps(writer, cpu).min(distances.cluster_ps())
+            }
             (false, false) => distances.transfer_ps(writer, cpu),
             (false, true) => distances.far_ps(writer, cpu),
         };
@@ -338,13 +350,15 @@ pub(crate) enum Usage {
     Add,
 }
 
-/// The costs of atomics, in ps.
+/// The costs of an atomic, in ps.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Atomics {
     /// An update of a line in the own cache.
     pub(crate) atomic_ps: u64,
     /// How long the interconnect is busy with an addition; 0: it does none.
     pub(crate) far_add_ps: u64,
+    /// Whether another CPU of the cluster waits for the line already.
+    pub(crate) joins: bool,
 }
 
 #[cfg(test)]

@@ -101,6 +101,10 @@ impl Distances {
             Doing::MissNode
         }
     }
+    /// Returns the cost of moving a line between two cores of a cluster.
+    pub(crate) fn cluster_ps(&self) -> u64 {
+        self.line.cluster_ps
+    }
     pub(crate) fn memory_ps(&self) -> u64 {
         self.line.memory_ps
     }

@@ -323,7 +323,7 @@ static void on_block(unsigned cpu, void *data)
 
 	if (!now.counts || (int)cpu != now.cpu)
 		return;
-	if (b->kind == INTERRUPT || (b->kind == EXCEPTION && now.interrupts))
+	if (is_interrupt(b->kind) || (b->kind == EXCEPTION && now.interrupts))
 		now.interrupts++;
 	if (now.interrupts) {
 		if (b->returns_from_interrupt)

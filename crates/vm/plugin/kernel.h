@@ -71,8 +71,15 @@ enum { ARM = 1, BEGIN = 2, END = 3 };
 
 /* Kinds of functions, as the host numbers them. */
 enum kind {
-	PLAIN, ACQUIRE, RELEASE, INTERRUPT, EXCEPTION, SWITCH, DOWNGRADE
+	PLAIN, ACQUIRE, RELEASE, INTERRUPT, EXCEPTION, SWITCH, DOWNGRADE,
+	/* The entry of the interrupt of a call, and what sends it. */
+	CALLED, SEND
 };
+
+static inline bool is_interrupt(enum kind kind)
+{
+	return kind == INTERRUPT || kind == CALLED;
+}
 
 struct symbol {
 	uint64_t address;

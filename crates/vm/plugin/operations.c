@@ -22,6 +22,11 @@
  * functions that take or release a lock do with memory. What a repeated string
  * instruction writes is one record with the number of bytes.
  *
+ * Calls to other CPUs: SENT is where their interrupts are sent. What the receivers
+ * execute in them while the operation lasts is recorded too, without locks: accesses
+ * to lines that CPUs share and one has written to. Those records are behind those of
+ * the operation, each with the CPU that it is of.
+ *
  * A CPU that waits for others in a loop with PAUSE executes it as often as the
  * emulator likes: all rounds but the first are taken back, and WAITED is noted.
  */
@@ -33,7 +38,7 @@ extern unsigned qemu_plugin_mem_size_shift(uint32_t info);
 /* ---- records ---- */
 
 enum type { BEGUN = 1, ACCESS, TAKEN, RELEASED, DOWNGRADED, SWITCHED, WAITED,
-	    CLEARED, COPIED, STACK, ENDED };
+	    CLEARED, COPIED, STACK, ENDED, SENT, ANSWERING, ANSWERED };
 
 enum { WRITES = 1, LOCKED = 2 };
 
@@ -49,6 +54,8 @@ enum { WRITES = 1, LOCKED = 2 };
  *                    another one than before, in units of its size
  * ENDED              address: instructions; value: locked instructions;
  *                    acquire: records that did not fit
+ * ANSWERING          on another CPU: value: how many SENT were before
+ * ANSWERED           on that CPU: address: instructions
  *
  * `value` of BEGUN: instructions of interrupts on this CPU since the last one.
  * Functions are numbers of rows of the table of symbols, -1 for none.
@@ -151,6 +158,8 @@ static struct {
 	/* The string instruction at work, and its record. */
 	const void *string;
 	struct stack *stack;
+	/* SENT so far. */
+	uint32_t sent;
 	/* The last PAUSE, and the state before it. */
 	const void *paused;
 	uint64_t paused_sp, paused_n, paused_locked, paused_recorded;
@@ -227,6 +236,59 @@ static int caller_now(void)
 	return s && s->nr_frames ? s->frames[s->nr_frames - 1].caller : -1;
 }
 
+/* ---- interrupts of calls, on other CPUs ---- */
+
+/* The most records of the answers to the calls of an operation. */
+#define NR_ANSWERS (1u << 19)
+static struct record *answers;
+static uint32_t nr_answers;
+
+static struct {
+	/* The operation that it belongs to, and nested interrupts, this one included. */
+	uint32_t number;
+	int interrupts;
+	/* Instructions: all, those before the last block, those at the last record. */
+	uint64_t n, base, recorded;
+	uint64_t last_instruction, last_line;
+} answering[MAX_CPUS];
+
+static bool is_answering(unsigned cpu)
+{
+	return now.runs && (int)cpu != now.cpu && cpu < MAX_CPUS &&
+	       answering[cpu].interrupts > 0 &&
+	       answering[cpu].number == now.number;
+}
+
+static struct record *add_answer(unsigned cpu, enum type type, uint64_t at)
+{
+	static struct record none;
+	struct record *r = &none;
+
+	if (nr_answers < NR_ANSWERS)
+		r = &answers[nr_answers++];
+	else
+		nr_lost++;
+	*r = (struct record){
+		.after = at - answering[cpu].recorded,
+		.function = -1,
+		.caller = -1,
+		.acquire = -1,
+		.cpu = cpu,
+		.type = type,
+	};
+	answering[cpu].recorded = at;
+	answering[cpu].last_instruction = 0;
+	return r;
+}
+
+static void end_answer(unsigned cpu)
+{
+	struct record *r = add_answer(cpu, ANSWERED, answering[cpu].n);
+
+	r->address = answering[cpu].n;
+	answering[cpu].interrupts = 0;
+}
+
 /* ---- callbacks while code runs ---- */
 
 struct block {
@@ -261,13 +323,44 @@ static void paused(const struct block *b)
 	now.paused_records = nr_records;
 }
 
+/* A block of a CPU that is not in the operation. */
+static void on_other(unsigned cpu, const struct block *b)
+{
+	if (cpu >= MAX_CPUS)
+		return;
+	if (!is_answering(cpu)) {
+		if (b->kind != CALLED || !b->begins)
+			return;
+		memset(&answering[cpu], 0, sizeof(answering[cpu]));
+		answering[cpu].number = now.number;
+		answering[cpu].interrupts = 1;
+		add_answer(cpu, ANSWERING, 0)->value = now.sent;
+	} else if (b->begins && b->kind == SWITCH) {
+		/* The task does not go on, which is not part of the answer. */
+		end_answer(cpu);
+		return;
+	} else if (b->begins && (is_interrupt(b->kind) || b->kind == EXCEPTION)) {
+		answering[cpu].interrupts++;
+	}
+	if (answering[cpu].interrupts == 1) {
+		answering[cpu].base = answering[cpu].n;
+		answering[cpu].n += b->n;
+	}
+	if (b->returns_from_interrupt && answering[cpu].interrupts-- == 1)
+		end_answer(cpu);
+}
+
 static void on_block(unsigned cpu, void *data)
 {
 	const struct block *b = data;
 
-	if (!now.runs || (int)cpu != now.cpu)
+	if (!now.runs)
 		return;
-	if (b->kind == INTERRUPT && b->begins)
+	if ((int)cpu != now.cpu) {
+		on_other(cpu, b);
+		return;
+	}
+	if (is_interrupt(b->kind) && b->begins)
 		now.interrupts++;
 	else if (b->kind == EXCEPTION && b->begins && now.interrupts)
 		now.interrupts++;
@@ -281,6 +374,10 @@ static void on_block(unsigned cpu, void *data)
 		paused(b);
 	if (b->kind == SWITCH && b->begins)
 		add(SWITCHED, now.n);
+	if (b->kind == SEND && b->begins) {
+		add(SENT, now.n);
+		now.sent++;
+	}
 	now.base = now.n;
 	/* Each repetition is a block of its own. */
 	if (b->repeated && b->repeated == now.repeated)
@@ -396,6 +493,30 @@ static void on_string(const struct instruction *i, uint32_t info)
 			1ull << qemu_plugin_mem_size_shift(info);
 }
 
+/* An access of a CPU that answers a call, to a line that CPUs share and write. */
+static void on_answer(unsigned cpu, const struct instruction *i, bool writes,
+		      uint64_t address)
+{
+	uint8_t flags = (writes ? WRITES : 0) | (i->locked ? LOCKED : 0);
+	struct record *r;
+
+	if (answering[cpu].interrupts != 1 || i->kind == ACQUIRE ||
+	    i->kind == RELEASE || i->kind == DOWNGRADE)
+		return;
+	if (answering[cpu].last_instruction == (uint64_t)(uintptr_t)i &&
+	    answering[cpu].last_line == address >> LINE_SHIFT && nr_answers &&
+	    answers[nr_answers - 1].cpu == cpu) {
+		answers[nr_answers - 1].flags |= flags;
+		return;
+	}
+	r = add_answer(cpu, ACCESS, answering[cpu].base + i->index);
+	r->address = address;
+	r->function = i->function;
+	r->flags = flags;
+	answering[cpu].last_instruction = (uint64_t)(uintptr_t)i;
+	answering[cpu].last_line = address >> LINE_SHIFT;
+}
+
 static void on_access(unsigned cpu, uint32_t info, uint64_t address, void *data)
 {
 	const struct instruction *i = data;
@@ -415,6 +536,10 @@ static void on_access(unsigned cpu, uint32_t info, uint64_t address, void *data)
 		l->flags |= SHARED;
 	if (writes)
 		l->flags |= WRITTEN;
+	if (is_answering(cpu) && l->flags == (SHARED | WRITTEN)) {
+		on_answer(cpu, i, writes, address);
+		return;
+	}
 	if (!is_recorded(cpu))
 		return;
 	if (now.stack && address >> STACK_SHIFT == now.stack->base)
@@ -537,7 +662,7 @@ static void begin(unsigned cpu)
 	now.cpu = (int)cpu;
 	now.number = number;
 	now.runs = true;
-	nr_records = nr_lost = 0;
+	nr_records = nr_lost = nr_answers = 0;
 	nr_stacks = 0;
 	r = add(BEGUN, 0);
 	r->value = interrupt_instructions[cpu % MAX_CPUS];
@@ -548,6 +673,9 @@ static void end(void)
 {
 	struct record *r;
 
+	for (unsigned cpu = 0; cpu < MAX_CPUS; cpu++)
+		if (is_answering(cpu))
+			end_answer(cpu);
 	now.runs = false;
 	if (nr_records == NR_RECORDS) {
 		nr_records--;
@@ -557,7 +685,9 @@ static void end(void)
 	r->address = now.n;
 	r->value = now.locked;
 	r->acquire = nr_lost;
-	fwrite(records, sizeof(*records), nr_records, out);
+	fwrite(records, sizeof(*records), nr_records - 1, out);
+	fwrite(answers, sizeof(*answers), nr_answers, out);
+	fwrite(r, sizeof(*r), 1, out);
 	fflush(out);
 }
 
@@ -569,6 +699,7 @@ static void on_mark(unsigned cpu, void *data)
 			return;
 		read_symbols();
 		records = calloc(NR_RECORDS, sizeof(*records));
+		answers = calloc(NR_ANSWERS, sizeof(*answers));
 		lines = calloc(NR_LINES, sizeof(*lines));
 		qemu_plugin_reset(own_id, again);
 		break;

@@ -25,6 +25,10 @@ enum Kind {
     Switch = 5,
     /// It makes a hold of a semaphore that of a reader.
     Downgrade = 6,
+    /// The entry of an interrupt by which another CPU calls.
+    Called = 7,
+    /// It sends such interrupts.
+    Send = 8,
 }
 
 /// Functions that return with a lock (include/linux/spinlock.h, rwsem.h, mutex.h).
@@ -71,6 +75,10 @@ impl Kind {
             Self::Acquire
         } else if RELEASES.iter().any(begins) {
             Self::Release
+        } else if name.starts_with("asm_sysvec_call_function") {
+            Self::Called
+        } else if name.starts_with("native_send_call_func_") {
+            Self::Send
         } else if name.starts_with("asm_sysvec_") || name == "asm_common_interrupt" {
             Self::Interrupt
         } else if name.starts_with("asm_exc_") {

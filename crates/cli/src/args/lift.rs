@@ -25,6 +25,8 @@ pub(crate) enum LiftCommand {
     Diff(LiftDiffArgs),
     /// Move words to lines of their own: what another layout of a structure would change
     Split(LiftSplitArgs),
+    /// Fit recordings of several numbers of CPUs: what grows with it, for larger machines
+    Fit(LiftFitArgs),
 }
 
 /// Examples of `lift record`.
@@ -145,6 +147,30 @@ pub(crate) struct LiftSplitArgs {
     /// The name of a line in `lift show`, its first byte to move, and how many
     #[arg(value_name = "NAME+OFFSET:LENGTH")]
     pub(crate) words: String,
+    /// The file to write, whose name ends in .lift, or a folder for it
+    #[arg(help_heading = OUTPUT, short = 'o', long = "output", value_name = "FILE")]
+    pub(crate) output: PathBuf,
+    /// Replace FILE if it exists; otherwise that is an error
+    #[arg(help_heading = OUTPUT, long)]
+    pub(crate) replace: bool,
+}
+
+/// Examples of `lift fit`.
+const LIFT_FIT_EXAMPLES: &str = "\
+Examples:
+  mmscale lift fit a4.lift a8.lift a16.lift -o fitted.lift
+  mmscale run fitted.lift --profile x86-512 --cpus 1,16,64,256
+Record one script with --cpus 4, 8 and 16. With two sizes no error can be said.";
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = LIFT_FIT_EXAMPLES)]
+pub(crate) struct LiftFitArgs {
+    /// Files that `mmscale lift record` wrote, of one script with different --cpus
+    #[arg(value_name = "FILE", required = true)]
+    pub(crate) files: Vec<PathBuf>,
+    /// Rows of each table
+    #[arg(help_heading = OUTPUT, long, value_name = "N", default_value_t = 12)]
+    pub(crate) rows: usize,
     /// The file to write, whose name ends in .lift, or a folder for it
     #[arg(help_heading = OUTPUT, short = 'o', long = "output", value_name = "FILE")]
     pub(crate) output: PathBuf,

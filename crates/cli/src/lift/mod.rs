@@ -1,6 +1,7 @@
 //! `mmscale lift`: recordings of what a kernel image does in an operation.
 
 mod diff;
+mod fit;
 #[cfg(feature = "live")]
 mod record;
 mod show;
@@ -27,5 +28,6 @@ pub(crate) fn lift(registry: &Registry, command: &LiftCommand) -> Result<(), Fai
         LiftCommand::Show(args) => show::show(args),
         LiftCommand::Diff(args) => diff::diff(args),
         LiftCommand::Split(args) => split::split(args),
+        LiftCommand::Fit(args) => fit::fitted(args),
     }
 }

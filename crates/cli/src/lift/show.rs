@@ -103,6 +103,11 @@ fn operation(recording: &Recording, sums: &Sums) -> Vec<String> {
     if sums.waits > 0.0 {
         text += &format!("; {} waits for other CPUs", n(sums.waits));
     }
+    if sums.calls > 0.0 {
+        let (calls, called) = (n(sums.calls), n(sums.receivers));
+        let each = n(sums.answer_instructions);
+        text += &format!("; {calls} calls of {called} CPUs, {each} instructions on each of them");
+    }
     let mut lines = wrap(&text, "an op     ", "          ");
     let dropped = recording.origin.dropped;
     let rounds = sums.rounds as f64;
@@ -268,6 +273,9 @@ fn json(recording: &Recording, sums: &Sums) -> String {
         "cleared_bytes_per_op": sums.cleared_bytes,
         "copied_bytes_per_op": sums.copied_bytes,
         "waits_per_op": sums.waits,
+        "calls_per_op": sums.calls,
+        "receivers_per_call": sums.receivers,
+        "answer_instructions": sums.answer_instructions,
         "locks": locks.collect::<Vec<_>>(),
         "lines": lines.collect::<Vec<_>>(),
     });

@@ -79,7 +79,7 @@ pub(super) fn study_of(files: &[RecordingFile<'_>]) -> Result<Study, (usize, Str
     let defaults =
         Defaults { machines: &[Target::Sim], profile: profile.to_owned(), cpus, hz: 1000 };
     let kernel = match &recordings[..] {
-        [one] => format!("on {} CPUs of Linux {}", one.cpus.len(), first.release),
+        [one] => format!("on {} CPUs of Linux {}{}", one.cpus.len(), first.release, fit_of(one)),
         all => format!("on {} kernels", all.len()),
     };
     let summary = format!(
@@ -104,6 +104,17 @@ pub(super) fn study_of(files: &[RecordingFile<'_>]) -> Result<Study, (usize, Str
 fn is_comparable(one: &Recording, other: &Recording) -> bool {
     let program = |of: &Recording| (of.origin.text.clone(), of.origin.set.clone());
     program(one) == program(other)
+}
+
+/// Says whether a recording is fitted, and its error.
+fn fit_of(recording: &Recording) -> String {
+    let Some(growth) = &recording.growth else { return String::new() };
+    let sizes: Vec<String> = growth.sizes.iter().map(u32::to_string).collect();
+    let error = growth.error.map_or_else(
+        || "error unknown".to_owned(),
+        |error| format!("error {:.1} % of instructions", error * 100.0),
+    );
+    format!(" (lengths fitted over {} CPUs, {error})", sizes.join(", "))
 }
 
 fn set_of(recording: &Recording) -> String {
@@ -253,6 +264,24 @@ const METRICS: &[Metric] = &[
         "share of the CPU time of all CPUs spent waiting for cache lines of other CPUs",
         |played, _| Some(played.cpu_time.lines_ns as f64 / played.cpu_time.all_ns as f64),
     ),
+    metric("calls_per_op", "1", "calls of other CPUs by interrupts, per operation", |played, _| {
+        Some(played.called.calls as f64 / played.ops)
+    }),
+    metric("called_cpus_per_op", "1", "CPUs that calls reach, per operation", |played, _| {
+        Some(played.called.receivers as f64 / played.ops)
+    }),
+    lower(
+        "call_wait_share",
+        "1",
+        "share of the CPU time of all CPUs spent waiting for called CPUs",
+        |played, _| Some(played.called.wait_ps as f64 / 1e3 / played.cpu_time.all_ns as f64),
+    ),
+    lower(
+        "called_share",
+        "1",
+        "share of the CPU time of all CPUs spent in interrupts of calls",
+        |played, _| Some(played.called.answer_ps as f64 / 1e3 / played.cpu_time.all_ns as f64),
+    ),
     metric("rounds", "1", "recorded operations that ended in the window", |played, _| {
         Some(played.rounds as f64)
     }),
@@ -315,7 +344,7 @@ impl ErasedWorkload for Recorded {
             format!(" {dropped} operations that were recorded are not part of the recording.")
         };
         vec![format!(
-            "Waits for interrupts, interrupts and RCU callbacks are not replayed.{dropped}"
+            "Interrupts other than calls of CPUs, and RCU callbacks, are not replayed.{dropped}"
         )]
     }
     fn tasks(&self, _: &Params, cpus: usize) -> u64 {

@@ -1,8 +1,8 @@
 //! Recordings that are made by hand or at random, and their runs.
 
 use mmscale_lift::{
-    Event, FunctionId, Line, LineId, Lock, LockKind, Operation, Origin, Recording, Share, Site,
-    SiteId, What,
+    Answer, AnswerId, Call, Event, FunctionId, Line, LineId, Lock, LockKind, Operation, Origin,
+    Recording, Share, Site, SiteId, What,
 };
 use mmscale_replay::{Played, Replay, Window};
 use mmscale_sim::profile::Topology;
@@ -33,7 +33,25 @@ pub(crate) fn recording(nodes: &[u8], kind: LockKind, share: Share, of: &Operati
         functions: functions.into_iter().chain(["sys_call".to_owned()]).collect(),
         lines: vec![line("struct file", share)],
         locks: vec![lock("lruvec", kind, share)],
+        calls: Vec::new(),
+        answers: Vec::new(),
+        growth: None,
         cpus: vec![vec![of.clone()]; nodes.len()],
+    }
+}
+
+/// Adds a call by each CPU of all others, which execute `instructions` and write the line; its
+/// number is that of the CPU. It is a flush if `is_flush`.
+pub(crate) fn add_calls(to: &mut Recording, instructions: u64, is_flush: bool) {
+    let cpus = to.cpus.len() as u32;
+    for sender in 0..cpus {
+        let mut receivers = Vec::new();
+        for receiver in (0..cpus).filter(|cpu| *cpu != sender) {
+            receivers.push((receiver, AnswerId(to.answers.len() as u32)));
+            let events = vec![event(100, What::Write, 0)];
+            to.answers.push(Answer { sender, receiver, instructions, events });
+        }
+        to.calls.push(Call { is_flush, receivers });
     }
 }
 
@@ -96,13 +114,14 @@ pub(crate) fn random(seed: u64) -> Recording {
             Lock { line, ..of_lock }
         })
         .collect();
-    for operations in &mut made.cpus {
-        *operations = (0..3).map(|_| random_operation(&mut random)).collect();
+    add_calls(&mut made, 700, random.below(2) == 0);
+    for (cpu, operations) in made.cpus.iter_mut().enumerate() {
+        *operations = (0..3).map(|_| random_operation(&mut random, cpu as u32)).collect();
     }
     made
 }
 
-fn random_operation(random: &mut Random) -> Operation {
+fn random_operation(random: &mut Random, cpu: u32) -> Operation {
     let mut events = Vec::new();
     let mut held: Vec<u32> = Vec::new();
     let after = |random: &mut Random| random.below(900) as u32;
@@ -120,6 +139,10 @@ fn random_operation(random: &mut Random) -> Operation {
                 events.push(event(after(random), What::Downgrade, next));
             }
         }
+        if random.below(4) == 0 {
+            events.push(event(after(random), What::Call, cpu));
+            events.push(event(after(random), What::Wait, 0));
+        }
         if !held.is_empty() && random.below(3) == 0 {
             let lock = held.remove(random.below(held.len() as u64) as usize);
             events.push(event(after(random), What::Release, lock));
@@ -135,7 +158,7 @@ fn random_operation(random: &mut Random) -> Operation {
 /// Returns everything that a run gave.
 pub(crate) fn all_of(played: &Played) -> impl PartialEq + std::fmt::Debug + use<> {
     (
-        (played.outcome.fingerprint, played.ops, played.rounds, played.cpu_time),
+        (played.outcome.fingerprint, played.ops, played.rounds, played.cpu_time, played.called),
         (played.locks.clone(), played.lines.clone(), played.calls.clone()),
     )
 }

@@ -131,23 +131,54 @@ impl Engine {
     /// Uses the line of an atomic and charges the running CPU for it, at its turn.
     #[inline]
     pub(crate) fn use_atomic(&mut self, line: &LineState, usage: Usage) {
+        self.use_atomic_after(line, usage, false);
+    }
+    /// Reads an atomic, and updates it in the same step if `updates`.
+    #[inline]
+    pub(crate) fn read_and_update(&mut self, line: &LineState, updates: bool) {
+        let joins = self.use_atomic_after(line, Usage::Load, false);
+        if updates {
+            self.use_atomic_after(line, Usage::Update, joins);
+        }
+    }
+    /// Uses the line of an atomic as [`Self::use_atomic`]; with `joined`, after a read that joined
+    /// another CPU's request. Returns whether this one joins one, or has joined.
+    #[inline]
+    fn use_atomic_after(&mut self, line: &LineState, usage: Usage, joined: bool) -> bool {
         let (own_ps, atomic_ps) = (self.distances.own_ps(), self.costs.atomic_ps);
         let clock = self.cpus[self.cur].clock;
-        let cost = match line.take_own(self.cur, usage, clock, own_ps, atomic_ps) {
-            Some(cost) => cost,
-            None => self.fetch_atomic(line, usage),
+        let (cost, joins) = match line.take_own(self.cur, usage, clock, own_ps, atomic_ps) {
+            Some(cost) => (cost, joined),
+            None => self.fetch_atomic(line, usage, joined),
         };
         let cost = self.scaled(cost);
         self.cpus[self.cur].clock += cost;
+        joins
     }
     #[inline(never)]
-    fn fetch_atomic(&mut self, line: &LineState, usage: Usage) -> u64 {
-        let clock = self.cpus[self.cur].clock;
-        let Costs { atomic_ps, far_add_ps, .. } = self.costs;
-        let atomics = Atomics { atomic_ps, far_add_ps };
-        let fetched = line.take(self.cur, usage, clock, &self.distances, atomics);
+    fn fetch_atomic(&mut self, line: &LineState, usage: Usage, joined: bool) -> (u64, bool) {
+        let (fetched, joins) = self.take_atomic(line, usage, joined);
         self.note_miss(fetched, line.name(), self.scaled(fetched.cost_ps));
-        fetched.cost_ps
+        (fetched.cost_ps, joins)
+    }
+    /// Brings the line of an atomic to the running CPU. Returns whether another CPU of its cluster
+    /// waits for it already.
+    fn take_atomic(&mut self, line: &LineState, usage: Usage, joined: bool) -> (Fetched, bool) {
+        let (at, clock) = (self.cur, self.cpus[self.cur].clock);
+        let Costs { atomic_ps, far_add_ps, .. } = self.costs;
+        let distances = &self.distances;
+        let Some(visits) = &mut self.visits else {
+            let atomics = Atomics { atomic_ps, far_add_ps, joins: false };
+            return (line.take(at, usage, clock, distances, atomics), false);
+        };
+        let joins = joined || visits.joins(line, at, clock, distances);
+        let fetched =
+            line.take(at, usage, clock, distances, Atomics { atomic_ps, far_add_ps, joins });
+        let reads = matches!(usage, Usage::Load | Usage::LoadUncharged);
+        if !reads && !joins {
+            visits.comes(line, at, clock + fetched.cost_ps, distances);
+        }
+        (fetched, joins)
     }
     /// Records a line, by the number of its name, that was not in the running CPU's cache and costs
     /// it the next `ps`.
@@ -234,12 +265,9 @@ impl Engine {
     /// the time at which the CPU has the line, in ps.
     pub(crate) fn store_later(&mut self, line: &LineState) -> u64 {
         let (at, clock) = (self.cur, self.cpus[self.cur].clock);
-        let Costs { atomic_ps, far_add_ps, .. } = self.costs;
-        let usage = Usage::StoreUncharged;
+        let (usage, atomic_ps) = (Usage::StoreUncharged, self.costs.atomic_ps);
         let own = line.take_own(at, usage, clock, self.distances.own_ps(), atomic_ps);
-        let atomics = Atomics { atomic_ps, far_add_ps };
-        let cost = || line.take(at, usage, clock, &self.distances, atomics).cost_ps;
-        clock + own.unwrap_or_else(cost)
+        clock + own.unwrap_or_else(|| self.take_atomic(line, usage, false).0.cost_ps)
     }
     /// Returns `base` ps of the running CPU's work, which takes `times_1024` times as long on it,
     /// with jitter.

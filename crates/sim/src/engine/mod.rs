@@ -70,6 +70,7 @@ pub(crate) mod turn;
 mod watch;
 
 use crate::caches::Caches;
+use crate::config::LineOrder;
 use crate::config::{Checks, Faults, HoldScale, Listener, Policy, SimConfig};
 use crate::cpu::{Cpu, WaitState, Waiter};
 use crate::device::Device;
@@ -92,6 +93,7 @@ use crate::tables::Tables;
 use crate::task::{Body, IDLE_URGENCY, STOP, Switch, Task, TaskState, Yielder};
 use crate::tlbs::{Broadcasts, Tlbs};
 use crate::topology::Distances;
+use crate::visits::Visits;
 use mmscale_arch::{CallEvent, Callbacks, CpuId, CpuMask, MAX_CPUS, Probe, Trace, TraceGroup};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -159,6 +161,7 @@ pub(crate) struct Engine {
     pub(crate) end_ps: u64,
     pub(crate) lines: Lines,
     pub(crate) caches: Caches,
+    pub(crate) visits: Option<Visits>,
     pub(crate) memory: Memory,
     pub(crate) device: Device,
     pub(crate) tables: Tables,
@@ -228,6 +231,8 @@ impl Engine {
             live: 0,
             end_ps: 0,
             lines: Lines::new(config.profile.node_pages as usize * distances.nodes()),
+            visits: (config.line_order == LineOrder::ByCluster)
+                .then(|| Visits::new(distances.clusters())),
             caches: Caches::new(config.profile.costs.cluster_cache_kib, distances.clusters()),
             memory: Memory::new(&config.profile, distances.nodes()),
             device: Device::new(config.profile.swap, config.profile.page_bytes, cpus),

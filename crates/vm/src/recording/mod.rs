@@ -5,8 +5,10 @@
 //! | `raw` | the records of the plugin (`plugin/operations.c`) |
 //! | `usage` | which CPUs use each line and each lock |
 //! | `reduce` | from records to operations |
+//! | `answers` | calls of other CPUs, and what these do then |
 //! | `objects` | names of data |
 
+mod answers;
 mod objects;
 mod raw;
 mod reduce;

@@ -10,6 +10,23 @@ const RECORDS_OF_PAGES: u64 = 0xffff_ea00_0000_0000;
 const BEHIND_RECORDS: u64 = 0xffff_eb00_0000_0000;
 const IMAGE: u64 = 0xffff_ffff_8000_0000;
 
+/// Stacks of each CPU on which exceptions from user mode begin, and other data of entries.
+const ENTRIES: u64 = 0xffff_fe00_0000_0000;
+const BEHIND_ENTRIES: u64 = 0xffff_fe80_0000_0000;
+/// Addresses that are fixed when the kernel is built, for registers of devices such as the
+/// interrupt controller of each CPU.
+const FIXED: u64 = 0xffff_ffff_ff00_0000;
+
+/// Whether a stack is one on which a CPU begins an exception, before it goes to the task's own.
+pub(super) const fn is_entry_stack(address: u64) -> bool {
+    ENTRIES <= address && address < BEHIND_ENTRIES
+}
+
+/// Whether an address is that of registers. Each CPU finds its own interrupt controller there.
+pub(super) const fn is_device(address: u64) -> bool {
+    address >= FIXED
+}
+
 /// A kind of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Region {

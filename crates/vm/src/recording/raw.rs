@@ -21,10 +21,13 @@ pub(super) enum Type {
     Copied = 9,
     Stack = 10,
     Ended = 11,
+    Sent = 12,
+    Answering = 13,
+    Answered = 14,
 }
 
 impl Type {
-    const ALL: [Self; 11] = [
+    const ALL: [Self; 14] = [
         Self::Begun,
         Self::Access,
         Self::Taken,
@@ -36,6 +39,9 @@ impl Type {
         Self::Copied,
         Self::Stack,
         Self::Ended,
+        Self::Sent,
+        Self::Answering,
+        Self::Answered,
     ];
 }
 
@@ -68,6 +74,34 @@ pub(super) struct RawOperation {
     /// Whether all of it was recorded.
     pub(super) is_whole: bool,
     pub(super) records: Vec<Raw>,
+    /// The work of CPUs that it called.
+    pub(super) answers: Vec<RawAnswer>,
+}
+
+/// The work of a CPU in the interrupt of a call.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct RawAnswer {
+    pub(super) cpu: u16,
+    /// Calls that the operation sent before it began.
+    pub(super) sent: u32,
+    pub(super) instructions: u64,
+    pub(super) records: Vec<Raw>,
+}
+
+impl RawOperation {
+    /// Adds a record of another CPU; returns whether it can be.
+    fn answer(&mut self, raw: Raw, cpu: u16) -> bool {
+        let open = self.answers.iter_mut().rfind(|answer| answer.cpu == cpu);
+        match (raw.what, open) {
+            (Type::Answering, _) => {
+                self.answers.push(RawAnswer { cpu, sent: raw.value, ..RawAnswer::default() });
+            }
+            (Type::Answered, Some(answer)) => answer.instructions = raw.address,
+            (Type::Access, Some(answer)) => answer.records.push(raw),
+            _ => return false,
+        }
+        true
+    }
 }
 
 /// Reads all operations.
@@ -109,10 +143,18 @@ fn bounded(mut from: impl Read, most: usize) -> io::Result<Vec<RawOperation>> {
                     operation.is_whole = raw.acquire == 0 && all <= most;
                     match operation.is_whole {
                         true => operation.records.shrink_to_fit(),
-                        false => operation.records = Vec::new(),
+                        false => {
+                            operation.records = Vec::new();
+                            operation.answers = Vec::new();
+                        }
                     }
                 }
                 (Type::Begun, Some(_)) | (_, None) => return Err(wrong()),
+                (_, Some(operation)) if cpu != operation.cpu => {
+                    if all <= most && !operation.answer(raw, cpu) {
+                        return Err(wrong());
+                    }
+                }
                 (_, Some(operation)) if all <= most => operation.records.push(raw),
                 (_, Some(_)) => {}
             }
@@ -136,6 +178,7 @@ fn begun(raw: &Raw, cpu: u16) -> RawOperation {
         rest: 0,
         is_whole: false,
         records: Vec::new(),
+        answers: Vec::new(),
     }
 }
 
@@ -183,6 +226,26 @@ mod tests {
         assert_eq!((read[0].cpu, read[0].instructions, read[0].locked), (3, 99, 5));
         assert_eq!((read[0].interrupts, read[0].records.len()), (40, 1));
         assert!(read[0].is_whole && read[0].records[0].writes && !read[0].records[0].locked);
+    }
+
+    #[test]
+    fn answers_of_other_cpus_are_read_apart() {
+        let of_cpu = |cpu: u16, mut record: Vec<u8>| {
+            record[28..30].copy_from_slice(&cpu.to_ne_bytes());
+            record
+        };
+        let answer = [(Type::Answering, 0, 2), (Type::Access, 64, 0), (Type::Answered, 300, 0)]
+            .map(|(what, address, value)| of_cpu(5, bytes(what, address, value)));
+        let (begun, ended) = (bytes(Type::Begun, 0, 0), bytes(Type::Ended, 9, 0));
+        let all = [begun.clone(), bytes(Type::Sent, 0, 0), answer.concat(), ended.clone()].concat();
+        let read = operations(&all[..]).unwrap();
+        assert_eq!(read[0].records.len(), 1);
+        let [answer] = &read[0].answers[..] else { panic!("{read:?}") };
+        assert_eq!((answer.cpu, answer.sent, answer.instructions), (5, 2, 300));
+        assert_eq!(answer.records.len(), 1);
+        // An access of another CPU that was not called.
+        let wrong = [begun, of_cpu(6, bytes(Type::Access, 64, 0)), ended].concat();
+        assert!(operations(&wrong[..]).is_err());
     }
 
     #[test]

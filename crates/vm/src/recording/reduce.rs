@@ -1,14 +1,18 @@
 //! From records to operations: shared lines and locks stay, the rest becomes sums.
 
-use super::objects::{self, Region, region};
+use super::answers::Answers;
+use super::objects::{self, Region, is_device, is_entry_stack, region};
 use super::raw::{Raw, RawOperation, Type};
 use super::usage::{Usage, address_of, line_at};
 use crate::symbols::Table;
 use mmscale_lift::{
-    Dropped, Event, FunctionId, Line, LineId, Lock, LockId, LockKind, Operation, Origin, Recording,
-    Share, Site, SiteId, What,
+    Answer, AnswerId, Call, Dropped, Event, FunctionId, Line, LineId, Lock, LockId, LockKind,
+    Operation, Origin, Recording, Share, Site, SiteId, What,
 };
 use std::collections::{BTreeMap, HashMap, HashSet};
+
+/// Bytes of a stack, as a shift; as in the plugin.
+const STACK_SHIFT: u32 = 14;
 
 /// Where a lock is taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -117,6 +121,8 @@ fn without_others(raw: &RawOperation) -> RawOperation {
         left_out += u64::from(record.after - after);
         let at = held.iter().position(|lock| *lock == record.address);
         match (record.what, at) {
+            // An exception of any task begins there, and then goes to the task's own.
+            (Type::Stack, _) if is_entry_stack(record.address << STACK_SHIFT) => {}
             (Type::Stack, _) => is_own = record.address == *own.get_or_insert(record.address),
             (Type::Taken, _) if is_own => held.push(record.address),
             // The scheduler takes the lock of its queue in one task, and releases it in the next.
@@ -128,7 +134,7 @@ fn without_others(raw: &RawOperation) -> RawOperation {
         records.push(Raw { after, what, ..*record });
     }
     let instructions = raw.instructions.saturating_sub(left_out);
-    RawOperation { instructions, records, ..*raw }
+    RawOperation { instructions, records, answers: raw.answers.clone(), ..*raw }
 }
 
 /// Whether all that it takes it releases, and once.
@@ -161,6 +167,7 @@ struct Reduction<'a> {
     taken: Vec<BTreeMap<[i32; 3], u64>>,
     /// Accesses to a line by function.
     used: Vec<BTreeMap<i32, u64>>,
+    answers: Answers,
 }
 
 impl<'a> Reduction<'a> {
@@ -176,6 +183,7 @@ impl<'a> Reduction<'a> {
             locks: HashMap::new(),
             taken: Vec::new(),
             used: Vec::new(),
+            answers: Answers::default(),
         }
     }
 
@@ -256,8 +264,18 @@ impl<'a> Reduction<'a> {
         let mut held: Vec<u64> = Vec::new();
         // Instructions since the last event.
         let mut after = 0_u32;
+        let mut sent = 0_u32;
         for record in &raw.records {
             after = after.saturating_add(record.after);
+            if record.what == Type::Sent {
+                sent += 1;
+                if let Some(call) = self.call(raw, sent) {
+                    let site = self.site(record);
+                    events.push(Event { after, what: What::Call, offset: 0, target: call, site });
+                    after = 0;
+                }
+                continue;
+            }
             let Some((what, target)) = self.event(record, &mut held, &mut lines) else { continue };
             let site = self.site(record);
             let offset = match what {
@@ -281,6 +299,36 @@ impl<'a> Reduction<'a> {
         });
     }
 
+    /// Returns the number of the call that an operation sends as its `sent`th; `None` if no CPU
+    /// answers it before the operation ends.
+    fn call(&mut self, raw: &RawOperation, sent: u32) -> Option<u32> {
+        let cpus = self.recording.cpus.len();
+        let mut receivers: BTreeMap<u32, AnswerId> = BTreeMap::new();
+        let mut is_flush = false;
+        for answer in raw.answers.iter().filter(|answer| answer.sent == sent) {
+            if answer.cpu == raw.cpu || usize::from(answer.cpu) >= cpus {
+                continue;
+            }
+            let mut events = Vec::new();
+            let mut after = 0_u32;
+            for record in &answer.records {
+                after = after.saturating_add(record.after);
+                // Locks are not recorded here, and so none are looked at.
+                let event = self.event(record, &mut Vec::new(), &mut Default::default());
+                let Some((what, target)) = event else { continue };
+                is_flush |= self.table.name(record.function).starts_with("flush_tlb");
+                let (site, offset) = (self.site(record), (record.address & 63) as u8);
+                events.push(Event { after, what, offset, target, site });
+                after = 0;
+            }
+            let (sender, receiver) = (raw.cpu.into(), answer.cpu.into());
+            let made = Answer { sender, receiver, instructions: answer.instructions, events };
+            receivers.entry(receiver).or_insert(self.answers.answer(made));
+        }
+        let receivers: Vec<(u32, AnswerId)> = receivers.into_iter().collect();
+        (!receivers.is_empty()).then(|| self.answers.call(Call { is_flush, receivers }))
+    }
+
     /// Returns the kind and the target of a record's event, if it is one. Lines that are none are
     /// added to `lines`: those of one CPU, and those that no CPU writes.
     fn event(
@@ -291,6 +339,7 @@ impl<'a> Reduction<'a> {
     ) -> Option<(What, u32)> {
         let address = record.address;
         match record.what {
+            Type::Access if is_device(address) => None,
             Type::Access if self.usage.is_shared(address) => {
                 let line = self.line(address);
                 *self.used[line.index()].entry(record.function).or_default() += 1;
@@ -330,6 +379,7 @@ impl<'a> Reduction<'a> {
             }
             Type::Waited => Some((What::Wait, 0)),
             Type::Switched | Type::Stack | Type::Begun | Type::Ended => None,
+            Type::Sent | Type::Answering | Type::Answered => None,
         }
     }
 
@@ -363,6 +413,7 @@ impl<'a> Reduction<'a> {
             let own = locks.get(&line_at(line.address)).unwrap_or(&none);
             line.object = objects::name(self.table, line.address, own, function);
         }
+        (self.recording.calls, self.recording.answers) = self.answers.done();
         match self.recording.cpus.iter().position(Vec::is_empty) {
             Some(cpu) => {
                 let Dropped { switched, unbalanced, too_long } = self.recording.origin.dropped;
@@ -379,6 +430,7 @@ impl<'a> Reduction<'a> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::raw::RawAnswer;
     use super::*;
 
     const DATA: u64 = 0xffff_8880_0000_1000;
@@ -407,6 +459,7 @@ mod tests {
             rest: 5,
             is_whole: true,
             records: records.to_vec(),
+            answers: Vec::new(),
         }
     }
 
@@ -453,6 +506,39 @@ mod tests {
     }
 
     #[test]
+    fn calls_of_other_cpus_have_what_these_do() {
+        let calls = |cpu: u16| {
+            let mut records = both(cpu);
+            records.insert(2, raw(Type::Sent, 0));
+            // It reads what the other CPU writes.
+            records.insert(3, Raw { writes: false, ..raw(Type::Access, DATA + 1024) });
+            let other = 1 - cpu;
+            let answer = |sent: u32, instructions: u64| RawAnswer {
+                cpu: other,
+                sent,
+                instructions,
+                records: vec![raw(Type::Access, DATA + 1024), own(other.into())],
+            };
+            let answers = vec![answer(1, 300 + u64::from(cpu)), answer(0, 77)];
+            RawOperation { answers, ..operation(cpu, &records) }
+        };
+        let recording = reduced(&[calls(0), calls(0), calls(1)]).unwrap();
+        let events = &recording.cpus[0][0].events;
+        assert_eq!(events.iter().filter(|event| event.what == What::Call).count(), 1);
+        let called = |cpu: usize| {
+            let call = recording.cpus[cpu][0].events.iter().find(|event| event.what == What::Call);
+            &recording.calls[call.unwrap().target as usize].receivers
+        };
+        assert_eq!(recording.calls.len(), 2, "equal ones are one");
+        for cpu in [0, 1] {
+            let [(receiver, answer)] = called(cpu)[..] else { panic!("{:?}", called(cpu)) };
+            let answer = &recording.answers[answer.index()];
+            assert_eq!((receiver, answer.sender), (1 - cpu as u32, cpu as u32));
+            assert_eq!((answer.instructions, answer.events.len()), (300 + cpu as u64, 1));
+        }
+    }
+
+    #[test]
     fn other_tasks_on_the_cpu_are_left_out() {
         let mut records = both(0);
         let queue = raw(Type::Taken, LOCK + 64);
@@ -468,6 +554,31 @@ mod tests {
         let sum: u32 = operation.events.iter().map(|event| event.after).sum();
         assert!(operation.events.iter().all(|event| event.what != What::Read) && sum <= 90);
         assert_eq!(recording.origin.dropped, Dropped::default());
+    }
+
+    #[test]
+    fn an_exception_begins_on_a_stack_that_is_of_no_task() {
+        let entry = raw(Type::Stack, 0xffff_fe00_0000_4000 >> STACK_SHIFT);
+        let mut records = vec![entry];
+        records.extend(both(0));
+        let away = [raw(Type::Switched, 0), raw(Type::Stack, 8), entry, own(1)];
+        records.extend(away.iter().chain(&[raw(Type::Stack, 7), own(0)]));
+        let cut = without_others(&operation(0, &records));
+        let own = records.len() as u64 - 3;
+        assert_eq!(cut.instructions, 10 * own + 5, "three records are of the other task");
+        assert_eq!(cut.records.iter().filter(|raw| raw.what == Type::Access).count(), 3);
+    }
+
+    #[test]
+    fn registers_of_devices_are_no_lines() {
+        let with = |cpu: u16| {
+            let mut records = both(cpu);
+            records.insert(1, raw(Type::Access, 0xffff_ffff_ff5f_d0b0));
+            operation(cpu, &records)
+        };
+        let recording = reduced(&[with(0), with(1)]).unwrap();
+        assert_eq!((recording.lines.len(), recording.cpus[0][0].private_lines), (1, 1));
+        assert_eq!(recording.cpus[0][0].events[0].after, 40);
     }
 
     #[test]

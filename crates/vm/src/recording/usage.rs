@@ -1,7 +1,8 @@
 //! Which CPUs use each line and each lock, and so what of them a CPU of a larger machine has.
 
+use super::objects::is_device;
 use super::raw::{Raw, RawOperation, Type};
-use mmscale_lift::Share;
+use mmscale_lift::{Share, is_many};
 use std::collections::HashMap;
 
 /// Bytes of a line, as a shift.
@@ -9,8 +10,6 @@ const LINE_SHIFT: u32 = 6;
 /// Share of the accesses to data by one CPU from which on the data is that CPU's, and others use it
 /// at times: page caches, run queues.
 const OWN: f64 = 0.6;
-/// CPUs of a recording, in parts, from which on many share data.
-const MANY: usize = 4;
 /// The most CPUs of a recording.
 const MAX_CPUS: usize = 256;
 
@@ -59,7 +58,7 @@ impl Users {
         let all: u64 = self.by_cpu.iter().copied().map(u64::from).sum();
         let most = self.by_cpu.iter().copied().max().unwrap_or(0);
         let is_own = f64::from(most) >= OWN * all as f64;
-        if is_own || users < (self.by_cpu.len() / MANY).max(3).min(self.by_cpu.len()) {
+        if is_own || !is_many(users, self.by_cpu.len()) {
             return Share::Few;
         }
         let mut nodes = self
@@ -92,11 +91,20 @@ impl Usage {
             let cpu = usize::from(operation.cpu);
             for Raw { what, address, writes, .. } in &operation.records {
                 let (users, writes) = match what {
+                    _ if is_device(*address) => continue,
                     Type::Access => (usage.lines.entry(line_at(*address)), *writes),
                     Type::Taken => (usage.locks.entry(*address), true),
                     _ => continue,
                 };
                 users.or_insert_with(|| Users::none(cpus)).add(cpu, writes);
+            }
+            for answer in operation.answers.iter().filter(|of| usize::from(of.cpu) < cpus) {
+                let of_memory = answer.records.iter().filter(|raw| !is_device(raw.address));
+                for Raw { address, writes, .. } in of_memory {
+                    let users = usage.lines.entry(line_at(*address));
+                    let users = users.or_insert_with(|| Users::none(cpus));
+                    users.add(answer.cpu.into(), *writes);
+                }
             }
         }
         usage

@@ -266,21 +266,15 @@ impl<A: Machine, T> RwSem<A, T> {
         self.take_read().then(|| ReadGuard::new(self, None))
     }
 
-    /// Adds a reader if no writer holds it and no task waits for it; returns whether it did.
+    /// Adds a reader if no writer holds it and no task waits for it; returns whether it did. As in
+    /// Linux, an exchange that fails is repeated with the value that it found: the line is there
+    /// then, so nearly none fails twice.
     fn take_read(&self) -> bool {
-        loop {
-            let count = self.count.load(Ordering::Relaxed);
-            if count & (WRITER | WAITERS | HANDOFF) != 0 {
-                return false;
-            }
-            let more = count + READER;
-            // Pairs with the `Release` in `write_done` and `write_to_read`, as in `add_reader`.
-            let got =
-                self.count.compare_exchange(count, more, Ordering::Acquire, Ordering::Relaxed);
-            if got.is_ok() {
-                return true;
-            }
-        }
+        // Pairs with the `Release` in `write_done` and `write_to_read`, as in `add_reader`.
+        let taken = self.count.fetch_update(Ordering::Acquire, Ordering::Relaxed, |count| {
+            (count & (WRITER | WAITERS | HANDOFF) == 0).then(|| count + READER)
+        });
+        taken.is_ok()
     }
 
     /// Whether a task waits for it; a hint, for holders that can release it early.
