@@ -33,6 +33,7 @@ Examples:
   mmscale lift record --kernel debian:6.12 page_fault1 --set bytes=2MiB -o pf1.lift
   mmscale lift record --kernel ./bzImage --cpus 4 --nodes 1 ./mine.mms -o mine.lift
   mmscale lift record --kernel debian:6.12 --append cgroup_disable=memory mmap1 -o nocg.lift
+  mmscale lift record --kernel debian:6.12 --in-c fork1 -o fork1.lift
 Programs on all CPUs take turns, round by round, so that no lock is found taken. Waits are not \
 recorded: a replay with `mmscale run` has them.";
 
@@ -52,6 +53,10 @@ pub(crate) struct RecordArgs {
     /// given, fewer if a round has many operations
     #[arg(long, value_name = "N")]
     pub(crate) ops: Option<u64>,
+    /// Run the script as its program in C (`mmscale kernel reproduce`), whose processes are small;
+    /// needs `cc` and a static C library
+    #[arg(long)]
+    pub(crate) in_c: bool,
     /// CPUs of the virtual machine, 2 to 255
     #[arg(help_heading = MACHINE, long, value_name = "N", default_value_t = 16)]
     pub(crate) cpus: usize,

@@ -2,6 +2,8 @@
 
 mod diff;
 #[cfg(feature = "live")]
+mod in_c;
+#[cfg(feature = "live")]
 mod record;
 mod show;
 mod split;

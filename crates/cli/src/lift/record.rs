@@ -7,6 +7,7 @@ use mmscale_live::turns::{MAX_ROUNDS, Turns};
 use mmscale_vm::recording::{Recorded, Taken, record as record_operations};
 use mmscale_vm::{Accelerator, Image, Machine, Topology};
 
+use super::in_c;
 use crate::args::{RecordArgs, VmArgs};
 use crate::destination::{Destination, RECORDING};
 use crate::failure::Failure;
@@ -57,7 +58,13 @@ pub(super) fn record(registry: &Registry, args: &RecordArgs) -> Result<(), Failu
     words.push(args.script.clone());
     words.extend(args.set.iter().map(|set| format!("--set={set}")));
     words.extend(args.ops.map(|ops| format!("--ops={ops}")));
-    let (job, files) = job(registry, words)?;
+    let program = match args.in_c {
+        true => Some(in_c::program(&study, args)?),
+        false => None,
+    };
+    words.extend(program.iter().map(|program| format!("--program={}", program.path)));
+    let (job, mut files) = job(registry, words)?;
+    files.extend(program);
     output::tell(&format!(
         "recording `{}` on {} with {} CPUs; this takes one to some minutes",
         study.name(),
@@ -110,6 +117,7 @@ fn origin_of(args: &RecordArgs, image: &Image, recorded: &Recorded) -> Origin {
         settings: settings(up, &|name| recorded.has_function(name)),
         parameters: args.append.clone(),
         set: args.set.clone(),
+        in_c: args.in_c,
         node_of_cpu: (0..args.cpus).map(|cpu| (cpu * args.nodes / args.cpus) as u8).collect(),
         memory_bytes: memory_of(args),
         ..Origin::default()
