@@ -181,6 +181,11 @@ impl Table {
         self.variables[..after].last().map(|(_, name)| name.as_str())
     }
 
+    /// Returns the address of a variable.
+    pub(crate) fn address_of(&self, variable: &str) -> Option<u64> {
+        self.variables.iter().find(|(_, name)| name == variable).map(|(address, _)| *address)
+    }
+
     /// Returns the address of a row; 0 for none.
     pub(crate) fn address(&self, row: i32) -> u64 {
         let address = usize::try_from(row).ok().and_then(|row| self.addresses.get(row));

@@ -39,9 +39,8 @@ pub(super) fn turns(registry: &Registry, args: &TurnsArgs) -> Result<(), Failure
 /// Runs a program that takes turns, and prints what it prints.
 fn run_program(program: &Path) -> Result<(), Failure> {
     let output = Command::new(program).stdin(Stdio::null()).output();
-    let output = output.map_err(|why| {
-        Failure::Run(anyhow!("cannot run {}: {why}", program.display()))
-    })?;
+    let output =
+        output.map_err(|why| Failure::Run(anyhow!("cannot run {}: {why}", program.display())))?;
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr);
         return Err(Failure::Run(anyhow!("{}", said.trim())));
