@@ -165,10 +165,12 @@ fn lock_class(taken: &Taken<'_>) -> String {
     }
     if object == Some(PAGE_TABLE) {
         return match class_at(acquire, caller, outer) {
-            mmscale_document::OTHER_CLASS => "pmd".to_owned(),
+            mmscale_document::OTHER_CLASS => "pte".to_owned(),
             class => class.to_owned(),
         };
     }
+    // Of memory of some size nothing is known.
+    let object = object.filter(|object| !object.starts_with("kmalloc-"));
     if let Some((structure, member)) = object.and_then(|object| object.split_once(' ')) {
         // Locks are named by the usual names of pointers to structures.
         let short = match structure {
@@ -231,7 +233,9 @@ mod tests {
         assert_eq!(write("address_space i_mmap_rwsem"), "i_mmap");
         assert_eq!([write("vma_lock lock"), write("anon_vma rwsem")], ["vma_lock", "anon_vma"]);
         assert_eq!(spin("__pte_offset_map_lock", None, Some(PAGE_TABLE)), "pte");
-        assert_eq!(spin("__handle_mm_fault", None, Some(PAGE_TABLE)), "pmd");
-        assert_eq!(spin("nothing", None, None), "other of nothing");
+        assert_eq!(spin("__handle_mm_fault", None, Some(PAGE_TABLE)), "pte");
+        for object in [None, Some("kmalloc-64 0x0")] {
+            assert_eq!(spin("nothing", None, object), "other of nothing");
+        }
     }
 }
