@@ -156,8 +156,8 @@ fn reduced(recorded: &Recorded, origin: Origin) -> Result<Recording, Failure> {
     recording.map_err(|why| Failure::Run(anyhow!("{why}")))
 }
 
-/// Returns the class of a lock: by the variable or the member that it is, else by the functions that
-/// take it.
+/// Returns the class of a lock: by the variable or the member that it is, else by the functions
+/// that take it.
 fn lock_class(taken: &Taken<'_>) -> String {
     let Taken { acquire, caller, outer, variable, object } = *taken;
     if let Some(class) = variable.and_then(class_of_name) {

@@ -158,8 +158,8 @@ fn document(mut command: std::process::Command) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// What a recording has an operation: instructions; acquisitions of the LRU lock, and instructions
-/// with it; accesses of the changed function to lines of a node.
+/// Returns what a recording has an operation: instructions; acquisitions of the LRU lock, and
+/// instructions with it; accesses of the changed function to lines of a node.
 fn shown(path: &Path) -> [f64; 4] {
     let mut command = lift(&["show"]);
     command.arg(path);
@@ -205,8 +205,7 @@ fn a_wider_scope_and_words_on_one_line_are_found_and_cost_what_they_should() {
     let kept = std::env::var_os("MMSCALE_KEEP").map(PathBuf::from);
     let folder = kept.unwrap_or_else(|| temporary.path().to_owned());
     let file = |name: &str| folder.join(name);
-    let [stock, scope, together] =
-        ["stock.lift", "scope.lift", "words.lift"].map(|name| file(name));
+    let [stock, scope, together] = ["stock.lift", "scope.lift", "words.lift"].map(&file);
     if recorded(IMAGE, &stock).is_none() {
         return;
     }

@@ -3,12 +3,12 @@
 
 use super::main_part::TASKS;
 
-/// What programs with turns have in addition.
+/// Functions that programs with turns have in addition.
 const TURNS: &str = include_str!("turns.c");
 /// The head of a loop, and that of a task's outermost one.
 const LOOP: &str = "\n\twhile (!shared->stop)";
 const EDGE: &str = "\n\twhile (turn())";
-/// What measures, after the start.
+/// Statements that measure, after the start.
 const MEASURES: &str = "\tnap(warmup);\n";
 const PRINTS: &str = "\treturn print_turns();\n";
 

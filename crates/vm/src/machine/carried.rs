@@ -99,7 +99,7 @@ impl Plugin {
         Ok(Self { library: in_memory("plugin", library)?, symbols: symbols.into(), counts, memory })
     }
     pub(super) fn memory_paths(&self) -> Option<Vec<String>> {
-        self.memory.as_ref().map(GuestMemory::paths)
+        self.memory.as_ref().map(|memory| memory.files().iter().map(path_of).collect())
     }
     /// Closes its pipes. Returns the memory of the machine, which has ended.
     pub(crate) fn into_memory(self) -> Option<GuestMemory> {
@@ -111,6 +111,7 @@ impl Plugin {
     }
     fn inherited(&self) -> Vec<RawFd> {
         let own = [self.library.as_raw_fd(), self.symbols.as_raw_fd(), self.counts.as_raw_fd()];
-        own.into_iter().chain(self.memory.iter().flat_map(GuestMemory::inherited)).collect()
+        let memory = self.memory.iter().flat_map(GuestMemory::files);
+        own.into_iter().chain(memory.map(AsRawFd::as_raw_fd)).collect()
     }
 }

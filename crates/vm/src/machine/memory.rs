@@ -1,11 +1,9 @@
 //! The memory of a machine as files that this process can read, also after QEMU has ended.
 
-use super::carried::path_of;
 use super::topology::Topology;
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::FileExt;
 
 /// The memory of a machine, a file for each node. They are in memory, and as large as what was
@@ -27,12 +25,15 @@ impl GuestMemory {
         });
         Ok(Self { nodes: nodes.collect::<io::Result<_>>()?, node_bytes })
     }
-    /// The paths by which QEMU opens them.
-    pub(super) fn paths(&self) -> Vec<String> {
-        self.nodes.iter().map(path_of).collect()
+    /// Returns the files, by node.
+    pub(super) fn files(&self) -> &[File] {
+        &self.nodes
     }
-    pub(super) fn inherited(&self) -> impl Iterator<Item = RawFd> {
-        self.nodes.iter().map(AsRawFd::as_raw_fd)
+    #[cfg(test)]
+    pub(crate) fn write(&self, address: u64, bytes: &[u8]) {
+        let at = Topology::place_of(address).expect("there is memory");
+        let node = &self.nodes[(at / self.node_bytes) as usize];
+        node.write_all_at(bytes, at % self.node_bytes).expect("there is memory");
     }
     /// Reads memory at a physical address. Returns whether there is any.
     pub(crate) fn read(&self, address: u64, to: &mut [u8]) -> bool {
@@ -52,8 +53,8 @@ mod tests {
         const GIB: u64 = 1 << 30;
         let topology = Topology::new(4, 2, Topology::DISTANCE, 4 * GIB).unwrap();
         let memory = GuestMemory::new(&topology).unwrap();
-        // Below 1 GiB, and the rest from 4 GiB on: 3 GiB of two nodes are there.
-        memory.nodes[0].write_all_at(b"low", GIB - 4).unwrap();
+        // 1 GiB is below 4 GiB, and 3 GiB of two nodes are above.
+        memory.write(GIB - 4, b"low");
         memory.nodes[0].write_all_at(b"own", GIB).unwrap();
         memory.nodes[1].write_all_at(b"far", 0).unwrap();
         let read = |address| {

@@ -230,6 +230,28 @@ pub(super) mod tests {
             vec![section, of(DATASEC, 1), 520, 6, 256, 264],
         ]
         .concat();
+        file(&words, &strings)
+    }
+
+    /// Returns structures of these names and sizes, whose members are words at these offsets.
+    pub(in crate::recording) fn structures(all: &[(&str, u32, &[(&str, u32)])]) -> Vec<u8> {
+        let mut strings = vec![0];
+        let mut text = |name: &str| {
+            let at = strings.len() as u32;
+            strings.extend(name.bytes().chain([0]));
+            at
+        };
+        let mut words = vec![text("long"), 1 << 24, 8, 0];
+        for (name, size, members) in all {
+            words.extend([text(name), STRUCT << 24 | members.len() as u32, *size]);
+            for (member, offset) in *members {
+                words.extend([text(member), 1, offset * 8]);
+            }
+        }
+        file(&words, &strings)
+    }
+
+    fn file(words: &[u32], strings: &[u8]) -> Vec<u8> {
         let bytes = words.len() as u32 * 4;
         let mut all = MAGIC.to_le_bytes().to_vec();
         all.extend([1, 0]);

@@ -1,5 +1,6 @@
-//! What is at an address of a kernel's memory: objects of slabs, of nodes and of memory groups, data
-//! of CPUs. Read from the memory of a machine that has ended, with the types of its kernel.
+//! Objects at addresses of a kernel's memory: those of slabs, of nodes and of memory groups, and
+//! the data of CPUs. They are read from the memory of a machine that has ended, with the types of
+//! its kernel.
 
 use super::btf::{Btf, Place};
 use super::objects::{DIRECT_MAP, IMAGE, RECORDS_OF_PAGES, Region, region};
@@ -52,7 +53,7 @@ impl View<'_> {
     }
 
     fn walk(&self, address: u64) -> Option<u64> {
-        let mut table = self.tables - IMAGE;
+        let mut table = self.tables.checked_sub(IMAGE)?;
         for level in (0..LEVELS).rev() {
             let shift = PAGE_SHIFT as u32 + 9 * level;
             let mut entry = [0; 8];
@@ -83,7 +84,8 @@ impl View<'_> {
         self.bytes(address).map(u32::from_le_bytes)
     }
     fn text(&self, address: u64) -> Option<String> {
-        let bytes = (address..address + MAX_NAME).map(|at| self.bytes::<1>(at).map(|[byte]| byte));
+        let places = (0..MAX_NAME).map(|at| address.wrapping_add(at));
+        let bytes = places.map(|at| self.bytes::<1>(at).map(|[byte]| byte));
         let bytes: Option<Vec<u8>> = bytes.take_while(|byte| *byte != Some(0)).collect();
         String::from_utf8(bytes?).ok()
     }
@@ -163,12 +165,14 @@ impl<'a> Layout<'a> {
     /// them.
     pub(super) fn is_of_cpu(&self, address: u64) -> bool {
         let bytes = self.of_cpu_bytes;
-        self.of_cpus.iter().any(|begin| (*begin..*begin + bytes).contains(&address))
+        self.of_cpus.iter().any(|begin| (*begin..begin.saturating_add(bytes)).contains(&address))
     }
 
     fn place(&self, address: u64) -> Option<Place> {
-        if let Some(of) =
-            self.known.iter().find(|of| (of.from..of.from + of.bytes).contains(&address))
+        if let Some(of) = self
+            .known
+            .iter()
+            .find(|of| (of.from..of.from.saturating_add(of.bytes)).contains(&address))
         {
             return self.btf.place(of.structure, address - of.from);
         }
@@ -192,12 +196,13 @@ impl<'a> Layout<'a> {
         }
         let record = |number: u64| RECORDS_OF_PAGES + number * self.page_bytes;
         let mut page = record((address - DIRECT_MAP) >> PAGE_SHIFT);
-        let head = self.view.word(page + HEAD)?;
+        let head = self.view.word(page.wrapping_add(HEAD))?;
         if head & 1 == 1 {
             page = head - 1;
         }
-        let cache = self.caches.get(&self.view.word(page + self.cache)?)?;
-        let first = (page - RECORDS_OF_PAGES) / self.page_bytes << PAGE_SHIFT;
+        let cache = self.caches.get(&self.view.word(page.wrapping_add(self.cache))?)?;
+        let number = page.checked_sub(RECORDS_OF_PAGES)?.checked_div(self.page_bytes)?;
+        let first = number.checked_mul(1 << PAGE_SHIFT)?;
         let offset = (address - DIRECT_MAP).checked_sub(first)?;
         Some((cache, offset.checked_rem(cache.size)?))
     }
@@ -212,8 +217,8 @@ fn caches(view: &View<'_>, btf: &Btf, table: &Table) -> Option<HashMap<u64, Cach
     let mut at = view.word(first)?;
     while at != first && caches.len() < MAX_CACHES {
         let cache = at.checked_sub(list)?;
-        let name = view.text(view.word(cache + name)?)?;
-        caches.insert(cache, Cache { name, size: view.half(cache + size)?.into() });
+        let name = view.text(view.word(cache.wrapping_add(name))?)?;
+        caches.insert(cache, Cache { name, size: view.half(cache.wrapping_add(size))?.into() });
         at = view.word(at)?;
     }
     Some(caches)
@@ -230,7 +235,9 @@ fn known(view: &View<'_>, btf: &Btf, table: &Table, nodes: usize) -> Vec<Known> 
     let nodes_of_group = btf.offset_of("mem_cgroup", "nodeinfo");
     for node in 0..nodes as u64 {
         let of_node = table.address_of("node_data").and_then(|at| view.word(at + 8 * node));
-        let of_group = group.zip(nodes_of_group).and_then(|(at, of)| view.word(at + of + 8 * node));
+        let of_group = group
+            .zip(nodes_of_group)
+            .and_then(|(at, of)| view.word(at.wrapping_add(of + 8 * node)));
         known.extend(object(of_node, "pglist_data"));
         known.extend(object(of_group, "mem_cgroup_per_node"));
     }
@@ -250,6 +257,7 @@ fn structure_of(btf: &Btf, cache: &str) -> Option<String> {
 mod tests {
     use super::super::btf;
     use super::*;
+    use crate::machine::Topology;
 
     #[test]
     fn types_of_caches_have_like_names() {
@@ -261,5 +269,62 @@ mod tests {
             ["big", "big", "outer"]
         );
         assert_eq!(of("kmalloc-64"), None);
+    }
+
+    /// A kernel of one node with a cache of `mm_struct`, one slab of it in page 8, and a variable
+    /// `node_data`. Its image is at physical address 0.
+    fn kernel() -> (GuestMemory, Table) {
+        let topology = Topology::new(1, 1, Topology::DISTANCE, 1 << 30).unwrap();
+        let memory = GuestMemory::new(&topology).unwrap();
+        let word = |at: u64, word: u64| memory.write(at, &word.to_le_bytes());
+        let types = btf::tests::structures(&[
+            ("page", 64, &[]),
+            ("slab", 64, &[("slab_cache", 24)]),
+            ("kmem_cache", 64, &[("name", 0), ("size", 8), ("list", 16)]),
+            ("mm_struct", 256, &[("mm_count", 0), ("mmap_lock", 128)]),
+            ("pglist_data", 256, &[("lock", 64)]),
+        ]);
+        memory.write(0x10_0000, &types);
+        let table = format!(
+            "ffffffff80001000 D init_top_pgt\nffffffff80005000 D slab_caches\nffffffff80005100 B \
+             node_data\nffffffff80100000 R __start_BTF\n{:x} R __stop_BTF\n",
+            IMAGE + 0x10_0000 + types.len() as u64
+        );
+        // Page tables for the records of pages, which are at 2 MiB.
+        let index = |level: u32| (RECORDS_OF_PAGES >> (12 + 9 * level) & 0x1ff) * 8;
+        word(0x1000 + index(3), 0x2000 | PRESENT);
+        word(0x2000 + index(2), 0x3000 | PRESENT);
+        word(0x3000 + index(1), 0x20_0000 | PRESENT | LARGE);
+        // The list has one cache.
+        word(0x5000, DIRECT_MAP + 0x6010);
+        word(0x6010, IMAGE + 0x5000);
+        word(0x6000, DIRECT_MAP + 0x6100);
+        memory.write(0x6008, &256_u32.to_le_bytes());
+        memory.write(0x6100, b"mm_struct\0");
+        // Page 8 is the head of a slab, page 9 a part of it.
+        word(0x20_0000 + 8 * 64 + 24, DIRECT_MAP + 0x6000);
+        word(0x20_0000 + 9 * 64 + HEAD, RECORDS_OF_PAGES + 8 * 64 + 1);
+        word(0x5100, DIRECT_MAP + 0x7000);
+        (memory, Table::of(&table))
+    }
+
+    #[test]
+    fn objects_are_named_by_their_slab_and_their_node() {
+        let (memory, table) = kernel();
+        let layout = Layout::of(&memory, &table, 1, 1).unwrap();
+        let name = |physical| layout.name(DIRECT_MAP + physical);
+        assert_eq!(name(0x8000 + 128).as_deref(), Some("mm_struct mmap_lock"));
+        // The first object of the second page is the seventeenth.
+        assert_eq!(name(0x9000 + 256).as_deref(), Some("mm_struct mm_count"));
+        assert_eq!(name(0x7000 + 64).as_deref(), Some("pglist_data lock"));
+        assert_eq!([name(0xa000), layout.name(0xffff_c900_0000_0000)], [None, None]);
+    }
+
+    #[test]
+    fn a_kernel_without_types_has_no_names() {
+        let (memory, table) = kernel();
+        memory.write(0x10_0000, &[0; 2]);
+        assert!(Layout::of(&memory, &table, 1, 1).is_none());
+        assert!(Layout::of(&memory, &Table::of(""), 1, 1).is_none());
     }
 }

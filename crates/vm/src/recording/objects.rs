@@ -34,11 +34,11 @@ pub(super) const fn region(address: u64) -> Region {
     }
 }
 
-/// What is known of a line that is to be named.
+/// Facts about a line that is to be named.
 pub(super) struct Seen<'a> {
     /// The address in it that is used most.
     pub(super) address: u64,
-    /// What is there by the types of the kernel, such as `mm_struct mmap_lock`.
+    /// The member that is there by the types of the kernel, such as `mm_struct mmap_lock`.
     pub(super) object: Option<String>,
     /// Whether it is in the data of a CPU.
     pub(super) is_of_cpu: bool,
