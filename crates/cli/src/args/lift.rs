@@ -139,7 +139,7 @@ const LIFT_SPLIT_EXAMPLES: &str = "\
 Examples:
   mmscale lift split fork1.lift init_css_set+0:8 -o split.lift
   mmscale run fork1.lift,split.lift --profile x86-512 --cpus 64
-Names with blanks need quotes: 'data of __mod_node_page_state+16:8'.";
+Names with blanks need quotes: 'pglist_data per_cpu_nodestats+16:8'.";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = LIFT_SPLIT_EXAMPLES)]
