@@ -233,8 +233,11 @@ pub(super) mod tests {
         file(&words, &strings)
     }
 
-    /// Returns structures of these names and sizes, whose members are words at these offsets.
-    pub(in crate::recording) fn structures(all: &[(&str, u32, &[(&str, u32)])]) -> Vec<u8> {
+    /// A structure: its name, its size, and its members by name with their offsets.
+    type Structure<'a> = (&'a str, u32, &'a [(&'a str, u32)]);
+
+    /// Returns structures whose members are words.
+    pub(in crate::recording) fn structures(all: &[Structure<'_>]) -> Vec<u8> {
         let mut strings = vec![0];
         let mut text = |name: &str| {
             let at = strings.len() as u32;
