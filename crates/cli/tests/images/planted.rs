@@ -158,8 +158,9 @@ fn document(mut command: std::process::Command) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// Returns what a recording has an operation: instructions; acquisitions of the LRU lock, and
-/// instructions with it; accesses of the changed function to lines of a node.
+/// Returns what a recording has: instructions of an operation; its acquisitions of the LRU lock;
+/// instructions of a hold of it by the release of pages; accesses of the changed function to lines
+/// of a node, an operation.
 fn shown(path: &Path) -> [f64; 4] {
     let mut command = lift(&["show"]);
     command.arg(path);
@@ -168,6 +169,7 @@ fn shown(path: &Path) -> [f64; 4] {
     let locks = shown["locks"].as_array().unwrap().iter();
     let lru: Vec<&Value> = locks.filter(|lock| lock["class"] == "lruvec").collect();
     let taken = |lock: &&Value| number(lock, "acquisitions_per_op");
+    let is_release = |lock: &&&Value| lock["place"][1] == "__page_cache_release";
     let lines = shown["lines"].as_array().unwrap().iter();
     let of_nodes = lines.filter(|line| line["share"] == "node");
     let functions = of_nodes.flat_map(|line| line["functions"].as_array().unwrap());
@@ -175,7 +177,7 @@ fn shown(path: &Path) -> [f64; 4] {
     [
         number(&shown, "instructions_per_op"),
         lru.iter().map(taken).sum(),
-        lru.iter().map(|lock| taken(lock) * number(lock, "hold_instructions")).sum(),
+        lru.iter().filter(is_release).map(|lock| number(lock, "hold_instructions")).sum(),
         changed.map(|function| number(function, "accesses_per_op")).sum(),
     ]
 }
@@ -221,11 +223,12 @@ fn a_wider_scope_and_words_on_one_line_are_found_and_cost_what_they_should() {
     let same = |a: f64, b: f64, part: f64| (a - b).abs() <= part * a;
     for changed in [scope_has, words_have] {
         assert!(same(stock_has[0], changed[0], 0.003), "instructions");
-        assert!(same(stock_has[1], changed[1], 0.01), "acquisitions");
+        // Interrupts of a busy computer drain a batch at times.
+        assert!(same(stock_has[1], changed[1], 0.1), "acquisitions");
     }
-    // 30 to 100 instructions a folio are in the hold now.
-    assert!((30.0..100.0).contains(&(scope_has[2] - stock_has[2])), "{scope_has:?}");
-    assert!(same(stock_has[2], words_have[2], 0.01), "{words_have:?}");
+    // Some 30 to 80 instructions of each of up to 31 folios are in the hold now.
+    assert!((800.0..2500.0).contains(&(scope_has[2] - stock_has[2])), "{scope_has:?}");
+    assert!(same(stock_has[2], words_have[2], 0.05), "{words_have:?}");
     assert!(stock_has[3] < 0.1 && scope_has[3] < 0.1 && words_have[3] > 1.9, "{words_have:?}");
 
     let all = [&stock, &scope, &together].map(|path| path.display().to_string()).join(",");
