@@ -116,3 +116,37 @@ fn parameters_and_existing_files_are_respected() {
     assert!(reproduce("mmap2", &folder, &["--replace"]).status.success());
     assert_ne!(fs::read_to_string(folder.join("repro.c")).unwrap(), program);
 }
+
+/// As `lift record --in-c` runs it, but on this computer.
+#[test]
+#[cfg(feature = "live")]
+fn tasks_of_a_program_take_turns() {
+    use mmscale_harness::{ProgramSpec, Registry};
+    let text = "process forks 2 { start; loop { child = fork { } wait(child); count; count; } }";
+    let study = Registry::default().script_of("forks", text).unwrap();
+    let spec = ProgramSpec {
+        name: "forks",
+        params: &[],
+        written_by: "a test",
+        simulated_by: &[],
+        remarks: &[],
+    };
+    let program = study.script().unwrap().in_turns(&spec, Some(3)).unwrap();
+    let bytes = match mmscale_vm::static_program(&program) {
+        Ok(bytes) => bytes,
+        Err(why) => return println!("SKIPPED: programs in C are not compiled: {why}"),
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("program");
+    fs::write(&path, bytes).unwrap();
+    fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let output = Command::new(&path).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{output:?}");
+    let turns = said.lines().last().unwrap();
+    assert_eq!(turns, "{\"members\":2,\"ops\":[2,2,2,2,2,2]}");
+    let without = "process one { start; count; }";
+    let study = Registry::default().script_of("one", without).unwrap();
+    let why = study.script().unwrap().in_turns(&spec, None).unwrap_err().to_string();
+    assert!(why.contains("no rounds"), "{why}");
+}

@@ -78,6 +78,9 @@ pub struct Origin {
     pub set: Vec<String>,
     /// The text of the script.
     pub text: String,
+    /// Whether it ran as a small program in C, and not as one of mmscale.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub in_c: bool,
     /// The node of each recorded CPU.
     pub node_of_cpu: Vec<u8>,
     /// Bytes of memory of the machine.

@@ -427,24 +427,6 @@ static void on_release(unsigned cpu, uint32_t info, uint64_t lock, void *data)
 
 /* ---- translation ---- */
 
-static void on_mark(unsigned cpu, void *data);
-
-static void translate_user(struct tb *tb)
-{
-	for (size_t i = 0; i < qemu_plugin_tb_n_insns(tb); i++) {
-		struct insn *insn = qemu_plugin_tb_get_insn(tb, i);
-		uint8_t code[16];
-		int mark;
-
-		if (qemu_plugin_insn_size(insn) != 7)
-			continue;
-		mark = mark_of(code, code_of(insn, code, sizeof(code)));
-		if (mark)
-			qemu_plugin_register_vcpu_insn_exec_cb(insn, on_mark,
-				NO_REGISTERS, (void *)(intptr_t)mark);
-	}
-}
-
 static void translate_kernel(struct tb *tb, uint64_t address)
 {
 	size_t n = qemu_plugin_tb_n_insns(tb);
@@ -485,63 +467,30 @@ static void translate_kernel(struct tb *tb, uint64_t address)
 	qemu_plugin_register_vcpu_tb_exec_cb(tb, on_block, NO_REGISTERS, b);
 }
 
-static void on_translation(plugin_id id, struct tb *tb)
-{
-	uint64_t address = qemu_plugin_tb_vaddr(tb);
-
-	(void)id;
-	if (address < KERNEL_BASE)
-		translate_user(tb);
-	else if (symbols)
-		translate_kernel(tb, address);
-}
-
 /* ---- marks ---- */
 
-static plugin_id own_id;
-
-static void again(plugin_id id)
+static void arm(unsigned cpu)
 {
-	qemu_plugin_register_vcpu_tb_trans_cb(id, on_translation);
+	functions = calloc(nr_symbols + 1, sizeof(*functions));
+	counts = calloc(NR_COUNTS, sizeof(*counts));
+	now.cpu = (int)cpu;
 }
 
-static void on_mark(unsigned cpu, void *data)
+static void begin(unsigned cpu)
 {
-	switch ((intptr_t)data) {
-	case ARM:
-		if (symbols)
-			return;
-		read_symbols();
-		functions = calloc(nr_symbols + 1, sizeof(*functions));
-		counts = calloc(NR_COUNTS, sizeof(*counts));
-		now.cpu = (int)cpu;
-		qemu_plugin_reset(own_id, again);
-		break;
-	case BEGIN:
-		if (!symbols || (int)cpu != now.cpu)
-			return;
-		forget();
-		forget_stacks();
-		now.n = now.locked = now.switches = now.repeated = 0;
-		now.interrupts = 0;
-		now.counts = true;
-		break;
-	case END:
-		if (!now.counts || (int)cpu != now.cpu)
-			return;
-		now.counts = false;
-		write_round(now.n, now.locked);
-		break;
-	}
+	if ((int)cpu != now.cpu)
+		return;
+	forget();
+	forget_stacks();
+	now.n = now.locked = now.switches = now.repeated = 0;
+	now.interrupts = 0;
+	now.counts = true;
 }
 
-EXPORT int qemu_plugin_install(plugin_id id, const void *info, int argc,
-			       char **argv)
+static void end(unsigned cpu)
 {
-	(void)info;
-	if (!read_arguments(argc, argv))
-		return 1;
-	own_id = id;
-	again(id);
-	return 0;
+	if (!now.counts || (int)cpu != now.cpu)
+		return;
+	now.counts = false;
+	write_round(now.n, now.locked);
 }

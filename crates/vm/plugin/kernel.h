@@ -1,6 +1,6 @@
 /*
  * What the plugins of QEMU share: QEMU's functions, marks, the table of symbols,
- * and instructions of x86-64.
+ * instructions of x86-64, and the begin of translation.
  *
  * SPDX-License-Identifier: MIT OR Apache-2.0
  *
@@ -225,4 +225,81 @@ static bool read_arguments(int argc, char **argv)
 	if (!symbols_path || !out)
 		fprintf(stderr, "plugin: needs symbols=PATH and out=PATH\n");
 	return symbols_path && out;
+}
+
+/* ---- translation, and marks ---- */
+
+/* What a plugin has of its own. */
+static void translate_kernel(struct tb *tb, uint64_t address);
+static void arm(unsigned cpu);
+static void begin(unsigned cpu);
+static void end(unsigned cpu);
+
+static plugin_id own_id;
+
+static void again(plugin_id id);
+
+/* From ARM on, all code is translated anew. */
+static void on_mark(unsigned cpu, void *data)
+{
+	switch ((intptr_t)data) {
+	case ARM:
+		if (symbols)
+			return;
+		read_symbols();
+		arm(cpu);
+		qemu_plugin_reset(own_id, again);
+		break;
+	case BEGIN:
+		if (symbols)
+			begin(cpu);
+		break;
+	case END:
+		if (symbols)
+			end(cpu);
+		break;
+	}
+}
+
+static void translate_user(struct tb *tb)
+{
+	for (size_t i = 0; i < qemu_plugin_tb_n_insns(tb); i++) {
+		struct insn *insn = qemu_plugin_tb_get_insn(tb, i);
+		uint8_t code[16];
+		int mark;
+
+		if (qemu_plugin_insn_size(insn) != 7)
+			continue;
+		mark = mark_of(code, code_of(insn, code, sizeof(code)));
+		if (mark)
+			qemu_plugin_register_vcpu_insn_exec_cb(insn, on_mark,
+				NO_REGISTERS, (void *)(intptr_t)mark);
+	}
+}
+
+static void on_translation(plugin_id id, struct tb *tb)
+{
+	uint64_t address = qemu_plugin_tb_vaddr(tb);
+
+	(void)id;
+	if (address < KERNEL_BASE)
+		translate_user(tb);
+	else if (symbols)
+		translate_kernel(tb, address);
+}
+
+static void again(plugin_id id)
+{
+	qemu_plugin_register_vcpu_tb_trans_cb(id, on_translation);
+}
+
+EXPORT int qemu_plugin_install(plugin_id id, const void *info, int argc,
+			       char **argv)
+{
+	(void)info;
+	if (!read_arguments(argc, argv))
+		return 1;
+	own_id = id;
+	again(id);
+	return 0;
 }

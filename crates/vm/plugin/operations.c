@@ -571,24 +571,6 @@ static void on_access(unsigned cpu, uint32_t info, uint64_t address, void *data)
 
 /* ---- translation ---- */
 
-static void on_mark(unsigned cpu, void *data);
-
-static void translate_user(struct tb *tb)
-{
-	for (size_t i = 0; i < qemu_plugin_tb_n_insns(tb); i++) {
-		struct insn *insn = qemu_plugin_tb_get_insn(tb, i);
-		uint8_t code[16];
-		int mark;
-
-		if (qemu_plugin_insn_size(insn) != 7)
-			continue;
-		mark = mark_of(code, code_of(insn, code, sizeof(code)));
-		if (mark)
-			qemu_plugin_register_vcpu_insn_exec_cb(insn, on_mark,
-				NO_REGISTERS, (void *)(intptr_t)mark);
-	}
-}
-
 static void translate_kernel(struct tb *tb, uint64_t address)
 {
 	size_t n = qemu_plugin_tb_n_insns(tb);
@@ -633,24 +615,14 @@ static void translate_kernel(struct tb *tb, uint64_t address)
 	qemu_plugin_register_vcpu_tb_exec_cb(tb, on_block, NO_REGISTERS, b);
 }
 
-static void on_translation(plugin_id id, struct tb *tb)
-{
-	uint64_t address = qemu_plugin_tb_vaddr(tb);
-
-	(void)id;
-	if (address < KERNEL_BASE)
-		translate_user(tb);
-	else if (symbols)
-		translate_kernel(tb, address);
-}
-
 /* ---- marks ---- */
 
-static plugin_id own_id;
-
-static void again(plugin_id id)
+static void arm(unsigned cpu)
 {
-	qemu_plugin_register_vcpu_tb_trans_cb(id, on_translation);
+	(void)cpu;
+	records = calloc(NR_RECORDS, sizeof(*records));
+	answers = calloc(NR_ANSWERS, sizeof(*answers));
+	lines = calloc(NR_LINES, sizeof(*lines));
 }
 
 static void begin(unsigned cpu)
@@ -669,13 +641,15 @@ static void begin(unsigned cpu)
 	interrupt_instructions[cpu % MAX_CPUS] = 0;
 }
 
-static void end(void)
+static void end(unsigned cpu)
 {
 	struct record *r;
 
-	for (unsigned cpu = 0; cpu < MAX_CPUS; cpu++)
-		if (is_answering(cpu))
-			end_answer(cpu);
+	if (!now.runs || (int)cpu != now.cpu)
+		return;
+	for (unsigned other = 0; other < MAX_CPUS; other++)
+		if (is_answering(other))
+			end_answer(other);
 	now.runs = false;
 	if (nr_records == NR_RECORDS) {
 		nr_records--;
@@ -689,38 +663,4 @@ static void end(void)
 	fwrite(answers, sizeof(*answers), nr_answers, out);
 	fwrite(r, sizeof(*r), 1, out);
 	fflush(out);
-}
-
-static void on_mark(unsigned cpu, void *data)
-{
-	switch ((intptr_t)data) {
-	case ARM:
-		if (symbols)
-			return;
-		read_symbols();
-		records = calloc(NR_RECORDS, sizeof(*records));
-		answers = calloc(NR_ANSWERS, sizeof(*answers));
-		lines = calloc(NR_LINES, sizeof(*lines));
-		qemu_plugin_reset(own_id, again);
-		break;
-	case BEGIN:
-		if (symbols)
-			begin(cpu);
-		break;
-	case END:
-		if (now.runs && (int)cpu == now.cpu)
-			end();
-		break;
-	}
-}
-
-EXPORT int qemu_plugin_install(plugin_id id, const void *info, int argc,
-			       char **argv)
-{
-	(void)info;
-	if (!read_arguments(argc, argv))
-		return 1;
-	own_id = id;
-	again(id);
-	return 0;
 }

@@ -16,6 +16,7 @@
 //! | `image` | an image: from a file, a package, or Debian's archive; unpacked |
 //! | `machine` | a virtual machine: its options, QEMU, its limits, why it failed |
 //! | `guest` | the first process of a machine, and the file system that it starts in |
+//! | `in_c` | programs in C for a machine, compiled here |
 //! | `frames` | the messages from a guest |
 //! | `instructions` | counts of instructions by function and by hold of a lock |
 //! | `recording` | operations: accesses to lines, locks, and the instructions between them |
@@ -28,6 +29,7 @@
 mod frames;
 pub mod guest;
 mod image;
+mod in_c;
 pub mod instructions;
 mod machine;
 pub mod marks;
@@ -38,6 +40,7 @@ mod symbols;
 pub use frames::Up;
 pub use guest::{Job, JobFile};
 pub use image::{Image, ImageError};
+pub use in_c::static_program;
 pub use machine::{
     Accelerator, BootError, EMULATOR, Ended, Machine, Output, Topology, accelerator,
     emulator_version,

@@ -5,7 +5,8 @@ use crate::frames::Frame;
 use crate::guest::{Job, JobFile};
 use crate::image::Image;
 use crate::machine::{
-    Accelerator, BootError, EMULATOR, Ended, Machine, Pipe, Plugin, host, in_memory, path_of,
+    Accelerator, BootError, EMULATOR, Ended, GuestMemory, Machine, Pipe, Plugin, host, in_memory,
+    path_of,
 };
 use crate::symbols::Table;
 use std::fs::File;
@@ -47,6 +48,8 @@ pub(crate) struct Observed<T> {
     pub(crate) table: Table,
     /// The plugin's results.
     pub(crate) results: T,
+    /// The memory of the machine at its end, for recordings.
+    pub(crate) memory: Option<GuestMemory>,
 }
 
 /// A machine that is to be booted with a plugin, and its job.
@@ -93,11 +96,16 @@ impl Observation<'_> {
         let library = library(self.kind, interface()?);
         let pipes = host("make a pipe");
         let (symbols, results) = (Pipe::new().map_err(&pipes)?, Pipe::new().map_err(&pipes)?);
-        let plugin = Plugin::new(&library, symbols.from, results.to)
+        let memory = match self.kind {
+            Kind::Operations => Some(GuestMemory::new(&machine.topology)),
+            Kind::Instructions => None,
+        };
+        let memory = memory.transpose().map_err(host("make files for memory"))?;
+        let plugin = Plugin::new(&library, symbols.from, results.to, memory)
             .map_err(host("make a file in memory"))?;
         let mut to_plugin = Some(File::from(symbols.to));
         let from_plugin = results.from;
-        // The pipe ends with QEMU, and with `plugin`, which is dropped below.
+        // The pipe ends with QEMU, and with `plugin`, which is closed below.
         let reader = thread::Builder::new().name("plugin".to_owned());
         let reader = reader.spawn(move || read(from_plugin)).map_err(host("start a thread"))?;
         let mut table = Table::default();
@@ -119,11 +127,11 @@ impl Observation<'_> {
         };
         let stops = self.is_interrupted;
         let ended = machine.boot(self.image, job, self.files, Some(&plugin), stops, &mut seen);
-        drop(plugin);
+        let memory = plugin.into_memory();
         let read = reader.join().map_err(|_| io::Error::other("its reader failed"));
         let results = read.flatten().map_err(host("read the plugin's results"));
         let (ended, results) = (ended?, results?);
-        Ok(Observed { ended, output, error, table, results })
+        Ok(Observed { ended, output, error, table, results, memory })
     }
 }
 

@@ -183,10 +183,21 @@ impl Table {
         (address - at < VARIABLE_BYTES).then_some(name)
     }
 
-    /// Returns the variable of the kernel at or before an address of its image.
+    /// Returns the variable of the kernel at or before an address of its image. Some kernels list
+    /// variables as functions.
     pub(crate) fn variable_near(&self, address: u64) -> Option<&str> {
         let after = self.variables.partition_point(|(at, _)| *at <= address);
-        self.variables[..after].last().map(|(_, name)| name.as_str())
+        let variable = self.variables[..after].last().map(|(at, name)| (*at, name.as_str()));
+        let row = self.addresses.partition_point(|at| *at <= address).checked_sub(1);
+        let listed = row.map(|row| (self.addresses[row], self.names[row].as_str()));
+        variable.max(listed).map(|(_, name)| name)
+    }
+
+    /// Returns the address of a variable, which some kernels list as a function.
+    pub(crate) fn address_of(&self, variable: &str) -> Option<u64> {
+        let found = self.variables.iter().find(|(_, name)| name == variable);
+        let listed = || Some(self.addresses[self.names.iter().position(|name| name == variable)?]);
+        found.map(|(address, _)| *address).or_else(listed)
     }
 
     /// Returns the address of a row; 0 for none.
@@ -245,6 +256,15 @@ mod tests {
             .collect();
         assert_eq!(words.len(), 9);
         assert_eq!((words[0], words[4], words[6], words[8]), (4, 1, 0, 2));
+    }
+
+    #[test]
+    fn variables_are_found_in_either_list() {
+        let table = inflated(TEXT).unwrap();
+        assert_eq!(table.address_of("data"), Some(0xffff_ffff_8100_0200));
+        assert_eq!(table.address_of("_raw_spin_lock"), Some(0xffff_ffff_8100_0100));
+        assert_eq!(table.address_of("nothing"), None);
+        assert_eq!(table.variable_near(0xffff_ffff_8100_0180), Some("_raw_spin_lock"));
     }
 
     #[test]

@@ -7,6 +7,7 @@
 
 mod checks;
 mod instructions;
+mod lifted;
 mod recording;
 
 use checks::{COUNTS, Check, DOCTOR, Job, STUDIES, TICK};
@@ -57,6 +58,9 @@ pub struct KernelsArgs {
     /// Keep counts of instructions of Debian's kernels, and a recording, in gallery/kernels
     #[arg(long)]
     keep: bool,
+    /// Record and replay what gallery/lift.toml lists, and keep the figures
+    #[arg(long, conflicts_with = "keep")]
+    replays: bool,
 }
 
 impl KernelsArgs {
@@ -137,6 +141,9 @@ pub fn run(root: &Path, call: &KernelsArgs) -> Result<String, String> {
     if call.keep {
         recording::keep(root, &program)?;
         return instructions::keep(root, &program);
+    }
+    if call.replays {
+        return lifted::keep(root, &program);
     }
     let mut results = Vec::new();
     for cell in call.cells() {
@@ -301,6 +308,7 @@ mod tests {
             minutes: 30,
             icount: false,
             keep: false,
+            replays: false,
         }
     }
 

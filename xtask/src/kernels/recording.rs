@@ -22,7 +22,7 @@ const REPLAY: [&str; 8] =
     ["--profile", "x86-512", "--cpus", "64", "--seeds", "1", "--format", "json"];
 const LIMIT: &str = "lruvec";
 
-fn called(program: &Path, words: &[&str]) -> Result<Vec<u8>, String> {
+pub(super) fn called(program: &Path, words: &[&str]) -> Result<Vec<u8>, String> {
     let output = Command::new(program)
         .args(words)
         .stdin(Stdio::null())
@@ -34,7 +34,7 @@ fn called(program: &Path, words: &[&str]) -> Result<Vec<u8>, String> {
     }
 }
 
-fn document(program: &Path, words: &[&str]) -> Result<Value, String> {
+pub(super) fn document(program: &Path, words: &[&str]) -> Result<Value, String> {
     let bytes = called(program, words)?;
     serde_json::from_slice(&bytes).map_err(|why| format!("{words:?}: {why}"))
 }

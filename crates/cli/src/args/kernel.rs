@@ -193,6 +193,9 @@ pub(crate) struct TurnsArgs {
     /// Rounds of each program that count
     #[arg(long, value_name = "N")]
     pub(crate) ops: Option<u64>,
+    /// The script as a program that takes turns by itself
+    #[arg(long, value_name = "FILE")]
+    pub(crate) program: Option<PathBuf>,
 }
 
 /// Examples of `kernel reproduce`.

@@ -35,6 +35,7 @@ Examples:
   mmscale lift record --kernel debian:6.12 page_fault1 --set bytes=2MiB -o pf1.lift
   mmscale lift record --kernel ./bzImage --cpus 4 --nodes 1 ./mine.mms -o mine.lift
   mmscale lift record --kernel debian:6.12 --append cgroup_disable=memory mmap1 -o nocg.lift
+  mmscale lift record --kernel debian:6.12 --in-c fork1 -o fork1.lift
 Programs on all CPUs take turns, round by round, so that no lock is found taken. Waits are not \
 recorded: a replay with `mmscale run` has them.";
 
@@ -54,6 +55,10 @@ pub(crate) struct RecordArgs {
     /// given, fewer if a round has many operations
     #[arg(long, value_name = "N")]
     pub(crate) ops: Option<u64>,
+    /// Run the script as its program in C (`mmscale kernel reproduce`), whose processes are small;
+    /// needs `cc` and a static C library
+    #[arg(long)]
+    pub(crate) in_c: bool,
     /// CPUs of the virtual machine, 2 to 255
     #[arg(help_heading = MACHINE, long, value_name = "N", default_value_t = 16)]
     pub(crate) cpus: usize,
@@ -136,7 +141,7 @@ const LIFT_SPLIT_EXAMPLES: &str = "\
 Examples:
   mmscale lift split fork1.lift init_css_set+0:8 -o split.lift
   mmscale run fork1.lift,split.lift --profile x86-512 --cpus 64
-Names with blanks need quotes: 'data of __mod_node_page_state+16:8'.";
+Names with blanks need quotes: 'pglist_data per_cpu_nodestats+16:8'.";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = LIFT_SPLIT_EXAMPLES)]

@@ -6,6 +6,8 @@ use mmscale_harness::{CallError, Registry, Settings, script_values};
 use mmscale_live::rounds::Marks;
 use mmscale_live::turns::run;
 use mmscale_vm::marks;
+use std::path::Path;
+use std::process::{Command, Stdio};
 
 use crate::args::TurnsArgs;
 use crate::failure::Failure;
@@ -14,6 +16,9 @@ use crate::output;
 
 /// Runs the script, and prints the operations of each round.
 pub(super) fn turns(registry: &Registry, args: &TurnsArgs) -> Result<(), Failure> {
+    if let Some(program) = &args.program {
+        return run_program(program);
+    }
     let study = registry.find(&args.script).map_err(CallError::from)?;
     let study = registry.script_like(&study).unwrap_or(study);
     let settings = Settings::parse(&args.set).map_err(CallError::from)?;
@@ -29,4 +34,16 @@ pub(super) fn turns(registry: &Registry, args: &TurnsArgs) -> Result<(), Failure
         .map_err(|why| Failure::Run(anyhow!("{why}")))?;
     let line = serde_json::to_string(&turns).expect("plain data");
     output::print(&format!("{line}\n"))
+}
+
+/// Runs a program that takes turns, and prints what it prints.
+fn run_program(program: &Path) -> Result<(), Failure> {
+    let output = Command::new(program).stdin(Stdio::null()).output();
+    let output =
+        output.map_err(|why| Failure::Run(anyhow!("cannot run {}: {why}", program.display())))?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        return Err(Failure::Run(anyhow!("{}", said.trim())));
+    }
+    output::print(&String::from_utf8_lossy(&output.stdout))
 }

@@ -3,6 +3,8 @@
 mod diff;
 mod fit;
 #[cfg(feature = "live")]
+mod in_c;
+#[cfg(feature = "live")]
 mod record;
 mod show;
 mod split;

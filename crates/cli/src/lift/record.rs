@@ -1,12 +1,14 @@
 //! `mmscale lift record`.
 
 use anyhow::{Context, anyhow};
+use mmscale_document::class_of_name;
 use mmscale_harness::{CallError, Registry, Settings, script_values};
 use mmscale_lift::{Origin, Recording};
 use mmscale_live::turns::{MAX_ROUNDS, Turns};
-use mmscale_vm::recording::{Recorded, Taken, record as record_operations};
+use mmscale_vm::recording::{PAGE_TABLE, Recorded, Taken, record as record_operations};
 use mmscale_vm::{Accelerator, Image, Machine, Topology};
 
+use super::in_c;
 use crate::args::{RecordArgs, VmArgs};
 use crate::destination::{Destination, RECORDING};
 use crate::failure::Failure;
@@ -17,8 +19,9 @@ use crate::output;
 
 /// Parameters of the kernel that recordings need: huge pages only where a script asks for them,
 /// and page tables of four levels, so that addresses say what is there. Pages stay on their node.
-const PARAMETERS: &str =
-    "transparent_hugepage=madvise norandmaps no5lvl numa_balancing=disable cpu_init_udelay=0";
+/// Caches of objects are not merged, so that their names are those of the objects.
+const PARAMETERS: &str = "transparent_hugepage=madvise norandmaps no5lvl numa_balancing=disable \
+                          cpu_init_udelay=0 slab_nomerge";
 
 /// Memory of each CPU, if the call names no size: as little as servers have, so that sizes that
 /// depend on both are theirs.
@@ -57,7 +60,13 @@ pub(super) fn record(registry: &Registry, args: &RecordArgs) -> Result<(), Failu
     words.push(args.script.clone());
     words.extend(args.set.iter().map(|set| format!("--set={set}")));
     words.extend(args.ops.map(|ops| format!("--ops={ops}")));
-    let (job, files) = job(registry, words)?;
+    let program = match args.in_c {
+        true => Some(in_c::program(&study, args)?),
+        false => None,
+    };
+    words.extend(program.iter().map(|program| format!("--program={}", program.path)));
+    let (job, mut files) = job(registry, words)?;
+    files.extend(program);
     output::tell(&format!(
         "recording `{}` on {} with {} CPUs; this takes one to some minutes",
         study.name(),
@@ -110,6 +119,7 @@ fn origin_of(args: &RecordArgs, image: &Image, recorded: &Recorded) -> Origin {
         settings: settings(up, &|name| recorded.has_function(name)),
         parameters: args.append.clone(),
         set: args.set.clone(),
+        in_c: args.in_c,
         node_of_cpu: (0..args.cpus).map(|cpu| (cpu * args.nodes / args.cpus) as u8).collect(),
         memory_bytes: memory_of(args),
         ..Origin::default()
@@ -142,18 +152,42 @@ fn reduced(recorded: &Recorded, origin: Origin) -> Result<Recording, Failure> {
             turns.members
         )));
     }
-    let class_of = |taken: &Taken<'_>| {
-        let Taken { acquire, caller, outer, variable } = *taken;
-        match (class_at(acquire, caller, outer), variable) {
-            (mmscale_document::OTHER_CLASS, Some(variable)) => variable.to_owned(),
-            (mmscale_document::OTHER_CLASS | "mutex" | "rwsem", None) => {
-                format!("{} of {caller}", class_at(acquire, "", ""))
-            }
-            (class, _) => class.to_owned(),
-        }
-    };
-    let recording = recorded.recording(origin, &turns.ops, &class_of);
+    let recording = recorded.recording(origin, &turns.ops, &lock_class);
     recording.map_err(|why| Failure::Run(anyhow!("{why}")))
+}
+
+/// Returns the class of a lock: by the variable or the member that it is, else by the functions
+/// that take it.
+fn lock_class(taken: &Taken<'_>) -> String {
+    let Taken { acquire, caller, outer, variable, object } = *taken;
+    if let Some(class) = variable.and_then(class_of_name) {
+        return class.to_owned();
+    }
+    if object == Some(PAGE_TABLE) {
+        return match class_at(acquire, caller, outer) {
+            mmscale_document::OTHER_CLASS => "pte".to_owned(),
+            class => class.to_owned(),
+        };
+    }
+    // Of memory of some size nothing is known.
+    let object = object.filter(|object| !object.starts_with("kmalloc-"));
+    if let Some((structure, member)) = object.and_then(|object| object.split_once(' ')) {
+        // Locks are named by the usual names of pointers to structures.
+        let short = match structure {
+            "address_space" => "mapping",
+            "vma_lock" => return "vma_lock".to_owned(),
+            structure => structure.trim_end_matches("_struct"),
+        };
+        let name = format!("{short}->{member}");
+        return class_of_name(&name).map_or(name, str::to_owned);
+    }
+    match (class_at(acquire, caller, outer), variable) {
+        (mmscale_document::OTHER_CLASS, Some(variable)) => variable.to_owned(),
+        (mmscale_document::OTHER_CLASS | "mutex" | "rwsem", None) => {
+            format!("{} of {caller}", class_at(acquire, "", ""))
+        }
+        (class, _) => class.to_owned(),
+    }
 }
 
 /// Says how much was recorded.
@@ -176,4 +210,32 @@ fn tell_of(recording: &Recording) {
         }
     }
     output::tell(&text);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_is_named_by_what_it_is_then_by_who_takes_it() {
+        let class = |acquire, caller, outer, variable, object| {
+            lock_class(&Taken { acquire, caller, outer, variable, object })
+        };
+        let spin =
+            |caller, variable, object| class("_raw_spin_lock", caller, "?", variable, object);
+        // The functions that take it would make tasklist_lock of each of these.
+        assert_eq!(spin("copy_process", None, Some("sighand_struct siglock")), "siglock");
+        assert_eq!(spin("copy_process", None, Some("fs_struct lock")), "fs->lock");
+        assert_eq!(spin("copy_process", Some("tasklist_lock"), None), "tasklist");
+        assert_eq!(spin("nothing", Some("pgd_lock"), None), "pgd_lock");
+        let write =
+            |object| class("down_write", "copy_process", "kernel_clone", None, Some(object));
+        assert_eq!(write("address_space i_mmap_rwsem"), "i_mmap");
+        assert_eq!([write("vma_lock lock"), write("anon_vma rwsem")], ["vma_lock", "anon_vma"]);
+        assert_eq!(spin("__pte_offset_map_lock", None, Some(PAGE_TABLE)), "pte");
+        assert_eq!(spin("__handle_mm_fault", None, Some(PAGE_TABLE)), "pte");
+        for object in [None, Some("kmalloc-64 0x0")] {
+            assert_eq!(spin("nothing", None, object), "other of nothing");
+        }
+    }
 }

@@ -74,7 +74,8 @@ pub(super) fn head(recording: &Recording) -> Vec<String> {
     }
     let mut lines = wrap(&kernel, "kernel    ", "          ");
     let set: String = origin.set.iter().map(|set| format!(" --set {set}")).collect();
-    let script = format!("{}{set}: {}", origin.script, origin.summary);
+    let form = if origin.in_c { ", as a program in C" } else { "" };
+    let script = format!("{}{set}{form}: {}", origin.script, origin.summary);
     lines.extend(wrap(&script, "script    ", "          "));
     lines
 }

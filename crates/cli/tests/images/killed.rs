@@ -1,10 +1,11 @@
-//! Kills `kernel boot` and `kernel instructions` at seeded moments. QEMU must end with the call;
-//! no file may be left but the console that was asked for; a document is whole or not there.
+//! Kills `kernel boot`, `kernel instructions` and `lift record` at seeded moments. QEMU must end
+//! with the call; no file may be left but the console that was asked for; a document or a recording
+//! is whole or not there.
 //!
-//! 50 calls are killed; `MMSCALE_KILLS` asks for another number, and `MMSCALE_KILL_SEED` selects
+//! 60 calls are killed; `MMSCALE_KILLS` asks for another number, and `MMSCALE_KILL_SEED` selects
 //! other moments.
 
-use crate::{IMAGE, is_absent, kernel, skipped, stderr};
+use crate::{IMAGE, is_absent, kernel, lift, skipped, stderr};
 use rustix::process::{Pid, Signal, kill_process};
 use std::collections::BTreeSet;
 use std::fs;
@@ -12,7 +13,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-const USUAL: u64 = 50;
+const USUAL: u64 = 60;
 /// The variable in the environment of a call by which its processes are found.
 const MARK: &str = "MMSCALE_KILLED_CALL";
 /// Processes that were killed end within this time, also on a busy computer.
@@ -61,9 +62,20 @@ fn names(folder: &Path) -> BTreeSet<String> {
     entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
 }
 
+/// The command of a call that is killed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum What {
+    Boot,
+    Instructions,
+    Record,
+}
+
+/// The name of the recording that a call writes.
+const RECORDING: &str = "mmap1.lift";
+
 /// A call that is killed.
 struct Killed {
-    counts: bool,
+    what: What,
     signal: Signal,
     /// Whether the time is from the start of QEMU, and not from that of the call.
     of_emulator: bool,
@@ -72,35 +84,37 @@ struct Killed {
 
 impl Killed {
     fn draw(seeded: &mut Seeded) -> Self {
-        let counts = seeded.below(2) == 1;
+        let all = [What::Boot, What::Instructions, What::Record];
+        let what = all[seeded.below(3) as usize];
         let signal = [Signal::INT, Signal::TERM, Signal::KILL][seeded.below(3) as usize];
         let of_emulator = seeded.below(3) > 0;
         let most = if of_emulator { LATE_MS } else { EARLY_MS };
-        Self { counts, signal, of_emulator, after: Duration::from_millis(seeded.below(most)) }
+        Self { what, signal, of_emulator, after: Duration::from_millis(seeded.below(most)) }
     }
     fn command(&self, folder: &Path) -> Command {
-        let cpus = ["--kernel", IMAGE, "--cpus", "2"];
-        if self.counts {
-            let args = [&["instructions"][..], &cpus, &["--format", "json", "mmap1"]].concat();
-            return kernel(&args);
+        let mut command = match self.what {
+            What::Boot => kernel(&["boot"]),
+            What::Instructions => kernel(&["instructions", "--format", "json", "mmap1"]),
+            What::Record => lift(&["record", "mmap1", "--ops", "4", "-o", RECORDING]),
+        };
+        command.args(["--kernel", IMAGE, "--cpus", "2"]);
+        if self.what == What::Boot {
+            command.arg("--console").arg(folder.join("console"));
+            command.args(["--", "live", "doctor", "--format", "json"]);
         }
-        let mut command = kernel(&[&["boot"][..], &cpus].concat());
-        command.arg("--console").arg(folder.join("console"));
-        command.args(["--", "live", "doctor", "--format", "json"]);
         command
     }
 }
 
 impl std::fmt::Display for Killed {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { counts, signal, of_emulator, after } = self;
-        let what = if *counts { "instructions" } else { "boot" };
+        let Self { what, signal, of_emulator, after } = self;
         let signal = [(Signal::INT, "SIGINT"), (Signal::TERM, "SIGTERM")]
             .into_iter()
             .find_map(|(one, name)| (one == *signal).then_some(name));
         let since = if *of_emulator { "QEMU's start" } else { "the start" };
         let signal = signal.unwrap_or("SIGKILL");
-        write!(f, "{what}, {signal} {} ms after {since}", after.as_millis())
+        write!(f, "{what:?}, {signal} {} ms after {since}", after.as_millis())
     }
 }
 
@@ -150,9 +164,14 @@ fn kill(killed: &Killed, at: u64) -> Reached {
         assert!(since.elapsed() < PATIENCE, "{killed}: {:?} live on: {said}", processes(&mark));
         std::thread::sleep(Duration::from_millis(5));
     }
-    let allowed = BTreeSet::from(["console".to_owned(), "tmp".to_owned()]);
+    let allowed = BTreeSet::from(["console", "tmp", RECORDING].map(str::to_owned));
     let left = names(folder.path());
     assert!(left.is_subset(&allowed), "{killed}: {left:?}");
+    let is_recorded = left.contains(RECORDING);
+    if is_recorded {
+        let shown = lift(&["show", RECORDING]).current_dir(folder.path()).output().unwrap();
+        assert!(shown.status.success(), "{killed}: half a recording: {}", stderr(&shown));
+    }
     assert_eq!(names(&temporary), BTreeSet::new(), "{killed}");
     assert!(names(Path::new("/dev/shm")).is_subset(&shared), "{killed}: /dev/shm");
     assert_eq!(names(&dirs_of_images()), cache, "{killed}: the cache of images");
@@ -162,7 +181,8 @@ fn kill(killed: &Killed, at: u64) -> Reached {
         let document = serde_json::from_slice::<serde_json::Value>(line);
         assert!(document.is_ok_and(|document| document.is_object()), "{killed}: half a document");
     }
-    assert_eq!(output.status.success(), !output.stdout.is_empty(), "{killed}: {said}");
+    let has_result = is_recorded || !output.stdout.is_empty();
+    assert_eq!(output.status.success(), has_result, "{killed}: {said}");
     assert!(!said.contains("panicked at"), "{killed}: {said}");
     let is_told = output.status.success() || said.contains("interrupted");
     match reached {

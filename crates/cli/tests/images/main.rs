@@ -5,6 +5,7 @@
 mod changed;
 mod full;
 mod killed;
+mod planted;
 mod wrong;
 
 use std::io::Write as _;
@@ -20,10 +21,21 @@ fn skipped(what: &str, why: &str) {
     std::io::stderr().write_all(line.as_bytes()).unwrap();
 }
 
+fn mmscale() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_mmscale"))
+}
+
 /// A call of `mmscale kernel`.
 fn kernel(args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_mmscale"));
+    let mut command = mmscale();
     command.arg("kernel").args(args);
+    command
+}
+
+/// A call of `mmscale lift`.
+fn lift(args: &[&str]) -> Command {
+    let mut command = mmscale();
+    command.arg("lift").args(args);
     command
 }
 

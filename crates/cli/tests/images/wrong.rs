@@ -1,7 +1,7 @@
 //! Files that are no kernel images, and computers without QEMU: each call ends with one error that
 //! says what to do. Nothing is booted.
 
-use crate::{kernel, stderr};
+use crate::{mmscale, stderr};
 use std::fs;
 use std::path::Path;
 
@@ -27,15 +27,20 @@ fn package() -> Vec<u8> {
     [b"!<arch>\n", head("data.tar", 512).as_bytes(), &tar].concat()
 }
 
-/// Runs both commands on an image. Returns their one error.
+/// Runs each command on an image. Returns their one error.
 fn refused(image: &Path, path: Option<&str>) -> String {
     let image = image.to_str().unwrap();
-    let calls: [&[&str]; 2] = [
-        &["boot", "--kernel", image, "--", "live", "doctor"],
-        &["instructions", "--kernel", image],
+    let folder = tempfile::tempdir().unwrap();
+    let recording = folder.path().join("x.lift");
+    let to = recording.to_str().unwrap();
+    let calls: [&[&str]; 3] = [
+        &["kernel", "boot", "--kernel", image, "--", "live", "doctor"],
+        &["kernel", "instructions", "--kernel", image],
+        &["lift", "record", "--kernel", image, "mmap1", "-o", to],
     ];
     let said = calls.map(|args| {
-        let mut command = kernel(args);
+        let mut command = mmscale();
+        command.args(args);
         if let Some(path) = path {
             command.env("PATH", path);
         }
@@ -47,7 +52,8 @@ fn refused(image: &Path, path: Option<&str>) -> String {
         assert!(said.ends_with(&format!("{}\n", errors[0])), "{said}");
         errors[0].to_owned()
     });
-    assert_eq!(said[0], said[1]);
+    assert!(said.iter().all(|error| *error == said[0]), "{said:?}");
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "a recording is left");
     said[0].clone()
 }
 

@@ -13,6 +13,7 @@
 //! | `layout` | on which CPUs tasks are that a script does not place |
 //! | `helpers`, `main_part`, `program` | the functions around tasks, and the whole |
 //! | `text`, `names`, `symbols` | lines of 80 columns; names that C allows; operators, numbers |
+//! | `turns` | the program whose tasks take turns |
 //! | `near`, `readme` | benchmarks that do nearly the same; the files next to the program |
 //!
 //! A program has what a run on the live kernel has: placement, the common start, the loops that end
@@ -39,6 +40,7 @@ mod symbols;
 mod task;
 mod text;
 mod tree;
+mod turns;
 
 use crate::{Script, ScriptError};
 use layout::Layout;
@@ -81,5 +83,20 @@ impl Script {
         let threads = program.contains("pthread_create");
         let readme = readme::readme(how, summary, threads);
         Ok(Reproduction { program, makefile: readme::MAKEFILE, readme })
+    }
+    /// Writes the script as a program in C whose tasks take turns, for an emulator that records
+    /// their rounds. `rounds` of each task count. Fails as [`Script::reproduce`] does, and if no
+    /// task has a loop.
+    pub fn in_turns(
+        &self,
+        how: &ProgramSpec<'_>,
+        rounds: Option<u64>,
+    ) -> Result<String, ScriptError> {
+        let program = self.reproduce(how)?.program;
+        turns::with_turns(&program, rounds).ok_or_else(|| {
+            let file = format!("{}{}", self.name, crate::SUFFIX);
+            let what = "no task has a `loop` outside of other statements, so there are no rounds";
+            ScriptError::new(&file, &self.text, 0, what.to_owned())
+        })
     }
 }

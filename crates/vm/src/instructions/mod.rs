@@ -63,7 +63,7 @@ pub fn count(
 ) -> Result<Counted, BootError> {
     let kind = Kind::Instructions;
     let observation = Observation { kind, machine, image, job, files, is_interrupted, again };
-    let Observed { ended, output, error, table, results } = observation.run(|mut from| {
+    let Observed { ended, output, error, table, results, .. } = observation.run(|mut from| {
         let mut text = String::new();
         from.read_to_string(&mut text)?;
         counts::rounds(&text)

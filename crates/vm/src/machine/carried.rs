@@ -1,6 +1,7 @@
 //! Files and pipes that QEMU inherits. QEMU opens them by `/proc/self/fd`, so nothing has a name on
 //! disk, and nothing is left when a process is killed.
 
+use super::memory::GuestMemory;
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::pipe::{PipeFlags, pipe_with};
 use std::fs::File;
@@ -67,7 +68,7 @@ impl Carried {
             self.console.to.as_raw_fd(),
             self.port.to.as_raw_fd(),
         ];
-        let plugin = plugin.map(|plugin| plugin.inherited().to_vec());
+        let plugin = plugin.map(Plugin::inherited);
         own.into_iter().chain(plugin.unwrap_or_default()).collect()
     }
     /// Returns console and port, to read from. The ends to write to are closed, so that both end
@@ -82,19 +83,35 @@ pub(crate) struct Plugin {
     library: File,
     symbols: OwnedFd,
     counts: OwnedFd,
+    /// The memory of the machine, if it is wanted after its end.
+    memory: Option<GuestMemory>,
 }
 
 impl Plugin {
     /// Creates a plugin from its file, the pipe from which it reads symbols, and the one to which
     /// it writes counts.
-    pub(crate) fn new(library: &[u8], symbols: File, counts: OwnedFd) -> io::Result<Self> {
-        Ok(Self { library: in_memory("plugin", library)?, symbols: symbols.into(), counts })
+    pub(crate) fn new(
+        library: &[u8],
+        symbols: File,
+        counts: OwnedFd,
+        memory: Option<GuestMemory>,
+    ) -> io::Result<Self> {
+        Ok(Self { library: in_memory("plugin", library)?, symbols: symbols.into(), counts, memory })
+    }
+    pub(super) fn memory_paths(&self) -> Option<Vec<String>> {
+        self.memory.as_ref().map(|memory| memory.files().iter().map(path_of).collect())
+    }
+    /// Closes its pipes. Returns the memory of the machine, which has ended.
+    pub(crate) fn into_memory(self) -> Option<GuestMemory> {
+        self.memory
     }
     pub(super) fn option(&self) -> String {
         let (symbols, counts) = (path_of(&self.symbols), path_of(&self.counts));
         format!("file={},symbols={symbols},out={counts}", path_of(&self.library))
     }
-    fn inherited(&self) -> [RawFd; 3] {
-        [self.library.as_raw_fd(), self.symbols.as_raw_fd(), self.counts.as_raw_fd()]
+    fn inherited(&self) -> Vec<RawFd> {
+        let own = [self.library.as_raw_fd(), self.symbols.as_raw_fd(), self.counts.as_raw_fd()];
+        let memory = self.memory.iter().flat_map(GuestMemory::files);
+        own.into_iter().chain(memory.map(AsRawFd::as_raw_fd)).collect()
     }
 }

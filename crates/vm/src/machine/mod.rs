@@ -5,6 +5,7 @@
 //! | `topology` | CPUs, nodes, distances and memory |
 //! | `emulator` | QEMU: where it is, its version, whether it emulates |
 //! | `carried` | files and pipes that QEMU inherits; nothing is on disk |
+//! | `memory` | its memory as files, for what is read there afterwards |
 //! | `process` | QEMU as a process that ends with this one |
 //! | `console` | the kernel's messages, and panics in them |
 //!
@@ -14,6 +15,7 @@
 mod carried;
 mod console;
 mod emulator;
+mod memory;
 mod process;
 mod topology;
 
@@ -26,6 +28,7 @@ use crate::image::Image;
 use carried::Carried;
 pub(crate) use carried::{Pipe, Plugin, in_memory, path_of};
 use console::Console;
+pub(crate) use memory::GuestMemory;
 use process::Emulator;
 use std::fs::File;
 use std::io;
@@ -275,7 +278,8 @@ impl Machine {
     fn command(&self, carried: &Carried, plugin: Option<&Plugin>) -> Command {
         let mut command = Command::new(EMULATOR);
         command.args(["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"]);
-        command.args(self.topology.options());
+        let files = plugin.and_then(Plugin::memory_paths);
+        command.args(self.topology.options(files.as_deref()));
         command.args(self.accelerator.options());
         if self.counts_instructions {
             command.args(["-icount", CLOCK, "-rtc", "base=2026-01-01,clock=vm"]);

@@ -7,6 +7,9 @@ const MAX_CPUS: usize = 255;
 /// The smallest memory: with less, kernel and this program do not fit.
 const MIN_BYTES: u64 = 256 << 20;
 const MIB: u64 = 1 << 20;
+/// Bytes of memory below 4 GiB, and where the rest begins.
+const LOW_BYTES: u64 = 1 << 30;
+const HIGH: u64 = 4 << 30;
 /// The distance of a node from itself, and the smallest and largest between two.
 const OWN_DISTANCE: u32 = 10;
 
@@ -68,24 +71,54 @@ impl Topology {
         self.cpus
     }
 
-    /// The options of QEMU.
-    pub(super) fn options(&self) -> Vec<String> {
-        let Self { cpus, nodes, distance, memory_bytes } = *self;
+    /// The number of nodes.
+    pub(super) fn nodes(&self) -> usize {
+        self.nodes
+    }
+
+    /// The bytes of memory of a node.
+    pub(super) fn node_bytes(&self) -> u64 {
+        self.memory_bytes / self.nodes as u64 / MIB * MIB
+    }
+
+    /// Returns the place of a physical address in the memory of all nodes.
+    pub(super) fn place_of(address: u64) -> Option<u64> {
+        match address {
+            0..LOW_BYTES => Some(address),
+            HIGH.. => Some(address - HIGH + LOW_BYTES),
+            _ => None,
+        }
+    }
+
+    /// The options of QEMU. `files` are those of the memory of nodes, if it is to be in files.
+    pub(super) fn options(&self, files: Option<&[String]>) -> Vec<String> {
+        let Self { cpus, nodes, distance, .. } = *self;
         // Memory below 1 GiB only: the rest is above 4 GiB, in zone Normal.
-        let mut options = ["-machine", "q35,max-ram-below-4g=1G", "-m"].map(str::to_owned).to_vec();
-        let node_bytes = memory_bytes / nodes as u64 / MIB * MIB;
+        let backend = if nodes == 1 && files.is_some() { ",memory-backend=m0" } else { "" };
+        let machine = format!("q35,max-ram-below-4g=1G{backend}");
+        let mut options = ["-machine", &machine, "-m"].map(str::to_owned).to_vec();
+        let node_bytes = self.node_bytes();
         options.push(format!("{}M", node_bytes / MIB * nodes as u64));
         let smp = format!("cpus={cpus},sockets={nodes},cores={},threads=1", cpus / nodes);
         options.extend(["-smp".to_owned(), smp]);
+        for node in 0..nodes {
+            let size = format!("id=m{node},size={}M", node_bytes / MIB);
+            let memory = match files {
+                Some(files) => {
+                    format!("memory-backend-file,{size},share=on,mem-path={}", files[node])
+                }
+                None if nodes == 1 => break,
+                None => format!("memory-backend-ram,{size},reserve=off"),
+            };
+            options.extend(["-object".to_owned(), memory]);
+        }
         if nodes == 1 {
             return options;
         }
         for node in 0..nodes {
             let (first, last) = (node * cpus / nodes, (node + 1) * cpus / nodes - 1);
-            let memory =
-                format!("memory-backend-ram,id=m{node},size={}M,reserve=off", node_bytes / MIB);
             let numa = format!("node,nodeid={node},cpus={first}-{last},memdev=m{node}");
-            options.extend(["-object".to_owned(), memory, "-numa".to_owned(), numa]);
+            options.extend(["-numa".to_owned(), numa]);
         }
         for from in 0..nodes {
             for to in 0..nodes {
@@ -108,13 +141,23 @@ mod tests {
 
     #[test]
     fn nodes_divide_cpus_and_memory() {
-        let options = machine(8, 2).unwrap().options().join(" ");
+        let options = machine(8, 2).unwrap().options(None).join(" ");
         assert!(options.contains("-smp cpus=8,sockets=2,cores=4,threads=1"), "{options}");
         assert!(options.contains("nodeid=1,cpus=4-7,memdev=m1"), "{options}");
         assert!(options.contains("id=m0,size=2048M"), "{options}");
         assert!(options.contains("dist,src=0,dst=1,val=21"), "{options}");
         assert!(options.contains("dist,src=1,dst=1,val=10"), "{options}");
-        assert!(!machine(8, 1).unwrap().options().join(" ").contains("numa"));
+        assert!(!machine(8, 1).unwrap().options(None).join(" ").contains("numa"));
+    }
+
+    #[test]
+    fn memory_may_be_in_files() {
+        let files = ["/a", "/b"].map(str::to_owned);
+        let two = machine(8, 2).unwrap().options(Some(&files)).join(" ");
+        assert!(two.contains("id=m1,size=2048M,share=on,mem-path=/b"), "{two}");
+        assert!(two.contains("nodeid=1,cpus=4-7,memdev=m1") && !two.contains("memory-backend="));
+        let one = machine(8, 1).unwrap().options(Some(&files[..1])).join(" ");
+        assert!(one.contains("memory-backend=m0 ") && one.contains("size=4096M,share=on"), "{one}");
     }
 
     #[test]

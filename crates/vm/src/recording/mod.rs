@@ -7,18 +7,21 @@
 //! | `reduce` | from records to operations |
 //! | `answers` | calls of other CPUs, and what these do then |
 //! | `objects` | names of data |
+//! | `layout`, `btf` | what is at an address: caches of objects, nodes, CPUs; the kernel's types |
 
 mod answers;
+mod btf;
+mod layout;
 mod objects;
 mod raw;
 mod reduce;
 mod usage;
 
-pub use reduce::Taken;
+pub use reduce::{PAGE_TABLE, Taken};
 
 use crate::guest::{Job, JobFile};
 use crate::image::Image;
-use crate::machine::{BootError, Ended, Machine};
+use crate::machine::{BootError, Ended, GuestMemory, Machine};
 use crate::plugins::{Kind, Observation, Observed};
 use crate::symbols::Table;
 use mmscale_lift::{Origin, Recording};
@@ -35,6 +38,8 @@ pub struct Recorded {
     pub error: Vec<u8>,
     table: Table,
     operations: Vec<RawOperation>,
+    /// The memory of the machine at its end.
+    memory: Option<GuestMemory>,
 }
 
 impl Recorded {
@@ -57,7 +62,8 @@ impl Recorded {
         ops: &[u64],
         class_of: &dyn Fn(&Taken<'_>) -> String,
     ) -> Result<Recording, String> {
-        reduce::recording(&self.table, &self.operations, origin, ops, class_of)
+        let memory = self.memory.as_ref();
+        reduce::recording(&self.table, memory, &self.operations, origin, ops, class_of)
     }
 }
 
@@ -75,6 +81,7 @@ pub fn record(
 ) -> Result<Recorded, BootError> {
     let kind = Kind::Operations;
     let observation = Observation { kind, machine, image, job, files, is_interrupted, again };
-    let Observed { ended, output, error, table, results } = observation.run(raw::operations)?;
-    Ok(Recorded { ended, output, error, table, operations: results })
+    let Observed { ended, output, error, table, results, memory } =
+        observation.run(raw::operations)?;
+    Ok(Recorded { ended, output, error, table, operations: results, memory })
 }

@@ -4,11 +4,11 @@ use crate::symbols::Table;
 
 /// Regions of the kernel's addresses on x86-64 with page tables of four levels and without
 /// randomised addresses (Documentation/arch/x86/x86_64/mm.rst).
-const DIRECT_MAP: u64 = 0xffff_8880_0000_0000;
+pub(super) const DIRECT_MAP: u64 = 0xffff_8880_0000_0000;
 const VMALLOC: u64 = 0xffff_c900_0000_0000;
-const RECORDS_OF_PAGES: u64 = 0xffff_ea00_0000_0000;
+pub(super) const RECORDS_OF_PAGES: u64 = 0xffff_ea00_0000_0000;
 const BEHIND_RECORDS: u64 = 0xffff_eb00_0000_0000;
-const IMAGE: u64 = 0xffff_ffff_8000_0000;
+pub(super) const IMAGE: u64 = 0xffff_ffff_8000_0000;
 
 /// Stacks of each CPU on which exceptions from user mode begin, and other data of entries.
 const ENTRIES: u64 = 0xffff_fe00_0000_0000;
@@ -51,16 +51,36 @@ pub(super) const fn region(address: u64) -> Region {
     }
 }
 
-/// Returns the name of the data in a line. `locks` are the classes of locks in it, and `function`
-/// is the one that uses it most. Parts of compilers' names and checks of lists say nothing.
-pub(super) fn name(table: &Table, address: u64, locks: &[&str], function: &str) -> String {
-    match region(address) {
-        Region::Pages => "struct page".to_owned(),
-        Region::Image => match table.variable_near(address) {
+/// Facts about a line that is to be named.
+pub(super) struct Seen<'a> {
+    /// The address in it that is used most.
+    pub(super) address: u64,
+    /// The member that is there by the types of the kernel, such as `mm_struct mmap_lock`.
+    pub(super) object: Option<String>,
+    /// Whether it is in the data of a CPU.
+    pub(super) is_of_cpu: bool,
+    /// The classes of locks in it.
+    pub(super) locks: &'a [&'a str],
+    /// The function that uses it most. Parts of compilers' names and checks of lists say nothing.
+    pub(super) function: &'a str,
+}
+
+/// Returns the name of the data in a line.
+pub(super) fn name(table: &Table, seen: Seen<'_>) -> String {
+    let Seen { address, object, is_of_cpu, locks, function } = seen;
+    let beside = || match locks {
+        [] => String::new(),
+        [class, ..] => format!(", on the line of {class}"),
+    };
+    match (region(address), object) {
+        (Region::Pages, _) => "struct page".to_owned(),
+        (Region::Image, _) => match table.variable_near(address) {
             Some(variable) => variable.to_owned(),
             None => format!("data of {function}"),
         },
-        _ => match locks {
+        (_, Some(object)) => object + &beside(),
+        (_, None) => match locks {
+            [] if is_of_cpu => format!("per-CPU data of {function}"),
             [] => format!("data of {function}"),
             [class, ..] => format!("line of {class}"),
         },
@@ -74,10 +94,20 @@ mod tests {
     #[test]
     fn data_is_named_by_place_then_by_lock_then_by_function() {
         let table = Table::of("ffffffff82000000 D node_data\nffffffff82000100 D jiffies\n");
-        let named = |address, locks: &[&str]| name(&table, address, locks, "rmqueue_bulk");
+        let named = |address, locks: &[&str]| {
+            let (object, is_of_cpu) = (None, false);
+            name(&table, Seen { address, object, is_of_cpu, locks, function: "rmqueue_bulk" })
+        };
         assert_eq!(named(0xffff_ea00_0000_1000, &["zone"]), "struct page");
         assert_eq!(named(0xffff_ffff_8200_0040, &[]), "node_data");
         assert_eq!(named(0xffff_8880_0000_1000, &["zone"]), "line of zone");
         assert_eq!(named(0xffff_8880_0000_1000, &[]), "data of rmqueue_bulk");
+        let typed = |object: Option<&str>, locks| {
+            let (address, object) = (0xffff_8880_0000_1000, object.map(str::to_owned));
+            name(&table, Seen { address, object, is_of_cpu: true, locks, function: "zap" })
+        };
+        assert_eq!(typed(Some("zone lock"), &[]), "zone lock");
+        assert_eq!(typed(Some("zone lock"), &["zone"]), "zone lock, on the line of zone");
+        assert_eq!(typed(None, &[]), "per-CPU data of zap");
     }
 }

@@ -1,9 +1,11 @@
 //! From records to operations: shared lines and locks stay, the rest becomes sums.
 
 use super::answers::Answers;
-use super::objects::{self, Region, is_device, is_entry_stack, region};
+use super::layout::Layout;
+use super::objects::{self, Region, Seen, is_device, is_entry_stack, region};
 use super::raw::{Raw, RawOperation, Type};
 use super::usage::{Usage, address_of, line_at};
+use crate::machine::GuestMemory;
 use crate::symbols::Table;
 use mmscale_lift::{
     Answer, AnswerId, Call, Dropped, Event, FunctionId, Line, LineId, Lock, LockId, LockKind,
@@ -13,6 +15,8 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// Bytes of a stack, as a shift; as in the plugin.
 const STACK_SHIFT: u32 = 14;
+/// The object of a lock that is in the record of a page: a page table has it.
+pub const PAGE_TABLE: &str = "ptdesc ptl";
 
 /// Where a lock is taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,6 +29,8 @@ pub struct Taken<'a> {
     pub outer: &'a str,
     /// The variable that the lock is, or is part of.
     pub variable: Option<&'a str>,
+    /// The structure that it is in, and its member, such as `mm_struct mmap_lock`.
+    pub object: Option<&'a str>,
 }
 
 /// An operation's records with what the script counted in it.
@@ -36,6 +42,7 @@ struct Counted<'a> {
 /// Returns the recording of operations. See [`super::Recorded::recording`].
 pub(super) fn recording(
     table: &Table,
+    memory: Option<&GuestMemory>,
     operations: &[RawOperation],
     origin: Origin,
     ops: &[u64],
@@ -75,11 +82,13 @@ pub(super) fn recording(
     let usage = Usage::of(kept.iter().map(|counted| counted.raw), cpus);
     let interrupts = operations.iter().map(|raw| raw.interrupts).sum();
     let origin = Origin { dropped, interrupt_instructions: interrupts, ..origin };
+    let nodes = origin.node_of_cpu.iter().max().map_or(1, |node| usize::from(*node) + 1);
+    let layout = memory.and_then(|memory| Layout::of(memory, table, cpus, nodes));
     let mut reduction = Reduction::new(table, &usage, origin);
     for counted in &kept {
         reduction.add(counted);
     }
-    reduction.finish(class_of)
+    reduction.finish(layout.as_ref(), class_of)
 }
 
 fn switches(raw: &RawOperation) -> u64 {
@@ -168,6 +177,8 @@ struct Reduction<'a> {
     /// Accesses to a line by function.
     used: Vec<BTreeMap<i32, u64>>,
     answers: Answers,
+    /// Accesses to the words of a line.
+    words: Vec<[u64; 8]>,
 }
 
 impl<'a> Reduction<'a> {
@@ -184,6 +195,7 @@ impl<'a> Reduction<'a> {
             taken: Vec::new(),
             used: Vec::new(),
             answers: Answers::default(),
+            words: Vec::new(),
         }
     }
 
@@ -229,6 +241,7 @@ impl<'a> Reduction<'a> {
         };
         self.recording.lines.push(line);
         self.used.push(BTreeMap::new());
+        self.words.push([0; 8]);
         let id = LineId(self.recording.lines.len() as u32 - 1);
         self.lines.insert(number, id);
         id
@@ -343,6 +356,7 @@ impl<'a> Reduction<'a> {
             Type::Access if self.usage.is_shared(address) => {
                 let line = self.line(address);
                 *self.used[line.index()].entry(record.function).or_default() += 1;
+                self.words[line.index()][(address % 64 / 8) as usize] += 1;
                 let what = match (record.locked, record.writes) {
                     (true, _) => What::Atomic,
                     (_, true) => What::Write,
@@ -383,7 +397,11 @@ impl<'a> Reduction<'a> {
         }
     }
 
-    fn finish(mut self, class_of: &dyn Fn(&Taken<'_>) -> String) -> Result<Recording, String> {
+    fn finish(
+        mut self,
+        layout: Option<&Layout<'_>>,
+        class_of: &dyn Fn(&Taken<'_>) -> String,
+    ) -> Result<Recording, String> {
         let most = |places: &BTreeMap<[i32; 3], u64>| {
             places.iter().max_by_key(|(_, number)| **number).map(|(place, _)| *place)
         };
@@ -394,15 +412,20 @@ impl<'a> Reduction<'a> {
                 Region::Image => self.table.variable_near(lock.address),
                 _ => None,
             };
-            lock.class = class_of(&Taken { acquire, caller, outer, variable });
+            let object = match region(lock.address) {
+                Region::Pages => Some(PAGE_TABLE.to_owned()),
+                _ => layout.and_then(|layout| layout.name(lock.address)),
+            };
+            let object = object.as_deref();
+            lock.class = class_of(&Taken { acquire, caller, outer, variable, object });
         }
         let mut locks: HashMap<u64, Vec<&str>> = HashMap::new();
         for lock in &self.recording.locks {
             locks.entry(line_at(lock.address)).or_default().push(&lock.class);
         }
         let none = Vec::new();
-        let lines = self.recording.lines.iter_mut().zip(&self.used);
-        for (line, used) in lines {
+        let lines = self.recording.lines.iter_mut().zip(self.used.iter().zip(&self.words));
+        for (line, (used, words)) in lines {
             // A check of a list says nothing of the list.
             let says = |row: &i32| !self.table.name(*row).starts_with("__list_");
             let function = used
@@ -411,7 +434,13 @@ impl<'a> Reduction<'a> {
                 .max_by_key(|(_, number)| **number);
             let function = function.map_or("?", |(row, _)| self.table.name(*row));
             let own = locks.get(&line_at(line.address)).unwrap_or(&none);
-            line.object = objects::name(self.table, line.address, own, function);
+            // The first of the most used words.
+            let word = (0..words.len()).rev().max_by_key(|word| words[*word]).unwrap_or(0);
+            let address = line.address + 8 * word as u64;
+            let object = layout.and_then(|layout| layout.name(address));
+            let is_of_cpu = layout.is_some_and(|layout| layout.is_of_cpu(address));
+            let seen = Seen { address, object, is_of_cpu, locks: own, function };
+            line.object = objects::name(self.table, seen);
         }
         (self.recording.calls, self.recording.answers) = self.answers.done();
         match self.recording.cpus.iter().position(Vec::is_empty) {
@@ -473,7 +502,7 @@ mod tests {
     fn reduced(operations: &[RawOperation]) -> Result<Recording, String> {
         let origin = Origin { node_of_cpu: vec![0, 0], ..Origin::default() };
         let ops = vec![1; operations.len()];
-        recording(&table(), operations, origin, &ops, &|taken| taken.caller.to_owned())
+        recording(&table(), None, operations, origin, &ops, &|taken| taken.caller.to_owned())
     }
 
     fn own(cpu: u64) -> Raw {
@@ -622,7 +651,7 @@ mod tests {
             let records = |cpu| both(cpu).into_iter().map(|raw| Raw { acquire, ..raw });
             let all = [0, 1].map(|cpu| operation(cpu, &records(cpu).collect::<Vec<Raw>>()));
             let origin = Origin { node_of_cpu: vec![0, 0], ..Origin::default() };
-            let made = recording(&table, &all, origin, &[1, 1], &|_| String::new()).unwrap();
+            let made = recording(&table, None, &all, origin, &[1, 1], &|_| String::new()).unwrap();
             made.cpus[0][0].events[0]
         };
         assert!(with(3).is_tried() && !with(2).is_tried());

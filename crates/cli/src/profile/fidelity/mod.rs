@@ -8,7 +8,9 @@ use std::{fs, io};
 
 use anyhow::{Context, anyhow};
 use indicatif::{ProgressBar, ProgressStyle};
-use mmscale_calibrate::gallery::{self, GalleryError, GalleryRequest, Item, Kept, Knowledge, rows};
+use mmscale_calibrate::gallery::{
+    self, GalleryError, GalleryRequest, Item, Kept, Knowledge, Lifted, rows,
+};
 use mmscale_files::{Existing, Folder, Limit, Pipe};
 use mmscale_harness::{Interrupt, Origin, Profiles, Registry};
 
@@ -32,8 +34,9 @@ pub(super) fn fidelity(
         None if args.kept => Some(gallery::kept().map_err(|why| Failure::Run(why.into()))?),
         None => None,
     };
+    let lifted = gallery::lifted().map_err(|why| Failure::Run(why.into()))?;
     if let Some(kept) = kept {
-        return output::print(&shown(args, &items, &kept, before.as_deref()));
+        return output::print(&shown(args, &items, &kept, &lifted, before.as_deref()));
     }
     let machines = args.machines.as_deref().map(machines).transpose()?.unwrap_or_default();
     if let Some(path) = args.output.as_ref().filter(|path| path.is_dir()) {
@@ -62,7 +65,8 @@ pub(super) fn fidelity(
         keep(path, &(text.map_err(Failure::Run)? + "\n"))?;
     }
     let separator = if plain { "\n" } else { "" };
-    output::print(&format!("{separator}{}", shown(args, &items, &kept, before.as_deref())))
+    let shown = shown(args, &items, &kept, &lifted, before.as_deref());
+    output::print(&format!("{separator}{shown}"))
 }
 
 /// Writes the results to a file, in place of those of an earlier call.
@@ -174,13 +178,19 @@ fn failed(why: &GalleryError) -> Failure {
 }
 
 /// Formats the results of the chosen items.
-fn shown(args: &FidelityArgs, items: &[Item], kept: &[Kept], before: Option<&[Kept]>) -> String {
+fn shown(
+    args: &FidelityArgs,
+    items: &[Item],
+    kept: &[Kept],
+    lifted: &Lifted,
+    before: Option<&[Kept]>,
+) -> String {
     if let Some(before) = before {
         return table::moved(items, before, kept);
     }
     match args.format {
-        GalleryFormat::Text => table::text(items, kept),
-        GalleryFormat::Md => table::markdown(items, kept),
+        GalleryFormat::Text => table::text(items, kept, lifted),
+        GalleryFormat::Md => table::markdown(items, kept, lifted),
         GalleryFormat::Json => kept.iter().map(mmscale_report::json_line).collect(),
     }
 }
@@ -194,29 +204,50 @@ mod tests {
         items.into_iter().filter(|item| item.seen == Knowledge::Open).collect()
     }
 
-    /// The page shows the counts of the kept results. `MMSCALE_UPDATE=1` writes them again.
-    #[test]
-    fn the_page_has_the_counts_of_the_kept_results() {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/trust.md");
+    /// Compares a part of a page, between two marks, with what results are kept. `MMSCALE_UPDATE=1`
+    /// writes it again.
+    fn shows(page: &str, mark: &str, text: &str) {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(page);
         let page = fs::read_to_string(&path).expect("the page can be read");
-        let (begin, end) = ("<!-- gallery -->\n", "\n<!-- /gallery -->\n");
-        let parts =
-            page.split_once(begin).and_then(|(before, rest)| Some((before, rest.split_once(end)?)));
+        let (begin, end) = (format!("<!-- {mark} -->\n"), format!("\n<!-- /{mark} -->\n"));
+        let parts = page
+            .split_once(&begin)
+            .and_then(|(before, rest)| Some((before, rest.split_once(&end)?)));
         let (before, (shown, after)) = parts.expect("the page has the marks");
-        let kept = gallery::kept().unwrap_or_else(|why| panic!("{why}"));
-        let counts = format!("{}\n\n{}", table::by_question(&kept), table::summary(&kept));
         if std::env::var_os("MMSCALE_UPDATE").is_some() {
-            let page = format!("{before}{begin}{counts}{end}{after}");
+            let page = format!("{before}{begin}{text}{end}{after}");
             fs::write(path, page).expect("the page can be written");
         } else {
-            assert!(shown == counts, "write the page again with MMSCALE_UPDATE=1");
+            assert!(shown == text, "write {} again with MMSCALE_UPDATE=1", path.display());
         }
+    }
+
+    fn kept_and_lifted() -> (Vec<Kept>, Lifted) {
+        let kept = gallery::kept().unwrap_or_else(|why| panic!("{why}"));
+        (kept, gallery::lifted().unwrap_or_else(|why| panic!("{why}")))
+    }
+
+    #[test]
+    fn the_page_has_the_counts_of_the_kept_results() {
+        let (kept, lifted) = kept_and_lifted();
+        let parts = [
+            table::by_question(&kept),
+            table::summary(&kept),
+            table::summary_of_replays(&kept, &lifted),
+        ];
+        shows("docs/trust.md", "gallery", &parts.join("\n\n"));
+    }
+
+    #[test]
+    fn the_page_of_replays_has_the_kept_ones() {
+        let (kept, lifted) = kept_and_lifted();
+        shows("gallery/lift.md", "replays", &table::replays(&open_items(), &kept, &lifted));
     }
 
     #[test]
     fn the_kept_results_have_every_open_item() {
-        let kept = gallery::kept().unwrap_or_else(|why| panic!("{why}"));
-        let table = table::markdown(&open_items(), &kept);
+        let (kept, lifted) = kept_and_lifted();
+        let table = table::markdown(&open_items(), &kept, &lifted);
         for item in open_items() {
             assert!(table.contains(&format!("- **{}**, ", item.id)), "{} has no results", item.id);
         }

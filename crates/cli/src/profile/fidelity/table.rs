@@ -3,13 +3,13 @@
 use std::fmt::Write;
 
 use mmscale_calibrate::gallery::{
-    CURVE_WITHIN, Counts, EFFECT_WITHIN, Held, Item, Kept, LEVEL_WITHIN, Row, SHARE_WITHIN,
-    Verdict, What, counts,
+    CURVE_WITHIN, Counts, EFFECT_WITHIN, Held, Item, Kept, LEVEL_WITHIN, Lifted, LiftedRow, Row,
+    SHARE_WITHIN, Verdict, What, counts,
 };
 use mmscale_report::wrap;
 
 /// Formats the gallery in 72 columns, item by item.
-pub(super) fn text(items: &[Item], kept: &[Kept]) -> String {
+pub(super) fn text(items: &[Item], kept: &[Kept], lifted: &Lifted) -> String {
     let mut text = String::new();
     for item in items {
         let rows: Vec<&Row> = rows_of(kept).filter(|row| row.item == item.id).collect();
@@ -23,13 +23,16 @@ pub(super) fn text(items: &[Item], kept: &[Kept]) -> String {
         for row in rows {
             push(&mut text, &format!("  {:6} {}", row.what.name(), row.label));
             push(&mut text, &format!("         {}", figures(item, row)));
+            if let Some(replay) = lifted.of(row) {
+                push(&mut text, &format!("         replay {}", of_replay(item, row, replay)));
+            }
         }
         if !item.found.is_empty() {
             wrap(&item.found, "  ", "  ").iter().for_each(|line| push(&mut text, line));
         }
         text.push('\n');
     }
-    let foot = format!("{} {}", summary(kept), limits());
+    let foot = format!("{} {} {}", summary(kept), summary_of_replays(kept, lifted), limits());
     wrap(&foot, "", "").iter().for_each(|line| push(&mut text, line));
     text
 }
@@ -58,6 +61,72 @@ fn figures(item: &Item, row: &Row) -> String {
         write!(text, ": {}", verdict(row)).expect("a string");
     }
     text
+}
+
+/// Returns the rate of a replay with the verdict, and what is waited for longest.
+fn of_replay(item: &Item, row: &Row, replay: &LiftedRow) -> String {
+    let value = form(item, row.what, replay.value);
+    let judged = replay.judged(row);
+    let verdict = judged.map_or(String::new(), |(_, verdict)| format!(": {}", verdict.name()));
+    format!("{value}{verdict}; {}", limit_of(replay))
+}
+
+/// Locks, or lines, limit a replay from this share of the time of CPUs on.
+const LIMITS_FROM: f64 = 0.05;
+
+/// Returns what is waited for longest.
+fn limit_of(replay: &LiftedRow) -> String {
+    let percent = |share: f64| format!("{:.0} %", share * 100.0);
+    match (replay.share, replay.lines_share) {
+        (lock, lines) if lines > lock && lines >= LIMITS_FROM => {
+            format!("lines {}, most {}", percent(lines), replay.line)
+        }
+        (lock, _) if lock >= LIMITS_FROM => format!("{} {}", replay.lock, percent(lock)),
+        _ => "none".to_owned(),
+    }
+}
+
+/// Formats the replays of recorded kernels next to published and to the model's rates.
+pub(super) fn replays(items: &[Item], kept: &[Kept], lifted: &Lifted) -> String {
+    let mut text = "| item | of | published | model | replay | part | verdict | limit of the \
+                    replay | recorded |\n|---|---|---|---|---|---|---|---|---|"
+        .to_owned();
+    for (row, replay) in lifted.pairs(kept) {
+        let Some(item) = items.iter().find(|item| item.id == row.item) else { continue };
+        let published = row.published.map(|published| form(item, row.what, published));
+        let (part, judged) = match replay.judged(row) {
+            Some((part, judged)) => (format!("{part:.2}"), judged.name()),
+            None => (String::new(), ""),
+        };
+        let recorded = replay.recorded.trim_start_matches("lift record --kernel ");
+        let cells = [
+            row.item.clone(),
+            row.label.clone(),
+            published.unwrap_or_default(),
+            format!("{}, {}", form(item, row.what, row.predicted), verdict(row)),
+            form(item, row.what, replay.value),
+            part,
+            judged.to_owned(),
+            limit_of(replay),
+            format!("`{recorded}`"),
+        ];
+        text += &format!("\n| {} |", cells.join(" | "));
+    }
+    format!("{text}\n\n{}", summary_of_replays(kept, lifted))
+}
+
+/// Returns how many rates of replays hold, and how many of the model's for the same items.
+pub(super) fn summary_of_replays(kept: &[Kept], lifted: &Lifted) -> String {
+    let pairs = lifted.pairs(kept);
+    let holds = |judged: Option<Verdict>| judged == Some(Verdict::Holds);
+    let of_replays = pairs.iter().filter(|(row, of)| holds(of.judged(row).map(|judged| judged.1)));
+    let of_model = pairs.iter().filter(|(row, _)| holds(Some(row.verdict)));
+    format!(
+        "Replays of recorded kernels: {} of {} rates hold, of the model's for the same items {}.",
+        of_replays.count(),
+        pairs.len(),
+        of_model.count()
+    )
 }
 
 fn range(item: &Item, row: &Row) -> Option<String> {
@@ -92,19 +161,23 @@ fn form(item: &Item, what: What, value: f64) -> String {
 }
 
 /// Formats the gallery as a Markdown table, misses first, and what was found out about them.
-pub(super) fn markdown(items: &[Item], kept: &[Kept]) -> String {
+pub(super) fn markdown(items: &[Item], kept: &[Kept], lifted: &Lifted) -> String {
     let of = |row: &Row| items.iter().find(|item| item.id == row.item);
     let mut rows: Vec<(&Row, &Item)> =
         rows_of(kept).filter_map(|row| Some((row, of(row)?))).collect();
     rows.sort_by_key(|(row, _)| row.verdict);
     let blind = rows.iter().all(|(row, _)| row.verdict == Verdict::Blind);
     let scores = if blind { String::new() } else { format!("{}\n\n", by_question(kept)) };
-    let mut text = format!("{scores}{}\n\n", summary(kept));
+    let of_replays = match blind {
+        true => String::new(),
+        false => format!("{}\n\n", replays(items, kept, lifted)),
+    };
+    let mut text = format!("{scores}{}\n\n{of_replays}", summary(kept));
     if blind {
         text.push_str("| item | what | of | predicted | interval |\n|---|---|---|---|---|\n");
     } else {
-        text.push_str("| item | what | of | published | predicted | interval | part | verdict |\n");
-        text.push_str("|---|---|---|---|---|---|---|---|\n");
+        text.push_str("| item | what | of | published | predicted | interval | part | verdict | ");
+        text.push_str("replay |\n|---|---|---|---|---|---|---|---|---|\n");
     }
     for (row, item) in rows {
         let range = range(item, row).unwrap_or_default();
@@ -119,10 +192,11 @@ pub(super) fn markdown(items: &[Item], kept: &[Kept]) -> String {
         push(
             &mut text,
             &format!(
-                "| {} | {what} | {label} | {} | {predicted} | {range} | {part} | {} |",
+                "| {} | {what} | {label} | {} | {predicted} | {range} | {part} | {} | {} |",
                 item.id,
                 published.unwrap_or_default(),
-                verdict(row)
+                verdict(row),
+                lifted.of(row).map(|of| of_replay(item, row, of)).unwrap_or_default()
             ),
         );
     }
@@ -304,8 +378,9 @@ mod tests {
         };
         let rows = vec![row(Verdict::Holds), row(Verdict::Off)];
         let build = mmscale_document::Build::new("mmscale", "0", "unknown");
+        let lifted = Lifted { build: build.clone(), rows: vec![] };
         let kept = Kept { build, command: vec![], rows };
-        let text = markdown(&[item], &[kept]);
+        let text = markdown(&[item], &[kept], &lifted);
         assert!(text.find("| off |").unwrap() < text.find("| holds |").unwrap(), "{text}");
     }
 }

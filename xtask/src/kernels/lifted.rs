@@ -1,0 +1,179 @@
+//! Replays of recorded kernels for items of the gallery. Their figures are kept next to those of
+//! the model.
+
+use super::recording::{called, document};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+/// The files with what is recorded and replayed, with the items, and with the figures.
+const REPLAYS: &str = "gallery/lift.toml";
+const ITEMS: &str = "gallery/published.toml";
+const KEPT: &str = "gallery/lifted.json";
+
+#[derive(Deserialize)]
+struct Replays {
+    replay: Vec<Replay>,
+}
+
+/// A replay for an arm of an item.
+#[derive(Deserialize)]
+struct Replay {
+    item: String,
+    arm: String,
+    kernel: String,
+    script: String,
+    #[serde(default)]
+    set: Vec<String>,
+    ops: Option<u64>,
+    /// CPUs of the replay.
+    cpus: u64,
+    /// The point of the item, if it is another number.
+    at: Option<u64>,
+}
+
+impl Replay {
+    /// Returns the words of the call that records, without the file.
+    fn record(&self) -> Vec<String> {
+        let words = ["lift", "record", "--kernel", &self.kernel, &self.script];
+        let mut words = words.map(str::to_owned).to_vec();
+        words.extend(self.set.iter().flat_map(|set| ["--set".to_owned(), set.clone()]));
+        words.extend(self.ops.iter().flat_map(|ops| ["--ops".to_owned(), ops.to_string()]));
+        words
+    }
+}
+
+/// Records and replays all, and keeps the figures.
+///
+/// # Errors
+/// The call that failed.
+pub(super) fn keep(root: &Path, program: &Path) -> Result<String, String> {
+    let read =
+        |name: &str| fs::read_to_string(root.join(name)).map_err(|why| format!("{name}: {why}"));
+    let replays: Replays =
+        toml::from_str(&read(REPLAYS)?).map_err(|why| format!("{REPLAYS}: {why}"))?;
+    let items: toml::Table =
+        toml::from_str(&read(ITEMS)?).map_err(|why| format!("{ITEMS}: {why}"))?;
+    let folder = tempfile::tempdir().map_err(|why| format!("cannot create a folder: {why}"))?;
+    let mut files: BTreeMap<Vec<String>, String> = BTreeMap::new();
+    let mut rows = Vec::new();
+    let mut build = Value::Null;
+    for replay in &replays.replay {
+        let record = replay.record();
+        let number = files.len();
+        let file = match files.get(&record) {
+            Some(file) => file.clone(),
+            None => {
+                println!("kernels: {}", record.join(" "));
+                let file = folder.path().join(format!("{number}.lift"));
+                let file = file.to_str().expect("UTF-8").to_owned();
+                let words: Vec<&str> =
+                    record.iter().map(String::as_str).chain(["-o", &file]).collect();
+                called(program, &words)?;
+                files.insert(record.clone(), file.clone());
+                file
+            }
+        };
+        let machine = machine_of(&items, &replay.item)?;
+        let own = root.join(format!("gallery/machines/{machine}.toml"));
+        let profile = if own.is_file() { own.to_str().expect("UTF-8") } else { machine };
+        let cpus = replay.cpus.to_string();
+        let run = ["run", &file, "--profile", profile, "--cpus", &cpus, "--seeds", "1"];
+        let run =
+            document(program, &[&run[..], &["--shape", "fill", "--format", "json"]].concat())?;
+        let shown = document(program, &["lift", "show", &file, "--format", "json"])?;
+        build = run["build"].clone();
+        println!(
+            "kernels: {} {}: {}",
+            replay.item, replay.arm, run["arms"][0]["metrics"]["ops_per_s"]["mean"]
+        );
+        rows.push(row(replay, &record, &run, &shown));
+    }
+    let document = json!({"build": build, "rows": rows});
+    let text = serde_json::to_string_pretty(&document).expect("a document") + "\n";
+    fs::write(root.join(KEPT), text).map_err(|why| format!("{KEPT}: {why}"))?;
+    Ok(format!("kernels: kept {} replays in {KEPT}", replays.replay.len()))
+}
+
+fn machine_of<'a>(items: &'a toml::Table, id: &str) -> Result<&'a str, String> {
+    let all = items.get("item").and_then(toml::Value::as_array).into_iter().flatten();
+    let item =
+        all.into_iter().find(|item| item.get("id").and_then(toml::Value::as_str) == Some(id));
+    let machine = item.and_then(|item| item.get("machine")?.as_str());
+    machine.ok_or_else(|| format!("{ITEMS} has no machine of an item `{id}`"))
+}
+
+/// Returns the figures of a replay: its rate, and the lock and the line that are waited for
+/// longest, with the share of the time of all CPUs; of lines that of all.
+fn row(replay: &Replay, record: &[String], run: &Value, shown: &Value) -> Value {
+    let arm = &run["arms"][0];
+    let number = |of: &Value| of.as_f64().unwrap_or(0.0);
+    let all = number(&arm["cpu_time"]["all_ns"]);
+    let locks = arm["locks"].as_array().cloned().unwrap_or_default();
+    let mut by_class: BTreeMap<&str, f64> = BTreeMap::new();
+    for lock in &locks {
+        let class = lock["class"].as_str().unwrap_or("?");
+        *by_class.entry(class).or_default() += number(&lock["wait_total_ns"]);
+    }
+    let longest = by_class.into_iter().max_by(|a, b| a.1.total_cmp(&b.1));
+    let (lock, wait) = longest.unwrap_or(("none", 0.0));
+    let wait_of = |line: &&Value| number(&line["wait_ns"]);
+    let lines = arm["lines"].as_array().into_iter().flatten();
+    let line = lines.max_by(|a, b| wait_of(a).total_cmp(&wait_of(b)));
+    json!({
+        "line": line.map_or("none", |line| line["line"].as_str().unwrap_or("?")),
+        "lines_share": arm["metrics"]["line_wait_share"]["mean"],
+        "item": replay.item,
+        "label": format!("{} at {}", replay.arm, replay.at.unwrap_or(replay.cpus)),
+        "value": arm["metrics"]["ops_per_s"]["mean"],
+        "lock": lock,
+        "share": if all > 0.0 { wait / all } else { 0.0 },
+        "recorded": record.join(" "),
+        "package": shown["origin"]["package"],
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn replay() -> Replay {
+        toml::from_str::<Replays>(
+            "[[replay]]\nitem = 'A'\narm = 'b'\nkernel = 'k'\nscript = 's'\ncpus = 80\nat = 79\n\
+             set = ['x=1']\nops = 2\n",
+        )
+        .unwrap()
+        .replay
+        .remove(0)
+    }
+
+    #[test]
+    fn a_row_has_the_rate_and_the_lock_with_the_longest_waits() {
+        let run = json!({"arms": [{
+            "cpu_time": {"all_ns": 100.0},
+            "metrics": {"ops_per_s": {"mean": 5.0}, "line_wait_share": {"mean": 0.1}},
+            "lines": [{"line": "a", "wait_ns": 1.0}, {"line": "b", "wait_ns": 2.0}],
+            "locks": [
+                {"class": "zone", "wait_total_ns": 30.0},
+                {"class": "lruvec", "wait_total_ns": 20.0},
+                {"class": "lruvec", "wait_total_ns": 20.0},
+            ],
+        }]});
+        let replay = replay();
+        let record = replay.record();
+        assert_eq!(record.join(" "), "lift record --kernel k s --set x=1 --ops 2");
+        let row = row(&replay, &record, &run, &json!({"origin": {"package": "p"}}));
+        assert_eq!((&row["label"], &row["lock"]), (&json!("b at 79"), &json!("lruvec")));
+        assert_eq!((&row["value"], &row["share"]), (&json!(5.0), &json!(0.4)));
+        assert_eq!((&row["line"], &row["lines_share"]), (&json!("b"), &json!(0.1)));
+    }
+
+    #[test]
+    fn an_item_without_machine_is_an_error() {
+        let items = toml::from_str("[[item]]\nid = \"A\"\nmachine = \"m\"\n").unwrap();
+        assert_eq!(machine_of(&items, "A"), Ok("m"));
+        assert!(machine_of(&items, "B").is_err());
+    }
+}
