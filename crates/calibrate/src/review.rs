@@ -5,7 +5,7 @@ use mmscale_sim::profile::{self, Basis, Merged, Number, ProfileError};
 use serde_json::{Value, json};
 
 /// The numbers with the largest influence on simulations: lock handoffs, cache-line transfers,
-/// shared atomics, list links under a lock, interrupts to other CPUs, clocks, caches.
+/// shared atomics, instructions under a lock, interrupts to other CPUs, clocks, caches.
 const FIRST: [(&str, &str); 17] = [
     ("costs", "handoff_fixed_ns"),
     ("costs", "handoff_lines"),
@@ -16,7 +16,7 @@ const FIRST: [(&str, &str); 17] = [
     ("costs", "line_remote_ns"),
     ("costs", "line_memory_ns"),
     ("costs", "atomic_ns"),
-    ("ops", "lru_link_ns"),
+    ("costs", "hold_instruction_ns"),
     ("costs", "ipi_send_ns"),
     ("costs", "ipi_delivery_ns"),
     ("clock", "reference_mhz"),
