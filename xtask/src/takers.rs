@@ -35,8 +35,8 @@ struct Kept {
 /// Checks the table and, if one is given, a list of symbols.
 ///
 /// # Errors
-/// A class has no taker in the newest kernel, or a taker of the newest kernel is in no symbol of the
-/// list.
+/// A class has no taker in the newest kernel, or a taker of the newest kernel is in no symbol of
+/// the list.
 pub fn run(root: &Path, args: &TakersArgs) -> Result<String, String> {
     let path = root.join(KEPT);
     let text = std::fs::read_to_string(&path).map_err(|why| format!("{KEPT}: {why}"))?;

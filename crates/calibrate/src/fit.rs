@@ -2,8 +2,8 @@
 //!
 //! Four pieces do not determine nine operations. The fitted costs reproduce each measured piece
 //! exactly. The remaining freedom is resolved by proportions of the profile `x86-26`: between the
-//! cache's list and the work next to it, and among the steps of a refill. (A refill splits about one
-//! block per page and a drain merges one, with a take, a put and a step each.)
+//! cache's list and the work next to it, and among the steps of a refill. (A refill splits about
+//! one block per page and a drain merges one, with a take, a put and a step each.)
 
 use super::CalibrateError;
 use super::program::{Figures, Piece, simulated};

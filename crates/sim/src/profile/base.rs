@@ -34,8 +34,8 @@ impl Merged {
         title(&self.name)
     }
 
-    /// Returns the base, or the kernel, that a number is inherited from; `None` if the profile's own
-    /// file has it.
+    /// Returns the base, or the kernel, that a number is inherited from; `None` if the profile's
+    /// own file has it.
     pub fn inherited_from(&self, section: &str, key: &str) -> Option<&str> {
         let mut inherited = self.inherited.iter();
         let found = inherited.find(|((of, name), _)| *of == section && name == key);
