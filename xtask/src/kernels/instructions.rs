@@ -16,8 +16,8 @@ const TOLERANCE: f64 = 0.01;
 const TOLERANCE_OF_SHORT: f64 = 0.05;
 /// These operations.
 const SHORT: [&str; 3] = ["single", "move", "huge"];
-/// The same for an operation: most are the rest of a hold of zone->lock, of some 230 instructions a
-/// page, of which merges take more or less from boot to boot. A tenth of such a hold.
+/// Instructions by which an operation may differ: some are the rest of a hold of zone->lock, of
+/// some 230 instructions a page, of which merges take more or less from boot to boot.
 const REST: f64 = 24.0;
 /// The CPUs of the machines whose counts are kept. Per-CPU caches are smaller with more, so that
 /// Linux 6.1 with 64 CPUs has twice the instructions of some operations.
