@@ -4,7 +4,7 @@ use super::file::{assumed, caches, costs, less, not_measured, swap, taken, topol
 use super::{CalibrateError, Measured, quantile};
 use mmscale_arch::Op;
 use mmscale_linux::steps::{PairRound, Round, measure_round};
-use mmscale_sim::profile::{self, Merged, Number, ProfileFile, Section, op_key};
+use mmscale_sim::profile::{self, Merged, Number, ProfileFile, Section, instructions_key, op_key};
 use mmscale_threads::calibrate::Quantity;
 
 /// Measures the kernel's steps and creates a file from them and the lines and locks of this
@@ -21,6 +21,8 @@ pub(super) fn measure(
         steps.push(measure_round()?);
     }
     let merged = profile::open("x86-2")?;
+    let (major, minor) = mmscale_linux::kernel_version().unwrap_or_default();
+    let merged = merged.on_linux(major, minor);
     let guest = &merged.file;
     let cpu = mmscale_harness::host().cpu;
     Ok(ProfileFile {
@@ -29,7 +31,7 @@ pub(super) fn measure(
         topology: topology(measured.host_cpus),
         memory: memory(measured, &guest.memory),
         timer: Section::from([("hz".to_owned(), hz(&guest.timer))]),
-        costs: kernel_costs(measured, &steps, &guest.costs),
+        costs: kernel_costs(measured, &steps, &merged),
         swap: swap(&guest.swap),
         noise: Section::new(),
         clock: Section::new(),
@@ -67,8 +69,10 @@ fn step(steps: &[Round], of: impl Fn(&Round) -> Option<f64>) -> Option<Quantity>
     Some(Quantity { median: at(0.5), low: at(0.25), high: at(0.75), rounds: values.len() })
 }
 
-fn kernel_costs(measured: &Measured, steps: &[Round], guest: &Section) -> Section {
+fn kernel_costs(measured: &Measured, steps: &[Round], merged: &Merged) -> Section {
+    let guest = &merged.file.costs;
     let mut costs = costs(measured, guest, guest);
+    costs.extend(instructions(steps, merged).into_iter().flatten());
     let send_ns = guest["ipi_send_ns"].value;
     let pair = |of: fn(&PairRound) -> Option<f64>| {
         step(steps, move |round| round.pair.as_ref().and_then(of))
@@ -102,6 +106,36 @@ fn kernel_costs(measured: &Measured, steps: &[Round], guest: &Section) -> Sectio
         costs.insert(key.to_owned(), number);
     }
     costs
+}
+
+/// Returns the times of an instruction outside of spin holds and in them: that of mmap, whose
+/// instructions were counted on an image of the last version at or before this kernel's, and the
+/// same with the ratio of the two in the guest profile. Counts are of x86 kernels; there is none
+/// for others.
+fn instructions(steps: &[Round], merged: &Merged) -> Option<[(String, Number); 2]> {
+    let guest = &merged.file;
+    let count = &guest.instructions.get(&instructions_key(Op::VmaEdit))?.value;
+    let vma_edit = step(steps, |round| Some(round.vma_edit_ns))?;
+    let [usual, in_hold] = ["instruction_ns", "hold_instruction_ns"].map(|key| &guest.costs[key]);
+    let times = vma_edit.median / count / usual.value;
+    // Other operations have other misses: the guest's range, and what the rounds differ by.
+    let [low, high] = [vma_edit.low, vma_edit.high].map(|ns| ns / count / usual.value);
+    let number = |of: &Number, source: String| {
+        let round = |ns: f64| (ns * 1000.0).round() / 1000.0;
+        let range = [round(of.range[0] * low), round(of.range[1] * high)];
+        Number { value: round(of.value * times), range, source }
+    };
+    let of = format!(
+        "vma_edit_ns, {:.0} ns, which is {count} instructions in {}; median and quartiles of {} \
+         rounds, and the relative range of x86-2",
+        vma_edit.median, merged.kernel, vma_edit.rounds
+    );
+    let ratio = format!("derived from instruction_ns with the ratio of x86-2 ({})", in_hold.value);
+    let found = [
+        ("instruction_ns", number(usual, format!("derived from {of}"))),
+        ("hold_instruction_ns", number(in_hold, ratio)),
+    ];
+    cfg!(target_arch = "x86_64").then(|| found.map(|(key, number)| (key.to_owned(), number)))
 }
 
 /// Operations charged for a fault that finds its page, other than the two that are determined here.
