@@ -4,6 +4,7 @@ use super::file::{assumed, caches, costs, less, not_measured, swap, taken, topol
 use super::{CalibrateError, Measured, quantile};
 use mmscale_arch::Op;
 use mmscale_linux::steps::{PairRound, Round, measure_round};
+use mmscale_mm::versions::Version;
 use mmscale_sim::profile::{self, Merged, Number, ProfileFile, Section, instructions_key, op_key};
 use mmscale_threads::calibrate::Quantity;
 
@@ -21,8 +22,8 @@ pub(super) fn measure(
         steps.push(measure_round()?);
     }
     let merged = profile::open("x86-2")?;
-    let (major, minor) = mmscale_linux::kernel_version().unwrap_or_default();
-    let merged = merged.on_linux(major, minor);
+    let running = mmscale_linux::kernel_release().and_then(|of| Version::of_release(&of));
+    let merged = running.map_or(merged.clone(), |of| merged.on_linux(of.major, of.minor));
     let guest = &merged.file;
     let cpu = mmscale_harness::host().cpu;
     Ok(ProfileFile {
