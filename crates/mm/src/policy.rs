@@ -17,7 +17,7 @@ use crate::memcg::ThresholdPolicy;
 use crate::mm::MmConfig;
 use crate::pgtable::RssPolicy;
 use crate::smp::{BroadcastPolicy, CallPolicy, GatherPolicy, ShootdownPolicy};
-use crate::space::{ExitPolicy, UnmapPolicy, VmaLockPolicy};
+use crate::space::{ExitPolicy, RetryPolicy, UnmapPolicy, VmaLockPolicy};
 use crate::vmstat_work::TickPolicy;
 use mmscale_arch::sync::RwsemPolicy;
 use mmscale_arch::{About, Policy};
@@ -70,6 +70,7 @@ pub const MECHANISMS: &[Mechanism] = &[
     mechanism!(UnmapPolicy, space.unmap),
     mechanism!(GatherPolicy, smp.gather),
     mechanism!(VmaLockPolicy, space.vma_locks),
+    mechanism!(RetryPolicy, space.retry),
     mechanism!(RwsemPolicy, space.rwsem),
     mechanism!(RssPolicy, space.rss),
     mechanism!(ThresholdPolicy, stat_threshold),

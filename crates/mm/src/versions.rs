@@ -150,8 +150,14 @@ pub const HISTORIES: &[History] = &[
         steps: &[
             step(
                 v(6, 4),
-                "faults",
+                "anonymous",
                 "0bff0aaea03e x86/mm: try VMA lock-based page fault handling first",
+            ),
+            step(
+                v(6, 6),
+                "faults",
+                "1235ccd05b6d mm: handle swap page faults under per-VMA lock; 6.6: mm: handle \
+                 faults of files under the VMA lock",
             ),
             step(v(6, 17), "stock", "6.17: mm: use per_vma lock for MADV_DONTNEED"),
         ],
@@ -374,13 +380,13 @@ mod tests {
         assert_eq!(set(NEWEST), "exit=posted");
     }
 
-    /// A page cache's `high` adapts since 6.7, and faults take VMA locks since 6.4.
+    /// A page cache's `high` adapts since 6.7, and all faults take VMA locks since 6.6.
     #[test]
     fn a_version_between_two_of_the_list_has_the_changes_up_to_it() {
         for (version, same, since) in [
             (v(5, 17), v(5, 16), v(5, 16)),
             (v(7, 1), v(6, 19), v(6, 19)),
-            (v(6, 6), v(6, 4), v(6, 4)),
+            (v(6, 5), v(6, 4), v(6, 4)),
             (v(5, 12), v(5, 11), v(5, 11)),
             (v(6, 11), v(6, 9), v(6, 9)),
             (v(5, 10), v(5, 3), v(5, 3)),
@@ -439,7 +445,7 @@ mod tests {
         assert_eq!(span("exit", "stock"), Some((None, Some(v(6, 18)))));
         assert_eq!(span("exit", "posted"), Some((Some(v(6, 18)), None)));
         assert_eq!(span("exit", "claims"), None);
-        assert_eq!(span("vma-locks", "faults"), Some((Some(v(6, 4)), Some(v(6, 17)))));
+        assert_eq!(span("vma-locks", "faults"), Some((Some(v(6, 6)), Some(v(6, 17)))));
     }
 
     #[test]

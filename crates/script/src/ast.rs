@@ -30,6 +30,7 @@ pub(crate) struct Tree {
     pub(crate) window: Option<WindowItem>,
     pub(crate) params: Vec<ParamItem>,
     pub(crate) files: Vec<(Name, Expr)>,
+    pub(crate) swap: Option<SwapItem>,
     pub(crate) arms: Vec<ArmItem>,
     /// Blocks with names.
     pub(crate) programs: Vec<(Name, Block)>,
@@ -49,6 +50,23 @@ pub(crate) struct ParamItem {
     pub(crate) default: Literal,
     pub(crate) range: Option<[Literal; 2]>,
     pub(crate) help: String,
+}
+
+/// The swap area of the machine.
+#[derive(Debug)]
+pub(crate) struct SwapItem {
+    pub(crate) at: At,
+    pub(crate) size: Expr,
+    pub(crate) device: SwapDevice,
+}
+
+/// Where pages in swap are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SwapDevice {
+    /// On a device with a queue.
+    Block,
+    /// Compressed, in memory.
+    Compressed,
 }
 
 #[derive(Debug)]
@@ -101,6 +119,8 @@ pub(crate) enum What {
     /// Weights with their blocks.
     Choose(Vec<(Expr, Block)>),
     Threads(Amount, Placing, Block),
+    /// A part whose duration is recorded.
+    Time(Block),
     Start,
     Count(Option<Expr>),
     Break,
@@ -118,7 +138,7 @@ impl What {
     pub(crate) fn blocks(&self) -> Vec<&Block> {
         match self {
             Self::Loop(_, body) | Self::For(_, _, body) | Self::While(_, body) => vec![body],
-            Self::Threads(_, _, body) => vec![body],
+            Self::Threads(_, _, body) | Self::Time(body) => vec![body],
             Self::If(branches, last) => branches.iter().map(|(_, body)| body).chain(last).collect(),
             Self::Choose(options) => options.iter().map(|(_, body)| body).collect(),
             Self::Task(task) | Self::Assign(_, _, Given::Task(task)) => vec![&task.body],

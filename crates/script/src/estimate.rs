@@ -25,6 +25,8 @@ pub struct ScriptNeeds {
     pub pages: u64,
     /// Pages that processes map before they are ready to start.
     pub prepared_pages: u64,
+    /// Pages of the swap area.
+    pub swap_pages: u64,
 }
 
 impl ScriptNeeds {
@@ -64,6 +66,7 @@ pub(crate) fn needs(tree: &Tree, params: &[i64], cpus: usize) -> ScriptNeeds {
     for (_, size) in &tree.files {
         needs.pages = needs.pages.saturating_add(estimate.pages(size));
     }
+    needs.swap_pages = tree.swap.as_ref().map_or(0, |swap| estimate.pages(&swap.size));
     for group in &tree.groups {
         let times = group.amount.as_ref().map_or(1, |amount| estimate.times(amount));
         let mut one = ScriptNeeds { processes: 1, tasks: 1, ..ScriptNeeds::default() };
@@ -73,6 +76,12 @@ pub(crate) fn needs(tree: &Tree, params: &[i64], cpus: usize) -> ScriptNeeds {
         needs.add(one, times);
     }
     needs
+}
+
+/// Whether an expression consists of numbers, parameters and `cpus`.
+pub(crate) fn is_constant(tree: &Tree, expr: &Expr) -> bool {
+    let names = tree.params.iter().map(|param| (param.name.text.as_str(), param.default.value));
+    Estimate { tree, known: names.chain([("cpus", 1)]).collect() }.value(expr).is_some()
 }
 
 struct Estimate<'a> {
@@ -139,7 +148,7 @@ impl Estimate<'_> {
                 let rounds = ends.and_then(|(from, to)| u64::try_from(to.checked_sub(from)?).ok());
                 needs.add(self.block(body, preparing), rounds.unwrap_or(1));
             }
-            What::While(_, body) => needs.add(self.block(body, preparing), 1),
+            What::While(_, body) | What::Time(body) => needs.add(self.block(body, preparing), 1),
             What::If(branches, last) => {
                 let all = branches.iter().map(|(_, body)| body).chain(last);
                 all.for_each(|body| needs.add(self.block(body, preparing), 1));

@@ -29,14 +29,14 @@ mod op;
 mod parse;
 mod run;
 
-pub use ast::Unit;
+pub use ast::{SwapDevice, Unit};
 pub use c::{ProgramSpec, Reproduction};
 pub use compile::call_names;
 pub use error::ScriptError;
 pub use estimate::ScriptNeeds;
 pub use items::{ScriptArm, ScriptParam, ScriptWindow};
 pub use parse::MAX_BYTES;
-pub use run::{Fault, Report, Rounds, Sink, Times};
+pub use run::{Fault, Receive, Report, Rounds, Sink, Times};
 
 use mmscale_system::System;
 use op::Program;
@@ -108,6 +108,10 @@ impl Script {
     /// Returns the lengths of the window that the script chooses.
     pub fn window(&self) -> ScriptWindow {
         items::window(&self.tree)
+    }
+    /// Returns where pages in swap are; `None` if the script has no swap area.
+    pub fn swap_device(&self) -> Option<SwapDevice> {
+        self.tree.swap.as_ref().map(|swap| swap.device)
     }
     /// Returns the parameters.
     pub fn params(&self) -> &[ScriptParam] {

@@ -111,6 +111,8 @@ pub(crate) enum Code {
     Choose(u16),
     /// Waits until all programs are ready.
     Start,
+    /// Records the time since the one in a slot.
+    Timed(Slot),
     /// Counts operations; [`NONE`]: one.
     Count(Slot),
     /// Starts a task.

@@ -2,7 +2,8 @@
 
 use crate::ast::{
     Amount, ArmItem, Binary, Block, Call, Change, Expr, ExprKind, Given, GroupItem, Literal, Name,
-    On, Order, ParamItem, Placing, Statement, Task, TaskKind, Tree, Unary, Unit, What, WindowItem,
+    On, Order, ParamItem, Placing, Statement, SwapDevice, SwapItem, Task, TaskKind, Tree, Unary,
+    Unit, What, WindowItem,
 };
 use crate::error::{Wrong, nearest, wrong};
 use pest::Parser as _;
@@ -61,9 +62,9 @@ fn depth(text: &str) -> Parsed<()> {
 
 /// Words with which an item or a statement begins.
 const WORDS: &[&str] = &[
-    "summary", "profile", "window", "param", "file", "arm", "program", "process", "per_cpu", "on",
-    "priority", "loop", "for", "in", "while", "if", "else", "choose", "threads", "thread", "start",
-    "count", "break", "continue", "return", "fork", "try",
+    "summary", "profile", "window", "param", "file", "swap", "arm", "program", "process",
+    "per_cpu", "on", "priority", "loop", "for", "in", "while", "if", "else", "choose", "threads",
+    "thread", "start", "count", "break", "continue", "return", "fork", "try",
 ];
 
 /// Explains an error: a `;` that is missing at the end of the word before it, or something else.
@@ -123,7 +124,7 @@ fn found(rest: &str) -> String {
 fn shown(rule: &Rule) -> String {
     let text = match rule {
         Rule::EOI | Rule::item => {
-            "an item (summary, profile, window, param, file, arm, program, process)"
+            "an item (summary, profile, window, param, file, swap, arm, program, process)"
         }
         Rule::statement => "a statement",
         Rule::expr | Rule::operand | Rule::primary | Rule::from | Rule::to => "a value",
@@ -215,6 +216,13 @@ fn add_item(tree: &mut Tree, item: Node<'_>) -> Parsed<()> {
         Rule::file => {
             let name = must(parts.next().map(name), at)?;
             tree.files.push((name, must(parts.next().map(expr).transpose()?, at)?));
+        }
+        Rule::swap => {
+            once(tree.swap.is_some())?;
+            let pages = must(parts.next().map(expr).transpose()?, at)?;
+            let is_compressed = parts.next().is_some_and(|device| device.as_str() == "compressed");
+            let device = if is_compressed { SwapDevice::Compressed } else { SwapDevice::Block };
+            tree.swap = Some(SwapItem { at, size: pages, device });
         }
         Rule::program => {
             let name = must(parts.next().map(name), at)?;
@@ -367,6 +375,7 @@ fn statement(node: Node<'_>) -> Parsed<Statement> {
             let (place, body) = placed(parts)?;
             What::Threads(amount, place, body)
         }
+        Rule::time => What::Time(block(must(parts.next(), at)?)?),
         Rule::start => What::Start,
         Rule::count => What::Count(parts.next().map(expr).transpose()?),
         Rule::r#try => What::Try(Box::new(statement(must(parts.next(), at)?)?)),

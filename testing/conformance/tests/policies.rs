@@ -222,7 +222,7 @@ fn at_rest(system: &Os, mechanism: &Mechanism) {
             assert!(stats.flushes > 100, "{stats:?}");
             assert!(stats.csd_wait_max_ns < INTERVAL_NS, "a call has waited for long: {stats:?}");
         }
-        "exit" | "gather" | "vma-locks" | "rwsem" | "rss" | "broadcast" => {
+        "exit" | "gather" | "vma-locks" | "retry" | "rwsem" | "rss" | "broadcast" => {
             // Those of the first process and of the workers.
             let audit = mm.mm_ref().verify().unwrap_or_else(|why| panic!("{why}"));
             assert_eq!(audit.spaces, CPUS as u64 + 2, "an address space outlives its process");

@@ -5,11 +5,13 @@ use crate::machine::{Needs, allocator_params, machine_params};
 use crate::param::{Kind, Length, ParamError, ParamSet, ParamSpec, Params, Settings, Unit, sweep};
 use crate::study::{SeedResult, Source, Study, StudyError};
 use crate::workload::{
-    Env, Measured, Metric, Missing, Part, Phases, Run, Seen, Verdict, Window, Workload, higher,
-    lower, metric, ready_ns, value,
+    Board, Env, Measured, Metric, Missing, Part, Phases, Run, Samples, Seen, Times as Durations,
+    Verdict, Window, Workload, higher, lower, metric, ready_ns, value,
 };
 use mmscale_document::{ParamValue, ROUNDS_METRIC, Target};
-use mmscale_script::{Report, Script, ScriptNeeds, ScriptParam, Sink, Times};
+use mmscale_mm::mm::MmConfig;
+use mmscale_mm::swap::SwapDevice;
+use mmscale_script::{Receive, Report, Script, ScriptNeeds, ScriptParam, Sink, Times};
 use mmscale_system::{PAGE_BYTES, System};
 use std::sync::Arc;
 
@@ -199,6 +201,32 @@ fn script_ns_per_op(seen: &Seen<'_, Scripted>) -> Result<f64, Missing> {
     Ok(seen.tally.steps as f64 * seen.tally.step_ps as f64 / 1e3 / ops(seen))
 }
 
+/// The index of durations of parts in `time` in [`Run::samples`].
+const TIMED: usize = 0;
+
+/// What programs report.
+struct Received {
+    board: Board<Report>,
+    times: Samples,
+}
+
+impl Receive for Received {
+    fn report(&self, report: Report) {
+        self.board.change(|sum| *sum += report);
+    }
+    fn times(&self, cpu: usize, times_ns: &[u64]) {
+        if !times_ns.is_empty() {
+            self.times.add(cpu, times_ns.iter().copied());
+        }
+    }
+}
+
+/// Returns the durations of parts in `time` on all CPUs. [`Missing`] if there is none.
+fn timed(seen: &Seen<'_, Scripted>) -> Result<Durations, Missing> {
+    let all = Durations::sum(seen.samples(TIMED));
+    if all.count() > 0 { Ok(all) } else { Err(Missing::Nothing) }
+}
+
 /// The figures of every script.
 const METRICS: &[Metric<Scripted>] = &[
     higher("ops_per_s", "1/s", "operations counted per second of all programs", |seen| {
@@ -241,6 +269,15 @@ const METRICS: &[Metric<Scripted>] = &[
             value(slept_ns * in_window(seen) / ops(seen))
         },
     ),
+    lower("time_p50_ns", "ns", "median duration of the parts in `time`", |seen| {
+        value(timed(seen)?.percentile_ns(50))
+    }),
+    lower("time_p99_ns", "ns", "99th percentile of the duration of the parts in `time`", |seen| {
+        value(timed(seen)?.percentile_ns(99))
+    }),
+    lower("time_max_ns", "ns", "longest duration of a part in `time`", |seen| {
+        value(timed(seen)?.max_ns())
+    }),
     metric("calls_per_op", "1", "system calls of the script per operation", |seen| {
         value(seen.tally.calls as f64 / ops(seen))
     }),
@@ -317,6 +354,15 @@ impl Workload for Scripted {
     fn phases(window: &Window) -> Phases {
         window.phases()
     }
+    fn set_up(env: &Env<Self>, _: &Window, mm: &mut MmConfig) {
+        let Some(device) = env.params.script.swap_device() else { return };
+        mm.swap.device = match device {
+            mmscale_script::SwapDevice::Block => SwapDevice::Block,
+            mmscale_script::SwapDevice::Compressed => SwapDevice::Compressed,
+        };
+        let pages = env.params.needs(env.cpus()).swap_pages;
+        mm.swap.pages = u32::try_from(pages).unwrap_or(u32::MAX);
+    }
     fn needs(env: &Env<Self>, _: &Window) -> Needs {
         let ScriptNeeds { tasks, pages, .. } = env.params.needs(env.cpus());
         Needs { processes: tasks, pages }
@@ -374,6 +420,9 @@ impl Workload for Scripted {
         if let Ok(calls) = seen.calls() {
             result.calls = calls.to_vec();
         }
+        if let Ok(timed) = timed(seen) {
+            result.histograms.insert("time".to_owned(), timed.histogram());
+        }
         if let Ok(host_ns) = seen.host_ns() {
             let ops = seen.tally.ops_ever.max(1) as f64;
             result.host_metrics.insert("host_ns_per_op".to_owned(), host_ns / ops);
@@ -386,8 +435,8 @@ impl Workload for Scripted {
     fn run<S: System>(run: &Run<Self>, system: &S) {
         let Window { begin_ns, from_ns, until_ns } = run.plan;
         let times = Times { begin_ns, from_ns, until_ns };
-        let board = run.tally.clone();
-        let sink: Sink = Arc::new(move |report| board.change(|sum| *sum += report));
+        let received = Received { board: run.tally.clone(), times: run.samples[TIMED].clone() };
+        let sink: Sink = Arc::new(received);
         run.params.script.run(&run.params.values, run.seed, times, sink, system);
     }
 }

@@ -154,6 +154,21 @@ impl Times {
         times_ns.sort_unstable();
         Self::Each(times_ns)
     }
+    /// Returns the distribution of the times of several ones.
+    pub fn sum(all: impl IntoIterator<Item = Self>) -> Self {
+        let (mut times_ns, mut spread) = (Vec::new(), Spread::default());
+        for times in all {
+            match times {
+                Self::Each(own) => times_ns.extend(own),
+                Self::Spread(own) => spread.merge(&own),
+            }
+        }
+        if spread.count() == 0 {
+            return Self::of(times_ns);
+        }
+        times_ns.into_iter().for_each(|ns| spread.add(ns));
+        Self::Spread(Box::new(spread))
+    }
     /// Returns the number of times.
     pub fn count(&self) -> u64 {
         match self {

@@ -89,7 +89,9 @@ pub use end::{ClaimEnd, Claims, ReapLock, Reaped};
 pub use error::{FaultError, SpaceError};
 pub use file::File;
 pub use mmscale_arch::{ADDRESS_BITS, PAGE_SHIFT, PAGE_SIZE, USER_END, VmaRange, Vpn};
-pub use registry::{ExitPolicy, HugePages, SpaceConfig, Spaces, UnmapPolicy, VmaLockPolicy};
+pub use registry::{
+    ExitPolicy, HugePages, RetryPolicy, SpaceConfig, Spaces, UnmapPolicy, VmaLockPolicy,
+};
 pub use tree::{
     Edit, GapRequest, InsertError, Iter, Overlap, TreeAudit, TreeDefect, TreeWord, VmaCursor,
     VmaEntry, VmaFinder, VmaTree,

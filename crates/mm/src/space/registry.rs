@@ -50,8 +50,22 @@ mmscale_arch::policies! {
         Stock = "stock",
         /// Takes only the VMA's lock in page faults; all advice takes mmap_lock.
         Faults = "faults",
+        /// Takes only the VMA's lock in page faults on anonymous memory that is not in swap.
+        Anonymous = "anonymous",
         /// Takes mmap_lock for reading in page faults and for advice.
         None = "none",
+    }
+}
+
+mmscale_arch::policies! {
+    /// What a page fault holds while it waits for the content of a page.
+    pub enum RetryPolicy: "retry", "locks of a page fault while its page is read from the device" {
+        /// Releases its lock before it waits, and tries again with mmap_lock (FAULT_FLAG_RETRY).
+        Mmap = "mmap",
+        /// Releases its lock before it waits, and tries again with the lock of the VMA.
+        Vma = "vma",
+        /// Keeps the lock of the VMA, or mmap_lock, until the page is there.
+        Hold = "hold",
     }
 }
 
@@ -80,6 +94,8 @@ pub struct SpaceConfig {
     pub exit: ExitPolicy,
     /// Which operations lock one VMA.
     pub vma_locks: VmaLockPolicy,
+    /// What a fault holds while it waits for a page.
+    pub retry: RetryPolicy,
     /// Whether unmapping drains LRU batches first.
     pub unmap: UnmapPolicy,
     /// How mmap_lock and the locks of the reverse map are passed on.
@@ -96,6 +112,7 @@ impl Default for SpaceConfig {
             huge: HugePages::default(),
             exit: ExitPolicy::default(),
             vma_locks: VmaLockPolicy::default(),
+            retry: RetryPolicy::default(),
             unmap: UnmapPolicy::default(),
             rwsem: RwsemPolicy::default(),
             rss: RssPolicy::default(),

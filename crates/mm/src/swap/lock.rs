@@ -61,6 +61,14 @@ impl<A: Machine> Swap<A> {
         }
     }
 
+    /// Waits until the folio's lock is free, and drops the caller's reference: for a fault that has
+    /// released its own lock (`__folio_lock_or_retry`). Sleeps.
+    pub(crate) fn wait_before_retry(&self, memory: LruRef<'_, A>, pfn: Pfn) {
+        self.tally().fault_retries.add(1);
+        self.wait_unlocked(memory, pfn);
+        memory.put(pfn);
+    }
+
     /// Waits for the end of the folio's writeback (`folio_wait_writeback`). The caller has a
     /// reference. Sleeps.
     pub fn wait_writeback(&self, memory: LruRef<'_, A>, pfn: Pfn) {

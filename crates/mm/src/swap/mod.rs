@@ -114,6 +114,8 @@ mmscale_arch::counters! {
         read_errors: Sum,
         /// Lookups that found a folio in the cache.
         cache_hits: Sum,
+        /// Faults that released their lock before they waited for a page.
+        fault_retries: Sum,
     }
 }
 

@@ -49,14 +49,32 @@ enum Joined {
 }
 
 impl<A: Machine> Swap<A> {
-    /// Returns an unlocked folio with the slot's content and a reference for the caller. The folio
-    /// is from the cache, or newly allocated from memory nearest to `node`, charged to `group`, and
-    /// read from the device or cleared. The caller locks it and checks [`Swap::holds`] before
-    /// mapping it. Sleeps.
-    ///
-    /// A folio whose read failed leaves the cache, so that another try reads again. All tasks that
-    /// waited for that read get [`SwapError::Io`].
+    /// Like [`Swap::start_read`], and waits for the content: the folio is unlocked.
     pub fn read_in(
+        &self,
+        memory: LruRef<'_, A>,
+        entry: SwapEntry,
+        node: NodeId,
+        group: GroupId,
+        gfp: Gfp,
+    ) -> Result<Pfn, SwapError> {
+        let pfn = self.start_read(memory, entry, node, group, gfp)?;
+        if !memory.folios.word(pfn).has(FolioFlags::UPTODATE) {
+            self.wait_unlocked(memory, pfn);
+            if !memory.folios.word(pfn).has(FolioFlags::UPTODATE) {
+                self.lock_folio(memory, pfn);
+                return Err(self.read_failed(memory, pfn));
+            }
+        }
+        Ok(pfn)
+    }
+
+    /// Returns a folio for the slot's content, with a reference for the caller. The folio is from
+    /// the cache, or newly allocated from memory nearest to `node`, charged to `group`, and read
+    /// from the device or cleared. It is locked until it is read. The caller locks it, checks that
+    /// it has its content ([`Swap::read_failed`]) and [`Swap::holds`] before mapping it. Sleeps if
+    /// there is no room in the device's queue.
+    pub fn start_read(
         &self,
         memory: LruRef<'_, A>,
         entry: SwapEntry,
@@ -73,7 +91,7 @@ impl<A: Machine> Swap<A> {
         };
         loop {
             if let Some(pfn) = self.lookup(memory, entry) {
-                return self.wait_for_content(memory, pfn);
+                return Ok(pfn);
             }
             let made = memory.alloc_folio(node, Order::ZERO, gfp, what);
             let pfn = made.map_err(SwapError::NoMemory)?;
@@ -93,7 +111,7 @@ impl<A: Machine> Swap<A> {
                         memory,
                         PageIo { direction: IoDirection::Read, block: entry.slot(), pfn },
                     );
-                    return self.wait_for_content(memory, pfn);
+                    return Ok(pfn);
                 }
                 Joined::Other => self.drop_new(memory, pfn),
                 Joined::Gone => {
@@ -135,19 +153,12 @@ impl<A: Machine> Swap<A> {
         if zero { Joined::Zero } else { Joined::Read }
     }
 
-    /// Waits until the folio, to which the caller has a reference, has been filled.
-    fn wait_for_content(&self, memory: LruRef<'_, A>, pfn: Pfn) -> Result<Pfn, SwapError> {
-        if memory.folios.word(pfn).has(FolioFlags::UPTODATE) {
-            return Ok(pfn);
-        }
-        self.wait_unlocked(memory, pfn);
-        if memory.folios.word(pfn).has(FolioFlags::UPTODATE) {
-            return Ok(pfn);
-        }
-        self.lock_folio(memory, pfn);
+    /// Drops a folio whose read failed, and the caller's lock and reference. It leaves the cache,
+    /// so that another try reads again. All tasks that have the folio get [`SwapError::Io`].
+    pub fn read_failed(&self, memory: LruRef<'_, A>, pfn: Pfn) -> SwapError {
         self.delete(memory, pfn);
         self.unlock_folio(memory, pfn);
         memory.put(pfn);
-        Err(SwapError::Io)
+        SwapError::Io
     }
 }

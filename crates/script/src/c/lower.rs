@@ -182,6 +182,7 @@ impl<'a> Lowering<'a> {
             Ast::If(branches, last) => self.branches(branches, last.as_ref(), out)?,
             Ast::Choose(options) => self.choose(options, at, out)?,
             Ast::Threads(amount, place, body) => return self.team(amount, place, body, at, out),
+            Ast::Time(body) => return self.block_into(body, out),
             Ast::Start if self.started => return Ok(()),
             Ast::Start => {
                 self.started = true;

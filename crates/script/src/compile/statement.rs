@@ -71,6 +71,12 @@ impl<'a> Compiler<'a> {
             What::If(branches, last) => self.branches(branches, last.as_ref(), at),
             What::Choose(options) => self.choose(options, at),
             What::Threads(amount, place, body) => self.threads(amount, place, body, at),
+            What::Time(body) => {
+                let begun = self.slot(at)?;
+                self.emit(Code::Know { to: begun, what: Known::Now }, at)?;
+                self.block(body)?;
+                self.emit(Code::Timed(begun), at)
+            }
             What::Start => self.emit(Code::Start, at),
             What::Count(number) => {
                 self.counts = true;

@@ -40,8 +40,24 @@ impl Times {
     }
 }
 
-/// Receives the reports of programs, each at its end.
-pub type Sink = Arc<dyn Fn(Report) + Send + Sync>;
+/// Receives what programs have counted, each at its end.
+pub trait Receive: Send + Sync {
+    /// Receives the report of a program.
+    fn report(&self, report: Report);
+    /// Receives durations of the parts in `time` of a program that was started on `cpu`, in ns.
+    fn times(&self, cpu: usize, times_ns: &[u64]) {
+        let _ = (cpu, times_ns);
+    }
+}
+
+impl<F: Fn(Report) + Send + Sync> Receive for F {
+    fn report(&self, report: Report) {
+        self(report);
+    }
+}
+
+/// What receives the reports of a run.
+pub type Sink = Arc<dyn Receive>;
 
 /// Is called by a program at the start of each round of its outermost `loop`, with the operations
 /// that it has counted so far. The loop ends if it returns `false`.
@@ -70,12 +86,12 @@ pub(crate) fn run<S: System>(
     }
     // Rounds are counted, not timed.
     let step_ps = if rounds.is_some() { 0 } else { step_ps(times, system) };
-    sink(Report { step_ps, ..Report::default() });
+    sink.report(Report { step_ps, ..Report::default() });
     let first = Worker::first(Arc::clone(program), values, seed, times, Arc::clone(&sink), crowd);
     let orders = program.has_orders().then(|| Arc::new(Orders::of(system)));
     first.watched(rounds).ordered(orders).run(system, 0);
     // This program only starts the others.
-    sink(Report { prepared_faults: system.faults().unwrap_or(0), ..Report::default() });
+    sink.report(Report { prepared_faults: system.faults().unwrap_or(0), ..Report::default() });
 }
 
 /// Operations on values as most scripts have them, without a call.
@@ -90,7 +106,7 @@ fn step_ps<S: System>(times: Times, system: &S) -> u64 {
     // Behind `start`, at which a program waits.
     let place = body.map_or(0, |start| start as Place + 1);
     let round = |_| {
-        let ignored: Sink = Arc::new(|_| ());
+        let ignored: Sink = Arc::new(|_: Report| ());
         let values = vec![Value::None; script.program.slots];
         let program = Arc::clone(&script.program);
         let crowd = Crowd::new(1, 1, 1);

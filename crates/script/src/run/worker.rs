@@ -68,6 +68,8 @@ pub(super) struct Worker {
     sink: Sink,
     watcher: Option<Rounds>,
     pub(super) report: Report,
+    /// Durations of the parts in `time` that ended in the window.
+    times_ns: Vec<u64>,
     pub(super) pending: Pending,
     /// The CPU that it was started on.
     cpu: usize,
@@ -120,6 +122,7 @@ impl Worker {
             sink,
             watcher: None,
             report: Report::default(),
+            times_ns: Vec::new(),
             pending: Pending::default(),
             cpu: 0,
             number: 0,
@@ -217,7 +220,8 @@ impl Worker {
         if whole && now_ns >= self.times.until_ns {
             (self.report.looping, self.report.rounds_min) = (1, self.window_rounds);
         }
-        (self.sink)(self.report);
+        self.sink.report(self.report);
+        self.sink.times(self.cpu, &self.times_ns);
     }
 
     fn fault(&self, op: &Op, kind: Kind) -> Fault {
@@ -293,6 +297,13 @@ impl Worker {
             Code::Choose(table) => return self.choose(&program.tables[usize::from(table)]),
             Code::Return => return Err(Stop::End),
             Code::Start => self.start(system)?,
+            Code::Timed(begun) => {
+                let now_ns = system.clock_ns();
+                let took_ns = self.since_start(now_ns) - self.number(begun)?;
+                if self.counts(now_ns) {
+                    self.times_ns.push(took_ns.max(0) as u64);
+                }
+            }
             Code::Count(number) => self.count(system, number)?,
             Code::Begin(begin) => {
                 let begun = self.begin(system, begin);

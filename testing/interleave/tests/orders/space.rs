@@ -11,8 +11,8 @@ use mmscale_mm::pgtable::MemAccess;
 use mmscale_mm::reclaim::{Rmap, UnmapTo};
 use mmscale_mm::smp::CallPolicy;
 use mmscale_mm::space::{
-    Advice, ExitPolicy, FaultError, MapRequest, MayMove, Place, Prot, RemapRequest, Space,
-    SpaceAudit,
+    Advice, ExitPolicy, FaultError, MapRequest, MayMove, Place, Prot, RemapRequest, RetryPolicy,
+    Space, SpaceAudit,
 };
 use mmscale_mm::tlb::{Leave, UnmapBatch};
 use mmscale_mm::vmstat_work::TickPolicy;
@@ -159,6 +159,7 @@ pub(super) fn in_orders_of(
     let mut config = MmConfig::new(MemoryMap::nodes(2, 1024), TickPolicy::Stock);
     (config.lru, config.smp.policy) = (lru, calls);
     config.swap.pages = 600;
+    config.space.retry = RetryPolicy::at(calls.place() % RetryPolicy::ALL.len());
     check(schedules, move || once(&config, before, steps, after));
 }
 

@@ -13,7 +13,7 @@ pub(super) use huge::huge_range;
 pub(super) use swapped::{ALONE, SHARED};
 
 use super::zap::PIECE;
-use super::{FaultError, KILLED, MmRef, Space, Vma, VmaFlags, VmaLockPolicy, Vpn};
+use super::{FaultError, KILLED, MmRef, RetryPolicy, Space, Vma, VmaFlags, VmaLockPolicy, Vpn};
 use crate::pgtable::{MemAccess, Miss, Pte, PteFlags};
 use core::sync::atomic::Ordering::Acquire;
 use mmscale_arch::{Atomic, Func, Machine, Op, Pfn, Span};
@@ -25,6 +25,24 @@ impl Miss {
             Self::NotPresent(pte) | Self::ReadOnly(pte) => pte,
         }
     }
+}
+
+/// What a fault does if another task has the lock of its page's folio, as the one that reads it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in crate::space) enum Patience {
+    /// It returns, so that the caller can release its lock and wait (`FAULT_FLAG_ALLOW_RETRY`).
+    Return,
+    /// It sleeps with the caller's lock (`FAULT_FLAG_TRIED`).
+    Sleep,
+}
+
+/// What a fault has done.
+#[must_use]
+pub(in crate::space) enum Handled {
+    /// The program can try its access again.
+    Done,
+    /// Nothing: this folio is locked. The fault has a reference to it.
+    Wait(Pfn),
 }
 
 impl<A: Machine> Space<A> {
@@ -48,27 +66,54 @@ impl<A: Machine> Space<A> {
             }
         }
     }
-    /// Handles a page fault; `seen` is the entry that did not allow the access.
+    /// Handles a page fault; `seen` is the entry that did not allow the access. A fault that has to
+    /// wait for a page releases its lock first, once, and tries again, as [`RetryPolicy`] says.
     fn fault(
         &self,
         on: MmRef<'_, A>,
         page: Vpn,
         access: MemAccess,
-        seen: Pte,
+        mut seen: Pte,
     ) -> Result<(), FaultError> {
-        A::work(Op::VmaFind, 1);
-        // Pairs with the exchange in `Space::kill` (victim.rs); no other data passes.
-        if self.state.load_uncharged(Acquire) & KILLED != 0 {
-            return Err(FaultError::Killed);
+        let mut by_vma = self.config.vma_locks != VmaLockPolicy::None;
+        let mut patience = self.patience();
+        loop {
+            A::work(Op::VmaFind, 1);
+            // Pairs with the exchange in `Space::kill` (victim.rs); no other data passes.
+            if self.state.load_uncharged(Acquire) & KILLED != 0 {
+                return Err(FaultError::Killed);
+            }
+            let vma = if by_vma { self.lock_vma_now(page) } else { None };
+            let vma = vma.filter(|guard| self.is_handled_by_vma(guard.vma(), seen));
+            let handled = match vma {
+                Some(guard) => self.handle_fault(on, guard.vma(), page, access, seen, patience)?,
+                None => {
+                    let vmas = self.lock.read();
+                    let vma = vmas.at(page).ok_or(FaultError::Segv)?;
+                    self.handle_fault(on, &vma, page, access, seen, patience)?
+                }
+            };
+            let Handled::Wait(folio) = handled else { return Ok(()) };
+            on.swap.wait_before_retry(on.memory, folio);
+            by_vma &= self.config.retry == RetryPolicy::Vma;
+            patience = Patience::Sleep;
+            seen = self.table.lookup(page).map_or(Pte::NONE, |(pte, _)| pte);
         }
-        if self.config.vma_locks != VmaLockPolicy::None
-            && let Some(guard) = self.lock_vma_now(page)
-        {
-            return self.handle_fault(on, guard.vma(), page, access, seen);
+    }
+    /// Whether a fault may go on with the lock of its VMA.
+    fn is_handled_by_vma(&self, vma: &Vma, seen: Pte) -> bool {
+        match self.config.vma_locks {
+            VmaLockPolicy::Stock | VmaLockPolicy::Faults => true,
+            VmaLockPolicy::Anonymous => vma.file.is_none() && seen.as_swap().is_none(),
+            VmaLockPolicy::None => false,
         }
-        let vmas = self.lock.read();
-        let vma = vmas.at(page).ok_or(FaultError::Segv)?;
-        self.handle_fault(on, &vma, page, access, seen)
+    }
+    /// What the first attempt of a fault does.
+    fn patience(&self) -> Patience {
+        match self.config.retry {
+            RetryPolicy::Mmap | RetryPolicy::Vma => Patience::Return,
+            RetryPolicy::Hold => Patience::Sleep,
+        }
     }
     /// Handles a fault whose VMA is held by its lock or by mmap_lock (`handle_mm_fault`).
     pub(super) fn handle_fault(
@@ -78,7 +123,8 @@ impl<A: Machine> Space<A> {
         page: Vpn,
         access: MemAccess,
         seen: Pte,
-    ) -> Result<(), FaultError> {
+        patience: Patience,
+    ) -> Result<Handled, FaultError> {
         let _span = Span::<A>::enter(Func::HandleMmFault);
         A::work(Op::FaultHandle, 1);
         self.table.note_fault();
@@ -89,11 +135,22 @@ impl<A: Machine> Space<A> {
         if !allowed {
             return Err(FaultError::Segv);
         }
+        if let Some(entry) = seen.as_swap() {
+            return self.swap_in(on, vma, page, seen, entry, patience);
+        }
+        self.handle_in_memory(on, vma, page, access, seen).map(|()| Handled::Done)
+    }
+    /// Handles a fault on a page that is not in swap.
+    fn handle_in_memory(
+        &self,
+        on: MmRef<'_, A>,
+        vma: &Vma,
+        page: Vpn,
+        access: MemAccess,
+        seen: Pte,
+    ) -> Result<(), FaultError> {
         if seen.is_none() {
             return self.fill(on, vma, page, access);
-        }
-        if let Some(entry) = seen.as_swap() {
-            return self.swap_in(on, vma, page, seen, entry);
         }
         let denied = seen.is_present() && !seen.flags().contains(PteFlags::WRITE);
         if access == MemAccess::Read || !denied {

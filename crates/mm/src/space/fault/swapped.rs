@@ -1,5 +1,6 @@
 //! Pages in swap, and memory for pages that are read back.
 
+use super::{Handled, Patience};
 use crate::folio::{FolioFlags, FolioInit};
 use crate::lru::FolioError;
 use crate::oom::{OomResult, OomRetries, Shortage};
@@ -64,19 +65,20 @@ impl<A: Machine> Space<A> {
         freed
     }
     /// Handles a fault on a page in swap (`do_swap_page`).
-    pub(crate) fn swap_in(
+    pub(super) fn swap_in(
         &self,
         on: MmRef<'_, A>,
         vma: &Vma,
         page: Vpn,
         seen: Pte,
         (_, word): (u8, u64),
-    ) -> Result<(), FaultError> {
+        patience: Patience,
+    ) -> Result<Handled, FaultError> {
         let _span = Span::<A>::enter(Func::DoSwapPage);
         let (entry, node) = (SwapEntry::from_word(word), self.node_for(vma));
         let read = on.with_room(node, Order::ZERO, |more| {
             let gfp = Gfp::RECLAIMING | more;
-            match on.swap.read_in(on.memory, entry, node, self.group, gfp) {
+            match on.swap.start_read(on.memory, entry, node, self.group, gfp) {
                 Err(SwapError::NoMemory(why)) => Err(why),
                 other => Ok(other),
             }
@@ -85,9 +87,18 @@ impl<A: Machine> Space<A> {
             Ok(pfn) => pfn,
             Err(SwapError::Io | SwapError::NoMemory(_)) => return Err(FaultError::Bus),
             // Another fault has brought it in: the retry finds it.
-            Err(SwapError::Gone) => return Ok(()),
+            Err(SwapError::Gone) => return Ok(Handled::Done),
         };
-        on.swap.lock_folio(on.memory, pfn);
+        if !on.swap.trylock_folio(on.memory, pfn) {
+            if patience == Patience::Return {
+                return Ok(Handled::Wait(pfn));
+            }
+            on.swap.lock_folio(on.memory, pfn);
+        }
+        if !on.memory.folios.word(pfn).has(FolioFlags::UPTODATE) {
+            on.swap.read_failed(on.memory, pfn);
+            return Err(FaultError::Bus);
+        }
         let mapped = on.swap.holds(on.memory, pfn, entry)
             && self.map_swapped(on, vma, page, seen, pfn, entry);
         if mapped && self.drops_slot(on, vma) {
@@ -97,7 +108,7 @@ impl<A: Machine> Space<A> {
         if !mapped {
             on.memory.put(pfn);
         }
-        Ok(())
+        Ok(Handled::Done)
     }
     /// Whether a slot is freed as soon as its page is mapped (`should_try_to_free_swap`).
     fn drops_slot(&self, on: MmRef<'_, A>, vma: &Vma) -> bool {

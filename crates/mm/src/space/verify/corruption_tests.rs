@@ -311,7 +311,9 @@ fn a_fault_that_has_seen_a_part_of_a_huge_page_finds_the_folio_that_is_there_now
     let seen = Pte::page(pfn, PteFlags::ACCESSED | crate::space::zap::PIECE);
     let vma = space.vma_at(AT).unwrap();
     let page = AT.offset(1);
-    space.handle_fault(on, &vma, page, MemAccess::Write, seen).unwrap();
+    let patience = crate::space::fault::Patience::Sleep;
+    let done = space.handle_fault(on, &vma, page, MemAccess::Write, seen, patience).unwrap();
+    assert!(matches!(done, crate::space::fault::Handled::Done));
     assert_eq!(world.frame(page), pfn, "it has the page to itself and needs no copy");
     assert!(space.table.lookup(page).unwrap().0.flags().contains(PteFlags::WRITE));
     on.verify().unwrap();

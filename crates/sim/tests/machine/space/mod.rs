@@ -4,4 +4,5 @@ mod killed;
 mod links;
 mod process;
 mod reaped;
+mod retry;
 mod swarm;

@@ -6,7 +6,7 @@ use crate::lru::world::{ALL, GROUP, World, config, well_with};
 use mmscale_arch::{CpuId, Machine as _};
 use mmscale_frames::page_alloc::MemoryMap;
 use mmscale_mm::lru::LruPolicy;
-use mmscale_mm::space::HugePages;
+use mmscale_mm::space::{HugePages, RetryPolicy, VmaLockPolicy};
 use mmscale_mm::swap::SwapCounters;
 use mmscale_sim::{Faults, Outcome, Policy, Sim, SimConfig};
 use std::cell::Cell;
@@ -56,6 +56,8 @@ fn swarm(setting: Setting) -> Found {
         config.map = MemoryMap::nodes(2, frames);
         config.swap.pages = 2000;
         config.smp.policy = POLICIES[seed as usize % POLICIES.len()];
+        config.space.retry = RetryPolicy::ALL[seed as usize % RetryPolicy::ALL.len()];
+        config.space.vma_locks = VmaLockPolicy::ALL[seed as usize / 3 % VmaLockPolicy::ALL.len()];
         config.space.huge =
             if seed.is_multiple_of(3) { HugePages::Always } else { HugePages::Advised };
     };
