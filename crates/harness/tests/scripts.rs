@@ -184,6 +184,22 @@ fn an_error_of_a_script_fails_the_run_with_its_line() {
     assert!(why.contains("arm a: there is no policy named `lzay`; did you mean `lazy`?"), "{why}");
 }
 
+/// `swap` gives the machine an area, `time` records durations, and a fork waits for a read from the
+/// device only if the fault keeps its lock.
+#[test]
+fn a_fork_waits_for_reads_from_swap_only_if_faults_keep_their_locks() {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/questions/fault-io.mms");
+    let mut request = request(&script, &["cpus=4", "readers=3", "pages=32"]);
+    request.arms = ["stock", "vma", "hold"].map(ToOwned::to_owned).to_vec();
+    let document = run(&request).expect("it runs");
+    let all = |name: &str| document.arms.iter().map(|arm| arm.metrics[name].mean);
+    let [faults, fork_ns, longest_ns] =
+        ["faults_per_op", "time_p50_ns", "time_max_ns"].map(|name| all(name).collect::<Vec<_>>());
+    assert!(faults[0] > 1.7 && faults[1] > 1.7 && faults[2] < 1.3, "{faults:?}");
+    assert!(fork_ns[2] > 1.5 * fork_ns[0].max(fork_ns[1]), "{fork_ns:?}");
+    assert!(longest_ns.iter().zip(&fork_ns).all(|(longest, half)| longest >= half));
+}
+
 #[test]
 fn policies_and_parameters_apply_to_scripts() {
     let script = written("policies", &STORM.replace('@', ""));
