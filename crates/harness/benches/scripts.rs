@@ -190,7 +190,7 @@ fn program(case: &Case, times: Times, cpu: usize, system: &Os, sink: &Sink) -> R
             report.ops_ever += 1;
         })?;
     }
-    sink(report);
+    sink.report(report);
     Ok(())
 }
 

@@ -192,9 +192,8 @@ fn a_fork_waits_for_reads_from_swap_only_if_faults_keep_their_locks() {
     let mut request = request(&script, &["cpus=4", "readers=3", "pages=32"]);
     request.arms = ["stock", "vma", "hold"].map(ToOwned::to_owned).to_vec();
     let document = run(&request).expect("it runs");
-    let all = |name: &str| document.arms.iter().map(|arm| arm.metrics[name].mean);
-    let [faults, fork_ns, longest_ns] =
-        ["faults_per_op", "time_p50_ns", "time_max_ns"].map(|name| all(name).collect::<Vec<_>>());
+    let [faults, fork_ns, longest_ns] = ["faults_per_op", "time_p50_ns", "time_max_ns"]
+        .map(|name| document.arms.iter().map(|arm| arm.metrics[name].mean).collect::<Vec<_>>());
     assert!(faults[0] > 1.7 && faults[1] > 1.7 && faults[2] < 1.3, "{faults:?}");
     assert!(fork_ns[2] > 1.5 * fork_ns[0].max(fork_ns[1]), "{fork_ns:?}");
     assert!(longest_ns.iter().zip(&fork_ns).all(|(longest, half)| longest >= half));

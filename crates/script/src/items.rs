@@ -2,6 +2,7 @@
 
 use crate::ast::{Literal, Tree, Unit};
 use crate::error::{Wrong, wrong};
+use crate::estimate::is_constant;
 
 /// A parameter of a script.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -100,6 +101,15 @@ pub(crate) fn check(tree: &Tree) -> Result<(), Wrong> {
         && (cpus.unit != Unit::One || !(1..=4096).contains(&cpus.value))
     {
         return wrong(cpus.at, "the number of CPUs is 1 to 4096");
+    }
+    // The machine has it before any program runs.
+    if let Some(swap) = &tree.swap
+        && !is_constant(tree, &swap.size)
+    {
+        return wrong(
+            swap.at,
+            "the size of the swap area may have numbers, parameters and `cpus` only",
+        );
     }
     let Some(window) = &tree.window else { return Ok(()) };
     for length in [Some(window.length), window.after, window.live].into_iter().flatten() {

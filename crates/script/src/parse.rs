@@ -127,6 +127,7 @@ fn shown(rule: &Rule) -> String {
             "an item (summary, profile, window, param, file, swap, arm, program, process)"
         }
         Rule::statement => "a statement",
+        Rule::device => "`block`, `compressed`",
         Rule::expr | Rule::operand | Rule::primary | Rule::from | Rule::to => "a value",
         Rule::literal | Rule::number => "a number",
         Rule::unit => "a unit (pages, B, KiB, MiB, GiB, ns, us, ms, s)",
@@ -149,6 +150,13 @@ fn shown(rule: &Rule) -> String {
         }
     };
     text.to_owned()
+}
+
+fn device(named: Option<Node<'_>>) -> SwapDevice {
+    match named.as_ref().map(Node::as_str) {
+        Some("compressed") => SwapDevice::Compressed,
+        _ => SwapDevice::Block,
+    }
 }
 
 /// Returns the only child that is not a keyword.
@@ -219,10 +227,8 @@ fn add_item(tree: &mut Tree, item: Node<'_>) -> Parsed<()> {
         }
         Rule::swap => {
             once(tree.swap.is_some())?;
-            let pages = must(parts.next().map(expr).transpose()?, at)?;
-            let is_compressed = parts.next().is_some_and(|device| device.as_str() == "compressed");
-            let device = if is_compressed { SwapDevice::Compressed } else { SwapDevice::Block };
-            tree.swap = Some(SwapItem { at, size: pages, device });
+            let size = must(parts.next().map(expr).transpose()?, at)?;
+            tree.swap = Some(SwapItem { at, size, device: device(parts.next()) });
         }
         Rule::program => {
             let name = must(parts.next().map(name), at)?;

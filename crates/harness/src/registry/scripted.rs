@@ -204,7 +204,7 @@ fn script_ns_per_op(seen: &Seen<'_, Scripted>) -> Result<f64, Missing> {
 /// The index of durations of parts in `time` in [`Run::samples`].
 const TIMED: usize = 0;
 
-/// What programs report.
+/// Receives the reports of programs.
 struct Received {
     board: Board<Report>,
     times: Samples,

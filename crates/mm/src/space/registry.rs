@@ -58,7 +58,7 @@ mmscale_arch::policies! {
 }
 
 mmscale_arch::policies! {
-    /// What a page fault holds while it waits for the content of a page.
+    /// Locks of a page fault that waits for the content of a page.
     pub enum RetryPolicy: "retry", "locks of a page fault while its page is read from the device" {
         /// Releases its lock before it waits, and tries again with mmap_lock (FAULT_FLAG_RETRY).
         Mmap = "mmap",
@@ -94,7 +94,7 @@ pub struct SpaceConfig {
     pub exit: ExitPolicy,
     /// Which operations lock one VMA.
     pub vma_locks: VmaLockPolicy,
-    /// What a fault holds while it waits for a page.
+    /// Locks of a fault that waits for a page.
     pub retry: RetryPolicy,
     /// Whether unmapping drains LRU batches first.
     pub unmap: UnmapPolicy,

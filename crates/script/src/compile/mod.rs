@@ -38,12 +38,7 @@ pub(crate) fn compile(tree: &Tree, text: &str) -> Done<Program> {
         compiler.call(Verb::File, [slot, NONE, NONE], to, at)?;
     }
     if let Some(swap) = &tree.swap {
-        // The machine has it before any program: its value is that of `estimate::needs`.
         compiler.typed(&swap.size, Type::Size)?;
-        if !crate::estimate::is_constant(tree, &swap.size) {
-            let what = "the size of the swap area consists of numbers, parameters and `cpus`";
-            return wrong(swap.at, what);
-        }
     }
     compiler.constants = compiler.variables.len();
     if tree.groups.is_empty() {

@@ -56,7 +56,7 @@ impl<F: Fn(Report) + Send + Sync> Receive for F {
     }
 }
 
-/// What receives the reports of a run.
+/// The receiver of a run.
 pub type Sink = Arc<dyn Receive>;
 
 /// Is called by a program at the start of each round of its outermost `loop`, with the operations

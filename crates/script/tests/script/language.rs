@@ -1,7 +1,7 @@
 //! Scripts run on a system that records its calls.
 
 use crate::fake::Fake;
-use mmscale_script::{Report, Script, Sink, Times, Unit};
+use mmscale_script::{Report, Script, Sink, SwapDevice, Times, Unit};
 use std::sync::{Arc, Mutex};
 
 const TIMES: Times = Times { begin_ns: 100_000, from_ns: 200_000, until_ns: 1_000_000 };
@@ -323,4 +323,29 @@ fn where_each_cpu_has_a_process_children_stay_and_threads_spread() {
     assert_eq!(cpus_of("process p per_cpu { threads 2 { count; } }"), spread);
     let teams = "process p { threads per_cpu { c = fork { } wait(c); count; } }";
     assert_eq!(cpus_of(teams), ["0", "0", "0", "1", "1", "2", "2", "3", "3"]);
+}
+
+/// The swap area is there before any program, and its size may depend on parameters and CPUs.
+#[test]
+fn a_script_has_a_swap_area_of_a_constant_size() {
+    let rest = "param pages = 64 pages \"memory\"; process p { time { sleep(1ms); } count; }";
+    let script = |item: &str| Script::parse("swap.mms", &format!("{item} {rest}"));
+    let of = |item: &str| {
+        let script = script(item).expect("it is one");
+        (script.swap_device(), script.needs(&[1 << 20], 4).swap_pages)
+    };
+    assert_eq!(of("swap 4 MiB;"), (Some(SwapDevice::Block), 1024));
+    assert_eq!(of("swap 2 * pages * cpus compressed;"), (Some(SwapDevice::Compressed), 2048));
+    assert_eq!(of(""), (None, 0));
+    for (item, why) in [
+        ("swap 4 MiB; swap 4 MiB;", "a second time"),
+        ("swap 20ms;", "a size"),
+        ("swap rand(4) * 4 KiB * size(pages);", ""),
+        ("swap 4 MiB zram;", "compressed"),
+    ] {
+        let error = script(item).expect_err(item).to_string();
+        assert!(error.contains(why), "{item}: {error}");
+    }
+    let open = Script::parse("time.mms", "process p { time count; }").expect_err("no block");
+    assert!(open.to_string().contains('{'), "{open}");
 }

@@ -27,7 +27,7 @@ impl Miss {
     }
 }
 
-/// What a fault does if another task has the lock of its page's folio, as the one that reads it.
+/// Action of a fault if another task has the lock of its folio, such as the task that reads it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::space) enum Patience {
     /// It returns, so that the caller can release its lock and wait (`FAULT_FLAG_ALLOW_RETRY`).
@@ -36,7 +36,7 @@ pub(in crate::space) enum Patience {
     Sleep,
 }
 
-/// What a fault has done.
+/// Outcome of a fault.
 #[must_use]
 pub(in crate::space) enum Handled {
     /// The program can try its access again.
@@ -108,7 +108,7 @@ impl<A: Machine> Space<A> {
             VmaLockPolicy::None => false,
         }
     }
-    /// What the first attempt of a fault does.
+    /// Returns the patience of the first attempt of a fault.
     fn patience(&self) -> Patience {
         match self.config.retry {
             RetryPolicy::Mmap | RetryPolicy::Vma => Patience::Return,

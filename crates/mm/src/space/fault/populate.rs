@@ -15,7 +15,7 @@ struct Populating {
     at: Vpn,
     /// The end of the range.
     end: Vpn,
-    /// What the next fault does.
+    /// That of the next fault.
     patience: Patience,
 }
 
@@ -127,7 +127,7 @@ impl<A: Machine> Space<A> {
                 PageSize::Base => page.offset(1),
                 PageSize::Huge => super::huge::huge_range(page).end(),
             };
-            if pages.at.get() % RESCHED_EVERY == 0 {
+            if pages.at.get().is_multiple_of(RESCHED_EVERY) {
                 A::cond_resched();
             }
         }

@@ -1,4 +1,4 @@
-//! What a page fault holds while its page is read from swap, and who waits for it.
+//! Locks of a page fault while its page is read from swap, and changes that wait for it.
 
 use super::process::new_space;
 use crate::lru::world::{World, config, well_with};
