@@ -1,5 +1,6 @@
 //! Page faults against everything that removes pages and VMAs, in every order of a few steps.
 
+use mmscale_arch::Policy as _;
 use mmscale_arch::sync::Completion;
 use mmscale_arch::{Atomic, Cpu, CpuId, Ipi, Machine as _, VmaRange, Vpn};
 use mmscale_frames::page_alloc::MemoryMap;
