@@ -61,7 +61,7 @@ mmscale_arch::policies! {
     /// Locks of a page fault that waits for the content of a page.
     pub enum RetryPolicy: "retry", "locks of a page fault while its page is read from the device" {
         /// Releases its lock before it waits, and tries again with mmap_lock (FAULT_FLAG_RETRY).
-        Mmap = "mmap",
+        Stock = "stock",
         /// Releases its lock before it waits, and tries again with the lock of the VMA.
         Vma = "vma",
         /// Keeps the lock of the VMA, or mmap_lock, until the page is there.

@@ -111,7 +111,7 @@ impl<A: Machine> Space<A> {
     /// Returns the patience of the first attempt of a fault.
     fn patience(&self) -> Patience {
         match self.config.retry {
-            RetryPolicy::Mmap | RetryPolicy::Vma => Patience::Return,
+            RetryPolicy::Stock | RetryPolicy::Vma => Patience::Return,
             RetryPolicy::Hold => Patience::Sleep,
         }
     }
