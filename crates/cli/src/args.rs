@@ -15,7 +15,7 @@ mod sweep;
 
 use std::path::PathBuf;
 
-pub(crate) use analyses::{CacheArgs, MACHINES, RobustArgs, WhatIfArgs};
+pub(crate) use analyses::{AblateArgs, CacheArgs, MACHINES, RobustArgs, WhatIfArgs};
 use clap::builder::{EnumValueParser, TypedValueParser as _};
 use clap::{Parser, Subcommand, ValueEnum};
 pub(crate) use derived::{FitArgs, KnownArgs, NewArgs};
@@ -101,6 +101,8 @@ pub(crate) enum Command {
     Robust(Box<RobustArgs>),
     /// Say what a study gains if a lock is held for less time, or a cost is smaller
     Whatif(Box<WhatIfArgs>),
+    /// Say which of some policies contributes what to their change
+    Ablate(Box<AblateArgs>),
     /// Run a seed again and write what happened around its worst wait, for Perfetto
     Trace(Box<TraceArgs>),
     /// Compare two saved runs, before and after a change; or measured waits with a run

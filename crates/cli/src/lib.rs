@@ -4,6 +4,7 @@
 //! Results go to stdout, everything else to stderr. The exit code is 0 on success, 1 if a run or a
 //! check failed, 2 if the call was wrong. A reader that closes stdout early is not a failure.
 
+mod ablate;
 mod args;
 mod compare;
 mod destination;
@@ -142,6 +143,7 @@ fn dispatch(registry: &Registry, origin: Origin, command: Option<Command>) -> Re
         Some(Command::Sweep(args)) => sweep::sweep(registry, origin, &args),
         Some(Command::Robust(args)) => robust::robust(registry, origin, &args),
         Some(Command::Whatif(args)) => whatif::whatif(registry, origin, &args),
+        Some(Command::Ablate(args)) => ablate::ablate(registry, origin, &args),
         Some(Command::Trace(args)) => trace::trace(registry, origin, &args),
         Some(Command::Compare(args)) => compare::compare(&args),
         Some(Command::Report(args)) => report::report(registry, &args),

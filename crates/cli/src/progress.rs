@@ -11,6 +11,9 @@ use mmscale_harness::{Plan, ProgressSink, RunEvent};
 use crate::estimate::{Estimate, shown, time_left};
 use crate::output;
 
+/// The most arms that are named when runs begin.
+const NAMED_ARMS: usize = 8;
+
 /// Steps of the bar per run.
 const STEPS: f64 = 1000.0;
 
@@ -145,6 +148,10 @@ fn watch(
     (clock, first): (Arc<Clock>, usize),
 ) -> Arc<dyn ProgressSink> {
     let arms: Vec<&str> = plan.arms.iter().map(|arm| &*plan.study.arms()[arm.0].name).collect();
+    let arms = match arms.len() {
+        ..=NAMED_ARMS => arms.join(", "),
+        more => format!("{more} arms"),
+    };
     let cpus = if plan.cpus == 1 { "1 CPU".to_owned() } else { format!("{} CPUs", plan.cpus) };
     let mut title = format!("{} on {}, {cpus}", plan.study.name(), plan.on);
     if of > 1 {
@@ -155,7 +162,7 @@ fn watch(
         return Arc::new(Bar::new(title, runs, (clock, first)));
     }
     let noun = if runs == 1 { "run" } else { "runs" };
-    output::tell(&format!("{title}: {} ({runs} {noun})", arms.join(", ")));
+    output::tell(&format!("{title}: {arms} ({runs} {noun})"));
     let told = Mutex::new(ProgressState { finished: 0, at: Instant::now() });
     Arc::new(Lines { study: plan.study.name().to_owned(), runs, told, clock, first })
 }

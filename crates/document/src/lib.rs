@@ -8,6 +8,7 @@
 //! Waits that another tool measured are a [`Measurement`]. [`LOCK_CLASSES`] names the locks of
 //! Linux for it and for the live kernel.
 
+mod ablation;
 mod blame;
 mod call;
 mod checksum;
@@ -31,6 +32,9 @@ mod value;
 mod watched;
 mod whatif;
 
+pub use ablation::{
+    ABLATION_SCHEMA, AblatedMetric, Ablation, Contribution, Interaction, PartContribution,
+};
 pub use blame::{BlameRecord, BlameRow, BlameRows, Doing, NamedLockRecord, NamedLockRow};
 pub use call::{CallRecord, CallRow};
 pub use checksum::{Kept, sum as checksum};

@@ -33,7 +33,8 @@ mod workload;
 
 pub use analysis::{
     Cache, CallOrRun, FACTORS, RobustError, RobustRequest, Scalable, Step, Told, Traced,
-    WhatIfRequest, figures, hold_scale, lock_class, on_drawn_machines, robust, trace, whatif,
+    WhatIfRequest, ablation, figures, hold_scale, lock_class, on_drawn_machines, robust, subsets,
+    trace, whatif,
 };
 pub use host::host;
 pub use machine::{Level, LiveRun, Needs, Releases, Waits};

@@ -1,9 +1,9 @@
-//! The options of analyses: `robust` and `whatif`.
+//! The options of analyses: `robust`, `whatif` and `ablate`.
 
 use std::path::PathBuf;
 
 use super::groups::{AnalysisArgs, ArmArgs, MachineArgs};
-use super::{OUTPUT, OneArm, SIZE};
+use super::{ARMS, OUTPUT, OneArm, SIZE};
 
 /// Number of machines that an analysis draws.
 pub(crate) const MACHINES: u16 = 40;
@@ -63,6 +63,37 @@ pub(crate) struct WhatIfArgs {
     pub(crate) of: Vec<String>,
     #[command(flatten)]
     pub(crate) of_arm: OneArm,
+    #[command(flatten)]
+    pub(crate) analysis: AnalysisArgs,
+}
+
+/// Examples of `ablate`.
+const ABLATE_EXAMPLES: &str = "\
+Examples:
+  mmscale ablate churn --of lru=lazy,tick=phased,caches=blockmap --cpus 64
+  mmscale ablate page_fault1 --of lru=lazy,caches=posted --seeds 7 -o parts";
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = ABLATE_EXAMPLES)]
+pub(crate) struct AblateArgs {
+    /// Studies and scripts by name, and files of scripts
+    #[arg(value_name = "STUDY", required = true)]
+    pub(crate) studies: Vec<String>,
+    /// The parts of the change: two to six policies, of which every subset runs (mmscale list
+    /// policies)
+    #[arg(long, value_name = "KEY=POLICY,..", value_delimiter = ',', required = true)]
+    pub(crate) of: Vec<String>,
+    #[command(flatten)]
+    pub(crate) machine: MachineArgs,
+    /// The arm without any of the parts; the study's first one if none is named
+    #[arg(help_heading = ARMS, long, value_name = "NAME")]
+    pub(crate) arm: Option<String>,
+    /// Simulate the mechanisms of this version of Linux, 5.0 to 7.3, where no part replaces them
+    #[arg(help_heading = ARMS, long, value_name = "VERSION")]
+    pub(crate) linux: Option<String>,
+    /// Set a parameter of the study; several values (key=8,16) make a sweep
+    #[arg(help_heading = ARMS, long, value_name = "KEY=VALUE", allow_hyphen_values = true)]
+    pub(crate) set: Vec<String>,
     #[command(flatten)]
     pub(crate) analysis: AnalysisArgs,
 }

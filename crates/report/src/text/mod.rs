@@ -3,6 +3,7 @@
 //! [`text`] has all of that. [`brief`] is for a terminal: the answer and the headlines. [`page`]
 //! has the answers of many documents, and [`sweep_text`] the points of sweeps side by side.
 
+mod ablation;
 mod answer;
 mod blame;
 mod calls;
@@ -23,6 +24,7 @@ use std::collections::BTreeMap;
 
 use mmscale_document::{Document, ParamValue};
 
+pub use ablation::ablation_text;
 pub(crate) use answer::{answer, in_order};
 pub(crate) use header::listed;
 pub use letter::{About, Calls, Letter, letter_text};

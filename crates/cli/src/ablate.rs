@@ -1,0 +1,59 @@
+//! `mmscale ablate`.
+
+use anyhow::Context;
+use mmscale_document::plain;
+use mmscale_harness::{CallOrRun, Origin, Registry, ablation, execute, fits_host, plan, subsets};
+use mmscale_report::{ablation_text, json_line};
+
+use crate::args::{AblateArgs, AnalysisArgs, ChangeArgs, Format};
+use crate::failure::Failure;
+use crate::file_names::stems;
+use crate::interrupt::{self, Grace};
+use crate::output;
+use crate::progress;
+use crate::robust::headlines;
+
+/// Runs all subsets of some policies, and shows what each contributes.
+pub(crate) fn ablate(
+    registry: &Registry,
+    origin: Origin,
+    args: &AblateArgs,
+) -> Result<(), Failure> {
+    let AnalysisArgs { format, documents, .. } = &args.analysis;
+    let changes = ChangeArgs {
+        policies: subsets(&args.of)?,
+        linux: args.linux.clone(),
+        set: args.set.clone(),
+    };
+    // Without --arm, --policy adds to the first arm of the study.
+    let arms = args.arm.iter().cloned().collect();
+    let size = args.analysis.size();
+    let request = args.machine.request(args.studies.clone(), arms, &changes, size, origin)?;
+    let interrupt = interrupt::on_signals(Grace::Computing)
+        .context("cannot watch for Ctrl-C")
+        .map_err(Failure::Run)?;
+    let plans = plan(registry, &request)?;
+    fits_host(&plans)?;
+    let names: Vec<String> =
+        stems(&plans).into_iter().map(|name| format!("{name}-ablate")).collect();
+    let (folder, names) = documents.open(names)?;
+    let watch = progress::Call::new(&plans);
+    let mut written = Vec::new();
+    for (place, (plan, name)) in plans.iter().zip(&names).enumerate() {
+        let document = execute(plan, &interrupt, &watch.watch(place)).map_err(CallOrRun::from)?;
+        let result = ablation(plan, &document, &args.of, &headlines(plan.study.metrics()));
+        let shown = ablation_text(&result);
+        let separator = if place == 0 { "" } else { "\n" };
+        interrupt::whole(|| {
+            if let Some(folder) = &folder {
+                written.push(folder.write(&format!("{name}.json"), json_line(&result))?);
+                written.push(folder.write(&format!("{name}.txt"), plain(&shown).as_bytes())?);
+            }
+            match format {
+                Format::Text => output::print(&format!("{separator}{shown}")),
+                Format::Json => output::print(&json_line(&result)),
+            }
+        })?;
+    }
+    output::as_named(&written)
+}
