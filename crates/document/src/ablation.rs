@@ -42,7 +42,7 @@ pub struct Ablation {
     pub metrics: Vec<AblatedMetric>,
 }
 
-/// What the parts contribute to the change of one metric. Contributions are factors: those in
+/// The contributions of parts to the change of one metric. They are factors: those in
 /// `share` of all parts multiply to `whole`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

@@ -199,7 +199,7 @@ mod tests {
         }
     }
 
-    /// Two parts of which each is enough share the effect, and stand in each other's way.
+    /// Two parts of which each is enough share the effect, with a negative interaction.
     #[test]
     fn parts_that_do_the_same_share_it() {
         let game = planted(3, &[(0b001, 1.0), (0b010, 1.0), (0b011, -1.0), (0b100, 0.2)]);

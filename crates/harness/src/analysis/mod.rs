@@ -1,5 +1,5 @@
-//! Analyses of plans: what a conclusion depends on, what time would be saved, which part of a change
-//! contributes what, and where the worst wait came from.
+//! Analyses of plans: what a conclusion depends on, what time would be saved, which part of a
+//! change contributes what, and where the worst wait came from.
 
 mod ablate;
 mod robust;
