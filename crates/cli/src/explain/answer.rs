@@ -7,7 +7,7 @@ use mmscale_harness::{Defaults, Registry, Shape, coverage};
 use mmscale_measured::{Basis, CALLS, Item, Likeness, Resemblance, Table};
 use mmscale_report::wrap;
 
-use super::{Case, Recipe, logs, robot, start};
+use super::{Case, Recipe, contention, logs, robot, start};
 
 /// Number of paths, gaps and other locks to name.
 const NAMED: usize = 3;
@@ -35,6 +35,9 @@ pub(super) fn lines(
     match &case.report.robot {
         Some(robot) => robot::lines(robot).into_iter().for_each(|(key, text)| entry(key, text)),
         None => read(case, found).into_iter().for_each(|text| entry("report", text)),
+    }
+    if let Some(seen) = &case.report.contention {
+        contention::lines(seen).into_iter().for_each(|(key, text)| entry(key, text));
     }
     if let Some(text) = flat(case) {
         entry("profile", text);

@@ -1,29 +1,53 @@
-//! The CPU topology of a machine, from the output of `lscpu`.
+//! The CPU topology of a machine, from the output of `lscpu` or `numactl -H`.
 //!
-//! `lscpu -J -e` has a row per CPU, with its node, core and caches. `lscpu -J` has only counts,
-//! from which the sizes of groups follow, but not their members.
+//! A row for each CPU has its node, core and caches. Fields have only counts, from which the sizes
+//! of groups follow, but not their members. `numactl` has no cores and caches.
 
-use super::{DeriveError, Groups, Text};
-use serde_json::{Map, Value};
+mod form;
+mod kinds;
+mod of_fields;
+#[cfg(test)]
+mod tests;
+
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::{DeriveError, Groups, Text};
+use form::{Form, Row};
+pub(super) use kinds::Kind;
+
 /// The CPUs of a machine.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Lscpu {
     pub(super) groups: Groups,
     /// The processor's name, if present.
     pub(super) model: Option<String>,
     /// The size of one last-level cache, if present.
     pub(super) cache_kib: Option<u64>,
+    /// Memory of a node with CPUs, in MiB, if present.
+    pub(super) node_mib: Option<u64>,
     /// The number in a profile of each online CPU, in the order of Linux's numbers. `None` if the
     /// output has only counts.
     pub(super) places: Option<Vec<usize>>,
+    /// Kinds of cores, the slowest first; none if all are alike.
+    pub(super) kinds: Vec<Kind>,
     pub(super) notes: Vec<String>,
 }
 
-/// An online CPU, with the identifiers of its groups.
+/// What the caller knows beyond the file.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Given<'a> {
+    /// The size of last-level caches.
+    pub(super) cluster: Option<usize>,
+    /// Hardware threads of a core.
+    pub(super) smt: Option<usize>,
+    /// The capacity of CPUs, by number.
+    pub(super) capacities: Option<&'a BTreeMap<u64, f64>>,
+}
+
+/// An online CPU, with the identifiers of its groups. The order is that of a profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Cpu {
+    kind: usize,
     node: u64,
     cache: Option<u64>,
     core: (u64, u64),
@@ -31,32 +55,39 @@ struct Cpu {
 }
 
 impl Lscpu {
-    /// Parses either form. `cluster` is the size of last-level caches as given by the caller.
-    pub(super) fn read(file: &Text, cluster: Option<usize>) -> Result<Self, DeriveError> {
+    /// Parses any form.
+    pub(super) fn read(file: &Text, given: Given<'_>) -> Result<Self, DeriveError> {
         let wrong = |why: String| DeriveError::Lscpu { file: file.name.clone(), why };
-        let whole: Value = serde_json::from_str(&file.text).map_err(|why| {
-            wrong(format!("it is not JSON ({why}); create it with `lscpu -J -e`"))
-        })?;
-        match (&whole["cpus"], &whole["lscpu"]) {
-            (Value::Array(rows), _) => of_rows(rows, cluster),
-            (_, Value::Array(fields)) => of_fields(fields, cluster),
-            _ => Err("it has neither `cpus` nor `lscpu`; create it with `lscpu -J -e`".to_owned()),
-        }
-        .map_err(wrong)
+        let read = || {
+            let form = Form::read(&file.text)?;
+            let mut read = match form.rows.is_empty() {
+                false => of_rows(&form.rows, given),
+                true => of_fields::counts(&form, given),
+            }?;
+            of_fields::more(&form, &mut read);
+            Ok(read)
+        };
+        read().map_err(wrong)
     }
 }
 
-/// Parses the output of `lscpu -J -e`.
-fn of_rows(rows: &[Value], cluster: Option<usize>) -> Result<Lscpu, String> {
-    let rows = rows.iter().filter_map(Value::as_object).filter(|row| online(row));
-    let mut cpus = rows.map(cpu).collect::<Result<Vec<Cpu>, String>>()?;
+/// Returns the CPUs of rows.
+fn of_rows(rows: &[Row], given: Given<'_>) -> Result<Lscpu, String> {
+    let rows: Vec<&Row> = rows.iter().filter(|row| online(row)).collect();
+    let mut notes = Vec::new();
+    let without_core = rows.iter().filter(|row| !row.contains_key("core")).count();
+    if !rows.is_empty() && without_core == rows.len() {
+        notes.push("lscpu has no cores: each CPU is assumed to be a core of its own".to_owned());
+    }
+    let is_lacking = without_core < rows.len();
+    let mut cpus =
+        rows.iter().map(|row| cpu(row, is_lacking)).collect::<Result<Vec<Cpu>, String>>()?;
     if cpus.is_empty() {
         return Err("it has no online CPU".to_owned());
     }
-    let mut notes = Vec::new();
     if cpus.iter().any(|cpu| cpu.cache.is_none()) {
         cpus.iter_mut().for_each(|cpu| cpu.cache = None);
-        if cluster.is_none() {
+        if given.cluster.is_none() {
             notes.push(
                 "lscpu lists no L3: each node is assumed to have one last-level cache".to_owned(),
             );
@@ -67,11 +98,20 @@ fn of_rows(rows: &[Value], cluster: Option<usize>) -> Result<Lscpu, String> {
     if numbers.len() < cpus.len() {
         return Err("two rows have the same CPU number".to_owned());
     }
-    let smt = even("cores", "CPUs", cpus.iter().map(|cpu| cpu.core))?;
+    let restarted = cores_of_their_own(&rows, &mut cpus);
+    let kinds = kinds_of(&rows, &mut cpus, restarted, given)?;
+    let threads = |why: String| match kinds.len() {
+        0 => why,
+        kinds => format!("its cores are of {kinds} kinds; {why}"),
+    };
+    let smt = even("cores", "CPUs", cpus.iter().map(|cpu| cpu.core)).map_err(threads)?;
+    if let Some(other) = given.smt.filter(|given| *given != smt && is_lacking) {
+        return Err(format!("its cores have {smt} CPUs, but --smt is {other}; leave --smt out"));
+    }
     let node = even("nodes", "CPUs", cpus.iter().map(|cpu| cpu.node))?;
     let cache = even("last-level caches", "CPUs", cpus.iter().map(|cpu| (cpu.node, cpu.cache)))?;
     let named = cpus[0].cache.is_some();
-    let cluster = match cluster {
+    let cluster = match given.cluster {
         Some(given) if named && given != cache => {
             return Err(format!(
                 "it has last-level caches of {cache} CPUs, but --cluster is {given}; leave \
@@ -92,11 +132,88 @@ fn of_rows(rows: &[Value], cluster: Option<usize>) -> Result<Lscpu, String> {
             cluster: Some(cluster),
             smt: Some(smt),
         },
-        model: None,
-        cache_kib: None,
         places: Some(cpus.iter().map(|cpu| place[&cpu.number]).collect()),
+        kinds,
         notes,
+        ..Lscpu::default()
     })
+}
+
+/// Gives each CPU a core of its own if numbers of cores restart in each cluster, as those of ARM
+/// do: CPUs with the same number then have first-level caches of their own. Returns whether.
+fn cores_of_their_own(rows: &[&Row], cpus: &mut [Cpu]) -> bool {
+    let caches: BTreeSet<&String> = rows.iter().filter_map(|row| row.get("l1d")).collect();
+    let cores: BTreeSet<(u64, u64)> = cpus.iter().map(|cpu| cpu.core).collect();
+    let restarted = caches.len() == cpus.len() && cores.len() < cpus.len();
+    if restarted {
+        cpus.iter_mut().for_each(|cpu| cpu.core = (0, cpu.number));
+    }
+    restarted
+}
+
+/// Finds the kinds of cores by the kernel's capacities, or by the largest clock.
+fn kinds_of(
+    rows: &[&Row],
+    cpus: &mut [Cpu],
+    restarted: bool,
+    given: Given<'_>,
+) -> Result<Vec<Kind>, String> {
+    let clock = |row: &&Row| {
+        let number = row.get("cpu")?.parse().ok()?;
+        let mhz: f64 = row.get("maxmhz")?.replace(',', ".").parse().ok()?;
+        (mhz > 0.0).then_some((number, mhz))
+    };
+    let clocks: BTreeMap<u64, f64> = rows.iter().filter_map(clock).collect();
+    let all = |speeds: &BTreeMap<u64, f64>| cpus.iter().all(|c| speeds.contains_key(&c.number));
+    let capacities = given.capacities.filter(|capacities| all(capacities));
+    let speeds = match capacities {
+        Some(capacities) => {
+            let online = |cpu: &u64| cpus.iter().any(|other| other.number == *cpu);
+            capacities.iter().filter(|(cpu, _)| online(cpu)).map(|(n, of)| (*n, *of)).collect()
+        }
+        None if all(&clocks) => clocks,
+        None => {
+            let by_model: BTreeSet<&String> =
+                rows.iter().filter_map(|row| row.get("modelname")).collect();
+            if by_model.len() > 1 {
+                return Err(unclear(&format!("its cores are of {} kinds", by_model.len())));
+            }
+            let clusters = clusters(rows);
+            if restarted && clusters.iter().collect::<BTreeSet<_>>().len() > 1 {
+                let sizes = clusters.iter().map(usize::to_string).collect::<Vec<_>>().join(", ");
+                return Err(unclear(&format!(
+                    "its clusters have {sizes} cores, which are of several kinds by all signs"
+                )));
+            }
+            return Ok(Vec::new());
+        }
+    };
+    let (kinds, of) = kinds::kinds(&speeds, capacities.is_some())?;
+    cpus.iter_mut().for_each(|cpu| cpu.kind = of.get(&cpu.number).copied().unwrap_or(0));
+    Ok(kinds)
+}
+
+/// Returns the sizes of clusters in which numbers of cores restart.
+fn clusters(rows: &[&Row]) -> Vec<usize> {
+    let mut sizes: Vec<usize> = Vec::new();
+    let mut seen = BTreeSet::new();
+    for row in rows {
+        if sizes.is_empty() || !seen.insert((row.get("socket"), row.get("core"))) {
+            seen = BTreeSet::from([(row.get("socket"), row.get("core"))]);
+            sizes.push(0);
+        }
+        *sizes.last_mut().expect("it is not empty") += 1;
+    }
+    sizes
+}
+
+/// Returns the error about kinds whose speeds are not known.
+fn unclear(what: &str) -> String {
+    format!(
+        "{what}, and their speeds are not in it; create it with `lscpu -J -e` where that has \
+         MAXMHZ, or give --cpus and --cluster with `--base phone`, and write `small_cpus` and \
+         `middle_cpus` into [clock] of the profile"
+    )
 }
 
 /// Returns the number of members per group. In a profile, all groups have the same size.
@@ -115,205 +232,21 @@ fn even<T: Ord>(groups: &str, members: &str, of: impl Iterator<Item = T>) -> Res
 
 /// Returns whether a CPU is online. A row without the column comes from a machine with all CPUs
 /// online.
-fn online(row: &Map<String, Value>) -> bool {
-    match row.get("online") {
-        Some(Value::Bool(online)) => *online,
-        Some(Value::String(word)) => word == "yes",
-        _ => true,
-    }
+fn online(row: &Row) -> bool {
+    row.get("online").is_none_or(|word| matches!(word.to_lowercase().as_str(), "yes" | "y"))
 }
 
-fn cpu(row: &Map<String, Value>) -> Result<Cpu, String> {
+fn cpu(row: &Row, core_is_needed: bool) -> Result<Cpu, String> {
+    let id = |name: &str| row.get(name).and_then(|text| text.trim().parse::<u64>().ok());
     let column = |name: &str| {
-        let found = row.get(name).and_then(id);
-        found.ok_or_else(|| format!("a CPU has no `{name}`; create the file with `lscpu -J -e`"))
+        id(name).ok_or_else(|| {
+            format!("a CPU has no number `{name}`; create the file with `lscpu -J -e`")
+        })
     };
+    let number = column("cpu")?;
+    let core = if core_is_needed { column("core")? } else { number };
     // A machine without NUMA has no column, or a dash.
-    let node = row.get("node").and_then(id).unwrap_or(0);
-    let socket = row.get("socket").and_then(id).unwrap_or(0);
-    let core = (socket, column("core")?);
-    Ok(Cpu { node, cache: last_level(row), core, number: column("cpu")? })
-}
-
-/// Returns the identifier of the L3 in a column such as `l1d:l1i:l2:l3`.
-fn last_level(row: &Map<String, Value>) -> Option<u64> {
-    let (levels, ids) = row.iter().find(|(name, _)| name.split(':').any(|level| level == "l3"))?;
-    let at = levels.split(':').position(|level| level == "l3")?;
-    match ids {
-        Value::String(ids) => ids.split(':').nth(at)?.parse().ok(),
-        ids => id(ids),
-    }
-}
-
-/// Parses a number, which older versions write as a string.
-fn id(value: &Value) -> Option<u64> {
-    match value {
-        Value::String(text) => text.trim().parse().ok(),
-        value => value.as_u64(),
-    }
-}
-
-/// Parses the output of `lscpu -J`.
-fn of_fields(fields: &[Value], cluster: Option<usize>) -> Result<Lscpu, String> {
-    let mut all = BTreeMap::new();
-    collect(fields, &mut all);
-    let text = |name: &str| all.get(name).copied();
-    let count = |name: &str| text(name).and_then(|text| text.trim().parse::<usize>().ok());
-    let needed = |name: &str| {
-        count(name)
-            .ok_or_else(|| format!("it has no number `{name}`; create it with `lscpu -J -e`"))
-    };
-    let cpus = needed("CPU(s)")?;
-    let all_caches = text("L3 cache");
-    let caches = all_caches.and_then(instances).filter(|&caches| caches > 0);
-    let of_cache = caches.filter(|&caches| cpus.is_multiple_of(caches));
-    let cluster = cluster.or(of_cache.map(|caches| cpus / caches)).ok_or_else(|| {
-        "it does not list the CPUs of a last-level cache; create it with `lscpu -J -e`, or also \
-         give --cluster"
-            .to_owned()
-    })?;
-    Ok(Lscpu {
-        groups: Groups {
-            cpus: Some(cpus),
-            nodes: Some(count("NUMA node(s)").unwrap_or(1)),
-            cluster: Some(cluster),
-            smt: Some(needed("Thread(s) per core")?),
-        },
-        model: text("Model name").map(str::to_owned),
-        cache_kib: all_caches.and_then(kib).zip(caches).map(|(all, caches)| all / caches as u64),
-        places: None,
-        notes: Vec::new(),
-    })
-}
-
-/// Collects fields by name, without the colon; newer versions nest them.
-fn collect<'a>(fields: &'a [Value], all: &mut BTreeMap<&'a str, &'a str>) {
-    for field in fields {
-        if let (Some(name), Some(data)) = (field["field"].as_str(), field["data"].as_str()) {
-            all.entry(name.trim_end_matches(':')).or_insert(data);
-        }
-        if let Some(children) = field["children"].as_array() {
-            collect(children, all);
-        }
-    }
-}
-
-/// Returns the number of caches in `384 MiB (12 instances)`.
-fn instances(text: &str) -> Option<usize> {
-    text.split_once('(')?.1.split_whitespace().next()?.parse().ok()
-}
-
-/// Returns the size of all caches in `384 MiB (12 instances)`, in KiB.
-fn kib(text: &str) -> Option<u64> {
-    let mut words = text.split_whitespace();
-    let size: f64 = words.next()?.parse().ok()?;
-    let unit = match words.next()? {
-        "KiB" => 1.0,
-        "MiB" => 1024.0,
-        "GiB" => 1024.0 * 1024.0,
-        _ => return None,
-    };
-    Some((size * unit) as u64).filter(|kib| *kib > 0)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn read(text: &str, cluster: Option<usize>) -> Result<Lscpu, String> {
-        let file = Text { name: "x.json".to_owned(), text: text.to_owned() };
-        Lscpu::read(&file, cluster).map_err(|why| why.to_string())
-    }
-
-    /// Two nodes with two cores each, of two threads, numbered as in Linux: siblings are 4 apart.
-    fn rows() -> String {
-        let row = |cpu: usize| {
-            let core = cpu % 4;
-            let node = core / 2;
-            format!(
-                "{{\"cpu\": {cpu}, \"node\": {node}, \"socket\": {node}, \"core\": {core}, \
-                 \"l1d:l1i:l2:l3\": \"{core}:{core}:{core}:{node}\", \"online\": true}}"
-            )
-        };
-        let rows: Vec<String> = (0..8).map(row).collect();
-        format!("{{\"cpus\": [{}]}}", rows.join(","))
-    }
-
-    fn groups(groups: Groups) -> [Option<usize>; 4] {
-        [groups.cpus, groups.nodes, groups.cluster, groups.smt]
-    }
-
-    #[test]
-    fn rows_give_groups_and_the_place_of_each_cpu() {
-        let said = read(&rows(), None).unwrap();
-        assert_eq!(groups(said.groups), [Some(8), Some(2), Some(4), Some(2)]);
-        assert_eq!(said.places.unwrap(), [0, 2, 4, 6, 1, 3, 5, 7]);
-    }
-
-    #[test]
-    fn words_of_older_versions_are_read_too() {
-        let old = rows().replace("\"online\": true", "\"online\": \"yes\"");
-        let old = (0..8).fold(old, |text, n| {
-            text.replace(&format!("\"cpu\": {n},"), &format!("\"cpu\": \"{n}\","))
-        });
-        assert_eq!(read(&old, None).unwrap().places.unwrap(), [0, 2, 4, 6, 1, 3, 5, 7]);
-    }
-
-    #[test]
-    fn cpus_that_are_offline_do_not_count() {
-        // Set the second threads of all cores offline.
-        let some = (4..8).fold(rows(), |text, cpu| {
-            let at = text.find(&format!("\"cpu\": {cpu},")).unwrap();
-            let (before, after) = text.split_at(at);
-            format!("{before}{}", after.replacen("true", "false", 1))
-        });
-        let said = read(&some, None).unwrap();
-        assert_eq!(groups(said.groups), [Some(4), Some(2), Some(2), Some(1)]);
-        let all = rows().replace("true", "false");
-        assert!(read(&all, None).unwrap_err().contains("no online CPU"));
-    }
-
-    #[test]
-    fn without_an_l3_a_node_is_a_cache_unless_the_caller_says_more() {
-        let none = rows().replace(":l3", "").replace(":0\"", "\"").replace(":1\"", "\"");
-        let said = read(&none, None).unwrap();
-        assert_eq!(groups(said.groups), [Some(8), Some(2), Some(4), Some(2)]);
-        assert!(said.notes[0].contains("lists no L3"), "{:?}", said.notes);
-        let said = read(&none, Some(2)).unwrap();
-        assert_eq!((said.groups.cluster, said.notes.len()), (Some(2), 0));
-        let why = read(&rows(), Some(2)).unwrap_err();
-        assert!(why.contains("last-level caches of 4 CPUs, but --cluster is 2"), "{why}");
-    }
-
-    #[test]
-    fn counts_give_groups_and_a_name() {
-        let text = r#"{"lscpu": [
-            {"field": "CPU(s):", "data": "192", "children": [
-                {"field": "On-line CPU(s) list:", "data": "0-191"}]},
-            {"field": "Vendor ID:", "data": "AuthenticAMD", "children": [
-                {"field": "Model name:", "data": "AMD EPYC 9654", "children": [
-                    {"field": "Thread(s) per core:", "data": "2"}]}]},
-            {"field": "NUMA node(s):", "data": "2"},
-            {"field": "L3 cache:", "data": "384 MiB (12 instances)"}]}"#;
-        let said = read(text, None).unwrap();
-        assert_eq!(groups(said.groups), [Some(192), Some(2), Some(16), Some(2)]);
-        assert_eq!((said.model.as_deref(), said.places), (Some("AMD EPYC 9654"), None));
-        assert_eq!(said.cache_kib, Some(32 << 10));
-        let old = text.replace(" (12 instances)", "");
-        assert!(read(&old, None).unwrap_err().contains("also give --cluster"));
-        assert_eq!(read(&old, Some(16)).unwrap().groups.cluster, Some(16));
-    }
-
-    #[test]
-    fn machines_and_files_that_cannot_be_used_are_refused() {
-        let odd = rows().replace("\"core\": 3,", "\"core\": 2,");
-        let why = read(&odd, None).unwrap_err();
-        assert!(why.contains("its cores have 2 to 4 CPUs"), "{why}");
-        let twice = rows().replace("\"cpu\": 5,", "\"cpu\": 4,");
-        assert!(read(&twice, None).unwrap_err().contains("the same CPU number"));
-        let less = rows().replace("\"core\"", "\"kern\"");
-        assert!(read(&less, None).unwrap_err().contains("a CPU has no `core`"));
-        assert!(read("CPU NODE", None).unwrap_err().contains("it is not JSON"));
-        assert!(read("{}", None).unwrap_err().contains("neither `cpus` nor `lscpu`"));
-    }
+    let node = id("node").unwrap_or(0);
+    let socket = if core_is_needed { id("socket").unwrap_or(0) } else { 0 };
+    Ok(Cpu { kind: 0, node, cache: id("l3"), core: (socket, core), number })
 }
