@@ -100,6 +100,8 @@ impl Stream {
     /// Reads a line.
     pub fn line(&mut self, line: &str) {
         self.lines += 1;
+        // A mail may quote them.
+        let line = line.strip_prefix('>').map_or(line, |rest| rest.trim_start_matches(['>', ' ']));
         // Of perf's lines only frames begin with a tab.
         let is_frame = line.starts_with('\t');
         if is_frame && self.following.is_none() {

@@ -99,6 +99,22 @@ fn a_release_names_the_holder_and_zone_events_have_waits() {
 }
 
 #[test]
+fn a_mail_may_quote_a_trace() {
+    let seen = read(
+        "> usemem 1 [000] 1.000001: lock:contention_begin: 0x10 (flags=SPIN)\n\
+         > \tffffffff81234567 rmqueue_bulk+0x1c ([kernel.kallsyms])\n\
+         > \t00007fff81234567 main+0x1c (/usr/bin/usemem)\n\
+         >\n\
+         > usemem 2 [001] 1.000002: lock:contention_begin: 0x10 (flags=SPIN)\n\
+         > usemem 1 [000] 1.000005: lock:contention_end: 0x10 (ret=0)\n\
+         > usemem 2 [001] 1.000006: lock:contention_end: 0x10 (ret=0)\n",
+    );
+    assert_eq!(seen.together, [("usemem".to_owned(), "usemem".to_owned(), 1)]);
+    let paths: Vec<_> = seen.table.waits.iter().map(|wait| wait.path.join(" ")).collect();
+    assert_eq!(paths, ["", "rmqueue_bulk"]);
+}
+
+#[test]
 fn lost_events_are_said() {
     let seen = read(
         "CPU:1 [LOST 123 EVENTS]\n\
