@@ -210,13 +210,14 @@ fn others_of(machine: &Machine, mm: &MmConfig, version: Version) -> Vec<Limit> {
         RssPolicy::Tasks => "faults after which a task adds to its process's count",
     };
     let rss = mm.space.rss.batch(cpus);
-    let charge = u64::from(CHARGE_BATCH);
+    let charge = if version < CHARGE_64 { CHARGE_32 } else { u64::from(CHARGE_BATCH) };
+    let flush = charge * cpus as u64;
     let (flush, what_flush) = match mm.stat_threshold {
-        ThresholdPolicy::Group => (Some(charge * cpus as u64), "changes of a group: 64 * CPUs"),
+        ThresholdPolicy::Group => (Some(flush), format!("changes of a group: {charge} * CPUs")),
         ThresholdPolicy::Global | ThresholdPolicy::Uncapped => {
-            (Some(charge * cpus as u64), "changes of all groups: 64 * CPUs")
+            (Some(flush), format!("changes of all groups: {charge} * CPUs"))
         }
-        ThresholdPolicy::None => (None, "no threshold: each reader flushes"),
+        ThresholdPolicy::None => (None, "no threshold: each reader flushes".to_owned()),
     };
     let share = machine.pages() / cpus.max(1) as u64;
     let divisor = if machine.never_overcommits || version < COMMIT_BY_POLICY { 256 } else { 4 };

@@ -40,10 +40,13 @@ pub(super) fn counts(form: &Form, given: Given<'_>) -> Result<Lscpu, String> {
 pub(super) fn more(form: &Form, read: &mut Lscpu) {
     read.model = form.field("Model name").map(str::to_owned);
     let cache = form.field("L3 cache").or_else(|| form.field("L3"));
+    let Groups { cpus, cluster, .. } = read.groups;
+    let assumed = || cpus.zip(cluster).map(|(cpus, cluster)| cpus / cluster.max(1));
     read.cache_kib = cache.and_then(|text| {
         let kib = kib(text)?;
-        // Older versions print the size of one.
-        Some(instances(text).map_or(kib, |instances| kib / instances.max(1) as u64))
+        // Versions before 2.34 print the size of one, later ones that of all.
+        let of_all = text.contains("iB").then(|| instances(text).or_else(assumed));
+        Some(of_all.flatten().map_or(kib, |caches| kib / caches.max(1) as u64))
     });
     let sizes = form.nodes.values().filter(|(cpus, _)| !cpus.is_empty());
     let sizes: Option<Vec<u64>> = sizes.map(|(_, mib)| *mib).collect();

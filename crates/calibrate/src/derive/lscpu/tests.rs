@@ -352,4 +352,8 @@ fn texts_that_are_damaged_are_refused_with_the_place() {
                NUMA node(s): 2\nL3 cache: 25600K\n";
     let old = read(old, None).unwrap();
     assert_eq!((old.groups.cluster, old.cache_kib), (Some(20), Some(25_600)));
+    let sum = "CPU(s): 40\nVendor ID: GenuineIntel\nThread(s) per core: 2\nSocket(s): 2\n\
+               NUMA node(s): 2\nL3 cache: 50 MiB\n";
+    let sum = read(sum, None).unwrap();
+    assert_eq!((sum.groups.cluster, sum.cache_kib), (Some(20), Some(25_600)));
 }
