@@ -136,7 +136,10 @@ pub struct Limits {
 /// Versions in which a formula of Linux changed that the memory manager has in its newest form.
 const MIN_FREE_256M: Version = Version::new(5, 8);
 const COMMIT_BY_POLICY: Version = Version::new(5, 9);
-/// `min_free_kbytes` before Linux 5.8, in KiB.
+const CHARGE_64: Version = Version::new(6, 1);
+/// `MEMCG_CHARGE_BATCH` before Linux 6.1.
+const CHARGE_32: u64 = 32;
+/// The largest `min_free_kbytes` before Linux 5.8, in KiB.
 const MIN_FREE_64M: u64 = 65_536;
 
 /// Returns the limits that a version of Linux has on a machine.
@@ -243,7 +246,7 @@ fn others_of(machine: &Machine, mm: &MmConfig, version: Version) -> Vec<Limit> {
             "include/linux/pagevec.h PAGEVEC_SIZE",
         ),
         limit("rss batch", Some(rss), what, "lib/percpu_counter.c, mm/memory.c"),
-        limit("memory.stat flush", flush, what_flush, "mm/memcontrol.c memcg_vmstats_needs_flush"),
+        limit("memory.stat flush", flush, &what_flush, "mm/memcontrol.c memcg_vmstats_needs_flush"),
         limit(
             "vm_committed_as",
             Some(commit),

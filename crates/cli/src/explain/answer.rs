@@ -355,9 +355,12 @@ fn gap(name: &str) -> String {
 fn named_only(case: &Case<'_>, found: &Resemblance) -> Vec<(&'static str, String)> {
     let tasks = case.tables.iter().any(|table| !table.waits.is_empty());
     if tasks && found.items.is_empty() {
-        let text = "the table names no lock and no function: which locks are simulated cannot be \
-                    said; print it by caller (perf lock contention without -t)";
-        return vec![("covered", text.to_owned())];
+        let how = match case.report.contention {
+            Some(_) => "record call paths (perf record -g)",
+            None => "print it by caller (perf lock contention without -t)",
+        };
+        let what = "the table names no lock and no function: which locks are simulated cannot be";
+        return vec![("covered", format!("{what} said; {how}"))];
     }
     let mut lines = vec![];
     let classes = &case.report.prose.classes;
