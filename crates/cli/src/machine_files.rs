@@ -7,7 +7,7 @@ use anyhow::anyhow;
 use mmscale_calibrate::derive::{Memory, Text};
 use mmscale_calibrate::limits::{Machine, ZoneSize};
 use mmscale_files::Pipe;
-use mmscale_measured::{Snapshot, SnapshotError};
+use mmscale_measured::{Snapshot, SnapshotError, Zone};
 
 use crate::failure::Failure;
 
@@ -33,6 +33,11 @@ impl MachineFiles {
         Failure::Call(anyhow!("cannot use `{}`: {why}", self.name))
     }
 
+    /// Returns the zones.
+    pub(crate) fn zones(&self) -> Result<Vec<Zone>, Failure> {
+        self.snapshot.zones().map_err(|why| self.wrong(why))
+    }
+
     /// Returns the output of `lscpu`.
     pub(crate) fn lscpu(&self) -> Option<Text> {
         let (name, text) = self.snapshot.lscpu()?;
@@ -41,7 +46,7 @@ impl MachineFiles {
 
     /// Returns the memory of the machine, as a profile has it.
     pub(crate) fn memory(&self) -> Result<Memory, Failure> {
-        let zones = self.snapshot.zones().map_err(|why| self.wrong(why))?;
+        let zones = self.zones()?;
         let page_kib = self.snapshot.page_kib().map_err(|why| self.wrong(why))?;
         // The model has no DMA zone, which few allocations use.
         let of = |name: &'static str| {
@@ -76,7 +81,7 @@ impl MachineFiles {
 
     /// Returns the machine whose limits are computed.
     pub(crate) fn machine(&self) -> Result<Machine, Failure> {
-        let zones = self.snapshot.zones().map_err(|why| self.wrong(why))?;
+        let zones = self.zones()?;
         let cpus = zones.iter().map(|zone| zone.caches.len()).max().unwrap_or(0).max(1);
         let of_nodes = self.snapshot.cpus_of_nodes();
         let nodes = zones.iter().map(|zone| zone.node + 1).max().unwrap_or(1) as usize;
@@ -85,7 +90,8 @@ impl MachineFiles {
             None if of_nodes.is_empty() => cpus / nodes,
             None => 0,
         };
-        let setting = |name: &str| self.snapshot.setting(name);
+        // No kernel takes larger ones.
+        let setting = |name: &str| self.snapshot.setting(name).filter(|&of| of <= 1 << 26);
         let fraction = setting("vm.percpu_pagelist_high_fraction").filter(|&of| of > 0);
         Ok(Machine {
             zones: zones
@@ -100,7 +106,8 @@ impl MachineFiles {
             cpus,
             page_kib: self.snapshot.page_kib().map_err(|why| self.wrong(why))?,
             min_free_kib: setting("vm.min_free_kbytes"),
-            watermark_scale: setting("vm.watermark_scale_factor").unwrap_or(10) as u32,
+            watermark_scale: setting("vm.watermark_scale_factor")
+                .map_or(10, |of| of.clamp(1, 3000) as u32),
             high_fraction: fraction.map(|of| of as u32),
             never_overcommits: setting("vm.overcommit_memory") == Some(2),
         })

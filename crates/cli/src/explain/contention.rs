@@ -9,7 +9,7 @@ const NAMED: usize = 4;
 
 /// Returns the lines of a trace, as keys and texts.
 pub(super) fn lines(seen: &Contention) -> Vec<(&'static str, String)> {
-    let all: u64 = seen.spreads.iter().map(|of| of.total_ns).sum();
+    let all = seen.spreads.iter().map(|of| of.total_ns).fold(0, u64::saturating_add);
     let share = |ns: u64| percent(ns as f64 / all.max(1) as f64);
     let mut lines = Vec::new();
     for of in seen.spreads.iter().take(NAMED) {

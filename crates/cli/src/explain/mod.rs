@@ -50,6 +50,7 @@ pub(crate) fn explain(
     args: &ExplainArgs,
 ) -> Result<(), Failure> {
     if let Some(after) = &args.later {
+        source::check_seconds(&args.source)?;
         return rates::explain(&args.source.file, after, args.source.seconds);
     }
     if let Some(path) = &args.save {

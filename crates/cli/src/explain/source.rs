@@ -44,12 +44,18 @@ pub(super) fn save(origin: Origin, args: &ExplainArgs, path: &Path) -> Result<()
     place.write(json_line(&measured))
 }
 
-/// Reads the file of a call.
-pub(super) fn open(args: &SourceArgs) -> Result<Report, Failure> {
+/// Checks the duration that a call gives.
+pub(super) fn check_seconds(args: &SourceArgs) -> Result<(), Failure> {
     if args.seconds.is_some_and(|s| !(s > 0.0 && s <= MAX_S)) {
         let what = "a measurement takes more than 0 s and at most a year: give --seconds 10";
         return Err(Failure::Call(anyhow!(what)));
     }
+    Ok(())
+}
+
+/// Reads the file of a call.
+pub(super) fn open(args: &SourceArgs) -> Result<Report, Failure> {
+    check_seconds(args)?;
     let path = &args.file;
     let fail = |why: String| Failure::Call(anyhow!("cannot read {}: {why}", named(path)));
     let input = Input::open(path).map_err(fail)?;

@@ -60,8 +60,8 @@ pub(super) fn shown(args: &LimitsArgs) -> Result<Shown, Failure> {
                     files.name
                 ))
             })?;
-            let zones = files.snapshot.zones().expect("the machine has been made of them");
-            (files.machine()?, version, Some((files.name, zones)))
+            let (machine, zones) = (files.machine()?, files.zones()?);
+            (machine, version, Some((files.name, zones)))
         }
         (None, Some(cpus), Some(memory)) => {
             let nodes = args.nodes.unwrap_or(1);

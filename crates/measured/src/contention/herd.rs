@@ -38,20 +38,22 @@ impl Herds {
         if self.by_size.len() <= size {
             self.by_size.resize(size + 1, 0);
         }
-        self.by_size[size] += (until_ns - from_ns).saturating_mul(size as u64);
+        let waited = |ns: u64| ns.saturating_mul(size as u64);
+        self.by_size[size] = self.by_size[size].saturating_add(waited(until_ns - from_ns));
         let start = *self.from_ns.get_or_insert(from_ns);
         let (mut at, end) = (from_ns.max(start) - start, until_ns.max(start) - start);
         while end > self.bin_ns * BINS as u64 {
             for bin in 0..BINS {
                 let pair = |at: usize| self.bins.get(at).copied().unwrap_or(0);
-                self.bins[bin] = pair(2 * bin) + pair(2 * bin + 1);
+                self.bins[bin] = pair(2 * bin).saturating_add(pair(2 * bin + 1));
             }
             self.bin_ns *= 2;
         }
         while at < end {
             let bin = (at / self.bin_ns) as usize;
             let next = ((bin as u64 + 1) * self.bin_ns).min(end);
-            self.bins[bin.min(BINS - 1)] += (next - at) * size as u64;
+            let bin = &mut self.bins[bin.min(BINS - 1)];
+            *bin = bin.saturating_add(waited(next - at));
             at = next;
         }
     }
@@ -67,7 +69,7 @@ impl Herds {
     /// Returns the shares of the waited time by the number of tasks that wait at once: 1, 2 to 3, 4
     /// to 7, and so on.
     pub(super) fn shares(&self) -> Vec<(usize, f64)> {
-        let all: u64 = self.by_size.iter().sum();
+        let all = self.by_size.iter().fold(0_u64, |all, waited| all.saturating_add(*waited));
         let mut shares: Vec<(usize, f64)> = Vec::new();
         for (size, waited) in self.by_size.iter().enumerate().skip(1) {
             let from = 1 << size.ilog2();
@@ -91,7 +93,7 @@ impl Herds {
         let mean = |at: usize, bins: &[u64]| {
             // The last stretch is shorter.
             let ns = stretch.min(length.saturating_sub(at as u64 * stretch)).max(1);
-            bins.iter().sum::<u64>() as f64 / ns as f64
+            bins.iter().map(|waited| *waited as f64).sum::<f64>() / ns as f64
         };
         let chunks = self.bins[..bins].chunks(together).enumerate();
         (stretch, chunks.map(|(at, bins)| mean(at, bins)).collect())

@@ -124,7 +124,7 @@ impl Stream {
     fn event(&mut self, event: &Event<'_>) {
         let Event { comm, tid, cpu, ns, what } = *event;
         // All idle tasks have the number 0.
-        let who = (tid, if tid == 0 { cpu.unwrap_or(0) + 1 } else { 0 });
+        let who = (tid, if tid == 0 { cpu.unwrap_or(0).saturating_add(1) } else { 0 });
         if what == What::Stack {
             self.following = Some(who);
             return;

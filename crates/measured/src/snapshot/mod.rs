@@ -246,7 +246,8 @@ impl Snapshot {
 
     /// Returns the time since the machine was booted, in seconds.
     pub fn uptime_s(&self) -> Option<f64> {
-        self.file("proc/uptime")?.split_whitespace().next()?.parse().ok()
+        let seconds: f64 = self.file("proc/uptime")?.split_whitespace().next()?.parse().ok()?;
+        Some(seconds).filter(|seconds| seconds.is_finite())
     }
 }
 

@@ -113,7 +113,7 @@ impl Rates {
         let seconds = seconds.ok_or(RatesError::Time)?;
         let mut all = Vec::new();
         for (what, counters) in EVENTS {
-            let mut events = 0;
+            let mut events: u64 = 0;
             for (name, &now) in second.iter().filter(|(name, _)| matches(counters, name)) {
                 let then = first.get(name).copied().unwrap_or(now);
                 let more = now.checked_sub(then).ok_or_else(|| RatesError::Back {
@@ -121,7 +121,7 @@ impl Rates {
                     before: then,
                     after: now,
                 })?;
-                events += more;
+                events = more.saturating_add(events);
             }
             if events > 0 {
                 all.push(Rate { what, counters, per_s: events as f64 / seconds });

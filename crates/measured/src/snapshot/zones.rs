@@ -36,6 +36,11 @@ pub struct PageCache {
     pub threshold: u64,
 }
 
+/// The most pages of a zone. Other numbers of a zone are not larger.
+const MAX_PAGES: u64 = 1 << 32;
+/// The most nodes of a machine.
+const MAX_NODES: u64 = 1 << 10;
+
 /// Parses the file.
 pub(super) fn parse(text: &str) -> Result<Vec<Zone>, SnapshotError> {
     let mut zones: Vec<Zone> = Vec::new();
@@ -45,7 +50,8 @@ pub(super) fn parse(text: &str) -> Result<Vec<Zone>, SnapshotError> {
         let words: Vec<&str> = line.split_whitespace().collect();
         if let ["Node", node, "zone", name] = words[..] {
             let number = node.trim_end_matches(',').parse();
-            let node = number.map_err(|_| wrong(format!("`{node}` is no number of a node")))?;
+            let number = number.ok().filter(|number| *number < MAX_NODES);
+            let node = number.ok_or_else(|| wrong(format!("`{node}` is no number of a node")))?;
             zones.push(Zone { node, name: name.to_owned(), ..Zone::default() });
             boost = 0;
             continue;
@@ -55,7 +61,15 @@ pub(super) fn parse(text: &str) -> Result<Vec<Zone>, SnapshotError> {
         };
         let number = || {
             let word = values.last().copied().unwrap_or_default();
-            word.parse::<u64>().map_err(|_| wrong(format!("`{line}` has no number at its end")))
+            let number: Option<u64> = word.parse().ok();
+            let number =
+                number.ok_or_else(|| wrong(format!("`{line}` has no number at its end")))?;
+            if number > MAX_PAGES {
+                return Err(wrong(format!(
+                    "{number} is out of range: a zone has 2^32 pages at most"
+                )));
+            }
+            Ok(number)
         };
         match (*name, zone.caches.last_mut()) {
             ("pages", _) if values.first() == Some(&"free") => zone.free = number()?,

@@ -207,7 +207,10 @@ fn of_node(line: &str, nodes: &mut BTreeMap<u64, (Vec<u64>, Option<u64>)>) {
                 let cpus = words.map(str::parse).collect::<Result<Vec<u64>, _>>().ok()?;
                 nodes.entry(number).or_default().0 = cpus;
             }
-            "size" => nodes.entry(number).or_default().1 = words.take(1).next()?.parse().ok(),
+            "size" => {
+                nodes.entry(number).or_default().1 =
+                    words.take(1).next()?.parse().ok().filter(|mib| *mib < 1 << 32)
+            }
             _ => {}
         }
         Some(())

@@ -161,7 +161,7 @@ fn kinds_of(
     let clock = |row: &&Row| {
         let number = row.get("cpu")?.parse().ok()?;
         let mhz: f64 = row.get("maxmhz")?.replace(',', ".").parse().ok()?;
-        (mhz > 0.0).then_some((number, mhz))
+        (mhz > 0.0 && mhz.is_finite()).then_some((number, mhz))
     };
     let clocks: BTreeMap<u64, f64> = rows.iter().filter_map(clock).collect();
     let all = |speeds: &BTreeMap<u64, f64>| cpus.iter().all(|c| speeds.contains_key(&c.number));

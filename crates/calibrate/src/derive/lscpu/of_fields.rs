@@ -63,7 +63,7 @@ pub(super) fn more(form: &Form, read: &mut Lscpu) {
 }
 
 fn count(form: &Form, name: &str) -> Option<usize> {
-    form.field(name)?.parse().ok().filter(|&count| count > 0)
+    form.field(name)?.parse().ok().filter(|count| (1..=1 << 16).contains(count))
 }
 
 /// Returns the number of nodes with CPUs.
