@@ -19,6 +19,7 @@ mod fit;
 pub mod gallery;
 #[cfg(feature = "live")]
 mod kernel;
+pub mod limits;
 mod pairs;
 mod program;
 pub mod rates;

@@ -1,5 +1,7 @@
 //! Costs are fitted to rates of one CPU, which the fitted profile then has.
 
+use std::collections::BTreeMap;
+
 use mmscale_calibrate::derive::{Groups, Known};
 use mmscale_calibrate::rates::{FitError, FitRequest, Fitted, Group, Rate, fit, text};
 use mmscale_calibrate::review::review;
@@ -60,7 +62,10 @@ fn known(base: &str, slow: Option<&ProfileFile>) -> Known {
         groups: Groups::default(),
         node_bytes: None,
         lscpu: None,
+        capacities: BTreeMap::new(),
+        memory: None,
         latencies: None,
+        force: false,
     }
 }
 

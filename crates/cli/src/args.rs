@@ -33,7 +33,7 @@ pub(crate) use live::LiveCommand;
 #[cfg(feature = "live")]
 pub(crate) use live::{AbArgs, CountsArgs, StressArgs, WatchArgs, Workers};
 use mmscale_document::Target;
-use mmscale_harness::Shape;
+use mmscale_harness::{Shape, Unit};
 pub(crate) use one_arm::OneArm;
 pub(crate) use pictures::{ReportArgs, TraceArgs};
 pub(crate) use sweep::SweepArgs;
@@ -57,7 +57,9 @@ Examples:
 const LIST_EXAMPLES: &str = "\
 Examples:
   mmscale list churn
-  mmscale list policies";
+  mmscale list policies
+  mmscale list limits --cpus 64 --memory 8GiB --linux 6.12
+  mmscale list limits --from machine.snap";
 const FIDELITY_EXAMPLES: &str = "\
 Examples:
   mmscale profile fidelity --quick
@@ -204,12 +206,45 @@ pub(crate) struct CompareArgs {
     pub(crate) fail_on_regression: Vec<String>,
 }
 
+/// The machine of `list limits`.
+#[derive(Debug, Default, clap::Args)]
+pub(crate) struct LimitsArgs {
+    /// With `limits`: CPUs of the machine
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65536))]
+    pub(crate) cpus: Option<u32>,
+    /// With `limits`: memory of the machine, such as 8GiB
+    #[arg(long, value_name = "SIZE", value_parser = |text: &str| Unit::Bytes.parse_count(text))]
+    pub(crate) memory: Option<u64>,
+    /// With `limits`: memory nodes; 1 if not given
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub(crate) nodes: Option<u32>,
+    /// With `limits`: the version of Linux, 5.0 to 7.3; that of the snapshot, or 6.18
+    #[arg(long, value_name = "VERSION")]
+    pub(crate) linux: Option<String>,
+    /// With `limits`: files of a machine (`mmscale profile snapshot`, sosreport), whose limits are
+    /// compared; `-` is stdin
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["cpus", "memory", "nodes"])]
+    pub(crate) from: Option<PathBuf>,
+}
+
+impl LimitsArgs {
+    /// Returns whether the call has one of them.
+    pub(crate) fn is_given(&self) -> bool {
+        let Self { cpus, memory, nodes, linux, from } = self;
+        let any_count = cpus.is_some() || nodes.is_some() || memory.is_some();
+        any_count || linux.is_some() || from.is_some()
+    }
+}
+
 #[derive(Debug, clap::Args)]
 #[command(after_help = LIST_EXAMPLES)]
 pub(crate) struct ListArgs {
-    /// A study or script, `policies`, `linux` or `profiles`; an overview if none is given
+    /// A study or script, `policies`, `linux`, `profiles`, or `limits` of a machine; an overview if
+    /// none is given
     #[arg(value_name = "STUDY|LIST")]
     pub(crate) what: Vec<String>,
+    #[command(flatten)]
+    pub(crate) limits: LimitsArgs,
     /// The form of the output
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub(crate) format: Format,
@@ -289,6 +324,9 @@ pub(crate) enum ProfileCommand {
     Check(CheckArgs),
     /// Show every number of a profile with its source, as a file that needs no base
     Show(ShowArgs),
+    /// Print a script that collects the files of a machine, for --from of `new`, `fit` and `list
+    /// limits`, and for `explain`
+    Snapshot,
     /// Measure single steps on this computer and write its profile
     Calibrate(CalibrateArgs),
     /// Compare predictions with measurements: published ones, and those of this computer

@@ -17,6 +17,7 @@ mod kernel;
 mod lift;
 mod list;
 mod live;
+mod machine_files;
 mod memory;
 mod output;
 mod policies;

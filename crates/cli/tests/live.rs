@@ -389,3 +389,103 @@ fn a_comparison_names_the_program_whose_study_it_is() {
     let program = "\nprogram: fake 1.2.3, commit 0123456789ab + changes ba9876543210\nmmscale: ";
     assert!(text.contains(program), "{text}");
 }
+
+/// A trace as `perf script` prints it.
+const TRACE: &str = "\
+       usemem  4211 [000] 12.000000100: lock:contention_begin: 0xffff888100000250 (flags=SPIN)
+       usemem  4212 [001] 12.000000300: lock:contention_begin: 0xffff888100000250 (flags=SPIN)
+       usemem  4211 [000] 12.000000600: lock:contention_end: 0xffff888100000250 (ret=0)
+       usemem  4212 [001] 12.000001100: lock:contention_end: 0xffff888100000250 (ret=0)";
+
+/// Explains a file that begins with these bytes, with a program of this name and script.
+fn explained(start: &[u8], name: &str, script: Option<&str>) -> Output {
+    let (folder, mut path) = with_program(name, script.unwrap_or("exit 1"));
+    if script.is_none() {
+        path = "/nowhere".to_owned();
+    }
+    let file = folder.path().join("recording");
+    fs::write(&file, start).unwrap();
+    mmscale().arg("explain").arg(file).env("PATH", path).output().unwrap()
+}
+
+#[test]
+fn recordings_are_read_by_the_programs_that_print_them() {
+    let recordings: [(&[u8], &str, &str); 3] = [
+        (b"PERFILE2\0\0", "perf", "script --ns -i "),
+        (b"\x17\x08\x44tracing6\0", "trace-cmd", "report -t -i "),
+        (b"\x0a\x02\x08\x01\x0a\x02\x08\x02", "traceconv", "systrace "),
+    ];
+    for (start, program, options) in recordings {
+        let script = format!(
+            "case \"$*\" in '{options}'*) ;; *) echo \"wrong: $*\" >&2; exit 7;; esac\ncat <<'.'\n\
+             {TRACE}\n."
+        );
+        let read = explained(start, program, Some(&script));
+        // Lines are wrapped.
+        let all = said(&read).split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(read.status.success(), "{all}");
+        assert!(all.contains("2 waits of 1.3 us in all"), "{all}");
+        assert!(all.contains(&format!("read by way of `{program} {}", options.trim())), "{all}");
+
+        let failed =
+            explained(start, program, Some("echo one >&2; echo it is damaged >&2; exit 3"));
+        assert_eq!(failed.status.code(), Some(2), "{}", said(&failed));
+        assert!(said(&failed).contains(&format!("`{program}` failed: it is damaged")));
+
+        let silent = explained(start, program, Some("exit 0"));
+        assert!(said(&silent).contains("printed nothing"), "{}", said(&silent));
+
+        let absent = explained(start, program, None);
+        assert_eq!(absent.status.code(), Some(2), "{}", said(&absent));
+        let what = format!("{program} is not installed here; run `{program} {}", options.trim());
+        assert!(said(&absent).contains(&what), "{}", said(&absent));
+    }
+}
+
+#[test]
+fn limits_are_those_of_the_live_kernel() {
+    let script = mmscale().args(["profile", "snapshot"]).output().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let [program, snapshot] = ["snapshot.sh", "a.snap"].map(|name| folder.path().join(name));
+    fs::write(&program, script.stdout).unwrap();
+    let taken = Command::new("sh").arg(program).output().unwrap();
+    assert!(taken.status.success(), "{}", said(&taken));
+    fs::write(&snapshot, taken.stdout).unwrap();
+    let listed = mmscale().args(["list", "limits", "--from"]).arg(&snapshot).output().unwrap();
+    let all = said(&listed);
+    if !listed.status.success() {
+        return skipped("limits of the live kernel", &all);
+    }
+    // Both are computed from the pages of each zone and CPU. Watermarks may be raised by programs.
+    let differs = |column: &str| {
+        let what = format!(": {column} is ");
+        all.lines().any(|line| line.starts_with("differs: ") && line.contains(&what))
+    };
+    assert!(!differs("batch") && !differs("managed") && !differs("high_max"), "{all}");
+
+    let profile = ["profile", "new", "--base", "x86-2", "--from"];
+    let profile = mmscale().args(profile).arg(&snapshot).output().unwrap();
+    match cfg!(target_arch = "x86_64") {
+        true => assert!(profile.status.success(), "{}", said(&profile)),
+        false => skipped("a profile of this computer", "the base is one of x86"),
+    }
+}
+
+#[test]
+fn a_recording_of_this_computer_is_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("perf.data");
+    let mut record = Command::new("perf");
+    record.args(["record", "-q", "-a", "-g", "-e", "lock:contention_begin"]);
+    record.args(["-e", "lock:contention_end", "-o"]).arg(&file).args(["--", "sleep", "0.5"]);
+    match record.output() {
+        Ok(output) if output.status.success() => {}
+        Ok(output) => return skipped("a recording of perf", &said(&output)),
+        Err(why) => return skipped("a recording of perf", &why.to_string()),
+    }
+    let read = mmscale().arg("explain").arg(&file).output().unwrap();
+    let all = said(&read);
+    // Without a wait in that time perf prints nothing.
+    let is_read = read.status.success() && all.contains("events of contention");
+    assert!(is_read || all.contains("printed nothing"), "{all}");
+}

@@ -2,7 +2,7 @@
 //!
 //! There are two kinds of files, and each has its rules.
 //!
-//! A file that a call *names* ([`text`], [`bytes`]) may belong to any user. Links are followed, as
+//! A file that a call *names* ([`text`], [`bytes`], [`open`]) may belong to any user. Links are followed, as
 //! by `cat`. Folders and devices are refused, and so are pipes, except for those of the shell
 //! (`<(..)`) and where [`Pipe::Read`] is given.
 //!
@@ -14,7 +14,7 @@
 //! could not read. The names of kept files can be known in advance, so another user with access to
 //! the folder can place anything under them.
 //!
-//! Every read has a limit ([`Limit`]) and ends there. Nothing waits for a writer of a pipe unless
+//! Every read has a limit ([`Limit`]) and ends there; a caller of [`open`] has its own. Nothing waits for a writer of a pipe unless
 //! the caller named the pipe. A file is written under another name and renamed, so that it is whole
 //! or not there.
 
@@ -25,5 +25,5 @@ mod write;
 
 pub use folder::{Existing, Folder, FolderError};
 pub use lock::Lock;
-pub use read::{Limit, Pipe, ReadError, bytes, text};
+pub use read::{Limit, Pipe, ReadError, bytes, open, text};
 pub use write::Written;

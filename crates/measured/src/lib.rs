@@ -19,11 +19,14 @@
 //! | `frame`, `stacks` | stacks with their weights, folded stacks, chains with arrows |
 //! | `prefix`, `kernel_log` | logs of a kernel: lockups, stalls, hung tasks |
 //! | `robot` | reports of the kernel test robot, before and after a commit |
+//! | `contention` | traces of contended locks, as a stream |
 //! | `size` | the number of CPUs |
+//! | `snapshot` | files of a machine: its zones, and rates between two snapshots |
 //! | `prose` | functions, locks and commands in the sentences |
 //! | `resemble` | the known problem that a report resembles, and why |
 
 mod bytes;
+mod contention;
 mod fault;
 mod frame;
 mod kernel_log;
@@ -40,6 +43,7 @@ mod report;
 mod resemble;
 mod robot;
 mod size;
+mod snapshot;
 mod stacks;
 mod summary;
 mod table;
@@ -47,11 +51,13 @@ mod text;
 mod tree;
 
 pub use bytes::MAX_BYTES;
+pub use contention::{Contention, Herd, LockSum, Spread, Stream};
 pub use fault::{Fault, ReadError};
 pub use prose::Prose;
 pub use report::{Report, read};
 pub use resemble::{Basis, CALLS, Holder, Item, Likeness, Resemblance, resemble};
 pub use robot::{Change, PathChange, Robot};
 pub use size::Sizes;
+pub use snapshot::{PageCache, Rate, Rates, RatesError, Snapshot, SnapshotError, Zone};
 pub use stacks::{Stack, Unit};
 pub use table::{Table, UNKNOWN_CLASS};

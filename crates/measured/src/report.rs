@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::contention::Contention;
 use crate::fault::ReadError;
 use crate::prose::{Prose, without_patches};
 use crate::robot::Robot;
@@ -31,6 +32,8 @@ pub struct Report {
     pub sizes: Sizes,
     /// The report of a robot, before and after a commit.
     pub robot: Option<Robot>,
+    /// What a trace of contended locks shows beyond its table.
+    pub contention: Option<Contention>,
     /// Functions of a profile without callers, with the share of the samples in them.
     pub flat: Vec<(String, f64)>,
     /// Holders that a kernel's log names: the lock, which may be empty, and the task.
@@ -39,6 +42,21 @@ pub struct Report {
     pub log_lines: usize,
     /// Reports of other commands, which have less than is needed, with advice.
     pub others: Vec<String>,
+}
+
+impl Report {
+    /// Adds what a trace in the file shows. Its stacks are in its table.
+    pub fn add(&mut self, seen: Option<Contention>) {
+        let Some(seen) = seen else { return };
+        let is_of_trace = |unit: &Unit| match unit {
+            Unit::Event(name) => name.contains("contention_") || name.contains("contended_"),
+            _ => false,
+        };
+        self.stacks.retain(|stack| !is_of_trace(&stack.unit));
+        self.lines = self.lines.max(seen.table.lines.1);
+        self.tables.push(seen.table.clone());
+        self.contention = Some(seen);
+    }
 }
 
 /// Reads a file: a report, or a mail with reports in it.

@@ -103,7 +103,7 @@ fn exact(text: &str, enter: &mut dyn FnMut(Kind, u32)) {
         && node.starts_with("node ")
         && let Some(last) = cpus.split_whitespace().filter_map(number).max()
     {
-        enter(Kind::AtLeast, last + 1);
+        enter(Kind::AtLeast, last.saturating_add(1));
     }
     if let Some(at) = trimmed.find("smp: Brought up ") {
         let words: Vec<&str> = trimmed[at..].split_whitespace().collect();

@@ -1,6 +1,6 @@
 //! A made-up machine for tests, examples and benchmarks of the engine.
 
-use crate::profile::{Clock, Costs, LineCosts, Noise, Profile, SwapDevice, Topology};
+use crate::profile::{Clock, Costs, Limits, LineCosts, Noise, Profile, SwapDevice, Topology};
 use mmscale_arch::Op;
 
 /// Returns a machine of two nodes with round costs that model no real machine; not for results.
@@ -58,5 +58,6 @@ pub fn sample_profile(cpus: usize) -> Profile {
         },
         noise: Noise::default(),
         clock: Clock::default(),
+        limits: Limits::default(),
     }
 }

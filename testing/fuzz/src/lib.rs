@@ -1,4 +1,4 @@
-//! Random scripts, documents, profiles, recordings and reports for the code that reads them.
+//! Random scripts, documents, profiles, recordings, reports and files of machines for the code that reads them.
 //!
 //! Nothing that a file contains may cause a panic, a hang, more memory than [`MOST_MEMORY`], a
 //! control character in the output, or an endless error. Case N of a seed is always the same input.
@@ -20,6 +20,7 @@ mod call;
 mod document;
 mod frame;
 mod json;
+mod machine;
 mod mutate;
 mod outcome;
 mod planted;

@@ -20,13 +20,21 @@ const PAIRS: [&str; 4] = [
 /// The largest plausible latency: 1 ms.
 const MAX_NS: f64 = 1e6;
 
+/// The CPUs of the rows of a matrix.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rows<'a> {
+    /// The number in the profile of each row's CPU; `None`: rows are in the order of a profile.
+    pub(super) places: Option<&'a [usize]>,
+    /// Whether medians that contradict the distances are taken all the same.
+    pub(super) force: bool,
+}
+
 /// Returns the costs according to the matrix: medians, with ranges from minimum to maximum.
-/// `places` maps each row to the CPU's number in the profile; without it, rows are in the order of
-/// the profile.
+/// Medians that are smaller at a larger distance are an error if the rows' CPUs are only assumed.
 pub(super) fn costs(
     file: &Text,
     topology: &Topology,
-    places: Option<&[usize]>,
+    of: Rows<'_>,
     notes: &mut Vec<String>,
 ) -> Result<Section, DeriveError> {
     let wrong = |why: String| DeriveError::Latencies { file: file.name.clone(), why };
@@ -42,7 +50,7 @@ pub(super) fn costs(
     for (row, cells) in rows.iter().enumerate() {
         for (column, cell) in cells.iter().enumerate() {
             if let Some(ns) = cell.filter(|_| row != column) {
-                let place = |at: usize| places.map_or(at, |places| places[at]);
+                let place = |at: usize| of.places.map_or(at, |places| places[at]);
                 classes[distance(topology, place(row), place(column))].push(ns);
             }
         }
@@ -59,10 +67,15 @@ pub(super) fn costs(
     let mut before: Option<(&str, f64)> = None;
     for (key, latencies) in KEYS.into_iter().zip(classes).filter(|(_, of)| !of.is_empty()) {
         let number = number(latencies, &file.name);
-        if let Some((nearer, _)) = before.filter(|(_, ns)| *ns > number.value) {
-            notes.push(format!(
-                "{key} is less than {nearer}: the rows may belong to other CPUs than assumed"
-            ));
+        if let Some((nearer, ns)) = before.filter(|(_, ns)| *ns > number.value) {
+            let what = format!("{key} ({}) is less than {nearer} ({ns})", number.value);
+            if of.places.is_none() && !of.force {
+                return Err(wrong(format!(
+                    "{what}, so its rows are of other CPUs than in a profile's order; give --lscpu \
+                     with the output of `lscpu -J -e`, or --force to take them as they are"
+                )));
+            }
+            notes.push(format!("{what}: the machine is not of the kind that a profile has"));
         }
         before = Some((key, number.value));
         costs.insert(key.to_owned(), number);
@@ -143,8 +156,12 @@ mod tests {
     const MACHINE: Topology = Topology { cpus: 16, smt: 2, cluster: 4, nodes: 2 };
 
     fn read(text: String, places: Option<&[usize]>) -> (Result<Section, String>, Vec<String>) {
+        read_as(text, Rows { places, force: false })
+    }
+
+    fn read_as(text: String, rows: Rows<'_>) -> (Result<Section, String>, Vec<String>) {
         let (file, mut notes) = (Text { name: "x.csv".to_owned(), text }, Vec::new());
-        let costs = costs(&file, &MACHINE, places, &mut notes).map_err(|why| why.to_string());
+        let costs = costs(&file, &MACHINE, rows, &mut notes).map_err(|why| why.to_string());
         (costs, notes)
     }
 
@@ -191,7 +208,9 @@ mod tests {
             assert_eq!((costs.as_ref().unwrap()[key].range, notes.len()), ([ns, ns], 0), "{key}");
         }
         // Without lscpu, threads and caches are confused, which the order of the medians reveals.
-        let (costs, notes) = read(text, None);
+        let why = read(text.clone(), None).0.unwrap_err();
+        assert!(why.contains("is less than line_") && why.contains("--lscpu"), "{why}");
+        let (costs, notes) = read_as(text, Rows { places: None, force: true });
         assert_eq!(costs.unwrap()["line_smt_ns"].value, 20.0);
         assert!(notes.iter().any(|note| note.contains("is less than")), "{notes:?}");
     }

@@ -6,10 +6,14 @@
 mod latencies;
 mod lscpu;
 
-use mmscale_sim::profile::{self, Number, ProfileError, ProfileFile, Profiles, Section, Topology};
+use mmscale_sim::profile::{
+    self, Clock, Number, Profile, ProfileError, ProfileFile, Profiles, Section, Topology,
+};
 use thiserror::Error;
 
-use lscpu::Lscpu;
+use std::collections::BTreeMap;
+
+use lscpu::{Given, Kind, Lscpu};
 
 /// Why no profile was derived.
 #[derive(Debug, Error)]
@@ -32,6 +36,19 @@ pub enum DeriveError {
         file: String,
         /// The problem, with advice.
         why: String,
+    },
+    /// The pages of the machine are not those of the base.
+    #[error(
+        "the machine has pages of {own} bytes and base `{base}` of {of_base}; choose another base \
+         (mmscale list profiles)"
+    )]
+    Pages {
+        /// The size of a page of the machine.
+        own: u32,
+        /// The base.
+        base: String,
+        /// The size of a page of the base.
+        of_base: u32,
     },
     /// The memory of a node has no whole number of pages.
     #[error("a node cannot have {bytes} bytes of memory: its pages have {page} bytes")]
@@ -81,10 +98,33 @@ pub struct Known {
     pub groups: Groups,
     /// Memory of a node, in bytes; that of the base if it is not known.
     pub node_bytes: Option<u64>,
-    /// The output of `lscpu -J -e` or `lscpu -J`.
+    /// The output of `lscpu` or of `numactl -H`, in any form.
     pub lscpu: Option<Text>,
+    /// The capacity of each CPU by its number, for cores of several kinds; empty if not known.
+    pub capacities: BTreeMap<u64, f64>,
+    /// The memory of the machine and its settings, from files of the machine.
+    pub memory: Option<Memory>,
     /// A matrix of core-to-core latencies.
     pub latencies: Option<Text>,
+    /// Whether latencies whose order contradicts their distance are taken.
+    pub force: bool,
+}
+
+/// The memory of a machine, according to files of its kernel.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Memory {
+    /// The files, for sources.
+    pub source: String,
+    /// Bytes of a page.
+    pub page_bytes: u32,
+    /// Managed pages of a node with memory: the mean.
+    pub node_pages: u64,
+    /// Managed pages of the DMA32 zone; 0 if there is none.
+    pub dma32_pages: u64,
+    /// The sum of the min watermarks, in KiB.
+    pub min_free_kib: u64,
+    /// The batch of page caches of normal zones.
+    pub pcp_batch: u64,
 }
 
 /// A derived profile.
@@ -112,8 +152,12 @@ pub fn derive_or_inherit(known: &Known) -> Result<Derived, DeriveError> {
 
 /// Derives a profile for a command below `mmscale profile`.
 fn derived(known: &Known, command: &str) -> Result<Derived, DeriveError> {
-    let said = known.lscpu.as_ref().map(|text| Lscpu::read(text, known.groups.cluster));
-    let said = said.transpose()?;
+    let given = Given {
+        cluster: known.groups.cluster,
+        smt: known.groups.smt,
+        capacities: Some(&known.capacities).filter(|of| !of.is_empty()),
+    };
+    let said = known.lscpu.as_ref().map(|text| Lscpu::read(text, given)).transpose()?;
     let (groups, source) = match (&said, &known.lscpu) {
         (Some(said), Some(text)) => (said.groups, format!("lscpu of the machine: {}", text.name)),
         _ => (known.groups, format!("the machine, as given to `mmscale profile {command}`")),
@@ -123,23 +167,33 @@ fn derived(known: &Known, command: &str) -> Result<Derived, DeriveError> {
         topology: topology(groups, &source),
         ..ProfileFile::default()
     };
+    let of_base = known.profiles.resolve(
+        command,
+        &ProfileFile { base: Some(known.base.clone()), ..ProfileFile::default() },
+    )?;
+    if let Some(said) = &said {
+        file.clock = kinds(&said.kinds, &of_base, &source);
+    }
     let inherited = known.profiles.resolve(command, &file)?;
     let topology = inherited.topology;
-    if let Some(bytes) = known.node_bytes {
+    let mib = said.as_ref().and_then(|said| said.node_mib);
+    if let Some(memory) = &known.memory {
+        file.memory = memory_of(memory, &known.base, &inherited)?;
+    } else if let Some(bytes) = known.node_bytes.or(mib.map(|mib| mib << 20)) {
         let page = inherited.page_bytes;
         if !bytes.is_multiple_of(u64::from(page)) {
             return Err(DeriveError::Memory { bytes, page });
         }
         let pages = (bytes / u64::from(page)) as f64;
         file.memory.insert("node_pages".to_owned(), exactly(pages, &source));
-        known.profiles.resolve(command, &file)?;
     }
     if let Some(kib) = said.as_ref().and_then(|said| said.cache_kib) {
         file.memory.insert("cluster_cache_kib".to_owned(), exactly(kib as f64, &source));
     }
+    known.profiles.resolve(command, &file)?;
     file.description = known.description.clone().unwrap_or_else(|| {
         let model = said.as_ref().and_then(|said| said.model.as_deref());
-        describe(&topology, model)
+        describe(&topology, model, said.as_ref().map_or(0, |said| said.kinds.len()))
     });
     let mut notes = said.as_ref().map_or(Vec::new(), |said| said.notes.clone());
     if let Some(text) = &known.latencies {
@@ -147,10 +201,78 @@ fn derived(known: &Known, command: &str) -> Result<Derived, DeriveError> {
         if places.is_none() && (topology.smt > 1 || topology.cluster < topology.cpus) {
             notes.push(numbering(&topology));
         }
-        file.costs = latencies::costs(text, &topology, places, &mut notes)?;
+        let rows = latencies::Rows { places, force: known.force };
+        file.costs = latencies::costs(text, &topology, rows, &mut notes)?;
         known.profiles.resolve(command, &file)?;
     }
     Ok(Derived { file, notes })
+}
+
+/// Returns the keys of cores of several kinds. Without any, those of the base are set to none.
+fn kinds(kinds: &[Kind], base: &Profile, source: &str) -> Section {
+    const KEYS: [[&str; 2]; 2] =
+        [["small_cpus", "small_speed_percent"], ["middle_cpus", "middle_speed_percent"]];
+    let smaller = kinds.split_last().map_or(&[][..], |(_, smaller)| smaller);
+    let of_base = [base.clock.small, base.clock.middle];
+    let mut section = Section::new();
+    for (at, ([cpus, speed], (base_cpus, _))) in KEYS.into_iter().zip(of_base).enumerate() {
+        match smaller.get(at) {
+            Some(kind) => {
+                section.insert(cpus.to_owned(), exactly(kind.cpus as f64, source));
+                let number = if kind.capacity {
+                    Some(exactly(kind.percent, &format!("cpu_capacity of the machine ({source})")))
+                } else {
+                    // A clock says less than a speed that was measured on a relative.
+                    (base_cpus == 0).then(|| Number {
+                        value: kind.percent,
+                        range: [(kind.percent / 3.0).max(1.0), kind.percent],
+                        source: format!(
+                            "assumption: as its largest clock, {source}; range: a \
+                                         small core does less in a cycle"
+                        ),
+                    })
+                };
+                section.extend(number.map(|number| (speed.to_owned(), number)));
+            }
+            None if base_cpus > 0 => {
+                section.insert(cpus.to_owned(), exactly(0.0, source));
+            }
+            None => {}
+        }
+    }
+    // The other keys of the section are needed: a machine of one speed has none.
+    if !section.is_empty() && base.clock == Clock::default() {
+        for key in ["reference_mhz", "one_core_mhz", "half_cores_mhz", "all_cores_mhz"] {
+            let clock = Number { source: format!("assumption: {CLOCK}"), ..exactly(1000.0, "") };
+            section.insert(key.to_owned(), clock);
+        }
+        for key in ["smt_work_percent", "smt_spin_percent"] {
+            let clock = Number { source: format!("assumption: {CLOCK}"), ..exactly(100.0, "") };
+            section.insert(key.to_owned(), clock);
+        }
+    }
+    section
+}
+
+/// Why a clock is written that does not change anything.
+const CLOCK: &str = "the base has no clock; all are equal, so that only the kind of core counts";
+
+/// Returns the memory of the machine as the simulated one has it: node by node the same, with a
+/// DMA32 zone in the first one.
+fn memory_of(memory: &Memory, base: &str, of: &Profile) -> Result<Section, DeriveError> {
+    let Memory { source, page_bytes, node_pages, dma32_pages, min_free_kib, pcp_batch } = memory;
+    if *page_bytes != of.page_bytes {
+        let (own, of_base) = (*page_bytes, of.page_bytes);
+        return Err(DeriveError::Pages { own, base: base.to_owned(), of_base });
+    }
+    let keys = [
+        ("node_pages", node_pages),
+        ("dma32_pages", dma32_pages),
+        ("min_free_kib", min_free_kib),
+        ("pcp_batch", pcp_batch),
+    ];
+    let known = keys.into_iter().filter(|(_, value)| **value > 0);
+    Ok(known.map(|(key, value)| (key.to_owned(), exactly(*value as f64, source))).collect())
 }
 
 fn topology(groups: Groups, source: &str) -> Section {
@@ -167,13 +289,14 @@ fn exactly(value: f64, source: &str) -> Number {
 }
 
 /// Describes the machine in words.
-fn describe(topology: &Topology, model: Option<&str>) -> String {
+fn describe(topology: &Topology, model: Option<&str>, kinds: usize) -> String {
     let Topology { cpus, smt, cluster, nodes } = topology;
     let model = model.map_or(String::new(), |model| format!("{model}: "));
     let s = |n: usize| if n == 1 { "" } else { "s" };
+    let kinds = if kinds > 0 { format!(", cores of {kinds} kinds") } else { String::new() };
     format!(
         "{model}{cpus} CPU{}, {nodes} node{}, {cluster} CPU{} to a last-level cache, {smt} \
-         thread{} a core",
+         thread{} a core{kinds}",
         s(*cpus),
         s(*nodes),
         s(*cluster),

@@ -10,7 +10,9 @@ const NEW_EXAMPLES: &str = "\
 Examples:
   mmscale profile new --base x86-512 --cpus 192 --nodes 2 --smt 2 -o mine.toml
   mmscale profile new --base x86-512 --cpus 192 --nodes 8 --memory 96GiB
-  mmscale profile new --base x86-512 --lscpu lscpu.json --latencies lines.csv";
+  mmscale profile new --base x86-512 --lscpu lscpu.json --latencies lines.csv
+  mmscale profile new --base x86-512 --from machine.snap -o mine.toml
+  mmscale profile new --base x86-512 --from sosreport-web1-2026-11-02.tar.xz";
 const FIT_EXAMPLES: &str = "\
 Examples:
   mmscale profile fit --base x86-512 --cpus 192 --rate page_fault1=720k -o mine.toml
@@ -40,15 +42,24 @@ pub(crate) struct KnownArgs {
     /// Memory of a node, such as 256GiB; the base's if not given
     #[arg(long, value_name = "SIZE", value_parser = |text: &str| Unit::Bytes.parse_count(text))]
     pub(crate) memory: Option<u64>,
-    /// Take CPUs, nodes, caches and threads from that machine's output of `lscpu -J -e` (or `lscpu
-    /// -J`); `-` is stdin
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["cpus", "nodes", "smt"])]
+    /// Take CPUs, nodes, caches, threads and kinds of cores from that machine's output of `lscpu -J
+    /// -e`, `lscpu -e`, `lscpu -J`, `lscpu` or `numactl -H`; `-` is stdin
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["cpus", "nodes"])]
     pub(crate) lscpu: Option<PathBuf>,
+    /// Take CPUs, memory, zones, watermarks and page caches from files of that machine: what
+    /// `mmscale profile snapshot` makes, or an archive of sosreport (tar, tar.gz, tar.xz); `-` is
+    /// stdin
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["cpus", "nodes", "memory"])]
+    pub(crate) from: Option<PathBuf>,
     /// Take line_*_ns from a matrix of one-way latencies in ns, as `core-to-core-latency --csv`
     /// (nviennot) writes it: medians by distance. Halve round trips first. With --lscpu, rows are
     /// CPUs in Linux's numbering; without, in the order of a profile
     #[arg(long, value_name = "FILE", visible_alias = "pairs")]
     pub(crate) latencies: Option<PathBuf>,
+    /// Take latencies whose order contradicts that of the distances, although the CPUs of the rows
+    /// are not known
+    #[arg(long, requires = "latencies")]
+    pub(crate) force: bool,
     /// A description of the machine
     #[arg(long, value_name = "TEXT")]
     pub(crate) description: Option<String>,

@@ -10,13 +10,16 @@ Examples:
   mmscale explain contention.txt --cpus 72 --seconds 10
   mmscale explain mail.txt --run
   mmscale explain lock_stat.txt --cpus 72 --seconds 10 --save production.json
+  mmscale explain perf.data
+  mmscale explain a.snap b.snap
   mmscale explain -";
 
 /// A report of another tool, and what it may not have.
 #[derive(Debug, clap::Args)]
 pub(crate) struct SourceArgs {
     /// The report: output of `perf lock contention`, /proc/lock_stat, klockstat of bcc, or `mmscale
-    /// live watch --format json`; `-` is stdin
+    /// live watch --format json`; a trace of lock:contention_begin and lock:contention_end (perf.data,
+    /// trace.dat, or as text); a snapshot of a machine (`mmscale profile snapshot`); `-` is stdin
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
     /// CPUs of the computer, if the report does not have them
@@ -35,6 +38,9 @@ pub(crate) struct SourceArgs {
 pub(crate) struct ExplainArgs {
     #[command(flatten)]
     pub(crate) source: SourceArgs,
+    /// A later snapshot of the same machine than FILE: show rates between the two
+    #[arg(value_name = "LATER", conflicts_with_all = ["run", "save", "table", "cpus"])]
+    pub(crate) later: Option<PathBuf>,
     /// Run the study that the report resembles, and show its waits next to the measured ones
     #[arg(long)]
     pub(crate) run: bool,

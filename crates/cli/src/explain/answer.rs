@@ -7,7 +7,7 @@ use mmscale_harness::{Defaults, Registry, Shape, coverage};
 use mmscale_measured::{Basis, CALLS, Item, Likeness, Resemblance, Table};
 use mmscale_report::wrap;
 
-use super::{Case, Recipe, logs, robot, start};
+use super::{Case, Recipe, contention, logs, robot, start};
 
 /// Number of paths, gaps and other locks to name.
 const NAMED: usize = 3;
@@ -35,6 +35,9 @@ pub(super) fn lines(
     match &case.report.robot {
         Some(robot) => robot::lines(robot).into_iter().for_each(|(key, text)| entry(key, text)),
         None => read(case, found).into_iter().for_each(|text| entry("report", text)),
+    }
+    if let Some(seen) = &case.report.contention {
+        contention::lines(seen).into_iter().for_each(|(key, text)| entry(key, text));
     }
     if let Some(text) = flat(case) {
         entry("profile", text);
@@ -352,9 +355,12 @@ fn gap(name: &str) -> String {
 fn named_only(case: &Case<'_>, found: &Resemblance) -> Vec<(&'static str, String)> {
     let tasks = case.tables.iter().any(|table| !table.waits.is_empty());
     if tasks && found.items.is_empty() {
-        let text = "the table names no lock and no function: which locks are simulated cannot be \
-                    said; print it by caller (perf lock contention without -t)";
-        return vec![("covered", text.to_owned())];
+        let how = match case.report.contention {
+            Some(_) => "record call paths (perf record -g)",
+            None => "print it by caller (perf lock contention without -t)",
+        };
+        let what = "the table names no lock and no function: which locks are simulated cannot be";
+        return vec![("covered", format!("{what} said; {how}"))];
     }
     let mut lines = vec![];
     let classes = &case.report.prose.classes;

@@ -2,7 +2,10 @@
 //! that is simulated, and the command that reproduces it.
 
 mod answer;
+mod contention;
+mod input;
 mod logs;
+mod rates;
 mod robot;
 mod seen;
 mod simulate;
@@ -46,6 +49,10 @@ pub(crate) fn explain(
     origin: Origin,
     args: &ExplainArgs,
 ) -> Result<(), Failure> {
+    if let Some(after) = &args.later {
+        source::check_seconds(&args.source)?;
+        return rates::explain(&args.source.file, after, args.source.seconds);
+    }
     if let Some(path) = &args.save {
         return source::save(origin, args, path);
     }

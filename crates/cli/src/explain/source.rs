@@ -4,18 +4,15 @@ use std::path::Path;
 
 use anyhow::anyhow;
 use mmscale_document::{Kept, MEASURED_SCHEMA, Measurement};
-use mmscale_files::{Limit, Pipe};
 use mmscale_harness::Origin;
-use mmscale_measured::{MAX_BYTES, ReadError, Report, Table, read};
+use mmscale_measured::{MAX_BYTES, ReadError, Report, Snapshot, Stream, Table, read};
 use mmscale_report::json_line;
 
+use super::input::Input;
 use crate::args::{ExplainArgs, SourceArgs};
 use crate::destination::{Destination, MEASUREMENT};
 use crate::failure::Failure;
 use crate::output;
-
-/// As many bytes as the parser accepts.
-const LIMIT: Limit = Limit::new("a report", MAX_BYTES as u64);
 
 /// Seconds of a measurement: a year is enough.
 const MAX_S: f64 = 366.0 * 86_400.0;
@@ -47,18 +44,48 @@ pub(super) fn save(origin: Origin, args: &ExplainArgs, path: &Path) -> Result<()
     place.write(json_line(&measured))
 }
 
-/// Reads the file of a call.
-pub(super) fn open(args: &SourceArgs) -> Result<Report, Failure> {
+/// Checks the duration that a call gives.
+pub(super) fn check_seconds(args: &SourceArgs) -> Result<(), Failure> {
     if args.seconds.is_some_and(|s| !(s > 0.0 && s <= MAX_S)) {
         let what = "a measurement takes more than 0 s and at most a year: give --seconds 10";
         return Err(Failure::Call(anyhow!(what)));
     }
+    Ok(())
+}
+
+/// Reads the file of a call.
+pub(super) fn open(args: &SourceArgs) -> Result<Report, Failure> {
+    check_seconds(args)?;
     let path = &args.file;
     let fail = |why: String| Failure::Call(anyhow!("cannot read {}: {why}", named(path)));
-    let bytes = mmscale_files::bytes(path, LIMIT, Pipe::Read);
-    let bytes = bytes.map_err(|why| fail(why.to_string()))?;
-    read(&bytes).map_err(|why| fail(why.to_string()))
+    let input = Input::open(path).map_err(fail)?;
+    let note = input.note.clone();
+    if Snapshot::begins(&input.start) {
+        let name = named(path);
+        return Err(Failure::Call(anyhow!(
+            "{name} is a snapshot of a machine: give a later one too, for rates between the two; \
+             `mmscale list limits --from` and `mmscale profile new --from` take one"
+        )));
+    }
+    let has_events = |bytes: &[u8]| String::from_utf8_lossy(bytes).lines().any(Stream::is_event);
+    let mut stream = Stream::default();
+    let mut report = if input.start.len() as u64 > WITH_TEXT && has_events(&input.start) {
+        // A trace has no other contents, and may be of any size.
+        input.lines(|line| stream.line(line)).map_err(fail)?;
+        Report::default()
+    } else {
+        let bytes = input.bytes(MAX_BYTES as u64).map_err(fail)?;
+        let report = read(&bytes).map_err(|why| fail(why.to_string()))?;
+        String::from_utf8_lossy(&bytes).lines().for_each(|line| stream.line(line));
+        report
+    };
+    report.notes.splice(0..0, note);
+    report.add(stream.finish());
+    Ok(report)
 }
+
+/// Bytes of a file in which there may be a trace and other contents.
+const WITH_TEXT: u64 = (1 << 20) - 1;
 
 fn named(path: &Path) -> String {
     if path == Path::new("-") { "stdin".to_owned() } else { format!("`{}`", path.display()) }

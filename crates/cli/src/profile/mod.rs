@@ -13,6 +13,9 @@ use crate::args::{Format, ProfileCommand};
 use crate::failure::Failure;
 use crate::output;
 
+/// A script that collects the files of a machine.
+const SNAPSHOT: &str = include_str!("snapshot.sh");
+
 /// Executes a command.
 pub(crate) fn profile(
     registry: &Registry,
@@ -24,6 +27,7 @@ pub(crate) fn profile(
         ProfileCommand::New(args) => new::new(profiles, args),
         ProfileCommand::Fit(args) => fit::fit(registry, args),
         ProfileCommand::Check(args) => check::check(profiles, args),
+        ProfileCommand::Snapshot => output::print(SNAPSHOT),
         ProfileCommand::Calibrate(args) => calibrate::calibrate(args),
         ProfileCommand::Fidelity(args) => fidelity::fidelity(registry, origin, args),
         ProfileCommand::Show(args) => {

@@ -10,6 +10,7 @@ use mmscale_files::{Limit, Pipe};
 use crate::args::{KnownArgs, NewArgs};
 use crate::destination::{Destination, PROFILE, base_of};
 use crate::failure::Failure;
+use crate::machine_files::MachineFiles;
 use crate::output;
 
 /// More than a matrix of 4096 CPUs has.
@@ -46,13 +47,25 @@ pub(super) fn written(
 
 /// Reads what is known of the machine.
 pub(super) fn known(profiles: &Profiles, args: &KnownArgs) -> Result<Known, Failure> {
+    let files = args.from.as_deref().map(MachineFiles::read).transpose()?;
+    let lscpu = args.lscpu.as_deref().map(text).transpose()?;
+    let of_files = || files.as_ref().and_then(MachineFiles::lscpu);
+    let lscpu = lscpu.or_else(of_files);
+    if let Some(files) = files.as_ref().filter(|_| lscpu.is_none()) {
+        let name = &files.name;
+        let what = "it has no output of lscpu or numactl; give --lscpu with that of the machine";
+        return Err(Failure::Call(anyhow!("cannot use `{name}`: {what}")));
+    }
     Ok(Known {
         profiles: profiles.clone(),
         base: base_of(&args.base, args.file.output.as_deref())?,
         description: args.description.clone(),
         groups: Groups { cpus: args.cpus, nodes: args.nodes, cluster: args.cluster, smt: args.smt },
         node_bytes: args.memory,
-        lscpu: args.lscpu.as_deref().map(text).transpose()?,
+        lscpu,
+        capacities: files.as_ref().map_or_else(Default::default, |of| of.snapshot.capacities()),
+        memory: files.as_ref().map(MachineFiles::memory).transpose()?,
+        force: args.force,
         latencies: args.latencies.as_deref().map(text).transpose()?,
     })
 }

@@ -41,6 +41,7 @@ mod config;
 mod corruption_tests;
 mod gfp;
 mod isolate;
+mod limits;
 mod mapped;
 mod posted;
 mod release;
@@ -64,12 +65,9 @@ use zone::{FreeLists, ZoneFree};
 
 use crate::blockmap::ReservePages;
 use crate::frame::FrameTable;
-use crate::pcp::{DrainSize, Pcp, PcpLimits, batch_size};
+use crate::pcp::{Pcp, PcpLimits};
 use crate::vmstat::{Stats, normal_threshold, pressure_threshold};
-use crate::zone::{
-    Buddy, Geometry, LOWMEM_RESERVE_RATIO, Watermarks, ZoneId, ZoneKind, default_min_free_kb,
-    huge_page_min_free, watermarks,
-};
+use crate::zone::{Buddy, LOWMEM_RESERVE_RATIO, Watermarks, ZoneId, ZoneKind};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
@@ -318,21 +316,9 @@ fn online_cpus<A: Cpu>() -> CpuMask {
 /// The watermarks of every zone.
 fn zone_marks(map: &MemoryMap, config: &AllocConfig) -> Vec<Watermarks> {
     let total: u64 = map.zones.iter().map(|zone| u64::from(zone.pages)).sum();
-    let page_kib = u64::from(config.page_kib);
-    let kb = config.min_free_kb.unwrap_or_else(|| {
-        let geometry = config.geometry();
-        let huge = if geometry == Geometry::BASE {
-            0
-        } else {
-            huge_page_min_free(geometry.block_pages() as u64).min(total / 20)
-        };
-        default_min_free_kb(total * page_kib).max(huge * page_kib)
-    });
     let of = |zone: &ZoneSpec| {
         let given = config.normal_marks.filter(|_| zone.kind == ZoneKind::Normal);
-        given.unwrap_or_else(|| {
-            watermarks(zone.pages.into(), total, kb / page_kib, config.watermark_scale)
-        })
+        given.unwrap_or_else(|| config.watermarks(zone.pages.into(), total))
     };
     map.zones.iter().map(of).collect()
 }
@@ -380,16 +366,5 @@ fn pcp_limits<A: Cpu>(
 ) -> PcpLimits {
     let local = online.iter().filter(|&cpu| A::node_of(cpu) == zone.node).count();
     let cpus = if local == 0 { online.count() } else { local };
-    let (pages, fraction) = (zone.pages.into(), config.high_fraction);
-    let by_size = || batch_size(pages, config.page_kib);
-    let batch = config.batch.of(config.batch_pages.unwrap_or_else(by_size));
-    let limits = PcpLimits::of(pages, marks.low, cpus, batch, fraction);
-    match config.high {
-        HighPolicy::Tuned => PcpLimits { scale_max: config.batch_scale_max, ..limits },
-        HighPolicy::Watermark => limits.fixed(limits.high_min, DrainSize::Doubled),
-        HighPolicy::Batches if fraction.is_some() => {
-            limits.fixed(limits.high_min, DrainSize::Batch)
-        }
-        HighPolicy::Batches => limits.fixed(6 * limits.batch, DrainSize::Batch),
-    }
+    config.pcp_limits(zone.pages.into(), marks.low, cpus)
 }

@@ -48,7 +48,7 @@ impl Geometry {
     }
     /// The number of pages of a pageblock.
     #[inline]
-    pub(crate) const fn block_pages(self) -> usize {
+    pub const fn block_pages(self) -> usize {
         self.pageblock.pages()
     }
 }

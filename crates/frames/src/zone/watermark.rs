@@ -23,14 +23,15 @@ pub const fn default_min_free_kb(memory_kb: u64) -> u64 {
     }
 }
 
-/// The value to which khugepaged raises `min_free_kbytes`, in pages, with pageblocks of
-/// `block_pages` pages (`set_recommended_min_free_kbytes`): two pageblocks of each zone, and nine
-/// for the separation of types. Linux counts two zones, of which one is small and not modelled.
+/// The value to which khugepaged raises `min_free_kbytes`, in pages, with `zones` zones and
+/// pageblocks of `block_pages` pages (`set_recommended_min_free_kbytes`): two pageblocks of each
+/// zone, and nine for the separation of types. Linux never reserves more than a twentieth of
+/// memory for that.
 ///
 /// With pages of 64 KiB that is 11 GiB. With pages of 4 KiB it is 44 MiB, which is left out:
 /// machines of 128 GiB and more have as much by default.
-pub const fn huge_page_min_free(block_pages: u64) -> u64 {
-    2 * (2 + 9) * block_pages
+pub const fn huge_page_min_free(zones: u64, block_pages: u64) -> u64 {
+    zones * (2 + 9) * block_pages
 }
 
 /// The watermarks of a zone of `managed` pages, its share of `min_free_pages` for all `total`

@@ -27,7 +27,7 @@ use mmscale_mm::mm::MmConfig;
 use mmscale_mm::oom::OomPolicy;
 use mmscale_mm::space::HugePages;
 use mmscale_mm::vmstat_work::TickPolicy;
-use mmscale_sim::profile::Profile;
+use mmscale_sim::profile::{Limits, Profile};
 use mmscale_sim::{CpuSections, Listener, Policy, SimConfig};
 use mmscale_system::Body;
 use mmscale_threads::{MEMORY_PAGES, ThreadsConfig};
@@ -136,6 +136,12 @@ impl MachineSpec {
         let config = sim_config(ctx, profile, seed);
         let mut mm = mm_of(MemoryMap::nodes(profile.topology.nodes, pages));
         mm.alloc.page_kib = profile.page_bytes >> 10;
+        let Limits { dma32_pages, min_free_kib, pcp_batch } = profile.limits;
+        if (1..pages).contains(&dma32_pages) {
+            mm.map = mm.map.with_dma32(dma32_pages);
+        }
+        mm.alloc.min_free_kb = Some(min_free_kib).filter(|&kib| kib > 0);
+        mm.alloc.batch_pages = Some(pcp_batch).filter(|&pages| pages > 0);
         if profile.page_bytes > BASE_PAGE_BYTES {
             // A table of the model has 512 entries, so a huge page of it is no pageblock there.
             mm.space.huge = HugePages::Never;
@@ -180,6 +186,8 @@ impl MachineSpec {
         let nodes = config.profile.topology.nodes;
         let pages = (gib << 30) / u64::from(config.profile.page_bytes) / nodes as u64;
         config.profile.node_pages = pages;
+        // A machine's own watermarks are those of its own memory.
+        self.mm.alloc.min_free_kb = None;
         let per_node = u32::try_from(pages).expect("parameters are checked");
         self.mm.map = MemoryMap::nodes(nodes, per_node);
         pages * nodes as u64

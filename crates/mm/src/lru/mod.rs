@@ -87,7 +87,8 @@ mmscale_arch::policies! {
 }
 
 impl FoliosPolicy {
-    const fn folios(self) -> usize {
+    /// Returns the number of folios.
+    pub const fn folios(self) -> usize {
         match self {
             Self::Stock => BATCH,
             Self::Fifteen => 15,

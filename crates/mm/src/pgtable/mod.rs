@@ -63,7 +63,7 @@ use mmscale_frames::page_alloc::{AllocError, FrameAllocator, Gfp};
 use mmscale_frames::vmstat::NodeItem;
 use mmscale_frames::zone::ZoneId;
 use resident::Resident;
-pub use resident::RssPolicy;
+pub use resident::{RssPolicy, counter_batch};
 
 /// The parts of the memory manager that page tables use.
 pub struct PtRef<'a, A: Machine> {

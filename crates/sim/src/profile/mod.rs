@@ -52,6 +52,8 @@ pub struct Profile {
     pub node_pages: u64,
     /// Bytes in a page.
     pub page_bytes: u32,
+    /// Zones, watermarks and page caches, as far as a machine's differ from the kernel's choice.
+    pub limits: Limits,
     /// Address spaces whose invalidations can be broadcast at a time; 0: all.
     pub tlb_broadcast_spaces: u32,
     /// Timer interrupts a second, unless a run sets another number.
@@ -64,6 +66,17 @@ pub struct Profile {
     pub noise: Noise,
     /// The clock of its CPUs.
     pub clock: Clock,
+}
+
+/// Zones, watermarks and page caches of a machine. At 0 the kernel chooses by the size of memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Limits {
+    /// Pages of the first node that are a DMA32 zone.
+    pub dma32_pages: u32,
+    /// `vm.min_free_kbytes`.
+    pub min_free_kib: u64,
+    /// The batch of page caches, in pages.
+    pub pcp_batch: u32,
 }
 
 /// The clock at which the costs of operations are stated, and those that the CPUs have. Operations

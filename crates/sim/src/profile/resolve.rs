@@ -4,8 +4,8 @@ use super::base::{ProfileSource, merge, title};
 use super::error::{nearest, replaced};
 use super::kernels::time_key;
 use super::{
-    Clock, Costs, Disturbance, Gaps, Lengths, LineCosts, Merged, Noise, Profile, ProfileError,
-    ProfileFile, Profiles, Section, SwapDevice, Topology, instructions_key, op_key,
+    Clock, Costs, Disturbance, Gaps, Lengths, Limits, LineCosts, Merged, Noise, Profile,
+    ProfileError, ProfileFile, Profiles, Section, SwapDevice, Topology, instructions_key, op_key,
 };
 use mmscale_arch::{MAX_CPUS, MAX_NODES, Op};
 use mmscale_document::Fingerprint;
@@ -51,6 +51,7 @@ impl Merged {
             topology,
             node_pages: memory.count("node_pages", 1, MAX_FRAMES / topology.nodes as u64)?,
             page_bytes: page_bytes(&memory)?,
+            limits: limits(&memory)?,
             tlb_broadcast_spaces: memory.count("tlb_broadcast_spaces", 0, MAX_SPACES)? as u32,
             hz: timer.count("hz", 1, 10_000)? as u32,
             costs: priced(
@@ -67,6 +68,16 @@ impl Merged {
         costs.finish()?;
         Ok(profile)
     }
+}
+
+/// Reads the limits of the page allocator, which a profile need not have.
+fn limits(memory: &Reader<'_>) -> Result<Limits, ProfileError> {
+    let or_none = |key, high| memory.or(0, key, |key| memory.count(key, 0, high));
+    Ok(Limits {
+        dma32_pages: or_none("dma32_pages", 1 << 20)? as u32,
+        min_free_kib: or_none("min_free_kib", 1 << 30)?,
+        pcp_batch: or_none("pcp_batch", 1024)? as u32,
+    })
 }
 
 /// Adds what mitigations cost to each entry into the kernel.

@@ -12,17 +12,23 @@ use mmscale_arch::sync::{NoPreempt, Sparse};
 #[repr(align(128))]
 struct Part(AtomicI32);
 
+/// Returns the size at which a CPU's part of a counter is added to the total: max(32, 2 * CPUs), as
+/// the kernel's `percpu_counter_batch`.
+pub const fn counter_batch(cpus: usize) -> i32 {
+    let twice = 2 * cpus as i32;
+    if twice < 32 { 32 } else { twice }
+}
+
 /// The parts of all CPUs.
 pub(super) struct CpuParts {
     parts: Sparse<Part>,
-    /// Size at which a part is added to the total: max(32, 2 * CPUs), as the kernel's
-    /// `percpu_counter_batch`.
+    /// Size at which a part is added to the total ([`counter_batch`]).
     batch: i32,
 }
 
 impl CpuParts {
     pub(super) fn new(cpus: usize) -> Self {
-        Self { parts: Sparse::new(cpus), batch: (2 * cpus as i32).max(32) }
+        Self { parts: Sparse::new(cpus), batch: counter_batch(cpus) }
     }
     /// Adds `pages` to the calling CPU's part. Returns the pages to add to the total: the whole
     /// part, once it is a batch.

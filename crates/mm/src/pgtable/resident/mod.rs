@@ -15,6 +15,7 @@ mod tasks;
 
 use core::sync::atomic::Ordering::Relaxed;
 use cpus::CpuParts;
+pub use cpus::counter_batch;
 use mmscale_arch::sync::NoPreempt;
 use mmscale_arch::{Atomic, DataLine, Machine};
 use tasks::TaskParts;
@@ -28,6 +29,17 @@ mmscale_arch::policies! {
         /// Counts faults in each task, and adds to the shared count after 64 faults and when the
         /// task unmaps; all other changes are added directly.
         Tasks = "tasks",
+    }
+}
+
+impl RssPolicy {
+    /// Returns how much a CPU, or a task, gathers before it adds to the shared count: pages, or
+    /// faults.
+    pub const fn batch(self, cpus: usize) -> u64 {
+        match self {
+            Self::Cpus => counter_batch(cpus) as u64,
+            Self::Tasks => tasks::FAULTS as u64,
+        }
     }
 }
 

@@ -12,7 +12,7 @@ use mmscale_arch::sync::Sparse;
 /// The most tasks of a machine.
 const TASKS_MAX: usize = 1 << 22;
 /// More faults than these add the part to the total (`TASK_RSS_EVENTS_THRESH`).
-const FAULTS: u32 = 64;
+pub(super) const FAULTS: u32 = 64;
 
 /// A task's part (`task_struct.rss_stat`).
 #[derive(Default)]

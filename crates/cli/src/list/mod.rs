@@ -1,5 +1,7 @@
 //! `mmscale list`.
 
+mod limits;
+
 use mmscale_document::{Better, ParamValue, Target};
 use mmscale_harness::param::Kind;
 use mmscale_harness::versions::{NEWEST, VERSIONS};
@@ -23,11 +25,20 @@ struct Shown {
     policies: bool,
     linux: bool,
     profiles: Option<Vec<ProfileSummary>>,
+    /// The limits of a machine.
+    limits: Option<limits::Shown>,
 }
 
 /// Shows studies, policies and profiles: all, or the named ones.
 pub(crate) fn list(registry: &Registry, args: &ListArgs) -> Result<(), Failure> {
-    let shown = shown(registry, &args.what)?;
+    let mut shown = shown(registry, &args.what)?;
+    if args.what.iter().any(|name| name == "limits") {
+        shown.limits = Some(limits::shown(&args.limits)?);
+    } else if args.limits.is_given() {
+        let what = "--cpus, --memory, --nodes, --linux and --from are those of a machine's limits: \
+                    mmscale list limits";
+        return Err(CallError::Other(what.to_owned()).into());
+    }
     output::print(&match args.format {
         Format::Text if args.what.is_empty() => overview(registry, &shown),
         Format::Text => text(registry, &shown),
@@ -44,15 +55,29 @@ fn shown(registry: &Registry, names: &[String]) -> Result<Shown, CallError> {
     if names.is_empty() {
         let studies = registry.all().cloned().collect();
         let scripts = registry.scripts().cloned().collect();
-        return Ok(Shown { studies, scripts, policies: true, linux: true, profiles: all()? });
+        return Ok(Shown {
+            studies,
+            scripts,
+            policies: true,
+            linux: true,
+            profiles: all()?,
+            limits: None,
+        });
     }
-    let mut shown =
-        Shown { studies: vec![], scripts: vec![], policies: false, linux: false, profiles: None };
+    let mut shown = Shown {
+        studies: vec![],
+        scripts: vec![],
+        policies: false,
+        linux: false,
+        profiles: None,
+        limits: None,
+    };
     for name in names {
         match (name.as_str(), registry.find(name)) {
             ("policies", _) => shown.policies = true,
             ("linux", _) => shown.linux = true,
             ("profiles", _) => shown.profiles = all()?,
+            ("limits", _) => {}
             (_, Ok(study)) if shown.studies.iter().any(|other| other.name() == name) => {
                 let what = format!("study `{}` is named twice; name it once", study.name());
                 return Err(CallError::Other(what));
@@ -60,7 +85,7 @@ fn shown(registry: &Registry, names: &[String]) -> Result<Shown, CallError> {
             (_, Ok(study)) => shown.studies.push(study),
             (_, Err(NoStudy::Unknown(_))) => {
                 let known = registry.all().chain(registry.scripts()).map(Study::name);
-                let known = known.chain(["policies", "linux", "profiles"]);
+                let known = known.chain(["policies", "linux", "profiles", "limits"]);
                 return Err(UnknownName::new("study or list", name, known).into());
             }
             (_, Err(broken)) => return Err(broken.into()),
@@ -124,6 +149,7 @@ fn text(registry: &Registry, shown: &Shown) -> String {
         sections.push(policies::of_linux());
     }
     sections.extend(shown.profiles.as_deref().map(of_profiles));
+    sections.extend(shown.limits.as_ref().map(limits::Shown::text));
     let sections: Vec<String> = sections.into_iter().map(|lines| lines.join("\n") + "\n").collect();
     sections.join("\n")
 }
@@ -277,6 +303,9 @@ fn as_json(registry: &Registry, shown: &Shown) -> Value {
     }
     if shown.linux {
         list["linux"] = policies::linux_json();
+    }
+    if let Some(limits) = &shown.limits {
+        list["limits"] = limits.json();
     }
     if let Some(profiles) = &shown.profiles {
         list["profiles"] = profiles.iter().map(profile).collect();
