@@ -4,8 +4,8 @@
 use crate::check::length_of;
 use crate::place::Recorded;
 use mmscale_lift::{
-    Answer, Call, Event, Growth, LineId, LockId, LockKind, Operation, Recording, Share, SiteId,
-    What, is_many,
+    Answer, AnswerId, Call, Event, Growth, LineId, LockId, LockKind, Operation, Recording, Share,
+    SiteId, Ticks, What, is_many,
 };
 use mmscale_sim::Pace;
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,6 +21,7 @@ pub(crate) struct Code {
     /// All calls of other CPUs and what these do then, by their numbers.
     pub(crate) calls: Vec<CodeCall>,
     pub(crate) answers: Vec<CodeAnswer>,
+    pub(crate) ticks: Option<CodeTicks>,
     /// How places grow with the number of CPUs.
     pub(crate) growth: Option<Growth>,
     /// Names to count by: of lines, of locks with the path that takes them, paths.
@@ -102,6 +103,24 @@ pub(crate) struct CodeAnswer {
     pub(crate) steps: Box<[AnswerStep]>,
     /// Steps after which the caller goes on.
     pub(crate) until_done: usize,
+}
+
+/// Interrupts of timers: the answers that are ticks, and batches of RCU callbacks, of each CPU.
+pub(crate) struct CodeTicks {
+    pub(crate) ticks: Vec<Vec<u32>>,
+    pub(crate) callbacks: Vec<Vec<u32>>,
+    /// Batches of a round, in [`crate::ticks::PARTS`].
+    pub(crate) batches: u64,
+}
+
+impl CodeTicks {
+    fn of(of: &Ticks) -> Self {
+        let numbers = |all: &[Vec<AnswerId>]| -> Vec<Vec<u32>> {
+            all.iter().map(|of_cpu| of_cpu.iter().map(|answer| answer.0).collect()).collect()
+        };
+        let batches = (of.batches * crate::ticks::PARTS as f64).round() as u64;
+        Self { ticks: numbers(&of.ticks), callbacks: numbers(&of.callbacks), batches }
+    }
 }
 
 /// A step of an answer.
@@ -230,6 +249,7 @@ impl Code {
             locks,
             calls,
             answers,
+            ticks: recording.ticks.as_ref().map(CodeTicks::of),
             growth: recording.growth.clone(),
             line_names: names.keys(),
             lock_rows: translation.locks.keys(),

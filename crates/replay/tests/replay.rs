@@ -3,7 +3,7 @@
 mod made;
 
 use made::{
-    WINDOW, add_calls, all_of, event, line, lock, machine, operation, ops, play, random, recording,
+    WINDOW, add_calls, add_ticks, all_of, event, line, lock, machine, operation, ops, play, random, recording,
     under,
 };
 use mmscale_lift::{Growing, Growth, LineId, LockKind, Operation, Recording, Share, SiteId, What};
@@ -423,6 +423,46 @@ fn a_flush_leaves_out_cpus_without_a_task() {
     assert!(calls > 10 && reached == calls, "{reached} of {calls}");
     let (flushed, _) = receivers(true);
     assert!(flushed * 2 < reached, "{flushed} and {reached}");
+}
+
+#[test]
+fn ticks_follow_hz_and_callbacks_follow_rounds() {
+    let plain = recording(&[0, 0], LockKind::Spin, Share::Private, &operation(10_000, &[]));
+    let with = |[tick, batch]: [u64; 2], batches: f64, hz: u32| {
+        let mut of = plain.clone();
+        add_ticks(&mut of, [tick, batch], batches);
+        let mut config = machine(4, 1);
+        config.hz = hz;
+        play(&of, config)
+    };
+    let none = play(&plain, machine(4, 1));
+    assert_eq!(none.ticks, mmscale_replay::TickSums::default());
+    // 1 ms: 10 ticks of each of 4 CPUs, and a batch for every second round.
+    let played = with([10_000, 2000], 0.5, 10_000);
+    let ticks = played.ticks;
+    assert!(ticks.ticks.abs_diff(40) <= 4, "{ticks:?}");
+    assert_times(ticks.batches as f64, played.rounds as f64 / 2.0, [0.85, 1.0]);
+    let expected_ps = ticks.ticks * 3_500_000 + ticks.batches * 700_000;
+    assert_times(ticks.ps as f64, expected_ps as f64, [0.97, 1.05]);
+    // The time is neither lost nor an operation's.
+    let left = 1.0 - ticks.ps as f64 / 1e3 / played.cpu_time.all_ns as f64;
+    assert_times(played.ops, none.ops * left, [0.97, 1.01]);
+    let by_path: u64 = played.calls.iter().map(|call| call.self_ns).sum();
+    assert_times(by_path as f64, played.cpu_time.all_ns as f64, [0.97, 1.0]);
+    // Fewer ticks, as many callbacks.
+    let slow = with([10_000, 2000], 0.5, 2000);
+    assert!(slow.ticks.ticks.abs_diff(8) <= 4, "{:?}", slow.ticks);
+    assert!(slow.ops > played.ops, "{} and {}", slow.ops, played.ops);
+    assert_times(slow.ticks.batches as f64, slow.rounds as f64 / 2.0, [0.6, 1.05]);
+}
+
+#[test]
+fn ticks_that_name_what_is_not_there_are_refused() {
+    let mut of = recording(&[0, 0], LockKind::Spin, Share::Private, &operation(10_000, &[]));
+    add_ticks(&mut of, [100, 100], 1.0);
+    assert!(Replay::new(&of).is_ok());
+    of.ticks.as_mut().unwrap().batches = f64::NAN;
+    assert_eq!(Replay::new(&of).err(), Some(ReplayError::Calls));
 }
 
 #[test]

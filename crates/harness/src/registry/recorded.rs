@@ -282,6 +282,12 @@ const METRICS: &[Metric] = &[
         "share of the CPU time of all CPUs spent in interrupts of calls",
         |played, _| Some(played.called.answer_ps as f64 / 1e3 / played.cpu_time.all_ns as f64),
     ),
+    lower(
+        "tick_share",
+        "1",
+        "share of the CPU time of all CPUs spent in interrupts of timers, RCU callbacks included",
+        |played, _| Some(played.ticks.ps as f64 / 1e3 / played.cpu_time.all_ns as f64),
+    ),
     metric("rounds", "1", "recorded operations that ended in the window", |played, _| {
         Some(played.rounds as f64)
     }),
@@ -343,9 +349,14 @@ impl ErasedWorkload for Recorded {
         } else {
             format!(" {dropped} operations that were recorded are not part of the recording.")
         };
-        vec![format!(
-            "Interrupts other than calls of CPUs, and RCU callbacks, are not replayed.{dropped}"
-        )]
+        let has_ticks = self.replays.iter().all(|(replay, _)| replay.has_ticks());
+        let interrupts = if has_ticks {
+            "Of interrupts, calls of CPUs, ticks and RCU callbacks are replayed, without their locks."
+        } else {
+            "Interrupts other than calls of CPUs, and RCU callbacks, are not replayed: a recording \
+             of an earlier version has none."
+        };
+        vec![format!("{interrupts}{dropped}")]
     }
     fn tasks(&self, _: &Params, cpus: usize) -> u64 {
         cpus as u64

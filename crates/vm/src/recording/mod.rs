@@ -3,9 +3,11 @@
 //! | module | what it has |
 //! |---|---|
 //! | `raw` | the records of the plugin (`plugin/operations.c`) |
+//! | `packed` | records in little memory |
 //! | `usage` | which CPUs use each line and each lock |
 //! | `reduce` | from records to operations |
 //! | `answers` | calls of other CPUs, and what these do then |
+//! | `ticks` | interrupts of timers, and RCU callbacks in them |
 //! | `objects` | names of data |
 //! | `layout`, `btf` | what is at an address: caches of objects, nodes, CPUs; the kernel's types |
 
@@ -13,8 +15,10 @@ mod answers;
 mod btf;
 mod layout;
 mod objects;
+mod packed;
 mod raw;
 mod reduce;
+mod ticks;
 mod usage;
 
 pub use reduce::{PAGE_TABLE, Taken};
