@@ -106,19 +106,24 @@ fn machine_of<'a>(items: &'a toml::Table, id: &str) -> Result<&'a str, String> {
 }
 
 /// Returns the figures of a replay: its rate, and the lock and the line that are waited for
-/// longest, with the share of the time of all CPUs; of lines that of all.
+/// longest. The lock's share is that of the answer of a run: of the time of CPUs that are not idle,
+/// for a sleeping lock with the waits of tasks; that of lines is of all.
 fn row(replay: &Replay, record: &[String], run: &Value, shown: &Value) -> Value {
     let arm = &run["arms"][0];
     let number = |of: &Value| of.as_f64().unwrap_or(0.0);
-    let all = number(&arm["cpu_time"]["all_ns"]);
     let locks = arm["locks"].as_array().cloned().unwrap_or_default();
+    let within = |lock: &Value| number(&lock["wait_total_ns"]) - number(&lock["wait_after_ns"]);
+    let sleeps = |lock: &Value| lock["sleeps"].as_bool() == Some(true);
+    let busy = number(&arm["cpu_time"]["busy_ns"]);
+    let asleep: f64 = locks.iter().filter(|lock| sleeps(lock)).map(within).sum();
     let mut by_class: BTreeMap<&str, f64> = BTreeMap::new();
     for lock in &locks {
         let class = lock["class"].as_str().unwrap_or("?");
-        *by_class.entry(class).or_default() += number(&lock["wait_total_ns"]);
+        let of = busy + if sleeps(lock) { asleep } else { 0.0 };
+        *by_class.entry(class).or_default() += within(lock) / of.max(1.0);
     }
     let longest = by_class.into_iter().max_by(|a, b| a.1.total_cmp(&b.1));
-    let (lock, wait) = longest.unwrap_or(("none", 0.0));
+    let (lock, share) = longest.unwrap_or(("none", 0.0));
     let wait_of = |line: &&Value| number(&line["wait_ns"]);
     let lines = arm["lines"].as_array().into_iter().flatten();
     let line = lines.max_by(|a, b| wait_of(a).total_cmp(&wait_of(b)));
@@ -129,7 +134,7 @@ fn row(replay: &Replay, record: &[String], run: &Value, shown: &Value) -> Value 
         "label": format!("{} at {}", replay.arm, replay.at.unwrap_or(replay.cpus)),
         "value": arm["metrics"]["ops_per_s"]["mean"],
         "lock": lock,
-        "share": if all > 0.0 { wait / all } else { 0.0 },
+        "share": share,
         "recorded": record.join(" "),
         "package": shown["origin"]["package"],
     })
@@ -152,7 +157,7 @@ mod tests {
     #[test]
     fn a_row_has_the_rate_and_the_lock_with_the_longest_waits() {
         let run = json!({"arms": [{
-            "cpu_time": {"all_ns": 100.0},
+            "cpu_time": {"all_ns": 200.0, "busy_ns": 100.0},
             "metrics": {"ops_per_s": {"mean": 5.0}, "line_wait_share": {"mean": 0.1}},
             "lines": [{"line": "a", "wait_ns": 1.0}, {"line": "b", "wait_ns": 2.0}],
             "locks": [
@@ -167,6 +172,16 @@ mod tests {
         let row = row(&replay, &record, &run, &json!({"origin": {"package": "p"}}));
         assert_eq!((&row["label"], &row["lock"]), (&json!("b at 79"), &json!("lruvec")));
         assert_eq!((&row["value"], &row["share"]), (&json!(5.0), &json!(0.4)));
+        // Waits beyond the window, and without a CPU.
+        let slept = json!({"arms": [{
+            "cpu_time": {"all_ns": 200.0, "busy_ns": 50.0},
+            "locks": [{
+                "class": "mmap_lock", "sleeps": true,
+                "wait_total_ns": 210.0, "wait_after_ns": 60.0,
+            }],
+        }]});
+        let row_of = |run| super::row(&replay, &record, run, &json!({}));
+        assert_eq!(row_of(&slept)["share"], json!(150.0 / 200.0));
         assert_eq!((&row["line"], &row["lines_share"]), (&json!("b"), &json!(0.1)));
     }
 
