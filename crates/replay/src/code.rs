@@ -35,6 +35,25 @@ pub(crate) struct Played {
     /// Operations that the script counted.
     pub(crate) count: u64,
     pub(crate) steps: Box<[Step]>,
+    /// Steps at which the CPU holds no lock and waits for no call, of rounds with many operations.
+    pub(crate) starts: Box<[u32]>,
+}
+
+/// Operations of a round from which on it is so long that CPUs begin within it.
+pub const LONG: u64 = 64;
+/// Of steps at which a CPU could begin, one of so many is kept.
+const START_EVERY: usize = 32;
+
+impl Played {
+    /// Returns the part of the operations that is after a step.
+    pub(crate) fn count_from(&self, step: usize) -> u64 {
+        let instructions = |steps: &[Step]| -> u64 {
+            steps.iter().map(|step| u64::from(step.instructions)).sum()
+        };
+        let all = instructions(&self.steps).max(1);
+        (u128::from(self.count) * u128::from(instructions(&self.steps[step..])) / u128::from(all))
+            as u64
+    }
 }
 
 /// Instructions, and what follows them.
@@ -262,7 +281,8 @@ impl Translation<'_> {
     fn operation(&mut self, of: &mmscale_lift::Operation) -> Played {
         let mut held: Vec<LockId> = Vec::new();
         let mut steps: Vec<Step> = Vec::with_capacity(of.events.len() + 1);
-        let mut executed = 0;
+        let (mut executed, mut is_called) = (0, false);
+        let mut starts: Vec<u32> = Vec::new();
         for event in &of.events {
             let pace = self.pace(&held);
             let act = self.act(event, &mut held);
@@ -270,12 +290,18 @@ impl Translation<'_> {
             let path = self.path(event.site);
             let grows = self.grows.get(&event.site).copied().unwrap_or(0);
             push(&mut steps, Step { instructions: event.after, pace, act, path, grows });
+            is_called = (is_called || matches!(act, Act::Call(_))) && act != Act::Wait;
+            // What follows instructions alone becomes one step with them.
+            if held.is_empty() && !is_called && act != Act::Nothing {
+                starts.push(steps.len() as u32);
+            }
         }
         let rest = (length_of(of) - executed) as u32;
         let path = self.paths.of(vec![REST.to_owned()]);
         let (pace, act) = (Pace::Usual, Act::Nothing);
         push(&mut steps, Step { instructions: rest, pace, act, path, grows: 0 });
-        Played { count: of.count, steps: steps.into() }
+        let starts = starts.into_iter().step_by(START_EVERY).filter(|_| of.count >= LONG);
+        Played { count: of.count, steps: steps.into(), starts: starts.collect() }
     }
     fn answer(&mut self, of: &Answer, used: &Used) -> CodeAnswer {
         let mut steps: Vec<AnswerStep> = Vec::with_capacity(of.events.len() + 1);

@@ -53,5 +53,6 @@ mod tally;
 mod ticks;
 
 pub use check::{Place, ReplayError, check};
+pub use code::LONG;
 pub use play::{Played, Replay, Window};
 pub use tally::{CallSums, TickSums};

@@ -223,11 +223,17 @@ impl<'a> Worker<'a> {
         let until_ps = self.player.until_ps();
         // Another one on each CPU, so that equal CPUs do not run in step.
         let mut at = (Sim::random_u64(0) % operations.len() as u64) as usize;
+        // And within long rounds, so that few of them show all of their parts.
+        let starts = &operations[at].starts;
+        let start = starts.get((Sim::random_u64(1) % starts.len().max(1) as u64) as usize);
+        let mut first = start.map_or(0, |step| *step as usize);
         while now_ps() < until_ps {
             let (operation, begin_ps) = (&operations[at], now_ps());
-            operation.steps.iter().for_each(|step| self.step(step));
+            operation.steps[first..].iter().for_each(|step| self.step(step));
             self.tickets.clear();
-            self.player.tally.borrow_mut().done(operation.count, begin_ps);
+            let count = if first == 0 { operation.count } else { operation.count_from(first) };
+            first = 0;
+            self.player.tally.borrow_mut().done(count, begin_ps);
             if let Some(of) = &self.player.code.ticks {
                 self.player.ticks.add_round(of);
             }

@@ -7,7 +7,7 @@ use made::{
     under,
 };
 use mmscale_lift::{Growing, Growth, LineId, LockKind, Operation, Recording, Share, SiteId, What};
-use mmscale_replay::{Replay, ReplayError};
+use mmscale_replay::{Played, Replay, ReplayError};
 use mmscale_sim::Policy;
 
 /// An operation of 2 us, 90 % of which holds the lock.
@@ -423,6 +423,29 @@ fn a_flush_leaves_out_cpus_without_a_task() {
     assert!(calls > 10 && reached == calls, "{reached} of {calls}");
     let (flushed, _) = receivers(true);
     assert!(flushed * 2 < reached, "{flushed} and {reached}");
+}
+
+#[test]
+fn cpus_begin_within_long_rounds() {
+    // A round of 7 ms in a window of 1 ms: the first half reads the line, the second half writes.
+    let half = |what| (0..1000).map(move |_| event(10_000, what, 0));
+    let events: Vec<_> = half(What::Read).chain(half(What::Write)).collect();
+    let with = |count| {
+        let of = Operation { count, ..operation(20_000_000, &events) };
+        play(&recording(&[0, 0], LockKind::Spin, Share::Few, &of), machine(32, 1))
+    };
+    let share = |played: &Played| {
+        let of = |name: &str| {
+            let of_path = played.calls.iter().filter(|call| call.path.last().unwrap() == name);
+            of_path.map(|call| call.self_ns).sum::<u64>() as f64
+        };
+        of("do_Write") / (of("do_Read") + of("do_Write"))
+    };
+    let (short, long) = (with(mmscale_replay::LONG - 1), with(2000));
+    assert_eq!(share(&short), 0.0);
+    assert!((0.25..0.75).contains(&share(&long)), "{}", share(&long));
+    // Each CPU does 3.5 us of a round of 2000 operations.
+    assert_times(long.ops, 32.0 * 1000.0 / 3.5, [0.9, 1.0]);
 }
 
 #[test]

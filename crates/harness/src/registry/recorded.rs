@@ -11,7 +11,7 @@ use crate::study::{
 use crate::workload::both;
 use mmscale_document::{Better, Fingerprint, LockRow, Target};
 use mmscale_lift::{Dropped, Recording};
-use mmscale_replay::{Played, Replay, Window};
+use mmscale_replay::{LONG, Played, Replay, Window};
 use mmscale_sim::profile::{Profile, Shape};
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -145,6 +145,9 @@ fn add_bytes(hash: &mut Fingerprint, bytes: &[u8]) {
     hash.add(bytes.len() as u64);
 }
 
+/// The length of a run with rounds of many operations, as a part of that with others.
+const LONG_PART: f64 = 0.25;
+
 /// Returns the mean number of instructions of a round.
 fn round_instructions(recording: &Recording) -> f64 {
     let rounds = recording.operations().count().max(1) as f64;
@@ -155,7 +158,11 @@ fn round_instructions(recording: &Recording) -> f64 {
 /// Returns the parameters of every recording. By default a window has some rounds.
 fn own_params(recording: &Recording) -> Vec<ParamSpec> {
     let round_ms = round_instructions(recording) * ROUND_INSTRUCTION_MS;
-    let least = |ms: f64, times: f64| ms.max((times * round_ms).ceil()).min(MAX_MS);
+    // CPUs begin within long rounds, so few of these show all parts.
+    let rounds = recording.operations().count().max(1) as u64;
+    let is_long = recording.operations().map(|of| of.count).sum::<u64>() / rounds >= LONG;
+    let part = if is_long { LONG_PART } else { 1.0 };
+    let least = |ms: f64, times: f64| ms.max((times * part * round_ms).ceil()).min(MAX_MS);
     let real = |name: &'static str, default, least, help: &'static str| {
         let kind = Kind::Real { unit: Unit::Ms, default, range: [least, MAX_MS] };
         ParamSpec::new(name, kind, help)

@@ -1,7 +1,8 @@
 //! The records of the plugin, which `plugin/operations.c` explains.
 
 use super::packed::{Packed, Packer};
-use std::collections::HashSet;
+use super::ticks::callback_instructions;
+use std::collections::{HashMap, HashSet};
 use std::io::{self, Read};
 use std::sync::Arc;
 
@@ -88,8 +89,10 @@ pub(super) struct RawOperation {
     pub(super) records: Packed,
     /// The work of CPUs that it called.
     pub(super) answers: Vec<RawAnswer>,
-    /// Interrupts of timers, on any CPU, that began while it lasted.
+    /// Interrupts of timers, on any CPU, that began while it lasted: a sample of them.
     pub(super) ticks: Vec<RawAnswer>,
+    /// Instructions of RCU callbacks in all of these.
+    pub(super) callbacks: u64,
 }
 
 /// The work of a CPU in the interrupt of a call, or of its timer.
@@ -116,9 +119,24 @@ struct Open {
 struct Known {
     all: HashSet<Arc<[Raw]>>,
     bytes: usize,
+    /// Ticks of each CPU so far.
+    ticks: HashMap<u16, u32>,
 }
 
+/// Of the ticks of a CPU the first ones are kept, and then one of so many, up to a number: each is
+/// as long as an operation.
+const FIRST_TICKS: u32 = 16;
+const TICKS_APART: u32 = 64;
+const LAST_TICK: u32 = 64 * 48;
+
 impl Known {
+    /// Counts a tick of a CPU. Returns whether it is one of those that are kept.
+    fn keeps_tick(&mut self, cpu: u16) -> bool {
+        let number = self.ticks.entry(cpu).or_default();
+        *number = number.saturating_add(1);
+        let of = *number - 1;
+        of < FIRST_TICKS || (of.is_multiple_of(TICKS_APART) && of < LAST_TICK)
+    }
     fn of(&mut self, records: Vec<Raw>) -> Arc<[Raw]> {
         if let Some(known) = self.all.get(&records[..]) {
             return Arc::clone(known);
@@ -150,13 +168,17 @@ impl Reading {
             (Type::Answered, Some(at)) => {
                 let Open { sent, records, .. } = self.open.swap_remove(at);
                 let (is_tick, cpu) = (cpu & TICKS != 0, cpu & !TICKS);
-                let (instructions, records) = (raw.address, known.of(records));
-                let answer = RawAnswer { cpu, sent, instructions, records };
-                match (is_tick, raw.acquire) {
+                let instructions = raw.address;
+                if is_tick {
+                    self.operation.callbacks += callback_instructions(&records);
                     // What is cut off says nothing of a tick.
-                    (true, 1) => {}
-                    (true, _) => self.operation.ticks.push(answer),
-                    (false, _) => self.operation.answers.push(answer),
+                    if raw.acquire != 1 && known.keeps_tick(cpu) {
+                        let records = known.of(records);
+                        self.operation.ticks.push(RawAnswer { cpu, sent, instructions, records });
+                    }
+                } else {
+                    let records = known.of(records);
+                    self.operation.answers.push(RawAnswer { cpu, sent, instructions, records });
                 }
             }
             (Type::Access | Type::Callbacks | Type::CallbacksDone, Some(at)) => {
@@ -251,6 +273,7 @@ fn begun(raw: &Raw, cpu: u16) -> Reading {
         records: Packed::default(),
         answers: Vec::new(),
         ticks: Vec::new(),
+        callbacks: 0,
     };
     Reading { operation, packer: Packer::default(), open: Vec::new() }
 }
@@ -364,18 +387,23 @@ mod tests {
             record
         };
         let access = bytes(Type::Access, 64, 0);
-        let tick = |cut: u32| {
+        let tick_of = |cut: u32| {
             let inside = [of_tick(Type::Callbacks, 0, 0), of_tick(Type::Access, 128, 0)];
             // The operation's buffer may be written before that of the rest of the tick.
             let rest = [access.clone(), of_tick(Type::Answered, 500, cut)];
             [vec![of_tick(Type::Answering, 0, 0)], inside.to_vec(), rest.to_vec()].concat().concat()
         };
-        let all = [bytes(Type::Begun, 0, 0), access.clone(), tick(0), tick(1)].concat();
+        let all = [bytes(Type::Begun, 0, 0), access.clone(), tick_of(0), tick_of(1)].concat();
         let all = [all, bytes(Type::Ended, 9, 0)].concat();
         let read = operations(&all[..]).unwrap();
         assert_eq!((read[0].records.len(), read[0].answers.len()), (3, 0));
         let [tick] = &read[0].ticks[..] else { panic!("one is cut off: {:?}", read[0].ticks) };
         assert_eq!((tick.cpu, tick.instructions, tick.records.len()), (3, 500, 2));
+        // Of many a sample is kept, and the callbacks of all count.
+        let many: Vec<u8> = (0..5000).flat_map(|_| tick_of(0)).collect();
+        let all = [bytes(Type::Begun, 0, 0), many, bytes(Type::Ended, 9, 0)].concat();
+        let read = operations(&all[..]).unwrap();
+        assert_eq!((read[0].ticks.len(), read[0].callbacks), (16 + 47, 5000 * 7));
     }
 
     #[test]

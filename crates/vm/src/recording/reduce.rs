@@ -359,8 +359,9 @@ impl<'a> Reduction<'a> {
                 of_cpu.push(tick);
             }
         }
-        let Some(Sampled { ticks, callbacks, batches }) = ticks::sampled(&of_cpus, kept.len())
-        else {
+        let of_callbacks: u64 = kept.iter().map(|counted| counted.raw.callbacks).sum();
+        let a_round = of_callbacks as f64 / kept.len().max(1) as f64;
+        let Some(Sampled { ticks, callbacks, batches }) = ticks::sampled(&of_cpus, a_round) else {
             return;
         };
         let mut all = |of: Vec<Vec<ticks::Part>>| -> Vec<Vec<AnswerId>> {
@@ -534,6 +535,7 @@ mod tests {
             records: records.iter().copied().collect(),
             answers: Vec::new(),
             ticks: Vec::new(),
+            callbacks: 0,
         }
     }
 

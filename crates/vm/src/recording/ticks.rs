@@ -26,14 +26,12 @@ pub(super) struct Sampled {
     pub(super) batches: f64,
 }
 
-/// Samples the interrupts of timers of each CPU in `rounds` rounds; `None` if there are none.
-pub(super) fn sampled(of_cpus: &[Vec<&RawAnswer>], rounds: usize) -> Option<Sampled> {
+/// Samples the interrupts of timers of each CPU; `None` if there are none. A round has so many
+/// instructions of callbacks.
+pub(super) fn sampled(of_cpus: &[Vec<&RawAnswer>], a_round: f64) -> Option<Sampled> {
     let (mut ticks, mut callbacks) = (Vec::new(), Vec::new());
-    let mut instructions = 0;
     for all in of_cpus {
         let with: Vec<&RawAnswer> = all.iter().copied().filter(|tick| has_callbacks(tick)).collect();
-        let of_tick = |tick: &RawAnswer| parts(tick).1.iter().map(|part| part.instructions).sum();
-        instructions += with.iter().map(|tick| -> u64 { of_tick(tick) }).sum::<u64>();
         ticks.push(spread(all).map(|tick| parts(tick).0).collect());
         let batches: Vec<Part> = spread(&with).flat_map(|tick| parts(tick).1).collect();
         callbacks.push(batches);
@@ -41,10 +39,19 @@ pub(super) fn sampled(of_cpus: &[Vec<&RawAnswer>], rounds: usize) -> Option<Samp
     let of_sample = callbacks.iter().flatten();
     let (batches, length) = of_sample
         .fold((0_u64, 0_u64), |(batches, length), part| (batches + 1, length + part.instructions));
-    let a_round = instructions as f64 / rounds.max(1) as f64;
     let batches = a_round * batches as f64 / length.max(1) as f64;
     let is_empty = ticks.iter().all(Vec::is_empty);
     (!is_empty).then_some(Sampled { ticks, callbacks, batches })
+}
+
+/// Returns the instructions of callbacks in the records of an interrupt.
+pub(super) fn callback_instructions(records: &[Raw]) -> u64 {
+    let (mut all, mut runs) = (0, false);
+    for raw in records {
+        all += if runs { u64::from(raw.after) } else { 0 };
+        runs = (runs || raw.what == Type::Callbacks) && raw.what != Type::CallbacksDone;
+    }
+    all
 }
 
 fn has_callbacks(tick: &RawAnswer) -> bool {
@@ -118,11 +125,12 @@ mod tests {
         let (own, callbacks) = parts(&with);
         assert_eq!((own.instructions, own.records.len()), (100, 2));
         assert_eq!((callbacks[0].instructions, callbacks[0].records.len()), (300, 1));
+        assert_eq!([callback_instructions(&with.records), callback_instructions(&[])], [300, 0]);
         let Sampled { ticks, callbacks, batches } =
-            sampled(&[vec![&with, &without, &with], vec![]], 8).unwrap();
+            sampled(&[vec![&with, &without, &with], vec![]], 75.0).unwrap();
         assert_eq!((ticks[0].len(), ticks[1].len(), callbacks[0].len()), (3, 0, 2));
-        assert_eq!(batches, 600.0 / 8.0 / 300.0);
-        assert_eq!(sampled(&[vec![], vec![]], 8), None);
+        assert_eq!(batches, 75.0 / 300.0);
+        assert_eq!(sampled(&[vec![], vec![]], 8.0), None);
     }
 
     #[test]
@@ -130,7 +138,7 @@ mod tests {
         let all: Vec<RawAnswer> = (0..1000)
             .map(|at| tick(900 + at, &[raw(Type::Callbacks, 0), raw(Type::CallbacksDone, 500)]))
             .collect();
-        let of = sampled(&[all.iter().collect()], 100).unwrap();
+        let of = sampled(&[all.iter().collect()], 5000.0).unwrap();
         assert_eq!((of.ticks[0].len(), of.callbacks[0].len()), (MOST, MOST));
         assert_eq!(of.batches, 10.0);
         let first = of.ticks[0][0].instructions;
