@@ -215,7 +215,9 @@ impl Recording {
 fn head_of(text: &str) -> Result<Head, LiftError> {
     let value: serde_json::Value = serde_json::from_str(text).map_err(|_| LiftError::Foreign)?;
     match value.get("schema").and_then(serde_json::Value::as_str) {
-        Some(SCHEMA | WITHOUT_TICKS | WITHOUT_CALLS) => serde_json::from_value(value).map_err(damaged),
+        Some(SCHEMA | WITHOUT_TICKS | WITHOUT_CALLS) => {
+            serde_json::from_value(value).map_err(damaged)
+        }
         Some(other) if other.starts_with("mmscale/lift/") => {
             Err(LiftError::Schema(other.to_owned()))
         }

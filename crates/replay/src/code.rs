@@ -47,9 +47,8 @@ const START_EVERY: usize = 32;
 impl Played {
     /// Returns the part of the operations that is after a step.
     pub(crate) fn count_from(&self, step: usize) -> u64 {
-        let instructions = |steps: &[Step]| -> u64 {
-            steps.iter().map(|step| u64::from(step.instructions)).sum()
-        };
+        let instructions =
+            |steps: &[Step]| -> u64 { steps.iter().map(|step| u64::from(step.instructions)).sum() };
         let all = instructions(&self.steps).max(1);
         (u128::from(self.count) * u128::from(instructions(&self.steps[step..])) / u128::from(all))
             as u64

@@ -3,8 +3,8 @@
 mod made;
 
 use made::{
-    WINDOW, add_calls, add_ticks, all_of, event, line, lock, machine, operation, ops, play, random, recording,
-    under,
+    WINDOW, add_calls, add_ticks, all_of, event, line, lock, machine, operation, ops, play, random,
+    recording, under,
 };
 use mmscale_lift::{Growing, Growth, LineId, LockKind, Operation, Recording, Share, SiteId, What};
 use mmscale_replay::{Played, Replay, ReplayError};

@@ -16,6 +16,29 @@ const KEPT: &str = "gallery/lifted.json";
 #[derive(Deserialize)]
 struct Replays {
     replay: Vec<Replay>,
+    #[serde(default)]
+    curve: Vec<Curve>,
+}
+
+/// A replay on several numbers of CPUs, which no measurement is next to.
+#[derive(Deserialize)]
+struct Curve {
+    name: String,
+    profile: String,
+    /// CPUs of the replay.
+    cpus: Vec<u64>,
+    #[serde(flatten)]
+    recorded: Recorded,
+}
+
+/// What is recorded.
+#[derive(Deserialize)]
+struct Recorded {
+    kernel: String,
+    script: String,
+    #[serde(default)]
+    set: Vec<String>,
+    ops: Option<u64>,
 }
 
 /// A replay for an arm of an item.
@@ -23,18 +46,15 @@ struct Replays {
 struct Replay {
     item: String,
     arm: String,
-    kernel: String,
-    script: String,
-    #[serde(default)]
-    set: Vec<String>,
-    ops: Option<u64>,
+    #[serde(flatten)]
+    recorded: Recorded,
     /// CPUs of the replay.
     cpus: u64,
     /// The point of the item, if it is another number.
     at: Option<u64>,
 }
 
-impl Replay {
+impl Recorded {
     /// Returns the words of the call that records, without the file.
     fn record(&self) -> Vec<String> {
         let words = ["lift", "record", "--kernel", &self.kernel, &self.script];
@@ -58,24 +78,43 @@ pub(super) fn keep(root: &Path, program: &Path) -> Result<String, String> {
         toml::from_str(&read(ITEMS)?).map_err(|why| format!("{ITEMS}: {why}"))?;
     let folder = tempfile::tempdir().map_err(|why| format!("cannot create a folder: {why}"))?;
     let mut files: BTreeMap<Vec<String>, String> = BTreeMap::new();
-    let mut rows = Vec::new();
+    let mut file_of = |record: Vec<String>| -> Result<String, String> {
+        if let Some(file) = files.get(&record) {
+            return Ok(file.clone());
+        }
+        println!("kernels: {}", record.join(" "));
+        let file = folder.path().join(format!("{}.lift", files.len()));
+        let file = file.to_str().expect("UTF-8").to_owned();
+        let words: Vec<&str> = record.iter().map(String::as_str).chain(["-o", &file]).collect();
+        called(program, &words)?;
+        files.insert(record, file.clone());
+        Ok(file)
+    };
+    let (mut rows, mut curves) = (Vec::new(), Vec::new());
     let mut build = Value::Null;
+    for curve in &replays.curve {
+        let record = curve.recorded.record();
+        let file = file_of(record.clone())?;
+        let cpus: Vec<String> = curve.cpus.iter().map(u64::to_string).collect();
+        let mut points = Vec::new();
+        for cpus in &cpus {
+            let run = ["run", &file, "--profile", &curve.profile, "--cpus", cpus, "--seeds", "1"];
+            let run = [&run[..], &["--shape", "fill", "--format", "json"]].concat();
+            let run = document(program, &run)?;
+            let arm = &run["arms"][0];
+            println!("kernels: {} on {cpus}: {}", curve.name, rate_of(arm));
+            points.push(point(arm, cpus.parse().expect("a number")));
+        }
+        curves.push(json!({
+            "name": curve.name,
+            "profile": curve.profile,
+            "recorded": record.join(" "),
+            "points": points,
+        }));
+    }
     for replay in &replays.replay {
-        let record = replay.record();
-        let number = files.len();
-        let file = match files.get(&record) {
-            Some(file) => file.clone(),
-            None => {
-                println!("kernels: {}", record.join(" "));
-                let file = folder.path().join(format!("{number}.lift"));
-                let file = file.to_str().expect("UTF-8").to_owned();
-                let words: Vec<&str> =
-                    record.iter().map(String::as_str).chain(["-o", &file]).collect();
-                called(program, &words)?;
-                files.insert(record.clone(), file.clone());
-                file
-            }
-        };
+        let record = replay.recorded.record();
+        let file = file_of(record.clone())?;
         let machine = machine_of(&items, &replay.item)?;
         let own = root.join(format!("gallery/machines/{machine}.toml"));
         let profile = if own.is_file() { own.to_str().expect("UTF-8") } else { machine };
@@ -85,13 +124,10 @@ pub(super) fn keep(root: &Path, program: &Path) -> Result<String, String> {
             document(program, &[&run[..], &["--shape", "fill", "--format", "json"]].concat())?;
         let shown = document(program, &["lift", "show", &file, "--format", "json"])?;
         build = run["build"].clone();
-        println!(
-            "kernels: {} {}: {}",
-            replay.item, replay.arm, run["arms"][0]["metrics"]["ops_per_s"]["mean"]
-        );
+        println!("kernels: {} {}: {}", replay.item, replay.arm, rate_of(&run["arms"][0]));
         rows.push(row(replay, &record, &run, &shown));
     }
-    let document = json!({"build": build, "rows": rows});
+    let document = json!({"build": build, "rows": rows, "curves": curves});
     let text = serde_json::to_string_pretty(&document).expect("a document") + "\n";
     fs::write(root.join(KEPT), text).map_err(|why| format!("{KEPT}: {why}"))?;
     Ok(format!("kernels: kept {} replays in {KEPT}", replays.replay.len()))
@@ -105,11 +141,27 @@ fn machine_of<'a>(items: &'a toml::Table, id: &str) -> Result<&'a str, String> {
     machine.ok_or_else(|| format!("{ITEMS} has no machine of an item `{id}`"))
 }
 
-/// Returns the figures of a replay: its rate, and the lock and the line that are waited for
-/// longest. The lock's share is that of the answer of a run: of the time of CPUs that are not idle,
-/// for a sleeping lock with the waits of tasks; that of lines is of all.
-fn row(replay: &Replay, record: &[String], run: &Value, shown: &Value) -> Value {
-    let arm = &run["arms"][0];
+fn rate_of(arm: &Value) -> &Value {
+    &arm["metrics"]["ops_per_s"]["mean"]
+}
+
+/// Returns the figures of a point of a curve.
+fn point(arm: &Value, cpus: u64) -> Value {
+    let (lock, share) = longest_waits(arm);
+    let of_calls = ["call_wait_share", "called_share"];
+    let calls = of_calls.iter().map(|name| arm["metrics"][*name]["mean"].as_f64().unwrap_or(0.0));
+    json!({
+        "cpus": cpus,
+        "value": rate_of(arm),
+        "lock": lock,
+        "share": share,
+        "calls_share": calls.sum::<f64>(),
+    })
+}
+
+/// Returns the lock that is waited for longest, and its share, as the answer of a run has it: of
+/// the time of CPUs that are not idle, for a sleeping lock with the waits of tasks.
+fn longest_waits(arm: &Value) -> (String, f64) {
     let number = |of: &Value| of.as_f64().unwrap_or(0.0);
     let locks = arm["locks"].as_array().cloned().unwrap_or_default();
     let within = |lock: &Value| number(&lock["wait_total_ns"]) - number(&lock["wait_after_ns"]);
@@ -123,7 +175,15 @@ fn row(replay: &Replay, record: &[String], run: &Value, shown: &Value) -> Value 
         *by_class.entry(class).or_default() += within(lock) / of.max(1.0);
     }
     let longest = by_class.into_iter().max_by(|a, b| a.1.total_cmp(&b.1));
-    let (lock, share) = longest.unwrap_or(("none", 0.0));
+    longest.map_or(("none".to_owned(), 0.0), |(lock, share)| (lock.to_owned(), share))
+}
+
+/// Returns the figures of a replay: its rate, and the lock and the line that are waited for
+/// longest; the share of lines is of the time of all CPUs.
+fn row(replay: &Replay, record: &[String], run: &Value, shown: &Value) -> Value {
+    let arm = &run["arms"][0];
+    let number = |of: &Value| of.as_f64().unwrap_or(0.0);
+    let (lock, share) = longest_waits(arm);
     let wait_of = |line: &&Value| number(&line["wait_ns"]);
     let lines = arm["lines"].as_array().into_iter().flatten();
     let line = lines.max_by(|a, b| wait_of(a).total_cmp(&wait_of(b)));
@@ -167,7 +227,7 @@ mod tests {
             ],
         }]});
         let replay = replay();
-        let record = replay.record();
+        let record = replay.recorded.record();
         assert_eq!(record.join(" "), "lift record --kernel k s --set x=1 --ops 2");
         let row = row(&replay, &record, &run, &json!({"origin": {"package": "p"}}));
         assert_eq!((&row["label"], &row["lock"]), (&json!("b at 79"), &json!("lruvec")));

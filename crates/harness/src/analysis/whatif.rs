@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use mmscale_arch::{LockClass, Op};
 use mmscale_document::{
-    ArmRecord, ClassWaits, Document, PlainMetric, ROUNDS_METRIC, Scaled, ScaledPoint, Target, WHATIF_SCHEMA,
-    WaitShare, WhatIf, class_waits,
+    ArmRecord, ClassWaits, Document, PlainMetric, ROUNDS_METRIC, Scaled, ScaledPoint, Target,
+    WHATIF_SCHEMA, WaitShare, WhatIf, class_waits,
 };
 use mmscale_sim::HoldScale;
 use mmscale_sim::profile::Profile;

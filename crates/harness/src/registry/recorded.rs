@@ -145,8 +145,9 @@ fn add_bytes(hash: &mut Fingerprint, bytes: &[u8]) {
     hash.add(bytes.len() as u64);
 }
 
-/// The length of a run with rounds of many operations, as a part of that with others.
-const LONG_PART: f64 = 0.25;
+/// The length of a window with rounds of many operations, as a part of that with others. The start
+/// is as long: queues become as long as they stay.
+const LONG_PART: f64 = 0.5;
 
 /// Returns the mean number of instructions of a round.
 fn round_instructions(recording: &Recording) -> f64 {
@@ -162,7 +163,7 @@ fn own_params(recording: &Recording) -> Vec<ParamSpec> {
     let rounds = recording.operations().count().max(1) as u64;
     let is_long = recording.operations().map(|of| of.count).sum::<u64>() / rounds >= LONG;
     let part = if is_long { LONG_PART } else { 1.0 };
-    let least = |ms: f64, times: f64| ms.max((times * part * round_ms).ceil()).min(MAX_MS);
+    let least = |ms: f64, times: f64| ms.max((times * round_ms).ceil()).min(MAX_MS);
     let real = |name: &'static str, default, least, help: &'static str| {
         let kind = Kind::Real { unit: Unit::Ms, default, range: [least, MAX_MS] };
         ParamSpec::new(name, kind, help)
@@ -170,7 +171,7 @@ fn own_params(recording: &Recording) -> Vec<ParamSpec> {
     vec![
         real(
             "duration_ms",
-            [least(4.0, 20.0), least(1.0, 5.0)],
+            [least(4.0, 20.0 * part), least(1.0, 5.0 * part)],
             0.1,
             "length of the window in which operations are counted",
         ),

@@ -132,7 +132,7 @@ mod tests {
             acquire: -1,
             value: at % 2,
             what: Type::Access,
-            writes: at % 3 == 0,
+            writes: at.is_multiple_of(3),
             locked: at.is_multiple_of(2),
         }
     }

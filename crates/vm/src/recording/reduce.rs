@@ -322,8 +322,7 @@ impl<'a> Reduction<'a> {
             if answer.cpu == raw.cpu || usize::from(answer.cpu) >= cpus {
                 continue;
             }
-            let flushes =
-                |record: &Raw| self.table.name(record.function).starts_with("flush_tlb");
+            let flushes = |record: &Raw| self.table.name(record.function).starts_with("flush_tlb");
             is_flush |= answer.records.iter().any(flushes);
             let events = self.answered(&answer.records);
             let (sender, receiver) = (raw.cpu.into(), answer.cpu.into());
@@ -663,7 +662,8 @@ mod tests {
         let mut forks = both(0);
         forks.extend([raw(Type::Switched, 0), raw(Type::Stack, 8), own(0), raw(Type::Stack, 7)]);
         let other = RawOperation { cpu: 1, ..operation(1, &forks) };
-        let long = RawOperation { is_whole: false, records: Packed::default(), ..operation(0, &forks) };
+        let long =
+            RawOperation { is_whole: false, records: Packed::default(), ..operation(0, &forks) };
         let switch = raw(Type::Switched, 0);
         let often = operation(0, &[&forks[..], &[switch, switch]].concat());
         let all = [operation(0, &forks), other, often, long.clone(), long];

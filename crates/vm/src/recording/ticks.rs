@@ -7,7 +7,7 @@
 use super::raw::{Raw, RawAnswer, Type};
 
 /// The most ticks, and the most batches of callbacks, that a recording has of a CPU.
-const MOST: usize = 24;
+const MOST: usize = 8;
 
 /// A part of an interrupt.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -31,7 +31,8 @@ pub(super) struct Sampled {
 pub(super) fn sampled(of_cpus: &[Vec<&RawAnswer>], a_round: f64) -> Option<Sampled> {
     let (mut ticks, mut callbacks) = (Vec::new(), Vec::new());
     for all in of_cpus {
-        let with: Vec<&RawAnswer> = all.iter().copied().filter(|tick| has_callbacks(tick)).collect();
+        let with: Vec<&RawAnswer> =
+            all.iter().copied().filter(|tick| has_callbacks(tick)).collect();
         ticks.push(spread(all).map(|tick| parts(tick).0).collect());
         let batches: Vec<Part> = spread(&with).flat_map(|tick| parts(tick).1).collect();
         callbacks.push(batches);
