@@ -123,11 +123,14 @@ pub(crate) struct CodeAnswer {
     pub(crate) until_done: usize,
 }
 
+/// Parts of a batch of RCU callbacks.
+pub(crate) const BATCH_PARTS: u64 = 1 << 20;
+
 /// Interrupts of timers: the answers that are ticks, and batches of RCU callbacks, of each CPU.
 pub(crate) struct CodeTicks {
     pub(crate) ticks: Vec<Vec<u32>>,
     pub(crate) callbacks: Vec<Vec<u32>>,
-    /// Batches of a round, in [`crate::ticks::PARTS`].
+    /// Batches of a round, in [`BATCH_PARTS`].
     pub(crate) batches: u64,
 }
 
@@ -136,7 +139,7 @@ impl CodeTicks {
         let numbers = |all: &[Vec<AnswerId>]| -> Vec<Vec<u32>> {
             all.iter().map(|of_cpu| of_cpu.iter().map(|answer| answer.0).collect()).collect()
         };
-        let batches = (of.batches * crate::ticks::PARTS as f64).round() as u64;
+        let batches = (of.batches * BATCH_PARTS as f64).round() as u64;
         Self { ticks: numbers(&of.ticks), callbacks: numbers(&of.callbacks), batches }
     }
 }

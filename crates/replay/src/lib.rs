@@ -32,8 +32,8 @@
 //!   machine keeps apart.
 //! - A lock that one CPU alone takes costs its instructions.
 //! - Calls of other CPUs are interrupts, which the called CPUs answer and the caller waits for; see
-//!   `calls`. Ticks have the work of those that were recorded; see `ticks`. Other interrupts are not
-//!   replayed.
+//!   `calls`. Ticks have the work of those that were recorded; see `ticks`. Other interrupts are
+//!   not replayed.
 //!
 //! Architecture invariant: as in `mmscale-sim`, nothing here asks the host for time, randomness,
 //! hash order or an address. Counting takes no virtual time.

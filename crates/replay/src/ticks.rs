@@ -2,27 +2,24 @@
 //!
 //! At each tick of the machine a CPU executes one of the recorded ticks of the CPU that it plays,
 //! one after the other, and then the batches of RCU callbacks that belong to the rounds since its
-//! last tick. So ticks follow HZ, and callbacks the operations. A CPU that is idle has no ticks; its
-//! callbacks wait until it has one again.
+//! last tick. So ticks follow HZ, and callbacks the operations. A CPU that is idle has no ticks:
+//! its callbacks wait until it has one again.
 
-use crate::code::CodeTicks;
+use crate::code::{BATCH_PARTS, CodeTicks};
 use mmscale_arch::Cpu;
 use mmscale_sim::Sim;
 use std::cell::Cell;
 
-/// Parts of a batch.
-pub(crate) const PARTS: u64 = 1 << 20;
-
-/// What is to come on a CPU.
+/// The next tick and the next batch of a CPU.
 #[derive(Clone, Default)]
 struct Next {
     tick: Cell<usize>,
     batch: Cell<usize>,
-    /// Batches of rounds that ended, in [`PARTS`].
+    /// Batches of rounds that ended, in [`BATCH_PARTS`].
     owed: Cell<u64>,
 }
 
-/// What is to come on all CPUs.
+/// The next ticks and batches of all CPUs.
 pub(crate) struct Ticks(Vec<Next>);
 
 impl Ticks {
@@ -44,7 +41,7 @@ impl Ticks {
     /// Takes the next batch of the running CPU, if one belongs to its rounds.
     pub(crate) fn take_batch(&self, of: &CodeTicks, recorded: usize) -> Option<u32> {
         let Next { batch, owed, .. } = self.own();
-        let left = owed.get().checked_sub(PARTS)?;
+        let left = owed.get().checked_sub(BATCH_PARTS)?;
         owed.set(left);
         next_of(&of.callbacks[recorded], batch)
     }

@@ -31,7 +31,7 @@ struct Curve {
     recorded: Recorded,
 }
 
-/// What is recorded.
+/// The image and the script of a recording.
 #[derive(Deserialize)]
 struct Recorded {
     kernel: String,
@@ -54,6 +54,13 @@ struct Replay {
     at: Option<u64>,
 }
 
+impl Replay {
+    /// Returns the arm and the point, as comparisons have them.
+    fn label(&self) -> String {
+        format!("{} at {}", self.arm, self.at.unwrap_or(self.cpus))
+    }
+}
+
 impl Recorded {
     /// Returns the words of the call that records, without the file.
     fn record(&self) -> Vec<String> {
@@ -65,11 +72,12 @@ impl Recorded {
     }
 }
 
-/// Records and replays all, and keeps the figures.
+/// Records and replays all, and keeps the figures. With `only` those whose item, arm, name or
+/// script has this word; the others stay as they are kept.
 ///
 /// # Errors
 /// The call that failed.
-pub(super) fn keep(root: &Path, program: &Path) -> Result<String, String> {
+pub(super) fn keep(root: &Path, program: &Path, only: Option<&str>) -> Result<String, String> {
     let read =
         |name: &str| fs::read_to_string(root.join(name)).map_err(|why| format!("{name}: {why}"));
     let replays: Replays =
@@ -90,10 +98,20 @@ pub(super) fn keep(root: &Path, program: &Path) -> Result<String, String> {
         files.insert(record, file.clone());
         Ok(file)
     };
+    let kept: Value = match only {
+        Some(_) => serde_json::from_str(&read(KEPT)?).map_err(|why| format!("{KEPT}: {why}"))?,
+        None => Value::Null,
+    };
+    let is_meant =
+        |words: &[&str]| only.is_none_or(|only| words.iter().any(|word| word.contains(only)));
     let (mut rows, mut curves) = (Vec::new(), Vec::new());
-    let mut build = Value::Null;
+    let mut build = kept["build"].clone();
     for curve in &replays.curve {
         let record = curve.recorded.record();
+        if !is_meant(&[&curve.name, &curve.recorded.script]) {
+            curves.extend(kept_of(&kept["curves"], &[("name", &curve.name)]));
+            continue;
+        }
         let file = file_of(record.clone())?;
         let cpus: Vec<String> = curve.cpus.iter().map(u64::to_string).collect();
         let mut points = Vec::new();
@@ -101,6 +119,7 @@ pub(super) fn keep(root: &Path, program: &Path) -> Result<String, String> {
             let run = ["run", &file, "--profile", &curve.profile, "--cpus", cpus, "--seeds", "1"];
             let run = [&run[..], &["--shape", "fill", "--format", "json"]].concat();
             let run = document(program, &run)?;
+            build = run["build"].clone();
             let arm = &run["arms"][0];
             println!("kernels: {} on {cpus}: {}", curve.name, rate_of(arm));
             points.push(point(arm, cpus.parse().expect("a number")));
@@ -110,10 +129,17 @@ pub(super) fn keep(root: &Path, program: &Path) -> Result<String, String> {
             "profile": curve.profile,
             "recorded": record.join(" "),
             "points": points,
+            "commit": build["commit"],
         }));
     }
     for replay in &replays.replay {
         let record = replay.recorded.record();
+        if !is_meant(&[&replay.item, &replay.arm, &replay.recorded.script]) {
+            let label = replay.label();
+            let same = [("item", replay.item.as_str()), ("label", &label)];
+            rows.extend(kept_of(&kept["rows"], &same));
+            continue;
+        }
         let file = file_of(record.clone())?;
         let machine = machine_of(&items, &replay.item)?;
         let own = root.join(format!("gallery/machines/{machine}.toml"));
@@ -131,6 +157,12 @@ pub(super) fn keep(root: &Path, program: &Path) -> Result<String, String> {
     let text = serde_json::to_string_pretty(&document).expect("a document") + "\n";
     fs::write(root.join(KEPT), text).map_err(|why| format!("{KEPT}: {why}"))?;
     Ok(format!("kernels: kept {} replays in {KEPT}", replays.replay.len()))
+}
+
+/// Returns the kept row with these values.
+fn kept_of(all: &Value, same: &[(&str, &str)]) -> Option<Value> {
+    let is_same = |row: &&Value| same.iter().all(|(key, value)| row[*key] == json!(value));
+    all.as_array()?.iter().find(is_same).cloned()
 }
 
 fn machine_of<'a>(items: &'a toml::Table, id: &str) -> Result<&'a str, String> {
@@ -191,12 +223,13 @@ fn row(replay: &Replay, record: &[String], run: &Value, shown: &Value) -> Value 
         "line": line.map_or("none", |line| line["line"].as_str().unwrap_or("?")),
         "lines_share": arm["metrics"]["line_wait_share"]["mean"],
         "item": replay.item,
-        "label": format!("{} at {}", replay.arm, replay.at.unwrap_or(replay.cpus)),
+        "label": replay.label(),
         "value": arm["metrics"]["ops_per_s"]["mean"],
         "lock": lock,
         "share": share,
         "recorded": record.join(" "),
         "package": shown["origin"]["package"],
+        "commit": run["build"]["commit"],
     })
 }
 
@@ -243,6 +276,15 @@ mod tests {
         let row_of = |run| super::row(&replay, &record, run, &json!({}));
         assert_eq!(row_of(&slept)["share"], json!(150.0 / 200.0));
         assert_eq!((&row["line"], &row["lines_share"]), (&json!("b"), &json!(0.1)));
+    }
+
+    #[test]
+    fn rows_that_are_not_meant_stay() {
+        let kept = json!([{"item": "A", "label": "b at 79", "value": 3.0}, {"item": "A"}]);
+        let (replay, other) = (replay(), Replay { at: None, ..replay() });
+        let of = |label: &str| kept_of(&kept, &[("item", "A"), ("label", label)]);
+        assert_eq!(of(&replay.label()).unwrap()["value"], json!(3.0));
+        assert_eq!([of(&other.label()), kept_of(&Value::Null, &[("item", "A")])], [None, None]);
     }
 
     #[test]

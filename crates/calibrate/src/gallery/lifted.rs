@@ -22,7 +22,7 @@ pub struct Lifted {
 /// The replays of a recording on several numbers of CPUs.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 pub struct LiftedCurve {
-    /// What it is of.
+    /// The variant of the script.
     pub name: String,
     /// The profile.
     pub profile: String,

@@ -114,9 +114,9 @@ fn operation(recording: &Recording, sums: &Sums) -> Vec<String> {
     let dropped = recording.origin.dropped;
     let rounds = sums.rounds as f64;
     let text = format!(
-        "other interrupts: all are {} instructions a round in the emulator; {} rounds that went to other tasks more or less \
-         often than most, {} that left a lock held, {} beyond the most that a recording has. Waits \
-         are not recorded: no lock was found taken",
+        "other interrupts: all are {} instructions a round in the emulator; {} rounds that went to \
+         other tasks more or less often than most, {} that left a lock held, {} beyond the most \
+         that a recording has. Waits are not recorded: no lock was found taken",
         n(recording.origin.interrupt_instructions as f64 / rounds),
         dropped.switched,
         dropped.unbalanced,

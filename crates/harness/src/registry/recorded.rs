@@ -359,7 +359,8 @@ impl ErasedWorkload for Recorded {
         };
         let has_ticks = self.replays.iter().all(|(replay, _)| replay.has_ticks());
         let interrupts = if has_ticks {
-            "Of interrupts, calls of CPUs, ticks and RCU callbacks are replayed, without their locks."
+            "Of interrupts, calls of CPUs, ticks and RCU callbacks are replayed, without their \
+             locks."
         } else {
             "Interrupts other than calls of CPUs, and RCU callbacks, are not replayed: a recording \
              of an earlier version has none."

@@ -2,7 +2,8 @@
 //!
 //! | module | what it has |
 //! |---|---|
-//! | `raw` | the records of the plugin (`plugin/operations.c`) |
+//! | `records` | a record of the plugin (`plugin/operations.c`) |
+//! | `raw` | the records as operations |
 //! | `packed` | records in little memory |
 //! | `usage` | which CPUs use each line and each lock |
 //! | `reduce` | from records to operations |
@@ -17,6 +18,7 @@ mod layout;
 mod objects;
 mod packed;
 mod raw;
+mod records;
 mod reduce;
 mod ticks;
 mod usage;

@@ -1,7 +1,7 @@
 //! Records of an operation in little memory: most of them repeat the places and the addresses of
 //! earlier ones, so a record is a few bytes with numbers of these.
 
-use super::raw::{Raw, Type};
+use super::records::{Raw, Type};
 use std::collections::HashMap;
 
 /// Bits of a byte of a number; the highest one says that others follow.

@@ -1,7 +1,7 @@
 //! The records of the plugin, which `plugin/operations.c` explains.
 
 use super::packed::{Packed, Packer};
-use super::ticks::callback_instructions;
+use super::records::{Raw, Type, callback_instructions};
 use std::collections::{HashMap, HashSet};
 use std::io::{self, Read};
 use std::sync::Arc;
@@ -15,64 +15,6 @@ const TICKS: u16 = 0x8000;
 const MAX_BYTES: usize = 256 << 20;
 /// The most answers that are kept once each, of all operations.
 const MAX_ANSWERS: usize = 1 << 20;
-
-/// The kind of a record; the numbers are those of the plugin's `enum type`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Type {
-    Begun = 1,
-    Access = 2,
-    Taken = 3,
-    Released = 4,
-    Downgraded = 5,
-    Switched = 6,
-    Waited = 7,
-    Cleared = 8,
-    Copied = 9,
-    Stack = 10,
-    Ended = 11,
-    Sent = 12,
-    Answering = 13,
-    Answered = 14,
-    Callbacks = 15,
-    CallbacksDone = 16,
-}
-
-impl Type {
-    const ALL: [Self; 16] = [
-        Self::Begun,
-        Self::Access,
-        Self::Taken,
-        Self::Released,
-        Self::Downgraded,
-        Self::Switched,
-        Self::Waited,
-        Self::Cleared,
-        Self::Copied,
-        Self::Stack,
-        Self::Ended,
-        Self::Sent,
-        Self::Answering,
-        Self::Answered,
-        Self::Callbacks,
-        Self::CallbacksDone,
-    ];
-}
-
-/// A record.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Raw {
-    pub(super) address: u64,
-    /// Instructions since the record before.
-    pub(super) after: u32,
-    /// Rows of the table of symbols, -1 for none.
-    pub(super) function: i32,
-    pub(super) caller: i32,
-    pub(super) acquire: i32,
-    pub(super) value: u32,
-    pub(super) what: Type,
-    pub(super) writes: bool,
-    pub(super) locked: bool,
-}
 
 /// The records of an operation, without those of its begin and its end.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,7 +4,8 @@
 //! nothing of a machine. Callbacks are of operations: as many instructions of them as ran while
 //! operations were recorded belong to these. Both are sampled: a few of each CPU stand for all.
 
-use super::raw::{Raw, RawAnswer, Type};
+use super::raw::RawAnswer;
+use super::records::{Raw, Type};
 
 /// The most ticks, and the most batches of callbacks, that a recording has of a CPU.
 const MOST: usize = 8;
@@ -43,16 +44,6 @@ pub(super) fn sampled(of_cpus: &[Vec<&RawAnswer>], a_round: f64) -> Option<Sampl
     let batches = a_round * batches as f64 / length.max(1) as f64;
     let is_empty = ticks.iter().all(Vec::is_empty);
     (!is_empty).then_some(Sampled { ticks, callbacks, batches })
-}
-
-/// Returns the instructions of callbacks in the records of an interrupt.
-pub(super) fn callback_instructions(records: &[Raw]) -> u64 {
-    let (mut all, mut runs) = (0, false);
-    for raw in records {
-        all += if runs { u64::from(raw.after) } else { 0 };
-        runs = (runs || raw.what == Type::Callbacks) && raw.what != Type::CallbacksDone;
-    }
-    all
 }
 
 fn has_callbacks(tick: &RawAnswer) -> bool {
@@ -100,6 +91,7 @@ fn parts(tick: &RawAnswer) -> (Part, Vec<Part>) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::records::callback_instructions;
     use super::*;
 
     fn raw(what: Type, after: u32) -> Raw {

@@ -1,7 +1,8 @@
 //! Which CPUs use each line and each lock, and so what of them a CPU of a larger machine has.
 
 use super::objects::is_device;
-use super::raw::{Raw, RawOperation, Type};
+use super::raw::RawOperation;
+use super::records::{Raw, Type};
 use mmscale_lift::{Share, is_many};
 use std::collections::HashMap;
 
