@@ -132,11 +132,11 @@ fn tasks_of_a_program_take_turns() {
         remarks: &[],
     };
     let program = study.script().unwrap().in_turns(&spec, Some(3)).unwrap();
-    let bytes = match mmscale_vm::static_program(&program) {
+    let folder = tempfile::tempdir().unwrap();
+    let bytes = match mmscale_vm::static_program(&program, folder.path()) {
         Ok(bytes) => bytes,
         Err(why) => return println!("SKIPPED: programs in C are not compiled: {why}"),
     };
-    let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("program");
     fs::write(&path, bytes).unwrap();
     fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();

@@ -46,7 +46,7 @@ pub use document::{
 };
 pub use fingerprint::Fingerprint;
 pub use line::LineRecord;
-pub use lock::{LIMITING_SHARE, LockRecord, LockRow};
+pub use lock::{ClassWaits, LIMITING_SHARE, LockRecord, LockRow, class_waits};
 pub use lock_class::{
     Counterpart, LOCK_CLASSES, LockClassRow, LockKind, OTHER_CLASS, class_of, class_of_name,
     counterpart,

@@ -44,6 +44,44 @@ pub struct LockRow {
     pub hold_total_ns: u64,
 }
 
+/// The waits for the locks of one class.
+#[derive(Clone, PartialEq, Debug)]
+pub struct ClassWaits<'a> {
+    /// The class.
+    pub class: &'a str,
+    /// Whether tasks sleep while they wait.
+    pub sleeps: bool,
+    /// The waits in the windows, 0 to 1. For a spin lock: as a share of the time for which CPUs are
+    /// not idle. For a sleeping lock: as a share of that time and of all waits for sleeping locks,
+    /// which together are the time of tasks that run or wait for a lock. A task that spins for a
+    /// sleeping lock counts in both, so this share is rather too small.
+    pub share: f64,
+    /// Its records.
+    pub locks: Vec<&'a LockRecord>,
+}
+
+/// Returns the classes of locks with waits, in descending order of their shares. CPUs are not idle
+/// for `busy_ns`.
+pub fn class_waits(locks: &[LockRecord], busy_ns: u64) -> Vec<ClassWaits<'_>> {
+    let mut classes = BTreeMap::<&str, Vec<&LockRecord>>::new();
+    for lock in locks {
+        classes.entry(&lock.class).or_default().push(lock);
+    }
+    let asleep = locks.iter().filter(|lock| lock.sleeps);
+    let asleep_ns: u64 = asleep.map(LockRecord::wait_within_ns).sum();
+    let mut waits = Vec::with_capacity(classes.len());
+    for (class, locks) in classes {
+        let sleeps = locks.iter().any(|lock| lock.sleeps);
+        let wait_ns: u64 = locks.iter().map(|lock| lock.wait_within_ns()).sum();
+        let of_ns = if sleeps { busy_ns + asleep_ns } else { busy_ns };
+        let share = wait_ns as f64 / of_ns.max(1) as f64;
+        waits.push(ClassWaits { class, sleeps, share, locks });
+    }
+    waits.retain(|waits| waits.share > 0.0);
+    waits.sort_by(|a, b| b.share.total_cmp(&a.share));
+    waits
+}
+
 impl LockRow {
     /// Returns the time of waits within the window in which locks are counted, in ns.
     pub fn wait_within_ns(&self) -> u64 {
@@ -142,6 +180,25 @@ mod tests {
             hold_total_ns: 1000 * n,
             ..LockRow::default()
         }
+    }
+
+    #[test]
+    fn waits_are_shares_of_tasks_that_run_or_wait() {
+        let lock = |class: &str, sleeps, wait_total_ns, wait_after_ns| {
+            let class = class.to_owned();
+            LockRecord { class, sleeps, wait_total_ns, wait_after_ns, ..LockRecord::default() }
+        };
+        // 48 tasks in a window of 100 ns; most wait for a semaphore, beyond its end too.
+        let locks = [
+            lock("mmap_lock", true, 5200, 1000),
+            lock("mmap_lock", true, 300, 0),
+            lock("zone", false, 50, 0),
+            lock("pte", false, 40, 40),
+        ];
+        let waits = class_waits(&locks, 300);
+        let shares: Vec<(&str, f64)> = waits.iter().map(|of| (of.class, of.share)).collect();
+        assert_eq!(shares, [("mmap_lock", 4500.0 / 4800.0), ("zone", 50.0 / 300.0)]);
+        assert!(waits[0].sleeps && waits[0].locks.len() == 2);
     }
 
     #[test]

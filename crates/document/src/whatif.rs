@@ -66,7 +66,8 @@ pub struct PlainMetric {
 pub struct WaitShare {
     /// The lock's class.
     pub class: String,
-    /// The wait, as a share of the CPU time that is not idle, 0 to 1.
+    /// The wait, 0 to 1: of a spin lock as a share of the CPU time that is not idle, of a sleeping
+    /// one as a share of that and of the waits for sleeping locks.
     pub share: f64,
 }
 

@@ -318,7 +318,7 @@ fn a_study_says_what_was_recorded() {
     assert_eq!(params, ["duration_ms", "warm_ms", "cost_scale", "sched"]);
     let of = mmscale_harness::Params::defaults(study.params(), Length::Full);
     let remarks = study.remarks(&of, Target::Sim).join(" ");
-    assert!(remarks.contains("RCU callbacks, are not replayed. 3 operations"));
+    assert!(remarks.contains("an earlier version has none. 3 operations"));
     let mut other = recording();
     other.cpus[0][0].instructions += 1;
     let other = written("says.lift", &other);

@@ -5,11 +5,12 @@
 //! | 1 | the schema, the origin, and how many of each follow |
 //! | 2 to 5 | functions, places, lines, locks |
 //! | 6, 7 | calls of other CPUs, and what these do then; not in files of schema 1 |
+//! | 8 | interrupts of timers, or null; not in files of schemas 1 and 2 |
 //! | each further one | an operation: its CPU, its sums, its events as numbers, five each |
 
 use crate::recording::{
     Answer, AnswerId, Call, Event, Function, Growth, Line, Lock, Operation, Origin, Recording,
-    Site, SiteId, What,
+    Site, SiteId, Ticks, What,
 };
 use flate2::Compression;
 use flate2::read::GzDecoder;
@@ -19,7 +20,9 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use thiserror::Error;
 
 /// The schema of the file.
-pub const SCHEMA: &str = "mmscale/lift/2";
+pub const SCHEMA: &str = "mmscale/lift/3";
+/// An earlier one, without interrupts of timers, which is read too.
+const WITHOUT_TICKS: &str = "mmscale/lift/2";
 /// An earlier one, without calls of other CPUs, which is read too.
 const WITHOUT_CALLS: &str = "mmscale/lift/1";
 /// The end of the name of a file.
@@ -99,6 +102,7 @@ impl Recording {
         line(&mut to, &self.locks)?;
         line(&mut to, &self.calls)?;
         line(&mut to, &self.answers.iter().map(AnswerRow::of).collect::<Vec<_>>())?;
+        line(&mut to, &self.ticks)?;
         for (cpu, operations) in self.cpus.iter().enumerate() {
             for operation in operations {
                 line(&mut to, &Row::of(cpu, operation))?;
@@ -134,6 +138,7 @@ impl Recording {
             locks: of_json::<Vec<Lock>>(&next()?)?,
             calls: Vec::new(),
             answers: Vec::new(),
+            ticks: None,
             growth: head.growth,
             cpus: vec![Vec::new(); head.cpus],
         };
@@ -143,6 +148,9 @@ impl Recording {
             let answers = answers.into_iter().map(AnswerRow::answer);
             let answers = answers.collect::<Option<_>>();
             recording.answers = answers.ok_or_else(|| damaged("an answer cannot be"))?;
+        }
+        if head.schema == SCHEMA {
+            recording.ticks = of_json::<Option<Ticks>>(&next()?)?;
         }
         for _ in 0..head.operations {
             let row: Row = of_json(&next()?)?;
@@ -192,7 +200,8 @@ impl Recording {
             && sites.into_iter().all(|id| known(id.0, functions))
             && lines.into_iter().all(|line| known(line.0, self.lines.len()))
             && events.into_iter().all(is_known);
-        if !all || !self.growth.as_ref().is_none_or(|growth| growth.is_of(self)) {
+        let has_ticks = self.ticks.as_ref().is_none_or(|ticks| ticks.is_of(self));
+        if !all || !has_ticks || !self.growth.as_ref().is_none_or(|growth| growth.is_of(self)) {
             return Err(damaged("it names what it does not have"));
         }
         match self.cpus.iter().position(Vec::is_empty) {
@@ -206,7 +215,9 @@ impl Recording {
 fn head_of(text: &str) -> Result<Head, LiftError> {
     let value: serde_json::Value = serde_json::from_str(text).map_err(|_| LiftError::Foreign)?;
     match value.get("schema").and_then(serde_json::Value::as_str) {
-        Some(SCHEMA | WITHOUT_CALLS) => serde_json::from_value(value).map_err(damaged),
+        Some(SCHEMA | WITHOUT_TICKS | WITHOUT_CALLS) => {
+            serde_json::from_value(value).map_err(damaged)
+        }
         Some(other) if other.starts_with("mmscale/lift/") => {
             Err(LiftError::Schema(other.to_owned()))
         }
@@ -318,6 +329,11 @@ mod tests {
         Recording {
             calls: vec![Call { is_flush: true, receivers: vec![(1, AnswerId(0))] }],
             answers: vec![answer],
+            ticks: Some(Ticks {
+                ticks: vec![vec![AnswerId(0)], vec![]],
+                callbacks: vec![vec![], vec![AnswerId(0)]],
+                batches: 0.5,
+            }),
             growth: Some(Growth {
                 sizes: vec![1, 2],
                 error: None,
@@ -370,14 +386,19 @@ mod tests {
     }
 
     #[test]
-    fn a_recording_without_calls_is_read_too() {
+    fn recordings_without_ticks_and_without_calls_are_read_too() {
         let mut old = small();
+        old.ticks = None;
+        let text = unpacked(&written(&old)).replace(SCHEMA, WITHOUT_TICKS);
+        let without = |text: &str, left_out: &str| -> String {
+            text.lines().filter(|line| *line != left_out).flat_map(|line| [line, "\n"]).collect()
+        };
+        assert_eq!(Recording::read(&packed(&without(&text, "null"))).unwrap(), old);
         old.cpus.iter_mut().flatten().for_each(|operation| operation.events.truncate(3));
         (old.calls, old.answers, old.growth) = (Vec::new(), Vec::new(), None);
         let text = unpacked(&written(&old)).replace(SCHEMA, WITHOUT_CALLS);
-        let without: String =
-            text.lines().filter(|line| *line != "[]").flat_map(|line| [line, "\n"]).collect();
-        assert_eq!(Recording::read(&packed(&without)).unwrap(), old);
+        let text = without(&without(&text, "null"), "[]");
+        assert_eq!(Recording::read(&packed(&text)).unwrap(), old);
     }
 
     #[test]
@@ -407,8 +428,8 @@ mod tests {
         for foreign in [&b"{}"[..], b"", b"\x7fELF", &packed("hello\n"), &packed("{}\n")] {
             assert!(said(foreign).contains("no recording"), "{foreign:?}");
         }
-        let newer = unpacked(&written(&small())).replace(SCHEMA, "mmscale/lift/3");
-        assert!(said(&packed(&newer)).contains("mmscale/lift/3"));
+        let newer = unpacked(&written(&small())).replace(SCHEMA, "mmscale/lift/4");
+        assert!(said(&packed(&newer)).contains("mmscale/lift/4"));
     }
 
     #[test]
@@ -424,6 +445,9 @@ mod tests {
         with(&|of| of.calls[0].receivers[0].0 = 2);
         with(&|of| of.calls[0].receivers[0].1 = AnswerId(1));
         with(&|of| of.answers[0].sender = 2);
+        with(&|of| of.ticks.as_mut().unwrap().ticks[0][0] = AnswerId(1));
+        with(&|of| of.ticks.as_mut().unwrap().callbacks.truncate(1));
+        with(&|of| of.ticks.as_mut().unwrap().batches = -1.0);
         with(&|of| of.answers[0].events[0].target = 1);
         with(&|of| of.answers[0].events[0].what = What::Acquire);
         with(&|of| of.cpus[0][0].events[1].target = 1);

@@ -28,7 +28,8 @@ pub use file::{LiftError, SCHEMA, SUFFIX};
 pub use fit::{FitError, Fitted, Row, fit};
 pub use recording::{
     Answer, AnswerId, Call, Dropped, Event, Function, FunctionId, Growing, Growth, Line, LineId,
-    Lock, LockId, LockKind, Operation, Origin, Recording, Share, Site, SiteId, What, is_many,
+    Lock, LockId, LockKind, Operation, Origin, Recording, Share, Site, SiteId, Ticks, What,
+    is_many,
 };
 pub use split::{SplitError, Words};
 pub use sums::{LineSum, LockSum, Sums, WordSum, sums};

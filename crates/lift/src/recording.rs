@@ -48,6 +48,8 @@ pub struct Recording {
     pub calls: Vec<Call>,
     /// The work of called CPUs.
     pub answers: Vec<Answer>,
+    /// Interrupts of timers, and RCU callbacks; files of before have none.
+    pub ticks: Option<Ticks>,
     /// How operations depend on the number of CPUs, if that was fitted.
     pub growth: Option<Growth>,
     /// The operations of each recorded CPU, in the order in which it did them. All CPUs have some.
@@ -278,6 +280,43 @@ pub struct Answer {
     pub instructions: u64,
     /// Accesses to lines, in order.
     pub events: Vec<Event>,
+}
+
+/// Interrupts of timers, and RCU callbacks: samples of each CPU, without locks. Words of locks that
+/// they take are accesses.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Ticks {
+    /// The timer interrupts of each CPU, without callbacks.
+    pub ticks: Vec<Vec<AnswerId>>,
+    /// Batches of RCU callbacks on each CPU.
+    pub callbacks: Vec<Vec<AnswerId>>,
+    /// Batches that belong to a round: they ran while rounds were recorded.
+    pub batches: f64,
+}
+
+/// The most batches of a round.
+const MAX_BATCHES: f64 = 1e4;
+
+impl Ticks {
+    /// Whether all that they name is in a recording.
+    pub fn is_of(&self, recording: &Recording) -> bool {
+        let is_known = |answer: &AnswerId| answer.index() < recording.answers.len();
+        let is_of_cpus = |all: &Vec<Vec<AnswerId>>| {
+            all.len() == recording.cpus.len() && all.iter().flatten().all(is_known)
+        };
+        is_of_cpus(&self.ticks)
+            && is_of_cpus(&self.callbacks)
+            && (0.0..=MAX_BATCHES).contains(&self.batches)
+    }
+    /// Returns the mean instructions and the mean accesses of some.
+    pub fn means(recording: &Recording, of: &[Vec<AnswerId>]) -> [f64; 2] {
+        let answers = of.iter().flatten().map(|answer| &recording.answers[answer.index()]);
+        let sums = answers.fold([0_u64; 3], |[number, instructions, accesses], answer| {
+            [number + 1, instructions + answer.instructions, accesses + answer.events.len() as u64]
+        });
+        [sums[1], sums[2]].map(|sum| sum as f64 / sums[0].max(1) as f64)
+    }
 }
 
 /// How places of a recording grow with the number of CPUs.

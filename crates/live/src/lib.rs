@@ -18,7 +18,7 @@ pub mod rounds;
 pub mod stress;
 pub mod turns;
 
-pub use mmscale_linux::{Leftovers, is_emulated};
+pub use mmscale_linux::{Leftovers, Scratch, is_emulated};
 
 use std::collections::BTreeMap;
 

@@ -40,8 +40,10 @@ pub enum ReplayError {
     /// An event names what the recording does not have.
     #[error("{0} names a line, a lock or a place in the code that the recording does not have")]
     Unknown(Place),
-    /// A call of other CPUs names what the recording does not have.
-    #[error("a call of other CPUs names what the recording does not have: record it again")]
+    /// A call of other CPUs, or an interrupt of a timer, names what the recording does not have.
+    #[error(
+        "a call of other CPUs or a tick names what the recording does not have: record it again"
+    )]
     Calls,
     /// The locks of an operation are not balanced.
     #[error("{place} {what} the lock `{class}` in {function}: leave the operation out")]
@@ -112,7 +114,9 @@ fn has_known_calls(recording: &Recording) -> bool {
         };
         of.receivers.iter().all(receives)
     };
-    recording.answers.iter().all(is_answer) && recording.calls.iter().all(is_call)
+    recording.answers.iter().all(is_answer)
+        && recording.calls.iter().all(is_call)
+        && recording.ticks.as_ref().is_none_or(|ticks| ticks.is_of(recording))
 }
 
 /// Returns the instructions of an operation: all of them, or those of its events if that is more.

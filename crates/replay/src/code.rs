@@ -4,8 +4,8 @@
 use crate::check::length_of;
 use crate::place::Recorded;
 use mmscale_lift::{
-    Answer, Call, Event, Growth, LineId, LockId, LockKind, Operation, Recording, Share, SiteId,
-    What, is_many,
+    Answer, AnswerId, Call, Event, Growth, LineId, LockId, LockKind, Operation, Recording, Share,
+    SiteId, Ticks, What, is_many,
 };
 use mmscale_sim::Pace;
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,6 +21,7 @@ pub(crate) struct Code {
     /// All calls of other CPUs and what these do then, by their numbers.
     pub(crate) calls: Vec<CodeCall>,
     pub(crate) answers: Vec<CodeAnswer>,
+    pub(crate) ticks: Option<CodeTicks>,
     /// How places grow with the number of CPUs.
     pub(crate) growth: Option<Growth>,
     /// Names to count by: of lines, of locks with the path that takes them, paths.
@@ -34,6 +35,24 @@ pub(crate) struct Played {
     /// Operations that the script counted.
     pub(crate) count: u64,
     pub(crate) steps: Box<[Step]>,
+    /// Steps at which the CPU holds no lock and waits for no call, of rounds with many operations.
+    pub(crate) starts: Box<[u32]>,
+}
+
+/// Operations of a round from which on it is so long that CPUs begin within it.
+pub const LONG: u64 = 64;
+/// Of steps at which a CPU could begin, one of so many is kept.
+const START_EVERY: usize = 32;
+
+impl Played {
+    /// Returns the part of the operations that is after a step.
+    pub(crate) fn count_from(&self, step: usize) -> u64 {
+        let instructions =
+            |steps: &[Step]| -> u64 { steps.iter().map(|step| u64::from(step.instructions)).sum() };
+        let all = instructions(&self.steps).max(1);
+        (u128::from(self.count) * u128::from(instructions(&self.steps[step..])) / u128::from(all))
+            as u64
+    }
 }
 
 /// Instructions, and what follows them.
@@ -102,6 +121,27 @@ pub(crate) struct CodeAnswer {
     pub(crate) steps: Box<[AnswerStep]>,
     /// Steps after which the caller goes on.
     pub(crate) until_done: usize,
+}
+
+/// Parts of a batch of RCU callbacks.
+pub(crate) const BATCH_PARTS: u64 = 1 << 20;
+
+/// Interrupts of timers: the answers that are ticks, and batches of RCU callbacks, of each CPU.
+pub(crate) struct CodeTicks {
+    pub(crate) ticks: Vec<Vec<u32>>,
+    pub(crate) callbacks: Vec<Vec<u32>>,
+    /// Batches of a round, in [`BATCH_PARTS`].
+    pub(crate) batches: u64,
+}
+
+impl CodeTicks {
+    fn of(of: &Ticks) -> Self {
+        let numbers = |all: &[Vec<AnswerId>]| -> Vec<Vec<u32>> {
+            all.iter().map(|of_cpu| of_cpu.iter().map(|answer| answer.0).collect()).collect()
+        };
+        let batches = (of.batches * BATCH_PARTS as f64).round() as u64;
+        Self { ticks: numbers(&of.ticks), callbacks: numbers(&of.callbacks), batches }
+    }
 }
 
 /// A step of an answer.
@@ -230,6 +270,7 @@ impl Code {
             locks,
             calls,
             answers,
+            ticks: recording.ticks.as_ref().map(CodeTicks::of),
             growth: recording.growth.clone(),
             line_names: names.keys(),
             lock_rows: translation.locks.keys(),
@@ -242,7 +283,8 @@ impl Translation<'_> {
     fn operation(&mut self, of: &mmscale_lift::Operation) -> Played {
         let mut held: Vec<LockId> = Vec::new();
         let mut steps: Vec<Step> = Vec::with_capacity(of.events.len() + 1);
-        let mut executed = 0;
+        let (mut executed, mut is_called) = (0, false);
+        let mut starts: Vec<u32> = Vec::new();
         for event in &of.events {
             let pace = self.pace(&held);
             let act = self.act(event, &mut held);
@@ -250,12 +292,18 @@ impl Translation<'_> {
             let path = self.path(event.site);
             let grows = self.grows.get(&event.site).copied().unwrap_or(0);
             push(&mut steps, Step { instructions: event.after, pace, act, path, grows });
+            is_called = (is_called || matches!(act, Act::Call(_))) && act != Act::Wait;
+            // What follows instructions alone becomes one step with them.
+            if held.is_empty() && !is_called && act != Act::Nothing {
+                starts.push(steps.len() as u32);
+            }
         }
         let rest = (length_of(of) - executed) as u32;
         let path = self.paths.of(vec![REST.to_owned()]);
         let (pace, act) = (Pace::Usual, Act::Nothing);
         push(&mut steps, Step { instructions: rest, pace, act, path, grows: 0 });
-        Played { count: of.count, steps: steps.into() }
+        let starts = starts.into_iter().step_by(START_EVERY).filter(|_| of.count >= LONG);
+        Played { count: of.count, steps: steps.into(), starts: starts.collect() }
     }
     fn answer(&mut self, of: &Answer, used: &Used) -> CodeAnswer {
         let mut steps: Vec<AnswerStep> = Vec::with_capacity(of.events.len() + 1);

@@ -14,6 +14,7 @@
 //! | `place` | the recorded CPU of each CPU, and its copies of data |
 //! | `shared` | the lines and locks of a machine |
 //! | `calls` | calls of other CPUs: requests, interrupts, answers |
+//! | `ticks` | interrupts of timers, and RCU callbacks |
 //! | `growth` | places that grow with the number of CPUs |
 //! | `stores` | stores that are waited for later |
 //! | `player` | the task of a CPU, and the callbacks of the machine |
@@ -31,7 +32,8 @@
 //!   machine keeps apart.
 //! - A lock that one CPU alone takes costs its instructions.
 //! - Calls of other CPUs are interrupts, which the called CPUs answer and the caller waits for; see
-//!   `calls`. Other interrupts than these and the tick are not replayed.
+//!   `calls`. Ticks have the work of those that were recorded; see `ticks`. Other interrupts are
+//!   not replayed.
 //!
 //! Architecture invariant: as in `mmscale-sim`, nothing here asks the host for time, randomness,
 //! hash order or an address. Counting takes no virtual time.
@@ -48,7 +50,9 @@ mod player;
 mod shared;
 mod stores;
 mod tally;
+mod ticks;
 
 pub use check::{Place, ReplayError, check};
+pub use code::LONG;
 pub use play::{Played, Replay, Window};
-pub use tally::CallSums;
+pub use tally::{CallSums, TickSums};

@@ -3,7 +3,7 @@
 use crate::check::{ReplayError, check};
 use crate::code::Code;
 use crate::player::Player;
-use crate::tally::{CallSums, Counted};
+use crate::tally::{CallSums, Counted, TickSums};
 use mmscale_arch::{CpuId, Probe, Trace, TraceGroup};
 use mmscale_document::{CallRow, CpuTimeRecord, LineRecord, LockRow};
 use mmscale_lift::{LockKind, Recording};
@@ -44,6 +44,8 @@ pub struct Played {
     pub lines: Vec<LineRecord>,
     /// Calls of other CPUs.
     pub called: CallSums,
+    /// Interrupts of timers.
+    pub ticks: TickSums,
     /// CPU time: that of the instructions before an event counts for the function of the event.
     /// Times at which functions are entered are not known.
     pub calls: Vec<CallRow>,
@@ -71,6 +73,11 @@ impl Replay {
         names
     }
 
+    /// Whether the recording has interrupts of timers.
+    pub fn has_ticks(&self) -> bool {
+        self.0.ticks.is_some()
+    }
+
     /// Replays the recording on all CPUs of a machine until the end of the window. A run that ended
     /// early has no results but the outcome.
     pub fn play(&self, mut config: SimConfig, window: Window) -> Played {
@@ -90,13 +97,15 @@ impl Replay {
         let cpu_time = CpuTimeRecord { all_ns, ..CpuTimeRecord::default() };
         let (locks, lines, calls) = (vec![], vec![], vec![]);
         let (ops, rounds, called) = (0.0, 0, CallSums::default());
+        let ticks = TickSums::default();
         let mut played =
-            Played { window, ops, rounds, cpu_time, locks, lines, called, calls, outcome };
+            Played { window, ops, rounds, cpu_time, locks, lines, called, ticks, calls, outcome };
         if let Some(player) = player.filter(|_| played.outcome.failure.is_none()) {
             let (tally, idle_ps) = player.counted();
             played.ops = tally.ops();
             played.rounds = tally.rounds;
             played.called = tally.calls;
+            played.ticks = tally.ticks;
             played.cpu_time.busy_ns = all_ns - idle_ps / 1000;
             played.cpu_time.lines_ns = tally.lines_ns();
             played.cpu_time.stranded_ns = played.outcome.stranded_ns;

@@ -7,6 +7,7 @@ use crate::place::{CpuPlace, Places};
 use crate::shared::{Guard, Line, Shared};
 use crate::stores::{Stall, Stores};
 use crate::tally::{Counted, Tally, now_ps};
+use crate::ticks::Ticks;
 use mmscale_arch::{Atomic, Callbacks, Cpu, CpuId, Ipi, Machine, Priority, TaskEntry, TaskSpec};
 use mmscale_lift::{LineId, LockId, LockKind};
 use mmscale_sim::Sim;
@@ -14,13 +15,13 @@ use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// The time of a CPU in which its task does not run: idle, or in interrupts of calls, in ps.
+/// The time of a CPU in which its task does not run: idle, or in interrupts, in ps.
 #[derive(Clone, Default)]
 struct Idle {
     since_ps: Cell<Option<u64>>,
     /// The time in the window.
     counted_ps: Cell<u64>,
-    /// Time in the window in interrupts of calls, and lines that came in them, with their time.
+    /// Time in the window in interrupts, and lines that came in them, with their time.
     answering_ps: Cell<u64>,
     answering_lines: Cell<(u64, u64)>,
 }
@@ -44,6 +45,7 @@ pub(crate) struct Player {
     shared: Shared,
     idle: Vec<Idle>,
     calls: Calls,
+    ticks: Ticks,
     factors: Factors,
     tally: RefCell<Tally>,
     /// Whether the run scales the holds of each lock.
@@ -69,8 +71,9 @@ impl Player {
         });
         let scaled = scaled.collect();
         let calls = Calls::new(places.cpus.len());
+        let ticks = Ticks::new(places.cpus.len());
         let factors = Factors::new(code.growth.as_ref(), places.cpus.len());
-        Self { code, places, shared, idle, calls, factors, tally, scaled }
+        Self { code, places, shared, idle, calls, ticks, factors, tally, scaled }
     }
     /// Returns what was counted, and the idle time of all CPUs in the window, in ps.
     pub(crate) fn counted(&self) -> (std::cell::Ref<'_, Tally>, u64) {
@@ -110,22 +113,43 @@ impl Player {
     }
 }
 
-impl Callbacks for Player {
-    /// Answers calls.
-    fn ipi(&self, _: Ipi) {
+impl Player {
+    /// Does the work of an interrupt, which is none of the task that it interrupts. Returns its
+    /// time in the window.
+    fn interrupted(&self, work: impl FnOnce(&mut Worker<'_>)) -> u64 {
         let (idle, begin, before) = (self.own_idle(), now_ps(), Sim::fetched());
-        let mut worker = self.worker(Sim::cpu().index());
-        for request in self.calls.take() {
-            worker.answer(request);
-        }
+        work(&mut self.worker(Sim::cpu().index()));
         let within = self.tally.borrow().counted.within(begin, now_ps());
         idle.answering_ps.set(idle.answering_ps.get() + within);
         let (after, lines) = (Sim::fetched(), idle.answering_lines.get());
         idle.answering_lines.set((lines.0 + after.0 - before.0, lines.1 + after.1 - before.1));
+        within
+    }
+}
+
+impl Callbacks for Player {
+    /// Answers calls.
+    fn ipi(&self, _: Ipi) {
+        let within = self.interrupted(|worker| {
+            self.calls.take().into_iter().for_each(|request| worker.answer(request));
+        });
         self.tally.borrow_mut().answered(within);
     }
     fn timer(&self) {
         self.arm_tick();
+        let Some(of) = &self.code.ticks else { return };
+        let mut batches = 0;
+        let within = self.interrupted(|worker| {
+            let recorded = worker.place.recorded;
+            if let Some(tick) = self.ticks.take_tick(of, recorded) {
+                worker.interrupt(tick);
+            }
+            while let Some(batch) = self.ticks.take_batch(of, recorded) {
+                worker.interrupt(batch);
+                batches += 1;
+            }
+        });
+        self.tally.borrow_mut().ticked(batches, within);
     }
     fn idle_enter(&self) {
         Sim::timer_cancel();
@@ -199,11 +223,20 @@ impl<'a> Worker<'a> {
         let until_ps = self.player.until_ps();
         // Another one on each CPU, so that equal CPUs do not run in step.
         let mut at = (Sim::random_u64(0) % operations.len() as u64) as usize;
+        // And within long rounds, so that few of them show all of their parts.
+        let starts = &operations[at].starts;
+        let start = starts.get((Sim::random_u64(1) % starts.len().max(1) as u64) as usize);
+        let mut first = start.map_or(0, |step| *step as usize);
         while now_ps() < until_ps {
             let (operation, begin_ps) = (&operations[at], now_ps());
-            operation.steps.iter().for_each(|step| self.step(step));
+            operation.steps[first..].iter().for_each(|step| self.step(step));
             self.tickets.clear();
-            self.player.tally.borrow_mut().done(operation.count, begin_ps);
+            let count = if first == 0 { operation.count } else { operation.count_from(first) };
+            first = 0;
+            self.player.tally.borrow_mut().done(count, begin_ps);
+            if let Some(of) = &self.player.code.ticks {
+                self.player.ticks.add_round(of);
+            }
             at = (at + 1) % operations.len();
         }
     }
@@ -302,6 +335,12 @@ impl<'a> Worker<'a> {
             self.done_with_answer(path);
         }
         self.wait_for_stores(path);
+    }
+    /// Does what was recorded of an interrupt that nothing waits for.
+    fn interrupt(&mut self, number: u32) {
+        let steps = &self.player.code.answers[number as usize].steps;
+        steps.iter().for_each(|of| self.step(&of.step));
+        self.wait_for_stores(steps.last().map_or(0, |of| of.step.path));
     }
     fn done_with_answer(&mut self, path: u32) {
         self.wait_for_stores(path);

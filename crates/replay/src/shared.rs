@@ -8,7 +8,6 @@ use mmscale_arch::sync::{
 use mmscale_arch::{Atomic, Cpu, LockClass};
 use mmscale_lift::{LineId, LockId, LockKind, Share};
 use mmscale_sim::Sim;
-use std::collections::BTreeMap;
 
 /// A line of the machine.
 pub(crate) type Line = <Sim as Cpu>::AtomicU64;
@@ -83,13 +82,36 @@ impl<T> Copies<T> {
     }
 }
 
+/// Lines with other copies than their share says: of each of all lines the first of its copies.
+struct Own {
+    first: Vec<Option<u32>>,
+    all: Vec<Line>,
+}
+
+impl Own {
+    fn new(of: &[CodeLine], is: impl Fn(&CodeLine) -> bool, copies: usize) -> Self {
+        let mut all = Vec::new();
+        let first = of.iter().map(|line| {
+            let first = all.len() as u32;
+            is(line).then(|| {
+                all.extend((0..copies).map(|_| Line::new(0)));
+                first
+            })
+        });
+        Self { first: first.collect(), all }
+    }
+    fn of(&self, line: LineId, copy: impl FnOnce() -> usize) -> Option<&Line> {
+        self.first[line.index()].map(|first| &self.all[first as usize + copy()])
+    }
+}
+
 /// The lines and locks of a machine.
 pub(crate) struct Shared {
     lines: Copies<Line>,
     /// The lines of CPUs for those that they call: for each group, as often as a node has groups.
-    by_called: BTreeMap<usize, Vec<Line>>,
+    by_called: Own,
     /// The lines of which each CPU has one: as often as a node has groups.
-    of_each: BTreeMap<usize, Vec<Line>>,
+    of_each: Own,
     turns: usize,
     locks: Copies<Lock>,
 }
@@ -97,13 +119,9 @@ pub(crate) struct Shared {
 impl Shared {
     pub(crate) fn new(code: &Code, places: &Places) -> Self {
         let (groups, turns) = (places.groups(), places.turns());
-        let those = |is: fn(&CodeLine) -> bool, copies: usize| {
-            let lines = code.lines.iter().enumerate().filter(|(_, line)| is(line));
-            lines.map(|(at, _)| (at, (0..copies).map(|_| Line::new(0)).collect())).collect()
-        };
         Self {
-            by_called: those(|line| line.by_called, groups * turns),
-            of_each: those(|line| line.is_of_each, turns),
+            by_called: Own::new(&code.lines, |line| line.by_called, groups * turns),
+            of_each: Own::new(&code.lines, |line| line.is_of_each, turns),
             turns,
             lines: Copies::new(&code.lines, |line| line.share, places, |_| Line::new(0)),
             locks: Copies::new(&code.locks, |lock| lock.share, places, Lock::new),
@@ -111,13 +129,9 @@ impl Shared {
     }
     /// Returns a line as a CPU has it; `None` if it is of this CPU alone.
     pub(crate) fn line(&self, line: LineId, place: &CpuPlace) -> Option<&Line> {
-        if let Some(lines) = self.by_called.get(&line.index()) {
-            return Some(&lines[place.group * self.turns + place.called]);
-        }
-        if let Some(lines) = self.of_each.get(&line.index()) {
-            return Some(&lines[place.turn]);
-        }
-        self.lines.of(line.index(), place)
+        let by_called = self.by_called.of(line, || place.group * self.turns + place.called);
+        let own = by_called.or_else(|| self.of_each.of(line, || place.turn));
+        own.or_else(|| self.lines.of(line.index(), place))
     }
     /// Takes a lock if it is free.
     pub(crate) fn try_lock(

@@ -67,6 +67,17 @@ pub struct CallSums {
     pub answer_ps: u64,
 }
 
+/// Interrupts of timers.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct TickSums {
+    /// Ticks that ended.
+    pub ticks: u64,
+    /// Batches of RCU callbacks.
+    pub batches: u64,
+    /// Time of CPUs in them, in ps, without the entry of the interrupt.
+    pub ps: u64,
+}
+
 /// Parts of an operation, as whole numbers: their sum does not depend on their order.
 const PARTS: u128 = 1 << 20;
 
@@ -79,6 +90,8 @@ pub(crate) struct Tally {
     pub(crate) rounds: u64,
     /// Calls of other CPUs.
     pub(crate) calls: CallSums,
+    /// Interrupts of timers.
+    pub(crate) ticks: TickSums,
     locks: Vec<LockSums>,
     lines: Vec<LineSums>,
     paths: Vec<PathSums>,
@@ -91,6 +104,7 @@ impl Tally {
             ops: 0,
             rounds: 0,
             calls: CallSums::default(),
+            ticks: TickSums::default(),
             locks: vec![LockSums::default(); code.lock_rows.len()],
             lines: vec![LineSums::default(); code.line_names.len()],
             paths: vec![PathSums::default(); code.paths.len()],
@@ -118,6 +132,14 @@ impl Tally {
     /// Counts answers that took `ps` of the window.
     pub(crate) fn answered(&mut self, ps: u64) {
         self.calls.answer_ps += ps;
+    }
+    /// Counts a tick with so many batches of callbacks that ends now and took `ps` of the window.
+    pub(crate) fn ticked(&mut self, batches: u64, ps: u64) {
+        self.ticks.ps += ps;
+        if self.counted.contains(now_ps()) {
+            self.ticks.ticks += 1;
+            self.ticks.batches += batches;
+        }
     }
     /// Returns the operations that the script counted.
     pub(crate) fn ops(&self) -> f64 {

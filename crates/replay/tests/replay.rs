@@ -3,11 +3,11 @@
 mod made;
 
 use made::{
-    WINDOW, add_calls, all_of, event, line, lock, machine, operation, ops, play, random, recording,
-    under,
+    WINDOW, add_calls, add_ticks, all_of, event, line, lock, machine, operation, ops, play, random,
+    recording, under,
 };
 use mmscale_lift::{Growing, Growth, LineId, LockKind, Operation, Recording, Share, SiteId, What};
-use mmscale_replay::{Replay, ReplayError};
+use mmscale_replay::{Played, Replay, ReplayError};
 use mmscale_sim::Policy;
 
 /// An operation of 2 us, 90 % of which holds the lock.
@@ -423,6 +423,69 @@ fn a_flush_leaves_out_cpus_without_a_task() {
     assert!(calls > 10 && reached == calls, "{reached} of {calls}");
     let (flushed, _) = receivers(true);
     assert!(flushed * 2 < reached, "{flushed} and {reached}");
+}
+
+#[test]
+fn cpus_begin_within_long_rounds() {
+    // A round of 7 ms in a window of 1 ms: the first half reads the line, the second half writes.
+    let half = |what| (0..1000).map(move |_| event(10_000, what, 0));
+    let events: Vec<_> = half(What::Read).chain(half(What::Write)).collect();
+    let with = |count| {
+        let of = Operation { count, ..operation(20_000_000, &events) };
+        play(&recording(&[0, 0], LockKind::Spin, Share::Few, &of), machine(32, 1))
+    };
+    let share = |played: &Played| {
+        let of = |name: &str| {
+            let of_path = played.calls.iter().filter(|call| call.path.last().unwrap() == name);
+            of_path.map(|call| call.self_ns).sum::<u64>() as f64
+        };
+        of("do_Write") / (of("do_Read") + of("do_Write"))
+    };
+    let (short, long) = (with(mmscale_replay::LONG - 1), with(2000));
+    assert_eq!(share(&short), 0.0);
+    assert!((0.25..0.75).contains(&share(&long)), "{}", share(&long));
+    // Each CPU does 3.5 us of a round of 2000 operations.
+    assert_times(long.ops, 32.0 * 1000.0 / 3.5, [0.9, 1.0]);
+}
+
+#[test]
+fn ticks_follow_hz_and_callbacks_follow_rounds() {
+    let plain = recording(&[0, 0], LockKind::Spin, Share::Private, &operation(10_000, &[]));
+    let with = |[tick, batch]: [u64; 2], batches: f64, hz: u32| {
+        let mut of = plain.clone();
+        add_ticks(&mut of, [tick, batch], batches);
+        let mut config = machine(4, 1);
+        config.hz = hz;
+        play(&of, config)
+    };
+    let none = play(&plain, machine(4, 1));
+    assert_eq!(none.ticks, mmscale_replay::TickSums::default());
+    // 1 ms: 10 ticks of each of 4 CPUs, and a batch for every second round.
+    let played = with([10_000, 2000], 0.5, 10_000);
+    let ticks = played.ticks;
+    assert!(ticks.ticks.abs_diff(40) <= 4, "{ticks:?}");
+    assert_times(ticks.batches as f64, played.rounds as f64 / 2.0, [0.85, 1.0]);
+    let expected_ps = ticks.ticks * 3_500_000 + ticks.batches * 700_000;
+    assert_times(ticks.ps as f64, expected_ps as f64, [0.97, 1.05]);
+    // The time is neither lost nor an operation's.
+    let left = 1.0 - ticks.ps as f64 / 1e3 / played.cpu_time.all_ns as f64;
+    assert_times(played.ops, none.ops * left, [0.97, 1.01]);
+    let by_path: u64 = played.calls.iter().map(|call| call.self_ns).sum();
+    assert_times(by_path as f64, played.cpu_time.all_ns as f64, [0.97, 1.0]);
+    // Fewer ticks, as many callbacks.
+    let slow = with([10_000, 2000], 0.5, 2000);
+    assert!(slow.ticks.ticks.abs_diff(8) <= 4, "{:?}", slow.ticks);
+    assert!(slow.ops > played.ops, "{} and {}", slow.ops, played.ops);
+    assert_times(slow.ticks.batches as f64, slow.rounds as f64 / 2.0, [0.6, 1.05]);
+}
+
+#[test]
+fn ticks_that_name_what_is_not_there_are_refused() {
+    let mut of = recording(&[0, 0], LockKind::Spin, Share::Private, &operation(10_000, &[]));
+    add_ticks(&mut of, [100, 100], 1.0);
+    assert!(Replay::new(&of).is_ok());
+    of.ticks.as_mut().unwrap().batches = f64::NAN;
+    assert_eq!(Replay::new(&of).err(), Some(ReplayError::Calls));
 }
 
 #[test]

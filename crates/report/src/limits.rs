@@ -3,7 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use mmscale_document::{ArmRecord, CpuTimeRecord, LIMITING_SHARE, LineRecord, LockRecord};
+use mmscale_document::{
+    ArmRecord, ClassWaits, CpuTimeRecord, LIMITING_SHARE, LineRecord, LockRecord, class_waits,
+};
 
 /// Minimum share of idle time that is worth a remark.
 const IDLE: f64 = 0.5;
@@ -66,10 +68,7 @@ pub(crate) struct Limit<'a> {
     pub class: &'a str,
     /// Whether tasks sleep while they wait for it.
     pub sleeps: bool,
-    /// The waits for it. For a spin lock: as a share of the time for which CPUs are not idle. For a
-    /// sleeping lock: as a share of that time and of all waits for sleeping locks, which together
-    /// are the time of tasks that run or wait for a lock. A task that spins for a sleeping lock
-    /// counts in both, so this share is rather too small.
+    /// The waits for it, as [`ClassWaits`] has them.
     pub wait_share: f64,
     /// The functions that hold it, with their shares of its hold time; the longest first.
     pub holders: Vec<(&'a str, f64)>,
@@ -84,25 +83,13 @@ impl Limit<'_> {
 
 /// Returns the lock classes of an arm with waits, in descending order of their shares. `None` if
 /// the arm has no CPU time to compare the waits with.
-pub(crate) fn limits(arm: &ArmRecord) -> Option<Vec<Limit<'_>>> {
-    let busy_ns = arm.cpu_time.filter(|time| time.busy_ns > 0)?.busy_ns as f64;
-    let mut classes = BTreeMap::<&str, Vec<&LockRecord>>::new();
-    for lock in &arm.locks {
-        classes.entry(&lock.class).or_default().push(lock);
-    }
-    let asleep = arm.locks.iter().filter(|lock| lock.sleeps);
-    let asleep_ns: u64 = asleep.map(LockRecord::wait_within_ns).sum();
-    let mut limits = vec![];
-    for (class, locks) in classes {
-        let sleeps = locks.iter().any(|lock| lock.sleeps);
-        let wait_ns: u64 = locks.iter().map(|lock| lock.wait_within_ns()).sum();
-        let of_ns = if sleeps { busy_ns + asleep_ns as f64 } else { busy_ns };
-        let wait_share = wait_ns as f64 / of_ns;
-        limits.push(Limit { class, sleeps, wait_share, holders: holders(&locks) });
-    }
-    limits.retain(|limit| limit.wait_share > 0.0);
-    limits.sort_by(|a, b| b.wait_share.total_cmp(&a.wait_share));
-    Some(limits)
+pub(crate) fn limits<'a>(arm: &'a ArmRecord) -> Option<Vec<Limit<'a>>> {
+    let busy_ns = arm.cpu_time.filter(|time| time.busy_ns > 0)?.busy_ns;
+    let limit = |waits: ClassWaits<'a>| {
+        let ClassWaits { class, sleeps, share, locks } = waits;
+        Limit { class, sleeps, wait_share: share, holders: holders(&locks) }
+    };
+    Some(class_waits(&arm.locks, busy_ns).into_iter().map(limit).collect())
 }
 
 fn holders<'a>(locks: &[&'a LockRecord]) -> Vec<(&'a str, f64)> {

@@ -73,12 +73,14 @@ enum { ARM = 1, BEGIN = 2, END = 3 };
 enum kind {
 	PLAIN, ACQUIRE, RELEASE, INTERRUPT, EXCEPTION, SWITCH, DOWNGRADE,
 	/* The entry of the interrupt of a call, and what sends it. */
-	CALLED, SEND
+	CALLED, SEND,
+	/* The entry of the interrupt of a timer, and what runs RCU callbacks. */
+	TIMER, BATCH
 };
 
 static inline bool is_interrupt(enum kind kind)
 {
-	return kind == INTERRUPT || kind == CALLED;
+	return kind == INTERRUPT || kind == CALLED || kind == TIMER;
 }
 
 struct symbol {

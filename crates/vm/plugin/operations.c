@@ -22,10 +22,15 @@
  * functions that take or release a lock do with memory. What a repeated string
  * instruction writes is one record with the number of bytes.
  *
+ * Interrupts of the timer that begin while an operation lasts, on any CPU, are recorded
+ * as the answers to calls are, with the RCU callbacks in them. What functions that
+ * take a lock do with its word is an access there.
+ *
  * Calls to other CPUs: SENT is where their interrupts are sent. What the receivers
  * execute in them while the operation lasts is recorded too, without locks: accesses
  * to lines that CPUs share and one has written to. Those records are behind those of
- * the operation, each with the CPU that it is of.
+ * the operation, each with the CPU that it is of. Full buffers are written in
+ * between, so records of both kinds may follow one another.
  *
  * A CPU that waits for others in a loop with PAUSE executes it as often as the
  * emulator likes: all rounds but the first are taken back, and WAITED is noted.
@@ -38,9 +43,11 @@ extern unsigned qemu_plugin_mem_size_shift(uint32_t info);
 /* ---- records ---- */
 
 enum type { BEGUN = 1, ACCESS, TAKEN, RELEASED, DOWNGRADED, SWITCHED, WAITED,
-	    CLEARED, COPIED, STACK, ENDED, SENT, ANSWERING, ANSWERED };
+	    CLEARED, COPIED, STACK, ENDED, SENT, ANSWERING, ANSWERED,
+	    CALLBACKS, CALLBACKS_DONE };
 
 enum { WRITES = 1, LOCKED = 2 };
+enum { TICKS = 0x8000 };
 
 /*
  * What happens, after so many instructions since the record before.
@@ -53,10 +60,13 @@ enum { WRITES = 1, LOCKED = 2 };
  * STACK              address: the stack that the CPU is on from here on, which is
  *                    another one than before, in units of its size
  * ENDED              address: instructions; value: locked instructions;
- *                    acquire: records that did not fit
- * ANSWERING          on another CPU: value: how many SENT were before
- * ANSWERED           on that CPU: address: instructions
+ *                    acquire: what the tables had no room for
+ * ANSWERING          on another CPU: value: how many SENT were before; or on any
+ *                    CPU, in an interrupt of the timer
+ * ANSWERED           on that CPU: address: instructions; acquire: 1 if it was cut off
+ * CALLBACKS, CALLBACKS_DONE   in an interrupt of the timer: RCU callbacks begin, end
  *
+ * `cpu` has the bit TICKS in interrupts of the timer.
  * `value` of BEGUN: instructions of interrupts on this CPU since the last one.
  * Functions are numbers of rows of the table of symbols, -1 for none.
  */
@@ -69,8 +79,8 @@ struct record {
 	uint8_t type, flags;
 };
 
-/* The most records of an operation. */
-#define NR_RECORDS (1u << 21)
+/* Records between two writes. */
+#define NR_RECORDS (1u << 16)
 static struct record *records;
 static uint32_t nr_records;
 static uint32_t nr_lost;
@@ -166,6 +176,8 @@ static struct {
 	uint32_t paused_records;
 } now = { .cpu = -1 };
 
+static void write_all(void);
+
 static struct stack *stack_of(uint64_t address)
 {
 	uint64_t base = address >> STACK_SHIFT;
@@ -205,13 +217,11 @@ static bool is_recorded(unsigned cpu)
 
 static struct record *add(enum type type, uint64_t at)
 {
-	struct record *r = &records[nr_records];
+	struct record *r;
 
-	if (nr_records == NR_RECORDS) {
-		nr_lost++;
-		return r;
-	}
-	nr_records++;
+	if (nr_records == NR_RECORDS)
+		write_all();
+	r = &records[nr_records++];
 	/* A repeated instruction is known by the block that it is in. */
 	if (at < now.recorded)
 		at = now.recorded;
@@ -236,10 +246,10 @@ static int caller_now(void)
 	return s && s->nr_frames ? s->frames[s->nr_frames - 1].caller : -1;
 }
 
-/* ---- interrupts of calls, on other CPUs ---- */
+/* ---- interrupts of calls on other CPUs, and of timers ---- */
 
-/* The most records of the answers to the calls of an operation. */
-#define NR_ANSWERS (1u << 19)
+/* Records of answers between two writes. */
+#define NR_ANSWERS (1u << 16)
 static struct record *answers;
 static uint32_t nr_answers;
 
@@ -247,6 +257,10 @@ static struct {
 	/* The operation that it belongs to, and nested interrupts, this one included. */
 	uint32_t number;
 	int interrupts;
+	/* Whether it is one of the timer. */
+	bool ticks;
+	/* Where the last call put its return address, and that of callbacks; 0: none run. */
+	uint64_t called_sp, callbacks_sp;
 	/* Instructions: all, those before the last block, those at the last record. */
 	uint64_t n, base, recorded;
 	uint64_t last_instruction, last_line;
@@ -254,26 +268,44 @@ static struct {
 
 static bool is_answering(unsigned cpu)
 {
-	return now.runs && (int)cpu != now.cpu && cpu < MAX_CPUS &&
-	       answering[cpu].interrupts > 0 &&
+	return now.runs && cpu < MAX_CPUS && answering[cpu].interrupts > 0 &&
 	       answering[cpu].number == now.number;
+}
+
+/*
+ * Writes all records, and begins anew: what follows changes none of them. The begin of
+ * the operation is the first record of all.
+ */
+static void write_all(void)
+{
+	fwrite(records, sizeof(*records), nr_records, out);
+	fwrite(answers, sizeof(*answers), nr_answers, out);
+	nr_records = nr_answers = 0;
+	now.last_instruction = 0;
+	now.string = now.paused = NULL;
+	for (unsigned cpu = 0; cpu < MAX_CPUS; cpu++)
+		answering[cpu].last_instruction = 0;
+}
+
+/* The CPU as its records of interrupts have it. */
+static uint16_t marked(unsigned cpu)
+{
+	return cpu | (answering[cpu].ticks ? TICKS : 0);
 }
 
 static struct record *add_answer(unsigned cpu, enum type type, uint64_t at)
 {
-	static struct record none;
-	struct record *r = &none;
+	struct record *r;
 
-	if (nr_answers < NR_ANSWERS)
-		r = &answers[nr_answers++];
-	else
-		nr_lost++;
+	if (nr_answers == NR_ANSWERS)
+		write_all();
+	r = &answers[nr_answers++];
 	*r = (struct record){
 		.after = at - answering[cpu].recorded,
 		.function = -1,
 		.caller = -1,
 		.acquire = -1,
-		.cpu = cpu,
+		.cpu = marked(cpu),
 		.type = type,
 	};
 	answering[cpu].recorded = at;
@@ -281,12 +313,25 @@ static struct record *add_answer(unsigned cpu, enum type type, uint64_t at)
 	return r;
 }
 
-static void end_answer(unsigned cpu)
+static void end_answer(unsigned cpu, bool cut)
 {
-	struct record *r = add_answer(cpu, ANSWERED, answering[cpu].n);
+	struct record *r;
 
+	if (answering[cpu].callbacks_sp)
+		add_answer(cpu, CALLBACKS_DONE, answering[cpu].n);
+	r = add_answer(cpu, ANSWERED, answering[cpu].n);
 	r->address = answering[cpu].n;
+	r->acquire = cut;
 	answering[cpu].interrupts = 0;
+}
+
+static void begin_answer(unsigned cpu, bool ticks)
+{
+	memset(&answering[cpu], 0, sizeof(answering[cpu]));
+	answering[cpu].number = now.number;
+	answering[cpu].interrupts = 1;
+	answering[cpu].ticks = ticks;
+	add_answer(cpu, ANSWERING, 0)->value = now.sent;
 }
 
 /* ---- callbacks while code runs ---- */
@@ -323,31 +368,38 @@ static void paused(const struct block *b)
 	now.paused_records = nr_records;
 }
 
-/* A block of a CPU that is not in the operation. */
+/* A block of a CPU that is not in the operation, or in an interrupt. */
 static void on_other(unsigned cpu, const struct block *b)
 {
+	bool called = b->begins && b->kind == CALLED && (int)cpu != now.cpu;
+
 	if (cpu >= MAX_CPUS)
 		return;
+	/* Softirqs of a tick run with interrupts on. The call has its own records. */
+	if (called && is_answering(cpu) && answering[cpu].ticks)
+		end_answer(cpu, true);
 	if (!is_answering(cpu)) {
-		if (b->kind != CALLED || !b->begins)
+		if (!called && !(b->begins && b->kind == TIMER))
 			return;
-		memset(&answering[cpu], 0, sizeof(answering[cpu]));
-		answering[cpu].number = now.number;
-		answering[cpu].interrupts = 1;
-		add_answer(cpu, ANSWERING, 0)->value = now.sent;
+		begin_answer(cpu, b->kind == TIMER);
 	} else if (b->begins && b->kind == SWITCH) {
 		/* The task does not go on, which is not part of the answer. */
-		end_answer(cpu);
+		end_answer(cpu, false);
 		return;
 	} else if (b->begins && (is_interrupt(b->kind) || b->kind == EXCEPTION)) {
 		answering[cpu].interrupts++;
 	}
 	if (answering[cpu].interrupts == 1) {
+		if (b->begins && b->kind == BATCH && answering[cpu].ticks &&
+		    !answering[cpu].callbacks_sp) {
+			add_answer(cpu, CALLBACKS, answering[cpu].n);
+			answering[cpu].callbacks_sp = answering[cpu].called_sp;
+		}
 		answering[cpu].base = answering[cpu].n;
 		answering[cpu].n += b->n;
 	}
 	if (b->returns_from_interrupt && answering[cpu].interrupts-- == 1)
-		end_answer(cpu);
+		end_answer(cpu, false);
 }
 
 static void on_block(unsigned cpu, void *data)
@@ -365,6 +417,7 @@ static void on_block(unsigned cpu, void *data)
 	else if (b->kind == EXCEPTION && b->begins && now.interrupts)
 		now.interrupts++;
 	if (now.interrupts) {
+		on_other(cpu, b);
 		interrupt_instructions[cpu % MAX_CPUS] += b->n;
 		if (b->returns_from_interrupt)
 			now.interrupts--;
@@ -394,8 +447,11 @@ static void on_call(unsigned cpu, uint32_t info, uint64_t sp, void *data)
 	struct stack *s;
 
 	/* It may read where it goes to, too. */
-	if (!is_recorded(cpu) || sp < KERNEL_BASE ||
-	    !qemu_plugin_mem_is_store(info))
+	if (sp < KERNEL_BASE || !qemu_plugin_mem_is_store(info))
+		return;
+	if (is_answering(cpu) && answering[cpu].interrupts == 1)
+		answering[cpu].called_sp = sp;
+	if (!is_recorded(cpu))
 		return;
 	s = on_stack(sp);
 	now.paused = NULL;
@@ -418,6 +474,11 @@ static void on_return(unsigned cpu, uint32_t info, uint64_t sp, void *data)
 
 	(void)info;
 	(void)data;
+	if (is_answering(cpu) && answering[cpu].interrupts == 1 &&
+	    answering[cpu].callbacks_sp == sp) {
+		add_answer(cpu, CALLBACKS_DONE, answering[cpu].n);
+		answering[cpu].callbacks_sp = 0;
+	}
 	if (!is_recorded(cpu) || sp < KERNEL_BASE)
 		return;
 	s = on_stack(sp);
@@ -500,12 +561,13 @@ static void on_answer(unsigned cpu, const struct instruction *i, bool writes,
 	uint8_t flags = (writes ? WRITES : 0) | (i->locked ? LOCKED : 0);
 	struct record *r;
 
-	if (answering[cpu].interrupts != 1 || i->kind == ACQUIRE ||
-	    i->kind == RELEASE || i->kind == DOWNGRADE)
+	if (answering[cpu].interrupts != 1 || i->kind == RELEASE ||
+	    i->kind == DOWNGRADE ||
+	    (i->kind == ACQUIRE && !(answering[cpu].ticks && i->locked)))
 		return;
 	if (answering[cpu].last_instruction == (uint64_t)(uintptr_t)i &&
 	    answering[cpu].last_line == address >> LINE_SHIFT && nr_answers &&
-	    answers[nr_answers - 1].cpu == cpu) {
+	    answers[nr_answers - 1].cpu == marked(cpu)) {
 		answers[nr_answers - 1].flags |= flags;
 		return;
 	}
@@ -649,12 +711,8 @@ static void end(unsigned cpu)
 		return;
 	for (unsigned other = 0; other < MAX_CPUS; other++)
 		if (is_answering(other))
-			end_answer(other);
+			end_answer(other, answering[other].ticks);
 	now.runs = false;
-	if (nr_records == NR_RECORDS) {
-		nr_records--;
-		nr_lost++;
-	}
 	r = add(ENDED, now.n);
 	r->address = now.n;
 	r->value = now.locked;

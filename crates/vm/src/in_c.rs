@@ -3,6 +3,7 @@
 use mmscale_files::{Limit, Pipe};
 use std::env;
 use std::io::Write as _;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// The largest program.
@@ -10,21 +11,19 @@ const LIMIT: Limit = Limit::new("a program", 64 << 20);
 /// Linked statically, a process has few mappings.
 const FLAGS: [&str; 8] = ["-x", "c", "-", "-std=gnu11", "-O2", "-static", "-pthread", "-pipe"];
 
-/// Compiles a program.
+/// Compiles a program in `folder`, which is for it alone.
 ///
 /// # Errors
 /// Why there is none, and what to do.
-pub fn static_program(text: &str) -> Result<Vec<u8>, String> {
+pub fn static_program(text: &str, folder: &Path) -> Result<Vec<u8>, String> {
     let compiler = env::var("CC").ok().filter(|name| !name.is_empty());
-    compiled(compiler.as_deref().unwrap_or("cc"), text)
+    compiled(compiler.as_deref().unwrap_or("cc"), text, folder)
 }
 
-fn compiled(compiler: &str, text: &str) -> Result<Vec<u8>, String> {
-    let folder = tempfile::tempdir();
-    let folder = folder.map_err(|why| format!("cannot create a folder for a program: {why}"))?;
-    let path = folder.path().join("program");
+fn compiled(compiler: &str, text: &str, folder: &Path) -> Result<Vec<u8>, String> {
+    let path = folder.join("program");
     let mut command = Command::new(compiler);
-    command.args(FLAGS).arg("-o").arg(&path).env("TMPDIR", folder.path());
+    command.args(FLAGS).arg("-o").arg(&path).env("TMPDIR", folder);
     command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut child = command.spawn().map_err(|why| {
         format!(
@@ -50,6 +49,8 @@ mod tests {
 
     #[test]
     fn a_compiler_that_is_missing_or_refuses_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let compiled = |compiler, text| compiled(compiler, text, folder.path());
         let why = compiled("/no/such/compiler", "").unwrap_err();
         assert!(why.contains("/no/such/compiler") && why.contains("apt-get install gcc"), "{why}");
         let why = compiled("false", "int main(void) { return 0; }").unwrap_err();

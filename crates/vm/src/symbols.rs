@@ -29,6 +29,10 @@ enum Kind {
     Called = 7,
     /// It sends such interrupts.
     Send = 8,
+    /// The entry of the interrupt of a CPU's timer.
+    Timer = 9,
+    /// It runs RCU callbacks.
+    Batch = 10,
 }
 
 /// Functions that return with a lock (include/linux/spinlock.h, rwsem.h, mutex.h).
@@ -79,6 +83,10 @@ impl Kind {
             Self::Called
         } else if name.starts_with("native_send_call_func_") {
             Self::Send
+        } else if name == "asm_sysvec_apic_timer_interrupt" {
+            Self::Timer
+        } else if name == "rcu_do_batch" {
+            Self::Batch
         } else if name.starts_with("asm_sysvec_") || name == "asm_common_interrupt" {
             Self::Interrupt
         } else if name.starts_with("asm_exc_") {

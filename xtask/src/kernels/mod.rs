@@ -61,6 +61,9 @@ pub struct KernelsArgs {
     /// Record and replay what gallery/lift.toml lists, and keep the figures
     #[arg(long, conflicts_with = "keep")]
     replays: bool,
+    /// Replay only the rows with this word in their item, arm, name or script
+    #[arg(long, requires = "replays", value_name = "WORD")]
+    only: Option<String>,
 }
 
 impl KernelsArgs {
@@ -143,7 +146,7 @@ pub fn run(root: &Path, call: &KernelsArgs) -> Result<String, String> {
         return instructions::keep(root, &program);
     }
     if call.replays {
-        return lifted::keep(root, &program);
+        return lifted::keep(root, &program, call.only.as_deref());
     }
     let mut results = Vec::new();
     for cell in call.cells() {
@@ -309,6 +312,7 @@ mod tests {
             icount: false,
             keep: false,
             replays: false,
+            only: None,
         }
     }
 

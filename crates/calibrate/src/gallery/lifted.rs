@@ -14,6 +14,37 @@ pub struct Lifted {
     pub build: Build,
     /// The replays.
     pub rows: Vec<LiftedRow>,
+    /// Replays without a measurement next to them.
+    #[serde(default)]
+    pub curves: Vec<LiftedCurve>,
+}
+
+/// The replays of a recording on several numbers of CPUs.
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+pub struct LiftedCurve {
+    /// The variant of the script.
+    pub name: String,
+    /// The profile.
+    pub profile: String,
+    /// The command that recorded it, without its file.
+    pub recorded: String,
+    /// Its points.
+    pub points: Vec<LiftedPoint>,
+}
+
+/// A replay.
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+pub struct LiftedPoint {
+    /// CPUs.
+    pub cpus: u32,
+    /// Operations per second.
+    pub value: f64,
+    /// The lock that is waited for longest, with its share as in the answer of a run.
+    pub lock: String,
+    /// See `lock`.
+    pub share: f64,
+    /// The share of the time of all CPUs in waits for called CPUs and in interrupts of calls.
+    pub calls_share: f64,
 }
 
 /// A replay for an arm of an item.
@@ -25,7 +56,7 @@ pub struct LiftedRow {
     pub label: String,
     /// The rate.
     pub value: f64,
-    /// The lock that is waited for longest, and the share of the time of all CPUs.
+    /// The lock that is waited for longest, with its share as in the answer of a run.
     pub lock: String,
     /// See `lock`.
     pub share: f64,

@@ -13,7 +13,7 @@ mod score;
 
 pub use data::{Compare, DataError, Item, Knowledge, items, profiles, profiles_with, scripts};
 pub use kept::{Kept, KeptError, kept, read};
-pub use lifted::{Lifted, LiftedError, LiftedRow, lifted};
+pub use lifted::{Lifted, LiftedCurve, LiftedError, LiftedPoint, LiftedRow, lifted};
 pub use run::{Figures, GalleryError, GalleryRequest, SEED, run};
 pub use score::{
     CURVE_WITHIN, Counts, EFFECT_WITHIN, Held, LEVEL_WITHIN, Point, Row, SHARE_WITHIN, Verdict,

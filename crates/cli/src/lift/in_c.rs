@@ -1,11 +1,13 @@
 //! The script of a recording as a small program: written in C, and compiled on this computer.
 
-use anyhow::anyhow;
+use anyhow::{Context, anyhow};
 use mmscale_harness::{CallError, ProgramSpec, Settings, Study, script_values};
+use mmscale_live::Scratch;
 use mmscale_vm::{JobFile, static_program};
 
 use crate::args::RecordArgs;
 use crate::failure::Failure;
+use crate::live::preparation::clear;
 
 /// The place of the program in the machine.
 const PATH: &str = "/program";
@@ -28,6 +30,11 @@ pub(super) fn program(study: &Study, args: &RecordArgs) -> Result<JobFile, Failu
     let text = script.in_turns(&spec, args.ops).map_err(|why| {
         Failure::Call(anyhow!("cannot write `{}` as a program in C: {why}", args.script))
     })?;
-    let bytes = static_program(&text).map_err(|why| Failure::Run(anyhow!("{why}")))?;
+    // What a call that was killed has left goes first.
+    clear();
+    let folder = Scratch::new().context("cannot create a folder for a program");
+    let folder = folder.map_err(Failure::Run)?;
+    let bytes = static_program(&text, folder.path());
+    let bytes = bytes.map_err(|why| Failure::Run(anyhow!("{why}")))?;
     Ok(JobFile { path: PATH.to_owned(), bytes })
 }

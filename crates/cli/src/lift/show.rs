@@ -2,7 +2,7 @@
 
 use anyhow::anyhow;
 use mmscale_files::{Limit, Pipe};
-use mmscale_lift::{LineSum, LockSum, Recording, Share, Sums, WordSum, sums};
+use mmscale_lift::{LineSum, LockSum, Recording, Share, Sums, Ticks, WordSum, sums};
 use mmscale_report::wrap;
 use std::path::Path;
 
@@ -110,12 +110,13 @@ fn operation(recording: &Recording, sums: &Sums) -> Vec<String> {
         text += &format!("; {calls} calls of {called} CPUs, {each} instructions on each of them");
     }
     let mut lines = wrap(&text, "an op     ", "          ");
+    lines.extend(wrap(&ticks(recording, sums), "ticks     ", "          "));
     let dropped = recording.origin.dropped;
     let rounds = sums.rounds as f64;
     let text = format!(
-        "interrupts, {} instructions a round; {} rounds that went to other tasks more or less \
-         often than most, {} that left a lock held, {} beyond the most that a recording has. Waits \
-         are not recorded: no lock was found taken",
+        "other interrupts: all are {} instructions a round in the emulator; {} rounds that went to \
+         other tasks more or less often than most, {} that left a lock held, {} beyond the most \
+         that a recording has. Waits are not recorded: no lock was found taken",
         n(recording.origin.interrupt_instructions as f64 / rounds),
         dropped.switched,
         dropped.unbalanced,
@@ -124,6 +125,25 @@ fn operation(recording: &Recording, sums: &Sums) -> Vec<String> {
     lines.extend(wrap(&text, "left out  ", "          "));
     lines.extend(wrap(&halves(recording), "repeats   ", "          "));
     lines
+}
+
+/// Returns what a tick does, and the RCU callbacks of an operation.
+fn ticks(recording: &Recording, sums: &Sums) -> String {
+    let Some(ticks) = &recording.ticks else {
+        return "not recorded, nor RCU callbacks: the file is of an earlier version".to_owned();
+    };
+    let n = number;
+    let [tick, accesses] = Ticks::means(recording, &ticks.ticks);
+    let [callbacks, uses] = Ticks::means(recording, &ticks.callbacks);
+    let per_op = ticks.batches * sums.rounds as f64 / sums.count.max(1) as f64;
+    format!(
+        "{} instructions, {} accesses to shared lines, at each tick of the machine; RCU callbacks: \
+         {} instructions an operation, {} accesses",
+        n(tick),
+        n(accesses),
+        n(callbacks * per_op),
+        n(uses * per_op),
+    )
 }
 
 /// Returns how much every second operation differs from the others: the error of the recording.
@@ -277,6 +297,12 @@ fn json(recording: &Recording, sums: &Sums) -> String {
         "calls_per_op": sums.calls,
         "receivers_per_call": sums.receivers,
         "answer_instructions": sums.answer_instructions,
+        "tick_instructions": recording.ticks.as_ref()
+            .map(|ticks| Ticks::means(recording, &ticks.ticks)[0]),
+        "callback_instructions_per_op": recording.ticks.as_ref().map(|ticks| {
+            Ticks::means(recording, &ticks.callbacks)[0] * ticks.batches * sums.rounds as f64
+                / sums.count.max(1) as f64
+        }),
         "locks": locks.collect::<Vec<_>>(),
         "lines": lines.collect::<Vec<_>>(),
     });

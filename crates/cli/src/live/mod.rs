@@ -9,7 +9,7 @@ mod counts;
 #[cfg(feature = "live")]
 mod doctor;
 #[cfg(feature = "live")]
-mod preparation;
+pub(crate) mod preparation;
 #[cfg(not(feature = "live"))]
 mod refused;
 #[cfg(feature = "live")]

@@ -29,7 +29,7 @@ pub(crate) fn refuse_emulated(command: &str) -> Result<(), Failure> {
 
 /// Restores settings and removes what runs left that were killed together with their guardians,
 /// with a message for each.
-pub(super) fn clear() {
+pub(crate) fn clear() {
     let found = clear_leftovers();
     for line in &found.done {
         output::tell(&format!("cleaned up after a killed run: {line}"));

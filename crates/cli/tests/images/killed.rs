@@ -194,6 +194,44 @@ fn kill(killed: &Killed, at: u64) -> Reached {
     reached
 }
 
+#[test]
+#[ignore = "reads an image of a kernel"]
+fn a_folder_of_a_killed_compiler_is_removed_by_the_next_call() {
+    let folder = tempfile::tempdir().unwrap();
+    let temporary = folder.path().join("tmp");
+    fs::create_dir(&temporary).unwrap();
+    let slow = folder.path().join("cc");
+    fs::write(&slow, "#!/bin/sh\nsleep 60 >/dev/null 2>&1\n").unwrap();
+    fs::set_permissions(&slow, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let record = |compiler: &Path| {
+        let args = ["record", "--in-c", "--kernel", IMAGE, "mmap1", "-o", RECORDING];
+        let mut command = lift(&args);
+        command.current_dir(folder.path()).env("TMPDIR", &temporary).env("CC", compiler);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        command
+    };
+    let mut child = record(&slow).spawn().unwrap();
+    let since = Instant::now();
+    while names(&temporary).is_empty() {
+        if let Some(status) = child.try_wait().unwrap() {
+            let said = stderr(&child.wait_with_output().unwrap());
+            assert!(is_absent(&said), "{status}: {said}");
+            return skipped("a killed compiler", &said);
+        }
+        assert!(since.elapsed() < PATIENCE, "no folder for the program");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let of_compiler = Pid::from_child(&child);
+    kill_process(of_compiler, Signal::KILL).unwrap();
+    child.wait().unwrap();
+    assert_eq!(names(&temporary).len(), 1, "it is left");
+    let output = record(Path::new("false")).output().unwrap();
+    let said = stderr(&output);
+    assert!(said.contains("cleaned up after a killed run"), "{said}");
+    assert!(said.contains("does not compile the program"), "{said}");
+    assert_eq!(names(&temporary), BTreeSet::new());
+}
+
 /// The folder of fetched images.
 fn dirs_of_images() -> std::path::PathBuf {
     let home = std::env::var_os("HOME").unwrap_or_default();

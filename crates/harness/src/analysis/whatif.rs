@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use mmscale_arch::{LockClass, Op};
 use mmscale_document::{
-    ArmRecord, Document, PlainMetric, ROUNDS_METRIC, Scaled, ScaledPoint, Target, WHATIF_SCHEMA,
-    WaitShare, WhatIf,
+    ArmRecord, ClassWaits, Document, PlainMetric, ROUNDS_METRIC, Scaled, ScaledPoint, Target,
+    WHATIF_SCHEMA, WaitShare, WhatIf, class_waits,
 };
 use mmscale_sim::HoldScale;
 use mmscale_sim::profile::Profile;
@@ -229,19 +229,11 @@ fn usual_parts(limits: &[WaitShare]) -> Vec<Scalable> {
     holds.chain([Scalable::Handoff, Scalable::Lines]).collect()
 }
 
-/// Returns the locks of an arm that CPUs wait for, with shares of the CPU time that is not idle.
+/// Returns the locks of an arm that are waited for, with shares of the time.
 fn wait_shares(arm: &ArmRecord) -> Vec<WaitShare> {
     let busy_ns = arm.cpu_time.map_or(0, |time| time.busy_ns).max(1);
-    let mut shares = Vec::<WaitShare>::new();
-    for lock in arm.locks.iter().filter(|lock| lock.wait_total_ns > 0) {
-        let share = lock.wait_within_ns() as f64 / busy_ns as f64;
-        match shares.iter_mut().find(|known| known.class == lock.class) {
-            Some(known) => known.share += share,
-            None => shares.push(WaitShare { class: lock.class.clone(), share }),
-        }
-    }
-    shares.sort_by(|a, b| b.share.total_cmp(&a.share));
-    shares
+    let share = |of: ClassWaits<'_>| WaitShare { class: of.class.to_owned(), share: of.share };
+    class_waits(&arm.locks, busy_ns).into_iter().map(share).collect()
 }
 
 /// Compares runs with their pairs of the same seed.

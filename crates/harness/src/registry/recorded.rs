@@ -11,7 +11,7 @@ use crate::study::{
 use crate::workload::both;
 use mmscale_document::{Better, Fingerprint, LockRow, Target};
 use mmscale_lift::{Dropped, Recording};
-use mmscale_replay::{Played, Replay, Window};
+use mmscale_replay::{LONG, Played, Replay, Window};
 use mmscale_sim::profile::{Profile, Shape};
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -145,6 +145,10 @@ fn add_bytes(hash: &mut Fingerprint, bytes: &[u8]) {
     hash.add(bytes.len() as u64);
 }
 
+/// The length of a window with rounds of many operations, as a part of that with others. The start
+/// is as long: queues become as long as they stay.
+const LONG_PART: f64 = 0.5;
+
 /// Returns the mean number of instructions of a round.
 fn round_instructions(recording: &Recording) -> f64 {
     let rounds = recording.operations().count().max(1) as f64;
@@ -155,6 +159,10 @@ fn round_instructions(recording: &Recording) -> f64 {
 /// Returns the parameters of every recording. By default a window has some rounds.
 fn own_params(recording: &Recording) -> Vec<ParamSpec> {
     let round_ms = round_instructions(recording) * ROUND_INSTRUCTION_MS;
+    // CPUs begin within long rounds, so few of these show all parts.
+    let rounds = recording.operations().count().max(1) as u64;
+    let is_long = recording.operations().map(|of| of.count).sum::<u64>() / rounds >= LONG;
+    let part = if is_long { LONG_PART } else { 1.0 };
     let least = |ms: f64, times: f64| ms.max((times * round_ms).ceil()).min(MAX_MS);
     let real = |name: &'static str, default, least, help: &'static str| {
         let kind = Kind::Real { unit: Unit::Ms, default, range: [least, MAX_MS] };
@@ -163,7 +171,7 @@ fn own_params(recording: &Recording) -> Vec<ParamSpec> {
     vec![
         real(
             "duration_ms",
-            [least(4.0, 20.0), least(1.0, 5.0)],
+            [least(4.0, 20.0 * part), least(1.0, 5.0 * part)],
             0.1,
             "length of the window in which operations are counted",
         ),
@@ -282,6 +290,12 @@ const METRICS: &[Metric] = &[
         "share of the CPU time of all CPUs spent in interrupts of calls",
         |played, _| Some(played.called.answer_ps as f64 / 1e3 / played.cpu_time.all_ns as f64),
     ),
+    lower(
+        "tick_share",
+        "1",
+        "share of the CPU time of all CPUs spent in interrupts of timers, RCU callbacks included",
+        |played, _| Some(played.ticks.ps as f64 / 1e3 / played.cpu_time.all_ns as f64),
+    ),
     metric("rounds", "1", "recorded operations that ended in the window", |played, _| {
         Some(played.rounds as f64)
     }),
@@ -343,9 +357,15 @@ impl ErasedWorkload for Recorded {
         } else {
             format!(" {dropped} operations that were recorded are not part of the recording.")
         };
-        vec![format!(
-            "Interrupts other than calls of CPUs, and RCU callbacks, are not replayed.{dropped}"
-        )]
+        let has_ticks = self.replays.iter().all(|(replay, _)| replay.has_ticks());
+        let interrupts = if has_ticks {
+            "Of interrupts, calls of CPUs, ticks and RCU callbacks are replayed, without their \
+             locks."
+        } else {
+            "Interrupts other than calls of CPUs, and RCU callbacks, are not replayed: a recording \
+             of an earlier version has none."
+        };
+        vec![format!("{interrupts}{dropped}")]
     }
     fn tasks(&self, _: &Params, cpus: usize) -> u64 {
         cpus as u64

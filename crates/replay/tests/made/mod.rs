@@ -2,7 +2,7 @@
 
 use mmscale_lift::{
     Answer, AnswerId, Call, Event, FunctionId, Line, LineId, Lock, LockKind, Operation, Origin,
-    Recording, Share, Site, SiteId, What,
+    Recording, Share, Site, SiteId, Ticks, What,
 };
 use mmscale_replay::{Played, Replay, Window};
 use mmscale_sim::profile::Topology;
@@ -35,6 +35,7 @@ pub(crate) fn recording(nodes: &[u8], kind: LockKind, share: Share, of: &Operati
         locks: vec![lock("lruvec", kind, share)],
         calls: Vec::new(),
         answers: Vec::new(),
+        ticks: None,
         growth: None,
         cpus: vec![vec![of.clone()]; nodes.len()],
     }
@@ -53,6 +54,20 @@ pub(crate) fn add_calls(to: &mut Recording, instructions: u64, is_flush: bool) {
         }
         to.calls.push(Call { is_flush, receivers });
     }
+}
+
+/// Adds a tick and a batch of RCU callbacks to each CPU, which execute so many instructions and
+/// write the line; there are `batches` for a round.
+pub(crate) fn add_ticks(to: &mut Recording, [tick, batch]: [u64; 2], batches: f64) {
+    let mut all = |instructions: u64| -> Vec<Vec<AnswerId>> {
+        let mut of_cpu = |cpu: u32| {
+            let events = vec![event(100, What::Write, 0)];
+            to.answers.push(Answer { sender: cpu, receiver: cpu, instructions, events });
+            vec![AnswerId(to.answers.len() as u32 - 1)]
+        };
+        (0..to.cpus.len() as u32).map(&mut of_cpu).collect()
+    };
+    to.ticks = Some(Ticks { ticks: all(tick), callbacks: all(batch), batches });
 }
 
 pub(crate) fn line(object: &str, share: Share) -> Line {
@@ -115,6 +130,9 @@ pub(crate) fn random(seed: u64) -> Recording {
         })
         .collect();
     add_calls(&mut made, 700, random.below(2) == 0);
+    if random.below(2) == 0 {
+        add_ticks(&mut made, [4000, 900], 0.3);
+    }
     for (cpu, operations) in made.cpus.iter_mut().enumerate() {
         *operations = (0..3).map(|_| random_operation(&mut random, cpu as u32)).collect();
     }
@@ -158,7 +176,8 @@ fn random_operation(random: &mut Random, cpu: u32) -> Operation {
 /// Returns everything that a run gave.
 pub(crate) fn all_of(played: &Played) -> impl PartialEq + std::fmt::Debug + use<> {
     (
-        (played.outcome.fingerprint, played.ops, played.rounds, played.cpu_time, played.called),
+        (played.outcome.fingerprint, played.ops, played.rounds, played.cpu_time),
+        (played.called, played.ticks),
         (played.locks.clone(), played.lines.clone(), played.calls.clone()),
     )
 }

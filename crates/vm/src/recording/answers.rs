@@ -35,6 +35,12 @@ impl Answers {
         }
         id
     }
+    /// Adds an answer that is like no other one, with its own length.
+    pub(super) fn alone(&mut self, answer: Answer) -> AnswerId {
+        self.lengths.push(vec![answer.instructions]);
+        self.answers.push(answer);
+        AnswerId(self.answers.len() as u32 - 1)
+    }
     /// Adds a call; returns its number.
     pub(super) fn call(&mut self, call: Call) -> u32 {
         let next = self.calls.len() as u32;

@@ -2,10 +2,13 @@
 //!
 //! | module | what it has |
 //! |---|---|
-//! | `raw` | the records of the plugin (`plugin/operations.c`) |
+//! | `records` | a record of the plugin (`plugin/operations.c`) |
+//! | `raw` | the records as operations |
+//! | `packed` | records in little memory |
 //! | `usage` | which CPUs use each line and each lock |
 //! | `reduce` | from records to operations |
 //! | `answers` | calls of other CPUs, and what these do then |
+//! | `ticks` | interrupts of timers, and RCU callbacks in them |
 //! | `objects` | names of data |
 //! | `layout`, `btf` | what is at an address: caches of objects, nodes, CPUs; the kernel's types |
 
@@ -13,8 +16,11 @@ mod answers;
 mod btf;
 mod layout;
 mod objects;
+mod packed;
 mod raw;
+mod records;
 mod reduce;
+mod ticks;
 mod usage;
 
 pub use reduce::{PAGE_TABLE, Taken};

@@ -3,14 +3,18 @@
 use super::answers::Answers;
 use super::layout::Layout;
 use super::objects::{self, Region, Seen, is_device, is_entry_stack, region};
-use super::raw::{Raw, RawOperation, Type};
+use super::packed::Packed;
+use super::raw::{RawAnswer, RawOperation};
+use super::records::{Raw, Type};
+use super::ticks::{self, Sampled};
 use super::usage::{Usage, address_of, line_at};
 use crate::machine::GuestMemory;
 use crate::symbols::Table;
 use mmscale_lift::{
     Answer, AnswerId, Call, Dropped, Event, FunctionId, Line, LineId, Lock, LockId, LockKind,
-    Operation, Origin, Recording, Share, Site, SiteId, What,
+    Operation, Origin, Recording, Share, Site, SiteId, Ticks, What,
 };
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// Bytes of a stack, as a shift; as in the plugin.
@@ -35,7 +39,7 @@ pub struct Taken<'a> {
 
 /// An operation's records with what the script counted in it.
 struct Counted<'a> {
-    raw: &'a RawOperation,
+    raw: Cow<'a, RawOperation>,
     count: u64,
 }
 
@@ -59,27 +63,20 @@ pub(super) fn recording(
     let mut dropped = Dropped::default();
     let usual = usual_switches(operations);
     // Where an operation usually stays with its task, work of other tasks is none of it.
-    let alone: Vec<RawOperation>;
-    let operations = match usual {
-        0 => {
-            alone = operations.iter().map(without_others).collect();
-            &alone[..]
-        }
-        _ => operations,
-    };
     let mut kept: Vec<Counted<'_>> = Vec::new();
     for (raw, &count) in operations.iter().zip(ops) {
+        let raw = if usual == 0 { without_others(raw) } else { Cow::Borrowed(raw) };
         if !raw.is_whole {
             dropped.too_long += 1;
-        } else if !is_usual(raw, usual) {
+        } else if !is_usual(&raw, usual) {
             dropped.switched += 1;
-        } else if !is_balanced(raw) {
+        } else if !is_balanced(&raw) {
             dropped.unbalanced += 1;
         } else if usize::from(raw.cpu) < cpus {
             kept.push(Counted { raw, count });
         }
     }
-    let usage = Usage::of(kept.iter().map(|counted| counted.raw), cpus);
+    let usage = Usage::of(kept.iter().map(|counted| &*counted.raw), cpus);
     let interrupts = operations.iter().map(|raw| raw.interrupts).sum();
     let origin = Origin { dropped, interrupt_instructions: interrupts, ..origin };
     let nodes = origin.node_of_cpu.iter().max().map_or(1, |node| usize::from(*node) + 1);
@@ -88,6 +85,7 @@ pub(super) fn recording(
     for counted in &kept {
         reduction.add(counted);
     }
+    reduction.add_ticks(&kept);
     reduction.finish(layout.as_ref(), class_of)
 }
 
@@ -115,16 +113,16 @@ fn is_usual(raw: &RawOperation, usual: u64) -> bool {
 }
 
 /// Returns an operation without what other tasks did on its CPU while its own did not run.
-fn without_others(raw: &RawOperation) -> RawOperation {
+fn without_others(raw: &RawOperation) -> Cow<'_, RawOperation> {
     if switches(raw) == 0 {
-        return raw.clone();
+        return Cow::Borrowed(raw);
     }
     let mut own = None;
     let mut is_own = true;
     let mut left_out = 0;
     let mut held: Vec<u64> = Vec::new();
     let mut records: Vec<Raw> = Vec::with_capacity(raw.records.len());
-    for record in &raw.records {
+    for record in raw.records.iter() {
         // The time up to this record.
         let after = if is_own { record.after } else { 0 };
         left_out += u64::from(record.after - after);
@@ -140,16 +138,18 @@ fn without_others(raw: &RawOperation) -> RawOperation {
             _ => {}
         }
         let what = if record.what == Type::Switched { Type::Stack } else { record.what };
-        records.push(Raw { after, what, ..*record });
+        records.push(Raw { after, what, ..record });
     }
     let instructions = raw.instructions.saturating_sub(left_out);
-    RawOperation { instructions, records, answers: raw.answers.clone(), ..*raw }
+    let records: Packed = records.into_iter().collect();
+    let (answers, ticks) = (raw.answers.clone(), raw.ticks.clone());
+    Cow::Owned(RawOperation { instructions, records, answers, ticks, ..*raw })
 }
 
 /// Whether all that it takes it releases, and once.
 fn is_balanced(raw: &RawOperation) -> bool {
     let mut held: Vec<u64> = Vec::new();
-    for record in &raw.records {
+    for record in raw.records.iter() {
         let at = held.iter().position(|lock| *lock == record.address);
         match (record.what, at) {
             (Type::Taken, Some(_)) => return false,
@@ -271,14 +271,15 @@ impl<'a> Reduction<'a> {
     }
 
     fn add(&mut self, counted: &Counted<'_>) {
-        let raw = counted.raw;
+        let raw = &*counted.raw;
         let mut events = Vec::new();
         let mut lines: [HashSet<u64>; 2] = Default::default();
         let mut held: Vec<u64> = Vec::new();
         // Instructions since the last event.
         let mut after = 0_u32;
         let mut sent = 0_u32;
-        for record in &raw.records {
+        for record in raw.records.iter() {
+            let record = &record;
             after = after.saturating_add(record.after);
             if record.what == Type::Sent {
                 sent += 1;
@@ -322,24 +323,63 @@ impl<'a> Reduction<'a> {
             if answer.cpu == raw.cpu || usize::from(answer.cpu) >= cpus {
                 continue;
             }
-            let mut events = Vec::new();
-            let mut after = 0_u32;
-            for record in &answer.records {
-                after = after.saturating_add(record.after);
-                // Locks are not recorded here, and so none are looked at.
-                let event = self.event(record, &mut Vec::new(), &mut Default::default());
-                let Some((what, target)) = event else { continue };
-                is_flush |= self.table.name(record.function).starts_with("flush_tlb");
-                let (site, offset) = (self.site(record), (record.address & 63) as u8);
-                events.push(Event { after, what, offset, target, site });
-                after = 0;
-            }
+            let flushes = |record: &Raw| self.table.name(record.function).starts_with("flush_tlb");
+            is_flush |= answer.records.iter().any(flushes);
+            let events = self.answered(&answer.records);
             let (sender, receiver) = (raw.cpu.into(), answer.cpu.into());
             let made = Answer { sender, receiver, instructions: answer.instructions, events };
             receivers.entry(receiver).or_insert(self.answers.answer(made));
         }
         let receivers: Vec<(u32, AnswerId)> = receivers.into_iter().collect();
         (!receivers.is_empty()).then(|| self.answers.call(Call { is_flush, receivers }))
+    }
+
+    /// Returns the events of an interrupt.
+    fn answered(&mut self, records: &[Raw]) -> Vec<Event> {
+        let mut events = Vec::new();
+        let mut after = 0_u32;
+        for record in records {
+            after = after.saturating_add(record.after);
+            // Locks are not recorded here, and so none are looked at.
+            let event = self.event(record, &mut Vec::new(), &mut Default::default());
+            let Some((what, target)) = event else { continue };
+            let (site, offset) = (self.site(record), (record.address & 63) as u8);
+            events.push(Event { after, what, offset, target, site });
+            after = 0;
+        }
+        events
+    }
+
+    /// Adds interrupts of timers, and the RCU callbacks in them.
+    fn add_ticks(&mut self, kept: &[Counted<'_>]) {
+        let cpus = self.recording.cpus.len();
+        let mut of_cpus: Vec<Vec<&RawAnswer>> = vec![Vec::new(); cpus];
+        for tick in kept.iter().flat_map(|counted| &counted.raw.ticks) {
+            if let Some(of_cpu) = of_cpus.get_mut(usize::from(tick.cpu)) {
+                of_cpu.push(tick);
+            }
+        }
+        let of_callbacks: u64 = kept.iter().map(|counted| counted.raw.callbacks).sum();
+        let a_round = of_callbacks as f64 / kept.len().max(1) as f64;
+        let Some(Sampled { ticks, callbacks, batches }) = ticks::sampled(&of_cpus, a_round) else {
+            return;
+        };
+        let mut all = |of: Vec<Vec<ticks::Part>>| -> Vec<Vec<AnswerId>> {
+            let of = of.into_iter().enumerate();
+            of.map(|(cpu, parts)| {
+                let answer = |part: ticks::Part| {
+                    let events = self.answered(&part.records);
+                    let of_events: u64 = events.iter().map(|event| u64::from(event.after)).sum();
+                    let instructions = part.instructions.max(of_events);
+                    let (sender, receiver) = (cpu as u32, cpu as u32);
+                    self.answers.alone(Answer { sender, receiver, instructions, events })
+                };
+                parts.into_iter().map(answer).collect()
+            })
+            .collect()
+        };
+        let (ticks, callbacks) = (all(ticks), all(callbacks));
+        self.recording.ticks = Some(Ticks { ticks, callbacks, batches });
     }
 
     /// Returns the kind and the target of a record's event, if it is one. Lines that are none are
@@ -394,6 +434,7 @@ impl<'a> Reduction<'a> {
             Type::Waited => Some((What::Wait, 0)),
             Type::Switched | Type::Stack | Type::Begun | Type::Ended => None,
             Type::Sent | Type::Answering | Type::Answered => None,
+            Type::Callbacks | Type::CallbacksDone => None,
         }
     }
 
@@ -446,10 +487,14 @@ impl<'a> Reduction<'a> {
         match self.recording.cpus.iter().position(Vec::is_empty) {
             Some(cpu) => {
                 let Dropped { switched, unbalanced, too_long } = self.recording.origin.dropped;
+                let what = match switched + unbalanced {
+                    0 => "use fewer --cpus, or --set a smaller size",
+                    _ => "try more --ops, or a script with shorter rounds on each CPU",
+                };
                 Err(format!(
                     "no operation of CPU {cpu} is left: of all CPUs {switched} went to other \
-                     tasks, {unbalanced} left a lock held, {too_long} were too long; try more \
-                     --ops, or a script with shorter rounds on each CPU"
+                     tasks, {unbalanced} left a lock held, {too_long} had no room in the \
+                     recording: {what}"
                 ))
             }
             None => Ok(self.recording),
@@ -487,8 +532,10 @@ mod tests {
             interrupts: 3,
             rest: 5,
             is_whole: true,
-            records: records.to_vec(),
+            records: records.iter().copied().collect(),
             answers: Vec::new(),
+            ticks: Vec::new(),
+            callbacks: 0,
         }
     }
 
@@ -546,7 +593,7 @@ mod tests {
                 cpu: other,
                 sent,
                 instructions,
-                records: vec![raw(Type::Access, DATA + 1024), own(other.into())],
+                records: vec![raw(Type::Access, DATA + 1024), own(other.into())].into(),
             };
             let answers = vec![answer(1, 300 + u64::from(cpu)), answer(0, 77)];
             RawOperation { answers, ..operation(cpu, &records) }
@@ -592,7 +639,8 @@ mod tests {
         records.extend(both(0));
         let away = [raw(Type::Switched, 0), raw(Type::Stack, 8), entry, own(1)];
         records.extend(away.iter().chain(&[raw(Type::Stack, 7), own(0)]));
-        let cut = without_others(&operation(0, &records));
+        let whole = operation(0, &records);
+        let cut = without_others(&whole);
         let own = records.len() as u64 - 3;
         assert_eq!(cut.instructions, 10 * own + 5, "three records are of the other task");
         assert_eq!(cut.records.iter().filter(|raw| raw.what == Type::Access).count(), 3);
@@ -615,7 +663,8 @@ mod tests {
         let mut forks = both(0);
         forks.extend([raw(Type::Switched, 0), raw(Type::Stack, 8), own(0), raw(Type::Stack, 7)]);
         let other = RawOperation { cpu: 1, ..operation(1, &forks) };
-        let long = RawOperation { is_whole: false, records: vec![], ..operation(0, &forks) };
+        let long =
+            RawOperation { is_whole: false, records: Packed::default(), ..operation(0, &forks) };
         let switch = raw(Type::Switched, 0);
         let often = operation(0, &[&forks[..], &[switch, switch]].concat());
         let all = [operation(0, &forks), other, often, long.clone(), long];

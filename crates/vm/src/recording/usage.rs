@@ -1,7 +1,8 @@
 //! Which CPUs use each line and each lock, and so what of them a CPU of a larger machine has.
 
 use super::objects::is_device;
-use super::raw::{Raw, RawOperation, Type};
+use super::raw::RawOperation;
+use super::records::{Raw, Type};
 use mmscale_lift::{Share, is_many};
 use std::collections::HashMap;
 
@@ -89,17 +90,19 @@ impl Usage {
         let mut usage = Self::default();
         for operation in operations {
             let cpu = usize::from(operation.cpu);
-            for Raw { what, address, writes, .. } in &operation.records {
+            for Raw { what, address, writes, .. } in operation.records.iter() {
                 let (users, writes) = match what {
-                    _ if is_device(*address) => continue,
-                    Type::Access => (usage.lines.entry(line_at(*address)), *writes),
-                    Type::Taken => (usage.locks.entry(*address), true),
+                    _ if is_device(address) => continue,
+                    Type::Access => (usage.lines.entry(line_at(address)), writes),
+                    Type::Taken => (usage.locks.entry(address), true),
                     _ => continue,
                 };
                 users.or_insert_with(|| Users::none(cpus)).add(cpu, writes);
             }
-            for answer in operation.answers.iter().filter(|of| usize::from(of.cpu) < cpus) {
-                let of_memory = answer.records.iter().filter(|raw| !is_device(raw.address));
+            let interrupts = operation.answers.iter().chain(&operation.ticks);
+            for answer in interrupts.filter(|of| usize::from(of.cpu) < cpus) {
+                let is_access = |raw: &&Raw| raw.what == Type::Access && !is_device(raw.address);
+                let of_memory = answer.records.iter().filter(is_access);
                 for Raw { address, writes, .. } in of_memory {
                     let users = usage.lines.entry(line_at(*address));
                     let users = users.or_insert_with(|| Users::none(cpus));

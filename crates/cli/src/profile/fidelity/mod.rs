@@ -242,6 +242,7 @@ mod tests {
     fn the_page_of_replays_has_the_kept_ones() {
         let (kept, lifted) = kept_and_lifted();
         shows("gallery/lift.md", "replays", &table::replays(&open_items(), &kept, &lifted));
+        shows("gallery/lift.md", "curves", &table::curves(&lifted));
     }
 
     #[test]

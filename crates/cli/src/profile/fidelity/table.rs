@@ -3,8 +3,8 @@
 use std::fmt::Write;
 
 use mmscale_calibrate::gallery::{
-    CURVE_WITHIN, Counts, EFFECT_WITHIN, Held, Item, Kept, LEVEL_WITHIN, Lifted, LiftedRow, Row,
-    SHARE_WITHIN, Verdict, What, counts,
+    CURVE_WITHIN, Counts, EFFECT_WITHIN, Held, Item, Kept, LEVEL_WITHIN, Lifted, LiftedCurve,
+    LiftedPoint, LiftedRow, Row, SHARE_WITHIN, Verdict, What, counts,
 };
 use mmscale_report::wrap;
 
@@ -74,9 +74,12 @@ fn of_replay(item: &Item, row: &Row, replay: &LiftedRow) -> String {
 /// Locks, or lines, limit a replay from this share of the time of CPUs on.
 const LIMITS_FROM: f64 = 0.05;
 
+fn percent(share: f64) -> String {
+    format!("{:.0} %", share * 100.0)
+}
+
 /// Returns what is waited for longest.
 fn limit_of(replay: &LiftedRow) -> String {
-    let percent = |share: f64| format!("{:.0} %", share * 100.0);
     match (replay.share, replay.lines_share) {
         (lock, lines) if lines > lock && lines >= LIMITS_FROM => {
             format!("lines {}, most {}", percent(lines), replay.line)
@@ -115,6 +118,25 @@ pub(super) fn replays(items: &[Item], kept: &[Kept], lifted: &Lifted) -> String 
     format!("{text}\n\n{}", summary_of_replays(kept, lifted))
 }
 
+/// Formats the replays without a measurement next to them.
+pub(super) fn curves(lifted: &Lifted) -> String {
+    let mut text = String::new();
+    for LiftedCurve { name, profile, recorded, points } in &lifted.curves {
+        let recorded = recorded.trim_start_matches("lift record --kernel ");
+        text += &format!("\n\n{name}; recorded `{recorded}`, profile {profile}:\n\n");
+        text += "| CPUs | ops/s | longest waits | time in calls |\n|---|---|---|---|";
+        for LiftedPoint { cpus, value, lock, share, calls_share } in points {
+            let lock = match *share >= LIMITS_FROM {
+                true => format!("{lock} {}", percent(*share)),
+                false => "none".to_owned(),
+            };
+            let (value, calls) = (rate(*value), percent(*calls_share));
+            text += &format!("\n| {cpus} | {value} | {lock} | {calls} |");
+        }
+    }
+    text.trim_start().to_owned()
+}
+
 /// Returns how many rates of replays hold, and how many of the model's for the same items.
 pub(super) fn summary_of_replays(kept: &[Kept], lifted: &Lifted) -> String {
     let pairs = lifted.pairs(kept);
@@ -141,6 +163,18 @@ fn verdict(row: &Row) -> String {
     }
 }
 
+/// Formats a rate without its unit.
+fn rate(value: f64) -> String {
+    let (scaled, prefix) = match value.abs() {
+        v if v >= 1e9 => (value / 1e9, "G"),
+        v if v >= 1e6 => (value / 1e6, "M"),
+        v if v >= 1e4 => (value / 1e3, "k"),
+        _ => (value, ""),
+    };
+    let digits = if scaled.abs() < 1.0 { 3 } else { 2 };
+    format!("{scaled:.digits$}{prefix}")
+}
+
 /// Formats a value: a change, a factor, a share, or a value with its unit.
 fn form(item: &Item, what: What, value: f64) -> String {
     match what {
@@ -148,14 +182,7 @@ fn form(item: &Item, what: What, value: f64) -> String {
         What::Effect | What::Curve => format!("x {value:.3}"),
         What::Share | What::Limiter => format!("{:.1} %", value * 100.0),
         What::Level | What::Last => {
-            let (scaled, prefix) = match value.abs() {
-                v if v >= 1e9 => (value / 1e9, "G"),
-                v if v >= 1e6 => (value / 1e6, "M"),
-                v if v >= 1e4 => (value / 1e3, "k"),
-                _ => (value, ""),
-            };
-            let digits = if scaled.abs() < 1.0 { 3 } else { 2 };
-            format!("{scaled:.digits$}{prefix} {}", item.unit).trim_end_matches(" 1").to_owned()
+            format!("{} {}", rate(value), item.unit).trim_end_matches(" 1").to_owned()
         }
     }
 }
@@ -170,7 +197,11 @@ pub(super) fn markdown(items: &[Item], kept: &[Kept], lifted: &Lifted) -> String
     let scores = if blind { String::new() } else { format!("{}\n\n", by_question(kept)) };
     let of_replays = match blind {
         true => String::new(),
-        false => format!("{}\n\n", replays(items, kept, lifted)),
+        false => {
+            let all = [replays(items, kept, lifted), curves(lifted)];
+            let all = all.iter().filter(|part| !part.is_empty());
+            all.flat_map(|part| [part, "\n\n"]).collect()
+        }
     };
     let mut text = format!("{scores}{}\n\n{of_replays}", summary(kept));
     if blind {
@@ -378,7 +409,7 @@ mod tests {
         };
         let rows = vec![row(Verdict::Holds), row(Verdict::Off)];
         let build = mmscale_document::Build::new("mmscale", "0", "unknown");
-        let lifted = Lifted { build: build.clone(), rows: vec![] };
+        let lifted = Lifted { build: build.clone(), rows: vec![], curves: vec![] };
         let kept = Kept { build, command: vec![], rows };
         let text = markdown(&[item], &[kept], &lifted);
         assert!(text.find("| off |").unwrap() < text.find("| holds |").unwrap(), "{text}");

@@ -76,6 +76,11 @@ pub fn robust(
         let what = "only the costs of a simulated machine have ranges; use --on sim";
         return Err(RobustError::Call(what.to_owned()));
     }
+    if plan.arms.len() < 2 && plan.study.replays() {
+        let what = "a conclusion compares recordings: name another one behind a comma, as \
+                    before.lift,after.lift";
+        return Err(RobustError::Call(what.to_owned()));
+    }
     if plan.arms.len() < 2 {
         let what = "a conclusion compares arms: name at least two, as --arm stock,lazy";
         return Err(RobustError::Call(what.to_owned()));
