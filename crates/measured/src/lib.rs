@@ -19,11 +19,13 @@
 //! | `frame`, `stacks` | stacks with their weights, folded stacks, chains with arrows |
 //! | `prefix`, `kernel_log` | logs of a kernel: lockups, stalls, hung tasks |
 //! | `robot` | reports of the kernel test robot, before and after a commit |
+//! | `comparison` | tables before and after a change, lists of changes |
 //! | `size` | the number of CPUs |
 //! | `prose` | functions, locks and commands in the sentences |
 //! | `resemble` | the known problem that a report resembles, and why |
 
 mod bytes;
+mod comparison;
 mod fault;
 mod frame;
 mod kernel_log;
@@ -47,6 +49,7 @@ mod text;
 mod tree;
 
 pub use bytes::MAX_BYTES;
+pub use comparison::{Chosen, Comparison, Comparisons, comparisons};
 pub use fault::{Fault, ReadError};
 pub use prose::Prose;
 pub use report::{Report, read};

@@ -47,19 +47,24 @@ pub struct Report {
 /// The file is not text, or it is a document of this project of another kind. Errors within a table
 /// are in [`Table::fault`].
 pub fn read(bytes: &[u8]) -> Result<Report, ReadError> {
+    read_lines(bytes).map(|(report, _)| report)
+}
+
+/// Reads a file, and returns its lines too.
+pub(crate) fn read_lines(bytes: &[u8]) -> Result<(Report, Vec<Line>), ReadError> {
     let (text, note) = bytes::decode(bytes)?;
     let mut report = Report { notes: note.into_iter().collect(), ..Report::default() };
     if let Some(document) = live::parse(&text) {
         report.tables.push(document?);
         report.lines = text.lines().count();
-        return Ok(report);
+        return Ok((report, vec![]));
     }
     let (text, note) = mail::body(&text);
     report.notes.extend(note.map(str::to_owned));
     let lines = lines(&text);
     report.lines = lines.last().map_or(0, |line| line.number);
     scan(&lines, &mut report);
-    Ok(report)
+    Ok((report, lines))
 }
 
 /// Finds tables and stacks; everything else is prose.
