@@ -23,6 +23,8 @@ pub struct Report {
     pub stacks: Vec<Stack>,
     /// The facts of all other lines.
     pub prose: Prose,
+    /// The sender, the subject and the date of a mail.
+    pub source: Option<String>,
     /// Remarks on the encoding and the form of the file.
     pub notes: Vec<String>,
     /// Number of lines.
@@ -59,6 +61,7 @@ pub(crate) fn read_lines(bytes: &[u8]) -> Result<(Report, Vec<Line>), ReadError>
         report.lines = text.lines().count();
         return Ok((report, vec![]));
     }
+    report.source = mail::source(&text);
     let (text, note) = mail::body(&text);
     report.notes.extend(note.map(str::to_owned));
     let lines = lines(&text);

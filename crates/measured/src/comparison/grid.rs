@@ -239,9 +239,12 @@ pub(super) fn block(lines: &[&Line], from: usize) -> Option<Block> {
         match () {
             () if line.is_blank() && !is_border(line) => blanks += 1,
             () if is_border(line) => {}
-            () => above.push(at),
+            () => {
+                above.push(at);
+                blanks = 0;
+            }
         }
-        if above.len() >= ABOVE || blanks > usize::from(above.is_empty()) {
+        if above.len() >= ABOVE || blanks > 1 {
             break;
         }
     }

@@ -73,6 +73,9 @@ const ENDS: [&str; 22] = [
     "on", "with", "when", "at", "and", "for", "due", "after", "from", "compared", "by", "while",
     "but", "which", "because", "over", "under", "using", "since", "to", "in", "as",
 ];
+/// The most words between a change and its verb, and between a limit and its verb.
+const NEAR: usize = 2;
+const FAR: usize = 5;
 /// The most words of a name of a list, and of a name in a sentence.
 const NAME: usize = 5;
 
@@ -250,18 +253,18 @@ fn claim(words: &[String], percents: &[Percent]) -> Option<Result<(String, f64),
         [one] if one.value.is_finite() => one,
         _ => return Some(Err("a sentence with several changes, or a range".to_owned())),
     };
-    let near = |at: usize| at.abs_diff(percent.from) <= 2;
+    let near = |at: usize, words: usize| at.abs_diff(percent.from) <= words;
     let [(verb, sign, judges)] = verbs[..] else {
         return Some(Err("a sentence with several changes".to_owned()));
     };
-    if !near(verb) {
-        return None;
-    }
     let vague = plain[percent.from.saturating_sub(2)..percent.from]
         .iter()
         .any(|word| VAGUE.contains(&word.as_str()));
-    if vague || words[percent.from].starts_with('~') {
+    if near(verb, FAR) && (vague || words[percent.from].starts_with('~')) {
         return Some(Err("a change that is not exact (about, up to)".to_owned()));
+    }
+    if !near(verb, NEAR) {
+        return None;
     }
     let unsure = |word: &String| UNSURE.contains(&word.as_str()) || word.ends_with("n't");
     if plain.iter().any(unsure) || words.last().is_some_and(|word| word.ends_with('?')) {

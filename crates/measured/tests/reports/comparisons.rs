@@ -125,6 +125,7 @@ fn what_is_not_certain_is_a_doubt() {
         ("test   before   after\nx   12   -\n", "lacks a figure"),
         ("threads   before   after\n4   100   120\n2   50   60\n", "does not rise"),
         ("up to 34% improvement in page_fault1", "not exact"),
+        ("Kernel builds improve by up to 3%.", "not exact"),
         ("a 20% improvement of the latency", "less may be better"),
         ("improves page_fault1 and fork1 by 10% and 20%", "several changes"),
         ("We do not see a 10% improvement in fork1.", "denied"),
