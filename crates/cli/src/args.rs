@@ -37,7 +37,7 @@ pub(crate) use live::{AbArgs, CountsArgs, StressArgs, WatchArgs, Workers};
 use mmscale_document::Target;
 use mmscale_harness::Shape;
 pub(crate) use one_arm::OneArm;
-pub(crate) use pictures::{ReportArgs, TraceArgs};
+pub(crate) use pictures::{LetterForm, ReportArgs, TraceArgs};
 pub(crate) use sweep::SweepArgs;
 
 /// The version, and the sources that the program was built from.

@@ -2,7 +2,7 @@
 //!
 //! There are two kinds of files, and each has its rules.
 //!
-//! A file that a call *names* ([`text`], [`bytes`]) may belong to any user. Links are followed, as
+//! A file that a call *names* ([`text`], [`bytes`], [`open`]) may belong to any user. Links are followed, as
 //! by `cat`. Folders and devices are refused, and so are pipes, except for those of the shell
 //! (`<(..)`) and where [`Pipe::Read`] is given.
 //!
@@ -25,5 +25,5 @@ mod write;
 
 pub use folder::{Existing, Folder, FolderError};
 pub use lock::Lock;
-pub use read::{Limit, Pipe, ReadError, bytes, text};
+pub use read::{Limit, Pipe, ReadError, bytes, open, text};
 pub use write::Written;

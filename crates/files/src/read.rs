@@ -86,19 +86,27 @@ pub fn text(path: &Path, limit: Limit, pipe: Pipe) -> Result<String, ReadError> 
 
 /// Returns the bytes of a file that a call names; `-` is standard input.
 pub fn bytes(path: &Path, limit: Limit, pipe: Pipe) -> Result<Vec<u8>, ReadError> {
+    bounded(open(path, pipe)?, limit)
+}
+
+/// Opens a file that a call names, to read it in parts; `-` is standard input. The caller limits
+/// how much it reads.
+pub fn open(path: &Path, pipe: Pipe) -> Result<Box<dyn Read>, ReadError> {
     if path == Path::new("-") {
-        return bounded(io::stdin().lock(), limit);
+        return Ok(Box::new(io::stdin().lock()));
     }
     // Without waiting for the writer of a pipe, and without taking a terminal.
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let file = File::from(rustix::fs::open(path, flags, Mode::empty()).map_err(io::Error::from)?);
     let about = file.metadata()?;
     if about.is_file() {
-        return bounded(file, limit);
+        return Ok(Box::new(file));
     }
     if about.file_type().is_fifo() && (pipe == Pipe::Read || is_of_shell(path)) {
         // The first descriptor stays open, so that a writer that is already there keeps its reader.
-        return bounded(File::open(path)?, limit);
+        let reader = File::open(path)?;
+        drop(file);
+        return Ok(Box::new(reader));
     }
     Err(ReadError::NotAFile(kind(about.file_type())))
 }

@@ -5,6 +5,8 @@ use std::borrow::Cow;
 use mail_parser::MessageParser;
 use mail_parser::decoders::quoted_printable::quoted_printable_decode;
 
+use crate::text::without_controls;
+
 /// Headers of which a file of a mail has at least one at its beginning.
 const HEADERS: [&str; 4] =
     ["content-transfer-encoding:", "content-type:", "mime-version:", "message-id:"];
@@ -57,7 +59,8 @@ pub(crate) fn source(text: &str) -> Option<String> {
     let date = mail.date().map(|date| format!("{}-{:02}-{:02}", date.year, date.month, date.day));
     let parts = [from.map(str::to_owned), mail.subject().map(str::to_owned), date];
     let parts: Vec<String> = parts.into_iter().flatten().collect();
-    (!parts.is_empty()).then(|| parts.join(", "))
+    let all = parts.join(", ").replace(['\n', '\r', '\t'], " ");
+    (!parts.is_empty()).then(|| without_controls(&all).into_owned())
 }
 
 /// Lengths of lines that mail programs end with `=`.

@@ -10,8 +10,8 @@ use crate::stacks::{Stack, Unit};
 use crate::table::Table;
 use crate::text::{Line, lines};
 use crate::{
-    bytes, kernel_log, klockstat, live, lock_stat, mail, perf, perf_csv, robot, stacks, summary,
-    tree,
+    bytes, chain, kernel_log, klockstat, live, lock_stat, mail, perf, perf_csv, robot, stacks,
+    summary, tree,
 };
 
 /// The contents of a file.
@@ -66,19 +66,24 @@ pub(crate) fn read_lines(bytes: &[u8]) -> Result<(Report, Vec<Line>), ReadError>
     report.notes.extend(note.map(str::to_owned));
     let lines = lines(&text);
     report.lines = lines.last().map_or(0, |line| line.number);
+    report.log_lines = log_lines(&lines);
     scan(&lines, &mut report);
     Ok((report, lines))
 }
 
+/// Returns the number of lines of a kernel's log.
+pub(crate) fn log_lines(lines: &[Line]) -> usize {
+    lines.iter().filter(|line| line.log).count()
+}
+
 /// Finds tables and stacks; everything else is prose.
-fn scan(lines: &[Line], report: &mut Report) {
+pub(crate) fn scan(lines: &[Line], report: &mut Report) {
     let kept = without_patches(lines);
     let is_kept = |line: &Line| kept.binary_search_by_key(&line.number, |line| line.number).is_ok();
     let mut sizable: Vec<&Line> = Vec::new();
     let (mut rest, mut at) = (Vec::new(), 0);
     let (mut seen, mut all, mut trees) = (BTreeSet::new(), Vec::new(), Vec::new());
     let mut no_stack_before = 0;
-    report.log_lines = lines.iter().filter(|line| line.log).count();
     while at < lines.len() {
         let line = &lines[at];
         if !is_kept(line) || line.is_blank() {
@@ -101,6 +106,9 @@ fn scan(lines: &[Line], report: &mut Report) {
             at = found.end.max(at + 1);
             all.extend(found.stacks);
             report.holders.extend(found.holders);
+        } else if let Some((stack, end)) = chain::parse(lines, at) {
+            at = end;
+            all.push(stack);
         } else if let Some(tree) = tree::parse(lines, at) {
             at = tree.end.max(at + 1);
             trees.push(tree);
@@ -138,8 +146,7 @@ fn scan(lines: &[Line], report: &mut Report) {
     if report.tables.is_empty() {
         report.others.extend(perf::without_headings(&rest));
     }
-    let mut prose = prose;
-    prose.retain(|line| is_kept(line));
+    let prose: Vec<&Line> = prose.into_iter().filter(|line| is_kept(line)).collect();
     report.prose = Prose::of(&prose);
 }
 

@@ -3,19 +3,16 @@
 use std::path::Path;
 
 use anyhow::anyhow;
-use mmscale_document::{Kept, MEASURED_SCHEMA, Measurement};
-use mmscale_files::{Limit, Pipe};
+use mmscale_document::{Kept, MEASURED_SCHEMA, Measurement, plain};
+use mmscale_files::Pipe;
 use mmscale_harness::Origin;
-use mmscale_measured::{MAX_BYTES, ReadError, Report, Table, read};
+use mmscale_measured::{MAX_BYTES, ReadError, Report, Table, read_parts};
 use mmscale_report::json_line;
 
 use crate::args::{ExplainArgs, SourceArgs};
 use crate::destination::{Destination, MEASUREMENT};
 use crate::failure::Failure;
 use crate::output;
-
-/// As many bytes as the parser accepts.
-const LIMIT: Limit = Limit::new("a report", MAX_BYTES as u64);
 
 /// Seconds of a measurement: a year is enough.
 const MAX_S: f64 = 366.0 * 86_400.0;
@@ -55,9 +52,8 @@ pub(super) fn open(args: &SourceArgs) -> Result<Report, Failure> {
     }
     let path = &args.file;
     let fail = |why: String| Failure::Call(anyhow!("cannot read {}: {why}", named(path)));
-    let bytes = mmscale_files::bytes(path, LIMIT, Pipe::Read);
-    let bytes = bytes.map_err(|why| fail(why.to_string()))?;
-    read(&bytes).map_err(|why| fail(why.to_string()))
+    let file = mmscale_files::open(path, Pipe::Read).map_err(|why| fail(why.to_string()))?;
+    read_parts(file, MAX_BYTES).map_err(|why| fail(why.to_string()))
 }
 
 fn named(path: &Path) -> String {
@@ -105,7 +101,8 @@ pub(super) fn measurement(
     origin: Origin,
 ) -> Measurement {
     let file = args.file.file_name().filter(|_| args.file != Path::new("-"));
-    let file = file.map_or("stdin".into(), |name| name.to_string_lossy()).into_owned();
+    let file = file.map_or("stdin".into(), |name| name.to_string_lossy());
+    let file = plain(&file).into_owned();
     let given_ns = args.seconds.map(|s| (s * 1e9).round() as u64);
     let only = |sizes: &std::collections::BTreeMap<u32, usize>| {
         let mut all = sizes.keys();
