@@ -1,4 +1,4 @@
-//! The scripts of `scripts/`, and those next to studies, compiled in.
+//! The scripts of `scripts/` and `scripts/cases/`, and those next to studies, compiled in.
 
 macro_rules! script {
     ($name:literal) => {
@@ -6,8 +6,14 @@ macro_rules! script {
     };
 }
 
+macro_rules! case {
+    ($name:literal) => {
+        (concat!($name, ".mms"), include_str!(concat!("scripts/cases/", $name, ".mms")))
+    };
+}
+
 /// Names of files and their texts.
-pub const SCRIPTS: [(&str, &str); 17] = [
+pub const SCRIPTS: [(&str, &str); 35] = [
     script!("page_fault1"),
     script!("page_fault2"),
     script!("page_fault3"),
@@ -25,6 +31,24 @@ pub const SCRIPTS: [(&str, &str); 17] = [
     script!("stress-fork"),
     script!("purge"),
     script!("shell-storm"),
+    case!("brk2"),
+    case!("malloc2"),
+    case!("mapped-file"),
+    case!("small-allocs"),
+    case!("stress-bigheap"),
+    case!("stress-fault"),
+    case!("stress-madvise"),
+    case!("stress-memfd"),
+    case!("stress-mincore"),
+    case!("stress-mlock"),
+    case!("stress-mmap"),
+    case!("stress-mmapfork"),
+    case!("stress-mmapmany"),
+    case!("stress-mprotect"),
+    case!("stress-numa"),
+    case!("stress-rmap"),
+    case!("stress-tlb-shootdown"),
+    case!("usemem"),
 ];
 
 macro_rules! like {

@@ -1,6 +1,7 @@
 //! The commands and options of the command line.
 
 mod analyses;
+mod claim;
 mod derived;
 mod explain;
 mod groups;
@@ -16,6 +17,7 @@ mod sweep;
 use std::path::PathBuf;
 
 pub(crate) use analyses::{AblateArgs, CacheArgs, MACHINES, RobustArgs, WhatIfArgs};
+pub(crate) use claim::ClaimArgs;
 use clap::builder::{EnumValueParser, TypedValueParser as _};
 use clap::{Parser, Subcommand, ValueEnum};
 pub(crate) use derived::{FitArgs, KnownArgs, NewArgs};
@@ -35,7 +37,7 @@ pub(crate) use live::{AbArgs, CountsArgs, StressArgs, WatchArgs, Workers};
 use mmscale_document::Target;
 use mmscale_harness::{Shape, Unit};
 pub(crate) use one_arm::OneArm;
-pub(crate) use pictures::{ReportArgs, TraceArgs};
+pub(crate) use pictures::{LetterForm, ReportArgs, TraceArgs};
 pub(crate) use sweep::SweepArgs;
 
 /// The version, and the sources that the program was built from.
@@ -113,6 +115,8 @@ pub(crate) enum Command {
     Report(ReportArgs),
     /// Say which known problem a report or a mail resembles, and how to reproduce it
     Explain(ExplainArgs),
+    /// Make items of the gallery from tables before and after a change, or from a list of changes
+    Claim(Box<ClaimArgs>),
     /// List studies, policies, versions of Linux and machine profiles; describe one of them
     List(ListArgs),
     /// Observe, measure and check the kernel of this computer
@@ -275,7 +279,8 @@ pub(crate) struct CalibrateArgs {
 #[derive(Debug, clap::Args)]
 #[command(after_help = FIDELITY_EXAMPLES)]
 pub(crate) struct FidelityArgs {
-    /// Items of the gallery by name; all with a published result if none is named
+    /// Items of the gallery by name, or files of items (`./item.toml`, as `mmscale claim` writes
+    /// them); all of the gallery with a published result if none is named
     #[arg(value_name = "ITEM", conflicts_with_all = ["profile", "blind"])]
     pub(crate) items: Vec<String>,
     /// Only the ends of curves, no intervals, and no item that takes long

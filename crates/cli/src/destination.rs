@@ -53,6 +53,14 @@ pub(crate) const MEASUREMENT: Kind = Kind {
     use_with: "mmscale compare",
 };
 
+/// Items of the gallery.
+pub(crate) const ITEMS: Kind = Kind {
+    what: "file of items",
+    extension: "toml",
+    name: "item.toml",
+    use_with: "mmscale profile fidelity",
+};
+
 /// A page for a browser.
 pub(crate) const PAGE: Kind = Kind {
     what: "report",

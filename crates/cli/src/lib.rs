@@ -6,6 +6,7 @@
 
 mod ablate;
 mod args;
+mod claim;
 mod compare;
 mod destination;
 mod estimate;
@@ -149,6 +150,7 @@ fn dispatch(registry: &Registry, origin: Origin, command: Option<Command>) -> Re
         Some(Command::Compare(args)) => compare::compare(&args),
         Some(Command::Report(args)) => report::report(registry, &args),
         Some(Command::Explain(args)) => explain::explain(registry, origin, &args),
+        Some(Command::Claim(args)) => claim::claim(registry, &args),
         Some(Command::List(args)) => list::list(registry, &args),
         Some(Command::Kernel(command)) => kernel::kernel(registry, &command),
         Some(Command::Lift(command)) => lift::lift(registry, &command),

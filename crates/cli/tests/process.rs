@@ -401,3 +401,54 @@ fn help_keeps_within_the_columns_that_there_are() {
         assert!(longest.is_some_and(|longest| longest <= columns), "{columns}: {help}");
     }
 }
+
+/// What terminals act on, as a file may have it: sequences of both kinds, titles, the direction of
+/// text, a backspace and a carriage return.
+const HOSTILE: &str = "\u{1b}[31m\u{1b}]0;t\u{7}\u{9b}2J\u{202e}\u{2066}\u{8}\r";
+
+/// Puts controls of terminals into each line of a file, in a place that depends on the line.
+fn hostile(text: &str) -> String {
+    let line = |(nth, line): (usize, &str)| {
+        let places: Vec<usize> = line.char_indices().map(|(at, _)| at).collect();
+        let at = places.get(nth * 7 % places.len().max(1)).copied().unwrap_or(0);
+        let without_end = HOSTILE.trim_end_matches('\r');
+        format!("{}{without_end}{}\r\n", &line[..at], &line[at..])
+    };
+    text.lines().enumerate().map(line).collect()
+}
+
+#[test]
+fn no_text_of_a_file_is_a_command_for_a_terminal() {
+    let inputs = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cmd");
+    let folder = tempfile::tempdir().unwrap();
+    let control = |text: &str| text.chars().any(mmscale_document::is_control);
+    let mut documents = 0;
+    for name in ["explain.in", "claim.in"] {
+        for entry in fs::read_dir(inputs.join(name)).unwrap() {
+            let path = entry.unwrap().path();
+            let file = folder.path().join(path.file_name().unwrap());
+            let text = fs::read_to_string(&path).unwrap_or_default();
+            fs::write(&file, hostile(&text)).unwrap();
+            let item = file.with_extension("toml");
+            let saved = file.with_extension("saved.json");
+            let calls: [&[&str]; 3] = [&["explain"], &["claim", "-o"], &["explain", "--save"]];
+            for (call, to) in calls.iter().zip([None, Some(&item), Some(&saved)]) {
+                let mut command = mmscale();
+                command.args(*call);
+                if let Some(to) = to {
+                    command.arg(to);
+                }
+                let output = command.arg(&file).output().unwrap();
+                let shown = String::from_utf8(output.stdout).unwrap();
+                let told = String::from_utf8(output.stderr).unwrap();
+                assert!(!control(&shown) && !control(&told), "{path:?} {call:?}\n{shown}\n{told}");
+                let written = to.and_then(|to| fs::read_to_string(to).ok());
+                if let Some(written) = written {
+                    documents += 1;
+                    assert!(!control(&written), "{path:?} {call:?}\n{written:?}");
+                }
+            }
+        }
+    }
+    assert!(documents > 3, "{documents}");
+}

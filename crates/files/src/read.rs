@@ -89,8 +89,8 @@ pub fn bytes(path: &Path, limit: Limit, pipe: Pipe) -> Result<Vec<u8>, ReadError
     bounded(open(path, pipe)?, limit)
 }
 
-/// Opens a file that a call names, for a reader that keeps a bounded part of it; `-` is standard
-/// input.
+/// Opens a file that a call names, to read it in parts; `-` is standard input. The caller limits
+/// how much it reads.
 pub fn open(path: &Path, pipe: Pipe) -> Result<Box<dyn Read>, ReadError> {
     if path == Path::new("-") {
         return Ok(Box::new(io::stdin().lock()));
@@ -104,7 +104,9 @@ pub fn open(path: &Path, pipe: Pipe) -> Result<Box<dyn Read>, ReadError> {
     }
     if about.file_type().is_fifo() && (pipe == Pipe::Read || is_of_shell(path)) {
         // The first descriptor stays open, so that a writer that is already there keeps its reader.
-        return Ok(Box::new(File::open(path)?));
+        let reader = File::open(path)?;
+        drop(file);
+        return Ok(Box::new(reader));
     }
     Err(ReadError::NotAFile(kind(about.file_type())))
 }

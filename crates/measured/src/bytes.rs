@@ -23,10 +23,7 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<(String, Option<String>), ReadError
     if bytes.len() > MAX_MIB << 20 {
         return Err(ReadError::Large { mib: bytes.len() >> 20, max_mib: MAX_MIB });
     }
-    let known = FORMATS.iter().find(|(first, _, _)| bytes.starts_with(first));
-    if let Some(&(_, what, advice)) = known {
-        return Err(ReadError::NotText { what, advice });
-    }
+    refuse_formats(bytes)?;
     let (text, note) = match bytes {
         [0xef, 0xbb, 0xbf, rest @ ..] => utf8(rest),
         [0xff, 0xfe, rest @ ..] => utf16(rest, u16::from_le_bytes),
@@ -35,11 +32,39 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<(String, Option<String>), ReadError
         [0, a, 0, b, ..] if *a != 0 && *b != 0 => utf16(bytes, u16::from_be_bytes),
         _ => utf8(bytes),
     };
-    if text.contains('\0') {
-        let advice = "give the text that the tool prints";
-        return Err(ReadError::NotText { what: "binary", advice });
-    }
+    refuse_binary(&text)?;
     if text.trim().is_empty() { Err(ReadError::Empty) } else { Ok((text, note)) }
+}
+
+fn refuse_formats(bytes: &[u8]) -> Result<(), ReadError> {
+    let known = FORMATS.iter().find(|(first, _, _)| bytes.starts_with(first));
+    known.map_or(Ok(()), |&(_, what, advice)| Err(ReadError::NotText { what, advice }))
+}
+
+/// Of so many bytes, one may be zero: a serial console adds them when a machine restarts.
+const PER_ZERO: usize = 64;
+
+fn refuse_binary(text: &str) -> Result<(), ReadError> {
+    let zeros = text.bytes().filter(|byte| *byte == 0).count();
+    let advice = "give the text that the tool prints";
+    let is_binary = zeros * PER_ZERO > text.len();
+    if is_binary { Err(ReadError::NotText { what: "binary", advice }) } else { Ok(()) }
+}
+
+/// Refuses a large file that is no text, or in UTF-16, by its first bytes.
+pub(crate) fn check_large(bytes: &[u8]) -> Result<(), ReadError> {
+    refuse_formats(bytes)?;
+    if matches!(bytes, [0xff, 0xfe, ..] | [0xfe, 0xff, ..] | [_, 0, _, 0, ..] | [0, _, 0, _, ..]) {
+        return Err(ReadError::Large { mib: bytes.len() >> 20, max_mib: MAX_MIB });
+    }
+    Ok(())
+}
+
+/// Decodes a part of a large file: UTF-8, or Latin-1.
+pub(crate) fn decode_part(bytes: &[u8]) -> Result<String, ReadError> {
+    let (text, _) = utf8(bytes);
+    refuse_binary(&text)?;
+    Ok(text)
 }
 
 fn utf8(bytes: &[u8]) -> (String, Option<String>) {
@@ -100,6 +125,8 @@ mod tests {
         assert!(why(b"PERFILE2\0\0").contains("perf lock contention -i"), "{}", why(b"PERFILE2"));
         assert!(why(b"\x1f\x8b\x08").contains("gunzip"));
         assert!(why(b"ab\0c").contains("binary"));
+        let console = format!("{}\0{}", "a".repeat(100), "b".repeat(100));
+        assert!(decode(console.as_bytes()).is_ok(), "a zero of a serial console");
         assert_eq!(decode(b" \n"), Err(ReadError::Empty));
         assert!(matches!(decode(&vec![b'a'; 65 << 20]), Err(ReadError::Large { mib: 65, .. })));
     }

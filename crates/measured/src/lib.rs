@@ -9,6 +9,7 @@
 //! | module | content |
 //! |---|---|
 //! | `bytes`, `mail`, `text` | from bytes to lines: encodings, mails, quotes; words with columns |
+//! | `parts` | files that are larger than a part, in bounded memory |
 //! | `number` | counts, times, and percentages in the forms of the tools |
 //! | `perf`, `perf_csv` | `perf lock contention`, as a table and with `-x` |
 //! | `lock_stat` | `/proc/lock_stat` |
@@ -16,16 +17,20 @@
 //! | `live` | documents of `mmscale live watch --format json` |
 //! | `summary` | small tables of contentions and waits, as mails have them |
 //! | `tree` | call trees of `perf report` in all forms |
+//! | `chain` | call chains of `perf report -g flat` and `-g folded` |
 //! | `frame`, `stacks` | stacks with their weights, folded stacks, chains with arrows |
 //! | `prefix`, `kernel_log` | logs of a kernel: lockups, stalls, hung tasks |
 //! | `robot` | reports of the kernel test robot, before and after a commit |
 //! | `contention` | traces of contended locks, as a stream |
+//! | `comparison` | tables before and after a change, lists of changes |
 //! | `size` | the number of CPUs |
 //! | `snapshot` | files of a machine: its zones, and rates between two snapshots |
 //! | `prose` | functions, locks and commands in the sentences |
 //! | `resemble` | the known problem that a report resembles, and why |
 
 mod bytes;
+mod chain;
+mod comparison;
 mod contention;
 mod fault;
 mod frame;
@@ -35,6 +40,7 @@ mod live;
 mod lock_stat;
 mod mail;
 mod number;
+mod parts;
 mod perf;
 mod perf_csv;
 mod prefix;
@@ -51,8 +57,10 @@ mod text;
 mod tree;
 
 pub use bytes::MAX_BYTES;
+pub use comparison::{Chosen, Comparison, Comparisons, comparisons};
 pub use contention::{Contention, Herd, LockSum, Spread, Stream};
 pub use fault::{Fault, ReadError};
+pub use parts::{PartsError, read_parts};
 pub use prose::Prose;
 pub use report::{Report, read};
 pub use resemble::{Basis, CALLS, Holder, Item, Likeness, Resemblance, resemble};

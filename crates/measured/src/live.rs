@@ -5,6 +5,7 @@ use serde::Deserialize;
 
 use crate::fault::DocumentError;
 use crate::table::Table;
+use crate::text::without_controls;
 
 /// The schema of these documents.
 const SCHEMA: &str = "mmscale/live/1";
@@ -50,11 +51,24 @@ fn read(text: &str) -> Result<Table, DocumentError> {
         ..Table::default()
     };
     match seen.waits {
-        Some(waits) => table.waits = waits,
+        Some(waits) => table.waits = waits.into_iter().map(shown).collect(),
         None => table.notes.push("the document has no waits by call path".to_owned()),
     }
     if !seen.missing.is_empty() {
         table.notes.push(format!("hidden by that kernel: {}", seen.missing.join(", ")));
     }
     Ok(table)
+}
+
+/// Returns a row without characters on which terminals act.
+fn shown(wait: MeasuredWait) -> MeasuredWait {
+    let clean = |text: String| without_controls(&text).replace(['\n', '\r', '\t'], " ");
+    MeasuredWait {
+        class: clean(wait.class),
+        path: wait.path.into_iter().map(clean).collect(),
+        kind: wait.kind.map(clean),
+        lock: wait.lock.map(clean),
+        task: wait.task.map(clean),
+        ..wait
+    }
 }

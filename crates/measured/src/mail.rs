@@ -5,6 +5,8 @@ use std::borrow::Cow;
 use mail_parser::MessageParser;
 use mail_parser::decoders::quoted_printable::quoted_printable_decode;
 
+use crate::text::without_controls;
+
 /// Headers of which a file of a mail has at least one at its beginning.
 const HEADERS: [&str; 4] =
     ["content-transfer-encoding:", "content-type:", "mime-version:", "message-id:"];
@@ -41,6 +43,24 @@ pub(crate) fn body(text: &str) -> (Cow<'_, str>, Option<&'static str>) {
         return (joined.into(), Some(note));
     }
     (text.into(), None)
+}
+
+/// Returns the sender, the subject and the date of a mail, with commas between them.
+pub(crate) fn source(text: &str) -> Option<String> {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let start = if text.starts_with("From ") { text.find('\n').map_or(0, |at| at + 1) } else { 0 };
+    let mut head = text[start..].lines().take(HEAD_LINES);
+    let is_mail = head.any(|line| line.starts_with("From:") || line.starts_with("Subject:"));
+    let is_first = text[start..].lines().next().is_some_and(|line| line.contains(':'));
+    let mail = MessageParser::default().parse(&text.as_bytes()[start..]);
+    let mail = mail.filter(|_| is_mail && is_first)?;
+    let from = mail.from().and_then(|from| from.first());
+    let from = from.and_then(|from| from.name.as_deref().or(from.address.as_deref()));
+    let date = mail.date().map(|date| format!("{}-{:02}-{:02}", date.year, date.month, date.day));
+    let parts = [from.map(str::to_owned), mail.subject().map(str::to_owned), date];
+    let parts: Vec<String> = parts.into_iter().flatten().collect();
+    let all = parts.join(", ").replace(['\n', '\r', '\t'], " ");
+    (!parts.is_empty()).then(|| without_controls(&all).into_owned())
 }
 
 /// Lengths of lines that mail programs end with `=`.

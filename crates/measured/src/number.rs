@@ -50,7 +50,10 @@ pub(crate) fn real(text: &str) -> Option<f64> {
         Some((whole, last)) if !whole.contains([',', '.']) && decimals(last) => {
             plain(&format!("{whole}.{last}"))
         }
-        Some(_) => count(text).map(|n| n as f64),
+        Some(_) => match text.split_once('.') {
+            Some((groups, decimals)) => plain(&format!("{}.{decimals}", count(groups)?)),
+            None => count(text).map(|n| n as f64),
+        },
         None => plain(text),
     }
 }
@@ -116,8 +119,8 @@ mod tests {
             [Some(872), Some(1638), None, None, None, None]
         );
         assert_eq!(
-            ["7.80", "7,80", "1,638", "7,8", ".", "1e3", "NaN"].map(real),
-            [Some(7.8), Some(7.8), Some(1638.0), Some(7.8), None, None, None]
+            ["7.80", "7,80", "1,638", "7,8", ".", "1e3", "NaN", "1,638.5"].map(real),
+            [Some(7.8), Some(7.8), Some(1638.0), Some(7.8), None, None, None, Some(1638.5)]
         );
         assert_eq!(time_word("199.43ms"), Some(199_430_000));
         assert_eq!(

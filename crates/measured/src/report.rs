@@ -11,8 +11,8 @@ use crate::stacks::{Stack, Unit};
 use crate::table::Table;
 use crate::text::{Line, lines};
 use crate::{
-    bytes, kernel_log, klockstat, live, lock_stat, mail, perf, perf_csv, robot, stacks, summary,
-    tree,
+    bytes, chain, kernel_log, klockstat, live, lock_stat, mail, perf, perf_csv, robot, stacks,
+    summary, tree,
 };
 
 /// The contents of a file.
@@ -24,6 +24,8 @@ pub struct Report {
     pub stacks: Vec<Stack>,
     /// The facts of all other lines.
     pub prose: Prose,
+    /// The sender, the subject and the date of a mail.
+    pub source: Option<String>,
     /// Remarks on the encoding and the form of the file.
     pub notes: Vec<String>,
     /// Number of lines.
@@ -65,30 +67,41 @@ impl Report {
 /// The file is not text, or it is a document of this project of another kind. Errors within a table
 /// are in [`Table::fault`].
 pub fn read(bytes: &[u8]) -> Result<Report, ReadError> {
+    read_lines(bytes).map(|(report, _)| report)
+}
+
+/// Reads a file, and returns its lines too.
+pub(crate) fn read_lines(bytes: &[u8]) -> Result<(Report, Vec<Line>), ReadError> {
     let (text, note) = bytes::decode(bytes)?;
     let mut report = Report { notes: note.into_iter().collect(), ..Report::default() };
     if let Some(document) = live::parse(&text) {
         report.tables.push(document?);
         report.lines = text.lines().count();
-        return Ok(report);
+        return Ok((report, vec![]));
     }
+    report.source = mail::source(&text);
     let (text, note) = mail::body(&text);
     report.notes.extend(note.map(str::to_owned));
     let lines = lines(&text);
     report.lines = lines.last().map_or(0, |line| line.number);
+    report.log_lines = log_lines(&lines);
     scan(&lines, &mut report);
-    Ok(report)
+    Ok((report, lines))
+}
+
+/// Returns the number of lines of a kernel's log.
+pub(crate) fn log_lines(lines: &[Line]) -> usize {
+    lines.iter().filter(|line| line.log).count()
 }
 
 /// Finds tables and stacks; everything else is prose.
-fn scan(lines: &[Line], report: &mut Report) {
+pub(crate) fn scan(lines: &[Line], report: &mut Report) {
     let kept = without_patches(lines);
     let is_kept = |line: &Line| kept.binary_search_by_key(&line.number, |line| line.number).is_ok();
     let mut sizable: Vec<&Line> = Vec::new();
     let (mut rest, mut at) = (Vec::new(), 0);
     let (mut seen, mut all, mut trees) = (BTreeSet::new(), Vec::new(), Vec::new());
     let mut no_stack_before = 0;
-    report.log_lines = lines.iter().filter(|line| line.log).count();
     while at < lines.len() {
         let line = &lines[at];
         if !is_kept(line) || line.is_blank() {
@@ -111,6 +124,9 @@ fn scan(lines: &[Line], report: &mut Report) {
             at = found.end.max(at + 1);
             all.extend(found.stacks);
             report.holders.extend(found.holders);
+        } else if let Some((stack, end)) = chain::parse(lines, at) {
+            at = end;
+            all.push(stack);
         } else if let Some(tree) = tree::parse(lines, at) {
             at = tree.end.max(at + 1);
             trees.push(tree);
@@ -148,8 +164,7 @@ fn scan(lines: &[Line], report: &mut Report) {
     if report.tables.is_empty() {
         report.others.extend(perf::without_headings(&rest));
     }
-    let mut prose = prose;
-    prose.retain(|line| is_kept(line));
+    let prose: Vec<&Line> = prose.into_iter().filter(|line| is_kept(line)).collect();
     report.prose = Prose::of(&prose);
 }
 

@@ -29,6 +29,22 @@ pub struct Sizes {
     pub at_least: Option<(u32, usize)>,
 }
 
+impl Sizes {
+    /// Adds what a later part of the same file says.
+    pub(crate) fn add(&mut self, later: Self) {
+        if self.cpus.is_empty() {
+            self.cpus = later.cpus;
+        }
+        self.at_least = match (self.at_least, later.at_least) {
+            (Some(own), Some(other)) if other.0 > own.0 => Some(other),
+            (own, other) => own.or(other),
+        };
+        if let Some((least, _)) = self.at_least {
+            self.cpus.retain(|n, _| *n >= least);
+        }
+    }
+}
+
 /// Returns the numbers of CPUs in lines.
 pub(crate) fn sizes(lines: &[&Line]) -> Sizes {
     let mut found: Vec<(Kind, u32, usize)> = vec![];

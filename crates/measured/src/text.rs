@@ -1,5 +1,9 @@
 //! Lines and words with their places.
 
+use std::borrow::Cow;
+
+use mmscale_document::is_control;
+
 use crate::fault::Fault;
 use crate::mail::quote;
 use crate::prefix::{message, next_stamp};
@@ -85,11 +89,11 @@ impl Line {
 /// The length of a line of a log from which a mail program may have broken off the rest.
 const LONG: usize = 60;
 
-/// Returns the lines of a text. A line ends with LF, CR LF or CR. Colours of terminals and prefixes
+/// Returns the lines of a text. A line ends with LF, CR LF or CR. Controls of terminals and prefixes
 /// of logs are removed; lines of a log that a mail program joined or broke are as they were.
 pub(crate) fn lines(text: &str) -> Vec<Line> {
     let unified = text.replace("\r\n", "\n").replace('\r', "\n");
-    let unified = without_colours(&unified);
+    let unified = without_controls(&unified);
     let mut all: Vec<Line> = Vec::new();
     // The length of the line before, if it is of a log.
     let mut before: Option<usize> = None;
@@ -130,28 +134,52 @@ fn continues(last: &Line, line: &Line, length: usize) -> bool {
     last.quote == line.quote && !line.is_blank() && (empty || cut || length >= LONG && !frame)
 }
 
-/// Removes escape sequences of terminals: `ESC [ .. letter`, and those that set titles,
-/// `ESC ] .. BEL` or `ESC ] .. ESC \\`, which end with their line at the latest.
-fn without_colours(text: &str) -> String {
-    if !text.contains('\u{1b}') {
-        return text.to_owned();
+/// Removes what terminals act on: escape sequences, all other controls but the line end and the tab,
+/// controls of the direction of text, and characters without a width. A sequence ends with its line
+/// at the latest.
+pub(crate) fn without_controls(text: &str) -> Cow<'_, str> {
+    let hidden =
+        |c: char| is_control(c) || matches!(c, '\u{ad}' | '\u{200b}'..='\u{200d}' | '\u{feff}');
+    if !text.contains(hidden) {
+        return text.into();
     }
     let mut plain = String::with_capacity(text.len());
     let mut letters = text.chars().peekable();
     while let Some(letter) = letters.next() {
-        if letter != '\u{1b}' {
-            plain.push(letter);
-        } else if letters.next_if_eq(&'[').is_some() {
-            while letters.next_if(|c| !c.is_ascii_alphabetic() && *c != '\n').is_some() {}
-            letters.next_if(char::is_ascii_alphabetic);
-        } else if letters.next_if_eq(&']').is_some() {
-            while letters.next_if(|c| !['\u{7}', '\u{1b}', '\n'].contains(c)).is_some() {}
-            if letters.next_if_eq(&'\u{7}').is_none() && letters.next_if_eq(&'\u{1b}').is_some() {
-                letters.next_if_eq(&'\\');
+        let kind = match letter {
+            '\u{1b}' => letters.next_if(|c| ('\u{20}'..='\u{7e}').contains(c)),
+            // The same sequences with one character of C1.
+            '\u{9b}' => Some('['),
+            '\u{9d}' => Some(']'),
+            '\u{90}' | '\u{98}' | '\u{9e}' | '\u{9f}' => Some('P'),
+            other if hidden(other) => None,
+            other => {
+                plain.push(other);
+                None
             }
+        };
+        match kind {
+            Some('[') => {
+                while letters.next_if(|c| ('\u{20}'..='\u{3f}').contains(c)).is_some() {}
+                letters.next_if(|c| ('\u{40}'..='\u{7e}').contains(c));
+            }
+            Some(']' | 'P' | 'X' | '^' | '_') => {
+                let ends = ['\u{7}', '\u{1b}', '\u{9c}', '\n'];
+                while letters.next_if(|c| !ends.contains(c)).is_some() {}
+                if letters.next_if(|c| ['\u{7}', '\u{9c}'].contains(c)).is_none()
+                    && letters.next_if_eq(&'\u{1b}').is_some()
+                {
+                    letters.next_if_eq(&'\\');
+                }
+            }
+            // A set of characters: one more character.
+            Some('(' | ')' | '*' | '+' | '#' | '%' | ' ') => {
+                letters.next_if(|c| ('\u{20}'..='\u{7e}').contains(c));
+            }
+            _ => {}
         }
     }
-    plain
+    plain.into()
 }
 
 /// Reads words over the ends of lines.
@@ -237,9 +265,18 @@ mod tests {
     }
 
     #[test]
-    fn colours_are_removed() {
-        assert_eq!(without_colours("a\u{1b}[1;31mb\u{1b}[mc\u{1b}"), "abc");
-        assert_eq!(without_colours("a\u{1b}]0;title\u{7}b\u{1b}]2;x\u{1b}\\c\u{1b}]"), "abc");
+    fn what_terminals_act_on_is_removed() {
+        for (text, plain) in [
+            ("a\u{1b}[1;31mb\u{1b}[mc\u{1b}", "abc"),
+            ("a\u{1b}]0;title\u{7}b\u{1b}]2;x\u{1b}\\c\u{1b}]", "abc"),
+            ("a\u{1b}[?25lb\u{1b}(Bc\u{1b}Mb\u{1b}=d", "abcbd"),
+            ("a\u{9b}2Jb\u{9d}title\u{9c}c\u{1b}Pdata\u{1b}\\d", "abcd"),
+            ("a\u{8}b\u{0}c\u{7f}d\u{202e}e\u{2066}f\u{200b}g", "abcdefg"),
+            ("a\u{1b}]0;title\nb\tc", "a\nb\tc"),
+            ("größe", "größe"),
+        ] {
+            assert_eq!(without_controls(text), plain, "{text:?}");
+        }
     }
 
     #[test]

@@ -25,7 +25,7 @@ pub use html::{HtmlError, curves_svg, html_page};
 pub use json::json_line;
 pub use markdown::{markdown, markdown_page};
 pub use text::{
-    About, Calls, Letter, Notes, WIDTH, ablation_text, brief, foot_text, letter_text, page,
-    robust_brief, robust_text, sweep_text, text, whatif_text, wrap,
+    About, Calls, Letter, Notes, WIDTH, ablation_text, brief, foot_text, letter_text, lkp_text,
+    page, robust_brief, robust_text, sweep_text, text, whatif_text, wrap,
 };
 pub use trace::{folded, perfetto, story};

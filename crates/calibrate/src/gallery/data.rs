@@ -89,7 +89,7 @@ pub enum DataError {
     #[error("{file}: {why}")]
     File {
         /// The path of the file.
-        file: &'static str,
+        file: String,
         /// The error of the parser, with the line.
         why: Box<toml::de::Error>,
     },
@@ -101,7 +101,20 @@ pub enum DataError {
         /// The mistake and its correction.
         why: String,
     },
+    /// An item has fields that are not filled yet.
+    #[error("{file}: item `{item}` is not complete: {}", .open.join("; "))]
+    Open {
+        /// The path of the file.
+        file: String,
+        /// The item.
+        item: String,
+        /// The fields, each with what it takes.
+        open: Vec<String>,
+    },
 }
+
+/// The value of a field that has to be filled, and the key of one in `set`.
+pub const OPEN: &str = "?";
 
 /// Whether the published result was known when the item was written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
@@ -245,18 +258,41 @@ struct File {
 pub fn items() -> Result<Vec<Item>, DataError> {
     let mut items: Vec<Item> = Vec::new();
     for (file, text) in FILES {
-        let read: File =
-            toml::from_str(text).map_err(|why| DataError::File { file, why: Box::new(why) })?;
-        for item in read.item {
-            let wrong = |why: String| DataError::Item { item: item.id.clone(), why };
-            item.check().map_err(wrong)?;
-            if items.iter().any(|other| other.id == item.id) {
-                return Err(wrong("there is another one with this id; rename one".to_owned()));
-            }
-            items.push(item);
-        }
+        let read: File = toml::from_str(text).map_err(|why| file_error(file, why))?;
+        checked(read.item, &mut items)?;
     }
     Ok(items)
+}
+
+/// Returns the items in the text of a file of the user, all of whose fields are filled.
+pub fn items_of(file: &str, text: &str) -> Result<Vec<Item>, DataError> {
+    let read: File = toml::from_str(text).map_err(|why| file_error(file, why))?;
+    for item in &read.item {
+        let open = item.open();
+        if !open.is_empty() {
+            return Err(DataError::Open { file: file.to_owned(), item: item.id.clone(), open });
+        }
+    }
+    let mut items = vec![];
+    checked(read.item, &mut items)?;
+    Ok(items)
+}
+
+fn file_error(file: &str, why: toml::de::Error) -> DataError {
+    DataError::File { file: file.to_owned(), why: Box::new(why) }
+}
+
+/// Adds items, each of which must be consistent and have an id of its own.
+fn checked(read: Vec<Item>, items: &mut Vec<Item>) -> Result<(), DataError> {
+    for item in read {
+        let wrong = |why: String| DataError::Item { item: item.id.clone(), why };
+        item.check().map_err(wrong)?;
+        if items.iter().any(|other| other.id == item.id) {
+            return Err(wrong("there is another one with this id; rename one".to_owned()));
+        }
+        items.push(item);
+    }
+    Ok(())
 }
 
 impl Item {
@@ -274,6 +310,38 @@ impl Item {
     /// Returns whether something is compared.
     pub fn compares(&self, what: Compare) -> bool {
         self.compare.contains(&what)
+    }
+
+    /// Returns the fields that have to be filled, each with what it takes.
+    pub fn open(&self) -> Vec<String> {
+        let of = |text: &str| text == OPEN;
+        let option = |text: &Option<String>| text.as_deref().is_some_and(of);
+        let script = option(&self.script) || self.arm.iter().any(|arm| option(&arm.script));
+        let policies = self.arm.iter().filter(|arm| option(&arm.policy));
+        let fields = [
+            (of(&self.source), "source: who published it, where and when"),
+            (of(&self.measured_on), "measured_on: sockets, CPUs, memory, kernel, conditions"),
+            (of(&self.machine), "machine: a profile by name, or its file (mmscale list profiles)"),
+            (script, "script: a script or study by name, or a file, that does the same"),
+            (option(&self.linux), "linux: the version whose mechanisms the base has, as in 6.12"),
+            (of(&self.x), "x: the parameter of the script whose values are `at`"),
+            (of(&self.metric), "metric: the metric of the script; ops_per_s is the rate"),
+            (
+                self.set.contains_key(OPEN) || self.set.values().any(|value| of(value)),
+                "set: number of tasks, placement and sizes, as parameters of the script; remove \
+                 the field if the defaults fit",
+            ),
+        ];
+        let fields = fields.iter().filter(|(is_open, _)| *is_open);
+        fields
+            .map(|(_, what)| (*what).to_owned())
+            .chain(policies.map(|arm| {
+                format!(
+                    "arm `{}`: policy: what differs from the first arm, as in lru=lazy",
+                    arm.name
+                )
+            }))
+            .collect()
     }
 
     fn check(&self) -> Result<(), String> {
@@ -322,6 +390,26 @@ mod tests {
                 linux_version(linux).unwrap_or_else(|why| panic!("{}: {why}", item.id));
             }
         }
+    }
+
+    #[test]
+    fn an_item_with_open_fields_is_refused() {
+        let text = |machine: &str, set: &str| {
+            format!(
+                "[[item]]\nid = \"a\"\ntitle = \"t\"\nsource = \"s\"\nmeasured_on = \"m\"\n\
+                 seen = \"open\"\nmachine = \"{machine}\"\nscript = \"mmap1\"\nunit = \"1\"\n\
+                 set = {{ {set} }}\ncompare = [\"effect\"]\n[[item.arm]]\nname = \"before\"\n\
+                 published = [1.0]\n"
+            )
+        };
+        assert_eq!(items_of("f", &text("x86-512", "")).map(|items| items.len()).unwrap(), 1);
+        for (machine, set, field) in [("?", "", "machine"), ("x86-512", "\"?\" = \"tasks\"", "set")]
+        {
+            let why = items_of("f", &text(machine, set)).unwrap_err().to_string();
+            assert!(why.starts_with(&format!("f: item `a` is not complete: {field}")), "{why}");
+        }
+        let twice = text("x86-512", "").repeat(2);
+        assert!(items_of("f", &twice).unwrap_err().to_string().contains("another one"));
     }
 
     #[test]

@@ -11,7 +11,9 @@ mod programs;
 mod run;
 mod score;
 
-pub use data::{Compare, DataError, Item, Knowledge, items, profiles, profiles_with, scripts};
+pub use data::{
+    Compare, DataError, Item, Knowledge, OPEN, items, items_of, profiles, profiles_with, scripts,
+};
 pub use kept::{Kept, KeptError, kept, read};
 pub use lifted::{Lifted, LiftedCurve, LiftedError, LiftedPoint, LiftedRow, lifted};
 pub use run::{Figures, GalleryError, GalleryRequest, SEED, run};

@@ -12,7 +12,17 @@ Examples:
   mmscale report results -o report.html
   mmscale report results -o curves.svg
   mmscale report --letter results
-  mmscale report --letter results/churn-x86-512-cpus32.json results --arm lazy";
+  mmscale report --letter results/churn-x86-512-cpus32.json results --arm lazy
+  mmscale report --letter --form lkp results --arm lazy";
+
+/// The layout of a letter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum LetterForm {
+    /// The block for a cover letter
+    Cover,
+    /// The table of the kernel test robot: both arms, changes, waits as lines of a profile
+    Lkp,
+}
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = REPORT_EXAMPLES)]
@@ -38,6 +48,9 @@ pub(crate) struct ReportArgs {
     /// machines, other workloads, and robustness
     #[arg(long)]
     pub(crate) letter: bool,
+    /// The layout of the letter
+    #[arg(long, value_enum, value_name = "FORM", default_value_t = LetterForm::Cover, requires = "letter")]
+    pub(crate) form: LetterForm,
     /// The arms that the letter is about; all if not given
     #[arg(long = "arm", value_name = "A,B", value_delimiter = ',', requires = "letter")]
     pub(crate) arms: Vec<String>,

@@ -108,7 +108,7 @@ impl Input {
     }
 
     /// Returns the bytes to the end, as far as the limit and one byte more.
-    pub(super) fn bytes(mut self, limit: u64) -> Result<Vec<u8>, String> {
+    pub(super) fn bytes(&mut self, limit: u64) -> Result<Vec<u8>, String> {
         let mut bytes = std::mem::take(&mut self.start);
         let more = (limit + 1).saturating_sub(bytes.len() as u64);
         let read = self.rest.by_ref().take(more).read_to_end(&mut bytes);
@@ -117,6 +117,11 @@ impl Input {
             self.ended()?;
         }
         Ok(bytes)
+    }
+
+    /// Returns the bytes behind those.
+    pub(super) fn rest(&mut self) -> &mut dyn Read {
+        &mut self.rest
     }
 
     /// Calls a function for each line.
@@ -138,7 +143,7 @@ impl Input {
     }
 
     /// Waits for the program that printed the recording.
-    fn ended(&mut self) -> Result<(), String> {
+    pub(super) fn ended(&mut self) -> Result<(), String> {
         let Some(printer) = &mut self.printer else { return Ok(()) };
         let status = printer.child.wait().map_err(|why| why.to_string())?;
         let errors = printer.errors.take().and_then(|thread| thread.join().ok());

@@ -2,6 +2,7 @@
 //! that is simulated, and the command that reproduces it.
 
 mod answer;
+mod benchmark;
 mod contention;
 mod input;
 mod logs;
@@ -16,6 +17,8 @@ use mmscale_document::Problem;
 use mmscale_harness::{Origin, Registry, Shape};
 use mmscale_measured::{Basis, Report, Robot, Table, resemble};
 use mmscale_report::wrap;
+#[cfg(test)]
+pub(crate) use robot::locks;
 
 use crate::args::ExplainArgs;
 use crate::failure::Failure;

@@ -10,6 +10,7 @@ use mmscale_harness::{Registry, Shape};
 use mmscale_measured::Robot;
 
 use super::Recipe;
+use super::benchmark::{self, Said};
 
 /// Number of metrics and locks that are shown.
 const NAMED: usize = 4;
@@ -40,6 +41,7 @@ pub(super) fn lines(robot: &Robot) -> Vec<(&'static str, String)> {
         lines.push(("locks", text));
     }
     lines.extend(tasks(robot).map(|text| ("note", text)));
+    lines.extend(not_said(robot).map(|text| ("note", text)));
     lines
 }
 
@@ -56,7 +58,7 @@ fn what(robot: &Robot) -> String {
 }
 
 /// Returns the classes of locks with their shares before and after, the largest first.
-pub(super) fn locks(robot: &Robot) -> Vec<(String, (f64, f64))> {
+pub(crate) fn locks(robot: &Robot) -> Vec<(String, (f64, f64))> {
     let mut sums = BTreeMap::<String, (f64, f64)>::new();
     for row in &robot.paths {
         let inner = row.path.last().map_or("", String::as_str);
@@ -95,16 +97,28 @@ fn lock(path: &[String]) -> String {
 
 /// Returns the built-in script of the benchmark: it repeats the report at the size of its machine.
 pub(super) fn script(robot: &Robot, registry: &Registry) -> Option<Recipe> {
-    let test = robot.parameters.get("test")?;
-    let study = match robot.testcase.as_deref()? {
-        "will-it-scale" => test.clone(),
-        "stress-ng" => format!("stress-{test}"),
-        _ => return None,
-    };
-    registry.find(&study).ok()?;
+    let Some(Said::Script(study, set)) = said(robot) else { return None };
+    let study = registry.find(study).ok()?;
+    let has = |name: &str| study.params().iter().any(|param| param.name == name);
+    let mut settings: Vec<String> =
+        set.iter().map(|(key, value)| format!("{key}={value}")).collect();
     let threads = robot.parameters.get("mode").is_some_and(|mode| mode == "thread");
-    let settings = if threads { vec!["in_threads=1".to_owned()] } else { vec![] };
-    Some(Recipe { study, arms: &["stock"], settings, shape: Shape::Keep })
+    if threads && has("in_threads") {
+        settings.push("in_threads=1".to_owned());
+    }
+    Some(Recipe { study: study.name().to_owned(), arms: &["stock"], settings, shape: Shape::Keep })
+}
+
+/// Returns what there is for the test of a report.
+fn said(robot: &Robot) -> Option<Said> {
+    benchmark::said(robot.testcase.as_deref()?, robot.parameters.get("test")?)
+}
+
+/// Says why no script makes the calls of the test.
+fn not_said(robot: &Robot) -> Option<String> {
+    let Some(Said::Not(why)) = said(robot) else { return None };
+    let test = robot.parameters.get("test").map_or("", String::as_str);
+    Some(format!("no script makes the calls of {test}: {why}"))
 }
 
 /// Says how the number of tasks of the report differs from that of the script, which has one on

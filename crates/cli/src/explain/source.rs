@@ -1,11 +1,12 @@
 //! Reads another tool's report, for an explanation or into a document for `compare`.
 
+use std::io::{Cursor, Read};
 use std::path::Path;
 
 use anyhow::anyhow;
-use mmscale_document::{Kept, MEASURED_SCHEMA, Measurement};
+use mmscale_document::{Kept, MEASURED_SCHEMA, Measurement, plain};
 use mmscale_harness::Origin;
-use mmscale_measured::{MAX_BYTES, ReadError, Report, Snapshot, Stream, Table, read};
+use mmscale_measured::{MAX_BYTES, ReadError, Report, Snapshot, Stream, Table, read, read_parts};
 use mmscale_report::json_line;
 
 use super::input::Input;
@@ -58,7 +59,7 @@ pub(super) fn open(args: &SourceArgs) -> Result<Report, Failure> {
     check_seconds(args)?;
     let path = &args.file;
     let fail = |why: String| Failure::Call(anyhow!("cannot read {}: {why}", named(path)));
-    let input = Input::open(path).map_err(fail)?;
+    let mut input = Input::open(path).map_err(fail)?;
     let note = input.note.clone();
     if Snapshot::begins(&input.start) {
         let name = named(path);
@@ -75,9 +76,16 @@ pub(super) fn open(args: &SourceArgs) -> Result<Report, Failure> {
         Report::default()
     } else {
         let bytes = input.bytes(MAX_BYTES as u64).map_err(fail)?;
-        let report = read(&bytes).map_err(|why| fail(why.to_string()))?;
-        String::from_utf8_lossy(&bytes).lines().for_each(|line| stream.line(line));
-        report
+        if bytes.len() > MAX_BYTES {
+            let all = Cursor::new(bytes).chain(input.rest());
+            let report = read_parts(all, MAX_BYTES).map_err(|why| fail(why.to_string()))?;
+            input.ended().map_err(fail)?;
+            report
+        } else {
+            let report = read(&bytes).map_err(|why| fail(why.to_string()))?;
+            String::from_utf8_lossy(&bytes).lines().for_each(|line| stream.line(line));
+            report
+        }
     };
     report.notes.splice(0..0, note);
     report.add(stream.finish());
@@ -132,7 +140,8 @@ pub(super) fn measurement(
     origin: Origin,
 ) -> Measurement {
     let file = args.file.file_name().filter(|_| args.file != Path::new("-"));
-    let file = file.map_or("stdin".into(), |name| name.to_string_lossy()).into_owned();
+    let file = file.map_or("stdin".into(), |name| name.to_string_lossy());
+    let file = plain(&file).into_owned();
     let given_ns = args.seconds.map(|s| (s * 1e9).round() as u64);
     let only = |sizes: &std::collections::BTreeMap<u32, usize>| {
         let mut all = sizes.keys();

@@ -9,9 +9,9 @@ use mmscale_calibrate::review::review;
 use mmscale_document::{Document, Robustness, Target};
 use mmscale_harness::{Length, Params, Profiles, Registry, Study, costs_of, with_costs};
 use mmscale_report::compare::{Saved, read};
-use mmscale_report::{About, Calls, Letter, Notes, letter_text};
+use mmscale_report::{About, Calls, Letter, Notes, letter_text, lkp_text};
 
-use crate::args::ReportArgs;
+use crate::args::{LetterForm, ReportArgs};
 use crate::failure::Failure;
 use crate::output;
 
@@ -31,6 +31,9 @@ pub(super) fn letter(registry: &Registry, args: &ReportArgs) -> Result<(), Failu
     }
     let subject = subject(args, &runs[..first])?;
     let document = with_arms(&subject.document, &args.arms)?;
+    if args.form == LetterForm::Lkp {
+        return output::print(&lkp(registry, &document)?);
+    }
     let others = others(subject, &runs, &document);
     let others = others.iter().map(|other| (other, notes(registry, other))).collect();
     let analyses: Vec<&Robustness> =
@@ -38,6 +41,20 @@ pub(super) fn letter(registry: &Registry, args: &ReportArgs) -> Result<(), Failu
     let study = study(registry, &document);
     let about = about(study.as_ref(), registry, &document);
     output::print(&letter_text(&Letter { document: &document, others, analyses, about }))
+}
+
+/// Formats the first two arms of a document in the layout of the kernel test robot.
+fn lkp(registry: &Registry, document: &Document) -> Result<String, Failure> {
+    let [before, after] = &document.arms[..] else {
+        let names = document.arms.iter().skip(1).map(|arm| arm.arm.as_str());
+        let names = names.collect::<Vec<_>>().join(", ");
+        let what = format!("this layout has two arms: choose one of {names} with --arm");
+        return Err(Failure::Call(anyhow!(what)));
+    };
+    let order = notes(registry, document).order;
+    let of = |name: &&str| before.metrics.get(*name).is_some_and(|metric| metric.headline);
+    let headline = order.iter().find(|name| of(name)).copied().unwrap_or("ops_per_s");
+    Ok(lkp_text(document, headline, before, after))
 }
 
 /// Returns the run that the letter is about: of the first path, the one with the most CPUs.
@@ -178,4 +195,90 @@ fn sources(profiles: &Profiles, document: &Document, path: Option<&Path>) -> Opt
     let kinds: Vec<String> =
         kinds.map(|basis| format!("{} {}", count(basis), basis.name())).collect();
     Some(format!("the profile has {} numbers: {}", review.numbers.len(), kinds.join(", ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mmscale_document::{Counterpart, counterpart};
+    use mmscale_harness::{
+        Interrupt, Origin, PolicyArm, ProgressSink, Request, RunEvent, Shape, execute, plan,
+    };
+    use std::sync::Arc;
+
+    use crate::request::{settings, simulated};
+
+    struct Silent;
+
+    impl ProgressSink for Silent {
+        fn event(&self, _: RunEvent) {}
+    }
+
+    /// Runs a study with two arms.
+    fn run_of(study: &str, set: &[String]) -> Document {
+        let build = mmscale_document::Build::new("mmscale", "0", "unknown");
+        let origin = Origin { build, program: None, command: vec![] };
+        let request = Request {
+            arms: vec!["stock".to_owned()],
+            policies: vec![PolicyArm::parse("other:lru=lazy").expect("a policy")],
+            settings: settings(set, Some("32"), None).expect("settings"),
+            seeds: Some(2),
+            length: Length::Quick,
+            shape: Shape::Fill,
+            ..simulated(vec![study.to_owned()], origin)
+        };
+        let plans = plan(mmscale_studies::all(), &request).expect("a plan");
+        let sink: Arc<dyn ProgressSink> = Arc::new(Silent);
+        execute(&plans[0], &Interrupt::default(), &sink).expect("a run")
+    }
+
+    /// What `explain` reads in the layout of the robot is what the document has.
+    #[test]
+    fn explain_reads_the_layout_of_the_robot_with_the_same_figures() {
+        let mut waits = 0;
+        for (study, set) in [("churn", vec!["madvise=none".to_owned()]), ("page_fault1", vec![])] {
+            let document = run_of(study, &set);
+            let text = lkp(mmscale_studies::all(), &document).expect("two arms");
+            let report = mmscale_measured::read(text.as_bytes()).expect("a text");
+            let robot = report.robot.expect("the layout of a robot");
+            assert_eq!(robot.cpus(), Some(document.cpus));
+            let [before, after] = &document.arms[..] else { panic!("two arms") };
+            for metric in &robot.metrics {
+                let name = metric.name.strip_prefix(&format!("{}.", document.study));
+                let name = name.expect("the study");
+                for (arm, read) in [(before, metric.before), (after, metric.after)] {
+                    let mean = arm.metrics[name].mean;
+                    let slack = (0.0051 + 0.5 * f64::from(mean.abs() >= 1000.0)).min(mean.abs());
+                    assert!((read - mean).abs() <= slack, "{name}: {read} for {mean}\n{text}");
+                }
+            }
+            for (side, arm) in [before, after].into_iter().enumerate() {
+                let time = arm.cpu_time.expect("simulated").all_ns as f64;
+                let mut own = BTreeMap::<&str, f64>::new();
+                for lock in arm.locks.iter().filter(|lock| !lock.sleeps) {
+                    *own.entry(&lock.class).or_default() +=
+                        100.0 * lock.wait_within_ns() as f64 / time;
+                }
+                let mut read = BTreeMap::<&str, f64>::new();
+                for (class, (before, after)) in crate::explain::locks(&robot) {
+                    let Some(row) =
+                        mmscale_document::LOCK_CLASSES.iter().find(|row| row.class == class)
+                    else {
+                        panic!("{class} is no class\n{text}");
+                    };
+                    let Counterpart::Class(class) = counterpart(row.class) else {
+                        panic!("{class}")
+                    };
+                    *read.entry(class).or_default() += if side == 0 { before } else { after };
+                    waits += 1;
+                }
+                for (class, share) in own {
+                    let found = read.get(class).copied().unwrap_or(0.0);
+                    // Each line is rounded, and lines below the least share are not there.
+                    assert!((found - share).abs() < 0.06, "{class}: {found} for {share}\n{text}");
+                }
+            }
+        }
+        assert!(waits > 2, "{waits}");
+    }
 }

@@ -187,3 +187,26 @@ fn sizes_are_found() {
     let (report, _) = found(&input("cpus2"));
     assert_eq!(report.sizes.cpus.keys().collect::<Vec<_>>(), [&80]);
 }
+
+#[test]
+fn chains_with_shares_are_read_in_both_forms() {
+    for (name, of_all) in [("flat", 0.431), ("chains", 0.431), ("chains-relative", 0.431)] {
+        are(name, &[("lruvec", 69.84), ("zone", 30.16)]);
+        let all = found(&input(name)).1.of_all.unwrap();
+        assert!((all - of_all).abs() < 0.0005, "{name}: {all}");
+    }
+}
+
+#[test]
+fn rows_of_the_tracepoint_have_no_lock() {
+    are("traceiter", &[("other", 97.5), ("mutex", 2.5)]);
+    let (report, found) = found(&input("traceiter"));
+    assert_eq!(report.tables[0].waits.len(), 3);
+    assert_eq!(found.best(), None);
+    let paths: Vec<&str> =
+        report.tables[0].waits.iter().map(|wait| wait.path[0].as_str()).collect();
+    assert_eq!(
+        paths,
+        ["__traceiter_contention_begin", "__traceiter_contention_begin", "trace_contention_begin"]
+    );
+}

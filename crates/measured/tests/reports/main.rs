@@ -1,7 +1,9 @@
 //! Reports of other tools, whole, damaged and in mails.
 
+mod comparisons;
 mod damaged;
 mod generated;
+mod generated_tables;
 mod inputs;
 mod klockstat;
 mod live;

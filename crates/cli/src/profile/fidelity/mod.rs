@@ -80,8 +80,17 @@ fn keep(path: &Path, text: &str) -> Result<(), Failure> {
 
 /// Returns the items of a call.
 fn chosen(args: &FidelityArgs) -> Result<Vec<Item>, Failure> {
-    let all = gallery::items().map_err(|why| Failure::Run(why.into()))?;
+    let mut all = gallery::items().map_err(|why| Failure::Run(why.into()))?;
     let names: Vec<String> = all.iter().map(|item| item.id.clone()).collect();
+    let (files, named): (Vec<&String>, Vec<&String>) =
+        args.items.iter().partition(|name| name.ends_with(".toml"));
+    if !files.is_empty() {
+        all.retain(|item| named.contains(&&item.id));
+        for file in files {
+            all.extend(of_file(Path::new(file))?);
+        }
+        return Ok(all);
+    }
     if let Some(unknown) = args.items.iter().find(|name| !names.contains(name)) {
         let known = names.join(", ");
         let what = format!("the gallery has no item `{unknown}`; it has {known}");
@@ -96,6 +105,17 @@ fn chosen(args: &FidelityArgs) -> Result<Vec<Item>, Failure> {
     };
     let is_short = |item: &Item| !(args.quick && item.slow && args.items.is_empty());
     Ok(all.into_iter().filter(|item| is_chosen(item) && is_short(item)).collect())
+}
+
+/// Some hundred times the size of an item.
+const ITEMS: Limit = Limit::new("a file of items", 1 << 20);
+
+/// Reads the items of a file, as `mmscale claim` writes it.
+fn of_file(path: &Path) -> Result<Vec<Item>, Failure> {
+    let text = mmscale_files::text(path, ITEMS, Pipe::Refuse);
+    let text = text.map_err(|why| Failure::Call(anyhow!("{}: {why}", path.display())))?;
+    let items = gallery::items_of(&path.display().to_string(), &text);
+    items.map_err(|why| Failure::Call(why.into()))
 }
 
 /// Some ten times the size of the results of the whole gallery.

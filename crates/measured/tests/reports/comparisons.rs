@@ -1,0 +1,150 @@
+//! Tables before and after a change, and lists of changes, in many forms.
+
+use mmscale_measured::{Chosen, Comparison, Comparisons, comparisons};
+
+pub(crate) fn found(text: &str) -> Comparisons {
+    comparisons(text.as_bytes(), &Chosen::default()).expect("a text").1
+}
+
+#[track_caller]
+pub(crate) fn one(text: &str) -> Comparison {
+    let all = found(text);
+    assert_eq!(all.found.len(), 1, "{all:#?}\n{text}");
+    all.found.into_iter().next().expect("one")
+}
+
+#[track_caller]
+fn sides(text: &str, metric: &str, expected: &[(&str, f64)]) {
+    let all = found(text);
+    let found = all.found.iter().find(|found| found.metric == metric);
+    let found = found.unwrap_or_else(|| panic!("{metric}: {all:#?}\n{text}"));
+    let values: Vec<(&str, f64)> =
+        found.sides.iter().zip(&found.values).map(|(name, of)| (name.as_str(), of[0])).collect();
+    assert_eq!(values, expected, "{text}");
+}
+
+#[track_caller]
+fn none(text: &str, why: &str) {
+    let all = found(text);
+    assert!(all.found.is_empty(), "{all:#?}\n{text}");
+    let has = all.doubts.iter().any(|doubt| doubt.what.contains(why));
+    assert!(has || why.is_empty() && all.doubts.is_empty(), "{:#?}\n{text}", all.doubts);
+}
+
+#[test]
+fn tables_have_sides_by_their_names() {
+    let plain = "                 before     after   change\n\
+                 page_fault1    1234567   1345678   +9.0%\n";
+    sides(plain, "page_fault1", &[("before", 1_234_567.0), ("after", 1_345_678.0)]);
+    let quoted: String = plain.lines().map(|line| format!("> > {line}\n")).collect();
+    sides(&quoted, "page_fault1", &[("before", 1_234_567.0), ("after", 1_345_678.0)]);
+    sides("patched   base\n1200   1000\n", "", &[("base", 1000.0), ("patched", 1200.0)]);
+    none("patched   base\n1200   1000\n1300   1100\n", "have no names");
+    sides(
+        "test   patched   base\nx   1200   1000\n",
+        "x",
+        &[("base", 1000.0), ("patched", 1200.0)],
+    );
+    let bars = "| test | v6.12 | v6.12 + patch |\n|---|---:|---:|\n| fork1 | 1,000.5 | 900 |\n";
+    sides(bars, "fork1", &[("v6.12", 1000.5), ("v6.12 + patch", 900.0)]);
+    let ascii = "+------+--------+-------+\n| test | before | after |\n+------+--------+-------+\n\
+                 | a b  | 12 ms  | 10 ms |\n+------+--------+-------+\n";
+    sides(ascii, "a b", &[("before", 12.0), ("after", 10.0)]);
+    assert_eq!(one(ascii).unit, "ms");
+    let rows = "            ops/s    sys time\nbase       1000    30.2\npatched    1200    28.1\n";
+    sides(rows, "ops/s", &[("base", 1000.0), ("patched", 1200.0)]);
+    sides(rows, "sys time", &[("base", 30.2), ("patched", 28.1)]);
+}
+
+#[test]
+fn curves_have_an_axis() {
+    let text = "tasks   processes   threads\n1   603923   590000\n16   8000000   700000\n";
+    let curve = one(text);
+    assert_eq!((curve.at, curve.axis.as_str()), (vec![1, 16], "tasks"));
+    assert_eq!(curve.values, [[603_923.0, 8_000_000.0], [590_000.0, 700_000.0]]);
+    let csv = "tasks,processes,processes_idle,threads,threads_idle,linear\n0,0,100,0,100,0\n\
+               1,603923,98.75,590000,98.75,603923\n2,1200000,97.5,900000,97.5,1207846\n";
+    let curve = one(csv);
+    assert_eq!((curve.sides.join(" "), curve.at), ("processes threads".to_owned(), vec![1, 2]));
+    assert_eq!(curve.values[1], [590_000.0, 900_000.0]);
+    let mmtests = "                                    vanilla                patched\n\
+                   \x20                              6.2.0-rc4           6.2.0-rc4-v2\n\
+                   Hmean     faults/sec-1     898781.81 (   0.00%)   894440.31 *  -0.48%*\n\
+                   Hmean     faults/sec-4    2965589.00 (   0.00%)  2726451.00 *  -8.06%*\n";
+    let curve = one(mmtests);
+    assert_eq!((curve.metric.as_str(), curve.at), ("Hmean faults/sec", vec![1, 4]));
+    assert_eq!(curve.sides, ["vanilla 6.2.0-rc4", "patched 6.2.0-rc4-v2"]);
+    assert_eq!(curve.values[1], [894_440.31, 2_726_451.0]);
+}
+
+#[test]
+fn rows_of_a_robot_are_read() {
+    let text = "commit:\n  0a1b2c3d4e (\"mm: one\")\n  1a1b2c3d4e (\"mm: two\")\n\n\
+                0a1b2c3d4e5f6071 1a1b2c3d4e5f607182938475\n---------------- -----\n\
+                \x20        %stddev     %change         %stddev\n\
+                \x20            \\          |                \\\n\
+                \x20  1234567 ±  2%     -34.3%     811111 ±  3%  will-it-scale.per_process_ops\n\
+                \x20    41.55            -5.0        36.55        perf-profile.calltrace.cycles-pp.a.b\n\
+                \x20     1234            +9.0%       1300        vmstat.system.cs\n";
+    let row = one(text);
+    assert_eq!(row.sides, ["0a1b2c3d4e", "1a1b2c3d4e"]);
+    assert_eq!(row.values, [[1_234_567.0], [811_111.0]]);
+    none("  100 ± 2%  -34.3%  90  will-it-scale.per_process_ops\n", "does not lead from");
+}
+
+#[test]
+fn lists_have_changes() {
+    for (text, metric, percent) in [
+        ("page_fault1: +34.3 %", "page_fault1", 34.3),
+        ("  - malloc1   -3.25%", "malloc1", -3.25),
+        ("+1.5% fork1", "fork1", 1.5),
+        ("a 12% improvement in page_fault1", "page_fault1", 12.0),
+        ("We see a 5.5% reduction of system time with the series.", "system time", -5.5),
+        ("page_fault2 improves by 7%.", "page_fault2", 7.0),
+        (
+            "kernel test robot noticed a -34.3% regression of will-it-scale.per_process_ops on:",
+            "will-it-scale.per_process_ops",
+            -34.3,
+        ),
+    ] {
+        let change = one(text);
+        assert!(change.only_changes, "{text}");
+        assert_eq!(change.metric, metric, "{text}");
+        assert!((change.values[1][0] - 100.0 - percent).abs() < 1e-9, "{change:?}");
+    }
+}
+
+#[test]
+fn what_is_not_certain_is_a_doubt() {
+    for (text, why) in [
+        ("test   ops/s   latency\na   100   3\nb   200   4\n", "may be sides or metrics"),
+        ("a   100   200\nb   300   400\n", "no line above"),
+        ("test before after change\nx 100 120 +34.3%\n", "does not lead"),
+        ("test   before   after\nx   12,5   1,234\n", "two meanings"),
+        ("test   before   after\nx   12 ms   13 us\n", "different units"),
+        ("test   before   after\nx   12   -\n", "lacks a figure"),
+        ("threads   before   after\n4   100   120\n2   50   60\n", "does not rise"),
+        ("up to 34% improvement in page_fault1", "not exact"),
+        ("Kernel builds improve by up to 3%.", "not exact"),
+        ("a 20% improvement of the latency", "less may be better"),
+        ("improves page_fault1 and fork1 by 10% and 20%", "several changes"),
+        ("We do not see a 10% improvement in fork1.", "denied"),
+        ("test   base   patched   base2\nx   1   2   3\n", ""),
+        ("35.85%  [kernel]  [k] native_queued_spin_lock_slowpath\n", ""),
+        ("CPU usage is 34.3% on average\n", ""),
+    ] {
+        match why {
+            "" => assert!(found(text).found.is_empty(), "{text}: {:#?}", found(text)),
+            why => none(text, why),
+        }
+    }
+}
+
+#[test]
+fn names_of_columns_can_be_chosen() {
+    let text = "test   ours   theirs\nx   100   90\n";
+    none(text, "--sides 'ours,theirs'");
+    let chosen = Chosen { sides: vec!["theirs".to_owned(), "ours".to_owned()] };
+    let all = comparisons(text.as_bytes(), &chosen).expect("a text").1;
+    assert_eq!(all.found[0].values, [[90.0], [100.0]]);
+}
