@@ -118,7 +118,7 @@ pub struct Limit {
     pub name: &'static str,
     /// Its value; `None`: there is none.
     pub value: Option<u64>,
-    /// What it limits, by which formula.
+    /// The thing that it limits, and the formula.
     pub what: String,
     /// Where it is in Linux.
     pub source: &'static str,

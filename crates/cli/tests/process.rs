@@ -402,8 +402,8 @@ fn help_keeps_within_the_columns_that_there_are() {
     }
 }
 
-/// What terminals act on, as a file may have it: sequences of both kinds, titles, the direction of
-/// text, a backspace and a carriage return.
+/// Controls of terminals, as a file may have them: sequences of both kinds, titles, the direction
+/// of text, a backspace and a carriage return.
 const HOSTILE: &str = "\u{1b}[31m\u{1b}]0;t\u{7}\u{9b}2J\u{202e}\u{2066}\u{8}\r";
 
 /// Puts controls of terminals into each line of a file, in a place that depends on the line.

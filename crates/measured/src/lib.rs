@@ -21,6 +21,7 @@
 //! | `frame`, `stacks` | stacks with their weights, folded stacks, chains with arrows |
 //! | `prefix`, `kernel_log` | logs of a kernel: lockups, stalls, hung tasks |
 //! | `robot` | reports of the kernel test robot, before and after a commit |
+//! | `controls` | what terminals act on, which is removed |
 //! | `contention` | traces of contended locks, as a stream |
 //! | `comparison` | tables before and after a change, lists of changes |
 //! | `size` | the number of CPUs |
@@ -32,6 +33,7 @@ mod bytes;
 mod chain;
 mod comparison;
 mod contention;
+mod controls;
 mod fault;
 mod frame;
 mod kernel_log;

@@ -3,9 +3,9 @@
 use mmscale_document::MeasuredWait;
 use serde::Deserialize;
 
+use crate::controls::without_controls;
 use crate::fault::DocumentError;
 use crate::table::Table;
-use crate::text::without_controls;
 
 /// The schema of these documents.
 const SCHEMA: &str = "mmscale/live/1";

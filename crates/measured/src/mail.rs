@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use mail_parser::MessageParser;
 use mail_parser::decoders::quoted_printable::quoted_printable_decode;
 
-use crate::text::without_controls;
+use crate::controls::without_controls;
 
 /// Headers of which a file of a mail has at least one at its beginning.
 const HEADERS: [&str; 4] =

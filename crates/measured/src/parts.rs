@@ -1,7 +1,8 @@
 //! Files that are larger than a part: samples of `perf script`, folded stacks, maps, logs.
 //!
 //! A part ends between two records. Each is read as a file is, and only sums stay: weights of equal
-//! paths, and the first lines at which names are. So memory does not depend on the size of the file.
+//! paths, and the first lines at which names are. So memory does not depend on the size of the
+//! file.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -43,7 +44,8 @@ pub enum PartsError {
     Read(#[from] ReadError),
 }
 
-/// Reads a file of any size. One of at most `whole` bytes, such as [`crate::MAX_BYTES`], is read as a whole.
+/// Reads a file of any size. One of at most `whole` bytes, such as [`crate::MAX_BYTES`], is read as
+/// a whole.
 ///
 /// # Errors
 /// Reading failed, the file is not text, or it is a large file in UTF-16.
@@ -105,7 +107,7 @@ fn end_of_part(bytes: &[u8]) -> usize {
     from + at.or(starts.first().copied()).unwrap_or(tail.len())
 }
 
-/// What stays of the parts that were read.
+/// Sums over the parts that were read.
 #[derive(Default)]
 struct Sums {
     report: Report,

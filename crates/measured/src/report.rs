@@ -34,7 +34,7 @@ pub struct Report {
     pub sizes: Sizes,
     /// The report of a robot, before and after a commit.
     pub robot: Option<Robot>,
-    /// What a trace of contended locks shows beyond its table.
+    /// Figures of a trace of contended locks beyond its table.
     pub contention: Option<Contention>,
     /// Functions of a profile without callers, with the share of the samples in them.
     pub flat: Vec<(String, f64)>,

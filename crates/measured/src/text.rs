@@ -1,9 +1,6 @@
 //! Lines and words with their places.
 
-use std::borrow::Cow;
-
-use mmscale_document::is_control;
-
+use crate::controls::without_controls;
 use crate::fault::Fault;
 use crate::mail::quote;
 use crate::prefix::{message, next_stamp};
@@ -89,8 +86,9 @@ impl Line {
 /// The length of a line of a log from which a mail program may have broken off the rest.
 const LONG: usize = 60;
 
-/// Returns the lines of a text. A line ends with LF, CR LF or CR. Controls of terminals and prefixes
-/// of logs are removed; lines of a log that a mail program joined or broke are as they were.
+/// Returns the lines of a text. A line ends with LF, CR LF or CR. Controls of terminals and
+/// prefixes of logs are removed; lines of a log that a mail program joined or broke are as they
+/// were.
 pub(crate) fn lines(text: &str) -> Vec<Line> {
     let unified = text.replace("\r\n", "\n").replace('\r', "\n");
     let unified = without_controls(&unified);
@@ -132,54 +130,6 @@ fn continues(last: &Line, line: &Line, length: usize) -> bool {
     let cut = last.text.trim_end().ends_with(['/', ',', '+']);
     let frame = line.text.contains("+0x") && !line.text.trim_start().starts_with("0x");
     last.quote == line.quote && !line.is_blank() && (empty || cut || length >= LONG && !frame)
-}
-
-/// Removes what terminals act on: escape sequences, all other controls but the line end and the tab,
-/// controls of the direction of text, and characters without a width. A sequence ends with its line
-/// at the latest.
-pub(crate) fn without_controls(text: &str) -> Cow<'_, str> {
-    let hidden =
-        |c: char| is_control(c) || matches!(c, '\u{ad}' | '\u{200b}'..='\u{200d}' | '\u{feff}');
-    if !text.contains(hidden) {
-        return text.into();
-    }
-    let mut plain = String::with_capacity(text.len());
-    let mut letters = text.chars().peekable();
-    while let Some(letter) = letters.next() {
-        let kind = match letter {
-            '\u{1b}' => letters.next_if(|c| ('\u{20}'..='\u{7e}').contains(c)),
-            // The same sequences with one character of C1.
-            '\u{9b}' => Some('['),
-            '\u{9d}' => Some(']'),
-            '\u{90}' | '\u{98}' | '\u{9e}' | '\u{9f}' => Some('P'),
-            other if hidden(other) => None,
-            other => {
-                plain.push(other);
-                None
-            }
-        };
-        match kind {
-            Some('[') => {
-                while letters.next_if(|c| ('\u{20}'..='\u{3f}').contains(c)).is_some() {}
-                letters.next_if(|c| ('\u{40}'..='\u{7e}').contains(c));
-            }
-            Some(']' | 'P' | 'X' | '^' | '_') => {
-                let ends = ['\u{7}', '\u{1b}', '\u{9c}', '\n'];
-                while letters.next_if(|c| !ends.contains(c)).is_some() {}
-                if letters.next_if(|c| ['\u{7}', '\u{9c}'].contains(c)).is_none()
-                    && letters.next_if_eq(&'\u{1b}').is_some()
-                {
-                    letters.next_if_eq(&'\\');
-                }
-            }
-            // A set of characters: one more character.
-            Some('(' | ')' | '*' | '+' | '#' | '%' | ' ') => {
-                letters.next_if(|c| ('\u{20}'..='\u{7e}').contains(c));
-            }
-            _ => {}
-        }
-    }
-    plain.into()
 }
 
 /// Reads words over the ends of lines.
@@ -262,21 +212,6 @@ mod tests {
         assert_eq!((all[0].quote, all[1].is_blank(), all.len()), (2, true, 4));
         assert_eq!(all[3].number, 4);
         assert_eq!(all[0].end_fault("x").column, 9);
-    }
-
-    #[test]
-    fn what_terminals_act_on_is_removed() {
-        for (text, plain) in [
-            ("a\u{1b}[1;31mb\u{1b}[mc\u{1b}", "abc"),
-            ("a\u{1b}]0;title\u{7}b\u{1b}]2;x\u{1b}\\c\u{1b}]", "abc"),
-            ("a\u{1b}[?25lb\u{1b}(Bc\u{1b}Mb\u{1b}=d", "abcbd"),
-            ("a\u{9b}2Jb\u{9d}title\u{9c}c\u{1b}Pdata\u{1b}\\d", "abcd"),
-            ("a\u{8}b\u{0}c\u{7f}d\u{202e}e\u{2066}f\u{200b}g", "abcdefg"),
-            ("a\u{1b}]0;title\nb\tc", "a\nb\tc"),
-            ("größe", "größe"),
-        ] {
-            assert_eq!(without_controls(text), plain, "{text:?}");
-        }
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! Files that are larger than memory should be: samples, folded stacks and a log, made while they are
-//! read. One test in a process of its own, so that its peak of memory is that of this reading.
+//! Files that are larger than memory should be: samples, folded stacks and a log, made while they
+//! are read. One test in a process of its own, so that its peak of memory is that of this reading.
 
 use std::fs;
 use std::io::{self, Read};

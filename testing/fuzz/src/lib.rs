@@ -1,4 +1,5 @@
-//! Random scripts, documents, profiles, recordings, reports and files of machines for the code that reads them.
+//! Random scripts, documents, profiles, recordings, reports and files of machines for the code that
+//! reads them.
 //!
 //! Nothing that a file contains may cause a panic, a hang, more memory than [`MOST_MEMORY`], a
 //! control character in the output, or an endless error. Case N of a seed is always the same input.

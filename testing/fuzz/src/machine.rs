@@ -7,7 +7,7 @@ use crate::outcome::Outcome;
 use crate::random::Random;
 use crate::target::{Input, Target};
 
-/// What commands read, as people send it.
+/// Files that commands read, as people send them.
 const SAMPLES: [&str; 7] = [
     include_str!("../../../crates/cli/tests/cmd/profile.in/lscpu.txt"),
     include_str!("../../../crates/cli/tests/cmd/profile.in/phone.txt"),

@@ -113,22 +113,13 @@ pub(super) fn keep(root: &Path, program: &Path, only: Option<&str>) -> Result<St
             continue;
         }
         let file = file_of(record.clone())?;
-        let cpus: Vec<String> = curve.cpus.iter().map(u64::to_string).collect();
-        let mut points = Vec::new();
-        for cpus in &cpus {
-            let run = ["run", &file, "--profile", &curve.profile, "--cpus", cpus, "--seeds", "1"];
-            let run = [&run[..], &["--shape", "fill", "--format", "json"]].concat();
-            let run = document(program, &run)?;
-            build = run["build"].clone();
-            let arm = &run["arms"][0];
-            println!("kernels: {} on {cpus}: {}", curve.name, rate_of(arm));
-            points.push(point(arm, cpus.parse().expect("a number")));
-        }
+        let points = points_of(program, curve, &file)?;
+        build = points.1;
         curves.push(json!({
             "name": curve.name,
             "profile": curve.profile,
             "recorded": record.join(" "),
-            "points": points,
+            "points": points.0,
             "commit": build["commit"],
         }));
     }
@@ -157,6 +148,22 @@ pub(super) fn keep(root: &Path, program: &Path, only: Option<&str>) -> Result<St
     let text = serde_json::to_string_pretty(&document).expect("a document") + "\n";
     fs::write(root.join(KEPT), text).map_err(|why| format!("{KEPT}: {why}"))?;
     Ok(format!("kernels: kept {} replays in {KEPT}", replays.replay.len()))
+}
+
+/// Replays the points of a curve. Returns them, and the program's build.
+fn points_of(program: &Path, curve: &Curve, file: &str) -> Result<(Vec<Value>, Value), String> {
+    let (mut points, mut build) = (Vec::new(), Value::Null);
+    for &number in &curve.cpus {
+        let cpus = number.to_string();
+        let run = ["run", file, "--profile", &curve.profile, "--cpus", &cpus, "--seeds", "1"];
+        let run = [&run[..], &["--shape", "fill", "--format", "json"]].concat();
+        let run = document(program, &run)?;
+        build = run["build"].clone();
+        let arm = &run["arms"][0];
+        println!("kernels: {} on {cpus}: {}", curve.name, rate_of(arm));
+        points.push(point(arm, number));
+    }
+    Ok((points, build))
 }
 
 /// Returns the kept row with these values.

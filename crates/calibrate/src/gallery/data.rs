@@ -319,7 +319,7 @@ impl Item {
         let script = option(&self.script) || self.arm.iter().any(|arm| option(&arm.script));
         let policies = self.arm.iter().filter(|arm| option(&arm.policy));
         let fields = [
-            (of(&self.source), "source: who published it, where and when"),
+            (of(&self.source), "source: the publisher, the place and the date"),
             (of(&self.measured_on), "measured_on: sockets, CPUs, memory, kernel, conditions"),
             (of(&self.machine), "machine: a profile by name, or its file (mmscale list profiles)"),
             (script, "script: a script or study by name, or a file, that does the same"),

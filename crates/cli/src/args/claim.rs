@@ -47,10 +47,10 @@ pub(crate) struct ClaimArgs {
     /// The policies of a side, in which it differs from the base; may be repeated
     #[arg(long = "policy", value_name = "SIDE:KEY=POLICY,..")]
     pub(crate) policies: Vec<String>,
-    /// What was measured: sockets, CPUs, memory, kernel, conditions
+    /// The machine that was measured: sockets, CPUs, memory, kernel, conditions
     #[arg(long, value_name = "TEXT")]
     pub(crate) measured_on: Option<String>,
-    /// Who published it, where and when
+    /// The publisher, the place and the date
     #[arg(long, value_name = "TEXT")]
     pub(crate) source: Option<String>,
     #[command(flatten)]

@@ -18,8 +18,9 @@ Examples:
 #[derive(Debug, clap::Args)]
 pub(crate) struct SourceArgs {
     /// The report: output of `perf lock contention`, /proc/lock_stat, klockstat of bcc, or `mmscale
-    /// live watch --format json`; a trace of lock:contention_begin and lock:contention_end (perf.data,
-    /// trace.dat, or as text); a snapshot of a machine (`mmscale profile snapshot`); `-` is stdin
+    /// live watch --format json`; a trace of lock:contention_begin and lock:contention_end
+    /// (perf.data, trace.dat, or as text); a snapshot of a machine (`mmscale profile snapshot`);
+    /// `-` is stdin
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
     /// CPUs of the computer, if the report does not have them

@@ -49,7 +49,13 @@ pub(crate) struct ReportArgs {
     #[arg(long)]
     pub(crate) letter: bool,
     /// The layout of the letter
-    #[arg(long, value_enum, value_name = "FORM", default_value_t = LetterForm::Cover, requires = "letter")]
+    #[arg(
+        long,
+        value_enum,
+        value_name = "FORM",
+        default_value_t = LetterForm::Cover,
+        requires = "letter"
+    )]
     pub(crate) form: LetterForm,
     /// The arms that the letter is about; all if not given
     #[arg(long = "arm", value_name = "A,B", value_delimiter = ',', requires = "letter")]

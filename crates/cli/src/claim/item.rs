@@ -10,7 +10,7 @@ use mmscale_measured::{Comparison, Report};
 
 use crate::args::ClaimArgs;
 
-/// What is known of all items of a file: from the call, or from the text.
+/// Facts of all items of a file: from the call, or from the text.
 pub(super) struct Known<'a> {
     registry: &'a Registry,
     args: &'a ClaimArgs,
@@ -274,7 +274,8 @@ fn table(set: &BTreeMap<String, String>) -> String {
 /// Formats the file.
 pub(super) fn text(file: &Path, items: &[Draft<'_>]) -> String {
     let mut text = format!(
-        "# Items of the gallery, made by `mmscale claim {}`. Figures are those of the text. A field\n\
+        "# Items of the gallery, made by `mmscale claim {}`. Figures are those of the text. A \
+         field\n\
          # that is \"{OPEN}\" is not in the text: fill it, or give it to `mmscale claim`. Then:\n\
          # mmscale profile fidelity ./item.toml\n",
         mmscale_document::plain(&file.display().to_string()).replace('\n', " ")

@@ -1,7 +1,7 @@
-//! The tests of benchmarks that the kernel test robot runs: the script that makes the calls of each,
-//! or why no script can.
+//! The tests of benchmarks that the kernel test robot runs: the script that makes the calls of
+//! each, or why no script can.
 
-/// What there is for a test.
+/// The script of a test, or the reason why there is none.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Said {
     /// A built-in script with these parameters.

@@ -1,8 +1,8 @@
-//! What a trace of contended locks shows beyond its waits.
+//! Figures of a trace of contended locks beyond its waits.
 
 use mmscale_measured::{Contention, Herd, Spread};
 
-use super::answer::{percent, time};
+use super::figure::{percent, time};
 
 /// Number of classes, locks, pairs and holders to name.
 const NAMED: usize = 4;
@@ -23,7 +23,7 @@ pub(super) fn lines(seen: &Contention) -> Vec<(&'static str, String)> {
         lines.push((
             "lock",
             format!(
-                "0x{lock:x} ({kind}): {} of the waited time, {}, up to {} at once",
+                "0x{lock:x} ({kind}): {} of the waited time, {}, up to {} at a time",
                 share(sum.total_ns),
                 counted(sum.waits, "wait"),
                 counted(sum.most as u64, "task")
@@ -72,7 +72,7 @@ fn spread(of: &Spread) -> String {
 
 fn of_herd(herd: &Herd) -> Vec<(&'static str, String)> {
     if herd.most < 2 {
-        return vec![("herd", "no two tasks wait for one lock at once".to_owned())];
+        return vec![("herd", "no two tasks wait for one lock together".to_owned())];
     }
     let shares = herd.shares.iter().map(|(from, share)| match from {
         1 => format!("one alone {}", percent(*share)),
@@ -80,7 +80,7 @@ fn of_herd(herd: &Herd) -> Vec<(&'static str, String)> {
     });
     let shares: Vec<String> = shares.collect();
     let most = format!(
-        "up to {} tasks wait for one lock at once (0x{:x}, {} after the start); waited time by \
+        "up to {} tasks wait for one lock together (0x{:x}, {} after the start); waited time by \
          the number that waits: {}",
         herd.most,
         herd.lock,

@@ -77,7 +77,7 @@ pub(super) struct Input {
     pub(super) start: Vec<u8>,
     rest: Box<dyn Read>,
     printer: Option<Printer>,
-    /// What was done to read it.
+    /// The way in which it was read.
     pub(super) note: Option<String>,
 }
 

@@ -4,6 +4,7 @@
 mod answer;
 mod benchmark;
 mod contention;
+mod figure;
 mod input;
 mod logs;
 mod rates;

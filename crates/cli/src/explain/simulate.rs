@@ -7,7 +7,8 @@ use mmscale_measured::Table;
 use mmscale_report::compare::{Waits, waits_text};
 use mmscale_report::{Notes, brief, robust_brief, wrap};
 
-use super::answer::{options, time};
+use super::answer::options;
+use super::figure::time;
 use super::{Case, Recipe, robot, source};
 use crate::args::ExplainArgs;
 use crate::failure::Failure;

@@ -232,7 +232,7 @@ mod tests {
         execute(&plans[0], &Interrupt::default(), &sink).expect("a run")
     }
 
-    /// What `explain` reads in the layout of the robot is what the document has.
+    /// `explain` reads the figures of the document in the layout of the robot.
     #[test]
     fn explain_reads_the_layout_of_the_robot_with_the_same_figures() {
         let mut waits = 0;

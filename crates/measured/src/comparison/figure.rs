@@ -44,7 +44,7 @@ pub(super) enum Comma {
     Decimal,
 }
 
-/// Units that stand behind a figure.
+/// Units that follow a figure.
 const UNITS: [&str; 44] = [
     "s",
     "ms",
@@ -208,7 +208,7 @@ pub(super) fn figures(words: &[&str]) -> Option<Vec<Option<Figure>>> {
     Some(all)
 }
 
-/// Enters what stands in brackets: a change in percent, or a deviation.
+/// Enters what is in brackets: a change in percent, or a deviation.
 fn beside(inner: &str, figure: &mut Figure) -> Option<()> {
     let deviation = ["±", "+/-", "+-"].iter().any(|mark| inner.starts_with(mark));
     if deviation {

@@ -11,7 +11,7 @@ pub(super) struct Cell {
     pub(super) to: usize,
 }
 
-/// What divides the cells of a line.
+/// The divider of the cells of a line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Divided {
     Bars,
@@ -154,7 +154,7 @@ pub(super) fn plain(line: &Line) -> String {
     text
 }
 
-/// Reads a row. The label is what stands before the figures, and may be empty.
+/// Reads a row. The label precedes the figures, and may be empty.
 fn row(line: &Line) -> Option<Row> {
     let text = plain(line);
     let by = divided(&text);

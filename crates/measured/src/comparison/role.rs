@@ -1,6 +1,6 @@
 //! Names of columns: which side of a comparison they are, and what else they can be.
 
-/// What a column or a row is, by its name.
+/// The role of a column or a row, by its name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Role {
     /// The side to compare with.

@@ -159,7 +159,7 @@ struct Percent {
     to: usize,
 }
 
-/// The words of a line, with a sign or a `%` that stands alone joined to its number.
+/// The words of a line, with a sign or a `%` of its own joined to its number.
 fn words(text: &str) -> Vec<String> {
     let mut all: Vec<String> = vec![];
     let sign = |word: &str| word == "+" || word == "-";

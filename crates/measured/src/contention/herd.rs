@@ -1,4 +1,4 @@
-//! How many tasks wait for one lock at once, and how that changes in time.
+//! The number of tasks that wait for one lock together, and how it changes in time.
 
 /// Stretches of time that are kept.
 const BINS: usize = 64;
@@ -66,8 +66,8 @@ impl Herds {
         }
     }
 
-    /// Returns the shares of the waited time by the number of tasks that wait at once: 1, 2 to 3, 4
-    /// to 7, and so on.
+    /// Returns the shares of the waited time by the number of tasks that wait together: 1, 2 to 3,
+    /// 4 to 7, and so on.
     pub(super) fn shares(&self) -> Vec<(usize, f64)> {
         let all = self.by_size.iter().fold(0_u64, |all, waited| all.saturating_add(*waited));
         let mut shares: Vec<(usize, f64)> = Vec::new();

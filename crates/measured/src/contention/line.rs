@@ -3,7 +3,7 @@
 //! | form | example |
 //! |---|---|
 //! | `perf script` | `usemem 4211 [017] 12345.678901: lock:contention_begin: 0xff.. (flags=SPIN)` |
-//! | `trace-cmd report`, tracefs | `usemem-4211 [017] d..1. 12345.678901: contention_begin: 0xff.. (flags=SPIN)` |
+//! | `trace-cmd report`, tracefs | `usemem-4211 [017] d..1. 12.678901: contention_begin: 0xff..` |
 
 use mmscale_document::{LockKind, plain_function};
 
@@ -21,7 +21,7 @@ pub(super) struct Event<'a> {
     pub(super) what: What<'a>,
 }
 
-/// What happened.
+/// An event.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) enum What<'a> {
     /// A task begins to wait for the lock at an address.

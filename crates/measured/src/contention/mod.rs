@@ -4,8 +4,8 @@
 //! A [`Stream`] gets the lines of `perf script`, `trace-cmd report` or tracefs one by one. It pairs
 //! beginnings and ends of waits by task and lock, so that the waits that are open at a time are all
 //! that it keeps of single events. The result has waits by call path, as other tables have, and
-//! what a table cannot say: the distribution of waits, which tasks wait for a lock together, who
-//! releases locks for which others wait, and how many wait at once, by time.
+//! what a table cannot say: the distribution of waits, which tasks wait for a lock together, the
+//! functions that release locks for which others wait, and the number that waits, by time.
 //!
 //! `contended_release` of newer kernels names holders. `kmem:mm_zone_locked`, which was posted in
 //! 2026, has every acquisition of zone->lock with its wait.
@@ -58,7 +58,7 @@ struct Queue {
     tasks: usize,
     groups: BTreeMap<u32, u32>,
     since_ns: u64,
-    /// The longest that it was while somebody waited.
+    /// The longest that it was while a task waited.
     most: usize,
 }
 

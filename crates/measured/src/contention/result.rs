@@ -1,4 +1,4 @@
-//! What a trace shows.
+//! The figures of a trace.
 
 use std::collections::BTreeMap;
 
@@ -48,7 +48,7 @@ pub struct LockSum {
     pub total_ns: u64,
     /// The longest wait, in ns.
     pub max_ns: u64,
-    /// The most tasks that waited at once.
+    /// The most tasks that waited together.
     pub most: usize,
 }
 
@@ -61,17 +61,17 @@ impl LockSum {
     }
 }
 
-/// How many tasks wait for one lock at once.
+/// Numbers of tasks that wait for one lock together.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Herd {
-    /// The most tasks that waited at once for one lock.
+    /// The most tasks that waited together for one lock.
     pub most: usize,
     /// The address of that lock.
     pub lock: u64,
     /// When that was, in ns since the first event.
     pub at_ns: u64,
-    /// Shares of the waited time by the number of tasks that wait at once: the smallest number of
-    /// each class (1, 2, 4, ..), and its share.
+    /// Shares of the waited time by the number of tasks that wait together: the smallest number
+    /// of each class (1, 2, 4, ..), and its share.
     pub shares: Vec<(usize, f64)>,
     /// The length of the stretches of [`Herd::in_time`], in ns.
     pub stretch_ns: u64,
@@ -79,7 +79,7 @@ pub struct Herd {
     pub in_time: Vec<f64>,
 }
 
-/// What a trace shows.
+/// The figures of a trace.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Contention {
     /// Waits by call path, or by the address of the lock if the trace has no stacks.

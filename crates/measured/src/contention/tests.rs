@@ -148,14 +148,14 @@ struct Wait {
     until_ns: u64,
 }
 
-/// What is known of a generated trace.
+/// The truth about a generated trace.
 #[derive(Default)]
 struct Truth {
     text: String,
     waits: Vec<Wait>,
     together: BTreeMap<(String, String), u64>,
     most: usize,
-    /// The waited time by the class of the number that wait at once.
+    /// The waited time by the class of the number that wait together.
     shares: BTreeMap<usize, u64>,
 }
 

@@ -1,4 +1,4 @@
-//! Files of a machine that somebody else sent: a snapshot, or an archive of sosreport.
+//! Files of another machine: a snapshot, or an archive of sosreport.
 //!
 //! A snapshot is a text with a heading before each file or command, `==> /proc/zoneinfo <==`, as
 //! `tail -n +1 FILE..` writes it. `mmscale profile snapshot` prints the script that makes one. An
@@ -52,8 +52,8 @@ pub enum SnapshotError {
     },
     /// The archive has none of the files.
     #[error(
-        "it is an archive of {files} files, and none is proc/zoneinfo, proc/meminfo, proc/vmstat or \
-         an output of lscpu"
+        "it is an archive of {files} files, and none is proc/zoneinfo, proc/meminfo, proc/vmstat \
+         or an output of lscpu"
     )]
     Empty {
         /// Number of files.

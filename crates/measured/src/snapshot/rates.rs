@@ -1,4 +1,4 @@
-//! What happened between two snapshots of one machine.
+//! Rates between two snapshots of one machine.
 
 use std::collections::BTreeMap;
 
@@ -68,7 +68,7 @@ const EVENTS: [(&str, &[&str]); 17] = [
     ("page faults", &["pgfault"]),
     ("major faults", &["pgmajfault"]),
     ("faults with a huge page", &["thp_fault_alloc"]),
-    ("huge pages that were not to be had", &["thp_fault_fallback"]),
+    ("huge pages that were not available", &["thp_fault_fallback"]),
     ("pages allocated", &["pgalloc_*"]),
     ("pages freed", &["pgfree"]),
     ("pages scanned by kswapd", &["pgscan_kswapd", "pgscan_khugepaged"]),

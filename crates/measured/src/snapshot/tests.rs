@@ -11,7 +11,7 @@ use super::*;
 const TEXT: &str = include_str!("../../tests/machines/two-cpus.snap");
 /// Its `/proc/vmstat` some seconds later.
 const LATER: &str = include_str!("../../tests/machines/two-cpus-later.snap");
-/// The same files as an archive of sosreport.
+/// These files as an archive of sosreport.
 const ARCHIVE: &[u8] = include_bytes!("../../tests/machines/sosreport.tar.xz");
 
 fn read(bytes: &[u8]) -> Result<Snapshot, String> {
@@ -40,8 +40,8 @@ fn a_snapshot_has_zones_page_caches_and_settings() {
 fn a_boost_is_no_part_of_a_watermark_and_older_kernels_have_no_bounds() {
     let text = "Node 1, zone   Normal\n  pages free     9\n        boost    100\n        min      \
                 150\n        low      160\n        high     170\n        managed  4096\n  \
-                pagesets\n    cpu: 3\n              count: 5\n              high:  378\n              \
-                batch: 63\n  vm stats threshold: 10\n";
+                pagesets\n    cpu: 3\n              count: 5\n              high:  378\n  \
+                \x20           batch: 63\n  vm stats threshold: 10\n";
     let zones = zones::parse(text).unwrap();
     assert_eq!((zones[0].node, zones[0].marks), (1, [50, 60, 70]));
     let cache = zones[0].caches[0];

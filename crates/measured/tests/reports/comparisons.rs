@@ -84,7 +84,8 @@ fn rows_of_a_robot_are_read() {
                 \x20        %stddev     %change         %stddev\n\
                 \x20            \\          |                \\\n\
                 \x20  1234567 ±  2%     -34.3%     811111 ±  3%  will-it-scale.per_process_ops\n\
-                \x20    41.55            -5.0        36.55        perf-profile.calltrace.cycles-pp.a.b\n\
+                \x20    41.55            -5.0        36.55        \
+                perf-profile.calltrace.cycles-pp.a.b\n\
                 \x20     1234            +9.0%       1300        vmstat.system.cs\n";
     let row = one(text);
     assert_eq!(row.sides, ["0a1b2c3d4e", "1a1b2c3d4e"]);

@@ -1,13 +1,13 @@
 //! Generated tables before and after a change whose figures are known.
 //!
 //! Strategy: benchmarks get figures for two or three sides, or for two sides at several numbers of
-//! tasks. They are printed in one of eleven forms (aligned, with tabs, with single spaces, Markdown,
-//! with borders, CSV, the kernel test robot's, mmtests', with sides as rows, a list of changes,
-//! will-it-scale's), with numbers in one of seven forms, in any order of sides, between prose,
-//! perhaps quoted. Some tables get a fault: a change that contradicts its figures, names that do not
-//! say which column is a side, a missing figure.
-//! Invariants: every figure that is found is that of its benchmark, side and number of tasks; tables
-//! without a fault are found whole; a row with a fault is not found.
+//! tasks. They are printed in one of eleven forms (aligned, with tabs, with single spaces,
+//! Markdown, with borders, CSV, the kernel test robot's, mmtests', with sides as rows, a list of
+//! changes, will-it-scale's), with numbers in one of seven forms, in any order of sides, between
+//! prose, perhaps quoted. Some tables get a fault: a change that contradicts its figures, names that do
+//! not say which column is a side, a missing figure.
+//! Invariants: every figure that is found is that of its benchmark, side and number of tasks;
+//! tables without a fault are found whole; a row with a fault is not found.
 
 use std::collections::BTreeMap;
 
@@ -368,7 +368,7 @@ const PROSE: [&str; 5] = [
     "Thanks for looking at version 3 of the series; 100% of the tasks were on one node.\n",
     "perf shows 35.85% of the cycles in the lock.\n",
     "The results of the benchmarks:\n",
-    "Cc: someone at example.org, 2024-01-02 10:11:12\n",
+    "Cc: reviewer at example.org, 2024-01-02 10:11:12\n",
 ];
 
 /// Puts prose around a table, and perhaps marks of a quote before each line.

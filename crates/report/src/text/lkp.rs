@@ -53,8 +53,8 @@ pub fn lkp_text(
         text.push_str(&row(&format!("{one:.2}"), &change, &format!("{other:.2}"), &name));
     }
     text.push_str(&format!(
-        "\nSimulated by {}. Shares are of the time of all CPUs; waits for locks for which tasks sleep \
-         are not CPU time\nand are not here.\n",
+        "\nSimulated by {}. Shares are of the time of all CPUs; waits for locks for which tasks \
+         sleep are not CPU time\nand are not here.\n",
         document.build
     ));
     text

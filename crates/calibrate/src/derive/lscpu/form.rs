@@ -16,7 +16,7 @@ use serde_json::Value;
 /// A value that is missing, also as a dash, has no entry.
 pub(super) type Row = BTreeMap<String, String>;
 
-/// What a file has.
+/// The contents of a file.
 #[derive(Debug, Default)]
 pub(super) struct Form {
     /// CPUs, one a row.
@@ -27,7 +27,7 @@ pub(super) struct Form {
     pub(super) nodes: BTreeMap<u64, (Vec<u64>, Option<u64>)>,
 }
 
-/// What to do about a file that is none of the forms.
+/// The advice for a file that is none of the forms.
 const CREATE: &str = "create it with `lscpu -J -e`";
 
 impl Form {

@@ -33,7 +33,7 @@ pub(super) struct Lscpu {
     pub(super) notes: Vec<String>,
 }
 
-/// What the caller knows beyond the file.
+/// Facts that the caller knows beyond the file.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Given<'a> {
     /// The size of last-level caches.

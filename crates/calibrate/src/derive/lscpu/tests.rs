@@ -242,7 +242,8 @@ fn every_form_of_a_known_machine_gives_its_groups() {
 
 #[test]
 fn bare_dashes_and_machines_without_cores_are_read() {
-    let text = r#"{"cpus":[{"cpu":0,"node":0,"socket":0,"core":-,"l1d:l1i:l2:l3":"0:0:0:0","online":true}]}"#;
+    let text = r#"{"cpus":[{"cpu":0,"node":0,"socket":0,"core":-,"l1d:l1i:l2:l3":"0:0:0:0",
+        "online":true}]}"#;
     let one = read(text, None).unwrap();
     assert_eq!(groups(one.groups), [Some(1), Some(1), Some(1), Some(1)]);
     assert!(one.notes[0].contains("each CPU is assumed to be a core"), "{:?}", one.notes);
