@@ -4,8 +4,8 @@
 //! tasks. They are printed in one of eleven forms (aligned, with tabs, with single spaces,
 //! Markdown, with borders, CSV, the kernel test robot's, mmtests', with sides as rows, a list of
 //! changes, will-it-scale's), with numbers in one of seven forms, in any order of sides, between
-//! prose, perhaps quoted. Some tables get a fault: a change that contradicts its figures, names that do
-//! not say which column is a side, a missing figure.
+//! prose, perhaps quoted. Some tables get a fault: a change that contradicts its figures, names
+//! that do not say which column is a side, a missing figure.
 //! Invariants: every figure that is found is that of its benchmark, side and number of tasks;
 //! tables without a fault are found whole; a row with a fault is not found.
 
