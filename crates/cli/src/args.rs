@@ -78,6 +78,11 @@ Examples:
   mmscale profile fit --base x86-512 --cpus 192 --rate page_fault1=720k -o mine.toml
   mmscale profile check ./mine.toml
   mmscale profile show x86-26";
+const SNAPSHOT_EXAMPLES: &str = "\
+Examples:
+  mmscale profile snapshot
+
+On the other machine: sh snapshot.sh > a.snap";
 const CHECK_EXAMPLES: &str = "\
 Examples:
   mmscale profile check x86-26
@@ -331,6 +336,7 @@ pub(crate) enum ProfileCommand {
     Show(ShowArgs),
     /// Print a script that collects the files of a machine, for --from of `new`, `fit` and `list
     /// limits`, and for `explain`
+    #[command(after_help = SNAPSHOT_EXAMPLES)]
     Snapshot,
     /// Measure single steps on this computer and write its profile
     Calibrate(CalibrateArgs),
