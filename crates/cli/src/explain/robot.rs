@@ -90,7 +90,7 @@ fn lock(path: &[String]) -> String {
         () => LockKind::Spin,
     };
     match (class_of(outer, kind), outer.last()) {
-        ("other" | "rwsem" | "mutex", Some(taker)) => format!("lock in {taker}"),
+        ("other" | "rwsem" | "mutex" | "semaphore", Some(taker)) => format!("lock in {taker}"),
         (class, _) => class.to_owned(),
     }
 }

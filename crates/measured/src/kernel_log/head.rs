@@ -155,7 +155,13 @@ pub(super) fn owner(text: &str) -> Option<String> {
 }
 
 /// Beginnings of other lines of a report.
-const OTHER: [&str; 34] = [
+const OTHER: [&str; 40] = [
+    "task_flags:",
+    "flags:0x",
+    "stack:",
+    "pid:",
+    "tgid:",
+    "ppid:",
     "Call Trace",
     "Call trace",
     "Backtrace:",
@@ -203,5 +209,10 @@ pub(super) fn is_other(text: &str) -> bool {
             && value.len() >= 8
             && value.bytes().all(|byte| byte.is_ascii_hexdigit())
     });
-    register || OTHER.iter().any(|begin| text.starts_with(begin)) || text.starts_with("x2")
+    // A frame of PowerPC without a function.
+    let unnamed = text.starts_with('[') && text.ends_with("(unreliable)");
+    register
+        || unnamed
+        || OTHER.iter().any(|begin| text.starts_with(begin))
+        || text.starts_with("x2")
 }

@@ -30,6 +30,13 @@ pub(super) struct Entry {
     pub(super) key: String,
 }
 
+impl Entry {
+    /// Returns whether most samples of the row are in its function, not in callees.
+    pub(super) fn is_leaf(&self) -> bool {
+        self.own.is_none_or(|own| own >= self.percent / 2.0)
+    }
+}
+
 /// The beginning of a branch.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Branch {
@@ -63,7 +70,7 @@ const REST: [&str; 3] = ["[hit in function]", "[...]", "[other]"];
 
 /// Reads a line. `inside` says that a tree is open, so that a name alone continues it.
 pub(super) fn row(text: &str, inside: bool) -> Option<Row> {
-    let text = text.trim_end();
+    let text = without_bar(text);
     if text.trim_start().is_empty() {
         return None;
     }
@@ -74,6 +81,16 @@ pub(super) fn row(text: &str, inside: bool) -> Option<Row> {
         .map(Row::Branch)
         .or_else(|| shares(text, inside))
         .or_else(|| inside.then(|| bare(text)).flatten())
+}
+
+/// Removes the bar with which the window of `perf top` and `perf report` ends a line: it shows the
+/// place in a long list.
+fn without_bar(text: &str) -> &str {
+    const SIGNS: [char; 9] = ['▒', '░', '▓', '█', '◆', '■', '▮', '↑', '↓'];
+    let end = text.trim_end();
+    let plain = end.trim_end_matches(SIGNS).trim_end();
+    // A terminal without these signs has others.
+    ["  #", "\t#"].iter().find_map(|bar| plain.strip_suffix(bar)).unwrap_or(plain).trim_end()
 }
 
 /// `--12.34%--f`, `--- f`.
