@@ -291,7 +291,12 @@ fn of_stacks(stacks: &[Stack], prose: &Prose) -> (Weighed, Basis) {
 fn of_stack(stack: &Stack, prose: &Prose) -> Option<Item> {
     let weight = stack.weight.unwrap_or(1.0);
     let path: Vec<String> = match stack.wait_frames() {
-        Some(frames) => stack.path[..stack.path.len() - frames].to_vec(),
+        Some(frames) => {
+            let mut path = stack.path[..stack.path.len() - frames].to_vec();
+            // The entry of a system call takes no lock: the functions after it are missing.
+            while path.pop_if(|name| is_entry(name)).is_some() {}
+            path
+        }
         None => {
             let inner = stack.path.iter().rev().filter(|name| !is_tracing(name));
             let outer = inner.skip_while(|name| is_locking(name) || is_sleeping(name));
@@ -338,6 +343,19 @@ fn of_stack(stack: &Stack, prose: &Prose) -> Option<Item> {
     }
     let (problem, by_names) = place(class, &path, prose);
     item(class, path, problem, by_names)
+}
+
+/// Returns whether the kernel begins a system call or a thread with a function.
+fn is_entry(name: &str) -> bool {
+    const ENTRIES: [&str; 6] = [
+        "entry_SYSCALL",
+        "do_syscall_",
+        "x64_sys_call",
+        "el0_svc",
+        "el0t_64_sync",
+        "ret_from_fork",
+    ];
+    ENTRIES.iter().any(|entry| name.starts_with(entry))
 }
 
 /// Returns the kind of lock by the functions that implement it.

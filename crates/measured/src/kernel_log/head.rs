@@ -211,7 +211,14 @@ pub(super) fn is_other(text: &str) -> bool {
     });
     // A frame of PowerPC without a function.
     let unnamed = text.starts_with('[') && text.ends_with("(unreliable)");
-    register
+    // Words of the stack, in kernels before 4.8.
+    let mut words = text.split_whitespace().peekable();
+    let is_word = |word: &str| {
+        matches!(word.len(), 8 | 16) && word.bytes().all(|byte| byte.is_ascii_hexdigit())
+    };
+    let dumped = words.peek().is_some() && words.all(is_word);
+    dumped
+        || register
         || unnamed
         || OTHER.iter().any(|begin| text.starts_with(begin))
         || text.starts_with("x2")

@@ -96,7 +96,9 @@ fn without_bar(text: &str) -> &str {
 /// `--12.34%--f`, `--- f`.
 fn dashes(text: &str) -> Option<Branch> {
     let start = text.find(|c: char| c != '|' && !c.is_whitespace())?;
-    let inner = text[start..].strip_prefix("--")?;
+    // The first branch of a cut tree may have lost its dashes: `34.47%--f`.
+    let cut = text[start..].split_once("%--").is_some_and(|(number, _)| real(number).is_some());
+    let inner = text[start..].strip_prefix("--").or_else(|| cut.then(|| &text[start..]))?;
     if let Some(name) = inner.strip_prefix('-') {
         let gap = name.len() - name.trim_start().len();
         let name = name.trim_start();
