@@ -260,7 +260,8 @@ fn of_stacks(stacks: &[Stack], prose: &Prose) -> (Weighed, Basis) {
         let sum: f64 = items.iter().map(|item| item.weight).sum();
         let of_all = match unit {
             Unit::Share => Some(sum),
-            Unit::Map(_) => None,
+            // Most maps have waits only.
+            Unit::Map(_) => (sum < all * (1.0 - 1e-9)).then_some(sum / all),
             _ => Some(sum / all),
         };
         let basis = if matches!(unit, Unit::Map(_)) { Basis::Counts } else { Basis::Samples };

@@ -163,7 +163,10 @@ fn read(case: &Case<'_>, found: &Resemblance) -> Vec<String> {
         let plural = if stacks == 1 { "" } else { "s" };
         let weights = match (found.basis, found.of_all) {
             (Basis::Samples, Some(all)) => format!(", {} of the samples wait", percent(all)),
-            (Basis::Counts, _) => ", with counts or times".to_owned(),
+            (Basis::Counts, Some(all)) => {
+                format!(", {} of the counts or times are of waits", percent(all))
+            }
+            (Basis::Counts, None) => ", with counts or times".to_owned(),
             (Basis::Tasks, _) => match found.items.len() {
                 1 => " of a kernel's log, one task waits".to_owned(),
                 n => format!(" of a kernel's log, {n} tasks wait"),

@@ -41,6 +41,8 @@ fn frames_of_unknown_names_do_not_hide_a_wait() {
          {SPIN}{frames}]: 9\n"
     );
     are(&interrupt, &["lruvec folio_lruvec_lock_irqsave - 1.0000"]);
+    let of_all = |text: &str| found(text).1.of_all;
+    assert_eq!((of_all(&text), of_all(&interrupt)), (None, Some(0.1)), "the rest is not hidden");
 }
 
 #[test]
