@@ -175,6 +175,10 @@ fn a_second_table_of_functions_is_not_added() {
     assert!((sum - 0.0366).abs() < 1e-9, "{:?}", report.flat);
     let note = "line 7 begins another table of functions: only the first is counted";
     assert!(report.notes.iter().any(|one| one == note), "{:?}", report.notes);
+    // Rows that are not sorted are of one table.
+    let text = "     1.10%  [kernel]  [k] foo_a\n     2.20%  [kernel]  [k] _raw_spin_lock\n";
+    let (report, _) = found(text);
+    assert_eq!((report.flat.len(), report.notes.len()), (2, 0), "{:?}", report.notes);
 }
 
 #[test]
