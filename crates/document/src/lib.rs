@@ -58,7 +58,10 @@ pub use problem::{CALLING, ENDING, Problem, TICK};
 pub use robust::{Claim, MovedLimit, MovedNumber, ROBUST_SCHEMA, Robustness};
 pub use section::{SectionRecord, SectionWait};
 pub use shown::{is_control, plain, short};
-pub use stack::{is_acquiring, is_locking, is_sleeping, is_tracing, path_of, plain_function};
+pub use stack::{
+    is_acquiring, is_locking, is_semaphore, is_sleeping, is_tracing, path_of, plain_function,
+    wait_frames,
+};
 pub use timeline::{HoldSpan, Interval, LockName, SentInterrupt, Stretch, Timeline, WaitSpan};
 pub use value::{ParamValue, Value};
 pub use watched::{

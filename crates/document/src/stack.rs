@@ -88,6 +88,13 @@ const LOCKING: [&str; 82] = [
     "_spin_lock",
 ];
 
+/// Functions that wait for a semaphore, by their whole names: other functions begin as they do.
+const SEMAPHORE: [&str; 6] =
+    ["down", "__down", "___down_common", "down_interruptible", "down_killable", "down_timeout"];
+
+/// Functions that release a semaphore, by their whole names.
+const SEMAPHORE_UP: [&str; 2] = ["up", "__up"];
+
 /// Functions with which a task gives up its CPU, above the lock for which it waits.
 const SLEEPING: [&str; 16] = [
     "__schedule",
@@ -122,7 +129,16 @@ pub fn plain_function(name: &str) -> &str {
 /// Returns whether a frame of a stack is of a lock's implementation, of a tracepoint, or of a
 /// program that records it.
 pub fn is_locking(name: &str) -> bool {
-    LOCKING.iter().any(|prefix| name.starts_with(prefix)) || is_tracing(name)
+    LOCKING.iter().any(|prefix| name.starts_with(prefix))
+        || SEMAPHORE.contains(&name)
+        || SEMAPHORE_UP.contains(&name)
+        || is_tracing(name)
+}
+
+/// Returns whether a function waits for a semaphore, which counts and has no owner.
+pub fn is_semaphore(name: &str) -> bool {
+    let rwsem = ["__down_read", "__down_write"].iter().any(|prefix| name.starts_with(prefix));
+    SEMAPHORE.contains(&name) || name.starts_with("__down_") && !rwsem
 }
 
 /// Returns whether a function requests a lock, so that a task in it may wait.
@@ -130,7 +146,7 @@ pub fn is_acquiring(name: &str) -> bool {
     let releases = name.contains("unlock")
         || ["up_", "__up_", "percpu_up_", "__percpu_up_"].iter().any(|up| name.starts_with(up));
     let other = ["ftrace_", "preempt_count_", "perf_trace_"];
-    LOCKING.iter().any(|prefix| name.starts_with(prefix))
+    (SEMAPHORE.contains(&name) || LOCKING.iter().any(|prefix| name.starts_with(prefix)))
         && !releases
         && !is_sleeping(name)
         && !other.iter().any(|prefix| name.starts_with(prefix))
@@ -144,6 +160,45 @@ pub fn is_sleeping(name: &str) -> bool {
 /// Returns whether a frame is of a tracepoint or of a program that records it.
 pub fn is_tracing(name: &str) -> bool {
     TRACING.iter().any(|prefix| name.starts_with(prefix))
+}
+
+/// Returns whether an interrupt or an exception enters the kernel with a function, or serves one.
+fn is_interrupt(name: &str) -> bool {
+    const PARTS: [&str; 9] =
+        ["interrupt", "irq", "IRQ", "nmi", "sysvec", "intr", "fault", "exc_", "vector"];
+    PARTS.iter().any(|part| name.contains(part))
+}
+
+/// The most innermost functions of a stack with unknown names above those of a lock.
+const UNKNOWN: usize = 4;
+
+/// Returns the number of the innermost frames of a stack that belong to a wait for a lock: those
+/// of the lock, and those above it with which the task gave up its CPU or was traced. `None` if the
+/// stack is of no wait. The frames are innermost first.
+///
+/// A tool may give the wrong name to a function, above all to the innermost one. So with `unknown`
+/// a few functions of unknown names may be above those of the lock: a lock calls nothing else, and
+/// an interrupt is known by its entry.
+pub fn wait_frames<'a>(frames: impl IntoIterator<Item = &'a str>, unknown: bool) -> Option<usize> {
+    let frames: Vec<&str> = frames.into_iter().collect();
+    let above = frames.iter().position(|name| !is_tracing(name) && !is_sleeping(name))?;
+    let hidden = frames[above..]
+        .iter()
+        .take_while(|name| !is_locking(name) && !is_sleeping(name) && !is_interrupt(name));
+    let hidden = hidden.count();
+    let lock = above + hidden;
+    if !frames.get(lock).is_some_and(|name| is_acquiring(name)) {
+        return None;
+    }
+    // A task that sleeps is switched by a function of a known name.
+    let slept = frames[..above].iter().any(|name| is_sleeping(name));
+    if hidden > 0 && (!unknown || slept || hidden > UNKNOWN || frames[lock] == "rwsem_wake") {
+        return None;
+    }
+    let own = frames[lock..].iter().take_while(|name| is_locking(name) && !is_sleeping(name));
+    let end = lock + own.count();
+    // Without a caller the order of the frames may be the other one.
+    (hidden == 0 || end < frames.len()).then_some(end)
 }
 
 /// Returns the path of a stack, from the outermost function to the one that requested the lock,
@@ -169,6 +224,37 @@ mod tests {
         assert_eq!(plain_function("__page_cache_release.part.0+0x58"), "__page_cache_release");
         assert_eq!(plain_function("ext4_iget+0x1/0x100 [ext4]"), "ext4_iget");
         assert_eq!(plain_function(""), "");
+    }
+
+    #[test]
+    fn frames_of_unknown_names_hide_no_wait() {
+        let slow = "__pv_queued_spin_lock_slowpath";
+        let hidden = ["a_exit", "a_exit", "b_exit", slow, "_raw_spin_lock", "free_one_page"];
+        assert_eq!(wait_frames(hidden, true), Some(5));
+        assert_eq!(wait_frames(hidden, false), None);
+        assert_eq!(wait_frames(["a_exit", slow, "_raw_spin_lock"], true), None, "no caller");
+        let interrupt = ["tick_x", "asm_sysvec_apic_timer_interrupt", slow, "free_one_page"];
+        assert_eq!(wait_frames(interrupt, true), None);
+        assert_eq!(wait_frames(["a_b", "_raw_spin_unlock", slow, "c_d"], true), None);
+        let switched = ["a_b", "__schedule", "schedule", "rwsem_down_read_slowpath", "c_d"];
+        assert_eq!(wait_frames(switched, true), None, "work of the scheduler");
+    }
+
+    #[test]
+    fn a_lock_may_be_taken_by_the_scheduler() {
+        let sleeps = ["__schedule", "schedule", "rwsem_down_read_slowpath", "down_read", "a_b"];
+        assert_eq!(wait_frames(sleeps, false), Some(4));
+        let spins = ["_raw_spin_lock", "__schedule", "schedule", "down_read", "a_b"];
+        assert_eq!(wait_frames(spins, false), Some(1));
+    }
+
+    #[test]
+    fn semaphores_are_locks() {
+        let stack = ["__schedule", "schedule_timeout", "__down_common", "__down", "down", "a_get"];
+        assert_eq!(wait_frames(stack, false), Some(5));
+        assert_eq!(path_of(["__down", "down", "a_get"]), ["a_get"]);
+        assert!(is_semaphore("__down_common") && !is_semaphore("__down_read_common"));
+        assert!(!is_locking("download") && !is_acquiring("up"));
     }
 
     #[test]

@@ -12,15 +12,18 @@ pub(crate) struct Frame {
     pub(crate) column: usize,
     /// Whether it has an offset.
     pub(crate) offset: bool,
-    /// Whether the kernel is sure of it: no question mark.
+    /// Whether the kernel is sure of it: no question mark, and not `(unreliable)`.
     pub(crate) sure: bool,
+    /// Whether the place in the source follows: `mm/swap.c:512`.
+    pub(crate) place: bool,
 }
 
 /// Reads a line with a frame and nothing else.
 pub(crate) fn frame(line: &Line) -> Option<Frame> {
     let words = line.words();
     let is_address = |text: &str| {
-        let hex = text.trim_start_matches("[<").trim_end_matches(">]").trim_start_matches("0x");
+        let hex = text.trim_start_matches('[').trim_start_matches('<');
+        let hex = hex.trim_end_matches(']').trim_end_matches('>').trim_start_matches("0x");
         let long = hex.len() >= 8 || text.starts_with("[<") && text.ends_with(">]");
         long && hex.bytes().all(|byte| byte.is_ascii_hexdigit())
     };
@@ -35,11 +38,15 @@ pub(crate) fn frame(line: &Line) -> Option<Frame> {
     }
     let (name, after) = rest.split_first()?;
     let module = |word: &Word<'_>| word.text.starts_with(['[', '(', '<']);
-    if !after.iter().all(module) || name.text.len() < 3 {
+    let place = after.first().is_some_and(|word| is_place(word.text));
+    if !after[usize::from(place)..].iter().all(module) || name.text.len() < 3 {
         return None;
     }
+    sure &= after.iter().all(|word| word.text != "(unreliable)");
     let text = name.text.strip_prefix("b'").map_or(name.text, |name| name.trim_end_matches('\''));
     let offset = text.contains('+');
+    // The code of a function on PowerPC.
+    let text = text.strip_prefix('.').filter(|_| offset).unwrap_or(text);
     let mut names = Vec::new();
     for part in text.split('/').filter(|part| *part != "...") {
         let plain = plain_function(part);
@@ -52,7 +59,17 @@ pub(crate) fn frame(line: &Line) -> Option<Frame> {
             return None;
         }
     }
-    (!names.is_empty()).then_some(Frame { names, column: name.column, offset, sure })
+    (!names.is_empty()).then_some(Frame { names, column: name.column, offset, sure, place })
+}
+
+/// Returns whether a word is a place in the source of a kernel: `mm/swap.c:512`.
+fn is_place(text: &str) -> bool {
+    text.rsplit_once(':').is_some_and(|(file, line)| {
+        let kinds = [".c", ".h", ".S", ".rs"];
+        !line.is_empty()
+            && line.bytes().all(|byte| byte.is_ascii_digit())
+            && kinds.iter().any(|kind| file.ends_with(kind))
+    })
 }
 
 /// Returns whether a word numbers a frame: `#3`, `3)`.

@@ -4,7 +4,7 @@
 //! A report begins with a line such as `watchdog: BUG: soft lockup - CPU#11 stuck for 22s!
 //! [stress-ng:878]`. Registers and the stack follow. The innermost function is that of `RIP:`
 //! (`pc :` and `NIP` on other architectures); frames with a question mark are what is left of other
-//! calls. The frames of the interrupt that printed the stack are left out; those of an interrupt
+//! calls, unless the report has no others. The frames of the interrupt that printed the stack are left out; those of an interrupt
 //! that waits are not, and then the interrupted task is.
 
 mod head;
@@ -25,6 +25,8 @@ struct Entry {
     at: Option<String>,
     /// Frames by context, innermost first.
     contexts: Vec<Vec<String>>,
+    /// The same with frames of which the kernel is not sure.
+    guesses: Vec<Vec<String>>,
     /// Whether the context is of a non-maskable interrupt, which prints stacks.
     in_nmi: bool,
     line: usize,
@@ -121,7 +123,12 @@ pub(crate) fn parse(lines: &[Line], from: usize) -> Option<Found> {
 }
 
 fn begin(head: Head, line: &Line) -> Entry {
-    let mut entry = Entry { line: line.number, contexts: vec![vec![]], ..Entry::default() };
+    let mut entry = Entry {
+        line: line.number,
+        contexts: vec![vec![]],
+        guesses: vec![vec![]],
+        ..Entry::default()
+    };
     entry.name(head);
     entry
 }
@@ -129,7 +136,7 @@ fn begin(head: Head, line: &Line) -> Entry {
 /// Enters the head of a report: the same CPU or task again only adds to the last one.
 fn enter(entries: &mut Vec<Entry>, head: Head, line: &Line) {
     if let Some(last) = entries.last_mut() {
-        let empty = last.at.is_none() && last.contexts.iter().all(Vec::is_empty);
+        let empty = last.at.is_none() && last.guesses.iter().all(Vec::is_empty);
         let other =
             |known: Option<u32>, new: Option<u32>| known.zip(new).is_some_and(|(a, b)| a != b);
         if empty
@@ -153,6 +160,21 @@ impl Entry {
         self.task = self.task.take().or(head.task);
     }
 
+    fn begin_context(&mut self) {
+        self.contexts.push(vec![]);
+        self.guesses.push(vec![]);
+    }
+
+    /// Adds functions to the last context.
+    fn add(&mut self, names: Vec<String>, sure: bool) {
+        if let (true, Some(frames)) = (sure, self.contexts.last_mut()) {
+            frames.extend_from_slice(&names);
+        }
+        if let Some(frames) = self.guesses.last_mut() {
+            frames.extend(names);
+        }
+    }
+
     /// Reads a line of the report. Returns `false` if it is none.
     fn read(&mut self, line: &Line) -> bool {
         let text = line.text.trim();
@@ -163,27 +185,25 @@ impl Entry {
             }
             "</NMI>" | "<<EOE>>" | "</#DF>" => {
                 self.in_nmi = false;
-                self.contexts.push(vec![]);
+                self.begin_context();
                 return true;
             }
             "<IRQ>" | "</IRQ>" | "<TASK>" | "</TASK>" | "<EOI>" | "<SOFTIRQ>" | "</SOFTIRQ>"
             | "<EOE>" => {
-                self.contexts.push(vec![]);
+                self.begin_context();
                 return true;
             }
             _ => {}
         }
         if let Some(function) = register(text) {
-            if self.contexts.last().is_some_and(|frames| !frames.is_empty()) {
-                self.contexts.push(vec![]);
+            if self.guesses.last().is_some_and(|frames| !frames.is_empty()) {
+                self.begin_context();
             }
             if let Some(function) = function {
                 match self.at {
                     None => self.at = Some(function),
                     Some(_) => {
-                        if let Some(frames) = self.contexts.last_mut() {
-                            frames.push(function);
-                        }
+                        self.add(vec![function], true);
                     }
                 }
             }
@@ -201,17 +221,14 @@ impl Entry {
         let mut inner = line.clone();
         if let Some(mark) = marked {
             self.in_nmi = mark == "<NMI>";
-            self.contexts.push(vec![]);
+            self.begin_context();
             inner.text = text[mark.len()..].to_owned();
         }
-        let Some(frame) = frame(&inner).filter(|frame| frame.offset) else {
+        let Some(frame) = frame(&inner).filter(|frame| frame.offset || frame.place) else {
             return head::is_other(text) || marked.is_some();
         };
-        if frame.sure
-            && !self.in_nmi
-            && let Some(frames) = self.contexts.last_mut()
-        {
-            frames.extend(frame.names);
+        if !self.in_nmi {
+            self.add(frame.names, frame.sure);
         }
         true
     }
@@ -221,7 +238,9 @@ impl Entry {
         let prints = |frames: &&Vec<String>| {
             frames.is_empty() || frames.iter().any(|name| PRINTING.contains(&name.as_str()))
         };
-        let frames = self.contexts.iter().find(|frames| !prints(frames));
+        let any = self.contexts.iter().any(|frames| !frames.is_empty());
+        let contexts = if any { &self.contexts } else { &self.guesses };
+        let frames = contexts.iter().find(|frames| !prints(frames));
         let mut path: Vec<String> = frames.cloned().unwrap_or_default();
         if let Some(at) = &self.at
             && path.first() != Some(at)

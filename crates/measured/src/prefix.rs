@@ -45,7 +45,9 @@ pub(crate) fn next_stamp(text: &str) -> Option<usize> {
 fn part(text: &str) -> Option<(usize, bool)> {
     if let Some((inner, length)) = bracketed(text) {
         let date = MONTHS.iter().any(|month| inner.contains(month)) && inner.contains(':');
-        if is_seconds(inner) || date {
+        // Authors remove the time, and leave the brackets.
+        let removed = !inner.is_empty() && inner.trim().is_empty();
+        if is_seconds(inner) || date || removed {
             return Some((length, true));
         }
         return is_caller(inner).then_some((length, false));
@@ -187,6 +189,8 @@ mod tests {
             "[  312.018466] host kernel: ",
             "6,1234,312018466,-;",
             "kernel: ",
+            "[ ] ",
+            "[     ] ",
             "Jul 17 12:00:01 host kernel:[  312.018466] ",
         ] {
             let line = format!("{prefix}{frame}");
@@ -206,6 +210,8 @@ mod tests {
             "Jul 17 12:00:01 host systemd[1]: x",
             "On Jul 17 we saw",
             " <TASK>",
+            "- [ ] an item",
+            "[] a",
             "[<ffffffff81>] a+0x1",
             "<comm> x",
             "a kernel: b",

@@ -11,8 +11,8 @@ use crate::stacks::{Stack, Unit};
 use crate::table::Table;
 use crate::text::{Line, lines};
 use crate::{
-    bytes, chain, kernel_log, klockstat, live, lock_stat, mail, perf, perf_csv, robot, stacks,
-    summary, tree,
+    bytes, chain, frame, kernel_log, klockstat, live, lock_stat, mail, perf, perf_csv, robot,
+    stacks, summary, tree,
 };
 
 /// The contents of a file.
@@ -158,7 +158,7 @@ pub(crate) fn scan(lines: &[Line], report: &mut Report) {
         all.extend(stacks::chains(paragraph));
     }
     all.extend(profile.stacks);
-    report.stacks = once(all, lines);
+    report.stacks = once(joined(all, lines), lines);
     report.robot =
         robot::parse(&data.into_iter().chain(prose.iter().copied()).cloned().collect::<Vec<_>>());
     if report.tables.is_empty() {
@@ -166,6 +166,37 @@ pub(crate) fn scan(lines: &[Line], report: &mut Report) {
     }
     let prose: Vec<&Line> = prose.into_iter().filter(|line| is_kept(line)).collect();
     report.prose = Prose::of(&prose);
+}
+
+/// Joins the parts of a quoted stack into which a reply was written. The first part has only
+/// functions of the lock, so that its caller is in the second.
+fn joined(mut all: Vec<Stack>, lines: &[Line]) -> Vec<Stack> {
+    let at = |stack: &Stack| lines.partition_point(|line| line.number < stack.line);
+    all.sort_by_key(|stack| stack.line);
+    let mut joined: Vec<Stack> = Vec::with_capacity(all.len());
+    for mut stack in all {
+        let cut = |first: &&mut Stack| {
+            let of_lock = first.is_wait()
+                && first.wait_frames() == Some(first.path.len())
+                && first.unit == Unit::None
+                && stack.unit == Unit::None;
+            let (from, to) = (at(first), at(&stack));
+            let depth = lines.get(from).map_or(0, |line| line.quote);
+            let between = lines.get(from..to).unwrap_or(&[]);
+            let same = lines.get(to).is_some_and(|line| line.quote == depth);
+            let is_part =
+                |line: &Line| line.is_blank() || line.quote < depth || frame::frame(line).is_some();
+            of_lock && same && depth > 0 && between.iter().all(is_part)
+        };
+        match joined.last_mut().filter(cut) {
+            Some(first) => {
+                stack.path.append(&mut first.path);
+                first.path = stack.path;
+            }
+            None => joined.push(stack),
+        }
+    }
+    joined
 }
 
 /// Returns stacks without those that replies quote again. A sample counts as often as it is there.

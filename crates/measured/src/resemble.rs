@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use mmscale_document::{
     CALLING, ENDING, LOCK_CLASSES, LockKind, MeasuredWait, OTHER_CLASS, Problem, TICK, class_of,
-    class_of_name, is_locking, is_sleeping, is_tracing, passes,
+    class_of_name, is_locking, is_semaphore, is_sleeping, is_tracing, passes,
 };
 
 use crate::prose::Prose;
@@ -260,7 +260,8 @@ fn of_stacks(stacks: &[Stack], prose: &Prose) -> (Weighed, Basis) {
         let sum: f64 = items.iter().map(|item| item.weight).sum();
         let of_all = match unit {
             Unit::Share => Some(sum),
-            Unit::Map(_) => None,
+            // Most maps have waits only.
+            Unit::Map(_) => (sum < all * (1.0 - 1e-9)).then_some(sum / all),
             _ => Some(sum / all),
         };
         let basis = if matches!(unit, Unit::Map(_)) { Basis::Counts } else { Basis::Samples };
@@ -290,10 +291,21 @@ fn of_stacks(stacks: &[Stack], prose: &Prose) -> (Weighed, Basis) {
 /// Returns the item of a stack; `None` if it is not one of a wait.
 fn of_stack(stack: &Stack, prose: &Prose) -> Option<Item> {
     let weight = stack.weight.unwrap_or(1.0);
-    let inner = || stack.path.iter().rev().filter(|name| !is_tracing(name));
-    let mut path: Vec<String> =
-        inner().skip_while(|name| is_locking(name) || is_sleeping(name)).cloned().collect();
-    path.reverse();
+    let path: Vec<String> = match stack.wait_frames() {
+        Some(frames) => {
+            let mut path = stack.path[..stack.path.len() - frames].to_vec();
+            // The entry of a system call takes no lock: the functions after it are missing.
+            while path.pop_if(|name| is_entry(name)).is_some() {}
+            path
+        }
+        None => {
+            let inner = stack.path.iter().rev().filter(|name| !is_tracing(name));
+            let outer = inner.skip_while(|name| is_locking(name) || is_sleeping(name));
+            let mut path: Vec<String> = outer.cloned().collect();
+            path.reverse();
+            path
+        }
+    };
     let item = |class: &str, path, problem, by_names| {
         let (class, who) = (class.to_owned(), stack.who.clone());
         Some(Item { class, path, lock: None, weight, problem, by_names, who })
@@ -312,7 +324,11 @@ fn of_stack(stack: &Stack, prose: &Prose) -> Option<Item> {
         (name.ends_with("_lock") || name.contains("_lock_") || name.contains("_relock_"))
             && !name.contains("unlock")
     };
-    let kind = if is_wait { kind_of(&stack.path) } else { LockKind::Spin };
+    // A path of a sentence that has only functions of a lock was cut off.
+    if is_wait && path.is_empty() && stack.unit == Unit::None {
+        return None;
+    }
+    let kind = if is_wait { kind_of(stack) } else { LockKind::Spin };
     let class = class_of(&path, kind);
     if !is_wait {
         let inside = path.last().is_some_and(|name| takes_lock(name));
@@ -330,16 +346,28 @@ fn of_stack(stack: &Stack, prose: &Prose) -> Option<Item> {
     item(class, path, problem, by_names)
 }
 
+/// Returns whether the kernel begins a system call or a thread with a function.
+fn is_entry(name: &str) -> bool {
+    const ENTRIES: [&str; 6] = [
+        "entry_SYSCALL",
+        "do_syscall_",
+        "x64_sys_call",
+        "el0_svc",
+        "el0t_64_sync",
+        "ret_from_fork",
+    ];
+    ENTRIES.iter().any(|entry| name.starts_with(entry))
+}
+
 /// Returns the kind of lock by the functions that implement it.
-fn kind_of(path: &[String]) -> LockKind {
-    let inner = path.iter().rev().filter(|name| !is_tracing(name));
-    let inner: Vec<&String> =
-        inner.take_while(|name| is_locking(name) || is_sleeping(name)).collect();
+fn kind_of(stack: &Stack) -> LockKind {
+    let inner = &stack.path[stack.path.len() - stack.wait_frames().unwrap_or(0)..];
     let any =
         |parts: &[&str]| inner.iter().any(|name| parts.iter().any(|part| name.contains(part)));
     match () {
         () if any(&["percpu_down", "percpu_rwsem"]) => LockKind::PercpuRwsem,
         () if any(&["rwsem_", "down_read", "down_write"]) => LockKind::Rwsem,
+        () if inner.iter().any(|name| is_semaphore(name)) => LockKind::Semaphore,
         () if any(&["mutex"]) => LockKind::Mutex,
         () if any(&["_read_lock", "_write_lock"]) => LockKind::Rwlock,
         () if any(&["spin_lock", "spin_wait"]) => LockKind::Spin,

@@ -12,7 +12,7 @@
 
 use std::cmp::Ordering;
 
-use mmscale_document::{is_acquiring, is_locking, is_sleeping, is_tracing};
+use mmscale_document::{is_locking, is_sleeping, is_tracing, wait_frames};
 
 use crate::frame::{Frame, frame};
 use crate::text::{Line, Word};
@@ -52,9 +52,13 @@ pub struct Stack {
 impl Stack {
     /// Returns whether the innermost function requests a lock or sleeps for one.
     pub fn is_wait(&self) -> bool {
-        let mut inner = self.path.iter().rev().filter(|name| !is_tracing(name)).peekable();
-        while inner.next_if(|name| is_sleeping(name)).is_some() {}
-        inner.peek().is_some_and(|name| is_acquiring(name))
+        self.wait_frames().is_some()
+    }
+    /// Returns the number of the innermost functions that belong to a wait for a lock, if it is one.
+    pub(crate) fn wait_frames(&self) -> Option<usize> {
+        // Functions in a sentence may be called one after the other.
+        let unknown = self.unit != Unit::None;
+        wait_frames(self.path.iter().rev().map(String::as_str), unknown)
     }
     /// Returns whether the innermost function gives up the CPU for something else than a lock.
     pub fn is_sleep(&self) -> bool {

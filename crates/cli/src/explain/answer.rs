@@ -163,7 +163,10 @@ fn read(case: &Case<'_>, found: &Resemblance) -> Vec<String> {
         let plural = if stacks == 1 { "" } else { "s" };
         let weights = match (found.basis, found.of_all) {
             (Basis::Samples, Some(all)) => format!(", {} of the samples wait", percent(all)),
-            (Basis::Counts, _) => ", with counts or times".to_owned(),
+            (Basis::Counts, Some(all)) => {
+                format!(", {} of the counts or times are of waits", percent(all))
+            }
+            (Basis::Counts, None) => ", with counts or times".to_owned(),
             (Basis::Tasks, _) => match found.items.len() {
                 1 => " of a kernel's log, one task waits".to_owned(),
                 n => format!(" of a kernel's log, {n} tasks wait"),
@@ -309,7 +312,10 @@ fn covered(case: &Case<'_>, found: &Resemblance) -> Vec<(&'static str, String)> 
             Counterpart::Unknown => {
                 let inner = item.path.last().or(item.lock.as_ref());
                 let inner = inner.map_or("an unknown function", String::as_str);
-                let name = format!("{} lock in {inner}", item.class);
+                let name = match item.class.as_str() {
+                    class @ "semaphore" => format!("{class} in {inner}"),
+                    class => format!("{class} lock in {inner}"),
+                };
                 *missing.entry((1, name)).or_default() += share;
             }
         }

@@ -4,7 +4,8 @@
 use std::collections::BTreeMap;
 
 use mmscale_document::{
-    CALLING, Counterpart, Document, LockKind, class_of, counterpart, is_acquiring, is_sleeping,
+    CALLING, Counterpart, Document, LockKind, class_of, counterpart, is_acquiring, is_semaphore,
+    is_sleeping,
 };
 use mmscale_harness::{Registry, Shape};
 use mmscale_measured::Robot;
@@ -84,13 +85,16 @@ fn lock(path: &[String]) -> String {
         path[path.len() - inner..].iter().any(|name| parts.iter().any(|part| name.contains(part)))
     };
     let kind = match () {
+        () if path[path.len() - inner..].iter().any(|name| is_semaphore(name)) => {
+            LockKind::Semaphore
+        }
         () if has(&["rwsem", "down_"]) => LockKind::Rwsem,
         () if has(&["mutex"]) => LockKind::Mutex,
         () if has(&["_read_lock", "_write_lock"]) => LockKind::Rwlock,
         () => LockKind::Spin,
     };
     match (class_of(outer, kind), outer.last()) {
-        ("other" | "rwsem" | "mutex", Some(taker)) => format!("lock in {taker}"),
+        ("other" | "rwsem" | "mutex" | "semaphore", Some(taker)) => format!("lock in {taker}"),
         (class, _) => class.to_owned(),
     }
 }

@@ -183,7 +183,7 @@ fn lock_class(taken: &Taken<'_>) -> String {
     }
     match (class_at(acquire, caller, outer), variable) {
         (mmscale_document::OTHER_CLASS, Some(variable)) => variable.to_owned(),
-        (mmscale_document::OTHER_CLASS | "mutex" | "rwsem", None) => {
+        (mmscale_document::OTHER_CLASS | "mutex" | "rwsem" | "semaphore", None) => {
             format!("{} of {caller}", class_at(acquire, "", ""))
         }
         (class, _) => class.to_owned(),

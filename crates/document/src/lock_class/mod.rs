@@ -36,8 +36,12 @@ pub struct LockClassRow {
 
 /// System calls that take an mmap_lock themselves. The names of their functions have prefixes that
 /// depend on the architecture and the version: `__x64_sys_brk`, `__do_sys_brk`, `SyS_brk`.
-const MMAP_CALLS: [&str; 22] = [
+const MMAP_CALLS: [&str; 26] = [
     "brk",
+    "mmap",
+    "mmap2",
+    "mmap_pgoff",
+    "uselib",
     "mremap",
     "munmap",
     "mprotect",
@@ -146,6 +150,8 @@ pub enum LockKind {
     Rwsem,
     /// A mutex.
     Mutex,
+    /// A semaphore that counts.
+    Semaphore,
     /// A reader-writer semaphore with a counter for each CPU.
     PercpuRwsem,
     /// Another or an unknown kind.
@@ -176,6 +182,7 @@ fn fits(class: &str, kind: LockKind) -> bool {
         LockKind::Rwlock => rwlock,
         LockKind::Rwsem => rwsem,
         LockKind::Mutex => class == "pcpu",
+        LockKind::Semaphore => false,
         LockKind::PercpuRwsem => class == THREADGROUP,
         // Tools that do not report the kind see sleeping locks only.
         LockKind::Other => rwsem || class == "pcpu" || class == THREADGROUP,
@@ -201,6 +208,7 @@ pub fn class_of(path: &[String], kind: LockKind) -> &'static str {
         (None, LockKind::Mutex) => "mutex",
         (None, LockKind::PercpuRwsem) => "percpu_rwsem",
         (None, LockKind::Rwsem) => "rwsem",
+        (None, LockKind::Semaphore) => "semaphore",
         (None, LockKind::Spin | LockKind::Rwlock | LockKind::Other) => OTHER_CLASS,
     }
 }
@@ -256,6 +264,10 @@ mod tests {
         let of = |steps: &[&str]| class_of(&path(steps), LockKind::Rwsem);
         assert_eq!(of(&["do_syscall_64", "__x64_sys_brk"]), "mmap_lock");
         assert_eq!(of(&["do_user_addr_fault", "handle_mm_fault", "a_new_one"]), "rwsem");
+        for old in ["sys_mmap_pgoff", "SyS_mmap_pgoff", "sys_mmap", "sys32_mmap2", "do_mmap2"] {
+            assert_eq!(of(&["system_call_fastpath", old]), "mmap_lock", "{old}");
+        }
+        assert_eq!(class_of(&path(&["xfs_buf_lock"]), LockKind::Semaphore), "semaphore");
     }
 
     #[test]

@@ -86,7 +86,7 @@ pub const GAPS: &[Gap] = &[
     gap(
         "d_lockref",
         Scope::Machine,
-        "counts of the root, the working directory and the binary, in one cache line each",
+        "count and state of a name; all tasks meet at the root, their directory and their binary",
         "fs/dcache.c",
         &[Fork, Process, Exit],
     ),
@@ -105,6 +105,16 @@ pub const GAPS: &[Gap] = &[
             "the page cache of a file: insertion, removal, readahead, fault-around",
             "mm/filemap.c",
             &[File, MmapFile, Access],
+        ),
+    ),
+    after(
+        File,
+        gap(
+            "invalidate_lock",
+            Scope::Shared,
+            "readahead and faults of a file against its truncation, if it is not on tmpfs",
+            "mm/filemap.c",
+            &[Access],
         ),
     ),
     after(

@@ -83,6 +83,7 @@ impl Kind {
             LockKind::Spin => "spinlock",
             LockKind::Rwlock => "rwlock",
             LockKind::Rwsem => "rwsem",
+            LockKind::Semaphore => "semaphore",
             LockKind::Mutex => "mutex",
             LockKind::PercpuRwsem => "pcpu-sem",
             LockKind::Other => "rt-mutex",

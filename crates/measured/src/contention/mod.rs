@@ -20,7 +20,7 @@ mod tests;
 
 use std::collections::{BTreeMap, HashMap};
 
-use mmscale_document::{is_locking, is_sleeping, is_tracing};
+use mmscale_document::{is_locking, is_sleeping, is_tracing, wait_frames};
 
 use herd::Herds;
 use line::{Event, Kind, What};
@@ -237,10 +237,10 @@ impl Stream {
         }
         let frames = std::mem::take(&mut self.frames);
         let Some(who) = self.following else { return };
-        let mut path: Vec<String> = frames
-            .into_iter()
-            .skip_while(|name| is_tracing(name) || is_locking(name) || is_sleeping(name))
-            .collect();
+        let inner = |name: &&String| is_tracing(name) || is_locking(name) || is_sleeping(name);
+        let own = wait_frames(frames.iter().map(String::as_str), false)
+            .unwrap_or_else(|| frames.iter().take_while(inner).count());
+        let mut path: Vec<String> = frames.into_iter().skip(own).collect();
         path.reverse();
         let path = self.paths.number(path, MAX_PATHS);
         if let Some(wait) = self.open.get_mut(&who).and_then(|own| own.last_mut()) {

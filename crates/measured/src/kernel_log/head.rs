@@ -155,7 +155,13 @@ pub(super) fn owner(text: &str) -> Option<String> {
 }
 
 /// Beginnings of other lines of a report.
-const OTHER: [&str; 34] = [
+const OTHER: [&str; 40] = [
+    "task_flags:",
+    "flags:0x",
+    "stack:",
+    "pid:",
+    "tgid:",
+    "ppid:",
     "Call Trace",
     "Call trace",
     "Backtrace:",
@@ -203,5 +209,17 @@ pub(super) fn is_other(text: &str) -> bool {
             && value.len() >= 8
             && value.bytes().all(|byte| byte.is_ascii_hexdigit())
     });
-    register || OTHER.iter().any(|begin| text.starts_with(begin)) || text.starts_with("x2")
+    // A frame of PowerPC without a function.
+    let unnamed = text.starts_with('[') && text.ends_with("(unreliable)");
+    // Words of the stack, in kernels before 4.8.
+    let mut words = text.split_whitespace().peekable();
+    let is_word = |word: &str| {
+        matches!(word.len(), 8 | 16) && word.bytes().all(|byte| byte.is_ascii_hexdigit())
+    };
+    let dumped = words.peek().is_some() && words.all(is_word);
+    dumped
+        || register
+        || unnamed
+        || OTHER.iter().any(|begin| text.starts_with(begin))
+        || text.starts_with("x2")
 }

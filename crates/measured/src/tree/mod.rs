@@ -256,10 +256,13 @@ impl Tree {
             }
         }
         let paths: Vec<Vec<&str>> = (0..self.nodes.len()).map(|at| self.path(at)).collect();
-        let innermost_first = order::innermost_first(
-            self.entry.as_ref().map(|entry| entry.name.as_str()),
-            &self.leaves(&paths),
-        );
+        // A row with callees begins the paths of callers, and those of callees.
+        let sampled = self.entry.as_ref().filter(|entry| entry.is_leaf());
+        let sampled = sampled.map(|entry| entry.name.as_str());
+        let innermost_first = order::innermost_first(sampled, &self.leaves(&paths));
+        // The tree may begin with the callers of the row's function.
+        let leaf = sampled
+            .filter(|name| is_acquiring(name) && paths.iter().all(|path| !path.contains(name)));
         let mut spinning = vec![0.0; self.nodes.len()];
         for (at, node) in self.nodes.iter().enumerate().filter(|(_, n)| is_acquiring(&n.name)) {
             if let Some(parent) = node.parent {
@@ -280,8 +283,17 @@ impl Tree {
             if innermost_first {
                 path.reverse();
             }
+            path.extend(leaf.map(str::to_owned));
             let weight = Some(own[at]);
             stacks.push(Stack { path, weight, unit: Unit::Share, line: node.line, who: None });
+        }
+        if let (Some(leaf), Some(entry)) = (leaf, &self.entry) {
+            let roots = self.nodes.iter().zip(&shares).filter(|(node, _)| node.parent.is_none());
+            let rest = entry.percent / 100.0 - roots.map(|(_, share)| share).sum::<f64>();
+            if rest >= LEAST {
+                let (path, weight) = (vec![leaf.to_owned()], Some(rest));
+                stacks.push(Stack { path, weight, unit: Unit::Share, line: self.line, who: None });
+            }
         }
         stacks
     }
@@ -331,6 +343,36 @@ pub(crate) struct Profile {
     pub(crate) notes: Vec<String>,
 }
 
+/// Returns the rows without a tree, each with its share, and the line of another table with the same
+/// functions, which is left out. The rows of a table are sorted, so that a larger share begins the
+/// next table.
+fn flat(trees: &[Tree]) -> (Vec<(String, f64)>, Option<usize>) {
+    let mut tables: Vec<Vec<(&Tree, &Entry)>> = vec![];
+    let mut last = f64::NEG_INFINITY;
+    for tree in trees {
+        let Some(entry) = &tree.entry else { continue };
+        if entry.percent > last {
+            tables.push(vec![]);
+        }
+        last = entry.percent;
+        if let Some(table) = tables.last_mut().filter(|_| tree.nodes.is_empty()) {
+            table.push((tree, entry));
+        }
+    }
+    let (mut known, mut rows, mut other) = (BTreeSet::new(), vec![], None);
+    for table in tables {
+        let keys: BTreeSet<&str> = table.iter().map(|(_, entry)| entry.key.as_str()).collect();
+        if !known.is_disjoint(&keys) {
+            other = other.or(table.first().map(|(tree, _)| tree.line));
+            continue;
+        }
+        known.extend(keys);
+        let share = |entry: &Entry| entry.own.unwrap_or(entry.percent) / 100.0;
+        rows.extend(table.iter().map(|(_, entry)| (entry.name.clone(), share(entry))));
+    }
+    (rows, other)
+}
+
 /// Returns the stacks of the trees of a file, each sample once.
 pub(crate) fn chosen(trees: Vec<Tree>) -> Profile {
     let mut profile = Profile::default();
@@ -352,11 +394,11 @@ pub(crate) fn chosen(trees: Vec<Tree>) -> Profile {
         profile.notes.push(what);
     }
     let relative = kept.iter().any(Tree::is_relative) || kept.iter().any(|tree| tree.old);
-    for tree in &kept {
-        if let Some(entry) = tree.entry.as_ref().filter(|_| tree.nodes.is_empty()) {
-            profile.flat.push((entry.name.clone(), entry.own.unwrap_or(entry.percent) / 100.0));
-        }
-    }
+    let (flat, other) = flat(&kept);
+    profile.flat = flat;
+    profile.notes.extend(other.map(|line| {
+        format!("line {line} begins another table of functions: only the first is counted")
+    }));
     kept.retain(|tree| !tree.nodes.is_empty());
     let mut all: Vec<(&Tree, Vec<Stack>)> =
         kept.iter().map(|tree| (tree, tree.stacks(relative))).collect();
@@ -365,10 +407,7 @@ pub(crate) fn chosen(trees: Vec<Tree>) -> Profile {
     if all.iter().any(|(tree, _)| with_callees(tree)) {
         // Rows with callees have the samples of other rows, too.
         let inner = |tree: &Tree| {
-            tree.entry.as_ref().is_none_or(|entry| {
-                let own = entry.own.unwrap_or(entry.percent);
-                is_acquiring(&entry.name) && own >= entry.percent / 2.0
-            })
+            tree.entry.as_ref().is_none_or(|entry| is_acquiring(&entry.name) && entry.is_leaf())
         };
         let any = all.iter().any(|(tree, stacks)| inner(tree) && waits(stacks));
         if any {
@@ -388,6 +427,17 @@ pub(crate) fn chosen(trees: Vec<Tree>) -> Profile {
         let spins =
             stacks.iter().any(|stack| stack.path.iter().any(|name| name.contains("spin_lock")));
         if is_list(tree, &stacks) && spins {
+            let known = |stack: &Stack| {
+                let name = stack.path.last();
+                name.is_some_and(|name| profile.flat.iter().any(|(known, _)| known == name))
+            };
+            if stacks.iter().any(known) {
+                profile.notes.push(format!(
+                    "line {} begins another table of functions: only the first is counted",
+                    tree.line
+                ));
+                continue;
+            }
             let flat = stacks.into_iter().filter_map(|s| Some((s.path.last()?.clone(), s.weight?)));
             profile.flat.extend(flat);
         } else {

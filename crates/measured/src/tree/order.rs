@@ -59,8 +59,15 @@ fn vote(sampled: Option<&str>, path: &[&str]) -> i64 {
         if let (Some(a), Some(b)) = depths {
             votes += i64::from(a > b) - i64::from(a < b);
         }
+        let scheduled = |caller, callee| i64::from(is_scheduled(caller, callee));
+        votes += 4 * (scheduled(pair[1], pair[0]) - scheduled(pair[0], pair[1]));
     }
     votes
+}
+
+/// Returns whether the scheduler calls a function: each of its own callers has a name of it.
+fn is_scheduled(caller: &str, callee: &str) -> bool {
+    caller == "__schedule" && !callee.contains("sched") && callee != "do_task_dead"
 }
 
 fn is_inner(name: &str) -> bool {

@@ -30,6 +30,13 @@ pub(super) struct Entry {
     pub(super) key: String,
 }
 
+impl Entry {
+    /// Returns whether most samples of the row are in its function, not in callees.
+    pub(super) fn is_leaf(&self) -> bool {
+        self.own.is_none_or(|own| own >= self.percent / 2.0)
+    }
+}
+
 /// The beginning of a branch.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Branch {
@@ -63,7 +70,7 @@ const REST: [&str; 3] = ["[hit in function]", "[...]", "[other]"];
 
 /// Reads a line. `inside` says that a tree is open, so that a name alone continues it.
 pub(super) fn row(text: &str, inside: bool) -> Option<Row> {
-    let text = text.trim_end();
+    let text = without_bar(text);
     if text.trim_start().is_empty() {
         return None;
     }
@@ -76,10 +83,22 @@ pub(super) fn row(text: &str, inside: bool) -> Option<Row> {
         .or_else(|| inside.then(|| bare(text)).flatten())
 }
 
+/// Removes the bar with which the window of `perf top` and `perf report` ends a line: it shows the
+/// place in a long list.
+fn without_bar(text: &str) -> &str {
+    const SIGNS: [char; 9] = ['▒', '░', '▓', '█', '◆', '■', '▮', '↑', '↓'];
+    let end = text.trim_end();
+    let plain = end.trim_end_matches(SIGNS).trim_end();
+    // A terminal without these signs has others.
+    ["  #", "\t#"].iter().find_map(|bar| plain.strip_suffix(bar)).unwrap_or(plain).trim_end()
+}
+
 /// `--12.34%--f`, `--- f`.
 fn dashes(text: &str) -> Option<Branch> {
     let start = text.find(|c: char| c != '|' && !c.is_whitespace())?;
-    let inner = text[start..].strip_prefix("--")?;
+    // The first branch of a cut tree may have lost its dashes: `34.47%--f`.
+    let cut = text[start..].split_once("%--").is_some_and(|(number, _)| real(number).is_some());
+    let inner = text[start..].strip_prefix("--").or_else(|| cut.then(|| &text[start..]))?;
     if let Some(name) = inner.strip_prefix('-') {
         let gap = name.len() - name.trim_start().len();
         let name = name.trim_start();

@@ -2,6 +2,7 @@
 
 mod comparisons;
 mod damaged;
+mod forms;
 mod generated;
 mod generated_tables;
 mod inputs;

@@ -406,7 +406,7 @@ pub(super) const I_RWSEM: LockClassRow = LockClassRow {
 
 pub(super) const INVALIDATE_LOCK: LockClassRow = LockClassRow {
     class: "invalidate_lock",
-    counterpart: Gap("i_pages"),
+    counterpart: Gap("invalidate_lock"),
     names: &["mapping.invalidate_lock", "mapping->invalidate_lock"],
     functions: &[
         "page_cache_ra_unbounded",
@@ -576,6 +576,11 @@ pub(super) const MMAP_LOCK: LockClassRow = LockClassRow {
         "dup_mm",
         "copy_process",
         "vm_mmap_pgoff",
+        "sys32_mmap",
+        "sys32_mmap2",
+        "sys32_mprotect",
+        "do_mmap2",
+        "old_mmap",
         "vm_munmap",
         "__vm_munmap",
         "vm_brk_flags",
