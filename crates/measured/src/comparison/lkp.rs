@@ -2,6 +2,7 @@
 //! name of the metric at the end.
 
 use super::figure::{Change, Figure, figures};
+use super::role::{Role, role};
 use super::{Comparison, Comparisons, doubt};
 use crate::robot::Robot;
 use crate::text::Line;
@@ -43,7 +44,10 @@ pub(super) fn rows<'a>(
             Some(test) => name.starts_with(test) && !name.contains(".time."),
             None => !SYSTEM.iter().any(|begin| name.starts_with(begin)) && !name.contains("time."),
         };
-        if !own {
+        // A deviation or the share of idle CPUs is no result of a benchmark.
+        let field = name.rsplit('.').next().unwrap_or(&name);
+        let is_result = claimed == Some(&name) || role(field) != Role::Other;
+        if !own || !is_result {
             continue;
         }
         match values(&figures) {
