@@ -92,7 +92,7 @@ fn a_row_of_an_unknown_class_keeps_its_name_with_its_callers() {
         ("other lock &pot->lock in pour_pot".to_owned(), 0.25),
     ];
     assert_eq!(named, expected);
-    let alone = text.split("---------\n").next().expect("a row");
+    let (alone, _) = text.rsplit_once("---------\n").expect("a row");
     let report = read(alone.as_bytes()).expect("a text");
     let found = resemble(&report, &report.tables.iter().collect::<Vec<_>>());
     assert_eq!(found.items[0].named(), "other lock &pot->lock");
