@@ -34,7 +34,7 @@ pub struct Table {
 
 /// The longest time of a row, in ns: 292 years. A tool that subtracts a later time from an earlier
 /// one prints more, and so does one whose sum is below zero.
-const LONGEST_NS: u64 = i64::MAX as u64;
+pub(crate) const LONGEST_NS: u64 = i64::MAX as u64;
 
 impl Table {
     /// Returns the table without rows whose figures no kernel can measure, with a note of them. The

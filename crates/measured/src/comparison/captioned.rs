@@ -30,7 +30,7 @@ fn side(caption: &str) -> Option<Role> {
 }
 
 /// Returns whether a column is a metric where captions are the sides.
-fn may_be_metric(name: &String) -> bool {
+fn may_be_metric(name: &str) -> bool {
     let of = role(name);
     is_axis(name) || !matches!(of, Role::Before | Role::After | Role::Side)
 }
@@ -39,14 +39,14 @@ fn may_be_metric(name: &String) -> bool {
 pub(super) fn is_one_side(heading: &Heading) -> bool {
     let words: Vec<&str> = heading.caption.split_whitespace().collect();
     let begins = words.first().is_some_and(|word| side(word).is_some());
-    begins && words.len() <= FEW && heading.columns.iter().all(may_be_metric)
+    begins && words.len() <= FEW && heading.columns.iter().all(|name| may_be_metric(name))
 }
 
 /// Enters the comparisons of the first blocks if their captions are sides. Returns the number of
 /// those blocks.
 pub(super) fn blocks(lines: &[&Line], blocks: &[Block], all: &mut Comparisons) -> usize {
     let Some(first) = blocks.first().and_then(|block| heading(lines, block)) else { return 0 };
-    if side(&first.caption).is_none() || !first.columns.iter().all(may_be_metric) {
+    if side(&first.caption).is_none() || !first.columns.iter().all(|name| may_be_metric(name)) {
         return 0;
     }
     let equal = |next: &Heading| {

@@ -8,7 +8,7 @@ use crate::robot::Robot;
 use crate::text::Line;
 
 /// Beginnings of metrics of the system, which are no result of a benchmark.
-const SYSTEM: [&str; 14] = [
+const SYSTEM: [&str; 15] = [
     "perf-profile.",
     "perf-stat.",
     "perf-sched.",
@@ -23,6 +23,7 @@ const SYSTEM: [&str; 14] = [
     "iostat.",
     "uptime.",
     "cpuidle.",
+    "syscalls.",
 ];
 
 /// Enters the rows of the benchmark, and removes all rows of this form from `rest`.
