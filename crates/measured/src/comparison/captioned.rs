@@ -35,11 +35,14 @@ fn may_be_metric(name: &str) -> bool {
     is_axis(name) || !matches!(of, Role::Before | Role::After | Role::Side)
 }
 
-/// Returns whether a caption alone says that its table is one side.
+/// Returns whether a caption alone says that its table is one side, and its columns, of processes
+/// and of threads, are none.
 pub(super) fn is_one_side(heading: &Heading) -> bool {
     let words: Vec<&str> = heading.caption.split_whitespace().collect();
     let begins = words.first().is_some_and(|word| side(word).is_some());
-    begins && words.len() <= FEW && heading.columns.iter().all(|name| may_be_metric(name))
+    let columns = || heading.columns.iter();
+    let named_so = columns().any(|name| role(name) == Role::Side);
+    begins && words.len() <= FEW && named_so && columns().all(|name| may_be_metric(name))
 }
 
 /// Enters the comparisons of the first blocks if their captions are sides. Returns the number of

@@ -122,7 +122,7 @@ fn columns(block: &Block, heading: &Heading, chosen: &Chosen) -> Result<Columns,
             [base, other] if heading.columns[base] != heading.columns[other] => {
                 format!("as in --sides '{},{}'", heading.columns[base], heading.columns[other])
             }
-            _ => "that to compare with first: --sides 'BASE,OTHER'".to_owned(),
+            _ => "the one to compare with first: --sides 'BASE,OTHER'".to_owned(),
         };
         let columns = named().join(", ");
         Err(format!("its columns {columns} may be sides or metrics; choose sides, {choice}"))

@@ -174,6 +174,8 @@ fn captions_of_equal_tables_are_the_sides() {
         assert_eq!(curves, expected, "{all:#?}");
     }
     none(&without, "none of another side");
+    let curve = one("With the patch:\ntasks   ops/s\n1   100\n2   190\n");
+    assert_eq!((curve.sides, curve.at), (vec!["ops/s".to_owned()], vec![1, 2]), "one curve");
     let other = with.replace("16 ", "18 ");
     none(&format!("{without}{other}"), "other rows");
     let named = "Without THP:\ntest   before   after\nx   1   2\n\n\
