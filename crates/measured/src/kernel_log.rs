@@ -4,8 +4,8 @@
 //! A report begins with a line such as `watchdog: BUG: soft lockup - CPU#11 stuck for 22s!
 //! [stress-ng:878]`. Registers and the stack follow. The innermost function is that of `RIP:`
 //! (`pc :` and `NIP` on other architectures); frames with a question mark are what is left of other
-//! calls, unless the report has no others. The frames of the interrupt that printed the stack are left out; those of an interrupt
-//! that waits are not, and then the interrupted task is.
+//! calls, unless the report has no others. The frames of the interrupt that printed the stack are
+//! left out; those of an interrupt that waits are not, and then the interrupted task is.
 
 mod head;
 
@@ -25,7 +25,7 @@ struct Entry {
     at: Option<String>,
     /// Frames by context, innermost first.
     contexts: Vec<Vec<String>>,
-    /// The same with frames of which the kernel is not sure.
+    /// Those with frames of which the kernel is not sure.
     guesses: Vec<Vec<String>>,
     /// Whether the context is of a non-maskable interrupt, which prints stacks.
     in_nmi: bool,

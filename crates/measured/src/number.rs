@@ -58,6 +58,14 @@ pub(crate) fn real(text: &str) -> Option<f64> {
     }
 }
 
+/// The signs before a deviation: also those that programs make of `±` in another encoding.
+const DEVIATIONS: [&str; 7] = ["±", "+/-", "+-", "A+-", "Â±", "A±", "Â+-"];
+
+/// Returns what follows the sign of a deviation in a word. `None` if the word has none.
+pub(crate) fn deviation(word: &str) -> Option<&str> {
+    DEVIATIONS.iter().find_map(|sign| word.strip_prefix(sign))
+}
+
 /// Converts a time, rounded to ns.
 pub(crate) fn to_ns(number: f64, unit_ns: f64) -> u64 {
     (number * unit_ns).round() as u64

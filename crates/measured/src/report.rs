@@ -49,7 +49,8 @@ pub struct Report {
 impl Report {
     /// Adds what a trace in the file shows. Its stacks are in its table.
     pub fn add(&mut self, seen: Option<Contention>) {
-        let Some(seen) = seen else { return };
+        let Some(mut seen) = seen else { return };
+        seen.table = seen.table.checked();
         let is_of_trace = |unit: &Unit| match unit {
             Unit::Event(name) => name.contains("contention_") || name.contains("contended_"),
             _ => false,
@@ -75,7 +76,7 @@ pub(crate) fn read_lines(bytes: &[u8]) -> Result<(Report, Vec<Line>), ReadError>
     let (text, note) = bytes::decode(bytes)?;
     let mut report = Report { notes: note.into_iter().collect(), ..Report::default() };
     if let Some(document) = live::parse(&text) {
-        report.tables.push(document?);
+        report.tables.push(document?.checked());
         report.lines = text.lines().count();
         return Ok((report, vec![]));
     }
@@ -115,7 +116,7 @@ pub(crate) fn scan(lines: &[Line], report: &mut Report) {
             while let Some(table) = next {
                 at = table.end.max(at);
                 if seen.insert(table.contents()) {
-                    report.tables.push(table);
+                    report.tables.push(table.checked());
                 }
                 next = is_lock_stat.then(|| lock_stat::more(lines, headings, at)).flatten();
             }

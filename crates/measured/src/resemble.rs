@@ -56,6 +56,23 @@ pub struct Item {
     pub who: Option<String>,
 }
 
+impl Item {
+    /// Returns what is known of a lock of no known class: its name and the function that waits.
+    pub fn named(&self) -> String {
+        let lock = self.lock.as_deref().filter(|_| self.class == OTHER_CLASS);
+        let function = self.path.last();
+        match (lock, function) {
+            (Some(lock), Some(function)) => format!("other lock {lock} in {function}"),
+            (Some(lock), None) => format!("other lock {lock}"),
+            _ => {
+                let place = function.or(self.lock.as_ref()).map(String::as_str);
+                let noun = if self.class == "semaphore" { "" } else { " lock" };
+                format!("{}{noun} in {}", self.class, place.unwrap_or("an unknown function"))
+            }
+        }
+    }
+}
+
 /// A task that may hold a lock for which others wait.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Holder {

@@ -11,14 +11,14 @@
 //!      41.55 ±  2%     -41.6        0.00        perf-profile.calltrace.cycles-pp.f.g.h
 //! ```
 //!
-//! A path is dotted, the innermost function first, and its share is with callees, so that a path
-//! counts only if no other one goes on to a function that it calls for the same lock.
+//! A path is dotted, the innermost function first, and its share is with callees, so that of the
+//! paths into one lock the outermost counts.
 
 use std::collections::BTreeMap;
 
 use mmscale_document::{CALLING, is_acquiring, plain_function};
 
-use crate::number::real;
+use crate::number::{deviation, real};
 use crate::text::Line;
 
 /// The report of a robot.
@@ -172,9 +172,11 @@ fn change(text: &str) -> Option<(&str, f64, f64)> {
             break;
         }
         match word {
-            "±" | "+-" => drop(words.next()),
-            // The deviation is in the same word.
-            _ if word.starts_with('±') => {}
+            _ if let Some(rest) = deviation(word) => {
+                if rest.is_empty() {
+                    words.next();
+                }
+            }
             _ if word.starts_with(['+', '-']) => {
                 let change = word[1..].trim_end_matches('%');
                 real(change).or_else(|| change.parse().ok())?;
@@ -212,12 +214,20 @@ fn path(name: &str) -> Option<Vec<String>> {
     Some(path)
 }
 
-/// Returns the paths whose innermost function waits, without those that another one continues.
+/// Shares below this are of the rounding of rows, in percent.
+const ROUNDING: f64 = 0.1;
+
+/// Returns the paths whose innermost function waits, each sample once.
+///
+/// The share of a function has those of the functions that it calls. So the row of the outermost
+/// function of a lock counts, and one that continues it only with what it has beyond that: rows of
+/// a text may be missing. A row for other CPUs counts if no other one continues it.
 fn waits(rows: Vec<PathChange>) -> Vec<PathChange> {
-    let waits = |path: &[String]| {
-        path.last().is_some_and(|name| is_acquiring(name) || CALLING.contains(&name.as_str()))
-    };
-    let rows: Vec<PathChange> = rows.into_iter().filter(|row| waits(&row.path)).collect();
+    let inner = |row: &PathChange| row.path.last().cloned().unwrap_or_default();
+    let is_lock = |row: &PathChange| is_acquiring(&inner(row));
+    let is_call = |row: &PathChange| CALLING.contains(&inner(row).as_str());
+    let mut rows: Vec<PathChange> =
+        rows.into_iter().filter(|row| is_lock(row) || is_call(row)).collect();
     // A longer path has one function more inside, and may have lost the outermost ones.
     let continues = |inner: &PathChange, outer: &PathChange| {
         (1..inner.path.len()).any(|cut| {
@@ -227,9 +237,25 @@ fn waits(rows: Vec<PathChange>) -> Vec<PathChange> {
                 && rest[rest.len() - n..] == outer.path[outer.path.len() - n..]
         })
     };
-    let is_outer =
-        |row: &PathChange| rows.iter().any(|other| other != row && continues(other, row));
-    rows.iter().filter(|row| !is_outer(row)).cloned().collect()
+    let all = rows.clone();
+    rows.retain(|row| is_lock(row) || !all.iter().any(|one| one != row && continues(one, row)));
+    // Outer rows first: their path has fewer functions of the lock.
+    let depth = |row: &PathChange| row.path.iter().filter(|name| is_acquiring(name)).count();
+    rows.sort_by_key(|row| (depth(row), row.line));
+    let mut own: Vec<PathChange> = vec![];
+    for row in rows {
+        let outer = own.iter().filter(|outer| is_lock(outer) && continues(&row, outer));
+        let mut left = row.clone();
+        for outer in outer {
+            left.before = (left.before - outer.before).max(0.0);
+            left.after = (left.after - outer.after).max(0.0);
+        }
+        if left == row || left.before.max(left.after) > ROUNDING {
+            own.push(left);
+        }
+    }
+    own.sort_by_key(|row| row.line);
+    own
 }
 
 /// Reads `noticed a -34.3% regression of will-it-scale.per_process_ops on:`, which may be broken.
@@ -270,6 +296,10 @@ mod tests {
             Some(("a.b", 1.0, 3.0)),
             "the first and the last commit"
         );
+        for sign in ["±", "A+-", "+-", "Â±", "+/-"] {
+            let row = format!("12 {sign}  3%  +50.0%  18 {sign}4%  a.b");
+            assert_eq!(change(&row), Some(("a.b", 12.0, 18.0)), "{sign}");
+        }
         assert_eq!(change("see mm/vmscan.c"), None);
         assert_eq!(change("20 and 30 in a.b"), None);
     }
@@ -292,7 +322,44 @@ mod tests {
         assert_eq!(robot.machine.as_deref(), Some("lkp-skl-fpga01"));
         assert_eq!(robot.parameters["test"], "page_fault1");
         assert_eq!((robot.paths.len(), robot.profile_lines), (1, 3), "{:?}", robot.paths);
-        assert_eq!((robot.paths[0].before, robot.paths[0].after), (29.0, 34.0));
+        assert_eq!((robot.paths[0].before, robot.paths[0].after), (30.0, 35.0));
         assert_eq!(parse(&lines("a mail\nwithout a report\n")), None);
+    }
+
+    fn sum(rows: &[(f64, &str)]) -> (usize, f64) {
+        let text: String = rows
+            .iter()
+            .map(|(share, path)| {
+                format!("{share:.2} -1.0 0.00 perf-profile.calltrace.cycles-pp.{path}\n")
+            })
+            .collect();
+        let paths = parse(&lines(&text)).expect("a report").paths;
+        let sum: f64 = paths.iter().map(|path| path.before).sum();
+        (paths.len(), (sum * 100.0).round() / 100.0)
+    }
+
+    #[test]
+    fn the_outermost_function_of_a_lock_has_its_share() {
+        let spin = "native_queued_spin_lock_slowpath";
+        let write = "queued_write_lock_slowpath";
+        let inner = format!("{spin}.{write}.f.g.h");
+        let outer = format!("{write}.f.g.h.i");
+        assert_eq!(sum(&[(14.52, &outer), (10.05, &inner)]), (1, 14.52));
+        let (inner_two, outer_two) = (format!("{spin}.{write}.k.l.m"), format!("{write}.k.l.m.n"));
+        let two = [(14.52, &*outer), (14.05, &*inner), (14.04, &*outer_two), (13.5, &*inner_two)];
+        assert_eq!(sum(&two), (2, 28.56));
+        assert_eq!(sum(&[(10.05, &inner)]), (1, 10.05), "the outer row is not in the text");
+        let other = format!("{write}.f.g.h.j");
+        let rows = [(6.0, &*outer), (4.05, &*other), (10.0, &*inner)];
+        assert_eq!(sum(&rows), (2, 10.05), "an inner row of two outer ones");
+        assert_eq!(sum(&rows[..1]).1, 6.0);
+        assert_eq!(sum(&[rows[0], rows[2]]), (2, 10.0), "another outer row is missing");
+        let chain = [
+            (9.0, "mutex_lock.f.g.h.i"),
+            (8.5, "__mutex_lock.mutex_lock.f.g.h"),
+            (5.0, "osq_lock.__mutex_lock.mutex_lock.f.g"),
+            (3.0, "mutex_spin_on_owner.__mutex_lock.mutex_lock.f.g"),
+        ];
+        assert_eq!(sum(&chain), (1, 9.0));
     }
 }

@@ -54,7 +54,8 @@ impl Stack {
     pub fn is_wait(&self) -> bool {
         self.wait_frames().is_some()
     }
-    /// Returns the number of the innermost functions that belong to a wait for a lock, if it is one.
+    /// Returns the number of the innermost functions that belong to a wait for a lock, if it is
+    /// one.
     pub(crate) fn wait_frames(&self) -> Option<usize> {
         // Functions in a sentence may be called one after the other.
         let unknown = self.unit != Unit::None;

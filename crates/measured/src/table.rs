@@ -32,7 +32,40 @@ pub struct Table {
     pub(crate) end: usize,
 }
 
+/// The longest time of a row, in ns: 292 years. A tool that subtracts a later time from an earlier
+/// one prints more, and so does one whose sum is below zero.
+pub(crate) const LONGEST_NS: u64 = i64::MAX as u64;
+
 impl Table {
+    /// Returns the table without rows whose figures no kernel can measure, with a note of them. The
+    /// sum of those that are left is a number of 64 bits.
+    pub(crate) fn checked(mut self) -> Self {
+        let mut sum: u64 = 0;
+        let rows = self.waits.len();
+        self.waits.retain(|wait| {
+            let figures = [
+                wait.wait_total_ns,
+                wait.wait_max_ns,
+                wait.hold_total_ns,
+                wait.contentions,
+                wait.acquisitions,
+            ];
+            let total = wait.wait_total_ns.unwrap_or(0);
+            let more = sum.checked_add(total).filter(|sum| *sum <= LONGEST_NS);
+            let fits = figures.into_iter().flatten().all(|figure| figure <= LONGEST_NS);
+            sum = more.filter(|_| fits).unwrap_or(sum);
+            fits && more.is_some()
+        });
+        let broken = rows - self.waits.len();
+        if broken > 0 {
+            self.notes.push(format!(
+                "{broken} of {rows} rows have figures of 64 bits that passed below zero or beyond \
+                 their end, such as a time of more than 292 years: left out"
+            ));
+        }
+        self.window_ns = self.window_ns.filter(|ns| *ns <= LONGEST_NS);
+        self
+    }
     /// Returns the sum of all waits, in ns.
     pub fn wait_total_ns(&self) -> u64 {
         let totals = self.waits.iter().filter_map(|wait| wait.wait_total_ns);

@@ -212,7 +212,8 @@ fn is_rate(of: &Comparison) -> bool {
         let lower = text.to_lowercase();
         WORDS.iter().any(|word| lower.contains(word)) && !lower.contains("time")
     };
-    let columns = of.sides.iter().any(|side| side == "processes");
+    // will-it-scale counts operations of threads, too.
+    let columns = of.sides.iter().any(|side| side == "processes") || of.metric == "threads";
     match of.unit.as_str() {
         "" => of_words(&of.metric) || of_words(&of.caption) || columns,
         unit => of_words(unit),

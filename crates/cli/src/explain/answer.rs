@@ -310,13 +310,7 @@ fn covered(case: &Case<'_>, found: &Resemblance) -> Vec<(&'static str, String)> 
             }
             Counterpart::Gap(name) => *missing.entry((0, name.to_owned())).or_default() += share,
             Counterpart::Unknown => {
-                let inner = item.path.last().or(item.lock.as_ref());
-                let inner = inner.map_or("an unknown function", String::as_str);
-                let name = match item.class.as_str() {
-                    class @ "semaphore" => format!("{class} in {inner}"),
-                    class => format!("{class} lock in {inner}"),
-                };
-                *missing.entry((1, name)).or_default() += share;
+                *missing.entry((1, item.named())).or_default() += share;
             }
         }
     }

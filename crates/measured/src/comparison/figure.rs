@@ -1,6 +1,6 @@
 //! Figures of tables: a number with its unit, its deviation and the change next to it.
 
-use crate::number::{count, real};
+use crate::number::{self, count, real};
 
 /// A figure of a row.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -171,16 +171,16 @@ pub(super) fn figures(words: &[&str]) -> Option<Vec<Option<Figure>>> {
     let mut at = 0;
     while let Some(&text) = words.get(at) {
         at += 1;
-        if let Some(rest) = ["±", "+/-", "+-"].iter().find_map(|mark| text.strip_prefix(mark)) {
+        if let Some(rest) = number::deviation(text) {
             // A deviation, perhaps with its number in the next word.
-            let deviation = if rest.is_empty() {
+            let figure = if rest.is_empty() {
                 at += 1;
                 *words.get(at - 1)?
             } else {
                 rest
             };
             all.last()?.as_ref()?;
-            word(deviation)?;
+            word(figure)?;
         } else if text.starts_with(['(', '*']) {
             let close = if text.starts_with('(') { ')' } else { '*' };
             let mut inner = text[1..].to_owned();
@@ -210,8 +210,7 @@ pub(super) fn figures(words: &[&str]) -> Option<Vec<Option<Figure>>> {
 
 /// Enters what is in brackets: a change in percent, or a deviation.
 fn beside(inner: &str, figure: &mut Figure) -> Option<()> {
-    let deviation = ["±", "+/-", "+-"].iter().any(|mark| inner.starts_with(mark));
-    if deviation {
+    if number::deviation(inner).is_some() {
         return Some(());
     }
     let change = word(inner)?;

@@ -2,12 +2,13 @@
 //! name of the metric at the end.
 
 use super::figure::{Change, Figure, figures};
+use super::role::{Role, role};
 use super::{Comparison, Comparisons, doubt};
 use crate::robot::Robot;
 use crate::text::Line;
 
 /// Beginnings of metrics of the system, which are no result of a benchmark.
-const SYSTEM: [&str; 14] = [
+const SYSTEM: [&str; 15] = [
     "perf-profile.",
     "perf-stat.",
     "perf-sched.",
@@ -22,6 +23,7 @@ const SYSTEM: [&str; 14] = [
     "iostat.",
     "uptime.",
     "cpuidle.",
+    "syscalls.",
 ];
 
 /// Enters the rows of the benchmark, and removes all rows of this form from `rest`.
@@ -43,7 +45,10 @@ pub(super) fn rows<'a>(
             Some(test) => name.starts_with(test) && !name.contains(".time."),
             None => !SYSTEM.iter().any(|begin| name.starts_with(begin)) && !name.contains("time."),
         };
-        if !own {
+        // A deviation or the share of idle CPUs is no result of a benchmark.
+        let field = name.rsplit('.').next().unwrap_or(&name);
+        let is_result = claimed == Some(&name) || role(field) != Role::Other;
+        if !own || !is_result {
             continue;
         }
         match values(&figures) {

@@ -10,6 +10,7 @@
 //! and agrees with the figures. A table in which neither decides is listed as a doubt, and so is a
 //! row whose change contradicts its figures: no figure is guessed.
 
+mod captioned;
 mod figure;
 mod grid;
 mod lkp;
@@ -82,12 +83,21 @@ pub fn comparisons(bytes: &[u8], chosen: &Chosen) -> Result<(Report, Comparisons
     let mut rest: Vec<&Line> = lines.clone();
     let robot = report.robot.is_some();
     lkp::rows(&lines, report.robot.as_ref(), &mut all, &mut rest);
-    let mut at = 0;
     let lines = rest.clone();
-    while let Some(block) = grid::block(&lines, at) {
-        at = block.end;
-        let used = sides::block(&lines, &block, chosen, &mut all);
-        if used {
+    let mut blocks: Vec<grid::Block> = vec![];
+    while let Some(block) = grid::block(&lines, blocks.last().map_or(0, |block| block.end)) {
+        blocks.push(block);
+    }
+    let mut left = blocks.as_slice();
+    while let Some(block) = left.first() {
+        let together = match chosen.sides.is_empty() {
+            true => captioned::blocks(&lines, left, &mut all),
+            false => 0,
+        };
+        let used = together > 0 || sides::block(&lines, block, chosen, &mut all);
+        let (own, more) = left.split_at(together.max(1));
+        left = more;
+        for block in own.iter().filter(|_| used) {
             let first = block.rows[0].line;
             let last = block.rows[block.rows.len() - 1].line;
             rest.retain(|line| !(first..=last).contains(&line.number));

@@ -1,7 +1,7 @@
 //! The names of the columns of a block.
 
 use super::grid::{self, Block, Cell, Divided, Row};
-use super::role::{Role, role};
+use super::role::{Role, is_axis, role};
 use crate::text::Line;
 
 /// The heading of a block.
@@ -15,61 +15,121 @@ pub(super) struct Heading {
     pub(super) caption: String,
 }
 
+/// The most words of a caption that is a side.
+const WORDS: usize = 6;
+/// The most words of a caption that is a side though no other table has a caption like it.
+const FEW: usize = 4;
+
+/// Returns the side that a caption is.
+pub(super) fn side(caption: &str) -> Option<Role> {
+    let short = caption.split_whitespace().count() <= WORDS;
+    Some(role(caption)).filter(|role| short && matches!(role, Role::Before | Role::After))
+}
+
+/// Returns whether a column is a metric where captions are the sides.
+pub(super) fn may_be_metric(name: &str) -> bool {
+    let of = role(name);
+    is_axis(name) || !matches!(of, Role::Before | Role::After | Role::Side)
+}
+
+/// Returns whether a caption alone says that its table is one side, and its columns, of processes
+/// and of threads, are none.
+pub(super) fn is_one_side(heading: &Heading) -> bool {
+    let words: Vec<&str> = heading.caption.split_whitespace().collect();
+    let begins = words.first().is_some_and(|word| side(word).is_some());
+    let columns = || heading.columns.iter();
+    let named_so = columns().any(|name| role(name) == Role::Side);
+    begins && words.len() <= FEW && named_so && columns().all(|name| may_be_metric(name))
+}
+
 /// Returns the heading of a block. `None` if no line above has as many names as there are figures.
 pub(super) fn heading(lines: &[&Line], block: &Block) -> Option<Heading> {
     let first = &block.rows[0];
     let n = first.figures.len();
-    let mut found: Option<(usize, String, Vec<String>)> = None;
-    for (nth, &at) in block.above.iter().enumerate() {
-        if let Some((label, columns)) = named(lines[at], block, first, n) {
-            found = Some((nth, label, columns));
-            break;
-        }
-        // The second line of a heading may have fewer names; a paragraph is none.
-        if nth >= 1 {
-            break;
-        }
+    // The second line of a heading may have fewer names; a paragraph is none.
+    let lower = block.above.iter().take(2);
+    let mut found =
+        lower.enumerate().filter_map(|(nth, &at)| Some((nth, named(lines[at], block, first, n)?)));
+    let (nth, (label, columns)) = found.next()?;
+    let mut names: Vec<String> = columns.iter().map(|cell| cell.text.clone()).collect();
+    let joins = |upper: usize, lower: usize| {
+        lines[block.above[upper]].number + 1 == lines[block.above[lower]].number
+    };
+    if nth == 1
+        && joins(1, 0)
+        && let Some(more) = placed(lines[block.above[0]], &columns)
+    {
+        names = names.iter().zip(more).map(|(name, more)| joined(name, &more)).collect();
     }
-    let (nth, label, columns) = found?;
-    let mut heading = Heading { label, columns, caption: String::new() };
-    let mut above = block.above[nth + 1..].iter().map(|at| lines[*at]);
-    if let Some(line) = above.next() {
-        // mmtests prints the names of kernels in two lines.
-        match named(line, block, first, n)
-            .filter(|_| nth == 0 && line.number + 1 == lines[block.above[0]].number)
-        {
-            Some((_, upper)) => {
+    let mut heading = Heading { label, columns: names, caption: String::new() };
+    if let Some(&at) = block.above.get(nth + 1) {
+        // mmtests prints the names of kernels in two lines, and some have a line only.
+        let upper = match nth == 0 && joins(1, 0) {
+            true => named(lines[at], block, first, n)
+                .map(|(_, cells)| cells.into_iter().map(|cell| cell.text).collect())
+                .or_else(|| placed(lines[at], &columns).filter(|_| repeat(&heading.columns))),
+            false => None,
+        };
+        let above = match upper {
+            Some(upper) => {
                 for (name, upper) in heading.columns.iter_mut().zip(upper) {
-                    *name = format!("{upper} {name}").trim().to_owned();
+                    *name = joined(&upper, name);
                 }
-                heading.caption = above.next().map_or(String::new(), |line| line.text.clone());
+                block.above.get(nth + 2)
             }
-            None => heading.caption = line.text.clone(),
-        }
+            None => Some(&at),
+        };
+        heading.caption = above.map_or(String::new(), |at| lines[*at].text.clone());
     }
     heading.caption = heading.caption.trim().trim_end_matches(':').to_owned();
     Some(heading)
 }
 
+fn joined(upper: &str, lower: &str) -> String {
+    format!("{upper} {lower}").trim().to_owned()
+}
+
+/// Returns whether two names are equal.
+fn repeat(names: &[String]) -> bool {
+    names.iter().enumerate().any(|(at, name)| names[..at].contains(name))
+}
+
+/// Returns the part of a line that is above or below each name. `None` if a part is not at exactly
+/// one of them.
+fn placed(line: &Line, columns: &[Cell]) -> Option<Vec<String>> {
+    let cells = grid::cells(&grid::plain(line), Divided::Spaces);
+    let mut parts = vec![String::new(); columns.len()];
+    for cell in &cells {
+        let mut at = (0..columns.len())
+            .filter(|at| columns[*at].from < cell.to && cell.from < columns[*at].to);
+        let only = at.next().filter(|_| at.next().is_none())?;
+        if !parts[only].is_empty() {
+            return None;
+        }
+        parts[only].clone_from(&cell.text);
+    }
+    let names: Vec<String> = parts.iter().filter(|part| !part.is_empty()).cloned().collect();
+    are_names(&names).then_some(parts)
+}
+
 /// Reads the names of a line: as many as there are figures, and one for the labels.
-fn named(line: &Line, block: &Block, first: &Row, n: usize) -> Option<(String, Vec<String>)> {
+fn named(line: &Line, block: &Block, first: &Row, n: usize) -> Option<(String, Vec<Cell>)> {
     let text = grid::plain(line);
     let has_label = !first.label.text.is_empty();
     if first.divided != Divided::Spaces {
         if grid::divided(&text) != first.divided {
             return None;
         }
-        let mut cells: Vec<String> =
-            grid::cells(&text, first.divided).into_iter().map(|cell| cell.text).collect();
+        let mut cells = grid::cells(&text, first.divided);
         // An empty first cell has no bar of its own where outer bars are there.
         if has_label && cells.len() + 1 == first.cells && text.trim_start().starts_with('|') {
-            cells.insert(0, String::new());
+            cells.insert(0, Cell { text: String::new(), from: 0, to: 0 });
         }
         if cells.len() != first.cells {
             return None;
         }
-        let label = if has_label { cells.remove(0) } else { String::new() };
-        return (cells.len() == n && are_names(&cells)).then_some((label, cells));
+        let label = if has_label { cells.remove(0).text } else { String::new() };
+        return (cells.len() == n && are_names(&texts(&cells))).then_some((label, cells));
     }
     if grid::divided(&text) != Divided::Spaces {
         return None;
@@ -89,15 +149,15 @@ fn fitting(
     block: &Block,
     has_label: bool,
     n: usize,
-) -> Option<(String, Vec<String>)> {
+) -> Option<(String, Vec<Cell>)> {
     let ends = block.rows.iter().map(|row| row.label.to);
     let end = ends.max().unwrap_or(0);
-    let texts = || cells.iter().map(|cell| cell.text.clone());
-    let names: Vec<String> = match cells.len() {
-        k if k == n => texts().collect(),
-        k if k == n + 1 && has_label => texts().skip(1).collect(),
+    let names = match cells.len() {
+        k if k == n => cells,
+        k if k == n + 1 && has_label => &cells[1..],
         _ => return None,
     };
+    let are_names = are_names(&texts(names));
     let first = cells.first()?;
     if cells.len() == n {
         // The first name is not that of the labels: it begins behind them or is a side.
@@ -106,13 +166,17 @@ fn fitting(
         if !(behind || side) {
             return None;
         }
-        return are_names(&names).then_some((String::new(), names));
+        return are_names.then_some((String::new(), names.to_vec()));
     }
     // The first name is that of the labels.
     let start = block.rows.iter().map(|row| row.label.from).min().unwrap_or(0);
     let above = first.from < end && first.to > start || first.from <= start;
     let no_side = !matches!(role(&first.text), Role::Before | Role::After | Role::Change);
-    (above && no_side && are_names(&names)).then(|| (first.text.clone(), names))
+    (above && no_side && are_names).then(|| (first.text.clone(), names.to_vec()))
+}
+
+fn texts(cells: &[Cell]) -> Vec<String> {
+    cells.iter().map(|cell| cell.text.clone()).collect()
 }
 
 /// Returns whether texts can be names: not one of them is a figure, and one has a letter.

@@ -3,19 +3,26 @@
 
 use super::figure::{Change, Comma, Figure};
 use super::grid::{Block, Row};
-use super::names::{Heading, heading};
+use super::names::{Heading, heading, is_one_side};
 use super::role::{Role, is_axis, role};
 use super::{Chosen, Comparison, Comparisons, doubt};
 use crate::text::Line;
 
 /// The columns of a block, by their meaning.
-struct Columns {
+pub(super) struct Columns {
     axis: Option<usize>,
     /// The first is the one to compare with.
     sides: Vec<usize>,
     changes: Vec<usize>,
     /// Whether names decided, or the caller; otherwise changes have to.
     named: bool,
+}
+
+impl Columns {
+    /// Columns that are sides, and no other ones.
+    pub(super) fn of_sides(sides: Vec<usize>) -> Self {
+        Self { axis: None, sides, changes: vec![], named: true }
+    }
 }
 
 /// Enters the comparisons of a block. Returns whether it is a table.
@@ -51,6 +58,12 @@ pub(super) fn block(
     }
     if labels_are_sides(block) && !heading.columns.iter().any(|name| is_side(name)) {
         by_rows(block, &heading, all);
+        return true;
+    }
+    if chosen.sides.is_empty() && is_one_side(&heading) {
+        let caption = &heading.caption;
+        let what = format!("a table of the side `{caption}`, and none of another side below it");
+        all.doubts.push(doubt(first.line, what));
         return true;
     }
     match columns(block, &heading, chosen) {
@@ -103,14 +116,23 @@ fn columns(block: &Block, heading: &Heading, chosen: &Chosen) -> Result<Columns,
     let before = with(&[Role::Before]);
     let named = || values.iter().map(|c| format!("`{}`", heading.columns[*c])).collect::<Vec<_>>();
     let unclear = || {
-        let example = heading.columns.iter().enumerate().filter(|(c, _)| values.contains(c));
-        let example: Vec<&str> = example.map(|(_, name)| name.as_str()).collect();
-        Err(format!(
-            "its columns {} may be sides or metrics; choose sides, as in --sides '{}'",
-            named().join(", "),
-            example.join(",")
-        ))
+        // More than two may be machines or tests.
+        let choice = match values[..] {
+            [base, other] if heading.columns[base] != heading.columns[other] => {
+                format!("as in --sides '{},{}'", heading.columns[base], heading.columns[other])
+            }
+            _ => "the one to compare with first: --sides 'BASE,OTHER'".to_owned(),
+        };
+        let columns = named().join(", ");
+        Err(format!("its columns {columns} may be sides or metrics; choose sides, {choice}"))
     };
+    let repeated = |all: &[usize]| {
+        let name = |c: usize| heading.columns[c].as_str();
+        (1..all.len()).any(|at| all[..at].iter().any(|c| name(*c) == name(all[at])))
+    };
+    if repeated(&values) {
+        return Err(format!("its columns {} have equal names", named().join(", ")));
+    }
     if sides.len() >= 2 && sides.len() == values.len() && before.len() <= 1 {
         let bases: Vec<usize> = if before.is_empty() { with(&[Role::Side]) } else { before };
         // With one that is no patch, that is the base; of versions, the first.
@@ -131,7 +153,11 @@ fn columns(block: &Block, heading: &Heading, chosen: &Chosen) -> Result<Columns,
 }
 
 /// Returns the column of numbers of tasks, if there is one.
-fn axis(block: &Block, heading: &Heading, roles: &[Role]) -> Result<Option<usize>, String> {
+pub(super) fn axis(
+    block: &Block,
+    heading: &Heading,
+    roles: &[Role],
+) -> Result<Option<usize>, String> {
     let has_label = !block.rows[0].label.text.is_empty();
     let name = &heading.columns[0];
     if has_label || block.rows.len() == 1 && is_side(name) {
@@ -152,7 +178,7 @@ fn axis(block: &Block, heading: &Heading, roles: &[Role]) -> Result<Option<usize
     }
 }
 
-fn whole(figure: &Figure) -> Option<u64> {
+pub(super) fn whole(figure: &Figure) -> Option<u64> {
     let plain = figure.unit.is_empty() && !figure.percent && !figure.signed && !figure.times;
     let whole = figure.value.fract() == 0.0 && figure.value >= 0.0 && figure.half == 0.5;
     (plain && whole && figure.value < 1e15).then_some(figure.value as u64)
@@ -269,7 +295,7 @@ fn unit_of(unit: &str, heading: &Heading) -> String {
 }
 
 /// Returns the values of the sides with their unit, if the row does not contradict itself.
-fn of_row(row: &Row, columns: &Columns) -> Result<(Vec<f64>, String), String> {
+pub(super) fn of_row(row: &Row, columns: &Columns) -> Result<(Vec<f64>, String), String> {
     let name = match row.label.text.as_str() {
         "" => "the row".to_owned(),
         label => format!("`{label}`"),
@@ -365,8 +391,7 @@ fn by_rows(block: &Block, heading: &Heading, all: &mut Comparisons) {
             label: super::grid::Cell { text: name.clone(), from: 0, to: 0 },
             ..block.rows[0].clone()
         };
-        let sides = (0..rows.len()).collect();
-        let columns = Columns { axis: None, sides, changes: vec![], named: true };
+        let columns = Columns::of_sides((0..rows.len()).collect());
         match of_row(&turned, &columns) {
             Ok((values, unit)) => all.found.push(Comparison {
                 line: block.rows[0].line,

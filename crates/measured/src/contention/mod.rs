@@ -27,6 +27,8 @@ use line::{Event, Kind, What};
 use names::Names;
 use spread::Lengths;
 
+use crate::table::LONGEST_NS;
+
 pub use result::{Contention, Herd, LockSum, Spread};
 
 /// The most open waits. There are no more tasks than that which wait at a time.
@@ -89,6 +91,7 @@ pub struct Stream {
     restarted: u64,
     lost: u64,
     backwards: u64,
+    broken: u64,
 }
 
 impl Stream {
@@ -148,6 +151,7 @@ impl Stream {
                 }
             }
             What::ZoneTaken { zone: _, wait_ns: 0, .. } => self.zone_free += 1,
+            What::ZoneTaken { wait_ns, .. } if wait_ns > LONGEST_NS => self.broken += 1,
             What::ZoneTaken { wait_ns, caller, .. } => {
                 let path = if caller.is_empty() { vec![] } else { vec![caller.to_owned()] };
                 let path = self.paths.number(path, MAX_PATHS);

@@ -235,6 +235,7 @@ fn notes(stream: &Stream, has_paths: bool) -> Vec<String> {
     say(stream.open_waits as u64, "waits have no end in the trace, and are not counted");
     say(stream.restarted, "waits begin again without an end, and are not counted");
     say(stream.backwards, "events are earlier than the one before them: sort the trace by time");
+    say(stream.broken, "waits are times below zero without their sign, and are not counted");
     say(stream.paths.left_out, "waits are on call paths beyond the limit, and count as unknown");
     say(stream.other_locks.waits, "waits are for locks beyond the limit, which have one row");
     if !has_paths && !stream.sums.is_empty() {

@@ -99,6 +99,20 @@ fn a_release_names_the_holder_and_zone_events_have_waits() {
 }
 
 #[test]
+fn a_wait_below_zero_is_not_counted() {
+    let seen = read(
+        "b-2 [000] d..1. 1.000005: mm_zone_locked: node=0 zone=Normal count=63 \
+         wait_ns=18446744073709551611 caller=rmqueue_bulk+0x12\n\
+         b-2 [000] d..1. 1.000006: mm_zone_locked: node=0 zone=Normal count=63 wait_ns=1500 \
+         caller=rmqueue_bulk+0x12\n",
+    );
+    let (_, spread) = seen.zone.unwrap();
+    assert_eq!((spread.waits, spread.total_ns), (1, 1500));
+    let noted = seen.table.notes.iter().any(|note| note.starts_with("1 waits are times below"));
+    assert!(noted, "{:?}", seen.table.notes);
+}
+
+#[test]
 fn a_mail_may_quote_a_trace() {
     let seen = read(
         "> usemem 1 [000] 1.000001: lock:contention_begin: 0x10 (flags=SPIN)\n\

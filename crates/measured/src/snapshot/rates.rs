@@ -51,7 +51,7 @@ pub enum RatesError {
         /// Seconds from boot to the second.
         after: f64,
     },
-    /// A counter is smaller in the second snapshot.
+    /// A counter is smaller in the second snapshot, or below zero.
     #[error("`{counter}` goes from {before} to {after}: the snapshots are not of one boot")]
     Back {
         /// The name of the counter.
@@ -62,6 +62,9 @@ pub enum RatesError {
         after: u64,
     },
 }
+
+/// The most events between two snapshots.
+const MOST: u64 = i64::MAX as u64;
 
 /// Events with their counters.
 const EVENTS: [(&str, &[&str]); 17] = [
@@ -116,12 +119,13 @@ impl Rates {
             let mut events: u64 = 0;
             for (name, &now) in second.iter().filter(|(name, _)| matches(counters, name)) {
                 let then = first.get(name).copied().unwrap_or(now);
-                let more = now.checked_sub(then).ok_or_else(|| RatesError::Back {
+                // A counter below zero is printed without its sign.
+                let more = now.checked_sub(then).filter(|more| *more <= MOST - events);
+                events += more.ok_or_else(|| RatesError::Back {
                     counter: name.clone(),
                     before: then,
                     after: now,
                 })?;
-                events = more.saturating_add(events);
             }
             if events > 0 {
                 all.push(Rate { what, counters, per_s: events as f64 / seconds });

@@ -106,6 +106,11 @@ fn two_snapshots_give_rates() {
     assert!(why.contains("give --seconds"), "{why}");
     let why = Rates::between(&without(LATER), &without(TEXT), Some(1.0)).unwrap_err().to_string();
     assert!(why.contains("not of one boot"), "{why}");
+    let faults = format!("pgfault {}", counter(&after, "pgfault"));
+    assert!(LATER.contains(&faults), "{faults}");
+    let below = read(LATER.replace(&faults, "pgfault 18446744073709551611").as_bytes()).unwrap();
+    let why = Rates::between(&before, &below, None).unwrap_err().to_string();
+    assert!(why.contains("to 18446744073709551611"), "{why}");
 }
 
 #[test]

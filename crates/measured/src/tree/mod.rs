@@ -343,9 +343,9 @@ pub(crate) struct Profile {
     pub(crate) notes: Vec<String>,
 }
 
-/// Returns the rows without a tree, each with its share, and the line of another table with the same
-/// functions, which is left out. The rows of a table are sorted, so that a larger share begins the
-/// next table.
+/// Returns the rows without a tree, each with its share, and the line of another table with the
+/// same functions, which is left out. The rows of a table are sorted, so that a larger share begins
+/// the next table.
 fn flat(trees: &[Tree]) -> (Vec<(String, f64)>, Option<usize>) {
     let mut tables: Vec<Vec<(&Tree, &Entry)>> = vec![];
     let mut last = f64::NEG_INFINITY;

@@ -149,3 +149,82 @@ fn names_of_columns_can_be_chosen() {
     let all = comparisons(text.as_bytes(), &chosen).expect("a text").1;
     assert_eq!(all.found[0].values, [[90.0], [100.0]]);
 }
+
+#[test]
+fn captions_of_equal_tables_are_the_sides() {
+    let table = |caption: &str, p: &str, t: &str| {
+        format!(
+            "{caption}:\ntasks   processes   processes_idle   threads   threads_idle\n\
+             16      {p}      0.17      {t}      38.20\n\n"
+        )
+    };
+    let (without, with) = (table("Without", "8000.25", "5000"), table("With", "8200.75", "5500"));
+    for text in [format!("{without}{with}"), format!("{with}{without}")] {
+        let all = found(&text);
+        let curves: Vec<_> = all
+            .found
+            .iter()
+            .map(|one| (one.metric.as_str(), one.sides.join(" "), one.at.clone(), &one.values))
+            .collect();
+        let sides = || ("Without With".to_owned(), vec![16]);
+        let expected = [
+            ("processes", sides().0, sides().1, &vec![vec![8000.25], vec![8200.75]]),
+            ("threads", sides().0, sides().1, &vec![vec![5000.0], vec![5500.0]]),
+        ];
+        assert_eq!(curves, expected, "{all:#?}");
+    }
+    none(&without, "none of another side");
+    let curve = one("With the patch:\ntasks   ops/s\n1   100\n2   190\n");
+    assert_eq!((curve.sides, curve.at), (vec!["ops/s".to_owned()], vec![1, 2]), "one curve");
+    let other = with.replace("16 ", "18 ");
+    none(&format!("{without}{other}"), "other rows");
+    let named = "Without THP:\ntest   before   after\nx   1   2\n\n\
+                 With THP:\ntest   before   after\nx   3   4\n";
+    assert_eq!(found(named).found.len(), 2, "columns are the sides: {:#?}", found(named));
+    let two = "Baseline:\n\ntest   ops/s   latency\na   100   3\nb   200   4\n\n\
+               Patched:\n\ntest   ops/s   latency\na   110   2\nb   190   5\n";
+    sides(two, "a ops/s", &[("Baseline", 100.0), ("Patched", 110.0)]);
+    sides(two, "b latency", &[("Baseline", 4.0), ("Patched", 5.0)]);
+}
+
+#[test]
+fn a_second_line_of_names_is_of_its_columns() {
+    let rows = "Amean     system-1          1.11 (   0.00%)        1.17 (  -5.41%)\n\
+                Amean     system-4          2.00 (   0.00%)        1.98 (   1.00%)\n";
+    let below =
+        format!("times\n{:>43}{:>23}\n{:>66}\n{rows}", "v4.15-rc8", "v4.15-rc8", "range-pot-v1");
+    assert_eq!(one(&below).sides, ["v4.15-rc8", "v4.15-rc8 range-pot-v1"]);
+    let above = format!("{:>66}\n{:>43}{:>23}\n{rows}", "pot", "v4.15-rc8", "v4.15-rc8");
+    assert_eq!(one(&above).sides, ["v4.15-rc8", "pot v4.15-rc8"]);
+    let equal = format!("times\n{:>43}{:>23}\n{rows}", "v4.15-rc8", "v4.15-rc8");
+    none(&equal, "equal names");
+}
+
+#[test]
+fn proposals_of_sides_name_two() {
+    let text = "kernel   one(2S)   two(2S)   one(4S)\nx   100   3   5\ny   200   4   6\n";
+    none(text, "--sides 'BASE,OTHER'");
+    assert!(!found(text).doubts.iter().any(|doubt| doubt.what.contains("--sides 'one")));
+}
+
+#[test]
+fn idle_shares_and_deviations_of_a_robot_are_no_results() {
+    let text = "testcase: will-it-scale\n\
+                  100  +20.0%  120  will-it-scale.16.threads\n\
+                  80.50  -1.0%  79.70  will-it-scale.16.threads_idle\n\
+                  3.00  +50.0%  4.50  will-it-scale.stddev_%\n\
+                  50  +20.0%  60  will-it-scale.per_thread_ops\n";
+    let metrics: Vec<String> = found(text).found.into_iter().map(|one| one.metric).collect();
+    assert_eq!(metrics, ["will-it-scale.16.threads", "will-it-scale.per_thread_ops"]);
+}
+
+#[test]
+fn a_deviation_may_be_in_another_encoding() {
+    for sign in ["±", "A+-", "+-", "Â±"] {
+        let text = format!(
+            "  2000 {sign}  1%     +10.0%    2200 {sign}  2%  vm-scalability.throughput\n\
+             0.50 {sign}  3%  +8.0%  0.54 {sign}  5%  perf-stat.ipc\n"
+        );
+        sides(&text, "vm-scalability.throughput", &[("before", 2000.0), ("after", 2200.0)]);
+    }
+}

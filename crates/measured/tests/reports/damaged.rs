@@ -108,3 +108,35 @@ fn other_texts_have_no_table() {
     }
     assert_eq!(read(b""), Err(ReadError::Empty));
 }
+
+#[test]
+fn figures_below_zero_are_left_out_and_noted() {
+    // A time of -5 s without its sign, and a count of -1.
+    for (text, good, broken) in [
+        (PERF, "505.64 us", "5124095.6 h"),
+        (PERF_CSV, "61000", "18446744068709551616"),
+        (LOCK_STAT, "16371.53", "18446744068709551.61"),
+        (KLOCKSTAT, "40.0 us", "5124095.6 h"),
+    ] {
+        assert!(text.contains(good), "{text}");
+        let (sound, table) = (only(text), only(&text.replacen(good, broken, 1)));
+        assert_eq!(table.waits.len() + 1, sound.waits.len(), "{broken}: {:?}", table.waits);
+        assert!(table.wait_total_ns() <= sound.wait_total_ns(), "{table:?}");
+        let noted = table.notes.iter().any(|note| note.starts_with("1 of") && note.contains("292"));
+        assert!(noted, "{:?}", table.notes);
+    }
+    let summary = "| Metric | before | after |\n| Contentions | 100 | 20 |\n\
+                   | Total wait | 12.50ms | 5124095.6h |\n";
+    let kept: Vec<Option<String>> = only(summary).waits.into_iter().map(|wait| wait.task).collect();
+    assert_eq!(kept, [Some("before".to_owned())]);
+}
+
+#[test]
+fn a_sum_beyond_64_bits_is_no_time() {
+    let row = |time: &str, name: &str| format!("{name} {time} 1 {time} {time}\n");
+    let head = "Caller  Avg Wait    Count   Max Wait   Total Wait\n";
+    let rows = ["one", "two", "three"].map(|name| row("2000000.0 h", name)).concat();
+    let table = only(&format!("{head}{rows}"));
+    assert_eq!(table.wait_total_ns(), 7_200_000_000_000_000_000, "two rows are beyond the end");
+    assert!(table.notes.iter().any(|note| note.starts_with("2 of 3 rows")), "{:?}", table.notes);
+}

@@ -185,8 +185,8 @@ fn a_second_table_of_functions_is_not_added() {
 fn the_bar_at_the_side_of_a_window_is_no_name() {
     for bar in ["▒", "◆", "#", "█"] {
         let text = format!(
-            "-   29.36%    29.36%  [kernel]     [k] native_queued_spin_lock_slowpath      {bar}\n   \
-             - native_queued_spin_lock_slowpath                              {bar}\n      \
+            "-   29.36%    29.36%  [kernel]     [k] native_queued_spin_lock_slowpath      {bar}\n\
+             \x20  - native_queued_spin_lock_slowpath                              {bar}\n      \
              - 71.14% _raw_spin_lock_irq                                  {bar}\n         \
              - shrink_inactive_list                                   {bar}\n"
         );

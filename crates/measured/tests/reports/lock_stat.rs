@@ -74,3 +74,27 @@ fn labels_between_rows_begin_tables() {
         .collect();
     assert_eq!(tables, [("BEFORE", 3, Some(1500)), ("AFTER", 3, Some(700))]);
 }
+
+#[test]
+fn a_row_of_an_unknown_class_keeps_its_name_with_its_callers() {
+    let (head, _) = LOCK_STAT.split_once("holdtime-avg\n").unwrap();
+    let text = format!(
+        "{head}holdtime-avg\n\
+         &pot->lock: 20 40 0.08 20.00 1000.00 25.00 30 90 0.03 1.00 50.00 0.50\n\
+         ---------\n&pot->lock 30 [<00000000aaaa0001>] fill_pot+0x4d/0x51\n\
+         &pot->lock 10 [<00000000aaaa0002>] pour_pot+0x45/0x53\n"
+    );
+    let report = read(text.as_bytes()).expect("a text");
+    let found = resemble(&report, &report.tables.iter().collect::<Vec<_>>());
+    let named: Vec<(String, f64)> =
+        found.items.iter().map(|item| (item.named(), item.weight / found.weight())).collect();
+    let expected = [
+        ("other lock &pot->lock in fill_pot".to_owned(), 0.75),
+        ("other lock &pot->lock in pour_pot".to_owned(), 0.25),
+    ];
+    assert_eq!(named, expected);
+    let (alone, _) = text.rsplit_once("---------\n").expect("a row");
+    let report = read(alone.as_bytes()).expect("a text");
+    let found = resemble(&report, &report.tables.iter().collect::<Vec<_>>());
+    assert_eq!(found.items[0].named(), "other lock &pot->lock");
+}
