@@ -1,15 +1,14 @@
 //! `mmscale ablate`.
 
 use anyhow::Context;
-use mmscale_document::plain;
 use mmscale_harness::{CallOrRun, Origin, Registry, ablation, execute, fits_host, plan, subsets};
-use mmscale_report::{ablation_text, json_line};
+use mmscale_report::ablation_text;
 
-use crate::args::{AblateArgs, AnalysisArgs, ChangeArgs, Format};
+use crate::analysis::Results;
+use crate::args::{AblateArgs, AnalysisArgs, ChangeArgs};
 use crate::failure::Failure;
 use crate::file_names::stems;
 use crate::interrupt::{self, Grace};
-use crate::output;
 use crate::progress;
 use crate::robust::headlines;
 
@@ -38,22 +37,11 @@ pub(crate) fn ablate(
         stems(&plans).into_iter().map(|name| format!("{name}-ablate")).collect();
     let (folder, names) = documents.open(names)?;
     let watch = progress::Call::new(&plans);
-    let mut written = Vec::new();
+    let mut results = Results::new(folder, *format);
     for (place, (plan, name)) in plans.iter().zip(&names).enumerate() {
         let document = execute(plan, &interrupt, &watch.watch(place)).map_err(CallOrRun::from)?;
         let result = ablation(plan, &document, &args.of, &headlines(plan.study.metrics()));
-        let shown = ablation_text(&result);
-        let separator = if place == 0 { "" } else { "\n" };
-        interrupt::whole(|| {
-            if let Some(folder) = &folder {
-                written.push(folder.write(&format!("{name}.json"), json_line(&result))?);
-                written.push(folder.write(&format!("{name}.txt"), plain(&shown).as_bytes())?);
-            }
-            match format {
-                Format::Text => output::print(&format!("{separator}{shown}")),
-                Format::Json => output::print(&json_line(&result)),
-            }
-        })?;
+        results.add(name, &result, &ablation_text(&result))?;
     }
-    output::as_named(&written)
+    results.end()
 }

@@ -5,6 +5,7 @@
 //! check failed, 2 if the call was wrong. A reader that closes stdout early is not a failure.
 
 mod ablate;
+mod analysis;
 mod args;
 mod claim;
 mod compare;

@@ -4,14 +4,15 @@ use std::env;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow};
-use mmscale_document::{Robustness, plain};
+use mmscale_document::Robustness;
 use mmscale_harness::{
     Cache, CallError, Interrupt, Merged, MetricSpec, Origin, Plan, Profiles, Registry, RobustError,
     RobustRequest, RunError, fits_host, plan, robust as analyse, with_costs,
 };
-use mmscale_report::{json_line, robust_text};
+use mmscale_report::robust_text;
 
-use crate::args::{AnalysisArgs, CacheArgs, Format, MACHINES, RobustArgs};
+use crate::analysis::Results;
+use crate::args::{AnalysisArgs, CacheArgs, MACHINES, RobustArgs};
 use crate::failure::Failure;
 use crate::file_names::stems;
 use crate::interrupt::{self, Grace};
@@ -46,23 +47,12 @@ pub(crate) fn robust(
         machines: usize::from(args.machines),
         cache: args.cache.open(),
     };
-    let mut written = Vec::new();
-    for (place, (plan, name)) in plans.iter().zip(&names).enumerate() {
+    let mut results = Results::new(folder, *format);
+    for (plan, name) in plans.iter().zip(&names) {
         let result = move_costs.analyse(registry, plan, &interrupt)?;
-        let shown = robust_text(&result);
-        let separator = if place == 0 { "" } else { "\n" };
-        interrupt::whole(|| {
-            if let Some(folder) = &folder {
-                written.push(folder.write(&format!("{name}.json"), json_line(&result))?);
-                written.push(folder.write(&format!("{name}.txt"), plain(&shown).as_bytes())?);
-            }
-            match format {
-                Format::Text => output::print(&format!("{separator}{shown}")),
-                Format::Json => output::print(&json_line(&result)),
-            }
-        })?;
+        results.add(name, &result, &robust_text(&result))?;
     }
-    output::as_named(&written)
+    results.end()
 }
 
 /// How the costs of machines are moved.

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::Context;
-use mmscale_document::plain;
 use mmscale_harness::{
     Origin, Plan, ProgressSink, Registry, Scalable, Step, WhatIfRequest, fits_host, plan,
     whatif as analyse,
 };
-use mmscale_report::{json_line, whatif_text};
+use mmscale_report::whatif_text;
 
-use crate::args::{AnalysisArgs, Format, WhatIfArgs};
+use crate::analysis::Results;
+use crate::args::{AnalysisArgs, WhatIfArgs};
 use crate::estimate::time_left;
 use crate::failure::Failure;
 use crate::file_names::stems;
@@ -40,8 +40,8 @@ pub(crate) fn whatif(
     let names: Vec<String> =
         stems(&plans).into_iter().map(|name| format!("{name}-whatif")).collect();
     let (folder, names) = documents.open(names)?;
-    let mut written = Vec::new();
-    for (place, (plan, name)) in plans.iter().zip(&names).enumerate() {
+    let mut results = Results::new(folder, *format);
+    for (plan, name) in plans.iter().zip(&names) {
         let began = Instant::now();
         let watch = |plan: &Plan, title: &str, Step { at, of }: Step| -> Arc<dyn ProgressSink> {
             let left = of.map_or(String::new(), |of| time_left(began.elapsed(), at - 1, of));
@@ -51,18 +51,7 @@ pub(crate) fn whatif(
         let metrics = headlines(plan.study.metrics());
         let request = WhatIfRequest { plan, metrics, parts: parts.clone() };
         let result = analyse(&request, &interrupt, &watch)?;
-        let shown = whatif_text(&result);
-        let separator = if place == 0 { "" } else { "\n" };
-        interrupt::whole(|| {
-            if let Some(folder) = &folder {
-                written.push(folder.write(&format!("{name}.json"), json_line(&result))?);
-                written.push(folder.write(&format!("{name}.txt"), plain(&shown).as_bytes())?);
-            }
-            match format {
-                Format::Text => output::print(&format!("{separator}{shown}")),
-                Format::Json => output::print(&json_line(&result)),
-            }
-        })?;
+        results.add(name, &result, &whatif_text(&result))?;
     }
-    output::as_named(&written)
+    results.end()
 }

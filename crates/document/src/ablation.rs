@@ -36,6 +36,10 @@ pub struct Ablation {
     pub params: BTreeMap<String, ParamValue>,
     /// The seeds that all runs share.
     pub seeds: Vec<u64>,
+    /// Rounds of its loop that the slowest program begins in the window, in the arm with the
+    /// fewest. Absent if the programs count none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rounds_min: Option<f64>,
     /// The parts, as `KEY=POLICY`.
     pub parts: Vec<String>,
     /// The study's headlines, in its order.

@@ -8,7 +8,7 @@
 
 use mmscale_document::{
     ABLATION_SCHEMA, AblatedMetric, Ablation, ArmRecord, Contribution, Document, Interaction,
-    PartContribution,
+    PartContribution, ROUNDS_METRIC,
 };
 use mmscale_stats::paired;
 
@@ -75,6 +75,11 @@ pub fn ablation(
         cpus: plan.cpus as u32,
         params: plan.shown_params(),
         seeds: base.seeds.clone(),
+        rounds_min: document
+            .arms
+            .iter()
+            .filter_map(|arm| Some(arm.metrics.get(ROUNDS_METRIC)?.mean))
+            .min_by(f64::total_cmp),
         parts: parts.to_vec(),
         metrics: metrics.iter().filter_map(|name| of_metric(&document.arms, parts, name)).collect(),
     }

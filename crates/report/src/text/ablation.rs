@@ -29,6 +29,9 @@ pub fn ablation_text(ablation: &Ablation) -> String {
         1_u32 << ablation.parts.len()
     );
     lines.extend(wrap(&what, "", "  "));
+    if let Some(short) = words::short_analysis(ablation.rounds_min) {
+        lines.extend(wrap(&short, "", "  "));
+    }
     if let Some(few) = words::too_few(ablation.seeds.len(), 1) {
         lines.extend(wrap(&few, "", "  "));
     }
