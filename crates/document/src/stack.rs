@@ -3,7 +3,7 @@
 /// Functions on every path to a lock and to its release, and those of the tracepoint or of the
 /// program that records it. All other functions that begin with one of these names implement locks,
 /// too.
-const LOCKING: [&str; 82] = [
+const LOCKING: [&str; 86] = [
     "native_queued_spin_lock_slowpath",
     "queued_",
     "__pv_queued_spin_lock_slowpath",
@@ -50,7 +50,11 @@ const LOCKING: [&str; 82] = [
     "contention_begin",
     "perf_trace_",
     "schedule_preempt_disabled",
-    "ftrace_",
+    "ftrace_call",
+    "ftrace_regs_c",
+    "ftrace_graph_c",
+    "ftrace_trampoline",
+    "ftrace_stub",
     "preempt_count_",
     "queue_read_lock",
     "queue_write_lock",
@@ -96,8 +100,9 @@ const SEMAPHORE: [&str; 6] =
 const SEMAPHORE_UP: [&str; 2] = ["up", "__up"];
 
 /// Functions with which a task gives up its CPU, above the lock for which it waits.
-const SLEEPING: [&str; 16] = [
+const SLEEPING: [&str; 17] = [
     "__schedule",
+    "__schedule_loop",
     "schedule",
     "schedule_preempt_disabled",
     "schedule_rtlock",
@@ -115,8 +120,20 @@ const SLEEPING: [&str; 16] = [
     "prepare_task_switch",
 ];
 
-/// Frames of tracepoints and of BPF programs.
-const TRACING: [&str; 5] = ["bpf_", "__bpf_", "trace_", "__traceiter_", "__cfi_"];
+/// Frames of tracepoints and of BPF programs. Other functions of the tracer take locks themselves.
+const TRACING: [&str; 11] = [
+    "bpf_",
+    "__bpf_",
+    "trace_contention",
+    "trace_lock_",
+    "trace_event_",
+    "trace_call_bpf",
+    "trace_preempt_",
+    "trace_hardirqs_",
+    "trace_irq_",
+    "__traceiter_",
+    "__cfi_",
+];
 
 /// Removes what compilers and tools add to the name of a function: `.isra.0`, `.part.0`,
 /// `.constprop.0`, `.cold`, an offset (`+0x5f/0x100`), a module (` [ext4]`).

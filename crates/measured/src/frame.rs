@@ -37,6 +37,12 @@ pub(crate) fn frame(line: &Line) -> Option<Frame> {
         rest = more;
     }
     let (name, after) = rest.split_first()?;
+    let (after, from) = without_caller(after);
+    // `crash` has the address of the instruction behind the function: `f at ffffffff81234567`.
+    let (after, at) = match after {
+        [at, address, more @ ..] if at.text == "at" && is_address(address.text) => (more, true),
+        _ => (after, false),
+    };
     let module = |word: &Word<'_>| word.text.starts_with(['[', '(', '<']);
     let place = after.first().is_some_and(|word| is_place(word.text));
     if !after[usize::from(place)..].iter().all(module) || name.text.len() < 3 {
@@ -44,9 +50,10 @@ pub(crate) fn frame(line: &Line) -> Option<Frame> {
     }
     sure &= after.iter().all(|word| word.text != "(unreliable)");
     let text = name.text.strip_prefix("b'").map_or(name.text, |name| name.trim_end_matches('\''));
-    let offset = text.contains('+');
+    let offset = text.contains('+') || at || from;
     // The code of a function on PowerPC.
     let text = text.strip_prefix('.').filter(|_| offset).unwrap_or(text);
+    let text = if from { text.trim_matches(['(', ')']) } else { text };
     let mut names = Vec::new();
     for part in text.split('/').filter(|part| *part != "...") {
         let plain = plain_function(part);
@@ -60,6 +67,21 @@ pub(crate) fn frame(line: &Line) -> Option<Frame> {
         }
     }
     (!names.is_empty()).then_some(Frame { names, column: name.column, offset, sure, place })
+}
+
+/// Returns the words behind a function, without the caller that ARM prints there: `f from
+/// g+0x5/0x10`, `(f) from [<c0008000>] (g+0x5/0x10)`. The next frame is that of the caller. Returns
+/// whether there was one, too.
+fn without_caller<'a, 'b>(after: &'b [Word<'a>]) -> (&'b [Word<'a>], bool) {
+    let at = after.iter().take(2).position(|word| word.text == "from");
+    let caller = at.and_then(|at| after.get(at + 1..));
+    let is_caller = caller.is_some_and(|words| {
+        words.len() <= 3 && words.iter().any(|word| word.text.contains("+0x"))
+    });
+    match at {
+        Some(at) if is_caller => (&after[..at], true),
+        _ => (after, false),
+    }
 }
 
 /// Returns whether a word is a place in the source of a kernel: `mm/swap.c:512`.
@@ -78,4 +100,33 @@ fn is_ordinal(text: &str) -> bool {
     digits.len() < text.len()
         && !digits.is_empty()
         && digits.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::text::lines;
+
+    fn of(text: &str) -> Option<(String, bool)> {
+        frame(&lines(text)[0]).map(|frame| (frame.names.join("/"), frame.offset))
+    }
+
+    #[test]
+    fn frames_of_crash_and_of_arm_have_one_function() {
+        let known = |name: &str| Some((name.to_owned(), true));
+        let crash = " #4 [ffffa6226fb4bc70] native_queued_spin_lock_slowpath at ffffffff99cd4b7e";
+        assert_eq!(of(crash), known("native_queued_spin_lock_slowpath"));
+        let module = "#5 [ffffa6226fb4bc70] ext4_iget at ffffffffc0cd4b7e [ext4]";
+        assert_eq!(of(module), known("ext4_iget"));
+        assert_eq!(of("[<807762c0>] (__schedule) from [<80776938>] (schedule+0x50/0xa8)"), {
+            known("__schedule")
+        });
+        let module = "[<7f4ba618>] (fuse_writepages [fuse]) from [<8022e284>] (do_writepages+0x30)";
+        assert_eq!(of(module), known("fuse_writepages"));
+        assert_eq!(of(" rwsem_down_write_slowpath from down_write+0x60/0x80"), {
+            known("rwsem_down_write_slowpath")
+        });
+        assert_eq!(of("patch_one from me"), None);
+        assert_eq!(of("look_at at noon"), None);
+    }
 }

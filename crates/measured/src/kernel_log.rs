@@ -56,7 +56,7 @@ pub(crate) fn is_head(text: &str) -> bool {
 }
 
 /// Functions that print a stack.
-const PRINTING: [&str; 24] = [
+const PRINTING: [&str; 26] = [
     "dump_stack",
     "dump_stack_lvl",
     "__dump_stack",
@@ -81,6 +81,8 @@ const PRINTING: [&str; 24] = [
     "check_cpu_stall",
     "print_other_cpu_stall",
     "dump_cpu_task",
+    "crash_nmi_callback",
+    "machine_kexec",
 ];
 
 /// Lines without a frame or a register after which a report has ended, in a log without prefixes.

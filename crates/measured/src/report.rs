@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use mmscale_document::is_locking;
+
 use crate::contention::Contention;
 use crate::fault::ReadError;
 use crate::prose::{Prose, without_patches};
@@ -159,7 +161,7 @@ pub(crate) fn scan(lines: &[Line], report: &mut Report) {
         all.extend(stacks::chains(paragraph));
     }
     all.extend(profile.stacks);
-    report.stacks = once(joined(all, lines), lines);
+    report.stacks = without_cut(once(joined(all, lines), lines));
     report.robot =
         robot::parse(&data.into_iter().chain(prose.iter().copied()).cloned().collect::<Vec<_>>());
     if report.tables.is_empty() {
@@ -200,6 +202,20 @@ fn joined(mut all: Vec<Stack>, lines: &[Line]) -> Vec<Stack> {
     joined
 }
 
+/// Removes stacks without the caller of a lock, if another stack of the same CPU has it: `crash`
+/// prints only the innermost function of what a log has reported.
+fn without_cut(mut all: Vec<Stack>) -> Vec<Stack> {
+    let cpu = |stack: &Stack| {
+        let who = stack.who.as_deref().filter(|_| stack.unit == Unit::Task)?;
+        Some(who.split(',').next()?.to_owned()).filter(|who| who.starts_with("CPU "))
+    };
+    let is_cut = |stack: &Stack| stack.path.iter().all(|name| is_locking(name));
+    let whole: BTreeSet<String> =
+        all.iter().filter(|stack| stack.is_wait() && !is_cut(stack)).filter_map(cpu).collect();
+    all.retain(|stack| !is_cut(stack) || cpu(stack).is_none_or(|cpu| !whole.contains(&cpu)));
+    all
+}
+
 /// Returns stacks without those that replies quote again. A sample counts as often as it is there.
 fn once(mut all: Vec<Stack>, lines: &[Line]) -> Vec<Stack> {
     let quote = |stack: &Stack| {
@@ -237,13 +253,25 @@ fn is_data(line: &Line) -> bool {
         && words().next().is_some_and(|word| word.contains('_'))
         && words().next_back().is_some_and(|word| word.bytes().all(|b| b.is_ascii_digit()));
     let offset = words().next().is_some_and(|word| word.contains("+0x"));
+    // Columns of figures, then names, as in `7995  8.7435  vmlinux  shrink_page_list`.
+    let is_figure = |word: &str| word.parse::<f64>().is_ok();
+    let columns = words().count() <= 8 && words().take_while(|word| is_figure(word)).count() >= 2;
+    let addresses = words().filter(|word| is_address(word)).count() >= 2;
     line.log
         || text.contains("perf-profile.")
         || percent && (marked || words().count() == 2)
         || folded
         || counted
         || offset
+        || columns
+        || addresses
         || kernel_log::is_head(text)
+}
+
+/// Returns whether a word is an address of a kernel of 64 bits.
+fn is_address(word: &str) -> bool {
+    let digits = word.trim_matches(['[', ']', '<', '>', '(', ')']).trim_start_matches("0x");
+    digits.len() == 16 && digits.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
 fn table(lines: &[Line], at: usize) -> Option<Table> {

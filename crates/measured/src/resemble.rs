@@ -160,6 +160,15 @@ pub fn resemble(report: &Report, tables: &[&Table]) -> Resemblance {
     }
     let Weighed { mut items, of_all, left_out } = found;
     items.sort_by(|a, b| b.weight.total_cmp(&a.weight));
+    let holders = holders(report, &items);
+    // Waits for a lock whose holder is in another situation belong to that.
+    for item in &mut items {
+        let mut known = holders.iter().filter(|h| h.lock == item.class && !h.path.is_empty());
+        let is_other = |holder: &Holder| Problem::of(&holder.lock, &holder.path).is_none();
+        if known.clone().next().is_some() && known.all(is_other) {
+            item.problem = None;
+        }
+    }
     let all: f64 = items.iter().map(|item| item.weight).sum();
     let mut likeness: Vec<Likeness> = Problem::ALL
         .into_iter()
@@ -176,7 +185,6 @@ pub fn resemble(report: &Report, tables: &[&Table]) -> Resemblance {
     if basis == Basis::Names && likeness.is_empty() {
         basis = Basis::None;
     }
-    let holders = holders(report, &items);
     Resemblance { basis, items, likeness, of_all, left_out, holders }
 }
 
@@ -383,7 +391,7 @@ fn kind_of(stack: &Stack) -> LockKind {
         |parts: &[&str]| inner.iter().any(|name| parts.iter().any(|part| name.contains(part)));
     match () {
         () if any(&["percpu_down", "percpu_rwsem"]) => LockKind::PercpuRwsem,
-        () if any(&["rwsem_", "down_read", "down_write"]) => LockKind::Rwsem,
+        () if any(&["rwsem_", "down_read", "down_write", "up_read", "up_write"]) => LockKind::Rwsem,
         () if inner.iter().any(|name| is_semaphore(name)) => LockKind::Semaphore,
         () if any(&["mutex"]) => LockKind::Mutex,
         () if any(&["_read_lock", "_write_lock"]) => LockKind::Rwlock,

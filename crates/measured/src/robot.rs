@@ -40,6 +40,8 @@ pub struct Robot {
     pub paths: Vec<PathChange>,
     /// Number of lines of profiles.
     pub profile_lines: usize,
+    /// Whether the figures are of one commit, as in a JSON file of the robot: both sides are equal.
+    pub is_single: bool,
 }
 
 /// A metric of a report, before and after.
@@ -97,7 +99,16 @@ pub(crate) fn parse(lines: &[Line]) -> Option<Robot> {
         }
         let is_heading = text.ends_with(':') && text.contains("/tbox_group");
         keys = is_heading.then(|| text.trim_end_matches(':').split('/').collect());
-        if let Some((name, before, after)) = change(text) {
+        if let Some((name, value)) = single(text)
+            && let Some(path) = path(name)
+        {
+            robot.profile_lines += 1;
+            robot.is_single = true;
+            let row = PathChange { path, before: value, after: value, line: line.number };
+            if rows.len() < MAX_PATHS && !rows.iter().any(|r| r.path == row.path) {
+                rows.push(row);
+            }
+        } else if let Some((name, before, after)) = change(text) {
             match path(name) {
                 Some(path) => {
                     robot.profile_lines += 1;
@@ -198,9 +209,28 @@ fn figure(word: &str) -> Option<f64> {
         .filter(|x: &f64| x.is_finite())
 }
 
+/// The parts of a name before the functions of a path: of today's robot, and of those of 2013 to
+/// 2016.
+const EVENTS: [&str; 6] = [
+    "calltrace.cycles-pp.",
+    "calltrace.cycles.",
+    "calltrace.cpu-cycles.",
+    "cycles-pp.",
+    "cycles.",
+    "cpu-cycles.",
+];
+
+/// Reads a row of a JSON file of the robot: `"vmstat.swap.so": 1428002,`.
+fn single(text: &str) -> Option<(&str, f64)> {
+    let (name, value) = text.strip_prefix('"')?.split_once("\":")?;
+    let value = value.trim().trim_end_matches(',');
+    name.contains('.').then(|| figure(value)).flatten().map(|value| (name, value))
+}
+
 /// Returns the path of a line of a profile, the outermost function first.
 fn path(name: &str) -> Option<Vec<String>> {
-    let rest = name.split_once("perf-profile.calltrace.cycles-pp.")?.1;
+    let rest = name.split_once("perf-profile.")?.1;
+    let rest = EVENTS.iter().find_map(|event| rest.strip_prefix(event))?;
     let mut path: Vec<String> = rest
         .split('.')
         // Compilers add parts to names.
@@ -361,5 +391,25 @@ mod tests {
             (3.0, "mutex_spin_on_owner.__mutex_lock.mutex_lock.f.g"),
         ];
         assert_eq!(sum(&chain), (1, 9.0));
+    }
+
+    #[test]
+    fn profiles_of_other_years_and_of_json_are_read() {
+        let of = |text: &str| parse(&lines(text)).expect("a report");
+        for event in ["cycles-pp", "cycles", "cpu-cycles", "calltrace.cycles-pp"] {
+            let text =
+                format!("9.8 A+- 8% -31.6% 6.7 A+- 2% perf-profile.{event}._raw_spin_lock.f.g");
+            let robot = of(&text);
+            assert_eq!((robot.paths[0].before, robot.paths[0].after), (9.8, 6.7), "{event}");
+            assert!(!robot.is_single);
+        }
+        let robot = of("  \"vmstat.swap.so\": 1428002,\n\
+             \x20 \"perf-profile.calltrace.cycles-pp._raw_spin_lock.f.g\": 13.94,\n\
+             \x20 \"perf-profile.calltrace.cycles-pp.h.f.g\": 3.0\n");
+        assert!(robot.is_single);
+        assert_eq!(robot.paths.len(), 1);
+        assert_eq!((robot.paths[0].path.join(" "), robot.paths[0].after), {
+            ("g f _raw_spin_lock".to_owned(), 13.94)
+        });
     }
 }

@@ -38,7 +38,10 @@ pub(super) fn lines(robot: &Robot) -> Vec<(&'static str, String)> {
     let mut locks = locks(robot);
     locks.truncate(NAMED);
     for (class, (before, after)) in locks {
-        let text = format!("{class}: {before:.1} -> {after:.1} % of all samples");
+        let text = match robot.is_single {
+            true => format!("{class}: {after:.1} % of all samples"),
+            false => format!("{class}: {before:.1} -> {after:.1} % of all samples"),
+        };
         lines.push(("locks", text));
     }
     lines.extend(tasks(robot).map(|text| ("note", text)));

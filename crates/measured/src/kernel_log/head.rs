@@ -64,6 +64,14 @@ pub(super) fn head(text: &str) -> Option<Head> {
         });
         return Some(Head { cpu: Some(cpu), task, ..Head::default() });
     }
+    // `crash`: `PID: 2865  TASK: ffff888139214d40  CPU: 40  COMMAND: "kswapd0"`.
+    if let Some(rest) = text.strip_prefix("PID: ")
+        && let Some((cpu, command)) = after(rest, "CPU: ").zip(after(rest, "COMMAND: \""))
+    {
+        let pid = number(rest)?;
+        let task = Some(format!("{}:{pid}", command.trim_end_matches('"')));
+        return Some(Head { cpu: number(cpu), task, ..of("backtrace") });
+    }
     let task = text.strip_prefix("task:").filter(|rest| rest.contains("state:"))?;
     let name = task.split("state:").next()?.trim();
     let pid = after(task, "pid:").and_then(number);
@@ -98,6 +106,9 @@ fn in_brackets(text: &str) -> Option<String> {
 /// Reads the register with the address of the instruction. Returns its function, `None` inside
 /// if that is of a program.
 pub(super) fn register(text: &str) -> Option<Option<String>> {
+    if let Some(word) = text.strip_prefix("[exception RIP: ") {
+        return Some(Some(plain_function(word.trim_end_matches(']')).to_owned()));
+    }
     let rest = [
         "RIP: ",
         "RIP ",

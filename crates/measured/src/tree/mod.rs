@@ -63,6 +63,20 @@ pub(crate) struct Tree {
     pub(crate) end: usize,
 }
 
+/// The sum of shares in percent.
+#[derive(Clone, Copy, Default)]
+struct Sum {
+    percent: f64,
+    count: u32,
+}
+
+impl Sum {
+    /// Returns whether it is more than a share, by more than the rounding of its parts.
+    fn exceeds(self, own: f64) -> bool {
+        self.percent > own + 0.5 + 0.01 * f64::from(self.count)
+    }
+}
+
 /// Shares below this are noise of rounding.
 const LEAST: f64 = 0.0005;
 
@@ -107,9 +121,15 @@ pub(crate) fn parse(lines: &[Line], from: usize) -> Option<Tree> {
         Row::Bars | Row::Chain(..) => return None,
     }
     let mut open: Vec<Open> = vec![];
-    for (at, line) in lines.iter().enumerate().skip(at) {
+    while let Some(line) = lines.get(at) {
         let inside = !tree.nodes.is_empty() || tree.entry.is_some();
-        let Some(next) = row(&line.text, inside) else { break };
+        let Some(next) = row(&line.text, inside) else {
+            match after_reply(lines, at, &open) {
+                Some(next) => at = next,
+                None => break,
+            }
+            continue;
+        };
         match next {
             Row::Entry(_) => break,
             Row::Bars => {}
@@ -125,9 +145,24 @@ pub(crate) fn parse(lines: &[Line], from: usize) -> Option<Tree> {
                 }
             }
         }
-        tree.end = at + 1;
+        at += 1;
+        tree.end = at;
     }
     (tree.entry.is_some() || tree.is_tree()).then_some(tree)
+}
+
+/// The most lines of a reply between the parts of a quoted tree.
+const MAX_REPLY: usize = 12;
+
+/// Returns the index of the line with which a quoted tree goes on behind the reply that begins at a
+/// line: a branch in a column of the tree, with a share.
+fn after_reply(lines: &[Line], at: usize, open: &[Open]) -> Option<usize> {
+    let depth = lines.get(at.checked_sub(1)?)?.quote;
+    let reply = lines[at..].iter().take_while(|line| line.quote < depth).count();
+    let next = lines.get(at + reply).filter(|next| next.quote == depth)?;
+    let Some(Row::Branch(branch)) = row(&next.text, true) else { return None };
+    let fits = open.iter().any(|last| last.mark == branch.mark && last.percent);
+    (reply > 0 && reply <= MAX_REPLY && fits && branch.percent.is_some()).then_some(at + reply)
 }
 
 /// Returns whether a branch without a share begins another tree.
@@ -186,26 +221,35 @@ impl Tree {
         true
     }
 
+    /// Returns the sum of the shares below each function, and of those below none, with their
+    /// numbers.
+    fn sums(&self) -> (Vec<Sum>, Sum) {
+        let (mut sums, mut first) = (vec![Sum::default(); self.nodes.len()], Sum::default());
+        for node in &self.nodes {
+            let Some(percent) = node.percent else { continue };
+            let sum = match self.above(node) {
+                Some(above) => &mut sums[above],
+                None => &mut first,
+            };
+            (sum.percent, sum.count) = (sum.percent + percent, sum.count + 1);
+        }
+        (sums, first)
+    }
+
     /// Returns whether the shares of callees are of the samples of their caller, as far as the
     /// tree shows it.
     fn is_relative(&self) -> bool {
         let whole = self.entry.as_ref().map(|entry| entry.percent);
-        let (mut sums, mut counts) = (vec![0.0; self.nodes.len()], vec![0u32; self.nodes.len()]);
-        let mut first = (0.0, 0u32);
-        for node in &self.nodes {
-            let Some(percent) = node.percent else { continue };
-            match self.above(node) {
-                Some(above) => {
-                    (sums[above], counts[above]) = (sums[above] + percent, counts[above] + 1)
-                }
-                None => first = (first.0 + percent, first.1 + 1),
-            }
-        }
-        let more = |sum: f64, n: u32, own: f64| sum > own + 0.5 + 0.01 * f64::from(n);
-        let nodes = self.nodes.iter().zip(sums.iter().zip(&counts));
-        let mut inner = nodes.filter_map(|(node, (sum, n))| Some((node.percent?, *sum, *n)));
-        inner.any(|(own, sum, n)| more(sum, n, own))
-            || whole.is_some_and(|own| more(first.0, first.1, own))
+        let (sums, first) = self.sums();
+        let mut inner = self.nodes.iter().zip(&sums);
+        inner.any(|(node, sum)| node.percent.is_some_and(|own| sum.exceeds(own)))
+            || whole.is_some_and(|own| first.exceeds(own))
+    }
+
+    /// Returns whether callees have more than all samples of their caller.
+    fn exceeds(&self) -> bool {
+        let (sums, first) = self.sums();
+        sums.iter().chain([&first]).any(|sum| sum.exceeds(100.0))
     }
 
     /// Returns the nearest function above that has a share.
@@ -234,11 +278,16 @@ impl Tree {
             (None, true) => 100.0,
             (None, false) => roots,
         };
+        let (sums, first) = self.sums();
         let mut shares: Vec<f64> = Vec::with_capacity(self.nodes.len());
         for node in &self.nodes {
             let above = node.parent.map_or(whole / 100.0, |parent| shares[parent]);
             shares.push(match node.percent {
-                Some(percent) if relative => above * percent / 100.0,
+                Some(percent) if relative => {
+                    let all = self.above(node).map_or(first, |above| sums[above]);
+                    let all = if all.exceeds(100.0) { all.percent } else { 100.0 };
+                    above * percent / all
+                }
                 Some(percent) => percent / 100.0,
                 None => above,
             });
@@ -255,6 +304,9 @@ impl Tree {
                 own[parent] -= shares[at];
             }
         }
+        // Shares of the caller are rounded as those of all samples are.
+        let whole = self.entry.as_ref().map_or(100.0, |entry| entry.percent);
+        let least = if relative { LEAST * whole / 100.0 } else { LEAST };
         let paths: Vec<Vec<&str>> = (0..self.nodes.len()).map(|at| self.path(at)).collect();
         // A row with callees begins the paths of callers, and those of callees.
         let sampled = self.entry.as_ref().filter(|entry| entry.is_leaf());
@@ -271,7 +323,7 @@ impl Tree {
         }
         let mut stacks = vec![];
         for (at, node) in self.nodes.iter().enumerate() {
-            if node.name == ITSELF || own[at] < LEAST {
+            if node.name == ITSELF || own[at] < least {
                 continue;
             }
             // The function that spins has the wait, and those that called it the attempt.
@@ -373,6 +425,40 @@ fn flat(trees: &[Tree]) -> (Vec<(String, f64)>, Option<usize>) {
     (rows, other)
 }
 
+/// Removes trees that lost the rows to which their shares belong, if other trees have rows.
+fn without_orphans(kept: &mut Vec<Tree>) -> Option<String> {
+    let is_row = |tree: &Tree| tree.entry.is_some() && !tree.nodes.is_empty();
+    if !kept.iter().any(is_row) {
+        return None;
+    }
+    let orphan = |tree: &Tree| tree.entry.is_none();
+    let line = kept.iter().find(|tree| orphan(tree))?.line;
+    kept.retain(|tree| !orphan(tree));
+    Some(format!("line {line}: shares of a caller that the text does not have: not counted"))
+}
+
+/// Leaves the rows whose samples are in no other row, if rows are with their callees.
+fn without_callees(all: &mut Vec<(&Tree, Vec<Stack>)>) {
+    let waits = |stacks: &[Stack]| stacks.iter().any(Stack::is_wait);
+    let with_callees = |tree: &Tree| tree.entry.as_ref().is_some_and(|e| e.own.is_some());
+    if all.iter().any(|(tree, _)| with_callees(tree)) {
+        // Rows with callees have the samples of other rows, too.
+        let inner = |tree: &Tree| {
+            tree.entry.as_ref().is_none_or(|entry| is_acquiring(&entry.name) && entry.is_leaf())
+        };
+        let any = all.iter().any(|(tree, stacks)| inner(tree) && waits(stacks));
+        if any {
+            all.retain(|(tree, _)| inner(tree));
+        } else {
+            let share = |tree: &Tree| tree.entry.as_ref().map_or(0.0, |entry| entry.percent);
+            let best = all.iter().filter(|(_, stacks)| waits(stacks));
+            let best = best.map(|(tree, _)| share(tree)).fold(0.0, f64::max);
+            let at = all.iter().position(|(tree, stacks)| waits(stacks) && share(tree) >= best);
+            *all = at.map(|at| all.swap_remove(at)).into_iter().collect();
+        }
+    }
+}
+
 /// Returns the stacks of the trees of a file, each sample once.
 pub(crate) fn chosen(trees: Vec<Tree>) -> Profile {
     let mut profile = Profile::default();
@@ -394,6 +480,13 @@ pub(crate) fn chosen(trees: Vec<Tree>) -> Profile {
         profile.notes.push(what);
     }
     let relative = kept.iter().any(Tree::is_relative) || kept.iter().any(|tree| tree.old);
+    if relative {
+        profile.notes.extend(without_orphans(&mut kept));
+        let scaled = kept.iter().find(|tree| tree.exceeds());
+        profile.notes.extend(scaled.map(|tree| {
+            format!("line {}: callees have more than 100 % of a caller: scaled to 100 %", tree.line)
+        }));
+    }
     let (flat, other) = flat(&kept);
     profile.flat = flat;
     profile.notes.extend(other.map(|line| {
@@ -402,24 +495,7 @@ pub(crate) fn chosen(trees: Vec<Tree>) -> Profile {
     kept.retain(|tree| !tree.nodes.is_empty());
     let mut all: Vec<(&Tree, Vec<Stack>)> =
         kept.iter().map(|tree| (tree, tree.stacks(relative))).collect();
-    let waits = |stacks: &[Stack]| stacks.iter().any(Stack::is_wait);
-    let with_callees = |tree: &Tree| tree.entry.as_ref().is_some_and(|e| e.own.is_some());
-    if all.iter().any(|(tree, _)| with_callees(tree)) {
-        // Rows with callees have the samples of other rows, too.
-        let inner = |tree: &Tree| {
-            tree.entry.as_ref().is_none_or(|entry| is_acquiring(&entry.name) && entry.is_leaf())
-        };
-        let any = all.iter().any(|(tree, stacks)| inner(tree) && waits(stacks));
-        if any {
-            all.retain(|(tree, _)| inner(tree));
-        } else {
-            let share = |tree: &Tree| tree.entry.as_ref().map_or(0.0, |entry| entry.percent);
-            let best = all.iter().filter(|(_, stacks)| waits(stacks));
-            let best = best.map(|(tree, _)| share(tree)).fold(0.0, f64::max);
-            let at = all.iter().position(|(tree, stacks)| waits(stacks) && share(tree) >= best);
-            all = at.map(|at| all.swap_remove(at)).into_iter().collect();
-        }
-    }
+    without_callees(&mut all);
     let is_list = |tree: &Tree, stacks: &[Stack]| {
         tree.entry.is_none() && !tree.has_branches && stacks.iter().all(|s| s.path.len() == 1)
     };

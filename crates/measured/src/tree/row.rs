@@ -68,6 +68,9 @@ pub(super) enum Form {
 pub(super) const ITSELF: &str = "[itself]";
 const REST: [&str; 3] = ["[hit in function]", "[...]", "[other]"];
 
+/// The largest share of a caller that is believed, in percent.
+const MOST: f64 = 1000.0;
+
 /// Reads a line. `inside` says that a tree is open, so that a name alone continues it.
 pub(super) fn row(text: &str, inside: bool) -> Option<Row> {
     let text = without_bar(text);
@@ -113,14 +116,13 @@ fn dashes(text: &str) -> Option<Branch> {
     }
     let end = inner.find("--")?;
     let number = &inner[..end];
-    let percent = match number.strip_suffix('%') {
-        Some(number) => real(number).filter(|percent| *percent <= 100.0)?,
-        None => return None,
-    };
+    let percent = real(number.strip_suffix('%')?)?;
     let rest = inner[end..].trim_start_matches('-');
     let (gap, name) = (rest.len() - rest.trim_start().len(), rest.trim_start());
     let form = if gap > 0 { Form::Old } else { Form::Dashes };
-    (!name.is_empty()).then(|| Branch {
+    // Shares of the caller are of samples that `perf top` lets decay, so that they may be more.
+    let most = if form == Form::Old { MOST } else { 100.0 };
+    (!name.is_empty() && percent <= most).then(|| Branch {
         mark: start,
         column: text.len() - name.len(),
         percent: Some(percent),

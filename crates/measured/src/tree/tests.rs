@@ -113,3 +113,32 @@ fn prose_is_no_tree() {
         assert!(parse(&lines(text), 0).is_none(), "{text}");
     }
 }
+
+#[test]
+fn shares_of_more_than_their_caller_are_scaled() {
+    // `perf top` of 2014: samples decay, so that callees have more than their caller.
+    let row = "     2.00%     2.00%  [kernel]     [k] _raw_spin_lock\n          |\n          \
+               --- _raw_spin_lock\n             |\n             ";
+    let of = |rows: &str| of(&format!("{row}{rows}"));
+    let path = |name: &str| format!("{name} _raw_spin_lock");
+    assert_eq!(of("|--107.09%-- mem_x\n"), [(path("mem_x"), 0.02)]);
+    let two = "|--75.00%-- mem_x\n             |--50.00%-- mem_y\n";
+    assert_eq!(of(two), [(path("mem_x"), 0.012), (path("mem_y"), 0.008)]);
+}
+
+#[test]
+fn a_reply_may_be_between_the_branches_of_a_quoted_tree() {
+    let head = ">      5.00%  qemu  [kernel]  [k] _raw_spin_lock\n>            |\n\
+                >            --- _raw_spin_lock\n>               |\n\
+                >               |--40.00%-- tdp_page_fault\n";
+    let rest = ">               |--2.00%-- free_pcppages_bulk\n";
+    let whole = of(&format!("{head}{rest}"));
+    assert_eq!(whole.len(), 3, "{whole:?}");
+    assert!(whole.contains(&("free_pcppages_bulk _raw_spin_lock".to_owned(), 0.001)));
+    let split = of(&format!("{head}\nNothing of interest until...\n\n{rest}"));
+    assert_eq!(split, whole);
+    // Without a quote the second part has lost its row: its shares are of an unknown caller.
+    let plain = format!("{head}>\n> Nothing of interest\n>\n{rest}").replace("> ", "  ");
+    let known = of(&plain.replace('>', " "));
+    assert!(!known.iter().any(|(path, _)| path.contains("free_pcppages_bulk")), "{known:?}");
+}

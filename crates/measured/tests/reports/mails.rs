@@ -190,3 +190,84 @@ fn a_lock_of_another_subsystem_resembles_nothing() {
     let (_, found) = of(PERF_TASKS);
     assert_eq!((found.best(), found.items.len()), (None, 0), "tasks name no lock");
 }
+
+/// A lockup in a log, and the tasks of the dump that `crash` prints.
+const CRASH: &str = "\
+watchdog: Watchdog detected hard LOCKUP on cpu 173
+RIP: 0010:native_queued_spin_lock_slowpath+0x255/0x2a0
+Call Trace:
+ _raw_spin_lock_irqsave+0x31/0x40
+ folio_lruvec_lock_irqsave+0x5f/0x90
+ folio_batch_move_lru+0x91/0x150
+
+The stack of the CPU:
+PID: 12     TASK: ffff967981712680  CPU: 173  COMMAND: \"kworker/1\"
+ #0 [fffffe00002079c8] machine_kexec at ffffffffa3e6d861
+    [exception RIP: native_queued_spin_lock_slowpath+101]
+    RIP: ffffffffa3ef8345  RSP: ffffa4e94c51be40  RFLAGS: 00000002
+
+The owner of the lock:
+PID: 2865     TASK: ffff888139214d40  CPU: 40   COMMAND: \"kswapd0\"
+ #0 [fffffe0000945e60] crash_nmi_callback at ffffffffa567a555
+ #1 [fffffe0000945e68] nmi_handle at ffffffffa563b171
+    [exception RIP: isolate_lru_folios+403]
+    RIP: ffffffffa597df53  RSP: ffffc90006fb7c28  RFLAGS: 00000002
+";
+
+#[test]
+fn a_dump_of_crash_has_the_holder_and_the_situation() {
+    let (report, found) = of(CRASH);
+    assert_eq!(report.stacks.len(), 2, "{:?}", report.stacks);
+    assert_eq!((found.items.len(), found.items[0].class.as_str()), (1, "lruvec"));
+    assert_eq!(found.holders[0].who, "CPU 40, kswapd0:2865, backtrace");
+    assert_eq!(found.best(), None, "the holder reclaims: no study does");
+    let own = CRASH.replace("isolate_lru_folios", "folio_batch_move_lru");
+    assert_eq!(best(&own), Some(Problem::Churn));
+}
+
+#[test]
+fn stacks_of_crash_and_of_the_tracer_are_read() {
+    let text = "267 CPUs wait, with stack traces showing:\n\n\
+        \x20#4 [ffffa6226fb4bc70] native_queued_spin_lock_slowpath at ffffffff99cd4b7e\n\
+        \x20#5 [ffffa6226fb4bc90] _raw_spin_lock_irqsave at ffffffff99cd3e36\n\
+        \x20#6 [ffffa6226fb4bca0] trace_pid_list_is_set at ffffffff99267554\n\
+        \x20#7 [ffffa6226fb4bcf0] __schedule at ffffffff99ccd161\n";
+    let (_, found) = of(text);
+    assert_eq!(found.items[0].named(), "other lock in trace_pid_list_is_set");
+}
+
+#[test]
+fn frames_that_are_inlined_are_frames() {
+    let text = "INFO: task a:5847 blocked for more than 143 seconds.\n\
+        task:a state:D stack:24944 pid:5847\nCall Trace:\n <TASK>\n\
+        \x20context_switch kernel/sched/core.c:5378 [inline]\n\
+        \x20__schedule+0x18bc/0x4c40 kernel/sched/core.c:6765\n\
+        \x20__schedule_loop kernel/sched/core.c:6842 [inline]\n\
+        \x20schedule+0x14b/0x320 kernel/sched/core.c:6857\n\
+        \x20schedule_preempt_disabled+0x13/0x30 kernel/sched/core.c:6914\n\
+        \x20rwsem_down_write_slowpath+0xeee/0x13b0 kernel/locking/rwsem.c:1176\n\
+        \x20down_write+0x1d7/0x220 kernel/locking/rwsem.c:1578\n\
+        \x20inode_lock include/linux/fs.h:877 [inline]\n\
+        \x20__blockdev_direct_IO+0x31d/0x4890 fs/direct-io.c:1140\n";
+    assert_eq!(of(text).1.items[0].class, "i_rwsem");
+}
+
+#[test]
+fn releases_of_a_semaphore_wait_for_it() {
+    let text = "    75.42%  faults  [kernel]  [k] _raw_spin_lock_irqsave\n            |\n\
+        \x20           --- _raw_spin_lock_irqsave\n               |\n\
+        \x20              |--50.00%-- __down_read_trylock\n\
+        \x20              |          down_read_trylock\n               |          do_page_fault\n\
+        \x20              |\n               |--50.00%-- __up_read\n\
+        \x20              |          up_read\n               |          do_page_fault\n";
+    let (_, found) = of(text);
+    assert!(found.items.iter().all(|item| item.class == "mmap_lock"), "{:?}", found.items);
+}
+
+#[test]
+fn rows_of_oprofile_are_no_sentences() {
+    let text = "samples  %        app name   symbol name\n\
+        7995      8.7435  vmlinux                  isolate_lru_pages\n\
+        3764      4.1164  vmlinux                  putback_inactive_pages\n";
+    assert_eq!(of(text).1.basis, Basis::None);
+}

@@ -169,6 +169,8 @@ pub(super) const PTE: LockClassRow = LockClassRow {
     counterpart: Class("pte"),
     names: &["ptlock_ptr(page)", "ptlock_ptr(ptdesc)", "pte lock", "pte spinlock"],
     functions: &[
+        "page_check_address_transhuge",
+        "__page_check_address",
         "zap_pte_range",
         "unmap_page_range",
         "__zap_vma_range",
@@ -337,6 +339,7 @@ pub(super) const I_PAGES: LockClassRow = LockClassRow {
         "mapping tree lock",
     ],
     functions: &[
+        "__add_to_swap_cache",
         "filemap_add_folio",
         "__filemap_add_folio",
         "filemap_remove_folio",
@@ -478,6 +481,7 @@ pub(super) const SWAP: LockClassRow = LockClassRow {
         "folio_alloc_swap",
         "cluster_alloc_swap_entry",
         "swap_entries_free",
+        "swap_info_get",
         "get_swap_pages",
         "get_swap_page",
         "get_swap_page_of_type",
