@@ -197,7 +197,9 @@ fn what_a_cpu_left_behind_that_went_offline() {
         let defect = match caches {
             // Its pageblock is named first: an owner that is offline.
             PcpPolicy::Posted => Violation::Owner(Pfn::new(0)),
-            PcpPolicy::Stock | PcpPolicy::Blockmap => Violation::LeftBehind(CpuId::new(1)),
+            PcpPolicy::Stock | PcpPolicy::Premerge | PcpPolicy::Blockmap => {
+                Violation::LeftBehind(CpuId::new(1))
+            }
         };
         assert_eq!(frames.verify(), Err(defect), "{caches:?}");
         frames.cpu_dead(CpuId::new(1));

@@ -180,6 +180,8 @@ mmscale_arch::policies! {
         /// Frees a page into the cache of the freeing CPU, and from there to the zone, under
         /// zone->lock (Linux).
         Stock = "stock",
+        /// Merges the pages of a drain in the page cache, before zone->lock is taken.
+        Premerge = "premerge",
         /// Lets a CPU own whole pageblocks: their pages return to its cache, whichever CPU frees
         /// them, and buddies merge there (RFC of April 2026).
         Posted = "posted",
@@ -275,8 +277,9 @@ pub enum ConfigError {
     SameKind(u8),
     /// A page must be 4, 16 or 64 KiB.
     PageSize(u32),
-    /// With pages of this size only the policy `stock` of page caches works: `posted` follows an
-    /// RFC for pages of 4 KiB, and the maps of `blockmap` have 8 words for each pageblock.
+    /// With pages of this size the policies `posted` and `blockmap` of page caches do not work:
+    /// `posted` follows an RFC for pages of 4 KiB, and the maps of `blockmap` have 8 words for each
+    /// pageblock.
     Pageblocks(u32),
     /// The watermark scale must be within 1..=3000.
     WatermarkScale(u32),
@@ -304,7 +307,7 @@ impl core::fmt::Display for ConfigError {
             Self::Pageblocks(kib) => write!(
                 f,
                 "page size {kib} KiB: pageblocks have more than 512 pages there, which only \
-                 caches=stock supports"
+                 caches=stock and caches=premerge support"
             ),
             Self::WatermarkScale(scale) => {
                 write!(f, "watermark scale {scale}: 1 to 3000 are allowed")
@@ -333,7 +336,8 @@ impl AllocConfig {
     pub fn check(&self) -> Result<(), ConfigError> {
         let page_size = ConfigError::PageSize(self.page_kib);
         let geometry = Geometry::of_page(self.page_kib).ok_or(page_size)?;
-        if geometry != Geometry::BASE && self.caches != PcpPolicy::Stock {
+        let any_size = matches!(self.caches, PcpPolicy::Stock | PcpPolicy::Premerge);
+        if geometry != Geometry::BASE && !any_size {
             return Err(ConfigError::Pageblocks(self.page_kib));
         }
         if !(1..=3000).contains(&self.watermark_scale) {

@@ -1,7 +1,7 @@
 //! Frees: into the CPU's page cache, and from there, in bulk, to the zone.
 
 use super::zone::{BELOW_HIGH, FreeLists, FreesTo, ZoneFree};
-use super::{BulkHold, FrameAllocator, Records, Zone};
+use super::{BulkHold, FrameAllocator, PcpPolicy, Records, Zone};
 use crate::frame::{FrameState, FrameTable, FrameWord};
 use crate::pcp::{Pcp, PcpList};
 use crate::vmstat::ZoneItem;
@@ -175,6 +175,7 @@ impl<A: Cpu> FrameAllocator<A> {
     }
 
     /// Moves `pages` pages of a locked page cache to its zone; returns the number of pages moved.
+    /// With the policy `premerge` it moves fewer if they are more than 64 blocks.
     pub(super) fn free_pcppages_bulk(
         &self,
         (zone, lists): (&Zone<A>, &FreeLists<A>),
@@ -184,15 +185,21 @@ impl<A: Cpu> FrameAllocator<A> {
     ) -> u32 {
         let _span = Span::<A>::enter(Func::FreePcppagesBulk);
         pcp.merge_owned::<A>(&self.frames);
+        let premerges = self.config.caches == PcpPolicy::Premerge;
+        let leaving = premerges.then(|| pcp.gather::<A>(&self.frames, pages, first));
         let mut buddy = lists.buddy.lock_irqsave();
-        let moved = pcp.drain(&self.frames, &mut *buddy, pages, first);
+        let moved = match leaving {
+            Some(blocks) => blocks.free(&self.frames, &mut *buddy),
+            None => pcp.drain(&self.frames, &mut *buddy, pages, first),
+        };
         self.stats.mod_zone_singly(&buddy, zone.id, ZoneItem::FreePages, moved.free.into());
         drop(buddy);
         A::trace(Trace::Pcp(PcpEvent::Drain { zone: zone.id.index() as u16, pages: moved.pages }));
         moved.pages
     }
 
-    /// As [`FrameAllocator::free_pcppages_bulk`], if the zone lock is free now.
+    /// As [`FrameAllocator::free_pcppages_bulk`], if the zone lock is free now. Blocks are not
+    /// merged before: if the lock is taken, they would have to go back to their lists.
     pub(super) fn try_free_pcppages_bulk(
         &self,
         (zone, lists): (&Zone<A>, &FreeLists<A>),

@@ -90,7 +90,7 @@ impl<A: Cpu> ZoneFree<A> {
         mut pcp: impl FnMut() -> Pcp,
     ) -> Self {
         let frees_to = match policy {
-            PcpPolicy::Stock => FreesTo::FreeingCpu,
+            PcpPolicy::Stock | PcpPolicy::Premerge => FreesTo::FreeingCpu,
             PcpPolicy::Posted => FreesTo::Owner,
             PcpPolicy::Blockmap => {
                 let map = BlockMap::new(start, pages, reserve);

@@ -9,6 +9,7 @@ mod decay;
 mod limits;
 mod merge;
 mod owned;
+mod premerge;
 mod tune;
 
 pub use decay::{decayed, decayed_by_run};

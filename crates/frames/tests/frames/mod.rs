@@ -7,6 +7,7 @@ mod isolation;
 mod misuse;
 mod oracle;
 mod posted;
+mod premerge;
 mod random;
 mod reserve;
 mod sequences;

@@ -182,7 +182,7 @@ impl Run {
 }
 
 /// Every policy against the oracle.
-const POLICIES: [PcpPolicy; 2] = [PcpPolicy::Stock, PcpPolicy::Posted];
+const POLICIES: [PcpPolicy; 3] = [PcpPolicy::Stock, PcpPolicy::Premerge, PcpPolicy::Posted];
 
 fn with(caches: PcpPolicy) -> AllocConfig {
     AllocConfig { caches, ..AllocConfig::default() }

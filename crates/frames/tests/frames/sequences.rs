@@ -116,8 +116,7 @@ fn memory() -> impl Strategy<Value = MemoryMap> {
 
 fn settings() -> impl Strategy<Value = AllocConfig> {
     let hold = prop_oneof![Just(BulkHold::Batch), Just(BulkHold::Whole)];
-    let caches =
-        prop_oneof![Just(PcpPolicy::Stock), Just(PcpPolicy::Posted), Just(PcpPolicy::Blockmap)];
+    let caches = proptest::sample::select(&PcpPolicy::ALL);
     let fraction = prop_oneof![3 => Just(None), 1 => Just(Some(8)), 1 => Just(Some(100))];
     (hold, fraction, 0u8..=6, prop_oneof![Just(0u32), Just(512)], caches).prop_map(
         |(hold, high_fraction, batch_scale_max, cache_slice_pages, caches)| AllocConfig {
