@@ -52,7 +52,9 @@ fn an_arm_whose_page_allocator_cannot_have_the_pages_of_the_machine_is_refused()
         }
         assert!(on("arm64-480g-72", policy).is_ok());
     }
-    assert!(on("arm64-480g-64k-72", "lru=lazy").is_ok());
+    for policy in ["lru=lazy", "caches=premerge", "lists=spb"] {
+        assert!(on("arm64-480g-64k-72", policy).is_ok(), "{policy}");
+    }
 }
 
 /// A quick run of a large machine has one seed and its own default windows; explicit settings are

@@ -22,7 +22,7 @@ use crate::vmstat_work::TickPolicy;
 use mmscale_arch::sync::RwsemPolicy;
 use mmscale_arch::{About, Policy};
 use mmscale_frames::page_alloc::{
-    BatchPolicy, BulkHold, CachedOrders, HighPolicy, PageCheck, PcpPolicy,
+    BatchPolicy, BulkHold, CachedOrders, HighPolicy, PageCheck, PcpPolicy, ZoneLists,
 };
 
 /// A mechanism of the memory manager, and where its policy is in a configuration.
@@ -63,6 +63,7 @@ pub const MECHANISMS: &[Mechanism] = &[
     mechanism!(BulkHold, alloc.hold),
     mechanism!(PageCheck, alloc.check),
     mechanism!(CachedOrders, alloc.orders),
+    mechanism!(ZoneLists, alloc.lists),
     mechanism!(CallPolicy, smp.policy),
     mechanism!(BroadcastPolicy, smp.broadcast),
     mechanism!(ShootdownPolicy, smp.shootdown),

@@ -202,7 +202,7 @@ fn at_rest(system: &Os, mechanism: &Mechanism) {
             assert_eq!((audit.pending, audit.gathered), (0, 0), "after a drain of all CPUs");
             assert_eq!(audit.listed, audit.folios, "each folio is on a list then");
         }
-        "caches" | "batch" | "high" | "bulk" | "check" | "orders" => {
+        "caches" | "batch" | "high" | "bulk" | "check" | "orders" | "lists" => {
             mm.drain_all_pages();
             for (zone, cpu) in mm
                 .frames()

@@ -53,6 +53,9 @@ pub enum Violation {
     PcpCount(ZoneId),
     /// A zone's area of this order has another number of blocks than its count.
     AreaCount(ZoneId, Order),
+    /// The GiB at this frame has other free pages or other tainted pageblocks than its counts, or is
+    /// in the wrong class.
+    Superpageblock(Pfn),
     /// The zone's counter of free pages, per-CPU bytes included, is not the number of free pages.
     Counter(ZoneId),
     /// The head of the pageblock at this frame counts another number of used frames than its bits.
@@ -98,6 +101,9 @@ impl core::fmt::Display for Violation {
             }
             Self::AreaCount(zone, order) => {
                 write!(f, "zone {}: blocks of order {} are miscounted", zone.index(), order.get())
+            }
+            Self::Superpageblock(pfn) => {
+                write!(f, "superpageblock at {}: its counts are wrong", pfn.index())
             }
             Self::Counter(zone) => write!(f, "zone {}: free pages miscounted", zone.index()),
             Self::BlockCount(pfn) => {

@@ -137,9 +137,10 @@ impl<A: Cpu> FrameAllocator<A> {
         for order in self.config.geometry().orders() {
             census.free_blocks[order.index()] += u64::from(buddy.free_blocks(order));
         }
+        let list_bytes = buddy.list_bytes();
         drop(buddy);
         blocks.count(zone, census);
-        census.metadata_bytes += lists.metadata_bytes(blocks.free.len());
+        census.metadata_bytes += lists.metadata_bytes(blocks.free.len(), list_bytes);
         census.cpu_metadata_bytes += lists.cpu_metadata_bytes();
     }
 }

@@ -174,6 +174,19 @@ mmscale_arch::policies! {
 }
 
 mmscale_arch::policies! {
+    /// The lists of a zone's free blocks. `Superpageblocks` is "1GB superpageblock memory
+    /// allocation" of linux-mm (April and May 2026), without its compaction and evacuation.
+    pub enum ZoneLists: "lists", "lists of a zone's free blocks" {
+        /// Has one list for each order and type of a zone.
+        Whole = "stock",
+        /// Has such lists for each GiB of the zone: movable pages come from the fullest GiB that
+        /// has only movable ones, others from GiB that have others already. With caches=blockmap a
+        /// zone has no lists.
+        Superpageblocks = "spb",
+    }
+}
+
+mmscale_arch::policies! {
     /// Policy of per-CPU page caches. `Posted` is "mm: page_alloc: pcp buddy allocator" of
     /// linux-mm; `Blockmap` is the module [`blockmap`](crate::blockmap).
     pub enum PcpPolicy: "caches", "per-CPU page caches and the free memory of a zone" {
@@ -236,6 +249,8 @@ pub struct AllocConfig {
     pub orders: CachedOrders,
     /// The policy of per-CPU page caches.
     pub caches: PcpPolicy,
+    /// The lists of zones.
+    pub lists: ZoneLists,
     /// Whether each frame has a record.
     pub records: Records,
 }
@@ -257,6 +272,7 @@ impl Default for AllocConfig {
             check: PageCheck::Never,
             orders: CachedOrders::Low,
             caches: PcpPolicy::Stock,
+            lists: ZoneLists::Whole,
             records: Records::Kept,
         }
     }

@@ -1,6 +1,6 @@
 //! Tests that corrupt an allocator: [`FrameAllocator::verify`] must report each corruption.
 
-use super::{AllocConfig, FrameAllocator, Gfp, MemoryMap, Violation};
+use super::{AllocConfig, FrameAllocator, Gfp, MemoryMap, Violation, ZoneLists};
 use crate::frame::{FrameState, FrameWord, MigrateType};
 use crate::vmstat::ZoneItem;
 use crate::zone::ZoneId;
@@ -31,14 +31,26 @@ struct Held {
 /// Corrupts a sound allocator with `corrupt` and checks that `verify` reports the violation that it
 /// returns.
 #[track_caller]
-fn caught(corrupt: impl FnOnce(&Frames, Held) -> Violation) {
+fn caught(corrupt: impl Fn(&Frames, Held) -> Violation) {
     let map = MemoryMap::single(1 << 16);
-    let frames = Frames::new(&map, AllocConfig::default()).unwrap();
-    let held = Held { block: take(&frames, 2), page: take(&frames, 0) };
-    assert_eq!(frames.verify().unwrap().held, 5);
-    let expected = corrupt(&frames, held);
-    assert_eq!(frames.verify(), Err(expected));
-    assert!(!expected.to_string().is_empty());
+    for lists in ZoneLists::ALL {
+        let frames = Frames::new(&map, AllocConfig { lists, ..AllocConfig::default() }).unwrap();
+        let held = Held { block: take(&frames, 2), page: take(&frames, 0) };
+        assert_eq!(frames.verify().unwrap().held, 5);
+        let expected = corrupt(&frames, held);
+        assert_eq!(frames.verify(), Err(expected), "{lists:?}");
+        assert!(!expected.to_string().is_empty());
+    }
+}
+
+#[test]
+fn a_superpageblock_that_counts_other_free_pages_than_it_has() {
+    let config = AllocConfig { lists: ZoneLists::Superpageblocks, ..AllocConfig::default() };
+    let frames = Frames::new(&MemoryMap::single(3 << 18), config).unwrap();
+    let page = take(&frames, 0);
+    frames.verify().unwrap();
+    frames.listed(ZONE).buddy.lock_irqsave().miscount_superpageblock(page);
+    assert_eq!(frames.verify(), Err(Violation::Superpageblock(Pfn::new(0))));
 }
 
 fn word(state: FrameState, size: u8, zone: u8) -> FrameWord {

@@ -57,7 +57,7 @@ pub use audit::{Audit, Violation};
 pub use census::Census;
 pub use config::{
     AllocConfig, BatchPolicy, BulkHold, CachedOrders, ConfigError, HighPolicy, MemoryMap,
-    PageCheck, PcpPolicy, Records, ZoneSpec,
+    PageCheck, PcpPolicy, Records, ZoneLists, ZoneSpec,
 };
 pub use gfp::{AllocError, Gfp};
 pub use zone::Zone;
@@ -116,7 +116,7 @@ impl<A: Cpu> FrameAllocator<A> {
                 let id = ZoneId::new(at);
                 let limits = pcp_limits::<A>(spec, marks, &config, &online);
                 let free = ZoneFree::new(
-                    (config.caches, geometry),
+                    (config.caches, geometry, config.lists),
                     &frames,
                     (id, spec.start, spec.pages),
                     whole_blocks_kept(marks),

@@ -6,7 +6,7 @@ use super::zone::{FreeLists, ZoneFree};
 use super::{FrameAllocator, Zone};
 use crate::frame::FrameState;
 use crate::vmstat::ZoneItem;
-use crate::zone::{Buddy, Geometry};
+use crate::zone::{Buddy, Geometry, WrongCount};
 use alloc::vec::Vec;
 use mmscale_arch::{Cpu, CpuId, ORDERS, Pfn};
 
@@ -62,6 +62,8 @@ impl<A: Cpu> FrameAllocator<A> {
         }
         let mut buddy = lists.buddy.lock_irqsave();
         self.verify_lists(zone, &mut buddy, &mut listed)?;
+        let areas = buddy.check_areas(&self.frames);
+        areas.map_err(|WrongCount(gib)| Violation::Superpageblock(gib))?;
         self.verify_isolated(zone, &buddy, &mut listed)?;
         self.verify_owners((zone, lists), &buddy, owned)?;
         listed.sort_unstable();

@@ -1,6 +1,6 @@
 //! A zone: a range of frames of one node, with its free memory.
 
-use super::PcpPolicy;
+use super::{PcpPolicy, ZoneLists};
 use crate::blockmap::{BlockMap, ReservePages};
 use crate::frame::FrameTable;
 use crate::pcp::{Pcp, Pressure};
@@ -83,7 +83,7 @@ pub(super) struct FreeBlocks<A: Cpu> {
 impl<A: Cpu> ZoneFree<A> {
     /// Creates the free memory of zone `id`: all `pages` pages from `start` are free.
     pub(super) fn new(
-        (policy, geometry): (PcpPolicy, Geometry),
+        (policy, geometry, lists): (PcpPolicy, Geometry, ZoneLists),
         frames: &FrameTable,
         (id, start, pages): (ZoneId, Pfn, u32),
         reserve: ReservePages,
@@ -100,7 +100,7 @@ impl<A: Cpu> ZoneFree<A> {
                 return Self::Blocks(FreeBlocks { map, pcps });
             }
         };
-        let mut buddy = Buddy::new(frames, geometry, id, start, pages);
+        let mut buddy = Buddy::new(frames, (geometry, lists), id, start, pages);
         let owners = match frees_to {
             FreesTo::FreeingCpu => Owners::none(),
             FreesTo::Owner => buddy.with_owners(),
@@ -216,11 +216,12 @@ impl<A: Cpu> Zone<A> {
 }
 
 impl<A: Cpu> FreeLists<A> {
-    /// Bytes of metadata of a zone, without the records of its frames: a byte for each of its
-    /// `pageblocks`, four more where CPUs own them, and the per-CPU lists.
-    pub(super) fn metadata_bytes(&self, pageblocks: usize) -> u64 {
+    /// Bytes of metadata of a zone, without the records of its frames: its `list_bytes`, a byte for
+    /// each of its `pageblocks`, four more where CPUs own them, and the per-CPU lists.
+    pub(super) fn metadata_bytes(&self, pageblocks: usize, list_bytes: usize) -> u64 {
         let owners = if self.owners.exist() { 4 * pageblocks } else { 0 };
-        (size_of::<Zone<A>>() + pageblocks + owners) as u64 + self.cpu_metadata_bytes()
+        let of_zone = size_of::<Zone<A>>() + list_bytes + pageblocks + owners;
+        of_zone as u64 + self.cpu_metadata_bytes()
     }
     /// The per-CPU part of [`FreeLists::metadata_bytes`].
     pub(super) fn cpu_metadata_bytes(&self) -> u64 {

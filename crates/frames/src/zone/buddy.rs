@@ -1,30 +1,24 @@
 //! The buddy allocator: free blocks of 2^0 frames up to the largest order, split on demand, merged
 //! when freed.
 
+use super::areas::{Areas, Part, WrongCount};
 use super::owners::Owners;
 use super::{Geometry, ZoneId};
 use crate::frame::{FrameList, FrameState, FrameTable, FrameWord, MigrateType};
+use crate::page_alloc::ZoneLists;
 use alloc::boxed::Box;
-use core::marker::PhantomData;
 use core::ops::Range;
-use mmscale_arch::{Access, Cpu, Line, ORDERS, Op, Order, Pfn};
+use mmscale_arch::{Access, Cpu, Op, Order, Pfn};
 
 /// The bits of a pageblock's byte that are its type.
 pub(super) const TYPE_MASK: u8 = 3;
 const _: () = assert!(MigrateType::COUNT <= TYPE_MASK as usize + 1);
 
-/// The free blocks of one order.
-pub(super) struct FreeArea {
-    pub(super) lists: [FrameList; MigrateType::COUNT],
-    /// The number of blocks of all types; for the largest order with those never used.
-    pub(super) blocks: u32,
-}
-
 /// The free blocks of a zone: the data of the zone lock.
 ///
-/// Memory that was never used is one range of largest blocks; [`Buddy::first`] puts one of them on
-/// a list at a time, so initialisation costs nothing per block. All of it is movable, as all memory
-/// is at first.
+/// Memory that was never used is one range of largest blocks; [`Buddy::first_use`] puts one of them
+/// on a list at a time, so initialisation costs nothing per block. All of it is movable, as all
+/// memory is at first.
 pub struct Buddy<A: Cpu> {
     pub(super) zone: ZoneId,
     pub(super) geometry: Geometry,
@@ -32,7 +26,7 @@ pub struct Buddy<A: Cpu> {
     pub(super) span: Range<u32>,
     /// Frames that were never on a list; whole largest blocks.
     pub(super) untouched: Range<u32>,
-    pub(super) areas: [FreeArea; ORDERS],
+    pub(super) areas: Areas<A>,
     /// A [`MigrateType`] for each pageblock that the span has a part of; zero is movable. The
     /// upper bits are flags of the module `isolate`.
     pub(super) block_types: Box<[u8]>,
@@ -47,7 +41,6 @@ pub struct Buddy<A: Cpu> {
     /// Pageblocks that are isolated, and those that are offline.
     pub(super) isolated_blocks: u32,
     pub(super) offline_blocks: u32,
-    arch: PhantomData<fn() -> A>,
 }
 
 impl<A: Cpu> Buddy<A> {
@@ -55,7 +48,7 @@ impl<A: Cpu> Buddy<A> {
     /// alignment.
     pub(crate) fn new(
         frames: &FrameTable,
-        geometry: Geometry,
+        (geometry, lists): (Geometry, ZoneLists),
         zone: ZoneId,
         start: Pfn,
         pages: u32,
@@ -68,13 +61,16 @@ impl<A: Cpu> Buddy<A> {
         let blocks = (span.end as usize).div_ceil(geometry.block_pages()) - first_block;
         // SAFETY: zero is a valid byte.
         let block_types = unsafe { Box::<[u8]>::new_zeroed_slice(blocks).assume_init() };
-        let area = || FreeArea { lists: [const { FrameList::EMPTY }; 3], blocks: 0 };
+        let areas = match lists {
+            ZoneLists::Whole => Areas::whole(zone),
+            ZoneLists::Superpageblocks => Areas::by_gib(geometry, zone, start, pages),
+        };
         let mut buddy = Self {
             zone,
             geometry,
             span: span.clone(),
             untouched: untouched.clone(),
-            areas: core::array::from_fn(|_| area()),
+            areas,
             block_types,
             first_block,
             owners: Owners::none(),
@@ -83,10 +79,8 @@ impl<A: Cpu> Buddy<A> {
             isolated_pages: 0,
             isolated_blocks: 0,
             offline_blocks: 0,
-            arch: PhantomData,
         };
-        let whole = untouched.len() as u32 >> geometry.max.get();
-        buddy.areas[geometry.max.index()].blocks = whole;
+        buddy.areas.add_unused(geometry.max, untouched.len() as u32 >> geometry.max.get());
         buddy.add_ends(frames, span.start..untouched.start);
         buddy.add_ends(frames, untouched.end..span.end);
         buddy
@@ -112,11 +106,40 @@ impl<A: Cpu> Buddy<A> {
     }
     /// The exact number of free pages.
     pub fn free_pages(&self) -> u64 {
-        self.areas.iter().enumerate().map(|(order, a)| u64::from(a.blocks) << order).sum()
+        let blocks = self.areas.blocks().iter().enumerate();
+        blocks.map(|(order, &blocks)| u64::from(blocks) << order).sum()
     }
     /// The number of free blocks of one order.
     pub fn free_blocks(&self, order: Order) -> u32 {
-        self.areas[order.index()].blocks
+        self.areas.blocks()[order.index()]
+    }
+    /// The GiB that the zone has a part of, and those with a pageblock that is not movable.
+    pub fn tainted_gib(&self) -> (u32, u32) {
+        let block_order = self.geometry.gib_order() - self.geometry.pageblock.get();
+        let gib = |at: usize| (self.first_block + at) >> block_order;
+        let (mut all, mut tainted) = (0, 0);
+        let (mut last, mut last_tainted) = (None, None);
+        for (at, bits) in self.block_types.iter().enumerate() {
+            all += u32::from(last.replace(gib(at)) != Some(gib(at)));
+            if bits & TYPE_MASK != MigrateType::Movable as u8 {
+                tainted += u32::from(last_tainted.replace(gib(at)) != Some(gib(at)));
+            }
+        }
+        (all, tainted)
+    }
+    /// Bytes of the lists.
+    pub(crate) fn list_bytes(&self) -> usize {
+        self.areas.bytes()
+    }
+    /// Compares the counts of superpageblocks with lists and pageblocks.
+    pub(crate) fn check_areas(&self, frames: &FrameTable) -> Result<(), WrongCount> {
+        self.areas.check(frames, |start, pages| {
+            let blocks = start.index() / self.geometry.block_pages()..;
+            let blocks = blocks.take(pages / self.geometry.block_pages());
+            let bits =
+                blocks.filter_map(|at| self.block_types.get(at.checked_sub(self.first_block)?));
+            bits.filter(|&bits| bits & TYPE_MASK != MigrateType::Movable as u8).count() as u32
+        })
     }
     /// The type of the pageblock that holds `pfn`.
     #[inline]
@@ -134,7 +157,11 @@ impl<A: Cpu> Buddy<A> {
     pub(super) fn set_block_type(&mut self, pfn: Pfn, order: Order, to: MigrateType) {
         let first = self.geometry.block_of(pfn) - self.first_block;
         let count = order.pages().div_ceil(self.geometry.block_pages());
-        self.block_types[first..first + count].fill(to as u8);
+        let types = &mut self.block_types[first..first + count];
+        let fixed = |&of: &u8| i32::from(of & TYPE_MASK != MigrateType::Movable as u8);
+        let before: i32 = types.iter().map(fixed).sum();
+        types.fill(to as u8);
+        self.areas.taint(pfn, count as i32 * fixed(&(to as u8)) - before);
         self.disown(pfn, order);
     }
     /// Whether the zone has the whole block.
@@ -149,7 +176,12 @@ impl<A: Cpu> Buddy<A> {
     /// Corrupts the number of free blocks.
     #[cfg(test)]
     pub(crate) fn miscount(&mut self, order: Order) {
-        self.areas[order.index()].blocks += 1;
+        self.areas.miscount(order);
+    }
+    /// Corrupts the free pages of a superpageblock.
+    #[cfg(test)]
+    pub(crate) fn miscount_superpageblock(&mut self, pfn: Pfn) {
+        self.areas.miscount_superpageblock(pfn);
     }
     /// Corrupts a pageblock's type: its free blocks are on another type's lists.
     #[cfg(test)]
@@ -168,38 +200,38 @@ impl<A: Cpu> Buddy<A> {
         self.link(frames, pfn, order, list_type, End::Front);
     }
     pub(crate) fn lists(&self) -> impl Iterator<Item = (Order, MigrateType, &FrameList)> {
-        self.geometry.orders().flat_map(|order| {
-            let lists = MigrateType::ALL.into_iter().zip(&self.areas[order.index()].lists);
-            lists.map(move |(list_type, list)| (order, list_type, list))
-        })
+        self.areas.lists()
     }
 
+    /// Puts a block that was never used on its list, if there is one: the first of them. With
+    /// superpageblocks the last one for pages that cannot be moved, so that these stay apart, if it
+    /// is in this part of the zone.
     #[inline]
-    fn touch_area(&self, order: Order) {
-        let line = self.zone.index() as u32 * 16 + u32::from(order.get());
-        A::touch(Line::FreeArea(line), Access::Write);
-    }
-    /// The first free block of exactly this order and type.
-    #[inline]
-    pub(super) fn first(
+    pub(super) fn first_use(
         &mut self,
         frames: &FrameTable,
-        order: Order,
-        list_type: MigrateType,
+        part: Part,
+        wanted: MigrateType,
     ) -> Option<Pfn> {
-        let list = &self.areas[order.index()].lists[list_type.index()];
-        if list.is_empty()
-            && order == self.geometry.max
-            && list_type == MigrateType::Movable
-            && !self.untouched.is_empty()
-        {
-            let pfn = Pfn::new(self.untouched.start as usize);
-            self.untouched.start += order.pages() as u32;
-            self.areas[order.index()].blocks -= 1;
-            self.link(frames, pfn, order, list_type, End::Front);
-            return Some(pfn);
+        if self.untouched.is_empty() {
+            return None;
         }
-        list.first()
+        let max = self.geometry.max;
+        let size = max.pages() as u32;
+        let from_start = part == Part::Whole || wanted == MigrateType::Movable;
+        let at = if from_start { self.untouched.start } else { self.untouched.end - size };
+        let pfn = Pfn::new(at as usize);
+        if !from_start && !self.areas.is_in(pfn, part) {
+            return None;
+        }
+        if from_start {
+            self.untouched.start += size;
+        } else {
+            self.untouched.end -= size;
+        }
+        self.areas.remove_unused(max);
+        self.link(frames, pfn, max, MigrateType::Movable, End::Front);
+        Some(pfn)
     }
     /// Puts a block on a free list.
     #[inline]
@@ -212,14 +244,7 @@ impl<A: Cpu> Buddy<A> {
         end: End,
     ) {
         A::work(Op::BuddyPut, 1);
-        self.touch_area(order);
-        let area = &mut self.areas[order.index()];
-        let list = &mut area.lists[list_type.index()];
-        match end {
-            End::Front => list.push_front::<A>(frames, pfn),
-            End::Back => list.push_back::<A>(frames, pfn),
-        }
-        area.blocks += 1;
+        self.areas.link(frames, (pfn, order), list_type, end);
         let zone = self.zone.index() as u8;
         let taken_as = MigrateType::Movable;
         frames.set_word(pfn, FrameWord::new(FrameState::Free, order, list_type, taken_as, zone));
@@ -234,10 +259,7 @@ impl<A: Cpu> Buddy<A> {
         list_type: MigrateType,
     ) {
         A::work(Op::BuddyTake, 1);
-        self.touch_area(order);
-        let area = &mut self.areas[order.index()];
-        area.lists[list_type.index()].unlink::<A>(frames, pfn);
-        area.blocks -= 1;
+        self.areas.unlink(frames, (pfn, order), list_type);
     }
     /// Splits the block at `pfn`, which is on no list, from order `from` down to `to`; the upper
     /// halves become free blocks of `list_type`.
@@ -267,15 +289,18 @@ impl<A: Cpu> Buddy<A> {
         order: Order,
         list_type: MigrateType,
     ) -> Option<Pfn> {
-        let mut at = order;
-        loop {
-            if let Some(pfn) = self.first(frames, at, list_type) {
-                self.unlink(frames, pfn, at, list_type);
-                self.split(frames, pfn, at, order, list_type);
-                return Some(pfn);
-            }
-            at = at.up()?;
-        }
+        let parts = self.areas.parts(list_type);
+        let (pfn, at) = parts.iter().find_map(|&part| {
+            let listed = self.areas.smallest(part, order, list_type);
+            listed.or_else(|| {
+                let unused = list_type == MigrateType::Movable && order <= self.geometry.max;
+                let pfn = unused.then(|| self.first_use(frames, part, list_type))??;
+                Some((pfn, self.geometry.max))
+            })
+        })?;
+        self.unlink(frames, pfn, at, list_type);
+        self.split(frames, pfn, at, order, list_type);
+        Some(pfn)
     }
     /// Sets the record of a block that was just taken.
     #[inline]

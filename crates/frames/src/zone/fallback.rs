@@ -1,6 +1,7 @@
 //! Fallback when a migratetype has no free blocks: claim a pageblock, or steal a block.
 
 use super::Buddy;
+use super::areas::{Part, Prefer};
 use super::buddy::End;
 use crate::frame::{FrameState, FrameTable, MigrateType};
 use mmscale_arch::{Cpu, Order, Pfn};
@@ -54,15 +55,39 @@ impl<A: Cpu> Buddy<A> {
         Some(pfn)
     }
 
-    /// The first fallback type with a free block of exactly this order.
+    /// The first fallback type with a free block of exactly this order in this part of the zone.
+    ///
+    /// A clean superpageblock is tainted by what is taken: memory that was never used before one
+    /// that is in use, and of these the emptiest.
     fn fallback_with(
         &mut self,
         frames: &FrameTable,
+        part: Part,
         order: Order,
         wanted: MigrateType,
     ) -> Option<(MigrateType, Pfn)> {
-        let found = |from| self.first(frames, order, from).map(|pfn| (from, pfn));
-        wanted.fallbacks().into_iter().find_map(found)
+        let movable = MigrateType::Movable;
+        let unused = order == self.geometry.max && wanted != movable;
+        if unused && part == Part::Clean {
+            let unused = self.first_use(frames, part, wanted).map(|pfn| (movable, pfn));
+            return unused
+                .or_else(|| self.listed_fallback((part, Prefer::Emptiest), order, wanted));
+        }
+        let prefer = if part == Part::Clean { Prefer::Emptiest } else { Prefer::Fullest };
+        let listed = self.listed_fallback((part, prefer), order, wanted);
+        listed.or_else(|| {
+            let pfn = unused.then(|| self.first_use(frames, part, wanted))??;
+            Some((movable, pfn))
+        })
+    }
+
+    fn listed_fallback(
+        &self,
+        place: (Part, Prefer),
+        order: Order,
+        wanted: MigrateType,
+    ) -> Option<(MigrateType, Pfn)> {
+        self.areas.exact(place, order, wanted.fallbacks())
     }
 
     /// Claims the pageblock of a free block of another type for `wanted`, if enough of it is free
@@ -74,8 +99,19 @@ impl<A: Cpu> Buddy<A> {
         order: Order,
         wanted: MigrateType,
     ) -> Option<Pfn> {
+        let parts = self.areas.fallback_parts(wanted);
+        parts.iter().find_map(|&part| self.claim_in(frames, part, order, wanted))
+    }
+
+    fn claim_in(
+        &mut self,
+        frames: &FrameTable,
+        part: Part,
+        order: Order,
+        wanted: MigrateType,
+    ) -> Option<Pfn> {
         for at in self.geometry.orders().rev().take_while(|&at| at >= order) {
-            let Some((from, pfn)) = self.fallback_with(frames, at, wanted) else { continue };
+            let Some((from, pfn)) = self.fallback_with(frames, part, at, wanted) else { continue };
             if !self.may_claim(at, wanted) {
                 break;
             }
@@ -170,15 +206,18 @@ impl<A: Cpu> Buddy<A> {
     /// Takes one block of another type, the smallest that is large enough, and does not change the
     /// type of its pageblock.
     fn steal(&mut self, frames: &FrameTable, order: Order, wanted: MigrateType) -> Option<Pfn> {
-        let mut at = order;
-        loop {
-            if let Some((from, pfn)) = self.fallback_with(frames, at, wanted) {
-                self.unlink(frames, pfn, at, from);
-                self.split(frames, pfn, at, order, from);
-                return Some(pfn);
+        let parts = self.areas.fallback_parts(wanted);
+        parts.iter().find_map(|&part| {
+            let mut at = order;
+            loop {
+                if let Some((from, pfn)) = self.fallback_with(frames, part, at, wanted) {
+                    self.unlink(frames, pfn, at, from);
+                    self.split(frames, pfn, at, order, from);
+                    return Some(pfn);
+                }
+                at = at.up()?;
             }
-            at = at.up()?;
-        }
+        })
     }
 }
 

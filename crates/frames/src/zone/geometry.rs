@@ -41,6 +41,11 @@ impl Geometry {
     pub fn orders(self) -> impl DoubleEndedIterator<Item = Order> {
         (0..=self.max.get()).filter_map(Order::large)
     }
+    /// The order of a GiB. A pageblock has as many pages as a page has words of 8 bytes: with pages
+    /// of 2^p bytes its order is p - 3, and that of a GiB 30 - p.
+    pub(crate) const fn gib_order(self) -> u8 {
+        27 - self.pageblock.get()
+    }
     /// The number of the pageblock that holds `pfn`.
     #[inline]
     pub(crate) const fn block_of(self, pfn: Pfn) -> usize {

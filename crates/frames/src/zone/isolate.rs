@@ -123,7 +123,7 @@ impl<A: Cpu> Buddy<A> {
             } else {
                 self.untouched.end -= size;
             }
-            self.areas[max.index()].blocks -= 1;
+            self.areas.remove_unused(max);
             let pfn = Pfn::new(pfn as usize);
             self.link(frames, pfn, max, MigrateType::Movable, End::Back);
         }

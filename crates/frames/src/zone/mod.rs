@@ -1,5 +1,6 @@
 //! Parts of a zone: its buddy allocator, its watermarks.
 
+mod areas;
 mod buddy;
 mod error;
 mod fallback;
@@ -9,6 +10,7 @@ mod owned;
 mod owners;
 mod watermark;
 
+pub(crate) use areas::WrongCount;
 pub use buddy::Buddy;
 pub use error::IsolateError;
 pub(crate) use fallback::RmqueueMode;

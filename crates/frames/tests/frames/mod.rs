@@ -11,3 +11,4 @@ mod premerge;
 mod random;
 mod reserve;
 mod sequences;
+mod superpageblocks;

@@ -5,7 +5,7 @@ use mmscale_arch::{Cpu as _, CpuId, Machine, Order, Pfn};
 use mmscale_frames::frame::MigrateType;
 use mmscale_frames::page_alloc::{
     AllocConfig, AllocError, BulkHold, DecayRequest, FrameAllocator, Gfp, MemoryMap, PcpPolicy,
-    Records,
+    Records, ZoneLists,
 };
 use mmscale_frames::vmstat::ZoneItem;
 use mmscale_frames::zone::ZoneId;
@@ -181,8 +181,32 @@ impl Run {
     }
 }
 
-/// Every policy against the oracle.
+/// Every policy with lists against the oracle.
 const POLICIES: [PcpPolicy; 3] = [PcpPolicy::Stock, PcpPolicy::Premerge, PcpPolicy::Posted];
+
+#[test]
+fn lists_by_gib_in_zones_of_several_gib() {
+    for (seed, caches) in (24..26).flat_map(|seed| POLICIES.map(|caches| (seed, caches))) {
+        let config = AllocConfig { lists: ZoneLists::Superpageblocks, ..with(caches) };
+        let map = MemoryMap::nodes(2, 700_000).with_dma32(300_000);
+        let mut run = Run::new(seed, &map, config);
+        run.go(60_000);
+        run.end();
+    }
+}
+
+#[test]
+fn lists_by_gib_of_small_zones_that_run_out() {
+    for (seed, caches) in (26..28).flat_map(|seed| POLICIES.map(|caches| (seed, caches))) {
+        let config = AllocConfig { lists: ZoneLists::Superpageblocks, ..with(caches) };
+        let mut map = MemoryMap::single(9_000);
+        map.zones[0].start = Pfn::new((1 << 18) - 4_000);
+        let mut run = Run::new(seed, &map, config);
+        run.go(60_000);
+        assert!(run.failures > 0, "memory never ran out");
+        run.end();
+    }
+}
 
 fn with(caches: PcpPolicy) -> AllocConfig {
     AllocConfig { caches, ..AllocConfig::default() }

@@ -6,7 +6,7 @@ use mmscale_arch::{Cpu as _, CpuId, MAX_ORDER, Machine, Order, Pfn};
 use mmscale_frames::frame::MigrateType;
 use mmscale_frames::page_alloc::{
     AllocConfig, AllocError, BulkHold, DecayRequest, FrameAllocator, Gfp, IsolateError, MemoryMap,
-    PcpPolicy, Zone,
+    PcpPolicy, Zone, ZoneLists,
 };
 use mmscale_frames::vmstat::ZoneItem;
 use mmscale_frames::zone::{ZoneId, ZoneKind};
@@ -109,6 +109,8 @@ fn memory() -> impl Strategy<Value = MemoryMap> {
             .prop_map(|(pages, low)| MemoryMap::single(pages).with_dma32(low)),
         (2_000u32..9_000, 1u32..1_900)
             .prop_map(|(pages, low)| MemoryMap::nodes(2, pages).with_dma32(low)),
+        // Zones that share a GiB, and have parts of others.
+        (1u32..3).prop_map(|parts| MemoryMap::single(5 << 17).with_dma32(parts * 3 << 16)),
         // Enough for batches of more than one page.
         Just(MemoryMap::single(1 << 17)),
     ]
@@ -118,13 +120,15 @@ fn settings() -> impl Strategy<Value = AllocConfig> {
     let hold = prop_oneof![Just(BulkHold::Batch), Just(BulkHold::Whole)];
     let caches = proptest::sample::select(&PcpPolicy::ALL);
     let fraction = prop_oneof![3 => Just(None), 1 => Just(Some(8)), 1 => Just(Some(100))];
-    (hold, fraction, 0u8..=6, prop_oneof![Just(0u32), Just(512)], caches).prop_map(
-        |(hold, high_fraction, batch_scale_max, cache_slice_pages, caches)| AllocConfig {
+    let lists = proptest::sample::select(&ZoneLists::ALL);
+    (hold, fraction, 0u8..=6, prop_oneof![Just(0u32), Just(512)], caches, lists).prop_map(
+        |(hold, high_fraction, batch_scale_max, cache_slice_pages, caches, lists)| AllocConfig {
             hold,
             high_fraction,
             batch_scale_max,
             cache_slice_pages,
             caches,
+            lists,
             ..AllocConfig::default()
         },
     )
