@@ -55,6 +55,11 @@ pub(crate) fn is_head(text: &str) -> bool {
     head(text).is_some()
 }
 
+/// Returns whether a line begins a report of a lockup, a stall or a task, not only its registers.
+pub(crate) fn is_report(text: &str) -> bool {
+    head(text).is_some_and(|head| !head.what.is_empty())
+}
+
 /// Functions that print a stack.
 const PRINTING: [&str; 26] = [
     "dump_stack",

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use mmscale_document::{LockKind, MeasuredWait, plain_function};
+use mmscale_document::{LockKind, MeasuredWait, class_of, is_locking, plain_function};
 
 use crate::fault::Fault;
 use crate::number::{read_count, read_time, real, time_word, to_ns, unit_ns};
@@ -52,40 +52,37 @@ pub(crate) fn parse(lines: &[Line], from: usize) -> Option<Table> {
         } else if line.is_blank() || is_detail(line) {
             cursor.next_line();
             continue;
-        } else if line.words().len() == 1 {
-            // A frame of the stack: the caller of the function before.
-            let frame = plain_function(line.text.trim()).to_owned();
-            if let (Part::Waits, Some(wait)) = (heading.part, table.waits.last_mut()) {
-                wait.path.insert(0, frame);
-            }
-            cursor.next_line();
         } else if is_row(line) {
-            match row(&mut cursor, heading) {
-                Ok(wait) => add(&mut table.waits, &mut places, wait, heading.part),
+            let mut wait = match row(&mut cursor, heading) {
+                Ok(wait) => wait,
                 Err(fault) => {
                     table.fault = Some(fault);
                     end = cursor.at() + 1;
                     break;
                 }
-            }
+            };
             cursor.next_line();
+            // The stack: each line has the caller of the function before.
+            while let Some(line) = cursor.line().filter(|line| line.words().len() == 1) {
+                wait.path.insert(0, plain_function(line.text.trim()).to_owned());
+                cursor.next_line();
+            }
+            let python = heading.python;
+            add(&mut table.waits, &mut places, by_stack(wait, python), heading.part);
         } else {
             break;
         }
         end = cursor.at();
     }
-    table.waits.iter_mut().for_each(|wait| {
-        if !wait.path.is_empty() {
-            wait.class = mmscale_document::class_of(&wait.path, LockKind::Other).to_owned();
-        }
-    });
     table.end = end.clamp(from + 1, lines.len());
     table.lines.1 = lines[table.end - 1].number;
     Some(table)
 }
 
 fn heading(line: &Line) -> Option<Heading> {
-    let words: Vec<&str> = line.words().iter().map(|word| word.text).collect();
+    // The first versions of the tool, `lockstat`, write the word out.
+    let short = |text| if text == "Average" { "Avg" } else { text };
+    let words: Vec<&str> = line.words().iter().map(|word| short(word.text)).collect();
     let (tasks, rest) = match words.as_slice() {
         ["Caller", rest @ ..] => (false, rest),
         ["Tid", "Comm", rest @ ..] => (true, rest),
@@ -136,6 +133,26 @@ fn time(cursor: &mut Cursor<'_>, what: &str, python: bool) -> Result<u64, Fault>
         word.fault(format!("expected {what}, a time in ns; found `{}`", word.text))
     })?;
     Ok(to_ns(ns, 1.0))
+}
+
+/// Returns a row with the class of its lock. A stack begins with the function of the lock, which
+/// names the kind.
+fn by_stack(mut wait: MeasuredWait, python: bool) -> MeasuredWait {
+    let mut kind = if python { LockKind::Mutex } else { LockKind::Other };
+    while wait.path.len() > 1
+        && let Some(name) = wait.path.pop_if(|name| is_locking(name))
+    {
+        kind = match () {
+            () if name.contains("mutex") => LockKind::Mutex,
+            () if name.contains("percpu") => LockKind::PercpuRwsem,
+            () if name.contains("down_") || name.contains("rwsem") => LockKind::Rwsem,
+            () => kind,
+        };
+    }
+    if !wait.path.is_empty() {
+        wait.class = class_of(&wait.path, kind).to_owned();
+    }
+    wait
 }
 
 fn row(cursor: &mut Cursor<'_>, heading: Heading) -> Result<MeasuredWait, Fault> {

@@ -162,6 +162,8 @@ impl Sums {
         report.sizes.add(part.sizes);
         report.robot = report.robot.take().or(part.robot);
         report.flat.extend(part.flat);
+        let room = TASKS.saturating_sub(report.orders.len());
+        report.orders.extend(part.orders.into_iter().take(room));
         for holder in part.holders {
             if report.holders.len() < TASKS && !report.holders.contains(&holder) {
                 report.holders.push(holder);

@@ -10,7 +10,8 @@ const PARTS: usize = 8;
 /// Returns where the message of a line of a kernel log begins, in bytes. `None` if the line has no
 /// prefix of one.
 pub(crate) fn message(text: &str) -> Option<usize> {
-    let (mut at, mut end) = (0, None);
+    let file = place(text).unwrap_or(0);
+    let (mut at, mut end) = (file + place(&text[file..]).unwrap_or(0), None);
     for _ in 0..PARTS {
         let rest = &text[at..];
         let inner = rest.trim_start_matches([' ', '\t']);
@@ -50,7 +51,7 @@ fn part(text: &str) -> Option<(usize, bool)> {
         if is_seconds(inner) || date || removed {
             return Some((length, true));
         }
-        return is_caller(inner).then_some((length, false));
+        return (is_caller(inner) || inner == "kernel").then_some((length, false));
     }
     level(text)
         .or_else(|| iso(text))
@@ -81,6 +82,19 @@ fn is_caller(inner: &str) -> bool {
     let id = inner.strip_prefix(['T', 'C']).unwrap_or("");
     let id = id.split('@').next().unwrap_or("");
     !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// The number of the line or its file, as `grep` prints them: `120:`, `120-`, `messages.1:`.
+fn place(text: &str) -> Option<usize> {
+    let digits = text.bytes().take(8).take_while(u8::is_ascii_digit).count();
+    if (1..8).contains(&digits) {
+        let is_end = text[digits..].starts_with([':', '-']) && iso(text).is_none();
+        return is_end.then_some(digits + 1);
+    }
+    let is_path = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._/@".contains(byte);
+    let length = text.bytes().take(64).take_while(is_path).count();
+    let is_file = length > 0 && text[length..].starts_with(':') && !text.starts_with("kernel:");
+    is_file.then_some(length + 1)
 }
 
 /// `<4>`.
@@ -122,26 +136,34 @@ fn syslog(text: &str) -> Option<usize> {
     fits.then_some(at + time.len())
 }
 
-/// `kernel:` with the name of the host or without.
+/// `kernel:` with the name of the host or without, and with what syslog prints of the level:
+/// `host kern.warn kernel:`. RFC 5424 has three more fields, which are empty: `host kernel - - -`.
 fn kernel(text: &str) -> Option<usize> {
-    let mut at = 0;
-    for _ in 0..2 {
+    let (mut at, mut hosts) = (0, 0);
+    while hosts < 2 {
         let rest = &text[at..];
         let word = rest.split_ascii_whitespace().next()?;
+        let start = at + (word.as_ptr() as usize - rest.as_ptr() as usize);
+        let end = start + word.len();
         let name = word.strip_suffix(':').unwrap_or("");
         if name == "kernel" || name.starts_with("kernel[") {
-            return Some(at + (word.as_ptr() as usize - rest.as_ptr() as usize) + word.len());
+            return Some(end);
         }
         // `host kernel:[  12.3]`
         if word.starts_with("kernel:[") {
-            return Some(at + (word.as_ptr() as usize - rest.as_ptr() as usize) + "kernel:".len());
+            return Some(start + "kernel:".len());
+        }
+        const EMPTY: &str = " - - -";
+        if word == "kernel" && text[end..].starts_with(EMPTY) {
+            return Some(end + EMPTY.len());
         }
         let is_host =
             word.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte));
         if !is_host {
             return None;
         }
-        at += (word.as_ptr() as usize - rest.as_ptr() as usize) + word.len();
+        hosts += usize::from(!word.starts_with("kern."));
+        at = end;
     }
     None
 }
@@ -192,6 +214,13 @@ mod tests {
             "[ ] ",
             "[     ] ",
             "Jul 17 12:00:01 host kernel:[  312.018466] ",
+            "Jul 17 12:00:01 [kernel] [  312.018466] ",
+            "Jul 17 12:00:01 host kern.warn kernel: [  312.018466] ",
+            "<4>2025-07-17T12:00:01.018466+02:00 host kernel - - - [  312.018466] ",
+            "120:[  312.018466] ",
+            "121-Jul 17 12:00:01 host kernel: [  312.018466] ",
+            "log/messages-1:Jul 17 12:00:01 host kernel: [  312.018466] ",
+            "var/log/kern.log:7:[  312.018466] ",
         ] {
             let line = format!("{prefix}{frame}");
             let message = message(&line).map(|at| &line[at..]);
@@ -214,6 +243,11 @@ mod tests {
             "[] a",
             "[<ffffffff81>] a+0x1",
             "<comm> x",
+            "the [kernel] does",
+            "[kernel] [k] a_b",
+            "120: text",
+            "note: text",
+            "12-point",
             "a kernel: b",
         ] {
             let found = message(line);

@@ -6,6 +6,7 @@ use mmscale_document::is_locking;
 
 use crate::contention::Contention;
 use crate::fault::ReadError;
+use crate::lockdep::{self, Order};
 use crate::prose::{Prose, without_patches};
 use crate::robot::Robot;
 use crate::size::{Sizes, sizes};
@@ -42,6 +43,8 @@ pub struct Report {
     pub flat: Vec<(String, f64)>,
     /// Holders that a kernel's log names: the lock, which may be empty, and the task.
     pub holders: Vec<(String, String)>,
+    /// Warnings of lockdep on the order of locks.
+    pub orders: Vec<Order>,
     /// Number of lines of a kernel's log.
     pub log_lines: usize,
     /// Reports of other commands, which have less than is needed, with advice.
@@ -122,6 +125,10 @@ pub(crate) fn scan(lines: &[Line], report: &mut Report) {
                 }
                 next = is_lock_stat.then(|| lock_stat::more(lines, headings, at)).flatten();
             }
+        } else if let Some((order, end)) = lockdep::parse(lines, at) {
+            sizable.extend(&lines[at..end]);
+            at = end;
+            report.orders.push(order);
         } else if let Some(found) = kernel_log::parse(lines, at).filter(kernel_log::Found::any) {
             sizable.extend(&lines[at..found.end]);
             at = found.end.max(at + 1);
@@ -260,12 +267,26 @@ fn is_data(line: &Line) -> bool {
     line.log
         || text.contains("perf-profile.")
         || percent && (marked || words().count() == 2)
+        || is_row(text)
         || folded
         || counted
         || offset
         || columns
         || addresses
         || kernel_log::is_head(text)
+}
+
+/// Returns whether a line begins as a row of a profile: a share, and a function. A remark may
+/// follow.
+fn is_row(text: &str) -> bool {
+    let mut words = text.trim_start_matches(['-', '+', '|', ' ']).split_whitespace();
+    let share = words.next().and_then(|word| word.strip_suffix('%'));
+    let is_share = share.is_some_and(|n| n.contains('.') && n.parse::<f64>().is_ok());
+    is_share
+        && words.next().is_some_and(|name| {
+            name.contains('_')
+                && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"_.".contains(&b))
+        })
 }
 
 /// Returns whether a word is an address of a kernel of 64 bits.

@@ -131,6 +131,9 @@ impl Resemblance {
     /// Returns the problem that the report resembles. `None` if it resembles none.
     pub fn best(&self) -> Option<&Likeness> {
         let best = self.likeness.first()?;
+        if self.is_undecided() {
+            return None;
+        }
         let enough = match self.basis {
             Basis::Names | Basis::None => {
                 best.names.len() >= LEAST_NAMES && self.basis == Basis::Names
@@ -138,6 +141,11 @@ impl Resemblance {
             _ => best.share >= RESEMBLES,
         };
         enough.then_some(best)
+    }
+    /// Returns whether sentences, which are all there is, name two problems equally.
+    pub fn is_undecided(&self) -> bool {
+        let names = |at: usize| self.likeness.get(at).map_or(0, |found| found.names.len());
+        self.basis == Basis::Names && names(0) >= LEAST_NAMES && names(0) == names(1)
     }
     /// Returns the sum of all weights.
     pub fn weight(&self) -> f64 {
@@ -355,6 +363,11 @@ fn of_stack(stack: &Stack, prose: &Prose) -> Option<Item> {
     }
     let kind = if is_wait { kind_of(stack) } else { LockKind::Spin };
     let class = class_of(&path, kind);
+    // Interrupts take the lock of a page cache, so that no task takes it with them enabled. Its
+    // functions do so with the lock of the inode.
+    let outer = stack.path.get(stack.path.len() - stack.wait_frames().unwrap_or(0));
+    let enabled = is_wait && outer.is_some_and(|name| name == "_raw_spin_lock");
+    let class = if enabled && class == "i_pages" { OTHER_CLASS } else { class };
     if !is_wait {
         let inside = path.last().is_some_and(|name| takes_lock(name));
         let is_list = stack.unit == Unit::Share && stack.path.len() == 1;
@@ -470,7 +483,9 @@ fn names(problem: Problem, report: &Report) -> Vec<String> {
             found.extend(of_class("zone"));
         }
         Problem::Pcp if tick.is_empty() => found.extend(of_class("zone")),
-        Problem::Pcp => found.clear(),
+        // The tick drains page caches, so that their names belong to it, too.
+        Problem::Pcp if found.len() < tick.len() => found.clear(),
+        Problem::Pcp => found.extend(of_class("zone")),
         Problem::Churn => found.extend(of_class("lruvec")),
         Problem::Reap if !found.is_empty() => {
             found.extend(of_class("pte"));

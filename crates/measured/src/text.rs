@@ -97,6 +97,7 @@ pub(crate) fn lines(text: &str) -> Vec<Line> {
     let mut before: Option<usize> = None;
     for (at, raw) in unified.lines().enumerate() {
         let (quote, start) = quote(raw);
+        let start = start + gutter(&raw[start..]);
         let line = |from: usize, text: &str, log: bool| {
             let column = raw[..start + from].chars().count() + 1;
             Line { number: at + 1, column, quote, log, text: text.to_owned() }
@@ -122,6 +123,14 @@ pub(crate) fn lines(text: &str) -> Vec<Line> {
         before = Some(raw.len());
     }
     all
+}
+
+/// Returns the length of the number of a line, which a viewer prints before a bar: `  12   │ `.
+fn gutter(text: &str) -> usize {
+    let number = text.trim_start_matches(' ');
+    let rest = number.trim_start_matches(|c: char| c.is_ascii_digit());
+    let bar = rest.trim_start_matches(' ').strip_prefix('│').filter(|_| rest.len() < number.len());
+    bar.map_or(0, |inner| text.len() - inner.strip_prefix(' ').unwrap_or(inner).len())
 }
 
 /// Returns whether a line without a prefix is the rest of the line of a log before it.
@@ -212,6 +221,13 @@ mod tests {
         assert_eq!((all[0].quote, all[1].is_blank(), all.len()), (2, true, 4));
         assert_eq!(all[3].number, 4);
         assert_eq!(all[0].end_fault("x").column, 9);
+    }
+
+    #[test]
+    fn numbers_of_a_viewer_are_removed() {
+        let all = lines("   9   │ a_b+0x1\n  10   │ 4,5007,12915309105,-; c_d+0x1\n 11 │\n2 | 3\n");
+        let texts: Vec<(&str, bool)> = all.iter().map(|l| (l.text.as_str(), l.log)).collect();
+        assert_eq!(texts, [("a_b+0x1", false), ("c_d+0x1", true), ("", false), ("2 | 3", false)]);
     }
 
     #[test]

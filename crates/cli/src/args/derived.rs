@@ -47,8 +47,8 @@ pub(crate) struct KnownArgs {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["cpus", "nodes"])]
     pub(crate) lscpu: Option<PathBuf>,
     /// Take CPUs, memory, zones, watermarks and page caches from files of that machine: what
-    /// `mmscale profile snapshot` makes, or an archive of sosreport (tar, tar.gz, tar.xz); `-` is
-    /// stdin
+    /// `mmscale profile snapshot` makes, or an archive of sosreport (tar, tar.gz, tar.xz,
+    /// tar.zst); `-` is stdin
     #[arg(long, value_name = "FILE", conflicts_with_all = ["cpus", "nodes", "memory"])]
     pub(crate) from: Option<PathBuf>,
     /// Take line_*_ns from a matrix of one-way latencies in ns, as `core-to-core-latency --csv`

@@ -43,6 +43,9 @@ pub(super) fn lines(
     if let Some(text) = flat(case) {
         entry("profile", text);
     }
+    for text in logs::orders(case.report) {
+        entry("order", text);
+    }
     for text in damage(case) {
         entry("damaged", text);
     }
@@ -187,6 +190,9 @@ fn read(case: &Case<'_>, found: &Resemblance) -> Vec<String> {
                 let s = if n == 1 { "" } else { "s" };
                 format!("a profile of {n} function{s} without callers, no table of waits")
             }
+            _ if !case.report.orders.is_empty() => {
+                "warnings of lockdep on the order of locks, no waits".to_owned()
+            }
             Basis::Names => "no table and no call path: only what its sentences name".to_owned(),
             _ => "no table, no call path, and no known lock or function".to_owned(),
         });
@@ -263,6 +269,17 @@ fn nothing(found: &Resemblance) -> String {
             } else {
                 format!("none of the five known problems: none of the {what} belong to them")
             }
+        }
+        Basis::Names if found.is_undecided() => {
+            let named = found.likeness.iter().take(2);
+            let named: Vec<String> = named
+                .map(|one| format!("{} ({})", one.problem.study(), one.names.join(", ")))
+                .collect();
+            format!(
+                "none for certain: its sentences name {}, and without a table or a call path \
+                 nothing decides",
+                named.join(" and ")
+            )
         }
         Basis::Names if names > 0 => {
             "none of the five known problems: a single name in a text is too little".to_owned()

@@ -1,6 +1,7 @@
 //! Tasks of a kernel's log that wait, and tasks that may hold the locks.
 
-use mmscale_measured::{CALLS, Holder, Item, Resemblance};
+use mmscale_document::class_of_name;
+use mmscale_measured::{CALLS, Holder, Item, Report, Resemblance};
 
 /// Number of waiters and of holders that are named.
 const NAMED: usize = 4;
@@ -34,6 +35,30 @@ pub(super) fn lines(found: &Resemblance) -> Vec<(&'static str, String)> {
         lines.push(("holder", text(holder)));
     }
     lines
+}
+
+/// Describes warnings of lockdep.
+pub(super) fn orders(report: &Report) -> Vec<String> {
+    let name = |lock: &str| match class_of_name(lock) {
+        Some(class) if !lock.contains(class) => format!("{lock} ({class})"),
+        _ => lock.to_owned(),
+    };
+    let text = |order: &mmscale_measured::Order| {
+        let (lock, function) = &order.wanted;
+        let place = if function.is_empty() { String::new() } else { format!(" in {function}") };
+        let held = order
+            .held
+            .as_deref()
+            .map_or(String::new(), |held| format!(" while it holds {}", name(held)));
+        format!(
+            "line {}: {} takes {}{place}{held}, which may deadlock; lockdep warns of the order of \
+             locks, and nothing waits",
+            order.line,
+            order.task,
+            name(lock)
+        )
+    };
+    report.orders.iter().take(NAMED).map(text).collect()
 }
 
 fn text(holder: &Holder) -> String {

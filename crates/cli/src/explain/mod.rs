@@ -74,6 +74,7 @@ pub(crate) fn explain(
     let is_nothing = found.basis == Basis::None
         && case.tables.iter().all(|table| table.waits.is_empty())
         && report.robot.is_none()
+        && report.orders.is_empty()
         && report.flat.is_empty();
     if is_nothing && report.prose.classes.is_empty() {
         lines.extend(seen::lines(&report));

@@ -5,6 +5,7 @@ use std::io::Read;
 
 use flate2::read::MultiGzDecoder;
 use lzma_rust2::XzReader;
+use ruzstd::decoding::StreamingDecoder;
 
 use super::{MAX_FILE, SnapshotError};
 
@@ -19,6 +20,9 @@ pub(super) enum Form {
     Tar,
     Gzip,
     Xz,
+    Zstd,
+    /// Known, so that an error can say what to do.
+    Bzip2,
 }
 
 impl Form {
@@ -27,6 +31,8 @@ impl Form {
         match start {
             [0x1f, 0x8b, ..] => Some(Self::Gzip),
             [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => Some(Self::Xz),
+            [0x28, 0xb5, 0x2f, 0xfd, ..] => Some(Self::Zstd),
+            [b'B', b'Z', b'h', b'1'..=b'9', 0x31, 0x41, 0x59, 0x26, ..] => Some(Self::Bzip2),
             _ if start.get(257..262) == Some(b"ustar") => Some(Self::Tar),
             _ => None,
         }
@@ -36,6 +42,8 @@ impl Form {
             Self::Tar => "tar",
             Self::Gzip => "gzip",
             Self::Xz => "xz",
+            Self::Zstd => "zstd",
+            Self::Bzip2 => "bzip2",
         }
     }
 }
@@ -45,17 +53,25 @@ pub(super) fn unpacked(
     form: Form,
     from: impl Read,
 ) -> Result<BTreeMap<String, String>, SnapshotError> {
+    let refused = |why: String| SnapshotError::Archive { form: form.name(), why };
     let from: Box<dyn Read + '_> = match form {
         Form::Tar => Box::new(from),
         Form::Gzip => Box::new(MultiGzDecoder::new(from)),
         Form::Xz => Box::new(XzReader::new(from, true)),
+        Form::Zstd => {
+            Box::new(StreamingDecoder::new(from).map_err(|why| refused(why.to_string()))?)
+        }
+        Form::Bzip2 => {
+            let advice = "bzip2 is not read: give the tar file that `bunzip2 -k FILE` makes of it";
+            return Err(refused(advice.to_owned()));
+        }
     };
     let failed = |why: std::io::Error| {
         let why = match why.to_string() {
             empty if empty.is_empty() => "it ends early".to_owned(),
             why => why,
         };
-        SnapshotError::Archive { form: form.name(), why }
+        refused(why)
     };
     let (mut files, mut seen) = (BTreeMap::new(), 0);
     let mut archive = tar::Archive::new(from.take(MAX_ARCHIVE));

@@ -2,7 +2,7 @@
 //!
 //! A snapshot is a text with a heading before each file or command, `==> /proc/zoneinfo <==`, as
 //! `tail -n +1 FILE..` writes it. `mmscale profile snapshot` prints the script that makes one. An
-//! archive is a tar file, also compressed with gzip or xz.
+//! archive is a tar file, also compressed with gzip, xz or zstd.
 //!
 //! | module | content |
 //! |---|---|
@@ -39,7 +39,7 @@ pub enum SnapshotError {
     /// The file is neither a snapshot nor an archive of such files.
     #[error(
         "it is no snapshot: no line `==> /proc/zoneinfo <==`, and no archive (tar, tar.gz, \
-         tar.xz); `mmscale profile snapshot` prints a script that makes one"
+         tar.xz, tar.zst); `mmscale profile snapshot` prints a script that makes one"
     )]
     Unknown,
     /// The archive is damaged, or larger than the limit.

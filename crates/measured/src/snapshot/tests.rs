@@ -4,6 +4,7 @@ use std::io::Write as _;
 
 use rand_core::{Rng as _, SeedableRng as _};
 use rand_xoshiro::Xoshiro256PlusPlus;
+use ruzstd::encoding::CompressionLevel;
 
 use super::*;
 
@@ -60,7 +61,8 @@ fn an_archive_has_the_same_files() {
     std::io::Read::read_to_end(&mut { decoder }, &mut tar).unwrap();
     let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     gzip.write_all(&tar).unwrap();
-    for bytes in [ARCHIVE, &tar, &gzip.finish().unwrap()] {
+    let zstd = ruzstd::encoding::compress_to_vec(&tar[..], CompressionLevel::Fastest);
+    for bytes in [ARCHIVE, &tar, &gzip.finish().unwrap(), &zstd] {
         let archive = read(bytes).unwrap();
         assert_eq!(archive.zones().unwrap(), snapshot.zones().unwrap());
         assert_eq!(archive.setting("vm.min_free_kbytes"), Some(67_584));
@@ -69,6 +71,12 @@ fn an_archive_has_the_same_files() {
         let cut = read(&bytes[..bytes.len() / 3]);
         assert!(cut.is_err(), "{cut:?}");
     }
+}
+
+#[test]
+fn an_archive_of_bzip2_is_refused_with_advice() {
+    let why = read(b"BZh91AY&SY rest").unwrap_err();
+    assert!(why.contains("(bzip2)") && why.contains("bunzip2"), "{why}");
 }
 
 #[test]

@@ -73,7 +73,7 @@ const MOST: f64 = 1000.0;
 
 /// Reads a line. `inside` says that a tree is open, so that a name alone continues it.
 pub(super) fn row(text: &str, inside: bool) -> Option<Row> {
-    let text = without_bar(text);
+    let text = without_bar(without_remark(text));
     if text.trim_start().is_empty() {
         return None;
     }
@@ -84,6 +84,16 @@ pub(super) fn row(text: &str, inside: bool) -> Option<Row> {
         .map(Row::Branch)
         .or_else(|| shares(text, inside))
         .or_else(|| inside.then(|| bare(text)).flatten())
+}
+
+/// Removes what an author wrote behind a row: `12.3%  f   <-- here`.
+fn without_remark(text: &str) -> &str {
+    const MARKS: [&str; 7] = [" ←", " <-", " <=", " <<", " ⟵", " // ", "  # "];
+    let is_row = text
+        .trim_start_matches([' ', '\t', '|', '-', '+'])
+        .starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_');
+    let cut = MARKS.iter().filter_map(|mark| text.find(mark)).min().filter(|_| is_row);
+    cut.map_or(text, |at| text[..at].trim_end())
 }
 
 /// Removes the bar with which the window of `perf top` and `perf report` ends a line: it shows the

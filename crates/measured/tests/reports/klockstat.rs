@@ -21,7 +21,7 @@ fn times_are_in_ns_in_python() {
     let row = &table.waits[0];
     assert_eq!((row.wait_total_ns, row.wait_max_ns), (Some(1_947_922), Some(16_825)));
     assert_eq!((row.acquisitions, row.hold_total_ns), (Some(4134), Some(1_990_080)));
-    assert_eq!((row.class.as_str(), row.path.join(" ").as_str()), ("other", "pipe_write"));
+    assert_eq!((row.class.as_str(), row.path.join(" ").as_str()), ("mutex", "pipe_write"));
 }
 
 #[test]
@@ -33,4 +33,26 @@ fn frames_follow_a_row_and_intervals_are_tables_of_their_own() {
     let tables = mmscale_measured::read(both.as_bytes()).unwrap().tables;
     let sums: Vec<u64> = tables.iter().map(mmscale_measured::Table::wait_total_ns).collect();
     assert_eq!(sums, [1_947_922, 1_947_000]);
+}
+
+#[test]
+fn a_stack_begins_with_the_function_of_the_lock() {
+    let head = "                      Caller  Avg Wait    Count   Max Wait   Total Wait\n";
+    let row = |lock: &str, caller: &str, total: &str| {
+        format!(
+            "{head}   {lock}+0x5    155 ns    33052   115.5 us       {total}\n   {caller}+0x115\n     \
+                 Max PID 39643, COMM a, Lock b_rwsem (0xffffffff89f87e00)\n\n"
+        )
+    };
+    let text = row("down_read", "one_readdir", "5.1 ms") + &row("mutex_lock", "two_open", "2.3 ms");
+    let table = only(&text);
+    let waits: Vec<(&str, String)> =
+        table.waits.iter().map(|wait| (wait.class.as_str(), wait.path.join(" "))).collect();
+    assert_eq!(waits, [("rwsem", "one_readdir".to_owned()), ("mutex", "two_open".to_owned())]);
+}
+
+#[test]
+fn the_first_version_writes_words_out() {
+    let text = KLOCKSTAT_PYTHON.replace("Avg", "Average");
+    assert_eq!(only(&text).waits[0].wait_total_ns, Some(1_947_922));
 }

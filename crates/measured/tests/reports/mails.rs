@@ -271,3 +271,56 @@ fn rows_of_oprofile_are_no_sentences() {
         3764      4.1164  vmlinux                  putback_inactive_pages\n";
     assert_eq!(of(text).1.basis, Basis::None);
 }
+
+#[test]
+fn a_warning_of_lockdep_has_no_waits() {
+    let text = "[   20.07] a-b/554 is trying to acquire lock:\n\
+        [   20.083] 3c2944ca (&f->sem){+.+.}, at: one_read+0x30/0x5c\n[   20.090]\n\
+        [   20.096] but task is already holding lock:\n\
+        [   20.096] 91192e34 (&mm->mmap_sem){++++}, at: do_page_fault+0xb4/0x394\n\
+        [   20.151] -> #0 (&f->sem){+.+.}:\n[   20.156]        lock_acquire+0xd8/0x204\n\
+        [   20.160]        __mutex_lock+0x90/0x678\n[   20.164]        one_read+0x30/0x5c\n\
+        [   20.168]        filemap_fault+0x2cc/0x5d8\n[   20.170] stack backtrace:\n\
+        [   20.171] CPU: 0 PID: 554 Comm: a-b Not tainted 4.17.2 #21\n\
+        [   20.180]  dump_stack+0x1/0x2\n[   20.181]  __mutex_lock+0x90/0x678\n\
+        [   20.182]  one_read+0x30/0x5c\n";
+    let (report, found) = of(&text.replace("20.07]", "20.070]"));
+    assert_eq!((found.items.len(), report.stacks.len(), report.orders.len()), (0, 0, 1));
+    let order = &report.orders[0];
+    assert_eq!(
+        (order.wanted.0.as_str(), order.held.as_deref()),
+        ("&f->sem", Some("&mm->mmap_sem"))
+    );
+}
+
+#[test]
+fn the_lock_of_an_inode_is_not_that_of_its_pages() {
+    let stack = |lock: &str| {
+        format!(
+            "RIP: 0010:native_queued_spin_lock_slowpath+0x1/0x2\n {lock}+0x1/0x2\n \
+                 __remove_mapping+0xc9/0x730\n shrink_folio_list+0x121d/0x2f50\n"
+        )
+    };
+    let class = |lock: &str| of(&stack(lock)).1.items[0].class.clone();
+    assert_eq!(class("_raw_spin_lock_irq"), "i_pages");
+    assert_eq!(class("_raw_spin_lock"), "other");
+}
+
+#[test]
+fn rows_with_remarks_are_no_sentences() {
+    let text = "14.5%  intel_idle\n 3.1%  smp_call_function_many_cond     ← IPI of mprotect\n \
+                2.6%  osq_lock   <-- here\n 2.3%  native_queued_spin_lock_slowpath\n";
+    let (_, found) = of(text);
+    assert_eq!(found.best(), None);
+    assert!(found.likeness.iter().all(|one| one.names.is_empty()), "{:?}", found.likeness);
+}
+
+#[test]
+fn sentences_on_two_problems_decide_nothing() {
+    let text = "When the PCP is refilled from the zone lock, its limit grows; in \
+                refresh_cpu_vm_stats it shrinks.\n";
+    let (_, found) = of(text);
+    assert!(found.is_undecided() && found.best().is_none(), "{:?}", found.likeness);
+    let tick = format!("{text}Each vmstat_update calls decay_pcp_high and waits.\n");
+    assert_eq!(best(&tick), Some(Problem::Vmstat));
+}
