@@ -18,7 +18,7 @@
 //! | `registry` | all studies: of a `study.toml` and a workload, or of a script |
 //! | `plan` | from a request to plans; costs that a call sets; requirements; keys of single runs |
 //! | `runner` | plans over seeds; documents |
-//! | `analysis` | machines with other costs; one lock or cost scaled; the worst wait |
+//! | `analysis` | machines with other costs; one lock or cost scaled; where which arm is best; the worst wait |
 
 mod analysis;
 mod host;
@@ -32,9 +32,9 @@ mod study;
 mod workload;
 
 pub use analysis::{
-    Cache, CallOrRun, FACTORS, RobustError, RobustRequest, Scalable, Step, Told, Traced,
-    WhatIfRequest, ablation, figures, hold_scale, lock_class, on_drawn_machines, robust, subsets,
-    trace, whatif,
+    Best, Cache, CallOrRun, FACTORS, Knob, Limit, MapError, Question, Region, RobustError,
+    RobustRequest, Rule, Scalable, Settled, Step, Told, Traced, Tried, WhatIfRequest, ablation,
+    figures, hold_scale, lock_class, on_drawn_machines, robust, subsets, trace, whatif,
 };
 pub use host::host;
 pub use machine::{Level, LiveRun, Needs, Releases, Waits};

@@ -18,11 +18,18 @@ mod paired;
 mod signed_rank;
 mod unpaired;
 
+use statrs::distribution::{ContinuousCDF, Normal};
+
 pub use holm::{LEVEL, holm, pairs_needed};
 pub use mean::{harmonic_mean, harmonic_mean_ci95, mean, mean_ci95, stddev};
 pub use median::{median, median_ci95};
 pub use paired::{Change, Scale, paired};
 pub use unpaired::unpaired_percent_ci95;
+
+/// Returns the share of the standard normal distribution that is below a value.
+pub fn normal_cdf(value: f64) -> f64 {
+    Normal::standard().cdf(value)
+}
 
 /// Returns the quantile `p` of sorted values, with linear interpolation.
 fn quantile(sorted: &[f64], p: f64) -> f64 {
