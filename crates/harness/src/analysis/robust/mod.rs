@@ -446,7 +446,8 @@ fn claims(
     claims
 }
 
-/// Returns the level of each metric of the only arm.
+/// Returns the level of each metric of the only arm. The mean of a rate is harmonic, as in a
+/// document.
 fn levels(
     request: &RobustRequest<'_>,
     own: &OnMachine,
@@ -455,19 +456,27 @@ fn levels(
 ) -> Vec<Level> {
     let (plan, arm) = (request.plan, request.plan.arms[0]);
     let level = |&metric: &&'static str| {
+        let spec = plan.study.metrics().iter().find(|spec| spec.name == metric)?;
         let of = |seeds: &[u64], runs: &OnMachine| -> Option<Vec<f64>> {
             seeds.iter().map(|&seed| runs.get(&(arm, seed))?.metric(metric)).collect()
         };
-        let mean = |runs: &OnMachine| mmscale_stats::mean(&of(&plan.seeds, runs)?);
+        let all = of(&own_seeds(&plan.seeds), own)?;
+        let is_rate = spec.unit.ends_with("/s") && all.iter().all(|value| *value > 0.0);
+        let mean = |runs: &OnMachine| {
+            let values = of(&plan.seeds, runs)?;
+            let rate = if is_rate { mmscale_stats::harmonic_mean(&values) } else { None };
+            rate.or_else(|| mmscale_stats::mean(&values))
+        };
         let own_mean = mean(own)?;
         let percent = |runs: &OnMachine| Some(100.0 * (mean(runs)? / own_mean - 1.0));
-        let spec = plan.study.metrics().iter().find(|spec| spec.name == metric)?;
+        let interval =
+            if is_rate { mmscale_stats::harmonic_mean_ci95 } else { mmscale_stats::mean_ci95 };
         let moved = if own_mean == 0.0 { vec![] } else { effects(ends, 0.0, &percent) };
         Some(Level {
             metric: metric.to_owned(),
             unit: spec.unit.to_owned(),
             mean: own_mean,
-            ci95: mmscale_stats::mean_ci95(&of(&own_seeds(&plan.seeds), own)?),
+            ci95: interval(&all),
             moved,
             drawn: drawn.iter().filter_map(mean).collect(),
         })
