@@ -53,10 +53,10 @@ pub use lock_class::{
     counterpart,
 };
 pub use measured::{MEASURED_SCHEMA, MeasuredWait, Measurement, Site};
-pub use metric::{Average, Better, ENOUGH_ROUNDS, Metric, ROUNDS_METRIC};
+pub use metric::{Average, Better, ENOUGH_ROUNDS, HALVES_METRIC, Metric, ROUNDS_METRIC};
 pub use origin::{Build, Groups, Topology};
 pub use problem::{CALLING, ENDING, Problem, TICK};
-pub use robust::{Claim, MovedLimit, MovedNumber, ROBUST_SCHEMA, Robustness};
+pub use robust::{Claim, DrawnLimit, Level, MovedLimit, MovedNumber, ROBUST_SCHEMA, Robustness};
 pub use section::{SectionRecord, SectionWait};
 pub use settlement::{
     CostPlace, MapSection, SETTLEMENT_SCHEMA, SettledCosts, SettledError, SettledKnob,

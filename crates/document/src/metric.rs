@@ -8,6 +8,8 @@ use crate::Value;
 /// The metric of scripts that tells how many rounds of the slowest program's loop the window
 /// covers.
 pub const ROUNDS_METRIC: &str = "rounds_min";
+/// The name of the metric of a recording by how much replays of its halves differ: its own error.
+pub const HALVES_METRIC: &str = "halves_differ";
 /// Its minimum for figures that do not depend on where in a round the window begins.
 pub const ENOUGH_ROUNDS: f64 = 3.0;
 

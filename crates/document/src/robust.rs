@@ -38,6 +38,9 @@ pub struct Robustness {
     pub base: String,
     /// The conclusions: each other arm's change of each headline metric.
     pub claims: Vec<Claim>,
+    /// The level of each headline metric of the base arm, where no arm is compared with it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub levels: Vec<Level>,
     /// Numbers of the profile with a range that were moved.
     pub numbers: u32,
     /// Those among them that change no result of any arm.
@@ -47,12 +50,16 @@ pub struct Robustness {
     /// The seeds on the profile's own machine, which show how far seeds alone move a change.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub own_seeds: Vec<u64>,
-    /// The spin lock that limits the base arm on the profile's machine. Absent if none does.
+    /// The lock that limits the base arm on the profile's machine, or a line, as `line of DATA`.
+    /// Absent if none does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<WaitShare>,
-    /// The ends of ranges with which another spin lock limits the base arm, or none does.
+    /// The ends of ranges with which another lock or line limits the base arm, or none does.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub moved_limits: Vec<MovedLimit>,
+    /// What limits the base arm on the machines that were drawn, the most frequent first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub drawn_limits: Vec<DrawnLimit>,
     /// Rounds of its loop that the slowest program begins in the window, in the arm with the
     /// fewest.
     /// Absent if the programs count none.
@@ -103,10 +110,7 @@ impl Claim {
     /// Returns the change in percent below which a share of the drawn machines is, by nearest rank.
     /// `None` if none was drawn.
     pub fn drawn_quantile(&self, share: f64) -> Option<f64> {
-        let mut sorted = self.drawn_percent.clone();
-        sorted.sort_by(f64::total_cmp);
-        let last = sorted.len().checked_sub(1)?;
-        sorted.get((last as f64 * share).round() as usize).copied()
+        quantile(&self.drawn_percent, share)
     }
     /// Returns whether the interval over seeds includes that nothing changed: then other seeds
     /// reverse the change, on the same machine.
@@ -131,6 +135,53 @@ impl Claim {
     }
 }
 
+/// The level of one metric of an arm that is compared with no other.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Level {
+    /// The name of the metric.
+    pub metric: String,
+    /// Its unit, as in [`crate::Metric::unit`].
+    pub unit: String,
+    /// The mean over `seeds` on the machine of the profile.
+    pub mean: f64,
+    /// The 95 % interval of the mean over `own_seeds` on that machine. Absent with too few of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ci95: Option<[f64; 2]>,
+    /// The effect of each number that has one, the largest first; as a change of the mean in
+    /// percent.
+    pub moved: Vec<MovedNumber>,
+    /// The means on the machines that were drawn, in the order of drawing.
+    pub drawn: Vec<f64>,
+}
+
+impl Level {
+    /// Returns the mean below which a share of the drawn machines is, by nearest rank. `None` if
+    /// none was drawn.
+    pub fn drawn_quantile(&self, share: f64) -> Option<f64> {
+        quantile(&self.drawn, share)
+    }
+}
+
+/// What limits the base arm on some of the machines that were drawn.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DrawnLimit {
+    /// The class of the lock, or `line of DATA`. Absent where neither limits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub class: Option<String>,
+    /// Number of these machines.
+    pub machines: u32,
+}
+
+/// Returns the value below which a share of `values` is, by nearest rank.
+fn quantile(values: &[f64], share: f64) -> Option<f64> {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let last = sorted.len().checked_sub(1)?;
+    sorted.get((last as f64 * share).round() as usize).copied()
+}
+
 /// An end of a number's range with which the base arm has another limit.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -139,7 +190,7 @@ pub struct MovedLimit {
     pub name: String,
     /// The end of its range.
     pub value: f64,
-    /// The spin lock that limits then. Absent if none does.
+    /// The lock or line that limits then. Absent if none does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<WaitShare>,
 }

@@ -1,9 +1,9 @@
 //! Recordings as studies: a file is run, refused or found to be damaged like any other study.
 
-use mmscale_document::{Better, Document, Target};
+use mmscale_document::{Better, Document, HALVES_METRIC, Target};
 use mmscale_harness::{
-    CallError, Checks, Interrupt, Length, PolicyArm, ProgressSink, Registry, Request, RunEvent,
-    Settings, execute, plan,
+    Cache, CallError, Checks, Interrupt, Length, PolicyArm, ProgressSink, Registry, Request,
+    RobustRequest, RunEvent, Settings, execute, plan, robust,
 };
 use mmscale_lift::{
     Dropped, Event, FunctionId, Line, LineId, Lock, LockKind, Operation, Origin, Recording, Share,
@@ -285,6 +285,51 @@ fn a_replay_refuses_other_machines_and_policies() {
 }
 
 #[test]
+fn halves_of_a_recording_show_its_own_error() {
+    let differ = |name: &str, recording: &Recording| {
+        let document = run(&request(&written(name, recording), &["cpus=4", "halves=1"]));
+        let plain = run(&request(&written(name, recording), &["cpus=4"]));
+        assert!(!plain.arms[0].metrics.contains_key(HALVES_METRIC), "a quick run has none");
+        assert_eq!(metric(&document, "ops_per_s"), metric(&plain, "ops_per_s"));
+        metric(&document, HALVES_METRIC)
+    };
+    assert_eq!(differ("even.lift", &recording()), 0.0, "all rounds are equal");
+    let mut odd = recording();
+    for operations in &mut odd.cpus {
+        for operation in operations.iter_mut().skip(1).step_by(2) {
+            operation.instructions += 16_000;
+            operation.events[1].after += 16_000;
+        }
+    }
+    let error = differ("odd.lift", &odd);
+    assert!((0.3..1.0).contains(&error), "one half takes nearly twice as long: {error}");
+}
+
+#[test]
+fn a_recording_alone_has_levels_over_costs() {
+    let call = request(&written("levels.lift", &recording()), &["cpus=4"]);
+    let plans = plan(&Registry::default(), &call).unwrap_or_else(|why| panic!("{why}"));
+    let profile = mmscale_harness::Profiles::default().open("x86-512");
+    let request = RobustRequest {
+        plan: &plans[0],
+        profile: &profile.expect("it is built in"),
+        metrics: vec!["ops_per_s"],
+        machines: 3,
+        cache: Cache::none(),
+    };
+    let found = robust(&request, &Interrupt::default(), &|_, _| {});
+    let found = found.unwrap_or_else(|why| panic!("{why}"));
+    let [level] = &found.levels[..] else { panic!("{:?}", found.levels) };
+    assert_eq!((found.claims.len(), level.drawn.len()), (0, 3));
+    assert_eq!(level.mean, metric(&run(&call), "ops_per_s"));
+    let moved = level.moved.iter().find(|number| number.name == "instruction_ns");
+    let [low, high] = moved.expect("most of the time is instructions").percent;
+    assert!(low > 5.0 && high < -5.0, "{low} {high}");
+    let machines: u32 = found.drawn_limits.iter().map(|limit| limit.machines).sum();
+    assert_eq!(machines, 3, "{:?}", found.drawn_limits);
+}
+
+#[test]
 fn a_file_that_is_no_recording_is_refused_with_what_to_do() {
     let find = |path: &Path| {
         let found = Registry::default().find(&path.display().to_string());
@@ -315,7 +360,7 @@ fn a_study_says_what_was_recorded() {
     assert!(study.summary().ends_with(": maps and unmaps"), "{}", study.summary());
     assert_eq!(study.arms()[0].help, "Linux 6.12.0 #1 SMP");
     let params: Vec<&str> = study.params().iter().map(|spec| &*spec.name).collect();
-    assert_eq!(params, ["duration_ms", "warm_ms", "cost_scale", "sched"]);
+    assert_eq!(params, ["duration_ms", "warm_ms", "halves", "cost_scale", "sched"]);
     let of = mmscale_harness::Params::defaults(study.params(), Length::Full);
     let remarks = study.remarks(&of, Target::Sim).join(" ");
     assert!(remarks.contains("an earlier version has none. 3 operations"));

@@ -15,7 +15,28 @@ use std::sync::Arc;
 
 /// A recording that can be replayed.
 #[derive(Clone)]
-pub struct Replay(Arc<Code>);
+pub struct Replay {
+    code: Arc<Code>,
+    rounds: Rounds,
+}
+
+/// The rounds of each recorded CPU that are replayed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Rounds {
+    All,
+    /// Every second one, beginning with round 0 or 1.
+    Half(usize),
+}
+
+impl Rounds {
+    /// Returns these rounds of a CPU. A CPU with one round keeps it.
+    pub(crate) fn of<T>(self, all: &[T]) -> Vec<&T> {
+        match self {
+            Self::Half(first) if all.len() > 1 => all.iter().skip(first).step_by(2).collect(),
+            Self::Half(_) | Self::All => all.iter().collect(),
+        }
+    }
+}
 
 /// The part of a run that counts, in ns of virtual time. CPUs begin at 0 and end with the operation
 /// in which the window ends.
@@ -60,22 +81,29 @@ impl Replay {
     /// A replay of it would not end.
     pub fn new(recording: &Recording) -> Result<Self, ReplayError> {
         check(recording)?;
-        Ok(Self(Arc::new(Code::of(recording))))
+        Ok(Self { code: Arc::new(Code::of(recording)), rounds: Rounds::All })
+    }
+
+    /// Returns the replay of every second round of each CPU, beginning with round 0 or 1. What the
+    /// two differ by is the error of the recording.
+    #[must_use]
+    pub fn half(&self, first: usize) -> Self {
+        Self { rounds: Rounds::Half(first), ..self.clone() }
     }
 
     /// Returns the classes of the spin locks of the recording, sorted.
     pub fn spin_classes(&self) -> Vec<&str> {
-        let spins = self.0.locks.iter().filter(|lock| lock.kind == LockKind::Spin);
+        let spins = self.code.locks.iter().filter(|lock| lock.kind == LockKind::Spin);
         let classes: BTreeSet<u32> = spins.map(|lock| lock.name).collect();
         let mut names: Vec<&str> =
-            classes.into_iter().map(|name| self.0.line_names[name as usize].as_str()).collect();
+            classes.into_iter().map(|name| self.code.line_names[name as usize].as_str()).collect();
         names.sort_unstable();
         names
     }
 
     /// Whether the recording has interrupts of timers.
     pub fn has_ticks(&self) -> bool {
-        self.0.ticks.is_some()
+        self.code.ticks.is_some()
     }
 
     /// Replays the recording on all CPUs of a machine until the end of the window. A run that ended
@@ -89,7 +117,8 @@ impl Replay {
         let scaled = config.hold_scale.map(|scale| scale.class.name());
         let mut player = None;
         let outcome = mmscale_sim::run(config, silent, || {
-            let booted = Rc::new(Player::boot(Arc::clone(&self.0), counted, scaled));
+            let booted =
+                Rc::new(Player::boot(Arc::clone(&self.code), self.rounds, counted, scaled));
             player = Some(Rc::clone(&booted));
             booted
         });
@@ -109,9 +138,9 @@ impl Replay {
             played.cpu_time.busy_ns = all_ns - idle_ps / 1000;
             played.cpu_time.lines_ns = tally.lines_ns();
             played.cpu_time.stranded_ns = played.outcome.stranded_ns;
-            played.locks = tally.lock_rows(&self.0);
-            played.lines = tally.line_rows(&self.0);
-            played.calls = tally.call_rows(&self.0);
+            played.locks = tally.lock_rows(&self.code);
+            played.lines = tally.line_rows(&self.code);
+            played.calls = tally.call_rows(&self.code);
         }
         played
     }

@@ -4,6 +4,7 @@ use crate::calls::{Calls, Request, Ticket};
 use crate::code::{Act, Code, Step};
 use crate::growth::{Factors, Rests};
 use crate::place::{CpuPlace, Places};
+use crate::play::Rounds;
 use crate::shared::{Guard, Line, Shared};
 use crate::stores::{Stall, Stores};
 use crate::tally::{Counted, Tally, now_ps};
@@ -41,6 +42,7 @@ impl Idle {
 /// A machine that plays a recording.
 pub(crate) struct Player {
     code: Arc<Code>,
+    rounds: Rounds,
     places: Places,
     shared: Shared,
     idle: Vec<Idle>,
@@ -55,7 +57,12 @@ pub(crate) struct Player {
 impl Player {
     /// Makes the player of the machine that boots, and a task on each of its CPUs. The run scales
     /// the holds of spin locks of the class `scaled`.
-    pub(crate) fn boot(code: Arc<Code>, counted: Counted, scaled: Option<&str>) -> Self {
+    pub(crate) fn boot(
+        code: Arc<Code>,
+        rounds: Rounds,
+        counted: Counted,
+        scaled: Option<&str>,
+    ) -> Self {
         let places = code.recorded.places();
         let shared = Shared::new(&code, &places);
         let tally = RefCell::new(Tally::new(&code, counted));
@@ -73,7 +80,7 @@ impl Player {
         let calls = Calls::new(places.cpus.len());
         let ticks = Ticks::new(places.cpus.len());
         let factors = Factors::new(code.growth.as_ref(), places.cpus.len());
-        Self { code, places, shared, idle, calls, ticks, factors, tally, scaled }
+        Self { code, rounds, places, shared, idle, calls, ticks, factors, tally, scaled }
     }
     /// Returns what was counted, and the idle time of all CPUs in the window, in ps.
     pub(crate) fn counted(&self) -> (std::cell::Ref<'_, Tally>, u64) {
@@ -219,7 +226,7 @@ struct Worker<'a> {
 
 impl<'a> Worker<'a> {
     fn run(mut self) {
-        let operations = &self.player.code.cpus[self.place.recorded];
+        let operations = self.player.rounds.of(&self.player.code.cpus[self.place.recorded]);
         let until_ps = self.player.until_ps();
         // Another one on each CPU, so that equal CPUs do not run in step.
         let mut at = (Sim::random_u64(0) % operations.len() as u64) as usize;
@@ -228,7 +235,7 @@ impl<'a> Worker<'a> {
         let start = starts.get((Sim::random_u64(1) % starts.len().max(1) as u64) as usize);
         let mut first = start.map_or(0, |step| *step as usize);
         while now_ps() < until_ps {
-            let (operation, begin_ps) = (&operations[at], now_ps());
+            let (operation, begin_ps) = (operations[at], now_ps());
             operation.steps[first..].iter().for_each(|step| self.step(step));
             self.tickets.clear();
             let count = if first == 0 { operation.count } else { operation.count_from(first) };

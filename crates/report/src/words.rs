@@ -1,7 +1,7 @@
 //! The words for the strength of a change. Every form of a report takes them from here, so that no
 //! text says that a change holds without the choices against which it was tested.
 
-use mmscale_document::ENOUGH_ROUNDS;
+use mmscale_document::{ENOUGH_ROUNDS, Robustness};
 use mmscale_stats::pairs_needed;
 
 /// The verdict on a headline whose change holds: against the random choices of runs, at the costs
@@ -22,6 +22,18 @@ pub(crate) fn held(holds: Option<bool>) -> String {
 /// Says on how many machines with other costs a change has its sign.
 pub(crate) fn holds_over_costs(machines: usize, of: usize) -> String {
     format!("holds over costs on {machines} of {of} drawn machines")
+}
+
+/// Names what an analysis of costs is about.
+pub(crate) fn subject(robust: &Robustness) -> &'static str {
+    if robust.levels.is_empty() { "conclusions" } else { "levels" }
+}
+
+/// Names the error of a recording, which is `percent`.
+pub(crate) fn halves(percent: &str) -> String {
+    format!(
+        "every second round of the recording and the others, replayed alone, differ by {percent}"
+    )
 }
 
 /// Warns of a window with too few rounds, in which the part of a round that it covers looks like an

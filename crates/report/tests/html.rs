@@ -99,6 +99,8 @@ fn analysis(text: &str) -> Robustness {
         own_seeds: vec![],
         limit: None,
         moved_limits: vec![],
+        drawn_limits: vec![],
+        levels: vec![],
         rounds_min: None,
         claims: vec![Claim {
             ci95: None,

@@ -5,8 +5,9 @@ mod records;
 use std::collections::BTreeMap;
 
 use mmscale_document::{
-    ArmRecord, Average, Better, Build, Claim, CpuTimeRecord, Document, GapRecord, Host, LockRecord,
-    Metric, MovedLimit, MovedNumber, ParamValue, ROBUST_SCHEMA, Robustness, Value, WaitShare,
+    ArmRecord, Average, Better, Build, Claim, CpuTimeRecord, Document, DrawnLimit, GapRecord, Host,
+    Level, LockRecord, Metric, MovedLimit, MovedNumber, ParamValue, ROBUST_SCHEMA, Robustness,
+    Value, WaitShare,
 };
 use mmscale_report::{
     About, CSV_HEAD, Calls, Letter, Notes, WIDTH, csv_rows, letter_text, markdown, markdown_page,
@@ -100,6 +101,8 @@ fn analysis() -> Robustness {
         own_seeds: vec![],
         limit: None,
         moved_limits: vec![],
+        drawn_limits: vec![],
+        levels: vec![],
         rounds_min: None,
         schema: ROBUST_SCHEMA.into(),
         build: Build::new("mmscale", "0.1.0", "0123456789ab"),
@@ -310,7 +313,7 @@ fn an_analysis_says_what_a_change_holds_against() {
     assert!(text.contains("(least and most)"), "four machines have no percentiles: {text}");
     assert!(
         text.contains(
-            "stock waits for lruvec (70% of the CPU time); with handoff_ns = 110 for no spin lock."
+            "stock waits for lruvec (70% of the time); with handoff_ns = 110 for no lock or line."
         ),
         "{text}"
     );
@@ -321,7 +324,7 @@ fn an_analysis_says_what_a_change_holds_against() {
         brief.contains("cpu_ns_per_op is +3.0% to -85.0% with handoff_ns 110 to 1200"),
         "{brief}"
     );
-    assert!(brief.contains("stock waits with handoff_ns = 110 for no spin lock"), "{brief}");
+    assert!(brief.contains("stock waits with handoff_ns = 110 for no lock or line"), "{brief}");
 
     // The same change, which other seeds reverse.
     analysis.claims[0].ci95 = Some([-80.0, 9.0]);
@@ -331,4 +334,42 @@ fn an_analysis_says_what_a_change_holds_against() {
     assert!(!text.contains("It holds unless"), "{text}");
     assert!(text.contains("The window is short: the slowest program begins 1.5 rounds"), "{text}");
     assert!(robust_brief(&analysis).contains("cpu_ns_per_op no change shown"));
+}
+
+#[test]
+fn an_analysis_of_one_arm_says_its_levels_and_what_limits_it() {
+    let drawn =
+        |class: Option<&str>, machines| DrawnLimit { class: class.map(str::to_owned), machines };
+    let level = Level {
+        metric: "ops_per_s".into(),
+        unit: "1/s".into(),
+        mean: 2e6,
+        ci95: Some([1.9e6, 2.1e6]),
+        moved: analysis().claims[0].moved.clone(),
+        drawn: vec![3e6, 1e6, 2.5e6, 1.5e6],
+    };
+    let analysis = Robustness {
+        claims: vec![],
+        levels: vec![level],
+        limit: Some(WaitShare { class: "lruvec".into(), share: 0.7 }),
+        drawn_limits: vec![drawn(Some("lruvec"), 3), drawn(None, 1)],
+        own_seeds: (1..=7).collect(),
+        ..analysis()
+    };
+    let text = robust_text(&analysis).replace("\n  ", " ");
+    for part in [
+        "churn: what the levels depend on",
+        "With all costs drawn, it waits most for lruvec on 3 of 4 machines, for no lock or line on \
+         1 of 4 machines.",
+        "stock: ops_per_s 2.000M",
+        "1.000M to 3.000M on 4 machines with all costs drawn from their ranges (least and most)",
+        "Over 7 seeds on the profile's machine: 1.900M to 2.100M (95 % interval).",
+        "+3.0%    -85.0%",
+    ] {
+        assert!(text.contains(part), "no `{part}` in {text}");
+    }
+    assert!(!text.contains("conclusion"), "nothing is compared: {text}");
+    let brief = robust_brief(&analysis);
+    assert!(brief.contains("stock waits most for lruvec on 3 of 4 machines"), "{brief}");
+    assert!(brief.contains("ops_per_s 1.000M to 3.000M on 4 machines"), "{brief}");
 }

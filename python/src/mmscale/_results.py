@@ -223,6 +223,11 @@ class Robustness:
         """The conclusions, each with the costs that move it."""
         return self.document["claims"]
 
+    @property
+    def levels(self) -> list[Mapping[str, Any]]:
+        """The levels of the headlines of an arm alone, each with the costs that move it."""
+        return self.document.get("levels", [])
+
     def frame(self) -> Any:
         """Returns a data frame: for each claim and cost, the change at both ends of its range."""
         rows = [

@@ -12,6 +12,7 @@ pub(crate) const MACHINES: u16 = 40;
 const ROBUST_EXAMPLES: &str = "\
 Examples:
   mmscale robust churn --set madvise=none --arm stock,lazy
+  mmscale robust churn --arm stock --cpus 64             # its level, and what limits it
   mmscale robust vmstat --machines 200 -o results";
 
 #[derive(Debug, clap::Args)]

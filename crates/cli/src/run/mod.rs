@@ -75,16 +75,6 @@ impl<'a> Robust<'a> {
         if plans.iter().any(|plan| plan.on != Target::Sim) {
             return wrong("moves the costs of a simulated machine: use --on sim");
         }
-        if plans.iter().any(|plan| plan.study.replays() && plan.arms.len() < 2) {
-            return wrong(
-                "is about changes between recordings: name another one behind a comma, as \
-                 before.lift,after.lift; of one alone, --cost NAME=LOW,HIGH shows what a cost \
-                 changes, and `mmscale whatif` what holds, handoffs and lines do",
-            );
-        }
-        if plans.iter().any(|plan| plan.arms.len() < 2) {
-            return wrong("is about changes between arms: name at least two, as --arm stock,lazy");
-        }
         if args.format == RunFormat::Csv {
             return wrong("has no rows of values: use another --format");
         }

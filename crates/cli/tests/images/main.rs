@@ -6,6 +6,7 @@ mod changed;
 mod full;
 mod killed;
 mod planted;
+mod replayed;
 mod wrong;
 
 use std::io::Write as _;

@@ -9,7 +9,7 @@ use crate::study::{
     StudyError, StudyInfo,
 };
 use crate::workload::both;
-use mmscale_document::{Better, Fingerprint, LockRow, Target};
+use mmscale_document::{Better, Fingerprint, HALVES_METRIC, LockRow, Target};
 use mmscale_lift::{Dropped, Recording};
 use mmscale_replay::{LONG, Played, Replay, Window};
 use mmscale_sim::profile::{Profile, Shape};
@@ -30,6 +30,9 @@ const MAX_MS: f64 = 60_000.0;
 
 /// The time of an instruction for the default length of a window, in ms.
 const ROUND_INSTRUCTION_MS: f64 = 0.5e-6;
+
+/// The parameter with which the halves of a recording are replayed.
+const HALVES: &str = "halves";
 
 /// The arm of a single recording, so that documents of several kernels can be compared. Those of
 /// one call are arms with the names of their files.
@@ -93,7 +96,7 @@ pub(super) fn study_of(files: &[RecordingFile<'_>]) -> Result<Study, (usize, Str
     let names: Vec<String> = files.iter().map(|(path, _)| file_name(path)).collect();
     let info = StudyInfo {
         start: Some(START.to_owned()),
-        metrics: METRICS.iter().map(|metric| metric.spec).collect(),
+        metrics: METRICS.iter().map(|metric| metric.spec).chain([HALVES_DIFFER]).collect(),
         file_hash: Some(hash.to_hex()),
         ..StudyInfo::new(&names.join("+"), summary.trim_end_matches([':', ' ']), defaults, params)
     };
@@ -180,6 +183,11 @@ fn own_params(recording: &Recording) -> Vec<ParamSpec> {
             [least(1.0, 3.0), least(0.5, 2.0)],
             0.0,
             "time from the start of the CPUs to the window",
+        ),
+        ParamSpec::new(
+            HALVES,
+            Kind::Count { unit: Unit::One, default: [1, 0], range: [0, 1] },
+            "1: every second round is replayed alone too, and so are the others",
         ),
     ]
 }
@@ -301,6 +309,17 @@ const METRICS: &[Metric] = &[
     }),
 ];
 
+/// The recording's own error.
+const HALVES_DIFFER: MetricSpec = MetricSpec {
+    better: Some(Better::Lower),
+    ..MetricSpec::new(
+        HALVES_METRIC,
+        "1",
+        "difference of ops_per_s between replays of every second round and of the others, as a \
+         share",
+    )
+};
+
 fn window_ns(played: &Played) -> f64 {
     (played.window.until_ns - played.window.from_ns) as f64
 }
@@ -380,18 +399,32 @@ fn profile_of(ctx: &RunContext) -> Result<&Profile, StudyError> {
     ctx.profile.as_deref().ok_or_else(missing)
 }
 
-/// Runs a seed, and a second time on one CPU, and computes all figures.
+/// Runs a seed, a second time on one CPU, and both halves of the recording, and computes all
+/// figures.
 fn measured(replay: &Replay, ctx: &RunContext, seed: u64) -> Result<SeedResult, StudyError> {
     let profile = profile_of(ctx)?;
-    let end = ctx.cpus as f64 / (ctx.cpus as f64 + 1.0);
-    let (played, mut cost) = once(replay, ctx, profile, seed, 0.0..end)?;
+    let has_halves = ctx.params.count(HALVES) == 1;
+    // The runs on all CPUs, each with its share of the work, then that on one.
+    let runs = if has_halves { 3 } else { 1 };
+    let each = ctx.cpus as f64 / (runs * ctx.cpus + 1) as f64;
+    let share = |run: usize| each * run as f64..each * (run + 1) as f64;
+    let (played, mut cost) = once(replay, ctx, profile, seed, share(0))?;
+    let mut halves = None;
+    if has_halves {
+        let mut half = |first: usize| {
+            let of = once(&replay.half(first), ctx, profile, seed, share(first + 1))?;
+            cost.add(&of.1);
+            Ok::<Played, StudyError>(of.0)
+        };
+        halves = Some([half(0)?, half(1)?]);
+    }
     let mut alone = None;
     if ctx.cpus > 1 {
         let one = profile.with_cpus(1, Shape::Keep);
         let mut one = one.map_err(|why| StudyError::Machine(why.to_string()))?;
         one.hz = ctx.hz;
         let ctx = RunContext { cpus: 1, ..ctx.clone() };
-        let (second, more) = once(replay, &ctx, &one, seed, end..1.0)?;
+        let (second, more) = once(replay, &ctx, &one, seed, each * runs as f64..1.0)?;
         cost.add(&more);
         alone = Some(second);
     }
@@ -409,6 +442,12 @@ fn measured(replay: &Replay, ctx: &RunContext, seed: u64) -> Result<SeedResult, 
                 result.metric(name, value);
             }
             None => _ = result.missing.insert(name, "a machine of several CPUs"),
+        }
+    }
+    if let Some([a, b]) = halves {
+        result.metric(HALVES_METRIC, 2.0 * (a.ops - b.ops).abs() / (a.ops + b.ops));
+        for half in [a, b] {
+            result.fingerprint = result.fingerprint.rotate_left(1) ^ half.outcome.fingerprint;
         }
     }
     if let Some(second) = alone {

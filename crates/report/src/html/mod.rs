@@ -26,6 +26,7 @@ pub(crate) use embed::documents_of;
 use picture::Picture;
 
 use crate::text::{Notes, answer, point, robust_text, settlement_text, text};
+use crate::words;
 
 /// Maximum size of a page, in bytes. Browsers take seconds for larger ones.
 const MOST_BYTES: usize = 64 << 20;
@@ -236,8 +237,9 @@ fn of_run(name: &str, document: &Document, notes: &Notes<'_>) -> Section {
 fn of_analysis(analysis: &Robustness) -> Section {
     Section {
         title: format!(
-            "{}: what the conclusions depend on, {} CPUs of {}",
+            "{}: what the {} depend on, {} CPUs of {}",
             analysis.study,
+            words::subject(analysis),
             analysis.cpus,
             machine_name(&analysis.profile, &analysis.params)
         ),

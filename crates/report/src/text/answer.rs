@@ -4,7 +4,9 @@
 
 use std::collections::BTreeMap;
 
-use mmscale_document::{ArmRecord, Document, ENOUGH_ROUNDS, GapRecord, ROUNDS_METRIC};
+use mmscale_document::{
+    ArmRecord, Document, ENOUGH_ROUNDS, GapRecord, HALVES_METRIC, ROUNDS_METRIC,
+};
 use mmscale_stats::pairs_needed;
 
 use super::{Notes, wrap};
@@ -50,9 +52,16 @@ pub(crate) fn answer(document: &Document, notes: &Notes<'_>) -> Vec<(String, Str
     }
     entry("worse", worse(base, others));
     entry("window", short_window(document));
+    entry("error", halves_differ(base).map(|halves| words::halves(&halves)));
     entry("robust", notes.robust.clone());
     entry("missing", not_simulated(&document.not_simulated));
     entries
+}
+
+/// Returns by how much replays of the halves of an arm's recording differ, in percent. `None` if
+/// the arm is no recording, or its halves were not replayed.
+pub(super) fn halves_differ(arm: &ArmRecord) -> Option<String> {
+    Some(percent(100.0 * arm.metrics.get(HALVES_METRIC)?.mean))
 }
 
 /// Formats what limits an arm: a lock, or cache lines if these cost more, and that CPUs are idle if

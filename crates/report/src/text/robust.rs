@@ -1,10 +1,12 @@
 //! A robustness analysis as text: each conclusion, the numbers that it depends on, and whether it
 //! holds on other machines.
 
-use mmscale_document::{Claim, MovedNumber, Robustness, WaitShare, machine_name};
+use mmscale_document::{
+    Claim, DrawnLimit, Level, MovedNumber, Robustness, WaitShare, machine_name,
+};
 
 use super::{WIDTH, cut, joined, wrap};
-use crate::number::{change, digits, percent};
+use crate::number::{change, digits, percent, scaled};
 use crate::words;
 
 /// Maximum number of numbers to show of each conclusion.
@@ -23,6 +25,10 @@ pub fn robust_text(robust: &Robustness) -> String {
         lines.push(String::new());
         lines.extend(of_claim(robust, claim));
     }
+    for level in &robust.levels {
+        lines.push(String::new());
+        lines.extend(of_level(robust, level));
+    }
     lines.push(String::new());
     lines.extend(summary(robust));
     joined(lines)
@@ -31,8 +37,9 @@ pub fn robust_text(robust: &Robustness) -> String {
 fn head(robust: &Robustness) -> Vec<String> {
     let hash = robust.profile_hash.get(..8).unwrap_or(&robust.profile_hash);
     let title = format!(
-        "{}: what the conclusions depend on, on {} CPUs of {} ({hash}), number of seeds: {}",
+        "{}: what the {} depend on, on {} CPUs of {} ({hash}), number of seeds: {}",
         robust.study,
+        words::subject(robust),
         robust.cpus,
         machine_name(&robust.profile, &robust.params),
         robust.seeds.len()
@@ -63,25 +70,42 @@ fn head(robust: &Robustness) -> Vec<String> {
     lines
 }
 
-/// Says which spin lock limits the base arm, and with which single cost another one does. `None` if
-/// no lock limits on any machine.
+/// Says which lock or line limits the base arm, with which single cost another one does, and what
+/// limits it with all costs drawn. `None` if nothing limits on any machine.
 fn limits(robust: &Robustness) -> Option<String> {
     let limit = robust.limit.as_ref();
-    if limit.is_none() && robust.moved_limits.is_empty() {
+    let is_any = robust.drawn_limits.iter().any(|limit| limit.class.is_some());
+    if limit.is_none() && robust.moved_limits.is_empty() && !is_any {
         return None;
     }
     let own = format!("{} waits for {}", robust.base, waited(limit));
     let moved = moved_limits(robust);
-    Some(match moved.is_empty() {
+    let single = match moved.is_empty() {
         true => format!("{own}, with each single cost at either end of its range."),
         false => format!("{own}; {moved}."),
+    };
+    Some(match drawn_limits(robust) {
+        Some(drawn) => format!("{single} With all costs drawn, it waits most for {drawn}."),
+        None => single,
     })
+}
+
+/// Says on how many of the drawn machines each lock or line limits. `None` if none was drawn, or
+/// the analysis is of an earlier version.
+fn drawn_limits(robust: &Robustness) -> Option<String> {
+    let all: u32 = robust.drawn_limits.iter().map(|limit| limit.machines).sum();
+    let named = |limit: &DrawnLimit| {
+        let class = limit.class.as_deref().unwrap_or("no lock or line");
+        format!("{class} on {} of {all} machines", limit.machines)
+    };
+    let named: Vec<String> = robust.drawn_limits.iter().map(named).collect();
+    (!named.is_empty()).then(|| named.join(", for "))
 }
 
 /// Names what is waited for.
 fn waited(limit: Option<&WaitShare>) -> String {
-    limit.map_or("no spin lock".to_owned(), |limit| {
-        format!("{} ({} of the CPU time)", limit.class, percent(100.0 * limit.share))
+    limit.map_or("no lock or line".to_owned(), |limit| {
+        format!("{} ({} of the time)", limit.class, percent(100.0 * limit.share))
     })
 }
 
@@ -119,13 +143,53 @@ fn of_claim(robust: &Robustness, claim: &Claim) -> Vec<String> {
     }
     lines.extend(wrap(&on_drawn(claim), "  ", "  "));
     lines.extend(wrap(&reversed(claim, robust.own_seeds.len()), "  ", "  "));
-    if claim.moved.is_empty() {
-        return lines;
+    lines.extend(numbers(claim.percent, &claim.moved));
+    lines
+}
+
+/// Formats the level of a metric of an arm that is compared with no other.
+fn of_level(robust: &Robustness, level: &Level) -> Vec<String> {
+    let Level { metric, unit, mean, .. } = level;
+    let title = format!("{}: {metric} {}", robust.base, scaled(*mean, unit));
+    let mut lines = wrap(&title, "", "  ");
+    let mut text = level_on_drawn(level);
+    if let Some([low, high]) = level.ci95 {
+        text += &format!(
+            " Over {} seeds on the profile's machine: {} to {} (95 % interval).",
+            robust.own_seeds.len(),
+            scaled(low, unit),
+            scaled(high, unit)
+        );
     }
-    lines.push(format!("  {:<22}{:>9} {:>9}  {:<9}", "number", "at low", "at high", "source"));
-    lines.extend(claim.moved.iter().take(SHOWN).map(|number| row(claim, number)));
-    if claim.moved.len() > SHOWN {
-        let rest = &claim.moved[SHOWN..];
+    lines.extend(wrap(&text, "  ", "  "));
+    lines.extend(numbers(0.0, &level.moved));
+    lines
+}
+
+/// Formats the level on the drawn machines.
+fn level_on_drawn(level: &Level) -> String {
+    let at = |share| level.drawn_quantile(share).map(|value| scaled(value, &level.unit));
+    match (at(0.05), at(0.95), at(0.5)) {
+        (Some(low), Some(high), Some(middle)) => format!(
+            "{low} to {high} on {} machines with all costs drawn from their ranges ({}), {middle} \
+             in the middle.",
+            level.drawn.len(),
+            ends(level.drawn.len())
+        ),
+        _ => "no machine was drawn.".to_owned(),
+    }
+}
+
+/// Formats the numbers that move a change or a level, which is `own` on the profile's machine.
+fn numbers(own: f64, moved: &[MovedNumber]) -> Vec<String> {
+    if moved.is_empty() {
+        return vec![];
+    }
+    let mut lines =
+        vec![format!("  {:<22}{:>9} {:>9}  {:<9}", "number", "at low", "at high", "source")];
+    lines.extend(moved.iter().take(SHOWN).map(|number| row(own, moved, number)));
+    if moved.len() > SHOWN {
+        let rest = &moved[SHOWN..];
         lines.push(format!(
             "  and {} more, each below {} points",
             rest.len(),
@@ -163,7 +227,8 @@ pub(super) fn in_short(robust: &Robustness, claim: &Claim) -> String {
 
 /// Formats an analysis in a few lines: for each arm, on how many of the drawn machines its
 /// headlines have their sign, and the number that moves the first of them most, with the change at
-/// both ends of its range; the costs with which another lock limits the base arm.
+/// both ends of its range; of an arm alone, the levels of its headlines; the costs with which
+/// another lock or line limits the base arm.
 pub fn robust_brief(robust: &Robustness) -> String {
     let mut arms: Vec<&str> = robust.claims.iter().map(|claim| claim.arm.as_str()).collect();
     arms.dedup();
@@ -192,6 +257,17 @@ pub fn robust_brief(robust: &Robustness) -> String {
         format!("{arm}: {counts}; {most}")
     };
     let mut parts: Vec<String> = arms.iter().map(of_arm).collect();
+    parts.extend(robust.levels.iter().map(|level| {
+        let most = level.moved.first().map_or(String::new(), |number| {
+            let [low, high] = number.percent.map(change);
+            let [from, to] = number.range.map(digits);
+            format!(", {low} to {high} with {} {from} to {to}", number.name)
+        });
+        format!("{} {}{most}", level.metric, level_on_drawn(level).trim_end_matches('.'))
+    }));
+    if let Some(drawn) = drawn_limits(robust).filter(|_| !robust.levels.is_empty()) {
+        parts.push(format!("{} waits most for {drawn}", robust.base));
+    }
     let moved = moved_limits(robust);
     if !moved.is_empty() {
         parts.push(format!("{} waits {moved}", robust.base));
@@ -251,36 +327,39 @@ fn on_drawn(claim: &Claim) -> String {
         return "no machine was drawn.".to_owned();
     }
     let at = |share: f64| claim.drawn_quantile(share).map_or(String::new(), change);
-    // By nearest rank; few machines have no percentile between their ends.
-    let ends = if (0.05 * (drawn - 1) as f64).round() < 1.0 {
-        "least and most"
-    } else {
-        "5th and 95th percentile"
-    };
     format!(
-        "{}, with all costs drawn from their ranges; there it is {} to {} ({ends}), {} in the \
-         middle.",
+        "{}, with all costs drawn from their ranges; there it is {} to {} ({}), {} in the middle.",
         words::holds_over_costs(agreeing(claim), drawn),
         at(0.05),
         at(0.95),
+        ends(drawn),
         at(0.5)
     )
 }
 
+/// Names the ends of the values of drawn machines: by nearest rank, few machines have no percentile
+/// between theirs.
+fn ends(drawn: usize) -> &'static str {
+    if (0.05 * (drawn - 1) as f64).round() < 1.0 {
+        "least and most"
+    } else {
+        "5th and 95th percentile"
+    }
+}
+
 /// Formats the effect of a number, with a bar from one end to the other. The longest bar is that of
 /// the first number.
-fn row(claim: &Claim, number: &MovedNumber) -> String {
-    let all = claim.moved.iter().take(SHOWN).flat_map(|number| number.percent);
-    let (least, most) = all.fold((claim.percent, claim.percent), |(least, most), percent| {
-        (least.min(percent), most.max(percent))
-    });
+fn row(own: f64, moved: &[MovedNumber], number: &MovedNumber) -> String {
+    let all = moved.iter().take(SHOWN).flat_map(|number| number.percent);
+    let (least, most) =
+        all.fold((own, own), |(least, most), percent| (least.min(percent), most.max(percent)));
     let width = (most - least).max(f64::MIN_POSITIVE);
     let column = |percent: f64| ((percent - least) / width * (BAR - 1) as f64).round() as usize;
     let [low, high] = number.percent;
     let mut bar = vec![' '; BAR];
     let (from, to) = (column(low.min(high)), column(low.max(high)));
     bar[from..=to].fill('-');
-    bar[column(claim.percent)] = '|';
+    bar[column(own)] = '|';
     let bar: String = bar.into_iter().collect();
     let row = format!(
         "  {:<22}{:>9} {:>9}  {:<9} {bar}",

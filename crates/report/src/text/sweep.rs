@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use mmscale_document::{ArmRecord, Document, ENOUGH_ROUNDS};
 
-use super::answer::short_window;
+use super::answer::{halves_differ, short_window};
 use super::plot::{Curve, plot};
 use super::{WIDTH, columns, cut, joined, wrap};
 use crate::changes::{MetricChange, changes};
@@ -68,6 +68,7 @@ fn of_study(documents: &[&Document]) -> Vec<String> {
         lines.push(String::new());
     }
     lines.extend(short_windows(&points, &names));
+    lines.extend(errors(&points, &names));
     if let ([CPUS], Some(headline)) = (&keys[..], headlines.first()) {
         lines.extend(against_cpus(headline, documents));
         lines.push(String::new());
@@ -135,6 +136,24 @@ fn short_windows(points: &[Point<'_>], keys: &str) -> Vec<String> {
     );
     let mut lines = wrap(&text, "", "  ");
     lines.push(String::new());
+    lines
+}
+
+/// Formats the error of recordings at each point. Empty if the programs are no recordings.
+fn errors(points: &[Point<'_>], keys: &str) -> Vec<String> {
+    let of_arm = |arm: &str| {
+        let of = |point: &Point<'_>| {
+            let error = halves_differ(self::arm(point.document, arm)?)?;
+            Some(format!("{error} at {keys} {}", point.name))
+        };
+        let errors: Vec<String> = points.iter().filter_map(of).collect();
+        (!errors.is_empty()).then(|| format!("{arm}: {}.", words::halves(&errors.join(", "))))
+    };
+    let errors: Vec<String> = arms(points).into_iter().filter_map(of_arm).collect();
+    let mut lines: Vec<String> = errors.iter().flat_map(|text| wrap(text, "", "  ")).collect();
+    if !lines.is_empty() {
+        lines.push(String::new());
+    }
     lines
 }
 

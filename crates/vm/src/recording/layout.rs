@@ -32,6 +32,8 @@ const TYPES: [(&str, &str); 8] = [
     ("radix_tree_node", "xa_node"),
     ("proc_inode_cache", "proc_inode"),
 ];
+/// Types of which each node has an object.
+const OF_NODES: [&str; 2] = ["pglist_data", "mem_cgroup_per_node"];
 /// Ends of names of caches that names of types have not, and ends that those have.
 const ENDS: [(&str, &str); 4] =
     [("_cache", "_info"), ("_cache", ""), ("_cachep", ""), ("_jar", "")];
@@ -104,6 +106,12 @@ struct Known {
     structure: &'static str,
 }
 
+impl Known {
+    fn contains(&self, address: u64) -> bool {
+        (self.from..self.from.saturating_add(self.bytes)).contains(&address)
+    }
+}
+
 /// The kernel's memory with its types.
 pub(super) struct Layout<'a> {
     view: View<'a>,
@@ -161,6 +169,13 @@ impl<'a> Layout<'a> {
         Some(if member.is_empty() { structure } else { format!("{structure} {member}") })
     }
 
+    /// Whether an address is in the data of a node: its zones and lists, and the lists of the
+    /// memory group of all on it.
+    pub(super) fn is_of_node(&self, address: u64) -> bool {
+        let is_of = |of: &&Known| OF_NODES.contains(&of.structure);
+        self.known.iter().filter(is_of).any(|of| of.contains(address))
+    }
+
     /// Whether an address is in the first data of a CPU: its variables, and the allocations among
     /// them.
     pub(super) fn is_of_cpu(&self, address: u64) -> bool {
@@ -169,11 +184,7 @@ impl<'a> Layout<'a> {
     }
 
     fn place(&self, address: u64) -> Option<Place> {
-        if let Some(of) = self
-            .known
-            .iter()
-            .find(|of| (of.from..of.from.saturating_add(of.bytes)).contains(&address))
-        {
+        if let Some(of) = self.known.iter().find(|of| of.contains(address)) {
             return self.btf.place(of.structure, address - of.from);
         }
         let of_cpu = |begin: &u64| address.checked_sub(*begin).and_then(|at| self.btf.per_cpu(at));
@@ -238,8 +249,9 @@ fn known(view: &View<'_>, btf: &Btf, table: &Table, nodes: usize) -> Vec<Known> 
         let of_group = group
             .zip(nodes_of_group)
             .and_then(|(at, of)| view.word(at.wrapping_add(of + 8 * node)));
-        known.extend(object(of_node, "pglist_data"));
-        known.extend(object(of_group, "mem_cgroup_per_node"));
+        let [node, group] = OF_NODES;
+        known.extend(object(of_node, node));
+        known.extend(object(of_group, group));
     }
     known.extend(object(group, "mem_cgroup"));
     known
@@ -317,6 +329,8 @@ mod tests {
         // The first object of the second page is the seventeenth.
         assert_eq!(name(0x9000 + 256).as_deref(), Some("mm_struct mm_count"));
         assert_eq!(name(0x7000 + 64).as_deref(), Some("pglist_data lock"));
+        let is_of_node = |physical| layout.is_of_node(DIRECT_MAP + physical);
+        assert_eq!([0x7000 + 255, 0x7000 + 256, 0x8000].map(is_of_node), [true, false, false]);
         assert_eq!([name(0xa000), layout.name(0xffff_c900_0000_0000)], [None, None]);
     }
 

@@ -61,8 +61,31 @@ pub(super) struct Seen<'a> {
     pub(super) is_of_cpu: bool,
     /// The classes of locks in it.
     pub(super) locks: &'a [&'a str],
-    /// The function that uses it most. Parts of compilers' names and checks of lists say nothing.
+    /// The function that writes it first in the recording, or that uses it most if none does.
     pub(super) function: &'a str,
+}
+
+/// The begins of the names of caches of memory that any code allocates by its size.
+const BY_SIZE: &str = "kmalloc-";
+/// The begins of the names of functions that allocate, free, clear, link or check memory for
+/// others, and so say nothing of the data.
+const HELPERS: [&str; 11] = [
+    "__list_",
+    "kmem_cache_",
+    "__kmem_cache_",
+    "kmalloc",
+    "__kmalloc",
+    "kfree",
+    "__kfree",
+    "slab_",
+    "___slab_",
+    "__slab_",
+    "memset",
+];
+
+/// Whether a function uses data on behalf of its caller.
+pub(super) fn is_helper(function: &str) -> bool {
+    HELPERS.iter().any(|begin| function.starts_with(begin))
 }
 
 /// Returns the name of the data in a line.
@@ -78,6 +101,9 @@ pub(super) fn name(table: &Table, seen: Seen<'_>) -> String {
             Some(variable) => variable.to_owned(),
             None => format!("data of {function}"),
         },
+        (_, Some(object)) if object.starts_with(BY_SIZE) => {
+            format!("{object} of {function}{}", beside())
+        }
         (_, Some(object)) => object + &beside(),
         (_, None) => match locks {
             [] if is_of_cpu => format!("per-CPU data of {function}"),
@@ -109,5 +135,6 @@ mod tests {
         assert_eq!(typed(Some("zone lock"), &[]), "zone lock");
         assert_eq!(typed(Some("zone lock"), &["zone"]), "zone lock, on the line of zone");
         assert_eq!(typed(None, &[]), "per-CPU data of zap");
+        assert_eq!(typed(Some("kmalloc-64 0x0"), &[]), "kmalloc-64 0x0 of zap");
     }
 }

@@ -7,7 +7,7 @@ use super::packed::Packed;
 use super::raw::{RawAnswer, RawOperation};
 use super::records::{Raw, Type};
 use super::ticks::{self, Sampled};
-use super::usage::{Usage, address_of, line_at};
+use super::usage::{Usage, Users, address_of, line_at};
 use crate::machine::GuestMemory;
 use crate::symbols::Table;
 use mmscale_lift::{
@@ -81,12 +81,12 @@ pub(super) fn recording(
     let origin = Origin { dropped, interrupt_instructions: interrupts, ..origin };
     let nodes = origin.node_of_cpu.iter().max().map_or(1, |node| usize::from(*node) + 1);
     let layout = memory.and_then(|memory| Layout::of(memory, table, cpus, nodes));
-    let mut reduction = Reduction::new(table, &usage, origin);
+    let mut reduction = Reduction::new(table, layout.as_ref(), &usage, origin);
     for counted in &kept {
         reduction.add(counted);
     }
     reduction.add_ticks(&kept);
-    reduction.finish(layout.as_ref(), class_of)
+    reduction.finish(class_of)
 }
 
 fn switches(raw: &RawOperation) -> u64 {
@@ -164,6 +164,7 @@ fn is_balanced(raw: &RawOperation) -> bool {
 /// A recording in the making.
 struct Reduction<'a> {
     table: &'a Table,
+    layout: Option<&'a Layout<'a>>,
     usage: &'a Usage,
     recording: Recording,
     functions: HashMap<i32, FunctionId>,
@@ -176,16 +177,24 @@ struct Reduction<'a> {
     taken: Vec<BTreeMap<[i32; 3], u64>>,
     /// Accesses to a line by function.
     used: Vec<BTreeMap<i32, u64>>,
+    /// The function that writes a line first; its caller where that only helps it.
+    first_writer: Vec<Option<i32>>,
     answers: Answers,
     /// Accesses to the words of a line.
     words: Vec<[u64; 8]>,
 }
 
 impl<'a> Reduction<'a> {
-    fn new(table: &'a Table, usage: &'a Usage, origin: Origin) -> Self {
+    fn new(
+        table: &'a Table,
+        layout: Option<&'a Layout<'a>>,
+        usage: &'a Usage,
+        origin: Origin,
+    ) -> Self {
         let cpus = vec![Vec::new(); origin.node_of_cpu.len()];
         Self {
             table,
+            layout,
             usage,
             recording: Recording { origin, cpus, ..Recording::default() },
             functions: HashMap::new(),
@@ -194,6 +203,7 @@ impl<'a> Reduction<'a> {
             locks: HashMap::new(),
             taken: Vec::new(),
             used: Vec::new(),
+            first_writer: Vec::new(),
             answers: Answers::default(),
             words: Vec::new(),
         }
@@ -217,12 +227,14 @@ impl<'a> Reduction<'a> {
         })
     }
 
-    fn share_of(&self, address: u64) -> Share {
-        let node_of_cpu = &self.recording.origin.node_of_cpu;
+    /// Returns how data with these users is shared.
+    fn share_of(&self, address: u64, users: &Users) -> Share {
         match region(address) {
             // A page goes from hand to hand, and other CPUs have other pages.
-            Region::Pages => Share::Few,
-            _ => self.usage.lines[&line_at(address)].share(node_of_cpu),
+            Region::Pages if users.users() > 1 => Share::Few,
+            // However few CPUs a recorded node has.
+            _ if self.layout.is_some_and(|layout| layout.is_of_node(address)) => Share::Node,
+            _ => users.share(&self.recording.origin.node_of_cpu),
         }
     }
 
@@ -235,12 +247,13 @@ impl<'a> Reduction<'a> {
         let line = Line {
             address: address_of(number),
             object: String::new(),
-            share: self.share_of(address),
+            share: self.share_of(address, users),
             users: users.users() as u32,
             writers: users.writers() as u32,
         };
         self.recording.lines.push(line);
         self.used.push(BTreeMap::new());
+        self.first_writer.push(None);
         self.words.push([0; 8]);
         let id = LineId(self.recording.lines.len() as u32 - 1);
         self.lines.insert(number, id);
@@ -256,12 +269,7 @@ impl<'a> Reduction<'a> {
             name if name.starts_with("mutex_") => LockKind::Mutex,
             _ => LockKind::Spin,
         };
-        let node_of_cpu = &self.recording.origin.node_of_cpu;
-        let users = &self.usage.locks[&address];
-        let share = match region(address) {
-            Region::Pages if users.users() > 1 => Share::Few,
-            _ => users.share(node_of_cpu),
-        };
+        let share = self.share_of(address, &self.usage.locks[&address]);
         let line = self.usage.is_shared(address).then(|| self.line(address));
         self.recording.locks.push(Lock { address, kind, class: String::new(), share, line });
         self.taken.push(BTreeMap::new());
@@ -396,6 +404,13 @@ impl<'a> Reduction<'a> {
             Type::Access if self.usage.is_shared(address) => {
                 let line = self.line(address);
                 *self.used[line.index()].entry(record.function).or_default() += 1;
+                if record.writes {
+                    let writers = [record.function, record.caller];
+                    let says = |row: &i32| !objects::is_helper(self.table.name(*row));
+                    let writer = writers.into_iter().find(says);
+                    let first = &mut self.first_writer[line.index()];
+                    *first = first.or(writer);
+                }
                 self.words[line.index()][(address % 64 / 8) as usize] += 1;
                 let what = match (record.locked, record.writes) {
                     (true, _) => What::Atomic,
@@ -438,11 +453,8 @@ impl<'a> Reduction<'a> {
         }
     }
 
-    fn finish(
-        mut self,
-        layout: Option<&Layout<'_>>,
-        class_of: &dyn Fn(&Taken<'_>) -> String,
-    ) -> Result<Recording, String> {
+    fn finish(mut self, class_of: &dyn Fn(&Taken<'_>) -> String) -> Result<Recording, String> {
+        let layout = self.layout;
         let most = |places: &BTreeMap<[i32; 3], u64>| {
             places.iter().max_by_key(|(_, number)| **number).map(|(place, _)| *place)
         };
@@ -465,15 +477,15 @@ impl<'a> Reduction<'a> {
             locks.entry(line_at(lock.address)).or_default().push(&lock.class);
         }
         let none = Vec::new();
-        let lines = self.recording.lines.iter_mut().zip(self.used.iter().zip(&self.words));
-        for (line, (used, words)) in lines {
-            // A check of a list says nothing of the list.
-            let says = |row: &i32| !self.table.name(*row).starts_with("__list_");
-            let function = used
+        let uses = self.used.iter().zip(&self.words).zip(&self.first_writer);
+        for (line, ((used, words), first_writer)) in self.recording.lines.iter_mut().zip(uses) {
+            let says = |row: &i32| !objects::is_helper(self.table.name(*row));
+            let most = used
                 .iter()
                 .filter(|(row, _)| says(row) || used.len() == 1)
                 .max_by_key(|(_, number)| **number);
-            let function = function.map_or("?", |(row, _)| self.table.name(*row));
+            let function = first_writer.or(most.map(|(row, _)| *row));
+            let function = function.map_or("?", |row| self.table.name(row));
             let own = locks.get(&line_at(line.address)).unwrap_or(&none);
             // The first of the most used words.
             let word = (0..words.len()).rev().max_by_key(|word| words[*word]).unwrap_or(0);
@@ -579,6 +591,32 @@ mod tests {
         );
         assert_eq!(recording.lines[0].object, "data of free_pages");
         assert_eq!(recording.origin.interrupt_instructions, 6);
+    }
+
+    #[test]
+    fn data_without_a_type_is_named_by_its_first_writer() {
+        let table = Table::of(
+            "ffffffff81000000 T kmem_cache_alloc\nffffffff81000100 T open_file\n\
+             ffffffff81000200 T _raw_spin_lock\nffffffff81000300 T read_file\n",
+        );
+        let of = |writers: &[(i32, i32)]| {
+            let read = Raw { function: 3, caller: 3, writes: false, ..raw(Type::Access, DATA) };
+            let writes = writers.iter().map(|&(function, caller)| Raw {
+                function,
+                caller,
+                ..raw(Type::Access, DATA)
+            });
+            let records: Vec<Raw> = [raw(Type::Stack, 7), read, read, read].into_iter().collect();
+            let records: Vec<Raw> = records.into_iter().chain(writes).collect();
+            let all = [0, 1].map(|cpu| operation(cpu, &records));
+            let origin = Origin { node_of_cpu: vec![0, 0], ..Origin::default() };
+            let made = recording(&table, None, &all, origin, &[1, 1], &|_| String::new()).unwrap();
+            made.lines[0].object.clone()
+        };
+        // An allocation counts for its caller, also before later writers.
+        assert_eq!(of(&[(0, 1), (3, 3)]), "data of open_file");
+        assert_eq!(of(&[(3, 1)]), "data of read_file");
+        assert_eq!(of(&[(0, 0)]), "data of read_file", "the reader uses it most");
     }
 
     #[test]

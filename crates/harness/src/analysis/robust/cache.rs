@@ -15,6 +15,9 @@ use crate::study::ArmId;
 
 /// The beginning of the name of a wait for spin locks; the class follows.
 pub(super) const WAIT_SHARE: &str = "wait_share:";
+/// The beginning of the name of waits that may limit a run; the class of a lock or `line of DATA`
+/// follows.
+pub(super) const LIMIT_SHARE: &str = "limit_share:";
 /// An analysis has some hundred bytes for each claim and number.
 const LIMIT: Limit = Limit::new("a kept analysis", 16 << 20);
 
@@ -40,10 +43,10 @@ impl Outcome {
     pub(super) fn all(self) -> impl Iterator<Item = (String, f64)> {
         self.metric_bits.into_iter().map(|(name, bits)| (name, f64::from_bits(bits)))
     }
-    /// Returns the waits for spin locks of each class, as shares of the CPU time that was not idle.
-    pub(super) fn wait_shares(&self) -> impl Iterator<Item = (&str, f64)> {
+    /// Returns the waits for locks and lines, as shares of the time in which tasks run or wait.
+    pub(super) fn limit_shares(&self) -> impl Iterator<Item = (&str, f64)> {
         self.metric_bits.iter().filter_map(|(name, &bits)| {
-            Some((name.strip_prefix(WAIT_SHARE)?, f64::from_bits(bits)))
+            Some((name.strip_prefix(LIMIT_SHARE)?, f64::from_bits(bits)))
         })
     }
     /// Returns the value of a metric.

@@ -1,5 +1,6 @@
 //! The costs on which a conclusion depends: the same seeds on machines with one cost at an end of
-//! its range, and on machines with all costs drawn from their ranges.
+//! its range, and on machines with all costs drawn from their ranges. A conclusion is the change
+//! from one arm to another; of an arm alone, the level of its metrics and what limits it.
 //!
 //! A cost that changes nothing in the first seed of any arm is recognised by equal results and not
 //! moved any further. The profile's own machine runs more seeds than the others: their scatter is
@@ -15,14 +16,14 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 use mmscale_document::{
-    Claim, Kept, LIMITING_SHARE, MovedLimit, MovedNumber, ROBUST_SCHEMA, ROUNDS_METRIC, Robustness,
-    Target, WaitShare,
+    Claim, DrawnLimit, Kept, LIMITING_SHARE, Level, LockRecord, MovedLimit, MovedNumber,
+    ROBUST_SCHEMA, ROUNDS_METRIC, Robustness, Target, WaitShare, class_waits,
 };
 use mmscale_sim::profile::{Merged, ProfileError};
 use thiserror::Error;
 
 pub use cache::Cache;
-use cache::{Outcome, WAIT_SHARE};
+use cache::{LIMIT_SHARE, Outcome, WAIT_SHARE};
 use machines::{Moving, drawn, moved, moving};
 
 use crate::plan::Plan;
@@ -50,7 +51,7 @@ pub struct RobustRequest<'a> {
     pub plan: &'a Plan,
     /// The profile, with the ranges of its numbers.
     pub profile: &'a Merged,
-    /// The metrics whose changes are the conclusions.
+    /// The metrics whose changes are the conclusions; of a plan with one arm, whose levels are.
     pub metrics: Vec<&'static str>,
     /// Number of machines to draw, each with all costs from their ranges.
     pub machines: usize,
@@ -76,15 +77,6 @@ pub fn robust(
         let what = "only the costs of a simulated machine have ranges; use --on sim";
         return Err(RobustError::Call(what.to_owned()));
     }
-    if plan.arms.len() < 2 && plan.study.replays() {
-        let what = "a conclusion compares recordings: name another one behind a comma, as \
-                    before.lift,after.lift";
-        return Err(RobustError::Call(what.to_owned()));
-    }
-    if plan.arms.len() < 2 {
-        let what = "a conclusion compares arms: name at least two, as --arm stock,lazy";
-        return Err(RobustError::Call(what.to_owned()));
-    }
     let numbers = moving(plan, request.profile);
     let own_seeds = own_seeds(&plan.seeds);
     let runs = Runs::of(request, interrupt, told, numbers.len(), own_seeds.len());
@@ -106,6 +98,8 @@ pub fn robust(
         }
     }
     let claims = claims(request, &own, &ends, &complete);
+    let is_alone = plan.arms.len() == 1;
+    let levels = if is_alone { levels(request, &own, &ends, &complete) } else { vec![] };
     let still = ends.iter().filter(|end| end.machines.iter().all(Option::is_none));
     Ok(Robustness {
         schema: ROBUST_SCHEMA.to_owned(),
@@ -119,11 +113,13 @@ pub fn robust(
         seeds: plan.seeds.to_vec(),
         base: name_of(plan, plan.arms[0]),
         claims,
+        levels,
         numbers: numbers.len() as u32,
         without_effect: still.map(|end| end.number.key.clone()).collect(),
         machines: request.machines as u32,
         limit: limit(plan, &own),
         moved_limits: moved_limits(plan, &own, &ends),
+        drawn_limits: drawn_limits(plan, &complete),
         rounds_min: rounds_min(plan, &own),
         own_seeds,
         failures,
@@ -281,7 +277,8 @@ fn outcome(
         return Ok(outcome);
     }
     let result = run_alone(machine, arm, seed, interrupt)?;
-    let shares = wait_shares(&result);
+    let mut shares = wait_shares(&result);
+    shares.extend(limit_shares(&result));
     let metrics = result.metrics.iter().map(|(name, value)| (*name, value.as_f64()));
     let shares = shares.iter().map(|(name, share)| (name.as_str(), *share));
     let outcome = Outcome::new(metrics.chain(shares), result.fingerprint);
@@ -299,6 +296,24 @@ fn wait_shares(result: &SeedResult) -> BTreeMap<String, f64> {
         *share += row.wait_within_ns() as f64 / busy_ns as f64;
     }
     shares
+}
+
+/// Returns the waits for each class of locks and for the lines of each kind of data, by
+/// `limit_share:NAME`: of a lock as [`class_waits`] has them, of lines as a share of the CPU time
+/// that was not idle.
+fn limit_shares(result: &SeedResult) -> BTreeMap<String, f64> {
+    let Some(time) = result.cpu_time.filter(|time| time.busy_ns > 0) else {
+        return BTreeMap::new();
+    };
+    let locks = LockRecord::aggregate(&result.locks);
+    let locks = class_waits(&locks, time.busy_ns).into_iter();
+    let locks = locks.map(|waits| (format!("{LIMIT_SHARE}{}", waits.class), waits.share));
+    let lines_ns: u64 = result.lines.iter().map(|line| line.wait_ns).sum();
+    let of_lines = time.lines_ns as f64 / time.busy_ns as f64 / lines_ns.max(1) as f64;
+    let lines = result.lines.iter().map(|line| {
+        (format!("{LIMIT_SHARE}line of {}", line.line), line.wait_ns as f64 * of_lines)
+    });
+    locks.chain(lines).collect()
 }
 
 /// Returns the metrics of one run by name, and the waits for spin locks as `wait_share:CLASS`: the
@@ -335,12 +350,12 @@ fn own_seeds(seeds: &[u64]) -> Vec<u64> {
     all
 }
 
-/// Returns the spin lock that limits the first arm on a machine: that with the longest waits, if
+/// Returns the lock or line that limits the first arm on a machine: that with the longest waits, if
 /// they are long enough.
 fn limit(plan: &Plan, runs: &OnMachine) -> Option<WaitShare> {
     let seeds = || plan.seeds.iter().filter_map(|&seed| runs.get(&(plan.arms[0], seed)));
     let mut sums = BTreeMap::<&str, f64>::new();
-    for (class, share) in seeds().flat_map(Outcome::wait_shares) {
+    for (class, share) in seeds().flat_map(Outcome::limit_shares) {
         *sums.entry(class).or_default() += share;
     }
     let runs = seeds().count().max(1) as f64;
@@ -363,6 +378,18 @@ fn moved_limits(plan: &Plan, own: &OnMachine, ends: &[Ends<'_>]) -> Vec<MovedLim
         (class(&limit) != usual).then_some(MovedLimit { name, value, limit })
     });
     other.collect()
+}
+
+/// Returns what limits the first arm on the drawn machines, the most frequent first.
+fn drawn_limits(plan: &Plan, drawn: &[OnMachine]) -> Vec<DrawnLimit> {
+    let mut counts = BTreeMap::<Option<String>, u32>::new();
+    for machine in drawn {
+        *counts.entry(limit(plan, machine).map(|limit| limit.class)).or_default() += 1;
+    }
+    let limits = counts.into_iter().map(|(class, machines)| DrawnLimit { class, machines });
+    let mut limits: Vec<DrawnLimit> = limits.collect();
+    limits.sort_by_key(|limit| std::cmp::Reverse(limit.machines));
+    limits
 }
 
 /// Returns the rounds that the slowest program begins in the window, in the arm with the fewest.
@@ -417,6 +444,44 @@ fn claims(
         }
     }
     claims
+}
+
+/// Returns the level of each metric of the only arm. The mean of a rate is harmonic, as in a
+/// document.
+fn levels(
+    request: &RobustRequest<'_>,
+    own: &OnMachine,
+    ends: &[Ends<'_>],
+    drawn: &[OnMachine],
+) -> Vec<Level> {
+    let (plan, arm) = (request.plan, request.plan.arms[0]);
+    let level = |&metric: &&'static str| {
+        let spec = plan.study.metrics().iter().find(|spec| spec.name == metric)?;
+        let of = |seeds: &[u64], runs: &OnMachine| -> Option<Vec<f64>> {
+            seeds.iter().map(|&seed| runs.get(&(arm, seed))?.metric(metric)).collect()
+        };
+        let all = of(&own_seeds(&plan.seeds), own)?;
+        let is_rate = spec.unit.ends_with("/s") && all.iter().all(|value| *value > 0.0);
+        let mean = |runs: &OnMachine| {
+            let values = of(&plan.seeds, runs)?;
+            let rate = if is_rate { mmscale_stats::harmonic_mean(&values) } else { None };
+            rate.or_else(|| mmscale_stats::mean(&values))
+        };
+        let own_mean = mean(own)?;
+        let percent = |runs: &OnMachine| Some(100.0 * (mean(runs)? / own_mean - 1.0));
+        let interval =
+            if is_rate { mmscale_stats::harmonic_mean_ci95 } else { mmscale_stats::mean_ci95 };
+        let moved = if own_mean == 0.0 { vec![] } else { effects(ends, 0.0, &percent) };
+        Some(Level {
+            metric: metric.to_owned(),
+            unit: spec.unit.to_owned(),
+            mean: own_mean,
+            ci95: interval(&all),
+            moved,
+            drawn: drawn.iter().filter_map(mean).collect(),
+        })
+    };
+    request.metrics.iter().filter_map(level).collect()
 }
 
 /// Returns the effect of each number that has one on a change of `percent`, the largest first.
