@@ -2,7 +2,7 @@
 // A time is one munmap.
 summary "what makes munmap of compressed memory wait?";
 profile "x86-512" cpus 4;
-window 8s after 0ms;
+window 500ms after 0ms;
 swap tasks * bytes compressed;
 
 param tasks = 4 [1..64]      "processes";
