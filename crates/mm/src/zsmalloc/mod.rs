@@ -220,8 +220,7 @@ impl<A: Cpu> Zsmalloc<A> {
             drop(class);
             let pages = alloc_pages(frames, shape.pages)?;
             class = lock.lock();
-            class.insert(pages);
-            taken = class.take();
+            taken = class.take_of_new(pages);
         }
         let Some((first, object)) = taken else { unreachable!("a new zspage has room") };
         A::touch(Line::Frame(first), Access::Write);

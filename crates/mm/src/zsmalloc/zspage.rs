@@ -67,17 +67,23 @@ impl Class {
     /// (`find_get_zspage`). Returns the zspage's first page and the object's number.
     pub(super) fn take(&mut self) -> Option<(Pfn, usize)> {
         let first = *self.groups[..FULL].iter().rev().find_map(|group| group.last())?;
+        self.take_of(first)
+    }
+    /// Allocates an object of a zspage.
+    fn take_of(&mut self, first: Pfn) -> Option<(Pfn, usize)> {
         let object = self.zspages.get_mut(&first)?.take(self.shape.objects)?;
         self.regroup(first);
         Some((first, object))
     }
-    /// Adds a zspage without objects in use.
-    pub(super) fn insert(&mut self, pages: Pages) {
+    /// Adds a zspage and allocates an object of it. Another CPU may have added one meanwhile, which is
+    /// fuller; but a zspage without objects in use would never be freed.
+    pub(super) fn take_of_new(&mut self, pages: Pages) -> Option<(Pfn, usize)> {
         let first = pages.as_slice()[0];
         let place = self.groups[0].len();
         self.groups[0].push(first);
         let zspage = Zspage { pages, used: [0; OBJECTS / 64], inuse: 0, group: 0, place };
         self.zspages.insert(first, zspage);
+        self.take_of(first)
     }
     /// Frees an object. If it was the last of its zspage, removes the zspage and returns its pages.
     ///
