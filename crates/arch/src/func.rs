@@ -126,6 +126,9 @@ named! {
         FolioLock = "__folio_lock",
         FolioWaitWriteback = "folio_wait_writeback",
         SwapReclaimFull = "swap_reclaim_full_clusters",
+        ZsMalloc = "zs_malloc",
+        ZsFree = "zs_free",
+        ZsDeferredDrain = "zs_deferred_drain",
         RwsemOptimisticSpin = "rwsem_optimistic_spin",
     }
 }

@@ -52,6 +52,10 @@ named! {
         Rcu = "rcu_state",
         /// The words of pageblocks, of policy `blockmap`.
         Blockmap = "blockmap words",
+        /// The readers of zsmalloc's `pool->lock`.
+        PoolLock = "pool->lock",
+        /// The counts of a zram device.
+        ZramStats = "zram->stats",
         /// Any other data.
         Other = "other data",
     }

@@ -21,6 +21,7 @@ named! {
     /// | `Osq` | queue of tasks that spin for a sleeping lock | on |
     /// | `PageTable`, `Pmd`, `Pte` | page tables, upper levels first | on: a flush may wait |
     /// | `Swap` | a cluster of slots, or the list of clusters | on |
+    /// | `ZsClass` | a size class of compressed pages | on |
     /// | `Pidmap` | the numbers of tasks | on |
     /// | `Pcp` | a CPU's page cache | on |
     /// | `Zone` | a zone's free lists | off |
@@ -59,6 +60,8 @@ named! {
         Pte = "pte",
         /// A cluster of swap slots, or the list of clusters.
         Swap = "swap",
+        /// A size class of compressed pages (`class->lock` of zsmalloc).
+        ZsClass = "zs_class",
         /// The numbers of tasks (`pidmap_lock`). Since Linux 6.15 it is taken with interrupts on.
         Pidmap = "pidmap",
         /// A CPU's page cache.

@@ -35,3 +35,4 @@ pub mod versions;
 pub mod vmap;
 pub mod vmstat_work;
 pub mod work;
+pub mod zsmalloc;

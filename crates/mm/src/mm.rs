@@ -399,6 +399,7 @@ impl<A: Machine> Mm<A> {
         let mut online = CpuMask::EMPTY;
         A::online(&mut online);
         self.swap.prune(self.memory());
+        self.swap.quiesce(self.memory());
         self.spaces.stop(&self.frames);
         self.stacks.quiesce(self.paging(), &online);
         // All batches first: freeing them fills this CPU's page caches.
@@ -501,6 +502,7 @@ impl<A: Machine> Mm<A> {
                 self.frames.drain_pages(cpu);
                 self.frames.fold_counters();
             }
+            WorkItem::FreeCompressed => self.swap.free_deferred(self.memory()),
             WorkItem::LruDrain(_) => self.memory().drain(),
             WorkItem::DrainStock(_) => self.groups.drain_stock(),
             WorkItem::FreeStacks(cpu) => self.stacks.free_ready(self.paging(), &self.work, cpu),
@@ -538,7 +540,7 @@ impl<A: Machine> Mm<A> {
         self.rcu.cpu_dead(cpu);
         self.time.cpu_dead(cpu, |slot, expiry| self.work.adopt(&self.time, cpu, slot, expiry));
         self.memory().drain_stopped(cpu);
-        self.swap.cpu_dead(cpu);
+        self.swap.cpu_dead(self.memory(), cpu);
         self.stacks.cpu_dead(self.paging(), &self.work, cpu);
         self.frames.cpu_dead(cpu);
         self.upkeep.cpu_dead();

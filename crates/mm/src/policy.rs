@@ -19,6 +19,7 @@ use crate::pgtable::RssPolicy;
 use crate::smp::{BroadcastPolicy, CallPolicy, GatherPolicy, ShootdownPolicy};
 use crate::space::{ExitPolicy, RetryPolicy, UnmapPolicy, VmaLockPolicy};
 use crate::vmstat_work::TickPolicy;
+use crate::zsmalloc::{FreePolicy, LookupPolicy, PagesPolicy};
 use mmscale_arch::sync::RwsemPolicy;
 use mmscale_arch::{About, Policy};
 use mmscale_frames::page_alloc::{
@@ -75,6 +76,9 @@ pub const MECHANISMS: &[Mechanism] = &[
     mechanism!(RwsemPolicy, space.rwsem),
     mechanism!(RssPolicy, space.rss),
     mechanism!(ThresholdPolicy, stat_threshold),
+    mechanism!(LookupPolicy, swap.zs.lookup),
+    mechanism!(PagesPolicy, swap.zs.pages),
+    mechanism!(FreePolicy, swap.zs.free),
 ];
 
 impl Mechanism {

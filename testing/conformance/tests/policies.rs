@@ -15,6 +15,7 @@ use mmscale_kernel::Os;
 use mmscale_mm::mm::MmConfig;
 use mmscale_mm::oom::OomPolicy;
 use mmscale_mm::policy::{MECHANISMS, Mechanism};
+use mmscale_mm::swap::SwapDevice;
 use mmscale_mm::vmstat_work::TickPolicy;
 use mmscale_sim::{Outcome, Policy, Sim, SimConfig, sample_profile};
 use mmscale_system::{Addr, Advice, Errno, Exit, PAGE_BYTES, System, ThreadSpec};
@@ -222,6 +223,10 @@ fn at_rest(system: &Os, mechanism: &Mechanism) {
             assert!(stats.flushes > 100, "{stats:?}");
             assert!(stats.csd_wait_max_ns < INTERVAL_NS, "a call has waited for long: {stats:?}");
         }
+        "zs-lookup" | "zs-pages" | "zs-free" => {
+            let stored = mm.mm_ref().swap.counters().writes;
+            assert!(stored > 1000, "{stored} pages were compressed");
+        }
         "exit" | "gather" | "vma-locks" | "retry" | "rwsem" | "rss" | "broadcast" => {
             // Those of the first process and of the workers.
             let audit = mm.mm_ref().verify().unwrap_or_else(|why| panic!("{why}"));
@@ -283,6 +288,9 @@ fn run(mechanism: &'static Mechanism, policy: &About, schedule: Policy) -> Resul
     let mut mm = MmConfig::new(MemoryMap::nodes(2, 1 << 14), TickPolicy::default());
     mm.interval_ns = INTERVAL_NS;
     mm.swap.pages = 1 << 12;
+    if mechanism.key.starts_with("zs-") {
+        mm.swap.device = SwapDevice::Compressed;
+    }
     mm.oom.policy = OomPolicy::Fail;
     mechanism.choose(&mut mm, policy);
     let mut machine = SimConfig::new(sample_profile(CPUS), CPUS);

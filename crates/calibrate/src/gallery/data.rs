@@ -24,7 +24,7 @@ macro_rules! script {
     };
 }
 
-const MACHINES: [(&str, &str); 18] = [
+const MACHINES: [(&str, &str); 20] = [
     machine!("broadwell-2s-48"),
     machine!("broadwell-4s-192"),
     machine!("cascadelake-2s-80"),
@@ -32,10 +32,12 @@ const MACHINES: [(&str, &str); 18] = [
     machine!("cascadelake-4n-192"),
     machine!("cooperlake-4s-144"),
     machine!("epyc-2s-256"),
+    machine!("i7-12700"),
     machine!("icelake-24"),
     machine!("icelake-2s-96"),
     machine!("icelake-2s-128"),
     machine!("milan-72"),
+    machine!("rpi-4b"),
     machine!("skylake-2s-104"),
     machine!("skylake-2s-112"),
     machine!("skylake-4s-192"),
@@ -44,7 +46,7 @@ const MACHINES: [(&str, &str); 18] = [
     machine!("xeon-2s-40"),
     machine!("zen1-8n-128"),
 ];
-const SCRIPTS: [(&str, &str); 13] = [
+const SCRIPTS: [(&str, &str); 14] = [
     script!("dontneed"),
     script!("exits"),
     script!("malloc1"),
@@ -58,6 +60,7 @@ const SCRIPTS: [(&str, &str); 13] = [
     script!("small_allocs"),
     script!("tlb_flush1"),
     script!("tlb_flush2"),
+    script!("zsmalloc"),
 ];
 
 /// Returns the machine profiles of the gallery, in addition to those of `machines/`.

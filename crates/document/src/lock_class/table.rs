@@ -26,6 +26,7 @@ pub const LOCK_CLASSES: &[LockClassRow] = &[
     tasks::FILES,
     tasks::RUNQUEUE,
     pages::SWAP,
+    pages::ZS_CLASS,
     tasks::RSTAT,
     tasks::RCU,
     tasks::TIMER,

@@ -185,6 +185,12 @@ impl<A: Machine> Rcu<A> {
         self.report(A::cpu());
     }
 
+    /// Returns whether `cpu` is idle: a hint.
+    pub fn is_idle(&self, cpu: CpuId) -> bool {
+        // Pairs with the store in `idle_enter` and the swap in `idle_exit`.
+        self.seen.of(cpu).idle.load_uncharged(SeqCst) != 0
+    }
+
     /// Marks this CPU as not idle, before it runs a reader.
     pub fn idle_exit(&self) {
         // Pairs with the load in `grace_period`. If that still finds the CPU idle, the fence below

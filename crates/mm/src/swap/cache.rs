@@ -76,7 +76,7 @@ impl<A: Machine> Swap<A> {
         }
         // Pairs with the second load in `lookup`: see there.
         slot.cached.store(0, Release);
-        let freed = self.free_if_unused(&mut cluster, entry);
+        let freed = self.free_if_unused(memory, &mut cluster, entry);
         drop(cluster);
         self.finish_free(entry, freed);
         memory.folios.set(pfn, FolioFlags::DIRTY);
@@ -91,7 +91,7 @@ impl<A: Machine> Swap<A> {
         let mut cluster = self.clusters[entry.index() / SLOTS].lock();
         // Pairs with the second load in `lookup`: see there.
         self.slot(entry).cached.store(0, Release);
-        let freed = self.free_if_unused(&mut cluster, entry);
+        let freed = self.free_if_unused(memory, &mut cluster, entry);
         drop(cluster);
         self.finish_free(entry, freed);
         self.left(memory, pfn);
@@ -120,7 +120,7 @@ impl<A: Machine> Swap<A> {
         }
         // Pairs with the second load in `lookup`: see there.
         self.slot(entry).cached.store(0, Release);
-        let freed = self.free_if_unused(&mut cluster, entry);
+        let freed = self.free_if_unused(memory, &mut cluster, entry);
         drop(cluster);
         self.finish_free(entry, freed);
         memory.folios.clear(pfn, FolioFlags::SWAP_CACHE);

@@ -11,6 +11,7 @@
 //! | `cache` | from slot to folio and back; freeing slots |
 //! | `lock` | a folio's lock, waiting for it and for writeback |
 //! | `write`, `read` | writing folios out, reading slots in |
+//! | `zram` | the compressed pages of a device in memory |
 //! | `verify` | consistency checks |
 //!
 //! A page of zeros need not be written: with [`Zeromap::On`] a bit of the slot is set instead, and
@@ -32,6 +33,7 @@ mod read;
 mod slots;
 mod verify;
 mod write;
+mod zram;
 
 pub use entry::SwapEntry;
 pub use read::SwapError;
@@ -46,6 +48,9 @@ use mmscale_arch::sync::{EachCpu, Sparse, SpinLock, WaitQueue};
 use mmscale_arch::{Atomic, LockClass, LockInstance, Machine};
 use slots::{Cluster, Lists, NO_CLUSTER, SLOTS, SwapSlot};
 use write::{DEVICE_QUEUES, DeviceWaiters};
+use zram::Zram;
+
+use crate::zsmalloc::ZsConfig;
 
 /// Number of wait queues for folios; a folio's queue is selected by its number.
 const QUEUES: usize = 256;
@@ -68,9 +73,8 @@ pub enum SwapDevice {
     Block,
     /// Compressed memory (zram): the CPU that writes a page compresses it, the CPU that reads it
     /// decompresses it, both synchronously (`SWP_SYNCHRONOUS_IO`). A written page is clean, so
-    /// reclaim frees its frame immediately. Freeing a slot frees its compressed page.
-    ///
-    /// The memory for compressed pages is separate from that of the zones.
+    /// reclaim frees its frame immediately. Freeing a slot frees its compressed page, which is in a
+    /// zspage ([`zsmalloc`](crate::zsmalloc)).
     Compressed,
 }
 
@@ -83,6 +87,8 @@ pub struct SwapConfig {
     pub zeromap: Zeromap,
     /// The device.
     pub device: SwapDevice,
+    /// The allocator of compressed pages, if the device is compressed memory.
+    pub zs: ZsConfig,
 }
 
 /// No slot is free.
@@ -133,6 +139,8 @@ pub struct Swap<A: Machine> {
     /// Slots that are neither used nor reserved.
     free: A::AtomicI64,
     queues: Box<[WaitQueue<A>]>,
+    /// Compressed pages; none on other devices.
+    zram: Option<Zram<A>>,
     /// Tasks that wait for room in the device's queue, by CPU.
     device_waiters: Box<[DeviceWaiters<A>]>,
     counters: Counters<A, CpuSwap>,
@@ -156,6 +164,7 @@ impl<A: Machine> Swap<A> {
             own: EachCpu::new::<A>(|_| AtomicU32::new(NO_CLUSTER)),
             pruned: A::AtomicU32::new(0),
             free: A::AtomicI64::new(slots as i64),
+            zram: (config.device == SwapDevice::Compressed).then(|| Zram::new(config.zs)),
             queues: (0..queues).map(|_| WaitQueue::new()).collect(),
             device_waiters: (0..DEVICE_QUEUES).map(|_| DeviceWaiters::new()).collect(),
             counters: Counters::default(),

@@ -7,13 +7,13 @@
 //!
 //! A slot is used while page-table entries name it (its count) or a folio is in the cache for it.
 
-use super::{Swap, SwapDevice, SwapEntry, SwapFull};
+use super::{Swap, SwapEntry, SwapFull};
 use crate::folio::FolioFlags;
 use crate::lru::LruRef;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
-use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::{AtomicU32, AtomicU64};
 use mmscale_arch::sync::{NoPreempt, PreemptGuard};
 use mmscale_arch::{Atomic, CpuId, Func, Machine, Op, Pfn, Span};
 
@@ -32,11 +32,18 @@ pub(super) struct SwapSlot<A: Machine> {
     pub(super) cached: A::AtomicU32,
     /// Number of page-table entries that name the slot, and `ZERO`. Under the cluster's lock.
     state: AtomicU32,
+    /// The [`Handle::word`](crate::zsmalloc::Handle::word) of its compressed page; 0: none. Written by
+    /// the holder of the folio's lock, or under the cluster's lock if no folio is in the cache.
+    pub(super) compressed: AtomicU64,
 }
 
 impl<A: Machine> SwapSlot<A> {
     fn new(_: usize) -> Self {
-        Self { cached: A::AtomicU32::new(0), state: AtomicU32::new(0) }
+        Self {
+            cached: A::AtomicU32::new(0),
+            state: AtomicU32::new(0),
+            compressed: AtomicU64::new(0),
+        }
     }
     pub(super) fn count(&self) -> u32 {
         self.state.load(Relaxed) & !ZERO
@@ -224,7 +231,7 @@ impl<A: Machine> Swap<A> {
     /// under page-table locks.
     pub fn free(&self, memory: LruRef<'_, A>, entry: SwapEntry, entries: u32) {
         let _span = Span::<A>::enter(Func::SwapFree);
-        if let Some(pfn) = self.forget(entry, entries) {
+        if let Some(pfn) = self.forget(memory, entry, entries) {
             self.drop_unneeded(memory, entry, pfn);
         }
     }
@@ -234,13 +241,13 @@ impl<A: Machine> Swap<A> {
     /// [`Swap::free_swap_cache`] before it drops the reference. Also called under page-table locks.
     pub fn free_but_folio(&self, memory: LruRef<'_, A>, entry: SwapEntry) -> Option<Pfn> {
         let _span = Span::<A>::enter(Func::SwapFree);
-        let pfn = self.forget(entry, 1)?;
+        let pfn = self.forget(memory, entry, 1)?;
         self.take_unneeded(memory, entry, pfn)
     }
 
     /// Removes `entries` page-table entries from the slot's count. If these were the last, returns
     /// the folio that is in the cache for the slot.
-    fn forget(&self, entry: SwapEntry, entries: u32) -> Option<Pfn> {
+    fn forget(&self, memory: LruRef<'_, A>, entry: SwapEntry, entries: u32) -> Option<Pfn> {
         A::work(Op::SwapSlot, 1);
         let slot = self.slot(entry);
         let mut cluster = self.clusters[entry.index() / SLOTS].lock();
@@ -248,21 +255,24 @@ impl<A: Machine> Swap<A> {
         assert!(old >= entries, "{entry:?}: freed {entries} times, named {old} times");
         slot.set_count(old - entries);
         let cached = slot.cached.load(Relaxed);
-        let freed = self.free_if_unused(&mut cluster, entry);
+        let freed = self.free_if_unused(memory, &mut cluster, entry);
         drop(cluster);
         self.finish_free(entry, freed);
         (old == entries && cached != 0).then(|| Pfn::new(cached as usize - 1))
     }
 
     /// Frees the slot if it is not used any more. Its cluster's lock is held.
-    pub(super) fn free_if_unused(&self, cluster: &mut Cluster, entry: SwapEntry) -> Freed {
+    pub(super) fn free_if_unused(
+        &self,
+        memory: LruRef<'_, A>,
+        cluster: &mut Cluster,
+        entry: SwapEntry,
+    ) -> Freed {
         let slot = self.slot(entry);
         if slot.count() > 0 || slot.cached.load(Relaxed) != 0 {
             return Freed::No;
         }
-        if self.config.device == SwapDevice::Compressed && !slot.is_zero() {
-            A::work(Op::CompressedFree, 1);
-        }
+        self.forget_compressed(memory, slot);
         match cluster.give_back(entry.index() % SLOTS) {
             true => Freed::SlotAndRoom,
             false => Freed::Slot,
@@ -286,8 +296,12 @@ impl<A: Machine> Swap<A> {
         self.slot(entry).count()
     }
 
-    /// Releases the cluster of `cpu`, which is dead, to other CPUs.
-    pub fn cpu_dead(&self, cpu: CpuId) {
+    /// Releases the cluster of `cpu`, which is dead, to other CPUs, and frees the compressed pages that
+    /// it has deferred.
+    pub fn cpu_dead(&self, memory: LruRef<'_, A>, cpu: CpuId) {
+        if let Some(zram) = &self.zram {
+            zram.pool.drain_stopped(memory.frames, cpu);
+        }
         let at = self.own.of(cpu).swap(NO_CLUSTER, Relaxed);
         if at == NO_CLUSTER {
             return;

@@ -4,6 +4,7 @@ use super::slots::SLOTS;
 use super::{Swap, SwapEntry};
 use crate::folio::FolioFlags;
 use crate::lru::LruRef;
+use crate::zsmalloc::{Handle, ZsAudit, ZsViolation};
 use alloc::collections::BTreeMap;
 use core::sync::atomic::Ordering::Relaxed;
 use mmscale_arch::{Atomic, Machine, Pfn};
@@ -19,6 +20,8 @@ pub struct SwapAudit {
     pub unneeded: u64,
     /// Used slots whose page is all zeros.
     pub zero: u64,
+    /// Compressed pages and their memory.
+    pub compressed: ZsAudit,
 }
 
 /// An inconsistency.
@@ -33,7 +36,8 @@ pub enum SwapViolation {
         /// Entries found.
         found: u32,
     },
-    /// A slot is marked as used and has no user, or the reverse.
+    /// A slot is marked as used and has no user, or the reverse, or it is free and has a compressed
+    /// page.
     Use(SwapEntry),
     /// A slot's folio is free, or does not name the slot.
     Folio(SwapEntry, Pfn),
@@ -41,6 +45,8 @@ pub enum SwapViolation {
     Cache(Pfn),
     /// A page-table entry names a slot that does not exist.
     NoSlot(SwapEntry),
+    /// Compressed pages are inconsistent.
+    Compressed(ZsViolation),
     /// The count of free slots is wrong.
     Free {
         /// The count.
@@ -64,6 +70,7 @@ impl core::fmt::Display for SwapViolation {
             }
             Self::Cache(pfn) => write!(f, "folio {}: its slot does not name it", pfn.index()),
             Self::NoSlot(entry) => write!(f, "slot {}: named, but does not exist", entry.slot()),
+            Self::Compressed(why) => why.fmt(f),
             Self::Free { counted, found } => {
                 write!(f, "{counted} slots counted as free, {found} are")
             }
@@ -108,6 +115,11 @@ impl<A: Machine> Swap<A> {
                 }
             }
         }
+        if let Some(zram) = &self.zram {
+            let slots = (0..self.config.pages as usize).filter_map(|at| self.slots.get(at));
+            let named = slots.filter_map(|slot| Handle::of_word(slot.compressed.load(Relaxed)));
+            audit.compressed = zram.pool.verify(named).map_err(SwapViolation::Compressed)?;
+        }
         let (counted, found) = (self.free_slots(), u64::from(self.config.pages) - audit.used);
         if counted != found {
             return Err(SwapViolation::Free { counted, found });
@@ -128,7 +140,8 @@ impl<A: Machine> Swap<A> {
         if counted != found {
             return Err(SwapViolation::Count { entry, counted, found });
         }
-        if used != (counted > 0 || cached != 0) {
+        let compressed = slot.is_some_and(|slot| slot.compressed.load(Relaxed) != 0);
+        if used != (counted > 0 || cached != 0) || compressed && !used {
             return Err(SwapViolation::Use(entry));
         }
         if let Some(pfn) = cached.checked_sub(1).map(|pfn| Pfn::new(pfn as usize)) {

@@ -78,7 +78,7 @@ impl<A: Machine> Swap<A> {
         self.tally().writes.add(1);
         if self.config.device == SwapDevice::Compressed {
             A::work(Op::CompressPage, 1);
-            if !A::io_now(io) {
+            if !self.keep_compressed(memory, entry) || !A::io_now(io) {
                 self.tally().write_errors.add(1);
                 memory.folios.set(pfn, FolioFlags::DIRTY);
             }

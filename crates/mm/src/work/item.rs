@@ -24,6 +24,8 @@ pub enum WorkItem {
     PurgeStacks,
     /// The periodic flush of the memory groups' statistics.
     StatFlush,
+    /// Freeing deferred compressed pages.
+    FreeCompressed,
 }
 
 impl WorkItem {
@@ -38,6 +40,7 @@ impl WorkItem {
             Self::PurgeStacks => 5,
             Self::DrainStock(_) => 6,
             Self::StatFlush => 7,
+            Self::FreeCompressed => 8,
         })
     }
     /// Returns the work that the timer `slot` of `cpu` delays.
@@ -51,6 +54,7 @@ impl WorkItem {
             5 => Some(Self::PurgeStacks),
             6 => Some(Self::DrainStock(cpu)),
             7 => Some(Self::StatFlush),
+            8 => Some(Self::FreeCompressed),
             _ => None,
         }
     }
@@ -62,7 +66,7 @@ impl WorkItem {
             | Self::LruDrain(cpu)
             | Self::DrainStock(cpu)
             | Self::FreeStacks(cpu) => Some(cpu),
-            Self::Shepherd | Self::PurgeStacks | Self::StatFlush => None,
+            Self::Shepherd | Self::PurgeStacks | Self::StatFlush | Self::FreeCompressed => None,
         }
     }
 }
@@ -144,6 +148,7 @@ pub(super) struct Items<A: Machine> {
     stacks: EachCpu<ItemState<A>>,
     purge: ItemState<A>,
     stat_flush: ItemState<A>,
+    free_compressed: ItemState<A>,
     shepherd: ItemState<A>,
 }
 
@@ -157,6 +162,7 @@ impl<A: Machine> Items<A> {
             stacks: EachCpu::new::<A>(|_| ItemState::new()),
             purge: ItemState::new(),
             stat_flush: ItemState::new(),
+            free_compressed: ItemState::new(),
             shepherd: ItemState::new(),
         }
     }
@@ -169,6 +175,7 @@ impl<A: Machine> Items<A> {
             WorkItem::FreeStacks(cpu) => self.stacks.of(cpu),
             WorkItem::PurgeStacks => &self.purge,
             WorkItem::StatFlush => &self.stat_flush,
+            WorkItem::FreeCompressed => &self.free_compressed,
             WorkItem::Shepherd => &self.shepherd,
         }
     }
@@ -185,7 +192,7 @@ mod tests {
             [WorkItem::DrainPages(cpu), WorkItem::LruDrain(cpu), WorkItem::DrainStock(cpu)];
         let stacks = [WorkItem::FreeStacks(cpu), WorkItem::PurgeStacks];
         let own = [WorkItem::VmstatTick(cpu), WorkItem::Shepherd, WorkItem::StatFlush].into_iter();
-        let own = own.chain(drains).chain(stacks);
+        let own = own.chain(drains).chain(stacks).chain([WorkItem::FreeCompressed]);
         let mut seen = 0_u32;
         for item in own {
             assert_eq!(WorkItem::of_slot(item.slot(), cpu), Some(item));

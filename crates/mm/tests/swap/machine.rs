@@ -39,7 +39,7 @@ impl Machine {
     pub(crate) fn boot_on(cpus: usize, pages: u32, device: SwapDevice) -> Rc<Self> {
         Self::boot_with(cpus, SwapConfig { pages, device, ..SwapConfig::default() })
     }
-    fn boot_with(cpus: usize, swap: SwapConfig) -> Rc<Self> {
+    pub(crate) fn boot_with(cpus: usize, swap: SwapConfig) -> Rc<Self> {
         stepped::boot(cpus, 1000);
         let mut config = MmConfig::new(MemoryMap::single(1 << 14), TickPolicy::Stock);
         config.lru = LruPolicy::Lazy;
@@ -124,6 +124,7 @@ impl Machine {
     }
     /// Checks that nothing is left.
     pub(crate) fn end(&self) {
+        self.swap.quiesce(self.memory());
         self.mm.quiesce();
         assert_eq!(self.audit(), SwapAudit::default());
         assert_eq!(self.memory().verify().expect("the LRU adds up"), LruAudit::default());

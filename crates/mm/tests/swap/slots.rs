@@ -64,7 +64,7 @@ fn the_cluster_of_a_cpu_that_went_is_not_lost() {
     stepped::set_cpu(1);
     let (_, first) = machine.to_cache(1);
     stepped::set_cpu(0);
-    machine.swap.cpu_dead(CpuId::new(1));
+    machine.swap.cpu_dead(machine.memory(), CpuId::new(1));
     let mine: BTreeSet<_> = (0..1_023).map(|_| machine.to_cache(1).1).collect();
     assert!(mine.len() == 1_023 && !mine.contains(&first));
 }

@@ -25,6 +25,7 @@ mod tlb;
 mod vmap;
 mod weak;
 mod work;
+mod zsmalloc;
 
 #[path = "../../../../crates/mm/tests/reclaim/paged.rs"]
 #[expect(dead_code, reason = "other tests use more of it")]

@@ -634,3 +634,11 @@ pub(super) const HUGETLB: LockClassRow = LockClassRow {
         "hugetlb_reserve_pages",
     ],
 };
+
+/// A size class of zsmalloc. Linux before 6.11 took the pool's spin lock in its place.
+pub(super) const ZS_CLASS: LockClassRow = LockClassRow {
+    class: "zs_class",
+    counterpart: Class("zs_class"),
+    names: &["class->lock", "zspool->lock"],
+    functions: &["zs_malloc", "zs_free", "async_free_zspage", "zs_compact", "__zs_compact"],
+};
