@@ -44,6 +44,8 @@ named! {
         ZoneFlags = "zone->flags",
         /// The users of a file.
         FileUsers = "f_count",
+        /// The page cache of a file.
+        PageCache = "i_pages",
         /// Requests of one CPU to another.
         CallQueue = "call_single_queue",
         /// The state of one request.

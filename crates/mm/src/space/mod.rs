@@ -113,6 +113,7 @@ use alloc::vec::Vec;
 use change::{Change, Vmas};
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{AcqRel, Acquire};
+use file::HeldFiles;
 use mmscale_arch::sync::{RwSem, SpinLock, WaitQueue};
 use mmscale_arch::{Asid, Atomic, DataLine, LockClass, Machine, TaskId};
 use registry::FamilyId;
@@ -202,7 +203,7 @@ pub struct Space<A: Machine> {
     /// The locks of anonymous memory in the reverse map.
     roots: Arc<Roots<A>>,
     /// Files that it has mapped.
-    files: SpinLock<A, Vec<Arc<File<A>>>>,
+    files: HeldFiles<A>,
     /// Tasks that run in it.
     tasks: SpinLock<A, Vec<TaskId>>,
     /// `oom_score_adj` in thousandths, as an `i32`.
@@ -235,7 +236,7 @@ impl<A: Machine> Space<A> {
             state: A::AtomicU32::named(0, DataLine::MmFlags),
             claims: Self::new_claims(),
             roots: on.spaces.shared_roots(),
-            files: SpinLock::new(LockClass::Other, Vec::new()),
+            files: HeldFiles::new(),
             tasks: SpinLock::new(LockClass::Other, Vec::new()),
             adjustment: A::AtomicU32::new(0),
             due_ns: AtomicU64::new(0),

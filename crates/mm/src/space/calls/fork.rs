@@ -20,10 +20,10 @@ impl<A: Machine> Space<A> {
         let table = PageTable::with_rss(on.paging, self.config.rss)?;
         let child = Arc::new(Self::with(on, table, self.family, self.group));
         child.set_oom_adjustment(self.oom_adjustment());
-        child.hold_files_of(self);
         on.spaces.enter(&child);
+        let held = child.hold_files_of(self);
         let mut downgraded = Downgraded::default();
-        let copied = self.copy_vmas(on, &mut change, &child, &mut downgraded);
+        let copied = held.and_then(|()| self.copy_vmas(on, &mut change, &child, &mut downgraded));
         downgraded.flush(on.paging, &self.table);
         drop(change);
         match copied {

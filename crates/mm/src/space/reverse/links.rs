@@ -48,8 +48,7 @@ impl<A: Machine> Space<A> {
     }
     fn link_file(&self, func: Func, id: FileId, vmas: u32) {
         let _span = Span::<A>::enter(func);
-        let found = self.files.lock().iter().find(|file| file.id() == id).cloned();
-        if let Some(file) = found {
+        if let Some(file) = self.file(id) {
             let _mappings = file.mappings().write();
             A::work(Op::RmapLink, vmas);
         }

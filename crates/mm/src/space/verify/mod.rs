@@ -145,7 +145,7 @@ impl<A: Machine> MmRef<'_, A> {
         let (mut in_files, mut swapped) = (StatPages::new(), StatPages::new());
         let files = self.spaces.files().lock().clone();
         for file in files.iter().flatten() {
-            file.folios().into_iter().for_each(|pfn| in_files.add(&memory, pfn, FilePages));
+            file.folios().for_each(|pfn| in_files.add(&memory, pfn, FilePages));
         }
         for (pfn, word) in memory.folios.iter() {
             if word.has(FolioFlags::SWAP_CACHE) {

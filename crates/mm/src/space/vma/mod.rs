@@ -5,7 +5,7 @@ mod lock;
 mod roots;
 mod slots;
 
-pub(super) use arena::{Arena, MAX_SLOTS, NUMBER_BITS};
+pub(super) use arena::{Arena, MAX_SLOTS, NUMBER_BITS, number_of};
 pub(super) use lock::{VmaLock, VmaReadGuard};
 pub(super) use roots::Roots;
 pub use roots::{AnonChain, RootId};
