@@ -17,7 +17,9 @@ use mmscale_mm::oom::OomPolicy;
 use mmscale_mm::policy::{MECHANISMS, Mechanism};
 use mmscale_mm::vmstat_work::TickPolicy;
 use mmscale_sim::{Outcome, Policy, Sim, SimConfig, sample_profile};
-use mmscale_system::{Addr, Advice, Errno, Exit, PAGE_BYTES, System, ThreadSpec};
+use mmscale_system::{
+    Addr, Advice, Errno, Exit, MapSpec, PAGE_BYTES, Prot, Share, System, ThreadSpec,
+};
 use std::any::Any;
 use std::collections::BTreeMap;
 
@@ -125,8 +127,14 @@ fn share(system: &Os, at: Addr) -> Result<(), Errno> {
             assert_eq!(system.write(at.page(page), 7), Ok(()));
         }
     };
+    // A file that both map, in three VMAs.
+    let (file, bytes) = (system.file(12 * PAGE_BYTES)?, 12 * PAGE_BYTES);
+    let mapped = system.mmap(MapSpec::new(bytes).of(file, 0, Share::Private))?;
+    system.mprotect(mapped.page(4), 4 * PAGE_BYTES, Prot::Read)?;
     let child = system.fork(ThreadSpec::on(0), Box::new(body))?;
     assert_eq!(system.wait(child), Ok(Exit::Returned));
+    system.munmap(mapped, bytes)?;
+    system.close(file)?;
     Ok(())
 }
 
@@ -222,7 +230,7 @@ fn at_rest(system: &Os, mechanism: &Mechanism) {
             assert!(stats.flushes > 100, "{stats:?}");
             assert!(stats.csd_wait_max_ns < INTERVAL_NS, "a call has waited for long: {stats:?}");
         }
-        "exit" | "gather" | "vma-locks" | "retry" | "rwsem" | "rss" | "broadcast" => {
+        "exit" | "gather" | "vma-locks" | "retry" | "rwsem" | "imap" | "rss" | "broadcast" => {
             // Those of the first process and of the workers.
             let audit = mm.mm_ref().verify().unwrap_or_else(|why| panic!("{why}"));
             assert_eq!(audit.spaces, CPUS as u64 + 2, "an address space outlives its process");

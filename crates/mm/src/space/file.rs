@@ -16,6 +16,7 @@
 //! Lock order: the lock of a file's cache and that of the table of files (class Other) are held
 //! briefly; inside them only a folio's state is changed.
 
+use super::mappings::Mappings;
 use super::vma::{Arena, number_of};
 use super::{FaultError, FileId, FileMap, MmRef, Space, SpaceError, Vma, VmaFlags, Vpn};
 use crate::folio::{FolioFlags, FolioInit};
@@ -24,7 +25,7 @@ use crate::pgtable::{MemAccess, Pte, PteFlags};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Release};
-use mmscale_arch::sync::{Once, RwSem, Sparse, SpinLock};
+use mmscale_arch::sync::{Once, Sparse, SpinLock};
 use mmscale_arch::{Atomic, DataLine, Func, LockClass, Machine, NodeId, Op, Order, Pfn, Span};
 use mmscale_frames::page_alloc::Gfp;
 
@@ -36,8 +37,8 @@ pub struct File<A: Machine> {
     cache: Sparse<A::AtomicU32>,
     /// Held while a folio is put into `cache`.
     insertion: SpinLock<A, ()>,
-    /// Held while a VMA that maps it is linked or unlinked (`i_mmap_rwsem`).
-    mappings: RwSem<A, ()>,
+    /// The VMAs that map it.
+    mappings: Mappings<A>,
     users: A::AtomicU32,
 }
 
@@ -56,7 +57,8 @@ impl<A: Machine> File<A> {
             files.push(None);
             files.len() - 1
         });
-        let mappings = RwSem::with_policy(on.spaces.config().rwsem, LockClass::IMmap, ());
+        let config = on.spaces.config();
+        let mappings = Mappings::new(config.imap, config.rwsem);
         let users = A::AtomicU32::named(1, DataLine::FileUsers);
         let id = FileId::new(at);
         let file = Arc::new(Self { id, pages, cache, insertion, mappings, users });
@@ -67,8 +69,8 @@ impl<A: Machine> File<A> {
     pub fn id(&self) -> FileId {
         self.id
     }
-    /// The lock of the VMAs that map it.
-    pub(super) fn mappings(&self) -> &RwSem<A, ()> {
+    /// The VMAs that map it.
+    pub(super) fn mappings(&self) -> &Mappings<A> {
         &self.mappings
     }
     /// Adds a user. The caller is a user or knows of one.
@@ -197,6 +199,11 @@ impl<A: Machine> Space<A> {
     /// Returns a file that it keeps.
     pub(super) fn file(&self, id: FileId) -> Option<&File<A>> {
         self.files.get(id)
+    }
+    /// Returns `map` for a VMA that the calling CPU links: its tree depends on the CPU.
+    pub(super) fn map_here(&self, map: FileMap) -> FileMap {
+        let tree = self.file(map.id).map_or(map.tree, |file| file.mappings.tree_here());
+        FileMap { tree, ..map }
     }
     /// Releases all files, once. No VMA is left.
     pub(super) fn drop_files(&self, on: MmRef<'_, A>) {

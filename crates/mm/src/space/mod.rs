@@ -10,6 +10,7 @@
 //! | `file` | files in memory, and faults in them |
 //! | `zap` | how frames leave: clear the entry, gather, flush, free |
 //! | `end` | the exit, and tasks that unmap pages of a dying process at the same time |
+//! | `mappings` | the trees of the VMAs that map a file, and their locks |
 //! | `registry` | all address spaces |
 //! | `reverse` | from a folio to the pages that map it, and the locks of that |
 //! | `verify` | consistency checks |
@@ -77,6 +78,7 @@ mod end;
 mod error;
 mod fault;
 mod file;
+mod mappings;
 mod registry;
 mod reverse;
 mod tree;
@@ -88,6 +90,7 @@ pub use calls::{Advice, LockWhat, MAP_MIN, MapRequest, MayMove, Place, Present, 
 pub use end::{ClaimEnd, Claims, ReapLock, Reaped};
 pub use error::{FaultError, SpaceError};
 pub use file::File;
+pub use mappings::ImapPolicy;
 pub use mmscale_arch::{ADDRESS_BITS, PAGE_SHIFT, PAGE_SIZE, USER_END, VmaRange, Vpn};
 pub use registry::{
     ExitPolicy, HugePages, RetryPolicy, SpaceConfig, Spaces, UnmapPolicy, VmaLockPolicy,
@@ -98,7 +101,7 @@ pub use tree::{
 };
 pub use verify::{SpaceAudit, SpaceDefect};
 pub use vma::{
-    AnonChain, FileId, FileMap, Prot, RootId, Vma, VmaFlags, VmaId, VmaLookup, VmaSlots,
+    AnonChain, FileId, FileMap, Prot, RootId, TreeId, Vma, VmaFlags, VmaId, VmaLookup, VmaSlots,
 };
 
 use crate::lru::LruRef;

@@ -7,6 +7,7 @@
 
 use super::Space;
 use super::file::Files;
+use super::mappings::ImapPolicy;
 use super::vma::{RootId, Roots};
 use crate::pgtable::RssPolicy;
 use alloc::sync::Arc;
@@ -102,6 +103,8 @@ pub struct SpaceConfig {
     pub rwsem: RwsemPolicy,
     /// Where the pages of an address space are counted first.
     pub rss: RssPolicy,
+    /// The trees of the VMAs that map a file.
+    pub imap: ImapPolicy,
 }
 
 impl Default for SpaceConfig {
@@ -116,6 +119,7 @@ impl Default for SpaceConfig {
             unmap: UnmapPolicy::default(),
             rwsem: RwsemPolicy::default(),
             rss: RssPolicy::default(),
+            imap: ImapPolicy::default(),
         }
     }
 }

@@ -55,7 +55,8 @@ impl<A: Machine> Space<A> {
             // The parent's number of VMAs is allowed, even above the limit.
             theirs.plan_for(1, 0)?;
             let unlocked = VmaFlags::LOCKED.union(VmaFlags::LOCK_ON_FAULT);
-            let copy = Vma { flags: vma.flags - unlocked, anon: None, ..vma };
+            let file = vma.file.map(|map| self.map_here(map));
+            let copy = Vma { flags: vma.flags - unlocked, anon: None, file, ..vma };
             theirs.add_copy(copy);
             if copy.is_moved() {
                 child.moved.lock().note(&copy);

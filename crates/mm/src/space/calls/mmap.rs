@@ -140,7 +140,9 @@ impl<A: Machine> Space<A> {
                 flags: request.flags,
                 origin: range.start().get(),
                 node: None,
-                file: request.file.map(|(id, index)| FileMap::new(id, index, range.start())),
+                file: request
+                    .file
+                    .map(|(id, index)| self.map_here(FileMap::new(id, index, range.start()))),
                 anon: None,
             });
             range
