@@ -145,6 +145,9 @@ pub enum Line {
     LruLists(u32),
     /// The sizes of a lruvec's lists, by its number. A hit is part of `Op::LruLink`.
     LruSizes(u32),
+    /// The lower nodes of a tree of VMAs that map a file, by the tree's number and the node's. A
+    /// hit is part of `Op::RmapLink`.
+    RmapTree(u32),
     /// A line of a node's memory that is in no cache.
     Cold(NodeId),
 }

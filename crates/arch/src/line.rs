@@ -44,6 +44,10 @@ named! {
         ZoneFlags = "zone->flags",
         /// The users of a file.
         FileUsers = "f_count",
+        /// A tree of the VMAs that map a file.
+        RmapTree = "i_mmap tree",
+        /// The page cache of a file.
+        PageCache = "i_pages",
         /// Requests of one CPU to another.
         CallQueue = "call_single_queue",
         /// The state of one request.

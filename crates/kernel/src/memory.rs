@@ -139,20 +139,18 @@ impl<A: Machine> Kernel<A> {
             Populate::Now => request.populated(),
             Populate::Locked => request.locked(),
         };
-        let mut file = None;
         if let Some(part) = spec.file {
             let (found, index) = self.file_part(part, spec.bytes)?;
             request = request.of_file(found.id(), index);
             if part.share == Share::Shared {
                 request = request.shared();
             }
-            file = Some(found);
+            let held = process.space.hold_file(&found);
+            // The address space now holds a user reference of its own.
+            found.put(self.mm.mm_ref());
+            held.map_err(errno)?;
         }
-        let on = self.mm.mm_ref();
-        let mapped = process.space.mmap(on, request).map(addr).map_err(errno);
-        // The address space now holds a user reference of its own.
-        file.inspect(|file| file.put(on));
-        mapped
+        process.space.mmap(self.mm.mm_ref(), request).map(addr).map_err(errno)
     }
     pub(crate) fn sys_munmap(&self, at: Addr, bytes: u64) -> Result<(), Errno> {
         let process = self.enter(Call::Munmap)?;

@@ -17,7 +17,7 @@ use crate::memcg::ThresholdPolicy;
 use crate::mm::MmConfig;
 use crate::pgtable::RssPolicy;
 use crate::smp::{BroadcastPolicy, CallPolicy, GatherPolicy, ShootdownPolicy};
-use crate::space::{ExitPolicy, RetryPolicy, UnmapPolicy, VmaLockPolicy};
+use crate::space::{ExitPolicy, ImapPolicy, RetryPolicy, UnmapPolicy, VmaLockPolicy};
 use crate::vmstat_work::TickPolicy;
 use crate::zsmalloc::{FreePolicy, LookupPolicy, PagesPolicy};
 use mmscale_arch::sync::RwsemPolicy;
@@ -74,6 +74,7 @@ pub const MECHANISMS: &[Mechanism] = &[
     mechanism!(VmaLockPolicy, space.vma_locks),
     mechanism!(RetryPolicy, space.retry),
     mechanism!(RwsemPolicy, space.rwsem),
+    mechanism!(ImapPolicy, space.imap),
     mechanism!(RssPolicy, space.rss),
     mechanism!(ThresholdPolicy, stat_threshold),
     mechanism!(LookupPolicy, swap.zs.lookup),

@@ -53,6 +53,7 @@ pub(crate) struct Lines {
     free_areas: Vec<Users>,
     lru_lists: Vec<Users>,
     lru_sizes: Vec<Users>,
+    rmap_trees: Vec<Users>,
 }
 
 const fn writer(users: Users) -> u16 {
@@ -106,6 +107,7 @@ pub(crate) fn name_of(line: Line) -> LineName {
         Line::FreeArea(_) => DataLine::FreeArea,
         Line::LruLists(_) => DataLine::LruLists,
         Line::LruSizes(_) => DataLine::LruSizes,
+        Line::RmapTree(_) => DataLine::RmapTree,
         Line::Cold(_) => DataLine::Other,
     })
 }
@@ -117,6 +119,7 @@ impl Lines {
             free_areas: Vec::new(),
             lru_lists: Vec::new(),
             lru_sizes: Vec::new(),
+            rmap_trees: Vec::new(),
         }
     }
     /// Whether CPU `at` is the last writer of the frame's line, without readers since, and used it
@@ -189,6 +192,7 @@ impl Lines {
             Line::FreeArea(index) => (&mut self.free_areas, index as usize),
             Line::LruLists(index) => (&mut self.lru_lists, index as usize),
             Line::LruSizes(index) => (&mut self.lru_sizes, index as usize),
+            Line::RmapTree(index) => (&mut self.rmap_trees, index as usize),
         };
         if index >= of.len() {
             of.resize(index + 1, 0);

@@ -18,7 +18,9 @@ use mmscale_mm::policy::{MECHANISMS, Mechanism};
 use mmscale_mm::swap::SwapDevice;
 use mmscale_mm::vmstat_work::TickPolicy;
 use mmscale_sim::{Outcome, Policy, Sim, SimConfig, sample_profile};
-use mmscale_system::{Addr, Advice, Errno, Exit, PAGE_BYTES, System, ThreadSpec};
+use mmscale_system::{
+    Addr, Advice, Errno, Exit, MapSpec, PAGE_BYTES, Prot, Share, System, ThreadSpec,
+};
 use std::any::Any;
 use std::collections::BTreeMap;
 
@@ -126,8 +128,14 @@ fn share(system: &Os, at: Addr) -> Result<(), Errno> {
             assert_eq!(system.write(at.page(page), 7), Ok(()));
         }
     };
+    // A file that both map, in three VMAs.
+    let (file, bytes) = (system.file(12 * PAGE_BYTES)?, 12 * PAGE_BYTES);
+    let mapped = system.mmap(MapSpec::new(bytes).of(file, 0, Share::Private))?;
+    system.mprotect(mapped.page(4), 4 * PAGE_BYTES, Prot::Read)?;
     let child = system.fork(ThreadSpec::on(0), Box::new(body))?;
     assert_eq!(system.wait(child), Ok(Exit::Returned));
+    system.munmap(mapped, bytes)?;
+    system.close(file)?;
     Ok(())
 }
 
@@ -227,7 +235,7 @@ fn at_rest(system: &Os, mechanism: &Mechanism) {
             let stored = mm.mm_ref().swap.counters().writes;
             assert!(stored > 1000, "{stored} pages were compressed");
         }
-        "exit" | "gather" | "vma-locks" | "retry" | "rwsem" | "rss" | "broadcast" => {
+        "exit" | "gather" | "vma-locks" | "retry" | "rwsem" | "imap" | "rss" | "broadcast" => {
             // Those of the first process and of the workers.
             let audit = mm.mm_ref().verify().unwrap_or_else(|why| panic!("{why}"));
             assert_eq!(audit.spaces, CPUS as u64 + 2, "an address space outlives its process");

@@ -4,7 +4,7 @@
 //! ([`Change::plan`]); after that no step fails. It locks each VMA that it touches, and releases
 //! all of these locks when it ends or when it downgrades mmap_lock.
 
-use super::vma::VmaLock;
+use super::vma::{Link, VmaLock};
 use super::{AnonChain, NoMemory, Space, SpaceError, Vma, VmaId, VmaRange, VmaSlots, VmaTree, Vpn};
 use alloc::vec::Vec;
 use core::ops::Deref;
@@ -246,22 +246,24 @@ impl<'a, A: Machine> Change<'a, A> {
                 let mut whole = self.vma(low);
                 whole.anon = whole.anon.or(vma.anon);
                 let mut end = vma.range.end();
-                if let Some(high) = high {
-                    end = self.vma(high).range.end();
-                    whole.anon = whole.anon.or(self.vma(high).anon);
+                let gone = high.map(|high| self.vma(high));
+                if let (Some(high), Some(gone)) = (high, gone) {
+                    end = gone.range.end();
+                    whole.anon = whole.anon.or(gone.anon);
                     self.drop_vma(high);
                 }
                 whole.range = VmaRange::raw(whole.range.start().get(), end.get());
                 self.put(low, whole);
-                self.space.link(&whole, 1);
+                self.space.link(&whole, gone.map_or(Link::Again, Link::Join));
             }
             (None, Some(high)) => {
                 self.hold(high);
                 let old = self.vma(high);
                 let range = VmaRange::raw(vma.range.start().get(), old.range.end().get());
-                let whole = Vma { range, anon: vma.anon.or(old.anon), ..vma };
+                let anon = vma.anon.or(old.anon);
+                let whole = Vma { range, anon, file: old.file, ..vma };
                 self.put(high, whole);
-                self.space.link(&whole, 1);
+                self.space.link(&whole, Link::Again);
             }
             (None, None) => {
                 self.shut();
@@ -270,7 +272,7 @@ impl<'a, A: Machine> Change<'a, A> {
                 before_found(self, id);
                 let mut edit = self.vmas().tree.edit(1).expect("planned");
                 edit.insert(vma.range, id).expect("nothing is mapped there");
-                self.space.link(&vma, 1);
+                self.space.link(&vma, Link::New);
             }
         }
     }
@@ -317,7 +319,7 @@ impl<'a, A: Machine> Change<'a, A> {
         let mut edit = vmas.tree.edit(1).expect("planned");
         edit.split(at, |_| id).expect("it extends across");
         self.hold(id);
-        self.space.link(&vma, 2);
+        self.space.link(&vma, Link::Split);
     }
     /// Whether `range`, whose first VMA is `first`, ends inside a VMA.
     pub(super) fn ends_inside(&self, first: VmaRange, range: VmaRange) -> bool {
@@ -365,12 +367,12 @@ impl<'a, A: Machine> Change<'a, A> {
             return;
         };
         self.hold(low.value);
-        let mut whole = self.vma(low.value);
-        whole.anon = whole.anon.or(self.vma(high.value).anon);
+        let (mut whole, gone) = (self.vma(low.value), self.vma(high.value));
+        whole.anon = whole.anon.or(gone.anon);
         self.drop_vma(high.value);
         whole.range = VmaRange::raw(low.range.start().get(), high.range.end().get());
         self.put(low.value, whole);
-        self.space.link(&whole, 1);
+        self.space.link(&whole, Link::Join(gone));
     }
     /// Moves the end of the VMA that ends at `end` up to `to`. The range between them is free.
     pub(super) fn stretch(&mut self, end: Vpn, to: Vpn) {
@@ -386,7 +388,7 @@ impl<'a, A: Machine> Change<'a, A> {
         self.count(&old, -1);
         self.count(&new, 1);
         self.put(entry.value, new);
-        self.space.link(&new, 1);
+        self.space.link(&new, Link::Again);
         if let Some((_, more)) = range.split(end).filter(|_| new.is_moved()) {
             self.space.moved.lock().note(&new.part(more));
         }

@@ -9,28 +9,36 @@
 //! A file ends with its last user. Users are tasks that have it open, and address spaces that have
 //! mapped it, each until it exits.
 //!
+//! A fault takes no lock to find its file, which its address space holds, nor to find the page in
+//! the file's cache (in Linux: under RCU). Only an insertion takes the lock of the cache
+//! (`i_pages`).
+//!
 //! Lock order: the lock of a file's cache and that of the table of files (class Other) are held
-//! briefly; inside them only a folio's state is changed. A fault finds its file by the lock of the
-//! file's number, which no other file shares: in Linux the VMA points to its file.
+//! briefly; inside them only a folio's state is changed.
 
-use super::{FaultError, FileId, FileMap, MmRef, Space, Vma, VmaFlags, Vpn};
+use super::mappings::Mappings;
+use super::vma::{Arena, number_of};
+use super::{FaultError, FileId, FileMap, MmRef, Space, SpaceError, Vma, VmaFlags, Vpn};
 use crate::folio::{FolioFlags, FolioInit};
 use crate::memcg::GroupId;
 use crate::pgtable::{MemAccess, Pte, PteFlags};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::sync::atomic::Ordering::AcqRel;
-use mmscale_arch::sync::{RwSem, SpinLock};
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Release};
+use mmscale_arch::sync::{Once, Sparse, SpinLock};
 use mmscale_arch::{Atomic, DataLine, Func, LockClass, Machine, NodeId, Op, Order, Pfn, Span};
 use mmscale_frames::page_alloc::Gfp;
 
 /// A file in memory.
 pub struct File<A: Machine> {
     id: FileId,
-    /// By page, the frame of its folio plus 1; 0: not touched yet.
-    cache: SpinLock<A, Vec<u32>>,
-    /// Held while a VMA that maps it is linked or unlinked (`i_mmap_rwsem`).
-    mappings: RwSem<A, ()>,
+    pages: u64,
+    /// By page, the frame of its folio plus 1; 0: not touched yet. Never changed after that.
+    cache: Sparse<A::AtomicU32>,
+    /// Held while a folio is put into `cache`.
+    insertion: SpinLock<A, ()>,
+    /// The VMAs that map it.
+    mappings: Mappings<A>,
     users: A::AtomicU32,
 }
 
@@ -41,27 +49,28 @@ impl<A: Machine> File<A> {
     /// Creates a file of `pages` zero pages, with the caller as its user. Release it with
     /// [`File::put`].
     pub fn new(on: MmRef<'_, A>, pages: u64) -> Arc<Self> {
-        let cache = SpinLock::new(LockClass::Other, alloc::vec![0; pages as usize]);
+        let cache = Sparse::new(pages as usize);
+        let insertion = SpinLock::new(LockClass::Other, ());
         let mut files = on.spaces.files().lock();
         let free = files.iter().position(Option::is_none);
         let at = free.unwrap_or_else(|| {
             files.push(None);
             files.len() - 1
         });
-        let mappings = RwSem::with_policy(on.spaces.config().rwsem, LockClass::IMmap, ());
+        let config = on.spaces.config();
+        let mappings = Mappings::new(config.imap, config.rwsem);
         let users = A::AtomicU32::named(1, DataLine::FileUsers);
-        let file = Arc::new(Self { id: FileId::new(at), cache, mappings, users });
+        let id = FileId::new(at);
+        let file = Arc::new(Self { id, pages, cache, insertion, mappings, users });
         files[at] = Some(Arc::clone(&file));
-        drop(files);
-        on.spaces.set_file(file.id, Some(Arc::clone(&file)));
         file
     }
     /// Returns its number.
     pub fn id(&self) -> FileId {
         self.id
     }
-    /// The lock of the VMAs that map it.
-    pub(super) fn mappings(&self) -> &RwSem<A, ()> {
+    /// The VMAs that map it.
+    pub(super) fn mappings(&self) -> &Mappings<A> {
         &self.mappings
     }
     /// Adds a user. The caller is a user or knows of one.
@@ -75,27 +84,32 @@ impl<A: Machine> File<A> {
         if self.users.fetch_sub(1, AcqRel) > 1 {
             return;
         }
-        // The number is free once the table forgets the file.
-        on.spaces.set_file(self.id, None);
         let gone = on.spaces.files().lock()[self.id.index()].take();
-        let pages = core::mem::take(&mut *self.cache.lock());
-        for word in pages.into_iter().filter(|&word| word > 0) {
-            let pfn = Pfn::new(word as usize - 1);
+        for pfn in self.folios() {
             on.memory.count_file_pages(pfn, -1);
             on.memory.put(pfn);
         }
         drop(gone);
     }
-    /// The folios of its pages, for checks.
-    pub(super) fn folios(&self) -> Vec<Pfn> {
-        let cache = self.cache.lock();
-        cache.iter().filter_map(|word| Some(Pfn::new(word.checked_sub(1)? as usize))).collect()
+    /// The folios of its pages: for its last user, and for checks.
+    pub(super) fn folios(&self) -> impl Iterator<Item = Pfn> + '_ {
+        // No partner: nothing is inserted meanwhile.
+        let words = self.cache.iter_made().map(|slot| slot.load_uncharged(Acquire));
+        words.filter_map(folio_of)
+    }
+    /// Returns the slot of a page; `None` beyond the end of the file.
+    fn slot(&self, index: u64) -> Option<&A::AtomicU32> {
+        let make = |_| A::AtomicU32::named(0, DataLine::PageCache);
+        (index < self.pages).then(|| self.cache.get_or_make(index as usize, make))
     }
     /// Whether a page is in memory.
     pub(super) fn has(&self, index: u64) -> bool {
-        self.cache.lock().get(index as usize).is_some_and(|&word| word > 0)
+        // Pairs with the store in `page`.
+        self.slot(index).is_some_and(|slot| slot.load(Acquire) > 0)
     }
-    /// Returns the folio of a page, with a reference. Fails with `Bus` beyond the end of the file.
+    /// Returns the folio of a page, with a reference (`filemap_get_folio`). Fails with `Bus` beyond
+    /// the end of the file. The caller's address space is a user of the file, so that no folio
+    /// leaves it.
     fn page(
         &self,
         on: MmRef<'_, A>,
@@ -103,58 +117,102 @@ impl<A: Machine> File<A> {
         node: NodeId,
         group: GroupId,
     ) -> Result<Pfn, FaultError> {
-        match self.cache.lock().get(index as usize) {
-            None => return Err(FaultError::Bus),
-            Some(0) => {}
-            Some(&word) => return Ok(referenced(on, word)),
+        let slot = self.slot(index).ok_or(FaultError::Bus)?;
+        let found = || {
+            // Pairs with the store below: the page is cleared.
+            folio_of(slot.load(Acquire)).inspect(|&pfn| on.memory.folios.get(pfn))
+        };
+        if let Some(pfn) = found() {
+            return Ok(pfn);
         }
         let what = FolioInit { group, flags: FolioFlags::UPTODATE, mapping: 0, index };
         let new = on.new_folio(node, Order::ZERO, Gfp::RECLAIMING, what)?;
         A::clear_block(new, Order::ZERO);
-        let mut cache = self.cache.lock();
-        let slot = &mut cache[index as usize];
-        if *slot > 0 {
+        let insertion = self.insertion.lock();
+        if let Some(pfn) = found() {
             // Another task was faster.
-            let pfn = referenced(on, *slot);
-            drop(cache);
+            drop(insertion);
             on.memory.put(new);
             return Ok(pfn);
         }
-        *slot = new.index() as u32 + 1;
         on.memory.count_file_pages(new, 1);
         on.memory.folios.get(new);
+        // Pairs with the load in `found`.
+        slot.store(new.index() as u32 + 1, Release);
         Ok(new)
     }
 }
 
-fn referenced<A: Machine>(on: MmRef<'_, A>, word: u32) -> Pfn {
-    let pfn = Pfn::new(word as usize - 1);
-    on.memory.folios.get(pfn);
-    pfn
+/// Returns the folio of a slot's word.
+fn folio_of(word: u32) -> Option<Pfn> {
+    word.checked_sub(1).map(|frame| Pfn::new(frame as usize))
+}
+
+/// A place for a file that an address space has mapped.
+struct Entry<A: Machine>(Once<Arc<File<A>>>);
+
+impl<A: Machine> Default for Entry<A> {
+    fn default() -> Self {
+        Self(Once::nothing())
+    }
+}
+
+/// The files that an address space has mapped. A file that was added stays until the address space
+/// exits, so that finding one needs no lock.
+pub(super) struct HeldFiles<A: Machine> {
+    entries: Arena<Entry<A>>,
+    /// The number of files. Held while one is added.
+    count: SpinLock<A, u32>,
+}
+
+impl<A: Machine> HeldFiles<A> {
+    pub(super) fn new() -> Self {
+        Self { entries: Arena::new(), count: SpinLock::new(LockClass::Other, 0) }
+    }
+    fn iter(&self) -> impl Iterator<Item = &Arc<File<A>>> {
+        (0..).map_while(|nth| self.entries.get(number_of(nth))?.0.get())
+    }
+    /// Returns a file that was added.
+    fn get(&self, id: FileId) -> Option<&File<A>> {
+        self.iter().find(|file| file.id == id).map(|file| &**file)
+    }
 }
 
 impl<A: Machine> Space<A> {
-    /// Keeps a file until the address space exits.
-    pub(super) fn hold_file(&self, file: &Arc<File<A>>) {
-        let mut files = self.files.lock();
-        if files.iter().all(|held| held.id != file.id) {
+    /// Keeps a file until the address space exits, so that it can be mapped. Fails with `NoMemory`
+    /// if there are too many files.
+    pub fn hold_file(&self, file: &Arc<File<A>>) -> Result<(), SpaceError> {
+        let mut count = self.files.count.lock();
+        if self.files.get(file.id).is_none() {
+            let number = self.files.entries.ensure(*count)?;
+            let entry = self.files.entries.get(number).expect("it was made");
             file.get();
-            files.push(Arc::clone(file));
+            entry.0.put(Arc::clone(file));
+            *count += 1;
         }
+        Ok(())
     }
     /// Keeps the files that `other` keeps.
-    pub(super) fn hold_files_of(&self, other: &Self) {
-        let files = other.files.lock().clone();
-        files.iter().for_each(|file| self.hold_file(file));
+    pub(super) fn hold_files_of(&self, other: &Self) -> Result<(), SpaceError> {
+        other.files.iter().try_for_each(|file| self.hold_file(file))
     }
-    /// Releases all files. No VMA is left.
+    /// Returns a file that it keeps.
+    pub(super) fn file(&self, id: FileId) -> Option<&File<A>> {
+        self.files.get(id)
+    }
+    /// Returns `map` for a VMA that the calling CPU links: its tree depends on the CPU.
+    pub(super) fn map_here(&self, map: FileMap) -> FileMap {
+        let tree = self.file(map.id).map_or(map.tree, |file| file.mappings.tree_here());
+        FileMap { tree, ..map }
+    }
+    /// Releases all files, once. No VMA is left.
     pub(super) fn drop_files(&self, on: MmRef<'_, A>) {
-        let files = core::mem::take(&mut *self.files.lock());
-        files.iter().for_each(|file| file.put(on));
+        let count = core::mem::take(&mut *self.files.count.lock());
+        self.files.iter().take(count as usize).for_each(|file| file.put(on));
     }
     /// Whether a page without an entry is in the file's page cache.
-    pub(super) fn is_in_file(&self, on: MmRef<'_, A>, vma: &Vma, page: Vpn) -> bool {
-        let file = vma.file.and_then(|map| Some((map, on.spaces.file(map.id)?)));
+    pub(super) fn is_in_file(&self, vma: &Vma, page: Vpn) -> bool {
+        let file = vma.file.and_then(|map| Some((map, self.file(map.id)?)));
         file.is_some_and(|(map, file)| file.has(map.index_of(page)))
     }
     /// Handles a fault on an unmapped page of a file (`do_fault`): maps the file's folio, or a copy
@@ -168,7 +226,7 @@ impl<A: Machine> Space<A> {
         access: MemAccess,
     ) -> Result<(), FaultError> {
         let _span = Span::<A>::enter(Func::DoFault);
-        let file = on.spaces.file(map.id).ok_or(FaultError::Bus)?;
+        let file = self.file(map.id).ok_or(FaultError::Bus)?;
         let folio = file.page(on, map.index_of(page), self.node_for(vma), self.group)?;
         let shared = vma.flags.contains(VmaFlags::SHARED);
         let own = access == MemAccess::Write && !shared;

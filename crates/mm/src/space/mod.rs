@@ -10,6 +10,7 @@
 //! | `file` | files in memory, and faults in them |
 //! | `zap` | how frames leave: clear the entry, gather, flush, free |
 //! | `end` | the exit, and tasks that unmap pages of a dying process at the same time |
+//! | `mappings` | the trees of the VMAs that map a file, and their locks |
 //! | `registry` | all address spaces |
 //! | `reverse` | from a folio to the pages that map it, and the locks of that |
 //! | `verify` | consistency checks |
@@ -77,6 +78,7 @@ mod end;
 mod error;
 mod fault;
 mod file;
+mod mappings;
 mod registry;
 mod reverse;
 mod tree;
@@ -88,6 +90,7 @@ pub use calls::{Advice, LockWhat, MAP_MIN, MapRequest, MayMove, Place, Present, 
 pub use end::{ClaimEnd, Claims, ReapLock, Reaped};
 pub use error::{FaultError, SpaceError};
 pub use file::File;
+pub use mappings::ImapPolicy;
 pub use mmscale_arch::{ADDRESS_BITS, PAGE_SHIFT, PAGE_SIZE, USER_END, VmaRange, Vpn};
 pub use registry::{
     ExitPolicy, HugePages, RetryPolicy, SpaceConfig, Spaces, UnmapPolicy, VmaLockPolicy,
@@ -98,7 +101,7 @@ pub use tree::{
 };
 pub use verify::{SpaceAudit, SpaceDefect};
 pub use vma::{
-    AnonChain, FileId, FileMap, Prot, RootId, Vma, VmaFlags, VmaId, VmaLookup, VmaSlots,
+    AnonChain, FileId, FileMap, Prot, RootId, TreeId, Vma, VmaFlags, VmaId, VmaLookup, VmaSlots,
 };
 
 use crate::lru::LruRef;
@@ -113,6 +116,7 @@ use alloc::vec::Vec;
 use change::{Change, Vmas};
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{AcqRel, Acquire};
+use file::HeldFiles;
 use mmscale_arch::sync::{RwSem, SpinLock, WaitQueue};
 use mmscale_arch::{Asid, Atomic, DataLine, LockClass, Machine, TaskId};
 use registry::FamilyId;
@@ -202,7 +206,7 @@ pub struct Space<A: Machine> {
     /// The locks of anonymous memory in the reverse map.
     roots: Arc<Roots<A>>,
     /// Files that it has mapped.
-    files: SpinLock<A, Vec<Arc<File<A>>>>,
+    files: HeldFiles<A>,
     /// Tasks that run in it.
     tasks: SpinLock<A, Vec<TaskId>>,
     /// `oom_score_adj` in thousandths, as an `i32`.
@@ -235,7 +239,7 @@ impl<A: Machine> Space<A> {
             state: A::AtomicU32::named(0, DataLine::MmFlags),
             claims: Self::new_claims(),
             roots: on.spaces.shared_roots(),
-            files: SpinLock::new(LockClass::Other, Vec::new()),
+            files: HeldFiles::new(),
             tasks: SpinLock::new(LockClass::Other, Vec::new()),
             adjustment: A::AtomicU32::new(0),
             due_ns: AtomicU64::new(0),

@@ -5,9 +5,10 @@
 //!
 //! Locks: each table entry has its own (class Other), held briefly, with no lock inside.
 
+use super::Space;
 use super::file::Files;
+use super::mappings::ImapPolicy;
 use super::vma::{RootId, Roots};
-use super::{File, FileId, Space};
 use crate::pgtable::RssPolicy;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -102,6 +103,8 @@ pub struct SpaceConfig {
     pub rwsem: RwsemPolicy,
     /// Where the pages of an address space are counted first.
     pub rss: RssPolicy,
+    /// The trees of the VMAs that map a file.
+    pub imap: ImapPolicy,
 }
 
 impl Default for SpaceConfig {
@@ -116,6 +119,7 @@ impl Default for SpaceConfig {
             unmap: UnmapPolicy::default(),
             rwsem: RwsemPolicy::default(),
             rss: RssPolicy::default(),
+            imap: ImapPolicy::default(),
         }
     }
 }
@@ -148,11 +152,6 @@ impl Mapping {
     }
 }
 
-/// The most files of a machine at a time.
-const FILES_MAX: usize = 1 << 20;
-
-/// The file of a number, while it is alive.
-type FileSlot<A> = SpinLock<A, Option<Arc<File<A>>>>;
 type SpaceEntry<A> = SpinLock<A, Option<Arc<Space<A>>>>;
 /// The members of a family, and the roots of its anonymous memory.
 #[derive(Default)]
@@ -174,8 +173,6 @@ pub struct Spaces<A: Machine> {
     /// By task, the address space that it runs in. A task reads only its own entry.
     running: Sparse<Inside<Space<A>>>,
     files: Files<A>,
-    /// The files by their numbers. A fault takes the lock of its own file only.
-    file_slots: Sparse<FileSlot<A>>,
     roots: Arc<Roots<A>>,
     /// Address spaces that have started to exit.
     exits: A::AtomicU32,
@@ -192,7 +189,6 @@ impl<A: Machine> Spaces<A> {
             zero: AtomicU64::new(0),
             running: Sparse::new(TASKS_MAX),
             files: SpinLock::new(LockClass::Other, Vec::new()),
-            file_slots: Sparse::new(FILES_MAX),
             roots: Arc::new(Roots::new(config.rwsem)),
             exits: A::AtomicU32::new(0),
         }
@@ -276,16 +272,6 @@ impl<A: Machine> Spaces<A> {
     }
     pub(super) fn files(&self) -> &Files<A> {
         &self.files
-    }
-    /// Returns the file of this number, if it is alive.
-    pub(super) fn file(&self, id: FileId) -> Option<Arc<File<A>>> {
-        self.file_slots.get(id.index())?.lock().clone()
-    }
-    /// Makes the file of this number known, or forgets it.
-    pub(super) fn set_file(&self, id: FileId, file: Option<Arc<File<A>>>) {
-        let slot =
-            self.file_slots.get_or_make(id.index(), |_| SpinLock::new(LockClass::Other, None));
-        *slot.lock() = file;
     }
     /// Counts an address space that starts to exit.
     pub(super) fn begin_exit(&self) {

@@ -2,16 +2,15 @@
 
 use crate::address::machine::{Machine, range};
 use mmscale_arch::{Op, Vpn};
-use mmscale_mm::space::{
-    Advice, FaultError, File, FileId, MapRequest, Place, Prot, Space, SpaceError,
-};
+use mmscale_mm::space::{Advice, FaultError, File, MapRequest, Place, Prot, Space, SpaceError};
 use mmscale_stepped::{self as stepped, Stepped};
 use std::sync::Arc;
 
 const AT: u64 = 512 * 5;
 
-fn map(machine: &Machine, space: &Space<Stepped>, file: FileId, index: u64) {
-    let request = MapRequest::new(4).at(Place::Fixed(Vpn::new(AT))).of_file(file, index);
+fn map(machine: &Machine, space: &Space<Stepped>, file: &Arc<File<Stepped>>, index: u64) {
+    space.hold_file(file).expect("there is memory");
+    let request = MapRequest::new(4).at(Place::Fixed(Vpn::new(AT))).of_file(file.id(), index);
     assert_eq!(space.mmap(machine.on(), request.shared()), Ok(Vpn::new(AT)));
 }
 
@@ -20,7 +19,7 @@ fn map(machine: &Machine, space: &Space<Stepped>, file: FileId, index: u64) {
 fn shared_pages_are_never_mergeable() {
     let machine = Machine::stock();
     let (on, file, space) = (machine.on(), File::new(machine.on(), 4), machine.space());
-    map(&machine, &space, file.id(), 0);
+    map(&machine, &space, &file, 0);
     let private = MapRequest::new(4).at(Place::Fixed(Vpn::new(AT + 8))).of_file(file.id(), 0);
     assert_eq!(space.mmap(on, private), Ok(Vpn::new(AT + 8)));
     let vmas = |at| {
@@ -38,15 +37,15 @@ fn a_file_lasts_as_long_as_its_last_user() {
     let machine = Machine::stock();
     let file = File::new(machine.on(), 4);
     let (first, second) = (machine.space(), machine.space());
-    map(&machine, &first, file.id(), 0);
+    map(&machine, &first, &file, 0);
     machine.write(&first, AT + 3, 7).expect("there is memory");
     // The program that opened it closes it; the address spaces keep it, mapped or not.
     file.put(machine.on());
-    map(&machine, &second, file.id(), 0);
+    map(&machine, &second, &file, 0);
     machine.exit(first);
     assert_eq!(machine.read(&second, AT + 3), Ok(7));
     assert_eq!(second.munmap(machine.on(), range(AT, 4)), Ok(()));
-    map(&machine, &second, file.id(), 0);
+    map(&machine, &second, &file, 0);
     assert_eq!(machine.read(&second, AT + 3), Ok(7));
     machine.exit(second);
     assert_eq!(Arc::strong_count(&file), 1, "only this test knows it");
@@ -62,8 +61,8 @@ fn a_mapping_shows_the_pages_that_it_names_and_ends_where_the_file_does() {
     let machine = Machine::stock();
     let file = File::new(machine.on(), 4);
     let (whole, tail) = (machine.space(), machine.space());
-    map(&machine, &whole, file.id(), 0);
-    map(&machine, &tail, file.id(), 2);
+    map(&machine, &whole, &file, 0);
+    map(&machine, &tail, &file, 2);
     machine.write(&whole, AT + 2, 5).expect("there is memory");
     assert_eq!((machine.read(&tail, AT), machine.read(&tail, AT + 1)), (Ok(5), Ok(0)));
     assert_eq!(machine.read(&tail, AT + 2), Err(FaultError::Bus));
@@ -82,7 +81,7 @@ fn a_mapping_shows_the_pages_that_it_names_and_ends_where_the_file_does() {
 fn shared_pages_are_writable_as_soon_as_mprotect_allows_it() {
     let machine = Machine::stock();
     let (on, file, space) = (machine.on(), File::new(machine.on(), 4), machine.space());
-    map(&machine, &space, file.id(), 0);
+    map(&machine, &space, &file, 0);
     (0..4).for_each(|page| machine.write(&space, AT + page, 1).expect("there is memory"));
     let flushes = || machine.mm.call_stats().flushes;
     let before = flushes();

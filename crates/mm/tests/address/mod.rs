@@ -7,6 +7,7 @@ mod killed;
 mod machine;
 mod many;
 mod mapping;
+mod mappings;
 mod model;
 mod moving;
 mod random;

@@ -21,7 +21,8 @@ impl Engine {
         let Line::Frame(pfn) = line else {
             let fetched = self.lines.touch(line, self.cur, access, &self.distances);
             let hit = usize::from(fetched.from) == self.cur;
-            if hit && matches!(line, Line::LruLists(_) | Line::LruSizes(_)) {
+            let in_work = matches!(line, Line::LruLists(_) | Line::LruSizes(_) | Line::RmapTree(_));
+            if hit && in_work {
                 return 0;
             }
             let cost = self.scaled(fetched.cost_ps);

@@ -20,10 +20,10 @@ impl<A: Machine> Space<A> {
         let table = PageTable::with_rss(on.paging, self.config.rss)?;
         let child = Arc::new(Self::with(on, table, self.family, self.group));
         child.set_oom_adjustment(self.oom_adjustment());
-        child.hold_files_of(self);
         on.spaces.enter(&child);
+        let held = child.hold_files_of(self);
         let mut downgraded = Downgraded::default();
-        let copied = self.copy_vmas(on, &mut change, &child, &mut downgraded);
+        let copied = held.and_then(|()| self.copy_vmas(on, &mut change, &child, &mut downgraded));
         downgraded.flush(on.paging, &self.table);
         drop(change);
         match copied {
@@ -55,7 +55,8 @@ impl<A: Machine> Space<A> {
             // The parent's number of VMAs is allowed, even above the limit.
             theirs.plan_for(1, 0)?;
             let unlocked = VmaFlags::LOCKED.union(VmaFlags::LOCK_ON_FAULT);
-            let copy = Vma { flags: vma.flags - unlocked, anon: None, ..vma };
+            let file = vma.file.map(|map| self.map_here(map));
+            let copy = Vma { flags: vma.flags - unlocked, anon: None, file, ..vma };
             theirs.add_copy(copy);
             if copy.is_moved() {
                 child.moved.lock().note(&copy);

@@ -69,7 +69,8 @@ impl MapRequest {
     pub const fn prot(self, prot: Prot) -> Self {
         Self { prot, ..self }
     }
-    /// Maps the file `id` from its page `index` on; private.
+    /// Maps the file `id`, which the address space holds ([`Space::hold_file`]), from its page
+    /// `index` on; private.
     #[must_use]
     pub const fn of_file(self, id: FileId, index: u64) -> Self {
         Self { file: Some((id, index)), ..self }
@@ -94,10 +95,10 @@ impl MapRequest {
 impl<A: Machine> Space<A> {
     /// Maps memory; returns the first page (`mmap`).
     ///
-    /// `Inval`: no pages, no such file, or shared anonymous memory. `NoMemory`: no free range, no
-    /// memory, or too many VMAs (one more than the limit is possible, as in Linux). `Exists`: the
-    /// range of [`Place::Free`] is not free. `Perm`: below [`MAP_MIN`], or the process may not lock
-    /// memory. `Again`: the limit on locked pages would be exceeded.
+    /// `Inval`: no pages, a file that it does not hold, or shared anonymous memory. `NoMemory`: no
+    /// free range, no memory, or too many VMAs (one more than the limit is possible, as in Linux).
+    /// `Exists`: the range of [`Place::Free`] is not free. `Perm`: below [`MAP_MIN`], or the
+    /// process may not lock memory. `Again`: the limit on locked pages would be exceeded.
     pub fn mmap(&self, on: MmRef<'_, A>, request: MapRequest) -> Result<Vpn, SpaceError> {
         let _span = Span::<A>::enter(Func::DoMmap);
         if request.pages == 0 {
@@ -108,8 +109,7 @@ impl<A: Machine> Space<A> {
         }
         let locked = request.flags.contains(VmaFlags::LOCKED);
         if let Some((id, _)) = request.file {
-            let file = on.spaces.file(id).ok_or(SpaceError::Inval)?;
-            self.hold_file(&file);
+            self.file(id).ok_or(SpaceError::Inval)?;
         } else if request.flags.contains(VmaFlags::SHARED) {
             return Err(SpaceError::Inval);
         }
@@ -140,7 +140,9 @@ impl<A: Machine> Space<A> {
                 flags: request.flags,
                 origin: range.start().get(),
                 node: None,
-                file: request.file.map(|(id, index)| FileMap::new(id, index, range.start())),
+                file: request
+                    .file
+                    .map(|(id, index)| self.map_here(FileMap::new(id, index, range.start()))),
                 anon: None,
             });
             range

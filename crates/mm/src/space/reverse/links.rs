@@ -1,6 +1,7 @@
 //! The locks of the reverse map: which operations on VMAs take them, and for how long.
 //!
-//! A file has one lock for all VMAs that map it (`i_mmap_rwsem`). Anonymous memory has one lock for
+//! A file has one lock for all VMAs that map it (`i_mmap_rwsem`), unless a policy splits it
+//! (`space::mappings`). Anonymous memory has one lock for
 //! a VMA and all its copies by fork, the lock of the root `anon_vma`. Walks of the reverse map hold
 //! it for reading, changes of VMAs for writing. Here the reverse map finds VMAs by their number, so
 //! nothing is linked under these locks: the sections only take the time of the links
@@ -26,40 +27,49 @@
 //! allocates no memory, so a walk may wait for it with a VMA's lock held.
 
 use crate::space::registry::FamilyId;
-use crate::space::vma::{AnonChain, RootId, Roots};
-use crate::space::{FileId, MmRef, Space, Vma};
+use crate::space::vma::{AnonChain, Link, RootId, Roots};
+use crate::space::{FileMap, MmRef, Space, Vma};
 use alloc::sync::Arc;
-use mmscale_arch::{Func, Machine, Op, Span};
+use mmscale_arch::{Func, Machine, Span};
 
-/// The most VMAs of one file that are unlinked at a time.
+/// The most VMAs of one tree that are unlinked at a time.
 const UNLINK_BATCH: u32 = 8;
 
 impl<A: Machine> Space<A> {
     /// Links the entries of `vma` in the reverse map, or links them again after a change of its
-    /// ends. `vmas`: how many VMAs that concerns.
-    pub(crate) fn link(&self, vma: &Vma, vmas: u32) {
+    /// ends.
+    pub(crate) fn link(&self, vma: &Vma, link: Link) {
+        let vmas = if let Link::Split = link { 2 } else { 1 };
         if let Some(map) = vma.file {
-            self.link_file(Func::VmaLinkFile, map.id, vmas);
+            let func = Func::VmaLinkFile;
+            match link {
+                Link::New | Link::Split => self.link_file(func, map, vmas, 1),
+                Link::Again => self.link_file(func, map, 1, 0),
+                Link::Join(Vma { file: Some(gone), .. }) if gone.tree != map.tree => {
+                    self.link_file(func, gone, 1, -1);
+                    self.link_file(func, map, 1, 0);
+                }
+                Link::Join(_) => self.link_file(func, map, 1, -1),
+            }
         }
         if let Some(chain) = vma.anon {
             let _span = Span::<A>::enter(Func::AnonVmaClone);
             self.roots.link(chain, vmas * chain.links);
         }
     }
-    fn link_file(&self, func: Func, id: FileId, vmas: u32) {
+    /// Links or unlinks `links` VMAs that map a file, after which `more` of them are linked.
+    fn link_file(&self, func: Func, map: FileMap, links: u32, more: i32) {
         let _span = Span::<A>::enter(func);
-        let found = self.files.lock().iter().find(|file| file.id() == id).cloned();
-        if let Some(file) = found {
-            let _mappings = file.mappings().write();
-            A::work(Op::RmapLink, vmas);
+        if let Some(file) = self.file(map.id) {
+            file.mappings().change(map.id, map.tree, links, more);
         }
     }
     /// Unlinks VMAs, of which no page is mapped any more (`free_pgtables`).
     pub(crate) fn unlink(&self, vmas: impl Iterator<Item = Vma>) {
-        let (mut id, mut count) = (None, 0);
-        let flush = |id: Option<FileId>, count: u32| {
-            if let Some(id) = id {
-                self.link_file(Func::UnlinkFileVmas, id, count);
+        let (mut batch, mut count): (Option<FileMap>, u32) = (None, 0);
+        let flush = |batch: Option<FileMap>, count: u32| {
+            if let Some(map) = batch {
+                self.link_file(Func::UnlinkFileVmas, map, count, -(count as i32));
             }
         };
         for vma in vmas {
@@ -68,13 +78,14 @@ impl<A: Machine> Space<A> {
                 self.roots.link(chain, chain.links);
             }
             let Some(map) = vma.file else { continue };
-            if id != Some(map.id) || count == UNLINK_BATCH {
-                flush(id, count);
-                (id, count) = (Some(map.id), 0);
+            let of_batch = |batch: FileMap| (batch.id, batch.tree) == (map.id, map.tree);
+            if !batch.is_some_and(of_batch) || count == UNLINK_BATCH {
+                flush(batch, count);
+                (batch, count) = (Some(map), 0);
             }
             count += 1;
         }
-        flush(id, count);
+        flush(batch, count);
     }
     /// Links the copy of `vma` that a fork has made in a space of the same family
     /// (`anon_vma_fork`). Returns the chains of `vma` and of the copy; `None` if there are too many

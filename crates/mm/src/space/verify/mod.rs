@@ -8,6 +8,7 @@ use super::{MmRef, Space, TreeDefect, VmaRange, Vpn};
 use crate::folio::FolioFlags;
 use crate::lru::{LruViolation, StatPages};
 use crate::pgtable::{Direction, Leaf, Pte, PteFlags, TableDefect};
+use crate::space::TreeId;
 use crate::swap::SwapEntry;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -50,6 +51,8 @@ pub enum SpaceDefect {
     Maps(Pfn, u32, u32),
     /// The folio has fewer references than mappings.
     References(Pfn),
+    /// The tree of a file's VMAs: the VMAs that it counts, and those found in address spaces.
+    Linked(TreeId, u32, u32),
     /// A statistic of pages in page caches is wrong.
     Stat(LruViolation),
     /// The folio is marked exclusive but mapped by several address spaces, or it is writable but
@@ -75,6 +78,9 @@ impl core::fmt::Display for SpaceDefect {
             Self::Shared(pfn) => {
                 write!(f, "folio {}: writable or marked exclusive, but shared", pfn.index())
             }
+            Self::Linked(tree, counted, found) => {
+                write!(f, "tree {} of a file: {counted} VMAs, {found} found", tree.index())
+            }
             Self::Stat(why) => why.fmt(f),
             Self::References(pfn) => {
                 write!(f, "folio {}: fewer references than mappings", pfn.index())
@@ -98,6 +104,9 @@ struct FolioMappings {
 }
 
 type Maps = BTreeMap<Pfn, FolioMappings>;
+
+/// The VMAs of each file and tree that are found in address spaces.
+type FoundLinks = BTreeMap<(usize, TreeId), u32>;
 
 impl<A: Machine> MmRef<'_, A> {
     /// Checks all address spaces: trees and tables are sound, every mapped page is in a VMA and has
@@ -129,6 +138,7 @@ impl<A: Machine> MmRef<'_, A> {
                 return Err(SpaceDefect::References(pfn));
             }
         }
+        self.verify_links()?;
         self.verify_file_pages().map_err(SpaceDefect::Stat)?;
         match maps.first_key_value() {
             Some((&pfn, found)) => Err(SpaceDefect::Maps(pfn, 0, found.entries)),
@@ -138,6 +148,26 @@ impl<A: Machine> MmRef<'_, A> {
 }
 
 impl<A: Machine> MmRef<'_, A> {
+    /// Checks that each VMA that maps a file is in one of the file's trees, and nothing else.
+    fn verify_links(self) -> Result<(), SpaceDefect> {
+        let mut links = FoundLinks::new();
+        self.spaces.each(|space| {
+            let vmas = space.lock.read();
+            let maps = vmas.tree.iter().filter_map(|entry| vmas.vma(entry.value).file);
+            maps.for_each(|map| *links.entry((map.id.index(), map.tree)).or_default() += 1);
+        });
+        let files = self.spaces.files().lock().clone();
+        for file in files.iter().flatten() {
+            for (tree, counted) in file.mappings().counts() {
+                let found = links.remove(&(file.id().index(), tree)).unwrap_or(0);
+                if counted != found {
+                    return Err(SpaceDefect::Linked(tree, counted, found));
+                }
+            }
+        }
+        let lost = links.first_key_value();
+        lost.map_or(Ok(()), |(&(_, tree), &found)| Err(SpaceDefect::Linked(tree, 0, found)))
+    }
     /// Checks the statistics of pages in page caches: those of files, and, for nodes only, the swap
     /// cache.
     fn verify_file_pages(self) -> Result<(), LruViolation> {
@@ -145,7 +175,7 @@ impl<A: Machine> MmRef<'_, A> {
         let (mut in_files, mut swapped) = (StatPages::new(), StatPages::new());
         let files = self.spaces.files().lock().clone();
         for file in files.iter().flatten() {
-            file.folios().into_iter().for_each(|pfn| in_files.add(&memory, pfn, FilePages));
+            file.folios().for_each(|pfn| in_files.add(&memory, pfn, FilePages));
         }
         for (pfn, word) in memory.folios.iter() {
             if word.has(FolioFlags::SWAP_CACHE) {

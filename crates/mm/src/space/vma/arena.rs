@@ -35,7 +35,7 @@ pub(crate) struct Arena<T> {
 /// The number of the `nth` slot, counted from 0. Numbers are not dense: each lookup splits a
 /// number, while slots are rarely counted.
 #[inline]
-pub(super) const fn number_of(nth: u32) -> u32 {
+pub(crate) const fn number_of(nth: u32) -> u32 {
     let moved = nth + FIRST;
     let chunk = moved.ilog2() - FIRST.ilog2();
     chunk << OFFSET_BITS | (moved - (FIRST << chunk))

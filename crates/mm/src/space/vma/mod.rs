@@ -5,7 +5,7 @@ mod lock;
 mod roots;
 mod slots;
 
-pub(super) use arena::{Arena, MAX_SLOTS, NUMBER_BITS};
+pub(super) use arena::{Arena, MAX_SLOTS, NUMBER_BITS, number_of};
 pub(super) use lock::{VmaLock, VmaReadGuard};
 pub(super) use roots::Roots;
 pub use roots::{AnonChain, RootId};
@@ -102,6 +102,20 @@ impl FileId {
     }
 }
 
+/// One of the trees that have the VMAs of a file.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct TreeId(u16);
+
+impl TreeId {
+    pub(super) const fn new(index: usize) -> Self {
+        Self(index as u16)
+    }
+    /// Returns the number, for indexing.
+    pub(super) const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
 /// Which page of which file a VMA's pages map. Parts of a VMA have equal values, and so have two
 /// VMAs that map adjacent parts of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -110,12 +124,18 @@ pub struct FileMap {
     pub id: FileId,
     /// The page that would map the file's first page.
     pub(super) base: u64,
+    /// The tree of the reverse map that the VMA is in.
+    pub(super) tree: TreeId,
 }
 
 impl FileMap {
-    /// Maps the file's page `index` at `page`.
+    /// Maps the file's page `index` at `page`, in the first tree.
     pub(super) const fn new(id: FileId, index: u64, page: Vpn) -> Self {
-        Self { id, base: page.get().wrapping_sub(index) }
+        Self { id, base: page.get().wrapping_sub(index), tree: TreeId::new(0) }
+    }
+    /// Whether both map the same pages of the same file, in any tree.
+    fn is_alike(self, other: Self) -> bool {
+        (self.id, self.base) == (other.id, other.base)
     }
     /// The file's page at `page`.
     pub const fn index_of(self, page: Vpn) -> u64 {
@@ -123,7 +143,7 @@ impl FileMap {
     }
     /// Returns the value for pages that mremap has moved.
     pub(super) const fn moved(self, from: Vpn, to: Vpn) -> Self {
-        Self::new(self.id, self.index_of(from), to)
+        Self { tree: self.tree, ..Self::new(self.id, self.index_of(from), to) }
     }
 }
 
@@ -171,7 +191,10 @@ impl Vma {
     /// Whether protection, flags, node and file are equal.
     pub(super) fn is_alike(&self, other: &Self) -> bool {
         (self.prot, self.flags, self.node) == (other.prot, other.flags, other.node)
-            && self.file == other.file
+            && match (self.file, other.file) {
+                (Some(own), Some(other)) => own.is_alike(other),
+                (own, other) => own.is_none() && other.is_none(),
+            }
     }
     /// Whether it can be merged with `next`, which starts where this one ends.
     pub(super) fn joins(&self, next: &Self) -> bool {
@@ -179,6 +202,19 @@ impl Vma {
             && self.is_alike(next)
             && self.index_of(self.range.end()) == next.origin
     }
+}
+
+/// A change of a VMA that is in the reverse map.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Link {
+    /// It is new.
+    New,
+    /// Its ends have changed.
+    Again,
+    /// It was split in two.
+    Split,
+    /// It has the pages of the VMA after it, this one, which is gone.
+    Join(Vma),
 }
 
 const NO_NODE: u32 = u32::MAX;
@@ -194,11 +230,15 @@ pub(super) struct VmaCell {
     flags: AtomicU32,
     node: AtomicU32,
     file: AtomicU32,
+    tree: AtomicU32,
     base: AtomicU64,
     anon: AtomicU64,
 }
 
 impl VmaCell {
+    fn tree(&self) -> TreeId {
+        TreeId::new(self.tree.load(Relaxed) as usize)
+    }
     pub(super) fn get(&self) -> Vma {
         let node = self.node.load(Relaxed);
         Vma {
@@ -207,8 +247,11 @@ impl VmaCell {
             flags: VmaFlags::from_bits_truncate(self.flags.load(Relaxed)),
             origin: self.origin.load(Relaxed),
             node: (node != NO_NODE).then(|| NodeId::new(node as usize)),
-            file: FileId::from_word(self.file.load(Relaxed))
-                .map(|id| FileMap { id, base: self.base.load(Relaxed) }),
+            file: FileId::from_word(self.file.load(Relaxed)).map(|id| FileMap {
+                id,
+                base: self.base.load(Relaxed),
+                tree: self.tree(),
+            }),
             anon: AnonChain::from_word(self.anon.load(Relaxed)),
         }
     }
@@ -219,6 +262,7 @@ impl VmaCell {
         self.prot.store(vma.prot.bits(), Relaxed);
         self.flags.store(vma.flags.bits(), Relaxed);
         self.file.store(FileId::to_word(vma.file.map(|map| map.id)), Relaxed);
+        self.tree.store(vma.file.map_or(0, |map| map.tree.index() as u32), Relaxed);
         self.base.store(vma.file.map_or(0, |map| map.base), Relaxed);
         self.anon.store(AnonChain::to_word(vma.anon), Relaxed);
         self.node.store(vma.node.map_or(NO_NODE, |node| node.index() as u32), Relaxed);

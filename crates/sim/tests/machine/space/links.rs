@@ -37,6 +37,7 @@ fn forks_and_ends_take_the_locks_of_what_they_copy_and_remove() {
         map(world, &space, AT, PAGES);
         map(world, &space, AT + 1_000, 0);
         let file = File::new(on, PAGES);
+        space.hold_file(&file).expect("there is memory");
         let request = MapRequest::new(PAGES).at(Place::Fixed(Vpn::new(AT + 2_000)));
         space.mmap(on, request.of_file(file.id(), 0).shared()).expect("there is memory");
         file.put(on);
@@ -84,4 +85,44 @@ fn a_family_has_one_lock_and_strangers_have_none_in_common() {
     let (family, strangers) = (storm(true), storm(false));
     assert!(family.1 > 0, "{family:?}");
     assert!(strangers.0 > 0 && strangers.1 == 0, "{strangers:?}");
+}
+
+/// Four processes read the same pages of a file, which are in memory.
+#[test]
+fn pages_of_a_file_are_found_without_a_lock() {
+    let read = |pages: u64| {
+        let (outcome, _) = well(config(4, 1), LruPolicy::Stock, move |world| {
+            let on = world.mm.mm_ref();
+            let file = File::new(on, PAGES);
+            let mapped = || {
+                let space = new_space(world);
+                space.hold_file(&file).expect("there is memory");
+                let request = MapRequest::new(PAGES).at(Place::Fixed(Vpn::new(AT)));
+                space.mmap(on, request.of_file(file.id(), 0).shared()).expect("there is memory");
+                space
+            };
+            let touch = |world: &World, space: &Space<Sim>, pages: u64| {
+                for page in AT..AT + pages {
+                    let read = |pfn| assert_eq!(Sim::read_stamp(pfn), 0);
+                    let on = world.mm.mm_ref();
+                    space.access(on, Vpn::new(page), MemAccess::Read, read).expect("in memory");
+                }
+            };
+            let first = mapped();
+            touch(world, &first, PAGES);
+            for cpu in 0..4 {
+                let space = mapped();
+                world.spawn(cpu, move |world| {
+                    touch(world, &space, pages);
+                    space.exit(world.mm.mm_ref());
+                });
+            }
+            file.put(on);
+            world.wait_for_others();
+            first.exit(on);
+        });
+        taken(&outcome, "other")
+    };
+    let (few, many) = (read(1), read(PAGES));
+    assert_eq!(few.0, many.0, "{few:?} {many:?}");
 }

@@ -66,7 +66,8 @@ impl Victim {
         add(&mut seen);
         self.seen.set(seen);
     }
-    fn map(&self, on: MmRef<'_, Sim>, file: &File<Sim>, state: &mut u64) {
+    fn map(&self, on: MmRef<'_, Sim>, file: &Arc<File<Sim>>, state: &mut u64) {
+        self.space.hold_file(file).expect("there is memory");
         let mut at = AT;
         while at < AT + PAGES {
             let pages = (1 + next(state) % 700).min(AT + PAGES - at);
