@@ -41,9 +41,20 @@ pub const CALLING: [&str; 12] = [
     "arch_tlbbatch_flush",
 ];
 
-/// Functions on the paths of reclaim, compaction, writeback and migration, which take the lock of
-/// the LRU lists for other purposes than programs that populate and unmap.
-const OTHER_LRU: [&str; 44] = [
+/// Functions on the paths of reclaim, compaction, writeback, migration, invalidation and advice,
+/// which take the lock of the LRU lists for other purposes than programs that populate and unmap.
+const OTHER_LRU: [&str; 55] = [
+    "deactivate_file_folio",
+    "deactivate_file_page",
+    "lru_deactivate_file",
+    "lru_deactivate_file_fn",
+    "invalidate_mapping_pages",
+    "mapping_try_invalidate",
+    "invalidate_inode_pages2_range",
+    "folio_deactivate",
+    "deactivate_page",
+    "folio_mark_lazyfree",
+    "mark_page_lazyfree",
     "kswapd",
     "balance_pgdat",
     "shrink_node",
@@ -158,6 +169,9 @@ mod tests {
         assert_eq!(of("zone", &tick), Some(Problem::Vmstat));
         assert_eq!(of("zone", &["free_unref_folios", "free_pcppages_bulk"]), Some(Problem::Pcp));
         assert_eq!(of("lruvec", &["folio_batch_move_lru"]), Some(Problem::Churn));
+        let invalidation =
+            ["mapping_try_invalidate", "deactivate_file_folio", "folio_batch_move_lru"];
+        assert_eq!(of("lruvec", &invalidation), None);
         assert_eq!(of("pte", &["oom_reaper", "unmap_page_range"]), Some(Problem::Reap));
         assert_eq!(of("mmap_lock", &["do_exit", "exit_mmap"]), Some(Problem::Reap));
         assert_eq!(of("pte", &["handle_mm_fault", "do_anonymous_page"]), None);

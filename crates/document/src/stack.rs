@@ -120,9 +120,17 @@ const SLEEPING: [&str; 17] = [
     "prepare_task_switch",
 ];
 
-/// Frames of tracepoints and of BPF programs. Other functions of the tracer take locks themselves.
-const TRACING: [&str; 11] = [
-    "bpf_",
+/// Frames of tracepoints and of BPF programs. Other functions of the tracer, and those that BPF
+/// programs call, such as `bpf_lru_pop_free`, take locks themselves.
+const TRACING: [&str; 18] = [
+    "bpf_prog_",
+    "bpf_trace_run",
+    "bpf_trampoline",
+    "bpf_dispatcher_",
+    "bpf_get_stack",
+    "bpf_overflow_handler",
+    "bpf_raw_tp_",
+    "bpf_perf_event",
     "__bpf_",
     "trace_contention",
     "trace_lock_",
@@ -263,6 +271,16 @@ mod tests {
         assert_eq!(wait_frames(sleeps, false), Some(4));
         let spins = ["_raw_spin_lock", "__schedule", "schedule", "down_read", "a_b"];
         assert_eq!(wait_frames(spins, false), Some(1));
+    }
+
+    #[test]
+    fn functions_of_bpf_programs_take_locks() {
+        let program = ["bpf_prog_0a1b_x", "bpf_trace_run2", "__traceiter_contention_begin"];
+        let lock = ["native_queued_spin_lock_slowpath", "_raw_spin_lock_irqsave"];
+        let rest = ["bpf_lru_pop_free", "htab_lru_map_update_elem", "bpf_prog_0a1b_y"];
+        let all: Vec<&str> = program.iter().chain(&lock).chain(&rest).copied().collect();
+        assert_eq!(wait_frames(all.iter().copied(), false), Some(5));
+        assert_eq!(path_of(all).last().map(String::as_str), Some("bpf_lru_pop_free"));
     }
 
     #[test]

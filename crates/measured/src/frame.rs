@@ -1,6 +1,8 @@
 //! A frame of a stack.
 
-use mmscale_document::plain_function;
+use std::ops::Range;
+
+use mmscale_document::{is_acquiring, plain_function};
 
 use crate::text::{Line, Word};
 
@@ -69,6 +71,28 @@ pub(crate) fn frame(line: &Line) -> Option<Frame> {
     (!names.is_empty()).then_some(Frame { names, column: name.column, offset, sure, place })
 }
 
+/// How far out the next function of a lock may be.
+const STALE: usize = 6;
+
+/// Returns the places of frames between two functions of one lock, in a stack of whose frames the
+/// kernel is sure of none: a lock calls nothing else, so that they are left of other calls. The
+/// names are innermost first.
+pub(crate) fn stale(names: &[&str]) -> Range<usize> {
+    let kind = |name: &str| {
+        let kinds: [&[&str]; 3] = [&["mutex"], &["rwsem", "down_read", "down_write"], &["spin"]];
+        let has = |parts: &&[&str]| parts.iter().any(|part| name.contains(part));
+        kinds.iter().position(has).filter(|_| is_acquiring(name))
+    };
+    let first = names.iter().position(|name| kind(name).is_some()).unwrap_or(names.len());
+    let own = names[first..].iter().take_while(|name| kind(name).is_some()).count();
+    let inner = first + own;
+    let outer = names[inner..].iter().take(STALE);
+    let is_same = |name: &&str| first < names.len() && kind(name) == kind(names[first]);
+    let last = outer.rev().position(is_same);
+    let most = names.len().min(inner + STALE);
+    last.map_or(inner..inner, |at| inner..most - 1 - at)
+}
+
 /// Returns the words behind a function, without the caller that ARM prints there: `f from
 /// g+0x5/0x10`, `(f) from [<c0008000>] (g+0x5/0x10)`. The next frame is that of the caller. Returns
 /// whether there was one, too.
@@ -109,6 +133,16 @@ mod tests {
 
     fn of(text: &str) -> Option<(String, bool)> {
         frame(&lines(text)[0]).map(|frame| (frame.names.join("/"), frame.offset))
+    }
+
+    #[test]
+    fn frames_between_functions_of_a_lock_are_stale() {
+        let all =
+            ["schedule", "__mutex_lock_common", "_atomic_dec_and_lock", "b_c", "mutex_lock", "d_e"];
+        assert_eq!(stale(&all), 2..4);
+        assert!(stale(&["__mutex_lock_common", "mutex_lock", "b_c", "d_e"]).is_empty());
+        assert!(stale(&["mutex_lock", "b_c", "down_read", "d_e"]).is_empty(), "another lock");
+        assert!(stale(&["a_b"]).is_empty() && stale(&[]).is_empty());
     }
 
     #[test]

@@ -9,7 +9,7 @@
 
 mod head;
 
-use crate::frame::frame;
+use crate::frame::{frame, stale};
 use crate::stacks::{Stack, Unit};
 use crate::text::Line;
 use head::{Head, head, register, task_of};
@@ -249,6 +249,10 @@ impl Entry {
         let contexts = if any { &self.contexts } else { &self.guesses };
         let frames = contexts.iter().find(|frames| !prints(frames));
         let mut path: Vec<String> = frames.cloned().unwrap_or_default();
+        if !any {
+            let between = stale(&path.iter().map(String::as_str).collect::<Vec<_>>());
+            drop(path.drain(between));
+        }
         if let Some(at) = &self.at
             && path.first() != Some(at)
         {

@@ -114,17 +114,10 @@ pub(crate) fn scan(lines: &[Line], report: &mut Report) {
             rest.push(line);
             at += 1;
         } else if let Some(table) = table(lines, at) {
-            let headings = at;
-            at = table.end.max(at + 1);
-            let is_lock_stat = table.tool == lock_stat::TOOL;
-            let mut next = Some(table);
-            while let Some(table) = next {
-                at = table.end.max(at);
-                if seen.insert(table.contents()) {
-                    report.tables.push(table.checked());
-                }
-                next = is_lock_stat.then(|| lock_stat::more(lines, headings, at)).flatten();
-            }
+            let (found, end) = with_more(lines, at, table);
+            at = end;
+            let new = found.into_iter().filter(|table| seen.insert(table.contents()));
+            report.tables.extend(new.map(Table::checked));
         } else if let Some((order, end)) = lockdep::parse(lines, at) {
             sizable.extend(&lines[at..end]);
             at = end;
@@ -176,6 +169,20 @@ pub(crate) fn scan(lines: &[Line], report: &mut Report) {
     }
     let prose: Vec<&Line> = prose.into_iter().filter(|line| is_kept(line)).collect();
     report.prose = Prose::of(&prose);
+}
+
+/// Returns a table with those below it that have no headings of their own, and the index of the
+/// line after them.
+fn with_more(lines: &[Line], from: usize, table: Table) -> (Vec<Table>, usize) {
+    let is_lock_stat = table.tool == lock_stat::TOOL;
+    let (mut all, mut end) = (vec![], from + 1);
+    let mut next = Some(table);
+    while let Some(table) = next {
+        end = table.end.max(end);
+        all.push(table);
+        next = is_lock_stat.then(|| lock_stat::more(lines, from, end)).flatten();
+    }
+    (all, end)
 }
 
 /// Joins the parts of a quoted stack into which a reply was written. The first part has only

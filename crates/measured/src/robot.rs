@@ -188,6 +188,8 @@ fn change(text: &str) -> Option<(&str, f64, f64)> {
                     words.next();
                 }
             }
+            // Some mail programs lose the sign of a deviation.
+            _ if !values.is_empty() && is_bare_deviation(word) => {}
             _ if word.starts_with(['+', '-']) => {
                 let change = word[1..].trim_end_matches('%');
                 real(change).or_else(|| change.parse().ok())?;
@@ -199,6 +201,11 @@ fn change(text: &str) -> Option<(&str, f64, f64)> {
     // A row without a change: nothing stands between the figures.
     let fits = values.len() >= 2 && changes >= 1;
     fits.then(|| (name, values[0], values[values.len() - 1]))
+}
+
+/// Returns whether a word is a deviation without its sign: `8%`.
+fn is_bare_deviation(word: &str) -> bool {
+    word.strip_suffix('%').is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()))
 }
 
 fn figure(word: &str) -> Option<f64> {
@@ -326,6 +333,8 @@ mod tests {
             Some(("a.b", 1.0, 3.0)),
             "the first and the last commit"
         );
+        assert_eq!(change("0.00   +8.2   8.22   8%  a.b"), Some(("a.b", 0.0, 8.22)));
+        assert_eq!(change("32.91  58%   -63.5%   12.01 115%  a.b"), Some(("a.b", 32.91, 12.01)));
         for sign in ["±", "A+-", "+-", "Â±", "+/-"] {
             let row = format!("12 {sign}  3%  +50.0%  18 {sign}4%  a.b");
             assert_eq!(change(&row), Some(("a.b", 12.0, 18.0)), "{sign}");

@@ -14,7 +14,7 @@ use std::cmp::Ordering;
 
 use mmscale_document::{is_locking, is_sleeping, is_tracing, wait_frames};
 
-use crate::frame::{Frame, frame};
+use crate::frame::{Frame, frame, stale};
 use crate::text::{Line, Word};
 
 /// The unit of a weight.
@@ -73,6 +73,9 @@ const LEAST: usize = 3;
 
 /// Number of frames below which a stack with a weight is none.
 const LEAST_WEIGHED: usize = 1;
+
+/// Innermost functions, with which a task gives up its CPU, before that of a lock.
+const MOST_SLEEPING: usize = 4;
 
 /// The longest stack; the rest of a longer one is another.
 const MOST: usize = 256;
@@ -133,6 +136,10 @@ fn frames(lines: &[Line], from: usize) -> (Vec<Frame>, usize) {
             inner &= !frame.sure && frame.names.iter().any(|name| is_locking(name));
             frame.sure || inner
         });
+    } else if frames.iter().take(MOST_SLEEPING).any(|frame| is_locking(&frame.names[0])) {
+        let first = |frame: &Frame| frame.names[0].clone();
+        let names: Vec<String> = frames.iter().map(first).collect();
+        drop(frames.drain(stale(&names.iter().map(String::as_str).collect::<Vec<_>>())));
     }
     (frames, end)
 }

@@ -75,10 +75,21 @@ impl Sum {
     fn exceeds(self, own: f64) -> bool {
         self.percent > own + 0.5 + 0.01 * f64::from(self.count)
     }
+    /// Returns whether shares are of the samples of a caller that has a share. Callees have a
+    /// little more than it in `perf top`, where samples decay.
+    fn is_of_caller(self, own: f64) -> bool {
+        self.exceeds(own) && (self.percent >= HALF || self.percent > DECAY * own)
+    }
 }
 
 /// Shares below this are noise of rounding.
 const LEAST: f64 = 0.0005;
+
+/// How much more than its caller a function may have by the decay of samples.
+const DECAY: f64 = 1.3;
+
+/// Shares of the caller have a sum that is near 100 %, so at least this.
+const HALF: f64 = 50.0;
 
 /// The longest tree; the rest of a longer one is another.
 const MAX_NODES: usize = 10_000;
@@ -242,8 +253,8 @@ impl Tree {
         let whole = self.entry.as_ref().map(|entry| entry.percent);
         let (sums, first) = self.sums();
         let mut inner = self.nodes.iter().zip(&sums);
-        inner.any(|(node, sum)| node.percent.is_some_and(|own| sum.exceeds(own)))
-            || whole.is_some_and(|own| first.exceeds(own))
+        inner.any(|(node, sum)| node.percent.is_some_and(|own| sum.is_of_caller(own)))
+            || whole.is_some_and(|own| first.is_of_caller(own))
     }
 
     /// Returns whether callees have more than all samples of their caller.

@@ -150,6 +150,9 @@ fn shares(text: &str, inside: bool) -> Option<Row> {
     let at = text.len() - rest.len();
     let mark = if sign { sign_at } else { at.saturating_sub(2) };
     let share = |word: &str| real(word.strip_suffix('%')?).filter(|percent| *percent <= 100.0);
+    if let Some(entry) = old(rest) {
+        return Some(Row::Entry(entry));
+    }
     let first = rest.split_ascii_whitespace().next()?;
     let branch = |mark, column, percent, name, form| {
         Some(Row::Branch(Branch { mark, column, percent, name, form }))
@@ -179,6 +182,18 @@ fn shares(text: &str, inside: bool) -> Option<Row> {
     }
     let key = words.join(" ");
     Some(Row::Entry(Entry { name, percent, own, key }))
+}
+
+/// A row of `perf top` before 3.6: samples, share, function and binary.
+fn old(text: &str) -> Option<Entry> {
+    let mut words = text.split_ascii_whitespace();
+    let samples = words.next().filter(|word| word.contains('.') && real(word).is_some());
+    let share = samples.and(words.next())?.strip_suffix('%')?;
+    let percent = real(share).filter(|percent| *percent <= 100.0)?;
+    let name = single(words.next()?)?;
+    let binary = words.next().filter(|binary| binary.starts_with(['/', '[']))?;
+    let key = format!("{name} {binary}");
+    words.next().is_none().then_some(Entry { name, percent, own: None, key })
 }
 
 /// A function alone, with bars or blanks before it.

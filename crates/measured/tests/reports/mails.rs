@@ -324,3 +324,35 @@ fn sentences_on_two_problems_decide_nothing() {
     let tick = format!("{text}Each vmstat_update calls decay_pcp_high and waits.\n");
     assert_eq!(best(&tick), Some(Problem::Vmstat));
 }
+
+#[test]
+fn decaying_samples_are_no_shares_of_the_caller() {
+    let text = "- 4.51% a_commit\n   - 4.54% __a_commit\n      - 2.67% _raw_spin_lock\n         \
+                - 3.28% do_raw_spin_lock\n              3.08% __pv_queued_spin_lock_slowpath\n   \
+                - 0.86% b_put\n      - 0.62% _raw_spin_lock_irqsave\n         \
+                - 0.77% do_raw_spin_lock\n              __pv_queued_spin_lock_slowpath\n";
+    let (_, found) = of(text);
+    let names: Vec<String> = found.items.iter().map(mmscale_measured::Item::named).collect();
+    assert_eq!(names, ["other lock in __a_commit", "other lock in b_put"]);
+    assert!((found.items[0].weight / found.weight() - 0.8).abs() < 0.05, "{:?}", found.items);
+}
+
+#[test]
+fn a_list_of_the_first_perf_top_is_a_profile() {
+    let text = "             27583.00 11.6% copy_user_generic_string    /lib/x/vmlinux\n             \
+                17264.00  7.3% _raw_spin_lock_irqsave      /lib/x/vmlinux\n              \
+                3141.00  1.3% _raw_spin_lock              [kernel]\n";
+    let (report, found) = of(text);
+    assert_eq!((report.flat.len(), found.best()), (3, None));
+}
+
+#[test]
+fn stale_frames_take_no_lock() {
+    let text = "Call Trace:\n [<ffffffff81367769>] ? __mutex_lock_common+0x127/0x193\n \
+                [<ffffffff811dd784>] ? _atomic_dec_and_lock+0x30/0x4c\n \
+                [<ffffffffa03dd469>] ? a_rele+0x37/0x5d [b]\n \
+                [<ffffffff813675c3>] ? mutex_lock+0x12/0x28\n \
+                [<ffffffffa04342c4>] ? a_inactive+0x10/0x1d [b]\n \
+                [<ffffffff810ff18c>] ? evict+0x17/0x7e\n";
+    assert_eq!(of(text).1.items[0].named(), "mutex lock in a_inactive");
+}
