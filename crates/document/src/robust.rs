@@ -57,7 +57,7 @@ pub struct Robustness {
     /// The ends of ranges with which another lock or line limits the base arm, or none does.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub moved_limits: Vec<MovedLimit>,
-    /// What limits the base arm on the machines that were drawn, the most frequent first.
+    /// The limits of the base arm on the machines that were drawn, the most frequent first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub drawn_limits: Vec<DrawnLimit>,
     /// Rounds of its loop that the slowest program begins in the window, in the arm with the
@@ -163,7 +163,7 @@ impl Level {
     }
 }
 
-/// What limits the base arm on some of the machines that were drawn.
+/// A limit of the base arm, with the number of drawn machines that have it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DrawnLimit {

@@ -30,6 +30,24 @@ pub(crate) struct Code {
     pub(crate) paths: Vec<Vec<String>>,
 }
 
+/// The rounds of each recorded CPU that are replayed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Rounds {
+    All,
+    /// Every second one, beginning with round 0 or 1.
+    Half(usize),
+}
+
+impl Rounds {
+    /// Returns these rounds of a CPU. A CPU with one round keeps it.
+    pub(crate) fn of<T>(self, all: &[T]) -> Vec<&T> {
+        match self {
+            Self::Half(first) if all.len() > 1 => all.iter().skip(first).step_by(2).collect(),
+            Self::Half(_) | Self::All => all.iter().collect(),
+        }
+    }
+}
+
 /// An operation.
 pub(crate) struct Played {
     /// Operations that the script counted.

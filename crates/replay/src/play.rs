@@ -1,7 +1,7 @@
 //! A run: a recording on a simulated machine.
 
 use crate::check::{ReplayError, check};
-use crate::code::Code;
+use crate::code::{Code, Rounds};
 use crate::player::Player;
 use crate::tally::{CallSums, Counted, TickSums};
 use mmscale_arch::{CpuId, Probe, Trace, TraceGroup};
@@ -18,24 +18,6 @@ use std::sync::Arc;
 pub struct Replay {
     code: Arc<Code>,
     rounds: Rounds,
-}
-
-/// The rounds of each recorded CPU that are replayed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Rounds {
-    All,
-    /// Every second one, beginning with round 0 or 1.
-    Half(usize),
-}
-
-impl Rounds {
-    /// Returns these rounds of a CPU. A CPU with one round keeps it.
-    pub(crate) fn of<T>(self, all: &[T]) -> Vec<&T> {
-        match self {
-            Self::Half(first) if all.len() > 1 => all.iter().skip(first).step_by(2).collect(),
-            Self::Half(_) | Self::All => all.iter().collect(),
-        }
-    }
 }
 
 /// The part of a run that counts, in ns of virtual time. CPUs begin at 0 and end with the operation
@@ -84,8 +66,8 @@ impl Replay {
         Ok(Self { code: Arc::new(Code::of(recording)), rounds: Rounds::All })
     }
 
-    /// Returns the replay of every second round of each CPU, beginning with round 0 or 1. What the
-    /// two differ by is the error of the recording.
+    /// Returns the replay of every second round of each CPU, beginning with round 0 or 1. The
+    /// difference of the two is the error of the recording.
     #[must_use]
     pub fn half(&self, first: usize) -> Self {
         Self { rounds: Rounds::Half(first), ..self.clone() }

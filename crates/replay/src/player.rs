@@ -1,10 +1,9 @@
 //! The task of a CPU, and the callbacks of the machine.
 
 use crate::calls::{Calls, Request, Ticket};
-use crate::code::{Act, Code, Step};
+use crate::code::{Act, Code, Rounds, Step};
 use crate::growth::{Factors, Rests};
 use crate::place::{CpuPlace, Places};
-use crate::play::Rounds;
 use crate::shared::{Guard, Line, Shared};
 use crate::stores::{Stall, Stores};
 use crate::tally::{Counted, Tally, now_ps};

@@ -13,7 +13,7 @@ const SHOWN: usize = 8;
 /// Pixels of a row.
 const ROW: u32 = 14;
 
-/// What costs move, in percent.
+/// A value that costs move, in percent.
 struct Tornado<'a> {
     title: String,
     how: &'static str,
@@ -21,7 +21,7 @@ struct Tornado<'a> {
     own: f64,
     moved: &'a [MovedNumber],
     drawn: Vec<f64>,
-    /// What the drawn machines say.
+    /// The verdict of the drawn machines.
     said: String,
 }
 
