@@ -1,8 +1,8 @@
 // UnixBench's execl: each copy replaces its program by the same program, again and again. Here a copy maps
 // the files of the image as the kernel and the loader do, uses them, and unmaps all. One operation is an exec.
 summary "programs that replace themselves: who waits for i_mmap_rwsem of the libraries?";
-profile "x86-512" cpus 112;
-window 20ms after 10ms live 2s;
+profile "sapphirerapids" cpus 224;
+window 60ms after 10ms live 2s;
 
 param copies = 220 [1..4096]  "processes that replace their program all the time";
 param rest   = 100us          "CPU time of an exec outside of these locks";
