@@ -78,6 +78,12 @@ pub struct ZsConfig {
     pub free: FreePolicy,
 }
 
+impl ZsConfig {
+    /// Linux.
+    pub const STOCK: Self =
+        Self { lookup: LookupPolicy::Stock, pages: PagesPolicy::Stock, free: FreePolicy::Stock };
+}
+
 /// The name of an object: its zspage's first page, its class, and its number in the zspage.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Handle {

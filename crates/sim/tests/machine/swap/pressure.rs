@@ -5,6 +5,7 @@ use super::world::{Found, Sizes, well};
 use mmscale_arch::{CpuId, Machine as _};
 use mmscale_mm::lru::LruPolicy;
 use mmscale_mm::swap::{SwapConfig, SwapDevice, Zeromap};
+use mmscale_mm::zsmalloc::ZsConfig;
 use mmscale_sim::{Faults, Outcome, Policy, Sim, SimConfig, sample_profile};
 
 const CPUS: usize = 4;
@@ -12,7 +13,12 @@ const EACH: usize = 1_200;
 const SIZES: Sizes = Sizes {
     node_frames: 1_536,
     program: CPUS * EACH,
-    swap: SwapConfig { pages: 8_192, zeromap: Zeromap::On, device: SwapDevice::Block },
+    swap: SwapConfig {
+        pages: 8_192,
+        zeromap: Zeromap::On,
+        device: SwapDevice::Block,
+        zs: ZsConfig::STOCK,
+    },
     lru: LruPolicy::Stock,
 };
 

@@ -112,7 +112,7 @@ impl Callbacks for World {
     }
     fn cpu_dead(&self, cpu: CpuId) {
         self.paged.mm.cpu_dead(cpu);
-        self.paged.swap.cpu_dead(cpu);
+        self.paged.swap.cpu_dead(self.paged.memory(), cpu);
         self.paged.swap.io_interrupt(self.paged.memory());
     }
     fn cpu_online(&self, cpu: CpuId) {
