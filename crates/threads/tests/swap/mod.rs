@@ -108,7 +108,7 @@ impl mmscale_arch::Callbacks for Kernel {
     }
     fn cpu_dead(&self, cpu: CpuId) {
         self.0.paged.mm.cpu_dead(cpu);
-        self.0.paged.swap.cpu_dead(cpu);
+        self.0.paged.swap.cpu_dead(self.0.paged.memory(), cpu);
         self.0.paged.swap.io_interrupt(self.0.paged.memory());
     }
     fn cpu_online(&self, cpu: CpuId) {
