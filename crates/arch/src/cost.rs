@@ -106,8 +106,8 @@ named! {
         CompressPage = "compress_page",
         /// Finding one compressed page and unpacking it.
         DecompressPage = "decompress_page",
-        /// Freeing one compressed page: finding it, its place in its zspage, its slot; locks and the
-        /// free of the zspage's pages not included.
+        /// Freeing one compressed page: finding it, its place in its zspage, its slot; locks and
+        /// the free of the zspage's pages not included.
         CompressedFree = "compressed_free",
         /// Unlinking one more folio from an LRU list, sizes and counters not included.
         LruDetach = "lru_detach",

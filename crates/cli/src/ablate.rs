@@ -41,7 +41,8 @@ pub(crate) fn ablate(
     for (place, (plan, name)) in plans.iter().zip(&names).enumerate() {
         let document = execute(plan, &interrupt, &watch.watch(place)).map_err(CallOrRun::from)?;
         let mut metrics = headlines(plan.study.metrics());
-        // A script that measures durations is about them; a run without durations has no such value.
+        // A script that measures durations is about them; a run without durations has no such
+        // value.
         metrics.push("time_p50_ns");
         let result = ablation(plan, &document, &args.of, &metrics);
         results.add(name, &result, &ablation_text(&result))?;

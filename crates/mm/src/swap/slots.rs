@@ -32,8 +32,8 @@ pub(super) struct SwapSlot<A: Machine> {
     pub(super) cached: A::AtomicU32,
     /// Number of page-table entries that name the slot, and `ZERO`. Under the cluster's lock.
     state: AtomicU32,
-    /// The [`Handle::word`](crate::zsmalloc::Handle::word) of its compressed page; 0: none. Written by
-    /// the holder of the folio's lock, or under the cluster's lock if no folio is in the cache.
+    /// The [`Handle::word`](crate::zsmalloc::Handle::word) of its compressed page; 0: none. Written
+    /// by the holder of the folio's lock, or under the cluster's lock if no folio is in the cache.
     pub(super) compressed: AtomicU64,
 }
 
@@ -296,8 +296,8 @@ impl<A: Machine> Swap<A> {
         self.slot(entry).count()
     }
 
-    /// Releases the cluster of `cpu`, which is dead, to other CPUs, and frees the compressed pages that
-    /// it has deferred.
+    /// Releases the cluster of `cpu`, which is dead, to other CPUs, and frees the compressed pages
+    /// that it has deferred.
     pub fn cpu_dead(&self, memory: LruRef<'_, A>, cpu: CpuId) {
         if let Some(zram) = &self.zram {
             zram.pool.drain_stopped(memory.frames, cpu);

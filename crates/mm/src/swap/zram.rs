@@ -9,16 +9,16 @@ use crate::zsmalloc::{Drain, Handle, ZsConfig, Zsmalloc};
 use core::sync::atomic::Ordering::Relaxed;
 use mmscale_arch::{Atomic, CpuId, CpuMask, DataLine, Machine, random};
 
-/// The smallest and the largest compressed page, in 256ths of a page: 12.5 and 62.5 percent, 37.5 on
-/// average. Sizes between are equally frequent. Assumption: memory of programs is compressed to a
-/// half or a third; the spread is not published.
+/// The smallest and the largest compressed page, in 256ths of a page: 12.5 and 62.5 percent, 37.5
+/// on average. Sizes between are equally frequent. Assumption: memory of programs is compressed to
+/// a half or a third; the spread is not published.
 const SIZES: (u64, u64) = (32, 160);
 
 /// The compressed pages of a device.
 pub(super) struct Zram<A: Machine> {
     pub(super) pool: Zsmalloc<A>,
-    /// The line of `notify_free`, `compr_data_size` and `pages_stored` (`struct zram_stats`): changes
-    /// so far.
+    /// The line of `notify_free`, `compr_data_size` and `pages_stored` (`struct zram_stats`):
+    /// changes so far.
     stats: A::AtomicU64,
 }
 
@@ -42,8 +42,8 @@ impl<A: Machine> Zram<A> {
     }
 }
 
-/// Queues the worker that frees deferred compressed pages, on a CPU that is idle, or on the next one
-/// (a queue that is bound to no CPU: `WQ_UNBOUND`).
+/// Queues the worker that frees deferred compressed pages, on a CPU that is idle, or on the next
+/// one (a queue that is bound to no CPU: `WQ_UNBOUND`).
 fn queue_drain<A: Machine>(memory: LruRef<'_, A>) {
     let own = A::cpu().index();
     let others =
@@ -55,8 +55,8 @@ fn queue_drain<A: Machine>(memory: LruRef<'_, A>) {
     memory.work.queue_on(cpu.unwrap_or(A::cpu()), WorkItem::FreeCompressed);
 }
 
-/// Returns the size of the compressed page of a slot, in 256ths of a page: drawn from the run's seed
-/// and the slot's number.
+/// Returns the size of the compressed page of a slot, in 256ths of a page: drawn from the run's
+/// seed and the slot's number.
 fn size_of<A: Machine>(entry: SwapEntry) -> usize {
     let (least, most) = SIZES;
     let drawn = random(A::seed(), CpuId::new(0), u64::from(entry.slot()));
@@ -77,8 +77,8 @@ impl<A: Machine> Swap<A> {
         zram.count(2);
         true
     }
-    /// Frees the compressed page of a slot that is freed (`zram_slot_free_notify`). Its cluster's lock
-    /// is held.
+    /// Frees the compressed page of a slot that is freed (`zram_slot_free_notify`). Its cluster's
+    /// lock is held.
     pub(super) fn forget_compressed(&self, memory: LruRef<'_, A>, slot: &SwapSlot<A>) {
         let Some(zram) = &self.zram else { return };
         zram.count(1);

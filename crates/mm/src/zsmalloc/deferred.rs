@@ -1,9 +1,9 @@
 //! Objects that are freed later: a buffer of each CPU, and a list of full buffers for a worker.
 //!
-//! A CPU adds a handle to its buffer without locks or atomics. A full buffer goes to the list, and an
-//! empty one from the pool takes its place; the worker frees the objects of full buffers, and returns
-//! the buffers. If the pool is empty the caller frees its object itself (Wenchao Hao, "mm/zsmalloc:
-//! introduce per-cpu deferred free with page pool", linux-mm, 2026-05-09).
+//! A CPU adds a handle to its buffer without locks or atomics. A full buffer goes to the list, and
+//! an empty one from the pool takes its place; the worker frees the objects of full buffers, and
+//! returns the buffers. If the pool is empty the caller frees its object itself (Wenchao Hao,
+//! "mm/zsmalloc: introduce per-cpu deferred free with page pool", linux-mm, 2026-05-09).
 
 use super::Handle;
 use alloc::boxed::Box;

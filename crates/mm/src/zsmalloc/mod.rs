@@ -1,9 +1,10 @@
-//! The allocator of compressed pages (`mm/zsmalloc.c`): objects of less than a page in *zspages* of a
-//! few pages.
+//! The allocator of compressed pages (`mm/zsmalloc.c`): objects of less than a page in *zspages* of
+//! a few pages.
 //!
-//! An object has a size class. The zspages of a class are under its `class->lock`, sorted by fullness:
-//! an allocation takes an object of the fullest zspage with room. A zspage without objects in use is
-//! freed. An object is named by a [`Handle`], from which its zspage and its class follow.
+//! An object has a size class. The zspages of a class are under its `class->lock`, sorted by
+//! fullness: an allocation takes an object of the fullest zspage with room. A zspage without
+//! objects in use is freed. An object is named by a [`Handle`], from which its zspage and its class
+//! follow.
 //!
 //! | file | contents |
 //! |---|---|
@@ -13,9 +14,10 @@
 //!
 //! Three mechanisms, all of freeing: [`LookupPolicy`], [`PagesPolicy`], [`FreePolicy`].
 //!
-//! Not modelled: compaction and migration, which take `pool->lock` for writing. So of that lock there
-//! is only the count of its readers, which each of them changes twice. A zspage's record shares the
-//! line of its first page's; the line of an object's own memory is part of `Op::CompressedFree`.
+//! Not modelled: compaction and migration, which take `pool->lock` for writing. So of that lock
+//! there is only the count of its readers, which each of them changes twice. A zspage's record
+//! shares the line of its first page's; the line of an object's own memory is part of
+//! `Op::CompressedFree`.
 //!
 //! Lock order: [`LockClass`]. A class's lock is taken under a swap cluster's, and a zspage's pages
 //! are freed under it; two classes' locks are never held together.
@@ -76,6 +78,12 @@ pub struct ZsConfig {
     pub pages: PagesPolicy,
     /// Which task frees an object.
     pub free: FreePolicy,
+}
+
+impl ZsConfig {
+    /// Linux.
+    pub const STOCK: Self =
+        Self { lookup: LookupPolicy::Stock, pages: PagesPolicy::Stock, free: FreePolicy::Stock };
 }
 
 /// The name of an object: its zspage's first page, its class, and its number in the zspage.
@@ -201,8 +209,8 @@ impl<A: Cpu> Zsmalloc<A> {
         }
     }
 
-    /// Allocates an object of `grains` 256ths of a page (`zs_malloc`), which serves to free memory: it
-    /// may use all free pages. Does not sleep.
+    /// Allocates an object of `grains` 256ths of a page (`zs_malloc`), which serves to free memory:
+    /// it may use all free pages. Does not sleep.
     ///
     /// # Errors
     /// There is no page for another zspage.
@@ -246,7 +254,8 @@ impl<A: Cpu> Zsmalloc<A> {
         self.free_run(frames, &[handle]);
     }
 
-    /// Frees objects of one class. With [`PagesPolicy::After`] releases the lock before it frees pages.
+    /// Frees objects of one class. With [`PagesPolicy::After`] releases the lock before it frees
+    /// pages.
     fn free_run(&self, frames: &FrameAllocator<A>, run: &[Handle]) {
         let mut held = None;
         for &handle in run {
@@ -284,9 +293,9 @@ impl<A: Cpu> Zsmalloc<A> {
         PoolRead { readers: &self.readers, _pinned: pinned }
     }
 
-    /// Frees the objects of some full buffers, half of the pool's number. Returns whether more wait.
-    /// The caller is a worker. If classes are found without `pool->lock`, a class's lock is held over
-    /// all objects of the class that follow one another.
+    /// Frees the objects of some full buffers, half of the pool's number. Returns whether more
+    /// wait. The caller is a worker. If classes are found without `pool->lock`, a class's lock is
+    /// held over all objects of the class that follow one another.
     pub fn drain(&self, frames: &FrameAllocator<A>) -> Drain {
         let _span = Span::<A>::enter(Func::ZsDeferredDrain);
         for _ in 0..BUFFERS / 2 {
@@ -300,16 +309,16 @@ impl<A: Cpu> Zsmalloc<A> {
         if self.deferred.is_waiting() { Drain::Needed } else { Drain::NotNeeded }
     }
 
-    /// Frees what the buffer of `cpu` has, which runs no code any more: it is dead, or the machine has
-    /// stopped.
+    /// Frees what the buffer of `cpu` has, which runs no code any more: it is dead, or the machine
+    /// has stopped.
     pub fn drain_stopped(&self, frames: &FrameAllocator<A>, cpu: CpuId) {
         // SAFETY: the CPU runs no code that frees objects.
         let own = unsafe { self.deferred.take_stopped(cpu) };
         own.iter().for_each(|&handle| self.free_now(frames, handle));
     }
 
-    /// Compares the objects in use with those that swap slots have, `named`, and with those that wait
-    /// for a worker. Runs while nothing changes.
+    /// Compares the objects in use with those that swap slots have, `named`, and with those that
+    /// wait for a worker. Runs while nothing changes.
     pub fn verify(&self, named: impl Iterator<Item = Handle>) -> Result<ZsAudit, ZsViolation> {
         // SAFETY: nothing changes, as the caller promises.
         let waiting = unsafe { self.deferred.waiting() };

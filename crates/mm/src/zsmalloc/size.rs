@@ -33,8 +33,8 @@ impl Shape {
     }
 }
 
-/// Returns the shapes of all classes, smallest objects first. Sizes whose zspages would have equally
-/// many objects in equally many pages are one class, of the largest of them (`can_merge`).
+/// Returns the shapes of all classes, smallest objects first. Sizes whose zspages would have
+/// equally many objects in equally many pages are one class, of the largest of them (`can_merge`).
 pub(super) fn shapes() -> impl Iterator<Item = Shape> {
     (SMALLEST..=GRAINS)
         .map(Shape::of)

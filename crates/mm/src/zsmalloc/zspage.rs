@@ -75,8 +75,8 @@ impl Class {
         self.regroup(first);
         Some((first, object))
     }
-    /// Adds a zspage and allocates an object of it. Another CPU may have added one meanwhile, which is
-    /// fuller; but a zspage without objects in use would never be freed.
+    /// Adds a zspage and allocates an object of it. Another CPU may have added one meanwhile, which
+    /// is fuller; but a zspage without objects in use would never be freed.
     pub(super) fn take_of_new(&mut self, pages: Pages) -> Option<(Pfn, usize)> {
         let first = pages.as_slice()[0];
         let place = self.groups[0].len();

@@ -1,4 +1,5 @@
-//! The memory of compressed pages: objects against a list of those in use, deferred frees, failures.
+//! The memory of compressed pages: objects against a list of those in use, deferred frees,
+//! failures.
 
 use crate::swap::machine::Machine;
 use mmscale_arch::CpuId;

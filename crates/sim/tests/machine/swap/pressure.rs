@@ -5,7 +5,7 @@ use super::world::{Found, Sizes, well};
 use mmscale_arch::{CpuId, Machine as _};
 use mmscale_mm::lru::LruPolicy;
 use mmscale_mm::swap::{SwapConfig, SwapDevice, Zeromap};
-use mmscale_mm::zsmalloc::{FreePolicy, LookupPolicy, PagesPolicy, ZsConfig};
+use mmscale_mm::zsmalloc::ZsConfig;
 use mmscale_sim::{Faults, Outcome, Policy, Sim, SimConfig, sample_profile};
 
 const CPUS: usize = 4;
@@ -17,11 +17,7 @@ const SIZES: Sizes = Sizes {
         pages: 8_192,
         zeromap: Zeromap::On,
         device: SwapDevice::Block,
-        zs: ZsConfig {
-            lookup: LookupPolicy::ALL[0],
-            pages: PagesPolicy::ALL[0],
-            free: FreePolicy::ALL[0],
-        },
+        zs: ZsConfig::STOCK,
     },
     lru: LruPolicy::Stock,
 };
