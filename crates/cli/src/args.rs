@@ -12,6 +12,7 @@ mod one_arm;
 #[cfg(test)]
 mod pages;
 mod pictures;
+mod settle;
 mod sweep;
 
 use std::path::PathBuf;
@@ -38,6 +39,7 @@ use mmscale_document::Target;
 use mmscale_harness::{Shape, Unit};
 pub(crate) use one_arm::OneArm;
 pub(crate) use pictures::{LetterForm, ReportArgs, TraceArgs};
+pub(crate) use settle::SettleArgs;
 pub(crate) use sweep::SweepArgs;
 
 /// The version, and the sources that the program was built from.
@@ -112,6 +114,8 @@ pub(crate) enum Command {
     Whatif(Box<WhatIfArgs>),
     /// Say which of some policies contributes what to their change
     Ablate(Box<AblateArgs>),
+    /// Say where which arm is best: a map over CPUs, parameters and costs, from few runs
+    Settle(Box<SettleArgs>),
     /// Run a seed again and write what happened around its worst wait, for Perfetto
     Trace(Box<TraceArgs>),
     /// Compare two saved runs, before and after a change; or measured waits with a run

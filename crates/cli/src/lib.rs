@@ -29,6 +29,7 @@ mod report;
 mod request;
 mod robust;
 mod run;
+mod settle;
 mod sweep;
 mod trace;
 mod whatif;
@@ -147,6 +148,7 @@ fn dispatch(registry: &Registry, origin: Origin, command: Option<Command>) -> Re
         Some(Command::Robust(args)) => robust::robust(registry, origin, &args),
         Some(Command::Whatif(args)) => whatif::whatif(registry, origin, &args),
         Some(Command::Ablate(args)) => ablate::ablate(registry, origin, &args),
+        Some(Command::Settle(args)) => settle::settle(registry, origin, &args),
         Some(Command::Trace(args)) => trace::trace(registry, origin, &args),
         Some(Command::Compare(args)) => compare::compare(&args),
         Some(Command::Report(args)) => report::report(registry, &args),

@@ -25,6 +25,7 @@ mod origin;
 mod problem;
 mod robust;
 mod section;
+mod settlement;
 mod shown;
 mod stack;
 mod timeline;
@@ -57,6 +58,10 @@ pub use origin::{Build, Groups, Topology};
 pub use problem::{CALLING, ENDING, Problem, TICK};
 pub use robust::{Claim, MovedLimit, MovedNumber, ROBUST_SCHEMA, Robustness};
 pub use section::{SectionRecord, SectionWait};
+pub use settlement::{
+    CostPlace, MapSection, SETTLEMENT_SCHEMA, SettledCosts, SettledError, SettledKnob,
+    SettledLimit, SettledPoint, SettledRegion, Settlement,
+};
 pub use shown::{is_control, plain, short};
 pub use stack::{
     is_acquiring, is_locking, is_semaphore, is_sleeping, is_tracing, path_of, plain_function,

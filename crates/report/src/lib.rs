@@ -21,11 +21,11 @@ mod words;
 
 pub use changes::{MetricChange, Verdict, changes};
 pub use csv::{CSV_HEAD, csv_rows};
-pub use html::{HtmlError, curves_svg, html_page};
+pub use html::{HtmlError, curves_svg, html_page, settlement_page, settlement_svg};
 pub use json::json_line;
 pub use markdown::{markdown, markdown_page};
 pub use text::{
     About, Calls, Letter, Notes, WIDTH, ablation_text, brief, foot_text, letter_text, lkp_text,
-    page, robust_brief, robust_text, sweep_text, text, whatif_text, wrap,
+    page, robust_brief, robust_text, settlement_text, sweep_text, text, whatif_text, wrap,
 };
 pub use trace::{folded, perfetto, story};

@@ -21,9 +21,9 @@ use crate::failure::Failure;
 use crate::interrupt::{self, Grace};
 use crate::output;
 use crate::progress::Many;
-use spec::{Spec, call};
-use store::{Found, Store};
-use tasks::{Task, tasks};
+pub(crate) use spec::{Spec, call};
+pub(crate) use store::{Found, Store};
+pub(crate) use tasks::{Task, tasks};
 
 /// The name and version of the list of runs.
 const SCHEMA: &str = "mmscale/sweep/1";
@@ -33,9 +33,7 @@ pub(crate) fn sweep(registry: &Registry, origin: Origin, args: &SweepArgs) -> Re
     let spec = Spec::read(&args.spec)?;
     let tasks = tasks(registry, &spec, &origin)?;
     if args.plan {
-        let list: Vec<_> = tasks.iter().map(Task::json).collect();
-        let plan = json!({"schema": SCHEMA, "build": origin.build, "runs": list});
-        return output::print(&format!("{plan}\n"));
+        return output::print(&plan_of(&origin, tasks.iter()));
     }
     let folder = args.output.as_deref().expect("clap requires it");
     let store = Store::open(folder)?;
@@ -61,7 +59,9 @@ pub(crate) fn sweep(registry: &Registry, origin: Origin, args: &SweepArgs) -> Re
         vec![]
     } else {
         let left: Vec<&Task> = tasks.iter().filter(|task| !kept.contains(&task.key)).collect();
-        all(&tasks, left, args, &store, &interrupt)?
+        let kept = tasks.len() - left.len();
+        output::tell(&format!("{} runs, {kept} of them finished before", tasks.len()));
+        all(&tasks, left, args.jobs, &store, &interrupt)?
     };
     let documents = finished(&tasks, &store);
     if !args.collect {
@@ -72,6 +72,12 @@ pub(crate) fn sweep(registry: &Registry, origin: Origin, args: &SweepArgs) -> Re
         0 => Ok(()),
         n => Err(Failure::Run(anyhow!("{n} of {} runs failed: {}", tasks.len(), lost[0]))),
     }
+}
+
+/// Returns a list of runs as a line of JSON, for programs that have them executed.
+pub(crate) fn plan_of<'a>(origin: &Origin, tasks: impl Iterator<Item = &'a Task>) -> String {
+    let list: Vec<_> = tasks.map(Task::json).collect();
+    format!("{}\n", json!({"schema": SCHEMA, "build": origin.build, "runs": list}))
 }
 
 /// Executes the only run of a spec.
@@ -108,7 +114,7 @@ fn kept<'a>(tasks: &'a [Task], store: &Store) -> (BTreeSet<&'a String>, Vec<(&'a
     (kept, others)
 }
 
-fn again(why: &str) -> String {
+pub(crate) fn again(why: &str) -> String {
     format!("note: not the document of its run, {why}")
 }
 
@@ -127,15 +133,13 @@ fn run(
 }
 
 /// Executes all runs that are not finished, several at a time, and returns why some failed.
-fn all(
+pub(crate) fn all(
     tasks: &[Task],
     left: Vec<&Task>,
-    args: &SweepArgs,
+    jobs: Option<u16>,
     store: &Store,
     interrupt: &Interrupt,
 ) -> Result<Vec<String>, Failure> {
-    let kept = tasks.len() - left.len();
-    output::tell(&format!("{} runs, {kept} of them finished before", tasks.len()));
     let progress = Many::new(left.iter().map(|task| task.plan.cpus as f64));
     let (queue, lost) = (Mutex::new(left.into_iter().enumerate()), Mutex::new(vec![]));
     let worker = || {
@@ -151,7 +155,7 @@ fn all(
         }
     };
     let here = thread::available_parallelism().map_or(1, usize::from);
-    let jobs = args.jobs.map_or(here, usize::from).min(tasks.len().max(1));
+    let jobs = jobs.map_or(here, usize::from).min(tasks.len().max(1));
     thread::scope(|scope| {
         (1..jobs).for_each(|_| _ = scope.spawn(worker));
         worker();

@@ -21,40 +21,40 @@ const LIMIT: Limit = Limit::new("a sweep", 1 << 20);
 /// A sweep. A list of values of any key makes runs with each of them.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
-pub(super) struct Spec {
+pub(crate) struct Spec {
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) study: Option<Value>,
+    pub(crate) study: Option<Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) profile: Option<Value>,
+    pub(crate) profile: Option<Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) cpus: Option<Value>,
+    pub(crate) cpus: Option<Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) hz: Option<Value>,
+    pub(crate) hz: Option<Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) shape: Option<String>,
+    pub(crate) shape: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) arm: Option<Value>,
+    pub(crate) arm: Option<Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) policy: Option<Value>,
+    pub(crate) policy: Option<Value>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub(super) cost: BTreeMap<String, Value>,
+    pub(crate) cost: BTreeMap<String, Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) linux: Option<String>,
+    pub(crate) linux: Option<String>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub(super) set: BTreeMap<String, Value>,
+    pub(crate) set: BTreeMap<String, Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) seeds: Option<u64>,
+    pub(crate) seeds: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) seed: Option<u64>,
+    pub(crate) seed: Option<u64>,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub(super) quick: bool,
+    pub(crate) quick: bool,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub(super) check: bool,
+    pub(crate) check: bool,
 }
 
 impl Spec {
     /// Reads a file; `-` is stdin. A text that begins with `{` is JSON.
-    pub(super) fn read(path: &Path) -> Result<Self, Failure> {
+    pub(crate) fn read(path: &Path) -> Result<Self, Failure> {
         let shown = path.display();
         let text = mmscale_files::text(path, LIMIT, Pipe::Read);
         let text = text.map_err(|why| call(format!("cannot read the sweep `{shown}`: {why}")))?;
@@ -70,7 +70,7 @@ impl Spec {
     }
 
     /// Returns the studies; there is at least one.
-    pub(super) fn studies(&self) -> Result<Vec<String>, Failure> {
+    pub(crate) fn studies(&self) -> Result<Vec<String>, Failure> {
         let studies = words("study", self.study.as_ref())?;
         if studies.is_empty() {
             let what = "the sweep names no study: add `study = \"churn\"` (mmscale list shows all)";
@@ -80,19 +80,19 @@ impl Spec {
     }
 
     /// Returns the profiles; `None` is that of the study.
-    pub(super) fn profiles(&self) -> Result<Vec<Option<String>>, Failure> {
+    pub(crate) fn profiles(&self) -> Result<Vec<Option<String>>, Failure> {
         let profiles = words("profile", self.profile.as_ref())?;
         Ok(if profiles.is_empty() { vec![None] } else { profiles.into_iter().map(Some).collect() })
     }
 
     /// Returns the policies as given.
-    pub(super) fn policies(&self) -> Result<Vec<String>, Failure> {
+    pub(crate) fn policies(&self) -> Result<Vec<String>, Failure> {
         words("policy", self.policy.as_ref())
     }
 
     /// Returns the request for one study on one machine. A study without arms or policies has all
     /// its arms.
-    pub(super) fn request(
+    pub(crate) fn request(
         &self,
         study: &str,
         profile: Option<&str>,
@@ -165,7 +165,7 @@ fn word(key: &str, value: &Value) -> Result<String, Failure> {
 }
 
 /// Returns the failure of a wrong call.
-pub(super) fn call(what: String) -> Failure {
+pub(crate) fn call(what: String) -> Failure {
     Failure::Call(anyhow!(what))
 }
 

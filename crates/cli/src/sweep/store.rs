@@ -21,12 +21,12 @@ use crate::interrupt;
 /// The document of a run has some KiB for each CPU.
 const LIMIT: Limit = Limit::new("the document of a run", 64 << 20);
 
-pub(super) struct Store {
+pub(crate) struct Store {
     runs: Folder,
 }
 
 /// The contents of a folder for a run.
-pub(super) enum Found {
+pub(crate) enum Found {
     /// Nothing.
     Nothing,
     /// The document of the run.
@@ -37,12 +37,12 @@ pub(super) enum Found {
 
 impl Store {
     /// Opens the folder `runs` of a sweep, which is created if it is missing.
-    pub(super) fn open(path: &Path) -> Result<Self, Failure> {
+    pub(crate) fn open(path: &Path) -> Result<Self, Failure> {
         Ok(Self { runs: Folder::open(path, Existing::Replace)?.inside("runs")? })
     }
 
     /// Returns what the folder has for a run.
-    pub(super) fn find(&self, task: &Task) -> Found {
+    pub(crate) fn find(&self, task: &Task) -> Found {
         let name = file(&task.key);
         let text = match self.runs.read(&name, LIMIT) {
             Ok(None) => return Found::Nothing,
@@ -62,7 +62,7 @@ impl Store {
     }
 
     /// Returns the document of a finished run.
-    pub(super) fn finished(&self, task: &Task) -> Option<Document> {
+    pub(crate) fn finished(&self, task: &Task) -> Option<Document> {
         match self.find(task) {
             Found::Finished(document) => Some(*document),
             Found::Nothing | Found::Other(_) => None,
@@ -70,13 +70,13 @@ impl Store {
     }
 
     /// Refuses a directory that has the name of a run's document.
-    pub(super) fn may_replace(&self, task: &Task) -> Result<(), Failure> {
+    pub(crate) fn may_replace(&self, task: &Task) -> Result<(), Failure> {
         Ok(self.runs.free(&file(&task.key))?)
     }
 
     /// Executes a run, unless it is finished by now, and keeps its document in place of a file that
     /// is not. Returns whether it was executed.
-    pub(super) fn once(
+    pub(crate) fn once(
         &self,
         task: &Task,
         run: impl FnOnce() -> Result<Document, Failure>,

@@ -15,23 +15,23 @@ const MAX_RUNS: usize = 200_000;
 
 /// One run: an arm of a plan with a seed.
 #[derive(Clone, Debug)]
-pub(super) struct Task {
-    pub(super) plan: Arc<Plan>,
-    pub(super) arm: ArmId,
-    pub(super) seed: u64,
-    pub(super) key: String,
+pub(crate) struct Task {
+    pub(crate) plan: Arc<Plan>,
+    pub(crate) arm: ArmId,
+    pub(crate) seed: u64,
+    pub(crate) key: String,
     /// The sweep that has only this run.
     spec: Arc<Spec>,
 }
 
 impl Task {
     /// Returns the name of the arm.
-    pub(super) fn arm_name(&self) -> &str {
+    pub(crate) fn arm_name(&self) -> &str {
         &self.plan.study.arms()[self.arm.0].name
     }
 
     /// Returns what another program needs to have this run executed.
-    pub(super) fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         let spec = Spec { seed: Some(self.seed), ..(*self.spec).clone() };
         json!({
             "key": self.key,
@@ -48,7 +48,7 @@ impl Task {
 
 /// Returns all runs of a sweep: studies and profiles in the order of the spec, then points, arms,
 /// seeds. A run that the spec has twice is there once.
-pub(super) fn tasks(
+pub(crate) fn tasks(
     registry: &Registry,
     spec: &Spec,
     origin: &Origin,

@@ -9,6 +9,7 @@ mod curves;
 mod dots;
 mod embed;
 mod flame;
+mod map;
 mod matrix;
 mod picture;
 mod scale;
@@ -18,13 +19,13 @@ mod waits;
 use std::collections::BTreeMap;
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
-use mmscale_document::{Document, Robustness, machine_name, plain};
+use mmscale_document::{Document, Robustness, Settlement, machine_name, plain};
 use thiserror::Error;
 
 pub(crate) use embed::documents_of;
 use picture::Picture;
 
-use crate::text::{Notes, answer, point, robust_text, text};
+use crate::text::{Notes, answer, point, robust_text, settlement_text, text};
 
 /// Maximum size of a page, in bytes. Browsers take seconds for larger ones.
 const MOST_BYTES: usize = 64 << 20;
@@ -59,8 +60,28 @@ pub fn html_page(
     let runs_embedded = runs.iter().map(|(document, _)| embed::element(document));
     let embedded: Vec<String> = runs_embedded.chain(analyses.iter().map(embed::element)).collect();
     fits(embedded.iter().map(String::len).sum())?;
-    let sections = sections(runs, analyses);
-    let title = title(runs, analyses);
+    let page = page(&title(runs, analyses), &sections(runs, analyses), &embedded);
+    fits(page.len()).map(|()| page)
+}
+
+/// Formats a map of the best arms as one HTML page.
+pub fn settlement_page(map: &Settlement) -> String {
+    let section = Section {
+        title: format!("{}: where which arm is best", map.study),
+        about: html! { p.about { "made by " code { (map.command.join(" ")) } } },
+        pictures: vec![map::picture(map)],
+        text: Some(settlement_text(map)),
+    };
+    page(&format!("mmscale: {}", map.study), &[section], &[embed::element(map)])
+}
+
+/// Formats the sections of a map of the best arms as an SVG file.
+pub fn settlement_svg(map: &Settlement) -> String {
+    plain(&map::file(map)).into_owned()
+}
+
+/// Formats a page with documents in it.
+fn page(title: &str, sections: &[Section], embedded: &[String]) -> String {
     let page = html! {
         (DOCTYPE)
         html lang="en" {
@@ -86,13 +107,12 @@ pub fn html_page(
                     } }
                 }
                 @for (at, section) in sections.iter().enumerate() { (section.markup(at)) }
-                @for document in &embedded { (PreEscaped(document)) }
+                @for document in embedded { (PreEscaped(document)) }
             }
         }
     };
     // Documents have their control characters as numbers.
-    let page = plain(&page.into_string()).into_owned();
-    fits(page.len()).map(|()| page)
+    plain(&page.into_string()).into_owned()
 }
 
 /// Formats the headlines of runs against their number of CPUs as an SVG file. `None` if all runs
