@@ -20,6 +20,9 @@ use crate::progress::Analysis;
 const PLACES: usize = 6;
 const AWAY: f64 = 0.1;
 
+/// The logarithm of the metric of a run; `None` if it has none above 0.
+type Ran = Result<Option<f64>, RunError>;
+
 impl Settle<'_> {
     /// Runs places near the boundary on machines with other costs; those that are knobs stay.
     pub(super) fn on_other_machines(&self, settled: &Settled) -> Result<SettledCosts, Failure> {
@@ -74,8 +77,7 @@ impl Settle<'_> {
                 plan.arms.iter().flat_map(move |arm| seeds(*arm))
             })
             .collect();
-        let found: Mutex<Vec<Option<Result<Option<f64>, RunError>>>> =
-            Mutex::new(jobs.iter().map(|_| None).collect());
+        let found: Mutex<Vec<Option<Ran>>> = Mutex::new(jobs.iter().map(|_| None).collect());
         let (next, finished) = (AtomicUsize::new(0), AtomicUsize::new(0));
         let progress = Analysis::begin(self.args.study.clone());
         let worker = || {
