@@ -110,7 +110,7 @@ fn memory() -> impl Strategy<Value = MemoryMap> {
         (2_000u32..9_000, 1u32..1_900)
             .prop_map(|(pages, low)| MemoryMap::nodes(2, pages).with_dma32(low)),
         // Zones that share a GiB, and have parts of others.
-        (1u32..3).prop_map(|parts| MemoryMap::single(5 << 17).with_dma32(parts * 3 << 16)),
+        (1u32..3).prop_map(|parts| MemoryMap::single(5 << 17).with_dma32(parts * (3 << 16))),
         // Enough for batches of more than one page.
         Just(MemoryMap::single(1 << 17)),
     ]

@@ -58,7 +58,8 @@ fn objects_in_use_are_those_that_were_allocated() {
                 held.push(pool.alloc(&frames, grains).expect("there is memory"));
             } else {
                 let handle = held.swap_remove(next(&mut state) as usize % held.len());
-                if pool.free(&frames, handle) == Drain::Needed && next(&mut state) % 3 == 0 {
+                if pool.free(&frames, handle) == Drain::Needed && next(&mut state).is_multiple_of(3)
+                {
                     let _ = pool.drain(&frames);
                 }
             }

@@ -124,6 +124,6 @@ mod tests {
         let corner = found(|place| place[0] > 0.25 && place[1] > 0.75).expect("a corner");
         assert_eq!(corner.limits.len(), 2);
         assert!(corner.covers > 0.9 && corner.right > 0.95, "{corner:?}");
-        assert!(found(|place| (place[0] * 20.0) as usize % 2 == 0).is_none(), "stripes");
+        assert!(found(|place| ((place[0] * 20.0) as usize).is_multiple_of(2)).is_none(), "stripes");
     }
 }
