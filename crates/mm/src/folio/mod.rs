@@ -201,11 +201,6 @@ impl<A: Machine> Folios<A> {
     pub fn add_pieces(&self, pfn: Pfn, count: u32) {
         self.add(pfn, u64::from(count) * (ONE_MAP + ONE_REF));
     }
-    /// Removes the mappings of [`Folios::add_pieces`]; the caller drops the references.
-    pub fn drop_pieces(&self, pfn: Pfn, count: u32) {
-        let old = self.add(pfn, (u64::from(count) * ONE_MAP).wrapping_neg());
-        debug_assert!(FolioWord(old.0).maps() > count, "the folio at {pfn:?} has fewer pieces");
-    }
 
     // -- Flags.
 

@@ -118,7 +118,8 @@ impl<A: Machine> Space<A> {
         let split =
             self.table.split_huge_if(on.paging, page, PIECE, |pte| pte.pfn() == Some(folio));
         if split != Ok(true) {
-            on.memory.folios.drop_pieces(folio, more);
+            // If another task has taken the entry, these may be the last mappings.
+            on.memory.remove_maps(folio, more);
             on.memory.release(&[(folio, more)]);
         }
         on.memory.put(folio);
