@@ -145,11 +145,13 @@ fn what_is_in_the_cache_is_not_run_again() {
 }
 
 #[test]
-fn one_arm_makes_no_conclusion() {
+fn one_arm_makes_no_conclusion_but_has_levels() {
     let (registry, _) = costly("alone");
     let request = Request { arms: vec!["spin".into()], ..request("alone") };
-    let why = analyse(&registry, &request, Cache::none()).unwrap_err();
-    assert!(why.to_string().contains("name at least two"), "{why}");
+    let found = analyse(&registry, &request, Cache::none()).unwrap();
+    assert!(found.claims.is_empty());
+    let [level] = &found.levels[..] else { panic!("one metric: {:?}", found.levels) };
+    assert_eq!((level.metric.as_str(), level.drawn.len() as u32), ("cost_ns", found.machines));
 }
 
 #[test]

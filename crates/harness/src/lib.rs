@@ -18,7 +18,7 @@
 //! | `registry` | all studies: of a `study.toml` and a workload, or of a script |
 //! | `plan` | from a request to plans; costs that a call sets; requirements; keys of single runs |
 //! | `runner` | plans over seeds; documents |
-//! | `analysis` | machines with other costs; one lock or cost scaled; where which arm is best; the worst wait |
+//! | `analysis` | machines with other costs; one lock scaled; the best arms; worst waits |
 
 mod analysis;
 mod host;

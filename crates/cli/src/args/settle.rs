@@ -28,8 +28,8 @@ pub(crate) struct SettleArgs {
     /// The study or script by name, or the file of a script
     #[arg(value_name = "STUDY")]
     pub(crate) study: String,
-    /// What moves, and how far: `cpus`, a parameter of the study, or a cost of the profile; one to
-    /// six. Equal steps are equal ratios if HIGH is 8 times LOW and more; `:log` and `:linear`
+    /// A knob and its range: `cpus`, a parameter of the study, or a cost of the profile; one to six.
+    /// Equal steps are equal ratios if HIGH is 8 times LOW and more; `:log` and `:linear`
     /// choose. If `cpus` moves, --shape keep is --shape fill
     #[arg(long = "knob", value_name = "NAME=LOW..HIGH", required = true)]
     pub(crate) knobs: Vec<String>,
@@ -88,7 +88,8 @@ pub(crate) struct SettleArgs {
     pub(crate) output: PathBuf,
     /// Run nothing; list the next runs that DIR does not have, as `mmscale sweep --plan` does. No
     /// runs are left if the list is empty
-    #[arg(help_heading = OUTPUT, long, conflicts_with_all = ["jobs", "robust", "collect", "format"])]
+    #[arg(help_heading = OUTPUT, long)]
+    #[arg(conflicts_with_all = ["jobs", "robust", "collect", "format"])]
     pub(crate) plan: bool,
     /// Run nothing; show the map of the runs that DIR has
     #[arg(help_heading = OUTPUT, long, conflicts_with_all = ["jobs", "robust"])]

@@ -14,7 +14,7 @@ const WIDE: f64 = 8.0;
 /// The length of a range of a cost from which whole numbers are fine enough.
 const LONG: f64 = 100.0;
 
-/// What a knob moves.
+/// The part of a run that a knob moves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
     Cpus,

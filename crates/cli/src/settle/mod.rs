@@ -40,7 +40,7 @@ struct Settle<'a> {
     question: Question,
     metric: &'static str,
     better: Better,
-    /// What all points have.
+    /// The settings that all points have.
     fixed: Spec,
     interrupt: Interrupt,
 }

@@ -53,8 +53,8 @@ pub enum Violation {
     PcpCount(ZoneId),
     /// A zone's area of this order has another number of blocks than its count.
     AreaCount(ZoneId, Order),
-    /// The GiB at this frame has other free pages or other tainted pageblocks than its counts, or is
-    /// in the wrong class.
+    /// The GiB at this frame has other free pages or tainted pageblocks than its counts, or is in
+    /// the wrong class.
     Superpageblock(Pfn),
     /// The zone's counter of free pages, per-CPU bytes included, is not the number of free pages.
     Counter(ZoneId),

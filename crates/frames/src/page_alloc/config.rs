@@ -1,7 +1,7 @@
 //! The memory map, and the settings of an administrator.
 
 use crate::pcp::BATCH_SCALE_MAX;
-use crate::zone::{Geometry, Watermarks, ZoneId, ZoneKind};
+use crate::zone::{Geometry, Watermarks, ZoneId, ZoneKind, ZoneLists};
 use alloc::vec::Vec;
 use mmscale_arch::{MAX_NODES, NodeId, Pfn};
 
@@ -170,19 +170,6 @@ mmscale_arch::policies! {
         /// Caches single pages alone, with caches=stock: each larger block takes zone->lock when it
         /// is allocated and when it is freed.
         Single = "zone",
-    }
-}
-
-mmscale_arch::policies! {
-    /// The lists of a zone's free blocks. `Superpageblocks` is "1GB superpageblock memory
-    /// allocation" of linux-mm (April and May 2026), without its compaction and evacuation.
-    pub enum ZoneLists: "lists", "lists of a zone's free blocks" {
-        /// Has one list for each order and type of a zone.
-        Whole = "stock",
-        /// Has such lists for each GiB of the zone: movable pages come from the fullest GiB that
-        /// has only movable ones, others from GiB that have others already. With caches=blockmap a
-        /// zone has no lists.
-        Superpageblocks = "spb",
     }
 }
 

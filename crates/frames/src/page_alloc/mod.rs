@@ -51,13 +51,13 @@ mod verify;
 mod wake;
 mod zone;
 
-pub use crate::zone::IsolateError;
+pub use crate::zone::{IsolateError, ZoneLists};
 pub use age::{DecayRequest, Refresh};
 pub use audit::{Audit, Violation};
 pub use census::Census;
 pub use config::{
     AllocConfig, BatchPolicy, BulkHold, CachedOrders, ConfigError, HighPolicy, MemoryMap,
-    PageCheck, PcpPolicy, Records, ZoneLists, ZoneSpec,
+    PageCheck, PcpPolicy, Records, ZoneSpec,
 };
 pub use gfp::{AllocError, Gfp};
 pub use zone::Zone;

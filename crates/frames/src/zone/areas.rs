@@ -9,8 +9,27 @@ use alloc::boxed::Box;
 use core::marker::PhantomData;
 use mmscale_arch::{Access, Cpu, Line, ORDERS, Op, Order, Pfn};
 
-use super::buddy::End;
 use super::{Geometry, ZoneId};
+
+mmscale_arch::policies! {
+    /// The lists of a zone's free blocks. `Superpageblocks` is "1GB superpageblock memory
+    /// allocation" of linux-mm (April and May 2026), without its compaction and evacuation.
+    pub enum ZoneLists: "lists", "lists of a zone's free blocks" {
+        /// Has one list for each order and type of a zone.
+        Whole = "stock",
+        /// Has such lists for each GiB of the zone: movable pages come from the fullest GiB that
+        /// has only movable ones, others from GiB that have others already. With caches=blockmap a
+        /// zone has no lists.
+        Superpageblocks = "spb",
+    }
+}
+
+/// An end of a list.
+#[derive(Clone, Copy)]
+pub(super) enum End {
+    Front,
+    Back,
+}
 
 /// The part of a zone that a search is limited to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

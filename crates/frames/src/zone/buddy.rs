@@ -1,11 +1,10 @@
 //! The buddy allocator: free blocks of 2^0 frames up to the largest order, split on demand, merged
 //! when freed.
 
-use super::areas::{Areas, Part, WrongCount};
+use super::areas::{Areas, End, Part, WrongCount, ZoneLists};
 use super::owners::Owners;
 use super::{Geometry, ZoneId};
 use crate::frame::{FrameList, FrameState, FrameTable, FrameWord, MigrateType};
-use crate::page_alloc::ZoneLists;
 use alloc::boxed::Box;
 use core::ops::Range;
 use mmscale_arch::{Access, Cpu, Op, Order, Pfn};
@@ -388,11 +387,4 @@ impl<A: Cpu> Buddy<A> {
         FrameTable::touch::<A>(higher, Access::Peek);
         frames.is_free_head(higher, up)
     }
-}
-
-/// An end of a list.
-#[derive(Clone, Copy)]
-pub(super) enum End {
-    Front,
-    Back,
 }

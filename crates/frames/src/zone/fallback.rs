@@ -1,8 +1,8 @@
 //! Fallback when a migratetype has no free blocks: claim a pageblock, or steal a block.
 
 use super::Buddy;
+use super::areas::End;
 use super::areas::{Part, Prefer};
-use super::buddy::End;
 use crate::frame::{FrameState, FrameTable, MigrateType};
 use mmscale_arch::{Cpu, Order, Pfn};
 

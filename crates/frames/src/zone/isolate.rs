@@ -5,7 +5,8 @@
 //! pageblock, and do not count as free. An offline pageblock was isolated and all free; its frames
 //! are in no block.
 
-use super::buddy::{End, TYPE_MASK};
+use super::areas::End;
+use super::buddy::TYPE_MASK;
 use super::{Buddy, Geometry};
 use crate::frame::{FrameList, FrameState, FrameTable, FrameWord, MigrateType};
 use mmscale_arch::{Access, Cpu, Op, Order, Pfn};

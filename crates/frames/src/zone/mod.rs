@@ -11,6 +11,7 @@ mod owners;
 mod watermark;
 
 pub(crate) use areas::WrongCount;
+pub use areas::ZoneLists;
 pub use buddy::Buddy;
 pub use error::IsolateError;
 pub(crate) use fallback::RmqueueMode;

@@ -4,7 +4,7 @@
 //! them for it, also holds that CPU's page-cache lock.
 
 use super::Buddy;
-use super::buddy::End;
+use super::areas::End;
 use super::owners::Owners;
 use crate::frame::{FrameState, FrameTable, MigrateType};
 use mmscale_arch::{Access, Cpu, CpuId, Order, PAGEBLOCK_ORDER, PcpEvent, Pfn, Trace};

@@ -40,8 +40,9 @@ fn a_stack_begins_with_the_function_of_the_lock() {
     let head = "                      Caller  Avg Wait    Count   Max Wait   Total Wait\n";
     let row = |lock: &str, caller: &str, total: &str| {
         format!(
-            "{head}   {lock}+0x5    155 ns    33052   115.5 us       {total}\n   {caller}+0x115\n     \
-                 Max PID 39643, COMM a, Lock b_rwsem (0xffffffff89f87e00)\n\n"
+            "{head}   {lock}+0x5    155 ns    33052   115.5 us       {total}\n   \
+             {caller}+0x115\n     \
+             Max PID 39643, COMM a, Lock b_rwsem (0xffffffff89f87e00)\n\n"
         )
     };
     let text = row("down_read", "one_readdir", "5.1 ms") + &row("mutex_lock", "two_open", "2.3 ms");

@@ -118,7 +118,9 @@ fn of_section(map: &Settlement, section: &MapSection) -> Markup {
             }
         }
         @for point in section.points.iter().filter_map(|at| map.points.get(*at as usize)) {
-            @let place = |knob: Option<&SettledKnob>| knob.map_or(0.5, |knob| share(map, knob, &point.at));
+            @let place = |knob: Option<&SettledKnob>| {
+                knob.map_or(0.5, |knob| share(map, knob, &point.at))
+            };
             @let region = map.regions.iter().position(|region| region.best == point.best);
             @if let Some(region) = region {
                 circle.run.(fill(map, region)) cx=(coordinate(SIDE * place(knob(0))))

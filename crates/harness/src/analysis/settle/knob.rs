@@ -16,7 +16,7 @@ pub struct Knob {
 }
 
 impl Knob {
-    /// Returns the value at a share of the range, 0 to 1; the nearest whole number if it must be one.
+    /// Returns the value at a share of the range, 0 to 1; a whole number if it must be one.
     pub fn value(&self, share: f64) -> f64 {
         let [low, high] = self.range;
         let value =

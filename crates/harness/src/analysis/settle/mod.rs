@@ -72,7 +72,7 @@ pub struct Tried {
 /// A question: which arm is best where.
 #[derive(Clone, Debug)]
 pub struct Question {
-    /// What moves; one at least.
+    /// The knobs that move; one at least.
     pub knobs: Vec<Knob>,
     /// Number of arms; two at least.
     pub arms: usize,
@@ -164,7 +164,7 @@ struct Open<'a> {
     edges: Vec<Edge>,
 }
 
-/// What is known of an arm next to the best one of a place.
+/// The difference of an arm to the best one of a place.
 #[derive(Clone)]
 struct Edge {
     pair: usize,
@@ -268,7 +268,7 @@ impl Fit {
     fn told(&self, open: &mut Open<'_>, new: &[f64], of_new: &[Edge]) {
         for edge in &mut open.edges {
             let process = &self.pairs[edge.pair].process;
-            // Another arm may be the best there; then little is told.
+            // Another arm may be the best there; then this point says little.
             if let Some(other) = of_new.iter().find(|other| other.pair == edge.pair) {
                 process.told(open.place, &mut edge.shared, new, &other.shared);
             }

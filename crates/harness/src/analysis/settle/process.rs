@@ -122,7 +122,7 @@ impl Process {
     }
 }
 
-/// What a place has in common with the places of values: a row of the factor of their correlations.
+/// The correlations of a place with the places of values: a row of their factor.
 #[derive(Clone)]
 pub(super) struct Shared(Vec<f64>);
 
