@@ -339,10 +339,13 @@ fn decaying_samples_are_no_shares_of_the_caller() {
 
 #[test]
 fn a_list_of_the_first_perf_top_is_a_profile() {
-    let text = "             27583.00 11.6% copy_user_generic_string    /lib/x/vmlinux\n\
-                \x20            17264.00  7.3% _raw_spin_lock_irqsave      /lib/x/vmlinux\n              \
-                3141.00  1.3% _raw_spin_lock              [kernel]\n";
-    let (report, found) = of(text);
+    let row = |samples: &str, share: &str, function: &str, file: &str| {
+        format!("{samples:>21} {share:>5}% {function:<27} {file}\n")
+    };
+    let text = row("27583.00", "11.6", "copy_user_generic_string", "/lib/x/vmlinux")
+        + &row("17264.00", "7.3", "_raw_spin_lock_irqsave", "/lib/x/vmlinux")
+        + &row("3141.00", "1.3", "_raw_spin_lock", "[kernel]");
+    let (report, found) = of(&text);
     assert_eq!((report.flat.len(), found.best()), (3, None));
 }
 
