@@ -28,9 +28,9 @@ pub(crate) struct SettleArgs {
     /// The study or script by name, or the file of a script
     #[arg(value_name = "STUDY")]
     pub(crate) study: String,
-    /// A knob and its range: `cpus`, a parameter of the study, or a cost of the profile; one to six.
-    /// Equal steps are equal ratios if HIGH is 8 times LOW and more; `:log` and `:linear` choose. If
-    /// `cpus` moves, --shape keep is --shape fill
+    /// A knob and its range: `cpus`, a parameter of the study, or a cost of the profile; one to
+    /// six. Equal steps are equal ratios if HIGH is 8 times LOW and more; `:log` and `:linear`
+    /// choose. If `cpus` moves, --shape keep is --shape fill
     #[arg(long = "knob", value_name = "NAME=LOW..HIGH", required = true)]
     pub(crate) knobs: Vec<String>,
     /// The metric by which arms are compared; the study's first headline if not given
