@@ -116,6 +116,13 @@ named! {
         StatUpdate = "stat_update",
         /// Adding to one of this CPU's own values, whose line is in its cache.
         PercpuAdd = "percpu_add",
+        /// Finding a free place in per-CPU memory, or freeing one, under `pcpu_lock`.
+        PercpuPlace = "percpu_place",
+        /// Zeroing one CPU's copy of a place, or one line of a new object; its line not included.
+        PercpuZero = "percpu_zero",
+        /// One step of a loop over the CPUs' copies of a value, which adds it to a sum or sets it;
+        /// its line not included.
+        PercpuStep = "percpu_step",
         /// Folding one CPU's statistics of one memory group.
         StatFlush = "stat_flush",
         /// Formatting one number of a file in /proc, with its name and its line.
@@ -148,6 +155,11 @@ pub enum Line {
     /// The lower nodes of a tree of VMAs that map a file, by the tree's number and the node's. A
     /// hit is part of `Op::RmapLink`.
     RmapTree(u32),
+    /// A line of this CPU's copy of data that each CPU has, by its number. Used at the CPU's turn.
+    Percpu(u32),
+    /// The line of this number of each possible CPU's copy, in a loop that does not depend on what
+    /// it reads. Used at the CPU's turn.
+    EachPercpu(u32),
     /// A line of a node's memory that is in no cache.
     Cold(NodeId),
 }

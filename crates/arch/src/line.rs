@@ -46,6 +46,10 @@ named! {
         FileUsers = "f_count",
         /// A tree of the VMAs that map a file.
         RmapTree = "i_mmap tree",
+        /// Data of which each CPU has a copy.
+        Percpu = "per-CPU data",
+        /// Which places of per-CPU memory are free.
+        PcpuChunk = "pcpu_chunk",
         /// The page cache of a file.
         PageCache = "i_pages",
         /// Requests of one CPU to another.

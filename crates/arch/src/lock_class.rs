@@ -17,7 +17,7 @@ named! {
     ///
     /// | class | lock | interrupts in tasks |
     /// |---|---|---|
-    /// | `Hotplug`, `Mutex`, `MmapLock`, `IMmap`, `AnonVma`, `Rwsem` | sleeping locks (1) | on |
+    /// | `Hotplug` to `Rwsem` | sleeping locks (1) | on |
     /// | `Osq` | queue of tasks that spin for a sleeping lock | on |
     /// | `PageTable`, `Pmd`, `Pte` | page tables, upper levels first | on: a flush may wait |
     /// | `Swap` | a cluster of slots, or the list of clusters | on |
@@ -27,6 +27,8 @@ named! {
     /// | `Zone` | a zone's free lists | off |
     /// | `Lruvec` | LRU lists of a group on a node (2) | off |
     /// | `Rstat` | the folded statistics of memory groups | off |
+    /// | `Committed` | the total of the promised memory | off |
+    /// | `Pcpu`, `PcpuCounters` | per-CPU memory, and the list of counters in it | off |
     /// | `Tasklist`, `Siglock` | the list of processes, and the signals of one | off |
     /// | `Work`, `Timer`, `Rcu`, `WaitQueue` | queues | off |
     /// | `Other` | tables and lists, held for moments (3) | on |
@@ -42,6 +44,8 @@ named! {
         Hotplug = "hotplug",
         /// Any other sleeping mutex.
         Mutex = "mutex",
+        /// The allocation of per-CPU memory (`pcpu_alloc_mutex`, sleeping).
+        PcpuMutex = "pcpu_alloc_mutex",
         /// The mmap_lock of an address space (sleeping).
         MmapLock = "mmap_lock",
         /// The mappings of a file (sleeping).
@@ -73,6 +77,12 @@ named! {
         Lruvec = "lruvec",
         /// The statistics of memory groups, as far as they are folded.
         Rstat = "rstat",
+        /// The total of the memory that is promised (`vm_committed_as`).
+        Committed = "committed",
+        /// The free areas of per-CPU memory (`pcpu_lock`).
+        Pcpu = "pcpu",
+        /// The list of all counters that have a part for each CPU (`percpu_counters_lock`).
+        PcpuCounters = "percpu_counters",
         /// The list of processes (`tasklist_lock`). Its readers exclude one another here.
         Tasklist = "tasklist",
         /// The signals of one process (`siglock`).

@@ -7,7 +7,8 @@ use mmscale_frames::zone::{Geometry, Watermarks, huge_page_min_free};
 use mmscale_harness::versions::{Version, policies_of};
 use mmscale_mm::memcg::{CHARGE_BATCH, ThresholdPolicy};
 use mmscale_mm::mm::MmConfig;
-use mmscale_mm::pgtable::{RssPolicy, counter_batch};
+use mmscale_mm::pgtable::RssPolicy;
+use mmscale_mm::space::CommitPolicy;
 use mmscale_mm::vmstat_work::TickPolicy;
 
 /// A zone of a machine.
@@ -135,7 +136,6 @@ pub struct Limits {
 
 /// Versions in which a formula of Linux changed that the memory manager has in its newest form.
 const MIN_FREE_256M: Version = Version::new(5, 8);
-const COMMIT_BY_POLICY: Version = Version::new(5, 9);
 const CHARGE_64: Version = Version::new(6, 1);
 /// `MEMCG_CHARGE_BATCH` before Linux 6.1.
 const CHARGE_32: u64 = 32;
@@ -205,12 +205,9 @@ fn min_free_kib(machine: &Machine, alloc: &AllocConfig, version: Version) -> u64
 fn others_of(machine: &Machine, mm: &MmConfig, version: Version) -> Vec<Limit> {
     let cpus = machine.cpus;
     let tuned = mm.alloc.high == HighPolicy::Tuned;
-    let of_cpus = counter_batch(cpus) as u64;
     let what = match mm.space.rss {
-        RssPolicy::Cpus => {
-            "pages that a CPU adds to a process's count at a time: 2 * CPUs, at least 32"
-        }
         RssPolicy::Tasks => "faults after which a task adds to its process's count",
+        _ => "pages that a CPU adds to a process's count at a time: 2 * CPUs, at least 32",
     };
     let rss = mm.space.rss.batch(cpus);
     let charge = if version < CHARGE_64 { CHARGE_32 } else { u64::from(CHARGE_BATCH) };
@@ -222,9 +219,8 @@ fn others_of(machine: &Machine, mm: &MmConfig, version: Version) -> Vec<Limit> {
         }
         ThresholdPolicy::None => (None, "no threshold: each reader flushes".to_owned()),
     };
-    let share = machine.pages() / cpus.max(1) as u64;
-    let divisor = if machine.never_overcommits || version < COMMIT_BY_POLICY { 256 } else { 4 };
-    let commit = (share / divisor).min(i32::MAX as u64).max(of_cpus);
+    let promise = if machine.never_overcommits { CommitPolicy::Small } else { mm.space.commit };
+    let commit = promise.batch(machine.pages(), cpus.max(1));
     let orders = match mm.alloc.orders {
         CachedOrders::Low => "orders 0 to 3, and of huge pages",
         CachedOrders::Single => "order 0 only",
@@ -250,7 +246,7 @@ fn others_of(machine: &Machine, mm: &MmConfig, version: Version) -> Vec<Limit> {
         limit(
             "vm_committed_as",
             Some(commit),
-            &format!("pages: memory / CPUs / {divisor}; not simulated"),
+            &format!("pages: memory / CPUs / {}", promise.divisor()),
             "mm/mm_init.c mm_compute_batch",
         ),
     ]

@@ -64,6 +64,7 @@ impl<A: Machine> Serve for Kernel<A> {
         let own = self.running()?;
         let cpu = existing_cpu::<A>(spec.cpu)?;
         let (stack, ()) = self.with_stack(|| Ok(()))?;
+        own.space.thread_starts(self.mm.mm_ref());
         self.alloc_pid();
         let process = self.link_thread(own);
         Ok(self.start(cpu, spec, (process, stack), body))

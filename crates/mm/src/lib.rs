@@ -21,6 +21,7 @@ pub mod lru;
 pub mod memcg;
 pub mod mm;
 pub mod oom;
+pub mod percpu;
 pub mod pgtable;
 pub mod policy;
 pub mod rcu;

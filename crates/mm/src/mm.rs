@@ -16,7 +16,7 @@ use crate::folio::Folios;
 use crate::lru::{FoliosPolicy, Lru, LruPolicy, LruRef, ReleasePolicy};
 use crate::memcg::{FLUSH_NS, GroupId, Groups, GroupsConfig, ThresholdPolicy};
 use crate::oom::{Oom, OomConfig, OomRetries};
-use crate::pgtable::{MakeRoom, PtRef, TableLocks};
+use crate::pgtable::{CountMemory, MakeRoom, PtRef, TableLocks};
 use crate::rcu::Rcu;
 use crate::reclaim::{Reclaim, ReclaimRef};
 use crate::smp::{Call, CallStats, Smp, SmpConfig};
@@ -169,6 +169,7 @@ pub struct Mm<A: Machine> {
     lru: Lru<A>,
     tlb: Tlb<A>,
     tables: TableLocks<A>,
+    counts: CountMemory<A>,
     spaces: Spaces<A>,
     swap: Swap<A>,
     reclaim: Reclaim<A>,
@@ -201,7 +202,8 @@ impl<A: Machine> Mm<A> {
             groups: Groups::with_threshold(groups, config.map.node_count(), config.stat_threshold),
             tlb: Tlb::new(config.smp),
             tables: TableLocks::new(config.map.frames()),
-            spaces: Spaces::new(config.space),
+            counts: CountMemory::new(),
+            spaces: Spaces::new(config.space, config.map.frames() as u64),
             swap: Swap::new(config.swap),
             reclaim: Reclaim::new(config.map.node_count()),
             oom: Oom::new(config.oom),
@@ -269,7 +271,13 @@ impl<A: Machine> Mm<A> {
 
     /// References to what page tables are made of and share.
     pub fn paging(&self) -> PtRef<'_, A> {
-        PtRef { frames: &self.frames, locks: &self.tables, tlb: &self.tlb, room: Some(self) }
+        PtRef {
+            frames: &self.frames,
+            locks: &self.tables,
+            tlb: &self.tlb,
+            counts: &self.counts,
+            room: Some(self),
+        }
     }
 
     /// References to what address spaces use, for example in

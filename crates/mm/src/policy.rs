@@ -15,9 +15,10 @@
 use crate::lru::{FoliosPolicy, LruPolicy, ReleasePolicy};
 use crate::memcg::ThresholdPolicy;
 use crate::mm::MmConfig;
+use crate::oom::OomReadPolicy;
 use crate::pgtable::RssPolicy;
 use crate::smp::{BroadcastPolicy, CallPolicy, GatherPolicy, ShootdownPolicy};
-use crate::space::{ExitPolicy, ImapPolicy, RetryPolicy, UnmapPolicy, VmaLockPolicy};
+use crate::space::{CommitPolicy, ExitPolicy, ImapPolicy, RetryPolicy, UnmapPolicy, VmaLockPolicy};
 use crate::vmstat_work::TickPolicy;
 use crate::zsmalloc::{FreePolicy, LookupPolicy, PagesPolicy};
 use mmscale_arch::sync::RwsemPolicy;
@@ -76,6 +77,8 @@ pub const MECHANISMS: &[Mechanism] = &[
     mechanism!(RwsemPolicy, space.rwsem),
     mechanism!(ImapPolicy, space.imap),
     mechanism!(RssPolicy, space.rss),
+    mechanism!(CommitPolicy, space.commit),
+    mechanism!(OomReadPolicy, oom.read),
     mechanism!(ThresholdPolicy, stat_threshold),
     mechanism!(LookupPolicy, swap.zs.lookup),
     mechanism!(PagesPolicy, swap.zs.pages),

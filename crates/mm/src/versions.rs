@@ -182,10 +182,22 @@ pub const HISTORIES: &[History] = &[
     History {
         key: "rss",
         first: "tasks",
+        steps: &[
+            step(v(6, 2), "four", "f1a7941243c1 mm: convert mm's rss stats into percpu_counter"),
+            step(
+                v(6, 6),
+                "stock",
+                "14ef95be6f55 kernel/fork: group allocation/free of per-cpu counters for mm struct",
+            ),
+        ],
+    },
+    History {
+        key: "commit",
+        first: "small",
         steps: &[step(
-            v(6, 2),
+            v(5, 9),
             "stock",
-            "f1a7941243c1 mm: convert mm's rss stats into percpu_counter",
+            "56f3547bfa4d mm: adjust vm_committed_as_batch according to vm overcommit policy",
         )],
     },
     History {
@@ -389,7 +401,7 @@ mod tests {
             (v(6, 5), v(6, 4), v(6, 4)),
             (v(5, 12), v(5, 11), v(5, 11)),
             (v(6, 11), v(6, 9), v(6, 9)),
-            (v(5, 10), v(5, 3), v(5, 3)),
+            (v(5, 10), v(5, 9), v(5, 9)),
         ] {
             assert_eq!(set(version), set(same), "{version}");
             assert_eq!(unchanged_since(version), since, "{version}");

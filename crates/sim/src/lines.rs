@@ -54,6 +54,8 @@ pub(crate) struct Lines {
     lru_lists: Vec<Users>,
     lru_sizes: Vec<Users>,
     rmap_trees: Vec<Users>,
+    /// By line, then by CPU.
+    percpu: Vec<Users>,
 }
 
 const fn writer(users: Users) -> u16 {
@@ -108,6 +110,7 @@ pub(crate) fn name_of(line: Line) -> LineName {
         Line::LruLists(_) => DataLine::LruLists,
         Line::LruSizes(_) => DataLine::LruSizes,
         Line::RmapTree(_) => DataLine::RmapTree,
+        Line::Percpu(_) | Line::EachPercpu(_) => DataLine::Percpu,
         Line::Cold(_) => DataLine::Other,
     })
 }
@@ -120,6 +123,7 @@ impl Lines {
             lru_lists: Vec::new(),
             lru_sizes: Vec::new(),
             rmap_trees: Vec::new(),
+            percpu: Vec::new(),
         }
     }
     /// Whether CPU `at` is the last writer of the frame's line, without readers since, and used it
@@ -186,7 +190,7 @@ impl Lines {
         distances: &Distances,
     ) -> Fetched {
         let (of, index) = match line {
-            Line::Cold(_) | Line::Frame(_) => {
+            Line::Percpu(_) | Line::EachPercpu(_) | Line::Cold(_) | Line::Frame(_) => {
                 return Fetched { from: NO_CPU, cost_ps: distances.memory_ps() };
             }
             Line::FreeArea(index) => (&mut self.free_areas, index as usize),
@@ -198,6 +202,20 @@ impl Lines {
             of.resize(index + 1, 0);
         }
         take(&mut of[index], at, access, distances)
+    }
+    /// Uses the line `number` of the copy of CPU `of`, one of `cpus`.
+    pub(crate) fn touch_percpu(
+        &mut self,
+        (number, of, cpus): (u32, usize, usize),
+        at: usize,
+        access: Access,
+        distances: &Distances,
+    ) -> Fetched {
+        let index = number as usize * cpus + of;
+        if index >= self.percpu.len() {
+            self.percpu.resize((number as usize + 1) * cpus, 0);
+        }
+        take(&mut self.percpu[index], at, access, distances)
     }
 }
 

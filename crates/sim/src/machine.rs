@@ -97,7 +97,8 @@ unsafe impl Cpu for Sim {
 
     #[inline]
     fn touch(line: Line, access: Access) {
-        if access == Access::Peek {
+        let at_turn_only = matches!(line, Line::Percpu(_) | Line::EachPercpu(_));
+        if access == Access::Peek || at_turn_only {
             irq::charge(at_turn(|engine| engine.touch(line, access)));
         } else {
             irq::charge_of(|engine| engine.touch(line, access));

@@ -235,7 +235,8 @@ fn at_rest(system: &Os, mechanism: &Mechanism) {
             let stored = mm.mm_ref().swap.counters().writes;
             assert!(stored > 1000, "{stored} pages were compressed");
         }
-        "exit" | "gather" | "vma-locks" | "retry" | "rwsem" | "imap" | "rss" | "broadcast" => {
+        "exit" | "gather" | "vma-locks" | "retry" | "rwsem" | "imap" | "rss" | "commit"
+        | "oom-read" | "broadcast" => {
             // Those of the first process and of the workers.
             let audit = mm.mm_ref().verify().unwrap_or_else(|why| panic!("{why}"));
             assert_eq!(audit.spaces, CPUS as u64 + 2, "an address space outlives its process");

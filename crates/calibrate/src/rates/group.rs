@@ -70,7 +70,13 @@ impl Group {
             | Op::TlbFlushPage
             | Op::TlbFlushAll
             | Op::FaultHandle => Self::Pages,
-            Op::PidEdit | Op::TaskLink | Op::SignalEdit | Op::MmSwitch => Self::Tasks,
+            Op::PidEdit
+            | Op::TaskLink
+            | Op::SignalEdit
+            | Op::MmSwitch
+            | Op::PercpuPlace
+            | Op::PercpuZero
+            | Op::PercpuStep => Self::Tasks,
             Op::ClearPage | Op::CopyPage => Self::Clear,
             _ => Self::Rest,
         }

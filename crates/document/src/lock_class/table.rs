@@ -18,6 +18,8 @@ pub const LOCK_CLASSES: &[LockClassRow] = &[
     pages::LIST_LRU,
     pages::SLAB,
     pages::PCPU,
+    pages::PCPU_MUTEX,
+    pages::PERCPU_COUNTERS,
     pages::COMMITTED,
     tasks::TASKLIST,
     tasks::PIDMAP,

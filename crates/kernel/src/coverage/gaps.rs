@@ -32,25 +32,11 @@ pub const GAPS: &[Gap] = &[
         &[Fork, Process, Spawn, Exit],
     ),
     gap(
-        "pcpu_lock",
-        Scope::Machine,
-        "per-CPU counters of a new address space",
-        "mm/percpu.c",
-        &[Fork, Process, Exit],
-    ),
-    gap(
-        "vm_committed_as",
-        Scope::Machine,
-        "memory that is promised: a counter for each CPU, folded under one lock",
-        "mm/util.c",
-        &[Mmap, Munmap, Mremap, Mprotect, Fork, Exit],
-    ),
-    gap(
         "kmem_cache_node->list_lock",
         Scope::Machine,
         "slabs of VMAs, tree nodes and tasks, when a CPU's own are used up",
         "mm/slub.c",
-        &[Mmap, MmapFile, Munmap, Fork, Process, Spawn, Exit],
+        &[Mmap, MmapFile, Munmap, Mremap, Mprotect, Fork, Process, Spawn, Exit],
     ),
     gap(
         "cgroup_threadgroup_rwsem",

@@ -2,7 +2,8 @@
 
 use super::score::badness;
 use super::{
-    Drains, Oom, OomContext, OomPolicy, OomResult, OomRetries, Shortage, Victim, VictimState,
+    Drains, Oom, OomContext, OomPolicy, OomReadPolicy, OomResult, OomRetries, Shortage, Victim,
+    VictimState,
 };
 use crate::time::NSEC_PER_SEC;
 use crate::work::WorkItem;
@@ -149,10 +150,22 @@ impl<A: Machine> Oom<A> {
             if !short.concerns(&**space) || space.state() != VictimState::Living {
                 return;
             }
-            let score = badness(space.pages(), space.adjustment(), total);
-            if let Some(score) = score
-                && best.as_ref().is_none_or(|&(most, _)| score >= most)
-            {
+            let score_of = |pages| badness(pages, space.adjustment(), total);
+            let is_best = |score: Option<i64>| {
+                score.filter(|&score| best.as_ref().is_none_or(|&(most, _)| score >= most))
+            };
+            let score = match self.config.read {
+                OomReadPolicy::Stock => score_of(space.pages()),
+                OomReadPolicy::Sums => {
+                    // Counts that know their error are summed up only where that can matter.
+                    let error = space.pages_error_max();
+                    if error.is_some_and(|most| is_best(score_of(space.pages() + most)).is_none()) {
+                        return;
+                    }
+                    score_of(on.sum_pages(space))
+                }
+            };
+            if let Some(score) = is_best(score) {
                 best = Some((score, Arc::clone(space)));
             }
         });

@@ -71,6 +71,16 @@ pub enum Drains {
     None,
 }
 
+mmscale_arch::policies! {
+    /// How the choice of a victim reads the pages of each process.
+    pub enum OomReadPolicy: "oom-read", "page counts in the choice of an OOM victim" {
+        /// Reads the shared count of each process, which lacks what CPUs and tasks have gathered.
+        Stock = "stock",
+        /// Adds up the counts of all CPUs for each process that may be the victim.
+        Sums = "sums",
+    }
+}
+
 /// The configuration of the OOM killer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct OomConfig {
@@ -78,6 +88,8 @@ pub struct OomConfig {
     pub policy: OomPolicy,
     /// The drains before a victim is chosen.
     pub drains: Drains,
+    /// How the choice of a victim reads the pages of processes.
+    pub read: OomReadPolicy,
     /// How long a victim may take to exit before it is reaped, in ns (`OOM_REAPER_DELAY`, 2 s).
     pub delay_ns: u64,
     /// The number of attempts to reap (`MAX_OOM_REAP_RETRIES`, 10).
@@ -91,6 +103,7 @@ impl Default for OomConfig {
         Self {
             policy: OomPolicy::Kill,
             drains: Drains::All,
+            read: OomReadPolicy::Stock,
             delay_ns: 2_000_000_000,
             tries: 10,
             pause_ns: 100_000_000,
@@ -127,6 +140,8 @@ pub trait Victim {
     fn state(&self) -> VictimState;
     /// Pages that its exit frees: mapped, swapped out, and page tables.
     fn pages(&self) -> u64;
+    /// The most by which [`Victim::pages`] is wrong, if that is known.
+    fn pages_error_max(&self) -> Option<u64>;
     /// `oom_score_adj`, in thousandths of the memory in scope: [`ADJ_MIN`] to [`ADJ_MAX`].
     fn adjustment(&self) -> i32;
     /// Sends SIGKILL to all of its threads.
@@ -154,6 +169,8 @@ pub trait OomContext<A: Machine>: Copy {
     fn exits(&self) -> u32;
     /// The number of pages that swap can hold.
     fn swap_pages(&self) -> u64;
+    /// The pages of an address space, after reading the counts of all CPUs.
+    fn sum_pages(&self, space: &Self::Space) -> u64;
     /// Tries to unmap the pages of a dying address space.
     fn reap(&self, space: &Self::Space) -> Attempt;
 }

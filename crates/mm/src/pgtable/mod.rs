@@ -63,7 +63,7 @@ use mmscale_frames::page_alloc::{AllocError, FrameAllocator, Gfp};
 use mmscale_frames::vmstat::NodeItem;
 use mmscale_frames::zone::ZoneId;
 use resident::Resident;
-pub use resident::{RssPolicy, counter_batch};
+pub use resident::{CountMemory, RssPolicy, counter_batch};
 
 /// The parts of the memory manager that page tables use.
 pub struct PtRef<'a, A: Machine> {
@@ -73,6 +73,8 @@ pub struct PtRef<'a, A: Machine> {
     pub locks: &'a TableLocks<A>,
     /// The TLB state.
     pub tlb: &'a Tlb<A>,
+    /// The per-CPU memory of page counts.
+    pub counts: &'a CountMemory<A>,
     /// Frees memory if no frame is free; `None`: the allocation fails instead.
     pub room: Option<&'a dyn MakeRoom>,
 }
@@ -158,20 +160,20 @@ impl<A: Machine> PageTable<A> {
             free_table(on, root);
             return Err(TableError::NoAsid);
         };
-        Ok(Self::of(root, asid, rss))
+        Ok(Self::of(root, asid, Resident::new(rss, on.counts)))
     }
     /// Creates the kernel's own tables, which map nothing. All CPUs use them at any time.
     pub(crate) fn new_kernel(on: PtRef<'_, A>) -> Result<Self, TableError> {
-        Ok(Self::of(alloc_table(on, Level::Pgd)?, Asid::KERNEL, RssPolicy::default()))
+        Ok(Self::of(alloc_table(on, Level::Pgd)?, Asid::KERNEL, Resident::of_kernel()))
     }
-    fn of(root: Pfn, asid: Asid, rss: RssPolicy) -> Self {
+    fn of(root: Pfn, asid: Asid, resident: Resident<A>) -> Self {
         Self {
             root,
             asid,
             upper: SpinLock::new(LockClass::PageTable, ()),
             tables: A::AtomicU32::named(1, DataLine::TableCount),
             gathers: A::AtomicU32::named(0, DataLine::FlushPending),
-            resident: Resident::new(rss),
+            resident,
             retired: A::AtomicU32::new(0),
         }
     }
@@ -185,6 +187,7 @@ impl<A: Machine> PageTable<A> {
         if self.asid != Asid::KERNEL {
             on.tlb.free_asid(self.asid);
         }
+        self.resident.end(on.counts);
         free_table(on, self.root);
     }
     /// Returns the ASID.
@@ -204,10 +207,23 @@ impl<A: Machine> PageTable<A> {
     pub(crate) fn task_ends(&self) {
         self.resident.task_ends();
     }
+    /// Prepares the count of mapped pages for a second task.
+    pub(crate) fn share(&self, on: PtRef<'_, A>) {
+        self.resident.share(on.counts);
+    }
     /// Returns the number of mapped and swapped-out pages, the zero page excluded. The error is at
-    /// most max(32, 2 * CPUs) pages for each CPU, or with `rss=tasks` 65 pages for each task.
+    /// most max(32, 2 * CPUs) pages for each CPU; with `rss=tasks` 65 pages for each task, and with
+    /// `rss=tree` 32 pages for each CPU and each level of groups.
     pub fn resident_pages(&self) -> u64 {
         self.resident.pages()
+    }
+    /// Returns the number of mapped and swapped-out pages after reading the counts of all CPUs.
+    pub(crate) fn resident_sum(&self, on: PtRef<'_, A>) -> u64 {
+        self.resident.sum(on.counts)
+    }
+    /// Returns the most by which [`PageTable::resident_pages`] is wrong, if the count knows it.
+    pub(crate) fn resident_error_max(&self) -> Option<u64> {
+        self.resident.error_max()
     }
     /// Ensures that no CPU uses the mappings of `extent` from before its entries were last changed.
     pub fn flush(&self, on: PtRef<'_, A>, extent: Extent) -> crate::tlb::Flushed {

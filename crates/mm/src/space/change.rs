@@ -98,6 +98,8 @@ pub(crate) struct Change<'a, A: Machine> {
     vmas: Option<WriteGuard<'a, A, Vmas<A>>>,
     /// The tree is being changed: page faults do not search it.
     shut: bool,
+    /// The change of the promised pages.
+    promised: i64,
 }
 
 impl<A: Machine> Deref for Change<'_, A> {
@@ -110,7 +112,7 @@ impl<A: Machine> Deref for Change<'_, A> {
 impl<'a, A: Machine> Change<'a, A> {
     /// Takes mmap_lock for writing.
     pub(super) fn begin(space: &'a Space<A>) -> Self {
-        Self { space, vmas: Some(space.lock.write()), shut: false }
+        Self { space, vmas: Some(space.lock.write()), shut: false, promised: 0 }
     }
     fn vmas(&mut self) -> &mut Vmas<A> {
         self.vmas.as_mut().expect("the change is not over")
@@ -405,12 +407,14 @@ impl<'a, A: Machine> Change<'a, A> {
     fn count(&mut self, vma: &Vma, sign: i64) {
         let pages = vma.range.pages() as i64 * sign;
         let locked = if vma.flags.contains(super::VmaFlags::LOCKED) { pages } else { 0 };
+        self.promised += if vma.is_promised() { pages } else { 0 };
         let vmas = self.vmas();
         vmas.pages = vmas.pages.wrapping_add_signed(pages);
         vmas.locked_pages = vmas.locked_pages.wrapping_add_signed(locked);
     }
     fn release_all(&mut self) {
         self.open();
+        self.space.committed.add(core::mem::take(&mut self.promised));
         while let Some(id) = self.vmas().held.pop() {
             self.lock_of(id).write_done();
         }

@@ -74,6 +74,7 @@
 
 mod calls;
 mod change;
+mod committed;
 mod end;
 mod error;
 mod fault;
@@ -87,6 +88,7 @@ mod vma;
 mod zap;
 
 pub use calls::{Advice, LockWhat, MAP_MIN, MapRequest, MayMove, Place, Present, RemapRequest};
+pub use committed::CommitPolicy;
 pub use end::{ClaimEnd, Claims, ReapLock, Reaped};
 pub use error::{FaultError, SpaceError};
 pub use file::File;
@@ -114,6 +116,7 @@ use crate::time::Time;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use change::{Change, Vmas};
+use committed::Committed;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{AcqRel, Acquire};
 use file::HeldFiles;
@@ -205,6 +208,8 @@ pub struct Space<A: Machine> {
     claims: Claims<A>,
     /// The locks of anonymous memory in the reverse map.
     roots: Arc<Roots<A>>,
+    /// The memory that is promised to all address spaces.
+    committed: Arc<Committed<A>>,
     /// Files that it has mapped.
     files: HeldFiles<A>,
     /// Tasks that run in it.
@@ -239,12 +244,17 @@ impl<A: Machine> Space<A> {
             state: A::AtomicU32::named(0, DataLine::MmFlags),
             claims: Self::new_claims(),
             roots: on.spaces.shared_roots(),
+            committed: on.spaces.shared_committed(),
             files: HeldFiles::new(),
             tasks: SpinLock::new(LockClass::Other, Vec::new()),
             adjustment: A::AtomicU32::new(0),
             due_ns: AtomicU64::new(0),
             lock: RwSem::with_policy(on.spaces.config().rwsem, LockClass::MmapLock, vmas),
         }
+    }
+    /// Prepares the count of its pages for one more thread than the first.
+    pub fn thread_starts(&self, on: MmRef<'_, A>) {
+        self.table.share(on.paging);
     }
     /// Ends the part of the calling task, a thread that returns, in the count of its pages
     /// (`sync_mm_rss`).

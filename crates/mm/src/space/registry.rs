@@ -6,6 +6,7 @@
 //! Locks: each table entry has its own (class Other), held briefly, with no lock inside.
 
 use super::Space;
+use super::committed::{CommitPolicy, Committed};
 use super::file::Files;
 use super::mappings::ImapPolicy;
 use super::vma::{RootId, Roots};
@@ -105,6 +106,8 @@ pub struct SpaceConfig {
     pub rss: RssPolicy,
     /// The trees of the VMAs that map a file.
     pub imap: ImapPolicy,
+    /// The batch of the promised memory.
+    pub commit: CommitPolicy,
 }
 
 impl Default for SpaceConfig {
@@ -120,6 +123,7 @@ impl Default for SpaceConfig {
             rwsem: RwsemPolicy::default(),
             rss: RssPolicy::default(),
             imap: ImapPolicy::default(),
+            commit: CommitPolicy::default(),
         }
     }
 }
@@ -174,13 +178,14 @@ pub struct Spaces<A: Machine> {
     running: Sparse<Inside<Space<A>>>,
     files: Files<A>,
     roots: Arc<Roots<A>>,
+    committed: Arc<Committed<A>>,
     /// Address spaces that have started to exit.
     exits: A::AtomicU32,
 }
 
 impl<A: Machine> Spaces<A> {
-    /// Creates a table without address spaces.
-    pub fn new(config: SpaceConfig) -> Self {
+    /// Creates a table without address spaces, on a machine with `pages` pages.
+    pub fn new(config: SpaceConfig, pages: u64) -> Self {
         Self {
             config,
             entries: Sparse::new(Asid::COUNT),
@@ -190,6 +195,7 @@ impl<A: Machine> Spaces<A> {
             running: Sparse::new(TASKS_MAX),
             files: SpinLock::new(LockClass::Other, Vec::new()),
             roots: Arc::new(Roots::new(config.rwsem)),
+            committed: Arc::new(Committed::new(config.commit, pages)),
             exits: A::AtomicU32::new(0),
         }
     }
@@ -269,6 +275,13 @@ impl<A: Machine> Spaces<A> {
     }
     pub(super) fn roots(&self) -> &Arc<Roots<A>> {
         &self.roots
+    }
+    /// Returns the promised memory, for a new address space.
+    pub(super) fn shared_committed(&self) -> Arc<Committed<A>> {
+        Arc::clone(&self.committed)
+    }
+    pub(super) fn committed(&self) -> &Committed<A> {
+        &self.committed
     }
     pub(super) fn files(&self) -> &Files<A> {
         &self.files

@@ -4,7 +4,7 @@ use mmscale_arch::{Cpu as _, Ipi, Order, PageSize, Pfn, VmaRange, Vpn};
 use mmscale_frames::frame::MigrateType;
 use mmscale_frames::page_alloc::{AllocConfig, FrameAllocator, Gfp, MemoryMap};
 use mmscale_mm::pgtable::{
-    Direction, Gather, Leaf, PageTable, PtRef, Pte, PteFlags, Room, Sink, TableLocks,
+    CountMemory, Direction, Gather, Leaf, PageTable, PtRef, Pte, PteFlags, Room, Sink, TableLocks,
 };
 use mmscale_mm::smp::{CallPolicy, SmpConfig};
 use mmscale_mm::tlb::Tlb;
@@ -28,6 +28,7 @@ pub(crate) fn interrupt_all(tlb: &Tlb<Stepped>) {
 pub(crate) struct World {
     pub(crate) frames: FrameAllocator<Stepped>,
     locks: TableLocks<Stepped>,
+    counts: CountMemory<Stepped>,
     pub(crate) tlb: Rc<Tlb<Stepped>>,
 }
 
@@ -47,10 +48,16 @@ impl World {
         stepped::on_relax(move || interrupt_all(&waited_for));
         let frames = FrameAllocator::new(&MemoryMap::single(FRAMES), AllocConfig::default());
         let locks = TableLocks::new(FRAMES as usize);
-        Self { frames: frames.expect("the map is sound"), locks, tlb }
+        Self { frames: frames.expect("the map is sound"), locks, counts: CountMemory::new(), tlb }
     }
     pub(crate) fn on(&self) -> PtRef<'_, Stepped> {
-        PtRef { frames: &self.frames, locks: &self.locks, tlb: &self.tlb, room: None }
+        PtRef {
+            frames: &self.frames,
+            locks: &self.locks,
+            tlb: &self.tlb,
+            counts: &self.counts,
+            room: None,
+        }
     }
     pub(crate) fn table(&self) -> PageTable<Stepped> {
         PageTable::new(self.on()).expect("there is memory")

@@ -19,6 +19,9 @@ impl Engine {
     #[inline]
     pub(crate) fn touch(&mut self, line: Line, access: Access) -> u64 {
         let Line::Frame(pfn) = line else {
+            if let Line::Percpu(number) | Line::EachPercpu(number) = line {
+                return self.touch_percpu(number, matches!(line, Line::EachPercpu(_)), access);
+            }
             let fetched = self.lines.touch(line, self.cur, access, &self.distances);
             let hit = usize::from(fetched.from) == self.cur;
             let in_work = matches!(line, Line::LruLists(_) | Line::LruSizes(_) | Line::RmapTree(_));
@@ -39,6 +42,27 @@ impl Engine {
             return self.scaled(self.distances.own_ps());
         }
         self.touch_frame(pfn, access, is_in_row)
+    }
+    /// Uses the line `number` of the running CPU's copy of per-CPU data, or of `each` CPU's. A loop
+    /// over all CPUs does not wait for a line before it asks for the next, as with the lines of
+    /// frames in a row.
+    #[inline(never)]
+    fn touch_percpu(&mut self, number: u32, each: bool, access: Access) -> u64 {
+        let (at, cpus) = (self.cur, self.cpus.len());
+        let (copies, hidden) =
+            if each { (0..cpus, self.costs.frame_hidden_1024) } else { (at..at + 1, 0) };
+        let seen = u64::from(1024_u32.saturating_sub(hidden));
+        let mut sum_ps = 0;
+        for of in copies {
+            let line = (number, of, cpus);
+            let fetched = self.lines.touch_percpu(line, at, access, &self.distances);
+            if usize::from(fetched.from) != at {
+                let cost = self.scaled((fetched.cost_ps * seen) >> 10);
+                self.note_miss(fetched, name_of(Line::Percpu(number)).number(), cost);
+                sum_ps += cost;
+            }
+        }
+        sum_ps
     }
     /// Uses the line of a frame that is not fresh in the running CPU's cache.
     #[inline(never)]

@@ -9,8 +9,8 @@ use mmscale_arch::{
 use mmscale_frames::frame::MigrateType;
 use mmscale_frames::page_alloc::{AllocConfig, FrameAllocator, Gfp, MemoryMap};
 use mmscale_mm::pgtable::{
-    Direction, Gather, Gathered, Leaf, MemAccess, Miss, PageTable, PtRef, Pte, PteFlags, PteTable,
-    Room, TableLocks,
+    CountMemory, Direction, Gather, Gathered, Leaf, MemAccess, Miss, PageTable, PtRef, Pte,
+    PteFlags, PteTable, Room, TableLocks,
 };
 use mmscale_mm::smp::{CallPolicy, ShootdownPolicy, SmpConfig};
 use mmscale_mm::tlb::{Extent, Flushed, Leave, Parked, Tlb};
@@ -24,6 +24,7 @@ pub(crate) struct World {
     pub(crate) frames: FrameAllocator<Sim>,
     locks: TableLocks<Sim>,
     pub(crate) tlb: Tlb<Sim>,
+    counts: CountMemory<Sim>,
     table: RefCell<Option<Rc<PageTable<Sim>>>>,
     pub(crate) made: <Sim as Cpu>::AtomicU32,
     /// CPUs that have not finished.
@@ -41,6 +42,7 @@ impl World {
             frames: frames.expect("the map is sound"),
             locks: TableLocks::new(pages as usize),
             tlb: Tlb::new(smp),
+            counts: CountMemory::new(),
             table: RefCell::new(None),
             made: Atomic::new(0),
             busy: Atomic::new(0),
@@ -68,7 +70,13 @@ impl World {
         world
     }
     pub(crate) fn on(&self) -> PtRef<'_, Sim> {
-        PtRef { frames: &self.frames, locks: &self.locks, tlb: &self.tlb, room: None }
+        PtRef {
+            frames: &self.frames,
+            locks: &self.locks,
+            tlb: &self.tlb,
+            counts: &self.counts,
+            room: None,
+        }
     }
     fn new_table(&self) -> Rc<PageTable<Sim>> {
         Rc::new(PageTable::new(self.on()).expect("there is memory"))

@@ -5,7 +5,8 @@ use mmscale_arch::{Ipi, Machine as _, Order, PageSize, Pfn, VmaRange, Vpn};
 use mmscale_frames::frame::MigrateType;
 use mmscale_frames::page_alloc::{AllocConfig, FrameAllocator, Gfp, MemoryMap};
 use mmscale_mm::pgtable::{
-    Direction, Gather, Gathered, Leaf, MemAccess, PageTable, PtRef, Pte, PteFlags, Room, TableLocks,
+    CountMemory, Direction, Gather, Gathered, Leaf, MemAccess, PageTable, PtRef, Pte, PteFlags,
+    Room, TableLocks,
 };
 use mmscale_mm::smp::SmpConfig;
 use mmscale_mm::tlb::{Flushed, Tlb};
@@ -20,6 +21,7 @@ struct World {
     frames: FrameAllocator<Threads>,
     locks: TableLocks<Threads>,
     tlb: Tlb<Threads>,
+    counts: CountMemory<Threads>,
     table: OnceLock<PageTable<Threads>>,
     touched: AtomicU64,
 }
@@ -31,12 +33,19 @@ impl World {
             frames: frames.expect("the map is sound"),
             locks: TableLocks::new(FRAMES as usize),
             tlb: Tlb::new(SmpConfig::default()),
+            counts: CountMemory::new(),
             table: OnceLock::new(),
             touched: AtomicU64::new(0),
         }
     }
     fn on(&self) -> PtRef<'_, Threads> {
-        PtRef { frames: &self.frames, locks: &self.locks, tlb: &self.tlb, room: None }
+        PtRef {
+            frames: &self.frames,
+            locks: &self.locks,
+            tlb: &self.tlb,
+            counts: &self.counts,
+            room: None,
+        }
     }
     fn table(&self) -> &PageTable<Threads> {
         self.table.get_or_init(|| PageTable::new(self.on()).expect("there is memory"))

@@ -1,11 +1,16 @@
 //! The choice of the victim.
 
 use super::world::*;
+use mmscale_boot::{Boot, on_sim};
 use mmscale_kernel::Os;
 use mmscale_mm::memcg::GroupId;
-use mmscale_mm::oom::OomPolicy;
-use mmscale_sim::Policy;
+use mmscale_mm::oom::{OomPolicy, OomReadPolicy};
+use mmscale_mm::pgtable::RssPolicy;
+use mmscale_sim::{Policy, SimConfig, sample_profile};
 use mmscale_system::{Errno, Exit, MapSpec, PAGE_BYTES, System, ThreadSpec};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::SeqCst;
 
 /// A large process sleeps, and a smaller one needs more memory than there is.
 fn the_largest_dies(system: &Os) {
@@ -282,4 +287,86 @@ fn the_same_on_real_threads() {
     let mut groups = config();
     groups.groups = 3;
     threads(&groups, a_group_dies_alone);
+}
+
+/// The CPUs of the machine, so that a CPU gathers 128 pages before it adds them to a count.
+const WIDE: usize = 64;
+
+/// One process has gathered 960 pages, less than a batch on each of eight CPUs. Four others have
+/// 700 pages on one CPU each, of which five batches are counted. Returns whether the one was
+/// killed.
+fn is_spread_process_killed(system: &Os) -> bool {
+    let many: Vec<_> = (1..5).map(|cpu| holder(system, cpu, 700)).collect();
+    let written = Arc::new(AtomicU64::new(0));
+    let woken = Arc::new(AtomicU64::new(0));
+    let (tell, wake) = (Arc::clone(&written), Arc::clone(&woken));
+    let spread = start(system, 8, move |system: &Os| {
+        let at = system.mmap(MapSpec::new(960 * PAGE_BYTES)).expect("it has room");
+        let thread = |of: u64| {
+            let tell = Arc::clone(&tell);
+            let body = move |system: &Os| {
+                let write = |page| system.write(at.page(of * 120 + page), 1);
+                (0..120).for_each(|page| write(page).expect("there is memory"));
+                tell.fetch_add(1, SeqCst);
+            };
+            system.spawn(ThreadSpec::on(8 + of as usize), Box::new(body)).expect("the CPU exists")
+        };
+        let threads: Vec<_> = (0..8).map(thread).collect();
+        threads.into_iter().for_each(|thread| system.join(thread).expect("one waiter"));
+        assert_eq!(system.sleep_ns(FOR_EVER_NS), Err(Errno::Stopped));
+        wake.store(1, SeqCst);
+    });
+    while written.load(SeqCst) < 8 {
+        assert_eq!(system.sleep_ns(PAUSE_NS), Ok(()));
+    }
+    let grows = grower(system, 20, 300);
+    ends(system, grows, Exit::Returned);
+    assert_eq!(counters(system).kills, 1);
+    let killed = woken.load(SeqCst) == 1;
+    many.into_iter().chain([spread]).for_each(|process| end(system, process));
+    killed
+}
+
+#[test]
+fn the_largest_by_the_sums_of_all_cpus_dies_if_they_are_read() {
+    let run = |read, rss, program| {
+        let mut config = config();
+        (config.oom.read, config.space.rss) = (read, rss);
+        sim_with(1, WIDE, Policy::Lazy, &config, program);
+    };
+    run(OomReadPolicy::Stock, RssPolicy::Cpus, |system| assert!(!is_spread_process_killed(system)));
+    for rss in [RssPolicy::Cpus, RssPolicy::Tree, RssPolicy::Single, RssPolicy::Merged] {
+        run(OomReadPolicy::Sums, rss, |system| assert!(is_spread_process_killed(system)));
+    }
+}
+
+/// The time of `out_of_memory` with one choice among `HOLDERS` processes, in ns.
+fn choice_ns(read: OomReadPolicy, rss: RssPolicy) -> u64 {
+    const HOLDERS: usize = 200;
+    let mut config = config();
+    (config.oom.read, config.space.rss) = (read, rss);
+    let program = |system: &Os| {
+        let few: Vec<_> = (0..HOLDERS).map(|at| holder(system, at % WIDE, 1)).collect();
+        let large = holder(system, 1, 1600);
+        let grows = grower(system, 2, 1400);
+        ends(system, grows, Exit::Returned);
+        ends(system, large, Exit::Killed);
+        assert_eq!(counters(system).kills, 1);
+        few.into_iter().for_each(|process| end(system, process));
+    };
+    let machine = SimConfig::new(sample_profile(WIDE), WIDE);
+    let outcome = on_sim(machine, &mut deaf, Boot::checked(&config, program));
+    assert_eq!((outcome.failure, outcome.violations), (None, vec![]));
+    let below = outcome.calls.iter().filter(|row| row.below("out_of_memory").is_some());
+    below.map(|row| row.self_ns).sum()
+}
+
+#[test]
+fn a_tree_of_sums_saves_nearly_all_of_the_reads() {
+    let stock = choice_ns(OomReadPolicy::Stock, RssPolicy::Cpus);
+    let sums = choice_ns(OomReadPolicy::Sums, RssPolicy::Cpus);
+    let tree = choice_ns(OomReadPolicy::Sums, RssPolicy::Tree);
+    println!("a choice among 200 processes on {WIDE} CPUs: {stock}, {sums}, {tree} ns");
+    let more = |of: u64| of.saturating_sub(stock);
+    assert!(more(sums) > 100_000 && more(tree) < more(sums) / 4, "{stock} {sums} {tree}");
 }

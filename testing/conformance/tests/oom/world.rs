@@ -25,7 +25,7 @@ pub(crate) const PAUSE_NS: u64 = 1_000_000;
 pub(crate) const CACHES: [PcpPolicy; PcpPolicy::ALL.len()] = PcpPolicy::ALL;
 pub(crate) const LRU: [LruPolicy; LruPolicy::ALL.len()] = LruPolicy::ALL;
 
-fn deaf(_: CpuId) -> Box<dyn Probe> {
+pub(crate) fn deaf(_: CpuId) -> Box<dyn Probe> {
     Box::new(())
 }
 

@@ -3,7 +3,7 @@
 use mmscale_arch::{Atomic, Cpu, CpuId, CpuMask, Ipi, TaskEntry};
 use mmscale_frames::page_alloc::{AllocConfig, FrameAllocator, MemoryMap};
 use mmscale_interleave::{Hooks, Model, check, cpu_body, interrupt, run, set_online};
-use mmscale_mm::pgtable::{PtRef, TableLocks};
+use mmscale_mm::pgtable::{CountMemory, PtRef, TableLocks};
 use mmscale_mm::rcu::Rcu;
 use mmscale_mm::smp::{CallPolicy, SmpConfig};
 use mmscale_mm::stack::{Stack, StackConfig, Stacks};
@@ -20,6 +20,7 @@ const CACHED: usize = 2;
 struct World {
     frames: FrameAllocator<Model>,
     locks: TableLocks<Model>,
+    counts: CountMemory<Model>,
     tlb: Tlb<Model>,
     rcu: Rcu<Model>,
     work: Work<Model>,
@@ -55,6 +56,7 @@ impl World {
         Self {
             frames: frames.expect("a sane map"),
             locks: TableLocks::new(FRAMES as usize),
+            counts: CountMemory::new(),
             tlb: Tlb::new(SmpConfig { policy, timeout_ns: u64::MAX, ..SmpConfig::default() }),
             rcu: Rcu::new(),
             work,
@@ -65,7 +67,13 @@ impl World {
         }
     }
     fn on(&self) -> PtRef<'_, Model> {
-        PtRef { frames: &self.frames, locks: &self.locks, tlb: &self.tlb, room: None }
+        PtRef {
+            frames: &self.frames,
+            locks: &self.locks,
+            tlb: &self.tlb,
+            counts: &self.counts,
+            room: None,
+        }
     }
     fn make(&self) -> Stack {
         self.stacks.make(self.on()).expect("there is memory").expect("stacks are counted")

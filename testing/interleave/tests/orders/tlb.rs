@@ -3,7 +3,7 @@
 use mmscale_arch::{Atomic, Cpu, Ipi, Machine as _, PageSize, Pfn, VmaRange, Vpn};
 use mmscale_frames::page_alloc::{AllocConfig, FrameAllocator, MemoryMap};
 use mmscale_interleave::{Hooks, Model, check, cpu_body, run};
-use mmscale_mm::pgtable::{MemAccess, PageTable, PtRef, Pte, PteFlags, TableLocks};
+use mmscale_mm::pgtable::{CountMemory, MemAccess, PageTable, PtRef, Pte, PteFlags, TableLocks};
 use mmscale_mm::smp::{CallPolicy, SmpConfig, Wait};
 use mmscale_mm::tlb::{Extent, Leave, Parked, Tlb, UnmapBatch};
 use std::sync::Arc;
@@ -17,6 +17,7 @@ const PAGES: [Vpn; 2] = [Vpn::new(3), Vpn::new(4)];
 struct World {
     frames: FrameAllocator<Model>,
     locks: TableLocks<Model>,
+    counts: CountMemory<Model>,
     tlb: Tlb<Model>,
     tables: Vec<PageTable<Model>>,
     /// Whether each page's frame was freed.
@@ -57,6 +58,7 @@ impl World {
         let mut world = Self {
             frames: frames.expect("a sane map"),
             locks: TableLocks::new(FRAMES as usize),
+            counts: CountMemory::new(),
             tlb: Tlb::new(smp),
             tables: Vec::new(),
             freed: [Atomic::new(0), Atomic::new(0)],
@@ -70,7 +72,13 @@ impl World {
         world
     }
     fn on(&self) -> PtRef<'_, Model> {
-        PtRef { frames: &self.frames, locks: &self.locks, tlb: &self.tlb, room: None }
+        PtRef {
+            frames: &self.frames,
+            locks: &self.locks,
+            tlb: &self.tlb,
+            counts: &self.counts,
+            room: None,
+        }
     }
     /// Writes to a page, if it is mapped.
     fn write(&self, page: Vpn) {

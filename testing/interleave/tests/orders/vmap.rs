@@ -3,7 +3,7 @@
 use mmscale_arch::{Atomic, Cpu, Ipi, Machine as _, Pfn, VmaRange, Vpn};
 use mmscale_frames::page_alloc::{AllocConfig, FrameAllocator, MemoryMap};
 use mmscale_interleave::{Hooks, Model, check, cpu_body, run};
-use mmscale_mm::pgtable::{MemAccess, PtRef, TableLocks};
+use mmscale_mm::pgtable::{CountMemory, MemAccess, PtRef, TableLocks};
 use mmscale_mm::smp::{CallPolicy, SmpConfig};
 use mmscale_mm::tlb::Tlb;
 use mmscale_mm::vmap::Vmap;
@@ -18,6 +18,7 @@ const NEW: Pfn = Pfn::new(8);
 struct World {
     frames: FrameAllocator<Model>,
     locks: TableLocks<Model>,
+    counts: CountMemory<Model>,
     tlb: Tlb<Model>,
     vmap: Option<Vmap<Model>>,
     /// Whether the new frame is mapped.
@@ -38,6 +39,7 @@ impl World {
         let mut world = Self {
             frames: frames.expect("a sane map"),
             locks: TableLocks::new(FRAMES as usize),
+            counts: CountMemory::new(),
             tlb: Tlb::new(SmpConfig { policy, timeout_ns: u64::MAX, ..SmpConfig::default() }),
             vmap: None,
             mapped: Atomic::new(0),
@@ -49,7 +51,13 @@ impl World {
         world
     }
     fn on(&self) -> PtRef<'_, Model> {
-        PtRef { frames: &self.frames, locks: &self.locks, tlb: &self.tlb, room: None }
+        PtRef {
+            frames: &self.frames,
+            locks: &self.locks,
+            tlb: &self.tlb,
+            counts: &self.counts,
+            room: None,
+        }
     }
     fn vmap(&self) -> &Vmap<Model> {
         self.vmap.as_ref().expect("it was made")

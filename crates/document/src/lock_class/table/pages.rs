@@ -444,8 +444,8 @@ pub(super) const SLAB: LockClassRow = LockClassRow {
 
 pub(super) const PCPU: LockClassRow = LockClassRow {
     class: "pcpu",
-    counterpart: Gap("pcpu_lock"),
-    names: &["pcpu_lock", "pcpu_alloc_mutex"],
+    counterpart: Class("pcpu"),
+    names: &["pcpu_lock"],
     functions: &[
         "pcpu_alloc",
         "pcpu_alloc_noprof",
@@ -458,9 +458,28 @@ pub(super) const PCPU: LockClassRow = LockClassRow {
     ],
 };
 
+pub(super) const PCPU_MUTEX: LockClassRow = LockClassRow {
+    class: "pcpu_alloc_mutex",
+    counterpart: Class("pcpu_alloc_mutex"),
+    names: &["pcpu_alloc_mutex"],
+    functions: &[],
+};
+
+pub(super) const PERCPU_COUNTERS: LockClassRow = LockClassRow {
+    class: "percpu_counters",
+    counterpart: Class("percpu_counters"),
+    names: &["percpu_counters_lock"],
+    functions: &[
+        "__percpu_counter_init",
+        "__percpu_counter_init_many",
+        "percpu_counter_destroy",
+        "percpu_counter_destroy_many",
+    ],
+};
+
 pub(super) const COMMITTED: LockClassRow = LockClassRow {
     class: "committed",
-    counterpart: Gap("vm_committed_as"),
+    counterpart: Class("committed"),
     names: &["vm_committed_as.lock", "vm_committed_as"],
     functions: &["__vm_enough_memory", "vm_acct_memory", "vm_unacct_memory"],
 };

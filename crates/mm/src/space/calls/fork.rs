@@ -16,8 +16,8 @@ impl<A: Machine> Space<A> {
     /// Memory locks are not inherited (`fork(2)`, `mlock(2)`).
     pub fn fork(&self, on: MmRef<'_, A>) -> Result<Arc<Self>, SpaceError> {
         let _span = Span::<A>::enter(Func::DupMmap);
-        let mut change = self.change();
         let table = PageTable::with_rss(on.paging, self.config.rss)?;
+        let mut change = self.change();
         let child = Arc::new(Self::with(on, table, self.family, self.group));
         child.set_oom_adjustment(self.oom_adjustment());
         on.spaces.enter(&child);

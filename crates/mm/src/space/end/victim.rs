@@ -71,6 +71,9 @@ impl<A: Machine> Victim for Space<A> {
     fn pages(&self) -> u64 {
         self.table.resident_pages() + u64::from(self.table.tables())
     }
+    fn pages_error_max(&self) -> Option<u64> {
+        self.table.resident_error_max()
+    }
     fn adjustment(&self) -> i32 {
         self.oom_adjustment()
     }
@@ -109,6 +112,9 @@ impl<A: Machine> OomContext<A> for MmRef<'_, A> {
     }
     fn swap_pages(&self) -> u64 {
         self.swap.config().pages.into()
+    }
+    fn sum_pages(&self, space: &Space<A>) -> u64 {
+        space.table.resident_sum(self.paging) + u64::from(space.table.tables())
     }
     fn reap(&self, space: &Space<A>) -> Attempt {
         match space.reap(*self, ReapLock::Try) {

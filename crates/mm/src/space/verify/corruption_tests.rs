@@ -8,7 +8,7 @@ use crate::folio::{FolioFlags, Folios};
 use crate::lru::{Lru, LruPolicy, LruRef};
 use crate::memcg::{GroupId, Groups, GroupsConfig};
 use crate::oom::{Oom, OomConfig};
-use crate::pgtable::{MemAccess, PtRef, Pte, PteFlags, TableDefect, TableLocks};
+use crate::pgtable::{CountMemory, MemAccess, PtRef, Pte, PteFlags, TableDefect, TableLocks};
 use crate::rcu::Rcu;
 use crate::reclaim::Reclaim;
 use crate::smp::SmpConfig;
@@ -41,6 +41,7 @@ struct MmParts {
     rcu: Rcu<Stepped>,
     locks: TableLocks<Stepped>,
     tlb: Tlb<Stepped>,
+    counts: CountMemory<Stepped>,
     spaces: Spaces<Stepped>,
     swap: Swap<Stepped>,
     reclaim: Reclaim<Stepped>,
@@ -60,7 +61,8 @@ impl MmParts {
             rcu: Rcu::new(),
             locks: TableLocks::new(map.frames()),
             tlb: Tlb::new(SmpConfig::default()),
-            spaces: Spaces::new(SpaceConfig::default()),
+            counts: CountMemory::new(),
+            spaces: Spaces::new(SpaceConfig::default(), map.frames() as u64),
             swap: Swap::new(SwapConfig::default()),
             reclaim: Reclaim::new(1),
             oom: Oom::new(OomConfig::default()),
@@ -68,9 +70,9 @@ impl MmParts {
         }
     }
     fn on(&self) -> MmRef<'_, Stepped> {
-        let Self { frames, folios, groups, lru, work, rcu, locks, tlb, .. } = self;
+        let Self { frames, folios, groups, lru, work, rcu, locks, tlb, counts, .. } = self;
         let memory = LruRef { frames, folios, groups, lru, work, rcu };
-        let paging = PtRef { frames, locks, tlb, room: None };
+        let paging = PtRef { frames, locks, tlb, counts, room: None };
         let Self { spaces, swap, reclaim, oom, time, .. } = self;
         MmRef { memory, paging, spaces, swap, reclaim, oom, time }
     }

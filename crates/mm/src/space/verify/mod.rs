@@ -53,6 +53,8 @@ pub enum SpaceDefect {
     References(Pfn),
     /// The tree of a file's VMAs: the VMAs that it counts, and those found in address spaces.
     Linked(TreeId, u32, u32),
+    /// The promised pages: what is counted, and what the VMAs have.
+    Promised(i64, i64),
     /// A statistic of pages in page caches is wrong.
     Stat(LruViolation),
     /// The folio is marked exclusive but mapped by several address spaces, or it is writable but
@@ -80,6 +82,9 @@ impl core::fmt::Display for SpaceDefect {
             }
             Self::Linked(tree, counted, found) => {
                 write!(f, "tree {} of a file: {counted} VMAs, {found} found", tree.index())
+            }
+            Self::Promised(counted, found) => {
+                write!(f, "{counted} pages are promised, VMAs have {found}")
             }
             Self::Stat(why) => why.fmt(f),
             Self::References(pfn) => {
@@ -139,6 +144,7 @@ impl<A: Machine> MmRef<'_, A> {
             }
         }
         self.verify_links()?;
+        self.verify_promised()?;
         self.verify_file_pages().map_err(SpaceDefect::Stat)?;
         match maps.first_key_value() {
             Some((&pfn, found)) => Err(SpaceDefect::Maps(pfn, 0, found.entries)),
@@ -167,6 +173,18 @@ impl<A: Machine> MmRef<'_, A> {
         }
         let lost = links.first_key_value();
         lost.map_or(Ok(()), |(&(_, tree), &found)| Err(SpaceDefect::Linked(tree, 0, found)))
+    }
+    /// Checks the promised memory.
+    fn verify_promised(self) -> Result<(), SpaceDefect> {
+        let mut found = 0;
+        self.spaces.each(|space| {
+            let vmas = space.lock.read();
+            let promised = vmas.tree.iter().map(|entry| vmas.vma(entry.value));
+            let promised = promised.filter(|vma| vma.is_promised());
+            found += promised.map(|vma| vma.range.pages() as i64).sum::<i64>();
+        });
+        let counted = self.spaces.committed().exactly();
+        if counted == found { Ok(()) } else { Err(SpaceDefect::Promised(counted, found)) }
     }
     /// Checks the statistics of pages in page caches: those of files, and, for nodes only, the swap
     /// cache.

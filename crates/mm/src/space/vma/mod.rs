@@ -168,6 +168,12 @@ pub struct Vma {
 }
 
 impl Vma {
+    /// Whether its pages count as promised memory: they are its own, and may be written
+    /// (`VM_ACCOUNT`).
+    #[inline]
+    pub const fn is_promised(&self) -> bool {
+        !self.flags.contains(VmaFlags::SHARED) && self.prot.contains(Prot::WRITE)
+    }
     /// The folio index of `page`.
     #[inline]
     pub const fn index_of(&self, page: Vpn) -> u64 {
