@@ -13,7 +13,7 @@
 //! Which policies a version of Linux has is in [`versions`](crate::versions).
 
 use crate::lru::{FoliosPolicy, LruPolicy, ReleasePolicy};
-use crate::memcg::ThresholdPolicy;
+use crate::memcg::{StockPolicy, ThresholdPolicy};
 use crate::mm::MmConfig;
 use crate::pgtable::RssPolicy;
 use crate::smp::{BroadcastPolicy, CallPolicy, GatherPolicy, ShootdownPolicy};
@@ -76,6 +76,7 @@ pub const MECHANISMS: &[Mechanism] = &[
     mechanism!(RwsemPolicy, space.rwsem),
     mechanism!(ImapPolicy, space.imap),
     mechanism!(RssPolicy, space.rss),
+    mechanism!(StockPolicy, charge_stock),
     mechanism!(ThresholdPolicy, stat_threshold),
     mechanism!(LookupPolicy, swap.zs.lookup),
     mechanism!(PagesPolicy, swap.zs.pages),
