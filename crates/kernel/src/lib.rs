@@ -138,10 +138,14 @@ impl<A: Machine> Kernel<A> {
     fn new_space(&self, group: GroupId) -> Result<Arc<Space<A>>, Errno> {
         Space::new(self.mm.mm_ref(), group).map_err(memory::errno)
     }
-    /// Returns the memory group of a process that is started on `cpu`. (A fork stays in its
-    /// parent's group.) This is the root if there are no other groups, otherwise group `1 + cpu %
-    /// others`. With one more group than CPUs, the processes of each CPU have their own group and
-    /// LRU lists.
+    /// Returns the memory group of a number. `Inval`: there is none.
+    fn group(&self, number: usize) -> Result<GroupId, Errno> {
+        if number < self.groups { Ok(GroupId::new(number)) } else { Err(Errno::Inval) }
+    }
+    /// Returns the memory group of a process that is started on `cpu`, if its parent does not
+    /// choose it. (A fork stays in its parent's group.) This is the root if there are no other
+    /// groups, otherwise group `1 + cpu % others`. With one more group than CPUs, the processes of
+    /// each CPU have their own group and LRU lists.
     fn group_of(&self, cpu: CpuId) -> GroupId {
         match self.groups - 1 {
             0 => GroupId::ROOT,

@@ -76,9 +76,10 @@ impl<A: Machine> Serve for Kernel<A> {
     fn process(&self, spec: ThreadSpec, body: Body<Os>) -> Result<ProcessId, Errno> {
         let parent = self.enter(Call::Process)?;
         let cpu = existing_cpu::<A>(spec.cpu)?;
+        let group = spec.group.map_or_else(|| Ok(self.group_of(cpu)), |group| self.group(group))?;
         let new_space = || {
             self.copy_signals(parent);
-            self.new_space(self.group_of(cpu))
+            self.new_space(group)
         };
         let (stack, space) = self.with_stack(new_space)?;
         self.inherit_oom_score_adj(&space);
@@ -88,9 +89,11 @@ impl<A: Machine> Serve for Kernel<A> {
     fn fork(&self, spec: ThreadSpec, body: Body<Os>) -> Result<ProcessId, Errno> {
         let parent = self.enter(Call::Fork)?;
         let cpu = existing_cpu::<A>(spec.cpu)?;
+        let group =
+            spec.group.map_or_else(|| Ok(parent.space.group()), |group| self.group(group))?;
         let fork = || {
             self.copy_signals(parent);
-            parent.space.fork(self.mm.mm_ref()).map_err(memory::errno)
+            parent.space.fork_into(self.mm.mm_ref(), group).map_err(memory::errno)
         };
         let (stack, space) = self.with_stack(fork)?;
         self.inherit_oom_score_adj(&space);

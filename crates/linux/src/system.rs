@@ -147,6 +147,10 @@ impl Linux {
     }
     fn start(&self, spec: ThreadSpec, keep: Keep, body: Body<Self>) -> Result<ProcessId, Errno> {
         self.running()?;
+        // All processes of a run are in one memory group, which the run makes.
+        if spec.group.is_some_and(|group| group > 0) {
+            return Err(Errno::Inval);
+        }
         let cpu = self.real_cpu(spec)?;
         let id = self.run.table.take(self.own.id)?;
         match self.own.fork(id, keep) {

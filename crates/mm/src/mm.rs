@@ -14,7 +14,7 @@
 
 use crate::folio::Folios;
 use crate::lru::{FoliosPolicy, Lru, LruPolicy, LruRef, ReleasePolicy};
-use crate::memcg::{FLUSH_NS, GroupId, Groups, GroupsConfig, ThresholdPolicy};
+use crate::memcg::{FLUSH_NS, GroupId, Groups, GroupsConfig, StockPolicy, ThresholdPolicy};
 use crate::oom::{Oom, OomConfig, OomRetries};
 use crate::pgtable::{CountMemory, MakeRoom, PtRef, TableLocks};
 use crate::rcu::Rcu;
@@ -76,6 +76,8 @@ pub struct MmConfig {
     pub groups: usize,
     /// Levels of memory groups below the root: 1 to [`GroupsConfig::MAX_DEPTH`].
     pub group_depth: usize,
+    /// Of how many groups a CPU has charges in advance.
+    pub charge_stock: StockPolicy,
     /// When readers flush the statistics of memory groups.
     pub stat_threshold: ThresholdPolicy,
     /// The configuration of address spaces.
@@ -104,6 +106,7 @@ impl MmConfig {
             folios: FoliosPolicy::Stock,
             groups: 1,
             group_depth: 1,
+            charge_stock: StockPolicy::default(),
             stat_threshold: ThresholdPolicy::default(),
             space: SpaceConfig::default(),
             swap: SwapConfig::default(),
@@ -199,7 +202,12 @@ impl<A: Machine> Mm<A> {
             rcu: Rcu::new(),
             upkeep,
             folios: Folios::new(config.map.frames()),
-            groups: Groups::with_threshold(groups, config.map.node_count(), config.stat_threshold),
+            groups: Groups::with(
+                groups,
+                config.map.node_count(),
+                config.charge_stock,
+                config.stat_threshold,
+            ),
             tlb: Tlb::new(config.smp),
             tables: TableLocks::new(config.map.frames()),
             counts: CountMemory::new(),

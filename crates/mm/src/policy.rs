@@ -13,7 +13,7 @@
 //! Which policies a version of Linux has is in [`versions`](crate::versions).
 
 use crate::lru::{FoliosPolicy, LruPolicy, ReleasePolicy};
-use crate::memcg::ThresholdPolicy;
+use crate::memcg::{StockPolicy, ThresholdPolicy};
 use crate::mm::MmConfig;
 use crate::oom::OomReadPolicy;
 use crate::pgtable::RssPolicy;
@@ -79,6 +79,7 @@ pub const MECHANISMS: &[Mechanism] = &[
     mechanism!(RssPolicy, space.rss),
     mechanism!(CommitPolicy, space.commit),
     mechanism!(OomReadPolicy, oom.read),
+    mechanism!(StockPolicy, charge_stock),
     mechanism!(ThresholdPolicy, stat_threshold),
     mechanism!(LookupPolicy, swap.zs.lookup),
     mechanism!(PagesPolicy, swap.zs.pages),

@@ -201,6 +201,11 @@ pub const HISTORIES: &[History] = &[
         )],
     },
     History {
+        key: "charge-stock",
+        first: "one",
+        steps: &[step(v(6, 16), "stock", "6.16: memcg: multi-memcg percpu charge cache")],
+    },
+    History {
         key: "stat-threshold",
         first: "none",
         steps: &[
@@ -378,14 +383,15 @@ mod tests {
         let expected = [
             "5.10 folios=fifteen,high=batches,bulk=whole,check=refill,orders=zone,broadcast=none,\
              shootdown=in-turn,unmap=drain,vma-locks=none,rwsem=readers-spin,rss=tasks,\
-             stat-threshold=none",
+             charge-stock=one,stat-threshold=none",
             "5.15 folios=fifteen,high=watermark,bulk=whole,check=refill,broadcast=none,\
-             unmap=drain,vma-locks=none,rwsem=first-wakes,rss=tasks,stat-threshold=none",
+             unmap=drain,vma-locks=none,rwsem=first-wakes,rss=tasks,charge-stock=one,\
+             stat-threshold=none",
             "6.1 folios=fifteen,high=watermark,bulk=whole,check=refill,broadcast=none,\
-             unmap=drain,vma-locks=none,rss=tasks,stat-threshold=global",
+             unmap=drain,vma-locks=none,rss=tasks,charge-stock=one,stat-threshold=global",
             "6.6 folios=fifteen,high=watermark,bulk=whole,broadcast=none,unmap=drain,\
-             vma-locks=faults,stat-threshold=global",
-            "6.12 bulk=whole,broadcast=none,unmap=drain,vma-locks=faults",
+             vma-locks=faults,charge-stock=one,stat-threshold=global",
+            "6.12 bulk=whole,broadcast=none,unmap=drain,vma-locks=faults,charge-stock=one",
             "6.18 bulk=whole,exit=posted",
         ];
         assert_eq!(all, expected);

@@ -31,6 +31,7 @@ pub(crate) struct Tree {
     pub(crate) params: Vec<ParamItem>,
     pub(crate) files: Vec<(Name, Expr)>,
     pub(crate) swap: Option<SwapItem>,
+    pub(crate) memory_groups: Vec<MemoryGroupItem>,
     pub(crate) arms: Vec<ArmItem>,
     /// Blocks with names.
     pub(crate) programs: Vec<(Name, Block)>,
@@ -58,6 +59,18 @@ pub(crate) struct SwapItem {
     pub(crate) at: At,
     pub(crate) size: Expr,
     pub(crate) device: SwapDevice,
+}
+
+/// `group NAME ..`: equal memory groups.
+#[derive(Debug)]
+pub(crate) struct MemoryGroupItem {
+    pub(crate) name: Name,
+    /// `None`: one.
+    pub(crate) number: Option<Expr>,
+    /// Levels below the root; `None`: one.
+    pub(crate) depth: Option<Expr>,
+    /// Of the memory of each; `None`: no limit.
+    pub(crate) limit: Option<Expr>,
 }
 
 /// Where pages in swap are.
@@ -92,12 +105,22 @@ pub(crate) struct Amount {
     pub(crate) per_cpu: bool,
 }
 
-/// Where tasks are, and `priority LEVEL`.
+/// Where tasks are, `priority LEVEL`, and `in GROUP`.
 #[derive(Debug, Default)]
 pub(crate) struct Placing {
     /// `None`: near the task that starts them, on CPUs without a task while there are any.
     pub(crate) on: Option<On>,
     pub(crate) priority: Option<Expr>,
+    /// `None`: the memory group of the task that starts them.
+    pub(crate) within: Option<Within>,
+}
+
+/// `in NAME[INDEX]`: a memory group.
+#[derive(Debug)]
+pub(crate) struct Within {
+    pub(crate) name: Name,
+    /// Counted modulo the number of groups; `None`: the `id` of the task.
+    pub(crate) index: Option<Expr>,
 }
 
 pub(crate) type Block = Vec<Statement>;

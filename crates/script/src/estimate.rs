@@ -4,8 +4,8 @@
 //! loop without a known number is not included.
 
 use crate::ast::{
-    Amount, Binary, Block, Call, Expr, ExprKind, Given, Statement, Task, TaskKind, Tree, Unary,
-    What,
+    Amount, Binary, Block, Call, Expr, ExprKind, Given, MemoryGroupItem, Statement, Task, TaskKind,
+    Tree, Unary, What,
 };
 use crate::run::binary;
 use mmscale_system::PAGE_BYTES;
@@ -50,7 +50,7 @@ pub(crate) fn is_per_cpu(tree: &Tree, params: &[i64]) -> bool {
     };
     let names = tree.params.iter().map(|param| param.name.text.as_str());
     let known = names.zip(params.iter().copied()).chain([("cpus", 1)]).collect();
-    let estimate = Estimate { tree, known };
+    let estimate = Estimate { tree, known, random: Random::End };
     tree.groups.iter().all(|group| match &group.amount {
         Some(amount) if estimate.times(amount) == 0 => true,
         Some(amount) if amount.per_cpu => group.place.on.is_none(),
@@ -61,7 +61,7 @@ pub(crate) fn is_per_cpu(tree: &Tree, params: &[i64]) -> bool {
 pub(crate) fn needs(tree: &Tree, params: &[i64], cpus: usize) -> ScriptNeeds {
     let names = tree.params.iter().map(|param| param.name.text.as_str());
     let known = names.zip(params.iter().copied()).chain([("cpus", cpus as i64)]).collect();
-    let estimate = Estimate { tree, known };
+    let estimate = Estimate { tree, known, random: Random::End };
     let mut needs = ScriptNeeds::default();
     for (_, size) in &tree.files {
         needs.pages = needs.pages.saturating_add(estimate.pages(size));
@@ -78,15 +78,50 @@ pub(crate) fn needs(tree: &Tree, params: &[i64], cpus: usize) -> ScriptNeeds {
     needs
 }
 
+/// The equal memory groups of a `group` of a script.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct MemoryGroups {
+    /// Their number.
+    pub count: u64,
+    /// Levels below the root.
+    pub depth: u64,
+    /// The limit of each; `None`: no limit.
+    pub limit_pages: Option<u64>,
+}
+
+pub(crate) fn memory_groups(tree: &Tree, params: &[i64], cpus: usize) -> Vec<MemoryGroups> {
+    let names = tree.params.iter().map(|param| param.name.text.as_str());
+    let known = names.zip(params.iter().copied()).chain([("cpus", cpus as i64)]).collect();
+    let estimate = Estimate { tree, known, random: Random::End };
+    let of = |item: &MemoryGroupItem| {
+        let number = |expr: &Option<Expr>| {
+            expr.as_ref().map_or(1, |expr| estimate.natural(expr).unwrap_or(0))
+        };
+        let limit_pages = item.limit.as_ref().map(|limit| estimate.pages(limit));
+        MemoryGroups { count: number(&item.number), depth: number(&item.depth), limit_pages }
+    };
+    tree.memory_groups.iter().map(of).collect()
+}
+
 /// Whether an expression consists of numbers, parameters and `cpus`.
 pub(crate) fn is_constant(tree: &Tree, expr: &Expr) -> bool {
     let names = tree.params.iter().map(|param| (param.name.text.as_str(), param.default.value));
-    Estimate { tree, known: names.chain([("cpus", 1)]).collect() }.value(expr).is_some()
+    let known = names.chain([("cpus", 1)]).collect();
+    Estimate { tree, known, random: Random::Unknown }.value(expr).is_some()
+}
+
+/// The value of a random number in an estimate.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Random {
+    /// The end of its range.
+    End,
+    Unknown,
 }
 
 struct Estimate<'a> {
     tree: &'a Tree,
     known: Vec<(&'a str, i64)>,
+    random: Random,
 }
 
 impl Estimate<'_> {
@@ -104,8 +139,11 @@ impl Estimate<'_> {
                 let (a, b) = (self.value(a)?, self.value(b)?);
                 Some(if name.text == "min" { a.min(b) } else { a.max(b) })
             }
-            // The end of the range of a random number.
-            ExprKind::Call(Call { name, args }) if name.text == "rand" => self.value(args.last()?),
+            ExprKind::Call(Call { name, args })
+                if name.text == "rand" && self.random == Random::End =>
+            {
+                self.value(args.last()?)
+            }
             _ => None,
         }
     }

@@ -111,6 +111,18 @@ pub(crate) fn check(tree: &Tree) -> Result<(), Wrong> {
             "the size of the swap area may have numbers, parameters and `cpus` only",
         );
     }
+    for (nth, item) in tree.memory_groups.iter().enumerate() {
+        let at = item.name.at;
+        if tree.memory_groups[..nth].iter().any(|other| other.name.text == item.name.text) {
+            return wrong(at, format!("a second memory group `{}`", item.name.text));
+        }
+        let mut parts = [&item.number, &item.depth, &item.limit].into_iter().flatten();
+        if let Some(part) = parts.find(|part| !is_constant(tree, part)) {
+            let what = "the number, depth and limit of memory groups may have numbers, \
+                        parameters and `cpus` only";
+            return wrong(part.at, what);
+        }
+    }
     let Some(window) = &tree.window else { return Ok(()) };
     for length in [Some(window.length), window.after, window.live].into_iter().flatten() {
         if length.unit != Unit::Time || length.value > MAX_WINDOW_NS {

@@ -33,7 +33,7 @@ pub use ast::{SwapDevice, Unit};
 pub use c::{ProgramSpec, Reproduction};
 pub use compile::call_names;
 pub use error::ScriptError;
-pub use estimate::ScriptNeeds;
+pub use estimate::{MemoryGroups, ScriptNeeds};
 pub use items::{ScriptArm, ScriptParam, ScriptWindow};
 pub use parse::MAX_BYTES;
 pub use run::{Fault, Receive, Report, Rounds, Sink, Times};
@@ -130,6 +130,15 @@ impl Script {
     /// tells. `params` are the values of the parameters.
     pub fn needs(&self, params: &[i64], cpus: usize) -> ScriptNeeds {
         estimate::needs(&self.tree, params, cpus)
+    }
+    /// Returns the memory groups, those of each `group` together, in the order of their numbers:
+    /// the first is number 1, as the root is 0. `params` are the values of the parameters.
+    pub fn memory_groups(&self, params: &[i64], cpus: usize) -> Vec<MemoryGroups> {
+        estimate::memory_groups(&self.tree, params, cpus)
+    }
+    /// Whether the script has memory groups, even if their number may be 0.
+    pub fn has_memory_groups(&self) -> bool {
+        !self.tree.memory_groups.is_empty()
     }
     /// Runs the script as the first program of a system. `params` are the values of the parameters,
     /// in bytes, ns, or without a unit.

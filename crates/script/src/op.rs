@@ -82,6 +82,14 @@ pub(crate) enum Code {
         of: Slot,
         page: Slot,
     },
+    /// The number of a memory group, 0 for the root: that of an index, modulo their number.
+    MemoryGroup {
+        to: Slot,
+        /// Number of the first one.
+        first: Slot,
+        count: Slot,
+        index: Slot,
+    },
     Part {
         to: Slot,
         of: Slot,
@@ -157,6 +165,8 @@ pub(crate) struct Begin {
     pub(crate) cpu: Slot,
     /// The order in which it chooses.
     pub(crate) order: Option<Order>,
+    /// The number of its memory group. [`NONE`]: that of the task that starts it.
+    pub(crate) group: Slot,
     /// [`NONE`]: a fair share of the CPU.
     pub(crate) priority: Slot,
     /// [`NONE`]: the task has no name.

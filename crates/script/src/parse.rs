@@ -1,9 +1,9 @@
 //! From text to a syntax tree, by the grammar in `script.pest`.
 
 use crate::ast::{
-    Amount, ArmItem, Binary, Block, Call, Change, Expr, ExprKind, Given, GroupItem, Literal, Name,
-    On, Order, ParamItem, Placing, Statement, SwapDevice, SwapItem, Task, TaskKind, Tree, Unary,
-    Unit, What, WindowItem,
+    Amount, ArmItem, Binary, Block, Call, Change, Expr, ExprKind, Given, GroupItem, Literal,
+    MemoryGroupItem, Name, On, Order, ParamItem, Placing, Statement, SwapDevice, SwapItem, Task,
+    TaskKind, Tree, Unary, Unit, What, WindowItem, Within,
 };
 use crate::error::{Wrong, nearest, wrong};
 use pest::Parser as _;
@@ -62,7 +62,7 @@ fn depth(text: &str) -> Parsed<()> {
 
 /// Words with which an item or a statement begins.
 const WORDS: &[&str] = &[
-    "summary", "profile", "window", "param", "file", "swap", "arm", "program", "process",
+    "summary", "profile", "window", "param", "file", "swap", "group", "arm", "program", "process",
     "per_cpu", "on", "priority", "loop", "for", "in", "while", "if", "else", "choose", "threads",
     "thread", "start", "count", "break", "continue", "return", "fork", "try",
 ];
@@ -124,7 +124,7 @@ fn found(rest: &str) -> String {
 fn shown(rule: &Rule) -> String {
     let text = match rule {
         Rule::EOI | Rule::item => {
-            "an item (summary, profile, window, param, file, swap, arm, program, process)"
+            "an item (summary, profile, window, param, file, swap, group, arm, program, process)"
         }
         Rule::statement => "a statement",
         Rule::device => "`block`, `compressed`",
@@ -139,7 +139,7 @@ fn shown(rule: &Rule) -> String {
         Rule::text | Rule::inner => "a text in quotes",
         Rule::block => "a block `{ .. }`",
         Rule::amount => "a number",
-        Rule::attribute => "`on` or `priority`",
+        Rule::attribute => "`on`, `priority` or `in`",
         Rule::task => "fork, thread or process",
         other => {
             let name = format!("{other:?}");
@@ -199,14 +199,7 @@ fn add_item(tree: &mut Tree, item: Node<'_>) -> Parsed<()> {
         }
         Rule::window => {
             once(tree.window.is_some())?;
-            let length = parts.next().map(literal).transpose()?;
-            let mut window = WindowItem { length: must(length, at)?, after: None, live: None };
-            for part in parts {
-                let is_after = part.as_rule() == Rule::after;
-                let value = Some(literal(only(part))?);
-                if is_after { window.after = value } else { window.live = value }
-            }
-            tree.window = Some(window);
+            tree.window = Some(window(parts, at)?);
         }
         Rule::param => {
             let name = must(parts.next().map(name), at)?;
@@ -230,6 +223,7 @@ fn add_item(tree: &mut Tree, item: Node<'_>) -> Parsed<()> {
             let size = must(parts.next().map(expr).transpose()?, at)?;
             tree.swap = Some(SwapItem { at, size, device: device(parts.next()) });
         }
+        Rule::groups => tree.memory_groups.push(memory_group(parts, at)?),
         Rule::program => {
             let name = must(parts.next().map(name), at)?;
             tree.programs.push((name, block(must(parts.next(), at)?)?));
@@ -251,6 +245,34 @@ fn add_item(tree: &mut Tree, item: Node<'_>) -> Parsed<()> {
         }
     }
     Ok(())
+}
+
+fn window<'a>(mut parts: impl Iterator<Item = Node<'a>>, at: usize) -> Parsed<WindowItem> {
+    let length = must(parts.next().map(literal).transpose()?, at)?;
+    let mut window = WindowItem { length, after: None, live: None };
+    for part in parts {
+        let is_after = part.as_rule() == Rule::after;
+        let value = Some(literal(only(part))?);
+        if is_after { window.after = value } else { window.live = value }
+    }
+    Ok(window)
+}
+
+fn memory_group<'a>(
+    mut parts: impl Iterator<Item = Node<'a>>,
+    at: usize,
+) -> Parsed<MemoryGroupItem> {
+    let name = must(parts.next().map(name), at)?;
+    let mut item = MemoryGroupItem { name, number: None, depth: None, limit: None };
+    for part in parts {
+        let to = match part.as_rule() {
+            Rule::number_of => &mut item.number,
+            Rule::depth => &mut item.depth,
+            _ => &mut item.limit,
+        };
+        *to = Some(expr(only(part))?);
+    }
+    Ok(item)
 }
 
 /// Returns a part that the grammar requires.
@@ -309,6 +331,7 @@ fn placed<'a>(parts: impl Iterator<Item = Node<'a>>) -> Parsed<(Placing, Block)>
             let is_second = match attribute.as_rule() {
                 Rule::on => place.on.replace(On::Cpu(expr(only(attribute))?)).is_some(),
                 Rule::order => place.on.replace(On::Order(order(attribute))).is_some(),
+                Rule::within => place.within.replace(within(attribute)?).is_some(),
                 _ => place.priority.replace(expr(only(attribute))?).is_some(),
             };
             if is_second {
@@ -319,6 +342,13 @@ fn placed<'a>(parts: impl Iterator<Item = Node<'a>>) -> Parsed<(Placing, Block)>
         }
     }
     Ok((place, body))
+}
+
+fn within(node: Node<'_>) -> Parsed<Within> {
+    let at = place(&node);
+    let mut parts = parts(node);
+    let name = must(parts.next().map(name), at)?;
+    Ok(Within { name, index: parts.next().map(expr).transpose()? })
 }
 
 fn order(node: Node<'_>) -> Order {

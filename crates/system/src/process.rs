@@ -30,12 +30,21 @@ pub struct ThreadSpec {
     pub cpu: usize,
     /// The scheduling priority.
     pub priority: Priority,
+    /// The number of the memory group of a new process; 0 is the root. `None`: that of a forked
+    /// process's parent; another new process is in the group that the system has for its CPU.
+    /// Threads are in the group of their process.
+    pub group: Option<usize>,
 }
 
 impl ThreadSpec {
     /// A thread with [`Priority::Fair`] on `cpu`.
     pub const fn on(cpu: usize) -> Self {
-        Self { cpu, priority: Priority::Fair }
+        Self { cpu, priority: Priority::Fair, group: None }
+    }
+    /// Returns this specification with a memory group for a new process.
+    #[must_use]
+    pub const fn in_group(self, group: usize) -> Self {
+        Self { group: Some(group), ..self }
     }
     /// Returns this specification with [`Priority::RealTime`]; larger numbers have priority.
     #[must_use]

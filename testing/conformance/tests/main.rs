@@ -2,6 +2,7 @@
 //! the stacks of tasks, and the end of a run.
 
 mod ending;
+mod groups;
 mod machines;
 mod oom;
 mod policies;

@@ -205,7 +205,7 @@ fn at_rest(system: &Os, mechanism: &Mechanism) {
     let mm = system.mm::<Sim>();
     match mechanism.key {
         "tick" => {}
-        "lru" | "release" | "folios" | "unmap" | "stat-threshold" => {
+        "lru" | "release" | "folios" | "unmap" | "charge-stock" | "stat-threshold" => {
             mm.memory().drain_all();
             let audit = mm.memory().verify().unwrap_or_else(|why| panic!("the LRU lists: {why}"));
             assert_eq!((audit.pending, audit.gathered), (0, 0), "after a drain of all CPUs");

@@ -11,7 +11,7 @@ use mmscale_harness::machine::{self, MachineSpec};
 use mmscale_harness::{Interrupt, RunContext, StudyError};
 use mmscale_kernel::Os;
 use mmscale_sim::profile::Profile;
-use mmscale_system::{Priority, System, ThreadSpec};
+use mmscale_system::{System, ThreadSpec};
 
 use super::bulk::wait_until;
 use super::{SEED, as_of_6_0, with_caches_for};
@@ -99,7 +99,7 @@ fn all(os: &Os, buddy: Buddy, got: &Arc<Mutex<Times>>) {
     let threads: Vec<_> = (0..buddy.cpus)
         .map(|cpu| {
             let (got, pool) = (Arc::clone(got), Arc::clone(&pool));
-            let spec = ThreadSpec { cpu, priority: Priority::Fair };
+            let spec = ThreadSpec::on(cpu);
             let body = Box::new(move |os: &Os| {
                 let mine = worker(os, buddy, cpu, start_ns, &pool);
                 let mut got = got.lock().expect("no worker panics while it adds");

@@ -6,7 +6,7 @@
 use mmscale_arch::{Order, Pfn};
 use mmscale_frames::frame::MigrateType;
 use mmscale_kernel::Os;
-use mmscale_system::{Priority, System, ThreadSpec};
+use mmscale_system::{System, ThreadSpec};
 use std::sync::{Arc, Mutex};
 
 /// One measurement. Each CPU begins a phase at a multiple of `slot_ns`, so that all CPUs are in the
@@ -81,7 +81,7 @@ pub(crate) fn run(os: &Os, bulk: Bulk) -> NsPerPage {
     let threads: Vec<_> = (0..bulk.cpus)
         .map(|cpu| {
             let found = Arc::clone(&found);
-            let spec = ThreadSpec { cpu, priority: Priority::Fair };
+            let spec = ThreadSpec::on(cpu);
             let body = Box::new(move |os: &Os| {
                 let mine = worker(os, bulk, start_ns);
                 found.lock().expect("no worker panics while it adds").add(mine);

@@ -9,9 +9,13 @@ use crate::workload::{
     Verdict, Window, Workload, higher, lower, metric, ready_ns, value,
 };
 use mmscale_document::{ParamValue, ROUNDS_METRIC, Target};
+use mmscale_kernel::Os;
+use mmscale_mm::memcg::{GroupId, GroupsConfig};
 use mmscale_mm::mm::MmConfig;
 use mmscale_mm::swap::SwapDevice;
-use mmscale_script::{Receive, Report, Script, ScriptNeeds, ScriptParam, Sink, Times};
+use mmscale_script::{
+    MemoryGroups, Receive, Report, Script, ScriptNeeds, ScriptParam, Sink, Times,
+};
 use mmscale_system::{PAGE_BYTES, System};
 use std::sync::Arc;
 
@@ -102,6 +106,42 @@ pub fn script_values(study: &Study, settings: &Settings) -> Result<Vec<Vec<i64>>
 impl ScriptParams {
     fn needs(&self, cpus: usize) -> ScriptNeeds {
         self.script.needs(&self.values, cpus)
+    }
+    fn memory_groups(&self, cpus: usize) -> Vec<MemoryGroups> {
+        self.script.memory_groups(&self.values, cpus)
+    }
+    /// Returns the memory groups of a machine, the root included; an error for numbers that it
+    /// cannot have.
+    fn groups_config(&self, env: &Env<Scripted>) -> Result<GroupsConfig, String> {
+        let all = self.memory_groups(env.cpus());
+        let mut used = all.iter().filter(|of| of.count > 0);
+        let Some(first) = used.next() else { return Ok(GroupsConfig::ROOT) };
+        if env.on() == Target::Live {
+            return Err("the script has memory groups, and a run on the live kernel is in one \
+                        group: give their number as 0, or run it on the simulator or on threads"
+                .to_owned());
+        }
+        if let Some(other) = used.find(|other| other.depth != first.depth) {
+            return Err(format!(
+                "memory groups {} and {} levels below the root: all groups of a script have one \
+                 depth",
+                first.depth, other.depth
+            ));
+        }
+        let count = all.iter().fold(1_u64, |sum, of| sum.saturating_add(of.count));
+        let to_usize = |number| usize::try_from(number).unwrap_or(usize::MAX);
+        let config = GroupsConfig { count: to_usize(count), depth: to_usize(first.depth) };
+        if config.is_valid() {
+            return Ok(config);
+        }
+        Err(format!(
+            "{} memory groups {} levels below the root: at most {} are possible, 1 to {} levels \
+             deep",
+            count - 1,
+            first.depth,
+            GroupId::MAX - 1,
+            GroupsConfig::MAX_DEPTH
+        ))
     }
 }
 
@@ -336,6 +376,7 @@ impl Workload for Scripted {
 
     fn plan(env: &Env<Self>) -> Result<Window, String> {
         let ScriptParams { duration_ms, warm_ms, prepare_ms, .. } = env.params;
+        env.params.groups_config(env)?;
         let needs = env.params.needs(env.cpus());
         let prepare_ns = needs.prepared_pages.saturating_mul(PREPARE_NS);
         let begin_ns = ready_ns(env, needs.tasks)
@@ -355,6 +396,9 @@ impl Workload for Scripted {
         window.phases()
     }
     fn set_up(env: &Env<Self>, _: &Window, mm: &mut MmConfig) {
+        // The plan was made, so the groups are possible.
+        let groups = env.params.groups_config(env).unwrap_or(GroupsConfig::ROOT);
+        (mm.groups, mm.group_depth) = (groups.count, groups.depth);
         let Some(device) = env.params.script.swap_device() else { return };
         mm.swap.device = match device {
             mmscale_script::SwapDevice::Block => SwapDevice::Block,
@@ -431,6 +475,14 @@ impl Workload for Scripted {
             result.host_metrics.insert("late_programs".to_owned(), seen.tally.late as f64);
             result.host_metrics.insert("ops_ever".to_owned(), seen.tally.ops_ever as f64);
         }
+    }
+    fn run_inside(run: &Run<Self>, os: &Os) {
+        let limits = run.params.memory_groups(os.cpus()).into_iter();
+        let limits = limits.flat_map(|of| (0..of.count).map(move |_| of.limit_pages));
+        for (nth, limit) in limits.enumerate().filter(|(_, limit)| limit.is_some()) {
+            os.inside().set_group_limit(GroupId::new(1 + nth), limit);
+        }
+        Self::run(run, os);
     }
     fn run<S: System>(run: &Run<Self>, system: &S) {
         let Window { begin_ns, from_ns, until_ns } = run.plan;

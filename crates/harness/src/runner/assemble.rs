@@ -60,7 +60,7 @@ pub(super) fn document(
         window_ns: common_window(results),
         params: plan.shown_params(),
         left_out: left_out(plan, results),
-        not_simulated: not_simulated(results, plan.study.script().is_some()),
+        not_simulated: not_simulated(results, plan.study.script()),
         host: host(),
         fingerprint: fingerprint(&arms, plan.study.script()),
         arms: plan.arms.iter().zip(&arms).map(|(&id, runs)| arm(plan, id, runs, &rates)).collect(),
@@ -84,7 +84,7 @@ fn left_out(plan: &Plan, results: &[(Job, SeedResult)]) -> BTreeMap<String, Stri
     all
 }
 
-/// Scripts cannot choose the memory groups of their processes.
+/// A script without memory groups.
 const ONE_GROUP: Gap = Gap {
     name: "memory groups (all processes are in one, and share its lruvec of each node)",
     scope: Scope::Work,
@@ -96,7 +96,7 @@ const ONE_GROUP: Gap = Gap {
 
 /// Returns the locks and mechanisms of Linux that the calls of all runs reach, and that are not
 /// simulated.
-fn not_simulated(results: &[(Job, SeedResult)], is_script: bool) -> Vec<GapRecord> {
+fn not_simulated(results: &[(Job, SeedResult)], script: Option<&Script>) -> Vec<GapRecord> {
     let made = results.iter().fold(CallSet::default(), |all, (_, run)| all.and(run.made));
     let record = |gap: &Gap| GapRecord {
         name: gap.name.to_owned(),
@@ -104,7 +104,8 @@ fn not_simulated(results: &[(Job, SeedResult)], is_script: bool) -> Vec<GapRecor
         what: gap.what.to_owned(),
         file: gap.file.to_owned(),
     };
-    made.gaps().chain(is_script.then_some(&ONE_GROUP)).map(record).collect()
+    let in_one = script.filter(|script| !script.has_memory_groups());
+    made.gaps().chain(in_one.map(|_| &ONE_GROUP)).map(record).collect()
 }
 
 /// Returns the fingerprint over all results of the runs. Names chosen by an author are excluded (an

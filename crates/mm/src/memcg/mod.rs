@@ -1,10 +1,9 @@
 //! Memory groups (memory cgroups): charges of folios, limits, and statistics.
 //!
 //! A group has a counter of pages and a limit. Charging single pages would make every fault write
-//! one shared line. So each CPU has a stock of up to 64 pages that are charged already, for the
-//! group that charged last on it. (Linux 6.15 and later have stocks for several groups.) Uncharging
-//! goes to the counter directly. A group's counter is therefore the pages of its folios plus those
-//! in stocks.
+//! one shared line. So each CPU has stocks of up to 64 pages that are charged already, for some
+//! groups ([`StockPolicy`]). Uncharging goes to the counter directly. A group's counter is
+//! therefore the pages of its folios plus those in stocks.
 //!
 //! Groups are a hierarchy ([`GroupsConfig`]). A charge to a group is also a charge to each of
 //! its ancestors, one counter after the other.
@@ -14,28 +13,30 @@
 //! | file | contents |
 //! |---|---|
 //! | `tree` | the hierarchy |
+//! | `stock` | charges that CPUs have in advance |
 //! | `stats` | statistics of groups and lruvecs |
 //! | `threshold` | the count of changes before Linux 6.8 |
 //!
-//! A CPU's stock is used only on that CPU with preemption off, or after the CPU has gone offline.
 //! The counters are relaxed: each is one word, and no other data depends on it.
 //!
 //! Lock order: no lock for charges; for statistics, see there.
 
 mod stats;
+mod stock;
 mod threshold;
 mod tree;
 
 pub(crate) use stats::FLUSH_NS;
 pub use stats::{GroupEvent, GroupStats};
+pub use stock::StockPolicy;
 pub use threshold::ThresholdPolicy;
 
 use alloc::boxed::Box;
 use alloc::vec;
 use core::sync::atomic::Ordering::Relaxed;
-use core::sync::atomic::{AtomicU16, AtomicU32};
 use mmscale_arch::sync::{EachCpu, NoPreempt, PreemptGuard};
 use mmscale_arch::{Atomic, CpuId, DataLine, Func, Machine, Op, Pfn, Span};
+use stock::Stocks;
 use tree::Tree;
 
 /// Pages that a CPU charges in one step (`MEMCG_CHARGE_BATCH`).
@@ -129,28 +130,28 @@ struct Group<A: Machine> {
     limit: A::AtomicU64,
 }
 
-/// Pages that a CPU has charged in advance. Only this CPU uses it.
-struct Stock {
-    group: AtomicU16,
-    pages: AtomicU32,
-}
-
 /// All memory groups.
 pub struct Groups<A: Machine> {
     tree: Tree,
     count: usize,
     groups: Box<[Group<A>]>,
-    stocks: EachCpu<Stock>,
+    stocks: EachCpu<Stocks>,
     stats: GroupStats<A>,
 }
 
 impl<A: Machine> Groups<A> {
     /// Creates groups on `nodes` memory nodes; none has a limit. Panics if `config` is not valid.
     pub fn new(config: GroupsConfig, nodes: usize) -> Self {
-        Self::with_threshold(config, nodes, ThresholdPolicy::default())
+        Self::with(config, nodes, StockPolicy::default(), ThresholdPolicy::default())
     }
-    /// Creates groups like [`Groups::new`], with the policy of the flushes of their statistics.
-    pub fn with_threshold(config: GroupsConfig, nodes: usize, threshold: ThresholdPolicy) -> Self {
+    /// Creates groups like [`Groups::new`], with the policies of stocks and of the flushes of
+    /// statistics.
+    pub fn with(
+        config: GroupsConfig,
+        nodes: usize,
+        stock: StockPolicy,
+        threshold: ThresholdPolicy,
+    ) -> Self {
         assert!(config.is_valid(), "creating memory groups: {config:?} is not valid");
         let group = |_| Group {
             pages: A::AtomicU64::named(0, DataLine::PageCounter),
@@ -162,10 +163,7 @@ impl<A: Machine> Groups<A> {
             count: config.count,
             groups: (0..tree.slots()).map(group).collect(),
             stats: GroupStats::new(tree, nodes, threshold),
-            stocks: EachCpu::new::<A>(|_| Stock {
-                group: AtomicU16::new(0),
-                pages: AtomicU32::new(0),
-            }),
+            stocks: EachCpu::new::<A>(|_| Stocks::new(stock, config.count)),
         }
     }
     /// The number of groups that have folios: the root and the leaves of the hierarchy.
@@ -207,15 +205,18 @@ impl<A: Machine> Groups<A> {
         let _span = Span::<A>::enter(Func::TryCharge);
         A::work(Op::GroupCharge, 1);
         let pinned = PreemptGuard::<A>::new();
-        let stock = self.stocks.of(pinned.cpu());
-        let left = stock.pages.load(Relaxed);
-        if usize::from(stock.group.load(Relaxed)) == group.index() && left >= pages {
-            stock.pages.store(left - pages, Relaxed);
+        let stocks = self.stocks.of(pinned.cpu());
+        if stocks.take(group, pages) {
             return Ok(());
         }
         let batch = pages.max(CHARGE_BATCH);
         if self.count_up(group, batch).is_ok() {
-            self.refill(stock, group, batch - pages);
+            // The sum in the stock is less than a batch, as it did not have `pages`.
+            if batch > pages
+                && let Some((other, left)) = stocks.add(group, batch - pages)
+            {
+                self.count_down(other.index(), left.into());
+            }
             return Ok(());
         }
         self.count_up(group, pages)
@@ -246,24 +247,9 @@ impl<A: Machine> Groups<A> {
         enough
     }
 
-    /// Adds what is left of a batch to the stock of the group. The sum is less than a batch, as the
-    /// stock did not have the pages that the batch was charged for.
-    fn refill(&self, stock: &Stock, group: GroupId, pages: u32) {
-        if usize::from(stock.group.load(Relaxed)) != group.index() {
-            self.empty(stock);
-            stock.group.store(group.index() as u16, Relaxed);
-        }
-        let sum = stock.pages.load(Relaxed) + pages;
-        debug_assert!(sum <= CHARGE_BATCH);
-        stock.pages.store(sum, Relaxed);
-    }
-
-    fn empty(&self, stock: &Stock) {
-        let pages = stock.pages.load(Relaxed);
-        if pages > 0 {
-            stock.pages.store(0, Relaxed);
-            self.count_down(stock.group.load(Relaxed).into(), pages.into());
-        }
+    /// Uncharges what is in stocks.
+    fn empty(&self, stocks: &Stocks) {
+        stocks.empty().for_each(|(group, pages)| _ = self.count_down(group.index(), pages.into()));
     }
 
     /// Uncharges `pages` of `group`.
@@ -276,12 +262,12 @@ impl<A: Machine> Groups<A> {
         assert!(enough, "group {}: more uncharged than charged", group.index());
     }
 
-    /// Uncharges the calling CPU's stock.
+    /// Uncharges the calling CPU's stocks.
     pub fn drain_stock(&self) {
         let pinned = PreemptGuard::<A>::new();
         self.empty(self.stocks.of(pinned.cpu()));
     }
-    /// Uncharges the stock of `cpu`, which is offline, or while nothing runs.
+    /// Uncharges the stocks of `cpu`, which is offline, or while nothing runs.
     pub fn drain_stopped(&self, cpu: CpuId) {
         self.empty(self.stocks.of(cpu));
     }
@@ -296,10 +282,8 @@ impl<A: Machine> Groups<A> {
         // The root's own folios are not charged.
         let charged = folios.filter(|(_, group, _)| *group != GroupId::ROOT);
         charged.for_each(|(_, group, pages)| found[group.index()] += u64::from(pages));
-        for (_, stock) in self.stocks.iter() {
-            let group = usize::from(stock.group.load(Relaxed));
-            found[group] += u64::from(stock.pages.load(Relaxed));
-        }
+        let stocks = self.stocks.iter().flat_map(|(_, stocks)| stocks.all());
+        stocks.for_each(|(group, pages)| found[group.index()] += u64::from(pages));
         for slot in self.tree.leaves().chain(self.tree.inner()) {
             let (counted_pages, found_pages) = (self.groups[slot].pages.load(Relaxed), found[slot]);
             if counted_pages != found_pages {

@@ -5,7 +5,7 @@ use mmscale_arch::{CpuId, Order};
 use mmscale_frames::page_alloc::Gfp;
 use mmscale_mm::folio::FolioInit;
 use mmscale_mm::lru::{FolioError, LruPolicy, LruViolation};
-use mmscale_mm::memcg::{CHARGE_BATCH, GroupId, OverLimit};
+use mmscale_mm::memcg::{CHARGE_BATCH, GroupId, OverLimit, StockPolicy};
 
 const GROUP: GroupId = GroupId::new(1);
 const MINE: FolioInit = FolioInit { group: GROUP, ..ANON };
@@ -37,17 +37,34 @@ fn charges_come_in_64_pages_and_what_is_given_back_goes_at_once() {
 }
 
 #[test]
-fn a_stock_is_one_groups_and_goes_when_another_charges() {
-    let machine = machine(LruPolicy::Stock, 1);
-    let (groups, other) = (machine.memory().groups, GroupId::new(2));
-    groups.charge(GROUP, 1).unwrap();
-    groups.charge(other, 1).unwrap();
-    assert_eq!((groups.usage(GROUP), groups.usage(other)), (1, 64));
-    groups.charge(GroupId::ROOT, 1000).unwrap();
-    assert_eq!(groups.usage(GroupId::ROOT), 65, "of the root's own folios nothing is counted");
-    groups.uncharge(GROUP, 1);
-    groups.uncharge(other, 1);
-    machine.end();
+fn a_cpu_has_stocks_of_as_many_groups_as_its_policy_says() {
+    for (policy, most) in
+        [(StockPolicy::One, 1), (StockPolicy::Seven, 7), (StockPolicy::Counter, 11)]
+    {
+        let machine = Machine::with(1, |config| {
+            (config.groups, config.group_depth, config.charge_stock) = (12, 2, policy);
+        });
+        let groups = machine.memory().groups;
+        let ids = || (1..12).map(GroupId::new);
+        ids().for_each(|group| groups.charge(group, 1).unwrap());
+        let stocked = ids().filter(|group| groups.usage(*group) == 64).count();
+        assert_eq!(stocked, most, "{policy:?}");
+        // The groups above count what is in stocks too, and nothing of the root's own folios.
+        groups.charge(GroupId::ROOT, 1000).unwrap();
+        assert_eq!(groups.usage(GroupId::ROOT), 11 + 63 * most as u64, "{policy:?}");
+        // Those with a stock charge it, and the others take the places of theirs.
+        let before = groups.usage(GroupId::ROOT);
+        let last = GroupId::new(11);
+        groups.charge(last, 63).unwrap();
+        assert_eq!((groups.usage(last), groups.usage(GroupId::ROOT)), (64, before), "{policy:?}");
+        groups.uncharge(last, 63);
+        // A huge page has no place in a stock, and leaves those of others.
+        groups.charge(GROUP, 512).unwrap();
+        assert_eq!(groups.usage(GroupId::ROOT), before - 63 + 512, "{policy:?}");
+        groups.uncharge(GROUP, 512);
+        ids().for_each(|group| groups.uncharge(group, 1));
+        machine.end();
+    }
 }
 
 #[test]

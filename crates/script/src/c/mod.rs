@@ -75,8 +75,16 @@ impl Script {
     /// Writes the script as a program in C. Fails at a statement that has no form there.
     pub fn reproduce(&self, how: &ProgramSpec<'_>) -> Result<Reproduction, ScriptError> {
         let layout = Layout::of(|cpus| self.needs(how.params, cpus));
-        let program = program::program(&self.tree, &self.text, layout, how);
         let file = format!("{}{}", self.name, crate::SUFFIX);
+        let groups = self.memory_groups(how.params, 1);
+        if let (true, [first, ..]) =
+            (groups.iter().any(|of| of.count > 0), &self.tree.memory_groups[..])
+        {
+            let what = "a program in C has no memory groups: give this a number of 0, or start \
+                        it in a memory group";
+            return Err(ScriptError::new(&file, &self.text, first.name.at, what.to_owned()));
+        }
+        let program = program::program(&self.tree, &self.text, layout, how);
         let program =
             program.map_err(|why| ScriptError::new(&file, &self.text, why.at, why.what))?;
         let summary = self.tree.summary.as_ref().map(|summary| summary.text.as_str());

@@ -6,7 +6,8 @@ mod statement;
 mod types;
 
 use crate::ast::{
-    Amount, At, Binary, Block, Expr, ExprKind, GroupItem, Name, On, Placing, TaskKind, Tree,
+    Amount, At, Binary, Block, Expr, ExprKind, GroupItem, MemoryGroupItem, Name, On, Placing,
+    TaskKind, Tree, Within,
 };
 use crate::error::{Wrong, nearest, unknown, wrong};
 use crate::op::{Begin, Code, Known, NONE, NOWHERE, Op, Place, Program, Slot, Start, Verb};
@@ -40,6 +41,7 @@ pub(crate) fn compile(tree: &Tree, text: &str) -> Done<Program> {
     if let Some(swap) = &tree.swap {
         compiler.typed(&swap.size, Type::Size)?;
     }
+    compiler.memory_groups()?;
     compiler.constants = compiler.variables.len();
     if tree.groups.is_empty() {
         return wrong(text.len(), "the script has no process; add `process NAME per_cpu { .. }`");
@@ -126,6 +128,8 @@ struct Compiler<'a> {
     /// The place of each label.
     marks: Vec<Place>,
     counts: bool,
+    /// The slots of the first memory group's number, and of their number, of each `group`.
+    memory_groups: Vec<[Slot; 2]>,
     /// The number of statements so far, those without operations included.
     statements: usize,
 }
@@ -143,6 +147,7 @@ impl<'a> Compiler<'a> {
             lines,
             marks: Vec::new(),
             counts: false,
+            memory_groups: Vec::new(),
             statements: 0,
         }
     }
@@ -264,6 +269,47 @@ impl<'a> Compiler<'a> {
         Wrong { at, what: unknown("value", name, known.iter().copied()) }
     }
 
+    /// Numbers the memory groups; the root is number 0.
+    fn memory_groups(&mut self) -> Done<()> {
+        let mut first = NONE;
+        for item in &self.tree.memory_groups {
+            let at = item.name.at;
+            if first == NONE {
+                first = self.number(1, at)?;
+            }
+            let count = match &item.number {
+                Some(number) => self.typed(number, Type::Number)?,
+                None => self.number(1, at)?,
+            };
+            item.depth.as_ref().map(|depth| self.typed(depth, Type::Number)).transpose()?;
+            item.limit.as_ref().map(|limit| self.typed(limit, Type::Size)).transpose()?;
+            self.memory_groups.push([first, count]);
+            first = self.binary(Binary::Add, first, count, at)?;
+        }
+        Ok(())
+    }
+
+    /// Compiles the number of a task's memory group.
+    fn within(&mut self, kind: Start, within: &Within) -> Done<Slot> {
+        let Name { text, at } = &within.name;
+        if matches!(kind, Start::Team | Start::Task(TaskKind::Thread)) {
+            return wrong(*at, "a thread is in the memory group of its process; remove `in`");
+        }
+        let named = |item: &MemoryGroupItem| item.name.text == *text;
+        let Some(nth) = self.tree.memory_groups.iter().position(named) else {
+            let names = self.tree.memory_groups.iter().map(|item| item.name.text.as_str());
+            return wrong(*at, unknown("memory group", text, names));
+        };
+        let index = match (&within.index, self.find("id", *at)?) {
+            (Some(index), _) => self.typed(index, Type::Number)?,
+            (None, Some((id, _))) => id,
+            (None, None) => self.number(0, *at)?,
+        };
+        let ([first, count], to) = (self.memory_groups[nth], self.slot(*at)?);
+        self.emit(Code::MemoryGroup { to, first, count, index }, *at)?;
+        Ok(to)
+    }
+
     /// Starts the processes of a group.
     fn group(&mut self, group: &'a GroupItem) -> Done<()> {
         let (at, kept) = (group.name.at, self.variables.len());
@@ -338,8 +384,13 @@ impl<'a> Compiler<'a> {
             Some(priority) => self.typed(priority, Type::Number)?,
             None => NONE,
         };
+        let group = match &place.within {
+            Some(within) => self.within(kind, within)?,
+            None => NONE,
+        };
         let (start, over) = (self.label(), self.label());
-        self.emit(Code::Begin(Begin { kind, body: start, cpu, order, priority, to }), at)?;
+        let begin = Begin { kind, body: start, cpu, order, group, priority, to };
+        self.emit(Code::Begin(begin), at)?;
         self.emit(Code::Goto(over), at)?;
         self.mark(start);
         let kept = self.variables.len();

@@ -85,6 +85,8 @@ pub(super) struct Worker {
     pub(super) files: u32,
     crowd: Crowd,
     orders: Option<Arc<Orders>>,
+    /// The number of its memory group.
+    group: usize,
     /// Whether it is a process at the top of the script.
     is_group: bool,
     /// Tasks that it started and did not wait for, with their seats.
@@ -132,6 +134,7 @@ impl Worker {
             files: 0,
             crowd,
             orders: None,
+            group: 0,
             is_group: false,
             children: Vec::new(),
             threads: Vec::new(),
@@ -159,7 +162,7 @@ impl Worker {
     }
 
     /// Returns the program of a new task.
-    fn child(&mut self, cpu: usize, kind: Start) -> Self {
+    fn child(&mut self, cpu: usize, group: usize, kind: Start) -> Self {
         let seed = self.rng.next_u64();
         let values = self.values.clone();
         let first = Self::first(
@@ -178,7 +181,8 @@ impl Worker {
             ancestors.push(self.writer);
         }
         let first = first.watched(self.watcher.clone()).ordered(self.orders.clone());
-        Self { cpu, number: seed, is_group: kind == Start::Group, ancestors, ..first }
+        let is_group = kind == Start::Group;
+        Self { cpu, number: seed, group, is_group, ancestors, ..first }
     }
 
     /// Runs from an operation to the end of the program, and reports. Returns the number of
@@ -347,6 +351,12 @@ impl Worker {
                 (to, Value::Number(i64::try_from(size).map_err(|_| Kind::Overflow)?))
             }
             Code::Page { to, of, page } => (to, self.get(of).page(self.number(page)?)?),
+            Code::MemoryGroup { to, first, count, index } => {
+                let (index, count) = (self.get(index).natural()?, self.get(count).natural()?);
+                let nth =
+                    index.checked_rem(count).map(|nth| self.number(first).map(|n| n + nth as i64));
+                (to, Value::Number(nth.transpose()?.unwrap_or(0)))
+            }
             Code::Part { to, of, ends: [from, until] } => {
                 let end = |end: crate::op::End| {
                     let value = if end.slot == NONE { Ok(0) } else { self.number(end.slot) };
@@ -531,7 +541,11 @@ impl Worker {
 
     fn begin_on<S: System>(&mut self, system: &S, begin: Begin, seat: usize) -> Result<(), Stop> {
         let cpu = self.cpu_of(system, begin, seat)?;
-        let mut spec = ThreadSpec::on(cpu);
+        let group = match begin.group {
+            NONE => self.group,
+            slot => usize::try_from(self.number(slot)?).unwrap_or(0),
+        };
+        let mut spec = ThreadSpec::on(cpu).in_group(group);
         if begin.priority != NONE {
             let wanted = self.number(begin.priority)?;
             let level = u8::try_from(wanted).ok().filter(|level| (1..=99).contains(level));
@@ -539,7 +553,7 @@ impl Worker {
             spec = spec.real_time(level);
         }
         self.pending.calls += 1;
-        let (child, place) = (self.child(cpu, begin.kind), begin.body);
+        let (child, place) = (self.child(cpu, group, begin.kind), begin.body);
         let body: Body<S> = Box::new(move |system: &S| _ = child.run(system, place));
         let inherits = self.program.inherits;
         let process = match begin.kind {

@@ -165,6 +165,7 @@ fn what_has_no_form_in_c_is_refused_with_its_line() {
             "process p max(cpus / 2, 1) {\nc = fork { } wait(c); count; }",
             "test.mms:2:1: the CPU of this task depends on a number of tasks",
         ),
+        ("group pods 2; process p in pods { count; }", "test.mms:1:7: a program in C has no"),
         ("process p rand(3) { count; }", "the number of these processes is not known"),
         (
             "process p { f = memfd_create(1 MiB);\ng = f[1..2]; mmap(g, SHARED); count; }",

@@ -170,6 +170,42 @@ fn items_that_do_not_fit_are_refused() {
 }
 
 #[test]
+fn memory_groups_that_do_not_fit_are_refused() {
+    let cases = [
+        ("group a; group a;", "a; process", "a second memory group `a`"),
+        (
+            "group a rand(2);",
+            "rand(2);",
+            "the number, depth and limit of memory groups may have numbers, parameters and \
+             `cpus` only",
+        ),
+        ("group a limit 5;", "5;", "expected a size (as 64 KiB or 8 pages), found a number"),
+        (
+            "group a depth 1 page;",
+            "1 page",
+            "expected a number, found a size (as 64 KiB or 8 pages)",
+        ),
+        ("process q in a { count; }", "a {", "there is no memory group named `a` (none exists)"),
+        (
+            "group pods; process q in pod { }",
+            "pod {",
+            "there is no memory group named `pod`; did you mean `pods`? (known: pods)",
+        ),
+        (
+            "group a; process q { thread in a { } }",
+            "a { }",
+            "a thread is in the memory group of its process; remove `in`",
+        ),
+        (
+            "group a; process q in a in a { }",
+            "in a {",
+            "this attribute is here a second time; write it once",
+        ),
+    ];
+    check(&cases, "", " process p { count; }");
+}
+
+#[test]
 fn the_message_shows_the_line_and_marks_the_column() {
     let why = Script::parse("a/bad.mms", "// ä\n\tprocess ä { }").expect_err("it is wrong");
     let shown = why.to_string();

@@ -37,7 +37,11 @@ impl Fake {
         }
     }
     fn task(&self, what: &str, spec: ThreadSpec, body: Body<Self>) -> Result<u32, Errno> {
-        self.did(|| format!("{what} cpu {}", spec.cpu));
+        let group = match spec.group {
+            Some(group) if group > 0 => format!(" group {group}"),
+            _ => String::new(),
+        };
+        self.did(|| format!("{what} cpu {}{group}", spec.cpu));
         if self.depth.get() > MAX_DEPTH {
             return Err(Errno::Nomem);
         }

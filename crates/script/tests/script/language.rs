@@ -349,3 +349,34 @@ fn a_script_has_a_swap_area_of_a_constant_size() {
     let open = Script::parse("time.mms", "process p { time count; }").expect_err("no block");
     assert!(open.to_string().contains('{'), "{open}");
 }
+
+#[test]
+fn processes_are_in_memory_groups_in_turn_and_their_children_with_them() {
+    let text = |n: &str| {
+        format!(
+            "param n = {n} \"\"; group pods n depth 2 limit 1 MiB; group late;
+             process a 3 in pods {{ fork {{ }} count; }}
+             process b {{ process in late {{ thread {{ }} }} fork in pods[n + 1] {{ }} count; }}"
+        )
+    };
+    let (calls, _) = run(&text("2"), &[2], 1);
+    let tasks: Vec<&str> =
+        calls.iter().filter(|call| call.contains(" cpu ")).map(String::as_str).collect();
+    let group =
+        |call: &str| call.split_once(" group ").map_or(0, |(_, group)| group.parse().unwrap());
+    // Three processes with a child each; `b`, its process with a thread, its fork.
+    assert_eq!(
+        tasks.iter().map(|call| group(call)).collect::<Vec<_>>(),
+        [1, 1, 2, 2, 1, 1, 0, 3, 3, 2]
+    );
+    let script = Script::parse("test.mms", &text("2")).unwrap();
+    let [pods, late] = script.memory_groups(&[2], 4)[..] else { panic!("two kinds") };
+    assert_eq!((pods.count, pods.depth, pods.limit_pages), (2, 2, Some(256)));
+    assert_eq!((late.count, late.depth, late.limit_pages), (1, 1, None));
+    // Without any the processes are in the root.
+    let (calls, report) = run(&text("2"), &[0], 1);
+    assert!(
+        calls.iter().filter(|call| call.contains("group")).all(|call| call.ends_with("group 1"))
+    );
+    assert_eq!(report.faults, 0);
+}

@@ -2,6 +2,7 @@
 //! writes to it.
 
 use crate::folio::FolioFlags;
+use crate::memcg::GroupId;
 use crate::pgtable::{CopyError, CopyPte, Downgraded, PageTable, Pte, PteFlags};
 use crate::space::fault::{ALONE, SHARED};
 use crate::space::{MmRef, Space, SpaceError, Vma, VmaFlags, VmaRange};
@@ -9,16 +10,21 @@ use alloc::sync::Arc;
 use mmscale_arch::{Func, Machine, Span};
 
 impl<A: Machine> Space<A> {
-    /// Returns a new address space with the same mappings. On `NoMemory` or `Interrupted` there is
-    /// none, and this one is unchanged, except that the next write to some pages copies or claims
-    /// them again.
+    /// Like [`Space::fork_into`], in the group of this one.
+    pub fn fork(&self, on: MmRef<'_, A>) -> Result<Arc<Self>, SpaceError> {
+        self.fork_into(on, self.group)
+    }
+    /// Returns a new address space with the same mappings, whose new pages are charged to `group`
+    /// (`CLONE_INTO_CGROUP` if that is not the group of this one). On `NoMemory` or `Interrupted`
+    /// there is none, and this one is unchanged, except that the next write to some pages copies or
+    /// claims them again.
     ///
     /// Memory locks are not inherited (`fork(2)`, `mlock(2)`).
-    pub fn fork(&self, on: MmRef<'_, A>) -> Result<Arc<Self>, SpaceError> {
+    pub fn fork_into(&self, on: MmRef<'_, A>, group: GroupId) -> Result<Arc<Self>, SpaceError> {
         let _span = Span::<A>::enter(Func::DupMmap);
         let table = PageTable::with_rss(on.paging, self.config.rss)?;
         let mut change = self.change();
-        let child = Arc::new(Self::with(on, table, self.family, self.group));
+        let child = Arc::new(Self::with(on, table, self.family, group));
         child.set_oom_adjustment(self.oom_adjustment());
         on.spaces.enter(&child);
         let held = child.hold_files_of(self);
