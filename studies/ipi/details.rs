@@ -70,7 +70,7 @@ fn record(section: &Section, seed: u64) -> SectionRecord {
         cpu: section.cpu.index() as u32,
         begin_ns: section.begin_ns,
         ns: section.ns,
-        path: section.path.iter().map(|&step| step.to_owned()).collect(),
+        path: section.path.clone(),
         waits,
     }
 }

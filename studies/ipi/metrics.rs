@@ -314,7 +314,7 @@ fn is_wait(function: &str) -> bool {
 /// Returns the wait loops with preemption off for completion of calls, excluding waits for a lock
 /// owner.
 fn waits_for_calls<'a>(seen: &Seen<'a, Ipi>) -> Result<impl Iterator<Item = &'a LoopRow>, Missing> {
-    let is_call = |step: &&str| is_wait(step) || *step == "smp_call_function_many_cond";
+    let is_call = |step: &String| is_wait(step) || step == "smp_call_function_many_cond";
     let all = seen.sections()?.iter().flat_map(|cpu| &cpu.loops);
     Ok(all.filter(move |row| row.path.iter().any(is_call)))
 }

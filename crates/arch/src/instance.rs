@@ -3,7 +3,7 @@
 use crate::{LockClass, LockInstance};
 
 /// A lock with its class, as in `zone 1`, `pcp of cpu3`, `lruvec of group 7 on node 0`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct NamedLock {
     /// Its class.
     pub class: LockClass,

@@ -120,7 +120,8 @@ impl NamedLockRecord {
 pub struct BlameRecord {
     /// The class of the lock that was waited for: `zone`, `pcp`, ...
     pub class: String,
-    /// The function that waited: the innermost one of the call path.
+    /// The function that waited: the innermost one of the call path. Of a recording with its
+    /// caller, `function < caller`: many functions that take a lock do only that.
     pub waiter: String,
     /// The call path of the holder, from the root; empty for a handover.
     pub holder: Vec<String>,

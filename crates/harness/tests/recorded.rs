@@ -1,6 +1,6 @@
 //! Recordings as studies: a file is run, refused or found to be damaged like any other study.
 
-use mmscale_document::{Better, Document, HALVES_METRIC, Target};
+use mmscale_document::{Better, Document, Doing, HALVES_METRIC, Target};
 use mmscale_harness::{
     Cache, CallError, Checks, Interrupt, Length, PolicyArm, ProgressSink, Registry, Request,
     RobustRequest, RunEvent, Settings, execute, plan, robust,
@@ -9,6 +9,7 @@ use mmscale_lift::{
     Dropped, Event, FunctionId, Line, LineId, Lock, LockKind, Operation, Origin, Recording, Share,
     Site, SiteId, What,
 };
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -275,8 +276,6 @@ fn a_replay_refuses_other_machines_and_policies() {
     let policy = PolicyArm::parse("tick=phased").expect("it is a policy");
     let why = refused(&Request { policies: vec![policy], ..of() });
     assert!(why.contains("has no policies to choose from"), "{why}");
-    let why = refused(&Request { blame: true, ..of() });
-    assert!(why.contains("leave --blame out"), "{why}");
     let scale = mmscale_harness::hold_scale("zone=0.5").expect("it is a spin lock");
     let why = refused(&Request { hold_scale: Some(scale), ..of() });
     assert!(why.contains("no spin lock `zone`") && why.contains("it has lruvec"), "{why}");
@@ -303,6 +302,38 @@ fn halves_of_a_recording_show_its_own_error() {
     }
     let error = differ("odd.lift", &odd);
     assert!((0.3..1.0).contains(&error), "one half takes nearly twice as long: {error}");
+}
+
+#[test]
+fn blame_names_waiters_and_holders_of_the_kernel() {
+    let path = written("blamed.lift", &recording());
+    let request = request(&path, &["cpus=64"]);
+    let plain = run(&request);
+    assert!(plain.arms[0].blame.is_empty() && plain.arms[0].critical_paths.is_empty());
+    let document = run(&Request { blame: true, ..request });
+    assert_eq!(document.fingerprint, plain.fingerprint);
+    let arm = &document.arms[0];
+    let waiter = "folio_batch_move_lru < __do_sys_munmap";
+    assert!(arm.blame.iter().all(|row| row.waiter == waiter && row.class == "lruvec"));
+    let works = |function: &str| {
+        let holder = ["__do_sys_munmap", function];
+        arm.blame.iter().any(|row| row.doing == Doing::Work && row.holder == holder)
+    };
+    assert!(works("folio_batch_move_lru") && works("lru_add"), "{:?}", arm.blame);
+    let locks: BTreeSet<&str> = arm.named_locks.iter().map(|row| row.lock.as_str()).collect();
+    assert_eq!(locks, BTreeSet::from(["lruvec of node 0", "lruvec of node 1"]));
+    let shares: u64 = arm.blame.iter().map(|row| row.wait_total_ns).sum();
+    let waits: u64 = arm.locks.iter().map(|row| row.wait_total_ns).sum();
+    assert!(shares.abs_diff(waits) * 1000 < waits, "{shares} and {waits}");
+    let [operation] = &arm.critical_paths[..] else { panic!("{:?}", arm.critical_paths) };
+    assert_eq!(operation.function, "churn");
+    let own = operation.parts.iter().find(|(part, _)| part.lock.is_none()).expect("it works");
+    assert_eq!(own.0.function, waiter, "6400 instructions of 16,000");
+    // All time of CPUs is in it, and with that that of an operation.
+    let op_ns = operation.total_ns as f64 / operation.calls as f64;
+    let cpu_ns = metric(&document, "cpu_ns_per_op");
+    assert!((op_ns / cpu_ns - 1.0).abs() < 0.01, "{op_ns} and {cpu_ns}");
+    assert!((operation.waiting() - metric(&document, "lock_wait_share")).abs() < 0.02);
 }
 
 #[test]

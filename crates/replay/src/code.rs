@@ -4,8 +4,8 @@
 use crate::check::length_of;
 use crate::place::Recorded;
 use mmscale_lift::{
-    Answer, AnswerId, Call, Event, Growth, LineId, LockId, LockKind, Operation, Recording, Share,
-    SiteId, Ticks, What, is_many,
+    Answer, AnswerId, Call, Event, Growth, LineId, Lock, LockId, LockKind, Operation, Recording,
+    Share, SiteId, Ticks, What, is_many,
 };
 use mmscale_sim::Pace;
 use std::collections::{BTreeMap, BTreeSet};
@@ -189,6 +189,8 @@ pub(crate) struct CodeLock {
     pub(crate) kind: LockKind,
     /// The index of the name of its word among those of lines: its class.
     pub(crate) name: u32,
+    /// Which of the class it is, if CPUs of one recorded node use several that are shared so.
+    pub(crate) number: Option<u32>,
 }
 
 /// A lock, and the path that takes it.
@@ -201,6 +203,8 @@ pub(crate) struct LockName {
 
 /// The path of the instructions after the last event of an operation.
 const REST: &str = "(after the last event)";
+/// The name of a function that is not known.
+const UNKNOWN: &str = "?";
 /// That of an interrupt of a call.
 const REST_OF_ANSWER: &str = "(end of a call's interrupt)";
 
@@ -257,11 +261,11 @@ impl Code {
                 }
             })
             .collect();
-        let locks = recording.locks.iter();
+        let locks = recording.locks.iter().zip(numbers_of_locks(recording));
         let locks = locks
-            .map(|lock| {
+            .map(|(lock, number)| {
                 let name = names.of(lock.class.clone());
-                CodeLock { share: lock.share, kind: lock.kind, name }
+                CodeLock { share: lock.share, kind: lock.kind, name, number }
             })
             .collect();
         let places = recording.growth.iter().flat_map(|growth| &growth.places).enumerate();
@@ -300,16 +304,32 @@ impl Code {
 impl Translation<'_> {
     fn operation(&mut self, of: &mmscale_lift::Operation) -> Played {
         let mut held: Vec<LockId> = Vec::new();
+        // The places that took locks last: a release counts for them if its own is not known.
+        let mut taken: BTreeMap<LockId, SiteId> = BTreeMap::new();
         let mut steps: Vec<Step> = Vec::with_capacity(of.events.len() + 1);
         let (mut executed, mut is_called) = (0, false);
         let mut starts: Vec<u32> = Vec::new();
         for event in &of.events {
-            let pace = self.pace(&held);
+            let (pace, lock) = (self.pace(&held), LockId(event.target));
             let act = self.act(event, &mut held);
             executed += u64::from(event.after);
             let path = self.path(event.site);
             let grows = self.grows.get(&event.site).copied().unwrap_or(0);
             push(&mut steps, Step { instructions: event.after, pace, act, path, grows });
+            let holder = match event.what {
+                What::Acquire | What::AcquireShared => {
+                    taken.insert(lock, event.site);
+                    None
+                }
+                // Which function releases a lock is not recorded.
+                What::Release if self.recording.function_at(event.site) == UNKNOWN => {
+                    taken.get(&lock).copied()
+                }
+                _ => None,
+            };
+            if let Some((step, site)) = steps.last_mut().zip(holder) {
+                step.path = self.path(site);
+            }
             is_called = (is_called || matches!(act, Act::Call(_))) && act != Act::Wait;
             // What follows instructions alone becomes one step with them.
             if held.is_empty() && !is_called && act != Act::Nothing {
@@ -403,6 +423,34 @@ impl Translation<'_> {
         let of = self.recording;
         vec![of.caller_at(site).to_owned(), of.function_at(site).to_owned()]
     }
+}
+
+/// Returns of each lock which of its class it is. A lock is of the node of the first CPU that takes
+/// it.
+fn numbers_of_locks(recording: &Recording) -> Vec<Option<u32>> {
+    let mut node_of: Vec<Option<u8>> = vec![None; recording.locks.len()];
+    for (cpu, operations) in recording.cpus.iter().enumerate() {
+        let events = operations.iter().flat_map(|operation| &operation.events);
+        for event in events.filter(|event| event.what.is_of_lock()) {
+            let node = recording.origin.node_of_cpu.get(cpu).copied();
+            let of = &mut node_of[LockId(event.target).index()];
+            *of = of.or(node);
+        }
+    }
+    let key = |at: usize| {
+        let Lock { class, share, .. } = &recording.locks[at];
+        let node = node_of[at].filter(|_| *share != Share::All);
+        (class, *share, node)
+    };
+    let mut all: BTreeMap<_, u32> = BTreeMap::new();
+    (0..node_of.len()).for_each(|at| *all.entry(key(at)).or_default() += 1);
+    let mut seen: BTreeMap<_, u32> = BTreeMap::new();
+    let mut number = |at: usize| {
+        let next = seen.entry(key(at)).or_default();
+        *next += 1;
+        (all[&key(at)] > 1).then_some(*next - 1)
+    };
+    (0..node_of.len()).map(&mut number).collect()
 }
 
 /// The lines that the operations of each recorded CPU use.

@@ -5,7 +5,7 @@ use crate::code::{Code, Rounds};
 use crate::player::Player;
 use crate::tally::{CallSums, Counted, TickSums};
 use mmscale_arch::{CpuId, Probe, Trace, TraceGroup};
-use mmscale_document::{CallRow, CpuTimeRecord, LineRecord, LockRow};
+use mmscale_document::{BlameRows, CallRow, CpuTimeRecord, LineRecord, LockRow};
 use mmscale_lift::{LockKind, Recording};
 use mmscale_sim::{LineOrder, Outcome, SimConfig};
 use std::any::Any;
@@ -52,7 +52,13 @@ pub struct Played {
     /// CPU time: that of the instructions before an event counts for the function of the event.
     /// Times at which functions are entered are not known.
     pub calls: Vec<CallRow>,
-    /// The outcome of the machine. Its own statistics do not know the names of the recording.
+    /// That time without waits for sleeping locks.
+    pub work: Vec<CallRow>,
+    /// The work of the holders of spin locks while others waited, if the run recorded it. Paths are
+    /// those of `calls`.
+    pub blame: BlameRows,
+    /// The outcome of the machine. Its own statistics of locks have paths of the recording, but not
+    /// its classes.
     pub outcome: Outcome,
 }
 
@@ -98,7 +104,7 @@ impl Replay {
         config.locks_ns = (window.from_ns, window.until_ns);
         let scaled = config.hold_scale.map(|scale| scale.class.name());
         let mut player = None;
-        let outcome = mmscale_sim::run(config, silent, || {
+        let mut outcome = mmscale_sim::run(config, silent, || {
             let booted =
                 Rc::new(Player::boot(Arc::clone(&self.code), self.rounds, counted, scaled));
             player = Some(Rc::clone(&booted));
@@ -106,11 +112,24 @@ impl Replay {
         });
         let all_ns = cpus * (window.until_ns - window.from_ns);
         let cpu_time = CpuTimeRecord { all_ns, ..CpuTimeRecord::default() };
-        let (locks, lines, calls) = (vec![], vec![], vec![]);
+        let (locks, lines, calls, work) = (vec![], vec![], vec![], vec![]);
+        let blame = std::mem::take(&mut outcome.blame);
         let (ops, rounds, called) = (0.0, 0, CallSums::default());
         let ticks = TickSums::default();
-        let mut played =
-            Played { window, ops, rounds, cpu_time, locks, lines, called, ticks, calls, outcome };
+        let mut played = Played {
+            window,
+            ops,
+            rounds,
+            cpu_time,
+            locks,
+            lines,
+            called,
+            ticks,
+            calls,
+            work,
+            blame,
+            outcome,
+        };
         if let Some(player) = player.filter(|_| played.outcome.failure.is_none()) {
             let (tally, idle_ps) = player.counted();
             played.ops = tally.ops();
@@ -123,6 +142,7 @@ impl Replay {
             played.locks = tally.lock_rows(&self.code);
             played.lines = tally.line_rows(&self.code);
             played.calls = tally.call_rows(&self.code);
+            played.work = tally.work_rows(&self.code);
         }
         played
     }

@@ -4,13 +4,13 @@ use crate::calls::{Calls, Request, Ticket};
 use crate::code::{Act, Code, Rounds, Step};
 use crate::growth::{Factors, Rests};
 use crate::place::{CpuPlace, Places};
-use crate::shared::{Guard, Line, Shared};
+use crate::shared::{Guard, Line, Shared, lock_names};
 use crate::stores::{Stall, Stores};
 use crate::tally::{Counted, Tally, now_ps};
 use crate::ticks::Ticks;
 use mmscale_arch::{Atomic, Callbacks, Cpu, CpuId, Ipi, Machine, Priority, TaskEntry, TaskSpec};
 use mmscale_lift::{LineId, LockId, LockKind};
-use mmscale_sim::Sim;
+use mmscale_sim::{Names, Sim};
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -64,6 +64,7 @@ impl Player {
     ) -> Self {
         let places = code.recorded.places();
         let shared = Shared::new(&code, &places);
+        Sim::set_names(Names::new(code.paths.clone(), lock_names(&code, &places)));
         let tally = RefCell::new(Tally::new(&code, counted));
         let idle = vec![Idle::default(); places.cpus.len()];
         for cpu in 0..places.cpus.len() {
@@ -247,6 +248,7 @@ impl<'a> Worker<'a> {
         }
     }
     fn step(&mut self, step: &Step) {
+        Sim::go_to_path(step.path);
         let (begin, away) = (now_ps(), self.idle.away_ps());
         let (instructions, times) = match step.grows {
             0 => (step.instructions, 1),
@@ -392,10 +394,16 @@ impl<'a> Worker<'a> {
     fn acquire(&mut self, lock: LockId, row: u32, shared: bool, path: u32) {
         self.wait_for_stores(path);
         let (player, place) = (self.player, self.place);
-        let (asked_ps, before) = (now_ps(), self.idle.fetched());
+        let (asked_ps, before, away) = (now_ps(), self.idle.fetched(), self.idle.away_ps());
         let guard = player.shared.lock(lock, &place, shared);
         let waited = !matches!(guard, Guard::Private) && Sim::found_taken();
         let (since_ps, after) = (now_ps(), self.idle.fetched());
+        if waited && player.code.locks[lock.index()].kind != LockKind::Spin {
+            let away = self.idle.away_ps() - away;
+            let mut tally = player.tally.borrow_mut();
+            let within = tally.counted.within(asked_ps, since_ps);
+            tally.spun(path, within.saturating_sub(away));
+        }
         self.taken(Taken { lock, guard, row, waited, asked_ps, since_ps, before, after }, path);
     }
     /// Takes a lock if it is free. Else the operation goes on without it: which way the kernel goes

@@ -5,7 +5,8 @@ use crate::place::{CpuPlace, Places};
 use mmscale_arch::sync::{
     Mutex, MutexGuard, PreemptGuard, ReadGuard, RwSem, SpinGuard, SpinLock, WriteGuard,
 };
-use mmscale_arch::{Atomic, Cpu, LockClass};
+use mmscale_arch::{Atomic, Cpu, LockClass, LockInstance};
+use mmscale_document::LockName;
 use mmscale_lift::{LineId, LockId, LockKind, Share};
 use mmscale_sim::Sim;
 
@@ -21,9 +22,13 @@ enum Lock {
 }
 
 impl Lock {
-    fn new(of: &CodeLock) -> Self {
+    /// Makes a lock, whose name has the number `name`.
+    fn new(of: &CodeLock, name: u32) -> Self {
         match of.kind {
-            LockKind::Spin => Self::Spin(SpinLock::new(LockClass::Other, ())),
+            LockKind::Spin => {
+                let instance = LockInstance::Numbered(name);
+                Self::Spin(SpinLock::named(LockClass::Other, instance, ()))
+            }
             LockKind::Rwsem => Self::Rwsem(RwSem::new(LockClass::Rwsem, ())),
             LockKind::Mutex => Self::Mutex(Mutex::new(LockClass::Mutex, ())),
         }
@@ -65,13 +70,15 @@ impl<T> Copies<T> {
         of: &[S],
         share: impl Fn(&S) -> Share,
         places: &Places,
-        make: impl Fn(&S) -> T,
+        make: impl Fn(&S, usize) -> T,
     ) -> Self {
         let mut copies = Self { first: Vec::with_capacity(of.len()), all: Vec::new() };
         for object in of {
             let share = share(object);
-            copies.first.push((share, copies.all.len()));
-            copies.all.extend((0..places.copies(share)).map(|_| make(object)));
+            let first = copies.all.len();
+            copies.first.push((share, first));
+            let all = first..first + places.copies(share);
+            copies.all.extend(all.map(|number| make(object, number)));
         }
         copies
     }
@@ -105,6 +112,25 @@ impl Own {
     }
 }
 
+/// Returns the names of the locks of a machine by their numbers: the class; which of the class, if
+/// the recording has several; whose copy it is.
+pub(crate) fn lock_names(code: &Code, places: &Places) -> Vec<LockName> {
+    let mut names = Vec::new();
+    for lock in &code.locks {
+        let class = &code.line_names[lock.name as usize];
+        let number = lock.number.map_or(String::new(), |number| format!(" {number}"));
+        for copy in 0..places.copies(lock.share) {
+            let whose = match lock.share {
+                Share::Few => format!(" of group {copy}"),
+                Share::Node => format!(" of node {copy}"),
+                Share::Private | Share::All => String::new(),
+            };
+            names.push(LockName { class: class.clone(), name: format!("{class}{number}{whose}") });
+        }
+    }
+    names
+}
+
 /// The lines and locks of a machine.
 pub(crate) struct Shared {
     lines: Copies<Line>,
@@ -123,8 +149,13 @@ impl Shared {
             by_called: Own::new(&code.lines, |line| line.by_called, groups * turns),
             of_each: Own::new(&code.lines, |line| line.is_of_each, turns),
             turns,
-            lines: Copies::new(&code.lines, |line| line.share, places, |_| Line::new(0)),
-            locks: Copies::new(&code.locks, |lock| lock.share, places, Lock::new),
+            lines: Copies::new(&code.lines, |line| line.share, places, |_, _| Line::new(0)),
+            locks: Copies::new(
+                &code.locks,
+                |lock| lock.share,
+                places,
+                |lock, number| Lock::new(lock, number as u32),
+            ),
         }
     }
     /// Returns a line as a CPU has it; `None` if it is of this CPU alone.

@@ -52,6 +52,8 @@ struct LineSums {
 struct PathSums {
     self_ps: u64,
     lines_ps: u64,
+    /// The part of `self_ps` in which the task waited for a sleeping lock with its CPU.
+    spun_ps: u64,
 }
 
 /// Calls of other CPUs.
@@ -179,6 +181,11 @@ impl Tally {
         self.paths[path as usize].self_ps += ps;
     }
 
+    /// Counts CPU time in a wait for a sleeping lock on a path, in ps, all of it within the window.
+    pub(crate) fn spun(&mut self, path: u32, ps: u64) {
+        self.paths[path as usize].spun_ps += ps;
+    }
+
     /// Returns the locks, sorted by class and path.
     pub(crate) fn lock_rows(&self, code: &Code) -> Vec<LockRow> {
         let taken =
@@ -200,11 +207,18 @@ impl Tally {
     }
     /// Returns the CPU time by path, sorted.
     pub(crate) fn call_rows(&self, code: &Code) -> Vec<CallRow> {
-        let spent = code.paths.iter().zip(&self.paths).filter(|(_, sums)| sums.self_ps > 0);
+        self.rows_of(code, |sums| sums.self_ps)
+    }
+    /// Returns the CPU time by path without waits for sleeping locks, sorted.
+    pub(crate) fn work_rows(&self, code: &Code) -> Vec<CallRow> {
+        self.rows_of(code, |sums| sums.self_ps.saturating_sub(sums.spun_ps))
+    }
+    fn rows_of(&self, code: &Code, ps: impl Fn(&PathSums) -> u64) -> Vec<CallRow> {
+        let spent = code.paths.iter().zip(&self.paths).filter(|(_, sums)| ps(sums) > 0);
         let row = |(path, sums): (&Vec<String>, &PathSums)| CallRow {
             path: path.clone(),
             entered: 0,
-            self_ns: sums.self_ps / 1000,
+            self_ns: ps(sums) / 1000,
             lines_ns: sums.lines_ps / 1000,
         };
         let mut rows: Vec<CallRow> = spent.map(row).collect();

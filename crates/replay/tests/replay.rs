@@ -6,9 +6,11 @@ use made::{
     WINDOW, add_calls, add_ticks, all_of, event, line, lock, machine, operation, ops, play, random,
     recording, under,
 };
+use mmscale_document::{BlameRow, BlameRows, Doing};
 use mmscale_lift::{Growing, Growth, LineId, LockKind, Operation, Recording, Share, SiteId, What};
 use mmscale_replay::{Played, Replay, ReplayError};
-use mmscale_sim::Policy;
+use mmscale_sim::{Policy, SimConfig};
+use std::collections::BTreeSet;
 
 /// An operation of 2 us, 90 % of which holds the lock.
 fn held(what: What) -> Operation {
@@ -559,4 +561,124 @@ fn a_fitted_recording_is_as_it_was_on_as_many_cpus() {
     let csd: u64 =
         played.lines.iter().filter(|of| of.line.starts_with("csd")).map(|of| of.moves).sum();
     assert!(csd > 3 * played.called.calls, "{csd} of {:?}", played.called);
+}
+
+/// Returns what a run with blame gave.
+fn blamed(of: &Recording, config: SimConfig) -> Played {
+    play(of, SimConfig { blame: true, ..config })
+}
+
+#[test]
+fn waits_have_the_work_of_holders_by_the_names_of_the_recording() {
+    let events =
+        [event(100, What::Acquire, 0), event(3000, What::Atomic, 0), event(6000, What::Release, 0)];
+    let of = recording(&[0, 0], LockKind::Spin, Share::All, &operation(9571, &events));
+    let played = blamed(&of, machine(4, 1));
+    let rows = &played.blame.shares;
+    assert!(rows.iter().all(|row| row.class == "lruvec" && row.through.is_none()), "{rows:?}");
+    assert!(rows.iter().all(|row| row.waiter == ["sys_call", "do_Acquire"]), "{rows:?}");
+    let sum = |of: &dyn Fn(&BlameRow) -> bool| {
+        rows.iter().filter(|row| of(row)).map(|row| row.wait_ps).sum::<u64>() as f64
+    };
+    let all = sum(&|_| true);
+    let lock_wait_ns: u64 = played.locks.iter().map(|lock| lock.wait_total_ns).sum();
+    assert_times(all / 1e3, lock_wait_ns as f64, [0.999, 1.001]);
+    let works = |function: &str| {
+        sum(&|row| row.doing == Doing::Work && row.holder == ["sys_call", function])
+    };
+    // A CPU that asks for the lock again misses the begin of a hold.
+    assert_times(works("do_Release"), 2.0 * works("do_Atomic"), [1.0, 1.15]);
+    assert!(works("do_Atomic") > 0.25 * all, "{rows:?}");
+    assert!(sum(&|row| row.doing == Doing::MissCluster) > 0.0, "the line that all write: {rows:?}");
+    assert!(sum(&|row| row.doing == Doing::Handover) > 0.0, "{rows:?}");
+    // A release whose function is not known counts for the place that took the lock.
+    let mut unknown = of.clone();
+    unknown.functions[What::Release as usize] = "?".to_owned();
+    let rows = blamed(&unknown, machine(4, 1)).blame.shares;
+    let holders: BTreeSet<&str> =
+        rows.iter().filter_map(|row| row.holder.last().map(String::as_str)).collect();
+    assert_eq!(holders, BTreeSet::from(["do_Acquire", "do_Atomic", "interrupt"]));
+}
+
+#[test]
+fn blame_changes_nothing_and_does_not_depend_on_the_schedule() {
+    let mut waited = 0;
+    for seed in 0..6 {
+        let with = |of: &Recording, policy| blamed(of, SimConfig { seed, policy, ..machine(8, 2) });
+        let called = random(seed);
+        let lazy = with(&called, Policy::Lazy);
+        assert_eq!(lazy.blame.locks, with(&called, Policy::Naive).blame.locks, "seed {seed}");
+        assert_eq!(all_of(&lazy), all_of(&under(seed, Policy::Lazy)), "seed {seed}");
+        let spun = lazy.locks.iter().filter(|row| !row.sleeps).map(|row| row.wait_total_ns);
+        let spun: u64 = spun.sum();
+        let shares: u64 = lazy.blame.shares.iter().map(|row| row.wait_ps / 1000).sum();
+        // Interrupts before a CPU joins the queue are part of the row's wait alone.
+        let is_near = shares <= spun + 10 && shares * 20 >= spun * 19;
+        assert!(is_near, "seed {seed}: {shares} and {spun}");
+        // An interrupt of another CPU counts for the path on which it is delivered, which is up to
+        // the schedule.
+        let mut alone = called;
+        alone.ticks = None;
+        for operation in alone.cpus.iter_mut().flatten() {
+            operation.events.retain(|event| !matches!(event.what, What::Call | What::Wait));
+        }
+        let [lazy, naive] = [Policy::Lazy, Policy::Naive].map(|policy| with(&alone, policy).blame);
+        assert_eq!(lazy, naive, "seed {seed}");
+        waited += usize::from(!lazy.shares.is_empty());
+    }
+    assert!(waited >= 3, "CPUs waited in {waited} runs");
+}
+
+#[test]
+fn locks_are_named_by_their_class_and_the_cpus_that_have_them() {
+    let names = |share, cpus, nodes, more: &[&str]| {
+        let mut of = recording(&[0, 0], LockKind::Spin, share, &held(What::Acquire));
+        for (at, class) in more.iter().enumerate() {
+            of.locks.push(lock(class, LockKind::Spin, share));
+            let events = [
+                event(100, What::Acquire, at as u32 + 1),
+                event(9000, What::Release, at as u32 + 1),
+            ];
+            of.cpus.iter_mut().for_each(|all| all.push(operation(9571, &events)));
+        }
+        let played = blamed(&of, machine(cpus, nodes));
+        played.blame.locks.into_iter().map(|row| row.lock).collect::<BTreeSet<String>>()
+    };
+    let set = |all: &[&str]| all.iter().map(|&name| name.to_owned()).collect::<BTreeSet<String>>();
+    assert_eq!(names(Share::All, 8, 2, &[]), set(&["lruvec"]));
+    assert_eq!(names(Share::Node, 8, 2, &[]), set(&["lruvec of node 0", "lruvec of node 1"]));
+    let groups = ["lruvec of group 0", "lruvec of group 1"];
+    assert_eq!(
+        names(Share::Few, 4, 1, &["zone"]),
+        set(&[&groups[..], &["zone of group 0", "zone of group 1"]].concat())
+    );
+    assert_eq!(names(Share::All, 8, 2, &["lruvec"]), set(&["lruvec 0", "lruvec 1"]));
+    // A recorded node has one each.
+    let mut nodes = recording(&[0, 0, 1, 1], LockKind::Spin, Share::Node, &held(What::Acquire));
+    nodes.locks.push(lock("lruvec", LockKind::Spin, Share::Node));
+    for operation in nodes.cpus[2..].iter_mut().flatten() {
+        operation.events.iter_mut().for_each(|event| event.target = 1);
+    }
+    let played = blamed(&nodes, machine(8, 2));
+    let names: Vec<&str> = played.blame.locks.iter().map(|row| row.lock.as_str()).collect();
+    assert_eq!(names, ["lruvec of node 0", "lruvec of node 1"]);
+}
+
+#[test]
+fn waits_for_sleeping_locks_are_no_work() {
+    let with = |kind| {
+        let operation =
+            operation(60_000, &[event(100, What::Acquire, 0), event(50_000, What::Release, 0)]);
+        blamed(&recording(&[0, 0], kind, Share::All, &operation), machine(8, 1))
+    };
+    let work_ns = |played: &Played| played.work.iter().map(|row| row.self_ns).sum::<u64>() as f64;
+    for kind in [LockKind::Rwsem, LockKind::Mutex] {
+        let played = with(kind);
+        assert_eq!(played.blame, BlameRows::default(), "{kind:?}: it has no spin lock");
+        // 21 us an operation.
+        assert_times(work_ns(&played), played.ops * 21_000.0, [0.95, 1.1]);
+        assert!(played.cpu_time.busy_ns as f64 > 5.0 * work_ns(&played), "{kind:?}");
+    }
+    let spins = with(LockKind::Spin);
+    assert_eq!(work_ns(&spins), spins.calls.iter().map(|row| row.self_ns).sum::<u64>() as f64);
 }

@@ -70,6 +70,7 @@ pub use machine::{Sim, table_host_bytes};
 pub use noise::random_u64;
 pub use outcome::{Failure, Lateness, Location, Outcome, Rule, Violation};
 pub use profile::{Disturbance, Gaps, Lengths, Noise};
+pub use record::names::Names;
 pub use record::sections::{
     CpuSections, LoopRow, SECTION_BUCKETS, SECTION_LIMITS_NS, Section, Waited, Windows,
 };

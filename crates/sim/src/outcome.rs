@@ -63,7 +63,7 @@ pub struct Location {
     /// Virtual time, in ns.
     pub time_ns: u64,
     /// The call path, outermost first.
-    pub path: Vec<&'static str>,
+    pub path: Vec<String>,
 }
 
 impl std::fmt::Display for Location {

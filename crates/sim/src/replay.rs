@@ -1,14 +1,30 @@
 //! Functions for players of recorded operations, in addition to [`mmscale_arch::Machine`]:
-//! instructions, stores that are waited for later, and whether a lock was found taken.
+//! instructions, stores that are waited for later, whether a lock was found taken, and names of
+//! paths and locks.
 
 use crate::atomics::{SimAtomic, Word};
 use crate::engine::context::with;
 use crate::irq::{at_turn, at_turn_if_any, charge, charge_of};
 use crate::machine::Sim;
+use crate::record::names::Names;
 use crate::speed::Pace;
 use mmscale_arch::Op;
 
 impl Sim {
+    /// Gives names to call paths and locks that only the program knows. Called once, while the
+    /// machine boots.
+    pub fn set_names(names: Names) {
+        with(|engine| engine.stats.set_names(names));
+    }
+    /// The running task or interrupt is on the call path `number` of [`Names`] now. Costs no time.
+    pub fn go_to_path(number: u32) {
+        with(|engine| {
+            let path = engine.stats.named_path(number);
+            if engine.cpu().path != path {
+                engine.go_to_path(path);
+            }
+        });
+    }
     /// The running CPU executes `count` instructions of a recorded operation. Their time follows
     /// the CPU's clock, and has the jitter of an operation.
     pub fn execute(count: u32, pace: Pace) {

@@ -9,7 +9,9 @@ use crate::study::{
     StudyError, StudyInfo,
 };
 use crate::workload::both;
-use mmscale_document::{Better, Fingerprint, HALVES_METRIC, LockRow, Target};
+use mmscale_document::{
+    Better, BlameRows, CallRow, CriticalPath, Fingerprint, HALVES_METRIC, LockRow, Target,
+};
 use mmscale_lift::{Dropped, Recording};
 use mmscale_replay::{LONG, Played, Replay, Window};
 use mmscale_sim::profile::{Profile, Shape};
@@ -100,7 +102,8 @@ pub(super) fn study_of(files: &[RecordingFile<'_>]) -> Result<Study, (usize, Str
         file_hash: Some(hash.to_hex()),
         ..StudyInfo::new(&names.join("+"), summary.trim_end_matches([':', ' ']), defaults, params)
     };
-    Ok(Study::new(info, arms, Recorded { replays }))
+    let script = first.script.clone();
+    Ok(Study::new(info, arms, Recorded { replays, script }))
 }
 
 /// Whether operations of two recordings are those of one program.
@@ -195,6 +198,8 @@ fn own_params(recording: &Recording) -> Vec<ParamSpec> {
 /// Recordings as a workload, in the order of the arms.
 struct Recorded {
     replays: Vec<(Replay, Dropped)>,
+    /// The script, whose operations are replayed.
+    script: String,
 }
 
 /// A metric of every recording.
@@ -337,11 +342,8 @@ impl ErasedWorkload for Recorded {
         seed: u64,
     ) -> Result<SeedResult, StudyError> {
         let (replay, _) = &self.replays[arm.0];
-        if ctx.params.choice("sched") == "both" {
-            both(ctx, |ctx| measured(replay, ctx, seed))
-        } else {
-            measured(replay, ctx, seed)
-        }
+        let measured = |ctx: &RunContext| measured(replay, &self.script, ctx, seed);
+        if ctx.params.choice("sched") == "both" { both(ctx, measured) } else { measured(ctx) }
     }
     fn refuse(&self, ctx: &RunContext) -> Result<(), String> {
         let profile = profile_of(ctx).map_err(|why| why.to_string())?;
@@ -361,10 +363,6 @@ impl ErasedWorkload for Recorded {
                 scale.class.name(),
                 classes.join(", ")
             ));
-        }
-        if ctx.blame {
-            let what = "a replay does not record what holders of locks do: leave --blame out";
-            return Err(what.to_owned());
         }
         Ok(())
     }
@@ -401,14 +399,21 @@ fn profile_of(ctx: &RunContext) -> Result<&Profile, StudyError> {
 
 /// Runs a seed, a second time on one CPU, and both halves of the recording, and computes all
 /// figures.
-fn measured(replay: &Replay, ctx: &RunContext, seed: u64) -> Result<SeedResult, StudyError> {
+fn measured(
+    replay: &Replay,
+    script: &str,
+    ctx: &RunContext,
+    seed: u64,
+) -> Result<SeedResult, StudyError> {
     let profile = profile_of(ctx)?;
-    let has_halves = ctx.params.count(HALVES) == 1;
+    let (has_halves, has_blame) = (ctx.params.count(HALVES) == 1, ctx.blame);
     // The runs on all CPUs, each with its share of the work, then that on one.
     let runs = if has_halves { 3 } else { 1 };
     let each = ctx.cpus as f64 / (runs * ctx.cpus + 1) as f64;
     let share = |run: usize| each * run as f64..each * (run + 1) as f64;
     let (played, mut cost) = once(replay, ctx, profile, seed, share(0))?;
+    // Of the other runs only figures are used.
+    let ctx = &RunContext { blame: false, ..ctx.clone() };
     let mut halves = None;
     if has_halves {
         let mut half = |first: usize| {
@@ -454,7 +459,31 @@ fn measured(replay: &Replay, ctx: &RunContext, seed: u64) -> Result<SeedResult, 
         result.fingerprint = result.fingerprint.rotate_left(1) ^ second.outcome.fingerprint;
     }
     result.host_metrics.insert("host_ns_per_event".to_owned(), cost.ns_per_event());
+    if has_blame {
+        (result.blame, result.critical_paths) = blamed(&played, script);
+    }
     Ok(SeedResult { locks: played.locks, lines: played.lines, calls: played.calls, ..result })
+}
+
+/// Returns the work of holders while others waited, and the time of an operation of the script.
+/// Many functions that take a lock do only that, so a waiter is named with its caller.
+fn blamed(played: &Played, script: &str) -> (BlameRows, Vec<CriticalPath>) {
+    let of_operation = |path: &[String]| -> Vec<String> {
+        let place: Vec<&str> = path.iter().rev().map(String::as_str).collect();
+        vec![String::new(), script.to_owned(), place.join(" < ")]
+    };
+    let mut blame = played.blame.clone();
+    blame.shares.iter_mut().for_each(|row| row.waiter = of_operation(&row.waiter));
+    let mut locks = played.locks.clone();
+    locks.iter_mut().for_each(|row| row.path = of_operation(&row.path));
+    let mut work = played.work.clone();
+    work.iter_mut().for_each(|row| row.path = of_operation(&row.path));
+    // All of them are parts of the operations that were counted.
+    let path = vec![String::new(), script.to_owned()];
+    let entered = played.ops.round() as u64;
+    work.push(CallRow { path, entered, self_ns: 0, lines_ns: 0 });
+    let critical = CriticalPath::of(&work, &locks, &blame.shares);
+    (blame, critical)
 }
 
 /// Runs a machine with the CPUs of `ctx`.

@@ -1,6 +1,7 @@
 //! The moments of locks that [`crate::record::blame`] records.
 
 use crate::engine::Engine;
+use crate::record::blame::Asked;
 use crate::record::sections::Waited;
 use crate::spin::{NO_WAITER, SimSpin};
 
@@ -77,11 +78,12 @@ impl Engine {
             self.blame_path(to);
         }
         let id = self.blame_id(lock);
+        let class = self.stats.class_of(lock.name());
         if let Some(blame) = &mut self.blame {
             if queued {
                 blame.left_queue(to);
             }
-            blame.granted(id, lock.name(), to, row, wait);
+            blame.granted(Asked { id, lock: lock.name(), class, row }, to, wait);
             self.cpus[to].logged = true;
         }
         self.record_wait(lock, to, row, wait);

@@ -47,7 +47,8 @@ impl Engine {
             path: counted.map_or(self.cpus[to].path, |(_, path)| path),
             at: Interval { from_ps: wait.0, to_ps: wait.1 },
         };
-        recorder.waited(wait, counted.is_some());
+        let class = self.stats.class_name(self.stats.class_of(wait.lock));
+        recorder.waited(wait, class, counted.is_some());
     }
     /// The running CPU sends an interrupt to CPU `to`, which arrives at `to_ps`.
     pub(crate) fn record_sent(&mut self, to: usize, why: Option<Ipi>, to_ps: u64) {

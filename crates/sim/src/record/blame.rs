@@ -27,10 +27,11 @@
 //! virtual time or changes a result; a run records it only if it asks for it
 //! ([`crate::SimConfig::blame`]).
 
+use crate::record::names::Class;
 use crate::record::sections::Waited;
 use crate::record::stats::{ROOT_PATH, Stats};
-use mmscale_arch::{LockClass, LockInstance, NamedLock};
-use mmscale_document::{BlameRow, BlameRows, Doing, NamedLockRow};
+use mmscale_arch::NamedLock;
+use mmscale_document::{BlameRow, BlameRows, Doing, LockName, NamedLockRow};
 use std::collections::{BTreeMap, VecDeque};
 
 /// A holder that is blamed, with the number of its call path.
@@ -38,7 +39,7 @@ use std::collections::{BTreeMap, VecDeque};
 struct Culprit {
     path: u32,
     doing: Doing,
-    through: Option<LockClass>,
+    through: Option<Class>,
 }
 
 impl Culprit {
@@ -48,7 +49,7 @@ impl Culprit {
     const HANDOVER: Self = Self { path: ROOT_PATH, doing: Doing::Handover, through: None };
 
     /// Returns it for a CPU that waits behind it for a lock of `class`.
-    fn through(self, class: LockClass) -> Self {
+    fn through(self, class: Class) -> Self {
         Self { through: Some(class), ..self }
     }
 }
@@ -165,6 +166,27 @@ struct Waits {
     ps: u64,
 }
 
+/// A lock that was waited for.
+#[derive(Clone, Copy)]
+pub(crate) struct Asked {
+    /// Its number.
+    pub(crate) id: u32,
+    pub(crate) lock: NamedLock,
+    pub(crate) class: Class,
+    /// The row of lock statistics that counts the wait.
+    pub(crate) row: u32,
+}
+
+/// Returns the sums of a class.
+fn sums_of(of_row: &mut Vec<(Class, Sums)>, class: Class) -> &mut Sums {
+    let known = of_row.iter().position(|(known, _)| *known == class);
+    let at = known.unwrap_or_else(|| {
+        of_row.push((class, Sums::default()));
+        of_row.len() - 1
+    });
+    &mut of_row[at].1
+}
+
 /// The record of a run so far.
 #[derive(Default)]
 pub(crate) struct Blame {
@@ -172,10 +194,10 @@ pub(crate) struct Blame {
     logs: Vec<Log>,
     /// By the lock's number.
     histories: Vec<History>,
-    /// By the row of lock statistics that counts the waits.
-    by_row: Vec<Sums>,
-    /// The waits, by row and by the lock's name.
-    by_lock: BTreeMap<(u32, LockInstance), Waits>,
+    /// By the row of lock statistics that counts the waits: of each class of locks.
+    by_row: Vec<Vec<(Class, Sums)>>,
+    /// The waits, by row and by lock.
+    by_lock: BTreeMap<(u32, NamedLock), Waits>,
 }
 
 impl Blame {
@@ -249,22 +271,16 @@ impl Blame {
         history.push_back(Hold { from, to, stretches, sums });
         holds_others
     }
-    /// A wait of CPU `to` for lock `id`, counted by `row`, ends with its grant.
-    pub(crate) fn granted(
-        &mut self,
-        id: u32,
-        NamedLock { class, instance }: NamedLock,
-        to: usize,
-        row: u32,
-        wait: (u64, u64),
-    ) {
+    /// A wait of CPU `to` for a lock ends with its grant.
+    pub(crate) fn granted(&mut self, asked: Asked, to: usize, wait: (u64, u64)) {
+        let Asked { id, lock, class, row } = asked;
         if row as usize >= self.by_row.len() {
-            self.by_row.resize_with(row as usize + 1, Sums::default);
+            self.by_row.resize_with(row as usize + 1, Vec::new);
         }
         self.history(id);
         let history = &self.histories[id as usize];
-        sum_holds(history, wait, &mut self.by_row[row as usize]);
-        let waits = self.by_lock.entry((row, instance)).or_default();
+        sum_holds(history, wait, sums_of(&mut self.by_row[row as usize], class));
+        let waits = self.by_lock.entry((row, lock)).or_default();
         waits.count += 1;
         waits.ps += wait.1 - wait.0;
         let log = &mut self.logs[to];
@@ -283,17 +299,16 @@ impl Blame {
     /// Returns the waits by lock, in the order of classes and instances.
     fn lock_rows(&self, stats: &Stats) -> Vec<NamedLockRow> {
         let mut sums = BTreeMap::<_, Waits>::new();
-        for (&(row, instance), waits) in &self.by_lock {
-            let Some((class, _)) = stats.class_and_path(row) else { continue };
-            let sum = sums.entry((class, instance)).or_default();
-            sum.count += waits.count;
-            sum.ps += waits.ps;
+        for (&(row, lock), waits) in &self.by_lock {
+            if stats.class_and_path(row).is_some() && stats.reports(stats.class_of(lock)) {
+                let sum = sums.entry(lock).or_default();
+                sum.count += waits.count;
+                sum.ps += waits.ps;
+            }
         }
-        let row = |((class, instance), waits): (_, Waits)| NamedLockRow {
-            class: LockClass::name(class).to_owned(),
-            lock: NamedLock { class, instance }.to_string(),
-            waits: waits.count,
-            wait_ps: waits.ps,
+        let row = |(lock, waits): (NamedLock, Waits)| {
+            let LockName { class, name } = stats.lock_name(lock);
+            NamedLockRow { class, lock: name, waits: waits.count, wait_ps: waits.ps }
         };
         sums.into_iter().map(row).collect()
     }
@@ -302,15 +317,18 @@ impl Blame {
     fn shares(self, stats: &Stats) -> Vec<BlameRow> {
         let mut rows = Vec::new();
         for (row, sums) in self.by_row.iter().enumerate() {
-            let Some((class, waiter)) = stats.class_and_path(row as u32) else { continue };
-            for &(culprit, wait_ps) in &sums.0 {
+            let Some((_, waiter)) = stats.class_and_path(row as u32) else { continue };
+            let reported = sums.iter().filter(|(class, _)| stats.reports(*class));
+            let of_class =
+                reported.flat_map(|(class, sums)| sums.0.iter().map(|sum| (*class, *sum)));
+            for (class, (culprit, wait_ps)) in of_class {
                 let handover = culprit.doing == Doing::Handover;
                 rows.push(BlameRow {
-                    class: class.name().to_owned(),
-                    waiter: owned(stats.names(waiter)),
-                    holder: if handover { Vec::new() } else { owned(stats.names(culprit.path)) },
+                    class: stats.class_name(class).to_owned(),
+                    waiter: stats.names(waiter),
+                    holder: if handover { Vec::new() } else { stats.names(culprit.path) },
                     doing: culprit.doing,
-                    through: culprit.through.map(|class| class.name().to_owned()),
+                    through: culprit.through.map(|class| stats.class_name(class).to_owned()),
                     wait_ps,
                 });
             }
@@ -323,10 +341,6 @@ impl Blame {
 /// The order of rows.
 fn key(row: &BlameRow) -> impl Ord + '_ {
     (&row.class, row.doing, &row.through, &row.waiter, &row.holder)
-}
-
-fn owned(names: Vec<&str>) -> Vec<String> {
-    names.into_iter().map(str::to_owned).collect()
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 //!
 //! | module | contents |
 //! |---|---|
+//! | `names` | names of a program's own paths and locks |
 //! | `stats` | times, acquisitions and waits by call path |
 //! | `blame` | for every wait for a lock, what its holders did meanwhile |
 //! | `sections` | how long CPUs could run no other task, and why |
@@ -9,6 +10,7 @@
 //! | `timeline` | events and waits around a moment, for a trace |
 
 pub(crate) mod blame;
+pub(crate) mod names;
 pub(crate) mod sections;
 pub(crate) mod stats;
 pub(crate) mod timeline;

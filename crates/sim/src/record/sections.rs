@@ -74,7 +74,7 @@ pub struct Section {
     /// Its length, in ns.
     pub ns: u64,
     /// The call path with most of its time, outermost first.
-    pub path: Vec<&'static str>,
+    pub path: Vec<String>,
     /// Waits by cause, with their total time in ns, longest first. The rest of the section is work.
     pub waits: Vec<(Waited, u64)>,
     /// The CPU for which a call waited longest, as far as tracepoints report it.
@@ -85,7 +85,7 @@ pub struct Section {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LoopRow {
     /// The call path of the loop, outermost first.
-    pub path: Vec<&'static str>,
+    pub path: Vec<String>,
     /// Sections with such a wait.
     pub sections: u64,
     /// The waits of one section are added up. Their sum over all sections, in ns.

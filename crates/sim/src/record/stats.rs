@@ -1,7 +1,8 @@
 //! Call paths and lock statistics.
 
-use mmscale_arch::{Func, LineName, LockClass};
-use mmscale_document::{CallRow, LineRecord, LockRow};
+use crate::record::names::{Class, Names};
+use mmscale_arch::{Func, LineName, LockClass, NamedLock};
+use mmscale_document::{CallRow, LineRecord, LockName, LockRow};
 use std::ops::Range;
 
 /// The number of lock classes.
@@ -71,6 +72,10 @@ pub(crate) struct Stats {
     lines: [(u64, u64); LineName::COUNT],
     /// The time in which locks are counted.
     counted_ps: Range<u64>,
+    /// Names of a program's own paths and locks.
+    names: Names,
+    /// The paths of `names`.
+    named: Range<u32>,
 }
 
 /// The row of locks that are not counted.
@@ -81,7 +86,42 @@ impl Stats {
     pub(crate) fn new(counted_ps: Range<u64>) -> Self {
         let nodes = vec![Node::new(NONE, Func::Root), Node::new(NONE, Func::Interrupt)];
         let lines = [(0, 0); LineName::COUNT];
-        Self { nodes, rows: vec![LockStatsRow::default()], lines, counted_ps }
+        let (rows, names) = (vec![LockStatsRow::default()], Names::default());
+        Self { nodes, rows, lines, counted_ps, names, named: 0..0 }
+    }
+    /// Adds paths of a program's own, with their names, and names of its locks. Once.
+    pub(crate) fn set_names(&mut self, names: Names) {
+        let first = self.nodes.len();
+        self.nodes.extend(names.paths().iter().map(|_| Node::new(NONE, Func::Root)));
+        self.named = first as u32..self.nodes.len() as u32;
+        self.names = names;
+    }
+    /// Returns the path with a number of [`Names`].
+    #[inline]
+    pub(crate) fn named_path(&self, number: u32) -> u32 {
+        debug_assert!(number < self.named.end - self.named.start, "there is no path {number}");
+        self.named.start + number
+    }
+    /// Returns the class of a lock.
+    pub(crate) fn class_of(&self, lock: NamedLock) -> Class {
+        self.names.class_of(lock).map_or(Class::Of(lock.class), Class::Named)
+    }
+    /// Whether waits for locks of a class are reported: of a program with names of its own, only
+    /// those that it names. Others are parts of the machine's sleeping locks.
+    pub(crate) fn reports(&self, class: Class) -> bool {
+        self.named.is_empty() || matches!(class, Class::Named(_))
+    }
+    /// Returns the name of a class.
+    pub(crate) fn class_name(&self, class: Class) -> &str {
+        match class {
+            Class::Of(class) => class.name(),
+            Class::Named(number) => self.names.class(number),
+        }
+    }
+    /// Returns the names of a lock and of its class.
+    pub(crate) fn lock_name(&self, lock: NamedLock) -> LockName {
+        let own = || LockName { class: lock.class.name().to_owned(), name: lock.to_string() };
+        self.names.lock(lock).cloned().unwrap_or_else(own)
     }
     /// Returns the path one function deeper.
     #[inline]
@@ -131,7 +171,7 @@ impl Stats {
     pub(crate) fn call_rows(&self) -> Vec<CallRow> {
         let known = self.nodes.iter().enumerate().filter(|(_, node)| node.self_ps > 0);
         let row = |(path, node): (usize, &Node)| CallRow {
-            path: self.names(path as u32).into_iter().map(str::to_owned).collect(),
+            path: self.names(path as u32),
             entered: node.entered,
             self_ns: node.self_ps / 1000,
             lines_ns: node.lines_ps / 1000,
@@ -174,13 +214,18 @@ impl Stats {
         counted.map(|row| (LockClass::ALL[usize::from(row.class)], row.path))
     }
     /// Returns the functions of a path, outermost first; longer paths are without the task root.
-    pub(crate) fn names(&self, path: u32) -> Vec<&'static str> {
+    pub(crate) fn names(&self, path: u32) -> Vec<String> {
         let mut names = Vec::new();
         let mut at = path;
         while at != NONE {
+            if self.named.contains(&at) {
+                let outer = &self.names.paths()[(at - self.named.start) as usize];
+                names.extend(outer.iter().rev().cloned());
+                break;
+            }
             let node = &self.nodes[at as usize];
             if node.parent != NONE || node.func != Func::Root || names.is_empty() {
-                names.push(node.func.name());
+                names.push(node.func.name().to_owned());
             }
             at = node.parent;
         }
@@ -197,7 +242,7 @@ impl Stats {
             .map(|row| LockRow {
                 class: LockClass::ALL[usize::from(row.class)].name().to_owned(),
                 sleeps: LockClass::ALL[usize::from(row.class)].is_sleeping(),
-                path: self.names(row.path).into_iter().map(str::to_owned).collect(),
+                path: self.names(row.path),
                 acquisitions: row.acquisitions,
                 contentions: row.contentions,
                 wait_total_ns: row.wait_ps / 1000,

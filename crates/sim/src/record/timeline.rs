@@ -82,15 +82,16 @@ impl Recorder {
     fn sees(&self, at: Interval) -> bool {
         matches!(self.of, TimelineOf::Window(window) if at.within(window).is_some())
     }
-    /// A wait ended; `counted`: lock statistics have it.
-    pub(crate) fn waited(&mut self, wait: Wait, counted: bool) {
+    /// A wait for a lock of `class` ended; `counted`: lock statistics have it.
+    pub(crate) fn waited(&mut self, wait: Wait, class: &str, counted: bool) {
         if self.sees(wait.at) {
             self.waits.push(wait);
         }
         // Of equal waits the earliest one, so that the order on the host does not matter.
         let key = |wait: &Wait| (wait.at.ps(), u64::MAX - wait.at.from_ps, usize::MAX - wait.cpu);
         let longer = self.worst.is_none_or(|worst| key(&wait) > key(&worst));
-        if counted && longer && self.of == TimelineOf::Worst(wait.lock.class) {
+        let is_wanted = matches!(self.of, TimelineOf::Worst(of) if of.name() == class);
+        if counted && longer && is_wanted {
             self.worst = Some(wait);
         }
     }
@@ -129,12 +130,9 @@ impl Recorder {
     /// Returns the record with names.
     pub(crate) fn into_timeline(self, stats: &Stats) -> Timeline {
         let waits = self.waits.iter().chain(&self.worst).map(|wait| (wait.lock, wait.id));
-        let names = names(waits.chain(self.holds.iter().map(|hold| (hold.lock, hold.id))));
-        let lock = |lock: NamedLock, id| LockName {
-            class: lock.class.name().to_owned(),
-            name: names[&(lock.class, id)].clone(),
-        };
-        let path = |path| stats.names(path).into_iter().map(str::to_owned).collect();
+        let names = names(stats, waits.chain(self.holds.iter().map(|hold| (hold.lock, hold.id))));
+        let lock = |lock: NamedLock, id| names[&(lock.class, id)].clone();
+        let path = |path| stats.names(path);
         let wait = |wait: &Wait| WaitSpan {
             cpu: wait.cpu as u32,
             lock: lock(wait.lock, wait.id),
@@ -171,16 +169,20 @@ impl Recorder {
 }
 
 /// Names locks: those without a name by their number among such locks of the class.
-fn names(locks: impl Iterator<Item = (NamedLock, u32)>) -> BTreeMap<(LockClass, u32), String> {
+fn names(
+    stats: &Stats,
+    locks: impl Iterator<Item = (NamedLock, u32)>,
+) -> BTreeMap<(LockClass, u32), LockName> {
     let locks: BTreeMap<_, _> = locks.map(|(lock, id)| ((lock.class, id), lock)).collect();
     let mut next = BTreeMap::<LockClass, u32>::new();
     let name = |(key, lock): (_, NamedLock)| {
-        if lock.instance != LockInstance::Unnamed {
-            return (key, lock.to_string());
+        let mut named = stats.lock_name(lock);
+        if lock.instance == LockInstance::Unnamed {
+            let next = next.entry(lock.class).or_default();
+            named.name = format!("{lock} #{next}");
+            *next += 1;
         }
-        let next = next.entry(lock.class).or_default();
-        *next += 1;
-        (key, format!("{lock} #{}", *next - 1))
+        (key, named)
     };
     locks.into_iter().map(name).collect()
 }

@@ -31,7 +31,7 @@ pub struct TrailEvent {
     /// Virtual time of the CPU, in ps.
     pub time_ps: u64,
     /// The call path, outermost first.
-    pub path: Vec<&'static str>,
+    pub path: Vec<String>,
 }
 
 impl std::fmt::Display for TrailEvent {
@@ -72,7 +72,7 @@ impl Tracker {
         number: u64,
         cpu: CpuId,
         time_ps: u64,
-        path: impl FnOnce() -> Vec<&'static str>,
+        path: impl FnOnce() -> Vec<String>,
     ) {
         match self.of {
             TrailOf::Nothing => {}

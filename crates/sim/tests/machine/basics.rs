@@ -551,6 +551,6 @@ fn a_panic_is_reported_with_its_place_and_guards_unwind() {
         }
     });
     let Some(Failure::Panic { message, location }) = outcome.failure else { panic!("no panic") };
-    assert_eq!((message.as_str(), location.path), ("planted", vec!["program"]));
+    assert_eq!((message.as_str(), location.path), ("planted", vec!["program".to_owned()]));
     assert_eq!(dropped.get(), 1, "the one that waited for the lock never came that far");
 }

@@ -75,7 +75,7 @@ fn a_section_reports_the_lock_it_waited_for_and_the_path() {
     });
     let [waited, held] = [1, 0].map(|cpu| outcome.sections[cpu].longest[0].clone());
     assert_eq!(held.waits, []);
-    assert_eq!(waited.path.last(), Some(&"rmqueue_bulk"));
+    assert_eq!(waited.path.last().map(String::as_str), Some("rmqueue_bulk"));
     let (what, ns) = waited.waits[0];
     assert_eq!(what, Waited::Lock(LockClass::Zone));
     assert!((79_000..82_000).contains(&ns) && waited.ns >= ns, "{waited:?}");
@@ -105,7 +105,7 @@ fn a_section_reports_its_waits_in_loops() {
     assert!(seen.longest[0].waits[0].1 > 150_000, "{:?}", seen.longest[0]);
     let [row] = &seen.loops[..] else { panic!("one loop: {:?}", seen.loops) };
     assert_eq!((row.sections, row.max_ns), (1, row.total_ns));
-    assert_eq!(row.path.last(), Some(&"flush_tlb_mm_range"));
+    assert_eq!(row.path.last().map(String::as_str), Some("flush_tlb_mm_range"));
     assert!(row.max_ns > 150_000);
 }
 
