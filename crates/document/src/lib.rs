@@ -49,8 +49,8 @@ pub use fingerprint::Fingerprint;
 pub use line::LineRecord;
 pub use lock::{ClassWaits, LIMITING_SHARE, LockRecord, LockRow, class_waits};
 pub use lock_class::{
-    Counterpart, LOCK_CLASSES, LockClassRow, LockKind, OTHER_CLASS, class_of, class_of_name,
-    counterpart,
+    Counterpart, LOCK_CLASSES, LockClassRow, LockKind, OTHER_CLASS, candidates, class_of,
+    class_of_name, counterpart,
 };
 pub use measured::{MEASURED_SCHEMA, MeasuredWait, Measurement, Site};
 pub use metric::{Average, Better, ENOUGH_ROUNDS, HALVES_METRIC, Metric, ROUNDS_METRIC};

@@ -41,9 +41,23 @@ pub const CALLING: [&str; 12] = [
     "arch_tlbbatch_flush",
 ];
 
-/// Functions on the paths of reclaim, compaction, writeback, migration, invalidation and advice,
-/// which take the lock of the LRU lists for other purposes than programs that populate and unmap.
-const OTHER_LRU: [&str; 55] = [
+/// Functions on the paths of reclaim, compaction, writeback, migration, invalidation, mlock and
+/// advice, which take the lock of the LRU lists for other purposes than programs that populate and
+/// unmap.
+const OTHER_LRU: [&str; 68] = [
+    "mlock_folio",
+    "mlock_new_folio",
+    "__mlock_folio",
+    "__mlock_new_folio",
+    "mlock_folio_batch",
+    "mlock_drain_local",
+    "mlock_drain_remote",
+    "munlock_folio",
+    "__munlock_folio",
+    "mlock_pagevec",
+    "__munlock_pagevec",
+    "munlock_vma_page",
+    "clear_page_mlock",
     "deactivate_file_folio",
     "deactivate_file_page",
     "lru_deactivate_file",
@@ -172,6 +186,7 @@ mod tests {
         let invalidation =
             ["mapping_try_invalidate", "deactivate_file_folio", "folio_batch_move_lru"];
         assert_eq!(of("lruvec", &invalidation), None);
+        assert_eq!(of("lruvec", &["do_mlock", "__mm_populate", "mlock_folio_batch"]), None);
         assert_eq!(of("pte", &["oom_reaper", "unmap_page_range"]), Some(Problem::Reap));
         assert_eq!(of("mmap_lock", &["do_exit", "exit_mmap"]), Some(Problem::Reap));
         assert_eq!(of("pte", &["handle_mm_fault", "do_anonymous_page"]), None);

@@ -36,6 +36,11 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<(String, Option<String>), ReadError
     if text.trim().is_empty() { Err(ReadError::Empty) } else { Ok((text, note)) }
 }
 
+/// Returns the characters of a file, whether it can be read as a report or not.
+pub fn text_of(bytes: &[u8]) -> String {
+    decode(bytes).map_or_else(|_| String::from_utf8_lossy(bytes).into_owned(), |(text, _)| text)
+}
+
 fn refuse_formats(bytes: &[u8]) -> Result<(), ReadError> {
     let known = FORMATS.iter().find(|(first, _, _)| bytes.starts_with(first));
     known.map_or(Ok(()), |&(_, what, advice)| Err(ReadError::NotText { what, advice }))

@@ -47,7 +47,10 @@ pub(crate) fn frame(line: &Line) -> Option<Frame> {
     };
     let module = |word: &Word<'_>| word.text.starts_with(['[', '(', '<']);
     let place = after.first().is_some_and(|word| is_place(word.text));
-    if !after[usize::from(place)..].iter().all(module) || name.text.len() < 3 {
+    // Authors write remarks behind a frame of `crash`, whose form no sentence has.
+    let is_crash = at && words.first().is_some_and(|word| is_ordinal(word.text));
+    let is_plain = after[usize::from(place)..].iter().all(module) || is_crash;
+    if !is_plain || name.text.len() < 3 {
         return None;
     }
     sure &= after.iter().all(|word| word.text != "(unreliable)");
@@ -69,6 +72,112 @@ pub(crate) fn frame(line: &Line) -> Option<Frame> {
         }
     }
     (!names.is_empty()).then_some(Frame { names, column: name.column, offset, sure, place })
+}
+
+/// The context of the frames after a mark of a stack.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Mark {
+    /// They are of a non-maskable interrupt or of a double fault, which print stacks.
+    Nmi,
+    /// They are of what such an interrupt interrupted.
+    NmiEnd,
+    /// They are of another context.
+    Context,
+}
+
+/// Splits the mark of a context from the beginning of a line: a frame may follow it.
+pub(crate) fn mark(text: &str) -> Option<(Mark, &str)> {
+    const MARKS: [(&str, Mark); 15] = [
+        ("<NMI>", Mark::Nmi),
+        ("<#DF>", Mark::Nmi),
+        ("</NMI>", Mark::NmiEnd),
+        ("</#DF>", Mark::NmiEnd),
+        ("<<EOE>>", Mark::NmiEnd),
+        ("<EOE>", Mark::NmiEnd),
+        ("<IRQ>", Mark::Context),
+        ("</IRQ>", Mark::Context),
+        ("<SOFTIRQ>", Mark::Context),
+        ("</SOFTIRQ>", Mark::Context),
+        ("<<EOI>>", Mark::Context),
+        ("<EOI>", Mark::Context),
+        ("<TASK>", Mark::Context),
+        ("</TASK>", Mark::Context),
+        ("<UNK>", Mark::Context),
+    ];
+    let text = text.trim();
+    // `crash`: `--- <NMI exception stack> ---`.
+    let is_stack = text.starts_with("--- <") && text.ends_with("> ---");
+    let split = |(name, mark): &(&str, Mark)| Some((*mark, text.strip_prefix(name)?));
+    MARKS.iter().find_map(split).or_else(|| is_stack.then_some((Mark::NmiEnd, "")))
+}
+
+/// Functions with which an interrupt enters the kernel: the next frame is of what it interrupted.
+const ENTRIES: [&str; 22] = [
+    "el1_irq",
+    "el1h_64_irq",
+    "el1t_64_irq",
+    "el0_irq",
+    "el0t_64_irq",
+    "__irq_svc",
+    "__irq_usr",
+    "apic_timer_interrupt",
+    "asm_sysvec_apic_timer_interrupt",
+    "asm_sysvec_call_function_single",
+    "asm_sysvec_call_function",
+    "asm_sysvec_reschedule_ipi",
+    "asm_common_interrupt",
+    "asm_call_irq_on_stack",
+    "common_interrupt",
+    "ret_from_intr",
+    "end_repeat_nmi",
+    "asm_exc_nmi",
+    "reschedule_interrupt",
+    "call_function_single_interrupt",
+    "decrementer_common",
+    "handle_exception",
+];
+
+/// Returns the number of the innermost frames that are of the interrupt that printed a stack, in a
+/// stack without marks of contexts. The names are innermost first.
+pub(crate) fn printed(names: &[&str]) -> usize {
+    let Some(last) = names.iter().rposition(|name| prints(name)) else { return 0 };
+    let entry = names[last..].iter().position(|name| ENTRIES.contains(name));
+    entry.map_or(0, |at| last + at + 1)
+}
+
+/// Functions that print a stack.
+const PRINTING: [&str; 26] = [
+    "dump_stack",
+    "dump_stack_lvl",
+    "__dump_stack",
+    "show_stack",
+    "show_regs",
+    "nmi_cpu_backtrace",
+    "nmi_cpu_backtrace_handler",
+    "nmi_trigger_cpumask_backtrace",
+    "arch_trigger_cpumask_backtrace",
+    "watchdog_timer_fn",
+    "watchdog_overflow_callback",
+    "watchdog_hardlockup_check",
+    "watchdog_hardlockup_check.cold",
+    "rcu_dump_cpu_stacks",
+    "print_cpu_stall",
+    "rcu_sched_clock_irq",
+    "rcu_check_callbacks",
+    "sched_show_task",
+    "panic",
+    "hardlockup_panic",
+    "__perf_event_overflow",
+    "check_cpu_stall",
+    "print_other_cpu_stall",
+    "dump_cpu_task",
+    "crash_nmi_callback",
+    "machine_kexec",
+];
+
+/// Returns whether a function prints a stack, so that its context is not what the stack is about.
+pub(crate) fn prints(name: &str) -> bool {
+    PRINTING.contains(&name)
 }
 
 /// How far out the next function of a lock may be.
@@ -133,6 +242,26 @@ mod tests {
 
     fn of(text: &str) -> Option<(String, bool)> {
         frame(&lines(text)[0]).map(|frame| (frame.names.join("/"), frame.offset))
+    }
+
+    #[test]
+    fn the_interrupt_that_prints_is_left_out() {
+        let stack = ["dump_backtrace", "sched_show_task", "dump_cpu_task", "tick_a", "el1_irq"];
+        assert_eq!(printed(&[&stack[..], &["_raw_spin_lock", "a_b"]].concat()), 5);
+        assert_eq!(printed(&["_raw_spin_lock", "a_b", "el1_irq", "c_d"]), 0, "it waits itself");
+        assert_eq!(printed(&["dump_stack", "a_b"]), 0, "no interrupt");
+        let remark = "#7 [ffff94cfbf2cf828] a_cap at ffffffffc1ac1366 [ceph]------here we wait";
+        assert_eq!(of(remark), Some(("a_cap".to_owned(), true)));
+        assert_eq!(mark("--- <NMI exception stack> ---"), Some((Mark::NmiEnd, "")));
+    }
+
+    #[test]
+    fn a_mark_may_have_a_frame() {
+        assert_eq!(mark("  <EOE>  [<ffffffff8b5d4df8>] a_b+0x1/0x2"), {
+            Some((Mark::NmiEnd, "  [<ffffffff8b5d4df8>] a_b+0x1/0x2"))
+        });
+        assert_eq!(mark(" <NMI>"), Some((Mark::Nmi, "")));
+        assert_eq!(mark("<a@b.example>"), None);
     }
 
     #[test]

@@ -9,7 +9,7 @@
 
 mod head;
 
-use crate::frame::{frame, stale};
+use crate::frame::{Mark, frame, mark, printed, prints, stale};
 use crate::stacks::{Stack, Unit};
 use crate::text::Line;
 use head::{Head, head, register, task_of};
@@ -55,40 +55,40 @@ pub(crate) fn is_head(text: &str) -> bool {
     head(text).is_some()
 }
 
+/// Lines after the beginning of a crash that are of it.
+const CRASH: usize = 80;
+
+/// Returns whether the stacks at a line are of a crash or of a warning that is no lockup: they may
+/// be in a function of a lock, and nothing waits.
+pub(crate) fn is_crash(lines: &[Line], at: usize) -> bool {
+    const BEGINNINGS: [&str; 14] = [
+        "BUG: KASAN",
+        "BUG: KCSAN",
+        "BUG: KMSAN",
+        "BUG: unable to handle",
+        "BUG: kernel NULL pointer",
+        "BUG: sleeping function",
+        "BUG: scheduling while atomic",
+        "BUG: spinlock bad magic",
+        "Unable to handle kernel",
+        "Oops: ",
+        "general protection fault",
+        "kernel BUG at",
+        "WARNING: CPU: ",
+        "unreferenced object",
+    ];
+    let before = lines[at.saturating_sub(CRASH)..=at].iter().rev();
+    let mut known = before.filter_map(|line| {
+        let crash = BEGINNINGS.iter().any(|begin| line.text.contains(begin));
+        (crash || is_report(&line.text)).then_some(crash)
+    });
+    known.next().unwrap_or(false)
+}
+
 /// Returns whether a line begins a report of a lockup, a stall or a task, not only its registers.
 pub(crate) fn is_report(text: &str) -> bool {
     head(text).is_some_and(|head| !head.what.is_empty())
 }
-
-/// Functions that print a stack.
-const PRINTING: [&str; 26] = [
-    "dump_stack",
-    "dump_stack_lvl",
-    "__dump_stack",
-    "show_stack",
-    "show_regs",
-    "nmi_cpu_backtrace",
-    "nmi_cpu_backtrace_handler",
-    "nmi_trigger_cpumask_backtrace",
-    "arch_trigger_cpumask_backtrace",
-    "watchdog_timer_fn",
-    "watchdog_overflow_callback",
-    "watchdog_hardlockup_check",
-    "watchdog_hardlockup_check.cold",
-    "rcu_dump_cpu_stacks",
-    "print_cpu_stall",
-    "rcu_sched_clock_irq",
-    "rcu_check_callbacks",
-    "sched_show_task",
-    "panic",
-    "hardlockup_panic",
-    "__perf_event_overflow",
-    "check_cpu_stall",
-    "print_other_cpu_stall",
-    "dump_cpu_task",
-    "crash_nmi_callback",
-    "machine_kexec",
-];
 
 /// Lines without a frame or a register after which a report has ended, in a log without prefixes.
 const GAP: usize = 1;
@@ -115,7 +115,7 @@ pub(crate) fn parse(lines: &[Line], from: usize) -> Option<Found> {
                 break;
             }
             continue;
-        } else if !head::is_other(&line.text) {
+        } else if !head::is_other(&line.text) && !line.is_elision() {
             gap += 1;
             if gap > GAP || !line.is_blank() {
                 break;
@@ -124,6 +124,9 @@ pub(crate) fn parse(lines: &[Line], from: usize) -> Option<Found> {
         }
         gap = 0;
         found.end = at + 1;
+    }
+    if is_crash(lines, from) {
+        entries.retain(|entry| !entry.what.is_empty());
     }
     found.stacks = entries.iter().filter_map(Entry::stack).collect();
     Some(found)
@@ -185,23 +188,6 @@ impl Entry {
     /// Reads a line of the report. Returns `false` if it is none.
     fn read(&mut self, line: &Line) -> bool {
         let text = line.text.trim();
-        match text {
-            "<NMI>" | "<#DF>" => {
-                self.in_nmi = true;
-                return true;
-            }
-            "</NMI>" | "<<EOE>>" | "</#DF>" => {
-                self.in_nmi = false;
-                self.begin_context();
-                return true;
-            }
-            "<IRQ>" | "</IRQ>" | "<TASK>" | "</TASK>" | "<EOI>" | "<SOFTIRQ>" | "</SOFTIRQ>"
-            | "<EOE>" => {
-                self.begin_context();
-                return true;
-            }
-            _ => {}
-        }
         if let Some(function) = register(text) {
             if self.guesses.last().is_some_and(|frames| !frames.is_empty()) {
                 self.begin_context();
@@ -222,14 +208,12 @@ impl Entry {
             return true;
         }
         // A context may begin on the line of its first frame: `<IRQ>  [<..>] f+0x`.
-        let marked = ["<NMI>", "<IRQ>", "<EOI>", "<<EOE>>", "<TASK>"]
-            .into_iter()
-            .find(|mark| text.starts_with(mark));
+        let marked = mark(text);
         let mut inner = line.clone();
-        if let Some(mark) = marked {
-            self.in_nmi = mark == "<NMI>";
+        if let Some((mark, rest)) = marked {
+            self.in_nmi = mark == Mark::Nmi;
             self.begin_context();
-            inner.text = text[mark.len()..].to_owned();
+            inner.text = rest.to_owned();
         }
         let Some(frame) = frame(&inner).filter(|frame| frame.offset || frame.place) else {
             return head::is_other(text) || marked.is_some();
@@ -242,13 +226,17 @@ impl Entry {
 
     /// Returns the stack of the innermost context that did not print it.
     fn stack(&self) -> Option<Stack> {
-        let prints = |frames: &&Vec<String>| {
-            frames.is_empty() || frames.iter().any(|name| PRINTING.contains(&name.as_str()))
+        let other = |frames: &Vec<String>| -> Vec<String> {
+            let names: Vec<&str> = frames.iter().map(String::as_str).collect();
+            match printed(&names) {
+                0 if names.iter().any(|name| prints(name)) => vec![],
+                of_interrupt => frames[of_interrupt..].to_vec(),
+            }
         };
         let any = self.contexts.iter().any(|frames| !frames.is_empty());
         let contexts = if any { &self.contexts } else { &self.guesses };
-        let frames = contexts.iter().find(|frames| !prints(frames));
-        let mut path: Vec<String> = frames.cloned().unwrap_or_default();
+        let mut contexts = contexts.iter().map(other);
+        let mut path = contexts.find(|frames| !frames.is_empty()).unwrap_or_default();
         if !any {
             let between = stale(&path.iter().map(String::as_str).collect::<Vec<_>>());
             drop(path.drain(between));
@@ -259,16 +247,18 @@ impl Entry {
             path.insert(0, at.clone());
         }
         path.reverse();
-        let (line, who) = (self.line, Some(self.who()));
+        let is_guess = !any && self.guesses.iter().any(|frames| !frames.is_empty());
+        let (line, who) = (self.line, Some(self.who(is_guess)));
         (!path.is_empty()).then_some(Stack { path, weight: None, unit: Unit::Task, line, who })
     }
 
     /// Describes the CPU and the task.
-    fn who(&self) -> String {
+    fn who(&self, is_uncertain: bool) -> String {
         let cpu = self.cpu.map(|cpu| format!("CPU {cpu}"));
         let seconds = self.seconds.map(|seconds| format!("{seconds} s"));
         let what = Some(self.what.clone()).filter(|what| !what.is_empty());
-        let parts = [cpu, self.task.clone(), seconds, what];
+        let uncertain = is_uncertain.then(|| "by frames with question marks".to_owned());
+        let parts = [cpu, self.task.clone(), seconds, what, uncertain];
         parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
     }
 }

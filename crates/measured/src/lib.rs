@@ -59,7 +59,7 @@ mod table;
 mod text;
 mod tree;
 
-pub use bytes::MAX_BYTES;
+pub use bytes::{MAX_BYTES, text_of};
 pub use comparison::{Chosen, Comparison, Comparisons, comparisons};
 pub use contention::{Contention, Herd, LockSum, Spread, Stream};
 pub use fault::{Fault, ReadError};
@@ -67,7 +67,9 @@ pub use lockdep::Order;
 pub use parts::{PartsError, read_parts};
 pub use prose::Prose;
 pub use report::{Report, read};
-pub use resemble::{Basis, CALLS, Holder, Item, Likeness, Resemblance, resemble};
+pub use resemble::{
+    Basis, CALLS, Holder, Item, Likeness, Other, Resemblance, lock_of_robot, resemble,
+};
 pub use robot::{Change, PathChange, Robot};
 pub use size::Sizes;
 pub use snapshot::{PageCache, Rate, Rates, RatesError, Snapshot, SnapshotError, Zone};

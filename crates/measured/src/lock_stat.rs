@@ -4,10 +4,10 @@
 //! The first group of points has the functions that waited, the second those that held the lock.
 //! Rows are longer than a line of a mail, so that a row may be broken anywhere.
 
-use mmscale_document::{MeasuredWait, Site, plain_function};
+use mmscale_document::{MeasuredWait, OTHER_CLASS, Site, plain_function};
 
 use crate::fault::Fault;
-use crate::number::{read_count, read_fixed};
+use crate::number::{read_count, read_fixed, real, to_ns};
 use crate::table::{Table, by_name};
 use crate::text::{Cursor, Line};
 
@@ -55,9 +55,88 @@ const US: f64 = 1e3;
 /// Reads the table that begins at a line. `None` if none begins there.
 pub(crate) fn parse(lines: &[Line], from: usize) -> Option<Table> {
     let mut cursor = Cursor::new(lines, from);
-    let columns = header(&mut cursor)?;
+    let Some(columns) = header(&mut cursor) else { return turned(lines, from) };
     cursor.next_line();
     Some(rows(lines, from, cursor, &columns))
+}
+
+/// The fewest rows of a turned table.
+const TURNED: usize = 3;
+
+/// Reads a table whose rows are the figures, and whose columns are locks, or one lock in several
+/// kernels: authors write such tables by hand. `None` if none begins at a line.
+///
+/// ```text
+///                    Before          After
+/// class name         &counter->lock: &counter->lock:
+/// contentions        1575341         976349
+/// waittime-total     675713.23       465926.04
+/// ```
+fn turned(lines: &[Line], from: usize) -> Option<Table> {
+    let values = |at: usize| -> Option<(Column, Vec<f64>)> {
+        let mut words = lines.get(at)?.text.split_whitespace();
+        let label = words.next()?.trim_end_matches(':');
+        let (_, column) = COLUMNS.iter().find(|(name, _)| *name == label)?;
+        let values: Option<Vec<f64>> = words.map(real).collect();
+        Some((*column, values.filter(|values| !values.is_empty())?))
+    };
+    let names: Vec<&str> = match lines[from].text.trim().strip_prefix("class name") {
+        Some(names) => names.split_whitespace().collect(),
+        // The lock may be in the text above.
+        None => vec![],
+    };
+    let first = from + usize::from(lines[from].text.trim().starts_with("class name"));
+    let sides = values(first)?.1.len();
+    let labels = label(lines, from, sides);
+    let fits = names.len() == sides;
+    if !fits && labels.is_none() || sides > MOST_TURNED {
+        return None;
+    }
+    let wait = |side: usize| {
+        let name = names.get(side).filter(|_| fits).map(|name| name.trim_end_matches(':'));
+        let mut wait = name.map_or_else(MeasuredWait::default, |name| by_name(name, None));
+        if name.is_none() {
+            OTHER_CLASS.clone_into(&mut wait.class);
+        }
+        wait.task = labels.as_ref().map(|labels| labels[side].clone());
+        wait
+    };
+    let mut waits: Vec<MeasuredWait> = (0..sides).map(wait).collect();
+    let mut end = first;
+    while let Some((column, values)) = values(end).filter(|(_, values)| values.len() == sides) {
+        for (wait, value) in waits.iter_mut().zip(values) {
+            match column {
+                Column::Contentions => wait.contentions = Some(value as u64),
+                Column::Acquisitions => wait.acquisitions = Some(value as u64),
+                Column::WaitMax => wait.wait_max_ns = Some(to_ns(value, US)),
+                Column::WaitTotal => wait.wait_total_ns = Some(to_ns(value, US)),
+                Column::HoldTotal => wait.hold_total_ns = Some(to_ns(value, US)),
+                Column::Count | Column::Time => {}
+            }
+        }
+        end += 1;
+    }
+    let has_waits = waits.iter().all(|wait| wait.wait_total_ns.is_some());
+    (has_waits && end - first >= TURNED).then(|| Table {
+        // With labels the columns are kernels, and each has a figure of its own.
+        tool: if labels.is_some() { "summary" } else { TOOL }.to_owned(),
+        caption: if labels.is_some() { TOOL } else { "" }.to_owned(),
+        lines: (lines[from].number, lines[end - 1].number),
+        waits,
+        end,
+        ..Table::default()
+    })
+}
+
+/// The most columns of a turned table.
+const MOST_TURNED: usize = 16;
+
+/// Returns the labels of the columns on the line above.
+fn label(lines: &[Line], from: usize, sides: usize) -> Option<Vec<String>> {
+    let above = lines[..from].iter().rev().find(|line| !is_rule(line))?;
+    let words: Vec<String> = above.text.split_whitespace().map(str::to_owned).collect();
+    let named = words.iter().all(|word| real(word).is_none() && !word.ends_with(['.', ':']));
+    (words.len() == sides && sides > 1 && named).then_some(words)
 }
 
 /// Reads a table that follows another one below the same headings, which are at a line, after a
@@ -110,7 +189,18 @@ fn rows(lines: &[Line], from: usize, mut cursor: Cursor<'_>, columns: &[Heading]
         } else if let Some((name, next)) = name(&cursor) {
             cursor = next;
             group = 0;
-            match row(&mut cursor, &name, columns) {
+            // A diff of two files: the first of them counts.
+            let added = name.strip_prefix("+ ");
+            let plain = added.or_else(|| name.strip_prefix("- ")).unwrap_or(&name);
+            match row(&mut cursor, plain, columns) {
+                Ok(_) if added.is_some() && !table.waits.is_empty() => {
+                    if table.notes.is_empty() {
+                        table.notes.push(format!(
+                            "line {}: rows with `+` are of another file: not counted",
+                            line.number
+                        ));
+                    }
+                }
                 Ok(wait) => table.waits.push(wait),
                 Err(fault) => {
                     table.fault = Some(fault);

@@ -42,7 +42,42 @@ pub(crate) fn body(text: &str) -> (Cow<'_, str>, Option<&'static str>) {
         let note = "lines end with `=`, as in quoted-printable mails: they are joined";
         return (joined.into(), Some(note));
     }
+    if has_coded_blanks(text)
+        && let Some(bytes) = quoted_printable_decode(text.as_bytes())
+    {
+        let note = "lines end with `=20`, as in quoted-printable mails: they are decoded";
+        return (String::from_utf8_lossy(&bytes).into_owned().into(), Some(note));
+    }
+    if ["&lt;", "&gt;"].iter().map(|entity| text.matches(entity).take(2).count()).sum::<usize>()
+        >= 2
+    {
+        let note =
+            "the text has characters in the form of web pages, such as `&gt;`: they are decoded";
+        return (without_entities(text).into(), Some(note));
+    }
     (text.into(), None)
+}
+
+/// Replaces the characters that web pages write in another form.
+fn without_entities(text: &str) -> String {
+    const ENTITIES: [(&str, &str); 6] = [
+        ("&lt;", "<"),
+        ("&gt;", ">"),
+        ("&quot;", "\""),
+        ("&#39;", "'"),
+        ("&nbsp;", " "),
+        ("&amp;", "&"),
+    ];
+    ENTITIES.iter().fold(text.to_owned(), |text, (entity, plain)| text.replace(entity, plain))
+}
+
+/// Returns whether at least two lines end with a blank in the form of quoted-printable.
+fn has_coded_blanks(text: &str) -> bool {
+    let is_coded = |line: &&str| {
+        let inner = line.trim_end_matches('\r').strip_suffix("=20");
+        inner.is_some_and(|inner| inner.is_empty() || inner.ends_with([' ', '>', '|', '}']))
+    };
+    text.lines().filter(is_coded).take(2).count() == 2
 }
 
 /// Returns the sender, the subject and the date of a mail, with commas between them.
@@ -65,6 +100,8 @@ pub(crate) fn source(text: &str) -> Option<String> {
 
 /// Lengths of lines that mail programs end with `=`.
 const SOFT: std::ops::RangeInclusive<usize> = 60..=80;
+/// Lengths of such lines that are broken at a blank, if others have the usual length.
+const SHORT: std::ops::RangeInclusive<usize> = 20..=80;
 
 /// Returns whether lines end with `=` where quoted-printable mails break them, in a text without
 /// other traces of that form.
@@ -78,12 +115,12 @@ fn has_soft_ends(text: &str) -> bool {
         last = line.ends_with('=');
         if last {
             let inner = line[..line.len() - 1].chars().last();
-            if !SOFT.contains(&line.len())
-                || !inner.is_some_and(|c| c.is_alphanumeric() || "_-+ ".contains(c))
+            if !SHORT.contains(&line.len())
+                || !inner.is_some_and(|c| c.is_alphanumeric() || "_-+ :/.,)]>".contains(c))
             {
                 return false;
             }
-            soft += 1;
+            soft += usize::from(SOFT.contains(&line.len()));
         }
     }
     soft > 0 && !last
@@ -123,7 +160,8 @@ fn is_quoted_printable(text: &str) -> bool {
 /// begins, in bytes.
 pub(crate) fn quote(line: &str) -> (usize, usize) {
     let bytes = line.as_bytes();
-    let (mut depth, mut at) = (0, 0);
+    // Some programs have a blank before the marks.
+    let (mut depth, mut at) = (0, usize::from(line.starts_with(" >")));
     while bytes.get(at) == Some(&b'>') {
         depth += 1;
         at += 1;
@@ -162,10 +200,22 @@ mod tests {
     }
 
     #[test]
+    fn coded_characters_without_soft_ends_are_decoded() {
+        let text = "a =20\n=20\n> > =20\nb =3D 1\n";
+        assert_eq!(body(text).0, "a  \n \n> >  \nb = 1\n");
+        let parameters = "nr_task=20\nnr_threads=20\n";
+        assert_eq!(body(parameters).0, parameters);
+        let web = "&gt; [&lt;ffffffff81&gt;] a_b+0x1 &amp;lt;\n";
+        assert_eq!(body(web).0, "> [<ffffffff81>] a_b+0x1 &lt;\n");
+        assert_eq!(body("&lt; and &amp;").0, "&lt; and &amp;");
+    }
+
+    #[test]
     fn marks_of_quotes_are_split_off() {
         assert_eq!(quote("text"), (0, 0));
         assert_eq!(quote("> > |--"), (2, 4));
         assert_eq!(quote(">>  x"), (2, 3));
+        assert_eq!(quote(" > x"), (1, 3));
         assert_eq!(quote(""), (0, 0));
     }
 }

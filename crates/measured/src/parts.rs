@@ -10,6 +10,7 @@ use std::io::Read;
 use thiserror::Error;
 
 use crate::fault::ReadError;
+use crate::mail::quote;
 use crate::prefix::message;
 use crate::report::{Report, log_lines, scan};
 use crate::stacks::{Stack, Unit};
@@ -90,12 +91,13 @@ fn end_of_part(bytes: &[u8]) -> usize {
     }
     let line = |at: usize| {
         let end = tail[at..].iter().position(|byte| *byte == b'\n').map_or(tail.len(), |n| at + n);
-        String::from_utf8_lossy(&tail[at..end])
+        let line = String::from_utf8_lossy(&tail[at..end]).into_owned();
+        line[quote(&line).1..].to_owned()
     };
     let blank = |at: usize| line(at).trim().is_empty();
     let head = |at: usize| {
         let line = line(at);
-        let text = message(&line).map_or(&*line, |from| &line[from..]);
+        let text = message(&line).map_or(&line[..], |from| &line[from..]);
         kernel_log::is_head(text.trim()) || line.starts_with('@') && line.contains('[')
     };
     let flush = |at: usize| {
@@ -222,6 +224,8 @@ mod tests {
             (record.repeat(300_000), "perf 12"),
             ("@wait[\n    a_b+1\n    c_d+2\n]: 12\n".repeat(500_000), "@wait"),
             ("a_b;c_d;e_f 12\n".repeat(800_000), "a_b"),
+            ("> @wait[\n>     a_b+1\n>     c_d+2\n> ]: 12\n".repeat(500_000), "> @wait"),
+            ("> > @wait[\n> >   a_b+1\n> > ]: 12\n> >\n".repeat(500_000), "> >"),
         ] {
             let end = end_of_part(text.as_bytes());
             assert!(end > PART - TAIL && end <= PART, "{end}");

@@ -4,11 +4,11 @@
 //! A row has the columns that `-F` chose, each a count or a number with its unit, then the kind of
 //! the lock and the function that waited. With `-v` the frames of the stack follow, one a line.
 
-use mmscale_document::{LockKind, MeasuredWait, class_of, path_of};
+use mmscale_document::{LockKind, MeasuredWait, path_of};
 
 use crate::fault::Fault;
 use crate::number::{read_count, read_time, real};
-use crate::table::{Table, by_caller, by_name, by_task};
+use crate::table::{Table, by_caller, by_name, by_task, enter_path};
 use crate::text::{Cursor, Line};
 
 /// A column with a figure.
@@ -239,8 +239,10 @@ fn row(
             let mut wait = by_caller(caller.text, kind, word.text);
             cursor.next_line();
             if let Some(path) = stack(cursor) {
-                wait.class = class_of(&path, kind).to_owned();
-                wait.path = path;
+                // A stack may be cut behind the functions of the lock.
+                if !path.is_empty() {
+                    enter_path(&mut wait, path, kind);
+                }
                 figures.iter().zip(columns).for_each(|(n, column)| enter(&mut wait, *column, *n));
                 return Ok((wait, true));
             }

@@ -1,12 +1,12 @@
 //! `perf lock contention -x SEPARATOR`: a heading after `# output:`, then a row a line. Times are
 //! in ns. With `-v` the last field has the frames of the stack.
 
-use mmscale_document::{MeasuredWait, class_of, path_of};
+use mmscale_document::{MeasuredWait, path_of};
 
 use crate::fault::Fault;
 use crate::number::count;
 use crate::perf::{COLUMNS, Column, SUBJECTS, Subject, enter, kind, no_kind};
-use crate::table::{Table, by_caller, by_name, by_task};
+use crate::table::{Table, by_caller, by_name, by_task, enter_path};
 use crate::text::{Line, Word};
 
 /// The contents of the heading.
@@ -138,8 +138,7 @@ fn subject(rest: &[Word<'_>], subject: Subject) -> Result<MeasuredWait, Fault> {
                 });
                 let path = path_of(frames);
                 if !path.is_empty() {
-                    wait.class = class_of(&path, kind).to_owned();
-                    wait.path = path;
+                    enter_path(&mut wait, path, kind);
                 }
             }
             wait

@@ -47,6 +47,8 @@ pub struct Report {
     pub orders: Vec<Order>,
     /// Number of lines of a kernel's log.
     pub log_lines: usize,
+    /// Call paths of further profiles, with the lines at which these begin.
+    pub profiles: Vec<(usize, Vec<Stack>)>,
     /// Reports of other commands, which have less than is needed, with advice.
     pub others: Vec<String>,
 }
@@ -100,8 +102,18 @@ pub(crate) fn log_lines(lines: &[Line]) -> usize {
     lines.iter().filter(|line| line.log).count()
 }
 
-/// Finds tables and stacks; everything else is prose.
+/// Finds tables and stacks; everything else is prose. Of several events the first one counts.
 pub(crate) fn scan(lines: &[Line], report: &mut Report) {
+    match tree::of_leader(lines) {
+        Some((lines, note)) => {
+            report.notes.push(note);
+            scan_one(&lines, report);
+        }
+        None => scan_one(lines, report),
+    }
+}
+
+fn scan_one(lines: &[Line], report: &mut Report) {
     let kept = without_patches(lines);
     let is_kept = |line: &Line| kept.binary_search_by_key(&line.number, |line| line.number).is_ok();
     let mut sizable: Vec<&Line> = Vec::new();
@@ -137,8 +149,9 @@ pub(crate) fn scan(lines: &[Line], report: &mut Report) {
             if at >= no_stack_before {
                 match stacks::parse(lines, at) {
                     Ok((stack, end)) => {
+                        let is_other = stack.unit == Unit::None && kernel_log::is_crash(lines, at);
                         at = end.max(at + 1);
-                        all.push(stack);
+                        all.extend((!is_other).then_some(stack));
                         continue;
                     }
                     Err(end) => no_stack_before = end,
@@ -151,6 +164,7 @@ pub(crate) fn scan(lines: &[Line], report: &mut Report) {
     }
     let profile = tree::chosen(trees);
     report.flat = profile.flat;
+    report.profiles = profile.others;
     report.notes.extend(profile.notes);
     let (prose, data): (Vec<&Line>, Vec<&Line>) = rest.iter().partition(|line| !is_data(line));
     sizable.extend(&rest);

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 
 use mmscale_document::{
-    CALLING, ENDING, LOCK_CLASSES, LockKind, MeasuredWait, OTHER_CLASS, Problem, TICK, class_of,
+    CALLING, ENDING, LOCK_CLASSES, LockKind, MeasuredWait, OTHER_CLASS, Problem, TICK,
     class_of_name, is_locking, is_semaphore, is_sleeping, is_tracing, passes,
 };
 
@@ -16,7 +16,7 @@ use crate::prose::Prose;
 use crate::report::Report;
 use crate::robot::Robot;
 use crate::stacks::{Stack, Unit};
-use crate::table::{Table, UNKNOWN_CLASS};
+use crate::table::{Table, UNKNOWN_CLASS, lock_of};
 
 /// The basis of a comparison.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -59,11 +59,12 @@ pub struct Item {
 impl Item {
     /// Returns what is known of a lock of no known class: its name and the function that waits.
     pub fn named(&self) -> String {
-        let lock = self.lock.as_deref().filter(|_| self.class == OTHER_CLASS);
+        let class = self.class.as_str();
+        let lock = self.lock.as_deref().filter(|_| [OTHER_CLASS, "rwsem"].contains(&class));
         let function = self.path.last();
         match (lock, function) {
-            (Some(lock), Some(function)) => format!("other lock {lock} in {function}"),
-            (Some(lock), None) => format!("other lock {lock}"),
+            (Some(lock), Some(function)) => format!("{class} lock {lock} in {function}"),
+            (Some(lock), None) => format!("{class} lock {lock}"),
             _ => {
                 let place = function.or(self.lock.as_ref()).map(String::as_str);
                 let noun = if self.class == "semaphore" { "" } else { " lock" };
@@ -113,6 +114,43 @@ pub struct Resemblance {
     pub left_out: usize,
     /// Tasks that may hold the locks.
     pub holders: Vec<Holder>,
+    /// Further profiles or tables of the file, which are not counted.
+    pub others: Vec<Other>,
+}
+
+/// The waits of a profile or a table that is not counted.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Other {
+    /// The line at which it begins.
+    pub line: usize,
+    /// The part of all samples that waits.
+    pub of_all: f64,
+    /// The locks with their parts of the waits, the largest first.
+    pub locks: Vec<(String, f64)>,
+}
+
+impl Other {
+    fn of(line: usize, of_all: f64, items: &[Item]) -> Self {
+        let all: f64 = items.iter().map(|item| item.weight).sum();
+        let mut locks = BTreeMap::<String, f64>::new();
+        for item in items {
+            let unnamed = LOCK_CLASSES.iter().all(|row| row.class != item.class);
+            let lock = if unnamed { item.named() } else { item.class.clone() };
+            *locks.entry(lock).or_default() += item.weight / all;
+        }
+        let mut locks: Vec<(String, f64)> = locks.into_iter().collect();
+        locks.sort_by(|a, b| b.1.total_cmp(&a.1));
+        Self { line, of_all, locks }
+    }
+}
+
+/// Returns the waits of the profiles that are not counted.
+fn others(report: &Report) -> Vec<Other> {
+    let of = |(line, stacks): &(usize, Vec<Stack>)| {
+        let (found, _) = of_stacks(stacks, &report.prose);
+        Other::of(*line, found.of_all.unwrap_or(0.0), &found.items)
+    };
+    report.profiles.iter().map(of).collect()
 }
 
 /// The class of waits for other CPUs, which are no waits for a lock.
@@ -156,7 +194,12 @@ impl Resemblance {
 /// Compares a report with the problems that have a study. The waits are those of `tables`.
 pub fn resemble(report: &Report, tables: &[&Table]) -> Resemblance {
     let prose = &report.prose;
-    let mut found = Weighed { items: of_tables(tables, prose), ..Weighed::default() };
+    let mut each = tables.iter().map(|table| (table.lines.0, of_table(table, prose)));
+    let mut each = each.by_ref().filter(|(_, items)| !items.is_empty());
+    let (_, items) = each.next().unwrap_or_default();
+    let mut found = Weighed { items, ..Weighed::default() };
+    // Other tables are of other measurements, so that there is no sum.
+    let rest: Vec<Other> = each.map(|(line, items)| Other::of(line, 1.0, &items)).collect();
     let mut basis = Basis::Waits;
     if found.items.is_empty()
         && let Some(robot) = &report.robot
@@ -177,6 +220,7 @@ pub fn resemble(report: &Report, tables: &[&Table]) -> Resemblance {
             item.problem = None;
         }
     }
+    let others = if rest.is_empty() { others(report) } else { rest };
     let all: f64 = items.iter().map(|item| item.weight).sum();
     let mut likeness: Vec<Likeness> = Problem::ALL
         .into_iter()
@@ -193,11 +237,13 @@ pub fn resemble(report: &Report, tables: &[&Table]) -> Resemblance {
     if basis == Basis::Names && likeness.is_empty() {
         basis = Basis::None;
     }
-    Resemblance { basis, items, likeness, of_all, left_out, holders }
+    Resemblance { basis, items, likeness, of_all, left_out, holders, others }
 }
 
-fn of_tables(tables: &[&Table], prose: &Prose) -> Vec<Item> {
-    let rows = || tables.iter().flat_map(|table| &table.waits);
+/// Returns the waits of a table. A summary has a column for each kernel: the first one counts.
+fn of_table(table: &Table, prose: &Prose) -> Vec<Item> {
+    let most = if table.tool == "summary" { 1 } else { usize::MAX };
+    let rows = || table.waits.iter().take(most);
     let timed = rows().any(|wait| wait.wait_total_ns.is_some_and(|ns| ns > 0));
     let weight = |wait: &MeasuredWait| {
         let n = if timed { wait.wait_total_ns } else { wait.contentions };
@@ -230,6 +276,8 @@ fn place(class: &str, path: &[String], prose: &Prose) -> (Option<Problem>, bool)
     let named = |functions: &[&str]| functions.iter().any(|name| prose.names_function(name));
     let short = path.len() <= 1;
     match Problem::of(class, path) {
+        // Reclaim takes this lock, too, so that its name alone decides nothing.
+        Some(Problem::Churn) if path.is_empty() => (None, false),
         Some(Problem::Pcp) if short && named(&TICK) => (Some(Problem::Vmstat), true),
         None if short && ["pte", "pmd", "mmap_lock"].contains(&class) => {
             let ends = named(&ENDING) || named(&["oom_reaper", "process_mrelease"]);
@@ -260,6 +308,29 @@ fn of_robot(robot: &Robot, prose: &Prose) -> Vec<Item> {
     };
     let items = robot.paths.iter().filter_map(|path| of_stack(&stack(path), prose));
     items.filter(|item| item.weight > 0.0).collect()
+}
+
+/// Returns the lock of a robot's path: its class, or the function that takes it. `None` if the path
+/// ends at no lock and waits for no other CPU.
+pub fn lock_of_robot(row: &crate::robot::PathChange) -> Option<String> {
+    let stack = Stack {
+        path: row.path.clone(),
+        weight: Some(1.0),
+        unit: Unit::Share,
+        line: row.line,
+        who: None,
+    };
+    let waits = stack.is_wait();
+    let item = of_stack(&stack, &Prose::default())?;
+    match item.class.as_str() {
+        CALLS => Some("waits for other CPUs".to_owned()),
+        _ if !waits => None,
+        OTHER_CLASS | "rwsem" | "mutex" | "semaphore" | "percpu_rwsem" => {
+            let lock = item.lock.map_or("lock".to_owned(), |lock| format!("lock {lock}"));
+            Some(item.path.last().map_or(lock.clone(), |taker| format!("{lock} in {taker}")))
+        }
+        class => Some(class.to_owned()),
+    }
 }
 
 /// Returns how well weights of a unit say how long tasks waited.
@@ -323,6 +394,11 @@ fn of_stacks(stacks: &[Stack], prose: &Prose) -> (Weighed, Basis) {
 
 /// Returns the item of a stack; `None` if it is not one of a wait.
 fn of_stack(stack: &Stack, prose: &Prose) -> Option<Item> {
+    // lockdep records where a lock was taken, and does not wait.
+    let is_sample = stack.weight.is_some();
+    if !is_sample && stack.path.last().is_some_and(|name| name.contains("lock_acquire")) {
+        return None;
+    }
     let weight = stack.weight.unwrap_or(1.0);
     let path: Vec<String> = match stack.wait_frames() {
         Some(frames) => {
@@ -339,9 +415,9 @@ fn of_stack(stack: &Stack, prose: &Prose) -> Option<Item> {
             path
         }
     };
-    let item = |class: &str, path, problem, by_names| {
+    let item = |class: &str, path, lock, problem, by_names| {
         let (class, who) = (class.to_owned(), stack.who.clone());
-        Some(Item { class, path, lock: None, weight, problem, by_names, who })
+        Some(Item { class, path, lock, weight, problem, by_names, who })
     };
     let is_wait = stack.is_wait();
     // Samples and tasks are where they are; a stack in a mail may end in a called function.
@@ -351,7 +427,7 @@ fn of_stack(stack: &Stack, prose: &Prose) -> Option<Item> {
         false => CALLING.iter().any(|function| passes(&stack.path, function)),
     };
     if calls && !is_wait {
-        return item(CALLS, path, Some(Problem::Ipi), false);
+        return item(CALLS, path, None, Some(Problem::Ipi), false);
     }
     let takes_lock = |name: &str| {
         (name.ends_with("_lock") || name.contains("_lock_") || name.contains("_relock_"))
@@ -362,10 +438,10 @@ fn of_stack(stack: &Stack, prose: &Prose) -> Option<Item> {
         return None;
     }
     let kind = if is_wait { kind_of(stack) } else { LockKind::Spin };
-    let class = class_of(&path, kind);
+    let outer = stack.path.get(stack.path.len() - stack.wait_frames().unwrap_or(0));
+    let (class, lock) = lock_of(&path, kind, outer.map(String::as_str).filter(|_| is_wait));
     // Interrupts take the lock of a page cache, so that no task takes it with them enabled. Its
     // functions do so with the lock of the inode.
-    let outer = stack.path.get(stack.path.len() - stack.wait_frames().unwrap_or(0));
     let enabled = is_wait && outer.is_some_and(|name| name == "_raw_spin_lock");
     let class = if enabled && class == "i_pages" { OTHER_CLASS } else { class };
     if !is_wait {
@@ -381,7 +457,7 @@ fn of_stack(stack: &Stack, prose: &Prose) -> Option<Item> {
         }
     }
     let (problem, by_names) = place(class, &path, prose);
-    item(class, path, problem, by_names)
+    item(class, path, lock, problem, by_names)
 }
 
 /// Returns whether the kernel begins a system call or a thread with a function.

@@ -14,7 +14,7 @@ use std::cmp::Ordering;
 
 use mmscale_document::{is_locking, is_sleeping, is_tracing, wait_frames};
 
-use crate::frame::{Frame, frame, stale};
+use crate::frame::{Frame, Mark, frame, mark, printed, prints, stale};
 use crate::text::{Line, Word};
 
 /// The unit of a weight.
@@ -115,20 +115,51 @@ pub(crate) fn parse(lines: &[Line], from: usize) -> Result<(Stack, usize), usize
     Ok((stack(frames, inner_first, weight, unit, lines[from].number), end))
 }
 
-/// Reads frames, one a line. Returns the index of the line after them.
+/// Reads frames, one a line. Returns the index of the line after them. Of several contexts, such as
+/// an interrupt and the task that it interrupted, the innermost one counts that does not print the
+/// stack.
 fn frames(lines: &[Line], from: usize) -> (Vec<Frame>, usize) {
-    let (mut frames, mut end): (Vec<Frame>, usize) = (vec![], from);
+    let (mut contexts, mut end): (Vec<Vec<Frame>>, usize) = (vec![vec![]], from);
+    let (mut count, mut in_nmi) = (0, false);
     for (at, line) in lines.iter().enumerate().skip(from) {
-        if frames.len() == MOST {
+        if count == MOST {
             break;
         }
-        if !frames.is_empty() && (line.is_elision() || is_separator(line)) {
+        if count > 0 && (line.is_elision() || is_separator(line)) {
             continue;
         }
-        let Some(next) = frame(line) else { break };
-        frames.push(next);
-        end = at + 1;
+        let next = match mark(&line.text) {
+            Some((mark, rest)) => {
+                in_nmi = mark == Mark::Nmi;
+                contexts.push(vec![]);
+                let blank = " ".repeat(line.text.trim_end().len() - rest.len());
+                let inner = Line { text: blank + rest, ..line.clone() };
+                frame(&inner)
+            }
+            None => match frame(line) {
+                Some(next) => Some(next),
+                None => break,
+            },
+        };
+        if let (Some(next), false, Some(frames)) = (next, in_nmi, contexts.last_mut()) {
+            frames.push(next);
+        }
+        (count, end) = (count + 1, at + 1);
     }
+    let is_printed = |frames: &Vec<Frame>| {
+        frames.iter().any(|frame| frame.names.iter().any(|name| prints(name)))
+    };
+    if contexts.len() > 1 {
+        contexts.retain(|frames| !frames.is_empty() && !is_printed(frames));
+        let is_sure = |frames: &Vec<Frame>| frames.iter().any(|frame| frame.sure);
+        if contexts.iter().any(is_sure) {
+            contexts.retain(is_sure);
+        }
+    }
+    let mut frames = contexts.into_iter().next().unwrap_or_default();
+    let first: Vec<&str> = frames.iter().map(|frame| frame.names[0].as_str()).collect();
+    let of_interrupt = printed(&first);
+    frames.drain(..of_interrupt);
     // Frames with a question mark are what is left of other calls, unless they are the innermost.
     if frames.iter().any(|frame| frame.sure) {
         let mut inner = true;

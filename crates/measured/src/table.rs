@@ -1,7 +1,7 @@
 //! A table that was found in a text.
 
 use mmscale_document::{
-    LockKind, MeasuredWait, OTHER_CLASS, class_of, class_of_name, plain_function,
+    LockKind, MeasuredWait, OTHER_CLASS, candidates, class_of, class_of_name, plain_function,
 };
 
 use crate::fault::Fault;
@@ -77,17 +77,42 @@ impl Table {
     }
 }
 
+/// Returns the class of the lock that a path requests with a function, if that is known, and a name
+/// if no class has it. A function that takes several such locks determines none: the name is then
+/// that of each.
+pub(crate) fn lock_of(
+    path: &[String],
+    kind: LockKind,
+    through: Option<&str>,
+) -> (&'static str, Option<String>) {
+    let class = class_of(path, kind);
+    match path.last().map_or(vec![], |taker| candidates(taker, kind, through)).as_slice() {
+        [] => (class, None),
+        [one] => match class_of_name(one) {
+            Some(class) => (class, None),
+            None => (OTHER_CLASS, Some((*one).to_owned())),
+        },
+        several => {
+            let class = if kind == LockKind::Rwsem { "rwsem" } else { OTHER_CLASS };
+            (class, Some(several.join(" or ")))
+        }
+    }
+}
+
+/// Enters the path of a row, and with it the lock.
+pub(crate) fn enter_path(wait: &mut MeasuredWait, path: Vec<String>, kind: LockKind) {
+    let (class, lock) = lock_of(&path, kind, None);
+    (wait.class, wait.lock, wait.path) = (class.to_owned(), lock, path);
+}
+
 /// Creates a row by the function that waited.
 pub(crate) fn by_caller(caller: &str, kind: LockKind, word: &str) -> MeasuredWait {
     let function = plain_function(caller);
     let named = !function.is_empty() && !function.starts_with(['0', '[']);
     let path: Vec<String> = named.then(|| function.to_owned()).into_iter().collect();
-    MeasuredWait {
-        class: class_of(&path, kind).to_owned(),
-        path,
-        kind: Some(word.to_owned()),
-        ..MeasuredWait::default()
-    }
+    let mut wait = MeasuredWait { kind: Some(word.to_owned()), ..MeasuredWait::default() };
+    enter_path(&mut wait, path, kind);
+    wait
 }
 
 /// Creates a row by the name of the lock.

@@ -16,6 +16,9 @@ pub(crate) struct Line {
     pub(crate) quote: usize,
     /// Whether the line had a prefix of a kernel's log, which `text` does not have.
     pub(crate) log: bool,
+    /// Whether it is a line of a call tree that a mail program broke, and perhaps joined with
+    /// others: then only its bars are certain, not its columns.
+    pub(crate) broken: bool,
     /// The text.
     pub(crate) text: String,
 }
@@ -100,7 +103,7 @@ pub(crate) fn lines(text: &str) -> Vec<Line> {
         let start = start + gutter(&raw[start..]);
         let line = |from: usize, text: &str, log: bool| {
             let column = raw[..start + from].chars().count() + 1;
-            Line { number: at + 1, column, quote, log, text: text.to_owned() }
+            Line { number: at + 1, column, quote, log, broken: false, text: text.to_owned() }
         };
         let inner = &raw[start..];
         let Some(mut from) = message(inner) else {
@@ -110,6 +113,11 @@ pub(crate) fn lines(text: &str) -> Vec<Line> {
                     let gap = if last.text.ends_with(['/', '+']) { "" } else { " " };
                     last.text = format!("{}{gap}{}", last.text.trim_end(), inner.trim_start());
                     before = Some(raw.len());
+                }
+                (_, Some(last)) if is_broken_branch(last, &whole) => {
+                    last.text.push(' ');
+                    last.text.push_str(whole.text.trim_start());
+                    last.broken = true;
                 }
                 _ => all.push(whole),
             }
@@ -133,10 +141,36 @@ fn gutter(text: &str) -> usize {
     bar.map_or(0, |inner| text.len() - inner.strip_prefix(' ').unwrap_or(inner).len())
 }
 
+/// The longest line of a tree that is joined again.
+const TREE: usize = 400;
+/// The columns by which the rest of a broken line of a tree is to the left of its bars.
+const LEFT: usize = 3;
+
+/// Returns whether a line is the rest of the line of a call tree before it, which has only the bars
+/// since a mail program broke it: the rest begins to the left of all bars.
+fn is_broken_branch(last: &Line, line: &Line) -> bool {
+    let of = |text: &str| text.len() - text.trim_start().len();
+    let bars = last.text.bytes().all(|byte| byte == b'|' || byte == b' ') && !last.is_blank();
+    let rest = line.text.trim_start();
+    let is_branch = rest.starts_with('|')
+        || rest.strip_prefix("--").is_some_and(|rest| {
+            rest.split_once("%--").is_some_and(|(n, _)| n.parse::<f64>().is_ok())
+        })
+        || !rest.contains(' ')
+            && rest.contains('_')
+            && rest.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_.@".contains(&byte));
+    last.text.len() < TREE
+        && bars
+        && last.quote == line.quote
+        && is_branch
+        && of(&line.text) < LEFT
+        && of(&line.text) + LEFT < of(&last.text)
+}
+
 /// Returns whether a line without a prefix is the rest of the line of a log before it.
 fn continues(last: &Line, line: &Line, length: usize) -> bool {
     let empty = last.text.trim().is_empty();
-    let cut = last.text.trim_end().ends_with(['/', ',', '+']);
+    let cut = last.text.trim_end().ends_with(['/', ',', '+', '?']);
     let frame = line.text.contains("+0x") && !line.text.trim_start().starts_with("0x");
     last.quote == line.quote && !line.is_blank() && (empty || cut || length >= LONG && !frame)
 }
@@ -228,6 +262,23 @@ mod tests {
         let all = lines("   9   │ a_b+0x1\n  10   │ 4,5007,12915309105,-; c_d+0x1\n 11 │\n2 | 3\n");
         let texts: Vec<(&str, bool)> = all.iter().map(|l| (l.text.as_str(), l.log)).collect();
         assert_eq!(texts, [("a_b+0x1", false), ("c_d+0x1", true), ("", false), ("2 | 3", false)]);
+    }
+
+    #[test]
+    fn a_broken_line_of_a_tree_is_one() {
+        let text = "      |          | \n|--16.94%--a_b\n      |          |\n      |          \n\
+                    --1.5%--c_d\n      |   \n      |--2.00%--e_f\n   |\n  g\n";
+        let all: Vec<String> = lines(text).into_iter().map(|line| line.text).collect();
+        let joined = [
+            "      |          |  |--16.94%--a_b",
+            "      |          |",
+            "      |           --1.5%--c_d",
+            "      |   ",
+            "      |--2.00%--e_f",
+            "   |",
+            "  g",
+        ];
+        assert_eq!(all, joined);
     }
 
     #[test]

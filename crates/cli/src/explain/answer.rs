@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use mmscale_document::{Counterpart, LOCK_CLASSES, counterpart, is_acquiring};
 use mmscale_harness::{Defaults, Registry, Shape, coverage};
-use mmscale_measured::{Basis, CALLS, Item, Likeness, Resemblance, Table};
+use mmscale_measured::{Basis, CALLS, Item, Likeness, Other, Resemblance, Table};
 use mmscale_report::wrap;
 
 use super::figure::{percent, time};
@@ -14,6 +14,8 @@ use super::{Case, Recipe, contention, logs, robot, start};
 const NAMED: usize = 3;
 /// Minimum share of a lock without a study that is named.
 const FELT: f64 = 0.05;
+/// Minimum share of a lock of a table that is not counted.
+const LEAST: f64 = 0.005;
 /// Number of functions of a path to show, innermost first.
 const STEPS: usize = 4;
 
@@ -58,6 +60,9 @@ pub(super) fn lines(
     if case.tables.is_empty() {
         case.report.others.iter().for_each(|other| entry("note", other.clone()));
     }
+    for other in &found.others {
+        entry("another", another(case, other));
+    }
     match found.best() {
         Some(best) => {
             let study = registry.find(best.problem.study()).ok();
@@ -95,6 +100,20 @@ fn traced(case: &Case<'_>) -> bool {
         let inner = wait.path.last().map_or("", String::as_str);
         inner.contains("trace_contention_begin") || inner.starts_with("__traceiter_")
     })
+}
+
+/// Says what a table or a profile shows that is not counted.
+fn another(case: &Case<'_>, other: &Other) -> String {
+    let lock = |(lock, share): &(String, f64)| format!("{lock} {}", percent(*share));
+    let felt = other.locks.iter().filter(|(_, share)| *share >= LEAST);
+    let locks: Vec<String> = felt.take(NAMED).map(lock).collect();
+    let what = if case.tables.is_empty() {
+        format!("profile, from line {}: {} of the samples wait", other.line, percent(other.of_all))
+    } else {
+        format!("table, from line {}", other.line)
+    };
+    let of_locks = if locks.is_empty() { "" } else { ": " };
+    format!("{what}{of_locks}{}; it is not counted below", locks.join(", "))
 }
 
 /// Says what a profile without callers shows.
@@ -365,6 +384,9 @@ fn covered(case: &Case<'_>, found: &Resemblance) -> Vec<(&'static str, String)> 
 fn gap(name: &str) -> String {
     if name.contains("trace_contention_begin") || name.contains("__traceiter_") {
         return format!("{name}: a function of the tracepoint, so the lock is not known");
+    }
+    if name.contains(" or ") {
+        return format!("{name}: the function takes each of them, so the text does not say which");
     }
     match coverage::GAPS.iter().find(|gap| gap.name == name) {
         Some(gap) => format!("{name}: {} ({})", gap.what, gap.file),

@@ -3,12 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use mmscale_document::{
-    CALLING, Counterpart, Document, LockKind, class_of, counterpart, is_acquiring, is_semaphore,
-    is_sleeping,
-};
+use mmscale_document::{Counterpart, Document, counterpart};
 use mmscale_harness::{Registry, Shape};
-use mmscale_measured::Robot;
+use mmscale_measured::{Robot, lock_of_robot};
 
 use super::Recipe;
 use super::benchmark::{self, Said};
@@ -65,12 +62,7 @@ fn what(robot: &Robot) -> String {
 pub(crate) fn locks(robot: &Robot) -> Vec<(String, (f64, f64))> {
     let mut sums = BTreeMap::<String, (f64, f64)>::new();
     for row in &robot.paths {
-        let inner = row.path.last().map_or("", String::as_str);
-        let class = match is_acquiring(inner) {
-            true => lock(&row.path),
-            false if CALLING.contains(&inner) => "waits for other CPUs".to_owned(),
-            false => continue,
-        };
+        let Some(class) = lock_of_robot(row) else { continue };
         let sum = sums.entry(class).or_default();
         *sum = (sum.0 + row.before, sum.1 + row.after);
     }
@@ -78,28 +70,6 @@ pub(crate) fn locks(robot: &Robot) -> Vec<(String, (f64, f64))> {
     let largest = |(before, after): (f64, f64)| before.max(after);
     all.sort_by(|a, b| largest(b.1).total_cmp(&largest(a.1)));
     all
-}
-
-fn lock(path: &[String]) -> String {
-    let is_lock = |name: &&String| is_acquiring(name) || is_sleeping(name);
-    let inner = path.iter().rev().take_while(is_lock).count();
-    let outer = &path[..path.len() - inner];
-    let has = |parts: &[&str]| {
-        path[path.len() - inner..].iter().any(|name| parts.iter().any(|part| name.contains(part)))
-    };
-    let kind = match () {
-        () if path[path.len() - inner..].iter().any(|name| is_semaphore(name)) => {
-            LockKind::Semaphore
-        }
-        () if has(&["rwsem", "down_"]) => LockKind::Rwsem,
-        () if has(&["mutex"]) => LockKind::Mutex,
-        () if has(&["_read_lock", "_write_lock"]) => LockKind::Rwlock,
-        () => LockKind::Spin,
-    };
-    match (class_of(outer, kind), outer.last()) {
-        ("other" | "rwsem" | "mutex" | "semaphore", Some(taker)) => format!("lock in {taker}"),
-        (class, _) => class.to_owned(),
-    }
 }
 
 /// Returns the built-in script of the benchmark: it repeats the report at the size of its machine.

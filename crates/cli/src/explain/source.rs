@@ -6,7 +6,9 @@ use std::path::Path;
 use anyhow::anyhow;
 use mmscale_document::{Kept, MEASURED_SCHEMA, Measurement, plain};
 use mmscale_harness::Origin;
-use mmscale_measured::{MAX_BYTES, ReadError, Report, Snapshot, Stream, Table, read, read_parts};
+use mmscale_measured::{
+    MAX_BYTES, ReadError, Report, Snapshot, Stream, Table, read, read_parts, text_of,
+};
 use mmscale_report::json_line;
 
 use super::input::Input;
@@ -83,7 +85,7 @@ pub(super) fn open(args: &SourceArgs) -> Result<Report, Failure> {
             report
         } else {
             let report = read(&bytes).map_err(|why| fail(why.to_string()))?;
-            String::from_utf8_lossy(&bytes).lines().for_each(|line| stream.line(line));
+            text_of(&bytes).lines().for_each(|line| stream.line(line));
             report
         }
     };

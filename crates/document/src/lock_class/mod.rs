@@ -5,9 +5,11 @@
 //! So the call path determines the class, or the lock's name where a tool reports it. A row is
 //! added here, and nowhere else, when a lock gets a name.
 
+mod several;
 mod table;
 
 use Counterpart::Unknown;
+pub use several::candidates;
 pub use table::LOCK_CLASSES;
 
 /// The counterpart of a lock class in the simulated memory manager.

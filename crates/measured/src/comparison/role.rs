@@ -104,16 +104,17 @@ pub(super) fn role(name: &str) -> Role {
         .filter(|word| !word.is_empty())
         .collect();
     let has = |list: &[&str]| words.iter().any(|word| list.contains(word));
+    let contains = |list: &[&str]| list.iter().any(|part| lower.contains(part));
     match () {
         () if lower.is_empty() => Role::None,
         () if lower.ends_with("_idle") || has(&OTHER) => Role::Other,
         () if has(&CHANGE) || ["change", "diff", "delta"].iter().any(|w| lower.contains(w)) => {
             Role::Change
         }
-        () if has(&BEFORE) || lower.contains("unpatched") || lower.contains("baseline") => {
+        () if has(&BEFORE) || contains(&["unpatched", "baseline", "without-", "base-"]) => {
             Role::Before
         }
-        () if has(&AFTER) || lower.contains("patched") => Role::After,
+        () if has(&AFTER) || lower.contains("patched") || contains(&["with-"]) => Role::After,
         () if lower.contains('+') && lower.contains("patch") => Role::After,
         () if ["processes", "threads"].contains(&lower) => Role::Side,
         () if words.iter().any(|word| is_version(word)) => Role::Side,
@@ -159,6 +160,8 @@ mod tests {
             ("w/o patch", Role::Before),
             ("unpatched", Role::Before),
             ("with patch", Role::After),
+            ("with-patch", Role::After),
+            ("without-patch", Role::Before),
             ("6.2.0-rc4", Role::Side),
             ("v2", Role::Side),
             ("8ba7b9db", Role::Side),

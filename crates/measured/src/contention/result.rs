@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use mmscale_document::{LockKind, MeasuredWait, class_of};
+use mmscale_document::{LockKind, MeasuredWait};
 
 use super::Stream;
 use super::line::Kind;
 use super::spread::Lengths;
-use crate::table::{Table, UNKNOWN_CLASS};
+use crate::table::{Table, UNKNOWN_CLASS, lock_of};
 
 /// Waits for locks of one class, with their distribution.
 #[derive(Clone, PartialEq, Debug)]
@@ -194,7 +194,7 @@ fn class(path: &[String], kind: Kind) -> &'static str {
         (true, LockKind::PercpuRwsem) => "percpu_rwsem",
         (true, LockKind::Rwsem) => "rwsem",
         (true, _) => UNKNOWN_CLASS,
-        (false, kind) => class_of(path, kind),
+        (false, kind) => lock_of(path, kind, None).0,
     }
 }
 

@@ -29,6 +29,7 @@
 //! - A row with two shares is with callees, so that the rows of callers and callees have the same
 //!   samples: [`chosen`].
 
+mod group;
 mod order;
 mod row;
 
@@ -38,6 +39,7 @@ use mmscale_document::is_acquiring;
 
 use crate::stacks::{Stack, Unit};
 use crate::text::Line;
+pub(crate) use group::of_leader;
 use row::{Branch, Entry, Form, ITSELF, Row, row};
 
 /// A function of a tree.
@@ -99,6 +101,8 @@ const SLACK: usize = 2;
 
 /// A branch that may have callees still.
 struct Open {
+    /// The number of bars before its callees: one for each function with a branch that follows.
+    bars: usize,
     mark: usize,
     column: usize,
     node: usize,
@@ -108,6 +112,21 @@ struct Open {
 
 /// Reads the row and the tree that begin at a line.
 pub(crate) fn parse(lines: &[Line], from: usize) -> Option<Tree> {
+    let tree = parse_by(lines, from, false)?;
+    let is_broken = lines[from..tree.end].iter().any(|line| line.broken);
+    if is_broken { parse_by(lines, from, true) } else { Some(tree) }
+}
+
+/// Returns the number of bars before the branch or the function of a line, and whether the branch
+/// has one itself, so that a further branch of the same caller follows.
+fn bars(text: &str) -> (usize, bool) {
+    let end = text.find(|c: char| c != '|' && !c.is_whitespace()).unwrap_or(text.len());
+    let own = text[..end].ends_with('|') && text[end..].starts_with("--");
+    (text[..end].matches('|').count() - usize::from(own), own)
+}
+
+/// Reads a tree whose structure follows from the columns of its lines, or else from their bars.
+fn parse_by(lines: &[Line], from: usize, by_bars: bool) -> Option<Tree> {
     let mut tree = Tree {
         entry: None,
         nodes: vec![],
@@ -144,14 +163,22 @@ pub(crate) fn parse(lines: &[Line], from: usize) -> Option<Tree> {
         match next {
             Row::Entry(_) => break,
             Row::Bars => {}
+            _ if tree.nodes.len() == MAX_NODES => break,
             Row::Branch(branch) => {
-                if tree.nodes.len() == MAX_NODES || is_second(&tree, &open, &branch) {
+                if is_second(&tree, &open, &branch) {
                     break;
                 }
-                tree.branch(&mut open, branch, line.number);
+                if by_bars {
+                    tree.below_bars(&mut open, &branch.name, branch.percent, line);
+                } else {
+                    tree.branch(&mut open, branch, line.number);
+                }
+            }
+            Row::Chain(_, name) if by_bars => {
+                tree.below_bars(&mut open, &name, None, line);
             }
             Row::Chain(column, name) => {
-                if tree.nodes.len() == MAX_NODES || !tree.chain(&mut open, column, name, line) {
+                if !tree.chain(&mut open, column, name, line) {
                     break;
                 }
             }
@@ -205,8 +232,22 @@ impl Tree {
         while open.pop_if(ends).is_some() {}
         let parent = open.last().map(|last| last.node);
         let Branch { mark, column, percent: share, name, .. } = branch;
-        open.push(Open { mark, column, node: self.nodes.len(), percent, screen });
+        open.push(Open { bars: 0, mark, column, node: self.nodes.len(), percent, screen });
         self.nodes.push(Node { name, percent: share, parent, line });
+    }
+
+    /// Adds a function below the innermost one with as many bars: a function without a bar has no
+    /// branch after it, so that all others with its number of bars are its callees.
+    fn below_bars(&mut self, open: &mut Vec<Open>, name: &str, percent: Option<f64>, line: &Line) {
+        let (before, own) = bars(&line.text);
+        while open.pop_if(|last| last.bars > before).is_some() {}
+        let parent = open.last().map(|last| last.node);
+        let bars = before + usize::from(own);
+        self.has_branches |= percent.is_some();
+        let (mark, column, node, screen) = (0, 0, self.nodes.len(), false);
+        open.push(Open { bars, mark, column, node, percent: percent.is_some(), screen });
+        let (name, line) = (name.to_owned(), line.number);
+        self.nodes.push(Node { name, percent, parent, line });
     }
 
     /// Adds a function to a chain. Returns `false` if it is in no column of an open branch.
@@ -404,6 +445,9 @@ pub(crate) struct Profile {
     pub(crate) flat: Vec<(String, f64)>,
     /// Remarks.
     pub(crate) notes: Vec<String>,
+    /// The stacks of further profiles with the same functions, such as those after a change, with
+    /// the lines at which they begin.
+    pub(crate) others: Vec<(usize, Vec<Stack>)>,
 }
 
 /// Returns the rows without a tree, each with its share, and the line of another table with the
@@ -448,8 +492,9 @@ fn without_orphans(kept: &mut Vec<Tree>) -> Option<String> {
     Some(format!("line {line}: shares of a caller that the text does not have: not counted"))
 }
 
-/// Leaves the rows whose samples are in no other row, if rows are with their callees.
-fn without_callees(all: &mut Vec<(&Tree, Vec<Stack>)>) {
+/// Leaves the rows whose samples are in no other row, if rows are with their callees. Returns a
+/// note if a further row of the same function is left out.
+fn without_callees(all: &mut Vec<(&Tree, Vec<Stack>)>) -> Option<String> {
     let waits = |stacks: &[Stack]| stacks.iter().any(Stack::is_wait);
     let with_callees = |tree: &Tree| tree.entry.as_ref().is_some_and(|e| e.own.is_some());
     if all.iter().any(|(tree, _)| with_callees(tree)) {
@@ -464,32 +509,73 @@ fn without_callees(all: &mut Vec<(&Tree, Vec<Stack>)>) {
             let share = |tree: &Tree| tree.entry.as_ref().map_or(0.0, |entry| entry.percent);
             let best = all.iter().filter(|(_, stacks)| waits(stacks));
             let best = best.map(|(tree, _)| share(tree)).fold(0.0, f64::max);
-            let at = all.iter().position(|(tree, stacks)| waits(stacks) && share(tree) >= best);
-            *all = at.map(|at| all.swap_remove(at)).into_iter().collect();
+            let at = all.iter().position(|(tree, stacks)| waits(stacks) && share(tree) >= best)?;
+            let kept = all.swap_remove(at);
+            let name = |tree: &Tree| tree.entry.as_ref().map(|entry| entry.name.clone());
+            let own = name(kept.0);
+            let again = all.iter().find(|(tree, stacks)| waits(stacks) && name(tree) == own);
+            let note = again.map(|(tree, _)| {
+                let name = own.unwrap_or_default();
+                format!("line {}: a further row of {name}, which is not counted", tree.line)
+            });
+            *all = vec![kept];
+            return note;
         }
     }
+    None
 }
 
-/// Returns the stacks of the trees of a file, each sample once.
-pub(crate) fn chosen(trees: Vec<Tree>) -> Profile {
-    let mut profile = Profile::default();
-    let (mut kept, mut left_out): (Vec<Tree>, Option<usize>) = (vec![], None);
+/// The most profiles of a file that are read.
+const MOST_PROFILES: usize = 8;
+
+/// Divides the trees of a file into profiles: another one begins where a function has a second row.
+fn profiles(trees: Vec<Tree>) -> Vec<Vec<Tree>> {
+    let mut all: Vec<Vec<Tree>> = vec![];
     let (mut seen, mut keys) = (BTreeSet::new(), BTreeSet::new());
-    for tree in trees {
-        if !seen.insert(tree.contents()) {
+    let (mut kept, mut rest) = (vec![], trees.into_iter());
+    while let Some(tree) = rest.find(|tree| seen.insert(tree.contents())) {
+        if tree.nodes.is_empty() || keys.insert(tree.key()) {
+            kept.push(tree);
             continue;
         }
-        let again = !tree.nodes.is_empty() && !keys.insert(tree.key());
-        if again || left_out.is_some() {
-            left_out = left_out.or(Some(tree.line));
-        } else {
-            kept.push(tree);
+        // Rows are sorted, so that the other profile begins with its largest row.
+        let share = |tree: &Tree| tree.entry.as_ref().map_or(0.0, |entry| entry.percent);
+        let (mut start, mut least) = (kept.len(), share(&tree));
+        while start > 0 && share(&kept[start - 1]) >= least {
+            start -= 1;
+            least = share(&kept[start]);
         }
+        let mut other = kept.split_off(if start == 0 { kept.len() } else { start });
+        other.push(tree);
+        all.push(std::mem::replace(&mut kept, other));
+        if all.len() == MOST_PROFILES {
+            return all;
+        }
+        keys = kept.iter().filter(|tree| !tree.nodes.is_empty()).map(Tree::key).collect();
     }
-    if let Some(line) = left_out {
-        let what = format!("line {line} begins another profile: only the first is counted");
-        profile.notes.push(what);
+    all.push(kept);
+    all
+}
+
+/// Returns the stacks of the trees of a file, each sample once. Those of further profiles are
+/// apart.
+pub(crate) fn chosen(trees: Vec<Tree>) -> Profile {
+    let mut all = profiles(trees).into_iter();
+    let mut profile = all.next().map(of_one).unwrap_or_default();
+    for (nth, trees) in all.enumerate() {
+        let line = trees[0].line;
+        if nth == 0 {
+            let what = format!("line {line} begins another profile: only the first is counted");
+            profile.notes.insert(0, what);
+        }
+        profile.others.push((line, of_one(trees).stacks));
     }
+    profile
+}
+
+/// Returns the stacks of the trees of a profile.
+fn of_one(mut kept: Vec<Tree>) -> Profile {
+    let mut profile = Profile::default();
     let relative = kept.iter().any(Tree::is_relative) || kept.iter().any(|tree| tree.old);
     if relative {
         profile.notes.extend(without_orphans(&mut kept));
@@ -506,7 +592,7 @@ pub(crate) fn chosen(trees: Vec<Tree>) -> Profile {
     kept.retain(|tree| !tree.nodes.is_empty());
     let mut all: Vec<(&Tree, Vec<Stack>)> =
         kept.iter().map(|tree| (tree, tree.stacks(relative))).collect();
-    without_callees(&mut all);
+    profile.notes.extend(without_callees(&mut all));
     let is_list = |tree: &Tree, stacks: &[Stack]| {
         tree.entry.is_none() && !tree.has_branches && stacks.iter().all(|s| s.path.len() == 1)
     };

@@ -85,7 +85,7 @@ const CALLERS: [&str; 12] = [
 /// Functions that do not wait.
 const WORK: [&str; 4] = ["clear_page_erms", "copy_page", "memcpy_orig", "page_counter_charge"];
 
-fn below(rng: &mut Xoshiro256PlusPlus, n: usize) -> usize {
+pub(crate) fn below(rng: &mut Xoshiro256PlusPlus, n: usize) -> usize {
     (rng.next_u64() % n as u64) as usize
 }
 
@@ -94,17 +94,17 @@ fn owned(names: &[&str]) -> Vec<String> {
 }
 
 /// A path, innermost function first, with its class and weight.
-struct Drawn {
-    path: Vec<String>,
-    class: Option<&'static str>,
-    weight: u64,
+pub(crate) struct Drawn {
+    pub(crate) path: Vec<String>,
+    pub(crate) class: Option<&'static str>,
+    pub(crate) weight: u64,
 }
 
-fn callers(rng: &mut Xoshiro256PlusPlus) -> Vec<String> {
+pub(crate) fn callers(rng: &mut Xoshiro256PlusPlus) -> Vec<String> {
     (0..1 + below(rng, 5)).map(|_| CALLERS[below(rng, CALLERS.len())].to_owned()).collect()
 }
 
-fn draw(rng: &mut Xoshiro256PlusPlus, least: u64, most: u64) -> Drawn {
+pub(crate) fn draw(rng: &mut Xoshiro256PlusPlus, least: u64, most: u64) -> Drawn {
     let (inner, class) = WAITS[below(rng, WAITS.len())];
     let mut path = owned(inner);
     path.extend(callers(rng));
@@ -112,7 +112,7 @@ fn draw(rng: &mut Xoshiro256PlusPlus, least: u64, most: u64) -> Drawn {
     Drawn { path, class: Some(class), weight: least + rng.next_u64() % (most - least) }
 }
 
-fn expected(all: &[Drawn]) -> BTreeMap<String, f64> {
+pub(crate) fn expected(all: &[Drawn]) -> BTreeMap<String, f64> {
     let waits = || all.iter().filter_map(|drawn| Some((drawn.class?, drawn.weight)));
     let sum: u64 = waits().map(|(_, weight)| weight).sum();
     let mut shares = BTreeMap::new();
@@ -123,7 +123,7 @@ fn expected(all: &[Drawn]) -> BTreeMap<String, f64> {
 }
 
 #[track_caller]
-fn check(text: &str, expected: &BTreeMap<String, f64>, slack: f64, what: &str) {
+pub(crate) fn check(text: &str, expected: &BTreeMap<String, f64>, slack: f64, what: &str) {
     let all: BTreeMap<String, f64> = shares(text).into_iter().collect();
     for (class, share) in &all {
         let right = expected.get(class).copied();
@@ -235,7 +235,11 @@ fn row(name: &str, percent: f64, own: Option<f64>, sign: &str) -> String {
 }
 
 /// Prints the samples of each innermost function as `perf report` does.
-fn tree(rng: &mut Xoshiro256PlusPlus, all: &[Drawn], total: u64) -> (String, &'static str) {
+pub(crate) fn tree(
+    rng: &mut Xoshiro256PlusPlus,
+    all: &[Drawn],
+    total: u64,
+) -> (String, &'static str) {
     let (relative, screen, outermost_first) =
         (below(rng, 3) == 0, below(rng, 3) == 0, below(rng, 2) == 0);
     let children = below(rng, 3) == 0;
@@ -293,7 +297,7 @@ fn tree(rng: &mut Xoshiro256PlusPlus, all: &[Drawn], total: u64) -> (String, &'s
     (text, what)
 }
 
-fn quoted(rng: &mut Xoshiro256PlusPlus, text: &str) -> String {
+pub(crate) fn quoted(rng: &mut Xoshiro256PlusPlus, text: &str) -> String {
     let mark = ["", "", "> ", "> > "][below(rng, 4)];
     let quoted: String = text.lines().map(|line| format!("{mark}{line}\n")).collect();
     let before =

@@ -113,7 +113,8 @@ fn the_function_that_takes_the_lock_decides() {
         &[("swap", 83.85), ("pte", 14.71), ("list_lru", 1.77)]
             .map(|(class, share): (&str, f64)| (class, share / 1.00333)),
     );
-    are("r5", &[("mmap_lock", 97.65), ("rwsem", 2.35)]);
+    // `dup_mmap` takes the lock of the files that it copies, too.
+    are("r5", &[("mmap_lock", 95.30), ("rwsem", 4.70)]);
 }
 
 #[test]
