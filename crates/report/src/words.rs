@@ -32,7 +32,8 @@ pub(crate) fn subject(robust: &Robustness) -> &'static str {
 /// Names the error of a recording, which is `percent`.
 pub(crate) fn halves(percent: &str) -> String {
     format!(
-        "every second round of the recording and the others, replayed alone, differ by {percent}"
+        "the recording's own error: its halves, every second round and the others, replayed alone, \
+         differ by {percent}"
     )
 }
 

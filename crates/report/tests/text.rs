@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 
 use mmscale_document::{
     ArmRecord, Average, Better, Build, CallRecord, CpuTimeRecord, Document, FailureRecord, Groups,
-    Histogram, Host, LineRecord, LockRecord, Metric, ParamValue, ROUNDS_METRIC, SectionRecord,
-    SectionWait, Target, Topology, Value,
+    HALVES_METRIC, Histogram, Host, LineRecord, LockRecord, Metric, ParamValue, ROUNDS_METRIC,
+    SectionRecord, SectionWait, Target, Topology, Value,
 };
 use mmscale_report::{Notes, WIDTH, json_line, page, sweep_text, text};
 
@@ -582,6 +582,27 @@ fn a_page_has_means_next_to_changes_and_whole_names() {
     assert_eq!(rows.len(), 2, "{text}");
     let words: Vec<&str> = rows[0].split_whitespace().collect();
     assert_eq!(words, ["other", "102.2ms", "-50.0%*"], "{text}");
+}
+
+#[test]
+fn the_own_error_of_a_recording_is_in_the_answer_and_at_each_point() {
+    let at = |cpus: u32, differ: f64| {
+        let mut document = document(vec![arm("recorded", 1.0)]);
+        document.cpus = cpus;
+        document.arms[0].metrics.insert(HALVES_METRIC.into(), metric("1", &[differ; 7]));
+        document
+    };
+    let joined = |text: String| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let one = |differ| joined(text(&at(8, differ), &notes()));
+    let error = "error the recording's own error: its halves, every second round and the others, \
+                 replayed alone, differ by";
+    assert!(one(0.031).contains(&format!("{error} 3.1%")), "{}", one(0.031));
+    assert!(one(0.0).contains(&format!("{error} 0.0%")), "{}", one(0.0));
+    let curve = joined(sweep_text(&[at(8, 0.0), at(64, 0.4)]));
+    assert!(curve.contains("recorded: the recording's own error: its halves,"), "{curve}");
+    assert!(curve.contains("differ by 0.0% at cpus 8, 40% at cpus 64."), "{curve}");
+    let none = joined(text(&document(vec![arm("stock", 1.0)]), &notes()));
+    assert!(!none.contains("halves"), "{none}");
 }
 
 #[test]
