@@ -24,7 +24,10 @@ const OF_TASK: &[(&str, &[&str])] = &[("_raw_spin_lock_irqsave", &[PI]), ("_raw_
 const OF_FORK: &[(&str, &[&str])] =
     &[("down_write_killable", &[MMAP]), ("down_write", &[FILE, MMAP])];
 
-const SEVERAL: [Several; 9] = [
+/// How an allocation of per-CPU memory keeps others out until it has found a place.
+const OF_PERCPU: &[(&str, &[&str])] = &[("mutex_lock_killable", &["pcpu_alloc_mutex"])];
+
+const SEVERAL: [Several; 11] = [
     Several { function: "try_to_wake_up", kind: LockKind::Spin, through: OF_TASK },
     Several { function: "wake_up_new_task", kind: LockKind::Spin, through: OF_TASK },
     Several { function: "task_rq_lock", kind: LockKind::Spin, through: OF_TASK },
@@ -42,6 +45,9 @@ const SEVERAL: [Several; 9] = [
     Several { function: "dup_mmap", kind: LockKind::Rwsem, through: OF_FORK },
     Several { function: "dup_mm", kind: LockKind::Rwsem, through: OF_FORK },
     Several { function: "copy_process", kind: LockKind::Rwsem, through: OF_FORK },
+    // The lock of both names is `pcpu_lock`, unless they wait for a mutex.
+    Several { function: "pcpu_alloc", kind: LockKind::Mutex, through: OF_PERCPU },
+    Several { function: "pcpu_alloc_noprof", kind: LockKind::Mutex, through: OF_PERCPU },
     Several {
         function: "collapse_huge_page",
         kind: LockKind::Rwsem,
@@ -77,6 +83,9 @@ mod tests {
         assert_eq!(of(Some("do_raw_spin_lock")), [PI, RQ], "it does not decide");
         assert!(candidates("try_to_wake_up", LockKind::Mutex, None).is_empty());
         assert!(candidates("free_pcppages_bulk", LockKind::Spin, None).is_empty());
+        let percpu = |kind| candidates("pcpu_alloc_noprof", kind, None);
+        assert_eq!(percpu(LockKind::Mutex), ["pcpu_alloc_mutex"]);
+        assert!(percpu(LockKind::Spin).is_empty(), "its class is known");
         let fork = candidates("dup_mmap", LockKind::Rwsem, Some("down_write"));
         assert_eq!(fork, [FILE, MMAP]);
     }
