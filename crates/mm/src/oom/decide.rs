@@ -144,32 +144,54 @@ impl<A: Machine> Oom<A> {
     /// Chooses the address space with the highest score; among equals, the one with the highest
     /// number (`select_bad_process`).
     fn choose<S: OomContext<A>>(&self, on: S, short: Shortage) -> Option<Arc<S::Space>> {
-        let total = self.total(on, short);
+        let floor = match self.config.read {
+            OomReadPolicy::Stock => None,
+            OomReadPolicy::Sums => self.score_floor(on, short),
+        };
         let mut best: Option<(i64, Arc<S::Space>)> = None;
-        on.each(|space| {
-            if !short.concerns(&**space) || space.state() != VictimState::Living {
-                return;
-            }
-            let score_of = |pages| badness(pages, space.adjustment(), total);
-            let is_best = |score: Option<i64>| {
-                score.filter(|&score| best.as_ref().is_none_or(|&(most, _)| score >= most))
-            };
-            let score = match self.config.read {
-                OomReadPolicy::Stock => score_of(space.pages()),
+        self.each_choice(on, short, |space, score_of| {
+            let pages = match self.config.read {
+                OomReadPolicy::Stock => space.pages(),
                 OomReadPolicy::Sums => {
-                    // Counts that know their error are summed up only where that can matter.
-                    let error = space.pages_error_max();
-                    if error.is_some_and(|most| is_best(score_of(space.pages() + most)).is_none()) {
+                    // A process that is below the floor at most is not read on all CPUs.
+                    let most = space.pages_error_max().map(|error| space.pages() + error);
+                    if most.is_some_and(|most| score_of(most) < floor) {
                         return;
                     }
-                    score_of(on.sum_pages(space))
+                    on.sum_pages(space)
                 }
             };
-            if let Some(score) = is_best(score) {
+            if let Some(score) = score_of(pages)
+                && best.as_ref().is_none_or(|&(most, _)| score >= most)
+            {
                 best = Some((score, Arc::clone(space)));
             }
         });
         best.map(|(_, space)| space)
+    }
+    /// Returns a score that some process reaches, from the counts that know how wrong they may be.
+    fn score_floor<S: OomContext<A>>(&self, on: S, short: Shortage) -> Option<i64> {
+        let mut floor = None;
+        self.each_choice(on, short, |space, score_of| {
+            if let Some(error) = space.pages_error_max() {
+                floor = floor.max(score_of(space.pages().saturating_sub(error)));
+            }
+        });
+        floor
+    }
+    /// Visits each process that may be chosen, with its score by a number of pages.
+    fn each_choice<S: OomContext<A>>(
+        &self,
+        on: S,
+        short: Shortage,
+        mut see: impl FnMut(&Arc<S::Space>, &dyn Fn(u64) -> Option<i64>),
+    ) {
+        let total = self.total(on, short);
+        on.each(|space| {
+            if short.concerns(&**space) && space.state() == VictimState::Living {
+                see(space, &|pages| badness(pages, space.adjustment(), total));
+            }
+        });
     }
 
     /// The pages in the scope (`oom_control.totalpages`).
