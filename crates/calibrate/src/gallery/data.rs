@@ -46,7 +46,8 @@ const MACHINES: [(&str, &str); 20] = [
     machine!("xeon-2s-40"),
     machine!("zen1-8n-128"),
 ];
-const SCRIPTS: [(&str, &str); 14] = [
+const SCRIPTS: [(&str, &str); 15] = [
+    script!("doexec"),
     script!("dontneed"),
     script!("exits"),
     script!("malloc1"),

@@ -340,9 +340,9 @@ fn the_largest_by_the_sums_of_all_cpus_dies_if_they_are_read() {
     }
 }
 
-/// The CPU time of an OOM kill with a choice among 200 processes on 16 CPUs, in ns.
+/// The CPU time of an OOM kill with a choice among 200 processes on 8 CPUs, in ns.
 fn choice_ns(read: OomReadPolicy, rss: RssPolicy) -> u64 {
-    const CPUS: usize = 16;
+    const CPUS: usize = 8;
     let mut config = config();
     (config.oom.read, config.space.rss) = (read, rss);
     let program = |system: &Os| {
@@ -361,7 +361,7 @@ fn choice_ns(read: OomReadPolicy, rss: RssPolicy) -> u64 {
     below.map(|row| row.self_ns).sum()
 }
 
-/// The most that a tree's total is wrong is 1024 pages on 16 CPUs, so only the largest may be the
+/// The total of a tree is wrong by at most 256 pages on 8 CPUs, so only the largest may be the
 /// victim.
 #[test]
 fn a_tree_of_sums_saves_nearly_all_of_the_reads() {
@@ -369,5 +369,5 @@ fn a_tree_of_sums_saves_nearly_all_of_the_reads() {
     let sums = choice_ns(OomReadPolicy::Sums, RssPolicy::Cpus);
     let tree = choice_ns(OomReadPolicy::Sums, RssPolicy::Tree);
     let more = |of: u64| of.saturating_sub(stock);
-    assert!(more(sums) > 100_000 && more(tree) < more(sums) / 4, "{stock} {sums} {tree}");
+    assert!(more(sums) > 50_000 && more(tree) < more(sums) / 4, "{stock} {sums} {tree}");
 }
