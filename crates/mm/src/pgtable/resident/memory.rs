@@ -12,7 +12,8 @@ const COUNT_BYTES: u32 = 4;
 /// Bytes of a CPU's part of the concurrency IDs (`struct mm_cid`, since Linux 6.9).
 const IDS_BYTES: u32 = 16;
 
-/// The areas that an address space has allocated. Counts that are allocated together are the first entry.
+/// The areas that an address space has allocated. Counts that are allocated together are the first
+/// entry.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Areas {
     counts: [Option<Area>; COUNTS as usize],

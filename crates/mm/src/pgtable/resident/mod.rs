@@ -255,7 +255,8 @@ mod tests {
         assert_eq!((resident.pages(), resident.exactly()), (57, 58));
     }
 
-    /// The bytes that an address space of each policy allocates, on 4 CPUs, and the loops over CPUs.
+    /// The bytes that an address space of each policy allocates, on 4 CPUs, and the loops over
+    /// CPUs.
     #[test]
     fn memory_is_allocated_zeroed_read_and_freed_as_the_policy_says() {
         let bytes = [
