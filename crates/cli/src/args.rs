@@ -31,7 +31,9 @@ pub(crate) use kernel::{BootArgs, InstructionsArgs, RoundsArgs, TurnsArgs, VmArg
 pub(crate) use kernel::{KernelCommand, ReproduceArgs};
 #[cfg(feature = "live")]
 pub(crate) use lift::RecordArgs;
-pub(crate) use lift::{LiftCommand, LiftDiffArgs, LiftFitArgs, LiftShowArgs, LiftSplitArgs};
+pub(crate) use lift::{
+    LiftCommand, LiftCurveArgs, LiftDiffArgs, LiftFitArgs, LiftShowArgs, LiftSplitArgs,
+};
 pub(crate) use live::LiveCommand;
 #[cfg(feature = "live")]
 pub(crate) use live::{AbArgs, CountsArgs, StressArgs, WatchArgs, Workers};

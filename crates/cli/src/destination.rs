@@ -134,10 +134,16 @@ impl Destination {
 
     /// Writes the file and reports its path and how to use it.
     pub(crate) fn write(&self, contents: impl AsRef<[u8]>) -> Result<(), Failure> {
+        self.write_to(contents).map(drop)
+    }
+
+    /// Writes the file like [`Destination::write`]; returns its path.
+    pub(crate) fn write_to(&self, contents: impl AsRef<[u8]>) -> Result<PathBuf, Failure> {
         let written = self.folder.write(&self.name, contents)?;
         let path = written.path.display();
         output::tell(&format!("wrote {path}; use it with: {} {path}", self.kind.use_with));
-        output::as_named([&written])
+        output::as_named([&written])?;
+        Ok(written.path)
     }
 }
 

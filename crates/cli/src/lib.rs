@@ -156,7 +156,7 @@ fn dispatch(registry: &Registry, origin: Origin, command: Option<Command>) -> Re
         Some(Command::Claim(args)) => claim::claim(registry, &args),
         Some(Command::List(args)) => list::list(registry, &args),
         Some(Command::Kernel(command)) => kernel::kernel(registry, &command),
-        Some(Command::Lift(command)) => lift::lift(registry, &command),
+        Some(Command::Lift(command)) => lift::lift(registry, origin, &command),
         Some(Command::Live(command)) => live::live(registry, origin, &command),
         Some(Command::Profile(command)) => profile::profile(registry, origin, &command),
     }

@@ -6,10 +6,14 @@ use std::path::PathBuf;
 
 use super::{Format, MACHINE, OUTPUT};
 
+/// The heading of the options of replays.
+const REPLAY: &str = "What it is replayed on";
+
 /// Examples of `lift`.
 const LIFT_EXAMPLES: &str = "\
 Examples:
-  mmscale lift record --kernel debian:6.12 mmap1 -o mmap1.lift
+  mmscale lift curve --kernel debian:6.12 mmap1 -o mmap1.lift
+  mmscale lift record --kernel debian:6.12 mmap1 -o again.lift
   mmscale lift show mmap1.lift
   mmscale lift diff before.lift after.lift
   mmscale run mmap1.lift --profile x86-512 --cpus 1,16,64,256";
@@ -19,6 +23,8 @@ Examples:
 pub(crate) enum LiftCommand {
     /// Record what a kernel image does in the rounds of a script, in a virtual machine
     Record(RecordArgs),
+    /// Record, and replay at once on machines of 1 to 512 CPUs: from an image to a curve
+    Curve(LiftCurveArgs),
     /// Show what an operation of a recording does: locks, holds, shared lines
     Show(LiftShowArgs),
     /// Compare the operations of two recordings: two images, or two settings of one
@@ -94,6 +100,29 @@ pub(crate) struct RecordArgs {
     /// Replace FILE if it exists; otherwise that is an error
     #[arg(help_heading = OUTPUT, long)]
     pub(crate) replace: bool,
+}
+
+/// Examples of `lift curve`.
+const LIFT_CURVE_EXAMPLES: &str = "\
+Examples:
+  mmscale lift curve --kernel debian:6.12 churn --set processes=1 -o churn.lift
+  mmscale lift curve --kernel ./bzImage ./mine.mms --on milan --at 1,16,64,256 -o mine.lift
+FILE stays: `mmscale run FILE` replays it with other options, `lift show FILE` shows an operation.";
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = LIFT_CURVE_EXAMPLES)]
+pub(crate) struct LiftCurveArgs {
+    #[command(flatten)]
+    pub(crate) record: RecordArgs,
+    /// The profile of the replays' machines, by name or file
+    #[arg(help_heading = REPLAY, long, value_name = "PROFILE", default_value = "x86-512")]
+    pub(crate) on: String,
+    /// The replays' numbers of CPUs
+    #[arg(help_heading = REPLAY, long, value_name = "N,..", default_value = "1,4,16,64,128,256,512")]
+    pub(crate) at: String,
+    /// Seeds of each replay
+    #[arg(help_heading = REPLAY, long, value_name = "N", default_value_t = 3)]
+    pub(crate) seeds: u64,
 }
 
 /// Examples of `lift show`.

@@ -7,6 +7,7 @@ use mmscale_lift::{Origin, Recording};
 use mmscale_live::turns::{MAX_ROUNDS, Turns};
 use mmscale_vm::recording::{PAGE_TABLE, Recorded, Taken, record as record_operations};
 use mmscale_vm::{Accelerator, Image, Machine, Topology};
+use std::path::PathBuf;
 
 use super::in_c;
 use crate::args::{RecordArgs, VmArgs};
@@ -30,8 +31,8 @@ const MEMORY_OF_CPU: u64 = 1 << 30;
 /// The smallest number of CPUs: one alone shares nothing.
 const MIN_CPUS: usize = 2;
 
-/// Records a script on an image, and writes the file.
-pub(super) fn record(registry: &Registry, args: &RecordArgs) -> Result<(), Failure> {
+/// Records a script on an image, and writes the file. Returns its path.
+pub(super) fn record(registry: &Registry, args: &RecordArgs) -> Result<PathBuf, Failure> {
     if args.cpus < MIN_CPUS {
         return Err(Failure::Call(anyhow!(
             "--cpus {}: use {MIN_CPUS} or more: one CPU alone shares nothing",
@@ -86,7 +87,7 @@ pub(super) fn record(registry: &Registry, args: &RecordArgs) -> Result<(), Failu
     tell_of(&recording);
     let mut bytes = Vec::new();
     recording.write(&mut bytes).map_err(|why| Failure::Run(why.into()))?;
-    place.write(bytes)
+    place.write_to(bytes)
 }
 
 /// Returns the bytes of memory of the machine.

@@ -52,6 +52,15 @@ pub(crate) fn run(registry: &Registry, origin: Origin, args: &RunArgs) -> Result
     ended.break_value().unwrap_or_else(|| results.end())
 }
 
+/// Plans the runs of a call, and starts none: an error of the call is found.
+pub(crate) fn plans_of(
+    registry: &Registry,
+    origin: Origin,
+    args: &RunArgs,
+) -> Result<Vec<Plan>, Failure> {
+    Ok(plan(registry, &request(args, origin)?)?)
+}
+
 /// Analyses of the conclusions of a call, one for each plan.
 struct Robust<'a> {
     registry: &'a Registry,
