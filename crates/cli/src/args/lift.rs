@@ -23,7 +23,7 @@ Examples:
 pub(crate) enum LiftCommand {
     /// Record what a kernel image does in the rounds of a script, in a virtual machine
     Record(RecordArgs),
-    /// Record, and replay at once on machines of 1 to 512 CPUs: from an image to a curve
+    /// Record, then replay on machines of 1 to 512 CPUs: from an image to a curve
     Curve(LiftCurveArgs),
     /// Show what an operation of a recording does: locks, holds, shared lines
     Show(LiftShowArgs),
@@ -118,7 +118,8 @@ pub(crate) struct LiftCurveArgs {
     #[arg(help_heading = REPLAY, long, value_name = "PROFILE", default_value = "x86-512")]
     pub(crate) on: String,
     /// The replays' numbers of CPUs
-    #[arg(help_heading = REPLAY, long, value_name = "N,..", default_value = "1,4,16,64,128,256,512")]
+    #[arg(help_heading = REPLAY, long, value_name = "N,..")]
+    #[arg(default_value = "1,4,16,64,128,256,512")]
     pub(crate) at: String,
     /// Seeds of each replay
     #[arg(help_heading = REPLAY, long, value_name = "N", default_value_t = 3)]

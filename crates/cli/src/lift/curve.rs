@@ -10,8 +10,8 @@ use crate::failure::Failure;
 use crate::output;
 use crate::run::{plans_of, run};
 
-/// Records a script on an image, writes the file, and runs it. A machine that replays cannot have is
-/// an error before anything is recorded.
+/// Records a script on an image, writes the file, and runs it. A machine that replays cannot have
+/// is an error before anything is recorded.
 pub(super) fn curve(
     registry: &Registry,
     origin: Origin,

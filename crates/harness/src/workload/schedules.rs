@@ -146,7 +146,7 @@ mod tests {
             number,
             cpu: CpuId::new(1),
             time_ps,
-            path: vec!["root"],
+            path: vec!["root".into()],
         };
         let lazy = vec![event(1, 10), event(2, 20), event(3, 2_000_007)];
         let naive = vec![event(1, 10), event(2, 20)];
