@@ -425,3 +425,23 @@ fn where_lockdep_saw_a_lock_nothing_waits() {
                 a_delete_elem+0xcb/0x260 net/core/a.c:939\n  b_run+0x179/0x460 kernel/b.c:2422\n";
     assert!(found(text).1.items.is_empty());
 }
+
+#[test]
+fn a_mark_of_rows_that_were_left_out_ends_no_tree() {
+    const MARKS: [&str; 6] = ["...", "....", "......", "[...]", "<snip>", "\n[...]\n"];
+    let mut count = 0;
+    for seed in 0..RUNS {
+        let rng = &mut Random::seed_from_u64(seed);
+        let (all, _, text) = stdio(rng);
+        let mut marked = String::new();
+        for line in text.lines() {
+            if line.contains("%--") && marked.contains("--") && below(rng, 2) == 0 {
+                marked.push_str(&format!("{}\n", MARKS[below(rng, MARKS.len())]));
+                count += 1;
+            }
+            marked.push_str(&format!("{line}\n"));
+        }
+        check(&quoted(rng, &marked), &expected(&all), 0.5, &format!("seed {seed}"));
+    }
+    assert!(count > RUNS / 4, "{count} marks in {RUNS} texts");
+}
