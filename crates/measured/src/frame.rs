@@ -74,6 +74,16 @@ pub(crate) fn frame(line: &Line) -> Option<Frame> {
     (!names.is_empty()).then_some(Frame { names, column: name.column, offset, sure, place })
 }
 
+/// Returns whether a line is of the memory of a frame, as `crash` prints it with `bt -f`:
+/// `ffff000060f2f970: ffff000060f2f990 ffff55d9323960f8`.
+pub(crate) fn is_memory(text: &str) -> bool {
+    let is_word = |word: &str| word.len() == 16 && word.bytes().all(|b| b.is_ascii_hexdigit());
+    let Some((address, rest)) = text.trim().split_once(':') else { return false };
+    // Authors and `crash` write in brackets what a word is.
+    let first = rest.split_whitespace().next().map(|word| word.split('[').next().unwrap_or(word));
+    is_word(address) && first.is_some_and(|word| is_word(word) || word.is_empty())
+}
+
 /// The context of the frames after a mark of a stack.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Mark {

@@ -128,8 +128,28 @@ pub(crate) fn parse(lines: &[Line], from: usize) -> Option<Found> {
     if is_crash(lines, from) {
         entries.retain(|entry| !entry.what.is_empty());
     }
-    found.stacks = entries.iter().filter_map(Entry::stack).collect();
+    found.stacks = once(entries).iter().filter_map(Entry::stack).collect();
     Some(found)
+}
+
+/// Returns the reports without those of a task that is on the same CPU and in the same functions as
+/// in one before, such as in a lockup and the panic that follows it.
+fn once(all: Vec<Entry>) -> Vec<Entry> {
+    let mut kept: Vec<Entry> = vec![];
+    for entry in all {
+        let path = |entry: &Entry| entry.stack().map(|stack| stack.path);
+        let is_same = |known: &&mut Entry| {
+            known.cpu.is_some()
+                && known.task.is_some()
+                && (known.cpu, &known.task) == (entry.cpu, &entry.task)
+                && path(known) == path(&entry)
+        };
+        match kept.iter_mut().find(is_same) {
+            Some(known) => known.seconds = known.seconds.max(entry.seconds),
+            None => kept.push(entry),
+        }
+    }
+    kept
 }
 
 fn begin(head: Head, line: &Line) -> Entry {

@@ -54,6 +54,9 @@ pub struct Item {
     pub by_names: bool,
     /// The task and CPU, if a kernel's log names them.
     pub who: Option<String>,
+    /// Whether the innermost function takes the lock without a slow path or a loop below it: a
+    /// sample there may be of the lock's cache line, and shows no wait.
+    pub is_fast: bool,
 }
 
 impl Item {
@@ -108,7 +111,7 @@ pub struct Resemblance {
     pub items: Vec<Item>,
     /// All problems with a share or with names, the most similar first.
     pub likeness: Vec<Likeness>,
-    /// The part of all samples or counts that are waits, if stacks have weights.
+    /// The part of all samples or counts that are at locks, if stacks have weights.
     pub of_all: Option<f64>,
     /// Number of stacks of waits that are not counted: they have no weight, or one in another unit.
     pub left_out: usize,
@@ -185,6 +188,11 @@ impl Resemblance {
         let names = |at: usize| self.likeness.get(at).map_or(0, |found| found.names.len());
         self.basis == Basis::Names && names(0) >= LEAST_NAMES && names(0) == names(1)
     }
+    /// Returns the part of the weights that is in functions of locks and shows no wait.
+    pub fn fast(&self) -> f64 {
+        let fast = self.items.iter().filter(|item| item.is_fast).map(|item| item.weight);
+        fast.sum::<f64>() / self.weight().max(f64::MIN_POSITIVE)
+    }
     /// Returns the sum of all weights.
     pub fn weight(&self) -> f64 {
         self.items.iter().map(|item| item.weight).sum()
@@ -254,7 +262,7 @@ fn of_table(table: &Table, prose: &Prose) -> Vec<Item> {
         let item = |path: Vec<String>, weight: f64| {
             let (problem, by_names) = place(&wait.class, &path, prose);
             let (class, lock) = (wait.class.clone(), wait.lock.clone());
-            Item { class, path, lock, weight, problem, by_names, who: None }
+            Item { class, path, lock, weight, problem, by_names, who: None, is_fast: false }
         };
         // A sum of any counts, whatever a report has, is a finite number.
         let counts: f64 = wait.waiters.iter().map(|site| site.contentions as f64).sum();
@@ -415,11 +423,12 @@ fn of_stack(stack: &Stack, prose: &Prose) -> Option<Item> {
             path
         }
     };
+    let is_wait = stack.is_wait();
+    let is_fast = is_wait && is_sample && is_fast(stack);
     let item = |class: &str, path, lock, problem, by_names| {
         let (class, who) = (class.to_owned(), stack.who.clone());
-        Some(Item { class, path, lock, weight, problem, by_names, who })
+        Some(Item { class, path, lock, weight, problem, by_names, who, is_fast })
     };
-    let is_wait = stack.is_wait();
     // Samples and tasks are where they are; a stack in a mail may end in a called function.
     let is_exact = stack.weight.is_some() || stack.unit == Unit::Task;
     let calls = match is_exact {
@@ -432,6 +441,8 @@ fn of_stack(stack: &Stack, prose: &Prose) -> Option<Item> {
     let takes_lock = |name: &str| {
         (name.ends_with("_lock") || name.contains("_lock_") || name.contains("_relock_"))
             && !name.contains("unlock")
+            // Readers of RCU wait for nothing.
+            && !["rcu_read_lock", "rcu_lock_"].iter().any(|part| name.contains(part))
     };
     // A path of a sentence that has only functions of a lock was cut off.
     if is_wait && path.is_empty() && stack.unit == Unit::None {
@@ -458,6 +469,22 @@ fn of_stack(stack: &Stack, prose: &Prose) -> Option<Item> {
     }
     let (problem, by_names) = place(class, &path, prose);
     item(class, path, lock, problem, by_names)
+}
+
+/// Returns whether a sample of a CPU is in a function that takes a lock for which tasks sleep, and
+/// in none below it that spins or sleeps. Stacks of other events are waits where those events are.
+fn is_fast(stack: &Stack) -> bool {
+    const FAST: [&str; 6] =
+        ["down_read", "down_write", "mutex_lock", "down_read_", "down_write_", "mutex_lock_"];
+    const SUFFIXES: [&str; 5] = ["", "killable", "interruptible", "nested", "io"];
+    let Some(name) = stack.path.last() else { return false };
+    let event = match &stack.unit {
+        Unit::Event(event) => event.contains("cycles") || event.contains("clock"),
+        Unit::Share | Unit::Folded => true,
+        Unit::Map(_) | Unit::Task | Unit::None => false,
+    };
+    let is = |fast: &&str| name.strip_prefix(*fast).is_some_and(|end| SUFFIXES.contains(&end));
+    event && FAST.iter().any(is)
 }
 
 /// Returns whether the kernel begins a system call or a thread with a function.

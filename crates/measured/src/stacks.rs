@@ -14,7 +14,7 @@ use std::cmp::Ordering;
 
 use mmscale_document::{is_locking, is_sleeping, is_tracing, wait_frames};
 
-use crate::frame::{Frame, Mark, frame, mark, printed, prints, stale};
+use crate::frame::{Frame, Mark, frame, is_memory, mark, printed, prints, stale};
 use crate::text::{Line, Word};
 
 /// The unit of a weight.
@@ -125,7 +125,7 @@ fn frames(lines: &[Line], from: usize) -> (Vec<Frame>, usize) {
         if count == MOST {
             break;
         }
-        if count > 0 && (line.is_elision() || is_separator(line)) {
+        if count > 0 && (line.is_elision() || is_separator(line) || is_memory(&line.text)) {
             continue;
         }
         let next = match mark(&line.text) {

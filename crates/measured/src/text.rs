@@ -71,12 +71,13 @@ impl Line {
     }
     /// Returns whether the line stands for rows that were left out.
     pub(crate) fn is_elision(&self) -> bool {
-        const MARKS: [&str; 8] =
-            ["...", "…", "[...]", "[…]", "<snip>", "[snip]", "<...>", "--snip--"];
+        const MARKS: [&str; 7] = ["…", "[...]", "[…]", "<snip>", "[snip]", "<...>", "--snip--"];
         let word = self.text.trim().trim_matches(|c: char| "<>[](){}.…-*=~ ".contains(c));
         let words = ["snip", "snipped", "cut", "trimmed", "truncated", "omitted"];
         let marked = self.text.trim().len() > word.len();
+        let dots = self.text.trim().bytes().all(|byte| byte == b'.');
         MARKS.contains(&self.text.trim())
+            || dots && self.text.trim().len() >= 3
             || marked && words.contains(&word.to_ascii_lowercase().as_str())
     }
     /// Returns an error behind the last character of the line.

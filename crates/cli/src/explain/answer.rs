@@ -102,6 +102,19 @@ fn traced(case: &Case<'_>) -> bool {
     })
 }
 
+/// Says which part of the samples waits. `fast` is the part of those at locks that shows no wait.
+fn at_locks(all: f64, fast: f64) -> String {
+    if fast < LEAST {
+        return format!(", {} of the samples wait", percent(all));
+    }
+    format!(
+        ", {} of the samples at locks: {} in functions that take one, without a slow path below, \
+         so that they may not wait",
+        percent(all),
+        percent(all * fast)
+    )
+}
+
 /// Says what a table or a profile shows that is not counted.
 fn another(case: &Case<'_>, other: &Other) -> String {
     let lock = |(lock, share): &(String, f64)| format!("{lock} {}", percent(*share));
@@ -184,7 +197,7 @@ fn read(case: &Case<'_>, found: &Resemblance) -> Vec<String> {
     if stacks > 0 && case.tables.is_empty() {
         let plural = if stacks == 1 { "" } else { "s" };
         let weights = match (found.basis, found.of_all) {
-            (Basis::Samples, Some(all)) => format!(", {} of the samples wait", percent(all)),
+            (Basis::Samples, Some(all)) => at_locks(all, found.fast()),
             (Basis::Counts, Some(all)) => {
                 format!(", {} of the counts or times are of waits", percent(all))
             }

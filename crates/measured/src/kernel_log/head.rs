@@ -2,6 +2,8 @@
 
 use mmscale_document::plain_function;
 
+use crate::frame::is_memory;
+
 /// The head of a report.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Head {
@@ -229,6 +231,7 @@ pub(super) fn is_other(text: &str) -> bool {
     };
     let dumped = words.peek().is_some() && words.all(is_word);
     dumped
+        || is_memory(text)
         || register
         || unnamed
         || OTHER.iter().any(|begin| text.starts_with(begin))

@@ -154,7 +154,7 @@ fn parse_by(lines: &[Line], from: usize, by_bars: bool) -> Option<Tree> {
     while let Some(line) = lines.get(at) {
         let inside = !tree.nodes.is_empty() || tree.entry.is_some();
         let Some(next) = row(&line.text, inside) else {
-            match after_reply(lines, at, &open) {
+            match after_reply(lines, at, &open).or_else(|| after_elision(lines, at, &open)) {
                 Some(next) => at = next,
                 None => break,
             }
@@ -201,6 +201,28 @@ fn after_reply(lines: &[Line], at: usize, open: &[Open]) -> Option<usize> {
     let Some(Row::Branch(branch)) = row(&next.text, true) else { return None };
     let fits = open.iter().any(|last| last.mark == branch.mark && last.percent);
     (reply > 0 && reply <= MAX_REPLY && fits && branch.percent.is_some()).then_some(at + reply)
+}
+
+/// The most lines of a mark of rows that were left out, with blank lines.
+const MAX_ELISION: usize = 4;
+
+/// Returns the index of the line with which a tree goes on behind the mark of rows that were left
+/// out.
+fn after_elision(lines: &[Line], at: usize, open: &[Open]) -> Option<usize> {
+    let is_gap = |line: &&Line| line.is_elision() || line.is_blank();
+    let gap = lines[at..].iter().take_while(is_gap).count();
+    let next = lines.get(at + gap)?;
+    let goes_on = match row(&next.text, true)? {
+        Row::Branch(branch) => {
+            let first = open.first().map_or(0, |first| first.mark);
+            branch.form != Form::Root && branch.mark >= first
+        }
+        Row::Bars => true,
+        Row::Chain(..) => lines[at..at + gap].iter().all(Line::is_elision),
+        Row::Entry(_) => false,
+    };
+    let marked = gap <= MAX_ELISION && lines[at..at + gap].iter().any(Line::is_elision);
+    (marked && goes_on && !open.is_empty()).then_some(at + gap)
 }
 
 /// Returns whether a branch without a share begins another tree.

@@ -425,3 +425,102 @@ fn where_lockdep_saw_a_lock_nothing_waits() {
                 a_delete_elem+0xcb/0x260 net/core/a.c:939\n  b_run+0x179/0x460 kernel/b.c:2422\n";
     assert!(found(text).1.items.is_empty());
 }
+
+#[test]
+fn a_mark_of_rows_that_were_left_out_ends_no_tree() {
+    const MARKS: [&str; 6] = ["...", "....", "......", "[...]", "<snip>", "\n[...]\n"];
+    let mut count = 0;
+    for seed in 0..RUNS {
+        let rng = &mut Random::seed_from_u64(seed);
+        let (all, _, text) = stdio(rng);
+        let mut marked = String::new();
+        for line in text.lines() {
+            if line.contains("%--") && marked.contains("--") && below(rng, 2) == 0 {
+                marked.push_str(&format!("{}\n", MARKS[below(rng, MARKS.len())]));
+                count += 1;
+            }
+            marked.push_str(&format!("{line}\n"));
+        }
+        check(&quoted(rng, &marked), &expected(&all), 0.5, &format!("seed {seed}"));
+    }
+    assert!(count > RUNS / 4, "{count} marks in {RUNS} texts");
+}
+
+#[test]
+fn samples_in_functions_that_take_a_lock_show_no_wait() {
+    const FAST: [&str; 5] =
+        ["down_read", "down_write_killable", "mutex_lock", "down_read_killable", "down_write"];
+    const RCU: [&str; 4] =
+        ["__rcu_read_lock", "rcu_read_lock", "srcu_read_lock", "__srcu_read_lock"];
+    for seed in 0..RUNS {
+        let rng = &mut Random::seed_from_u64(seed);
+        let [fast, slow, rcu] = [(); 3].map(|()| 100 + below(rng, 2000) as u64);
+        let share = |n: u64| format!("{}.{:02}", n / 100, n % 100);
+        let lock = FAST[below(rng, FAST.len())];
+        let text = format!(
+            "- 99.00% a_call\n   - {}% b_open\n      - down_read\n           \
+             rwsem_down_read_slowpath\n   - {}% c_find\n        {}\n   - {}% \
+             d_exit\n        {lock}\n",
+            share(slow),
+            share(rcu),
+            RCU[below(rng, RCU.len())],
+            share(fast)
+        );
+        let (_, found) = found(&quoted(rng, &text));
+        let places: Vec<&str> =
+            found.items.iter().filter_map(|item| item.path.last()).map(String::as_str).collect();
+        assert!(!places.contains(&"c_find"), "seed {seed}: {places:?}\n{text}");
+        let right = fast as f64 / (fast + slow) as f64;
+        assert!((found.fast() - right).abs() < 1e-6, "seed {seed}: {}\n{text}", found.fast());
+        // What a task does when it leaves the CPU is a wait.
+        let sleeps = text
+            .replace(&format!("        {lock}\n"), &format!("        {lock}\n        schedule\n"));
+        assert!(self::found(&sleeps).1.fast() < 1e-9, "seed {seed}\n{sleeps}");
+    }
+}
+
+#[test]
+fn memory_between_the_frames_of_crash_cuts_no_stack() {
+    for seed in 0..RUNS {
+        let rng = &mut Random::seed_from_u64(seed);
+        let drawn = draw(rng, 1, 2);
+        let mut text =
+            "PID: 34685  TASK: ffffa6d08c22ec00  CPU: 44  COMMAND: \"find\"\n".to_owned();
+        for (at, name) in drawn.path.iter().enumerate() {
+            text.push_str(&format!(" #{at} [ffff000060f2f970] {name} at ffff55d931ac74b8\n"));
+            for line in 0..below(rng, 4) {
+                let remark = ["", "", "[lock_flags]"][below(rng, 3)];
+                text.push_str(&format!(
+                    "    ffff000060f2f9{line}0: {:016x}{remark} ffff55d9323960f8\n",
+                    rng.next_u64()
+                ));
+            }
+        }
+        check(&quoted(rng, &text), &expected(&[drawn]), 1e-6, &format!("seed {seed}"));
+    }
+}
+
+#[test]
+fn a_task_that_is_printed_twice_counts_once() {
+    for seed in 0..RUNS {
+        let rng = &mut Random::seed_from_u64(seed);
+        let drawn = draw(rng, 1, 2);
+        let head = |task: u32| {
+            format!("CPU: 32 PID: {task} Comm: fork12 Kdump: loaded Tainted: G S 5.10.0+ #1\n")
+        };
+        let frames: String =
+            drawn.path[1..].iter().map(|name| format!(" {name}+0x28/0x130\n")).collect();
+        let register = format!("RIP: 0010:{}+0x4d/0x80\n", drawn.path[0]);
+        let second = [1_151_212, 7][below(rng, 2)];
+        let text = format!(
+            "NMI watchdog: Watchdog detected hard LOCKUP on cpu 32\n{}{register}Call Trace:\n\
+             {frames}Kernel panic - not syncing: Hard LOCKUP\n{}Call Trace:\n <NMI>\n \
+             dump_stack+0x77/0x97\n panic+0x10c/0x2fb\n{register} </NMI>\n{frames}",
+            head(1_151_212),
+            head(second)
+        );
+        let text: String = text.lines().map(|line| format!("[348439.713178] {line}\n")).collect();
+        let tasks = if second == 7 { 2 } else { 1 };
+        assert_eq!(found(&text).1.items.len(), tasks, "seed {seed}\n{text}");
+    }
+}
