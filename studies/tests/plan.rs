@@ -242,7 +242,7 @@ fn on_version(
 #[test]
 fn a_version_gives_its_policies_to_all_arms_and_leaves_out_those_of_other_versions() {
     let of = |version: &str| arms_of(&on_version("reap", version, |_| ()).unwrap());
-    let old = "broadcast=none bulk=whole";
+    let old = "broadcast=none bulk=whole charge-stock=one";
     let expected = ["stock", "claims"].map(|exit| match exit {
         "stock" => format!("stock: {old} unmap=drain vma-locks=faults"),
         _ => format!("{exit}: {old} exit={exit} unmap=drain vma-locks=faults"),

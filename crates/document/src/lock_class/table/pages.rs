@@ -469,12 +469,7 @@ pub(super) const PERCPU_COUNTERS: LockClassRow = LockClassRow {
     class: "percpu_counters",
     counterpart: Class("percpu_counters"),
     names: &["percpu_counters_lock"],
-    functions: &[
-        "__percpu_counter_init",
-        "__percpu_counter_init_many",
-        "percpu_counter_destroy",
-        "percpu_counter_destroy_many",
-    ],
+    functions: &[],
 };
 
 pub(super) const COMMITTED: LockClassRow = LockClassRow {
