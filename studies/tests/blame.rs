@@ -79,7 +79,8 @@ fn the_lock_that_limits_gains_most_and_then_another_thing_limits() {
     assert!(percent[0] > percent[1] && percent[1] > 0.0 && percent[2] < 0.0, "{percent:?}");
     let handoff = result.scaled.iter().find(|scaled| scaled.what == "handoff").unwrap();
     let [hold, handoff] = [lruvec, handoff].map(|scaled| scaled.slope("ops_per_s").unwrap());
-    assert!(handoff < -0.4 && hold < -0.4, "half of a turn is the hold: {hold} {handoff}");
+    assert!(handoff < -0.45 && hold < -0.45, "half of a turn is the hold: {hold} {handoff}");
+    assert!(hold + handoff < -1.0, "the other half is the handoff: {hold} {handoff}");
     let share = |limits: &[mmscale_document::WaitShare]| {
         limits.iter().find(|limit| limit.class == "lruvec").map_or(0.0, |limit| limit.share)
     };
