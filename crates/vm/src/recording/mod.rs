@@ -23,6 +23,7 @@ mod reduce;
 mod ticks;
 mod usage;
 
+pub use layout::STACK;
 pub use reduce::{PAGE_TABLE, Taken};
 
 use crate::guest::{Job, JobFile};
