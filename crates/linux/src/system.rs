@@ -53,6 +53,11 @@ pub(crate) fn faults(who: i32) -> u64 {
     usage.ru_minflt as u64 + usage.ru_majflt as u64
 }
 
+/// Returns how often the calling thread has slept: its voluntary switches to other tasks.
+pub fn sleeps_of_thread() -> u64 {
+    usage(libc::RUSAGE_THREAD).ru_nvcsw as u64
+}
+
 /// Returns the CPU time of `who` in getrusage(2).
 pub(crate) fn cpu_time(who: i32) -> CpuTime {
     let usage = usage(who);

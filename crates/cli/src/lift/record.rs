@@ -158,7 +158,7 @@ fn reduced(recorded: &Recorded, origin: Origin) -> Result<Recording, Failure> {
             turns.members
         )));
     }
-    let recording = recorded.recording(origin, &turns.ops, &lock_class);
+    let recording = recorded.recording(origin, &turns.ops, turns.sleeps, &lock_class);
     recording.map_err(|why| Failure::Run(anyhow!("{why}")))
 }
 
