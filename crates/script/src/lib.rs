@@ -113,6 +113,11 @@ impl Script {
     pub fn swap_device(&self) -> Option<SwapDevice> {
         self.tree.swap.as_ref().map(|swap| swap.device)
     }
+    /// Returns the size of compressed pages in percent of a page; `None`: sizes differ. `params` are
+    /// the values of the parameters. A value above 100 is not possible.
+    pub fn compressed_percent(&self, params: &[i64], cpus: usize) -> Option<u64> {
+        estimate::compressed_percent(&self.tree, params, cpus)
+    }
     /// Returns the parameters.
     pub fn params(&self) -> &[ScriptParam] {
         &self.params

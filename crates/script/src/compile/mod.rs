@@ -40,6 +40,9 @@ pub(crate) fn compile(tree: &Tree, text: &str) -> Done<Program> {
     }
     if let Some(swap) = &tree.swap {
         compiler.typed(&swap.size, Type::Size)?;
+        if let Some(percent) = &swap.percent {
+            compiler.typed(percent, Type::Number)?;
+        }
     }
     compiler.memory_groups()?;
     compiler.constants = compiler.variables.len();

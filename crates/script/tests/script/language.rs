@@ -325,6 +325,21 @@ fn where_each_cpu_has_a_process_children_stay_and_threads_spread() {
     assert_eq!(cpus_of(teams), ["0", "0", "0", "1", "1", "2", "2", "3", "3"]);
 }
 
+/// Compressed pages have the sizes of the program's memory, or all have one.
+#[test]
+fn compressed_pages_may_have_one_size() {
+    let rest = "param part = 30 \"\"; process one { time { sleep(1ms); } count; }";
+    let of = |item: &str, part: i64| {
+        let script = Script::parse("swap.mms", &format!("{item} {rest}")).unwrap();
+        script.compressed_percent(&[part], 1)
+    };
+    assert_eq!(of("swap 4 MiB compressed;", 30), None);
+    assert_eq!(of("swap 4 MiB compressed to part;", 30), Some(30));
+    assert_eq!(of("swap 4 MiB compressed to part;", 0), None);
+    assert_eq!(of("swap 4 MiB compressed to 2 * 20;", 0), Some(40));
+    assert_eq!(of("swap 4 MiB compressed to part;", -1), Some(u64::MAX));
+}
+
 /// The swap area is there before any program, and its size may depend on parameters and CPUs.
 #[test]
 fn a_script_has_a_swap_area_of_a_constant_size() {
@@ -339,6 +354,9 @@ fn a_script_has_a_swap_area_of_a_constant_size() {
     assert_eq!(of(""), (None, 0));
     for (item, why) in [
         ("swap 4 MiB; swap 4 MiB;", "a second time"),
+        ("swap 4 MiB compressed to 4 KiB;", "a number"),
+        ("swap 4 MiB compressed into 3;", "`to`"),
+        ("swap 4 MiB block to 30;", "have no size"),
         ("swap 20ms;", "a size"),
         ("swap rand(4) * 4 KiB * size(pages);", ""),
         ("swap 4 MiB zram;", "compressed"),
