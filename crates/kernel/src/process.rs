@@ -20,8 +20,8 @@ pub(crate) struct Process<A: Machine> {
     /// [`Spaces::current`](mmscale_mm::space::Spaces::current).
     space: ArcCell<Space<A>>,
     pub(crate) descriptors: SpinLock<A, Descriptors<A, Self>>,
-    /// Whether it has ever had a file. Set by the thread that opens the first; `Relaxed`, since
-    /// another thread that is to pass it on is told of it by other means.
+    /// Whether it has ever had a file. `Relaxed`: a thread that passes a file on got its number
+    /// from the thread that opened it, in order.
     had_files: AtomicBool,
     /// Threads that have not ended, including those that are starting.
     threads: A::AtomicU32,

@@ -75,8 +75,8 @@ pub trait System: Sized + 'static {
     /// Waits until a thread has returned. `Inval`: there is no such thread, or another thread
     /// already waits for it. [`Errno::Stopped`]: the caller's process was killed meanwhile.
     fn join(&self, thread: ThreadId) -> Result<(), Errno>;
-    /// Starts a process with an empty address space and the caller's files. `Nomem`: no memory for the process. `Inval`:
-    /// the CPU or the memory group does not exist.
+    /// Starts a process with an empty address space and the caller's files. `Nomem`: no memory for
+    /// the process. `Inval`: the CPU or the memory group does not exist.
     fn process(&self, spec: ThreadSpec, body: Body<Self>) -> Result<ProcessId, Errno>;
     /// Starts a process with a copy of the caller's memory. Fails as [`System::process`] does.
     fn fork(&self, spec: ThreadSpec, body: Body<Self>) -> Result<ProcessId, Errno>;
