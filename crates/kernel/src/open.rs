@@ -27,8 +27,7 @@ impl<A: Machine> Kernel<A> {
         if pages > u64::from(u32::MAX) {
             return Err(Errno::Overflow);
         }
-        let file = File::new(self.mm.mm_ref(), pages);
-        Ok(own.descriptors.lock_irqsave().insert(Open::File(file)))
+        Ok(own.open_file(File::new(self.mm.mm_ref(), pages)))
     }
     /// Returns the file and the page in it at which `part` begins. Adds a user reference to the
     /// file.
@@ -66,9 +65,9 @@ impl<A: Machine> Kernel<A> {
         if !victim.is_stopped() {
             // An address space that was already reaped has nothing left, whether or not the process
             // is dying.
-            return if victim.space.is_skipped() { Ok(()) } else { Err(Errno::Inval) };
+            return if victim.space().is_skipped() { Ok(()) } else { Err(Errno::Inval) };
         }
         let over = || own.is_stopped();
-        memory::reaped(victim.space.reap_unless(self.mm.mm_ref(), over))
+        memory::reaped(victim.space().reap_unless(self.mm.mm_ref(), over))
     }
 }

@@ -278,6 +278,16 @@ impl System for Linux {
     fn fork(&self, spec: ThreadSpec, body: Body<Self>) -> Result<ProcessId, Errno> {
         self.start(spec, Keep::Everything, body)
     }
+    /// Unmaps all memory of the program. The address space stays: it has this interpreter in it.
+    fn exec(&self) -> Result<(), Errno> {
+        self.running()?;
+        // Pairs with the sub in `returned`.
+        if self.own.running.load(std::sync::atomic::Ordering::Acquire) != 1 {
+            return Err(Errno::Inval);
+        }
+        self.own.exec();
+        Ok(())
+    }
     fn wait(&self, process: ProcessId) -> Result<Exit, Errno> {
         let pid = self.run.table.claim(process, self.own.id)?;
         await_end(pid);

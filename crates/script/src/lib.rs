@@ -145,6 +145,11 @@ impl Script {
     pub fn has_memory_groups(&self) -> bool {
         !self.tree.memory_groups.is_empty()
     }
+    /// Whether a process replaces its memory by an empty one.
+    pub fn has_exec(&self) -> bool {
+        let is_exec = |op: &op::Op| matches!(op.code, op::Code::Call { verb: op::Verb::Exec, .. });
+        self.program.ops.iter().any(is_exec)
+    }
     /// Runs the script as the first program of a system. `params` are the values of the parameters,
     /// in bytes, ns, or without a unit.
     pub fn run<S: System>(&self, params: &[i64], seed: u64, times: Times, sink: Sink, system: &S) {

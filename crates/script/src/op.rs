@@ -243,6 +243,8 @@ pub(crate) enum Verb {
     CpuOnline,
     File,
     Close,
+    /// Empties the memory of the process.
+    Exec,
     Wait,
     WaitAll,
     Join,
@@ -277,6 +279,7 @@ impl Verb {
             Self::CpuOnline => "cpu_online",
             Self::File => "memfd_create",
             Self::Close => "close",
+            Self::Exec => "exec",
             Self::Wait | Self::WaitAll => "wait",
             Self::Join | Self::JoinAll | Self::JoinTeam => "join",
             Self::Kill => "kill",

@@ -256,8 +256,8 @@ impl<'a> Compiler<'a> {
             return wrong(
                 at,
                 format!(
-                    "`{name}` belongs to another process; a process that is not forked has no \
-                         memory and no descriptors at its start"
+                    "`{name}` belongs to another process; a process that is not forked has \
+                         files, but no memory and no descriptors of processes at its start"
                 ),
             );
         }

@@ -41,6 +41,7 @@ fn each_call_reaches_the_system_with_its_arguments() {
         ("mmap(3 pages, POPULATE, PROT_READ);", "mmap 12288 Read Now None"),
         ("mmap(1 page, MAP_LOCKED, NONE);", "mmap 4096 None Locked None"),
         ("mprotect(m, READ);", "mprotect 32768 Read"),
+        ("mprotect(m, EXEC);", "mprotect 32768 ReadExec"),
         ("mremap(m, 4 KiB);", "mremap 32768 4096 true"),
         ("mremap(m, 64 KiB, NOMOVE);", "mremap 32768 65536 false"),
         ("madvise(m, MADV_DONTNEED);", "madvise 32768 DontNeed"),
@@ -52,6 +53,7 @@ fn each_call_reaches_the_system_with_its_arguments() {
         ("mbind(m, 1, MOVE_ALL);", "mbind 32768 1 MoveAll"),
         ("x = mincore(m);", "mincore 32768"),
         ("munmap(m);", "munmap 32768"),
+        ("exec();", "exec"),
         ("cpu_offline(1);", "cpu_offline 1"),
         ("cpu_online(cpus - 1);", "cpu_online 3"),
         (
@@ -175,6 +177,7 @@ fn pages_that_another_program_wrote_are_damage_only_where_the_script_says_so() {
 
 #[test]
 fn an_error_ends_its_program_and_names_the_line() {
+    let unset = "a variable has no value yet; memory has none after exec()";
     let stuck = "4 million operations of the script and no time passes; a loop needs a call, an \
                  access, `compute` or `sleep`";
     let cases = [
@@ -194,7 +197,8 @@ fn an_error_ends_its_program_and_names_the_line() {
         ("x = rand(0);", "there is no number from 0 below 0; rand(a, b) needs a below b"),
         ("fork on 4 { }", "there is no CPU 4; the 4 CPUs are numbered from 0"),
         ("fork priority 100 { }", "priority 100 does not exist; priorities are 1 to 99"),
-        ("if cpu == 9 { m = mmap(1 page); } write(m);", "a variable has no value yet"),
+        ("if cpu == 9 { m = mmap(1 page); } write(m);", unset),
+        ("m = mmap(1 page); exec(); write(m);", unset),
         ("while 1 { }", stuck),
         ("loop { }", stuck),
         ("loop { for i in 0..1000 { x = i; } }", stuck),
