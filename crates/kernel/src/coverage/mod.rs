@@ -36,6 +36,8 @@ pub enum Call {
     Mrelease,
     OomScore,
     File,
+    /// posix_fadvise.
+    Fadvise,
     /// mmap of anonymous memory.
     Mmap,
     /// mmap of a file.
@@ -55,7 +57,7 @@ pub enum Call {
 
 impl Call {
     /// All kinds.
-    pub const ALL: [Self; 24] = [
+    pub const ALL: [Self; 25] = [
         Self::Sleep,
         Self::Hotplug,
         Self::Spawn,
@@ -69,6 +71,7 @@ impl Call {
         Self::Mrelease,
         Self::OomScore,
         Self::File,
+        Self::Fadvise,
         Self::Mmap,
         Self::MmapFile,
         Self::Munmap,
