@@ -7,8 +7,8 @@ use mmscale_harness::Run;
 use mmscale_kernel::Os;
 use mmscale_mm::memcg::GroupId;
 use mmscale_system::{
-    Addr, Advice, CpuTime, Errno, Fd, MapSpec, PAGE_BYTES, Place, Populate, ProcessId, System,
-    ThreadSpec,
+    Addr, Advice, Backing, CpuTime, Errno, Fd, MapSpec, PAGE_BYTES, Place, Populate, ProcessId,
+    System, ThreadSpec,
 };
 
 /// Threads that create the victim's memory, each on its own CPU.
@@ -123,7 +123,7 @@ fn addr(page: u64) -> Addr {
 fn parent<S: System>(run: &Run<Reap>, system: &S) -> Result<(), Errno> {
     let file = match run.plan.file_pages() {
         0 => None,
-        pages => Some(insist(|| system.file(pages * PAGE_BYTES))?),
+        pages => Some(insist(|| system.file(pages * PAGE_BYTES, Backing::Memory))?),
     };
     let spec = ThreadSpec::on(run.plan.victim_cpu(system.cpus()));
     let own = run.clone();

@@ -84,6 +84,7 @@ named! {
         DoFault = "do_fault",
         DoWpPage = "do_wp_page",
         DoSwapPage = "do_swap_page",
+        GenericFadvise = "generic_fadvise",
         ChangeProtection = "change_protection",
         DoMremap = "do_mremap",
         DoMadvise = "do_madvise",

@@ -207,8 +207,8 @@ pub unsafe trait Machine: Cpu {
     /// Whether every byte of a frame is 0. Costs nothing by itself.
     fn is_zero(pfn: Pfn) -> bool;
 
-    // -- The swap device: blocks of a page each, numbered from 0, without a limit. The content of a
-    // block that was never written is undefined. These functions charge only the device's time.
+    // -- The swap device: blocks of a page each, numbered from 0, without a limit. A block that was
+    // never written has zeros. These functions charge only the device's time.
 
     /// Submits a request to the device; preemption is off. Never waits: the device reads or writes
     /// the frame at any time until it has finished, and then interrupts this CPU with

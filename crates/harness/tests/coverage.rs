@@ -35,6 +35,7 @@ const ROWS: &[(&str, Option<Call>, &str)] = &[
     ("cpu_offline", Some(Call::Hotplug), "cpu_offline(3); cpu_online(3);"),
     ("cpu_online", Some(Call::Hotplug), "cpu_offline(3); cpu_online(3);"),
     ("memfd_create", Some(Call::File), "f = memfd_create(1 page); close(f);"),
+    ("posix_fadvise", Some(Call::Fadvise), "posix_fadvise(shared, DONTNEED); compute(1us);"),
     ("close", Some(Call::Close), "f = memfd_create(1 page); close(f);"),
     ("wait", Some(Call::Wait), "p = process { compute(1us); } wait(p);"),
     ("join", Some(Call::Spawn), "t = thread { compute(1us); } join(t);"),

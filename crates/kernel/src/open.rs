@@ -6,8 +6,8 @@ use crate::descriptor::Open;
 use crate::memory;
 use alloc::sync::Arc;
 use mmscale_arch::{Func, Machine, Span};
-use mmscale_mm::space::File;
-use mmscale_system::{Errno, Fd, FilePart, PAGE_BYTES, ProcessId};
+use mmscale_mm::space::{self, File};
+use mmscale_system::{Backing, Errno, Fd, FileAdvice, FilePart, PAGE_BYTES, ProcessId, Share};
 
 impl<A: Machine> Kernel<A> {
     pub(crate) fn sys_pidfd_open(&self, process: ProcessId) -> Result<Fd, Errno> {
@@ -21,13 +21,36 @@ impl<A: Machine> Kernel<A> {
         closed.ok_or(Errno::Badf)?.close(self.mm.mm_ref());
         Ok(())
     }
-    pub(crate) fn sys_file(&self, bytes: u64) -> Result<Fd, Errno> {
+    pub(crate) fn sys_file(&self, bytes: u64, backing: Backing) -> Result<Fd, Errno> {
         let own = self.enter(Call::File)?;
         let pages = bytes.div_ceil(PAGE_BYTES);
         if pages > u64::from(u32::MAX) {
             return Err(Errno::Overflow);
         }
-        Ok(own.open_file(File::new(self.mm.mm_ref(), pages)))
+        let file = match backing {
+            Backing::Memory => File::new(self.mm.mm_ref(), pages),
+            Backing::Disk => File::on_disk(self.mm.mm_ref(), pages).ok_or(Errno::Nodev)?,
+        };
+        Ok(own.open_file(file))
+    }
+    pub(crate) fn sys_fadvise(
+        &self,
+        fd: Fd,
+        offset: u64,
+        bytes: u64,
+        advice: FileAdvice,
+    ) -> Result<(), Errno> {
+        let own = self.enter(Call::Fadvise)?;
+        let part = FilePart { fd, offset, share: Share::Shared };
+        let (file, first) = self.file_part(part, bytes)?;
+        let advice = match advice {
+            FileAdvice::WillNeed => space::FileAdvice::WillNeed,
+            FileAdvice::DontNeed => space::FileAdvice::DontNeed,
+        };
+        let on = self.mm.mm_ref();
+        file.advise(on, first..first + bytes.div_ceil(PAGE_BYTES), advice, own.space().group());
+        file.put(on);
+        Ok(())
     }
     /// Returns the file and the page in it at which `part` begins. Adds a user reference to the
     /// file.

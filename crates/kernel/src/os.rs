@@ -12,8 +12,8 @@ use core::ptr::NonNull;
 use mmscale_arch::Machine;
 use mmscale_mm::mm::Mm;
 use mmscale_system::{
-    Addr, Advice, Body, CpuPosition, Errno, Exit, Fd, LockWhat, MapSpec, MayMove, Present,
-    ProcessId, Prot, System, ThreadId, ThreadSpec,
+    Addr, Advice, Backing, Body, CpuPosition, Errno, Exit, Fd, FileAdvice, LockWhat, MapSpec,
+    MayMove, Present, ProcessId, Prot, System, ThreadId, ThreadSpec,
 };
 
 /// A running system as its programs see it, on any machine.
@@ -89,7 +89,8 @@ served! {
     fn set_oom_score_adj(process: ProcessId, thousandths: i32) -> Result<(), Errno>;
     fn own_process() -> ProcessId;
 
-    fn file(bytes: u64) -> Result<Fd, Errno>;
+    fn file(bytes: u64, backing: Backing) -> Result<Fd, Errno>;
+    fn fadvise(fd: Fd, offset: u64, bytes: u64, advice: FileAdvice) -> Result<(), Errno>;
     fn mmap(spec: MapSpec) -> Result<Addr, Errno>;
     fn munmap(at: Addr, bytes: u64) -> Result<(), Errno>;
     fn mprotect(at: Addr, bytes: u64, prot: Prot) -> Result<(), Errno>;

@@ -13,8 +13,8 @@ use mmscale_arch::{CpuId, Func, HotplugError, Machine, Span, TaskSpec};
 use mmscale_mm::space::Space;
 use mmscale_mm::stack::Stack;
 use mmscale_system::{
-    Addr, Advice, Body, CpuPosition, Errno, Exit, Fd, LockWhat, MapSpec, MayMove, Present,
-    Priority, ProcessId, Prot, ThreadId, ThreadSpec,
+    Addr, Advice, Backing, Body, CpuPosition, Errno, Exit, Fd, FileAdvice, LockWhat, MapSpec,
+    MayMove, Present, Priority, ProcessId, Prot, ThreadId, ThreadSpec,
 };
 
 impl<A: Machine> Serve for Kernel<A> {
@@ -137,8 +137,11 @@ impl<A: Machine> Serve for Kernel<A> {
         self.current.process().id
     }
 
-    fn file(&self, bytes: u64) -> Result<Fd, Errno> {
-        self.sys_file(bytes)
+    fn file(&self, bytes: u64, backing: Backing) -> Result<Fd, Errno> {
+        self.sys_file(bytes, backing)
+    }
+    fn fadvise(&self, fd: Fd, offset: u64, bytes: u64, advice: FileAdvice) -> Result<(), Errno> {
+        self.sys_fadvise(fd, offset, bytes, advice)
     }
     fn mmap(&self, spec: MapSpec) -> Result<Addr, Errno> {
         self.sys_mmap(spec)

@@ -4,14 +4,20 @@ use crate::errno::{check, last};
 use crate::process::{CHOSEN, USER_BEGIN, USER_END};
 use crate::system::Linux;
 use mmscale_system::{
-    Addr, Advice, Errno, LockWhat, MapSpec, MayMove, PAGE_BYTES, Place, Populate, Present, Prot,
-    Share,
+    Addr, Advice, Errno, Fd, FileAdvice, LockWhat, MapSpec, MayMove, PAGE_BYTES, Place, Populate,
+    Present, Prot, Share,
 };
+use std::io::Write as _;
+use std::os::fd::{AsRawFd as _, IntoRawFd as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Flags of mbind(2), from its manual page and `linux/mempolicy.h`.
 const MPOL_MF_STRICT: i32 = 1;
 const MPOL_MF_MOVE: i32 = 2;
+
+/// Written to a new file on a disk.
+static ZEROS: [u8; 1 << 16] = [0; 1 << 16];
 
 /// Advice of madvise(2), from `asm-generic/mman-common.h`; the crate libc lacks it for musl.
 const MADV_COLLAPSE: i32 = 25;
@@ -306,5 +312,59 @@ impl Linux {
                 Err(why)
             }
         }
+    }
+    /// A file without a name in `TMPDIR`, or in /var/tmp, whose pages were written and dropped from
+    /// memory. `Nodev`: that folder is in memory.
+    pub(crate) fn sys_file_on_disk(&self, bytes: u64) -> Result<Fd, Errno> {
+        let io = |why: std::io::Error| why.raw_os_error().map_or(Errno::Io, crate::errno::of);
+        let folder = std::env::var_os("TMPDIR").unwrap_or_else(|| "/var/tmp".into());
+        let mut open = std::fs::OpenOptions::new();
+        let mut file = open
+            .read(true)
+            .write(true)
+            .mode(0o600)
+            .custom_flags(libc::O_TMPFILE | libc::O_CLOEXEC)
+            .open(folder)
+            .map_err(io)?;
+        let fd = file.as_raw_fd();
+        // SAFETY: a plain struct of integers, which the call fills.
+        let mut system: libc::statfs = unsafe { core::mem::zeroed() };
+        // SAFETY: a descriptor of ours, and a struct of that type.
+        check(unsafe { libc::fstatfs(fd, &raw mut system) })?;
+        if system.f_type == libc::TMPFS_MAGIC {
+            return Err(Errno::Nodev);
+        }
+        // Pages that were never written would not be read from the disk.
+        let mut left = bytes;
+        while left > 0 {
+            let some = left.min(ZEROS.len() as u64);
+            file.write_all(&ZEROS[..some as usize]).map_err(io)?;
+            left -= some;
+        }
+        file.sync_all().map_err(io)?;
+        advise(fd, 0, bytes, FileAdvice::DontNeed)?;
+        Ok(self.own.open(file.into_raw_fd()))
+    }
+    pub(crate) fn sys_fadvise(
+        &self,
+        fd: Fd,
+        offset: u64,
+        bytes: u64,
+        advice: FileAdvice,
+    ) -> Result<(), Errno> {
+        let fd = self.own.descriptor(fd).ok_or(Errno::Badf)?;
+        advise(fd, offset, bytes, advice)
+    }
+}
+
+fn advise(fd: i32, offset: u64, bytes: u64, advice: FileAdvice) -> Result<(), Errno> {
+    let advice = match advice {
+        FileAdvice::WillNeed => libc::POSIX_FADV_WILLNEED,
+        FileAdvice::DontNeed => libc::POSIX_FADV_DONTNEED,
+    };
+    // SAFETY: a call without pointers. It returns the error.
+    match unsafe { libc::posix_fadvise(fd, offset as i64, bytes as i64, advice) } {
+        0 => Ok(()),
+        why => Err(crate::errno::of(why)),
     }
 }

@@ -6,8 +6,8 @@ use crate::errno::check;
 use crate::process::{Forked, Keep, ProcessState, RunState, Thread};
 use crate::user;
 use mmscale_system::{
-    Addr, Advice, Body, CpuPosition, CpuTime, Errno, Exit, Fd, LockWhat, MapSpec, MayMove, Present,
-    Priority, ProcessId, Prot, System, ThreadId, ThreadSpec,
+    Addr, Advice, Backing, Body, CpuPosition, CpuTime, Errno, Exit, Fd, FileAdvice, LockWhat,
+    MapSpec, MayMove, Present, Priority, ProcessId, Prot, System, ThreadId, ThreadSpec,
 };
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -337,8 +337,14 @@ impl System for Linux {
         self.own.id
     }
 
-    fn file(&self, bytes: u64) -> Result<Fd, Errno> {
-        self.sys_file(bytes)
+    fn file(&self, bytes: u64, backing: Backing) -> Result<Fd, Errno> {
+        match backing {
+            Backing::Memory => self.sys_file(bytes),
+            Backing::Disk => self.sys_file_on_disk(bytes),
+        }
+    }
+    fn fadvise(&self, fd: Fd, offset: u64, bytes: u64, advice: FileAdvice) -> Result<(), Errno> {
+        self.sys_fadvise(fd, offset, bytes, advice)
     }
     fn mmap(&self, spec: MapSpec) -> Result<Addr, Errno> {
         self.sys_mmap(spec)

@@ -1,6 +1,6 @@
 //! The syntax tree of a script.
 
-use mmscale_system::PAGE_BYTES;
+use mmscale_system::{Backing, PAGE_BYTES};
 
 /// A place in the text, in bytes from its beginning.
 pub(crate) type At = usize;
@@ -29,7 +29,7 @@ pub(crate) struct Tree {
     pub(crate) cpus: Option<Literal>,
     pub(crate) window: Option<WindowItem>,
     pub(crate) params: Vec<ParamItem>,
-    pub(crate) files: Vec<(Name, Expr)>,
+    pub(crate) files: Vec<FileItem>,
     pub(crate) swap: Option<SwapItem>,
     pub(crate) memory_groups: Vec<MemoryGroupItem>,
     pub(crate) arms: Vec<ArmItem>,
@@ -51,6 +51,14 @@ pub(crate) struct ParamItem {
     pub(crate) default: Literal,
     pub(crate) range: Option<[Literal; 2]>,
     pub(crate) help: String,
+}
+
+/// `file NAME = SIZE;`: a file that all processes share.
+#[derive(Debug)]
+pub(crate) struct FileItem {
+    pub(crate) name: Name,
+    pub(crate) size: Expr,
+    pub(crate) backing: Backing,
 }
 
 /// The swap area of the machine.

@@ -63,8 +63,8 @@ pub(crate) fn needs(tree: &Tree, params: &[i64], cpus: usize) -> ScriptNeeds {
     let known = names.zip(params.iter().copied()).chain([("cpus", cpus as i64)]).collect();
     let estimate = Estimate { tree, known, random: Random::End };
     let mut needs = ScriptNeeds::default();
-    for (_, size) in &tree.files {
-        needs.pages = needs.pages.saturating_add(estimate.pages(size));
+    for file in &tree.files {
+        needs.pages = needs.pages.saturating_add(estimate.pages(&file.size));
     }
     needs.swap_pages = tree.swap.as_ref().map_or(0, |swap| estimate.pages(&swap.size));
     for group in &tree.groups {

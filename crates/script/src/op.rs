@@ -5,7 +5,7 @@
 //! needs, or no value at all.
 
 use crate::ast::{Binary, Order, TaskKind, Unary};
-use mmscale_system::{Advice, LockWhat, Populate, Present, Prot, Share};
+use mmscale_system::{Advice, Backing, FileAdvice, LockWhat, Populate, Present, Prot, Share};
 
 /// The number of a value.
 pub(crate) type Slot = u16;
@@ -241,7 +241,8 @@ pub(crate) enum Verb {
     Compute,
     CpuOffline,
     CpuOnline,
-    File,
+    File(Backing),
+    Fadvise(FileAdvice),
     Close,
     /// Empties the memory of the process.
     Exec,
@@ -277,7 +278,9 @@ impl Verb {
             Self::Compute => "compute",
             Self::CpuOffline => "cpu_offline",
             Self::CpuOnline => "cpu_online",
-            Self::File => "memfd_create",
+            Self::File(Backing::Memory) => "memfd_create",
+            Self::File(Backing::Disk) => "file on disk",
+            Self::Fadvise(_) => "posix_fadvise",
             Self::Close => "close",
             Self::Exec => "exec",
             Self::Wait | Self::WaitAll => "wait",

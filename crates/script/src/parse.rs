@@ -1,11 +1,12 @@
 //! From text to a syntax tree, by the grammar in `script.pest`.
 
 use crate::ast::{
-    Amount, ArmItem, Binary, Block, Call, Change, Expr, ExprKind, Given, GroupItem, Literal,
-    MemoryGroupItem, Name, On, Order, ParamItem, Placing, Statement, SwapDevice, SwapItem, Task,
-    TaskKind, Tree, Unary, Unit, What, WindowItem, Within,
+    Amount, ArmItem, Binary, Block, Call, Change, Expr, ExprKind, FileItem, Given, GroupItem,
+    Literal, MemoryGroupItem, Name, On, Order, ParamItem, Placing, Statement, SwapDevice, SwapItem,
+    Task, TaskKind, Tree, Unary, Unit, What, WindowItem, Within,
 };
 use crate::error::{Wrong, nearest, wrong};
+use mmscale_system::Backing;
 use pest::Parser as _;
 use pest::error::{ErrorVariant, InputLocation};
 use pest::iterators::Pair;
@@ -217,7 +218,10 @@ fn add_item(tree: &mut Tree, item: Node<'_>) -> Parsed<()> {
         }
         Rule::file => {
             let name = must(parts.next().map(name), at)?;
-            tree.files.push((name, must(parts.next().map(expr).transpose()?, at)?));
+            let size = must(parts.next().map(expr).transpose()?, at)?;
+            let on_disk = parts.next_if(|part| part.as_rule() == Rule::on_disk).is_some();
+            let backing = if on_disk { Backing::Disk } else { Backing::Memory };
+            tree.files.push(FileItem { name, size, backing });
         }
         Rule::swap => {
             once(tree.swap.is_some())?;

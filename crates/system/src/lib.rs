@@ -15,8 +15,8 @@ mod process;
 
 pub use errno::Errno;
 pub use memory::{
-    Addr, Advice, FilePart, HUGE_BYTES, LockWhat, MapSpec, MayMove, PAGE_BYTES, Place, Populate,
-    Present, Prot, Share,
+    Addr, Advice, Backing, FileAdvice, FilePart, HUGE_BYTES, LockWhat, MapSpec, MayMove,
+    PAGE_BYTES, Place, Populate, Present, Prot, Share,
 };
 pub use plain::Plain;
 pub use process::{CpuPosition, CpuTime, Exit, Fd, Priority, ProcessId, ThreadId, ThreadSpec};
@@ -118,10 +118,15 @@ pub trait System: Sized + 'static {
 
     // -- Memory of the calling process.
 
-    /// Creates a file of `bytes` zero bytes in memory and opens it (`memfd_create`). The file
-    /// exists until all its descriptors are closed and no process maps it. `Overflow`: the machine
-    /// cannot represent the size.
-    fn file(&self, bytes: u64) -> Result<Fd, Errno>;
+    /// Creates a file of `bytes` zero bytes and opens it. No page of a file on a disk is in memory
+    /// yet. The file has no name: it exists until all its descriptors are closed and no process
+    /// maps it. `Overflow`: the machine cannot represent the size. `Nodev`: it has no disk, or no
+    /// room there.
+    fn file(&self, bytes: u64, backing: Backing) -> Result<Fd, Errno>;
+    /// Gives advice about a part of a file, which begins at a page and may reach beyond the end of
+    /// the file (`posix_fadvise`). Has no effect on a file in memory. `Badf`, `Nodev`: not a
+    /// descriptor, or not one of a file.
+    fn fadvise(&self, fd: Fd, offset: u64, bytes: u64, advice: FileAdvice) -> Result<(), Errno>;
     /// Maps memory. A part of a file may reach beyond the end of the file; an access there fails
     /// with [`Errno::Bus`].
     /// - `Badf`, `Nodev`: not a descriptor, or not one of a file.

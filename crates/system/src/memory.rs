@@ -61,6 +61,24 @@ pub enum Populate {
     Locked,
 }
 
+/// Where the content of a file is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Backing {
+    /// In memory only (`memfd_create`).
+    Memory,
+    /// On a disk: pages are read when they are needed, and can be dropped from memory.
+    Disk,
+}
+
+/// Advice about a part of a file.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum FileAdvice {
+    /// Read it (`POSIX_FADV_WILLNEED`).
+    WillNeed,
+    /// Drop its pages that are clean, not mapped and not locked (`POSIX_FADV_DONTNEED`).
+    DontNeed,
+}
+
 /// Visibility of writes to a mapping of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Share {

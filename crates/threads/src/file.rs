@@ -2,11 +2,11 @@
 
 use crate::arena::PAGE_BYTES;
 use std::fs::File;
-use std::io::{Error, Result};
+use std::io::{Error, ErrorKind, Result};
 use std::os::unix::fs::FileExt;
 use std::sync::OnceLock;
 
-/// Blocks of a page each; the file is made when the first is used.
+/// Blocks of a page each, of zeros until they are written; the file is made when the first is used.
 #[derive(Default)]
 pub(crate) struct SwapFile {
     file: OnceLock<Option<File>>,
@@ -24,7 +24,12 @@ impl SwapFile {
         self.file()?.write_all_at(page, offset(block))
     }
     pub(crate) fn read(&self, block: u32, page: &mut [u8; PAGE_BYTES]) -> Result<()> {
-        self.file()?.read_exact_at(page, offset(block))
+        match self.file()?.read_exact_at(page, offset(block)) {
+            // A block behind all that were written.
+            Err(why) if why.kind() == ErrorKind::UnexpectedEof => page.fill(0),
+            other => other?,
+        }
+        Ok(())
     }
 }
 
@@ -37,12 +42,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn blocks_keep_what_was_written_and_others_fail() {
+    fn blocks_keep_what_was_written_and_others_are_zero() {
         let (file, mut page) = (SwapFile::default(), [0; PAGE_BYTES]);
         file.write(3, &[7; PAGE_BYTES]).unwrap();
         file.write(5, &[9; PAGE_BYTES]).unwrap();
         file.read(3, &mut page).unwrap();
         assert_eq!(page, [7; PAGE_BYTES]);
-        assert!(file.read(6, &mut page).is_err(), "it lies past the end");
+        for block in [4, 6] {
+            file.read(block, &mut page).unwrap();
+            assert_eq!(page, [0; PAGE_BYTES], "block {block}");
+        }
     }
 }

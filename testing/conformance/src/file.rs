@@ -2,13 +2,14 @@
 
 use super::{PAGES, check, check_gone, check_zero, fill, unmap};
 use mmscale_system::{
-    Addr, Advice, Errno, Exit, Fd, MapSpec, MayMove, PAGE_BYTES, Prot, Share, System, ThreadSpec,
+    Addr, Advice, Backing, Errno, Exit, Fd, MapSpec, MayMove, PAGE_BYTES, Prot, Share, System,
+    ThreadSpec,
 };
 
 const BYTES: u64 = PAGES * PAGE_BYTES;
 
 fn new<S: System>(system: &S) -> Fd {
-    system.file(BYTES).expect("there is memory")
+    system.file(BYTES, Backing::Memory).expect("there is memory")
 }
 
 /// Maps `pages` pages of a file, starting at its page `from`.
@@ -119,7 +120,7 @@ pub(crate) fn a_new_process_has_the_files<S: System>(system: &S) {
 }
 
 pub(crate) fn beyond_the_end_there_is_nothing<S: System>(system: &S) {
-    let fd = system.file(PAGE_BYTES + 1).expect("there is memory");
+    let fd = system.file(PAGE_BYTES + 1, Backing::Memory).expect("there is memory");
     for share in [Share::Private, Share::Shared] {
         let at = map(system, fd, 0, 4, share);
         fill(system, at, 2, 100);

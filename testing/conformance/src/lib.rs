@@ -7,6 +7,7 @@
 //! back, and new memory reads as zeros.
 
 mod advise;
+mod disk;
 mod file;
 mod lock;
 mod map;
@@ -15,7 +16,7 @@ mod protect;
 mod release;
 mod remap;
 
-use mmscale_system::{Addr, Errno, MapSpec, PAGE_BYTES, Place, Share, System};
+use mmscale_system::{Addr, Backing, Errno, MapSpec, PAGE_BYTES, Place, Share, System};
 
 /// One statement of the manual pages.
 pub struct Case<S> {
@@ -105,6 +106,14 @@ cases! {
         mincore_knows_what_the_file_has
         populated_and_locked_mappings_keep_the_content
     }
+    disk {
+        pages_are_read_when_they_are_needed_and_dropped
+        what_is_written_to_a_shared_mapping_is_not_dropped
+        what_is_written_to_a_private_mapping_stays_there
+        a_page_that_is_mapped_is_not_dropped
+        tasks_that_need_a_page_at_the_same_time_all_get_it
+        a_file_in_memory_takes_no_advice
+    }
     process {
         a_child_has_a_copy_and_both_may_change_theirs
         a_new_process_has_nothing
@@ -190,7 +199,7 @@ struct Message(Addr);
 
 impl Message {
     fn new<S: System>(system: &S) -> Self {
-        let file = system.file(PAGE_BYTES).expect("there is memory");
+        let file = system.file(PAGE_BYTES, Backing::Memory).expect("there is memory");
         let spec = MapSpec::new(PAGE_BYTES).of(file, 0, Share::Shared);
         let at = system.mmap(spec).expect("there is room");
         assert_eq!(system.close(file), Ok(()));

@@ -4,7 +4,8 @@ use super::{Message, PAGES, check, check_gone, check_zero, fill, map, unmap};
 use core::sync::atomic::Ordering::SeqCst;
 use core::sync::atomic::{AtomicBool, AtomicU32};
 use mmscale_system::{
-    Advice, Errno, Exit, LockWhat, MapSpec, PAGE_BYTES, ProcessId, Share, System, ThreadSpec,
+    Advice, Backing, Errno, Exit, LockWhat, MapSpec, PAGE_BYTES, ProcessId, Share, System,
+    ThreadSpec,
 };
 use std::sync::Arc;
 
@@ -52,7 +53,7 @@ pub(crate) fn a_new_process_has_nothing<S: System>(system: &S) {
 }
 
 pub(crate) fn exec_leaves_nothing_but_files<S: System>(system: &S) {
-    let fd = system.file(BYTES).expect("there is memory");
+    let fd = system.file(BYTES, Backing::Memory).expect("there is memory");
     let child = move |system: &S| {
         let part = || MapSpec::new(BYTES).of(fd, 0, Share::Shared);
         let own = system.own_process();

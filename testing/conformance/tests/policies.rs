@@ -19,7 +19,7 @@ use mmscale_mm::swap::SwapDevice;
 use mmscale_mm::vmstat_work::TickPolicy;
 use mmscale_sim::{Outcome, Policy, Sim, SimConfig, sample_profile};
 use mmscale_system::{
-    Addr, Advice, Errno, Exit, MapSpec, PAGE_BYTES, Prot, Share, System, ThreadSpec,
+    Addr, Advice, Backing, Errno, Exit, MapSpec, PAGE_BYTES, Prot, Share, System, ThreadSpec,
 };
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -129,7 +129,7 @@ fn share(system: &Os, at: Addr) -> Result<(), Errno> {
         }
     };
     // A file that both map, in three VMAs.
-    let (file, bytes) = (system.file(12 * PAGE_BYTES)?, 12 * PAGE_BYTES);
+    let (file, bytes) = (system.file(12 * PAGE_BYTES, Backing::Memory)?, 12 * PAGE_BYTES);
     let mapped = system.mmap(MapSpec::new(bytes).of(file, 0, Share::Private))?;
     system.mprotect(mapped.page(4), 4 * PAGE_BYTES, Prot::Read)?;
     let child = system.fork(ThreadSpec::on(0), Box::new(body))?;

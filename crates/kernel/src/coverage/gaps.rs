@@ -1,9 +1,9 @@
 //! The table of locks and mechanisms of Linux that are not simulated, by the calls that reach them.
 
 use super::Call::{
-    self, Access, Close, Exec, Exit, File, Fork, Hotplug, Kill, Madvise, Mbind, Mincore, Mlock,
-    Mmap, MmapFile, Mprotect, Mrelease, Mremap, Munmap, OomScore, Pidfd, Process, Sleep, Spawn,
-    Wait, Zoneinfo,
+    self, Access, Close, Exec, Exit, Fadvise, File, Fork, Hotplug, Kill, Madvise, Mbind, Mincore,
+    Mlock, Mmap, MmapFile, Mprotect, Mrelease, Mremap, Munmap, OomScore, Pidfd, Process, Sleep,
+    Spawn, Wait, Zoneinfo,
 };
 use super::{Gap, Scope};
 
@@ -116,7 +116,7 @@ pub const GAPS: &[Gap] = &[
         gap(
             "folio lock",
             Scope::Shared,
-            "held for a moment by each fault on a page of a file",
+            "held for a moment by each fault on a page of a file in memory",
             "mm/filemap.c",
             &[Access],
         ),
@@ -149,6 +149,23 @@ pub const GAPS: &[Gap] = &[
             "memory policies of a file",
             "mm/mempolicy.c",
             &[Mbind],
+        ),
+    ),
+    gap(
+        "lru_lock of file pages",
+        Scope::Shared,
+        "pages of files on LRU lists, from which a drop removes them",
+        "mm/truncate.c",
+        &[Fadvise],
+    ),
+    after(
+        Fadvise,
+        gap(
+            "readahead",
+            Scope::Work,
+            "pages read before they are needed, several in a request, and mapped together",
+            "mm/readahead.c",
+            &[Access, Madvise],
         ),
     ),
     gap(

@@ -37,6 +37,8 @@ pub enum Call {
     Mrelease,
     OomScore,
     File,
+    /// posix_fadvise.
+    Fadvise,
     /// mmap of anonymous memory.
     Mmap,
     /// mmap of a file.
@@ -56,7 +58,7 @@ pub enum Call {
 
 impl Call {
     /// All kinds.
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 26] = [
         Self::Sleep,
         Self::Hotplug,
         Self::Spawn,
@@ -71,6 +73,7 @@ impl Call {
         Self::Mrelease,
         Self::OomScore,
         Self::File,
+        Self::Fadvise,
         Self::Mmap,
         Self::MmapFile,
         Self::Munmap,

@@ -7,7 +7,7 @@
 //! | `change` | changing VMAs: memory first, then locks, then the tree |
 //! | `calls` | the system calls on memory, and fork |
 //! | `fault` | how a page gets its frame, also from swap |
-//! | `file` | files in memory, and faults in them |
+//! | `file` | files in memory and on the disk, and faults in them |
 //! | `zap` | how frames leave: clear the entry, gather, flush, free |
 //! | `end` | the exit, and tasks that unmap pages of a dying process at the same time |
 //! | `mappings` | the trees of the VMAs that map a file, and their locks |
@@ -91,7 +91,7 @@ pub use calls::{Advice, LockWhat, MAP_MIN, MapRequest, MayMove, Place, Present, 
 pub use committed::CommitPolicy;
 pub use end::{ClaimEnd, Claims, ReapLock, Reaped};
 pub use error::{FaultError, SpaceError};
-pub use file::File;
+pub use file::{File, FileAdvice};
 pub use mappings::ImapPolicy;
 pub use mmscale_arch::{ADDRESS_BITS, PAGE_SHIFT, PAGE_SIZE, USER_END, VmaRange, Vpn};
 pub use registry::{

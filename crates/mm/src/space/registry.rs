@@ -7,7 +7,7 @@
 
 use super::Space;
 use super::committed::{CommitPolicy, Committed};
-use super::file::Files;
+use super::file::FileTable;
 use super::mappings::ImapPolicy;
 use super::vma::{RootId, Roots};
 use crate::pgtable::RssPolicy;
@@ -176,7 +176,7 @@ pub struct Spaces<A: Machine> {
     zero: AtomicU64,
     /// By task, the address space that it runs in. A task reads only its own entry.
     running: Sparse<Inside<Space<A>>>,
-    files: Files<A>,
+    files: SpinLock<A, FileTable<A>>,
     roots: Arc<Roots<A>>,
     committed: Arc<Committed<A>>,
     /// Address spaces that have started to exit.
@@ -193,7 +193,7 @@ impl<A: Machine> Spaces<A> {
             family_numbers: Numbers::new(0..Asid::COUNT),
             zero: AtomicU64::new(0),
             running: Sparse::new(TASKS_MAX),
-            files: SpinLock::new(LockClass::Other, Vec::new()),
+            files: SpinLock::new(LockClass::Other, FileTable::new()),
             roots: Arc::new(Roots::new(config.rwsem)),
             committed: Arc::new(Committed::new(config.commit, pages)),
             exits: A::AtomicU32::new(0),
@@ -283,7 +283,7 @@ impl<A: Machine> Spaces<A> {
     pub(super) fn committed(&self) -> &Committed<A> {
         &self.committed
     }
-    pub(super) fn files(&self) -> &Files<A> {
+    pub(super) fn files(&self) -> &SpinLock<A, FileTable<A>> {
         &self.files
     }
     /// Counts an address space that starts to exit.

@@ -113,6 +113,8 @@ mmscale_arch::counters! {
         writes: Sum,
         /// Pages submitted to the device to read.
         reads: Sum,
+        /// Pages of files submitted to the device to read.
+        file_reads: Sum,
         /// Pages of zeros that were not written.
         zero_writes: Sum,
         /// Pages of zeros that were cleared instead of read.
@@ -158,7 +160,6 @@ impl<A: Machine> Swap<A> {
         let named = |at: usize| {
             SpinLock::named(LockClass::Swap, LockInstance::Numbered(at as u32), cluster(at))
         };
-        let queues = if slots == 0 { 1 } else { QUEUES };
         Self {
             config,
             slots: Sparse::new(slots),
@@ -168,7 +169,7 @@ impl<A: Machine> Swap<A> {
             pruned: A::AtomicU32::new(0),
             free: A::AtomicI64::new(slots as i64),
             zram: (config.device == SwapDevice::Compressed).then(|| Zram::new(&config)),
-            queues: (0..queues).map(|_| WaitQueue::new()).collect(),
+            queues: (0..QUEUES).map(|_| WaitQueue::new()).collect(),
             device_waiters: (0..DEVICE_QUEUES).map(|_| DeviceWaiters::new()).collect(),
             counters: Counters::default(),
         }

@@ -92,6 +92,13 @@ impl<A: Machine> Swap<A> {
         WriteOut::Started
     }
 
+    /// Starts reading a block that is not in the swap area into a locked folio, which the
+    /// completion unlocks. Sleeps until the device's queue has room.
+    pub(crate) fn read_block(&self, io: PageIo) {
+        self.tally().file_reads.add(1);
+        self.submit(io);
+    }
+
     /// Submits a request to the device; sleeps until its queue has room.
     pub(super) fn submit(&self, io: PageIo) {
         A::work(Op::IoSubmit, 1);

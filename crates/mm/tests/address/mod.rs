@@ -1,6 +1,7 @@
 //! Address spaces: the rules of each system call, a model of all of them, failures, defects.
 
 mod advice;
+mod disk;
 mod failures;
 mod files;
 mod killed;

@@ -133,6 +133,14 @@ impl Emitter<'_> {
                 let (at, size, node) = (self.address(of), self.expr(&of.size), self.expr(node));
                 (format!("bind_to({at}, {size}, {node}, {flags})"), "mbind")
             }
+            Calls::Fadvise { of, advice } => {
+                self.need(Helper::Fadvise);
+                let (fd, from, size) =
+                    (self.name(of.var), self.expr(&of.from), self.expr(&of.size));
+                let call = format!("posix_fadvise({fd}, {from}, {size}, {advice})");
+                // It returns the error.
+                (format!("(errno = {call})"), "posix_fadvise")
+            }
             Calls::Close(fd) => (format!("close({})", self.name(*fd)), "close"),
             Calls::Kill(process) => (format!("kill({}, SIGKILL)", self.name(*process)), "kill"),
             Calls::Mrelease(fd) => {

@@ -30,6 +30,8 @@ pub(super) enum Helper {
     CheckPages,
     Present,
     Memfd,
+    DiskFile,
+    Fadvise,
     Nodes,
     Mbind,
     OomScoreAdj,
@@ -127,6 +129,7 @@ pub(super) fn function(helper: Helper, facts: Facts<'_>) -> String {
         }
         Helper::Present => PRESENT,
         Helper::Memfd => MEMFD,
+        Helper::DiskFile => DISK_FILE,
         Helper::Nodes => NODES,
         Helper::Mbind => MBIND,
         Helper::OomScoreAdj => OOM_SCORE_ADJ,
@@ -450,6 +453,31 @@ static int new_file(long size)
 		err(1, \"memfd_create\");
 	if (ftruncate(fd, size))
 		err(1, \"ftruncate\");
+	return fd;
+}
+";
+const DISK_FILE: &str = "\
+/* A file without a name, whose pages are on the disk and not in memory. */
+static int new_file_on_disk(long size)
+{
+	static char zeros[1 << 16];
+	const char *dir = getenv(\"TMPDIR\") ? getenv(\"TMPDIR\") : \"/var/tmp\";
+	int fd = open(dir, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+	struct statfs fs;
+
+	if (fd < 0 || fstatfs(fd, &fs))
+		err(1, \"a new file in %s\", dir);
+	if (fs.f_type == TMPFS_MAGIC)
+		errx(1, \"%s is in memory: set TMPDIR to a directory on a disk\", dir);
+	while (size > 0) {
+		long some = size < (long)sizeof(zeros) ? size : (long)sizeof(zeros);
+
+		if (write(fd, zeros, some) != some)
+			err(1, \"write\");
+		size -= some;
+	}
+	if (fsync(fd) || posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED))
+		err(1, \"fsync\");
 	return fd;
 }
 ";

@@ -8,6 +8,7 @@ use super::tree::{
 use crate::ast::{self, At, Binary, Change, ExprKind, Given, On, Statement, TaskKind, Tree, Unit};
 use crate::compile::Type;
 use crate::error::{Wrong, wrong};
+use mmscale_system::Backing;
 use std::collections::BTreeSet;
 
 pub(super) type Done<T> = Result<T, Wrong>;
@@ -17,7 +18,7 @@ pub(super) type Done<T> = Result<T, Wrong>;
 pub(super) struct Lowered {
     pub(super) vars: Vec<Var>,
     /// Files of the script, with their sizes.
-    pub(super) files: Vec<(VarId, Expr)>,
+    pub(super) files: Vec<(VarId, Expr, Backing)>,
     pub(super) groups: Vec<Group>,
 }
 
@@ -48,12 +49,12 @@ pub(super) fn lower(tree: &Tree, text: &str) -> Done<Lowered> {
         attempt: false,
     };
     let mut files = Vec::new();
-    for (name, size) in &tree.files {
+    for ast::FileItem { name, size, backing } in &tree.files {
         let mut before = Block::new();
         let (size, _) = lowering.expr(size, &mut before)?;
         let var = lowering.declare(&name.text, Type::File);
         lowering.vars[var.0].sizes.push(size.clone());
-        files.push((var, size));
+        files.push((var, size, *backing));
     }
     let groups = tree.groups.iter().map(|group| lowering.group(group));
     let mut groups = groups.collect::<Done<Vec<Group>>>()?;

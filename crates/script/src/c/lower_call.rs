@@ -91,6 +91,14 @@ impl<'a> Lowering<'a> {
             ("wait", [process]) => Calls::Wait(self.named(process)?),
             ("join", [thread]) => Calls::Join(self.named(thread)?),
             ("kill", [process]) => Calls::Kill(self.named(process)?),
+            ("posix_fadvise", [file]) => {
+                let of = self.range(file, out)?;
+                let advice = match flags.first() {
+                    Some(&"WILLNEED") => "POSIX_FADV_WILLNEED",
+                    _ => "POSIX_FADV_DONTNEED",
+                };
+                Calls::Fadvise { of, advice }
+            }
             ("close", [file]) => Calls::Close(self.named(file)?),
             ("process_mrelease", [fd]) => Calls::Mrelease(self.named(fd)?),
             ("oom_score_adj", [process, score]) => {

@@ -95,6 +95,7 @@ const TAKEN: &[&str] = &[
     "place",
     "pin",
     "present_pages",
+    "posix_fadvise",
     "process_mrelease",
     "rate",
     "read_page",

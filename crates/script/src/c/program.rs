@@ -12,6 +12,7 @@ use super::{ProgramSpec, names, sizes};
 use crate::ast::{Binary, On, Tree, Unit};
 use crate::error::wrong;
 use crate::run::binary;
+use mmscale_system::Backing;
 use std::fmt::Write as _;
 
 /// The most statements of a program: more than a reader of a mail reads. Analyses take time that
@@ -67,7 +68,7 @@ pub(super) fn program(
     out.push_str(&macros);
     out.push_str(&main_part::shared(facts));
     out.push_str(&helpers::variables(facts));
-    for (var, _) in &script.files {
+    for (var, ..) in &script.files {
         let name = emitter.name(*var);
         _ = writeln!(out, "static int {name};");
     }
@@ -152,14 +153,23 @@ fn is_placed(group: &Group) -> bool {
     !group.per_cpu && group.on.as_ref().is_none_or(|on| on.cpu().is_none())
 }
 
+/// Writes the creation of the files of the script.
+fn files(emitter: &mut Emitter<'_>, script: &Lowered, out: &mut Lines) {
+    for (file, size, backing) in &script.files {
+        let (helper, function) = match backing {
+            Backing::Memory => (Helper::Memfd, "new_file"),
+            Backing::Disk => (Helper::DiskFile, "new_file_on_disk"),
+        };
+        emitter.need(helper);
+        let size = emitter.expr(size);
+        out.line(&format!("{} = {function}({size});", emitter.name(*file)));
+    }
+}
+
 /// Returns the part of `main` that starts the tasks.
 fn starter(emitter: &mut Emitter<'_>, script: &Lowered) -> Done<String> {
     let mut out = Lines::at(1);
-    for (file, size) in &script.files {
-        emitter.need(Helper::Memfd);
-        let size = emitter.expr(size);
-        out.line(&format!("{} = new_file({size});", emitter.name(*file)));
-    }
+    files(emitter, script, &mut out);
     let mut ready = ZERO;
     let several = script.groups.iter().filter(|group| is_placed(group)).count() > 1;
     if several {
@@ -267,10 +277,17 @@ fn includes(facts: Facts<'_>, threads: bool) -> String {
     if has(Helper::Mbind) {
         names.extend(["linux/mempolicy.h"]);
     }
+    if has(Helper::DiskFile) {
+        names.extend(["fcntl.h", "linux/magic.h", "sys/vfs.h"]);
+    }
+    if has(Helper::Fadvise) {
+        names.extend(["errno.h", "fcntl.h"]);
+    }
     if has(Helper::Mbind) || has(Helper::Syscalls) {
         names.push("sys/syscall.h");
     }
     names.sort_unstable();
+    names.dedup();
     let mut text = String::from("#define _GNU_SOURCE\n");
     names.iter().for_each(|name| _ = writeln!(text, "#include <{name}>"));
     text.push('\n');

@@ -159,9 +159,8 @@ fn of_call(call: &mut Calls, with: &mut impl FnMut(&mut Expr)) {
             over.iter_mut().for_each(range);
             visit(size, with);
         }
-        Calls::Memory { of, .. } | Calls::Write(of) | Calls::Read(of) | Calls::Check(of) => {
-            range(of)
-        }
+        Calls::Memory { of, .. } | Calls::Fadvise { of, .. } => range(of),
+        Calls::Write(of) | Calls::Read(of) | Calls::Check(of) => range(of),
         Calls::Mbind { of, node, .. } => {
             range(of);
             visit(node, with);

@@ -210,6 +210,10 @@ pub(super) enum Calls {
         to: Option<VarId>,
         size: Expr,
     },
+    Fadvise {
+        of: Range,
+        advice: &'static str,
+    },
     Close(VarId),
     Wait(VarId),
     WaitAll,
@@ -356,7 +360,9 @@ impl Calls {
             Self::Mmap { over, file, .. } => over.iter().chain(file).collect(),
             Self::Mremap { of, over, .. } => std::iter::once(of).chain(over).collect(),
             Self::Memory { of, .. } | Self::Mbind { of, .. } => vec![of],
-            Self::Write(of) | Self::Read(of) | Self::Check(of) => vec![of],
+            Self::Write(of) | Self::Read(of) | Self::Check(of) | Self::Fadvise { of, .. } => {
+                vec![of]
+            }
             _ => vec![],
         }
     }

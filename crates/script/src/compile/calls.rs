@@ -4,7 +4,7 @@ use super::{Compiler, Done, Type};
 use crate::ast::{Call, Expr, ExprKind};
 use crate::error::{Wrong, unknown, wrong};
 use crate::op::{Code, Mapping, Move, NONE, Slot, Verb, Where};
-use mmscale_system::{Advice, LockWhat, Populate, Present, Prot, Share};
+use mmscale_system::{Advice, Backing, FileAdvice, LockWhat, Populate, Present, Prot, Share};
 
 /// All calls, with their arguments as a message shows them.
 const CALLS: &[(&str, &str)] = &[
@@ -25,6 +25,7 @@ const CALLS: &[(&str, &str)] = &[
     ("cpu_offline", "cpu_offline(CPU)"),
     ("cpu_online", "cpu_online(CPU)"),
     ("memfd_create", "memfd_create(SIZE)"),
+    ("posix_fadvise", "posix_fadvise(FILE, DONTNEED or WILLNEED)"),
     ("close", "close(FILE or DESCRIPTOR)"),
     ("exec", "exec()"),
     ("wait", "wait(PROCESS), or wait() for all children"),
@@ -83,7 +84,7 @@ struct Args<'a> {
 pub(crate) fn flag(expr: &Expr) -> Option<&str> {
     let ExprKind::Name(name) = &expr.kind else { return None };
     let is_flag = |name: &str| name.chars().all(|c| c.is_ascii_uppercase() || c == '_');
-    let prefixes = ["MADV_", "MAP_", "PROT_", "MREMAP_", "MLOCK_", "MPOL_MF_"];
+    let prefixes = ["MADV_", "POSIX_FADV_", "MAP_", "PROT_", "MREMAP_", "MLOCK_", "MPOL_MF_"];
     let short = prefixes.iter().find_map(|prefix| name.strip_prefix(prefix));
     is_flag(name).then(|| short.unwrap_or(name))
 }
@@ -203,8 +204,14 @@ impl Compiler<'_> {
             "memfd_create" => {
                 args.flagless()?;
                 let slots = self.values(args, [Size])?;
-                self.call(Verb::File, slots, to, at)?;
+                self.call(Verb::File(Backing::Memory), slots, to, at)?;
                 Ok(Some(Some(Type::File)))
+            }
+            "posix_fadvise" => {
+                let advice =
+                    [("DONTNEED", FileAdvice::DontNeed), ("WILLNEED", FileAdvice::WillNeed)];
+                let Some(advice) = args.one_of(&advice)? else { return args.usage() };
+                self.plain(args, [Type::File], Verb::Fadvise(advice))
             }
             name => {
                 let verbs = [

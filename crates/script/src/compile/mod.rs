@@ -6,8 +6,8 @@ mod statement;
 mod types;
 
 use crate::ast::{
-    Amount, At, Binary, Block, Expr, ExprKind, GroupItem, MemoryGroupItem, Name, On, Placing,
-    TaskKind, Tree, Within,
+    Amount, At, Binary, Block, Expr, ExprKind, FileItem, GroupItem, MemoryGroupItem, Name, On,
+    Placing, TaskKind, Tree, Within,
 };
 use crate::error::{Wrong, nearest, unknown, wrong};
 use crate::op::{Begin, Code, Known, NONE, NOWHERE, Op, Place, Program, Slot, Start, Verb};
@@ -33,10 +33,10 @@ pub(crate) fn compile(tree: &Tree, text: &str) -> Done<Program> {
         compiler.declare(&param.name.text, Type::of(param.default.unit), param.name.at)?;
     }
     compiler.program.inherits = !tree.files.is_empty();
-    for (name, size) in &tree.files {
+    for FileItem { name, size, backing } in &tree.files {
         let (slot, at) = (compiler.typed(size, Type::Size)?, name.at);
         let to = compiler.declare(&name.text, Type::File, at)?;
-        compiler.call(Verb::File, [slot, NONE, NONE], to, at)?;
+        compiler.call(Verb::File(*backing), [slot, NONE, NONE], to, at)?;
     }
     if let Some(swap) = &tree.swap {
         compiler.typed(&swap.size, Type::Size)?;

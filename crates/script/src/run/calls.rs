@@ -202,14 +202,18 @@ impl Worker {
             Verb::Sleep => system.sleep_ns(self.capped(system, first)?)?,
             Verb::CpuOffline => system.cpu_offline(self.get(first).natural()? as usize)?,
             Verb::CpuOnline => system.cpu_online(self.get(first).natural()? as usize)?,
-            Verb::File => {
+            Verb::File(backing) => {
                 let bytes = self.get(first).natural()?;
                 if self.files >= MAX_FILES {
                     return Err(Kind::Files.into());
                 }
-                let fd = system.file(bytes)?;
+                let fd = system.file(bytes, backing)?;
                 self.files += 1;
                 self.set(to, Value::File(File { fd, offset: 0, bytes }));
+            }
+            Verb::Fadvise(advice) => {
+                let File { fd, offset, bytes } = self.file(first)?;
+                system.fadvise(fd, offset, bytes, advice)?;
             }
             Verb::Close => {
                 system.close(self.descriptor(first)?)?;

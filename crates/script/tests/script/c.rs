@@ -115,6 +115,24 @@ fn statements_become_those_of_c() {
 }
 
 #[test]
+fn a_file_on_the_disk_is_written_and_dropped_before_the_tasks_start() {
+    let text = "param parts = 2 \"parts\";
+                file data = parts * 1 MiB on disk;
+                process p 2 { m = mmap(data[id * 8..(id + 1) * 8], PRIVATE); start; loop {
+                    madvise(m, DONTNEED); posix_fadvise(data[id * 8..(id + 1) * 8], DONTNEED);
+                    read(m); count; } }";
+    let script = Script::parse("test.mms", text).unwrap_or_else(|why| panic!("{why}"));
+    let spec =
+        ProgramSpec { name: "test", params: &[2], written_by: "", simulated_by: &[], remarks: &[] };
+    let made = script.reproduce(&spec).unwrap_or_else(|why| panic!("{why}"));
+    assert!(made.program.contains("data = new_file_on_disk("), "{}", made.program);
+    compiles(&made.program);
+    let tried = "f = memfd_create(1 MiB); try posix_fadvise(f[2..3], DONTNEED); if !ok { }";
+    let call = "ok = !(errno = posix_fadvise(f, 2 * PAGE, PAGE, POSIX_FADV_DONTNEED));";
+    assert!(body(tried).contains(call), "{}", body(tried));
+}
+
+#[test]
 fn a_variable_keeps_its_value_from_round_to_round() {
     let program = body("i = 0; loop { if i == 3 { i = 0; } i += 1; sleep(1us * i); }");
     let declared = program.find("long i").expect("it is declared");

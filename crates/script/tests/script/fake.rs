@@ -2,8 +2,8 @@
 //! takes a microsecond, and memory is a map.
 
 use mmscale_system::{
-    Addr, Advice, Body, CpuPosition, Errno, Exit, Fd, LockWhat, MapSpec, MayMove, Place, Present,
-    ProcessId, Prot, System, ThreadId, ThreadSpec,
+    Addr, Advice, Backing, Body, CpuPosition, Errno, Exit, Fd, FileAdvice, LockWhat, MapSpec,
+    MayMove, Place, Present, ProcessId, Prot, System, ThreadId, ThreadSpec,
 };
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -135,9 +135,15 @@ impl System for Fake {
     fn own_process(&self) -> ProcessId {
         ProcessId(self.process.get())
     }
-    fn file(&self, bytes: u64) -> Result<Fd, Errno> {
-        self.did(|| format!("memfd_create {bytes}"));
+    fn file(&self, bytes: u64, backing: Backing) -> Result<Fd, Errno> {
+        self.did(|| match backing {
+            Backing::Memory => format!("memfd_create {bytes}"),
+            Backing::Disk => format!("file on disk {bytes}"),
+        });
         Ok(Fd(4))
+    }
+    fn fadvise(&self, _: Fd, offset: u64, bytes: u64, advice: FileAdvice) -> Result<(), Errno> {
+        self.plain(|| format!("posix_fadvise {offset} {bytes} {advice:?}"))
     }
     fn mmap(&self, spec: MapSpec) -> Result<Addr, Errno> {
         let MapSpec { bytes, prot, populate, file, .. } = spec;

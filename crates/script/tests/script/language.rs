@@ -65,6 +65,14 @@ fn each_call_reaches_the_system_with_its_arguments() {
             "mmap 4096 ReadWrite OnTouch Some((0, Private))",
         ),
         ("f = memfd_create(1 MiB); close(f);", "close"),
+        (
+            "f = memfd_create(1 MiB); posix_fadvise(f[2..], DONTNEED);",
+            "posix_fadvise 8192 1040384 DontNeed",
+        ),
+        (
+            "f = memfd_create(1 MiB); posix_fadvise(f, POSIX_FADV_WILLNEED);",
+            "posix_fadvise 0 1048576 WillNeed",
+        ),
         ("p = fork on 2 { } oom_score_adj(p, -500);", "oom_score_adj -500"),
         ("p = process on 3 priority 5 { } wait(p);", "wait"),
         ("t = thread on 1 { } join(t);", "join"),
@@ -75,6 +83,16 @@ fn each_call_reaches_the_system_with_its_arguments() {
         let made = calls(&format!("m = mmap(8 pages); {body}"));
         assert_eq!(made.last().map(String::as_str), Some(wanted), "{body}: {made:?}");
     }
+}
+
+#[test]
+fn files_of_the_script_are_in_memory_or_on_the_disk() {
+    let text = "param n = 2 \"n\"; file f = 1 MiB; file g = n * 1 MiB on disk;
+                process p { m = mmap(g[..4], PRIVATE); count; }";
+    let (calls, report) = run(text, &[3], 1);
+    assert_eq!(report.fault.map(|fault| fault.to_string()), None);
+    assert_eq!(calls[..2], ["memfd_create 1048576", "file on disk 3145728"]);
+    assert!(calls.contains(&"mmap 16384 ReadWrite OnTouch Some((0, Private))".to_owned()));
 }
 
 #[test]

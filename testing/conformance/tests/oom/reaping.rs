@@ -2,7 +2,7 @@
 
 use super::world::*;
 use mmscale_kernel::Os;
-use mmscale_system::{Errno, Exit, MapSpec, PAGE_BYTES, Share, System};
+use mmscale_system::{Backing, Errno, Exit, MapSpec, PAGE_BYTES, Share, System};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::SeqCst;
@@ -107,7 +107,7 @@ fn shared_mappings_of_files_are_not_reaped() {
         let done = Arc::new(AtomicU64::new(0));
         let told = Arc::clone(&done);
         let victim = start(system, 1, move |system: &Os| {
-            let file = system.file(SHARED * PAGE_BYTES).expect("there is memory");
+            let file = system.file(SHARED * PAGE_BYTES, Backing::Memory).expect("there is memory");
             let shared = MapSpec::new(SHARED * PAGE_BYTES).of(file, 0, Share::Shared);
             let shared = system.mmap(shared).expect("there is room");
             for page in 0..SHARED {

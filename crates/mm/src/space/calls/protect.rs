@@ -93,7 +93,8 @@ impl<A: Machine> Space<A> {
             return shown.without(PteFlags::WRITE);
         }
         if vma.flags.contains(VmaFlags::SHARED) {
-            return shown.with(PteFlags::WRITE);
+            // The first write to a page of a file on the disk faults.
+            return if self.maps_disk(vma) { shown } else { shown.with(PteFlags::WRITE) };
         }
         let flags = pte.flags();
         let dirty = flags.contains(PteFlags::DIRTY) && !flags.contains(PteFlags::ZERO);

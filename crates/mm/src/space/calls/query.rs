@@ -22,7 +22,8 @@ impl<A: Machine> Space<A> {
         }
         // A page without an entry may be in the page cache of a file.
         let files = vmas.in_range(range).any(|(vma, _)| vma.file.is_some());
-        let cached = |page| files && vmas.at(page).is_some_and(|vma| self.is_in_file(&vma, page));
+        let cached =
+            |page| files && vmas.at(page).is_some_and(|vma| self.is_in_file(on, &vma, page));
         let mut at = range.start();
         for leaf in self.table.leaves(on.paging, range, Direction::Forward) {
             let part = leaf.range();

@@ -5,6 +5,7 @@
 //! changed, the fault returns without a change, and the program retries the access.
 
 mod anon;
+mod file;
 mod huge;
 mod populate;
 mod swapped;
@@ -138,10 +139,13 @@ impl<A: Machine> Space<A> {
         if let Some(entry) = seen.as_swap() {
             return self.swap_in(on, vma, page, seen, entry, patience);
         }
-        self.handle_in_memory(on, vma, page, access, seen).map(|()| Handled::Done)
+        if seen.is_none() {
+            return self.fill(on, vma, page, access, patience);
+        }
+        self.handle_present(on, vma, page, access, seen).map(|()| Handled::Done)
     }
-    /// Handles a fault on a page that is not in swap.
-    fn handle_in_memory(
+    /// Handles a fault on a page that has an entry and is not in swap.
+    fn handle_present(
         &self,
         on: MmRef<'_, A>,
         vma: &Vma,
@@ -149,15 +153,12 @@ impl<A: Machine> Space<A> {
         access: MemAccess,
         seen: Pte,
     ) -> Result<(), FaultError> {
-        if seen.is_none() {
-            return self.fill(on, vma, page, access);
-        }
         let denied = seen.is_present() && !seen.flags().contains(PteFlags::WRITE);
         if access == MemAccess::Read || !denied {
             return Ok(());
         }
         if vma.flags.contains(VmaFlags::SHARED) {
-            return self.write_shared(on, page);
+            return self.write_shared(on, vma, page);
         }
         if seen.is_huge() {
             return self.huge_write(on, vma, page, seen);
@@ -171,17 +172,17 @@ impl<A: Machine> Space<A> {
         vma: &Vma,
         page: Vpn,
         access: MemAccess,
-    ) -> Result<(), FaultError> {
+        patience: Patience,
+    ) -> Result<Handled, FaultError> {
         if let Some(map) = vma.file {
-            return self.fill_from_file(on, vma, map, page, access);
-        }
-        if access == MemAccess::Write && self.fill_huge(on, vma, page)? {
-            return Ok(());
+            return self.fill_from_file(on, vma, map, page, access, patience);
         }
         match access {
-            MemAccess::Read => self.fill_zero(on, page),
-            MemAccess::Write => self.fill_anonymous(on, vma, page),
+            MemAccess::Read => self.fill_zero(on, page)?,
+            MemAccess::Write if self.fill_huge(on, vma, page)? => {}
+            MemAccess::Write => self.fill_anonymous(on, vma, page)?,
         }
+        Ok(Handled::Done)
     }
     /// A read fault on anonymous memory: maps the zero page.
     fn fill_zero(&self, on: MmRef<'_, A>, page: Vpn) -> Result<(), FaultError> {

@@ -189,13 +189,16 @@ impl<A: Machine> Space<A> {
         }
         Ok(())
     }
-    /// `MADV_WILLNEED`: reads pages from swap into the swap cache.
+    /// `MADV_WILLNEED`: reads pages of files, and pages from swap into the swap cache.
     pub(crate) fn will_need(
         &self,
         on: MmRef<'_, A>,
         vma: &Vma,
         part: VmaRange,
     ) -> Result<(), SpaceError> {
+        if vma.file.is_some() {
+            self.will_need_file(on, vma, part);
+        }
         let mut wanted: Vec<u64> = Vec::new();
         for leaf in self.table.leaves(on.paging, part, Direction::Forward) {
             if let Leaf::Ptes(ptes, some) = leaf {

@@ -162,7 +162,7 @@ impl<A: Machine> MmRef<'_, A> {
             let maps = vmas.tree.iter().filter_map(|entry| vmas.vma(entry.value).file);
             maps.for_each(|map| *links.entry((map.id.index(), map.tree)).or_default() += 1);
         });
-        let files = self.spaces.files().lock().clone();
+        let files = self.spaces.files().lock().files.clone();
         for file in files.iter().flatten() {
             for (tree, counted) in file.mappings().counts() {
                 let found = links.remove(&(file.id().index(), tree)).unwrap_or(0);
@@ -191,7 +191,7 @@ impl<A: Machine> MmRef<'_, A> {
     fn verify_file_pages(self) -> Result<(), LruViolation> {
         let memory = self.memory;
         let (mut in_files, mut swapped) = (StatPages::new(), StatPages::new());
-        let files = self.spaces.files().lock().clone();
+        let files = self.spaces.files().lock().files.clone();
         for file in files.iter().flatten() {
             file.folios().for_each(|pfn| in_files.add(&memory, pfn, FilePages));
         }

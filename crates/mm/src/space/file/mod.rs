@@ -1,10 +1,10 @@
-//! Files in memory, and VMAs that map them.
+//! Files, and VMAs that map them.
 //!
-//! A file is its page cache: a folio for each touched page, kept as long as the file. A page that
-//! was not written contains zeros and is available immediately, as in a file that was read long
-//! ago. There is no disk, so nothing is read, written back or evicted: file folios are on no LRU
-//! list, and reclaim does not see them. They are charged to the group of the task that touches them
-//! first.
+//! A file in memory is its page cache: a folio for each touched page, kept as long as the file. A
+//! page that was not written contains zeros and is available immediately, as in a file that was
+//! read long ago. The pages of a file on the disk (`disk`) are read when a task needs them, and can
+//! be dropped. File folios are on no LRU list, and reclaim does not see them. They are charged to
+//! the group of the task that touches them first.
 //!
 //! A file ends with its last user. Users are tasks that have it open, and address spaces that have
 //! mapped it, each until it exits.
@@ -16,26 +16,31 @@
 //! Lock order: the lock of a file's cache and that of the table of files (class Other) are held
 //! briefly; inside them only a folio's state is changed.
 
+mod disk;
+
+pub use disk::FileAdvice;
+
 use super::mappings::Mappings;
 use super::vma::{Arena, number_of};
-use super::{FaultError, FileId, FileMap, MmRef, Space, SpaceError, Vma, VmaFlags, Vpn};
+use super::{FaultError, FileId, FileMap, MmRef, Space, SpaceError, Vma, Vpn};
 use crate::folio::{FolioFlags, FolioInit};
 use crate::memcg::GroupId;
-use crate::pgtable::{MemAccess, Pte, PteFlags};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 use mmscale_arch::sync::{Once, Sparse, SpinLock};
-use mmscale_arch::{Atomic, DataLine, Func, LockClass, Machine, NodeId, Op, Order, Pfn, Span};
+use mmscale_arch::{Atomic, DataLine, LockClass, Machine, NodeId, Order, Pfn};
 use mmscale_frames::page_alloc::Gfp;
 
-/// A file in memory.
+/// A file.
 pub struct File<A: Machine> {
     id: FileId,
     pages: u64,
-    /// By page, the frame of its folio plus 1; 0: not touched yet. Never changed after that.
+    /// The block of its first page; `None`: the file is in memory.
+    block: Option<u32>,
+    /// By page, the frame of its folio plus 1; 0: it has none. In memory a folio stays.
     cache: Sparse<A::AtomicU32>,
-    /// Held while a folio is put into `cache`.
+    /// Held while a folio is put into `cache` or removed.
     insertion: SpinLock<A, ()>,
     /// The VMAs that map it.
     mappings: Mappings<A>,
@@ -43,15 +48,34 @@ pub struct File<A: Machine> {
 }
 
 /// All files of a machine.
-pub(super) type Files<A> = SpinLock<A, Vec<Option<Arc<File<A>>>>>;
+pub(super) struct FileTable<A: Machine> {
+    pub(super) files: Vec<Option<Arc<File<A>>>>,
+    /// Blocks behind the swap area that files were given. They are not used again.
+    blocks: u32,
+}
+
+impl<A: Machine> FileTable<A> {
+    pub(super) fn new() -> Self {
+        Self { files: Vec::new(), blocks: 0 }
+    }
+}
 
 impl<A: Machine> File<A> {
-    /// Creates a file of `pages` zero pages, with the caller as its user. Release it with
+    /// Creates a file of `pages` zero pages in memory, with the caller as its user. Release it with
     /// [`File::put`].
     pub fn new(on: MmRef<'_, A>, pages: u64) -> Arc<Self> {
+        Self::add(on, pages, None, &mut on.spaces.files().lock())
+    }
+    /// Adds a file to the table.
+    fn add(
+        on: MmRef<'_, A>,
+        pages: u64,
+        block: Option<u32>,
+        table: &mut FileTable<A>,
+    ) -> Arc<Self> {
         let cache = Sparse::new(pages as usize);
         let insertion = SpinLock::new(LockClass::Other, ());
-        let mut files = on.spaces.files().lock();
+        let files = &mut table.files;
         let free = files.iter().position(Option::is_none);
         let at = free.unwrap_or_else(|| {
             files.push(None);
@@ -61,7 +85,7 @@ impl<A: Machine> File<A> {
         let mappings = Mappings::new(config.imap, config.rwsem);
         let users = A::AtomicU32::named(1, DataLine::FileUsers);
         let id = FileId::new(at);
-        let file = Arc::new(Self { id, pages, cache, insertion, mappings, users });
+        let file = Arc::new(Self { id, pages, block, cache, insertion, mappings, users });
         files[at] = Some(Arc::clone(&file));
         file
     }
@@ -84,8 +108,13 @@ impl<A: Machine> File<A> {
         if self.users.fetch_sub(1, AcqRel) > 1 {
             return;
         }
-        let gone = on.spaces.files().lock()[self.id.index()].take();
+        let gone = on.spaces.files().lock().files[self.id.index()].take();
         for pfn in self.folios() {
+            if self.is_on_disk() {
+                // It may be read still.
+                on.swap.lock_folio(on.memory, pfn);
+                on.swap.unlock_folio(on.memory, pfn);
+            }
             on.memory.count_file_pages(pfn, -1);
             on.memory.put(pfn);
         }
@@ -102,15 +131,18 @@ impl<A: Machine> File<A> {
         let make = |_| A::AtomicU32::named(0, DataLine::PageCache);
         (index < self.pages).then(|| self.cache.get_or_make(index as usize, make))
     }
-    /// Whether a page is in memory.
-    pub(super) fn has(&self, index: u64) -> bool {
+    /// Whether a page is in memory, with its content.
+    fn has(&self, on: MmRef<'_, A>, index: u64) -> bool {
+        if self.is_on_disk() {
+            return self.has_read(on, index);
+        }
         // Pairs with the store in `page`.
         self.slot(index).is_some_and(|slot| slot.load(Acquire) > 0)
     }
-    /// Returns the folio of a page, with a reference (`filemap_get_folio`). Fails with `Bus` beyond
-    /// the end of the file. The caller's address space is a user of the file, so that no folio
-    /// leaves it.
-    fn page(
+    /// Returns the folio of a page of a file in memory, with a reference (`filemap_get_folio`).
+    /// Fails with `Bus` beyond the end of the file. The caller's address space is a user of the
+    /// file, so that no folio leaves it.
+    pub(super) fn page(
         &self,
         on: MmRef<'_, A>,
         index: u64,
@@ -211,65 +243,12 @@ impl<A: Machine> Space<A> {
         self.files.iter().take(count as usize).for_each(|file| file.put(on));
     }
     /// Whether a page without an entry is in the file's page cache.
-    pub(super) fn is_in_file(&self, vma: &Vma, page: Vpn) -> bool {
+    pub(super) fn is_in_file(&self, on: MmRef<'_, A>, vma: &Vma, page: Vpn) -> bool {
         let file = vma.file.and_then(|map| Some((map, self.file(map.id)?)));
-        file.is_some_and(|(map, file)| file.has(map.index_of(page)))
+        file.is_some_and(|(map, file)| file.has(on, map.index_of(page)))
     }
-    /// Handles a fault on an unmapped page of a file (`do_fault`): maps the file's folio, or a copy
-    /// for a write to a private mapping.
-    pub(super) fn fill_from_file(
-        &self,
-        on: MmRef<'_, A>,
-        vma: &Vma,
-        map: FileMap,
-        page: Vpn,
-        access: MemAccess,
-    ) -> Result<(), FaultError> {
-        let _span = Span::<A>::enter(Func::DoFault);
-        let file = self.file(map.id).ok_or(FaultError::Bus)?;
-        let folio = file.page(on, map.index_of(page), self.node_for(vma), self.group)?;
-        let shared = vma.flags.contains(VmaFlags::SHARED);
-        let own = access == MemAccess::Write && !shared;
-        let mut folio = folio;
-        if own {
-            let copy = self.new_page(on, vma, page);
-            if let Ok(copy) = copy {
-                A::copy_page(folio, copy);
-            }
-            on.memory.put(folio);
-            folio = copy?;
-        }
-        let mut ptes = match self.table.lock_pte(on.paging, page) {
-            Ok(ptes) => ptes,
-            Err(why) => {
-                on.memory.put(folio);
-                return on.table_or_oom(why);
-            }
-        };
-        let stable = self.stable();
-        if stable.is_ok() && ptes.get(page).is_none() {
-            if own {
-                self.map_anonymous(on, vma, &mut ptes, page, folio);
-            } else {
-                on.memory.add_map(folio);
-                let rights = if shared { self.rights(vma) } else { PteFlags::empty() };
-                ptes.by_fault();
-                A::work(Op::MapPage, 1);
-                ptes.fill(page, Pte::page(folio, PteFlags::ACCESSED | rights));
-            }
-            return Ok(());
-        }
-        drop(ptes);
-        on.memory.put(folio);
-        stable
-    }
-    /// Handles a write to a read-only page of a shared mapping.
-    pub(super) fn write_shared(&self, on: MmRef<'_, A>, page: Vpn) -> Result<(), FaultError> {
-        if let Some(mut ptes) = self.table.find_pte(on.paging, page)
-            && ptes.get(page).is_present()
-        {
-            ptes.update(page, |pte| pte.with(PteFlags::WRITE | PteFlags::ACCESSED));
-        }
-        Ok(())
+    /// Whether a VMA maps a file on the disk.
+    pub(super) fn maps_disk(&self, vma: &Vma) -> bool {
+        vma.file.and_then(|map| self.file(map.id)).is_some_and(File::is_on_disk)
     }
 }
