@@ -46,6 +46,7 @@ pub enum Call {
     Mprotect,
     Mremap,
     Madvise,
+    Msync,
     Mlock,
     Mbind,
     Mincore,
@@ -57,7 +58,7 @@ pub enum Call {
 
 impl Call {
     /// All kinds.
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 26] = [
         Self::Sleep,
         Self::Hotplug,
         Self::Spawn,
@@ -78,6 +79,7 @@ impl Call {
         Self::Mprotect,
         Self::Mremap,
         Self::Madvise,
+        Self::Msync,
         Self::Mlock,
         Self::Mbind,
         Self::Mincore,
