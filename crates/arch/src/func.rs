@@ -85,6 +85,7 @@ named! {
         DoWpPage = "do_wp_page",
         DoSwapPage = "do_swap_page",
         GenericFadvise = "generic_fadvise",
+        VfsFsyncRange = "vfs_fsync_range",
         ChangeProtection = "change_protection",
         DoMremap = "do_mremap",
         DoMadvise = "do_madvise",

@@ -25,6 +25,7 @@ const ROWS: &[(&str, Option<Call>, &str)] = &[
     ("madvise", Some(Call::Madvise), "madvise(kept, DONTNEED); write(kept);"),
     ("mlock", Some(Call::Mlock), "mlock(kept); munlock(kept);"),
     ("munlock", Some(Call::Mlock), "mlock(kept); munlock(kept);"),
+    ("msync", Some(Call::Msync), "msync(kept); compute(1us);"),
     ("mbind", Some(Call::Mbind), "mbind(kept, 0);"),
     ("mincore", Some(Call::Mincore), "n = mincore(kept); compute(1us);"),
     ("write", Some(Call::Access), "write(kept); compute(1us);"),

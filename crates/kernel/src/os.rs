@@ -96,6 +96,7 @@ served! {
     fn mprotect(at: Addr, bytes: u64, prot: Prot) -> Result<(), Errno>;
     fn mremap(at: Addr, old_bytes: u64, new_bytes: u64, to: MayMove) -> Result<Addr, Errno>;
     fn madvise(at: Addr, bytes: u64, advice: Advice) -> Result<(), Errno>;
+    fn msync(at: Addr, bytes: u64) -> Result<(), Errno>;
     fn mlock(at: Addr, bytes: u64, what: LockWhat) -> Result<(), Errno>;
     fn munlock(at: Addr, bytes: u64) -> Result<(), Errno>;
     fn mbind(at: Addr, bytes: u64, node: usize, present: Present) -> Result<(), Errno>;

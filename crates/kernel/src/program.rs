@@ -164,6 +164,9 @@ impl<A: Machine> Serve for Kernel<A> {
     fn madvise(&self, at: Addr, bytes: u64, advice: Advice) -> Result<(), Errno> {
         self.sys_madvise(at, bytes, advice)
     }
+    fn msync(&self, at: Addr, bytes: u64) -> Result<(), Errno> {
+        self.sys_msync(at, bytes)
+    }
     fn mlock(&self, at: Addr, bytes: u64, what: LockWhat) -> Result<(), Errno> {
         self.sys_mlock(at, bytes, what)
     }

@@ -243,6 +243,11 @@ impl Linux {
         check(unsafe { libc::madvise(at.0 as *mut _, bytes as usize, advice_of(advice)) })
             .map(|_| ())
     }
+    pub(crate) fn sys_msync(&self, at: Addr, bytes: u64) -> Result<(), Errno> {
+        self.own_range(at, bytes, Errno::Nomem)?;
+        // SAFETY: memory of programs only.
+        check(unsafe { libc::msync(at.0 as *mut _, bytes as usize, libc::MS_SYNC) }).map(|_| ())
+    }
     pub(crate) fn sys_mlock(&self, at: Addr, bytes: u64, what: LockWhat) -> Result<(), Errno> {
         self.reachable(at.0 & !(PAGE_BYTES - 1), bytes, Errno::Nomem)?;
         let flags = match what {

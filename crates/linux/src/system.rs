@@ -367,6 +367,9 @@ impl System for Linux {
     fn madvise(&self, at: Addr, bytes: u64, advice: Advice) -> Result<(), Errno> {
         self.sys_madvise(at, bytes, advice)
     }
+    fn msync(&self, at: Addr, bytes: u64) -> Result<(), Errno> {
+        self.sys_msync(at, bytes)
+    }
     fn mlock(&self, at: Addr, bytes: u64, what: LockWhat) -> Result<(), Errno> {
         self.sys_mlock(at, bytes, what)
     }

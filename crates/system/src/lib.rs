@@ -159,6 +159,9 @@ pub trait System: Sized + 'static {
     /// mapped; the advice was applied to the mapped part. `Inval`: the advice does not apply to
     /// such memory, such as advice that drops pages to locked pages.
     fn madvise(&self, at: Addr, bytes: u64, advice: Advice) -> Result<(), Errno>;
+    /// Writes a range of shared mappings back to their files, and waits (`msync` with `MS_SYNC`).
+    /// `Nomem`: the range is not fully mapped; the mapped part was written.
+    fn msync(&self, at: Addr, bytes: u64) -> Result<(), Errno>;
     /// Locks a range in memory. The range is extended to whole pages. `Nomem`: the range is not
     /// fully mapped, or the limit of locked memory would be exceeded. `Again`: there is not enough
     /// memory. `Perm`: the process may not lock memory.

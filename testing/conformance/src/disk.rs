@@ -105,6 +105,33 @@ pub(crate) fn a_page_that_is_mapped_is_not_dropped<S: System>(system: &S) {
     assert_eq!(system.close(fd), Ok(()));
 }
 
+pub(crate) fn what_was_written_back_can_be_dropped<S: System>(system: &S) {
+    let fd = new(system);
+    let at = map(system, fd, Share::Shared);
+    fill(system, at, 4, 100);
+    assert_eq!(system.msync(at, BYTES), Ok(()));
+    // Written to again, through an entry that was there, in this process and in another.
+    assert_eq!(system.write(at.page(1), 201), Ok(()));
+    let child = move |system: &S| {
+        check(system, at.page(2), 2, 102);
+        assert_eq!(system.write(at.page(2), 202), Ok(()));
+        assert_eq!(system.msync(at, BYTES), Ok(()));
+        assert_eq!(system.write(at.page(3), 203), Ok(()));
+    };
+    let child = system.fork(ThreadSpec::on(0), Box::new(child)).expect("there is memory");
+    assert_eq!(system.wait(child), Ok(mmscale_system::Exit::Returned));
+    assert_eq!(system.msync(at, BYTES), Ok(()));
+    unmap(system, at, PAGES);
+    dropped(system, fd);
+    let again = map(system, fd, Share::Shared);
+    assert_eq!(present(system, again), 0);
+    let words = [0, 1, 2, 3, 4].map(|page| system.read(again.page(page)));
+    assert_eq!(words, [Ok(100), Ok(201), Ok(202), Ok(203), Ok(0)]);
+    unmap(system, again, PAGES);
+    assert_eq!(system.msync(again, BYTES), Err(Errno::Nomem));
+    assert_eq!(system.close(fd), Ok(()));
+}
+
 pub(crate) fn tasks_that_need_a_page_at_the_same_time_all_get_it<S: System>(system: &S) {
     let fd = new(system);
     for share in [Share::Shared, Share::Private] {

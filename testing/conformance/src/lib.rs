@@ -111,6 +111,7 @@ cases! {
         what_is_written_to_a_shared_mapping_is_not_dropped
         what_is_written_to_a_private_mapping_stays_there
         a_page_that_is_mapped_is_not_dropped
+        what_was_written_back_can_be_dropped
         tasks_that_need_a_page_at_the_same_time_all_get_it
         a_file_in_memory_takes_no_advice
     }

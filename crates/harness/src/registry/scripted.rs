@@ -12,6 +12,7 @@ use mmscale_document::{ParamValue, ROUNDS_METRIC, Target};
 use mmscale_kernel::Os;
 use mmscale_mm::memcg::{GroupId, GroupsConfig};
 use mmscale_mm::mm::MmConfig;
+use mmscale_mm::oom::{Drains, OomPolicy};
 use mmscale_mm::swap::SwapDevice;
 use mmscale_script::{
     MemoryGroups, Receive, Report, Script, ScriptNeeds, ScriptParam, Sink, Times,
@@ -408,6 +409,10 @@ impl Workload for Scripted {
         // The plan was made, so the groups are possible.
         let groups = env.params.groups_config(env).unwrap_or(GroupsConfig::ROOT);
         (mm.groups, mm.group_depth) = (groups.count, groups.depth);
+        let groups = env.params.memory_groups(env.cpus());
+        if groups.iter().any(|of| of.count > 0 && of.limit_pages.is_some()) {
+            (mm.oom.policy, mm.oom.drains) = (OomPolicy::KillInGroup, Drains::None);
+        }
         let Some(device) = env.params.script.swap_device() else { return };
         mm.swap.device = match device {
             mmscale_script::SwapDevice::Block => SwapDevice::Block,

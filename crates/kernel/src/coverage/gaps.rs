@@ -2,8 +2,8 @@
 
 use super::Call::{
     self, Access, Close, Exec, Exit, Fadvise, File, Fork, Hotplug, Kill, Madvise, Mbind, Mincore,
-    Mlock, Mmap, MmapFile, Mprotect, Mrelease, Mremap, Munmap, OomScore, Pidfd, Process, Sleep,
-    Spawn, Wait, Zoneinfo,
+    Mlock, Mmap, MmapFile, Mprotect, Mrelease, Mremap, Msync, Munmap, OomScore, Pidfd, Process,
+    Sleep, Spawn, Wait, Zoneinfo,
 };
 use super::{Gap, Scope};
 
@@ -150,6 +150,13 @@ pub const GAPS: &[Gap] = &[
             "mm/mempolicy.c",
             &[Mbind],
         ),
+    ),
+    gap(
+        "locks of fsync",
+        Scope::Shared,
+        "inode, journal and flush of the disk's cache, if a file is not on tmpfs",
+        "fs/sync.c",
+        &[Msync],
     ),
     gap(
         "lru_lock of file pages",

@@ -47,6 +47,7 @@ pub enum Call {
     Mprotect,
     Mremap,
     Madvise,
+    Msync,
     Mlock,
     Mbind,
     Mincore,
@@ -58,7 +59,7 @@ pub enum Call {
 
 impl Call {
     /// All kinds.
-    pub const ALL: [Self; 26] = [
+    pub const ALL: [Self; 27] = [
         Self::Sleep,
         Self::Hotplug,
         Self::Spawn,
@@ -80,6 +81,7 @@ impl Call {
         Self::Mprotect,
         Self::Mremap,
         Self::Madvise,
+        Self::Msync,
         Self::Mlock,
         Self::Mbind,
         Self::Mincore,

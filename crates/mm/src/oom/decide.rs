@@ -2,8 +2,7 @@
 
 use super::score::badness;
 use super::{
-    Drains, Oom, OomContext, OomPolicy, OomReadPolicy, OomResult, OomRetries, Shortage, Victim,
-    VictimState,
+    Drains, Oom, OomContext, OomReadPolicy, OomResult, OomRetries, Shortage, Victim, VictimState,
 };
 use crate::time::NSEC_PER_SEC;
 use crate::work::WorkItem;
@@ -42,7 +41,7 @@ impl<A: Machine> Oom<A> {
         short: Shortage,
         retries: &mut OomRetries,
     ) -> OomResult {
-        if self.config.policy == OomPolicy::Fail {
+        if !self.config.policy.may_kill(short.group) {
             return OomResult::NoVictim;
         }
         let _span = Span::<A>::enter(Func::OutOfMemory);

@@ -54,8 +54,22 @@ pub enum OomPolicy {
     /// A process is killed.
     #[default]
     Kill,
+    /// A process of a group at its limit is killed. If the machine is out of memory, the allocation
+    /// fails.
+    KillInGroup,
     /// The allocation fails.
     Fail,
+}
+
+impl OomPolicy {
+    /// Whether a process may be killed for a shortage in `group`, or else of the machine.
+    fn may_kill(self, group: Option<GroupId>) -> bool {
+        match self {
+            Self::Kill => true,
+            Self::KillInGroup => group.is_some(),
+            Self::Fail => false,
+        }
+    }
 }
 
 /// The drains before a victim is chosen.

@@ -115,6 +115,8 @@ mmscale_arch::counters! {
         reads: Sum,
         /// Pages of files submitted to the device to read.
         file_reads: Sum,
+        /// Pages of files submitted to the device to write.
+        file_writes: Sum,
         /// Pages of zeros that were not written.
         zero_writes: Sum,
         /// Pages of zeros that were cleared instead of read.

@@ -99,6 +99,13 @@ impl<A: Machine> Swap<A> {
         self.submit(io);
     }
 
+    /// Starts writing a folio under writeback to a block that is not in the swap area. Sleeps until
+    /// the device's queue has room.
+    pub(crate) fn write_block(&self, io: PageIo) {
+        self.tally().file_writes.add(1);
+        self.submit(io);
+    }
+
     /// Submits a request to the device; sleeps until its queue has room.
     pub(super) fn submit(&self, io: PageIo) {
         A::work(Op::IoSubmit, 1);

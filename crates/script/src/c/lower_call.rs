@@ -67,7 +67,7 @@ impl<'a> Lowering<'a> {
         let (values, flags) = split(call);
         let name = call.name.text.as_str();
         let what = match (name, values) {
-            ("munmap" | "munlock" | "mlock" | "mprotect" | "madvise", [memory]) => {
+            ("munmap" | "munlock" | "mlock" | "msync" | "mprotect" | "madvise", [memory]) => {
                 let of = self.range(memory, out)?;
                 let (name, last) = of_memory(name, flags.first().copied());
                 Calls::Memory { name, of, last }
@@ -301,6 +301,7 @@ fn of_memory(name: &str, flag: Option<&str>) -> (&'static str, Option<String>) {
     match (name, flag) {
         ("munmap", _) => ("munmap", None),
         ("munlock", _) => ("munlock", None),
+        ("msync", _) => ("msync", Some("MS_SYNC".to_owned())),
         ("mlock", flag) => ("mlock2", Some(flag.map_or("0", |_| "MLOCK_ONFAULT").to_owned())),
         ("mprotect", Some("NONE")) => ("mprotect", Some("PROT_NONE".to_owned())),
         ("mprotect", Some("READ")) => ("mprotect", Some("PROT_READ".to_owned())),

@@ -77,6 +77,7 @@ const TAKEN: &[&str] = &[
     "mmap",
     "mprotect",
     "mremap",
+    "msync",
     "munlock",
     "munmap",
     "nap",

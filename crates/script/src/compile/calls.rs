@@ -15,6 +15,7 @@ const CALLS: &[(&str, &str)] = &[
     ("madvise", "madvise(MEMORY, ADVICE)"),
     ("mlock", "mlock(MEMORY, [ONFAULT])"),
     ("munlock", "munlock(MEMORY)"),
+    ("msync", "msync(MEMORY)"),
     ("mbind", "mbind(MEMORY, NODE, [MOVE or MOVE_ALL])"),
     ("mincore", "mincore(MEMORY)"),
     ("write", "write(MEMORY)"),
@@ -217,6 +218,7 @@ impl Compiler<'_> {
                 let verbs = [
                     ("munmap", Verb::Munmap),
                     ("munlock", Verb::Munlock),
+                    ("msync", Verb::Msync),
                     ("write", Verb::Write),
                     ("read", Verb::Read),
                     ("check", Verb::Check),

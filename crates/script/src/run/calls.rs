@@ -34,6 +34,7 @@ impl Worker {
             | Verb::Madvise(_)
             | Verb::Mlock(_)
             | Verb::Munlock
+            | Verb::Msync
             | Verb::Mbind(_)
             | Verb::Mincore => {
                 self.pending.calls += 1;
@@ -72,6 +73,7 @@ impl Worker {
             Verb::Madvise(advice) => system.madvise(at, bytes, advice)?,
             Verb::Mlock(what) => system.mlock(at, bytes, what)?,
             Verb::Munlock => system.munlock(at, bytes)?,
+            Verb::Msync => system.msync(at, bytes)?,
             Verb::Mbind(present) => {
                 let node = self.get(args[1]).natural()? as usize;
                 system.mbind(at, bytes, node, present)?;

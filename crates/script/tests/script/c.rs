@@ -67,8 +67,8 @@ fn statements_become_those_of_c() {
             "bind_to(m, 4 * PAGE, nodes() - 1, MPOL_MF_MOVE)",
         ),
         (
-            "m = mmap(4 pages); mlock(m[..2], ONFAULT); munlock(m);",
-            "mlock2(m, 2 * PAGE, MLOCK_ONFAULT)",
+            "m = mmap(4 pages); mlock(m[..2], ONFAULT); munlock(m); try msync(m);",
+            "msync(m, 4 * PAGE, MS_SYNC)",
         ),
         (
             "f = memfd_create(1 MiB); m = mmap(f[1..3], SHARED); read(m); close(f);",

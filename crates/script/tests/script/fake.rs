@@ -179,6 +179,9 @@ impl System for Fake {
         }
         self.plain(|| format!("madvise {bytes} {advice:?}"))
     }
+    fn msync(&self, _: Addr, bytes: u64) -> Result<(), Errno> {
+        self.plain(|| format!("msync {bytes}"))
+    }
     fn mlock(&self, _: Addr, bytes: u64, what: LockWhat) -> Result<(), Errno> {
         self.plain(|| format!("mlock {bytes} {what:?}"))
     }

@@ -50,6 +50,7 @@ fn each_call_reaches_the_system_with_its_arguments() {
         ("madvise(m[4 KiB..], PAGEOUT);", "madvise 28672 PageOut"),
         ("mlock(m, ONFAULT);", "mlock 32768 OnFault"),
         ("munlock(m[..1]);", "munlock 4096"),
+        ("msync(m[1..3]);", "msync 8192"),
         ("mbind(m, 1, MOVE_ALL);", "mbind 32768 1 MoveAll"),
         ("x = mincore(m);", "mincore 32768"),
         ("munmap(m);", "munmap 32768"),

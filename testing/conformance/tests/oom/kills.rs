@@ -171,9 +171,11 @@ fn without_a_victim_the_allocation_fails() {
         });
         ends(system, hog, Exit::Returned);
     }
-    let mut fails = config();
-    fails.oom.policy = OomPolicy::Fail;
-    sim(1, &fails, unwanted);
+    for policy in [OomPolicy::Fail, OomPolicy::KillInGroup] {
+        let mut fails = config();
+        fails.oom.policy = policy;
+        sim(1, &fails, unwanted);
+    }
 }
 
 /// Processes of CPU 0 are in group 1, those of CPU 1 in group 2.
@@ -200,6 +202,8 @@ fn a_group_at_its_limit_kills_its_own() {
             sim(seed, &config, a_group_dies_alone);
             sim(seed, &with_swap(config.clone(), 100), a_group_dies_alone);
         }
+        config.oom.policy = OomPolicy::KillInGroup;
+        sim(3, &config, a_group_dies_alone);
     }
 }
 

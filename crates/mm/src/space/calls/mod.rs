@@ -9,6 +9,7 @@ mod mmap;
 mod protect;
 mod query;
 mod remap;
+mod sync;
 
 pub use advise::Advice;
 pub use bind::Present;

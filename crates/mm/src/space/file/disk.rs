@@ -6,14 +6,15 @@
 //! wait for the folio's lock. A fault maps a folio while it has that lock.
 //!
 //! Each page is a request of its own: there is no readahead, as in memory with `MADV_RANDOM`, and a
-//! fault maps one page. A folio that was written to is dirty. Nothing writes it back in the
-//! background, and it stays in the cache.
+//! fault maps one page. A folio that was written to is dirty, and stays in the cache until `msync`
+//! writes it back: nothing does so in the background.
 
 use super::{File, folio_of};
 use crate::folio::{FolioFlags, FolioInit};
 use crate::memcg::GroupId;
 use crate::space::{FaultError, MmRef, Space, Vma, VmaRange};
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::ops::Range;
 use core::sync::atomic::Ordering::{Acquire, Release};
 use mmscale_arch::{Atomic, Func, IoDirection, Machine, NodeId, Order, PageIo, Pfn, Span};
@@ -140,7 +141,8 @@ impl<A: Machine> File<A> {
             if !self.holds(index, pfn) || !folios.freeze(pfn, 2) {
                 return false;
             }
-            if folios.word(pfn).has(FolioFlags::DIRTY) {
+            let busy = FolioFlags::DIRTY | FolioFlags::WRITEBACK;
+            if folios.word(pfn).flags().intersects(busy) {
                 folios.unfreeze(pfn, 2);
                 return false;
             }
@@ -161,6 +163,51 @@ impl<A: Machine> File<A> {
             on.swap.unlock_folio(on.memory, pfn);
         }
         on.memory.put(pfn);
+    }
+    /// Writes the dirty pages among `pages` to the disk, and waits for it. Sleeps; the caller has
+    /// no lock.
+    pub(in crate::space) fn write_back(&self, on: MmRef<'_, A>, pages: Range<u64>) {
+        let Some(first) = self.block else { return };
+        let within = pages.start..pages.end.min(self.pages);
+        let start = |index| self.start_writing(on, index).map(|pfn| (index, pfn));
+        let dirty: Vec<(u64, Pfn)> = within.filter_map(start).collect();
+        if dirty.is_empty() {
+            return;
+        }
+        // A write before this is in what the device gets. One after it makes the folio dirty again.
+        on.spaces.each(|space| space.write_protect(on, self.id, &pages));
+        for &(index, pfn) in &dirty {
+            let block = first + index as u32;
+            on.swap.write_block(PageIo { direction: IoDirection::Write, block, pfn });
+        }
+        for (_, pfn) in dirty {
+            on.swap.wait_writeback(on.memory, pfn);
+            on.memory.put(pfn);
+        }
+    }
+    /// Makes a dirty folio clean and puts it under writeback. Returns it with a reference. Waits
+    /// for another task's write of the page.
+    fn start_writing(&self, on: MmRef<'_, A>, index: u64) -> Option<Pfn> {
+        let pfn = self.lookup(on, index)?;
+        let folios = on.memory.folios;
+        loop {
+            // Not with the folio's lock: the other task may wait for one that waits for this lock.
+            on.swap.wait_writeback(on.memory, pfn);
+            on.swap.lock_folio(on.memory, pfn);
+            if !folios.word(pfn).has(FolioFlags::WRITEBACK) {
+                break;
+            }
+            on.swap.unlock_folio(on.memory, pfn);
+        }
+        let dirty = folios.test_and_clear(pfn, FolioFlags::DIRTY);
+        if dirty {
+            folios.set(pfn, FolioFlags::WRITEBACK);
+        }
+        on.swap.unlock_folio(on.memory, pfn);
+        if !dirty {
+            on.memory.put(pfn);
+        }
+        dirty.then_some(pfn)
     }
     /// Takes advice for `pages` (`posix_fadvise`), which may reach beyond the end of the file. Does
     /// nothing for a file in memory. Reads are started for a task on the calling CPU, in `group`.

@@ -111,9 +111,10 @@ impl<A: Machine> File<A> {
         let gone = on.spaces.files().lock().files[self.id.index()].take();
         for pfn in self.folios() {
             if self.is_on_disk() {
-                // It may be read still.
+                // It may be read or written still.
                 on.swap.lock_folio(on.memory, pfn);
                 on.swap.unlock_folio(on.memory, pfn);
+                on.swap.wait_writeback(on.memory, pfn);
             }
             on.memory.count_file_pages(pfn, -1);
             on.memory.put(pfn);
