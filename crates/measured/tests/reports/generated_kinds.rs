@@ -541,7 +541,7 @@ fn broken_left(rng: &mut Random, text: &str, all: usize) -> String {
             Some((share, name)) if bars > 12 && below(rng, all) == 0 => match below(rng, 3) {
                 0 => out.push_str(&format!("{inner}--{share}%\n--{name}\n")),
                 1 => out.push_str(&format!("{inner}--{share}%-\n-{name}\n")),
-                // The bars of the branch itself stand before it.
+                // The bars of the branch itself precede it.
                 _ if has_bar && !inner.ends_with('|') => {
                     is_known = true;
                     out.push_str(&format!("{}\n{rest}\n", inner.trim_end()));
@@ -620,8 +620,8 @@ fn samples_of_collapsed_callers_have_an_unknown_lock() {
             let open = caller == 0 || below(rng, 2) == 0;
             rows.push_str(&match (open, below(rng, 2)) {
                 (true, _) => format!(
-                    "   - {share} b_caller{caller}\n        {taker}\n        _raw_spin_lock\n        \
-                     native_queued_spin_lock_slowpath\n"
+                    "   - {share} b_caller{caller}\n        {taker}\n        _raw_spin_lock\n      \
+                     \x20 native_queued_spin_lock_slowpath\n"
                 ),
                 (false, 0) => format!("   + {share} b_caller{caller}\n"),
                 (false, _) => format!("   - {share} b_caller{caller}\n      + {share} c_call\n"),
