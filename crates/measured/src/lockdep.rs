@@ -155,7 +155,7 @@ mod tests {
         assert_eq!(parse(&lines(old), 0).unwrap().0.wanted.1, "f_g");
         let cut = "is trying to acquire lock:\nffff88801544e6d8 (&n->l){-.-.}-{2:2}, at: f ...\n\n\
             but task is already holding lock:\nffff88802d (&t->l){-.-.}-{2:2}, at: g ...\n\n\
-            -> #1 (&t->l){-.-.}-{2:2}:\n       __raw_spin_lock_irqsave\n       a_b+0xb0/0x820\n       \
+            -> #1 (&t->l){-.-.}-{2:2}:\n       __raw_spin_lock_irqsave\n       a_b+0xb0/0x820\n\
             ......\n       c_d\n\nAnd so on.\n";
         let all = lines(cut);
         let (order, end) = parse(&all, 0).unwrap();
