@@ -3,7 +3,7 @@
 /// Functions on every path to a lock and to its release, and those of the tracepoint or of the
 /// program that records it. All other functions that begin with one of these names implement locks,
 /// too.
-const LOCKING: [&str; 86] = [
+const LOCKING: [&str; 88] = [
     "native_queued_spin_lock_slowpath",
     "queued_",
     "__pv_queued_spin_lock_slowpath",
@@ -35,6 +35,8 @@ const LOCKING: [&str; 86] = [
     "__ticket_spin_lock",
     "native_queued_spin_unlock",
     "pv_queued_spin_unlock",
+    "pv_queued_spin_lock",
+    "pv_spin_lock",
     "_raw_spin_unlock",
     "_raw_read_unlock",
     "_raw_write_unlock",

@@ -55,6 +55,10 @@ pub(crate) fn frame(line: &Line) -> Option<Frame> {
     }
     sure &= after.iter().all(|word| word.text != "(unreliable)");
     let text = name.text.strip_prefix("b'").map_or(name.text, |name| name.trim_end_matches('\''));
+    // An author wrote a frame by hand: `f_0x10/0x20`.
+    let typed = text.contains("/0x") && !text.contains('+');
+    let typed = typed.then(|| text.replacen("_0x", "+0x", 1));
+    let text = typed.as_deref().unwrap_or(text);
     let offset = text.contains('+') || at || from;
     // The code of a function on PowerPC.
     let text = text.strip_prefix('.').filter(|_| offset).unwrap_or(text);
@@ -82,6 +86,25 @@ pub(crate) fn is_memory(text: &str) -> bool {
     // Authors and `crash` write in brackets what a word is.
     let first = rest.split_whitespace().next().map(|word| word.split('[').next().unwrap_or(word));
     is_word(address) && first.is_some_and(|word| is_word(word) || word.is_empty())
+}
+
+/// Returns whether a function takes a lock for which tasks sleep, and waits only in functions that
+/// it calls.
+pub(crate) fn is_fast_path(name: &str) -> bool {
+    const FAST: [&str; 6] =
+        ["down_read", "down_write", "mutex_lock", "down_read_", "down_write_", "mutex_lock_"];
+    const SUFFIXES: [&str; 5] = ["", "killable", "interruptible", "nested", "io"];
+    let is = |fast: &&str| name.strip_prefix(*fast).is_some_and(|end| SUFFIXES.contains(&end));
+    FAST.iter().any(is)
+}
+
+/// Returns whether a line is of the registers at an exception, as `crash` prints them in a stack.
+pub(crate) fn is_registers(text: &str) -> bool {
+    let mut words = text.split_whitespace();
+    let Some((name, value)) = words.next().zip(words.next()) else { return false };
+    let is_name = name.ends_with(':') && name.starts_with(|c: char| c.is_ascii_uppercase());
+    let is_value = value.len() >= 4 && value.bytes().all(|byte| byte.is_ascii_hexdigit());
+    name == "[exception" || is_name && is_value
 }
 
 /// The context of the frames after a mark of a stack.

@@ -50,13 +50,6 @@ impl Found {
     }
 }
 
-/// Returns whether a line is of the registers at an exception, as `crash` prints them in a stack.
-pub(crate) fn is_registers(text: &str) -> bool {
-    text.trim_start().starts_with("[exception RIP:")
-        || register(text.trim()).is_some()
-        || head::is_other(text)
-}
-
 /// Returns whether a line begins a report of a CPU or a task.
 pub(crate) fn is_head(text: &str) -> bool {
     head(text).is_some()

@@ -257,7 +257,9 @@ fn name<'a>(cursor: &Cursor<'a>) -> Option<(String, Cursor<'a>)> {
         next.skip();
         if let Some(last) = word.text.strip_suffix(':') {
             name.push(last);
-            let figure = next.clone().next_wrapped().is_none_or(|word| {
+            // Nothing follows a row that is cut, nor a label such as `Before the patch:`.
+            let is_label = name.len() > 1 && name.iter().all(|word| is_plain(word));
+            let figure = next.clone().next_wrapped().map_or(!is_label, |word| {
                 word.text.bytes().all(|byte| byte.is_ascii_digit() || b".,?".contains(&byte))
             });
             return figure.then(|| (name.join(" "), next));
@@ -265,6 +267,10 @@ fn name<'a>(cursor: &Cursor<'a>) -> Option<(String, Cursor<'a>)> {
         name.push(word.text);
     }
     None
+}
+
+fn is_plain(word: &str) -> bool {
+    word.bytes().all(|byte| byte.is_ascii_alphanumeric())
 }
 
 fn row(cursor: &mut Cursor<'_>, name: &str, columns: &[Heading]) -> Result<MeasuredWait, Fault> {

@@ -52,6 +52,10 @@ pub(crate) fn parse(lines: &[Line], from: usize) -> Option<(Order, usize)> {
 /// Returns the task of `a/12 is trying to acquire lock:` and `a/12 [HC0[0]:SC0[0]] takes:`.
 fn requester(text: &str) -> Option<String> {
     let text = text.trim();
+    if text == "is trying to acquire lock:" {
+        // The line before it was cut off.
+        return Some("a task".to_owned());
+    }
     let (task, _) = text
         .split_once(" is trying to acquire lock:")
         .or_else(|| text.split_once(" is trying to lock:"))
@@ -118,7 +122,8 @@ fn is_part(line: &Line) -> bool {
     let text = line.text.trim();
     let is_rule = text.len() >= 3 && text.chars().all(|c| RULES.contains(&c));
     is_rule
-        || frame(line).is_some_and(|frame| frame.offset)
+        || frame(line).is_some_and(|frame| frame.offset || line.text.starts_with("    "))
+        || line.is_elision()
         || BEGIN.iter().any(|begin| text.starts_with(begin))
         || text.starts_with('#') && text.contains("at: ")
         || ["lock held by", "locks held by", " at: ", "to a HARDIRQ", "to a SOFTIRQ"]
@@ -148,6 +153,14 @@ mod tests {
         let old = "x/1 [HC0[0]:SC1[1]:HE1:SE0] takes:\n\
             (&l){+.?...}, at: [<ffffffff81234567>] f_g+0x1/0x2\n";
         assert_eq!(parse(&lines(old), 0).unwrap().0.wanted.1, "f_g");
+        let cut = "is trying to acquire lock:\nffff88801544e6d8 (&n->l){-.-.}-{2:2}, at: f ...\n\n\
+            but task is already holding lock:\nffff88802d (&t->l){-.-.}-{2:2}, at: g ...\n\n\
+            -> #1 (&t->l){-.-.}-{2:2}:\n       __raw_spin_lock_irqsave\n       a_b+0xb0/0x820\n\
+            ......\n       c_d\n\nAnd so on.\n";
+        let all = lines(cut);
+        let (order, end) = parse(&all, 0).unwrap();
+        assert_eq!((order.wanted.0.as_str(), order.held.as_deref()), ("&n->l", Some("&t->l")));
+        assert_eq!(all[end + 1].text, "And so on.", "all of it is of the warning");
         assert!(parse(&lines("it is trying to acquire lock:\n(x){}, at: y"), 0).is_none());
     }
 }

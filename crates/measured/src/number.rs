@@ -59,7 +59,7 @@ pub(crate) fn real(text: &str) -> Option<f64> {
 }
 
 /// The signs before a deviation: also those that programs make of `±` in another encoding.
-const DEVIATIONS: [&str; 7] = ["±", "+/-", "+-", "A+-", "Â±", "A±", "Â+-"];
+const DEVIATIONS: [&str; 10] = ["±", "+/-", "+-", "A+-", "Â±", "A±", "Â+-", "ą", "▒", "\u{fffd}"];
 
 /// Returns what follows the sign of a deviation in a word. `None` if the word has none.
 pub(crate) fn deviation(word: &str) -> Option<&str> {

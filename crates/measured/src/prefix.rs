@@ -132,10 +132,18 @@ fn iso(text: &str) -> Option<(usize, bool)> {
     Some((form.len() + tail, rest[..tail].starts_with(',')))
 }
 
-/// `Jul 17 12:00:01`, with a fraction of a second or without.
+/// `Jul 17 12:00:01`, with a fraction of a second or without. Other languages have other names of
+/// months: `7月 17 12:00:01`.
 fn syslog(text: &str) -> Option<usize> {
-    MONTHS.iter().find(|month| text.starts_with(*month))?;
-    let mut words = text[3..].split_ascii_whitespace();
+    let first = text.split_ascii_whitespace().next()?;
+    let named = MONTHS.iter().find(|month| text.starts_with(*month)).map(|month| month.len());
+    let foreign = || {
+        let is_name = |c: char| c.is_alphabetic() || c == '.' || c.is_ascii_digit();
+        let fits = first.chars().count() <= 6 && first.chars().all(is_name);
+        (fits && first.chars().any(char::is_alphabetic)).then_some(first.len())
+    };
+    let end = named.or_else(foreign)?;
+    let mut words = text[end..].split_ascii_whitespace();
     let (day, time) = (words.next()?, words.next()?);
     let number = |text: &str| text.parse::<f64>().is_ok();
     let parts: Vec<&str> = time.split(':').collect();

@@ -12,6 +12,7 @@ use mmscale_document::{
     class_of_name, is_locking, is_semaphore, is_sleeping, is_tracing, passes,
 };
 
+use crate::frame::is_fast_path;
 use crate::prose::Prose;
 use crate::report::Report;
 use crate::robot::Robot;
@@ -414,6 +415,8 @@ fn of_stack(stack: &Stack, prose: &Prose) -> Option<Item> {
     let path: Vec<String> = match stack.wait_frames() {
         Some(frames) => {
             let mut path = stack.path[..stack.path.len() - frames].to_vec();
+            // Logs of some kernels have inlined functions.
+            while path.len() > 1 && path.pop_if(|name| is_inlined(name)).is_some() {}
             // The entry of a system call takes no lock: the functions after it are missing.
             while path.pop_if(|name| is_entry(name)).is_some() {}
             path
@@ -486,14 +489,12 @@ fn is_fast(stack: &Stack) -> bool {
     event && is_fast_path(name)
 }
 
-/// Returns whether a function takes a lock for which tasks sleep, and waits only in functions that
-/// it calls.
-pub(crate) fn is_fast_path(name: &str) -> bool {
-    const FAST: [&str; 6] =
-        ["down_read", "down_write", "mutex_lock", "down_read_", "down_write_", "mutex_lock_"];
-    const SUFFIXES: [&str; 5] = ["", "killable", "interruptible", "nested", "io"];
-    let is = |fast: &&str| name.strip_prefix(*fast).is_some_and(|end| SUFFIXES.contains(&end));
-    FAST.iter().any(is)
+/// Returns whether a function takes a lock for its caller, and is inlined into it.
+fn is_inlined(name: &str) -> bool {
+    const LOCKS: [&str; 4] = ["spin_lock", "raw_spin_lock", "read_lock", "write_lock"];
+    const SUFFIXES: [&str; 5] = ["", "_bh", "_irq", "_irqsave", "_nested"];
+    let is = |lock: &&str| name.strip_prefix(*lock).is_some_and(|end| SUFFIXES.contains(&end));
+    LOCKS.iter().any(is)
 }
 
 /// Returns whether the kernel begins a system call or a thread with a function.

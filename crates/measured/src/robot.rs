@@ -18,8 +18,8 @@ use std::collections::BTreeMap;
 
 use mmscale_document::{CALLING, is_acquiring, plain_function};
 
+use crate::frame::is_fast_path;
 use crate::number::{deviation, real};
-use crate::resemble::is_fast_path;
 use crate::text::Line;
 
 /// The report of a robot.

@@ -14,8 +14,7 @@ use std::cmp::Ordering;
 
 use mmscale_document::{is_locking, is_sleeping, is_tracing, wait_frames};
 
-use crate::frame::{Frame, Mark, frame, is_memory, is_printed, mark, printed, stale};
-use crate::kernel_log::is_registers;
+use crate::frame::{Frame, Mark, frame, is_memory, is_printed, is_registers, mark, printed, stale};
 use crate::text::{Line, Word};
 
 /// The unit of a weight.

@@ -163,9 +163,9 @@ fn leading_number(text: &str) -> Option<(usize, usize)> {
     is_end.then_some((n, text.len() - rest.len() + gap))
 }
 
-/// Returns the lengths of the numbers of lines that a viewer printed without a bar, by line: each is
-/// one more than the one before. Numbers of a table are those of a viewer only if a blank line or a
-/// rule has one, or a line of a log.
+/// Returns the lengths of the numbers of lines that a viewer printed without a bar, by line: each
+/// is one more than the one before. Numbers of a table are those of a viewer only if a blank line
+/// or a rule has one, or a line of a log.
 fn numbers(text: &str) -> BTreeMap<usize, usize> {
     let mut all = BTreeMap::new();
     let mut run: Vec<(usize, usize, usize)> = vec![];

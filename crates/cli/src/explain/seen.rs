@@ -1,7 +1,11 @@
 //! The contents of a file in which nothing is known, and the forms that can be read.
 
+use mmscale_document::is_acquiring;
 use mmscale_measured::{Report, Unit};
 use mmscale_report::wrap;
+
+/// A choice of units.
+type Meant = fn(&Unit) -> bool;
 
 /// Number of functions of a path to show.
 const STEPS: usize = 4;
@@ -13,16 +17,18 @@ pub(super) fn lines(report: &Report) -> Vec<String> {
     if report.log_lines > 0 {
         seen.push(count(report.log_lines, "line") + " of a kernel's log");
     }
-    let of = |meant: fn(&Unit) -> bool| report.stacks.iter().filter(|s| meant(&s.unit)).count();
-    for (n, what) in [
-        (of(|unit| *unit == Unit::Share), "path of a profile"),
-        (of(|unit| *unit == Unit::Task), "stack of a log"),
+    let of = |meant: Meant| report.stacks.iter().filter(|s| meant(&s.unit)).count();
+    let forms: [(Meant, &str); 4] = [
+        (|unit| *unit == Unit::Share, "path of a profile"),
+        (|unit| *unit == Unit::Task, "stack of a log"),
         (
-            of(|unit| matches!(unit, Unit::Map(_) | Unit::Event(_) | Unit::Folded)),
+            |unit| matches!(unit, Unit::Map(_) | Unit::Event(_) | Unit::Folded),
             "stack with a weight",
         ),
-        (of(|unit| *unit == Unit::None), "call path"),
-    ] {
+        (|unit| *unit == Unit::None, "call path"),
+    ];
+    for (of_unit, what) in forms {
+        let n = of(of_unit);
         if n > 0 {
             let (first, rest) = what.split_once(' ').unwrap_or((what, ""));
             let plural = if n == 1 { "" } else { "s" };
@@ -30,7 +36,7 @@ pub(super) fn lines(report: &Report) -> Vec<String> {
                 "call path" => format!("call path{plural}"),
                 _ => format!("{first}{plural} {rest}"),
             };
-            seen.push(format!("{n} {what}, none at a lock"));
+            seen.push(format!("{n} {what}, {}", at_locks(report, of_unit)));
         }
     }
     seen.extend(heaviest(report));
@@ -45,6 +51,20 @@ pub(super) fn lines(report: &Report) -> Vec<String> {
         .iter()
         .flat_map(|(key, text)| wrap(text, &format!("{key:<9} "), "          "))
         .collect()
+}
+
+/// Says whether stacks of a kind are at a lock. A stack that passes the function of a lock elsewhere
+/// may be cut or mixed with another.
+fn at_locks(report: &Report, of_unit: Meant) -> String {
+    let own = report.stacks.iter().filter(|stack| of_unit(&stack.unit));
+    let passes = own.filter(|stack| stack.path.iter().any(|name| is_acquiring(name))).count();
+    match passes {
+        0 => "none at a lock".to_owned(),
+        n => format!(
+            "none that ends at a lock; {n} pass{} a function of one, and may be cut",
+            if n == 1 { "es" } else { "" }
+        ),
+    }
 }
 
 /// Describes the stack with the largest weight.

@@ -45,7 +45,7 @@ pub(super) struct Block {
 /// The least number of figures of a row without a label.
 const FIGURES: usize = 2;
 /// Number of lines above a block that are kept.
-const ABOVE: usize = 3;
+const ABOVE: usize = 4;
 
 /// Returns whether a line is a border of a table.
 pub(super) fn is_border(line: &Line) -> bool {
@@ -225,6 +225,9 @@ pub(super) fn block(lines: &[&Line], from: usize) -> Option<Block> {
                 end = at + 1;
             }
             None if is_border(line) || line.is_elision() => {}
+            // A blank line divides rows of one table.
+            None if line.is_blank()
+                && lines.get(at + 1).and_then(|line| row(line)).is_some_and(|row| fits(&row)) => {}
             None => {
                 unread = Some(line).filter(|line| row(line).is_none() && may_be_row(line));
                 break;

@@ -53,7 +53,10 @@ pub(super) fn heading(lines: &[&Line], block: &Block) -> Option<Heading> {
     let (nth, (label, columns)) = found.next()?;
     let mut names: Vec<String> = columns.iter().map(|cell| cell.text.clone()).collect();
     let joins = |upper: usize, lower: usize| {
-        lines[block.above[upper]].number + 1 == lines[block.above[lower]].number
+        let (Some(&upper), Some(&lower)) = (block.above.get(upper), block.above.get(lower)) else {
+            return false;
+        };
+        lines[upper + 1..lower].iter().all(|line| grid::is_border(line))
     };
     if nth == 1
         && joins(1, 0)
@@ -62,23 +65,26 @@ pub(super) fn heading(lines: &[&Line], block: &Block) -> Option<Heading> {
         names = names.iter().zip(more).map(|(name, more)| joined(name, &more)).collect();
     }
     let mut heading = Heading { label, columns: names, caption: String::new() };
-    if let Some(&at) = block.above.get(nth + 1) {
-        // mmtests prints the names of kernels in two lines, and some have a line only.
-        let upper = match nth == 0 && joins(1, 0) {
-            true => named(lines[at], block, first, n)
+    if block.above.len() > nth + 1 {
+        // mmtests prints the names of kernels in two lines, and some have a line only. Lines above
+        // that are of the heading as long as names are equal.
+        let mut next = nth + 1;
+        while nth == 0
+            && joins(next, next - 1)
+            && (next == 1 || repeat(&heading.columns))
+            && let Some(upper) = named(lines[block.above[next]], block, first, n)
                 .map(|(_, cells)| cells.into_iter().map(|cell| cell.text).collect())
-                .or_else(|| placed(lines[at], &columns).filter(|_| repeat(&heading.columns))),
-            false => None,
-        };
-        let above = match upper {
-            Some(upper) => {
-                for (name, upper) in heading.columns.iter_mut().zip(upper) {
-                    *name = joined(&upper, name);
-                }
-                block.above.get(nth + 2)
+                .or_else(|| {
+                    placed(lines[block.above[next]], &columns).filter(|_| repeat(&heading.columns))
+                })
+        {
+            let upper: Vec<String> = upper;
+            for (name, upper) in heading.columns.iter_mut().zip(upper) {
+                *name = joined(&upper, name);
             }
-            None => Some(&at),
-        };
+            next += 1;
+        }
+        let above = block.above.get(next);
         heading.caption = above.map_or(String::new(), |at| lines[*at].text.clone());
     }
     heading.caption = heading.caption.trim().trim_end_matches(':').to_owned();

@@ -168,7 +168,7 @@ pub(super) fn owner(text: &str) -> Option<String> {
 }
 
 /// Beginnings of other lines of a report.
-const OTHER: [&str; 40] = [
+const OTHER: [&str; 41] = [
     "task_flags:",
     "flags:0x",
     "stack:",
@@ -177,6 +177,7 @@ const OTHER: [&str; 40] = [
     "ppid:",
     "Call Trace",
     "Call trace",
+    "call trace",
     "Backtrace:",
     "Modules linked in",
     "Hardware name",

@@ -4,6 +4,7 @@ mod comparisons;
 mod damaged;
 mod forms;
 mod generated;
+mod generated_forms;
 mod generated_kinds;
 mod generated_tables;
 mod inputs;
