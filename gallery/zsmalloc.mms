@@ -3,10 +3,11 @@
 summary "what makes munmap of compressed memory wait?";
 profile "x86-512" cpus 4;
 window 500ms after 0ms;
-swap tasks * bytes compressed;
+swap tasks * bytes compressed to percent;
 
 param tasks = 4 [1..64]      "processes";
 param bytes = 256 MiB        "memory of each process";
+param percent = 0 [0..100]   "size of each compressed page; 0: 12 to 62, equally frequent";
 
 arm index zs-lookup=index;
 arm after zs-pages=after;

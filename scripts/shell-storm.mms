@@ -1,5 +1,5 @@
 // A shell script on each CPU: the shell forks for each command, the copy writes to some of its memory, and the
-// command runs as a new program. There is no exec: the new program is a process of its own.
+// command runs as a new program: a process of its own, for which the copy waits, and not an exec of the copy.
 summary "shell scripts on every CPU: fork, a new program, exit";
 profile "x86-512" cpus 96;
 

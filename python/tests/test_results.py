@@ -138,6 +138,27 @@ def test_robustness_is_a_tornado(tmp_path):
         found.plot(arm="nobody")
 
 
+def test_a_map_says_where_which_arm_is_best(tmp_path):
+    pytest.importorskip("pandas")
+    knobs = {"cpus": (2, 16), "pages": "1..64:log"}
+    call = dict(arm=["stock", "lazy"], seeds=1, runs=24, output=tmp_path, progress=False)
+    found = mmscale.settle("churn", knobs, **call)
+    frame = found.frame()
+    assert list(frame.columns) == ["cpus", "pages", "stock", "lazy", "best"] and len(frame) == 12
+    assert frame.cpus.between(2, 16).all() and (frame.stock > 0).all()
+    assert abs(sum(part["share"] for part in found.regions) - 1) < 0.05
+    assert 0 <= found.error["share"] <= 1
+    assert found.svg.startswith("<svg") and found.svg in found._repr_html_()
+    assert "Error:" in repr(found)
+    # The runs are there, so the same call gives the same map.
+    again = mmscale.settle("churn", knobs, **call)
+    assert again.document == found.document
+    with pytest.raises(mmscale.CallError, match="its two ends"):
+        mmscale.settle("churn", {"cpus": 4}, **call)
+    with pytest.raises(mmscale.CallError, match="mean `pages`"):
+        mmscale.settle("churn", {"page": (1, 4)}, **call)
+
+
 def test_progress_counts_runs(monkeypatch):
     seen = []
 

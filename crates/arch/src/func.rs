@@ -102,6 +102,7 @@ named! {
         OomReapTaskMm = "__oom_reap_task_mm",
         FolioRemoveRmapPtes = "folio_remove_rmap_ptes",
         ProcessMrelease = "process_mrelease",
+        BeginNewExec = "begin_new_exec",
         DoExit = "do_exit",
         AllocPid = "alloc_pid",
         FreePid = "free_pid",

@@ -21,7 +21,7 @@ named! {
     /// | `Osq` | queue of tasks that spin for a sleeping lock | on |
     /// | `PageTable`, `Pmd`, `Pte` | page tables, upper levels first | on: a flush may wait |
     /// | `Swap` | a cluster of slots, or the list of clusters | on |
-    /// | `ZsClass` | a size class of compressed pages | on |
+    /// | `ZsPool`, `ZsClass` | compressed pages, and a size class of them | on |
     /// | `Pidmap` | the numbers of tasks | on |
     /// | `Pcp` | a CPU's page cache | on |
     /// | `Zone` | a zone's free lists | off |
@@ -64,6 +64,8 @@ named! {
         Pte = "pte",
         /// A cluster of swap slots, or the list of clusters.
         Swap = "swap",
+        /// All compressed pages (`pool->lock` of zsmalloc in Linux 6.2 to 6.10).
+        ZsPool = "zs_pool",
         /// A size class of compressed pages (`class->lock` of zsmalloc).
         ZsClass = "zs_class",
         /// The numbers of tasks (`pidmap_lock`). Since Linux 6.15 it is taken with interrupts on.

@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
+use std::thread;
+use std::time::Duration;
 
 use mmscale_document::Settlement;
 
@@ -13,9 +15,14 @@ const KNOBS: [&str; 4] = ["--knob", "factor=1..60", "--knob", "cpus=8..64"];
 
 /// Runs `settle` of the fake study in a folder.
 fn settle(folder: &Path, more: &[&str]) -> Output {
+    command(folder, more).output().unwrap()
+}
+
+fn command(folder: &Path, more: &[&str]) -> Command {
     let mut command = Command::new(fake::path());
     command.args(["settle", "fake", "--arm", "stock,posted", "--seeds", "1", "-o", "map"]);
-    command.args(KNOBS).args(more).current_dir(folder).output().unwrap()
+    command.args(KNOBS).args(more).current_dir(folder);
+    command
 }
 
 fn stderr(output: &Output) -> String {
@@ -81,6 +88,29 @@ fn runs_that_another_program_executes_give_the_same_map() {
         Settlement { command: vec![], ..collected },
         Settlement { command: vec![], ..map(own.path()) }
     );
+}
+
+/// A kill in the second batch loses the runs that it interrupts, and nothing else.
+#[test]
+fn a_killed_map_continues_as_if_it_had_not_been() {
+    let (own, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let runs = ["--runs", "32", "--set", "pause_s=0.1"];
+    let mut first = command(own.path(), &[&runs[..], &["--jobs", "1"]].concat());
+    let mut first = first.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let has =
+        |number: usize| own.path().join("map/runs").exists() && kept(own.path()).len() >= number;
+    while !has(20) {
+        assert!(first.try_wait().unwrap().is_none(), "it ended by itself");
+        thread::sleep(Duration::from_millis(5));
+    }
+    first.kill().unwrap();
+    first.wait().unwrap();
+    let before = kept(own.path());
+    assert!(before.len() < 32 && !own.path().join("map/settle.json").exists(), "{before:?}");
+    let [again, whole] = [own.path(), other.path()].map(|folder| settle(folder, &runs));
+    assert!(again.status.success() && whole.status.success(), "{}", stderr(&again));
+    assert_eq!(again.stdout, whole.stdout);
+    assert!(kept(own.path()) == kept(other.path()) && kept(own.path()).is_superset(&before));
 }
 
 /// Points whose runs fail are left out, and said.

@@ -13,6 +13,9 @@ use crate::{BlameRow, CallRow, Doing, LockRow};
 /// Most parts of an operation that are kept; the rest is the difference from the total.
 const KEPT: usize = 24;
 
+/// The class of the queues of CPUs that spin for a sleeping lock.
+const SPINNERS: &str = "osq";
+
 /// A part of the time of an operation.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -41,8 +44,8 @@ pub struct CriticalPath {
     pub function: String,
     /// How often.
     pub calls: u64,
-    /// CPU time and waits of all calls, in ns. Interrupts, and sleep for anything but locks, are
-    /// not included.
+    /// CPU time, and sleep for locks, of all calls, in ns. Interrupts, and sleep for anything but
+    /// locks, are not included.
     pub total_ns: u64,
     /// The largest parts, with their time in ns.
     pub parts: Vec<(PathPart, u64)>,
@@ -78,19 +81,22 @@ impl CriticalPath {
             };
             *sums.entry(of).or_default().parts.entry(part).or_default() += row.wait_ps / 1000;
         }
+        let spinning = Spinning::of(calls, locks);
         for row in locks.iter().filter(|row| row.sleeps) {
             let Some((of, function)) = operation(&row.path) else { continue };
             let lock = Some(row.class.clone());
             let part = PathPart { lock, ..PathPart::work(function) };
-            *sums.entry(of).or_default().parts.entry(part).or_default() += row.wait_total_ns;
+            let ns = spinning.outside_of_queues(row);
+            *sums.entry(of).or_default().parts.entry(part).or_default() += ns;
         }
         for row in calls {
             let Some((of, function)) = operation(&row.path) else { continue };
             let spun_ns = spun_ps.get(&row.path[..]).copied().unwrap_or(0) / 1000;
             let sum = sums.entry(of).or_default();
             sum.calls += if row.path.len() == 2 { row.entered } else { 0 };
-            let part = PathPart::work(function);
-            *sum.parts.entry(part).or_default() += row.self_ns.saturating_sub(spun_ns);
+            let own_ns = row.self_ns.saturating_sub(spun_ns);
+            let ns = own_ns.saturating_sub(spinning.at_heads(&row.path));
+            *sum.parts.entry(PathPart::work(function)).or_default() += ns;
         }
         sorted(sums)
     }
@@ -118,6 +124,54 @@ impl CriticalPath {
     pub fn waiting(&self) -> f64 {
         let waits = self.parts.iter().filter(|(part, _)| part.lock.is_some());
         waits.map(|(_, ns)| *ns).sum::<u64>() as f64 / self.total_ns.max(1) as f64
+    }
+}
+
+/// CPU time in waits for sleeping locks. Such a wait begins with spinning in many cases: in a queue
+/// of spinners, whose waits have records of their own, and at its head. Both are in the time of
+/// the wait and in the CPU time of calls.
+struct Spinning<'a> {
+    /// Waits for sleeping locks, by the path that takes them.
+    slept_ns: BTreeMap<&'a [String], u64>,
+    /// Waits in queues of spinners, by the path that takes the sleeping lock.
+    queued_ns: BTreeMap<&'a [String], u64>,
+    /// CPU time of functions that only spin, without that in queues, by their path.
+    at_heads_ns: BTreeMap<&'a [String], u64>,
+}
+
+impl<'a> Spinning<'a> {
+    fn of(calls: &'a [CallRow], locks: &'a [LockRow]) -> Self {
+        let mut slept_ns = BTreeMap::<&[String], u64>::new();
+        for row in locks.iter().filter(|row| row.sleeps) {
+            *slept_ns.entry(&row.path).or_default() += row.wait_total_ns;
+        }
+        let (mut queued_ns, mut at_heads_ns) = (BTreeMap::<&[String], u64>::new(), BTreeMap::new());
+        for row in locks.iter().filter(|row| row.class == SPINNERS) {
+            // A mutex is spun for in the function that takes it, a semaphore in one of its own.
+            let outer = match row.path.split_last() {
+                Some((_, outer)) if !slept_ns.contains_key(&row.path[..]) => {
+                    let own = calls.iter().find(|call| call.path == row.path);
+                    let own_ns = own.map_or(0, |call| call.self_ns);
+                    at_heads_ns.insert(&row.path[..], own_ns.saturating_sub(row.wait_total_ns));
+                    outer
+                }
+                _ => &row.path,
+            };
+            *queued_ns.entry(outer).or_default() += row.wait_total_ns;
+        }
+        Self { slept_ns, queued_ns, at_heads_ns }
+    }
+    /// Returns the time of the waits for a sleeping lock without its share of those in queues, which
+    /// are divided in proportion if a path takes locks of several classes.
+    fn outside_of_queues(&self, row: &LockRow) -> u64 {
+        let of = |times: &BTreeMap<&[String], u64>| times.get(&row.path[..]).copied().unwrap_or(0);
+        let (slept, queued) = (of(&self.slept_ns), of(&self.queued_ns));
+        let outside = u128::from(slept.saturating_sub(queued)) * u128::from(row.wait_total_ns);
+        (outside / u128::from(slept.max(1))) as u64
+    }
+    /// Returns the CPU time at the heads of queues on a path.
+    fn at_heads(&self, path: &[String]) -> u64 {
+        self.at_heads_ns.get(path).copied().unwrap_or(0)
     }
 }
 
@@ -199,6 +253,46 @@ mod tests {
         assert_eq!(parts, expected);
         assert!((paths[0].waiting() - 0.5).abs() < 1e-9);
         assert_eq!(paths[1].parts[1].0.lock.as_deref(), Some("mmap_lock"));
+    }
+
+    #[test]
+    fn time_of_spinning_for_a_sleeping_lock_counts_once() {
+        let call = |of: &str, self_ns| CallRow { path: path(of), entered: 1, self_ns, lines_ns: 0 };
+        let lock = |class: &str, of: &str, sleeps, wait_total_ns| LockRow {
+            class: class.into(),
+            path: path(of),
+            sleeps,
+            wait_total_ns,
+            ..LockRow::default()
+        };
+        let share = |of: &str, wait_ps| BlameRow {
+            class: "osq".into(),
+            waiter: path(of),
+            holder: vec![],
+            doing: Doing::Work,
+            through: None,
+            wait_ps,
+        };
+        // A semaphore: 1000 ns of waits, of which 300 in the queue, 100 at its head, 600 asleep. A
+        // mutex: 500 ns, of which 200 in the queue and 50 at its head.
+        let calls = [call("p map", 40), call("p map spin", 400), call("p alloc", 290)];
+        let locks = [
+            lock("i_mmap", "p map", true, 1000),
+            lock("osq", "p map spin", false, 300),
+            lock("mutex", "p alloc", true, 500),
+            lock("osq", "p alloc", false, 200),
+        ];
+        let shares = [share("p map spin", 300_000), share("p alloc", 200_000)];
+        let paths = CriticalPath::of(&calls, &locks, &shares);
+        let of = |number: usize| {
+            let part = |(part, ns): &(PathPart, u64)| (part.lock.clone().unwrap_or_default(), *ns);
+            paths[number].parts.iter().map(part).collect::<Vec<_>>()
+        };
+        let part = |lock: &str, ns| (lock.to_owned(), ns);
+        assert_eq!(of(0), [part("i_mmap", 700), part("osq", 300), part("", 40)]);
+        // What a CPU does at the head of a mutex's queue is not told from other work.
+        assert_eq!(of(1), [part("mutex", 300), part("osq", 200), part("", 90)]);
+        assert_eq!([paths[0].total_ns, paths[1].total_ns], [1040, 590]);
     }
 
     #[test]

@@ -53,6 +53,22 @@ impl<A: Machine, P> Descriptors<A, P> {
     pub(crate) fn share(&self) -> Self {
         Self { slots: self.slots.iter().map(|open| open.as_ref().map(Open::share)).collect() }
     }
+    /// Copies the descriptors of files for a process that is not forked. Those of processes are
+    /// closed there, as by exec.
+    pub(crate) fn share_files(&self) -> Self {
+        let file = |open: &Open<A, P>| matches!(open, Open::File(_)).then(|| open.share());
+        Self { slots: self.slots.iter().map(|open| open.as_ref().and_then(file)).collect() }
+    }
+    /// Removes the descriptors of processes (`do_close_on_exec`).
+    pub(crate) fn take_processes(&mut self) -> Self {
+        let process =
+            |open: &mut Option<Open<A, P>>| open.take_if(|open| matches!(open, Open::Process(_)));
+        Self { slots: self.slots.iter_mut().map(process).collect() }
+    }
+    /// Whether one is of a file.
+    pub(crate) fn has_files(&self) -> bool {
+        self.slots.iter().any(|open| matches!(open, Some(Open::File(_))))
+    }
     /// Closes all descriptors.
     pub(crate) fn close(self, on: MmRef<'_, A>) {
         self.slots.into_iter().flatten().for_each(|open| open.close(on));

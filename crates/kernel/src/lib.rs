@@ -122,7 +122,7 @@ impl<A: Machine> Kernel<A> {
         let Some(space) = space else { return self.mm.shutdown() };
         let process = self.processes.lock_irqsave().insert(space, Descriptors::new(), INIT);
         // As with init in Unix, the OOM killer never chooses the first process.
-        process.space.set_oom_adjustment(ADJ_MIN);
+        process.space().set_oom_adjustment(ADJ_MIN);
         self.current.run(self.mm.mm_ref(), &process, || {
             os::run(self, program);
             self.stop();
@@ -230,7 +230,10 @@ impl<A: Machine> Kernel<A> {
     }
     /// Returns the calling process. Fails if it is being stopped.
     fn running(&self) -> Result<&Process<A>, Errno> {
-        let process = self.current.process();
-        if process.is_stopped() { Err(Errno::Stopped) } else { Ok(process) }
+        if self.space().is_killed() { Err(Errno::Stopped) } else { Ok(self.current.process()) }
+    }
+    /// Returns the address space of the calling process.
+    fn space(&self) -> &Space<A> {
+        self.mm.mm_ref().spaces.current().expect("the calling task is a program's thread")
     }
 }

@@ -89,6 +89,7 @@ fn prot_of(prot: Prot) -> space::Prot {
     match prot {
         Prot::None => space::Prot::NONE,
         Prot::Read => space::Prot::READ,
+        Prot::ReadExec => space::Prot::RX,
         Prot::ReadWrite => space::Prot::RW,
     }
 }
@@ -125,7 +126,7 @@ fn addr(page: Vpn) -> Addr {
 
 impl<A: Machine> Kernel<A> {
     pub(crate) fn sys_mmap(&self, spec: MapSpec) -> Result<Addr, Errno> {
-        let process = self.enter(if spec.file.is_some() { Call::MmapFile } else { Call::Mmap })?;
+        self.enter(if spec.file.is_some() { Call::MmapFile } else { Call::Mmap })?;
         let place = match spec.place {
             Place::Any => space::Place::Any,
             // A hint is rounded down.
@@ -145,26 +146,26 @@ impl<A: Machine> Kernel<A> {
             if part.share == Share::Shared {
                 request = request.shared();
             }
-            let held = process.space.hold_file(&found);
+            let held = self.space().hold_file(&found);
             // The address space now holds a user reference of its own.
             found.put(self.mm.mm_ref());
             held.map_err(errno)?;
         }
-        process.space.mmap(self.mm.mm_ref(), request).map(addr).map_err(errno)
+        self.space().mmap(self.mm.mm_ref(), request).map(addr).map_err(errno)
     }
     pub(crate) fn sys_munmap(&self, at: Addr, bytes: u64) -> Result<(), Errno> {
-        let process = self.enter(Call::Munmap)?;
+        self.enter(Call::Munmap)?;
         let range = range(at, bytes, Errno::Inval)?;
-        process.space.munmap(self.mm.mm_ref(), range).map_err(errno)
+        self.space().munmap(self.mm.mm_ref(), range).map_err(errno)
     }
     pub(crate) fn sys_mprotect(&self, at: Addr, bytes: u64, prot: Prot) -> Result<(), Errno> {
-        let process = self.enter(Call::Mprotect)?;
+        self.enter(Call::Mprotect)?;
         page(at)?;
         if bytes == 0 {
             return Ok(());
         }
         let range = range(at, bytes, Errno::Nomem)?;
-        process.space.mprotect(self.mm.mm_ref(), range, prot_of(prot)).map_err(errno)
+        self.space().mprotect(self.mm.mm_ref(), range, prot_of(prot)).map_err(errno)
     }
     pub(crate) fn sys_mremap(
         &self,
@@ -173,7 +174,7 @@ impl<A: Machine> Kernel<A> {
         new_bytes: u64,
         may_move: MayMove,
     ) -> Result<Addr, Errno> {
-        let process = self.enter(Call::Mremap)?;
+        self.enter(Call::Mremap)?;
         let may_move = match may_move {
             MayMove::No => space::MayMove::No,
             MayMove::Anywhere => space::MayMove::Anywhere,
@@ -186,16 +187,16 @@ impl<A: Machine> Kernel<A> {
             new_pages: pages(new_bytes),
             may_move,
         };
-        process.space.mremap(self.mm.mm_ref(), request).map(addr).map_err(errno)
+        self.space().mremap(self.mm.mm_ref(), request).map(addr).map_err(errno)
     }
     pub(crate) fn sys_madvise(&self, at: Addr, bytes: u64, advice: Advice) -> Result<(), Errno> {
-        let process = self.enter(Call::Madvise)?;
+        self.enter(Call::Madvise)?;
         page(at)?;
         if bytes == 0 {
             return Ok(());
         }
         let range = range(at, bytes, Errno::Inval)?;
-        process.space.madvise(self.mm.mm_ref(), range, advice_of(advice)).map_err(errno)
+        self.space().madvise(self.mm.mm_ref(), range, advice_of(advice)).map_err(errno)
     }
     pub(crate) fn sys_msync(&self, at: Addr, bytes: u64) -> Result<(), Errno> {
         let process = self.enter(Call::Msync)?;
@@ -204,23 +205,23 @@ impl<A: Machine> Kernel<A> {
             return Ok(());
         }
         let range = range(at, bytes, Errno::Nomem)?;
-        process.space.msync(self.mm.mm_ref(), range).map_err(errno)
+        process.space().msync(self.mm.mm_ref(), range).map_err(errno)
     }
     pub(crate) fn sys_mlock(&self, at: Addr, bytes: u64, what: LockWhat) -> Result<(), Errno> {
-        let process = self.enter(Call::Mlock)?;
+        self.enter(Call::Mlock)?;
         let what = match what {
             LockWhat::Everything => space::LockWhat::Everything,
             LockWhat::OnFault => space::LockWhat::OnFault,
         };
         match around(at, bytes)? {
-            Some(range) => process.space.mlock(self.mm.mm_ref(), range, what).map_err(errno),
+            Some(range) => self.space().mlock(self.mm.mm_ref(), range, what).map_err(errno),
             None => Ok(()),
         }
     }
     pub(crate) fn sys_munlock(&self, at: Addr, bytes: u64) -> Result<(), Errno> {
-        let process = self.enter(Call::Mlock)?;
+        self.enter(Call::Mlock)?;
         match around(at, bytes)? {
-            Some(range) => process.space.munlock(self.mm.mm_ref(), range).map_err(errno),
+            Some(range) => self.space().munlock(self.mm.mm_ref(), range).map_err(errno),
             None => Ok(()),
         }
     }
@@ -231,7 +232,7 @@ impl<A: Machine> Kernel<A> {
         node: usize,
         present: Present,
     ) -> Result<(), Errno> {
-        let process = self.enter(Call::Mbind)?;
+        self.enter(Call::Mbind)?;
         page(at)?;
         if node >= self.nodes {
             return Err(Errno::Inval);
@@ -244,14 +245,14 @@ impl<A: Machine> Kernel<A> {
             Present::Stay => space::Present::Stay,
             Present::Move | Present::MoveAll => space::Present::Move,
         };
-        let bound = process.space.mbind(self.mm.mm_ref(), range, NodeId::new(node), what);
+        let bound = self.space().mbind(self.mm.mm_ref(), range, NodeId::new(node), what);
         match (bound.map_err(errno)?, present) {
             (left, Present::MoveAll) if left > 0 => Err(Errno::Io),
             _ => Ok(()),
         }
     }
     pub(crate) fn sys_mincore(&self, at: Addr, bytes: u64) -> Result<Vec<bool>, Errno> {
-        let process = self.enter(Call::Mincore)?;
+        self.enter(Call::Mincore)?;
         page(at)?;
         let mut there = Vec::new();
         if bytes == 0 {
@@ -259,7 +260,7 @@ impl<A: Machine> Kernel<A> {
         }
         let range = range(at, bytes, Errno::Nomem)?;
         let see = |is| there.push(is);
-        process.space.mincore(self.mm.mm_ref(), range, see).map_err(errno)?;
+        self.space().mincore(self.mm.mm_ref(), range, see).map_err(errno)?;
         Ok(there)
     }
     pub(crate) fn user_write(&self, at: Addr, word: u64) -> Result<(), Errno> {
@@ -267,14 +268,14 @@ impl<A: Machine> Kernel<A> {
         self.calls.add::<A>(Call::Access);
         let at = accessed(at)?;
         let write = |pfn| A::write_stamp(pfn, word);
-        let done = process.space.access(self.mm.mm_ref(), at, MemAccess::Write, write);
+        let done = self.space().access(self.mm.mm_ref(), at, MemAccess::Write, write);
         done.map_err(|why| signal(process, why))
     }
     pub(crate) fn user_read(&self, at: Addr) -> Result<u64, Errno> {
         let process = self.current.process();
         self.calls.add::<A>(Call::Access);
         let at = accessed(at)?;
-        let done = process.space.access(self.mm.mm_ref(), at, MemAccess::Read, A::read_stamp);
+        let done = self.space().access(self.mm.mm_ref(), at, MemAccess::Read, A::read_stamp);
         done.map_err(|why| signal(process, why))
     }
 }

@@ -31,7 +31,7 @@ impl<A: Machine> Kernel<A> {
             Backing::Memory => File::new(self.mm.mm_ref(), pages),
             Backing::Disk => File::on_disk(self.mm.mm_ref(), pages).ok_or(Errno::Nodev)?,
         };
-        Ok(own.descriptors.lock_irqsave().insert(Open::File(file)))
+        Ok(own.open_file(file))
     }
     pub(crate) fn sys_fadvise(
         &self,
@@ -48,7 +48,7 @@ impl<A: Machine> Kernel<A> {
             FileAdvice::DontNeed => space::FileAdvice::DontNeed,
         };
         let on = self.mm.mm_ref();
-        file.advise(on, first..first + bytes.div_ceil(PAGE_BYTES), advice, own.space.group());
+        file.advise(on, first..first + bytes.div_ceil(PAGE_BYTES), advice, own.space().group());
         file.put(on);
         Ok(())
     }
@@ -88,9 +88,9 @@ impl<A: Machine> Kernel<A> {
         if !victim.is_stopped() {
             // An address space that was already reaped has nothing left, whether or not the process
             // is dying.
-            return if victim.space.is_skipped() { Ok(()) } else { Err(Errno::Inval) };
+            return if victim.space().is_skipped() { Ok(()) } else { Err(Errno::Inval) };
         }
         let over = || own.is_stopped();
-        memory::reaped(victim.space.reap_unless(self.mm.mm_ref(), over))
+        memory::reaped(victim.space().reap_unless(self.mm.mm_ref(), over))
     }
 }

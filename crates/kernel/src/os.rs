@@ -80,6 +80,7 @@ served! {
     fn join(thread: ThreadId) -> Result<(), Errno>;
     fn process(spec: ThreadSpec, body: Body<Os>) -> Result<ProcessId, Errno>;
     fn fork(spec: ThreadSpec, body: Body<Os>) -> Result<ProcessId, Errno>;
+    fn exec() -> Result<(), Errno>;
     fn wait(process: ProcessId) -> Result<Exit, Errno>;
     fn kill(process: ProcessId) -> Result<(), Errno>;
     fn pidfd_open(process: ProcessId) -> Result<Fd, Errno>;

@@ -1,14 +1,14 @@
 //! Processes: an address space and its threads.
 
-use crate::descriptor::Descriptors;
+use crate::descriptor::{Descriptors, Open};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
-use mmscale_arch::sync::{Completion, Inside, Sparse, SpinLock};
+use mmscale_arch::sync::{ArcCell, Completion, Inside, Sparse, SpinLock};
 use mmscale_arch::{Atomic, Func, LockClass, Machine, Span, TaskId};
-use mmscale_mm::space::{MmRef, Space};
-use mmscale_system::{Exit, ProcessId};
+use mmscale_mm::space::{File, MmRef, Space};
+use mmscale_system::{Exit, Fd, ProcessId};
 
 /// Maximum number of tasks of a machine.
 pub(crate) const TASKS_MAX: usize = 1 << 22;
@@ -16,8 +16,13 @@ pub(crate) const TASKS_MAX: usize = 1 << 22;
 /// A process.
 pub(crate) struct Process<A: Machine> {
     pub(crate) id: ProcessId,
-    pub(crate) space: Arc<Space<A>>,
+    /// Its address space, which its only thread replaces at exec. Its own threads use that of
+    /// [`Spaces::current`](mmscale_mm::space::Spaces::current).
+    space: ArcCell<Space<A>>,
     pub(crate) descriptors: SpinLock<A, Descriptors<A, Self>>,
+    /// Whether it has ever had a file. `Relaxed`: a thread that passes a file on got its number
+    /// from the thread that opened it, in order.
+    had_files: AtomicBool,
     /// Threads that have not ended, including those that are starting.
     threads: A::AtomicU32,
     /// Killed before the last thread returned. Written before `over` completes.
@@ -33,7 +38,8 @@ impl<A: Machine> Process<A> {
     fn new(id: ProcessId, space: Arc<Space<A>>, descriptors: Descriptors<A, Self>) -> Arc<Self> {
         Arc::new(Self {
             id,
-            space,
+            space: ArcCell::new(space),
+            had_files: AtomicBool::new(descriptors.has_files()),
             descriptors: SpinLock::new(LockClass::Other, descriptors),
             threads: A::AtomicU32::new(1),
             killed: AtomicBool::new(false),
@@ -48,13 +54,14 @@ impl<A: Machine> Process<A> {
     /// Counts one thread less. The last thread frees the memory and closes the descriptors. Returns
     /// whether it was the last: the caller then calls [`Process::end`].
     pub(crate) fn end_thread(&self, on: MmRef<'_, A>) -> bool {
-        self.space.thread_ends();
+        let space = self.space();
+        space.thread_ends();
         on.paging.tlb.exit_mm();
         let last = self.threads.fetch_sub(1, AcqRel) == 1;
         if last {
             self.killed.store(self.is_stopped(), Relaxed);
             let _span = Span::<A>::enter(Func::DoExit);
-            self.space.exit(on);
+            space.exit(on);
             // Outside the lock: a descriptor may hold the last reference to a process or file.
             let open =
                 core::mem::replace(&mut *self.descriptors.lock_irqsave(), Descriptors::new());
@@ -77,10 +84,56 @@ impl<A: Machine> Process<A> {
     }
     /// Makes the threads return. Wakes those that sleep or wait, so that they notice.
     pub(crate) fn kill(&self) {
-        self.space.kill();
+        loop {
+            let space = self.space();
+            space.kill();
+            // An exec that replaces it later sees that it was killed.
+            if Arc::ptr_eq(&space, &self.space()) {
+                return;
+            }
+        }
     }
     pub(crate) fn is_stopped(&self) -> bool {
-        self.space.is_killed()
+        self.space().is_killed()
+    }
+    /// Returns its address space.
+    pub(crate) fn space(&self) -> Arc<Space<A>> {
+        self.space.get()
+    }
+    /// Replaces its address space, on its only thread, and frees the one before (`exec_mmap`).
+    /// Returns whether the process was killed.
+    pub(crate) fn exec(&self, on: MmRef<'_, A>, next: Arc<Space<A>>) -> bool {
+        // Dropped outside the lock: a descriptor may hold the last reference to a process.
+        let closed = self.descriptors.lock_irqsave().take_processes();
+        closed.close(on);
+        let old = self.space.replace(Arc::clone(&next));
+        old.exec_mmap(on, &next);
+        old.thread_ends();
+        old.exit(on);
+        // `kill` has seen the old one only, if it was before the exchange.
+        let killed = old.is_killed();
+        if killed {
+            next.kill();
+        }
+        killed
+    }
+    /// Opens a file.
+    pub(crate) fn open_file(&self, file: Arc<File<A>>) -> Fd {
+        self.had_files.store(true, Relaxed);
+        self.descriptors.lock_irqsave().insert(Open::File(file))
+    }
+    /// Returns the descriptors of a process that it starts with empty memory.
+    pub(crate) fn files(&self) -> Descriptors<A, Self> {
+        // A process that never had files has nothing to copy, and takes no lock.
+        if self.had_files.load(Relaxed) {
+            self.descriptors.lock_irqsave().share_files()
+        } else {
+            Descriptors::new()
+        }
+    }
+    /// Whether it has one thread.
+    pub(crate) fn is_single(&self) -> bool {
+        self.threads.load(Acquire) == 1
     }
     pub(crate) fn wait(&self) {
         self.over.wait();
@@ -172,7 +225,7 @@ impl<A: Machine> Current<A> {
         process: &Arc<Process<A>>,
         run: impl FnOnce() -> R,
     ) -> R {
-        self.slot(A::current()).enter(process, || process.space.run(on, run))
+        self.slot(A::current()).enter(process, || process.space().run(on, run))
     }
     /// Returns the process of the calling task. Panics in a task without a process.
     pub(crate) fn process(&self) -> &Process<A> {

@@ -9,7 +9,7 @@ use crate::thread::{self, JoinStep, Start};
 use crate::{Kernel, Os};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use mmscale_arch::{CpuId, HotplugError, Machine, TaskSpec};
+use mmscale_arch::{CpuId, Func, HotplugError, Machine, Span, TaskSpec};
 use mmscale_mm::space::Space;
 use mmscale_mm::stack::Stack;
 use mmscale_system::{
@@ -64,7 +64,7 @@ impl<A: Machine> Serve for Kernel<A> {
         let own = self.running()?;
         let cpu = existing_cpu::<A>(spec.cpu)?;
         let (stack, ()) = self.with_stack(|| Ok(()))?;
-        own.space.thread_starts(self.mm.mm_ref());
+        self.space().thread_starts(self.mm.mm_ref());
         self.alloc_pid();
         let process = self.link_thread(own);
         Ok(self.start(cpu, spec, (process, stack), body))
@@ -83,23 +83,33 @@ impl<A: Machine> Serve for Kernel<A> {
         };
         let (stack, space) = self.with_stack(new_space)?;
         self.inherit_oom_score_adj(&space);
-        let parts = (space, Descriptors::new(), stack);
+        let parts = (space, parent.files(), stack);
         Ok(self.start_process(cpu, spec, parts, parent, body))
     }
     fn fork(&self, spec: ThreadSpec, body: Body<Os>) -> Result<ProcessId, Errno> {
         let parent = self.enter(Call::Fork)?;
         let cpu = existing_cpu::<A>(spec.cpu)?;
         let group =
-            spec.group.map_or_else(|| Ok(parent.space.group()), |group| self.group(group))?;
+            spec.group.map_or_else(|| Ok(self.space().group()), |group| self.group(group))?;
         let fork = || {
             self.copy_signals(parent);
-            parent.space.fork_into(self.mm.mm_ref(), group).map_err(memory::errno)
+            self.space().fork_into(self.mm.mm_ref(), group).map_err(memory::errno)
         };
         let (stack, space) = self.with_stack(fork)?;
         self.inherit_oom_score_adj(&space);
         let descriptors = parent.descriptors.lock_irqsave().share();
         let parts = (space, descriptors, stack);
         Ok(self.start_process(cpu, spec, parts, parent, body))
+    }
+    fn exec(&self) -> Result<(), Errno> {
+        let own = self.enter(Call::Exec)?;
+        if !own.is_single() {
+            return Err(Errno::Inval);
+        }
+        let _span = Span::<A>::enter(Func::BeginNewExec);
+        let next = self.new_space(self.space().group())?;
+        next.set_oom_adjustment(self.space().oom_adjustment());
+        if own.exec(self.mm.mm_ref(), next) { Err(Errno::Stopped) } else { Ok(()) }
     }
     fn wait(&self, process: ProcessId) -> Result<Exit, Errno> {
         self.calls.add::<A>(Call::Wait);
@@ -207,14 +217,14 @@ impl<A: Machine> Kernel<A> {
     fn sys_set_oom_score_adj(&self, process: ProcessId, thousandths: i32) -> Result<(), Errno> {
         self.enter(Call::OomScore)?;
         let meant = self.processes.lock_irqsave().get(process).ok_or(Errno::Srch)?;
-        if meant.space.set_oom_adjustment(thousandths) { Ok(()) } else { Err(Errno::Inval) }
+        if meant.space().set_oom_adjustment(thousandths) { Ok(()) } else { Err(Errno::Inval) }
     }
     /// Gives a new process the adjustment of its parent. Children of the first process begin with 0
     /// instead: the first process has the minimum so that it is never killed.
     fn inherit_oom_score_adj(&self, space: &Space<A>) {
         let parent = self.current.process();
         let first = parent.id == crate::INIT;
-        let inherited = if first { 0 } else { parent.space.oom_adjustment() };
+        let inherited = if first { 0 } else { self.space().oom_adjustment() };
         space.set_oom_adjustment(inherited);
     }
     /// Allocates the stack of a new task, then calls `rest` for everything else that it needs

@@ -60,7 +60,7 @@ pub use scratch::Scratch;
 pub use setting::is_sysctl;
 pub use shared::{Shared, SharedNumbers};
 pub use sysctl::{Sysctl, SysctlError};
-pub use system::{Linux, kernel_release, tick_hz};
+pub use system::{Linux, kernel_release, sleeps_of_thread, tick_hz};
 pub use table::CallTimes;
 pub use task_limits::TooMuch;
 pub use watch::{Plan, Sampling, Symbols, WatchError, Watching};

@@ -26,6 +26,7 @@ fn prot_of(prot: Prot) -> i32 {
     match prot {
         Prot::None => libc::PROT_NONE,
         Prot::Read => libc::PROT_READ,
+        Prot::ReadExec => libc::PROT_READ | libc::PROT_EXEC,
         Prot::ReadWrite => libc::PROT_READ | libc::PROT_WRITE,
     }
 }
@@ -305,7 +306,7 @@ impl Linux {
     pub(crate) fn sys_file(&self, bytes: u64) -> Result<mmscale_system::Fd, Errno> {
         let bytes = i64::try_from(bytes).map_err(|_| Errno::Overflow)?;
         // SAFETY: a name with a 0 at its end.
-        let fd = check(unsafe { libc::memfd_create(c"mmscale".as_ptr(), libc::MFD_CLOEXEC) })?;
+        let fd = check(unsafe { libc::memfd_create(c"mmscale".as_ptr(), 0) })?;
         let fd = fd as i32;
         // SAFETY: a descriptor of ours.
         match check(unsafe { libc::ftruncate(fd, bytes) }) {

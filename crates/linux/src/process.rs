@@ -55,7 +55,7 @@ fn open<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl ProcessState {
-    /// Makes a process without descriptors and mappings.
+    /// Makes the first process, without descriptors and mappings.
     pub(crate) fn new(id: ProcessId) -> Arc<Self> {
         Self::with(id, Vec::new(), Vec::new(), CHOSEN)
     }
@@ -97,19 +97,19 @@ impl ProcessState {
                 Forked::Child(Self::with(id, descriptors.clone(), strays.clone(), next))
             }
             0 => {
-                for fd in descriptors.iter().flatten() {
-                    // SAFETY: descriptors that the program has opened.
-                    unsafe { libc::close(*fd) };
-                }
-                let whole = (USER_BEGIN, USER_END - USER_BEGIN);
-                for &(at, bytes) in strays.iter().chain([&whole]) {
-                    // SAFETY: memory of programs only, of which this process has no reference.
-                    unsafe { libc::munmap(at as *mut _, bytes as usize) };
-                }
-                Forked::Child(Self::new(id))
+                let mut descriptors = descriptors.clone();
+                close_on_exec(&mut descriptors);
+                unmap_all(&strays);
+                Forked::Child(Self::with(id, descriptors, Vec::new(), CHOSEN))
             }
             pid => Forked::Parent(pid),
         }
+    }
+    /// Unmaps all memory of the program, and closes the descriptors that exec would close.
+    pub(crate) fn exec(&self) {
+        close_on_exec(&mut open(&self.descriptors));
+        unmap_all(&std::mem::take(&mut *open(&self.strays)));
+        self.next.store(CHOSEN, Relaxed);
     }
 
     /// Returns the lowest free number, for the kernel's descriptor `fd`.
@@ -154,6 +154,27 @@ impl ProcessState {
             [(from, to.min(at)), (from.max(end), to)]
         });
         *strays = left.filter(|(from, to)| from < to).map(|(from, to)| (from, to - from)).collect();
+    }
+}
+
+/// Closes the descriptors that do not survive an exec.
+fn close_on_exec(descriptors: &mut [Option<i32>]) {
+    // SAFETY: descriptors that the program has opened.
+    let closes = |fd: i32| unsafe { libc::fcntl(fd, libc::F_GETFD) } & libc::FD_CLOEXEC != 0;
+    for slot in descriptors {
+        if let Some(fd) = slot.take_if(|fd| closes(*fd)) {
+            // SAFETY: as above, and no other thread can look it up any more.
+            unsafe { libc::close(fd) };
+        }
+    }
+}
+
+/// Unmaps all memory of the program.
+fn unmap_all(strays: &[(u64, u64)]) {
+    let whole = (USER_BEGIN, USER_END - USER_BEGIN);
+    for &(at, bytes) in strays.iter().chain([&whole]) {
+        // SAFETY: memory of programs only, of which this process has no reference.
+        unsafe { libc::munmap(at as *mut _, bytes as usize) };
     }
 }
 

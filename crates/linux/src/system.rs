@@ -53,6 +53,11 @@ pub(crate) fn faults(who: i32) -> u64 {
     usage.ru_minflt as u64 + usage.ru_majflt as u64
 }
 
+/// Returns how often the calling thread has slept: its voluntary switches to other tasks.
+pub fn sleeps_of_thread() -> u64 {
+    usage(libc::RUSAGE_THREAD).ru_nvcsw as u64
+}
+
 /// Returns the CPU time of `who` in getrusage(2).
 pub(crate) fn cpu_time(who: i32) -> CpuTime {
     let usage = usage(who);
@@ -272,6 +277,16 @@ impl System for Linux {
     }
     fn fork(&self, spec: ThreadSpec, body: Body<Self>) -> Result<ProcessId, Errno> {
         self.start(spec, Keep::Everything, body)
+    }
+    /// Unmaps all memory of the program. The address space stays: it has this interpreter in it.
+    fn exec(&self) -> Result<(), Errno> {
+        self.running()?;
+        // Pairs with the sub in `returned`.
+        if self.own.running.load(std::sync::atomic::Ordering::Acquire) != 1 {
+            return Err(Errno::Inval);
+        }
+        self.own.exec();
+        Ok(())
     }
     fn wait(&self, process: ProcessId) -> Result<Exit, Errno> {
         let pid = self.run.table.claim(process, self.own.id)?;

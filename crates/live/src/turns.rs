@@ -8,7 +8,9 @@
 
 use crate::rounds::{Marks, RoundsError};
 use mmscale_harness::{Interrupt, ScriptReport, ScriptTimes, Study};
-use mmscale_linux::{Config, Failure, Linux, PROCESS_BYTES, Shared, SharedNumbers};
+use mmscale_linux::{
+    Config, Failure, Linux, PROCESS_BYTES, Shared, SharedNumbers, sleeps_of_thread,
+};
 use mmscale_system::System;
 use serde::{Deserialize, Serialize};
 use std::cell::Cell;
@@ -58,6 +60,8 @@ pub struct Turns {
     pub members: u64,
     /// Operations of each round.
     pub ops: Vec<u64>,
+    /// Rounds in which their program slept.
+    pub sleeps: u64,
 }
 
 /// Places of the numbers that members share.
@@ -77,26 +81,38 @@ enum At {
     Failed,
     /// Rounds that counted.
     Rows,
+    /// Rounds that counted in which their program slept.
+    Sleeps,
     /// The operations of the first of them, plus 1.
     Row,
 }
 
-type Numbers = SharedNumbers<{ MAX_ROWS + 8 }>;
+type Numbers = SharedNumbers<{ MAX_ROWS + 9 }>;
 
 /// The state of a member, in its own memory.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy)]
 struct Member {
     is_in: bool,
     number: u64,
     rounds: u64,
     ops_before: u64,
+    sleeps_before: u64,
     in_round: bool,
 }
 
-thread_local! {
-    static MEMBER: Cell<Member> = const {
-        Cell::new(Member { is_in: false, number: 0, rounds: 0, ops_before: 0, in_round: false })
+impl Member {
+    const NEW: Self = Self {
+        is_in: false,
+        number: 0,
+        rounds: 0,
+        ops_before: 0,
+        sleeps_before: 0,
+        in_round: false,
     };
+}
+
+thread_local! {
+    static MEMBER: Cell<Member> = const { Cell::new(Member::NEW) };
 }
 
 #[derive(Clone)]
@@ -127,10 +143,11 @@ impl Order {
         // First of all: what follows is no part of the round.
         if member.in_round {
             (self.marks.end)();
-            self.note(ops - member.ops_before);
+            let slept = sleeps_of_thread() > member.sleeps_before;
+            self.note(ops - member.ops_before, slept);
         }
         if !member.is_in {
-            member = Member { is_in: true, number: self.come(), ..Member::default() };
+            member = Member { is_in: true, number: self.come(), ..Member::NEW };
         } else {
             member.rounds += 1;
             if self.get(At::Wanted) == 0 {
@@ -143,12 +160,13 @@ impl Order {
         member.ops_before = ops;
         if !goes_on {
             self.wait_for_all();
-            MEMBER.set(Member::default());
+            MEMBER.set(Member::NEW);
             return false;
         }
         let has_turn = self.wait_for_turn(member.number);
         let warm = WARM * self.get(At::Wanted);
         member.in_round = has_turn && self.get(At::Wanted) > 0 && member.rounds >= warm;
+        member.sleeps_before = sleeps_of_thread();
         MEMBER.set(member);
         if member.in_round {
             (self.marks.begin)();
@@ -156,8 +174,11 @@ impl Order {
         has_turn
     }
 
-    /// Notes the operations of a round that counted.
-    fn note(&self, ops: u64) {
+    /// Notes the operations of a round that counted, and whether its program slept in it.
+    fn note(&self, ops: u64, slept: bool) {
+        if slept {
+            self.add(At::Sleeps);
+        }
         let row = self.add(At::Rows) as usize;
         if let Some(place) = self.numbers.get(At::Row as usize + row) {
             place.store(ops + 1, Relaxed);
@@ -235,7 +256,8 @@ impl Order {
     fn turns(&self) -> Turns {
         let rows = &self.numbers[At::Row as usize..];
         let ops = rows.iter().map(|row| row.load(Acquire)).take_while(|row| *row > 0);
-        Turns { members: self.get(At::Members), ops: ops.map(|row| row - 1).collect() }
+        let ops = ops.map(|row| row - 1).collect();
+        Turns { members: self.get(At::Members), ops, sleeps: self.get(At::Sleeps) }
     }
 }
 
@@ -333,6 +355,19 @@ mod tests {
         let turns = ran(text, Some(3)).unwrap();
         let cpus = thread::available_parallelism().map_or(1, usize::from);
         assert_eq!((turns.members, turns.ops), (cpus as u64, vec![4; 3 * cpus]));
+    }
+
+    #[test]
+    fn rounds_that_sleep_are_counted() {
+        let of = |statement: &str| {
+            let text = format!("process one per_cpu {{ start; loop {{ {statement} count; }} }}");
+            let turns = ran(&text, Some(8)).unwrap();
+            (turns.sleeps, turns.ops.len() as u64)
+        };
+        let (sleeps, rounds) = of("sleep(1ms);");
+        assert_eq!(sleeps, rounds);
+        let (sleeps, rounds) = of("compute(1us);");
+        assert!(sleeps * 2 < rounds, "{sleeps} of {rounds}");
     }
 
     #[test]

@@ -150,9 +150,19 @@ const ENTRIES: [&str; 22] = [
 /// Returns the number of the innermost frames that are of the interrupt that printed a stack, in a
 /// stack without marks of contexts. The names are innermost first.
 pub(crate) fn printed(names: &[&str]) -> usize {
+    if !is_printed(names) {
+        return 0;
+    }
     let Some(last) = names.iter().rposition(|name| prints(name)) else { return 0 };
     let entry = names[last..].iter().position(|name| ENTRIES.contains(name));
     entry.map_or(0, |at| last + at + 1)
+}
+
+/// Returns whether frames are of a context that prints stacks: a function that prints them calls
+/// none that takes a lock. The names are innermost first.
+pub(crate) fn is_printed(names: &[&str]) -> bool {
+    let first = names.iter().position(|name| prints(name));
+    first.is_some_and(|first| !names[..first].iter().any(|name| is_acquiring(name)))
 }
 
 /// Functions that print a stack.
@@ -186,7 +196,7 @@ const PRINTING: [&str; 26] = [
 ];
 
 /// Returns whether a function prints a stack, so that its context is not what the stack is about.
-pub(crate) fn prints(name: &str) -> bool {
+fn prints(name: &str) -> bool {
     PRINTING.contains(&name)
 }
 

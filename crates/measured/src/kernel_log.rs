@@ -9,7 +9,7 @@
 
 mod head;
 
-use crate::frame::{Mark, frame, mark, printed, prints, stale};
+use crate::frame::{Mark, frame, is_printed, mark, printed, stale};
 use crate::stacks::{Stack, Unit};
 use crate::text::Line;
 use head::{Head, head, register, task_of};
@@ -48,6 +48,13 @@ impl Found {
     pub(crate) fn any(&self) -> bool {
         !self.stacks.is_empty() || !self.holders.is_empty()
     }
+}
+
+/// Returns whether a line is of the registers at an exception, as `crash` prints them in a stack.
+pub(crate) fn is_registers(text: &str) -> bool {
+    text.trim_start().starts_with("[exception RIP:")
+        || register(text.trim()).is_some()
+        || head::is_other(text)
 }
 
 /// Returns whether a line begins a report of a CPU or a task.
@@ -97,7 +104,9 @@ const GAP: usize = 1;
 pub(crate) fn parse(lines: &[Line], from: usize) -> Option<Found> {
     let mut entries = vec![begin(head(&lines[from].text)?, &lines[from])];
     let mut found = Found { end: from + 1, ..Found::default() };
-    let (is_log, mut gap, mut holder) = (lines[from].log, 0, None::<String>);
+    // The first line that an author copied may have lost its prefix.
+    let is_log = lines[from].log || lines.get(from + 1).is_some_and(|line| line.log);
+    let (mut gap, mut holder) = (0, None::<String>);
     for (at, line) in lines.iter().enumerate().skip(from + 1) {
         if let Some(next) = head(&line.text) {
             enter(&mut entries, next, line);
@@ -249,7 +258,7 @@ impl Entry {
         let other = |frames: &Vec<String>| -> Vec<String> {
             let names: Vec<&str> = frames.iter().map(String::as_str).collect();
             match printed(&names) {
-                0 if names.iter().any(|name| prints(name)) => vec![],
+                0 if is_printed(&names) => vec![],
                 of_interrupt => frames[of_interrupt..].to_vec(),
             }
         };

@@ -55,6 +55,7 @@ fn part(text: &str) -> Option<(usize, bool)> {
     }
     level(text)
         .or_else(|| iso(text))
+        .or_else(|| cut(text).map(|length| (length, true)))
         .or_else(|| syslog(text).map(|length| (length, false)))
         .or_else(|| kernel(text).map(|length| (length, true)))
         .or_else(|| facility(text).map(|length| (length, true)))
@@ -74,6 +75,13 @@ fn is_seconds(inner: &str) -> bool {
     let Some((whole, part)) = first.split_once('.') else { return false };
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     digits(whole) && digits(part) && part.len() >= 3
+}
+
+/// A time that lost its bracket, as in the first line that an author copied: `312.018466]`.
+fn cut(text: &str) -> Option<usize> {
+    let end = text.bytes().take(24).position(|byte| byte == b']')?;
+    (is_seconds(&text[..end]) && text[..end].starts_with(|c: char| c.is_ascii_digit()))
+        .then_some(end + 1)
 }
 
 /// The task or CPU that printed a line: `T1234`, `C5`.
@@ -195,6 +203,8 @@ mod tests {
         let frame = " _raw_spin_lock+0x1/0x2";
         for prefix in [
             "[  312.018466] ",
+            "312.018466] ",
+            "18466.312018] ",
             "[  312.018466][ T1234] ",
             "[  312.018466] [    C5] ",
             "<4>[  312.018466] ",
@@ -248,6 +258,8 @@ mod tests {
             "120: text",
             "note: text",
             "12-point",
+            "12.5] text",
+            "see 312.018466] text",
             "a kernel: b",
         ] {
             let found = message(line);

@@ -244,15 +244,24 @@ fn without_cut(mut all: Vec<Stack>) -> Vec<Stack> {
     all
 }
 
-/// Returns stacks without those that replies quote again. A sample counts as often as it is there.
+/// Returns stacks without those that replies quote again, or that a log has twice of one task. A
+/// sample counts as often as it is there.
 fn once(mut all: Vec<Stack>, lines: &[Line]) -> Vec<Stack> {
     let quote = |stack: &Stack| {
         let at = lines.partition_point(|line| line.number < stack.line);
         lines.get(at).map_or(0, |line| line.quote)
     };
+    // A report and the panic after it have the same CPU and task.
+    let who = |stack: &Stack| {
+        let who = stack.who.clone()?;
+        let mut parts = who.split(", ");
+        let both = parts.next().filter(|cpu| cpu.starts_with("CPU ")).zip(parts.next());
+        let both = both.filter(|(_, task)| task.contains(':'));
+        Some(both.map(|(cpu, task)| format!("{cpu}, {task}")).unwrap_or(who))
+    };
     let mut seen = BTreeMap::new();
     all.retain(|stack| {
-        let key = (stack.path.clone(), stack.weight.map(f64::to_bits), stack.who.clone());
+        let key = (stack.path.clone(), stack.weight.map(f64::to_bits), who(stack));
         let depth = quote(stack);
         match seen.get(&key) {
             None => {

@@ -314,7 +314,10 @@ fn of_robot(robot: &Robot, prose: &Prose) -> Vec<Item> {
         line: path.line,
         who: None,
     };
-    let items = robot.paths.iter().filter_map(|path| of_stack(&stack(path), prose));
+    let items = robot.paths.iter().filter_map(|path| {
+        let item = of_stack(&stack(path), prose)?;
+        Some(Item { is_fast: path.is_fast, ..item })
+    });
     items.filter(|item| item.weight > 0.0).collect()
 }
 
@@ -474,17 +477,23 @@ fn of_stack(stack: &Stack, prose: &Prose) -> Option<Item> {
 /// Returns whether a sample of a CPU is in a function that takes a lock for which tasks sleep, and
 /// in none below it that spins or sleeps. Stacks of other events are waits where those events are.
 fn is_fast(stack: &Stack) -> bool {
-    const FAST: [&str; 6] =
-        ["down_read", "down_write", "mutex_lock", "down_read_", "down_write_", "mutex_lock_"];
-    const SUFFIXES: [&str; 5] = ["", "killable", "interruptible", "nested", "io"];
     let Some(name) = stack.path.last() else { return false };
     let event = match &stack.unit {
         Unit::Event(event) => event.contains("cycles") || event.contains("clock"),
         Unit::Share | Unit::Folded => true,
         Unit::Map(_) | Unit::Task | Unit::None => false,
     };
+    event && is_fast_path(name)
+}
+
+/// Returns whether a function takes a lock for which tasks sleep, and waits only in functions that
+/// it calls.
+pub(crate) fn is_fast_path(name: &str) -> bool {
+    const FAST: [&str; 6] =
+        ["down_read", "down_write", "mutex_lock", "down_read_", "down_write_", "mutex_lock_"];
+    const SUFFIXES: [&str; 5] = ["", "killable", "interruptible", "nested", "io"];
     let is = |fast: &&str| name.strip_prefix(*fast).is_some_and(|end| SUFFIXES.contains(&end));
-    event && FAST.iter().any(is)
+    FAST.iter().any(is)
 }
 
 /// Returns whether the kernel begins a system call or a thread with a function.

@@ -19,6 +19,7 @@ use std::collections::BTreeMap;
 use mmscale_document::{CALLING, is_acquiring, plain_function};
 
 use crate::number::{deviation, real};
+use crate::resemble::is_fast_path;
 use crate::text::Line;
 
 /// The report of a robot.
@@ -66,6 +67,9 @@ pub struct PathChange {
     pub after: f64,
     /// The number of the line.
     pub line: usize,
+    /// Whether the innermost function takes a lock for which tasks sleep, and most of its samples
+    /// are in no slow path of the text, so that they show no wait.
+    pub is_fast: bool,
 }
 
 /// Parameters that are kept. Others are of the robot itself.
@@ -104,7 +108,8 @@ pub(crate) fn parse(lines: &[Line]) -> Option<Robot> {
         {
             robot.profile_lines += 1;
             robot.is_single = true;
-            let row = PathChange { path, before: value, after: value, line: line.number };
+            let row =
+                PathChange { path, before: value, after: value, line: line.number, is_fast: false };
             if rows.len() < MAX_PATHS && !rows.iter().any(|r| r.path == row.path) {
                 rows.push(row);
             }
@@ -112,7 +117,7 @@ pub(crate) fn parse(lines: &[Line]) -> Option<Robot> {
             match path(name) {
                 Some(path) => {
                     robot.profile_lines += 1;
-                    let row = PathChange { path, before, after, line: line.number };
+                    let row = PathChange { path, before, after, line: line.number, is_fast: false };
                     if rows.len() < MAX_PATHS && !rows.iter().any(|r| r.path == row.path) {
                         rows.push(row);
                     }
@@ -281,13 +286,20 @@ fn waits(rows: Vec<PathChange>) -> Vec<PathChange> {
     rows.sort_by_key(|row| (depth(row), row.line));
     let mut own: Vec<PathChange> = vec![];
     for row in rows {
-        let outer = own.iter().filter(|outer| is_lock(outer) && continues(&row, outer));
+        let outer: Vec<&PathChange> =
+            own.iter().filter(|outer| is_lock(outer) && continues(&row, outer)).collect();
+        let is_outer = outer.is_empty();
         let mut left = row.clone();
+        left.is_fast = is_fast_path(&inner(&row)) && {
+            let slow = all.iter().filter(|one| is_lock(one) && continues(one, &row));
+            let slow = slow.map(|one| one.before.max(one.after)).fold(0.0, f64::max);
+            slow < row.before.max(row.after) / 2.0
+        };
         for outer in outer {
             left.before = (left.before - outer.before).max(0.0);
             left.after = (left.after - outer.after).max(0.0);
         }
-        if left == row || left.before.max(left.after) > ROUNDING {
+        if is_outer || left.before.max(left.after) > ROUNDING {
             own.push(left);
         }
     }

@@ -14,7 +14,8 @@ use std::cmp::Ordering;
 
 use mmscale_document::{is_locking, is_sleeping, is_tracing, wait_frames};
 
-use crate::frame::{Frame, Mark, frame, is_memory, mark, printed, prints, stale};
+use crate::frame::{Frame, Mark, frame, is_memory, is_printed, mark, printed, stale};
+use crate::kernel_log::is_registers;
 use crate::text::{Line, Word};
 
 /// The unit of a weight.
@@ -120,12 +121,17 @@ pub(crate) fn parse(lines: &[Line], from: usize) -> Result<(Stack, usize), usize
 /// stack.
 fn frames(lines: &[Line], from: usize) -> (Vec<Frame>, usize) {
     let (mut contexts, mut end): (Vec<Vec<Frame>>, usize) = (vec![vec![]], from);
-    let (mut count, mut in_nmi) = (0, false);
+    let (mut count, mut in_nmi, mut is_exception) = (0, false, false);
     for (at, line) in lines.iter().enumerate().skip(from) {
         if count == MOST {
             break;
         }
         if count > 0 && (line.is_elision() || is_separator(line) || is_memory(&line.text)) {
+            continue;
+        }
+        // `crash` prints the registers at an exception between the frames.
+        is_exception |= count > 0 && line.text.trim_start().starts_with("[exception ");
+        if is_exception && is_registers(&line.text) {
             continue;
         }
         let next = match mark(&line.text) {
@@ -146,11 +152,12 @@ fn frames(lines: &[Line], from: usize) -> (Vec<Frame>, usize) {
         }
         (count, end) = (count + 1, at + 1);
     }
-    let is_printed = |frames: &Vec<Frame>| {
-        frames.iter().any(|frame| frame.names.iter().any(|name| prints(name)))
+    let of_printing = |frames: &Vec<Frame>| {
+        let names = frames.iter().flat_map(|frame| &frame.names);
+        is_printed(&names.map(String::as_str).collect::<Vec<_>>())
     };
     if contexts.len() > 1 {
-        contexts.retain(|frames| !frames.is_empty() && !is_printed(frames));
+        contexts.retain(|frames| !frames.is_empty() && !of_printing(frames));
         let is_sure = |frames: &Vec<Frame>| frames.iter().any(|frame| frame.sure);
         if contexts.iter().any(is_sure) {
             contexts.retain(is_sure);

@@ -1,5 +1,7 @@
 //! Lines and words with their places.
 
+use std::collections::BTreeMap;
+
 use crate::controls::without_controls;
 use crate::fault::Fault;
 use crate::mail::quote;
@@ -99,9 +101,11 @@ pub(crate) fn lines(text: &str) -> Vec<Line> {
     let mut all: Vec<Line> = Vec::new();
     // The length of the line before, if it is of a log.
     let mut before: Option<usize> = None;
+    let numbers = numbers(&unified);
     for (at, raw) in unified.lines().enumerate() {
         let (quote, start) = quote(raw);
-        let start = start + gutter(&raw[start..]);
+        let number = numbers.get(&at).copied();
+        let start = start + number.unwrap_or_else(|| gutter(&raw[start..]));
         let line = |from: usize, text: &str, log: bool| {
             let column = raw[..start + from].chars().count() + 1;
             Line { number: at + 1, column, quote, log, broken: false, text: text.to_owned() }
@@ -115,11 +119,14 @@ pub(crate) fn lines(text: &str) -> Vec<Line> {
                     last.text = format!("{}{gap}{}", last.text.trim_end(), inner.trim_start());
                     before = Some(raw.len());
                 }
-                (_, Some(last)) if is_broken_branch(last, &whole) => {
-                    last.text.push(' ');
-                    last.text.push_str(whole.text.trim_start());
-                    last.broken = true;
-                }
+                (_, Some(_)) => match joined_branch(&all, &whole) {
+                    Some((text, broken)) => {
+                        let last = all.len() - 1;
+                        all[last].broken |= broken;
+                        all[last].text = text;
+                    }
+                    None => all.push(whole),
+                },
                 _ => all.push(whole),
             }
             continue;
@@ -142,30 +149,122 @@ fn gutter(text: &str) -> usize {
     bar.map_or(0, |inner| text.len() - inner.strip_prefix(' ').unwrap_or(inner).len())
 }
 
+/// The fewest lines with numbers that are those of a viewer.
+const NUMBERED: usize = 8;
+
+/// Splits a number from the beginning of a line. Returns it, and its length with the blanks before
+/// it and the one after it.
+fn leading_number(text: &str) -> Option<(usize, usize)> {
+    let digits = text.trim_start_matches([' ', '\t']);
+    let rest = digits.trim_start_matches(|c: char| c.is_ascii_digit());
+    let n = digits[..digits.len() - rest.len()].parse().ok()?;
+    let is_end = rest.is_empty() || rest.starts_with([' ', '\t', '-', '.']);
+    let gap = usize::from(rest.starts_with([' ', '\t']));
+    is_end.then_some((n, text.len() - rest.len() + gap))
+}
+
+/// Returns the lengths of the numbers of lines that a viewer printed without a bar, by line: each is
+/// one more than the one before. Numbers of a table are those of a viewer only if a blank line or a
+/// rule has one, or a line of a log.
+fn numbers(text: &str) -> BTreeMap<usize, usize> {
+    let mut all = BTreeMap::new();
+    let mut run: Vec<(usize, usize, usize)> = vec![];
+    let mut is_shown = false;
+    let mut close = |run: &mut Vec<(usize, usize, usize)>, is_shown: &mut bool| {
+        if run.len() >= NUMBERED && *is_shown {
+            all.extend(run.iter().map(|(at, _, length)| (*at, *length)));
+        }
+        (*is_shown, _) = (false, run.clear());
+    };
+    for (at, raw) in text.lines().enumerate() {
+        let inner = &raw[quote(raw).1..];
+        let Some((n, length)) = leading_number(inner) else {
+            close(&mut run, &mut is_shown);
+            continue;
+        };
+        if run.last().is_some_and(|(_, last, _)| n != last + 1) {
+            close(&mut run, &mut is_shown);
+        }
+        run.push((at, n, length));
+        let rest = inner[length..].trim();
+        let is_rule = rest.len() != 1 && rest.bytes().all(|byte| b"-.=".contains(&byte));
+        is_shown |= is_rule || message(rest).is_some();
+    }
+    close(&mut run, &mut is_shown);
+    all
+}
+
 /// The longest line of a tree that is joined again.
 const TREE: usize = 400;
 /// The columns by which the rest of a broken line of a tree is to the left of its bars.
 const LEFT: usize = 3;
 
-/// Returns whether a line is the rest of the line of a call tree before it, which has only the bars
-/// since a mail program broke it: the rest begins to the left of all bars.
-fn is_broken_branch(last: &Line, line: &Line) -> bool {
-    let of = |text: &str| text.len() - text.trim_start().len();
-    let bars = last.text.bytes().all(|byte| byte == b'|' || byte == b' ') && !last.is_blank();
-    let rest = line.text.trim_start();
-    let is_branch = rest.starts_with('|')
-        || rest.strip_prefix("--").is_some_and(|rest| {
-            rest.split_once("%--").is_some_and(|(n, _)| n.parse::<f64>().is_ok())
-        })
-        || !rest.contains(' ')
-            && rest.contains('_')
-            && rest.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_.@".contains(&byte));
-    last.text.len() < TREE
-        && bars
-        && last.quote == line.quote
-        && is_branch
-        && of(&line.text) < LEFT
-        && of(&line.text) + LEFT < of(&last.text)
+/// Joins a line to the line of a call tree before it, if a mail program broke it off there: it
+/// begins to the left of the tree. Returns the text, and whether its columns are lost.
+fn joined_branch(before: &[Line], line: &Line) -> Option<(String, bool)> {
+    let last = before.last()?;
+    let indent = |text: &str| text.len() - text.trim_start().len();
+    let (left, rest) = (indent(&line.text), line.text.trim());
+    if last.quote != line.quote || left >= LEFT || rest.is_empty() || last.text.len() >= TREE {
+        return None;
+    }
+    if let Some(text) = completed(&last.text, rest).or_else(|| whole_row(&last.text, rest)) {
+        return Some((text, false));
+    }
+    let is_name = !rest.contains(' ')
+        && rest.contains('_')
+        && rest.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_.@".contains(&byte));
+    let is_row = is_branch(rest) || rest.starts_with('|') || is_name;
+    let inside = match last.is_blank() {
+        // A line without bars is a blank one: only other lines show that the tree is broken.
+        true => left == 0 && is_branch(rest) && is_broken(before),
+        false => {
+            let bars = last.text.bytes().all(|byte| byte == b'|' || byte == b' ');
+            bars && (left == 0 && indent(&last.text) > 0 || left + LEFT < indent(&last.text))
+        }
+    };
+    (is_row && inside).then(|| (format!("{} {rest}", last.text), true))
+}
+
+/// Returns the line of a branch that a mail program broke at one of its dashes: `|--12.34%` and
+/// `--f`.
+fn completed(first: &str, rest: &str) -> Option<String> {
+    let dashes = first.trim_start_matches(['|', ' ']);
+    let indent = first.len() - dashes.len();
+    let whole = format!("{dashes}{rest}");
+    let is_part = dashes.starts_with("--") && !is_branch(dashes) && !whole.contains(' ');
+    (is_part && indent > LEFT && is_branch(&whole)).then(|| format!("{first}{rest}"))
+}
+
+/// Returns the row of a profile that a mail program broke before its function: `12.34%  a` and
+/// `[kernel]  [k] f`.
+fn whole_row(first: &str, rest: &str) -> Option<String> {
+    const MARKS: [&str; 2] = ["[k]", "[.]"];
+    let share = first.trim_start_matches(['-', '+', ' ', '\t']).split_whitespace().next()?;
+    let is_share =
+        share.strip_suffix('%').is_some_and(|n| n.contains('.') && n.parse::<f64>().is_ok());
+    let is_whole = first.split_whitespace().any(|word| MARKS.contains(&word));
+    let mut words = rest.split_whitespace();
+    let first_word = words.next()?;
+    let marked = MARKS.contains(&first_word)
+        || first_word.starts_with('[') && words.next().is_some_and(|word| MARKS.contains(&word));
+    let fits = is_share && !is_whole && marked && words.count() == 1;
+    fits.then(|| format!("{}  {rest}", first.trim_end()))
+}
+
+/// Returns whether a text begins with a branch: `--12.34%--f`.
+fn is_branch(text: &str) -> bool {
+    let inner = text.strip_prefix("--").and_then(|inner| inner.split_once("%--"));
+    inner.is_some_and(|(share, name)| share.parse::<f64>().is_ok() && !name.is_empty())
+}
+
+/// Returns whether the tree at the end of lines has a line that was broken.
+fn is_broken(lines: &[Line]) -> bool {
+    let last = lines.iter().rev().take_while(|line| {
+        let inner = line.text.trim_start_matches(['|', ' ']).trim_end();
+        !inner.contains(' ') && Some(line.quote) == lines.last().map(|last| last.quote)
+    });
+    last.take(TREE).any(|line| line.broken)
 }
 
 /// Returns whether a line without a prefix is the rest of the line of a log before it.

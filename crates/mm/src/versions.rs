@@ -250,6 +250,24 @@ pub const HISTORIES: &[History] = &[
             "6.15: x86/mm: Enable broadcast TLB invalidation for multi-threaded processes",
         )],
     },
+    // Before 5.17 a bit of the handle was locked, and no word that all CPUs change.
+    History {
+        key: "zs-lookup",
+        first: "index",
+        steps: &[
+            step(
+                v(5, 17),
+                "stock",
+                "5.17: zsmalloc: replace per zpage lock with pool->migrate_lock",
+            ),
+            step(
+                v(6, 2),
+                "pool",
+                "6.2: zsmalloc: consolidate zs_pool's migrate_lock and size_class's locks",
+            ),
+            step(v(6, 11), "stock", "6.11: mm/zsmalloc: change back to per-size_class lock"),
+        ],
+    },
     History {
         key: "exit",
         first: "stock",
@@ -271,12 +289,14 @@ impl History {
         let steps = self.steps.iter().rev();
         steps.into_iter().find(|step| step.since <= version).map_or(self.first, |step| step.policy)
     }
-    /// Returns the versions that have `policy`: the first, and the first that no longer has it.
-    /// `None` if no version has it: a policy that was posted, or one of this project.
+    /// Returns the versions that have `policy`: the first, and the first that no longer has it; the
+    /// last ones, if it was left and taken up again. `None` if no version has it: a policy that was
+    /// posted, or one of this project.
     pub fn span(&self, policy: &str) -> Option<(Option<Version>, Option<Version>)> {
         let begins = [(None, self.first)].into_iter();
         let begins = begins.chain(self.steps.iter().map(|step| (Some(step.since), step.policy)));
-        let place = begins.clone().position(|(_, name)| name == policy)?;
+        let has = |(_, name): (_, &str)| name == policy;
+        let place = begins.clone().enumerate().filter(|(_, of)| has(*of)).last()?.0;
         let (since, _) = begins.clone().nth(place)?;
         Some((since, begins.clone().nth(place + 1).and_then(|(since, _)| since)))
     }

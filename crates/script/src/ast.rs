@@ -67,6 +67,8 @@ pub(crate) struct SwapItem {
     pub(crate) at: At,
     pub(crate) size: Expr,
     pub(crate) device: SwapDevice,
+    /// The size of compressed pages in percent; `None` or 0: sizes differ.
+    pub(crate) percent: Option<Expr>,
 }
 
 /// `group NAME ..`: equal memory groups.

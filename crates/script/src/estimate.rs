@@ -78,6 +78,16 @@ pub(crate) fn needs(tree: &Tree, params: &[i64], cpus: usize) -> ScriptNeeds {
     needs
 }
 
+/// Returns the size of compressed pages in percent of a page; `None`: sizes differ.
+pub(crate) fn compressed_percent(tree: &Tree, params: &[i64], cpus: usize) -> Option<u64> {
+    let names = tree.params.iter().map(|param| param.name.text.as_str());
+    let known = names.zip(params.iter().copied()).chain([("cpus", cpus as i64)]).collect();
+    let estimate = Estimate { tree, known, random: Random::End };
+    let percent = tree.swap.as_ref()?.percent.as_ref()?;
+    // A number below 0 is not possible, and is refused as one that is too large.
+    Some(estimate.natural(percent).unwrap_or(u64::MAX)).filter(|percent| *percent > 0)
+}
+
 /// The equal memory groups of a `group` of a script.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MemoryGroups {

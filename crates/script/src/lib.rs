@@ -122,6 +122,11 @@ impl Script {
         };
         self.program.ops.iter().find(asks).map(|op| op.line)
     }
+    /// Returns the size of compressed pages in percent of a page; `None`: sizes differ. `params` are
+    /// the values of the parameters. A value above 100 is not possible.
+    pub fn compressed_percent(&self, params: &[i64], cpus: usize) -> Option<u64> {
+        estimate::compressed_percent(&self.tree, params, cpus)
+    }
     /// Returns the parameters.
     pub fn params(&self) -> &[ScriptParam] {
         &self.params
@@ -148,6 +153,11 @@ impl Script {
     /// Whether the script has memory groups, even if their number may be 0.
     pub fn has_memory_groups(&self) -> bool {
         !self.tree.memory_groups.is_empty()
+    }
+    /// Whether a process replaces its memory by an empty one.
+    pub fn has_exec(&self) -> bool {
+        let is_exec = |op: &op::Op| matches!(op.code, op::Code::Call { verb: op::Verb::Exec, .. });
+        self.program.ops.iter().any(is_exec)
     }
     /// Runs the script as the first program of a system. `params` are the values of the parameters,
     /// in bytes, ns, or without a unit.

@@ -245,6 +245,8 @@ pub(crate) enum Verb {
     File(Backing),
     Fadvise(FileAdvice),
     Close,
+    /// Empties the memory of the process.
+    Exec,
     Wait,
     WaitAll,
     Join,
@@ -282,6 +284,7 @@ impl Verb {
             Self::File(Backing::Disk) => "file on disk",
             Self::Fadvise(_) => "posix_fadvise",
             Self::Close => "close",
+            Self::Exec => "exec",
             Self::Wait | Self::WaitAll => "wait",
             Self::Join | Self::JoinAll | Self::JoinTeam => "join",
             Self::Kill => "kill",

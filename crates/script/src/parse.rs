@@ -129,6 +129,7 @@ fn shown(rule: &Rule) -> String {
         }
         Rule::statement => "a statement",
         Rule::device => "`block`, `compressed`",
+        Rule::percent => "`to`",
         Rule::expr | Rule::operand | Rule::primary | Rule::from | Rule::to => "a value",
         Rule::literal | Rule::number => "a number",
         Rule::unit => "a unit (pages, B, KiB, MiB, GiB, ns, us, ms, s)",
@@ -225,7 +226,12 @@ fn add_item(tree: &mut Tree, item: Node<'_>) -> Parsed<()> {
         Rule::swap => {
             once(tree.swap.is_some())?;
             let size = must(parts.next().map(expr).transpose()?, at)?;
-            tree.swap = Some(SwapItem { at, size, device: device(parts.next()) });
+            let device = device(parts.next());
+            let percent = parts.next().map(|to| expr(only(to))).transpose()?;
+            if percent.is_some() && device != SwapDevice::Compressed {
+                return wrong(at, "pages on a block device have no size: write `compressed to ..`");
+            }
+            tree.swap = Some(SwapItem { at, size, device, percent });
         }
         Rule::groups => tree.memory_groups.push(memory_group(parts, at)?),
         Rule::program => {

@@ -75,11 +75,17 @@ pub trait System: Sized + 'static {
     /// Waits until a thread has returned. `Inval`: there is no such thread, or another thread
     /// already waits for it. [`Errno::Stopped`]: the caller's process was killed meanwhile.
     fn join(&self, thread: ThreadId) -> Result<(), Errno>;
-    /// Starts a process with an empty address space. `Nomem`: no memory for the process. `Inval`:
-    /// the CPU or the memory group does not exist.
+    /// Starts a process with an empty address space and the caller's files. `Nomem`: no memory for
+    /// the process. `Inval`: the CPU or the memory group does not exist.
     fn process(&self, spec: ThreadSpec, body: Body<Self>) -> Result<ProcessId, Errno>;
     /// Starts a process with a copy of the caller's memory. Fails as [`System::process`] does.
     fn fork(&self, spec: ThreadSpec, body: Body<Self>) -> Result<ProcessId, Errno>;
+    /// Replaces the memory of the calling process by an empty address space, as `execve` does
+    /// before it maps the program. Its files stay open, descriptors of processes are closed, and
+    /// its children stay. `Inval`: the process
+    /// has other threads that have not returned. `Nomem`: no memory for the address space; nothing
+    /// was changed.
+    fn exec(&self) -> Result<(), Errno>;
     /// Waits until all threads of a child process have returned and its resources are freed.
     /// `Child`: there is no such child, its end was already waited for, or it is the calling
     /// process. [`Errno::Stopped`]: the caller's process was killed meanwhile. A stopped caller may

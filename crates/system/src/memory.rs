@@ -31,6 +31,8 @@ pub enum Prot {
     None,
     /// Read access (`PROT_READ`).
     Read,
+    /// Read access and execution (`PROT_READ | PROT_EXEC`).
+    ReadExec,
     /// Read and write access (`PROT_READ | PROT_WRITE`).
     ReadWrite,
 }

@@ -21,6 +21,7 @@ from ._compare import Changes
 from ._errors import BinaryNotFound, CallError, MmscaleError, RunError, SweepError
 from ._results import Result, Results, Robustness, read
 from ._run import robust, run
+from ._settle import Settlement, settle
 from ._sweep import Sweep, plan, sweep
 from ._tools import compare, explain, letter, whatif
 
@@ -43,6 +44,7 @@ __all__ = [
     "Results",
     "Robustness",
     "RunError",
+    "Settlement",
     "Sweep",
     "SweepError",
     "compare",
@@ -56,6 +58,7 @@ __all__ = [
     "read",
     "robust",
     "run",
+    "settle",
     "studies",
     "sweep",
     "version",

@@ -1,6 +1,6 @@
 //! mmap(2) of files, and other calls on such mappings.
 
-use super::{PAGES, check, check_zero, fill, unmap};
+use super::{PAGES, check, check_gone, check_zero, fill, unmap};
 use mmscale_system::{
     Addr, Advice, Backing, Errno, Exit, Fd, MapSpec, MayMove, PAGE_BYTES, Prot, Share, System,
     ThreadSpec,
@@ -95,6 +95,28 @@ pub(crate) fn a_fork_shares_what_is_shared_and_no_more<S: System>(system: &S) {
     unmap(system, all, PAGES);
     unmap(system, own, PAGES);
     assert_eq!(system.close(fd), Ok(()));
+}
+
+pub(crate) fn a_new_process_has_the_files<S: System>(system: &S) {
+    let fd = new(system);
+    let all = shared(system, fd);
+    fill(system, all, 4, 100);
+    let (own, spec) = (system.own_process(), ThreadSpec::on(system.cpus() - 1));
+    let pidfd = system.pidfd_open(own).expect("it lives");
+    let child = move |system: &S| {
+        check_gone(system, all, PAGES);
+        let late = shared(system, fd);
+        check(system, late, 4, 100);
+        fill(system, late, 2, 200);
+        assert_eq!(system.close(pidfd), Err(Errno::Badf));
+        assert_eq!(system.close(fd), Ok(()));
+    };
+    let child = system.process(spec, Box::new(child)).expect("there is memory");
+    assert_eq!(system.wait(child), Ok(Exit::Returned));
+    check(system, all, 2, 200);
+    check(system, all.page(2), 2, 102);
+    unmap(system, all, PAGES);
+    assert_eq!((system.close(fd), system.close(pidfd)), (Ok(()), Ok(())));
 }
 
 pub(crate) fn beyond_the_end_there_is_nothing<S: System>(system: &S) {

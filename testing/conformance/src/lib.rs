@@ -97,6 +97,7 @@ cases! {
         what_is_written_to_a_shared_mapping_is_seen_in_all
         what_is_written_to_a_private_mapping_stays_there
         a_fork_shares_what_is_shared_and_no_more
+        a_new_process_has_the_files
         beyond_the_end_there_is_nothing
         what_is_no_part_of_a_file_is_refused
         advice_for_anonymous_memory_is_refused
@@ -117,12 +118,15 @@ cases! {
     process {
         a_child_has_a_copy_and_both_may_change_theirs
         a_new_process_has_nothing
+        exec_leaves_nothing_but_files
+        exec_is_for_a_single_thread
         threads_share_memory
         memory_advised_so_is_not_inherited
         waiting_is_for_ones_own_children_and_once
         a_killed_process_ends
         a_killed_process_wakes_from_its_sleep
         a_killed_process_waits_no_more
+        a_killed_process_stays_killed_over_exec
         grandchildren_keep_the_content_when_the_middle_ends
         locks_are_not_inherited
         the_more_urgent_thread_goes_first

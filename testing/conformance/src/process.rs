@@ -3,7 +3,10 @@
 use super::{Message, PAGES, check, check_gone, check_zero, fill, map, unmap};
 use core::sync::atomic::Ordering::SeqCst;
 use core::sync::atomic::{AtomicBool, AtomicU32};
-use mmscale_system::{Advice, Errno, Exit, LockWhat, PAGE_BYTES, ProcessId, System, ThreadSpec};
+use mmscale_system::{
+    Advice, Backing, Errno, Exit, LockWhat, MapSpec, PAGE_BYTES, ProcessId, Share, System,
+    ThreadSpec,
+};
 use std::sync::Arc;
 
 const BYTES: u64 = PAGES * PAGE_BYTES;
@@ -47,6 +50,73 @@ pub(crate) fn a_new_process_has_nothing<S: System>(system: &S) {
     assert_eq!(system.wait(child), Ok(Exit::Returned));
     check(system, at, PAGES, 100);
     unmap(system, at, PAGES);
+}
+
+pub(crate) fn exec_leaves_nothing_but_files<S: System>(system: &S) {
+    let fd = system.file(BYTES, Backing::Memory).expect("there is memory");
+    let child = move |system: &S| {
+        let part = || MapSpec::new(BYTES).of(fd, 0, Share::Shared);
+        let own = system.own_process();
+        let grandchild = system.fork(other(system), Box::new(|_: &S| ())).expect("there is memory");
+        for round in 0..3 {
+            let all = system.mmap(part()).expect("there is room");
+            let at = map(system, PAGES);
+            check_zero(system, at, PAGES);
+            fill(system, at, PAGES, 100);
+            check(system, all, round, 200);
+            fill(system, all, round + 1, 200);
+            let pidfd = system.pidfd_open(own).expect("it lives");
+            assert_eq!(system.exec(), Ok(()));
+            check_gone(system, at, PAGES);
+            check_gone(system, all, PAGES);
+            assert_eq!(system.close(pidfd), Err(Errno::Badf));
+            assert_eq!(system.own_process(), own);
+        }
+        assert_eq!(system.wait(grandchild), Ok(Exit::Returned));
+        // It ends with memory mapped.
+        fill(system, map(system, PAGES), PAGES, 300);
+    };
+    let child = system.fork(other(system), Box::new(child)).expect("there is memory");
+    assert_eq!(system.wait(child), Ok(Exit::Returned));
+    assert_eq!(system.close(fd), Ok(()));
+}
+
+pub(crate) fn exec_is_for_a_single_thread<S: System>(system: &S) {
+    let child = |system: &S| {
+        let at = map(system, PAGES);
+        fill(system, at, PAGES, 100);
+        let done = Arc::new(AtomicBool::new(false));
+        let seen = Arc::clone(&done);
+        let wait = move |system: &S| {
+            while !seen.load(SeqCst) {
+                assert_eq!(system.sleep_ns(50_000), Ok(()));
+            }
+        };
+        let thread = system.spawn(other(system), Box::new(wait)).expect("there is memory");
+        assert_eq!(system.exec(), Err(Errno::Inval));
+        check(system, at, PAGES, 100);
+        done.store(true, SeqCst);
+        assert_eq!(system.join(thread), Ok(()));
+        assert_eq!(system.exec(), Ok(()));
+        check_gone(system, at, PAGES);
+    };
+    let child = system.fork(other(system), Box::new(child)).expect("there is memory");
+    assert_eq!(system.wait(child), Ok(Exit::Returned));
+}
+
+pub(crate) fn a_killed_process_stays_killed_over_exec<S: System>(system: &S) {
+    let child = |system: &S| loop {
+        let Ok(at) = system.mmap(MapSpec::new(PAGE_BYTES)) else { return };
+        if system.write(at, 1).is_err() || system.exec().is_err() {
+            return;
+        }
+    };
+    for round in 0..8 {
+        let child = system.fork(other(system), Box::new(child)).expect("there is memory");
+        assert_eq!(system.sleep_ns(100_000 + round * 777), Ok(()));
+        assert_eq!(system.kill(child), Ok(()));
+        assert_eq!(system.wait(child), Ok(Exit::Killed));
+    }
 }
 
 pub(crate) fn threads_share_memory<S: System>(system: &S) {

@@ -8,9 +8,11 @@ const BYTES: u64 = PAGES * PAGE_BYTES;
 pub(crate) fn reading_is_allowed_and_writing_is_not<S: System>(system: &S) {
     let at = map(system, PAGES);
     fill(system, at, PAGES, 100);
-    assert_eq!(system.mprotect(at, BYTES, Prot::Read), Ok(()));
+    for prot in [Prot::ReadExec, Prot::Read] {
+        assert_eq!(system.mprotect(at, BYTES, prot), Ok(()));
+        assert_eq!(system.write(at, 1), Err(Errno::Segv));
+    }
     check(system, at, PAGES, 100);
-    assert_eq!(system.write(at, 1), Err(Errno::Segv));
     assert_eq!(system.mprotect(at, BYTES, Prot::ReadWrite), Ok(()));
     fill(system, at, PAGES, 200);
     check(system, at, PAGES, 200);

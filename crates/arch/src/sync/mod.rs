@@ -12,6 +12,7 @@
 //!
 //! A lock that is ever taken in an interrupt must always be taken with interrupts off.
 
+mod arc_cell;
 mod guard;
 mod inside;
 mod local;
@@ -26,6 +27,7 @@ mod sparse;
 mod spin;
 mod wait;
 
+pub use arc_cell::ArcCell;
 pub use guard::{IrqGuard, NoPreempt, PreemptGuard};
 pub use inside::Inside;
 pub use local::{Local, LocalGuard};

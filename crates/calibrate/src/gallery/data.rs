@@ -24,13 +24,14 @@ macro_rules! script {
     };
 }
 
-const MACHINES: [(&str, &str); 20] = [
+const MACHINES: [(&str, &str); 21] = [
     machine!("broadwell-2s-48"),
     machine!("broadwell-4s-192"),
     machine!("cascadelake-2s-80"),
     machine!("cascadelake-2s-96"),
     machine!("cascadelake-4n-192"),
     machine!("cooperlake-4s-144"),
+    machine!("epyc-12n-384"),
     machine!("epyc-2s-256"),
     machine!("i7-12700"),
     machine!("icelake-24"),
@@ -46,9 +47,10 @@ const MACHINES: [(&str, &str); 20] = [
     machine!("xeon-2s-40"),
     machine!("zen1-8n-128"),
 ];
-const SCRIPTS: [(&str, &str); 15] = [
+const SCRIPTS: [(&str, &str); 16] = [
     script!("doexec"),
     script!("dontneed"),
+    script!("execl"),
     script!("exits"),
     script!("malloc1"),
     script!("mmap1"),

@@ -23,7 +23,7 @@ const NO_SCHED: &str = "the calls of the scheduler are not simulated";
 const NO_KSM: &str = "KSM is not simulated";
 const NO_MSYNC: &str = "a script has no msync and no writeback";
 const NO_SYSV: &str = "a script has no System V memory; a file that all processes map comes near";
-const NO_EXEC: &str = "a script has no exec and no vfork";
+const NO_VFORK: &str = "a script has no vfork, whose child uses the memory of its parent";
 const NO_SPECIAL: &str = "a script has no such call";
 
 const THREADS: (&str, &str) = ("in_threads", "1");
@@ -212,8 +212,8 @@ const STRESS_NG: [(&str, Said); 66] = [
     ("tlb-shootdown", Script("stress-tlb-shootdown", &[])),
     ("tmpfs", Not(NO_FILES)),
     ("userfaultfd", Not(NO_SPECIAL)),
-    ("vfork", Not(NO_EXEC)),
-    ("vforkmany", Not(NO_EXEC)),
+    ("vfork", Not(NO_VFORK)),
+    ("vforkmany", Not(NO_VFORK)),
     ("vm", Script("stress-vm", &[])),
     ("vm-addr", Script("stress-vm", &[])),
     ("vm-rw", Not("a script has no process_vm_readv")),

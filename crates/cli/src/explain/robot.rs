@@ -41,9 +41,31 @@ pub(super) fn lines(robot: &Robot) -> Vec<(&'static str, String)> {
         };
         lines.push(("locks", text));
     }
+    lines.extend(fast(robot).map(|text| ("note", text)));
     lines.extend(tasks(robot).map(|text| ("note", text)));
     lines.extend(not_said(robot).map(|text| ("note", text)));
     lines
+}
+
+/// Says which samples are in functions that take a lock and show no wait.
+fn fast(robot: &Robot) -> Option<String> {
+    let own = || robot.paths.iter().filter(|row| row.is_fast);
+    let (before, after) =
+        own().fold((0.0, 0.0), |sum, row| (sum.0 + row.before, sum.1 + row.after));
+    let mut names: Vec<&str> = own().filter_map(|row| Some(row.path.last()?.as_str())).collect();
+    names.sort_unstable();
+    names.dedup();
+    let shares = match robot.is_single {
+        true => format!("{after:.1} %"),
+        false => format!("{before:.1} -> {after:.1} %"),
+    };
+    (f64::max(before, after) >= LEAST).then(|| {
+        format!(
+            "of these, {shares} of all samples are in {} without a slow path below, so that they \
+             may not wait",
+            names.join(", ")
+        )
+    })
 }
 
 /// Describes the benchmark and the machine.

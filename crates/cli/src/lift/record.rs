@@ -5,8 +5,8 @@ use mmscale_document::class_of_name;
 use mmscale_harness::{CallError, Registry, Settings, script_values};
 use mmscale_lift::{Origin, Recording};
 use mmscale_live::turns::{MAX_ROUNDS, Turns};
-use mmscale_vm::recording::{PAGE_TABLE, Recorded, Taken, record as record_operations};
-use mmscale_vm::{Accelerator, Image, Machine, Topology};
+use mmscale_vm::recording::{PAGE_TABLE, Recorded, STACK, Taken, record as record_operations};
+use mmscale_vm::{Accelerator, BootError, Image, Machine, Topology};
 use std::path::PathBuf;
 
 use super::in_c;
@@ -76,7 +76,12 @@ pub(super) fn record(registry: &Registry, args: &RecordArgs) -> Result<PathBuf, 
     ));
     let is_interrupted = || interrupt.is_set();
     let recorded = record_operations(&machine, &image, &job, &files, &is_interrupted, &again);
-    let recorded = recorded.map_err(failure)?;
+    let recorded = recorded.map_err(|why| match why {
+        BootError::Slow(_) => Failure::Run(anyhow!(
+            "{why}; or record fewer rounds or shorter ones, with --ops and the script's --set"
+        )),
+        why => failure(why),
+    })?;
     let origin = Origin {
         script: study.name().to_owned(),
         summary: study.summary().to_owned(),
@@ -153,7 +158,7 @@ fn reduced(recorded: &Recorded, origin: Origin) -> Result<Recording, Failure> {
             turns.members
         )));
     }
-    let recording = recorded.recording(origin, &turns.ops, &lock_class);
+    let recording = recorded.recording(origin, &turns.ops, turns.sleeps, &lock_class);
     recording.map_err(|why| Failure::Run(anyhow!("{why}")))
 }
 
@@ -170,8 +175,8 @@ fn lock_class(taken: &Taken<'_>) -> String {
             class => class.to_owned(),
         };
     }
-    // Of memory of some size nothing is known.
-    let object = object.filter(|object| !object.starts_with("kmalloc-"));
+    // Of memory of some size, and of a stack, nothing is known.
+    let object = object.filter(|object| !object.starts_with("kmalloc-") && *object != STACK);
     if let Some((structure, member)) = object.and_then(|object| object.split_once(' ')) {
         // Locks are named by the usual names of pointers to structures.
         let short = match structure {
@@ -235,7 +240,7 @@ mod tests {
         assert_eq!([write("vma_lock lock"), write("anon_vma rwsem")], ["vma_lock", "anon_vma"]);
         assert_eq!(spin("__pte_offset_map_lock", None, Some(PAGE_TABLE)), "pte");
         assert_eq!(spin("__handle_mm_fault", None, Some(PAGE_TABLE)), "pte");
-        for object in [None, Some("kmalloc-64 0x0")] {
+        for object in [None, Some("kmalloc-64 0x0"), Some(STACK)] {
             assert_eq!(spin("nothing", None, object), "other of nothing");
         }
     }

@@ -28,6 +28,7 @@ pub const LOCK_CLASSES: &[LockClassRow] = &[
     tasks::FILES,
     tasks::RUNQUEUE,
     pages::SWAP,
+    pages::ZS_POOL,
     pages::ZS_CLASS,
     tasks::RSTAT,
     tasks::RCU,

@@ -108,6 +108,9 @@ impl ScriptParams {
     fn needs(&self, cpus: usize) -> ScriptNeeds {
         self.script.needs(&self.values, cpus)
     }
+    fn compressed_percent(&self, cpus: usize) -> Option<u64> {
+        self.script.compressed_percent(&self.values, cpus)
+    }
     fn memory_groups(&self, cpus: usize) -> Vec<MemoryGroups> {
         self.script.memory_groups(&self.values, cpus)
     }
@@ -391,6 +394,12 @@ impl Workload for Scripted {
         let ScriptParams { duration_ms, warm_ms, prepare_ms, .. } = env.params;
         env.params.groups_config(env)?;
         env.params.check_huge_pages(env)?;
+        if let Some(percent) = env.params.compressed_percent(env.cpus()).filter(|all| *all > 100) {
+            return Err(format!(
+                "pages compressed to {percent} percent: 1 to 100 are possible, or 0 for different \
+                 sizes"
+            ));
+        }
         let needs = env.params.needs(env.cpus());
         let prepare_ns = needs.prepared_pages.saturating_mul(PREPARE_NS);
         let begin_ns = ready_ns(env, needs.tasks)
@@ -422,6 +431,8 @@ impl Workload for Scripted {
             mmscale_script::SwapDevice::Block => SwapDevice::Block,
             mmscale_script::SwapDevice::Compressed => SwapDevice::Compressed,
         };
+        let percent = env.params.compressed_percent(env.cpus());
+        mm.swap.compressed_percent = percent.and_then(|percent| u8::try_from(percent).ok());
         let pages = env.params.needs(env.cpus()).swap_pages;
         mm.swap.pages = u32::try_from(pages).unwrap_or(u32::MAX);
     }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use mmscale_document::{
     ArmRecord, Average, BlameRecord, CallRecord, CpuTimeRecord, CriticalPath, Document,
     FailureRecord, Fingerprint, GapRecord, Histogram, Kept, LineRecord, LockRecord, Metric,
-    NamedLockRecord, PerCpu, SCHEMA, Value,
+    NamedLockRecord, PerCpu, SCHEMA, Target, Value,
 };
 
 use mmscale_kernel::coverage::{CallSet, Gap, Scope};
@@ -60,7 +60,7 @@ pub(super) fn document(
         window_ns: common_window(results),
         params: plan.shown_params(),
         left_out: left_out(plan, results),
-        not_simulated: not_simulated(results, plan.study.script()),
+        not_simulated: not_simulated(plan, results),
         host: host(),
         fingerprint: fingerprint(&arms, plan.study.script()),
         arms: plan.arms.iter().zip(&arms).map(|(&id, runs)| arm(plan, id, runs, &rates)).collect(),
@@ -92,11 +92,21 @@ const ONE_GROUP: Gap = Gap {
     file: "mm/memcontrol.c",
     calls: &[],
     once: None,
+    unless: None,
+};
+
+/// A script with exec on the live kernel.
+const NO_NEW_SPACE: Gap = Gap {
+    name: "new address spaces at exec() (it unmaps all memory of the program)",
+    scope: Scope::Work,
+    what: "an address space, with its counts on each CPU, and its end",
+    file: "fs/exec.c",
+    ..ONE_GROUP
 };
 
 /// Returns the locks and mechanisms of Linux that the calls of all runs reach, and that are not
 /// simulated.
-fn not_simulated(results: &[(Job, SeedResult)], script: Option<&Script>) -> Vec<GapRecord> {
+fn not_simulated(plan: &Plan, results: &[(Job, SeedResult)]) -> Vec<GapRecord> {
     let made = results.iter().fold(CallSet::default(), |all, (_, run)| all.and(run.made));
     let record = |gap: &Gap| GapRecord {
         name: gap.name.to_owned(),
@@ -104,8 +114,13 @@ fn not_simulated(results: &[(Job, SeedResult)], script: Option<&Script>) -> Vec<
         what: gap.what.to_owned(),
         file: gap.file.to_owned(),
     };
-    let in_one = script.filter(|script| !script.has_memory_groups());
-    made.gaps().chain(in_one.map(|_| &ONE_GROUP)).map(record).collect()
+    let of_script = |gap: &'static Gap, has: fn(&Script) -> bool| {
+        plan.study.script().filter(|script| has(script)).map(|_| gap)
+    };
+    let in_one = of_script(&ONE_GROUP, |script| !script.has_memory_groups());
+    let no_new_space =
+        of_script(&NO_NEW_SPACE, Script::has_exec).filter(|_| plan.on == Target::Live);
+    made.gaps().chain(in_one).chain(no_new_space).map(record).collect()
 }
 
 /// Returns the fingerprint over all results of the runs. Names chosen by an author are excluded (an

@@ -1,9 +1,9 @@
 //! The table of locks and mechanisms of Linux that are not simulated, by the calls that reach them.
 
 use super::Call::{
-    self, Access, Close, Exit, Fadvise, File, Fork, Hotplug, Kill, Madvise, Mbind, Mincore, Mlock,
-    Mmap, MmapFile, Mprotect, Mrelease, Mremap, Msync, Munmap, OomScore, Pidfd, Process, Sleep,
-    Spawn, Wait, Zoneinfo,
+    self, Access, Close, Exec, Exit, Fadvise, File, Fork, Hotplug, Kill, Madvise, Mbind, Mincore,
+    Mlock, Mmap, MmapFile, Mprotect, Mrelease, Mremap, Msync, Munmap, OomScore, Pidfd, Process,
+    Sleep, Spawn, Wait, Zoneinfo,
 };
 use super::{Gap, Scope};
 
@@ -14,12 +14,17 @@ const fn gap(
     file: &'static str,
     calls: &'static [Call],
 ) -> Gap {
-    Gap { name, scope, what, file, calls, once: None }
+    Gap { name, scope, what, file, calls, once: None, unless: None }
 }
 
 /// A gap that calls reach only if the run has made the call `once`.
 const fn after(once: Call, gap: Gap) -> Gap {
     Gap { once: Some(once), ..gap }
+}
+
+/// A gap that calls do not reach if the run has made the call `unless`.
+const fn unless(unless: Call, gap: Gap) -> Gap {
+    Gap { unless: Some(unless), ..gap }
 }
 
 /// All gaps: those where all CPUs meet come first.
@@ -62,12 +67,15 @@ pub const GAPS: &[Gap] = &[
             &[File, Close, Exit],
         ),
     ),
-    gap(
-        "i_mmap_rwsem of libraries",
-        Scope::Machine,
-        "binary and libraries of a process, mapped at its start and unmapped at its end",
-        "mm/vma.c",
-        &[Fork, Process, Exit],
+    unless(
+        Exec,
+        gap(
+            "i_mmap_rwsem of libraries",
+            Scope::Machine,
+            "binary and libraries of a process, mapped at its start and unmapped at its end",
+            "mm/vma.c",
+            &[Fork, Process, Exit],
+        ),
     ),
     gap(
         "d_lockref",
@@ -179,7 +187,7 @@ pub const GAPS: &[Gap] = &[
         Scope::Process,
         "table of descriptors, copied by a fork",
         "fs/file.c",
-        &[Fork, File, Pidfd, Close],
+        &[Fork, Exec, File, Pidfd, Close],
     ),
     gap(
         "siglock of signals",
@@ -219,9 +227,9 @@ pub const GAPS: &[Gap] = &[
     gap(
         "exec",
         Scope::Work,
-        "lookup, reading and mapping of a binary; a process of a run begins with empty memory",
+        "lookup and reading of a binary, its arguments and credentials; memory is empty after it",
         "fs/exec.c",
-        &[Process],
+        &[Process, Exec],
     ),
     gap("pidfs", Scope::Work, "file and inode of a pidfd", "fs/pidfs.c", &[Pidfd]),
     gap(

@@ -92,9 +92,28 @@ const UNITS: [&str; 44] = [
     "pages",
 ];
 
+/// Units before which a letter is a power of a thousand: `12.3M/s`, `4.5Mops/s`, `6kiops`.
+const SCALED: [&str; 22] = [
+    "/s", "/sec", "ops", "ops/s", "ops/sec", "op/s", "op/sec", "iops", "IOPS", "io/s", "tps",
+    "qps", "pps", "rps", "req/s", "reqs/s", "pages/s", "faults/s", "iter/s", "loops/s", "cycles",
+    "pages",
+];
+
 /// Returns whether a word is a unit.
 pub(super) fn is_unit(word: &str) -> bool {
     UNITS.contains(&word)
+}
+
+/// Splits a power of a thousand from a unit.
+fn scaled_unit(text: &str) -> Option<(i32, &str)> {
+    let (letter, unit) = text.split_at_checked(1)?;
+    let thousands = match letter {
+        "k" | "K" => 1,
+        "M" => 2,
+        "G" => 3,
+        _ => return None,
+    };
+    SCALED.contains(&unit).then_some((thousands, unit))
 }
 
 /// Words that stand for a missing figure.
@@ -105,6 +124,12 @@ pub(super) fn is_missing(word: &str) -> bool {
     MISSING.contains(&word)
 }
 
+/// Returns a number with a power of ten. The product with it is rounded twice, so the digits are
+/// read again.
+fn scaled(number: f64, power: i32) -> f64 {
+    format!("{number}e{power}").parse().unwrap_or(f64::NAN)
+}
+
 /// Reads a word with one number: `1,234.5`, `12.3M`, `+34.3%`, `1.34x`, `965us`.
 pub(super) fn word(text: &str) -> Option<Figure> {
     let (sign, rest) = match text.strip_prefix(['+', '-', '−']) {
@@ -113,7 +138,7 @@ pub(super) fn word(text: &str) -> Option<Figure> {
     };
     let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.' && c != ',');
     let (mut digits, mut suffix) = rest.split_at(end.unwrap_or(rest.len()));
-    let mut power = 0;
+    let mut power: i32 = 0;
     if let Some(exponent) = suffix.strip_prefix(['e', 'E']) {
         power = exponent.strip_prefix('+').unwrap_or(exponent).parse().ok()?;
         suffix = "";
@@ -131,23 +156,24 @@ pub(super) fn word(text: &str) -> Option<Figure> {
         (None, Comma::Decimal) => digits.len() - digits.find(',')? - 1,
         (None, _) => 0,
     };
-    let (factor, unit, percent, times) = match suffix {
-        "" => (1.0, "", false, false),
-        "%" => (1.0, "%", true, false),
-        "x" | "X" | "×" => (1.0, "", false, true),
-        "k" | "K" => (1e3, "", false, false),
-        "M" => (1e6, "", false, false),
-        "G" => (1e9, "", false, false),
-        unit if UNITS.contains(&unit) => (1.0, unit, false, false),
-        _ => return None,
+    let (thousands, unit, percent, times) = match suffix {
+        "" => (0, "", false, false),
+        "%" => (0, "%", true, false),
+        "x" | "X" | "×" => (0, "", false, true),
+        "k" | "K" => (1, "", false, false),
+        "M" => (2, "", false, false),
+        "G" => (3, "", false, false),
+        unit if UNITS.contains(&unit) => (0, unit, false, false),
+        unit => {
+            let (thousands, unit) = scaled_unit(unit)?;
+            (thousands, unit, false, false)
+        }
     };
-    let factor = factor * 10f64.powi(power);
-    // Powers of ten are exact only as divisors.
-    let scaled = |x: f64| if factor < 1.0 { x / (1.0 / factor) } else { x * factor };
-    let value = scaled(number) * if sign == Some(true) { -1.0 } else { 1.0 };
+    let power = power.checked_add(thousands * 3)?;
+    let value = scaled(number, power) * if sign == Some(true) { -1.0 } else { 1.0 };
     value.is_finite().then(|| Figure {
         value,
-        half: scaled(0.5 / 10f64.powi(i32::try_from(decimals).unwrap_or(300))),
+        half: scaled(0.5 / 10f64.powi(i32::try_from(decimals).unwrap_or(300)), power),
         unit: unit.to_owned(),
         percent,
         signed: sign.is_some(),
@@ -197,10 +223,13 @@ pub(super) fn figures(words: &[&str]) -> Option<Vec<Option<Figure>>> {
             all.push(None);
         } else if let Some(figure) = word(text) {
             all.push(Some(figure));
-        } else if UNITS.contains(&text) {
+        } else if UNITS.contains(&text) || scaled_unit(text).is_some() {
             let last = all.last_mut()?.as_mut();
             let last = last.filter(|last| last.unit.is_empty() && last.change.is_none())?;
-            last.unit = text.to_owned();
+            let (thousands, unit) = scaled_unit(text).unwrap_or((0, text));
+            (last.value, last.half) =
+                (scaled(last.value, 3 * thousands), scaled(last.half, 3 * thousands));
+            last.unit = unit.to_owned();
         } else {
             return None;
         }
@@ -248,7 +277,14 @@ mod tests {
         assert_eq!(value("-34.3%"), Some(-34.3));
         assert_eq!(value("1.2e+06"), Some(1_200_000.0));
         assert_eq!(value("965us"), Some(965.0));
-        for text in ["6.1.2", "2024-01-02", "1:23.4", "v2", "1.", "12abc", "0x12", "1'234"] {
+        let unit = |text: &str| word(text).map(|figure| (figure.value, figure.unit));
+        assert_eq!(unit("268.2M/s"), Some((268_200_000.0, "/s".to_owned())));
+        assert_eq!(unit("300K/s"), Some((300_000.0, "/s".to_owned())));
+        assert_eq!(unit("4.5Mops/s"), Some((4_500_000.0, "ops/s".to_owned())));
+        assert_eq!(unit("1.5MB/s"), Some((1.5, "MB/s".to_owned())), "a unit of its own");
+        for text in
+            ["6.1.2", "2024-01-02", "1:23.4", "v2", "1.", "12abc", "3M/x", "2Kabc", "0x12", "1'234"]
+        {
             assert_eq!(value(text), None, "{text}");
         }
     }

@@ -94,19 +94,15 @@ fn columns(block: &Block, heading: &Heading, chosen: &Chosen) -> Result<Columns,
     let roles: Vec<Role> = heading.columns.iter().map(|name| role(name)).collect();
     let of = |column: usize| block.rows.iter().filter_map(move |row| row.figures[column].as_ref());
     let is_change = |column: usize| {
-        roles[column] == Role::Change
-            || roles[column] == Role::None && of(column).all(|f| f.percent && f.signed)
+        let signed = of(column).all(|f| f.percent && f.signed) || of(column).all(|f| f.times);
+        roles[column] == Role::Change || roles[column] == Role::None && signed
     };
     let axis = axis(block, heading, &roles)?;
     let changes: Vec<usize> = (0..n).filter(|c| is_change(*c)).collect();
     let values: Vec<usize> =
         (0..n).filter(|c| Some(*c) != axis && !is_change(*c) && roles[*c] != Role::Other).collect();
     if !chosen.sides.is_empty() {
-        let place = |side: &String| {
-            let of = |name: &String| name.eq_ignore_ascii_case(side);
-            heading.columns.iter().position(of).ok_or_else(|| format!("it has no column `{side}`"))
-        };
-        let sides = chosen.sides.iter().map(place).collect::<Result<_, _>>()?;
+        let sides = places(&heading.columns, &chosen.sides)?;
         return Ok(Columns { axis, sides, changes, named: true });
     }
     let with = |wanted: &[Role]| -> Vec<usize> {
@@ -145,11 +141,37 @@ fn columns(block: &Block, heading: &Heading, chosen: &Chosen) -> Result<Columns,
         return Ok(Columns { axis, sides: values, changes: vec![], named: true });
     }
     let columns = Columns { axis, sides: values.clone(), changes, named: false };
-    let agrees = |row: &Row| checked(row, &columns).is_ok_and(|proven| proven);
-    if values.len() == 2 && before.len() <= 1 && block.rows.iter().all(agrees) {
-        return Ok(columns);
+    let agrees = |columns: &Columns| {
+        block.rows.iter().all(|row| checked(row, columns).is_ok_and(|proven| proven))
+    };
+    if values.len() == 2 && before.len() <= 1 && agrees(&columns) {
+        // Small changes may agree in both directions.
+        let sides = values.iter().rev().copied().collect();
+        let turned = Columns { axis, sides, changes: columns.changes.clone(), named: false };
+        if !agrees(&turned) {
+            return Ok(columns);
+        }
     }
     unclear()
+}
+
+/// Returns the columns with the names that a caller chose. Names with commas are in several parts.
+fn places(columns: &[String], sides: &[String]) -> Result<Vec<usize>, String> {
+    let (mut places, mut at) = (vec![], 0);
+    while at < sides.len() {
+        let fits = |name: &String| {
+            let parts: Vec<&str> = name.split(',').map(str::trim).collect();
+            let own = sides.get(at..at + parts.len())?;
+            let is_same = parts.iter().zip(own).all(|(part, own)| part.eq_ignore_ascii_case(own));
+            is_same.then_some(parts.len())
+        };
+        let all = columns.iter().enumerate();
+        let longest = all.filter_map(|(c, name)| Some((fits(name)?, std::cmp::Reverse(c)))).max();
+        let (parts, place) = longest.ok_or_else(|| format!("it has no column `{}`", sides[at]))?;
+        places.push(place.0);
+        at += parts;
+    }
+    Ok(places)
 }
 
 /// Returns the column of numbers of tasks, if there is one.
@@ -334,7 +356,10 @@ fn checked(row: &Row, columns: &Columns) -> Result<bool, String> {
     }
     for column in &columns.changes {
         let Some(figure) = row.figures[*column].as_ref() else { continue };
-        let change = Change { percent: figure.value, half: figure.half };
+        let change = match figure.times {
+            true => ratio(figure, 100.0),
+            false => Change { percent: figure.value, half: figure.half },
+        };
         let strict = others.iter().any(|other| other.follows(base, change));
         let pairs = || {
             let ends = || sides.iter().enumerate();
@@ -363,8 +388,12 @@ fn is_change(figure: &Figure, from: &Figure, to: &Figure) -> bool {
     let rounding = figure.half + to.half + from.half + 1e-9;
     let is_difference = !figure.percent && (difference - value.abs()).abs() <= rounding;
     let scale = if figure.percent { 1.0 } else { 100.0 };
-    let ratio = Change { percent: value * scale - 100.0, half: figure.half * scale };
-    sign || is_difference || to.follows(from, ratio)
+    sign || is_difference || to.follows(from, ratio(figure, scale))
+}
+
+/// Returns the change that a multiple is. `scale` is that of 1 in percent.
+fn ratio(figure: &Figure, scale: f64) -> Change {
+    Change { percent: figure.value * scale - 100.0, half: figure.half * scale }
 }
 
 /// Enters a comparison for each column of a table whose rows are the sides.

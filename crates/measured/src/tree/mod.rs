@@ -60,6 +60,8 @@ pub(crate) struct Tree {
     old: bool,
     /// Whether it has branches with dashes or bars.
     has_branches: bool,
+    /// The line at which a mail program broke it so that its structure is lost.
+    torn: Option<usize>,
     line: usize,
     /// The index of the line after it.
     pub(crate) end: usize,
@@ -96,6 +98,10 @@ const HALF: f64 = 50.0;
 /// The longest tree; the rest of a longer one is another.
 const MAX_NODES: usize = 10_000;
 
+/// How far a branch may be to the left of all bars and branches before it; one further out was
+/// broken off by a mail program.
+const LEFT: usize = 3;
+
 /// How far the column of a chain may be from the name of its branch.
 const SLACK: usize = 2;
 
@@ -113,8 +119,15 @@ struct Open {
 /// Reads the row and the tree that begin at a line.
 pub(crate) fn parse(lines: &[Line], from: usize) -> Option<Tree> {
     let tree = parse_by(lines, from, false)?;
-    let is_broken = lines[from..tree.end].iter().any(|line| line.broken);
-    if is_broken { parse_by(lines, from, true) } else { Some(tree) }
+    let Some(line) = lines[from..tree.end].iter().find(|line| line.broken) else {
+        return Some(tree);
+    };
+    let mut by_bars = parse_by(lines, from, true)?;
+    // Shares of the caller are not distinguished from a structure that is read wrongly.
+    if by_bars.torn.is_none() && !by_bars.old && by_bars.is_relative() {
+        by_bars.torn = Some(line.number);
+    }
+    Some(by_bars)
 }
 
 /// Returns the number of bars before the branch or the function of a line, and whether the branch
@@ -132,6 +145,7 @@ fn parse_by(lines: &[Line], from: usize, by_bars: bool) -> Option<Tree> {
         nodes: vec![],
         old: false,
         has_branches: false,
+        torn: None,
         line: lines[from].number,
         end: from + 1,
     };
@@ -151,6 +165,8 @@ fn parse_by(lines: &[Line], from: usize, by_bars: bool) -> Option<Tree> {
         Row::Bars | Row::Chain(..) => return None,
     }
     let mut open: Vec<Open> = vec![];
+    // The leftmost column of a bar or a branch.
+    let mut least = usize::MAX;
     while let Some(line) = lines.get(at) {
         let inside = !tree.nodes.is_empty() || tree.entry.is_some();
         let Some(next) = row(&line.text, inside) else {
@@ -168,7 +184,14 @@ fn parse_by(lines: &[Line], from: usize, by_bars: bool) -> Option<Tree> {
                 if is_second(&tree, &open, &branch) {
                     break;
                 }
+                let is_left = !line.broken && branch.mark.saturating_add(LEFT) < least;
+                if is_left && matches!(branch.form, Form::Dashes | Form::Old) && least < usize::MAX
+                {
+                    tree.torn = tree.torn.or(Some(line.number));
+                }
+                least = least.min(branch.mark);
                 if by_bars {
+                    tree.old |= branch.form == Form::Old;
                     tree.below_bars(&mut open, &branch.name, branch.percent, line);
                 } else {
                     tree.branch(&mut open, branch, line.number);
@@ -183,6 +206,7 @@ fn parse_by(lines: &[Line], from: usize, by_bars: bool) -> Option<Tree> {
                 }
             }
         }
+        least = least.min(line.text.find('|').unwrap_or(usize::MAX));
         at += 1;
         tree.end = at;
     }
@@ -369,8 +393,16 @@ impl Tree {
         shares
     }
 
-    /// Returns the stacks of the tree with their shares.
+    /// Returns the stacks of the tree with their shares, or without if its structure is lost.
     fn stacks(&self, relative: bool) -> Vec<Stack> {
+        let mut stacks = self.weighed(relative);
+        if self.torn.is_some() {
+            stacks.iter_mut().for_each(|stack| (stack.weight, stack.unit) = (None, Unit::None));
+        }
+        stacks
+    }
+
+    fn weighed(&self, relative: bool) -> Vec<Stack> {
         let shares = self.shares(relative);
         let mut own = shares.clone();
         for (at, node) in self.nodes.iter().enumerate() {
@@ -385,10 +417,16 @@ impl Tree {
         // A row with callees begins the paths of callers, and those of callees.
         let sampled = self.entry.as_ref().filter(|entry| entry.is_leaf());
         let sampled = sampled.map(|entry| entry.name.as_str());
-        let innermost_first = order::innermost_first(sampled, &self.leaves(&paths));
+        let votes = order::votes(sampled, &self.leaves(&paths));
+        let innermost_first = votes > 0;
+        let of_lock = sampled.filter(|name| is_acquiring(name) && !self.nodes.is_empty());
         // The tree may begin with the callers of the row's function.
-        let leaf = sampled
-            .filter(|name| is_acquiring(name) && paths.iter().all(|path| !path.contains(name)));
+        let leaf =
+            of_lock.filter(|name| votes >= 0 && paths.iter().all(|path| !path.contains(name)));
+        // A path of callers that ends before it was collapsed: which function of it takes the lock
+        // is not known.
+        let hidden = of_lock.filter(|_| !innermost_first && leaf.is_none());
+        let mut unknown = 0.0;
         let mut spinning = vec![0.0; self.nodes.len()];
         for (at, node) in self.nodes.iter().enumerate().filter(|(_, n)| is_acquiring(&n.name)) {
             if let Some(parent) = node.parent {
@@ -401,7 +439,12 @@ impl Tree {
                 continue;
             }
             // The function that spins has the wait, and those that called it the attempt.
-            if !innermost_first && own[at] < spinning[at] {
+            let is_slow = node.name.contains("slow") || order::is_spinning(&node.name);
+            if !innermost_first && !is_slow && own[at] < spinning[at] {
+                continue;
+            }
+            if hidden.is_some() && !paths[at].iter().any(|name| is_acquiring(name)) {
+                unknown += own[at];
                 continue;
             }
             let mut path: Vec<String> = paths[at].iter().map(|&name| name.to_owned()).collect();
@@ -413,9 +456,9 @@ impl Tree {
             let weight = Some(own[at]);
             stacks.push(Stack { path, weight, unit: Unit::Share, line: node.line, who: None });
         }
-        if let (Some(leaf), Some(entry)) = (leaf, &self.entry) {
+        if let (Some(leaf), Some(entry)) = (leaf.or(hidden), &self.entry) {
             let roots = self.nodes.iter().zip(&shares).filter(|(node, _)| node.parent.is_none());
-            let rest = entry.percent / 100.0 - roots.map(|(_, share)| share).sum::<f64>();
+            let rest = entry.percent / 100.0 - roots.map(|(_, share)| share).sum::<f64>() + unknown;
             if rest >= LEAST {
                 let (path, weight) = (vec![leaf.to_owned()], Some(rest));
                 stacks.push(Stack { path, weight, unit: Unit::Share, line: self.line, who: None });
@@ -598,7 +641,14 @@ pub(crate) fn chosen(trees: Vec<Tree>) -> Profile {
 /// Returns the stacks of the trees of a profile.
 fn of_one(mut kept: Vec<Tree>) -> Profile {
     let mut profile = Profile::default();
-    let relative = kept.iter().any(Tree::is_relative) || kept.iter().any(|tree| tree.old);
+    let whole = || kept.iter().filter(|tree| tree.torn.is_none());
+    let relative = whole().any(Tree::is_relative) || kept.iter().any(|tree| tree.old);
+    profile.notes.extend(kept.iter().find_map(|tree| tree.torn).map(|line| {
+        format!(
+            "line {line}: a mail program broke this tree, so that its shares are not known: its \
+             call paths count without them"
+        )
+    }));
     if relative {
         profile.notes.extend(without_orphans(&mut kept));
         let scaled = kept.iter().find(|tree| tree.exceeds());

@@ -32,11 +32,15 @@ const OUTERMOST: [&str; 26] = [
     "child_rip",
 ];
 
-/// Returns whether the first functions of paths are the innermost, so that callers follow.
-/// `sampled` is the function of the row.
-pub(super) fn innermost_first(sampled: Option<&str>, paths: &[Vec<&str>]) -> bool {
-    let votes: i64 = paths.iter().map(|path| vote(sampled, path)).sum();
-    votes > 0
+/// Returns a positive number if the first functions of paths are the innermost, so that callers
+/// follow, and a negative one if they are the outermost. `sampled` is the function of the row.
+pub(super) fn votes(sampled: Option<&str>, paths: &[Vec<&str>]) -> i64 {
+    paths.iter().map(|path| vote(sampled, path)).sum()
+}
+
+/// Returns whether a function of a lock spins.
+pub(super) fn is_spinning(name: &str) -> bool {
+    depth(name).is_some_and(|depth| depth > 2)
 }
 
 /// Returns a positive number if a path begins with the innermost function.

@@ -524,3 +524,328 @@ fn a_task_that_is_printed_twice_counts_once() {
         assert_eq!(found(&text).1.items.len(), tasks, "seed {seed}\n{text}");
     }
 }
+
+/// Breaks lines of a tree as mail programs do that put the rest into the first column: at the
+/// dashes of a branch, behind the bars, or where a line has no bar. `all` is the number of lines of
+/// which one is broken.
+fn broken_left(rng: &mut Random, text: &str, all: usize) -> String {
+    let mut out = String::new();
+    // A line without bars is restored only if others show that the tree is broken.
+    let mut is_known = false;
+    for line in text.lines() {
+        let bars = line.len() - line.trim_start_matches(['|', ' ']).len();
+        let (inner, rest) = (&line[..bars], &line[bars..]);
+        let branch = rest.strip_prefix("--").and_then(|rest| rest.split_once("%--"));
+        let has_bar = inner.trim_start().starts_with('|');
+        match branch {
+            Some((share, name)) if bars > 12 && below(rng, all) == 0 => match below(rng, 3) {
+                0 => out.push_str(&format!("{inner}--{share}%\n--{name}\n")),
+                1 => out.push_str(&format!("{inner}--{share}%-\n-{name}\n")),
+                // The bars of the branch itself stand before it.
+                _ if has_bar && !inner.ends_with('|') => {
+                    is_known = true;
+                    out.push_str(&format!("{}\n{rest}\n", inner.trim_end()));
+                }
+                _ if is_known && !has_bar => out.push_str(&format!("\n{rest}\n")),
+                _ => out.push_str(&format!("{line}\n")),
+            },
+            _ => {
+                is_known &= !line.trim().is_empty();
+                out.push_str(&format!("{line}\n"));
+            }
+        }
+    }
+    out
+}
+
+#[test]
+fn trees_that_a_mail_program_broke_in_the_first_column_have_their_shares() {
+    let mut count = 0;
+    for seed in 0..RUNS {
+        let rng = &mut Random::seed_from_u64(seed);
+        let (all, _, text) = stdio(rng);
+        let cut = broken_left(rng, &text, 2);
+        count += u64::from(cut != text);
+        check(&quoted(rng, &cut), &expected(&all), 0.5, &format!("seed {seed}"));
+    }
+    assert!(count > RUNS / 4, "{count} of {RUNS} are broken");
+}
+
+#[test]
+fn a_tree_without_its_structure_has_no_shares() {
+    let mut count = 0;
+    for seed in 0..RUNS {
+        let rng = &mut Random::seed_from_u64(seed);
+        let (_, _, text) = stdio(rng);
+        let rows: Vec<usize> = text
+            .lines()
+            .enumerate()
+            .filter(|(_, line)| line.contains("--") && !line.contains("---") && line.len() > 20)
+            .map(|(at, _)| at)
+            .collect();
+        let Some(torn) = rows.get(1..).filter(|rows| !rows.is_empty()) else { continue };
+        let torn = torn[below(rng, torn.len())];
+        let line = |(at, line): (usize, &str)| match at == torn {
+            true => format!("{}\n", line.trim_start_matches(['|', ' '])),
+            false => format!("{line}\n"),
+        };
+        let text: String = text.lines().enumerate().map(line).collect();
+        // The bars before it may show where it belongs.
+        let bars = text.lines().nth(torn - 1).is_some_and(|line| !line.trim().is_empty());
+        let (report, found) = found(&text);
+        let is_said = report.notes.iter().any(|note| note.contains("broke this tree"));
+        let restored = bars && found.basis == Basis::Samples;
+        assert!(is_said || restored, "seed {seed}: {:?}\n{text}", report.notes);
+        count += u64::from(is_said);
+    }
+    assert!(count > 0);
+}
+
+#[test]
+fn samples_of_collapsed_callers_have_an_unknown_lock() {
+    const TAKERS: [(&str, &str); 4] = [
+        ("rmqueue_bulk", "zone"),
+        ("folio_lruvec_lock_irqsave", "lruvec"),
+        ("alloc_vmap_area", "vmap"),
+        ("a_new_function", "other"),
+    ];
+    for seed in 0..RUNS {
+        let rng = &mut Random::seed_from_u64(seed);
+        let mut all = BTreeMap::<String, f64>::new();
+        let (mut rows, mut sum) = (String::new(), 0);
+        for caller in 0..2 + below(rng, 4) {
+            let own = 100 + below(rng, 1500);
+            let (taker, class) = TAKERS[below(rng, TAKERS.len())];
+            let share = format!("{}.{:02}%", own / 100, own % 100);
+            let open = caller == 0 || below(rng, 2) == 0;
+            rows.push_str(&match (open, below(rng, 2)) {
+                (true, _) => format!(
+                    "   - {share} b_caller{caller}\n        {taker}\n        _raw_spin_lock\n        \
+                     native_queued_spin_lock_slowpath\n"
+                ),
+                (false, 0) => format!("   + {share} b_caller{caller}\n"),
+                (false, _) => format!("   - {share} b_caller{caller}\n      + {share} c_call\n"),
+            });
+            *all.entry(if open { class } else { "other" }.to_owned()).or_default() += own as f64;
+            sum += own;
+        }
+        // Callers with little are in no row.
+        let rest = [0, 7, 300][below(rng, 3)];
+        *all.entry("other".to_owned()).or_default() += rest as f64;
+        sum += rest;
+        all.values_mut().for_each(|own| *own *= 100.0 / sum as f64);
+        let percent = format!("{}.{:02}%", sum / 100, sum % 100);
+        let gap = ["  ", "\n"][below(rng, 2)];
+        let text = format!(
+            "-   {percent}    {percent}  mbbsd    [kernel.kallsyms]{gap}[k] \
+             native_queued_spin_lock_slowpath\n{rows}"
+        );
+        check(&quoted(rng, &text), &all, 0.6, &format!("seed {seed}"));
+        let of_all = found(&text).1.of_all.unwrap();
+        assert!((of_all - sum as f64 / 1e4).abs() < 1e-3, "seed {seed}: {of_all}\n{text}");
+    }
+}
+
+#[test]
+fn the_first_line_of_a_log_may_have_lost_its_prefix() {
+    for seed in 0..RUNS {
+        let rng = &mut Random::seed_from_u64(seed);
+        let drawn = draw(rng, 1, 2);
+        let frames: String =
+            drawn.path[1..].iter().map(|name| format!(" {name}+0x28/0x130\n")).collect();
+        let register = format!("RIP: 0010:{}+0x4d/0x80\n", drawn.path[0]);
+        let task = "CPU: 32 PID: 1151212 Comm: fork12 Kdump: loaded Tainted: G S 5.10.0+ #1\n";
+        let head = [
+            "NMI watchdog: Watchdog detected hard LOCKUP on cpu 32\nirq event stamp: 0\n",
+            "watchdog: BUG: soft lockup - CPU#32 stuck for 22s! [fork12:1151212]\n",
+        ][below(rng, 2)];
+        let panic = [
+            "",
+            "Kernel panic - not syncing: Hard LOCKUP\n",
+            "watchdog: BUG: soft lockup - CPU#32 stuck for 48s! [fork12:1151212]\n",
+        ][below(rng, 3)];
+        let again = match panic {
+            "" => String::new(),
+            panic => format!("{panic}{task}{register}Call Trace:\n{frames}"),
+        };
+        let text = format!("{head}{task}{register}Call Trace:\n{frames}{again}");
+        let cut = below(rng, 16);
+        let stamp = |(at, line): (usize, &str)| {
+            let whole = format!("[348439.7131{at:02}] {line}\n");
+            if at == 0 { whole[cut..].to_owned() } else { whole }
+        };
+        let text: String = text.lines().enumerate().map(stamp).collect();
+        let found = found(&text).1;
+        assert_eq!(found.items.len(), 1, "seed {seed}\n{text}");
+        check(&text, &expected(&[drawn]), 1e-6, &format!("seed {seed}"));
+    }
+}
+
+#[test]
+fn numbers_of_lines_are_not_of_the_text() {
+    for seed in 0..RUNS {
+        let rng = &mut Random::seed_from_u64(seed);
+        let (text, right) = match below(rng, 3) {
+            0 => {
+                let n = 1 + rng.next_u64() % 1_000_000;
+                let text = format!(
+                    "lock_stat version 0.4\n-----\n class name con-bounces contentions \
+                     waittime-min waittime-max waittime-total waittime-avg acq-bounces \
+                     acquisitions holdtime-min holdtime-max holdtime-total holdtime-avg\n-----\n\n\
+                     &mm->mmap_sem-R: 37 100 1.31 299502.61 {n}.52 3256.30 212344 34316685 0.10 \
+                     7744.91 95016910.20 2.77\n---------------\n&mm->mmap_sem 96 \
+                     [<ffffffff815351c4>] __do_page_fault+0x1d4/0x510\n---------------\n\
+                     &mm->mmap_sem 60 [<ffffffff81129e29>] SyS_mprotect+0xe9/0x250\n"
+                );
+                (text, BTreeMap::from([("mmap_lock".to_owned(), 100.0)]))
+            }
+            1 => {
+                let (all, _, text) = stdio(rng);
+                (format!("Samples\n\n{text}\n\n\n"), expected(&all))
+            }
+            _ => {
+                let drawn = draw(rng, 1, 2);
+                let frames: String = drawn
+                    .path
+                    .iter()
+                    .map(|name| format!("[  312.018466]  {name}+0x28/0x130\n"))
+                    .collect();
+                let head = "[  312.018460] INFO: task java:4211 blocked for more than 120 \
+                            seconds.\n[  312.018462] Call Trace:\n";
+                (format!("{head}{frames}"), expected(&[drawn]))
+            }
+        };
+        let first = below(rng, 95);
+        let form = below(rng, 3);
+        let numbered = |(at, line): (usize, &str)| match form {
+            0 => format!("{:>4} {line}\n", first + at),
+            1 => format!("  {:02}\t{line}\n", first + at),
+            _ if line.starts_with("---") => format!("  {}{line}\n", first + at),
+            _ => format!("  {} {line}\n", first + at),
+        };
+        let text: String = text.lines().enumerate().map(numbered).collect();
+        check(&quoted(rng, &text), &right, 0.5, &format!("seed {seed}"));
+    }
+    // Numbers of tasks are of the table.
+    let table: String = (1..12).map(|n| format!("{n}  {}  {}\n", 1000 * n, 1100 * n)).collect();
+    let all = crate::comparisons::one(&format!("tasks  before  after\n{table}"));
+    assert_eq!(all.at, (1..12).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_stack_of_crash_needs_no_task() {
+    for seed in 0..RUNS {
+        let rng = &mut Random::seed_from_u64(seed);
+        let drawn = draw(rng, 1, 2);
+        let mut text = " #0 [fffffe000046be58] crash_nmi_callback at ffffffff8103f48b\n \
+                        #1 [fffffe000046beb8] default_do_nmi at ffffffff8102027e\n \
+                        #2 [fffffe000046bef0] end_repeat_nmi at ffffffff81c01093\n"
+            .to_owned();
+        text.push_str(&format!("    [exception RIP: {}+68]\n", drawn.path[0]));
+        for registers in [
+            "RIP: ffffffff8110be24  RSP: ffffc9002219f770  RFLAGS: 00000002",
+            "RAX: 0000000000000101  RBX: 0000000000000046  RCX: 000000000000002a",
+            "RBP: 0000000000000000   R8: ffff88870f11f040   R9: 0000000000000000",
+            "R10: 0000000000000008  R11: 00000000acd93e4d  R12: ffff88871c96c044",
+            "ORIG_RAX: ffffffffffffffff  CS: 0010  SS: 0018",
+        ] {
+            text.push_str(&format!("    {registers}\n"));
+        }
+        text.push_str("--- <NMI exception stack> ---\n");
+        // What a program of an event calls may wait, too.
+        let outer = ["bpf_overflow_handler", "__perf_event_overflow", "perf_swevent_overflow"];
+        let outer = outer.iter().take(if below(rng, 2) == 0 { 0 } else { 3 });
+        let names = drawn.path.iter().map(String::as_str).chain(outer.copied());
+        for (at, name) in names.enumerate() {
+            let at = at + 3;
+            text.push_str(&format!(" #{at} [ffffc9002219f770] {name} at ffffffff8110be24\n"));
+        }
+        check(&quoted(rng, &text), &expected(&[drawn]), 1e-6, &format!("seed {seed}"));
+    }
+}
+
+#[test]
+fn rows_of_a_robot_without_a_slow_path_show_no_wait() {
+    const FAST: [&str; 4] = ["down_read", "down_write", "mutex_lock", "down_write_killable"];
+    const SLOW: [&str; 4] = [
+        "rwsem_down_read_slowpath",
+        "rwsem_down_write_slowpath",
+        "__mutex_lock",
+        "rwsem_down_write_slowpath",
+    ];
+    for seed in 0..RUNS {
+        let rng = &mut Random::seed_from_u64(seed);
+        let row = |share: f64, path: &str| {
+            format!(
+                "      0.00           +{share:.1}       {share:5.2} ± 7%  \
+                 perf-profile.calltrace.cycles-pp.{path}\n"
+            )
+        };
+        let (mut text, mut fast, mut all) = (String::new(), 0.0, 0.0);
+        for taker in 0..1 + below(rng, 4) {
+            let (at, share) = (below(rng, 4), (100 + below(rng, 1500)) as f64 / 100.0);
+            let path = format!("{}.a_taker{taker}.b_open.c_lookup", FAST[at]);
+            text.push_str(&row(share, &path));
+            match below(rng, 3) {
+                0 => text.push_str(&row(share * 0.95, &format!("{}.{path}", SLOW[at]))),
+                1 => {
+                    text.push_str(&row(share * 0.2, &format!("{}.{path}", SLOW[at])));
+                    fast += share;
+                }
+                _ => fast += share,
+            }
+            all += share;
+        }
+        text.push_str(&row(30.0, "up_read.a_taker0.b_open.c_lookup"));
+        let (report, found) = found(&quoted(rng, &text));
+        let robot = report.robot.expect("a report of the robot");
+        let sum: f64 = robot.paths.iter().map(|row| row.after).sum();
+        assert!((sum - all).abs() < 0.1, "seed {seed}: {sum} for {all}\n{text}");
+        let share = fast / all;
+        assert!((found.fast() - share).abs() < 0.01, "seed {seed}: {}\n{text}", found.fast());
+    }
+}
+
+#[test]
+fn figures_with_a_power_of_a_thousand_have_its_unit() {
+    const UNITS: [(&str, &str); 6] = [
+        ("M/s", "/s"),
+        ("K/s", "/s"),
+        ("Mops/s", "ops/s"),
+        ("kops", "ops"),
+        (" Mops/s", "ops/s"),
+        ("G/s", "/s"),
+    ];
+    for seed in 0..RUNS {
+        let rng = &mut Random::seed_from_u64(seed);
+        let (written, unit) = UNITS[below(rng, UNITS.len())];
+        let factor = match written.trim().as_bytes()[0] {
+            b'M' => 1e6,
+            b'G' => 1e9,
+            _ => 1e3,
+        };
+        let rows = 2 + below(rng, 4);
+        let values: Vec<(u64, u64)> =
+            (0..rows).map(|_| (100 + rng.next_u64() % 900, 100 + rng.next_u64() % 900)).collect();
+        let (one, two) = match below(rng, 2) {
+            0 => ("1 kernel, 24 tasks", "2 kernels, 12+12 tasks"),
+            _ => ("stock", "other"),
+        };
+        let mut text = format!("| Test | {one} | {two} | Ratio |\n|---|---|---|---|\n");
+        for (at, (a, b)) in values.iter().enumerate() {
+            let ratio = *b as f64 / *a as f64;
+            let bold = ["", "**"][below(rng, 2)];
+            text.push_str(&format!(
+                "| test{at} | {a}{written} | {bold}{b}{written}{bold} | {bold}{ratio:.2}x{bold} |\n"
+            ));
+        }
+        let all = crate::comparisons::found(&quoted(rng, &text));
+        assert_eq!(all.found.len(), rows, "seed {seed}: {all:#?}\n{text}");
+        for (found, (a, b)) in all.found.iter().zip(&values) {
+            assert_eq!(found.sides, [one, two], "seed {seed}\n{text}");
+            assert_eq!(found.unit, unit, "seed {seed}\n{text}");
+            let right = [[*a as f64 * factor], [*b as f64 * factor]];
+            assert_eq!(found.values, right, "seed {seed}\n{text}");
+        }
+    }
+}

@@ -303,8 +303,14 @@ impl<A: Machine> Spaces<A> {
     pub(super) fn run_in<R>(&self, space: &Arc<Space<A>>, run: impl FnOnce() -> R) -> R {
         self.running().enter(space, run)
     }
+    /// Moves the calling task, which runs in `old`, to `next`.
+    pub(super) fn exec_mmap(&self, old: &Arc<Space<A>>, next: &Arc<Space<A>>) {
+        debug_assert!(self.current().is_some_and(|current| current.asid() == old.asid()));
+        // SAFETY: the slot is the calling task's own, and `old` is held by the caller.
+        drop(unsafe { self.running().replace(next) });
+    }
     /// The address space that the calling task runs in, if it is in [`Spaces::run_in`].
-    pub(super) fn current(&self) -> Option<&Space<A>> {
+    pub fn current(&self) -> Option<&Space<A>> {
         // SAFETY: the slot is the calling task's own, and the reference is used only within a call
         // made by `run`.
         unsafe { self.running().get() }

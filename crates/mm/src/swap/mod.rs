@@ -89,6 +89,9 @@ pub struct SwapConfig {
     pub device: SwapDevice,
     /// The allocator of compressed pages, if the device is compressed memory.
     pub zs: ZsConfig,
+    /// The size of each compressed page in percent of a page, 1 to 100; `None`: sizes differ
+    /// ([`zram`]).
+    pub compressed_percent: Option<u8>,
 }
 
 /// No slot is free.
@@ -167,7 +170,7 @@ impl<A: Machine> Swap<A> {
             own: EachCpu::new::<A>(|_| AtomicU32::new(NO_CLUSTER)),
             pruned: A::AtomicU32::new(0),
             free: A::AtomicI64::new(slots as i64),
-            zram: (config.device == SwapDevice::Compressed).then(|| Zram::new(config.zs)),
+            zram: (config.device == SwapDevice::Compressed).then(|| Zram::new(&config)),
             queues: (0..QUEUES).map(|_| WaitQueue::new()).collect(),
             device_waiters: (0..DEVICE_QUEUES).map(|_| DeviceWaiters::new()).collect(),
             counters: Counters::default(),

@@ -1,15 +1,15 @@
 //! Compressed pages of swap slots: their sizes, their memory, and the device's counts (zram).
 
-use super::Swap;
 use super::entry::SwapEntry;
 use super::slots::SwapSlot;
+use super::{Swap, SwapConfig};
 use crate::lru::LruRef;
 use crate::work::WorkItem;
-use crate::zsmalloc::{Drain, Handle, ZsConfig, Zsmalloc};
+use crate::zsmalloc::{Drain, GRAINS, Handle, Zsmalloc};
 use core::sync::atomic::Ordering::Relaxed;
 use mmscale_arch::{Atomic, CpuId, CpuMask, DataLine, Machine, random};
 
-/// The smallest and the largest compressed page, in 256ths of a page: 12.5 and 62.5 percent, 37.5
+/// Without a size for all: the smallest and the largest compressed page, in 256ths of a page: 12.5 and 62.5 percent, 37.5
 /// on average. Sizes between are equally frequent. Assumption: memory of programs is compressed to
 /// a half or a third; the spread is not published.
 const SIZES: (u64, u64) = (32, 160);
@@ -20,18 +20,31 @@ pub(super) struct Zram<A: Machine> {
     /// The line of `notify_free`, `compr_data_size` and `pages_stored` (`struct zram_stats`):
     /// changes so far.
     stats: A::AtomicU64,
+    /// The smallest and the largest size, in 256ths of a page.
+    sizes: (u64, u64),
 }
 
 impl<A: Machine> Zram<A> {
-    pub(super) fn new(config: ZsConfig) -> Self {
+    pub(super) fn new(config: &SwapConfig) -> Self {
         let stats = A::AtomicU64::named(0, DataLine::ZramStats);
-        Self { pool: Zsmalloc::new(config), stats }
+        let sizes = config.compressed_percent.map_or(SIZES, |percent| {
+            let size = (u64::from(percent) * GRAINS as u64).div_ceil(100);
+            (size, size)
+        });
+        Self { pool: Zsmalloc::new(config.zs), stats, sizes }
     }
     /// Changes some of the device's counts. They are statistics: no decision depends on them.
     fn count(&self, changes: u32) {
         for _ in 0..changes {
             self.stats.fetch_add(1, Relaxed);
         }
+    }
+    /// Returns the size of the compressed page of a slot, in 256ths of a page: drawn from the run's
+    /// seed and the slot's number.
+    fn size_of(&self, entry: SwapEntry) -> usize {
+        let (least, most) = self.sizes;
+        let drawn = random(A::seed(), CpuId::new(0), u64::from(entry.slot()));
+        (least + drawn % (most - least + 1)) as usize
     }
     /// Frees a compressed page (`slot_free`).
     fn free(&self, memory: LruRef<'_, A>, handle: Handle) {
@@ -55,14 +68,6 @@ fn queue_drain<A: Machine>(memory: LruRef<'_, A>) {
     memory.work.queue_on(cpu.unwrap_or(A::cpu()), WorkItem::FreeCompressed);
 }
 
-/// Returns the size of the compressed page of a slot, in 256ths of a page: drawn from the run's
-/// seed and the slot's number.
-fn size_of<A: Machine>(entry: SwapEntry) -> usize {
-    let (least, most) = SIZES;
-    let drawn = random(A::seed(), CpuId::new(0), u64::from(entry.slot()));
-    (least + drawn % (most - least + 1)) as usize
-}
-
 impl<A: Machine> Swap<A> {
     /// Allocates the memory of a slot's compressed page, in place of the page that it has; returns
     /// `false` if there is none. The caller has the lock of the folio, which is in the cache.
@@ -72,7 +77,7 @@ impl<A: Machine> Swap<A> {
         if let Some(old) = Handle::of_word(slot.compressed.swap(0, Relaxed)) {
             zram.free(memory, old);
         }
-        let Ok(handle) = zram.pool.alloc(memory.frames, size_of::<A>(entry)) else { return false };
+        let Ok(handle) = zram.pool.alloc(memory.frames, zram.size_of(entry)) else { return false };
         slot.compressed.store(handle.word(), Relaxed);
         zram.count(2);
         true

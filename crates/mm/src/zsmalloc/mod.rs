@@ -36,7 +36,8 @@ use mmscale_arch::{
 };
 use mmscale_frames::frame::MigrateType;
 use mmscale_frames::page_alloc::{AllocError, FrameAllocator, Gfp};
-use size::{GRAINS, shapes};
+pub(crate) use size::GRAINS;
+use size::shapes;
 use zspage::{Class, Pages};
 
 mmscale_arch::policies! {
@@ -46,6 +47,8 @@ mmscale_arch::policies! {
         Stock = "stock",
         /// Reads the class from bits of the handle; pool->lock is not needed.
         Index = "index",
+        /// Linux 6.2 to 6.10: pool->lock is a spin lock over all of an allocation or a free.
+        Pool = "pool",
     }
 }
 
@@ -167,6 +170,9 @@ pub struct Zsmalloc<A: Cpu> {
     config: ZsConfig,
     /// Readers of `pool->lock`.
     readers: A::AtomicU32,
+    /// `pool->lock` where it is a spin lock. The classes' own locks are taken under it, without a
+    /// wait: one atomic operation more than in Linux.
+    pool: SpinLock<A, ()>,
     /// By number.
     classes: Box<[SpinLock<A, Class>]>,
     /// By size in 256ths of a page, the number of the class.
@@ -187,7 +193,14 @@ impl<A: Cpu> Drop for PoolRead<'_, A> {
     }
 }
 
-type Held<'a, A> = SpinGuard<'a, A, Class, PreemptGuard<A>>;
+type Guard<'a, A, T> = SpinGuard<'a, A, T, PreemptGuard<A>>;
+
+/// A class with its lock, and with `pool->lock` where that is a spin lock.
+struct Locked<'a, A: Cpu> {
+    class: Guard<'a, A, Class>,
+    // Dropped after `class`.
+    _pool: Option<Guard<'a, A, ()>>,
+}
 
 impl<A: Cpu> Zsmalloc<A> {
     /// Creates a pool without objects.
@@ -203,6 +216,7 @@ impl<A: Cpu> Zsmalloc<A> {
         Self {
             config,
             readers: A::AtomicU32::named(0, DataLine::PoolLock),
+            pool: SpinLock::new(LockClass::ZsPool, ()),
             classes: shapes().enumerate().map(named).collect(),
             class_of: (0..=GRAINS).map(class_of).collect(),
             deferred: Deferred::new(),
@@ -220,15 +234,14 @@ impl<A: Cpu> Zsmalloc<A> {
     pub fn alloc(&self, frames: &FrameAllocator<A>, grains: usize) -> Result<Handle, AllocError> {
         let _span = Span::<A>::enter(Func::ZsMalloc);
         let number = self.class_of[grains];
-        let lock = &self.classes[usize::from(number)];
-        let mut class = lock.lock();
-        let mut taken = class.take();
+        let mut locked = self.lock(number);
+        let mut taken = locked.class.take();
         if taken.is_none() {
-            let shape = class.shape;
-            drop(class);
+            let shape = locked.class.shape;
+            drop(locked);
             let pages = alloc_pages(frames, shape.pages)?;
-            class = lock.lock();
-            taken = class.take_of_new(pages);
+            locked = self.lock(number);
+            taken = locked.class.take_of_new(pages);
         }
         let Some((first, object)) = taken else { unreachable!("a new zspage has room") };
         A::touch(Line::Frame(first), Access::Write);
@@ -259,29 +272,39 @@ impl<A: Cpu> Zsmalloc<A> {
     fn free_run(&self, frames: &FrameAllocator<A>, run: &[Handle]) {
         let mut held = None;
         for &handle in run {
-            let mut class = held.take().unwrap_or_else(|| self.lock_class_of(handle));
-            let empty = free_object(&mut class, handle);
+            let mut locked = held.take().unwrap_or_else(|| self.lock_class_of(handle));
+            let empty = free_object::<A>(&mut locked.class, handle);
             if empty.is_none() || self.config.pages == PagesPolicy::Stock {
                 free_pages(frames, empty);
-                held = Some(class);
+                held = Some(locked);
             } else {
-                drop(class);
+                drop(locked);
                 free_pages(frames, empty);
             }
         }
     }
 
+    /// Locks a class by its number.
+    fn lock(&self, number: u8) -> Locked<'_, A> {
+        let pool = (self.config.lookup == LookupPolicy::Pool).then(|| self.pool.lock());
+        Locked { class: self.classes[usize::from(number)].lock(), _pool: pool }
+    }
+
     /// Locks the class of an object.
-    fn lock_class_of(&self, handle: Handle) -> Held<'_, A> {
-        let lock = &self.classes[usize::from(handle.class)];
+    fn lock_class_of(&self, handle: Handle) -> Locked<'_, A> {
+        let by_zspage = || A::touch(Line::Frame(handle.first), Access::Peek);
         match self.config.lookup {
-            LookupPolicy::Index => lock.lock(),
+            LookupPolicy::Index => self.lock(handle.class),
             LookupPolicy::Stock => {
-                let pool = self.read_lock();
-                A::touch(Line::Frame(handle.first), Access::Peek);
-                let class = lock.lock();
-                drop(pool);
-                class
+                let _pool = self.read_lock();
+                by_zspage();
+                self.lock(handle.class)
+            }
+            LookupPolicy::Pool => {
+                let pool = self.pool.lock();
+                by_zspage();
+                let class = self.classes[usize::from(handle.class)].lock();
+                Locked { class, _pool: Some(pool) }
             }
         }
     }
@@ -348,7 +371,7 @@ impl<A: Cpu> Zsmalloc<A> {
 }
 
 /// Frees an object; returns the pages of its zspage if that is empty now. The class's lock is held.
-fn free_object<A: Cpu>(class: &mut Held<'_, A>, handle: Handle) -> Option<Pages> {
+fn free_object<A: Cpu>(class: &mut Class, handle: Handle) -> Option<Pages> {
     A::touch(Line::Frame(handle.first), Access::Write);
     A::work(Op::CompressedFree, 1);
     class.free(handle)

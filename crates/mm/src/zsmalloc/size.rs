@@ -1,7 +1,7 @@
 //! Size classes: which sizes share zspages, and how many pages a zspage has.
 
 /// Sizes of objects are counted in 256ths of a page (`ZS_SIZE_CLASS_DELTA`): 16 bytes of 4 KiB.
-pub(super) const GRAINS: usize = 256;
+pub(crate) const GRAINS: usize = 256;
 /// The smallest object, in 256ths of a page.
 const SMALLEST: usize = 2;
 /// The most pages of a zspage (`CONFIG_ZSMALLOC_CHAIN_SIZE`).

@@ -14,7 +14,7 @@ use mmscale_stepped::{self as stepped, Stepped};
 const CPUS: usize = 3;
 
 fn policies() -> impl Iterator<Item = ZsConfig> {
-    [LookupPolicy::Stock, LookupPolicy::Index].into_iter().flat_map(|lookup| {
+    LookupPolicy::ALL.into_iter().flat_map(|lookup| {
         [PagesPolicy::Stock, PagesPolicy::After].into_iter().flat_map(move |pages| {
             [FreePolicy::Stock, FreePolicy::Deferred].map(|free| ZsConfig { lookup, pages, free })
         })

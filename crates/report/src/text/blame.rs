@@ -1,5 +1,6 @@
 //! The longest shares of the waits for locks, by waiter and holder.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use mmscale_document::{ArmRecord, BlameRecord, Document, PathPart};
@@ -9,15 +10,19 @@ use super::{Notes, wrap};
 use crate::holder::holder;
 use crate::number::{percent, scaled};
 
-/// Number of rows per arm.
-const SHOWN: usize = 10;
+/// Number of locks with their waiters per arm, and of what holders did meanwhile for each.
+const SHOWN: usize = 6;
+const HOLDERS: usize = 3;
+/// Locks and waiters with a smaller share are among the others.
+const LEAST: f64 = 0.001;
 /// Functions of the holder's call path, from the innermost one.
 const DEPTH: usize = 3;
 /// Number of locks that are named.
 const NAMED: usize = 6;
-/// Number of operations, and of parts of each.
+/// Number of operations, of parts of each, and of holders of a part.
 const OPERATIONS: usize = 3;
 const PARTS: usize = 4;
+const HOLDERS_OF_PART: usize = 2;
 
 /// Returns the lines on blame; none if none was recorded.
 pub(super) fn lines(document: &Document, notes: &Notes<'_>) -> Vec<String> {
@@ -25,7 +30,7 @@ pub(super) fn lines(document: &Document, notes: &Notes<'_>) -> Vec<String> {
         return vec![];
     }
     let what = "holders and waiters: share of all waits for spin locks, time summed over seeds; \
-                lock and waiter; what the holder did meanwhile";
+                lock and waiter; below, what holders did meanwhile, in shares of all waits too";
     let mut lines = vec![String::new()];
     lines.extend(wrap(what, "", "  "));
     for arm in &document.arms {
@@ -37,26 +42,28 @@ pub(super) fn lines(document: &Document, notes: &Notes<'_>) -> Vec<String> {
 
 fn of_arm(arm: &ArmRecord, notes: &Notes<'_>) -> Vec<String> {
     let all: u64 = arm.blame.iter().map(|row| row.wait_total_ns).sum();
-    let mut sums = BTreeMap::<_, u64>::new();
-    for row in &arm.blame {
-        if is_shown(&notes.only, &format!("{} {}", row.class, row.waiter)) {
-            *sums.entry((&row.class, &row.waiter, holder(row, DEPTH))).or_default() +=
-                row.wait_total_ns;
-        }
-    }
-    let mut sums: Vec<_> = sums.into_iter().collect();
-    sums.sort_by_key(|(_, ns)| std::cmp::Reverse(*ns));
+    let share = |ns: u64| percent(100.0 * ns as f64 / all.max(1) as f64);
+    let shown = arm
+        .blame
+        .iter()
+        .filter(|row| is_shown(&notes.only, &format!("{} {}", row.class, row.waiter)));
+    let waits = Waits::of(
+        shown.map(|row| ((&row.class, &row.waiter), Some(holder(row, DEPTH)), row.wait_total_ns)),
+    );
+    let is_large = |ns: u64| ns as f64 >= LEAST * all as f64;
+    let large = waits.iter().take(SHOWN).take_while(|(_, wait)| is_large(wait.ns)).count();
     let mut lines: Vec<String> = vec![];
-    for ((class, waiter, holder), ns) in sums.iter().take(SHOWN) {
-        let share = percent(100.0 * *ns as f64 / all.max(1) as f64);
-        let first = format!("{share:>6} {:>9}  ", scaled(*ns as f64, "ns"));
-        lines.extend(wrap(&format!("{class} in {waiter}: {holder}"), &first, &" ".repeat(20)));
+    for ((class, waiter), wait) in &waits[..large] {
+        let first = format!("{:>6} {:>9}  ", share(wait.ns), scaled(wait.ns as f64, "ns"));
+        lines.extend(wrap(&format!("{class} in {waiter}"), &first, &" ".repeat(18)));
+        let holders = wait.holders(HOLDERS, share);
+        lines.extend(wrap(&holders, &" ".repeat(20), &" ".repeat(20)));
     }
-    let rest: u64 = sums.iter().skip(SHOWN).map(|(_, ns)| ns).sum();
+    let rest: u64 = waits[large..].iter().map(|(_, wait)| wait.ns).sum();
     if rest > 0 {
-        let share = percent(100.0 * rest as f64 / all.max(1) as f64);
-        let others = sums.len() - SHOWN;
-        lines.push(format!("{share:>6} {:>9}  {others} others", scaled(rest as f64, "ns")));
+        let others = waits.len() - large;
+        let rest_text = scaled(rest as f64, "ns");
+        lines.push(format!("{:>6} {rest_text:>9}  {others} others", share(rest)));
     }
     if lines.is_empty() {
         let none = if arm.blame.is_empty() { "  no waits" } else { "  no waits of that name" };
@@ -65,6 +72,42 @@ fn of_arm(arm: &ArmRecord, notes: &Notes<'_>) -> Vec<String> {
     lines.extend(by_lock(arm, notes));
     lines.extend(by_operation(arm, notes));
     lines
+}
+
+/// Time of waits with one key, and what holders did in it.
+#[derive(Default)]
+struct Waits {
+    ns: u64,
+    by_holder: BTreeMap<String, u64>,
+}
+
+impl Waits {
+    /// Sums waits by their keys: the longest first. Those without a holder have none to name.
+    fn of<K: Ord>(rows: impl Iterator<Item = (K, Option<String>, u64)>) -> Vec<(K, Self)> {
+        let mut sums = BTreeMap::<K, Self>::new();
+        for (key, holder, ns) in rows {
+            let sum = sums.entry(key).or_default();
+            sum.ns += ns;
+            if let Some(holder) = holder {
+                *sum.by_holder.entry(holder).or_default() += ns;
+            }
+        }
+        let mut sums: Vec<_> = sums.into_iter().collect();
+        sums.sort_by_key(|(_, sum)| Reverse(sum.ns));
+        sums
+    }
+    /// Names what holders did for the longest time, with shares.
+    fn holders(&self, most: usize, share: impl Fn(u64) -> String) -> String {
+        let mut sums: Vec<_> = self.by_holder.iter().collect();
+        sums.sort_by_key(|(_, ns)| Reverse(**ns));
+        let named = sums.iter().take(most).map(|(holder, ns)| format!("{} {holder}", share(**ns)));
+        let mut parts: Vec<String> = named.collect();
+        let rest: u64 = sums.iter().skip(most).map(|(_, ns)| **ns).sum();
+        if rest > 0 {
+            parts.push(format!("{} {} others", share(rest), sums.len() - most));
+        }
+        parts.join("; ")
+    }
 }
 
 /// Returns the shares of single locks in all waits.
@@ -98,30 +141,33 @@ fn by_operation(arm: &ArmRecord, notes: &Notes<'_>) -> Vec<String> {
             percent(100.0 * path.waiting()),
         );
         lines.extend(wrap(&first, "  ", "    "));
-        for (part, ns) in path.parts.iter().take(PARTS) {
-            let share = format!("{:>8}  ", of_all(*ns));
-            lines.extend(wrap(&what(part), &share, &" ".repeat(10)));
+        let parts = Waits::of(
+            path.parts
+                .iter()
+                .map(|(part, ns)| ((&part.function, &part.lock), holder_of(part), *ns)),
+        );
+        for ((function, lock), part) in parts.iter().take(PARTS) {
+            let what = match lock {
+                None => format!("own work in {function}"),
+                Some(lock) => format!("{lock} in {function}"),
+            };
+            let holders = part.holders(HOLDERS_OF_PART, of_all);
+            let what = if holders.is_empty() { what } else { format!("{what}: {holders}") };
+            lines.extend(wrap(&what, &format!("{:>8}  ", of_all(part.ns)), &" ".repeat(10)));
         }
     }
     lines
 }
 
-/// Describes a part of an operation.
-fn what(part: &PathPart) -> String {
-    let function = &part.function;
-    match (&part.lock, part.doing) {
-        (None, _) => format!("own work in {function}"),
-        (Some(lock), None) => format!("{lock} in {function}"),
-        (Some(lock), Some(doing)) => {
-            let row = BlameRecord {
-                class: lock.clone(),
-                waiter: function.clone(),
-                holder: part.holder.clone(),
-                doing,
-                through: part.through.clone(),
-                wait_total_ns: 0,
-            };
-            format!("{lock} in {function}: {}", holder(&row, DEPTH))
-        }
-    }
+/// Describes what the holder did in a part of an operation, if that was recorded.
+fn holder_of(part: &PathPart) -> Option<String> {
+    let row = BlameRecord {
+        class: part.lock.clone()?,
+        waiter: part.function.clone(),
+        holder: part.holder.clone(),
+        doing: part.doing?,
+        through: part.through.clone(),
+        wait_total_ns: 0,
+    };
+    Some(holder(&row, DEPTH))
 }

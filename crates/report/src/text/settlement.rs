@@ -44,8 +44,8 @@ pub fn settlement_text(map: &Settlement) -> String {
             "With other costs: not known, there is no boundary to be near.".to_owned()
         } else {
             format!(
-                "With all costs drawn from their ranges: {same} of {all} the same best arms, at {} \
-                 places {} of the ranges from the boundary.",
+                "With all costs drawn from their ranges, the best arms are the same on {same} of \
+                 {all} machines, at {} places {} of the ranges from the boundary.",
                 costs.places.len(),
                 percent(100.0 * costs.away)
             )

@@ -43,6 +43,8 @@ const ADVICE: [&str; 21] = [
 
 /// Memory of both kinds of access.
 const READ_WRITE: &str = "PROT_READ | PROT_WRITE";
+/// Memory of a program.
+const READ_EXEC: &str = "PROT_READ | PROT_EXEC";
 
 /// Returns the values and the flags of a call.
 fn split(call: &ast::Call) -> (&[ast::Expr], Vec<&str>) {
@@ -107,6 +109,11 @@ impl<'a> Lowering<'a> {
             }
             ("cpu_offline" | "cpu_online", _) => {
                 return wrong(at, format!("{name} would take a CPU from other programs"));
+            }
+            ("exec", []) => {
+                let what = "exec() is not written in C: the statements after it would be another \
+                            program; `mmscale run .. --on live` unmaps all memory in its place";
+                return wrong(at, what);
             }
             // A function of values, whose result is not used.
             _ => return self.function(call, at, out).map(|_| ()),
@@ -212,8 +219,9 @@ impl<'a> Lowering<'a> {
                 (bytes, _) => size = bytes,
             }
         }
-        let prot = match flags.iter().find(|flag| ["NONE", "READ"].contains(flag)) {
+        let prot = match flags.iter().find(|flag| ["NONE", "READ", "EXEC"].contains(flag)) {
             Some(&"NONE") => "PROT_NONE",
+            Some(&"EXEC") => READ_EXEC,
             Some(_) => "PROT_READ",
             None => READ_WRITE,
         };
@@ -297,6 +305,7 @@ fn of_memory(name: &str, flag: Option<&str>) -> (&'static str, Option<String>) {
         ("mlock", flag) => ("mlock2", Some(flag.map_or("0", |_| "MLOCK_ONFAULT").to_owned())),
         ("mprotect", Some("NONE")) => ("mprotect", Some("PROT_NONE".to_owned())),
         ("mprotect", Some("READ")) => ("mprotect", Some("PROT_READ".to_owned())),
+        ("mprotect", Some("EXEC")) => ("mprotect", Some(READ_EXEC.to_owned())),
         ("mprotect", _) => ("mprotect", Some(READ_WRITE.to_owned())),
         (_, flag) => {
             let named = |known: &&&str| known.strip_prefix("MADV_") == flag;

@@ -1,6 +1,8 @@
 
 /* ---- turns: one round of one task at any time, between marks ---- */
 
+#include <sys/resource.h>
+
 /* An instruction without an effect, which an emulator recognises. */
 #define MARK(kind)	__asm__ volatile(".byte 0x0f, 0x1f, 0x80, " #kind \
 					 ", 0x53, 0x4d, 0x4d" ::: "memory")
@@ -11,7 +13,7 @@
 #define PATIENCE	60000000000L	/* ns of another's turn */
 
 static volatile struct {
-	long come, members, wanted, turn, done, failed, rows;
+	long come, members, wanted, turn, done, failed, rows, sleeps;
 	int ops[MAX_ROWS];
 } *turns;
 
@@ -70,6 +72,15 @@ static int has_turn(long number)
 	return 0;
 }
 
+/* Returns how often this thread has slept. */
+static long sleeps(void)
+{
+	struct rusage usage;
+
+	getrusage(RUSAGE_THREAD, &usage);
+	return usage.ru_nvcsw;
+}
+
 /* Returns how many rounds count, if one has so many operations. */
 static long wanted(long ops)
 {
@@ -85,16 +96,19 @@ static int turn(void)
 {
 	static __thread struct {
 		int is_in, in_round;
-		long number, rounds, before;
+		long number, rounds, before, slept;
 	} own;
 	long ops;
 
 	if (own.in_round)
 		MARK(3);
 	ops = shared->cpu[cpu].ops;
-	if (own.in_round)
+	if (own.in_round) {
+		if (sleeps() > own.slept)
+			__atomic_fetch_add(&turns->sleeps, 1, __ATOMIC_ACQ_REL);
 		turns->ops[__atomic_fetch_add(&turns->rows, 1,
 					      __ATOMIC_ACQ_REL)] = ops - own.before;
+	}
 	if (!own.is_in) {
 		own.is_in = 1;
 		own.number = come();
@@ -116,6 +130,7 @@ static int turn(void)
 	if (!has_turn(own.number))
 		return 0;
 	own.in_round = turns->wanted && own.rounds >= 2 * turns->wanted;
+	own.slept = sleeps();
 	if (own.in_round)
 		MARK(2);
 	return 1;
@@ -134,7 +149,8 @@ static int print_turns(void)
 	if (!turns->members || turns->rows != turns->members * turns->wanted)
 		errx(1, "%ld rounds of %ld", turns->rows,
 		     turns->members * turns->wanted);
-	printf("{\"members\":%ld,\"ops\":[", turns->members);
+	printf("{\"members\":%ld,\"sleeps\":%ld,\"ops\":[", turns->members,
+	       turns->sleeps);
 	for (long i = 0; i < turns->rows; i++)
 		printf(i ? ",%d" : "%d", turns->ops[i]);
 	printf("]}\n");

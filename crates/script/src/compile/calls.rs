@@ -10,7 +10,7 @@ use mmscale_system::{Advice, Backing, FileAdvice, LockWhat, Populate, Present, P
 const CALLS: &[(&str, &str)] = &[
     ("mmap", "mmap(SIZE, FLAGS..), mmap(FILE, SHARED or PRIVATE, ..), mmap(MEMORY, [FILE], ..)"),
     ("munmap", "munmap(MEMORY)"),
-    ("mprotect", "mprotect(MEMORY, NONE or READ or WRITE)"),
+    ("mprotect", "mprotect(MEMORY, NONE or READ or EXEC or WRITE)"),
     ("mremap", "mremap(MEMORY, SIZE, [MEMORY], [NOMOVE or DONTUNMAP])"),
     ("madvise", "madvise(MEMORY, ADVICE)"),
     ("mlock", "mlock(MEMORY, [ONFAULT])"),
@@ -28,6 +28,7 @@ const CALLS: &[(&str, &str)] = &[
     ("memfd_create", "memfd_create(SIZE)"),
     ("posix_fadvise", "posix_fadvise(FILE, DONTNEED or WILLNEED)"),
     ("close", "close(FILE or DESCRIPTOR)"),
+    ("exec", "exec()"),
     ("wait", "wait(PROCESS), or wait() for all children"),
     ("join", "join(THREAD), or join() for all threads"),
     ("kill", "kill(PROCESS)"),
@@ -173,8 +174,12 @@ impl Compiler<'_> {
             "mmap" => self.mmap(args, to),
             "mremap" => self.mremap(args, to),
             "mprotect" => {
-                let prots =
-                    [("NONE", Prot::None), ("READ", Prot::Read), ("WRITE", Prot::ReadWrite)];
+                let prots = [
+                    ("NONE", Prot::None),
+                    ("READ", Prot::Read),
+                    ("EXEC", Prot::ReadExec),
+                    ("WRITE", Prot::ReadWrite),
+                ];
                 let Some(prot) = args.one_of(&prots)? else { return args.usage() };
                 self.plain(args, [Memory], Verb::Mprotect(prot))
             }
@@ -243,6 +248,7 @@ impl Compiler<'_> {
                 "SHARED" => how.share = Some(Share::Shared),
                 "PRIVATE" => how.share = Some(Share::Private),
                 "READ" => how.prot = Prot::Read,
+                "EXEC" => how.prot = Prot::ReadExec,
                 "NONE" => how.prot = Prot::None,
                 "WRITE" => how.prot = Prot::ReadWrite,
                 "FIXED_NOREPLACE" => noreplace = true,
@@ -253,6 +259,7 @@ impl Compiler<'_> {
                         "SHARED",
                         "PRIVATE",
                         "READ",
+                        "EXEC",
                         "NONE",
                         "WRITE",
                         "FIXED_NOREPLACE",
@@ -312,6 +319,7 @@ impl Compiler<'_> {
             "compute" => return self.plain(args, [Time], Verb::Compute),
             "cpu_offline" => return self.plain(args, [Number], Verb::CpuOffline),
             "cpu_online" => return self.plain(args, [Number], Verb::CpuOnline),
+            "exec" => return self.plain(args, [], Verb::Exec),
             "wait" if args.values.is_empty() => return self.plain(args, [], Verb::WaitAll),
             "wait" => return self.plain(args, [Process], Verb::Wait),
             "join" if args.values.is_empty() => return self.plain(args, [], Verb::JoinAll),

@@ -40,6 +40,9 @@ pub(crate) fn compile(tree: &Tree, text: &str) -> Done<Program> {
     }
     if let Some(swap) = &tree.swap {
         compiler.typed(&swap.size, Type::Size)?;
+        if let Some(percent) = &swap.percent {
+            compiler.typed(percent, Type::Number)?;
+        }
     }
     compiler.memory_groups()?;
     compiler.constants = compiler.variables.len();
@@ -253,8 +256,8 @@ impl<'a> Compiler<'a> {
             return wrong(
                 at,
                 format!(
-                    "`{name}` belongs to another process; a process that is not forked has no \
-                         memory and no descriptors at its start"
+                    "`{name}` belongs to another process; a process that is not forked has \
+                         files, but no memory and no descriptors of processes at its start"
                 ),
             );
         }

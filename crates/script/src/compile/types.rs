@@ -38,9 +38,9 @@ impl Type {
             Self::Pidfd => "a descriptor of a process (from pidfd_open)",
         }
     }
-    /// Whether a value means nothing in a new process.
+    /// Whether a value means nothing in a process that is not forked. Files are inherited.
     pub(crate) const fn is_of_process(self) -> bool {
-        matches!(self, Self::Memory | Self::File | Self::Thread | Self::Pidfd)
+        matches!(self, Self::Memory | Self::Thread | Self::Pidfd)
     }
     const fn is_scalar(self) -> bool {
         matches!(self, Self::Number | Self::Size | Self::Time)

@@ -222,6 +222,10 @@ impl Worker {
                 let is_file = matches!(self.get(first), Value::File(_));
                 self.files = self.files.saturating_sub(u32::from(is_file));
             }
+            Verb::Exec => {
+                system.exec()?;
+                self.forget_memory();
+            }
             Verb::Wait => {
                 let process = self.process(first)?;
                 let seat = remove(&mut self.children, process);

@@ -217,7 +217,7 @@ impl fmt::Display for Fault {
         let [a, b, c] = self.values;
         write!(f, "line {}: ", self.line)?;
         match self.kind {
-            0 => write!(f, "a variable has no value yet"),
+            0 => write!(f, "a variable has no value yet; memory has none after exec()"),
             1 => write!(f, "a number does not fit in 64 bits"),
             2 => write!(f, "division by 0"),
             3 => {

@@ -256,6 +256,14 @@ impl Worker {
             self.values[usize::from(slot)] = value;
         }
     }
+    /// Removes the values that do not survive an exec.
+    pub(super) fn forget_memory(&mut self) {
+        for value in &mut self.values {
+            if matches!(value, Value::Memory(_) | Value::Pidfd(_)) {
+                *value = Value::None;
+            }
+        }
+    }
     pub(super) fn number(&self, slot: Slot) -> Result<i64, Kind> {
         self.get(slot).number()
     }

@@ -100,8 +100,8 @@ fn values_of_the_wrong_kind_are_refused() {
         (
             "m = mmap(1 page); p = process { write(m); }",
             "m);",
-            "`m` belongs to another process; a \
-          process that is not forked has no memory and no descriptors at its start",
+            "`m` belongs to another process; a process that is not forked has files, but no \
+             memory and no descriptors of processes at its start",
         ),
         ("break;", "break", "there is no loop around this statement"),
         ("cpus = 1;", "cpus", "`cpus` is a value that each program has; use another name"),

@@ -106,6 +106,10 @@ impl System for Fake {
     fn fork(&self, spec: ThreadSpec, body: Body<Self>) -> Result<ProcessId, Errno> {
         self.task("fork", spec, body).map(ProcessId)
     }
+    fn exec(&self) -> Result<(), Errno> {
+        self.words.borrow_mut().clear();
+        self.plain(|| "exec".to_owned())
+    }
     fn wait(&self, _: ProcessId) -> Result<Exit, Errno> {
         self.did(|| "wait".to_owned());
         Ok(Exit::Returned)

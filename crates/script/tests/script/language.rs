@@ -41,6 +41,7 @@ fn each_call_reaches_the_system_with_its_arguments() {
         ("mmap(3 pages, POPULATE, PROT_READ);", "mmap 12288 Read Now None"),
         ("mmap(1 page, MAP_LOCKED, NONE);", "mmap 4096 None Locked None"),
         ("mprotect(m, READ);", "mprotect 32768 Read"),
+        ("mprotect(m, EXEC);", "mprotect 32768 ReadExec"),
         ("mremap(m, 4 KiB);", "mremap 32768 4096 true"),
         ("mremap(m, 64 KiB, NOMOVE);", "mremap 32768 65536 false"),
         ("madvise(m, MADV_DONTNEED);", "madvise 32768 DontNeed"),
@@ -53,6 +54,7 @@ fn each_call_reaches_the_system_with_its_arguments() {
         ("mbind(m, 1, MOVE_ALL);", "mbind 32768 1 MoveAll"),
         ("x = mincore(m);", "mincore 32768"),
         ("munmap(m);", "munmap 32768"),
+        ("exec();", "exec"),
         ("cpu_offline(1);", "cpu_offline 1"),
         ("cpu_online(cpus - 1);", "cpu_online 3"),
         (
@@ -194,6 +196,7 @@ fn pages_that_another_program_wrote_are_damage_only_where_the_script_says_so() {
 
 #[test]
 fn an_error_ends_its_program_and_names_the_line() {
+    let unset = "a variable has no value yet; memory has none after exec()";
     let stuck = "4 million operations of the script and no time passes; a loop needs a call, an \
                  access, `compute` or `sleep`";
     let cases = [
@@ -213,7 +216,8 @@ fn an_error_ends_its_program_and_names_the_line() {
         ("x = rand(0);", "there is no number from 0 below 0; rand(a, b) needs a below b"),
         ("fork on 4 { }", "there is no CPU 4; the 4 CPUs are numbered from 0"),
         ("fork priority 100 { }", "priority 100 does not exist; priorities are 1 to 99"),
-        ("if cpu == 9 { m = mmap(1 page); } write(m);", "a variable has no value yet"),
+        ("if cpu == 9 { m = mmap(1 page); } write(m);", unset),
+        ("m = mmap(1 page); exec(); write(m);", unset),
         ("while 1 { }", stuck),
         ("loop { }", stuck),
         ("loop { for i in 0..1000 { x = i; } }", stuck),
@@ -344,6 +348,21 @@ fn where_each_cpu_has_a_process_children_stay_and_threads_spread() {
     assert_eq!(cpus_of(teams), ["0", "0", "0", "1", "1", "2", "2", "3", "3"]);
 }
 
+/// Compressed pages have the sizes of the program's memory, or all have one.
+#[test]
+fn compressed_pages_may_have_one_size() {
+    let rest = "param part = 30 \"\"; process one { time { sleep(1ms); } count; }";
+    let of = |item: &str, part: i64| {
+        let script = Script::parse("swap.mms", &format!("{item} {rest}")).unwrap();
+        script.compressed_percent(&[part], 1)
+    };
+    assert_eq!(of("swap 4 MiB compressed;", 30), None);
+    assert_eq!(of("swap 4 MiB compressed to part;", 30), Some(30));
+    assert_eq!(of("swap 4 MiB compressed to part;", 0), None);
+    assert_eq!(of("swap 4 MiB compressed to 2 * 20;", 0), Some(40));
+    assert_eq!(of("swap 4 MiB compressed to part;", -1), Some(u64::MAX));
+}
+
 /// The swap area is there before any program, and its size may depend on parameters and CPUs.
 #[test]
 fn a_script_has_a_swap_area_of_a_constant_size() {
@@ -358,6 +377,9 @@ fn a_script_has_a_swap_area_of_a_constant_size() {
     assert_eq!(of(""), (None, 0));
     for (item, why) in [
         ("swap 4 MiB; swap 4 MiB;", "a second time"),
+        ("swap 4 MiB compressed to 4 KiB;", "a number"),
+        ("swap 4 MiB compressed into 3;", "`to`"),
+        ("swap 4 MiB block to 30;", "have no size"),
         ("swap 20ms;", "a size"),
         ("swap rand(4) * 4 KiB * size(pages);", ""),
         ("swap 4 MiB zram;", "compressed"),

@@ -138,7 +138,10 @@ pub enum BootError {
         /// The end of the console.
         end: String,
     },
-    /// It used too much time.
+    /// Its command used too much time.
+    #[error("the command in the machine did not end: {0}")]
+    Slow(String),
+    /// It used too much time before its command began.
     #[error("the machine was ended: {why}; the end of its console:\n{end}")]
     Limit {
         /// Which limit, and what to do.
@@ -257,6 +260,9 @@ impl Machine {
             }
             if let Some(why) = self.exceeded(emulator.cpu_time(), begun.elapsed()) {
                 drop(emulator);
+                if told.up.is_some() {
+                    return Err(BootError::Slow(why));
+                }
                 return Err(BootError::Limit { why, end: console.finish().end() });
             }
         }

@@ -1,6 +1,6 @@
-//! Objects at addresses of a kernel's memory: those of slabs, of nodes and of memory groups, and
-//! the data of CPUs. They are read from the memory of a machine that has ended, with the types of
-//! its kernel.
+//! Objects at addresses of a kernel's memory: those of slabs, of nodes and of memory groups, stacks
+//! of tasks, and the data of CPUs. They are read from the memory of a machine that has ended, with
+//! the types of its kernel.
 
 use super::btf::{Btf, Place};
 use super::objects::{DIRECT_MAP, IMAGE, RECORDS_OF_PAGES, Region, region};
@@ -20,6 +20,12 @@ const LEVELS: u32 = 4;
 const PRESENT: u64 = 1;
 const LARGE: u64 = 1 << 7;
 const ADDRESS: u64 = 0x000f_ffff_ffff_f000;
+/// Bytes of the stack of a task, to which it is aligned (THREAD_SIZE of x86-64 without KASAN), and
+/// its lowest word, which the kernel checks for overflows (STACK_END_MAGIC).
+const STACK_BYTES: u64 = 16 << 10;
+const STACK_END: u64 = 0x57ac_6e9d;
+/// The name of a stack of a task.
+pub const STACK: &str = "stack of a task";
 
 /// Names of caches whose objects have types with other names.
 const TYPES: [(&str, &str); 8] = [
@@ -191,6 +197,9 @@ impl<'a> Layout<'a> {
         if let Some(place) = self.of_cpus.iter().find_map(of_cpu) {
             return Some(place);
         }
+        if self.is_stack(address) {
+            return Some(Place { structure: STACK.to_owned(), member: String::new() });
+        }
         let (cache, offset) = self.object(address)?;
         let structure = structure_of(&self.btf, &cache.name);
         let place = structure.and_then(|structure| self.btf.place(&structure, offset));
@@ -198,6 +207,13 @@ impl<'a> Layout<'a> {
         let unknown =
             || Place { structure: format!("{} {line:#x}", cache.name), member: String::new() };
         Some(place.unwrap_or_else(unknown))
+    }
+
+    /// Whether an address is in the stack of a task that lives, or in one that is kept for the next
+    /// task.
+    fn is_stack(&self, address: u64) -> bool {
+        let is_region = matches!(region(address), Region::Mapped | Region::Direct);
+        is_region && self.view.word(address & !(STACK_BYTES - 1)) == Some(STACK_END)
     }
 
     /// Returns the cache of the object at an address, and the offset in it.
@@ -332,6 +348,17 @@ mod tests {
         let is_of_node = |physical| layout.is_of_node(DIRECT_MAP + physical);
         assert_eq!([0x7000 + 255, 0x7000 + 256, 0x8000].map(is_of_node), [true, false, false]);
         assert_eq!([name(0xa000), layout.name(0xffff_c900_0000_0000)], [None, None]);
+    }
+
+    #[test]
+    fn stacks_of_tasks_are_known_by_their_lowest_word() {
+        let (memory, table) = kernel();
+        let layout = Layout::of(&memory, &table, 1, 1).unwrap();
+        memory.write(0x1_4000, &STACK_END.to_le_bytes());
+        let name = |physical| layout.name(DIRECT_MAP + physical);
+        assert_eq!(name(0x1_4008).as_deref(), Some(STACK));
+        assert_eq!(name(0x1_7fff).as_deref(), Some(STACK));
+        assert_eq!([name(0x1_3ff8), name(0x1_8000)], [None, None]);
     }
 
     #[test]

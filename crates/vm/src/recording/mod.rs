@@ -23,6 +23,8 @@ mod reduce;
 mod ticks;
 mod usage;
 
+pub use layout::STACK;
+use reduce::Counts;
 pub use reduce::{PAGE_TABLE, Taken};
 
 use crate::guest::{Job, JobFile};
@@ -57,8 +59,8 @@ impl Recorded {
     pub fn has_function(&self, name: &str) -> bool {
         self.table.has(name)
     }
-    /// Returns the recording. `ops` are the counts of each operation, and `class_of` names a lock
-    /// by where it is taken.
+    /// Returns the recording. `ops` are the counts of each operation, `sleeps` is the number of
+    /// those in which their program slept, and `class_of` names a lock by where it is taken.
     ///
     /// # Errors
     /// Why nothing is left of it.
@@ -66,10 +68,12 @@ impl Recorded {
         &self,
         origin: Origin,
         ops: &[u64],
+        sleeps: u64,
         class_of: &dyn Fn(&Taken<'_>) -> String,
     ) -> Result<Recording, String> {
         let memory = self.memory.as_ref();
-        reduce::recording(&self.table, memory, &self.operations, origin, ops, class_of)
+        let counts = Counts { ops, sleeps };
+        reduce::recording(&self.table, memory, &self.operations, origin, counts, class_of)
     }
 }
 

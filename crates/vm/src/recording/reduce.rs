@@ -43,15 +43,25 @@ struct Counted<'a> {
     count: u64,
 }
 
+/// What the script says of its operations.
+#[derive(Clone, Copy)]
+pub(super) struct Counts<'a> {
+    /// The count of each.
+    pub(super) ops: &'a [u64],
+    /// Operations in which their program slept.
+    pub(super) sleeps: u64,
+}
+
 /// Returns the recording of operations. See [`super::Recorded::recording`].
 pub(super) fn recording(
     table: &Table,
     memory: Option<&GuestMemory>,
     operations: &[RawOperation],
     origin: Origin,
-    ops: &[u64],
+    counts: Counts<'_>,
     class_of: &dyn Fn(&Taken<'_>) -> String,
 ) -> Result<Recording, String> {
+    let ops = counts.ops;
     let cpus = origin.node_of_cpu.len();
     if operations.len() != ops.len() {
         return Err(format!(
@@ -61,7 +71,7 @@ pub(super) fn recording(
         ));
     }
     let mut dropped = Dropped::default();
-    let usual = usual_switches(operations);
+    let usual = usual_switches(operations, counts.sleeps);
     // Where an operation usually stays with its task, work of other tasks is none of it.
     let mut kept: Vec<Counted<'_>> = Vec::new();
     for (raw, &count) in operations.iter().zip(ops) {
@@ -94,8 +104,12 @@ fn switches(raw: &RawOperation) -> u64 {
 }
 
 /// Returns how often the CPU goes to another task in an operation: the median of whole ones, and 0
-/// if one of them goes to none. Then others do so because they are long, and not by their nature.
-fn usual_switches(operations: &[RawOperation]) -> u64 {
+/// if the program sleeps in fewer than half, or if one of them goes to none. Then others do so
+/// because they are long, and not by their nature.
+fn usual_switches(operations: &[RawOperation], sleeps: u64) -> u64 {
+    if sleeps * 2 < operations.len() as u64 {
+        return 0;
+    }
     let whole = operations.iter().filter(|raw| raw.is_whole);
     let mut numbers: Vec<u64> = whole.map(switches).collect();
     numbers.sort_unstable();
@@ -558,10 +572,16 @@ mod tests {
         )
     }
 
+    const TWO: Counts<'_> = Counts { ops: &[1, 1], sleeps: 0 };
+
     fn reduced(operations: &[RawOperation]) -> Result<Recording, String> {
+        reduced_with(operations, operations.len() as u64)
+    }
+
+    fn reduced_with(operations: &[RawOperation], sleeps: u64) -> Result<Recording, String> {
         let origin = Origin { node_of_cpu: vec![0, 0], ..Origin::default() };
-        let ops = vec![1; operations.len()];
-        recording(&table(), None, operations, origin, &ops, &|taken| taken.caller.to_owned())
+        let counts = Counts { ops: &vec![1; operations.len()], sleeps };
+        recording(&table(), None, operations, origin, counts, &|taken| taken.caller.to_owned())
     }
 
     fn own(cpu: u64) -> Raw {
@@ -610,7 +630,7 @@ mod tests {
             let records: Vec<Raw> = records.into_iter().chain(writes).collect();
             let all = [0, 1].map(|cpu| operation(cpu, &records));
             let origin = Origin { node_of_cpu: vec![0, 0], ..Origin::default() };
-            let made = recording(&table, None, &all, origin, &[1, 1], &|_| String::new()).unwrap();
+            let made = recording(&table, None, &all, origin, TWO, &|_| String::new()).unwrap();
             made.lines[0].object.clone()
         };
         // An allocation counts for its caller, also before later writers.
@@ -710,6 +730,10 @@ mod tests {
         assert_eq!(recording.cpus[0].len(), 1);
         assert_eq!(recording.cpus[0][0].instructions, all[0].instructions);
         assert_eq!((recording.cpus[0][0].switches, recording.origin.dropped.switched), (1, 1));
+        // Programs that do not sleep are interrupted, however often.
+        let long = reduced_with(&all, 1).unwrap();
+        assert_eq!((long.cpus[0].len(), long.origin.dropped.switched), (2, 0));
+        assert!(long.operations().all(|operation| operation.switches == 0));
         // One that stays with its task shows that the others do not switch by their nature.
         let recording = reduced(&[&all[..], &[operation(0, &both(0))]].concat()).unwrap();
         assert_eq!(recording.origin.dropped.switched, 0);
@@ -738,7 +762,7 @@ mod tests {
             let records = |cpu| both(cpu).into_iter().map(|raw| Raw { acquire, ..raw });
             let all = [0, 1].map(|cpu| operation(cpu, &records(cpu).collect::<Vec<Raw>>()));
             let origin = Origin { node_of_cpu: vec![0, 0], ..Origin::default() };
-            let made = recording(&table, None, &all, origin, &[1, 1], &|_| String::new()).unwrap();
+            let made = recording(&table, None, &all, origin, TWO, &|_| String::new()).unwrap();
             made.cpus[0][0].events[0]
         };
         assert!(with(3).is_tried() && !with(2).is_tried());

@@ -649,7 +649,16 @@ pub(super) const HUGETLB: LockClassRow = LockClassRow {
     ],
 };
 
-/// A size class of zsmalloc. Linux before 6.11 took the pool's spin lock in its place.
+/// All compressed pages of zsmalloc.
+pub(super) const ZS_POOL: LockClassRow = LockClassRow {
+    class: "zs_pool",
+    counterpart: Class("zs_pool"),
+    names: &["zs_pool->lock"],
+    functions: &[],
+};
+
+/// A size class of zsmalloc. Linux 6.2 to 6.10 took the pool's spin lock in its place, and the
+/// functions do not tell which: class `zs_pool` is only that of the simulated lock.
 pub(super) const ZS_CLASS: LockClassRow = LockClassRow {
     class: "zs_class",
     counterpart: Class("zs_class"),

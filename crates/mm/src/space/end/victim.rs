@@ -7,21 +7,35 @@ use crate::space::{EXITING, KILLED, MmRef, ReapLock, Reaped, SKIP, Space, Spaces
 use crate::time::Time;
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use mmscale_arch::sync::IrqGuard;
 use mmscale_arch::{Asid, Atomic, Machine};
 
 impl<A: Machine> Space<A> {
     /// Runs `run` as a thread of this address space (`current->mm`). [`Space::kill`] wakes the
     /// calling task, and its allocations count as those of this process.
     pub fn run<R>(self: &Arc<Self>, on: MmRef<'_, A>, run: impl FnOnce() -> R) -> R {
+        self.tasks.lock().push(A::current());
+        on.spaces.run_in(self, || {
+            let result = run();
+            // The task may have moved to another address space.
+            on.spaces.current().into_iter().for_each(Self::task_leaves);
+            result
+        })
+    }
+    fn task_leaves(&self) {
         let me = A::current();
-        self.tasks.lock().push(me);
-        let result = on.spaces.run_in(self, run);
         let mut tasks = self.tasks.lock();
         if let Some(at) = tasks.iter().position(|&task| task == me) {
             tasks.swap_remove(at);
         }
-        drop(tasks);
-        result
+    }
+    /// Moves the calling task, the only one of this address space, to `next` (`exec_mmap`). The
+    /// caller then [exits](Space::exit) this one.
+    pub fn exec_mmap(self: &Arc<Self>, on: MmRef<'_, A>, next: &Arc<Self>) {
+        next.tasks.lock().push(A::current());
+        on.spaces.exec_mmap(self, next);
+        self.task_leaves();
+        on.paging.tlb.load(&IrqGuard::new(), next.asid());
     }
     /// Sends SIGKILL: populating and copying stop, and sleeping tasks wake to see it.
     pub fn kill(&self) {

@@ -24,12 +24,16 @@ bitflags::bitflags! {
         const READ = 1 << 0;
         /// Write to them.
         const WRITE = 1 << 1;
+        /// Execute them. Programs do not, so it only keeps VMAs apart.
+        const EXEC = 1 << 2;
     }
 }
 
 impl Prot {
     /// Reading and writing.
     pub const RW: Self = Self::READ.union(Self::WRITE);
+    /// Reading and execution.
+    pub const RX: Self = Self::READ.union(Self::EXEC);
     /// No access.
     pub const NONE: Self = Self::empty();
 

@@ -17,6 +17,7 @@ const SIZES: Sizes = Sizes {
         pages: 8_192,
         zeromap: Zeromap::On,
         device: SwapDevice::Block,
+        compressed_percent: None,
         zs: ZsConfig::STOCK,
     },
     lru: LruPolicy::Stock,

@@ -1,0 +1,1 @@
+../docs/questions/i-mmap.mms
