@@ -288,6 +288,21 @@ fn a_loop_over_present_pages_takes_time_also_with_huge_pages() {
     }
 }
 
+#[test]
+fn huge_pages_are_refused_where_pages_have_64_kib() {
+    let ask = |call: &str| {
+        let text = format!(
+            "profile \"arm64-480g-64k-72\" cpus 4; window 1ms after 100us; process a {{
+             m = mmap(16 pages); {call} start; loop {{ read(m); count; }} }}"
+        );
+        run(&request(&written("huge", &text), &[])).map(|_| ())
+    };
+    let why = ask("madvise(m, HUGEPAGE);").expect_err("there are none");
+    assert!(why.contains("line 2 of the script asks for huge pages"), "{why}");
+    assert_eq!(ask("try madvise(m, COLLAPSE);"), Ok(()));
+    assert_eq!(ask("madvise(m, NOHUGEPAGE);"), Ok(()));
+}
+
 /// Tasks wait for CPUs next to idle ones only where the script puts them there, and the document
 /// says so.
 #[test]

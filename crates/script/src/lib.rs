@@ -113,6 +113,15 @@ impl Script {
     pub fn swap_device(&self) -> Option<SwapDevice> {
         self.tree.swap.as_ref().map(|swap| swap.device)
     }
+    /// Returns the line of the first call that asks for huge pages, without `try`.
+    pub fn huge_page_line(&self) -> Option<u32> {
+        use mmscale_system::Advice::{Collapse, HugePage};
+        let asks = |op: &&op::Op| {
+            let op::Code::Call { verb, .. } = op.code else { return false };
+            !op.attempt && matches!(verb, op::Verb::Madvise(HugePage | Collapse))
+        };
+        self.program.ops.iter().find(asks).map(|op| op.line)
+    }
     /// Returns the size of compressed pages in percent of a page; `None`: sizes differ. `params` are
     /// the values of the parameters. A value above 100 is not possible.
     pub fn compressed_percent(&self, params: &[i64], cpus: usize) -> Option<u64> {

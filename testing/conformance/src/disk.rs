@@ -95,8 +95,9 @@ pub(crate) fn what_is_written_to_a_private_mapping_stays_there<S: System>(system
 pub(crate) fn a_page_that_is_mapped_is_not_dropped<S: System>(system: &S) {
     let fd = new(system);
     let (at, other) = (map(system, fd, Share::Shared), map(system, fd, Share::Private));
-    check_zero(system, at, 2);
+    // First the mapping that stays: a fault may map pages around that are in the cache.
     check_zero(system, other, 1);
+    check_zero(system, at, 2);
     assert_eq!(system.madvise(at, BYTES, Advice::DontNeed), Ok(()));
     dropped(system, fd);
     assert_eq!(present(system, at), 1);

@@ -114,6 +114,18 @@ impl ScriptParams {
     fn memory_groups(&self, cpus: usize) -> Vec<MemoryGroups> {
         self.script.memory_groups(&self.values, cpus)
     }
+    /// Refuses to ask for huge pages on a machine without them.
+    fn check_huge_pages(&self, env: &Env<Scripted>) -> Result<(), String> {
+        match (env.page_bytes().filter(|&bytes| bytes > PAGE_BYTES), self.script.huge_page_line()) {
+            (Some(bytes), Some(line)) => Err(format!(
+                "line {line} of the script asks for huge pages: next to pages of {} KiB they would \
+                 have 512 MiB, and are not simulated. Remove the call, put `try` before it (it \
+                 then has no effect), or choose a machine with pages of 4 KiB",
+                bytes >> 10
+            )),
+            _ => Ok(()),
+        }
+    }
     /// Returns the memory groups of a machine, the root included; an error for numbers that it
     /// cannot have.
     fn groups_config(&self, env: &Env<Scripted>) -> Result<GroupsConfig, String> {
@@ -381,6 +393,7 @@ impl Workload for Scripted {
     fn plan(env: &Env<Self>) -> Result<Window, String> {
         let ScriptParams { duration_ms, warm_ms, prepare_ms, .. } = env.params;
         env.params.groups_config(env)?;
+        env.params.check_huge_pages(env)?;
         if let Some(percent) = env.params.compressed_percent(env.cpus()).filter(|all| *all > 100) {
             return Err(format!(
                 "pages compressed to {percent} percent: 1 to 100 are possible, or 0 for different \

@@ -264,6 +264,10 @@ impl<W: Workload> Env<W> {
     pub fn slowest_times(&self) -> f64 {
         self.ctx.profile.as_ref().map_or(1.0, |profile| profile.clock.slowest_times())
     }
+    /// Returns the bytes of a page of a simulated machine.
+    pub fn page_bytes(&self) -> Option<u64> {
+        self.ctx.profile.as_ref().map(|profile| profile.page_bytes.into())
+    }
     /// Returns the second run of the seed, with otherwise equal inputs.
     pub fn second(&self) -> Self {
         Self { part: Part::Second, attempt: 0, ..self.clone() }
