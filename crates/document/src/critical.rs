@@ -161,8 +161,8 @@ impl<'a> Spinning<'a> {
         }
         Self { slept_ns, queued_ns, at_heads_ns }
     }
-    /// Returns the time of the waits for a sleeping lock without its share of those in queues, which
-    /// are divided in proportion if a path takes locks of several classes.
+    /// Returns the time of the waits for a sleeping lock without its share of those in queues.
+    /// These are divided in proportion if a path takes locks of several classes.
     fn outside_of_queues(&self, row: &LockRow) -> u64 {
         let of = |times: &BTreeMap<&[String], u64>| times.get(&row.path[..]).copied().unwrap_or(0);
         let (slept, queued) = (of(&self.slept_ns), of(&self.queued_ns));

@@ -5,7 +5,8 @@ use mmscale_report::{WIDTH, settlement_text};
 use serde_json::json;
 
 fn map(costs: bool) -> Settlement {
-    let points = |at: [f64; 2], best: &[&str]| json!({"at": at, "values": [90.0, 100.0, 100.2], "best": best});
+    let values = [90.0, 100.0, 100.2];
+    let points = |at: [f64; 2], best: &[&str]| json!({"at": at, "values": values, "best": best});
     let place = |same: u32| json!({"at": [12.0, 4e6], "best": ["vma"], "same": same});
     let mut map = json!({
         "schema": "mmscale/settle/1",

@@ -122,8 +122,8 @@ impl Script {
         };
         self.program.ops.iter().find(asks).map(|op| op.line)
     }
-    /// Returns the size of compressed pages in percent of a page; `None`: sizes differ. `params` are
-    /// the values of the parameters. A value above 100 is not possible.
+    /// Returns the size of compressed pages in percent of a page; `None`: sizes differ. `params`
+    /// are the values of the parameters. A value above 100 is not possible.
     pub fn compressed_percent(&self, params: &[i64], cpus: usize) -> Option<u64> {
         estimate::compressed_percent(&self.tree, params, cpus)
     }

@@ -53,8 +53,8 @@ pub(super) fn lines(report: &Report) -> Vec<String> {
         .collect()
 }
 
-/// Says whether stacks of a kind are at a lock. A stack that passes the function of a lock elsewhere
-/// may be cut or mixed with another.
+/// Says whether stacks of a kind are at a lock. A stack that passes the function of a lock
+/// elsewhere may be cut or mixed with another.
 fn at_locks(report: &Report, of_unit: Meant) -> String {
     let own = report.stacks.iter().filter(|stack| of_unit(&stack.unit));
     let passes = own.filter(|stack| stack.path.iter().any(|name| is_acquiring(name))).count();

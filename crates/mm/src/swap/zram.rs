@@ -9,7 +9,8 @@ use crate::zsmalloc::{Drain, GRAINS, Handle, Zsmalloc};
 use core::sync::atomic::Ordering::Relaxed;
 use mmscale_arch::{Atomic, CpuId, CpuMask, DataLine, Machine, random};
 
-/// Without a size for all: the smallest and the largest compressed page, in 256ths of a page: 12.5 and 62.5 percent, 37.5
+/// The smallest and the largest compressed page, in 256ths of a page, if not all have one size:
+/// 12.5 and 62.5 percent, 37.5
 /// on average. Sizes between are equally frequent. Assumption: memory of programs is compressed to
 /// a half or a third; the spread is not published.
 const SIZES: (u64, u64) = (32, 160);

@@ -43,7 +43,7 @@ struct Counted<'a> {
     count: u64,
 }
 
-/// What the script says of its operations.
+/// Counts by the script of its operations.
 #[derive(Clone, Copy)]
 pub(super) struct Counts<'a> {
     /// The count of each.
