@@ -225,13 +225,7 @@ fn add_item(tree: &mut Tree, item: Node<'_>) -> Parsed<()> {
         }
         Rule::swap => {
             once(tree.swap.is_some())?;
-            let size = must(parts.next().map(expr).transpose()?, at)?;
-            let device = device(parts.next());
-            let percent = parts.next().map(|to| expr(only(to))).transpose()?;
-            if percent.is_some() && device != SwapDevice::Compressed {
-                return wrong(at, "pages on a block device have no size: write `compressed to ..`");
-            }
-            tree.swap = Some(SwapItem { at, size, device, percent });
+            tree.swap = Some(swap(parts, at)?);
         }
         Rule::groups => tree.memory_groups.push(memory_group(parts, at)?),
         Rule::program => {
@@ -255,6 +249,16 @@ fn add_item(tree: &mut Tree, item: Node<'_>) -> Parsed<()> {
         }
     }
     Ok(())
+}
+
+fn swap<'a>(mut parts: impl Iterator<Item = Node<'a>>, at: usize) -> Parsed<SwapItem> {
+    let size = must(parts.next().map(expr).transpose()?, at)?;
+    let device = device(parts.next());
+    let percent = parts.next().map(|to| expr(only(to))).transpose()?;
+    if percent.is_some() && device != SwapDevice::Compressed {
+        return wrong(at, "pages on a block device have no size: write `compressed to ..`");
+    }
+    Ok(SwapItem { at, size, device, percent })
 }
 
 fn window<'a>(mut parts: impl Iterator<Item = Node<'a>>, at: usize) -> Parsed<WindowItem> {
