@@ -199,13 +199,13 @@ impl<A: Machine> Kernel<A> {
         self.space().madvise(self.mm.mm_ref(), range, advice_of(advice)).map_err(errno)
     }
     pub(crate) fn sys_msync(&self, at: Addr, bytes: u64) -> Result<(), Errno> {
-        let process = self.enter(Call::Msync)?;
+        self.enter(Call::Msync)?;
         page(at)?;
         if bytes == 0 {
             return Ok(());
         }
         let range = range(at, bytes, Errno::Nomem)?;
-        process.space().msync(self.mm.mm_ref(), range).map_err(errno)
+        self.space().msync(self.mm.mm_ref(), range).map_err(errno)
     }
     pub(crate) fn sys_mlock(&self, at: Addr, bytes: u64, what: LockWhat) -> Result<(), Errno> {
         self.enter(Call::Mlock)?;

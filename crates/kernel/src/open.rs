@@ -40,7 +40,7 @@ impl<A: Machine> Kernel<A> {
         bytes: u64,
         advice: FileAdvice,
     ) -> Result<(), Errno> {
-        let own = self.enter(Call::Fadvise)?;
+        self.enter(Call::Fadvise)?;
         let part = FilePart { fd, offset, share: Share::Shared };
         let (file, first) = self.file_part(part, bytes)?;
         let advice = match advice {
@@ -48,7 +48,7 @@ impl<A: Machine> Kernel<A> {
             FileAdvice::DontNeed => space::FileAdvice::DontNeed,
         };
         let on = self.mm.mm_ref();
-        file.advise(on, first..first + bytes.div_ceil(PAGE_BYTES), advice, own.space().group());
+        file.advise(on, first..first + bytes.div_ceil(PAGE_BYTES), advice, self.space().group());
         file.put(on);
         Ok(())
     }
