@@ -3,7 +3,7 @@
 /// Functions on every path to a lock and to its release, and those of the tracepoint or of the
 /// program that records it. All other functions that begin with one of these names implement locks,
 /// too.
-const LOCKING: [&str; 88] = [
+const LOCKING: [&str; 90] = [
     "native_queued_spin_lock_slowpath",
     "queued_",
     "__pv_queued_spin_lock_slowpath",
@@ -15,6 +15,7 @@ const LOCKING: [&str; 88] = [
     "do_raw_spin_lock",
     "pv_hybrid_queued",
     "rwsem_",
+    "__rwsem_down_",
     "down_read",
     "down_write",
     "__down_",
@@ -25,6 +26,7 @@ const LOCKING: [&str; 88] = [
     "rt_spin_lock",
     "rtlock_slowlock",
     "rt_mutex_slowlock",
+    "__rt_mutex_slowlock",
     "lock_acquire",
     "lock_contended",
     "__lock_text_start",
@@ -290,6 +292,9 @@ mod tests {
         let stack = ["__schedule", "schedule_timeout", "__down_common", "__down", "down", "a_get"];
         assert_eq!(wait_frames(stack, false), Some(5));
         assert_eq!(path_of(["__down", "down", "a_get"]), ["a_get"]);
+        let old = ["__rwsem_down_read_failed_common", "call_rwsem_down_read_failed", "down_read"];
+        let old = ["__schedule", "schedule"].into_iter().chain(old).chain(["rmap_walk_file"]);
+        assert_eq!(wait_frames(old, false), Some(5));
         assert!(is_semaphore("__down_common") && !is_semaphore("__down_read_common"));
         assert!(!is_locking("download") && !is_acquiring("up"));
     }

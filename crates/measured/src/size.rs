@@ -49,7 +49,7 @@ impl Sizes {
 pub(crate) fn sizes(lines: &[&Line]) -> Sizes {
     let mut found: Vec<(Kind, u32, usize)> = vec![];
     let mut rows = std::collections::BTreeSet::new();
-    for line in lines {
+    for line in lines.iter().filter(|line| !is_machine_code(&line.text)) {
         let mut enter = |kind, n: u32| {
             if (1..=MOST).contains(&n) {
                 found.push((kind, n, line.number));
@@ -81,6 +81,17 @@ pub(crate) fn sizes(lines: &[&Line]) -> Sizes {
         sizes.cpus.retain(|n, _| *n >= least);
     }
     sizes
+}
+
+/// Whether a line has bytes in hexadecimal, as the code at a kernel's fault: `Code: 48 8b <0f> 1f`.
+fn is_machine_code(text: &str) -> bool {
+    let is_byte = |word: &&str| {
+        let byte = word.trim_matches(['<', '>', '(', ')']);
+        byte.len() == 2 && byte.bytes().all(|digit| digit.is_ascii_hexdigit())
+    };
+    let bytes = || text.split_whitespace().filter(is_byte);
+    // Numbers of CPUs are decimal.
+    bytes().count() >= 4 && bytes().any(|byte| byte.contains(|c: char| c.is_ascii_alphabetic()))
 }
 
 fn number(text: &str) -> Option<u32> {
@@ -288,6 +299,9 @@ mod tests {
         assert_eq!(of("watchdog: Watchdog detected hard LOCKUP on cpu 466"), (vec![], Some(467)));
         assert_eq!(of("CPU#11 stuck\na 8-CPU box"), (vec![], Some(12)), "it has more than 8");
         assert_eq!(of("node 0 cpus: 0 1 2 3\nnode 1 cpus: 4 5 6 7\n"), (vec![], Some(8)));
+        assert_eq!(of("node 1 cpus: 16 17 18 19\n"), (vec![], Some(20)));
+        let code = "Code: 8d 47 c1 e8 03 4c 01 e8 <0f> b6 00\n[ 3.1] 44 4c 01 e8 24c 8c 48\n";
+        assert_eq!(of(code), (vec![], None));
         assert_eq!(of("with 8192 processes, 4 threads, per-CPU caches, v6 of 12"), (vec![], None));
     }
 }

@@ -71,11 +71,24 @@ fn nodes(form: &Form) -> Result<usize, String> {
     let lists = form.fields.iter().filter_map(|(name, value)| {
         let number = name.strip_prefix("NUMA node")?.strip_suffix(" CPU(s)")?;
         let number: u64 = number.parse().ok()?;
-        Some((number, cpu_list(value).unwrap_or_default()))
+        // A node without CPUs has none or `-`.
+        let list = if value.trim() == "-" { Some(vec![]) } else { cpu_list(value) };
+        let wrong = || format!("`{name}`: `{value}` is no list of CPUs such as 0-15,32");
+        Some(list.ok_or_else(wrong).map(|cpus| (number, cpus)))
     });
-    let mut lists: BTreeMap<u64, Vec<u64>> = lists.collect();
-    if lists.is_empty() {
-        lists = form.nodes.iter().map(|(node, (cpus, _))| (*node, cpus.clone())).collect();
+    let mut lists: BTreeMap<u64, Vec<u64>> = lists.collect::<Result<_, String>>()?;
+    let others: BTreeMap<u64, Vec<u64>> =
+        form.nodes.iter().map(|(node, (cpus, _))| (*node, cpus.clone())).collect();
+    let number = |of: &BTreeMap<u64, Vec<u64>>| of.values().map(Vec::len).sum::<usize>();
+    match [number(&lists), number(&others)] {
+        [0, _] => lists = others,
+        [fields, tables] if tables > 0 && fields != tables => {
+            return Err(format!(
+                "the nodes of lscpu have {fields} CPUs, and those of numactl {tables}: these are \
+                 of two machines; give the files of one"
+            ));
+        }
+        _ => {}
     }
     // Memory alone is a node of its own.
     lists.retain(|_, cpus| !cpus.is_empty());

@@ -348,6 +348,15 @@ fn texts_that_are_damaged_are_refused_with_the_place() {
     assert_eq!(groups(read(holes, None).unwrap().groups)[1], Some(3));
     let holes = holes.replace("32-47", "32-63").replace("48", "64");
     assert!(read(&holes, None).unwrap_err().contains("its nodes have 16 to 32 CPUs"));
+    let cut = holes.replace("32-63", "32-47</p>");
+    let why = read(&cut, None).unwrap_err();
+    assert!(why.contains("`NUMA node3 CPU(s)`: `32-47</p>` is no list of CPUs"), "{why}");
+    let other = "CPU(s): 4\nThread(s) per core: 1\nNUMA node0 CPU(s): 0-1\nNUMA node1 CPU(s): 2-3\n\
+                 NUMA node2 CPU(s): -\n";
+    assert_eq!(groups(read(other, None).unwrap().groups)[1], Some(2));
+    let both = format!("{other}node 0 cpus: 0 1 2 3\nnode 1 cpus: 4 5 6 7\n");
+    let why = read(&both, None).unwrap_err();
+    assert!(why.contains("lscpu have 4 CPUs, and those of numactl 8"), "{why}");
     assert!(read("CPU(s): 0\n", None).unwrap_err().contains("no node has CPUs"));
     let old = "CPU(s): 40\nVendor ID: GenuineIntel\nThread(s) per core: 2\nSocket(s): 2\n\
                NUMA node(s): 2\nL3 cache: 25600K\n";
