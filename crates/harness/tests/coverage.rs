@@ -58,6 +58,7 @@ const ROWS: &[(&str, Option<Call>, &str)] = &[
     ("pages", None, "n = pages(kept); compute(1us);"),
     ("min", None, "compute(min(1us, 2us));"),
     ("max", None, "compute(max(1us, 2us));"),
+    ("exec", Some(Call::Exec), "p = fork { exec(); } wait(p);"),
     ("fork", Some(Call::Fork), "p = fork { write(kept[0]); } wait(p);"),
     ("process", Some(Call::Process), "p = process { compute(1us); } wait(p);"),
     ("thread", Some(Call::Spawn), "t = thread { compute(1us); } join(t);"),

@@ -38,6 +38,9 @@ fn a_gap_that_is_a_lock_has_a_class() {
         "ucounts",
         "folio lock",
         "exec",
+        "locks of fsync",
+        "lru_lock of file pages",
+        "readahead",
         "pidfs",
     ];
     for gap in GAPS.iter().filter(|gap| !others.contains(&gap.name)) {

