@@ -203,6 +203,11 @@ mod tests {
         names.split(' ').map(str::to_owned).collect()
     }
 
+    fn lock(class: &str, of: &str, sleeps: bool, wait_total_ns: u64) -> LockRow {
+        let (class, path) = (class.to_owned(), path(of));
+        LockRow { class, path, sleeps, wait_total_ns, ..LockRow::default() }
+    }
+
     fn run() -> Vec<CriticalPath> {
         let call =
             |of: &str, entered, self_ns| CallRow { path: path(of), entered, self_ns, lines_ns: 0 };
@@ -212,13 +217,6 @@ mod tests {
             call("program munmap release_pages", 8, 500),
             call("program mmap", 4, 50),
         ];
-        let lock = |class: &str, of: &str, sleeps, wait_total_ns| LockRow {
-            class: class.into(),
-            path: path(of),
-            sleeps,
-            wait_total_ns,
-            ..LockRow::default()
-        };
         let locks = [
             lock("mmap_lock", "program mmap", true, 30),
             lock("lruvec", "program munmap release_pages", false, 300),
@@ -258,13 +256,6 @@ mod tests {
     #[test]
     fn time_of_spinning_for_a_sleeping_lock_counts_once() {
         let call = |of: &str, self_ns| CallRow { path: path(of), entered: 1, self_ns, lines_ns: 0 };
-        let lock = |class: &str, of: &str, sleeps, wait_total_ns| LockRow {
-            class: class.into(),
-            path: path(of),
-            sleeps,
-            wait_total_ns,
-            ..LockRow::default()
-        };
         let share = |of: &str, wait_ps| BlameRow {
             class: "osq".into(),
             waiter: path(of),
