@@ -2,7 +2,7 @@
 //! failures.
 
 use crate::swap::machine::Machine;
-use mmscale_arch::CpuId;
+use mmscale_arch::{CpuId, LockClass};
 use mmscale_frames::page_alloc::{AllocConfig, FrameAllocator, MemoryMap};
 use mmscale_mm::folio::FolioFlags;
 use mmscale_mm::swap::{SwapConfig, SwapDevice, WriteOut};
@@ -139,6 +139,23 @@ fn without_a_free_buffer_the_caller_frees() {
     assert_eq!(pool.drain(&frames), Drain::Needed);
     assert_eq!(pool.drain(&frames), Drain::NotNeeded);
     end(&frames, &pool);
+}
+
+/// Linux 6.2 to 6.10 has one lock over each allocation and each free, and other versions none.
+#[test]
+fn one_lock_is_over_all_of_the_pool_with_its_policy_only() {
+    for lookup in LookupPolicy::ALL {
+        let (frames, pool) = boot(ZsConfig { lookup, ..ZsConfig::default() });
+        let taken = || stepped::lock_acquisitions(LockClass::ZsPool);
+        let before = taken();
+        let handle = pool.alloc(&frames, 43).expect("there is memory");
+        let allocated = taken();
+        pool.free_now(&frames, handle);
+        // Without a zspage the lock is released for its pages, and taken again.
+        let expected = if lookup == LookupPolicy::Pool { [2, 1] } else { [0, 0] };
+        assert_eq!([allocated - before, taken() - allocated], expected, "{lookup:?}");
+        end(&frames, &pool);
+    }
 }
 
 #[test]
