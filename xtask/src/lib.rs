@@ -6,6 +6,7 @@ pub mod differ;
 pub mod dist;
 pub mod fuzz;
 pub mod kernels;
+pub mod metal;
 pub mod no_std;
 pub mod objects;
 pub mod pages;

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use xtask::differ::DifferArgs;
 use xtask::kernels::KernelsArgs;
+use xtask::metal::MetalArgs;
 use xtask::planted::PlantedArgs;
 use xtask::tables::Mode;
 use xtask::takers::TakersArgs;
@@ -50,6 +51,8 @@ enum Command {
     Differ(DifferArgs),
     /// Boot kernel images in virtual machines, and check that mmscale works on them
     Kernels(KernelsArgs),
+    /// Boot the kernel of testing/metal, which runs the memory manager on bare processors
+    Metal(MetalArgs),
     /// Compare the functions that take locks with the symbols of kernels
     Takers(TakersArgs),
     /// Random inputs for the code that reads scripts, documents, profiles and reports
@@ -95,6 +98,7 @@ fn main() -> ExitCode {
         }
         Command::Differ(args) => told("differ", xtask::differ::run(&root, &args)),
         Command::Kernels(args) => told("kernels", xtask::kernels::run(&root, &args)),
+        Command::Metal(args) => told("metal", xtask::metal::run(&root, &args)),
         Command::Takers(args) => told("takers", xtask::takers::run(&root, &args)),
         Command::Fuzz { options } => told("fuzz", xtask::fuzz::run(&root, &words(&options))),
         Command::Planted(args) => told("planted", xtask::planted::run(&root, &args)),

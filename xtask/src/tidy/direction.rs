@@ -45,7 +45,7 @@ const MEMORY_MANAGER: &[&str] = &["frames", "mm"];
 
 /// All crates. `linux` does not depend on `mm`, `report` not on a machine, machines depend on
 /// `arch` but not on `mm`, and `arch` and `system` on no other crate.
-const HOUSE: [Room; 29] = [
+const HOUSE: [Room; 30] = [
     room("arch", &[]),
     room("frames", &["arch"]),
     room("mm", &["arch", "frames"]),
@@ -113,6 +113,7 @@ const HOUSE: [Room; 29] = [
     dev_room("stepped", &["arch"]),
     dev_room("interleave", &["arch"]).tested_with(MEMORY_MANAGER),
     dev_room("peers", &["arch", "frames", "mm", "threads"]),
+    dev_room("metal", &["arch", "frames"]),
 ];
 
 /// Crates that need Linux. Others depend on them optionally, behind the feature `live`, so that the

@@ -1,0 +1,166 @@
+//! A small kernel for x86_64 that runs the memory manager on bare processors: with per-CPU data,
+//! interrupts, and interrupts between processors through the local APIC. It boots under QEMU:
+//! `cargo xtask metal`.
+//!
+//! * `entry.s`: the first instructions, and the stubs of interrupts. `start`: other processors.
+//! * `firmware`: the memory map, the processors. `serial`: the port for text.
+//! * `cpu`, `apic`, `interrupts`: what the frame allocator asks of a processor.
+//! * `stress`: the load, with a check of every page.
+//!
+//! The last line on the serial port is `metal: fine`, or begins with `metal: failed`.
+
+#![no_std]
+#![no_main]
+
+extern crate alloc;
+
+mod apic;
+mod cpu;
+mod firmware;
+mod interrupts;
+mod serial;
+mod start;
+mod stress;
+
+use crate::cpu::{MAX_CPUS, Metal};
+use crate::firmware::{FrameRange, StartInfo};
+use alloc::vec::Vec;
+use core::alloc::{GlobalAlloc, Layout};
+use core::cell::UnsafeCell;
+use core::sync::atomic::{AtomicBool, Ordering};
+use linked_list_allocator::Heap;
+use mmscale_arch::Pfn;
+use mmscale_frames::page_alloc::{AllocConfig, PcpPolicy, Records};
+use x86_64::instructions::port::Port;
+
+core::arch::global_asm!(include_str!("entry.s"));
+
+unsafe extern "C" {
+    /// The first byte after this image.
+    static image_end: u8;
+}
+
+/// Memory for the allocator's own structures, after the image.
+const HEAP_PAGES: usize = 32 << 8;
+
+/// The first function of the first processor.
+#[unsafe(no_mangle)]
+extern "C" fn first_cpu(info: &StartInfo) -> ! {
+    info.check();
+    let memory = memory_after_heap(info);
+    interrupts::prepare();
+    let first = apic::id();
+    Metal::enter(0, first);
+    interrupts::turn_on();
+    let mut others = Vec::new();
+    info.each_processor(|apic| others.extend((apic != first).then_some(apic)));
+    others.truncate(MAX_CPUS - 1);
+    start::start_others(&others);
+    Metal::set_cpus(others.len() + 1);
+    say!(
+        "{} processors, {} frames of RAM from {:?}",
+        others.len() + 1,
+        memory.pages(),
+        memory.start
+    );
+    if info.command_line().split(' ').any(|word| word == "plant=double-free") {
+        stress::free_twice(memory, AllocConfig::default());
+        panic!("a block was freed twice, and no check found it");
+    }
+    for (seed, (name, config)) in (1..).zip(allocators()) {
+        let done = stress::run(memory, config, seed);
+        say!(
+            "{name}: {} blocks, {} passed on, {} refused, {} interrupts to drain, {} of {} free",
+            done.allocated,
+            done.passed_on,
+            done.refused,
+            done.drains,
+            done.free,
+            memory.pages()
+        );
+        assert!(done.free == memory.pages() as u64, "{name}: frames are missing");
+    }
+    say!("metal: fine");
+    leave(0)
+}
+
+/// The allocators under load.
+fn allocators() -> [(&'static str, AllocConfig); 3] {
+    let stock = AllocConfig::default();
+    let blockmap = AllocConfig { caches: PcpPolicy::Blockmap, ..stock };
+    [
+        ("stock", stock),
+        ("blockmap with records", blockmap),
+        ("blockmap", AllocConfig { records: Records::None, ..blockmap }),
+    ]
+}
+
+/// Makes the heap, in the RAM that has the image; returns what is left behind it.
+fn memory_after_heap(info: &StartInfo) -> FrameRange {
+    let after_image = (&raw const image_end) as usize >> 12;
+    let has_image =
+        |range: &FrameRange| (range.start.index()..range.end.index()).contains(&after_image);
+    let range = info.ram().find(has_image).expect("the image is in RAM");
+    let start = after_image + HEAP_PAGES;
+    assert!(start < range.end.index(), "the heap needs {HEAP_PAGES} frames after the image");
+    // SAFETY: nothing else uses this memory; this is the first use of the heap.
+    HEAP.with(|heap| unsafe { heap.init((after_image << 12) as *mut u8, HEAP_PAGES << 12) });
+    FrameRange { start: Pfn::new(start), end: range.end }
+}
+
+/// Ends the virtual machine: QEMU's exit code is `2 * code + 1`.
+fn leave(code: u32) -> ! {
+    // SAFETY: the port of QEMU's device `isa-debug-exit`, which stops everything.
+    unsafe { Port::<u32>::new(0xf4).write(code) };
+    loop {
+        x86_64::instructions::hlt();
+    }
+}
+
+#[panic_handler]
+fn panic(info: &core::panic::PanicInfo<'_>) -> ! {
+    serial::write_line_now(format_args!("metal: failed: {info}"));
+    leave(1)
+}
+
+/// The heap of the allocator's own structures: one lock, as it is used at the start and in checks.
+struct Locked {
+    taken: AtomicBool,
+    heap: UnsafeCell<Heap>,
+}
+
+// SAFETY: `with` lets one processor at a time use the heap.
+unsafe impl Sync for Locked {}
+
+#[global_allocator]
+static HEAP: Locked =
+    Locked { taken: AtomicBool::new(false), heap: UnsafeCell::new(Heap::empty()) };
+
+impl Locked {
+    fn with<R>(&self, run: impl FnOnce(&mut Heap) -> R) -> R {
+        x86_64::instructions::interrupts::without_interrupts(|| {
+            // Pairs with the store below.
+            while self.taken.swap(true, Ordering::Acquire) {
+                core::hint::spin_loop();
+            }
+            // SAFETY: the lock is held.
+            let result = run(unsafe { &mut *self.heap.get() });
+            // Pairs with the exchange above.
+            self.taken.store(false, Ordering::Release);
+            result
+        })
+    }
+}
+
+// SAFETY: parts of the heap are disjoint and aligned as asked for.
+unsafe impl GlobalAlloc for Locked {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        self.with(|heap| heap.allocate_first_fit(layout))
+            .map_or(core::ptr::null_mut(), |part| part.as_ptr())
+    }
+    unsafe fn dealloc(&self, part: *mut u8, layout: Layout) {
+        let Some(part) = core::ptr::NonNull::new(part) else { return };
+        // SAFETY: `part` is of this heap, with this layout.
+        self.with(|heap| unsafe { heap.deallocate(part, layout) });
+    }
+}
