@@ -1,5 +1,5 @@
 //! `cargo xtask metal`: builds the kernel of `testing/metal` and boots it under QEMU, with several
-//! numbers of processors, and once more with a fault that it must notice.
+//! numbers of processors, and once more with each fault that it must notice.
 
 use std::fmt::Write as _;
 use std::io::Read;
@@ -26,8 +26,8 @@ pub struct MetalArgs {
     cpus: Vec<usize>,
 }
 
-/// A fault that the kernel makes on request, and what it must say.
-const PLANTED: [(&str, &str); 1] = [("double-free", "freed twice")];
+/// Faults that the kernel makes on request, and what it must say.
+const PLANTED: [(&str, &str); 2] = [("double-free", "freed twice"), ("stale", "stale translation")];
 
 /// Returns what the machines said.
 ///
@@ -52,7 +52,7 @@ pub fn run(root: &Path, args: &MetalArgs) -> Result<String, String> {
         let Some((_, why)) = noticed else {
             return Err(format!("the planted {fault} was not noticed:\n{}", said.trim_end()));
         };
-        let why = why.trim_end().lines().last().unwrap_or_default();
+        let why = why.trim_end().lines().skip(1).collect::<Vec<_>>().join(" ");
         let _ = writeln!(done, "metal: planted {fault}: noticed: {why}");
     }
     let count = cpus.len();

@@ -13,6 +13,10 @@ const END_OF_INTERRUPT: usize = 0xb0;
 const SPURIOUS: usize = 0xf0;
 const COMMAND: usize = 0x300;
 const COMMAND_TARGET: usize = 0x310;
+const TIMER: usize = 0x320;
+const TIMER_START: usize = 0x380;
+const TIMER_NOW: usize = 0x390;
+const TIMER_DIVIDE: usize = 0x3e0;
 
 /// In `SPURIOUS`: the APIC is on.
 const ON: u32 = 1 << 8;
@@ -21,6 +25,10 @@ const PENDING: u32 = 1 << 12;
 /// In `COMMAND`: level-triggered, asserted.
 const ASSERT: u32 = 1 << 14;
 const INIT: u32 = 5 << 8;
+/// In `TIMER`: no interrupt.
+const MASKED: u32 = 1 << 16;
+/// In `TIMER_DIVIDE`: every tick counts.
+const BY_ONE: u32 = 0b1011;
 const START_UP: u32 = 6 << 8;
 
 /// The vector of interrupts that the APIC withdrew.
@@ -54,6 +62,24 @@ pub(crate) fn id() -> u8 {
 /// Tells the APIC that the interrupt is handled.
 pub(crate) fn end_of_interrupt() {
     write(END_OF_INTERRUPT, 0);
+}
+
+/// Arms the one-shot timer: it interrupts after `ticks` of its clock, with `vector`.
+pub(crate) fn arm_timer(ticks: u32, vector: u8) {
+    write(TIMER_DIVIDE, BY_ONE);
+    write(TIMER, u32::from(vector));
+    write(TIMER_START, ticks);
+}
+
+/// Stops the timer, and masks its interrupt.
+pub(crate) fn stop_timer() {
+    write(TIMER, MASKED);
+    write(TIMER_START, 0);
+}
+
+/// The ticks that are left of the timer.
+pub(crate) fn timer_ticks() -> u32 {
+    read(TIMER_NOW)
 }
 
 /// Interrupts the processor with APIC `target`.

@@ -205,3 +205,41 @@ interrupt_entry:
     pop rax
     add rsp, 16
     iretq
+
+# switch_stacks(save: rdi, load: rsi): saves the calling code's stack in `save`, and goes on with the
+# code whose stack was saved in `load`.
+.global switch_stacks
+switch_stacks:
+    push rbp
+    push rbx
+    push r12
+    push r13
+    push r14
+    push r15
+    mov [rdi], rsp
+    mov rsp, rsi
+    pop r15
+    pop r14
+    pop r13
+    pop r12
+    pop rbx
+    pop rbp
+    ret
+
+# load_word(address: rdi), store_word(address: rdi, word: rsi): accesses of programs. rdx: 1 if the
+# access was made. An access that faults for good goes on at `access_failed`.
+.global load_word
+load_word:
+    mov rax, [rdi]
+    mov edx, 1
+    ret
+.global store_word
+store_word:
+    mov [rdi], rsi
+    mov edx, 1
+    ret
+.global access_failed
+access_failed:
+    xor eax, eax
+    xor edx, edx
+    ret

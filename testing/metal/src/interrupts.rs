@@ -1,9 +1,12 @@
 //! The table of interrupts, and what happens at each.
 
-use crate::apic;
-use crate::cpu::{DRAIN_VECTOR, Metal};
+use crate::clock::{self, TIMER_VECTOR};
+use crate::per_cpu::{self, IPI_VECTOR, NEVER};
+use crate::{access, apic, callbacks};
 use core::cell::UnsafeCell;
+use core::sync::atomic::Ordering;
 use x86_64::VirtAddr;
+use x86_64::instructions::interrupts as flag;
 use x86_64::instructions::tables::lidt;
 use x86_64::registers::control::Cr2;
 use x86_64::structures::DescriptorTablePointer;
@@ -13,17 +16,33 @@ unsafe extern "C" {
     static interrupt_stubs: [[u8; 16]; 256];
 }
 
+/// The vector of page faults.
+const PAGE_FAULT: u8 = 14;
+
 /// The words that `interrupt_entry` and the processor push, from the lowest address.
 #[repr(C)]
 struct Frame {
-    registers: [u64; 15],
+    r15_to_r8: [u64; 8],
+    rdi: u64,
+    /// The second argument of the interrupted function, if it has not changed it.
+    rsi: u64,
+    rbp_to_rax: [u64; 5],
     vector: u64,
+    /// The error code; of a page fault, bit 1 is set for a write.
     error: u64,
+    /// Where the interrupted code goes on.
     rip: u64,
     cs: u64,
     flags: u64,
     rsp: u64,
     ss: u64,
+}
+
+impl Frame {
+    /// Whether interrupts were on.
+    fn had_interrupts(&self) -> bool {
+        self.flags & 1 << 9 != 0
+    }
 }
 
 /// An entry of the table: a 64-bit interrupt gate, which turns interrupts off.
@@ -65,18 +84,36 @@ pub(crate) fn turn_on() {
     // SAFETY: all gates lead to code that returns to what was interrupted.
     unsafe { lidt(&pointer) };
     apic::turn_on();
-    x86_64::instructions::interrupts::enable();
+    flag::enable();
 }
 
+/// Handles an interrupt or an exception. Interrupts are off.
 #[unsafe(no_mangle)]
-extern "C" fn interrupt(frame: &Frame) {
+extern "C" fn interrupt(frame: &mut Frame) {
     match frame.vector as u8 {
-        DRAIN_VECTOR => {
-            Metal::drain();
-            apic::end_of_interrupt();
-        }
+        IPI_VECTOR => in_interrupt(|| per_cpu::handle(callbacks::current())),
+        TIMER_VECTOR => in_interrupt(|| {
+            let deadline = &per_cpu::own().deadline_ns;
+            match deadline.load(Ordering::Relaxed) {
+                NEVER => {}
+                early_ns if clock::now_ns() < early_ns => clock::arm(early_ns),
+                _ => {
+                    deadline.store(NEVER, Ordering::Relaxed);
+                    callbacks::current().timer();
+                }
+            }
+        }),
         // It needs no end.
         apic::SPURIOUS_VECTOR => {}
+        PAGE_FAULT if access::is_access(frame.rip) => {
+            if frame.had_interrupts() {
+                flag::enable();
+            }
+            let is_write = frame.error & 1 << 1 != 0;
+            let goes_on = access::fault(Cr2::read_raw(), is_write.then_some(frame.rsi));
+            flag::disable();
+            frame.rip = goes_on.unwrap_or(frame.rip);
+        }
         vector => panic!(
             "exception {vector}, error code {:#x}, at {:#x}, address {:#x}",
             frame.error,
@@ -84,4 +121,13 @@ extern "C" fn interrupt(frame: &Frame) {
             Cr2::read_raw(),
         ),
     }
+}
+
+fn in_interrupt(handle: impl FnOnce()) {
+    callbacks::leave_idle();
+    let inside = &per_cpu::own().in_interrupt;
+    inside.store(true, Ordering::Relaxed);
+    handle();
+    inside.store(false, Ordering::Relaxed);
+    apic::end_of_interrupt();
 }

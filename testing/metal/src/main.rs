@@ -4,8 +4,11 @@
 //!
 //! * `entry.s`: the first instructions, and the stubs of interrupts. `start`: other processors.
 //! * `firmware`: the memory map, the processors. `serial`: the port for text.
-//! * `cpu`, `apic`, `interrupts`: what the frame allocator asks of a processor.
+//! * `per_cpu`, `apic`, `interrupts`, `callbacks`: processors and their interrupts.
+//! * `cpu`: what the frame allocator asks of a processor.
 //! * `stress`: the load, with a check of every page.
+//! * `clock`, `tasks`, `shadow`, `machine`: what the whole memory manager asks of a machine.
+//! * `access`, `system`: programs, and their loads and stores through the MMU.
 //!
 //! The last line on the serial port is `metal: fine`, or begins with `metal: failed`.
 
@@ -14,20 +17,28 @@
 
 extern crate alloc;
 
+mod access;
 mod apic;
+mod callbacks;
+mod clock;
 mod cpu;
 mod firmware;
 mod interrupts;
+mod lock;
+mod machine;
+mod per_cpu;
 mod serial;
+mod shadow;
 mod start;
 mod stress;
+mod system;
+mod tasks;
 
-use crate::cpu::{MAX_CPUS, Metal};
 use crate::firmware::{FrameRange, StartInfo};
+use crate::lock::Locked;
+use crate::per_cpu::MAX_CPUS;
 use alloc::vec::Vec;
 use core::alloc::{GlobalAlloc, Layout};
-use core::cell::UnsafeCell;
-use core::sync::atomic::{AtomicBool, Ordering};
 use linked_list_allocator::Heap;
 use mmscale_arch::Pfn;
 use mmscale_frames::page_alloc::{AllocConfig, PcpPolicy, Records};
@@ -50,20 +61,22 @@ extern "C" fn first_cpu(info: &StartInfo) -> ! {
     let memory = memory_after_heap(info);
     interrupts::prepare();
     let first = apic::id();
-    Metal::enter(0, first);
+    per_cpu::enter(0, first);
     interrupts::turn_on();
+    clock::prepare();
     let mut others = Vec::new();
     info.each_processor(|apic| others.extend((apic != first).then_some(apic)));
     others.truncate(MAX_CPUS - 1);
     start::start_others(&others);
-    Metal::set_cpus(others.len() + 1);
+    per_cpu::set_cpus(others.len() + 1);
     say!(
         "{} processors, {} frames of RAM from {:?}",
         others.len() + 1,
         memory.pages(),
         memory.start
     );
-    if info.command_line().split(' ').any(|word| word == "plant=double-free") {
+    let planted = |fault| info.command_line().split(' ').any(|word| word == fault);
+    if planted("plant=double-free") {
         stress::free_twice(memory, AllocConfig::default());
         panic!("a block was freed twice, and no check found it");
     }
@@ -80,6 +93,15 @@ extern "C" fn first_cpu(info: &StartInfo) -> ! {
         );
         assert!(done.free == memory.pages() as u64, "{name}: frames are missing");
     }
+    let done = system::run(memory, planted("plant=stale"));
+    say!(
+        "system: {} changes of a mapping, {} words read, {} page faults, {} interrupts, {} tasks",
+        done.changes,
+        done.reads,
+        done.faults,
+        done.interrupts,
+        done.tasks
+    );
     say!("metal: fine");
     leave(0)
 }
@@ -104,7 +126,7 @@ fn memory_after_heap(info: &StartInfo) -> FrameRange {
     let start = after_image + HEAP_PAGES;
     assert!(start < range.end.index(), "the heap needs {HEAP_PAGES} frames after the image");
     // SAFETY: nothing else uses this memory; this is the first use of the heap.
-    HEAP.with(|heap| unsafe { heap.init((after_image << 12) as *mut u8, HEAP_PAGES << 12) });
+    HEAP.0.with(|heap| unsafe { heap.init((after_image << 12) as *mut u8, HEAP_PAGES << 12) });
     FrameRange { start: Pfn::new(start), end: range.end }
 }
 
@@ -123,44 +145,22 @@ fn panic(info: &core::panic::PanicInfo<'_>) -> ! {
     leave(1)
 }
 
-/// The heap of the allocator's own structures: one lock, as it is used at the start and in checks.
-struct Locked {
-    taken: AtomicBool,
-    heap: UnsafeCell<Heap>,
-}
-
-// SAFETY: `with` lets one processor at a time use the heap.
-unsafe impl Sync for Locked {}
+/// The heap of the memory manager's own structures.
+struct KernelHeap(Locked<Heap>);
 
 #[global_allocator]
-static HEAP: Locked =
-    Locked { taken: AtomicBool::new(false), heap: UnsafeCell::new(Heap::empty()) };
-
-impl Locked {
-    fn with<R>(&self, run: impl FnOnce(&mut Heap) -> R) -> R {
-        x86_64::instructions::interrupts::without_interrupts(|| {
-            // Pairs with the store below.
-            while self.taken.swap(true, Ordering::Acquire) {
-                core::hint::spin_loop();
-            }
-            // SAFETY: the lock is held.
-            let result = run(unsafe { &mut *self.heap.get() });
-            // Pairs with the exchange above.
-            self.taken.store(false, Ordering::Release);
-            result
-        })
-    }
-}
+static HEAP: KernelHeap = KernelHeap(Locked::new(Heap::empty()));
 
 // SAFETY: parts of the heap are disjoint and aligned as asked for.
-unsafe impl GlobalAlloc for Locked {
+unsafe impl GlobalAlloc for KernelHeap {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        self.with(|heap| heap.allocate_first_fit(layout))
+        self.0
+            .with(|heap| heap.allocate_first_fit(layout))
             .map_or(core::ptr::null_mut(), |part| part.as_ptr())
     }
     unsafe fn dealloc(&self, part: *mut u8, layout: Layout) {
         let Some(part) = core::ptr::NonNull::new(part) else { return };
         // SAFETY: `part` is of this heap, with this layout.
-        self.with(|heap| unsafe { heap.deallocate(part, layout) });
+        self.0.with(|heap| unsafe { heap.deallocate(part, layout) });
     }
 }

@@ -1,6 +1,6 @@
 //! Starts all processors but the first, and runs work on all of them.
 
-use crate::cpu::{MAX_CPUS, Metal};
+use crate::per_cpu::{self, MAX_CPUS};
 use crate::{apic, interrupts};
 use alloc::alloc::{Layout, alloc};
 use core::cell::UnsafeCell;
@@ -75,7 +75,7 @@ pub(crate) fn start_others(apics: &[u8]) {
 #[unsafe(no_mangle)]
 extern "C" fn started_cpu() -> ! {
     let cpu = RUNNING.load(Ordering::Relaxed);
-    Metal::enter(cpu, apic::id());
+    per_cpu::enter(cpu, apic::id());
     interrupts::turn_on();
     let mut round = ROUND.number.load(Ordering::Relaxed);
     // Pairs with the load in `start_others`.

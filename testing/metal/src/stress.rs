@@ -1,18 +1,18 @@
 //! The frame allocator under load from all processors, with a check of every page.
 
-use crate::cpu::{Frames, Metal};
+use crate::cpu::Metal;
 use crate::firmware::FrameRange;
 use crate::start::on_all;
+use crate::{callbacks, per_cpu};
 use core::sync::atomic::{AtomicU64, Ordering};
-use mmscale_arch::bare::Bare;
-use mmscale_arch::{CpuId, Order, Pfn};
+use mmscale_arch::{Callbacks, Cpu, CpuId, Ipi, Order, Pfn, TaskEntry};
 use mmscale_frames::frame::MigrateType;
 use mmscale_frames::page_alloc::{AllocConfig, FrameAllocator, Gfp, MemoryMap};
 
 /// Rounds of the load; in each, memory is taken until there is no more.
 const ROUNDS: u64 = 3;
 /// Allocations and frees of each processor in a round.
-const STEPS: usize = 20_000;
+const STEPS: usize = 10_000;
 /// Blocks that a processor has at a time.
 const HELD: usize = 64;
 /// Blocks on their way to another processor.
@@ -82,7 +82,7 @@ impl Page {
 
 /// A load of all processors on one allocator.
 struct Stress {
-    frames: Frames,
+    frames: FrameAllocator<Metal>,
     pages: usize,
     mailboxes: [AtomicU64; MAILBOXES],
     allocated: AtomicU64,
@@ -105,7 +105,7 @@ pub(crate) struct Done {
 }
 
 /// The frames of a range, as one zone.
-fn map_of(memory: FrameRange) -> MemoryMap {
+pub(crate) fn map_of(memory: FrameRange) -> MemoryMap {
     let mut map = MemoryMap::single(memory.pages() as u32);
     map.zones[0].start = memory.start;
     map
@@ -125,8 +125,8 @@ pub(crate) fn run(memory: FrameRange, config: AllocConfig, seed: u64) -> Done {
         passed_on: AtomicU64::new(0),
         refused: AtomicU64::new(0),
     };
-    let (before, _) = Metal::drains();
-    Metal::with_drains(&stress.frames, || {
+    let (before, _) = per_cpu::interrupts_so_far();
+    callbacks::with(&Draining(&stress.frames), || {
         for round in 0..ROUNDS {
             on_all(&|cpu| stress.mixed(Random::of(seed, round, cpu)));
             on_all(&|cpu| stress.all_memory(round as usize, cpu));
@@ -134,12 +134,12 @@ pub(crate) fn run(memory: FrameRange, config: AllocConfig, seed: u64) -> Done {
         on_all(&|cpu| {
             stress.empty_mailboxes();
             stress.frames.drain_pages(CpuId::new(cpu));
-            Metal::check_quiet();
+            per_cpu::check_quiet();
         });
         stress.frames.drain_all();
     });
     let audit = stress.frames.verify().expect("the allocator is as it should be");
-    let (drains, _) = Metal::drains();
+    let (drains, _) = per_cpu::interrupts_so_far();
     let count = |of: &AtomicU64| of.load(Ordering::Relaxed);
     Done {
         allocated: count(&stress.allocated),
@@ -152,7 +152,8 @@ pub(crate) fn run(memory: FrameRange, config: AllocConfig, seed: u64) -> Done {
 
 /// Frees a block twice, which the allocator must notice: in the second free, or in a check.
 pub(crate) fn free_twice(memory: FrameRange, config: AllocConfig) {
-    let frames: Frames = FrameAllocator::new(&map_of(memory), config).expect("a valid map");
+    let frames: FrameAllocator<Metal> =
+        FrameAllocator::new(&map_of(memory), config).expect("a valid map");
     let pfn = frames.alloc_pages(Order::ZERO, MigrateType::Movable, Gfp::KERNEL).expect("memory");
     frames.free_pages(pfn, Order::ZERO);
     frames.free_pages(pfn, Order::ZERO);
@@ -219,7 +220,7 @@ impl Stress {
     /// Takes all memory, then frees it. One processor only starts when
     /// the others are done with their loads, so that most free pages are in their caches.
     fn all_memory(&self, round: usize, cpu: usize) {
-        if cpu != round % Metal::cpus() {
+        if cpu != round % Metal::cpus_possible() {
             return;
         }
         self.empty_mailboxes();
@@ -245,12 +246,33 @@ impl Stress {
     }
 }
 
+/// Interrupts with the frame allocator alone: nothing but requests to drain.
+struct Draining<'a>(&'a FrameAllocator<Metal>);
+
+impl Callbacks for Draining<'_> {
+    fn ipi(&self, reason: Ipi) {
+        assert!(reason == Ipi::DrainPages, "an interrupt for {reason:?}");
+        self.0.drain_ipi();
+    }
+    fn timer(&self) {}
+    fn idle_enter(&self) {}
+    fn idle_exit(&self) {}
+    fn context_switch(&self) {}
+    fn task(&self, _: TaskEntry) {}
+    fn cpu_dying(&self) -> bool {
+        false
+    }
+    fn cpu_down_prepare(&self, _: CpuId) {}
+    fn cpu_dead(&self, _: CpuId) {}
+    fn cpu_online(&self, _: CpuId) {}
+}
+
 /// Random numbers: xorshift64*, Vigna 2016.
-struct Random(u64);
+pub(crate) struct Random(u64);
 
 impl Random {
     /// Numbers of their own for each round and processor.
-    fn of(seed: u64, round: u64, cpu: usize) -> Self {
+    pub(crate) fn of(seed: u64, round: u64, cpu: usize) -> Self {
         let mut random = Self((seed << 32 | round << 16 | cpu as u64) + 1);
         // The first numbers of states with few bits are alike.
         for _ in 0..16 {
@@ -264,7 +286,7 @@ impl Random {
         self.0 ^= self.0 >> 27;
         self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
     }
-    fn below(&mut self, bound: usize) -> usize {
+    pub(crate) fn below(&mut self, bound: usize) -> usize {
         ((self.next() >> 32) as usize * bound) >> 32
     }
 }

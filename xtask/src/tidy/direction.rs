@@ -113,7 +113,7 @@ const HOUSE: [Room; 30] = [
     dev_room("stepped", &["arch"]),
     dev_room("interleave", &["arch"]).tested_with(MEMORY_MANAGER),
     dev_room("peers", &["arch", "frames", "mm", "threads"]),
-    dev_room("metal", &["arch", "frames"]),
+    dev_room("metal", &["arch", "frames", "kernel", "mm", "system"]),
 ];
 
 /// Crates that need Linux. Others depend on them optionally, behind the feature `live`, so that the
