@@ -12,7 +12,7 @@ const TEST: &str = "args::pages::every_command_has_a_page_with_its_options";
 pub fn write(root: &Path) -> Result<String, String> {
     let mut cargo = Command::new(env!("CARGO"));
     let cargo = cargo.current_dir(root).env("MMSCALE_PAGES", "1");
-    let status = cargo.args(["test", "-q", "-p", "mmscale-cli", "--lib", "--", "--exact", TEST]);
+    let status = cargo.args(["test", "-q", "-p", "mmscale", "--lib", "--", "--exact", TEST]);
     let status = status.status().map_err(|why| format!("cannot run cargo: {why}"))?;
     if !status.success() {
         return Err("the test that writes the pages failed".to_owned());

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use mmscale_cli::{Build, main_of};
+use mmscale::{Build, main_of};
 use mmscale_document::{Better, LockRow, Target};
 use mmscale_harness::{
     Arm, ArmId, ArmSpec, Checks, Defaults, ErasedWorkload, MetricSpec, ParamSpec, Params, Registry,

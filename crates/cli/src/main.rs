@@ -3,8 +3,8 @@
 use std::process::ExitCode;
 
 #[global_allocator]
-static MEMORY: mmscale_cli::Memory = mmscale_cli::Memory;
+static MEMORY: mmscale::Memory = mmscale::Memory;
 
 fn main() -> ExitCode {
-    mmscale_cli::main(mmscale_studies::all())
+    mmscale::main(mmscale_studies::all())
 }

@@ -1,7 +1,7 @@
 //! A study in a separate crate: on every CPU a process forks repeatedly, and each child writes to
 //! some of the copied pages. Which lock is the bottleneck?
 
-use mmscale_cli::{Build, main_of};
+use mmscale::{Build, main_of};
 use mmscale_harness::system::{Errno, MapSpec, PAGE_BYTES, System, ThreadSpec};
 use mmscale_harness::{
     Env, Metric, Needs, Phases, Registry, Run, Source, Unit, Window, Workload, counted, metric,

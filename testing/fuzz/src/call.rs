@@ -80,7 +80,7 @@ impl Calls {
         self.clear();
         let words: Vec<String> =
             ["mmscale"].iter().chain(words).map(|word| (*word).to_owned()).collect();
-        let code = mmscale_cli::call(mmscale_studies::all(), &words);
+        let code = mmscale::call(mmscale_studies::all(), &words);
         let read = |name: &str| std::fs::read(self.folder.join(name)).unwrap_or_default();
         Printed { code, out: read("stdout"), err: read(crate::STDERR) }
     }

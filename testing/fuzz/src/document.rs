@@ -38,7 +38,7 @@ pub(crate) fn prepare(seeds: &Path) {
     let call = |words: &[&str]| {
         let words: Vec<String> =
             ["mmscale"].iter().chain(words).map(|word| (*word).to_owned()).collect();
-        let code = mmscale_cli::call(mmscale_studies::all(), &words);
+        let code = mmscale::call(mmscale_studies::all(), &words);
         assert_eq!(code, std::process::ExitCode::SUCCESS, "{words:?}");
     };
     for writer in WRITERS {

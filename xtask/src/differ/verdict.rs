@@ -45,7 +45,7 @@ impl Binaries {
         let profiles: &[&str] = if program.is_some() { &[] } else { &["dev", "release"] };
         for profile in profiles {
             let mut command = Command::new(&cargo);
-            command.current_dir(root).args(["build", "--quiet", "--package", "mmscale-cli"]);
+            command.current_dir(root).args(["build", "--quiet", "--package", "mmscale"]);
             let status = command.args(["--profile", profile]).status();
             let status = status.map_err(|why| format!("cannot run {command:?}: {why}"))?;
             if !status.success() {

@@ -15,7 +15,7 @@ use std::process::{Command, Stdio};
 use crate::pages;
 
 /// The package of the binary.
-const PACKAGE: &str = "mmscale-cli";
+const PACKAGE: &str = "mmscale";
 
 /// The tools other than cargo, the lowest major version, and how to get each.
 const TOOLS: [(&str, u32, &str); 5] = [

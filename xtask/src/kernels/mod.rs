@@ -284,7 +284,7 @@ fn booted(
 fn built(root: &Path) -> Result<PathBuf, String> {
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
     let status = Command::new(&cargo)
-        .args(["build", "--quiet", "--release", "-p", "mmscale-cli"])
+        .args(["build", "--quiet", "--release", "-p", "mmscale"])
         .current_dir(root)
         .status()
         .map_err(|why| format!("cannot run {cargo}: {why}"))?;

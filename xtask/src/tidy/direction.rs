@@ -116,6 +116,19 @@ const HOUSE: [Room; 30] = [
     dev_room("metal", &["arch", "frames", "kernel", "mm", "system"]),
 ];
 
+/// The crate whose package has the name of the program: `cargo install mmscale` installs it.
+const PROGRAM: &str = "cli";
+
+/// Returns the name of a crate's package.
+fn package_of(krate: &str) -> String {
+    if krate == PROGRAM { "mmscale".to_owned() } else { format!("mmscale-{krate}") }
+}
+
+/// Returns the crate of a package of this workspace; `None`: it is of another.
+fn krate_of(package: &str) -> Option<&str> {
+    if package == "mmscale" { Some(PROGRAM) } else { package.strip_prefix("mmscale-") }
+}
+
 /// Crates that need Linux. Others depend on them optionally, behind the feature `live`, so that the
 /// simulator and the harness build on other systems.
 const BOUND: [&str; 2] = ["linux", "live"];
@@ -185,7 +198,7 @@ impl Manifest<'_> {
             let what = format!("crate `{}` must be in `{folder}/`: move it", self.krate);
             found.push(Finding::new(self.path, 0, what));
         }
-        let expected = format!("mmscale-{}", self.krate);
+        let expected = package_of(self.krate);
         let package = table.get("package").and_then(Value::as_table);
         if package.and_then(|p| p.get("name")).and_then(Value::as_str) != Some(&expected) {
             found.push(Finding::new(
@@ -214,7 +227,7 @@ impl Manifest<'_> {
             return (!users.contains(&here))
                 .then(|| format!("`{here}` must not use {name}: {why}"));
         }
-        let other = name.strip_prefix("mmscale-")?;
+        let other = krate_of(name)?;
         let Some(target) = HOUSE.iter().find(|room| room.name == other) else {
             return Some(format!(
                 "`{name}` is not in the list of crates: add it to xtask/src/tidy/direction.rs"
@@ -233,7 +246,7 @@ impl Manifest<'_> {
     /// Returns what is wrong with a required dependency on `name`.
     fn judge_bound(&self, name: &str) -> Option<String> {
         let is_bound = |krate: &str| BOUND.contains(&krate);
-        let wrong = is_bound(name.strip_prefix("mmscale-")?) && !is_bound(self.krate);
+        let wrong = is_bound(krate_of(name)?) && !is_bound(self.krate);
         wrong.then(|| format!("`{name}` needs Linux: make it optional, behind the feature `live`"))
     }
     fn line_of(&self, name: &str) -> usize {
@@ -275,9 +288,9 @@ mod tests {
     use super::*;
 
     fn found(krate: &str, dependencies: &str) -> Vec<Finding> {
-        let text = format!(
-            "[package]\nname = \"mmscale-{krate}\"\n[lints]\nworkspace = true\n{dependencies}"
-        );
+        let name = package_of(krate);
+        let text =
+            format!("[package]\nname = \"{name}\"\n[lints]\nworkspace = true\n{dependencies}");
         check(&Tree::of(&[(&format!("crates/{krate}/Cargo.toml"), &text)]))
     }
 
@@ -295,7 +308,7 @@ mod tests {
     #[test]
     fn tests_do_not_turn_the_direction_round_either() {
         assert_eq!(found("mm", "[dev-dependencies]\nmmscale-sim.workspace = true\n").len(), 1);
-        let target = "[target.'cfg(unix)'.dependencies]\nmmscale-cli.workspace = true\n";
+        let target = "[target.'cfg(unix)'.dependencies]\nmmscale.workspace = true\n";
         assert_eq!(found("mm", target).len(), 1);
     }
 

@@ -1,5 +1,5 @@
 //! Kernel images in an emulator. Tests that boot machines need QEMU, packages of Debian and
-//! minutes: `.ci/run --deep` runs them, or `cargo test -p mmscale-cli --test images -- --ignored`.
+//! minutes: `.ci/run --deep` runs them, or `cargo test -p mmscale --test images -- --ignored`.
 #![cfg(feature = "live")]
 
 mod changed;
