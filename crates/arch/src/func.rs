@@ -55,6 +55,8 @@ named! {
         PcpuAlloc = "pcpu_alloc",
         FreePercpu = "free_percpu",
         CssRstatFlush = "css_rstat_flush",
+        CgroupMkdir = "cgroup_mkdir",
+        CgroupRmdir = "cgroup_rmdir",
         DrainAllStock = "drain_all_stock",
         PteAlloc = "__pte_alloc",
         AllocThreadStackNode = "alloc_thread_stack_node",

@@ -42,6 +42,8 @@ named! {
     pub enum LockClass {
         /// The hotplug lock (sleeping).
         Hotplug = "hotplug",
+        /// The memory groups that exist (`cgroup_mutex`, sleeping).
+        Cgroup = "cgroup_mutex",
         /// Any other sleeping mutex.
         Mutex = "mutex",
         /// The allocation of per-CPU memory (`pcpu_alloc_mutex`, sleeping).

@@ -53,6 +53,8 @@ const ROWS: &[(&str, Option<Call>, &str)] = &[
         Some(Call::OomScore),
         "p = process { sleep(20us); } oom_score_adj(p, 500); wait(p);",
     ),
+    ("mkdir", Some(Call::MakeGroup), "rmdir(pod); mkdir(pod);"),
+    ("rmdir", Some(Call::RemoveGroup), "rmdir(pod); mkdir(pod);"),
     ("rand", None, "compute(rand(1us, 2us));"),
     ("size", None, "n = size(kept); compute(1us);"),
     ("pages", None, "n = pages(kept); compute(1us);"),
@@ -75,6 +77,7 @@ impl ProgressSink for Silent {
 fn run(name: &str, body: &str) -> Document {
     let text = format!(
         "file shared = 8 pages;
+         group pod;
          process one {{ kept = mmap(4 pages, POPULATE); start; loop {{ {body} count; }} }}"
     );
     let file = format!("coverage-{}.mms", name.replace(' ', "-"));

@@ -234,6 +234,48 @@ fn a_group_at_its_limit_kills_its_largest_process() {
     assert!(ops("swap 16 MiB compressed;") >= 1000.0);
 }
 
+/// Groups come and go while others run: pages that stay are charged to a removed group, and all
+/// charges, lists and statistics add up at the end of the run, which checks them.
+#[test]
+fn memory_groups_come_and_go_while_others_run() {
+    let text = "param churn = 1 \"\"; param busy = 0 \"\";
+        group pods 4 depth 2; file layer = 64 pages;
+        process runtime 4 in pods {
+            if busy { rmdir(pods[id]); }
+            start;
+            loop {
+                app = process in pods[(id + 1) % 4] {
+                    m = mmap(8 pages); write(m);
+                    f = mmap(layer[rand(64)], SHARED); read(f);
+                    child = fork { write(m); }
+                    wait(child);
+                }
+                wait(app);
+                count;
+            }
+        }
+        process manager { start; loop { if churn { mkdir(late); rmdir(late); } sleep(20us); } }
+        group late depth 2;";
+    let text = text.replace("start; loop { if churn", "rmdir(late); start; loop { if churn");
+    let script = written("groups", &text);
+    let run_with = |setting: &str| {
+        let mut request = request(&script, &["cpus=4", "duration_ms=2", setting]);
+        request.arms = vec!["stock".to_owned()];
+        run(&request)
+    };
+    let holds = |document: &mmscale_document::Document| {
+        let locks = document.arms[0].locks.iter();
+        locks.filter(|row| row.class == "cgroup_mutex").map(|row| row.acquisitions).sum::<u64>()
+    };
+    let [churned, still] = ["churn=1", "churn=0"].map(|how| run_with(how).expect("it runs"));
+    // A process that starts in another group than its parent's takes the lock, too.
+    let started = metric(&still, "ops_per_s") * 0.002;
+    assert!(holds(&still) as f64 >= 0.9 * started, "{} of {started}", holds(&still));
+    assert!(holds(&churned) > holds(&still) + 30, "{} {}", holds(&churned), holds(&still));
+    let error = run_with("busy=1").expect_err("a process is in it").to_string();
+    assert!(error.contains("rmdir") && error.contains("EBUSY"), "{error}");
+}
+
 #[test]
 fn policies_and_parameters_apply_to_scripts() {
     let script = written("policies", &STORM.replace('@', ""));

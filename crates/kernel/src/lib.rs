@@ -48,7 +48,7 @@ use mmscale_mm::mm::{Mm, MmConfig, MmError};
 use mmscale_mm::oom::ADJ_MIN;
 use mmscale_mm::space::Space;
 use mmscale_system::{Body, Errno, ProcessId, ThreadId};
-use process::{Current, Process, ProcessTable};
+use process::{Current, Parts, Process, ProcessTable};
 use thread::{Start, ThreadTable};
 
 /// The process of the first thread.
@@ -120,7 +120,8 @@ impl<A: Machine> Kernel<A> {
         }
         let space = (0..INIT_ATTEMPTS).find_map(|_| self.new_space(GroupId::ROOT).ok());
         let Some(space) = space else { return self.mm.shutdown() };
-        let process = self.processes.lock_irqsave().insert(space, Descriptors::new(), INIT);
+        let parts = Parts { space, descriptors: Descriptors::new(), group: 0 };
+        let process = self.processes.lock_irqsave().insert(parts, INIT);
         // As with init in Unix, the OOM killer never chooses the first process.
         process.space().set_oom_adjustment(ADJ_MIN);
         self.current.run(self.mm.mm_ref(), &process, || {
@@ -138,18 +139,26 @@ impl<A: Machine> Kernel<A> {
     fn new_space(&self, group: GroupId) -> Result<Arc<Space<A>>, Errno> {
         Space::new(self.mm.mm_ref(), group).map_err(memory::errno)
     }
-    /// Returns the memory group of a number. `Inval`: there is none.
-    fn group(&self, number: usize) -> Result<GroupId, Errno> {
-        if number < self.groups { Ok(GroupId::new(number)) } else { Err(Errno::Inval) }
+    /// Counts a process that starts in the memory group of a number, and returns the group.
+    /// `Inval`: there is no such number. `Noent`: its group was removed.
+    fn enter_group(&self, number: usize, parent: &Process<A>) -> Result<GroupId, Errno> {
+        if number >= self.groups {
+            return Err(Errno::Inval);
+        }
+        if number == parent.group {
+            self.mm.lifetimes().inherit(number);
+            return Ok(self.space().group());
+        }
+        self.mm.lifetimes().enter(number).map_err(memory::errno_of_group)
     }
-    /// Returns the memory group of a process that is started on `cpu`, if its parent does not
-    /// choose it. (A fork stays in its parent's group.) This is the root if there are no other
-    /// groups, otherwise group `1 + cpu % others`. With one more group than CPUs, the processes of
-    /// each CPU have their own group and LRU lists.
-    fn group_of(&self, cpu: CpuId) -> GroupId {
+    /// Returns the number of the memory group of a process that is started on `cpu`, if its parent
+    /// does not choose it. (A fork stays in its parent's group.) This is the root if there are no
+    /// other groups, otherwise group `1 + cpu % others`. With one more group than CPUs, the
+    /// processes of each CPU have their own group and LRU lists.
+    fn group_of(&self, cpu: CpuId) -> usize {
         match self.groups - 1 {
-            0 => GroupId::ROOT,
-            others => GroupId::new(1 + cpu.index() % others),
+            0 => GroupId::ROOT.index(),
+            others => 1 + cpu.index() % others,
         }
     }
 
@@ -209,6 +218,9 @@ impl<A: Machine> Kernel<A> {
                     self.current.run(self.mm.mm_ref(), &process, || os::run(self, body));
                     self.calls.add::<A>(Call::Exit);
                     let last = process.end_thread(self.mm.mm_ref());
+                    if last {
+                        self.mm.lifetimes().leave(process.group);
+                    }
                     self.exit_notify(&process, last);
                 });
             }

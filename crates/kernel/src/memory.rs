@@ -5,6 +5,7 @@ use crate::coverage::Call;
 use crate::process::Process;
 use alloc::vec::Vec;
 use mmscale_arch::{Machine, NodeId, PAGE_SIZE, VirtAddr, VmaRange, Vpn};
+use mmscale_mm::memcg::LifetimeError;
 use mmscale_mm::pgtable::MemAccess;
 use mmscale_mm::space::{self, FaultError, MapRequest, Reaped, RemapRequest, SpaceError};
 use mmscale_system::{
@@ -24,6 +25,16 @@ pub(crate) fn errno(why: SpaceError) -> Errno {
         SpaceError::Busy => Errno::Busy,
         SpaceError::Io => Errno::Io,
         SpaceError::Interrupted => Errno::Intr,
+    }
+}
+
+/// Returns the error number of a failure to create, remove or enter a memory group.
+pub(crate) fn errno_of_group(why: LifetimeError) -> Errno {
+    match why {
+        LifetimeError::Exists => Errno::Exist,
+        LifetimeError::Missing => Errno::Noent,
+        LifetimeError::Busy => Errno::Busy,
+        LifetimeError::Full => Errno::Nomem,
     }
 }
 

@@ -88,6 +88,8 @@ served! {
     fn process_mrelease(process: Fd, flags: u32) -> Result<(), Errno>;
     fn set_oom_score_adj(process: ProcessId, thousandths: i32) -> Result<(), Errno>;
     fn own_process() -> ProcessId;
+    fn make_group(number: usize) -> Result<(), Errno>;
+    fn remove_group(number: usize) -> Result<(), Errno>;
 
     fn file(bytes: u64, backing: Backing) -> Result<Fd, Errno>;
     fn fadvise(fd: Fd, offset: u64, bytes: u64, advice: FileAdvice) -> Result<(), Errno>;

@@ -16,6 +16,8 @@ pub(crate) const TASKS_MAX: usize = 1 << 22;
 /// A process.
 pub(crate) struct Process<A: Machine> {
     pub(crate) id: ProcessId,
+    /// The number of its memory group.
+    pub(crate) group: usize,
     /// Its address space, which its only thread replaces at exec. Its own threads use that of
     /// [`Spaces::current`](mmscale_mm::space::Spaces::current).
     space: ArcCell<Space<A>>,
@@ -33,11 +35,21 @@ pub(crate) struct Process<A: Machine> {
     over: Completion<A>,
 }
 
+/// The parts of a new process.
+pub(crate) struct Parts<A: Machine> {
+    pub(crate) space: Arc<Space<A>>,
+    pub(crate) descriptors: Descriptors<A, Process<A>>,
+    /// The number of its memory group.
+    pub(crate) group: usize,
+}
+
 impl<A: Machine> Process<A> {
     /// Creates a process whose first thread is about to be created.
-    fn new(id: ProcessId, space: Arc<Space<A>>, descriptors: Descriptors<A, Self>) -> Arc<Self> {
+    fn new(id: ProcessId, parts: Parts<A>) -> Arc<Self> {
+        let Parts { space, descriptors, group } = parts;
         Arc::new(Self {
             id,
+            group,
             space: ArcCell::new(space),
             had_files: AtomicBool::new(descriptors.has_files()),
             descriptors: SpinLock::new(LockClass::Other, descriptors),
@@ -165,13 +177,8 @@ impl<A: Machine> ProcessTable<A> {
     pub(crate) const fn new() -> Self {
         Self { slots: Vec::new() }
     }
-    pub(crate) fn insert(
-        &mut self,
-        space: Arc<Space<A>>,
-        descriptors: Descriptors<A, Process<A>>,
-        parent: ProcessId,
-    ) -> Arc<Process<A>> {
-        let process = Process::new(ProcessId(self.slots.len() as u32), space, descriptors);
+    pub(crate) fn insert(&mut self, parts: Parts<A>, parent: ProcessId) -> Arc<Process<A>> {
+        let process = Process::new(ProcessId(self.slots.len() as u32), parts);
         let slot = ProcessSlot { process: Some(Arc::clone(&process)), parent, waited_for: false };
         self.slots.push(slot);
         process

@@ -1,15 +1,15 @@
 //! System calls on the machine, threads and processes.
 
 use crate::coverage::{Call, Calls};
-use crate::descriptor::Descriptors;
 use crate::memory;
 use crate::os::Serve;
-use crate::process::Process;
+use crate::process::{Parts, Process};
 use crate::thread::{self, JoinStep, Start};
 use crate::{Kernel, Os};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use mmscale_arch::{CpuId, Func, HotplugError, Machine, Span, TaskSpec};
+use mmscale_mm::memcg::GroupId;
 use mmscale_mm::space::Space;
 use mmscale_mm::stack::Stack;
 use mmscale_system::{
@@ -76,30 +76,29 @@ impl<A: Machine> Serve for Kernel<A> {
     fn process(&self, spec: ThreadSpec, body: Body<Os>) -> Result<ProcessId, Errno> {
         let parent = self.enter(Call::Process)?;
         let cpu = existing_cpu::<A>(spec.cpu)?;
-        let group = spec.group.map_or_else(|| Ok(self.group_of(cpu)), |group| self.group(group))?;
-        let new_space = || {
+        let group = spec.group.unwrap_or_else(|| self.group_of(cpu));
+        let new_space = |id| {
             self.copy_signals(parent);
-            self.new_space(group)
+            self.new_space(id)
         };
-        let (stack, space) = self.with_stack(new_space)?;
+        let (stack, space) = self.with_stack_in(group, parent, new_space)?;
         self.inherit_oom_score_adj(&space);
-        let parts = (space, parent.files(), stack);
-        Ok(self.start_process(cpu, spec, parts, parent, body))
+        let parts = Parts { space, descriptors: parent.files(), group };
+        Ok(self.start_process(cpu, spec, (parts, stack), parent, body))
     }
     fn fork(&self, spec: ThreadSpec, body: Body<Os>) -> Result<ProcessId, Errno> {
         let parent = self.enter(Call::Fork)?;
         let cpu = existing_cpu::<A>(spec.cpu)?;
-        let group =
-            spec.group.map_or_else(|| Ok(self.space().group()), |group| self.group(group))?;
-        let fork = || {
+        let group = spec.group.unwrap_or(parent.group);
+        let fork = |id| {
             self.copy_signals(parent);
-            self.space().fork_into(self.mm.mm_ref(), group).map_err(memory::errno)
+            self.space().fork_into(self.mm.mm_ref(), id).map_err(memory::errno)
         };
-        let (stack, space) = self.with_stack(fork)?;
+        let (stack, space) = self.with_stack_in(group, parent, fork)?;
         self.inherit_oom_score_adj(&space);
         let descriptors = parent.descriptors.lock_irqsave().share();
-        let parts = (space, descriptors, stack);
-        Ok(self.start_process(cpu, spec, parts, parent, body))
+        let parts = Parts { space, descriptors, group };
+        Ok(self.start_process(cpu, spec, (parts, stack), parent, body))
     }
     fn exec(&self) -> Result<(), Errno> {
         let own = self.enter(Call::Exec)?;
@@ -135,6 +134,14 @@ impl<A: Machine> Serve for Kernel<A> {
     }
     fn own_process(&self) -> ProcessId {
         self.current.process().id
+    }
+    fn make_group(&self, number: usize) -> Result<(), Errno> {
+        self.enter(Call::MakeGroup)?;
+        self.mm.create_group(number).map_err(memory::errno_of_group)
+    }
+    fn remove_group(&self, number: usize) -> Result<(), Errno> {
+        self.enter(Call::RemoveGroup)?;
+        self.mm.remove_group(number).map_err(memory::errno_of_group)
     }
 
     fn file(&self, bytes: u64, backing: Backing) -> Result<Fd, Errno> {
@@ -242,6 +249,18 @@ impl<A: Machine> Kernel<A> {
             }
         }
     }
+    /// Allocates the stack of a new process, and calls `rest` with the memory group of a number, in
+    /// which the process is then.
+    fn with_stack_in<T>(
+        &self,
+        group: usize,
+        parent: &Process<A>,
+        rest: impl FnOnce(GroupId) -> Result<T, Errno>,
+    ) -> Result<(Option<Stack>, T), Errno> {
+        let id = self.enter_group(group, parent)?;
+        let made = self.with_stack(|| rest(id));
+        made.inspect_err(|_| self.mm.lifetimes().leave(group))
+    }
     fn start(
         &self,
         cpu: CpuId,
@@ -262,12 +281,12 @@ impl<A: Machine> Kernel<A> {
         &self,
         cpu: CpuId,
         spec: ThreadSpec,
-        (space, descriptors, stack): Parts<A>,
+        (parts, stack): (Parts<A>, Option<Stack>),
         parent: &Process<A>,
         body: Body<Os>,
     ) -> ProcessId {
         self.alloc_pid();
-        let process = self.link_process(space, descriptors, parent);
+        let process = self.link_process(parts, parent);
         let id = process.id;
         // The task that ends the run checks the parent's mark before the child's.
         if self.current.process().is_stopped() {
@@ -277,9 +296,6 @@ impl<A: Machine> Kernel<A> {
         id
     }
 }
-
-/// The parts of a new process.
-type Parts<A> = (Arc<Space<A>>, Descriptors<A, Process<A>>, Option<Stack>);
 
 fn refused(_: HotplugError) -> Errno {
     Errno::Inval

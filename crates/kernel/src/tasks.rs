@@ -17,11 +17,9 @@
 //! The costs of the sections are [`Op::PidEdit`], [`Op::TaskLink`] and [`Op::SignalEdit`].
 
 use crate::Kernel;
-use crate::descriptor::Descriptors;
-use crate::process::Process;
+use crate::process::{Parts, Process};
 use alloc::sync::Arc;
 use mmscale_arch::{Func, Machine, Op, Span};
-use mmscale_mm::space::Space;
 use mmscale_system::{Errno, ProcessId};
 
 impl<A: Machine> Kernel<A> {
@@ -45,17 +43,12 @@ impl<A: Machine> Kernel<A> {
         A::work(Op::PidEdit, 1);
     }
     /// Adds a process to the list, as a child of `parent`.
-    pub(crate) fn link_process(
-        &self,
-        space: Arc<Space<A>>,
-        descriptors: Descriptors<A, Process<A>>,
-        parent: &Process<A>,
-    ) -> Arc<Process<A>> {
+    pub(crate) fn link_process(&self, parts: Parts<A>, parent: &Process<A>) -> Arc<Process<A>> {
         let _span = Span::<A>::enter(Func::CopyProcess);
         let mut tasks = self.processes.lock_irqsave();
         let _signals = parent.signals.lock();
         A::work(Op::TaskLink, 1);
-        tasks.insert(space, descriptors, parent.id)
+        tasks.insert(parts, parent.id)
     }
     /// Adds a thread to the process `own`, which is the caller's.
     pub(crate) fn link_thread(&self, own: &Process<A>) -> Arc<Process<A>> {

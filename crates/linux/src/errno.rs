@@ -22,6 +22,7 @@ pub(crate) fn of(number: i32) -> Errno {
         libc::EINTR => Errno::Intr,
         libc::EIO => Errno::Io,
         libc::ENOMEM | libc::ENOSPC | libc::EMFILE | libc::ENFILE => Errno::Nomem,
+        libc::ENOENT => Errno::Noent,
         libc::ENODEV => Errno::Nodev,
         libc::EOVERFLOW | libc::EFBIG => Errno::Overflow,
         libc::EPERM => Errno::Perm,

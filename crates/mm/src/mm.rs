@@ -14,7 +14,10 @@
 
 use crate::folio::Folios;
 use crate::lru::{FoliosPolicy, Lru, LruPolicy, LruRef, ReleasePolicy};
-use crate::memcg::{FLUSH_NS, GroupId, Groups, GroupsConfig, StockPolicy, ThresholdPolicy};
+use crate::memcg::{
+    FLUSH_NS, GroupId, Groups, GroupsConfig, LifetimeError, LifetimeRef, Lifetimes, StockPolicy,
+    ThresholdPolicy,
+};
 use crate::oom::{Oom, OomConfig, OomRetries};
 use crate::pgtable::{CountMemory, MakeRoom, PtRef, TableLocks};
 use crate::rcu::Rcu;
@@ -74,6 +77,9 @@ pub struct MmConfig {
     pub folios: FoliosPolicy,
     /// Memory groups, including the root: 1 to [`GroupId::MAX`].
     pub groups: usize,
+    /// Identities of memory groups in addition, for those that are created while removed ones still
+    /// have pages. 0: no group is created or removed. Groups and these: at most [`GroupId::MAX`].
+    pub spare_groups: usize,
     /// Levels of memory groups below the root: 1 to [`GroupsConfig::MAX_DEPTH`].
     pub group_depth: usize,
     /// Of how many groups a CPU has charges in advance.
@@ -105,6 +111,7 @@ impl MmConfig {
             release: ReleasePolicy::Stock,
             folios: FoliosPolicy::Stock,
             groups: 1,
+            spare_groups: 0,
             group_depth: 1,
             charge_stock: StockPolicy::default(),
             stat_threshold: ThresholdPolicy::default(),
@@ -169,6 +176,7 @@ pub struct Mm<A: Machine> {
     upkeep: Upkeep<A>,
     folios: Folios<A>,
     groups: Groups<A>,
+    lifetimes: Lifetimes<A>,
     lru: Lru<A>,
     tlb: Tlb<A>,
     tables: TableLocks<A>,
@@ -187,10 +195,11 @@ impl<A: Machine> Mm<A> {
         let time = Time::new().ok_or(MmError::Hz(A::hz()))?;
         let upkeep = Upkeep::new(config.tick, config.requeue, config.interval_ns, time.hz())
             .ok_or(MmError::Interval(config.interval_ns))?;
-        if !(1..=GroupId::MAX).contains(&config.groups) {
-            return Err(MmError::Groups(config.groups));
+        let ids = config.groups.saturating_add(config.spare_groups);
+        if config.groups == 0 || ids > GroupId::MAX {
+            return Err(MmError::Groups(ids));
         }
-        let groups = GroupsConfig { count: config.groups, depth: config.group_depth };
+        let groups = GroupsConfig { count: ids, depth: config.group_depth };
         if !groups.is_valid() {
             return Err(MmError::GroupDepth(config.group_depth));
         }
@@ -207,6 +216,12 @@ impl<A: Machine> Mm<A> {
                 config.map.node_count(),
                 config.charge_stock,
                 config.stat_threshold,
+            )
+            .with_spare(config.spare_groups),
+            lifetimes: Lifetimes::new(
+                config.groups - 1,
+                config.spare_groups,
+                config.map.node_count(),
             ),
             tlb: Tlb::new(config.smp),
             tables: TableLocks::new(config.map.frames()),
@@ -217,7 +232,7 @@ impl<A: Machine> Mm<A> {
             oom: Oom::new(config.oom),
             stacks: Stacks::new(config.stacks),
             nodes: config.map.node_count(),
-            lru: Lru::gathering(config.lru, config.folios, config.groups, config.map.node_count())
+            lru: Lru::gathering(config.lru, config.folios, ids, config.map.node_count())
                 .releasing(config.release),
         })
     }
@@ -245,6 +260,22 @@ impl<A: Machine> Mm<A> {
     /// Grace periods.
     pub fn rcu(&self) -> &Rcu<A> {
         &self.rcu
+    }
+
+    /// The memory groups that exist, and their processes.
+    pub fn lifetimes(&self) -> &Lifetimes<A> {
+        &self.lifetimes
+    }
+    fn lifetime_ref(&self) -> LifetimeRef<'_, A> {
+        LifetimeRef { groups: &self.groups, work: &self.work, percpu: self.counts.percpu() }
+    }
+    /// Creates the memory group of a number, as [`Lifetimes::create`].
+    pub fn create_group(&self, number: usize) -> Result<(), LifetimeError> {
+        self.lifetimes.create(self.lifetime_ref(), number)
+    }
+    /// Removes the memory group of a number, as [`Lifetimes::remove`].
+    pub fn remove_group(&self, number: usize) -> Result<(), LifetimeError> {
+        self.lifetimes.remove(self.lifetime_ref(), number)
     }
 
     /// References to what allocates, adds, isolates and releases folios.

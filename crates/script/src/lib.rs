@@ -150,6 +150,10 @@ impl Script {
     pub fn memory_groups(&self, params: &[i64], cpus: usize) -> Vec<MemoryGroups> {
         estimate::memory_groups(&self.tree, params, cpus)
     }
+    /// Whether memory groups are created or removed during the run.
+    pub fn changes_memory_groups(&self) -> bool {
+        self.program.changes_groups()
+    }
     /// Whether the script has memory groups, even if their number may be 0.
     pub fn has_memory_groups(&self) -> bool {
         !self.tree.memory_groups.is_empty()

@@ -136,6 +136,14 @@ pub(crate) enum Code {
 }
 
 impl Program {
+    /// Whether memory groups are created or removed.
+    pub(crate) fn changes_groups(&self) -> bool {
+        let verbs = self.ops.iter().filter_map(|op| match op.code {
+            Code::Call { verb, .. } => Some(verb),
+            _ => None,
+        });
+        verbs.into_iter().any(|verb| matches!(verb, Verb::Mkdir | Verb::Rmdir))
+    }
     /// Whether a task is placed by an order of CPUs.
     pub(crate) fn has_orders(&self) -> bool {
         self.ops.iter().any(|op| matches!(op.code, Code::Begin(Begin { order: Some(_), .. })))
@@ -257,6 +265,9 @@ pub(crate) enum Verb {
     PidfdOpen,
     Mrelease,
     OomScoreAdj,
+    /// The number of a memory group.
+    Mkdir,
+    Rmdir,
 }
 
 impl Verb {
@@ -291,6 +302,8 @@ impl Verb {
             Self::PidfdOpen => "pidfd_open",
             Self::Mrelease => "process_mrelease",
             Self::OomScoreAdj => "oom_score_adj",
+            Self::Mkdir => "mkdir",
+            Self::Rmdir => "rmdir",
         }
     }
 }

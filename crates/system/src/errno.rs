@@ -10,11 +10,11 @@ pub enum Errno {
     Again,
     /// Not a descriptor of the process, or one of the wrong kind.
     Badf,
-    /// A page is in use.
+    /// A page is in use, or a memory group has processes.
     Busy,
     /// No such child process.
     Child,
-    /// The address range is already mapped.
+    /// The address range is already mapped, or the memory group exists.
     Exist,
     /// The address is not mapped.
     Fault,
@@ -26,6 +26,8 @@ pub enum Errno {
     Io,
     /// Out of memory or address space, or the range is not fully mapped.
     Nomem,
+    /// The memory group does not exist.
+    Noent,
     /// The object cannot be mapped.
     Nodev,
     /// The end of the range is not representable.
@@ -51,12 +53,13 @@ impl core::fmt::Display for Errno {
             Self::Badf => "bad descriptor (EBADF)",
             Self::Busy => "in use (EBUSY)",
             Self::Child => "no such child (ECHILD)",
-            Self::Exist => "mapped already (EEXIST)",
+            Self::Exist => "exists already (EEXIST)",
             Self::Fault => "bad address (EFAULT)",
             Self::Intr => "interrupted (EINTR)",
             Self::Inval => "invalid argument (EINVAL)",
             Self::Io => "input/output error (EIO)",
             Self::Nomem => "out of memory (ENOMEM)",
+            Self::Noent => "no such memory group (ENOENT)",
             Self::Nodev => "cannot be mapped (ENODEV)",
             Self::Overflow => "too large (EOVERFLOW)",
             Self::Perm => "not permitted (EPERM)",

@@ -115,6 +115,14 @@ pub trait System: Sized + 'static {
     fn set_oom_score_adj(&self, process: ProcessId, thousandths: i32) -> Result<(), Errno>;
     /// Returns the calling process.
     fn own_process(&self) -> ProcessId;
+    /// Creates the memory group of a number whose group was removed (`mkdir` of a cgroup). The new
+    /// group has the limit of the removed one. `Exist`: the number has a group. `Noent`: there is
+    /// no such number. `Nomem`: too many removed groups still have pages.
+    fn make_group(&self, number: usize) -> Result<(), Errno>;
+    /// Removes the memory group of a number (`rmdir` of a cgroup). Pages that are charged to it
+    /// stay charged to it. `Busy`: a process is in it. `Noent`: it does not exist, or it is the
+    /// root.
+    fn remove_group(&self, number: usize) -> Result<(), Errno>;
 
     // -- Memory of the calling process.
 

@@ -19,6 +19,7 @@ pub const LOCK_CLASSES: &[LockClassRow] = &[
     pages::SLAB,
     pages::PCPU,
     pages::PCPU_MUTEX,
+    pages::CGROUP_MUTEX,
     pages::PERCPU_COUNTERS,
     pages::COMMITTED,
     tasks::TASKLIST,

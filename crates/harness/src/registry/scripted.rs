@@ -39,6 +39,10 @@ pub(super) struct ScriptParams {
 const MAX_MS: f64 = 600_000.0;
 /// Time that a page of the preparations takes at most, when all CPUs prepare at the same time.
 const PREPARE_NS: u64 = 3_000;
+/// Removed memory groups that may still have pages: for each group of a script that creates and
+/// removes groups, and in addition.
+const DYING_PER_GROUP: usize = 8;
+const DYING_MIN: usize = 64;
 /// Share of the default window of a quick run.
 const QUICK: f64 = 0.25;
 
@@ -125,6 +129,14 @@ impl ScriptParams {
             )),
             _ => Ok(()),
         }
+    }
+    /// Returns the number of removed groups that may still have pages, for `count` groups and the
+    /// root.
+    fn spare_groups(&self, count: usize) -> usize {
+        if count == 1 || !self.script.changes_memory_groups() {
+            return 0;
+        }
+        (DYING_PER_GROUP * count + DYING_MIN).min(GroupId::MAX - count)
     }
     /// Returns the memory groups of a machine, the root included; an error for numbers that it
     /// cannot have.
@@ -422,6 +434,7 @@ impl Workload for Scripted {
         // The plan was made, so the groups are possible.
         let groups = env.params.groups_config(env).unwrap_or(GroupsConfig::ROOT);
         (mm.groups, mm.group_depth) = (groups.count, groups.depth);
+        mm.spare_groups = env.params.spare_groups(groups.count);
         let groups = env.params.memory_groups(env.cpus());
         if groups.iter().any(|of| of.count > 0 && of.limit_pages.is_some()) {
             (mm.oom.policy, mm.oom.drains) = (OomPolicy::KillInGroup, Drains::None);

@@ -1,9 +1,9 @@
 //! The table of locks and mechanisms of Linux that are not simulated, by the calls that reach them.
 
 use super::Call::{
-    self, Access, Close, Exec, Exit, Fadvise, File, Fork, Hotplug, Kill, Madvise, Mbind, Mincore,
-    Mlock, Mmap, MmapFile, Mprotect, Mrelease, Mremap, Msync, Munmap, OomScore, Pidfd, Process,
-    Sleep, Spawn, Wait, Zoneinfo,
+    self, Access, Close, Exec, Exit, Fadvise, File, Fork, Hotplug, Kill, Madvise, MakeGroup, Mbind,
+    Mincore, Mlock, Mmap, MmapFile, Mprotect, Mrelease, Mremap, Msync, Munmap, OomScore, Pidfd,
+    Process, RemoveGroup, Sleep, Spawn, Wait, Zoneinfo,
 };
 use super::{Gap, Scope};
 
@@ -34,7 +34,14 @@ pub const GAPS: &[Gap] = &[
         Scope::Machine,
         "cgroups of a task, at its start and end",
         "kernel/cgroup/cgroup.c",
-        &[Fork, Process, Spawn, Exit],
+        &[Fork, Process, Spawn, Exit, RemoveGroup],
+    ),
+    gap(
+        "kernfs_rwsem",
+        Scope::Machine,
+        "directory and files of a cgroup, made and removed under cgroup_mutex",
+        "fs/kernfs/dir.c",
+        &[MakeGroup, RemoveGroup],
     ),
     gap(
         "kmem_cache_node->list_lock",

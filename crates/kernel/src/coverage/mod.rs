@@ -36,6 +36,10 @@ pub enum Call {
     Close,
     Mrelease,
     OomScore,
+    /// mkdir of a cgroup.
+    MakeGroup,
+    /// rmdir of a cgroup.
+    RemoveGroup,
     File,
     /// posix_fadvise.
     Fadvise,
@@ -59,7 +63,7 @@ pub enum Call {
 
 impl Call {
     /// All kinds.
-    pub const ALL: [Self; 27] = [
+    pub const ALL: [Self; 29] = [
         Self::Sleep,
         Self::Hotplug,
         Self::Spawn,
@@ -73,6 +77,8 @@ impl Call {
         Self::Close,
         Self::Mrelease,
         Self::OomScore,
+        Self::MakeGroup,
+        Self::RemoveGroup,
         Self::File,
         Self::Fadvise,
         Self::Mmap,

@@ -16,16 +16,19 @@
 //! | `stock` | charges that CPUs have in advance |
 //! | `stats` | statistics of groups and lruvecs |
 //! | `threshold` | the count of changes before Linux 6.8 |
+//! | `lifetime` | creation and removal |
 //!
 //! The counters are relaxed: each is one word, and no other data depends on it.
 //!
-//! Lock order: no lock for charges; for statistics, see there.
+//! Lock order: no lock for charges; for statistics and for creation and removal, see there.
 
+mod lifetime;
 mod stats;
 mod stock;
 mod threshold;
 mod tree;
 
+pub use lifetime::{LifetimeError, LifetimeRef, Lifetimes};
 pub(crate) use stats::FLUSH_NS;
 pub use stats::{GroupEvent, GroupStats};
 pub use stock::StockPolicy;
@@ -135,8 +138,10 @@ pub struct Groups<A: Machine> {
     tree: Tree,
     count: usize,
     groups: Box<[Group<A>]>,
-    stocks: EachCpu<Stocks>,
+    stocks: EachCpu<Stocks<A>>,
     stats: GroupStats<A>,
+    /// The first of the identities that have no group at the beginning.
+    spare_from: usize,
 }
 
 impl<A: Machine> Groups<A> {
@@ -164,7 +169,18 @@ impl<A: Machine> Groups<A> {
             groups: (0..tree.slots()).map(group).collect(),
             stats: GroupStats::new(tree, nodes, threshold),
             stocks: EachCpu::new::<A>(|_| Stocks::new(stock, config.count)),
+            spare_from: config.count,
         }
+    }
+    /// Returns these groups, of which the last `spare` are only identities at the beginning
+    /// ([`Lifetimes`]).
+    #[must_use]
+    pub(crate) fn with_spare(self, spare: usize) -> Self {
+        Self { spare_from: self.count - spare, ..self }
+    }
+    /// Whether an identity has a group that may have folios, or had one from the beginning.
+    pub(crate) fn may_exist(&self, group: GroupId) -> bool {
+        group.index() < self.spare_from || self.is_charged(group)
     }
     /// The number of groups that have folios: the root and the leaves of the hierarchy.
     pub fn count(&self) -> usize {
@@ -237,6 +253,11 @@ impl<A: Machine> Groups<A> {
         }
         Ok(())
     }
+    /// Whether pages are charged to the group, in folios or in stocks. Costs nothing: for a caller
+    /// that Linux tells.
+    fn is_charged(&self, group: GroupId) -> bool {
+        self.groups[group.index()].pages.load_uncharged(Relaxed) > 0
+    }
     /// Subtracts from the counters of a group and its ancestors; returns whether all were large
     /// enough.
     fn count_down(&self, group: usize, pages: u64) -> bool {
@@ -248,7 +269,7 @@ impl<A: Machine> Groups<A> {
     }
 
     /// Uncharges what is in stocks.
-    fn empty(&self, stocks: &Stocks) {
+    fn empty(&self, stocks: &Stocks<A>) {
         stocks.empty().for_each(|(group, pages)| _ = self.count_down(group.index(), pages.into()));
     }
 
@@ -266,6 +287,10 @@ impl<A: Machine> Groups<A> {
     pub fn drain_stock(&self) {
         let pinned = PreemptGuard::<A>::new();
         self.empty(self.stocks.of(pinned.cpu()));
+    }
+    /// Whether a stock of `cpu` has pages of the group.
+    fn has_stock(&self, cpu: CpuId, group: GroupId) -> bool {
+        self.stocks.of(cpu).has(cpu, group)
     }
     /// Uncharges the stocks of `cpu`, which is offline, or while nothing runs.
     pub fn drain_stopped(&self, cpu: CpuId) {

@@ -55,7 +55,7 @@ pub enum GroupEvent {
 }
 
 impl GroupEvent {
-    const COUNT: usize = 2;
+    pub(super) const COUNT: usize = 2;
 }
 
 /// Values of a group, before those of its lruvecs.

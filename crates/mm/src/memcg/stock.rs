@@ -6,8 +6,8 @@
 use super::GroupId;
 use alloc::boxed::Box;
 use core::sync::atomic::AtomicU16;
-use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::Relaxed;
+use mmscale_arch::{CpuId, Machine, OwnedValue};
 
 mmscale_arch::policies! {
     /// Of how many groups a CPU has pages that are charged in advance.
@@ -24,22 +24,39 @@ mmscale_arch::policies! {
 /// The stocks of a CPU with [`StockPolicy::Seven`] (`NR_MEMCG_STOCK`).
 const SEVEN: usize = 7;
 
-/// Pages of one group that a CPU has charged in advance. A stock of the root is empty.
-struct Stock {
-    group: AtomicU16,
-    pages: AtomicU32,
+/// Pages of one group that a CPU has charged in advance: the group in the upper half, the pages in
+/// the lower. A stock of the root is empty. Changed on its CPU; other CPUs may look.
+struct Stock<A: Machine>(A::OwnedI64);
+
+impl<A: Machine> Stock<A> {
+    fn get(&self) -> (GroupId, u32) {
+        content(self.0.get())
+    }
+    fn set(&self, group: GroupId, pages: u32) {
+        self.0.set((group.index() as i64) << 32 | i64::from(pages));
+    }
+    /// Empties it, so that it has no group; `None` if it was empty.
+    fn take_all(&self) -> Option<(GroupId, u32)> {
+        let before = self.get();
+        self.set(GroupId::ROOT, 0);
+        (before.1 > 0).then_some(before)
+    }
+}
+
+fn content(word: i64) -> (GroupId, u32) {
+    (GroupId::new((word >> 32) as usize), word as u32)
 }
 
 /// One CPU's stocks.
-pub(super) struct Stocks {
-    stocks: Box<[Stock]>,
+pub(super) struct Stocks<A: Machine> {
+    stocks: Box<[Stock<A>]>,
     /// Whether each group has the stock of its number.
     own: bool,
     /// The stock that is emptied next when a group needs one and none is free (`drain_idx`).
     next: AtomicU16,
 }
 
-impl Stocks {
+impl<A: Machine> Stocks<A> {
     /// Creates empty stocks, for `groups` groups.
     pub(super) fn new(policy: StockPolicy, groups: usize) -> Self {
         let len = match policy {
@@ -47,12 +64,12 @@ impl Stocks {
             StockPolicy::One => 1,
             StockPolicy::Counter => groups,
         };
-        let stock = |_| Stock { group: AtomicU16::new(0), pages: AtomicU32::new(0) };
+        let stock = |_| Stock(A::OwnedI64::zero());
         let own = policy == StockPolicy::Counter;
         Self { stocks: (0..len).map(stock).collect(), own, next: AtomicU16::new(0) }
     }
-    fn find(&self, group: GroupId) -> Option<&Stock> {
-        let is_of = |stock: &&Stock| usize::from(stock.group.load(Relaxed)) == group.index();
+    fn find(&self, group: GroupId) -> Option<&Stock<A>> {
+        let is_of = |stock: &&Stock<A>| stock.get().0 == group;
         if self.own {
             return self.stocks.get(group.index()).filter(is_of);
         }
@@ -61,28 +78,27 @@ impl Stocks {
     /// Takes pages out of the stock of a group, if it has them (`consume_stock`).
     pub(super) fn take(&self, group: GroupId, pages: u32) -> bool {
         let Some(stock) = self.find(group) else { return false };
-        let left = stock.pages.load(Relaxed).checked_sub(pages);
-        left.inspect(|&left| stock.pages.store(left, Relaxed)).is_some()
+        let left = stock.get().1.checked_sub(pages);
+        left.inspect(|&left| stock.set(group, left)).is_some()
     }
     /// Adds pages to the stock of a group. If that takes the place of another group's stock,
     /// returns what that had, for its counter (`refill_stock`).
     pub(super) fn add(&self, group: GroupId, pages: u32) -> Option<(GroupId, u32)> {
         if let Some(stock) = self.find(group) {
-            stock.pages.store(stock.pages.load(Relaxed) + pages, Relaxed);
+            stock.set(group, stock.get().1 + pages);
             return None;
         }
         let stock = self.place_for(group);
-        let before = take_all(stock);
-        stock.group.store(group.index() as u16, Relaxed);
-        stock.pages.store(pages, Relaxed);
+        let before = stock.take_all();
+        stock.set(group, pages);
         before
     }
     /// Returns the stock that a group without one gets.
-    fn place_for(&self, group: GroupId) -> &Stock {
+    fn place_for(&self, group: GroupId) -> &Stock<A> {
         if self.own {
             return &self.stocks[group.index()];
         }
-        let free = |stock: &&Stock| stock.group.load(Relaxed) == 0;
+        let free = |stock: &&Stock<A>| stock.get().0 == GroupId::ROOT;
         self.stocks.iter().find(free).unwrap_or_else(|| {
             let next = self.next.load(Relaxed);
             let after = usize::from(next) + 1;
@@ -92,34 +108,30 @@ impl Stocks {
     }
     /// Empties all stocks and returns what they had.
     pub(super) fn empty(&self) -> impl Iterator<Item = (GroupId, u32)> {
-        self.stocks.iter().filter_map(take_all)
+        self.stocks.iter().filter_map(Stock::take_all)
+    }
+    /// Whether these stocks, which are those of `owner`, have pages of a group: on any CPU.
+    pub(super) fn has(&self, owner: CpuId, group: GroupId) -> bool {
+        self.stocks.iter().any(|stock| {
+            let (of, pages) = content(stock.0.peek(owner));
+            of == group && pages > 0
+        })
     }
     /// The groups and pages of all stocks, while nothing changes.
     pub(super) fn all(&self) -> impl Iterator<Item = (GroupId, u32)> {
-        self.stocks.iter().map(content)
+        self.stocks.iter().map(Stock::get)
     }
-}
-
-fn content(stock: &Stock) -> (GroupId, u32) {
-    (GroupId::new(stock.group.load(Relaxed).into()), stock.pages.load(Relaxed))
-}
-
-/// Empties a stock, which has no group then; `None` if it was empty.
-fn take_all(stock: &Stock) -> Option<(GroupId, u32)> {
-    let before = content(stock);
-    stock.group.store(0, Relaxed);
-    stock.pages.store(0, Relaxed);
-    (before.1 > 0).then_some(before)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use alloc::vec::Vec;
+    use mmscale_stepped::Stepped;
 
     const GROUPS: usize = 12;
 
-    fn sum(stocks: &Stocks) -> u32 {
+    fn sum(stocks: &Stocks<Stepped>) -> u32 {
         stocks.all().map(|(_, pages)| pages).sum()
     }
 

@@ -105,7 +105,8 @@ impl<A: Machine> Reclaim<A> {
             None => 0..on.memory.groups.count(),
         };
         let (mut sum, mut writing) = (ScanTotals::default(), None);
-        for group in groups.map(GroupId::new) {
+        let exists = |group: &GroupId| on.memory.groups.may_exist(*group);
+        for group in groups.map(GroupId::new).filter(exists) {
             let shrunk =
                 self.shrink_lruvec(on, ScanTarget { group, node, free_when }, priority, wanted);
             sum.freed += shrunk.freed;

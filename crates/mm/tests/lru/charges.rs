@@ -5,7 +5,7 @@ use mmscale_arch::{CpuId, Order};
 use mmscale_frames::page_alloc::Gfp;
 use mmscale_mm::folio::FolioInit;
 use mmscale_mm::lru::{FolioError, LruPolicy, LruViolation};
-use mmscale_mm::memcg::{CHARGE_BATCH, GroupId, OverLimit, StockPolicy};
+use mmscale_mm::memcg::{CHARGE_BATCH, GroupId, LifetimeError, OverLimit, StockPolicy};
 
 const GROUP: GroupId = GroupId::new(1);
 const MINE: FolioInit = FolioInit { group: GROUP, ..ANON };
@@ -124,6 +124,102 @@ fn each_group_has_lists_of_its_own() {
     });
     machine.memory().release(&[(mine, 1), (roots, 1)]);
     assert_eq!(crate::lru::machine::locks() - before, 2);
+    machine.end();
+}
+
+/// Groups 1 and 2, and identities for `spare` more.
+fn with_spare(cpus: usize, spare: usize) -> Machine {
+    Machine::with(cpus, |config| {
+        (config.groups, config.group_depth, config.spare_groups) = (3, 2, spare);
+    })
+}
+
+#[test]
+fn pages_stay_charged_to_a_group_that_is_removed_and_on_its_lists() {
+    let machine = with_spare(2, 1);
+    let (mm, groups) = (&machine.mm, machine.memory().groups);
+    let list = mmscale_mm::lru::LruList::InactiveAnon;
+    groups.set_limit(GROUP, Some(100));
+    let stays = machine.listed(MINE);
+    let gone = machine.on(1, || machine.folio(MINE));
+    machine.on(1, || machine.memory().put(gone));
+    // The other CPU has no room for a stock of a group with this limit.
+    assert_eq!((groups.usage(GROUP), groups.usage(GroupId::ROOT)), (64, 64));
+
+    mm.remove_group(1).unwrap();
+    assert_eq!(mm.lifetimes().dying(), [GROUP]);
+    machine.work_on(0);
+    assert_eq!((groups.usage(GROUP), groups.usage(GroupId::ROOT)), (1, 1), "no stock");
+    assert_eq!(machine.memory().list_pages(GROUP, NODE, list), 1);
+    machine.audit();
+
+    // Its number has another group then, with the limit of the first.
+    mm.create_group(1).unwrap();
+    let second = mm.lifetimes().enter(1).unwrap();
+    assert!(second != GROUP && groups.limit(second) == Some(100));
+    let its = machine.listed(FolioInit { group: second, ..ANON });
+    assert_eq!(machine.memory().list_pages(GROUP, NODE, list), 1);
+    assert_eq!(groups.usage(second), 64);
+    machine.unmap(stays);
+    machine.unmap(its);
+    machine.memory().drain();
+    assert_eq!((groups.usage(GROUP), groups.usage(second)), (0, 63));
+
+    // The identity is used again: there is no other.
+    mm.lifetimes().leave(1);
+    mm.remove_group(2).unwrap();
+    mm.create_group(2).unwrap();
+    assert_eq!((mm.lifetimes().enter(2), mm.lifetimes().dying()), (Ok(GroupId::new(2)), vec![]));
+    mm.remove_group(1).unwrap();
+    machine.work_on(0);
+    machine.end();
+}
+
+#[test]
+fn a_group_with_a_process_is_not_removed() {
+    let machine = with_spare(1, 1);
+    let (mm, lifetimes) = (&machine.mm, machine.mm.lifetimes());
+    assert_eq!(mm.create_group(1), Err(LifetimeError::Exists));
+    assert_eq!(lifetimes.enter(1), Ok(GROUP));
+    lifetimes.inherit(1);
+    lifetimes.leave(1);
+    assert_eq!(mm.remove_group(1), Err(LifetimeError::Busy));
+    lifetimes.leave(1);
+    mm.remove_group(1).unwrap();
+    assert_eq!(mm.remove_group(1), Err(LifetimeError::Missing));
+    assert_eq!(lifetimes.enter(1), Err(LifetimeError::Missing));
+    for none in [0, 3] {
+        assert_eq!(mm.remove_group(none), Err(LifetimeError::Missing));
+        assert_eq!(mm.create_group(none), Err(LifetimeError::Missing));
+    }
+    machine.end();
+}
+
+#[test]
+fn removed_groups_with_pages_have_identities_until_these_are_freed() {
+    let machine = with_spare(1, 1);
+    let mm = &machine.mm;
+    let stays = [1, 2].map(|at| machine.listed(FolioInit { group: GroupId::new(at), ..ANON }));
+    let bytes = || mm.mm_ref().paging.counts.percpu().bytes();
+    let before = bytes();
+    [1, 2].iter().for_each(|&number| mm.remove_group(number).unwrap());
+    machine.work_on(0);
+    mm.create_group(1).unwrap();
+    assert!(bytes() > before, "its statistics are in per-CPU memory");
+    assert_eq!(mm.create_group(2), Err(LifetimeError::Full));
+    machine.unmap(stays[0]);
+    machine.memory().drain();
+    mm.create_group(2).unwrap();
+    assert_eq!(mm.lifetimes().enter(2), Ok(GROUP), "that of the freed group");
+    machine.unmap(stays[1]);
+    machine.end();
+}
+
+#[test]
+fn a_system_without_removal_counts_no_processes() {
+    let machine = machine(LruPolicy::Stock, 1);
+    assert_eq!(machine.mm.lifetimes().enter(2), Ok(GroupId::new(2)));
+    assert_eq!(machine.mm.remove_group(1), Err(LifetimeError::Busy));
     machine.end();
 }
 

@@ -1,7 +1,7 @@
 //! Calls: system calls by their names, and functions of values.
 
 use super::{Compiler, Done, Type};
-use crate::ast::{Call, Expr, ExprKind};
+use crate::ast::{Call, Expr, ExprKind, Name};
 use crate::error::{Wrong, unknown, wrong};
 use crate::op::{Code, Mapping, Move, NONE, Slot, Verb, Where};
 use mmscale_system::{Advice, Backing, FileAdvice, LockWhat, Populate, Present, Prot, Share};
@@ -35,6 +35,8 @@ const CALLS: &[(&str, &str)] = &[
     ("pidfd_open", "pidfd_open(PROCESS)"),
     ("process_mrelease", "process_mrelease(DESCRIPTOR)"),
     ("oom_score_adj", "oom_score_adj(PROCESS, NUMBER)"),
+    ("mkdir", "mkdir(GROUP) or mkdir(GROUP[NUMBER])"),
+    ("rmdir", "rmdir(GROUP) or rmdir(GROUP[NUMBER])"),
     ("rand", "rand(END), or rand(BEGIN, END)"),
     ("size", "size(MEMORY or FILE)"),
     ("pages", "pages(MEMORY or FILE)"),
@@ -327,6 +329,8 @@ impl Compiler<'_> {
             "kill" => return self.plain(args, [Process], Verb::Kill),
             "process_mrelease" => return self.plain(args, [Pidfd], Verb::Mrelease),
             "oom_score_adj" => return self.plain(args, [Process, Number], Verb::OomScoreAdj),
+            "mkdir" => return self.of_group(args, Verb::Mkdir),
+            "rmdir" => return self.of_group(args, Verb::Rmdir),
             "close" => Verb::Close,
             "pidfd_open" => Verb::PidfdOpen,
             _ => return Ok(None),
@@ -346,6 +350,21 @@ impl Compiler<'_> {
             }
             _ => args.usage(),
         }
+    }
+
+    /// Compiles a call on a memory group.
+    fn of_group(&mut self, args: &Args<'_>, verb: Verb) -> Done<Option<Option<Type>>> {
+        args.flagless()?;
+        let [of] = args.values else { return args.usage() };
+        let (name, index) = match &of.kind {
+            ExprKind::Page(parts) => (&parts[0], Some(&parts[1])),
+            _ => (of, None),
+        };
+        let ExprKind::Name(text) = &name.kind else { return args.usage() };
+        let name = Name { text: text.clone(), at: name.at };
+        let group = self.memory_group(&name, index)?;
+        self.call(verb, [group, NONE, NONE], NONE, args.call.name.at)?;
+        Ok(Some(None))
     }
 
     /// Compiles functions of values. `None`: it is another call.

@@ -294,16 +294,22 @@ impl<'a> Compiler<'a> {
 
     /// Compiles the number of a task's memory group.
     fn within(&mut self, kind: Start, within: &Within) -> Done<Slot> {
-        let Name { text, at } = &within.name;
         if matches!(kind, Start::Team | Start::Task(TaskKind::Thread)) {
-            return wrong(*at, "a thread is in the memory group of its process; remove `in`");
+            let what = "a thread is in the memory group of its process; remove `in`";
+            return wrong(within.name.at, what);
         }
+        self.memory_group(&within.name, within.index.as_ref())
+    }
+
+    /// Compiles the number of a memory group, `NAME` or `NAME[INDEX]`.
+    fn memory_group(&mut self, name: &Name, index: Option<&Expr>) -> Done<Slot> {
+        let Name { text, at } = name;
         let named = |item: &MemoryGroupItem| item.name.text == *text;
         let Some(nth) = self.tree.memory_groups.iter().position(named) else {
             let names = self.tree.memory_groups.iter().map(|item| item.name.text.as_str());
             return wrong(*at, unknown("memory group", text, names));
         };
-        let index = match (&within.index, self.find("id", *at)?) {
+        let index = match (index, self.find("id", *at)?) {
             (Some(index), _) => self.typed(index, Type::Number)?,
             (None, Some((id, _))) => id,
             (None, None) => self.number(0, *at)?,

@@ -249,6 +249,15 @@ impl Worker {
                 let score = score.map_err(|_| Kind::Call(Errno::Inval))?;
                 system.set_oom_score_adj(self.process(first)?, score)?;
             }
+            Verb::Mkdir | Verb::Rmdir => {
+                let group = self.get(first).natural()? as usize;
+                // All processes are in the root, whose number is 0, if there are no others.
+                match verb {
+                    _ if group == 0 => {}
+                    Verb::Mkdir => system.make_group(group)?,
+                    _ => system.remove_group(group)?,
+                }
+            }
             // `call` has the others.
             _ => {}
         }

@@ -116,7 +116,7 @@ pub(crate) enum Kind {
     Call(Errno),
 }
 
-const ERRNOS: [Errno; 18] = [
+const ERRNOS: [Errno; 19] = [
     Errno::Acces,
     Errno::Again,
     Errno::Badf,
@@ -128,6 +128,7 @@ const ERRNOS: [Errno; 18] = [
     Errno::Inval,
     Errno::Io,
     Errno::Nomem,
+    Errno::Noent,
     Errno::Nodev,
     Errno::Overflow,
     Errno::Perm,

@@ -110,6 +110,12 @@ impl System for Fake {
         self.words.borrow_mut().clear();
         self.plain(|| "exec".to_owned())
     }
+    fn make_group(&self, number: usize) -> Result<(), Errno> {
+        self.plain(|| format!("make_group {number}"))
+    }
+    fn remove_group(&self, number: usize) -> Result<(), Errno> {
+        self.plain(|| format!("remove_group {number}"))
+    }
     fn wait(&self, _: ProcessId) -> Result<Exit, Errno> {
         self.did(|| "wait".to_owned());
         Ok(Exit::Returned)

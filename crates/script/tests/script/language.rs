@@ -392,6 +392,33 @@ fn a_script_has_a_swap_area_of_a_constant_size() {
 }
 
 #[test]
+fn memory_groups_are_created_and_removed_by_number() {
+    let text = "param n = 2 \"\"; group pods n; group late;
+                process p { rmdir(pods[5]); mkdir(pods[id + 5]); try rmdir(late); count; }";
+    let made = |n: i64| {
+        let (calls, report) = run(text, &[n], 1);
+        assert_eq!(report.fault.map(|fault| fault.to_string()), None);
+        calls.into_iter().filter(|call| call.contains("_group ")).collect::<Vec<_>>()
+    };
+    assert_eq!(made(2), ["remove_group 2", "make_group 2", "remove_group 3"]);
+    // A number of groups of 0: all processes are in the root.
+    assert_eq!(made(0), ["remove_group 1"]);
+    assert!(Script::parse("test.mms", text).unwrap().changes_memory_groups());
+    let plain = Script::parse("test.mms", "group pods 2; process p in pods { count; }").unwrap();
+    assert!(!plain.changes_memory_groups());
+    for (body, why) in [
+        ("mkdir(pod);", "did you mean `pods`?"),
+        ("rmdir(1);", "use rmdir(GROUP)"),
+        ("rmdir(pods[1 page]);", "number"),
+        ("rmdir();", "use rmdir(GROUP)"),
+    ] {
+        let text = format!("group pods 2; process p {{ {body} count; }}");
+        let error = Script::parse("test.mms", &text).expect_err(body).to_string();
+        assert!(error.contains(why), "{body}: {error}");
+    }
+}
+
+#[test]
 fn processes_are_in_memory_groups_in_turn_and_their_children_with_them() {
     let text = |n: &str| {
         format!(

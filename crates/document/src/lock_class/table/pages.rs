@@ -465,6 +465,13 @@ pub(super) const PCPU_MUTEX: LockClassRow = LockClassRow {
     functions: &[],
 };
 
+pub(super) const CGROUP_MUTEX: LockClassRow = LockClassRow {
+    class: "cgroup_mutex",
+    counterpart: Class("cgroup_mutex"),
+    names: &["cgroup_mutex"],
+    functions: &[],
+};
+
 pub(super) const PERCPU_COUNTERS: LockClassRow = LockClassRow {
     class: "percpu_counters",
     counterpart: Class("percpu_counters"),
