@@ -5,6 +5,7 @@
 //! | `claim` | allocation: zonelist, watermarks, page caches, zones |
 //! | `release` | frees, with records of frames |
 //! | `unrecorded` | frees, without records of frames |
+//! | `exact` | splitting blocks, and allocating numbers of pages that are no power of two |
 //! | `posted` | allocation and frees where CPUs own pageblocks |
 //! | `mapped` | allocation and frees with the policy `blockmap` |
 //! | `age` | decay, draining, folding, hotplug |
@@ -39,6 +40,7 @@ mod claim;
 mod config;
 #[cfg(test)]
 mod corruption_tests;
+mod exact;
 mod gfp;
 mod isolate;
 mod limits;

@@ -6,6 +6,7 @@ mod drains;
 mod isolation;
 mod misuse;
 mod oracle;
+mod parts;
 mod posted;
 mod premerge;
 mod random;
