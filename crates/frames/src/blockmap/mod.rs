@@ -61,6 +61,7 @@ mod isolate;
 mod order_hints;
 mod parcel;
 mod put;
+mod query;
 mod split;
 mod stack;
 mod stack_layout;

@@ -9,6 +9,7 @@
 //! | `posted` | allocation and frees where CPUs own pageblocks |
 //! | `mapped` | allocation and frees with the policy `blockmap` |
 //! | `age` | decay, draining, folding, hotplug |
+//! | `query` | questions about a frame, a pageblock, the number of free pages |
 //! | `isolate` | isolation and offlining of pageblocks |
 //! | `wake` | waking reclaim |
 //! | `show` | the time that a reader of /proc/zoneinfo holds zone locks |
@@ -46,6 +47,7 @@ mod isolate;
 mod limits;
 mod mapped;
 mod posted;
+mod query;
 mod release;
 mod show;
 mod unrecorded;
@@ -53,7 +55,7 @@ mod verify;
 mod wake;
 mod zone;
 
-pub use crate::zone::{IsolateError, ZoneLists};
+pub use crate::zone::{FrameUse, IsolateError, Pageblock, ZoneLists};
 pub use age::{DecayRequest, Refresh};
 pub use audit::{Audit, Violation};
 pub use census::Census;
@@ -62,6 +64,7 @@ pub use config::{
     PageCheck, PcpPolicy, Records, ZoneSpec,
 };
 pub use gfp::{AllocError, Gfp};
+pub use query::FreeCount;
 pub use zone::Zone;
 use zone::{FreeLists, ZoneFree};
 

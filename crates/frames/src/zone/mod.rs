@@ -8,6 +8,7 @@ mod geometry;
 mod isolate;
 mod owned;
 mod owners;
+mod state;
 mod watermark;
 
 pub(crate) use areas::WrongCount;
@@ -17,6 +18,7 @@ pub use error::IsolateError;
 pub(crate) use fallback::RmqueueMode;
 pub use geometry::Geometry;
 pub(crate) use owners::Owners;
+pub use state::{FrameUse, Pageblock};
 pub use watermark::{
     LOWMEM_RESERVE_RATIO, Watermarks, default_min_free_kb, huge_page_min_free, watermarks,
 };

@@ -9,6 +9,7 @@ mod oracle;
 mod parts;
 mod posted;
 mod premerge;
+mod query;
 mod random;
 mod reserve;
 mod sequences;

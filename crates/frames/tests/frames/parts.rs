@@ -13,8 +13,8 @@ use std::rc::Rc;
 
 const CPUS: usize = 3;
 /// Neither end of the zone is the end of a pageblock.
-const START: usize = 700;
-const PAGES: u32 = 40_000;
+pub(crate) const START: usize = 700;
+pub(crate) const PAGES: u32 = 40_000;
 
 type Frames = Rc<FrameAllocator<Stepped>>;
 
