@@ -40,6 +40,8 @@
 //! | owned | busy, new owner | any CPU | `enter`, for `try_steal` and `sweep` |
 //! | owned, none used | held | any CPU | `claim_whole` |
 //! | owned, none used | busy, new owner | any CPU | `claim_whole`, for `hold_pair` |
+//! | free, partial, full, owned | busy | a CPU that takes named frames | `enter_for` |
+//! | busy, none used | held | the same CPU; plain store | `take_part` |
 //! | busy | owned | the CPU inside; one addition counts and clears `busy` | `leave` |
 //! | busy, none used | held | the CPU inside; plain store | `hold_pair` |
 //! | owned | free, partial, full | its owner; then sets the index bit | `disown` |

@@ -49,6 +49,7 @@
 
 mod batch;
 mod bits;
+mod contig;
 #[cfg(test)]
 mod corruption_tests;
 mod cpu;

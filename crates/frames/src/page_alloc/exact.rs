@@ -6,6 +6,7 @@
 
 use super::{AllocError, FrameAllocator, Gfp, Records};
 use crate::frame::MigrateType;
+use crate::zone::blocks_of;
 use mmscale_arch::{Cpu, Order, Pfn};
 
 impl<A: Cpu> FrameAllocator<A> {
@@ -46,9 +47,10 @@ impl<A: Cpu> FrameAllocator<A> {
         let order = Order::large(pages.next_power_of_two().ilog2() as u8);
         let order = order.filter(|&order| order <= max).ok_or(AllocError::NoMemory)?;
         let pfn = self.alloc_pages(order, wanted, gfp)?;
-        let rest = || blocks_of(pfn.offset(pages), order.pages() - pages, max);
+        let end = pfn.index() + pages;
+        let rest = || blocks_of(end..pfn.index() + order.pages(), max);
         if self.config.records == Records::Kept {
-            let parts = blocks_of(pfn, pages, max).chain(rest());
+            let parts = blocks_of(pfn.index()..end, max).chain(rest());
             self.split_parts((pfn, order), parts.map(|(_, order)| order));
         }
         rest().for_each(|(pfn, order)| self.free_pages(pfn, order));
@@ -61,7 +63,8 @@ impl<A: Cpu> FrameAllocator<A> {
     /// As [`FrameAllocator::free_pages`] does.
     pub fn free_pages_exact(&self, pfn: Pfn, pages: usize) {
         let max = self.config.geometry().max;
-        blocks_of(pfn, pages, max).for_each(|(pfn, order)| self.free_pages(pfn, order));
+        let range = pfn.index()..pfn.index() + pages;
+        blocks_of(range, max).for_each(|(pfn, order)| self.free_pages(pfn, order));
     }
 
     /// Gives each part of an allocated block, which has a record, a record of its own.
@@ -73,16 +76,4 @@ impl<A: Cpu> FrameAllocator<A> {
         }
         debug_assert!(at == order.pages(), "the parts are all of the block");
     }
-}
-
-/// The largest aligned blocks that `pages` frames from `pfn` consist of, none larger than `max`.
-pub(super) fn blocks_of(pfn: Pfn, pages: usize, max: Order) -> impl Iterator<Item = (Pfn, Order)> {
-    let (mut at, end) = (pfn.index(), pfn.index() + pages);
-    core::iter::from_fn(move || {
-        let left = (end - at).checked_ilog2()?;
-        let fits = left.min(at.trailing_zeros()).min(max.get().into());
-        let block = (Pfn::new(at), Order::large(fits as u8).unwrap_or(max));
-        at += 1 << fits;
-        Some(block)
-    })
 }

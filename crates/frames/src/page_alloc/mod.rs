@@ -10,6 +10,7 @@
 //! | `mapped` | allocation and frees with the policy `blockmap` |
 //! | `age` | decay, draining, folding, hotplug |
 //! | `query` | questions about a frame, a pageblock, the number of free pages |
+//! | `contig` | allocation of named frames |
 //! | `isolate` | isolation and offlining of pageblocks |
 //! | `wake` | waking reclaim |
 //! | `show` | the time that a reader of /proc/zoneinfo holds zone locks |
@@ -39,6 +40,7 @@ mod blocks;
 mod census;
 mod claim;
 mod config;
+mod contig;
 #[cfg(test)]
 mod corruption_tests;
 mod exact;
@@ -55,7 +57,7 @@ mod verify;
 mod wake;
 mod zone;
 
-pub use crate::zone::{FrameUse, IsolateError, Pageblock, ZoneLists};
+pub use crate::zone::{ContigError, FrameUse, IsolateError, Pageblock, ZoneLists};
 pub use age::{DecayRequest, Refresh};
 pub use audit::{Audit, Violation};
 pub use census::Census;

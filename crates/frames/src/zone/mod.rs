@@ -2,6 +2,7 @@
 
 mod areas;
 mod buddy;
+mod contig;
 mod error;
 mod fallback;
 mod geometry;
@@ -14,7 +15,8 @@ mod watermark;
 pub(crate) use areas::WrongCount;
 pub use areas::ZoneLists;
 pub use buddy::Buddy;
-pub use error::IsolateError;
+pub(crate) use contig::blocks_of;
+pub use error::{ContigError, IsolateError};
 pub(crate) use fallback::RmqueueMode;
 pub use geometry::Geometry;
 pub(crate) use owners::Owners;

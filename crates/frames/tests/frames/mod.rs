@@ -2,6 +2,7 @@
 //! that are shrunk to the relevant steps when one fails.
 
 mod census;
+mod contig;
 mod drains;
 mod isolation;
 mod misuse;

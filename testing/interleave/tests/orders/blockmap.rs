@@ -154,6 +154,37 @@ fn parts_of_a_held_block_come_back_on_several_cpus() {
     });
 }
 
+/// Named frames are taken while other CPUs allocate and free, and one isolates a pageblock.
+#[test]
+fn named_frames_are_taken_while_others_allocate_and_free() {
+    scenario(20, |world, pages| {
+        let range = |world: &World| {
+            for start in [0, 300] {
+                let start = Pfn::new(start);
+                if world.0.alloc_contig_range(start, 500).is_ok() {
+                    world.0.free_contig_range(start, 500);
+                }
+            }
+        };
+        let blocks = move |world: &World| {
+            world.give(&pages);
+            for order in [Order::MAX, Order::PAGEBLOCK, order(7)] {
+                if world.0.alloc_at(Pfn::new(0), order).is_ok() {
+                    world.churn(1);
+                    world.0.free_pages(Pfn::new(0), order);
+                }
+            }
+        };
+        let others = |world: &World| {
+            world.churn(2);
+            if world.0.isolate_pageblock(Pfn::new(512)).is_ok() {
+                world.0.unisolate_pageblock(Pfn::new(512)).expect("it is isolated");
+            }
+        };
+        vec![body(world, range), body(world, blocks), body(world, others)]
+    });
+}
+
 fn order(order: u8) -> Order {
     Order::new(order).expect("a small one")
 }
