@@ -263,7 +263,7 @@ fn map_limit() -> u64 {
 }
 
 #[test]
-fn a_frame_cached_twice_or_part_of_a_held_block() {
+fn a_frame_cached_twice_or_marked_as_used_in_a_held_block() {
     let keep = |map: &Map, frame, order| {
         let cache = map.caches.get(ME).unwrap().enter().unwrap();
         assert!(cache.stacks.push(frame, block(order), MigrateType::Movable));
@@ -276,7 +276,10 @@ fn a_frame_cached_twice_or_part_of_a_held_block() {
         map.verify().map(|audit| audit.cached)
     };
     assert_eq!(kept(&|map| keep(map, 0, 9)), Ok(512));
-    assert_eq!(kept(&|map| keep(map, 64, 6)), Err(MapError::Cached(Pfn::new(64))));
+    assert_eq!(kept(&|map| keep(map, 64, 6)), Ok(64), "a part that is being freed");
+    // One thread: no partner.
+    let marked = |map: &Map| map.word(7).store(1, SeqCst);
+    assert_eq!(kept(&marked), Err(MapError::Count(Pfn::new(0))));
     let twice = |map: &Map| (0..2).for_each(|_| keep(map, 0, 9));
     assert_eq!(kept(&twice), Err(MapError::Cached(Pfn::new(0))));
     let part = |map: &Map| {

@@ -229,7 +229,8 @@ impl<A: Cpu> BlockMap<A> {
         loop {
             let head = self.head(block);
             let free = !head.is_owned() || owners == Owners::Any && !head.is_busy();
-            let open = free && !head.is_isolated() && kind.is_none_or(|kind| head.kind() == kind);
+            let shut = head.is_isolated() || head.held().is_some();
+            let open = free && !shut && kind.is_none_or(|kind| head.kind() == kind);
             if !open || head.is_unowned_free() || head.free() < req.order.pages() as u64 {
                 return Err(head);
             }

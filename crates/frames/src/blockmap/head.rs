@@ -19,7 +19,8 @@
 //! | free | - | 0 | 0 | - | 0 | the index of whole blocks |
 //! | partial | - | 0 | 1-511 | - | 0 | the index of its type and fill |
 //! | full | - | 0 | 512 | - | 0 | no index: used by blocks below a pageblock's order |
-//! | held | - | 0 | 512 | 9, 10 | 0 | no index: used by one block; its bits have no meaning |
+//! | held | - | 0 | 512 | 9, 10 | 0 | no index: used by one block; its bits are 0 |
+//! | splitting | - | 1 | any | 9, 10 | any | no index: parts of the block are being freed |
 //! | owned | CPU | 0 | any | - | 0 | the owner's `block` or `spare` |
 //! | busy | CPU | 1 | any | - | 0 | the CPU that has entered it |
 //! | isolated | - | 0 | any | any | 1 | no index |
@@ -39,12 +40,16 @@
 //! | owned | busy, new owner | any CPU | `enter`, for `try_steal` and `sweep` |
 //! | owned, none used | held | any CPU | `claim_whole` |
 //! | owned, none used | busy, new owner | any CPU | `claim_whole`, for `hold_pair` |
+//! | free, partial, full, owned | busy | a CPU that takes named frames | `enter_for` |
+//! | busy, none used | held | the same CPU; plain store | `take_part` |
 //! | busy | owned | the CPU inside; one addition counts and clears `busy` | `leave` |
 //! | busy, none used | held | the CPU inside; plain store | `hold_pair` |
 //! | owned | free, partial, full | its owner; then sets the index bit | `disown` |
-//! | any but held | fewer used | any CPU that frees frames; one subtraction | `release_frames` |
+//! | any | fewer used | any CPU that frees frames; one subtraction | `release_frames` |
 //! | full, held | free | the CPU that frees all of it; plain store in a batch | `make_whole` |
 //! | held | free, or owned as `spare` | the CPU that frees it | `release_held` |
+//! | held | splitting | a CPU that frees a part of it | `is_of_held` |
+//! | splitting | full, partial or free | the same CPU; one `and` of the bits | `split_held` |
 //! | any but busy | isolated | an isolator; a free block as above | `mark_isolated` |
 //! | isolated | as before, without owner | an isolator; then sets the index bit | `unisolate` |
 //! | isolated, none used | offline, and back | an isolator | `take_offline`, `bring_online` |
@@ -161,7 +166,7 @@ impl Head {
     pub(super) const fn is_offline(self) -> bool {
         self.0 & OFFLINE != 0
     }
-    /// The order of the one block that uses all of it; its bits have no meaning then.
+    /// The order of the one block that uses all of it; all of its bits are 0 then.
     #[inline]
     pub(super) const fn held(self) -> Option<Order> {
         match self.0 >> HELD_SHIFT & 0xf {
@@ -238,6 +243,18 @@ impl Head {
     #[inline]
     pub(super) const fn as_whole(self) -> Self {
         Self(self.0 & !(USED | HELD | OWNER | BUSY))
+    }
+    /// The head of a held block that a CPU is splitting.
+    #[inline]
+    pub(super) const fn splitting(self) -> Self {
+        Self(self.0 | BUSY)
+    }
+    /// The bits that stay when a block has been split.
+    pub(super) const UNSPLIT: u64 = !(HELD | BUSY);
+    /// The head of a block that has been split.
+    #[inline]
+    pub(super) const fn split(self) -> Self {
+        Self(self.0 & Self::UNSPLIT)
     }
     /// Whether the head is [`Head::fully_used`] for `order` and any type: full or held, without
     /// owner, not isolated. Orders below a pageblock's are not distinguished.

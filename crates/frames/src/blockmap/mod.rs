@@ -23,7 +23,7 @@
 //! and are cleared together ([`cpu`]). For larger orders a CPU takes and frees whole pageblocks,
 //! with one change of the head of each ([`whole`], [`parcel`]). It takes several at a time if every
 //! CPU could do so and leave the zone above its watermark. A pageblock on a stack as one block is
-//! *held*: its head says so, and its bits have no meaning. Other CPUs cannot take frames in a
+//! *held*: its head says so, and its bits are 0 ([`split`]). Other CPUs cannot take frames in a
 //! cache; they ask the CPU with an interrupt to drain it ([`drain`]).
 //!
 //! **Finding a block.** Blocks without owner are in an [`index`]: one index for whole blocks, and
@@ -49,6 +49,7 @@
 
 mod batch;
 mod bits;
+mod contig;
 #[cfg(test)]
 mod corruption_tests;
 mod cpu;
@@ -61,6 +62,8 @@ mod isolate;
 mod order_hints;
 mod parcel;
 mod put;
+mod query;
+mod split;
 mod stack;
 mod stack_layout;
 mod take;
@@ -77,6 +80,7 @@ use crate::frame::MigrateType;
 use alloc::boxed::Box;
 use bits::WORD_PAGES;
 use core::ops::Range;
+use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, SeqCst};
 use cpu::{CpuCache, Limits, List};
 use head::{BLOCK_PAGES, Fill, Head};
@@ -199,6 +203,9 @@ pub struct BlockMap<A: Cpu> {
     order_hints: OrderHints<A>,
     /// The number of tasks that are isolating a block.
     isolating: A::AtomicU32,
+    /// The number of held pageblocks that were split ([`split`]). Every free reads it, so it is no
+    /// atomic of the machine, whose loads take time in the simulator.
+    splits: AtomicU32,
     caches: EachCpu<Local<CpuCache>>,
     shared: EachCpu<CpuShared<A>>,
     /// Limits of each CPU's cache.
@@ -265,6 +272,7 @@ impl<A: Cpu> BlockMap<A> {
             }),
             order_hints: OrderHints::all(blocks),
             isolating: A::AtomicU32::new(0),
+            splits: AtomicU32::new(0),
             caches: EachCpu::new::<A>(|_| Local::new(CpuCache::new(limits))),
             shared: EachCpu::new::<A>(|_| CpuShared {
                 nonempty: A::OwnedI8::zero(),

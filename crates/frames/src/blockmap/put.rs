@@ -52,14 +52,16 @@ impl<A: Cpu> BlockMap<A> {
     /// them is free.
     #[inline]
     pub(super) fn clear(&self, block: usize, at: usize, frames: u64) -> u64 {
+        let splits = self.splits();
         // All bits are set, so subtracting clears them. On x86 that is one instruction, while an
-        // and whose old value is used is a loop. If a bit is clear, the subtraction is undone
-        // before the panic. Pairs with the taker's `Acquire` loads: the last user is done.
+        // and whose old value is used is a loop. If a bit is clear, the frames are part of a held
+        // block ([`split`](super::split)), or the subtraction is undone before the panic. Pairs
+        // with the taker's `Acquire` loads: the last user is done.
         let before = self.words[block].0[at].fetch_sub(frames, SeqCst);
-        if frames & !before != 0 {
+        if frames & !before != 0 && !self.is_of_held(block, splits) {
             self.words[block].0[at].fetch_add(frames, SeqCst);
+            self.check_used(block, at, frames & !before);
         }
-        self.check_used(block, at, frames & !before);
         !before | frames
     }
 
@@ -73,6 +75,7 @@ impl<A: Cpu> BlockMap<A> {
     /// frames are changed by the CPU that frees them only, so plain stores are enough.
     #[inline(always)]
     pub(super) fn clear_words(&self, block: usize, at: Range<usize>) {
+        let splits = self.splits();
         // A constant number of words needs no loop.
         let words = &self.words[block].0[at.clone()];
         let cleared = match words.len() {
@@ -82,7 +85,20 @@ impl<A: Cpu> BlockMap<A> {
             _ => Self::clear_used::<WORDS>(words),
         };
         if !cleared {
-            for (at, word) in at.zip(words) {
+            self.clear_words_of_held(block, at, splits);
+        }
+    }
+
+    /// Clears the bits of whole words of a held block. Panics if they are not of one: a frame is
+    /// free already.
+    #[cold]
+    fn clear_words_of_held(&self, block: usize, at: Range<usize>, splits: u32) {
+        let of_held = self.is_of_held(block, splits);
+        for (at, word) in at.clone().zip(&self.words[block].0[at]) {
+            if of_held {
+                // Pairs as in `clear`.
+                word.fetch_sub(!0, SeqCst);
+            } else {
                 // Only finds the frame to name in the panic: no partner.
                 self.check_used(block, at, !word.load(Acquire));
             }
@@ -180,13 +196,13 @@ impl<A: Cpu> BlockMap<A> {
         gained
     }
 
-    /// Frees a pageblock that is held as part of a block of `order`; returns its new head. It is
-    /// then owned by `keeper`, if one is given and the block is not isolated.
+    /// Frees a pageblock that is held as part of a block of `order` or more; returns its new head.
+    /// It is then owned by `keeper`, if one is given and the block is not isolated.
     #[inline]
     pub(super) fn release_held(&self, block: usize, order: Order, keeper: Option<CpuId>) -> Head {
         loop {
             let head = self.head(block);
-            if head.held() != Some(order) {
+            if head.held().is_none_or(|held| held < order) {
                 freed_twice(self.frame((block * WORDS) as u32, 0));
             }
             let keeper = keeper.filter(|_| !head.is_isolated());

@@ -10,7 +10,8 @@ use mmscale_arch::{Atomic, Cpu, CpuId, Order, OwnedCounter, Pfn};
 /// An inconsistency of a map.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum MapError {
-    /// The head of the block at this frame counts another number of used frames than its bits.
+    /// The head of the block at this frame counts another number of used frames than its bits, or
+    /// the block is held and has a bit.
     Count(Pfn),
     /// The block at this frame is busy, or its owner does not know that it owns it.
     Owner(Pfn),
@@ -23,8 +24,7 @@ pub(crate) enum MapError {
     /// A CPU's cache has another number of pages than its count, or it has pages or a delta while
     /// its flag says that it is empty.
     CacheCount(CpuId),
-    /// A CPU's cache has this frame, which is also free in the map, in the cache a second time, or
-    /// part of a held block.
+    /// A CPU's cache has this frame, which is also free in the map, or in the cache a second time.
     Cached(Pfn),
 }
 
@@ -71,21 +71,18 @@ impl<A: Cpu> BlockMap<A> {
         Ok(audit)
     }
 
-    /// Checks that frames in caches have their bits set, and that no frame is in caches twice. Of a
-    /// held pageblock all frames are in a cache, or none.
+    /// Checks that frames in caches have their bits set, or are of a held pageblock, whose bits are
+    /// 0; and that no frame is in caches twice.
     fn verify_kept(&self) -> Result<(), MapError> {
         let kept = self.kept_words();
         for words in kept.chunk_by(|one, next| block_of_word(one.0) == block_of_word(next.0)) {
             let block = block_of_word(words[0].0);
-            let held = self.head(block).held();
+            let held = self.head(block).held().is_some();
             let mut before = None;
             for &(word, frames) in words {
-                let free = match held {
-                    // No CPU allocates or frees: no partner.
-                    None => !self.word(word).load(Acquire),
-                    Some(Order::PAGEBLOCK) if words.len() == WORDS => 0,
-                    Some(_) => !0,
-                };
+                // No CPU allocates or frees: no partner.
+                let bits = self.word(word).load(Acquire);
+                let free = if held { bits } else { !bits };
                 let twice = before.filter(|&(at, _)| at == word).map_or(0, |(_, frames)| frames);
                 let wrong = frames & (free | twice);
                 if wrong != 0 {
@@ -109,8 +106,9 @@ impl<A: Cpu> BlockMap<A> {
         let (head, at) = (self.head(block), self.frame((block * WORDS) as u32, 0));
         // No CPU allocates or frees: no partner.
         let bits = self.words[block].0.iter().map(|word| word.load(Acquire).count_ones());
-        let used = if head.held().is_some() { BLOCK_PAGES } else { bits.sum::<u32>().into() };
-        if used != head.used() {
+        let (bits, held) = (u64::from(bits.sum::<u32>()), head.held().is_some());
+        let used = if held { BLOCK_PAGES } else { bits };
+        if used != head.used() || held && bits != 0 {
             return Err(MapError::Count(at));
         }
         if head.is_busy() || head.is_owned() && !self.is_known(block) {

@@ -34,26 +34,26 @@ impl OwnedSeen {
 
 impl<A: Cpu> FrameAllocator<A> {
     /// The order of a pageblock.
-    fn pageblock(&self) -> Order {
+    fn pageblock_order(&self) -> Order {
         self.config.geometry().pageblock
     }
     fn pageblocks(&self, zone: &Zone<A>) -> impl Iterator<Item = Pfn> {
-        let first = zone.start.align_down(self.pageblock());
+        let first = zone.start.align_down(self.pageblock_order());
         let pages = zone.start.index() - first.index() + zone.pages as usize;
-        (0..pages).step_by(self.pageblock().pages()).map(move |at| first.offset(at))
+        (0..pages).step_by(self.pageblock_order().pages()).map(move |at| first.offset(at))
     }
     /// Whether a block has a part in a pageblock that is isolated or offline.
     pub(super) fn kept_back(&self, buddy: &Buddy<A>, pfn: Pfn, order: Order) -> bool {
-        let each = self.pageblock().pages();
+        let each = self.pageblock_order().pages();
         let mut parts = (0..order.pages()).step_by(each).map(|at| pfn.offset(at));
         parts.any(|part| buddy.is_isolated(part) || buddy.is_offline(part))
     }
     /// Checks that the records of an offline pageblock's frames are blank; returns their number.
     pub(super) fn verify_offline_block(&self, block: Pfn) -> Result<usize, Violation> {
-        let mut frames = (0..self.pageblock().pages()).map(|at| block.offset(at));
+        let mut frames = (0..self.pageblock_order().pages()).map(|at| block.offset(at));
         match frames.find(|&pfn| !self.frames.is_blank(pfn)) {
             Some(pfn) => Err(Violation::Isolation(pfn)),
-            None => Ok(self.pageblock().pages()),
+            None => Ok(self.pageblock_order().pages()),
         }
     }
     pub(super) fn verify_isolated(
@@ -65,7 +65,8 @@ impl<A: Cpu> FrameAllocator<A> {
         let mut pages = 0;
         for (pfn, linked) in buddy.isolated_list().walk(&self.frames) {
             let word = self.frames.word(pfn);
-            if !linked || word.state() != FrameState::Free || word.order() > self.pageblock() {
+            if !linked || word.state() != FrameState::Free || word.order() > self.pageblock_order()
+            {
                 return Err(Violation::List(pfn));
             }
             if !buddy.is_isolated(pfn) {
@@ -81,7 +82,7 @@ impl<A: Cpu> FrameAllocator<A> {
         let offline = self.pageblocks(zone).filter(|&block| buddy.is_offline(block)).count();
         let blocks = (buddy.isolated_blocks() as usize, buddy.offline_blocks() as usize);
         let shown = self.pageblocks(zone).all(|at| self.isolated.has(at) == buddy.is_isolated(at));
-        let gone = offline * self.pageblock().pages();
+        let gone = offline * self.pageblock_order().pages();
         let fine = shown
             && pages == buddy.isolated_pages()
             && blocks == (isolated, offline)
@@ -118,7 +119,7 @@ impl<A: Cpu> FrameAllocator<A> {
             owned[cpu.index()] += 1;
             if !A::is_online(cpu)
                 || self.is_whole(buddy, block)
-                || self.kept_back(buddy, block, self.pageblock())
+                || self.kept_back(buddy, block, self.pageblock_order())
             {
                 return Err(Violation::Owner(block));
             }
@@ -136,7 +137,7 @@ impl<A: Cpu> FrameAllocator<A> {
     fn is_whole(&self, buddy: &Buddy<A>, block: Pfn) -> bool {
         let max = self.config.geometry().max;
         buddy.untouched().contains(&(block.index() as u32))
-            || self.frames.is_free_head(block, self.pageblock())
+            || self.frames.is_free_head(block, self.pageblock_order())
             || self.frames.is_free_head(block.align_down(max), max)
     }
 }

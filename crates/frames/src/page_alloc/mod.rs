@@ -5,9 +5,12 @@
 //! | `claim` | allocation: zonelist, watermarks, page caches, zones |
 //! | `release` | frees, with records of frames |
 //! | `unrecorded` | frees, without records of frames |
+//! | `exact` | splitting blocks, and allocating numbers of pages that are no power of two |
 //! | `posted` | allocation and frees where CPUs own pageblocks |
 //! | `mapped` | allocation and frees with the policy `blockmap` |
 //! | `age` | decay, draining, folding, hotplug |
+//! | `query` | questions about a frame, a pageblock, the number of free pages |
+//! | `contig` | allocation of named frames |
 //! | `isolate` | isolation and offlining of pageblocks |
 //! | `wake` | waking reclaim |
 //! | `show` | the time that a reader of /proc/zoneinfo holds zone locks |
@@ -37,13 +40,16 @@ mod blocks;
 mod census;
 mod claim;
 mod config;
+mod contig;
 #[cfg(test)]
 mod corruption_tests;
+mod exact;
 mod gfp;
 mod isolate;
 mod limits;
 mod mapped;
 mod posted;
+mod query;
 mod release;
 mod show;
 mod unrecorded;
@@ -51,7 +57,7 @@ mod verify;
 mod wake;
 mod zone;
 
-pub use crate::zone::{IsolateError, ZoneLists};
+pub use crate::zone::{ContigError, FrameUse, IsolateError, Pageblock, ZoneLists};
 pub use age::{DecayRequest, Refresh};
 pub use audit::{Audit, Violation};
 pub use census::Census;
@@ -60,6 +66,7 @@ pub use config::{
     PageCheck, PcpPolicy, Records, ZoneSpec,
 };
 pub use gfp::{AllocError, Gfp};
+pub use query::FreeCount;
 pub use zone::Zone;
 use zone::{FreeLists, ZoneFree};
 

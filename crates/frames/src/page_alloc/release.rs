@@ -95,7 +95,7 @@ impl<A: Cpu> FrameAllocator<A> {
     }
 
     #[inline]
-    fn check_held(&self, pfn: Pfn, order: Order) -> FrameWord {
+    pub(super) fn check_held(&self, pfn: Pfn, order: Order) -> FrameWord {
         assert!(pfn.index() < self.frames.len(), "freed frame {} does not exist", pfn.index());
         let word = self.frames.word(pfn);
         if !word.is(FrameState::Held, order) {

@@ -165,7 +165,7 @@ impl<A: Cpu> Buddy<A> {
     }
     /// Whether the zone has the whole block.
     #[inline]
-    pub(super) fn spans(&self, pfn: Pfn, order: Order) -> bool {
+    pub(crate) fn spans(&self, pfn: Pfn, order: Order) -> bool {
         let start = pfn.index() as u32;
         self.span.start <= start && start as usize + order.pages() <= self.span.end as usize
     }

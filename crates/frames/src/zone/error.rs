@@ -1,4 +1,6 @@
-//! Errors of operations on pageblocks.
+//! Errors of operations on pageblocks and on named frames.
+
+use mmscale_arch::Pfn;
 
 /// Error of isolating a pageblock, taking it offline or bringing it online.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -24,3 +26,33 @@ impl core::fmt::Display for IsolateError {
 }
 
 impl core::error::Error for IsolateError {}
+
+/// Error of an allocation of named frames: the first frame that cannot be allocated.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ContigError {
+    /// The frame is not in the zone of the first frame, or in no zone.
+    Outside(Pfn),
+    /// The frame is allocated, or is in the cache of a CPU that could not be drained.
+    InUse(Pfn),
+    /// The pageblock of the frame is isolated or offline.
+    Isolated(Pfn),
+    /// No block of that order begins with the frame.
+    Unaligned(Pfn),
+}
+
+impl core::fmt::Display for ContigError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Self::Outside(pfn) => write!(f, "frame {}: not in the zone of the range", pfn.index()),
+            Self::InUse(pfn) => write!(f, "frame {}: in use, or in a CPU's cache", pfn.index()),
+            Self::Isolated(pfn) => {
+                write!(f, "frame {}: its pageblock is isolated or offline", pfn.index())
+            }
+            Self::Unaligned(pfn) => {
+                write!(f, "frame {}: no block of that order begins there", pfn.index())
+            }
+        }
+    }
+}
+
+impl core::error::Error for ContigError {}

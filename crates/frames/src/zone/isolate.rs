@@ -110,12 +110,11 @@ impl<A: Cpu> Buddy<A> {
         }
     }
 
-    /// Makes `block` a separate block on the lists, if it is free: removes it from the range that
-    /// was never used, or splits the block of two pageblocks that it is a half of. The range is put
-    /// on the lists from its nearer end up to the block.
-    fn surface(&mut self, frames: &FrameTable, block: Pfn) {
-        let Geometry { pageblock, max } = self.geometry;
-        let (at, size) = (block.index() as u32, max.pages() as u32);
+    /// Puts the range that was never used on the lists, from its nearer end up to the block that
+    /// has frame `at`, if that is in the range.
+    pub(super) fn use_until(&mut self, frames: &FrameTable, at: u32) {
+        let max = self.geometry.max;
+        let size = max.pages() as u32;
         let low = at - self.untouched.start.min(at) < self.untouched.end.max(at) - at;
         while self.untouched.contains(&at) {
             let pfn = if low { self.untouched.start } else { self.untouched.end - size };
@@ -128,6 +127,12 @@ impl<A: Cpu> Buddy<A> {
             let pfn = Pfn::new(pfn as usize);
             self.link(frames, pfn, max, MigrateType::Movable, End::Back);
         }
+    }
+    /// Makes `block` a separate block on the lists, if it is free: removes it from the range that
+    /// was never used, or splits the block of two pageblocks that it is a half of.
+    fn surface(&mut self, frames: &FrameTable, block: Pfn) {
+        let Geometry { pageblock, max } = self.geometry;
+        self.use_until(frames, block.index() as u32);
         let whole = block.align_down(max);
         if self.spans(whole, max) && frames.is_free_head(whole, max) {
             let list_type = frames.word(whole).list();

@@ -2,21 +2,25 @@
 
 mod areas;
 mod buddy;
+mod contig;
 mod error;
 mod fallback;
 mod geometry;
 mod isolate;
 mod owned;
 mod owners;
+mod state;
 mod watermark;
 
 pub(crate) use areas::WrongCount;
 pub use areas::ZoneLists;
 pub use buddy::Buddy;
-pub use error::IsolateError;
+pub(crate) use contig::blocks_of;
+pub use error::{ContigError, IsolateError};
 pub(crate) use fallback::RmqueueMode;
 pub use geometry::Geometry;
 pub(crate) use owners::Owners;
+pub use state::{FrameUse, Pageblock};
 pub use watermark::{
     LOWMEM_RESERVE_RATIO, Watermarks, default_min_free_kb, huge_page_min_free, watermarks,
 };

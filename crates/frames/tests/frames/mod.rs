@@ -2,12 +2,15 @@
 //! that are shrunk to the relevant steps when one fails.
 
 mod census;
+mod contig;
 mod drains;
 mod isolation;
 mod misuse;
 mod oracle;
+mod parts;
 mod posted;
 mod premerge;
+mod query;
 mod random;
 mod reserve;
 mod sequences;

@@ -119,6 +119,76 @@ fn the_last_pages_of_a_block_come_back_while_somebody_wants_it_whole() {
     });
 }
 
+/// A block of two pageblocks whose parts are freed on two CPUs: each pageblock is split once. A
+/// third CPU takes pages, which are none that are still held.
+#[test]
+fn parts_of_a_held_block_come_back_on_several_cpus() {
+    scenario(0, |world, _| {
+        let (block, part) = (world.take(Order::MAX).expect("all is free"), order(8));
+        world.0.split_page(block, Order::MAX, part);
+        let parts = |of: [usize; 2]| {
+            move |world: &World| {
+                for part in of.map(|at| block.offset(at << 8)) {
+                    world.0.free_pages(part, order(8));
+                    world.0.drain_pages(Model::cpu());
+                }
+            }
+        };
+        let others = move |world: &World| {
+            world.churn(2);
+            let rest = world.take(order(8)).expect("there is memory");
+            world.0.free_pages(rest, order(8));
+        };
+        vec![body(world, parts([0, 2])), body(world, parts([1, 3])), body(world, others)]
+    });
+    scenario(0, |world, _| {
+        let block = world.take(Order::PAGEBLOCK).expect("all is free");
+        world.0.split_page(block, Order::PAGEBLOCK, Order::ZERO);
+        let pages = |at: usize| (at..at + 256).map(|at| block.offset(at)).collect::<Vec<_>>();
+        let (some, others) = (pages(0), pages(256));
+        vec![
+            body(world, move |world| world.give(&some)),
+            body(world, move |world| world.give(&others)),
+            body(world, |world| world.churn(3)),
+        ]
+    });
+}
+
+/// Named frames are taken while other CPUs allocate and free, and one isolates a pageblock.
+#[test]
+fn named_frames_are_taken_while_others_allocate_and_free() {
+    scenario(20, |world, pages| {
+        let range = |world: &World| {
+            for start in [0, 300] {
+                let start = Pfn::new(start);
+                if world.0.alloc_contig_range(start, 500).is_ok() {
+                    world.0.free_contig_range(start, 500);
+                }
+            }
+        };
+        let blocks = move |world: &World| {
+            world.give(&pages);
+            for order in [Order::MAX, Order::PAGEBLOCK, order(7)] {
+                if world.0.alloc_at(Pfn::new(0), order).is_ok() {
+                    world.churn(1);
+                    world.0.free_pages(Pfn::new(0), order);
+                }
+            }
+        };
+        let others = |world: &World| {
+            world.churn(2);
+            if world.0.isolate_pageblock(Pfn::new(512)).is_ok() {
+                world.0.unisolate_pageblock(Pfn::new(512)).expect("it is isolated");
+            }
+        };
+        vec![body(world, range), body(world, blocks), body(world, others)]
+    });
+}
+
+fn order(order: u8) -> Order {
+    Order::new(order).expect("a small one")
+}
+
 #[test]
 fn the_last_free_pages_are_found_wherever_they_are() {
     scenario(PAGES as usize - 6, |world, pages| {

@@ -136,6 +136,23 @@ fn a_page_that_one_cpu_frees_is_whole_for_the_next() {
     });
 }
 
+/// As before with the parts of a held block: its bits are set while parts are freed.
+#[test]
+fn a_part_of_a_held_block_that_one_cpu_frees_is_whole_for_the_next() {
+    scenario(300, |world| {
+        let block = world.take(9).expect("all is free");
+        world.frames.split_page(block, new(9), new(5));
+        hold(world, PAGES - 512, 6);
+        let parts = |from: usize| {
+            move |world: &World| {
+                (from..16).step_by(2).for_each(|at| world.give(block.offset(at << 5), 5));
+                world.frames.drain_pages(Model::cpu());
+            }
+        };
+        vec![body(world, parts(0)), body(world, parts(1)), body(world, |world| churn(world, 5, 3))]
+    });
+}
+
 /// As before with blocks of whole words, whose bits are stored: `Release` in `clear_used`.
 #[test]
 fn a_block_of_words_that_one_cpu_frees_is_whole_for_the_next() {

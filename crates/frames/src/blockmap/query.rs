@@ -1,0 +1,76 @@
+//! Questions about a frame, a pageblock, and the pages in caches.
+
+use super::bits::{self, WORD_ORDER};
+use super::{BlockMap, WORDS, block_of};
+use crate::zone::{FrameUse, Pageblock};
+use core::sync::atomic::Ordering::Acquire;
+use mmscale_arch::{Atomic, Cpu, Order, Pfn};
+
+impl<A: Cpu> BlockMap<A> {
+    /// The use of a frame of the zone; the order of a block in use is known from a pageblock's up.
+    pub(crate) fn frame_use(&self, pfn: Pfn) -> FrameUse {
+        let frame = self.index(pfn);
+        let head = self.head(block_of(frame));
+        let (word, bit) = bits::split(frame);
+        let used = head.held().is_some() || self.used_bits(word) >> bit & 1 != 0;
+        match used {
+            _ if head.is_offline() => FrameUse::Offline,
+            true if self.is_cached(word, bit) => FrameUse::Cached,
+            true => FrameUse::Held(head.held()),
+            false if head.is_isolated() => FrameUse::Isolated,
+            false => FrameUse::Free(self.free_order(frame)),
+        }
+    }
+
+    /// The set bits of a word.
+    fn used_bits(&self, word: u32) -> u64 {
+        // A question, whose answer is that of a moment: no partner.
+        self.word(word).load(Acquire)
+    }
+
+    fn is_cached(&self, word: u32, bit: u32) -> bool {
+        let mut caches = self.caches.iter().map(|(_, cache)| cache.peek());
+        caches.any(|cache| cache.words().any(|run| run.word == word && run.frames >> bit & 1 != 0))
+    }
+
+    /// The largest aligned block of free frames that has a free frame, within its pageblock.
+    fn free_order(&self, frame: u32) -> Order {
+        let is_free = |order: &Order| {
+            let first = frame & !(order.pages() as u32 - 1);
+            let (word, bit) = bits::split(first);
+            if order.get() < WORD_ORDER {
+                return self.used_bits(word) & bits::run(*order, bit) == 0;
+            }
+            let words = (order.pages() >> WORD_ORDER) as u32;
+            (word..word + words).all(|word| self.used_bits(word) == 0)
+        };
+        let orders = Order::all().take_while(|&order| order <= Order::PAGEBLOCK);
+        orders.take_while(is_free).last().unwrap_or(Order::ZERO)
+    }
+
+    /// The pageblock of a frame of the zone, which has `pages` frames of it.
+    pub(crate) fn pageblock(&self, pfn: Pfn, pages: u32) -> Pageblock {
+        let block = self.block_of(pfn);
+        let head = self.head(block);
+        let free = if head.is_offline() { 0 } else { (head.free() as u32).min(pages) };
+        let orders = Order::all().rev().skip_while(|&order| order >= Order::PAGEBLOCK);
+        let has = |order: &Order| self.word_with(block, *order).is_some();
+        let largest = match (free, head.used()) {
+            (0, _) => None,
+            (_, 0) => Some(Order::PAGEBLOCK),
+            _ => { orders }.find(has),
+        };
+        let (migrate_type, isolated) = (head.kind(), head.is_isolated() && !head.is_offline());
+        Pageblock { pages, free, largest, migrate_type, isolated, offline: head.is_offline() }
+    }
+
+    /// The sum of all CPUs' deltas, and the pages in all caches.
+    pub(crate) fn unfolded_and_cached(&self) -> (i64, u64) {
+        let caches = self.caches.iter().map(|(_, cache)| cache.peek());
+        caches.fold((0, 0), |(unfolded, cached), cache| {
+            (unfolded + cache.delta(), cached + u64::from(cache.pages()))
+        })
+    }
+}
+
+const _: () = assert!(1 << (Order::PAGEBLOCK.get() - WORD_ORDER) == WORDS);
