@@ -246,6 +246,21 @@ impl FrameTable {
     pub(crate) fn set_word(&self, pfn: Pfn, word: FrameWord) {
         self.frames[pfn.index()].word.store(word.0, Relaxed);
     }
+    /// Makes the record of an allocated block of exactly this order that of no allocated block, in
+    /// one step; returns the record before. The error is the record of another block. The caller
+    /// frees the block.
+    pub(crate) fn claim_held(&self, pfn: Pfn, order: Order) -> Result<FrameWord, FrameWord> {
+        let frame = &self.frames[pfn.index()].word;
+        let word = FrameWord(frame.load(Relaxed));
+        let claimed = word.with_state(FrameState::Cached).0;
+        if !word.is(FrameState::Held, order) {
+            return Err(word);
+        }
+        match frame.compare_exchange(word.0, claimed, Relaxed, Relaxed) {
+            Ok(_) => Ok(word),
+            Err(other) => Err(FrameWord(other)),
+        }
+    }
     /// Makes the record of `pfn` blank: its block is part of a larger one now.
     #[inline]
     pub(crate) fn set_inside(&self, pfn: Pfn) {

@@ -123,7 +123,7 @@ impl<A: Cpu> BlockMap<A> {
 }
 
 /// Iterates over the frames of a range, by word.
-fn runs_of(range: Range<u32>) -> impl Iterator<Item = Run> {
+pub(super) fn runs_of(range: Range<u32>) -> impl Iterator<Item = Run> {
     let (first, _) = bits::split(range.start);
     let end = if range.is_empty() { first } else { range.end.div_ceil(WORD_PAGES as u32) };
     (first..end).map(move |word| {

@@ -77,6 +77,7 @@ pub(crate) use give::Entered;
 pub(crate) use verify::MapError;
 
 use crate::frame::MigrateType;
+use crate::zone::Extent;
 use alloc::boxed::Box;
 use bits::WORD_PAGES;
 use core::ops::Range;
@@ -188,11 +189,12 @@ struct CpuShared<A: Cpu> {
 /// The free frames of one zone.
 pub struct BlockMap<A: Cpu> {
     start: Pfn,
+    /// Frames of the zone, those in holes included.
     pages: u32,
     /// The first frame of the first block. The block's number is even, so that pairs of blocks
     /// begin at even places.
     first: Pfn,
-    /// The blocks whose frames are all in the zone.
+    /// The blocks whose frames are all in the zone, or in holes of it.
     complete: Range<usize>,
     heads: Box<[A::AtomicU64]>,
     words: Box<[Words<A>]>,
@@ -212,6 +214,8 @@ pub struct BlockMap<A: Cpu> {
     limits: Limits,
     /// The reserve of whole blocks.
     reserve: ReservePages,
+    /// The frames of the zone.
+    extent: Extent,
 }
 
 impl<A: Cpu> BlockMap<A> {
@@ -219,24 +223,25 @@ impl<A: Cpu> BlockMap<A> {
     /// CPUs. Time and memory are proportional to the number of blocks; see
     /// [`BlockMap::metadata_bytes`].
     pub fn new(start: Pfn, pages: u32, reserve: ReservePages) -> Self {
-        let (from, to) = (start.index(), start.index() + pages as usize);
+        Self::of(Extent::new(start.index()..start.index() + pages as usize, &[]), reserve)
+    }
+    /// Creates a map of these frames, as [`BlockMap::new`].
+    pub(crate) fn of(extent: Extent, reserve: ReservePages) -> Self {
+        let Range { start: from, end: to } = extent.span();
+        let start = Pfn::new(from);
         let first_block = start.pageblock() & !1;
         let blocks = to.div_ceil(BLOCK_PAGES as usize) - first_block;
         let exists = |block: usize, bit: usize| {
             let frame = (first_block + block) * BLOCK_PAGES as usize + bit;
-            (from..to).contains(&frame)
-        };
-        let missing = |block: usize, bits: Range<usize>| {
-            bits.filter(|&bit| !exists(block, bit)).count() as u64
+            extent.has(frame)
         };
         let missing_in = |block: usize| {
-            // Only blocks at the ends of the zone may lack frames.
-            let inside = exists(block, 0) && exists(block, BLOCK_PAGES as usize - 1);
-            if inside { 0 } else { missing(block, 0..BLOCK_PAGES as usize) }
+            let first = (first_block + block) * BLOCK_PAGES as usize;
+            BLOCK_PAGES - extent.present_in(first..first + BLOCK_PAGES as usize) as u64
         };
         let word = |block: usize, word: usize| {
             let first = word * WORD_PAGES;
-            if exists(block, first) && exists(block, first + WORD_PAGES - 1) {
+            if missing_in(block) == 0 {
                 return 0;
             }
             let lacks = |bit: usize| !exists(block, first + bit);
@@ -245,13 +250,13 @@ impl<A: Cpu> BlockMap<A> {
         let fill = |block: usize| Head::missing(missing_in(block)).fill();
         // The caches of all CPUs together have at most a 32nd of the zone, except that each has a
         // minimum.
-        let limits = Limits::of(pages as usize / 32 / A::cpus_possible());
+        let limits = Limits::of(extent.present() as usize / 32 / A::cpus_possible());
         let index = |kind: MigrateType, wanted: Fill| {
             Index::new(blocks, |block| kind == MigrateType::Movable && fill(block) == Some(wanted))
         };
         Self {
             start,
-            pages,
+            pages: extent.span().len() as u32,
             first: Pfn::new(first_block << PAGEBLOCK_ORDER),
             complete: from.div_ceil(BLOCK_PAGES as usize) - first_block
                 ..to / BLOCK_PAGES as usize - first_block,
@@ -283,6 +288,7 @@ impl<A: Cpu> BlockMap<A> {
             }),
             limits,
             reserve,
+            extent,
         }
     }
     /// Bytes of metadata for all blocks together, and for each CPU, if an atomic has the size of
@@ -366,7 +372,7 @@ impl<A: Cpu> BlockMap<A> {
     /// blocks, instead of 99 % (the benchmark of `testing/peers`, with `--fragmentation`).
     fn is_plenty(&self, req: AllocRequest) -> bool {
         let free = u64::from(req.spare_pages) * A::cpus_possible() as u64;
-        req.refill == Refill::Batch && free > u64::from(self.pages) / 4 * 3
+        req.refill == Refill::Batch && free > u64::from(self.extent.present()) / 4 * 3
     }
     /// The blocks that a search of `cpu` covers.
     fn stretch(&self, cpu: CpuId, range: Where) -> Range<usize> {

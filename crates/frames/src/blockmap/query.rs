@@ -1,9 +1,11 @@
 //! Questions about a frame, a pageblock, and the pages in caches.
 
-use super::bits::{self, WORD_ORDER};
+use super::bits::{self, Run, WORD_ORDER};
+use super::contig::runs_of;
 use super::{BlockMap, WORDS, block_of};
-use crate::zone::{FrameUse, Pageblock};
+use crate::zone::{FrameUse, FreeError, Pageblock};
 use core::sync::atomic::Ordering::Acquire;
+use mmscale_arch::sync::{NoPreempt, PreemptGuard};
 use mmscale_arch::{Atomic, Cpu, Order, Pfn};
 
 impl<A: Cpu> BlockMap<A> {
@@ -46,6 +48,30 @@ impl<A: Cpu> BlockMap<A> {
         };
         let orders = Order::all().take_while(|&order| order <= Order::PAGEBLOCK);
         orders.take_while(is_free).last().unwrap_or(Order::ZERO)
+    }
+
+    /// Checks that a block can be freed, as far as its pageblock and the cache of this CPU show it.
+    pub(crate) fn check_free(&self, pfn: Pfn, order: Order) -> Result<(), FreeError> {
+        let (first, blocks) = (self.index(pfn), order.pages().div_ceil(Order::PAGEBLOCK.pages()));
+        let heads = (0..blocks).map(|nth| self.head(block_of(first) + nth));
+        for head in heads {
+            match head.held() {
+                Some(held) if held >= order => {}
+                Some(held) => return Err(FreeError::Order(held)),
+                None if head.used() == 0 => return Err(FreeError::Free),
+                None if order >= Order::PAGEBLOCK => return Err(FreeError::NoBlock),
+                None => {}
+            }
+        }
+        let held = self.head(block_of(first)).held().is_some();
+        let pinned = PreemptGuard::<A>::new();
+        let cache = self.caches.of(pinned.cpu()).peek();
+        let free = |run: Run| {
+            let cached = |kept: Run| kept.word == run.word && kept.frames & run.frames != 0;
+            !held && !self.used_bits(run.word) & run.frames != 0 || cache.words().any(cached)
+        };
+        let any = runs_of(first..first + order.pages() as u32).any(free);
+        if any { Err(FreeError::Free) } else { Ok(()) }
     }
 
     /// The pageblock of a frame of the zone, which has `pages` frames of it.

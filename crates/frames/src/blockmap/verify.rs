@@ -164,7 +164,7 @@ impl<A: Cpu> BlockMap<A> {
                     held &= if word == at { !frames } else { !0 };
                 }
                 let first = self.frame(at, 0);
-                let missing = |bit: &u32| !self.spans(first.offset(*bit as usize), Order::ZERO);
+                let missing = |bit: &u32| !self.extent.has(first.index() + *bit as usize);
                 let missing = (0..u64::BITS).filter(missing).fold(0, |bits, bit| bits | 1 << bit);
                 (first, held & !missing)
             },

@@ -38,8 +38,9 @@ impl<A: Cpu> FrameAllocator<A> {
         self.config.geometry().pageblock
     }
     fn pageblocks(&self, zone: &Zone<A>) -> impl Iterator<Item = Pfn> {
-        let first = zone.start.align_down(self.pageblock_order());
-        let pages = zone.start.index() - first.index() + zone.pages as usize;
+        let span = zone.extent.span();
+        let first = Pfn::new(span.start).align_down(self.pageblock_order());
+        let pages = span.end - first.index();
         (0..pages).step_by(self.pageblock_order().pages()).map(move |at| first.offset(at))
     }
     /// Whether a block has a part in a pageblock that is isolated or offline.
@@ -87,7 +88,7 @@ impl<A: Cpu> FrameAllocator<A> {
             && pages == buddy.isolated_pages()
             && blocks == (isolated, offline)
             && zone.condition().1 == (isolated > 0)
-            && zone.managed_pages() as usize + gone == zone.pages as usize;
+            && zone.managed_pages() as usize + gone == zone.pages() as usize;
         if fine { Ok(()) } else { Err(Violation::IsolatedCount(zone.id)) }
     }
     pub(super) fn verify_owners(

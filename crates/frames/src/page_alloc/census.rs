@@ -65,9 +65,9 @@ struct Blocks {
 
 impl Blocks {
     fn of<A: Cpu>(zone: &Zone<A>, geometry: Geometry) -> Self {
-        let first = geometry.block_of(zone.start);
-        let end = zone.start.index() + zone.pages as usize;
-        let count = end.div_ceil(geometry.block_pages()) - first;
+        let span = zone.extent.span();
+        let first = geometry.block_of(Pfn::new(span.start));
+        let count = span.end.div_ceil(geometry.block_pages()) - first;
         Self { geometry, first, free: vec![0; count], whole: vec![false; count] }
     }
     fn add(&mut self, pfn: Pfn, pages: usize) {
@@ -82,15 +82,15 @@ impl Blocks {
         let at = self.geometry.block_of(pfn) - self.first;
         self.whole[at..at + (pages >> self.geometry.pageblock.get())].fill(true);
     }
-    /// Sorts the pageblocks into `census`. Those at the zone's ends may have fewer pages than
-    /// others. Pages that went from a CPU to the zone meanwhile count twice.
+    /// Sorts the pageblocks into `census`. Those at the zone's ends or at holes may have fewer
+    /// pages than others, or none. Pages that went from a CPU to the zone meanwhile count twice.
     fn count<A: Cpu>(&self, zone: &Zone<A>, census: &mut Census) {
-        let (start, end) = (zone.start.index(), zone.start.index() + zone.pages as usize);
         for (nth, (&free, &whole)) in self.free.iter().zip(&self.whole).enumerate() {
             let each = self.geometry.block_pages();
             let block = (self.first + nth) * each;
-            let pages = end.min(block + each) - start.max(block);
+            let pages = zone.extent.present_in(block..block + each);
             match usize::from(free) {
+                _ if pages == 0 => {}
                 _ if whole => census.whole_blocks += 1,
                 0 => census.full_blocks += 1,
                 free if free >= pages => census.loose_blocks += 1,
@@ -106,7 +106,7 @@ impl<A: Cpu> FrameAllocator<A> {
     pub fn census(&self) -> Census {
         let mut census = Census::default();
         for zone in &self.zones {
-            census.pages += u64::from(zone.pages);
+            census.pages += u64::from(zone.pages());
             match &zone.free {
                 ZoneFree::Lists(lists) => self.listed_census(zone, lists, &mut census),
                 ZoneFree::Blocks(blocks) => mapped_census(zone, &blocks.map, &mut census),

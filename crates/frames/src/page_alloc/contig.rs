@@ -20,8 +20,8 @@ impl<A: Cpu> FrameAllocator<A> {
     /// another, a frame in another CPU's cache counts as in use.
     ///
     /// The frames are freed one by one with [`FrameAllocator::free_pages`], or several together
-    /// with [`FrameAllocator::free_contig_range`]. Waits for spin locks or for CPUs in pageblocks of the
-    /// range, so it must not be called in interrupts.
+    /// with [`FrameAllocator::free_contig_range`]. Waits for spin locks or for CPUs in pageblocks
+    /// of the range, so it must not be called in interrupts.
     ///
     /// # Errors
     /// The first frame that cannot be allocated, and why.
@@ -53,11 +53,12 @@ impl<A: Cpu> FrameAllocator<A> {
 
     fn take_range(&self, start: Pfn, pages: usize, piece: Order) -> Result<(), ContigError> {
         let range = start.index()..start.index() + pages;
-        let Some(last) = range.clone().last() else { return Ok(()) };
+        if range.is_empty() {
+            return Ok(());
+        }
         let zone = self.zone_of(start).ok_or(ContigError::Outside(start))?;
-        let end = zone.start.index() + zone.pages as usize;
-        if last >= end {
-            return Err(ContigError::Outside(Pfn::new(end)));
+        if let Some(missing) = zone.extent.first_missing(range.clone()) {
+            return Err(ContigError::Outside(Pfn::new(missing)));
         }
         let mut taken = self.try_range(zone, range.clone(), piece);
         if let Err(ContigError::InUse(_)) = taken {

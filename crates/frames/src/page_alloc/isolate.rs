@@ -183,7 +183,8 @@ impl<A: Cpu> FrameAllocator<A> {
         let pageblock = self.config.geometry().pageblock;
         let block = pfn.align_down(pageblock);
         let end = block.index() + pageblock.pages();
-        let whole = zone.start <= block && end <= zone.start.index() + zone.pages as usize;
+        let span = zone.extent.span();
+        let whole = span.start <= block.index() && end <= span.end;
         if whole { Ok((zone, block)) } else { Err(IsolateError::NoBlock) }
     }
 }

@@ -7,8 +7,9 @@ use super::{Audit, FrameAllocator, IsolateError, Records, Violation, Zone};
 use crate::blockmap::{AllocRequest, BlockMap, Entered, MapError, Refill};
 use crate::frame::{FrameState, FrameTable, FrameWord};
 use crate::vmstat::ZoneItem;
+use core::sync::atomic::Ordering::Relaxed;
 use mmscale_arch::sync::{IrqGuard, NoPreempt, PreemptGuard};
-use mmscale_arch::{Access, Cpu, CpuId, Func, Order, PcpEvent, Pfn, Span, Trace};
+use mmscale_arch::{Access, Atomic, Cpu, CpuId, Func, Order, PcpEvent, Pfn, Span, Trace};
 
 /// This CPU's cache of a zone, entered. Fields are dropped in this order, so the cache is left
 /// before preemption is enabled.
@@ -274,14 +275,14 @@ impl<A: Cpu> FrameAllocator<A> {
             MapError::Cached(pfn) => Violation::Lost(pfn),
         })?;
         if self.config.records == Records::Kept {
-            self.verify_held(map)?;
+            self.verify_held(zone, map)?;
         }
         let counted = self.stats.zone_snapshot(zone.id, ZoneItem::FreePages) + found.unfolded;
         if counted != found.free as i64 {
             return Err(Violation::Counter(zone.id));
         }
         let (free, cached, isolated) = (found.free, found.cached, found.isolated);
-        if found.offline != u64::from(zone.pages - zone.managed_pages()) {
+        if found.offline != u64::from(zone.offline.load(Relaxed)) {
             return Err(Violation::IsolatedCount(zone.id));
         }
         let held = u64::from(zone.managed_pages()) - free - cached - isolated;
@@ -289,14 +290,14 @@ impl<A: Cpu> FrameAllocator<A> {
     }
 
     /// Checks that records and map agree on the allocated frames. Free blocks are not checked.
-    fn verify_held(&self, map: &BlockMap<A>) -> Result<(), Violation> {
+    fn verify_held(&self, zone: &Zone<A>, map: &BlockMap<A>) -> Result<(), Violation> {
         let mut inside_until = 0;
         for (first, held) in map.held_words() {
             for bit in 0..u64::BITS as usize {
                 let at = first.index() + bit;
                 let (pfn, held) = (Pfn::new(at), held >> bit & 1 != 0);
-                // The zone may lack some frames of the pageblocks at its ends.
-                if !map.spans(pfn, Order::ZERO) {
+                // The zone may lack frames of the pageblocks at its ends and at holes.
+                if !zone.extent.has(at) {
                     continue;
                 }
                 let word = self.frames.word(pfn);

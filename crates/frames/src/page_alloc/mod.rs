@@ -5,6 +5,7 @@
 //! | `claim` | allocation: zonelist, watermarks, page caches, zones |
 //! | `release` | frees, with records of frames |
 //! | `unrecorded` | frees, without records of frames |
+//! | `checked` | frees that report a wrong call as a value |
 //! | `exact` | splitting blocks, and allocating numbers of pages that are no power of two |
 //! | `posted` | allocation and frees where CPUs own pageblocks |
 //! | `mapped` | allocation and frees with the policy `blockmap` |
@@ -38,6 +39,7 @@ mod audit;
 mod block_corruption_tests;
 mod blocks;
 mod census;
+mod checked;
 mod claim;
 mod config;
 mod contig;
@@ -48,6 +50,7 @@ mod gfp;
 mod isolate;
 mod limits;
 mod mapped;
+mod memory_map;
 mod posted;
 mod query;
 mod release;
@@ -57,15 +60,16 @@ mod verify;
 mod wake;
 mod zone;
 
-pub use crate::zone::{ContigError, FrameUse, IsolateError, Pageblock, ZoneLists};
+pub use crate::zone::{ContigError, FrameUse, FreeError, IsolateError, Pageblock, ZoneLists};
 pub use age::{DecayRequest, Refresh};
 pub use audit::{Audit, Violation};
 pub use census::Census;
 pub use config::{
-    AllocConfig, BatchPolicy, BulkHold, CachedOrders, ConfigError, HighPolicy, MemoryMap,
-    PageCheck, PcpPolicy, Records, ZoneSpec,
+    AllocConfig, BatchPolicy, BulkHold, CachedOrders, ConfigError, HighPolicy, PageCheck,
+    PcpPolicy, Records,
 };
 pub use gfp::{AllocError, Gfp};
+pub use memory_map::{MemoryMap, ZoneSpec};
 pub use query::FreeCount;
 pub use zone::Zone;
 use zone::{FreeLists, ZoneFree};
@@ -120,30 +124,27 @@ impl<A: Cpu> FrameAllocator<A> {
             .zip(&marks)
             .enumerate()
             .map(|(at, (spec, &marks))| {
-                let id = ZoneId::new(at);
-                let limits = pcp_limits::<A>(spec, marks, &config, &online);
+                let (id, extent) = (ZoneId::new(at), map.extent(spec));
+                let present = extent.present().into();
+                let limits = pcp_limits::<A>((spec.node, present), marks, &config, &online);
                 let free = ZoneFree::new(
                     (config.caches, geometry, config.lists),
                     &frames,
-                    (id, spec.start, spec.pages),
+                    (id, &extent),
                     whole_blocks_kept(marks),
                     || Pcp::new(limits, config.cache_slice_pages),
                 );
-                Zone::new(
-                    (id, spec.node, spec.kind),
-                    (spec.start, spec.pages),
-                    (marks, reserves(map, spec)),
-                    free,
-                )
+                Zone::new((id, spec.node, spec.kind), extent, (marks, reserves(map, spec)), free)
             })
             .collect();
         let nodes = map.node_count();
         let cpus = online.count();
-        let counted = |zone: &ZoneSpec| {
-            let threshold = normal_threshold(cpus, zone.pages.into(), config.page_kib);
-            (zone.node, threshold, zone.pages)
+        let counted = |zone: &Zone<A>| {
+            let pages = zone.pages();
+            let threshold = normal_threshold(cpus, pages.into(), config.page_kib);
+            (zone.node, threshold, pages)
         };
-        let counted: Vec<(NodeId, u8, u32)> = map.zones.iter().map(counted).collect();
+        let counted: Vec<(NodeId, u8, u32)> = zones.iter().map(counted).collect();
         let stats = Stats::new(&counted, nodes);
         let zonelists: Box<[_]> = (0..nodes).map(|node| zonelists(map, node, nodes)).collect();
         let nearest =
@@ -280,9 +281,8 @@ impl<A: Cpu> FrameAllocator<A> {
             let mut now = seen();
             loop {
                 let (online, pages) = &now;
-                let spec =
-                    ZoneSpec { node: zone.node, kind: zone.kind, start: zone.start, pages: *pages };
-                let limits = pcp_limits::<A>(&spec, zone.marks, &self.config, online);
+                let of = (zone.node, u64::from(*pages));
+                let limits = pcp_limits::<A>(of, zone.marks, &self.config, online);
                 for (_, pcp) in zone.pcps().iter() {
                     pcp.lock().set_limits(limits);
                 }
@@ -306,10 +306,7 @@ impl<A: Cpu> FrameAllocator<A> {
     }
     /// The zone of `pfn`; `None` if there is no such frame.
     pub fn zone_of(&self, pfn: Pfn) -> Option<&Zone<A>> {
-        let inside = |zone: &&Zone<A>| {
-            zone.start <= pfn && pfn.index() < zone.start.index() + zone.pages as usize
-        };
-        self.zones.iter().find(inside)
+        self.zones.iter().find(|zone| zone.extent.has(pfn.index()))
     }
 }
 
@@ -322,10 +319,10 @@ fn online_cpus<A: Cpu>() -> CpuMask {
 
 /// The watermarks of every zone.
 fn zone_marks(map: &MemoryMap, config: &AllocConfig) -> Vec<Watermarks> {
-    let total: u64 = map.zones.iter().map(|zone| u64::from(zone.pages)).sum();
+    let total = map.pages();
     let of = |zone: &ZoneSpec| {
         let given = config.normal_marks.filter(|_| zone.kind == ZoneKind::Normal);
-        given.unwrap_or_else(|| config.watermarks(zone.pages.into(), total))
+        given.unwrap_or_else(|| config.watermarks(map.extent(zone).present().into(), total))
     };
     map.zones.iter().map(of).collect()
 }
@@ -342,7 +339,7 @@ fn reserves(map: &MemoryMap, zone: &ZoneSpec) -> [u32; ZoneKind::COUNT] {
     let mut reserve = [0; ZoneKind::COUNT];
     let above = |other: &&ZoneSpec| other.node == zone.node && other.kind > zone.kind;
     for other in map.zones.iter().filter(above) {
-        reserve[other.kind as usize] += other.pages / LOWMEM_RESERVE_RATIO;
+        reserve[other.kind as usize] += map.extent(other).present() / LOWMEM_RESERVE_RATIO;
     }
     reserve
 }
@@ -364,14 +361,14 @@ fn zonelists(map: &MemoryMap, node: usize, nodes: usize) -> [Box<[ZoneId]>; Zone
     })
 }
 
-/// The limits of a zone's page caches with these CPUs online.
+/// The limits of the page caches of a zone of `node` with these CPUs online.
 fn pcp_limits<A: Cpu>(
-    zone: &ZoneSpec,
+    (node, pages): (NodeId, u64),
     marks: Watermarks,
     config: &AllocConfig,
     online: &CpuMask,
 ) -> PcpLimits {
-    let local = online.iter().filter(|&cpu| A::node_of(cpu) == zone.node).count();
+    let local = online.iter().filter(|&cpu| A::node_of(cpu) == node).count();
     let cpus = if local == 0 { online.count() } else { local };
-    config.pcp_limits(zone.pages.into(), marks.low, cpus)
+    config.pcp_limits(pages, marks.low, cpus)
 }

@@ -61,7 +61,7 @@ impl<A: Cpu> FrameAllocator<A> {
     }
 
     fn head_of(&self, zone: &Zone<A>, pfn: Pfn) -> Option<(FrameState, Order)> {
-        self.head_in(|head, _| zone.start <= head, pfn)
+        self.head_in(|head, _| zone.extent.has(head.index()), pfn)
     }
 
     /// The state and the order of the block that has `pfn`, by the records of frames; `spans`
@@ -81,13 +81,13 @@ impl<A: Cpu> FrameAllocator<A> {
         let zone = self.zone_of(pfn)?;
         let order = self.config.geometry().pageblock;
         let block = pfn.align_down(order);
-        let (start, end) = (zone.start.index(), zone.start.index() + zone.pages as usize);
-        let first = block.index().max(start);
-        let pages = end.min(block.index() + order.pages()) - first;
+        let (span, all) = (zone.extent.span(), block.index()..block.index() + order.pages());
+        let range = all.start.max(span.start)..all.end.min(span.end);
+        let pages = zone.extent.present_in(range.clone());
         Some(match &zone.free {
             ZoneFree::Lists(lists) => {
                 let buddy = lists.buddy.lock_irqsave();
-                let (free, largest) = self.listed_pages(&buddy, first..first + pages);
+                let (free, largest) = self.listed_pages(&buddy, range);
                 Pageblock {
                     pages: pages as u32,
                     free: free.min(pages) as u32,

@@ -36,6 +36,13 @@ impl<A: Cpu> FrameAllocator<A> {
     #[inline(never)]
     fn free_recorded(&self, pfn: Pfn, order: Order) {
         let word = self.check_held(pfn, order);
+        self.free_claimed(pfn, word);
+    }
+
+    /// Frees a block whose record was `word` when the caller found it allocated.
+    #[inline]
+    pub(super) fn free_claimed(&self, pfn: Pfn, word: FrameWord) {
+        let order = word.order();
         prepare_free::<A>(order);
         A::trace(Trace::Page(PageEvent::Free { pfn, order }));
         let zone = &self.zones[usize::from(word.zone())];

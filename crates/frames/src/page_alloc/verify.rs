@@ -8,6 +8,7 @@ use crate::frame::FrameState;
 use crate::vmstat::ZoneItem;
 use crate::zone::{Buddy, Geometry, WrongCount};
 use alloc::vec::Vec;
+use core::ops::Range;
 use mmscale_arch::{Cpu, CpuId, ORDERS, Pfn};
 
 impl<A: Cpu> FrameAllocator<A> {
@@ -122,8 +123,13 @@ impl<A: Cpu> FrameAllocator<A> {
         let Geometry { pageblock, max } = self.config.geometry();
         let (mut audit, mut on_list) = (Audit::default(), listed.iter());
         let untouched = buddy.untouched();
-        let (mut at, end) = (zone.start.index(), zone.start.index() + zone.pages as usize);
+        let Range { start, end } = zone.extent.span();
+        let mut at = start;
         while at < end {
+            if let Some(end) = zone.extent.hole_end(at) {
+                at = end;
+                continue;
+            }
             if untouched.contains(&(at as u32)) {
                 audit.free += untouched.len() as u64;
                 at = untouched.end as usize;
@@ -150,7 +156,8 @@ impl<A: Cpu> FrameAllocator<A> {
             if word.may_merge() && word.state() != FrameState::Cached {
                 return Err(Violation::Stray(pfn));
             }
-            let fits = pfn.is_aligned(order) && at + order.pages() <= end;
+            let all_there = || zone.extent.first_missing(at..at + order.pages()).is_none();
+            let fits = pfn.is_aligned(order) && all_there();
             if !fits || usize::from(word.zone()) != zone.id.index() {
                 return Err(Violation::Shape(pfn));
             }
@@ -162,7 +169,7 @@ impl<A: Cpu> FrameAllocator<A> {
                 return Err(Violation::Cover(other));
             }
             let buddy_pfn = pfn.buddy(order);
-            let inside = buddy_pfn.index() >= zone.start.index() && buddy_pfn.index() < end;
+            let inside = (start..end).contains(&buddy_pfn.index());
             // Neither an isolated pageblock nor its neighbour merges with the other.
             let apart = order >= pageblock
                 && inside

@@ -4,7 +4,7 @@ use super::{PcpPolicy, ZoneLists};
 use crate::blockmap::{BlockMap, ReservePages};
 use crate::frame::FrameTable;
 use crate::pcp::{Pcp, Pressure};
-use crate::zone::{Buddy, Geometry, Owners, Watermarks, ZoneId, ZoneKind};
+use crate::zone::{Buddy, Extent, Geometry, Owners, Watermarks, ZoneId, ZoneKind};
 use core::sync::atomic::Ordering;
 use mmscale_arch::sync::{EachCpu, SpinLock};
 use mmscale_arch::{Atomic, Cpu, DataLine, LockClass, LockInstance, NodeId, Pfn};
@@ -22,9 +22,8 @@ pub struct Zone<A: Cpu> {
     pub(super) id: ZoneId,
     pub(super) node: NodeId,
     pub(super) kind: ZoneKind,
-    pub(super) start: Pfn,
-    /// The frames in it, all of which the buddy allocator manages.
-    pub(super) pages: u32,
+    /// Its frames.
+    pub(super) extent: Extent,
     pub(super) marks: Watermarks,
     /// By the best kind that an allocation accepts: pages reserved from it.
     pub(super) reserve: [u32; ZoneKind::COUNT],
@@ -81,11 +80,11 @@ pub(super) struct FreeBlocks<A: Cpu> {
 }
 
 impl<A: Cpu> ZoneFree<A> {
-    /// Creates the free memory of zone `id`: all `pages` pages from `start` are free.
+    /// Creates the free memory of zone `id`: all of its frames are free.
     pub(super) fn new(
         (policy, geometry, lists): (PcpPolicy, Geometry, ZoneLists),
         frames: &FrameTable,
-        (id, start, pages): (ZoneId, Pfn, u32),
+        (id, extent): (ZoneId, &Extent),
         reserve: ReservePages,
         mut pcp: impl FnMut() -> Pcp,
     ) -> Self {
@@ -93,14 +92,14 @@ impl<A: Cpu> ZoneFree<A> {
             PcpPolicy::Stock | PcpPolicy::Premerge => FreesTo::FreeingCpu,
             PcpPolicy::Posted => FreesTo::Owner,
             PcpPolicy::Blockmap => {
-                let map = BlockMap::new(start, pages, reserve);
+                let map = BlockMap::of(extent.clone(), reserve);
                 let pcps = EachCpu::new::<A>(|cpu| {
                     SpinLock::named(LockClass::Pcp, LockInstance::OfCpu(cpu), pcp())
                 });
                 return Self::Blocks(FreeBlocks { map, pcps });
             }
         };
-        let mut buddy = Buddy::new(frames, (geometry, lists), id, start, pages);
+        let mut buddy = Buddy::new(frames, (geometry, lists), id, extent);
         let owners = match frees_to {
             FreesTo::FreeingCpu => Owners::none(),
             FreesTo::Owner => buddy.with_owners(),
@@ -124,7 +123,7 @@ impl<A: Cpu> ZoneFree<A> {
 impl<A: Cpu> Zone<A> {
     pub(super) fn new(
         (id, node, kind): (ZoneId, NodeId, ZoneKind),
-        (start, pages): (Pfn, u32),
+        extent: Extent,
         (marks, reserve): (Watermarks, [u32; ZoneKind::COUNT]),
         free: ZoneFree<A>,
     ) -> Self {
@@ -132,8 +131,7 @@ impl<A: Cpu> Zone<A> {
             id,
             node,
             kind,
-            start,
-            pages,
+            extent,
             marks,
             reserve,
             flags: A::AtomicU32::named(0, DataLine::ZoneFlags),
@@ -180,15 +178,15 @@ impl<A: Cpu> Zone<A> {
     }
     /// Its first frame.
     pub fn start(&self) -> Pfn {
-        self.start
+        Pfn::new(self.extent.span().start)
     }
-    /// The number of its frames, those that are offline included.
+    /// The number of its frames, those that are offline included, those in holes not.
     pub fn pages(&self) -> u32 {
-        self.pages
+        self.extent.present()
     }
     /// The number of its frames that are not offline.
     pub fn managed_pages(&self) -> u32 {
-        self.pages - self.offline.load(Ordering::Relaxed)
+        self.pages() - self.offline.load(Ordering::Relaxed)
     }
     /// Its watermarks. They do not change when pageblocks go offline.
     pub fn watermarks(&self) -> Watermarks {

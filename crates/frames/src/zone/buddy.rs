@@ -3,7 +3,7 @@
 
 use super::areas::{Areas, End, Part, WrongCount, ZoneLists};
 use super::owners::Owners;
-use super::{Geometry, ZoneId};
+use super::{Extent, Geometry, ZoneId};
 use crate::frame::{FrameList, FrameState, FrameTable, FrameWord, MigrateType};
 use alloc::boxed::Box;
 use core::ops::Range;
@@ -43,19 +43,27 @@ pub struct Buddy<A: Cpu> {
 }
 
 impl<A: Cpu> Buddy<A> {
-    /// Creates an allocator of `start .. start + pages`, all free and movable. The ends need no
-    /// alignment.
+    /// Creates an allocator of these frames, all free and movable. The ends of the span and of
+    /// holes need no alignment.
     pub(crate) fn new(
         frames: &FrameTable,
         (geometry, lists): (Geometry, ZoneLists),
         zone: ZoneId,
-        start: Pfn,
-        pages: u32,
+        extent: &Extent,
     ) -> Self {
-        let span = start.index() as u32..start.index() as u32 + pages;
+        let of = |range: Range<usize>| range.start as u32..range.end as u32;
+        let span = of(extent.span());
         let block = geometry.max.pages() as u32;
-        let (from, to) = (span.start.next_multiple_of(block), span.end & !(block - 1));
-        let untouched = if from < to { from..to } else { span.end..span.end };
+        let whole = |part: Range<u32>| {
+            let (from, to) = (part.start.next_multiple_of(block), part.end & !(block - 1));
+            if from < to { from..to } else { part.end..part.end }
+        };
+        // Only one stretch may be unused. The last of the largest: a zone without holes has one.
+        let stretches = || extent.stretches().map(of);
+        let largest = stretches().max_by_key(|part| whole(part.clone()).len());
+        let largest = largest.unwrap_or(span.clone());
+        let untouched = whole(largest.clone());
+        let (start, pages) = (Pfn::new(extent.span().start), extent.span().len() as u32);
         let first_block = geometry.block_of(start);
         let blocks = (span.end as usize).div_ceil(geometry.block_pages()) - first_block;
         // SAFETY: zero is a valid byte.
@@ -80,8 +88,14 @@ impl<A: Cpu> Buddy<A> {
             offline_blocks: 0,
         };
         buddy.areas.add_unused(geometry.max, untouched.len() as u32 >> geometry.max.get());
-        buddy.add_ends(frames, span.start..untouched.start);
-        buddy.add_ends(frames, untouched.end..span.end);
+        for part in stretches() {
+            if part == largest {
+                buddy.add_ends(frames, part.start..untouched.start);
+                buddy.add_ends(frames, untouched.end..part.end);
+            } else {
+                buddy.add_ends(frames, part);
+            }
+        }
         buddy
     }
     /// Gives pageblocks owners, before anything is allocated; returns the words that any CPU may
@@ -92,7 +106,7 @@ impl<A: Cpu> Buddy<A> {
         self.owned = (0..A::cpus_possible()).map(|_| 0).collect();
         self.owners.clone()
     }
-    /// Puts a range at an end of the zone on the lists, as blocks as large as possible.
+    /// Puts a range on the lists, as blocks as large as possible.
     fn add_ends(&mut self, frames: &FrameTable, range: Range<u32>) {
         let mut at = range.start;
         while at < range.end {

@@ -1,6 +1,6 @@
-//! Errors of operations on pageblocks and on named frames.
+//! Errors of operations on pageblocks and on named frames, and of frees.
 
-use mmscale_arch::Pfn;
+use mmscale_arch::{Order, Pfn};
 
 /// Error of isolating a pageblock, taking it offline or bringing it online.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -30,7 +30,7 @@ impl core::error::Error for IsolateError {}
 /// Error of an allocation of named frames: the first frame that cannot be allocated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ContigError {
-    /// The frame is not in the zone of the first frame, or in no zone.
+    /// The frame is not in the zone of the first frame, in a hole, or in no zone.
     Outside(Pfn),
     /// The frame is allocated, or is in the cache of a CPU that could not be drained.
     InUse(Pfn),
@@ -56,3 +56,30 @@ impl core::fmt::Display for ContigError {
 }
 
 impl core::error::Error for ContigError {}
+
+/// Error of a free.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FreeError {
+    /// No zone has all frames of the block.
+    NoFrame,
+    /// The frame is free already, or was never allocated.
+    Free,
+    /// The frame is allocated as a block of this order.
+    Order(Order),
+    /// The frame is inside an allocated block, not its head; or no block of that order begins
+    /// there.
+    NoBlock,
+}
+
+impl core::fmt::Display for FreeError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Self::NoFrame => f.write_str("no zone has the whole block"),
+            Self::Free => f.write_str("the frame is free already, or was never allocated"),
+            Self::Order(order) => write!(f, "the block has order {}", order.get()),
+            Self::NoBlock => f.write_str("no allocated block of that order begins there"),
+        }
+    }
+}
+
+impl core::error::Error for FreeError {}

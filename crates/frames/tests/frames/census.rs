@@ -26,7 +26,10 @@ fn allocator(caches: PcpPolicy) -> Rc<FrameAllocator<Stepped>> {
         pages: PAGES as u32,
     };
     let config = AllocConfig { caches, ..AllocConfig::default() };
-    let frames = Rc::new(FrameAllocator::new(&MemoryMap { zones: vec![zone] }, config).unwrap());
+    let frames = Rc::new(
+        FrameAllocator::new(&MemoryMap { zones: vec![zone], ..MemoryMap::default() }, config)
+            .unwrap(),
+    );
     answer_drains(&frames);
     frames
 }

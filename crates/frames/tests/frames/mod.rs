@@ -4,6 +4,7 @@
 mod census;
 mod contig;
 mod drains;
+mod holes;
 mod isolation;
 mod misuse;
 mod oracle;
