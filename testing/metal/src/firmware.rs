@@ -5,7 +5,6 @@
 //! (ACPI 6.5, section 5.2.12).
 
 use core::ffi::CStr;
-use mmscale_arch::Pfn;
 
 /// The physical address of something that the firmware wrote; memory below 4 GiB is mapped to
 /// itself.
@@ -43,21 +42,8 @@ const PAGE_SHIFT: u32 = 12;
 /// Memory above is not mapped.
 const MAPPED_END: Address = 1 << 32;
 
-/// Frames of memory: from the first to the one after the last.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct FrameRange {
-    /// The first frame.
-    pub(crate) start: Pfn,
-    /// The frame after the last.
-    pub(crate) end: Pfn,
-}
-
-impl FrameRange {
-    /// The number of frames.
-    pub(crate) fn pages(self) -> usize {
-        self.end.index().saturating_sub(self.start.index())
-    }
-}
+/// Numbers of frames.
+pub(crate) type FrameRange = core::ops::Range<usize>;
 
 impl StartInfo {
     /// Panics if the loader does not follow the protocol.
@@ -84,8 +70,7 @@ impl StartInfo {
         ranges.filter(|range| range.kind == RAM).filter_map(|range| {
             let end = (range.start + range.bytes).min(MAPPED_END) >> PAGE_SHIFT;
             let start = range.start.next_multiple_of(1 << PAGE_SHIFT) >> PAGE_SHIFT;
-            let frame = |at: u64| Pfn::new(at as usize);
-            (start < end).then(|| FrameRange { start: frame(start), end: frame(end) })
+            (start < end).then_some(start as usize..end as usize)
         })
     }
 

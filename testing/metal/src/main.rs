@@ -40,8 +40,9 @@ use crate::per_cpu::MAX_CPUS;
 use alloc::vec::Vec;
 use core::alloc::{GlobalAlloc, Layout};
 use linked_list_allocator::Heap;
-use mmscale_arch::Pfn;
-use mmscale_frames::page_alloc::{AllocConfig, PcpPolicy, Records};
+use mmscale_arch::{NodeId, Pfn};
+use mmscale_frames::page_alloc::{AllocConfig, MemoryMap, PcpPolicy, Records, ZoneSpec};
+use mmscale_frames::zone::ZoneKind;
 use x86_64::instructions::port::Port;
 
 core::arch::global_asm!(include_str!("entry.s"));
@@ -51,6 +52,8 @@ unsafe extern "C" {
     static image_end: u8;
 }
 
+/// The first frame of the image: `kernel.ld`.
+const IMAGE_START: usize = 0x100;
 /// Memory for the allocator's own structures, after the image.
 const HEAP_PAGES: usize = 32 << 8;
 
@@ -58,7 +61,7 @@ const HEAP_PAGES: usize = 32 << 8;
 #[unsafe(no_mangle)]
 extern "C" fn first_cpu(info: &StartInfo) -> ! {
     info.check();
-    let memory = memory_after_heap(info);
+    let memory = memory_and_heap(info);
     interrupts::prepare();
     let first = apic::id();
     per_cpu::enter(0, first);
@@ -68,20 +71,18 @@ extern "C" fn first_cpu(info: &StartInfo) -> ! {
     info.each_processor(|apic| others.extend((apic != first).then_some(apic)));
     others.truncate(MAX_CPUS - 1);
     start::start_others(&others);
-    per_cpu::set_cpus(others.len() + 1);
-    say!(
-        "{} processors, {} frames of RAM from {:?}",
-        others.len() + 1,
-        memory.pages(),
-        memory.start
-    );
+    let cpus = others.len() + 1;
+    per_cpu::set_cpus(cpus);
+    let (stretches, holes) = (info.ram().count(), memory.holes.len());
+    let pages = memory.pages();
+    say!("{cpus} processors, {pages} frames in {stretches} stretches of RAM, {holes} holes");
     let planted = |fault| info.command_line().split(' ').any(|word| word == fault);
     if planted("plant=double-free") {
-        stress::free_twice(memory, AllocConfig::default());
+        stress::free_twice(&memory, AllocConfig::default());
         panic!("a block was freed twice, and no check found it");
     }
     for (seed, (name, config)) in (1..).zip(allocators()) {
-        let done = stress::run(memory, config, seed);
+        let done = stress::run(&memory, config, seed);
         say!(
             "{name}: {} blocks, {} passed on, {} refused, {} interrupts to drain, {} of {} free",
             done.allocated,
@@ -89,11 +90,11 @@ extern "C" fn first_cpu(info: &StartInfo) -> ! {
             done.refused,
             done.drains,
             done.free,
-            memory.pages()
+            pages
         );
-        assert!(done.free == memory.pages() as u64, "{name}: frames are missing");
+        assert!(done.free == pages, "{name}: frames are missing");
     }
-    let done = system::run(memory, planted("plant=stale"));
+    let done = system::run(&memory, planted("plant=stale"));
     say!(
         "system: {} changes of a mapping, {} words read, {} page faults, {} interrupts, {} tasks",
         done.changes,
@@ -117,17 +118,23 @@ fn allocators() -> [(&'static str, AllocConfig); 3] {
     ]
 }
 
-/// Makes the heap, in the RAM that has the image; returns what is left behind it.
-fn memory_after_heap(info: &StartInfo) -> FrameRange {
-    let after_image = (&raw const image_end) as usize >> 12;
-    let has_image =
-        |range: &FrameRange| (range.start.index()..range.end.index()).contains(&after_image);
-    let range = info.ram().find(has_image).expect("the image is in RAM");
-    let start = after_image + HEAP_PAGES;
-    assert!(start < range.end.index(), "the heap needs {HEAP_PAGES} frames after the image");
+/// Returns the firmware's map, in which page 0, this image and the heap are holes; makes the heap,
+/// behind the image.
+fn memory_and_heap(info: &StartInfo) -> MemoryMap {
+    let image = IMAGE_START..(&raw const image_end) as usize >> 12;
+    let heap_end = image.end + HEAP_PAGES;
+    let has_heap = |range: &FrameRange| range.start <= image.start && heap_end <= range.end;
+    assert!(info.ram().any(|range| has_heap(&range)), "no RAM for the image and the heap");
     // SAFETY: nothing else uses this memory; this is the first use of the heap.
-    HEAP.0.with(|heap| unsafe { heap.init((after_image << 12) as *mut u8, HEAP_PAGES << 12) });
-    FrameRange { start: Pfn::new(start), end: range.end }
+    HEAP.0.with(|heap| unsafe { heap.init((image.end << 12) as *mut u8, HEAP_PAGES << 12) });
+    let stretch = |range: FrameRange| ZoneSpec {
+        node: NodeId::new(0),
+        kind: ZoneKind::Normal,
+        start: Pfn::new(range.start),
+        pages: range.len() as u32,
+    };
+    let map = MemoryMap::of_stretches(info.ram().map(stretch));
+    map.with_hole(Pfn::new(0), 1).with_hole(Pfn::new(image.start), heap_end - image.start)
 }
 
 /// Ends the virtual machine: QEMU's exit code is `2 * code + 1`.

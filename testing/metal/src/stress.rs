@@ -1,7 +1,6 @@
 //! The frame allocator under load from all processors, with a check of every page.
 
 use crate::cpu::Metal;
-use crate::firmware::FrameRange;
 use crate::start::on_all;
 use crate::{callbacks, per_cpu};
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -104,22 +103,16 @@ pub(crate) struct Done {
     pub(crate) free: u64,
 }
 
-/// The frames of a range, as one zone.
-pub(crate) fn map_of(memory: FrameRange) -> MemoryMap {
-    let mut map = MemoryMap::single(memory.pages() as u32);
-    map.zones[0].start = memory.start;
-    map
-}
-
 /// Runs the load on all processors, and checks that every frame is free at the end.
-pub(crate) fn run(memory: FrameRange, config: AllocConfig, seed: u64) -> Done {
-    let frames = FrameAllocator::new(&map_of(memory), config).expect("a valid map");
-    for pfn in memory.start.index()..memory.end.index() {
-        Page::of(Pfn::new(pfn)).write(0, 0);
-    }
+pub(crate) fn run(map: &MemoryMap, config: AllocConfig, seed: u64) -> Done {
+    let frames = FrameAllocator::new(map, config).expect("a valid map");
+    let all =
+        map.zones.iter().flat_map(|zone| (0..zone.pages).map(|at| zone.start.offset(at as usize)));
+    let in_hole = |pfn: &Pfn| map.holes.iter().any(|hole| hole.contains(&pfn.index()));
+    all.filter(|pfn| !in_hole(pfn)).for_each(|pfn| Page::of(pfn).write(0, 0));
     let stress = Stress {
         frames,
-        pages: memory.pages(),
+        pages: map.pages() as usize,
         mailboxes: [const { AtomicU64::new(0) }; MAILBOXES],
         allocated: AtomicU64::new(0),
         passed_on: AtomicU64::new(0),
@@ -151,9 +144,8 @@ pub(crate) fn run(memory: FrameRange, config: AllocConfig, seed: u64) -> Done {
 }
 
 /// Frees a block twice, which the allocator must notice: in the second free, or in a check.
-pub(crate) fn free_twice(memory: FrameRange, config: AllocConfig) {
-    let frames: FrameAllocator<Metal> =
-        FrameAllocator::new(&map_of(memory), config).expect("a valid map");
+pub(crate) fn free_twice(map: &MemoryMap, config: AllocConfig) {
+    let frames: FrameAllocator<Metal> = FrameAllocator::new(map, config).expect("a valid map");
     let pfn = frames.alloc_pages(Order::ZERO, MigrateType::Movable, Gfp::KERNEL).expect("memory");
     frames.free_pages(pfn, Order::ZERO);
     frames.free_pages(pfn, Order::ZERO);

@@ -1,9 +1,9 @@
 //! The whole memory manager on the processors: programs whose loads and stores go through the MMU.
 
 use crate::cpu::Metal;
-use crate::firmware::FrameRange;
+use crate::per_cpu::MAX_CPUS;
 use crate::start::on_all;
-use crate::stress::{Random, map_of};
+use crate::stress::Random;
 use crate::{access, callbacks, per_cpu, shadow, tasks};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -11,6 +11,7 @@ use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering};
 use mmscale_arch::{Cpu, Order};
 use mmscale_frames::frame::MigrateType;
+use mmscale_frames::page_alloc::MemoryMap;
 use mmscale_kernel::{FinalCheck, Kernel, Os};
 use mmscale_mm::mm::MmConfig;
 use mmscale_mm::vmstat_work::TickPolicy;
@@ -18,8 +19,9 @@ use mmscale_system::{Addr, Advice, Body, MapSpec, Place, Prot, System as _, Thre
 
 /// Changes of the mapping that all processors read.
 const CHANGES: u64 = 150;
-/// Its pages.
+/// Its pages, and the words that each processor reads between two changes.
 const PAGES: u64 = 24;
+const READS: u64 = 100;
 /// Pages of a process that forks, and its forks for each processor.
 const FORK_PAGES: u64 = 16;
 const FORKS: usize = 8;
@@ -43,7 +45,7 @@ pub(crate) struct Done {
 /// Runs a system whose programs check what they read; then checks that all frames are free and all
 /// structures are consistent. With `stale`, the last processor ignores flushes, and a program must
 /// find that.
-pub(crate) fn run(memory: FrameRange, stale: bool) -> Done {
+pub(crate) fn run(map: &MemoryMap, stale: bool) -> Done {
     let (faults, (interrupts, _)) = (access::faults(), per_cpu::interrupts_so_far());
     let counts = Arc::new(Mapping::new());
     let seen = Arc::clone(&counts);
@@ -56,7 +58,7 @@ pub(crate) fn run(memory: FrameRange, stale: bool) -> Done {
             fork_on_all(os);
         });
     });
-    let config = MmConfig::new(map_of(memory), TickPolicy::default());
+    let config = MmConfig::new(map.clone(), TickPolicy::default());
     let kernel = Kernel::<Metal>::boot(&config, FinalCheck::Run, program);
     let kernel = kernel.expect("a valid configuration");
     callbacks::with(&kernel, || on_all(&|cpu| tasks::run(cpu)));
@@ -64,7 +66,7 @@ pub(crate) fn run(memory: FrameRange, stale: bool) -> Done {
     let (sent, _) = per_cpu::interrupts_so_far();
     Done {
         changes: CHANGES,
-        reads: counts.reads.load(Ordering::Relaxed),
+        reads: counts.reads.iter().map(|reads| reads.load(Ordering::Relaxed)).sum(),
         faults: access::faults() - faults,
         interrupts: sent - interrupts,
         tasks: tasks::made(),
@@ -77,8 +79,10 @@ struct Mapping {
     at: AtomicU64,
     /// The number of the present state, twice; plus 1 while it changes.
     epoch: AtomicU64,
-    /// Words that were read in a state that stayed.
-    reads: AtomicU64,
+    /// By processor: words that were read in a state that stayed.
+    reads: [AtomicU64; MAX_CPUS],
+    /// Readers that try to write to a protected mapping now.
+    writers: AtomicU64,
 }
 
 /// The epoch after the last.
@@ -109,7 +113,12 @@ fn stamp(state: u64, page: u64) -> u64 {
 
 impl Mapping {
     fn new() -> Self {
-        Self { at: AtomicU64::new(0), epoch: AtomicU64::new(1), reads: AtomicU64::new(0) }
+        Self {
+            at: AtomicU64::new(0),
+            epoch: AtomicU64::new(1),
+            reads: [const { AtomicU64::new(0) }; MAX_CPUS],
+            writers: AtomicU64::new(0),
+        }
     }
     fn page(&self, page: u64) -> Addr {
         Addr(self.at.load(Ordering::Relaxed)).page(page)
@@ -140,9 +149,8 @@ impl Mapping {
     }
 
     /// Reads pages until the last state is over.
-    fn read_until_over(&self, os: &Os, seed: usize) {
-        let mut random = Random::of(seed as u64, 0, 0);
-        let mut reads = 0;
+    fn read_until_over(&self, os: &Os, cpu: usize) {
+        let mut random = Random::of(cpu as u64, 0, 0);
         loop {
             // Pairs with the stores in `change_while_all_read`.
             let epoch = self.epoch.load(Ordering::Acquire);
@@ -156,10 +164,7 @@ impl Mapping {
             }
             let (state, page) = (epoch / 2, random.below(PAGES as usize) as u64);
             let found = access::read(self.page(page));
-            let may_write = match Change::of(state) {
-                Change::Protected => access::write(self.page(page), POISON),
-                _ => false,
-            };
+            let may_write = Change::of(state) == Change::Protected && self.may_write(epoch, page);
             // The mapping was the same all the time only if the epoch is. Pairs as above.
             if self.epoch.load(Ordering::Acquire) == epoch {
                 let wanted = stamp(state, page);
@@ -168,10 +173,30 @@ impl Mapping {
                     "stale translation: state {state}, page {page}: {found:x?} for {wanted:#x}, \
                      writable: {may_write}"
                 );
-                reads += 1;
+                self.reads[cpu].fetch_add(1, Ordering::Relaxed);
             }
         }
-        self.reads.fetch_add(reads, Ordering::Relaxed);
+    }
+
+    /// Whether a page of the protected mapping of `epoch` can be written to.
+    fn may_write(&self, epoch: u64, page: u64) -> bool {
+        // Pairs with `change_while_all_read`: either this sees the new epoch, or the thread that
+        // changes the mapping waits for this writer before it makes the mapping writable.
+        self.writers.fetch_add(1, Ordering::SeqCst);
+        let is_protected = self.epoch.load(Ordering::SeqCst) == epoch;
+        let may_write = is_protected && access::write(self.page(page), POISON);
+        self.writers.fetch_sub(1, Ordering::SeqCst);
+        may_write
+    }
+
+    /// Waits until each reader has read [`READS`] more words.
+    fn wait_for_readers(&self, os: &Os) {
+        for reads in &self.reads[1..os.cpus()] {
+            let before = reads.load(Ordering::Relaxed);
+            while reads.load(Ordering::Relaxed) < before + READS {
+                os.compute_ns(1000).expect("the program runs");
+            }
+        }
     }
 }
 
@@ -200,11 +225,14 @@ fn change_while_all_read(os: &Os, mapping: &Arc<Mapping>) {
     let readers: Vec<_> = (1..os.cpus()).map(reader).collect();
     for state in 3..3 + CHANGES {
         // Pairs with the loads in `read_until_over`: readers see the change only with its epoch.
-        mapping.epoch.store(2 * state + 1, Ordering::Release);
+        mapping.epoch.store(2 * state + 1, Ordering::SeqCst);
+        // See `may_write`.
+        while mapping.writers.load(Ordering::SeqCst) > 0 {
+            os.compute_ns(1000).expect("the program runs");
+        }
         mapping.change(os, state);
         mapping.epoch.store(2 * state, Ordering::Release);
-        // Readers have time to read each page.
-        os.compute_ns(200_000).expect("the program runs");
+        mapping.wait_for_readers(os);
     }
     mapping.epoch.store(OVER, Ordering::Release);
     readers.into_iter().for_each(|reader| os.join(reader).expect("a reader ends"));

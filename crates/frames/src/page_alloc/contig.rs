@@ -5,7 +5,7 @@ use super::zone::ZoneFree;
 use super::{FrameAllocator, Records, Zone};
 use crate::frame::{FrameState, FrameWord};
 use crate::vmstat::ZoneItem;
-use crate::zone::ContigError;
+use crate::zone::{ContigError, FrameUse};
 use core::ops::Range;
 use mmscale_arch::sync::IrqGuard;
 use mmscale_arch::{Cpu, CpuId, Order, PageEvent, Pfn, Trace};
@@ -49,6 +49,30 @@ impl<A: Cpu> FrameAllocator<A> {
     /// As [`FrameAllocator::free_pages`] does.
     pub fn free_contig_range(&self, start: Pfn, pages: usize) {
         (0..pages).for_each(|at| self.free_pages(start.offset(at), Order::ZERO));
+    }
+
+    /// Allocates here what `lost` had allocated: after a crash that spared its memory, or where a
+    /// new kernel takes over from a running one. Time is proportional to the number of frames.
+    /// Without records the blocks are not known: each frame is one of order 0 here.
+    ///
+    /// # Errors
+    /// The first frame that cannot be allocated here.
+    pub fn take_over(&self, lost: &Self) -> Result<(), ContigError> {
+        for zone in lost.zones() {
+            let Range { start: mut at, end } = zone.extent.span();
+            while at < end {
+                let order = match lost.frame_use(Pfn::new(at)) {
+                    Some(FrameUse::Held(order)) => order.unwrap_or(Order::ZERO),
+                    _ => {
+                        at += 1;
+                        continue;
+                    }
+                };
+                self.alloc_at(Pfn::new(at), order)?;
+                at += order.pages();
+            }
+        }
+        Ok(())
     }
 
     fn take_range(&self, start: Pfn, pages: usize, piece: Order) -> Result<(), ContigError> {
