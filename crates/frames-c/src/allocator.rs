@@ -1,0 +1,153 @@
+//! The calls of the program in C.
+
+use crate::host::Machine;
+use crate::memory::{Config, Kind, Map};
+use crate::status::Status;
+use mmscale_arch::{CpuId, Order, Pfn};
+use mmscale_frames::page_alloc::{FrameAllocator, Gfp};
+
+/// An allocator of frames.
+pub struct Allocator(FrameAllocator<Machine>);
+
+/// The result of `mms_alloc` if there is no memory.
+pub const NO_FRAME: u64 = u64::MAX;
+
+/// The largest frame number, plus 1.
+const FRAMES: u64 = u32::MAX as u64;
+
+fn pfn(frame: u64) -> Result<Pfn, Status> {
+    if frame < FRAMES { Ok(Pfn::new(frame as usize)) } else { Err(Status::NoFrame) }
+}
+
+fn order(order: u8) -> Result<Order, Status> {
+    Order::new(order).ok_or(Status::BadArgument)
+}
+
+fn status(result: Result<(), Status>) -> Status {
+    result.err().unwrap_or(Status::Ok)
+}
+
+/// Makes an allocator in which all of `memory` is free, and stores it in `frames`. `memory` is not
+/// used afterwards.
+///
+/// # Safety
+/// The pointers are valid, also those in `memory`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mms_frames_new(
+    memory: &Map,
+    config: Config,
+    frames: &mut *mut Allocator,
+) -> Status {
+    // SAFETY: of the caller.
+    let map = unsafe { memory.map() };
+    let made = map.and_then(|map| Ok(FrameAllocator::new(&map, config.into())?));
+    match made {
+        Ok(allocator) => {
+            *frames = Box::into_raw(Box::new(Allocator(allocator)));
+            Status::Ok
+        }
+        Err(why) => why,
+    }
+}
+
+/// Frees the memory of an allocator; the frames that it had handed out stay as they are.
+///
+/// # Safety
+/// `frames` is of `mms_frames_new`, no CPU uses it, and it is not used afterwards.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mms_frames_drop(frames: *mut Allocator) {
+    if !frames.is_null() {
+        // SAFETY: of the caller.
+        drop(unsafe { Box::from_raw(frames) });
+    }
+}
+
+/// Allocates 2^`order` frames, aligned to their number; returns the first, or `NO_FRAME`. With
+/// `urgent` also below the watermarks: all memory. Never blocks, but for spin locks with `stock`.
+#[unsafe(no_mangle)]
+pub extern "C" fn mms_alloc(frames: &Allocator, order: u8, kind: Kind, urgent: bool) -> u64 {
+    let Some(order) = Order::new(order) else { return NO_FRAME };
+    let gfp = if urgent { Gfp::KERNEL | Gfp::MEMALLOC } else { Gfp::KERNEL };
+    let found = frames.0.alloc_pages(order, kind.into(), gfp);
+    found.map_or(NO_FRAME, |pfn| pfn.index() as u64)
+}
+
+/// Frees a block of 2^`order` frames. A wrong call changes nothing and says why; without records
+/// not every one is found.
+#[unsafe(no_mangle)]
+pub extern "C" fn mms_free(frames: &Allocator, frame: u64, order: u8) -> Status {
+    let free = || Ok(frames.0.try_free_pages(pfn(frame)?, self::order(order)?)?);
+    status(free())
+}
+
+/// Splits an allocated block of 2^`order` frames into blocks of 2^`into`, which are freed singly.
+/// Panics if it is no such block.
+#[unsafe(no_mangle)]
+pub extern "C" fn mms_split(frames: &Allocator, frame: u64, order: u8, into: u8) -> Status {
+    let split = || {
+        let (block, from, to) = (pfn(frame)?, self::order(order)?, self::order(into)?);
+        if to > from {
+            return Err(Status::BadArgument);
+        }
+        frames.0.split_page(block, from, to);
+        Ok(())
+    };
+    status(split())
+}
+
+/// Allocates the block of 2^`order` frames that begins with `frame`.
+#[unsafe(no_mangle)]
+pub extern "C" fn mms_alloc_at(frames: &Allocator, frame: u64, order: u8) -> Status {
+    let take = || Ok(frames.0.alloc_at(pfn(frame)?, self::order(order)?)?);
+    status(take())
+}
+
+/// Allocates `pages` frames that begin with `start`: all or none. They are freed singly, or with
+/// `mms_free_range`.
+#[unsafe(no_mangle)]
+pub extern "C" fn mms_alloc_range(frames: &Allocator, start: u64, pages: u64) -> Status {
+    let take = || {
+        let end = start.checked_add(pages).filter(|&end| end <= FRAMES);
+        end.ok_or(Status::NoFrame)?;
+        Ok(frames.0.alloc_contig_range(pfn(start)?, pages as usize)?)
+    };
+    status(take())
+}
+
+/// Frees frames of `mms_alloc_range`; stops at the first that cannot be freed.
+#[unsafe(no_mangle)]
+pub extern "C" fn mms_free_range(frames: &Allocator, start: u64, pages: u64) -> Status {
+    let free = |at| mms_free(frames, at, 0);
+    let end = start.saturating_add(pages);
+    (start..end).map(free).find(|&done| done != Status::Ok).unwrap_or(Status::Ok)
+}
+
+/// The number of free frames, those in CPUs' caches included; exact while no CPU allocates or
+/// frees.
+#[unsafe(no_mangle)]
+pub extern "C" fn mms_count_free(frames: &Allocator) -> u64 {
+    frames.0.count_free().total()
+}
+
+/// Frees the cache of a CPU to its zones; returns the number of frames, 0 for another CPU's. A CPU
+/// calls it for itself before it is idle for long, where CPUs cannot interrupt one another.
+#[unsafe(no_mangle)]
+pub extern "C" fn mms_drain(frames: &Allocator, cpu: u32) -> u32 {
+    if cpu as usize >= mmscale_arch::MAX_CPUS {
+        0
+    } else {
+        frames.0.drain_pages(CpuId::new(cpu as usize))
+    }
+}
+
+/// Handles the interrupt of `mms_request_drain`, with interrupts off.
+#[unsafe(no_mangle)]
+pub extern "C" fn mms_drain_interrupt(frames: &Allocator) {
+    frames.0.drain_ipi();
+}
+
+/// Checks every structure, while no CPU allocates or frees.
+#[unsafe(no_mangle)]
+pub extern "C" fn mms_verify(frames: &Allocator) -> Status {
+    if frames.0.verify().is_ok() { Status::Ok } else { Status::Inconsistent }
+}

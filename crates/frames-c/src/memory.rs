@@ -1,0 +1,146 @@
+//! The memory of the computer, and the configuration of the allocator.
+
+use crate::Status;
+use mmscale_arch::{MAX_NODES, NodeId, Pfn};
+use mmscale_frames::frame::MigrateType;
+use mmscale_frames::page_alloc::{AllocConfig, MemoryMap, PcpPolicy, Records, ZoneSpec};
+use mmscale_frames::zone::ZoneKind;
+
+/// Memory without a hole.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Stretch {
+    /// The first frame.
+    pub start: u64,
+    /// The number of frames.
+    pub pages: u64,
+    /// The memory node.
+    pub node: u32,
+    /// Whether it is below 4 GiB, and is to be kept for requests that need such memory.
+    pub is_dma32: bool,
+}
+
+/// Frames inside stretches that are never allocated: the kernel's image, tables of the firmware.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Hole {
+    /// The first frame.
+    pub start: u64,
+    /// The number of frames.
+    pub pages: u64,
+}
+
+/// The memory of the computer.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Map {
+    /// Its stretches.
+    pub stretches: *const Stretch,
+    /// The number of stretches.
+    pub stretch_count: usize,
+    /// Its holes; may be null if there are none.
+    pub holes: *const Hole,
+    /// The number of holes.
+    pub hole_count: usize,
+}
+
+/// How free memory is kept.
+#[repr(C)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Caches {
+    /// In maps of pageblocks that CPUs own, without a lock of the zone.
+    Blockmap = 0,
+    /// In buddy lists with a page cache for each CPU, as in Linux.
+    Stock,
+}
+
+/// The configuration of the allocator. All 0 is a good one: `blockmap` without records.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    /// How free memory is kept.
+    pub caches: Caches,
+    /// Whether each frame has a record of 8 bytes, with which every wrong free is found. `stock`
+    /// always has.
+    pub records: bool,
+}
+
+/// The purpose of an allocation: kinds are kept apart in pageblocks of 2 MiB.
+#[repr(C)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// Cannot move, and stays for long: kernel data.
+    Unmovable = 0,
+    /// Can be moved: memory of programs.
+    Movable,
+    /// Cannot move, and can be dropped: caches.
+    Reclaimable,
+}
+
+impl From<Kind> for MigrateType {
+    fn from(kind: Kind) -> Self {
+        match kind {
+            Kind::Unmovable => Self::Unmovable,
+            Kind::Movable => Self::Movable,
+            Kind::Reclaimable => Self::Reclaimable,
+        }
+    }
+}
+
+impl From<Config> for AllocConfig {
+    fn from(config: Config) -> Self {
+        let (caches, kept) = match config.caches {
+            Caches::Blockmap => (PcpPolicy::Blockmap, config.records),
+            Caches::Stock => (PcpPolicy::Stock, true),
+        };
+        let records = if kept { Records::Kept } else { Records::None };
+        Self { caches, records, ..Self::default() }
+    }
+}
+
+impl Map {
+    /// The allocator's map of this memory.
+    ///
+    /// # Errors
+    /// [`Status::BadConfig`]: a number is too large.
+    ///
+    /// # Safety
+    /// The pointers lead to so many stretches and holes.
+    pub(crate) unsafe fn map(&self) -> Result<MemoryMap, Status> {
+        // SAFETY: of the caller.
+        let stretches = unsafe { slice(self.stretches, self.stretch_count) };
+        // SAFETY: of the caller.
+        let holes = unsafe { slice(self.holes, self.hole_count) };
+        let mut zones = Vec::new();
+        for stretch in stretches {
+            let end = stretch.start.checked_add(stretch.pages).ok_or(Status::BadConfig)?;
+            if end > u64::from(u32::MAX) || stretch.node as usize >= MAX_NODES {
+                return Err(Status::BadConfig);
+            }
+            zones.push(ZoneSpec {
+                node: NodeId::new(stretch.node as usize),
+                kind: if stretch.is_dma32 { ZoneKind::Dma32 } else { ZoneKind::Normal },
+                start: Pfn::new(stretch.start as usize),
+                pages: stretch.pages as u32,
+            });
+        }
+        let mut map = MemoryMap::of_stretches(zones);
+        for hole in holes {
+            hole.start.checked_add(hole.pages).ok_or(Status::BadConfig)?;
+            map = map.with_hole(Pfn::new(hole.start as usize), hole.pages as usize);
+        }
+        Ok(map)
+    }
+}
+
+/// The items at `first`; none if `count` is 0.
+///
+/// # Safety
+/// There are `count` items, which stay unchanged.
+unsafe fn slice<'a, T>(first: *const T, count: usize) -> &'a [T] {
+    if count == 0 {
+        return &[];
+    }
+    // SAFETY: of the caller.
+    unsafe { core::slice::from_raw_parts(first, count) }
+}

@@ -1,0 +1,82 @@
+//! The results of calls.
+
+use core::ffi::{CStr, c_char};
+use mmscale_frames::page_alloc::{ConfigError, ContigError, FreeError};
+
+/// The result of a call.
+#[repr(C)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Status {
+    /// It is done.
+    Ok = 0,
+    /// The memory or the configuration is invalid.
+    BadConfig,
+    /// The order is larger than 10, or the kind of memory is unknown.
+    BadArgument,
+    /// No zone has all of these frames.
+    NoFrame,
+    /// The frame is free already, or was never allocated.
+    NotAllocated,
+    /// The frame is allocated, as a block of another order.
+    WrongOrder,
+    /// No allocated block begins with the frame, or no block of the order can.
+    NoBlock,
+    /// The frame is in use, or in the cache of a CPU that could not be drained.
+    InUse,
+    /// The pageblock of the frame is isolated or offline.
+    Isolated,
+    /// The allocator's structures contradict one another: a fault of the program, or of this
+    /// library.
+    Inconsistent,
+}
+
+impl Status {
+    const fn text(self) -> &'static CStr {
+        match self {
+            Self::Ok => c"fine",
+            Self::BadConfig => c"the memory or the configuration is invalid",
+            Self::BadArgument => c"the order is larger than 10, or the kind is unknown",
+            Self::NoFrame => c"no zone has all of these frames",
+            Self::NotAllocated => c"the frame is free already, or was never allocated",
+            Self::WrongOrder => c"the frame is allocated, as a block of another order",
+            Self::NoBlock => c"no block of that order begins with the frame",
+            Self::InUse => c"the frame is in use, or in the cache of a CPU",
+            Self::Isolated => c"the pageblock of the frame is isolated or offline",
+            Self::Inconsistent => c"the allocator's structures contradict one another",
+        }
+    }
+}
+
+impl From<ConfigError> for Status {
+    fn from(_: ConfigError) -> Self {
+        Self::BadConfig
+    }
+}
+
+impl From<FreeError> for Status {
+    fn from(why: FreeError) -> Self {
+        match why {
+            FreeError::NoFrame => Self::NoFrame,
+            FreeError::Free => Self::NotAllocated,
+            FreeError::Order(_) => Self::WrongOrder,
+            FreeError::NoBlock => Self::NoBlock,
+        }
+    }
+}
+
+impl From<ContigError> for Status {
+    fn from(why: ContigError) -> Self {
+        match why {
+            ContigError::Outside(_) => Self::NoFrame,
+            ContigError::InUse(_) => Self::InUse,
+            ContigError::Isolated(_) => Self::Isolated,
+            ContigError::Unaligned(_) => Self::NoBlock,
+        }
+    }
+}
+
+/// A text for a status, in English. It is never freed.
+#[unsafe(no_mangle)]
+pub extern "C" fn mms_status_text(status: Status) -> *const c_char {
+    status.text().as_ptr()
+}
