@@ -49,6 +49,7 @@ extern crate alloc;
 
 pub mod blockmap;
 pub mod frame;
+pub mod guest;
 pub mod page_alloc;
 pub mod pcp;
 pub mod vmstat;

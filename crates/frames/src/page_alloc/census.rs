@@ -110,6 +110,8 @@ impl<A: Cpu> FrameAllocator<A> {
             match &zone.free {
                 ZoneFree::Lists(lists) => self.listed_census(zone, lists, &mut census),
                 ZoneFree::Blocks(blocks) => mapped_census(zone, &blocks.map, &mut census),
+                // Its free blocks are not known.
+                ZoneFree::Guest(guest) => census.metadata_bytes += guest.bytes() as u64,
             }
         }
         census.metadata_bytes += (self.frames.len() * FrameTable::RECORD_BYTES) as u64;

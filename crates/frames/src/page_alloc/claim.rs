@@ -323,6 +323,7 @@ impl<A: Cpu> FrameAllocator<A> {
         match &zone.free {
             ZoneFree::Lists(lists) => self.rmqueue_listed(zone, lists, request),
             ZoneFree::Blocks(blocks) => self.rmqueue_blocks(zone, &blocks.map, request),
+            ZoneFree::Guest(guest) => self.rmqueue_guest(zone, guest, request),
         }
     }
 

@@ -1,5 +1,6 @@
 //! The settings of an administrator.
 
+use crate::guest::Guest;
 use crate::pcp::BATCH_SCALE_MAX;
 use crate::zone::{Geometry, Watermarks, ZoneId, ZoneLists};
 
@@ -153,6 +154,8 @@ pub struct AllocConfig {
     pub lists: ZoneLists,
     /// Whether each frame has a record.
     pub records: Records,
+    /// Another allocator that has the free memory of all zones, in place of `caches`.
+    pub guest: Option<Guest>,
 }
 
 impl Default for AllocConfig {
@@ -174,6 +177,7 @@ impl Default for AllocConfig {
             caches: PcpPolicy::Stock,
             lists: ZoneLists::Whole,
             records: Records::Kept,
+            guest: None,
         }
     }
 }
@@ -207,6 +211,8 @@ pub enum ConfigError {
     BatchScale(u8),
     /// Only the policy `blockmap` works without records of frames.
     NoRecords,
+    /// A guest has zones of 4 KiB pages without holes, and frames have records.
+    Guest,
 }
 
 impl core::fmt::Display for ConfigError {
@@ -234,6 +240,9 @@ impl core::fmt::Display for ConfigError {
             Self::NoRecords => {
                 f.write_str("no records of frames: only the policy `blockmap` works without them")
             }
+            Self::Guest => f.write_str(
+                "a guest allocator works with pages of 4 KiB, records, and zones without holes",
+            ),
             Self::BatchPages(pages) => write!(f, "batch of {pages} pages: 1 to 1024 are allowed"),
             Self::BatchScale(scale) => write!(f, "batch scale {scale}: 0 to 6 are allowed"),
         }
@@ -267,6 +276,10 @@ impl AllocConfig {
         }
         if self.records == Records::None && self.caches != PcpPolicy::Blockmap {
             return Err(ConfigError::NoRecords);
+        }
+        let is_plain = self.records == Records::Kept && geometry == Geometry::BASE;
+        if self.guest.is_some() && !is_plain {
+            return Err(ConfigError::Guest);
         }
         match self.high_fraction {
             Some(fraction) if fraction < 8 => Err(ConfigError::HighFraction(fraction)),

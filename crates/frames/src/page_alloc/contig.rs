@@ -111,6 +111,8 @@ impl<A: Cpu> FrameAllocator<A> {
                 let change = -(range.len() as i64);
                 self.stats.mod_zone(&buddy, zone.id, ZoneItem::FreePages, change);
             }
+            // A guest has no such call.
+            ZoneFree::Guest(_) => return Err(ContigError::InUse(Pfn::new(range.start))),
             ZoneFree::Blocks(blocks) => {
                 let (taken, change) = blocks.map.take_range(range.clone(), piece);
                 if change != 0 {

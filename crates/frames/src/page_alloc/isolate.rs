@@ -90,6 +90,8 @@ impl<A: Cpu> FrameAllocator<A> {
                 Ok(())
             }
             ZoneFree::Blocks(blocks) => self.isolate_mapped(zone, &blocks.map, block),
+            // A guest has no such call.
+            ZoneFree::Guest(_) => Err(IsolateError::NotNow),
         }
     }
     /// Drains the page caches of a zone. A CPU that frees into a page cache checks under that
@@ -116,6 +118,7 @@ impl<A: Cpu> FrameAllocator<A> {
                 Ok(())
             }
             ZoneFree::Blocks(blocks) => self.unisolate_mapped(zone, &blocks.map, block),
+            ZoneFree::Guest(_) => Err(IsolateError::NotNow),
         }
     }
     /// Takes the pageblock of `pfn` offline, if all its pages are free. Isolates it first if it is
@@ -148,6 +151,7 @@ impl<A: Cpu> FrameAllocator<A> {
                 zone.put(ISOLATING, buddy.isolated_blocks() > 0);
                 zone.offline.fetch_add(pages, Relaxed);
             }
+            ZoneFree::Guest(_) => return Err(IsolateError::NotNow),
             ZoneFree::Blocks(blocks) => {
                 blocks.map.take_offline(block)?;
                 zone.offline.fetch_add(pages, Relaxed);
@@ -168,6 +172,7 @@ impl<A: Cpu> FrameAllocator<A> {
                 zone.offline.fetch_sub(pages as u32, Relaxed);
                 self.stats.mod_zone(&buddy, zone.id, ZoneItem::FreePages, pages as i64);
             }
+            ZoneFree::Guest(_) => return Err(IsolateError::NotNow),
             ZoneFree::Blocks(blocks) => {
                 blocks.map.bring_online(block)?;
                 zone.offline.fetch_sub(pages as u32, Relaxed);

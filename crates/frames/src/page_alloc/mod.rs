@@ -9,6 +9,7 @@
 //! | `exact` | splitting blocks, and allocating numbers of pages that are no power of two |
 //! | `posted` | allocation and frees where CPUs own pageblocks |
 //! | `mapped` | allocation and frees with the policy `blockmap` |
+//! | `guest` | allocation and frees where another allocator has the free memory |
 //! | `age` | decay, draining, folding, hotplug |
 //! | `query` | questions about a frame, a pageblock, the number of free pages |
 //! | `contig` | allocation of named frames |
@@ -47,6 +48,7 @@ mod contig;
 mod corruption_tests;
 mod exact;
 mod gfp;
+mod guest;
 mod isolate;
 mod limits;
 mod mapped;
@@ -128,7 +130,7 @@ impl<A: Cpu> FrameAllocator<A> {
                 let present = extent.present().into();
                 let limits = pcp_limits::<A>((spec.node, present), marks, &config, &online);
                 let free = ZoneFree::new(
-                    (config.caches, geometry, config.lists),
+                    &config,
                     &frames,
                     (id, &extent),
                     whole_blocks_kept(marks),
@@ -209,6 +211,7 @@ impl<A: Cpu> FrameAllocator<A> {
         match &self.zone(zone).free {
             ZoneFree::Lists(lists) => lists.pcps.of(cpu).lock().count(),
             ZoneFree::Blocks(blocks) => blocks.map.cached_pages(cpu),
+            ZoneFree::Guest(_) => 0,
         }
     }
     /// Calls `look` with a zone's buddy allocator, under its lock.

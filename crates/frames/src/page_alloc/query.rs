@@ -5,7 +5,7 @@
 
 use super::zone::{FreeLists, ZoneFree};
 use super::{FrameAllocator, Records, Zone};
-use crate::frame::FrameState;
+use crate::frame::{FrameState, MigrateType};
 use crate::vmstat::ZoneItem;
 use crate::zone::{Buddy, FrameUse, Pageblock, ZoneId};
 use mmscale_arch::{Cpu, Order, Pfn};
@@ -38,6 +38,11 @@ impl<A: Cpu> FrameAllocator<A> {
                     FrameUse::Held(self.head_of(zone, pfn).map(|(_, order)| order))
                 }
                 found => found,
+            },
+            ZoneFree::Guest(_) => match self.head_of(zone, pfn) {
+                Some((_, order)) => FrameUse::Held(Some(order)),
+                // Of a free block as large, or larger.
+                None => FrameUse::Free(Order::ZERO),
             },
         })
     }
@@ -98,7 +103,22 @@ impl<A: Cpu> FrameAllocator<A> {
                 }
             }
             ZoneFree::Blocks(blocks) => blocks.map.pageblock(pfn, pages as u32),
+            ZoneFree::Guest(_) => self.recorded_pageblock(zone, range),
         })
+    }
+
+    /// A pageblock of which only the records are known.
+    fn recorded_pageblock(&self, zone: &Zone<A>, range: core::ops::Range<usize>) -> Pageblock {
+        let pages = range.len() as u32;
+        let held = range.filter(|&at| self.head_of(zone, Pfn::new(at)).is_some()).count();
+        Pageblock {
+            pages,
+            free: pages - held as u32,
+            largest: None,
+            migrate_type: MigrateType::Movable,
+            isolated: false,
+            offline: false,
+        }
     }
 
     /// The free pages of a range of a pageblock, and the order of its largest free block. A free
@@ -141,6 +161,7 @@ impl<A: Cpu> FrameAllocator<A> {
                 (0, lists.pcps.iter().map(|(_, pcp)| u64::from(pcp.lock().count())).sum())
             }
             ZoneFree::Blocks(blocks) => blocks.map.unfolded_and_cached(),
+            ZoneFree::Guest(_) => (0, 0),
         };
         FreeCount { in_zones: (counted + unfolded).max(0) as u64, in_caches }
     }

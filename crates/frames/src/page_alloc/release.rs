@@ -53,6 +53,7 @@ impl<A: Cpu> FrameAllocator<A> {
                 self.frames.set_inside(pfn);
                 self.free_to_blocks(zone, &blocks.map, pfn, order);
             }
+            ZoneFree::Guest(guest) => self.free_to_guest(zone, guest, pfn, order),
         }
     }
 
@@ -242,6 +243,7 @@ impl<A: Cpu> FrameAllocator<A> {
         match &zone.free {
             ZoneFree::Lists(lists) => self.drain_pcp(zone, lists, cpu),
             ZoneFree::Blocks(blocks) => self.drain_blocks(zone, &blocks.map, cpu),
+            ZoneFree::Guest(guest) => guest.drain(cpu),
         }
     }
 

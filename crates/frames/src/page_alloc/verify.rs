@@ -23,6 +23,7 @@ impl<A: Cpu> FrameAllocator<A> {
             let found = match &zone.free {
                 ZoneFree::Lists(lists) => self.verify_listed(zone, lists)?,
                 ZoneFree::Blocks(blocks) => self.verify_mapped(zone, &blocks.map)?,
+                ZoneFree::Guest(guest) => self.verify_guest(zone, guest)?,
             };
             audit.free += found.free;
             audit.cached += found.cached;
@@ -41,6 +42,7 @@ impl<A: Cpu> FrameAllocator<A> {
             let kept = |zone: &Zone<A>| match &zone.free {
                 ZoneFree::Lists(lists) => lists.pcps.of(cpu).lock().count() > 0,
                 ZoneFree::Blocks(blocks) => blocks.map.has_pages_or_delta(cpu),
+                ZoneFree::Guest(_) => false,
             };
             let cached = self.zones.iter().any(kept);
             if cached || self.stats.has_deltas(cpu) {

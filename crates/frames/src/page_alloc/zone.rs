@@ -1,10 +1,11 @@
 //! A zone: a range of frames of one node, with its free memory.
 
-use super::{PcpPolicy, ZoneLists};
+use super::{AllocConfig, PcpPolicy};
 use crate::blockmap::{BlockMap, ReservePages};
 use crate::frame::FrameTable;
+use crate::guest::GuestZone;
 use crate::pcp::{Pcp, Pressure};
-use crate::zone::{Buddy, Extent, Geometry, Owners, Watermarks, ZoneId, ZoneKind};
+use crate::zone::{Buddy, Extent, Owners, Watermarks, ZoneId, ZoneKind};
 use core::sync::atomic::Ordering;
 use mmscale_arch::sync::{EachCpu, SpinLock};
 use mmscale_arch::{Atomic, Cpu, DataLine, LockClass, LockInstance, NodeId, Pfn};
@@ -47,6 +48,8 @@ pub(super) enum ZoneFree<A: Cpu> {
     Lists(FreeLists<A>),
     /// In maps of pageblocks.
     Blocks(FreeBlocks<A>),
+    /// In another allocator.
+    Guest(GuestZone<A>),
 }
 
 /// Free memory on lists.
@@ -82,13 +85,18 @@ pub(super) struct FreeBlocks<A: Cpu> {
 impl<A: Cpu> ZoneFree<A> {
     /// Creates the free memory of zone `id`: all of its frames are free.
     pub(super) fn new(
-        (policy, geometry, lists): (PcpPolicy, Geometry, ZoneLists),
+        config: &AllocConfig,
         frames: &FrameTable,
         (id, extent): (ZoneId, &Extent),
         reserve: ReservePages,
         mut pcp: impl FnMut() -> Pcp,
     ) -> Self {
-        let frees_to = match policy {
+        if let Some(guest) = config.guest {
+            let pages = extent.present();
+            let start = Pfn::new(extent.span().start);
+            return Self::Guest(GuestZone::new(guest, (id, start, pages), pcp));
+        }
+        let frees_to = match config.caches {
             PcpPolicy::Stock | PcpPolicy::Premerge => FreesTo::FreeingCpu,
             PcpPolicy::Posted => FreesTo::Owner,
             PcpPolicy::Blockmap => {
@@ -99,7 +107,7 @@ impl<A: Cpu> ZoneFree<A> {
                 return Self::Blocks(FreeBlocks { map, pcps });
             }
         };
-        let mut buddy = Buddy::new(frames, (geometry, lists), id, extent);
+        let mut buddy = Buddy::new(frames, (config.geometry(), config.lists), id, extent);
         let owners = match frees_to {
             FreesTo::FreeingCpu => Owners::none(),
             FreesTo::Owner => buddy.with_owners(),
@@ -144,7 +152,7 @@ impl<A: Cpu> Zone<A> {
     #[inline(always)]
     pub(super) fn map(&self) -> Option<&BlockMap<A>> {
         match &self.free {
-            ZoneFree::Lists(_) => None,
+            ZoneFree::Lists(_) | ZoneFree::Guest(_) => None,
             ZoneFree::Blocks(blocks) => Some(&blocks.map),
         }
     }
@@ -153,7 +161,7 @@ impl<A: Cpu> Zone<A> {
     pub(super) fn lists(&self) -> Option<&FreeLists<A>> {
         match &self.free {
             ZoneFree::Lists(lists) => Some(lists),
-            ZoneFree::Blocks(_) => None,
+            ZoneFree::Blocks(_) | ZoneFree::Guest(_) => None,
         }
     }
     /// Its page caches.
@@ -162,6 +170,7 @@ impl<A: Cpu> Zone<A> {
         match &self.free {
             ZoneFree::Lists(lists) => &lists.pcps,
             ZoneFree::Blocks(blocks) => &blocks.pcps,
+            ZoneFree::Guest(guest) => &guest.pcps,
         }
     }
     /// Its number.

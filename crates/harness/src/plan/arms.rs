@@ -8,6 +8,7 @@ use super::{CallError, Plan, Request};
 use crate::machine::{BATCH, BATCH_SCALE, HIGH_FRACTION, MachineSpec, allocator_params};
 use crate::names::UnknownName;
 use crate::param::Length;
+use crate::study::guest;
 use crate::study::versions::{self, OtherVersion};
 use crate::study::{ArmId, Interrupt, PolicyError, Progress, RunContext, Study};
 
@@ -123,7 +124,9 @@ impl Plan {
             }
             // Other settings are the workload's own.
             let pages = AllocConfig { page_kib: mm.alloc.page_kib, ..AllocConfig::default() };
-            AllocConfig { caches: mm.alloc.caches, ..pages }.check().map_err(|why| {
+            let file = policies.get(guest::KEY).and_then(|policy| guest::file_of(policy));
+            let guest = file.and_then(|file| guest::load(file).ok());
+            AllocConfig { caches: mm.alloc.caches, guest, ..pages }.check().map_err(|why| {
                 format!(
                     "arm `{}` of study `{}` cannot run on profile `{}`: {why}; leave the arm out, \
                      or use a profile with pages of 4 KiB (`mmscale list profiles`)",

@@ -1,5 +1,6 @@
 //! Arms: the policies of the memory manager that a run uses, by name.
 
+use super::guest;
 use crate::names::UnknownName;
 use mmscale_document::Target;
 use mmscale_mm::mm::MmConfig;
@@ -37,7 +38,7 @@ pub(crate) fn value(key: &str, given: &str, own: &[Choice]) -> Result<&'static s
 }
 
 impl Arm {
-    /// Chooses a value. Key and value must come from [`keys`] and [`value`].
+    /// Chooses a value. Key and value must come from [`keys`] and [`value`], or be a guest's.
     pub fn choose(&mut self, key: &'static str, value: &'static str) {
         self.0.insert(key, value);
     }
@@ -55,6 +56,10 @@ impl Arm {
             if let Some(policy) = chosen {
                 mechanism.choose(mm, policy);
             }
+        }
+        if let Some(file) = self.chosen(guest::KEY).and_then(guest::file_of) {
+            let loaded = guest::load(file);
+            mm.alloc.guest = Some(loaded.unwrap_or_else(|why| panic!("a guest allocator: {why}")));
         }
     }
 

@@ -4,6 +4,7 @@ mod arm;
 mod context;
 #[cfg(feature = "live")]
 mod emulated;
+pub(crate) mod guest;
 mod policy_arm;
 mod records;
 mod result;

@@ -1,6 +1,6 @@
 //! Arms created on the command line (`--policy`): the first arm of a study with other policies.
 
-use super::{Arm, Choice, keys, value};
+use super::{Arm, Choice, guest, keys, value};
 use crate::names::UnknownName;
 use std::fmt;
 use thiserror::Error;
@@ -44,6 +44,14 @@ pub enum PolicyError {
         arm: String,
         /// The unknown name, and the known ones.
         why: Box<UnknownName>,
+    },
+    /// The guest allocator of an arm cannot be loaded.
+    #[error("--policy {arm}: loading the allocator {why}")]
+    Guest {
+        /// The arm as given.
+        arm: String,
+        /// The file, and what is wrong.
+        why: String,
     },
     /// The study already has an arm of this name.
     #[error("--policy {arm}: study `{study}` has an arm `{name}`; choose another name")]
@@ -94,8 +102,9 @@ impl PolicyArm {
             is_word.then(|| word.to_owned()).ok_or_else(malformed)
         };
         let (name, list) = match text.split_once(':') {
-            Some((name, list)) => (Some(word(name)?), list),
-            None => (None, text),
+            // The colon of a guest's file is behind a key.
+            Some((name, list)) if !name.contains('=') => (Some(word(name)?), list),
+            _ => (None, text),
         };
         let is_plain = |c: char| c.is_alphanumeric() || "-_.+".contains(c);
         if let Some(name) = name.as_ref().filter(|name| !name.chars().all(is_plain)) {
@@ -103,7 +112,8 @@ impl PolicyArm {
         }
         let choices = list.split(',').map(|choice| {
             let (key, value) = choice.split_once('=').ok_or_else(malformed)?;
-            Ok((word(key)?, word(value)?))
+            let is_guest = key == guest::KEY && guest::file_of(value).is_some();
+            Ok((word(key)?, if is_guest { value.to_owned() } else { word(value)? }))
         });
         let arm = Self { name, choices: choices.collect::<Result<_, _>>()? };
         for (nth, (key, _)) in arm.choices.iter().enumerate() {
@@ -125,6 +135,15 @@ impl PolicyArm {
         choices.join(separator)
     }
 
+    /// Returns a name for an arm without one: its list, with the names of guests for their files.
+    fn default_name(&self) -> String {
+        let named = |(key, value): &(String, String)| {
+            let guest = guest::file_of(value).filter(|_| key == guest::KEY).map(guest::name_of);
+            format!("{key}={}", guest.as_ref().unwrap_or(value))
+        };
+        self.choices.iter().map(named).collect::<Vec<_>>().join("+")
+    }
+
     /// Returns `base` with the choices of this arm. `own` are the study's own choices.
     pub(crate) fn on(&self, base: &Arm, own: &[Choice]) -> Result<Arm, PolicyError> {
         let unknown = |why| PolicyError::Unknown { arm: self.to_string(), why: Box::new(why) };
@@ -133,6 +152,13 @@ impl PolicyArm {
             let key = keys(own)
                 .find(|key| key == given)
                 .ok_or_else(|| unknown(UnknownName::new("mechanism", given, keys(own))))?;
+            if let Some(file) = guest::file_of(policy).filter(|_| key == guest::KEY) {
+                let arm_text = self.to_string();
+                guest::load(file).map_err(|why| PolicyError::Guest { arm: arm_text, why })?;
+                // An arm lives as long as the program.
+                arm.choose(key, policy.clone().leak());
+                continue;
+            }
             arm.choose(key, value(key, policy, own).map_err(unknown)?);
         }
         Ok(arm)
@@ -148,7 +174,7 @@ impl PolicyArm {
     ) -> Result<Vec<String>, PolicyError> {
         let mut names: Vec<String> = Vec::new();
         for arm in arms {
-            let name = arm.name.clone().unwrap_or_else(|| arm.joined("+"));
+            let name = arm.name.clone().unwrap_or_else(|| arm.default_name());
             if taken.contains(&name.as_str()) {
                 let (arm, study) = (arm.to_string(), study.to_owned());
                 return Err(PolicyError::Taken { arm, name, study });

@@ -1,0 +1,276 @@
+//! A zone's free memory in the hands of another allocator, behind six C functions: for comparing an
+//! allocator that exists, in C or anything else, with those of this crate under the same load.
+//!
+//! The guest keeps pages of one zone, numbered from 0; watermarks, counters and the record of each
+//! frame stay here. It may be called by all CPUs at a time. It calls its host to know its CPU, to
+//! lock, and to name its work and the lines that it touches: a simulated machine charges these, and
+//! nothing else of the guest's code. `include/mmscale_guest.h` says the same in C.
+
+use crate::pcp::Pcp;
+use crate::zone::ZoneId;
+use alloc::boxed::Box;
+use core::alloc::Layout;
+use core::cell::Cell;
+use core::ffi::c_void;
+use core::sync::atomic::{AtomicBool, Ordering};
+use mmscale_arch::sync::{EachCpu, SpinLock};
+use mmscale_arch::{
+    Access, Cpu, CpuId, IrqState, Line, LockClass, LockInstance, Op, Order, Pfn, RawSpin,
+};
+
+/// Locks that a guest shares between CPUs: numbers below this. Behind them one for each CPU.
+pub const SHARED_LOCKS: u32 = 16;
+
+/// The functions of a guest. Calls may overlap, but for the first two.
+#[repr(C)]
+#[derive(Debug)]
+pub struct GuestCalls {
+    /// The bytes of memory that the guest needs for `pages` pages and `cpus` CPUs.
+    pub bytes: extern "C-unwind" fn(pages: u64, cpus: u32) -> usize,
+    /// Makes an allocator in `memory`, which is 0 and aligned to 128: all pages are free.
+    pub init: extern "C-unwind" fn(*mut c_void, pages: u64, cpus: u32, &GuestHost),
+    /// Allocates 2^`order` pages, aligned to their number, for a kind of memory (0: unmovable, 1:
+    /// movable, 2: reclaimable); returns the first, or [`u64::MAX`].
+    pub alloc: extern "C-unwind" fn(*mut c_void, order: u32, kind: u32) -> u64,
+    /// Frees a block.
+    pub free: extern "C-unwind" fn(*mut c_void, page: u64, order: u32),
+    /// Makes what a CPU keeps for itself available to all; returns the number of pages. Any CPU
+    /// calls it.
+    pub drain: extern "C-unwind" fn(*mut c_void, cpu: u32) -> u64,
+    /// The number of free pages, those that CPUs keep included; while nothing else is called.
+    pub count_free: extern "C-unwind" fn(*mut c_void) -> u64,
+}
+
+/// A guest.
+#[derive(Clone, Copy, Debug)]
+pub struct Guest(&'static GuestCalls);
+
+impl Guest {
+    /// A guest with these functions.
+    ///
+    /// # Safety
+    /// They keep their descriptions, and stay in memory.
+    pub const unsafe fn new(calls: &'static GuestCalls) -> Self {
+        Self(calls)
+    }
+}
+
+impl PartialEq for Guest {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.alloc as usize == other.0.alloc as usize
+    }
+}
+
+impl Eq for Guest {}
+
+/// The kinds of work that a guest names; each is an operation of the machine's profile.
+#[repr(u32)]
+#[derive(Clone, Copy, Debug)]
+enum Work {
+    /// Taking a block from a CPU's own pages.
+    CacheTake,
+    /// Putting a block there.
+    CachePut,
+    /// Unlinking a block from a shared list.
+    ListTake,
+    /// Linking a block into one.
+    ListPut,
+    /// Splitting a block, or merging two.
+    Step,
+}
+
+const WORKS: [(Work, Op); 5] = [
+    (Work::CacheTake, Op::PcpTake),
+    (Work::CachePut, Op::PcpPut),
+    (Work::ListTake, Op::BuddyTake),
+    (Work::ListPut, Op::BuddyPut),
+    (Work::Step, Op::BuddyStep),
+];
+
+/// The functions that a guest may call, with `host` as their first argument.
+#[repr(C)]
+#[derive(Debug)]
+pub struct GuestHost {
+    host: *const c_void,
+    cpu: extern "C-unwind" fn() -> u32,
+    lock: extern "C-unwind" fn(*const c_void, u32),
+    unlock: extern "C-unwind" fn(*const c_void, u32),
+    touch_page: extern "C-unwind" fn(*const c_void, u64, bool),
+    touch_list: extern "C-unwind" fn(*const c_void, u32, bool),
+    work: extern "C-unwind" fn(*const c_void, u32, u32),
+}
+
+/// A lock, taken with interrupts off, with their state before.
+struct GuestLock<A: Cpu> {
+    raw: A::Spin,
+    irq: Cell<IrqState>,
+}
+
+impl<A: Cpu> GuestLock<A> {
+    fn new(class: LockClass, instance: LockInstance) -> Self {
+        Self { raw: A::Spin::named(class, instance), irq: Cell::new(IrqState(false)) }
+    }
+}
+
+/// The host of a zone's guest.
+struct Host<A: Cpu> {
+    zone: ZoneId,
+    start: Pfn,
+    shared: [GuestLock<A>; SHARED_LOCKS as usize],
+    of_cpus: EachCpu<GuestLock<A>>,
+    /// The guest was initialised: its work costs time, as it runs on a CPU.
+    is_ready: AtomicBool,
+}
+
+impl<A: Cpu> Host<A> {
+    /// The host that a guest passes back.
+    fn of<'a>(host: *const c_void) -> &'a Self {
+        // SAFETY: the guest has the pointer from `GuestZone::new`, which keeps the host alive.
+        unsafe { &*host.cast() }
+    }
+    fn table(&self) -> GuestHost {
+        GuestHost {
+            host: core::ptr::from_ref(self).cast(),
+            cpu: Self::cpu,
+            lock: Self::lock,
+            unlock: Self::unlock,
+            touch_page: Self::touch_page,
+            touch_list: Self::touch_list,
+            work: Self::work,
+        }
+    }
+
+    extern "C-unwind" fn cpu() -> u32 {
+        A::cpu().index() as u32
+    }
+    /// The lock with this number. Panics if there is none.
+    fn lock_of(&self, number: u32) -> &GuestLock<A> {
+        match self.shared.get(number as usize) {
+            Some(shared) => shared,
+            None => {
+                let cpu = (number - SHARED_LOCKS) as usize;
+                assert!(
+                    cpu < A::cpus_possible(),
+                    "a guest takes lock {number}, which is of no CPU"
+                );
+                self.of_cpus.of(CpuId::new(cpu))
+            }
+        }
+    }
+    extern "C-unwind" fn lock(host: *const c_void, number: u32) {
+        let lock = Self::of(host).lock_of(number);
+        let state = A::irq_save();
+        lock.raw.lock();
+        lock.irq.set(state);
+    }
+    extern "C-unwind" fn unlock(host: *const c_void, number: u32) {
+        let lock = Self::of(host).lock_of(number);
+        let state = lock.irq.get();
+        // SAFETY: the guest holds it.
+        unsafe { lock.raw.unlock() };
+        A::irq_restore(state);
+    }
+    fn touch(&self, line: Line, writes: bool) {
+        if self.is_ready.load(Ordering::Relaxed) {
+            A::touch(line, if writes { Access::Write } else { Access::Read });
+        }
+    }
+    extern "C-unwind" fn touch_page(host: *const c_void, page: u64, writes: bool) {
+        let host = Self::of(host);
+        host.touch(Line::Frame(host.start.offset(page as usize)), writes);
+    }
+    extern "C-unwind" fn touch_list(host: *const c_void, list: u32, writes: bool) {
+        let host = Self::of(host);
+        host.touch(Line::FreeArea(host.zone.index() as u32 * 16 + list % 16), writes);
+    }
+    extern "C-unwind" fn work(host: *const c_void, kind: u32, count: u32) {
+        let Some((_, op)) = WORKS.get(kind as usize) else {
+            panic!("a guest names work {kind}: there are {} kinds", WORKS.len());
+        };
+        if Self::of(host).is_ready.load(Ordering::Relaxed) {
+            A::work(*op, count);
+        }
+    }
+}
+
+/// The free memory of a zone with a guest.
+pub(crate) struct GuestZone<A: Cpu> {
+    guest: Guest,
+    memory: *mut c_void,
+    layout: Layout,
+    start: Pfn,
+    /// Kept for the guest, which has pointers to both.
+    _host: Box<Host<A>>,
+    _table: Box<GuestHost>,
+    /// Page caches, always empty: the upkeep tick accesses them.
+    pub(crate) pcps: EachCpu<SpinLock<A, Pcp>>,
+}
+
+// SAFETY: a guest may be called by all CPUs ([`Guest::new`]); the holder of a lock alone uses its
+// `irq`.
+unsafe impl<A: Cpu> Sync for GuestZone<A> {}
+// SAFETY: as for `Sync`.
+unsafe impl<A: Cpu> Send for GuestZone<A> {}
+
+impl<A: Cpu> GuestZone<A> {
+    /// Makes a guest's allocator for zone `zone`.
+    pub(crate) fn new(
+        guest: Guest,
+        (zone, start, pages): (ZoneId, Pfn, u32),
+        mut pcp: impl FnMut() -> Pcp,
+    ) -> Self {
+        let cpus = A::cpus_possible() as u32;
+        let lock = |number| GuestLock::new(LockClass::Zone, LockInstance::Numbered(number as u32));
+        let host = Box::new(Host::<A> {
+            zone,
+            start,
+            shared: core::array::from_fn(lock),
+            of_cpus: EachCpu::new::<A>(|cpu| {
+                GuestLock::new(LockClass::Pcp, LockInstance::OfCpu(cpu))
+            }),
+            is_ready: AtomicBool::new(false),
+        });
+        let table = Box::new(host.table());
+        let bytes = (guest.0.bytes)(u64::from(pages), cpus).max(1);
+        let layout = Layout::from_size_align(bytes, 128).expect("the guest needs that much memory");
+        // SAFETY: the size is not 0.
+        let memory = unsafe { alloc::alloc::alloc_zeroed(layout) };
+        assert!(!memory.is_null(), "no memory for the guest allocator: {bytes} bytes");
+        let memory = memory.cast();
+        (guest.0.init)(memory, u64::from(pages), cpus, &table);
+        host.is_ready.store(true, Ordering::Relaxed);
+        let pcps = EachCpu::new::<A>(|cpu| {
+            SpinLock::named(LockClass::Pcp, LockInstance::OfCpu(cpu), pcp())
+        });
+        Self { guest, memory, layout, start, _host: host, _table: table, pcps }
+    }
+    /// Takes a block.
+    pub(crate) fn alloc(&self, order: Order, kind: u32) -> Option<Pfn> {
+        let page = (self.guest.0.alloc)(self.memory, u32::from(order.get()), kind);
+        (page != u64::MAX).then(|| self.start.offset(page as usize))
+    }
+    /// Frees a block.
+    pub(crate) fn free(&self, pfn: Pfn, order: Order) {
+        let page = pfn.index() - self.start.index();
+        (self.guest.0.free)(self.memory, page as u64, u32::from(order.get()));
+    }
+    /// Drains what a CPU keeps; returns the number of pages.
+    pub(crate) fn drain(&self, cpu: CpuId) -> u32 {
+        (self.guest.0.drain)(self.memory, cpu.index() as u32) as u32
+    }
+    /// The number of free pages.
+    pub(crate) fn count_free(&self) -> u64 {
+        (self.guest.0.count_free)(self.memory)
+    }
+    /// The bytes of the guest's memory.
+    pub(crate) fn bytes(&self) -> usize {
+        self.layout.size()
+    }
+}
+
+impl<A: Cpu> Drop for GuestZone<A> {
+    fn drop(&mut self) {
+        // SAFETY: allocated so in `new`.
+        unsafe { alloc::alloc::dealloc(self.memory.cast(), self.layout) };
+    }
+}
