@@ -170,18 +170,21 @@ impl<A: Cpu> Host<A> {
         unsafe { lock.raw.unlock() };
         A::irq_restore(state);
     }
-    fn touch(&self, line: Line, writes: bool) {
+    fn touch(&self, line: Line, access: Access) {
         if self.is_ready.load(Ordering::Relaxed) {
-            A::touch(line, if writes { Access::Write } else { Access::Read });
+            A::touch(line, access);
         }
     }
     extern "C-unwind" fn touch_page(host: *const c_void, page: u64, writes: bool) {
         let host = Self::of(host);
-        host.touch(Line::Frame(host.start.offset(page as usize)), writes);
+        // The holder of a block writes to its record without a lock of the guest.
+        let access = if writes { Access::Write } else { Access::Peek };
+        host.touch(Line::Frame(host.start.offset(page as usize)), access);
     }
     extern "C-unwind" fn touch_list(host: *const c_void, list: u32, writes: bool) {
         let host = Self::of(host);
-        host.touch(Line::FreeArea(host.zone.index() as u32 * 16 + list % 16), writes);
+        let access = if writes { Access::Write } else { Access::Read };
+        host.touch(Line::FreeArea(host.zone.index() as u32 * 16 + list % 16), access);
     }
     extern "C-unwind" fn work(host: *const c_void, kind: u32, count: u32) {
         let Some((_, op)) = WORKS.get(kind as usize) else {

@@ -3,7 +3,7 @@
 use super::zone::{FreeLists, ZoneFree};
 use super::{FrameAllocator, Zone};
 use crate::blockmap::BlockMap;
-use crate::frame::FrameTable;
+use crate::frame::{FrameTable, MigrateType};
 use crate::zone::Geometry;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -27,6 +27,10 @@ pub struct Census {
     pub partial_blocks: u64,
     /// Pageblocks without a free page.
     pub full_blocks: u64,
+    /// Pageblocks that are not movable.
+    pub tainted_blocks: u64,
+    /// GiB of the zones with a pageblock that is not movable.
+    pub tainted_gib: u64,
     /// Bytes of metadata about frames: records, pageblocks, zones, page caches. Counters and the
     /// program's code are not included.
     pub metadata_bytes: u64,
@@ -81,6 +85,18 @@ impl Blocks {
         self.add(pfn, pages);
         let at = self.geometry.block_of(pfn) - self.first;
         self.whole[at..at + (pages >> self.geometry.pageblock.get())].fill(true);
+    }
+    /// Counts the pageblocks that are not movable, and the GiB that they are in.
+    fn count_tainted(&self, is_movable: impl Fn(Pfn) -> bool, census: &mut Census) {
+        let mut last = None;
+        for at in (self.first..).take(self.free.len()) {
+            let block = Pfn::new(at * self.geometry.block_pages());
+            if !is_movable(block) {
+                census.tainted_blocks += 1;
+                let gib = Some(block.index() >> self.geometry.gib_order());
+                census.tainted_gib += u64::from(core::mem::replace(&mut last, gib) != gib);
+            }
+        }
     }
     /// Sorts the pageblocks into `census`. Those at the zone's ends or at holes may have fewer
     /// pages than others, or none. Pages that went from a CPU to the zone meanwhile count twice.
@@ -139,6 +155,8 @@ impl<A: Cpu> FrameAllocator<A> {
         for order in self.config.geometry().orders() {
             census.free_blocks[order.index()] += u64::from(buddy.free_blocks(order));
         }
+        let is_movable = |block| buddy.block_type(block) == MigrateType::Movable;
+        blocks.count_tainted(is_movable, census);
         let list_bytes = buddy.list_bytes();
         drop(buddy);
         blocks.count(zone, census);
@@ -168,6 +186,7 @@ fn mapped_census<A: Cpu>(zone: &Zone<A>, map: &BlockMap<A>, census: &mut Census)
             before = Some(pfn);
         }
     });
+    blocks.count_tainted(|block| map.block_type(block) == MigrateType::Movable, census);
     blocks.count(zone, census);
     let (shared, per_cpu) = map.metadata_bytes();
     let for_cpus = per_cpu * A::cpus_possible();

@@ -43,7 +43,11 @@ fn gib(pfn: Pfn) -> usize {
 }
 
 fn tainted(frames: &Frames) -> (u32, u32) {
-    frames.inspect_buddy(ZONE, |buddy| buddy.tainted_gib())
+    let counted = frames.inspect_buddy(ZONE, |buddy| buddy.tainted_gib());
+    let census = frames.census();
+    assert_eq!(census.tainted_gib, u64::from(counted.1));
+    assert!(census.tainted_blocks >= census.tainted_gib);
+    counted
 }
 
 #[test]
@@ -65,6 +69,18 @@ fn pages_that_cannot_be_moved_stay_in_one_gib() {
     assert_eq!(tainted, (4, 1));
     let (unmovable, _, tainted) = mixed(ZoneLists::Whole);
     assert_eq!((unmovable.len(), tainted), (2, (4, 2)));
+}
+
+#[test]
+fn pages_that_cannot_be_moved_come_from_the_tainted_gib_first() {
+    let frames = boot(ZoneLists::Superpageblocks, 3);
+    // All memory has been used, and half of each GiB is free: clean ones have free blocks too.
+    let all: Vec<Pfn> = (0..3 * GIB_PAGES / 1024).map(|_| take(&frames, 10, MOVABLE)).collect();
+    all.iter().step_by(2).for_each(|&pfn| free(&frames, pfn, 10));
+    let fixed: Vec<usize> = (0..40).map(|_| gib(take(&frames, 10, UNMOVABLE))).collect();
+    assert!(fixed.iter().all(|&at| at == fixed[0]), "{fixed:?}");
+    assert_eq!(tainted(&frames), (3, 1));
+    frames.verify().unwrap();
 }
 
 #[test]
