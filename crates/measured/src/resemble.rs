@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use mmscale_document::{
     CALLING, ENDING, LOCK_CLASSES, LockKind, MeasuredWait, OTHER_CLASS, Problem, TICK,
-    class_of_name, is_locking, is_semaphore, is_sleeping, is_tracing, passes,
+    class_of_name, is_locking, is_semaphore, is_sleeping, is_tracing, lock_of, passes,
 };
 
 use crate::frame::is_fast_path;
@@ -17,7 +17,7 @@ use crate::prose::Prose;
 use crate::report::Report;
 use crate::robot::Robot;
 use crate::stacks::{Stack, Unit};
-use crate::table::{Table, UNKNOWN_CLASS, lock_of};
+use crate::table::{Table, UNKNOWN_CLASS};
 
 /// The basis of a comparison.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
