@@ -49,8 +49,8 @@ pub use fingerprint::Fingerprint;
 pub use line::LineRecord;
 pub use lock::{ClassWaits, LIMITING_SHARE, LockRecord, LockRow, class_waits};
 pub use lock_class::{
-    Counterpart, LOCK_CLASSES, LockClassRow, LockKind, OTHER_CLASS, candidates, class_of,
-    class_of_name, counterpart,
+    Counterpart, LOCK_CLASSES, LockClassRow, LockKind, OTHER_CLASS, class_of, class_of_name,
+    counterpart, lock_of,
 };
 pub use measured::{MEASURED_SCHEMA, MeasuredWait, Measurement, Site};
 pub use metric::{Average, Better, ENOUGH_ROUNDS, HALVES_METRIC, Metric, ROUNDS_METRIC};
@@ -65,7 +65,7 @@ pub use settlement::{
 pub use shown::{is_control, plain, short};
 pub use stack::{
     is_acquiring, is_locking, is_semaphore, is_sleeping, is_tracing, path_of, plain_function,
-    wait_frames,
+    taken_through, wait_frames,
 };
 pub use timeline::{HoldSpan, Interval, LockName, SentInterrupt, Stretch, Timeline, WaitSpan};
 pub use value::{ParamValue, Value};

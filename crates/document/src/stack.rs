@@ -230,6 +230,13 @@ pub fn wait_frames<'a>(frames: impl IntoIterator<Item = &'a str>, unknown: bool)
     (hidden == 0 || end < frames.len()).then_some(end)
 }
 
+/// Returns the function with which the path of a stack requests a lock: the outermost of those that
+/// [`path_of`] leaves out. The frames are innermost first.
+pub fn taken_through<'a>(frames: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let inner = frames.into_iter().map(plain_function).take_while(|name| is_locking(name));
+    inner.last().filter(|name| !is_tracing(name))
+}
+
 /// Returns the path of a stack, from the outermost function to the one that requested the lock,
 /// without the functions that implement locks. The frames are innermost first.
 pub fn path_of<'a>(frames: impl IntoIterator<Item = &'a str>) -> Vec<String> {
@@ -309,6 +316,8 @@ mod tests {
             "__page_cache_release.part.0+0x58",
         ];
         assert_eq!(path_of(stack), ["__page_cache_release", "folio_lruvec_lock_irqsave"]);
+        assert_eq!(taken_through(stack), Some("_raw_spin_lock_irqsave"));
+        assert_eq!(taken_through(["do_exit"]), None);
         assert_eq!(path_of(["_raw_spin_lock"]), [""; 0]);
         let stack = [
             "pv_queued_spin_unlock_traced+0x3a",

@@ -67,6 +67,9 @@ pub enum Side {
 pub struct Wait {
     /// The lock's class: `zone`, `lruvec`, `pte`, `mmap_lock`, ...
     pub class: &'static str,
+    /// The name of the lock, if no class has it; of each one that it may be, if the path determines
+    /// none.
+    pub lock: Option<String>,
     /// Functions from the outermost to the one that requested the lock.
     pub path: Vec<String>,
     /// The kind of the waiting task.
@@ -289,6 +292,7 @@ mod tests {
     fn waits_of_our_programs_for_spin_locks_have_their_holders_as_far_as_seen() {
         let wait = |class, side, holder: &[&str]| Wait {
             class,
+            lock: None,
             path: vec!["do_exit".to_owned(), "free_pcppages_bulk".to_owned()],
             side,
             holder: holder.iter().map(|&name| name.to_owned()).collect(),

@@ -283,13 +283,15 @@ pub fn observe(
 
 /// Returns the waits of all tasks by class and path.
 fn waits(seen: &Watched) -> Vec<MeasuredWait> {
-    let mut merged = BTreeMap::<(&str, &[String]), (u64, u64, u64)>::new();
+    type Key<'a> = (&'a str, Option<&'a str>, &'a [String]);
+    let mut merged = BTreeMap::<Key<'_>, (u64, u64, u64)>::new();
     for wait in &seen.waits {
-        let sum = merged.entry((wait.class, &wait.path)).or_default();
+        let sum = merged.entry((wait.class, wait.lock.as_deref(), &wait.path)).or_default();
         *sum = (sum.0 + wait.count, sum.1 + wait.total_ns, sum.2.max(wait.max_ns));
     }
-    let row = |((class, path), (count, total_ns, max_ns)): ((&str, &[String]), _)| MeasuredWait {
+    let row = |((class, lock, path), (count, total_ns, max_ns)): (Key<'_>, _)| MeasuredWait {
         class: class.to_owned(),
+        lock: lock.map(str::to_owned),
         path: path.to_vec(),
         contentions: Some(count),
         wait_total_ns: Some(total_ns),

@@ -98,6 +98,19 @@ pub(crate) fn is_fast_path(name: &str) -> bool {
     FAST.iter().any(is)
 }
 
+/// Returns whether a function takes a spin lock that is free, where another one waits for it.
+pub(crate) fn is_fast_spin(name: &str) -> bool {
+    const FAST: [&str; 6] = [
+        "_raw_spin_lock",
+        "__raw_spin_lock",
+        "do_raw_spin_lock",
+        "_raw_read_lock",
+        "_raw_write_lock",
+        "_spin_lock",
+    ];
+    FAST.iter().any(|fast| name.starts_with(fast)) && !name.contains("slow")
+}
+
 /// Returns whether a line is of the registers at an exception, as `crash` prints them in a stack.
 pub(crate) fn is_registers(text: &str) -> bool {
     let mut words = text.split_whitespace();

@@ -95,8 +95,15 @@ const GAP: usize = 1;
 
 /// Reads the reports that begin at a line. `None` if none begins there.
 pub(crate) fn parse(lines: &[Line], from: usize) -> Option<Found> {
-    let mut entries = vec![begin(head(&lines[from].text)?, &lines[from])];
     let mut found = Found { end: from + 1, ..Found::default() };
+    let mut entries = match head(&lines[from].text) {
+        Some(head) => vec![begin(head, &lines[from])],
+        // Words of an author may be before the line of the owner.
+        None => {
+            found.holders.push((String::new(), head::owner(&lines[from].text)?));
+            vec![]
+        }
+    };
     // The first line that an author copied may have lost its prefix.
     let is_log = lines[from].log || lines.get(from + 1).is_some_and(|line| line.log);
     let (mut gap, mut holder) = (0, None::<String>);

@@ -4,11 +4,11 @@
 
 use std::collections::BTreeMap;
 
-use mmscale_document::{LockKind, MeasuredWait, class_of, is_locking, plain_function};
+use mmscale_document::{LockKind, MeasuredWait, is_locking, plain_function};
 
 use crate::fault::Fault;
 use crate::number::{read_count, read_time, real, time_word, to_ns, unit_ns};
-use crate::table::{Table, by_caller, by_task};
+use crate::table::{Table, by_caller, by_task, enter_path};
 use crate::text::{Cursor, Line};
 
 /// The kind of a table.
@@ -150,7 +150,8 @@ fn by_stack(mut wait: MeasuredWait, python: bool) -> MeasuredWait {
         };
     }
     if !wait.path.is_empty() {
-        wait.class = class_of(&wait.path, kind).to_owned();
+        let path = std::mem::take(&mut wait.path);
+        enter_path(&mut wait, path, kind);
     }
     wait
 }

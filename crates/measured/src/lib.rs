@@ -51,6 +51,7 @@ mod prose;
 mod report;
 mod resemble;
 mod robot;
+mod role;
 mod size;
 mod snapshot;
 mod stacks;
@@ -66,7 +67,7 @@ pub use fault::{Fault, ReadError};
 pub use lockdep::Order;
 pub use parts::{PartsError, read_parts};
 pub use prose::Prose;
-pub use report::{Report, read};
+pub use report::{Report, Spinning, read};
 pub use resemble::{
     Basis, CALLS, Holder, Item, Likeness, Other, Resemblance, lock_of_robot, resemble,
 };

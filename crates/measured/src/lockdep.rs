@@ -31,8 +31,8 @@ pub struct Order {
 /// Reads the warning that begins at a line. Returns it, and the index of the line after it.
 pub(crate) fn parse(lines: &[Line], from: usize) -> Option<(Order, usize)> {
     let task = requester(&lines[from].text)?;
-    let mut next = lines[from + 1..].iter().filter(|line| !line.is_blank());
-    let wanted = lock(&next.next()?.text)?;
+    let next = (from + 1..lines.len()).find(|at| !lines[*at].is_blank())?;
+    let wanted = lock_from(lines, next)?;
     let mut order = Order { task, wanted, held: None, line: lines[from].number };
     let (mut end, mut holds) = (from + 1, false);
     for (at, line) in lines.iter().enumerate().skip(from + 1) {
@@ -41,7 +41,7 @@ pub(crate) fn parse(lines: &[Line], from: usize) -> Option<(Order, usize)> {
             break;
         }
         if holds && !line.is_blank() {
-            order.held = order.held.or_else(|| Some(lock(&line.text)?.0));
+            order.held = order.held.or_else(|| Some(lock_from(lines, at)?.0));
         }
         holds = line.text.contains("already holding lock") || holds && line.is_blank();
         end = if line.is_blank() { end } else { at + 1 };
@@ -66,6 +66,20 @@ fn requester(text: &str) -> Option<String> {
     let id = task.rsplit_once('/')?.1;
     let number = !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_digit());
     number.then(|| task.to_owned())
+}
+
+/// Reads the lock that begins at a line, which a mail program may have broken behind the address
+/// and behind `at:`.
+fn lock_from(lines: &[Line], at: usize) -> Option<(String, String)> {
+    let mut text = lines[at].text.trim().to_owned();
+    for next in lines.iter().skip(at + 1).take(2) {
+        let is_broken = !text.contains('(') || text.ends_with("at:");
+        if !is_broken || next.is_blank() {
+            break;
+        }
+        text = format!("{text} {}", next.text.trim());
+    }
+    lock(&text)
 }
 
 /// Returns the name of the lock of `ffff8b1654603e08 (&mm->mmap_lock){++++}, at: f+0x1`, and the
@@ -126,6 +140,8 @@ fn is_part(line: &Line) -> bool {
         || line.is_elision()
         || BEGIN.iter().any(|begin| text.starts_with(begin))
         || text.starts_with('#') && text.contains("at: ")
+        // A module that a mail program broke off.
+        || text.starts_with('[') && text.ends_with(']') && !text.contains(' ')
         || ["lock held by", "locks held by", " at: ", "to a HARDIRQ", "to a SOFTIRQ"]
             .iter()
             .any(|part| text.contains(part))

@@ -2,10 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use mmscale_document::is_locking;
+use mmscale_document::{is_acquiring, is_locking};
 
 use crate::contention::Contention;
 use crate::fault::ReadError;
+use crate::frame::is_fast_spin;
 use crate::lockdep::{self, Order};
 use crate::prose::{Prose, without_patches};
 use crate::robot::Robot;
@@ -53,7 +54,32 @@ pub struct Report {
     pub others: Vec<String>,
 }
 
+/// Samples of a profile without callers that are at locks for which CPUs spin.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Spinning {
+    /// The part of all samples in functions that wait.
+    pub waits: f64,
+    /// The part in functions that take a lock, and wait only where the kernel has no function of
+    /// its own for that.
+    pub takes: f64,
+    /// The functions, the first ones of the profile first: those that wait, if there are any.
+    pub functions: Vec<String>,
+}
+
 impl Report {
+    /// Returns the samples at locks of a profile without callers. `None` without one, and if none
+    /// of its functions is of such a lock.
+    pub fn spinning(&self) -> Option<Spinning> {
+        let is_of_lock =
+            |name: &str| is_acquiring(name) && (name.contains("spin") || name.contains("osq"));
+        let own = || self.flat.iter().filter(|(name, _)| is_of_lock(name));
+        let (takes, waits): (Vec<_>, Vec<_>) = own().partition(|(name, _)| is_fast_spin(name));
+        let sum = |rows: &[&(String, f64)]| rows.iter().map(|(_, share)| share).sum::<f64>();
+        let rows = if waits.is_empty() { &takes } else { &waits };
+        let functions: Vec<String> = rows.iter().map(|(name, _)| name.clone()).collect();
+        let found = Spinning { waits: sum(&waits), takes: sum(&takes), functions };
+        (!found.functions.is_empty()).then_some(found)
+    }
     /// Adds what a trace in the file shows. Its stacks are in its table.
     pub fn add(&mut self, seen: Option<Contention>) {
         let Some(mut seen) = seen else { return };
@@ -143,8 +169,9 @@ fn scan_one(lines: &[Line], report: &mut Report) {
             at = end;
             all.push(stack);
         } else if let Some(tree) = tree::parse(lines, at) {
+            let start = at;
             at = tree.end.max(at + 1);
-            trees.push(tree);
+            trees.push((start, tree));
         } else {
             if at >= no_stack_before {
                 match stacks::parse(lines, at) {
@@ -162,7 +189,7 @@ fn scan_one(lines: &[Line], report: &mut Report) {
             at += 1;
         }
     }
-    let profile = tree::chosen(trees);
+    let profile = tree::chosen(trees, lines);
     report.flat = profile.flat;
     report.profiles = profile.others;
     report.notes.extend(profile.notes);
@@ -269,7 +296,8 @@ fn once(mut all: Vec<Stack>, lines: &[Line]) -> Vec<Stack> {
                 true
             }
             Some(first) => {
-                let is_sample = !matches!(stack.unit, Unit::None | Unit::Task | Unit::Share);
+                let is_sample =
+                    !matches!(stack.unit, Unit::None | Unit::Task | Unit::Share | Unit::Part);
                 is_sample && *first == depth
             }
         }

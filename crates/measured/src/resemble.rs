@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use mmscale_document::{
     CALLING, ENDING, LOCK_CLASSES, LockKind, MeasuredWait, OTHER_CLASS, Problem, TICK,
-    class_of_name, is_locking, is_semaphore, is_sleeping, is_tracing, passes,
+    class_of_name, is_locking, is_semaphore, is_sleeping, is_tracing, lock_of, passes,
 };
 
 use crate::frame::is_fast_path;
@@ -17,7 +17,7 @@ use crate::prose::Prose;
 use crate::report::Report;
 use crate::robot::Robot;
 use crate::stacks::{Stack, Unit};
-use crate::table::{Table, UNKNOWN_CLASS, lock_of};
+use crate::table::{Table, UNKNOWN_CLASS};
 
 /// The basis of a comparison.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -353,7 +353,7 @@ fn fitness(unit: &Unit) -> u8 {
         Unit::Map(name) if has(name, &["wait", "ns", "us", "time", "lat"]) => 5,
         Unit::Share => 4,
         Unit::Map(_) | Unit::Event(_) => 3,
-        Unit::Folded => 2,
+        Unit::Folded | Unit::Part => 2,
         Unit::Task | Unit::None => 0,
     }
 }
@@ -376,6 +376,7 @@ fn of_stacks(stacks: &[Stack], prose: &Prose) -> (Weighed, Basis) {
         let sum: f64 = items.iter().map(|item| item.weight).sum();
         let of_all = match unit {
             Unit::Share => Some(sum),
+            Unit::Part => None,
             // Most maps have waits only.
             Unit::Map(_) => (sum < all * (1.0 - 1e-9)).then_some(sum / all),
             _ => Some(sum / all),
@@ -463,10 +464,11 @@ fn of_stack(stack: &Stack, prose: &Prose) -> Option<Item> {
     let class = if enabled && class == "i_pages" { OTHER_CLASS } else { class };
     if !is_wait {
         let inside = path.last().is_some_and(|name| takes_lock(name));
-        let is_list = stack.unit == Unit::Share && stack.path.len() == 1;
+        let is_share = matches!(stack.unit, Unit::Share | Unit::Part);
+        let is_list = is_share && stack.path.len() == 1;
         let accepted = match stack.unit {
             Unit::None => inside || Problem::of(class, &path).is_some(),
-            Unit::Share => inside || is_list && Problem::of(class, &path).is_some(),
+            Unit::Share | Unit::Part => inside || is_list && Problem::of(class, &path).is_some(),
             _ => false,
         };
         if stack.is_sleep() || !accepted {
@@ -483,7 +485,7 @@ fn is_fast(stack: &Stack) -> bool {
     let Some(name) = stack.path.last() else { return false };
     let event = match &stack.unit {
         Unit::Event(event) => event.contains("cycles") || event.contains("clock"),
-        Unit::Share | Unit::Folded => true,
+        Unit::Share | Unit::Part | Unit::Folded => true,
         Unit::Map(_) | Unit::Task | Unit::None => false,
     };
     event && is_fast_path(name)

@@ -41,6 +41,8 @@ pub struct Robot {
     pub paths: Vec<PathChange>,
     /// Number of lines of profiles.
     pub profile_lines: usize,
+    /// The line of the first row that was cut behind a function of its path, and is not counted.
+    pub cut: Option<usize>,
     /// Whether the figures are of one commit, as in a JSON file of the robot: both sides are equal.
     pub is_single: bool,
 }
@@ -129,6 +131,8 @@ pub(crate) fn parse(lines: &[Line]) -> Option<Robot> {
         robot.fact(text);
     }
     robot.claim = claim(lines);
+    let last = lines.iter().filter(|line| !line.is_blank()).map(|line| line.number).max();
+    robot.cut = remove_cut(&mut rows, last.unwrap_or(0));
     robot.paths = waits(rows);
     let is_report = robot.profile_lines > 0
         || robot.testcase.is_some() && (robot.claim.is_some() || !robot.metrics.is_empty());
@@ -254,6 +258,43 @@ fn path(name: &str) -> Option<Vec<String>> {
         .collect();
     path.reverse();
     Some(path)
+}
+
+/// Removes rows that were cut: those that end within the functions of their lock, if others have
+/// its caller, and one in the last line whose functions are the inner ones of another row. Returns
+/// the line of the first one.
+fn remove_cut(rows: &mut Vec<PathChange>, last_line: usize) -> Option<usize> {
+    let most = rows.iter().map(|row| row.path.len()).max()?;
+    let is_of_lock = |row: &PathChange| row.path.iter().all(|name| is_acquiring(name));
+    let is_lock = |row: &PathChange| row.path.last().is_some_and(|name| is_acquiring(name));
+    let has_caller = rows.iter().any(|row| is_lock(row) && !is_of_lock(row));
+    let mut cut = rows.iter().position(|row| has_caller && is_of_lock(row));
+    let mut is_part = false;
+    if let Some((last, whole)) = rows.split_last()
+        && last.line == last_line
+    {
+        let names = || whole.iter().flat_map(|row| &row.path);
+        // The outermost name may be cut, too: then another row has all of it.
+        is_part = last.path.first().is_some_and(|name| {
+            names().any(|other| other.starts_with(name)) && names().all(|other| other != name)
+        });
+        let inner = &last.path[usize::from(is_part)..];
+        let is_inner =
+            whole.iter().any(|row| row.path.len() > inner.len() && row.path.ends_with(inner));
+        let is_short = last.path.len() < most || is_part;
+        // A function that takes a lock has a caller.
+        let [outermost, lock @ ..] = last.path.as_slice() else { return None };
+        let is_taker = !lock.is_empty()
+            && lock.iter().all(|name| is_acquiring(name))
+            && names().all(|other| other != outermost);
+        cut = cut.or((is_short && (is_inner || is_taker)).then_some(whole.len()));
+    }
+    if is_part && let Some(last) = rows.last_mut() {
+        last.path.remove(0);
+    }
+    let line = rows[cut?].line;
+    rows.retain(|row| row.line != line && !(has_caller && is_of_lock(row)));
+    Some(line)
 }
 
 /// Shares below this are of the rounding of rows, in percent.

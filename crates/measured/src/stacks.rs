@@ -22,6 +22,8 @@ use crate::text::{Line, Word};
 pub enum Unit {
     /// Shares of all samples.
     Share,
+    /// Shares of the samples of a caller that the text does not have.
+    Part,
     /// Samples or periods of `perf script`, by event.
     Event(String),
     /// Counts or times of a map, by its name, or of stacks.

@@ -7,10 +7,10 @@
 //! | Total wait  | 12.50ms  | 3.10ms  |
 //! ```
 
-use mmscale_document::{LockKind, MeasuredWait, class_of, plain_function};
+use mmscale_document::{LockKind, MeasuredWait, plain_function};
 
 use crate::number::{count, real, time_word, to_ns, unit_ns};
-use crate::table::Table;
+use crate::table::{Table, enter_path};
 use crate::text::Line;
 
 /// The figures, by words of their labels in lower case.
@@ -79,8 +79,7 @@ pub(crate) fn parse(lines: &[Line], from: usize) -> Option<Table> {
     let caption = caption(lines, from);
     let path = function(&caption);
     for wait in &mut waits {
-        wait.class = class_of(&path, LockKind::Spin).to_owned();
-        wait.path.clone_from(&path);
+        enter_path(wait, path.clone(), LockKind::Spin);
     }
     Some(Table {
         tool: "summary".to_owned(),

@@ -1,7 +1,7 @@
 //! A table that was found in a text.
 
 use mmscale_document::{
-    LockKind, MeasuredWait, OTHER_CLASS, candidates, class_of, class_of_name, plain_function,
+    LockKind, MeasuredWait, OTHER_CLASS, class_of_name, lock_of, plain_function,
 };
 
 use crate::fault::Fault;
@@ -74,28 +74,6 @@ impl Table {
     /// Returns the contents without the place: equal for a quote and its original.
     pub(crate) fn contents(&self) -> String {
         format!("{:?}", (&self.tool, &self.caption, &self.waits))
-    }
-}
-
-/// Returns the class of the lock that a path requests with a function, if that is known, and a name
-/// if no class has it. A function that takes several such locks determines none: the name is then
-/// that of each.
-pub(crate) fn lock_of(
-    path: &[String],
-    kind: LockKind,
-    through: Option<&str>,
-) -> (&'static str, Option<String>) {
-    let class = class_of(path, kind);
-    match path.last().map_or(vec![], |taker| candidates(taker, kind, through)).as_slice() {
-        [] => (class, None),
-        [one] => match class_of_name(one) {
-            Some(class) => (class, None),
-            None => (OTHER_CLASS, Some((*one).to_owned())),
-        },
-        several => {
-            let class = if kind == LockKind::Rwsem { "rwsem" } else { OTHER_CLASS };
-            (class, Some(several.join(" or ")))
-        }
     }
 }
 

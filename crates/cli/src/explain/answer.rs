@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use mmscale_document::{Counterpart, LOCK_CLASSES, counterpart, is_acquiring};
+use mmscale_document::{Counterpart, LOCK_CLASSES, counterpart};
 use mmscale_harness::{Defaults, Registry, Shape, coverage};
 use mmscale_measured::{Basis, CALLS, Item, Likeness, Other, Resemblance, Table};
 use mmscale_report::wrap;
@@ -129,22 +129,38 @@ fn another(case: &Case<'_>, other: &Other) -> String {
     format!("{what}{of_locks}{}; it is not counted below", locks.join(", "))
 }
 
+/// Where functions that take spin locks wait.
+const OLDER: &str = "which wait only in kernels without a slow path of spin locks, as before 4.2";
+
 /// Says what a profile without callers shows.
 fn flat(case: &Case<'_>) -> Option<String> {
-    let spins = |name: &str| is_acquiring(name) && (name.contains("spin") || name.contains("osq"));
-    let own = || case.report.flat.iter().filter(|(name, _)| spins(name));
-    let share: f64 = own().map(|(_, share)| share).sum();
-    let names: Vec<&str> = own().take(2).map(|(name, _)| name.as_str()).collect();
-    (!names.is_empty() && case.report.stacks.iter().all(|stack| stack.weight.is_none())).then(
-        || {
-            format!(
-                "{} of the samples wait for locks ({}); a profile without callers does not say for \
-             which: perf record -g, then perf report --no-children -g caller --stdio",
-                percent(share),
-                names.join(", ")
-            )
-        },
-    )
+    let found = case.report.spinning()?;
+    let names = found.functions.iter().take(2).map(String::as_str).collect::<Vec<_>>().join(", ");
+    if case.report.stacks.iter().any(|stack| stack.weight.is_some()) {
+        let waits = Some(found.waits).filter(|waits| *waits >= LEAST)?;
+        return Some(format!(
+            "rows without callers have {} of the samples in waits for locks ({names}), of which \
+             the call paths may show a part",
+            percent(waits)
+        ));
+    }
+    let what = match (found.waits, found.takes) {
+        (waits, 0.0) => format!("{} of the samples wait for locks ({names})", percent(waits)),
+        (0.0, takes) => format!(
+            "{} of the samples are in functions that take locks ({names}), {OLDER}",
+            percent(takes)
+        ),
+        (waits, takes) => format!(
+            "{} of the samples wait for locks ({names}), and {} are in functions that take one, \
+             {OLDER}",
+            percent(waits),
+            percent(takes)
+        ),
+    };
+    Some(format!(
+        "{what}; a profile without callers does not say for which: perf record -g, then perf \
+         report --no-children -g caller --stdio"
+    ))
 }
 
 /// Names locks that are simulated, have a large share, and are in the question of no study.
@@ -197,7 +213,14 @@ fn read(case: &Case<'_>, found: &Resemblance) -> Vec<String> {
     if stacks > 0 && case.tables.is_empty() {
         let plural = if stacks == 1 { "" } else { "s" };
         let weights = match (found.basis, found.of_all) {
-            (Basis::Samples, Some(all)) => at_locks(all, found.fast()),
+            (Basis::Samples, Some(all)) => {
+                let rest = case.report.spinning().filter(|rows| rows.waits >= LEAST);
+                let which = if rest.is_some() { " on these paths" } else { "" };
+                at_locks(all, found.fast()) + which
+            }
+            (Basis::Samples, None) => {
+                ", with shares of a caller that the text does not have".to_owned()
+            }
             (Basis::Counts, Some(all)) => {
                 format!(", {} of the counts or times are of waits", percent(all))
             }

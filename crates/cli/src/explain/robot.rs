@@ -41,6 +41,9 @@ pub(super) fn lines(robot: &Robot) -> Vec<(&'static str, String)> {
         };
         lines.push(("locks", text));
     }
+    lines.extend(robot.cut.map(|line| {
+        ("note", format!("line {line}: a row that was cut within its functions: not counted"))
+    }));
     lines.extend(fast(robot).map(|text| ("note", text)));
     lines.extend(tasks(robot).map(|text| ("note", text)));
     lines.extend(not_said(robot).map(|text| ("note", text)));

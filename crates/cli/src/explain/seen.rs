@@ -19,7 +19,7 @@ pub(super) fn lines(report: &Report) -> Vec<String> {
     }
     let of = |meant: Meant| report.stacks.iter().filter(|s| meant(&s.unit)).count();
     let forms: [(Meant, &str); 4] = [
-        (|unit| *unit == Unit::Share, "path of a profile"),
+        (|unit| matches!(unit, Unit::Share | Unit::Part), "path of a profile"),
         (|unit| *unit == Unit::Task, "stack of a log"),
         (
             |unit| matches!(unit, Unit::Map(_) | Unit::Event(_) | Unit::Folded),

@@ -9,7 +9,7 @@ mod several;
 mod table;
 
 use Counterpart::Unknown;
-pub use several::candidates;
+use several::candidates;
 pub use table::LOCK_CLASSES;
 
 /// The counterpart of a lock class in the simulated memory manager.
@@ -215,6 +215,27 @@ pub fn class_of(path: &[String], kind: LockKind) -> &'static str {
     }
 }
 
+/// Returns the class of the lock that a path requests with a function of the lock (`through`), if
+/// that is known, and a name if no class has it. A function that takes several such locks
+/// determines none: the name is then that of each.
+pub fn lock_of(
+    path: &[String],
+    kind: LockKind,
+    through: Option<&str>,
+) -> (&'static str, Option<String>) {
+    match path.last().map_or(vec![], |taker| candidates(taker, kind, through)).as_slice() {
+        [] => (class_of(path, kind), None),
+        [one] => match class_of_name(one) {
+            Some(class) => (class, None),
+            None => (OTHER_CLASS, Some((*one).to_owned())),
+        },
+        several => {
+            let class = if kind == LockKind::Rwsem { "rwsem" } else { OTHER_CLASS };
+            (class, Some(several.join(" or ")))
+        }
+    }
+}
+
 /// Returns whether a function is one of the system calls with these names.
 fn is_call(function: &str, calls: &[&str]) -> bool {
     let name = CALL_PREFIXES.iter().find_map(|prefix| function.strip_prefix(prefix));
@@ -270,6 +291,25 @@ mod tests {
             assert_eq!(of(&["system_call_fastpath", old]), "mmap_lock", "{old}");
         }
         assert_eq!(class_of(&path(&["xfs_buf_lock"]), LockKind::Semaphore), "semaphore");
+    }
+
+    #[test]
+    fn a_function_of_several_locks_determines_none() {
+        let of = |steps: &[&str], kind, through| {
+            let (class, lock) = lock_of(&path(steps), kind, through);
+            (class, lock.unwrap_or_default())
+        };
+        let fork = ["copy_process", "dup_mmap"];
+        let both = "i_mmap_rwsem or mmap_lock".to_owned();
+        assert_eq!(of(&fork, LockKind::Rwsem, None), ("rwsem", both));
+        let killable = of(&fork, LockKind::Rwsem, Some("down_write_killable"));
+        assert_eq!(killable, ("mmap_lock", String::new()));
+        let switch = ["schedule", "__schedule"];
+        let through = Some("_raw_spin_lock_irq");
+        assert_eq!(of(&switch, LockKind::Spin, through), ("runqueue", String::new()));
+        assert_eq!(of(&switch, LockKind::Spin, Some("_raw_spin_lock")).0, OTHER_CLASS);
+        let one = of(&["exit_mmap", "unmap_page_range"], LockKind::Spin, None);
+        assert_eq!(one, ("pte", String::new()));
     }
 
     #[test]

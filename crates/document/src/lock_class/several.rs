@@ -57,7 +57,11 @@ const SEVERAL: [Several; 11] = [
 
 /// Returns the names of the locks that a function may wait for, if it takes several of a kind:
 /// those that it takes with another function, if that is known. Empty for all other functions.
-pub fn candidates(function: &str, kind: LockKind, through: Option<&str>) -> Vec<&'static str> {
+pub(super) fn candidates(
+    function: &str,
+    kind: LockKind,
+    through: Option<&str>,
+) -> Vec<&'static str> {
     let row = SEVERAL.iter().find(|row| row.function == function && row.kind == kind);
     let Some(row) = row else { return vec![] };
     let known = row.through.iter().find(|(name, _)| Some(*name) == through);

@@ -1,7 +1,7 @@
 //! The class of the lock that a task waited for. The kernel reports an address; the call path
 //! determines the class.
 
-use mmscale_document::{LockKind, class_of};
+use mmscale_document::{LockKind, lock_of};
 
 /// `lock:contention_begin`'s flags, from `trace/events/lock.h`.
 const SPIN: u32 = 1;
@@ -21,9 +21,14 @@ fn kind(flags: u32) -> LockKind {
     }
 }
 
-/// Returns the class of the lock for which a task waited on a path.
-pub(crate) fn of(path: &[String], flags: u32) -> &'static str {
-    class_of(path, kind(flags))
+/// Returns the class of the lock for which a task waited on a path, and a name if no class has it.
+/// `through` is the function with which the path requested the lock.
+pub(crate) fn of(
+    path: &[String],
+    flags: u32,
+    through: Option<&str>,
+) -> (&'static str, Option<String>) {
+    lock_of(path, kind(flags), through)
 }
 
 #[cfg(test)]
@@ -42,7 +47,11 @@ mod tests {
     #[test]
     fn path_and_kind_determine_the_class() {
         let path = ["do_exit".to_owned(), "exit_mmap".to_owned()];
-        assert_eq!(of(&path, WRITE), "mmap_lock");
-        assert_eq!(of(&["free_pcppages_bulk".to_owned()], SPIN), "zone");
+        assert_eq!(of(&path, WRITE, None).0, "mmap_lock");
+        assert_eq!(of(&["free_pcppages_bulk".to_owned()], SPIN, None).0, "zone");
+        let fork = ["dup_mmap".to_owned()];
+        let (class, lock) = of(&fork, WRITE, Some("down_write"));
+        assert_eq!((class, lock.as_deref()), ("rwsem", Some("i_mmap_rwsem or mmap_lock")));
+        assert_eq!(of(&fork, WRITE, Some("down_write_killable")).0, "mmap_lock");
     }
 }

@@ -172,18 +172,18 @@ impl Watching {
         })
     }
     fn waits(&self) -> Result<Vec<Wait>, WatchError> {
-        type Key = (&'static str, Vec<String>, Side, Vec<String>);
+        type Key = (&'static str, Option<String>, Vec<String>, Side, Vec<String>);
         let mut merged = BTreeMap::<Key, Sums>::new();
         for (path, sums) in self.programs.waits()? {
-            let (class, steps) = self.waiter(&path);
+            let (class, lock, steps) = self.waiter(&path);
             // Holders that are inferred are those of zone locks.
             let is_known = self.programs.releases || class == "zone";
             let holder = if is_known { self.holder(&path) } else { Vec::new() };
-            merged.entry((class, steps, side_of(path.side), holder)).or_default().add(&sums);
+            merged.entry((class, lock, steps, side_of(path.side), holder)).or_default().add(&sums);
         }
-        let wait = |((class, path, side, holder), sums): (Key, Sums)| {
+        let wait = |((class, lock, path, side, holder), sums): (Key, Sums)| {
             let Sums { count, total_ns, max_ns, log2 } = sums;
-            Wait { class, path, side, holder, count, total_ns, max_ns, log2 }
+            Wait { class, lock, path, side, holder, count, total_ns, max_ns, log2 }
         };
         let mut waits: Vec<Wait> = merged.into_iter().map(wait).collect();
         waits.sort_by_key(|wait| std::cmp::Reverse(wait.total_ns));
@@ -198,7 +198,7 @@ impl Watching {
         }
         let mut merged = BTreeMap::<Key, Holds>::new();
         for (path, holds) in self.programs.holds()? {
-            let (class, steps) = self.waiter(&path);
+            let (class, _, steps) = self.waiter(&path);
             let key = (class, steps, side_of(path.side), self.holder(&path));
             let sums = merged.entry(key).or_default();
             sums.waits.add(&holds.waits);
@@ -212,25 +212,28 @@ impl Watching {
         holds.sort_by_key(|hold| std::cmp::Reverse(hold.waits.total_ns));
         Ok(Some(holds))
     }
-    /// Returns the class of a lock, and the call path of a task that waited for it.
-    fn waiter(&self, path: &Path) -> (&'static str, Vec<String>) {
-        let mut steps = self.path(path.stack);
-        let class = class::of(&steps, path.flags);
+    /// Returns the class of a lock, its name if no class has it, and the call path of a task that
+    /// waited for it.
+    fn waiter(&self, path: &Path) -> (&'static str, Option<String>, Vec<String>) {
+        let frames = self.frames(path.stack);
+        let mut steps = self.symbols().path(&frames);
+        let (class, lock) = class::of(&steps, path.flags, self.symbols().taken_through(&frames));
         // Its caller is more informative.
         if steps.last().is_some_and(|step| step.starts_with("folio_lruvec_")) {
             steps.pop();
         }
-        (class, steps)
+        (class, lock, steps)
     }
     fn holder(&self, path: &Path) -> Vec<String> {
         path.holder.checked_sub(1).map_or(Vec::new(), |id| self.path(id as i32))
     }
     fn path(&self, stack: i32) -> Vec<String> {
-        match u32::try_from(stack) {
-            Ok(id) => self.symbols().path(&self.programs.stack(id)),
-            // The kernel had no room for another stack.
-            Err(_) => Vec::new(),
-        }
+        self.symbols().path(&self.frames(stack))
+    }
+    /// Returns the addresses of a stack, innermost first. Empty if the kernel had no room for
+    /// another stack.
+    fn frames(&self, stack: i32) -> Vec<u64> {
+        u32::try_from(stack).map_or(Vec::new(), |id| self.programs.stack(id))
     }
     fn calls(&self) -> Result<Vec<Call>, WatchError> {
         let call = |(path, calls): (Path, Calls)| {

@@ -1,6 +1,6 @@
 //! The kernel's functions by address, and their names in this project.
 
-use mmscale_document::{path_of, plain_function, stand_ins};
+use mmscale_document::{path_of, plain_function, stand_ins, taken_through};
 use std::collections::BTreeMap;
 use std::fs;
 
@@ -43,6 +43,10 @@ impl Symbols {
     pub fn path(&self, frames: &[u64]) -> Vec<String> {
         path_of(frames.iter().filter_map(|&at| self.name(at)))
     }
+    /// Returns the locking function with which the path of a stack requested the lock.
+    pub fn taken_through(&self, frames: &[u64]) -> Option<&str> {
+        taken_through(frames.iter().filter_map(|&at| self.name(at)))
+    }
 }
 
 #[cfg(test)]
@@ -64,6 +68,8 @@ ffffffff81000400 D jiffies
         let path =
             symbols.path(&[0xffff_ffff_8100_0108, 0xffff_ffff_8100_0210, 0xffff_ffff_8100_0399]);
         assert_eq!(path, ["get_page_from_freelist", "__rmqueue_pcplist"]);
+        let taken = symbols.taken_through(&[0xffff_ffff_8100_0108, 0xffff_ffff_8100_0210]);
+        assert_eq!(taken, Some("native_queued_spin_lock_slowpath"));
         assert!(passes(&path, "rmqueue_bulk"), "its only caller stands for it");
         assert!(!passes(&path, "free_pcppages_bulk"));
         assert!(symbols.can_find("rmqueue_bulk") && !symbols.can_find("zap_pte_range"));

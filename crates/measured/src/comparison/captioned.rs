@@ -12,10 +12,10 @@
 //! Their columns are metrics, whatever their names are.
 
 use super::grid::{Block, Cell, Row};
-use super::names::{Heading, heading, may_be_metric, side};
-use super::role::{Role, is_axis, role};
+use super::names::{Heading, heading, may_be_metric};
 use super::sides::{Columns, axis, of_row, whole};
 use super::{Comparison, Comparisons, doubt};
+use crate::role::{Role, is_axis, role, side};
 use crate::text::Line;
 
 /// Enters the comparisons of the first blocks if their captions are sides. Returns the number of

@@ -193,10 +193,13 @@ fn comma(digits: &str) -> Comma {
 
 /// Reads figures, and nothing else. `None` for one that is missing.
 pub(super) fn figures(words: &[&str]) -> Option<Vec<Option<Figure>>> {
+    let words: Vec<&str> = words.iter().flat_map(|word| apart(word)).collect();
     let mut all: Vec<Option<Figure>> = vec![];
     let mut at = 0;
     while let Some(&text) = words.get(at) {
         at += 1;
+        // A change that is rounded has few digits.
+        let text = text.strip_prefix('~').filter(|text| text.ends_with('%')).unwrap_or(text);
         if let Some(rest) = number::deviation(text) {
             // A deviation, perhaps with its number in the next word.
             let figure = if rest.is_empty() {
@@ -237,15 +240,26 @@ pub(super) fn figures(words: &[&str]) -> Option<Vec<Option<Figure>>> {
     Some(all)
 }
 
-/// Enters what is in brackets: a change in percent, or a deviation.
-fn beside(inner: &str, figure: &mut Figure) -> Option<()> {
-    if number::deviation(inner).is_some() {
-        return Some(());
+/// Divides a figure from the brackets that follow it without a space: `531.7(+14.3%)`.
+fn apart(text: &str) -> Vec<&str> {
+    match text.find('(').filter(|at| word(&text[..*at]).is_some()) {
+        Some(at) => vec![&text[..at], &text[at..]],
+        None => vec![text],
     }
-    let change = word(inner)?;
-    // Without a sign it may be a deviation: the reader of the table compares it with the figures.
-    if change.percent && figure.change.is_none() {
-        figure.change = Some(Change { percent: change.value, half: change.half });
+}
+
+/// Enters what is in brackets: a change in percent, a deviation, or a change and a difference.
+fn beside(inner: &str, figure: &mut Figure) -> Option<()> {
+    for part in inner.split(", ") {
+        if number::deviation(part).is_some() {
+            continue;
+        }
+        let change = word(part)?;
+        // Without a sign it may be a deviation: the reader of the table compares it with the
+        // figures.
+        if change.percent && figure.change.is_none() {
+            figure.change = Some(Change { percent: change.value, half: change.half });
+        }
     }
     Some(())
 }

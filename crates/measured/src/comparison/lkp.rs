@@ -2,9 +2,9 @@
 //! name of the metric at the end.
 
 use super::figure::{Change, Figure, figures};
-use super::role::{Role, role};
 use super::{Comparison, Comparisons, doubt};
 use crate::robot::Robot;
+use crate::role::{Role, role};
 use crate::text::Line;
 
 /// Beginnings of metrics of the system, which are no result of a benchmark.

@@ -15,7 +15,7 @@ mod figure;
 mod grid;
 mod lkp;
 mod names;
-mod role;
+
 mod sentence;
 mod sides;
 

@@ -1,7 +1,7 @@
 //! The names of the columns of a block.
 
 use super::grid::{self, Block, Cell, Divided, Row};
-use super::role::{Role, is_axis, role};
+use crate::role::{Role, is_axis, role, side};
 use crate::text::Line;
 
 /// The heading of a block.
@@ -15,16 +15,8 @@ pub(super) struct Heading {
     pub(super) caption: String,
 }
 
-/// The most words of a caption that is a side.
-const WORDS: usize = 6;
 /// The most words of a caption that is a side though no other table has a caption like it.
 const FEW: usize = 4;
-
-/// Returns the side that a caption is.
-pub(super) fn side(caption: &str) -> Option<Role> {
-    let short = caption.split_whitespace().count() <= WORDS;
-    Some(role(caption)).filter(|role| short && matches!(role, Role::Before | Role::After))
-}
 
 /// Returns whether a column is a metric where captions are the sides.
 pub(super) fn may_be_metric(name: &str) -> bool {
@@ -71,6 +63,7 @@ pub(super) fn heading(lines: &[&Line], block: &Block) -> Option<Heading> {
         let mut next = nth + 1;
         while nth == 0
             && joins(next, next - 1)
+            && !is_caption(lines[block.above[next]])
             && (next == 1 || repeat(&heading.columns))
             && let Some(upper) = named(lines[block.above[next]], block, first, n)
                 .map(|(_, cells)| cells.into_iter().map(|cell| cell.text).collect())
@@ -89,6 +82,12 @@ pub(super) fn heading(lines: &[&Line], block: &Block) -> Option<Heading> {
     }
     heading.caption = heading.caption.trim().trim_end_matches(':').to_owned();
     Some(heading)
+}
+
+/// Returns whether a line is a caption: a colon ends it, and no other name.
+fn is_caption(line: &Line) -> bool {
+    let mut names = line.text.split_whitespace().rev();
+    names.next().is_some_and(|last| last.ends_with(':')) && !names.any(|name| name.ends_with(':'))
 }
 
 fn joined(upper: &str, lower: &str) -> String {

@@ -1,8 +1,8 @@
 //! Lists and sentences with changes in percent: `page_fault1: +34.3 %`, `a 12% improvement in
 //! fork1`.
 
-use super::role::{Role, role};
 use super::{Comparison, Comparisons, doubt};
+use crate::role::{Role, role};
 use crate::text::Line;
 
 /// Words that say in which direction a figure changes.

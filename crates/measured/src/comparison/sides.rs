@@ -4,8 +4,8 @@
 use super::figure::{Change, Comma, Figure};
 use super::grid::{Block, Row};
 use super::names::{Heading, heading, is_one_side};
-use super::role::{Role, is_axis, role};
 use super::{Chosen, Comparison, Comparisons, doubt};
+use crate::role::{Role, is_axis, role};
 use crate::text::Line;
 
 /// The columns of a block, by their meaning.
@@ -33,7 +33,7 @@ pub(super) fn block(
     all: &mut Comparisons,
 ) -> bool {
     let first = &block.rows[0];
-    let heading = heading(lines, block);
+    let heading = heading(lines, block).or_else(|| pair(lines, block));
     if first.figures.len() == 1 && !labels_are_sides(block) {
         return false;
     }
@@ -71,6 +71,16 @@ pub(super) fn block(
         Err(what) => all.doubts.push(doubt(first.line, what)),
     }
     true
+}
+
+/// Returns the heading of two figures without names above them, `before: 0.75` and `after: 0.73`:
+/// the line above them names the metric.
+fn pair(lines: &[&Line], block: &Block) -> Option<Heading> {
+    let above = *block.above.first()?;
+    let name = lines[above].text.trim().trim_end_matches(':');
+    let is_pair = block.rows[0].figures.len() == 1 && labels_are_sides(block);
+    let columns = vec![name.to_owned()];
+    is_pair.then(|| Heading { columns, ..Heading::default() })
 }
 
 fn is_side(name: &str) -> bool {
@@ -139,6 +149,16 @@ fn columns(block: &Block, heading: &Heading, chosen: &Chosen) -> Result<Columns,
     }
     if values.len() == 1 && axis.is_some() {
         return Ok(Columns { axis, sides: values, changes: vec![], named: true });
+    }
+    // One of two columns is the base by its name, and a change in some row names the other one.
+    if let ([base], &[first, second]) = (&before[..], &values[..]) {
+        let other = if first == *base { second } else { first };
+        let sides = vec![*base, other];
+        let columns = Columns { axis, sides, changes: changes.clone(), named: false };
+        let all: Vec<_> = block.rows.iter().map(|row| checked(row, &columns)).collect();
+        if all.iter().all(Result::is_ok) && all.contains(&Ok(true)) {
+            return Ok(columns);
+        }
     }
     let columns = Columns { axis, sides: values.clone(), changes, named: false };
     let agrees = |columns: &Columns| {
@@ -425,7 +445,7 @@ fn by_rows(block: &Block, heading: &Heading, all: &mut Comparisons) {
             Ok((values, unit)) => all.found.push(Comparison {
                 line: block.rows[0].line,
                 caption: heading.caption.clone(),
-                metric: name.clone(),
+                metric: name.trim_start_matches(['#', ' ']).to_owned(),
                 unit,
                 sides: rows
                     .iter()

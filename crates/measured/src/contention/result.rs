@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use mmscale_document::{LockKind, MeasuredWait};
+use mmscale_document::{LockKind, MeasuredWait, lock_of};
 
 use super::Stream;
 use super::line::Kind;
 use super::spread::Lengths;
-use crate::table::{Table, UNKNOWN_CLASS, lock_of};
+use crate::table::{Table, UNKNOWN_CLASS};
 
 /// Waits for locks of one class, with their distribution.
 #[derive(Clone, PartialEq, Debug)]
@@ -112,10 +112,11 @@ pub(super) fn of(stream: &Stream) -> Contention {
     let mut waits = Vec::new();
     for ((path, kind), lengths) in &stream.sums {
         let path = stream.paths.value(*path);
-        let class = class(path, *kind);
+        let (class, lock) = lock(path, *kind);
         classes.entry((class.to_owned(), kind.word())).or_default().merge(lengths);
         if has_paths {
-            waits.push(MeasuredWait { path: path.clone(), ..wait(class, *kind, lengths.into()) });
+            let path = path.clone();
+            waits.push(MeasuredWait { path, lock, ..wait(class, *kind, lengths.into()) });
         }
     }
     let mut locks: Vec<(u64, Kind, LockSum)> =
@@ -187,15 +188,16 @@ fn by_address(stream: &Stream, locks: &[(u64, Kind, LockSum)]) -> Vec<MeasuredWa
     locks.iter().take(ROWS).map(row).chain(rest).collect()
 }
 
-/// Returns the class of the lock that a path takes.
-fn class(path: &[String], kind: Kind) -> &'static str {
-    match (path.is_empty(), kind.lock_kind()) {
+/// Returns the class of the lock that a path takes, and a name if no class has it.
+fn lock(path: &[String], kind: Kind) -> (&'static str, Option<String>) {
+    let class = match (path.is_empty(), kind.lock_kind()) {
         (true, LockKind::Mutex) => "mutex",
         (true, LockKind::PercpuRwsem) => "percpu_rwsem",
         (true, LockKind::Rwsem) => "rwsem",
         (true, _) => UNKNOWN_CLASS,
-        (false, kind) => lock_of(path, kind, None).0,
-    }
+        (false, kind) => return lock_of(path, kind, None),
+    };
+    (class, None)
 }
 
 fn wait(class: &str, kind: Kind, sum: LockSum) -> MeasuredWait {

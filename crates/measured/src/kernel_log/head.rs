@@ -74,6 +74,22 @@ pub(super) fn head(text: &str) -> Option<Head> {
         let task = Some(format!("{}:{pid}", command.trim_end_matches('"')));
         return Some(Head { cpu: number(cpu), task, ..of("backtrace") });
     }
+    task_head(text)
+}
+
+/// Reads the head of a task alone: `task:a  state:D stack:0 pid:12 ..`, or in kernels before 5.10
+/// `a  D  0  12  2 0x00000000`.
+fn task_head(text: &str) -> Option<Head> {
+    let of = |what: &str, task: String| Head {
+        what: what.to_owned(),
+        task: Some(task),
+        ..Head::default()
+    };
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let is_old = words.last().is_some_and(|word| word.starts_with("0x"));
+    if let Some(task) = task_of(text).filter(|_| is_old) {
+        return (words[1] == "D").then(|| of("blocked", task));
+    }
     let task = text.strip_prefix("task:").filter(|rest| rest.contains("state:"))?;
     let name = task.split("state:").next()?.trim();
     let pid = after(task, "pid:").and_then(number);
@@ -84,7 +100,7 @@ pub(super) fn head(text: &str) -> Option<Head> {
         Some('R') => "running",
         _ => "task",
     };
-    Some(Head { task: Some(task), ..of(what) })
+    Some(of(what, task))
 }
 
 /// Returns the text after the first occurrence of another.

@@ -37,6 +37,8 @@ use std::collections::BTreeSet;
 
 use mmscale_document::is_acquiring;
 
+use crate::role::side;
+
 use crate::stacks::{Stack, Unit};
 use crate::text::Line;
 pub(crate) use group::of_leader;
@@ -49,6 +51,8 @@ struct Node {
     percent: Option<f64>,
     /// The index of the function above.
     parent: Option<usize>,
+    /// The column of its mark.
+    mark: usize,
     line: usize,
 }
 
@@ -63,6 +67,8 @@ pub(crate) struct Tree {
     /// The line at which a mail program broke it so that its structure is lost.
     torn: Option<usize>,
     line: usize,
+    /// Whether the text before it begins another profile.
+    begins: bool,
     /// The index of the line after it.
     pub(crate) end: usize,
 }
@@ -147,6 +153,7 @@ fn parse_by(lines: &[Line], from: usize, by_bars: bool) -> Option<Tree> {
         has_branches: false,
         torn: None,
         line: lines[from].number,
+        begins: false,
         end: from + 1,
     };
     let mut at = from;
@@ -279,7 +286,7 @@ impl Tree {
         let parent = open.last().map(|last| last.node);
         let Branch { mark, column, percent: share, name, .. } = branch;
         open.push(Open { bars: 0, mark, column, node: self.nodes.len(), percent, screen });
-        self.nodes.push(Node { name, percent: share, parent, line });
+        self.nodes.push(Node { name, percent: share, parent, mark, line });
     }
 
     /// Adds a function below the innermost one with as many bars: a function without a bar has no
@@ -293,7 +300,7 @@ impl Tree {
         let (mark, column, node, screen) = (0, 0, self.nodes.len(), false);
         open.push(Open { bars, mark, column, node, percent: percent.is_some(), screen });
         let (name, line) = (name.to_owned(), line.number);
-        self.nodes.push(Node { name, percent, parent, line });
+        self.nodes.push(Node { name, percent, parent, mark, line });
     }
 
     /// Adds a function to a chain. Returns `false` if it is in no column of an open branch.
@@ -315,7 +322,7 @@ impl Tree {
         let Some(last) = open.last_mut() else { return false };
         let parent = Some(last.node);
         last.node = self.nodes.len();
-        self.nodes.push(Node { name, percent: None, parent, line: line.number });
+        self.nodes.push(Node { name, percent: None, parent, mark: column, line: line.number });
         true
     }
 
@@ -398,8 +405,28 @@ impl Tree {
         let mut stacks = self.weighed(relative);
         if self.torn.is_some() {
             stacks.iter_mut().for_each(|stack| (stack.weight, stack.unit) = (None, Unit::None));
+        } else if self.is_part(relative) {
+            stacks.iter_mut().for_each(|stack| stack.unit = Unit::Part);
         }
         stacks
+    }
+
+    /// Returns whether its shares are of the samples of a caller that the text does not have.
+    fn is_part(&self, relative: bool) -> bool {
+        relative && self.entry.is_none()
+    }
+
+    /// Returns the outermost branches whose shares are of one caller: those furthest to the left.
+    /// Of others, the caller is before the first line.
+    fn is_of_one_caller(&self, at: usize) -> bool {
+        let root = |mut at: usize| {
+            while let Some(parent) = self.nodes[at].parent {
+                at = parent;
+            }
+            self.nodes[at].mark
+        };
+        let least = self.nodes.iter().filter(|node| node.parent.is_none()).map(|node| node.mark);
+        least.min().is_none_or(|least| root(at) <= least + LEFT)
     }
 
     fn weighed(&self, relative: bool) -> Vec<Stack> {
@@ -435,16 +462,17 @@ impl Tree {
         }
         let mut stacks = vec![];
         for (at, node) in self.nodes.iter().enumerate() {
-            if node.name == ITSELF || own[at] < least {
+            let is_own = !self.is_part(relative) || self.is_of_one_caller(at);
+            if node.name == ITSELF || own[at] < least || !is_own {
+                continue;
+            }
+            if hidden.is_some() && !paths[at].iter().any(|name| is_acquiring(name)) {
+                unknown += own[at];
                 continue;
             }
             // The function that spins has the wait, and those that called it the attempt.
             let is_slow = node.name.contains("slow") || order::is_spinning(&node.name);
             if !innermost_first && !is_slow && own[at] < spinning[at] {
-                continue;
-            }
-            if hidden.is_some() && !paths[at].iter().any(|name| is_acquiring(name)) {
-                unknown += own[at];
                 continue;
             }
             let mut path: Vec<String> = paths[at].iter().map(|&name| name.to_owned()).collect();
@@ -523,7 +551,7 @@ fn flat(trees: &[Tree]) -> (Vec<(String, f64)>, Option<usize>) {
     let mut last = f64::NEG_INFINITY;
     for tree in trees {
         let Some(entry) = &tree.entry else { continue };
-        if entry.percent > last {
+        if entry.percent > last || tree.begins {
             tables.push(vec![]);
         }
         last = entry.percent;
@@ -534,7 +562,8 @@ fn flat(trees: &[Tree]) -> (Vec<(String, f64)>, Option<usize>) {
     let (mut known, mut rows, mut other) = (BTreeSet::new(), vec![], None);
     for table in tables {
         let keys: BTreeSet<&str> = table.iter().map(|(_, entry)| entry.key.as_str()).collect();
-        if !known.is_disjoint(&keys) {
+        let begins = table.first().is_some_and(|(tree, _)| tree.begins) && !known.is_empty();
+        if !known.is_disjoint(&keys) || begins {
             other = other.or(table.first().map(|(tree, _)| tree.line));
             continue;
         }
@@ -593,10 +622,34 @@ fn without_callees(all: &mut Vec<(&Tree, Vec<Stack>)>) -> Option<String> {
 /// The most profiles of a file that are read.
 const MOST_PROFILES: usize = 8;
 
-/// Divides the trees of a file into profiles: another one begins where a function has a second row.
+/// Divides the trees of a file into profiles: another one begins where the text before a tree says
+/// so, and where a function has a second row.
 fn profiles(trees: Vec<Tree>) -> Vec<Vec<Tree>> {
+    let has_tree = |trees: &[Tree]| trees.iter().any(|tree| !tree.nodes.is_empty());
+    let mut parts: Vec<Vec<Tree>> = vec![];
+    for tree in trees {
+        match parts.last_mut() {
+            Some(part) if !tree.begins => part.push(tree),
+            _ => parts.push(vec![tree]),
+        }
+    }
+    // Rows without callers are of the profile before or after them.
+    let mut whole: Vec<Vec<Tree>> = vec![];
+    for part in parts {
+        match whole.last_mut().filter(|last| !has_tree(last) || !has_tree(&part)) {
+            Some(last) => last.extend(part),
+            None => whole.push(part),
+        }
+    }
+    let mut seen = BTreeSet::new();
+    let all = whole.into_iter().flat_map(|part| by_rows(part, &mut seen));
+    all.filter(|trees| !trees.is_empty()).take(MOST_PROFILES).collect()
+}
+
+/// Divides trees where a function has a second row.
+fn by_rows(trees: Vec<Tree>, seen: &mut BTreeSet<String>) -> Vec<Vec<Tree>> {
     let mut all: Vec<Vec<Tree>> = vec![];
-    let (mut seen, mut keys) = (BTreeSet::new(), BTreeSet::new());
+    let mut keys = BTreeSet::new();
     let (mut kept, mut rest) = (vec![], trees.into_iter());
     while let Some(tree) = rest.find(|tree| seen.insert(tree.contents())) {
         if tree.nodes.is_empty() || keys.insert(tree.key()) {
@@ -622,9 +675,44 @@ fn profiles(trees: Vec<Tree>) -> Vec<Vec<Tree>> {
     all
 }
 
-/// Returns the stacks of the trees of a file, each sample once. Those of further profiles are
-/// apart.
-pub(crate) fn chosen(trees: Vec<Tree>) -> Profile {
+/// Beginnings of lines that perf prints before the rows of a profile.
+const HEADINGS: [&str; 7] =
+    ["# Samples:", "Samples:", "# Overhead", "Overhead ", "# Children", "Children ", "PerfTop:"];
+
+/// Finds the trees before which the text begins another profile: with the headings of one, with a
+/// caption that is a side of a comparison, or with any words if the share of the row is larger than
+/// that of the row before, because rows are sorted.
+fn find_beginnings(trees: &mut [(usize, Tree)], lines: &[Line]) {
+    let mut last = f64::INFINITY;
+    let mut end = None;
+    for (start, tree) in trees {
+        let percent = tree.entry.as_ref().map(|entry| entry.percent);
+        let between = end.map_or(&lines[..0], |end: usize| &lines[end.min(*start)..*start]);
+        // What is left of a tree with a name that is not read has bars or functions only.
+        let is_word = |line: &&Line| {
+            let text = line.text.trim();
+            let is_name = !text.contains(' ') && !text.ends_with(':');
+            !line.is_blank() && !line.is_elision() && !text.contains('|') && !is_name
+        };
+        let words = || between.iter().filter(is_word);
+        let is_heading = |line: &Line| {
+            let text = line.text.trim();
+            HEADINGS.iter().any(|heading| text.starts_with(heading))
+        };
+        let is_caption =
+            |line: &Line| side(line.text.trim().trim_start_matches(['-', '=', '#', ' '])).is_some();
+        tree.begins = words().any(|line| is_heading(line) || is_caption(line))
+            || percent.is_some_and(|percent| percent > last) && words().next().is_some();
+        last = percent.unwrap_or(last);
+        end = Some(tree.end);
+    }
+}
+
+/// Returns the stacks of the trees of a file, which begin at indices of lines, each sample once.
+/// Those of further profiles are apart.
+pub(crate) fn chosen(mut trees: Vec<(usize, Tree)>, lines: &[Line]) -> Profile {
+    find_beginnings(&mut trees, lines);
+    let trees: Vec<Tree> = trees.into_iter().map(|(_, tree)| tree).collect();
     let mut all = profiles(trees).into_iter();
     let mut profile = all.next().map(of_one).unwrap_or_default();
     for (nth, trees) in all.enumerate() {
@@ -651,6 +739,14 @@ fn of_one(mut kept: Vec<Tree>) -> Profile {
     }));
     if relative {
         profile.notes.extend(without_orphans(&mut kept));
+        let part = kept.iter().find(|tree| tree.is_part(relative) && tree.torn.is_none());
+        profile.notes.extend(part.map(|tree| {
+            format!(
+                "line {}: shares of a caller that the text does not have, so that the part of all \
+                 samples is not known: give the row above, too",
+                tree.line
+            )
+        }));
         let scaled = kept.iter().find(|tree| tree.exceeds());
         profile.notes.extend(scaled.map(|tree| {
             format!("line {}: callees have more than 100 % of a caller: scaled to 100 %", tree.line)

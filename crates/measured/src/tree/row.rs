@@ -116,6 +116,9 @@ fn dashes(text: &str) -> Option<Branch> {
         let gap = name.len() - name.trim_start().len();
         let name = name.trim_start();
         let ok = !name.is_empty() && !name.starts_with(['-', '+', '=']) && gap <= 1;
+        // The heading of an author has words: `--- 10G: after`.
+        let is_symbol = name.starts_with('[') || name.contains("::") || name.contains(['(', '<']);
+        let ok = ok && (is_symbol || name.split_whitespace().count() == 1 && !name.ends_with(':'));
         return ok.then(|| Branch {
             mark: start,
             column: start + 3 + gap,

@@ -9,13 +9,14 @@ fn of(text: &str) -> Vec<(String, f64)> {
     while at < lines.len() {
         match parse(&lines, at) {
             Some(tree) => {
+                let start = at;
                 at = tree.end;
-                trees.push(tree);
+                trees.push((start, tree));
             }
             None => at += 1,
         }
     }
-    let profile = chosen(trees);
+    let profile = chosen(trees, &lines);
     let stacks = profile.stacks;
     let one = |stack: &Stack| {
         let share = (stack.weight.unwrap() * 10_000.0).round() / 10_000.0;

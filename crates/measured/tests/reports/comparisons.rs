@@ -57,6 +57,27 @@ fn tables_have_sides_by_their_names() {
 }
 
 #[test]
+fn figures_may_touch_brackets_and_captions_are_no_names() {
+    let text = "* Duration:\n             vanilla     account\nuser          400.00      450.00\n\
+                elapsed       500.00      570.00(+14.0%)\n";
+    sides(text, "elapsed", &[("vanilla", 500.0), ("account", 570.0)]);
+    sides(text, "user", &[("vanilla", 400.0), ("account", 450.0)]);
+    none(&text.replace("(+14.0%)", ""), "may be sides or metrics");
+    none(&text.replace("+14.0%", "+19.0%"), "may be sides or metrics");
+    let rough = [
+        "\t\t       before     after     improvement",
+        "a_call          200.0ns    180.0ns      ~10.0%",
+        "b_call          300.0ns    270.0ns      ~10.0%\n",
+    ]
+    .join("\n");
+    sides(&rough, "a_call", &[("before", 200.0), ("after", 180.0)]);
+    let pairs = "### name = push\nbefore: 0.800000\nafter: 0.760000 (-5.00%, -0.04)\n\
+                 ## name = pull\nbefore: 1.50\nafter: 1.20 (-20.00%, -0.30)\n";
+    sides(pairs, "name = push", &[("before", 0.8), ("after", 0.76)]);
+    sides(pairs, "name = pull", &[("before", 1.5), ("after", 1.2)]);
+}
+
+#[test]
 fn curves_have_an_axis() {
     let text = "tasks   processes   threads\n1   603923   590000\n16   8000000   700000\n";
     let curve = one(text);

@@ -241,3 +241,89 @@ fn figures_with_a_power_of_a_thousand_have_its_unit() {
         }
     }
 }
+
+#[test]
+fn words_may_be_before_the_line_of_an_owner() {
+    const WORDS: [&str; 4] = [
+        "",
+        "\n",
+        "\nwhich the worker owns, and that waits for memory\n\n",
+        "\nThe owner of it:\n\n[..]\n",
+    ];
+    for seed in 0..RUNS {
+        let rng = &mut Random::seed_from_u64(seed);
+        let (waiter, owner) = (100 + below(rng, 900), 1000 + below(rng, 900));
+        let text = format!(
+            "INFO: task ring:{waiter} blocked for more than 122 seconds.\n\
+             task:ring state:D stack:0 pid:{waiter} ppid:2 flags:0x00000008\nCall trace:\n \
+             __switch_to+0x108/0x208\n schedule+0x544/0x11f0\n __mutex_lock_common+0x410/0x850\n \
+             mutex_lock+0x5c/0x90\n a_run+0x9c/0x140\n kthread+0x114/0x138\n{}\
+             INFO: task ring:{waiter} is blocked on a mutex likely owned by task worker:{owner}.\n\
+             task:worker state:D stack:0 pid:{owner} ppid:2 flags:0x00000008\nCall trace:\n \
+             __switch_to+0x108/0x208\n schedule+0x544/0x11f0\n a_fence_wait+0x6c/0x1c0\n",
+            WORDS[below(rng, 4)]
+        );
+        let (_, found) = found(&quoted(rng, &text));
+        let waits: Vec<&str> = found.items.iter().filter_map(|item| item.who.as_deref()).collect();
+        let [one] = waits[..] else { panic!("seed {seed}: {waits:?}\n{text}") };
+        assert!(one.contains(&format!("ring:{waiter}")), "seed {seed}: {one}\n{text}");
+        let holders: Vec<&str> = found.holders.iter().map(|holder| holder.who.as_str()).collect();
+        assert_eq!(holders, [format!("worker:{owner}")], "seed {seed}\n{text}");
+    }
+}
+
+#[test]
+fn a_mail_program_may_break_the_lines_of_a_warning_of_lockdep() {
+    for seed in 0..RUNS {
+        let rng = &mut Random::seed_from_u64(seed);
+        let mut gap = || [" ", "\n", "\n "][below(rng, 3)];
+        let text = [
+            format!("kswapd0/{seed} is trying to acquire lock:"),
+            format!("ffff88811346a920{}(&a->lock){{++++}}-{{4:4}}, at:", gap())
+                + &format!("{}a_reclaim+0x3ac/0x590{}[ext9]\n", gap(), gap()),
+            "but task is already holding lock:".to_owned(),
+            format!(
+                "ffffffff8bb33100 (fs_reclaim){{+.+.}}-{{0:0}}, at:{}b_pgdat+0x5d9/0xad0",
+                gap()
+            ),
+            "\nwhich lock already depends on the new lock.\n".to_owned(),
+            "the existing dependency chain (in reverse order) is:".to_owned(),
+            "-> #1 (fs_reclaim){+.+.}-{0:0}:\n       lock_acquire+0x15d/0x400".to_owned(),
+            "       c_alloc+0xb5/0x100\n".to_owned(),
+        ]
+        .join("\n");
+        let (report, found) = found(&text);
+        assert!(found.items.is_empty(), "seed {seed}: {:?}\n{text}", found.items);
+        let [order] = report.orders.as_slice() else {
+            panic!("seed {seed}: {:?}\n{text}", report.orders)
+        };
+        let right = ("&a->lock".to_owned(), "a_reclaim".to_owned());
+        assert_eq!((&order.wanted, order.held.as_deref()), (&right, Some("fs_reclaim")), "{text}");
+    }
+}
+
+#[test]
+fn a_blocked_task_of_an_old_kernel_needs_no_line_before_it() {
+    for seed in 0..RUNS {
+        let rng = &mut Random::seed_from_u64(seed);
+        let (pid, stamp) = (100 + below(rng, 9000), ["", "[  160.435539] "][below(rng, 2)]);
+        let state = ["D", "S"][below(rng, 2)];
+        let text = format!(
+            "aio_test  {state}    0  {pid}   1474 0x00004000\nCall Trace:\n schedule+0x33/0x90\n \
+             schedule_preempt_disabled+0xa/0x10\n __mutex_lock.isra.0+0x25a/0x4b0\n \
+             a_check+0x66a/0xa80 [a]\n b_fault+0x1d2/0x360\n"
+        );
+        let text: String = text.lines().map(|line| format!("{stamp}{line}\n")).collect();
+        let (_, found) = found(&quoted(rng, &text));
+        let places: Vec<_> = found.items.iter().filter_map(|item| item.path.last()).collect();
+        assert_eq!(places, ["a_check"], "seed {seed}\n{text}");
+        if state == "D" {
+            let who = found.items[0].who.as_deref();
+            assert_eq!(
+                who,
+                Some(format!("aio_test:{pid}, blocked").as_str()),
+                "seed {seed}\n{text}"
+            );
+        }
+    }
+}

@@ -19,7 +19,7 @@ type Random = Xoshiro256PlusPlus;
 const RUNS: u64 = 600;
 
 /// Draws a tree with the lines of `perf report --stdio`, whose shares are of all samples.
-fn stdio(rng: &mut Random) -> (Vec<Drawn>, u64, String) {
+pub(crate) fn stdio(rng: &mut Random) -> (Vec<Drawn>, u64, String) {
     loop {
         let all: Vec<Drawn> = (0..1 + below(rng, 5)).map(|_| draw(rng, 300, 3000)).collect();
         let sum: u64 = all.iter().map(|drawn| drawn.weight).sum();

@@ -53,9 +53,10 @@ fn trees_have_the_shares_of_the_file() {
     are("tree2", &[("lruvec", 67.23), ("zone", 32.77)]);
     are("tui", &[("lruvec", 84.375), ("zone", 15.625)]);
     are("tui2", &[("i_pages", 100.0)]);
-    are("tui3", &[("mmap_lock", 100.0)]);
+    // Under `vm_mmap_pgoff` 0.85 % spin in functions that the text does not have.
+    are("tui3", &[("mmap_lock", 99.02), ("other", 0.98)]);
     are("zlru", &[("lruvec", 99.86), ("other", 0.14)]);
-    for (name, of_all) in [("stdio2", 0.431), ("tree", 0.0494), ("tui3", 0.86), ("tui", 0.32)] {
+    for (name, of_all) in [("stdio2", 0.431), ("tree", 0.0494), ("tui3", 0.8685), ("tui", 0.32)] {
         let found = found(&input(name)).1;
         assert!((found.of_all.unwrap() - of_all).abs() < 0.0002, "{name}: {:?}", found.of_all);
     }

@@ -6,6 +6,7 @@ mod forms;
 mod generated;
 mod generated_forms;
 mod generated_kinds;
+mod generated_profiles;
 mod generated_tables;
 mod inputs;
 mod klockstat;

@@ -231,9 +231,15 @@ fn even<T: Ord>(groups: &str, members: &str, of: impl Iterator<Item = T>) -> Res
 }
 
 /// Returns whether a CPU is online. A row without the column comes from a machine with all CPUs
-/// online.
+/// online. In other languages than English the word is another; a CPU that is offline has neither a
+/// core nor caches.
 fn online(row: &Row) -> bool {
-    row.get("online").is_none_or(|word| matches!(word.to_lowercase().as_str(), "yes" | "y"))
+    let has_core = || ["core", "socket", "l1d"].iter().any(|name| row.contains_key(*name));
+    row.get("online").is_none_or(|word| match word.to_lowercase().as_str() {
+        "yes" | "y" => true,
+        "no" | "n" => false,
+        _ => has_core(),
+    })
 }
 
 fn cpu(row: &Row, core_is_needed: bool) -> Result<Cpu, String> {

@@ -129,7 +129,7 @@ impl Known {
         of.map(|cpu| cpu.to_string()).collect::<Vec<_>>().join(",")
     }
     /// Returns the forms with a row for each CPU.
-    fn rows(self) -> [(&'static str, String); 3] {
+    fn rows(self) -> [(&'static str, String); 4] {
         let (mut json, mut wide, mut parsed) = (vec![], vec![], vec![]);
         for cpu in 0..self.cpus() + self.offline {
             let [core, cache, node] = self.place(cpu);
@@ -151,10 +151,13 @@ impl Known {
             parsed.push(format!("{cpu},{core},{node},{node},,{core},{core},{core},{cache}"));
         }
         let heading = "CPU NODE SOCKET CORE L1d:L1i:L2:L3 ONLINE    MAXMHZ";
+        let wide = wide.join("\n");
+        let russian = wide.replace(" yes ", " да ").replace(" no ", " нет ");
         let names = "# The parsable format.\n# CPU,Core,Socket,Node,,L1d,L1i,L2,L3";
         [
             ("lscpu -J -e", format!("{{\"cpus\":[{}]}}", json.join(","))),
-            ("lscpu -e", format!("{heading}\n{}\n", wide.join("\n"))),
+            ("lscpu -e in Russian", format!("{heading}\n{russian}\n")),
+            ("lscpu -e", format!("{heading}\n{wide}\n")),
             ("lscpu -p", format!("{names}\n{}\n", parsed.join("\n"))),
         ]
     }

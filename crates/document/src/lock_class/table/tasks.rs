@@ -21,6 +21,7 @@ pub(super) const TASKLIST: LockClassRow = LockClassRow {
         "send_sigurg",
         "do_signal_stop",
         "exit_signals",
+        "mm_update_next_owner",
         "get_signal",
         "de_thread",
         "begin_new_exec",

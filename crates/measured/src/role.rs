@@ -2,7 +2,7 @@
 
 /// The role of a column or a row, by its name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Role {
+pub(crate) enum Role {
     /// The side to compare with.
     Before,
     /// The changed side.
@@ -96,7 +96,7 @@ const AXIS: [&str; 27] = [
 ];
 
 /// Returns the role of a name.
-pub(super) fn role(name: &str) -> Role {
+pub(crate) fn role(name: &str) -> Role {
     let lower = name.to_lowercase();
     let lower = lower.trim_matches(['*', '`', ':', ' ']);
     let words: Vec<&str> = lower
@@ -123,8 +123,17 @@ pub(super) fn role(name: &str) -> Role {
     }
 }
 
+/// The most words of a caption that is a side.
+const WORDS: usize = 6;
+
+/// Returns the side that a caption is.
+pub(crate) fn side(caption: &str) -> Option<Role> {
+    let short = caption.split_whitespace().count() <= WORDS;
+    Some(role(caption)).filter(|role| short && matches!(role, Role::Before | Role::After))
+}
+
 /// Returns whether a name is that of a number of tasks or CPUs.
-pub(super) fn is_axis(name: &str) -> bool {
+pub(crate) fn is_axis(name: &str) -> bool {
     let lower = name.to_lowercase();
     let last = lower.split_whitespace().next_back().unwrap_or("");
     AXIS.contains(&lower.trim()) || AXIS.contains(&last)
