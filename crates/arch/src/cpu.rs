@@ -27,6 +27,9 @@ pub struct PathId(pub u32);
 pub unsafe trait Cpu: Sized + 'static {
     /// Whether [`Cpu::trace`] has a listener. If not, work that is done only for events is omitted.
     const TRACES: bool = true;
+    /// Whether a CPU may use the [`Local`](crate::sync::Local) data of another CPU, while that one
+    /// does not: entering is then an atomic exchange, in place of a load and a store.
+    const SHARED_CACHES: bool = false;
     /// A spin lock; fair between waiters where the machine can make it so.
     type Spin: RawSpin;
     /// 8-bit atomic.

@@ -218,31 +218,30 @@ unsafe impl<A: Cpu> Send for GuestZone<A> {}
 impl<A: Cpu> GuestZone<A> {
     /// Makes a guest's allocator for zone `zone`.
     pub(crate) fn new(
-        guest: Guest,
+        (guest, cpus): (Guest, usize),
         (zone, start, pages): (ZoneId, Pfn, u32),
         mut pcp: impl FnMut() -> Pcp,
     ) -> Self {
-        let cpus = A::cpus_possible() as u32;
         let lock = |number| GuestLock::new(LockClass::Zone, LockInstance::Numbered(number as u32));
         let host = Box::new(Host::<A> {
             zone,
             start,
             shared: core::array::from_fn(lock),
-            of_cpus: EachCpu::new::<A>(|cpu| {
+            of_cpus: EachCpu::first(cpus, |cpu| {
                 GuestLock::new(LockClass::Pcp, LockInstance::OfCpu(cpu))
             }),
             is_ready: AtomicBool::new(false),
         });
         let table = Box::new(host.table());
-        let bytes = (guest.0.bytes)(u64::from(pages), cpus).max(1);
+        let bytes = (guest.0.bytes)(u64::from(pages), cpus as u32).max(1);
         let layout = Layout::from_size_align(bytes, 128).expect("the guest needs that much memory");
         // SAFETY: the size is not 0.
         let memory = unsafe { alloc::alloc::alloc_zeroed(layout) };
         assert!(!memory.is_null(), "no memory for the guest allocator: {bytes} bytes");
         let memory = memory.cast();
-        (guest.0.init)(memory, u64::from(pages), cpus, &table);
+        (guest.0.init)(memory, u64::from(pages), cpus as u32, &table);
         host.is_ready.store(true, Ordering::Relaxed);
-        let pcps = EachCpu::new::<A>(|cpu| {
+        let pcps = EachCpu::first(cpus, |cpu| {
             SpinLock::named(LockClass::Pcp, LockInstance::OfCpu(cpu), pcp())
         });
         Self { guest, memory, layout, start, _host: host, _table: table, pcps }

@@ -239,14 +239,15 @@ impl<A: Cpu, const N: usize> Pair<'_, A, N> {
 }
 
 impl<A: Cpu> Stats<A> {
-    /// Creates counters for zones, given by node, threshold and free pages, on `nodes` nodes.
-    pub(crate) fn new(zones: &[(NodeId, u8, u32)], nodes: usize) -> Self {
+    /// Creates counters of `cpus` CPUs for zones, given by node, threshold and free pages, on
+    /// `nodes` nodes.
+    pub(crate) fn new(zones: &[(NodeId, u8, u32)], nodes: usize, cpus: usize) -> Self {
         let node_threshold = |node: usize| {
             let of_node = zones.iter().filter(|zone| zone.0.index() == node);
             of_node.map(|zone| zone.1).max().unwrap_or(1)
         };
         Self {
-            cpus: EachCpu::new::<A>(|_| CpuDeltas {
+            cpus: EachCpu::first(cpus, |_| CpuDeltas {
                 zones: zones.iter().map(|_| Deltas::new()).collect(),
                 nodes: (0..nodes).map(|_| Deltas::new()).collect(),
             }),

@@ -2,6 +2,7 @@
 //! program, so that code that is generic over the machine is compiled once.
 
 mod bare;
+mod caches;
 mod decay_rules;
 mod frames;
 mod pcp_rules;

@@ -11,6 +11,7 @@ pub struct BareCpu<T>(PhantomData<fn() -> T>);
 // SAFETY: `Bare` guarantees the same rules as `Cpu`.
 unsafe impl<T: Bare> Cpu for BareCpu<T> {
     const TRACES: bool = false;
+    const SHARED_CACHES: bool = T::SHARED_CACHES;
     type Spin = BareSpin<Self>;
     type AtomicU8 = AtomicU8;
     type AtomicU32 = AtomicU32;

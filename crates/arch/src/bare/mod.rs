@@ -26,7 +26,18 @@ use super::{CpuId, CpuMask, IrqState, NodeId, TaskId};
 /// Between [`Bare::preempt_disable`] and the matching [`Bare::preempt_enable`], [`Bare::cpu`]
 /// always returns the same CPU to the caller. It returns that CPU to no other code that runs at the
 /// time, except interrupts on it. The number is below [`Bare::cpus`], which never changes.
+///
+/// In other words: two contexts must not have one CPU number at the same time, unless one has
+/// interrupted the other and runs to its end before that continues. Two threads that both pass for
+/// CPU 0 would be given the same frames. Checked builds (`debug_assertions`) detect it where one of
+/// them finds the other in the CPU's cache, and panic.
 pub unsafe trait Bare: Sized + 'static {
+    /// Whether another CPU may drain the page cache of a CPU that does not use it, for the policy
+    /// `blockmap`. Then memory in the caches of idle CPUs is never out of reach, also where CPUs
+    /// cannot interrupt one another ([`Bare::request_drain`]). Each use of the cache costs an
+    /// atomic exchange in place of a load and a store.
+    const SHARED_CACHES: bool = false;
+
     /// The CPU this runs on. Stable between [`Bare::preempt_disable`] and
     /// [`Bare::preempt_enable`]. It is also called elsewhere, to choose the nearest node, where a
     /// stale answer does no harm.
@@ -67,7 +78,9 @@ pub unsafe trait Bare: Sized + 'static {
     /// Asks another CPU to drain its page cache: interrupts it, and its handler calls `drain_ipi`
     /// of the frame allocator with interrupts off. Returns `false`, the default, where CPUs cannot
     /// interrupt one another: nothing was requested. Pages in a CPU's cache then stay there until
-    /// that CPU drains it itself (`drain_pages`), which it should before it is idle for long.
+    /// that CPU drains it itself (`drain_pages`), which it should before it is idle for long: an
+    /// allocation of another CPU may fail although they are free. [`Bare::SHARED_CACHES`] and
+    /// `AllocConfig::cached_pages` are ways out.
     fn request_drain(_cpu: CpuId) -> bool {
         false
     }

@@ -53,7 +53,11 @@ pub struct EachCpu<T> {
 impl<T> EachCpu<T> {
     /// One `T` for each possible CPU of `A`.
     pub fn new<A: Cpu>(mut make: impl FnMut(CpuId) -> T) -> Self {
-        Self { slots: (0..A::cpus_possible()).map(|cpu| Padded(make(CpuId::new(cpu)))).collect() }
+        Self::first(A::cpus_possible(), &mut make)
+    }
+    /// One `T` for each of the first `cpus` CPUs.
+    pub fn first(cpus: usize, mut make: impl FnMut(CpuId) -> T) -> Self {
+        Self { slots: (0..cpus).map(|cpu| Padded(make(CpuId::new(cpu)))).collect() }
     }
     /// The copy of `cpu`.
     #[inline]

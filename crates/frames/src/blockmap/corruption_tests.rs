@@ -109,7 +109,7 @@ fn a_block_in_use_in_the_index_of_whole_blocks() {
 fn a_block_in_use_that_is_filed_under_another_fill() {
     caught(|map, held| {
         let block = map.block_of(held);
-        map.caches.of(ME).enter().unwrap().block.iter().for_each(|cell| _ = cell.take());
+        map.caches.of(ME).enter::<Stepped>().unwrap().block.iter().for_each(|cell| _ = cell.take());
         map.disown(block, ME);
         let fill = map.head(block).fill().unwrap();
         let filed = &map.partial[MigrateType::Movable.index()];
@@ -123,7 +123,7 @@ fn a_block_in_use_that_is_filed_under_another_fill() {
 fn a_cached_frame_that_is_free_in_the_map() {
     caught(|map, _| {
         let word = (FRESH * WORDS) as u32;
-        let cache = map.caches.of(ME).enter().unwrap();
+        let cache = map.caches.of(ME).enter::<Stepped>().unwrap();
         assert!(cache.stacks.push(bits::join(word, 5), Order::ZERO, MigrateType::Movable));
         MapError::Cached(map.frame(word, 5))
     });
@@ -132,7 +132,7 @@ fn a_cached_frame_that_is_free_in_the_map() {
 #[test]
 fn a_cpu_whose_cache_miscounts_its_pages() {
     caught(|map, _| {
-        map.caches.of(ME).enter().unwrap().corrupt_pages(1);
+        map.caches.of(ME).enter::<Stepped>().unwrap().corrupt_pages(1);
         MapError::CacheCount(ME)
     });
 }
@@ -258,14 +258,14 @@ fn refills_of_whole_blocks_are_bounded() {
 /// The most pageblocks on a CPU's stacks, with a map of `MANY` pages.
 fn map_limit() -> u64 {
     let map = Map::new(Pfn::new(0), MANY, NO_RESERVE);
-    let cache = map.caches.get(ME).unwrap().enter().unwrap();
+    let cache = map.caches.get(ME).unwrap().enter::<Stepped>().unwrap();
     u64::from(cache.stacks.refill_count(Order::PAGEBLOCK, MigrateType::Movable))
 }
 
 #[test]
 fn a_frame_cached_twice_or_marked_as_used_in_a_held_block() {
     let keep = |map: &Map, frame, order| {
-        let cache = map.caches.get(ME).unwrap().enter().unwrap();
+        let cache = map.caches.get(ME).unwrap().enter::<Stepped>().unwrap();
         assert!(cache.stacks.push(frame, block(order), MigrateType::Movable));
     };
     let kept = |corrupt: &dyn Fn(&Map)| {

@@ -40,6 +40,10 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Release, SeqCst};
 use mmscale_arch::sync::NoPreempt;
 use mmscale_arch::{Atomic, Cpu, CpuId, OwnedCounter};
 
+/// Turns of a wait for a CPU that uses its cache, which another CPU is to drain. A use is some
+/// hundred instructions; more turns only help where the host has preempted the CPU.
+const PATIENCE: u32 = 1000;
+
 impl<A: Cpu> BlockMap<A> {
     /// Frees all frames of a cache to the map, and gives up its blocks; returns the pages freed.
     pub(super) fn empty(&self, cache: &CpuCache, cpu: CpuId) -> u32 {
@@ -63,7 +67,7 @@ impl<A: Cpu> BlockMap<A> {
     /// calls [`BlockMap::end_fold`].
     pub(crate) fn drain_here(&self, pinned: &impl NoPreempt<A>) -> Option<u32> {
         let cpu = pinned.cpu();
-        let cache = self.caches.of(cpu).enter()?;
+        let cache = self.caches.of(cpu).enter::<A>()?;
         let pages = self.empty(&cache, cpu);
         let shared = self.shared.of(cpu);
         // Before `mark_empty`: row 2 of the table.
@@ -90,7 +94,7 @@ impl<A: Cpu> BlockMap<A> {
     /// Drains the cache of a CPU that is offline; returns the pages freed, and its delta, which the
     /// caller folds.
     pub(crate) fn drain_dead(&self, dead: CpuId) -> (u32, i64) {
-        let cache = self.caches.of(dead).enter();
+        let cache = self.caches.of(dead).enter::<A>();
         let cache = cache.expect("a CPU stops only between allocations and frees");
         let pages = self.empty(&cache, dead);
         self.mark_empty(dead);
@@ -129,6 +133,24 @@ impl<A: Cpu> BlockMap<A> {
         }
     }
 
+    /// Drains the cache of another CPU from here, where CPUs share caches; returns the pages freed,
+    /// and the CPU's delta, which the caller folds. Waits a while for a CPU that uses its cache,
+    /// and then does nothing. Preemption is off.
+    pub(crate) fn drain_shared(&self, cpu: CpuId) -> (u32, i64) {
+        for _ in 0..PATIENCE {
+            if !self.shared.of(cpu).nonempty.is_nonzero() {
+                break;
+            }
+            if let Some(cache) = self.caches.of(cpu).enter::<A>() {
+                let pages = self.empty(&cache, cpu);
+                self.mark_empty(cpu);
+                return (pages, cache.take_delta());
+            }
+            A::relax();
+        }
+        (0, 0)
+    }
+
     /// Waits until the caches of all CPUs that go offline are drained. The caller may wait, with
     /// interrupts on, and is not the task that takes such a CPU offline.
     pub(crate) fn wait_for_dying(&self) {
@@ -157,7 +179,7 @@ impl<A: Cpu> BlockMap<A> {
     /// its cache: the interrupted code may be changing the delta, and checks it itself.
     #[inline]
     pub(crate) fn has_unfolded_delta(&self, pinned: &impl NoPreempt<A>, most: i64) -> bool {
-        let Some(cache) = self.caches.of(pinned.cpu()).enter() else { return false };
+        let Some(cache) = self.caches.of(pinned.cpu()).enter::<A>() else { return false };
         let delta = cache.delta();
         let exceeds = delta.abs() > most;
         // A delta that is folded now needs no drain.
@@ -172,7 +194,7 @@ impl<A: Cpu> BlockMap<A> {
     /// or in an interrupt that came while the CPU uses its cache.
     #[inline]
     pub(crate) fn take_delta(&self, pinned: &impl NoPreempt<A>) -> Option<i64> {
-        let delta = self.caches.of(pinned.cpu()).enter()?.take_delta();
+        let delta = self.caches.of(pinned.cpu()).enter::<A>()?.take_delta();
         (delta != 0).then_some(delta)
     }
 

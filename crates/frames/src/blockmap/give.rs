@@ -21,7 +21,7 @@ impl<A: Cpu> BlockMap<A> {
     /// Enters this CPU's cache. Returns `None` in an interrupt that came while the CPU uses it.
     #[inline(always)]
     pub(crate) fn enter_cache(&self, pinned: &impl NoPreempt<A>) -> Option<Entered<'_>> {
-        self.caches.get(pinned.cpu()).and_then(Local::enter).map(Entered)
+        self.caches.get(pinned.cpu()).and_then(Local::enter::<A>).map(Entered)
     }
 
     /// Frees a block below a pageblock's order into the cache, without any operation that other
@@ -135,7 +135,7 @@ impl<A: Cpu> BlockMap<A> {
     #[inline(always)]
     pub(crate) fn give_whole_cached(&self, pinned: &impl NoPreempt<A>, pfn: Pfn) -> bool {
         let (order, frame) = (Order::PAGEBLOCK, self.index(pfn));
-        let Some(cache) = self.caches.get(pinned.cpu()).and_then(Local::enter) else {
+        let Some(cache) = self.caches.get(pinned.cpu()).and_then(Local::enter::<A>) else {
             return false;
         };
         let Some(kind) = self.held_kind(block_of(frame), pinned.cpu()) else { return false };
@@ -253,7 +253,7 @@ impl<A: Cpu> BlockMap<A> {
         change: &mut i64,
     ) {
         let (cpu, frame) = (pinned.cpu(), self.index(pfn));
-        let cache = self.caches.of(cpu).enter();
+        let cache = self.caches.of(cpu).enter::<A>();
         // Where memory is short, the block must be available to other CPUs.
         let keeper = cache.as_ref().filter(|_| refill == Refill::Batch);
         if order == Order::PAGEBLOCK

@@ -216,6 +216,8 @@ pub struct BlockMap<A: Cpu> {
     reserve: ReservePages,
     /// The frames of the zone.
     extent: Extent,
+    /// CPUs that may use it: their numbers are below this.
+    cpus: usize,
 }
 
 impl<A: Cpu> BlockMap<A> {
@@ -223,10 +225,16 @@ impl<A: Cpu> BlockMap<A> {
     /// CPUs. Time and memory are proportional to the number of blocks; see
     /// [`BlockMap::metadata_bytes`].
     pub fn new(start: Pfn, pages: u32, reserve: ReservePages) -> Self {
-        Self::of(Extent::new(start.index()..start.index() + pages as usize, &[]), reserve)
+        let extent = Extent::new(start.index()..start.index() + pages as usize, &[]);
+        Self::of(extent, reserve, (A::cpus_possible(), None))
     }
-    /// Creates a map of these frames, as [`BlockMap::new`].
-    pub(crate) fn of(extent: Extent, reserve: ReservePages) -> Self {
+    /// Creates a map of these frames, as [`BlockMap::new`], for `cpus` CPUs, each of which caches
+    /// at most `most_cached` pages, if that is given.
+    pub(crate) fn of(
+        extent: Extent,
+        reserve: ReservePages,
+        (cpus, most_cached): (usize, Option<u32>),
+    ) -> Self {
         let Range { start: from, end: to } = extent.span();
         let start = Pfn::new(from);
         let first_block = start.pageblock() & !1;
@@ -250,7 +258,8 @@ impl<A: Cpu> BlockMap<A> {
         let fill = |block: usize| Head::missing(missing_in(block)).fill();
         // The caches of all CPUs together have at most a 32nd of the zone, except that each has a
         // minimum.
-        let limits = Limits::of(extent.present() as usize / 32 / A::cpus_possible());
+        let share = extent.present() as usize / 32 / cpus;
+        let limits = Limits::of(most_cached.map_or(share, |most| share.min(most as usize)));
         let index = |kind: MigrateType, wanted: Fill| {
             Index::new(blocks, |block| kind == MigrateType::Movable && fill(block) == Some(wanted))
         };
@@ -278,8 +287,8 @@ impl<A: Cpu> BlockMap<A> {
             order_hints: OrderHints::all(blocks),
             isolating: A::AtomicU32::new(0),
             splits: AtomicU32::new(0),
-            caches: EachCpu::new::<A>(|_| Local::new(CpuCache::new(limits))),
-            shared: EachCpu::new::<A>(|_| CpuShared {
+            caches: EachCpu::first(cpus, |_| Local::new(CpuCache::new(limits))),
+            shared: EachCpu::first(cpus, |_| CpuShared {
                 nonempty: A::OwnedI8::zero(),
                 emptied: A::AtomicU32::new(0),
                 refused: A::AtomicU32::new(0),
@@ -289,6 +298,7 @@ impl<A: Cpu> BlockMap<A> {
             limits,
             reserve,
             extent,
+            cpus,
         }
     }
     /// Bytes of metadata for all blocks together, and for each CPU, if an atomic has the size of
@@ -365,20 +375,20 @@ impl<A: Cpu> BlockMap<A> {
     /// that CPUs rarely compete for a block.
     #[inline]
     fn search_start(&self, cpu: CpuId) -> usize {
-        cpu.index() % A::cpus_possible() * self.heads.len() / A::cpus_possible()
+        cpu.index() % self.cpus * self.heads.len() / self.cpus
     }
     /// Whether more than three quarters of the zone are free, so that whole blocks need not be
     /// saved. With a limit of one half a random mix of small blocks left 95 % of the possible whole
     /// blocks, instead of 99 % (the benchmark of `testing/peers`, with `--fragmentation`).
     fn is_plenty(&self, req: AllocRequest) -> bool {
-        let free = u64::from(req.spare_pages) * A::cpus_possible() as u64;
+        let free = u64::from(req.spare_pages) * self.cpus as u64;
         req.refill == Refill::Batch && free > u64::from(self.extent.present()) / 4 * 3
     }
     /// The blocks that a search of `cpu` covers.
     fn stretch(&self, cpu: CpuId, range: Where) -> Range<usize> {
         let (start, blocks) = (self.search_start(cpu), self.heads.len());
         match range {
-            Where::Own => start..start + blocks / A::cpus_possible(),
+            Where::Own => start..start + blocks / self.cpus,
             Where::All => 0..blocks,
         }
     }

@@ -90,6 +90,11 @@ impl<A: Cpu> BlockMap<A> {
         Pageblock { pages, free, largest, migrate_type, isolated, offline: head.is_offline() }
     }
 
+    /// The number of CPUs that may use the map.
+    pub(crate) fn cpus(&self) -> usize {
+        self.cpus
+    }
+
     /// The sum of all CPUs' deltas, and the pages in all caches.
     pub(crate) fn unfolded_and_cached(&self) -> (i64, u64) {
         let caches = self.caches.iter().map(|(_, cache)| cache.peek());

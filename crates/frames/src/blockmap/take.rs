@@ -55,7 +55,7 @@ impl<A: Cpu> BlockMap<A> {
         if order > Order::PAGEBLOCK {
             return None;
         }
-        let frame = self.caches.get(pinned.cpu())?.enter()?.stacks.pop(order, kind)?;
+        let frame = self.caches.get(pinned.cpu())?.enter::<A>()?.stacks.pop(order, kind)?;
         A::work(Op::PcpTake, 1);
         Some(self.pfn(frame))
     }
@@ -68,7 +68,7 @@ impl<A: Cpu> BlockMap<A> {
         req: AllocRequest,
         change: &mut i64,
     ) -> Option<Pfn> {
-        let Some(cache) = self.caches.of(pinned.cpu()).enter() else {
+        let Some(cache) = self.caches.of(pinned.cpu()).enter::<A>() else {
             let taken = match req.order < Order::PAGEBLOCK {
                 true => self.claim_in_interrupt(req)?,
                 false => self.take_whole(None, req)?,
@@ -309,7 +309,7 @@ impl<A: Cpu> BlockMap<A> {
 
     /// Enters a block of `kind` with used frames that another CPU owns.
     fn steal_of_type(&self, req: AllocRequest, kind: MigrateType) -> Option<(usize, usize)> {
-        let (me, cpus) = (req.cpu.index(), A::cpus_possible());
+        let (me, cpus) = (req.cpu.index(), self.cpus);
         (1..cpus).map(|step| CpuId::new((me + step) % cpus)).find_map(|cpu| {
             let cells = &self.caches.of(cpu).peek().block;
             let blocks = List::of_type(kind).filter_map(|list| cells[list.index()].get());
@@ -415,7 +415,7 @@ mod tests {
     fn leave(map: &Map, cpu: usize) {
         stepped::set_cpu(cpu);
         let cpu = CpuId::new(cpu);
-        let cache = map.caches.of(cpu).enter().expect("it is not in use");
+        let cache = map.caches.of(cpu).enter::<Stepped>().expect("it is not in use");
         let list = List::of(Order::ZERO, MigrateType::Movable);
         map.disown(cache.block[list.index()].take().expect("it has one"), cpu);
     }
@@ -440,7 +440,7 @@ mod tests {
     fn what_is_taken_in_an_interrupt_that_meets_the_cpu_in_its_cache_is_counted_by_the_caller() {
         stepped::boot(1, 1000);
         let map = Map::new(Pfn::new(0), 1 << 12, ReservePages { from_singles: 0, from_larger: 0 });
-        let cache = map.caches.of(CpuId::new(0)).enter().expect("it is not in use");
+        let cache = map.caches.of(CpuId::new(0)).enter::<Stepped>().expect("it is not in use");
         let mut change = 3;
         stepped::interrupt(|| {
             for (order, left) in [(Order::ZERO, 2), (Order::PAGEBLOCK, 2 - 512)] {

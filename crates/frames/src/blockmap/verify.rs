@@ -142,7 +142,7 @@ impl<A: Cpu> BlockMap<A> {
     /// Whether the cache of the CPU that owns a block has it as a block or as its spare.
     fn is_known(&self, block: usize) -> bool {
         let head = self.head(block);
-        let owner = (0..A::cpus_possible()).map(CpuId::new).find(|&cpu| head.owned_by(cpu));
+        let owner = (0..self.cpus).map(CpuId::new).find(|&cpu| head.owned_by(cpu));
         owner.is_some_and(|cpu| {
             let cache = self.caches.of(cpu).peek();
             cache.block.iter().chain([&cache.spare]).any(|known| known.get() == Some(block))

@@ -230,7 +230,7 @@ impl<A: Cpu> FrameAllocator<A> {
         let _span = Span::<A>::enter(Func::DrainAllPages);
         let mut online = CpuMask::EMPTY;
         A::online(&mut online);
-        online.iter().map(|cpu| self.drain_pages(cpu)).sum()
+        online.iter().filter(|cpu| cpu.index() < self.cpus).map(|cpu| self.drain_pages(cpu)).sum()
     }
 
     /// Takes over the state of a CPU that is offline: frees its cached pages to their zones, folds

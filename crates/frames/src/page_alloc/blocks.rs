@@ -114,7 +114,7 @@ impl<A: Cpu> FrameAllocator<A> {
         if !lists.owners.exist() {
             return Ok(());
         }
-        let mut owned = vec![0; A::cpus_possible()];
+        let mut owned = vec![0; self.cpus];
         for block in self.pageblocks(zone) {
             let Some(cpu) = buddy.owner(block) else { continue };
             owned[cpu.index()] += 1;

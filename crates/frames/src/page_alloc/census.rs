@@ -189,7 +189,7 @@ fn mapped_census<A: Cpu>(zone: &Zone<A>, map: &BlockMap<A>, census: &mut Census)
     blocks.count_tainted(|block| map.block_type(block) == MigrateType::Movable, census);
     blocks.count(zone, census);
     let (shared, per_cpu) = map.metadata_bytes();
-    let for_cpus = per_cpu * A::cpus_possible();
+    let for_cpus = per_cpu * map.cpus();
     census.metadata_bytes += (shared + for_cpus) as u64;
     census.cpu_metadata_bytes += for_cpus as u64;
 }

@@ -166,7 +166,7 @@ impl<A: Cpu> FrameAllocator<A> {
         if waited {
             found = self.get_page_from_freelist(request, Mark::Min);
         }
-        for turn in 0..A::cpus_possible() {
+        for turn in 0..self.cpus {
             if found.is_some() {
                 break;
             }
@@ -358,7 +358,8 @@ impl<A: Cpu> FrameAllocator<A> {
     ) -> Option<PcpList> {
         let single =
             self.config.orders == CachedOrders::Single && lists.frees_to == FreesTo::FreeingCpu;
-        let cached = order == Order::ZERO || !single;
+        let fits = |most| order.pages() <= most as usize;
+        let cached = (order == Order::ZERO || !single) && self.config.cached_pages.is_none_or(fits);
         if cached { PcpList::of(order, list_type) } else { None }
     }
 

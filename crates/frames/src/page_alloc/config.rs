@@ -156,29 +156,20 @@ pub struct AllocConfig {
     pub records: Records,
     /// Another allocator that has the free memory of all zones, in place of `caches`.
     pub guest: Option<Guest>,
+    /// The number of CPUs that use this allocator: their numbers are below it; `None`: all possible
+    /// CPUs ([`Cpu::cpus_possible`](mmscale_arch::Cpu::cpus_possible)). Allocators of one machine
+    /// may differ in it.
+    pub cpus: Option<usize>,
+    /// The most pages that a CPU's cache of a zone may have: 0, or at least
+    /// [`AllocConfig::LEAST_CACHED_PAGES`]; `None`: as many as the policy allows. With 0 each
+    /// allocation and each free goes to the zone. Policies with lists may exceed another limit by
+    /// what one refill moves.
+    pub cached_pages: Option<u32>,
 }
 
 impl Default for AllocConfig {
     fn default() -> Self {
-        Self {
-            page_kib: 4,
-            min_free_kb: None,
-            watermark_scale: 10,
-            normal_marks: None,
-            high_fraction: None,
-            batch_pages: None,
-            batch_scale_max: BATCH_SCALE_MAX,
-            cache_slice_pages: 0,
-            hold: BulkHold::Batch,
-            high: HighPolicy::Tuned,
-            batch: BatchPolicy::Stock,
-            check: PageCheck::Never,
-            orders: CachedOrders::Low,
-            caches: PcpPolicy::Stock,
-            lists: ZoneLists::Whole,
-            records: Records::Kept,
-            guest: None,
-        }
+        Self::DEFAULT
     }
 }
 
@@ -213,6 +204,10 @@ pub enum ConfigError {
     NoRecords,
     /// A guest has zones of 4 KiB pages without holes, and frames have records.
     Guest,
+    /// An allocator needs a CPU, and has at most the possible ones.
+    Cpus(usize),
+    /// A CPU's cache has no pages, or room for [`AllocConfig::LEAST_CACHED_PAGES`] at least.
+    CachedPages(u32),
 }
 
 impl core::fmt::Display for ConfigError {
@@ -244,6 +239,14 @@ impl core::fmt::Display for ConfigError {
                 "a guest allocator works with pages of 4 KiB, records, and zones without holes",
             ),
             Self::BatchPages(pages) => write!(f, "batch of {pages} pages: 1 to 1024 are allowed"),
+            Self::Cpus(cpus) => {
+                write!(f, "allocator for {cpus} CPUs: 1 to all possible CPUs are allowed")
+            }
+            Self::CachedPages(pages) => write!(
+                f,
+                "CPU caches of at most {pages} pages: 0, or {} and more are allowed",
+                AllocConfig::LEAST_CACHED_PAGES
+            ),
             Self::BatchScale(scale) => write!(f, "batch scale {scale}: 0 to 6 are allowed"),
         }
     }
@@ -252,6 +255,32 @@ impl core::fmt::Display for ConfigError {
 impl core::error::Error for ConfigError {}
 
 impl AllocConfig {
+    /// The kernel's defaults.
+    pub const DEFAULT: Self = Self {
+        page_kib: 4,
+        min_free_kb: None,
+        watermark_scale: 10,
+        normal_marks: None,
+        high_fraction: None,
+        batch_pages: None,
+        batch_scale_max: BATCH_SCALE_MAX,
+        cache_slice_pages: 0,
+        hold: BulkHold::Batch,
+        high: HighPolicy::Tuned,
+        batch: BatchPolicy::Stock,
+        check: PageCheck::Never,
+        orders: CachedOrders::Low,
+        caches: PcpPolicy::Stock,
+        lists: ZoneLists::Whole,
+        records: Records::Kept,
+        guest: None,
+        cpus: None,
+        cached_pages: None,
+    };
+    /// The smallest limit of a CPU's cache: a word of each of the two parts that the cache of the
+    /// policy `blockmap` has.
+    pub const LEAST_CACHED_PAGES: u32 = 128;
+
     /// The orders of pageblocks and of the largest blocks; those of 4 KiB for a size of pages that
     /// [`AllocConfig::check`] refuses.
     pub(super) fn geometry(&self) -> Geometry {
@@ -270,6 +299,10 @@ impl AllocConfig {
         }
         if let Some(pages) = self.batch_pages.filter(|pages| !(1..=1024).contains(pages)) {
             return Err(ConfigError::BatchPages(pages));
+        }
+        let too_few = |&pages: &u32| (1..Self::LEAST_CACHED_PAGES).contains(&pages);
+        if let Some(pages) = self.cached_pages.filter(too_few) {
+            return Err(ConfigError::CachedPages(pages));
         }
         if self.batch_scale_max > 6 {
             return Err(ConfigError::BatchScale(self.batch_scale_max));

@@ -86,7 +86,7 @@ impl<A: Cpu> FrameAllocator<A> {
         }
         let mut taken = self.try_range(zone, range.clone(), piece);
         if let Err(ContigError::InUse(_)) = taken {
-            for cpu in (0..A::cpus_possible()).map(CpuId::new) {
+            for cpu in (0..self.cpus).map(CpuId::new) {
                 self.drain_pages_zone(zone.id, cpu);
             }
             taken = self.try_range(zone, range.clone(), piece);

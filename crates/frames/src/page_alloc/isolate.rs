@@ -98,7 +98,7 @@ impl<A: Cpu> FrameAllocator<A> {
     /// cache's lock whether the pageblock is isolated ([`Isolated`]): after this call no page of
     /// the block gets into a cache.
     fn drain_isolated(&self, zone: &Zone<A>) {
-        for cpu in (0..A::cpus_possible()).map(CpuId::new) {
+        for cpu in (0..self.cpus).map(CpuId::new) {
             self.drain_pages_zone(zone.id, cpu);
         }
         if let Some(map) = zone.map() {

@@ -31,7 +31,20 @@ impl AllocConfig {
         let fraction = self.high_fraction;
         let by_size = || batch_size(pages, self.page_kib);
         let batch = self.batch.of(self.batch_pages.unwrap_or_else(by_size));
-        let limits = PcpLimits::of(pages, low, cpus, batch, fraction);
+        let limits = self.policy_limits(PcpLimits::of(pages, low, cpus, batch, fraction));
+        match self.cached_pages {
+            Some(most) if most > 0 => PcpLimits {
+                batch: limits.batch.min(most / 4),
+                high_min: limits.high_min.min(most),
+                high_max: limits.high_max.min(most),
+                ..limits
+            },
+            _ => limits,
+        }
+    }
+    /// Applies the policy of `high`.
+    fn policy_limits(&self, limits: PcpLimits) -> PcpLimits {
+        let fraction = self.high_fraction;
         match self.high {
             HighPolicy::Tuned => PcpLimits { scale_max: self.batch_scale_max, ..limits },
             HighPolicy::Watermark => limits.fixed(limits.high_min, DrainSize::Doubled),

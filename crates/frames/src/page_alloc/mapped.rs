@@ -2,7 +2,7 @@
 //! and zone lock; zones, watermarks and counters are those of the other policies.
 
 use super::claim::Request;
-use super::zone::BELOW_HIGH;
+use super::zone::{BELOW_HIGH, RECLAIM_ACTIVE, UNCACHED};
 use super::{Audit, FrameAllocator, IsolateError, Records, Violation, Zone};
 use crate::blockmap::{AllocRequest, BlockMap, Entered, MapError, Refill};
 use crate::frame::{FrameState, FrameTable, FrameWord};
@@ -78,7 +78,7 @@ impl<A: Cpu> FrameAllocator<A> {
     #[inline]
     fn spare_pages(&self, zone: &Zone<A>) -> u32 {
         let free = self.stats.zone(zone.id, ZoneItem::FreePages);
-        free.saturating_sub(zone.marks.high.into()) as u32 / A::cpus_possible() as u32
+        free.saturating_sub(zone.marks.high.into()) as u32 / self.cpus as u32
     }
 
     /// Frees a block of the zone into this CPU's cache or to the map.
@@ -221,7 +221,7 @@ impl<A: Cpu> FrameAllocator<A> {
     }
 
     /// Drains a CPU's cache of one zone. Returns the number of pages freed if it is this CPU's
-    /// cache, and 0 for another's.
+    /// cache, and 0 for another's, unless caches are shared.
     pub(super) fn drain_blocks(&self, zone: &Zone<A>, map: &BlockMap<A>, cpu: CpuId) -> u32 {
         let (pinned, old) = (PreemptGuard::<A>::new(), map.cached_pages(cpu));
         if pinned.cpu() == cpu {
@@ -232,6 +232,14 @@ impl<A: Cpu> FrameAllocator<A> {
             }
             let pages = drained.unwrap_or(0);
             A::trace(Trace::Pcp(PcpEvent::Drain { zone: zone.id.index() as u16, pages }));
+            trace_kept(zone, map, cpu, old);
+            return pages;
+        }
+        if A::SHARED_CACHES {
+            let (pages, due) = map.drain_shared(cpu);
+            if due != 0 {
+                self.stats.mod_zone(&IrqGuard::new(), zone.id, ZoneItem::FreePages, due);
+            }
             trace_kept(zone, map, cpu, old);
             return pages;
         }
@@ -402,8 +410,9 @@ impl<A: Cpu> Zone<A> {
 /// Whether allocations take further blocks for the cache, and frees go into it.
 #[inline]
 fn refill<A: Cpu>(zone: &Zone<A>) -> Refill {
-    let pressure = zone.pressure();
-    if pressure.below_high || pressure.reclaim_active { Refill::Exact } else { Refill::Batch }
+    let flags = zone.flags.load_uncharged(Relaxed);
+    let exact = flags & (BELOW_HIGH | RECLAIM_ACTIVE | UNCACHED) != 0;
+    if exact { Refill::Exact } else { Refill::Batch }
 }
 
 /// The pages in this CPU's cache, for [`trace_kept`]; 0 if nothing is traced.

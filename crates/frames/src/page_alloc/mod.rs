@@ -97,6 +97,8 @@ pub struct FrameAllocator<A: Cpu> {
     stats: Stats<A>,
     isolated: isolate::Isolated<A>,
     config: AllocConfig,
+    /// CPUs that may use it: their numbers are below this.
+    cpus: usize,
     /// The number of allocations that found memory low and requested a wake-up of reclaim.
     wakes: A::AtomicU64,
     /// By node: the task to wake then.
@@ -118,8 +120,12 @@ impl<A: Cpu> FrameAllocator<A> {
         config.check()?;
         let recorded = if config.records == Records::Kept { map.frames() } else { 0 };
         let frames = FrameTable::new(recorded);
-        let (marks, geometry) = (zone_marks(map, &config), config.geometry());
-        let online = online_cpus::<A>();
+        let (possible, marks) = (A::cpus_possible(), zone_marks(map, &config));
+        let cpus = config.cpus.unwrap_or(possible);
+        if cpus == 0 || cpus > possible {
+            return Err(ConfigError::Cpus(cpus));
+        }
+        let online = online_cpus::<A>(cpus);
         let zones: Box<[Zone<A>]> = map
             .zones
             .iter()
@@ -130,24 +136,24 @@ impl<A: Cpu> FrameAllocator<A> {
                 let present = extent.present().into();
                 let limits = pcp_limits::<A>((spec.node, present), marks, &config, &online);
                 let free = ZoneFree::new(
-                    &config,
+                    (&config, cpus),
                     &frames,
                     (id, &extent),
                     whole_blocks_kept(marks),
                     || Pcp::new(limits, config.cache_slice_pages),
                 );
-                Zone::new((id, spec.node, spec.kind), extent, (marks, reserves(map, spec)), free)
+                let marks = (marks, reserves(map, spec));
+                Zone::new((id, spec.node, spec.kind), extent, marks, free, (&config, cpus))
             })
             .collect();
         let nodes = map.node_count();
-        let cpus = online.count();
         let counted = |zone: &Zone<A>| {
             let pages = zone.pages();
-            let threshold = normal_threshold(cpus, pages.into(), config.page_kib);
+            let threshold = normal_threshold(online.count(), pages.into(), config.page_kib);
             (zone.node, threshold, pages)
         };
         let counted: Vec<(NodeId, u8, u32)> = zones.iter().map(counted).collect();
-        let stats = Stats::new(&counted, nodes);
+        let stats = Stats::new(&counted, nodes, cpus);
         let zonelists: Box<[_]> = (0..nodes).map(|node| zonelists(map, node, nodes)).collect();
         let nearest =
             zonelists.iter().map(|lists| lists.each_ref().map(|list| list.first().copied()));
@@ -157,7 +163,8 @@ impl<A: Cpu> FrameAllocator<A> {
             zonelists,
             zones,
             stats,
-            isolated: isolate::Isolated::none(map.frames(), geometry),
+            isolated: isolate::Isolated::none(map.frames(), config.geometry()),
+            cpus,
             config,
             wakes: A::AtomicU64::new(0),
             reclaimers: (0..nodes).map(|_| wake::Reclaimer::none()).collect(),
@@ -263,7 +270,7 @@ impl<A: Cpu> FrameAllocator<A> {
         }
     }
     fn set_thresholds(&self) {
-        let online = online_cpus::<A>();
+        let online = online_cpus::<A>(self.cpus);
         // Pairs with `node_is_short` and `node_is_balanced`.
         let (cpus, short) = (online.count(), self.short_nodes.load(SeqCst) != 0);
         self.stats.set_thresholds(self.zones.iter().map(|zone| {
@@ -280,7 +287,7 @@ impl<A: Cpu> FrameAllocator<A> {
     /// of the last change remain.
     fn refresh_limits(&self) {
         for zone in &self.zones {
-            let seen = || (online_cpus::<A>(), zone.managed_pages());
+            let seen = || (online_cpus::<A>(self.cpus), zone.managed_pages());
             let mut now = seen();
             loop {
                 let (online, pages) = &now;
@@ -313,11 +320,12 @@ impl<A: Cpu> FrameAllocator<A> {
     }
 }
 
-/// The CPUs that are online; before any is, all possible CPUs.
-fn online_cpus<A: Cpu>() -> CpuMask {
+/// The CPUs below `cpus` that are online; before any is, all of them.
+fn online_cpus<A: Cpu>(cpus: usize) -> CpuMask {
     let mut online = CpuMask::EMPTY;
     A::online(&mut online);
-    if online.count() == 0 { CpuMask::first(A::cpus_possible()) } else { online }
+    (cpus..A::cpus_possible()).for_each(|cpu| online.remove(CpuId::new(cpu)));
+    if online.count() == 0 { CpuMask::first(cpus) } else { online }
 }
 
 /// The watermarks of every zone.

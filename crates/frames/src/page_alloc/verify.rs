@@ -38,7 +38,7 @@ impl<A: Cpu> FrameAllocator<A> {
     /// Checks that offline CPUs have no counts in their bytes and no pages in their caches: no tick
     /// would ever find these.
     fn verify_offline(&self) -> Result<(), Violation> {
-        for cpu in (0..A::cpus_possible()).map(CpuId::new).filter(|&cpu| !A::is_online(cpu)) {
+        for cpu in (0..self.cpus).map(CpuId::new).filter(|&cpu| !A::is_online(cpu)) {
             let kept = |zone: &Zone<A>| match &zone.free {
                 ZoneFree::Lists(lists) => lists.pcps.of(cpu).lock().count() > 0,
                 ZoneFree::Blocks(blocks) => blocks.map.has_pages_or_delta(cpu),

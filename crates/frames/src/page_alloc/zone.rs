@@ -18,6 +18,9 @@ pub(super) const RECLAIM_ACTIVE: u32 = 2;
 /// A pageblock of the zone is isolated: a freed page may be of it.
 pub(super) const ISOLATING: u32 = 4;
 
+/// No CPU caches pages of the zone, with the policy `blockmap`. Never changes.
+pub(super) const UNCACHED: u32 = 8;
+
 /// A zone.
 pub struct Zone<A: Cpu> {
     pub(super) id: ZoneId,
@@ -28,7 +31,7 @@ pub struct Zone<A: Cpu> {
     pub(super) marks: Watermarks,
     /// By the best kind that an allocation accepts: pages reserved from it.
     pub(super) reserve: [u32; ZoneKind::COUNT],
-    /// `BELOW_HIGH`, `RECLAIM_ACTIVE`, `ISOLATING`.
+    /// `BELOW_HIGH`, `RECLAIM_ACTIVE`, `ISOLATING`, `UNCACHED`.
     pub(super) flags: A::AtomicU32,
     /// Pages of pageblocks that are offline. Written under the zone lock.
     pub(super) offline: A::AtomicU32,
@@ -85,7 +88,7 @@ pub(super) struct FreeBlocks<A: Cpu> {
 impl<A: Cpu> ZoneFree<A> {
     /// Creates the free memory of zone `id`: all of its frames are free.
     pub(super) fn new(
-        config: &AllocConfig,
+        (config, cpus): (&AllocConfig, usize),
         frames: &FrameTable,
         (id, extent): (ZoneId, &Extent),
         reserve: ReservePages,
@@ -94,14 +97,14 @@ impl<A: Cpu> ZoneFree<A> {
         if let Some(guest) = config.guest {
             let pages = extent.present();
             let start = Pfn::new(extent.span().start);
-            return Self::Guest(GuestZone::new(guest, (id, start, pages), pcp));
+            return Self::Guest(GuestZone::new((guest, cpus), (id, start, pages), pcp));
         }
         let frees_to = match config.caches {
             PcpPolicy::Stock | PcpPolicy::Premerge => FreesTo::FreeingCpu,
             PcpPolicy::Posted => FreesTo::Owner,
             PcpPolicy::Blockmap => {
-                let map = BlockMap::of(extent.clone(), reserve);
-                let pcps = EachCpu::new::<A>(|cpu| {
+                let map = BlockMap::of(extent.clone(), reserve, (cpus, config.cached_pages));
+                let pcps = EachCpu::first(cpus, |cpu| {
                     SpinLock::named(LockClass::Pcp, LockInstance::OfCpu(cpu), pcp())
                 });
                 return Self::Blocks(FreeBlocks { map, pcps });
@@ -110,7 +113,7 @@ impl<A: Cpu> ZoneFree<A> {
         let mut buddy = Buddy::new(frames, (config.geometry(), config.lists), id, extent);
         let owners = match frees_to {
             FreesTo::FreeingCpu => Owners::none(),
-            FreesTo::Owner => buddy.with_owners(),
+            FreesTo::Owner => buddy.with_owners(cpus),
         };
         let mut cache = |cpu| match frees_to {
             FreesTo::FreeingCpu => pcp(),
@@ -121,7 +124,7 @@ impl<A: Cpu> ZoneFree<A> {
             frees_to,
             owners,
             buddy: SpinLock::named(LockClass::Zone, of_zone, buddy),
-            pcps: EachCpu::new::<A>(|cpu| {
+            pcps: EachCpu::first(cpus, |cpu| {
                 SpinLock::named(LockClass::Pcp, LockInstance::OfCpu(cpu), cache(cpu))
             }),
         })
@@ -134,7 +137,10 @@ impl<A: Cpu> Zone<A> {
         extent: Extent,
         (marks, reserve): (Watermarks, [u32; ZoneKind::COUNT]),
         free: ZoneFree<A>,
+        (config, cpus): (&AllocConfig, usize),
     ) -> Self {
+        let blocks = matches!(free, ZoneFree::Blocks(_));
+        let flags = if blocks && config.cached_pages == Some(0) { UNCACHED } else { 0 };
         Self {
             id,
             node,
@@ -142,10 +148,10 @@ impl<A: Cpu> Zone<A> {
             extent,
             marks,
             reserve,
-            flags: A::AtomicU32::named(0, DataLine::ZoneFlags),
+            flags: A::AtomicU32::named(flags, DataLine::ZoneFlags),
             offline: A::AtomicU32::new(0),
             free,
-            lag_pages: (marks.low - marks.min) / A::cpus_possible() as u32,
+            lag_pages: (marks.low - marks.min) / cpus as u32,
         }
     }
     /// Its map of free pageblocks, if it has one.
@@ -233,7 +239,7 @@ impl<A: Cpu> FreeLists<A> {
     /// The per-CPU part of [`FreeLists::metadata_bytes`].
     pub(super) fn cpu_metadata_bytes(&self) -> u64 {
         let lists = if self.owners.exist() { Pcp::OWNED_BYTES + 4 } else { 0 };
-        (self.pcps.bytes() + A::cpus_possible() * lists) as u64
+        (self.pcps.bytes() + self.pcps.iter().count() * lists) as u64
     }
 }
 

@@ -100,10 +100,10 @@ impl<A: Cpu> Buddy<A> {
     }
     /// Gives pageblocks owners, before anything is allocated; returns the words that any CPU may
     /// read.
-    pub(crate) fn with_owners(&mut self) -> Owners<A> {
+    pub(crate) fn with_owners(&mut self, cpus: usize) -> Owners<A> {
         let blocks = self.first_block..self.first_block + self.block_types.len();
         self.owners = Owners::of(blocks);
-        self.owned = (0..A::cpus_possible()).map(|_| 0).collect();
+        self.owned = (0..cpus).map(|_| 0).collect();
         self.owners.clone()
     }
     /// Puts a range on the lists, as blocks as large as possible.
