@@ -60,7 +60,7 @@ pub enum Caches {
 pub struct Config {
     /// How free memory is kept.
     pub caches: Caches,
-    /// Whether each frame has a record of 8 bytes, with which every wrong free is found. `stock`
+    /// Whether each frame has a record of 12 bytes, with which every wrong free is found. `stock`
     /// always has.
     pub records: bool,
 }

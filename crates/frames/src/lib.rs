@@ -54,3 +54,8 @@ pub mod page_alloc;
 pub mod pcp;
 pub mod vmstat;
 pub mod zone;
+
+/// The example of the page about this crate.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

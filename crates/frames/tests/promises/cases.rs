@@ -21,7 +21,7 @@ fn configs() -> [(&'static str, AllocConfig); 3] {
 }
 
 /// Calls `case` with a computer of `frames` free frames for each way.
-fn each(frames: usize, case: impl Fn(&Machine)) {
+fn each<const SHARED: bool>(frames: usize, case: impl Fn(&Machine<SHARED>)) {
     for (name, config) in configs() {
         println!("{name}");
         let machine = Machine::new(frames, config);
@@ -31,22 +31,26 @@ fn each(frames: usize, case: impl Fn(&Machine)) {
 }
 
 /// Takes a block of `order`. The last ones are below the watermarks.
-fn take_as(frames: &Frames, order: Order, kind: MigrateType) -> Option<Pfn> {
+fn take_as<const SHARED: bool>(
+    frames: &Frames<SHARED>,
+    order: Order,
+    kind: MigrateType,
+) -> Option<Pfn> {
     let urgent = Gfp::KERNEL | Gfp::MEMALLOC;
     let usual = frames.alloc_pages(order, kind, Gfp::KERNEL);
     usual.or_else(|_| frames.alloc_pages(order, kind, urgent)).ok()
 }
 
-fn take(frames: &Frames, order: Order) -> Option<Pfn> {
+fn take<const SHARED: bool>(frames: &Frames<SHARED>, order: Order) -> Option<Pfn> {
     take_as(frames, order, Movable)
 }
 
-fn take_all(frames: &Frames, order: Order) -> Vec<Pfn> {
+fn take_all<const SHARED: bool>(frames: &Frames<SHARED>, order: Order) -> Vec<Pfn> {
     std::iter::from_fn(|| take(frames, order)).collect()
 }
 
 /// Frames in use: those that are free nowhere.
-fn used(machine: &Machine, all: usize) -> usize {
+fn used<const SHARED: bool>(machine: &Machine<SHARED>, all: usize) -> usize {
     all - machine.frames().count_free().total() as usize
 }
 
@@ -79,13 +83,12 @@ impl Random {
     }
 }
 
-fn free_all(frames: &Frames, pfns: &[Pfn], order: Order) {
+fn free_all<const SHARED: bool>(frames: &Frames<SHARED>, pfns: &[Pfn], order: Order) {
     pfns.iter().for_each(|&pfn| frames.free_pages(pfn, order));
 }
 
-#[test]
-fn two_frames_are_taken_and_freed() {
-    each(GIB, |machine| {
+fn two_frames_are_taken_and_freed<const SHARED: bool>() {
+    each::<SHARED>(GIB, |machine| {
         let frames = machine.frames();
         assert_eq!(used(machine, GIB), 0);
         let (first, second) = (take(frames, Order::ZERO), take(frames, Order::ZERO));
@@ -98,10 +101,9 @@ fn two_frames_are_taken_and_freed() {
     });
 }
 
-#[test]
-fn all_frames_are_taken_some_are_freed_and_taken_again() {
+fn all_frames_are_taken_some_are_freed_and_taken_again<const SHARED: bool>() {
     let all = 2 * GIB;
-    each(all, |machine| {
+    each::<SHARED>(all, |machine| {
         let frames = machine.frames();
         let first = take(frames, Order::ZERO).expect("memory");
         assert_eq!(used(machine, all), 1);
@@ -120,9 +122,8 @@ fn all_frames_are_taken_some_are_freed_and_taken_again() {
     });
 }
 
-#[test]
-fn named_frames_are_taken_and_others_are_still_found() {
-    each(GIB, |machine| {
+fn named_frames_are_taken_and_others_are_still_found<const SHARED: bool>() {
+    each::<SHARED>(GIB, |machine| {
         let frames = machine.frames();
         let named = [(1, Order::ZERO), (2, Order::ZERO), (HUGE, Order::PAGEBLOCK)];
         for (pfn, order) in named {
@@ -140,7 +141,7 @@ fn named_frames_are_taken_and_others_are_still_found() {
 }
 
 /// Frees a random frame and takes another, as often as there are frames.
-fn reallocate(frames: &Frames, pfns: &mut [Pfn], random: &mut Random) {
+fn reallocate<const SHARED: bool>(frames: &Frames<SHARED>, pfns: &mut [Pfn], random: &mut Random) {
     random.shuffle(pfns);
     for _ in 0..pfns.len() {
         let at = random.below(pfns.len());
@@ -149,9 +150,8 @@ fn reallocate(frames: &Frames, pfns: &mut [Pfn], random: &mut Random) {
     }
 }
 
-#[test]
-fn random_frames_are_freed_and_taken_anew() {
-    each(GIB, |machine| {
+fn random_frames_are_freed_and_taken_anew<const SHARED: bool>() {
+    each::<SHARED>(GIB, |machine| {
         let frames = machine.frames();
         let mut random = Random::new(100);
         let half = (0..GIB / 2).map(|_| take(frames, Order::ZERO).expect("memory"));
@@ -166,10 +166,9 @@ fn random_frames_are_freed_and_taken_anew() {
     });
 }
 
-#[test]
-fn random_frees_of_all_cpus_leave_all_huge_pages_whole() {
+fn random_frees_of_all_cpus_leave_all_huge_pages_whole<const SHARED: bool>() {
     let all = 2 * GIB;
-    each(all, |machine| {
+    each::<SHARED>(all, |machine| {
         let share = all / CPUS / 4 * 3;
         let taken = machine.on_each(CPUS, |frames, _| -> Vec<Pfn> {
             (0..share).map(|_| take(frames, Order::ZERO).expect("memory")).collect()
@@ -192,10 +191,9 @@ fn random_frees_of_all_cpus_leave_all_huge_pages_whole() {
     });
 }
 
-#[test]
-fn all_cpus_take_frames_at_a_time() {
+fn all_cpus_take_frames_at_a_time<const SHARED: bool>() {
     let (all, share) = (2 * GIB, GIB / 2 - 8 * HUGE);
-    each(all, |machine| {
+    each::<SHARED>(all, |machine| {
         let taken = machine.on_each(CPUS, |frames, _| -> Vec<Pfn> {
             (0..share).map(|_| take(frames, Order::ZERO).expect("memory")).collect()
         });
@@ -204,10 +202,9 @@ fn all_cpus_take_frames_at_a_time() {
     });
 }
 
-#[test]
-fn no_frame_is_left_when_all_are_taken() {
+fn no_frame_is_left_when_all_are_taken<const SHARED: bool>() {
     let all = 2 * GIB;
-    each(all, |machine| {
+    each::<SHARED>(all, |machine| {
         let frames = machine.frames();
         let taken = take_all(frames, Order::ZERO);
         assert_eq!((taken.len(), used(machine, all)), (all, all));
@@ -216,10 +213,9 @@ fn no_frame_is_left_when_all_are_taken() {
     });
 }
 
-#[test]
-fn all_memory_is_taken_in_ranges_larger_than_any_block() {
+fn all_memory_is_taken_in_ranges_larger_than_any_block<const SHARED: bool>() {
     let (all, range) = (2 * GIB, 4 * HUGE);
-    each(all, |machine| {
+    each::<SHARED>(all, |machine| {
         let frames = machine.frames();
         for start in (0..all).step_by(range).map(Pfn::new) {
             frames.alloc_contig_range(start, range).expect("it is free");
@@ -234,10 +230,9 @@ fn all_memory_is_taken_in_ranges_larger_than_any_block() {
     });
 }
 
-#[test]
-fn all_cpus_together_take_all_frames() {
+fn all_cpus_together_take_all_frames<const SHARED: bool>() {
     let all = GIB;
-    each(all, |machine| {
+    each::<SHARED>(all, |machine| {
         let taken = machine.on_each(CPUS, |frames, _| take_all(frames, Order::ZERO)).concat();
         assert_eq!(used(machine, all), taken.len());
         // A CPU may have given up while another had the last frames in its cache.
@@ -246,10 +241,9 @@ fn all_cpus_together_take_all_frames() {
     });
 }
 
-#[test]
-fn little_memory_is_shared_by_all_cpus() {
+fn little_memory_is_shared_by_all_cpus<const SHARED: bool>() {
     let (all, share) = (4096, 4096 / CPUS - CPUS);
-    each(all, |machine| {
+    each::<SHARED>(all, |machine| {
         let taken = machine.on_each(CPUS, |frames, cpu| -> Vec<Pfn> {
             let take = |nth| {
                 // A second attempt, as another CPU may have had the page on its way.
@@ -265,10 +259,9 @@ fn little_memory_is_shared_by_all_cpus() {
     });
 }
 
-#[test]
-fn all_cpus_together_take_all_huge_pages() {
+fn all_cpus_together_take_all_huge_pages<const SHARED: bool>() {
     let all = 2 * GIB;
-    each(all, |machine| {
+    each::<SHARED>(all, |machine| {
         let taken = machine.on_each(CPUS, |frames, cpu| -> Vec<Pfn> {
             let take = |nth| {
                 let pfn = take(frames, Order::PAGEBLOCK);
@@ -281,10 +274,9 @@ fn all_cpus_together_take_all_huge_pages() {
     });
 }
 
-#[test]
-fn all_cpus_take_and_free_at_a_time() {
+fn all_cpus_take_and_free_at_a_time<const SHARED: bool>() {
     let (all, share) = (2 * GIB, GIB / 2 - 8 * HUGE);
-    each(all, |machine| {
+    each::<SHARED>(all, |machine| {
         machine.on_each(CPUS, |frames, cpu| {
             let mut pfns: Vec<Pfn> =
                 (0..share).map(|_| take(frames, Order::ZERO).expect("memory")).collect();
@@ -295,10 +287,9 @@ fn all_cpus_take_and_free_at_a_time() {
     });
 }
 
-#[test]
-fn a_cpu_frees_what_another_has_taken_while_that_takes_more() {
+fn a_cpu_frees_what_another_has_taken_while_that_takes_more<const SHARED: bool>() {
     let (all, share) = (GIB, GIB / 4);
-    each(all, |machine| {
+    each::<SHARED>(all, |machine| {
         let frames = machine.frames();
         let first: Vec<Pfn> =
             (0..share).map(|_| take(frames, Order::ZERO).expect("memory")).collect();
@@ -315,12 +306,11 @@ fn a_cpu_frees_what_another_has_taken_while_that_takes_more() {
     });
 }
 
-#[test]
-fn blocks_of_all_orders_are_taken_and_freed_by_all_cpus() {
+fn blocks_of_all_orders_are_taken_and_freed_by_all_cpus<const SHARED: bool>() {
     let largest = Order::all().next_back().expect("there are orders");
     // Each CPU takes as many pages of each order as the largest block has.
     let all = largest.pages() * (Order::all().count() + 1) * CPUS;
-    each(all, |machine| {
+    each::<SHARED>(all, |machine| {
         let refused = machine.on_each(CPUS, |frames, cpu| {
             let mut random = Random::new(42 + cpu as u64);
             let of = |order: Order| vec![order; largest.pages() / order.pages()];
@@ -343,10 +333,9 @@ fn blocks_of_all_orders_are_taken_and_freed_by_all_cpus() {
     });
 }
 
-#[test]
-fn memory_that_was_taken_at_the_start_and_freed_by_one_cpu_is_for_all() {
+fn memory_that_was_taken_at_the_start_and_freed_by_one_cpu_is_for_all<const SHARED: bool>() {
     let all = 2 * GIB;
-    each(all, |machine| {
+    each::<SHARED>(all, |machine| {
         let frames = machine.frames();
         let blocks: Vec<Pfn> = (0..all).step_by(HUGE).map(Pfn::new).collect();
         blocks.iter().for_each(|&pfn| frames.alloc_at(pfn, Order::PAGEBLOCK).expect("it is free"));
@@ -365,10 +354,9 @@ fn memory_that_was_taken_at_the_start_and_freed_by_one_cpu_is_for_all() {
     });
 }
 
-#[test]
-fn a_huge_page_is_found_next_to_fragments() {
+fn a_huge_page_is_found_next_to_fragments<const SHARED: bool>() {
     let all = 16 * HUGE;
-    each(all, |machine| {
+    each::<SHARED>(all, |machine| {
         let frames = machine.frames();
         let half: Vec<Pfn> =
             (0..all / 2).map(|_| take(frames, Order::ZERO).expect("memory")).collect();
@@ -378,10 +366,9 @@ fn a_huge_page_is_found_next_to_fragments() {
     });
 }
 
-#[test]
-fn single_frames_use_the_rest_of_what_huge_pages_began() {
+fn single_frames_use_the_rest_of_what_huge_pages_began<const SHARED: bool>() {
     let all = 16 * HUGE;
-    each(all, |machine| {
+    each::<SHARED>(all, |machine| {
         let frames = machine.frames();
         let huge = take(frames, Order::PAGEBLOCK).expect("memory");
         let single = take_all(frames, Order::ZERO);
@@ -390,10 +377,9 @@ fn single_frames_use_the_rest_of_what_huge_pages_began() {
     });
 }
 
-#[test]
-fn what_an_idle_cpu_keeps_is_drained_for_another() {
+fn what_an_idle_cpu_keeps_is_drained_for_another<const SHARED: bool>() {
     let all = 64 * HUGE;
-    each(all, |machine| {
+    each::<SHARED>(all, |machine| {
         machine.frames().drain_all();
         let of_second = machine.on_each(
             2,
@@ -407,10 +393,9 @@ fn what_an_idle_cpu_keeps_is_drained_for_another() {
     });
 }
 
-#[test]
-fn cpus_take_and_free_up_to_random_amounts() {
+fn cpus_take_and_free_up_to_random_amounts<const SHARED: bool>() {
     let all = GIB;
-    each(all, |machine| {
+    each::<SHARED>(all, |machine| {
         let held = machine.on_each(CPUS, |frames, cpu| {
             let (mut pfns, mut random) = (Vec::new(), Random::new(7 + cpu as u64));
             for _ in 0..20 {
@@ -430,10 +415,9 @@ fn cpus_take_and_free_up_to_random_amounts() {
     });
 }
 
-#[test]
-fn movable_and_unmovable_frames_together_use_all_memory() {
+fn movable_and_unmovable_frames_together_use_all_memory<const SHARED: bool>() {
     let all = 128 * HUGE;
-    each(all, |machine| {
+    each::<SHARED>(all, |machine| {
         let frames = machine.frames();
         let kind = |nth: usize| if nth.is_multiple_of(3) { Movable } else { Unmovable };
         let taken = (0..all).map(|nth| take_as(frames, Order::ZERO, kind(nth)));
@@ -444,16 +428,15 @@ fn movable_and_unmovable_frames_together_use_all_memory() {
 }
 
 /// The first allocator is lost, as in a crash; its memory is still there.
-#[test]
-fn another_allocator_takes_over_what_a_lost_one_had_handed_out() {
+fn another_allocator_takes_over_what_a_lost_one_had_handed_out<const SHARED: bool>() {
     let all = GIB;
     for (name, config) in configs() {
-        let lost = Machine::new(all, config);
+        let lost = Machine::<SHARED>::new(all, config);
         let mut taken = Vec::new();
         for order in [Order::ZERO, Order::PAGEBLOCK].repeat(128) {
             taken.push((take(lost.frames(), order).expect("memory"), order));
         }
-        let new = Machine::new(all, config);
+        let new = Machine::<SHARED>::new(all, config);
         new.frames().take_over(lost.frames()).expect("all is free here");
         let new_used = used(&new, all);
         assert_eq!(new_used, 128 * (1 + HUGE), "{name}");
@@ -468,10 +451,9 @@ fn another_allocator_takes_over_what_a_lost_one_had_handed_out() {
 
 /// LLFree has a class for memory that is prepared, such as zeroed. Here the embedder has a list of
 /// such pageblocks, and takes them by name.
-#[test]
-fn prepared_pageblocks_are_taken_by_name_and_then_any_other() {
+fn prepared_pageblocks_are_taken_by_name_and_then_any_other<const SHARED: bool>() {
     let all = 96 * HUGE;
-    each(all, |machine| {
+    each::<SHARED>(all, |machine| {
         let frames = machine.frames();
         let mut prepared: Vec<Pfn> = (40..48).map(|at| Pfn::new(at * HUGE)).collect();
         for &block in &prepared {
@@ -493,4 +475,41 @@ fn prepared_pageblocks_are_taken_by_name_and_then_any_other() {
         assert!(taken[..8].iter().all(|block| (40..48).contains(block)), "{taken:?}");
         assert!(!(40..48).contains(&taken[8]), "{taken:?}");
     });
+}
+
+/// Makes each case a test of CPUs with interrupts, and of CPUs that share their caches.
+macro_rules! tests {
+    ($($case:ident)*) => {
+        mod interrupts {
+            $(#[test] fn $case() { super::$case::<false>(); })*
+        }
+        mod shared_caches {
+            $(#[test] fn $case() { super::$case::<true>(); })*
+        }
+    };
+}
+
+tests! {
+    two_frames_are_taken_and_freed
+    all_frames_are_taken_some_are_freed_and_taken_again
+    named_frames_are_taken_and_others_are_still_found
+    random_frames_are_freed_and_taken_anew
+    random_frees_of_all_cpus_leave_all_huge_pages_whole
+    all_cpus_take_frames_at_a_time
+    no_frame_is_left_when_all_are_taken
+    all_memory_is_taken_in_ranges_larger_than_any_block
+    all_cpus_together_take_all_frames
+    little_memory_is_shared_by_all_cpus
+    all_cpus_together_take_all_huge_pages
+    all_cpus_take_and_free_at_a_time
+    a_cpu_frees_what_another_has_taken_while_that_takes_more
+    blocks_of_all_orders_are_taken_and_freed_by_all_cpus
+    memory_that_was_taken_at_the_start_and_freed_by_one_cpu_is_for_all
+    a_huge_page_is_found_next_to_fragments
+    single_frames_use_the_rest_of_what_huge_pages_began
+    what_an_idle_cpu_keeps_is_drained_for_another
+    cpus_take_and_free_up_to_random_amounts
+    movable_and_unmovable_frames_together_use_all_memory
+    another_allocator_takes_over_what_a_lost_one_had_handed_out
+    prepared_pageblocks_are_taken_by_name_and_then_any_other
 }

@@ -14,8 +14,8 @@ use std::thread;
 /// CPUs of each computer.
 pub(crate) const CPUS: usize = 4;
 
-/// The allocator of a computer.
-pub(crate) type Frames = FrameAllocator<BareCpu<Threads>>;
+/// The allocator of a computer whose CPUs have interrupts, or else share their caches.
+pub(crate) type Frames<const SHARED: bool> = FrameAllocator<BareCpu<Threads<SHARED>>>;
 
 /// Values of [`Cpu::state`].
 const OUTSIDE: u32 = 0;
@@ -31,8 +31,8 @@ struct Cpu {
 
 struct Computer {
     cpus: [Cpu; CPUS],
-    frames: Frames,
-    has_ipi: bool,
+    /// Handles a request on the CPU that the thread is.
+    drain: Box<dyn Fn() + Send + Sync>,
 }
 
 thread_local! {
@@ -42,8 +42,8 @@ thread_local! {
     static IRQ_ON: Cell<bool> = const { Cell::new(true) };
 }
 
-/// The CPUs of all computers, as a tag type.
-pub(crate) struct Threads;
+/// The CPUs of all computers, as a tag type: with interrupts, or else with caches that they share.
+pub(crate) struct Threads<const SHARED: bool>;
 
 fn with_computer<R>(run: impl FnOnce(&Computer) -> R) -> Option<R> {
     COMPUTER.with_borrow(|computer| computer.as_deref().map(run))
@@ -52,13 +52,15 @@ fn with_computer<R>(run: impl FnOnce(&Computer) -> R) -> Option<R> {
 /// Runs the handler of a request as the CPU that the thread is now.
 fn drain(computer: &Computer) {
     let irq_on = IRQ_ON.replace(false);
-    computer.frames.drain_ipi();
+    (computer.drain)();
     IRQ_ON.set(irq_on);
 }
 
 // SAFETY: threads of one computer are different CPUs. A thread takes another's number only while
 // that CPU is outside, and keeps it outside until it has its own number again.
-unsafe impl Bare for Threads {
+unsafe impl<const SHARED: bool> Bare for Threads<SHARED> {
+    const SHARED_CACHES: bool = SHARED;
+
     fn cpu() -> CpuId {
         CpuId::new(CPU.get())
     }
@@ -116,6 +118,9 @@ unsafe impl Bare for Threads {
         thread::yield_now();
     }
     fn request_drain(cpu: CpuId) -> bool {
+        if SHARED {
+            return false;
+        }
         with_computer(|computer| {
             let target = &computer.cpus[cpu.index()];
             target.is_requested.store(true, Ordering::SeqCst);
@@ -125,7 +130,7 @@ unsafe impl Bare for Threads {
                 Ordering::SeqCst,
                 Ordering::Relaxed,
             );
-            if computer.has_ipi && outside.is_ok() {
+            if outside.is_ok() {
                 let (own, pinned) = (CPU.replace(cpu.index()), PINNED.replace(1));
                 while target.is_requested.swap(false, Ordering::SeqCst) {
                     drain(computer);
@@ -133,40 +138,41 @@ unsafe impl Bare for Threads {
                 CPU.set(own);
                 PINNED.set(pinned);
                 target.state.store(OUTSIDE, Ordering::SeqCst);
-            } else if outside.is_ok() {
-                target.is_requested.store(false, Ordering::SeqCst);
-                target.state.store(OUTSIDE, Ordering::SeqCst);
             }
-            computer.has_ipi
-        })
-        .unwrap_or(false)
+        });
+        true
     }
 }
 
 /// A computer of a test.
-pub(crate) struct Machine(Arc<Computer>);
+pub(crate) struct Machine<const SHARED: bool> {
+    computer: Arc<Computer>,
+    frames: Arc<Frames<SHARED>>,
+}
 
-impl Machine {
+impl<const SHARED: bool> Machine<SHARED> {
     /// A computer with `frames` frames, all free. Panics if the configuration is invalid.
     pub(crate) fn new(frames: usize, config: AllocConfig) -> Self {
         let map = MemoryMap::single(frames as u32);
-        let frames = Frames::new(&map, config).expect("a valid configuration");
-        Self(Arc::new(Computer { cpus: Default::default(), frames, has_ipi: true }))
+        let frames = Arc::new(Frames::new(&map, config).expect("a valid configuration"));
+        let drained = Arc::clone(&frames);
+        let drain = Box::new(move || drained.drain_ipi());
+        Self { computer: Arc::new(Computer { cpus: Default::default(), drain }), frames }
     }
     /// The allocator, for the calling thread as CPU 0.
-    pub(crate) fn frames(&self) -> &Frames {
+    pub(crate) fn frames(&self) -> &Frames<SHARED> {
         self.become_cpu(0);
-        &self.0.frames
+        &self.frames
     }
     fn become_cpu(&self, cpu: usize) {
-        COMPUTER.set(Some(Arc::clone(&self.0)));
+        COMPUTER.set(Some(Arc::clone(&self.computer)));
         CPU.set(cpu);
     }
     /// Runs `run` on the first `cpus` CPUs at the same time; returns the results.
     pub(crate) fn on_each<R: Send>(
         &self,
         cpus: usize,
-        run: impl Fn(&Frames, usize) -> R + Sync,
+        run: impl Fn(&Frames<SHARED>, usize) -> R + Sync,
     ) -> Vec<R> {
         let (run, barrier) = (&run, &Barrier::new(cpus));
         thread::scope(|scope| {
@@ -174,7 +180,7 @@ impl Machine {
                 scope.spawn(move || {
                     self.become_cpu(cpu);
                     barrier.wait();
-                    let result = run(&self.0.frames, cpu);
+                    let result = run(&self.frames, cpu);
                     assert_eq!((PINNED.get(), IRQ_ON.get()), (0, true), "a guard is left");
                     result
                 })
