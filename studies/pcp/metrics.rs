@@ -164,6 +164,18 @@ pub(super) const METRICS: &[Metric<Pcp>] = &[
         |seen| value(census(seen)?.partial_blocks),
     ),
     lower(
+        "tainted_blocks",
+        "1",
+        "pageblocks that are not movable after programs have stopped",
+        |seen| value(census(seen)?.tainted_blocks),
+    ),
+    lower(
+        "tainted_gib",
+        "1",
+        "GiB with a pageblock that is not movable after programs have stopped",
+        |seen| value(census(seen)?.tainted_gib),
+    ),
+    lower(
         "unusable_free_index_order9",
         "1",
         "share of free pages outside free order-9 blocks after programs have stopped",

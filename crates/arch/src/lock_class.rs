@@ -20,6 +20,7 @@ named! {
     /// | `Hotplug` to `Rwsem` | sleeping locks (1) | on |
     /// | `Osq` | queue of tasks that spin for a sleeping lock | on |
     /// | `PageTable`, `Pmd`, `Pte` | page tables, upper levels first | on: a flush may wait |
+    /// | `IPages` | the page cache of a file | on (4) |
     /// | `Swap` | a cluster of slots, or the list of clusters | on |
     /// | `ZsPool`, `ZsClass` | compressed pages, and a size class of them | on |
     /// | `Pidmap` | the numbers of tasks | on |
@@ -37,6 +38,7 @@ named! {
     ///    Among them also: a VMA's lock, a folio's lock. No machine checks that order.
     /// 2. Never held together with a lock of class `Pcp`, although the ranks allow it.
     /// 3. The simulator lets them nest.
+    /// 4. Off in Linux, where the end of writeback takes it in an interrupt.
     ///
     /// The order of the variants is that of the ranks.
     pub enum LockClass {
@@ -64,6 +66,8 @@ named! {
         Pmd = "pmd",
         /// A page table of the lowest level.
         Pte = "pte",
+        /// The page cache of a file (`i_pages`).
+        IPages = "i_pages",
         /// A cluster of swap slots, or the list of clusters.
         Swap = "swap",
         /// All compressed pages (`pool->lock` of zsmalloc in Linux 6.2 to 6.10).

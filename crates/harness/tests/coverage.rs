@@ -53,6 +53,7 @@ const ROWS: &[(&str, Option<Call>, &str)] = &[
         Some(Call::OomScore),
         "p = process { sleep(20us); } oom_score_adj(p, 500); wait(p);",
     ),
+    ("barrier", None, "barrier(1); compute(1us);"),
     ("mkdir", Some(Call::MakeGroup), "rmdir(pod); mkdir(pod);"),
     ("rmdir", Some(Call::RemoveGroup), "rmdir(pod); mkdir(pod);"),
     ("rand", None, "compute(rand(1us, 2us));"),

@@ -234,6 +234,40 @@ fn a_group_at_its_limit_kills_its_largest_process() {
     assert!(ops("swap 16 MiB compressed;") >= 1000.0);
 }
 
+/// Every round waits for its slowest task, at the same time in both schedules.
+#[test]
+fn tasks_wait_for_the_slowest_at_a_barrier() {
+    let text = "param tasks = 4 \"\"; param slow = 20us \"\";
+        process worker 4 {
+            start;
+            loop {
+                time { if id == 3 { compute(slow); } else { compute(2us); } barrier(tasks); }
+                count;
+            }
+        }";
+    let script = written("barrier", text);
+    let run_with = |setting: &str| {
+        let settings = ["cpus=4", "duration_ms=2", "warm_ms=0.1", "sched=both", setting];
+        let mut request = request(&script, &settings);
+        request.arms = vec!["stock".to_owned()];
+        run(&request)
+    };
+    for (setting, slowest_us) in [("slow=20us", 20.0), ("slow=60us", 60.0)] {
+        let document = run_with(setting).expect("it runs");
+        let [p50_ns, max_ns] = ["time_p50_ns", "time_max_ns"].map(|name| metric(&document, name));
+        // A look is 0.5 us.
+        let round_us = slowest_us..=slowest_us + 2.0;
+        assert!(round_us.contains(&(p50_ns / 1e3)), "{setting}: {p50_ns}");
+        assert!(max_ns < 1.2 * p50_ns, "{setting}: {max_ns}");
+        let rounds_per_s = metric(&document, "ops_per_s") / 4.0;
+        assert!((rounds_per_s * p50_ns / 1e9 - 1.0).abs() < 0.1, "{setting}: {rounds_per_s}");
+    }
+    // With more tasks than there are, none goes on.
+    let error = run_with("tasks=5").expect_err("all wait").to_string();
+    assert!(error.contains("reached `count`"), "{error}");
+    assert!(run_with("tasks=0").expect_err("no task").to_string().contains("barrier"));
+}
+
 /// Groups come and go while others run: pages that stay are charged to a removed group, and all
 /// charges, lists and statistics add up at the end of the run, which checks them.
 #[test]

@@ -10,6 +10,7 @@
 //! | the end of a process | `tasklist_lock`, and in it `siglock` of the parent: waking it |
 //! | the end of another thread | `tasklist_lock`; then what a released process takes |
 //! | wait | `tasklist_lock` for each look, before and after sleeping |
+//! | exec of a process with one thread | none of these (`de_thread`, `unshare_sighand`) |
 //! | a released process | `tasklist_lock`, and in it its `siglock`: unlinking; `pidmap_lock` |
 //!
 //! `tasklist_lock` is a reader-writer lock in Linux; here a look of wait excludes others, too.

@@ -265,6 +265,8 @@ pub(crate) enum Verb {
     PidfdOpen,
     Mrelease,
     OomScoreAdj,
+    /// The number of tasks that wait for each other.
+    Barrier,
     /// The number of a memory group.
     Mkdir,
     Rmdir,
@@ -302,6 +304,7 @@ impl Verb {
             Self::PidfdOpen => "pidfd_open",
             Self::Mrelease => "process_mrelease",
             Self::OomScoreAdj => "oom_score_adj",
+            Self::Barrier => "barrier",
             Self::Mkdir => "mkdir",
             Self::Rmdir => "rmdir",
         }

@@ -3,7 +3,7 @@
 use super::zone::{FreeLists, ZoneFree};
 use super::{FrameAllocator, Zone};
 use crate::blockmap::BlockMap;
-use crate::frame::FrameTable;
+use crate::frame::{FrameTable, MigrateType};
 use crate::zone::Geometry;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -27,6 +27,10 @@ pub struct Census {
     pub partial_blocks: u64,
     /// Pageblocks without a free page.
     pub full_blocks: u64,
+    /// Pageblocks that are not movable.
+    pub tainted_blocks: u64,
+    /// GiB of the zones with a pageblock that is not movable.
+    pub tainted_gib: u64,
     /// Bytes of metadata about frames: records, pageblocks, zones, page caches. Counters and the
     /// program's code are not included.
     pub metadata_bytes: u64,
@@ -81,6 +85,22 @@ impl Blocks {
         self.add(pfn, pages);
         let at = self.geometry.block_of(pfn) - self.first;
         self.whole[at..at + (pages >> self.geometry.pageblock.get())].fill(true);
+    }
+    /// Counts the pageblocks that are not movable, and the GiB that they are in.
+    fn count_tainted<A: Cpu>(
+        &self,
+        zone: &Zone<A>,
+        is_movable: impl Fn(Pfn) -> bool,
+        census: &mut Census,
+    ) {
+        let (mut last, each) = (None, self.geometry.block_pages());
+        for block in (self.first..).take(self.free.len()).map(|at| at * each) {
+            if zone.extent.present_in(block..block + each) > 0 && !is_movable(Pfn::new(block)) {
+                census.tainted_blocks += 1;
+                let gib = Some(block >> self.geometry.gib_order());
+                census.tainted_gib += u64::from(core::mem::replace(&mut last, gib) != gib);
+            }
+        }
     }
     /// Sorts the pageblocks into `census`. Those at the zone's ends or at holes may have fewer
     /// pages than others, or none. Pages that went from a CPU to the zone meanwhile count twice.
@@ -137,6 +157,8 @@ impl<A: Cpu> FrameAllocator<A> {
         for order in self.config.geometry().orders() {
             census.free_blocks[order.index()] += u64::from(buddy.free_blocks(order));
         }
+        let is_movable = |block| buddy.block_type(block) == MigrateType::Movable;
+        blocks.count_tainted(zone, is_movable, census);
         let list_bytes = buddy.list_bytes();
         drop(buddy);
         blocks.count(zone, census);
@@ -166,6 +188,8 @@ fn mapped_census<A: Cpu>(zone: &Zone<A>, map: &BlockMap<A>, census: &mut Census)
             before = Some(pfn);
         }
     });
+    let is_movable = |block| map.block_type(block) == MigrateType::Movable;
+    blocks.count_tainted(zone, is_movable, census);
     blocks.count(zone, census);
     let (shared, per_cpu) = map.metadata_bytes();
     let for_cpus = per_cpu * A::cpus_possible();

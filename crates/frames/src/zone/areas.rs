@@ -44,7 +44,7 @@ pub(super) enum Part {
 
 impl Part {
     /// The parts in the order in which allocations of a type try them.
-    const fn of_sets(wanted: MigrateType) -> &'static [Self] {
+    fn of_sets(wanted: MigrateType) -> &'static [Self] {
         match wanted {
             MigrateType::Movable => &[Self::Clean, Self::Tainted],
             MigrateType::Unmovable | MigrateType::Reclaimable => &[Self::Tainted, Self::Clean],

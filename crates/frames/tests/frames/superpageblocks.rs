@@ -43,7 +43,11 @@ fn gib(pfn: Pfn) -> usize {
 }
 
 fn tainted(frames: &Frames) -> (u32, u32) {
-    frames.inspect_buddy(ZONE, |buddy| buddy.tainted_gib())
+    let counted = frames.inspect_buddy(ZONE, |buddy| buddy.tainted_gib());
+    let census = frames.census();
+    assert_eq!(census.tainted_gib, u64::from(counted.1));
+    assert!(census.tainted_blocks >= census.tainted_gib);
+    counted
 }
 
 #[test]

@@ -39,10 +39,10 @@ pub(super) struct ScriptParams {
 const MAX_MS: f64 = 600_000.0;
 /// Time that a page of the preparations takes at most, when all CPUs prepare at the same time.
 const PREPARE_NS: u64 = 3_000;
-/// Removed memory groups that may still have pages: for each group of a script that creates and
-/// removes groups, and in addition.
-const DYING_PER_GROUP: usize = 8;
-const DYING_MIN: usize = 64;
+/// Identities of memory groups of a script that creates and removes groups, for each of these, at
+/// least; and the statistics of groups on CPUs for which a run has memory in any case.
+const IDENTITIES_PER_GROUP: usize = 8;
+const GROUP_STATISTICS: usize = 1 << 18;
 /// Share of the default window of a quick run.
 const QUICK: f64 = 0.25;
 
@@ -132,11 +132,12 @@ impl ScriptParams {
     }
     /// Returns the number of removed groups that may still have pages, for `count` groups and the
     /// root.
-    fn spare_groups(&self, count: usize) -> usize {
+    fn spare_groups(&self, count: usize, cpus: usize) -> usize {
         if count == 1 || !self.script.changes_memory_groups() {
             return 0;
         }
-        (DYING_PER_GROUP * count + DYING_MIN).min(GroupId::MAX - count)
+        let identities = (IDENTITIES_PER_GROUP * count).max(GROUP_STATISTICS / cpus);
+        identities.min(GroupId::MAX) - count
     }
     /// Returns the memory groups of a machine, the root included; an error for numbers that it
     /// cannot have.
@@ -287,6 +288,15 @@ impl Receive for Received {
             self.times.add(cpu, times_ns.iter().copied());
         }
     }
+    fn arrive(&self) -> u64 {
+        self.board.change(|sum| {
+            sum.arrivals += 1;
+            sum.arrivals
+        })
+    }
+    fn arrivals(&self) -> u64 {
+        self.board.change(|sum| sum.arrivals)
+    }
 }
 
 /// Returns the durations of parts in `time` on all CPUs. [`Missing`] if there is none.
@@ -434,7 +444,7 @@ impl Workload for Scripted {
         // The plan was made, so the groups are possible.
         let groups = env.params.groups_config(env).unwrap_or(GroupsConfig::ROOT);
         (mm.groups, mm.group_depth) = (groups.count, groups.depth);
-        mm.spare_groups = env.params.spare_groups(groups.count);
+        mm.spare_groups = env.params.spare_groups(groups.count, env.cpus());
         let groups = env.params.memory_groups(env.cpus());
         if groups.iter().any(|of| of.count > 0 && of.limit_pages.is_some()) {
             (mm.oom.policy, mm.oom.drains) = (OomPolicy::KillInGroup, Drains::None);

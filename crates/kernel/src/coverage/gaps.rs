@@ -101,11 +101,11 @@ pub const GAPS: &[Gap] = &[
     after(
         File,
         gap(
-            "i_pages",
+            "i_pages of dirty pages",
             Scope::Shared,
-            "the page cache of a file: insertion, removal, readahead, fault-around",
-            "mm/filemap.c",
-            &[File, MmapFile, Access],
+            "marks of dirty pages and of writeback in the page cache, if a file is not on tmpfs",
+            "mm/page-writeback.c",
+            &[Access, Msync],
         ),
     ),
     after(

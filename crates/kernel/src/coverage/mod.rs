@@ -248,9 +248,10 @@ mod tests {
 
     #[test]
     fn a_lock_of_files_is_a_gap_of_runs_with_files() {
-        assert!(!names(&[], &[Access, Exit]).contains(&"i_pages"));
-        assert!(names(&[File], &[Access, Exit]).contains(&"i_pages"));
-        assert!(!names(&[File], &[Mmap]).contains(&"i_pages"));
+        let gap = "i_pages of dirty pages";
+        assert!(!names(&[], &[Access, Exit]).contains(&gap));
+        assert!(names(&[File], &[Access, Exit]).contains(&gap));
+        assert!(!names(&[File], &[Mmap]).contains(&gap));
     }
 
     #[test]

@@ -115,6 +115,9 @@ impl<'a> Lowering<'a> {
                             program; `mmscale run .. --on live` unmaps all memory in its place";
                 return wrong(at, what);
             }
+            ("barrier" | "mkdir" | "rmdir", _) => {
+                return wrong(at, format!("{name}() is not written in C; use `mmscale run`"));
+            }
             // A function of values, whose result is not used.
             _ => return self.function(call, at, out).map(|_| ()),
         };

@@ -23,6 +23,7 @@ const CALLS: &[(&str, &str)] = &[
     ("check", "check(MEMORY)"),
     ("sleep", "sleep(TIME)"),
     ("compute", "compute(TIME)"),
+    ("barrier", "barrier(TASKS)"),
     ("cpu_offline", "cpu_offline(CPU)"),
     ("cpu_online", "cpu_online(CPU)"),
     ("memfd_create", "memfd_create(SIZE)"),
@@ -319,6 +320,7 @@ impl Compiler<'_> {
         let verb = match args.call.name.text.as_str() {
             "sleep" => return self.plain(args, [Time], Verb::Sleep),
             "compute" => return self.plain(args, [Time], Verb::Compute),
+            "barrier" => return self.plain(args, [Number], Verb::Barrier),
             "cpu_offline" => return self.plain(args, [Number], Verb::CpuOffline),
             "cpu_online" => return self.plain(args, [Number], Verb::CpuOnline),
             "exec" => return self.plain(args, [], Verb::Exec),

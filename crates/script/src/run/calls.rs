@@ -15,6 +15,9 @@ const FILE_TAG: u64 = 0x6669_6c65 << 20;
 /// Accesses between two looks at the clock.
 const PAGES_PER_LOOK: u64 = 256;
 
+/// Time between two looks of a task that waits at a barrier, in ns.
+const LOOK_NS: u64 = 500;
+
 type Called = Result<(), Stop>;
 
 impl Worker {
@@ -45,6 +48,7 @@ impl Worker {
                 let ns = self.capped(system, args[0])?;
                 Ok(system.compute_ns(ns)?)
             }
+            Verb::Barrier => self.meet(system, args[0]),
             Verb::WaitAll | Verb::JoinAll | Verb::JoinTeam => self.wait_for_all(system, verb),
             _ => {
                 self.pending.calls += 1;
@@ -262,6 +266,27 @@ impl Worker {
             _ => {}
         }
         Ok(())
+    }
+
+    /// Waits until as many tasks have called this, or a multiple of them: computes, and looks again
+    /// and again. The program ends if the run does meanwhile.
+    fn meet<S: System>(&mut self, system: &S, tasks: Slot) -> Called {
+        let tasks = self.get(tasks).natural()?;
+        if tasks == 0 {
+            return Err(Kind::Call(Errno::Inval).into());
+        }
+        system.take_turn();
+        let all = self.sink.arrive().div_ceil(tasks) * tasks;
+        loop {
+            system.take_turn();
+            if self.sink.arrivals() >= all {
+                return Ok(());
+            }
+            if system.clock_ns() >= self.times.until_ns {
+                return Err(Stop::End);
+            }
+            system.compute_ns(LOOK_NS)?;
+        }
     }
 
     /// Waits for all children or threads.

@@ -48,6 +48,14 @@ pub trait Receive: Send + Sync {
     fn times(&self, cpu: usize, times_ns: &[u64]) {
         let _ = (cpu, times_ns);
     }
+    /// Counts the arrival of a task at a barrier. Returns its number, from 1.
+    fn arrive(&self) -> u64 {
+        0
+    }
+    /// Returns the number of arrivals at barriers so far.
+    fn arrivals(&self) -> u64 {
+        u64::MAX
+    }
 }
 
 impl<F: Fn(Report) + Send + Sync> Receive for F {

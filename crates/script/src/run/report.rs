@@ -33,6 +33,8 @@ pub struct Report {
     pub failed_calls: u64,
     /// Programs that ended for lack of memory.
     pub starved: u64,
+    /// Arrivals of tasks at barriers.
+    pub arrivals: u64,
     /// Programs that were not ready at the common start.
     pub late: u64,
     /// The longest time by which a program was late, in ns.
@@ -58,7 +60,7 @@ plain! {
     Fault { line, kind, call, values }
     Report {
         ops, ops_ever, calls, accesses, steps, step_ps, looping, rounds_min, prepared_faults,
-        damaged, failed_calls, starved, late, late_max_ns, faults, fault
+        damaged, failed_calls, starved, arrivals, late, late_max_ns, faults, fault
     }
 }
 
@@ -80,6 +82,7 @@ impl AddAssign for Report {
         self.damaged += other.damaged;
         self.failed_calls += other.failed_calls;
         self.starved += other.starved;
+        self.arrivals += other.arrivals;
         self.late += other.late;
         self.late_max_ns = self.late_max_ns.max(other.late_max_ns);
         self.faults += other.faults;

@@ -65,7 +65,7 @@ pub(super) struct Worker {
     values: Vec<Value>,
     rng: Xoshiro256PlusPlus,
     pub(super) times: Times,
-    sink: Sink,
+    pub(super) sink: Sink,
     watcher: Option<Rounds>,
     pub(super) report: Report,
     /// Durations of the parts in `time` that ended in the window.

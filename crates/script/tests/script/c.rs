@@ -174,6 +174,7 @@ fn what_has_no_form_in_c_is_refused_with_its_line() {
     let cases = [
         ("process p {\nstart; cpu_offline(1); count; }", "test.mms:2:8: cpu_offline would take"),
         ("process p {\nthread { } join(); count; }", "test.mms:2:12: join() of all threads"),
+        ("process p {\nbarrier(2); count; }", "test.mms:2:1: barrier() is not written in C"),
         ("process p {\nexec(); count; }", "test.mms:2:1: exec() is not written in C"),
         ("process p {\ntry fork { } count; }", "`try` before the start of a task"),
         (

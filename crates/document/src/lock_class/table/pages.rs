@@ -329,7 +329,7 @@ pub(super) const I_MMAP: LockClassRow = LockClassRow {
 
 pub(super) const I_PAGES: LockClassRow = LockClassRow {
     class: "i_pages",
-    counterpart: Gap("i_pages"),
+    counterpart: Class("i_pages"),
     names: &[
         "mapping->i_pages",
         "i_pages",

@@ -13,8 +13,8 @@
 //! the file's cache (in Linux: under RCU). Only an insertion takes the lock of the cache
 //! (`i_pages`).
 //!
-//! Lock order: the lock of a file's cache and that of the table of files (class Other) are held
-//! briefly; inside them only a folio's state is changed.
+//! Lock order: the lock of a file's cache (class IPages) and that of the table of files (class
+//! Other) are held briefly; inside them only a folio's state is changed.
 
 mod disk;
 
@@ -74,7 +74,7 @@ impl<A: Machine> File<A> {
         table: &mut FileTable<A>,
     ) -> Arc<Self> {
         let cache = Sparse::new(pages as usize);
-        let insertion = SpinLock::new(LockClass::Other, ());
+        let insertion = SpinLock::new(LockClass::IPages, ());
         let files = &mut table.files;
         let free = files.iter().position(Option::is_none);
         let at = free.unwrap_or_else(|| {
