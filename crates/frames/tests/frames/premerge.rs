@@ -61,6 +61,29 @@ fn neighbours_leave_as_one_block_whatever_the_order_of_their_frees() {
 }
 
 #[test]
+fn a_block_does_not_merge_with_a_smaller_one_in_the_place_of_its_buddy() {
+    let frames = boot_with(PcpPolicy::Premerge, BulkHold::Whole, 1 << 13);
+    let order = |value| Order::new(value).unwrap();
+    let take = |size| frames.alloc_pages(order(size), MigrateType::Movable, Gfp::KERNEL).unwrap();
+    let whole = take(4);
+    frames.free_pages(whole, order(4));
+    // A page, its neighbour, which stays in use, and the buddy of both.
+    let (below, pair) = (take(1), take(1));
+    frames.free_pages(below, order(1));
+    frames.drain_pages(CPU0);
+    let (one, kept) = (take(0), take(0));
+    frames.drain_pages(CPU0);
+    assert_eq!((one, one.buddy(order(0)), one.buddy(order(1))), (below, kept, pair));
+    frames.free_pages(one, order(0));
+    frames.free_pages(pair, order(1));
+    assert_eq!(drained(|| assert_eq!(frames.drain_pages(CPU0), 3)), (2, 1));
+    frames.verify().unwrap();
+    frames.free_pages(kept, order(0));
+    frames.drain_pages(CPU0);
+    frames.verify().unwrap();
+}
+
+#[test]
 fn blocks_of_several_orders_merge_with_one_another() {
     // In a zone of 32 MiB a refill has one block.
     let frames = boot_with(PcpPolicy::Premerge, BulkHold::Whole, 1 << 13);

@@ -72,6 +72,18 @@ fn pages_that_cannot_be_moved_stay_in_one_gib() {
 }
 
 #[test]
+fn pages_that_cannot_be_moved_come_from_the_tainted_gib_first() {
+    let frames = boot(ZoneLists::Superpageblocks, 3);
+    // All memory has been used, and half of each GiB is free: clean ones have free blocks too.
+    let all: Vec<Pfn> = (0..3 * GIB_PAGES / 1024).map(|_| take(&frames, 10, MOVABLE)).collect();
+    all.iter().step_by(2).for_each(|&pfn| free(&frames, pfn, 10));
+    let fixed: Vec<usize> = (0..40).map(|_| gib(take(&frames, 10, UNMOVABLE))).collect();
+    assert!(fixed.iter().all(|&at| at == fixed[0]), "{fixed:?}");
+    assert_eq!(tainted(&frames), (3, 1));
+    frames.verify().unwrap();
+}
+
+#[test]
 fn movable_pages_come_from_the_fullest_clean_gib() {
     let frames = boot(ZoneLists::Superpageblocks, 3);
     let blocks: Vec<Pfn> = (0..2 * GIB_PAGES / 1024).map(|_| take(&frames, 10, MOVABLE)).collect();

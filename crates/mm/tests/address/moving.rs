@@ -1,7 +1,8 @@
 //! mremap, fork and mbind: pages move and keep their content.
 
-use crate::address::machine::{Machine, POLICIES, range};
+use crate::address::machine::{GROUP, Machine, POLICIES, range};
 use mmscale_arch::{NodeId, Vpn};
+use mmscale_mm::memcg::GroupId;
 use mmscale_mm::space::{
     Advice, FaultError, HugePages, LockWhat, MapRequest, MayMove, Place, Present, Prot,
     RemapRequest, Space, SpaceError, VmaFlags, VmaRange,
@@ -220,6 +221,29 @@ fn after_a_fork_each_side_has_its_own() {
         machine.exit(grandchild);
         machine.end();
     }
+}
+
+#[test]
+fn a_fork_into_another_of_the_groups_is_charged_there() {
+    let machine = Machine::boot(1, |config| config.groups = 3);
+    let (on, other) = (machine.on(), GroupId::new(2));
+    let parent = machine.space();
+    let at = parent.mmap(on, MapRequest::new(4)).expect("there is memory").get();
+    (at..at + 4).for_each(|page| machine.write(&parent, page, 1).expect("there is memory"));
+    let child = parent.fork_into(on, other).expect("there is memory");
+    assert_eq!((parent.group(), child.group()), (GROUP, other));
+    let charged = || {
+        on.memory.groups.drain_stock();
+        [GROUP, other].map(|group| on.memory.groups.usage(group))
+    };
+    assert_eq!(charged(), [4, 0]);
+    // It copies two of the pages that it shares with its parent.
+    (at..at + 2).for_each(|page| machine.write(&child, page, 2).expect("there is memory"));
+    assert_eq!(charged(), [4, 2]);
+    machine.check();
+    machine.exit(child);
+    machine.exit(parent);
+    machine.end();
 }
 
 #[test]
