@@ -87,13 +87,17 @@ impl Blocks {
         self.whole[at..at + (pages >> self.geometry.pageblock.get())].fill(true);
     }
     /// Counts the pageblocks that are not movable, and the GiB that they are in.
-    fn count_tainted(&self, is_movable: impl Fn(Pfn) -> bool, census: &mut Census) {
-        let mut last = None;
-        for at in (self.first..).take(self.free.len()) {
-            let block = Pfn::new(at * self.geometry.block_pages());
-            if !is_movable(block) {
+    fn count_tainted<A: Cpu>(
+        &self,
+        zone: &Zone<A>,
+        is_movable: impl Fn(Pfn) -> bool,
+        census: &mut Census,
+    ) {
+        let (mut last, each) = (None, self.geometry.block_pages());
+        for block in (self.first..).take(self.free.len()).map(|at| at * each) {
+            if zone.extent.present_in(block..block + each) > 0 && !is_movable(Pfn::new(block)) {
                 census.tainted_blocks += 1;
-                let gib = Some(block.index() >> self.geometry.gib_order());
+                let gib = Some(block >> self.geometry.gib_order());
                 census.tainted_gib += u64::from(core::mem::replace(&mut last, gib) != gib);
             }
         }
@@ -156,7 +160,7 @@ impl<A: Cpu> FrameAllocator<A> {
             census.free_blocks[order.index()] += u64::from(buddy.free_blocks(order));
         }
         let is_movable = |block| buddy.block_type(block) == MigrateType::Movable;
-        blocks.count_tainted(is_movable, census);
+        blocks.count_tainted(zone, is_movable, census);
         let list_bytes = buddy.list_bytes();
         drop(buddy);
         blocks.count(zone, census);
@@ -186,7 +190,8 @@ fn mapped_census<A: Cpu>(zone: &Zone<A>, map: &BlockMap<A>, census: &mut Census)
             before = Some(pfn);
         }
     });
-    blocks.count_tainted(|block| map.block_type(block) == MigrateType::Movable, census);
+    let is_movable = |block| map.block_type(block) == MigrateType::Movable;
+    blocks.count_tainted(zone, is_movable, census);
     blocks.count(zone, census);
     let (shared, per_cpu) = map.metadata_bytes();
     let for_cpus = per_cpu * map.cpus();
