@@ -41,6 +41,40 @@
 //! ```
 //!
 //! There are no statics: all state is in one value. Lock order: page cache, zone.
+//!
+//! # Operations that may wait
+//!
+//! L: policies with lists; B: `blockmap`; -: it waits for nothing.
+//!
+//! | operation | L waits for | B waits for | in interrupts |
+//! |---|---|---|---|
+//! | `alloc_pages`, `_exact`, without `DRAIN` | the zone's lock | - | yes |
+//! | `alloc_pages` with `DRAIN` (`Gfp::KERNEL`) | page caches too | CPUs, if memory is short | no |
+//! | `free_pages`, `_exact`, `free_contig_range` | the zone's lock | - | yes |
+//! | `split_page` | - | - | yes |
+//! | `try_free_pages`, `frame_use`, `pageblock` | the zone's lock | - | yes |
+//! | `count_free` | page caches | - | no |
+//! | `alloc_contig_range`, `alloc_at` | locks, drains | CPUs in its pageblocks, drains | no |
+//! | `drain_pages`, `drain_all` | locks | the answers of CPUs | no |
+//! | `isolate_pageblock` and the like | locks, drains | CPUs in the pageblock, drains | no |
+//!
+//! The zone's lock is held with interrupts off, so an interrupt never finds its own CPU holding it.
+//! An interrupt that comes while its CPU uses its cache does without the cache. No operation is for
+//! non-maskable interrupts: these come while the zone's lock is held, and in the middle of a change
+//! of a per-CPU counter, which would be lost.
+//!
+//! # Steps
+//! With `blockmap` an allocation from the CPU's cache, and a free into it, are a fixed number of
+//! steps. A refill or a drain of half a stack changes at most 16 pageblocks; a compare-exchange is
+//! repeated only after another CPU has changed the same head. An allocation that finds no memory
+//! reads the heads of all pageblocks of the zone before it fails. With lists a refill, a free and a
+//! drain are at most `batch << batch_scale_max` pages for each hold of the zone's lock.
+//!
+//! # Memory in the caches of idle CPUs
+//! An allocation may fail while pages are free in another CPU's cache, if CPUs cannot interrupt one
+//! another. [`Bare`](mmscale_arch::bare::Bare) has two ways out (`request_drain`, `SHARED_CACHES`),
+//! [`AllocConfig::cached_pages`](page_alloc::AllocConfig::cached_pages) a third. The last pages
+//! below the min watermark are for requests with [`MEMALLOC`](page_alloc::Gfp::MEMALLOC) alone.
 
 #![no_std]
 #![forbid(unsafe_op_in_unsafe_fn)]

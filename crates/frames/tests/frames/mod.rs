@@ -5,6 +5,7 @@ mod census;
 mod contig;
 mod drains;
 mod holes;
+mod interrupts;
 mod isolation;
 mod misuse;
 mod oracle;
