@@ -34,8 +34,7 @@ pub struct GuestCalls {
     pub alloc: extern "C-unwind" fn(*mut c_void, order: u32, kind: u32) -> u64,
     /// Frees a block.
     pub free: extern "C-unwind" fn(*mut c_void, page: u64, order: u32),
-    /// Makes what a CPU keeps for itself available to all; returns the number of pages. Any CPU
-    /// calls it.
+    /// Makes the pages in a CPU's cache available to all; returns their number. Any CPU calls it.
     pub drain: extern "C-unwind" fn(*mut c_void, cpu: u32) -> u64,
     /// The number of free pages, those that CPUs keep included; while nothing else is called.
     pub count_free: extern "C-unwind" fn(*mut c_void) -> u64,
@@ -256,7 +255,7 @@ impl<A: Cpu> GuestZone<A> {
         let page = pfn.index() - self.start.index();
         (self.guest.0.free)(self.memory, page as u64, u32::from(order.get()));
     }
-    /// Drains what a CPU keeps; returns the number of pages.
+    /// Drains the cache of a CPU; returns the number of pages.
     pub(crate) fn drain(&self, cpu: CpuId) -> u32 {
         (self.guest.0.drain)(self.memory, cpu.index() as u32) as u32
     }

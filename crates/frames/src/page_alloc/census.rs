@@ -3,7 +3,7 @@
 use super::zone::{FreeLists, ZoneFree};
 use super::{FrameAllocator, Zone};
 use crate::blockmap::BlockMap;
-use crate::frame::{FrameTable, MigrateType};
+use crate::frame::{FrameState, FrameTable, MigrateType};
 use crate::zone::Geometry;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -130,13 +130,41 @@ impl<A: Cpu> FrameAllocator<A> {
             match &zone.free {
                 ZoneFree::Lists(lists) => self.listed_census(zone, lists, &mut census),
                 ZoneFree::Blocks(blocks) => mapped_census(zone, &blocks.map, &mut census),
-                // Its free blocks are not known.
-                ZoneFree::Guest(guest) => census.metadata_bytes += guest.bytes() as u64,
+                ZoneFree::Guest(guest) => {
+                    self.recorded_census(zone, &mut census);
+                    census.metadata_bytes += guest.bytes() as u64;
+                }
             }
         }
         census.metadata_bytes += (self.frames.len() * FrameTable::RECORD_BYTES) as u64;
         census.metadata_bytes += self.isolated.bytes();
         census
+    }
+
+    /// Counts a zone of which only the records are known: free neighbours count as merged.
+    fn recorded_census(&self, zone: &Zone<A>, census: &mut Census) {
+        let mut blocks = Blocks::of(zone, Geometry::BASE);
+        let span = zone.extent.span();
+        let mut at = span.start;
+        while at < span.end {
+            let held = |at: usize| {
+                let word = self.frames.word(Pfn::new(at));
+                (word.state() == FrameState::Held).then(|| word.order().pages())
+            };
+            if let Some(pages) = held(at) {
+                at += pages;
+                continue;
+            }
+            let end = (at..span.end).find(|&at| held(at).is_some()).unwrap_or(span.end);
+            while at < end {
+                let aligned = (at.trailing_zeros() as u8).min((end - at).ilog2() as u8);
+                let order = Order::new(aligned).unwrap_or(Order::MAX);
+                blocks.add_to_zone(Pfn::new(at), order.pages());
+                census.free_blocks[order.index()] += 1;
+                at += order.pages();
+            }
+        }
+        blocks.count(zone, census);
     }
 
     /// Counts a zone whose free blocks are on the lists of its buddy allocator and of page caches.

@@ -1,5 +1,5 @@
-//! Guest allocators: `--policy caches=guest:FILE`, where FILE is a shared library with the functions
-//! of `mmscale_guest.h`.
+//! Guest allocators: `--policy caches=guest:FILE`, where FILE is a shared library with the
+//! functions of `mmscale_guest.h`.
 
 use libloading::Library;
 use mmscale_frames::guest::{Guest, GuestCalls};
