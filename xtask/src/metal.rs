@@ -32,7 +32,7 @@ const PLANTED: [(&str, &str); 2] = [("double-free", "freed twice"), ("stale", "s
 /// Returns what the machines said.
 ///
 /// # Errors
-/// What is missing to build or boot the kernel; what a machine said, if that is not what it should.
+/// A tool that is missing to build or boot the kernel; the output of a machine that failed.
 pub fn run(root: &Path, args: &MetalArgs) -> Result<String, String> {
     let kernel = build(root)?;
     let cpus = if args.cpus.is_empty() { CPUS.to_vec() } else { args.cpus.clone() };

@@ -44,7 +44,7 @@ static void *run_cpu(void *number) {
     own_cpu = (uint32_t)(uintptr_t)number;
     for (uint64_t turn = 0; turn < BLOCKS; turn++) {
         uint8_t order = turn % 4;
-        uint64_t frame = mms_alloc(frames, order, MMS_KIND_MOVABLE, false);
+        uint64_t frame = mms_alloc(frames, order, MMS_KIND_MOVABLE);
         if (frame == MMS_NO_FRAME) {
             fprintf(stderr, "no memory after %llu blocks\n", (unsigned long long)turn);
             exit(1);
@@ -54,7 +54,7 @@ static void *run_cpu(void *number) {
         free_block(atomic_exchange(&boxes[own_cpu][turn % BOXES], 0));
     }
     /* No CPU can interrupt this one, so it drains its cache before it ends. */
-    mms_drain(frames, own_cpu);
+    mms_drain(frames);
     return NULL;
 }
 
@@ -85,7 +85,7 @@ int main(void) {
     check(mms_alloc_range(frames, 0x21003, 1000), "taking a range");
     printf("a frame of the range again: %s\n", mms_status_text(mms_alloc_at(frames, 0x21003, 0)));
     check(mms_free_range(frames, 0x21003, 1000), "freeing the range");
-    uint64_t huge = mms_alloc(frames, 9, MMS_KIND_MOVABLE, false);
+    uint64_t huge = mms_alloc(frames, 9, MMS_KIND_MOVABLE);
     check(mms_split(frames, huge, 9, 8), "splitting a huge page");
     check(mms_free(frames, huge, 8), "freeing its first half");
     printf("the first half again: %s\n", mms_status_text(mms_free(frames, huge, 8)));

@@ -27,7 +27,7 @@ typedef enum {
    */
   MMS_STATUS_BAD_CONFIG,
   /*
-   The order is larger than 10, or the kind of memory is unknown.
+   The order is larger than 10, or than the block's.
    */
   MMS_STATUS_BAD_ARGUMENT,
   /*
@@ -161,12 +161,12 @@ typedef struct {
  */
 typedef struct {
   /*
-   How free memory is kept.
+   How free memory is kept: one of `mms_caches`.
    */
-  mms_caches caches;
+  uint32_t caches;
   /*
-   Whether each frame has a record of 8 bytes, with which every wrong free is found. `stock`
-   always has.
+   Whether each frame has a record of 12 bytes, with which a free of a frame that is free, or
+   of a block of another order, is always found. `stock` always has.
    */
   bool records;
 } mms_config;
@@ -193,10 +193,23 @@ mms_status mms_frames_new(const mms_memory *memory, mms_config config, mms_frame
 void mms_frames_drop(mms_frames *frames);
 
 /*
- Allocates 2^`order` frames, aligned to their number; returns the first, or `NO_FRAME`. With
- `urgent` also below the watermarks: all memory. Never blocks, but for spin locks with `stock`.
+ Allocates 2^`order` frames for `kind` (one of `mms_kind`), aligned to their number; returns the
+ first, or `MMS_NO_FRAME` if there is no memory, no such order or kind. Where memory is short it
+ drains the caches of all CPUs and waits for them, so it is not for interrupts, nor for code with
+ interrupts off or a lock held.
  */
-uint64_t mms_alloc(const mms_frames *frames, uint8_t order, mms_kind kind, bool urgent);
+uint64_t mms_alloc(const mms_frames *frames, uint8_t order, uint32_t kind);
+
+/*
+ As `mms_alloc`, for interrupts and under locks: it waits for no CPU, but with `stock` for the
+ lock of the zone. It may use half of the pages below the watermark.
+ */
+uint64_t mms_alloc_atomic(const mms_frames *frames, uint8_t order, uint32_t kind);
+
+/*
+ As `mms_alloc`, for code that frees memory: it may use all pages.
+ */
+uint64_t mms_alloc_last(const mms_frames *frames, uint8_t order, uint32_t kind);
 
 /*
  Frees a block of 2^`order` frames. A wrong call changes nothing and says why; without records
@@ -233,10 +246,10 @@ mms_status mms_free_range(const mms_frames *frames, uint64_t start, uint64_t pag
 uint64_t mms_count_free(const mms_frames *frames);
 
 /*
- Frees the cache of a CPU to its zones; returns the number of frames, 0 for another CPU's. A CPU
- calls it for itself before it is idle for long, where CPUs cannot interrupt one another.
+ Drains the calling CPU's cache; returns the number of frames. A CPU does so before it is idle for
+ long, where CPUs cannot interrupt one another.
  */
-uint32_t mms_drain(const mms_frames *frames, uint32_t cpu);
+uint32_t mms_drain(const mms_frames *frames);
 
 /*
  Handles the interrupt of `mms_request_drain`, with interrupts off.
@@ -288,9 +301,9 @@ extern void mms_irq_restore(bool were_on);
 extern bool mms_request_drain(uint32_t cpu);
 
 /*
- A text for a status, in English. It is never freed.
+ A text for a status (one of `mms_status`), in English. It is never freed.
  */
-const char *mms_status_text(mms_status status);
+const char *mms_status_text(uint32_t status);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -1,13 +1,23 @@
 //! The calls of the program in C.
 
 use crate::host::Machine;
-use crate::memory::{Config, Kind, Map};
+use crate::memory::{Config, Map};
 use crate::status::Status;
-use mmscale_arch::{CpuId, Order, Pfn};
+use mmscale_arch::{Cpu, Order, Pfn};
 use mmscale_frames::page_alloc::{FrameAllocator, Gfp};
 
 /// An allocator of frames.
 pub struct Allocator(FrameAllocator<Machine>);
+
+impl Allocator {
+    fn take(&self, order: u8, kind: u32, gfp: Gfp) -> u64 {
+        let (Some(order), Some(kind)) = (Order::new(order), crate::memory::kind(kind)) else {
+            return NO_FRAME;
+        };
+        let found = self.0.alloc_pages(order, kind, gfp);
+        found.map_or(NO_FRAME, |pfn| pfn.index() as u64)
+    }
+}
 
 /// The result of `mms_alloc` if there is no memory.
 pub const NO_FRAME: u64 = u64::MAX;
@@ -40,7 +50,7 @@ pub unsafe extern "C" fn mms_frames_new(
 ) -> Status {
     // SAFETY: of the caller.
     let map = unsafe { memory.map() };
-    let made = map.and_then(|map| Ok(FrameAllocator::new(&map, config.into())?));
+    let made = map.and_then(|map| Ok(FrameAllocator::new(&map, config.checked()?)?));
     match made {
         Ok(allocator) => {
             *frames = Box::into_raw(Box::new(Allocator(allocator)));
@@ -62,14 +72,26 @@ pub unsafe extern "C" fn mms_frames_drop(frames: *mut Allocator) {
     }
 }
 
-/// Allocates 2^`order` frames, aligned to their number; returns the first, or `NO_FRAME`. With
-/// `urgent` also below the watermarks: all memory. Never blocks, but for spin locks with `stock`.
+/// Allocates 2^`order` frames for `kind` (one of `mms_kind`), aligned to their number; returns the
+/// first, or `MMS_NO_FRAME` if there is no memory, no such order or kind. Where memory is short it
+/// drains the caches of all CPUs and waits for them, so it is not for interrupts, nor for code with
+/// interrupts off or a lock held.
 #[unsafe(no_mangle)]
-pub extern "C" fn mms_alloc(frames: &Allocator, order: u8, kind: Kind, urgent: bool) -> u64 {
-    let Some(order) = Order::new(order) else { return NO_FRAME };
-    let gfp = if urgent { Gfp::KERNEL | Gfp::MEMALLOC } else { Gfp::KERNEL };
-    let found = frames.0.alloc_pages(order, kind.into(), gfp);
-    found.map_or(NO_FRAME, |pfn| pfn.index() as u64)
+pub extern "C" fn mms_alloc(frames: &Allocator, order: u8, kind: u32) -> u64 {
+    frames.take(order, kind, Gfp::KERNEL)
+}
+
+/// As `mms_alloc`, for interrupts and under locks: it waits for no CPU, but with `stock` for the
+/// lock of the zone. It may use half of the pages below the watermark.
+#[unsafe(no_mangle)]
+pub extern "C" fn mms_alloc_atomic(frames: &Allocator, order: u8, kind: u32) -> u64 {
+    frames.take(order, kind, Gfp::ATOMIC)
+}
+
+/// As `mms_alloc`, for code that frees memory: it may use all pages.
+#[unsafe(no_mangle)]
+pub extern "C" fn mms_alloc_last(frames: &Allocator, order: u8, kind: u32) -> u64 {
+    frames.take(order, kind, Gfp::KERNEL | Gfp::MEMALLOC)
 }
 
 /// Frees a block of 2^`order` frames. A wrong call changes nothing and says why; without records
@@ -129,15 +151,11 @@ pub extern "C" fn mms_count_free(frames: &Allocator) -> u64 {
     frames.0.count_free().total()
 }
 
-/// Frees the cache of a CPU to its zones; returns the number of frames, 0 for another CPU's. A CPU
-/// calls it for itself before it is idle for long, where CPUs cannot interrupt one another.
+/// Drains the calling CPU's cache; returns the number of frames. A CPU does so before it is idle for
+/// long, where CPUs cannot interrupt one another.
 #[unsafe(no_mangle)]
-pub extern "C" fn mms_drain(frames: &Allocator, cpu: u32) -> u32 {
-    if cpu as usize >= mmscale_arch::MAX_CPUS {
-        0
-    } else {
-        frames.0.drain_pages(CpuId::new(cpu as usize))
-    }
+pub extern "C" fn mms_drain(frames: &Allocator) -> u32 {
+    frames.0.drain_pages(Machine::cpu())
 }
 
 /// Handles the interrupt of `mms_request_drain`, with interrupts off.

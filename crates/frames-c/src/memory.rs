@@ -58,10 +58,10 @@ pub enum Caches {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
-    /// How free memory is kept.
-    pub caches: Caches,
-    /// Whether each frame has a record of 12 bytes, with which every wrong free is found. `stock`
-    /// always has.
+    /// How free memory is kept: one of `mms_caches`.
+    pub caches: u32,
+    /// Whether each frame has a record of 12 bytes, with which a free of a frame that is free, or
+    /// of a block of another order, is always found. `stock` always has.
     pub records: bool,
 }
 
@@ -77,24 +77,29 @@ pub enum Kind {
     Reclaimable,
 }
 
-impl From<Kind> for MigrateType {
-    fn from(kind: Kind) -> Self {
-        match kind {
-            Kind::Unmovable => Self::Unmovable,
-            Kind::Movable => Self::Movable,
-            Kind::Reclaimable => Self::Reclaimable,
-        }
-    }
+/// The kind of memory with a number of [`Kind`]. A program in C may pass any number.
+pub(crate) fn kind(number: u32) -> Option<MigrateType> {
+    const KINDS: [(Kind, MigrateType); 3] = [
+        (Kind::Unmovable, MigrateType::Unmovable),
+        (Kind::Movable, MigrateType::Movable),
+        (Kind::Reclaimable, MigrateType::Reclaimable),
+    ];
+    KINDS.iter().find(|(kind, _)| *kind as u32 == number).map(|&(_, migrate)| migrate)
 }
 
-impl From<Config> for AllocConfig {
-    fn from(config: Config) -> Self {
-        let (caches, kept) = match config.caches {
-            Caches::Blockmap => (PcpPolicy::Blockmap, config.records),
-            Caches::Stock => (PcpPolicy::Stock, true),
+impl Config {
+    /// The configuration of the allocator.
+    ///
+    /// # Errors
+    /// [`Status::BadConfig`]: there is no such way to keep free memory.
+    pub(crate) fn checked(self) -> Result<AllocConfig, Status> {
+        let (caches, kept) = match self.caches {
+            blockmap if blockmap == Caches::Blockmap as u32 => (PcpPolicy::Blockmap, self.records),
+            stock if stock == Caches::Stock as u32 => (PcpPolicy::Stock, true),
+            _ => return Err(Status::BadConfig),
         };
         let records = if kept { Records::Kept } else { Records::None };
-        Self { caches, records, ..Self::default() }
+        Ok(AllocConfig { caches, records, ..AllocConfig::default() })
     }
 }
 

@@ -11,7 +11,7 @@ pub enum Status {
     Ok = 0,
     /// The memory or the configuration is invalid.
     BadConfig,
-    /// The order is larger than 10, or the kind of memory is unknown.
+    /// The order is larger than 10, or than the block's.
     BadArgument,
     /// No zone has all of these frames.
     NoFrame,
@@ -35,7 +35,7 @@ impl Status {
         match self {
             Self::Ok => c"fine",
             Self::BadConfig => c"the memory or the configuration is invalid",
-            Self::BadArgument => c"the order is larger than 10, or the kind is unknown",
+            Self::BadArgument => c"the order is larger than 10, or than the block's",
             Self::NoFrame => c"no zone has all of these frames",
             Self::NotAllocated => c"the frame is free already, or was never allocated",
             Self::WrongOrder => c"the frame is allocated, as a block of another order",
@@ -75,8 +75,22 @@ impl From<ContigError> for Status {
     }
 }
 
-/// A text for a status, in English. It is never freed.
+const ALL: [Status; 10] = [
+    Status::Ok,
+    Status::BadConfig,
+    Status::BadArgument,
+    Status::NoFrame,
+    Status::NotAllocated,
+    Status::WrongOrder,
+    Status::NoBlock,
+    Status::InUse,
+    Status::Isolated,
+    Status::Inconsistent,
+];
+
+/// A text for a status (one of `mms_status`), in English. It is never freed.
 #[unsafe(no_mangle)]
-pub extern "C" fn mms_status_text(status: Status) -> *const c_char {
-    status.text().as_ptr()
+pub extern "C" fn mms_status_text(status: u32) -> *const c_char {
+    let known = ALL.iter().find(|known| **known as u32 == status);
+    known.map_or(c"no such status", |known| known.text()).as_ptr()
 }

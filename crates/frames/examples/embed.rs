@@ -1,4 +1,4 @@
-//! The frame allocator in a program of its own: `cargo run -p mmscale-mm --example embed`.
+//! The frame allocator in a program of its own: `cargo run -p mmscale-frames --example embed`.
 //!
 //! Threads represent CPUs, two on each of two memory nodes. Each CPU allocates pages and sends them
 //! to the next one, which frees them. At the end every frame must be free. The first run is with

@@ -19,8 +19,8 @@
 #include <stdint.h>
 
 /* Locks that CPUs share have numbers below this. The lock `MMS_SHARED_LOCKS + cpu` is that of a
- * CPU, for what it keeps. A lock is taken with interrupts off. Reports name the first kind
- * `zone`, the second `pcp`. */
+ * CPU, for what it keeps. A lock is taken with interrupts off; the lock taken last is
+ * released first. Reports name the first kind `zone`, the second `pcp`. */
 #define MMS_SHARED_LOCKS 16
 
 /* No page. */
@@ -55,7 +55,7 @@ void mms_guest_init(void *memory, uint64_t pages, uint32_t cpus, const struct mm
 uint64_t mms_guest_alloc(void *memory, uint32_t order, uint32_t kind);
 /* Frees a block. */
 void mms_guest_free(void *memory, uint64_t page, uint32_t order);
-/* Makes what a CPU keeps for itself available to all; returns the number of pages. Any CPU calls. */
+/* Drains a CPU's cache: its pages are there for all. Returns their number. Any CPU calls it. */
 uint64_t mms_guest_drain(void *memory, uint32_t cpu);
 /* The number of free pages, those that CPUs keep included; nothing else is called meanwhile. */
 uint64_t mms_guest_count_free(void *memory);

@@ -26,18 +26,18 @@ pub const SHARED_LOCKS: u32 = 16;
 #[derive(Debug)]
 pub struct GuestCalls {
     /// The bytes of memory that the guest needs for `pages` pages and `cpus` CPUs.
-    pub bytes: extern "C-unwind" fn(pages: u64, cpus: u32) -> usize,
+    pub bytes: extern "C" fn(pages: u64, cpus: u32) -> usize,
     /// Makes an allocator in `memory`, which is 0 and aligned to 128: all pages are free.
-    pub init: extern "C-unwind" fn(*mut c_void, pages: u64, cpus: u32, &GuestHost),
+    pub init: extern "C" fn(*mut c_void, pages: u64, cpus: u32, &GuestHost),
     /// Allocates 2^`order` pages, aligned to their number, for a kind of memory (0: unmovable, 1:
     /// movable, 2: reclaimable); returns the first, or [`u64::MAX`].
-    pub alloc: extern "C-unwind" fn(*mut c_void, order: u32, kind: u32) -> u64,
+    pub alloc: extern "C" fn(*mut c_void, order: u32, kind: u32) -> u64,
     /// Frees a block.
-    pub free: extern "C-unwind" fn(*mut c_void, page: u64, order: u32),
+    pub free: extern "C" fn(*mut c_void, page: u64, order: u32),
     /// Makes the pages in a CPU's cache available to all; returns their number. Any CPU calls it.
-    pub drain: extern "C-unwind" fn(*mut c_void, cpu: u32) -> u64,
+    pub drain: extern "C" fn(*mut c_void, cpu: u32) -> u64,
     /// The number of free pages, those that CPUs keep included; while nothing else is called.
-    pub count_free: extern "C-unwind" fn(*mut c_void) -> u64,
+    pub count_free: extern "C" fn(*mut c_void) -> u64,
 }
 
 /// A guest.
@@ -91,12 +91,12 @@ const WORKS: [(Work, Op); 5] = [
 #[derive(Debug)]
 pub struct GuestHost {
     host: *const c_void,
-    cpu: extern "C-unwind" fn() -> u32,
-    lock: extern "C-unwind" fn(*const c_void, u32),
-    unlock: extern "C-unwind" fn(*const c_void, u32),
-    touch_page: extern "C-unwind" fn(*const c_void, u64, bool),
-    touch_list: extern "C-unwind" fn(*const c_void, u32, bool),
-    work: extern "C-unwind" fn(*const c_void, u32, u32),
+    cpu: extern "C" fn() -> u32,
+    lock: extern "C" fn(*const c_void, u32),
+    unlock: extern "C" fn(*const c_void, u32),
+    touch_page: extern "C" fn(*const c_void, u64, bool),
+    touch_list: extern "C" fn(*const c_void, u32, bool),
+    work: extern "C" fn(*const c_void, u32, u32),
 }
 
 /// A lock, taken with interrupts off, with their state before.
@@ -139,7 +139,7 @@ impl<A: Cpu> Host<A> {
         }
     }
 
-    extern "C-unwind" fn cpu() -> u32 {
+    extern "C" fn cpu() -> u32 {
         A::cpu().index() as u32
     }
     /// The lock with this number. Panics if there is none.
@@ -156,13 +156,13 @@ impl<A: Cpu> Host<A> {
             }
         }
     }
-    extern "C-unwind" fn lock(host: *const c_void, number: u32) {
+    extern "C" fn lock(host: *const c_void, number: u32) {
         let lock = Self::of(host).lock_of(number);
         let state = A::irq_save();
         lock.raw.lock();
         lock.irq.set(state);
     }
-    extern "C-unwind" fn unlock(host: *const c_void, number: u32) {
+    extern "C" fn unlock(host: *const c_void, number: u32) {
         let lock = Self::of(host).lock_of(number);
         let state = lock.irq.get();
         // SAFETY: the guest holds it.
@@ -174,18 +174,18 @@ impl<A: Cpu> Host<A> {
             A::touch(line, access);
         }
     }
-    extern "C-unwind" fn touch_page(host: *const c_void, page: u64, writes: bool) {
+    extern "C" fn touch_page(host: *const c_void, page: u64, writes: bool) {
         let host = Self::of(host);
         // The holder of a block writes to its record without a lock of the guest.
         let access = if writes { Access::Write } else { Access::Peek };
         host.touch(Line::Frame(host.start.offset(page as usize)), access);
     }
-    extern "C-unwind" fn touch_list(host: *const c_void, list: u32, writes: bool) {
+    extern "C" fn touch_list(host: *const c_void, list: u32, writes: bool) {
         let host = Self::of(host);
         let access = if writes { Access::Write } else { Access::Read };
         host.touch(Line::FreeArea(host.zone.index() as u32 * 16 + list % 16), access);
     }
-    extern "C-unwind" fn work(host: *const c_void, kind: u32, count: u32) {
+    extern "C" fn work(host: *const c_void, kind: u32, count: u32) {
         let Some((_, op)) = WORKS.get(kind as usize) else {
             panic!("a guest names work {kind}: there are {} kinds", WORKS.len());
         };

@@ -42,6 +42,7 @@ fn a_gap_that_is_a_lock_has_a_class() {
         "lru_lock of file pages",
         "readahead",
         "pidfs",
+        "i_pages of dirty pages",
     ];
     for gap in GAPS.iter().filter(|gap| !others.contains(&gap.name)) {
         let known = LOCK_CLASSES.iter().any(|row| row.counterpart == Counterpart::Gap(gap.name));

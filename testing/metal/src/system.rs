@@ -62,7 +62,7 @@ pub(crate) fn run(map: &MemoryMap, stale: bool) -> Done {
     let kernel = Kernel::<Metal>::boot(&config, FinalCheck::Run, program);
     let kernel = kernel.expect("a valid configuration");
     callbacks::with(&kernel, || on_all(&|cpu| tasks::run(cpu)));
-    per_cpu::check_quiet();
+    on_all(&|_| per_cpu::check_quiet());
     let (sent, _) = per_cpu::interrupts_so_far();
     Done {
         changes: CHANGES,

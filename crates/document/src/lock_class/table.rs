@@ -37,6 +37,7 @@ pub const LOCK_CLASSES: &[LockClassRow] = &[
     tasks::WORK,
     tasks::WAIT_QUEUE,
     tasks::THREADGROUP,
+    tasks::KERNFS,
     tasks::INODES,
     tasks::DENTRY,
     tasks::I_RWSEM,

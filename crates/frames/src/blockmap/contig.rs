@@ -41,6 +41,9 @@ impl<A: Cpu> BlockMap<A> {
 
     /// Frees what a range that was not taken to its end has taken.
     fn put_range(&self, range: Range<u32>, order: Order) -> i64 {
+        // Other CPUs, and tasks of this one, wait for a block between its change and its place in
+        // the index.
+        let _pinned = PreemptGuard::<A>::new();
         if order >= Order::PAGEBLOCK {
             let blocks = block_of(range.start)..block_of(range.end);
             return blocks.map(|block| self.put_held_part(block, order)).sum();

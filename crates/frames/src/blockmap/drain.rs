@@ -94,8 +94,14 @@ impl<A: Cpu> BlockMap<A> {
     /// Drains the cache of a CPU that is offline; returns the pages freed, and its delta, which the
     /// caller folds.
     pub(crate) fn drain_dead(&self, dead: CpuId) -> (u32, i64) {
-        let cache = self.caches.of(dead).enter::<A>();
-        let cache = cache.expect("a CPU stops only between allocations and frees");
+        let cache = loop {
+            if let Some(cache) = self.caches.of(dead).enter::<A>() {
+                break cache;
+            }
+            // Only another CPU, which drains it, can be inside.
+            assert!(A::SHARED_CACHES, "a CPU stops only between allocations and frees");
+            A::relax();
+        };
         let pages = self.empty(&cache, dead);
         self.mark_empty(dead);
         (pages, cache.take_delta())
@@ -135,20 +141,22 @@ impl<A: Cpu> BlockMap<A> {
 
     /// Drains the cache of another CPU from here, where CPUs share caches; returns the pages freed,
     /// and the CPU's delta, which the caller folds. Waits a while for a CPU that uses its cache,
-    /// and then does nothing. Preemption is off.
-    pub(crate) fn drain_shared(&self, cpu: CpuId) -> (u32, i64) {
+    /// and then does nothing: `None`. Preemption is off.
+    pub(crate) fn drain_shared(&self, cpu: CpuId) -> Option<(u32, i64)> {
         for _ in 0..PATIENCE {
             if !self.shared.of(cpu).nonempty.is_nonzero() {
-                break;
+                // Pairs with the fence in `mark_empty`.
+                A::fence(Acquire);
+                return Some((0, 0));
             }
             if let Some(cache) = self.caches.of(cpu).enter::<A>() {
                 let pages = self.empty(&cache, cpu);
                 self.mark_empty(cpu);
-                return (pages, cache.take_delta());
+                return Some((pages, cache.take_delta()));
             }
             A::relax();
         }
-        (0, 0)
+        None
     }
 
     /// Waits until the caches of all CPUs that go offline are drained. The caller may wait, with

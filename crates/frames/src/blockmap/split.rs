@@ -28,15 +28,15 @@
 use super::BlockMap;
 use super::head::Head;
 use super::order_hints::LARGEST_HINT;
-use core::sync::atomic::Ordering::{Relaxed, SeqCst};
+use core::sync::atomic::Ordering::{Acquire, Release, SeqCst};
 use mmscale_arch::{Atomic, Cpu};
 
 impl<A: Cpu> BlockMap<A> {
     /// The number of held pageblocks that were split: (1).
     #[inline(always)]
     pub(super) fn splits(&self) -> u32 {
-        // Pairs with (d). (2) comes later, which is `SeqCst`.
-        self.splits.load(Relaxed)
+        // Pairs with (d): whoever sees the new number sees the bits of (b) in (2).
+        self.splits.load(Acquire)
     }
 
     /// Whether frames whose bits were found clear in (2) are part of a block that was held then;
@@ -65,8 +65,8 @@ impl<A: Cpu> BlockMap<A> {
         // (b): pairs with `clear` (put.rs) on other CPUs.
         self.words[block].0.iter().for_each(|word| _ = word.fetch_add(!0, SeqCst));
         self.order_hints.note(block, LARGEST_HINT);
-        // (d): before (e), which is `SeqCst`.
-        self.splits.fetch_add(1, Relaxed);
+        // (d): pairs with (1), and is before (e), which is `SeqCst`.
+        self.splits.fetch_add(1, Release);
         // (e): pairs with the loads of heads, which see the bits.
         let head = Head(self.heads[block].fetch_and(Head::UNSPLIT, SeqCst)).split();
         self.file(block, head);

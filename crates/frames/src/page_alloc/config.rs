@@ -184,6 +184,8 @@ pub enum ConfigError {
     EmptyZone(u8),
     /// A zone overlaps an earlier one.
     Overlap(u8),
+    /// No zone has a frame of the hole that begins with this one.
+    Hole(usize),
     /// A zone's node has an earlier zone of the same kind.
     SameKind(u8),
     /// A page must be 4, 16 or 64 KiB.
@@ -217,6 +219,10 @@ impl core::fmt::Display for ConfigError {
             Self::TooManyZones => write!(f, "more than {} zones: merge some", ZoneId::MAX),
             Self::EmptyZone(zone) => write!(f, "zone {zone} has no frame: remove it"),
             Self::Overlap(zone) => write!(f, "zone {zone} overlaps an earlier one"),
+            Self::Hole(frame) => write!(
+                f,
+                "the hole from frame {frame} on is in no zone: its numbers are frames, not addresses"
+            ),
             Self::SameKind(zone) => {
                 write!(f, "zone {zone}: its node has a zone of that kind already; merge the two")
             }

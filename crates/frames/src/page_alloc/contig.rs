@@ -61,12 +61,9 @@ impl<A: Cpu> FrameAllocator<A> {
         for zone in lost.zones() {
             let Range { start: mut at, end } = zone.extent.span();
             while at < end {
-                let order = match lost.frame_use(Pfn::new(at)) {
-                    Some(FrameUse::Held(order)) => order.unwrap_or(Order::ZERO),
-                    _ => {
-                        at += 1;
-                        continue;
-                    }
+                let Some(order) = lost.held_at(Pfn::new(at)) else {
+                    at += 1;
+                    continue;
                 };
                 self.alloc_at(Pfn::new(at), order)?;
                 at += order.pages();
@@ -75,8 +72,21 @@ impl<A: Cpu> FrameAllocator<A> {
         Ok(())
     }
 
+    /// The order of an allocated block that begins with `pfn`, of which no part was freed; order 0
+    /// if only the frame is known to be allocated.
+    fn held_at(&self, pfn: Pfn) -> Option<Order> {
+        let held = |pfn: Pfn| match self.frame_use(pfn) {
+            Some(FrameUse::Held(order)) => Some(order.unwrap_or(Order::ZERO)),
+            _ => None,
+        };
+        let order = held(pfn)?;
+        let whole = || (0..order.pages()).all(|at| held(pfn.offset(at)) == Some(order));
+        Some(if pfn.is_aligned(order) && whole() { order } else { Order::ZERO })
+    }
+
     fn take_range(&self, start: Pfn, pages: usize, piece: Order) -> Result<(), ContigError> {
-        let range = start.index()..start.index() + pages;
+        let end = start.index().checked_add(pages).ok_or(ContigError::Outside(start))?;
+        let range = start.index()..end;
         if range.is_empty() {
             return Ok(());
         }

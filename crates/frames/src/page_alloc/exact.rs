@@ -1,8 +1,8 @@
-//! Blocks that come back in parts, and allocations of a number of pages that is no power of two.
+//! Blocks that are freed in parts, and allocations of a number of pages that is no power of two.
 //!
 //! With records of frames each part needs a record of its own before it can be freed, so the holder
 //! splits the block first ([`FrameAllocator::split_page`]). Without records nothing is known of a
-//! block but its frames: parts are freed without further ado.
+//! block but its frames: its parts are freed as they are.
 
 use super::{AllocError, FrameAllocator, Gfp, Records};
 use crate::frame::MigrateType;
@@ -44,7 +44,8 @@ impl<A: Cpu> FrameAllocator<A> {
     ) -> Result<Pfn, AllocError> {
         assert!(pages > 0, "an allocation of 0 pages: at least 1 is required");
         let max = self.config.geometry().max;
-        let order = Order::large(pages.next_power_of_two().ilog2() as u8);
+        let larger = pages.checked_next_power_of_two().ok_or(AllocError::NoMemory)?;
+        let order = Order::large(larger.ilog2() as u8);
         let order = order.filter(|&order| order <= max).ok_or(AllocError::NoMemory)?;
         let pfn = self.alloc_pages(order, wanted, gfp)?;
         let end = pfn.index() + pages;

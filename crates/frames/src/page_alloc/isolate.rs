@@ -102,6 +102,9 @@ impl<A: Cpu> FrameAllocator<A> {
             self.drain_pages_zone(zone.id, cpu);
         }
         if let Some(map) = zone.map() {
+            if A::SHARED_CACHES {
+                self.drain_shared_for_sure(zone, map);
+            }
             map.wait_for_dying();
         }
     }

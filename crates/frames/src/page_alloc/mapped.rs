@@ -236,7 +236,7 @@ impl<A: Cpu> FrameAllocator<A> {
             return pages;
         }
         if A::SHARED_CACHES {
-            let (pages, due) = map.drain_shared(cpu);
+            let (pages, due) = map.drain_shared(cpu).unwrap_or_default();
             if due != 0 {
                 self.stats.mod_zone(&IrqGuard::new(), zone.id, ZoneItem::FreePages, due);
             }
@@ -250,6 +250,25 @@ impl<A: Cpu> FrameAllocator<A> {
             map.drain_remote(cpu);
         }
         0
+    }
+
+    /// Drains the cache of each CPU once, where CPUs share caches: for as long as a CPU uses its
+    /// cache all the time.
+    pub(super) fn drain_shared_for_sure(&self, zone: &Zone<A>, map: &BlockMap<A>) {
+        for cpu in (0..map.cpus()).map(CpuId::new) {
+            let due = loop {
+                let pinned = PreemptGuard::<A>::new();
+                if pinned.cpu() == cpu {
+                    break 0;
+                }
+                if let Some((_, due)) = map.drain_shared(cpu) {
+                    break due;
+                }
+                drop(pinned);
+                A::relax();
+            };
+            self.stats.mod_zone(&IrqGuard::new(), zone.id, ZoneItem::FreePages, due);
+        }
     }
 
     /// Drains the caches of a CPU that is offline to the maps. Only for the task that takes it

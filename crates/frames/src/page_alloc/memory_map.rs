@@ -93,7 +93,8 @@ impl MemoryMap {
         }
         map
     }
-    /// Adds a hole: `pages` frames that begin with `start`. A reservation that ends later is rather
+    /// Adds a hole: `pages` frames that begin with `start`, numbers of frames and not addresses.
+    /// [`MemoryMap::check`] refuses one that is outside all zones. A reservation that ends later is rather
     /// taken from the allocator: `FrameAllocator::alloc_contig_range`.
     pub fn with_hole(mut self, start: Pfn, pages: usize) -> Self {
         self.holes.push(start.index()..start.index() + pages);
@@ -148,7 +149,14 @@ impl MemoryMap {
                 return Err(empty);
             }
         }
-        Ok(())
+        let in_zones = |hole: &Range<usize>| {
+            let inside = |zone: Range<usize>| hole.start < zone.end && zone.start < hole.end;
+            hole.is_empty() || self.zones.iter().any(|zone| inside(zone.range()))
+        };
+        match self.holes.iter().find(|&hole| !in_zones(hole)) {
+            Some(hole) => Err(ConfigError::Hole(hole.start)),
+            None => Ok(()),
+        }
     }
     /// The number of nodes: one more than the largest node number.
     pub fn node_count(&self) -> usize {

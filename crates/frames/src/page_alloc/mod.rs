@@ -119,6 +119,13 @@ impl<A: Cpu> FrameAllocator<A> {
         map.check()?;
         config.check()?;
         let recorded = if config.records == Records::Kept { map.frames() } else { 0 };
+        let whole = |spec| {
+            let extent = map.extent(spec);
+            extent.present() as usize == extent.span().len()
+        };
+        if config.guest.is_some() && !map.zones.iter().all(whole) {
+            return Err(ConfigError::Guest);
+        }
         let frames = FrameTable::new(recorded);
         let (possible, marks) = (A::cpus_possible(), zone_marks(map, &config));
         let cpus = config.cpus.unwrap_or(possible);

@@ -34,7 +34,8 @@ impl<A: Cpu> FrameAllocator<A> {
         Some(match &zone.free {
             ZoneFree::Lists(lists) => self.listed_use(lists, pfn),
             ZoneFree::Blocks(blocks) => match blocks.map.frame_use(pfn) {
-                FrameUse::Held(None) if self.config.records == Records::Kept => {
+                // A split changes the records alone.
+                FrameUse::Held(_) if self.config.records == Records::Kept => {
                     FrameUse::Held(self.head_of(zone, pfn).map(|(_, order)| order))
                 }
                 found => found,

@@ -43,7 +43,9 @@ pub enum ContigError {
 impl core::fmt::Display for ContigError {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match self {
-            Self::Outside(pfn) => write!(f, "frame {}: not in the zone of the range", pfn.index()),
+            Self::Outside(pfn) => {
+                write!(f, "frame {}: in a hole, or in another zone or none", pfn.index())
+            }
             Self::InUse(pfn) => write!(f, "frame {}: in use, or in a CPU's cache", pfn.index()),
             Self::Isolated(pfn) => {
                 write!(f, "frame {}: its pageblock is isolated or offline", pfn.index())

@@ -436,10 +436,19 @@ fn another_allocator_takes_over_what_a_lost_one_had_handed_out<const SHARED: boo
         for order in [Order::ZERO, Order::PAGEBLOCK].repeat(128) {
             taken.push((take(lost.frames(), order).expect("memory"), order));
         }
+        // Of one block a half was freed, and single frames stay.
+        let lost_frames = lost.frames();
+        let half = Order::new(8).expect("there is one");
+        let block = take(lost_frames, Order::PAGEBLOCK).expect("memory");
+        lost_frames.split_page(block, Order::PAGEBLOCK, half);
+        lost_frames.free_pages(block, half);
+        let second = block.offset(half.pages());
+        lost_frames.split_page(second, half, Order::ZERO);
+        taken.extend((0..half.pages()).map(|at| (second.offset(at), Order::ZERO)));
         let new = Machine::<SHARED>::new(all, config);
         new.frames().take_over(lost.frames()).expect("all is free here");
         let new_used = used(&new, all);
-        assert_eq!(new_used, 128 * (1 + HUGE), "{name}");
+        assert_eq!(new_used, 128 * (1 + HUGE) + half.pages(), "{name}");
         for (pfn, order) in taken {
             assert!(new.frames().alloc_at(pfn, Order::ZERO).is_err(), "{name}: {pfn:?} is free");
             new.frames().free_pages(pfn, order);

@@ -28,7 +28,7 @@ pub(crate) fn name_of(file: &str) -> String {
 pub(crate) fn load(file: &str) -> Result<Guest, String> {
     // The loader would look for a file without a folder in the system's folders.
     let path = Path::new(file).canonicalize().map_err(|why| format!("`{file}`: {why}"))?;
-    // SAFETY: code that runs as the library is loaded is its author's affair.
+    // SAFETY: a library may run code as it is loaded, as its author has written it.
     let library = unsafe { Library::new(&path) }.map_err(|why| format!("`{file}`: {why}"))?;
     let library = Box::leak(Box::new(library));
     let missing = |why: libloading::Error| {

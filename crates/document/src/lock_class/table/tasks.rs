@@ -327,6 +327,13 @@ pub(super) const THREADGROUP: LockClassRow = LockClassRow {
     ],
 };
 
+pub(super) const KERNFS: LockClassRow = LockClassRow {
+    class: "kernfs",
+    counterpart: Gap("kernfs_rwsem"),
+    names: &["root->kernfs_rwsem", "kernfs_rwsem"],
+    functions: &[],
+};
+
 pub(super) const INODES: LockClassRow = LockClassRow {
     class: "inodes",
     counterpart: Gap("s_inode_list_lock"),
