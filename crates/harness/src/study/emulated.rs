@@ -15,7 +15,7 @@ const COUNTED: [&str; 3] = ["pages", "folios", "bytes"];
 
 /// Metrics without a unit (`1`) that are counts of what programs and the kernel do, so that an
 /// emulated machine has them too.
-const COUNTS: [&str; 34] = [
+const COUNTS: [&str; 36] = [
     "accesses_per_op",
     "alloc_failures",
     "allocation_failures",
@@ -43,6 +43,8 @@ const COUNTS: [&str; 34] = [
     "stack_reuse_share",
     "stacks_given",
     "starved_programs",
+    "tainted_blocks",
+    "tainted_gib",
     "tick_firings_per_cpu_per_interval_max",
     "tick_firings_per_cpu_per_interval_mean",
     "tick_firings_per_cpu_per_interval_min",
