@@ -246,8 +246,8 @@ mms_status mms_free_range(const mms_frames *frames, uint64_t start, uint64_t pag
 uint64_t mms_count_free(const mms_frames *frames);
 
 /*
- Drains the calling CPU's cache; returns the number of frames. A CPU does so before it is idle for
- long, where CPUs cannot interrupt one another.
+ Drains the calling CPU's cache; returns the number of frames. A CPU does so before it is idle
+ for long, where CPUs cannot interrupt one another.
  */
 uint32_t mms_drain(const mms_frames *frames);
 

@@ -151,8 +151,8 @@ pub extern "C" fn mms_count_free(frames: &Allocator) -> u64 {
     frames.0.count_free().total()
 }
 
-/// Drains the calling CPU's cache; returns the number of frames. A CPU does so before it is idle for
-/// long, where CPUs cannot interrupt one another.
+/// Drains the calling CPU's cache; returns the number of frames. A CPU does so before it is idle
+/// for long, where CPUs cannot interrupt one another.
 #[unsafe(no_mangle)]
 pub extern "C" fn mms_drain(frames: &Allocator) -> u32 {
     frames.0.drain_pages(Machine::cpu())

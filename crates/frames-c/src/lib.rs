@@ -1,5 +1,5 @@
-//! The frame allocator for programs in C, such as hypervisors: `include/mmscale_frames.h` and a static
-//! library. `examples/threads.c` uses it.
+//! The frame allocator for programs in C, such as hypervisors: `include/mmscale_frames.h` and a
+//! static library. `examples/threads.c` uses it.
 //!
 //! The program in C defines seven functions ([`host`]) by which the allocator learns on which CPU
 //! it runs. All others are called by the program. Frames are numbers: an address divided by the

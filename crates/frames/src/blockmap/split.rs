@@ -35,7 +35,7 @@ impl<A: Cpu> BlockMap<A> {
     /// The number of held pageblocks that were split: (1).
     #[inline(always)]
     pub(super) fn splits(&self) -> u32 {
-        // Pairs with (d): whoever sees the new number sees the bits of (b) in (2).
+        // Pairs with (d): a CPU that sees the new number sees the bits of (b) in (2).
         self.splits.load(Acquire)
     }
 

@@ -221,7 +221,7 @@ impl core::fmt::Display for ConfigError {
             Self::Overlap(zone) => write!(f, "zone {zone} overlaps an earlier one"),
             Self::Hole(frame) => write!(
                 f,
-                "the hole from frame {frame} on is in no zone: its numbers are frames, not addresses"
+                "hole at frame {frame}: in no zone; its numbers are frames, not addresses"
             ),
             Self::SameKind(zone) => {
                 write!(f, "zone {zone}: its node has a zone of that kind already; merge the two")

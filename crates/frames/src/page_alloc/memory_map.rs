@@ -94,8 +94,8 @@ impl MemoryMap {
         map
     }
     /// Adds a hole: `pages` frames that begin with `start`, numbers of frames and not addresses.
-    /// [`MemoryMap::check`] refuses one that is outside all zones. A reservation that ends later is rather
-    /// taken from the allocator: `FrameAllocator::alloc_contig_range`.
+    /// [`MemoryMap::check`] refuses one that is outside all zones. A reservation that ends later is
+    /// rather taken from the allocator: `FrameAllocator::alloc_contig_range`.
     pub fn with_hole(mut self, start: Pfn, pages: usize) -> Self {
         self.holes.push(start.index()..start.index() + pages);
         self
