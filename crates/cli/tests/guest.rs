@@ -24,9 +24,9 @@ fn compile(folder: &TempDir, define: &str) -> String {
     library.display().to_string()
 }
 
-fn run(args: &[&str]) -> Output {
+fn run(cpus: &str, args: &[&str]) -> Output {
     let mut mmscale = Command::new(env!("CARGO_BIN_EXE_mmscale"));
-    mmscale.args(["run", "page_fault1", "--quick", "--seeds", "1", "--cpus", "2"]).args(args);
+    mmscale.args(["run", "page_fault1", "--quick", "--seeds", "1", "--cpus", cpus]).args(args);
     mmscale.output().expect("it starts")
 }
 
@@ -38,8 +38,8 @@ fn text(bytes: &[u8]) -> String {
 fn a_guest_runs_under_both_schedules_with_all_checks_and_on_threads() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let policy = format!("caches=guest:{}", compile(&folder, ""));
-    for more in [["--set", "sched=both"], ["--on", "threads"]] {
-        let ran = run(&[&["--policy", &policy][..], &more].concat());
+    for (cpus, more) in [("4", ["--set", "sched=both"]), ("2", ["--on", "threads"])] {
+        let ran = run(cpus, &[&["--policy", &policy][..], &more].concat());
         assert!(ran.status.success(), "{}", text(&ran.stderr));
         assert!(text(&ran.stdout).contains("caches=guest-buddy0"), "{}", text(&ran.stdout));
     }
@@ -49,7 +49,7 @@ fn a_guest_runs_under_both_schedules_with_all_checks_and_on_threads() {
 fn a_guest_that_hands_out_a_page_twice_is_found() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let policy = format!("caches=guest:{}", compile(&folder, "TWICE"));
-    let ran = run(&["--policy", &policy]);
+    let ran = run("4", &["--policy", &policy]);
     let said = text(&ran.stderr);
     assert!(!ran.status.success() && said.contains("which is allocated"), "{said}");
 }
@@ -61,11 +61,11 @@ fn files_that_are_no_guests_are_refused() {
     std::fs::write(&text_file, "no library").expect("it can be written");
     let missing = folder.path().join("missing.so");
     for (file, why) in [(&text_file, "text.so"), (&missing, "No such file")] {
-        let ran = run(&["--policy", &format!("caches=guest:{}", file.display())]);
+        let ran = run("4", &["--policy", &format!("caches=guest:{}", file.display())]);
         let said = text(&ran.stderr);
         assert!(!ran.status.success() && said.contains("loading the allocator"), "{said}");
         assert!(said.contains(why), "{said}");
     }
-    let ran = run(&["--policy", "lru=guest:a.so"]);
+    let ran = run("4", &["--policy", "lru=guest:a.so"]);
     assert!(text(&ran.stderr).contains("cannot read --policy"), "{}", text(&ran.stderr));
 }
