@@ -154,9 +154,10 @@ impl PolicyArm {
                 .ok_or_else(|| unknown(UnknownName::new("mechanism", given, keys(own))))?;
             if let Some(file) = guest::file_of(policy).filter(|_| key == guest::KEY) {
                 let arm_text = self.to_string();
-                guest::load(file).map_err(|why| PolicyError::Guest { arm: arm_text, why })?;
+                let named = guest::policy_of(file);
+                let named = named.map_err(|why| PolicyError::Guest { arm: arm_text, why })?;
                 // An arm lives as long as the program.
-                arm.choose(key, policy.clone().leak());
+                arm.choose(key, named.leak());
                 continue;
             }
             arm.choose(key, value(key, policy, own).map_err(unknown)?);
