@@ -94,7 +94,7 @@ pub(crate) enum LockResult {
     Left,
 }
 
-/// One virtual CPU. Fields that every charge uses come first.
+/// One virtual CPU. Fields that every charge and every turn use come first.
 ///
 /// Fields that other CPUs write (`irq_at`, `ipi`, `queue`) are read only when this CPU is the
 /// earliest. Then everything that was sent before its time is there, under either policy.
@@ -106,30 +106,35 @@ pub(crate) struct Cpu {
     /// A charge may not pass this time without a checkpoint: `check_at`, or `steal_at` with
     /// interrupts off.
     pub(crate) stop_at: u64,
+    pub(crate) rng: SplitMix64,
+    /// The time of an operation next to that in the profile, in 1/1024; see
+    /// [`crate::speed::Speeds`].
+    pub(crate) op_times_1024: u32,
+    /// Locks held of the class whose hold times are scaled.
+    pub(crate) scaled: u32,
     /// With interrupts on, the time of the next checkpoint.
     pub(crate) check_at: u64,
-    /// The next time that is stolen from it, or the end of the run.
-    pub(crate) steal_at: u64,
     /// The earliest pending interrupt, its own timer included.
     pub(crate) irq_at: u64,
-    /// The next interrupt of the disturbance `irq_off`.
-    pub(crate) device_at: u64,
-    pub(crate) rng: SplitMix64,
     /// The yielder of the current task's coroutine; null before it first runs.
     pub(crate) yielder: *const Yielder,
-    /// The lock that it takes at its next turn.
-    pub(crate) wanted_lock: Option<NonNull<SimSpin>>,
-    /// The order word of its next turn, which is in the queue; `NEVER` if there is none. Every
-    /// other entry for this CPU, except its timer's, is out of date.
-    pub(crate) queued: u64,
-    /// When its timer expires, in ps.
-    pub(crate) timer: u64,
     pub(crate) current: u32,
     /// The call path of the current task or interrupt.
     pub(crate) path: u32,
-    /// Locks held of the class whose hold times are scaled.
-    pub(crate) scaled: u32,
+    /// The lock that it takes at its next turn.
+    pub(crate) wanted_lock: Option<NonNull<SimSpin>>,
+    /// The next time that is stolen from it, or the end of the run.
+    pub(crate) steal_at: u64,
+    /// The next interrupt of the disturbance `irq_off`.
+    pub(crate) device_at: u64,
+    /// The start of the section in which it can run no other task; `NEVER` if there is none.
+    pub(crate) section_since: u64,
     pub(crate) preempt: u32,
+    /// Its cluster's count of lines as of the last turn at which it added its own; see
+    /// [`crate::caches`].
+    pub(crate) cache_age: Age,
+    /// Lines that it has brought in since then.
+    pub(crate) brought: u32,
     /// Its rank in ties.
     pub(crate) rank: u16,
     pub(crate) irq_off: bool,
@@ -141,59 +146,55 @@ pub(crate) struct Cpu {
     pub(crate) watched: bool,
     /// Whether it holds a lock in a run that records blame, or the run records a timeline.
     pub(crate) logged: bool,
+    /// Whether its last acquisition of a lock found the lock taken.
+    pub(crate) found_taken: bool,
     /// The result of its call of `lock`, for when it resumes.
     pub(crate) lock_result: LockResult,
     pub(crate) wait: WaitState,
-    /// The start of the section in which it can run no other task; `NEVER` if there is none.
-    pub(crate) section_since: u64,
-    /// The time of an operation next to that in the profile, in 1/1024; see
-    /// [`crate::speed::Speeds`].
-    pub(crate) op_times_1024: u64,
-    /// That time of clearing or copying a page, which does not depend on the clock.
-    pub(crate) page_times_1024: u32,
-    /// Its cluster's count of lines as of the last turn at which it added its own; see
-    /// [`crate::caches`].
-    pub(crate) cache_age: Age,
-    /// Lines that it has brought in since then.
-    pub(crate) brought: u32,
-    /// The last two pairs of frames whose lines it waited for.
-    pub(crate) last_pairs: [u32; 2],
-    /// The earliest pending interrupt, without its timer.
-    pub(crate) ipi_at: u64,
-    /// When each kind of interrupt arrives.
-    ipi: [u64; Reason::ALL.len()],
+    /// The order word of its next turn, which is in the queue; `NEVER` if there is none. Every
+    /// other entry for this CPU, except its timer's, is out of date.
+    pub(crate) queued: u64,
+    /// When its timer expires, in ps.
+    pub(crate) timer: u64,
     /// The time of the timer entry in the queue.
     pub(crate) timer_queued: u64,
-    /// For noise and faults: separate, so that they do not shift the jitter.
-    pub(crate) noise_rng: SplitMix64,
-    /// Whether its last acquisition of a lock found the lock taken.
-    pub(crate) found_taken: bool,
+    /// The earliest pending interrupt, without its timer.
+    pub(crate) ipi_at: u64,
     /// Lines that it got from other CPUs: how many, and the time for which it waited, in ps.
     pub(crate) fetched: (u64, u64),
+    /// That time of clearing or copying a page, which does not depend on the clock.
+    pub(crate) page_times_1024: u32,
+    /// The last two pairs of frames whose lines it waited for.
+    pub(crate) last_pairs: [u32; 2],
     /// When the call path last changed.
     pub(crate) path_since: u64,
-    /// When the time slice of the current task began, without the time of more urgent tasks.
-    pub(crate) slice_start: u64,
-    /// Tasks that wait for it, in the order in which they run.
-    pub(crate) queue: VecDeque<u32>,
-    /// The tasks in the queue that may run on another CPU.
-    pub(crate) movable: u32,
-    /// Frame lines that it took from other CPUs while it ran ahead, in the order of its time.
-    pub(crate) moved: Vec<Moved>,
-    /// Changes of its counter bytes while it ran ahead, in the order of its time.
-    pub(crate) counted: Vec<Counted>,
     /// Lines that it got from another CPU or from memory, in a run that records a timeline.
     pub(crate) misses: u64,
     /// Its idle task.
     pub(crate) idle: u32,
+    /// The tasks in the queue that may run on another CPU.
+    pub(crate) movable: u32,
+    /// Tasks that wait for it, in the order in which they run.
+    pub(crate) queue: VecDeque<u32>,
+    /// When each kind of interrupt arrives.
+    ipi: [u64; Reason::ALL.len()],
+    /// For noise and faults: separate, so that they do not shift the jitter.
+    pub(crate) noise_rng: SplitMix64,
+    /// When the time slice of the current task began, without the time of more urgent tasks.
+    pub(crate) slice_start: u64,
+    /// Frame lines that it took from other CPUs while it ran ahead, in the order of its time.
+    pub(crate) moved: Vec<Moved>,
+    /// Changes of its counter bytes while it ran ahead, in the order of its time.
+    pub(crate) counted: Vec<Counted>,
     /// Statistics of its sections.
     pub(crate) watch: Option<Box<SectionStats>>,
     /// Whether it should stop as soon as its idle task runs.
     pub(crate) offline_wanted: bool,
 }
 
-/// The fields of every charge and every turn are on two cache lines of the host.
-const _: () = assert!(std::mem::offset_of!(Cpu, wait) < 128);
+/// The fields of every charge are on one cache line of the host, those of every turn on two.
+const _: () = assert!(std::mem::offset_of!(Cpu, path) < 64);
+const _: () = assert!(std::mem::offset_of!(Cpu, queued) < 128);
 
 impl Cpu {
     pub(crate) fn new(rank: usize, seed: u64, idle: u32) -> Self {
@@ -257,11 +258,6 @@ impl Cpu {
         let [last, before] = self.last_pairs;
         let close = |one: u32, other: u32| one.abs_diff(other) <= ROW_PAIRS;
         pair == last || pair == before || close(pair, last) && close(last, before)
-    }
-    /// The index of its entry in `Engine::waiters`; its own number is `number`.
-    #[inline]
-    pub(crate) fn waiter_index(&self, number: usize) -> usize {
-        2 * number + usize::from(self.in_irq)
     }
     /// Whether an interrupt resumes it while it waits.
     pub(crate) fn heeds_irqs(&self) -> bool {

@@ -20,7 +20,7 @@ use mmscale_arch::{CpuId, HotplugError};
 pub(crate) fn offline(cpu: CpuId) -> Result<(), HotplugError> {
     let at = cpu.index();
     at_turn(|engine| engine.leave_mask(at))?;
-    if with(|engine| engine.cur == at && !engine.quiet) {
+    if with(|engine| engine.cpus.at() == at && !engine.quiet) {
         schedule(SwitchReason::Move);
     }
     let Some(callbacks) = callbacks() else { return Ok(()) };
@@ -55,7 +55,7 @@ impl Engine {
             return Err(HotplugError::LastCpu);
         }
         let current = self.cpu().current as usize;
-        if self.cur == at && self.tasks[current].per_cpu {
+        if self.cpus.at() == at && self.tasks[current].per_cpu {
             return Err(HotplugError::NotNow);
         }
         self.online.remove(CpuId::new(at));
@@ -78,7 +78,7 @@ impl Engine {
     }
     /// Stops the running CPU for good, in its idle task at its turn.
     pub(crate) fn go_offline(&mut self) -> Switch {
-        let at = self.cur;
+        let at = self.cpus.at();
         let tasks: Vec<u32> = self.cpus[at].queue.drain(..).collect();
         self.cpus[at].drop_irqs();
         self.cpus[at].movable = 0;

@@ -7,9 +7,10 @@ use crate::engine::turn::turn;
 use crate::heap::NEVER;
 use crate::irq::{charge, deliver};
 use crate::sched::{SwitchReason, schedule};
-use crate::task::Switch;
+use crate::task::{Body, Switch, Task};
 
-/// The body of a CPU's idle task. Preemption is off in it; it calls the scheduler itself.
+/// The body of a CPU's idle task. Preemption is off in it; it calls the scheduler itself. It
+/// returns at the end of the run.
 pub(crate) fn idle_loop() {
     with(|engine| {
         engine.cpu().open_section();
@@ -20,6 +21,9 @@ pub(crate) fn idle_loop() {
         turn();
         if with(|engine| engine.idle_may_stop()) {
             idle_stop();
+        }
+        if with(|engine| engine.quiet) {
+            return;
         }
         with(|engine| engine.cpu().irqs_on());
         deliver();
@@ -49,6 +53,9 @@ fn idle_stop() {
             Some(switch) => suspend(switch),
             None => break,
         }
+        if with(|engine| engine.quiet) {
+            return;
+        }
         with(Engine::go_on_from_halt);
     }
     charge(with(|engine| engine.idle_exit_ps(since_ps)));
@@ -58,12 +65,20 @@ fn idle_stop() {
 }
 
 impl Engine {
+    /// Whether `task` is an idle task that has stopped its CPU: it then returns when it resumes
+    /// after the end of the run.
+    pub(crate) fn has_stopped(&self, task: usize) -> bool {
+        let Task { body, cpu, .. } = self.tasks[task];
+        let cpu = &self.cpus[usize::from(cpu)];
+        let is_stopped = matches!(cpu.wait, WaitState::Halt | WaitState::Offline);
+        body == Body::Idle && cpu.current as usize == task && is_stopped
+    }
     /// Returns the time of the running CPU's exit from idle, where it has been since `since_ps`. If
     /// that is long enough, it is from a deep state, whose time is the longest that was measured;
     /// otherwise it is drawn.
     fn idle_exit_ps(&mut self, since_ps: u64) -> u64 {
         let costs = &self.costs;
-        let cpu = &mut self.cpus[self.cur];
+        let cpu = self.cpus.running_mut();
         if costs.idle_deep_exit_ps > 0 && cpu.clock - since_ps >= costs.idle_deep_after_ps {
             return costs.idle_deep_exit_ps;
         }
@@ -72,7 +87,7 @@ impl Engine {
     /// The running CPU leaves idle or goes idle, at its turn.
     fn note_idle(&mut self, wakes: bool) {
         if let Some(speeds) = &mut self.speeds {
-            speeds.change(self.cur, wakes);
+            speeds.change(self.cpus.at(), wakes);
             if wakes {
                 self.set_speed();
             }
@@ -80,13 +95,13 @@ impl Engine {
     }
     /// Sets the running CPU's speed, at its turn.
     pub(crate) fn set_speed(&mut self) {
-        self.set_speed_of(self.cur);
+        self.set_speed_of(self.cpus.at());
     }
     /// Sets a CPU's speed: at its turn, or before the machine starts.
     pub(crate) fn set_speed_of(&mut self, cpu: usize) {
         if let Some(speeds) = &self.speeds {
             self.cpus[cpu].page_times_1024 = speeds.core_times_1024(cpu);
-            self.cpus[cpu].op_times_1024 = u64::from(speeds.times_1024(cpu, &self.cpus));
+            self.cpus[cpu].op_times_1024 = speeds.times_1024(cpu, &self.cpus);
         }
     }
     /// Whether the idle task, at its turn, has neither an interrupt nor a task.

@@ -11,7 +11,7 @@ impl Engine {
         if self.quiet {
             return Ok(());
         }
-        let (at, now_ps, share) = (self.cur, self.cpu().clock, self.faults.io_fail_1024);
+        let (at, now_ps, share) = (self.cpus.at(), self.cpu().clock, self.faults.io_fail_1024);
         let due = self.device.enqueue(io.direction, now_ps)?;
         let failed = self.cpu().noise_rng.chance_1024(share);
         self.check_use(io.pfn, Order::ZERO);
@@ -59,8 +59,8 @@ impl Engine {
         let now_ps = self.cpu().clock;
         let has = |at: usize| self.device.next_of(at).is_some_and(|due| due <= now_ps);
         let gone = |at: &usize| self.cpus[*at].wait == WaitState::Offline && has(*at);
-        let from = if has(self.cur) {
-            self.cur
+        let from = if has(self.cpus.at()) {
+            self.cpus.at()
         } else if self.online.count() < self.cpus.len() {
             (0..self.cpus.len()).find(gone)?
         } else {
@@ -77,7 +77,7 @@ impl Engine {
     /// Plans the completion interrupt of the running CPU's next request, during that of an earlier
     /// one.
     pub(crate) fn plan_block_interrupt(&mut self) {
-        let (at, now_ps) = (self.cur, self.cpu().clock);
+        let (at, now_ps) = (self.cpus.at(), self.cpu().clock);
         let mut later = self.device.requests[at].range((now_ps + 1, 0)..);
         if let Some(due) = later.next().map(|(&(due, _), _)| due) {
             self.post(at, Reason::Ipi(Ipi::Block), due);

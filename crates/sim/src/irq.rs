@@ -301,7 +301,7 @@ impl Engine {
     /// Passes up to `left` of the running CPU's time, as far as the next checkpoint.
     #[inline]
     fn advance(&mut self, left: &mut u64) -> ChargeStep {
-        let cpu = &mut self.cpus[self.cur];
+        let cpu = self.cpus.running_mut();
         let to = cpu.clock + *left;
         if to < cpu.stop_at {
             cpu.clock = to;
@@ -322,7 +322,7 @@ impl Engine {
         if self.quiet || *left == 0 {
             return None;
         }
-        let cpu = &mut self.cpus[self.cur];
+        let cpu = self.cpus.running_mut();
         let end = cpu.clock + *left;
         if end < cpu.stop_at {
             cpu.clock = end;
@@ -416,9 +416,10 @@ impl Engine {
     }
     /// Makes `reason` arrive at CPU `to` at `time_ps`.
     pub(crate) fn post(&mut self, to: usize, reason: Reason, time_ps: u64) {
+        let is_running = to == self.cpus.at();
         let target = &mut self.cpus[to];
         target.post(reason, time_ps);
-        if to == self.cur {
+        if is_running {
             target.check_by(time_ps);
         } else if target.heeds_irqs() {
             self.wake_by(to, time_ps);

@@ -8,7 +8,7 @@
 //!
 //! | module | what it does |
 //! |---|---|
-//! | `engine`, `heap`, `cpu` | clocks, turns, costs, checks, the queue of events |
+//! | `engine`, `heap`, `cpu`, `cpus` | clocks, turns, costs, checks, the queue of events |
 //! | `record` | what a run leaves: statistics, waits and holders, sections, trails, timelines |
 //! | `machine` | all of it as the memory manager sees it |
 //! | `prefetch` | host memory that is fetched before a turn |
@@ -29,6 +29,7 @@ mod atomics;
 mod caches;
 mod config;
 mod cpu;
+mod cpus;
 mod device;
 mod engine;
 mod heap;

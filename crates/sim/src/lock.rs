@@ -168,7 +168,7 @@ impl Engine {
     /// Starts to take a lock. If the lock has an owner, the CPU is likely to queue.
     #[inline]
     fn begin_lock(&mut self, lock: &SimSpin) -> LockStep {
-        if lock.owner.get() != NO_CPU && !self.heap.is_first(self.cpus[self.cur].order()) {
+        if lock.owner.get() != NO_CPU && !self.heap.is_first(self.cpus.running().order()) {
             return self.request_lock(lock);
         }
         match self.ready_state(&lock.near()) {
@@ -237,10 +237,10 @@ impl Engine {
         if self.quiet {
             return LockAttempt::Mine;
         }
-        let at = self.cur;
+        let at = self.cpus.at();
         self.check_lock(lock.class);
         self.settle_caches(0);
-        let cpu = &self.cpus[at];
+        let cpu = self.cpus.running();
         let row = self.stats.row_of(cpu.path, lock.class, cpu.clock);
         if lock.owner.get() != NO_CPU {
             return self.enqueue_waiter(lock, row);
@@ -248,7 +248,7 @@ impl Engine {
         let free = lock.free_at.get();
         if free > cpu.order() {
             let grant = time_of(free) + self.handoff(lock, at);
-            self.hand_over(lock, at, row, self.cpus[at].clock, grant);
+            self.hand_over(lock, at, row, self.cpus.running().clock, grant);
             if self.blame.is_some() {
                 self.blame_granted(lock, at, row, (self.cpus[at].clock, grant), false);
             }
@@ -260,16 +260,17 @@ impl Engine {
     /// The running CPU takes a lock that is free at its time.
     #[inline]
     fn take_free(&mut self, lock: &SimSpin, row: u32) {
-        let at = self.cur;
+        let at = self.cpus.at();
         let transfer_ps = self.transfer(lock, at);
         let cost = self.costs.lock_ps + transfer_ps;
         let last = lock.last.get();
         if last != NO_CPU && usize::from(last) != at {
             let name = LineName::Lock(lock.class).number();
-            self.stats.fetched(self.cpus[at].path, name, self.cpus[at].clock, transfer_ps);
-            self.cpus[at].note_fetched(transfer_ps);
+            let cpu = self.cpus.running_mut();
+            self.stats.fetched(cpu.path, name, cpu.clock, transfer_ps);
+            cpu.note_fetched(transfer_ps);
         }
-        let cpu = &mut self.cpus[at];
+        let cpu = self.cpus.running_mut();
         cpu.clock += cost;
         cpu.found_taken = false;
         lock.since.set(cpu.clock);
@@ -324,8 +325,8 @@ impl Engine {
     /// own.
     #[inline(never)]
     fn wait_for_grant(&mut self, lock: &SimSpin, grant: u64) -> LockAttempt {
-        let cpu = &mut self.cpus[self.cur];
-        let place = cpu.waiter_index(self.cur);
+        let place = self.cpus.waiter_index();
+        let cpu = self.cpus.running_mut();
         self.waiters[place] = Waiter {
             grant,
             class: lock.class,
@@ -348,12 +349,12 @@ impl Engine {
         if lock.id.get() == 0 {
             lock.id.set(self.checker.new_lock_id());
         }
-        if usize::from(lock.owner.get()) == self.cur {
+        if usize::from(lock.owner.get()) == self.cpus.at() {
             self.fail_relock(lock.class);
             return LockAttempt::Never;
         }
-        let cpu = &mut self.cpus[self.cur];
-        let place = cpu.waiter_index(self.cur);
+        let place = self.cpus.waiter_index();
+        let cpu = self.cpus.running_mut();
         self.waiters[place] = Waiter {
             next: NO_WAITER,
             row,
@@ -388,8 +389,8 @@ impl Engine {
     /// Continues a wait in the queue; at the CPU's turn, unless interrupts are off.
     #[inline]
     fn spin_poll(&mut self, lock: &SimSpin) -> LockStep {
-        let cpu = &mut self.cpus[self.cur];
-        let Waiter { grant, class, .. } = self.waiters[cpu.waiter_index(self.cur)];
+        let Waiter { grant, class, .. } = self.waiters[self.cpus.waiter_index()];
+        let cpu = self.cpus.running_mut();
         if grant > cpu.clock && !self.quiet {
             return self.spin_on(lock, grant);
         }
@@ -422,8 +423,8 @@ impl Engine {
     /// Takes the running CPU out of the queue of `lock`, at its turn. It changes the links of the
     /// CPU before it and of the one behind it.
     fn leave_queue(&mut self, lock: &SimSpin) {
-        let at = self.cur;
-        let place = self.cpus[at].waiter_index(at) as u32;
+        let at = self.cpus.at();
+        let place = self.cpus.waiter_index() as u32;
         let behind = self.waiters[place as usize].next;
         let mut before = NO_WAITER;
         let mut entry = lock.head.get();
@@ -467,9 +468,9 @@ impl Engine {
         if self.quiet {
             return true;
         }
-        let at = self.cur;
+        let at = self.cpus.at();
         let owned = lock.owner.get() != NO_CPU;
-        let released = lock.free_at.get() <= self.cpus[at].order();
+        let released = lock.free_at.get() <= self.cpus.running().order();
         if owned || !released {
             // Until `free_at` the line is with the CPU that hands the lock over, not with its next
             // owner.
@@ -478,7 +479,8 @@ impl Engine {
             return false;
         }
         self.check_trylock(lock.class);
-        let row = self.stats.row_of(self.cpus[at].path, lock.class, self.cpus[at].clock);
+        let cpu = self.cpus.running();
+        let row = self.stats.row_of(cpu.path, lock.class, cpu.clock);
         self.take_free(lock, row);
         true
     }
@@ -493,7 +495,7 @@ impl Engine {
     #[inline]
     fn spin_unlock_at_once(&mut self, lock: &SimSpin) -> bool {
         let unlock_ps = self.costs.unlock_ps;
-        let cpu = &mut self.cpus[self.cur];
+        let cpu = self.cpus.running_mut();
         if cpu.clock + unlock_ps < cpu.stop_at && !self.naive {
             cpu.clock += unlock_ps;
             self.release(lock);
@@ -502,11 +504,10 @@ impl Engine {
         self.quiet
     }
     fn release(&mut self, lock: &SimSpin) {
-        let at = self.cur;
         if self.quiet || !self.check_unlock(lock.class, lock.owner.get()) {
             return;
         }
-        let cpu = &mut self.cpus[at];
+        let cpu = self.cpus.running_mut();
         if cpu.scaled != 0 && self.hold_scale.is_some_and(|scale| scale.class == lock.class) {
             cpu.scaled -= 1;
         }
@@ -516,7 +517,7 @@ impl Engine {
         if self.blame.is_some() {
             self.blame_released(lock);
         }
-        let cpu = &self.cpus[at];
+        let cpu = self.cpus.running();
         let place = lock.head.get();
         if place == NO_WAITER {
             lock.owner.set(NO_CPU);

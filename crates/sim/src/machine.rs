@@ -279,7 +279,7 @@ unsafe impl Machine for Sim {
         with(|engine| engine.tables.clear(pfn, Order::ZERO));
     }
     fn tlb_load(asid: Option<Asid>) {
-        with(|engine| engine.tlbs.load(engine.cur, asid));
+        with(|engine| engine.tlbs.load(engine.cpus.at(), asid));
     }
     #[inline]
     fn tlb_lookup(asid: Asid, page: Vpn) -> Option<Translation> {
@@ -289,10 +289,10 @@ unsafe impl Machine for Sim {
         with(|engine| engine.tlb_lookup(asid, page))
     }
     fn tlb_fill(asid: Asid, page: Vpn, translation: Translation) {
-        with(|engine| engine.tlbs.fill(engine.cur, asid, page, translation));
+        with(|engine| engine.tlbs.fill(engine.cpus.at(), asid, page, translation));
     }
     fn tlb_flush_local(asid: Asid, range: Option<VmaRange>) {
-        with(|engine| engine.tlbs.flush(engine.cur, asid, range));
+        with(|engine| engine.tlbs.flush(engine.cpus.at(), asid, range));
     }
     #[inline]
     fn tlb_broadcast() -> Option<Broadcast> {

@@ -16,7 +16,7 @@ impl Engine {
             return;
         }
         let times = (self.cpu().clock, self.heap.first_time_ps());
-        self.tables.store(self.cur, (pfn, word), times, value);
+        self.tables.store(self.cpus.at(), (pfn, word), times, value);
     }
     /// Returns a word at the running CPU's time, at its turn.
     #[inline]
@@ -29,10 +29,10 @@ impl Engine {
     fn table_word(&self, pfn: Pfn, word: usize) -> (u64, bool) {
         let (stored, ahead) = self.tables.load_with_ahead(pfn, word);
         // Most often the last CPU to store is this CPU, or there is none.
-        if ahead == self.cur {
+        if ahead == self.cpus.at() {
             return (stored, true);
         }
-        let now = self.cpus[self.cur].order();
+        let now = self.cpus.running().order();
         match self.cpus.get(ahead) {
             Some(cpu) if cpu.order() > now => {
                 let is_later = |time_ps| order_of(time_ps, cpu.rank) > now;
@@ -109,7 +109,7 @@ impl Engine {
 
     /// Returns the running CPU's translation of `page`.
     pub(crate) fn tlb_lookup(&mut self, asid: Asid, page: Vpn) -> Option<Translation> {
-        let found = self.tlbs.lookup(self.cur, asid, page)?;
+        let found = self.tlbs.lookup(self.cpus.at(), asid, page)?;
         if found.freed && self.checker.on {
             let frame = found.translation.frame(page).index();
             let what = format!("reaches frame {frame}, which is free, by a stale translation");
@@ -122,7 +122,7 @@ impl Engine {
     /// time.
     pub(crate) fn tlb_broadcast(&mut self, asid: Asid, range: Option<VmaRange>) -> u64 {
         self.tlbs.flush_everywhere(asid, range);
-        let now_ps = self.cpus[self.cur].clock;
+        let now_ps = self.cpus.running().clock;
         let begins_ps = self.broadcast_free_ps.max(now_ps);
         self.broadcast_free_ps = begins_ps + self.costs.tlb_serial_ps;
         begins_ps - now_ps + self.costs.tlb_broadcast_ps

@@ -114,7 +114,10 @@ impl Runner {
         self.coroutines[task] = Some(Coroutine::with_stack(stack, move |yielder, ()| {
             with(|engine| engine.begin_task(task, yielder));
             match body {
-                Body::Idle => idle_loop(),
+                Body::Idle => {
+                    idle_loop();
+                    return STOP;
+                }
                 Body::Entry(entry) => {
                     if let Some(callbacks) = callbacks() {
                         callbacks.task(entry);
@@ -126,9 +129,15 @@ impl Runner {
         }));
         true
     }
-    /// Drops the remaining coroutines: their stacks unwind, and guards on them have no effect.
+    /// Ends the remaining coroutines. Idle tasks that wait return; the stacks of others unwind,
+    /// which takes a hundred times as long, and guards on them have no effect.
     fn unwind(mut self) {
-        self.coroutines.drain(..).flatten().for_each(drop);
+        for (task, coroutine) in self.coroutines.drain(..).enumerate() {
+            let Some(mut coroutine) = coroutine else { continue };
+            if with(|engine| engine.has_stopped(task)) {
+                coroutine.resume(());
+            }
+        }
     }
 }
 
@@ -146,7 +155,7 @@ impl Engine {
         ]
         .into_iter()
         .for_each(|word| mix.word(word));
-        for cpu in &self.cpus {
+        for cpu in self.cpus.iter() {
             [cpu.clock, cpu.rng.state(), cpu.noise_rng.state()]
                 .into_iter()
                 .for_each(|word| mix.word(word));

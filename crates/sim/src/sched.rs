@@ -119,7 +119,7 @@ impl Engine {
             self.cpu().movable -= 1;
         }
         let switch = self.switch_to(next);
-        self.note_load(self.cur);
+        self.note_load(self.cpus.at());
         Some(switch)
     }
     /// Queues the current task. If it was interrupted within its slice (`before` tasks of equal
@@ -163,7 +163,7 @@ impl Engine {
     /// Whether the current task is fair and has run for a whole time slice. A real-time task runs
     /// until it blocks.
     pub(crate) fn is_slice_used_up(&mut self) -> bool {
-        let cpu = &self.cpus[self.cur];
+        let cpu = self.cpus.running();
         let fair = self.tasks[cpu.current as usize].urgency == FAIR_URGENCY;
         fair && cpu.clock.saturating_sub(cpu.slice_start) >= SLICE_PS
     }
@@ -204,7 +204,7 @@ impl Engine {
             WaitState::No | WaitState::Spin | WaitState::User if current == IDLE_URGENCY => {}
             WaitState::No | WaitState::Spin | WaitState::User
                 if self.tasks[task].urgency <= current => {}
-            WaitState::No | WaitState::Spin | WaitState::User if to == self.cur => {
+            WaitState::No | WaitState::Spin | WaitState::User if to == self.cpus.at() => {
                 self.cpu().need_resched = true
             }
             WaitState::No | WaitState::Spin | WaitState::User => {
@@ -226,13 +226,13 @@ impl Engine {
             idle: runs_nothing && is_there,
             waiting: if runs_idle_task { 0 } else { cpu.movable },
         };
-        self.sharing.set(at, load, self.cpus[self.cur].clock);
+        self.sharing.set(at, load, self.cpus.running().clock);
     }
     /// Starts all CPUs after the boot: each runs its first task, or its idle task, at time 0.
     pub(crate) fn start(&mut self) {
         self.quiet = false;
         for at in 0..self.cpus.len() {
-            self.cur = at;
+            self.cpus.run(at);
             let cpu = &mut self.cpus[at];
             cpu.clock = 0;
             cpu.preempt = 0;

@@ -31,7 +31,7 @@ pub(crate) fn released(hold: LockHold) {
 
 impl Engine {
     fn sleep_lock_taken(&mut self, class: LockClass, since: Option<u64>) -> LockHold {
-        let cpu = &self.cpus[self.cur];
+        let cpu = self.cpus.running();
         let now = cpu.clock;
         let row = self.stats.row_of(cpu.path, class, since.unwrap_or(now));
         match since {

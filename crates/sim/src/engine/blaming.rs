@@ -17,7 +17,7 @@ impl Engine {
     }
     /// The running CPU, which holds a lock, just lost `ps` to a disturbance.
     pub(crate) fn blame_lost(&mut self, what: Waited, ps: u64) {
-        let at = self.cur;
+        let at = self.cpus.at();
         let here = (self.cpus[at].clock, self.cpus[at].path);
         if let Some(blame) = &mut self.blame {
             blame.lost(at, here, what, ps);
@@ -28,7 +28,7 @@ impl Engine {
     #[cold]
     #[inline(never)]
     pub(crate) fn blame_missed(&mut self, from: u16, ps: u64) {
-        let at = self.cur;
+        let at = self.cpus.at();
         let here = (self.cpus[at].clock, self.cpus[at].path);
         let doing = self.distances.miss(from, at);
         if let Some(blame) = &mut self.blame {
@@ -41,26 +41,26 @@ impl Engine {
     #[inline(never)]
     pub(crate) fn blame_taken(&mut self, since: u64) {
         if let Some(blame) = &mut self.blame {
-            blame.taken(self.cur, since);
-            self.cpus[self.cur].logged = true;
+            blame.taken(self.cpus.at(), since);
+            self.cpus.running_mut().logged = true;
         }
-        self.record_taken(self.cur, since);
+        self.record_taken(self.cpus.at(), since);
     }
     /// The running CPU joins the queue of a lock.
     #[cold]
     #[inline(never)]
     pub(crate) fn blame_queued(&mut self) {
-        self.blame_path(self.cur);
+        self.blame_path(self.cpus.at());
         if let Some(blame) = &mut self.blame {
-            blame.queued(self.cur);
+            blame.queued(self.cpus.at());
         }
     }
     /// The running CPU leaves a queue without the lock.
     pub(crate) fn blame_left_queue(&mut self) {
         if let Some(blame) = &mut self.blame {
-            blame.left_queue(self.cur);
+            blame.left_queue(self.cpus.at());
         }
-        self.blame_path(self.cur);
+        self.blame_path(self.cpus.at());
     }
     /// CPU `to` gets `lock` after a `wait` from its request to the grant. `queued`: it is in the
     /// queue.
@@ -93,7 +93,7 @@ impl Engine {
     #[cold]
     #[inline(never)]
     pub(crate) fn blame_released(&mut self, lock: &SimSpin) {
-        let (at, hold) = (self.cur, (lock.since.get(), self.cpu().clock));
+        let (at, hold) = (self.cpus.at(), (lock.since.get(), self.cpu().clock));
         self.blame_path(at);
         let id = self.blame_id(lock);
         let oldest = match lock.head.get() {

@@ -22,14 +22,14 @@ impl Engine {
         if !self.checker.on {
             return;
         }
-        let held = self.checker.held[self.cur].mask & !OTHER;
+        let held = self.checker.held[self.cpus.at()].mask & !OTHER;
         let wrong = if class == LockClass::Other { 0 } else { held >> class as u32 };
         if wrong != 0 {
             let inner = LockClass::ALL[held.ilog2() as usize];
             let (class, inner) = (class.name(), inner.name());
             self.broken(Rule::LockOrder, format!("takes a {class} lock under a {inner} lock"));
         }
-        if self.cpus[self.cur].in_irq {
+        if self.cpus.running().in_irq {
             let bit = 1 << class as u32;
             self.check_contexts(self.checker.in_irq | bit, self.checker.irqs_on, class);
         } else {
@@ -41,7 +41,7 @@ impl Engine {
     /// But a task that got a lock by trying holds it like any other.
     #[inline]
     pub(crate) fn check_trylock(&mut self, class: LockClass) {
-        let cpu = &self.cpus[self.cur];
+        let cpu = self.cpus.running();
         if self.checker.on && !cpu.in_irq && !cpu.irq_off {
             let bit = 1 << class as u32;
             self.check_contexts(self.checker.in_irq, self.checker.irqs_on | bit, class);
@@ -84,7 +84,7 @@ impl Engine {
     #[inline]
     pub(crate) fn check_taken(&mut self, class: LockClass) {
         if self.checker.on {
-            let held = &mut self.checker.held[self.cur];
+            let held = &mut self.checker.held[self.cpus.at()];
             held.count[class as usize] += 1;
             held.mask |= 1 << class as u32;
         }
@@ -92,12 +92,12 @@ impl Engine {
     /// Checks that the running CPU holds the lock that it releases; returns whether it does.
     #[inline]
     pub(crate) fn check_unlock(&mut self, class: LockClass, owner: u16) -> bool {
-        if usize::from(owner) != self.cur {
+        if usize::from(owner) != self.cpus.at() {
             self.broken_unlock(class, owner);
             return false;
         }
         if self.checker.on {
-            let held = &mut self.checker.held[self.cur];
+            let held = &mut self.checker.held[self.cpus.at()];
             let count = &mut held.count[class as usize];
             *count = count.saturating_sub(1);
             if *count == 0 {

@@ -22,8 +22,8 @@ impl Engine {
             if let Line::Percpu(number) | Line::EachPercpu(number) = line {
                 return self.touch_percpu(number, matches!(line, Line::EachPercpu(_)), access);
             }
-            let fetched = self.lines.touch(line, self.cur, access, &self.distances);
-            let hit = usize::from(fetched.from) == self.cur;
+            let fetched = self.lines.touch(line, self.cpus.at(), access, &self.distances);
+            let hit = usize::from(fetched.from) == self.cpus.at();
             let in_work = matches!(line, Line::LruLists(_) | Line::LruSizes(_) | Line::RmapTree(_));
             if hit && in_work {
                 return 0;
@@ -32,13 +32,14 @@ impl Engine {
             self.note_miss(fetched, name_of(line).number(), cost);
             return cost;
         };
-        let (index, cpu) = (pfn.index(), &mut self.cpus[self.cur]);
+        let (index, at) = (pfn.index(), self.cpus.at());
+        let cpu = self.cpus.running_mut();
         let pair = index as u32 / 2;
         let is_in_row = cpu.is_in_row(pair);
         if access != Access::Store && pair != cpu.last_pairs[0] {
             cpu.last_pairs = [pair, cpu.last_pairs[0]];
         }
-        if self.lines.is_own(index, self.cur, cpu.cache_age, &self.caches) {
+        if self.lines.is_own(index, at, cpu.cache_age, &self.caches) {
             return self.scaled(self.distances.own_ps());
         }
         self.touch_frame(pfn, access, is_in_row)
@@ -48,7 +49,7 @@ impl Engine {
     /// frames in a row.
     #[inline(never)]
     fn touch_percpu(&mut self, number: u32, each: bool, access: Access) -> u64 {
-        let (at, cpus) = (self.cur, self.cpus.len());
+        let (at, cpus) = (self.cpus.at(), self.cpus.len());
         let (copies, hidden) =
             if each { (0..cpus, self.costs.frame_hidden_1024) } else { (at..at + 1, 0) };
         let seen = u64::from(1024_u32.saturating_sub(hidden));
@@ -67,7 +68,7 @@ impl Engine {
     /// Uses the line of a frame that is not fresh in the running CPU's cache.
     #[inline(never)]
     fn touch_frame(&mut self, pfn: Pfn, access: Access, is_in_row: bool) -> u64 {
-        let (at, index) = (self.cur, pfn.index());
+        let (at, index) = (self.cpus.at(), pfn.index());
         let now = self.cpus[at].cache_age;
         let fetched = if access == Access::Peek {
             let line = self.frame_line_now(pfn);
@@ -91,8 +92,8 @@ impl Engine {
     /// its turn.
     #[inline]
     pub(crate) fn settle_caches(&mut self, more: u64) {
-        let cluster = self.distances.cluster_of(self.cur);
-        let cpu = &mut self.cpus[self.cur];
+        let cluster = self.distances.cluster_of(self.cpus.at());
+        let cpu = self.cpus.running_mut();
         let lines = u64::from(std::mem::take(&mut cpu.brought)) + more;
         cpu.cache_age = self.caches.bring(cluster, lines);
     }
@@ -100,12 +101,12 @@ impl Engine {
     #[inline]
     fn note_move(&mut self, pfn: Pfn, access: Access) {
         let before = self.lines.frame(pfn.index());
-        let is_own = usize::from(before.writer()) == self.cur;
+        let is_own = usize::from(before.writer()) == self.cpus.at();
         if !is_own && !access.writes() {
             return;
         }
         let floor = self.heap.first_time_ps();
-        let cpu = &mut self.cpus[self.cur];
+        let cpu = self.cpus.running_mut();
         if cpu.moved.len() == cpu.moved.capacity() {
             // No CPU reads the state before the earliest CPU's time any more.
             cpu.moved.retain(|moved| moved.time_ps >= floor);
@@ -118,7 +119,7 @@ impl Engine {
     /// its own.
     fn frame_line_now(&self, pfn: Pfn) -> FrameLine {
         let line = self.lines.frame(pfn.index());
-        let now = self.cpus[self.cur].order();
+        let now = self.cpus.running().order();
         let Some(cpu) = self.cpus.get(usize::from(line.writer())) else { return line };
         if cpu.order() <= now {
             return line;
@@ -133,7 +134,7 @@ impl Engine {
             return;
         }
         let floor = self.heap.first_time_ps();
-        let cpu = &mut self.cpus[self.cur];
+        let cpu = self.cpus.running_mut();
         if cpu.counted.len() == cpu.counted.capacity() {
             // No CPU reads the state before the earliest CPU's time any more.
             cpu.counted.retain(|counted| counted.time_ps >= floor);
@@ -146,7 +147,7 @@ impl Engine {
         if self.quiet {
             return None;
         }
-        let now = self.cpus[self.cur].order();
+        let now = self.cpus.running().order();
         let owner = self.cpus.get(owner)?;
         let later = |counted: &&Counted| {
             counted.name == name && order_of(counted.time_ps, owner.rank) > now
@@ -171,13 +172,13 @@ impl Engine {
     #[inline]
     fn use_atomic_after(&mut self, line: &LineState, usage: Usage, joined: bool) -> bool {
         let (own_ps, atomic_ps) = (self.distances.own_ps(), self.costs.atomic_ps);
-        let clock = self.cpus[self.cur].clock;
-        let (cost, joins) = match line.take_own(self.cur, usage, clock, own_ps, atomic_ps) {
+        let clock = self.cpus.running().clock;
+        let (cost, joins) = match line.take_own(self.cpus.at(), usage, clock, own_ps, atomic_ps) {
             Some(cost) => (cost, joined),
             None => self.fetch_atomic(line, usage, joined),
         };
         let cost = self.scaled(cost);
-        self.cpus[self.cur].clock += cost;
+        self.cpus.running_mut().clock += cost;
         joins
     }
     #[inline(never)]
@@ -189,7 +190,7 @@ impl Engine {
     /// Brings the line of an atomic to the running CPU. Returns whether another CPU of its cluster
     /// waits for it already.
     fn take_atomic(&mut self, line: &LineState, usage: Usage, joined: bool) -> (Fetched, bool) {
-        let (at, clock) = (self.cur, self.cpus[self.cur].clock);
+        let (at, clock) = (self.cpus.at(), self.cpus.running().clock);
         let Costs { atomic_ps, far_add_ps, .. } = self.costs;
         let distances = &self.distances;
         let Some(visits) = &mut self.visits else {
@@ -209,8 +210,8 @@ impl Engine {
     /// it the next `ps`.
     #[inline]
     fn note_miss(&mut self, fetched: Fetched, name: usize, ps: u64) {
-        let cpu = &self.cpus[self.cur];
-        if usize::from(fetched.from) == self.cur {
+        let cpu = self.cpus.running();
+        if usize::from(fetched.from) == self.cpus.at() {
             return;
         }
         let logged = cpu.logged;
@@ -225,7 +226,7 @@ impl Engine {
     /// Scales `ps` of the running CPU's own work by the factor of the locks that it holds.
     #[inline]
     pub(crate) fn scaled(&self, ps: u64) -> u64 {
-        if self.cpus[self.cur].scaled == 0 { ps } else { self.scaled_hold(ps) }
+        if self.cpus.running().scaled == 0 { ps } else { self.scaled_hold(ps) }
     }
     #[inline(never)]
     fn scaled_hold(&self, ps: u64) -> u64 {
@@ -258,7 +259,7 @@ impl Engine {
         if bytes < PAGE_BYTES {
             return work_ps;
         }
-        let (node, now_ps) = (self.distances.node_of(self.cur), self.cpu().clock);
+        let (node, now_ps) = (self.distances.node_of(self.cpus.at()), self.cpu().clock);
         self.settle_caches(PAGE_LINES * bytes / PAGE_BYTES);
         let there_ps = match op {
             Op::CopyPage => self.memory.copy_on(node, bytes, now_ps),
@@ -270,10 +271,10 @@ impl Engine {
     #[inline]
     pub(crate) fn op_ps(&mut self, op: Op, count: u32) -> u64 {
         let base = self.costs.op_ps[op as usize] * u64::from(count);
-        let cpu = &self.cpus[self.cur];
+        let cpu = self.cpus.running();
         let times_1024 = match op {
             Op::ClearPage | Op::CopyPage => u64::from(cpu.page_times_1024),
-            _ => cpu.op_times_1024,
+            _ => u64::from(cpu.op_times_1024),
         };
         self.jittered(base, times_1024)
     }
@@ -283,13 +284,13 @@ impl Engine {
             Pace::Usual => self.costs.instruction_ps,
             Pace::InHold => self.costs.hold_instruction_ps,
         };
-        let times_1024 = self.cpus[self.cur].op_times_1024;
+        let times_1024 = u64::from(self.cpus.running().op_times_1024);
         self.jittered(each_ps * u64::from(count), times_1024)
     }
     /// Uses the line of an atomic for a store, at the running CPU's turn; charges nothing. Returns
     /// the time at which the CPU has the line, in ps.
     pub(crate) fn store_later(&mut self, line: &LineState) -> u64 {
-        let (at, clock) = (self.cur, self.cpus[self.cur].clock);
+        let (at, clock) = (self.cpus.at(), self.cpus.running().clock);
         let (usage, atomic_ps) = (Usage::StoreUncharged, self.costs.atomic_ps);
         let own = line.take_own(at, usage, clock, self.distances.own_ps(), atomic_ps);
         clock + own.unwrap_or_else(|| self.take_atomic(line, usage, false).0.cost_ps)
@@ -298,7 +299,7 @@ impl Engine {
     /// with jitter.
     #[inline]
     fn jittered(&mut self, base: u64, times_1024: u64) -> u64 {
-        let cpu = &mut self.cpus[self.cur];
+        let cpu = self.cpus.running_mut();
         let factor = (self.jitter.factor_1024(&mut cpu.rng) * times_1024) >> 10;
         // No overflow: a piece of work takes less than 2^53 ps, two and a half hours.
         self.scaled(base.wrapping_mul(factor) >> 10)

@@ -73,6 +73,7 @@ use crate::caches::Caches;
 use crate::config::LineOrder;
 use crate::config::{Checks, Faults, HoldScale, Listener, Policy, SimConfig};
 use crate::cpu::{Cpu, WaitState, Waiter};
+use crate::cpus::Cpus;
 use crate::device::Device;
 use crate::engine::checker::Checker;
 use crate::heap::{END_PS, EventHeap, NEVER, order_of, rank_of, time_of};
@@ -126,9 +127,7 @@ pub(crate) enum ReadyState {
 
 /// A running machine.
 pub(crate) struct Engine {
-    /// The CPU that runs on the host.
-    pub(crate) cur: usize,
-    pub(crate) cpus: Vec<Cpu>,
+    pub(crate) cpus: Cpus,
     pub(crate) heap: EventHeap,
     pub(crate) events: u64,
     /// The number of events at which the engine next polls or keeps a trail.
@@ -212,8 +211,9 @@ impl Engine {
         // The hooks of a timeline are those of blame.
         let blamed = config.blame || config.timeline != TimelineOf::Nothing;
         let mut engine = Self {
-            cur: 0,
-            cpus: (0..cpus).map(|cpu| Cpu::new(ranks[cpu], seeds.next(), cpu as u32)).collect(),
+            cpus: Cpus::new(
+                (0..cpus).map(|cpu| Cpu::new(ranks[cpu], seeds.next(), cpu as u32)).collect(),
+            ),
             heap: EventHeap::new(),
             events: 0,
             slow_event_at: 1,
@@ -282,13 +282,13 @@ impl Engine {
     }
     #[inline]
     pub(crate) fn cpu(&mut self) -> &mut Cpu {
-        &mut self.cpus[self.cur]
+        self.cpus.running_mut()
     }
     /// The running CPU, for reads of what other CPUs write to it: interrupts, ready tasks, the
     /// request to stop. Everything that happened before its time is complete only at its turn.
     #[inline]
     pub(crate) fn cpu_at_turn(&mut self) -> &mut Cpu {
-        let cpu = &mut self.cpus[self.cur];
+        let cpu = self.cpus.running_mut();
         // An entry with the same order word is the one of its own timer. The entry that ends a
         // failed run precedes all others.
         debug_assert!(
@@ -301,21 +301,21 @@ impl Engine {
     /// that it leaves.
     #[inline]
     pub(crate) fn go_to_path(&mut self, path: u32) {
-        let cpu = &mut self.cpus[self.cur];
+        let cpu = self.cpus.running_mut();
         if cpu.section_since != NEVER {
             cpu.section_on_path();
         }
         if cpu.logged {
-            self.blame_path(self.cur);
-            self.record_path(self.cur);
+            self.blame_path(self.cpus.at());
+            self.record_path(self.cpus.at());
         }
-        let cpu = &mut self.cpus[self.cur];
+        let cpu = self.cpus.running_mut();
         self.stats.spent(cpu.path, cpu.path_since, cpu.clock);
         cpu.path_since = cpu.clock;
         cpu.path = path;
     }
     pub(crate) fn cpu_id(&self) -> CpuId {
-        CpuId::new(self.cur)
+        CpuId::new(self.cpus.at())
     }
     pub(crate) fn limit_ps(&self) -> u64 {
         self.limit_ps
@@ -325,11 +325,11 @@ impl Engine {
     /// uses, for [`Prefetcher`].
     #[inline]
     pub(crate) fn ready_state(&mut self, near: &impl Fn(&Self) -> usize) -> ReadyState {
-        if !self.heap.is_first(self.cpus[self.cur].order()) {
+        if !self.heap.is_first(self.cpus.running().order()) {
             let near = if self.prefetch.is_on() { near(self) } else { NO_ADDRESS };
             return self.yield_turn(near);
         }
-        let cpu = &mut self.cpus[self.cur];
+        let cpu = self.cpus.running_mut();
         if cpu.irq_due() && !self.quiet {
             return ReadyState::Deliver;
         }
@@ -361,10 +361,10 @@ impl Engine {
     /// Records the event that was just counted in the trail. Events of the boot, which takes no
     /// virtual time, are only counted.
     fn track_event(&mut self) {
-        let cpu = &self.cpus[self.cur];
+        let cpu = self.cpus.running();
         let time_ps = if self.quiet { 0 } else { cpu.clock };
         let path = || self.stats.names(cpu.path);
-        self.tracker.note(self.events, CpuId::new(self.cur), time_ps, path);
+        self.tracker.note(self.events, CpuId::new(self.cpus.at()), time_ps, path);
     }
     /// Counts a checkpoint. Work that takes seconds of virtual time has millions of them and no
     /// event.
@@ -378,7 +378,7 @@ impl Engine {
     /// turn already. After the switch back it is. While a panic unwinds the stack the run has ended
     /// and guards are only dropped: no CPU waits any more, and the result is `Go`.
     pub(crate) fn yield_turn(&mut self, near: usize) -> ReadyState {
-        let from = self.cur;
+        let from = self.cpus.at();
         let cpu = &mut self.cpus[from];
         let (mine, yielder) = (cpu.order(), cpu.yielder);
         if self.quiet {
@@ -422,7 +422,7 @@ impl Engine {
             }
         }
         self.cpus[from].queued = NEVER;
-        self.cur = from;
+        self.cpus.run(from);
         ReadyState::Deliver
     }
     /// Handles another entry with the running CPU's own order word. It is out of date, or it is the
@@ -442,7 +442,7 @@ impl Engine {
     }
     /// Makes the running CPU wait, at most until `until`.
     pub(crate) fn begin_wait(&mut self, wait: WaitState, until: u64) {
-        let cpu = &mut self.cpus[self.cur];
+        let cpu = self.cpus.running_mut();
         cpu.wait = wait;
         cpu.queued = NEVER;
         if until != NEVER {
@@ -459,8 +459,8 @@ impl Engine {
     }
     /// Returns the task to switch to, for a running CPU that waits already.
     pub(crate) fn leave_cpu(&mut self) -> Switch {
-        let Cpu { yielder, current, .. } = self.cpus[self.cur];
-        self.prefetch.record(self.cur, NO_ADDRESS, current);
+        let &Cpu { yielder, current, .. } = self.cpus.running();
+        self.prefetch.record(self.cpus.at(), NO_ADDRESS, current);
         while let Some(first) = self.heap.pop() {
             if let Some(next) = self.accept(first) {
                 return Switch { yielder, next };
@@ -468,7 +468,7 @@ impl Engine {
         }
         if self.live != 0 {
             let waiting = self.waiting();
-            self.fail(Failure::Deadlock { time_ns: self.cpus[self.cur].clock / 1000, waiting });
+            self.fail(Failure::Deadlock { time_ns: self.cpus.running().clock / 1000, waiting });
         }
         Switch { yielder, next: STOP }
     }
@@ -489,7 +489,7 @@ impl Engine {
         cpu.clock = cpu.clock.max(time_of(order));
         cpu.wait = WaitState::No;
         let (clock, next, wants_lock) = (cpu.clock, cpu.current, cpu.wanted_lock.is_some());
-        self.cur = at;
+        self.cpus.run(at);
         if clock >= self.over_at {
             self.fail_limit();
             return Some(STOP);
@@ -550,7 +550,7 @@ impl Engine {
     }
     #[cold]
     pub(crate) fn poll(&mut self) {
-        let time_ps = self.cpus[self.cur].clock;
+        let time_ps = self.cpus.running().clock;
         self.polls += 1;
         if self.polls.is_multiple_of(PROGRESS_POLLS)
             && let Some(progress) = &self.progress
@@ -567,7 +567,7 @@ impl Engine {
     /// Passes a tracepoint of the running CPU to its probe and to the checkers.
     #[inline(never)]
     pub(crate) fn trace(&mut self, event: &Trace) {
-        let (now_ns, at) = (self.cpu().clock / 1000, self.cur);
+        let (now_ns, at) = (self.cpu().clock / 1000, self.cpus.at());
         self.probes[at].event(now_ns, event);
         self.check_event(event);
         self.check_reached(event);
@@ -582,7 +582,7 @@ impl Engine {
     }
     /// The running CPU, its time and its call path.
     pub(crate) fn location(&self) -> Location {
-        self.location_of(self.cur, self.cpus[self.cur].path)
+        self.location_of(self.cpus.at(), self.cpus.running().path)
     }
     fn location_of(&self, at: usize, path: u32) -> Location {
         let time_ns = self.cpus[at].clock / 1000;

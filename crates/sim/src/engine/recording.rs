@@ -23,7 +23,7 @@ impl Engine {
     }
     /// The running CPU releases a lock that it held from one time to another.
     pub(crate) fn record_released(&mut self, lock: &SimSpin, (from_ps, to_ps): (u64, u64)) {
-        let (at, cpu) = (self.cur, &self.cpus[self.cur]);
+        let (at, cpu) = (self.cpus.at(), self.cpus.running());
         let Some(recorder) = &mut self.recorder else { return };
         let counted = self.stats.class_and_path(lock.row.get());
         recorder.released(Hold {
@@ -54,7 +54,7 @@ impl Engine {
     pub(crate) fn record_sent(&mut self, to: usize, why: Option<Ipi>, to_ps: u64) {
         let at = Interval { from_ps: self.cpu().clock, to_ps };
         if let Some(recorder) = &mut self.recorder {
-            recorder.sent((self.cur, to), why, at);
+            recorder.sent((self.cpus.at(), to), why, at);
         }
     }
 }

@@ -77,7 +77,7 @@ impl Engine {
     }
     /// Records that the running CPU waited for a call, longest for `target`.
     pub(crate) fn section_waited_for(&mut self, target: CpuId, ns: u64) {
-        let cpu = &mut self.cpus[self.cur];
+        let cpu = self.cpus.running_mut();
         if cpu.section_since != NEVER
             && let Some(watch) = &mut cpu.watch
         {
@@ -87,7 +87,7 @@ impl Engine {
     /// Begins a round of a wait loop on the running CPU.
     #[inline]
     pub(crate) fn loop_begins(&mut self) {
-        let cpu = &mut self.cpus[self.cur];
+        let cpu = self.cpus.running_mut();
         if let Some(watch) = &mut cpu.watch {
             watch.loop_since = cpu.clock;
             watch.loop_lost = watch.lost_ps();
@@ -96,7 +96,7 @@ impl Engine {
     /// Ends a round of a wait loop: it counts if all of it was within a section.
     #[inline]
     pub(crate) fn loop_ends(&mut self) {
-        let cpu = &mut self.cpus[self.cur];
+        let cpu = self.cpus.running_mut();
         if let Some(watch) = &mut cpu.watch
             && cpu.section_since <= watch.loop_since
         {
