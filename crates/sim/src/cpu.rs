@@ -267,11 +267,11 @@ impl Cpu {
             WaitState::No | WaitState::Offline => false,
         }
     }
-    /// Notes that it got a line from another CPU, after a wait of `ps`.
+    /// Notes that it got a number of lines from another CPU, each after a wait of `ps`.
     #[inline]
-    pub(crate) fn note_fetched(&mut self, ps: u64) {
-        self.fetched.0 += 1;
-        self.fetched.1 += ps;
+    pub(crate) fn note_fetched(&mut self, (ps, count): (u64, u32)) {
+        self.fetched.0 += u64::from(count);
+        self.fetched.1 += ps * u64::from(count);
     }
     #[inline]
     pub(crate) fn irq_due(&self) -> bool {

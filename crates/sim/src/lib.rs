@@ -14,7 +14,8 @@
 //! | `prefetch` | host memory that is fetched before a turn |
 //! | `irq` | charges, checkpoints, interrupts, timers |
 //! | `sched`, `task`, `park`, `idle` | run queues, park and unpark, idle |
-//! | `lock`, `spin`, `sleeping`, `atomics`, `lines`, `memory` | shared state and what it costs |
+//! | `lock`, `spin`, `sleeping`, `atomics`, `memory` | shared state and what it costs |
+//! | `lines`, `copies` | cache lines of data, and of per-CPU data |
 //! | `device`, `io` | the swap device |
 //! | `noise`, `hotplug`, `sharing` | disturbance, CPUs that go offline, CPUs that stay idle |
 //! | `tables`, `tlbs`, `paging` | words of page tables, and the CPUs' TLBs |
@@ -28,6 +29,7 @@
 mod atomics;
 mod caches;
 mod config;
+mod copies;
 mod cpu;
 mod cpus;
 mod device;

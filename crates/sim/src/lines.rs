@@ -22,7 +22,7 @@ use mmscale_arch::{Access, DataLine, Line, LineName};
 use std::cell::Cell;
 
 /// The last writer and the last reader since, as CPU number plus 1; 0 if there is none.
-type Users = u32;
+pub(crate) type Users = u32;
 
 /// The line of a frame: its users, and when its last writer used it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -54,8 +54,6 @@ pub(crate) struct Lines {
     lru_lists: Vec<Users>,
     lru_sizes: Vec<Users>,
     rmap_trees: Vec<Users>,
-    /// By line, then by CPU.
-    percpu: Vec<Users>,
 }
 
 const fn writer(users: Users) -> u16 {
@@ -77,7 +75,7 @@ pub(crate) struct Fetched {
 
 /// Uses a line on CPU `at`.
 #[inline]
-fn take(users: &mut Users, at: usize, access: Access, distances: &Distances) -> Fetched {
+pub(crate) fn take(users: &mut Users, at: usize, access: Access, distances: &Distances) -> Fetched {
     const { assert!(NO_CPU == 0_u16.wrapping_sub(1)) };
     let (writer, reader) = (writer(*users), reader(*users));
     let me = at as u16;
@@ -123,7 +121,6 @@ impl Lines {
             lru_lists: Vec::new(),
             lru_sizes: Vec::new(),
             rmap_trees: Vec::new(),
-            percpu: Vec::new(),
         }
     }
     /// Whether CPU `at` is the last writer of the frame's line, without readers since, and used it
@@ -202,20 +199,6 @@ impl Lines {
             of.resize(index + 1, 0);
         }
         take(&mut of[index], at, access, distances)
-    }
-    /// Uses the line `number` of the copy of CPU `of`, one of `cpus`.
-    pub(crate) fn touch_percpu(
-        &mut self,
-        (number, of, cpus): (u32, usize, usize),
-        at: usize,
-        access: Access,
-        distances: &Distances,
-    ) -> Fetched {
-        let index = number as usize * cpus + of;
-        if index >= self.percpu.len() {
-            self.percpu.resize((number as usize + 1) * cpus, 0);
-        }
-        take(&mut self.percpu[index], at, access, distances)
     }
 }
 

@@ -267,8 +267,8 @@ impl Engine {
         if last != NO_CPU && usize::from(last) != at {
             let name = LineName::Lock(lock.class).number();
             let cpu = self.cpus.running_mut();
-            self.stats.fetched(cpu.path, name, cpu.clock, transfer_ps);
-            cpu.note_fetched(transfer_ps);
+            self.stats.fetched(cpu.path, name, cpu.clock, (transfer_ps, 1));
+            cpu.note_fetched((transfer_ps, 1));
         }
         let cpu = self.cpus.running_mut();
         cpu.clock += cost;

@@ -174,13 +174,18 @@ impl Phases {
 }
 
 /// Returns the time that a plan allows for creating `processes` programs, in ns of the machine's
-/// clock. It is longer on a real computer, and grows by a factor of 8 with each `attempt`, as other
-/// programs may use its CPUs.
+/// clock. A new address space has counters on every CPU, which are cleared; on a simulated machine
+/// the time covers that of 512 CPUs, and a part for each CPU above. It is longer on a real
+/// computer, and grows by a factor of 8 with each `attempt`, as other programs may use its CPUs.
 pub fn making_ns<W: Workload>(env: &Env<W>, processes: u64) -> u64 {
     const SIM_NS: u64 = 20_000;
+    const SIM_CPU_NS: u64 = 75;
     const HOST_NS: u64 = 200_000;
     match env.on() {
-        Target::Sim => SIM_NS * processes,
+        Target::Sim => {
+            let above = (env.cpus() as u64).saturating_sub(512);
+            (SIM_NS + SIM_CPU_NS * above).saturating_mul(processes)
+        }
         Target::Threads | Target::Live => HOST_NS * processes * 8_u64.pow(env.attempt),
     }
 }

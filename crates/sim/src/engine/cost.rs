@@ -50,17 +50,25 @@ impl Engine {
     #[inline(never)]
     fn touch_percpu(&mut self, number: u32, each: bool, access: Access) -> u64 {
         let (at, cpus) = (self.cpus.at(), self.cpus.len());
-        let (copies, hidden) =
-            if each { (0..cpus, self.costs.frame_hidden_1024) } else { (at..at + 1, 0) };
-        let seen = u64::from(1024_u32.saturating_sub(hidden));
+        let name = name_of(Line::Percpu(number)).number();
+        if !each {
+            let fetched = self.percpu.touch((number, at, cpus), at, access, &self.distances);
+            if usize::from(fetched.from) == at {
+                return 0;
+            }
+            let cost = self.scaled(fetched.cost_ps);
+            self.note_misses(fetched, name, cost, 1);
+            return cost;
+        }
+        let seen = u64::from(1024_u32.saturating_sub(self.costs.frame_hidden_1024));
+        let kinds = self.percpu.touch_each((number, cpus), at, access, &self.distances).len();
         let mut sum_ps = 0;
-        for of in copies {
-            let line = (number, of, cpus);
-            let fetched = self.lines.touch_percpu(line, at, access, &self.distances);
+        for kind in 0..kinds {
+            let (fetched, count) = self.percpu.found(kind);
             if usize::from(fetched.from) != at {
                 let cost = self.scaled((fetched.cost_ps * seen) >> 10);
-                self.note_miss(fetched, name_of(Line::Percpu(number)).number(), cost);
-                sum_ps += cost;
+                self.note_misses(fetched, name, cost, count);
+                sum_ps += cost * u64::from(count);
             }
         }
         sum_ps
@@ -210,17 +218,22 @@ impl Engine {
     /// it the next `ps`.
     #[inline]
     fn note_miss(&mut self, fetched: Fetched, name: usize, ps: u64) {
+        self.note_misses(fetched, name, ps, 1);
+    }
+    /// Records `count` such lines, each of which costs `ps`.
+    #[inline]
+    fn note_misses(&mut self, fetched: Fetched, name: usize, ps: u64, count: u32) {
         let cpu = self.cpus.running();
         if usize::from(fetched.from) == self.cpus.at() {
             return;
         }
         let logged = cpu.logged;
         if fetched.from != NO_CPU {
-            self.stats.fetched(cpu.path, name, cpu.clock, ps);
-            self.cpu().note_fetched(ps);
+            self.stats.fetched(cpu.path, name, cpu.clock, (ps, count));
+            self.cpu().note_fetched((ps, count));
         }
         if logged {
-            self.blame_missed(fetched.from, ps);
+            (0..count).for_each(|_| self.blame_missed(fetched.from, ps));
         }
     }
     /// Scales `ps` of the running CPU's own work by the factor of the locks that it holds.

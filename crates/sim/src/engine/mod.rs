@@ -72,6 +72,7 @@ mod watch;
 use crate::caches::Caches;
 use crate::config::LineOrder;
 use crate::config::{Checks, Faults, HoldScale, Listener, Policy, SimConfig};
+use crate::copies::PercpuLines;
 use crate::cpu::{Cpu, WaitState, Waiter};
 use crate::cpus::Cpus;
 use crate::device::Device;
@@ -159,6 +160,7 @@ pub(crate) struct Engine {
     /// When the last task returned, in ps.
     pub(crate) end_ps: u64,
     pub(crate) lines: Lines,
+    pub(crate) percpu: PercpuLines,
     pub(crate) caches: Caches,
     pub(crate) visits: Option<Visits>,
     pub(crate) memory: Memory,
@@ -230,6 +232,7 @@ impl Engine {
             tasks,
             live: 0,
             end_ps: 0,
+            percpu: PercpuLines::default(),
             lines: Lines::new(config.profile.node_pages as usize * distances.nodes()),
             visits: (config.line_order == LineOrder::ByCluster)
                 .then(|| Visits::new(distances.clusters())),

@@ -142,14 +142,15 @@ impl Stats {
         let (from_ps, to_ps) = (from_ps.max(self.counted_ps.start), to_ps.min(self.counted_ps.end));
         self.nodes[path as usize].self_ps += to_ps.saturating_sub(from_ps);
     }
-    /// Records that a cache line from another CPU, by the number of its name, cost `path` the next
-    /// `ps`.
+    /// Records that a number of cache lines from another CPU, by the number of their name, cost
+    /// `path` the next `ps` each.
     #[inline]
-    pub(crate) fn fetched(&mut self, path: u32, name: usize, now_ps: u64, ps: u64) {
+    pub(crate) fn fetched(&mut self, path: u32, name: usize, now_ps: u64, (ps, count): (u64, u32)) {
         if self.counted_ps.contains(&now_ps) {
+            let ps = ps * u64::from(count);
             self.nodes[path as usize].lines_ps += ps;
             let (moves, all_ps) = &mut self.lines[name];
-            *moves += 1;
+            *moves += u64::from(count);
             *all_ps += ps;
         }
     }
