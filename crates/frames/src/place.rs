@@ -2,7 +2,7 @@
 //!
 //! [`Place`] hands out the tables. Without memory it only adds up their room: constructors run as
 //! they do with memory, but their tables are empty, and no value of a table is made. So the size
-//! that is told first is computed by the code that places the tables, and by nothing else.
+//! that is reported first is computed by the code that places the tables, and by nothing else.
 
 use core::alloc::Layout;
 use core::mem::MaybeUninit;
@@ -267,10 +267,10 @@ pub(crate) fn build_in<T>(
     let first = NonNull::from(&mut *buffer).cast::<u8>();
     let is_aligned = first.addr().get().is_multiple_of(needed.align());
     (is_aligned && buffer.len() >= needed.size()).then(|| {
-        // SAFETY: the buffer is aligned, is nobody else's, and stays for ever.
+        // SAFETY: the buffer is aligned, has no other user, and stays for ever.
         let mut place = unsafe { Place::of(first, needed.size(), false) };
         let built = build(&mut place);
-        assert!(place.layout() == needed, "the tables have another size than was told");
+        assert!(place.layout() == needed, "the tables have another size than was reported");
         built
     })
 }
@@ -304,11 +304,11 @@ impl HeapMemory {
         let Some(first) = NonNull::new(heap) else { alloc::alloc::handle_alloc_error(layout) };
         let memory = Self { first, layout };
         let offset = first.as_ptr().align_offset(needed.align());
-        // SAFETY: from there on there are `needed.size()` bytes, which are zero and aligned. They
+        // SAFETY: behind it there are `needed.size()` bytes, which are zero and aligned. They
         // stay until `memory` is dropped.
         let mut place = unsafe { Place::of(first.add(offset), needed.size(), true) };
         let built = build(&mut place);
-        assert!(place.layout() == needed, "the tables have another size than was told");
+        assert!(place.layout() == needed, "the tables have another size than was reported");
         (built, memory)
     }
 }

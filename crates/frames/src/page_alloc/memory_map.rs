@@ -80,8 +80,7 @@ impl MemoryMap {
         let mut stretches: Vec<ZoneSpec> = stretches.into_iter().collect();
         let mut gaps = alloc::vec![0..0; stretches.len()];
         let map = MapRef::of_stretches(&mut stretches, &mut gaps, 0);
-        let map = map.expect("there are fewer gaps than stretches");
-        Self { zones: map.zones.to_vec(), holes: map.holes.to_vec() }
+        map.expect("there are fewer gaps than stretches").into()
     }
     /// Adds a hole: `pages` frames that begin with `start`, numbers of frames and not addresses.
     /// [`MemoryMap::check`] refuses one that is outside all zones. A reservation that ends later is
@@ -120,6 +119,12 @@ impl MemoryMap {
     /// The number of nodes: one more than the largest node number.
     pub fn node_count(&self) -> usize {
         self.as_ref().node_count()
+    }
+}
+
+impl From<MapRef<'_>> for MemoryMap {
+    fn from(map: MapRef<'_>) -> Self {
+        Self { zones: map.zones.to_vec(), holes: map.holes.to_vec() }
     }
 }
 

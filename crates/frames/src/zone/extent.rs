@@ -13,7 +13,7 @@ pub(crate) fn present_in(span: &Range<usize>, holes: &[Range<usize>]) -> u32 {
 /// no memory, so it searches all holes for each of them.
 #[derive(Clone)]
 struct Holes<'a> {
-    /// What is left of it.
+    /// The rest of it, without the holes so far.
     span: Range<usize>,
     holes: &'a [Range<usize>],
 }

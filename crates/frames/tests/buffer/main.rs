@@ -1,4 +1,4 @@
-//! Allocators whose tables are in a buffer: its size is told first, and there is no heap.
+//! Allocators whose tables are in a buffer: its size is known first, and there is no heap.
 //!
 //! A program of its own, since its heap counts.
 
@@ -149,7 +149,7 @@ fn stretch(node: usize, kind: ZoneKind, pages: Range<usize>) -> ZoneSpec {
     ZoneSpec { node: NodeId::new(node), kind, start, pages }
 }
 
-/// The size that is told is that of the tables: an allocator in such a buffer is whole, and none is
+/// The reported size is that of the tables: an allocator in such a buffer is whole, and none is
 /// made in one of a byte less, or in one that is not aligned.
 fn the_size_is_exact(map: &MemoryMap, config: AllocConfig) {
     let map = map.as_ref();
@@ -163,7 +163,7 @@ fn the_size_is_exact(map: &MemoryMap, config: AllocConfig) {
     let exact = buffer(layout, 0);
     let (frames, allocations) = counted(|| Frames::new_in(map, config, exact));
     assert_eq!(allocations, 0);
-    let frames = frames.expect("it has the size that was told");
+    let frames = frames.expect("it has the reported size");
     assert_eq!(frames.verify().expect("all is free").free, map.pages());
     let (_, allocations) = counted(|| work(&frames));
     assert_eq!(allocations, 0);
@@ -263,7 +263,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
 
     #[test]
-    fn any_allocator_has_the_size_that_was_told(
+    fn any_allocator_has_the_reported_size(
         map in maps(),
         config in prop::sample::select(configs()),
         cpus in 1..4_usize,
@@ -276,7 +276,7 @@ proptest! {
             the_size_is_exact(&map, config);
         } else {
             let frames = Frames::new_in(map.as_ref(), config, buffer(layout, 0));
-            let audit = frames.expect("it has the size that was told").verify();
+            let audit = frames.expect("it has the reported size").verify();
             prop_assert_eq!(audit.expect("all is free").free, map.pages());
         }
     }
