@@ -77,13 +77,26 @@ enum Work {
     Step,
 }
 
-const WORKS: [(Work, Op); 5] = [
-    (Work::CacheTake, Op::PcpTake),
-    (Work::CachePut, Op::PcpPut),
-    (Work::ListTake, Op::BuddyTake),
-    (Work::ListPut, Op::BuddyPut),
-    (Work::Step, Op::BuddyStep),
-];
+impl Work {
+    const ALL: [Self; 5] =
+        [Self::CacheTake, Self::CachePut, Self::ListTake, Self::ListPut, Self::Step];
+
+    /// The work with this number. Panics if there is none.
+    fn of(number: u32) -> Self {
+        let found = Self::ALL.into_iter().find(|&work| work as u32 == number);
+        let count = Self::ALL.len();
+        found.unwrap_or_else(|| panic!("a guest names work {number}: there are {count} kinds"))
+    }
+    const fn op(self) -> Op {
+        match self {
+            Self::CacheTake => Op::PcpTake,
+            Self::CachePut => Op::PcpPut,
+            Self::ListTake => Op::BuddyTake,
+            Self::ListPut => Op::BuddyPut,
+            Self::Step => Op::BuddyStep,
+        }
+    }
+}
 
 /// The functions that a guest may call, with `host` as their first argument.
 #[repr(C)]
@@ -185,11 +198,9 @@ impl<A: Cpu> Host<A> {
         host.touch(Line::FreeArea(host.zone.index() as u32 * 16 + list % 16), access);
     }
     extern "C" fn work(host: *const c_void, kind: u32, count: u32) {
-        let Some((_, op)) = WORKS.get(kind as usize) else {
-            panic!("a guest names work {kind}: there are {} kinds", WORKS.len());
-        };
+        let op = Work::of(kind).op();
         if Self::of(host).is_ready.load(Ordering::Relaxed) {
-            A::work(*op, count);
+            A::work(op, count);
         }
     }
 }

@@ -114,8 +114,8 @@ pub enum Records {
     #[default]
     Kept,
     /// Frames have no records: for [`PcpPolicy::Blockmap`] only, which needs just its maps. A
-    /// double free may be detected late; a wrong order is not detected. A free of a frame in a hole
-    /// is not detected by `free_pages` either: `try_free_pages` detects it.
+    /// double free may be detected late; a wrong order is not detected. `try_free_pages` detects a
+    /// free of a frame in a hole; `free_pages` does in builds with debug assertions.
     None,
 }
 
