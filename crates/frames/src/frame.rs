@@ -10,7 +10,7 @@
 //! lock, although other fields of the same record may change concurrently. The fields are therefore
 //! relaxed atomics (plain loads and stores on hardware); the locks order them.
 
-use alloc::boxed::Box;
+use crate::place::{Place, Table, Zero};
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use mmscale_arch::{Access, Cpu, Line, Order, Pfn};
 
@@ -206,19 +206,22 @@ struct Frame {
 
 const _: () = assert!(size_of::<Frame>() == 12);
 
+// SAFETY: integers.
+unsafe impl Zero for Frame {}
+
 /// The records of all frames, by number.
 pub struct FrameTable {
-    frames: Box<[Frame]>,
+    frames: Table<Frame>,
 }
 
 impl FrameTable {
     /// Bytes of a record.
     pub const RECORD_BYTES: usize = size_of::<Frame>();
 
-    /// Creates blank records for the frames `0..frames`. Touches none of them.
-    pub fn new(frames: usize) -> Self {
-        // SAFETY: three atomics of 32 bits are valid when all their bits are zero.
-        Self { frames: unsafe { Box::<[Frame]>::new_zeroed_slice(frames).assume_init() } }
+    /// Creates blank records for the frames `0..frames`. Touches none of them in memory that is
+    /// zero.
+    pub(crate) fn new(place: &mut Place, frames: usize) -> Self {
+        Self { frames: place.zeroed(frames) }
     }
     /// The number of frames.
     #[inline]

@@ -7,13 +7,12 @@
 //! nothing else of the guest's code. `include/mmscale_guest.h` says the same in C.
 
 use crate::pcp::Pcp;
+use crate::place::{CpuTable, Place, Table, Zero};
 use crate::zone::ZoneId;
-use alloc::boxed::Box;
-use core::alloc::Layout;
 use core::cell::Cell;
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicBool, Ordering};
-use mmscale_arch::sync::{EachCpu, SpinLock};
+use mmscale_arch::sync::SpinLock;
 use mmscale_arch::{
     Access, Cpu, CpuId, IrqState, Line, LockClass, LockInstance, Op, Order, Pfn, RawSpin,
 };
@@ -78,13 +77,26 @@ enum Work {
     Step,
 }
 
-const WORKS: [(Work, Op); 5] = [
-    (Work::CacheTake, Op::PcpTake),
-    (Work::CachePut, Op::PcpPut),
-    (Work::ListTake, Op::BuddyTake),
-    (Work::ListPut, Op::BuddyPut),
-    (Work::Step, Op::BuddyStep),
-];
+impl Work {
+    const ALL: [Self; 5] =
+        [Self::CacheTake, Self::CachePut, Self::ListTake, Self::ListPut, Self::Step];
+
+    /// The work with this number. Panics if there is none.
+    fn of(number: u32) -> Self {
+        let found = Self::ALL.into_iter().find(|&work| work as u32 == number);
+        let count = Self::ALL.len();
+        found.unwrap_or_else(|| panic!("a guest names work {number}: there are {count} kinds"))
+    }
+    const fn op(self) -> Op {
+        match self {
+            Self::CacheTake => Op::PcpTake,
+            Self::CachePut => Op::PcpPut,
+            Self::ListTake => Op::BuddyTake,
+            Self::ListPut => Op::BuddyPut,
+            Self::Step => Op::BuddyStep,
+        }
+    }
+}
 
 /// The functions that a guest may call, with `host` as their first argument.
 #[repr(C)]
@@ -116,7 +128,7 @@ struct Host<A: Cpu> {
     zone: ZoneId,
     start: Pfn,
     shared: [GuestLock<A>; SHARED_LOCKS as usize],
-    of_cpus: EachCpu<GuestLock<A>>,
+    of_cpus: CpuTable<GuestLock<A>>,
     /// The guest was initialised: its work costs time, as it runs on a CPU.
     is_ready: AtomicBool,
 }
@@ -186,26 +198,33 @@ impl<A: Cpu> Host<A> {
         host.touch(Line::FreeArea(host.zone.index() as u32 * 16 + list % 16), access);
     }
     extern "C" fn work(host: *const c_void, kind: u32, count: u32) {
-        let Some((_, op)) = WORKS.get(kind as usize) else {
-            panic!("a guest names work {kind}: there are {} kinds", WORKS.len());
-        };
+        let op = Work::of(kind).op();
         if Self::of(host).is_ready.load(Ordering::Relaxed) {
-            A::work(*op, count);
+            A::work(op, count);
         }
     }
 }
+
+/// Memory of a guest.
+#[repr(align(128))]
+struct GuestMemory {
+    _bytes: [u8; 128],
+}
+
+// SAFETY: bytes.
+unsafe impl Zero for GuestMemory {}
 
 /// The free memory of a zone with a guest.
 pub(crate) struct GuestZone<A: Cpu> {
     guest: Guest,
     memory: *mut c_void,
-    layout: Layout,
+    bytes: usize,
     start: Pfn,
     /// Kept for the guest, which has pointers to both.
-    _host: Box<Host<A>>,
-    _table: Box<GuestHost>,
+    _host: Table<Host<A>>,
+    _table: Table<GuestHost>,
     /// Page caches, always empty: the upkeep tick accesses them.
-    pub(crate) pcps: EachCpu<SpinLock<A, Pcp>>,
+    pub(crate) pcps: CpuTable<SpinLock<A, Pcp>>,
 }
 
 // SAFETY: a guest may be called by all CPUs ([`Guest::new`]); the holder of a lock alone uses its
@@ -217,33 +236,32 @@ unsafe impl<A: Cpu> Send for GuestZone<A> {}
 impl<A: Cpu> GuestZone<A> {
     /// Makes a guest's allocator for zone `zone`.
     pub(crate) fn new(
+        place: &mut Place,
         (guest, cpus): (Guest, usize),
         (zone, start, pages): (ZoneId, Pfn, u32),
-        mut pcp: impl FnMut() -> Pcp,
+        pcps: CpuTable<SpinLock<A, Pcp>>,
     ) -> Self {
         let lock = |number| GuestLock::new(LockClass::Zone, LockInstance::Numbered(number as u32));
-        let host = Box::new(Host::<A> {
+        let mut hosts = place.room(1);
+        hosts.push(Host::<A> {
             zone,
             start,
             shared: core::array::from_fn(lock),
-            of_cpus: EachCpu::first(cpus, |cpu| {
+            of_cpus: CpuTable::new(place, cpus, |_, cpu| {
                 GuestLock::new(LockClass::Pcp, LockInstance::OfCpu(cpu))
             }),
             is_ready: AtomicBool::new(false),
         });
-        let table = Box::new(host.table());
+        let hosts = hosts.done();
+        let tables = place.table(1, |_| hosts[0].table());
         let bytes = (guest.0.bytes)(u64::from(pages), cpus as u32).max(1);
-        let layout = Layout::from_size_align(bytes, 128).expect("the guest needs that much memory");
-        // SAFETY: the size is not 0.
-        let memory = unsafe { alloc::alloc::alloc_zeroed(layout) };
-        assert!(!memory.is_null(), "no memory for the guest allocator: {bytes} bytes");
-        let memory = memory.cast();
-        (guest.0.init)(memory, u64::from(pages), cpus as u32, &table);
-        host.is_ready.store(true, Ordering::Relaxed);
-        let pcps = EachCpu::first(cpus, |cpu| {
-            SpinLock::named(LockClass::Pcp, LockInstance::OfCpu(cpu), pcp())
-        });
-        Self { guest, memory, layout, start, _host: host, _table: table, pcps }
+        let mut memory = place.zeroed::<GuestMemory>(bytes.div_ceil(size_of::<GuestMemory>()));
+        let memory = memory.as_mut_ptr().cast();
+        for (host, table) in hosts.iter().zip(tables.iter()) {
+            (guest.0.init)(memory, u64::from(pages), cpus as u32, table);
+            host.is_ready.store(true, Ordering::Relaxed);
+        }
+        Self { guest, memory, bytes, start, _host: hosts, _table: tables, pcps }
     }
     /// Takes a block.
     pub(crate) fn alloc(&self, order: Order, kind: u32) -> Option<Pfn> {
@@ -265,13 +283,6 @@ impl<A: Cpu> GuestZone<A> {
     }
     /// The bytes of the guest's memory.
     pub(crate) fn bytes(&self) -> usize {
-        self.layout.size()
-    }
-}
-
-impl<A: Cpu> Drop for GuestZone<A> {
-    fn drop(&mut self) {
-        // SAFETY: allocated so in `new`.
-        unsafe { alloc::alloc::dealloc(self.memory.cast(), self.layout) };
+        self.bytes
     }
 }

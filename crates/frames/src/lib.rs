@@ -86,6 +86,7 @@ pub mod frame;
 pub mod guest;
 pub mod page_alloc;
 pub mod pcp;
+mod place;
 pub mod vmstat;
 pub mod zone;
 

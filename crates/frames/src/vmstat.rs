@@ -12,10 +12,10 @@
 //!
 //! Orderings are `Relaxed`: counters order no other data.
 
+use crate::place::{CpuTable, Place, Table};
 use crate::zone::ZoneId;
-use alloc::boxed::Box;
 use core::sync::atomic::Ordering::Relaxed;
-use mmscale_arch::sync::{EachCpu, IrqGuard, NoPreempt, SpinGuard};
+use mmscale_arch::sync::{IrqGuard, NoPreempt, SpinGuard};
 use mmscale_arch::{Atomic, CounterEvent, Cpu, CpuId, DataLine, NodeId, Op, OwnedCounter, Trace};
 
 /// Proof that interrupts are off on this CPU.
@@ -134,8 +134,8 @@ fn starting_at<C: Atomic<i64>, const N: usize>(first: i64, name: DataLine) -> [C
 }
 
 struct CpuDeltas<A: Cpu> {
-    zones: Box<[Deltas<A, { ZoneItem::COUNT }>]>,
-    nodes: Box<[Deltas<A, { NodeItem::COUNT }>]>,
+    zones: Table<Deltas<A, { ZoneItem::COUNT }>>,
+    nodes: Table<Deltas<A, { NodeItem::COUNT }>>,
 }
 
 const _: () = assert!(ZoneItem::FreePages as usize == 0);
@@ -145,9 +145,9 @@ const NODE_DOMAIN: u16 = 0x8000;
 
 /// All counters of a memory manager.
 pub struct Stats<A: Cpu> {
-    cpus: EachCpu<CpuDeltas<A>>,
-    zones: Box<[Totals<A, { ZoneItem::COUNT }>]>,
-    nodes: Box<[Totals<A, { NodeItem::COUNT }>]>,
+    cpus: CpuTable<CpuDeltas<A>>,
+    zones: Table<Totals<A, { ZoneItem::COUNT }>>,
+    nodes: Table<Totals<A, { NodeItem::COUNT }>>,
     all_zones: [A::AtomicI64; ZoneItem::COUNT],
     all_nodes: [A::AtomicI64; NodeItem::COUNT],
 }
@@ -241,20 +241,26 @@ impl<A: Cpu, const N: usize> Pair<'_, A, N> {
 impl<A: Cpu> Stats<A> {
     /// Creates counters of `cpus` CPUs for zones, given by node, threshold and free pages, on
     /// `nodes` nodes.
-    pub(crate) fn new(zones: &[(NodeId, u8, u32)], nodes: usize, cpus: usize) -> Self {
+    pub(crate) fn new(
+        place: &mut Place,
+        zones: impl ExactSizeIterator<Item = (NodeId, u8, u32)> + Clone,
+        nodes: usize,
+        cpus: usize,
+    ) -> Self {
         let node_threshold = |node: usize| {
-            let of_node = zones.iter().filter(|zone| zone.0.index() == node);
+            let of_node = zones.clone().filter(|zone| zone.0.index() == node);
             of_node.map(|zone| zone.1).max().unwrap_or(1)
         };
+        let zone = |at| zones.clone().nth(at).expect("a zone of the map");
         Self {
-            cpus: EachCpu::first(cpus, |_| CpuDeltas {
-                zones: zones.iter().map(|_| Deltas::new()).collect(),
-                nodes: (0..nodes).map(|_| Deltas::new()).collect(),
+            cpus: CpuTable::new(place, cpus, |place, _| CpuDeltas {
+                zones: place.table(zones.len(), |_| Deltas::new()),
+                nodes: place.table(nodes, |_| Deltas::new()),
             }),
-            zones: zones.iter().map(|zone| Totals::new(zone.1, zone.2.into())).collect(),
-            nodes: (0..nodes).map(|node| Totals::new(node_threshold(node), 0)).collect(),
+            zones: place.table(zones.len(), |at| Totals::new(zone(at).1, zone(at).2.into())),
+            nodes: place.table(nodes, |node| Totals::new(node_threshold(node), 0)),
             all_zones: starting_at(
-                zones.iter().map(|zone| i64::from(zone.2)).sum(),
+                zones.clone().map(|zone| i64::from(zone.2)).sum(),
                 DataLine::ZoneStat,
             ),
             all_nodes: starting_at(0, DataLine::NodeStat),

@@ -3,6 +3,7 @@
 //! `cargo xtask metal`.
 //!
 //! * `entry.s`: the first instructions, and the stubs of interrupts. `start`: other processors.
+//! * `boot`: the frame allocator before there is a heap, and the heap in its frames.
 //! * `firmware`: the memory map, the processors. `serial`: the port for text.
 //! * `per_cpu`, `apic`, `interrupts`, `callbacks`: processors and their interrupts.
 //! * `cpu`: what the frame allocator asks of a processor.
@@ -19,6 +20,7 @@ extern crate alloc;
 
 mod access;
 mod apic;
+mod boot;
 mod callbacks;
 mod clock;
 mod cpu;
@@ -34,15 +36,14 @@ mod stress;
 mod system;
 mod tasks;
 
-use crate::firmware::{FrameRange, StartInfo};
+use crate::boot::Boot;
+use crate::firmware::StartInfo;
 use crate::lock::Locked;
 use crate::per_cpu::MAX_CPUS;
 use alloc::vec::Vec;
 use core::alloc::{GlobalAlloc, Layout};
 use linked_list_allocator::Heap;
-use mmscale_arch::{NodeId, Pfn};
-use mmscale_frames::page_alloc::{AllocConfig, MemoryMap, PcpPolicy, Records, ZoneSpec};
-use mmscale_frames::zone::ZoneKind;
+use mmscale_frames::page_alloc::{AllocConfig, PcpPolicy, Records};
 use x86_64::instructions::port::Port;
 
 core::arch::global_asm!(include_str!("entry.s"));
@@ -54,17 +55,24 @@ unsafe extern "C" {
 
 /// The first frame of the image: `kernel.ld`.
 const IMAGE_START: usize = 0x100;
-/// Memory for the allocator's own structures, after the image.
+/// Memory for the memory manager's own structures.
 const HEAP_PAGES: usize = 32 << 8;
 
 /// The first function of the first processor.
 #[unsafe(no_mangle)]
 extern "C" fn first_cpu(info: &StartInfo) -> ! {
     info.check();
-    let memory = memory_and_heap(info);
     interrupts::prepare();
     let first = apic::id();
     per_cpu::enter(0, first);
+    let mut cpus = 0;
+    info.each_processor(|_| cpus += 1);
+    per_cpu::set_cpus(cpus.min(MAX_CPUS));
+    let image = IMAGE_START..(&raw const image_end) as usize >> 12;
+    let Boot { frames, memory, table_bytes } = boot::start(info, image, HEAP_PAGES, |heap| {
+        // SAFETY: nothing else uses this memory; this is the first use of the heap.
+        HEAP.0.with(|of| unsafe { of.init(heap.start as *mut u8, heap.len()) });
+    });
     interrupts::turn_on();
     clock::prepare();
     let mut others = Vec::new();
@@ -72,10 +80,11 @@ extern "C" fn first_cpu(info: &StartInfo) -> ! {
     others.truncate(MAX_CPUS - 1);
     start::start_others(&others);
     let cpus = others.len() + 1;
-    per_cpu::set_cpus(cpus);
+    assert!(cpus == per_cpu::count(), "the first processor is one of the firmware's");
     let (stretches, holes) = (info.ram().count(), memory.holes.len());
     let pages = memory.pages();
     say!("{cpus} processors, {pages} frames in {stretches} stretches of RAM, {holes} holes");
+    say!("the allocator began without a heap: {table_bytes} bytes of tables, then the heap");
     let planted = |fault| info.command_line().split(' ').any(|word| word == fault);
     // Read before the loads, which use all memory.
     let is_stale = planted("plant=stale");
@@ -105,6 +114,8 @@ extern "C" fn first_cpu(info: &StartInfo) -> ! {
         done.interrupts,
         done.tasks
     );
+    let audit = frames.verify().expect("the first allocator is as it was");
+    assert!(audit.free + audit.cached == pages, "it has allocated the heap alone");
     say!("metal: fine");
     leave(0)
 }
@@ -118,25 +129,6 @@ fn allocators() -> [(&'static str, AllocConfig); 3] {
         ("blockmap with records", blockmap),
         ("blockmap", AllocConfig { records: Records::None, ..blockmap }),
     ]
-}
-
-/// Returns the firmware's map, in which page 0, this image and the heap are holes; makes the heap,
-/// behind the image.
-fn memory_and_heap(info: &StartInfo) -> MemoryMap {
-    let image = IMAGE_START..(&raw const image_end) as usize >> 12;
-    let heap_end = image.end + HEAP_PAGES;
-    let has_heap = |range: &FrameRange| range.start <= image.start && heap_end <= range.end;
-    assert!(info.ram().any(|range| has_heap(&range)), "no RAM for the image and the heap");
-    // SAFETY: nothing else uses this memory; this is the first use of the heap.
-    HEAP.0.with(|heap| unsafe { heap.init((image.end << 12) as *mut u8, HEAP_PAGES << 12) });
-    let stretch = |range: FrameRange| ZoneSpec {
-        node: NodeId::new(0),
-        kind: ZoneKind::Normal,
-        start: Pfn::new(range.start),
-        pages: range.len() as u32,
-    };
-    let map = MemoryMap::of_stretches(info.ram().map(stretch));
-    map.with_hole(Pfn::new(0), 1).with_hole(Pfn::new(image.start), heap_end - image.start)
 }
 
 /// Ends the virtual machine: QEMU's exit code is `2 * code + 1`.

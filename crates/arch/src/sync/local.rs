@@ -15,6 +15,8 @@ const WATCHED: u32 = 100;
 /// relaxed atomics, which their CPU reads and writes like plain variables. So other CPUs may read
 /// them ([`Local::peek`]); the values are exact only while their CPU does not change them.
 ///
+/// If all bits of the data may be zero, so may all bits of this: the data is not in use.
+///
 /// With [`Cpu::SHARED_CACHES`] another CPU may enter too, while the data is not in use. Then
 /// entering is an atomic exchange.
 pub struct Local<T> {
@@ -61,6 +63,10 @@ impl<T> Local<T> {
             assert!(used, "two contexts run as one CPU at the same time: give each its own number");
             core::hint::spin_loop();
         }
+    }
+    /// Returns the data, exclusively.
+    pub fn get_mut(&mut self) -> &mut T {
+        &mut self.data
     }
     /// Returns the data for reading, on any CPU.
     pub fn peek(&self) -> &T {

@@ -29,7 +29,7 @@ fn take(map: &Map) -> Pfn {
 /// `corrupt` gets an allocated page, whose block the CPU owns.
 #[track_caller]
 fn caught(corrupt: impl FnOnce(&Map, Pfn) -> MapError) {
-    let map = Map::new(Pfn::new(0), 1 << 16, NO_RESERVE);
+    let map = Map::alone(Pfn::new(0), 1 << 16, NO_RESERVE);
     let held = take(&map);
     let audit = map.verify().unwrap();
     assert_eq!(audit.free + audit.cached, (1 << 16) - 1);
@@ -141,7 +141,7 @@ fn a_cpu_whose_cache_miscounts_its_pages() {
 /// for a moment `used` is more than the frames of a block.
 #[test]
 fn frames_are_taken_before_they_are_counted_as_free() {
-    let map = Map::new(Pfn::new(0), 512, NO_RESERVE);
+    let map = Map::alone(Pfn::new(0), 512, NO_RESERVE);
     let (word, pinned, mut change) = (Order::new(6).unwrap(), PreemptGuard::new(), 0);
     let mut claim = || {
         let cached = map.take_cached(&pinned, word, MigrateType::Movable);
@@ -168,7 +168,7 @@ fn block(order: u8) -> Order {
 #[test]
 fn cached_pages_and_a_delta_set_the_flag() {
     for (order, owed) in [(0, 0), (7, 128)] {
-        let map = Map::new(Pfn::new(0), 8 << 9, NO_RESERVE);
+        let map = Map::alone(Pfn::new(0), 8 << 9, NO_RESERVE);
         let (pinned, order) = (PreemptGuard::new(), block(order));
         let pfn = map.claim(&pinned, request(order), &mut 0).unwrap();
         map.drain_here(&pinned).expect("not in an interrupt");
@@ -185,7 +185,7 @@ fn cached_pages_and_a_delta_set_the_flag() {
 /// drained again and again, and would lose the pageblocks that it owns.
 #[test]
 fn a_delta_that_is_folded_immediately_does_not_set_the_flag() {
-    let map = Map::new(Pfn::new(0), 8 << 9, NO_RESERVE);
+    let map = Map::alone(Pfn::new(0), 8 << 9, NO_RESERVE);
     let pinned = PreemptGuard::new();
     let scarce = AllocRequest { refill: Refill::Exact, ..request(Order::ZERO) };
     let pfn = map.claim(&pinned, scarce, &mut 0).unwrap();
@@ -205,7 +205,7 @@ fn refills_of_whole_blocks_are_bounded() {
     let pinned = PreemptGuard::new();
     let kept = |order, spare_pages, reserve_pages| {
         let reserve = ReservePages { from_singles: reserve_pages, from_larger: reserve_pages };
-        let map = Map::new(Pfn::new(0), MANY, reserve);
+        let map = Map::alone(Pfn::new(0), MANY, reserve);
         let req = AllocRequest { spare_pages, ..request(block(order)) };
         let first = map.claim(&pinned, req, &mut 0).unwrap();
         let audit = map.verify().unwrap();
@@ -244,7 +244,7 @@ fn refills_of_whole_blocks_are_bounded() {
         "a refill takes several blocks above the reserve, or none"
     );
     let reserve = ReservePages { from_singles: 0, from_larger: MANY };
-    let map = Map::new(Pfn::new(0), MANY, reserve);
+    let map = Map::alone(Pfn::new(0), MANY, reserve);
     let urgent =
         AllocRequest { reserve: ReserveAccess::Full, spare_pages: u32::MAX, ..request(block(7)) };
     map.claim(&pinned, urgent, &mut 0).unwrap();
@@ -257,7 +257,7 @@ fn refills_of_whole_blocks_are_bounded() {
 
 /// The most pageblocks on a CPU's stacks, with a map of `MANY` pages.
 fn map_limit() -> u64 {
-    let map = Map::new(Pfn::new(0), MANY, NO_RESERVE);
+    let map = Map::alone(Pfn::new(0), MANY, NO_RESERVE);
     let cache = map.caches.get(ME).unwrap().enter::<Stepped>().unwrap();
     u64::from(cache.stacks.refill_count(Order::PAGEBLOCK, MigrateType::Movable))
 }
@@ -269,7 +269,7 @@ fn a_frame_cached_twice_or_marked_as_used_in_a_held_block() {
         assert!(cache.stacks.push(frame, block(order), MigrateType::Movable));
     };
     let kept = |corrupt: &dyn Fn(&Map)| {
-        let map = Map::new(Pfn::new(0), MANY, NO_RESERVE);
+        let map = Map::alone(Pfn::new(0), MANY, NO_RESERVE);
         let whole = AllocRequest { spare_pages: 0, ..request(block(9)) };
         assert_eq!(map.claim(&PreemptGuard::new(), whole, &mut 0), Some(Pfn::new(0)));
         corrupt(&map);

@@ -8,6 +8,7 @@ use super::bits::{Run, WORD_PAGES};
 use super::stack::Stacks;
 use super::stack_layout::MOST_PAGES;
 use crate::frame::MigrateType;
+use crate::place::Zero;
 use core::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed};
 use mmscale_arch::Order;
 
@@ -80,10 +81,6 @@ struct PendingFree {
 impl PendingFree {
     const NO_WORD: u32 = u32::MAX;
 
-    const fn none() -> Self {
-        let word = AtomicU32::new(Self::NO_WORD);
-        Self { frames: AtomicU64::new(0), word, pages: AtomicU32::new(0) }
-    }
     fn empty(&self) {
         self.frames.store(0, Relaxed);
         self.word.store(Self::NO_WORD, Relaxed);
@@ -152,19 +149,24 @@ pub(super) struct CpuCache {
     delta: AtomicI64,
 }
 
+// SAFETY: integers.
+unsafe impl Zero for CpuCache {}
+
 impl CpuCache {
-    /// An empty cache.
-    pub(super) const fn new(limits: Limits) -> Self {
-        Self {
-            stacks: Stacks::new(limits.stacked_pages),
-            recent: BlockCell::none(),
-            recent_to: AtomicU32::new(0),
-            pending: [const { PendingFree::none() }; PENDING_WORDS],
-            mask: limits.pending_words as u32 - 1,
-            block: [const { BlockCell::none() }; List::COUNT],
-            spare: BlockCell::none(),
-            delta: AtomicI64::new(0),
-        }
+    /// Makes a cache whose bits are all zero an empty one.
+    pub(super) fn init(&mut self, limits: Limits) {
+        self.stacks.init(limits.stacked_pages);
+        self.pending.iter().for_each(PendingFree::empty);
+        self.mask = limits.pending_words as u32 - 1;
+        let blocks = self.block.iter_mut().chain([&mut self.recent, &mut self.spare]);
+        blocks.for_each(|block| *block = BlockCell::none());
+    }
+    /// An empty cache for tests.
+    #[cfg(test)]
+    fn new(limits: Limits) -> alloc::boxed::Box<Self> {
+        let mut cache = crate::place::boxed::<Self>();
+        cache.init(limits);
+        cache
     }
     /// The destination of frees to `block`, if it is the pageblock of the last free. Its head may
     /// have changed since; a drain forgets it.

@@ -270,7 +270,7 @@ mod tests {
         stepped::boot(1, 1000);
         let none = ReservePages { from_singles: 0, from_larger: 0 };
         let (map, cpu, kind) =
-            (Map::new(Pfn::new(0), 1024, none), CpuId::new(0), MigrateType::Movable);
+            (Map::alone(Pfn::new(0), 1024, none), CpuId::new(0), MigrateType::Movable);
         let request = |order, reserve| AllocRequest {
             cpu,
             order,

@@ -105,7 +105,7 @@ impl Fill {
     /// By `used`, for each value of the field: the fill; a value that is no fill for blocks that
     /// are all free or full. A table needs no branches: frames that are freed in random order are
     /// of blocks of any fill.
-    const BY_USED: [u8; USED as usize + 1] = {
+    const BY_USED: &'static [u8; USED as usize + 1] = &{
         let mut fills = [u8::MAX; USED as usize + 1];
         let (mut free, mut fill) = (1, 0);
         while free < BLOCK_PAGES as usize {

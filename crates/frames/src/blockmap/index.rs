@@ -33,8 +33,7 @@
 //! same word meanwhile does not wait for that, so a search can miss blocks for a moment. Before an
 //! allocation below a pageblock's order fails, it reads all heads.
 
-use alloc::boxed::Box;
-use alloc::vec::Vec;
+use crate::place::{Place, Table};
 use core::ops::Range;
 use core::sync::atomic::Ordering::SeqCst;
 use mmscale_arch::{Atomic, Cpu};
@@ -52,29 +51,39 @@ const PATIENCE: usize = 32;
 /// blocks without owner is different: the CPU that clears a block's bit may take the block.
 pub(super) struct Index<A: Cpu> {
     /// The words of all levels, level 0 first, so that a bit of level 0 is found in one step.
-    words: Box<[A::AtomicU64]>,
+    words: Table<A::AtomicU64>,
     /// The ranges of the upper levels in `words`, level 1 first.
-    upper: Box<[Range<usize>]>,
+    upper: Table<Range<usize>>,
 }
 
 impl<A: Cpu> Index<A> {
     /// Creates a set of blocks `0..len`, with those for which `holds` returns true.
-    pub(super) fn new(len: usize, holds: impl Fn(usize) -> bool) -> Self {
-        let mut bits: Vec<u64> = Vec::new();
-        for word in 0..len.div_ceil(BITS).max(1) {
-            let of = |bit: usize| word * BITS + bit < len && holds(word * BITS + bit);
-            bits.push((0..BITS).fold(0, |bits, bit| bits | u64::from(of(bit)) << bit));
-        }
-        let (mut words, mut upper) = (bits.clone(), Vec::new());
-        while bits.len() > 1 {
-            let any = |words: &[u64]| {
-                words.iter().enumerate().fold(0, |up, (bit, &w)| up | u64::from(w != 0) << bit)
+    pub(super) fn new(place: &mut Place, len: usize, holds: impl Fn(usize) -> bool) -> Self {
+        let bottom = len.div_ceil(BITS).max(1);
+        let above = |&words: &usize| (words > 1).then(|| words.div_ceil(BITS));
+        let levels = || core::iter::successors(Some(bottom), above);
+        let mut start = bottom;
+        let mut uppers = levels().skip(1);
+        let upper = place.table(levels().count() - 1, |_| {
+            let end = start + uppers.next().unwrap_or(0);
+            core::mem::replace(&mut start, end)..end
+        });
+        // A bit of a level is for 64 times as many blocks as one of the level below.
+        let word = |level: usize, at: usize| {
+            let each = BITS.pow(level as u32);
+            let any = |bit: usize| {
+                let first = (at * BITS + bit) * each;
+                (first..(first + each).min(len)).any(&holds)
             };
-            bits = bits.chunks(BITS).map(any).collect();
-            upper.push(words.len()..words.len() + bits.len());
-            words.extend(&bits);
-        }
-        Self { words: words.into_iter().map(A::AtomicU64::new).collect(), upper: upper.into() }
+            (0..BITS).fold(0, |bits, bit| bits | u64::from(any(bit)) << bit)
+        };
+        let mut places =
+            levels().enumerate().flat_map(|(level, words)| (0..words).map(move |at| (level, at)));
+        let words = place.table(levels().sum(), |_| {
+            let (level, at) = places.next().expect("the sum of all levels");
+            A::AtomicU64::new(word(level, at))
+        });
+        Self { words, upper }
     }
     /// The number of words of level 0.
     fn bottom(&self) -> usize {
@@ -314,13 +323,15 @@ fn lowest(bits: u64, most: u32) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::place::placed;
     use alloc::collections::BTreeSet;
+    use alloc::vec::Vec;
     use mmscale_stepped::Stepped;
 
     #[test]
     fn an_index_agrees_with_a_set_and_is_searched_in_order() {
         for len in [1, 64, 65, 4096, 4097, 300_000] {
-            let index = Index::<Stepped>::new(len, |at| at % 1000 == 7);
+            let index = placed(|place| Index::<Stepped>::new(place, len, |at| at % 1000 == 7));
             let mut model: BTreeSet<usize> = (0..len).filter(|at| at % 1000 == 7).collect();
             let mut random = 1_u64;
             for _ in 0..4000 {
@@ -355,7 +366,8 @@ mod tests {
 
     #[test]
     fn blocks_of_two_sets_and_not_of_a_third_are_found_in_order() {
-        let by = |step: usize| Index::<Stepped>::new(2000, |at| at % step == 0);
+        let by =
+            |step: usize| placed(|place| Index::<Stepped>::new(place, 2000, |at| at % step == 0));
         let (twos, threes, fives) = (by(2), by(3), by(5));
         let found = |also, without, start| twos.common(also, without, start).collect::<Vec<_>>();
         let expected = |holds: fn(usize) -> bool| {
@@ -369,8 +381,9 @@ mod tests {
         );
         // Each word has bits of both sets, and only the last has a common one: the search gives up.
         let (odd, last) = (8001, 7998);
-        let left = Index::<Stepped>::new(odd, |at| at % 2 == 0);
-        let right = Index::<Stepped>::new(odd, |at| at % 2 == 1 || at == last);
+        let left = placed(|place| Index::<Stepped>::new(place, odd, |at| at % 2 == 0));
+        let right =
+            placed(|place| Index::<Stepped>::new(place, odd, |at| at % 2 == 1 || at == last));
         assert_eq!(left.common(Some(&right), None, 0).next(), None);
         assert_eq!(left.common(Some(&right), None, 7000).next(), Some(last));
     }

@@ -77,8 +77,8 @@ pub(crate) use give::Entered;
 pub(crate) use verify::MapError;
 
 use crate::frame::MigrateType;
+use crate::place::{CpuTable, Place, Table};
 use crate::zone::Extent;
-use alloc::boxed::Box;
 use bits::WORD_PAGES;
 use core::ops::Range;
 use core::sync::atomic::AtomicU32;
@@ -86,7 +86,7 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, SeqCst};
 use cpu::{CpuCache, Limits, List};
 use head::{BLOCK_PAGES, Fill, Head};
 use index::Index;
-use mmscale_arch::sync::{EachCpu, Local};
+use mmscale_arch::sync::Local;
 use mmscale_arch::{Atomic, Cpu, CpuId, DataLine, Order, OwnedCounter, PAGEBLOCK_ORDER, Pfn};
 use order_hints::OrderHints;
 
@@ -196,8 +196,8 @@ pub struct BlockMap<A: Cpu> {
     first: Pfn,
     /// The blocks whose frames are all in the zone, or in holes of it.
     complete: Range<usize>,
-    heads: Box<[A::AtomicU64]>,
-    words: Box<[Words<A>]>,
+    heads: Table<A::AtomicU64>,
+    words: Table<Words<A>>,
     /// Whole blocks without owner.
     whole: Index<A>,
     /// Other blocks with free frames and without owner, by type and fill.
@@ -208,8 +208,8 @@ pub struct BlockMap<A: Cpu> {
     /// The number of held pageblocks that were split ([`split`]). Every free reads it, so it is no
     /// atomic of the machine, whose loads take time in the simulator.
     splits: AtomicU32,
-    caches: EachCpu<Local<CpuCache>>,
-    shared: EachCpu<CpuShared<A>>,
+    caches: CpuTable<Local<CpuCache>>,
+    shared: CpuTable<CpuShared<A>>,
     /// Limits of each CPU's cache.
     limits: Limits,
     /// The reserve of whole blocks.
@@ -221,17 +221,12 @@ pub struct BlockMap<A: Cpu> {
 }
 
 impl<A: Cpu> BlockMap<A> {
-    /// Creates a map of the frames `start .. start + pages`, all free and movable, for all possible
-    /// CPUs. Time and memory are proportional to the number of blocks; see
-    /// [`BlockMap::metadata_bytes`].
-    pub fn new(start: Pfn, pages: u32, reserve: ReservePages) -> Self {
-        let extent = Extent::new(start.index()..start.index() + pages as usize, &[]);
-        Self::of(extent, reserve, (A::cpus_possible(), None))
-    }
-    /// Creates a map of these frames, as [`BlockMap::new`], for `cpus` CPUs, each of which caches
-    /// at most `most_cached` pages, if that is given.
-    pub(crate) fn of(
-        extent: Extent,
+    /// Creates a map of these frames, all free and movable, for `cpus` CPUs, each of which caches
+    /// at most `most_cached` pages, if that is given. Time and memory are proportional to the
+    /// number of blocks; see [`BlockMap::metadata_bytes`].
+    pub(crate) fn new(
+        place: &mut Place,
+        extent: &Extent,
         reserve: ReservePages,
         (cpus, most_cached): (usize, Option<u32>),
     ) -> Self {
@@ -260,35 +255,36 @@ impl<A: Cpu> BlockMap<A> {
         // minimum.
         let share = extent.present() as usize / 32 / cpus;
         let limits = Limits::of(most_cached.map_or(share, |most| share.min(most as usize)));
-        let index = |kind: MigrateType, wanted: Fill| {
-            Index::new(blocks, |block| kind == MigrateType::Movable && fill(block) == Some(wanted))
+        let mut index = |kind: MigrateType, wanted: Fill| {
+            let holds = |block| kind == MigrateType::Movable && fill(block) == Some(wanted);
+            Index::new(place, blocks, holds)
         };
+        let partial = MigrateType::ALL.map(|kind| {
+            let mut fills = Fill::all();
+            core::array::from_fn(|_| index(kind, fills.next().expect("one index per fill")))
+        });
         Self {
             start,
             pages: extent.span().len() as u32,
             first: Pfn::new(first_block << PAGEBLOCK_ORDER),
             complete: from.div_ceil(BLOCK_PAGES as usize) - first_block
                 ..to / BLOCK_PAGES as usize - first_block,
-            heads: (0..blocks)
-                .map(|at| A::AtomicU64::named(missing_in(at), DataLine::Blockmap))
-                .collect(),
-            words: (0..blocks)
-                .map(|at| {
-                    Words(core::array::from_fn(|w| {
-                        A::AtomicU64::named(word(at, w), DataLine::Blockmap)
-                    }))
-                })
-                .collect(),
-            whole: Index::new(blocks, |block| missing_in(block) == 0),
-            partial: MigrateType::ALL.map(|kind| {
-                let mut fills = Fill::all();
-                core::array::from_fn(|_| index(kind, fills.next().expect("one index per fill")))
+            heads: place
+                .table(blocks, |at| A::AtomicU64::named(missing_in(at), DataLine::Blockmap)),
+            words: place.table(blocks, |at| {
+                Words(core::array::from_fn(|w| {
+                    A::AtomicU64::named(word(at, w), DataLine::Blockmap)
+                }))
             }),
-            order_hints: OrderHints::all(blocks),
+            whole: Index::new(place, blocks, |block| missing_in(block) == 0),
+            partial,
+            order_hints: OrderHints::all(place, blocks),
             isolating: A::AtomicU32::new(0),
             splits: AtomicU32::new(0),
-            caches: EachCpu::first(cpus, |_| Local::new(CpuCache::new(limits))),
-            shared: EachCpu::first(cpus, |_| CpuShared {
+            caches: CpuTable::zeroed(place, cpus, |cache: &mut Local<CpuCache>| {
+                cache.get_mut().init(limits);
+            }),
+            shared: CpuTable::new(place, cpus, |_, _| CpuShared {
                 nonempty: A::OwnedI8::zero(),
                 emptied: A::AtomicU32::new(0),
                 refused: A::AtomicU32::new(0),
@@ -297,9 +293,18 @@ impl<A: Cpu> BlockMap<A> {
             }),
             limits,
             reserve,
-            extent,
+            extent: extent.clone(),
             cpus,
         }
+    }
+    /// A map of the frames `start .. start + pages` for all possible CPUs, for tests.
+    #[cfg(test)]
+    fn alone(start: Pfn, pages: u32, reserve: ReservePages) -> crate::place::Placed<Self> {
+        crate::place::placed(|place| {
+            let span = start.index()..start.index() + pages as usize;
+            let extent = Extent::new(place, span, &[]);
+            Self::new(place, &extent, reserve, (A::cpus_possible(), None))
+        })
     }
     /// Bytes of metadata for all blocks together, and for each CPU, if an atomic has the size of
     /// its value. A block has 64 bytes for its bitmap (a bit a frame), 8 for its head, and 21 bits

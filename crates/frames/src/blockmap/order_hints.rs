@@ -1,6 +1,7 @@
 //! Hints: the pageblocks that may have free blocks of larger orders.
 
 use super::index::Index;
+use crate::place::Place;
 use mmscale_arch::{Cpu, Order, PAGEBLOCK_ORDER};
 
 /// The largest order below a pageblock's.
@@ -18,8 +19,8 @@ pub(super) struct OrderHints<A: Cpu> {
 
 impl<A: Cpu> OrderHints<A> {
     /// Creates sets with all of `len` blocks.
-    pub(super) fn all(len: usize) -> Self {
-        Self { orders: core::array::from_fn(|_| Index::new(len, |_| true)) }
+    pub(super) fn all(place: &mut Place, len: usize) -> Self {
+        Self { orders: core::array::from_fn(|_| Index::new(place, len, |_| true)) }
     }
     /// The size of the bitmaps in bytes.
     pub(super) fn bytes(&self) -> usize {
@@ -74,11 +75,12 @@ impl<A: Cpu> OrderHints<A> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::place::placed;
     use mmscale_stepped::Stepped;
 
     #[test]
     fn a_failed_search_is_not_repeated_before_a_free() {
-        let order_hints = OrderHints::<Stepped>::all(100);
+        let order_hints = placed(|place| OrderHints::<Stepped>::all(place, 100));
         let order = |order| Order::new(order).unwrap();
         let there = |at| {
             let orders = (0..=8).map(order);

@@ -3,6 +3,7 @@
 use super::bits::{self, Run, WORD_ORDER};
 use super::stack_layout::{BASE, ENTRIES, LARGE, STACKS, StackId};
 use crate::frame::MigrateType;
+use crate::place::Zero;
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use mmscale_arch::{Order, PAGEBLOCK_ORDER};
 
@@ -53,21 +54,23 @@ pub(super) struct Stacks {
     most_pages: u32,
 }
 
+// SAFETY: integers.
+unsafe impl Zero for Stacks {}
+
 impl Stacks {
-    /// Creates empty stacks for at most `most_pages` pages together.
-    pub(super) const fn new(most_pages: u32) -> Self {
-        let mut tops = [const { AtomicU32::new(0) }; STACKS];
-        let mut stack = 0;
-        while stack < STACKS {
-            tops[stack] = AtomicU32::new(BASE[stack] as u32);
-            stack += 1;
+    /// Makes stacks whose bits are all zero empty ones, for at most `most_pages` pages together.
+    pub(super) fn init(&mut self, most_pages: u32) {
+        for (top, base) in self.tops.iter_mut().zip(BASE) {
+            *top.get_mut() = base.into();
         }
-        Self {
-            tops,
-            entries: [const { AtomicU32::new(0) }; ENTRIES],
-            pages: AtomicU32::new(0),
-            most_pages,
-        }
+        self.most_pages = most_pages;
+    }
+    /// Empty stacks for tests.
+    #[cfg(test)]
+    pub(super) fn new(most_pages: u32) -> alloc::boxed::Box<Self> {
+        let mut stacks = crate::place::boxed::<Self>();
+        stacks.init(most_pages);
+        stacks
     }
     /// Whether there is room for a block of `order` after others are evicted.
     #[inline]

@@ -423,7 +423,8 @@ mod tests {
     #[test]
     fn a_cpu_looks_in_its_own_stretch_first_unless_memory_is_short() {
         stepped::boot(2, 1000);
-        let map = Map::new(Pfn::new(0), 1 << 16, ReservePages { from_singles: 0, from_larger: 0 });
+        let map =
+            Map::alone(Pfn::new(0), 1 << 16, ReservePages { from_singles: 0, from_larger: 0 });
         let (near, far) = (take(&map, 1, Refill::Batch), take(&map, 0, Refill::Batch));
         assert_eq!((far / 64, near / 64), (0, 1), "128 pageblocks, 64 for each of two CPUs");
         // Each takes what a word has, for later too; the other CPU's block is the fuller one.
@@ -439,7 +440,8 @@ mod tests {
     #[test]
     fn what_is_taken_in_an_interrupt_that_meets_the_cpu_in_its_cache_is_counted_by_the_caller() {
         stepped::boot(1, 1000);
-        let map = Map::new(Pfn::new(0), 1 << 12, ReservePages { from_singles: 0, from_larger: 0 });
+        let map =
+            Map::alone(Pfn::new(0), 1 << 12, ReservePages { from_singles: 0, from_larger: 0 });
         let cache = map.caches.of(CpuId::new(0)).enter::<Stepped>().expect("it is not in use");
         let mut change = 3;
         stepped::interrupt(|| {

@@ -30,7 +30,7 @@ fn words(map: &BlockMap<Stepped>) -> [u64; 8] {
 fn the_example_of_the_page_on_the_blockmap() {
     stepped::boot(2, 1000);
     let reserve = ReservePages { from_singles: 0, from_larger: 0 };
-    let map = BlockMap::<Stepped>::new(Pfn::new(0), 1 << 17, reserve);
+    let map = BlockMap::<Stepped>::alone(Pfn::new(0), 1 << 17, reserve);
     assert_eq!((map.heads.len(), map.most_cached_pages()), (256, 2048));
 
     // 1. The first allocation takes 256 frames of block 0.

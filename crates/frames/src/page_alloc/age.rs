@@ -62,7 +62,7 @@ impl<A: Cpu> FrameAllocator<A> {
     pub fn refresh_cpu_vm_stats(&self, decay: DecayRequest, pause: impl Fn()) -> Refresh {
         let _span = Span::<A>::enter(Func::RefreshCpuVmStats);
         let mut run = Refresh { folded: self.fold_all_deltas(), ..Refresh::default() };
-        for zone in &self.zones {
+        for zone in self.zones.iter() {
             let folded = self.stats.fold_zone(&IrqGuard::new(), zone.id);
             run.folded += folded;
             if decay != DecayRequest::Skip {

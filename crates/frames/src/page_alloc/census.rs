@@ -125,7 +125,7 @@ impl<A: Cpu> FrameAllocator<A> {
     /// machine. Exact only while no CPU allocates or frees: it takes the locks one after the other.
     pub fn census(&self) -> Census {
         let mut census = Census::default();
-        for zone in &self.zones {
+        for zone in self.zones.iter() {
             census.pages += u64::from(zone.pages());
             match &zone.free {
                 ZoneFree::Lists(lists) => self.listed_census(zone, lists, &mut census),

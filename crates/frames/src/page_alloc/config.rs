@@ -3,6 +3,7 @@
 use crate::guest::Guest;
 use crate::pcp::BATCH_SCALE_MAX;
 use crate::zone::{Geometry, Watermarks, ZoneId, ZoneLists};
+use core::alloc::Layout;
 
 mmscale_arch::policies! {
     /// Limit of the pages that one hold of the zone lock frees, when many are due.
@@ -113,8 +114,8 @@ pub enum Records {
     #[default]
     Kept,
     /// Frames have no records: for [`PcpPolicy::Blockmap`] only, which needs just its maps. A
-    /// double free may be detected late; a wrong order is not detected. A free of a frame in a hole
-    /// is not detected by `free_pages` either: `try_free_pages` detects it.
+    /// double free may be detected late; a wrong order is not detected. `try_free_pages` detects a
+    /// free of a frame in a hole; `free_pages` does in builds with debug assertions.
     None,
 }
 
@@ -211,6 +212,8 @@ pub enum ConfigError {
     Cpus(usize),
     /// A CPU's cache has no pages, or room for [`AllocConfig::LEAST_CACHED_PAGES`] at least.
     CachedPages(u32),
+    /// The buffer for the allocator's tables is too small, or not aligned to this layout.
+    Buffer(Layout),
 }
 
 impl core::fmt::Display for ConfigError {
@@ -253,6 +256,12 @@ impl core::fmt::Display for ConfigError {
                 f,
                 "CPU caches of at most {pages} pages: 0, or {} and more are allowed",
                 AllocConfig::LEAST_CACHED_PAGES
+            ),
+            Self::Buffer(needed) => write!(
+                f,
+                "buffer for the allocator's tables: {} bytes are needed, aligned to {}",
+                needed.size(),
+                needed.align()
             ),
             Self::BatchScale(scale) => write!(f, "batch scale {scale}: 0 to 6 are allowed"),
         }

@@ -1,5 +1,5 @@
 //! Allocation of named frames: for contiguous memory of devices, for reservations at boot, for a
-//! hypervisor that gives a guest a certain range.
+//! hypervisor that gives a virtual machine a certain range.
 
 use super::zone::ZoneFree;
 use super::{FrameAllocator, Records, Zone};
@@ -57,7 +57,7 @@ impl<A: Cpu> FrameAllocator<A> {
     ///
     /// # Errors
     /// The first frame that cannot be allocated here.
-    pub fn take_over(&self, lost: &Self) -> Result<(), ContigError> {
+    pub fn restore_from(&self, lost: &Self) -> Result<(), ContigError> {
         for zone in lost.zones() {
             let Range { start: mut at, end } = zone.extent.span();
             while at < end {

@@ -2,10 +2,10 @@
 
 use super::zone::{ISOLATING, ZoneFree};
 use super::{FrameAllocator, Zone};
+use crate::place::{Place, Table};
 use crate::vmstat::ZoneItem;
 use crate::zone::{Geometry, IsolateError};
 use core::sync::atomic::Ordering::Relaxed;
-use mmscale_arch::sync::Sparse;
 use mmscale_arch::{Atomic, Cpu, CpuId, Pfn};
 
 /// A bit for each pageblock of zones with lists: set while the pageblock is isolated. A free reads
@@ -17,16 +17,16 @@ use mmscale_arch::{Atomic, Cpu, CpuId, Pfn};
 /// drain frees the page; or it is taken after the drain, and the free sees the bit. So `Relaxed` is
 /// enough.
 pub(super) struct Isolated<A: Cpu> {
-    bits: Sparse<A::AtomicU32>,
+    bits: Table<A::AtomicU32>,
     geometry: Geometry,
 }
 
 impl<A: Cpu> Isolated<A> {
-    /// Creates bits for the pageblocks of `frames` frames, none isolated. Memory for the bits is
-    /// allocated when a pageblock is isolated.
-    pub(super) fn none(frames: usize, geometry: Geometry) -> Self {
+    /// Creates bits for the pageblocks of `frames` frames, none isolated.
+    pub(super) fn none(place: &mut Place, frames: usize, geometry: Geometry) -> Self {
         let blocks = frames.div_ceil(geometry.block_pages());
-        Self { bits: Sparse::new(blocks.div_ceil(u32::BITS as usize)), geometry }
+        let words = blocks.div_ceil(u32::BITS as usize);
+        Self { bits: place.table(words, |_| A::AtomicU32::new(0)), geometry }
     }
     fn place(&self, pfn: Pfn) -> (usize, u32) {
         let block = self.geometry.block_of(pfn);
@@ -34,16 +34,16 @@ impl<A: Cpu> Isolated<A> {
     }
     /// Bytes of the bits.
     pub(super) fn bytes(&self) -> u64 {
-        (self.bits.iter_made().count() * size_of::<u32>()) as u64
+        (self.bits.len() * size_of::<u32>()) as u64
     }
     /// Whether the pageblock of `pfn` is isolated.
     pub(super) fn has(&self, pfn: Pfn) -> bool {
         let (word, bit) = self.place(pfn);
-        self.bits.get(word).is_some_and(|bits| bits.load(Relaxed) & bit != 0)
+        self.bits[word].load(Relaxed) & bit != 0
     }
     pub(super) fn set(&self, block: Pfn, on: bool) {
         let (word, bit) = self.place(block);
-        let bits = self.bits.get_or_make(word, |_| A::AtomicU32::new(0));
+        let bits = &self.bits[word];
         if on {
             bits.fetch_or(bit, Relaxed);
         } else {

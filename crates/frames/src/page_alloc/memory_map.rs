@@ -1,7 +1,8 @@
 //! The memory map: zones and the holes in them.
 
 use super::ConfigError;
-use crate::zone::{Extent, ZoneId, ZoneKind};
+use crate::place::Place;
+use crate::zone::{Extent, ZoneId, ZoneKind, present_in};
 use alloc::vec::Vec;
 use core::ops::Range;
 use mmscale_arch::{MAX_NODES, NodeId, Pfn};
@@ -77,21 +78,9 @@ impl MemoryMap {
     /// another zone must not be in between: [`MemoryMap::check`] refuses the map then.
     pub fn of_stretches(stretches: impl IntoIterator<Item = ZoneSpec>) -> Self {
         let mut stretches: Vec<ZoneSpec> = stretches.into_iter().collect();
-        stretches.sort_by_key(|stretch| stretch.start);
-        let mut map = Self::default();
-        for next in stretches {
-            let same = |zone: &&mut ZoneSpec| (zone.node, zone.kind) == (next.node, next.kind);
-            let Some(zone) = map.zones.iter_mut().find(same) else {
-                map.zones.push(next);
-                continue;
-            };
-            let (end, start) = (zone.range().end, next.start.index());
-            if end < start {
-                map.holes.push(end..start);
-            }
-            zone.pages = (next.range().end.max(end) - zone.start.index()) as u32;
-        }
-        map
+        let mut gaps = alloc::vec![0..0; stretches.len()];
+        let map = MapRef::of_stretches(&mut stretches, &mut gaps, 0);
+        map.expect("there are fewer gaps than stretches").into()
     }
     /// Adds a hole: `pages` frames that begin with `start`, numbers of frames and not addresses.
     /// [`MemoryMap::check`] refuses one that is outside all zones. A reservation that ends later is
@@ -111,20 +100,91 @@ impl MemoryMap {
         }
         self
     }
+    /// The map as slices.
+    pub fn as_ref(&self) -> MapRef<'_> {
+        MapRef { zones: &self.zones, holes: &self.holes }
+    }
     /// The number of frames up to the end of the last zone.
     pub fn frames(&self) -> usize {
-        self.zones.iter().map(|zone| zone.range().end).max().unwrap_or(0)
+        self.as_ref().frames()
     }
     /// The number of frames in all zones, without those in holes.
     pub fn pages(&self) -> u64 {
-        self.zones.iter().map(|zone| u64::from(self.extent(zone).present())).sum()
-    }
-    /// The frames of a zone of this map.
-    pub(super) fn extent(&self, zone: &ZoneSpec) -> Extent {
-        Extent::new(zone.range(), &self.holes)
+        self.as_ref().pages()
     }
     /// Checks that the map is valid.
     pub fn check(&self) -> Result<(), ConfigError> {
+        self.as_ref().check()
+    }
+    /// The number of nodes: one more than the largest node number.
+    pub fn node_count(&self) -> usize {
+        self.as_ref().node_count()
+    }
+}
+
+impl From<MapRef<'_>> for MemoryMap {
+    fn from(map: MapRef<'_>) -> Self {
+        Self { zones: map.zones.to_vec(), holes: map.holes.to_vec() }
+    }
+}
+
+/// The memory of a machine as [`MemoryMap`] has it, in slices that its user owns: for a kernel
+/// without a heap. Its zones are made from stretches with [`MapRef::of_stretches`], or written out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct MapRef<'a> {
+    /// The zones, in the order of their numbers.
+    pub zones: &'a [ZoneSpec],
+    /// Ranges of frame numbers inside zones, as in [`MemoryMap::holes`]. Time is proportional to
+    /// the square of their number.
+    pub holes: &'a [Range<usize>],
+}
+
+impl<'a> MapRef<'a> {
+    /// One zone for all stretches of one kind on one node, as in [`MemoryMap::of_stretches`]:
+    /// changes `stretches` to zones. The gaps between stretches of a zone follow the first `given`
+    /// holes, which have no order. Returns `None` if there is no room for the gaps.
+    pub fn of_stretches(
+        stretches: &'a mut [ZoneSpec],
+        holes: &'a mut [Range<usize>],
+        given: usize,
+    ) -> Option<Self> {
+        stretches.sort_unstable_by_key(|stretch| stretch.start);
+        let (mut zones, mut gaps) = (0, given);
+        for at in 0..stretches.len() {
+            let next = stretches[at];
+            let same = |zone: &&mut ZoneSpec| (zone.node, zone.kind) == (next.node, next.kind);
+            let Some(zone) = stretches[..zones].iter_mut().find(same) else {
+                stretches[zones] = next;
+                zones += 1;
+                continue;
+            };
+            let (end, start) = (zone.range().end, next.start.index());
+            if end < start {
+                *holes.get_mut(gaps)? = end..start;
+                gaps += 1;
+            }
+            zone.pages = (next.range().end.max(end) - zone.start.index()) as u32;
+        }
+        Some(Self { zones: &stretches[..zones], holes: holes.get(..gaps)? })
+    }
+    /// The number of frames up to the end of the last zone.
+    pub fn frames(self) -> usize {
+        self.zones.iter().map(|zone| zone.range().end).max().unwrap_or(0)
+    }
+    /// The number of frames in all zones, without those in holes.
+    pub fn pages(self) -> u64 {
+        self.zones.iter().map(|zone| u64::from(self.present(zone))).sum()
+    }
+    /// The frames of a zone of this map.
+    pub(super) fn extent(self, place: &mut Place, zone: &ZoneSpec) -> Extent {
+        Extent::new(place, zone.range(), self.holes)
+    }
+    /// The number of frames of a zone of this map, without those in holes.
+    pub(super) fn present(self, zone: &ZoneSpec) -> u32 {
+        present_in(&zone.range(), self.holes)
+    }
+    /// Checks that the map is valid.
+    pub fn check(self) -> Result<(), ConfigError> {
         if self.zones.is_empty() {
             return Err(ConfigError::NoMemory);
         }
@@ -145,7 +205,7 @@ impl MemoryMap {
                     return Err(ConfigError::SameKind(at as u8));
                 }
             }
-            if self.extent(zone).present() == 0 {
+            if self.present(zone) == 0 {
                 return Err(empty);
             }
         }
@@ -159,7 +219,7 @@ impl MemoryMap {
         }
     }
     /// The number of nodes: one more than the largest node number.
-    pub fn node_count(&self) -> usize {
+    pub fn node_count(self) -> usize {
         let nodes = self.zones.iter().map(|zone| zone.node.index() + 1);
         nodes.max().unwrap_or(1).min(MAX_NODES)
     }

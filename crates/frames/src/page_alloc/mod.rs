@@ -71,29 +71,29 @@ pub use config::{
     PcpPolicy, Records,
 };
 pub use gfp::{AllocError, Gfp};
-pub use memory_map::{MemoryMap, ZoneSpec};
+pub use memory_map::{MapRef, MemoryMap, ZoneSpec};
 pub use query::FreeCount;
 pub use zone::Zone;
-use zone::{FreeLists, ZoneFree};
+use zone::{FreeLists, ZoneFree, ZonePlan};
 
-use crate::blockmap::ReservePages;
 use crate::frame::FrameTable;
 use crate::pcp::{Pcp, PcpLimits};
+use crate::place::{self, HeapMemory, Place, Room, Table};
 use crate::vmstat::{Stats, normal_threshold, pressure_threshold};
 use crate::zone::{Buddy, LOWMEM_RESERVE_RATIO, Watermarks, ZoneId, ZoneKind};
-use alloc::boxed::Box;
-use alloc::vec::Vec;
+use core::alloc::Layout;
+use core::mem::MaybeUninit;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 use mmscale_arch::{Atomic, Cpu, CpuId, CpuMask, NodeId, PcpEvent, Pfn, Trace};
 
 /// The allocator of all frames of a machine.
 pub struct FrameAllocator<A: Cpu> {
     frames: FrameTable,
-    zones: Box<[Zone<A>]>,
+    zones: Table<Zone<A>>,
     /// For each node and best acceptable kind, the zones in the order in which they are tried.
-    zonelists: Box<[[Box<[ZoneId]>; ZoneKind::COUNT]]>,
+    zonelists: Table<[Table<ZoneId>; ZoneKind::COUNT]>,
     /// The first of each of these lists.
-    nearest: Box<[[Option<ZoneId>; ZoneKind::COUNT]]>,
+    nearest: Table<[Option<ZoneId>; ZoneKind::COUNT]>,
     stats: Stats<A>,
     isolated: isolate::Isolated<A>,
     config: AllocConfig,
@@ -102,7 +102,7 @@ pub struct FrameAllocator<A: Cpu> {
     /// The number of allocations that found memory low and requested a wake-up of reclaim.
     wakes: A::AtomicU64,
     /// By node: the task to wake then.
-    reclaimers: Box<[wake::Reclaimer<A>]>,
+    reclaimers: Table<wake::Reclaimer<A>>,
     /// Nonzero while a task drains all page caches.
     draining: A::AtomicU32,
     /// The number of nodes that are being balanced. While there are any, counters use the smaller
@@ -110,75 +110,92 @@ pub struct FrameAllocator<A: Cpu> {
     short_nodes: A::AtomicU32,
     /// The number of changes of the inputs of thresholds.
     threshold_changes: A::AtomicU32,
+    /// The memory of all tables, if it is of the heap. The last field: dropped after them.
+    heap: Option<HeapMemory>,
 }
 
 impl<A: Cpu> FrameAllocator<A> {
-    /// Creates an allocator in which all of `map` is free. With free lists the time does not depend
-    /// on the size of memory: blocks are accessed when they are first used.
+    /// Creates an allocator in which all of `map` is free, with its tables in one allocation of the
+    /// heap. With free lists the time does not depend on the size of memory: blocks are accessed
+    /// when they are first used.
     pub fn new(map: &MemoryMap, config: AllocConfig) -> Result<Self, ConfigError> {
+        let map = map.as_ref();
+        let needed = Self::metadata_layout(map, config)?;
+        let build = |place: &mut Place| Self::build(place, map, config);
+        // SAFETY: the memory is the last field of the allocator, and is dropped after its tables.
+        let (mut made, memory) = unsafe { HeapMemory::build(needed, build) };
+        made.heap = Some(memory);
+        Ok(made)
+    }
+    /// Returns the layout of the tables of an allocator: the buffer that
+    /// [`FrameAllocator::new_in`] takes. It takes as long as that, and needs no heap.
+    pub fn metadata_layout(map: MapRef<'_>, config: AllocConfig) -> Result<Layout, ConfigError> {
         map.check()?;
         config.check()?;
-        let recorded = if config.records == Records::Kept { map.frames() } else { 0 };
-        let whole = |spec| {
-            let extent = map.extent(spec);
-            extent.present() as usize == extent.span().len()
-        };
-        if config.guest.is_some() && !map.zones.iter().all(whole) {
+        let is_whole = |zone: &ZoneSpec| map.present(zone) == zone.pages;
+        if config.guest.is_some() && !map.zones.iter().all(is_whole) {
             return Err(ConfigError::Guest);
         }
-        let frames = FrameTable::new(recorded);
-        let (possible, marks) = (A::cpus_possible(), zone_marks(map, &config));
-        let cpus = config.cpus.unwrap_or(possible);
-        if cpus == 0 || cpus > possible {
-            return Err(ConfigError::Cpus(cpus));
+        let possible = A::cpus_possible();
+        match config.cpus.unwrap_or(possible) {
+            cpus if cpus == 0 || cpus > possible => Err(ConfigError::Cpus(cpus)),
+            _ => Ok(place::layout_of(|place| Self::build(place, map, config))),
         }
+    }
+    /// Creates an allocator in which all of `map` is free, with its tables in `buffer`, whose size
+    /// and alignment [`FrameAllocator::metadata_layout`] returns. It uses no heap, then or later.
+    /// Frames of the buffer are holes of the map.
+    pub fn new_in(
+        map: MapRef<'_>,
+        config: AllocConfig,
+        buffer: &'static mut [MaybeUninit<u8>],
+    ) -> Result<Self, ConfigError> {
+        let needed = Self::metadata_layout(map, config)?;
+        let build = |place: &mut Place| Self::build(place, map, config);
+        place::build_in(buffer, needed, build).ok_or(ConfigError::Buffer(needed))
+    }
+    /// Builds the allocator. The map and the configuration are valid.
+    fn build(place: &mut Place, map: MapRef<'_>, config: AllocConfig) -> Self {
+        let recorded = if config.records == Records::Kept { map.frames() } else { 0 };
+        let frames = FrameTable::new(place, recorded);
+        let cpus = config.cpus.unwrap_or_else(A::cpus_possible);
         let online = online_cpus::<A>(cpus);
-        let zones: Box<[Zone<A>]> = map
-            .zones
-            .iter()
-            .zip(&marks)
-            .enumerate()
-            .map(|(at, (spec, &marks))| {
-                let (id, extent) = (ZoneId::new(at), map.extent(spec));
-                let present = extent.present().into();
-                let limits = pcp_limits::<A>((spec.node, present), marks, &config, &online);
-                let free = ZoneFree::new(
-                    (&config, cpus),
-                    &frames,
-                    (id, &extent),
-                    whole_blocks_kept(marks),
-                    || Pcp::new(limits, config.cache_slice_pages),
-                );
-                let marks = (marks, reserves(map, spec));
-                Zone::new((id, spec.node, spec.kind), extent, marks, free, (&config, cpus))
-            })
-            .collect();
+        let mut zones = place.room(map.zones.len());
+        for (at, spec) in map.zones.iter().enumerate() {
+            let id = ZoneId::new(at);
+            add_zone(&mut zones, place, (map, id, spec), (&config, cpus), &frames, &online);
+        }
         let nodes = map.node_count();
-        let counted = |zone: &Zone<A>| {
-            let pages = zone.pages();
+        let counted = map.zones.iter().map(|spec| {
+            let pages = map.present(spec);
             let threshold = normal_threshold(online.count(), pages.into(), config.page_kib);
-            (zone.node, threshold, pages)
-        };
-        let counted: Vec<(NodeId, u8, u32)> = zones.iter().map(counted).collect();
-        let stats = Stats::new(&counted, nodes, cpus);
-        let zonelists: Box<[_]> = (0..nodes).map(|node| zonelists(map, node, nodes)).collect();
-        let nearest =
-            zonelists.iter().map(|lists| lists.each_ref().map(|list| list.first().copied()));
-        Ok(Self {
-            frames,
-            nearest: nearest.collect(),
+            (spec.node, threshold, pages)
+        });
+        let stats = Stats::new(place, counted, nodes, cpus);
+        let mut zonelists = place.room(nodes);
+        for node in 0..nodes {
+            let lists = zonelists_of(place, map, node, nodes);
+            zonelists.push(lists);
+        }
+        let zonelists = zonelists.done();
+        let listed = if config.caches == PcpPolicy::Blockmap { 0 } else { map.frames() };
+        Self {
+            nearest: place
+                .table(nodes, |node| zonelists[node].each_ref().map(|list| list.first().copied())),
             zonelists,
-            zones,
+            zones: zones.done(),
             stats,
-            isolated: isolate::Isolated::none(map.frames(), config.geometry()),
+            frames,
+            isolated: isolate::Isolated::none(place, listed, config.geometry()),
             cpus,
             config,
             wakes: A::AtomicU64::new(0),
-            reclaimers: (0..nodes).map(|_| wake::Reclaimer::none()).collect(),
+            reclaimers: place.table(nodes, |_| wake::Reclaimer::none()),
             draining: A::AtomicU32::new(0),
             short_nodes: A::AtomicU32::new(0),
             threshold_changes: A::AtomicU32::new(0),
-        })
+            heap: None,
+        }
     }
     /// The zones, by number.
     pub fn zones(&self) -> &[Zone<A>] {
@@ -293,7 +310,7 @@ impl<A: Cpu> FrameAllocator<A> {
     /// not offline. If these change while it sets the limits, it starts again, so that the limits
     /// of the last change remain.
     fn refresh_limits(&self) {
-        for zone in &self.zones {
+        for zone in self.zones.iter() {
             let seen = || (online_cpus::<A>(self.cpus), zone.managed_pages());
             let mut now = seen();
             loop {
@@ -335,29 +352,36 @@ fn online_cpus<A: Cpu>(cpus: usize) -> CpuMask {
     if online.count() == 0 { CpuMask::first(cpus) } else { online }
 }
 
-/// The watermarks of every zone.
-fn zone_marks(map: &MemoryMap, config: &AllocConfig) -> Vec<Watermarks> {
-    let total = map.pages();
-    let of = |zone: &ZoneSpec| {
-        let given = config.normal_marks.filter(|_| zone.kind == ZoneKind::Normal);
-        given.unwrap_or_else(|| config.watermarks(map.extent(zone).present().into(), total))
-    };
-    map.zones.iter().map(of).collect()
+/// Adds a zone to `zones`, all of it free.
+fn add_zone<A: Cpu>(
+    zones: &mut Room<Zone<A>>,
+    place: &mut Place,
+    (map, id, spec): (MapRef<'_>, ZoneId, &ZoneSpec),
+    (config, cpus): (&AllocConfig, usize),
+    frames: &FrameTable,
+    online: &CpuMask,
+) {
+    let extent = map.extent(place, spec);
+    let (present, marks) = (u64::from(extent.present()), zone_marks(map, spec, config));
+    let limits = pcp_limits::<A>((spec.node, present), marks, config, online);
+    let plan = ZonePlan { config, cpus, id, extent: &extent, marks, limits };
+    let free = ZoneFree::new(place, frames, plan);
+    let marks = (marks, reserves(map, spec));
+    zones.push(Zone::new((id, spec.node, spec.kind), extent, marks, free, (config, cpus)));
 }
 
-/// The reserve with the policy `blockmap`. Pages below the min watermark are free anyway, unless a
-/// request is urgent, so they may as well be whole pageblocks. Single pages also leave the pages up
-/// to the high watermark, which reclaim keeps free, while other zones have pages.
-fn whole_blocks_kept(marks: Watermarks) -> ReservePages {
-    ReservePages { from_singles: marks.high, from_larger: marks.min }
+/// The watermarks of a zone.
+fn zone_marks(map: MapRef<'_>, zone: &ZoneSpec, config: &AllocConfig) -> Watermarks {
+    let given = config.normal_marks.filter(|_| zone.kind == ZoneKind::Normal);
+    given.unwrap_or_else(|| config.watermarks(map.present(zone).into(), map.pages()))
 }
 
 /// Pages that a zone reserves from allocations that a better zone of its node could serve.
-fn reserves(map: &MemoryMap, zone: &ZoneSpec) -> [u32; ZoneKind::COUNT] {
+fn reserves(map: MapRef<'_>, zone: &ZoneSpec) -> [u32; ZoneKind::COUNT] {
     let mut reserve = [0; ZoneKind::COUNT];
     let above = |other: &&ZoneSpec| other.node == zone.node && other.kind > zone.kind;
     for other in map.zones.iter().filter(above) {
-        reserve[other.kind as usize] += map.extent(other).present() / LOWMEM_RESERVE_RATIO;
+        reserve[other.kind as usize] += map.present(other) / LOWMEM_RESERVE_RATIO;
     }
     reserve
 }
@@ -365,17 +389,24 @@ fn reserves(map: &MemoryMap, zone: &ZoneSpec) -> [u32; ZoneKind::COUNT] {
 /// The order in which allocations for `node` try the zones, by the best kind that they accept:
 /// their own node first, then the others in circular order of their numbers; on each node the
 /// better kind first.
-fn zonelists(map: &MemoryMap, node: usize, nodes: usize) -> [Box<[ZoneId]>; ZoneKind::COUNT] {
+fn zonelists_of(
+    place: &mut Place,
+    map: MapRef<'_>,
+    node: usize,
+    nodes: usize,
+) -> [Table<ZoneId>; ZoneKind::COUNT] {
     core::array::from_fn(|best| {
-        let zones = map.zones.iter().enumerate().filter(|(_, zone)| zone.kind as usize <= best);
-        let mut keyed: Vec<_> = zones
-            .map(|(at, zone)| {
-                let distance = (zone.node.index() + nodes - node) % nodes;
-                (distance, core::cmp::Reverse(zone.kind), ZoneId::new(at))
-            })
-            .collect();
-        keyed.sort_unstable();
-        keyed.into_iter().map(|(_, _, zone)| zone).collect()
+        let of_kind = |(_, zone): &(usize, &ZoneSpec)| zone.kind as usize <= best;
+        let mut zones = map.zones.iter().enumerate().filter(of_kind);
+        let count = zones.clone().count();
+        let mut list =
+            place.table(count, |_| ZoneId::new(zones.next().expect("there are so many zones").0));
+        list.sort_unstable_by_key(|&id| {
+            let zone = &map.zones[id.index()];
+            let distance = (zone.node.index() + nodes - node) % nodes;
+            (distance, core::cmp::Reverse(zone.kind), id)
+        });
+        list
     })
 }
 

@@ -32,7 +32,7 @@ impl<A: Cpu> FrameAllocator<A> {
     pub fn frame_use(&self, pfn: Pfn) -> Option<FrameUse> {
         let zone = self.zone_of(pfn)?;
         Some(match &zone.free {
-            ZoneFree::Lists(lists) => self.listed_use(lists, pfn),
+            ZoneFree::Lists(lists) => self.listed_use(zone, lists, pfn),
             ZoneFree::Blocks(blocks) => match blocks.map.frame_use(pfn) {
                 // A split changes the records alone.
                 FrameUse::Held(_) if self.config.records == Records::Kept => {
@@ -48,7 +48,7 @@ impl<A: Cpu> FrameAllocator<A> {
         })
     }
 
-    fn listed_use(&self, lists: &FreeLists<A>, pfn: Pfn) -> FrameUse {
+    fn listed_use(&self, zone: &Zone<A>, lists: &FreeLists<A>, pfn: Pfn) -> FrameUse {
         let buddy = lists.buddy.lock_irqsave();
         if buddy.untouched().contains(&(pfn.index() as u32)) {
             return FrameUse::Free(self.config.geometry().max);
@@ -56,7 +56,7 @@ impl<A: Cpu> FrameAllocator<A> {
         if buddy.is_offline(pfn) {
             return FrameUse::Offline;
         }
-        match self.head_in(|head, order| buddy.spans(head, order), pfn) {
+        match self.head_of(zone, pfn) {
             Some((FrameState::Free, _)) if buddy.is_isolated(pfn) => FrameUse::Isolated,
             Some((FrameState::Free, order)) => FrameUse::Free(order),
             Some((FrameState::Cached, _)) => FrameUse::Cached,
@@ -66,16 +66,11 @@ impl<A: Cpu> FrameAllocator<A> {
         }
     }
 
+    /// The state and the order of the block that has `pfn`, by the records of frames.
     fn head_of(&self, zone: &Zone<A>, pfn: Pfn) -> Option<(FrameState, Order)> {
-        self.head_in(|head, _| zone.extent.has(head.index()), pfn)
-    }
-
-    /// The state and the order of the block that has `pfn`, by the records of frames; `spans`
-    /// returns whether a block is of the zone.
-    fn head_in(&self, spans: impl Fn(Pfn, Order) -> bool, pfn: Pfn) -> Option<(FrameState, Order)> {
         self.config.geometry().orders().find_map(|order| {
             let head = pfn.align_down(order);
-            let word = spans(head, Order::ZERO).then(|| self.frames.word(head))?;
+            let word = zone.extent.has(head.index()).then(|| self.frames.word(head))?;
             let has = word.state() != FrameState::Inside && word.order() >= order;
             has.then(|| (word.state(), word.order()))
         })

@@ -26,7 +26,7 @@ impl<A: Cpu> FrameAllocator<A> {
         let mut online = CpuMask::EMPTY;
         A::online(&mut online);
         let mut before = None;
-        for zone in &self.zones {
+        for zone in self.zones.iter() {
             let of_node = if before == Some(zone.node) { 0 } else { NODE_NUMBERS };
             before = Some(zone.node);
             let numbers = of_node + ZONE_NUMBERS + CPU_NUMBERS * online.count() as u32;

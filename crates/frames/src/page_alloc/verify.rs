@@ -19,7 +19,7 @@ impl<A: Cpu> FrameAllocator<A> {
     /// Only while no CPU allocates or frees: it takes the locks one after the other.
     pub fn verify(&self) -> Result<Audit, Violation> {
         let mut audit = Audit::default();
-        for zone in &self.zones {
+        for zone in self.zones.iter() {
             let found = match &zone.free {
                 ZoneFree::Lists(lists) => self.verify_listed(zone, lists)?,
                 ZoneFree::Blocks(blocks) => self.verify_mapped(zone, &blocks.map)?,

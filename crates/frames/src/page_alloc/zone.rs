@@ -3,12 +3,13 @@
 use super::{AllocConfig, PcpPolicy};
 use crate::blockmap::{BlockMap, ReservePages};
 use crate::frame::FrameTable;
-use crate::guest::GuestZone;
-use crate::pcp::{Pcp, Pressure};
+use crate::guest::{Guest, GuestZone};
+use crate::pcp::{Pcp, PcpLimits, Pressure};
+use crate::place::{CpuTable, Place};
 use crate::zone::{Buddy, Extent, Owners, Watermarks, ZoneId, ZoneKind};
 use core::sync::atomic::Ordering;
-use mmscale_arch::sync::{EachCpu, SpinLock};
-use mmscale_arch::{Atomic, Cpu, DataLine, LockClass, LockInstance, NodeId, Pfn};
+use mmscale_arch::sync::SpinLock;
+use mmscale_arch::{Atomic, Cpu, CpuId, DataLine, LockClass, LockInstance, NodeId, Pfn};
 
 /// The zone has fewer free pages than its high watermark: page caches must not grow.
 pub(super) const BELOW_HIGH: u32 = 1;
@@ -65,7 +66,7 @@ pub(super) struct FreeLists<A: Cpu> {
     pub(super) buddy: SpinLock<A, Buddy<A>>,
     /// The page caches. Allocation and freeing only try their locks, so that an interrupt never
     /// waits for one. The buddy lock may be taken under them.
-    pub(super) pcps: EachCpu<SpinLock<A, Pcp>>,
+    pub(super) pcps: CpuTable<SpinLock<A, Pcp>>,
 }
 
 /// The page cache into which a page is freed.
@@ -82,53 +83,93 @@ pub(super) struct FreeBlocks<A: Cpu> {
     /// The maps.
     pub(super) map: BlockMap<A>,
     /// Page caches, always empty: the upkeep tick accesses them.
-    pub(super) pcps: EachCpu<SpinLock<A, Pcp>>,
+    pub(super) pcps: CpuTable<SpinLock<A, Pcp>>,
 }
 
 impl<A: Cpu> ZoneFree<A> {
-    /// Creates the free memory of zone `id`: all of its frames are free.
-    pub(super) fn new(
-        (config, cpus): (&AllocConfig, usize),
-        frames: &FrameTable,
-        (id, extent): (ZoneId, &Extent),
-        reserve: ReservePages,
-        mut pcp: impl FnMut() -> Pcp,
-    ) -> Self {
-        if let Some(guest) = config.guest {
-            let pages = extent.present();
-            let start = Pfn::new(extent.span().start);
-            return Self::Guest(GuestZone::new((guest, cpus), (id, start, pages), pcp));
-        }
-        let frees_to = match config.caches {
-            PcpPolicy::Stock | PcpPolicy::Premerge => FreesTo::FreeingCpu,
-            PcpPolicy::Posted => FreesTo::Owner,
-            PcpPolicy::Blockmap => {
-                let map = BlockMap::of(extent.clone(), reserve, (cpus, config.cached_pages));
-                let pcps = EachCpu::first(cpus, |cpu| {
-                    SpinLock::named(LockClass::Pcp, LockInstance::OfCpu(cpu), pcp())
-                });
-                return Self::Blocks(FreeBlocks { map, pcps });
+    /// Creates the free memory of a zone: all of its frames are free.
+    pub(super) fn new(place: &mut Place, frames: &FrameTable, zone: ZonePlan<'_>) -> Self {
+        match (zone.config.guest, zone.config.caches) {
+            (Some(guest), _) => Self::of_guest(place, guest, zone),
+            (None, PcpPolicy::Blockmap) => Self::in_map(place, zone),
+            (None, PcpPolicy::Stock | PcpPolicy::Premerge) => {
+                Self::on_lists(place, frames, FreesTo::FreeingCpu, zone)
             }
-        };
-        let mut buddy = Buddy::new(frames, (config.geometry(), config.lists), id, extent);
-        let owners = match frees_to {
-            FreesTo::FreeingCpu => Owners::none(),
-            FreesTo::Owner => buddy.with_owners(cpus),
-        };
-        let mut cache = |cpu| match frees_to {
-            FreesTo::FreeingCpu => pcp(),
-            FreesTo::Owner => pcp().owning(cpu),
-        };
-        let of_zone = LockInstance::Numbered(id.index() as u32);
+            (None, PcpPolicy::Posted) => Self::on_lists(place, frames, FreesTo::Owner, zone),
+        }
+    }
+    fn of_guest(place: &mut Place, guest: Guest, zone: ZonePlan<'_>) -> Self {
+        let (start, pages) = (Pfn::new(zone.extent.span().start), zone.extent.present());
+        let pcps = zone.caches(place, |_, _| zone.cache());
+        let (guest, frames) = ((guest, zone.cpus), (zone.id, start, pages));
+        Self::Guest(GuestZone::new(place, guest, frames, pcps))
+    }
+    fn in_map(place: &mut Place, zone: ZonePlan<'_>) -> Self {
+        let limits = (zone.cpus, zone.config.cached_pages);
+        Self::Blocks(FreeBlocks {
+            map: BlockMap::new(place, zone.extent, whole_blocks_kept(zone.marks), limits),
+            pcps: zone.caches(place, |_, _| zone.cache()),
+        })
+    }
+    fn on_lists(
+        place: &mut Place,
+        frames: &FrameTable,
+        frees_to: FreesTo,
+        zone: ZonePlan<'_>,
+    ) -> Self {
+        let owners = if frees_to == FreesTo::Owner { zone.cpus } else { 0 };
+        let orders = (zone.config.geometry(), zone.config.lists);
+        let mut buddy = Buddy::new(place, orders, zone.id, zone.extent, owners);
+        if place.is_real() {
+            buddy.free_all(frames, zone.extent);
+        }
+        let of_zone = LockInstance::Numbered(zone.id.index() as u32);
         Self::Lists(FreeLists {
             frees_to,
-            owners,
+            owners: buddy.owners(),
             buddy: SpinLock::named(LockClass::Zone, of_zone, buddy),
-            pcps: EachCpu::first(cpus, |cpu| {
-                SpinLock::named(LockClass::Pcp, LockInstance::OfCpu(cpu), cache(cpu))
+            pcps: zone.caches(place, |place, cpu| match frees_to {
+                FreesTo::FreeingCpu => zone.cache(),
+                FreesTo::Owner => zone.cache().owning(place, cpu),
             }),
         })
     }
+}
+
+/// The zone for which free memory is created.
+#[derive(Clone, Copy)]
+pub(super) struct ZonePlan<'a> {
+    pub(super) config: &'a AllocConfig,
+    pub(super) cpus: usize,
+    pub(super) id: ZoneId,
+    pub(super) extent: &'a Extent,
+    pub(super) marks: Watermarks,
+    /// Limits of its page caches.
+    pub(super) limits: PcpLimits,
+}
+
+impl ZonePlan<'_> {
+    /// An empty page cache.
+    fn cache(&self) -> Pcp {
+        Pcp::new(self.limits, self.config.cache_slice_pages)
+    }
+    /// The page caches of all CPUs.
+    fn caches<A: Cpu>(
+        &self,
+        place: &mut Place,
+        make: impl Fn(&mut Place, CpuId) -> Pcp,
+    ) -> CpuTable<SpinLock<A, Pcp>> {
+        CpuTable::new(place, self.cpus, |place, cpu| {
+            SpinLock::named(LockClass::Pcp, LockInstance::OfCpu(cpu), make(place, cpu))
+        })
+    }
+}
+
+/// The reserve with the policy `blockmap`. Pages below the min watermark are free anyway, unless a
+/// request is urgent, so they may as well be whole pageblocks. Single pages also leave the pages up
+/// to the high watermark, which reclaim keeps free, while other zones have pages.
+fn whole_blocks_kept(marks: Watermarks) -> ReservePages {
+    ReservePages { from_singles: marks.high, from_larger: marks.min }
 }
 
 impl<A: Cpu> Zone<A> {
@@ -172,7 +213,7 @@ impl<A: Cpu> Zone<A> {
     }
     /// Its page caches.
     #[inline]
-    pub(super) fn pcps(&self) -> &EachCpu<SpinLock<A, Pcp>> {
+    pub(super) fn pcps(&self) -> &CpuTable<SpinLock<A, Pcp>> {
         match &self.free {
             ZoneFree::Lists(lists) => &lists.pcps,
             ZoneFree::Blocks(blocks) => &blocks.pcps,

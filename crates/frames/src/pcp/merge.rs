@@ -13,7 +13,7 @@ impl Pcp {
     /// cached and may merge changes only under the lock of the page cache that has it. All blocks
     /// of a pageblock that may merge are in one page cache, so the check is stable here.
     pub(crate) fn merge_owned<A: Cpu>(&mut self, frames: &FrameTable) {
-        let Some(owned) = self.owned.as_mut() else { return };
+        let Some(owned) = self.owned.first_mut() else { return };
         if !core::mem::take(&mut owned.unmerged) {
             return;
         }

@@ -19,8 +19,8 @@ pub use owned::{REMEMBERED_BLOCKS, RefillPhase};
 pub use tune::Pressure;
 
 use crate::frame::{FrameList, FrameState, FrameTable, FrameWord, MigrateType};
+use crate::place::Table;
 use crate::zone::{Buddy, RmqueueMode};
-use alloc::boxed::Box;
 use mmscale_arch::{Cpu, Op, Order, Pfn};
 
 /// Orders up to this one have a list for each migratetype (`PAGE_ALLOC_COSTLY_ORDER`).
@@ -91,8 +91,8 @@ pub struct Pcp {
     /// was taken.
     pub(crate) pending: u32,
     lists: [FrameList; LISTS],
-    /// The lists of a cache that owns pageblocks, in place of `lists`.
-    owned: Option<Box<owned::OwnedLists>>,
+    /// The lists of a cache that owns pageblocks, in place of `lists`: one value, or none.
+    owned: Table<owned::OwnedLists>,
 }
 
 /// Result of a drain.
@@ -120,7 +120,7 @@ impl Pcp {
             free_high_batch: cache_slice_pages > 3 * limits.batch,
             pending: 0,
             lists: [const { FrameList::EMPTY }; LISTS],
-            owned: None,
+            owned: Table::EMPTY,
         }
     }
     /// Sets new limits; `high` is adapted when it is next used.
@@ -212,7 +212,7 @@ impl Pcp {
         pages: u32,
         first: PcpList,
     ) -> Drained {
-        if self.owned.is_some() {
+        if !self.owned.is_empty() {
             return self.drain_owned(frames, buddy, pages);
         }
         let (before, goal) = (self.count, self.count.saturating_sub(pages));

@@ -2,6 +2,7 @@
 
 use super::{Drained, Pcp};
 use crate::frame::{FrameList, FrameState, FrameTable, FrameWord, MigrateType};
+use crate::place::Place;
 use crate::zone::{Buddy, RmqueueMode};
 use mmscale_arch::{Cpu, CpuId, Op, Order, PAGEBLOCK_ORDER, Pfn};
 
@@ -117,8 +118,8 @@ impl Pcp {
     pub(crate) const OWNED_BYTES: usize = size_of::<OwnedLists>();
 
     /// Makes the cache that of `cpu`, with lists for owned pageblocks.
-    pub(crate) fn owning(mut self, cpu: CpuId) -> Self {
-        self.owned = Some(alloc::boxed::Box::new(OwnedLists::new(cpu)));
+    pub(crate) fn owning(mut self, place: &mut Place, cpu: CpuId) -> Self {
+        self.owned = place.table(1, |_| OwnedLists::new(cpu));
         self
     }
     /// The remembered pageblocks with fragments in the zone, oldest first; the CPU may not own some
@@ -134,7 +135,7 @@ impl Pcp {
         order: Order,
         wanted: MigrateType,
     ) -> Option<Pfn> {
-        let owned = self.owned.as_mut()?;
+        let owned = self.owned.first_mut()?;
         let mut enough = orders().skip(order.index());
         let (from, pfn) = enough.find_map(|at| Some((at, owned.list(at, wanted).first()?)))?;
         A::work(Op::PcpTake, 1);
@@ -165,7 +166,7 @@ impl Pcp {
         word: FrameWord,
         home: Home,
     ) {
-        let Some(owned) = self.owned.as_mut() else { return };
+        let Some(owned) = self.owned.first_mut() else { return };
         A::work(Op::PcpPut, 1);
         owned.list(word.order(), word.list()).push_front::<A>(frames, pfn);
         self.count += word.order().pages() as u32;
@@ -185,7 +186,7 @@ impl Pcp {
         blocks: u32,
     ) -> Refilled {
         let room = self.high.saturating_sub(self.count);
-        let Some(owned) = self.owned.as_deref_mut() else { return Refilled::default() };
+        let Some(owned) = self.owned.first_mut() else { return Refilled::default() };
         let left = blocks << order.get();
         let done = Refilled::default();
         let mut filling = Filling { frames, owned, order, wanted, left, room, done };
@@ -207,7 +208,7 @@ impl Pcp {
         pages: u32,
     ) -> Drained {
         let mut drained = Drained::default();
-        let Some(owned) = self.owned.as_mut() else { return drained };
+        let Some(owned) = self.owned.first_mut() else { return drained };
         for order in orders().rev() {
             for list_type in MigrateType::ALL {
                 while drained.pages < pages

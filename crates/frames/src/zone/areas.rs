@@ -5,8 +5,9 @@
 //! long as it has memory: so pages that cannot be moved stay together, and whole GiB stay movable.
 
 use crate::frame::{FrameList, FrameTable, MigrateType};
-use alloc::boxed::Box;
+use crate::place::{Place, Table};
 use core::marker::PhantomData;
+use core::ops::Range;
 use mmscale_arch::{Access, Cpu, Line, ORDERS, Op, Order, Pfn};
 
 use super::{Geometry, ZoneId};
@@ -94,7 +95,7 @@ pub(super) struct Areas<A: Cpu> {
     /// By order: the number of blocks on all lists; for the largest order with those never used.
     blocks: [u32; ORDERS],
     /// One set, or one for each superpageblock.
-    sets: Box<[AreaSet]>,
+    sets: Table<AreaSet>,
     superpageblocks: Option<Superpageblocks>,
     arch: PhantomData<fn() -> A>,
 }
@@ -104,19 +105,29 @@ pub(crate) struct WrongCount(pub(crate) Pfn);
 
 impl<A: Cpu> Areas<A> {
     /// One set of lists, all empty.
-    pub(super) fn whole(zone: ZoneId) -> Self {
-        Self::of(zone, 1, None)
+    pub(super) fn whole(place: &mut Place, zone: ZoneId) -> Self {
+        Self::of(place, zone, 1, None)
     }
-    /// A set of lists for each GiB that `start .. start + pages` has a part of, all empty.
-    pub(super) fn by_gib(geometry: Geometry, zone: ZoneId, start: Pfn, pages: u32) -> Self {
-        let blocks = Superpageblocks::of(geometry, start, pages);
-        Self::of(zone, blocks.counts.len(), Some(blocks))
+    /// A set of lists for each GiB that `span` has a part of, all empty.
+    pub(super) fn by_gib(
+        place: &mut Place,
+        geometry: Geometry,
+        zone: ZoneId,
+        span: &Range<u32>,
+    ) -> Self {
+        let blocks = Superpageblocks::new(place, geometry, span);
+        Self::of(place, zone, Superpageblocks::numbers(geometry, span).len(), Some(blocks))
     }
-    fn of(zone: ZoneId, sets: usize, superpageblocks: Option<Superpageblocks>) -> Self {
+    fn of(
+        place: &mut Place,
+        zone: ZoneId,
+        sets: usize,
+        superpageblocks: Option<Superpageblocks>,
+    ) -> Self {
         Self {
             zone,
             blocks: [0; ORDERS],
-            sets: (0..sets).map(|_| AreaSet::EMPTY).collect(),
+            sets: place.table(sets, |_| AreaSet::EMPTY),
             superpageblocks,
             arch: PhantomData,
         }
@@ -342,25 +353,28 @@ struct Superpageblocks {
     first: usize,
     order: u8,
     pages: usize,
-    counts: Box<[Counts]>,
+    counts: Table<Counts>,
     /// By class, a bit for each superpageblock: clean ones by their free quarters, then tainted
     /// ones. In the kernel these are linked lists.
-    classes: [Box<[u64]>; 2 * QUARTERS],
+    classes: [Table<u64>; 2 * QUARTERS],
 }
 
 impl Superpageblocks {
-    fn of(geometry: Geometry, start: Pfn, pages: u32) -> Self {
-        let order = geometry.gib_order();
-        let (first, end) = (start.index() >> order, start.index() + pages as usize);
-        let count = end.div_ceil(1 << order) - first;
-        let words = count.div_ceil(u64::BITS as usize);
+    fn new(place: &mut Place, geometry: Geometry, span: &Range<u32>) -> Self {
+        let (order, numbers) = (geometry.gib_order(), Self::numbers(geometry, span));
+        let words = numbers.len().div_ceil(u64::BITS as usize);
         Self {
-            first,
+            first: numbers.start,
             order,
             pages: 1 << order,
-            counts: (0..count).map(|_| Counts::default()).collect(),
-            classes: core::array::from_fn(|_| (0..words).map(|_| 0).collect()),
+            counts: place.table(numbers.len(), |_| Counts::default()),
+            classes: core::array::from_fn(|_| place.zeroed(words)),
         }
+    }
+    /// The numbers of the GiB that `span` has a part of.
+    fn numbers(geometry: Geometry, span: &Range<u32>) -> Range<usize> {
+        let order = geometry.gib_order();
+        span.start as usize >> order..(span.end as usize).div_ceil(1 << order)
     }
     fn bytes(&self) -> usize {
         let words: usize = self.classes.iter().map(|class| size_of_val(&**class)).sum();

@@ -5,7 +5,7 @@ use super::areas::{Areas, End, Part, WrongCount, ZoneLists};
 use super::owners::Owners;
 use super::{Extent, Geometry, ZoneId};
 use crate::frame::{FrameList, FrameState, FrameTable, FrameWord, MigrateType};
-use alloc::boxed::Box;
+use crate::place::{Place, Table};
 use core::ops::Range;
 use mmscale_arch::{Access, Cpu, Op, Order, Pfn};
 
@@ -28,12 +28,12 @@ pub struct Buddy<A: Cpu> {
     pub(super) areas: Areas<A>,
     /// A [`MigrateType`] for each pageblock that the span has a part of; zero is movable. The
     /// upper bits are flags of the module `isolate`.
-    pub(super) block_types: Box<[u8]>,
+    pub(super) block_types: Table<u8>,
     pub(super) first_block: usize,
     /// The owner of each pageblock, if pageblocks have owners.
     pub(super) owners: Owners<A>,
     /// By CPU: the number of pageblocks that it owns.
-    pub(super) owned: Box<[u32]>,
+    pub(super) owned: Table<u32>,
     /// Free blocks of all orders in isolated pageblocks, and the number of their pages.
     pub(super) isolated: FrameList,
     pub(super) isolated_pages: u64,
@@ -42,68 +42,70 @@ pub struct Buddy<A: Cpu> {
     pub(super) offline_blocks: u32,
 }
 
+fn in_u32(range: Range<usize>) -> Range<u32> {
+    range.start as u32..range.end as u32
+}
+
 impl<A: Cpu> Buddy<A> {
-    /// Creates an allocator of these frames, all free and movable. The ends of the span and of
-    /// holes need no alignment.
+    /// Creates an allocator for these frames, none of which is free before [`Buddy::free_all`].
+    /// `owners` CPUs may own pageblocks.
     pub(crate) fn new(
-        frames: &FrameTable,
+        place: &mut Place,
         (geometry, lists): (Geometry, ZoneLists),
         zone: ZoneId,
         extent: &Extent,
+        owners: usize,
     ) -> Self {
-        let of = |range: Range<usize>| range.start as u32..range.end as u32;
-        let span = of(extent.span());
+        let span = in_u32(extent.span());
+        let first_block = geometry.block_of(Pfn::new(span.start as usize));
+        let end_block = (span.end as usize).div_ceil(geometry.block_pages());
+        let areas = match lists {
+            ZoneLists::Whole => Areas::whole(place, zone),
+            ZoneLists::Superpageblocks => Areas::by_gib(place, geometry, zone, &span),
+        };
+        let owned_blocks = first_block..if owners > 0 { end_block } else { first_block };
+        Self {
+            zone,
+            geometry,
+            untouched: span.end..span.end,
+            span,
+            areas,
+            block_types: place.zeroed(end_block - first_block),
+            first_block,
+            owners: Owners::new(place, owned_blocks),
+            owned: place.zeroed(owners),
+            isolated: FrameList::EMPTY,
+            isolated_pages: 0,
+            isolated_blocks: 0,
+            offline_blocks: 0,
+        }
+    }
+    /// Makes all frames free and movable. The ends of the span and of holes need no alignment.
+    pub(crate) fn free_all(&mut self, frames: &FrameTable, extent: &Extent) {
+        let geometry = self.geometry;
         let block = geometry.max.pages() as u32;
         let whole = |part: Range<u32>| {
             let (from, to) = (part.start.next_multiple_of(block), part.end & !(block - 1));
             if from < to { from..to } else { part.end..part.end }
         };
         // Only one stretch may be unused. The last of the largest: a zone without holes has one.
-        let stretches = || extent.stretches().map(of);
+        let stretches = || extent.stretches().map(in_u32);
         let largest = stretches().max_by_key(|part| whole(part.clone()).len());
-        let largest = largest.unwrap_or(span.clone());
+        let largest = largest.unwrap_or(self.span.clone());
         let untouched = whole(largest.clone());
-        let (start, pages) = (Pfn::new(extent.span().start), extent.span().len() as u32);
-        let first_block = geometry.block_of(start);
-        let blocks = (span.end as usize).div_ceil(geometry.block_pages()) - first_block;
-        // SAFETY: zero is a valid byte.
-        let block_types = unsafe { Box::<[u8]>::new_zeroed_slice(blocks).assume_init() };
-        let areas = match lists {
-            ZoneLists::Whole => Areas::whole(zone),
-            ZoneLists::Superpageblocks => Areas::by_gib(geometry, zone, start, pages),
-        };
-        let mut buddy = Self {
-            zone,
-            geometry,
-            span: span.clone(),
-            untouched: untouched.clone(),
-            areas,
-            block_types,
-            first_block,
-            owners: Owners::none(),
-            owned: Box::new([]),
-            isolated: FrameList::EMPTY,
-            isolated_pages: 0,
-            isolated_blocks: 0,
-            offline_blocks: 0,
-        };
-        buddy.areas.add_unused(geometry.max, untouched.len() as u32 >> geometry.max.get());
+        self.untouched = untouched.clone();
+        self.areas.add_unused(geometry.max, untouched.len() as u32 >> geometry.max.get());
         for part in stretches() {
             if part == largest {
-                buddy.add_ends(frames, part.start..untouched.start);
-                buddy.add_ends(frames, untouched.end..part.end);
+                self.add_ends(frames, part.start..untouched.start);
+                self.add_ends(frames, untouched.end..part.end);
             } else {
-                buddy.add_ends(frames, part);
+                self.add_ends(frames, part);
             }
         }
-        buddy
     }
-    /// Gives pageblocks owners, before anything is allocated; returns the words that any CPU may
-    /// read.
-    pub(crate) fn with_owners(&mut self, cpus: usize) -> Owners<A> {
-        let blocks = self.first_block..self.first_block + self.block_types.len();
-        self.owners = Owners::of(blocks);
-        self.owned = (0..cpus).map(|_| 0).collect();
+    /// The owners of pageblocks, in words that any CPU may read.
+    pub(crate) fn owners(&self) -> Owners<A> {
         self.owners.clone()
     }
     /// Puts a range on the lists, as blocks as large as possible.

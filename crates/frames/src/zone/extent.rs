@@ -1,34 +1,62 @@
 //! The frames of a zone: a span of memory without its holes.
 
-use alloc::boxed::Box;
-use alloc::vec::Vec;
+use crate::place::{Place, SharedTable};
 use core::ops::Range;
 
+/// The number of frames of a span that are in none of `holes`, which may overlap.
+pub(crate) fn present_in(span: &Range<usize>, holes: &[Range<usize>]) -> u32 {
+    let apart = Holes { span: span.clone(), holes };
+    (span.len() - apart.map(|hole| hole.len()).sum::<usize>()) as u32
+}
+
+/// The parts of `holes` that are in a span: in order, apart from one another, and not empty. Needs
+/// no memory, so it searches all holes for each of them.
+#[derive(Clone)]
+struct Holes<'a> {
+    /// The rest of it, without the holes so far.
+    span: Range<usize>,
+    holes: &'a [Range<usize>],
+}
+
+impl Iterator for Holes<'_> {
+    type Item = Range<usize>;
+    fn next(&mut self) -> Option<Range<usize>> {
+        let from = self.span.start;
+        let ahead = self.holes.iter().filter(|hole| !hole.is_empty() && hole.end > from);
+        let start = ahead.map(|hole| hole.start.max(from)).min()?;
+        if start >= self.span.end {
+            return None;
+        }
+        let reached = |end: usize| {
+            let longer = self.holes.iter().filter(|hole| hole.start <= end && hole.end > end);
+            longer.map(|hole| hole.end).max()
+        };
+        let mut end = start;
+        while let Some(longer) = reached(end) {
+            end = longer;
+        }
+        self.span.start = end.min(self.span.end);
+        Some(start..self.span.start)
+    }
+}
+
 /// A range of frame numbers, and the holes in it, whose frames do not exist or are reserved.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone)]
 pub(crate) struct Extent {
     span: Range<usize>,
     /// Sorted, not empty, inside the span, and apart from one another.
-    holes: Box<[Range<usize>]>,
+    holes: SharedTable<Range<usize>>,
     present: u32,
 }
 
 impl Extent {
     /// A span with the parts of `holes` that are in it. These may overlap, in any order.
-    pub(crate) fn new(span: Range<usize>, holes: &[Range<usize>]) -> Self {
-        let inside = |hole: &Range<usize>| hole.start.max(span.start)..hole.end.min(span.end);
-        let mut sorted: Vec<Range<usize>> = holes.iter().map(inside).collect();
-        sorted.retain(|hole| !hole.is_empty());
-        sorted.sort_unstable_by_key(|hole| hole.start);
-        let mut apart: Vec<Range<usize>> = Vec::new();
-        for hole in sorted {
-            match apart.last_mut() {
-                Some(last) if hole.start <= last.end => last.end = last.end.max(hole.end),
-                _ => apart.push(hole),
-            }
-        }
-        let missing: usize = apart.iter().map(|hole| hole.len()).sum();
-        Self { present: (span.len() - missing) as u32, holes: apart.into(), span }
+    pub(crate) fn new(place: &mut Place, span: Range<usize>, holes: &[Range<usize>]) -> Self {
+        let mut apart = Holes { span: span.clone(), holes };
+        let present = present_in(&span, holes);
+        let count = apart.clone().count();
+        let holes = place.table(count, |_| apart.next().expect("there are so many holes"));
+        Self { present, holes: holes.shared(), span }
     }
     /// From the first frame to the last, holes included.
     #[inline]
@@ -76,10 +104,13 @@ impl Extent {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::place::placed;
+    use alloc::vec::Vec;
 
     #[test]
     fn frames_are_counted_without_holes() {
-        let extent = Extent::new(10..100, &[0..12, 40..50, 45..60, 60..61, 98..120, 70..70]);
+        let holes = [98..120, 0..12, 40..50, 70..70, 45..60, 60..61, 46..47];
+        let extent = placed(|place| Extent::new(place, 10..100, &holes));
         assert_eq!(extent.stretches().collect::<Vec<_>>(), [10..10, 12..40, 61..98, 100..100]);
         assert_eq!(extent.present(), 28 + 37);
         let has: Vec<usize> = (0..130).filter(|&frame| extent.has(frame)).collect();
@@ -91,6 +122,6 @@ mod tests {
             assert_eq!(extent.first_missing(range.clone()), missing, "{range:?}");
         }
         assert_eq!((extent.hole_end(45), extent.hole_end(61)), (Some(61), None));
-        assert_eq!(Extent::new(3..9, &[]).present(), 6);
+        assert_eq!(present_in(&(3..9), &[]), 6);
     }
 }

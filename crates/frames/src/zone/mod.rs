@@ -18,7 +18,7 @@ pub use areas::ZoneLists;
 pub use buddy::Buddy;
 pub(crate) use contig::blocks_of;
 pub use error::{ContigError, FreeError, IsolateError};
-pub(crate) use extent::Extent;
+pub(crate) use extent::{Extent, present_in};
 pub(crate) use fallback::RmqueueMode;
 pub use geometry::Geometry;
 pub(crate) use owners::Owners;

@@ -1,6 +1,6 @@
 //! The owner of each pageblock, in words that are read without the zone lock.
 
-use alloc::sync::Arc;
+use crate::place::{Place, SharedTable};
 use core::ops::Range;
 use core::sync::atomic::Ordering::Relaxed;
 use mmscale_arch::{Atomic, Cpu, CpuId, MAX_CPUS, Order, Pfn};
@@ -24,25 +24,22 @@ const _: () = assert!(MAX_CPUS < CPU_MASK as usize);
 ///
 /// `Relaxed`: the zone lock and the page-cache locks order all accesses that are not hints.
 pub(crate) struct Owners<A: Cpu> {
-    words: Arc<[A::AtomicU32]>,
+    words: SharedTable<A::AtomicU32>,
     first_block: usize,
 }
 
 impl<A: Cpu> Clone for Owners<A> {
     fn clone(&self) -> Self {
-        Self { words: Arc::clone(&self.words), first_block: self.first_block }
+        Self { words: self.words, first_block: self.first_block }
     }
 }
 
 impl<A: Cpu> Owners<A> {
-    /// No owners: pageblocks of this zone cannot be owned.
-    pub(crate) fn none() -> Self {
-        Self { words: Arc::new([]), first_block: 0 }
-    }
-    /// Creates the words of `blocks`, without owners.
-    pub(crate) fn of(blocks: Range<usize>) -> Self {
-        let words = blocks.clone().map(|_| A::AtomicU32::new(0)).collect();
-        Self { words, first_block: blocks.start }
+    /// Creates the words of `blocks`, without owners. If there are no words, pageblocks of the zone
+    /// cannot be owned.
+    pub(crate) fn new(place: &mut Place, blocks: Range<usize>) -> Self {
+        let words = place.table(blocks.len(), |_| A::AtomicU32::new(0));
+        Self { words: words.shared(), first_block: blocks.start }
     }
     /// Whether pageblocks of this zone can be owned.
     #[inline]

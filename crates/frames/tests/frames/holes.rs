@@ -165,3 +165,21 @@ fn a_wrong_free_is_an_error() {
         assert_eq!(frames.verify().unwrap().free, map.pages());
     }
 }
+
+/// Without records too, where assertions are on: next to a page that was just freed, and a part of
+/// a larger block.
+#[test]
+#[cfg(debug_assertions)]
+fn a_free_in_a_hole_is_caught() {
+    let map = MemoryMap::single(1 << 16).with_hole(Pfn::new(30_000), 10).with_hole(Pfn::new(5), 1);
+    for config in configs() {
+        let frames = boot(&map, config);
+        frames.alloc_contig_range(Pfn::new(29_999), 1).expect("it is free");
+        frames.free_pages(Pfn::new(29_999), Order::ZERO);
+        for (pfn, order) in [(30_000, 0), (30_008, 2), (5, 0), (0, 9), (29_696, 10)] {
+            let free = || frames.free_pages(Pfn::new(pfn), Order::new(order).expect("an order"));
+            let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(free));
+            assert!(caught.is_err(), "frame {pfn}, order {order}, {config:?}");
+        }
+    }
+}

@@ -446,7 +446,7 @@ fn another_allocator_takes_over_what_a_lost_one_had_handed_out<const SHARED: boo
         lost_frames.split_page(second, half, Order::ZERO);
         taken.extend((0..half.pages()).map(|at| (second.offset(at), Order::ZERO)));
         let new = Machine::<SHARED>::new(all, config);
-        new.frames().take_over(lost.frames()).expect("all is free here");
+        new.frames().restore_from(lost.frames()).expect("all is free here");
         let new_used = used(&new, all);
         assert_eq!(new_used, 128 * (1 + HUGE) + half.pages(), "{name}");
         for (pfn, order) in taken {
