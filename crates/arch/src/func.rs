@@ -104,6 +104,7 @@ named! {
         OomReapTaskMm = "__oom_reap_task_mm",
         FolioRemoveRmapPtes = "folio_remove_rmap_ptes",
         ProcessMrelease = "process_mrelease",
+        ProcessVmRw = "process_vm_rw",
         BeginNewExec = "begin_new_exec",
         DoExit = "do_exit",
         AllocPid = "alloc_pid",

@@ -199,6 +199,11 @@ pub unsafe trait Machine: Cpu {
     fn clear_block(pfn: Pfn, order: Order);
     /// Copies a frame's bytes into another, for real where there is memory; costs included.
     fn copy_page(from: Pfn, to: Pfn);
+    /// Copies a frame's bytes into another one as [`Machine::copy_page`] does, while programs may
+    /// write to both.
+    fn copy_shared_page(from: Pfn, to: Pfn) {
+        Self::copy_page(from, to);
+    }
     /// Writes a stamp into the first bytes of a frame.
     fn write_stamp(pfn: Pfn, stamp: u64);
     /// Reads the stamp; 0 after a clear.

@@ -49,6 +49,12 @@ const ROWS: &[(&str, Option<Call>, &str)] = &[
          close(fd); wait(p);",
     ),
     (
+        "process_vm_readv",
+        Some(Call::VmReadv),
+        "copy = mmap(4 pages); p = process { sleep(50us); } try process_vm_readv(p, kept, copy);
+         wait(p); munmap(copy);",
+    ),
+    (
         "oom_score_adj",
         Some(Call::OomScore),
         "p = process { sleep(20us); } oom_score_adj(p, 500); wait(p);",

@@ -9,7 +9,8 @@ use mmscale_mm::memcg::LifetimeError;
 use mmscale_mm::pgtable::MemAccess;
 use mmscale_mm::space::{self, FaultError, MapRequest, Reaped, RemapRequest, SpaceError};
 use mmscale_system::{
-    Addr, Advice, Errno, LockWhat, MapSpec, MayMove, Place, Populate, Present, Prot, Share,
+    Addr, Advice, Errno, LockWhat, MapSpec, MayMove, Place, Populate, Present, ProcessId, Prot,
+    Share,
 };
 
 /// Returns the error number that the manual page gives for this failure.
@@ -273,6 +274,37 @@ impl<A: Machine> Kernel<A> {
         let see = |is| there.push(is);
         self.space().mincore(self.mm.mm_ref(), range, see).map_err(errno)?;
         Ok(there)
+    }
+    /// Reads another process's memory, as a user of its address space (`process_vm_rw`).
+    pub(crate) fn sys_process_vm_readv(
+        &self,
+        process: ProcessId,
+        from: Addr,
+        bytes: u64,
+        to: Addr,
+    ) -> Result<u64, Errno> {
+        let own = self.enter(Call::VmReadv)?;
+        page(from)?;
+        let to = page(to)?;
+        if !bytes.is_multiple_of(PAGE_SIZE) {
+            return Err(Errno::Inval);
+        }
+        if bytes == 0 {
+            return Ok(0);
+        }
+        let range = range(from, bytes, Errno::Fault)?;
+        let meant = self.processes.lock_irqsave().get(process).ok_or(Errno::Srch)?;
+        let (on, lifetimes) = (self.mm.mm_ref(), self.mm.lifetimes());
+        // Keeps the group: a page that a fault of this call makes is charged to it, even if the
+        // process has left meanwhile.
+        lifetimes.inherit(meant.group);
+        let copied = meant.get_space().ok_or(Errno::Srch).and_then(|space| {
+            let copied = self.space().read_from(on, &space, range, to).map_err(errno);
+            space.put(on);
+            copied
+        });
+        lifetimes.leave(meant.group);
+        if own.is_stopped() { Err(Errno::Stopped) } else { copied.map(|pages| pages * PAGE_SIZE) }
     }
     pub(crate) fn user_write(&self, at: Addr, word: u64) -> Result<(), Errno> {
         let process = self.current.process();

@@ -86,6 +86,7 @@ served! {
     fn pidfd_open(process: ProcessId) -> Result<Fd, Errno>;
     fn close(fd: Fd) -> Result<(), Errno>;
     fn process_mrelease(process: Fd, flags: u32) -> Result<(), Errno>;
+    fn process_vm_readv(of: ProcessId, from: Addr, bytes: u64, to: Addr) -> Result<u64, Errno>;
     fn set_oom_score_adj(process: ProcessId, thousandths: i32) -> Result<(), Errno>;
     fn own_process() -> ProcessId;
     fn make_group(number: usize) -> Result<(), Errno>;

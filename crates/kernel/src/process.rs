@@ -112,6 +112,18 @@ impl<A: Machine> Process<A> {
     pub(crate) fn space(&self) -> Arc<Space<A>> {
         self.space.get()
     }
+    /// Returns its address space, of which the caller is a user then (`get_task_mm`). `None`: its
+    /// last thread has returned.
+    pub(crate) fn get_space(&self) -> Option<Arc<Space<A>>> {
+        while self.has_memory() {
+            let space = self.space();
+            if space.try_get() {
+                return Some(space);
+            }
+            // An exec has replaced it, or the last thread is returning.
+        }
+        None
+    }
     /// Replaces its address space, on its only thread, and frees the one before (`exec_mmap`).
     /// Returns whether the process was killed.
     pub(crate) fn exec(&self, on: MmRef<'_, A>, next: Arc<Space<A>>) -> bool {

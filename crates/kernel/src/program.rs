@@ -129,6 +129,15 @@ impl<A: Machine> Serve for Kernel<A> {
     fn process_mrelease(&self, process: Fd, flags: u32) -> Result<(), Errno> {
         self.sys_process_mrelease(process, flags)
     }
+    fn process_vm_readv(
+        &self,
+        process: ProcessId,
+        from: Addr,
+        bytes: u64,
+        to: Addr,
+    ) -> Result<u64, Errno> {
+        self.sys_process_vm_readv(process, from, bytes, to)
+    }
     fn set_oom_score_adj(&self, process: ProcessId, thousandths: i32) -> Result<(), Errno> {
         self.sys_set_oom_score_adj(process, thousandths)
     }

@@ -5,7 +5,7 @@ use crate::process::{CHOSEN, USER_BEGIN, USER_END};
 use crate::system::Linux;
 use mmscale_system::{
     Addr, Advice, Errno, Fd, FileAdvice, LockWhat, MapSpec, MayMove, PAGE_BYTES, Place, Populate,
-    Present, Prot, Share,
+    Present, ProcessId, Prot, Share,
 };
 use std::io::Write as _;
 use std::os::fd::{AsRawFd as _, IntoRawFd as _};
@@ -247,6 +247,28 @@ impl Linux {
         self.own_range(at, bytes, Errno::Nomem)?;
         // SAFETY: memory of programs only.
         check(unsafe { libc::msync(at.0 as *mut _, bytes as usize, libc::MS_SYNC) }).map(|_| ())
+    }
+    pub(crate) fn sys_process_vm_readv(
+        &self,
+        process: ProcessId,
+        from: Addr,
+        bytes: u64,
+        to: Addr,
+    ) -> Result<u64, Errno> {
+        if !is_page(from.0) || !bytes.is_multiple_of(PAGE_BYTES) {
+            return Err(Errno::Inval);
+        }
+        self.own_range(to, bytes, Errno::Fault)?;
+        let part = |at: Addr| libc::iovec { iov_base: at.0 as *mut _, iov_len: bytes as usize };
+        let (local, remote) = (part(to), part(from));
+        let read = |pid| {
+            // SAFETY: it writes to memory of programs only; one part of each side, which are ours.
+            let read = unsafe {
+                libc::process_vm_readv(pid, &raw const local, 1, &raw const remote, 1, 0)
+            };
+            check(read as i64)
+        };
+        self.run.table.with(process, read).map(|read| read as u64)
     }
     pub(crate) fn sys_mlock(&self, at: Addr, bytes: u64, what: LockWhat) -> Result<(), Errno> {
         self.reachable(at.0 & !(PAGE_BYTES - 1), bytes, Errno::Nomem)?;

@@ -324,6 +324,15 @@ impl System for Linux {
         self.run.table.released(clock_ns(libc::CLOCK_MONOTONIC) - begun_ns);
         Ok(())
     }
+    fn process_vm_readv(
+        &self,
+        process: ProcessId,
+        from: Addr,
+        bytes: u64,
+        to: Addr,
+    ) -> Result<u64, Errno> {
+        self.sys_process_vm_readv(process, from, bytes, to)
+    }
     fn set_oom_score_adj(&self, process: ProcessId, thousandths: i32) -> Result<(), Errno> {
         if !(-1000..=1000).contains(&thousandths) {
             return Err(Errno::Inval);

@@ -264,6 +264,8 @@ pub(crate) enum Verb {
     Kill,
     PidfdOpen,
     Mrelease,
+    /// A process, its memory, and memory of the caller.
+    VmReadv,
     OomScoreAdj,
     /// The number of tasks that wait for each other.
     Barrier,
@@ -303,6 +305,7 @@ impl Verb {
             Self::Kill => "kill",
             Self::PidfdOpen => "pidfd_open",
             Self::Mrelease => "process_mrelease",
+            Self::VmReadv => "process_vm_readv",
             Self::OomScoreAdj => "oom_score_adj",
             Self::Barrier => "barrier",
             Self::Mkdir => "mkdir",

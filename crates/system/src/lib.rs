@@ -108,6 +108,20 @@ pub trait System: Sized + 'static {
     /// - `Again`: some pages could not be reaped now.
     /// - `Intr`: the caller was killed while it waited.
     fn process_mrelease(&self, process: Fd, flags: u32) -> Result<(), Errno>;
+    /// Copies `bytes` of the memory of a process at `from` to the caller's memory at `to`, whole
+    /// pages (`process_vm_readv`). Returns the number of bytes that were copied: fewer if a page of
+    /// either side has no mapping or may not be accessed.
+    /// - `Srch`: there is no such process, or its last thread has returned.
+    /// - `Fault`: not even the first page was copied.
+    /// - `Inval`: an address or the size is no multiple of a page.
+    /// - `Perm`: the machine does not allow it.
+    fn process_vm_readv(
+        &self,
+        process: ProcessId,
+        from: Addr,
+        bytes: u64,
+        to: Addr,
+    ) -> Result<u64, Errno>;
     /// Sets how much more (or less) likely the OOM killer chooses a process, in thousandths of all
     /// memory: from -1000 (never) to 1000 (`/proc/PID/oom_score_adj`). Children inherit the value.
     /// `Inval`: the value is out of range. `Srch`: there is no such process, or its end was already

@@ -51,6 +51,13 @@ impl Arena {
         unsafe { core::ptr::copy_nonoverlapping(from, to, PAGE_BYTES) };
     }
 
+    /// Copies a frame word by word, because other CPUs may be writing to both.
+    pub(crate) fn copy_words(&self, from: Pfn, to: Pfn) {
+        for at in 0..PAGE_BYTES / 8 {
+            self.word(to, at).store(self.word(from, at).load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+    }
+
     /// Returns the first eight bytes of a frame.
     pub(crate) fn stamp(&self, pfn: Pfn) -> u64 {
         self.first_word(pfn).load(Ordering::Relaxed)

@@ -230,6 +230,9 @@ unsafe impl mmscale_arch::Machine for Threads {
     fn copy_page(from: Pfn, to: Pfn) {
         here().machine().arena.copy(from, to);
     }
+    fn copy_shared_page(from: Pfn, to: Pfn) {
+        here().machine().arena.copy_words(from, to);
+    }
     fn write_stamp(pfn: Pfn, stamp: u64) {
         here().machine().arena.set_stamp(pfn, stamp);
     }

@@ -15,6 +15,7 @@ mod process;
 mod protect;
 mod release;
 mod remap;
+mod remote;
 
 use mmscale_system::{Addr, Backing, Errno, MapSpec, PAGE_BYTES, Place, Share, System};
 
@@ -130,6 +131,18 @@ cases! {
         grandchildren_keep_the_content_when_the_middle_ends
         locks_are_not_inherited
         the_more_urgent_thread_goes_first
+    }
+    remote {
+        the_content_of_another_process_is_read
+        a_copy_is_independent_of_its_origin
+        huge_pages_are_read
+        a_read_ends_where_a_side_ends
+        no_bytes_are_no_error
+        a_process_may_read_itself
+        the_dead_have_no_memory
+        changes_are_seen_whole
+        a_process_may_exec_while_it_is_read
+        a_dying_process_is_read_and_released
     }
     release {
         the_living_are_not_released

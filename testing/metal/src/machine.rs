@@ -91,6 +91,11 @@ unsafe impl Machine for Metal {
         // SAFETY: the caller has `to`, and `from` is mapped to programs at most.
         unsafe { bytes(to).copy_from_nonoverlapping(bytes(from), PAGE_BYTES) };
     }
+    fn copy_shared_page(from: Pfn, to: Pfn) {
+        for at in 0..PAGE_BYTES / 8 {
+            entry(to, at).store(entry(from, at).load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+    }
     fn write_stamp(pfn: Pfn, stamp: u64) {
         // Programs on other processors read it at the same time.
         entry(pfn, 0).store(stamp, Ordering::Relaxed);

@@ -7,18 +7,19 @@ use std::process::{Command, Stdio};
 
 /// The suites in ascending order of run time: package and target. A package's own name means its
 /// unit tests.
-const SUITES: [(&str, &str); 7] = [
+const SUITES: [(&str, &str); 8] = [
     ("arch", "mmscale_arch"),
     ("frames", "mmscale_frames"),
     ("mm", "mmscale_mm"),
     ("frames", "rules"),
     ("mm", "rules"),
+    ("sim", "machine"),
     ("interleave", "orders"),
     ("conformance", "cases"),
 ];
 
 /// Packages whose tests are too slow for `--quick`.
-const DEAR: [&str; 1] = ["conformance"];
+const DEAR: [&str; 2] = ["sim", "conformance"];
 
 /// A test program.
 pub(super) struct Suite {
@@ -36,8 +37,9 @@ impl Suite {
     pub(super) fn reaches(&self, krate: &str) -> bool {
         match self.krate {
             "arch" => krate == "arch",
-            "frames" => krate != "mm",
-            _ => true,
+            "frames" => ["arch", "frames"].contains(&krate),
+            "conformance" => true,
+            _ => krate != "kernel",
         }
     }
     /// Returns the names of the tests.
@@ -93,7 +95,7 @@ fn tests(cargo: &mut Command, packages: &[&str]) -> Result<Vec<Suite>, String> {
         let found = programs.iter().find(|found| found.is(package, target));
         let found = found.ok_or_else(|| format!("cargo built no tests `{target}` of {package}"))?;
         let name = match *target {
-            "rules" | "orders" | "cases" => (*package).to_owned(),
+            "rules" | "machine" | "orders" | "cases" => (*package).to_owned(),
             _ => format!("{package} (unit)"),
         };
         let (program, folder) = (found.program.clone(), found.folder.clone());

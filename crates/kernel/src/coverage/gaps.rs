@@ -3,7 +3,7 @@
 use super::Call::{
     self, Access, Close, Exec, Exit, Fadvise, File, Fork, Hotplug, Kill, Madvise, MakeGroup, Mbind,
     Mincore, Mlock, Mmap, MmapFile, Mprotect, Mrelease, Mremap, Msync, Munmap, OomScore, Pidfd,
-    Process, RemoveGroup, Sleep, Spawn, Wait, Zoneinfo,
+    Process, RemoveGroup, Sleep, Spawn, VmReadv, Wait, Zoneinfo,
 };
 use super::{Gap, Scope};
 
@@ -215,7 +215,14 @@ pub const GAPS: &[Gap] = &[
         Scope::Process,
         "memory of a task that may end in the meantime",
         "mm/oom_kill.c",
-        &[Exit, Mrelease, OomScore],
+        &[Exit, Mrelease, VmReadv, OomScore],
+    ),
+    gap(
+        "exec_update_lock",
+        Scope::Process,
+        "held while a reader gets the memory of a process; an exec of that process waits for it",
+        "fs/exec.c",
+        &[VmReadv],
     ),
     gap(
         "rq->__lock",

@@ -35,6 +35,7 @@ pub enum Call {
     Pidfd,
     Close,
     Mrelease,
+    VmReadv,
     OomScore,
     /// mkdir of a cgroup.
     MakeGroup,
@@ -63,7 +64,7 @@ pub enum Call {
 
 impl Call {
     /// All kinds.
-    pub const ALL: [Self; 29] = [
+    pub const ALL: [Self; 30] = [
         Self::Sleep,
         Self::Hotplug,
         Self::Spawn,
@@ -76,6 +77,7 @@ impl Call {
         Self::Pidfd,
         Self::Close,
         Self::Mrelease,
+        Self::VmReadv,
         Self::OomScore,
         Self::MakeGroup,
         Self::RemoveGroup,

@@ -37,10 +37,16 @@
 //! in the tree until the fault releases the lock. The reverse map looks up VMAs in the same way,
 //! and skips a VMA that it cannot lock. The orderings are listed in `vma::lock`.
 //!
+//! # Users of an address space
+//! The users (`mm_users`) are the process with its threads (`OWNED`) and tasks that read its memory
+//! from outside (`READER` for each; `end::users`). The last of them frees everything, in its own
+//! task: usually the process at its exit, otherwise the last reader. A reader can only join while
+//! the process has not left.
+//!
 //! # Flags of the end of an address space
-//! `Space::state` has a bit for each step of the end of an address space. No bit is ever cleared:
-//! the state ends with the address space. All are set by `fetch_or` with `AcqRel`, which pairs with
-//! the `Acquire` loads of the readers.
+//! `Space::state` has the users, and a bit for each step of the end of an address space. None of
+//! these bits is ever cleared: the state ends with the address space. All are set by `fetch_or`
+//! with `AcqRel`, which pairs with the `Acquire` loads of the readers.
 //!
 //! | flag | Linux | set by | held then | effect |
 //! |---|---|---|---|---|
@@ -49,21 +55,22 @@
 //! | `UNSTABLE` | `MMF_UNSTABLE` | `reap_pages` | mmap_lock, read | no fault makes a page |
 //! | `CHANGED` | - | `change` | mmap_lock, write | `die` opens the claims again |
 //! | `LEFT` | - | `zap_claimed` of a reaper | mmap_lock, read | the exit zaps shared VMAs itself |
-//! | `EXITING` | `mm_users` is 0 | `exit` | nothing | OOM waits for it; a `claims` reaper yields |
+//! | no users | `mm_users` is 0 | the last user | nothing | OOM waits; a `claims` reaper yields |
 //! | `DEAD` | - | `die` | mmap_lock and all VMAs, write | walkers lock no page table |
 //! | `SKIP` | `MMF_OOM_SKIP` | `skip` | nothing | reapers return, no victim is seen |
 //!
 //! Which may be set together:
 //!
 //! * The OOM killer sets `KILLED`, then `VICTIM` (`Oom::mark_victim`), and its reaper `UNSTABLE`.
-//!   process_mrelease sets `UNSTABLE` without `VICTIM`. All three may be set without `EXITING`:
+//!   process_mrelease sets `UNSTABLE` without `VICTIM`. All three may be set while there are users:
 //!   threads may still run.
-//! * `EXITING` may be the first flag: a process that returns from `main` is never killed.
+//! * The last user may leave before any flag is set: a process that returns from `main` is never
+//!   killed.
 //! * `CHANGED` implies `UNSTABLE`, and is set before `DEAD` only: nothing changes VMAs afterwards.
 //! * `LEFT` implies `UNSTABLE`, and is set before `DEAD` only. `LEFT` and `DEAD` occur with the
 //!   policy `claims` only. A walker reads `DEAD` with mmap_lock held for reading, so it does not
 //!   change during the walk of one claim.
-//! * `DEAD` implies `EXITING`.
+//! * `DEAD` implies that there are no users.
 //! * `SKIP` is set by the exit after the last page is out, or by the OOM reaper after its last
 //!   attempt; then threads may still run, and the exit is still to come.
 //!
@@ -183,8 +190,15 @@ const LEFT: u32 = 1 << 4;
 const DEAD: u32 = 1 << 5;
 /// The OOM killer waits for its memory (`TIF_MEMDIE`).
 const VICTIM: u32 = 1 << 6;
-/// Its exit has started.
-const EXITING: u32 = 1 << 7;
+/// Its process uses it.
+const OWNED: u32 = 1 << 8;
+/// A task reads its memory from outside. The bits from here count these tasks.
+const READER: u32 = 1 << 9;
+
+/// Whether it has no users: its end has started.
+const fn is_unused(state: u32) -> bool {
+    state < OWNED
+}
 
 /// The address space of a process.
 pub struct Space<A: Machine> {
@@ -202,7 +216,7 @@ pub struct Space<A: Machine> {
     family: FamilyId,
     group: GroupId,
     config: SpaceConfig,
-    /// How far its end has come: [`KILLED`] and the flags after it.
+    /// Its users, and how far its end has come: [`KILLED`] and the flags after it.
     state: A::AtomicU32,
     /// Which of its page tables are not claimed yet.
     claims: Claims<A>,
@@ -241,7 +255,7 @@ impl<A: Machine> Space<A> {
             family,
             group,
             config: *on.spaces.config(),
-            state: A::AtomicU32::named(0, DataLine::MmFlags),
+            state: A::AtomicU32::named(OWNED, DataLine::MmFlags),
             claims: Self::new_claims(),
             roots: on.spaces.shared_roots(),
             committed: on.spaces.shared_committed(),

@@ -13,6 +13,7 @@ mod model;
 mod moving;
 mod random;
 mod reaped;
+mod remote;
 mod reverse;
 mod sharing;
 mod shortage;

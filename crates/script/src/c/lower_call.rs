@@ -115,7 +115,7 @@ impl<'a> Lowering<'a> {
                             program; `mmscale run .. --on live` unmaps all memory in its place";
                 return wrong(at, what);
             }
-            ("barrier" | "mkdir" | "rmdir", _) => {
+            ("barrier" | "mkdir" | "rmdir" | "process_vm_readv", _) => {
                 return wrong(at, format!("{name}() is not written in C; use `mmscale run`"));
             }
             // A function of values, whose result is not used.

@@ -35,6 +35,7 @@ const CALLS: &[(&str, &str)] = &[
     ("kill", "kill(PROCESS)"),
     ("pidfd_open", "pidfd_open(PROCESS)"),
     ("process_mrelease", "process_mrelease(DESCRIPTOR)"),
+    ("process_vm_readv", "process_vm_readv(PROCESS, MEMORY, MEMORY)"),
     ("oom_score_adj", "oom_score_adj(PROCESS, NUMBER)"),
     ("mkdir", "mkdir(GROUP) or mkdir(GROUP[NUMBER])"),
     ("rmdir", "rmdir(GROUP) or rmdir(GROUP[NUMBER])"),
@@ -316,7 +317,7 @@ impl Compiler<'_> {
 
     /// Compiles calls on tasks, CPUs and time. `None`: it is another call.
     fn of_tasks(&mut self, args: &Args<'_>, to: Slot) -> Done<Option<Option<Type>>> {
-        use Type::{Number, Pidfd, Process, Thread, Time};
+        use Type::{Memory, Number, Pidfd, Process, Thread, Time};
         let verb = match args.call.name.text.as_str() {
             "sleep" => return self.plain(args, [Time], Verb::Sleep),
             "compute" => return self.plain(args, [Time], Verb::Compute),
@@ -335,6 +336,7 @@ impl Compiler<'_> {
             "rmdir" => return self.of_group(args, Verb::Rmdir),
             "close" => Verb::Close,
             "pidfd_open" => Verb::PidfdOpen,
+            "process_vm_readv" => Verb::VmReadv,
             _ => return Ok(None),
         };
         args.flagless()?;
@@ -343,6 +345,11 @@ impl Compiler<'_> {
             let slots = self.values(args, [Process])?;
             self.call(verb, slots, to, at)?;
             return Ok(Some(Some(Pidfd)));
+        }
+        if let Verb::VmReadv = verb {
+            let slots = self.values(args, [Process, Memory, Memory])?;
+            self.call(verb, slots, to, at)?;
+            return Ok(Some(Some(Memory)));
         }
         let [value] = args.values else { return args.usage() };
         match self.expr(value)? {

@@ -202,8 +202,14 @@ impl Worker {
         }
     }
 
-    fn on_tasks<S: System>(&mut self, system: &S, verb: Verb, args: [Slot; 3], to: Slot) -> Called {
-        let [first, second, _] = args;
+    fn on_tasks<S: System>(
+        &mut self,
+        system: &S,
+        verb: Verb,
+        args: [Slot; 3],
+        result: Slot,
+    ) -> Called {
+        let [first, second, third] = args;
         match verb {
             Verb::Sleep => system.sleep_ns(self.capped(system, first)?)?,
             Verb::CpuOffline => system.cpu_offline(self.get(first).natural()? as usize)?,
@@ -215,7 +221,7 @@ impl Worker {
                 }
                 let fd = system.file(bytes, backing)?;
                 self.files += 1;
-                self.set(to, Value::File(File { fd, offset: 0, bytes }));
+                self.set(result, Value::File(File { fd, offset: 0, bytes }));
             }
             Verb::Fadvise(advice) => {
                 let File { fd, offset, bytes } = self.file(first)?;
@@ -245,7 +251,15 @@ impl Worker {
             Verb::Kill => system.kill(self.process(first)?)?,
             Verb::PidfdOpen => {
                 let fd = system.pidfd_open(self.process(first)?)?;
-                self.set(to, Value::Pidfd(fd));
+                self.set(result, Value::Pidfd(fd));
+            }
+            Verb::VmReadv => {
+                let process = self.process(first)?;
+                let (from, to) = (self.get(second).memory()?, self.get(third).memory()?);
+                let bytes = from.pages().min(to.pages()) * PAGE_BYTES;
+                let (at, into) = (Addr(from.at), Addr(to.at));
+                let bytes = system.process_vm_readv(process, at, bytes, into)?;
+                self.set(result, Value::Memory(Memory { at: to.at, bytes, ..from }));
             }
             Verb::Mrelease => system.process_mrelease(self.descriptor(first)?, 0)?,
             Verb::OomScoreAdj => {

@@ -175,6 +175,10 @@ fn what_has_no_form_in_c_is_refused_with_its_line() {
         ("process p {\nstart; cpu_offline(1); count; }", "test.mms:2:8: cpu_offline would take"),
         ("process p {\nthread { } join(); count; }", "test.mms:2:12: join() of all threads"),
         ("process p {\nbarrier(2); count; }", "test.mms:2:1: barrier() is not written in C"),
+        (
+            "process p {\nm = mmap(1 page); p = fork { }\nprocess_vm_readv(p, m, m); count; }",
+            "test.mms:3:1: process_vm_readv() is not written in C",
+        ),
         ("process p {\nexec(); count; }", "test.mms:2:1: exec() is not written in C"),
         ("process p {\ntry fork { } count; }", "`try` before the start of a task"),
         (

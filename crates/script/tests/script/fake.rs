@@ -135,6 +135,20 @@ impl System for Fake {
         self.did(|| "process_mrelease".to_owned());
         Err(Errno::Srch)
     }
+    fn process_vm_readv(
+        &self,
+        _: ProcessId,
+        from: Addr,
+        bytes: u64,
+        to: Addr,
+    ) -> Result<u64, Errno> {
+        self.did(|| format!("process_vm_readv {bytes}"));
+        for page in 0..bytes >> 12 {
+            let word = self.words.borrow().get(&from.page(page).0).copied().unwrap_or(0);
+            self.words.borrow_mut().insert(to.page(page).0, word);
+        }
+        Ok(bytes)
+    }
     fn set_oom_score_adj(&self, _: ProcessId, score: i32) -> Result<(), Errno> {
         self.plain(|| format!("oom_score_adj {score}"))
     }

@@ -79,6 +79,7 @@ fn each_call_reaches_the_system_with_its_arguments() {
         ("t = thread on 1 { } join(t);", "join"),
         ("p = fork { } fd = pidfd_open(p); try process_mrelease(fd);", "process_mrelease"),
         ("p = fork { } try kill(p);", "kill"),
+        ("p = fork { } n = mmap(2 pages); process_vm_readv(p, m, n);", "process_vm_readv 8192"),
     ];
     for (body, wanted) in cases {
         let made = calls(&format!("m = mmap(8 pages); {body}"));
@@ -192,6 +193,11 @@ fn pages_that_another_program_wrote_are_damage_only_where_the_script_says_so() {
     assert_eq!(damaged("m = mmap(4 pages); write(m); fork { write(m[2]); } read(m);"), 0);
     // A page at the place of another one.
     assert_eq!(damaged("m = mmap(4 pages); n = mmap(m[1]); write(n); read(m);"), 0);
+    // A copy has the words of its origin, and memory that another process wrote has others.
+    let copied = "m = mmap(4 pages); write(m); n = mmap(8 pages); p = fork { }
+                  copy = process_vm_readv(p, m[1..], n);";
+    assert_eq!(damaged(&format!("{copied} read(copy);")), 0);
+    assert_eq!(damaged(&format!("{copied} read(n);")), 3, "it is not its own content");
 }
 
 #[test]

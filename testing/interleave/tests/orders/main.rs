@@ -14,6 +14,7 @@ mod pages;
 mod planted;
 mod rcu;
 mod reaped;
+mod remote;
 mod requests;
 mod reverse;
 mod space;

@@ -46,7 +46,7 @@ use crate::lru::MANY;
 use crate::pgtable::{Direction, ENTRIES, Gather, Gathered, HUGE_AT_ONCE, Hold, Sink};
 use crate::space::change::Vmas;
 use crate::space::zap::{Zap, locked_of};
-use crate::space::{CHANGED, DEAD, EXITING, LEFT, MmRef, ReapLock, Reaped, Space, VmaRange, Vpn};
+use crate::space::{CHANGED, DEAD, LEFT, MmRef, ReapLock, Reaped, Space, VmaRange, Vpn, is_unused};
 use crate::tlb::Flushed;
 use core::ops::Range;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Release};
@@ -282,13 +282,15 @@ impl<A: Machine> Space<A> {
     }
     /// Whether the exit has started and the address space is not dead yet.
     fn exit_begins(&self) -> bool {
-        // Pairs with `Space::exit` (exit.rs) and `die`. A hint: mmap_lock orders the rest.
-        self.state.load(Acquire) & (EXITING | DEAD) == EXITING
+        // Pairs with the exit of the last user (users.rs) and with `die`. A hint: mmap_lock orders
+        // the rest.
+        let state = self.state.load(Acquire);
+        is_unused(state) && state & DEAD == 0
     }
     /// Takes mmap_lock for reading again, for a reaper that has released it.
     fn lock_again(&self, how: ReapLock) -> Option<ReadGuard<'_, A, Vmas<A>>> {
-        // Pairs with `Space::exit` (exit.rs). A hint, as in `exit_begins`.
-        if self.state.load(Acquire) & EXITING == 0 {
+        // Pairs with the exit of the last user (users.rs). A hint, as in `exit_begins`.
+        if !is_unused(self.state.load(Acquire)) {
             return self.lock_to_reap(how);
         }
         let soon = self.lock.try_read_once(|| !self.exit_begins());

@@ -13,7 +13,7 @@
 //!
 //! | exit | helper |
 //! |---|---|
-//! | set `EXITING` | |
+//! | no users | |
 //! | mmap_lock, read | mmap_lock, read; returns if `SKIP`; set `UNSTABLE` |
 //! | each VMA, upwards: | each private VMA: |
 //! | - lock a page table, take its entries | - lock a page table, take its entries |
@@ -38,7 +38,7 @@
 //! | | mmap_lock, read; returns if `SKIP`; set `UNSTABLE` |
 //! | | claim the highest table, lock it, take its entries |
 //! | | gather full: flush, free its frames |
-//! | set `EXITING` | between two tables: sees `EXITING`, unlocks |
+//! | no users | between two tables: sees that, unlocks |
 //! | mmap_lock, write (spins for readers) | spins for mmap_lock |
 //! | lock all VMAs for good | |
 //! | flush once for all CPUs: retire; set `DEAD` | |
@@ -57,10 +57,9 @@
 use crate::pgtable::Gather;
 use crate::space::change::Change;
 use crate::space::zap::{Retire, locked_of};
-use crate::space::{EXITING, ExitPolicy, MmRef, Space, VmaRange};
+use crate::space::{ExitPolicy, MmRef, Space, VmaRange};
 use crate::tlb::FlushBy;
-use core::sync::atomic::Ordering::AcqRel;
-use mmscale_arch::{Atomic, ExitEvent, Func, Machine, Op, Span, Trace};
+use mmscale_arch::{ExitEvent, Func, Machine, Op, Span, Trace};
 
 impl<A: Machine> Space<A> {
     /// Frees everything. The caller was the last user of the address space. Only tasks that
@@ -70,12 +69,7 @@ impl<A: Machine> Space<A> {
     /// Pages are unmapped first, lowest first, with mmap_lock held for reading and the VMAs in
     /// place. Then, with mmap_lock held for writing, the page tables and the last frames are freed,
     /// and the VMAs removed. That waits for reapers; later reapers find nothing to do.
-    pub fn exit(&self, on: MmRef<'_, A>) {
-        let _span = Span::<A>::enter(Func::ExitMmap);
-        // The counter first: if an OOM kill decision has read it before, and misses the flag, it
-        // reads another count when it ends.
-        on.spaces.begin_exit();
-        self.state.fetch_or(EXITING, AcqRel);
+    pub(super) fn free_all(&self, on: MmRef<'_, A>) {
         self.drain_before_unmap(on);
         let mut gather = Gather::new_whole(&self.table);
         match self.config.exit {

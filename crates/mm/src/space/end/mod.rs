@@ -3,6 +3,7 @@
 mod claims;
 mod exit;
 mod reap;
+mod users;
 mod victim;
 
 pub use claims::{ClaimEnd, Claims};

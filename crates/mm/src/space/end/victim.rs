@@ -3,7 +3,9 @@
 use crate::lru::LruRef;
 use crate::memcg::GroupId;
 use crate::oom::{ADJ_MAX, ADJ_MIN, Attempt, OomContext, Victim, VictimState};
-use crate::space::{EXITING, KILLED, MmRef, ReapLock, Reaped, SKIP, Space, Spaces, VICTIM};
+use crate::space::{
+    KILLED, MmRef, OWNED, ReapLock, Reaped, SKIP, Space, Spaces, VICTIM, is_unused,
+};
 use crate::time::Time;
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -72,8 +74,12 @@ impl<A: Machine> Victim for Space<A> {
         // Pairs with the exchanges that set the flags: see the table in mod.rs.
         let state = self.state.load(Acquire);
         let marked = state & VICTIM != 0;
-        if state & EXITING != 0 {
+        if is_unused(state) {
             VictimState::Exiting { marked }
+        } else if state & (SKIP | OWNED | VICTIM) == VICTIM {
+            // Its process has left. A task that reads it from outside keeps it until the reaper
+            // comes.
+            VictimState::Dying { marked }
         } else if state & SKIP != 0 || self.tasks.lock().is_empty() {
             VictimState::Done
         } else if state & KILLED != 0 {

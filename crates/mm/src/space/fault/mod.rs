@@ -8,6 +8,7 @@ mod anon;
 mod file;
 mod huge;
 mod populate;
+mod remote;
 mod swapped;
 
 pub(super) use huge::huge_range;

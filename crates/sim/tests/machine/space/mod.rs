@@ -4,5 +4,6 @@ mod killed;
 mod links;
 mod process;
 mod reaped;
+mod remote;
 mod retry;
 mod swarm;

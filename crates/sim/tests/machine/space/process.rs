@@ -15,8 +15,8 @@ use mmscale_sim::Sim;
 use std::sync::Arc;
 
 /// Pages that all threads use, across a huge page and the edges of page tables.
-const SHARED: u64 = 512 * 8 - 60;
-const SHARED_PAGES: u64 = 640;
+pub(super) const SHARED: u64 = 512 * 8 - 60;
+pub(super) const SHARED_PAGES: u64 = 640;
 /// Pages of the first thread; those of the next thread follow at a distance of `APART`.
 const OWN: u64 = 512 * 30;
 const APART: u64 = 200;
@@ -28,7 +28,7 @@ pub(super) fn next(state: &mut u64) -> u64 {
     *state >> 33
 }
 
-fn range(at: u64, pages: u64) -> VmaRange {
+pub(super) fn range(at: u64, pages: u64) -> VmaRange {
     VmaRange::with_pages(Vpn::new(at), pages).expect("user pages")
 }
 
@@ -257,7 +257,7 @@ impl<'a> Thread<'a> {
 }
 
 /// Reads a page, or writes to it; returns its stamp.
-fn access(
+pub(super) fn access(
     world: &World,
     space: &Space<Sim>,
     at: u64,
