@@ -5,6 +5,7 @@ use std::path::PathBuf;
 pub mod differ;
 pub mod dist;
 pub mod fuzz;
+pub mod host_cost;
 pub mod kernels;
 pub mod metal;
 pub mod no_std;

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use xtask::differ::DifferArgs;
+use xtask::host_cost::HostCostArgs;
 use xtask::kernels::KernelsArgs;
 use xtask::metal::MetalArgs;
 use xtask::planted::PlantedArgs;
@@ -53,6 +54,8 @@ enum Command {
     Kernels(KernelsArgs),
     /// Boot the kernel of testing/metal, which runs the memory manager on bare processors
     Metal(MetalArgs),
+    /// Measure what runs cost this computer, from 8 to 4096 simulated CPUs
+    HostCost(HostCostArgs),
     /// Compare the functions that take locks with the symbols of kernels
     Takers(TakersArgs),
     /// Random inputs for the code that reads scripts, documents, profiles and reports
@@ -99,6 +102,7 @@ fn main() -> ExitCode {
         Command::Differ(args) => told("differ", xtask::differ::run(&root, &args)),
         Command::Kernels(args) => told("kernels", xtask::kernels::run(&root, &args)),
         Command::Metal(args) => told("metal", xtask::metal::run(&root, &args)),
+        Command::HostCost(args) => told("host-cost", xtask::host_cost::run(&root, &args)),
         Command::Takers(args) => told("takers", xtask::takers::run(&root, &args)),
         Command::Fuzz { options } => told("fuzz", xtask::fuzz::run(&root, &words(&options))),
         Command::Planted(args) => told("planted", xtask::planted::run(&root, &args)),
