@@ -5,6 +5,7 @@ mod churn;
 mod emulated;
 mod fake;
 mod ipi;
+mod look;
 mod pcp;
 mod plan;
 mod planted;

@@ -55,6 +55,7 @@ const RUN_EXAMPLES: &str = "\
 Examples:
   mmscale run churn --set madvise=none --cpus 64 --arm stock,lazy
   mmscale run churn --cpus 1,8,32,128 --arm stock --seeds 8
+  mmscale run all --seeds auto
   mmscale run ./mine.mms --cpus 1,8,32,96
   mmscale run vmstat --policy tick=phased,caches=blockmap --robust
   mmscale run churn --cpus 32 --arm stock,lazy --cost handoff_lines=1.5,2,5
@@ -437,15 +438,16 @@ pub(crate) struct RunArgs {
     pub(crate) machine: MachineArgs,
     #[command(flatten)]
     pub(crate) arms: ArmArgs,
-    /// Number of seeds, one run each: 7 if not given, 2 with --quick
+    /// Number of seeds, one run each: 7 if not given, 2 with --quick. `auto`: 3, and 7 if these do
+    /// not settle every headline
     #[arg(
         help_heading = SIZE,
         long,
-        value_name = "N",
+        value_name = "N|auto",
         allow_negative_numbers = true,
-        value_parser = whole
+        value_parser = seed_count
     )]
-    pub(crate) seeds: Option<u64>,
+    pub(crate) seeds: Option<SeedCount>,
     #[command(flatten)]
     pub(crate) first: FirstSeed,
     /// The form of the output
@@ -476,6 +478,32 @@ pub(crate) struct RunArgs {
     /// Fewer seeds and shorter runs, for a first look
     #[arg(help_heading = SIZE, long)]
     pub(crate) quick: bool,
+}
+
+/// The number of seeds of a run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum SeedCount {
+    Exactly(u64),
+    /// As many as a first look shows to be needed.
+    Auto,
+}
+
+impl SeedCount {
+    /// Returns the number, if the call states it.
+    pub(crate) fn stated(self) -> Option<u64> {
+        match self {
+            Self::Exactly(count) => Some(count),
+            Self::Auto => None,
+        }
+    }
+}
+
+/// Parses a number of seeds or `auto`.
+fn seed_count(text: &str) -> Result<SeedCount, String> {
+    match text {
+        "auto" => Ok(SeedCount::Auto),
+        text => whole(text).map(SeedCount::Exactly).map_err(|why| format!("{why}, and not `auto`")),
+    }
 }
 
 /// Parses a number of seeds, or a seed. The plan checks the allowed range.

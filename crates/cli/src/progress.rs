@@ -1,6 +1,7 @@
 //! Progress of runs on stderr: a bar on a terminal, otherwise lines.
 
 use std::io::IsTerminal;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -40,6 +41,10 @@ impl Clock {
     /// Records the completed fraction of a run.
     fn set(&self, run: usize, fraction: f64) {
         self.estimate().set(run, fraction);
+    }
+    /// Records that only the first `count` runs from `first` take place, of those before `end`.
+    fn keep(&self, first: usize, count: usize, end: usize) {
+        (first + count..end).for_each(|run| self.set(run, 1.0));
     }
     /// Returns the announcement of a long call, once.
     fn announce(&self) -> Option<String> {
@@ -157,14 +162,16 @@ fn watch(
     if of > 1 {
         title = format!("[{number}/{of}] {title}");
     }
-    let runs = plan.runs();
     if std::io::stderr().is_terminal() {
-        return Arc::new(Bar::new(title, runs, (clock, first)));
+        return Arc::new(Bar::new(title, plan.runs(), (clock, first)));
     }
-    let noun = if runs == 1 { "run" } else { "runs" };
-    output::tell(&format!("{title}: {arms} ({runs} {noun})"));
+    let least = plan.least_runs();
+    let runs = if plan.runs() == least { String::new() } else { format!(" to {}", plan.runs()) };
+    let noun = if plan.runs() == 1 { "run" } else { "runs" };
+    output::tell(&format!("{title}: {arms} ({least}{runs} {noun})"));
     let told = Mutex::new(ProgressState { finished: 0, at: Instant::now() });
-    Arc::new(Lines { study: plan.study.name().to_owned(), runs, told, clock, first })
+    let (study, most) = (plan.study.name().to_owned(), plan.runs());
+    Arc::new(Lines { study, runs: AtomicUsize::new(least), most, told, clock, first })
 }
 
 /// Maximum time without a message while runs are in progress.
@@ -217,7 +224,10 @@ impl Drop for Analysis {
 
 struct Lines {
     study: String,
-    runs: usize,
+    /// The number of runs, as far as it is decided.
+    runs: AtomicUsize,
+    /// The largest number of runs.
+    most: usize,
     told: Mutex<ProgressState>,
     clock: Arc<Clock>,
     /// The number of the plan's first run in the call.
@@ -236,8 +246,13 @@ impl ProgressSink for Lines {
         // consistent numbers.
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         let study = &self.study;
+        let runs = self.runs.load(Ordering::Relaxed);
         match event {
             RunEvent::Started { .. } => {}
+            RunEvent::Decided { runs } => {
+                self.clock.keep(self.first, runs, self.first + self.most);
+                self.runs.store(runs, Ordering::Relaxed);
+            }
             RunEvent::Advanced { run, fraction } => {
                 self.clock.set(self.first + run, fraction);
                 if told.at.elapsed() >= SILENCE {
@@ -250,7 +265,7 @@ impl ProgressSink for Lines {
                 self.clock.set(self.first + run, 1.0);
                 told.finished += 1;
                 let (finished, left) = (told.finished, self.clock.left());
-                output::tell(&format!("{study}: {finished} of {} runs done{left}", self.runs));
+                output::tell(&format!("{study}: {finished} of {runs} runs done{left}"));
                 told.at = Instant::now();
             }
         }
@@ -280,6 +295,14 @@ impl Bar {
         Self { bar, done: Mutex::new(vec![0.0; runs]), clock, first }
     }
 
+    /// Ends the bar after the first `runs` runs.
+    fn keep(&self, runs: usize) {
+        // A poisoned lock still protects consistent numbers.
+        let most = self.done.lock().unwrap_or_else(PoisonError::into_inner).len();
+        self.clock.keep(self.first, runs, self.first + most);
+        self.bar.set_length((runs as f64 * STEPS) as u64);
+    }
+
     fn set(&self, run: usize, fraction: f64) {
         // A poisoned lock still protects consistent numbers.
         let mut done = self.done.lock().unwrap_or_else(PoisonError::into_inner);
@@ -298,6 +321,7 @@ impl ProgressSink for Bar {
             RunEvent::Started { .. } => {}
             RunEvent::Advanced { run, fraction } => self.set(run, fraction),
             RunEvent::Finished { run } => self.set(run, 1.0),
+            RunEvent::Decided { runs } => self.keep(runs),
         }
     }
 }

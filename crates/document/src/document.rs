@@ -120,6 +120,9 @@ pub struct Document {
     /// gives the same fingerprint for the same binary, profile, topology, parameters and seeds.
     #[schemars(regex(pattern = r"^[0-9a-f]{16}$"))]
     pub fingerprint: String,
+    /// How the number of seeds was chosen. Absent if the call or a default stated it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub looks: Option<Looks>,
     /// All arms. The other arms are compared with the first.
     pub arms: Vec<ArmRecord>,
     /// Runs without a result. Means, intervals and sums of an arm are over its `seeds`, which
@@ -168,6 +171,35 @@ pub struct GapRecord {
     pub what: String,
     /// The file of Linux in which it does that.
     pub file: String,
+}
+
+/// The number of seeds as the runs chose it, with `--seeds auto`. After the `first` seeds
+/// the headlines of each arm are looked at. If each of them has changed, or its change is known to
+/// `margin_percent`, the runs end; otherwise each arm runs `second` seeds. The first look spends a
+/// sixteenth of the 5 % by which both together may err.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Looks {
+    /// Number of seeds at the first look.
+    pub first: u32,
+    /// Number of seeds at the second look.
+    pub second: u32,
+    /// The precision that is aimed at, in percent. No interval at the first look is narrower.
+    pub margin_percent: f64,
+    /// The headlines because of which there was a second look. Empty if the runs ended at the
+    /// first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unsettled: Vec<Unsettled>,
+}
+
+/// A headline of an arm whose change was not settled at the first look.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Unsettled {
+    /// The name of the arm.
+    pub arm: String,
+    /// The name of the metric.
+    pub metric: String,
 }
 
 /// CPU time of all CPUs while locks were counted.
@@ -234,6 +266,10 @@ pub struct ArmRecord {
     pub policies: BTreeMap<String, String>,
     /// The seeds with a result, one run each.
     pub seeds: Vec<u64>,
+    /// Whether the runs ended at the first look ([`Looks`]). Intervals are then those of Student's
+    /// t at 99.6875 %. Absent if false.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub first_look: bool,
     /// All metrics, by name.
     pub metrics: BTreeMap<String, Metric>,
     /// CPU time while locks were counted, summed over seeds. Simulated machines only.

@@ -43,7 +43,7 @@ pub use costs::{COST_OPTION, HOLD_OPTION, machine_name};
 pub use critical::{CriticalPath, PathPart};
 pub use document::{
     ArmRecord, CpuTimeRecord, Document, FailureRecord, GapRecord, Histogram, Host, LinuxRecord,
-    PerCpu, SCHEMA, Span, Target, schema_json,
+    Looks, PerCpu, SCHEMA, Span, Target, Unsettled, schema_json,
 };
 pub use fingerprint::Fingerprint;
 pub use line::LineRecord;

@@ -60,7 +60,8 @@ pub struct Metric {
     /// The mean over the seeds with a value.
     pub mean: f64,
     /// The 95 % bootstrap confidence interval of the mean: low, high. Null with fewer than two
-    /// values, because one value has no spread.
+    /// values, because one value has no spread. If the arm ended at the first look, the interval of
+    /// Student's t at 99.6875 %.
     pub ci95: Option<[f64; 2]>,
     /// The value of each seed, in the order of the arm's `seeds`. Null where a run had nothing to
     /// measure, such as the time to an event that did not occur.

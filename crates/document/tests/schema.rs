@@ -72,6 +72,7 @@ fn document() -> Document {
         fingerprint: "00112233aabbccdd".into(),
         arms: vec![arm()],
         failures: vec![],
+        looks: None,
         checksum: None,
         left_out: BTreeMap::new(),
         not_simulated: vec![],

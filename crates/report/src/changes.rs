@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use mmscale_document::{ArmRecord, Better, Metric, Value};
-use mmscale_stats::{Change, holm, paired};
+use mmscale_stats::{Change, first_look, holm, paired, pairs_needed};
 
 /// The change of a metric over pairs of runs with equal seeds.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -15,6 +15,8 @@ pub struct MetricChange {
     /// Whether the change holds, tested together with those of the other headlines; `None` for a
     /// metric that is no headline, whose change is exploratory.
     pub holds: Option<bool>,
+    /// Whether it is judged as at the first look ([`Looks`](mmscale_document::Looks)).
+    pub first_look: bool,
 }
 
 /// The meaning of a change whose interval excludes that nothing changed.
@@ -71,15 +73,19 @@ impl MetricChange {
 
 /// Returns the changes from one arm to another of the metrics that both have with equal units in at
 /// least one common seed. The headlines are tested together (Holm): the family of tests is that of
-/// these two arms.
+/// these two arms. If the runs of one of them ended at the first look, so that there are too few
+/// pairs for a signed-rank test, changes are judged as at that look.
 pub fn changes<'a>(before: &'a ArmRecord, after: &'a ArmRecord) -> BTreeMap<&'a str, MetricChange> {
     let mut all = BTreeMap::new();
     for (name, from) in &before.metrics {
         let Some(to) = after.metrics.get(name).filter(|to| to.unit == from.unit) else { continue };
         let pairs = pairs((&before.seeds, from), (&after.seeds, to));
-        let Some(change) = paired(&pairs) else { continue };
-        let holds = (from.headline || to.headline).then_some(false);
-        all.insert(name.as_str(), MetricChange { change, better: to.better, holds });
+        let early = (before.first_look || after.first_look) && pairs.len() < pairs_needed(1);
+        let looked = first_look(&pairs).filter(|_| early);
+        let first_look = looked.is_some();
+        let Some(change) = looked.or_else(|| paired(&pairs)) else { continue };
+        let (better, holds) = (to.better, (from.headline || to.headline).then_some(false));
+        all.insert(name.as_str(), MetricChange { change, better, holds, first_look });
     }
     let tested = || all.values().filter(|found| found.holds.is_some());
     let held = holm(&tested().map(|found| found.change.p).collect::<Vec<_>>());

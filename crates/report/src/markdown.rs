@@ -1,6 +1,9 @@
 //! Documents as Markdown tables, for a page or a mail.
 
+use std::collections::BTreeMap;
+
 use mmscale_document::{ArmRecord, Document};
+use mmscale_stats::FIRST_LOOK;
 
 use crate::changes::{MetricChange, changes};
 use crate::figure;
@@ -71,15 +74,21 @@ pub fn markdown_page(documents: &[(Document, Notes<'_>)]) -> String {
             ));
         }
     }
-    text.push_str(&format!("\n{}\n", legend()));
+    let looked = documents.iter().any(|(of, _)| of.arms.iter().any(|arm| arm.first_look));
+    text.push_str(&format!("\n{}\n", legend(looked)));
     text
 }
 
 /// Returns the meaning of the marks.
-fn legend() -> String {
+fn legend(first_look: bool) -> String {
+    let looked = if first_look {
+        format!(" With {FIRST_LOOK} seeds {}.", words::first_look())
+    } else {
+        String::new()
+    };
     format!(
         "Change: Hodges-Lehmann estimate over pairs of equal seeds with its 95 % interval; {} \
-         (signed rank, headlines of an arm tested together at 5 %); {}.",
+         (signed rank, headlines of an arm tested together at 5 %); {}.{looked}",
         words::STAR.replace('*', "\\*"),
         words::TILDE
     )
@@ -112,7 +121,8 @@ fn metrics(document: &Document, notes: &Notes<'_>, details: bool) -> String {
         text.push('\n');
     }
     if !others.is_empty() {
-        text.push_str(&format!("\n{}\n", legend()));
+        let looked = |found: &BTreeMap<&str, MetricChange>| found.values().any(|of| of.first_look);
+        text.push_str(&format!("\n{}\n", legend(found.iter().any(looked))));
     }
     text
 }

@@ -2,7 +2,7 @@
 //! text says that a change holds without the choices against which it was tested.
 
 use mmscale_document::{ENOUGH_ROUNDS, Robustness};
-use mmscale_stats::pairs_needed;
+use mmscale_stats::{MARGIN_PERCENT, SECOND_LOOK, pairs_needed};
 
 /// The verdict on a headline whose change holds: against the random choices of runs, at the costs
 /// of one machine.
@@ -53,6 +53,20 @@ pub(crate) fn short_analysis(rounds_min: Option<f64>) -> Option<String> {
 pub(crate) fn exploratory(pairs: usize) -> String {
     let plural = if pairs == 1 { "" } else { "s" };
     format!("exploratory, {pairs} pair{plural}")
+}
+
+/// Says how the headlines of an arm are tested together, with this number of pairs.
+pub(crate) fn tested_together(first_look: bool) -> String {
+    let level = if first_look { "0.3 % (Student's t, Holm)" } else { "5 % (signed rank, Holm)" };
+    format!("{STAR}: the headlines of an arm are tested together at {level}")
+}
+
+/// Says why intervals and tests are those of a first look.
+pub(crate) fn first_look() -> String {
+    format!(
+        "intervals are Student's t at 99.7 %, at least \u{b1}{MARGIN_PERCENT} %, as at a first \
+         look, so that with a second one at {SECOND_LOOK} seeds 5 % remain"
+    )
 }
 
 /// Says how many pairs the tests of an arm need, if it has fewer.

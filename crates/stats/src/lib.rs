@@ -7,11 +7,13 @@
 //! | `paired` | the change between two runs of the same seeds: estimate, exact interval and test |
 //! | `signed_rank` | the distribution behind that test, and averages of pairs of values |
 //! | `unpaired` | the interval of a change without pairs, for comparison |
+//! | `look` | a first look at a few pairs, after which runs may end |
 //! | `holm` | several tests together, and the number of pairs that they need |
 //!
 //! All functions are deterministic: the bootstrap has a fixed seed.
 
 mod holm;
+mod look;
 mod mean;
 mod median;
 mod paired;
@@ -21,6 +23,9 @@ mod unpaired;
 use statrs::distribution::{ContinuousCDF, Normal};
 
 pub use holm::{LEVEL, holm, pairs_needed};
+pub use look::{
+    FIRST_LOOK, MARGIN_PERCENT, SECOND_LOOK, first_look, is_known, is_precise, mean_interval,
+};
 pub use mean::{harmonic_mean, harmonic_mean_ci95, mean, mean_ci95, stddev};
 pub use median::{median, median_ci95};
 pub use paired::{Change, Scale, paired};

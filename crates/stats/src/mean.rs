@@ -80,7 +80,7 @@ pub fn harmonic_mean_ci95(rates: &[f64]) -> Option<[f64; 2]> {
     mean_ci95(&reciprocals(rates)?).map(|[low, high]| [high.recip(), low.recip()])
 }
 
-fn reciprocals(rates: &[f64]) -> Option<Vec<f64>> {
+pub(crate) fn reciprocals(rates: &[f64]) -> Option<Vec<f64>> {
     rates.iter().all(|&x| x > 0.0).then(|| rates.iter().map(|x| x.recip()).collect())
 }
 

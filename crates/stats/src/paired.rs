@@ -25,7 +25,7 @@ pub enum Scale {
 
 impl Scale {
     /// Returns the change of equal values.
-    const fn same(self) -> f64 {
+    pub(crate) const fn same(self) -> f64 {
         match self {
             Self::Ratio => 1.0,
             Self::Difference => 0.0,
@@ -51,28 +51,32 @@ pub struct Change {
     /// Whether the values of each pair are equal.
     pub unchanged: bool,
     /// The mean of the values before.
-    before: f64,
+    pub(crate) before: f64,
 }
 
 /// Returns the change over pairs of values, before and after. `None` without pairs.
 pub fn paired(pairs: &[(f64, f64)]) -> Option<Change> {
-    let before = mean(&pairs.iter().map(|pair| pair.0).collect::<Vec<_>>())?;
     let form = Form::of(pairs);
     let changes: Vec<f64> = pairs.iter().map(|&pair| form.change(pair)).collect();
-    let shown = |change| form.shown(change);
+    let change = estimated(pairs, form, &changes)?;
     let (distribution, averages) = (SignedRank::new(pairs.len()), Walsh::new(&changes));
-    let ci95 = distribution
-        .rank_of_ends()
-        .map(|rank| [averages.nth(rank), averages.nth(averages.len() + 1 - rank)].map(shown));
+    let ends = |rank| [averages.nth(rank), averages.nth(averages.len() + 1 - rank)];
+    let ci95 = distribution.rank_of_ends().map(|rank| ends(rank).map(|end| form.shown(end)));
     let against_up = averages.count(|average| average <= 0.0);
     let against_down = averages.len() - averages.count(|average| average < 0.0);
     let one_sided = distribution.at_most(against_up.min(against_down));
+    Some(Change { ci95, p: (2.0 * one_sided).min(1.0), ..change })
+}
+
+/// Returns the estimate of a change over pairs, without interval and test. `None` without pairs.
+pub(crate) fn estimated(pairs: &[(f64, f64)], form: Form, changes: &[f64]) -> Option<Change> {
+    let before = mean(&pairs.iter().map(|pair| pair.0).collect::<Vec<_>>())?;
     Some(Change {
         pairs: pairs.len(),
         scale: form.scale(),
-        estimate: shown(averages.median()),
-        ci95,
-        p: (2.0 * one_sided).min(1.0),
+        estimate: form.shown(Walsh::new(changes).median()),
+        ci95: None,
+        p: 1.0,
         unchanged: pairs.iter().all(|(before, after)| before == after),
         before,
     })
@@ -80,14 +84,14 @@ pub fn paired(pairs: &[(f64, f64)]) -> Option<Change> {
 
 /// The change of a pair as a number that is 0 if nothing changed.
 #[derive(Clone, Copy)]
-enum Form {
+pub(crate) enum Form {
     LogRatio,
     Ratio,
     Difference,
 }
 
 impl Form {
-    fn of(pairs: &[(f64, f64)]) -> Self {
+    pub(crate) fn of(pairs: &[(f64, f64)]) -> Self {
         let all = |positive: fn(&(f64, f64)) -> bool| pairs.iter().all(positive);
         match (all(|pair| pair.0 > 0.0), all(|pair| pair.1 > 0.0)) {
             (true, true) => Self::LogRatio,
@@ -96,7 +100,7 @@ impl Form {
         }
     }
 
-    fn change(self, (before, after): (f64, f64)) -> f64 {
+    pub(crate) fn change(self, (before, after): (f64, f64)) -> f64 {
         match self {
             Self::LogRatio => (after / before).ln(),
             Self::Ratio => after / before - 1.0,
@@ -105,11 +109,20 @@ impl Form {
     }
 
     /// Returns a change in its scale.
-    fn shown(self, change: f64) -> f64 {
+    pub(crate) fn shown(self, change: f64) -> f64 {
         match self {
             Self::LogRatio => change.exp(),
             Self::Ratio => change + 1.0,
             Self::Difference => change,
+        }
+    }
+
+    /// Returns a share of the value before as a change.
+    pub(crate) fn of_share(self, share: f64, before: f64) -> f64 {
+        match self {
+            Self::LogRatio => (1.0 + share).ln(),
+            Self::Ratio => share,
+            Self::Difference => share * before.abs(),
         }
     }
 

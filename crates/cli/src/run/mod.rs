@@ -9,7 +9,7 @@ use mmscale_harness::{
     hold_scale, plan,
 };
 
-use crate::args::{RunArgs, RunFormat, SEEDS, Size};
+use crate::args::{RunArgs, RunFormat, SEEDS, SeedCount, Size};
 use crate::destination::files_of;
 use crate::failure::Failure;
 use crate::file_names::stems;
@@ -89,6 +89,7 @@ impl<'a> Robust<'a> {
         }
         let quick = Request {
             seeds: Some(SEEDS),
+            look: false,
             length: Length::Quick,
             checks: Checks::Off,
             blame: false,
@@ -106,7 +107,7 @@ impl<'a> Robust<'a> {
 fn request(args: &RunArgs, origin: Origin) -> Result<Request, Failure> {
     let RunArgs { machine, arms, .. } = args;
     let size = Size {
-        seeds: args.seeds,
+        seeds: args.seeds.and_then(SeedCount::stated),
         first: args.first.seed,
         length: if args.quick { Length::Quick } else { Length::Full },
     };
@@ -117,6 +118,7 @@ fn request(args: &RunArgs, origin: Origin) -> Result<Request, Failure> {
         on: args.on,
         checks: if args.check { Checks::On } else { Checks::Off },
         blame: args.blame,
+        look: args.seeds == Some(SeedCount::Auto),
         hold_scale: args.hold.as_deref().map(hold_scale).transpose()?,
         ..request
     })

@@ -29,6 +29,8 @@ pub(super) struct Results<'a> {
     /// Documents and runs without a result, if others have one.
     lost_documents: usize,
     lost_runs: usize,
+    /// Runs of documents, with those that failed.
+    runs: usize,
 }
 
 impl<'a> Results<'a> {
@@ -39,7 +41,17 @@ impl<'a> Results<'a> {
         folder: Option<Folder>,
     ) -> Self {
         let (complete, written) = (Vec::new(), Vec::new());
-        Self { args, plans, names, folder, complete, written, lost_documents: 0, lost_runs: 0 }
+        Self {
+            args,
+            plans,
+            names,
+            folder,
+            complete,
+            written,
+            lost_documents: 0,
+            lost_runs: 0,
+            runs: 0,
+        }
     }
     /// Shows and writes what the plan at `place` gave, with its analysis. Breaks with the end of
     /// the call.
@@ -54,6 +66,7 @@ impl<'a> Results<'a> {
             Err(error @ RunError::Failed { .. }) if self.plans.len() > 1 => {
                 output::tell(&format!("error: {error}"));
                 self.lost_documents += 1;
+                self.runs += self.plans[place].runs();
                 return ControlFlow::Continue(());
             }
             Err(error) => {
@@ -111,6 +124,8 @@ impl<'a> Results<'a> {
     /// Counts and reports the failed runs of a document.
     fn count_lost(&mut self, document: &Document) {
         self.lost_runs += document.failures.len();
+        let done: usize = document.arms.iter().map(|arm| arm.seeds.len()).sum();
+        self.runs += done + document.failures.len();
         for FailureRecord { arm, seed, why } in &document.failures {
             let Document { study, on, .. } = document;
             output::tell(&format!(
@@ -120,7 +135,7 @@ impl<'a> Results<'a> {
     }
     /// Returns an error if documents or runs have no result.
     fn lost(&self) -> Result<(), Failure> {
-        let all: usize = self.plans.iter().map(Plan::runs).sum();
+        let all = self.runs;
         let mut what = Vec::new();
         if self.lost_documents > 0 {
             let of = self.plans.len();

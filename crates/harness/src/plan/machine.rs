@@ -58,6 +58,11 @@ pub(super) fn check_options(on: Target, request: &Request) -> Result<(), CallErr
         let what = "--hold scales times of a simulated machine: use --on sim, or leave it out";
         return Err(CallError::Other(what.to_owned()));
     }
+    if on != Target::Sim && request.look {
+        let what = "--seeds auto looks at runs of the simulator, which vary with their seeds \
+                    alone; on a real machine give the number of --seeds";
+        return Err(CallError::Other(what.to_owned()));
+    }
     if on == Target::Threads && request.blame {
         let what = "--blame needs the simulator, which knows the holder at each moment, or a live \
                     kernel that shows some: use --on sim or --on live";

@@ -61,6 +61,8 @@ pub struct Plan {
     pub linux: Option<Version>,
     /// The seeds.
     pub seeds: Arc<[u64]>,
+    /// The number of seeds after which the runs end if every headline is settled.
+    pub look: Option<usize>,
     /// Full or quick.
     pub length: Length,
     /// Whether checkers are on.
@@ -74,9 +76,14 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Returns the number of runs: arms times seeds.
+    /// Returns the largest number of runs: arms times seeds.
     pub fn runs(&self) -> usize {
         self.arms.len() * self.seeds.len()
+    }
+
+    /// Returns the smallest number of runs: those up to a first look.
+    pub fn least_runs(&self) -> usize {
+        self.arms.len() * self.look.unwrap_or(self.seeds.len())
     }
 
     /// Returns the number of concurrent runs.

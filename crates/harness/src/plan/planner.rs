@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use mmscale_sim::profile::Profiles;
+use mmscale_stats as stats;
 
 use super::arms::{arms_of, on_version};
 use super::machine::{Usual, check_options, is_large, machines, shaped, target};
@@ -69,6 +70,8 @@ fn plans_of(study: &Study, profiles: &Profiles, request: &Request) -> Result<Vec
     let study = on_version(study, on, request)?;
     let (study, arms) = arms_of(study, on, request)?;
     let seeds = seeds(request)?;
+    // Without headlines there is nothing to look at.
+    let looks = request.look && study.metrics().iter().any(|metric| metric.headline);
 
     let usual = Usual::of(&study, on, &machines[0], request)?;
     let mut specs = usual.params().to_vec();
@@ -87,7 +90,7 @@ fn plans_of(study: &Study, profiles: &Profiles, request: &Request) -> Result<Vec
             if is_short {
                 shorten(&mut params, &study, &request.settings);
             }
-            let few = is_short && request.seeds.is_none();
+            let few = is_short && request.seeds.is_none() && !request.look;
             plans.push(Plan {
                 study: study.clone(),
                 on,
@@ -102,6 +105,7 @@ fn plans_of(study: &Study, profiles: &Profiles, request: &Request) -> Result<Vec
                 arms: arms.clone(),
                 linux: request.linux,
                 seeds: if few { seeds[..1].into() } else { Arc::clone(&seeds) },
+                look: looks.then_some(stats::FIRST_LOOK),
                 length: request.length,
                 checks: request.checks,
                 blame: request.blame,
@@ -115,7 +119,11 @@ fn plans_of(study: &Study, profiles: &Profiles, request: &Request) -> Result<Vec
 
 /// Returns the seeds of each arm.
 fn seeds(request: &Request) -> Result<Arc<[u64]>, CallError> {
-    let few = if request.length == Length::Quick { 2 } else { SEEDS };
+    let few = match request.length {
+        _ if request.look => stats::SECOND_LOOK as u64,
+        Length::Quick => 2,
+        Length::Full => SEEDS,
+    };
     let count = request.seeds.unwrap_or(few);
     if count == 0 || count > MAX_SEEDS {
         return Err(CallError::Other(format!(

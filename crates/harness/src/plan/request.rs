@@ -38,6 +38,9 @@ pub struct Request {
     pub settings: Settings,
     /// Number of seeds; `None` means [`SEEDS`], or 2 in a quick run.
     pub seeds: Option<u64>,
+    /// Whether runs look at their headlines after a few seeds, and end if these are settled
+    /// ([`Plan::look`](super::Plan::look)); simulated machines only, and without `seeds`.
+    pub look: bool,
     /// The first seed; the others are consecutive.
     pub first_seed: u64,
     /// Full or quick.
@@ -68,6 +71,7 @@ impl Request {
             costs: Costs::default(),
             settings: Settings::default(),
             seeds: None,
+            look: false,
             first_seed: 1,
             length: Length::Full,
             checks: Checks::Off,

@@ -75,6 +75,6 @@ impl Plan {
 
     /// Returns the plan of one of its runs.
     pub fn single(&self, arm: ArmId, seed: u64) -> Self {
-        Self { arms: vec![arm], seeds: [seed].into(), ..self.clone() }
+        Self { arms: vec![arm], seeds: [seed].into(), look: None, ..self.clone() }
     }
 }

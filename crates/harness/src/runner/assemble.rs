@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use mmscale_document::{
     ArmRecord, Average, BlameRecord, CallRecord, CpuTimeRecord, CriticalPath, Document,
-    FailureRecord, Fingerprint, GapRecord, Histogram, Kept, LineRecord, LockRecord, Metric,
-    NamedLockRecord, PerCpu, SCHEMA, Target, Value,
+    FailureRecord, Fingerprint, GapRecord, Histogram, Kept, LineRecord, LockRecord, Looks, Metric,
+    NamedLockRecord, PerCpu, SCHEMA, Target, Unsettled, Value,
 };
 
 use mmscale_kernel::coverage::{CallSet, Gap, Scope};
@@ -29,18 +29,22 @@ fn common_window(results: &[(Job, SeedResult)]) -> Option<u64> {
 }
 
 /// Returns the document of a plan. `results` are ordered by seed, then by arm; runs without a
-/// result are in `failures`.
+/// result are in `failures`, and `unsettled` is what a first look left, if there was one.
 pub(super) fn document(
     plan: &Plan,
     results: &[(Job, SeedResult)],
     failures: Vec<FailureRecord>,
+    unsettled: Option<Vec<Unsettled>>,
 ) -> Document {
     let of_arm = |&arm: &ArmId| -> Vec<(u64, &SeedResult)> {
         let own = results.iter().filter(|(job, _)| job.arm == arm);
         own.map(|(job, result)| (job.seed, result)).collect()
     };
     let arms: Vec<Vec<(u64, &SeedResult)>> = plan.arms.iter().map(of_arm).collect();
-    let rates = positive_rates(plan.study.metrics(), results);
+    let means = Means {
+        rates: positive_rates(plan.study.metrics(), results),
+        first_look: unsettled.as_ref().is_some_and(Vec::is_empty),
+    };
     Document {
         schema: SCHEMA.to_owned(),
         build: plan.origin.build.clone(),
@@ -63,11 +67,17 @@ pub(super) fn document(
         not_simulated: not_simulated(plan, results),
         host: host(),
         fingerprint: fingerprint(&arms, plan.study.script()),
-        arms: plan.arms.iter().zip(&arms).map(|(&id, runs)| arm(plan, id, runs, &rates)).collect(),
+        arms: plan.arms.iter().zip(&arms).map(|(&id, runs)| arm(plan, id, runs, &means)).collect(),
+        looks: unsettled.map(looks),
         failures,
         checksum: None,
     }
     .sealed()
+}
+
+fn looks(unsettled: Vec<Unsettled>) -> Looks {
+    let (first, second) = (stats::FIRST_LOOK as u32, stats::SECOND_LOOK as u32);
+    Looks { first, second, margin_percent: stats::MARGIN_PERCENT, unsettled }
 }
 
 /// Returns the metrics that no run has, with what each needs: a longer run, or a machine that
@@ -173,7 +183,15 @@ fn positive_rates(specs: &[MetricSpec], results: &[(Job, SeedResult)]) -> BTreeS
     rates.map(|spec| spec.name).filter(|name| positive(name)).collect()
 }
 
-fn arm(plan: &Plan, id: ArmId, runs: &Runs<'_>, rates: &BTreeSet<&str>) -> ArmRecord {
+/// How the means of a document and their intervals are computed.
+struct Means {
+    /// The rates whose mean is harmonic.
+    rates: BTreeSet<&'static str>,
+    /// Whether the runs ended at the first look.
+    first_look: bool,
+}
+
+fn arm(plan: &Plan, id: ArmId, runs: &Runs<'_>, means: &Means) -> ArmRecord {
     let (seeds, runs): (Vec<u64>, Vec<&SeedResult>) = runs.iter().copied().unzip();
     let runs = &runs[..];
     let specs = plan.study.metrics();
@@ -184,7 +202,8 @@ fn arm(plan: &Plan, id: ArmId, runs: &Runs<'_>, rates: &BTreeSet<&str>) -> ArmRe
     let metrics = specs.iter().filter_map(|spec| {
         let values: Vec<Option<Value>> =
             runs.iter().map(|run| run.metrics.get(spec.name).copied()).collect();
-        let (average, mean, ci95) = mean_of(&values, rates.contains(spec.name));
+        let (average, mean, ci95) =
+            mean_of(&values, means.rates.contains(spec.name), means.first_look);
         let MetricSpec { name, unit, better, headline, .. } = *spec;
         let (mean, unit) = (mean?, unit.to_owned());
         Some((name.to_owned(), Metric { unit, better, headline, average, mean, ci95, values }))
@@ -193,6 +212,7 @@ fn arm(plan: &Plan, id: ArmId, runs: &Runs<'_>, rates: &BTreeSet<&str>) -> ArmRe
         arm: plan.study.arms()[id.0].name.to_owned(),
         policies: plan.study.policies(id, &plan.params, plan.on),
         seeds,
+        first_look: means.first_look,
         metrics: metrics.collect(),
         cpu_time: cpu_time(runs),
         locks: LockRecord::aggregate(runs.iter().flat_map(|run| &run.locks)),
@@ -209,17 +229,20 @@ fn arm(plan: &Plan, id: ArmId, runs: &Runs<'_>, rates: &BTreeSet<&str>) -> ArmRe
     }
 }
 
-/// Returns the mean of the values that are there, with its kind and its interval.
+/// Returns the mean of the values that are there, with its kind and its interval: that of the first
+/// look if the runs ended there.
 pub(super) fn mean_of(
     values: &[Option<Value>],
     is_rate: bool,
+    first_look: bool,
 ) -> (Average, Option<f64>, Option<[f64; 2]>) {
     let there: Vec<f64> = values.iter().flatten().map(|value| value.as_f64()).collect();
-    if is_rate {
-        (Average::Harmonic, stats::harmonic_mean(&there), stats::harmonic_mean_ci95(&there))
+    let (average, mean) = if is_rate {
+        (Average::Harmonic, stats::harmonic_mean(&there))
     } else {
-        (Average::Arithmetic, stats::mean(&there), stats::mean_ci95(&there))
-    }
+        (Average::Arithmetic, stats::mean(&there))
+    };
+    (average, mean, stats::mean_interval(&there, is_rate, first_look))
 }
 
 /// Returns the sum of the CPU time of all runs. `None` if a run has none.

@@ -105,6 +105,7 @@ fn arm(records: &[&ArmRecord], rates: &BTreeSet<&str>) -> ArmRecord {
         arm: records[0].arm.clone(),
         policies: records[0].policies.clone(),
         seeds: records.iter().flat_map(|record| record.seeds.clone()).collect(),
+        first_look: false,
         metrics: metrics.collect(),
         cpu_time: cpu_time.reduce(sum).flatten(),
         locks: LockRecord::sum(records.iter().flat_map(|record| &record.locks)),
@@ -123,7 +124,7 @@ fn arm(records: &[&ArmRecord], rates: &BTreeSet<&str>) -> ArmRecord {
 
 /// Returns a metric with these values, whose mean and interval are those of a run with all seeds.
 fn metric(like: &Metric, values: Vec<Option<Value>>, is_rate: bool) -> Metric {
-    let (average, mean, ci95) = mean_of(&values, is_rate);
+    let (average, mean, ci95) = mean_of(&values, is_rate, false);
     let (unit, better, headline) = (like.unit.clone(), like.better, like.headline);
     Metric { unit, better, headline, average, mean: mean.unwrap_or(like.mean), ci95, values }
 }

@@ -2,6 +2,7 @@
 
 mod assemble;
 mod gathered;
+mod look;
 mod pool;
 
 pub use gathered::gathered;
@@ -15,7 +16,7 @@ use std::{slice, thread};
 use mmscale_document::{Document, FailureRecord, Target};
 use thiserror::Error;
 
-use self::pool::Pool;
+use self::pool::{Ended, Pool};
 use crate::host::host_cpus;
 use crate::plan::{Plan, fit_together};
 use crate::study::{
@@ -90,7 +91,8 @@ pub fn execute(
 /// those of the slowest arm start first, and runs of the next plan start while its last ones are in
 /// progress, if the host has the memory for that. On real machines runs execute one at a time, and
 /// the arms alternate (A B A B), so that slow changes of the host affect all arms alike. Results do
-/// not depend on concurrency. A run that fails does not affect others: the document names it and
+/// not depend on concurrency, and neither does the number of seeds where a first look decides it
+/// ([`Plan::look`]). A run that fails does not affect others: the document names it and
 /// has the results of the others. If all runs of a plan fail, it has no document.
 ///
 /// `watch` returns the receiver of a plan's progress when the plans before it are complete. It is
@@ -132,8 +134,7 @@ fn execute_pool<B>(
                 // On this thread: processes of a run end with the thread that has started them.
                 pool.work();
             }
-            let (jobs, outcomes) = pool.wait(place);
-            let flow = each(place, document(plan, &jobs, outcomes, interrupt));
+            let flow = each(place, document(plan, pool.wait(place), interrupt));
             if flow.is_break() && place + 1 < plans.len() {
                 interrupt.set();
             }
@@ -213,8 +214,7 @@ fn panic_text(panic: &(dyn Any + Send)) -> String {
 /// Returns the document. Fails if the plan was interrupted or if no run has a result.
 fn document(
     plan: &Plan,
-    jobs: &[Job],
-    outcomes: Vec<JobResult>,
+    Ended { jobs, outcomes, unsettled }: Ended,
     interrupt: &Interrupt,
 ) -> Result<Document, RunError> {
     let name = |arm: ArmId| plan.study.arms()[arm.0].name.to_owned();
@@ -240,5 +240,5 @@ fn document(
         seed,
         why: why.to_string(),
     });
-    Ok(assemble::document(plan, &results, failures.collect()))
+    Ok(assemble::document(plan, &results, failures.collect(), unsettled))
 }

@@ -2,14 +2,18 @@
 //!
 //! Workers take jobs of the first plan that has any left. While its last ones run, other workers
 //! begin with the next plan. One thread waits for each plan in turn.
+//!
+//! A plan with a first look has at first the jobs up to it. The look is taken when all of them have
+//! ended, so that it does not depend on their order, and may add the others.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use mmscale_document::Target;
+use mmscale_document::{Target, Unsettled};
 
+use super::look::unsettled;
 use super::{Job, JobResult, run_one};
 use crate::plan::Plan;
 use crate::study::{ArmId, Interrupt, Progress, ProgressSink, RunEvent};
@@ -89,22 +93,57 @@ struct Work<'a> {
     queue: Queue,
     running: usize,
     outcomes: Vec<JobResult>,
+    /// Jobs that run if the first look settles too little; none after it, or without one.
+    later: Vec<Job>,
+    /// Headlines that the first look left unsettled. `None` before it, or without one.
+    unsettled: Option<Vec<Unsettled>>,
     progress: Arc<Held>,
 }
 
 impl<'a> Work<'a> {
     fn new(plan: &'a Plan) -> Self {
         let job = |seed: u64| plan.arms.iter().map(move |&arm| Job { arm, seed });
-        let jobs: Vec<Job> = plan.seeds.iter().flat_map(|&seed| job(seed)).collect();
+        let mut jobs: Vec<Job> = plan.seeds.iter().flat_map(|&seed| job(seed)).collect();
+        let later = jobs.split_off(plan.least_runs().min(jobs.len()));
         Self {
             plan,
             queue: Queue::new(jobs.len(), plan.on),
             running: 0,
             outcomes: jobs.iter().map(|_| None).collect(),
+            later,
+            unsettled: None,
             progress: Arc::new(Held(Mutex::new(Shown::Later(Vec::new())))),
             jobs,
         }
     }
+
+    /// Takes the first look, if all jobs up to it have ended, and returns the number of jobs that
+    /// it leads to.
+    fn look(&mut self) -> Option<usize> {
+        if self.later.is_empty() || self.outcomes.iter().any(Option::is_none) {
+            return None;
+        }
+        let done = self.jobs.iter().zip(&self.outcomes);
+        let results = done.filter_map(|(&job, of)| Some((job, of.as_ref()?.as_ref().ok()?)));
+        let open = unsettled(self.plan, &results.collect::<Vec<_>>());
+        let later = std::mem::take(&mut self.later);
+        if !open.is_empty() {
+            let all = self.jobs.len() + later.len();
+            self.queue.left.extend(self.jobs.len()..all);
+            self.outcomes.extend(later.iter().map(|_| None));
+            self.jobs.extend(later);
+        }
+        self.unsettled = Some(open);
+        Some(self.jobs.len())
+    }
+}
+
+/// The jobs of a plan with their outcomes.
+pub(super) struct Ended {
+    pub(super) jobs: Vec<Job>,
+    pub(super) outcomes: Vec<JobResult>,
+    /// Headlines that a first look left unsettled; `None` without one.
+    pub(super) unsettled: Option<Vec<Unsettled>>,
 }
 
 /// All jobs of some plans.
@@ -149,37 +188,52 @@ impl<'a> Pool<'a> {
             if outcome.is_ok() {
                 sink.event(RunEvent::Finished { run });
             }
-            let work = &mut self.lock()[place];
-            work.queue.done(job.arm, begin.elapsed());
-            work.outcomes[run] = Some(outcome);
+            let decided = {
+                let work = &mut self.lock()[place];
+                work.queue.done(job.arm, begin.elapsed());
+                work.outcomes[run] = Some(outcome);
+                work.look()
+            };
+            decided.into_iter().for_each(|runs| sink.event(RunEvent::Decided { runs }));
         }
         self.changed.notify_all();
     }
 
+    /// Returns the next job, for which a worker may have to wait for a first look.
     fn take(&self) -> Option<Taken<'a>> {
-        let mut work = self.lock();
-        if self.interrupt.is_set() {
-            return None;
-        }
-        work.iter_mut().enumerate().find_map(|(place, work)| {
+        let next = |(place, work): (usize, &mut Work<'a>)| {
             let run = work.queue.next(&work.jobs)?;
             work.running += 1;
             let progress = Arc::clone(&work.progress);
             Some(Taken { place, run, plan: work.plan, job: work.jobs[run], progress })
-        })
+        };
+        let mut all = self.lock();
+        while !self.interrupt.is_set() {
+            if let Some(taken) = all.iter_mut().enumerate().find_map(next) {
+                return Some(taken);
+            }
+            if all.iter().all(|work| work.later.is_empty()) {
+                return None;
+            }
+            // Jobs up to a first look are running, and the end of each wakes this worker.
+            all = self.changed.wait(all).unwrap_or_else(PoisonError::into_inner);
+        }
+        None
     }
 
     /// Waits until all jobs of a plan have ended, or until no more of them start. Returns them with
     /// what they gave.
-    pub(super) fn wait(&self, place: usize) -> (Vec<Job>, Vec<JobResult>) {
+    pub(super) fn wait(&self, place: usize) -> Ended {
         let is_open = |work: &mut Vec<Work<'a>>| {
             let of = &work[place];
             of.running > 0 || !of.queue.left.is_empty() && !self.interrupt.is_set()
         };
         let mut work =
             (self.changed.wait_while(self.lock(), is_open)).unwrap_or_else(PoisonError::into_inner);
-        work[place].progress.end();
-        (std::mem::take(&mut work[place].jobs), std::mem::take(&mut work[place].outcomes))
+        let of = &mut work[place];
+        of.progress.end();
+        let (jobs, outcomes) = (std::mem::take(&mut of.jobs), std::mem::take(&mut of.outcomes));
+        Ended { jobs, outcomes, unsettled: of.unsettled.take() }
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Work<'a>>> {

@@ -134,6 +134,11 @@ pub enum RunEvent {
         /// The number of the run.
         run: usize,
     },
+    /// A first look has decided how many runs there are ([`Plan::look`](crate::Plan::look)).
+    Decided {
+        /// The number of runs of the plan.
+        runs: usize,
+    },
 }
 
 /// Receives events from any of the host threads that execute runs.

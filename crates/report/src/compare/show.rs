@@ -117,15 +117,19 @@ fn legend(all: &[Comparison<'_>]) -> Vec<String> {
     let tests = all.iter().flat_map(|one| &one.arms).map(tests).max().unwrap_or(0);
     let seeds = all.first().map_or(String::new(), common_seeds);
     let mut text = format!("{pairs} pairs of equal seeds ({seeds});");
-    text.push_str(&match words::too_few(pairs, tests) {
+    let first_look = rows().any(|row| row.found.first_look);
+    let few = words::too_few(pairs, tests).filter(|_| !first_look);
+    text.push_str(&match few {
         Some(few) => format!(" {few}"),
         None if tests > 0 => format!(
-            " {}: the headlines of an arm are tested together at 5 % (signed rank, Holm); all \
-             other verdicts are exploratory: the 95 % interval of the change excludes 0",
-            words::STAR
+            " {}; all other verdicts are exploratory: the 95 % interval of the change excludes 0",
+            words::tested_together(first_look)
         ),
         None => " the studies have no headlines: all verdicts are exploratory".to_owned(),
     });
+    if first_look {
+        text.push_str(&format!("; {}", words::first_look()));
+    }
     lines.extend(wrap(&text, "", "  "));
     lines
 }

@@ -39,7 +39,7 @@ fn verify_arm(arm: &ArmRecord) -> Result<(), String> {
             let (values, seeds) = (metric.values.len(), arm.seeds.len());
             return Err(format!("{of} has {values} values, and the arm has {seeds} seeds"));
         }
-        let (mean, ci95) = summary(metric);
+        let (mean, ci95) = summary(metric, arm.first_look);
         // A metric without a value has the mean of another document.
         if let Some(mean) = mean.filter(|&mean| !equal(mean, metric.mean)) {
             let kept = metric.mean;
@@ -56,12 +56,11 @@ fn verify_arm(arm: &ArmRecord) -> Result<(), String> {
 }
 
 /// Returns the mean of a metric's values and its interval.
-fn summary(metric: &Metric) -> (Option<f64>, Option<[f64; 2]>) {
+fn summary(metric: &Metric, first_look: bool) -> (Option<f64>, Option<[f64; 2]>) {
     let values = metric.present();
-    match metric.average {
-        Average::Harmonic => (stats::harmonic_mean(&values), stats::harmonic_mean_ci95(&values)),
-        Average::Arithmetic => (stats::mean(&values), stats::mean_ci95(&values)),
-    }
+    let harmonic = metric.average == Average::Harmonic;
+    let mean = if harmonic { stats::harmonic_mean(&values) } else { stats::mean(&values) };
+    (mean, stats::mean_interval(&values, harmonic, first_look))
 }
 
 fn equal(one: f64, other: f64) -> bool {

@@ -178,7 +178,8 @@ fn of_arm(base: &ArmRecord, arm: &ArmRecord, notes: &Notes<'_>) -> String {
         .filter(|(_, found)| found.holds.is_some() && !found.change.unchanged)
         .collect();
     let pairs = tested.iter().map(|(_, found)| found.change.pairs).max().unwrap_or(0);
-    let enough = pairs >= pairs_needed(tested.len());
+    let looked = tested.iter().any(|(_, found)| found.first_look);
+    let enough = looked || pairs >= pairs_needed(tested.len());
     let headline = |(name, found): &(&str, &MetricChange)| {
         let verdict = match found.holds {
             Some(false) if enough => format!(", {}", words::NO_CHANGE_SHOWN),
@@ -230,7 +231,9 @@ fn worse(base: &ArmRecord, others: &[ArmRecord]) -> Option<String> {
 
 /// Says that no metric is worse, or that there are too few seeds to show that one is.
 pub(super) fn nothing_worse(base: &ArmRecord) -> &'static str {
-    if base.seeds.len() < pairs_needed(1) {
+    if base.first_look {
+        "no metric, as far as a first look shows (--seeds 7 shows more)"
+    } else if base.seeds.len() < pairs_needed(1) {
         "too few seeds to show that a metric is worse"
     } else {
         "no metric, as far as these seeds show"

@@ -2,9 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use mmscale_document::{ArmRecord, Document, FailureRecord, Groups, ParamValue, Target, Topology};
+use mmscale_document::{
+    ArmRecord, Document, FailureRecord, Groups, Looks, ParamValue, Target, Topology, Unsettled,
+};
 
 use super::{Extent, Notes, WIDTH, cut, wrap};
+use crate::changes::{MetricChange, changes};
+use crate::figure;
 use crate::number::scaled;
 
 /// Returns the study and its question.
@@ -18,7 +22,9 @@ pub(super) fn lines(document: &Document, notes: &Notes<'_>, extent: Extent) -> V
     let whole = extent == Extent::Whole;
     let mut lines = vec![];
     let mut entry = |key: &str, text: String| {
-        lines.extend(wrap(&text, &format!("{key:<9} "), "          "));
+        if !text.is_empty() {
+            lines.extend(wrap(&text, &format!("{key:<9} "), "          "));
+        }
     };
     entry("machine", format!("{}: {} CPUs, HZ={}", machine(document), document.cpus, document.hz));
     if let Some(topology) = &document.topology {
@@ -44,6 +50,7 @@ pub(super) fn lines(document: &Document, notes: &Notes<'_>, extent: Extent) -> V
         entry("host", format!("{}, {}", document.host.kernel, document.host.cpu));
     }
     entry("seeds", seeds(document));
+    entry("chosen", chosen(document));
     if !document.failures.is_empty() {
         entry("failed", failed(document));
     }
@@ -216,6 +223,41 @@ fn seeds(document: &Document) -> String {
         some => format!("{}: {} ({} runs)", arm.arm, listed(some), some.len()),
     };
     document.arms.iter().map(of_arm).collect::<Vec<_>>().join("; ")
+}
+
+/// Formats how the number of seeds was chosen, and which changes are known less well than was aimed
+/// at; empty if the call stated the number.
+fn chosen(document: &Document) -> String {
+    let Some(Looks { first, second, margin_percent, unsettled }) = &document.looks else {
+        return String::new();
+    };
+    let Some(Unsettled { arm, metric }) = unsettled.first() else {
+        return format!(
+            "a first look after {first} seeds settled every headline: changed, or known to \
+             \u{b1}{margin_percent} % (--seeds {second} runs all)"
+        );
+    };
+    let more = match unsettled.len() - 1 {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let mut text =
+        format!("{second} after a first look at {first}, which left {arm}: {metric}{more} open");
+    let (base, others) = document.arms.split_first().expect("an arm has a headline");
+    let wide = others.iter().flat_map(|arm| {
+        let open = |(name, found): (&str, MetricChange)| {
+            let pairs = found.change.pairs_for_margin().filter(|_| found.holds == Some(false))?;
+            Some((pairs, format!("{}: {name} [{}]", arm.arm, figure::interval(&found))))
+        };
+        changes(base, arm).into_iter().filter_map(open).collect::<Vec<_>>()
+    });
+    if let Some((pairs, widest)) = wide.max() {
+        text.push_str(&format!(
+            "; the interval of {widest} is wider than \u{b1}{margin_percent} %, for which some \
+             --seeds {pairs} are needed"
+        ));
+    }
+    text
 }
 
 /// Formats consecutive seeds as a range, others as a list.

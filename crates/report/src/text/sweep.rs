@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use mmscale_document::{ArmRecord, Document, ENOUGH_ROUNDS};
+use mmscale_stats::FIRST_LOOK;
 
 use super::answer::{halves_differ, short_window};
 use super::plot::{Curve, plot};
@@ -88,7 +89,7 @@ fn marks(documents: &[&Document]) -> Vec<String> {
 /// Returns the meaning of the marks in tables of documents, and the points with too few seeds for
 /// any conclusion. `None` without changes.
 pub(super) fn legend(documents: &[&Document]) -> Option<String> {
-    let mut compared = 0;
+    let (mut compared, mut first_look) = (0, false);
     let mut few = vec![];
     for document in documents.iter().filter(|document| document.arms.len() > 1) {
         let all = document.arms[1..].iter().map(|arm| changes(&document.arms[0], arm));
@@ -102,13 +103,19 @@ pub(super) fn legend(documents: &[&Document]) -> Option<String> {
         let tests = all.iter().map(tests).max().unwrap_or(0);
         let pairs = all.iter().map(pairs).max().unwrap_or(0);
         compared += 1;
-        few.extend(words::too_few(pairs, tests).map(|why| (why, point(document, documents))));
+        let looked = all.iter().any(|all| all.values().any(|found| found.first_look));
+        let too_few = words::too_few(pairs, tests).filter(|_| !looked);
+        first_look |= looked;
+        few.extend(too_few.map(|why| (why, point(document, documents))));
     }
-    let marks = format!(
+    let mut marks = format!(
         "{} (95 % interval over pairs of seeds, headlines of an arm tested together); {}.",
         words::STAR,
         words::TILDE
     );
+    if first_look {
+        marks.push_str(&format!(" With {FIRST_LOOK} seeds {}.", words::first_look()));
+    }
     let why = few.first().map(|(why, _)| why.clone());
     match (compared, few.len(), why) {
         (0, ..) => None,

@@ -106,14 +106,16 @@ fn legend(base: &ArmRecord, others: &[(&ArmRecord, Changes<'_>)]) -> Vec<String>
          % interval;",
         base.arm
     );
-    text.push_str(&match words::too_few(pairs, tests) {
+    let first_look = all().any(|found| found.first_look);
+    let few = words::too_few(pairs, tests).filter(|_| !first_look);
+    text.push_str(&match few {
         Some(few) => format!(" {few}"),
-        None if tests > 0 => format!(
-            " {}: the headlines of an arm are tested together at 5 % (signed rank, Holm)",
-            words::STAR
-        ),
+        None if tests > 0 => format!(" {}", words::tested_together(first_look)),
         None => " nothing is tested, because the study has no headlines".to_owned(),
     });
+    if first_look {
+        text.push_str(&format!("; {}", words::first_look()));
+    }
     lines.extend(wrap(&text, "", "  "));
     lines
 }

@@ -28,6 +28,7 @@ pub(crate) fn empty() -> Document {
         fingerprint: "00112233aabbccdd".into(),
         arms: vec![],
         failures: vec![],
+        looks: None,
         checksum: None,
         left_out: BTreeMap::new(),
         not_simulated: vec![],
