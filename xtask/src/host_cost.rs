@@ -44,7 +44,7 @@ pub fn run(root: &Path, args: &HostCostArgs) -> Result<String, String> {
         let mut row = format!("| `{what}` |");
         for cpus in CPUS {
             let cost = cost(&program, what, cpus)?;
-            eprintln!("{what} on {cpus} CPUs: {} s, {} MiB", cost.cpu_s, cost.peak_mib);
+            eprintln!("{what} on {cpus} CPUs: {:.1} s, {} MiB", cost.cpu_s, cost.peak_mib);
             row += &match cost.refused {
                 None => format!(" {:.1} s, {} MiB |", cost.cpu_s, cost.peak_mib),
                 Some(why) => {
@@ -62,7 +62,7 @@ pub fn run(root: &Path, args: &HostCostArgs) -> Result<String, String> {
     Ok(lines.join("\n"))
 }
 
-/// What a run cost.
+/// The cost of a run.
 struct Cost {
     cpu_s: f64,
     peak_mib: u64,
@@ -109,7 +109,7 @@ fn cost(program: &Path, what: &str, cpus: &str) -> Result<Cost, String> {
 fn children_s() -> Result<f64, String> {
     let unreadable = || "/proc/self/stat has no times".to_owned();
     let text = fs::read_to_string("/proc/self/stat").map_err(|_| unreadable())?;
-    // Fields after the name, which may have spaces: from the third on.
+    // Fields after the name, which may have spaces: the third and those after it.
     let fields: Vec<&str> =
         text.rsplit(')').next().map(|rest| rest.split_whitespace().collect()).unwrap_or_default();
     let ticks = |nth: usize| fields.get(nth - 3).and_then(|field| field.parse::<f64>().ok());

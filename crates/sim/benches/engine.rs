@@ -8,7 +8,7 @@
 mod load;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use load::{Locks, report, simulate};
+use load::{Locks, limit, report, simulate};
 
 fn engine(criterion: &mut Criterion) {
     for (name, locks) in [("one_lock", Locks::One), ("private_locks", Locks::Private)] {
@@ -20,6 +20,10 @@ fn engine(criterion: &mut Criterion) {
             group.throughput(Throughput::Elements(total));
             group.bench_function(BenchmarkId::from_parameter(cpus), |bencher| {
                 bencher.iter(|| simulate(cpus, total, locks));
+            });
+            group.bench_function(BenchmarkId::new("by_hand", cpus), |bencher| {
+                let locks = if locks == Locks::Private { cpus } else { 1 };
+                bencher.iter(|| limit::simulate(cpus, total, locks));
             });
         }
         group.finish();

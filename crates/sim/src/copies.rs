@@ -16,7 +16,7 @@ const FEW: usize = 16;
 struct Copies {
     /// The state of each copy that has none of its own.
     rest: Users,
-    /// The other copies, by CPU.
+    /// States of single copies, by CPU.
     few: Vec<(u16, Users)>,
     /// If there are more than [`FEW`] others: the copies of all CPUs.
     all: Box<[Users]>,
@@ -45,7 +45,7 @@ impl Copies {
 #[derive(Default)]
 pub(crate) struct PercpuLines {
     lines: Vec<Copies>,
-    /// What the last loop found; kept for its memory.
+    /// Results of the last loop; kept for its memory.
     found: Vec<(Fetched, u32)>,
 }
 
@@ -71,7 +71,7 @@ impl PercpuLines {
     pub(crate) fn found(&self, nth: usize) -> (Fetched, u32) {
         self.found[nth]
     }
-    /// Uses the copies of all `cpus` CPUs of the line `number`, on CPU `at`. Returns where they came
+    /// Uses the copies of all `cpus` CPUs of a line, on CPU `at`. Returns where they came
     /// from, and how many from each place, in any order.
     pub(crate) fn touch_each(
         &mut self,
@@ -89,13 +89,12 @@ impl PercpuLines {
             found.push((take(users, at, access, distances), 1));
             with_own += 1;
         }
+        let fetched = take(&mut line.rest, at, access, distances);
         if with_own < cpus {
-            let fetched = take(&mut line.rest, at, access, distances);
             found.push((fetched, (cpus - with_own) as u32));
         }
         if access.writes() {
-            // All copies are as this loop left them.
-            line.rest = line.all.first().copied().unwrap_or(line.rest);
+            // A write leaves every copy in one state, whatever it was before.
             line.few.clear();
             line.all = Box::default();
         }
@@ -110,41 +109,43 @@ mod tests {
     use crate::profile::{LineCosts, Topology};
     use crate::rng::SplitMix64;
 
-    const CPUS: usize = 64;
-
-    fn distances() -> Distances {
+    fn distances(cpus: usize) -> Distances {
         let (own_ps, smt_ps, cluster_ps) = (1, 2, 3);
         let line = LineCosts { own_ps, smt_ps, cluster_ps, node_ps: 4, remote_ps: 5, memory_ps: 6 };
-        Distances::new(&Topology { cpus: CPUS, smt: 2, cluster: 8, nodes: 2 }, CPUS, line)
+        Distances::new(&Topology { cpus: 64, smt: 2, cluster: 8, nodes: 2 }, cpus, line)
     }
 
     /// The simple version: a state for each copy.
     #[test]
     fn loops_and_single_uses_cost_what_they_cost_with_a_state_for_each_copy() {
-        let distances = distances();
         let mut rng = SplitMix64::new(7);
-        for users in [1, 3, CPUS as u64] {
-            let (mut lines, mut simple) = (PercpuLines::default(), vec![[0; CPUS]; 2]);
-            for _ in 0..5000 {
-                let (number, at) = (rng.below(2) as u32, rng.below(users) as usize);
-                let access = [Access::Read, Access::Write, Access::Store][rng.below(3) as usize];
-                let copies = &mut simple[number as usize];
-                if rng.below(20) > 0 {
-                    let own = take(&mut copies[at], at, access, &distances);
-                    let fetched = lines.touch((number, at, CPUS), at, access, &distances);
-                    assert_eq!(fetched, own);
-                    continue;
-                }
-                let mut wanted: Vec<_> =
-                    copies.iter_mut().map(|users| take(users, at, access, &distances)).collect();
-                let found = lines.touch_each((number, CPUS), at, access, &distances);
-                let each = |&(fetched, count): &(Fetched, u32)| vec![fetched; count as usize];
-                let mut found: Vec<_> = found.iter().flat_map(each).collect();
-                let key = |fetched: &Fetched| (fetched.from, fetched.cost_ps);
-                wanted.sort_by_key(key);
-                found.sort_by_key(key);
-                assert_eq!(found, wanted);
+        for (cpus, users) in [1, 4, FEW, FEW + 1, 18, 64].map(|cpus| (cpus, [1, 3, cpus])) {
+            users.map(|users| agree(cpus, users.min(cpus) as u64, &mut rng));
+        }
+    }
+
+    fn agree(cpus: usize, users: u64, rng: &mut SplitMix64) {
+        let distances = distances(cpus);
+        let (mut lines, mut simple) = (PercpuLines::default(), vec![vec![0; cpus]; 2]);
+        for _ in 0..5000 {
+            let (number, at) = (rng.below(2) as u32, rng.below(users) as usize);
+            let access = [Access::Read, Access::Write, Access::Store][rng.below(3) as usize];
+            let copies = &mut simple[number as usize];
+            if rng.below(20) > 0 {
+                let own = take(&mut copies[at], at, access, &distances);
+                let fetched = lines.touch((number, at, cpus), at, access, &distances);
+                assert_eq!(fetched, own);
+                continue;
             }
+            let mut wanted: Vec<_> =
+                copies.iter_mut().map(|users| take(users, at, access, &distances)).collect();
+            let found = lines.touch_each((number, cpus), at, access, &distances);
+            let each = |&(fetched, count): &(Fetched, u32)| vec![fetched; count as usize];
+            let mut found: Vec<_> = found.iter().flat_map(each).collect();
+            let key = |fetched: &Fetched| (fetched.from, fetched.cost_ps);
+            wanted.sort_by_key(key);
+            found.sort_by_key(key);
+            assert_eq!(found, wanted);
         }
     }
 }

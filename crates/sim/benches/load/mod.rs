@@ -4,6 +4,8 @@
 //! One lock: every CPU contends with every other. Private locks: no CPU waits, but all acquisitions
 //! are ordered. Making the machine and its stacks is part of each run.
 
+pub(crate) mod limit;
+
 use mmscale_arch::{
     Callbacks, Cpu as _, CpuId, Ipi, LockClass, Machine as _, Op, Priority, RawSpin, TaskEntry,
     TaskSpec,
