@@ -84,10 +84,11 @@ fn cost(program: &Path, what: &str, cpus: &str) -> Result<Cost, String> {
         .stderr(to)
         .spawn()
         .map_err(|why| format!("starting {}: {why}", program.display()))?;
-    let mut peak_mib = 0;
+    let (mut peak_mib, mut is_late) = (0, false);
     let status = loop {
         peak_mib = peak_mib.max(peak_kib(child.id()).unwrap_or(0) / 1024);
-        if begin.elapsed() > LIMIT {
+        is_late |= begin.elapsed() > LIMIT;
+        if is_late {
             child.kill().map_err(|why| format!("ending {what}: {why}"))?;
         }
         match child.try_wait().map_err(|why| format!("waiting for {what}: {why}"))? {
@@ -98,9 +99,10 @@ fn cost(program: &Path, what: &str, cpus: &str) -> Result<Cost, String> {
     let text = fs::read_to_string(errors.path()).unwrap_or_default();
     let last = text.lines().last().unwrap_or("no message").to_owned();
     let refused = match status.code() {
+        _ if is_late => Some(format!("more than {} s", LIMIT.as_secs())),
         Some(0) => None,
         Some(_) => Some(last),
-        None => Some(format!("more than {} s", LIMIT.as_secs())),
+        None => Some(format!("{status}: {last}")),
     };
     Ok(Cost { cpu_s: children_s()? - before, peak_mib, refused })
 }

@@ -73,8 +73,8 @@ impl Place {
     pub(crate) fn room<T>(&mut self, len: usize) -> Room<T> {
         const { assert!(align_of::<T>() <= ALIGN) };
         let first = self.used.next_multiple_of(align_of::<T>());
-        let bytes = size_of::<T>().checked_mul(len).expect("a table is smaller than memory");
-        self.used = first + bytes;
+        let end = size_of::<T>().checked_mul(len).and_then(|bytes| first.checked_add(bytes));
+        self.used = end.expect("tables are smaller than memory");
         assert!(self.used <= self.bytes, "tables of {} bytes in {}", self.used, self.bytes);
         // SAFETY: `first` is inside of the memory.
         let place = self.memory.map(|memory| unsafe { memory.add(first) }.cast());

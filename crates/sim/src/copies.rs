@@ -119,8 +119,8 @@ mod tests {
     #[test]
     fn loops_and_single_uses_cost_what_they_cost_with_a_state_for_each_copy() {
         let mut rng = SplitMix64::new(7);
-        for (cpus, users) in [1, 4, FEW, FEW + 1, 18, 64].map(|cpus| (cpus, [1, 3, cpus])) {
-            users.map(|users| agree(cpus, users.min(cpus) as u64, &mut rng));
+        for cpus in [1, 4, FEW, FEW + 1, 18, 64] {
+            [1, 3, cpus].iter().for_each(|&users| agree(cpus, users.min(cpus) as u64, &mut rng));
         }
     }
 

@@ -134,7 +134,7 @@ impl Runner {
     fn unwind(mut self) {
         for (task, coroutine) in self.coroutines.drain(..).enumerate() {
             let Some(mut coroutine) = coroutine else { continue };
-            if with(|engine| engine.has_stopped(task)) {
+            if !coroutine.done() && with(|engine| engine.has_stopped(task)) {
                 coroutine.resume(());
             }
         }

@@ -66,7 +66,7 @@ impl<'a> Results<'a> {
             Err(error @ RunError::Failed { .. }) if self.plans.len() > 1 => {
                 output::tell(&format!("error: {error}"));
                 self.lost_documents += 1;
-                self.runs += self.plans[place].runs();
+                self.runs += self.plans[place].least_runs();
                 return ControlFlow::Continue(());
             }
             Err(error) => {

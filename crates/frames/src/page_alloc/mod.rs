@@ -143,7 +143,8 @@ impl<A: Cpu> FrameAllocator<A> {
         }
     }
     /// Creates an allocator in which all of `map` is free, with its tables in `buffer`, whose size
-    /// and alignment [`FrameAllocator::metadata_layout`] returns. It uses no heap, then or later.
+    /// and alignment [`FrameAllocator::metadata_layout`] returns. Only `verify` and `census`
+    /// use a heap, later.
     /// Frames of the buffer are holes of the map.
     pub fn new_in(
         map: MapRef<'_>,

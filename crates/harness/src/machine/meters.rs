@@ -2,15 +2,18 @@
 //! time.
 
 use mmscale_arch::{IdleEvent, Trace};
+use std::collections::BTreeMap;
 
 /// Distance of the grid points of a [`Level`].
 const GRID_NS: u64 = 100_000;
 
-/// The part of a machine-wide quantity that one CPU has changed, sampled on a grid of times.
+/// The part of a machine-wide quantity that one CPU has changed, sampled on a grid of times. Its
+/// size follows the changes, not the time.
 #[derive(Debug, Default)]
 pub struct Level {
     now: i64,
-    grid: Vec<i64>,
+    /// Runs of grid points with one value: the point after the last, and the value.
+    runs: Vec<(usize, i64)>,
 }
 
 impl Level {
@@ -22,20 +25,31 @@ impl Level {
     /// Records that this CPU did not change the quantity until `now_ns`.
     pub fn pass(&mut self, now_ns: u64) {
         let points = (now_ns / GRID_NS) as usize + 1;
-        if self.grid.len() < points {
-            self.grid.resize(points, self.now);
+        match self.runs.last_mut() {
+            Some((end, _)) if *end >= points => {}
+            Some((end, value)) if *value == self.now => *end = points,
+            _ => self.runs.push((points, self.now)),
         }
     }
     /// Returns the maximum over grid points of the sum over CPUs.
     pub fn max<'a>(levels: impl Iterator<Item = &'a Self>) -> i64 {
-        let mut sums: Vec<i64> = Vec::new();
+        // The change of the sum at each point.
+        let mut changes: BTreeMap<usize, i64> = BTreeMap::new();
         for level in levels {
-            sums.resize(sums.len().max(level.grid.len()), 0);
-            for (sum, value) in sums.iter_mut().zip(&level.grid) {
-                *sum += value;
+            let mut begin = 0;
+            for &(end, value) in &level.runs {
+                *changes.entry(begin).or_default() += value;
+                *changes.entry(end).or_default() -= value;
+                begin = end;
             }
         }
-        sums.into_iter().max().unwrap_or(0)
+        // The last change ends the grid.
+        changes.pop_last();
+        let sums = changes.into_values().scan(0, |sum, change| {
+            *sum += change;
+            Some(*sum)
+        });
+        sums.max().unwrap_or(0)
     }
 }
 
@@ -127,5 +141,8 @@ mod tests {
         let other = level(&[(3 * GRID_NS + 1, 4)]);
         assert_eq!(Level::max([&one, &other].into_iter()), 4);
         assert_eq!(Level::max([&one].into_iter()), 3);
+        assert_eq!(Level::max(std::iter::empty()), 0);
+        let less = level(&[(0, -2)]);
+        assert_eq!(Level::max([&less].into_iter()), 0, "the first point is before the change");
     }
 }

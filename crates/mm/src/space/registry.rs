@@ -288,12 +288,12 @@ impl<A: Machine> Spaces<A> {
     }
     /// Counts an address space that starts to exit.
     pub(super) fn begin_exit(&self) {
-        // Pairs with the load in `exits`: see `Space::exit` (exit.rs).
+        // Pairs with the load in `exits`: see `Space::exit` (users.rs).
         self.exits.fetch_add(1, AcqRel);
     }
     /// The number of address spaces that have started to exit.
     pub(super) fn exits(&self) -> u32 {
-        // Pairs with the add in `begin_exit`: see `Space::exit` (exit.rs).
+        // Pairs with the add in `begin_exit`: see `Space::exit` (users.rs).
         self.exits.load(Acquire)
     }
     fn running(&self) -> &Inside<Space<A>> {

@@ -85,6 +85,8 @@ fn a_read_ends_at_what_may_not_be_read() {
     assert_eq!(reader.mprotect(on, range(TO, 1), Prot::READ), Ok(()));
     assert_eq!(read(&machine, &both, AT), Err(SpaceError::Fault));
     // A killed reader reads nothing.
+    assert_eq!(reader.mprotect(on, range(TO, 1), Prot::READ | Prot::WRITE), Ok(()));
+    assert_eq!(read(&machine, &both, AT), Ok(1));
     reader.kill();
     assert_eq!(read(&machine, &both, AT), Err(SpaceError::Fault));
     machine.check();

@@ -243,7 +243,7 @@ fn chosen(document: &Document) -> String {
     };
     let mut text =
         format!("{second} after a first look at {first}, which left {arm}: {metric}{more} open");
-    let (base, others) = document.arms.split_first().expect("an arm has a headline");
+    let Some((base, others)) = document.arms.split_first() else { return text };
     let wide = others.iter().flat_map(|arm| {
         let open = |(name, found): (&str, MetricChange)| {
             let pairs = found.change.pairs_for_margin().filter(|_| found.holds == Some(false))?;
