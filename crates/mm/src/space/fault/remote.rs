@@ -10,9 +10,9 @@
 //! there is charged to the group of the address space that is read.
 //!
 //! A pin is a reference, so a page that is pinned is unmapped, moved and reclaimed as one with any
-//! other reference. Linux counts pins of small folios in the same word, with 1024 for each. It first
-//! gives the address space that is read a copy of its own of an anonymous page that it shares with
-//! others (`FAULT_FLAG_UNSHARE`); here the shared page is pinned.
+//! other reference. Linux counts pins of small folios in the same word, with 1024 for each. Before
+//! that it gives the address space that is read a copy of its own of an anonymous page that it
+//! shares with others (`FAULT_FLAG_UNSHARE`); here the shared page is pinned.
 
 use super::{Handled, Patience};
 use crate::pgtable::{Direction, Leaf, MemAccess, Pte, PteFlags};
