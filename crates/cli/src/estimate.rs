@@ -26,6 +26,11 @@ impl Estimate {
         self.runs[run].1 = fraction.clamp(0.0, 1.0);
     }
 
+    /// Leaves a run out: it does not take place.
+    pub(crate) fn drop_run(&mut self, run: usize) {
+        self.runs[run] = (0.0, 0.0);
+    }
+
     /// Returns the time left after `elapsed`. `None` as long as too little is known.
     pub(crate) fn left(&self, elapsed: Duration) -> Option<Duration> {
         let all: f64 = self.runs.iter().map(|(weight, _)| weight).sum();
@@ -84,7 +89,10 @@ mod tests {
         assert_eq!(estimate.left(S(1)), None, "too early");
         // An eighth of all weights is done.
         assert_eq!(estimate.left(S(10)), Some(S(70)));
-        (0..3).for_each(|run| estimate.set(run, 1.0));
+        // An eighth of two is a quarter of one.
+        estimate.drop_run(2);
+        assert_eq!(estimate.left(S(10)), Some(S(30)), "a run that does not take place has no time");
+        (0..2).for_each(|run| estimate.set(run, 1.0));
         assert_eq!(estimate.left(S(80)), Some(S(0)));
     }
 

@@ -44,7 +44,7 @@ impl Clock {
     }
     /// Records that only the first `count` runs from `first` take place, of those before `end`.
     fn keep(&self, first: usize, count: usize, end: usize) {
-        (first + count..end).for_each(|run| self.set(run, 1.0));
+        (first + count..end).for_each(|run| self.estimate().drop_run(run));
     }
     /// Returns the announcement of a long call, once.
     fn announce(&self) -> Option<String> {

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 
 use mmscale_document::{
     ArmRecord, Average, Better, Build, CallRecord, CpuTimeRecord, Document, FailureRecord, Groups,
-    HALVES_METRIC, Histogram, Host, LineRecord, LockRecord, Metric, ParamValue, ROUNDS_METRIC,
-    SectionRecord, SectionWait, Target, Topology, Value,
+    HALVES_METRIC, Histogram, Host, LineRecord, LockRecord, Looks, Metric, ParamValue,
+    ROUNDS_METRIC, SectionRecord, SectionWait, Target, Topology, Unsettled, Value,
 };
 use mmscale_report::{Notes, WIDTH, json_line, page, sweep_text, text};
 
@@ -622,4 +622,13 @@ fn a_sweep_names_the_points_with_short_windows() {
     );
     assert!(text(3.0).contains("short at cpus 32: the slowest"));
     assert!(!sweep_text(&[at(8, 9.0), at(96, 3.0)]).contains("window"));
+}
+
+#[test]
+fn a_document_without_arms_has_text_whatever_its_first_look_found() {
+    let mut document = document(vec![]);
+    let unsettled = vec![Unsettled { arm: "posted".into(), metric: "ops_per_s".into() }];
+    document.looks = Some(Looks { first: 3, second: 7, margin_percent: 2.0, unsettled });
+    let shown = text(&document, &notes());
+    assert!(shown.contains("left posted: ops_per_s open"), "{shown}");
 }
