@@ -42,8 +42,8 @@ pub struct Change {
     pub scale: Scale,
     /// The Hodges-Lehmann estimate of the change.
     pub estimate: f64,
-    /// The interval of the change with a coverage of at least 95 %; `None` with fewer than six
-    /// pairs.
+    /// The interval of the change with a coverage of at least 95 %, at a first look of 99.7 %;
+    /// `None` with fewer than six pairs that are not of a first look.
     pub ci95: Option<[f64; 2]>,
     /// The probability of changes that are at least as one-sided as these if nothing changed
     /// (two-sided, exact up to 50 pairs). Ties count as evidence against a change.
