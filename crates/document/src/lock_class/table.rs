@@ -38,6 +38,7 @@ pub const LOCK_CLASSES: &[LockClassRow] = &[
     tasks::WAIT_QUEUE,
     tasks::THREADGROUP,
     tasks::KERNFS,
+    tasks::EXEC_UPDATE,
     tasks::INODES,
     tasks::DENTRY,
     tasks::I_RWSEM,

@@ -334,6 +334,13 @@ pub(super) const KERNFS: LockClassRow = LockClassRow {
     functions: &[],
 };
 
+pub(super) const EXEC_UPDATE: LockClassRow = LockClassRow {
+    class: "exec_update",
+    counterpart: Gap("exec_update_lock"),
+    names: &["sig->exec_update_lock", "signal->exec_update_lock", "exec_update_lock"],
+    functions: &["mm_access"],
+};
+
 pub(super) const INODES: LockClassRow = LockClassRow {
     class: "inodes",
     counterpart: Gap("s_inode_list_lock"),
