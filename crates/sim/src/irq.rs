@@ -55,13 +55,14 @@ pub(crate) fn at_turn_if_any<R>(
     mut f: impl FnMut(&mut Engine) -> R,
 ) -> Option<R> {
     loop {
-        match with_any(|engine| match engine.ready_state(&near) {
-            ReadyState::Ready => Ok(f(engine)),
-            not_yet => Err(not_yet),
-        })? {
+        let done = with_any(|engine| {
+            let state = engine.ready_state(&near);
+            if state.is_ready() { Ok(f(engine)) } else { Err(state) }
+        })?;
+        match done.map_err(ReadyState::switch) {
             Ok(result) => return Some(result),
-            Err(ReadyState::Switch { yielder, next }) => suspend(Switch { yielder, next }),
-            Err(_) => deliver(),
+            Err(Some(switch)) => suspend(switch),
+            Err(None) => deliver(),
         }
     }
 }

@@ -33,8 +33,8 @@
 //! `SimOsq` waits for its turn in both versions.
 
 use crate::cpu::{LockResult, WaitState, Waiter};
+use crate::engine::Engine;
 use crate::engine::context::{suspend, with, with_any};
-use crate::engine::{Engine, ReadyState};
 use crate::heap::{NEVER, time_of};
 use crate::irq::{at_turn, at_turn_if_any, charge, deliver};
 use crate::record::stats::QueuePlace;
@@ -42,7 +42,7 @@ use crate::spin::{NO_WAITER, SimOsq, SimSpin};
 use crate::task::{Switch, Yielder};
 use crate::topology::NO_CPU;
 use mmscale_arch::{LineName, LockClass, LockInstance, RawOsq, RawSpin};
-use std::ptr::NonNull;
+use std::ptr::{NonNull, null};
 
 /// Result of an attempt to take a lock.
 enum LockAttempt {
@@ -53,18 +53,50 @@ enum LockAttempt {
     Wait,
 }
 
-/// How a call of `lock` continues.
-enum LockStep {
+/// The ways in which a call of `lock` continues.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum LockWay {
     /// The call ends: the CPU has the lock, or has left the queue of a [`SimOsq`].
     Mine,
-    /// After earlier CPUs, from the start: a [`Switch`], but flat, so that it fits registers.
-    Turn { yielder: *const Yielder, next: u32 },
+    /// After earlier CPUs, from the start.
+    Turn,
     /// After other CPUs. [`Engine::serve_request`] may have finished the attempt meanwhile.
-    Leave { yielder: *const Yielder, next: u32 },
+    Leave,
     /// After interrupts, from the start.
     Retry,
     /// After interrupts, in the queue.
     Deliver,
+}
+
+/// How a call of `lock` continues, in two words, as [`crate::engine::ReadyState`].
+#[derive(Clone, Copy)]
+struct LockStep {
+    /// Null if there is no switch.
+    yielder: *const Yielder,
+    /// The task to switch to, and above it the [`LockWay`].
+    word: u64,
+}
+
+impl LockStep {
+    const MINE: Self = Self::without_switch(LockWay::Mine);
+    const RETRY: Self = Self::without_switch(LockWay::Retry);
+    const DELIVER: Self = Self::without_switch(LockWay::Deliver);
+
+    const fn without_switch(way: LockWay) -> Self {
+        Self { yielder: null(), word: (way as u64) << 32 }
+    }
+    #[inline(always)]
+    fn after(way: LockWay, Switch { yielder, next }: Switch) -> Self {
+        Self { yielder, word: (way as u64) << 32 | u64::from(next) }
+    }
+    #[inline(always)]
+    fn is(self, way: LockWay) -> bool {
+        self.word >> 32 == way as u64
+    }
+    #[inline(always)]
+    fn switch(self) -> Switch {
+        Switch { yielder: self.yielder, next: self.word as u32 }
+    }
 }
 
 // SAFETY: the engine grants the lock to one CPU until that CPU unlocks it, all on one host thread;
@@ -138,9 +170,9 @@ impl SimSpin {
     /// predict worst.
     #[inline(always)]
     fn go_on(&self, mut step: LockStep) {
-        while !matches!(step, LockStep::Mine) {
-            if let LockStep::Leave { yielder, next } = step {
-                suspend(Switch { yielder, next });
+        while !step.is(LockWay::Mine) {
+            if step.is(LockWay::Leave) {
+                suspend(step.switch());
                 step = with(|engine| engine.resume_request(self));
             } else {
                 step = self.go_on_after(step);
@@ -151,12 +183,12 @@ impl SimSpin {
     #[cold]
     #[inline(never)]
     fn go_on_after(&self, step: LockStep) -> LockStep {
-        match step {
-            LockStep::Turn { yielder, next } => suspend(Switch { yielder, next }),
-            LockStep::Retry | LockStep::Deliver => deliver(),
-            LockStep::Mine | LockStep::Leave { .. } => {}
+        if step.is(LockWay::Turn) {
+            suspend(step.switch());
+        } else {
+            deliver();
         }
-        if matches!(step, LockStep::Deliver) {
+        if step.is(LockWay::Deliver) {
             with(|engine| engine.spin_poll(self))
         } else {
             with(|engine| engine.begin_lock(self))
@@ -171,10 +203,11 @@ impl Engine {
         if lock.owner.get() != NO_CPU && !self.heap.is_first(self.cpus.running().order()) {
             return self.request_lock(lock);
         }
-        match self.ready_state(&lock.near()) {
-            ReadyState::Ready => self.spin_lock_at_turn(lock),
-            ReadyState::Switch { yielder, next } => LockStep::Turn { yielder, next },
-            ReadyState::Deliver => LockStep::Retry,
+        let state = self.ready_state(&lock.near());
+        match state.switch() {
+            Some(switch) => LockStep::after(LockWay::Turn, switch),
+            None if state.is_ready() => self.spin_lock_at_turn(lock),
+            None => LockStep::RETRY,
         }
     }
     /// Stores the lock that the CPU wants while it waits for its turn. `accept` then makes the
@@ -182,17 +215,17 @@ impl Engine {
     fn request_lock(&mut self, lock: &SimSpin) -> LockStep {
         self.cpu().wanted_lock = Some(NonNull::from(lock));
         let gate = self.yield_turn((&raw const *lock).addr());
-        if let ReadyState::Switch { yielder, next } = gate {
-            return LockStep::Leave { yielder, next };
+        if let Some(switch) = gate.switch() {
+            return LockStep::after(LockWay::Leave, switch);
         }
         self.cpu().wanted_lock = None;
-        if matches!(gate, ReadyState::Ready) { LockStep::Mine } else { LockStep::Retry }
+        if gate.is_ready() { LockStep::MINE } else { LockStep::RETRY }
     }
     /// Continues a call of `lock` after it left its coroutine.
     fn resume_request(&mut self, lock: &SimSpin) -> LockStep {
         let cpu = self.cpu();
         match std::mem::replace(&mut cpu.lock_result, LockResult::None) {
-            LockResult::Mine => LockStep::Mine,
+            LockResult::Mine => LockStep::MINE,
             LockResult::Queued => self.spin_poll(lock),
             LockResult::None | LockResult::Left => {
                 cpu.wanted_lock = None;
@@ -227,8 +260,8 @@ impl Engine {
     #[inline]
     fn spin_lock_at_turn(&mut self, lock: &SimSpin) -> LockStep {
         match self.spin_lock(lock) {
-            LockAttempt::Mine => LockStep::Mine,
-            LockAttempt::Never => LockStep::Retry,
+            LockAttempt::Mine => LockStep::MINE,
+            LockAttempt::Never => LockStep::RETRY,
             LockAttempt::Wait => self.leave_in_queue(),
         }
     }
@@ -285,8 +318,7 @@ impl Engine {
         }
     }
     fn leave_in_queue(&mut self) -> LockStep {
-        let Switch { yielder, next } = self.leave_cpu();
-        LockStep::Leave { yielder, next }
+        LockStep::after(LockWay::Leave, self.leave_cpu())
     }
     #[inline]
     fn transfer(&self, lock: &SimSpin, to: usize) -> u64 {
@@ -401,18 +433,18 @@ impl Engine {
         if !self.quiet {
             self.hold(class);
         }
-        LockStep::Mine
+        LockStep::MINE
     }
     /// Continues a wait that ends at `grant`, after something woke the running CPU earlier.
     #[cold]
     fn spin_on(&mut self, lock: &SimSpin, grant: u64) -> LockStep {
         let cpu = self.cpu();
         if cpu.irq_due() {
-            return LockStep::Deliver;
+            return LockStep::DELIVER;
         }
         if cpu.need_resched && lock.class == LockClass::Osq && grant == NEVER {
             self.leave_queue(lock);
-            return LockStep::Mine;
+            return LockStep::MINE;
         }
         let cpu = self.cpu();
         // A grant for later may be known already: the CPU still waits for its time, as others see.
@@ -455,7 +487,7 @@ impl Engine {
     fn join_osq(&mut self, lock: &SimSpin) -> LockStep {
         if self.cpu().need_resched && lock.owner.get() != NO_CPU && !self.quiet {
             self.cpu().lock_result = LockResult::Left;
-            return LockStep::Mine;
+            return LockStep::MINE;
         }
         self.spin_lock_at_turn(lock)
     }

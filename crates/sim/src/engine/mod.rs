@@ -97,6 +97,7 @@ use crate::tlbs::{Broadcasts, Tlbs};
 use crate::topology::Distances;
 use crate::visits::Visits;
 use mmscale_arch::{CallEvent, Callbacks, CpuId, CpuMask, MAX_CPUS, Probe, Trace, TraceGroup};
+use std::ptr::null;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -116,14 +117,34 @@ pub(crate) struct Delays {
     pub(crate) total_ps: u64,
 }
 
-/// How an operation on shared state continues.
-pub(crate) enum ReadyState {
+/// How an operation on shared state continues: a switch to an earlier CPU first, or, without a
+/// yielder, one of two constants. An enum of the three would pass through memory, in pieces that
+/// hosts do not forward.
+#[derive(Clone, Copy)]
+pub(crate) struct ReadyState(Switch);
+
+impl ReadyState {
     /// It may happen now.
-    Ready,
-    /// Earlier CPUs run first: a [`Switch`], but flat, so that it fits registers.
-    Switch { yielder: *const Yielder, next: u32 },
+    pub(crate) const READY: Self = Self(Switch { yielder: null(), next: 0 });
     /// Interrupts are taken first, by `irq::deliver`.
-    Deliver,
+    pub(crate) const DELIVER: Self = Self(Switch { yielder: null(), next: 1 });
+
+    /// Earlier CPUs run first.
+    #[inline(always)]
+    fn after(yielder: *const Yielder, next: u32) -> Self {
+        debug_assert!(!yielder.is_null(), "a running task has a yielder");
+        Self(Switch { yielder, next })
+    }
+    /// Returns the switch to an earlier CPU, if there is one.
+    #[inline(always)]
+    pub(crate) fn switch(self) -> Option<Switch> {
+        (!self.0.yielder.is_null()).then_some(self.0)
+    }
+    /// Whether the operation may happen now.
+    #[inline(always)]
+    pub(crate) fn is_ready(self) -> bool {
+        self.0.yielder.is_null() && self.0.next == Self::READY.0.next
+    }
 }
 
 /// A running machine.
@@ -334,13 +355,13 @@ impl Engine {
         }
         let cpu = self.cpus.running_mut();
         if cpu.irq_due() && !self.quiet {
-            return ReadyState::Deliver;
+            return ReadyState::DELIVER;
         }
         if !cpu.irq_off {
             cpu.plan_check();
         }
         self.count_event();
-        ReadyState::Ready
+        ReadyState::READY
     }
     #[inline]
     pub(crate) fn count_event(&mut self) {
@@ -385,19 +406,19 @@ impl Engine {
         let cpu = &mut self.cpus[from];
         let (mine, yielder) = (cpu.order(), cpu.yielder);
         if self.quiet {
-            return ReadyState::Ready;
+            return ReadyState::READY;
         }
         if std::thread::panicking() {
             self.die();
-            return ReadyState::Ready;
+            return ReadyState::READY;
         }
-        let Some(first) = self.heap.exchange(mine) else { return ReadyState::Deliver };
+        let Some(first) = self.heap.exchange(mine) else { return ReadyState::DELIVER };
         cpu.queued = mine;
         self.prefetch.record(from, near, cpu.current);
         if first != mine
             && let Some(next) = self.accept(first)
         {
-            return ReadyState::Switch { yielder, next };
+            return ReadyState::after(yielder, next);
         }
         self.yield_on(from, mine, first == mine)
     }
@@ -407,7 +428,7 @@ impl Engine {
     fn yield_on(&mut self, from: usize, mine: u64, tie: bool) -> ReadyState {
         let yielder = self.cpus[from].yielder;
         if tie && let Some(next) = self.accept_tie(mine, from) {
-            return ReadyState::Switch { yielder, next };
+            return ReadyState::after(yielder, next);
         }
         // The running CPU's own entry is in the queue, so the queue is not empty.
         loop {
@@ -416,17 +437,17 @@ impl Engine {
                 break;
             }
             if let Some(next) = self.accept(first) {
-                return ReadyState::Switch { yielder, next };
+                return ReadyState::after(yielder, next);
             }
         }
         while self.heap.first() == mine && self.heap.pop().is_some() {
             if let Some(next) = self.accept_tie(mine, from) {
-                return ReadyState::Switch { yielder, next };
+                return ReadyState::after(yielder, next);
             }
         }
         self.cpus[from].queued = NEVER;
         self.cpus.run(from);
-        ReadyState::Deliver
+        ReadyState::DELIVER
     }
     /// Handles another entry with the running CPU's own order word. It is out of date, or it is the
     /// one of its timer, which a running CPU does not wait for, or it is the end of the run.
