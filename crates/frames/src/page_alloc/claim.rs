@@ -129,13 +129,10 @@ impl<A: Cpu> FrameAllocator<A> {
         if found.is_some() || !request.gfp.contains(Gfp::DRAIN) {
             return found;
         }
-        let waited_for = self.zones.iter().any(|zone| zone.map().is_some());
-        if waited_for && request.order == Order::ZERO {
+        if self.zones.iter().any(|zone| zone.map().is_some()) {
             return self.alloc_drained(request);
         }
-        // Preemption off: see `alloc_drained`. The `Acquire` pairs with the `Release` that ends the
-        // last drain: its pages are visible.
-        let _pinned = waited_for.then(PreemptGuard::<A>::new);
+        // The `Acquire` pairs with the `Release` that ends the last drain: its pages are visible.
         if self.draining.swap(1, Acquire) == 0 {
             self.drain_all();
             self.draining.store(0, Release);
@@ -145,9 +142,7 @@ impl<A: Cpu> FrameAllocator<A> {
 
     /// Drains all CPUs and tries again, with the policy `blockmap`.
     /// Drains again even if another task is draining, because that task may take the drained pages
-    /// itself. Fails only if no page is free: waits for CPUs that are inside a block with free
-    /// pages. The reserve of whole pageblocks comes last, after as many attempts as there are CPUs:
-    /// each may be inside another block, and has time to leave it.
+    /// itself.
     fn alloc_drained(&self, request: Request) -> Option<Pfn> {
         let mut waited = false;
         // Preemption stays off while this task drains: another task of its CPU could spin here for
@@ -166,15 +161,29 @@ impl<A: Cpu> FrameAllocator<A> {
         if waited {
             found = self.get_page_from_freelist(request, Mark::Min);
         }
-        for turn in 0..self.cpus {
+        found = found.or_else(|| {
+            self.drain_all();
+            match request.order {
+                Order::ZERO => self.find_single(request),
+                _ => self.find_larger(request),
+            }
+        });
+        // Pairs with the `Acquire` exchanges above and in `alloc_slowpath`: the next task that
+        // drains sees the pages of this drain.
+        self.draining.store(0, Release);
+        found
+    }
+
+    /// Finds a page after a drain. Fails only if none is free: waits for CPUs that are inside a
+    /// block with free pages. The reserve of whole pageblocks comes last, after as many attempts as
+    /// there are CPUs: each may be inside another block, and has time to leave it.
+    fn find_single(&self, request: Request) -> Option<Pfn> {
+        let mut found = self.get_page_from_freelist(request, Mark::Min);
+        for _ in 1..self.cpus {
             if found.is_some() {
                 break;
             }
-            if turn == 0 {
-                self.drain_all();
-            } else {
-                A::relax();
-            }
+            A::relax();
             found = self.get_page_from_freelist(request, Mark::Min);
         }
         let request = Request { reserve: ReserveAccess::Full, ..request };
@@ -186,10 +195,19 @@ impl<A: Cpu> FrameAllocator<A> {
             }
             A::relax();
         }
-        // Pairs with the `Acquire` exchanges above and in `alloc_slowpath`: the next task that
-        // drains sees the pages of this drain.
-        self.draining.store(0, Release);
         found
+    }
+
+    /// Finds a larger block after a drain. Waits for CPUs that are inside a block which may have
+    /// it.
+    fn find_larger(&self, request: Request) -> Option<Pfn> {
+        loop {
+            let found = self.get_page_from_freelist(request, Mark::Min);
+            if found.is_some() || !self.may_be_busy(request) {
+                return found;
+            }
+            A::relax();
+        }
     }
 
     /// Whether a zone has more free pages than its min watermark, with the bytes of all CPUs
@@ -205,7 +223,7 @@ impl<A: Cpu> FrameAllocator<A> {
         })
     }
 
-    /// Whether a zone with enough memory for the request has a block that could not be searched.
+    /// Whether a zone with enough memory for the request has a block that another search may find.
     fn may_be_busy(&self, request: Request) -> bool {
         self.zonelist(request).iter().map(|&zone| self.zone(zone)).any(|zone| {
             let allowed = request.allows(zone);
