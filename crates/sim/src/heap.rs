@@ -100,14 +100,24 @@ impl EventHeap {
         }
         *self.node(at) = order;
     }
-    pub(crate) fn pop(&mut self) -> Option<u64> {
-        let at = self.len.checked_sub(1)?;
-        self.len = at;
-        if at == 0 {
-            return Some(std::mem::replace(&mut self.first, NEVER));
+    /// Removes the earliest and returns it; [`NEVER`] if there is none.
+    #[inline]
+    pub(crate) fn pop(&mut self) -> u64 {
+        if self.len > 1 {
+            return self.pop_of_several();
         }
+        self.len = 0;
+        std::mem::replace(&mut self.first, NEVER)
+    }
+    fn pop_of_several(&mut self) -> u64 {
+        let at = self.len - 1;
+        self.len = at;
         let last = std::mem::replace(self.node(at), NEVER);
-        Some(self.replace_first(last))
+        self.replace_first(last)
+    }
+    /// Iterates over all entries, the earliest first, and removes them.
+    pub(crate) fn drain(&mut self) -> impl Iterator<Item = u64> + '_ {
+        std::iter::from_fn(|| Some(self.pop()).filter(|&order| order != NEVER))
     }
     /// Whether no entry precedes `order`.
     #[inline]
@@ -127,11 +137,7 @@ impl EventHeap {
     /// Keeps the orders for which `keep` returns true.
     pub(crate) fn retain(&mut self, mut keep: impl FnMut(u64) -> bool) {
         let mut all = std::mem::replace(self, Self::new());
-        while let Some(order) = all.pop() {
-            if keep(order) {
-                self.push(order);
-            }
-        }
+        all.drain().filter(|&order| keep(order)).for_each(|order| self.push(order));
     }
     /// Replaces the earliest entry by `order`; the queue is not empty.
     #[inline]
@@ -183,7 +189,7 @@ mod tests {
         assert!(heap.is_first(order_of(9, 0)) && !heap.is_first(order_of(11, 0)));
         assert_eq!(heap.exchange(entry(9)), None);
         assert_eq!(heap.exchange(entry(25)), Some(entry(10)));
-        let rest: Vec<_> = std::iter::from_fn(|| heap.pop()).map(time_of).collect();
+        let rest: Vec<_> = heap.drain().map(time_of).collect();
         assert_eq!(rest, [20, 25, 30]);
     }
 
@@ -208,7 +214,7 @@ mod tests {
             sorted.retain(|time| time % 3 != 0);
             sorted.sort_unstable();
             assert_eq!(heap.len(), sorted.len());
-            let rest: Vec<_> = std::iter::from_fn(|| heap.pop()).map(time_of).collect();
+            let rest: Vec<_> = heap.drain().map(time_of).collect();
             assert_eq!(rest, sorted);
         }
     }

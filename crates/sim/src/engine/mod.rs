@@ -432,7 +432,7 @@ impl Engine {
         }
         // The running CPU's own entry is in the queue, so the queue is not empty.
         loop {
-            let first = self.heap.pop().unwrap_or(mine);
+            let first = self.heap.pop();
             if first == mine {
                 break;
             }
@@ -440,7 +440,8 @@ impl Engine {
                 return ReadyState::after(yielder, next);
             }
         }
-        while self.heap.first() == mine && self.heap.pop().is_some() {
+        while self.heap.first() == mine {
+            self.heap.pop();
             if let Some(next) = self.accept_tie(mine, from) {
                 return ReadyState::after(yielder, next);
             }
@@ -485,7 +486,11 @@ impl Engine {
     pub(crate) fn leave_cpu(&mut self) -> Switch {
         let &Cpu { yielder, current, .. } = self.cpus.running();
         self.prefetch.record(self.cpus.at(), NO_ADDRESS, current);
-        while let Some(first) = self.heap.pop() {
+        loop {
+            let first = self.heap.pop();
+            if first == NEVER {
+                break;
+            }
             if let Some(next) = self.accept(first) {
                 return Switch { yielder, next };
             }
@@ -498,8 +503,8 @@ impl Engine {
     }
     /// Returns the first task of a started machine; `STOP` if there is none.
     pub(crate) fn first(&mut self) -> u32 {
-        let order = if self.live == 0 { None } else { self.heap.pop() };
-        order.and_then(|order| self.accept(order)).unwrap_or(STOP)
+        let order = if self.live == 0 { NEVER } else { self.heap.pop() };
+        if order == NEVER { STOP } else { self.accept(order).unwrap_or(STOP) }
     }
     /// Resumes the CPU of a queue entry; `None` if the entry is out of date or the CPU waits on.
     #[inline(always)]
