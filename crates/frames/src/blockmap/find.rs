@@ -208,8 +208,8 @@ impl<A: Cpu> BlockMap<A> {
 
     /// Whether a block that may have `order` could not be searched: a CPU is inside, or has cleared
     /// its index bit and not yet changed its head. From a pageblock's order up, any block of which
-    /// no page is in use counts: a search may miss it for a moment, and the reserve is not kept from
-    /// these orders.
+    /// no page is in use counts: a search may miss it for a moment, and these orders may use the
+    /// reserve.
     pub(crate) fn is_busy_with(&self, order: Order) -> bool {
         if order >= Order::PAGEBLOCK {
             let count = order.pages() >> PAGEBLOCK_ORDER;
