@@ -15,17 +15,25 @@
 //! | a task under a guard of a spin lock or of preemption | on or off | off | no |
 //! | an interrupt: `ipi`, `timer`, `idle_*` callbacks | off | off | no |
 //!
+//! # Features
+//! `alloc`, on by default: what needs a heap. Without it the crate does not refer to `alloc`, so it
+//! links into a program without a `#[global_allocator]`. It then has no locks that sleep
+//! (`sync::Mutex`, `RwSem`, `WaitQueue`), no `sync::PerCpu` and the like, `counters`, `SoftTlb` or
+//! `Probe`. The frame allocator needs none of them.
+//!
 //! Architecture invariant: nothing here depends on a study, an arm or a policy.
 
 #![no_std]
 #![forbid(unsafe_op_in_unsafe_fn)]
 
+#[cfg(any(feature = "alloc", test))]
 extern crate alloc;
 
 mod addr;
 mod atomic;
 pub mod bare;
 mod cost;
+#[cfg(feature = "alloc")]
 pub mod counters;
 mod cpu;
 mod event;
@@ -39,10 +47,14 @@ mod machine;
 mod mask;
 mod names;
 mod policy;
+#[cfg(feature = "alloc")]
+mod probe;
 mod random;
 pub mod sync;
+#[cfg(feature = "alloc")]
 mod tlb;
 mod trace;
+mod translation;
 
 pub use addr::{ADDRESS_BITS, PAGE_SHIFT, PAGE_SIZE, USER_END, VmaRange, Vpn};
 pub use atomic::{Atomic, OwnedCounter, OwnedValue, RawOsq, RawSpin};
@@ -66,6 +78,10 @@ pub use machine::{
 };
 pub use mask::CpuMask;
 pub use policy::{About, Policy};
+#[cfg(feature = "alloc")]
+pub use probe::Probe;
 pub use random::random;
-pub use tlb::{Asid, PageSize, SoftTlb, TlbHit, Translation, Walked};
-pub use trace::{Probe, Trace, TraceGroup};
+#[cfg(feature = "alloc")]
+pub use tlb::{SoftTlb, TlbHit};
+pub use trace::{Trace, TraceGroup};
+pub use translation::{Asid, PageSize, Translation, Walked};

@@ -11,34 +11,51 @@
 //! spin lock held.
 //!
 //! A lock that is ever taken in an interrupt must always be taken with interrupts off.
+//!
+//! Without the feature `alloc` there are guards, [`Local`] and [`SpinLock`] alone.
 
+#[cfg(feature = "alloc")]
 mod arc_cell;
 mod guard;
+#[cfg(feature = "alloc")]
 mod inside;
 mod local;
+#[cfg(feature = "alloc")]
 mod mutex;
+#[cfg(feature = "alloc")]
 mod numbers;
+#[cfg(feature = "alloc")]
 mod once;
+#[cfg(feature = "alloc")]
 mod optimistic;
+#[cfg(feature = "alloc")]
 mod osq;
+#[cfg(feature = "alloc")]
 mod percpu;
+#[cfg(feature = "alloc")]
 mod rwsem;
+#[cfg(feature = "alloc")]
 mod sparse;
 mod spin;
+#[cfg(feature = "alloc")]
 mod wait;
 
-pub use arc_cell::ArcCell;
 pub use guard::{IrqGuard, NoPreempt, PreemptGuard};
-pub use inside::Inside;
 pub use local::{Local, LocalGuard};
-pub use mutex::{Mutex, MutexGuard};
-pub use numbers::Numbers;
-pub use once::Once;
-pub use osq::Osq;
-pub use percpu::{EachCpu, PerCpu};
-pub use rwsem::{
-    HANDOFF_AFTER_NS, READER_SPIN_NS, READERS_AT_ONCE, ReadGuard, RwSem, RwsemPolicy, WriteGuard,
-};
-pub use sparse::Sparse;
 pub use spin::{SpinGuard, SpinLock};
-pub use wait::{Completion, WaitQueue};
+#[cfg(feature = "alloc")]
+pub use {
+    arc_cell::ArcCell,
+    inside::Inside,
+    mutex::{Mutex, MutexGuard},
+    numbers::Numbers,
+    once::Once,
+    osq::Osq,
+    percpu::{EachCpu, PerCpu},
+    rwsem::{
+        HANDOFF_AFTER_NS, READER_SPIN_NS, READERS_AT_ONCE, ReadGuard, RwSem, RwsemPolicy,
+        WriteGuard,
+    },
+    sparse::Sparse,
+    wait::{Completion, WaitQueue},
+};
