@@ -1,4 +1,5 @@
-//! A machine with one CPU, without tasks and timers: all that the frame allocator needs.
+//! A machine with one CPU, without tasks and timers: all that the frame allocator needs. Both
+//! probes have it, and end by it.
 
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use mmscale_arch::bare::{Bare, BareCpu};
@@ -44,3 +45,24 @@ unsafe impl Bare for OneCpu {
         panic!("deadlock: the only CPU waits for a lock that it holds")
     }
 }
+
+/// Ends the program.
+pub fn abort() -> ! {
+    #[cfg(not(target_os = "none"))]
+    {
+        #[link(name = "c")]
+        unsafe extern "C" {
+            safe fn abort() -> !;
+        }
+        abort()
+    }
+    #[cfg(target_os = "none")]
+    loop {
+        core::hint::spin_loop();
+    }
+}
+
+/// Referenced by the precompiled core, although nothing unwinds here.
+#[cfg(not(target_os = "none"))]
+#[unsafe(no_mangle)]
+extern "C" fn rust_eh_personality() {}

@@ -99,15 +99,7 @@ fn probe() -> i32 {
 
 #[panic_handler]
 fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
-    #[cfg(not(target_os = "none"))]
-    // SAFETY: `abort` has no requirements.
-    unsafe {
-        abort()
-    }
-    #[cfg(target_os = "none")]
-    loop {
-        core::hint::spin_loop();
-    }
+    bare::abort()
 }
 
 /// The exit code is not used on a bare machine.
@@ -115,15 +107,7 @@ fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
 #[unsafe(no_mangle)]
 extern "C" fn _start() -> ! {
     assert!(probe() == 0);
-    loop {
-        core::hint::spin_loop();
-    }
-}
-
-#[cfg(not(target_os = "none"))]
-#[link(name = "c")]
-unsafe extern "C" {
-    fn abort() -> !;
+    bare::abort()
 }
 
 /// The C library starts the program, without Rust's std.
@@ -132,8 +116,3 @@ unsafe extern "C" {
 extern "C" fn main() -> i32 {
     probe()
 }
-
-/// Referenced by the precompiled core, although nothing unwinds here.
-#[cfg(not(target_os = "none"))]
-#[unsafe(no_mangle)]
-extern "C" fn rust_eh_personality() {}

@@ -1,99 +1,133 @@
-//! Proves that the kernel's crates link without std.
+//! Proves that the kernel's crates link without std, and the frame allocator also without a heap.
 //!
-//! Creates a package around `xtask/no_std_probe/` in the target folder and builds it against the
-//! crates, with the workspace's lock file. The program has its own panic handler: if any dependency
-//! linked std, there would be two handlers, which rustc refuses.
+//! Creates packages around the programs of `xtask/no_std_probe/` in the target folder and builds
+//! them against the crates, with the workspace's lock file. Each has its own panic handler: if any
+//! dependency linked std, there would be two handlers, which rustc refuses. `heapless` has no
+//! global allocator: if a dependency refers to `alloc`, rustc asks for one.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// The program's files.
-const PROBE: [(&str, &str); 2] = [
-    ("main.rs", include_str!("../no_std_probe/main.rs")),
-    ("bare.rs", include_str!("../no_std_probe/bare.rs")),
-];
+/// A program, which is built as a package.
+struct Probe {
+    name: &'static str,
+    /// Its root.
+    source: &'static str,
+    /// The crates that it links.
+    crates: &'static [&'static str],
+    /// Whether they have the features that are on by default.
+    default_features: bool,
+}
 
-/// The crates of a kernel.
-const CRATES: [&str; 5] = ["arch", "frames", "mm", "system", "kernel"];
+/// The machine of all probes.
+const BARE_SOURCE: &str = include_str!("../no_std_probe/bare.rs");
+
+const PROBES: [Probe; 2] = [
+    Probe {
+        name: "no-std",
+        source: include_str!("../no_std_probe/main.rs"),
+        crates: &["arch", "frames", "mm", "system", "kernel"],
+        default_features: true,
+    },
+    Probe {
+        name: "heapless",
+        source: include_str!("../no_std_probe/heapless.rs"),
+        crates: &["arch", "frames"],
+        default_features: false,
+    },
+];
 
 /// A machine without an operating system.
 const BARE: &str = "x86_64-unknown-none";
 
-/// Builds and runs the probe. Returns what was done.
+/// Builds and runs the probes. Returns what was done.
 ///
 /// # Errors
 /// The failed step, with the compiler's messages.
 pub fn check(root: &Path) -> Result<String, String> {
-    let package = write_package(root)?;
-    let binary = build(&package, None)?;
-    let status = Command::new(&binary)
-        .status()
-        .map_err(|why| format!("starting {}: {why}", binary.display()))?;
-    if !status.success() {
-        return Err(format!(
-            "the probe failed with {status}: the allocator does not work without std"
+    let mut done = Vec::new();
+    for probe in &PROBES {
+        let package = probe.write_package(root)?;
+        let binary = probe.build(&package, None)?;
+        let status = Command::new(&binary)
+            .status()
+            .map_err(|why| format!("starting {}: {why}", binary.display()))?;
+        if !status.success() {
+            return Err(format!("the probe {} failed with {status}", probe.name));
+        }
+        let (crates, without) = (probe.crates.join(", "), probe.without());
+        done.push(format!(
+            "no-std: {crates} link without {without}; the frame allocator ran on the host"
+        ));
+        if is_installed(BARE) {
+            probe.build(&package, Some(BARE))?;
+            done.push(format!("no-std: they also link for {BARE}"));
+        }
+    }
+    if !is_installed(BARE) {
+        done.push(format!(
+            "no-std: skipped {BARE}, which is not installed: `rustup target add {BARE}`"
         ));
     }
-    let mut done = format!(
-        "no-std: {} link without std; the frame allocator ran on the host",
-        CRATES.join(", ")
-    );
-    if is_installed(BARE) {
-        build(&package, Some(BARE))?;
-        done += &format!("\nno-std: they also link for {BARE}");
-    } else {
-        done += &format!(
-            "\nno-std: skipped {BARE}, which is not installed: \
-             `rustup target add {BARE}`"
+    Ok(done.join("\n"))
+}
+
+impl Probe {
+    /// Returns the name of what the program does not have.
+    fn without(&self) -> &'static str {
+        if self.default_features { "std" } else { "std and a heap" }
+    }
+
+    /// Creates the package and returns its folder.
+    fn write_package(&self, root: &Path) -> Result<PathBuf, String> {
+        let target =
+            std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), Into::into);
+        let package = target.join("no-std").join(self.name);
+        let say = |why: std::io::Error| format!("writing {}: {why}", package.display());
+        fs::create_dir_all(&package).map_err(say)?;
+        fs::write(package.join("Cargo.toml"), self.manifest(root)).map_err(say)?;
+        fs::write(package.join("main.rs"), self.source).map_err(say)?;
+        fs::write(package.join("bare.rs"), BARE_SOURCE).map_err(say)?;
+        fs::copy(root.join("Cargo.lock"), package.join("Cargo.lock")).map_err(say)?;
+        Ok(package)
+    }
+
+    fn manifest(&self, root: &Path) -> String {
+        let mut text = format!(
+            "[package]\nname = \"probe-{0}\"\nedition = \"2024\"\npublish = false\n\
+             [workspace]\n\
+             [[bin]]\nname = \"probe-{0}\"\npath = \"main.rs\"\ntest = false\n\
+             [profile.dev]\npanic = \"abort\"\n\
+             [dependencies]\n",
+            self.name
         );
+        for krate in self.crates {
+            let path = root.join("crates").join(krate).display().to_string();
+            let features = self.default_features;
+            text += &format!(
+                "mmscale-{krate} = {{ path = {path:?}, default-features = {features} }}\n"
+            );
+        }
+        text
     }
-    Ok(done)
-}
 
-/// Creates the package and returns its folder.
-fn write_package(root: &Path) -> Result<PathBuf, String> {
-    let target =
-        std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), Into::into);
-    let package = target.join("no-std").join("probe");
-    let say = |why: std::io::Error| format!("writing {}: {why}", package.display());
-    fs::create_dir_all(&package).map_err(say)?;
-    fs::write(package.join("Cargo.toml"), manifest(root)).map_err(say)?;
-    for (name, text) in PROBE {
-        fs::write(package.join(name), text).map_err(say)?;
+    /// Builds the package, for the host or for `target`. Returns the path of the program.
+    fn build(&self, package: &Path, target: Option<&str>) -> Result<PathBuf, String> {
+        let products = package.with_file_name("target");
+        let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+        cargo.arg("build").arg("--quiet").arg("--target-dir").arg(&products);
+        cargo.arg("--manifest-path").arg(package.join("Cargo.toml"));
+        cargo.args(target.map(|target| format!("--target={target}")));
+        let output = cargo.output().map_err(|why| format!("starting cargo: {why}"))?;
+        if !output.status.success() {
+            let (name, target) = (self.name, target.unwrap_or("the host"));
+            let said = text_of(&output);
+            return Err(format!("the probe {name} does not build for {target}:\n{said}"));
+        }
+        let program = format!("probe-{}", self.name);
+        Ok(products.join(target.unwrap_or("")).join("debug").join(program))
     }
-    fs::copy(root.join("Cargo.lock"), package.join("Cargo.lock")).map_err(say)?;
-    Ok(package)
-}
-
-fn manifest(root: &Path) -> String {
-    let mut text = String::from(
-        "[package]\nname = \"no-std-probe\"\nedition = \"2024\"\npublish = false\n\
-         [workspace]\n\
-         [[bin]]\nname = \"no-std-probe\"\npath = \"main.rs\"\ntest = false\n\
-         [profile.dev]\npanic = \"abort\"\n\
-         [dependencies]\n",
-    );
-    for krate in CRATES {
-        let path = root.join("crates").join(krate);
-        text += &format!("mmscale-{krate} = {{ path = {:?} }}\n", path.display().to_string());
-    }
-    text
-}
-
-/// Builds the package, for the host or for `target`. Returns the path of the program.
-fn build(package: &Path, target: Option<&str>) -> Result<PathBuf, String> {
-    let products = package.with_file_name("target");
-    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    cargo.arg("build").arg("--quiet").arg("--target-dir").arg(&products);
-    cargo.arg("--manifest-path").arg(package.join("Cargo.toml"));
-    cargo.args(target.map(|target| format!("--target={target}")));
-    let output = cargo.output().map_err(|why| format!("starting cargo: {why}"))?;
-    if !output.status.success() {
-        let target = target.unwrap_or("the host");
-        return Err(format!("the probe does not build for {target}:\n{}", text_of(&output)));
-    }
-    Ok(products.join(target.unwrap_or("")).join("debug").join("no-std-probe"))
 }
 
 fn text_of(output: &Output) -> String {
@@ -142,8 +176,17 @@ mod tests {
     }
 
     #[test]
-    fn the_probe_begins_like_the_skeleton() {
-        let main = PROBE[0].1;
-        assert!(main.contains("#![no_std]") && main.contains("#[panic_handler]"));
+    fn an_alloc_that_comes_in_is_caught() {
+        let errors = errors_in(&format!("{SKELETON}extern crate alloc;\n"), "heap");
+        assert!(errors.contains("no global memory allocator"), "{errors}");
+    }
+
+    #[test]
+    fn the_probes_begin_like_the_skeleton() {
+        for Probe { source, .. } in PROBES {
+            assert!(source.contains("#![no_std]") && source.contains("#[panic_handler]"));
+        }
+        let heapless = PROBES.iter().find(|probe| !probe.default_features);
+        assert!(heapless.is_some_and(|probe| !probe.source.contains("\n#[global_allocator]")));
     }
 }

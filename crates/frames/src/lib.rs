@@ -8,7 +8,8 @@
 //!
 //! An embedder implements [`Bare`](mmscale_arch::bare::Bare), six functions:
 //!
-//! ```
+#![cfg_attr(feature = "alloc", doc = "```")]
+#![cfg_attr(not(feature = "alloc"), doc = "```ignore")]
 //! use mmscale_arch::bare::{Bare, BareCpu};
 //! use mmscale_arch::{CpuId, IrqState, Order};
 //! use mmscale_frames::frame::MigrateType;
@@ -41,6 +42,13 @@
 //! ```
 //!
 //! There are no statics: all state is in one value. Lock order: page cache, zone.
+//!
+//! # Features
+//! `alloc`, on by default: `FrameAllocator::new`, which takes the memory of the allocator's tables
+//! from the heap; `MemoryMap`; the checks `verify` and the statistics `census`. Without it
+//! (`default-features = false`) neither this crate nor `mmscale_arch` refers to `alloc`, so they
+//! link into a kernel that has no `#[global_allocator]`. All else is the same, and begins with
+//! [`FrameAllocator::new_in`](page_alloc::FrameAllocator::new_in).
 //!
 //! # Operations that may wait
 //!
@@ -78,12 +86,19 @@
 
 #![no_std]
 #![forbid(unsafe_op_in_unsafe_fn)]
+#![cfg_attr(
+    not(any(feature = "alloc", test)),
+    expect(dead_code, reason = "the parts of `verify` and `census` that need no heap themselves")
+)]
 
+#[cfg(any(feature = "alloc", test))]
 extern crate alloc;
 
 pub mod blockmap;
 pub mod frame;
 pub mod guest;
+#[cfg(any(feature = "alloc", test))]
+mod heap;
 pub mod page_alloc;
 pub mod pcp;
 mod place;
@@ -91,6 +106,6 @@ pub mod vmstat;
 pub mod zone;
 
 /// The example of the page about this crate.
-#[cfg(doctest)]
+#[cfg(all(doctest, feature = "alloc"))]
 #[doc = include_str!("../README.md")]
 struct Readme;

@@ -164,7 +164,7 @@ impl CpuCache {
     /// An empty cache for tests.
     #[cfg(test)]
     fn new(limits: Limits) -> alloc::boxed::Box<Self> {
-        let mut cache = crate::place::boxed::<Self>();
+        let mut cache = crate::heap::boxed::<Self>();
         cache.init(limits);
         cache
     }

@@ -323,7 +323,7 @@ fn lowest(bits: u64, most: u32) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::place::placed;
+    use crate::heap::placed;
     use alloc::collections::BTreeSet;
     use alloc::vec::Vec;
     use mmscale_stepped::Stepped;

@@ -67,6 +67,7 @@ mod split;
 mod stack;
 mod stack_layout;
 mod take;
+#[cfg(any(feature = "alloc", test))]
 mod verify;
 mod whole;
 #[cfg(test)]
@@ -74,6 +75,7 @@ mod worked_example;
 
 pub(crate) use bits::WORD_ORDER;
 pub(crate) use give::Entered;
+#[cfg(any(feature = "alloc", test))]
 pub(crate) use verify::MapError;
 
 use crate::frame::MigrateType;
@@ -299,8 +301,8 @@ impl<A: Cpu> BlockMap<A> {
     }
     /// A map of the frames `start .. start + pages` for all possible CPUs, for tests.
     #[cfg(test)]
-    fn alone(start: Pfn, pages: u32, reserve: ReservePages) -> crate::place::Placed<Self> {
-        crate::place::placed(|place| {
+    fn alone(start: Pfn, pages: u32, reserve: ReservePages) -> crate::heap::Placed<Self> {
+        crate::heap::placed(|place| {
             let span = start.index()..start.index() + pages as usize;
             let extent = Extent::new(place, span, &[]);
             Self::new(place, &extent, reserve, (A::cpus_possible(), None))

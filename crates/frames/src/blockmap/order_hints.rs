@@ -75,7 +75,7 @@ impl<A: Cpu> OrderHints<A> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::place::placed;
+    use crate::heap::placed;
     use mmscale_stepped::Stepped;
 
     #[test]

@@ -68,7 +68,7 @@ impl Stacks {
     /// Empty stacks for tests.
     #[cfg(test)]
     pub(super) fn new(most_pages: u32) -> alloc::boxed::Box<Self> {
-        let mut stacks = crate::place::boxed::<Self>();
+        let mut stacks = crate::heap::boxed::<Self>();
         stacks.init(most_pages);
         stacks
     }

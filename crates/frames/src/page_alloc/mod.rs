@@ -16,7 +16,7 @@
 //! | `isolate` | isolation and offlining of pageblocks |
 //! | `wake` | waking reclaim |
 //! | `show` | the time that a reader of /proc/zoneinfo holds zone locks |
-//! | `verify`, `blocks`, `audit`, `census` | consistency checks and statistics |
+//! | `verify`, `verify_mapped`, `blocks`, `audit`, `census` | consistency checks and statistics |
 //!
 //! Lock order: [`LockClass`](mmscale_arch::LockClass). The page cache's lock is taken with
 //! interrupts on. Allocation and freeing, which may run in an interrupt, only try it, and use the
@@ -38,7 +38,9 @@ mod age;
 mod audit;
 #[cfg(test)]
 mod block_corruption_tests;
+#[cfg(any(feature = "alloc", test))]
 mod blocks;
+#[cfg(any(feature = "alloc", test))]
 mod census;
 mod checked;
 mod claim;
@@ -51,34 +53,44 @@ mod gfp;
 mod guest;
 mod isolate;
 mod limits;
+mod map_ref;
 mod mapped;
+#[cfg(any(feature = "alloc", test))]
 mod memory_map;
 mod posted;
 mod query;
 mod release;
 mod show;
 mod unrecorded;
+#[cfg(any(feature = "alloc", test))]
 mod verify;
+#[cfg(any(feature = "alloc", test))]
+mod verify_mapped;
 mod wake;
 mod zone;
 
 pub use crate::zone::{ContigError, FrameUse, FreeError, IsolateError, Pageblock, ZoneLists};
 pub use age::{DecayRequest, Refresh};
 pub use audit::{Audit, Violation};
+#[cfg(any(feature = "alloc", test))]
 pub use census::Census;
 pub use config::{
     AllocConfig, BatchPolicy, BulkHold, CachedOrders, ConfigError, HighPolicy, PageCheck,
     PcpPolicy, Records,
 };
 pub use gfp::{AllocError, Gfp};
-pub use memory_map::{MapRef, MemoryMap, ZoneSpec};
+pub use map_ref::{MapRef, ZoneSpec};
+#[cfg(any(feature = "alloc", test))]
+pub use memory_map::MemoryMap;
 pub use query::FreeCount;
 pub use zone::Zone;
 use zone::{FreeLists, ZoneFree, ZonePlan};
 
 use crate::frame::FrameTable;
+#[cfg(any(feature = "alloc", test))]
+use crate::heap::HeapMemory;
 use crate::pcp::{Pcp, PcpLimits};
-use crate::place::{self, HeapMemory, Place, Room, Table};
+use crate::place::{self, Place, Room, Table};
 use crate::vmstat::{Stats, normal_threshold, pressure_threshold};
 use crate::zone::{Buddy, LOWMEM_RESERVE_RATIO, Watermarks, ZoneId, ZoneKind};
 use core::alloc::Layout;
@@ -111,6 +123,7 @@ pub struct FrameAllocator<A: Cpu> {
     /// The number of changes of the inputs of thresholds.
     threshold_changes: A::AtomicU32,
     /// The memory of all tables, if it is of the heap. The last field: dropped after them.
+    #[cfg(any(feature = "alloc", test))]
     heap: Option<HeapMemory>,
 }
 
@@ -118,6 +131,7 @@ impl<A: Cpu> FrameAllocator<A> {
     /// Creates an allocator in which all of `map` is free, with its tables in one allocation of the
     /// heap. With free lists the time does not depend on the size of memory: blocks are accessed
     /// when they are first used.
+    #[cfg(any(feature = "alloc", test))]
     pub fn new(map: &MemoryMap, config: AllocConfig) -> Result<Self, ConfigError> {
         let map = map.as_ref();
         let needed = Self::metadata_layout(map, config)?;
@@ -146,6 +160,45 @@ impl<A: Cpu> FrameAllocator<A> {
     /// and alignment [`FrameAllocator::metadata_layout`] returns. Only `verify` and `census`
     /// use a heap, later.
     /// Frames of the buffer are holes of the map.
+    ///
+    /// ```
+    /// # use mmscale_arch::bare::{Bare, BareCpu};
+    /// # use mmscale_arch::{CpuId, IrqState, NodeId, Pfn};
+    /// # use mmscale_frames::page_alloc::{AllocConfig, FrameAllocator, MapRef, PcpPolicy};
+    /// # use mmscale_frames::page_alloc::ZoneSpec;
+    /// # use mmscale_frames::zone::ZoneKind;
+    /// # use std::mem::MaybeUninit;
+    /// # struct Board;
+    /// # unsafe impl Bare for Board {
+    /// #     fn cpu() -> CpuId { CpuId::new(0) }
+    /// #     fn cpus() -> usize { 1 }
+    /// #     fn preempt_disable() {}
+    /// #     fn preempt_enable() {}
+    /// #     fn irq_save() -> IrqState { IrqState(false) }
+    /// #     fn irq_restore(_: IrqState) {}
+    /// # }
+    /// type Frames = FrameAllocator<BareCpu<Board>>;
+    ///
+    /// // 64 MiB from address 0. The tables are in the 64 pages from 2 MiB.
+    /// let zones = [ZoneSpec {
+    ///     node: NodeId::new(0),
+    ///     kind: ZoneKind::Normal,
+    ///     start: Pfn::new(0),
+    ///     pages: 1 << 14,
+    /// }];
+    /// let tables = 512..576;
+    /// let map = MapRef { zones: &zones, holes: &[tables.clone()] };
+    /// let config = AllocConfig { caches: PcpPolicy::Blockmap, ..AllocConfig::default() };
+    /// let needed = Frames::metadata_layout(map, config)?;
+    /// assert!(needed.size() <= tables.len() * 4096 && needed.align() <= 4096);
+    /// # let memory = vec![MaybeUninit::<u8>::uninit(); needed.size() + needed.align()].leak();
+    /// # let first = memory.as_ptr().align_offset(needed.align());
+    /// # let buffer: &'static mut [_] = &mut memory[first..];
+    /// // `buffer` is where the kernel has mapped these pages.
+    /// let frames = Frames::new_in(map, config, buffer)?;
+    /// assert_eq!(frames.count_free().total(), (1 << 14) - 64);
+    /// # Ok::<(), mmscale_frames::page_alloc::ConfigError>(())
+    /// ```
     pub fn new_in(
         map: MapRef<'_>,
         config: AllocConfig,
@@ -195,6 +248,7 @@ impl<A: Cpu> FrameAllocator<A> {
             draining: A::AtomicU32::new(0),
             short_nodes: A::AtomicU32::new(0),
             threshold_changes: A::AtomicU32::new(0),
+            #[cfg(any(feature = "alloc", test))]
             heap: None,
         }
     }

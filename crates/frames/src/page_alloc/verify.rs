@@ -6,7 +6,7 @@ use super::zone::{FreeLists, ZoneFree};
 use super::{FrameAllocator, Zone};
 use crate::frame::FrameState;
 use crate::vmstat::ZoneItem;
-use crate::zone::{Buddy, Geometry, WrongCount};
+use crate::zone::{Buddy, Geometry};
 use alloc::vec::Vec;
 use core::ops::Range;
 use mmscale_arch::{Cpu, CpuId, ORDERS, Pfn};
@@ -66,7 +66,7 @@ impl<A: Cpu> FrameAllocator<A> {
         let mut buddy = lists.buddy.lock_irqsave();
         self.verify_lists(zone, &mut buddy, &mut listed)?;
         let areas = buddy.check_areas(&self.frames);
-        areas.map_err(|WrongCount(gib)| Violation::Superpageblock(gib))?;
+        areas.map_err(Violation::Superpageblock)?;
         self.verify_isolated(zone, &buddy, &mut listed)?;
         self.verify_owners((zone, lists), &buddy, owned)?;
         listed.sort_unstable();

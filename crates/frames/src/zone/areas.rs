@@ -100,9 +100,6 @@ pub(super) struct Areas<A: Cpu> {
     arch: PhantomData<fn() -> A>,
 }
 
-/// A wrong count of a superpageblock, which begins at this frame.
-pub(crate) struct WrongCount(pub(crate) Pfn);
-
 impl<A: Cpu> Areas<A> {
     /// One set of lists, all empty.
     pub(super) fn whole(place: &mut Place, zone: ZoneId) -> Self {
@@ -288,15 +285,16 @@ impl<A: Cpu> Areas<A> {
         }
     }
     /// Compares the counts of superpageblocks with their lists, and with `tainted`: the number of
-    /// pageblocks of a range of frames that are not movable.
+    /// pageblocks of a range of frames that are not movable. An error is the first frame of a
+    /// superpageblock with a wrong count.
     pub(super) fn check(
         &self,
         frames: &FrameTable,
         tainted: impl Fn(Pfn, usize) -> u32,
-    ) -> Result<(), WrongCount> {
+    ) -> Result<(), Pfn> {
         let Some(blocks) = &self.superpageblocks else { return Ok(()) };
         for (at, set) in self.sets.iter().enumerate() {
-            let wrong = Err(WrongCount(blocks.start(at)));
+            let wrong = Err(blocks.start(at));
             let mut free = 0;
             for (order, lists) in set.lists.iter().enumerate() {
                 for (list, filled) in lists.iter().zip(set.filled) {

@@ -1,7 +1,7 @@
 //! The buddy allocator: free blocks of 2^0 frames up to the largest order, split on demand, merged
 //! when freed.
 
-use super::areas::{Areas, End, Part, WrongCount, ZoneLists};
+use super::areas::{Areas, End, Part, ZoneLists};
 use super::owners::Owners;
 use super::{Extent, Geometry, ZoneId};
 use crate::frame::{FrameList, FrameState, FrameTable, FrameWord, MigrateType};
@@ -146,8 +146,9 @@ impl<A: Cpu> Buddy<A> {
     pub(crate) fn list_bytes(&self) -> usize {
         self.areas.bytes()
     }
-    /// Compares the counts of superpageblocks with lists and pageblocks.
-    pub(crate) fn check_areas(&self, frames: &FrameTable) -> Result<(), WrongCount> {
+    /// Compares the counts of superpageblocks with lists and pageblocks. An error is the first
+    /// frame of a superpageblock with a wrong count.
+    pub(crate) fn check_areas(&self, frames: &FrameTable) -> Result<(), Pfn> {
         self.areas.check(frames, |start, pages| {
             let blocks = start.index() / self.geometry.block_pages()..;
             let blocks = blocks.take(pages / self.geometry.block_pages());

@@ -104,7 +104,7 @@ impl Extent {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::place::placed;
+    use crate::heap::placed;
     use alloc::vec::Vec;
 
     #[test]

@@ -13,7 +13,6 @@ mod owners;
 mod state;
 mod watermark;
 
-pub(crate) use areas::WrongCount;
 pub use areas::ZoneLists;
 pub use buddy::Buddy;
 pub(crate) use contig::blocks_of;
