@@ -4,6 +4,9 @@
 //! them against the crates, with the workspace's lock file. Each has its own panic handler: if any
 //! dependency linked std, there would be two handlers, which rustc refuses. `heapless` has no
 //! global allocator: if a dependency refers to `alloc`, rustc asks for one.
+//!
+//! The library for programs in C is built for a bare machine, and linked with its example of a
+//! kernel and nothing else.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -69,8 +72,69 @@ pub fn check(root: &Path) -> Result<String, String> {
         done.push(format!(
             "no-std: skipped {BARE}, which is not installed: `rustup target add {BARE}`"
         ));
+    } else if cfg!(all(target_arch = "x86_64", target_os = "linux")) {
+        let program = link_c(root)?;
+        check_c(&program)?;
+        done.push("no-std: frames-c links without std, a heap and a C library, and ran".into());
+    } else {
+        done.push("no-std: skipped frames-c, which runs on Linux for x86-64 only".into());
     }
     Ok(done.join("\n"))
+}
+
+/// Builds the library for programs in C without its feature `std`, and links it with the example of
+/// a kernel, without a C library. Returns the path of the program.
+fn link_c(root: &Path) -> Result<PathBuf, String> {
+    let home = target_of(root).join("no-std");
+    let (products, program) = (home.join("target"), home.join("kernel"));
+    let mut cargo = cargo_build(&products);
+    cargo.args(["-p", "mmscale-frames-c", "--lib", "--no-default-features", "--target", BARE]);
+    cargo.arg("--manifest-path").arg(root.join("Cargo.toml"));
+    finish(&mut cargo, "building frames-c without std")?;
+    let (c, start) = (root.join("crates/frames-c"), root.join("xtask/no_std_probe/start.c"));
+    let mut cc = Command::new("cc");
+    cc.args(["-std=c11", "-Wall", "-Wextra", "-Werror", "-ffreestanding", "-fno-stack-protector"]);
+    cc.args(["-nostdlib", "-static", "-no-pie", "-I"]).arg(c.join("include"));
+    cc.arg(c.join("examples/kernel.c")).arg(start);
+    cc.arg(products.join(BARE).join("debug/libmmscale_frames_c.a")).arg("-o").arg(&program);
+    finish(&mut cc, "linking frames-c without a C library")?;
+    Ok(program)
+}
+
+/// Runs the kernel in C, and once more with a wrong call, whose panic it must print.
+fn check_c(program: &Path) -> Result<(), String> {
+    let run = |argument: &[&str]| {
+        let ran = Command::new(program).args(argument).output();
+        ran.map_err(|why| format!("starting {}: {why}", program.display()))
+    };
+    let fine = run(&[])?;
+    if !fine.status.success() {
+        return Err(format!("the kernel in C failed with {}", fine.status));
+    }
+    let wrong = run(&["wrong"])?;
+    let said = String::from_utf8_lossy(&wrong.stdout);
+    if wrong.status.success() || !said.contains("\npanicked at ") {
+        return Err(format!("a wrong call of the kernel in C ended with {}: {said}", wrong.status));
+    }
+    Ok(())
+}
+
+/// The target folder.
+fn target_of(root: &Path) -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), Into::into)
+}
+
+/// A build with these products.
+fn cargo_build(products: &Path) -> Command {
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.args(["build", "--quiet", "--target-dir"]).arg(products);
+    cargo
+}
+
+/// Runs a command of the compiler.
+fn finish(command: &mut Command, what: &str) -> Result<(), String> {
+    let output = command.output().map_err(|why| format!("{what}: starting: {why}"))?;
+    if output.status.success() { Ok(()) } else { Err(format!("{what}:\n{}", text_of(&output))) }
 }
 
 impl Probe {
@@ -81,9 +145,7 @@ impl Probe {
 
     /// Creates the package and returns its folder.
     fn write_package(&self, root: &Path) -> Result<PathBuf, String> {
-        let target =
-            std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), Into::into);
-        let package = target.join("no-std").join(self.name);
+        let package = target_of(root).join("no-std").join(self.name);
         let say = |why: std::io::Error| format!("writing {}: {why}", package.display());
         fs::create_dir_all(&package).map_err(say)?;
         fs::write(package.join("Cargo.toml"), self.manifest(root)).map_err(say)?;
@@ -115,16 +177,11 @@ impl Probe {
     /// Builds the package, for the host or for `target`. Returns the path of the program.
     fn build(&self, package: &Path, target: Option<&str>) -> Result<PathBuf, String> {
         let products = package.with_file_name("target");
-        let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-        cargo.arg("build").arg("--quiet").arg("--target-dir").arg(&products);
+        let mut cargo = cargo_build(&products);
         cargo.arg("--manifest-path").arg(package.join("Cargo.toml"));
         cargo.args(target.map(|target| format!("--target={target}")));
-        let output = cargo.output().map_err(|why| format!("starting cargo: {why}"))?;
-        if !output.status.success() {
-            let (name, target) = (self.name, target.unwrap_or("the host"));
-            let said = text_of(&output);
-            return Err(format!("the probe {name} does not build for {target}:\n{said}"));
-        }
+        let to = target.unwrap_or("the host");
+        finish(&mut cargo, &format!("building the probe {} for {to}", self.name))?;
         let program = format!("probe-{}", self.name);
         Ok(products.join(target.unwrap_or("")).join("debug").join(program))
     }

@@ -3,16 +3,20 @@
 
 /* Made by cbindgen from crates/frames-c/src; the test `header` compares it. */
 
-#include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdlib.h>
 
 /*
  The result of `mms_alloc` if there is no memory.
  */
 #define MMS_NO_FRAME UINT64_MAX
+
+/*
+ The most stretches and holes, together, that `mms_frames_size` and `mms_frames_init` take: they
+ sort them on the stack.
+ */
+#define MMS_MAX_RANGES 128
 
 /*
  The result of a call.
@@ -59,6 +63,14 @@ typedef enum {
    library.
    */
   MMS_STATUS_INCONSISTENT,
+  /*
+   The buffer is null, or smaller than `mms_frames_size` says.
+   */
+  MMS_STATUS_BAD_BUFFER,
+  /*
+   There are more stretches and holes than `MMS_MAX_RANGES`.
+   */
+  MMS_STATUS_TOO_MANY_RANGES,
 } mms_status;
 
 /*
@@ -176,23 +188,6 @@ extern "C" {
 #endif // __cplusplus
 
 /*
- Makes an allocator in which all of `memory` is free, and stores it in `frames`. `memory` is not
- used afterwards.
-
- # Safety
- The pointers are valid, also those in `memory`.
- */
-mms_status mms_frames_new(const mms_memory *memory, mms_config config, mms_frames **frames);
-
-/*
- Frees the memory of an allocator; the frames that it had handed out stay as they are.
-
- # Safety
- `frames` is of `mms_frames_new`, no CPU uses it, and it is not used afterwards.
- */
-void mms_frames_drop(mms_frames *frames);
-
-/*
  Allocates 2^`order` frames for `kind` (one of `mms_kind`), aligned to their number; returns the
  first, or `MMS_NO_FRAME` if there is no memory, no such order or kind. Where memory is short it
  drains the caches of all CPUs and waits for them, so it is not for interrupts, nor for code with
@@ -257,7 +252,50 @@ uint32_t mms_drain(const mms_frames *frames);
 void mms_drain_interrupt(const mms_frames *frames);
 
 /*
- Checks every structure, while no CPU allocates or frees.
+ Returns the number of bytes that `mms_frames_init` needs for the allocator and its tables, or 0
+ if it would refuse `memory` or `config`.
+
+ # Safety
+ The pointers in `memory` are valid.
+ */
+size_t mms_frames_size(const mms_memory *memory, mms_config config);
+
+/*
+ Makes an allocator in which all of `memory` is free, in `buffer`, which has `bytes` bytes and
+ any alignment, and stores it in `frames`. `memory` is not used afterwards. It needs no heap, and
+ a stack of 16 KiB. The
+ frames of the buffer are holes of `memory`, unless they are outside of it.
+
+ # Safety
+ The pointers are valid, also those in `memory`. Nothing else uses the buffer while the allocator
+ is used. The allocator is not passed to `mms_frames_drop`: it has nothing to free.
+ */
+mms_status mms_frames_init(const mms_memory *memory,
+                           mms_config config,
+                           void *buffer,
+                           size_t bytes,
+                           mms_frames **frames);
+
+/*
+ Makes an allocator in which all of `memory` is free, with its tables on the heap, and stores it
+ in `frames`. `memory` is not used afterwards. Needs the feature `std` of the library.
+
+ # Safety
+ The pointers are valid, also those in `memory`.
+ */
+mms_status mms_frames_new(const mms_memory *memory, mms_config config, mms_frames **frames);
+
+/*
+ Frees the memory of an allocator; the frames that it had handed out stay as they are. Needs the
+ feature `std` of the library.
+
+ # Safety
+ `frames` is of `mms_frames_new`, no CPU uses it, and it is not used afterwards.
+ */
+void mms_frames_drop(mms_frames *frames);
+
+/*
+ Checks every structure, while no CPU allocates or frees. Needs the feature `std` of the library.
  */
 mms_status mms_verify(const mms_frames *frames);
 
@@ -299,6 +337,13 @@ extern void mms_irq_restore(bool were_on);
  false, and does nothing, where CPUs cannot interrupt one another.
  */
 extern bool mms_request_drain(uint32_t cpu);
+
+/*
+ Ends the program after an error that cannot be reported as a status: a wrong call, or
+ structures that contradict one another. Gets a text in English. Does not return. Asked for
+ by a library without the feature `std` only.
+ */
+extern void mms_panic(const char *text);
 
 /*
  A text for a status (one of `mms_status`), in English. It is never freed.

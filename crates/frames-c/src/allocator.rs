@@ -1,13 +1,12 @@
 //! The calls of the program in C.
 
 use crate::host::Machine;
-use crate::memory::{Config, Map};
 use crate::status::Status;
 use mmscale_arch::{Cpu, Order, Pfn};
 use mmscale_frames::page_alloc::{FrameAllocator, Gfp};
 
 /// An allocator of frames.
-pub struct Allocator(FrameAllocator<Machine>);
+pub struct Allocator(pub(crate) FrameAllocator<Machine>);
 
 impl Allocator {
     fn take(&self, order: u8, kind: u32, gfp: Gfp) -> u64 {
@@ -35,41 +34,6 @@ fn order(order: u8) -> Result<Order, Status> {
 
 fn status(result: Result<(), Status>) -> Status {
     result.err().unwrap_or(Status::Ok)
-}
-
-/// Makes an allocator in which all of `memory` is free, and stores it in `frames`. `memory` is not
-/// used afterwards.
-///
-/// # Safety
-/// The pointers are valid, also those in `memory`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn mms_frames_new(
-    memory: &Map,
-    config: Config,
-    frames: &mut *mut Allocator,
-) -> Status {
-    // SAFETY: of the caller.
-    let map = unsafe { memory.map() };
-    let made = map.and_then(|map| Ok(FrameAllocator::new(&map, config.checked()?)?));
-    match made {
-        Ok(allocator) => {
-            *frames = Box::into_raw(Box::new(Allocator(allocator)));
-            Status::Ok
-        }
-        Err(why) => why,
-    }
-}
-
-/// Frees the memory of an allocator; the frames that it had handed out stay as they are.
-///
-/// # Safety
-/// `frames` is of `mms_frames_new`, no CPU uses it, and it is not used afterwards.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn mms_frames_drop(frames: *mut Allocator) {
-    if !frames.is_null() {
-        // SAFETY: of the caller.
-        drop(unsafe { Box::from_raw(frames) });
-    }
 }
 
 /// Allocates 2^`order` frames for `kind` (one of `mms_kind`), aligned to their number; returns the
@@ -162,10 +126,4 @@ pub extern "C" fn mms_drain(frames: &Allocator) -> u32 {
 #[unsafe(no_mangle)]
 pub extern "C" fn mms_drain_interrupt(frames: &Allocator) {
     frames.0.drain_ipi();
-}
-
-/// Checks every structure, while no CPU allocates or frees.
-#[unsafe(no_mangle)]
-pub extern "C" fn mms_verify(frames: &Allocator) -> Status {
-    if frames.0.verify().is_ok() { Status::Ok } else { Status::Inconsistent }
 }

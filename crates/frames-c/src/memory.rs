@@ -1,9 +1,10 @@
 //! The memory of the computer, and the configuration of the allocator.
 
 use crate::Status;
+use core::ops::Range;
 use mmscale_arch::{MAX_NODES, NodeId, Pfn};
 use mmscale_frames::frame::MigrateType;
-use mmscale_frames::page_alloc::{AllocConfig, MemoryMap, PcpPolicy, Records, ZoneSpec};
+use mmscale_frames::page_alloc::{AllocConfig, MapRef, PcpPolicy, Records, ZoneSpec};
 use mmscale_frames::zone::ZoneKind;
 
 /// Memory without a hole.
@@ -103,38 +104,45 @@ impl Config {
     }
 }
 
+/// A stretch without frames.
+pub(crate) const BLANK: ZoneSpec =
+    ZoneSpec { node: NodeId::new(0), kind: ZoneKind::Normal, start: Pfn::new(0), pages: 0 };
+
 impl Map {
-    /// The allocator's map of this memory.
+    /// The allocator's map of this memory, in `zones`, which are as many as the stretches, and
+    /// `holes`, which are as many as stretches and holes together, or more.
     ///
     /// # Errors
     /// [`Status::BadConfig`]: a number is too large.
     ///
     /// # Safety
     /// The pointers lead to so many stretches and holes.
-    pub(crate) unsafe fn map(&self) -> Result<MemoryMap, Status> {
+    pub(crate) unsafe fn map<'a>(
+        &self,
+        zones: &'a mut [ZoneSpec],
+        holes: &'a mut [Range<usize>],
+    ) -> Result<MapRef<'a>, Status> {
         // SAFETY: of the caller.
         let stretches = unsafe { slice(self.stretches, self.stretch_count) };
-        // SAFETY: of the caller.
-        let holes = unsafe { slice(self.holes, self.hole_count) };
-        let mut zones = Vec::new();
-        for stretch in stretches {
+        for (zone, stretch) in zones.iter_mut().zip(stretches) {
             let end = stretch.start.checked_add(stretch.pages).ok_or(Status::BadConfig)?;
             if end > u64::from(u32::MAX) || stretch.node as usize >= MAX_NODES {
                 return Err(Status::BadConfig);
             }
-            zones.push(ZoneSpec {
+            *zone = ZoneSpec {
                 node: NodeId::new(stretch.node as usize),
                 kind: if stretch.is_dma32 { ZoneKind::Dma32 } else { ZoneKind::Normal },
                 start: Pfn::new(stretch.start as usize),
                 pages: stretch.pages as u32,
-            });
+            };
         }
-        let mut map = MemoryMap::of_stretches(zones);
-        for hole in holes {
-            hole.start.checked_add(hole.pages).ok_or(Status::BadConfig)?;
-            map = map.with_hole(Pfn::new(hole.start as usize), hole.pages as usize);
+        // SAFETY: of the caller.
+        let given = unsafe { slice(self.holes, self.hole_count) };
+        for (range, hole) in holes.iter_mut().zip(given) {
+            let end = hole.start.checked_add(hole.pages).ok_or(Status::BadConfig)?;
+            *range = hole.start as usize..end as usize;
         }
-        Ok(map)
+        MapRef::of_stretches(zones, holes, given.len()).ok_or(Status::BadConfig)
     }
 }
 

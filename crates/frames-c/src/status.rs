@@ -28,6 +28,10 @@ pub enum Status {
     /// The allocator's structures contradict one another: a fault of the program, or of this
     /// library.
     Inconsistent,
+    /// The buffer is null, or smaller than `mms_frames_size` says.
+    BadBuffer,
+    /// There are more stretches and holes than `MMS_MAX_RANGES`.
+    TooManyRanges,
 }
 
 impl Status {
@@ -43,6 +47,8 @@ impl Status {
             Self::InUse => c"the frame is in use, or in the cache of a CPU",
             Self::Isolated => c"the pageblock of the frame is isolated or offline",
             Self::Inconsistent => c"the allocator's structures contradict one another",
+            Self::BadBuffer => c"the buffer is null, or smaller than mms_frames_size says",
+            Self::TooManyRanges => c"there are more stretches and holes than MMS_MAX_RANGES",
         }
     }
 }
@@ -75,7 +81,7 @@ impl From<ContigError> for Status {
     }
 }
 
-const ALL: [Status; 10] = [
+const ALL: [Status; 12] = [
     Status::Ok,
     Status::BadConfig,
     Status::BadArgument,
@@ -86,6 +92,8 @@ const ALL: [Status; 10] = [
     Status::InUse,
     Status::Isolated,
     Status::Inconsistent,
+    Status::BadBuffer,
+    Status::TooManyRanges,
 ];
 
 /// A text for a status (one of `mms_status`), in English. It is never freed.

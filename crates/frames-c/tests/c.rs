@@ -1,4 +1,4 @@
-//! The header is that of the sources, and the example in C compiles and runs.
+//! The header is that of the sources, and the examples in C compile and run.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -35,14 +35,14 @@ fn library() -> PathBuf {
     paths.max_by_key(built).expect("the library is built")
 }
 
-#[test]
-fn the_example_in_c_runs() {
+/// Compiles an example, runs it, and returns what it prints.
+fn run_example(name: &str) -> String {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let program = folder.path().join("threads");
+    let program = folder.path().join(name);
     let compiled = Command::new("cc")
         .args(["-std=c11", "-Wall", "-Wextra", "-Werror", "-pthread", "-I"])
         .arg(here().join("include"))
-        .arg(here().join("examples/threads.c"))
+        .arg(here().join("examples").join(name).with_extension("c"))
         .arg(library())
         .args(["-ldl", "-lm", "-o"])
         .arg(&program)
@@ -50,11 +50,23 @@ fn the_example_in_c_runs() {
         .expect("a C compiler: the linker that Rust uses is one");
     assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
     let ran = Command::new(&program).output().expect("the program starts");
-    let said = String::from_utf8_lossy(&ran.stdout);
-    assert!(ran.status.success(), "{said}{}", String::from_utf8_lossy(&ran.stderr));
+    let said = String::from_utf8_lossy(&ran.stdout).into_owned();
+    let errors = String::from_utf8_lossy(&ran.stderr);
+    assert!(ran.status.success(), "{}: {said}{errors}", ran.status);
+    said
+}
+
+#[test]
+fn the_example_with_threads_runs() {
     let wanted = "95945 frames are free\n\
         a frame of the range again: the frame is in use, or in the cache of a CPU\n\
         the first half again: the frame is free already, or was never allocated\n\
         95945 frames are free\n";
-    assert_eq!(said, wanted);
+    assert_eq!(run_example("threads"), wanted);
+}
+
+/// `cargo xtask no-std` runs it without std and without a C library.
+#[test]
+fn the_example_of_a_kernel_runs_in_a_static_buffer() {
+    assert_eq!(run_example("kernel"), "all frames are free\n");
 }
