@@ -26,21 +26,24 @@ impl ZoneSpec {
     }
 }
 
-/// The memory of a machine as [`MemoryMap`] has it, in slices that its user owns: for a kernel
-/// without a heap. Its zones are made from stretches with [`MapRef::of_stretches`], or written out.
+/// The memory of a machine, in slices that its user owns: zones that do not overlap, at most one of
+/// a kind on each node, and holes in them. Frames between zones do not exist. Zones are made from
+/// stretches with [`MapRef::of_stretches`], or written out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MapRef<'a> {
     /// The zones, in the order of their numbers.
     pub zones: &'a [ZoneSpec],
-    /// Ranges of frame numbers inside zones, as in [`MemoryMap::holes`]. Time is proportional to
-    /// the square of their number.
+    /// Ranges of frame numbers inside zones that do not exist or are never allocated. They need no
+    /// alignment, may overlap, and have no order. Time is proportional to the square of their
+    /// number.
     pub holes: &'a [Range<usize>],
 }
 
 impl<'a> MapRef<'a> {
-    /// One zone for all stretches of one kind on one node, as in [`MemoryMap::of_stretches`]:
+    /// One zone for all stretches of one kind on one node, from the first to the last of them:
     /// changes `stretches` to zones. The gaps between stretches of a zone follow the first `given`
-    /// holes, which have no order. Returns `None` if there is no room for the gaps.
+    /// holes, which have no order. Returns `None` if there is no room for the gaps. A stretch of
+    /// another zone must not be in between: [`MapRef::check`] refuses the map then.
     pub fn of_stretches(
         stretches: &'a mut [ZoneSpec],
         holes: &'a mut [Range<usize>],
