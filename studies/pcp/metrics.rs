@@ -48,6 +48,15 @@ fn zone_waits(seen: &Seen<'_, Pcp>) -> Result<Waits, Missing> {
 fn census(seen: &Seen<'_, Pcp>) -> Result<Census, Missing> {
     seen.inside()?.after.ok_or(Missing::Nothing)
 }
+/// Why a metric is missing for a guest allocator.
+const GUESTS: &str =
+    "an allocator whose caches and types of pageblocks are known, which a guest's are not";
+
+/// Returns the census. Missing for guest allocators, whose caches and pageblocks are not known.
+fn own_census(seen: &Seen<'_, Pcp>) -> Result<Census, Missing> {
+    let census = census(seen)?;
+    if census.has_guest { Err(Missing::Source(GUESTS)) } else { Ok(census) }
+}
 /// Returns the results of `oom-edge`. Missing for other workloads.
 fn edge<'a>(seen: &Seen<'a, Pcp>) -> Result<MutexGuard<'a, AllocatorData>, Missing> {
     if matches!(seen.plan.load, LoadKind::Edge(_)) { seen.inside() } else { Err(Missing::Nothing) }
@@ -167,13 +176,13 @@ pub(super) const METRICS: &[Metric<Pcp>] = &[
         "tainted_blocks",
         "1",
         "pageblocks that are not movable after programs have stopped",
-        |seen| value(census(seen)?.tainted_blocks),
+        |seen| value(own_census(seen)?.tainted_blocks),
     ),
     lower(
         "tainted_gib",
         "1",
         "GiB with a pageblock that is not movable after programs have stopped",
-        |seen| value(census(seen)?.tainted_gib),
+        |seen| value(own_census(seen)?.tainted_gib),
     ),
     lower(
         "unusable_free_index_order9",
@@ -190,6 +199,7 @@ pub(super) const METRICS: &[Metric<Pcp>] = &[
         "pages",
         "maximum of free pages that only one CPU can allocate, sampled every 0.1 ms",
         |seen| {
+            own_census(seen)?;
             let cached = Level::max(seen.meters()?.iter().map(|cpu| &cpu.cached));
             value(cached.max(0) as u64)
         },

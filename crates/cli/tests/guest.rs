@@ -25,8 +25,12 @@ fn compile(folder: &TempDir, define: &str) -> String {
 }
 
 fn run(cpus: &str, args: &[&str]) -> Output {
+    run_study("page_fault1", &[&["--cpus", cpus], args].concat())
+}
+
+fn run_study(study: &str, args: &[&str]) -> Output {
     let mut mmscale = Command::new(env!("CARGO_BIN_EXE_mmscale"));
-    mmscale.args(["run", "page_fault1", "--quick", "--seeds", "1", "--cpus", cpus]).args(args);
+    mmscale.args(["run", study, "--quick", "--seeds", "1"]).args(args);
     mmscale.output().expect("it starts")
 }
 
@@ -43,6 +47,26 @@ fn a_guest_runs_under_both_schedules_with_all_checks_and_on_threads() {
         assert!(ran.status.success(), "{}", text(&ran.stderr));
         assert!(text(&ran.stdout).contains("caches=guest-buddy0"), "{}", text(&ran.stdout));
     }
+}
+
+#[test]
+fn what_a_guest_keeps_for_a_cpu_is_not_known() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let policy = format!("caches=guest:{}", compile(&folder, ""));
+    let ran = run_study("pcp", &["--cpus", "4", "--arm", "stock", "--policy", &policy]);
+    let shown = text(&ran.stdout);
+    let (_, table) = shown.split_once("pages_stranded_max by workload\n").expect("a table");
+    let rows: Vec<Vec<&str>> = table
+        .lines()
+        .skip(1)
+        .take_while(|line| !line.is_empty())
+        .map(|line| line.split_whitespace().collect())
+        .collect();
+    assert!(
+        rows.iter().all(|row| matches!(row[..], [_, known, "-", "-"] if known != "-")),
+        "{rows:?}"
+    );
+    assert_eq!(rows.len(), 5, "workloads: {shown}");
 }
 
 #[test]

@@ -27,6 +27,9 @@ pub struct Census {
     pub partial_blocks: u64,
     /// Pageblocks without a free page.
     pub full_blocks: u64,
+    /// Whether a guest allocator has free memory. Its caches, and the types of its pageblocks, are
+    /// not known: `cached_pages`, `tainted_blocks` and `tainted_gib` are without them.
+    pub has_guest: bool,
     /// Pageblocks that are not movable.
     pub tainted_blocks: u64,
     /// GiB of the zones with a pageblock that is not movable.
@@ -131,6 +134,7 @@ impl<A: Cpu> FrameAllocator<A> {
                 ZoneFree::Lists(lists) => self.listed_census(zone, lists, &mut census),
                 ZoneFree::Blocks(blocks) => mapped_census(zone, &blocks.map, &mut census),
                 ZoneFree::Guest(guest) => {
+                    census.has_guest = true;
                     self.recorded_census(zone, &mut census);
                     census.metadata_bytes += guest.bytes() as u64;
                 }
