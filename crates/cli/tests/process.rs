@@ -65,6 +65,39 @@ fn ctrl_c_ends_cleanly_and_says_what_was_done() {
     assert!(names(folder.path()).is_empty());
 }
 
+/// Before the first look and after it: neither writes a part of a document.
+#[test]
+fn ctrl_c_before_and_after_a_first_look_leaves_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    // Whole numbers of this size are too coarse for the first look to settle.
+    let settings = ["--set", "pause_s=300ms", "--set", "factor=2", "--seeds", "auto", "-o"];
+    for all in ["of 9 runs", "of 21 runs"] {
+        let mut child = mmscale()
+            .args(["run", "fake"])
+            .args(settings)
+            .arg(folder.path())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut stderr = BufReader::new(child.stderr.take().unwrap());
+        let mut line = String::new();
+        while !line.contains(&format!("{all} done")) {
+            line.clear();
+            assert_ne!(stderr.read_line(&mut line).unwrap(), 0, "it ended by itself: {all}");
+        }
+        let pid = rustix::process::Pid::from_child(&child);
+        rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+        let mut rest = String::new();
+        stderr.read_to_string(&mut rest).unwrap();
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{rest}");
+        assert!(rest.contains("error: interrupted after "), "{rest}");
+        assert!(rest.contains(&format!(" {all} of `fake`; no result was written")), "{rest}");
+        assert!(output.stdout.is_empty() && names(folder.path()).is_empty(), "{rest}");
+    }
+}
+
 #[test]
 fn an_interrupted_analysis_loses_no_document() {
     let folder = tempfile::tempdir().unwrap();

@@ -69,6 +69,15 @@ pub(crate) fn first_look() -> String {
     )
 }
 
+/// Names the interval of a mean over seeds.
+pub(crate) fn mean_interval(first_look: bool) -> String {
+    if first_look {
+        format!("interval of the mean, of at least 95 % ({})", self::first_look())
+    } else {
+        "95 % interval of the mean".to_owned()
+    }
+}
+
 /// Says how many pairs the tests of an arm need, if it has fewer.
 pub(crate) fn too_few(pairs: usize, tests: usize) -> Option<String> {
     let needed = pairs_needed(tests);

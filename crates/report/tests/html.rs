@@ -155,6 +155,21 @@ fn every_picture_is_there_with_a_sentence_and_nothing_is_requested() {
 }
 
 #[test]
+fn intervals_of_a_first_look_are_at_least_those_of_95_percent() {
+    let all = [document(8, "made"), document(64, "made")];
+    let shown = page(&all, &[]);
+    // In the pictures of both runs, and in the curves over them.
+    let times = |page: &str, words: &str| page.matches(words).count();
+    let (usual, early) =
+        ("the 95 % interval of the mean", "interval of the mean, of at least 95 %");
+    assert_eq!((times(&shown, usual), times(&shown, early)), (3, 0));
+    let mut looked = all;
+    looked[1].arms.iter_mut().for_each(|arm| arm.first_look = true);
+    let shown = page(&looked, &[]);
+    assert_eq!((times(&shown, usual), times(&shown, early)), (1, 2), "the first run has no look");
+}
+
+#[test]
 fn runs_of_one_study_have_names_of_their_own() {
     let of = |layout: &str| {
         let mut document = document(8, "churn");

@@ -9,6 +9,7 @@ use super::STYLE;
 use super::picture::{Picture, colour, legend};
 use super::scale::Scale;
 use crate::number::scaled;
+use crate::words;
 
 /// The size of the picture in its own units, and the room for its axes.
 const WIDTH: f64 = 360.0;
@@ -41,6 +42,8 @@ struct Curves<'a> {
     curves: Vec<Vec<Point>>,
     /// The ends of the line in proportion to CPUs, where the headline is a rate.
     ideal: Option<[(f64, f64); 2]>,
+    /// Whether intervals are those of a first look.
+    first_look: bool,
 }
 
 /// Returns the curves of each headline; see [`pictures`].
@@ -121,7 +124,9 @@ impl<'a> Curves<'a> {
         };
         let curves: Vec<Vec<Point>> = arms.iter().map(curve).collect();
         let ideal = ideal(&curves, name.ends_with("_per_s"));
-        Self { name, unit: &metric.unit, arms, curves, ideal }
+        let mut all = documents.iter().flat_map(|document| &document.arms);
+        let first_look = all.any(|arm| arm.first_look);
+        Self { name, unit: &metric.unit, arms, curves, ideal, first_look }
     }
 
     fn title(&self) -> String {
@@ -138,8 +143,8 @@ impl<'a> Curves<'a> {
         Picture {
             title: self.title(),
             how: format!(
-                "Each line is an arm, its band the 95 % interval of the mean over \
-                 seeds{ideal_too}."
+                "Each line is an arm, its band the {} over seeds{ideal_too}.",
+                words::mean_interval(self.first_look)
             ),
             wide: false,
             body: html! { (legend(&self.arms)) (plot) },

@@ -79,11 +79,13 @@ fn picture(document: &Document, name: &str, unit: &str) -> Option<Picture> {
         }
         (axis(&scale, unit))
     };
+    let interval = words::mean_interval(document.arms.iter().any(|arm| arm.first_look));
     Some(Picture {
         title: format!("{name} of each seed"),
-        how: "A dot is a seed, a row an arm; lines join equal seeds, so lines that lean the same \
-              way are a change that all seeds show; the bar is the 95 % interval of the mean."
-            .to_owned(),
+        how: format!(
+            "A dot is a seed, a row an arm; lines join equal seeds, so lines that lean the same \
+             way are a change that all seeds show; the bar is the {interval}."
+        ),
         wide: false,
         body,
     })
