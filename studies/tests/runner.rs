@@ -98,7 +98,8 @@ fn real_machines_run_one_at_a_time_and_the_arms_take_turns() {
     let (_, events) = watch(&Request { on: Some(Target::Threads), ..request() }, usize::MAX);
     let mut arms = vec![];
     for run in events.chunks(3) {
-        let [RunEvent::Started { run: begun, arm, .. }, _, RunEvent::Finished { run: ended }] = run
+        let [RunEvent::Started { run: begun, arm, .. }, _, RunEvent::Finished { run: ended, .. }] =
+            run
         else {
             panic!("runs overlap: {run:?}")
         };

@@ -1,15 +1,16 @@
 //! Progress of runs on stderr: a bar on a terminal, otherwise lines.
 
 use std::io::IsTerminal;
+use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use mmscale_document::plain;
-use mmscale_harness::{Plan, ProgressSink, RunEvent};
+use mmscale_harness::{Plan, ProgressSink, RunEvent, workers};
 
-use crate::estimate::{Estimate, shown, time_left};
+use crate::estimate::{Due, Estimate, time_left};
 use crate::output;
 
 /// The most arms that are named when runs begin.
@@ -35,16 +36,25 @@ struct Clock {
 }
 
 impl Clock {
-    fn new(weights: impl IntoIterator<Item = f64>) -> Self {
-        Self { begin: Instant::now(), estimate: Mutex::new(Estimate::new(weights)) }
+    fn new(runs: impl IntoIterator<Item = Due>, workers: usize) -> Self {
+        let estimate = Mutex::new(Estimate::new(runs, workers));
+        Self { begin: Instant::now(), estimate }
     }
-    /// Records the completed fraction of a run.
-    fn set(&self, run: usize, fraction: f64) {
-        self.estimate().set(run, fraction);
+    /// Records an event of runs that are numbered from `runs.start` in the call.
+    fn event(&self, event: RunEvent, runs: Range<usize>) {
+        let (now, mut estimate) = (self.begin.elapsed(), self.estimate());
+        let first = runs.start;
+        match event {
+            RunEvent::Started { run, .. } => estimate.begin(first + run, now),
+            RunEvent::Advanced { run, fraction } => estimate.set(first + run, fraction),
+            RunEvent::Finished { run, took } => estimate.end(first + run, Some(took)),
+            RunEvent::Failed { run } => estimate.end(first + run, None),
+            RunEvent::Decided { runs: count } => estimate.decide(runs, count),
+        }
     }
-    /// Records that only the first `count` runs from `first` take place, of those before `end`.
-    fn keep(&self, first: usize, count: usize, end: usize) {
-        (first + count..end).for_each(|run| self.estimate().drop_run(run));
+    /// Records that a run has ended, whether it began here or not.
+    fn over(&self, run: usize) {
+        self.estimate().end(run, None);
     }
     /// Returns the announcement of a long call, once.
     fn announce(&self) -> Option<String> {
@@ -53,8 +63,7 @@ impl Clock {
     /// Returns the time left in words; empty if it is not known.
     fn left(&self) -> String {
         let left = self.estimate().left(self.begin.elapsed());
-        left.filter(|left| *left >= SILENCE)
-            .map_or(String::new(), |left| format!(", about {} left", shown(left)))
+        left.map_or(String::new(), |left| left.words(SILENCE))
     }
     fn estimate(&self) -> MutexGuard<'_, Estimate> {
         // A poisoned lock still protects consistent numbers.
@@ -71,16 +80,16 @@ pub(crate) struct Many {
 }
 
 impl Many {
-    /// Starts the clock of runs with these weights ([`Estimate::new`]).
-    pub(crate) fn new(weights: impl IntoIterator<Item = f64>) -> Arc<Self> {
-        let weights: Vec<f64> = weights.into_iter().collect();
-        let runs = weights.len();
+    /// Starts the clock of runs on so many workers.
+    pub(crate) fn new(runs: impl IntoIterator<Item = Due>, workers: usize) -> Arc<Self> {
+        let due: Vec<Due> = runs.into_iter().collect();
+        let runs = due.len();
         // The bar hides itself if stderr is not a terminal.
         let bar = ProgressBar::new(runs as u64);
         let style = ProgressStyle::with_template("[{wide_bar}] {pos}/{len} runs {elapsed}{msg}");
         bar.set_style(style.expect("the template is well-formed"));
         let told = Mutex::new(ProgressState { finished: 0, at: Instant::now() });
-        Arc::new(Self { bar, runs, told, clock: Arc::new(Clock::new(weights)) })
+        Arc::new(Self { bar, runs, told, clock: Arc::new(Clock::new(due, workers)) })
     }
 
     /// Returns the receiver of the progress of a run.
@@ -90,7 +99,8 @@ impl Many {
 
     /// Records the end of a run, even of one that failed.
     pub(crate) fn ended(&self, run: usize) {
-        self.tell(run, 1.0, 1);
+        self.clock.over(run);
+        self.tell(1);
     }
 
     /// Ends the display.
@@ -98,19 +108,23 @@ impl Many {
         self.bar.finish_and_clear();
     }
 
-    fn tell(&self, run: usize, fraction: f64, finished: usize) {
-        self.clock.set(run, fraction);
+    fn tell(&self, finished: usize) {
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         told.finished += finished;
-        let left = self.clock.left();
         self.bar.set_position(told.finished as u64);
-        self.bar.set_message(left.clone());
         if let Some(long) = self.clock.announce() {
             self.bar.suspend(|| output::tell(&long));
         }
-        if self.bar.is_hidden() && told.at.elapsed() >= SILENCE {
+        let hidden = self.bar.is_hidden();
+        if told.at.elapsed() < if hidden { SILENCE } else { REFRESH } {
+            return;
+        }
+        told.at = Instant::now();
+        let left = self.clock.left();
+        if hidden {
             output::tell(&format!("{} of {} runs done{left}", told.finished, self.runs));
-            told.at = Instant::now();
+        } else {
+            self.bar.set_message(left);
         }
     }
 }
@@ -123,34 +137,47 @@ struct OneOfMany {
 
 impl ProgressSink for OneOfMany {
     fn event(&self, event: RunEvent) {
-        if let RunEvent::Advanced { fraction, .. } = event {
-            self.all.tell(self.run, fraction, 0);
-        }
+        self.all.clock.event(event, self.run..self.run + 1);
+        self.all.tell(0);
     }
 }
 
 impl<'a> Call<'a> {
-    /// Starts the clock of a call. A run is expected to take as long as it has CPUs.
+    /// Starts the clock of a call. Before anything is known about an arm, a run is expected to take
+    /// as long as it has CPUs.
     pub(crate) fn new(plans: &'a [Plan]) -> Self {
-        let runs = |plan: &Plan| std::iter::repeat_n(plan.cpus as f64, plan.runs());
-        Self { plans, clock: Arc::new(Clock::new(plans.iter().flat_map(runs))) }
+        let study = |plan: &Plan| plans.iter().position(|of| of.study.name() == plan.study.name());
+        let due = plans.iter().enumerate().flat_map(|(batch, plan)| {
+            let (arms, least) = (plan.arms.len(), plan.least_runs());
+            let first: usize = plans[..batch].iter().map(|plan| plan.arms.len()).sum();
+            let study = study(plan).expect("it is one of them");
+            (0..plan.runs()).map(move |run| Due {
+                kind: first + run % arms,
+                study,
+                batch,
+                weight: plan.cpus as f64,
+                if_needed: run >= least,
+            })
+        });
+        Self { plans, clock: Arc::new(Clock::new(due, workers(plans))) }
     }
 
     /// Returns the progress display of the plan at `place`.
     pub(crate) fn watch(&self, place: usize) -> Arc<dyn ProgressSink> {
-        let first = self.plans[..place].iter().map(Plan::runs).sum();
+        let first: usize = self.plans[..place].iter().map(Plan::runs).sum();
+        let runs = first..first + self.plans[place].runs();
         let clock = Arc::clone(&self.clock);
-        watch(&self.plans[place], place + 1, self.plans.len(), (clock, first))
+        watch(&self.plans[place], place + 1, self.plans.len(), (clock, runs))
     }
 }
 
-/// Returns the progress display of plan number `number` of `of`. `clock` has the number of its
-/// first run in the call.
+/// Returns the progress display of plan number `number` of `of`, with the clock of the call and the
+/// numbers of its runs there.
 fn watch(
     plan: &Plan,
     number: usize,
     of: usize,
-    (clock, first): (Arc<Clock>, usize),
+    (clock, all): (Arc<Clock>, Range<usize>),
 ) -> Arc<dyn ProgressSink> {
     let arms: Vec<&str> = plan.arms.iter().map(|arm| &*plan.study.arms()[arm.0].name).collect();
     let arms = match arms.len() {
@@ -163,19 +190,21 @@ fn watch(
         title = format!("[{number}/{of}] {title}");
     }
     if std::io::stderr().is_terminal() {
-        return Arc::new(Bar::new(title, plan.runs(), (clock, first)));
+        return Arc::new(Bar::new(title, clock, all));
     }
     let least = plan.least_runs();
     let runs = if plan.runs() == least { String::new() } else { format!(" to {}", plan.runs()) };
     let noun = if plan.runs() == 1 { "run" } else { "runs" };
     output::tell(&format!("{title}: {arms} ({least}{runs} {noun})"));
     let told = Mutex::new(ProgressState { finished: 0, at: Instant::now() });
-    let (study, most) = (plan.study.name().to_owned(), plan.runs());
-    Arc::new(Lines { study, runs: AtomicUsize::new(least), most, told, clock, first })
+    let study = plan.study.name().to_owned();
+    Arc::new(Lines { study, runs: AtomicUsize::new(least), told, clock, all })
 }
 
 /// Maximum time without a message while runs are in progress.
 const SILENCE: Duration = Duration::from_secs(10);
+/// Time between two estimates that a bar shows.
+const REFRESH: Duration = Duration::from_secs(1);
 
 /// Progress of an analysis of many runs on stderr: their number, and an estimate of the time left.
 pub(crate) struct Analysis {
@@ -226,12 +255,10 @@ struct Lines {
     study: String,
     /// The number of runs, as far as it is decided.
     runs: AtomicUsize,
-    /// The largest number of runs.
-    most: usize,
     told: Mutex<ProgressState>,
     clock: Arc<Clock>,
-    /// The number of the plan's first run in the call.
-    first: usize,
+    /// The numbers of the plan's runs in the call.
+    all: Range<usize>,
 }
 
 /// Number of finished runs, and time of the last message.
@@ -245,24 +272,20 @@ impl ProgressSink for Lines {
         // Held while printing, so that lines are in order. A poisoned lock still protects
         // consistent numbers.
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        self.clock.event(event, self.all.clone());
         let study = &self.study;
         let runs = self.runs.load(Ordering::Relaxed);
         match event {
-            RunEvent::Started { .. } => {}
-            RunEvent::Decided { runs } => {
-                self.clock.keep(self.first, runs, self.first + self.most);
-                self.runs.store(runs, Ordering::Relaxed);
-            }
+            RunEvent::Started { .. } | RunEvent::Failed { .. } => {}
+            RunEvent::Decided { runs } => self.runs.store(runs, Ordering::Relaxed),
             RunEvent::Advanced { run, fraction } => {
-                self.clock.set(self.first + run, fraction);
                 if told.at.elapsed() >= SILENCE {
                     let (percent, left) = (fraction * 100.0, self.clock.left());
                     output::tell(&format!("{study}: run {} is {percent:.0} % done{left}", run + 1));
                     told.at = Instant::now();
                 }
             }
-            RunEvent::Finished { run } => {
-                self.clock.set(self.first + run, 1.0);
+            RunEvent::Finished { .. } => {
                 told.finished += 1;
                 let (finished, left) = (told.finished, self.clock.left());
                 output::tell(&format!("{study}: {finished} of {runs} runs done{left}"));
@@ -277,51 +300,49 @@ impl ProgressSink for Lines {
 
 struct Bar {
     bar: ProgressBar,
-    /// Completed fraction of each run, 0 to 1.
-    done: Mutex<Vec<f64>>,
+    state: Mutex<BarState>,
     clock: Arc<Clock>,
-    /// The number of the plan's first run in the call.
-    first: usize,
+    /// The numbers of the plan's runs in the call.
+    all: Range<usize>,
+}
+
+struct BarState {
+    /// Completed fraction of each run, 0 to 1.
+    done: Vec<f64>,
+    /// When the time left was last shown.
+    at: Instant,
 }
 
 impl Bar {
-    fn new(title: String, runs: usize, (clock, first): (Arc<Clock>, usize)) -> Self {
-        let bar = ProgressBar::new((runs as f64 * STEPS) as u64);
-        let style =
-            ProgressStyle::with_template("{msg} [{wide_bar}] {percent}% {elapsed} (eta {eta})");
+    fn new(title: String, clock: Arc<Clock>, all: Range<usize>) -> Self {
+        let bar = ProgressBar::new((all.len() as f64 * STEPS) as u64);
+        let style = ProgressStyle::with_template("{prefix} [{wide_bar}] {percent}% {elapsed}{msg}");
         bar.set_style(style.expect("the template is well-formed"));
-        bar.set_message(plain(&title).into_owned());
+        bar.set_prefix(plain(&title).into_owned());
         bar.enable_steady_tick(Duration::from_millis(200));
-        Self { bar, done: Mutex::new(vec![0.0; runs]), clock, first }
-    }
-
-    /// Ends the bar after the first `runs` runs.
-    fn keep(&self, runs: usize) {
-        // A poisoned lock still protects consistent numbers.
-        let most = self.done.lock().unwrap_or_else(PoisonError::into_inner).len();
-        self.clock.keep(self.first, runs, self.first + most);
-        self.bar.set_length((runs as f64 * STEPS) as u64);
-    }
-
-    fn set(&self, run: usize, fraction: f64) {
-        // A poisoned lock still protects consistent numbers.
-        let mut done = self.done.lock().unwrap_or_else(PoisonError::into_inner);
-        done[run] = fraction;
-        self.bar.set_position((done.iter().sum::<f64>() * STEPS) as u64);
-        self.clock.set(self.first + run, fraction);
-        if let Some(long) = self.clock.announce() {
-            self.bar.suspend(|| output::tell(&long));
-        }
+        let state = BarState { done: vec![0.0; all.len()], at: Instant::now() };
+        Self { bar, state: Mutex::new(state), clock, all }
     }
 }
 
 impl ProgressSink for Bar {
     fn event(&self, event: RunEvent) {
+        self.clock.event(event, self.all.clone());
+        // A poisoned lock still protects consistent numbers.
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         match event {
-            RunEvent::Started { .. } => {}
-            RunEvent::Advanced { run, fraction } => self.set(run, fraction),
-            RunEvent::Finished { run } => self.set(run, 1.0),
-            RunEvent::Decided { runs } => self.keep(runs),
+            RunEvent::Started { .. } | RunEvent::Failed { .. } => {}
+            RunEvent::Advanced { run, fraction } => state.done[run] = fraction,
+            RunEvent::Finished { run, .. } => state.done[run] = 1.0,
+            RunEvent::Decided { runs } => self.bar.set_length((runs as f64 * STEPS) as u64),
+        }
+        self.bar.set_position((state.done.iter().sum::<f64>() * STEPS) as u64);
+        if state.at.elapsed() >= REFRESH {
+            state.at = Instant::now();
+            self.bar.set_message(self.clock.left());
+        }
+        if let Some(long) = self.clock.announce() {
+            self.bar.suspend(|| output::tell(&long));
         }
     }
 }

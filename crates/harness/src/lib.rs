@@ -58,7 +58,7 @@ pub use plan::{
 pub use registry::{
     MAX_HEADLINES, NoStudy, ProfileSummary, RECORDING_SUFFIX, Registry, profiles, script_values,
 };
-pub use runner::{RunError, execute, execute_each, gathered, run_alone};
+pub use runner::{RunError, execute, execute_each, gathered, run_alone, workers};
 pub use study::versions::{VersionError, linux_version, policies_in, running_kernel};
 pub use study::{
     Arm, ArmId, ArmSpec, Checks, Choice, Defaults, ErasedWorkload, FileError, Interrupt,

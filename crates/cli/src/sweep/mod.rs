@@ -17,6 +17,7 @@ use mmscale_report::{CSV_HEAD, Notes, brief, csv_rows, json_line, sweep_text};
 use serde_json::json;
 
 use crate::args::{Format, SweepArgs};
+use crate::estimate::Due;
 use crate::failure::Failure;
 use crate::interrupt::{self, Grace};
 use crate::output;
@@ -95,7 +96,7 @@ fn one(tasks: &[Task], key: &str, store: &Store, interrupt: &Interrupt) -> Resul
     if let Found::Other(why) = store.find(task) {
         output::tell(&again(&why));
     }
-    let progress = Many::new([1.0]);
+    let progress = Many::new(due(&[task]), 1);
     let executed = store.once(task, || run(task, interrupt, &progress.of_run(0)))?;
     output::print(&format!("{}\n", json!({"key": key, "executed": executed})))
 }
@@ -132,6 +133,19 @@ fn run(
     })
 }
 
+/// Returns the runs of tasks, which workers take in this order, for an estimate of their time.
+fn due(tasks: &[&Task]) -> Vec<Due> {
+    let (mut kinds, mut studies) = (BTreeMap::new(), BTreeMap::new());
+    let run = |(batch, task): (usize, &&Task)| {
+        let (next, weight) = (kinds.len(), task.plan.cpus as f64);
+        let kind = *kinds.entry((Arc::as_ptr(&task.plan), task.arm)).or_insert(next);
+        let next = studies.len();
+        let study = *studies.entry(task.plan.study.name().to_owned()).or_insert(next);
+        Due { kind, study, batch, weight, if_needed: false }
+    };
+    tasks.iter().enumerate().map(run).collect()
+}
+
 /// Executes all runs that are not finished, several at a time, and returns why some failed.
 pub(crate) fn all(
     tasks: &[Task],
@@ -140,7 +154,9 @@ pub(crate) fn all(
     store: &Store,
     interrupt: &Interrupt,
 ) -> Result<Vec<String>, Failure> {
-    let progress = Many::new(left.iter().map(|task| task.plan.cpus as f64));
+    let here = thread::available_parallelism().map_or(1, usize::from);
+    let jobs = jobs.map_or(here, usize::from).min(tasks.len().max(1));
+    let progress = Many::new(due(&left), jobs);
     let (queue, lost) = (Mutex::new(left.into_iter().enumerate()), Mutex::new(vec![]));
     let worker = || {
         while !interrupt.is_set() {
@@ -154,8 +170,6 @@ pub(crate) fn all(
             progress.ended(place);
         }
     };
-    let here = thread::available_parallelism().map_or(1, usize::from);
-    let jobs = jobs.map_or(here, usize::from).min(tasks.len().max(1));
     thread::scope(|scope| {
         (1..jobs).for_each(|_| _ = scope.spawn(worker));
         worker();

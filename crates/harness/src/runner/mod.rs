@@ -114,6 +114,13 @@ pub fn execute_each<B>(
     ControlFlow::Continue(())
 }
 
+/// Returns the number of runs of these plans that execute concurrently.
+pub fn workers(plans: &[Plan]) -> usize {
+    let runs: usize = plans.iter().map(Plan::runs).sum();
+    let simulated = plans.iter().all(|plan| plan.on == Target::Sim);
+    if simulated { host_cpus().min(runs) } else { 1 }
+}
+
 /// Executes plans whose runs overlap, or one on a real machine.
 fn execute_pool<B>(
     plans: &[Plan],
@@ -122,10 +129,9 @@ fn execute_pool<B>(
     mut each: impl FnMut(usize, Result<Document, RunError>) -> ControlFlow<B>,
 ) -> ControlFlow<B> {
     let pool = Pool::new(plans, interrupt);
-    let runs: usize = plans.iter().map(Plan::runs).sum();
     let simulated = plans.iter().all(|plan| plan.on == Target::Sim);
     thread::scope(|scope| {
-        for _ in 0..if simulated { host_cpus().min(runs) } else { 0 } {
+        for _ in 0..if simulated { workers(plans) } else { 0 } {
             scope.spawn(|| pool.work());
         }
         for (place, plan) in plans.iter().enumerate() {

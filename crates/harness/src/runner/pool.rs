@@ -185,12 +185,14 @@ impl<'a> Pool<'a> {
             let begin = Instant::now();
             sink.event(RunEvent::Started { run, arm: job.arm, seed: job.seed });
             let outcome = run_one(plan, job, self.interrupt, Progress::new(Arc::clone(&sink), run));
-            if outcome.is_ok() {
-                sink.event(RunEvent::Finished { run });
-            }
+            let took = begin.elapsed();
+            sink.event(match outcome {
+                Ok(_) => RunEvent::Finished { run, took },
+                Err(_) => RunEvent::Failed { run },
+            });
             let decided = {
                 let work = &mut self.lock()[place];
-                work.queue.done(job.arm, begin.elapsed());
+                work.queue.done(job.arm, took);
                 work.outcomes[run] = Some(outcome);
                 work.look()
             };

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use mmscale_document::Target;
 use mmscale_sim::HoldScale;
@@ -131,6 +132,13 @@ pub enum RunEvent {
     },
     /// A run succeeded.
     Finished {
+        /// The number of the run.
+        run: usize,
+        /// Its host time.
+        took: Duration,
+    },
+    /// A run failed or was interrupted.
+    Failed {
         /// The number of the run.
         run: usize,
     },
