@@ -152,6 +152,31 @@ fn a_run_that_fails_takes_no_other_with_it() {
     assert_eq!(document.arms, alone.arms);
 }
 
+/// If the first seed of an arm is hopeless, the arm has no other runs, however many ran at the same
+/// time. That of another seed is a failed run.
+#[test]
+fn an_arm_that_is_hopeless_is_given_up() {
+    let (result, events) = watch(&Request { first_seed: 670, ..request() }, usize::MAX);
+    let document = result.unwrap();
+    let [stock, better] = &document.arms[..] else { panic!("two arms") };
+    assert_eq!((&stock.seeds[..], &better.seeds[..]), (&[670, 671, 672, 673, 674][..], &[][..]));
+    let failed: Vec<_> = document.failures.iter().map(|of| (&*of.arm, of.seed, &*of.why)).collect();
+    let [("better", 670, why)] = failed[..] else { panic!("{failed:?}") };
+    assert!(why.starts_with("none can end (this holds for every seed"), "{why}");
+    let count = |is: fn(&RunEvent) -> bool| events.iter().filter(|event| is(event)).count();
+    let ended = count(|event| matches!(event, RunEvent::Finished { .. } | RunEvent::Failed { .. }));
+    assert_eq!(ended, 10, "each run has an end");
+    assert!(count(|event| matches!(event, RunEvent::Started { .. })) < 10, "some did not run");
+    // With one worker too.
+    let alone = run(&Request { on: Some(Target::Threads), first_seed: 670, ..request() }).unwrap();
+    assert_eq!((&alone.arms[0].seeds, &alone.arms[1].seeds), (&stock.seeds, &better.seeds));
+    assert_eq!(alone.failures, document.failures);
+
+    let later = run(&Request { first_seed: 671, ..request() }).unwrap();
+    assert_eq!(later.arms[1].seeds, [671, 673, 674, 675]);
+    assert_eq!(later.failures.len(), 1);
+}
+
 /// A plan, and its event or, without one, its result.
 type Told = (usize, Option<RunEvent>);
 

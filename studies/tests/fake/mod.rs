@@ -11,8 +11,8 @@ use mmscale_harness::{
     RunContext, SeedResult, Study, StudyError, StudyInfo, Unit, plan,
 };
 
-/// Seed 666 fails, 667 panics, 668 returns NaN. With seed 669 the first arm of `fake` waits until a
-/// run of `other` has begun.
+/// Seed 666 fails, 667 panics, 668 returns NaN, and the second arm is hopeless with seeds 670 and
+/// 672. With seed 669 the first arm of `fake` waits until a run of `other` has begun.
 struct Fake {
     name: &'static str,
 }
@@ -53,6 +53,7 @@ impl ErasedWorkload for Fake {
         match (self.name, arm.0, seed) {
             ("fake", 0, 669) => wait_for_other()?,
             ("other", _, 669) => OTHER_BEGAN.store(true, Ordering::Relaxed),
+            ("fake", 1, 670 | 672) => return Err(StudyError::Hopeless("none can end".into())),
             _ => {}
         }
         let mut result = SeedResult { fingerprint: seed, ..SeedResult::default() };

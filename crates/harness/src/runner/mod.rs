@@ -16,7 +16,7 @@ use std::{slice, thread};
 use mmscale_document::{Document, FailureRecord, Target};
 use thiserror::Error;
 
-use self::pool::{Ended, Pool};
+use self::pool::{Ended, Pool, is_hopeless};
 use crate::host::host_cpus;
 use crate::plan::{Plan, fit_together};
 use crate::study::{
@@ -93,7 +93,8 @@ pub fn execute(
 /// the arms alternate (A B A B), so that slow changes of the host affect all arms alike. Results do
 /// not depend on concurrency, and neither does the number of seeds where a first look decides it
 /// ([`Plan::look`]). A run that fails does not affect others: the document names it and
-/// has the results of the others. If all runs of a plan fail, it has no document.
+/// has the results of the others. If all runs of a plan fail, it has no document. An arm whose
+/// first seed is [hopeless](StudyError::Hopeless) has no other runs.
 ///
 /// `watch` returns the receiver of a plan's progress when the plans before it are complete. It is
 /// dropped before the document is passed on. If `each` breaks, the runs in progress are
@@ -224,8 +225,17 @@ fn document(
     interrupt: &Interrupt,
 ) -> Result<Document, RunError> {
     let name = |arm: ArmId| plan.study.arms()[arm.0].name.to_owned();
+    let all: Vec<(Job, JobResult)> = jobs.into_iter().zip(outcomes).collect();
+    let is_hopeless = |(job, of): &&(Job, JobResult)| {
+        of.as_ref().is_some_and(|of| is_hopeless(plan, job.seed, of))
+    };
+    let hopeless: Vec<ArmId> = all.iter().filter(is_hopeless).map(|(job, _)| job.arm).collect();
+    // Those that ran next to the first one depend on the number of workers, and do not count.
+    let counts = |job: Job| job.seed == plan.seeds[0] || !hopeless.contains(&job.arm);
+    let all: Vec<_> = all.into_iter().filter(|(job, _)| counts(*job)).collect();
+    let runs = all.len();
     let (mut results, mut failed) = (Vec::new(), Vec::new());
-    for (&job, outcome) in jobs.iter().zip(outcomes) {
+    for (job, outcome) in all {
         match outcome {
             Some(Ok(result)) => results.push((job, result)),
             Some(Err(why)) if !interrupt.is_set() => failed.push((job, why)),
@@ -233,8 +243,8 @@ fn document(
         }
     }
     let study = plan.study.name().to_owned();
-    if interrupt.is_set() && results.len() < jobs.len() {
-        return Err(RunError::Interrupted { study, done: results.len(), all: jobs.len() });
+    if interrupt.is_set() && results.len() < runs {
+        return Err(RunError::Interrupted { study, done: results.len(), all: runs });
     }
     if results.is_empty() && !failed.is_empty() {
         let (Job { arm, seed }, source) = failed.swap_remove(0);

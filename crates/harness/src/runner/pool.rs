@@ -5,6 +5,8 @@
 //!
 //! A plan with a first look has at first the jobs up to it. The look is taken when all of them have
 //! ended, so that it does not depend on their order, and may add the others.
+//!
+//! If the first seed of an arm is hopeless, its other jobs are dropped.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -16,7 +18,7 @@ use mmscale_document::{Target, Unsettled};
 use super::look::unsettled;
 use super::{Job, JobResult, run_one};
 use crate::plan::Plan;
-use crate::study::{ArmId, Interrupt, Progress, ProgressSink, RunEvent};
+use crate::study::{ArmId, Interrupt, Progress, ProgressSink, RunEvent, SeedResult, StudyError};
 
 /// The jobs that were not started yet, and the host time of finished ones.
 struct Queue {
@@ -97,6 +99,8 @@ struct Work<'a> {
     later: Vec<Job>,
     /// Headlines that the first look left unsettled. `None` before it, or without one.
     unsettled: Option<Vec<Unsettled>>,
+    /// Arms whose first seed was hopeless.
+    hopeless: Vec<ArmId>,
     progress: Arc<Held>,
 }
 
@@ -112,9 +116,37 @@ impl<'a> Work<'a> {
             outcomes: jobs.iter().map(|_| None).collect(),
             later,
             unsettled: None,
+            hopeless: vec![],
             progress: Arc::new(Held(Mutex::new(Shown::Later(Vec::new())))),
             jobs,
         }
+    }
+
+    /// Records the end of a job, and returns what else that ends or decides.
+    fn end(&mut self, run: usize, outcome: Result<SeedResult, StudyError>) -> Vec<RunEvent> {
+        let Job { arm, seed } = self.jobs[run];
+        if is_hopeless(self.plan, seed, &outcome) {
+            self.hopeless.push(arm);
+        }
+        self.outcomes[run] = Some(outcome);
+        let mut events = self.drop_hopeless();
+        if let Some(runs) = self.look() {
+            events.push(RunEvent::Decided { runs });
+            events.extend(self.drop_hopeless());
+        }
+        events
+    }
+
+    /// Ends the jobs of hopeless arms that were not started.
+    fn drop_hopeless(&mut self) -> Vec<RunEvent> {
+        let of_hopeless = |run: &usize| self.hopeless.contains(&self.jobs[*run].arm);
+        let (dropped, left) =
+            self.queue.left.iter().partition::<Vec<usize>, _>(|run| of_hopeless(run));
+        self.queue.left = left;
+        for &run in &dropped {
+            self.outcomes[run] = Some(Err(StudyError::Interrupted));
+        }
+        dropped.into_iter().map(|run| RunEvent::Failed { run }).collect()
     }
 
     /// Takes the first look, if all jobs up to it have ended, and returns the number of jobs that
@@ -124,8 +156,12 @@ impl<'a> Work<'a> {
             return None;
         }
         let done = self.jobs.iter().zip(&self.outcomes);
+        let done = done.filter(|(job, _)| !self.hopeless.contains(&job.arm));
         let results = done.filter_map(|(&job, of)| Some((job, of.as_ref()?.as_ref().ok()?)));
-        let open = unsettled(self.plan, &results.collect::<Vec<_>>());
+        let mut open = unsettled(self.plan, &results.collect::<Vec<_>>());
+        let name = |arm: &ArmId| self.plan.study.arms()[arm.0].name.to_string();
+        let hopeless: Vec<String> = self.hopeless.iter().map(name).collect();
+        open.retain(|of| !hopeless.contains(&of.arm));
         let later = std::mem::take(&mut self.later);
         if !open.is_empty() {
             let all = self.jobs.len() + later.len();
@@ -136,6 +172,15 @@ impl<'a> Work<'a> {
         self.unsettled = Some(open);
         Some(self.jobs.len())
     }
+}
+
+/// Returns whether the outcome of a job with this seed shows that its arm gives no result.
+pub(super) fn is_hopeless(
+    plan: &Plan,
+    seed: u64,
+    outcome: &Result<SeedResult, StudyError>,
+) -> bool {
+    seed == plan.seeds[0] && matches!(outcome, Err(StudyError::Hopeless(_)))
 }
 
 /// The jobs of a plan with their outcomes.
@@ -190,13 +235,12 @@ impl<'a> Pool<'a> {
                 Ok(_) => RunEvent::Finished { run, took },
                 Err(_) => RunEvent::Failed { run },
             });
-            let decided = {
+            let events = {
                 let work = &mut self.lock()[place];
                 work.queue.done(job.arm, took);
-                work.outcomes[run] = Some(outcome);
-                work.look()
+                work.end(run, outcome)
             };
-            decided.into_iter().for_each(|runs| sink.event(RunEvent::Decided { runs }));
+            events.into_iter().for_each(|event| sink.event(event));
         }
         self.changed.notify_all();
     }

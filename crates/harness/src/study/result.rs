@@ -68,6 +68,9 @@ pub enum StudyError {
     /// The machine cannot do what the study needs.
     #[error("{0}")]
     Machine(String),
+    /// The run cannot be used, and neither can that of any other seed.
+    #[error("{0} (this holds for every seed, so the arm has no other runs)")]
+    Hopeless(String),
 }
 
 fn checkers(findings: usize) -> &'static str {

@@ -55,8 +55,13 @@ fn tried<W: Workload>(mut env: Env<W>, share: Range<f64>) -> Result<FinishedRun<
         match W::verdict(&Seen::of(&ran, None)) {
             Verdict::Good => return Ok(ran),
             Verdict::Poor if last => return Ok(ran),
-            Verdict::Useless(why) if last => return Err(StudyError::Machine(why)),
-            Verdict::Poor | Verdict::Useless(_) => env.attempt += 1,
+            Verdict::Hopeless(why) if env.on() == Target::Sim => {
+                return Err(StudyError::Hopeless(why));
+            }
+            Verdict::Useless(why) | Verdict::Hopeless(why) if last => {
+                return Err(StudyError::Machine(why));
+            }
+            Verdict::Poor | Verdict::Useless(_) | Verdict::Hopeless(_) => env.attempt += 1,
         }
     }
 }

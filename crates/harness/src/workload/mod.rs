@@ -153,6 +153,9 @@ pub enum Verdict {
     Poor,
     /// The run cannot be used; with the reason and advice.
     Useless(String),
+    /// The run cannot be used, by so much that no other seed changes that; with the reason and
+    /// advice. On a simulated machine, the arm's other seeds are not run.
+    Hopeless(String),
 }
 
 /// Times of a run, in ns of the machine's clock.
