@@ -11,7 +11,7 @@ use mmscale_harness::{
 };
 
 /// A study whose headline varies with the seed by up to `noise_ppm`, and by `change_ppm` from arm
-/// to arm. With seed 13 the last arm fails.
+/// to arm. With seed 13 the last arm fails, with seed 23 it is hopeless.
 struct Noisy;
 
 impl ErasedWorkload for Noisy {
@@ -27,6 +27,9 @@ impl ErasedWorkload for Noisy {
         }
         if (arm.0, seed) == (2, 13) {
             return Err(StudyError::Machine("planted".into()));
+        }
+        if (arm.0, seed) == (2, 23) {
+            return Err(StudyError::Hopeless("planted".into()));
         }
         let mut result = SeedResult { fingerprint: seed, ..SeedResult::default() };
         let [noise, change] = ["noise_ppm", "change_ppm"].map(|name| ctx.params.count(name) as f64);
@@ -148,6 +151,20 @@ fn a_run_that_failed_leaves_its_arm_unsettled() {
     let document = run(&Request { first_seed: 12, ..request(&settings) });
     assert_eq!(document.looks, looks(&[("phased", "waits"), ("phased", "never")]));
     assert_eq!(document.arms[2].seeds, [12, 14, 15, 16, 17, 18]);
+}
+
+/// An arm without results has nothing to settle, and gets no runs after the look either.
+#[test]
+fn a_hopeless_arm_is_not_open() {
+    let of = |settings: &[&str]| run(&Request { first_seed: 23, ..request(settings) });
+    let settled = of(&["noise_ppm=1000", "change_ppm=500000"]);
+    assert_eq!(settled.looks, looks(&[]));
+    let open = of(&["noise_ppm=100000", "change_ppm=50000"]);
+    assert_eq!(open.looks, looks(&[("posted", "waits")]));
+    for (document, seeds) in [(settled, 3), (open, 7)] {
+        let counts: Vec<usize> = document.arms.iter().map(|arm| arm.seeds.len()).collect();
+        assert_eq!((&counts[..], document.failures.len()), (&[seeds, seeds, 0][..], 1));
+    }
 }
 
 /// The decision of one plan does not depend on others that run at the same time.
