@@ -177,8 +177,8 @@ typedef struct {
    */
   uint32_t caches;
   /*
-   Whether each frame has a record of 12 bytes, with which a free of a frame that is free, or
-   of a block of another order, is always found. `stock` always has.
+   Whether each frame has a record, a byte with `blockmap`, with which a free of a frame that
+   is free, or of a block of another order, is always found. `stock` always has, of 12 bytes.
    */
   bool records;
 } mms_config;

@@ -61,8 +61,8 @@ pub enum Caches {
 pub struct Config {
     /// How free memory is kept: one of `mms_caches`.
     pub caches: u32,
-    /// Whether each frame has a record of 12 bytes, with which a free of a frame that is free, or
-    /// of a block of another order, is always found. `stock` always has.
+    /// Whether each frame has a record, a byte with `blockmap`, with which a free of a frame that
+    /// is free, or of a block of another order, is always found. `stock` always has, of 12 bytes.
     pub records: bool,
 }
 
@@ -94,12 +94,12 @@ impl Config {
     /// # Errors
     /// [`Status::BadConfig`]: there is no such way to keep free memory.
     pub(crate) fn checked(self) -> Result<AllocConfig, Status> {
-        let (caches, kept) = match self.caches {
-            blockmap if blockmap == Caches::Blockmap as u32 => (PcpPolicy::Blockmap, self.records),
-            stock if stock == Caches::Stock as u32 => (PcpPolicy::Stock, true),
+        let orders = if self.records { Records::Orders } else { Records::None };
+        let (caches, records) = match self.caches {
+            blockmap if blockmap == Caches::Blockmap as u32 => (PcpPolicy::Blockmap, orders),
+            stock if stock == Caches::Stock as u32 => (PcpPolicy::Stock, Records::Kept),
             _ => return Err(Status::BadConfig),
         };
-        let records = if kept { Records::Kept } else { Records::None };
         Ok(AllocConfig { caches, records, ..AllocConfig::default() })
     }
 }

@@ -1,4 +1,5 @@
-//! Records of frames, 12 bytes each, and lists of them.
+//! Records of frames, 12 bytes each, and lists of them; or only their states and orders, a byte
+//! each.
 //!
 //! A frame is either the *head* of a block of 2^order frames, or inside one. Only the records of
 //! heads have content. The record of a frame inside a block is all zero, and so is that of a frame
@@ -11,7 +12,7 @@
 //! relaxed atomics (plain loads and stores on hardware); the locks order them.
 
 use crate::place::{Place, Table, Zero};
-use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use core::sync::atomic::{AtomicU8, AtomicU32, Ordering::Relaxed};
 use mmscale_arch::{Access, Cpu, Line, Order, Pfn};
 
 /// Mobility of a block's pages; blocks of one type share pageblocks.
@@ -91,7 +92,7 @@ const _: () = assert!(FrameState::Held as u8 + 1 == STATES && FrameState::Inside
 pub struct FrameWord(u32);
 
 const STATE_MASK: u32 = 0xf;
-const SIZE_MASK: u32 = 0xff;
+const SIZE_MASK: u32 = u8::MAX as u32;
 const ORDER_SHIFT: u32 = 4;
 const LIST_SHIFT: u32 = 8;
 const TAKEN_SHIFT: u32 = 12;
@@ -115,6 +116,11 @@ impl FrameWord {
                 | (taken_as as u32) << TAKEN_SHIFT
                 | (zone as u32) << ZONE_SHIFT,
         )
+    }
+    /// The state and the order, as the record has them.
+    #[inline]
+    const fn head(state: FrameState, order: Order) -> u8 {
+        state as u8 | order.get() << ORDER_SHIFT
     }
     /// The record with another state.
     #[inline]
@@ -149,7 +155,7 @@ impl FrameWord {
     /// Whether the frame is the head of a block of exactly this order in this state.
     #[inline]
     pub const fn is(self, state: FrameState, order: Order) -> bool {
-        self.0 & SIZE_MASK == state as u32 | (order.get() as u32) << ORDER_SHIFT
+        (self.0 & SIZE_MASK) as u8 == Self::head(state, order)
     }
     /// The state of the frame.
     #[inline]
@@ -212,31 +218,41 @@ unsafe impl Zero for Frame {}
 /// The records of all frames, by number.
 pub struct FrameTable {
     frames: Table<Frame>,
+    /// In place of the records, if only the orders are kept: the first eight bits of their words.
+    heads: Table<AtomicU8>,
 }
 
 impl FrameTable {
     /// Bytes of a record.
     pub const RECORD_BYTES: usize = size_of::<Frame>();
 
-    /// Creates blank records for the frames `0..frames`. Touches none of them in memory that is
-    /// zero.
-    pub(crate) fn new(place: &mut Place, frames: usize) -> Self {
-        Self { frames: place.zeroed(frames) }
+    /// Creates blank records for the frames `0..records`, or only their orders for `0..orders`; at
+    /// most one of the two is not 0. Touches none of them in memory that is zero.
+    pub(crate) fn new(place: &mut Place, records: usize, orders: usize) -> Self {
+        Self { frames: place.zeroed(records), heads: place.zeroed(orders) }
     }
     /// The number of frames.
     #[inline]
     pub fn len(&self) -> usize {
-        self.frames.len()
+        self.frames.len().max(self.heads.len())
     }
     /// Whether there are no frames.
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.frames.is_empty()
+        self.len() == 0
     }
-    /// The record of `pfn`. Panics if there is no such frame.
+    /// Bytes of all records.
+    pub(crate) fn bytes(&self) -> usize {
+        self.frames.len() * Self::RECORD_BYTES + self.heads.len()
+    }
+    /// The record of `pfn`; only its state and its order, if only the orders are kept. Panics if
+    /// there is no such frame.
     #[inline]
     pub fn word(&self, pfn: Pfn) -> FrameWord {
-        FrameWord(self.frames[pfn.index()].word.load(Relaxed))
+        FrameWord(match self.frames.get(pfn.index()) {
+            Some(frame) => frame.word.load(Relaxed),
+            None => self.heads[pfn.index()].load(Relaxed).into(),
+        })
     }
     /// Whether `pfn` is the head of a free block of exactly this order. Stable under the lock of
     /// the frame's zone.
@@ -247,31 +263,57 @@ impl FrameTable {
     /// Sets the record of `pfn`. The caller must be allowed to write it: see [`FrameState`].
     #[inline]
     pub(crate) fn set_word(&self, pfn: Pfn, word: FrameWord) {
-        self.frames[pfn.index()].word.store(word.0, Relaxed);
+        match self.frames.get(pfn.index()) {
+            Some(frame) => frame.word.store(word.0, Relaxed),
+            None => self.heads[pfn.index()].store((word.0 & SIZE_MASK) as u8, Relaxed),
+        }
+    }
+    /// Where only the orders are kept: records that `pfn` is the head of an allocated block.
+    #[inline]
+    pub(crate) fn set_held(&self, pfn: Pfn, order: Order) {
+        let head = FrameWord::head(FrameState::Held, order);
+        self.heads[pfn.index()].store(head, Relaxed);
+    }
+    /// Where only the orders are kept: makes the record of an allocated block of exactly this order
+    /// blank. Returns `false`, and changes nothing, if there is no such block. The caller frees the
+    /// block.
+    #[inline]
+    pub(crate) fn release_held(&self, pfn: Pfn, order: Order) -> bool {
+        let Some(head) = self.heads.get(pfn.index()) else { return false };
+        let held = head.load(Relaxed) == FrameWord::head(FrameState::Held, order);
+        if held {
+            head.store(0, Relaxed);
+        }
+        held
     }
     /// Makes the record of an allocated block of exactly this order that of no allocated block, in
     /// one step; returns the record before. The error is the record of another block. The caller
     /// frees the block.
     pub(crate) fn claim_held(&self, pfn: Pfn, order: Order) -> Result<FrameWord, FrameWord> {
-        let frame = &self.frames[pfn.index()].word;
-        let word = FrameWord(frame.load(Relaxed));
+        let word = self.word(pfn);
         let claimed = word.with_state(FrameState::Cached).0;
         if !word.is(FrameState::Held, order) {
             return Err(word);
         }
-        match frame.compare_exchange(word.0, claimed, Relaxed, Relaxed) {
-            Ok(_) => Ok(word),
-            Err(other) => Err(FrameWord(other)),
-        }
+        let seen = match self.frames.get(pfn.index()) {
+            Some(frame) => frame.word.compare_exchange(word.0, claimed, Relaxed, Relaxed),
+            None => {
+                let head = &self.heads[pfn.index()];
+                let [from, to] = [word.0, claimed].map(|word| (word & SIZE_MASK) as u8);
+                let seen = head.compare_exchange(from, to, Relaxed, Relaxed);
+                seen.map(u32::from).map_err(u32::from)
+            }
+        };
+        seen.map(FrameWord).map_err(FrameWord)
     }
     /// Makes the record of `pfn` blank: its block is part of a larger one now.
     #[inline]
     pub(crate) fn set_inside(&self, pfn: Pfn) {
-        self.frames[pfn.index()].word.store(0, Relaxed);
+        self.set_word(pfn, FrameWord(0));
     }
     /// Whether all bits of the frame's record are zero.
     pub(crate) fn is_blank(&self, pfn: Pfn) -> bool {
-        self.frames[pfn.index()].word.load(Relaxed) == 0
+        self.word(pfn) == FrameWord(0)
     }
     /// The block after `pfn` on its list. For the owner of the list.
     #[inline]

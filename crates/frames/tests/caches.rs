@@ -111,7 +111,7 @@ fn idle_cpus_keep_nothing_from_others_with_shared_caches_or_none() {
 #[test]
 fn cpus_drain_one_another_while_they_allocate_and_free() {
     const PAGES: u32 = 1 << 14;
-    for records in [Records::None, Records::Kept] {
+    for records in [Records::None, Records::Orders, Records::Kept] {
         let config = with(PcpPolicy::Blockmap, records);
         let frames = Frames::<true>::new(&MemoryMap::single(PAGES), config).expect("valid");
         let owned: Vec<AtomicBool> = (0..PAGES).map(|_| AtomicBool::new(false)).collect();

@@ -2,8 +2,8 @@
 
 use mmscale_peers::options::{Mode, Options, USAGE};
 use mmscale_peers::peer::{
-    Bitmap, Blockmap, BlockmapRecords, BuddySlab, BuddySystem, BuddySystemMutex, Floor, Magazines,
-    Ours, OursOnMachine, Posted, Stock,
+    Bitmap, Blockmap, BlockmapOrders, BlockmapRecords, BuddySlab, BuddySystem, BuddySystemMutex,
+    Floor, Magazines, Ours, OursOnMachine, Posted, Stock,
 };
 use mmscale_peers::phase::{Program, TRIES};
 use mmscale_peers::round::{self, Entry, Row};
@@ -18,6 +18,7 @@ fn entries() -> Vec<Entry> {
         Entry::of::<Ours<Stock>>(),
         Entry::of::<Ours<Posted>>(),
         Entry::of::<Ours<Blockmap>>(),
+        Entry::of::<Ours<BlockmapOrders>>(),
         Entry::of::<Ours<BlockmapRecords>>(),
         Entry::of::<OursOnMachine>(),
         Entry::of::<BuddySystem<11>>(),

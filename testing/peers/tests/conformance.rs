@@ -1,8 +1,8 @@
 //! Every allocator in the benchmark is one: blocks are aligned, disjoint, and can be freed.
 
 use mmscale_peers::peer::{
-    Bitmap, Blockmap, BlockmapRecords, BuddySystem, BuddySystemMutex, Magazines, Ours,
-    OursOnMachine, Peer, Posted, Stock,
+    Bitmap, Blockmap, BlockmapOrders, BlockmapRecords, BuddySystem, BuddySystemMutex, Magazines,
+    Ours, OursOnMachine, Peer, Posted, Stock,
 };
 use mmscale_peers::ring::wait_until;
 use std::collections::BTreeMap;
@@ -93,6 +93,7 @@ fn ours_conforms() {
     conforms::<Ours<Stock>>();
     conforms::<Ours<Posted>>();
     conforms::<Ours<Blockmap>>();
+    conforms::<Ours<BlockmapOrders>>();
     conforms::<Ours<BlockmapRecords>>();
     conforms::<OursOnMachine>();
 }

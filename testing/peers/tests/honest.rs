@@ -4,8 +4,8 @@
 use mmscale_peers::FRAMES;
 use mmscale_peers::fragmentation::{Fragmentation, measure};
 use mmscale_peers::peer::{
-    Bitmap, Blockmap, BlockmapRecords, BuddySlab, BuddySystem, Floor, Magazines, Ours, Peer,
-    Posted, Stock,
+    Bitmap, Blockmap, BlockmapOrders, BlockmapRecords, BuddySlab, BuddySystem, Floor, Magazines,
+    Ours, Peer, Posted, Stock,
 };
 use mmscale_peers::phase::{FreeOrder, PoolState, Program};
 use mmscale_peers::round::{Effort, Entry, Shown, check};
@@ -43,6 +43,7 @@ fn ours_is_honest() {
     honest(Entry::of::<Ours<Stock>>());
     honest(Entry::of::<Ours<Posted>>());
     honest(Entry::of::<Ours<Blockmap>>());
+    honest(Entry::of::<Ours<BlockmapOrders>>());
     honest(Entry::of::<Ours<BlockmapRecords>>());
 }
 

@@ -3,7 +3,7 @@
 use super::zone::{FreeLists, ZoneFree};
 use super::{FrameAllocator, Zone};
 use crate::blockmap::BlockMap;
-use crate::frame::{FrameState, FrameTable, MigrateType};
+use crate::frame::{FrameState, MigrateType};
 use crate::zone::Geometry;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -140,7 +140,7 @@ impl<A: Cpu> FrameAllocator<A> {
                 }
             }
         }
-        census.metadata_bytes += (self.frames.len() * FrameTable::RECORD_BYTES) as u64;
+        census.metadata_bytes += self.frames.bytes() as u64;
         census.metadata_bytes += self.isolated.bytes();
         census
     }

@@ -1,9 +1,9 @@
 //! Frees that report a wrong call as a value.
 
 use super::{FrameAllocator, Records};
-use crate::frame::{FrameState, FrameWord};
+use crate::frame::{FrameState, FrameTable, FrameWord};
 use crate::zone::{FrameUse, FreeError};
-use mmscale_arch::{Cpu, Order, Pfn};
+use mmscale_arch::{Access, Cpu, Order, Pfn};
 
 impl<A: Cpu> FrameAllocator<A> {
     /// Frees a block as [`FrameAllocator::free_pages`] does, and reports a wrong call as an error
@@ -24,6 +24,12 @@ impl<A: Cpu> FrameAllocator<A> {
                 let word =
                     self.frames.claim_held(pfn, order).map_err(|word| self.why(pfn, word))?;
                 self.free_claimed(pfn, word);
+            }
+            Records::Orders => {
+                self.frames.claim_held(pfn, order).map_err(|word| self.why(pfn, word))?;
+                FrameTable::touch::<A>(pfn, Access::Write);
+                self.frames.set_inside(pfn);
+                self.free_unrecorded(pfn, order);
             }
             Records::None => {
                 if !pfn.is_aligned(order) {

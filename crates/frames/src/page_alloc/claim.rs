@@ -89,7 +89,7 @@ impl<A: Cpu> FrameAllocator<A> {
             return Err(AllocError::Injected);
         }
         let request = Request { order, wanted, reserve: reserve(order, gfp), gfp, node };
-        if self.config.records == Records::Kept {
+        if self.config.records != Records::None {
             return self.alloc_recorded(request);
         }
         match self.take_cached(request) {

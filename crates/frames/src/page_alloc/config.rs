@@ -110,9 +110,13 @@ mmscale_arch::policies! {
 pub enum Records {
     /// Each frame has a record ([`FrameTable`](crate::frame::FrameTable)): a free of a block that
     /// is not allocated, or with another order, is detected. The rest of the memory manager needs
-    /// records too.
+    /// these records too.
     #[default]
     Kept,
+    /// Each frame has a byte: the order of the block that is allocated there, if one is. For
+    /// [`PcpPolicy::Blockmap`] only, whose free blocks are on no lists. The same wrong frees are
+    /// detected as with `Kept`.
+    Orders,
     /// Frames have no records: for [`PcpPolicy::Blockmap`] only, which needs just its maps. A
     /// double free may be detected late; a wrong order is not detected. `try_free_pages` detects a
     /// free of a frame in a hole; `free_pages` does in builds with debug assertions.
@@ -242,9 +246,9 @@ impl core::fmt::Display for ConfigError {
             Self::HighFraction(fraction) => {
                 write!(f, "percpu_pagelist_high_fraction {fraction}: 8 or more is allowed")
             }
-            Self::NoRecords => {
-                f.write_str("no records of frames: only the policy `blockmap` works without them")
-            }
+            Self::NoRecords => f.write_str(
+                "less than records of frames: only the policy `blockmap` works without them",
+            ),
             Self::Guest => f.write_str(
                 "a guest allocator works with pages of 4 KiB, records, and zones without holes",
             ),
@@ -323,7 +327,7 @@ impl AllocConfig {
         if self.batch_scale_max > 6 {
             return Err(ConfigError::BatchScale(self.batch_scale_max));
         }
-        if self.records == Records::None && self.caches != PcpPolicy::Blockmap {
+        if self.records != Records::Kept && self.caches != PcpPolicy::Blockmap {
             return Err(ConfigError::NoRecords);
         }
         let is_plain = self.records == Records::Kept && geometry == Geometry::BASE;

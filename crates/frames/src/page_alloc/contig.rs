@@ -129,7 +129,7 @@ impl<A: Cpu> FrameAllocator<A> {
                     self.stats.mod_zone(&IrqGuard::new(), zone.id, ZoneItem::FreePages, change);
                 }
                 taken?;
-                if self.config.records == Records::Kept {
+                if self.config.records != Records::None {
                     let (held, id) = (FrameState::Held, zone.id.index() as u8);
                     for pfn in range.step_by(piece.pages()).map(Pfn::new) {
                         let of = blocks.map.block_type(pfn);

@@ -21,7 +21,7 @@ impl<A: Cpu> FrameAllocator<A> {
     /// As [`FrameAllocator::free_pages`] does, with records; and if `to` is larger than `order`.
     pub fn split_page(&self, pfn: Pfn, order: Order, to: Order) {
         assert!(to <= order, "block of order {} split to order {}", order.get(), to.get());
-        if self.config.records == Records::Kept {
+        if self.config.records != Records::None {
             self.check_held(pfn, order);
             self.split_parts((pfn, order), (0..order.pages()).step_by(to.pages()).map(|_| to));
         }
@@ -50,7 +50,7 @@ impl<A: Cpu> FrameAllocator<A> {
         let pfn = self.alloc_pages(order, wanted, gfp)?;
         let end = pfn.index() + pages;
         let rest = || blocks_of(end..pfn.index() + order.pages(), max);
-        if self.config.records == Records::Kept {
+        if self.config.records != Records::None {
             let parts = blocks_of(pfn.index()..end, max).chain(rest());
             self.split_parts((pfn, order), parts.map(|(_, order)| order));
         }

@@ -66,11 +66,18 @@ impl<A: Cpu> FrameAllocator<A> {
     /// Records a block as allocated, if frames have records.
     #[inline]
     pub(super) fn note_held(&self, zone: &Zone<A>, pfn: Pfn, request: Request) {
-        if self.config.records == Records::Kept {
-            FrameTable::touch::<A>(pfn, Access::Write);
-            let (held, zone) = (FrameState::Held, zone.id.index() as u8);
-            let word = FrameWord::new(held, request.order, request.wanted, request.wanted, zone);
-            self.frames.set_word(pfn, word);
+        let Request { order, wanted, .. } = request;
+        if self.config.records == Records::None {
+            return;
+        }
+        FrameTable::touch::<A>(pfn, Access::Write);
+        match self.config.records {
+            Records::None => {}
+            Records::Orders => self.frames.set_held(pfn, order),
+            Records::Kept => {
+                let (held, zone) = (FrameState::Held, zone.id.index() as u8);
+                self.frames.set_word(pfn, FrameWord::new(held, order, wanted, wanted, zone));
+            }
         }
     }
 

@@ -210,8 +210,12 @@ impl<A: Cpu> FrameAllocator<A> {
     }
     /// Builds the allocator. The map and the configuration are valid.
     fn build(place: &mut Place, map: MapRef<'_>, config: AllocConfig) -> Self {
-        let recorded = if config.records == Records::Kept { map.frames() } else { 0 };
-        let frames = FrameTable::new(place, recorded);
+        let (records, orders) = match config.records {
+            Records::Kept => (map.frames(), 0),
+            Records::Orders => (0, map.frames()),
+            Records::None => (0, 0),
+        };
+        let frames = FrameTable::new(place, records, orders);
         let cpus = config.cpus.unwrap_or_else(A::cpus_possible);
         let online = online_cpus::<A>(cpus);
         let mut zones = place.room(map.zones.len());

@@ -35,7 +35,7 @@ impl<A: Cpu> FrameAllocator<A> {
             ZoneFree::Lists(lists) => self.listed_use(zone, lists, pfn),
             ZoneFree::Blocks(blocks) => match blocks.map.frame_use(pfn) {
                 // A split changes the records alone.
-                FrameUse::Held(_) if self.config.records == Records::Kept => {
+                FrameUse::Held(_) if self.config.records != Records::None => {
                     FrameUse::Held(self.head_of(zone, pfn).map(|(_, order)| order))
                 }
                 found => found,

@@ -28,6 +28,7 @@ impl<A: Cpu> FrameAllocator<A> {
         let _span = Span::<A>::enter(Func::FreePages);
         match self.config.records {
             Records::None => self.free_unrecorded(pfn, order),
+            Records::Orders => self.free_ordered(pfn, order),
             Records::Kept => self.free_recorded(pfn, order),
         }
     }
@@ -37,6 +38,16 @@ impl<A: Cpu> FrameAllocator<A> {
     fn free_recorded(&self, pfn: Pfn, order: Order) {
         let word = self.check_held(pfn, order);
         self.free_claimed(pfn, word);
+    }
+
+    /// Frees with the order of each block. Not inlined, as `free_recorded`.
+    #[inline(never)]
+    fn free_ordered(&self, pfn: Pfn, order: Order) {
+        FrameTable::touch::<A>(pfn, Access::Write);
+        if !self.frames.release_held(pfn, order) {
+            self.bad_free(pfn, order);
+        }
+        self.free_unrecorded(pfn, order);
     }
 
     /// Frees a block whose record was `word` when the caller found it allocated.
@@ -107,9 +118,15 @@ impl<A: Cpu> FrameAllocator<A> {
         assert!(pfn.index() < self.frames.len(), "freed frame {} does not exist", pfn.index());
         let word = self.frames.word(pfn);
         if !word.is(FrameState::Held, order) {
-            bad_free(pfn, order, word);
+            not_held(pfn, order, word);
         }
         word
+    }
+
+    #[cold]
+    fn bad_free(&self, pfn: Pfn, order: Order) -> ! {
+        assert!(pfn.index() < self.frames.len(), "freed frame {} does not exist", pfn.index());
+        not_held(pfn, order, self.frames.word(pfn))
     }
 
     /// Frees the block into this CPU's page cache, and drains what exceeds its limit. Returns
@@ -263,7 +280,7 @@ impl<A: Cpu> FrameAllocator<A> {
 }
 
 #[cold]
-fn bad_free(pfn: Pfn, order: Order, word: FrameWord) -> ! {
+fn not_held(pfn: Pfn, order: Order, word: FrameWord) -> ! {
     let (pfn, order) = (pfn.index(), order.get());
     match word.state() {
         FrameState::Held => panic!(

@@ -24,7 +24,7 @@ impl<A: Cpu> FrameAllocator<A> {
             MapError::CacheCount(_) => Violation::PcpCount(zone.id),
             MapError::Cached(pfn) => Violation::Lost(pfn),
         })?;
-        if self.config.records == Records::Kept {
+        if self.config.records != Records::None {
             self.verify_held(zone, map)?;
         }
         let counted = self.stats.zone_snapshot(zone.id, ZoneItem::FreePages) + found.unfolded;

@@ -92,6 +92,7 @@ fn configs() -> Vec<AllocConfig> {
         caches(PcpPolicy::Premerge),
         caches(PcpPolicy::Posted),
         blockmap,
+        AllocConfig { records: Records::Orders, ..blockmap },
         AllocConfig { records: Records::None, ..blockmap },
         AllocConfig { cached_pages: Some(0), records: Records::None, ..blockmap },
         AllocConfig { lists: ZoneLists::Superpageblocks, ..stock },

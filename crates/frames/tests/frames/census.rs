@@ -142,18 +142,19 @@ fn unused_memory_is_whole_and_needs_little_metadata() {
     assert!((1_000..20_000).contains(&rest), "{rest} bytes for a zone and four page caches");
 }
 
-/// Holds for any number of pages: per-CPU metadata does not grow with it.
+/// For any number of pages: per-CPU metadata does not grow with it. Orders are a byte a page.
 #[test]
 fn without_records_metadata_is_less_than_two_bits_per_page() {
     stepped::boot(4, 1000);
-    let (caches, records) = (PcpPolicy::Blockmap, Records::None);
-    let config = AllocConfig { caches, records, ..AllocConfig::default() };
-    let kept = |pages: u32| {
+    let kept = |pages: u32, records| {
+        let caches = PcpPolicy::Blockmap;
+        let config = AllocConfig { caches, records, ..AllocConfig::default() };
         let frames = FrameAllocator::<Stepped>::new(&MemoryMap::single(pages), config).unwrap();
         let census = frames.census();
         (8 * (census.metadata_bytes - census.cpu_metadata_bytes), census.cpu_metadata_bytes)
     };
-    let (small, large) = (kept(1 << 16), kept(1 << 20));
+    let (small, large) = (kept(1 << 16, Records::None), kept(1 << 20, Records::None));
     assert!(small.0 < 2 << 16 && large.0 < 2 << 20, "{small:?} {large:?} bits");
     assert_eq!(small.1, large.1);
+    assert_eq!(kept(1 << 20, Records::Orders), (large.0 + (8 << 20), large.1));
 }

@@ -22,7 +22,7 @@ fn refused(records: &[Records], wrong: impl Fn(&Frames)) {
     let all = PcpPolicy::ALL;
     for caches in all {
         for &records in records {
-            if records == Records::None && caches != PcpPolicy::Blockmap {
+            if records != Records::Kept && caches != PcpPolicy::Blockmap {
                 continue;
             }
             stepped::boot(1, 1000);
@@ -38,8 +38,8 @@ fn refused(records: &[Records], wrong: impl Fn(&Frames)) {
 /// Without records a double free of a block on a CPU's stack is detected in checked builds only.
 #[test]
 fn a_double_free_in_the_cache() {
-    let all = [Records::Kept, Records::None];
-    let found = if cfg!(debug_assertions) { &all[..] } else { &all[..1] };
+    let all = [Records::Kept, Records::Orders, Records::None];
+    let found = if cfg!(debug_assertions) { &all[..] } else { &all[..2] };
     for order in [Order::ZERO, Order::new(3).unwrap(), Order::PAGEBLOCK, Order::MAX] {
         refused(found, |frames| {
             let page = take(frames, order);
@@ -52,7 +52,7 @@ fn a_double_free_in_the_cache() {
 /// Without records the double free is detected when the frame is freed to the map again.
 #[test]
 fn a_double_free_after_a_drain() {
-    refused(&[Records::Kept, Records::None], |frames| {
+    refused(&[Records::Kept, Records::Orders, Records::None], |frames| {
         let page = take(frames, Order::ZERO);
         frames.free_pages(page, Order::ZERO);
         frames.drain_all();
@@ -87,11 +87,13 @@ fn a_double_free_to_the_map_leaves_other_frames_unchanged() {
 
 #[test]
 fn a_free_of_no_block_or_outside_all_zones() {
-    refused(&[Records::Kept, Records::None], |frames| {
+    refused(&[Records::Kept, Records::Orders, Records::None], |frames| {
         let page = take(frames, Order::PAGEBLOCK);
         frames.free_pages(Pfn::new(page.index() + 1), Order::PAGEBLOCK);
     });
-    refused(&[Records::None], |frames| frames.free_pages(Pfn::new(PAGES as usize), Order::ZERO));
+    refused(&[Records::Orders, Records::None], |frames| {
+        frames.free_pages(Pfn::new(PAGES as usize), Order::ZERO);
+    });
 }
 
 /// A pageblock that is freed as one block must have been allocated as one, or as part of a larger
@@ -99,8 +101,8 @@ fn a_free_of_no_block_or_outside_all_zones() {
 #[test]
 fn a_pageblock_allocated_in_parts_or_as_part_of_a_larger_block() {
     for (taken, given) in [(0, 9), (8, 9), (10, 9), (9, 10)] {
-        let all = [Records::Kept, Records::None];
-        let refusing = if taken > given { &all[..1] } else { &all[..] };
+        let all = [Records::Kept, Records::Orders, Records::None];
+        let refusing = if taken > given { &all[..2] } else { &all[..] };
         let [taken, given] = [taken, given].map(|order| Order::new(order).unwrap());
         refused(refusing, |frames| {
             let block = take(frames, taken).align_down(given);
@@ -112,7 +114,7 @@ fn a_pageblock_allocated_in_parts_or_as_part_of_a_larger_block() {
 /// Without records other wrong orders are not detected, as documented.
 #[test]
 fn a_free_with_another_order() {
-    refused(&[Records::Kept], |frames| {
+    refused(&[Records::Kept, Records::Orders], |frames| {
         let page = take(frames, Order::new(2).unwrap());
         frames.free_pages(page, Order::new(1).unwrap());
     });

@@ -10,12 +10,13 @@ const HUGE: usize = 512;
 const GIB: usize = 1 << 18;
 
 /// The ways to keep free memory.
-fn configs() -> [(&'static str, AllocConfig); 3] {
+fn configs() -> [(&'static str, AllocConfig); 4] {
     let stock = AllocConfig::default();
     let blockmap = AllocConfig { caches: PcpPolicy::Blockmap, ..stock };
     [
         ("stock", stock),
         ("blockmap with records", blockmap),
+        ("blockmap with orders", AllocConfig { records: Records::Orders, ..blockmap }),
         ("blockmap", AllocConfig { records: Records::None, ..blockmap }),
     ]
 }

@@ -50,6 +50,15 @@ impl Policy for BlockmapRecords {
     const CACHES: PcpPolicy = PcpPolicy::Blockmap;
 }
 
+/// Like [`Blockmap`], with a byte for each frame, which catches the same wrong frees.
+pub struct BlockmapOrders;
+
+impl Policy for BlockmapOrders {
+    const NAME: &'static str = "blockmap with orders";
+    const CACHES: PcpPolicy = PcpPolicy::Blockmap;
+    const RECORDS: Records = Records::Orders;
+}
+
 /// The allocator on threads with a number, without other features of a machine.
 pub struct Ours<T>(FrameAllocator<Host>, PhantomData<T>);
 
