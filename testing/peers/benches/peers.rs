@@ -1,35 +1,10 @@
 //! `cargo bench -p mmscale-peers --bench peers [-- OPTION...]`: all allocators compared.
 
 use mmscale_peers::options::{Mode, Options, USAGE};
-use mmscale_peers::peer::{
-    Bitmap, Blockmap, BlockmapOrders, BlockmapRecords, BuddySlab, BuddySystem, BuddySystemMutex,
-    Floor, Magazines, Ours, OursOnMachine, Posted, Stock,
-};
-use mmscale_peers::phase::{Program, TRIES};
+use mmscale_peers::phase::TRIES;
 use mmscale_peers::round::{self, Entry, Row};
-use mmscale_peers::{FRAMES, Phase, table};
+use mmscale_peers::{FRAMES, table};
 use std::process::ExitCode;
-
-/// Returns all allocators, ours first.
-fn entries() -> Vec<Entry> {
-    // It searches for runs of frames from the first bitmap: minutes, not nanoseconds.
-    let runs = |phase: Phase| phase.program == Program::Mix || phase.order > 0;
-    vec![
-        Entry::of::<Ours<Stock>>(),
-        Entry::of::<Ours<Posted>>(),
-        Entry::of::<Ours<Blockmap>>(),
-        Entry::of::<Ours<BlockmapOrders>>(),
-        Entry::of::<Ours<BlockmapRecords>>(),
-        Entry::of::<OursOnMachine>(),
-        Entry::of::<BuddySystem<11>>(),
-        Entry::of::<BuddySystem<33>>(),
-        Entry::of::<BuddySystemMutex>(),
-        Entry::of::<BuddySlab>(),
-        Entry::of::<Magazines>(),
-        Entry::of::<Bitmap>().without(runs),
-        Entry::of::<Floor>(),
-    ]
-}
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -44,7 +19,7 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    let mut chosen = entries();
+    let mut chosen = Entry::all();
     let names: Vec<&str> = chosen.iter().map(|entry| entry.name).collect();
     if let Some(text) = options.unknown(&names) {
         eprintln!("--only {text}: no such allocator; there are {}", names.join(", "));

@@ -1,10 +1,10 @@
-//! The smallest machine that the frame allocator runs on: threads with a number.
+//! The smallest machines that the frame allocator runs on: threads with a number.
 //!
 //! It has what an embedding of the allocator needs: a CPU number, counts for preemption and
 //! interrupts, and nothing else. The preemption count and the interrupt flag are really maintained,
 //! in memory of the thread.
 
-use mmscale_arch::bare::{Bare, BareCpu};
+use mmscale_arch::bare::Bare;
 use mmscale_arch::{CpuId, IrqState};
 use std::cell::Cell;
 
@@ -14,11 +14,10 @@ const CPUS: usize = 2;
 /// Rounds of a wait after which the processor is yielded: the lock's holder may need it.
 const PATIENCE: u32 = 256;
 
-/// The machine.
-pub(crate) type Host = BareCpu<HostThreads>;
-
-/// The part that differs from other machines, as a tag type.
-pub(crate) struct HostThreads;
+/// The part that differs from other machines, as a tag type. Without `COUNTS` it has neither
+/// preemption nor interrupts, as a program whose threads stay on their CPUs: the other allocators
+/// count neither.
+pub struct HostThreads<const COUNTS: bool>;
 
 /// The state of a CPU.
 struct Local {
@@ -47,7 +46,7 @@ pub(crate) fn become_cpu(cpu: usize) {
 }
 
 // SAFETY: each thread that allocates has become a CPU of its own and stays on it.
-unsafe impl Bare for HostThreads {
+unsafe impl<const COUNTS: bool> Bare for HostThreads<COUNTS> {
     #[inline]
     fn cpu() -> CpuId {
         LOCAL.with(|local| local.cpu.get())
@@ -58,19 +57,25 @@ unsafe impl Bare for HostThreads {
     }
     #[inline]
     fn preempt_disable() {
-        LOCAL.with(|local| local.preempt.set(local.preempt.get() + 1));
+        if COUNTS {
+            LOCAL.with(|local| local.preempt.set(local.preempt.get() + 1));
+        }
     }
     #[inline]
     fn preempt_enable() {
-        LOCAL.with(|local| local.preempt.set(local.preempt.get() - 1));
+        if COUNTS {
+            LOCAL.with(|local| local.preempt.set(local.preempt.get() - 1));
+        }
     }
     #[inline]
     fn irq_save() -> IrqState {
-        IrqState(LOCAL.with(|local| local.irq_on.replace(false)))
+        IrqState(COUNTS && LOCAL.with(|local| local.irq_on.replace(false)))
     }
     #[inline]
     fn irq_restore(state: IrqState) {
-        LOCAL.with(|local| local.irq_on.set(state.0));
+        if COUNTS {
+            LOCAL.with(|local| local.irq_on.set(state.0));
+        }
     }
     fn relax() {
         let turns = LOCAL.with(|local| {

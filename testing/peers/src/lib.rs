@@ -19,7 +19,7 @@
 mod disturbance;
 pub mod fragmentation;
 pub mod hand;
-mod host;
+pub mod host;
 mod memory;
 pub mod options;
 pub mod peer;

@@ -14,7 +14,9 @@ pub use buddy_system::{BuddySystem, BuddySystemMutex};
 pub use floor::Floor;
 pub use machine::OursOnMachine;
 pub use magazines::Magazines;
-pub use ours::{Blockmap, BlockmapOrders, BlockmapRecords, Ours, Policy, Posted, Stock};
+pub use ours::{
+    Blockmap, BlockmapOrders, BlockmapRecords, BlockmapUncounted, Ours, Policy, Posted, Stock,
+};
 
 /// An allocator of frames, shared by the threads of a program.
 ///

@@ -2,7 +2,11 @@
 
 use crate::fragmentation::{self, Fragmentation};
 use crate::hand::NoRecord;
-use crate::phase::Sample;
+use crate::peer::{
+    Bitmap, Blockmap, BlockmapOrders, BlockmapRecords, BlockmapUncounted, BuddySlab, BuddySystem,
+    BuddySystemMutex, Floor, Magazines, Ours, OursOnMachine, Posted, Stock,
+};
+use crate::phase::{Program, Sample};
 use crate::sheet::Sheet;
 use crate::stamps::Stamps;
 use crate::{Peer, Phase};
@@ -67,12 +71,34 @@ pub struct Entry {
     /// Whether it promises distinct frames.
     pub is_allocator: bool,
     time: fn(Phase, Effort) -> Option<Sample>,
+    once: fn(Phase, Effort) -> Option<Sample>,
     check: fn(Phase, Effort, &Arc<Stamps>) -> Option<Sample>,
     fragment: fn(usize) -> Fragmentation,
     skips: fn(Phase) -> bool,
 }
 
 impl Entry {
+    /// Returns all allocators, ours first.
+    pub fn all() -> Vec<Self> {
+        // It searches for runs of frames from the first bitmap: minutes, not nanoseconds.
+        let runs = |phase: Phase| phase.program == Program::Mix || phase.order > 0;
+        vec![
+            Self::of::<Ours<Stock>>(),
+            Self::of::<Ours<Posted>>(),
+            Self::of::<Ours<Blockmap>>(),
+            Self::of::<Ours<BlockmapUncounted>>(),
+            Self::of::<Ours<BlockmapOrders>>(),
+            Self::of::<Ours<BlockmapRecords>>(),
+            Self::of::<OursOnMachine>(),
+            Self::of::<BuddySystem<11>>(),
+            Self::of::<BuddySystem<33>>(),
+            Self::of::<BuddySystemMutex>(),
+            Self::of::<BuddySlab>(),
+            Self::of::<Magazines>(),
+            Self::of::<Bitmap>().without(runs),
+            Self::of::<Floor>(),
+        ]
+    }
     /// Makes an entry that is measured in all phases.
     pub fn of<P: Peer>() -> Self {
         Self {
@@ -81,12 +107,19 @@ impl Entry {
             time: |phase, effort| {
                 phase.measure::<P, _>(effort.frames, effort.operations, &Arc::new(NoRecord))
             },
+            once: |phase, effort| {
+                phase.measure_once::<P, _>(effort.frames, effort.operations, &Arc::new(NoRecord))
+            },
             check: |phase, effort, stamps| {
                 phase.measure_once::<P, _>(effort.frames, effort.operations, stamps)
             },
             fragment: fragmentation::measure::<P>,
             skips: |_| false,
         }
+    }
+    /// Runs a phase once, without other tries; returns whether it was measured.
+    pub fn run_once(&self, phase: Phase, effort: Effort) -> bool {
+        !(self.skips)(phase) && (self.once)(phase, effort).is_some()
     }
     /// Leaves out the phases for which `skips` returns true.
     #[must_use]

@@ -81,7 +81,7 @@ impl<A: Cpu> BlockMap<A> {
     ) -> i64 {
         A::work(Op::PcpPut, 1);
         let frame = self.index(pfn);
-        match self.choose_free_to(&cache, block_of(frame), cpu) {
+        match self.choose_free_to(&cache, (frame, order), cpu) {
             Some(FreeTo::Stack(kind)) if self.stack((&cache, cpu), (frame, order), kind) => {}
             Some(_) => {
                 // The entry may be another word's, whose frames are freed to the map then.
@@ -109,20 +109,21 @@ impl<A: Cpu> BlockMap<A> {
         // has a delta.
         self.mark_nonempty(cpu);
         let head = self.head(block_of(frame));
+        let freed = (frame, order);
+        if head.is_isolated_or_incomplete() {
+            self.check_present(freed);
+        }
         // Checked first: if blocks are freed in random order, their destination is unpredictable,
         // but a full stack is likely.
         if cache.stacks.has_room(order, head.kind()) {
-            if let Some(FreeTo::Stack(kind)) =
-                self.remember_free_to(&cache, block_of(frame), head, cpu)
-            {
-                self.check_once(&cache, (frame, order), kind);
+            if let Some(FreeTo::Stack(kind)) = self.remember_free_to(&cache, freed, head, cpu) {
+                self.check_once(&cache, freed, kind);
                 cache.stacks.push(frame, order, kind);
                 return cache.delta();
             }
         } else if cache.stacks.begins_with_pageblock(order, head.kind())
-            && let Some(FreeTo::Stack(kind)) =
-                self.remember_free_to(&cache, block_of(frame), head, cpu)
-            && self.stack((&cache, cpu), (frame, order), kind)
+            && let Some(FreeTo::Stack(kind)) = self.remember_free_to(&cache, freed, head, cpu)
+            && self.stack((&cache, cpu), freed, kind)
         {
             return cache.delta();
         }
@@ -147,17 +148,24 @@ impl<A: Cpu> BlockMap<A> {
         kept
     }
 
-    /// Decides the destination of frees to `block`, `None` if it is isolated. Records it for later
-    /// frees if all of the pageblock is the zone's: those do not check the zone.
+    /// Decides the destination of a free, `None` if its pageblock is isolated. Records it for later
+    /// frees to the pageblock, unless that lacks frames: later frees check nothing of the kind.
+    ///
+    /// Panics if the zone lacks a frame of the block.
     #[inline]
-    fn choose_free_to(&self, cache: &CpuCache, block: usize, cpu: CpuId) -> Option<FreeTo> {
+    fn choose_free_to(
+        &self,
+        cache: &CpuCache,
+        (frame, order): (u32, Order),
+        cpu: CpuId,
+    ) -> Option<FreeTo> {
         // Before the head is read: an isolator drains CPUs whose flag is set. It is set already if
         // a pageblock is recorded.
         if cache.has_no_recent() {
             self.mark_nonempty(cpu);
         }
-        let head = self.head(block);
-        self.remember_free_to(cache, block, head, cpu)
+        let head = self.head(block_of(frame));
+        self.remember_free_to(cache, (frame, order), head, cpu)
     }
 
     /// As [`BlockMap::choose_free_to`], for a caller that has set this CPU's flag before it read
@@ -166,29 +174,49 @@ impl<A: Cpu> BlockMap<A> {
     fn remember_free_to(
         &self,
         cache: &CpuCache,
-        block: usize,
+        (frame, order): (u32, Order),
         head: Head,
         cpu: CpuId,
     ) -> Option<FreeTo> {
-        let to = Self::free_to(head, cpu)?;
-        if self.complete.contains(&block) {
-            cache.set_recent(block, to);
+        if head.is_isolated_or_incomplete() {
+            return self.free_to_unusual((frame, order), head, cpu);
         }
+        let to = Self::free_to(head, cpu);
+        cache.set_recent(block_of(frame), to);
         Some(to)
     }
 
-    /// The destination of frees to a pageblock with this head, `None` if it is isolated.
+    /// As [`BlockMap::choose_free_to`], for a pageblock that is isolated or lacks frames.
+    #[cold]
+    fn free_to_unusual(
+        &self,
+        (frame, order): (u32, Order),
+        head: Head,
+        cpu: CpuId,
+    ) -> Option<FreeTo> {
+        self.check_present((frame, order));
+        (!head.is_isolated()).then(|| Self::free_to(head, cpu))
+    }
+
+    /// Panics if a frame of a block is outside of the zone or in a hole of it: its bit is set, as
+    /// if it were in use.
+    fn check_present(&self, (frame, order): (u32, Order)) {
+        let first = self.pfn(frame).index();
+        if let Some(missing) = self.extent.first_missing(first..first + order.pages()) {
+            panic!("frame {missing} freed, but its zone has no such frame");
+        }
+    }
+
+    /// The destination of frees to a pageblock with this head.
     ///
     /// Blocks of a pageblock that is nearly full, or that this CPU owns, are the next to be
     /// allocated. Blocks of others go to the bitmap, so that the pageblock may become whole.
     #[inline]
-    fn free_to(head: Head, cpu: CpuId) -> Option<FreeTo> {
-        if head.is_isolated() {
-            None
-        } else if head.is_full() || head.owned_by(cpu) {
-            Some(FreeTo::Stack(head.kind()))
+    fn free_to(head: Head, cpu: CpuId) -> FreeTo {
+        if head.is_full() || head.owned_by(cpu) {
+            FreeTo::Stack(head.kind())
         } else {
-            Some(FreeTo::Bitmap)
+            FreeTo::Bitmap
         }
     }
 
@@ -266,6 +294,7 @@ impl<A: Cpu> BlockMap<A> {
         }
         let gained = if order < Order::PAGEBLOCK {
             A::work(Op::PcpPut, 1);
+            self.check_present((frame, order));
             self.put_block(frame, order)
         } else {
             let spare = keeper.map(|cache| (&cache.spare, cpu));

@@ -1,13 +1,13 @@
 //! The head of a pageblock: one atomic word with its owner, its state and its frames in use.
 //!
 //! ```text
-//! 63      48 47       32 31    21 20       19    16 15         14  13 12     11         0
-//! +---------+-----------+--------+---------+--------+----------+------+------+-----------+
-//! |  zero   | owner     |  zero  | offline | held   | isolated | type | busy |   used    |
-//! +---------+-----------+--------+---------+--------+----------+------+------+-----------+
-//!             CPU + 1;             1 bit     order:   1 bit      2      1      frames, 0 to
-//!             0: none                        9, 10,                            1024 (see below)
-//!                                            0: none
+//! 63  48 47     32 31  22 21           20       19    16 15         14  13 12     11        0
+//! +-----+---------+------+------------+---------+--------+----------+------+------+----------+
+//! |  0  | owner   |  0   | incomplete | offline | held   | isolated | type | busy |   used   |
+//! +-----+---------+------+------------+---------+--------+----------+------+------+----------+
+//!         CPU + 1;         1 bit        1 bit     order:   1 bit      2      1      0 to 1024
+//!         0: none                                 9, 10,                            frames
+//!                                                 0: none                           (see below)
 //! ```
 //!
 //! A head of zero is a movable block of which all frames are free and which has no owner.
@@ -87,6 +87,7 @@ const ISOLATED: u64 = 1 << 15;
 const HELD_SHIFT: u32 = 16;
 const HELD: u64 = 0xf << HELD_SHIFT;
 const OFFLINE: u64 = 1 << 20;
+const INCOMPLETE: u64 = 1 << 21;
 const OWNER_SHIFT: u32 = 32;
 const OWNER: u64 = 0xffff << OWNER_SHIFT;
 
@@ -273,10 +274,15 @@ impl Head {
             whole.as_held(order)
         }
     }
-    /// The head of a free block at an end of the zone that lacks `pages` frames: `used` counts them
-    /// permanently.
+    /// The head of a free block that lacks `pages` frames, at an end of the zone or in holes of it:
+    /// `used` counts them permanently.
     pub(super) const fn missing(pages: u64) -> Self {
-        Self(pages)
+        Self(if pages == 0 { 0 } else { INCOMPLETE | pages })
+    }
+    /// Whether the block is isolated, or lacks frames: then a free checks that its frames exist.
+    #[inline]
+    pub(super) const fn is_isolated_or_incomplete(self) -> bool {
+        self.0 & (ISOLATED | INCOMPLETE) != 0
     }
 }
 

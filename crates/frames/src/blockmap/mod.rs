@@ -271,8 +271,9 @@ impl<A: Cpu> BlockMap<A> {
             first: Pfn::new(first_block << PAGEBLOCK_ORDER),
             complete: from.div_ceil(BLOCK_PAGES as usize) - first_block
                 ..to / BLOCK_PAGES as usize - first_block,
-            heads: place
-                .table(blocks, |at| A::AtomicU64::named(missing_in(at), DataLine::Blockmap)),
+            heads: place.table(blocks, |at| {
+                A::AtomicU64::named(Head::missing(missing_in(at)).0, DataLine::Blockmap)
+            }),
             words: place.table(blocks, |at| {
                 Words(core::array::from_fn(|w| {
                     A::AtomicU64::named(word(at, w), DataLine::Blockmap)

@@ -3,13 +3,15 @@
 use super::zone::{BELOW_HIGH, FreeLists, FreesTo, ZoneFree};
 use super::{AllocError, CachedOrders, FrameAllocator, Gfp, PageCheck, PcpPolicy, Records, Zone};
 use crate::blockmap::ReserveAccess;
-use crate::frame::{FrameState, MigrateType};
+use crate::frame::{FrameState, FrameTable, MigrateType};
 use crate::pcp::{Pcp, PcpList};
 use crate::vmstat::ZoneItem;
 use crate::zone::{RmqueueMode, ZoneId};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use mmscale_arch::sync::{NoPreempt, PreemptGuard};
-use mmscale_arch::{Atomic, Cpu, Func, NodeId, Op, Order, PageEvent, PcpEvent, Pfn, Span, Trace};
+use mmscale_arch::{
+    Access, Atomic, Cpu, Func, NodeId, Op, Order, PageEvent, PcpEvent, Pfn, Span, Trace,
+};
 
 /// Parameters of one allocation.
 #[derive(Clone, Copy)]
@@ -89,16 +91,27 @@ impl<A: Cpu> FrameAllocator<A> {
             return Err(AllocError::Injected);
         }
         let request = Request { order, wanted, reserve: reserve(order, gfp), gfp, node };
-        if self.config.records != Records::None {
-            return self.alloc_recorded(request);
-        }
-        match self.take_cached(request) {
-            Some((_, pfn)) => Ok(self.prepared(pfn, order)),
-            None => self.alloc_uncached(request),
+        match self.config.records {
+            Records::None => self.alloc_cached(request, |_| {}),
+            Records::Orders => self.alloc_cached(request, |pfn| {
+                FrameTable::touch::<A>(pfn, Access::Write);
+                self.frames.set_held(pfn, order);
+            }),
+            Records::Kept => self.alloc_recorded(request),
         }
     }
 
-    /// Allocates with records of frames. Not inlined, so that the path without records is short.
+    /// Allocates from this CPU's cache if that has such a block, which `note` then records.
+    #[inline(always)]
+    fn alloc_cached(&self, request: Request, note: impl FnOnce(Pfn)) -> Result<Pfn, AllocError> {
+        let Some((_, pfn)) = self.take_cached(request) else {
+            return self.alloc_uncached(request);
+        };
+        note(pfn);
+        Ok(self.prepared(pfn, request.order))
+    }
+
+    /// Allocates with records of frames. Not inlined, so that the other paths are short.
     #[inline(never)]
     fn alloc_recorded(&self, request: Request) -> Result<Pfn, AllocError> {
         match self.take_cached(request) {

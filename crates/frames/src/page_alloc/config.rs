@@ -118,8 +118,7 @@ pub enum Records {
     /// detected as with `Kept`.
     Orders,
     /// Frames have no records: for [`PcpPolicy::Blockmap`] only, which needs just its maps. A
-    /// double free may be detected late; a wrong order is not detected. `try_free_pages` detects a
-    /// free of a frame in a hole; `free_pages` does in builds with debug assertions.
+    /// double free may be detected late; a wrong order is not detected.
     None,
 }
 

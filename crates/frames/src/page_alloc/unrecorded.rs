@@ -13,25 +13,11 @@ impl<A: Cpu> FrameAllocator<A> {
     /// Frees a block. Blocks below a pageblock's order and others have separate paths.
     #[inline]
     pub(super) fn free_unrecorded(&self, pfn: Pfn, order: Order) {
-        let frame = pfn.index();
-        debug_assert!(!self.is_in_hole(pfn, order), "frame {frame} freed, but it is in a hole");
         if order < Order::PAGEBLOCK {
             self.free_part_unrecorded(pfn, order);
         } else {
             self.free_whole_unrecorded(pfn, order);
         }
-    }
-
-    /// Whether a zone has all of a block, and a hole has some of it. The maps of pageblocks with
-    /// holes do not distinguish these frames from frames in use.
-    fn is_in_hole(&self, pfn: Pfn, order: Order) -> bool {
-        let range = pfn.index()..pfn.index() + order.pages();
-        let spans = |zone: &Zone<A>| {
-            let span = zone.extent.span();
-            span.start <= range.start && range.end <= span.end
-        };
-        let zone = self.zones.iter().find(|zone| spans(zone));
-        zone.is_some_and(|zone| zone.extent.first_missing(range).is_some())
     }
 
     #[inline(never)]

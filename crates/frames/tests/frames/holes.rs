@@ -9,7 +9,7 @@ use mmscale_frames::page_alloc::{
     AllocConfig, ConfigError, ContigError, FrameAllocator, FreeError, Gfp, MemoryMap, Records,
     ZoneLists, ZoneSpec,
 };
-use mmscale_frames::zone::ZoneKind;
+use mmscale_frames::zone::{ZoneId, ZoneKind};
 use mmscale_stepped::{self as stepped, Stepped};
 use proptest::prelude::*;
 use std::ops::Range;
@@ -166,20 +166,27 @@ fn a_wrong_free_is_an_error() {
     }
 }
 
-/// Without records too, where assertions are on: next to a page that was just freed, and a part of
-/// a larger block.
+/// Without records too: next to a page that was just freed, a part of a larger block, where the
+/// CPU's stack is full, and where memory is short.
 #[test]
-#[cfg(debug_assertions)]
 fn a_free_in_a_hole_is_caught() {
     let map = MemoryMap::single(1 << 16).with_hole(Pfn::new(30_000), 10).with_hole(Pfn::new(5), 1);
     for config in configs() {
-        let frames = boot(&map, config);
-        frames.alloc_contig_range(Pfn::new(29_999), 1).expect("it is free");
-        frames.free_pages(Pfn::new(29_999), Order::ZERO);
-        for (pfn, order) in [(30_000, 0), (30_008, 2), (5, 0), (0, 9), (29_696, 10)] {
-            let free = || frames.free_pages(Pfn::new(pfn), Order::new(order).expect("an order"));
-            let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(free));
-            assert!(caught.is_err(), "frame {pfn}, order {order}, {config:?}");
+        for short in [false, true] {
+            let frames = boot(&map, config);
+            frames.set_reclaim_active(ZoneId::new(0), short);
+            let order = |order| Order::new(order).expect("an order");
+            let take = |of| frames.alloc_pages(of, MigrateType::Movable, Gfp::KERNEL);
+            let blocks: Vec<Pfn> = (0..200).map_while(|_| take(order(6)).ok()).collect();
+            blocks.into_iter().for_each(|pfn| frames.free_pages(pfn, order(6)));
+            frames.alloc_contig_range(Pfn::new(29_999), 1).expect("it is free");
+            frames.free_pages(Pfn::new(29_999), Order::ZERO);
+            let inside = [(30_000, 0), (30_008, 2), (5, 0), (0, 9), (29_696, 10)];
+            for (pfn, of) in inside.into_iter().chain([(29_952, 6), (29_696, 8)]) {
+                let free = || frames.free_pages(Pfn::new(pfn), order(of));
+                let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(free));
+                assert!(caught.is_err(), "frame {pfn}, order {of}, short {short}, {config:?}");
+            }
         }
     }
 }

@@ -1,7 +1,8 @@
 //! The frame allocator of this workspace: zones, page caches, counters, as in a kernel.
 
 use super::{Peer, on_threads};
-use crate::host::{Host, become_cpu};
+use crate::host::{HostThreads, become_cpu};
+use mmscale_arch::bare::{Bare, BareCpu};
 use mmscale_arch::{CpuId, Order, Pfn};
 use mmscale_frames::frame::MigrateType;
 use mmscale_frames::page_alloc::{AllocConfig, FrameAllocator, Gfp, MemoryMap, PcpPolicy, Records};
@@ -15,6 +16,8 @@ pub trait Policy: Send + Sync + 'static {
     const CACHES: PcpPolicy;
     /// The record about each frame.
     const RECORDS: Records = Records::Kept;
+    /// The machine.
+    type Machine: Bare;
 }
 
 /// As in Linux.
@@ -23,6 +26,7 @@ pub struct Stock;
 impl Policy for Stock {
     const NAME: &'static str = "mmscale stock";
     const CACHES: PcpPolicy = PcpPolicy::Stock;
+    type Machine = HostThreads<true>;
 }
 
 /// A freed page returns to the CPU that owns its pageblock.
@@ -31,6 +35,7 @@ pub struct Posted;
 impl Policy for Posted {
     const NAME: &'static str = "mmscale posted";
     const CACHES: PcpPolicy = PcpPolicy::Posted;
+    type Machine = HostThreads<true>;
 }
 
 /// Free pages are bits in blocks that CPUs own, without records about frames.
@@ -40,6 +45,7 @@ impl Policy for Blockmap {
     const NAME: &'static str = "mmscale blockmap";
     const CACHES: PcpPolicy = PcpPolicy::Blockmap;
     const RECORDS: Records = Records::None;
+    type Machine = HostThreads<true>;
 }
 
 /// Like [`Blockmap`], with a record of each frame, so that a wrong free is caught immediately.
@@ -48,6 +54,7 @@ pub struct BlockmapRecords;
 impl Policy for BlockmapRecords {
     const NAME: &'static str = "blockmap with records";
     const CACHES: PcpPolicy = PcpPolicy::Blockmap;
+    type Machine = HostThreads<true>;
 }
 
 /// Like [`Blockmap`], with a byte for each frame, which catches the same wrong frees.
@@ -57,10 +64,21 @@ impl Policy for BlockmapOrders {
     const NAME: &'static str = "blockmap with orders";
     const CACHES: PcpPolicy = PcpPolicy::Blockmap;
     const RECORDS: Records = Records::Orders;
+    type Machine = HostThreads<true>;
+}
+
+/// Like [`Blockmap`], where there is no preemption.
+pub struct BlockmapUncounted;
+
+impl Policy for BlockmapUncounted {
+    const NAME: &'static str = "blockmap, no preempt";
+    const CACHES: PcpPolicy = PcpPolicy::Blockmap;
+    const RECORDS: Records = Records::None;
+    type Machine = HostThreads<false>;
 }
 
 /// The allocator on threads with a number, without other features of a machine.
-pub struct Ours<T>(FrameAllocator<Host>, PhantomData<T>);
+pub struct Ours<T: Policy>(FrameAllocator<BareCpu<T::Machine>>, PhantomData<T>);
 
 impl<T: Policy> Peer for Ours<T> {
     const NAME: &'static str = T::NAME;

@@ -26,6 +26,9 @@ pub enum Program {
 }
 
 impl Program {
+    /// All programs.
+    pub const ALL: [Self; 5] = [Self::Pair, Self::Bulk, Self::Pipe, Self::Cross, Self::Mix];
+
     /// The name in tables.
     pub const fn name(self) -> &'static str {
         match self {
