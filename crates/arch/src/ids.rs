@@ -22,7 +22,7 @@ impl CpuId {
     /// CPU number `index`. Panics unless it is below `MAX_CPUS`: that is a bug of the caller.
     #[inline]
     pub const fn new(index: usize) -> Self {
-        assert!(index < MAX_CPUS);
+        assert!(index < MAX_CPUS, "a CPU's number is below 4096");
         Self(index as u16)
     }
     /// The number, for indexing.
@@ -77,7 +77,10 @@ impl Pfn {
     /// Frame number `index`. At most 2^32 - 2 frames (16 TiB of 4 KiB pages).
     #[inline]
     pub const fn new(index: usize) -> Self {
-        assert!(index < u32::MAX as usize);
+        assert!(
+            index < u32::MAX as usize,
+            "a frame's number is its address divided by 4096, below 2^32 - 1"
+        );
         Self(index as u32)
     }
     /// The number, for indexing.

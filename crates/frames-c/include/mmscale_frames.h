@@ -111,7 +111,7 @@ typedef enum {
 typedef struct mms_frames mms_frames;
 
 /*
- Memory without a hole.
+ Memory without a hole. An address that is no multiple of 4096 is rounded inwards.
  */
 typedef struct {
   /*
@@ -169,7 +169,8 @@ typedef struct {
 } mms_memory;
 
 /*
- The configuration of the allocator. All 0 is a good one: `blockmap` without records.
+ The configuration of the allocator. Begin with `{.records = true}`: `blockmap`, with which wrong
+ frees are found. All 0 is `blockmap` without records.
  */
 typedef struct {
   /*
@@ -207,8 +208,8 @@ uint64_t mms_alloc_atomic(const mms_frames *frames, uint8_t order, uint32_t kind
 uint64_t mms_alloc_last(const mms_frames *frames, uint8_t order, uint32_t kind);
 
 /*
- Frees a block of 2^`order` frames. A wrong call changes nothing and says why; without records
- not every one is found.
+ Frees a block of 2^`order` frames. With records a wrong call changes nothing and says why.
+ Without them not every one is found: the frames may be handed out twice, and a later free panics.
  */
 mms_status mms_free(const mms_frames *frames, uint64_t frame, uint8_t order);
 

@@ -7,7 +7,7 @@ use mmscale_frames::frame::MigrateType;
 use mmscale_frames::page_alloc::{AllocConfig, MapRef, PcpPolicy, Records, ZoneSpec};
 use mmscale_frames::zone::ZoneKind;
 
-/// Memory without a hole.
+/// Memory without a hole. An address that is no multiple of 4096 is rounded inwards.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Stretch {
@@ -55,7 +55,8 @@ pub enum Caches {
     Stock,
 }
 
-/// The configuration of the allocator. All 0 is a good one: `blockmap` without records.
+/// The configuration of the allocator. Begin with `{.records = true}`: `blockmap`, with which wrong
+/// frees are found. All 0 is `blockmap` without records.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Config {

@@ -342,7 +342,12 @@ fn invalid_maps_and_settings_are_refused() {
     map.zones[1].start = Pfn::new(5000);
     map.zones[1].node = NodeId::new(0);
     assert_eq!(why(&map, fine), ConfigError::SameKind(1));
+    let mut far = MemoryMap::single(4096);
+    far.zones[0].start = Pfn::new(u32::MAX as usize - 4095);
+    assert_eq!(why(&far, fine), ConfigError::TooFar(0));
     let good = MemoryMap::single(4096);
+    let many = AllocConfig { cpus: Some(4097), ..fine };
+    assert_eq!(why(&good, many), ConfigError::Cpus(4097));
     let odd = AllocConfig { page_kib: 5, ..fine };
     assert_eq!(why(&good, odd), ConfigError::PageSize(5));
     for caches in [PcpPolicy::Posted, PcpPolicy::Blockmap] {

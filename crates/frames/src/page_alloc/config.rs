@@ -4,6 +4,7 @@ use crate::guest::Guest;
 use crate::pcp::BATCH_SCALE_MAX;
 use crate::zone::{Geometry, Watermarks, ZoneId, ZoneLists};
 use core::alloc::Layout;
+use mmscale_arch::MAX_CPUS;
 
 mmscale_arch::policies! {
     /// Limit of the pages that one hold of the zone lock frees, when many are due.
@@ -189,6 +190,8 @@ pub enum ConfigError {
     EmptyZone(u8),
     /// A zone overlaps an earlier one.
     Overlap(u8),
+    /// A zone ends after the last frame that has a number.
+    TooFar(u8),
     /// No zone has a frame of the hole that begins with this one.
     Hole(usize),
     /// A zone's node has an earlier zone of the same kind.
@@ -215,8 +218,15 @@ pub enum ConfigError {
     Cpus(usize),
     /// A CPU's cache has no pages, or room for [`AllocConfig::LEAST_CACHED_PAGES`] at least.
     CachedPages(u32),
-    /// The buffer for the allocator's tables is too small, or not aligned to this layout.
-    Buffer(Layout),
+    /// The buffer for the allocator's tables is too small, or not aligned.
+    Buffer {
+        /// The size and the alignment of the tables.
+        needed: Layout,
+        /// The size of the buffer, in bytes.
+        bytes: usize,
+        /// The largest power of two, in bytes, that divides the address of the buffer.
+        align: usize,
+    },
 }
 
 impl core::fmt::Display for ConfigError {
@@ -225,7 +235,14 @@ impl core::fmt::Display for ConfigError {
             Self::NoMemory => f.write_str("the memory map has no zone: at least one is required"),
             Self::TooManyZones => write!(f, "more than {} zones: merge some", ZoneId::MAX),
             Self::EmptyZone(zone) => write!(f, "zone {zone} has no frame: remove it"),
-            Self::Overlap(zone) => write!(f, "zone {zone} overlaps an earlier one"),
+            Self::Overlap(zone) => {
+                write!(f, "zone {zone} has frames of an earlier one: shorten or merge them")
+            }
+            Self::TooFar(zone) => write!(
+                f,
+                "zone {zone} ends after frame {}: its numbers are frames, not addresses",
+                u32::MAX - 1
+            ),
             Self::Hole(frame) => write!(
                 f,
                 "hole at frame {frame}: in no zone; its numbers are frames, not addresses"
@@ -253,16 +270,21 @@ impl core::fmt::Display for ConfigError {
             ),
             Self::BatchPages(pages) => write!(f, "batch of {pages} pages: 1 to 1024 are allowed"),
             Self::Cpus(cpus) => {
-                write!(f, "allocator for {cpus} CPUs: 1 to all possible CPUs are allowed")
+                write!(
+                    f,
+                    "allocator for {cpus} CPUs: 1 to all possible CPUs (`Bare::cpus`) are allowed, \
+                     and at most {MAX_CPUS}"
+                )
             }
             Self::CachedPages(pages) => write!(
                 f,
                 "CPU caches of at most {pages} pages: 0, or {} and more are allowed",
                 AllocConfig::LEAST_CACHED_PAGES
             ),
-            Self::Buffer(needed) => write!(
+            Self::Buffer { needed, bytes, align } => write!(
                 f,
-                "buffer for the allocator's tables: {} bytes are needed, aligned to {}",
+                "buffer of {bytes} bytes, aligned to {align}, for the allocator's tables: {} bytes, \
+                 aligned to {}, are needed",
                 needed.size(),
                 needed.align()
             ),

@@ -98,6 +98,9 @@ impl<'a> MapRef<'a> {
                 return Err(empty);
             }
             let range = zone.range();
+            if range.end > u32::MAX as usize {
+                return Err(ConfigError::TooFar(at as u8));
+            }
             for other in &self.zones[..at] {
                 if range.start < other.range().end && other.range().start < range.end {
                     return Err(ConfigError::Overlap(at as u8));

@@ -96,7 +96,7 @@ use crate::zone::{Buddy, LOWMEM_RESERVE_RATIO, Watermarks, ZoneId, ZoneKind};
 use core::alloc::Layout;
 use core::mem::MaybeUninit;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
-use mmscale_arch::{Atomic, Cpu, CpuId, CpuMask, NodeId, PcpEvent, Pfn, Trace};
+use mmscale_arch::{Atomic, Cpu, CpuId, CpuMask, MAX_CPUS, NodeId, PcpEvent, Pfn, Trace};
 
 /// The allocator of all frames of a machine.
 pub struct FrameAllocator<A: Cpu> {
@@ -152,7 +152,7 @@ impl<A: Cpu> FrameAllocator<A> {
         }
         let possible = A::cpus_possible();
         match config.cpus.unwrap_or(possible) {
-            cpus if cpus == 0 || cpus > possible => Err(ConfigError::Cpus(cpus)),
+            cpus if cpus == 0 || cpus > possible.min(MAX_CPUS) => Err(ConfigError::Cpus(cpus)),
             _ => Ok(place::layout_of(|place| Self::build(place, map, config))),
         }
     }
@@ -206,7 +206,9 @@ impl<A: Cpu> FrameAllocator<A> {
     ) -> Result<Self, ConfigError> {
         let needed = Self::metadata_layout(map, config)?;
         let build = |place: &mut Place| Self::build(place, map, config);
-        place::build_in(buffer, needed, build).ok_or(ConfigError::Buffer(needed))
+        let (bytes, address) = (buffer.len(), buffer.as_ptr().addr());
+        let align = 1 << address.trailing_zeros();
+        place::build_in(buffer, needed, build).ok_or(ConfigError::Buffer { needed, bytes, align })
     }
     /// Builds the allocator. The map and the configuration are valid.
     fn build(place: &mut Place, map: MapRef<'_>, config: AllocConfig) -> Self {

@@ -21,8 +21,9 @@ fn prepare_free<A: Cpu>(order: Order) {
 impl<A: Cpu> FrameAllocator<A> {
     /// Frees a block that [`FrameAllocator::alloc_pages`] returned for the same `order`.
     ///
-    /// Panics if `pfn` is not the head of such a block: if it was freed already, has another size,
-    /// or was never allocated. Without records a part of a block is freed in the same way.
+    /// With records or orders it panics if `pfn` is not the head of such a block: if it was freed
+    /// already, has another size, or was never allocated. Without them a part of a block is freed in
+    /// the same way, and a wrong call may return and have its frame handed out twice.
     #[inline]
     pub fn free_pages(&self, pfn: Pfn, order: Order) {
         let _span = Span::<A>::enter(Func::FreePages);

@@ -157,10 +157,13 @@ fn the_size_is_exact(map: &MemoryMap, config: AllocConfig) {
     let (layout, allocations) = counted(|| Frames::metadata_layout(map, config));
     assert_eq!(allocations, 0);
     let layout = layout.expect("a valid map");
-    let refused = Err(ConfigError::Buffer(layout));
-    let short = &mut buffer(layout, 0)[..layout.size() - 1];
-    assert_eq!(Frames::new_in(map, config, short).map(|_| ()), refused);
-    assert_eq!(Frames::new_in(map, config, buffer(layout, 1)).map(|_| ()), refused);
+    let refused = |buffer| match Frames::new_in(map, config, buffer).err() {
+        Some(ConfigError::Buffer { needed, bytes, align }) if needed == layout => (bytes, align),
+        other => panic!("{other:?}"),
+    };
+    let short = refused(&mut buffer(layout, 0)[..layout.size() - 1]);
+    assert!(short.0 == layout.size() - 1 && short.1 >= layout.align(), "{short:?}");
+    assert_eq!(refused(buffer(layout, 1)).1, 1);
     let exact = buffer(layout, 0);
     let (frames, allocations) = counted(|| Frames::new_in(map, config, exact));
     assert_eq!(allocations, 0);
