@@ -59,7 +59,8 @@ pub extern "C" fn mms_alloc_last(frames: &Allocator, order: u8, kind: u32) -> u6
 }
 
 /// Frees a block of 2^`order` frames. With records a wrong call changes nothing and says why.
-/// Without them not every one is found: the frames may be handed out twice, and a later free panics.
+/// Without them not every one is found: the frames may be handed out twice, and a later free may
+/// panic.
 #[unsafe(no_mangle)]
 pub extern "C" fn mms_free(frames: &Allocator, frame: u64, order: u8) -> Status {
     let free = || Ok(frames.0.try_free_pages(pfn(frame)?, self::order(order)?)?);

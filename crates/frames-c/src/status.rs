@@ -38,7 +38,10 @@ impl Status {
     const fn text(self) -> &'static CStr {
         match self {
             Self::Ok => c"fine",
-            Self::BadConfig => c"the memory or the configuration is invalid: stretches of frames that do not overlap, holes in them, 1 to 4096 CPUs, 1 to 64 nodes; frames are addresses divided by 4096",
+            Self::BadConfig => {
+                c"invalid memory or configuration: frames are addresses divided by 4096, each in one \
+                  stretch; holes are in stretches; at most 4096 CPUs and 64 nodes"
+            },
             Self::BadArgument => c"the order is larger than 10, or than the block's",
             Self::NoFrame => c"no zone has all of these frames",
             Self::NotAllocated => c"the frame is free already, or was never allocated",

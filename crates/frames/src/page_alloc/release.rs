@@ -22,8 +22,8 @@ impl<A: Cpu> FrameAllocator<A> {
     /// Frees a block that [`FrameAllocator::alloc_pages`] returned for the same `order`.
     ///
     /// With records or orders it panics if `pfn` is not the head of such a block: if it was freed
-    /// already, has another size, or was never allocated. Without them a part of a block is freed in
-    /// the same way, and a wrong call may return and have its frame handed out twice.
+    /// already, has another size, or was never allocated. Without them a part of a block is freed
+    /// in the same way, and a wrong call may return and have its frame handed out twice.
     #[inline]
     pub fn free_pages(&self, pfn: Pfn, order: Order) {
         let _span = Span::<A>::enter(Func::FreePages);
