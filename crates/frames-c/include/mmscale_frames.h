@@ -209,7 +209,8 @@ uint64_t mms_alloc_last(const mms_frames *frames, uint8_t order, uint32_t kind);
 
 /*
  Frees a block of 2^`order` frames. With records a wrong call changes nothing and says why.
- Without them not every one is found: the frames may be handed out twice, and a later free panics.
+ Without them not every one is found: the frames may be handed out twice, and a later free may
+ panic.
  */
 mms_status mms_free(const mms_frames *frames, uint64_t frame, uint8_t order);
 

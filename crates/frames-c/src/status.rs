@@ -39,8 +39,8 @@ impl Status {
         match self {
             Self::Ok => c"fine",
             Self::BadConfig => {
-                c"invalid memory or configuration: frames are addresses divided by 4096, each in one \
-                  stretch; holes are in stretches; at most 4096 CPUs and 64 nodes"
+                c"invalid memory or configuration: frames are addresses divided by 4096, each in \
+                  one stretch; holes are in stretches; at most 4096 CPUs and 64 nodes"
             },
             Self::BadArgument => c"the order is larger than 10, or than the block's",
             Self::NoFrame => c"no zone has all of these frames",

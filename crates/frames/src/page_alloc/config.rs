@@ -283,8 +283,8 @@ impl core::fmt::Display for ConfigError {
             ),
             Self::Buffer { needed, bytes, align } => write!(
                 f,
-                "buffer of {bytes} bytes, aligned to {align}: the allocator's tables need {} bytes, \
-                 aligned to {}",
+                "buffer of {bytes} bytes, aligned to {align}: the tables of the allocator need {} \
+                 bytes, aligned to {}",
                 needed.size(),
                 needed.align()
             ),
