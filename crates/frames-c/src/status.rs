@@ -41,7 +41,7 @@ impl Status {
             Self::BadConfig => {
                 c"invalid memory or configuration: frames are addresses divided by 4096, each in \
                   one stretch; holes are in stretches; at most 4096 CPUs and 64 nodes"
-            },
+            }
             Self::BadArgument => c"the order is larger than 10, or than the block's",
             Self::NoFrame => c"no zone has all of these frames",
             Self::NotAllocated => c"the frame is free already, or was never allocated",
