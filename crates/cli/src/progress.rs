@@ -42,10 +42,12 @@ impl Clock {
     }
     /// Records an event of runs that are numbered from `runs.start` in the call.
     fn event(&self, event: RunEvent, runs: Range<usize>) {
-        let (now, mut estimate) = (self.begin.elapsed(), self.estimate());
+        let mut estimate = self.estimate();
         let first = runs.start;
         match event {
-            RunEvent::Started { run, .. } => estimate.begin(first + run, now),
+            RunEvent::Started { run, at, .. } => {
+                estimate.begin(first + run, at.saturating_duration_since(self.begin));
+            }
             RunEvent::Advanced { run, fraction } => estimate.set(first + run, fraction),
             RunEvent::Finished { run, took } => estimate.end(first + run, Some(took)),
             RunEvent::Failed { run } => estimate.end(first + run, None),
@@ -276,7 +278,8 @@ impl ProgressSink for Lines {
         let study = &self.study;
         let runs = self.runs.load(Ordering::Relaxed);
         match event {
-            RunEvent::Started { .. } | RunEvent::Failed { .. } => {}
+            RunEvent::Started { .. } => {}
+            RunEvent::Failed { .. } => told.finished += 1,
             RunEvent::Decided { runs } => self.runs.store(runs, Ordering::Relaxed),
             RunEvent::Advanced { run, fraction } => {
                 if told.at.elapsed() >= SILENCE {
@@ -331,9 +334,9 @@ impl ProgressSink for Bar {
         // A poisoned lock still protects consistent numbers.
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         match event {
-            RunEvent::Started { .. } | RunEvent::Failed { .. } => {}
+            RunEvent::Started { .. } => {}
             RunEvent::Advanced { run, fraction } => state.done[run] = fraction,
-            RunEvent::Finished { run, .. } => state.done[run] = 1.0,
+            RunEvent::Finished { run, .. } | RunEvent::Failed { run } => state.done[run] = 1.0,
             RunEvent::Decided { runs } => self.bar.set_length((runs as f64 * STEPS) as u64),
         }
         self.bar.set_position((state.done.iter().sum::<f64>() * STEPS) as u64);

@@ -111,7 +111,7 @@ typedef enum {
 typedef struct mms_frames mms_frames;
 
 /*
- Memory without a hole. An address that is no multiple of 4096 is rounded inwards.
+ Memory without a hole. The caller rounds addresses inwards: the first frame up, the end down.
  */
 typedef struct {
   /*
@@ -216,7 +216,7 @@ mms_status mms_free(const mms_frames *frames, uint64_t frame, uint8_t order);
 
 /*
  Splits an allocated block of 2^`order` frames into blocks of 2^`into`, which are freed singly.
- Panics if it is no such block.
+ With records it panics if there is no such block; without them it changes nothing.
  */
 mms_status mms_split(const mms_frames *frames, uint64_t frame, uint8_t order, uint8_t into);
 
@@ -265,8 +265,8 @@ size_t mms_frames_size(const mms_memory *memory, mms_config config);
 /*
  Makes an allocator in which all of `memory` is free, in `buffer`, which has `bytes` bytes and
  any alignment, and stores it in `frames`. `memory` is not used afterwards. It needs no heap, and
- a stack of 16 KiB. The
- frames of the buffer are holes of `memory`, unless they are outside of it.
+ in an optimised build a stack of 16 KiB. The frames of the buffer are holes of `memory`, unless
+ they are outside of it.
 
  # Safety
  The pointers are valid, also those in `memory`. Nothing else uses the buffer while the allocator

@@ -68,7 +68,7 @@ pub extern "C" fn mms_free(frames: &Allocator, frame: u64, order: u8) -> Status 
 }
 
 /// Splits an allocated block of 2^`order` frames into blocks of 2^`into`, which are freed singly.
-/// Panics if it is no such block.
+/// With records it panics if there is no such block; without them it changes nothing.
 #[unsafe(no_mangle)]
 pub extern "C" fn mms_split(frames: &Allocator, frame: u64, order: u8, into: u8) -> Status {
     let split = || {

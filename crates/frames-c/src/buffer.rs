@@ -76,8 +76,8 @@ pub unsafe extern "C" fn mms_frames_size(memory: &Map, config: Config) -> usize 
 
 /// Makes an allocator in which all of `memory` is free, in `buffer`, which has `bytes` bytes and
 /// any alignment, and stores it in `frames`. `memory` is not used afterwards. It needs no heap, and
-/// a stack of 16 KiB. The
-/// frames of the buffer are holes of `memory`, unless they are outside of it.
+/// in an optimised build a stack of 16 KiB. The frames of the buffer are holes of `memory`, unless
+/// they are outside of it.
 ///
 /// # Safety
 /// The pointers are valid, also those in `memory`. Nothing else uses the buffer while the allocator

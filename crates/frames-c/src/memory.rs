@@ -7,7 +7,7 @@ use mmscale_frames::frame::MigrateType;
 use mmscale_frames::page_alloc::{AllocConfig, MapRef, PcpPolicy, Records, ZoneSpec};
 use mmscale_frames::zone::ZoneKind;
 
-/// Memory without a hole. An address that is no multiple of 4096 is rounded inwards.
+/// Memory without a hole. The caller rounds addresses inwards: the first frame up, the end down.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Stretch {

@@ -18,7 +18,8 @@ const _: () = assert!(mmscale_arch::MAX_CPUS <= 1 << RANK_BITS);
 /// the CPU's rank. Ranks are a permutation, so two CPUs never have equal words.
 #[inline]
 pub(crate) const fn order_of(time_ps: u64, rank: u16) -> u64 {
-    let time_ps = if time_ps < END_PS { time_ps } else { END_PS - 1 };
+    // One less than the last time that fits, so that no word is `NEVER`.
+    let time_ps = if time_ps < END_PS - 2 { time_ps } else { END_PS - 2 };
     time_ps << RANK_BITS | rank as u64
 }
 
@@ -176,6 +177,7 @@ mod tests {
     fn entries_order_by_time_then_rank_and_keep_both() {
         assert!(order_of(5, 9) < order_of(5, 10) && order_of(5, 4095) < order_of(6, 0));
         assert!(order_of(NEVER, 0) > order_of(1 << 50, 4095));
+        assert!(order_of(NEVER, 4095) < NEVER);
         let order = order_of(5, 4095);
         assert_eq!((time_of(order), rank_of(order)), (5, 4095));
     }

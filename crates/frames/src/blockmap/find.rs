@@ -207,19 +207,8 @@ impl<A: Cpu> BlockMap<A> {
     }
 
     /// Whether a block that may have `order` could not be searched: a CPU is inside, or has cleared
-    /// its index bit and not yet changed its head. From a pageblock's order up, any block of which
-    /// no page is in use counts: a search may miss it for a moment, and these orders may use the
-    /// reserve.
+    /// its index bit and not yet changed its head.
     pub(crate) fn is_busy_with(&self, order: Order) -> bool {
-        if order >= Order::PAGEBLOCK {
-            let count = order.pages() >> PAGEBLOCK_ORDER;
-            let is_free = |block| {
-                let head: Head = self.head(block);
-                head.used() == 0 && !head.is_isolated()
-            };
-            let mut firsts = (0..self.heads.len() / count).map(|nth| nth * count);
-            return firsts.any(|first| (first..first + count).all(is_free));
-        }
         (0..self.heads.len()).map(|block| (block, self.head(block))).any(|(block, head)| {
             let whole = || head.is_unowned_free() && !self.whole.contains(block);
             let busy = || head.is_busy() && !head.is_isolated();

@@ -66,6 +66,10 @@ impl<A: Cpu> FrameAllocator<A> {
 
     /// Allocates a block of 2^`order` frames for `wanted`, from the nearest memory first. The
     /// content is undefined. The holder of the block owns the record of its head.
+    ///
+    /// As in Linux, a block of several pages may be refused although it is free: while another CPU
+    /// drains all caches, or has the block in hand for a moment. A caller that needs it repeats the
+    /// call. With `blockmap` and [`Gfp::DRAIN`] a single page above the watermark is found.
     #[inline]
     pub fn alloc_pages(
         &self,
@@ -142,10 +146,13 @@ impl<A: Cpu> FrameAllocator<A> {
         if found.is_some() || !request.gfp.contains(Gfp::DRAIN) {
             return found;
         }
-        if self.zones.iter().any(|zone| zone.map().is_some()) {
+        let waited_for = self.zones.iter().any(|zone| zone.map().is_some());
+        if waited_for && request.order == Order::ZERO {
             return self.alloc_drained(request);
         }
-        // The `Acquire` pairs with the `Release` that ends the last drain: its pages are visible.
+        // Preemption off: see `alloc_drained`. The `Acquire` pairs with the `Release` that ends the
+        // last drain: its pages are visible.
+        let _pinned = waited_for.then(PreemptGuard::<A>::new);
         if self.draining.swap(1, Acquire) == 0 {
             self.drain_all();
             self.draining.store(0, Release);
@@ -155,7 +162,9 @@ impl<A: Cpu> FrameAllocator<A> {
 
     /// Drains all CPUs and tries again, with the policy `blockmap`.
     /// Drains again even if another task is draining, because that task may take the drained pages
-    /// itself.
+    /// itself. Fails only if no page is free: waits for CPUs that are inside a block with free
+    /// pages. The reserve of whole pageblocks comes last, after as many attempts as there are CPUs:
+    /// each may be inside another block, and has time to leave it.
     fn alloc_drained(&self, request: Request) -> Option<Pfn> {
         let mut waited = false;
         // Preemption stays off while this task drains: another task of its CPU could spin here for
@@ -174,29 +183,15 @@ impl<A: Cpu> FrameAllocator<A> {
         if waited {
             found = self.get_page_from_freelist(request, Mark::Min);
         }
-        found = found.or_else(|| {
-            self.drain_all();
-            match request.order {
-                Order::ZERO => self.find_single(request),
-                _ => self.find_larger(request),
-            }
-        });
-        // Pairs with the `Acquire` exchanges above and in `alloc_slowpath`: the next task that
-        // drains sees the pages of this drain.
-        self.draining.store(0, Release);
-        found
-    }
-
-    /// Finds a page after a drain. Fails only if none is free: waits for CPUs that are inside a
-    /// block with free pages. The reserve of whole pageblocks comes last, after as many attempts as
-    /// there are CPUs: each may be inside another block, and has time to leave it.
-    fn find_single(&self, request: Request) -> Option<Pfn> {
-        let mut found = self.get_page_from_freelist(request, Mark::Min);
-        for _ in 1..self.cpus {
+        for turn in 0..self.cpus {
             if found.is_some() {
                 break;
             }
-            A::relax();
+            if turn == 0 {
+                self.drain_all();
+            } else {
+                A::relax();
+            }
             found = self.get_page_from_freelist(request, Mark::Min);
         }
         let request = Request { reserve: ReserveAccess::Full, ..request };
@@ -208,19 +203,10 @@ impl<A: Cpu> FrameAllocator<A> {
             }
             A::relax();
         }
+        // Pairs with the `Acquire` exchanges above and in `alloc_slowpath`: the next task that
+        // drains sees the pages of this drain.
+        self.draining.store(0, Release);
         found
-    }
-
-    /// Finds a larger block after a drain. Waits for CPUs that are inside a block which may have
-    /// it.
-    fn find_larger(&self, request: Request) -> Option<Pfn> {
-        loop {
-            let found = self.get_page_from_freelist(request, Mark::Min);
-            if found.is_some() || !self.may_be_busy(request) {
-                return found;
-            }
-            A::relax();
-        }
     }
 
     /// Whether a zone has more free pages than its min watermark, with the bytes of all CPUs
@@ -236,7 +222,7 @@ impl<A: Cpu> FrameAllocator<A> {
         })
     }
 
-    /// Whether a zone with enough memory for the request has a block that another search may find.
+    /// Whether a zone with enough memory for the request has a block that could not be searched.
     fn may_be_busy(&self, request: Request) -> bool {
         self.zonelist(request).iter().map(|&zone| self.zone(zone)).any(|zone| {
             let allowed = request.allows(zone);

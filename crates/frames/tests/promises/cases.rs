@@ -8,6 +8,9 @@ use mmscale_frames::page_alloc::{AllocConfig, Gfp, PcpPolicy, Records};
 
 const HUGE: usize = 512;
 const GIB: usize = 1 << 18;
+/// Calls for a large block before there is none. Many more than needed: another CPU keeps it out of
+/// reach only in the middle of a call.
+const ATTEMPTS: usize = 10_000;
 
 /// The ways to keep free memory.
 fn configs() -> [(&'static str, AllocConfig); 4] {
@@ -265,7 +268,14 @@ fn all_cpus_together_take_all_huge_pages<const SHARED: bool>() {
     each::<SHARED>(all, |machine| {
         let taken = machine.on_each(CPUS, |frames, cpu| -> Vec<Pfn> {
             let take = |nth| {
-                let pfn = take(frames, Order::PAGEBLOCK);
+                // More attempts, as another CPU may drain, or have the block in hand for a moment.
+                let pfn = (0..ATTEMPTS).find_map(|_| {
+                    let taken = take(frames, Order::PAGEBLOCK);
+                    taken.or_else(|| {
+                        std::thread::yield_now();
+                        None
+                    })
+                });
                 pfn.unwrap_or_else(|| panic!("CPU {cpu} finds no memory after {nth} huge pages"))
             };
             (0..all / HUGE / CPUS).map(take).collect()

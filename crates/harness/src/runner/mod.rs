@@ -24,6 +24,9 @@ use crate::study::{
     TooShort,
 };
 
+/// Follows the reason of a hopeless arm's first seed.
+const GIVEN_UP: &str = " (this holds for every seed, so the arm has no other runs)";
+
 /// Why a plan gave no document.
 #[derive(Debug, Error)]
 pub enum RunError {
@@ -251,10 +254,9 @@ fn document(
         let (arm, on, others) = (name(arm), plan.on, failed.len());
         return Err(RunError::Failed { study, arm, seed, on, source, others });
     }
-    let failures = failed.into_iter().map(|(Job { arm, seed }, why)| FailureRecord {
-        arm: name(arm),
-        seed,
-        why: why.to_string(),
+    let failures = failed.into_iter().map(|(Job { arm, seed }, why)| {
+        let rest = if hopeless.contains(&arm) { GIVEN_UP } else { "" };
+        FailureRecord { arm: name(arm), seed, why: format!("{why}{rest}") }
     });
     Ok(assemble::document(plan, &results, failures.collect(), unsettled))
 }

@@ -228,7 +228,7 @@ impl<'a> Pool<'a> {
             let _running = Running { pool: self, place };
             let sink: Arc<dyn ProgressSink> = progress;
             let begin = Instant::now();
-            sink.event(RunEvent::Started { run, arm: job.arm, seed: job.seed });
+            sink.event(RunEvent::Started { run, arm: job.arm, seed: job.seed, at: begin });
             let outcome = run_one(plan, job, self.interrupt, Progress::new(Arc::clone(&sink), run));
             let took = begin.elapsed();
             sink.event(match outcome {

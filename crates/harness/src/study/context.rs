@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use mmscale_document::Target;
 use mmscale_sim::HoldScale;
@@ -122,6 +122,8 @@ pub enum RunEvent {
         arm: ArmId,
         /// The seed of the run.
         seed: u64,
+        /// The host time at which it started: it may be reported later.
+        at: Instant,
     },
     /// A run made progress.
     Advanced {

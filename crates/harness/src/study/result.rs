@@ -69,7 +69,7 @@ pub enum StudyError {
     #[error("{0}")]
     Machine(String),
     /// The run cannot be used, and neither can that of any other seed.
-    #[error("{0} (this holds for every seed, so the arm has no other runs)")]
+    #[error("{0}")]
     Hopeless(String),
 }
 

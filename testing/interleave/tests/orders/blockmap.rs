@@ -372,12 +372,21 @@ fn a_pageblock_is_isolated_while_others_take_it_and_give_it_back() {
 }
 
 #[test]
-fn a_whole_pageblock_is_found_while_another_cpu_drains_the_one_that_keeps_it() {
+fn a_whole_pageblock_is_found_again_after_another_cpu_has_drained_its_keeper() {
     with_few_left(|world, first| {
         world.0.isolate_pageblock(first).expect("all of it is free");
         // Afterwards this CPU keeps parts of pageblocks.
         churn(world, 8, 14);
-        let huge = |world: &World| world.take(Order::PAGEBLOCK).expect("there are seven");
+        // A call is refused while another CPU drains.
+        let huge = |world: &World| {
+            std::iter::repeat_with(|| {
+                Model::relax();
+                world.take(Order::PAGEBLOCK)
+            })
+            .flatten()
+            .next()
+            .expect("there are seven")
+        };
         let some = move |world: &World, count: usize| {
             let taken: Vec<Pfn> = (0..count).map(|_| huge(world)).collect();
             taken.iter().for_each(|&block| world.0.free_pages(block, Order::PAGEBLOCK));
