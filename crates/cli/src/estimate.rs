@@ -14,6 +14,9 @@ use std::time::Duration;
 
 /// Time after which estimates begin.
 const PROBE: Duration = Duration::from_secs(3);
+/// The fraction of a run that shows how long it takes, and the time that does with less: the
+/// beginning is set-up, during which the fraction stays near 0.
+const SHOWS: (f64, Duration) = (0.02, Duration::from_secs(10));
 /// Time left that is announced.
 const LONG: Duration = Duration::from_secs(300);
 /// Time between two looks for an announcement.
@@ -143,8 +146,12 @@ impl Estimate {
             if let State::Running(began, done) = *state
                 && done > furthest[run.kind]
             {
-                furthest[run.kind] = done;
-                costs[run.kind] = Some(now.saturating_sub(began).as_secs_f64() / done);
+                let (fraction, time) = SHOWS;
+                let lasted = now.saturating_sub(began);
+                if done >= fraction || lasted >= time {
+                    furthest[run.kind] = done;
+                    costs[run.kind] = Some(lasted.as_secs_f64() / done);
+                }
             }
         }
         // The times and the weights of each study, as far as they are known.
@@ -250,6 +257,20 @@ mod tests {
     use super::*;
 
     const S: fn(u64) -> Duration = Duration::from_secs;
+
+    #[test]
+    fn set_up_does_not_show_how_long_a_run_takes() {
+        let mut estimate = Estimate::new(alike(3), 1);
+        estimate.begin(0, S(0));
+        estimate.set(0, 0.0001);
+        assert_eq!((estimate.left(S(3)), estimate.announce(S(3), "")), (None, None));
+        estimate.set(0, 0.1);
+        assert_eq!(estimate.left(S(5)), about(145, 145));
+        let mut long = Estimate::new(alike(1), 1);
+        long.begin(0, S(0));
+        long.set(0, 0.01);
+        assert_eq!(long.left(S(40)), about(3960, 3960));
+    }
 
     /// Returns runs of one kind and one batch.
     fn alike(count: usize) -> impl Iterator<Item = Due> {
