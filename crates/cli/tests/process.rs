@@ -37,11 +37,19 @@ fn shell(line: &str, folder: &Path) -> Output {
 
 #[test]
 fn ctrl_c_ends_cleanly_and_says_what_was_done() {
-    let folder = tempfile::tempdir().unwrap();
     // Runs take a tenth of a second each, one after another; the signal is sent after the first.
+    let args = ["--on", "threads", "--set", "pause_s=100ms", "--seeds", "100", "--arm", "stock"];
+    interrupt_after(&args, "1 of 100 runs done", " of 100 runs");
+}
+
+/// Runs the study `fake`, interrupts it after it has said `when`, and checks that it ends with an
+/// error that names the `runs`, and leaves nothing.
+fn interrupt_after(args: &[&str], when: &str, runs: &str) {
+    let folder = tempfile::tempdir().unwrap();
     let mut child = mmscale()
-        .args(["run", "fake", "--on", "threads", "--set", "pause_s=100ms", "--seeds", "100"])
-        .args(["--arm", "stock", "-o"])
+        .args(["run", "fake"])
+        .args(args)
+        .arg("-o")
         .arg(folder.path())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -49,9 +57,9 @@ fn ctrl_c_ends_cleanly_and_says_what_was_done() {
         .unwrap();
     let mut stderr = BufReader::new(child.stderr.take().unwrap());
     let mut line = String::new();
-    while !line.contains("1 of 100 runs done") {
+    while !line.contains(when) {
         line.clear();
-        assert_ne!(stderr.read_line(&mut line).unwrap(), 0, "it ended by itself");
+        assert_ne!(stderr.read_line(&mut line).unwrap(), 0, "it ended by itself: {when}");
     }
     let pid = rustix::process::Pid::from_child(&child);
     rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
@@ -60,7 +68,7 @@ fn ctrl_c_ends_cleanly_and_says_what_was_done() {
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(1), "{rest}");
     assert!(rest.contains("error: interrupted after "), "{rest}");
-    assert!(rest.contains(" of 100 runs of `fake`; no result was written"), "{rest}");
+    assert!(rest.contains(&format!("{runs} of `fake`; no result was written")), "{rest}");
     assert!(output.stdout.is_empty());
     assert!(names(folder.path()).is_empty());
 }
@@ -68,33 +76,10 @@ fn ctrl_c_ends_cleanly_and_says_what_was_done() {
 /// Before the first look and after it: neither writes a part of a document.
 #[test]
 fn ctrl_c_before_and_after_a_first_look_leaves_nothing() {
-    let folder = tempfile::tempdir().unwrap();
     // Whole numbers of this size are too coarse for the first look to settle.
-    let settings = ["--set", "pause_s=300ms", "--set", "factor=2", "--seeds", "auto", "-o"];
+    let args = ["--set", "pause_s=300ms", "--set", "factor=2", "--seeds", "auto"];
     for all in ["of 9 runs", "of 21 runs"] {
-        let mut child = mmscale()
-            .args(["run", "fake"])
-            .args(settings)
-            .arg(folder.path())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut stderr = BufReader::new(child.stderr.take().unwrap());
-        let mut line = String::new();
-        while !line.contains(&format!("{all} done")) {
-            line.clear();
-            assert_ne!(stderr.read_line(&mut line).unwrap(), 0, "it ended by itself: {all}");
-        }
-        let pid = rustix::process::Pid::from_child(&child);
-        rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
-        let mut rest = String::new();
-        stderr.read_to_string(&mut rest).unwrap();
-        let output = child.wait_with_output().unwrap();
-        assert_eq!(output.status.code(), Some(1), "{rest}");
-        assert!(rest.contains("error: interrupted after "), "{rest}");
-        assert!(rest.contains(&format!(" {all} of `fake`; no result was written")), "{rest}");
-        assert!(output.stdout.is_empty() && names(folder.path()).is_empty(), "{rest}");
+        interrupt_after(&args, &format!("{all} done"), &format!(" {all}"));
     }
 }
 

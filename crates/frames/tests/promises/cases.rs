@@ -49,6 +49,18 @@ fn take<const SHARED: bool>(frames: &Frames<SHARED>, order: Order) -> Option<Pfn
     take_as(frames, order, Movable)
 }
 
+/// Takes a huge page next to other CPUs: one of them may drain, or have it in hand for a moment.
+fn take_huge<const SHARED: bool>(frames: &Frames<SHARED>) -> Option<Pfn> {
+    let attempts = std::iter::repeat_with(|| {
+        let taken = take(frames, Order::PAGEBLOCK);
+        if taken.is_none() {
+            std::thread::yield_now();
+        }
+        taken
+    });
+    attempts.take(ATTEMPTS).flatten().next()
+}
+
 fn take_all<const SHARED: bool>(frames: &Frames<SHARED>, order: Order) -> Vec<Pfn> {
     std::iter::from_fn(|| take(frames, order)).collect()
 }
@@ -268,14 +280,7 @@ fn all_cpus_together_take_all_huge_pages<const SHARED: bool>() {
     each::<SHARED>(all, |machine| {
         let taken = machine.on_each(CPUS, |frames, cpu| -> Vec<Pfn> {
             let take = |nth| {
-                // More attempts, as another CPU may drain, or have the block in hand for a moment.
-                let pfn = (0..ATTEMPTS).find_map(|_| {
-                    let taken = take(frames, Order::PAGEBLOCK);
-                    taken.or_else(|| {
-                        std::thread::yield_now();
-                        None
-                    })
-                });
+                let pfn = take_huge(frames);
                 pfn.unwrap_or_else(|| panic!("CPU {cpu} finds no memory after {nth} huge pages"))
             };
             (0..all / HUGE / CPUS).map(take).collect()
@@ -355,7 +360,7 @@ fn memory_that_was_taken_at_the_start_and_freed_by_one_cpu_is_for_all<const SHAR
         assert_eq!(used(machine, all), 0);
         let taken = machine.on_each(2, |frames, cpu| -> Vec<Pfn> {
             let take = |nth| {
-                let pfn = take(frames, Order::PAGEBLOCK);
+                let pfn = take_huge(frames);
                 pfn.unwrap_or_else(|| panic!("CPU {cpu} finds no memory after {nth} huge pages"))
             };
             (0..all / HUGE / 2).map(take).collect()
