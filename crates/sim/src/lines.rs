@@ -45,11 +45,16 @@ impl FrameLine {
     }
 }
 
-/// All named lines. The lines of frames use host memory only after the first touch: a vector of
-/// zeros comes from the host as untouched pages.
+/// Frames whose lines are kept together, on a page of most hosts.
+const GROUP: usize = 512;
+
+/// All named lines.
+#[derive(Default)]
 pub(crate) struct Lines {
-    /// A [`FrameLine`] each.
-    frames: Vec<u64>,
+    /// By groups of frames, a [`FrameLine`] each; absent until a frame of the group is touched. One
+    /// vector of zeros would cost more: the host maps its page of zeros where it is read, and
+    /// interrupts the process's other CPUs when a write replaces that.
+    frames: Vec<Option<Box<[u64; GROUP]>>>,
     free_areas: Vec<Users>,
     lru_lists: Vec<Users>,
     lru_sizes: Vec<Users>,
@@ -114,21 +119,17 @@ pub(crate) fn name_of(line: Line) -> LineName {
 }
 
 impl Lines {
-    pub(crate) fn new(frames: usize) -> Self {
-        Self {
-            frames: vec![0; frames],
-            free_areas: Vec::new(),
-            lru_lists: Vec::new(),
-            lru_sizes: Vec::new(),
-            rmap_trees: Vec::new(),
-        }
+    /// Returns the word of a frame's line; `None` if no frame of its group was touched.
+    #[inline]
+    fn word(&self, index: usize) -> Option<u64> {
+        Some(self.frames.get(index / GROUP)?.as_ref()?[index % GROUP])
     }
     /// Whether CPU `at` is the last writer of the frame's line, without readers since, and used it
     /// a short time before `now`. Then every use costs a hit in the own cache and leaves the line
     /// as it is.
     #[inline]
     pub(crate) fn is_own(&self, index: usize, at: usize, now: Age, caches: &Caches) -> bool {
-        self.frames.get(index).is_some_and(|&word| {
+        self.word(index).is_some_and(|word| {
             let line = FrameLine::of(word);
             line.users == at as Users + 1 && caches.is_fresh(line.used, now)
         })
@@ -136,7 +137,7 @@ impl Lines {
     /// Returns the line of a frame.
     #[inline]
     pub(crate) fn frame(&self, index: usize) -> FrameLine {
-        FrameLine::of(self.frames.get(index).copied().unwrap_or(0))
+        FrameLine::of(self.word(index).unwrap_or(0))
     }
     /// Returns whether the line of a frame left the caches of the cluster of CPU `at`, in which it
     /// was used last.
@@ -161,10 +162,13 @@ impl Lines {
         now: Age,
         (caches, distances): (&Caches, &Distances),
     ) -> Fetched {
-        if index >= self.frames.len() {
-            self.frames.resize(index + 1, 0);
+        let group = index / GROUP;
+        if group >= self.frames.len() {
+            self.frames.resize_with(group + 1, || None);
         }
-        let mut line = FrameLine::of(self.frames[index]);
+        let words = self.frames[group].get_or_insert_with(|| Box::new([0; GROUP]));
+        let word = &mut words[index % GROUP];
+        let mut line = FrameLine::of(*word);
         let is_lost = Self::is_lost(line, at, now, (caches, distances));
         let mut fetched = take(&mut line.users, at, access, distances);
         if is_lost {
@@ -174,7 +178,7 @@ impl Lines {
         if access.writes() || usize::from(writer(line.users)) == at {
             line.used = now;
         }
-        self.frames[index] = line.word();
+        *word = line.word();
         fetched
     }
     /// Uses a line that is not a frame's.
@@ -388,7 +392,7 @@ mod tests {
 
     #[test]
     fn a_frame_costs_the_distance_to_the_last_cpu_that_touched_it() {
-        let (distances, mut lines) = (distances(), Lines::new(4));
+        let (distances, mut lines) = (distances(), Lines::default());
         let caches = Caches::new(CACHE_KIB, 4);
         let mut write =
             |at| lines.touch_frame(2, at, Access::Write, Age(0), (&caches, &distances)).cost_ps;
@@ -399,7 +403,7 @@ mod tests {
 
     #[test]
     fn a_line_comes_from_memory_after_the_caches_were_filled() {
-        let (distances, mut lines) = (distances(), Lines::new(4));
+        let (distances, mut lines) = (distances(), Lines::default());
         let caches = Caches::new(CACHE_KIB, 4);
         let mut write = |at, kib| {
             lines.touch_frame(2, at, Access::Write, Age(kib), (&caches, &distances)).cost_ps
@@ -414,7 +418,7 @@ mod tests {
 
     #[test]
     fn a_reader_keeps_its_copy_until_the_next_write() {
-        let (distances, mut lines) = (distances(), Lines::new(0));
+        let (distances, mut lines) = (distances(), Lines::default());
         let line = Line::LruLists(5);
         let mut use_it = |at, access| lines.touch(line, at, access, &distances).cost_ps;
         use_it(0, Access::Write);

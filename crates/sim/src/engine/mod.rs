@@ -254,7 +254,7 @@ impl Engine {
             live: 0,
             end_ps: 0,
             percpu: PercpuLines::default(),
-            lines: Lines::new(config.profile.node_pages as usize * distances.nodes()),
+            lines: Lines::default(),
             visits: (config.line_order == LineOrder::ByCluster)
                 .then(|| Visits::new(distances.clusters())),
             caches: Caches::new(config.profile.costs.cluster_cache_kib, distances.clusters()),
@@ -338,6 +338,7 @@ impl Engine {
         cpu.path_since = cpu.clock;
         cpu.path = path;
     }
+    #[inline]
     pub(crate) fn cpu_id(&self) -> CpuId {
         CpuId::new(self.cpus.at())
     }
