@@ -11,7 +11,8 @@ use mmscale_harness::{
 };
 
 /// A study whose headline varies with the seed by up to `noise_ppm`, and by `change_ppm` from arm
-/// to arm. With seed 13 the last arm fails, with seed 23 it is hopeless.
+/// to arm. With seed 13 the last arm fails; with seed 23 it is hopeless, with seed 33 the first one
+/// is, and with seed 43 all but the first are.
 struct Noisy;
 
 impl ErasedWorkload for Noisy {
@@ -28,7 +29,7 @@ impl ErasedWorkload for Noisy {
         if (arm.0, seed) == (2, 13) {
             return Err(StudyError::Machine("planted".into()));
         }
-        if (arm.0, seed) == (2, 23) {
+        if [(2, 23), (0, 33), (1, 43), (2, 43)].contains(&(arm.0, seed)) {
             return Err(StudyError::Hopeless("planted".into()));
         }
         let mut result = SeedResult { fingerprint: seed, ..SeedResult::default() };
@@ -164,6 +165,22 @@ fn a_hopeless_arm_is_not_open() {
     for (document, seeds) in [(settled, 3), (open, 7)] {
         let counts: Vec<usize> = document.arms.iter().map(|arm| arm.seeds.len()).collect();
         assert_eq!((&counts[..], document.failures.len()), (&[seeds, seeds, 0][..], 1));
+    }
+}
+
+/// Without results of the first arm, or of all others, there are no changes.
+#[test]
+fn arms_without_one_to_compare_with_must_be_known_well_enough() {
+    let of = |seed, noise: &str| run(&Request { first_seed: seed, ..request(&[noise]) });
+    for (seed, unknown, runs) in
+        [(33, &["posted", "phased"][..], [0, 7, 7]), (43, &["stock"], [7, 0, 0])]
+    {
+        assert_eq!(of(seed, "noise_ppm=1000").looks, looks(&[]));
+        let open = of(seed, "noise_ppm=50000");
+        let unknown: Vec<_> = unknown.iter().map(|&arm| (arm, "waits")).collect();
+        assert_eq!(open.looks, looks(&unknown));
+        let counts: Vec<usize> = open.arms.iter().map(|arm| arm.seeds.len()).collect();
+        assert_eq!(counts, runs);
     }
 }
 

@@ -8,21 +8,31 @@ use crate::plan::Plan;
 use crate::study::{ArmId, SeedResult};
 
 /// Returns the headlines that runs of more seeds must settle: those of an arm that neither have
-/// changed, tested together, nor have a change that is known precisely enough. A plan with one arm
-/// has no changes: its headlines must be known.
-pub(super) fn unsettled(plan: &Plan, results: &[(Job, &SeedResult)]) -> Vec<Unsettled> {
+/// changed, tested together, nor have a change that is known precisely enough. Hopeless arms are
+/// left out. Without the first arm, or with no other, there are no changes: the headlines must be
+/// known.
+pub(super) fn unsettled(
+    plan: &Plan,
+    results: &[(Job, &SeedResult)],
+    hopeless: &[ArmId],
+) -> Vec<Unsettled> {
     let (base, others) = plan.arms.split_first().expect("a plan has an arm");
+    let there = |arm: &&ArmId| !hopeless.contains(arm);
+    let others: Vec<&ArmId> = others.iter().filter(there).collect();
     let headlines = || plan.study.metrics().iter().filter(|metric| metric.headline);
     let named = |arm: ArmId, metric: &str| Unsettled {
         arm: plan.study.arms()[arm.0].name.to_string(),
         metric: metric.to_owned(),
     };
-    if others.is_empty() {
-        let unknown = headlines().filter(|metric| {
-            let values = values(*base, metric.name, results);
-            !values.is_empty() && !is_precise(&values.iter().map(|of| of.1).collect::<Vec<_>>())
-        });
-        return unknown.map(|metric| named(*base, metric.name)).collect();
+    if others.is_empty() || !there(&base) {
+        let unknown = |&arm: &ArmId| {
+            let unknown = headlines().filter(move |metric| {
+                let values = values(arm, metric.name, results);
+                !values.is_empty() && !is_precise(&values.iter().map(|of| of.1).collect::<Vec<_>>())
+            });
+            unknown.map(|metric| named(arm, metric.name)).collect::<Vec<_>>()
+        };
+        return plan.arms.iter().filter(there).flat_map(unknown).collect();
     }
     let of_arm = |&arm: &ArmId| {
         let there = headlines().filter_map(|metric| {
@@ -45,7 +55,7 @@ pub(super) fn unsettled(plan: &Plan, results: &[(Job, &SeedResult)]) -> Vec<Unse
             .filter(|((_, change), held)| !held && !change.as_ref().is_some_and(is_known));
         open.map(|((name, _), _)| named(arm, name)).collect::<Vec<_>>()
     };
-    others.iter().flat_map(of_arm).collect()
+    others.into_iter().flat_map(of_arm).collect()
 }
 
 /// Returns the values of a metric of an arm, by seed.

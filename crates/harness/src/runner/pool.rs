@@ -158,10 +158,7 @@ impl<'a> Work<'a> {
         let done = self.jobs.iter().zip(&self.outcomes);
         let done = done.filter(|(job, _)| !self.hopeless.contains(&job.arm));
         let results = done.filter_map(|(&job, of)| Some((job, of.as_ref()?.as_ref().ok()?)));
-        let mut open = unsettled(self.plan, &results.collect::<Vec<_>>());
-        let name = |arm: &ArmId| self.plan.study.arms()[arm.0].name.to_string();
-        let hopeless: Vec<String> = self.hopeless.iter().map(name).collect();
-        open.retain(|of| !hopeless.contains(&of.arm));
+        let open = unsettled(self.plan, &results.collect::<Vec<_>>(), &self.hopeless);
         let later = std::mem::take(&mut self.later);
         if !open.is_empty() {
             let all = self.jobs.len() + later.len();
