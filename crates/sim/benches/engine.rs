@@ -9,6 +9,8 @@ mod load;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use load::{Locks, limit, report, simulate};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::{hint, thread};
 
 fn engine(criterion: &mut Criterion) {
     for (name, locks) in [("one_lock", Locks::One), ("private_locks", Locks::Private)] {
@@ -30,5 +32,40 @@ fn engine(criterion: &mut Criterion) {
     }
 }
 
-criterion_group!(benches, engine);
+/// Passes a word to another host thread and back: twice the least that it costs to let another core
+/// take a turn.
+fn handoff(criterion: &mut Criterion) {
+    const END: u64 = u64::MAX;
+    /// Ends the other thread, after a panic too.
+    struct Ends<'a>(&'a AtomicU64);
+    impl Drop for Ends<'_> {
+        fn drop(&mut self) {
+            self.0.store(END, Ordering::Release);
+        }
+    }
+    let word = AtomicU64::new(0);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            loop {
+                // Acquire and release: pair with those of the other thread.
+                match word.load(Ordering::Acquire) {
+                    END => return,
+                    0 => hint::spin_loop(),
+                    _ => word.store(0, Ordering::Release),
+                }
+            }
+        });
+        let _ends = Ends(&word);
+        criterion.bench_function("handoff", |bencher| {
+            bencher.iter(|| {
+                word.store(1, Ordering::Release);
+                while word.load(Ordering::Acquire) != 0 {
+                    hint::spin_loop();
+                }
+            });
+        });
+    });
+}
+
+criterion_group!(benches, engine, handoff);
 criterion_main!(benches);
