@@ -142,9 +142,9 @@ fn lives(pid: &str) -> bool {
     state.is_some_and(|state| state != 'Z' && state != 'X')
 }
 
-/// Returns the number of trace instances, which other programs create, but this one does not.
-fn instances() -> usize {
-    fs::read_dir("/sys/kernel/tracing/instances").map_or(0, Iterator::count)
+/// Returns whether a program has a trace instance.
+fn has_instance(of: u32) -> bool {
+    Path::new(&format!("/sys/kernel/tracing/instances/mmscale_{of}")).exists()
 }
 
 /// Returns whether this process, and thus its children by default, ignores a signal: SIGINT is
@@ -165,7 +165,6 @@ fn whenever_a_run_is_ended_nothing_of_it_is_left() {
         &stress_ng("echo $$ >> $NOTED/pids; sh -c 'echo $$ >> $NOTED/pids; sleep 100000'; exit 1"),
     );
     let pids = || fs::read_to_string(noted.path().join("pids")).unwrap_or_default();
-    let before = instances();
     let heard = |signal| if ignores(signal) { Signal::TERM } else { signal };
     let signals = [heard(Signal::INT), heard(Signal::HUP), Signal::TERM, Signal::KILL];
     for (nth, signal) in signals.into_iter().cycle().take(20).enumerate() {
@@ -189,11 +188,11 @@ fn whenever_a_run_is_ended_nothing_of_it_is_left() {
         assert!(ended, "{signal:?}: {status:?}");
         until("a process is left", || !pids().lines().any(lives));
         until("a memory group is left", || groups(tool).is_empty());
+        until("a trace instance is left", || !has_instance(tool));
         if signal != Signal::KILL && status.code() == Some(1) {
             assert_eq!(fs::read_dir(temporary.path()).unwrap().count(), 0, "a folder is left");
         }
     }
-    assert_eq!(instances(), before);
 }
 
 /// A setting is restored when the tool is killed during a comparison. The setting belongs to a
@@ -319,8 +318,11 @@ fn without_rights_rates_are_measured_and_the_rest_is_said_to_be_missing() {
 /// not checked here.
 #[test]
 fn calls_have_the_same_effects_on_this_kernel_and_on_the_simulator() {
-    let output =
-        mmscale().args(["live", "counts", "--for", "10s", "--format", "json"]).output().unwrap();
+    let mut run = mmscale();
+    run.args(["live", "counts", "--for", "10s", "--format", "json"]);
+    let child = run.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let tool = child.id();
+    let output = child.wait_with_output().unwrap();
     let text = said(&output);
     let cannot = ["tracefs cannot be read", "has no tracepoints", "must be online", "were lost"];
     if !is_root() || cannot.iter().any(|why| text.contains(why)) {
@@ -337,9 +339,7 @@ fn calls_have_the_same_effects_on_this_kernel_and_on_the_simulator() {
     assert_eq!(rows.len(), 22, "{text}");
     let differ: Vec<_> = rows.iter().filter(|row| row["verdict"] == "different").collect();
     assert!(differ.is_empty(), "{differ:?}");
-    let instances = fs::read_dir("/sys/kernel/tracing/instances");
-    let of_ours = |entry: fs::DirEntry| entry.file_name().to_string_lossy().contains("mmscale_");
-    assert!(!instances.is_ok_and(|all| all.flatten().any(of_ours)), "an instance is left");
+    assert!(!has_instance(tool), "an instance is left");
 }
 
 /// Runs in a separate mount namespace, in which the kernel's types are hidden.
