@@ -14,9 +14,9 @@ use std::time::Duration;
 
 /// Time after which estimates begin.
 const PROBE: Duration = Duration::from_secs(3);
-/// The fraction of a run that shows how long it takes, and the time that does with less: the
-/// beginning is set-up, during which the fraction stays near 0.
-const SHOWS: (f64, Duration) = (0.02, Duration::from_secs(10));
+/// The fraction of a run that shows how long it takes, and the time that does with less. The
+/// beginning is slower than the rest: set-up, and the start of all programs.
+const SHOWS: (f64, Duration) = (0.25, Duration::from_secs(10));
 /// Time left that is announced.
 const LONG: Duration = Duration::from_secs(300);
 /// Time between two looks for an announcement.
@@ -265,7 +265,9 @@ mod tests {
         estimate.set(0, 0.0001);
         assert_eq!((estimate.left(S(3)), estimate.announce(S(3), "")), (None, None));
         estimate.set(0, 0.1);
-        assert_eq!(estimate.left(S(5)), about(145, 145));
+        assert_eq!(estimate.left(S(5)), None, "all programs have just started");
+        estimate.set(0, 0.25);
+        assert_eq!(estimate.left(S(5)), about(55, 55));
         let mut long = Estimate::new(alike(1), 1);
         long.begin(0, S(0));
         long.set(0, 0.01);
