@@ -417,6 +417,25 @@ mod tests {
     }
 
     #[test]
+    fn each_frame_has_a_line_of_its_own() {
+        let (distances, mut lines) = (distances(), Lines::default());
+        let caches = Caches::new(CACHE_KIB, 4);
+        let mut frames = [0, 1, GROUP - 1, GROUP, GROUP + 1, 5 * GROUP];
+        frames.reverse();
+        for (cpu, index) in frames.into_iter().enumerate() {
+            let none = FrameLine { users: 0, used: Age(0) };
+            assert_eq!(lines.frame(index), none, "{index}: its group may exist, it was not used");
+            lines.touch_frame(index, cpu, Access::Write, Age(0), (&caches, &distances));
+        }
+        for (cpu, index) in frames.into_iter().enumerate() {
+            assert_eq!(usize::from(lines.frame(index).writer()), cpu);
+            assert!(lines.is_own(index, cpu, Age(0), &caches));
+        }
+        assert!(!lines.is_own(3 * GROUP, 0, Age(0), &caches), "a group that was never touched");
+        assert!(!lines.is_own(9 * GROUP, 0, Age(0), &caches), "beyond all groups");
+    }
+
+    #[test]
     fn a_reader_keeps_its_copy_until_the_next_write() {
         let (distances, mut lines) = (distances(), Lines::default());
         let line = Line::LruLists(5);
